@@ -1,0 +1,127 @@
+# stator: `make help` lists the targets.
+
+VERSION := 0.1.0
+CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+PREFIX ?= /usr/local
+DESTDIR ?=
+CFLAGS ?= -O2 -g
+SANITIZE ?=
+DEBUG ?=
+
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+# One numerics: nothing may be fused, reassociated or assumed about floating point.
+NUMERICS := -ffp-contract=off -fno-fast-math -fno-associative-math
+BASE_FLAGS := -std=c11 -D_GNU_SOURCE -DSTATOR_VERSION='"$(VERSION)"' -Iinclude -Isrc $(WARNINGS) $(NUMERICS) \
+              -fno-strict-aliasing -pthread $(if $(DEBUG),-DSTATOR_DEBUG) \
+              $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+ALL_CFLAGS = $(BASE_FLAGS) $(CFLAGS)
+ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+# Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
+LIBS := -Wl,-Bstatic -lconfig -lpcre2-8 -lxxhash -lck -Wl,-Bdynamic -lm
+
+# One build directory per compiler and flag set: switching flags never mixes objects.
+FLAG_SET := $(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS)
+BUILD ?= build/$(notdir $(CC))-$(shell printf '%s' '$(subst ','"'"',$(FLAG_SET))' | cksum | cut -d' ' -f1)
+
+SOURCES := $(sort $(shell find src -name '*.c'))
+OBJECTS := $(SOURCES:src/%.c=$(BUILD)/src/%.o)
+LIBRARY := $(BUILD)/libstator.a
+TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+
+.PHONY: all
+all: stator ## build ./stator
+
+stator: $(BUILD)/stator
+	@cmp -s $< $@ || cp $< $@
+
+$(BUILD)/stator: $(BUILD)/src/app/main.o $(LIBRARY)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(LIBRARY) $(LIBS)
+
+$(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS))
+	@rm -f $@
+	ar rcs $@ $^
+
+# The instruction sets of the kernel tiers; every other file is plain x86-64.
+$(BUILD)/src/kernels/cpu/avx2/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c
+$(BUILD)/src/kernels/cpu/avx512/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+
+$(BUILD)/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
+
+.PHONY: setup setup-gpu setup-test setup-lint
+setup: ## install what the build needs (Debian packages)
+	@tools/setup core
+setup-gpu: ## install what the GPU kernels need
+	@tools/setup core gpu
+setup-test: ## install what the tests need
+	@tools/setup core test
+setup-lint: ## install what `make lint` needs
+	@tools/setup core lint
+
+DEMO_PROMPT ?= Once upon a time
+.PHONY: demo
+demo: stator ## generate text with the demo model in the repository
+	./stator run configs/demo.cfg -p "$(DEMO_PROMPT)" -n 160
+
+.PHONY: test
+test: stator tests-build ## run all tests
+	@BUILD=$(BUILD) tests/run
+
+.PHONY: tests-build
+tests-build: $(TESTS) $(REPLAYS)
+
+$(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)
+
+# Each fuzz target is also built as a plain program that replays its corpus.
+$(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(LIBRARY) $(LIBS)
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Itests -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+
+.PHONY: fuzz
+fuzz: ## build the libFuzzer targets (clang, ASan and UBSan)
+	$(MAKE) CC=clang SANITIZE=address,undefined CFLAGS="-O1 -g -fsanitize=fuzzer-no-link" fuzz-build
+.PHONY: fuzz-build
+fuzz-build: $(FUZZERS)
+	@printf '%s\n' $(FUZZERS)
+
+.PHONY: check-sanitize
+check-sanitize: ## run the tests under ASan+UBSan, then TSan
+	$(MAKE) SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 stator-only tests-build
+	BUILD=$$($(MAKE) -s SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
+	$(MAKE) SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 stator-only tests-build
+	BUILD=$$($(MAKE) -s SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
+.PHONY: print-build stator-only
+print-build:
+	@echo $(BUILD)
+stator-only: $(BUILD)/stator
+
+.PHONY: lint
+lint: ## clang-format, clang-tidy, cppcheck, room table
+	@tools/lint
+
+.PHONY: install
+install: stator ## install to $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 stator $(DESTDIR)$(PREFIX)/bin/stator
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf build stator
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+-include $(OBJECTS:.o=.d) $(TESTS:=.d) $(REPLAYS:=.d)

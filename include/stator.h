@@ -1,0 +1,189 @@
+/* stator: the public C API.
+ *
+ * open -> plan -> start (seals: nothing allocates afterwards) -> submit / poll -> close.
+ *
+ * - Every call returns a stator_status and, when it is not STATOR_OK, fills the caller's stator_error (may be NULL).
+ * - Structs that cross the boundary begin with their size (set it to sizeof), so that they may grow.
+ * - One thread drives an engine; stator_cancel alone may be called from any thread and from a signal handler.
+ * - The library installs no signal handlers, never calls exit() and has no global state.
+ */
+#ifndef STATOR_H
+#define STATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STATOR_API_VERSION 1
+uint32_t stator_api_version(void); /* of the library; equal to STATOR_API_VERSION of a matching header */
+
+/* The codes are the exit codes of the commands. */
+typedef enum stator_status {
+    STATOR_OK = 0,
+    STATOR_FAILED = 1,       /* other failure */
+    STATOR_USAGE = 2,        /* a wrong argument, option or config */
+    STATOR_DOES_NOT_FIT = 3, /* memory */
+    STATOR_BAD_MODEL = 4,    /* a bad model file */
+    STATOR_DEVICE = 5        /* device failure */
+} stator_status;
+
+typedef struct stator_error {
+    stator_status code;
+    char text[512]; /* UTF-8, one or more sentences, ends with NUL */
+} stator_error;
+
+typedef struct stator stator; /* an engine */
+
+typedef enum stator_log_level { STATOR_LOG_ERROR, STATOR_LOG_WARN, STATOR_LOG_INFO, STATOR_LOG_DEBUG } stator_log_level;
+
+typedef struct stator_options {
+    size_t size;
+    const char *config;     /* path of a config file, or of a .gguf file (every other key has its default) */
+    const char *const *set; /* n_set texts "section.key=value", over the file */
+    size_t n_set;
+    /* Both callbacks may be NULL. log: one line without newline. progress: bytes of weights loaded of total. They
+     * are called on the thread that drives the engine. */
+    void (*log)(void *context, stator_log_level level, const char *line);
+    void (*progress)(void *context, uint64_t done, uint64_t total);
+    void *context;
+    const char *expect_plan; /* NULL, or the plan hash that stator_start insists on (else STATOR_DOES_NOT_FIT) */
+} stator_options;
+
+/* Reads the config and the model's directory; no weights, no devices. *out is NULL on failure. */
+stator_status stator_open(const stator_options *options, stator **out, stator_error *e);
+/* Computes the memory plan. STATOR_DOES_NOT_FIT says what is short and what would fit. */
+stator_status stator_plan(stator *s, stator_error *e);
+/* Allocates exactly the plan, loads the weights, seals. Plans first if that was not done. */
+stator_status stator_start(stator *s, stator_error *e);
+/* Stops and frees everything; NULL is allowed. Requests still running are dropped. */
+void stator_close(stator *s);
+
+typedef struct stator_info {
+    size_t size;
+    char plan_hash[33];
+    char model_name[128];
+    char architecture[32];
+    char tier[16]; /* of the CPU kernels; empty before start */
+    uint32_t threads;
+    uint32_t vocab;
+    uint32_t context; /* tokens, of one sequence */
+    uint32_t batch;
+    uint32_t sequences;
+    uint32_t logits_rows;
+    uint64_t model_bytes; /* of tensor data in the file */
+    uint64_t load_ns;     /* start, until sealed */
+} stator_info;
+stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e);
+
+/* Sampling. The fields left at 0 with has == 0 come from the config; has is a set of STATOR_HAS_ bits. */
+enum {
+    STATOR_HAS_TEMPERATURE = 1,
+    STATOR_HAS_TOP_K = 2,
+    STATOR_HAS_TOP_P = 4,
+    STATOR_HAS_MIN_P = 8,
+    STATOR_HAS_REPEAT_PENALTY = 16,
+    STATOR_HAS_SEED = 32
+};
+typedef struct stator_sampling {
+    uint32_t has;
+    float temperature;    /* 0: greedy */
+    uint32_t top_k;       /* 0: off */
+    float top_p;          /* 1: off */
+    float min_p;          /* 0: off */
+    float repeat_penalty; /* 1: off; over the last 64 tokens */
+    uint64_t seed;
+} stator_sampling;
+
+typedef enum stator_request_kind {
+    STATOR_GENERATE, /* prompt in, tokens out */
+    STATOR_LOGITS    /* prompt in, logits of every position out */
+} stator_request_kind;
+
+typedef struct stator_request {
+    size_t size;
+    stator_request_kind kind;
+    const int32_t *tokens; /* copied by submit */
+    size_t n_tokens;       /* >= 1 */
+    uint32_t max_new;      /* GENERATE: tokens to generate at most; 0: until the end token or the context is full */
+    uint32_t ignore_eos;   /* GENERATE: do not stop at an end token */
+    stator_sampling sampling;
+} stator_request;
+
+/* Queues a request; *id names it in events (never 0). STATOR_USAGE: a request that can never run (too long for the
+ * context, ids outside the vocabulary). */
+stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e);
+
+typedef enum stator_event_kind { STATOR_EVENT_TOKEN, STATOR_EVENT_LOGITS, STATOR_EVENT_DONE } stator_event_kind;
+typedef enum stator_reason {
+    STATOR_REASON_NONE,
+    STATOR_REASON_EOS,       /* the model ended */
+    STATOR_REASON_LENGTH,    /* max_new, or the context is full */
+    STATOR_REASON_CANCELLED,
+    STATOR_REASON_FAILED     /* see status and text */
+} stator_reason;
+
+typedef struct stator_event {
+    size_t size;
+    uint64_t request;
+    stator_event_kind kind;
+    int32_t token;         /* TOKEN */
+    uint32_t position;     /* TOKEN: of that token in its sequence; LOGITS: of the row */
+    const float *logits;   /* LOGITS: [vocab], valid until the next stator_poll */
+    stator_reason reason;  /* DONE */
+    stator_status status;  /* DONE with STATOR_REASON_FAILED */
+    uint64_t prompt_ns;    /* DONE: from the first step to the last prompt token computed */
+    uint64_t generate_ns;  /* DONE: from there to the end */
+    uint32_t n_prompt;     /* DONE */
+    uint32_t n_generated;  /* DONE */
+    char text[160];        /* DONE with STATOR_REASON_FAILED: why */
+} stator_event;
+
+/* Fills *event with the next event. *have = 0 when none came within timeout_ns (0: do not wait). */
+stator_status stator_poll(stator *s, uint64_t timeout_ns, stator_event *event, int *have, stator_error *e);
+/* Ends a request (0: all) with STATOR_REASON_CANCELLED soon. */
+void stator_cancel(stator *s, uint64_t id);
+
+/* Text to ids. add_special: BOS/EOS by the model's rules; parse_special: "<|end|>" and the like in the text are
+ * control tokens. *n is always the number of ids that the text has; STATOR_USAGE if it is above capacity. */
+stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special, int parse_special,
+                              int32_t *ids, size_t capacity, size_t *n, stator_error *e);
+/* Ids to text, one at a time, for streaming: appends the text of id to the pending bytes in the decoder and hands out
+ * only whole UTF-8 characters. */
+typedef struct stator_decoder {
+    size_t size;
+    uint32_t n_pending;
+    unsigned char pending[8];
+    uint32_t started; /* 0 before the first token: SentencePiece drops its leading blank there */
+} stator_decoder;
+/* Writes at most capacity bytes and the number of them to *n (no NUL). special: control tokens print as their name.
+ * id < 0 flushes what is pending (as U+FFFD if it is no whole character). STATOR_USAGE if capacity is too small. */
+stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int special, char *out, size_t capacity,
+                            size_t *n, stator_error *e);
+
+/* One row of the memory table. */
+typedef struct stator_memory_row {
+    size_t size;
+    char place[32];       /* "cpu:0", "host" */
+    char arena[32];       /* "weights", "kv", ... */
+    uint64_t planned;     /* bytes */
+    uint64_t lower_bound; /* bytes; equal to planned when the packing is optimal */
+    uint64_t allocated;   /* bytes; 0 before start */
+    uint64_t used;        /* high-water mark */
+    uint64_t budget;      /* bytes that the place may hold */
+} stator_memory_row;
+/* Row `index`, or *have = 0 past the last one. */
+stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have, stator_error *e);
+
+/* JSON texts, into the caller's buffer: *n is the whole length without NUL, also when capacity was too small
+ * (STATOR_USAGE then). plan: as `stator plan --json`. report: as `--report FILE`. config: a config file. */
+stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e);
+stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
