@@ -1,0 +1,47 @@
+/* Block formats of weights as they lie in GGUF files: rows of blocks, each block `values` weights in `bytes` bytes.
+ * Source of the layouts: the ggml project's public block structures; checked bit for bit against ggml's own vectors
+ * (tests/unit/test_block.c). */
+#ifndef STATOR_FORMATS_BLOCK_H
+#define STATOR_FORMATS_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The numbers are ggml's type ids in the file. */
+enum block_type {
+    BLOCK_F32 = 0,
+    BLOCK_F16 = 1,
+    BLOCK_Q4_0 = 2,
+    BLOCK_Q4_1 = 3,
+    BLOCK_Q5_0 = 6,
+    BLOCK_Q5_1 = 7,
+    BLOCK_Q8_0 = 8,
+    BLOCK_Q4_K = 12,
+    BLOCK_Q5_K = 13,
+    BLOCK_Q6_K = 14,
+    BLOCK_BF16 = 30,
+    BLOCK_TYPES = 48 /* ids are below this */
+};
+
+struct block_info {
+    const char *name; /* "q4_k" */
+    uint32_t values;  /* weights in one block */
+    uint32_t bytes;   /* of one block */
+    bool computable;  /* we can decode, pack and multiply it; false: known to ggml, sized, but not to our kernels */
+};
+
+/* NULL: no such type. Types that ggml knows and we do not compute with are here with their sizes (for inspect). */
+const struct block_info *block_info(uint32_t type);
+
+/* Bytes of a row of n weights; false when n is not a multiple of the block, or on overflow. */
+bool block_row_bytes(uint32_t type, uint64_t n, uint64_t *bytes);
+
+/* n decoded weights, bit-equal to ggml's dequantize_row_*. The type is computable, n a multiple of its block. */
+void block_decode_row(uint32_t type, const void *row, float *out, uint64_t n);
+
+/* IEEE half, exact to float; to half rounds to nearest even, subnormals kept. */
+float block_from_f16(uint16_t h);
+uint16_t block_to_f16(float f);
+float block_from_bf16(uint16_t h);
+
+#endif
