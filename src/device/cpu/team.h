@@ -1,0 +1,34 @@
+/* The worker team of a CPU device: persistent threads, pinned, that run one function together. Between calls they spin
+ * for a while, then sleep. The calling thread is member 0.
+ *
+ * Invariants: members' stacks lie in memory given by the caller; after team_create nothing is allocated; a run returns
+ * when every member has returned. Owner: the device. One thread (the engine thread) calls team_run. */
+#ifndef STATOR_DEVICE_CPU_TEAM_H
+#define STATOR_DEVICE_CPU_TEAM_H
+
+#include "base/error.h"
+#include "base/phase.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TEAM_MAX   256
+#define TEAM_STACK (256 * 1024) /* bytes of stack of one member */
+
+struct team;
+
+/* Bytes of memory for a team of n members (counts n - 1 stacks). */
+uint64_t team_bytes(uint32_t n);
+/* cpus: n processor numbers to pin members to (cpus[0] is for the caller, which is pinned too), or NULL for no pinning.
+ * phase: the engine's, members are engine threads. Sets MXCSR = 0x1F80 in every member. */
+stator_status team_create(uint32_t n, const int *cpus, const struct phase *phase, void *memory, uint64_t bytes,
+                          struct team **out, stator_error *e);
+void team_destroy(struct team *t); /* joins; NULL is allowed */
+
+/* Runs f(context, member, n) in every member at once. */
+void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t n), void *context);
+/* Inside a run: all members wait for each other; what was written before is seen by all after. */
+void team_barrier(struct team *t, uint32_t member);
+uint32_t team_size(const struct team *t);
+
+#endif
