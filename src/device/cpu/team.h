@@ -1,8 +1,9 @@
-/* The worker team of a CPU device: persistent threads, pinned, that run one function together. Between calls they spin
- * for a while, then sleep. The calling thread is member 0.
+/* The worker team of a CPU device: persistent threads, pinned, that run one function together. Between calls
+ * they spin for a while, then sleep. The calling thread is member 0.
  *
- * Invariants: members' stacks lie in memory given by the caller; after team_create nothing is allocated; a run returns
- * when every member has returned. Owner: the device. One thread (the engine thread) calls team_run. */
+ * Invariants: members' stacks lie in memory given by the caller; after team_create nothing is allocated; a
+ * run returns when every member has returned. Owner: the device. One thread (the engine thread) calls
+ * team_run. */
 #ifndef STATOR_DEVICE_CPU_TEAM_H
 #define STATOR_DEVICE_CPU_TEAM_H
 
@@ -12,18 +13,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TEAM_MAX   256
-#define TEAM_STACK (256 * 1024) /* bytes of stack of one member */
+#define TEAM_MAX 256
+/* Bytes of stack of one member, its thread-local variables included. */
+#if defined(__SANITIZE_THREAD__) /* whose state is thread-local */
+#define TEAM_STACK (2048 * 1024)
+#else
+#define TEAM_STACK (256 * 1024)
+#endif
 
 struct team;
 
-/* Bytes of memory for a team of n members (counts n - 1 stacks). */
+/* Bytes of memory for a team of n members: n - 1 stacks, each above a guard page. The memory must consist of
+ * whole mapped pages that may be protected, aligned to 64 at least. */
 uint64_t team_bytes(uint32_t n);
-/* cpus: n processor numbers to pin members to (cpus[0] is for the caller, which is pinned too), or NULL for no pinning.
- * phase: the engine's, members are engine threads. Sets MXCSR = 0x1F80 in every member. */
-stator_status team_create(uint32_t n, const int *cpus, const struct phase *phase, void *memory, uint64_t bytes,
-                          struct team **out, stator_error *e);
-void team_destroy(struct team *t); /* joins; NULL is allowed */
+/* cpus: n processor numbers to pin members to (cpus[0] is for the caller, which is pinned too), or NULL for
+ * no pinning. phase: the engine's; members 1.. are named engine threads of it, the caller names itself. Sets
+ * MXCSR = 0x1F80 in every member. STATOR_FAILED names the processor or thread that could not be had. */
+stator_status team_create(uint32_t n, const int *cpus, const struct phase *phase, void *memory,
+                          uint64_t bytes, struct team **out, stator_error *e);
+/* By the creating thread, which gets back its processors and MXCSR. Joins; NULL is allowed. */
+void team_destroy(struct team *t);
 
 /* Runs f(context, member, n) in every member at once. */
 void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t n), void *context);

@@ -1,0 +1,54 @@
+/* Threads that wait for each other: an event count (spin for a while, then sleep) and a barrier on top of it.
+ * Built on Concurrency Kit's ck_pr and ck_ec; ck's own barriers only spin, which costs milliseconds where
+ * threads outnumber processors.
+ *
+ * Invariants: no allocation, no locks; what a thread wrote before a signal or an arrival is seen by those
+ * whom that signal or barrier lets go. Under ThreadSanitizer the edges are annotated. Any thread may use
+ * these. */
+#ifndef STATOR_BASE_BARRIER_H
+#define STATOR_BASE_BARRIER_H
+
+#include <ck_ec.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Pauses of the processor (about 50 ns each) before a waiter sleeps. A sleep and its wake cost about as much
+ * as BARRIER_SPIN_LONG; where threads outnumber processors the one waited for needs ours, so the spin is
+ * short. */
+#define BARRIER_SPIN_LONG  4000
+#define BARRIER_SPIN_SHORT 20
+
+/* An event count. Waiters: take the value, look whether the thing waited for is there, wait for another
+ * value. Signallers: change the thing, then signal. */
+struct barrier_event {
+    _Alignas(64) struct ck_ec32 count;
+};
+
+void barrier_event_init(struct barrier_event *v);
+uint32_t barrier_event_value(const struct barrier_event *v);
+/* Wakes all waiters. Async-signal-safe; keeps errno. */
+void barrier_event_signal(struct barrier_event *v);
+/* Until the value is not `old`, or timeout_ns has passed (UINT64_MAX: forever). False: timeout. */
+bool barrier_event_wait(struct barrier_event *v, uint32_t old, uint32_t spin, uint64_t timeout_ns);
+
+struct barrier {
+    struct barrier_event turn; /* counts completed rounds */
+    _Alignas(64) uint32_t arrived;
+    uint32_t members;
+    uint32_t spin;
+};
+
+/* spin: BARRIER_SPIN_LONG or _SHORT. */
+void barrier_init(struct barrier *b, uint32_t members, uint32_t spin);
+/* In two halves: arrive says "I am here" and returns a ticket, await waits until all members of that round
+ * have arrived. A member must not arrive twice in one round; it may leave out await if something else tells
+ * it. */
+uint32_t barrier_arrive(struct barrier *b);
+void barrier_await(struct barrier *b, uint32_t ticket);
+void barrier_wait(struct barrier *b);
+
+/* Processors that the calling thread may run on, at least 1. */
+uint32_t barrier_processors(void);
+
+#endif

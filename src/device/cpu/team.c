@@ -1,0 +1,217 @@
+#include "device/cpu/team.h"
+
+#include "base/arith.h"
+#include "base/barrier.h"
+#include "base/carve.h"
+#include "base/pages.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <xmmintrin.h>
+
+#define MXCSR_DEFAULT 0x1F80 /* round to nearest even, subnormals kept, exceptions masked */
+
+struct member {
+    struct team *team;
+    pthread_t thread;
+    uint32_t index;
+};
+
+/* A run: member 0 writes f and context, signals `go`, works, and waits in `done`, where the others only
+ * arrive; they wait for the next `go`. */
+struct team {
+    struct barrier_event go;
+    struct barrier done;
+    struct barrier inner; /* team_barrier */
+    void (*f)(void *context, uint32_t member, uint32_t n);
+    void *context;
+    bool stop; /* written before a go */
+    uint32_t n;
+    uint32_t started; /* threads that exist */
+    uint32_t spin;
+    const struct phase *phase;
+    struct member *members; /* [n]; 0 is unused */
+    uint8_t *stacks;        /* n - 1 times a guard page and a stack */
+    bool pinned;
+    cpu_set_t caller_set; /* what the caller had before */
+    unsigned caller_mxcsr;
+};
+
+#define STACK_STRIDE ((uint64_t)PAGES_SIZE + TEAM_STACK)
+
+static struct team *layout(struct carve *c, uint32_t n) {
+    struct team *t = carve_take(c, 1, sizeof *t);
+    struct member *members = carve_take(c, n, sizeof *members);
+    /* One page more, so that guard pages can be whole pages wherever the memory begins. */
+    uint8_t *stacks = carve_take(c, 1, arith_must_add(arith_must_mul(n - 1, STACK_STRIDE), PAGES_SIZE));
+    if (t != NULL) {
+        memset(t, 0, sizeof *t);
+        t->members = members;
+        t->stacks = stacks + (PAGES_SIZE - (uintptr_t)stacks % PAGES_SIZE) % PAGES_SIZE;
+    }
+    return t;
+}
+
+uint64_t team_bytes(uint32_t n) {
+    CHECK(n > 0 && n <= TEAM_MAX);
+    struct carve c = carve_count();
+    layout(&c, n);
+    return c.used;
+}
+
+/* The process's handlers run on its own threads, not on our small stacks; faults of a member stay its own. */
+static void block_signals(void) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+}
+
+static void *member_main(void *argument) {
+    struct member *m = argument;
+    struct team *t = m->team;
+    block_signals();
+    phase_thread_set(t->phase, PHASE_THREAD_ENGINE);
+    _mm_setcsr(MXCSR_DEFAULT);
+    for (uint32_t seen = 0;;) {
+        barrier_event_wait(&t->go, seen, t->spin, UINT64_MAX);
+        if (t->stop)
+            return NULL;
+        t->f(t->context, m->index, t->n);
+        /* Before we arrive there is no next go. */
+        seen = barrier_event_value(&t->go);
+        barrier_arrive(&t->done);
+    }
+}
+
+/* Starts thread i in its stack. */
+static int start_member(struct team *t, uint32_t i, const int *cpus) {
+    uint8_t *guard = t->stacks + (i - 1) * STACK_STRIDE;
+    pthread_attr_t a;
+    int rc = pthread_attr_init(&a);
+    if (rc != 0)
+        return rc;
+    rc = pthread_attr_setstack(&a, guard + PAGES_SIZE, TEAM_STACK);
+    if (rc == 0 && cpus != NULL) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET((size_t)cpus[i], &one);
+        rc = pthread_attr_setaffinity_np(&a, sizeof one, &one);
+    }
+    if (rc == 0 && mprotect(guard, PAGES_SIZE, PROT_NONE) != 0)
+        rc = errno;
+    if (rc == 0) {
+        t->members[i] = (struct member){.team = t, .index = i};
+        rc = pthread_create(&t->members[i].thread, &a, member_main, &t->members[i]);
+        if (rc == 0)
+            t->started++;
+        else
+            mprotect(guard, PAGES_SIZE, PROT_READ | PROT_WRITE);
+    }
+    pthread_attr_destroy(&a);
+    return rc;
+}
+
+/* Checks the processor numbers and pins the caller. *distinct: how many different ones there are. */
+static stator_status pin_caller(struct team *t, const int *cpus, uint32_t *distinct, stator_error *e) {
+    if (sched_getaffinity(0, sizeof t->caller_set, &t->caller_set) != 0)
+        return error_set(e, STATOR_FAILED, "can't read the processors that this process may use: %s",
+                         strerror(errno));
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (cpus[i] < 0 || cpus[i] >= CPU_SETSIZE || !CPU_ISSET((size_t)cpus[i], &t->caller_set))
+            return error_set(
+                e, STATOR_FAILED,
+                "can't pin a worker thread to processor %d: this process may use %d processors, and that "
+                "one is not among them (see taskset -p)",
+                cpus[i], CPU_COUNT(&t->caller_set));
+        CPU_SET((size_t)cpus[i], &all);
+    }
+    *distinct = (uint32_t)CPU_COUNT(&all);
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET((size_t)cpus[0], &first);
+    if (sched_setaffinity(0, sizeof first, &first) != 0)
+        return error_set(e, STATOR_FAILED, "can't pin the engine thread to processor %d: %s", cpus[0],
+                         strerror(errno));
+    t->pinned = true;
+    return STATOR_OK;
+}
+
+stator_status team_create(uint32_t n, const int *cpus, const struct phase *phase, void *memory,
+                          uint64_t bytes, struct team **out, stator_error *e) {
+    CHECK(n > 0 && n <= TEAM_MAX && phase != NULL);
+    *out = NULL;
+    struct carve c = carve_in(memory, bytes);
+    struct team *t = layout(&c, n);
+    t->n = n;
+    t->phase = phase;
+    t->caller_mxcsr = _mm_getcsr();
+    uint32_t processors = barrier_processors();
+    if (cpus != NULL) {
+        stator_status rc = pin_caller(t, cpus, &processors, e);
+        if (rc != STATOR_OK)
+            return rc;
+    }
+    t->spin = n <= processors ? BARRIER_SPIN_LONG : BARRIER_SPIN_SHORT;
+    barrier_event_init(&t->go);
+    barrier_init(&t->done, n, t->spin);
+    barrier_init(&t->inner, n, t->spin);
+    _mm_setcsr(MXCSR_DEFAULT);
+    for (uint32_t i = 1; i < n; i++) {
+        int rc = start_member(t, i, cpus);
+        if (rc != 0) {
+            team_destroy(t);
+            return error_set(e, STATOR_FAILED, "can't start worker thread %u of %u: %s", i, n - 1,
+                             strerror(rc));
+        }
+    }
+    *out = t;
+    return STATOR_OK;
+}
+
+void team_destroy(struct team *t) {
+    if (t == NULL)
+        return;
+    t->stop = true;
+    barrier_event_signal(&t->go);
+    for (uint32_t i = 1; i <= t->started; i++) {
+        int rc = pthread_join(t->members[i].thread, NULL);
+        CHECK(rc == 0);
+        rc = mprotect(t->stacks + (i - 1) * STACK_STRIDE, PAGES_SIZE, PROT_READ | PROT_WRITE);
+        CHECK(rc == 0);
+    }
+    _mm_setcsr(t->caller_mxcsr);
+    if (t->pinned) /* the set may have shrunk meanwhile; then the kernel keeps what is left */
+        (void)sched_setaffinity(0, sizeof t->caller_set, &t->caller_set);
+}
+
+void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t n), void *context) {
+    if (t->n == 1) {
+        f(context, 0, 1);
+        return;
+    }
+    t->f = f;
+    t->context = context;
+    barrier_event_signal(&t->go);
+    f(context, 0, t->n);
+    barrier_wait(&t->done);
+}
+
+void team_barrier(struct team *t, uint32_t member) {
+    DCHECK(member < t->n);
+    (void)member;
+    if (t->n > 1)
+        barrier_wait(&t->inner);
+}
+
+uint32_t team_size(const struct team *t) {
+    return t->n;
+}
