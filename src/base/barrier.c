@@ -13,19 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-/* ck's atomics are inline assembly, which ThreadSanitizer does not see. */
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-#include <sanitizer/tsan_interface.h>
-#define ACQUIRE(p) __tsan_acquire((void *)(uintptr_t)(p))
-#define RELEASE(p) __tsan_release((void *)(uintptr_t)(p))
-#else
-#define ACQUIRE(p) ((void)0)
-#define RELEASE(p) ((void)0)
-#endif
-
 static int monotonic_now(const struct ck_ec_ops *ops, struct timespec *out) {
     (void)ops;
     return clock_gettime(CLOCK_MONOTONIC, out);
@@ -63,12 +50,12 @@ void barrier_event_init(struct barrier_event *v) {
 
 uint32_t barrier_event_value(const struct barrier_event *v) {
     uint32_t value = ck_ec32_value(&v->count);
-    ACQUIRE(v);
+    BARRIER_ACQUIRE(v);
     return value;
 }
 
 void barrier_event_signal(struct barrier_event *v) {
-    RELEASE(v);
+    BARRIER_RELEASE(v);
     ck_ec32_inc(&v->count, &futex_mode);
 }
 
@@ -86,7 +73,7 @@ bool barrier_event_wait(struct barrier_event *v, uint32_t old, uint32_t spin, ui
             CHECK(ck_ec_deadline(&deadline, &futex_mode, &timeout) == 0);
         changed = ck_ec32_wait(&v->count, &futex_mode, old, forever ? NULL : &deadline) == 0;
     }
-    ACQUIRE(v);
+    BARRIER_ACQUIRE(v);
     return changed;
 }
 
@@ -101,11 +88,11 @@ void barrier_init(struct barrier *b, uint32_t members, uint32_t spin) {
 uint32_t barrier_arrive(struct barrier *b) {
     /* Before our arrival: the round can't end without us. */
     uint32_t ticket = barrier_event_value(&b->turn);
-    RELEASE(&b->turn);
+    BARRIER_RELEASE(&b->turn);
     if (ck_pr_faa_32(&b->arrived, 1) + 1 == b->members) {
         /* Nobody arrives for the next round before the signal. */
         ck_pr_store_32(&b->arrived, 0);
-        ACQUIRE(&b->turn);
+        BARRIER_ACQUIRE(&b->turn);
         barrier_event_signal(&b->turn);
     }
     return ticket;

@@ -13,6 +13,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* ck's atomics are inline assembly, which ThreadSanitizer does not see: it is told. */
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+#include <sanitizer/tsan_interface.h>
+#define BARRIER_ACQUIRE(p) __tsan_acquire((void *)(uintptr_t)(p))
+#define BARRIER_RELEASE(p) __tsan_release((void *)(uintptr_t)(p))
+#else
+#define BARRIER_ACQUIRE(p) ((void)0)
+#define BARRIER_RELEASE(p) ((void)0)
+#endif
+
 /* Pauses of the processor (about 50 ns each) before a waiter sleeps. A sleep and its wake cost about as much
  * as BARRIER_SPIN_LONG; where threads outnumber processors the one waited for needs ours, so the spin is
  * short. */
