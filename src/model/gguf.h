@@ -44,8 +44,12 @@ struct gguf_tensor {
     uint32_t shard;
 };
 
-/* Opens path and, when the file says split.count > 1, its sibling shards. STATOR_BAD_MODEL for a bad file (the text
- * names the file and the key or tensor), STATOR_FAILED when it can't be opened or read. */
+/* Opens path and, when the file says split.count > 1, its sibling shards (path is then the first). STATOR_BAD_MODEL for
+ * a bad file (the text names the file and the key or tensor), STATOR_USAGE for a path that is no file, STATOR_FAILED when
+ * it can't be opened or read.
+ * The file must not change while it is open: the directory is a mapping of it. What was checked is the directory's size at
+ * open; a file that is cut inside its directory later raises SIGBUS on the next look (tensor data is read with pread and
+ * gives an error). */
 stator_status gguf_open(const char *path, struct gguf **out, stator_error *e);
 void gguf_close(struct gguf *g); /* NULL is allowed */
 
@@ -81,5 +85,12 @@ float gguf_item_f32(const struct gguf_value *v, uint64_t i);
 int64_t gguf_item_i64(const struct gguf_value *v, uint64_t i);
 
 const char *gguf_kind_name(enum gguf_kind k);
+
+bool gguf_text_is(struct gguf_text t, const char *s);
+#define GGUF_SHOWN 96
+/* t for an error text, in out[GGUF_SHOWN]: what is not printable ASCII becomes '?', a long text ends with "...". */
+const char *gguf_show(struct gguf_text t, char *out);
+/* STATOR_BAD_MODEL with the (first) file's name in front: for what the readers of metadata find wrong. */
+__attribute__((format(printf, 3, 4))) stator_status gguf_error(const struct gguf *g, stator_error *e, const char *fmt, ...);
 
 #endif

@@ -1,0 +1,471 @@
+/* Reads the shape: first the numbers from the metadata (keys ARCH.*, meanings and defaults as llama.cpp has
+ * them), then every tensor of the directory into its place by name, then each place against the numbers.
+ *
+ * One row of `places` per tensor name: what its rows and columns must be, and which architectures need or
+ * allow it. */
+#include "model/shape.h"
+
+#include "base/arith.h"
+#include "formats/block.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_WIDTH =
+        1 << 20, /* of any row or column but the vocabulary: 32-bit sizes of panels and activations hold it */
+    MAX_VOCAB = 1 << 24,
+    MAX_HEADS = 4096,
+    MAX_HEAD_DIM = 512, /* KERNELS_MAX_HEAD */
+    MAX_GROUP = 64,     /* KERNELS_MAX_GROUP */
+    HEAD_DIM_STEP = 32,
+    MAX_CONTEXT = INT32_MAX
+};
+
+static const char *const arch_names[SHAPE_ARCHS] = {
+    [SHAPE_LLAMA] = "llama", [SHAPE_QWEN2] = "qwen2", [SHAPE_QWEN3] = "qwen3"};
+
+/* What a tensor's row length or row count must be. */
+enum extent { NONE, EMBD, FF, HEADS_K, HEADS_V, KV_K, KV_V, HEAD_K, VOCAB, HALF_ROT };
+
+#define ON(arch) (1u << (arch))
+#define LLAMA    ON(SHAPE_LLAMA)
+#define QWEN2    ON(SHAPE_QWEN2)
+#define QWEN3    ON(SHAPE_QWEN3)
+#define ALL      (LLAMA | QWEN2 | QWEN3)
+
+struct place {
+    const char *name;           /* of layer tensors: behind "blk.N." */
+    size_t field;               /* offset of the const struct gguf_tensor * */
+    enum extent cols, rows;     /* rows NONE: a vector, F32 */
+    uint8_t required, optional; /* sets of architectures */
+};
+
+#define LAYER(name, field, ...)                                                                              \
+    { name, offsetof(struct shape_layer, field), __VA_ARGS__ }
+static const struct place layer_places[] = {
+    LAYER("attn_norm.weight", attn_norm, EMBD, NONE, ALL, 0),
+    LAYER("attn_q.weight", q, EMBD, HEADS_K, ALL, 0),
+    LAYER("attn_k.weight", k, EMBD, KV_K, ALL, 0),
+    LAYER("attn_v.weight", v, EMBD, KV_V, ALL, 0),
+    LAYER("attn_q.bias", q_bias, HEADS_K, NONE, QWEN2, LLAMA),
+    LAYER("attn_k.bias", k_bias, KV_K, NONE, QWEN2, LLAMA),
+    LAYER("attn_v.bias", v_bias, KV_V, NONE, QWEN2, LLAMA),
+    LAYER("attn_q_norm.weight", q_norm, HEAD_K, NONE, QWEN3, 0),
+    LAYER("attn_k_norm.weight", k_norm, HEAD_K, NONE, QWEN3, 0),
+    LAYER("attn_output.weight", attn_output, HEADS_V, EMBD, ALL, 0),
+    LAYER("attn_output.bias", attn_output_bias, EMBD, NONE, 0, LLAMA),
+    LAYER("ffn_norm.weight", ffn_norm, EMBD, NONE, ALL, 0),
+    LAYER("ffn_gate.weight", gate, EMBD, FF, ALL, 0),
+    LAYER("ffn_up.weight", up, EMBD, FF, ALL, 0),
+    LAYER("ffn_down.weight", down, FF, EMBD, ALL, 0),
+};
+
+#define GLOBAL(name, field, ...)                                                                             \
+    { name, offsetof(struct shape, field), __VA_ARGS__ }
+static const struct place global_places[] = {
+    GLOBAL("token_embd.weight", token_embd, EMBD, VOCAB, ALL, 0),
+    GLOBAL("output_norm.weight", output_norm, EMBD, NONE, ALL, 0),
+    GLOBAL("output.weight", output, EMBD, VOCAB, 0, ALL),
+    GLOBAL("rope_freqs.weight", rope_freqs, HALF_ROT, NONE, 0, LLAMA),
+};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Old llama files carry the plain inverse frequencies, which rope.freq_base says again: nothing to compute
+ * from. */
+static bool is_redundant(const struct shape *s, struct gguf_text name, bool layer) {
+    return s->arch == SHAPE_LLAMA &&
+           (layer ? gguf_text_is(name, "attn_rot_embd") || gguf_text_is(name, "attn_rot_embd.weight")
+                  : gguf_text_is(name, "rope.freqs"));
+}
+
+/* "ARCH.name" into out. */
+static const char *key_of(const struct shape *s, const char *name, char out[96]) {
+    snprintf(out, 96, "%s.%s", s->arch_name, name);
+    return out;
+}
+
+static stator_status read_arch(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct gguf_text arch, name;
+    char shown[GGUF_SHOWN];
+    stator_status rc = gguf_read_text(g, "general.architecture", &arch, e);
+    if (rc != STATOR_OK)
+        return rc;
+    s->arch = SHAPE_ARCHS;
+    for (int i = 0; i < SHAPE_ARCHS; i++)
+        if (gguf_text_is(arch, arch_names[i]))
+            s->arch = (enum shape_arch)i;
+    if (s->arch == SHAPE_ARCHS)
+        return gguf_error(g, e, "the architecture '%s' is not supported; known ones: %s, %s, %s",
+                          gguf_show(arch, shown), arch_names[SHAPE_LLAMA], arch_names[SHAPE_QWEN2],
+                          arch_names[SHAPE_QWEN3]);
+    snprintf(s->arch_name, sizeof s->arch_name, "%s", arch_names[s->arch]);
+    if (gguf_find(g, "general.name", NULL)) {
+        rc = gguf_read_text(g, "general.name", &name, e);
+        if (rc != STATOR_OK)
+            return rc;
+    } else {
+        const char *path = gguf_path(g, 0), *slash = strrchr(path, '/');
+        name.data = slash != NULL ? slash + 1 : path;
+        name.length = strlen(name.data);
+        if (name.length > 5 && strcmp(name.data + name.length - 5, ".gguf") == 0)
+            name.length -= 5;
+    }
+    uint64_t n = ARITH_MIN(name.length, sizeof s->model_name - 1);
+    while (n > 0 && n < name.length && ((unsigned char)name.data[n] & 0xC0) == 0x80)
+        n--; /* not in the middle of a character */
+    memcpy(s->model_name, name.data, n);
+    return STATOR_OK;
+}
+
+static stator_status read_u32(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
+                              uint32_t max, uint32_t *v, stator_error *e) {
+    char key[96];
+    uint64_t value = 0;
+    stator_status rc = gguf_read_u64(g, key_of(s, name, key), min, max, &value, e);
+    *v = (uint32_t)value;
+    return rc;
+}
+
+static stator_status read_u32_or(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
+                                 uint32_t max, uint32_t fallback, uint32_t *v, stator_error *e) {
+    char key[96];
+    *v = fallback;
+    return gguf_find(g, key_of(s, name, key), NULL) ? read_u32(g, s, name, min, max, v, e) : STATOR_OK;
+}
+
+/* A number, or an array with one item per layer that are all the same number. */
+static stator_status read_per_layer(const struct gguf *g, const struct shape *s, const char *name,
+                                    uint32_t max, uint32_t *v, stator_error *e) {
+    char key[96];
+    struct gguf_value value;
+    if (!gguf_find(g, key_of(s, name, key), &value) || value.kind != GGUF_ARRAY)
+        return read_u32(g, s, name, 1, max, v, e);
+    if (value.item == GGUF_STRING || value.item == GGUF_F32 || value.item == GGUF_F64 ||
+        value.item == GGUF_BOOL)
+        return gguf_error(g, e, "key '%s' has type array of %s, expected an integer", key,
+                          gguf_kind_name(value.item));
+    if (value.count != s->n_layers)
+        return gguf_error(g, e,
+                          "key '%s' has %" PRIu64 " items, expected one for each of the %" PRIu32 " layers",
+                          key, value.count, s->n_layers);
+    int64_t first = gguf_item_i64(&value, 0);
+    for (uint64_t i = 1; i < value.count; i++)
+        if (gguf_item_i64(&value, i) != first)
+            return gguf_error(g, e,
+                              "key '%s' differs between layers (%" PRId64 " in layer 0, %" PRId64
+                              " in layer %" PRIu64 "); only models whose layers are alike are supported",
+                              key, first, gguf_item_i64(&value, i), i);
+    if (first < 1 || first > max)
+        return gguf_error(g, e, "key '%s' is %" PRId64 ", expected 1 to %" PRIu32, key, first, max);
+    *v = (uint32_t)first;
+    return STATOR_OK;
+}
+
+static stator_status check_head_dim(const struct gguf *g, const char *what, uint32_t dim, stator_error *e) {
+    if (dim % HEAD_DIM_STEP != 0 || dim == 0 || dim > MAX_HEAD_DIM)
+        return gguf_error(g, e,
+                          "the head dimension of %s is %" PRIu32
+                          "; the KV cache and the attention kernels need a multiple of "
+                          "%d, at most %d",
+                          what, dim, HEAD_DIM_STEP, MAX_HEAD_DIM);
+    return STATOR_OK;
+}
+
+static stator_status read_heads(const struct gguf *g, struct shape *s, stator_error *e) {
+    char key[96];
+    stator_status rc = read_per_layer(g, s, "attention.head_count", MAX_HEADS, &s->n_heads, e);
+    s->n_kv_heads = s->n_heads;
+    if (rc == STATOR_OK && gguf_find(g, key_of(s, "attention.head_count_kv", key), NULL))
+        rc = read_per_layer(g, s, "attention.head_count_kv", MAX_HEADS, &s->n_kv_heads, e);
+    if (rc != STATOR_OK)
+        return rc;
+    if (s->n_heads % s->n_kv_heads != 0 || s->n_heads / s->n_kv_heads > MAX_GROUP)
+        return gguf_error(g, e,
+                          "%" PRIu32 " attention heads (%s.attention.head_count) do not share %" PRIu32
+                          " KV heads (%s.attention.head_count_kv) evenly, at most %d each",
+                          s->n_heads, s->arch_name, s->n_kv_heads, s->arch_name, MAX_GROUP);
+    uint32_t fallback = s->n_embd / s->n_heads;
+    if (!gguf_find(g, key_of(s, "attention.key_length", key), NULL) && s->n_embd % s->n_heads != 0)
+        return gguf_error(g, e,
+                          "key '%s' is missing, and %s.embedding_length %" PRIu32
+                          " is not a multiple of the %" PRIu32 " attention heads",
+                          key, s->arch_name, s->n_embd, s->n_heads);
+    rc = read_u32_or(g, s, "attention.key_length", 1, MAX_WIDTH, fallback, &s->head_dim_k, e);
+    if (rc == STATOR_OK)
+        rc = read_u32_or(g, s, "attention.value_length", 1, MAX_WIDTH, fallback, &s->head_dim_v, e);
+    if (rc == STATOR_OK)
+        rc = check_head_dim(g, "K (attention.key_length)", s->head_dim_k, e);
+    if (rc == STATOR_OK)
+        rc = check_head_dim(g, "V (attention.value_length)", s->head_dim_v, e);
+    if (rc == STATOR_OK && (uint64_t)s->n_heads * ARITH_MAX(s->head_dim_k, s->head_dim_v) > MAX_WIDTH)
+        rc =
+            gguf_error(g, e, "%" PRIu32 " heads of %" PRIu32 " dimensions: at most %d together are supported",
+                       s->n_heads, ARITH_MAX(s->head_dim_k, s->head_dim_v), MAX_WIDTH);
+    return rc;
+}
+
+static stator_status read_positive_or(const struct gguf *g, const struct shape *s, const char *name,
+                                      float fallback, float *v, stator_error *e) {
+    char key[96];
+    stator_status rc = gguf_read_f32_or(g, key_of(s, name, key), fallback, v, e);
+    if (rc == STATOR_OK && !(*v > 0))
+        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)*v);
+    return rc;
+}
+
+/* A missing type means linear, a missing factor or 0 means none; the older key rope.scale_linear is a factor
+ * too. */
+static stator_status read_rope_scaling(const struct gguf *g, struct shape *s, stator_error *e) {
+    char key[96], shown[GGUF_SHOWN];
+    struct gguf_text type = {"linear", 6};
+    stator_status rc = STATOR_OK;
+    s->rope_scale = 1;
+    if (gguf_find(g, key_of(s, "rope.scaling.type", key), NULL))
+        rc = gguf_read_text(g, key, &type, e);
+    if (rc != STATOR_OK)
+        return rc;
+    if (gguf_text_is(type, "none"))
+        return STATOR_OK;
+    if (!gguf_text_is(type, "linear"))
+        return gguf_error(g, e, "key '%s': RoPE scaling '%s' is not supported (none and linear are)", key,
+                          gguf_show(type, shown));
+    float factor = 0;
+    if (!gguf_find(g, key_of(s, "rope.scaling.factor", key), NULL))
+        key_of(s, "rope.scale_linear", key);
+    rc = gguf_read_f32_or(g, key, 0, &factor, e);
+    if (rc == STATOR_OK && factor < 0)
+        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)factor);
+    if (rc == STATOR_OK && factor > 0)
+        s->rope_scale = factor;
+    return rc;
+}
+
+static stator_status read_rope(const struct gguf *g, struct shape *s, stator_error *e) {
+    s->rope_neox = s->arch != SHAPE_LLAMA;
+    stator_status rc =
+        read_u32_or(g, s, "rope.dimension_count", 2, s->head_dim_k, s->head_dim_k, &s->n_rot, e);
+    if (rc == STATOR_OK && s->n_rot % 2 != 0)
+        rc = gguf_error(g, e, "key '%s.rope.dimension_count' is %" PRIu32 ", expected an even number",
+                        s->arch_name, s->n_rot);
+    if (rc == STATOR_OK)
+        rc = read_positive_or(g, s, "rope.freq_base", 10000, &s->rope_base, e);
+    return rc == STATOR_OK ? read_rope_scaling(g, s, e) : rc;
+}
+
+/* What would change the result and is not computed here must not be overlooked. */
+static stator_status refuse_variants(const struct gguf *g, const struct shape *s, stator_error *e) {
+    uint32_t experts = 0;
+    bool causal = true;
+    char key[96];
+    stator_status rc = read_u32_or(g, s, "expert_count", 0, UINT32_MAX, 0, &experts, e);
+    if (rc == STATOR_OK && experts > 0)
+        rc = gguf_error(g, e,
+                        "key '%s.expert_count' is %" PRIu32
+                        ": mixture-of-experts models of this architecture are not "
+                        "supported",
+                        s->arch_name, experts);
+    if (rc == STATOR_OK)
+        rc = gguf_read_bool_or(g, key_of(s, "attention.causal", key), true, &causal, e);
+    if (rc == STATOR_OK && !causal)
+        rc = gguf_error(g, e, "key '%s' is false: only models with causal attention are supported", key);
+    return rc;
+}
+
+static stator_status read_numbers(const struct gguf *g, struct shape *s, stator_error *e) {
+    char key[96];
+    stator_status rc = refuse_variants(g, s, e);
+    if (rc == STATOR_OK)
+        rc = read_u32(g, s, "block_count", 1, SHAPE_MAX_LAYERS, &s->n_layers, e);
+    if (rc == STATOR_OK)
+        rc = read_u32(g, s, "embedding_length", 1, MAX_WIDTH, &s->n_embd, e);
+    if (rc == STATOR_OK)
+        rc = read_per_layer(g, s, "feed_forward_length", MAX_WIDTH, &s->n_ff, e);
+    if (rc == STATOR_OK)
+        rc = read_u32(g, s, "context_length", 1, MAX_CONTEXT, &s->context_trained, e);
+    if (rc == STATOR_OK)
+        rc = read_heads(g, s, e);
+    if (rc == STATOR_OK)
+        rc = read_rope(g, s, e);
+    if (rc == STATOR_OK)
+        rc = gguf_read_f32(g, key_of(s, "attention.layer_norm_rms_epsilon", key), &s->norm_eps, e);
+    if (rc == STATOR_OK && !(s->norm_eps > 0 && s->norm_eps < 1))
+        rc = gguf_error(g, e, "key '%s' is %g, expected a number between 0 and 1", key, (double)s->norm_eps);
+    if (rc != STATOR_OK)
+        return rc;
+    /* 0, like a missing key, means the usual scale. */
+    rc = gguf_read_f32_or(g, key_of(s, "attention.scale", key), 0, &s->attention_scale, e);
+    if (rc == STATOR_OK && s->attention_scale < 0)
+        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)s->attention_scale);
+    if (rc == STATOR_OK && s->attention_scale == 0)
+        s->attention_scale = (float)(1 / sqrt((double)s->head_dim_k));
+    return rc;
+}
+
+static const struct gguf_tensor **slot(void *base, const struct place *p) {
+    return (const struct gguf_tensor **)((uint8_t *)base + p->field);
+}
+
+/* "blk.N.rest": N without leading zeros. False: not of that form. */
+static bool split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf_text *rest) {
+    uint64_t at = 4, n = 0, digits = 0;
+    if (name.length < 4 || memcmp(name.data, "blk.", 4) != 0)
+        return false;
+    for (; at < name.length && name.data[at] >= '0' && name.data[at] <= '9' && digits < 9; at++, digits++)
+        n = n * 10 + (uint64_t)(name.data[at] - '0');
+    if (digits == 0 || (digits > 1 && name.data[4] == '0') || at >= name.length || name.data[at] != '.')
+        return false;
+    *layer = n;
+    *rest = (struct gguf_text){name.data + at + 1, name.length - at - 1};
+    return true;
+}
+
+/* Every tensor of the file goes to its place, or is refused by name. */
+static stator_status place_tensor(const struct gguf *g, const struct gguf_tensor *t, struct shape *s,
+                                  stator_error *e) {
+    const struct place *places = global_places;
+    size_t n = COUNT(global_places);
+    struct gguf_text name = t->name;
+    uint64_t layer = 0;
+    char shown[GGUF_SHOWN];
+    void *base = s;
+    bool in_layer = split_layer_name(t->name, &layer, &name);
+    if (in_layer) {
+        if (layer >= s->n_layers)
+            return gguf_error(g, e,
+                              "tensor '%s' belongs to layer %" PRIu64 ", but %s.block_count is %" PRIu32,
+                              gguf_show(t->name, shown), layer, s->arch_name, s->n_layers);
+        base = &s->layers[layer];
+        places = layer_places;
+        n = COUNT(layer_places);
+    }
+    /* Bounded: tensors lie side by side in files that could be mapped. */
+    s->tensor_bytes = arith_must_add(s->tensor_bytes, t->bytes);
+    s->parameters = arith_must_add(s->parameters, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
+    for (size_t i = 0; i < n; i++) {
+        if (!gguf_text_is(name, places[i].name) ||
+            ((places[i].required | places[i].optional) & ON(s->arch)) == 0)
+            continue;
+        *slot(base, &places[i]) = t;
+        return STATOR_OK;
+    }
+    if (is_redundant(s, name, in_layer))
+        return STATOR_OK;
+    return gguf_error(
+        g, e, "tensor '%s' is not known for the architecture %s; leaving it out would give wrong results",
+        gguf_show(t->name, shown), s->arch_name);
+}
+
+static uint64_t extent_of(const struct shape *s, enum extent x) {
+    switch (x) {
+    case NONE:
+        return 1;
+    case EMBD:
+        return s->n_embd;
+    case FF:
+        return s->n_ff;
+    case HEADS_K:
+        return (uint64_t)s->n_heads * s->head_dim_k;
+    case HEADS_V:
+        return (uint64_t)s->n_heads * s->head_dim_v;
+    case KV_K:
+        return (uint64_t)s->n_kv_heads * s->head_dim_k;
+    case KV_V:
+        return (uint64_t)s->n_kv_heads * s->head_dim_v;
+    case HEAD_K:
+        return s->head_dim_k;
+    case VOCAB:
+        return s->vocab;
+    case HALF_ROT:
+        return s->n_rot / 2;
+    }
+    CHECK(!"an extent");
+    return 0;
+}
+
+static stator_status check_place(const struct gguf *g, const struct shape *s, const struct place *p,
+                                 const char *prefix, const struct gguf_tensor *t, stator_error *e) {
+    if (t == NULL)
+        return (p->required & ON(s->arch)) == 0
+                   ? STATOR_OK
+                   : gguf_error(g, e, "tensor '%s%s' is missing", prefix, p->name);
+    uint64_t cols = extent_of(s, p->cols), rows = extent_of(s, p->rows);
+    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
+        return gguf_error(g, e,
+                          "tensor '%s%s' has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+                          "], but the metadata says [%" PRIu64 ", %" PRIu64 ", 1, 1]",
+                          prefix, p->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], cols, rows);
+    const struct block_info *b = block_info(t->type);
+    CHECK(b != NULL);
+    if (p->rows == NONE && t->type != BLOCK_F32)
+        return gguf_error(g, e, "tensor '%s%s' has type %s, expected f32 for a vector", prefix, p->name,
+                          b->name);
+    if (!b->computable)
+        return gguf_error(g, e,
+                          "tensor '%s%s' has type %s, which stator can't compute with (f32, f16, bf16, q8_0, "
+                          "q4_0, q4_1, q5_0, "
+                          "q5_1, q4_k, q5_k and q6_k it can)",
+                          prefix, p->name, b->name);
+    return STATOR_OK;
+}
+
+/* The vocabulary's size is the rows of token_embd; the metadata may say it again, twice. */
+static stator_status check_vocab(const struct gguf *g, struct shape *s, stator_error *e) {
+    char key[96];
+    uint64_t rows = 0;
+    struct gguf_value tokens;
+    if (s->token_embd == NULL)
+        return gguf_error(g, e, "tensor 'token_embd.weight' is missing%s",
+                          gguf_tensors(g) == 0 ? " (the file has no tensors: a vocabulary only)" : "");
+    rows = s->token_embd->ne[1];
+    if (rows > MAX_VOCAB)
+        return gguf_error(
+            g, e, "tensor 'token_embd.weight' has %" PRIu64 " rows; vocabularies of at most %d are supported",
+            rows, MAX_VOCAB);
+    s->vocab = (uint32_t)rows;
+    uint64_t said = rows;
+    stator_status rc = gguf_read_u64_or(g, key_of(s, "vocab_size", key), 0, UINT64_MAX, rows, &said, e);
+    if (rc == STATOR_OK && said != rows)
+        rc = gguf_error(g, e, "key '%s' is %" PRIu64 ", but tensor 'token_embd.weight' has %" PRIu64 " rows",
+                        key, said, rows);
+    if (rc != STATOR_OK || !gguf_find(g, "tokenizer.ggml.tokens", NULL))
+        return rc;
+    rc = gguf_read_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, e);
+    if (rc == STATOR_OK && tokens.count != rows)
+        rc = gguf_error(g, e,
+                        "key 'tokenizer.ggml.tokens' has %" PRIu64
+                        " items, but tensor 'token_embd.weight' has %" PRIu64 " rows",
+                        tokens.count, rows);
+    return rc;
+}
+
+static stator_status read_tensors(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = STATOR_OK;
+    char prefix[32];
+    for (uint64_t i = 0; i < gguf_tensors(g) && rc == STATOR_OK; i++)
+        rc = place_tensor(g, gguf_tensor(g, i), s, e);
+    if (rc == STATOR_OK)
+        rc = check_vocab(g, s, e);
+    for (size_t i = 0; i < COUNT(global_places) && rc == STATOR_OK; i++)
+        rc = check_place(g, s, &global_places[i], "", *slot(s, &global_places[i]), e);
+    for (uint32_t l = 0; l < s->n_layers && rc == STATOR_OK; l++) {
+        snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", l);
+        for (size_t i = 0; i < COUNT(layer_places) && rc == STATOR_OK; i++)
+            rc = check_place(g, s, &layer_places[i], prefix, *slot(&s->layers[l], &layer_places[i]), e);
+    }
+    s->tied = s->output == NULL;
+    if (s->tied)
+        s->output = s->token_embd;
+    return rc;
+}
+
+stator_status shape_read(const struct gguf *g, struct shape *s, stator_error *e) {
+    memset(s, 0, sizeof *s);
+    stator_status rc = read_arch(g, s, e);
+    if (rc == STATOR_OK)
+        rc = read_numbers(g, s, e);
+    return rc == STATOR_OK ? read_tensors(g, s, e) : rc;
+}
