@@ -131,5 +131,9 @@ void avx2_matmul_init(struct kernels *k);
 void avx2_init(struct kernels *k);
 void avx512_matmul_init(struct kernels *k);
 void avx512_init(struct kernels *k);
+/* Called by the tier's init above. */
+void scalar_attention_init(struct kernels *k);
+void avx2_attention_init(struct kernels *k);
+void avx512_attention_init(struct kernels *k);
 
 #endif

@@ -1,0 +1,113 @@
+/* The functions that kernels use in place of division, square root and libm: integer seeds plus fmaf steps,
+ * defined once. Compiles as C and as OpenCL C. Vector versions are the same operations lane by lane, so that
+ * every device gives the same bits. Nothing here converts a float to an integer with a cast: no input, NaN
+ * included, is undefined behaviour; the bits are defined for finite inputs. Needs round to nearest even,
+ * subnormals kept, no contraction. The error bounds are measured against double over the domains given
+ * (tests/unit/test_num.c). */
+#ifndef STATOR_KERNELS_NUM_H
+#define STATOR_KERNELS_NUM_H
+
+#ifdef __OPENCL_VERSION__
+typedef uint num_u32;
+#define NUM_FMA(a, b, c) fma(a, b, c)
+#define NUM_FABS(x)      fabs(x)
+#define NUM_BITS(x)      as_uint(x)
+#define NUM_FLOAT(u)     as_float(u)
+#else
+#include <math.h>
+#include <stdint.h>
+typedef uint32_t num_u32;
+union num_pun {
+    float f;
+    num_u32 u;
+};
+#define NUM_FMA(a, b, c) fmaf(a, b, c)
+#define NUM_FABS(x)      fabsf(x)
+#define NUM_BITS(x)      (((union num_pun){.f = (x)}).u)
+#define NUM_FLOAT(bits)  (((union num_pun){.u = (bits)}).f)
+#endif
+
+/* x + NUM_ROUND - NUM_ROUND rounds |x| < 2^22 to the nearest integer, ties to even; the integer is the
+ * difference of the bits of x + NUM_ROUND and NUM_ROUND_BITS. */
+#define NUM_ROUND      12582912.0f /* 1.5 * 2^23 */
+#define NUM_ROUND_BITS 0x4B400000u
+
+#define NUM_RCP_SEED   0x7EF127EAu
+#define NUM_RSQRT_SEED 0x5F3759DFu
+
+#define NUM_EXP_MIN  (-87.0f) /* below: +0 */
+#define NUM_EXP_MAX  88.0f    /* above: exp(88) */
+#define NUM_LOG2E    0x1.715476p+0f
+#define NUM_LN2_HIGH 0x1.62e430p-1f
+#define NUM_LN2_LOW  (-0x1.05c610p-29f)
+/* (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, fitted for the smallest relative error of exp (0.05 ulp). */
+#define NUM_EXP_C2 0x1.fffffcp-2f
+#define NUM_EXP_C3 0x1.555492p-3f
+#define NUM_EXP_C4 0x1.5558acp-5f
+#define NUM_EXP_C5 0x1.12397cp-7f
+#define NUM_EXP_C6 0x1.6a518cp-10f
+
+/* Below this amax a group of activations quantises to zeros. */
+#define NUM_QUANT_MIN     0x1p-100f
+#define NUM_QUANT_INVERSE 0x1.020408p-7f /* 1/127 */
+
+/* 1/x. Domain: |x| in [2^-126, 2^126]. Error <= 0.51 ulp, near 2^126 (a result next to the subnormals) <=
+ * 0.75. */
+static inline float num_rcp(float x) {
+    float y = NUM_FLOAT(NUM_RCP_SEED - NUM_BITS(x));
+    y = NUM_FMA(y, NUM_FMA(-x, y, 1.0f), y);
+    y = NUM_FMA(y, NUM_FMA(-x, y, 1.0f), y);
+    return NUM_FMA(y, NUM_FMA(-x, y, 1.0f), y);
+}
+
+/* 1/sqrt(x). Domain: normal x > 0; finite for 0 and subnormals. The last step takes x * y with its rounding
+ * error. Error <= 0.51 ulp. */
+static inline float num_rsqrt(float x) {
+    float y = NUM_FLOAT(NUM_RSQRT_SEED - (NUM_BITS(x) >> 1));
+    y = NUM_FMA(0.5f * y, NUM_FMA(-(x * y), y, 1.0f), y);
+    y = NUM_FMA(0.5f * y, NUM_FMA(-(x * y), y, 1.0f), y);
+    y = NUM_FMA(0.5f * y, NUM_FMA(-(x * y), y, 1.0f), y);
+    float high = x * y;
+    float low = NUM_FMA(x, y, -high);
+    float rest = NUM_FMA(-low, y, NUM_FMA(-high, y, 1.0f));
+    return NUM_FMA(0.5f * y, rest, y);
+}
+
+/* exp(x) on [-87, 88], error <= 0.95 ulp; +0 below, exp(88) above. */
+static inline float num_exp(float x) {
+    if (x < NUM_EXP_MIN)
+        return 0.0f;
+    float c = x < NUM_EXP_MAX ? x : NUM_EXP_MAX;
+    float t = NUM_FMA(c, NUM_LOG2E, NUM_ROUND);
+    float n = t - NUM_ROUND;
+    float r = NUM_FMA(n, -NUM_LN2_LOW, NUM_FMA(n, -NUM_LN2_HIGH, c));
+    float p = NUM_FMA(NUM_EXP_C6, r, NUM_EXP_C5);
+    p = NUM_FMA(p, r, NUM_EXP_C4);
+    p = NUM_FMA(p, r, NUM_EXP_C3);
+    p = NUM_FMA(p, r, NUM_EXP_C2);
+    p = NUM_FMA(p, r, 1.0f);
+    p = NUM_FMA(p, r, 1.0f);
+    return p * NUM_FLOAT((NUM_BITS(t) - NUM_ROUND_BITS + 127u) << 23);
+}
+
+/* 1 / (1 + exp(-x)), all x (+0 below -87). Error <= 3 ulp. */
+static inline float num_sigmoid(float x) {
+    float e = num_exp(-NUM_FABS(x));
+    float r = num_rcp(1.0f + e);
+    return x < 0.0f ? e * r : r;
+}
+
+/* x * sigmoid(x), all x (-0 below -87). Error <= 4 ulp. */
+static inline float num_silu(float x) {
+    return x * num_sigmoid(x);
+}
+
+/* The tree of sum128; the lanes are overwritten. */
+static inline float num_sum128(float *lane) {
+    for (int half = 64; half > 0; half >>= 1)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+
+#endif

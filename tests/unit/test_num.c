@@ -1,0 +1,111 @@
+/* kernels/num.h against double: the error bounds that its comments promise, and its special values. */
+#include "testing.h"
+
+#include "kernels/num.h"
+
+/* Distance in units of the last place of a float of that size. */
+static double ulps(float got, double want) {
+    int exponent;
+    frexp(want, &exponent);
+    return fabs((double)got - want) / ldexp(1.0, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+static uint32_t bits(float f) {
+    return NUM_BITS(f);
+}
+
+/* Steps through the bit patterns begin .. end (a prime step, so that all low bits occur) and gives the
+ * largest error. */
+static double worst(float (*f)(float), double (*exact)(double), uint32_t begin, uint32_t end, uint32_t step) {
+    double w = 0.0;
+    for (uint64_t b = begin; b <= end; b += step) {
+        float x = NUM_FLOAT((num_u32)b);
+        double u = ulps(f(x), exact((double)x));
+        w = u > w ? u : w;
+    }
+    return w;
+}
+
+static double exact_rcp(double x) {
+    return 1.0 / x;
+}
+
+static double exact_rsqrt(double x) {
+    return 1.0 / sqrt(x);
+}
+
+static double exact_sigmoid(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static double exact_silu(double x) {
+    return x / (1.0 + exp(-x));
+}
+
+static void reciprocal(void **state) {
+    (void)state;
+    assert_true(worst(num_rcp, exact_rcp, bits(1.0f), bits(2.0f), 1) <=
+                0.51); /* the seed repeats in every binade */
+    assert_true(worst(num_rcp, exact_rcp, bits(0x1p-126f), bits(0x1p126f), 1009) <= 0.75);
+    assert_true(worst(num_rcp, exact_rcp, bits(-0x1p-126f), bits(-0x1p126f), 1009) <= 0.75);
+    for (int e = -126; e <= 126; e++)
+        assert_true(num_rcp(ldexpf(1.0f, e)) == ldexpf(1.0f, -e));
+}
+
+static void reciprocal_root(void **state) {
+    (void)state;
+    assert_true(worst(num_rsqrt, exact_rsqrt, bits(1.0f), bits(4.0f), 1) <= 0.51); /* two binades repeat */
+    assert_true(worst(num_rsqrt, exact_rsqrt, bits(0x1p-126f), bits(0x1.fffffep127f), 1009) <= 0.51);
+    assert_true(isfinite(num_rsqrt(0.0f)));
+    assert_true(isfinite(num_rsqrt(0x1p-149f)));
+}
+
+static void exponential(void **state) {
+    (void)state;
+    assert_true(worst(num_exp, exp, bits(0x1p-30f), bits(88.0f), 101) <= 0.95);
+    assert_true(worst(num_exp, exp, bits(-0x1p-30f), bits(-87.0f), 101) <= 0.95);
+    assert_true(num_exp(0.0f) == 1.0f && num_exp(-0.0f) == 1.0f);
+    assert_int_equal(bits(num_exp(nextafterf(-87.0f, -100.0f))), 0);
+    assert_int_equal(bits(num_exp(-0x1.fffffep127f)), 0);
+    assert_int_equal(bits(num_exp(-INFINITY)), 0);
+    assert_true(num_exp(-87.0f) > 0x1p-126f);
+    assert_int_equal(bits(num_exp(1000.0f)), bits(num_exp(88.0f)));
+}
+
+static void sigmoid_and_silu(void **state) {
+    (void)state;
+    assert_true(worst(num_sigmoid, exact_sigmoid, bits(0x1p-30f), bits(87.0f), 101) <= 3.0);
+    assert_true(worst(num_sigmoid, exact_sigmoid, bits(-0x1p-30f), bits(-87.0f), 101) <= 3.0);
+    assert_true(worst(num_silu, exact_silu, bits(0x1p-30f), bits(87.0f), 101) <= 4.0);
+    assert_true(worst(num_silu, exact_silu, bits(-0x1p-30f), bits(-87.0f), 101) <= 4.0);
+    assert_true(num_sigmoid(0.0f) == 0.5f && num_sigmoid(-0.0f) == 0.5f);
+    assert_true(num_sigmoid(1e30f) == 1.0f && num_sigmoid(-1e30f) == 0.0f);
+    assert_true(num_silu(1e30f) == 1e30f && num_silu(-1e30f) == 0.0f);
+}
+
+/* The order of the tree shows in sums that round. */
+static void sum_tree(void **state) {
+    (void)state;
+    float lane[128];
+    for (int i = 0; i < 128; i++)
+        lane[i] = (float)i;
+    assert_true(num_sum128(lane) == 8128.0f);
+    memset(lane, 0, sizeof lane);
+    lane[0] = 0x1p24f; /* 1 + 1 first, then the large one: in index order both ones would be lost */
+    lane[1] = 1.0f;
+    lane[65] = 1.0f;
+    assert_true(num_sum128(lane) == 0x1p24f + 2.0f);
+    memset(lane, 0, sizeof lane);
+    lane[0] = 0x1p24f; /* 64 is added to 0 before anything else: lost twice */
+    lane[64] = 1.0f;
+    lane[32] = 1.0f;
+    assert_true(num_sum128(lane) == 0x1p24f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reciprocal),       cmocka_unit_test(reciprocal_root), cmocka_unit_test(exponential),
+        cmocka_unit_test(sigmoid_and_silu), cmocka_unit_test(sum_tree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
