@@ -1,0 +1,166 @@
+/* What the config file may say, as plain typed fields that the engine reads, and where each value came from.
+ *
+ * Invariants: after config_load every field is inside the bounds of its row in config_table.c; every path is
+ * absolute or empty; the cross-checks hold. Nothing points outside the struct, so it may be copied. libconfig
+ * lives in config_load only: all that it allocates is freed before config_load returns. Thread: whoever owns
+ * the struct; start-up only. */
+#ifndef STATOR_CONFIG_CONFIG_H
+#define STATOR_CONFIG_CONFIG_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONFIG_PATH         4096 /* bytes of a path, with the end */
+#define CONFIG_NAME         64   /* bytes of a device's or host's name, with the end */
+#define CONFIG_LIST         512  /* bytes of a list as text, with the end */
+#define CONFIG_MAX_DEVICES  16
+#define CONFIG_MAX_FILE     (1024 * 1024) /* bytes of a config file */
+#define CONFIG_CONTEXT_AUTO UINT64_MAX    /* memory.context = "auto": the largest that fits */
+#define CONFIG_SEED_RANDOM  UINT64_MAX    /* sampling.seed = "random": from the clock */
+
+/* One per key; the order of the table, of `stator config` and of `stator help config`. */
+enum config_key {
+    CONFIG_MODEL_PATH,
+    CONFIG_DEVICES_USE,
+    CONFIG_DEVICES_SPLIT,
+    CONFIG_MEMORY_CONTEXT,
+    CONFIG_MEMORY_SEQUENCES,
+    CONFIG_MEMORY_BATCH,
+    CONFIG_MEMORY_KV_TYPE,
+    CONFIG_MEMORY_KV_TYPE_K,
+    CONFIG_MEMORY_KV_TYPE_V,
+    CONFIG_MEMORY_LOGITS_ROWS,
+    CONFIG_MEMORY_STAGING,
+    CONFIG_MEMORY_HOST_LIMIT,
+    CONFIG_MEMORY_DRIVER_RESERVE,
+    CONFIG_MEMORY_ON_OOM,
+    CONFIG_MEMORY_STRICT,
+    CONFIG_TRANSFER_MODE,
+    CONFIG_TRANSFER_VERIFY,
+    CONFIG_CPU_THREADS,
+    CONFIG_CPU_TIER,
+    CONFIG_CPU_NUMA,
+    CONFIG_SAMPLING_TEMPERATURE,
+    CONFIG_SAMPLING_TOP_K,
+    CONFIG_SAMPLING_TOP_P,
+    CONFIG_SAMPLING_MIN_P,
+    CONFIG_SAMPLING_REPEAT_PENALTY,
+    CONFIG_SAMPLING_SEED,
+    CONFIG_CACHE_DIR,
+    CONFIG_SERVER_HOST,
+    CONFIG_SERVER_PORT,
+    CONFIG_LOG_LEVEL,
+    CONFIG_LOG_FORMAT,
+    CONFIG_LOG_FILE,
+    CONFIG_KEYS
+};
+
+/* Values of the enum keys; the order of the names in config_table.c. */
+enum config_kv { CONFIG_KV_F32, CONFIG_KV_F16, CONFIG_KV_Q8_0, CONFIG_KV_Q4_0 };
+enum config_oom { CONFIG_OOM_FAIL, CONFIG_OOM_SPILL };
+enum config_transfer { CONFIG_TRANSFER_AUTO, CONFIG_TRANSFER_DIRECT, CONFIG_TRANSFER_STAGED };
+enum config_tier {
+    CONFIG_TIER_AUTO,
+    CONFIG_TIER_SCALAR,
+    CONFIG_TIER_AVX2,
+    CONFIG_TIER_AVX512,
+    CONFIG_TIER_AMX
+};
+enum config_numa { CONFIG_NUMA_AUTO, CONFIG_NUMA_OFF };
+enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
+
+/* Where a value came from. kv_type_k and kv_type_v that follow kv_type are derived. */
+enum config_source { CONFIG_FROM_DEFAULT, CONFIG_FROM_FILE, CONFIG_FROM_SET, CONFIG_FROM_DERIVED };
+struct config_origin {
+    enum config_source source;
+    uint32_t line; /* CONFIG_FROM_FILE: in config.file; 0 when the file is the model itself */
+};
+
+struct config_device {
+    char name[CONFIG_NAME]; /* "level_zero:1", "cpu:0"; a name without index got ":0" */
+};
+
+struct config {
+    struct {
+        char path[CONFIG_PATH]; /* never empty after config_load */
+    } model;
+    struct {
+        char use[CONFIG_LIST];                         /* as text: "auto", or names separated by ", " */
+        char split[CONFIG_LIST];                       /* as text: "auto", or numbers separated by "," */
+        struct config_device list[CONFIG_MAX_DEVICES]; /* use, taken apart */
+        uint32_t n;                                    /* 0: auto */
+        uint32_t share[CONFIG_MAX_DEVICES]; /* split, taken apart: layers go in these proportions */
+        uint32_t n_shares;                  /* 0: auto; else == n */
+    } devices;
+    struct {
+        uint64_t context; /* tokens of one sequence; 0: min(4096, trained); CONFIG_CONTEXT_AUTO */
+        uint64_t sequences;
+        uint64_t batch;         /* tokens of one step, over all sequences; >= sequences */
+        enum config_kv kv_type; /* read kv_type_k and kv_type_v: they are always resolved */
+        enum config_kv kv_type_k;
+        enum config_kv kv_type_v;
+        uint64_t logits_rows;    /* 0: sequences */
+        uint64_t staging;        /* bytes */
+        uint64_t host_limit;     /* bytes; 0: 90% of min(cgroup limit, MemAvailable) */
+        uint64_t driver_reserve; /* bytes per GPU */
+        enum config_oom on_oom;
+        bool strict;
+    } memory;
+    struct {
+        enum config_transfer mode;
+        bool verify;
+    } transfer;
+    struct {
+        uint64_t threads; /* 0: physical cores in the cpuset */
+        enum config_tier tier;
+        enum config_numa numa;
+    } cpu;
+    struct {
+        double temperature; /* 0: greedy */
+        uint64_t top_k;     /* 0: off */
+        double top_p;       /* 1: off */
+        double min_p;       /* 0: off */
+        double repeat_penalty;
+        uint64_t seed; /* or CONFIG_SEED_RANDOM */
+    } sampling;
+    struct {
+        char dir[CONFIG_PATH]; /* empty: no cache */
+    } cache;
+    struct {
+        char host[CONFIG_NAME];
+        uint64_t port;
+    } server;
+    struct {
+        stator_log_level level;
+        enum config_log_format format;
+        char file[CONFIG_PATH]; /* empty: standard error */
+    } log;
+    char file[CONFIG_PATH]; /* the config file or the model, as given */
+    struct config_origin origin[CONFIG_KEYS];
+};
+
+/* Reads path: a config file, or a GGUF file (by its first bytes or its name), then model.path is that file
+ * and every other key has its default. set: n_set texts "section.key=value", over the file. STATOR_USAGE says
+ * file, line, what was found, what is expected. */
+stator_status config_load(const char *path, const char *const *set, size_t n_set, struct config *out,
+                          stator_error *e);
+
+/* The same for n bytes of text; name stands in errors; folder: absolute, what relative paths are relative to.
+ */
+stator_status config_parse(const char *text, size_t n, const char *name, const char *folder,
+                           const char *const *set, size_t n_set, struct config *out, stator_error *e);
+
+/* Records what was resolved at run time (context, threads, host_limit, ..): the origin becomes "derived"
+ * unless the value is the one that is there. The key must be an integer or a size. */
+void config_derive(struct config *c, enum config_key key, uint64_t value);
+
+/* "default", "FILE:LINE", "--set", "derived"; into out, returns out. */
+const char *config_origin_text(const struct config *c, enum config_key key, char *out, size_t n);
+
+/* "f16", "avx2", ..: the name of an enum key's value. */
+const char *config_enum_name(enum config_key key, int value);
+
+#endif
