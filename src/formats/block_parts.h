@@ -1,0 +1,33 @@
+/* One block of quantised weights taken apart: the common form between the file's blocks, the panels and the
+ * scalar matmul. Only block.c knows the file's bit order, only panel.c the panel's, and both decode with the
+ * same arithmetic. */
+#ifndef STATOR_FORMATS_BLOCK_PARTS_H
+#define STATOR_FORMATS_BLOCK_PARTS_H
+
+#include "formats/block.h"
+
+#include <stddef.h>
+
+#define BLOCK_MAX_VALUES 256
+
+struct block_parts {
+    uint8_t q[BLOCK_MAX_VALUES]; /* the stored bits in column order: unsigned; of Q8_0 the int8's bits */
+    uint8_t sub[16];             /* Q4_K, Q5_K: 8 scales; Q6_K: 16 scales, int8 */
+    uint8_t submin[8];           /* Q4_K, Q5_K */
+    uint16_t d;                  /* f16 */
+    uint16_t m;                  /* f16: the minimum, or dmin; 0 where the type has none */
+};
+
+/* False for F32, F16, BF16: their "blocks" are single numbers. The type is computable. */
+bool block_is_quantised(uint32_t type);
+
+/* The integer of a weight is the stored bits less this; Q8_0 counts as signed and has 0. */
+int block_offset(uint32_t type);
+
+/* One block of the file. Fields that the type does not have are left alone, but for m. */
+void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p);
+
+/* The block's floats, as ggml decodes them. */
+void block_decode_parts(uint32_t type, const struct block_parts *p, float *out);
+
+#endif

@@ -1,0 +1,135 @@
+/* Matmul, the definition: every tier and every device gives these bits. Clear before fast: rows one after the
+ * other, blocks taken apart by formats/, integers as they are. No state; any thread. */
+#include "base/arith.h"
+#include "formats/panel_parts.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A sum over k under way: the segment that runs and the segments before it. */
+struct sum {
+    float total;
+    float segment;
+};
+
+/* To be called before each step of k (a multiple of the block). */
+static void sum_at(struct sum *s, uint32_t k) {
+    if (k % KERNELS_SEGMENT != 0 || k == 0)
+        return;
+    s->total += s->segment;
+    s->segment = 0;
+}
+
+static float sum_end(const struct sum *s) {
+    return s->total + s->segment;
+}
+
+static float weight(const struct panel_layout *l, const uint8_t *panel, uint32_t r, uint32_t k) {
+    float f;
+    uint16_t h;
+    switch (l->type) {
+    case BLOCK_F32:
+        memcpy(&f, panel + ((size_t)k * PANEL_ROWS + r) * 4, sizeof f);
+        return f;
+    case BLOCK_F16:
+        memcpy(&h, panel + ((size_t)k * PANEL_ROWS + r) * 2, sizeof h);
+        return block_from_f16(h);
+    default:
+        memcpy(&h, panel + ((size_t)(k / 2) * PANEL_ROWS + r) * 4 + k % 2 * 2, sizeof h);
+        return block_from_bf16(h);
+    }
+}
+
+static void matmul_float(float *out, size_t out_stride, const struct panel_layout *l, const uint8_t *panel,
+                         const struct kernels_act *a, uint32_t first, uint32_t tokens) {
+    for (uint32_t t = 0; t < tokens; t++) {
+        const float *x = a->f32 + (size_t)(first + t) * l->cols;
+        for (uint32_t r = 0; r < PANEL_ROWS; r++) {
+            struct sum s = {0, 0};
+            for (uint32_t k = 0; k < l->cols; k++) {
+                sum_at(&s, k);
+                s.segment = fmaf(weight(l, panel, r, k), x[k], s.segment);
+            }
+            out[t * out_stride + r] = sum_end(&s);
+        }
+    }
+}
+
+/* Sum of q_w * q_a over n values from j on. */
+static int32_t dot(uint32_t type, const struct block_parts *w, const int8_t *q, uint32_t j, uint32_t n) {
+    int32_t offset = block_offset(type);
+    int32_t i = 0;
+    for (uint32_t e = j; e < j + n; e++) {
+        int32_t v = type == BLOCK_Q8_0 ? (int8_t)w->q[e] : w->q[e] - offset;
+        i += v * q[e];
+    }
+    return i;
+}
+
+/* One block of 32 times token t's values there. */
+static float add_block32(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
+                         float acc) {
+    float d = a->d32[at / 32];
+    acc = fmaf((float)dot(type, w, a->q32 + at, 0, 32), block_from_f16(w->d) * d, acc);
+    if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1)
+        acc = fmaf((float)a->s32[at / 32], block_from_f16(w->m) * d, acc);
+    return acc;
+}
+
+/* One block of 256. */
+static float add_block256(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
+                          float acc) {
+    float d = a->d256[at / 256];
+    const int8_t *q = a->q256 + at;
+    const int16_t *s = a->s256 + at / 16;
+    int32_t i = 0;
+    if (type == BLOCK_Q6_K) {
+        for (uint32_t j = 0; j < 16; j++)
+            i += (int8_t)w->sub[j] * dot(type, w, q, 16 * j, 16);
+        return fmaf((float)i, block_from_f16(w->d) * d, acc);
+    }
+    int32_t least = 0;
+    for (uint32_t j = 0; j < 8; j++) {
+        i += w->sub[j] * dot(type, w, q, 32 * j, 32);
+        least += w->submin[j] * (s[2 * j] + s[2 * j + 1]);
+    }
+    acc = fmaf((float)i, block_from_f16(w->d) * d, acc);
+    return fmaf(-(float)least, block_from_f16(w->m) * d, acc);
+}
+
+/* Tokens in tiles, so that a block is taken apart once for many. */
+#define TILE 32
+
+static void matmul_blocks(float *out, size_t out_stride, const struct panel_layout *l, const uint8_t *panel,
+                          const struct kernels_act *a, uint32_t first, uint32_t tokens) {
+    uint32_t values = block_info(l->type)->values;
+    for (uint32_t done = 0; done < tokens; done += TILE) {
+        uint32_t tile = ARITH_MIN(tokens - done, TILE);
+        for (uint32_t r = 0; r < PANEL_ROWS; r++) {
+            struct sum s[TILE] = {{0, 0}};
+            for (uint32_t k = 0; k < l->cols; k += values) {
+                struct block_parts w;
+                panel_take_apart(l, panel, r, k / values, &w);
+                for (uint32_t t = 0; t < tile; t++) {
+                    size_t at = (size_t)(first + done + t) * l->cols + k;
+                    sum_at(&s[t], k);
+                    s[t].segment = values == 32 ? add_block32(l->type, &w, a, at, s[t].segment)
+                                                : add_block256(l->type, &w, a, at, s[t].segment);
+                }
+            }
+            for (uint32_t t = 0; t < tile; t++)
+                out[(done + t) * out_stride + r] = sum_end(&s[t]);
+        }
+    }
+}
+
+void scalar_matmul_init(struct kernels *k) {
+    static const uint8_t floats[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16};
+    static const uint8_t blocks[] = {BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,
+                                     BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+    for (size_t i = 0; i < sizeof floats; i++)
+        k->matmul[floats[i]] = matmul_float;
+    for (size_t i = 0; i < sizeof blocks; i++)
+        k->matmul[blocks[i]] = matmul_blocks;
+}
