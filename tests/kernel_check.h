@@ -4,6 +4,8 @@
 
 #include "testing.h"
 
+#include <sys/mman.h>
+
 /* Bytes of canary on each side of a buffer; a multiple of 64, so that the data stays aligned to 64 bytes. */
 #define KERNEL_CHECK_GUARD  256
 #define KERNEL_CHECK_CANARY 0xC5
@@ -41,6 +43,36 @@ static inline void kernel_check_free(struct kernel_check_buffer *b) {
     kernel_check_guards(b);
     free(b->whole);
     *b = (struct kernel_check_buffer){0};
+}
+
+/* `bytes` bytes that end where an unmapped page begins, so that reads past the end are seen too; aligned to
+ * 64 only if `bytes` is a multiple. An unmapped page lies before them too, and the slack between it and them
+ * holds a pattern. */
+struct kernel_check_edge {
+    uint8_t *data;
+    size_t bytes;
+    uint8_t *map;
+    size_t mapped;
+};
+
+static inline void *kernel_check_edge_alloc(struct kernel_check_edge *b, size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inner = (bytes + page - 1) / page * page;
+    b->mapped = inner + 2 * page;
+    b->map = mmap(NULL, b->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(b->map != MAP_FAILED);
+    assert_int_equal(mprotect(b->map + page, inner, PROT_READ | PROT_WRITE), 0);
+    memset(b->map + page, 0xA9, inner);
+    b->data = b->map + page + inner - bytes;
+    b->bytes = bytes;
+    return b->data;
+}
+
+static inline void kernel_check_edge_free(struct kernel_check_edge *b) {
+    for (uint8_t *p = b->map + sysconf(_SC_PAGESIZE); p < b->data; p++)
+        if (*p != 0xA9)
+            fail_msg("%zu bytes before a buffer of %zu were written", (size_t)(b->data - p), b->bytes);
+    munmap(b->map, b->mapped);
 }
 
 static inline void kernel_check_random_bytes(uint64_t *seed, void *p, size_t n) {

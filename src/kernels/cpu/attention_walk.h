@@ -20,12 +20,14 @@
 
 struct attention_tier {
     uint32_t tile; /* most rows that qk and pv take */
-    /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] for the 32 tokens of the block. */
-    void (*qk)(uint32_t rows, const float *const *q, const void *k, uint32_t dim, float *score);
+    /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] for the 32 tokens of the block. `next` is what is read
+     * after this block: to be prefetched, as blocks lie anywhere. */
+    void (*qk)(uint32_t rows, const float *const *q, const void *k, const void *next, uint32_t dim,
+               float *score);
     /* o[r * stride + d] = fmaf(e[r * KERNELS_SPLIT + t], V[t][d], o[..]) for t = begin .. end - 1 of the
      * block. */
-    void (*pv)(uint32_t rows, const float *e, const void *v, uint32_t dim, uint32_t begin, uint32_t end,
-               float *o, size_t stride);
+    void (*pv)(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t begin,
+               uint32_t end, float *o, size_t stride);
     /* Scores of n tokens of a split become e; the maximum and the sum are returned. */
     void (*soften)(float *score, uint32_t n, float scale, float *max, float *sum);
     /* all = fmaf(part, b, all * a) */
@@ -39,6 +41,7 @@ struct attention_pass {
     uint32_t queries;
     uint32_t rows;
     const float *q[KERNELS_MAX_GROUP];
+    uint32_t end[KERNELS_MAX_GROUP]; /* tokens that the row sees */
     float max[KERNELS_MAX_GROUP];
     float sum[KERNELS_MAX_GROUP];
     float *score; /* [rows][KERNELS_SPLIT] */
@@ -64,7 +67,7 @@ static inline size_t attention_walk_floats(uint32_t max_queries, uint32_t group,
 /* Tokens from `token` on that row r sees, at most `most`. */
 static inline uint32_t attention_walk_seen(const struct attention_pass *p, uint32_t r, uint32_t token,
                                            uint32_t most) {
-    uint32_t end = p->position + r / p->a->group + 1;
+    uint32_t end = p->end[r];
     return end <= token ? 0 : end - token < most ? end - token : most;
 }
 
@@ -73,19 +76,25 @@ static inline uint32_t attention_walk_first(const struct attention_pass *p, uint
     return token <= p->position ? 0 : (token - p->position) * p->a->group;
 }
 
+/* The block of the token in the K or V that begins at `base`. */
+static inline const uint8_t *attention_walk_block(const struct kernels_attention *a, const uint8_t *base,
+                                                  uint32_t token) {
+    return base + a->blocks[token / KERNELS_KV_BLOCK] * a->block_stride;
+}
+
 static inline void attention_walk_pv(const struct attention_pass *p, const struct attention_tier *tier,
-                                     uint32_t split, uint32_t token, float *o) {
+                                     uint32_t split, uint32_t token, const uint8_t *next, float *o) {
     const struct kernels_attention *a = p->a;
-    const uint8_t *v = a->v + a->blocks[token / KERNELS_KV_BLOCK] * a->block_stride;
+    const uint8_t *v = attention_walk_block(a, a->v, token);
     for (uint32_t r = attention_walk_first(p, token), n; r < p->rows; r += n) {
         n = p->rows - r < tier->tile ? p->rows - r : tier->tile;
         const float *e = p->score + (size_t)r * KERNELS_SPLIT + (token - split);
         uint32_t common = attention_walk_seen(p, r, token, KERNELS_KV_BLOCK);
-        tier->pv(n, e, v, a->head_dim_v, 0, common, o + r * p->stride, p->stride);
+        tier->pv(n, e, v, next, a->head_dim_v, 0, common, o + r * p->stride, p->stride);
         for (uint32_t i = 1; i < n; i++) {
             uint32_t seen = attention_walk_seen(p, r + i, token, KERNELS_KV_BLOCK);
             if (seen > common)
-                tier->pv(1, e + (size_t)i * KERNELS_SPLIT, v, a->head_dim_v, common, seen,
+                tier->pv(1, e + (size_t)i * KERNELS_SPLIT, v, next, a->head_dim_v, common, seen,
                          o + (r + i) * p->stride, p->stride);
         }
     }
@@ -94,15 +103,19 @@ static inline void attention_walk_pv(const struct attention_pass *p, const struc
 static inline void attention_walk_split(struct attention_pass *p, const struct attention_tier *tier,
                                         uint32_t split) {
     const struct kernels_attention *a = p->a;
-    uint32_t end = p->position + p->queries;
-    end = end - split < KERNELS_SPLIT ? end : split + KERNELS_SPLIT;
+    uint32_t last = p->position + p->queries;
+    uint32_t end = last - split < KERNELS_SPLIT ? last : split + KERNELS_SPLIT;
     uint32_t first = attention_walk_first(p, split);
     float *o = split == 0 ? p->all : p->part;
     for (uint32_t token = split; token < end; token += KERNELS_KV_BLOCK) {
-        const uint8_t *k = a->k + a->blocks[token / KERNELS_KV_BLOCK] * a->block_stride;
+        uint32_t then = token + KERNELS_KV_BLOCK;
+        const uint8_t *k = attention_walk_block(a, a->k, token);
+        const uint8_t *next =
+            then < end ? attention_walk_block(a, a->k, then) : attention_walk_block(a, a->v, split);
         for (uint32_t r = attention_walk_first(p, token), n; r < p->rows; r += n) {
             n = p->rows - r < tier->tile ? p->rows - r : tier->tile;
-            tier->qk(n, p->q + r, k, a->head_dim_k, p->score + (size_t)r * KERNELS_SPLIT + (token - split));
+            tier->qk(n, p->q + r, k, next, a->head_dim_k,
+                     p->score + (size_t)r * KERNELS_SPLIT + (token - split));
         }
     }
     float max[KERNELS_MAX_GROUP], sum[KERNELS_MAX_GROUP];
@@ -110,8 +123,11 @@ static inline void attention_walk_split(struct attention_pass *p, const struct a
         tier->soften(p->score + (size_t)r * KERNELS_SPLIT, attention_walk_seen(p, r, split, KERNELS_SPLIT),
                      a->scale, &max[r], &sum[r]);
     memset(o + first * p->stride, 0, (p->rows - first) * p->stride * sizeof *o);
-    for (uint32_t token = split; token < end; token += KERNELS_KV_BLOCK)
-        attention_walk_pv(p, tier, split, token, o);
+    for (uint32_t token = split; token < end; token += KERNELS_KV_BLOCK) {
+        uint32_t then = token + KERNELS_KV_BLOCK;
+        const uint8_t *next = attention_walk_block(a, then < end ? a->v : a->k, then < last ? then : token);
+        attention_walk_pv(p, tier, split, token, next, o);
+    }
     for (uint32_t r = first; r < p->rows; r++) {
         if (split == 0) {
             p->max[r] = max[r];
@@ -129,7 +145,9 @@ static inline void attention_walk_split(struct attention_pass *p, const struct a
 static inline void attention_walk(const struct kernels_attention *a, const struct attention_tier *tier) {
     CHECK(a->n_queries >= 1 && a->group >= 1 && a->group <= KERNELS_MAX_GROUP);
     CHECK(a->head_dim_k <= KERNELS_MAX_HEAD && a->head_dim_v <= KERNELS_MAX_HEAD);
-    struct attention_pass p = {.a = a, .stride = attention_walk_stride(a->head_dim_v)};
+    struct attention_pass p;
+    p.a = a;
+    p.stride = attention_walk_stride(a->head_dim_v);
     uint32_t step = attention_walk_queries(a->n_queries, a->group);
     size_t rows = (size_t)step * a->group;
     p.score = a->work;
@@ -139,13 +157,18 @@ static inline void attention_walk(const struct kernels_attention *a, const struc
         p.position = a->first_position + i;
         p.queries = a->n_queries - i < step ? a->n_queries - i : step;
         p.rows = p.queries * a->group;
-        for (uint32_t r = 0; r < p.rows; r++)
-            p.q[r] = a->q + (i + r / a->group) * a->q_stride + (size_t)(r % a->group) * a->head_dim_k;
+        for (uint32_t n = 0, r = 0; n < p.queries; n++) {
+            for (uint32_t h = 0; h < a->group; h++, r++) {
+                p.q[r] = a->q + (i + n) * a->q_stride + (size_t)h * a->head_dim_k;
+                p.end[r] = p.position + n + 1;
+            }
+        }
         for (uint32_t split = 0; split < p.position + p.queries; split += KERNELS_SPLIT)
             attention_walk_split(&p, tier, split);
-        for (uint32_t r = 0; r < p.rows; r++)
-            tier->scale(a->out + (i + r / a->group) * a->out_stride + (size_t)(r % a->group) * a->head_dim_v,
-                        p.all + r * p.stride, a->head_dim_v, num_rcp(p.sum[r]));
+        for (uint32_t n = 0, r = 0; n < p.queries; n++)
+            for (uint32_t h = 0; h < a->group; h++, r++)
+                tier->scale(a->out + (i + n) * a->out_stride + (size_t)h * a->head_dim_v,
+                            p.all + r * p.stride, a->head_dim_v, num_rcp(p.sum[r]));
     }
 }
 

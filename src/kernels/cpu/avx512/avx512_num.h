@@ -1,0 +1,61 @@
+/* kernels/num.h in 16 lanes: the same operations in the same order. */
+#ifndef STATOR_KERNELS_AVX512_NUM_H
+#define STATOR_KERNELS_AVX512_NUM_H
+
+#include "kernels/num.h"
+
+#include <immintrin.h>
+
+static inline __m512 avx512_rcp(__m512 x) {
+    const __m512 one = _mm512_set1_ps(1.0f);
+    __m512 y =
+        _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32((int)NUM_RCP_SEED), _mm512_castps_si512(x)));
+    y = _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, one), y);
+    y = _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, one), y);
+    return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, one), y);
+}
+
+static inline __m512 avx512_exp(__m512 x) {
+    const __m512 one = _mm512_set1_ps(1.0f);
+    __m512 c = _mm512_min_ps(x, _mm512_set1_ps(NUM_EXP_MAX));
+    __m512 t = _mm512_fmadd_ps(c, _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
+    __m512 n = _mm512_sub_ps(t, _mm512_set1_ps(NUM_ROUND));
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_HIGH), c);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_LOW), r);
+    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(NUM_EXP_C6), r, _mm512_set1_ps(NUM_EXP_C5));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C4));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C3));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C2));
+    p = _mm512_fmadd_ps(p, r, one);
+    p = _mm512_fmadd_ps(p, r, one);
+    __m512i power = _mm512_sub_epi32(_mm512_castps_si512(t), _mm512_set1_epi32((int)NUM_ROUND_BITS - 127));
+    __mmask16 in = _mm512_cmp_ps_mask(x, _mm512_set1_ps(NUM_EXP_MIN), _CMP_GE_OQ);
+    return _mm512_maskz_mul_ps(in, p, _mm512_castsi512_ps(_mm512_slli_epi32(power, 23)));
+}
+
+static inline __m512 avx512_silu(__m512 x) {
+    __m512 negative_size = _mm512_or_ps(x, _mm512_set1_ps(-0.0f));
+    __m512 e = avx512_exp(negative_size);
+    __m512 r = avx512_rcp(_mm512_add_ps(_mm512_set1_ps(1.0f), e));
+    __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
+    return _mm512_mul_ps(x, _mm512_mask_mul_ps(r, below, e, r));
+}
+
+/* The tree of sum128 over 128 lanes in 8 vectors. */
+static inline float avx512_sum128(const __m512 lane[8]) {
+    __m512 v4[4], v = _mm512_setzero_ps();
+    for (int i = 0; i < 4; i++)
+        v4[i] = _mm512_add_ps(lane[i], lane[i + 4]);
+    v = _mm512_add_ps(_mm512_add_ps(v4[0], v4[2]), _mm512_add_ps(v4[1], v4[3]));
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+/* The first n < 16 lanes, all of them from 16. */
+static inline __mmask16 avx512_first(uint32_t n) {
+    return (__mmask16)(n >= 16 ? 0xffffu : (1u << n) - 1);
+}
+
+#endif

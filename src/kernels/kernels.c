@@ -1,0 +1,54 @@
+/* Which tier this machine can run, and the filling of the kernel table. No state; any thread. */
+#include "kernels/kernels.h"
+
+#include "base/check.h"
+#include "kernels/cpu/attention_walk.h"
+
+#include <cpuid.h>
+
+/* XCR0: which register state the operating system saves. */
+static uint32_t saved_state(void) {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static bool has(uint32_t word, uint32_t bits) {
+    return (word & bits) == bits;
+}
+
+enum kernels_tier kernels_best_tier(void) {
+    const uint32_t xcr0_avx = 1u << 1 | 1u << 2;                         /* SSE, AVX */
+    const uint32_t xcr0_avx512 = xcr0_avx | 1u << 5 | 1u << 6 | 1u << 7; /* opmask, upper halves, zmm16-31 */
+    const uint32_t avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    uint32_t a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C))
+        return KERNELS_TIER_SCALAR;
+    uint32_t state = saved_state();
+    if (!has(state, xcr0_avx) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has(b, bit_AVX2))
+        return KERNELS_TIER_SCALAR;
+    if (!has(state, xcr0_avx512) || !has(b, avx512) || !has(c, bit_AVX512VNNI))
+        return KERNELS_TIER_AVX2;
+    return KERNELS_TIER_AVX512;
+}
+
+const char *kernels_tier_name(enum kernels_tier t) {
+    static const char *const names[KERNELS_TIERS] = {"scalar", "avx2", "avx512"};
+    CHECK(t < KERNELS_TIERS);
+    return names[t];
+}
+
+void kernels_init(struct kernels *k, enum kernels_tier t) {
+    CHECK(t <= kernels_best_tier());
+    *k = (struct kernels){0};
+    scalar_matmul_init(k);
+    scalar_init(k);
+    if (t >= KERNELS_TIER_AVX2)
+        avx2_init(k);
+    if (t >= KERNELS_TIER_AVX512)
+        avx512_init(k);
+}
+
+size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_v) {
+    return attention_walk_floats(max_queries, group, head_dim_v);
+}

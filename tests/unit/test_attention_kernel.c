@@ -1,0 +1,262 @@
+/* Attention: scalar against a softmax in double, every other tier against scalar by bits, several queries in
+ * one call against one call per query by bits. Cache slots that no query may see are NaN, table entries that
+ * none needs point far outside, and all buffers are guarded. */
+#include "kernel_check.h"
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+static struct kernels tiers[KERNELS_TIERS];
+static int n_tiers;
+
+static int fill_tiers(void **state) {
+    (void)state;
+    n_tiers = (int)kernels_best_tier() + 1;
+    for (int t = 0; t < n_tiers; t++)
+        kernels_init(&tiers[t], (enum kernels_tier)t);
+    print_message("tiers: scalar .. %s\n", tiers[n_tiers - 1].tier);
+    return 0;
+}
+
+struct problem {
+    struct kernels_attention a;
+    enum kernels_kv type;
+    uint32_t tokens;
+    size_t floats_out;
+    float *keys; /* [tokens][head_dim_k], as stored (rounded to f16) */
+    float *values;
+    uint8_t *k;
+    uint8_t *v;
+    struct kernel_check_edge q, bk, bv, blocks, work, out;
+};
+
+static float stored(enum kernels_kv type, float x) {
+    return type == KERNELS_KV_F16 ? block_from_f16(block_to_f16(x)) : x;
+}
+
+/* Writes the first n tokens into a cache that is NaN everywhere else. */
+static void fill_cache(struct problem *p, uint32_t n) {
+    memset(p->k, 0xFF, p->bk.bytes);
+    memset(p->v, 0xFF, p->bv.bytes);
+    for (uint32_t t = 0; t < n; t++) {
+        uint64_t at = p->a.blocks[t / 32] * p->a.block_stride;
+        tiers[0].store_k[p->type](p->k + at, p->keys + (size_t)t * p->a.head_dim_k, p->a.head_dim_k, t % 32);
+        tiers[0].store_v[p->type](p->v + at, p->values + (size_t)t * p->a.head_dim_v, p->a.head_dim_v,
+                                  t % 32);
+    }
+}
+
+static float *random_tokens(const struct problem *p, uint32_t dim, float scale, uint64_t *seed) {
+    float *x = malloc((size_t)p->tokens * dim * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < (size_t)p->tokens * dim; i++)
+        x[i] = stored(p->type, testing_below(seed, 50) == 0 ? -0.0f : testing_uniform(seed) * scale);
+    return x;
+}
+
+static void problem_init(struct problem *p, uint64_t *seed, uint32_t group, uint32_t dim_k, uint32_t dim_v,
+                         uint32_t first, uint32_t queries, float sharpness) {
+    *p = (struct problem){.type = (enum kernels_kv)testing_below(seed, KERNELS_KV_TYPES),
+                          .tokens = first + queries};
+    size_t element = p->type == KERNELS_KV_F16 ? 2 : 4;
+    uint32_t n_blocks = (p->tokens + 31) / 32, spare = (uint32_t)testing_below(seed, 3);
+    size_t k_bytes = dim_k * 32 * element, v_bytes = dim_v * 32 * element;
+    struct kernels_attention *a = &p->a;
+    a->block_stride = (k_bytes > v_bytes ? k_bytes : v_bytes) + 64 * testing_below(seed, 3);
+    uint32_t *blocks = kernel_check_edge_alloc(&p->blocks, (n_blocks + spare) * sizeof *blocks);
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        uint32_t other = (uint32_t)testing_below(seed, b + 1);
+        blocks[b] = blocks[other];
+        blocks[other] = b;
+    }
+    for (uint32_t b = n_blocks; b < n_blocks + spare; b++)
+        blocks[b] = UINT32_MAX;
+    a->k = p->k = kernel_check_edge_alloc(&p->bk, (n_blocks - 1) * a->block_stride + k_bytes);
+    a->v = p->v = kernel_check_edge_alloc(&p->bv, (n_blocks - 1) * a->block_stride + v_bytes);
+    a->blocks = blocks;
+    a->q_stride = (size_t)group * dim_k + testing_below(seed, 20);
+    a->out_stride = (size_t)group * dim_v + testing_below(seed, 20);
+    size_t n_q = (queries - 1) * a->q_stride + (size_t)group * dim_k;
+    p->floats_out = (queries - 1) * a->out_stride + (size_t)group * dim_v;
+    float *q = kernel_check_edge_alloc(&p->q, n_q * sizeof *q);
+    for (size_t i = 0; i < n_q; i++)
+        q[i] = testing_uniform(seed) * sharpness;
+    a->q = q;
+    a->out = kernel_check_edge_alloc(&p->out, p->floats_out * sizeof(float));
+    a->work =
+        kernel_check_edge_alloc(&p->work, kernels_attention_work(queries, group, dim_v) * sizeof(float));
+    assert_int_equal((uintptr_t)a->work % 64, 0);
+    a->n_queries = queries;
+    a->first_position = first;
+    a->group = group;
+    a->head_dim_k = dim_k;
+    a->head_dim_v = dim_v;
+    a->scale = 1.0f / sqrtf((float)dim_k);
+    p->keys = random_tokens(p, dim_k, 2.0f, seed);
+    p->values = random_tokens(p, dim_v, 1.0f, seed);
+    fill_cache(p, p->tokens);
+}
+
+static void problem_free(struct problem *p) {
+    kernel_check_edge_free(&p->q), kernel_check_edge_free(&p->bk), kernel_check_edge_free(&p->bv);
+    kernel_check_edge_free(&p->blocks), kernel_check_edge_free(&p->work), kernel_check_edge_free(&p->out);
+    free(p->keys);
+    free(p->values);
+}
+
+/* Softmax in double, straight from the meaning. */
+static void check_against_double(const struct problem *p) {
+    const struct kernels_attention *a = &p->a;
+    double *score = malloc(p->tokens * sizeof *score);
+    assert_non_null(score);
+    for (uint32_t i = 0; i < a->n_queries; i++) {
+        for (uint32_t h = 0; h < a->group; h++) {
+            const float *q = a->q + i * a->q_stride + (size_t)h * a->head_dim_k;
+            const float *out = a->out + i * a->out_stride + (size_t)h * a->head_dim_v;
+            uint32_t n = a->first_position + i + 1;
+            double max = -INFINITY, sum = 0.0, size = 1.0;
+            for (uint32_t t = 0; t < n; t++) {
+                double dot = 0.0, terms = 0.0;
+                for (uint32_t d = 0; d < a->head_dim_k; d++) {
+                    double term = (double)q[d] * (double)p->keys[(size_t)t * a->head_dim_k + d];
+                    dot += term;
+                    terms += fabs(term);
+                }
+                score[t] = dot * (double)a->scale;
+                max = score[t] > max ? score[t] : max;
+                size = terms * (double)a->scale > size ? terms * (double)a->scale : size;
+            }
+            for (uint32_t t = 0; t < n; t++)
+                sum += score[t] = exp(score[t] - max);
+            for (uint32_t d = 0; d < a->head_dim_v; d++) {
+                double want = 0.0;
+                for (uint32_t t = 0; t < n; t++)
+                    want += score[t] / sum * (double)p->values[(size_t)t * a->head_dim_v + d];
+                /* scores err by about size * 2^-24 * a few; |v| <= 1 */
+                assert_true(fabs((double)out[d] - want) <= 1e-6 * size + 2e-6);
+            }
+        }
+    }
+    free(score);
+}
+
+static void check_tiers(struct problem *p) {
+    float *want = malloc(p->floats_out * sizeof *want);
+    assert_non_null(want);
+    memcpy(want, p->a.out, p->floats_out * sizeof *want);
+    for (int t = 1; t < n_tiers; t++) {
+        memset(p->a.out, 0xA5, p->floats_out * sizeof *want);
+        memset(p->a.work, 0xFF, p->work.bytes);
+        tiers[t].attention[p->type](&p->a);
+        kernel_check_same_floats(p->a.out, want, p->floats_out, tiers[t].tier);
+    }
+    free(want);
+}
+
+/* One call per query, the cache NaN beyond that query. */
+static void check_single_queries(struct problem *p, int t) {
+    float *want = malloc(p->floats_out * sizeof *want);
+    assert_non_null(want);
+    memcpy(want, p->a.out, p->floats_out * sizeof *want);
+    memset(p->a.out, 0xA5, p->floats_out * sizeof *want);
+    for (uint32_t i = 0; i < p->a.n_queries; i++) {
+        struct kernels_attention one = p->a;
+        one.n_queries = 1;
+        one.first_position += i;
+        one.q += i * one.q_stride;
+        one.out += i * one.out_stride;
+        fill_cache(p, one.first_position + 1);
+        tiers[t].attention[p->type](&one);
+    }
+    kernel_check_same_floats(p->a.out, want, p->floats_out, "one query at a time");
+    free(want);
+}
+
+static void random_shapes(void **state) {
+    (void)state;
+    static const uint32_t dims[] = {1, 3, 8, 15, 16, 31, 32, 33, 47, 64, 65, 80, 96, 128, 131};
+    static const uint32_t groups[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12};
+    uint64_t seed = testing_seed("attention");
+    for (int round = 0; round < 100; round++) {
+        uint32_t group = groups[testing_below(&seed, 10)];
+        uint32_t dim_k = dims[testing_below(&seed, 15)];
+        uint32_t dim_v = round % 2 == 0 ? dim_k : dims[testing_below(&seed, 15)];
+        uint32_t queries = round % 3 == 0 ? 1 : 1 + (uint32_t)testing_below(&seed, round % 7 == 1 ? 70 : 9);
+        /* About this many multiply-adds a round. */
+        uint32_t most = 600000 / (group * (dim_k + dim_v) * queries) + 1;
+        uint32_t first = (uint32_t)testing_below(&seed, most < 800 ? most : 800);
+        struct problem p;
+        problem_init(&p, &seed, group, dim_k, dim_v, first, queries, round % 4 == 0 ? 20.0f : 2.0f);
+        tiers[0].attention[p.type](&p.a);
+        check_against_double(&p);
+        check_tiers(&p);
+        int tier = (int)testing_below(&seed, (uint64_t)n_tiers);
+        check_single_queries(&p, tier);
+        problem_free(&p);
+    }
+}
+
+/* Around the ends of blocks and splits, where masks and merges begin. */
+static void boundaries(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("attention boundaries");
+    static const uint32_t firsts[] = {0,   1,   30,  31,  32,  63,  127, 128, 250, 254,
+                                      255, 256, 257, 287, 288, 510, 511, 512, 767, 768};
+    for (size_t i = 0; i < sizeof firsts / sizeof firsts[0]; i++) {
+        for (uint32_t queries = 1; queries <= 7; queries += 3) {
+            struct problem p;
+            problem_init(&p, &seed, 3, 32, 32, firsts[i], queries, 2.0f);
+            tiers[0].attention[p.type](&p.a);
+            check_against_double(&p);
+            check_tiers(&p);
+            check_single_queries(&p, n_tiers - 1);
+            problem_free(&p);
+        }
+    }
+}
+
+static void largest(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("attention largest");
+    for (uint32_t queries = 1; queries <= 2; queries++) {
+        struct problem p;
+        problem_init(&p, &seed, KERNELS_MAX_GROUP, KERNELS_MAX_HEAD, KERNELS_MAX_HEAD, 40 - queries, queries,
+                     1.0f);
+        tiers[0].attention[p.type](&p.a);
+        check_against_double(&p);
+        check_tiers(&p);
+        problem_free(&p);
+    }
+}
+
+/* Far apart scores: everything but the largest underflows to +0, in whichever split it lies. */
+static void one_token_wins(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("attention extremes");
+    for (uint32_t winner = 0; winner < 600; winner += 149) {
+        struct problem p;
+        problem_init(&p, &seed, 2, 32, 48, 599, 1, 1.0f);
+        for (uint32_t d = 0; d < 64; d++)
+            ((float *)p.q.data)[d] = 8.0f;
+        for (uint32_t t = 0; t < p.tokens; t++)
+            for (uint32_t d = 0; d < 32; d++)
+                p.keys[t * 32 + d] = t == winner ? 8.0f : -8.0f;
+        fill_cache(&p, p.tokens);
+        tiers[0].attention[p.type](&p.a);
+        for (uint32_t d = 0; d < 96; d++)
+            assert_true(p.a.out[d] == p.values[winner * 48 + d % 48]);
+        check_tiers(&p);
+        problem_free(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_shapes),
+        cmocka_unit_test(boundaries),
+        cmocka_unit_test(largest),
+        cmocka_unit_test(one_token_wins),
+    };
+    return cmocka_run_group_tests(tests, fill_tiers, NULL);
+}
