@@ -146,7 +146,7 @@ static void check_tiers(struct problem *p) {
     assert_non_null(want);
     memcpy(want, p->a.out, p->floats_out * sizeof *want);
     for (int t = 1; t < n_tiers; t++) {
-        memset(p->a.out, 0xA5, p->floats_out * sizeof *want);
+        memset(p->a.out, 0xA9, p->floats_out * sizeof *want);
         memset(p->a.work, 0xFF, p->work.bytes);
         tiers[t].attention[p->type](&p->a);
         kernel_check_same_floats(p->a.out, want, p->floats_out, tiers[t].tier);
@@ -159,7 +159,7 @@ static void check_single_queries(struct problem *p, int t) {
     float *want = malloc(p->floats_out * sizeof *want);
     assert_non_null(want);
     memcpy(want, p->a.out, p->floats_out * sizeof *want);
-    memset(p->a.out, 0xA5, p->floats_out * sizeof *want);
+    memset(p->a.out, 0xA9, p->floats_out * sizeof *want);
     for (uint32_t i = 0; i < p->a.n_queries; i++) {
         struct kernels_attention one = p->a;
         one.n_queries = 1;
