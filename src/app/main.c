@@ -1,7 +1,6 @@
 /* The command line: finds the command, hands over. */
 #include "stator.h"
 
-int main(void)
-{
+int main(void) {
     return STATOR_USAGE;
 }

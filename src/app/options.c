@@ -1,0 +1,239 @@
+#include "app/options.h"
+
+#include "app/out.h"
+#include "base/arith.h"
+#include "base/nearest.h"
+#include "base/units.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ROWS  48
+#define MAX_NAME  64
+#define HELP_LEFT 28 /* columns of the options' names */
+
+/* "--name" or "-n", for messages. */
+static const char *row_name(const struct options_row *row, char *out) {
+    if (row->name != NULL)
+        snprintf(out, MAX_NAME, "--%s", row->name);
+    else
+        snprintf(out, MAX_NAME, "-%c", row->letter);
+    return out;
+}
+
+static void print_row(const char *left, const char *help) {
+    printf("  %-*s%s%s\n", HELP_LEFT, left, strlen(left) >= HELP_LEFT ? " " : "", help);
+}
+
+static void print_help(const struct options *o) {
+    printf("usage: stator %s%s%s%s\n\n%s\n\noptions:\n", o->command, o->usage[0] != '\0' ? " " : "", o->usage,
+           o->n_rows > 0 ? " [OPTION]..." : "", o->summary);
+    for (size_t i = 0; i < o->n_rows; i++) {
+        const struct options_row *row = &o->rows[i];
+        char letter[8] = "";
+        char left[MAX_NAME * 2];
+        if (row->letter != 0)
+            snprintf(letter, sizeof letter, "-%c%s", row->letter, row->name != NULL ? ", " : "");
+        snprintf(left, sizeof left, "%s%s%s%s%s", letter, row->name != NULL ? "--" : "",
+                 row->name != NULL ? row->name : "", row->value != NULL ? " " : "",
+                 row->value != NULL ? row->value : "");
+        print_row(left, row->help);
+    }
+    print_row("-h, --help", "this text");
+}
+
+/* The row that text names exactly ("--set", "-n"); value: what follows = or the letter, or NULL. */
+static const struct options_row *find(const struct options *o, const char *text, const char **value) {
+    *value = NULL;
+    if (text[0] != '-' || text[1] == '\0')
+        return NULL;
+    if (text[1] != '-') {
+        for (size_t i = 0; i < o->n_rows; i++) {
+            if (o->rows[i].letter == 0 || o->rows[i].letter != text[1])
+                continue;
+            *value = text[2] != '\0' ? text + 2 : NULL;
+            return &o->rows[i];
+        }
+        return NULL;
+    }
+    const char *name = text + 2;
+    size_t n = strcspn(name, "=");
+    for (size_t i = 0; i < o->n_rows; i++) {
+        if (o->rows[i].name == NULL || strlen(o->rows[i].name) != n || strncmp(o->rows[i].name, name, n) != 0)
+            continue;
+        *value = name[n] == '=' ? name + n + 1 : NULL;
+        return &o->rows[i];
+    }
+    return NULL;
+}
+
+static bool is_help(const char *text) {
+    return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
+}
+
+static bool unknown(const struct options *o, const char *text) {
+    const char *names[MAX_ROWS + 1];
+    char typed[MAX_NAME];
+    size_t n = 0;
+    CHECK(o->n_rows <= MAX_ROWS);
+    for (size_t i = 0; i < o->n_rows; i++)
+        if (o->rows[i].name != NULL)
+            names[n++] = o->rows[i].name;
+    names[n++] = "help";
+    const char *start = text + strspn(text, "-");
+    snprintf(typed, sizeof typed, "%.*s", (int)strcspn(start, "="), start);
+    const char *near = nearest_name(typed, names, n);
+    if (near != NULL)
+        out_fail(o->command, STATOR_USAGE, "unknown option %s; did you mean --%s?", text, near);
+    else
+        out_fail(o->command, STATOR_USAGE, "unknown option %s (`stator %s --help` lists them)", text,
+                 o->command);
+    return false;
+}
+
+static bool bad(const struct options *o, const struct options_row *row, const char *found,
+                const char *expected) {
+    char name[MAX_NAME];
+    out_fail(o->command, STATOR_USAGE, "%s is \"%.100s\"; expected %s", row_name(row, name), found, expected);
+    return false;
+}
+
+static bool take_u64(const struct options *o, const struct options_row *row, const char *text) {
+    uint64_t v = 0;
+    uint64_t max = row->max != 0 ? row->max : UINT64_MAX;
+    char expected[96];
+    bool ok = text[0] != '\0';
+    snprintf(expected, sizeof expected, "a %s from %" PRIu64 " to %" PRIu64,
+             row->kind == OPTIONS_SIZE ? "size such as 2GiB" : "whole number", row->min, max);
+    if (row->kind == OPTIONS_SIZE)
+        ok = units_parse_size(text, &v);
+    else
+        for (const char *s = text; ok && *s != '\0'; s++)
+            ok = isdigit((unsigned char)*s) && arith_mul(v, 10, &v) && arith_add(v, (uint64_t)(*s - '0'), &v);
+    if (!ok || v < row->min || v > max)
+        return bad(o, row, text, expected);
+    *(uint64_t *)row->target = v;
+    return true;
+}
+
+static bool take_number(const struct options *o, const struct options_row *row, const char *text) {
+    char *end = NULL;
+    double v = strtod(text, &end);
+    bool bounded = row->number_min != 0 || row->number_max != 0;
+    char expected[96] = "a number";
+    if (bounded)
+        snprintf(expected, sizeof expected, "a number from %g to %g", row->number_min, row->number_max);
+    bool form = text[0] != '\0' && strspn(text, "0123456789+-.eE") == strlen(text) && *end == '\0';
+    if (!form || !isfinite(v) || (bounded && (v < row->number_min || v > row->number_max)))
+        return bad(o, row, text, expected);
+    *(double *)row->target = v;
+    return true;
+}
+
+static bool take_value(const struct options *o, const struct options_row *row, const char *text) {
+    struct options_list *list = row->target;
+    char name[MAX_NAME];
+    if (row->given != NULL)
+        *row->given = true;
+    switch (row->kind) {
+    case OPTIONS_FLAG:
+        *(bool *)row->target = true;
+        return true;
+    case OPTIONS_TEXT:
+        *(const char **)row->target = text;
+        return true;
+    case OPTIONS_U64:
+    case OPTIONS_SIZE:
+        return take_u64(o, row, text);
+    case OPTIONS_NUMBER:
+        return take_number(o, row, text);
+    case OPTIONS_LIST:
+        break;
+    }
+    if (list->n == OPTIONS_MAX_LIST) {
+        out_fail(o->command, STATOR_USAGE, "%s is given more than %d times", row_name(row, name),
+                 OPTIONS_MAX_LIST);
+        return false;
+    }
+    list->items[list->n++] = text;
+    return true;
+}
+
+/* One option at argv[*i]; moves *i over its value. */
+static bool take_option(const struct options *o, int argc, char **argv, int *i) {
+    const char *value = NULL;
+    const char *ignored = NULL;
+    char name[MAX_NAME];
+    const struct options_row *row = find(o, argv[*i], &value);
+    if (row == NULL)
+        return unknown(o, argv[*i]);
+    if (row->kind == OPTIONS_FLAG) {
+        if (value == NULL)
+            return take_value(o, row, NULL);
+        out_fail(o->command, STATOR_USAGE, "%s takes no value: %s", row_name(row, name), argv[*i]);
+        return false;
+    }
+    if (value != NULL)
+        return take_value(o, row, value);
+    row_name(row, name);
+    if (*i + 1 >= argc) {
+        out_fail(o->command, STATOR_USAGE, "%s needs a value: %s %s", name, name, row->value);
+        return false;
+    }
+    value = argv[++*i];
+    bool negative = value[0] == '-' && (isdigit((unsigned char)value[1]) || value[1] == '.');
+    if (!negative && (find(o, value, &ignored) != NULL || is_help(value)) && strchr(value, ' ') == NULL) {
+        out_fail(o->command, STATOR_USAGE, "%s needs a value and is followed by the option %s", name, value);
+        return false;
+    }
+    return take_value(o, row, value);
+}
+
+static bool take_all(struct options *o, int argc, char **argv) {
+    bool ended = false;
+    for (int i = 1; i < argc; i++) {
+        const char *text = argv[i];
+        bool option = !ended && text[0] == '-' && text[1] != '\0' && !isdigit((unsigned char)text[1]);
+        if (option && strcmp(text, "--") == 0) {
+            ended = true;
+        } else if (option) {
+            if (!take_option(o, argc, argv, &i))
+                return false;
+        } else if (o->n_arguments == o->max_arguments) {
+            out_fail(o->command, STATOR_USAGE, "one argument too many: \"%.100s\"; usage: stator %s %s", text,
+                     o->command, o->usage);
+            return false;
+        } else {
+            o->arguments[o->n_arguments++] = text;
+        }
+    }
+    if (o->n_arguments >= o->min_arguments)
+        return true;
+    out_fail(o->command, STATOR_USAGE, "an argument is missing; usage: stator %s %s", o->command, o->usage);
+    return false;
+}
+
+/* --help wins over every error, except where it is the text after --. */
+static bool wants_help(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (is_help(argv[i]))
+            return true;
+    return false;
+}
+
+bool options_parse(struct options *o, int argc, char **argv, int *code) {
+    CHECK(o->max_arguments <= sizeof o->arguments / sizeof o->arguments[0]);
+    o->n_arguments = 0;
+    if (wants_help(argc, argv)) {
+        print_help(o);
+        *code = out_finish(o->command, STATOR_OK);
+        return false;
+    }
+    *code = STATOR_USAGE;
+    return take_all(o, argc, argv);
+}

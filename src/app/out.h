@@ -1,0 +1,19 @@
+/* What every command does at its ends: errors for people on stderr, and the check that all of stdout was
+ * written. */
+#ifndef STATOR_APP_OUT_H
+#define STATOR_APP_OUT_H
+
+#include "stator.h"
+
+/* "stator COMMAND: text" on stderr; the text gets no final period or newline of its own. Returns the exit
+ * code. */
+__attribute__((format(printf, 3, 4))) int out_fail(const char *command, stator_status code, const char *fmt,
+                                                   ...);
+int out_error(const char *command, const stator_error *e);
+
+/* Flushes stdout. Returns code, or, when code is 0 and something could not be written (a full disk),
+ * STATOR_FAILED with a message; without one when the reader closed its end of a pipe. Every command returns
+ * through it. */
+int out_finish(const char *command, int code);
+
+#endif

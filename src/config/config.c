@@ -1,0 +1,638 @@
+/* Reading the config: defaults, the file (through libconfig), --set, cross-checks. */
+#include "config/config.h"
+
+#include "base/arith.h"
+#include "base/nearest.h"
+#include "base/units.h"
+#include "config/config_check.h"
+#include "config/config_scan.h"
+#include "config/config_table.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libconfig.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WHERE 256 /* bytes of "FILE:LINE" in errors */
+#define SHOWN 64  /* bytes of a value in errors */
+
+_Static_assert(sizeof(enum config_kv) == sizeof(int) && sizeof(stator_log_level) == sizeof(int),
+               "enum fields are written as int");
+
+struct parse {
+    struct config *c;
+    stator_error *e;
+    const char *name;   /* of the file, as shown in errors */
+    const char *folder; /* relative paths of the source being read are relative to it */
+};
+
+/* The start of text without control characters: errors go to terminals. */
+static const char *shown(const char *text, char *out) {
+    size_t n = 0;
+    for (; text[n] != '\0' && n + 4 < SHOWN; n++)
+        out[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7F ? '?' : text[n];
+    snprintf(out + n, SHOWN - n, "%s", text[n] != '\0' ? "..." : "");
+    return out;
+}
+
+static stator_status bad_value(struct parse *p, const char *where, const struct config_row *row,
+                               const char *found, const char *type) {
+    char expected[CONFIG_EXPECTED];
+    char value[SHOWN];
+    const char *near = NULL;
+    if (row->kind == CONFIG_KIND_ENUM) {
+        size_t n = 0;
+        while (n < CONFIG_MAX_NAMES && row->names[n] != NULL)
+            n++;
+        near = nearest_name(found, row->names, n);
+    }
+    config_table_expected(row, expected);
+    return error_set(p->e, STATOR_USAGE, "%s: %s.%s is %s%s%s%s; expected %s%s%s%s", where, row->section,
+                     row->name, type, type[0] != '\0' ? " " : "", shown(found, value),
+                     found[0] == '\0' ? "\"\"" : "", expected, near != NULL ? "; did you mean \"" : "",
+                     near != NULL ? near : "", near != NULL ? "\"?" : "");
+}
+
+/* --- values as text
+ * ------------------------------------------------------------------------------------------------ */
+
+static bool integer_of(const struct config_row *row, const char *text, uint64_t *value) {
+    if (config_table_word(row, text, value))
+        return true;
+    uint64_t v = 0;
+    const char *s = text + (*text == '+');
+    if (*s == '\0')
+        return false;
+    for (; isdigit((unsigned char)*s); s++)
+        if (!arith_mul(v, 10, &v) || !arith_add(v, (uint64_t)(*s - '0'), &v))
+            return false;
+    if (*s != '\0' || ((v < row->min || v > row->max) && config_table_word_of(row, v) == NULL))
+        return false;
+    *value = v;
+    return true;
+}
+
+static bool size_of(const struct config_row *row, const char *text, uint64_t *value) {
+    uint64_t v = 0;
+    if (config_table_word(row, text, value))
+        return true;
+    if (!units_parse_size(text, &v) ||
+        ((v < row->min || v > row->max) && config_table_word_of(row, v) == NULL))
+        return false;
+    *value = v;
+    return true;
+}
+
+static bool number_of(const struct config_row *row, const char *text, double *value) {
+    if (text[0] == '\0' || strspn(text, "0123456789+-.eE") != strlen(text))
+        return false;
+    char *end = NULL;
+    double v = strtod(text, &end);
+    if (*end != '\0' || !(v >= row->number_min && v <= row->number_max))
+        return false;
+    *value = v;
+    return true;
+}
+
+static bool bool_of(const char *text, bool *value) {
+    static const char *const yes[] = {"true", "yes", "on"};
+    static const char *const no[] = {"false", "no", "off"};
+    for (size_t i = 0; i < 3; i++) {
+        if (strcmp(text, yes[i]) != 0 && strcmp(text, no[i]) != 0)
+            continue;
+        *value = strcmp(text, yes[i]) == 0;
+        return true;
+    }
+    return false;
+}
+
+static bool enum_of(const struct config_row *row, const char *text, int *value) {
+    for (int i = 0; i < CONFIG_MAX_NAMES && row->names[i] != NULL; i++) {
+        if (strcmp(row->names[i], text) == 0) {
+            *value = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool path_of(const struct config_row *row, const char *folder, const char *text, char *out) {
+    while (text[0] == '.' && text[1] == '/') {
+        text += 2;
+        while (*text == '/')
+            text++;
+    }
+    int n = text[0] == '\0' || text[0] == '/'
+                ? snprintf(out, row->capacity, "%s", text)
+                : snprintf(out, row->capacity, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, text);
+    return n >= 0 && (size_t)n < row->capacity;
+}
+
+/* Puts a value given as text into its field. */
+static stator_status put_text(struct parse *p, enum config_key key, const char *where, const char *text) {
+    const struct config_row *row = &config_table[key];
+    char *field = (char *)p->c + row->offset;
+    uint64_t v = 0;
+    double number = 0;
+    int index = 0;
+    bool ok = false;
+    switch (row->kind) {
+    case CONFIG_KIND_INTEGER:
+    case CONFIG_KIND_SIZE:
+        ok = row->kind == CONFIG_KIND_SIZE ? size_of(row, text, &v) : integer_of(row, text, &v);
+        if (ok)
+            memcpy(field, &v, sizeof v);
+        break;
+    case CONFIG_KIND_NUMBER:
+        ok = number_of(row, text, &number);
+        if (ok)
+            memcpy(field, &number, sizeof number);
+        break;
+    case CONFIG_KIND_BOOL:
+        ok = bool_of(text, (bool *)field);
+        break;
+    case CONFIG_KIND_ENUM:
+        ok = enum_of(row, text, &index);
+        if (ok)
+            memcpy(field, &index, sizeof index);
+        break;
+    case CONFIG_KIND_PATH:
+        ok = path_of(row, p->folder, text, field);
+        break;
+    case CONFIG_KIND_TEXT:
+    case CONFIG_KIND_LIST:
+        ok = strlen(text) < row->capacity;
+        if (ok)
+            memcpy(field, text, strlen(text) + 1);
+        break;
+    }
+    return ok ? STATOR_OK : bad_value(p, where, row, text, "");
+}
+
+/* kv_type stands for both; one that is given later wins over what an earlier source said about k or v. */
+static void record(struct config *c, enum config_key key, struct config_origin origin) {
+    c->origin[key] = origin;
+    if (key != CONFIG_MEMORY_KV_TYPE || origin.source == CONFIG_FROM_DEFAULT)
+        return;
+    static const enum config_key both[] = {CONFIG_MEMORY_KV_TYPE_K, CONFIG_MEMORY_KV_TYPE_V};
+    for (size_t i = 0; i < 2; i++)
+        if (c->origin[both[i]].source != origin.source)
+            c->origin[both[i]] = (struct config_origin){.source = CONFIG_FROM_DERIVED};
+}
+
+/* --- names
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static size_t section_names(const char *names[CONFIG_KEYS]) {
+    size_t n = 0;
+    for (size_t i = 0; i < CONFIG_KEYS; i++)
+        if (n == 0 || strcmp(names[n - 1], config_table[i].section) != 0)
+            names[n++] = config_table[i].section;
+    return n;
+}
+
+static bool section_known(const char *section) {
+    const char *names[CONFIG_KEYS];
+    size_t n = section_names(names);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], section) == 0)
+            return true;
+    return false;
+}
+
+static stator_status unknown_section(struct parse *p, const char *where, const char *section) {
+    const char *names[CONFIG_KEYS];
+    size_t n = section_names(names);
+    char text[SHOWN];
+    for (size_t i = 0; i < CONFIG_KEYS; i++)
+        if (strcmp(config_table[i].name, section) == 0)
+            return error_set(
+                p->e, STATOR_USAGE,
+                "%s: key \"%s\" stands outside its section: it is %s.%s (in a file: %s = { %s = .. })", where,
+                section, config_table[i].section, section, config_table[i].section, section);
+    const char *near = nearest_name(section, names, n);
+    if (near != NULL)
+        return error_set(p->e, STATOR_USAGE, "%s: unknown section \"%s\"; did you mean \"%s\"?", where,
+                         shown(section, text), near);
+    return error_set(p->e, STATOR_USAGE, "%s: unknown section \"%s\" (`stator help config` lists every key)",
+                     where, shown(section, text));
+}
+
+/* The key section.name, or an error that names the nearest one. The section is known. */
+static stator_status find_key(struct parse *p, const char *where, const char *section, const char *name,
+                              enum config_key *key) {
+    const char *names[CONFIG_KEYS];
+    char text[SHOWN];
+    size_t n = 0;
+    const char *elsewhere = NULL;
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        bool same = strcmp(config_table[i].name, name) == 0;
+        if (strcmp(config_table[i].section, section) != 0) {
+            elsewhere = same ? config_table[i].section : elsewhere;
+            continue;
+        }
+        names[n++] = config_table[i].name;
+        if (same) {
+            *key = (enum config_key)i;
+            return STATOR_OK;
+        }
+    }
+    const char *near = nearest_name(name, names, n);
+    if (elsewhere != NULL && near == NULL)
+        return error_set(p->e, STATOR_USAGE, "%s: unknown key \"%s\" in section %s; did you mean %s.%s?",
+                         where, shown(name, text), section, elsewhere, name);
+    if (near != NULL)
+        return error_set(p->e, STATOR_USAGE, "%s: unknown key \"%s\" in section %s; did you mean \"%s\"?",
+                         where, shown(name, text), section, near);
+    return error_set(p->e, STATOR_USAGE,
+                     "%s: unknown key \"%s\" in section %s (`stator help config` lists every key)", where,
+                     shown(name, text), section);
+}
+
+/* --- the file
+ * ------------------------------------------------------------------------------------------------------ */
+
+static const char *type_name(const config_setting_t *s) {
+    switch (config_setting_type(s)) {
+    case CONFIG_TYPE_GROUP:
+        return "a group { }";
+    case CONFIG_TYPE_INT:
+    case CONFIG_TYPE_INT64:
+        return "the number";
+    case CONFIG_TYPE_FLOAT:
+        return "the number";
+    case CONFIG_TYPE_STRING:
+        return "the text";
+    case CONFIG_TYPE_BOOL:
+        return "the truth value";
+    case CONFIG_TYPE_ARRAY:
+        return "an array [ ]";
+    default:
+        return "a list ( )";
+    }
+}
+
+/* A scalar as the text that --set takes; false if it is none or too long. */
+static bool scalar_text(const config_setting_t *s, char *out, size_t capacity) {
+    int n = -1;
+    switch (config_setting_type(s)) {
+    case CONFIG_TYPE_INT:
+        n = snprintf(out, capacity, "%d", config_setting_get_int(s));
+        break;
+    case CONFIG_TYPE_INT64:
+        n = snprintf(out, capacity, "%lld", config_setting_get_int64(s));
+        break;
+    case CONFIG_TYPE_FLOAT:
+        n = snprintf(out, capacity, "%.17g", config_setting_get_float(s));
+        break;
+    case CONFIG_TYPE_BOOL:
+        n = snprintf(out, capacity, "%s", config_setting_get_bool(s) ? "true" : "false");
+        break;
+    case CONFIG_TYPE_STRING:
+        n = snprintf(out, capacity, "%s", config_setting_get_string(s));
+        break;
+    default:
+        break;
+    }
+    return n >= 0 && (size_t)n < capacity;
+}
+
+static bool type_fits(const struct config_row *row, const config_setting_t *s) {
+    uint64_t ignored = 0;
+    int type = config_setting_type(s);
+    bool whole = type == CONFIG_TYPE_INT || type == CONFIG_TYPE_INT64;
+    bool text = type == CONFIG_TYPE_STRING;
+    switch (row->kind) {
+    case CONFIG_KIND_INTEGER: /* text: its words, and what libconfig's integers can't hold */
+        return whole || (text && (row->max > INT64_MAX ||
+                                  config_table_word(row, config_setting_get_string(s), &ignored)));
+    case CONFIG_KIND_SIZE:
+        return whole || text;
+    case CONFIG_KIND_NUMBER:
+        return whole || type == CONFIG_TYPE_FLOAT;
+    case CONFIG_KIND_BOOL:
+        return type == CONFIG_TYPE_BOOL;
+    case CONFIG_KIND_LIST:
+        return text || type == CONFIG_TYPE_ARRAY || type == CONFIG_TYPE_LIST;
+    case CONFIG_KIND_ENUM:
+    case CONFIG_KIND_TEXT:
+    case CONFIG_KIND_PATH:
+        break;
+    }
+    return text;
+}
+
+/* The items of ["cpu:0", "cpu:1"] or [3, 1] as one text. */
+static bool joined_text(const config_setting_t *s, char *out, size_t capacity) {
+    size_t n = 0;
+    out[0] = '\0';
+    for (int i = 0; i < config_setting_length(s); i++) {
+        int w = snprintf(out + n, capacity - n, "%s", i == 0 ? "" : ", ");
+        if (w < 0 || (n += (size_t)w) >= capacity ||
+            !scalar_text(config_setting_get_elem(s, (unsigned)i), out + n, capacity - n))
+            return false;
+        n = strlen(out);
+    }
+    return true;
+}
+
+static stator_status put_setting(struct parse *p, const char *section, const config_setting_t *s) {
+    char where[WHERE];
+    char text[CONFIG_PATH + SHOWN];
+    enum config_key key = CONFIG_KEYS;
+    unsigned line = config_setting_source_line(s);
+    snprintf(where, sizeof where, "%s:%u", p->name, line);
+    stator_status st = find_key(p, where, section, config_setting_name(s), &key);
+    if (st != STATOR_OK)
+        return st;
+    const struct config_row *row = &config_table[key];
+    bool have = config_setting_is_scalar(s) ? scalar_text(s, text, sizeof text) : false;
+    if (!type_fits(row, s))
+        return bad_value(p, where, row, have ? text : " ", type_name(s));
+    if (!config_setting_is_scalar(s))
+        have = joined_text(s, text, sizeof text);
+    if (!have)
+        return bad_value(p, where, row, "too long, or a list inside a list", "");
+    st = put_text(p, key, where, text);
+    if (st == STATOR_OK)
+        record(p->c, key, (struct config_origin){.source = CONFIG_FROM_FILE, .line = line});
+    return st;
+}
+
+static stator_status put_settings(struct parse *p, const config_t *file) {
+    const config_setting_t *root = config_root_setting(file);
+    char where[WHERE];
+    for (int i = 0; i < config_setting_length(root); i++) {
+        const config_setting_t *section = config_setting_get_elem(root, (unsigned)i);
+        const char *name = config_setting_name(section);
+        snprintf(where, sizeof where, "%s:%u", p->name, (unsigned)config_setting_source_line(section));
+        if (!section_known(name))
+            return unknown_section(p, where, name);
+        if (!config_setting_is_group(section))
+            return error_set(p->e, STATOR_USAGE, "%s: %s is a section: write %s = { key = value; .. }", where,
+                             name, name);
+        for (int k = 0; k < config_setting_length(section); k++) {
+            stator_status st = put_setting(p, name, config_setting_get_elem(section, (unsigned)k));
+            if (st != STATOR_OK)
+                return st;
+        }
+    }
+    return STATOR_OK;
+}
+
+/* Line number `line` (from 1) of the text, into out[SHOWN]. */
+static const char *line_of(const char *text, int line, char *out) {
+    for (int i = 1; i < line && text != NULL; i++) {
+        text = strchr(text, '\n');
+        text = text != NULL ? text + 1 : NULL;
+    }
+    if (text == NULL)
+        text = "";
+    while (*text == ' ' || *text == '\t')
+        text++;
+    char copy[SHOWN + 4];
+    snprintf(copy, sizeof copy, "%.*s", (int)strcspn(text, "\r\n"), text);
+    return shown(copy, out);
+}
+
+static stator_status parse_file(struct parse *p, const char *text, size_t n) {
+    char *copy = malloc(CONFIG_SCAN_BYTES(n));
+    if (copy == NULL)
+        return error_set(p->e, STATOR_DOES_NOT_FIT, "%s: no memory to read the config file", p->name);
+    stator_status st = config_scan(text, n, p->name, copy, p->e);
+    if (st != STATOR_OK) {
+        free(copy);
+        return st;
+    }
+    config_t file;
+    config_init(&file);
+    config_set_include_dir(&file, "/dev/null"); /* a file, so nothing can ever be included */
+    if (config_read_string(&file, copy) == CONFIG_TRUE) {
+        st = put_settings(p, &file);
+    } else {
+        char found[SHOWN];
+        bool twice = strstr(config_error_text(&file), "duplicate") != NULL;
+        int line = config_error_line(&file);
+        line_of(copy, line, found);
+        st = error_set(p->e, STATOR_USAGE, "%s:%d: %s, at or before `%s`; %s", p->name, line,
+                       config_error_text(&file), found,
+                       twice
+                           ? "give every section and key once"
+                           : "expected section = { key = value; .. } (`stator help config` lists every key)");
+    }
+    config_destroy(&file);
+    free(copy);
+    return st;
+}
+
+/* --- --set
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static stator_status put_set(struct parse *p, const char *set) {
+    char name[SHOWN];
+    char value[CONFIG_PATH + SHOWN];
+    char text[SHOWN];
+    static const char where[] = "--set";
+    const char *equals = strchr(set, '=');
+    enum config_key key = CONFIG_KEYS;
+    if (equals == NULL || !config_check_trim(set, (size_t)(equals - set), name, sizeof name) ||
+        name[0] == '\0')
+        return error_set(p->e, STATOR_USAGE,
+                         "--set %s: expected section.key=value, such as memory.context=8192",
+                         shown(set, text));
+    char *dot = strchr(name, '.');
+    if (dot != NULL)
+        *dot = '\0';
+    if (dot == NULL || !section_known(name))
+        return unknown_section(p, where, name);
+    stator_status st = find_key(p, where, name, dot + 1, &key);
+    if (st != STATOR_OK)
+        return st;
+    if (!config_check_trim(equals + 1, strlen(equals + 1), value, sizeof value))
+        return bad_value(p, where, &config_table[key], "too long", "");
+    size_t n = strlen(value);
+    char *start = value;
+    if (n >= 2 && value[0] == '"' && value[n - 1] == '"') {
+        value[n - 1] = '\0';
+        start++;
+    }
+    st = put_text(p, key, where, start);
+    if (st == STATOR_OK)
+        record(p->c, key, (struct config_origin){.source = CONFIG_FROM_SET});
+    return st;
+}
+
+/* --- entry points
+ * -------------------------------------------------------------------------------------------------- */
+
+/* Defaults, file (text may be NULL), --set, cross-checks. model: NULL, or the path that stands for a whole
+ * config. */
+static stator_status resolve(struct parse *p, const char *text, size_t n, const char *model,
+                             const char *const *set, size_t n_set) {
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        stator_status st = put_text(p, (enum config_key)i, "default", config_table[i].default_text);
+        CHECK(st == STATOR_OK);
+    }
+    stator_status st = STATOR_OK;
+    if (model != NULL) {
+        st = put_text(p, CONFIG_MODEL_PATH, p->name, model);
+        p->c->origin[CONFIG_MODEL_PATH] = (struct config_origin){.source = CONFIG_FROM_FILE};
+    } else if (text != NULL) {
+        st = parse_file(p, text, n);
+    }
+    char cwd[CONFIG_PATH];
+    if (st == STATOR_OK && n_set > 0 && getcwd(cwd, sizeof cwd) == NULL)
+        st = error_set(p->e, STATOR_FAILED, "can't tell the current folder: %s", strerror(errno));
+    p->folder = cwd;
+    for (size_t i = 0; i < n_set && st == STATOR_OK; i++)
+        st = put_set(p, set[i]);
+    return st == STATOR_OK ? config_check(p->c, p->name, p->e) : st;
+}
+
+/* Errors show at most the end of a long name. */
+static const char *short_name(const char *name, char *out) {
+    size_t n = strlen(name);
+    char tail[WHERE];
+    snprintf(tail, sizeof tail, "%s%s", n > 100 ? "..." : "", n > 100 ? name + n - 100 : name);
+    for (size_t i = 0; (out[i] = tail[i]) != '\0'; i++)
+        if ((unsigned char)out[i] < 0x20 || out[i] == 0x7F)
+            out[i] = '?';
+    return out;
+}
+
+stator_status config_parse(const char *text, size_t n, const char *name, const char *folder,
+                           const char *const *set, size_t n_set, struct config *out, stator_error *e) {
+    char shown_name[WHERE];
+    struct parse p = {.c = out, .e = e, .name = short_name(name, shown_name), .folder = folder};
+    memset(out, 0, sizeof *out);
+    if (strlen(name) >= sizeof out->file)
+        return error_set(e, STATOR_USAGE, "%s: the path is longer than %d bytes", p.name, CONFIG_PATH - 1);
+    memcpy(out->file, name, strlen(name) + 1);
+    return resolve(&p, text, n, NULL, set, n_set);
+}
+
+/* The absolute folder that path is in; for a pipe (no regular file) the current one. */
+static bool folder_of(const char *path, bool regular, char *out) {
+    char part[CONFIG_PATH];
+    char real[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!regular || slash == NULL)
+        snprintf(part, sizeof part, ".");
+    else
+        snprintf(part, sizeof part, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    if (realpath(part, real) == NULL || strlen(real) >= CONFIG_PATH)
+        return false;
+    memcpy(out, real, strlen(real) + 1);
+    return true;
+}
+
+static bool read_all(int fd, char *out, size_t capacity, size_t *n) {
+    *n = 0;
+    while (*n < capacity) {
+        ssize_t got = read(fd, out + *n, capacity - *n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return false;
+        if (got == 0)
+            return true;
+        *n += (size_t)got;
+    }
+    return true;
+}
+
+static bool is_model(const char *path, const char *text, size_t n) {
+    size_t length = strlen(path);
+    return (n >= 4 && memcmp(text, "GGUF", 4) == 0) ||
+           (length > 5 && strcmp(path + length - 5, ".gguf") == 0);
+}
+
+static stator_status load(const char *path, int fd, char *buffer, const char *const *set, size_t n_set,
+                          struct config *out, stator_error *e) {
+    char name[WHERE];
+    char folder[CONFIG_PATH];
+    size_t n = 0;
+    struct stat status;
+    short_name(path, name);
+    if (fstat(fd, &status) != 0 || S_ISDIR(status.st_mode))
+        return error_set(e, STATOR_USAGE, "%s is a folder; expected a config file or a .gguf file", name);
+    if (!folder_of(path, S_ISREG(status.st_mode), folder))
+        return error_set(e, STATOR_USAGE, "%s: can't tell its folder: %s", name, strerror(errno));
+    if (!read_all(fd, buffer, CONFIG_MAX_FILE + 1, &n))
+        return error_set(e, STATOR_USAGE, "can't read %s: %s", name, strerror(errno));
+    if (!is_model(path, buffer, n)) {
+        if (n > CONFIG_MAX_FILE)
+            return error_set(e, STATOR_USAGE, "%s is larger than 1 MiB and no GGUF file: not a config file",
+                             name);
+        return config_parse(buffer, n, path, folder, set, n_set, out, e);
+    }
+    memset(out, 0, sizeof *out);
+    memcpy(out->file, path, strlen(path) + 1);
+    struct parse p = {.c = out, .e = e, .name = name, .folder = folder};
+    const char *slash = strrchr(path, '/');
+    return resolve(&p, NULL, 0, slash != NULL ? slash + 1 : path, set, n_set);
+}
+
+stator_status config_load(const char *path, const char *const *set, size_t n_set, struct config *out,
+                          stator_error *e) {
+    char name[WHERE];
+    short_name(path, name);
+    if (path[0] == '\0' || strlen(path) >= sizeof out->file)
+        return error_set(e, STATOR_USAGE, "\"%s\" is no path; expected a config file or a .gguf file", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set(e, STATOR_USAGE, "can't open %s: %s; expected a config file or a .gguf file", name,
+                         strerror(errno));
+    char *buffer = malloc(CONFIG_MAX_FILE + 1);
+    stator_status st = buffer == NULL
+                           ? error_set(e, STATOR_DOES_NOT_FIT, "%s: no memory to read the config file", name)
+                           : load(path, fd, buffer, set, n_set, out, e);
+    free(buffer);
+    close(fd);
+    return st;
+}
+
+void config_derive(struct config *c, enum config_key key, uint64_t value) {
+    CHECK(key < CONFIG_KEYS);
+    const struct config_row *row = &config_table[key];
+    CHECK(row->kind == CONFIG_KIND_INTEGER || row->kind == CONFIG_KIND_SIZE);
+    char *field = (char *)c + row->offset;
+    uint64_t before = 0;
+    memcpy(&before, field, sizeof before);
+    if (before == value)
+        return;
+    memcpy(field, &value, sizeof value);
+    c->origin[key] = (struct config_origin){.source = CONFIG_FROM_DERIVED};
+}
+
+const char *config_origin_text(const struct config *c, enum config_key key, char *out, size_t n) {
+    const struct config_origin o = c->origin[key];
+    char name[WHERE];
+    short_name(c->file, name);
+    if (o.source == CONFIG_FROM_FILE && o.line != 0)
+        snprintf(out, n, "%s:%u", name, (unsigned)o.line);
+    else if (o.source == CONFIG_FROM_FILE)
+        snprintf(out, n, "%s", name);
+    else
+        snprintf(out, n, "%s",
+                 o.source == CONFIG_FROM_SET       ? "--set"
+                 : o.source == CONFIG_FROM_DERIVED ? "derived"
+                                                   : "default");
+    return out;
+}
+
+const char *config_enum_name(enum config_key key, int value) {
+    CHECK(key < CONFIG_KEYS && config_table[key].kind == CONFIG_KIND_ENUM);
+    CHECK(value >= 0 && value < CONFIG_MAX_NAMES && config_table[key].names[value] != NULL);
+    return config_table[key].names[value];
+}

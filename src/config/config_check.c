@@ -1,0 +1,160 @@
+#include "config/config_check.h"
+
+#include "config/config_table.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHERE 256 /* bytes of "FILE:LINE" in errors */
+
+struct check {
+    struct config *c;
+    const char *name;
+    stator_error *e;
+};
+
+bool config_check_trim(const char *text, size_t n, char *out, size_t capacity) {
+    while (n > 0 && isspace((unsigned char)*text)) {
+        text++;
+        n--;
+    }
+    while (n > 0 && isspace((unsigned char)text[n - 1]))
+        n--;
+    if (n >= capacity)
+        return false;
+    memcpy(out, text, n);
+    out[n] = '\0';
+    return true;
+}
+
+static stator_status problem(struct check *p, enum config_key key, const char *what) {
+    char origin[WHERE];
+    const struct config_row *row = &config_table[key];
+    config_origin_text(p->c, key, origin, sizeof origin);
+    return error_set(p->e, STATOR_USAGE, "%s: %s.%s (%s) %s", p->name, row->section, row->name, origin, what);
+}
+
+/* The next item of a list, trimmed, into out; false at the end. */
+static bool next_item(const char **at, char *out, size_t capacity, bool *too_long) {
+    if (*at == NULL)
+        return false;
+    const char *comma = strchr(*at, ',');
+    size_t n = comma != NULL ? (size_t)(comma - *at) : strlen(*at);
+    *too_long = !config_check_trim(*at, n, out, capacity);
+    *at = comma != NULL ? comma + 1 : NULL;
+    return true;
+}
+
+/* "cpu" is "cpu:0"; names in lower case, an index below 1000. */
+static bool device_name(const char *item, char *out) {
+    size_t letters = strspn(item, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    const char *index = item + letters;
+    if (letters == 0)
+        return false;
+    size_t digits = *index == ':' ? strspn(index + 1, "0123456789") : 0;
+    if (*index != '\0' && (digits == 0 || digits > 3 || index[1 + digits] != '\0'))
+        return false;
+    int n = snprintf(out, CONFIG_NAME, "%.*s:%lu", (int)letters, item,
+                     digits > 0 ? strtoul(index + 1, NULL, 10) : 0ul);
+    return n > 0 && n < CONFIG_NAME;
+}
+
+static stator_status check_devices(struct check *p) {
+    struct config *c = p->c;
+    const char *at = c->devices.use;
+    char item[CONFIG_NAME];
+    bool too_long = false;
+    c->devices.n = 0;
+    if (strcmp(c->devices.use, "auto") == 0)
+        return STATOR_OK;
+    while (next_item(&at, item, sizeof item, &too_long)) {
+        if (c->devices.n == CONFIG_MAX_DEVICES)
+            return problem(p, CONFIG_DEVICES_USE, "names more than 16 devices");
+        char *name = c->devices.list[c->devices.n].name;
+        if (too_long || strcmp(item, "auto") == 0 || !device_name(item, name))
+            return problem(
+                p, CONFIG_DEVICES_USE,
+                "is not a list of devices; expected \"auto\" alone or names such as \"level_zero:0, cpu:0\"");
+        for (uint32_t i = 0; i < c->devices.n; i++)
+            if (strcmp(c->devices.list[i].name, name) == 0)
+                return problem(p, CONFIG_DEVICES_USE, "names a device twice");
+        c->devices.n++;
+    }
+    return STATOR_OK;
+}
+
+static stator_status check_split(struct check *p) {
+    struct config *c = p->c;
+    const char *at = c->devices.split;
+    char item[CONFIG_NAME];
+    bool too_long = false;
+    c->devices.n_shares = 0;
+    if (strcmp(c->devices.split, "auto") == 0)
+        return STATOR_OK;
+    while (next_item(&at, item, sizeof item, &too_long)) {
+        size_t digits = strspn(item, "0123456789");
+        unsigned long share =
+            !too_long && digits > 0 && digits <= 6 && item[digits] == '\0' ? strtoul(item, NULL, 10) : 0;
+        if (share == 0 || c->devices.n_shares == CONFIG_MAX_DEVICES)
+            return problem(
+                p, CONFIG_DEVICES_SPLIT,
+                "is not \"auto\" or one whole number from 1 to 999999 per device, such as \"3,1\"");
+        c->devices.share[c->devices.n_shares++] = (uint32_t)share;
+    }
+    if (c->devices.n == 0)
+        return problem(p, CONFIG_DEVICES_SPLIT,
+                       "needs the devices by name: set devices.use, with one name per number");
+    if (c->devices.n != c->devices.n_shares)
+        return problem(p, CONFIG_DEVICES_SPLIT,
+                       "and devices.use differ in length: give one number per device");
+    return STATOR_OK;
+}
+
+static stator_status check_kv(struct check *p) {
+    struct config *c = p->c;
+    static const enum config_key both[] = {CONFIG_MEMORY_KV_TYPE_K, CONFIG_MEMORY_KV_TYPE_V};
+    const struct config_origin kv = c->origin[CONFIG_MEMORY_KV_TYPE];
+    for (size_t i = 0; i < 2; i++) {
+        const struct config_origin one = c->origin[both[i]];
+        if (kv.source != CONFIG_FROM_DEFAULT && one.source == kv.source)
+            return problem(p, both[i],
+                           "and memory.kv_type are both given; give kv_type, or kv_type_k and kv_type_v");
+    }
+    if (c->origin[both[0]].source == CONFIG_FROM_DEFAULT || c->origin[both[0]].source == CONFIG_FROM_DERIVED)
+        c->memory.kv_type_k = c->memory.kv_type;
+    if (c->origin[both[1]].source == CONFIG_FROM_DEFAULT || c->origin[both[1]].source == CONFIG_FROM_DERIVED)
+        c->memory.kv_type_v = c->memory.kv_type;
+    return STATOR_OK;
+}
+
+stator_status config_check(struct config *c, const char *name, stator_error *e) {
+    struct check *p = &(struct check){.c = c, .name = name, .e = e};
+    if (c->model.path[0] == '\0')
+        return error_set(
+            p->e, STATOR_USAGE,
+            "%s: model.path is missing; add model = { path = \"FILE.gguf\" } or --set model.path=FILE.gguf",
+            p->name);
+    if (c->server.host[0] == '\0')
+        return problem(p, CONFIG_SERVER_HOST, "is empty; expected an address such as \"127.0.0.1\"");
+    stator_status st = check_devices(p);
+    if (st == STATOR_OK)
+        st = check_split(p);
+    if (st == STATOR_OK)
+        st = check_kv(p);
+    if (st != STATOR_OK)
+        return st;
+    if (c->memory.sequences > c->memory.batch)
+        return problem(
+            p, CONFIG_MEMORY_SEQUENCES,
+            "is larger than memory.batch: a step takes a token of every sequence; raise batch or lower it");
+    if (c->memory.logits_rows > c->memory.batch)
+        return problem(
+            p, CONFIG_MEMORY_LOGITS_ROWS,
+            "is larger than memory.batch: a step has no more rows than tokens; raise batch or lower it");
+    if (c->memory.host_limit != 0 && c->memory.staging >= c->memory.host_limit)
+        return problem(p, CONFIG_MEMORY_STAGING,
+                       "leaves nothing of memory.host_limit; raise that or lower it");
+    return STATOR_OK;
+}

@@ -1,0 +1,314 @@
+/* The rows, and how values and bounds are written. */
+#include "config/config_table.h"
+
+#include "base/check.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY(s, n)  .section = #s, .name = #n, .offset = offsetof(struct config, s.n)
+#define TEXT(s, n) KEY(s, n), .capacity = sizeof((struct config *)0)->s.n
+#define MIB        ((uint64_t)1 << 20)
+#define GIB        ((uint64_t)1 << 30)
+#define SLICE      (4 * GIB - 65536) /* the largest slice of an arena */
+#define KV_TYPES                                                                                             \
+    { "f32", "f16", "q8_0", "q4_0" }
+
+const struct config_row config_table[CONFIG_KEYS] = {
+    [CONFIG_MODEL_PATH] =
+        {TEXT(model, path), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+         .help = "The GGUF file, or the first file of a sharded model. Relative paths in a config file "
+                 "are relative to that file, in --set to the current folder. It has no default."},
+    [CONFIG_DEVICES_USE] =
+        {TEXT(devices, use), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
+         .help = "The devices to use, in the order of the layers: \"cpu\", \"cpu:0, cpu:1\", "
+                 "\"level_zero:0\". A device named here is used or the run fails; only \"auto\" "
+                 "takes what is there."},
+    [CONFIG_DEVICES_SPLIT] =
+        {TEXT(devices, split), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
+         .help = "How the layers are shared out: \"auto\" by memory and bandwidth, or one number per "
+                 "device of devices.use. \"3,1\" gives the first device three quarters of the "
+                 "layers; numbers that add up to the number of layers are counts."},
+    [CONFIG_MEMORY_CONTEXT] =
+        {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 1 << 24,
+         .words = {{"default", 0}, {"auto", CONFIG_CONTEXT_AUTO}}, .default_text = "default",
+         .unit = "tokens",
+         .help = "Tokens that one sequence can hold, prompt and answer. \"default\" is the smaller of "
+                 "4096 and what the model was trained for, \"auto\" the largest that fits."},
+    [CONFIG_MEMORY_SEQUENCES] = {KEY(memory, sequences), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 1024,
+                                 .default_text = "1", .unit = "sequences",
+                                 .help =
+                                     "Sequences that run at the same time. Each can hold `context` tokens."},
+    [CONFIG_MEMORY_BATCH] =
+        {KEY(memory, batch), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65536, .default_text = "512",
+         .unit = "tokens",
+         .help = "The most tokens computed in one step, over all sequences. Longer prompts take several "
+                 "steps; the result does not depend on it."},
+    [CONFIG_MEMORY_KV_TYPE] = {KEY(memory, kv_type), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES,
+                               .default_text = "f16", .unit = "",
+                               .help = "How the keys and values of attention are kept. Sets kv_type_k and "
+                                       "kv_type_v together."},
+    [CONFIG_MEMORY_KV_TYPE_K] = {KEY(memory, kv_type_k), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES,
+                                 .default_text = "f16", .unit = "",
+                                 .help = "How keys are kept, instead of kv_type. Default: as kv_type."},
+    [CONFIG_MEMORY_KV_TYPE_V] = {KEY(memory, kv_type_v), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES,
+                                 .default_text = "f16", .unit = "",
+                                 .help = "How values are kept, instead of kv_type. Default: as kv_type."},
+    [CONFIG_MEMORY_LOGITS_ROWS] =
+        {KEY(memory, logits_rows), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65536,
+         .words = {{"auto", 0}}, .default_text = "auto", .unit = "rows",
+         .help = "Rows of logits that one step can give, at most `batch`. \"auto\": as many as "
+                 "`sequences`."},
+    [CONFIG_MEMORY_STAGING] =
+        {KEY(memory, staging), .kind = CONFIG_KIND_SIZE, .min = 65536, .max = SLICE, .default_text = "16MiB",
+         .unit = "bytes",
+         .help = "The window of host memory through which weights stream and staged copies go."},
+    [CONFIG_MEMORY_HOST_LIMIT] =
+        {KEY(memory, host_limit), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = INT64_MAX,
+         .words = {{"auto", 0}}, .default_text = "auto", .unit = "bytes",
+         .help = "The ceiling of all host memory, loading included. \"auto\": 90% of the smaller of "
+                 "the cgroup's limit and the memory available at the start."},
+    [CONFIG_MEMORY_DRIVER_RESERVE] =
+        {KEY(memory, driver_reserve), .kind = CONFIG_KIND_SIZE, .min = 0, .max = 1024 * GIB,
+         .default_text = "256MiB", .unit = "bytes",
+         .help = "Memory of each GPU left to its driver for command lists and code. The "
+                 "report says how much it took."},
+    [CONFIG_MEMORY_ON_OOM] =
+        {KEY(memory, on_oom), .kind = CONFIG_KIND_ENUM, .names = {"fail", "spill"}, .default_text = "fail",
+         .unit = "",
+         .help = "When the model does not fit on the devices: \"fail\" says what is short, \"spill\" moves "
+                 "layers to the CPU."},
+    [CONFIG_MEMORY_STRICT] =
+        {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
+         .help = "Refuse to run when the audit at the end of start-up finds that driver or kernel hold "
+                 "more than was planned; otherwise that is a warning."},
+    [CONFIG_TRANSFER_MODE] =
+        {KEY(transfer, mode), .kind = CONFIG_KIND_ENUM, .names = {"auto", "direct", "staged"},
+         .default_text = "auto", .unit = "",
+         .help = "Copies between devices: \"direct\" fails where a pair can't, \"staged\" goes through the "
+                 "host always, \"auto\" is direct where it was proven and staged elsewhere."},
+    [CONFIG_TRANSFER_VERIFY] =
+        {KEY(transfer, verify), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
+         .help = "Check the data of every ordered pair of devices at the start before copies go "
+                 "direct."},
+    [CONFIG_CPU_THREADS] =
+        {KEY(cpu, threads), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 256, .words = {{"auto", 0}},
+         .default_text = "auto", .unit = "threads",
+         .help = "Threads that compute. \"auto\": one for each physical core that the process may use. "
+                 "Results do not depend on it."},
+    [CONFIG_CPU_TIER] =
+        {KEY(cpu, tier), .kind = CONFIG_KIND_ENUM, .names = {"auto", "scalar", "avx2", "avx512", "amx"},
+         .default_text = "auto", .unit = "",
+         .help = "The highest instruction set to use. \"auto\": the best that the processor has. Results do "
+                 "not depend on it."},
+    [CONFIG_CPU_NUMA] = {KEY(cpu, numa), .kind = CONFIG_KIND_ENUM, .names = {"auto", "off"},
+                         .default_text = "auto", .unit = "",
+                         .help = "\"auto\" places memory and threads by NUMA node, \"off\" ignores nodes."},
+    [CONFIG_SAMPLING_TEMPERATURE] = {KEY(sampling, temperature), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
+                                     .number_max = 100, .default_text = "0.8", .unit = "",
+                                     .help = "Higher is more random; 0 always takes the most likely token."},
+    [CONFIG_SAMPLING_TOP_K] = {KEY(sampling, top_k), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = INT32_MAX,
+                               .default_text = "40", .unit = "tokens",
+                               .help = "Only the K most likely tokens can be taken; 0 is off."},
+    [CONFIG_SAMPLING_TOP_P] =
+        {KEY(sampling, top_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0, .number_max = 1,
+         .default_text = "0.95", .unit = "",
+         .help = "Only the most likely tokens that together reach this probability can be taken; 1 is "
+                 "off."},
+    [CONFIG_SAMPLING_MIN_P] =
+        {KEY(sampling, min_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0, .number_max = 1,
+         .default_text = "0.05", .unit = "",
+         .help = "Only tokens at least this probable, relative to the most likely one, can be taken; 0 "
+                 "is off."},
+    [CONFIG_SAMPLING_REPEAT_PENALTY] = {KEY(sampling, repeat_penalty), .kind = CONFIG_KIND_NUMBER,
+                                        .number_min = 0.1, .number_max = 10, .default_text = "1.0",
+                                        .unit = "",
+                                        .help =
+                                            "Makes the last 64 tokens less likely to come again; 1 is off."},
+    [CONFIG_SAMPLING_SEED] =
+        {KEY(sampling, seed), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = UINT64_MAX,
+         .words = {{"random", CONFIG_SEED_RANDOM}}, .default_text = "random", .unit = "",
+         .help = "The same seed gives the same text. \"random\" takes one from the clock and prints it. "
+                 "Numbers above 2^63-1 are written as text, in quotes."},
+    [CONFIG_CACHE_DIR] = {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+                          .help = "Folder for compiled GPU kernels; empty: they are compiled at each start."},
+    [CONFIG_SERVER_HOST] = {TEXT(server, host), .kind = CONFIG_KIND_TEXT, .default_text = "127.0.0.1",
+                            .unit = "", .help = "Address that the HTTP server listens on."},
+    [CONFIG_SERVER_PORT] = {KEY(server, port), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65535,
+                            .default_text = "8080", .unit = "",
+                            .help = "Port that the HTTP server listens on."},
+    [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
+                          .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
+                          .help = "The least important lines that are still logged."},
+    [CONFIG_LOG_FORMAT] = {KEY(log, format), .kind = CONFIG_KIND_ENUM, .names = {"text", "json"},
+                           .default_text = "text", .unit = "",
+                           .help = "Log lines for people, or one JSON object per line."},
+    [CONFIG_LOG_FILE] = {TEXT(log, file), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+                         .help = "File that log lines are appended to; empty: standard error."},
+};
+
+const char *config_table_kind(const struct config_row *row) {
+    static const char *const names[] = {"integer", "size", "number", "bool", "enum", "text", "path", "list"};
+    return names[row->kind];
+}
+
+bool config_table_word(const struct config_row *row, const char *word, uint64_t *value) {
+    for (size_t i = 0; i < CONFIG_MAX_WORDS && row->words[i].word != NULL; i++) {
+        if (strcmp(row->words[i].word, word) == 0) {
+            *value = row->words[i].value;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *config_table_word_of(const struct config_row *row, uint64_t value) {
+    for (size_t i = 0; i < CONFIG_MAX_WORDS && row->words[i].word != NULL; i++)
+        if (row->words[i].value == value)
+            return row->words[i].word;
+    return NULL;
+}
+
+/* Exactly: "16MiB" where the bytes are whole units, plain bytes elsewhere. */
+static void exact_size(uint64_t bytes, char *out, size_t n) {
+    static const struct {
+        const char *unit;
+        int shift;
+    } units[] = {{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}};
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (bytes != 0 && bytes % ((uint64_t)1 << units[i].shift) == 0) {
+            snprintf(out, n, "%" PRIu64 "%s", bytes >> units[i].shift, units[i].unit);
+            return;
+        }
+    }
+    snprintf(out, n, "%" PRIu64, bytes);
+}
+
+/* Shortest text that reads back equal. */
+static void exact_number(double v, char *out, size_t n) {
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, n, "%.*g", digits, v);
+        if (strtod(out, NULL) == v)
+            return;
+    }
+}
+
+static void append(char *out, size_t capacity, const char *text) {
+    size_t have = strlen(out);
+    snprintf(out + have, capacity - have, "%s", text);
+}
+
+static void append_quoted(char *out, size_t capacity, const char *text) {
+    append(out, capacity, "\"");
+    append(out, capacity, text);
+    append(out, capacity, "\"");
+}
+
+const char *config_table_expected(const struct config_row *row, char *out) {
+    char low[32];
+    char high[32];
+    out[0] = '\0';
+    switch (row->kind) {
+    case CONFIG_KIND_INTEGER:
+        snprintf(out, CONFIG_EXPECTED, "a whole number from %" PRIu64 " to %" PRIu64, row->min, row->max);
+        break;
+    case CONFIG_KIND_SIZE:
+        exact_size(row->min, low, sizeof low);
+        exact_size(row->max, high, sizeof high);
+        snprintf(out, CONFIG_EXPECTED, "a size such as \"512MiB\", from %s to %s", low, high);
+        break;
+    case CONFIG_KIND_NUMBER:
+        exact_number(row->number_min, low, sizeof low);
+        exact_number(row->number_max, high, sizeof high);
+        snprintf(out, CONFIG_EXPECTED, "a number from %s to %s", low, high);
+        break;
+    case CONFIG_KIND_BOOL:
+        append(out, CONFIG_EXPECTED, "true or false");
+        break;
+    case CONFIG_KIND_ENUM:
+        append(out, CONFIG_EXPECTED, "one of ");
+        for (size_t i = 0; i < CONFIG_MAX_NAMES && row->names[i] != NULL; i++) {
+            append(out, CONFIG_EXPECTED, i == 0 ? "" : ", ");
+            append_quoted(out, CONFIG_EXPECTED, row->names[i]);
+        }
+        break;
+    case CONFIG_KIND_TEXT:
+    case CONFIG_KIND_PATH:
+        snprintf(out, CONFIG_EXPECTED, "%s in quotes, shorter than %zu bytes",
+                 row->kind == CONFIG_KIND_PATH ? "a path" : "text", row->capacity);
+        break;
+    case CONFIG_KIND_LIST:
+        append(out, CONFIG_EXPECTED, "\"auto\" or items separated by commas, as one text");
+        break;
+    }
+    for (size_t i = 0; i < CONFIG_MAX_WORDS && row->words[i].word != NULL; i++) {
+        bool last = i + 1 == CONFIG_MAX_WORDS || row->words[i + 1].word == NULL;
+        append(out, CONFIG_EXPECTED, last ? " or " : ", ");
+        append_quoted(out, CONFIG_EXPECTED, row->words[i].word);
+    }
+    return out;
+}
+
+/* As libconfig reads it back: quoted, control characters as escapes. */
+static void quoted(const char *text, char *out, size_t capacity) {
+    size_t n = 0;
+    out[n++] = '"';
+    for (const char *s = text; *s != '\0'; s++) {
+        CHECK(n + 6 < capacity);
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\')
+            n += (size_t)snprintf(out + n, capacity - n, "\\%c", c);
+        else if (c < 0x20 || c == 0x7F)
+            n += (size_t)snprintf(out + n, capacity - n, "\\x%02X", c);
+        else
+            out[n++] = (char)c;
+    }
+    out[n++] = '"';
+    out[n] = '\0';
+}
+
+const char *config_table_value(const struct config *c, enum config_key key, char *out) {
+    const struct config_row *row = &config_table[key];
+    const char *field = (const char *)c + row->offset;
+    char text[32];
+    uint64_t v = 0;
+    switch (row->kind) {
+    case CONFIG_KIND_INTEGER:
+    case CONFIG_KIND_SIZE:
+        memcpy(&v, field, sizeof v);
+        if (config_table_word_of(row, v) != NULL)
+            snprintf(out, CONFIG_VALUE, "\"%s\"", config_table_word_of(row, v));
+        else if (v > INT64_MAX)
+            snprintf(out, CONFIG_VALUE, "\"%" PRIu64 "\"", v);
+        else if (row->kind == CONFIG_KIND_SIZE) {
+            exact_size(v, text, sizeof text);
+            snprintf(out, CONFIG_VALUE, "\"%s\"", text);
+        } else
+            snprintf(out, CONFIG_VALUE, "%" PRIu64 "%s", v, v > INT32_MAX ? "L" : "");
+        break;
+    case CONFIG_KIND_NUMBER: {
+        double number = 0;
+        memcpy(&number, field, sizeof number);
+        exact_number(number, out, CONFIG_VALUE);
+        break;
+    }
+    case CONFIG_KIND_BOOL:
+        snprintf(out, CONFIG_VALUE, "%s", *(const bool *)field ? "true" : "false");
+        break;
+    case CONFIG_KIND_ENUM: {
+        int index = 0;
+        memcpy(&index, field, sizeof index);
+        snprintf(out, CONFIG_VALUE, "\"%s\"", config_enum_name(key, index));
+        break;
+    }
+    case CONFIG_KIND_TEXT:
+    case CONFIG_KIND_PATH:
+    case CONFIG_KIND_LIST:
+        quoted(field, out, CONFIG_VALUE);
+        break;
+    }
+    return out;
+}
