@@ -1,6 +1,53 @@
 /* The command line: finds the command, hands over. */
-#include "stator.h"
+#include "app/commands.h"
+#include "app/out.h"
+#include "base/nearest.h"
 
-int main(void) {
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_COMMANDS 32
+
+/* A closed descriptor 0, 1 or 2 would be given to the next file that is opened, and data written to it by
+ * mistake. In its place comes one that fails on every write (and is empty when read). */
+static void occupy_standard_files(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", O_RDONLY) != fd)
+            _exit(STATOR_FAILED);
+}
+
+static int unknown(const char *typed) {
+    const char *names[MAX_COMMANDS];
+    size_t n = 0;
+    for (size_t i = 0; i < commands_table_size && n < MAX_COMMANDS; i++)
+        names[n++] = commands_table[i].name;
+    const char *near = nearest_name(typed, names, n);
+    if (near != NULL)
+        fprintf(stderr, "stator: unknown command \"%.100s\"; did you mean \"%s\"?\n", typed, near);
+    else
+        fprintf(stderr, "stator: unknown command \"%.100s\" (`stator help` lists them)\n", typed);
     return STATOR_USAGE;
+}
+
+int main(int argc, char **argv) {
+    occupy_standard_files();
+    if (argc < 2) {
+        commands_print_list(stderr);
+        return STATOR_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    for (size_t i = 0; i < commands_table_size; i++) {
+        if (strcmp(commands_table[i].name, name) == 0) {
+            argv[1] = (char *)(uintptr_t)commands_table[i].name;
+            return commands_table[i].run(argc - 1, argv + 1);
+        }
+    }
+    return unknown(name);
 }

@@ -186,8 +186,8 @@ static bool take_option(const struct options *o, int argc, char **argv, int *i) 
         return false;
     }
     value = argv[++*i];
-    bool negative = value[0] == '-' && (isdigit((unsigned char)value[1]) || value[1] == '.');
-    if (!negative && (find(o, value, &ignored) != NULL || is_help(value)) && strchr(value, ' ') == NULL) {
+    bool exact = value[0] == '-' && (value[1] == '-' || (value[1] != '\0' && value[2] == '\0'));
+    if (exact && find(o, value, &ignored) != NULL) {
         out_fail(o->command, STATOR_USAGE, "%s needs a value and is followed by the option %s", name, value);
         return false;
     }

@@ -1,0 +1,17 @@
+/* The commands that are linked in, in the order of `stator help`. */
+#include "app/commands.h"
+
+const struct command commands_table[] = {
+    {"config", config_command, "every key of a config with its resolved value and where it came from"},
+    {"help", help_command, "this list; `help COMMAND`; `help config` prints every key of the config"},
+    {"version", version_command, "version, compiler, back ends"},
+};
+const size_t commands_table_size = sizeof commands_table / sizeof commands_table[0];
+
+void commands_print_list(FILE *f) {
+    fprintf(f, "usage: stator COMMAND [ARGUMENT]...\n\ncommands:\n");
+    for (size_t i = 0; i < commands_table_size; i++)
+        fprintf(f, "  %-12s%s\n", commands_table[i].name, commands_table[i].help);
+    fprintf(
+        f, "\nCONFIG is a config file or a .gguf file. `stator COMMAND --help` lists a command's options.\n");
+}

@@ -1,0 +1,144 @@
+/* `stator help`: the commands; one command; every key of the config, from config_table. */
+#include "app/commands.h"
+#include "app/options.h"
+#include "app/out.h"
+#include "base/json_writer.h"
+#include "base/nearest.h"
+#include "config/config_table.h"
+
+#include <string.h>
+
+#define WIDTH        100
+#define MAX_COMMANDS 32
+
+/* Text in lines of at most WIDTH columns, indented by four. */
+static void print_wrapped(const char *text) {
+    while (*text != '\0') {
+        size_t n = strlen(text);
+        if (n > WIDTH - 4) {
+            n = WIDTH - 4;
+            while (n > 0 && text[n] != ' ')
+                n--;
+        }
+        printf("    %.*s\n", (int)n, text);
+        text += n;
+        text += strspn(text, " ");
+    }
+}
+
+static bool has_quotes(const struct config_row *row) {
+    uint64_t ignored = 0;
+    return row->kind >= CONFIG_KIND_ENUM || row->kind == CONFIG_KIND_SIZE ||
+           config_table_word(row, row->default_text, &ignored);
+}
+
+static void print_keys(void) {
+    printf("A config file (libconfig syntax) has sections of keys; --set section.key=value wins over it:\n\n"
+           "    model  = { path = \"model.gguf\" }\n    memory = { context = 8192; kv_type = \"f16\" }\n");
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        const struct config_row *row = &config_table[i];
+        char expected[CONFIG_EXPECTED];
+        const char *quote = has_quotes(row) ? "\"" : "";
+        printf("\n%s.%s  (%s%s%s)  default %s%s%s\n", row->section, row->name, config_table_kind(row),
+               row->unit[0] != '\0' ? ", " : "", row->unit, quote, row->default_text, quote);
+        print_wrapped(config_table_expected(row, expected));
+        print_wrapped(row->help);
+    }
+}
+
+static void json_bounds(struct json *j, const struct config_row *row) {
+    if (row->kind == CONFIG_KIND_INTEGER || row->kind == CONFIG_KIND_SIZE) {
+        json_u64(j, "min", row->min);
+        json_u64(j, "max", row->max);
+    } else if (row->kind == CONFIG_KIND_NUMBER) {
+        json_double(j, "min", row->number_min);
+        json_double(j, "max", row->number_max);
+    }
+    if (row->names[0] == NULL && row->words[0].word == NULL)
+        return;
+    json_array(j, "values");
+    for (size_t i = 0; i < CONFIG_MAX_NAMES && row->names[i] != NULL; i++)
+        json_string(j, NULL, row->names[i]);
+    for (size_t i = 0; i < CONFIG_MAX_WORDS && row->words[i].word != NULL; i++)
+        json_string(j, NULL, row->words[i].word);
+    json_close(j);
+}
+
+static void print_keys_json(void) {
+    struct json j;
+    json_to_file(&j, stdout, true);
+    json_array(&j, NULL);
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        const struct config_row *row = &config_table[i];
+        json_object(&j, NULL);
+        json_string(&j, "section", row->section);
+        json_string(&j, "key", row->name);
+        json_string(&j, "type", config_table_kind(row));
+        json_bounds(&j, row);
+        json_string(&j, "default", row->default_text);
+        json_string(&j, "unit", row->unit);
+        json_string(&j, "help", row->help);
+        json_close(&j);
+    }
+    json_close(&j);
+    (void)json_end(&j); /* out_finish reports what could not be written */
+}
+
+static void print_commands_json(void) {
+    struct json j;
+    json_to_file(&j, stdout, true);
+    json_array(&j, NULL);
+    for (size_t i = 0; i < commands_table_size; i++) {
+        json_object(&j, NULL);
+        json_string(&j, "command", commands_table[i].name);
+        json_string(&j, "help", commands_table[i].help);
+        json_close(&j);
+    }
+    json_close(&j);
+    (void)json_end(&j);
+}
+
+static int help_of(const char *topic) {
+    const char *names[MAX_COMMANDS];
+    size_t n = 0;
+    for (size_t i = 0; i < commands_table_size && n < MAX_COMMANDS; i++) {
+        names[n++] = commands_table[i].name;
+        if (strcmp(names[n - 1], topic) != 0)
+            continue;
+        char name[32];
+        char help[] = "--help";
+        snprintf(name, sizeof name, "%s", topic);
+        return commands_table[i].run(2, (char *[]){name, help, NULL});
+    }
+    const char *near = nearest_name(topic, names, n);
+    if (near != NULL)
+        return out_fail("help", STATOR_USAGE, "unknown command \"%.100s\"; did you mean \"%s\"?", topic,
+                        near);
+    return out_fail("help", STATOR_USAGE, "unknown command \"%.100s\" (`stator help` lists them)", topic);
+}
+
+int help_command(int argc, char **argv) {
+    bool json = false;
+    const struct options_row rows[] = {OPTIONS_JSON(&json)};
+    struct options o = {.command = "help",
+                        .usage = "[config | COMMAND]",
+                        .summary =
+                            "Lists the commands, the options of one, or (`config`) every key of the config.",
+                        .rows = rows,
+                        .n_rows = sizeof rows / sizeof rows[0],
+                        .max_arguments = 1};
+    int code = 0;
+    if (!options_parse(&o, argc, argv, &code))
+        return code;
+    if (o.n_arguments == 0 && json)
+        print_commands_json();
+    else if (o.n_arguments == 0)
+        commands_print_list(stdout);
+    else if (strcmp(o.arguments[0], "config") != 0)
+        return help_of(o.arguments[0]);
+    else if (json)
+        print_keys_json();
+    else
+        print_keys();
+    return out_finish("help", STATOR_OK);
+}

@@ -1,0 +1,58 @@
+/* `stator version`: what this binary is and which back ends are in it. */
+#include "app/commands.h"
+#include "app/options.h"
+#include "app/out.h"
+#include "base/json_writer.h"
+#include "kernels/kernels.h"
+
+#if defined __clang__
+#define COMPILER "clang " __clang_version__
+#elif defined __GNUC__
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "unknown"
+#endif
+
+static void print_json(enum kernels_tier best) {
+    struct json j;
+    json_to_file(&j, stdout, true);
+    json_object(&j, NULL);
+    json_string(&j, "version", STATOR_VERSION);
+    json_u64(&j, "api", STATOR_API_VERSION);
+    json_string(&j, "compiler", COMPILER);
+    json_object(&j, "backends");
+    json_object(&j, "cpu");
+    json_array(&j, "tiers");
+    for (int t = 0; t <= (int)best; t++)
+        json_string(&j, NULL, kernels_tier_name((enum kernels_tier)t));
+    json_close(&j);
+    json_close(&j);
+    json_close(&j);
+    json_close(&j);
+    (void)json_end(&j); /* out_finish reports what could not be written */
+}
+
+int version_command(int argc, char **argv) {
+    bool json = false;
+    const struct options_row rows[] = {OPTIONS_JSON(&json)};
+    struct options o = {.command = "version",
+                        .usage = "",
+                        .summary =
+                            "Prints the version, the compiler, and the back ends that are in this binary.",
+                        .rows = rows,
+                        .n_rows = sizeof rows / sizeof rows[0]};
+    int code = 0;
+    if (!options_parse(&o, argc, argv, &code))
+        return code;
+    enum kernels_tier best = kernels_best_tier();
+    if (json) {
+        print_json(best);
+        return out_finish("version", STATOR_OK);
+    }
+    printf("stator %s (C API %d)\ncompiler: %s\nback ends:\n  cpu: tiers available here:", STATOR_VERSION,
+           STATOR_API_VERSION, COMPILER);
+    for (int t = 0; t <= (int)best; t++)
+        printf("%s %s", t == 0 ? "" : ",", kernels_tier_name((enum kernels_tier)t));
+    printf("\n");
+    return out_finish("version", STATOR_OK);
+}
