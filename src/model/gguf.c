@@ -205,11 +205,13 @@ static stator_status open_shard(struct gguf *g, uint32_t i, stator_error *e) {
     struct gguf_file *f = &g->files[i];
     const char *path = f->path;
     stator_status rc = gguf_file_open(f, path, i, e);
-    if (rc == STATOR_USAGE) /* the person named another file, and that one is there */
-        return gguf_error(g, e,
-                          "file %" PRIu32 " of the %" PRIu32
-                          " of this split model can't be read: ...%s: no such file",
-                          i + 1, g->n_files, path + strlen(path) - strlen("-00001-of-00001.gguf"));
+    if (rc ==
+        STATOR_USAGE) { /* the person named another file, and that one is there: the model is incomplete */
+        error_prefix(e, "file %" PRIu32 " of the %" PRIu32 " of this split model", i + 1, g->n_files);
+        if (e != NULL)
+            e->code = STATOR_BAD_MODEL;
+        return STATOR_BAD_MODEL;
+    }
     if (rc == STATOR_OK)
         rc = gguf_file_parse(f, NULL, NULL, e);
     if (rc != STATOR_OK)

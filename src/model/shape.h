@@ -53,7 +53,8 @@ struct shape {
 
 /* Fills *s from an open file. STATOR_BAD_MODEL: an unknown architecture (names it and lists the known ones), missing or
  * mistyped keys, missing tensors, shapes that contradict the metadata, tensor types that we can't compute with, tensors
- * that the architecture does not know (a silent guess otherwise). The gguf must outlive the shape. */
+ * that the architecture does not know (a silent guess otherwise); s->arch == SHAPE_ARCHS then tells that the architecture
+ * is the trouble. The gguf must outlive the shape. */
 stator_status shape_read(const struct gguf *g, struct shape *s, stator_error *e);
 
 #endif
