@@ -3,6 +3,7 @@
 
 const struct command commands_table[] = {
     {"config", config_command, "every key of a config with its resolved value and where it came from"},
+    {"inspect", inspect_command, "metadata, tensors, types and sizes of a GGUF file"},
     {"help", help_command, "this list; `help COMMAND`; `help config` prints every key of the config"},
     {"version", version_command, "version, compiler, back ends"},
 };
