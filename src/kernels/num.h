@@ -7,7 +7,7 @@
 #ifndef STATOR_KERNELS_NUM_H
 #define STATOR_KERNELS_NUM_H
 
-#ifdef __OPENCL_VERSION__
+#ifdef __OPENCL_C_VERSION__
 typedef uint num_u32;
 #define NUM_FMA(a, b, c) fma(a, b, c)
 #define NUM_FABS(x)      fabs(x)
@@ -104,9 +104,9 @@ static inline float num_silu(float x) {
 
 /* The tree of sum128; the lanes are overwritten. */
 static inline float num_sum128(float *lane) {
-    for (int half = 64; half > 0; half >>= 1)
-        for (int j = 0; j < half; j++)
-            lane[j] += lane[j + half];
+    for (int reach = 64; reach > 0; reach >>= 1)
+        for (int j = 0; j < reach; j++)
+            lane[j] += lane[j + reach];
     return lane[0];
 }
 
