@@ -1,0 +1,414 @@
+/* memory/pack: packings are valid (checked by other means than the packer's), as good as claimed, and the
+ * same again. */
+#include "testing.h"
+
+#include "base/clock.h"
+#include "memory/pack.h"
+
+#include <stdbool.h>
+
+static void solve_into(struct pack_block *b, size_t n, struct pack_result *r, stator_status expected) {
+    uint64_t bytes = pack_work_bytes(n);
+    void *work = aligned_alloc(64, bytes);
+    assert_non_null(work);
+    stator_error e = {0};
+    stator_status rc = pack_solve(b, n, work, bytes, r, &e);
+    free(work);
+    if (rc != expected)
+        fail_msg("pack_solve: %d instead of %d: %s", (int)rc, (int)expected, e.text);
+}
+
+struct event {
+    uint64_t step;
+    size_t block;
+    bool begins;
+};
+
+/* In order of time; at one step ends come before begins. */
+static int by_time(const void *x, const void *y) {
+    const struct event *a = x, *b = y;
+    if (a->step != b->step)
+        return a->step < b->step ? -1 : 1;
+    return (int)a->begins - (int)b->begins;
+}
+
+static int by_offset(const void *x, const void *y) {
+    const struct pack_block *a = *(const struct pack_block *const *)x,
+                            *b = *(const struct pack_block *const *)y;
+    return a->offset != b->offset ? (a->offset < b->offset ? -1 : 1) : 0;
+}
+
+static bool lives(const struct pack_block *b) {
+    return b->bytes > 0 && b->first < b->end;
+}
+
+/* A sweep over time with the live blocks at hand; at each begin they are sorted by offset and must not
+ * overlap. */
+static void check(const struct pack_block *b, size_t n, const struct pack_result *r) {
+    struct event *events = calloc(2 * n + 1, sizeof *events);
+    const struct pack_block **live = calloc(n + 1, sizeof *live), **sorted = calloc(n + 1, sizeof *sorted);
+    size_t n_events = 0, n_live = 0;
+    uint64_t unit = UINT64_MAX, peak = 0, bound = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(b[i].offset % b[i].align, 0);
+        if (!lives(&b[i])) {
+            assert_int_equal(b[i].offset, 0);
+            continue;
+        }
+        unit = b[i].align < unit ? b[i].align : unit;
+        events[n_events++] = (struct event){b[i].first, i, true};
+        events[n_events++] = (struct event){b[i].end, i, false};
+    }
+    qsort(events, n_events, sizeof *events, by_time);
+    for (size_t k = 0; k < n_events; k++) {
+        const struct pack_block *it = &b[events[k].block];
+        if (!events[k].begins) {
+            size_t i = 0;
+            while (live[i] != it)
+                i++;
+            live[i] = live[--n_live];
+            continue;
+        }
+        live[n_live++] = it;
+        if (k + 1 < n_events && events[k + 1].begins && events[k + 1].step == events[k].step)
+            continue; /* one look per step */
+        memcpy(sorted, live, n_live * sizeof *sorted);
+        qsort(sorted, n_live, sizeof *sorted, by_offset);
+        uint64_t sum = 0;
+        for (size_t i = 0; i < n_live; i++) {
+            uint64_t rounded = (sorted[i]->bytes + unit - 1) / unit * unit;
+            if (i > 0 && sorted[i - 1]->offset + sorted[i - 1]->bytes > sorted[i]->offset)
+                fail_msg("blocks %zu and %zu overlap at step %llu", (size_t)(sorted[i - 1] - b),
+                         (size_t)(sorted[i] - b), (unsigned long long)events[k].step);
+            sum += rounded;
+            if (sorted[i]->offset + rounded > peak)
+                peak = sorted[i]->offset + rounded;
+        }
+        if (sum > bound)
+            bound = sum;
+    }
+    assert_int_equal(r->peak, peak);
+    assert_int_equal(r->lower_bound, bound);
+    assert_true(r->peak >= r->lower_bound);
+    if (r->peak == r->lower_bound)
+        assert_true(r->optimal);
+    free(events);
+    free(live);
+    free(sorted);
+}
+
+static struct pack_result solve(struct pack_block *b, size_t n) {
+    struct pack_result r;
+    for (size_t i = 0; i < n; i++)
+        b[i].offset = UINT64_MAX;
+    solve_into(b, n, &r, STATOR_OK);
+    check(b, n, &r);
+    return r;
+}
+
+static void corner_cases(void **state) {
+    (void)state;
+    struct pack_result r;
+    solve_into(NULL, 0, &r, STATOR_OK);
+    assert_int_equal(r.peak, 0);
+    assert_int_equal(r.lower_bound, 0);
+    assert_true(r.optimal);
+
+    struct pack_block one[] = {{.bytes = 100, .align = 64, .first = 3, .end = 4}};
+    r = solve(one, 1);
+    assert_int_equal(r.peak, 128);
+    assert_true(r.optimal);
+
+    struct pack_block dead[] = {{.bytes = 0, .align = 64, .first = 0, .end = 9},
+                                {.bytes = UINT64_MAX, .align = 64, .first = 4, .end = 4},
+                                {.bytes = 50, .align = 1, .first = 5, .end = 4},
+                                {.bytes = 7, .align = 1, .first = 0, .end = UINT32_MAX}};
+    r = solve(dead, 4);
+    assert_int_equal(r.peak, 7);
+
+    struct pack_block touching[] = {{.bytes = 10, .align = 2, .first = 0, .end = 5},
+                                    {.bytes = 10, .align = 2, .first = 5, .end = 6},
+                                    {.bytes = 10, .align = 2, .first = UINT32_MAX - 1, .end = UINT32_MAX}};
+    r = solve(touching, 3);
+    assert_int_equal(r.peak, 10);
+
+    struct pack_block equal[200];
+    for (int i = 0; i < 200; i++)
+        equal[i] = (struct pack_block){.bytes = 33, .align = 32, .first = 10, .end = 20};
+    r = solve(equal, 200);
+    assert_int_equal(r.peak, 200 * 64);
+
+    /* 24 bytes aligned to 8 and two blocks aligned to 16: a hole of 8 is needed nowhere. */
+    struct pack_block mixed[] = {{.bytes = 24, .align = 8, .first = 0, .end = 2},
+                                 {.bytes = 16, .align = 16, .first = 0, .end = 2},
+                                 {.bytes = 16, .align = 16, .first = 1, .end = 3}};
+    r = solve(mixed, 3);
+    assert_int_equal(r.peak, 56);
+}
+
+static void sums_too_large(void **state) {
+    (void)state;
+    struct pack_result r;
+    struct pack_block b[8];
+    for (uint32_t i = 0; i < 8; i++)
+        b[i] = (struct pack_block){.bytes = 1ull << 60, .align = 64, .first = 0, .end = 2, .offset = 5};
+    solve_into(b, 8, &r, STATOR_DOES_NOT_FIT);
+    assert_int_equal(b[0].offset, 5);
+    r = solve(b, 7);
+    assert_int_equal(r.peak, 7ull << 60);
+    b[0].bytes = UINT64_MAX;
+    solve_into(b, 1, &r, STATOR_DOES_NOT_FIT);
+    b[0].bytes = 1;
+    b[0].align = 1ull << 63;
+    solve_into(b, 1, &r, STATOR_DOES_NOT_FIT);
+    b[0].align = 1ull << 61;
+    b[1].align = 1ull << 60;
+    r = solve(b, 3);
+    assert_true(r.peak >= 1ull << 61);
+}
+
+static void random_instance(struct pack_block *b, size_t n, uint64_t *rng, bool one_align) {
+    uint64_t steps = 1 + testing_below(rng, 2 * n + 2), longest = 1 + testing_below(rng, steps);
+    uint64_t largest = 1ull << testing_below(rng, 40), shift = testing_below(rng, 9);
+    for (size_t i = 0; i < n; i++) {
+        b[i].bytes = testing_below(rng, largest + 1);
+        b[i].align = 1ull << (one_align ? shift : testing_below(rng, shift + 1));
+        b[i].first = (uint32_t)testing_below(rng, steps);
+        b[i].end = b[i].first + (uint32_t)testing_below(rng, longest + 1);
+    }
+}
+
+static void random_instances(void **state) {
+    (void)state;
+    uint64_t rng = testing_seed("random_instances"), reached = 0, optimal = 0, total = 3000;
+    for (uint64_t i = 0; i < total; i++) {
+        struct pack_block b[40], again[40];
+        size_t n = (size_t)testing_below(&rng, i % 10 == 0 ? 41 : 13);
+        random_instance(b, n, &rng, i % 2 == 0);
+        struct pack_result r = solve(b, n), r2;
+        reached += r.peak == r.lower_bound;
+        optimal += r.optimal;
+        if (i % 50 == 0) {
+            memcpy(again, b, sizeof b);
+            solve_into(again, n, &r2, STATOR_OK);
+            assert_memory_equal(again, b, n * sizeof *b);
+        }
+    }
+    print_message("# of %llu random instances %llu reach the bound, %llu are optimal\n",
+                  (unsigned long long)total, (unsigned long long)reached, (unsigned long long)optimal);
+    assert_true(optimal * 100 >= total * 95);
+}
+
+/* All packings with offsets up to a limit, without any cleverness. */
+static bool can_pack(struct pack_block *b, size_t n, size_t k, uint64_t limit) {
+    if (k == n)
+        return true;
+    for (uint64_t at = 0; at + b[k].bytes <= limit; at += b[k].align) {
+        bool clash = false;
+        for (size_t i = 0; i < k && !clash; i++)
+            clash = b[i].first < b[k].end && b[k].first < b[i].end && b[i].offset < at + b[k].bytes &&
+                    at < b[i].offset + b[i].bytes;
+        b[k].offset = at;
+        if (!clash && can_pack(b, n, k + 1, limit))
+            return true;
+    }
+    return false;
+}
+
+static void claims_of_optimality_hold(void **state) {
+    (void)state;
+    uint64_t rng = testing_seed("claims_of_optimality_hold"), gaps = 0;
+    for (int i = 0; i < 1500; i++) {
+        struct pack_block b[7];
+        size_t n = 3 + (size_t)testing_below(&rng, 5);
+        uint64_t unit = UINT64_MAX;
+        for (size_t k = 0; k < n; k++) {
+            b[k].bytes = 1 + testing_below(&rng, 4);
+            b[k].align = 1ull << testing_below(&rng, 2);
+            b[k].first = (uint32_t)testing_below(&rng, 6);
+            b[k].end = b[k].first + 1 + (uint32_t)testing_below(&rng, 4);
+            unit = b[k].align < unit ? b[k].align : unit;
+        }
+        for (size_t k = 0; k < n; k++)
+            b[k].bytes = (b[k].bytes + unit - 1) / unit * unit;
+        struct pack_result r = solve(b, n);
+        assert_true(r.optimal); /* so few blocks are always decided */
+        gaps += r.peak > r.lower_bound;
+        assert_false(can_pack(b, n, 0, r.peak - 1));
+    }
+    print_message("# %llu of 1500 optima lie above the bound\n", (unsigned long long)gaps);
+    assert_true(gaps > 0);
+}
+
+struct builder {
+    struct pack_block b[4000];
+    size_t n;
+    uint32_t step;
+};
+
+/* A tensor that the present op writes and that is read for the last time `reads` ops later; 0: workspace. */
+static size_t tensor(struct builder *g, uint64_t bytes, uint32_t reads) {
+    g->b[g->n] =
+        (struct pack_block){.bytes = bytes, .align = 64, .first = g->step, .end = g->step + reads + 1};
+    return g->n++;
+}
+
+/* The ops of a transformer's step with random shapes: inputs and outputs live for one to three ops, the
+ * residual for half a layer. */
+static void transformer(struct builder *g, uint64_t *rng) {
+    memset(g, 0, sizeof *g);
+    uint64_t tokens = 1 + testing_below(rng, 512), embd = 64 * (1 + testing_below(rng, 64));
+    uint64_t heads = embd * (1 + testing_below(rng, 2)), kv = embd / (1ull << testing_below(rng, 4));
+    uint64_t ff = embd * (2 + testing_below(rng, 4)), layers = 1 + testing_below(rng, 40);
+    bool in_place = testing_below(rng, 2) == 0, split_gate = testing_below(rng, 2) == 0;
+    uint64_t workspace = testing_below(rng, 3) * 4096 * testing_below(rng, 100);
+    tensor(g, tokens * embd * 4, 4); /* embed */
+    size_t whole = 0;
+    for (uint64_t l = 0; l < layers; l++) {
+        g->step++;
+        tensor(g, tokens * (embd + embd / 8), 1); /* norm, quantise */
+        g->step++;
+        tensor(g, tokens * heads * 4, 2); /* q, k, v */
+        tensor(g, tokens * kv * 4, 1);
+        tensor(g, tokens * kv * 4, 1);
+        g->step++; /* rope, store: in place */
+        g->step++;
+        tensor(g, tokens * heads, 1); /* attention */
+        tensor(g, workspace, 0);
+        g->step++;
+        if (!in_place) {
+            g->b[whole].end = g->step + 1;
+            whole = tensor(g, tokens * embd * 4, 4); /* output matmul with the residual */
+        }
+        g->step++;
+        tensor(g, tokens * (embd + embd / 8), 1); /* norm, quantise */
+        g->step++;
+        tensor(g, tokens * ff * (split_gate ? 4 : 1), 1);
+        if (split_gate) {
+            tensor(g, tokens * ff * 4, 1);
+            g->step++;
+            tensor(g, tokens * (ff + ff / 8), 1);
+        }
+        g->step++;
+        if (!in_place) {
+            g->b[whole].end = g->step + 1;
+            whole = tensor(g, tokens * embd * 4, 6);
+        }
+    }
+    if (in_place)
+        g->b[0].end = g->step + 2;
+    g->step++;
+    tensor(g, embd * 4, 1); /* norm of the wanted row, logits */
+    g->step++;
+    tensor(g, 4 * testing_below(rng, 150000), 1);
+}
+
+static void transformer_steps_reach_the_bound(void **state) {
+    (void)state;
+    uint64_t rng = testing_seed("transformer_steps_reach_the_bound"), slowest = 0;
+    static struct builder g;
+    size_t missed = 0, largest = 0;
+    for (int i = 0; i < 300; i++) {
+        transformer(&g, &rng);
+        uint64_t t0 = clock_ns();
+        struct pack_result r = solve(g.b, g.n);
+        uint64_t t = clock_ns() - t0;
+        slowest = t > slowest ? t : slowest;
+        largest = g.n > largest ? g.n : largest;
+        missed += r.peak != r.lower_bound;
+    }
+    print_message("# transformer steps: up to %zu blocks, slowest %.1f ms, %zu of 300 miss the bound\n",
+                  largest, (double)slowest / 1e6, missed);
+    assert_int_equal(missed, 0);
+}
+
+static void random_chains_reach_the_bound(void **state) {
+    (void)state;
+    uint64_t rng = testing_seed("random_chains_reach_the_bound");
+    static struct builder g;
+    size_t missed = 0;
+    for (int i = 0; i < 300; i++) {
+        memset(&g, 0, sizeof g);
+        uint64_t ops = 2 + testing_below(&rng, 300);
+        for (; g.step < ops; g.step++)
+            for (uint64_t k = 0; k <= testing_below(&rng, 3); k++)
+                tensor(&g, 1 + testing_below(&rng, 1u << 20), (uint32_t)testing_below(&rng, 3));
+        struct pack_result r = solve(g.b, g.n);
+        missed += r.peak != r.lower_bound;
+    }
+    print_message("# random chains: %zu of 300 miss the bound\n", missed);
+    assert_true(missed <= 6);
+}
+
+static size_t read_csv(const char *path, struct pack_block *b, size_t most) {
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char line[256];
+    size_t n = 0;
+    assert_non_null(fgets(line, sizeof line, f));
+    while (fgets(line, sizeof line, f) != NULL) {
+        unsigned id;
+        unsigned long first, end, bytes;
+        assert_true(n < most);
+        assert_int_equal(sscanf(line, "%u,%lu,%lu,%lu", &id, &first, &end, &bytes), 4);
+        b[n++] =
+            (struct pack_block){.bytes = bytes, .align = 1, .first = (uint32_t)first, .end = (uint32_t)end};
+    }
+    fclose(f);
+    return n;
+}
+
+/* Known hard instances; all can be packed into 1,048,576. */
+static void planner_instances(void **state) {
+    (void)state;
+    TESTING_NEED_SHARED("planner/A.1048576.csv");
+    static struct pack_block b[1000];
+    for (char name = 'A'; name <= 'F'; name++) {
+        char file[64];
+        snprintf(file, sizeof file, "planner/%c.1048576.csv", name);
+        size_t n = read_csv(testing_shared(file), b, 1000);
+        uint64_t t0 = clock_ns();
+        struct pack_result r = solve(b, n);
+        print_message("# %c: %zu blocks, peak %llu (%+.2f%%), bound %llu, %.0f ms\n", name, n,
+                      (unsigned long long)r.peak, ((double)r.peak / 1048576 - 1) * 100,
+                      (unsigned long long)r.lower_bound, (double)(clock_ns() - t0) / 1e6);
+        assert_true(r.peak <= 1048576 * 4 / 3);
+        assert_true(!r.optimal || r.peak <= 1048576);
+    }
+}
+
+static void many_blocks(void **state) {
+    (void)state;
+    uint64_t rng = testing_seed("many_blocks");
+    static const size_t sizes[] = {1000, PACK_QUADRATIC, PACK_QUADRATIC + 1, 100000};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        size_t n = sizes[k];
+        struct pack_block *b = calloc(n, sizeof *b);
+        assert_non_null(b);
+        for (size_t i = 0; i < n; i++) {
+            b[i].bytes = 1 + testing_below(&rng, 1u << 20);
+            b[i].align = 1ull << testing_below(&rng, 9);
+            b[i].first = (uint32_t)testing_below(&rng, n);
+            b[i].end = b[i].first + 1 + (uint32_t)testing_below(&rng, 64);
+        }
+        uint64_t t0 = clock_ns();
+        struct pack_result r = solve(b, n);
+        print_message("# %zu blocks: %.2f%% above the bound, %.0f ms\n", n,
+                      ((double)r.peak / (double)r.lower_bound - 1) * 100, (double)(clock_ns() - t0) / 1e6);
+        free(b);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(corner_cases),
+        cmocka_unit_test(sums_too_large),
+        cmocka_unit_test(random_instances),
+        cmocka_unit_test(claims_of_optimality_hold),
+        cmocka_unit_test(transformer_steps_reach_the_bound),
+        cmocka_unit_test(random_chains_reach_the_bound),
+        cmocka_unit_test(planner_instances),
+        cmocka_unit_test(many_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
