@@ -1,0 +1,293 @@
+/* Matmul with AVX2, FMA and F16C: a panel is worked on in halves of 8 rows, one lane per row, nothing is ever
+ * summed across lanes. Quants are multiplied as stored (unsigned) by vpmaddubsw into int16, of which only as
+ * many are added as cannot overflow; of Q8_0 the absolute value, the activation taking the sign. No state;
+ * any thread. */
+#include "base/arith.h"
+#include "kernels/cpu/matmul_tile.h"
+
+#include <immintrin.h>
+
+#define MATMUL_TILE 4 /* tokens that share one unpacking of the weights */
+#define HALF_ROWS   8
+
+/* Steps whose products fit int16 together: a step is a pair of products, at most 2 * 127 * the largest quant.
+ */
+MATMUL_INLINE int steps_in_int16(uint32_t type) {
+    if (type == BLOCK_Q8_0) /* 2 * 127 * 128 = 32512 */
+        return 1;
+    return matmul_high_bits(type) == 2 ? 2 : matmul_high_bits(type) == 1 ? 4 : 8;
+}
+
+/* Step s (constant) of a 32-block, four bytes for each of 8 rows; quants and high point to the half's first
+ * row. */
+MATMUL_INLINE __m256i load_step(uint32_t type, const uint8_t *quants, const uint8_t *high, int s) {
+    if (type == BLOCK_Q8_0)
+        return _mm256_load_si256((const __m256i *)(const void *)(quants + 64 * s));
+    __m256i w = _mm256_load_si256((const __m256i *)(const void *)(quants + 64 * (s % 4)));
+    w = _mm256_and_si256(s < 4 ? w : _mm256_srli_epi32(w, 4), _mm256_set1_epi8(15));
+    if (matmul_high_bits(type) == 1) { /* bit s of each byte to bit 4 */
+        __m256i h = _mm256_load_si256((const __m256i *)(const void *)high);
+        h = s < 4 ? _mm256_slli_epi32(h, 4 - s) : _mm256_srli_epi32(h, s - 4);
+        w = _mm256_or_si256(w, _mm256_and_si256(h, _mm256_set1_epi8(0x10)));
+    } else if (matmul_high_bits(type) == 2) { /* bits 2f, 2f + 1 to bits 4, 5 */
+        __m256i h = _mm256_load_si256((const __m256i *)(const void *)(high + 64 * (s / 4)));
+        int f = s % 4;
+        h = f < 2 ? _mm256_slli_epi32(h, 4 - 2 * f) : _mm256_srli_epi32(h, 2 * f - 4);
+        w = _mm256_or_si256(w, _mm256_and_si256(h, _mm256_set1_epi8(0x30)));
+    }
+    return w;
+}
+
+/* i[t] = the products of steps from..to of the block with n tokens' activations at q, each cols after the
+ * last. */
+MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, const uint8_t *high, int from,
+                             int to, const int8_t *q, size_t cols, __m256i *i) {
+    __m256i p[MATMUL_TILE];
+    const int group = steps_in_int16(type);
+    MATMUL_UNROLL
+    for (int s = from; s < to; s++) {
+        __m256i w = load_step(type, quants, high, s);
+        __m256i size = type == BLOCK_Q8_0 ? _mm256_abs_epi8(w) : w;
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < n; t++) {
+            __m256i a = _mm256_set1_epi32(matmul_load32(q + t * cols + 4 * s));
+            if (type == BLOCK_Q8_0)
+                a = _mm256_sign_epi8(a, w);
+            __m256i both = _mm256_maddubs_epi16(size, a);
+            p[t] = s % group == 0 ? both : _mm256_add_epi16(p[t], both);
+            if (s % group == group - 1) {
+                __m256i four = _mm256_madd_epi16(p[t], _mm256_set1_epi16(1));
+                i[t] = s - from == group - 1 ? four : _mm256_add_epi32(i[t], four);
+            }
+        }
+    }
+}
+
+MATMUL_INLINE void prefetch(const uint8_t *p, size_t bytes) {
+    MATMUL_UNROLL
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)p + MATMUL_AHEAD + i, _MM_HINT_T0);
+}
+
+MATMUL_INLINE __m256 load_f16(const uint8_t *p) {
+    return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
+}
+
+/* Ends the segments before the next step of k begins. */
+MATMUL_INLINE void end_segments(uint32_t n, __m256 *total, __m256 *acc) {
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        total[t] = _mm256_add_ps(total[t], acc[t]);
+        acc[t] = _mm256_setzero_ps();
+    }
+}
+
+MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, uint32_t half, const __m256 *total) {
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        _mm256_storeu_ps(m->out + t * m->out_stride + (size_t)HALF_ROWS * half, total[t]);
+}
+
+/* One 32-block of one half, added to acc. */
+MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half, uint32_t b,
+                           __m256 *acc) {
+    const uint32_t blocks = m->l->cols / 32;
+    const uint8_t *quants = m->panel + b * matmul_block_bytes(type) + (size_t)32 * half;
+    const uint8_t *high = m->panel + m->l->high + (size_t)b * 64 + (size_t)32 * half;
+    size_t scale_at = ((size_t)b * PANEL_ROWS + HALF_ROWS * half) * 2;
+    __m256 d = load_f16(m->panel + m->l->d + scale_at);
+    __m256 least = matmul_has_m(type) ? load_f16(m->panel + m->l->m + scale_at) : d;
+    const int8_t *q = m->a->q32 + m->first * m->l->cols + (size_t)b * 32;
+    __m256i i[MATMUL_TILE];
+    dot_steps(type, n, quants, high, 0, 8, q, m->l->cols, i);
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        size_t at = (m->first + t) * blocks + b;
+        if (matmul_offset(type) != 0)
+            i[t] = _mm256_sub_epi32(i[t], _mm256_set1_epi32(matmul_offset(type) * m->a->s32[at]));
+        __m256 da = _mm256_set1_ps(m->a->d32[at]);
+        acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i[t]), _mm256_mul_ps(d, da), acc[t]);
+        if (matmul_has_m(type))
+            acc[t] = _mm256_fmadd_ps(_mm256_set1_ps((float)m->a->s32[at]), _mm256_mul_ps(least, da), acc[t]);
+    }
+}
+
+MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m) {
+    const uint32_t blocks = m->l->cols / 32;
+    __m256 total[2][MATMUL_TILE];
+    __m256 acc[2][MATMUL_TILE];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
+    for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
+        uint32_t end = ARITH_MIN(start + KERNELS_SEGMENT / 32, blocks);
+        for (uint32_t b = start; b < end; b++) {
+            if (n <= 2)
+                prefetch(m->panel + b * matmul_block_bytes(type), matmul_block_bytes(type));
+            block32(type, n, m, 0, b, acc[0]);
+            block32(type, n, m, 1, b, acc[1]);
+        }
+        end_segments(n, total[0], acc[0]);
+        end_segments(n, total[1], acc[1]);
+    }
+    store_totals(n, m, 0, total[0]);
+    store_totals(n, m, 1, total[1]);
+}
+
+MATMUL_INLINE __m256i load_sub(uint32_t type, const uint8_t *p) {
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    return type == BLOCK_Q6_K ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
+}
+
+/* The sums of 16 activations times a number per row, two sums at a time: the numbers are Q6_K's scales (for
+ * the offset), else each minimum twice. */
+MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half,
+                            uint32_t super, __m256i *i) {
+    const uint32_t supers = m->l->cols / 256;
+    MATMUL_UNROLL
+    for (int j = 0; j < 8; j++) {
+        __m256i pair;
+        if (type == BLOCK_Q6_K) {
+            const uint8_t *sub =
+                m->panel + m->l->sub + (size_t)super * 256 + (size_t)32 * j + (size_t)HALF_ROWS * half;
+            pair = _mm256_blend_epi16(load_sub(type, sub), _mm256_slli_epi32(load_sub(type, sub + 16), 16),
+                                      0xAA);
+        } else {
+            pair = load_sub(type, m->panel + m->l->submin + (size_t)super * 128 + (size_t)16 * j +
+                                      (size_t)HALF_ROWS * half);
+            pair = _mm256_or_si256(pair, _mm256_slli_epi32(pair, 16));
+        }
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < n; t++) {
+            const int16_t *s = m->a->s256 + ((m->first + t) * supers + super) * 16;
+            __m256i v = _mm256_madd_epi16(pair, _mm256_set1_epi32(matmul_load32(s + 2 * j)));
+            i[t] = j == 0 ? v : _mm256_add_epi32(i[t], v);
+        }
+    }
+}
+
+/* The 256 columns of a super block of one half, added to acc. */
+MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half,
+                            uint32_t super, __m256 *acc) {
+    const uint32_t cols = m->l->cols;
+    const uint8_t *quants = m->panel + (size_t)super * 2048 + (size_t)32 * half;
+    const uint8_t *high =
+        m->panel + m->l->high + (size_t)super * 512 * matmul_high_bits(type) + (size_t)32 * half;
+    const uint8_t *sub =
+        m->panel + m->l->sub + (size_t)super * (type == BLOCK_Q6_K ? 256 : 128) + (size_t)HALF_ROWS * half;
+    const int8_t *q = m->a->q256 + m->first * cols + (size_t)super * 256;
+    const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
+    __m256i sum[MATMUL_TILE];
+    __m256i i[MATMUL_TILE];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        sum[t] = _mm256_setzero_si256();
+    for (uint32_t b = 0; b < 8; b++) {
+        if (n <= 2 && half == 0)
+            prefetch(quants, 256);
+        MATMUL_UNROLL
+        for (int from = 0; from < 8; from += part) {
+            dot_steps(type, n, quants, high, from, from + part, q, cols, i);
+            __m256i scale = load_sub(type, sub);
+            sub += 16;
+            MATMUL_UNROLL
+            for (uint32_t t = 0; t < n; t++)
+                sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(i[t], scale));
+        }
+        quants += 256;
+        high += (size_t)64 * matmul_high_bits(type);
+        q += 32;
+    }
+    size_t scale_at = ((size_t)super * PANEL_ROWS + HALF_ROWS * half) * 2;
+    __m256 d = load_f16(m->panel + m->l->d + scale_at);
+    __m256 least = matmul_has_m(type) ? load_f16(m->panel + m->l->m + scale_at) : d;
+    dot_sums(type, n, m, half, super, i);
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        __m256 da = _mm256_set1_ps(m->a->d256[(m->first + t) * (cols / 256) + super]);
+        if (type == BLOCK_Q6_K)
+            sum[t] = _mm256_sub_epi32(sum[t], _mm256_slli_epi32(i[t], 5));
+        acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[t]), _mm256_mul_ps(d, da), acc[t]);
+        if (matmul_has_m(type))
+            acc[t] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(i[t]), _mm256_mul_ps(least, da), acc[t]);
+    }
+}
+
+MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *m) {
+    const uint32_t supers = m->l->cols / 256;
+    __m256 total[2][MATMUL_TILE];
+    __m256 acc[2][MATMUL_TILE];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
+    for (uint32_t super = 0; super < supers; super++) {
+        if (super % (KERNELS_SEGMENT / 256) == 0) {
+            end_segments(n, total[0], acc[0]);
+            end_segments(n, total[1], acc[1]);
+        }
+        block256(type, n, m, 0, super, acc[0]);
+        block256(type, n, m, 1, super, acc[1]);
+    }
+    end_segments(n, total[0], acc[0]);
+    end_segments(n, total[1], acc[1]);
+    store_totals(n, m, 0, total[0]);
+    store_totals(n, m, 1, total[1]);
+}
+
+/* 8 weights of one column from the column pair at p; of BF16 the two columns lie side by side. */
+MATMUL_INLINE __m256 load_column(uint32_t type, const uint8_t *p, uint32_t half, uint32_t odd) {
+    if (type == BLOCK_F32)
+        return _mm256_load_ps((const float *)(const void *)(p + (size_t)64 * odd + (size_t)32 * half));
+    if (type == BLOCK_F16)
+        return load_f16(p + (size_t)32 * odd + (size_t)16 * half);
+    __m256i both = _mm256_load_si256((const __m256i *)(const void *)(p + (size_t)32 * half));
+    return _mm256_castsi256_ps(odd == 0 ? _mm256_slli_epi32(both, 16)
+                                        : _mm256_and_si256(both, _mm256_set1_epi32((int32_t)0xFFFF0000)));
+}
+
+/* One column of both halves. */
+MATMUL_INLINE void add_column(uint32_t type, uint32_t n, const uint8_t *columns, uint32_t odd, const float *x,
+                              size_t cols, __m256 acc[2][MATMUL_TILE]) {
+    __m256 w0 = load_column(type, columns, 0, odd);
+    __m256 w1 = load_column(type, columns, 1, odd);
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        __m256 a = _mm256_set1_ps(x[t * cols + odd]);
+        acc[0][t] = _mm256_fmadd_ps(w0, a, acc[0][t]);
+        acc[1][t] = _mm256_fmadd_ps(w1, a, acc[1][t]);
+    }
+}
+
+MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_tile *m) {
+    const uint32_t cols = m->l->cols;
+    const size_t column = type == BLOCK_F32 ? 64 : 32;
+    const float *x = m->a->f32 + m->first * cols;
+    __m256 total[2][MATMUL_TILE];
+    __m256 acc[2][MATMUL_TILE];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
+    for (uint32_t start = 0; start < cols; start += KERNELS_SEGMENT) {
+        uint32_t end = ARITH_MIN(cols - start, KERNELS_SEGMENT) + start;
+        uint32_t k = start;
+        for (; k + 2 <= end; k += 2) {
+            const uint8_t *columns = m->panel + k * column;
+            if (n <= 2)
+                prefetch(columns, 2 * column);
+            add_column(type, n, columns, 0, x + k, cols, acc);
+            add_column(type, n, columns, 1, x + k, cols, acc);
+        }
+        if (k < end)
+            add_column(type, n, m->panel + k * column, 0, x + k, cols, acc);
+        end_segments(n, total[0], acc[0]);
+        end_segments(n, total[1], acc[1]);
+    }
+    store_totals(n, m, 0, total[0]);
+    store_totals(n, m, 1, total[1]);
+}
+
+MATMUL_ENTRIES(tile_float, tile32, tile256)
+
+void avx2_matmul_init(struct kernels *k) {
+    matmul_entries(k);
+}

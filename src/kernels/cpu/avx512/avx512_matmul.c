@@ -1,0 +1,268 @@
+/* Matmul with AVX-512 and VNNI: a register holds the panel's 16 rows, so every output has its own lane and
+ * nothing is ever summed across lanes. Quants are multiplied as stored (unsigned) by vpdpbusd, which is
+ * exact; what the offset adds is taken away with the sums that the activations bring along. No state; any
+ * thread. */
+#include "base/arith.h"
+#include "kernels/cpu/matmul_tile.h"
+
+#include <immintrin.h>
+
+#define MATMUL_TILE 8 /* tokens that share one unpacking of the weights */
+
+/* The eight steps of a 32-block, four unsigned bytes per row. */
+MATMUL_INLINE void load_steps(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
+    if (type == BLOCK_Q8_0) {
+        MATMUL_UNROLL
+        for (int s = 0; s < 8; s++)
+            w[s] = _mm512_xor_si512(_mm512_load_si512(quants + 64 * s), _mm512_set1_epi8((char)0x80));
+        return;
+    }
+    const __m512i low = _mm512_set1_epi8(15);
+    MATMUL_UNROLL
+    for (int s = 0; s < 4; s++) {
+        __m512i both = _mm512_load_si512(quants + 64 * s);
+        w[s] = _mm512_and_si512(both, low);
+        w[s + 4] = _mm512_and_si512(_mm512_srli_epi32(both, 4), low);
+    }
+    if (matmul_high_bits(type) == 1) {
+        __m512i h = _mm512_load_si512(high);
+        MATMUL_UNROLL
+        for (int s = 0; s < 8; s++) { /* bit s of each byte to bit 4; 0xF8: a | (b & c) */
+            __m512i at4 = s < 4 ? _mm512_slli_epi32(h, 4 - s) : _mm512_srli_epi32(h, s - 4);
+            w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x10), 0xF8);
+        }
+    } else if (matmul_high_bits(type) == 2) {
+        MATMUL_UNROLL
+        for (int s = 0; s < 8; s++) { /* bits 2f, 2f + 1 to bits 4, 5 */
+            __m512i h = _mm512_load_si512(high + 64 * (s / 4));
+            int f = s % 4;
+            __m512i at4 = f < 2 ? _mm512_slli_epi32(h, 4 - 2 * f) : _mm512_srli_epi32(h, 2 * f - 4);
+            w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x30), 0xF8);
+        }
+    }
+}
+
+MATMUL_INLINE void prefetch(const uint8_t *p, size_t bytes) {
+    MATMUL_UNROLL
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)p + MATMUL_AHEAD + i, _MM_HINT_T0);
+}
+
+MATMUL_INLINE __m512 load_f16(const uint8_t *p) {
+    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
+}
+
+/* i + the product of n steps with the activations at q. */
+MATMUL_INLINE __m512i dot_steps(__m512i i, const __m512i *w, const int8_t *q, int n) {
+    MATMUL_UNROLL
+    for (int s = 0; s < n; s++)
+        i = _mm512_dpbusd_epi32(i, w[s], _mm512_set1_epi32(matmul_load32(q + 4 * s)));
+    return i;
+}
+
+/* Ends the segments before k begins. */
+MATMUL_INLINE void end_segments(uint32_t n, __m512 *total, __m512 *acc) {
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        total[t] = _mm512_add_ps(total[t], acc[t]);
+        acc[t] = _mm512_setzero_ps();
+    }
+}
+
+MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, const __m512 *total) {
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        _mm512_storeu_ps(m->out + t * m->out_stride, total[t]);
+}
+
+MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m) {
+    const uint32_t cols = m->l->cols;
+    const uint32_t blocks = cols / 32;
+    const int32_t offset = type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
+    const uint8_t *quants = m->panel;
+    const uint8_t *high = m->panel + m->l->high;
+    const int8_t *q = m->a->q32 + m->first * cols;
+    const float *d32 = m->a->d32 + m->first * blocks;
+    const int16_t *s32 = m->a->s32 + m->first * blocks;
+    __m512 total[MATMUL_TILE];
+    __m512 acc[MATMUL_TILE];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        total[t] = acc[t] = _mm512_setzero_ps();
+    for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
+        uint32_t end = ARITH_MIN(start + KERNELS_SEGMENT / 32, blocks);
+        for (uint32_t b = start; b < end; b++) {
+            __m512i w[8];
+            if (n <= 2)
+                prefetch(quants, matmul_block_bytes(type));
+            load_steps(type, quants, high, w);
+            quants += matmul_block_bytes(type);
+            high += 64;
+            __m512 d = load_f16(m->panel + m->l->d + (size_t)b * 32);
+            __m512 least = d;
+            if (matmul_has_m(type))
+                least = load_f16(m->panel + m->l->m + (size_t)b * 32);
+            MATMUL_UNROLL
+            for (uint32_t t = 0; t < n; t++) {
+                size_t at = (size_t)t * blocks + b;
+                __m512i i = offset != 0 ? _mm512_set1_epi32(-offset * s32[at]) : _mm512_setzero_si512();
+                i = dot_steps(i, w, q + at * 32, 8);
+                __m512 da = _mm512_set1_ps(d32[at]);
+                acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(d, da), acc[t]);
+                if (matmul_has_m(type))
+                    acc[t] =
+                        _mm512_fmadd_ps(_mm512_set1_ps((float)s32[at]), _mm512_mul_ps(least, da), acc[t]);
+            }
+        }
+        end_segments(n, total, acc);
+    }
+    store_totals(n, m, total);
+}
+
+/* The sums of 16 activations times a number per row, two sums at a time: pairs[j] has the numbers of the sums
+ * 2j and 2j + 1 as int16. */
+MATMUL_INLINE __m512i dot_sums(const __m512i pairs[8], const int16_t *s) {
+    __m512i i = _mm512_setzero_si512();
+    MATMUL_UNROLL
+    for (int j = 0; j < 8; j++)
+        i = _mm512_dpwssd_epi32(i, pairs[j], _mm512_set1_epi32(matmul_load32(s + 2 * j)));
+    return i;
+}
+
+MATMUL_INLINE __m512i load_sub(uint32_t type, const uint8_t *p) {
+    __m128i bytes = _mm_load_si128((const __m128i *)(const void *)p);
+    return type == BLOCK_Q6_K ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
+}
+
+/* What the sums of 16 are multiplied with: Q6_K the scales (for the offset), else each minimum twice. */
+MATMUL_INLINE void load_pairs(uint32_t type, const struct matmul_tile *m, uint32_t super, __m512i pairs[8]) {
+    MATMUL_UNROLL
+    for (int j = 0; j < 8; j++) {
+        if (type == BLOCK_Q6_K) {
+            const uint8_t *sub = m->panel + m->l->sub + (size_t)super * 256 + 32 * j;
+            pairs[j] = _mm512_mask_blend_epi16(0xAAAAAAAA, load_sub(type, sub),
+                                               _mm512_slli_epi32(load_sub(type, sub + 16), 16));
+        } else {
+            __m512i one = load_sub(type, m->panel + m->l->submin + (size_t)super * 128 + 16 * j);
+            pairs[j] = _mm512_or_si512(one, _mm512_slli_epi32(one, 16));
+        }
+    }
+}
+
+MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *m) {
+    const uint32_t cols = m->l->cols;
+    const uint32_t supers = cols / 256;
+    const uint8_t *quants = m->panel;
+    const uint8_t *high = m->panel + m->l->high;
+    const uint8_t *sub = m->panel + m->l->sub;
+    __m512 total[MATMUL_TILE];
+    __m512 acc[MATMUL_TILE];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        total[t] = acc[t] = _mm512_setzero_ps();
+    for (uint32_t super = 0; super < supers; super++) {
+        if (super % (KERNELS_SEGMENT / 256) == 0)
+            end_segments(n, total, acc);
+        const int8_t *q = m->a->q256 + m->first * cols + (size_t)super * 256;
+        __m512i sum[MATMUL_TILE];
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < n; t++)
+            sum[t] = _mm512_setzero_si512();
+        for (uint32_t b = 0; b < 8; b++) {
+            __m512i w[8];
+            if (n <= 2)
+                prefetch(quants, 256);
+            load_steps(type, quants, high, w);
+            quants += 256;
+            high += (size_t)64 * matmul_high_bits(type);
+            __m512i scale = load_sub(type, sub);
+            sub += 16;
+            __m512i scale2 = scale;
+            if (type == BLOCK_Q6_K) {
+                scale2 = load_sub(type, sub);
+                sub += 16;
+            }
+            MATMUL_UNROLL
+            for (uint32_t t = 0; t < n; t++) {
+                const int8_t *qt = q + (size_t)t * cols + 32 * b;
+                __m512i i = dot_steps(_mm512_setzero_si512(), w, qt, type == BLOCK_Q6_K ? 4 : 8);
+                sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i, scale));
+                if (type == BLOCK_Q6_K) {
+                    i = dot_steps(_mm512_setzero_si512(), w + 4, qt + 16, 4);
+                    sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i, scale2));
+                }
+            }
+        }
+        __m512i pairs[8];
+        load_pairs(type, m, super, pairs);
+        __m512 d = load_f16(m->panel + m->l->d + (size_t)super * 32);
+        __m512 least = d;
+        if (matmul_has_m(type))
+            least = load_f16(m->panel + m->l->m + (size_t)super * 32);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < n; t++) {
+            size_t at = (m->first + t) * supers + super;
+            __m512i i = dot_sums(pairs, m->a->s256 + at * 16);
+            __m512 da = _mm512_set1_ps(m->a->d256[at]);
+            if (type == BLOCK_Q6_K)
+                sum[t] = _mm512_sub_epi32(sum[t], _mm512_slli_epi32(i, 5));
+            acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t]), _mm512_mul_ps(d, da), acc[t]);
+            if (matmul_has_m(type))
+                acc[t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(least, da), acc[t]);
+        }
+    }
+    end_segments(n, total, acc);
+    store_totals(n, m, total);
+}
+
+/* The 16 weights of one column; of BF16 two columns lie side by side. */
+MATMUL_INLINE __m512 load_column(uint32_t type, const uint8_t *panel, uint32_t k) {
+    if (type == BLOCK_F32)
+        return _mm512_load_ps(panel + (size_t)k * 64);
+    if (type == BLOCK_F16)
+        return load_f16(panel + (size_t)k * 32);
+    __m512i both = _mm512_load_si512(panel + (size_t)(k / 2) * 64);
+    return _mm512_castsi512_ps(k % 2 == 0 ? _mm512_slli_epi32(both, 16)
+                                          : _mm512_and_si512(both, _mm512_set1_epi32((int32_t)0xFFFF0000)));
+}
+
+MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_tile *m) {
+    const uint32_t cols = m->l->cols;
+    const size_t column = type == BLOCK_F32 ? 64 : 32;
+    const float *x = m->a->f32 + m->first * cols;
+    __m512 total[MATMUL_TILE];
+    __m512 acc[MATMUL_TILE];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        total[t] = acc[t] = _mm512_setzero_ps();
+    for (uint32_t start = 0; start < cols; start += KERNELS_SEGMENT) {
+        uint32_t end = ARITH_MIN(cols - start, KERNELS_SEGMENT) + start;
+        uint32_t k = start;
+        for (; k + 2 <= end; k += 2) { /* pairs: the halves of BF16's register are then known */
+            const uint8_t *columns = m->panel + k * column;
+            if (n <= 2)
+                prefetch(columns, 2 * column);
+            MATMUL_UNROLL
+            for (uint32_t e = 0; e < 2; e++) {
+                __m512 w = load_column(type, columns, e);
+                MATMUL_UNROLL
+                for (uint32_t t = 0; t < n; t++)
+                    acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[(size_t)t * cols + k + e]), acc[t]);
+            }
+        }
+        if (k < end) {
+            __m512 w = load_column(type, m->panel, k);
+            MATMUL_UNROLL
+            for (uint32_t t = 0; t < n; t++)
+                acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[(size_t)t * cols + k]), acc[t]);
+        }
+        end_segments(n, total, acc);
+    }
+    store_totals(n, m, total);
+}
+
+MATMUL_ENTRIES(tile_float, tile32, tile256)
+
+void avx512_matmul_init(struct kernels *k) {
+    matmul_entries(k);
+}

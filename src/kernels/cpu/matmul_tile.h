@@ -1,0 +1,113 @@
+/* What the vector tiers' matmuls share: a tile of tokens, what a type is made of (known at compile time, so
+ * that one body serves all types), and the walk over the tokens in tiles. A tier's file defines its tile
+ * function, then names the types. */
+#ifndef STATOR_KERNELS_CPU_MATMUL_TILE_H
+#define STATOR_KERNELS_CPU_MATMUL_TILE_H
+
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+#define MATMUL_INLINE static inline __attribute__((always_inline))
+
+/* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. */
+#ifdef __clang__
+#define MATMUL_UNROLL _Pragma("unroll")
+#else
+#define MATMUL_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Single tokens wait for memory: ask for the panel's bytes this far ahead (the next panel follows this one).
+ */
+#define MATMUL_AHEAD 4096
+
+struct matmul_tile {
+    float *out; /* of the tile's first token */
+    size_t out_stride;
+    const struct panel_layout *l;
+    const uint8_t *panel;
+    const struct kernels_act *a;
+    size_t first; /* the tile's first activation row */
+};
+
+MATMUL_INLINE bool matmul_is_k(uint32_t type) {
+    return type == BLOCK_Q4_K || type == BLOCK_Q5_K || type == BLOCK_Q6_K;
+}
+
+/* The type has a plane m (of K types: and submin). */
+MATMUL_INLINE bool matmul_has_m(uint32_t type) {
+    return type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K;
+}
+
+/* Bits of a quant in the plane high. */
+MATMUL_INLINE uint32_t matmul_high_bits(uint32_t type) {
+    return type == BLOCK_Q6_K ? 2 : type == BLOCK_Q5_0 || type == BLOCK_Q5_1 || type == BLOCK_Q5_K ? 1 : 0;
+}
+
+/* Bytes of a 32-block in the plane quants. */
+MATMUL_INLINE size_t matmul_block_bytes(uint32_t type) {
+    return type == BLOCK_Q8_0 ? 512 : 256;
+}
+
+/* What the stored, unsigned bits exceed the integer by. */
+MATMUL_INLINE int32_t matmul_offset(uint32_t type) {
+    return type == BLOCK_Q4_0 ? 8 : type == BLOCK_Q5_0 ? 16 : type == BLOCK_Q6_K ? 32 : 0;
+}
+
+MATMUL_INLINE int32_t matmul_load32(const void *p) {
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Defines matmul_NAME, a member of struct kernels' matmul[]: the tokens in tiles of MATMUL_TILE (4 or 8, the
+ * tier's), 4, 2 and 1 through TILE(type, n, tile), which is inlined with constants. */
+#define MATMUL_ENTRY(name, type, TILE)                                                                       \
+    static void matmul_##name(float *out, size_t out_stride, const struct panel_layout *l,                   \
+                              const uint8_t *panel, const struct kernels_act *a, uint32_t first,             \
+                              uint32_t tokens) {                                                             \
+        struct matmul_tile tile = {out, out_stride, l, panel, a, first};                                     \
+        while (tokens > 0) {                                                                                 \
+            uint32_t n = tokens >= MATMUL_TILE ? MATMUL_TILE : tokens >= 4 ? 4 : tokens >= 2 ? 2 : 1;        \
+            if (n == MATMUL_TILE)                                                                            \
+                TILE(type, MATMUL_TILE, &tile);                                                              \
+            else if (n == 4)                                                                                 \
+                TILE(type, 4, &tile);                                                                        \
+            else if (n == 2)                                                                                 \
+                TILE(type, 2, &tile);                                                                        \
+            else                                                                                             \
+                TILE(type, 1, &tile);                                                                        \
+            tile.out += n * out_stride;                                                                      \
+            tile.first += n;                                                                                 \
+            tokens -= n;                                                                                     \
+        }                                                                                                    \
+    }
+
+/* All entries of a tier, and their way into the table. */
+#define MATMUL_ENTRIES(TILE_FLOAT, TILE_32, TILE_256)                                                        \
+    MATMUL_ENTRY(f32, BLOCK_F32, TILE_FLOAT)                                                                 \
+    MATMUL_ENTRY(f16, BLOCK_F16, TILE_FLOAT)                                                                 \
+    MATMUL_ENTRY(bf16, BLOCK_BF16, TILE_FLOAT)                                                               \
+    MATMUL_ENTRY(q4_0, BLOCK_Q4_0, TILE_32)                                                                  \
+    MATMUL_ENTRY(q4_1, BLOCK_Q4_1, TILE_32)                                                                  \
+    MATMUL_ENTRY(q5_0, BLOCK_Q5_0, TILE_32)                                                                  \
+    MATMUL_ENTRY(q5_1, BLOCK_Q5_1, TILE_32)                                                                  \
+    MATMUL_ENTRY(q8_0, BLOCK_Q8_0, TILE_32)                                                                  \
+    MATMUL_ENTRY(q4_k, BLOCK_Q4_K, TILE_256)                                                                 \
+    MATMUL_ENTRY(q5_k, BLOCK_Q5_K, TILE_256)                                                                 \
+    MATMUL_ENTRY(q6_k, BLOCK_Q6_K, TILE_256)                                                                 \
+    static void matmul_entries(struct kernels *k) {                                                          \
+        k->matmul[BLOCK_F32] = matmul_f32;                                                                   \
+        k->matmul[BLOCK_F16] = matmul_f16;                                                                   \
+        k->matmul[BLOCK_BF16] = matmul_bf16;                                                                 \
+        k->matmul[BLOCK_Q4_0] = matmul_q4_0;                                                                 \
+        k->matmul[BLOCK_Q4_1] = matmul_q4_1;                                                                 \
+        k->matmul[BLOCK_Q5_0] = matmul_q5_0;                                                                 \
+        k->matmul[BLOCK_Q5_1] = matmul_q5_1;                                                                 \
+        k->matmul[BLOCK_Q8_0] = matmul_q8_0;                                                                 \
+        k->matmul[BLOCK_Q4_K] = matmul_q4_k;                                                                 \
+        k->matmul[BLOCK_Q5_K] = matmul_q5_k;                                                                 \
+        k->matmul[BLOCK_Q6_K] = matmul_q6_k;                                                                 \
+    }
+
+#endif
