@@ -22,6 +22,9 @@ ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 # Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
 LIBS := -Wl,-Bstatic -lconfig -lpcre2-8 -lxxhash -lck -Wl,-Bdynamic -lm
 
+# `make V=1` shows whole commands.
+Q := $(if $(V),,@)
+
 # One build directory per compiler and flag set: switching flags never mixes objects.
 FLAG_SET := $(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS)
 BUILD ?= build/$(notdir $(CC))-$(shell printf '%s' '$(subst ','"'"',$(FLAG_SET))' | cksum | cut -d' ' -f1)
@@ -40,11 +43,12 @@ stator: $(BUILD)/stator
 	@cmp -s $< $@ || cp $< $@
 
 $(BUILD)/stator: $(BUILD)/src/app/main.o $(LIBRARY)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(LIBRARY) $(LIBS)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(LIBRARY) $(LIBS)
 
 $(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS))
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 
 # The instruction sets of the kernel tiers; every other file is plain x86-64.
 $(BUILD)/src/kernels/cpu/avx2/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c
@@ -52,7 +56,8 @@ $(BUILD)/src/kernels/cpu/avx512/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c -mavx512f
 
 $(BUILD)/src/%.o: src/%.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
 .PHONY: setup setup-gpu setup-test setup-lint
 setup: ## install what the build needs (Debian packages)
@@ -78,16 +83,19 @@ tests-build: $(TESTS) $(REPLAYS)
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)
 
 # Each fuzz target is also built as a plain program that replays its corpus.
 $(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(LIBRARY) $(LIBS)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(LIBRARY) $(LIBS)
 
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Itests -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
 
 .PHONY: fuzz
 fuzz: ## build the libFuzzer targets (clang, ASan and UBSan)

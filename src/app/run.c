@@ -1,0 +1,368 @@
+/* stator run: one prompt in, text out as it comes, the closing report on stderr. */
+#include "app/commands.h"
+#include "app/options.h"
+#include "app/out.h"
+#include "app/session.h"
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/json_writer.h"
+#include "base/units.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct run {
+    const char *config;
+    const char *prompt;
+    const char *file;
+    const char *ids_text;
+    const char *report;
+    const char *expect_plan;
+    struct options_list set;
+    uint64_t max_new, top_k, seed;
+    double temperature, top_p, min_p, repeat_penalty;
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repeat_penalty, has_seed;
+    bool json, ignore_eos;
+
+    stator *engine;
+    char *text; /* the prompt's text, malloced, or NULL with --tokens */
+    size_t text_length;
+    int32_t *ids;
+    size_t n_ids;
+    char *out; /* generated text, for --json */
+    size_t out_length, out_capacity;
+    int32_t *out_ids;
+    size_t n_out_ids, out_ids_capacity;
+    stator_decoder decoder;
+    char *piece;
+    size_t piece_capacity;
+    stator_event done;
+};
+
+static stator_status read_prompt(struct run *r, stator_error *e)
+{
+    int given = (r->prompt != NULL) + (r->file != NULL) + (r->ids_text != NULL);
+    if (given > 1)
+        return error_set(e, STATOR_USAGE, "give one of -p, -f and --tokens");
+    if (r->ids_text != NULL)
+        return session_parse_ids(r->ids_text, "--tokens", &r->ids, &r->n_ids, e);
+    if (r->prompt != NULL) {
+        r->text = strdup(r->prompt);
+        r->text_length = strlen(r->prompt);
+        return r->text != NULL ? STATOR_OK : error_set(e, STATOR_FAILED, "no memory for the prompt");
+    }
+    return session_read_file(r->file != NULL ? r->file : "-", &r->text, &r->text_length, e);
+}
+
+static stator_status tokenize_prompt(struct run *r, stator_error *e)
+{
+    if (r->ids != NULL)
+        return STATOR_OK;
+    size_t capacity = r->text_length + 8;
+    r->ids = malloc(capacity * sizeof *r->ids);
+    if (r->ids == NULL)
+        return error_set(e, STATOR_FAILED, "no memory for the prompt's token ids");
+    return stator_tokenize(r->engine, r->text, r->text_length, 1, 1, r->ids, capacity, &r->n_ids, e);
+}
+
+static stator_sampling sampling_of(const struct run *r)
+{
+    stator_sampling s = {.temperature = (float)r->temperature,
+                         .top_k = (uint32_t)r->top_k,
+                         .top_p = (float)r->top_p,
+                         .min_p = (float)r->min_p,
+                         .repeat_penalty = (float)r->repeat_penalty,
+                         .seed = r->seed};
+    s.has = (r->has_temperature ? STATOR_HAS_TEMPERATURE : 0) | (r->has_top_k ? STATOR_HAS_TOP_K : 0) |
+            (r->has_top_p ? STATOR_HAS_TOP_P : 0) | (r->has_min_p ? STATOR_HAS_MIN_P : 0) |
+            (r->has_repeat_penalty ? STATOR_HAS_REPEAT_PENALTY : 0) | (r->has_seed ? STATOR_HAS_SEED : 0);
+    return s;
+}
+
+/* Text as it comes: to stdout, or kept for --json. False: it could not be written or kept. */
+static bool put_text(struct run *r, const char *text, size_t n)
+{
+    if (!r->json)
+        return n == 0 || (fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0);
+    if (r->out_length + n + 1 > r->out_capacity) {
+        size_t capacity = (r->out_capacity + n) * 2 + 64;
+        char *more = realloc(r->out, capacity);
+        if (more == NULL)
+            return false;
+        r->out = more;
+        r->out_capacity = capacity;
+    }
+    memcpy(r->out + r->out_length, text, n);
+    r->out_length += n;
+    return true;
+}
+
+static stator_status decode(struct run *r, int32_t id, stator_error *e)
+{
+    if (r->piece == NULL)
+        return STATOR_OK; /* no tokenizer: ids only */
+    size_t n = 0;
+    stator_status st = stator_decode(r->engine, &r->decoder, id, 0, r->piece, r->piece_capacity, &n, e);
+    if (st == STATOR_OK && !put_text(r, r->piece, n))
+        st = error_set(e, STATOR_FAILED, "the text can't be written: %s", r->json ? "no memory" : "standard output is closed or full");
+    return st;
+}
+
+static stator_status keep_id(struct run *r, int32_t id, stator_error *e)
+{
+    if (r->n_out_ids == r->out_ids_capacity) {
+        size_t capacity = r->out_ids_capacity * 2 + 256;
+        int32_t *more = realloc(r->out_ids, capacity * sizeof *more);
+        if (more == NULL)
+            return error_set(e, STATOR_FAILED, "no memory for the generated token ids");
+        r->out_ids = more;
+        r->out_ids_capacity = capacity;
+    }
+    r->out_ids[r->n_out_ids++] = id;
+    return STATOR_OK;
+}
+
+/* A buffer that any token's text fits in; none when the model has no tokenizer that we know, then ids must be enough. */
+static stator_status make_piece(struct run *r, stator_error *e)
+{
+    r->decoder.size = sizeof r->decoder;
+    for (size_t capacity = 4096;; capacity *= 4) {
+        char *piece = realloc(r->piece, capacity);
+        if (piece == NULL)
+            return error_set(e, STATOR_FAILED, "no memory for a token's text");
+        r->piece = piece;
+        r->piece_capacity = capacity;
+        size_t n = 0;
+        stator_decoder probe = r->decoder;
+        stator_error why;
+        if (stator_decode(r->engine, &probe, -1, 0, piece, capacity, &n, &why) == STATOR_OK)
+            return STATOR_OK;
+        if (why.code == STATOR_USAGE && capacity < (16u << 20))
+            continue;
+        free(r->piece);
+        r->piece = NULL;
+        if (r->json && r->ids_text != NULL)
+            return STATOR_OK;
+        *e = why;
+        return why.code;
+    }
+}
+
+static stator_status generate(struct run *r, stator_error *e)
+{
+    stator_request q = {.size = sizeof q,
+                        .kind = STATOR_GENERATE,
+                        .tokens = r->ids,
+                        .n_tokens = r->n_ids,
+                        .max_new = (uint32_t)r->max_new,
+                        .ignore_eos = r->ignore_eos,
+                        .sampling = sampling_of(r)};
+    uint64_t id = 0;
+    stator_status st = stator_submit(r->engine, &q, &id, e);
+    if (st != STATOR_OK)
+        return st;
+    if (session_signal())
+        stator_cancel(r->engine, 0); /* it came before there was a request to cancel */
+    for (;;) {
+        stator_event ev;
+        int have = 0;
+        stator_status polled = stator_poll(r->engine, UINT64_MAX, &ev, &have, e);
+        if (polled != STATOR_OK)
+            return polled;
+        if (!have)
+            continue;
+        if (ev.kind == STATOR_EVENT_DONE) {
+            r->done = ev;
+            break;
+        }
+        if (st != STATOR_OK)
+            continue; /* cancelled by us: drain */
+        st = keep_id(r, ev.token, e);
+        if (st == STATOR_OK)
+            st = decode(r, ev.token, e);
+        if (st != STATOR_OK)
+            stator_cancel(r->engine, id);
+    }
+    if (st == STATOR_OK)
+        st = decode(r, -1, e);
+    if (st == STATOR_OK && r->done.reason == STATOR_REASON_FAILED)
+        st = error_set(e, r->done.status, "%s", r->done.text);
+    return st;
+}
+
+static const char *reason_name(stator_reason reason)
+{
+    static const char *const names[] = {"none", "end of text", "length", "cancelled", "failed"};
+    return names[reason];
+}
+
+static double rate(uint64_t n, uint64_t ns)
+{
+    return ns > 0 ? (double)n / ((double)ns * 1e-9) : 0;
+}
+
+static void print_report(const struct run *r)
+{
+    stator_info info = {.size = sizeof info};
+    if (stator_get_info(r->engine, &info, NULL) != STATOR_OK)
+        return;
+    const stator_event *d = &r->done;
+    fprintf(stderr, "\nload        %.2f s (%s, %u threads)\n", (double)info.load_ns * 1e-9, info.tier, info.threads);
+    fprintf(stderr, "prompt      %u tokens, %.2f s, %.1f tokens/s\n", d->n_prompt, (double)d->prompt_ns * 1e-9,
+            rate(d->n_prompt, d->prompt_ns));
+    /* The first token comes with the prompt's last step. */
+    uint32_t stepped = d->n_generated > 0 ? d->n_generated - 1 : 0;
+    fprintf(stderr, "generation  %u tokens, %.2f s, %.1f tokens/s (ended by: %s)\n", d->n_generated, (double)d->generate_ns * 1e-9,
+            rate(stepped, d->generate_ns), reason_name(d->reason));
+    session_print_memory(r->engine, stderr, true);
+    char private[UNITS_TEXT];
+    fprintf(stderr, "process     %s private (RssAnon + RssShmem)\n", units_format_size(host_memory_private(), private));
+}
+
+static void print_json(const struct run *r)
+{
+    stator_info info = {.size = sizeof info};
+    if (stator_get_info(r->engine, &info, NULL) != STATOR_OK)
+        return;
+    struct json j;
+    json_to_file(&j, stdout, false);
+    json_object(&j, NULL);
+    json_string(&j, "plan", info.plan_hash);
+    json_array(&j, "prompt_ids");
+    for (size_t i = 0; i < r->n_ids; i++)
+        json_i64(&j, NULL, r->ids[i]);
+    json_close(&j);
+    json_array(&j, "ids");
+    for (size_t i = 0; i < r->n_out_ids; i++)
+        json_i64(&j, NULL, r->out_ids[i]);
+    json_close(&j);
+    json_string_n(&j, "text", r->out != NULL ? r->out : "", r->out_length);
+    json_string(&j, "reason", reason_name(r->done.reason));
+    json_object(&j, "timings");
+    json_double(&j, "load_s", (double)info.load_ns * 1e-9);
+    json_u64(&j, "prompt_tokens", r->done.n_prompt);
+    json_double(&j, "prompt_s", (double)r->done.prompt_ns * 1e-9);
+    json_u64(&j, "generated_tokens", r->done.n_generated);
+    json_double(&j, "generate_s", (double)r->done.generate_ns * 1e-9);
+    json_close(&j);
+    json_array(&j, "memory");
+    for (size_t i = 0;; i++) {
+        stator_memory_row row = {.size = sizeof row};
+        int have = 0;
+        if (stator_get_memory(r->engine, i, &row, &have, NULL) != STATOR_OK || !have)
+            break;
+        json_object(&j, NULL);
+        json_string(&j, "place", row.place);
+        json_string(&j, "arena", row.arena);
+        json_u64(&j, "planned", row.planned);
+        json_u64(&j, "allocated", row.allocated);
+        json_u64(&j, "used", row.used);
+        json_close(&j);
+    }
+    json_close(&j);
+    json_close(&j);
+    (void)json_end(&j); /* out_finish tells of a full disk */
+}
+
+static stator_status run_engine(struct run *r, stator_error *e)
+{
+    stator_status st = session_open(r->config, &r->set, r->expect_plan, &r->engine, e);
+    if (st != STATOR_OK)
+        return st;
+    session_catch_signals(r->engine);
+    st = stator_plan(r->engine, e);
+    if (st == STATOR_OK)
+        st = stator_start(r->engine, e);
+    if (st == STATOR_OK)
+        st = make_piece(r, e);
+    if (st == STATOR_OK)
+        st = tokenize_prompt(r, e);
+    if (st != STATOR_OK)
+        return st;
+    /* On a terminal the text is read from its beginning; in a pipe only what is new counts. */
+    if (!r->json && r->text != NULL && isatty(STDOUT_FILENO))
+        fwrite(r->text, 1, r->text_length, stdout);
+    st = generate(r, e);
+    if (r->done.kind != STATOR_EVENT_DONE)
+        return st;
+    if (r->json && st == STATOR_OK)
+        print_json(r);
+    else if (!r->json && r->n_out_ids > 0 && isatty(STDOUT_FILENO))
+        putchar('\n');
+    if (fflush(stdout) == 0)
+        print_report(r);
+    if (r->report != NULL) {
+        stator_error why;
+        if (session_write_report(r->engine, r->report, &why) != STATOR_OK && st == STATOR_OK) {
+            *e = why;
+            st = why.code;
+        }
+    }
+    return st;
+}
+
+static bool parse(struct run *r, int argc, char **argv, int *code)
+{
+    const struct options_row rows[] = {
+        {.name = "prompt", .letter = 'p', .kind = OPTIONS_TEXT, .target = &r->prompt, .value = "TEXT", .help = "the prompt"},
+        {.name = "file", .letter = 'f', .kind = OPTIONS_TEXT, .target = &r->file, .value = "FILE",
+         .help = "the prompt from a file (without -p, -f and --tokens: from standard input)"},
+        {.name = "tokens", .kind = OPTIONS_TEXT, .target = &r->ids_text, .value = "IDS", .help = "the prompt as token ids: \"1 2 3\""},
+        {.name = "n-predict", .letter = 'n', .kind = OPTIONS_U64, .target = &r->max_new, .value = "N", .max = INT32_MAX,
+         .help = "tokens to generate at most (0: until the end token or the context is full)"},
+        {.name = "temp", .kind = OPTIONS_NUMBER, .target = &r->temperature, .value = "T", .number_max = 100,
+         .given = &r->has_temperature, .help = "temperature; 0 takes the likeliest token"},
+        {.name = "top-k", .kind = OPTIONS_U64, .target = &r->top_k, .value = "K", .max = INT32_MAX, .given = &r->has_top_k,
+         .help = "only the K likeliest tokens (0: all)"},
+        {.name = "top-p", .kind = OPTIONS_NUMBER, .target = &r->top_p, .value = "P", .number_max = 1, .given = &r->has_top_p,
+         .help = "only the likeliest tokens that make up P (1: all)"},
+        {.name = "min-p", .kind = OPTIONS_NUMBER, .target = &r->min_p, .value = "P", .number_max = 1, .given = &r->has_min_p,
+         .help = "only tokens at least P times as likely as the likeliest (0: all)"},
+        {.name = "repeat-penalty", .kind = OPTIONS_NUMBER, .target = &r->repeat_penalty, .value = "R", .number_min = 0.1, .number_max = 10,
+         .given = &r->has_repeat_penalty, .help = "penalty on the last 64 tokens (1: none)"},
+        {.name = "seed", .kind = OPTIONS_U64, .target = &r->seed, .value = "S", .given = &r->has_seed, .help = "of the random numbers"},
+        {.name = "ignore-eos", .kind = OPTIONS_FLAG, .target = &r->ignore_eos, .help = "go on after the end token"},
+        {.name = "expect-plan", .kind = OPTIONS_TEXT, .target = &r->expect_plan, .value = "HASH",
+         .help = "exit 3 unless the plan has this hash"},
+        {.name = "report", .kind = OPTIONS_TEXT, .target = &r->report, .value = "FILE", .help = "write the closing report as JSON"},
+        OPTIONS_JSON(&r->json),
+        OPTIONS_SET(&r->set),
+    };
+    struct options o = {.command = "run",
+                        .usage = "CONFIG [-p TEXT | -f FILE | --tokens IDS] [-n N]",
+                        .summary = "Generates text from a prompt and streams it to standard output; the report goes to standard error. CONFIG "
+                                   "is a config file or a .gguf file. Ctrl-C stops with the report.",
+                        .rows = rows,
+                        .n_rows = sizeof rows / sizeof rows[0],
+                        .min_arguments = 1,
+                        .max_arguments = 1};
+    if (!options_parse(&o, argc, argv, code))
+        return false;
+    r->config = o.arguments[0];
+    return true;
+}
+
+int run_command(int argc, char **argv)
+{
+    struct run r = {.config = NULL};
+    int code = 0;
+    if (!parse(&r, argc, argv, &code))
+        return code;
+    stator_error e;
+    stator_status st = read_prompt(&r, &e);
+    if (st == STATOR_OK)
+        st = run_engine(&r, &e);
+    if (st != STATOR_OK)
+        out_error("run", &e);
+    session_catch_signals(NULL);
+    stator_close(r.engine);
+    free(r.text);
+    free(r.ids);
+    free(r.out);
+    free(r.out_ids);
+    free(r.piece);
+    return out_finish("run", st);
+}

@@ -1,0 +1,204 @@
+#include "app/session.h"
+
+#include "base/error.h"
+#include "base/units.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_LIMIT (256u << 20) /* bytes of a prompt or id file: more is a mistake */
+
+static void print_log(void *context, stator_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
+static void print_progress(void *context, uint64_t done, uint64_t total)
+{
+    (void)context;
+    char a[UNITS_TEXT];
+    char b[UNITS_TEXT];
+    int percent = total > 0 ? (int)(100.0 * (double)done / (double)total) : 100;
+    char bar[31];
+    memset(bar, '.', 30);
+    memset(bar, '#', (size_t)(percent * 30 / 100));
+    bar[30] = '\0';
+    fprintf(stderr, "\rloading [%s] %3d%%  %s of %s   %s", bar, percent, units_format_size(done, a), units_format_size(total, b),
+            done >= total ? "\n" : "");
+}
+
+stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan, stator **s, stator_error *e)
+{
+    stator_options o = {.size = sizeof o,
+                        .config = config,
+                        .set = set->items,
+                        .n_set = set->n,
+                        .log = print_log,
+                        .progress = isatty(STDERR_FILENO) ? print_progress : NULL,
+                        .expect_plan = expect_plan};
+    return stator_open(&o, s, e);
+}
+
+/* A signal handler has nothing but globals to reach its engine by. */
+static stator *volatile signal_engine;
+static volatile sig_atomic_t signal_seen;
+
+static void on_signal(int number)
+{
+    if (signal_seen)
+        _exit(128 + number);
+    signal_seen = number;
+    stator *s = signal_engine;
+    if (s != NULL)
+        stator_cancel(s, 0);
+}
+
+void session_catch_signals(stator *s)
+{
+    signal_engine = s;
+    struct sigaction a = {.sa_handler = s != NULL ? on_signal : SIG_DFL};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+int session_signal(void)
+{
+    return signal_seen;
+}
+
+static void print_row(FILE *out, const stator_memory_row *r, const char *place, bool with_use)
+{
+    char planned[UNITS_TEXT];
+    char other[UNITS_TEXT];
+    char used[UNITS_TEXT];
+    char budget[UNITS_TEXT];
+    units_format_size(r->planned, planned);
+    units_format_size(with_use ? r->allocated : r->lower_bound, other);
+    units_format_size(r->used, used);
+    units_format_size(r->budget, budget);
+    if (with_use)
+        fprintf(out, "%-6s %-10s %13s %13s %13s\n", place, r->arena, planned, other, used);
+    else
+        fprintf(out, "%-6s %-10s %15" PRIu64 " %13s %13s %13s\n", place, r->arena, r->planned, planned, other, budget);
+}
+
+void session_print_memory(const stator *s, FILE *out, bool with_use)
+{
+    if (with_use)
+        fprintf(out, "%-6s %-10s %13s %13s %13s\n", "place", "arena", "planned", "allocated", "used");
+    else
+        fprintf(out, "%-6s %-10s %15s %13s %13s %13s\n", "place", "arena", "bytes", "planned", "lower bound", "budget");
+    stator_memory_row total = {.arena = "total"};
+    for (size_t i = 0;; i++) {
+        stator_memory_row row = {.size = sizeof row};
+        int have = 0;
+        if (stator_get_memory(s, i, &row, &have, NULL) != STATOR_OK)
+            break;
+        bool same = have && strcmp(row.place, total.place) == 0;
+        if (!same && total.place[0] != '\0')
+            print_row(out, &total, "", with_use);
+        if (!have)
+            break;
+        if (!same) {
+            total = (stator_memory_row){.arena = "total", .budget = row.budget};
+            memcpy(total.place, row.place, sizeof total.place);
+        }
+        print_row(out, &row, same ? "" : row.place, with_use);
+        total.planned += row.planned;
+        total.lower_bound += row.lower_bound;
+        total.allocated += row.allocated;
+        total.used += row.used;
+    }
+}
+
+stator_status session_write_report(const stator *s, const char *path, stator_error *e)
+{
+    size_t n = 0;
+    (void)stator_report_json(s, NULL, 0, &n, NULL);
+    char *text = malloc(n + 1);
+    if (text == NULL)
+        return error_set(e, STATOR_FAILED, "no memory for the report");
+    stator_status st = stator_report_json(s, text, n + 1, &n, e);
+    FILE *f = st == STATOR_OK ? fopen(path, "we") : NULL;
+    if (st == STATOR_OK) {
+        bool ok = f != NULL && fwrite(text, 1, n, f) == n && fputc('\n', f) != EOF;
+        if (f != NULL && fclose(f) != 0)
+            ok = false;
+        if (!ok)
+            st = error_set(e, STATOR_FAILED, "--report %s: %s", path, strerror(errno));
+    }
+    free(text);
+    return st;
+}
+
+stator_status session_parse_ids(const char *text, const char *what, int32_t **ids, size_t *n, stator_error *e)
+{
+    size_t capacity = strlen(text) / 2 + 1;
+    int32_t *out = malloc(capacity * sizeof *out);
+    if (out == NULL)
+        return error_set(e, STATOR_FAILED, "no memory for %zu token ids", capacity);
+    size_t count = 0;
+    const char *at = text;
+    for (;;) {
+        at += strspn(at, " \t\r\n,");
+        if (*at == '\0')
+            break;
+        char *end = NULL;
+        errno = 0;
+        long v = strtol(at, &end, 10);
+        if (end == at || errno != 0 || v < 0 || v > INT32_MAX || (*end != '\0' && strchr(" \t\r\n,", *end) == NULL)) {
+            free(out);
+            return error_set(e, STATOR_USAGE, "%s: \"%.*s\" is no token id: numbers separated by blanks are expected", what,
+                             (int)strcspn(at, " \t\r\n,") > 40 ? 40 : (int)strcspn(at, " \t\r\n,"), at);
+        }
+        out[count++] = (int32_t)v;
+        at = end;
+    }
+    *ids = out;
+    *n = count;
+    return STATOR_OK;
+}
+
+stator_status session_read_file(const char *path, char **text, size_t *n, stator_error *e)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    if (f == NULL)
+        return error_set(e, STATOR_USAGE, "%s: %s", path, strerror(errno));
+    size_t capacity = 1 << 16;
+    size_t used = 0;
+    char *data = malloc(capacity);
+    while (data != NULL && used < TEXT_LIMIT) {
+        size_t got = fread(data + used, 1, capacity - used - 1, f);
+        used += got;
+        if (got == 0)
+            break;
+        if (capacity - used < 2) {
+            char *more = realloc(data, capacity *= 2);
+            if (more == NULL)
+                free(data);
+            data = more;
+        }
+    }
+    bool failed = ferror(f) != 0;
+    int why = errno;
+    if (f != stdin)
+        fclose(f);
+    if (data == NULL)
+        return error_set(e, STATOR_FAILED, "%s: no memory for %zu bytes", path, capacity);
+    if (failed || used >= TEXT_LIMIT) {
+        free(data);
+        return failed ? error_set(e, STATOR_FAILED, "%s: %s", path, strerror(why))
+                      : error_set(e, STATOR_USAGE, "%s: longer than %u bytes", path, TEXT_LIMIT);
+    }
+    data[used] = '\0';
+    *text = data;
+    *n = used;
+    return STATOR_OK;
+}

@@ -1,0 +1,13 @@
+/* What the kernel says about memory of this process and this machine. */
+#ifndef STATOR_ENGINE_HOST_MEMORY_H
+#define STATOR_ENGINE_HOST_MEMORY_H
+
+#include <stdint.h>
+
+/* Bytes that this process may still take: min(cgroup limit, MemAvailable); 0 when nobody says. */
+uint64_t host_memory_available(void);
+/* RssAnon + RssShmem of this process, and the highest VmRSS so far; 0 when not known. */
+uint64_t host_memory_private(void);
+uint64_t host_memory_peak(void);
+
+#endif

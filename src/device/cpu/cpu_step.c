@@ -1,0 +1,354 @@
+/* One step on the team: every member walks the ops in order, does its share of the work items, and meets the others
+ * at a barrier where the next op reads what this one wrote. A work item, never a thread, owns an output, so the number of
+ * threads changes no bit. */
+#include "device/cpu/cpu_device.h"
+
+#include <string.h>
+
+struct member {
+    struct cpu_device *d;
+    const struct graph *g;
+    const struct step_header *h;
+    const uint8_t *slot; /* the descriptor's bytes */
+    uint32_t id;
+    uint32_t n;
+};
+
+static uint8_t *value_base(const struct member *m, const struct graph_value *v)
+{
+    enum device_arena a = v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE;
+    return m->d->slices[a][0].memory + v->offset;
+}
+
+static float *value_f32(const struct member *m, uint32_t value)
+{
+    const struct graph_value *v = &m->g->values[value];
+    CHECK(v->f32 != UINT64_MAX);
+    return (float *)(value_base(m, v) + v->f32);
+}
+
+static struct kernels_act value_act(const struct member *m, uint32_t value)
+{
+    const struct graph_value *v = &m->g->values[value];
+    uint8_t *base = value_base(m, v);
+    struct kernels_act a = {0};
+    if (v->forms & GRAPH_F32)
+        a.f32 = (float *)(base + v->f32);
+    if (v->forms & GRAPH_I8_32) {
+        a.q32 = (int8_t *)(base + v->q32);
+        a.d32 = (float *)(base + v->d32);
+        a.s32 = (int16_t *)(base + v->s32);
+    }
+    if (v->forms & GRAPH_I8_256) {
+        a.q256 = (int8_t *)(base + v->q256);
+        a.d256 = (float *)(base + v->d256);
+        a.s256 = (int16_t *)(base + v->s256);
+    }
+    return a;
+}
+
+/* Row `row` of a value from floats to the int8 forms that it has. */
+static void quantise_row(const struct member *m, const struct graph_value *v, const struct kernels_act *a, uint32_t row,
+                         const float *x)
+{
+    size_t w = v->width;
+    if (v->forms & GRAPH_I8_32)
+        m->d->kernels.quantise32(x, v->width, a->q32 + row * w, a->d32 + row * (w / 32), a->s32 + row * (w / 32));
+    if (v->forms & GRAPH_I8_256)
+        m->d->kernels.quantise256(x, v->width, a->q256 + row * w, a->d256 + row * (w / 256), a->s256 + row * (w / 16));
+}
+
+static const float *plain_weight(const struct member *m, uint32_t weight)
+{
+    const struct graph_weight *w = &m->g->weights[weight];
+    CHECK(!w->packed && w->n_pieces == 1);
+    return (const float *)(m->d->slices[DEVICE_WEIGHTS][w->pieces[0].slice].memory + w->pieces[0].offset);
+}
+
+static const uint8_t *panel_at(const struct member *m, const struct graph_weight *w, uint32_t panel)
+{
+    const struct graph_piece *p = w->pieces;
+    while (panel >= p->first_panel + p->panels)
+        p++;
+    DCHECK(p < w->pieces + w->n_pieces);
+    return m->d->slices[DEVICE_WEIGHTS][p->slice].memory + p->offset +
+           (uint64_t)(panel - p->first_panel) * w->layout.panel_bytes;
+}
+
+static uint32_t share_begin(const struct member *m, uint64_t items)
+{
+    return (uint32_t)(items * m->id / m->n);
+}
+
+static uint32_t share_end(const struct member *m, uint64_t items)
+{
+    return (uint32_t)(items * (m->id + 1) / m->n);
+}
+
+static uint8_t *kv_block(const struct member *m, uint32_t layer, uint32_t head, uint32_t block)
+{
+    const struct device_kv *kv = &m->d->model.kv;
+    uint32_t unit = layer * m->g->shape->n_kv_heads + head;
+    return m->d->slices[DEVICE_KV][unit / kv->units_per_slice].memory + (uint64_t)(unit % kv->units_per_slice) * kv->unit_bytes +
+           (uint64_t)block * kv->block_stride;
+}
+
+static const uint32_t *block_table(const struct member *m, uint32_t slot)
+{
+    return (const uint32_t *)(m->slot + m->h->at_tables) + (size_t)slot * m->h->table_stride;
+}
+
+static const struct step_chunk *chunk_of(const struct member *m, uint32_t token)
+{
+    const struct step_chunk *c = (const struct step_chunk *)(m->slot + m->h->at_chunks);
+    while (token >= c->first + c->n)
+        c++;
+    return c;
+}
+
+static void run_zero_kv(const struct member *m)
+{
+    const struct shape *s = m->g->shape;
+    const uint32_t *blocks = (const uint32_t *)(m->slot + m->h->at_zero);
+    uint32_t units = s->n_layers * s->n_kv_heads;
+    uint64_t items = (uint64_t)m->h->n_zero * units;
+    for (uint64_t i = items * m->id / m->n; i < items * (m->id + 1) / m->n; i++) {
+        uint32_t unit = (uint32_t)(i % units);
+        memset(kv_block(m, unit / s->n_kv_heads, unit % s->n_kv_heads, blocks[i / units]), 0, m->d->model.kv.block_stride);
+    }
+}
+
+static void run_embed(const struct member *m, const struct graph_op *op)
+{
+    const struct graph_weight *w = &m->g->weights[op->weight[0]];
+    const int32_t *tokens = (const int32_t *)(m->slot + m->h->at_tokens);
+    float *x = value_f32(m, op->out);
+    uint32_t width = m->g->values[op->out].width;
+    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
+        uint32_t row = (uint32_t)tokens[t];
+        CHECK(row < w->layout.rows);
+        /* One panel is a matrix of its own: pieces lie in different slices. */
+        panel_decode_row(&w->layout, panel_at(m, w, row / PANEL_ROWS), row % PANEL_ROWS, x + (size_t)t * width);
+    }
+}
+
+/* Norm of the rows of `in` (all tokens, or those that the step wants logits of) into the forms of out. */
+static void run_norm(const struct member *m, const struct graph_op *op)
+{
+    bool gather = op->kind == GRAPH_GATHER_NORM;
+    const uint32_t *rows = (const uint32_t *)(m->slot + m->h->at_rows);
+    const struct graph_value *out = &m->g->values[op->out];
+    const float *in = value_f32(m, op->in);
+    const float *weight = plain_weight(m, op->weight[0]);
+    struct kernels_act a = value_act(m, op->out);
+    uint32_t n = gather ? m->h->n_rows : m->h->n_tokens;
+    float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
+        const float *x = in + (size_t)(gather ? rows[t] : t) * out->width;
+        float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : temporary;
+        m->d->kernels.rms_norm(y, x, weight, out->width, m->d->inv_embd, m->g->shape->norm_eps);
+        quantise_row(m, out, &a, t, y);
+    }
+}
+
+static void finish_tile(const struct member *m, const struct graph_op *op, uint32_t i, uint32_t panel, float *tile,
+                        uint32_t first, uint32_t tokens)
+{
+    const struct graph_weight *w = &m->g->weights[op->weight[i]];
+    const struct graph_value *out = &m->g->values[op->out];
+    uint32_t row = panel * PANEL_ROWS;
+    uint32_t n = ARITH_MIN(w->layout.rows - row, (uint32_t)PANEL_ROWS);
+    const float *bias = op->bias[i] != GRAPH_NONE ? plain_weight(m, op->bias[i]) + row : NULL;
+    for (uint32_t t = 0; t < tokens; t++) {
+        float *y = value_f32(m, op->out) + (size_t)(first + t) * out->width + op->column[i] + row;
+        float *sum = tile + (size_t)t * PANEL_ROWS;
+        if (bias != NULL)
+            m->d->kernels.add(sum, sum, bias, n);
+        if (op->epilogue == GRAPH_RESIDUAL)
+            m->d->kernels.add(y, y, sum, n);
+        else
+            memcpy(y, sum, n * sizeof *y);
+    }
+}
+
+static void run_matmul_panel(const struct member *m, const struct graph_op *op, const struct kernels_act *a, uint32_t i,
+                             uint32_t panel, uint32_t tokens)
+{
+    _Alignas(64) float tile[CPU_TOKEN_TILE * PANEL_ROWS];
+    _Alignas(64) float other[CPU_TOKEN_TILE * PANEL_ROWS];
+    const struct kernels *k = &m->d->kernels;
+    const struct graph_weight *w = &m->g->weights[op->weight[i]];
+    const uint8_t *bytes = panel_at(m, w, panel);
+    for (uint32_t t = 0; t < tokens; t += CPU_TOKEN_TILE) {
+        uint32_t n = ARITH_MIN(tokens - t, (uint32_t)CPU_TOKEN_TILE);
+        k->matmul[w->layout.type](tile, PANEL_ROWS, &w->layout, bytes, a, t, n);
+        if (op->epilogue == GRAPH_SWIGLU) {
+            const struct graph_weight *up = &m->g->weights[op->weight[1]];
+            k->matmul[up->layout.type](other, PANEL_ROWS, &up->layout, panel_at(m, up, panel), a, t, n);
+            k->silu_mul(tile, tile, other, n * PANEL_ROWS);
+        }
+        finish_tile(m, op, i, panel, tile, t, n);
+    }
+}
+
+/* The panels of all weights of the op in one row of work items; a member's share is contiguous. */
+static void run_matmul(const struct member *m, const struct graph_op *op)
+{
+    uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
+    struct kernels_act a = value_act(m, op->in);
+    uint32_t n_weights = op->epilogue == GRAPH_SWIGLU ? 1 : op->n_weights;
+    uint64_t panels = 0;
+    for (uint32_t i = 0; i < n_weights; i++)
+        panels += m->g->weights[op->weight[i]].layout.panels;
+    uint32_t begin = share_begin(m, panels);
+    uint32_t end = share_end(m, panels);
+    uint32_t base = 0;
+    for (uint32_t i = 0; i < n_weights; i++) {
+        uint32_t here = m->g->weights[op->weight[i]].layout.panels;
+        for (uint32_t p = ARITH_MAX(begin, base); p < ARITH_MIN(end, base + here); p++)
+            run_matmul_panel(m, op, &a, i, p - base, tokens);
+        base += here;
+    }
+}
+
+static void run_rope_store(const struct member *m, const struct graph_op *op)
+{
+    const struct shape *s = m->g->shape;
+    const struct kernels *k = &m->d->kernels;
+    const struct device_kv *kv = &m->d->model.kv;
+    uint32_t width = m->g->values[op->in].width;
+    uint32_t heads = s->n_heads + s->n_kv_heads;
+    const float *q_norm = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : NULL;
+    const float *k_norm = op->n_weights > 0 ? plain_weight(m, op->weight[1]) : NULL;
+    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
+        float *row = value_f32(m, op->in) + (size_t)t * width;
+        const float *cos_sin = (const float *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride;
+        const struct step_chunk *c = chunk_of(m, t);
+        uint32_t position = c->position + (t - c->first);
+        uint32_t block = block_table(m, c->slot)[position / KERNELS_KV_BLOCK];
+        for (uint32_t i = 0; i < heads; i++) {
+            float *x = row + (size_t)i * s->head_dim_k;
+            const float *norm = i < s->n_heads ? q_norm : k_norm;
+            if (norm != NULL)
+                k->rms_norm(x, x, norm, s->head_dim_k, m->d->inv_head, s->norm_eps);
+            k->rope(x, cos_sin, s->n_rot / 2, s->rope_neox);
+        }
+        for (uint32_t i = 0; i < s->n_kv_heads; i++) {
+            uint8_t *at = kv_block(m, op->layer, i, block);
+            const float *key = row + (size_t)(s->n_heads + i) * s->head_dim_k;
+            const float *value = row + (size_t)heads * s->head_dim_k + (size_t)i * s->head_dim_v;
+            k->store_k[kv->type_k](at, key, s->head_dim_k, position % KERNELS_KV_BLOCK);
+            k->store_v[kv->type_v](at + kv->k_bytes, value, s->head_dim_v, position % KERNELS_KV_BLOCK);
+        }
+    }
+}
+
+/* Work items: (chunk, tile of queries, KV head), dealt out in turn so that long and short ones mix. */
+static void run_attention(const struct member *m, const struct graph_op *op)
+{
+    const struct shape *s = m->g->shape;
+    const struct device_kv *kv = &m->d->model.kv;
+    const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
+    uint32_t group = s->n_heads / s->n_kv_heads;
+    uint32_t in_width = m->g->values[op->in].width;
+    uint32_t out_width = m->g->values[op->out].width;
+    uint32_t item = 0;
+    for (uint32_t c = 0; c < m->h->n_chunks; c++) {
+        for (uint32_t first = 0; first < chunks[c].n; first += CPU_QUERY_TILE) {
+            for (uint32_t head = 0; head < s->n_kv_heads; head++, item++) {
+                if (item % m->n != m->id)
+                    continue;
+                const uint8_t *base = kv_block(m, op->layer, head, 0);
+                uint32_t token = chunks[c].first + first;
+                struct kernels_attention a = {
+                    .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * s->head_dim_k,
+                    .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * s->head_dim_v,
+                    .q_stride = in_width,
+                    .out_stride = out_width,
+                    .n_queries = ARITH_MIN(chunks[c].n - first, (uint32_t)CPU_QUERY_TILE),
+                    .first_position = chunks[c].position + first,
+                    .group = group,
+                    .head_dim_k = s->head_dim_k,
+                    .head_dim_v = s->head_dim_v,
+                    .scale = s->attention_scale,
+                    .k = base,
+                    .v = base + kv->k_bytes,
+                    .block_stride = kv->block_stride,
+                    .blocks = block_table(m, chunks[c].slot),
+                    .work = m->d->attention_work + (size_t)m->id * m->d->work_floats,
+                };
+                m->d->kernels.attention[kv->type_k](&a);
+            }
+        }
+    }
+}
+
+/* The int8 forms of a value whose floats another stage wrote. */
+static void run_quantise(const struct member *m, uint32_t value, uint32_t rows)
+{
+    const struct graph_value *v = &m->g->values[value];
+    struct kernels_act a = value_act(m, value);
+    for (uint32_t t = share_begin(m, rows); t < share_end(m, rows); t++)
+        quantise_row(m, v, &a, t, a.f32 + (size_t)t * v->width);
+}
+
+static void run_argmax(const struct member *m, const struct graph_op *op)
+{
+    const float *logits = value_f32(m, op->in);
+    uint32_t vocab = m->g->values[op->in].width;
+    struct step_pick *picks = (struct step_pick *)value_f32(m, op->out);
+    for (uint32_t r = share_begin(m, m->h->n_rows); r < share_end(m, m->h->n_rows); r++) {
+        bool finite = true;
+        picks[r].token = (int32_t)m->d->kernels.argmax(logits + (size_t)r * vocab, vocab, &finite);
+        picks[r].finite = finite;
+    }
+}
+
+static void run_op(const struct member *m, const struct graph_op *op)
+{
+    switch (op->kind) {
+    case GRAPH_ZERO_KV:
+        run_zero_kv(m);
+        break;
+    case GRAPH_EMBED:
+        run_embed(m, op);
+        break;
+    case GRAPH_NORM:
+    case GRAPH_GATHER_NORM:
+        run_norm(m, op);
+        break;
+    case GRAPH_MATMUL:
+        run_matmul(m, op);
+        break;
+    case GRAPH_ROPE_STORE:
+        run_rope_store(m, op);
+        break;
+    case GRAPH_ATTENTION:
+        run_attention(m, op);
+        break;
+    case GRAPH_ARGMAX:
+        run_argmax(m, op);
+        break;
+    }
+    /* Norms write their int8 forms themselves; these two have rows that several members wrote. */
+    bool pieces = op->kind == GRAPH_ATTENTION || (op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_SWIGLU);
+    if (pieces && m->g->values[op->out].forms != GRAPH_F32) {
+        team_barrier(m->d->team, m->id);
+        run_quantise(m, op->out, m->h->n_tokens);
+    }
+}
+
+void cpu_step_run(struct cpu_device *d, uint32_t member, uint32_t n)
+{
+    const uint8_t *slot = d->slices[DEVICE_EXCHANGE][0].memory;
+    struct member m = {.d = d, .g = d->model.graph, .h = (const struct step_header *)slot, .slot = slot, .id = member, .n = n};
+    uint32_t begin = m.h->run_body ? 0 : m.g->tail;
+    uint32_t end = m.h->n_rows > 0 ? m.g->n_ops : m.g->tail;
+    for (uint32_t i = begin; i < end; i++) {
+        if (m.g->ops[i].kind == GRAPH_ZERO_KV && m.h->n_zero == 0)
+            continue;
+        run_op(&m, &m.g->ops[i]);
+        if (i + 1 < end) /* the run's own end is the last meeting */
+            team_barrier(d->team, member);
+    }
+}

@@ -1,0 +1,338 @@
+/* The public calls up to start and close: config and model in, a sealed engine out. Requests are in requests.c, texts about the
+ * engine in report.c. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/pages.h"
+#include "base/units.h"
+#include "base/host_memory.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+uint32_t stator_api_version(void)
+{
+    return STATOR_API_VERSION;
+}
+
+/* Shape, graph tables and the placement's work, in one mapping: first counted, then placed. */
+static stator_status map_front(struct stator *s, stator_error *e)
+{
+    struct shape *shape = NULL;
+    void *memory = NULL;
+    stator_status st = pages_map(sizeof *shape, "the model's shape", &memory, e);
+    if (st != STATOR_OK)
+        return st;
+    shape = memory;
+    st = shape_read(s->gguf, shape, e);
+    if (st == STATOR_OK) {
+        struct carve c = carve_count();
+        carve_take(&c, 1, sizeof *shape);
+        graph_layout(&s->graph, &c, shape);
+        s->place_work_bytes = graph_place_work_bytes(&s->graph);
+        carve_take(&c, s->place_work_bytes, 1);
+        s->front_bytes = c.used;
+        st = pages_map(s->front_bytes, "the model's graph", &s->front, e);
+    }
+    if (st == STATOR_OK) {
+        struct carve c = carve_in(s->front, s->front_bytes);
+        s->shape = carve_take(&c, 1, sizeof *shape);
+        *s->shape = *shape;
+        graph_layout(&s->graph, &c, s->shape);
+        s->place_work = carve_take(&c, s->place_work_bytes, 1);
+    }
+    pages_unmap(shape, sizeof *shape);
+    return st;
+}
+
+static stator_status resolve_device(struct stator *s, stator_error *e)
+{
+    if (s->config.devices.n > 1)
+        return error_set(e, STATOR_USAGE, "devices.use = \"%s\": this version runs a model on one device", s->config.devices.use);
+    struct device_options o = {.threads = (uint32_t)s->config.cpu.threads};
+    snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)s->config.cpu.tier));
+    const char *name = s->config.devices.n == 0 ? "auto" : s->config.devices.list[0].name;
+    stator_status st = device_choose(name, &o, &s->choice, e);
+    if (st == STATOR_OK)
+        config_derive(&s->config, CONFIG_CPU_THREADS, s->choice.threads);
+    return st;
+}
+
+static stator_status resolve_kv_type(const struct config *c, uint32_t *kv_type, stator_error *e)
+{
+    if (c->memory.kv_type_k != c->memory.kv_type_v)
+        return error_set(e, STATOR_USAGE, "memory.kv_type_k and memory.kv_type_v differ: this version keeps K and V in one type");
+    switch (c->memory.kv_type_k) {
+    case CONFIG_KV_F32:
+        *kv_type = KERNELS_KV_F32;
+        return STATOR_OK;
+    case CONFIG_KV_F16:
+        *kv_type = KERNELS_KV_F16;
+        return STATOR_OK;
+    default:
+        return error_set(e, STATOR_USAGE, "memory.kv_type = \"%s\": this version has f16 and f32",
+                         config_enum_name(CONFIG_MEMORY_KV_TYPE, (int)c->memory.kv_type_k));
+    }
+}
+
+static stator_status resolve_host_limit(struct stator *s, stator_error *e)
+{
+    s->host_limit = s->config.memory.host_limit;
+    if (s->host_limit != 0)
+        return STATOR_OK;
+    uint64_t available = host_memory_available();
+    if (available == 0)
+        return error_set(e, STATOR_USAGE, "neither /proc/meminfo nor the cgroup says how much memory there is: set memory.host_limit");
+    s->host_limit = available / 10 * 9;
+    return STATOR_OK;
+}
+
+/* Sizes that do not need a plan; "auto" context is resolved by planning. */
+static stator_status resolve_want(struct stator *s, stator_error *e)
+{
+    const struct config *c = &s->config;
+    struct engine_want *w = &s->want;
+    stator_status st = resolve_kv_type(c, &w->kv_type, e);
+    if (st != STATOR_OK)
+        return st;
+    w->sequences = (uint32_t)c->memory.sequences;
+    w->batch = (uint32_t)c->memory.batch;
+    w->logits_rows = (uint32_t)(c->memory.logits_rows != 0 ? c->memory.logits_rows : c->memory.sequences);
+    w->logits_rows = ARITH_MIN(w->logits_rows, w->batch);
+    if (c->memory.context > s->shape->context_trained && c->memory.context != CONFIG_CONTEXT_AUTO)
+        return error_set(e, STATOR_USAGE, "memory.context = %" PRIu64 ": this model was trained for %u tokens", c->memory.context,
+                         s->shape->context_trained);
+    w->context = (uint32_t)(c->memory.context == 0 || c->memory.context == CONFIG_CONTEXT_AUTO ? ARITH_MIN(4096u, s->shape->context_trained)
+                                                                                              : c->memory.context);
+    s->staging_bytes = pages_rounded(c->memory.staging);
+    return resolve_host_limit(s, e);
+}
+
+static stator_status open_parts(struct stator *s, const stator_options *o, stator_error *e)
+{
+    stator_status st = config_load(o->config, o->set, o->n_set, &s->config, e);
+    if (st != STATOR_OK)
+        return st;
+    st = log_sink_open(&s->sink, &s->config, &s->log, e);
+    if (st != STATOR_OK)
+        return st;
+    st = gguf_open(s->config.model.path, &s->gguf, e);
+    if (st != STATOR_OK)
+        return st;
+    st = map_front(s, e);
+    if (st != STATOR_OK)
+        return st;
+    st = resolve_device(s, e);
+    if (st != STATOR_OK)
+        return st;
+    /* A model without a tokenizer of ours still runs on token ids. */
+    if (tokenizer_measure(s->gguf, &s->tokenizer_bytes, &s->tokenizer_error) != STATOR_OK)
+        s->tokenizer_bytes = 0;
+    return resolve_want(s, e);
+}
+
+stator_status stator_open(const stator_options *o, stator **out, stator_error *e)
+{
+    if (out == NULL || o == NULL || o->size != sizeof *o || o->config == NULL)
+        return error_set(e, STATOR_USAGE, "stator_open: options.size must be sizeof(stator_options), and options.config a path");
+    *out = NULL;
+    void *memory = NULL;
+    stator_status st = pages_map(sizeof(struct stator), "the engine", &memory, e);
+    if (st != STATOR_OK)
+        return st;
+    struct stator *s = memory;
+    s->log = (struct log){.write = o->log, .context = o->context, .level = STATOR_LOG_INFO};
+    s->progress = o->progress;
+    s->context = o->context;
+    if (o->expect_plan != NULL)
+        snprintf(s->expect_plan, sizeof s->expect_plan, "%s", o->expect_plan);
+    phase_init(&s->phase);
+    st = open_parts(s, o, e);
+    if (st != STATOR_OK) {
+        stator_close(s);
+        return st;
+    }
+    *out = s;
+    return STATOR_OK;
+}
+
+/* The refusal, with its arithmetic. */
+static stator_status refuse(struct stator *s, stator_error *e)
+{
+    fit_search(s, &s->want, &s->plan);
+    const struct plan_short *m = &s->plan.missing;
+    char missing[UNITS_TEXT];
+    const struct plan_place *place = &s->plan.places[0];
+    for (uint32_t i = 0; i < s->plan.n_places; i++)
+        if (s->plan.places[i].total > s->plan.places[i].budget) {
+            place = &s->plan.places[i];
+            break;
+        }
+    char total[UNITS_TEXT];
+    char budget[UNITS_TEXT];
+    return error_set(e, STATOR_DOES_NOT_FIT,
+                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s). One change alone that would fit: "
+                     "context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
+                     place->name, units_format_size(place->total, total), units_format_size(place->budget, budget),
+                     units_format_size(m->bytes, missing), m->where, m->largest_context, m->largest_batch, m->largest_sequences,
+                     s->want.context, s->want.batch, s->want.sequences);
+}
+
+stator_status stator_plan(stator *s, stator_error *e)
+{
+    if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
+        uint32_t context = fit_largest_context(s, &s->want);
+        if (context > 0)
+            s->want.context = context;
+    }
+    stator_status st = planner_make(s, &s->want, &s->plan, &s->model, e);
+    if (st != STATOR_OK)
+        return st;
+    s->planned = true;
+    config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
+    config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);
+    log_write(&s->log, STATOR_LOG_INFO, "stator %s, plan %s", STATOR_VERSION, s->plan.hash);
+    if (s->plan.fits)
+        return STATOR_OK;
+    st = refuse(s, e);
+    struct plan made; /* the search has left the graph at another size */
+    struct device_model model;
+    (void)planner_make(s, &s->want, &made, &model, NULL);
+    return st;
+}
+
+static stator_status make_run_state(struct stator *s, stator_error *e)
+{
+    struct carve count = carve_count();
+    planner_lay_out_run(s, &s->want, &s->model, &count);
+    s->run_bytes = count.used;
+    stator_status st = pages_map(s->run_bytes, "engine: the run's state", &s->run, e);
+    if (st != STATOR_OK)
+        return st;
+    struct carve c = carve_in(s->run, s->run_bytes);
+    planner_lay_out_run(s, &s->want, &s->model, &c);
+    st = pages_map(s->staging_bytes, "staging", &s->staging, e);
+    if (st != STATOR_OK)
+        return st;
+    struct plan_place *host = plan_find(&s->plan, "host");
+    plan_arena_find(host, "staging")->allocated = pages_rounded(s->staging_bytes);
+    uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->gguf)) + pages_rounded(s->front_bytes) +
+                      pages_rounded(s->run_bytes);
+    if (s->tokenizer_bytes > 0) {
+        st = pages_map(s->tokenizer_bytes, "the tokenizer", &s->tokenizer_memory, e);
+        if (st != STATOR_OK)
+            return st;
+        engine += pages_rounded(s->tokenizer_bytes);
+        if (tokenizer_create(s->gguf, s->tokenizer_memory, s->tokenizer_bytes, &s->tokenizer, &s->tokenizer_error) != STATOR_OK)
+            s->tokenizer = NULL;
+    }
+    struct plan_arena *a = plan_arena_find(host, "engine");
+    a->allocated = engine;
+    CHECK(a->allocated == a->bytes);
+    return STATOR_OK;
+}
+
+static stator_status fill_rope(struct stator *s, stator_error *e)
+{
+    const struct shape *m = s->shape;
+    for (uint32_t j = 0; j < m->n_rot / 2; j++)
+        s->rope_frequency[j] = pow((double)m->rope_base, -2.0 * j / m->n_rot) / m->rope_scale;
+    if (m->rope_freqs == NULL)
+        return STATOR_OK;
+    float divisor[KERNELS_MAX_HEAD / 2];
+    uint64_t bytes = m->n_rot / 2 * sizeof(float);
+    CHECK(m->rope_freqs->bytes == bytes && bytes <= sizeof divisor);
+    ssize_t got = pread(gguf_fd(s->gguf, m->rope_freqs->shard), divisor, bytes, (off_t)m->rope_freqs->offset);
+    if (got != (ssize_t)bytes)
+        return error_set(e, STATOR_BAD_MODEL, "%s: tensor 'rope_freqs.weight' can't be read", s->config.model.path);
+    for (uint32_t j = 0; j < m->n_rot / 2; j++) {
+        if (!isfinite(divisor[j]) || divisor[j] <= 0)
+            return error_set(e, STATOR_BAD_MODEL, "%s: tensor 'rope_freqs.weight': value %u is %g, a positive number is expected",
+                             s->config.model.path, j, (double)divisor[j]);
+        s->rope_frequency[j] /= (double)divisor[j];
+    }
+    return STATOR_OK;
+}
+
+/* Passes progress on until the engine thread says how its start went. */
+static stator_status wait_for_start(struct stator *s, stator_error *e)
+{
+    for (;;) {
+        struct engine_event ev;
+        ring_wait(s->events, UINT64_MAX);
+        if (!ring_pop(s->events, &ev))
+            continue;
+        if (ev.kind == ENGINE_PROGRESS && s->progress != NULL)
+            s->progress(s->context, ev.a, ev.b);
+        if (ev.kind == ENGINE_STARTED)
+            return STATOR_OK;
+        if (ev.kind == ENGINE_START_FAILED) {
+            if (e != NULL)
+                *e = s->start_error;
+            return ev.status;
+        }
+    }
+}
+
+static stator_status start_thread(struct stator *s, stator_error *e)
+{
+    pthread_attr_t attr;
+    int rc = pthread_attr_init(&attr);
+    CHECK(rc == 0);
+    rc = pthread_attr_setstack(&attr, s->engine_stack, ENGINE_STACK);
+    if (rc == 0)
+        rc = pthread_create(&s->thread, &attr, loop_thread, s);
+    pthread_attr_destroy(&attr);
+    if (rc != 0)
+        return error_set(e, STATOR_FAILED, "the engine's thread can't be started: %s", strerror(rc));
+    s->thread_runs = true;
+    return STATOR_OK;
+}
+
+stator_status stator_start(stator *s, stator_error *e)
+{
+    if (s->started || s->thread_runs)
+        return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
+    stator_status st = s->planned && s->plan.fits ? STATOR_OK : stator_plan(s, e);
+    if (st != STATOR_OK)
+        return st;
+    if (s->expect_plan[0] != '\0' && strcmp(s->expect_plan, s->plan.hash) != 0)
+        return error_set(e, STATOR_DOES_NOT_FIT, "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
+                         s->plan.hash, s->expect_plan);
+    st = make_run_state(s, e);
+    if (st == STATOR_OK)
+        st = fill_rope(s, e);
+    if (st == STATOR_OK)
+        st = start_thread(s, e);
+    if (st == STATOR_OK)
+        st = wait_for_start(s, e);
+    if (st != STATOR_OK)
+        return st;
+    s->started = true;
+    log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9, s->choice.tier,
+              s->choice.threads);
+    return STATOR_OK;
+}
+
+void stator_close(stator *s)
+{
+    if (s == NULL)
+        return;
+    if (s->thread_runs) {
+        atomic_store(&s->stop, 1);
+        ring_wake(s->commands);
+        int rc = pthread_join(s->thread, NULL);
+        CHECK(rc == 0);
+    }
+    pages_unmap(s->staging, s->staging_bytes);
+    pages_unmap(s->tokenizer_memory, s->tokenizer_bytes);
+    pages_unmap(s->run, s->run_bytes);
+    pages_unmap(s->front, s->front_bytes);
+    gguf_close(s->gguf);
+    log_sink_close(&s->sink);
+    pages_unmap(s, sizeof *s);
+}

@@ -1,0 +1,193 @@
+/* The engine's inside: what stands behind the opaque `stator`.
+ *
+ * Threads. The driver thread (the one that calls stator_*) owns everything until stator_start, and again after the engine
+ * thread was joined. Between those, the engine thread owns device, sequences, sampler and the plan's use figures; the two
+ * meet only in the rings, in the request slots (owned by the driver while FREE or DONE, by the engine after the submit
+ * command) and in the atomics.
+ *
+ * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the slices of `engine`:
+ * this struct, the model's index, shape and graph, the tokenizer, and the run's state. */
+#ifndef STATOR_ENGINE_ENGINE_H
+#define STATOR_ENGINE_ENGINE_H
+
+#include "base/carve.h"
+#include "base/log.h"
+#include "base/phase.h"
+#include "base/ring.h"
+#include "config/config.h"
+#include "device/device.h"
+#include "engine/log_sink.h"
+#include "engine/sampler.h"
+#include "memory/plan.h"
+#include "tokenizer/tokenizer.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define ENGINE_QUEUE  4 /* requests that may wait beside those that run */
+#if defined(__SANITIZE_THREAD__) /* whose state is thread-local */
+#define ENGINE_STACK (4096 * 1024)
+#else
+#define ENGINE_STACK (512 * 1024)
+#endif
+#define ENGINE_EVENTS 256
+#define ENGINE_COMMANDS 64
+#define ENGINE_EDGE_BASE (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
+#define ENGINE_EDGE_PER_TOKEN 1024
+
+struct engine_request {
+    _Atomic uint64_t id; /* 0: free */
+    _Atomic int cancel;
+    stator_request_kind kind;
+    bool ignore_eos;
+    uint32_t n_prompt;
+    uint32_t max_new;
+    struct sampler_settings sampling;
+    int32_t *tokens; /* [context + 1]: the prompt, then what was generated */
+    uint32_t n_tokens;
+};
+
+/* A request that runs: its place in the KV cache. */
+struct engine_sequence {
+    struct engine_request *request; /* NULL: free */
+    uint32_t done;                  /* tokens whose KV is stored */
+    uint32_t n_blocks;
+    uint32_t *table;                /* n_blocks KV blocks */
+    bool fresh;                     /* its blocks are to be cleared by the next step */
+    uint64_t began_ns;
+    uint64_t prompt_done_ns;
+};
+
+enum engine_command_kind { ENGINE_SUBMIT, ENGINE_ACK, ENGINE_STOP };
+struct engine_command {
+    enum engine_command_kind kind;
+    uint32_t request; /* slot */
+};
+
+/* What the engine thread tells: public events, and two of its own. */
+enum engine_event_kind { ENGINE_TOKEN, ENGINE_LOGITS, ENGINE_DONE, ENGINE_PROGRESS, ENGINE_STARTED, ENGINE_START_FAILED };
+struct engine_event {
+    enum engine_event_kind kind;
+    uint32_t request; /* slot */
+    uint64_t id;
+    int32_t token;
+    uint32_t position;
+    const float *logits;
+    bool last_row; /* LOGITS: the reader's next poll gives the rows back */
+    stator_reason reason;
+    stator_status status;
+    uint64_t a, b; /* DONE: prompt_ns, generate_ns; PROGRESS: done, total */
+    uint32_t n_prompt, n_generated;
+    char text[160];
+};
+
+/* Sizes that the plan follows from, all resolved. */
+struct engine_want {
+    uint32_t context;
+    uint32_t sequences;
+    uint32_t batch;
+    uint32_t logits_rows;
+    uint32_t kv_type; /* enum kernels_kv */
+};
+
+struct stator {
+    struct log log;
+    struct log_sink sink;
+    void (*progress)(void *context, uint64_t done, uint64_t total);
+    void *context;
+    char expect_plan[HASH_TEXT];
+    struct config config;
+    struct gguf *gguf;
+    struct shape *shape;
+    struct graph graph;
+    void *front; /* shape, graph tables, work of the placement */
+    uint64_t front_bytes;
+    void *place_work;
+    uint64_t place_work_bytes;
+
+    struct device_choice choice;
+    struct engine_want want;
+    uint64_t host_limit;
+    uint64_t staging_bytes;
+    uint64_t tokenizer_bytes;     /* 0: this file's tokenizer can't be used, tokenizer_error says why */
+    stator_error tokenizer_error;
+    struct device_model model;
+    struct plan plan;
+    bool planned;
+
+    /* From start on. */
+    struct phase phase;
+    void *staging;
+    void *run; /* the run's state, run_bytes */
+    uint64_t run_bytes;
+    struct tokenizer *tokenizer;
+    void *tokenizer_memory;
+    void *edge_work; /* workspace of stator_tokenize, in the run's state */
+    uint64_t edge_work_bytes;
+    struct device *device;
+    void *device_memory;
+    struct ring *commands;
+    struct ring *events;
+    struct engine_request *requests;
+    uint32_t n_requests;
+    struct engine_sequence *sequences;
+    struct engine_sequence **of_row; /* [logits_rows]: whose the rows of the step are */
+    uint32_t *free_blocks;
+    uint32_t n_free_blocks;
+    uint32_t peak_blocks;
+    uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
+    double *rope_frequency; /* [n_rot / 2], radians per position */
+    struct sampler sampler;
+    void *engine_stack;
+    uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
+    uint32_t n_waiting;
+    pthread_t thread;
+    bool thread_runs;
+    bool started;
+    bool acked;      /* the engine thread: the reader gave the logits rows back */
+    bool owes_ack;   /* the driver: the next poll gives them back */
+    stator_error start_error;
+    uint64_t next_id;
+    uint64_t load_ns;
+    _Atomic int stop;
+    /* Written by the engine thread, read by the driver at any time. */
+    _Atomic uint64_t loaded_bytes;
+    _Atomic uint64_t used_kv_bytes;
+    _Atomic uint64_t submits;
+    _Atomic uint64_t kernels_executed;
+    _Atomic uint64_t failed_requests;
+    /* Written by the driver when a request is done. */
+    struct {
+        uint64_t prompt_tokens, prompt_ns, generated_tokens, generate_ns, requests;
+    } served;
+};
+
+/* planner.c: the plan for `want`, without touching a device. Fills s->graph, *m and *p (p->fits says whether it fits).
+ * An error is a plan that can't even be made (a slice too small, numbers beyond 2^63). */
+stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e);
+/* Bytes of the run's state, and where everything in it lies when c has memory. */
+void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m, struct carve *c);
+void planner_hash(const struct stator *s, const struct engine_want *want, char out[HASH_TEXT]);
+
+/* fit.c: fills p->missing of a plan that does not fit, by search over plans. */
+void fit_search(struct stator *s, const struct engine_want *want, struct plan *p);
+uint32_t fit_largest_context(struct stator *s, const struct engine_want *want); /* 0: none */
+
+/* loader.c: reads, repacks and uploads all weights through staging; on the engine thread. */
+stator_status loader_run(struct stator *s, stator_error *e);
+uint64_t loader_least_staging(const struct graph *g); /* bytes: one panel of the widest matrix, as in the file */
+
+/* loop.c: the engine thread. */
+void *loop_thread(void *s);
+void loop_emit(struct stator *s, const struct engine_event *ev); /* waits while the ring is full */
+
+/* step_writer.c */
+void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv, struct step_header *h,
+                        uint64_t *bytes);
+void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token, uint32_t position);
+
+/* sequences.c: admission and release. */
+bool sequences_admit(struct stator *s, uint32_t slot); /* false: no room now */
+void sequences_release(struct stator *s, struct engine_sequence *q);
+
+#endif

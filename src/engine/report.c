@@ -1,0 +1,171 @@
+/* What the engine says about itself: the memory table, the plan and the report as JSON. On the driver thread. */
+#include "engine/engine.h"
+
+#include "base/host_memory.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e)
+{
+    if (info->size != sizeof *info)
+        return error_set(e, STATOR_USAGE, "stator_get_info: info.size must be sizeof(stator_info)");
+    *info = (stator_info){.size = sizeof *info,
+                          .threads = s->choice.threads,
+                          .vocab = s->shape->vocab,
+                          .context = s->want.context,
+                          .batch = s->want.batch,
+                          .sequences = s->want.sequences,
+                          .logits_rows = s->want.logits_rows,
+                          .model_bytes = s->shape->tensor_bytes,
+                          .load_ns = s->load_ns};
+    snprintf(info->plan_hash, sizeof info->plan_hash, "%s", s->plan.hash);
+    snprintf(info->model_name, sizeof info->model_name, "%s", s->shape->model_name);
+    snprintf(info->architecture, sizeof info->architecture, "%s", s->shape->arch_name);
+    snprintf(info->tier, sizeof info->tier, "%s", s->choice.tier);
+    return STATOR_OK;
+}
+
+/* Values have fixed places, so a step owns all of scratch and exchange; KV blocks are handed out. */
+static uint64_t used_bytes(const struct stator *s, const struct plan_place *place, const struct plan_arena *a)
+{
+    if (!s->started)
+        return 0;
+    bool stepped = atomic_load(&s->submits) > 0;
+    if (strcmp(a->name, "weights") == 0)
+        return s->graph.weights_bytes;
+    if (strcmp(a->name, "kv") == 0)
+        return atomic_load(&s->used_kv_bytes);
+    if (strcmp(a->name, "scratch") == 0)
+        return stepped ? s->graph.scratch_bytes : 0;
+    if (strcmp(a->name, "exchange") == 0)
+        return stepped ? s->graph.exchange_bytes : s->model.step_bytes;
+    if (place->is_host && strcmp(a->name, s->plan.places[0].name) == 0) {
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < s->plan.places[0].n_arenas; i++)
+            sum += used_bytes(s, &s->plan.places[0], &s->plan.places[0].arenas[i]);
+        return sum;
+    }
+    return a->bytes;
+}
+
+static uint64_t allocated_bytes(const struct stator *s, const struct plan_place *place, const struct plan_arena *a)
+{
+    if (!place->is_host || strcmp(a->name, s->plan.places[0].name) != 0)
+        return a->allocated;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->plan.places[0].n_arenas; i++)
+        sum += s->plan.places[0].arenas[i].allocated;
+    return sum;
+}
+
+stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have, stator_error *e)
+{
+    if (row->size != sizeof *row)
+        return error_set(e, STATOR_USAGE, "stator_get_memory: row.size must be sizeof(stator_memory_row)");
+    *have = 0;
+    for (uint32_t i = 0; i < s->plan.n_places; i++) {
+        const struct plan_place *place = &s->plan.places[i];
+        if (index >= place->n_arenas) {
+            index -= place->n_arenas;
+            continue;
+        }
+        const struct plan_arena *a = &place->arenas[index];
+        *row = (stator_memory_row){.size = sizeof *row,
+                                   .planned = a->bytes,
+                                   .lower_bound = a->lower_bound,
+                                   .allocated = allocated_bytes(s, place, a),
+                                   .used = used_bytes(s, place, a),
+                                   .budget = place->budget};
+        snprintf(row->place, sizeof row->place, "%s", place->name);
+        snprintf(row->arena, sizeof row->arena, "%s", a->name);
+        *have = 1;
+        break;
+    }
+    return STATOR_OK;
+}
+
+static stator_status finish_json(struct json *j, size_t capacity, size_t *n, stator_error *e)
+{
+    bool ok = json_end(j);
+    *n = j->length;
+    if (ok)
+        return STATOR_OK;
+    return error_set(e, STATOR_USAGE, "the text has %zu bytes, the buffer holds %zu", j->length, capacity);
+}
+
+stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e)
+{
+    struct json j;
+    json_to_buffer(&j, out, capacity, true);
+    plan_to_json(&s->plan, &j, NULL);
+    return finish_json(&j, capacity, n, e);
+}
+
+static void device_to_json(const struct stator *s, const struct plan_place *place, struct json *j)
+{
+    json_object(j, NULL);
+    json_string(j, "name", place->name);
+    json_string(j, "kind", s->choice.facts.kind);
+    json_u64(j, "layers", s->shape->n_layers);
+    json_object(j, "arena_bytes");
+    for (uint32_t i = 0; i < place->n_arenas; i++)
+        json_u64(j, place->arenas[i].name, place->arenas[i].allocated);
+    json_close(j);
+    json_u64(j, "submits", atomic_load(&s->submits));
+    json_u64(j, "kernels_executed", atomic_load(&s->kernels_executed));
+    json_u64(j, "direct_bytes", 0);
+    json_u64(j, "staged_bytes", 0);
+    json_u64(j, "host_bytes", s->choice.facts.host_memory ? place->total : 0);
+    json_close(j);
+}
+
+static void memory_to_json(const struct stator *s, struct json *j)
+{
+    json_array(j, "memory");
+    for (size_t i = 0;; i++) {
+        stator_memory_row row = {.size = sizeof row};
+        int have = 0;
+        if (stator_get_memory(s, i, &row, &have, NULL) != STATOR_OK || !have)
+            break;
+        json_object(j, NULL);
+        json_string(j, "place", row.place);
+        json_string(j, "arena", row.arena);
+        json_u64(j, "planned", row.planned);
+        json_u64(j, "allocated", row.allocated);
+        json_u64(j, "used", row.used);
+        json_close(j);
+    }
+    json_close(j);
+}
+
+stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e)
+{
+    struct json j;
+    json_to_buffer(&j, out, capacity, true);
+    json_object(&j, NULL);
+    json_string(&j, "version", STATOR_VERSION);
+    json_string(&j, "hash", s->plan.hash);
+    json_string(&j, "model", s->config.model.path);
+    json_string(&j, "tier", s->choice.tier);
+    json_u64(&j, "threads", s->choice.threads);
+    json_array(&j, "devices");
+    for (uint32_t i = 0; i + 1 < s->plan.n_places; i++)
+        device_to_json(s, &s->plan.places[i], &j);
+    json_close(&j);
+    memory_to_json(s, &j);
+    json_object(&j, "process");
+    json_u64(&j, "private_bytes", host_memory_private());
+    json_u64(&j, "peak_rss_bytes", host_memory_peak());
+    json_close(&j);
+    json_object(&j, "timings");
+    json_double(&j, "load_s", (double)s->load_ns * 1e-9);
+    json_u64(&j, "requests", s->served.requests);
+    json_u64(&j, "prompt_tokens", s->served.prompt_tokens);
+    json_double(&j, "prompt_s", (double)s->served.prompt_ns * 1e-9);
+    json_u64(&j, "generated_tokens", s->served.generated_tokens);
+    json_double(&j, "generate_s", (double)s->served.generate_ns * 1e-9);
+    json_close(&j);
+    json_close(&j);
+    return finish_json(&j, capacity, n, e);
+}

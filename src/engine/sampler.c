@@ -1,0 +1,142 @@
+#include "engine/sampler.h"
+
+#include "kernels/num.h"
+
+#include <string.h>
+
+void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab)
+{
+    s->vocab = vocab;
+    s->heap = carve_take(c, vocab, sizeof *s->heap);
+    s->chosen = carve_take(c, vocab, sizeof *s->chosen);
+    s->weight = carve_take(c, vocab, sizeof *s->weight);
+}
+
+/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection with full avalanche. */
+static uint64_t mix(uint64_t z)
+{
+    z += 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+float sampler_random(uint64_t seed, uint64_t position)
+{
+    return (float)(mix(mix(seed) ^ position) >> 40) * 0x1p-24f;
+}
+
+/* Best first; ties by token id, so that the order is total. */
+static int better(const struct sampler_candidate *a, const struct sampler_candidate *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->token < b->token);
+}
+
+static void sift_down(struct sampler_candidate *heap, uint32_t n, uint32_t i)
+{
+    struct sampler_candidate moving = heap[i];
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= n)
+            break;
+        if (child + 1 < n && better(&heap[child + 1], &heap[child]))
+            child++;
+        if (!better(&heap[child], &moving))
+            break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+
+static struct sampler_candidate pop(struct sampler_candidate *heap, uint32_t *n)
+{
+    struct sampler_candidate best = heap[0];
+    heap[0] = heap[--*n];
+    if (*n > 0)
+        sift_down(heap, *n, 0);
+    return best;
+}
+
+/* Divides positive and multiplies negative logits of recent tokens, each token once. */
+static void penalise(struct sampler *s, float penalty, const int32_t *tokens, uint32_t n)
+{
+    uint32_t begin = n > SAMPLER_LAST ? n - SAMPLER_LAST : 0;
+    float inverse = 1.0f / penalty;
+    for (uint32_t i = begin; i < n; i++) {
+        uint32_t k = begin;
+        while (tokens[k] != tokens[i])
+            k++;
+        if (k < i)
+            continue; /* seen */
+        float *logit = &s->heap[tokens[i]].logit;
+        *logit *= *logit > 0 ? inverse : penalty;
+    }
+}
+
+/* The candidates that top-k, top-p and min-p leave, best first, into chosen. Their weights at temperature 1 decide top-p and
+ * min-p. Popping stops as soon as the filters close, so a usual call sorts a few dozen candidates only. */
+static uint32_t filter(struct sampler *s, const struct sampler_settings *set)
+{
+    uint32_t left = s->vocab;
+    uint32_t limit = set->top_k > 0 && set->top_k < s->vocab ? set->top_k : s->vocab;
+    for (uint32_t i = s->vocab / 2; i-- > 0;)
+        sift_down(s->heap, s->vocab, i);
+    float top = s->heap[0].logit;
+    uint32_t n = 0;
+    float total = 0;
+    if (limit < s->vocab) {
+        for (; n < limit; n++) {
+            s->chosen[n] = pop(s->heap, &left);
+            total += num_exp(s->chosen[n].logit - top);
+        }
+    } else {
+        for (uint32_t i = 0; i < s->vocab; i++)
+            total += num_exp(s->heap[i].logit - top);
+    }
+    float enough = set->top_p * total;
+    float sum = 0;
+    uint32_t kept = 0;
+    while (kept < limit) {
+        if (kept == n)
+            s->chosen[n++] = pop(s->heap, &left);
+        float w = num_exp(s->chosen[kept].logit - top);
+        if (kept > 0 && w < set->min_p)
+            break;
+        sum += w;
+        kept++;
+        if (set->top_p < 1.0f && sum >= enough)
+            break;
+    }
+    return kept;
+}
+
+int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits, const int32_t *tokens, uint32_t n,
+                     uint32_t position)
+{
+    for (uint32_t i = 0; i < s->vocab; i++)
+        s->heap[i] = (struct sampler_candidate){logits[i], (int32_t)i};
+    if (set->repeat_penalty != 1.0f)
+        penalise(s, set->repeat_penalty, tokens, n);
+    if (set->temperature <= 0) {
+        struct sampler_candidate best = s->heap[0];
+        for (uint32_t i = 1; i < s->vocab; i++)
+            if (better(&s->heap[i], &best))
+                best = s->heap[i];
+        return best.token;
+    }
+    uint32_t kept = filter(s, set);
+    float inverse = 1.0f / set->temperature;
+    float total = 0;
+    for (uint32_t i = 0; i < kept; i++) {
+        s->weight[i] = num_exp((s->chosen[i].logit - s->chosen[0].logit) * inverse);
+        total += s->weight[i];
+    }
+    float at = sampler_random(set->seed, position) * total;
+    for (uint32_t i = 0; i + 1 < kept; i++) {
+        at -= s->weight[i];
+        if (at < 0)
+            return s->chosen[i].token;
+    }
+    return s->chosen[kept - 1].token;
+}

@@ -1,0 +1,44 @@
+/* From a row of logits to a token. Random numbers are counter-based on (seed, position), so a request's text depends on
+ * nothing but its own logits, settings and seed. Order of the filters: repeat penalty, top-k, top-p, min-p, temperature.
+ *
+ * Thread: the engine's. Works in memory given once; allocates nothing. */
+#ifndef STATOR_ENGINE_SAMPLER_H
+#define STATOR_ENGINE_SAMPLER_H
+
+#include "base/carve.h"
+
+#include <stdint.h>
+
+#define SAMPLER_LAST 64 /* tokens that the repeat penalty looks back at */
+
+struct sampler_settings {
+    float temperature;    /* 0: greedy */
+    uint32_t top_k;       /* 0: off */
+    float top_p;          /* 1: off */
+    float min_p;          /* 0: off */
+    float repeat_penalty; /* 1: off */
+    uint64_t seed;
+};
+
+struct sampler_candidate {
+    float logit;
+    int32_t token;
+};
+
+struct sampler {
+    uint32_t vocab;
+    struct sampler_candidate *heap;   /* vocab */
+    struct sampler_candidate *chosen; /* vocab, best first */
+    float *weight;                    /* vocab */
+};
+
+void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab);
+
+/* logits: [vocab], all finite. tokens: the n tokens of the sequence so far. position: of the token to choose. */
+int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits, const int32_t *tokens, uint32_t n,
+                     uint32_t position);
+
+/* In [0, 1), 24 bits, from the counter (seed, position). */
+float sampler_random(uint64_t seed, uint64_t position);
+
+#endif

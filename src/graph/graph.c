@@ -1,0 +1,177 @@
+/* Tables of the graph, the forms of values, liveness. */
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Upper bounds per layer and outside layers; graph_add_* check them. */
+#define OPS_PER_LAYER     8
+#define OPS_OUTSIDE       8
+#define VALUES_PER_LAYER  8
+#define VALUES_OUTSIDE    8
+#define WEIGHTS_PER_LAYER 16
+#define WEIGHTS_OUTSIDE   8
+
+#define VALUE_ALIGN 64
+
+void graph_layout(struct graph *g, struct carve *c, const struct shape *s)
+{
+    memset(g, 0, sizeof *g);
+    g->max_ops = OPS_PER_LAYER * s->n_layers + OPS_OUTSIDE;
+    g->max_values = VALUES_PER_LAYER * s->n_layers + VALUES_OUTSIDE;
+    g->max_weights = WEIGHTS_PER_LAYER * s->n_layers + WEIGHTS_OUTSIDE;
+    g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
+    g->values = carve_take(c, g->max_values, sizeof *g->values);
+    g->weights = carve_take(c, g->max_weights, sizeof *g->weights);
+}
+
+static uint64_t take_form(uint64_t *at, uint64_t rows, uint64_t per_row, uint64_t size)
+{
+    uint64_t here = *at;
+    uint64_t bytes = arith_must_mul(arith_must_mul(rows, per_row), size);
+    *at = arith_round_up(arith_must_add(here, bytes), VALUE_ALIGN);
+    return here;
+}
+
+uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows, uint32_t width,
+                         uint32_t forms)
+{
+    CHECK(g->n_values < g->max_values && rows > 0 && width > 0 && forms != 0);
+    struct graph_value *v = &g->values[g->n_values];
+    memset(v, 0, sizeof *v);
+    snprintf(v->name, sizeof v->name, "%s", name);
+    v->arena = arena;
+    v->rows = rows;
+    v->width = width;
+    v->forms = forms;
+    v->f32 = v->q32 = v->d32 = v->s32 = v->q256 = v->d256 = v->s256 = UINT64_MAX;
+    uint64_t at = 0;
+    if (forms & GRAPH_F32)
+        v->f32 = take_form(&at, rows, width, 4);
+    if (forms & GRAPH_I8_32) {
+        CHECK(width % 32 == 0);
+        v->q32 = take_form(&at, rows, width, 1);
+        v->d32 = take_form(&at, rows, width / 32, 4);
+        v->s32 = take_form(&at, rows, width / 32, 2);
+    }
+    if (forms & GRAPH_I8_256) {
+        CHECK(width % 256 == 0);
+        v->q256 = take_form(&at, rows, width, 1);
+        v->d256 = take_form(&at, rows, width / 256, 4);
+        v->s256 = take_form(&at, rows, width / 16, 2);
+    }
+    v->bytes = at;
+    v->first = GRAPH_NONE;
+    return g->n_values++;
+}
+
+uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t)
+{
+    for (uint32_t i = 0; i < g->n_weights; i++)
+        if (g->weights[i].tensor == t)
+            return i;
+    CHECK(g->n_weights < g->max_weights);
+    struct graph_weight *w = &g->weights[g->n_weights];
+    memset(w, 0, sizeof *w);
+    w->tensor = t;
+    w->packed = t->n_dims > 1;
+    if (w->packed) {
+        bool ok = panel_layout_init(&w->layout, t->type, t->ne[1], t->ne[0]);
+        CHECK(ok); /* shape_read has bounded it */
+        w->bytes = w->layout.bytes;
+    } else {
+        CHECK(t->type == BLOCK_F32);
+        w->bytes = arith_round_up(arith_must_mul(t->ne[0], 4), PANEL_ALIGN);
+    }
+    return g->n_weights++;
+}
+
+struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in, uint32_t out)
+{
+    CHECK(g->n_ops < g->max_ops);
+    struct graph_op *op = &g->ops[g->n_ops++];
+    memset(op, 0, sizeof *op);
+    op->kind = kind;
+    op->layer = layer;
+    op->in = in;
+    op->out = out;
+    for (int i = 0; i < GRAPH_OP_WEIGHTS; i++)
+        op->weight[i] = op->bias[i] = GRAPH_NONE;
+    return op;
+}
+
+void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t, const struct gguf_tensor *bias,
+                     uint32_t column)
+{
+    CHECK(op->n_weights < GRAPH_OP_WEIGHTS && t != NULL);
+    uint32_t i = op->n_weights++;
+    op->weight[i] = graph_add_weight(g, t);
+    op->bias[i] = bias != NULL ? graph_add_weight(g, bias) : GRAPH_NONE;
+    op->column[i] = column;
+}
+
+uint32_t graph_form_for(const struct gguf_tensor *t)
+{
+    switch (t->type) {
+    case BLOCK_F32:
+    case BLOCK_F16:
+    case BLOCK_BF16:
+        return GRAPH_F32;
+    case BLOCK_Q4_K:
+    case BLOCK_Q5_K:
+    case BLOCK_Q6_K:
+        return GRAPH_I8_256;
+    default:
+        return GRAPH_I8_32;
+    }
+}
+
+static void touch(struct graph *g, uint32_t value, uint32_t op)
+{
+    if (value == GRAPH_NONE)
+        return;
+    struct graph_value *v = &g->values[value];
+    if (v->first == GRAPH_NONE)
+        v->first = op;
+    v->end = op + 1;
+}
+
+/* A value lives from its first touch to its last one; the builders write before they read. What the tail reads of the
+ * body must outlive the whole tail, since the tail may run again. */
+static void find_lives(struct graph *g)
+{
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        touch(g, g->ops[i].in, i);
+        touch(g, g->ops[i].out, i);
+    }
+    for (uint32_t i = 0; i < g->n_values; i++) {
+        struct graph_value *v = &g->values[i];
+        CHECK(v->first != GRAPH_NONE && v->first < v->end);
+        if (v->first < g->tail && v->end > g->tail)
+            v->end = g->n_ops;
+    }
+}
+
+stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want, stator_error *e)
+{
+    CHECK(want->batch > 0 && want->logits_rows > 0);
+    uint64_t widest = ARITH_MAX(ARITH_MAX((uint64_t)s->n_ff, s->vocab), (uint64_t)s->n_heads * s->head_dim_k * 3);
+    uint64_t rows = ARITH_MAX(want->batch, want->logits_rows);
+    uint64_t all = 0;
+    if (!arith_mul(widest * 8, rows, &all) || !arith_mul(all, g->max_values, &all) || all > INT64_MAX)
+        return error_set(e, STATOR_DOES_NOT_FIT, "memory.batch = %u with this model is beyond any memory", want->batch);
+    g->shape = s;
+    g->want = *want;
+    g->n_ops = g->n_values = g->n_weights = 0;
+    switch (s->arch) {
+    case SHAPE_LLAMA:
+    case SHAPE_QWEN2:
+    case SHAPE_QWEN3:
+        graph_dense_build(g);
+        break;
+    default:
+        CHECK(!"an architecture without a builder");
+    }
+    find_lives(g);
+    return STATOR_OK;
+}

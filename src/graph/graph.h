@@ -1,0 +1,138 @@
+/* What is computed: a list of few, large, fused ops over values and weights, made by one builder per architecture.
+ *
+ * Shapes are static at their maximum (batch tokens, logits rows); how many tokens a step really has, their positions and
+ * block tables are data in the step descriptor (kernels/step.h). An op's index is its step on the packer's time axis.
+ *
+ * Invariants: ops are in an order in which every value is written before it is read; a value's life is
+ * [first writer, last reader + 1); names are unique among weights. Owner: whoever gave the memory. Read-only after
+ * graph_build and graph_place. */
+#ifndef STATOR_GRAPH_GRAPH_H
+#define STATOR_GRAPH_GRAPH_H
+
+#include "base/carve.h"
+#include "base/error.h"
+#include "formats/panel.h"
+#include "model/shape.h"
+
+enum graph_kind {
+    GRAPH_ZERO_KV,    /* clears the KV blocks that the step names */
+    GRAPH_EMBED,      /* out = rows of weight[0] by token id */
+    GRAPH_NORM,       /* out = rms_norm(in) * weight[0], in the forms of out */
+    GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
+    GRAPH_ROPE_STORE, /* per head: q and k of `in` normed (optional), turned in place; k and v stored to the cache */
+    GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache, in the forms of out */
+    GRAPH_GATHER_NORM,/* like NORM, for the rows that the step wants logits of */
+    GRAPH_ARGMAX      /* per row: index of the largest logit, and whether all are finite */
+};
+
+enum graph_epilogue {
+    GRAPH_STORE,    /* out = sum + bias */
+    GRAPH_RESIDUAL, /* out += sum + bias */
+    GRAPH_SWIGLU    /* weight[0] is the gate, weight[1] up: out = silu(gate) * up */
+};
+
+/* Forms that a value has (struct kernels_act). */
+enum { GRAPH_F32 = 1, GRAPH_I8_32 = 2, GRAPH_I8_256 = 4 };
+
+enum graph_arena { GRAPH_SCRATCH, GRAPH_EXCHANGE };
+
+struct graph_value {
+    char name[32];
+    enum graph_arena arena;
+    uint32_t rows;  /* at most: batch, or logits rows */
+    uint32_t width; /* values per row */
+    uint32_t forms;
+    /* Offsets of the forms inside the value; UINT64_MAX where it has none. */
+    uint64_t f32, q32, d32, s32, q256, d256, s256;
+    uint64_t bytes;
+    uint32_t first; /* life in ops, [first, end) */
+    uint32_t end;
+    uint64_t offset; /* in its arena, by graph_place */
+};
+
+#define GRAPH_MAX_PIECES 16
+
+/* A run of panels (or all bytes of a plain weight) in one slice. */
+struct graph_piece {
+    uint32_t slice;
+    uint32_t first_panel;
+    uint32_t panels;
+    uint32_t pad;
+    uint64_t offset; /* in the slice */
+};
+
+struct graph_weight {
+    const struct gguf_tensor *tensor;
+    bool packed;                /* panels; else plain float32 */
+    struct panel_layout layout; /* packed only */
+    uint64_t bytes;             /* on the device */
+    uint32_t n_pieces;
+    struct graph_piece pieces[GRAPH_MAX_PIECES];
+};
+
+#define GRAPH_OP_WEIGHTS 3
+#define GRAPH_NONE       UINT32_MAX
+
+struct graph_op {
+    enum graph_kind kind;
+    enum graph_epilogue epilogue;
+    uint32_t layer; /* GRAPH_NONE outside layers */
+    uint32_t in;    /* value, or GRAPH_NONE */
+    uint32_t out;
+    uint32_t n_weights;
+    uint32_t weight[GRAPH_OP_WEIGHTS];
+    uint32_t bias[GRAPH_OP_WEIGHTS];   /* weight, or GRAPH_NONE */
+    uint32_t column[GRAPH_OP_WEIGHTS]; /* of out */
+};
+
+/* What the builder is asked for. */
+struct graph_want {
+    uint32_t batch;       /* tokens in a step */
+    uint32_t logits_rows; /* rows of logits in a step */
+};
+
+struct graph {
+    const struct shape *shape;
+    struct graph_want want;
+    uint32_t n_ops, n_values, n_weights;
+    uint32_t tail;   /* first op of the tail (logits); the tail may run several times on one body */
+    uint32_t logits; /* value: f32 [logits_rows][vocab], exchange */
+    uint32_t picks;  /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized */
+    struct graph_op *ops;
+    struct graph_value *values;
+    struct graph_weight *weights;
+    uint32_t max_ops, max_values, max_weights;
+    uint64_t scratch_bytes; /* by graph_place */
+    uint64_t scratch_bound;
+    uint64_t exchange_bytes;
+    uint64_t weights_bytes;
+    uint32_t weight_slices;
+    bool scratch_optimal;
+};
+
+#define GRAPH_MAX_SLICES 64
+
+/* Lays the graph's tables out for this shape in c (carve_count() to measure). */
+void graph_layout(struct graph *g, struct carve *c, const struct shape *s);
+/* Fills the tables; g comes from graph_layout on real memory. STATOR_DOES_NOT_FIT: sizes beyond 2^63. */
+stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want, stator_error *e);
+
+/* Bytes of work memory for graph_place of any graph with these tables. */
+uint64_t graph_place_work_bytes(const struct graph *g);
+/* Gives every value its offset (scratch packed by lifetime, exchange one after the other from exchange_base on) and every weight its
+ * pieces, in slices of at most slice_limit bytes; slice_bytes[GRAPH_MAX_SLICES] gets the size of each.
+ * STATOR_DOES_NOT_FIT: scratch or a single panel above slice_limit, or too many slices. */
+stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work, uint64_t work_bytes,
+                          uint64_t *slice_bytes, stator_error *e);
+
+/* For builders. */
+uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows, uint32_t width, uint32_t forms);
+uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t); /* the same tensor twice is one weight */
+struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in, uint32_t out);
+void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t, const struct gguf_tensor *bias, uint32_t column);
+uint32_t graph_form_for(const struct gguf_tensor *t); /* the activation form that this weight multiplies */
+
+/* Builders, one per architecture family. */
+void graph_dense_build(struct graph *g); /* llama, qwen2, qwen3 */
+
+#endif

@@ -1,0 +1,48 @@
+/* The step descriptor: everything about a step that is data. The host writes it, the device reads it; it lies at the
+ * start of the exchange arena. Compiles as C and as OpenCL C.
+ *
+ * Layout: struct step_header, then the arrays at the byte offsets that the header names (set once, never changed). */
+#ifndef STATOR_KERNELS_STEP_H
+#define STATOR_KERNELS_STEP_H
+
+#ifdef __OPENCL_VERSION__
+typedef uint step_u32;
+typedef int step_i32;
+#else
+#include <stdint.h>
+typedef uint32_t step_u32;
+typedef int32_t step_i32;
+#endif
+
+/* Consecutive tokens of one sequence: tokens [first, first + n) of the step are its positions position, position + 1, .. */
+struct step_chunk {
+    step_u32 slot; /* of the sequence: its row in the block table */
+    step_u32 first;
+    step_u32 n;
+    step_u32 position;
+};
+
+struct step_header {
+    step_u32 run_body; /* 0: only the tail, on the residual stream of the last body */
+    step_u32 n_tokens;
+    step_u32 n_chunks;
+    step_u32 n_rows; /* of logits; 0: no tail */
+    step_u32 n_zero; /* KV blocks to clear first */
+    step_u32 table_stride; /* entries of a slot's block table */
+    step_u32 rope_stride;  /* floats per token in rope */
+    step_u32 pad;
+    step_u32 at_tokens; /* i32 [batch]: ids */
+    step_u32 at_chunks; /* struct step_chunk [sequences] */
+    step_u32 at_rows;   /* u32 [logits_rows]: the token of the step whose logits the row is */
+    step_u32 at_zero;   /* u32 [all blocks] */
+    step_u32 at_tables; /* u32 [sequences][table_stride]: KV block of each 32 tokens */
+    step_u32 at_rope;   /* f32 [batch][rope_stride]: cos, sin of each pair at the token's position */
+};
+
+/* What the tail finds per row. */
+struct step_pick {
+    step_i32 token;  /* of the largest logit */
+    step_u32 finite; /* 0: a logit of this row is not finite */
+};
+
+#endif

@@ -1,0 +1,126 @@
+/* The engine against numbers that nobody here made: Hugging Face transformers in float64 (../shared/oracles/models). */
+#include "engine_harness.h"
+
+#include <math.h>
+
+static void check_dense(const char *name, const char *kv_type, float limit)
+{
+    char relative[128];
+    snprintf(relative, sizeof relative, "oracles/models/%s.gguf", name);
+    TESTING_NEED_SHARED(relative);
+    struct harness_oracle o;
+    harness_oracle_read(name, &o);
+    char kv[64];
+    snprintf(kv, sizeof kv, "memory.kv_type=%s", kv_type);
+    const char *sets[] = {kv, "memory.logits_rows=16", NULL};
+    stator *s = harness_start(o.model, sets);
+    float *logits = harness_logits(s, o.prompt, o.n_prompt);
+    float worst = 0;
+    for (size_t i = 0; i < o.n_prompt * 512; i++)
+        worst = fmaxf(worst, fabsf(logits[i] - o.logits[i]));
+    print_message("%s, KV %s: max |logit difference| %.3g over %zu positions\n", name, kv_type, (double)worst, o.n_prompt);
+    assert_true(worst <= limit);
+    struct harness_text t = {.id = harness_submit(s, o.prompt, o.n_prompt, (uint32_t)o.n_greedy, 0, 0)};
+    harness_collect(s, &t, 1);
+    assert_int_equal(t.n, o.n_greedy);
+    if (strcmp(kv_type, "f32") == 0)
+        assert_memory_equal(t.ids, o.greedy, o.n_greedy * sizeof t.ids[0]);
+    stator_close(s);
+    free(logits);
+    free(o.logits);
+}
+
+static void llama_tied(void **state)
+{
+    (void)state;
+    check_dense("llama-tied", "f32", 1e-3f);
+    check_dense("llama-tied", "f16", 3e-2f);
+}
+
+static void llama_untied(void **state)
+{
+    (void)state;
+    check_dense("llama-untied", "f32", 1e-3f);
+    check_dense("llama-untied", "f16", 3e-2f);
+}
+
+static void qwen2(void **state)
+{
+    (void)state;
+    check_dense("qwen2", "f32", 1e-3f);
+    check_dense("qwen2", "f16", 3e-2f);
+}
+
+static void qwen3(void **state)
+{
+    (void)state;
+    check_dense("qwen3", "f32", 1e-3f);
+    check_dense("qwen3", "f16", 3e-2f);
+}
+
+static void log_softmax(const float *logits, double *out)
+{
+    double top = logits[0];
+    double sum = 0;
+    for (int i = 1; i < 512; i++)
+        top = fmax(top, (double)logits[i]);
+    for (int i = 0; i < 512; i++)
+        sum += exp((double)logits[i] - top);
+    for (int i = 0; i < 512; i++)
+        out[i] = (double)logits[i] - top - log(sum);
+}
+
+/* The rms of log-probability differences where p > 1e-5 must be at most what llama.cpp's own was (../shared/README.md). */
+static void quantised(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double limit;
+    } types[] = {{"quant-q8_0", .035}, {"quant-q4_0", .035}, {"quant-q4_1", .035}, {"quant-q5_0", .036}, {"quant-q5_1", .037},
+                 {"quant-q4_k", .051}, {"quant-q5_k", .050}, {"quant-q6_k", .049}};
+    TESTING_NEED_SHARED("oracles/models/quant-q8_0.gguf");
+    int worse = 0;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        struct harness_oracle o;
+        harness_oracle_read(types[i].name, &o);
+        const char *sets[] = {"memory.logits_rows=16", NULL};
+        stator *s = harness_start(o.model, sets);
+        float *logits = harness_logits(s, o.prompt, o.n_prompt);
+        double sum = 0;
+        size_t n = 0;
+        size_t same = 0;
+        for (size_t p = 0; p < o.n_prompt; p++) {
+            double ours[512];
+            double theirs[512];
+            log_softmax(logits + p * 512, ours);
+            log_softmax(o.logits + p * 512, theirs);
+            int best_ours = 0;
+            int best_theirs = 0;
+            for (int k = 0; k < 512; k++) {
+                best_ours = ours[k] > ours[best_ours] ? k : best_ours;
+                best_theirs = theirs[k] > theirs[best_theirs] ? k : best_theirs;
+                if (theirs[k] <= log(1e-5))
+                    continue;
+                sum += (ours[k] - theirs[k]) * (ours[k] - theirs[k]);
+                n++;
+            }
+            same += best_ours == best_theirs;
+        }
+        double rms = sqrt(sum / (double)n);
+        print_message("%s: rms of d log p %.4f (llama.cpp %.3f), arg-max agrees at %zu of %zu\n", types[i].name, rms, types[i].limit,
+                      same, o.n_prompt);
+        worse += rms > types[i].limit;
+        stator_close(s);
+        free(logits);
+        free(o.logits);
+    }
+    assert_int_equal(worse, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied), cmocka_unit_test(qwen2),
+                                       cmocka_unit_test(qwen3), cmocka_unit_test(quantised)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
