@@ -43,10 +43,14 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
     *k = (struct kernels){0};
     scalar_matmul_init(k);
     scalar_init(k);
-    if (t >= KERNELS_TIER_AVX2)
+    if (t >= KERNELS_TIER_AVX2) {
+        avx2_matmul_init(k);
         avx2_init(k);
-    if (t >= KERNELS_TIER_AVX512)
+    }
+    if (t >= KERNELS_TIER_AVX512) {
+        avx512_matmul_init(k);
         avx512_init(k);
+    }
 }
 
 size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_v) {
