@@ -21,13 +21,15 @@ enum graph_kind {
     GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
     GRAPH_ROPE_STORE, /* per head: q and k of `in` normed (optional), turned in place; k and v stored to the cache */
     GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache, in the forms of out */
-    GRAPH_GATHER_NORM,/* like NORM, for the rows that the step wants logits of */
+    GRAPH_GATHER_NORM,/* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in NORM, 2r + 1
+                         what quantising row 2r left, quantised again */
     GRAPH_ARGMAX      /* per row: index of the largest logit, and whether all are finite */
 };
 
 enum graph_epilogue {
     GRAPH_STORE,    /* out = sum + bias */
     GRAPH_RESIDUAL, /* out += sum + bias */
+    GRAPH_PAIRS,    /* out[r] = sum[2r] + sum[2r + 1]: the int8 forms of in hold each row twice, value and remainder */
     GRAPH_SWIGLU    /* weight[0] is the gate, weight[1] up: out = silu(gate) * up */
 };
 

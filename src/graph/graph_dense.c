@@ -91,11 +91,15 @@ void graph_dense_build(struct graph *g)
     }
 
     g->tail = g->n_ops;
+    /* The output matrix sees its activations at twice the bits: this one rounding would weigh as much as any in the layers,
+     * and a second row of a memory-bound product is almost free. */
     uint32_t rows = g->want.logits_rows;
-    uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH, rows, s->n_embd, graph_form_for(s->output));
+    uint32_t form = graph_form_for(s->output);
+    uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH, form == GRAPH_F32 ? rows : 2 * rows, s->n_embd, form);
     add_norm(g, GRAPH_GATHER_NORM, GRAPH_NONE, x, normed, s->output_norm);
     g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
     op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
+    op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
     graph_op_weight(g, op, s->output, NULL, 0);
     g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
     graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);

@@ -77,6 +77,8 @@ struct kernels {
      * d = amax * (1/127 as float), q = clamp(rne(x * num_rcp(d)), -127, 127). Also the sums (struct kernels_act). */
     void (*quantise32)(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s);
     void (*quantise256)(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s);
+    /* What quantising left: y[i] = fmaf(-d[i / group], (float)q[i], x[i]); y may be x. */
+    void (*remainder)(float *y, const float *x, const int8_t *q, const float *d, uint32_t n, uint32_t group);
 
     /* out[t * out_stride + r] = sum over k of panel row r times activation row first + t, for t < tokens, r < 16. One panel.
      * 32-value types: per 32-block i = exact int32 sum of q_w * q_a; acc = fmaf((float)i, rn(d_w * d_a), acc); types with m:

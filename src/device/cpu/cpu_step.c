@@ -58,6 +58,18 @@ static void quantise_row(const struct member *m, const struct graph_value *v, co
         m->d->kernels.quantise256(x, v->width, a->q256 + row * w, a->d256 + row * (w / 256), a->s256 + row * (w / 16));
 }
 
+/* Row + 1 becomes what the int8 form of row `row` left of y, which is overwritten. */
+static void quantise_remainder(const struct member *m, const struct graph_value *v, const struct kernels_act *a, uint32_t row, float *y)
+{
+    size_t w = v->width;
+    CHECK(v->forms == GRAPH_I8_32 || v->forms == GRAPH_I8_256);
+    if (v->forms & GRAPH_I8_32)
+        m->d->kernels.remainder(y, y, a->q32 + row * w, a->d32 + row * (w / 32), v->width, 32);
+    else
+        m->d->kernels.remainder(y, y, a->q256 + row * w, a->d256 + row * (w / 256), v->width, 256);
+    quantise_row(m, v, a, row + 1, y);
+}
+
 static const float *plain_weight(const struct member *m, uint32_t weight)
 {
     const struct graph_weight *w = &m->g->weights[weight];
@@ -143,11 +155,14 @@ static void run_norm(const struct member *m, const struct graph_op *op)
     struct kernels_act a = value_act(m, op->out);
     uint32_t n = gather ? m->h->n_rows : m->h->n_tokens;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    bool pairs = gather && a.f32 == NULL;
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
         const float *x = in + (size_t)(gather ? rows[t] : t) * out->width;
         float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : temporary;
         m->d->kernels.rms_norm(y, x, weight, out->width, m->d->inv_embd, m->g->shape->norm_eps);
-        quantise_row(m, out, &a, t, y);
+        quantise_row(m, out, &a, pairs ? 2 * t : t, y);
+        if (pairs)
+            quantise_remainder(m, out, &a, 2 * t, y);
     }
 }
 
@@ -159,6 +174,14 @@ static void finish_tile(const struct member *m, const struct graph_op *op, uint3
     uint32_t row = panel * PANEL_ROWS;
     uint32_t n = ARITH_MIN(w->layout.rows - row, (uint32_t)PANEL_ROWS);
     const float *bias = op->bias[i] != GRAPH_NONE ? plain_weight(m, op->bias[i]) + row : NULL;
+    if (op->epilogue == GRAPH_PAIRS) {
+        CHECK(first % 2 == 0 && tokens % 2 == 0 && bias == NULL);
+        for (uint32_t t = 0; t < tokens; t += 2) {
+            float *y = value_f32(m, op->out) + (size_t)((first + t) / 2) * out->width + row;
+            m->d->kernels.add(y, tile + (size_t)t * PANEL_ROWS, tile + (size_t)(t + 1) * PANEL_ROWS, n);
+        }
+        return;
+    }
     for (uint32_t t = 0; t < tokens; t++) {
         float *y = value_f32(m, op->out) + (size_t)(first + t) * out->width + op->column[i] + row;
         float *sum = tile + (size_t)t * PANEL_ROWS;
@@ -195,6 +218,8 @@ static void run_matmul_panel(const struct member *m, const struct graph_op *op, 
 static void run_matmul(const struct member *m, const struct graph_op *op)
 {
     uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
+    if (op->epilogue == GRAPH_PAIRS)
+        tokens *= 2;
     struct kernels_act a = value_act(m, op->in);
     uint32_t n_weights = op->epilogue == GRAPH_SWIGLU ? 1 : op->n_weights;
     uint64_t panels = 0;

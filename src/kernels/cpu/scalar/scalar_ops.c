@@ -81,11 +81,17 @@ static uint32_t argmax(const float *x, uint32_t n, bool *finite) {
     return best;
 }
 
+static void what_is_left(float *y, const float *x, const int8_t *q, const float *d, uint32_t n, uint32_t group) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = fmaf(-d[i / group], (float)q[i], x[i]);
+}
+
 void scalar_init(struct kernels *k) {
     k->tier = "scalar";
     k->rms_norm = rms_norm;
     k->quantise32 = quantise32;
     k->quantise256 = quantise256;
+    k->remainder = what_is_left;
     k->silu_mul = silu_mul;
     k->add = add;
     k->rope = rope;
