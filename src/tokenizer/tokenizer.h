@@ -26,9 +26,10 @@ uint64_t tokenizer_work_bytes(const struct tokenizer *t, uint64_t length);
 #define TOKENIZER_PARSE_SPECIAL 2 /* control tokens written in the text are recognised */
 
 /* *n = number of ids of the text; STATOR_USAGE if that is above capacity (ids then hold the first
- * `capacity`), or if the workspace is too small. Invalid UTF-8 is legal input (its bytes become byte tokens,
- * or U+FFFD where the vocabulary has no byte tokens, as llama.cpp does). Time is O(length log length) at
- * worst. */
+ * `capacity`), or if the workspace is too small. Invalid UTF-8 is legal input: its bytes become byte tokens
+ * (SentencePiece), or U+FFFD each before merging (byte-level; stricter than llama.cpp, which lets overlong
+ * forms and surrogates pass). A byte that has no token gives the unknown token, or nothing in a byte-level
+ * vocabulary, as in llama.cpp. Time is O(length log length) at worst, texts are at most 1 GiB. */
 stator_status tokenizer_encode(const struct tokenizer *t, const char *text, uint64_t length, uint32_t flags,
                                void *work, uint64_t work_bytes, int32_t *ids, uint64_t capacity, uint64_t *n,
                                stator_error *e);
