@@ -267,17 +267,14 @@ static const char *type_name(const config_setting_t *s) {
         return "a group { }";
     case CONFIG_TYPE_INT:
     case CONFIG_TYPE_INT64:
-        return "the number";
     case CONFIG_TYPE_FLOAT:
         return "the number";
     case CONFIG_TYPE_STRING:
         return "the text";
     case CONFIG_TYPE_BOOL:
         return "the truth value";
-    case CONFIG_TYPE_ARRAY:
-        return "an array [ ]";
     default:
-        return "a list ( )";
+        return "a list";
     }
 }
 
@@ -322,7 +319,7 @@ static bool type_fits(const struct config_row *row, const config_setting_t *s) {
     case CONFIG_KIND_BOOL:
         return type == CONFIG_TYPE_BOOL;
     case CONFIG_KIND_LIST:
-        return text || type == CONFIG_TYPE_ARRAY || type == CONFIG_TYPE_LIST;
+        return text || type == CONFIG_TYPE_LIST;
     case CONFIG_KIND_ENUM:
     case CONFIG_KIND_TEXT:
     case CONFIG_KIND_PATH:
@@ -389,21 +386,6 @@ static stator_status put_settings(struct parse *p, const config_t *file) {
     return STATOR_OK;
 }
 
-/* Line number `line` (from 1) of the text, into out[SHOWN]. */
-static const char *line_of(const char *text, int line, char *out) {
-    for (int i = 1; i < line && text != NULL; i++) {
-        text = strchr(text, '\n');
-        text = text != NULL ? text + 1 : NULL;
-    }
-    if (text == NULL)
-        text = "";
-    while (*text == ' ' || *text == '\t')
-        text++;
-    char copy[SHOWN + 4];
-    snprintf(copy, sizeof copy, "%.*s", (int)strcspn(text, "\r\n"), text);
-    return shown(copy, out);
-}
-
 static stator_status parse_file(struct parse *p, const char *text, size_t n) {
     char *copy = malloc(CONFIG_SCAN_BYTES(n));
     if (copy == NULL)
@@ -419,15 +401,9 @@ static stator_status parse_file(struct parse *p, const char *text, size_t n) {
     if (config_read_string(&file, copy) == CONFIG_TRUE) {
         st = put_settings(p, &file);
     } else {
-        char found[SHOWN];
         bool twice = strstr(config_error_text(&file), "duplicate") != NULL;
-        int line = config_error_line(&file);
-        line_of(copy, line, found);
-        st = error_set(p->e, STATOR_USAGE, "%s:%d: %s, at or before `%s`; %s", p->name, line,
-                       config_error_text(&file), found,
-                       twice
-                           ? "give every section and key once"
-                           : "expected section = { key = value; .. } (`stator help config` lists every key)");
+        st = error_set(p->e, STATOR_USAGE, "%s:%d: libconfig: %s%s", p->name, config_error_line(&file),
+                       config_error_text(&file), twice ? "; give every section and key once" : "");
     }
     config_destroy(&file);
     free(copy);

@@ -1,0 +1,120 @@
+# The command line: exit codes, typos, help, output that can't be written.
+. tests/lib.sh
+
+commands() { "$stator" help --json | sed -n 's/.*"command": "\(.*\)",*/\1/p'; }
+
+test_no_arguments() {
+    expect 2 "$stator"
+    said '^usage: stator COMMAND'
+    [ ! -s "$tmp/out" ] || fail "help went to stdout"
+}
+
+test_help() {
+    expect 0 "$stator" help
+    printed '^  config  '
+    [ ! -s "$tmp/err" ] || fail "help went to stderr"
+    for option in --help -h; do
+        expect 0 "$stator" $option
+        printed '^usage: stator COMMAND'
+    done
+    expect 0 "$stator" help --json
+    printed '"command": "version"'
+}
+
+test_each_command_has_help() {
+    local name n=0
+    for name in $(commands); do
+        expect 0 "$stator" "$name" --help
+        printed "^usage: stator $name"
+        printed '^  -h, --help '
+        cp "$tmp/out" "$tmp/first"
+        if [ "$name" != config ]; then # `help config` is the list of keys
+            expect 0 "$stator" help "$name"
+            cmp -s "$tmp/out" "$tmp/first" || fail "help $name and $name --help differ"
+        fi
+        expect 2 "$stator" "$name" --no-such-option-at-all
+        said "^stator $name: unknown option --no-such-option-at-all"
+        n=$((n + 1))
+    done
+    [ "$n" -ge 3 ] || fail "only $n commands"
+}
+
+test_unknown_command() {
+    expect 2 "$stator" vresion
+    said '^stator: unknown command "vresion"; did you mean "version"'
+    expect 2 "$stator" qqqqqqqqqq
+    said 'unknown command "qqqqqqqqqq".*stator help'
+    expect 2 "$stator" ''
+    said 'unknown command ""'
+    expect 2 "$stator" help confg
+    said 'did you mean "config"'
+    expect 2 "$stator" "$(printf 'x%.0s' $(seq 5000))"
+}
+
+test_options() {
+    expect 2 "$stator" version --jsno
+    said '^stator version: unknown option --jsno; did you mean --json'
+    expect 2 "$stator" version extra
+    said 'one argument too many: "extra"'
+    expect 2 "$stator" version --json=1
+    said '--json takes no value'
+    expect 2 "$stator" config
+    said 'an argument is missing'
+    expect 2 "$stator" config --set
+    said '--set needs a value'
+    expect 2 "$stator" config x.cfg --set --json
+    said '--set needs a value and is followed by the option --json'
+    expect 2 "$stator" config ''
+    said 'is no path'
+}
+
+test_version() {
+    expect 0 "$stator" version
+    printed '^stator [0-9]+\.[0-9]+\.[0-9]+ '
+    printed '^compiler: (gcc|clang) [0-9]'
+    printed 'cpu: tiers available here: scalar'
+    expect 0 "$stator" --version
+    printed '^stator [0-9]'
+    expect 0 "$stator" version --json
+    printed '"version": "[0-9]+\.'
+    printed '"tiers": \['
+    printed '"scalar"'
+}
+
+test_full_disk() {
+    [ -c /dev/full ] || skip "no /dev/full"
+    local args
+    for args in "help" "help config" "help config --json" "version" "version --json" "config --help"; do
+        local got=0
+        # shellcheck disable=SC2086
+        "$stator" $args >/dev/full 2>"$tmp/err" || got=$?
+        [ "$got" = 1 ] || fail "exit $got instead of 1: stator $args >/dev/full"
+        said "^stator [a-z]+: can't write to standard output: No space left"
+    done
+}
+
+test_closed_stdout() {
+    local got=0
+    "$stator" version >&- 2>"$tmp/err" || got=$?
+    [ "$got" = 1 ] || fail "exit $got instead of 1 with stdout closed"
+    said "can't write to standard output"
+    got=0
+    "$stator" version >/dev/null 2>&- || got=$?
+    [ "$got" = 0 ] || fail "exit $got with stderr closed"
+}
+
+# The reader went away: no message, no success.
+test_broken_pipe() {
+    for mode in default ignored; do
+        (
+            [ $mode = default ] || trap '' PIPE
+            { sleep 0.2; got=0; "$stator" help config 2>"$tmp/err" || got=$?; echo "$got" >"$tmp/code"; } | :
+        )
+        [ -s "$tmp/code" ] || fail "the command did not end ($mode)"
+        [ "$(cat "$tmp/code")" != 0 ] || fail "exit 0 ($mode)"
+        [ ! -s "$tmp/err" ] || fail "it complained ($mode): $(cat "$tmp/err")"
+        rm -f "$tmp/code"
+    done
+}
+
+run_tests
