@@ -129,6 +129,7 @@ static stator_status keep_id(struct run *r, int32_t id, stator_error *e)
 static stator_status make_piece(struct run *r, stator_error *e)
 {
     r->decoder.size = sizeof r->decoder;
+    r->decoder.started = 1; /* it goes on from the prompt: a leading blank belongs to the text */
     for (size_t capacity = 4096;; capacity *= 4) {
         char *piece = realloc(r->piece, capacity);
         if (piece == NULL)

@@ -74,7 +74,10 @@ struct kernels {
     void (*rms_norm)(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps);
 
     /* Activations to int8 (one row). Per group: amax = max |x|; amax < 2^-100: d = 0, all q = 0; else
-     * d = amax * (1/127 as float), q = clamp(rne(x * num_rcp(d)), -127, 127). Also the sums (struct kernels_act). */
+     * d = amax * (1/127 as float), q = clamp(rne(x * num_rcp(d)), -127, 127). Also the sums (struct kernels_act).
+     * Groups of 32 try a second scale, amax * (1/125 as float), and take it if its squared error is smaller: with r[i] =
+     * fmaf(-d, (float)q[i], x[i]), lane j < 16 is fmaf(r[j + 16], r[j + 16], r[j] * r[j]), then the tree 8, 4, 2, 1. It
+     * takes 3 to 4% off the rounding noise of activations (rms of log-probability errors on five quantised oracle models). */
     void (*quantise32)(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s);
     void (*quantise256)(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s);
     /* What quantising left: y[i] = fmaf(-d[i / group], (float)q[i], x[i]); y may be x. */

@@ -50,6 +50,7 @@ union num_pun {
 /* Below this amax a group of activations quantises to zeros. */
 #define NUM_QUANT_MIN     0x1p-100f
 #define NUM_QUANT_INVERSE 0x1.020408p-7f /* 1/127 */
+#define NUM_QUANT_SECOND  0x1.0624dep-7f /* 1/125 */
 
 /* 1/x. Domain: |x| in [2^-126, 2^126]. Error <= 0.51 ulp, near 2^126 (a result next to the subnormals) <=
  * 0.75. */

@@ -149,7 +149,8 @@ static void quantise_random(void **state) {
     }
 }
 
-/* amax = 127 makes the step exactly 1: halves go to the even neighbour. */
+/* amax = 127 makes the step exactly 1: halves go to the even neighbour. The other values are whole, so that no other step errs
+ * less. */
 static void quantise_ties(void **state) {
     (void)state;
     static const float x[] = {127.0f,      0.5f,   1.5f,    2.5f,  -0.5f, -1.5f, -2.5f,       3.4999998f,
@@ -158,6 +159,8 @@ static void quantise_ties(void **state) {
     for (int t = 0; t < n_tiers; t++) {
         for (uint32_t group = 32; group <= 256; group += 224) {
             float in[256] = {0};
+            for (uint32_t i = 0; i < group - 16; i++)
+                in[i] = (float)(40 + 5 * (int)i % 80);
             memcpy(in + group - 16, x, sizeof x);
             struct quantised o;
             quantise(&o, &tiers[t], group, in, group);
@@ -167,6 +170,34 @@ static void quantise_ties(void **state) {
             quantised_free(&o);
         }
     }
+}
+
+/* Of the two scales of a group of 32, the one that errs less, by a double-precision count. */
+static void quantise_scales(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("quantise_scales");
+    int second = 0;
+    for (int round = 0; round < 400; round++) {
+        float x[32], d;
+        int8_t q[32];
+        int16_t s;
+        double amax = 0, error[2] = {0}, got = 0;
+        for (int i = 0; i < 32; i++) {
+            x[i] = testing_uniform(&seed) * testing_uniform(&seed);
+            amax = fmax(amax, fabs((double)x[i]));
+        }
+        tiers[0].quantise32(x, 32, q, &d, &s);
+        for (int i = 0; i < 32; i++) {
+            for (int k = 0; k < 2; k++) {
+                double step = amax / (k == 0 ? 127 : 125);
+                error[k] += pow((double)x[i] - step * rint((double)x[i] / step), 2);
+            }
+            got += pow((double)x[i] - (double)d * q[i], 2);
+        }
+        assert_true(got <= fmin(error[0], error[1]) * 1.001);
+        second += (double)d > amax / 126;
+    }
+    assert_in_range(second, 100, 300);
 }
 
 static void quantise_thresholds(void **state) {
@@ -349,6 +380,7 @@ int main(void) {
         cmocka_unit_test(rms_norm),
         cmocka_unit_test(quantise_random),
         cmocka_unit_test(quantise_ties),
+        cmocka_unit_test(quantise_scales),
         cmocka_unit_test(quantise_thresholds),
         cmocka_unit_test(silu_and_add),
         cmocka_unit_test(rope),

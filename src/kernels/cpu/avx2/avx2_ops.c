@@ -38,25 +38,49 @@ static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float
         y[i] = (x[i] * r) * w[i];
 }
 
-/* d of a group from its amax in all lanes; the factor for x is returned. */
-static inline __m256 group_scale(__m256 amax, float *d) {
+/* d = amax * inverse, 0 for a group that is as good as zero. */
+static inline __m256 group_scale(__m256 amax, float inverse) {
     __m256 on = _mm256_cmp_ps(amax, _mm256_set1_ps(NUM_QUANT_MIN), _CMP_GE_OQ);
-    __m256 step = _mm256_and_ps(on, _mm256_mul_ps(amax, _mm256_set1_ps(NUM_QUANT_INVERSE)));
-    *d = _mm256_cvtss_f32(step);
-    return _mm256_and_ps(on, avx2_rcp(step));
+    return _mm256_and_ps(on, _mm256_mul_ps(amax, _mm256_set1_ps(inverse)));
 }
 
-static inline __m256i quantise8(const float *x, __m256 factor) {
-    __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), factor));
-    return _mm256_max_epi32(_mm256_min_epi32(v, _mm256_set1_epi32(127)), _mm256_set1_epi32(-127));
+/* What x is multiplied by. */
+static inline __m256 group_factor(__m256 d) {
+    return _mm256_and_ps(_mm256_cmp_ps(d, _mm256_setzero_ps(), _CMP_NEQ_OQ), avx2_rcp(d));
 }
 
-/* 32 values to bytes in order. */
-static inline __m256i quantise_bytes(const float *x, __m256 factor) {
-    __m256i low = _mm256_packs_epi32(quantise8(x, factor), quantise8(x + 8, factor));
-    __m256i high = _mm256_packs_epi32(quantise8(x + 16, factor), quantise8(x + 24, factor));
+/* 32 values as integers, 8 in a vector. */
+struct group32 {
+    __m256i v[4];
+};
+
+static inline struct group32 quantise_group(const float *x, __m256 factor) {
+    struct group32 g;
+    for (int i = 0; i < 4; i++) {
+        __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), factor));
+        g.v[i] = _mm256_max_epi32(_mm256_min_epi32(v, _mm256_set1_epi32(127)), _mm256_set1_epi32(-127));
+    }
+    return g;
+}
+
+/* To bytes, in order. */
+static inline __m256i group_bytes(const struct group32 *g) {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i low = _mm256_packs_epi32(g->v[0], g->v[1]), high = _mm256_packs_epi32(g->v[2], g->v[3]);
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+}
+
+/* Squared error, in the definition's order. */
+static inline float group_error(const struct group32 *g, const float *x, __m256 d) {
+    __m256 r[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = _mm256_fnmadd_ps(d, _mm256_cvtepi32_ps(g->v[i]), _mm256_loadu_ps(x + 8 * i));
+    __m256 a = _mm256_fmadd_ps(r[2], r[2], _mm256_mul_ps(r[0], r[0]));
+    __m256 b = _mm256_fmadd_ps(r[3], r[3], _mm256_mul_ps(r[1], r[1]));
+    __m256 eight = _mm256_add_ps(a, b);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
 /* Sums of each 8 signed bytes, in four 64-bit lanes: they become unsigned by adding 128 each. */
@@ -74,8 +98,13 @@ static inline __m256 amax32(const float *x) {
 static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     CHECK(n % 32 == 0);
     for (uint32_t g = 0; g < n / 32; g++, x += 32, q += 32) {
-        __m256 factor = group_scale(avx2_largest(amax32(x)), &d[g]);
-        __m256i bytes = quantise_bytes(x, factor);
+        __m256 amax = avx2_largest(amax32(x));
+        __m256 step = group_scale(amax, NUM_QUANT_INVERSE), other_step = group_scale(amax, NUM_QUANT_SECOND);
+        struct group32 best = quantise_group(x, group_factor(step));
+        struct group32 other = quantise_group(x, group_factor(other_step));
+        bool take = group_error(&other, x, other_step) < group_error(&best, x, step);
+        d[g] = _mm256_cvtss_f32(take ? other_step : step);
+        __m256i bytes = group_bytes(take ? &other : &best);
         _mm256_storeu_si256((__m256i *)q, bytes);
         __m256i sums = sums8(bytes);
         __m128i two = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
@@ -89,9 +118,12 @@ static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t
         __m256 amax = _mm256_setzero_ps();
         for (int i = 0; i < 256; i += 32)
             amax = _mm256_max_ps(amax, amax32(x + i));
-        __m256 factor = group_scale(avx2_largest(amax), &d[g]);
+        __m256 step = group_scale(avx2_largest(amax), NUM_QUANT_INVERSE);
+        __m256 factor = group_factor(step);
+        d[g] = _mm256_cvtss_f32(step);
         for (int i = 0; i < 256; i += 32, x += 32, q += 32) {
-            __m256i bytes = quantise_bytes(x, factor);
+            struct group32 part = quantise_group(x, factor);
+            __m256i bytes = group_bytes(&part);
             _mm256_storeu_si256((__m256i *)q, bytes);
             __m256i sums = sums8(bytes);
             *s++ = (int16_t)(_mm256_extract_epi32(sums, 0) + _mm256_extract_epi32(sums, 2));

@@ -41,18 +41,40 @@ static inline __m512 largest(__m512 x) {
     return _mm512_max_ps(x, _mm512_permute_ps(x, 0xb1));
 }
 
-/* d of a group from its amax in all lanes; the factor for x is returned. */
-static inline __m512 group_scale(__m512 amax, float *d) {
+/* d = amax * inverse, 0 for a group that is as good as zero. */
+static inline __m512 group_scale(__m512 amax, float inverse) {
     __mmask16 on = _mm512_cmp_ps_mask(amax, _mm512_set1_ps(NUM_QUANT_MIN), _CMP_GE_OQ);
-    __m512 step = _mm512_maskz_mul_ps(on, amax, _mm512_set1_ps(NUM_QUANT_INVERSE));
-    *d = _mm512_cvtss_f32(step);
-    return _mm512_maskz_mov_ps(on, avx512_rcp(step));
+    return _mm512_maskz_mul_ps(on, amax, _mm512_set1_ps(inverse));
 }
 
-static inline __m128i quantise16(__m512 x, __m512 factor) {
+/* What x is multiplied by. */
+static inline __m512 group_factor(__m512 d) {
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(d, _mm512_setzero_ps(), _CMP_NEQ_OQ), avx512_rcp(d));
+}
+
+static inline __m512i quantise16(__m512 x, __m512 factor) {
     __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(x, factor));
-    v = _mm512_max_epi32(_mm512_min_epi32(v, _mm512_set1_epi32(127)), _mm512_set1_epi32(-127));
-    return _mm512_cvtepi32_epi8(v);
+    return _mm512_max_epi32(_mm512_min_epi32(v, _mm512_set1_epi32(127)), _mm512_set1_epi32(-127));
+}
+
+/* 32 values at one scale, and the squared error in the definition's order. */
+struct group32 {
+    __m512i low, high;
+    __m512 d;
+    float error;
+};
+
+static inline struct group32 group32_try(__m512 low, __m512 high, __m512 d) {
+    __m512 factor = group_factor(d);
+    struct group32 g = {.low = quantise16(low, factor), .high = quantise16(high, factor), .d = d};
+    low = _mm512_fnmadd_ps(d, _mm512_cvtepi32_ps(g.low), low);
+    high = _mm512_fnmadd_ps(d, _mm512_cvtepi32_ps(g.high), high);
+    __m512 lanes = _mm512_fmadd_ps(high, high, _mm512_mul_ps(low, low));
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps(lanes, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    g.error = _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+    return g;
 }
 
 /* Sum of 16 signed bytes: they become unsigned by adding 128 each. */
@@ -65,8 +87,13 @@ static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t 
     CHECK(n % 32 == 0);
     for (uint32_t g = 0; g < n / 32; g++, x += 32, q += 32) {
         __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-        __m512 factor = group_scale(largest(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high))), &d[g]);
-        __m128i a = quantise16(low, factor), b = quantise16(high, factor);
+        __m512 amax = largest(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
+        struct group32 best = group32_try(low, high, group_scale(amax, NUM_QUANT_INVERSE));
+        struct group32 other = group32_try(low, high, group_scale(amax, NUM_QUANT_SECOND));
+        __mmask16 take = other.error < best.error ? 0xffff : 0;
+        __m128i a = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(best.low, take, other.low));
+        __m128i b = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(best.high, take, other.high));
+        d[g] = _mm512_cvtss_f32(_mm512_mask_mov_ps(best.d, take, other.d));
         _mm_storeu_si128((__m128i *)q, a);
         _mm_storeu_si128((__m128i *)(q + 16), b);
         s[g] = (int16_t)(sum16(a) + sum16(b));
@@ -79,9 +106,11 @@ static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t
         __m512 amax = _mm512_setzero_ps();
         for (int i = 0; i < 256; i += 16)
             amax = _mm512_max_ps(amax, _mm512_abs_ps(_mm512_loadu_ps(x + i)));
-        __m512 factor = group_scale(largest(amax), &d[g]);
+        __m512 step = group_scale(largest(amax), NUM_QUANT_INVERSE);
+        __m512 factor = group_factor(step);
+        d[g] = _mm512_cvtss_f32(step);
         for (int i = 0; i < 256; i += 16, x += 16, q += 16) {
-            __m128i a = quantise16(_mm512_loadu_ps(x), factor);
+            __m128i a = _mm512_cvtepi32_epi8(quantise16(_mm512_loadu_ps(x), factor));
             _mm_storeu_si128((__m128i *)q, a);
             *s++ = (int16_t)sum16(a);
         }

@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 
+#include <string.h>
+
 static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps) {
     float lane[128] = {0};
     for (uint32_t i = 0; i < n; i++)
@@ -15,20 +17,19 @@ static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float
         y[i] = (x[i] * r) * w[i];
 }
 
-/* One group; the sums are of each `part` values. */
-static void quantise_group(const float *x, uint32_t n, uint32_t part, int8_t *q, float *d, int16_t *s) {
-    float amax = 0.0f;
-    for (uint32_t i = 0; i < n; i++)
-        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    bool zero = amax < NUM_QUANT_MIN;
-    *d = zero ? 0.0f : amax * NUM_QUANT_INVERSE;
-    float inverse = zero ? 0.0f : num_rcp(*d);
+static int rounded(float x, float inverse) {
+    float r = x * inverse + NUM_ROUND;
+    int v = (int)(NUM_BITS(r) & 0x7fffffffu) - (int)NUM_ROUND_BITS;
+    return v > 127 ? 127 : v < -127 ? -127 : v;
+}
+
+/* q of n values with scale d; the sums are of each `part` of them. */
+static void quantise_with(float d, const float *x, uint32_t n, uint32_t part, int8_t *q, int16_t *s) {
+    float inverse = d == 0.0f ? 0.0f : num_rcp(d);
     for (uint32_t p = 0; p < n / part; p++) {
         int sum = 0;
         for (uint32_t i = p * part; i < (p + 1) * part; i++) {
-            float rounded = x[i] * inverse + NUM_ROUND;
-            int v = (int)(NUM_BITS(rounded) & 0x7fffffffu) - (int)NUM_ROUND_BITS;
-            v = v > 127 ? 127 : v < -127 ? -127 : v;
+            int v = rounded(x[i], inverse);
             q[i] = (int8_t)v;
             sum += v;
         }
@@ -36,16 +37,52 @@ static void quantise_group(const float *x, uint32_t n, uint32_t part, int8_t *q,
     }
 }
 
+static float largest(const float *x, uint32_t n) {
+    float amax = 0.0f;
+    for (uint32_t i = 0; i < n; i++)
+        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+    return amax;
+}
+
+/* Squared error of 32 values. */
+static float error32(float d, const float *x, const int8_t *q) {
+    float lane[16];
+    for (int j = 0; j < 16; j++) {
+        float low = fmaf(-d, (float)q[j], x[j]), high = fmaf(-d, (float)q[j + 16], x[j + 16]);
+        float square = low * low;
+        lane[j] = fmaf(high, high, square);
+    }
+    for (int half = 8; half > 0; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+
 static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     CHECK(n % 32 == 0);
-    for (uint32_t g = 0; g < n / 32; g++)
-        quantise_group(x + 32 * g, 32, 32, q + 32 * g, d + g, s + g);
+    for (uint32_t g = 0; g < n / 32; g++, x += 32, q += 32) {
+        float amax = largest(x, 32);
+        d[g] = amax < NUM_QUANT_MIN ? 0.0f : amax * NUM_QUANT_INVERSE;
+        quantise_with(d[g], x, 32, 32, q, s + g);
+        int8_t other_q[32];
+        int16_t other_s;
+        float other = amax < NUM_QUANT_MIN ? 0.0f : amax * NUM_QUANT_SECOND;
+        quantise_with(other, x, 32, 32, other_q, &other_s);
+        if (error32(other, x, other_q) < error32(d[g], x, q)) {
+            memcpy(q, other_q, 32);
+            d[g] = other;
+            s[g] = other_s;
+        }
+    }
 }
 
 static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     CHECK(n % 256 == 0);
-    for (uint32_t g = 0; g < n / 256; g++)
-        quantise_group(x + 256 * g, 256, 16, q + 256 * g, d + g, s + 16 * g);
+    for (uint32_t g = 0; g < n / 256; g++, x += 256, q += 256, s += 16) {
+        float amax = largest(x, 256);
+        d[g] = amax < NUM_QUANT_MIN ? 0.0f : amax * NUM_QUANT_INVERSE;
+        quantise_with(d[g], x, 256, 16, q, s);
+    }
 }
 
 static void silu_mul(float *y, const float *gate, const float *up, uint32_t n) {
