@@ -5,6 +5,7 @@
 #include "app/out.h"
 #include "base/json_writer.h"
 #include "config/config_table.h"
+#include "engine/resolved_config.h"
 
 #include <string.h>
 
@@ -118,6 +119,11 @@ int config_command(int argc, char **argv) {
     struct config c;
     if (config_load(o.arguments[0], set.items, set.n, &c, &e) != STATOR_OK)
         return out_error("config", &e);
+    struct config resolved;
+    if (resolved_config_load(o.arguments[0], set.items, set.n, &resolved, &e) == STATOR_OK)
+        c = resolved;
+    else
+        fprintf(stderr, "stator config: warning: what follows from the model is not resolved: %s\n", e.text);
     if (json)
         print_json(&c);
     else

@@ -88,6 +88,7 @@ static stator_status resolve_host_limit(struct stator *s, stator_error *e)
     if (available == 0)
         return error_set(e, STATOR_USAGE, "neither /proc/meminfo nor the cgroup says how much memory there is: set memory.host_limit");
     s->host_limit = available / 10 * 9;
+    config_derive(&s->config, CONFIG_MEMORY_HOST_LIMIT, s->host_limit);
     return STATOR_OK;
 }
 

@@ -194,7 +194,8 @@ static void hash_directory(const struct gguf *g, struct hash *h)
     }
 }
 
-/* Over the plan's inputs and nothing else: no paths, thread counts, tiers, live free memory. */
+/* Over the plan's inputs and nothing else: no paths, thread counts, tiers, live free memory. The host's limit decides whether a
+ * plan fits, not what it is. */
 void planner_hash(const struct stator *s, const struct engine_want *want, char out[HASH_TEXT])
 {
     struct hash h;
@@ -207,7 +208,6 @@ void planner_hash(const struct stator *s, const struct engine_want *want, char o
     hash_u64(&h, want->logits_rows);
     hash_u64(&h, want->kv_type);
     hash_u64(&h, s->staging_bytes);
-    hash_u64(&h, s->config.memory.host_limit); /* as written; 0 by default */
     const struct device_facts *f = &s->choice.facts;
     hash_u64(&h, 1);
     hash_text(&h, f->name);
