@@ -69,10 +69,10 @@ setup-test: ## install what the tests need
 setup-lint: ## install what `make lint` needs
 	@tools/setup core lint
 
-DEMO_PROMPT ?= Once upon a time
+DEMO_PROMPT ?= Once upon a time, there was a little fox named Pip.
 .PHONY: demo
 demo: stator ## generate text with the demo model in the repository
-	./stator run configs/demo.cfg -p "$(DEMO_PROMPT)" -n 160
+	./stator run configs/demo.cfg -p "$(DEMO_PROMPT)" --temp 0.8 --top-k 0 --top-p 1 --min-p 0 -n 400
 
 .PHONY: test
 test: stator tests-build ## run all tests
