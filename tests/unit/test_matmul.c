@@ -12,25 +12,16 @@ static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0,
 #define N_TYPES (sizeof types / sizeof types[0])
 
 struct tiers {
-    uint32_t n; /* of the vector tiers that this machine has */
     struct kernels scalar;
-    struct kernels vector[2];
-    const char *name[2];
+    uint32_t n; /* of the vector tiers that this machine has */
+    struct kernels vector[KERNELS_TIERS];
 };
 
 static struct tiers available_tiers(void) {
     struct tiers t = {0};
-    scalar_matmul_init(&t.scalar);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        avx2_matmul_init(&t.vector[t.n]);
-        t.name[t.n++] = "avx2";
-    }
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vnni")) {
-        avx512_matmul_init(&t.vector[t.n]);
-        t.name[t.n++] = "avx512";
-    }
+    kernels_init(&t.scalar, KERNELS_TIER_SCALAR);
+    for (uint32_t i = KERNELS_TIER_SCALAR + 1; i <= (uint32_t)kernels_best_tier(); i++)
+        kernels_init(&t.vector[t.n++], (enum kernels_tier)i);
     return t;
 }
 
@@ -167,10 +158,11 @@ static void compare_tiers(const struct tiers *tiers, const struct problem *p, ui
             assert_true(isfinite(floats(&expected)[(size_t)t * stride + r]));
     for (uint32_t i = 0; i < tiers->n; i++) {
         char what[128];
-        snprintf(what, sizeof what, "%s, %s, k %u, rows %u, tokens %u from %u, stride %u", tiers->name[i],
-                 block_info(p->l.type)->name, p->l.cols, p->l.rows, tokens, first, stride);
+        snprintf(what, sizeof what, "%s, %s, k %u, rows %u, tokens %u from %u, stride %u",
+                 tiers->vector[i].tier, block_info(p->l.type)->name, p->l.cols, p->l.rows, tokens, first,
+                 stride);
         struct kernel_check_buffer got = kernel_check_alloc(n * sizeof(float));
-        assert_non_null(tiers->vector[i].matmul[p->l.type]);
+        assert_true(tiers->vector[i].matmul[p->l.type] != tiers->scalar.matmul[p->l.type]);
         tiers->vector[i].matmul[p->l.type](floats(&got), stride, &p->l, p->panel.data, &a, first, tokens);
         kernel_check_same_floats(floats(&got), floats(&expected), n, what);
         kernel_check_free(&got);

@@ -1,14 +1,16 @@
-/* What the vector tiers' matmuls share: a tile of tokens, what a type is made of (known at compile time, so
- * that one body serves all types), and the walk over the tokens in tiles. A tier's file defines its tile
- * function, then names the types. */
+/* What the vector tiers' matmuls (AVX2 and up) share: a tile of tokens, what a type is made of (known at
+ * compile time, so that one body serves all types), and the walk over the tokens in tiles. A tier's file
+ * defines its tile function, then names the types. */
 #ifndef STATOR_KERNELS_CPU_MATMUL_TILE_H
 #define STATOR_KERNELS_CPU_MATMUL_TILE_H
 
 #include "kernels/kernels.h"
 
+#include <immintrin.h>
 #include <string.h>
 
 #define MATMUL_INLINE static inline __attribute__((always_inline))
+#define MATMUL_ASIDE  static __attribute__((noinline)) /* would only bloat its many callers */
 
 /* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. */
 #ifdef __clang__
@@ -58,6 +60,60 @@ MATMUL_INLINE int32_t matmul_load32(const void *p) {
     int32_t v;
     memcpy(&v, p, sizeof v);
     return v;
+}
+
+/* A tile's activations are copied together, a stretch of k at a time: the tokens are then a constant distance
+ * apart, one register addresses them all, and rows of 4 KiB do not fight for the same sets of the cache. */
+struct matmul_near32 { /* one segment */
+    _Alignas(64) int8_t q[MATMUL_TILE][KERNELS_SEGMENT];
+    float d[MATMUL_TILE][KERNELS_SEGMENT / 32];
+    /* Types with an offset: -offset * sum. */
+    int32_t below[MATMUL_TILE][KERNELS_SEGMENT / 32];
+    /* Types with a minimum: the sum. */
+    float sum[MATMUL_TILE][KERNELS_SEGMENT / 32];
+};
+struct matmul_near256 { /* one super block */
+    _Alignas(64) int8_t q[MATMUL_TILE][256];
+    int16_t s[MATMUL_TILE][16];
+};
+
+MATMUL_INLINE void matmul_copy(void *to, const void *from, size_t bytes) {
+    size_t i = 0;
+    for (; i + 32 <= bytes; i += 32)
+        memcpy((char *)to + i, (const char *)from + i, 32); /* one register */
+    if (i < bytes)
+        memcpy((char *)to + i, (const char *)from + i, bytes - i);
+}
+
+/* 32-blocks start..start + blocks, at most a segment. offset: as this tier multiplies the type. */
+MATMUL_ASIDE void matmul_bring32(struct matmul_near32 *near, const struct matmul_tile *m, uint32_t n,
+                                 uint32_t start, uint32_t blocks, int32_t offset, bool has_m) {
+    for (uint32_t t = 0; t < n; t++) {
+        size_t at = (m->first + t) * (m->l->cols / 32) + start;
+        matmul_copy(near->q[t], m->a->q32 + at * 32, (size_t)blocks * 32);
+        matmul_copy(near->d[t], m->a->d32 + at, (size_t)blocks * sizeof(float));
+        if (offset == 0 && !has_m)
+            continue;
+        int16_t s[KERNELS_SEGMENT / 32] = {0};
+        matmul_copy(s, m->a->s32 + at, (size_t)blocks * sizeof *s);
+        for (int b = 0; b < KERNELS_SEGMENT / 32; b += 8) {
+            __m256i wide = _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + b)));
+            if (has_m)
+                _mm256_storeu_ps(near->sum[t] + b, _mm256_cvtepi32_ps(wide));
+            else
+                _mm256_storeu_si256((__m256i *)(void *)(near->below[t] + b),
+                                    _mm256_mullo_epi32(wide, _mm256_set1_epi32(-offset)));
+        }
+    }
+}
+
+MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matmul_tile *m, uint32_t n,
+                                  uint32_t super) {
+    for (uint32_t t = 0; t < n; t++) {
+        size_t at = (m->first + t) * (m->l->cols / 256) + super;
+        matmul_copy(near->q[t], m->a->q256 + at * 256, 256);
+        matmul_copy(near->s[t], m->a->s256 + at * 16, 32);
+    }
 }
 
 /* Defines matmul_NAME, a member of struct kernels' matmul[]: the tokens in tiles of MATMUL_TILE (4 or 8, the

@@ -3,12 +3,11 @@
  * many are added as cannot overflow; of Q8_0 the absolute value, the activation taking the sign. No state;
  * any thread. */
 #include "base/arith.h"
-#include "kernels/cpu/matmul_tile.h"
-
-#include <immintrin.h>
 
 #define MATMUL_TILE 4 /* tokens that share one unpacking of the weights */
-#define HALF_ROWS   8
+#include "kernels/cpu/matmul_tile.h"
+
+#define HALF_ROWS 8
 
 /* Steps whose products fit int16 together: a step is a pair of products, at most 2 * 127 * the largest quant.
  */
@@ -38,10 +37,18 @@ MATMUL_INLINE __m256i load_step(uint32_t type, const uint8_t *quants, const uint
     return w;
 }
 
-/* i[t] = the products of steps from..to of the block with n tokens' activations at q, each cols after the
- * last. */
+/* Keeps a sum as written: balanced into a tree, as gcc would, a full tile needs more registers than there
+ * are. */
+MATMUL_INLINE __m256i in_order(uint32_t n, __m256i sum) {
+    if (n == MATMUL_TILE)
+        __asm__("" : "+x"(sum));
+    return sum;
+}
+
+/* i[t] = the products of steps from..to of the block with the activations at q of n tokens, each `row` after
+ * the last. Tokens are the inner loop: their sums don't wait for each other. */
 MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, const uint8_t *high, int from,
-                             int to, const int8_t *q, size_t cols, __m256i *i) {
+                             int to, const int8_t *q, size_t row, __m256i *i) {
     __m256i p[MATMUL_TILE];
     const int group = steps_in_int16(type);
     MATMUL_UNROLL
@@ -50,14 +57,14 @@ MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, c
         __m256i size = type == BLOCK_Q8_0 ? _mm256_abs_epi8(w) : w;
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            __m256i a = _mm256_set1_epi32(matmul_load32(q + t * cols + 4 * s));
+            __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
             if (type == BLOCK_Q8_0)
                 a = _mm256_sign_epi8(a, w);
             __m256i both = _mm256_maddubs_epi16(size, a);
-            p[t] = s % group == 0 ? both : _mm256_add_epi16(p[t], both);
+            p[t] = s % group == 0 ? both : in_order(n, _mm256_add_epi16(p[t], both));
             if (s % group == group - 1) {
                 __m256i four = _mm256_madd_epi16(p[t], _mm256_set1_epi16(1));
-                i[t] = s - from == group - 1 ? four : _mm256_add_epi32(i[t], four);
+                i[t] = s - from == group - 1 ? four : in_order(n, _mm256_add_epi32(i[t], four));
             }
         }
     }
@@ -88,44 +95,44 @@ MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, uint32_
         _mm256_storeu_ps(m->out + t * m->out_stride + (size_t)HALF_ROWS * half, total[t]);
 }
 
-/* One 32-block of one half, added to acc. */
-MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half, uint32_t b,
+/* Block b of the near segment, which begins at block start, for one half; added to acc. */
+MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *m,
+                           const struct matmul_near32 *near, uint32_t half, uint32_t start, uint32_t b,
                            __m256 *acc) {
-    const uint32_t blocks = m->l->cols / 32;
-    const uint8_t *quants = m->panel + b * matmul_block_bytes(type) + (size_t)32 * half;
-    const uint8_t *high = m->panel + m->l->high + (size_t)b * 64 + (size_t)32 * half;
-    size_t scale_at = ((size_t)b * PANEL_ROWS + HALF_ROWS * half) * 2;
+    const uint8_t *quants = m->panel + (start + b) * matmul_block_bytes(type) + (size_t)32 * half;
+    const uint8_t *high = m->panel + m->l->high + (size_t)(start + b) * 64 + (size_t)32 * half;
+    size_t scale_at = ((size_t)(start + b) * PANEL_ROWS + HALF_ROWS * half) * 2;
     __m256 d = load_f16(m->panel + m->l->d + scale_at);
     __m256 least = matmul_has_m(type) ? load_f16(m->panel + m->l->m + scale_at) : d;
-    const int8_t *q = m->a->q32 + m->first * m->l->cols + (size_t)b * 32;
     __m256i i[MATMUL_TILE];
-    dot_steps(type, n, quants, high, 0, 8, q, m->l->cols, i);
+    dot_steps(type, n, quants, high, 0, 8, near->q[0] + 32 * b, sizeof near->q[0], i);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++) {
-        size_t at = (m->first + t) * blocks + b;
         if (matmul_offset(type) != 0)
-            i[t] = _mm256_sub_epi32(i[t], _mm256_set1_epi32(matmul_offset(type) * m->a->s32[at]));
-        __m256 da = _mm256_set1_ps(m->a->d32[at]);
+            i[t] = _mm256_add_epi32(i[t], _mm256_set1_epi32(near->below[t][b]));
+        __m256 da = _mm256_set1_ps(near->d[t][b]);
         acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i[t]), _mm256_mul_ps(d, da), acc[t]);
         if (matmul_has_m(type))
-            acc[t] = _mm256_fmadd_ps(_mm256_set1_ps((float)m->a->s32[at]), _mm256_mul_ps(least, da), acc[t]);
+            acc[t] = _mm256_fmadd_ps(_mm256_set1_ps(near->sum[t][b]), _mm256_mul_ps(least, da), acc[t]);
     }
 }
 
 MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t blocks = m->l->cols / 32;
+    struct matmul_near32 near;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
-        uint32_t end = ARITH_MIN(start + KERNELS_SEGMENT / 32, blocks);
-        for (uint32_t b = start; b < end; b++) {
+        uint32_t count = ARITH_MIN(blocks - start, KERNELS_SEGMENT / 32);
+        matmul_bring32(&near, m, n, start, count, matmul_offset(type), matmul_has_m(type));
+        for (uint32_t b = 0; b < count; b++) {
             if (n <= 2)
-                prefetch(m->panel + b * matmul_block_bytes(type), matmul_block_bytes(type));
-            block32(type, n, m, 0, b, acc[0]);
-            block32(type, n, m, 1, b, acc[1]);
+                prefetch(m->panel + (start + b) * matmul_block_bytes(type), matmul_block_bytes(type));
+            for (uint32_t half = 0; half < 2; half++)
+                block32(type, n, m, &near, half, start, b, acc[half]);
         }
         end_segments(n, total[0], acc[0]);
         end_segments(n, total[1], acc[1]);
@@ -141,9 +148,8 @@ MATMUL_INLINE __m256i load_sub(uint32_t type, const uint8_t *p) {
 
 /* The sums of 16 activations times a number per row, two sums at a time: the numbers are Q6_K's scales (for
  * the offset), else each minimum twice. */
-MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half,
-                            uint32_t super, __m256i *i) {
-    const uint32_t supers = m->l->cols / 256;
+MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile *m,
+                            const struct matmul_near256 *near, uint32_t half, uint32_t super, __m256i *i) {
     MATMUL_UNROLL
     for (int j = 0; j < 8; j++) {
         __m256i pair;
@@ -159,23 +165,21 @@ MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile 
         }
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            const int16_t *s = m->a->s256 + ((m->first + t) * supers + super) * 16;
-            __m256i v = _mm256_madd_epi16(pair, _mm256_set1_epi32(matmul_load32(s + 2 * j)));
-            i[t] = j == 0 ? v : _mm256_add_epi32(i[t], v);
+            __m256i v = _mm256_madd_epi16(pair, _mm256_set1_epi32(matmul_load32(near->s[t] + 2 * j)));
+            i[t] = j == 0 ? v : in_order(n, _mm256_add_epi32(i[t], v));
         }
     }
 }
 
 /* The 256 columns of a super block of one half, added to acc. */
-MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half,
-                            uint32_t super, __m256 *acc) {
-    const uint32_t cols = m->l->cols;
+MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile *m,
+                            const struct matmul_near256 *near, uint32_t half, uint32_t super, __m256 *acc) {
     const uint8_t *quants = m->panel + (size_t)super * 2048 + (size_t)32 * half;
     const uint8_t *high =
         m->panel + m->l->high + (size_t)super * 512 * matmul_high_bits(type) + (size_t)32 * half;
     const uint8_t *sub =
         m->panel + m->l->sub + (size_t)super * (type == BLOCK_Q6_K ? 256 : 128) + (size_t)HALF_ROWS * half;
-    const int8_t *q = m->a->q256 + m->first * cols + (size_t)super * 256;
+    const int8_t *q = near->q[0];
     const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
     __m256i sum[MATMUL_TILE];
     __m256i i[MATMUL_TILE];
@@ -187,7 +191,7 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
             prefetch(quants, 256);
         MATMUL_UNROLL
         for (int from = 0; from < 8; from += part) {
-            dot_steps(type, n, quants, high, from, from + part, q, cols, i);
+            dot_steps(type, n, quants, high, from, from + part, q, sizeof near->q[0], i);
             __m256i scale = load_sub(type, sub);
             sub += 16;
             MATMUL_UNROLL
@@ -201,10 +205,10 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
     size_t scale_at = ((size_t)super * PANEL_ROWS + HALF_ROWS * half) * 2;
     __m256 d = load_f16(m->panel + m->l->d + scale_at);
     __m256 least = matmul_has_m(type) ? load_f16(m->panel + m->l->m + scale_at) : d;
-    dot_sums(type, n, m, half, super, i);
+    dot_sums(type, n, m, near, half, super, i);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++) {
-        __m256 da = _mm256_set1_ps(m->a->d256[(m->first + t) * (cols / 256) + super]);
+        __m256 da = _mm256_set1_ps(m->a->d256[(m->first + t) * (m->l->cols / 256) + super]);
         if (type == BLOCK_Q6_K)
             sum[t] = _mm256_sub_epi32(sum[t], _mm256_slli_epi32(i[t], 5));
         acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[t]), _mm256_mul_ps(d, da), acc[t]);
@@ -215,6 +219,7 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
 
 MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t supers = m->l->cols / 256;
+    struct matmul_near256 near;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
     MATMUL_UNROLL
@@ -225,8 +230,9 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             end_segments(n, total[0], acc[0]);
             end_segments(n, total[1], acc[1]);
         }
-        block256(type, n, m, 0, super, acc[0]);
-        block256(type, n, m, 1, super, acc[1]);
+        matmul_bring256(&near, m, n, super);
+        for (uint32_t half = 0; half < 2; half++)
+            block256(type, n, m, &near, half, super, acc[half]);
     }
     end_segments(n, total[0], acc[0]);
     end_segments(n, total[1], acc[1]);
@@ -245,40 +251,42 @@ MATMUL_INLINE __m256 load_column(uint32_t type, const uint8_t *p, uint32_t half,
                                         : _mm256_and_si256(both, _mm256_set1_epi32((int32_t)0xFFFF0000)));
 }
 
-/* One column of both halves. */
+/* The product of one column of both halves with the activations x of n tokens, each `row` after the last. */
 MATMUL_INLINE void add_column(uint32_t type, uint32_t n, const uint8_t *columns, uint32_t odd, const float *x,
-                              size_t cols, __m256 acc[2][MATMUL_TILE]) {
+                              size_t row, __m256 acc[2][MATMUL_TILE]) {
     __m256 w0 = load_column(type, columns, 0, odd);
     __m256 w1 = load_column(type, columns, 1, odd);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++) {
-        __m256 a = _mm256_set1_ps(x[t * cols + odd]);
+        __m256 a = _mm256_set1_ps(x[t * row + odd]);
         acc[0][t] = _mm256_fmadd_ps(w0, a, acc[0][t]);
         acc[1][t] = _mm256_fmadd_ps(w1, a, acc[1][t]);
     }
 }
 
+/* The activations are read where they are: to copy them would cost more than it saves here. */
 MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t cols = m->l->cols;
     const size_t column = type == BLOCK_F32 ? 64 : 32;
-    const float *x = m->a->f32 + m->first * cols;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t start = 0; start < cols; start += KERNELS_SEGMENT) {
-        uint32_t end = ARITH_MIN(cols - start, KERNELS_SEGMENT) + start;
-        uint32_t k = start;
-        for (; k + 2 <= end; k += 2) {
-            const uint8_t *columns = m->panel + k * column;
+        uint32_t count = ARITH_MIN(cols - start, KERNELS_SEGMENT);
+        const uint8_t *columns = m->panel + start * column;
+        const float *x = m->a->f32 + m->first * cols + start;
+        for (uint32_t k = 0; k + 2 <= count; k += 2) { /* in pairs, as BF16 has them */
             if (n <= 2)
                 prefetch(columns, 2 * column);
-            add_column(type, n, columns, 0, x + k, cols, acc);
-            add_column(type, n, columns, 1, x + k, cols, acc);
+            add_column(type, n, columns, 0, x, cols, acc);
+            add_column(type, n, columns, 1, x, cols, acc);
+            columns += 2 * column;
+            x += 2;
         }
-        if (k < end)
-            add_column(type, n, m->panel + k * column, 0, x + k, cols, acc);
+        if (count % 2 != 0)
+            add_column(type, n, columns, 0, x, cols, acc);
         end_segments(n, total[0], acc[0]);
         end_segments(n, total[1], acc[1]);
     }

@@ -3,11 +3,9 @@
  * exact; what the offset adds is taken away with the sums that the activations bring along. No state; any
  * thread. */
 #include "base/arith.h"
-#include "kernels/cpu/matmul_tile.h"
-
-#include <immintrin.h>
 
 #define MATMUL_TILE 8 /* tokens that share one unpacking of the weights */
+#include "kernels/cpu/matmul_tile.h"
 
 /* The eight steps of a 32-block, four unsigned bytes per row. */
 MATMUL_INLINE void load_steps(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
@@ -52,12 +50,16 @@ MATMUL_INLINE __m512 load_f16(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
 }
 
-/* i + the product of n steps with the activations at q. */
-MATMUL_INLINE __m512i dot_steps(__m512i i, const __m512i *w, const int8_t *q, int n) {
+/* i[t] += the products of some steps with the activations at q of n tokens, each `row` after the last. Tokens
+ * are the inner loop: their sums don't wait for each other. */
+MATMUL_INLINE void dot_steps(uint32_t n, __m512i *i, const __m512i *w, int steps, const int8_t *q,
+                             size_t row) {
     MATMUL_UNROLL
-    for (int s = 0; s < n; s++)
-        i = _mm512_dpbusd_epi32(i, w[s], _mm512_set1_epi32(matmul_load32(q + 4 * s)));
-    return i;
+    for (int s = 0; s < steps; s++) {
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < n; t++)
+            i[t] = _mm512_dpbusd_epi32(i[t], w[s], _mm512_set1_epi32(matmul_load32(q + t * row + 4 * s)));
+    }
 }
 
 /* Ends the segments before k begins. */
@@ -76,42 +78,42 @@ MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, const _
 }
 
 MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m) {
-    const uint32_t cols = m->l->cols;
-    const uint32_t blocks = cols / 32;
+    const uint32_t blocks = m->l->cols / 32;
     const int32_t offset = type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
     const uint8_t *quants = m->panel;
     const uint8_t *high = m->panel + m->l->high;
-    const int8_t *q = m->a->q32 + m->first * cols;
-    const float *d32 = m->a->d32 + m->first * blocks;
-    const int16_t *s32 = m->a->s32 + m->first * blocks;
+    struct matmul_near32 near;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[t] = acc[t] = _mm512_setzero_ps();
     for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
-        uint32_t end = ARITH_MIN(start + KERNELS_SEGMENT / 32, blocks);
-        for (uint32_t b = start; b < end; b++) {
+        uint32_t count = ARITH_MIN(blocks - start, KERNELS_SEGMENT / 32);
+        matmul_bring32(&near, m, n, start, count, offset, matmul_has_m(type));
+        for (uint32_t b = 0; b < count; b++) {
             __m512i w[8];
             if (n <= 2)
                 prefetch(quants, matmul_block_bytes(type));
             load_steps(type, quants, high, w);
             quants += matmul_block_bytes(type);
             high += 64;
-            __m512 d = load_f16(m->panel + m->l->d + (size_t)b * 32);
+            __m512 d = load_f16(m->panel + m->l->d + (size_t)(start + b) * 32);
             __m512 least = d;
             if (matmul_has_m(type))
-                least = load_f16(m->panel + m->l->m + (size_t)b * 32);
+                least = load_f16(m->panel + m->l->m + (size_t)(start + b) * 32);
+            __m512i i[MATMUL_TILE];
+            MATMUL_UNROLL
+            for (uint32_t t = 0; t < n; t++)
+                i[t] = offset != 0 ? _mm512_set1_epi32(near.below[t][b]) : _mm512_setzero_si512();
+            dot_steps(n, i, w, 8, near.q[0] + 32 * b, sizeof near.q[0]);
             MATMUL_UNROLL
             for (uint32_t t = 0; t < n; t++) {
-                size_t at = (size_t)t * blocks + b;
-                __m512i i = offset != 0 ? _mm512_set1_epi32(-offset * s32[at]) : _mm512_setzero_si512();
-                i = dot_steps(i, w, q + at * 32, 8);
-                __m512 da = _mm512_set1_ps(d32[at]);
-                acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(d, da), acc[t]);
+                __m512 da = _mm512_set1_ps(near.d[t][b]);
+                acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[t]), _mm512_mul_ps(d, da), acc[t]);
                 if (matmul_has_m(type))
                     acc[t] =
-                        _mm512_fmadd_ps(_mm512_set1_ps((float)s32[at]), _mm512_mul_ps(least, da), acc[t]);
+                        _mm512_fmadd_ps(_mm512_set1_ps(near.sum[t][b]), _mm512_mul_ps(least, da), acc[t]);
             }
         }
         end_segments(n, total, acc);
@@ -150,11 +152,12 @@ MATMUL_INLINE void load_pairs(uint32_t type, const struct matmul_tile *m, uint32
 }
 
 MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *m) {
-    const uint32_t cols = m->l->cols;
-    const uint32_t supers = cols / 256;
+    const uint32_t supers = m->l->cols / 256;
     const uint8_t *quants = m->panel;
     const uint8_t *high = m->panel + m->l->high;
     const uint8_t *sub = m->panel + m->l->sub;
+    const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
+    struct matmul_near256 near;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
     MATMUL_UNROLL
@@ -163,7 +166,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     for (uint32_t super = 0; super < supers; super++) {
         if (super % (KERNELS_SEGMENT / 256) == 0)
             end_segments(n, total, acc);
-        const int8_t *q = m->a->q256 + m->first * cols + (size_t)super * 256;
+        matmul_bring256(&near, m, n, super);
         __m512i sum[MATMUL_TILE];
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++)
@@ -175,22 +178,18 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             load_steps(type, quants, high, w);
             quants += 256;
             high += (size_t)64 * matmul_high_bits(type);
-            __m512i scale = load_sub(type, sub);
-            sub += 16;
-            __m512i scale2 = scale;
-            if (type == BLOCK_Q6_K) {
-                scale2 = load_sub(type, sub);
-                sub += 16;
-            }
             MATMUL_UNROLL
-            for (uint32_t t = 0; t < n; t++) {
-                const int8_t *qt = q + (size_t)t * cols + 32 * b;
-                __m512i i = dot_steps(_mm512_setzero_si512(), w, qt, type == BLOCK_Q6_K ? 4 : 8);
-                sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i, scale));
-                if (type == BLOCK_Q6_K) {
-                    i = dot_steps(_mm512_setzero_si512(), w + 4, qt + 16, 4);
-                    sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i, scale2));
-                }
+            for (int from = 0; from < 8; from += part) {
+                __m512i scale = load_sub(type, sub);
+                sub += 16;
+                __m512i i[MATMUL_TILE];
+                MATMUL_UNROLL
+                for (uint32_t t = 0; t < n; t++)
+                    i[t] = _mm512_setzero_si512();
+                dot_steps(n, i, w + from, part, near.q[0] + 32 * b + 4 * from, sizeof near.q[0]);
+                MATMUL_UNROLL
+                for (uint32_t t = 0; t < n; t++)
+                    sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i[t], scale));
             }
         }
         __m512i pairs[8];
@@ -201,9 +200,8 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             least = load_f16(m->panel + m->l->m + (size_t)super * 32);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            size_t at = (m->first + t) * supers + super;
-            __m512i i = dot_sums(pairs, m->a->s256 + at * 16);
-            __m512 da = _mm512_set1_ps(m->a->d256[at]);
+            __m512i i = dot_sums(pairs, near.s[t]);
+            __m512 da = _mm512_set1_ps(m->a->d256[(m->first + t) * supers + super]);
             if (type == BLOCK_Q6_K)
                 sum[t] = _mm512_sub_epi32(sum[t], _mm512_slli_epi32(i, 5));
             acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t]), _mm512_mul_ps(d, da), acc[t]);
@@ -215,49 +213,63 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     store_totals(n, m, total);
 }
 
-/* The 16 weights of one column; of BF16 two columns lie side by side. */
-MATMUL_INLINE __m512 load_column(uint32_t type, const uint8_t *panel, uint32_t k) {
+/* The 16 weights of one of the pair of columns at p; of BF16 the two lie side by side. */
+MATMUL_INLINE __m512 load_column(uint32_t type, const uint8_t *p, uint32_t odd) {
     if (type == BLOCK_F32)
-        return _mm512_load_ps(panel + (size_t)k * 64);
+        return _mm512_load_ps(p + (size_t)64 * odd);
     if (type == BLOCK_F16)
-        return load_f16(panel + (size_t)k * 32);
-    __m512i both = _mm512_load_si512(panel + (size_t)(k / 2) * 64);
-    return _mm512_castsi512_ps(k % 2 == 0 ? _mm512_slli_epi32(both, 16)
-                                          : _mm512_and_si512(both, _mm512_set1_epi32((int32_t)0xFFFF0000)));
+        return load_f16(p + (size_t)32 * odd);
+    __m512i both = _mm512_load_si512(p);
+    return _mm512_castsi512_ps(odd == 0 ? _mm512_slli_epi32(both, 16)
+                                        : _mm512_and_si512(both, _mm512_set1_epi32((int32_t)0xFFFF0000)));
+}
+
+#define NEAR_FLOATS 128 /* divides a segment */
+struct near_float {
+    _Alignas(64) float x[MATMUL_TILE][NEAR_FLOATS];
+};
+
+MATMUL_ASIDE void bring_floats(struct near_float *near, const struct matmul_tile *m, uint32_t n,
+                               uint32_t start, uint32_t count) {
+    for (uint32_t t = 0; t < n; t++)
+        matmul_copy(near->x[t], m->a->f32 + (m->first + t) * m->l->cols + start, count * sizeof(float));
+}
+
+/* The product of one column with the tile's activations x, each NEAR_FLOATS after the last. */
+MATMUL_INLINE void add_column(uint32_t n, __m512 w, const float *x, __m512 *acc) {
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[t * NEAR_FLOATS]), acc[t]);
 }
 
 MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t cols = m->l->cols;
     const size_t column = type == BLOCK_F32 ? 64 : 32;
-    const float *x = m->a->f32 + m->first * cols;
+    struct near_float near;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[t] = acc[t] = _mm512_setzero_ps();
-    for (uint32_t start = 0; start < cols; start += KERNELS_SEGMENT) {
-        uint32_t end = ARITH_MIN(cols - start, KERNELS_SEGMENT) + start;
-        uint32_t k = start;
-        for (; k + 2 <= end; k += 2) { /* pairs: the halves of BF16's register are then known */
-            const uint8_t *columns = m->panel + k * column;
+    for (uint32_t start = 0; start < cols; start += NEAR_FLOATS) {
+        uint32_t count = ARITH_MIN(cols - start, NEAR_FLOATS);
+        if (start % KERNELS_SEGMENT == 0)
+            end_segments(n, total, acc);
+        bring_floats(&near, m, n, start, count);
+        const uint8_t *columns = m->panel + start * column;
+        const float *x = near.x[0];
+        for (uint32_t k = 0; k + 2 <= count; k += 2) { /* in pairs, as BF16 has them */
             if (n <= 2)
                 prefetch(columns, 2 * column);
-            MATMUL_UNROLL
-            for (uint32_t e = 0; e < 2; e++) {
-                __m512 w = load_column(type, columns, e);
-                MATMUL_UNROLL
-                for (uint32_t t = 0; t < n; t++)
-                    acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[(size_t)t * cols + k + e]), acc[t]);
-            }
+            add_column(n, load_column(type, columns, 0), x, acc);
+            add_column(n, load_column(type, columns, 1), x + 1, acc);
+            columns += 2 * column;
+            x += 2;
         }
-        if (k < end) {
-            __m512 w = load_column(type, m->panel, k);
-            MATMUL_UNROLL
-            for (uint32_t t = 0; t < n; t++)
-                acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[(size_t)t * cols + k]), acc[t]);
-        }
-        end_segments(n, total, acc);
+        if (count % 2 != 0)
+            add_column(n, load_column(type, columns, 0), x, acc);
     }
+    end_segments(n, total, acc);
     store_totals(n, m, total);
 }
 
