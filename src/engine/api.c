@@ -9,9 +9,11 @@
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 uint32_t stator_api_version(void)
@@ -79,6 +81,17 @@ static stator_status resolve_kv_type(const struct config *c, uint32_t *kv_type, 
     }
 }
 
+/* Values of the config that later versions will act on are refused, not passed over. */
+static stator_status refuse_unknown(const struct config *c, stator_error *e)
+{
+    if (c->memory.on_oom != CONFIG_OOM_FAIL)
+        return error_set(e, STATOR_USAGE, "memory.on_oom = \"%s\": this version has \"fail\" only",
+                         config_enum_name(CONFIG_MEMORY_ON_OOM, (int)c->memory.on_oom));
+    if (c->memory.strict)
+        return error_set(e, STATOR_USAGE, "memory.strict = true: this version does not watch the process's memory after the start");
+    return STATOR_OK;
+}
+
 static stator_status resolve_host_limit(struct stator *s, stator_error *e)
 {
     s->host_limit = s->config.memory.host_limit;
@@ -97,7 +110,9 @@ static stator_status resolve_want(struct stator *s, stator_error *e)
 {
     const struct config *c = &s->config;
     struct engine_want *w = &s->want;
-    stator_status st = resolve_kv_type(c, &w->kv_type, e);
+    stator_status st = refuse_unknown(c, e);
+    if (st == STATOR_OK)
+        st = resolve_kv_type(c, &w->kv_type, e);
     if (st != STATOR_OK)
         return st;
     w->sequences = (uint32_t)c->memory.sequences;
@@ -284,7 +299,11 @@ static stator_status start_thread(struct stator *s, stator_error *e)
     pthread_attr_t attr;
     int rc = pthread_attr_init(&attr);
     CHECK(rc == 0);
-    rc = pthread_attr_setstack(&attr, s->engine_stack, ENGINE_STACK);
+    /* The lowest page is a guard: what overflows the stack stops there. */
+    uint8_t *stack = (uint8_t *)arith_round_up((uintptr_t)s->engine_stack, PAGES_SIZE);
+    rc = mprotect(stack, PAGES_SIZE, PROT_NONE) == 0 ? 0 : errno;
+    if (rc == 0)
+        rc = pthread_attr_setstack(&attr, stack + PAGES_SIZE, ENGINE_STACK);
     if (rc == 0)
         rc = pthread_create(&s->thread, &attr, loop_thread, s);
     pthread_attr_destroy(&attr);

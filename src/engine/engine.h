@@ -33,7 +33,7 @@
 #define ENGINE_EVENTS 256
 #define ENGINE_COMMANDS 64
 #define ENGINE_EDGE_BASE (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
-#define ENGINE_EDGE_PER_TOKEN 1024
+#define ENGINE_EDGE_PER_TOKEN 256
 
 struct engine_request {
     _Atomic uint64_t id; /* 0: free */
