@@ -195,7 +195,7 @@ static void record(struct config *c, enum config_key key, struct config_origin o
 static size_t section_names(const char *names[CONFIG_KEYS]) {
     size_t n = 0;
     for (size_t i = 0; i < CONFIG_KEYS; i++)
-        if (n == 0 || strcmp(names[n - 1], config_table[i].section) != 0)
+        if (i == 0 || strcmp(config_table[i - 1].section, config_table[i].section) != 0)
             names[n++] = config_table[i].section;
     return n;
 }
