@@ -18,9 +18,8 @@ enum config_kind {
 
 #define CONFIG_MAX_NAMES 6
 #define CONFIG_MAX_WORDS 2
-#define CONFIG_VALUE                                                                                         \
-    (4 * CONFIG_PATH + 8) /* bytes of a value as config text, each byte of a path escaped                    \
-                           */
+/* Bytes of a value as config text: every byte of a path may become an escape. */
+#define CONFIG_VALUE    (4 * CONFIG_PATH + 8)
 #define CONFIG_EXPECTED 200
 
 struct config_word { /* a word that stands for a number */
