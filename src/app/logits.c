@@ -23,6 +23,8 @@ static stator_status write_rows(stator *s, const int32_t *ids, size_t n, FILE *f
     stator_request q = {.size = sizeof q, .kind = STATOR_LOGITS, .tokens = ids, .n_tokens = n};
     uint64_t id = 0;
     st = stator_submit(s, &q, &id, e);
+    if (st == STATOR_OK && session_signal())
+        stator_cancel(s, 0); /* it came before there was a request to cancel */
     while (st == STATOR_OK) {
         stator_event ev;
         int have = 0;

@@ -62,7 +62,8 @@ static void on_signal(int number)
 void session_catch_signals(stator *s)
 {
     signal_engine = s;
-    struct sigaction a = {.sa_handler = s != NULL ? on_signal : SIG_DFL};
+    /* A write that the reader holds up goes on after the signal, so that no text is lost. */
+    struct sigaction a = {.sa_handler = s != NULL ? on_signal : SIG_DFL, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);

@@ -119,6 +119,7 @@ static stator_status resolve_want(struct stator *s, stator_error *e)
     w->batch = (uint32_t)c->memory.batch;
     w->logits_rows = (uint32_t)(c->memory.logits_rows != 0 ? c->memory.logits_rows : c->memory.sequences);
     w->logits_rows = ARITH_MIN(w->logits_rows, w->batch);
+    s->rows_follow_sequences = c->memory.logits_rows == 0;
     if (c->memory.context > s->shape->context_trained && c->memory.context != CONFIG_CONTEXT_AUTO)
         return error_set(e, STATOR_USAGE, "memory.context = %" PRIu64 ": this model was trained for %u tokens", c->memory.context,
                          s->shape->context_trained);
@@ -164,7 +165,8 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
     s->log = (struct log){.write = o->log, .context = o->context, .level = STATOR_LOG_INFO};
     s->progress = o->progress;
     s->context = o->context;
-    if (o->expect_plan != NULL)
+    s->expects_plan = o->expect_plan != NULL;
+    if (s->expects_plan)
         snprintf(s->expect_plan, sizeof s->expect_plan, "%s", o->expect_plan);
     phase_init(&s->phase);
     st = open_parts(s, o, e);
@@ -184,7 +186,7 @@ static stator_status refuse(struct stator *s, stator_error *e)
     char missing[UNITS_TEXT];
     const struct plan_place *place = &s->plan.places[0];
     for (uint32_t i = 0; i < s->plan.n_places; i++)
-        if (s->plan.places[i].total > s->plan.places[i].budget) {
+        if (s->plan.places[i].total == s->plan.places[i].budget + m->bytes) {
             place = &s->plan.places[i];
             break;
         }
@@ -198,16 +200,43 @@ static stator_status refuse(struct stator *s, stator_error *e)
                      s->want.context, s->want.batch, s->want.sequences);
 }
 
+/* A plan that can't even be made, because slices are too small for it: what would fit is still worth knowing. */
+static stator_status refuse_unmade(struct stator *s, const stator_error *why, stator_error *e)
+{
+    struct plan *p = &s->plan;
+    plan_init(p);
+    p->fits = false;
+    plan_add_place(p, "host", true, s->host_limit);
+    planner_hash(s, &s->want, p->hash);
+    snprintf(p->missing.where, sizeof p->missing.where, "slices");
+    fit_search(s, &s->want, p);
+    const struct plan_short *m = &p->missing;
+    return error_set(e, STATOR_DOES_NOT_FIT,
+                     "does not fit: %.255s. One change alone that would fit: context %" PRIu64 ", batch %" PRIu64
+                     " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
+                     why->text, m->largest_context, m->largest_batch, m->largest_sequences, s->want.context, s->want.batch,
+                     s->want.sequences);
+}
+
 stator_status stator_plan(stator *s, stator_error *e)
 {
+    if (s->start_tried)
+        return error_set(e, STATOR_USAGE, "stator_plan: this engine was started before");
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
         uint32_t context = fit_largest_context(s, &s->want);
         if (context > 0)
             s->want.context = context;
     }
-    stator_status st = planner_make(s, &s->want, &s->plan, &s->model, e);
-    if (st != STATOR_OK)
+    stator_error why;
+    stator_status st = planner_make(s, &s->want, &s->plan, &s->model, &why);
+    if (st == STATOR_DOES_NOT_FIT)
+        return refuse_unmade(s, &why, e);
+    if (st != STATOR_OK) {
+        plan_init(&s->plan);
+        if (e != NULL)
+            *e = why;
         return st;
+    }
     s->planned = true;
     config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
     config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);
@@ -315,14 +344,15 @@ static stator_status start_thread(struct stator *s, stator_error *e)
 
 stator_status stator_start(stator *s, stator_error *e)
 {
-    if (s->started || s->thread_runs)
+    if (s->start_tried)
         return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
     stator_status st = s->planned && s->plan.fits ? STATOR_OK : stator_plan(s, e);
     if (st != STATOR_OK)
         return st;
-    if (s->expect_plan[0] != '\0' && strcmp(s->expect_plan, s->plan.hash) != 0)
+    if (s->expects_plan && strcmp(s->expect_plan, s->plan.hash) != 0)
         return error_set(e, STATOR_DOES_NOT_FIT, "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
                          s->plan.hash, s->expect_plan);
+    s->start_tried = true;
     st = make_run_state(s, e);
     if (st == STATOR_OK)
         st = fill_rope(s, e);
@@ -332,7 +362,7 @@ stator_status stator_start(stator *s, stator_error *e)
         st = wait_for_start(s, e);
     if (st != STATOR_OK)
         return st;
-    s->started = true;
+    atomic_store(&s->started, 1);
     log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9, s->choice.tier,
               s->choice.threads);
     return STATOR_OK;

@@ -31,7 +31,6 @@
 #define ENGINE_STACK (512 * 1024)
 #endif
 #define ENGINE_EVENTS 256
-#define ENGINE_COMMANDS 64
 #define ENGINE_EDGE_BASE (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
 #define ENGINE_EDGE_PER_TOKEN 256
 
@@ -95,7 +94,8 @@ struct stator {
     struct log_sink sink;
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
-    char expect_plan[HASH_TEXT];
+    bool expects_plan;
+    char expect_plan[2 * HASH_TEXT]; /* longer than any hash, so that a wrong one is not cut to a right one */
     struct config config;
     struct gguf *gguf;
     struct shape *shape;
@@ -107,6 +107,7 @@ struct stator {
 
     struct device_choice choice;
     struct engine_want want;
+    bool rows_follow_sequences; /* memory.logits_rows is auto */
     uint64_t host_limit;
     uint64_t staging_bytes;
     uint64_t tokenizer_bytes;     /* 0: this file's tokenizer can't be used, tokenizer_error says why */
@@ -143,13 +144,15 @@ struct stator {
     uint32_t n_waiting;
     pthread_t thread;
     bool thread_runs;
-    bool started;
+    bool start_tried; /* once only: what a failed start has mapped stays until close */
+    _Atomic int started; /* read by stator_cancel */
     bool acked;      /* the engine thread: the reader gave the logits rows back */
     bool owes_ack;   /* the driver: the next poll gives them back */
     stator_error start_error;
     uint64_t next_id;
     uint64_t load_ns;
     _Atomic int stop;
+    _Atomic int cancel_start; /* ends a start; one that comes too late for that does nothing */
     /* Written by the engine thread, read by the driver at any time. */
     _Atomic uint64_t loaded_bytes;
     _Atomic uint64_t used_kv_bytes;

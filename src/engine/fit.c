@@ -11,6 +11,8 @@ struct probe {
 static bool fits(struct probe *p, uint64_t v)
 {
     *p->field = (uint32_t)v;
+    if (p->s->rows_follow_sequences)
+        p->want.logits_rows = p->want.sequences;
     if (p->want.logits_rows > p->want.batch)
         p->want.logits_rows = p->want.batch;
     struct plan plan;

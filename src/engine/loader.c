@@ -105,6 +105,11 @@ static void report_progress(struct stator *s, uint64_t done)
     (void)ring_push(s->events, &ev); /* a lost one is no harm */
 }
 
+static bool stopped(const struct stator *s)
+{
+    return atomic_load_explicit(&s->stop, memory_order_relaxed) || atomic_load_explicit(&s->cancel_start, memory_order_relaxed);
+}
+
 static void load_member(void *context, uint32_t member, uint32_t n)
 {
     struct loading *l = context;
@@ -121,7 +126,7 @@ static void load_member(void *context, uint32_t member, uint32_t n)
         for (uint32_t p = 0; p < panels; p += step, job++) {
             if (job % l->members != member)
                 continue;
-            if (atomic_load_explicit(&l->failed, memory_order_relaxed) || atomic_load_explicit(&s->stop, memory_order_relaxed))
+            if (atomic_load_explicit(&l->failed, memory_order_relaxed) || stopped(s))
                 return;
             uint32_t here = ARITH_MIN(step, panels - p);
             if (!(w->packed ? load_panels(l, w, p, here, window) : load_plain(l, w)))
@@ -151,7 +156,7 @@ stator_status loader_run(struct stator *s, stator_error *e)
             *e = l.error;
         return l.error.code;
     }
-    if (atomic_load(&s->stop))
+    if (stopped(s))
         return error_set(e, STATOR_FAILED, "stopped while loading");
     return STATOR_OK;
 }

@@ -297,6 +297,8 @@ static void run_logits(struct stator *s, struct engine_sequence *q)
         }
         if (!hand_out_rows(s, q, position + at, rows))
             return;
+        if (atomic_load(&q->request->cancel))
+            return; /* the next round drops it */
         at += rows;
     }
     if (q->done == q->request->n_tokens) {

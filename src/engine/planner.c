@@ -68,7 +68,10 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, const
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
     s->rope_frequency = carve_take(c, shape->n_rot / 2, sizeof *s->rope_frequency);
     sampler_layout(&s->sampler, c, shape->vocab);
-    uint64_t commands = ring_bytes(ENGINE_COMMANDS, sizeof(struct engine_command));
+    uint32_t places = 2; /* a submit of every slot and the rows given back; one place of a ring stays free */
+    while (places < s->n_requests + 2)
+        places *= 2;
+    uint64_t commands = ring_bytes(places, sizeof(struct engine_command));
     uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
     void *command_memory = carve_take(c, commands, 1);
     void *event_memory = carve_take(c, events, 1);
@@ -78,7 +81,7 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, const
     s->edge_work = carve_take(c, s->edge_work_bytes, 1);
     if (c->base == NULL)
         return;
-    s->commands = ring_init(command_memory, commands, ENGINE_COMMANDS, sizeof(struct engine_command));
+    s->commands = ring_init(command_memory, commands, places, sizeof(struct engine_command));
     s->events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
     for (uint32_t i = 0; i < s->n_requests; i++)
         s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
@@ -108,20 +111,32 @@ static void add_host(struct stator *s, const struct engine_want *want, const str
             plan_add_arena(host, p->places[i].name, p->places[i].total, p->places[i].total);
 }
 
-/* The arena by which a place is over its budget: the largest one says most. */
-static void find_short(struct plan *p)
+static const struct plan_arena *largest_arena(const struct plan_place *place)
+{
+    const struct plan_arena *largest = &place->arenas[0];
+    for (uint32_t k = 1; k < place->n_arenas; k++)
+        if (place->arenas[k].bytes > largest->bytes)
+            largest = &place->arenas[k];
+    return largest;
+}
+
+/* The place that is over its budget and its largest arena, which says most. A device in host memory is a part of the host,
+ * whose figure is the one to act on. */
+static void find_short(const struct stator *s, struct plan *p)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
-        if (place->total <= place->budget)
+        if (place->total <= place->budget || (!place->is_host && s->choice.facts.host_memory))
             continue;
-        const struct plan_arena *largest = &place->arenas[0];
-        for (uint32_t k = 1; k < place->n_arenas; k++)
-            if (place->arenas[k].bytes > largest->bytes)
-                largest = &place->arenas[k];
+        const struct plan_arena *largest = largest_arena(place);
+        const struct plan_place *inside = place->is_host ? plan_find(p, largest->name) : NULL;
         p->fits = false;
         p->missing.bytes = place->total - place->budget;
-        snprintf(p->missing.where, sizeof p->missing.where, "%.31s: %.31s", place->name, largest->name);
+        if (inside != NULL)
+            snprintf(p->missing.where, sizeof p->missing.where, "%.20s: %.20s %.31s", place->name, inside->name,
+                     largest_arena(inside)->name);
+        else
+            snprintf(p->missing.where, sizeof p->missing.where, "%.31s: %.31s", place->name, largest->name);
         return;
     }
 }
@@ -164,7 +179,7 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
     plan_add_arena(place, "exchange", pages_rounded(s->graph.exchange_bytes), s->graph.exchange_bytes);
     add_host(s, want, m, p);
     plan_check(p);
-    find_short(p);
+    find_short(s, p);
     planner_hash(s, want, p->hash);
     return STATOR_OK;
 }

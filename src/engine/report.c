@@ -96,6 +96,9 @@ static stator_status finish_json(struct json *j, size_t capacity, size_t *n, sta
 
 stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e)
 {
+    *n = 0;
+    if (s->plan.n_places == 0)
+        return error_set(e, STATOR_USAGE, "stator_plan_json: call stator_plan first");
     struct json j;
     json_to_buffer(&j, out, capacity, true);
     plan_to_json(&s->plan, &j, NULL);

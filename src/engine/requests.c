@@ -75,6 +75,8 @@ static stator_status check_request(const struct stator *s, const stator_request 
         return error_set(e, STATOR_USAGE, "stator_submit: unknown kind of request %d", (int)r->kind);
     if (r->n_tokens == 0)
         return error_set(e, STATOR_USAGE, "the prompt is empty: at least one token is needed");
+    if (r->tokens == NULL)
+        return error_set(e, STATOR_USAGE, "stator_submit: request.tokens is NULL");
     if (r->n_tokens > s->want.context)
         return error_set(e, STATOR_USAGE, "the prompt has %zu tokens, memory.context is %u: raise it, or shorten the prompt",
                          r->n_tokens, s->want.context);
@@ -216,8 +218,8 @@ stator_status stator_poll(stator *s, uint64_t timeout_ns, stator_event *event, i
 
 void stator_cancel(stator *s, uint64_t id)
 {
-    if (!s->started) {
-        atomic_store(&s->stop, 1); /* while loading: stop altogether */
+    if (!atomic_load(&s->started)) {
+        atomic_store(&s->cancel_start, 1);
         return;
     }
     for (uint32_t i = 0; i < s->n_requests; i++) {
