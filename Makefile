@@ -65,7 +65,7 @@ $(BUILD)/src/%.o: src/%.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
-.PHONY: setup setup-gpu setup-test setup-lint
+.PHONY: setup setup-gpu setup-test setup-lint setup-fuzz
 setup: ## install what the build needs (Debian packages)
 	@tools/setup core
 setup-gpu: ## install what the GPU kernels need
@@ -74,6 +74,8 @@ setup-test: ## install what the tests need
 	@tools/setup core test
 setup-lint: ## install what `make lint` needs
 	@tools/setup core lint
+setup-fuzz: ## install what `make fuzz` needs
+	@tools/setup core fuzz
 
 DEMO_PROMPT ?= Once upon a time, there was a little fox named Pip.
 .PHONY: demo
