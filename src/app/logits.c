@@ -111,6 +111,8 @@ int logits_command(int argc, char **argv)
     stator_status st = STATOR_OK;
     if (ids_file != NULL)
         st = session_read_file(ids_file, &text, &length, &e);
+    if (st == STATOR_OK && text != NULL && strlen(text) != length)
+        st = error_set(&e, STATOR_USAGE, "%s: byte %zu is NUL: numbers separated by blanks are expected", ids_file, strlen(text));
     if (st == STATOR_OK)
         st = session_parse_ids(ids_file != NULL ? text : ids_text, ids_file != NULL ? ids_file : "--tokens", &ids, &n, &e);
     if (st == STATOR_OK)

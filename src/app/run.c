@@ -9,6 +9,7 @@
 #include "base/json_writer.h"
 #include "base/units.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,6 +296,8 @@ static stator_status run_engine(struct run *r, stator_error *e)
         putchar('\n');
     if (fflush(stdout) == 0)
         print_report(r);
+    else if (st == STATOR_OK)
+        st = error_set(e, STATOR_FAILED, "can't write to standard output: %s", strerror(errno));
     if (r->report != NULL) {
         stator_error why;
         if (session_write_report(r->engine, r->report, &why) != STATOR_OK && st == STATOR_OK) {
