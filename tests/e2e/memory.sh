@@ -1,0 +1,81 @@
+# Promises 1 and 5: what is allocated is what was planned, arena by arena, and RssAnon + RssShmem of the process stays below the
+# host's total of the plan + 8 MiB at every look, from the start through loading to the end.
+. tests/lib.sh
+slack=$((8 << 20))
+
+# Sanitizers keep memory of their own; their runs check other things.
+sanitized() { grep -qE '__(asan|tsan)_init' "$stator"; }
+
+# watch PID FILE: one line "bytes" per look, until the process is gone. No command is started in between, for many looks.
+watch() {
+    local kb n name value rest
+    while :; do
+        kb=0 n=0
+        while read -r name value rest; do
+            case $name in RssAnon: | RssShmem:) kb=$((kb + value)) n=$((n + 1)) ;; esac
+        done 2>/dev/null <"/proc/$1/status" || break
+        [ $n = 2 ] || break # a zombie has none
+        echo $((kb * 1024))
+        read -rt 0.002 rest <>"$tmp/never"
+    done >"$2"
+}
+
+# bounded CONFIG SET...: runs it under watch.
+bounded() {
+    local total pid got=0 most looks
+    total=$("$stator" plan "$@" --json 2>/dev/null | sed -n '/"host"/,$s/.*"total": \([0-9]*\).*/\1/p')
+    [ -n "$total" ] || fail "no plan for $*"
+    rm -f "$tmp/report"
+    [ -p "$tmp/never" ] || mkfifo "$tmp/never"
+    "$stator" run "$@" --tokens '0 1 2 3 4 5 6 7 8 9' --temp 0 --ignore-eos -n 60 --json --report "$tmp/report" \
+        >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    watch $pid "$tmp/looks"
+    wait $pid || got=$?
+    [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
+    looks=$(wc -l <"$tmp/looks")
+    most=$(sort -n "$tmp/looks" | tail -1)
+    echo "# $*: planned $total, at most $most at $looks looks"
+    [ "$looks" -ge 10 ] || fail "only $looks looks"
+    sanitized || [ "$most" -le $((total + slack)) ] || fail "$most bytes are more than the plan's $total + 8 MiB"
+    # Arena by arena, in the JSON and in the report.
+    local n
+    n=$(grep -oE '"planned":[0-9]+,"allocated":[0-9]+' "$tmp/out" | tr -dc '0-9,\n' | awk -F, '$1 != $2 || $1 == 0 { exit 1 } END { print NR }') ||
+        fail "allocated is not what was planned: $(cat "$tmp/out")"
+    [ "$n" = 7 ] || fail "$n rows"
+    paste <(sed -n 's/.*"planned": \([0-9]*\).*/\1/p' "$tmp/report") <(sed -n 's/.*"allocated": \([0-9]*\).*/\1/p' "$tmp/report") \
+        <(sed -n 's/.*"used": \([0-9]*\).*/\1/p' "$tmp/report") | awk '$1 != $2 || $3 > $2 || NF != 3 { exit 1 } END { exit NR != 7 }' ||
+        fail "the report's figures: $(cat "$tmp/report")"
+}
+
+test_demo() {
+    bounded configs/demo.cfg --set cpu.tier=scalar --set cpu.threads=2
+    bounded configs/demo.cfg --set cpu.tier=scalar --set memory.batch=512 --set memory.sequences=4 --set memory.kv_type=f32 --set memory.staging=1MiB
+    bounded configs/demo.cfg --set cpu.tier=scalar --set cpu.threads=5
+}
+
+# Loading seen closely: a plan that is mostly weights, through the smallest window. A second copy of them would be above the
+# plan even without the slack.
+test_loading() {
+    slack=0
+    bounded configs/demo.cfg --set memory.staging=64KiB --set memory.context=192 --set memory.batch=1 --set cpu.threads=1 --set cpu.tier=scalar
+}
+
+# Many prompt tokens at once, so that all of scratch and the whole KV cache are written.
+test_all_of_it() {
+    local total pid got=0 most
+    mkfifo "$tmp/never"
+    total=$("$stator" plan configs/demo.cfg --set memory.batch=1024 --json 2>/dev/null | sed -n '/"host"/,$s/.*"total": \([0-9]*\).*/\1/p')
+    "$stator" run configs/demo.cfg --set memory.batch=1024 --tokens "$(seq -s ' ' 0 1000)" --temp 0.9 --seed 1 --ignore-eos \
+        >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    watch $pid "$tmp/looks"
+    wait $pid || got=$?
+    [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
+    most=$(sort -n "$tmp/looks" | tail -1)
+    echo "# planned $total, at most $most"
+    sanitized || [ "$most" -le $((total + slack)) ] || fail "$most bytes are more than the plan's $total + 8 MiB"
+    [ "$most" -ge $((total / 4)) ] || fail "only $most bytes were touched: this test would not see a leak"
+}
+
+run_tests
