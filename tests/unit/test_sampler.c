@@ -1,0 +1,270 @@
+/* The sampler on rows made by hand, and its distribution against exact probabilities. */
+#include "testing.h"
+
+#include "engine/sampler.h"
+
+#include <math.h>
+
+#define VOCAB 250
+
+static struct sampler sampler_of(uint32_t vocab, void **memory) {
+    struct sampler s;
+    struct carve count = carve_count();
+    sampler_layout(&s, &count, vocab);
+    *memory = aligned_alloc(64, count.used);
+    assert_non_null(*memory);
+    struct carve c = carve_in(*memory, count.used);
+    sampler_layout(&s, &c, vocab);
+    return s;
+}
+
+static const struct sampler_settings plain = {
+    .temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1, .seed = 1};
+
+/* How often each of the first n tokens comes at `draws` positions. */
+static void count_picks(const struct sampler_settings *set, const float *row, uint32_t n, uint32_t draws,
+                        uint32_t *counts) {
+    void *memory;
+    struct sampler s = sampler_of(n, &memory);
+    memset(counts, 0, n * sizeof *counts);
+    for (uint32_t p = 0; p < draws; p++) {
+        int32_t t = sampler_pick(&s, set, row, NULL, 0, p);
+        assert_in_range(t, 0, n - 1);
+        counts[t]++;
+    }
+    free(memory);
+}
+
+/* The tokens that come at all, as a string of digits, in order. */
+static void check_support(const struct sampler_settings *set, const float *row, uint32_t n,
+                          const char *expected) {
+    uint32_t counts[16];
+    char got[17] = "";
+    count_picks(set, row, n, 4000, counts);
+    for (uint32_t i = 0, k = 0; i < n; i++)
+        if (counts[i] > 0)
+            got[k++] = (char)('0' + i);
+    assert_string_equal(got, expected);
+}
+
+static void greedy(void **state) {
+    (void)state;
+    void *memory;
+    struct sampler s = sampler_of(6, &memory);
+    struct sampler_settings set = plain;
+    set.temperature = 0;
+    set.top_k = 3;
+    const float row[] = {-1, 2, 5, 5, -7, 4.99f};
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0), 2); /* the first of equals */
+    const float equal[] = {3, 3, 3, 3, 3, 3};
+    assert_int_equal(sampler_pick(&s, &set, equal, NULL, 0, 0), 0);
+    const float low[] = {-3e38f, -3e38f, -2e38f, -3e38f, -3e38f, -2e38f};
+    assert_int_equal(sampler_pick(&s, &set, low, NULL, 0, 0), 2);
+    free(memory);
+    s = sampler_of(1, &memory);
+    set = plain;
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 9), 0);
+    free(memory);
+}
+
+/* p = 8/15, 4/15, 2/15, 1/15 in the order 2, 0, 3, 1. */
+static float binary_row[4];
+
+static void filters(void **state) {
+    (void)state;
+    const float weights[] = {4, 1, 8, 2};
+    for (int i = 0; i < 4; i++)
+        binary_row[i] = logf(weights[i]) - 3;
+    const struct {
+        uint32_t top_k;
+        float top_p, min_p;
+        const char *expected;
+    } cases[] = {{0, 1, 0, "0123"},      {1, 1, 0, "2"},          {2, 1, 0, "02"},
+                 {3, 1, 0, "023"},       {4, 1, 0, "0123"},       {9, 1, 0, "0123"},
+                 {0, 0.01f, 0, "2"},                          /* always at least one */
+                 {0, 0.53f, 0, "2"},     {0, 0.54f, 0, "02"}, /* the token that reaches p belongs to it */
+                 {0, 0.79f, 0, "02"},    {0, 0.81f, 0, "023"},    {0, 0.94f, 0, "0123"},
+                 {0, 1, 0.1f, "0123"}, /* relative to the likeliest: 1/8 */
+                 {0, 1, 0.13f, "023"},   {0, 1, 0.26f, "02"},     {0, 1, 0.51f, "2"},
+                 {0, 1, 1, "2"},         {2, 0.6f, 0, "2"},       /* top-p of what top-k has left: 8/12 */
+                 {2, 0.7f, 0, "02"},     {0, 0.81f, 0.26f, "02"}, /* the narrower one */
+                 {0, 0.54f, 0.13f, "02"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sampler_settings set = plain;
+        set.top_k = cases[i].top_k;
+        set.top_p = cases[i].top_p;
+        set.min_p = cases[i].min_p;
+        check_support(&set, binary_row, 4, cases[i].expected);
+        set.temperature = 3; /* comes last: the filters see the model's own probabilities */
+        check_support(&set, binary_row, 4, cases[i].expected);
+    }
+}
+
+static void filter_ties(void **state) {
+    (void)state;
+    const float equal[] = {1, 1, 1, 1, 1};
+    struct sampler_settings set = plain;
+    set.top_k = 2;
+    check_support(&set, equal, 5, "01");
+    set.top_k = 0;
+    set.top_p = 0.59f;
+    check_support(&set, equal, 5, "012");
+    set.top_p = 1;
+    set.min_p = 1; /* all are as likely as the likeliest */
+    check_support(&set, equal, 5, "01234");
+}
+
+/* Divides positive logits and multiplies negative ones, once per token, over the last 64 tokens. */
+static void penalty(void **state) {
+    (void)state;
+    void *memory;
+    struct sampler s = sampler_of(6, &memory);
+    struct sampler_settings set = plain;
+    set.temperature = 0;
+    set.repeat_penalty = 2;
+    const float row[] = {0, 3, 2, 1.4f, 1, -1};
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1}, 1, 0), 2); /* 1.5 < 2 */
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 1}, 3, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 2}, 3, 0),
+                     1); /* once: 1.5, 1, 1.4 */
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 2, 3, 2}, 4, 0), 1);
+    const float negative[] = {-1, -1.5f, -4, -5, -6, -7};
+    assert_int_equal(sampler_pick(&s, &set, negative, (const int32_t[]){0}, 1, 0), 1);
+    int32_t tokens[65];
+    memset(tokens, 0, sizeof tokens);
+    tokens[0] = 1;
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 65, 0), 1); /* 65 tokens ago: forgotten */
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 64, 0), 2);
+    set.repeat_penalty = 0.5f; /* below 1 it is a reward */
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){2}, 1, 0), 2);
+    free(memory);
+}
+
+/* 0.999 quantile of chi-square, by Wilson and Hilferty. */
+static double chi_limit(double degrees) {
+    double a = 2 / (9 * degrees);
+    return degrees * pow(1 - a + 3.0902 * sqrt(a), 3);
+}
+
+/* The draws at many positions against p = exp(l / T), cells of at least 8 expected draws. */
+static void check_distribution(const struct sampler_settings *set, const float *row, uint32_t n,
+                               uint32_t draws) {
+    uint32_t *counts = calloc(n, sizeof *counts);
+    double *p = calloc(n, sizeof *p);
+    assert_non_null(counts);
+    assert_non_null(p);
+    count_picks(set, row, n, draws, counts);
+    double total = 0;
+    for (uint32_t i = 0; i < n; i++)
+        total += p[i] = exp((double)row[i] / (double)set->temperature);
+    double chi = 0;
+    double rest_p = 0;
+    double rest_n = 0;
+    double cells = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double expected = p[i] / total * draws;
+        if (expected < 8) {
+            rest_p += expected;
+            rest_n += counts[i];
+            continue;
+        }
+        chi += (counts[i] - expected) * (counts[i] - expected) / expected;
+        cells++;
+    }
+    if (rest_p > 8) {
+        chi += (rest_n - rest_p) * (rest_n - rest_p) / rest_p;
+        cells++;
+    }
+    print_message("chi-square %.1f, limit %.1f for %.0f cells\n", chi, chi_limit(cells - 1), cells);
+    assert_true(cells >= 4);
+    assert_true(chi <= chi_limit(cells - 1));
+    free(counts);
+    free(p);
+}
+
+static void distribution(void **state) {
+    (void)state;
+    struct sampler_settings set = plain;
+    float row[VOCAB];
+    uint64_t random = 3;
+    for (int i = 0; i < VOCAB; i++)
+        row[i] = 6 * testing_uniform(&random);
+    check_distribution(&set, binary_row, 4, 20000);
+    set.seed = 77;
+    check_distribution(&set, row, VOCAB, 20000);
+    set.temperature = 0.6f;
+    check_distribution(&set, row, VOCAB, 20000);
+    set.temperature = 5;
+    check_distribution(&set, row, VOCAB, 20000);
+    /* top-k of n is the same as none. */
+    set.top_k = VOCAB;
+    check_distribution(&set, row, VOCAB, 20000);
+}
+
+/* A pick depends on its own row, settings, seed and position; not on what was picked before. */
+static void counters(void **state) {
+    (void)state;
+    void *memory;
+    struct sampler s = sampler_of(VOCAB, &memory);
+    void *other_memory;
+    struct sampler other = sampler_of(VOCAB, &other_memory);
+    float row[VOCAB];
+    uint64_t random = 4;
+    for (int i = 0; i < VOCAB; i++)
+        row[i] = 3 * testing_uniform(&random);
+    int32_t forward[200];
+    int differ = 0;
+    for (int seed = 0; seed < 3; seed++) {
+        struct sampler_settings set = plain;
+        set.seed = (uint64_t)seed << 40; /* high bits of the seed count */
+        for (uint32_t p = 0; p < 200; p++)
+            forward[p] = sampler_pick(&s, &set, row, NULL, 0, p);
+        for (uint32_t p = 200; p-- > 0;)
+            assert_int_equal(sampler_pick(&other, &set, row, NULL, 0, p), forward[p]);
+        struct sampler_settings next = set;
+        next.seed++;
+        for (uint32_t p = 0; p < 200; p++)
+            differ += sampler_pick(&s, &next, row, NULL, 0, p) != forward[p];
+    }
+    assert_true(differ > 500);
+    /* Neither neighbouring seeds nor positions are in step; 24 bits in [0, 1). */
+    double sum = 0;
+    double products = 0;
+    for (uint64_t i = 0; i < 10000; i++) {
+        float a = sampler_random(i % 100, i / 100);
+        float b = sampler_random(i % 100 + 1, i / 100);
+        float c = sampler_random(i % 100, i / 100 + 1);
+        assert_true(a >= 0 && a < 1 && a * 0x1p24f == floorf(a * 0x1p24f));
+        sum += (double)a;
+        products += ((double)a - 0.5) * (((double)b - 0.5) + ((double)c - 0.5));
+    }
+    assert_true(fabs(sum / 10000 - 0.5) < 4 * sqrt(1 / 12.0 / 10000));
+    assert_true(fabs(products / 10000) < 4 * sqrt(2 / 144.0 / 10000));
+    free(memory);
+    free(other_memory);
+}
+
+/* Logits at the ends of the range neither overflow nor leave the row. */
+static void extremes(void **state) {
+    (void)state;
+    struct sampler_settings set = plain;
+    const float wide[] = {-3.4e38f, 3.4e38f, 0, -3.4e38f};
+    check_support(&set, wide, 4, "1");
+    set.temperature = 1e-6f;
+    check_support(&set, wide, 4, "1");
+    const float close[] = {1, 1.00001f, 1, 1};
+    check_support(&set, close, 4, "1");
+    set.temperature = 100;
+    check_support(&set, close, 4, "0123");
+    set.repeat_penalty = 10;
+    check_support(&set, wide, 4, "1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(greedy),       cmocka_unit_test(filters),
+                                       cmocka_unit_test(filter_ties),  cmocka_unit_test(penalty),
+                                       cmocka_unit_test(distribution), cmocka_unit_test(counters),
+                                       cmocka_unit_test(extremes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
