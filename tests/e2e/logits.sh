@@ -55,7 +55,7 @@ test_refusals() {
 
 test_signal() {
     mkfifo "$tmp/pipe"
-    env --default-signal=INT "$stator" logits $model --tokens "$(seq -s ' ' 0 1000)" --output "$tmp/pipe" --set cpu.tier=scalar 2>"$tmp/err" &
+    env --default-signal=INT "$stator" logits $model --tokens "$(seq -s ' ' 0 1000)" --output "$tmp/pipe" 2>"$tmp/err" &
     local pid=$! got=0
     exec 9<"$tmp/pipe"
     head -c $((3 * row)) <&9 >/dev/null
