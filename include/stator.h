@@ -73,8 +73,15 @@ typedef struct stator_info {
     uint32_t batch;
     uint32_t sequences;
     uint32_t logits_rows;
+    uint32_t context_fixed; /* 1: the config gives memory.context as a number; 0: it is the default or "auto" */
+    char weight_type[16];   /* the format that most bytes of the weights are in: "Q4_K" */
+    uint64_t parameters;
     uint64_t model_bytes; /* of tensor data in the file */
     uint64_t load_ns;     /* start, until sealed */
+    /* What a step must do at least, for comparing rates with a machine's limits; 0 before stator_plan. */
+    uint64_t step_read_bytes;    /* of weights, as packed, that a step with logits reads once, however few its tokens */
+    uint64_t context_read_bytes; /* of the KV cache, per token of context that a token attends to */
+    uint64_t token_macs;         /* multiply-adds with weights per token, without the logits */
 } stator_info;
 stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e);
 
@@ -109,6 +116,11 @@ typedef struct stator_request {
     size_t n_tokens;       /* >= 1 */
     uint32_t max_new;      /* GENERATE: tokens to generate at most; 0: until the end token or the context is full */
     uint32_t ignore_eos;   /* GENERATE: do not stop at an end token */
+    /* For measuring (GENERATE). The first n_depth tokens of the prompt (< n_tokens) are context that is there already: no
+     * step mixes them with later ones, and prompt_ns and n_prompt of the events count from token n_depth on. With laps > 1
+     * the sequence goes back to n_depth when it has ended, and does the rest again, laps times in all. */
+    uint32_t n_depth;
+    uint32_t laps;
     stator_sampling sampling;
 } stator_request;
 
@@ -116,7 +128,12 @@ typedef struct stator_request {
  * context, ids outside the vocabulary). */
 stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e);
 
-typedef enum stator_event_kind { STATOR_EVENT_TOKEN, STATOR_EVENT_LOGITS, STATOR_EVENT_DONE } stator_event_kind;
+typedef enum stator_event_kind {
+    STATOR_EVENT_TOKEN,
+    STATOR_EVENT_LOGITS,
+    STATOR_EVENT_DONE,
+    STATOR_EVENT_LAP /* a lap that is not the last has ended; the figures are those of DONE, of this lap */
+} stator_event_kind;
 typedef enum stator_reason {
     STATOR_REASON_NONE,
     STATOR_REASON_EOS,       /* the model ended */
@@ -138,6 +155,7 @@ typedef struct stator_event {
     uint64_t generate_ns;  /* DONE: from there to the end */
     uint32_t n_prompt;     /* DONE */
     uint32_t n_generated;  /* DONE */
+    uint64_t time_ns;      /* TOKEN: when its step ended, the same for all sequences of the step; from an arbitrary start */
     char text[160];        /* DONE with STATOR_REASON_FAILED: why */
 } stator_event;
 

@@ -41,6 +41,8 @@ struct engine_request {
     bool ignore_eos;
     uint32_t n_prompt;
     uint32_t max_new;
+    uint32_t n_depth; /* of the prompt; what comes after it is timed */
+    uint32_t laps;    /* left, with the running one */
     struct sampler_settings sampling;
     int32_t *tokens; /* [context + 1]: the prompt, then what was generated */
     uint32_t n_tokens;
@@ -64,7 +66,15 @@ struct engine_command {
 };
 
 /* What the engine thread tells: public events, and two of its own. */
-enum engine_event_kind { ENGINE_TOKEN, ENGINE_LOGITS, ENGINE_DONE, ENGINE_PROGRESS, ENGINE_STARTED, ENGINE_START_FAILED };
+enum engine_event_kind {
+    ENGINE_TOKEN,
+    ENGINE_LOGITS,
+    ENGINE_LAP,
+    ENGINE_DONE,
+    ENGINE_PROGRESS,
+    ENGINE_STARTED,
+    ENGINE_START_FAILED
+};
 struct engine_event {
     enum engine_event_kind kind;
     uint32_t request; /* slot */
@@ -75,7 +85,8 @@ struct engine_event {
     bool last_row; /* LOGITS: the reader's next poll gives the rows back */
     stator_reason reason;
     stator_status status;
-    uint64_t a, b; /* DONE: prompt_ns, generate_ns; PROGRESS: done, total */
+    uint64_t a, b; /* DONE, LAP: prompt_ns, generate_ns; PROGRESS: done, total */
+    uint64_t time_ns; /* TOKEN */
     uint32_t n_prompt, n_generated;
     char text[160];
 };
@@ -146,6 +157,7 @@ struct stator {
     bool thread_runs;
     bool start_tried; /* once only: what a failed start has mapped stays until close */
     _Atomic int started; /* read by stator_cancel */
+    uint64_t step_ns; /* the engine thread: when the last step ended */
     bool acked;      /* the engine thread: the reader gave the logits rows back */
     bool owes_ack;   /* the driver: the next poll gives them back */
     stator_error start_error;

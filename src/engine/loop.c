@@ -36,18 +36,25 @@ void loop_emit(struct stator *s, const struct engine_event *ev)
     }
 }
 
+/* What LAP and DONE tell alike. */
+static struct engine_event figures(const struct stator *s, const struct engine_request *r, enum engine_event_kind kind,
+                                   uint64_t prompt_ns, uint64_t generate_ns)
+{
+    return (struct engine_event){.kind = kind,
+                                 .request = (uint32_t)(r - s->requests),
+                                 .id = atomic_load_explicit(&r->id, memory_order_relaxed),
+                                 .a = prompt_ns,
+                                 .b = generate_ns,
+                                 .n_prompt = r->n_prompt - r->n_depth,
+                                 .n_generated = r->n_tokens - r->n_prompt};
+}
+
 static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns, stator_reason reason,
                       stator_status status, const char *text)
 {
-    struct engine_event ev = {.kind = ENGINE_DONE,
-                              .request = (uint32_t)(r - s->requests),
-                              .id = atomic_load_explicit(&r->id, memory_order_relaxed),
-                              .reason = reason,
-                              .status = status,
-                              .a = prompt_ns,
-                              .b = generate_ns,
-                              .n_prompt = r->n_prompt,
-                              .n_generated = r->n_tokens - r->n_prompt};
+    struct engine_event ev = figures(s, r, ENGINE_DONE, prompt_ns, generate_ns);
+    ev.reason = reason;
+    ev.status = status;
     snprintf(ev.text, sizeof ev.text, "%s", text);
     struct device_counters c;
     s->device->vtable->counters(s->device, &c);
@@ -67,6 +74,25 @@ static void finish(struct stator *s, struct engine_sequence *q, stator_reason re
     uint64_t generate_ns = q->prompt_done_ns != 0 ? now - q->prompt_done_ns : 0;
     sequences_release(s, q);
     emit_done(s, r, prompt_ns, generate_ns, reason, status, text);
+}
+
+/* The sequence has ended by itself: back to its depth when laps are left. What the cache holds beyond is written again
+ * before it is read. */
+static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason reason)
+{
+    struct engine_request *r = q->request;
+    if (r->laps <= 1) {
+        finish(s, q, reason, STATOR_OK, "");
+        return;
+    }
+    CHECK(q->prompt_done_ns != 0);
+    struct engine_event ev = figures(s, r, ENGINE_LAP, q->prompt_done_ns - q->began_ns, clock_ns() - q->prompt_done_ns);
+    ev.reason = reason;
+    r->laps--;
+    r->n_tokens = r->n_prompt;
+    q->done = r->n_depth;
+    q->began_ns = q->prompt_done_ns = 0;
+    loop_emit(s, &ev);
 }
 
 static void take_command(struct stator *s, const struct engine_command *c)
@@ -137,7 +163,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     const struct engine_request *r = q->request;
     CHECK(f->h->n_tokens + n <= s->want.batch && q->done + n <= r->n_tokens);
     CHECK(q->done + n <= q->n_blocks * KERNELS_KV_BLOCK);
-    if (q->began_ns == 0)
+    if (q->began_ns == 0 || q->done == r->n_depth)
         q->began_ns = clock_ns();
     uint32_t first = f->h->n_tokens;
     f->chunks[f->h->n_chunks++] = (struct step_chunk){.slot = slot, .first = first, .n = n, .position = q->done};
@@ -173,6 +199,8 @@ static void fill_generation(struct stator *s, struct filling *f)
                 continue;
             uint32_t left = q->request->n_tokens - q->done;
             uint32_t n = ARITH_MIN(left, s->want.batch - f->h->n_tokens);
+            if (q->done < q->request->n_depth)
+                n = ARITH_MIN(n, q->request->n_depth - q->done);
             bool row = n == left;
             if (row && f->h->n_rows == s->want.logits_rows) {
                 row = false;
@@ -202,7 +230,7 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
 {
     struct engine_request *r = q->request;
     if (q->prompt_done_ns == 0)
-        q->prompt_done_ns = clock_ns();
+        q->prompt_done_ns = s->step_ns;
     if (!pick->finite) {
         finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED,
                "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
@@ -212,19 +240,20 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
     bool greedy = set->temperature <= 0 && set->repeat_penalty == 1.0f;
     int32_t token = greedy ? pick->token : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens, r->n_tokens);
     if (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token)) {
-        finish(s, q, STATOR_REASON_EOS, STATOR_OK, "");
+        end_lap(s, q, STATOR_REASON_EOS);
         return;
     }
     struct engine_event ev = {.kind = ENGINE_TOKEN,
                               .request = (uint32_t)(r - s->requests),
                               .id = atomic_load_explicit(&r->id, memory_order_relaxed),
                               .token = token,
-                              .position = r->n_tokens};
+                              .position = r->n_tokens,
+                              .time_ns = s->step_ns};
     r->tokens[r->n_tokens++] = token;
     loop_emit(s, &ev);
     /* A token at position `context` can be told, but not computed with. */
     if (r->n_tokens - r->n_prompt >= r->max_new || r->n_tokens > s->want.context)
-        finish(s, q, STATOR_REASON_LENGTH, STATOR_OK, "");
+        end_lap(s, q, STATOR_REASON_LENGTH);
 }
 
 static bool run_generation(struct stator *s)
@@ -239,6 +268,7 @@ static bool run_generation(struct stator *s)
         fail_all(s, &e);
         return true;
     }
+    s->step_ns = clock_ns();
     const float *logits = s->device->vtable->logits(s->device);
     const struct step_pick *picks = s->device->vtable->picks(s->device);
     for (uint32_t i = 0; i < f.h->n_rows; i++)

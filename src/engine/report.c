@@ -6,6 +6,44 @@
 
 #include <string.h>
 
+/* What a step reads and multiplies at least, from the graph's ops. */
+static void least_work(const struct stator *s, stator_info *info)
+{
+    const struct graph *g = &s->graph;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct graph_op *op = &g->ops[i];
+        if (op->kind == GRAPH_EMBED) /* one row per token */
+            continue;
+        for (uint32_t k = 0; k < op->n_weights; k++) {
+            const struct graph_weight *w = &g->weights[op->weight[k]];
+            info->step_read_bytes += w->bytes;
+            if (op->kind == GRAPH_MATMUL && i < g->tail)
+                info->token_macs += (uint64_t)w->layout.rows * w->layout.cols;
+        }
+    }
+    if (g->n_ops > 0)
+        info->context_read_bytes =
+            s->model.kv.block_stride / KERNELS_KV_BLOCK * s->shape->n_layers * s->shape->n_kv_heads;
+}
+
+/* The format of most bytes. */
+static void weight_type(const struct stator *s, char out[16])
+{
+    uint64_t bytes[BLOCK_TYPES] = {0};
+    uint32_t most = 0;
+    for (uint64_t i = 0; i < gguf_tensors(s->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor(s->gguf, i);
+        bytes[t->type] += t->bytes;
+        if (bytes[t->type] > bytes[most])
+            most = t->type;
+    }
+    const char *name = block_info(most)->name;
+    size_t n = 0;
+    for (; name[n] != '\0' && n < 15; n++)
+        out[n] = (char)(name[n] >= 'a' && name[n] <= 'z' ? name[n] - 'a' + 'A' : name[n]);
+    out[n] = '\0';
+}
+
 stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e)
 {
     if (info->size != sizeof *info)
@@ -17,8 +55,15 @@ stator_status stator_get_info(const stator *s, stator_info *info, stator_error *
                           .batch = s->want.batch,
                           .sequences = s->want.sequences,
                           .logits_rows = s->want.logits_rows,
+                          .parameters = s->shape->parameters,
                           .model_bytes = s->shape->tensor_bytes,
                           .load_ns = s->load_ns};
+    const struct config_origin *origin = &s->config.origin[CONFIG_MEMORY_CONTEXT];
+    info->context_fixed = (origin->source == CONFIG_FROM_FILE || origin->source == CONFIG_FROM_SET) &&
+                          s->config.memory.context != 0 && s->config.memory.context != CONFIG_CONTEXT_AUTO;
+    weight_type(s, info->weight_type);
+    if (s->planned)
+        least_work(s, info);
     snprintf(info->plan_hash, sizeof info->plan_hash, "%s", s->plan.hash);
     snprintf(info->model_name, sizeof info->model_name, "%s", s->shape->model_name);
     snprintf(info->architecture, sizeof info->architecture, "%s", s->shape->arch_name);

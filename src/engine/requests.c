@@ -80,6 +80,11 @@ static stator_status check_request(const struct stator *s, const stator_request 
     if (r->n_tokens > s->want.context)
         return error_set(e, STATOR_USAGE, "the prompt has %zu tokens, memory.context is %u: raise it, or shorten the prompt",
                          r->n_tokens, s->want.context);
+    if (r->kind == STATOR_LOGITS && (r->n_depth != 0 || r->laps > 1))
+        return error_set(e, STATOR_USAGE, "stator_submit: n_depth and laps are for STATOR_GENERATE");
+    if (r->n_depth >= r->n_tokens)
+        return error_set(e, STATOR_USAGE, "stator_submit: n_depth is %u, the prompt has %zu tokens: at least one must come after", r->n_depth,
+                         r->n_tokens);
     for (size_t i = 0; i < r->n_tokens; i++)
         if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= s->shape->vocab)
             return error_set(e, STATOR_USAGE, "token %zu of the prompt is %d: the model's vocabulary is 0 .. %u", i, r->tokens[i],
@@ -141,6 +146,8 @@ stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, st
     q->ignore_eos = r->ignore_eos != 0;
     q->n_prompt = q->n_tokens = n;
     q->max_new = r->kind == STATOR_LOGITS ? 0 : r->max_new != 0 ? ARITH_MIN(r->max_new, room) : room;
+    q->n_depth = r->n_depth;
+    q->laps = r->laps;
     q->sampling = sampling;
     memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
     atomic_store(&q->cancel, 0);
@@ -164,7 +171,7 @@ static void give_rows_back(struct stator *s)
 
 static void to_public(struct stator *s, const struct engine_event *in, stator_event *out)
 {
-    *out = (stator_event){.size = sizeof *out, .request = in->id, .token = in->token, .position = in->position};
+    *out = (stator_event){.size = sizeof *out, .request = in->id, .token = in->token, .position = in->position, .time_ns = in->time_ns};
     switch (in->kind) {
     case ENGINE_TOKEN:
         out->kind = STATOR_EVENT_TOKEN;
@@ -175,8 +182,8 @@ static void to_public(struct stator *s, const struct engine_event *in, stator_ev
         s->owes_ack = in->last_row;
         break;
     default:
-        CHECK(in->kind == ENGINE_DONE);
-        out->kind = STATOR_EVENT_DONE;
+        CHECK(in->kind == ENGINE_DONE || in->kind == ENGINE_LAP);
+        out->kind = in->kind == ENGINE_DONE ? STATOR_EVENT_DONE : STATOR_EVENT_LAP;
         out->reason = in->reason;
         out->status = in->status;
         out->prompt_ns = in->a;
@@ -184,12 +191,14 @@ static void to_public(struct stator *s, const struct engine_event *in, stator_ev
         out->n_prompt = in->n_prompt;
         out->n_generated = in->n_generated;
         memcpy(out->text, in->text, sizeof out->text);
-        s->served.requests++;
+        if (in->kind == ENGINE_DONE)
+            s->served.requests++;
         s->served.prompt_tokens += in->n_prompt;
         s->served.prompt_ns += in->a;
         s->served.generated_tokens += in->n_generated;
         s->served.generate_ns += in->b;
-        atomic_store(&s->requests[in->request].id, 0); /* the slot is free again */
+        if (in->kind == ENGINE_DONE)
+            atomic_store(&s->requests[in->request].id, 0); /* the slot is free again */
         break;
     }
 }
