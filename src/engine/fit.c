@@ -49,7 +49,8 @@ void fit_search(struct stator *s, const struct engine_want *want, struct plan *p
 {
     p->missing.largest_context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
     p->missing.largest_batch = largest(s, want, offsetof(struct engine_want, batch), 1, want->batch);
-    if (p->missing.largest_batch < want->sequences)
-        p->missing.largest_batch = 0; /* a step takes a token of every sequence */
+    /* A step takes a token of every sequence, and the rows that were asked for. */
+    if (p->missing.largest_batch < ARITH_MAX(want->sequences, want->logits_rows))
+        p->missing.largest_batch = 0;
     p->missing.largest_sequences = largest(s, want, offsetof(struct engine_want, sequences), 1, want->sequences);
 }
