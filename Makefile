@@ -87,7 +87,7 @@ test: stator tests-build ## run all tests
 	@BUILD=$(BUILD) tests/run
 
 .PHONY: tests-build
-tests-build: $(TESTS) $(REPLAYS)
+tests-build: $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
@@ -127,6 +127,15 @@ stator-only: $(BUILD)/stator
 lint: ## clang-format, clang-tidy, cppcheck, room table
 	@tools/lint
 
+.PHONY: bench-kernels
+bench-kernels: $(BUILD)/bench_kernels ## measure every kernel in every tier; options: ARGS="--kernel q4 --tokens 1,64"
+	$(BUILD)/bench_kernels $(ARGS)
+
+$(BUILD)/bench_kernels: tools/bench_kernels.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+
 .PHONY: install
 install: stator ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin
@@ -140,4 +149,4 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
--include $(OBJECTS:.o=.d) $(TESTS:=.d) $(REPLAYS:=.d)
+-include $(OBJECTS:.o=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d

@@ -125,4 +125,19 @@ test_signal() {
     said 'stopped by a signal'
 }
 
+# make bench-kernels builds it; it must run in every tier of this machine.
+test_kernels() {
+    local program=${BUILD:-}/bench_kernels tiers
+    [ -x "$program" ] || skip "no bench_kernels in BUILD"
+    expect 0 "$program" --kernel q8_0 --tokens 1,2 --seconds 0.001 --megabytes 16
+    tiers=$("$stator" version | sed -n 's/.*tiers available here: //p')
+    [ "$(grep -c 'matmul q8_0' "$tmp/out")" = "$((2 * $(echo "$tiers" | wc -w)))" ] || fail "rows: $(cat "$tmp/out")"
+    printed '^\| scalar  \| matmul q8_0 +\| +2 \| +[0-9.]+ \| +[0-9.]+% \| +[0-9.]+ \| '
+    printed 'limits beside the rows: read [0-9.]+ to [0-9.]+ GB/s'
+    expect 0 "$program" --kernel store --seconds 0.001 --megabytes 16 --tier scalar
+    printed 'store_v f16'
+    expect 2 "$program" --tier none
+    expect 2 "$program" --tokens 0
+}
+
 run_tests

@@ -1,0 +1,492 @@
+/* Speed of every CPU kernel in every tier that this machine has: bytes of weights (or of cache, or of rows)
+ * and multiply-adds per second, beside the machine's limits. Weights and cache stream from memory, as they do
+ * in a step; rows stay in the cache.
+ *
+ * usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] [--seconds S] [--megabytes
+ * M]
+ * --kernel takes those whose name has this part ("q4", "attention"). */
+#include "app/bench.h"
+#include "base/arith.h"
+#include "base/clock.h"
+#include "base/pages.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define COLS        2048
+#define MAX_TOKENS  512
+#define MAX_THREADS 64
+#define HEAD        64
+#define GROUP       4
+#define ROW         2048   /* values of the kernels that work on rows */
+#define HALF_SCALE  0x2400 /* 2^-6 as f16 */
+
+struct settings {
+    const char *tier, *kernel;
+    uint32_t tokens[16], n_tokens;
+    uint32_t threads;
+    double seconds;
+    uint64_t bytes; /* that are streamed */
+    uint8_t *memory;
+    struct bench_limits limits, least, most;
+};
+
+/* What one kernel works on; shared by all threads, which have a part of `memory` and rows of their own. */
+struct job {
+    const struct settings *set;
+    const struct kernels *k;
+    pthread_barrier_t *barrier;
+    char name[48];
+    void (*call)(struct job *j, uint32_t turn);
+    uint32_t batch;  /* calls between looks at the clock */
+    double bytes;    /* per call */
+    double macs;     /* per call; 0: not counted */
+    uint32_t tokens; /* 0: none */
+    uint32_t type;
+    uint32_t context;
+    struct panel_layout layout;
+    uint8_t *memory; /* of this thread */
+    uint64_t memory_bytes;
+    struct kernels_act act;
+    float *in, *out, *work;
+    uint8_t *store;
+    uint32_t *blocks;
+    uint64_t calls;
+    double elapsed;
+};
+
+static void *take(size_t bytes) {
+    void *p = aligned_alloc(64, arith_round_up(bytes, 64));
+    if (p == NULL) {
+        fprintf(stderr, "bench_kernels: no memory\n");
+        exit(1);
+    }
+    memset(p, 0, bytes);
+    return p;
+}
+
+static uint32_t random_bits(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+static float random_value(uint64_t *state) {
+    return (float)(int32_t)random_bits(state) * 0x1p-32f;
+}
+
+/* --- what is called */
+
+static void call_matmul(struct job *j, uint32_t turn) {
+    uint64_t panels = j->memory_bytes / j->layout.panel_bytes;
+    j->k->matmul[j->type](j->out, PANEL_ROWS, &j->layout, j->memory + turn % panels * j->layout.panel_bytes,
+                          &j->act, 0, j->tokens);
+}
+
+static void call_attention(struct job *j, uint32_t turn) {
+    uint64_t element = j->type == KERNELS_KV_F16 ? 2 : 4;
+    uint64_t half = element * HEAD * KERNELS_KV_BLOCK;
+    uint64_t head = 2 * half * (j->context / KERNELS_KV_BLOCK);
+    const uint8_t *base = j->memory + turn % (j->memory_bytes / head) * head;
+    struct kernels_attention a = {.q = j->in,
+                                  .out = j->out,
+                                  .q_stride = GROUP * HEAD,
+                                  .out_stride = GROUP * HEAD,
+                                  .n_queries = j->tokens,
+                                  .first_position = j->context - j->tokens,
+                                  .group = GROUP,
+                                  .head_dim_k = HEAD,
+                                  .head_dim_v = HEAD,
+                                  .scale = 0.125f,
+                                  .k = base,
+                                  .v = base + half,
+                                  .block_stride = 2 * half,
+                                  .blocks = j->blocks,
+                                  .work = j->work};
+    j->k->attention[j->type](&a);
+}
+
+static void call_norm(struct job *j, uint32_t turn) {
+    (void)turn;
+    j->k->rms_norm(j->out, j->in, j->in, ROW, 1.0f / ROW, 1e-5f);
+}
+static void call_quantise32(struct job *j, uint32_t turn) {
+    (void)turn;
+    j->k->quantise32(j->in, ROW, j->act.q32, j->act.d32, j->act.s32);
+}
+static void call_quantise256(struct job *j, uint32_t turn) {
+    (void)turn;
+    j->k->quantise256(j->in, ROW, j->act.q256, j->act.d256, j->act.s256);
+}
+static void call_remainder(struct job *j, uint32_t turn) {
+    (void)turn;
+    j->k->remainder(j->out, j->in, j->act.q32, j->act.d32, ROW, 32);
+}
+static void call_silu(struct job *j, uint32_t turn) {
+    (void)turn;
+    j->k->silu_mul(j->out, j->in, j->in, ROW);
+}
+static void call_add(struct job *j, uint32_t turn) {
+    (void)turn;
+    j->k->add(j->out, j->in, j->in, ROW);
+}
+static void call_rope(struct job *j, uint32_t turn) {
+    (void)turn;
+    memcpy(j->out, j->in, 2 * HEAD * sizeof(float));
+    j->k->rope(j->out, j->in + HEAD, HEAD / 2, j->type != 0);
+}
+static void call_store(struct job *j, uint32_t turn) {
+    if (j->context == 0)
+        j->k->store_k[j->type](j->store, j->in, HEAD, turn % KERNELS_KV_BLOCK);
+    else
+        j->k->store_v[j->type](j->store, j->in, HEAD, turn % KERNELS_KV_BLOCK);
+}
+static void call_argmax(struct job *j, uint32_t turn) {
+    (void)turn;
+    bool finite = false;
+    j->work[0] = (float)j->k->argmax(j->in, ROW, &finite);
+}
+
+/* --- data */
+
+/* One panel of random weights of a sane size, as often as memory holds it. */
+static void fill_panels(struct job *j) {
+    uint64_t state = 1;
+    uint64_t row = 0;
+    if (!block_row_bytes(j->type, COLS, &row))
+        exit(1);
+    uint8_t *rows = take(row * PANEL_ROWS);
+    for (uint64_t i = 0; i < row * PANEL_ROWS; i++)
+        rows[i] = (uint8_t)random_bits(&state);
+    for (uint32_t i = 0; i < COLS * PANEL_ROWS; i++) {
+        float v = random_value(&state);
+        uint16_t half = block_to_f16(v);
+        if (j->type == BLOCK_F32)
+            memcpy(rows + 4 * i, &v, 4);
+        if (j->type == BLOCK_F16)
+            memcpy(rows + 2 * i, &half, 2);
+        if (j->type == BLOCK_BF16)
+            memcpy(rows + 2 * i, (uint8_t *)&v + 2, 2);
+    }
+    panel_pack(&j->layout, rows, PANEL_ROWS, j->memory);
+    for (uint32_t at = j->layout.d; at + 2 <= j->layout.panel_bytes; at += 2)
+        memcpy(j->memory + at, &(uint16_t){HALF_SCALE},
+               2); /* scales and minima: random ones would be no numbers */
+    uint64_t panels = j->memory_bytes / j->layout.panel_bytes;
+    for (uint64_t i = 1; i < panels; i++)
+        memcpy(j->memory + i * j->layout.panel_bytes, j->memory, j->layout.panel_bytes);
+    free(rows);
+}
+
+static void fill_cache(struct job *j) {
+    uint64_t state = 2;
+    uint64_t element = j->type == KERNELS_KV_F16 ? 2 : 4;
+    for (uint64_t at = 0; at + element <= j->memory_bytes; at += element) {
+        float v = random_value(&state);
+        uint16_t half = block_to_f16(v);
+        memcpy(j->memory + at, element == 2 ? (const void *)&half : &v, element);
+    }
+}
+
+static void make_rows(struct job *j) {
+    uint64_t state = 3;
+    size_t n = (size_t)MAX_TOKENS * COLS;
+    j->in = take(n * sizeof(float));
+    j->out = take(n * sizeof(float));
+    j->work = take((kernels_attention_work(MAX_TOKENS, GROUP, HEAD) + 16) * sizeof(float));
+    j->store = take((size_t)4 * HEAD * KERNELS_KV_BLOCK);
+    j->blocks = take((size_t)4096 * sizeof *j->blocks);
+    for (uint32_t i = 0; i < 4096; i++)
+        j->blocks[i] = i;
+    for (size_t i = 0; i < n; i++)
+        j->in[i] = random_value(&state);
+    struct kernels_act *a = &j->act;
+    *a = (struct kernels_act){.f32 = j->in,
+                              .q32 = take(n),
+                              .d32 = take(n / 32 * sizeof(float)),
+                              .s32 = take(n / 32 * sizeof(int16_t)),
+                              .q256 = take(n),
+                              .d256 = take(n / 256 * sizeof(float)),
+                              .s256 = take(n / 16 * sizeof(int16_t))};
+    for (size_t t = 0; t < MAX_TOKENS; t++) {
+        j->k->quantise32(j->in + t * COLS, COLS, a->q32 + t * COLS, a->d32 + t * (COLS / 32),
+                         a->s32 + t * (COLS / 32));
+        j->k->quantise256(j->in + t * COLS, COLS, a->q256 + t * COLS, a->d256 + t * (COLS / 256),
+                          a->s256 + t * (COLS / 16));
+    }
+}
+
+static void free_rows(struct job *j) {
+    void *all[] = {j->in,      j->out,     j->work,     j->store,    j->blocks,  j->act.q32,
+                   j->act.d32, j->act.s32, j->act.q256, j->act.d256, j->act.s256};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+}
+
+/* --- measuring */
+
+/* The machine's speed moves while this runs, so its limits are measured beside every group of rows. */
+static void probe(struct settings *s) {
+    stator_error e;
+    if (bench_probe(s->threads, s->memory, s->bytes, &s->limits, &e) != STATOR_OK) {
+        fprintf(stderr, "bench_kernels: %s\n", e.text);
+        exit(1);
+    }
+    bool first = s->most.read_rate == 0;
+    s->least.read_rate = first ? s->limits.read_rate : ARITH_MIN(s->least.read_rate, s->limits.read_rate);
+    s->least.int8_rate = first ? s->limits.int8_rate : ARITH_MIN(s->least.int8_rate, s->limits.int8_rate);
+    s->most.read_rate = ARITH_MAX(s->most.read_rate, s->limits.read_rate);
+    s->most.int8_rate = ARITH_MAX(s->most.int8_rate, s->limits.int8_rate);
+}
+
+static void *thread_main(void *context) {
+    struct job *j = context;
+    j->call(j, 0);
+    pthread_barrier_wait(j->barrier);
+    uint64_t begin = clock_ns();
+    uint64_t limit = (uint64_t)(j->set->seconds * 1e9);
+    uint64_t passed = 0;
+    uint32_t turn = 0;
+    while (passed < limit) {
+        for (uint32_t i = 0; i < j->batch; i++)
+            j->call(j, turn++);
+        passed = clock_ns() - begin;
+    }
+    j->calls = turn;
+    j->elapsed = (double)passed * 1e-9;
+    return NULL;
+}
+
+static void run(struct settings *s, struct job *jobs) {
+    if (s->kernel != NULL && strstr(jobs[0].name, s->kernel) == NULL)
+        return;
+    pthread_t threads[MAX_THREADS];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, s->threads);
+    for (uint32_t i = 0; i < s->threads; i++) {
+        jobs[i].barrier = &barrier;
+        if (pthread_create(&threads[i], NULL, thread_main, &jobs[i]) != 0) {
+            fprintf(stderr, "bench_kernels: a thread can't be started\n");
+            exit(1);
+        }
+    }
+    double bytes = 0;
+    double macs = 0;
+    for (uint32_t i = 0; i < s->threads; i++) {
+        pthread_join(threads[i], NULL);
+        bytes += jobs[i].bytes * (double)jobs[i].calls / jobs[i].elapsed;
+        macs += jobs[i].macs * (double)jobs[i].calls / jobs[i].elapsed;
+    }
+    pthread_barrier_destroy(&barrier);
+    const struct job *j = &jobs[0];
+    bool streams = j->call == call_matmul || j->call == call_attention;
+    bool floats =
+        j->call == call_attention || j->type == BLOCK_F32 || j->type == BLOCK_F16 || j->type == BLOCK_BF16;
+    printf("| %-7s | %-20s | ", j->k->tier, j->name);
+    printf(j->tokens > 0 ? "%6u | " : "       | ", j->tokens);
+    printf("%8.2f | ", bytes * 1e-9);
+    printf(streams ? "%6.1f%% | " : "        | ", 100 * bytes / s->limits.read_rate);
+    printf(macs > 0 ? "%9.2f | " : "          | ", macs * 1e-9);
+    printf(macs > 0 && !floats && s->limits.int8_rate > 0 ? "%6.1f%% |\n" : "        |\n",
+           100 * macs / s->limits.int8_rate);
+    fflush(stdout);
+}
+
+static void set_all(struct settings *s, struct job *jobs, const struct job *model) {
+    for (uint32_t i = 0; i < s->threads; i++) {
+        struct job *j = &jobs[i];
+        memcpy(j->name, model->name, sizeof j->name);
+        j->call = model->call;
+        j->batch = model->batch;
+        j->bytes = model->bytes;
+        j->macs = model->macs;
+        j->tokens = model->tokens;
+        j->type = model->type;
+        j->context = model->context;
+        j->layout = model->layout;
+    }
+}
+
+static bool wanted(const struct settings *s, const char *name) {
+    return s->kernel == NULL || strstr(name, s->kernel) != NULL;
+}
+
+static void run_matmuls(struct settings *s, struct job *jobs, const struct kernels *k) {
+    for (uint32_t type = 0; type < BLOCK_TYPES; type++) {
+        const struct block_info *b = block_info(type);
+        struct job m = {.call = call_matmul, .batch = 1, .type = type};
+        if (b == NULL || !b->computable || k->matmul[type] == NULL ||
+            !panel_layout_init(&m.layout, type, PANEL_ROWS, COLS))
+            continue;
+        snprintf(m.name, sizeof m.name, "matmul %s", b->name);
+        if (!wanted(s, m.name))
+            continue;
+        set_all(s, jobs, &m);
+        for (uint32_t i = 0; i < s->threads; i++)
+            fill_panels(&jobs[i]);
+        probe(s);
+        for (uint32_t i = 0; i < s->n_tokens; i++) {
+            m.tokens = s->tokens[i];
+            m.bytes = m.layout.panel_bytes;
+            m.macs = (double)PANEL_ROWS * COLS * m.tokens;
+            set_all(s, jobs, &m);
+            run(s, jobs);
+        }
+    }
+}
+
+static void run_attentions(struct settings *s, struct job *jobs) {
+    static const char *const names[] = {[KERNELS_KV_F32] = "f32", [KERNELS_KV_F16] = "f16"};
+    for (uint32_t type = 0; type < sizeof names / sizeof names[0]; type++) {
+        bool filled = false;
+        for (uint32_t context = 512; context <= 4096; context *= 8) {
+            struct job m = {.call = call_attention, .batch = 1, .type = type, .context = context};
+            snprintf(m.name, sizeof m.name, "attention %s %u", names[type], context);
+            if (!wanted(s, m.name))
+                continue;
+            set_all(s, jobs, &m);
+            for (uint32_t i = 0; i < s->threads && !filled; i++)
+                fill_cache(&jobs[i]);
+            filled = true;
+            probe(s);
+            for (uint32_t i = 0; i < s->n_tokens; i++) {
+                m.tokens = ARITH_MIN(s->tokens[i], (uint32_t)64); /* a step cuts its queries too */
+                if (i > 0 && s->tokens[i - 1] >= 64)
+                    continue;
+                m.bytes = (double)context * 2 * HEAD * (type == KERNELS_KV_F16 ? 2 : 4);
+                m.macs = (double)m.tokens * GROUP * 2 * HEAD * (context - (m.tokens - 1) / 2.0);
+                set_all(s, jobs, &m);
+                run(s, jobs);
+            }
+        }
+    }
+}
+
+static void run_rows(struct settings *s, struct job *jobs) {
+    const double f = sizeof(float);
+    const struct job all[] = {
+        {.name = "rms_norm", .call = call_norm, .bytes = 3 * f * ROW},
+        {.name = "quantise32", .call = call_quantise32, .bytes = (f + 1) * ROW},
+        {.name = "quantise256", .call = call_quantise256, .bytes = (f + 1) * ROW},
+        {.name = "remainder", .call = call_remainder, .bytes = (2 * f + 1) * ROW},
+        {.name = "silu_mul", .call = call_silu, .bytes = 3 * f * ROW},
+        {.name = "add", .call = call_add, .bytes = 3 * f * ROW},
+        {.name = "rope", .call = call_rope, .bytes = 3 * f * HEAD},
+        {.name = "rope neox", .call = call_rope, .bytes = 3 * f * HEAD, .type = 1},
+        {.name = "store_k f16", .call = call_store, .bytes = (f + 2) * HEAD, .type = KERNELS_KV_F16},
+        {.name = "store_v f16",
+         .call = call_store,
+         .bytes = (f + 2) * HEAD,
+         .type = KERNELS_KV_F16,
+         .context = 1},
+        {.name = "argmax", .call = call_argmax, .bytes = f * ROW},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct job m = all[i];
+        m.batch = 64;
+        set_all(s, jobs, &m);
+        run(s, jobs);
+    }
+}
+
+static void run_tier(struct settings *s, enum kernels_tier tier) {
+    struct kernels k = {.tier = NULL};
+    struct job *jobs = calloc(s->threads, sizeof *jobs);
+    if (jobs == NULL)
+        exit(1);
+    kernels_init(&k, tier);
+    for (uint32_t i = 0; i < s->threads; i++) {
+        jobs[i].set = s;
+        jobs[i].k = &k;
+        jobs[i].memory_bytes = s->bytes / s->threads / 4096 * 4096;
+        jobs[i].memory = s->memory + i * jobs[i].memory_bytes;
+        make_rows(&jobs[i]);
+    }
+    run_matmuls(s, jobs, &k);
+    run_attentions(s, jobs);
+    run_rows(s, jobs);
+    for (uint32_t i = 0; i < s->threads; i++)
+        free_rows(&jobs[i]);
+    free(jobs);
+}
+
+static int usage(void) {
+    fprintf(stderr, "usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] "
+                    "[--seconds S] [--megabytes M]\n");
+    return 2;
+}
+
+static bool take_tokens(struct settings *s, const char *text) {
+    s->n_tokens = 0;
+    for (const char *at = text; s->n_tokens < 16;) {
+        char *end = NULL;
+        unsigned long v = strtoul(at, &end, 10);
+        if (end == at || v < 1 || v > MAX_TOKENS)
+            return false;
+        s->tokens[s->n_tokens++] = (uint32_t)v;
+        if (*end == '\0')
+            return true;
+        at = end + 1;
+    }
+    return false;
+}
+
+static bool take_options(struct settings *s, int argc, char **argv) {
+    for (int i = 1; i + 1 < argc; i += 2) {
+        const char *value = argv[i + 1];
+        if (strcmp(argv[i], "--tier") == 0)
+            s->tier = value;
+        else if (strcmp(argv[i], "--kernel") == 0)
+            s->kernel = value;
+        else if (strcmp(argv[i], "--tokens") == 0 && take_tokens(s, value))
+            continue;
+        else if (strcmp(argv[i], "--threads") == 0 && atoi(value) > 0 && atoi(value) <= MAX_THREADS)
+            s->threads = (uint32_t)atoi(value);
+        else if (strcmp(argv[i], "--seconds") == 0 && atof(value) > 0)
+            s->seconds = atof(value);
+        else if (strcmp(argv[i], "--megabytes") == 0 && atoi(value) >= 16)
+            s->bytes = (uint64_t)atoi(value) << 20;
+        else
+            return false;
+    }
+    return argc % 2 == 1;
+}
+
+int main(int argc, char **argv) {
+    struct settings s = {.tokens = {1, 4, 16, 64, 512}, .n_tokens = 5, .seconds = 0.1, .bytes = 256u << 20};
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    s.threads = (uint32_t)ARITH_MIN(processors > 0 ? processors : 1, (long)MAX_THREADS);
+    if (!take_options(&s, argc, argv))
+        return usage();
+    void *memory = NULL;
+    stator_error e;
+    if (pages_map(s.bytes, "the weights", &memory, &e) != STATOR_OK) {
+        fprintf(stderr, "bench_kernels: %s\n", e.text);
+        return 1;
+    }
+    (void)madvise(memory, s.bytes, MADV_HUGEPAGE);
+    memset(memory, 1, s.bytes);
+    s.memory = memory;
+    printf("| tier    | kernel               | tokens |     GB/s | of read |    GMAC/s | of int8 |\n");
+    printf("| ------- | -------------------- | -----: | -------: | ------: | --------: | ------: |\n");
+    bool any = false;
+    for (int t = 0; t <= (int)kernels_best_tier(); t++) {
+        if (s.tier != NULL && strcmp(s.tier, kernels_tier_name((enum kernels_tier)t)) != 0)
+            continue;
+        any = true;
+        run_tier(&s, (enum kernels_tier)t);
+    }
+    if (s.most.read_rate > 0)
+        printf(
+            "\n%u threads; limits beside the rows: read %.1f to %.1f GB/s, int8 %.1f to %.1f GMAC/s (%s)\n",
+            s.threads, s.least.read_rate * 1e-9, s.most.read_rate * 1e-9, s.least.int8_rate * 1e-9,
+            s.most.int8_rate * 1e-9, s.limits.int8_name);
+    pages_unmap(memory, s.bytes);
+    if (!any)
+        fprintf(stderr, "bench_kernels: this machine has no tier \"%s\"\n", s.tier);
+    return any ? 0 : 2;
+}
