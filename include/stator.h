@@ -50,6 +50,10 @@ typedef struct stator_options {
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
     const char *expect_plan; /* NULL, or the plan hash that stator_start insists on (else STATOR_DOES_NOT_FIT) */
+    /* n_devices texts "NAME=SIZE[,max_alloc=SIZE][,bandwidth=SIZE/s]": devices that need not be here, in the order of the layers.
+     * They take the place of devices.use; the engine can then plan, not start. */
+    const char *const *devices;
+    size_t n_devices;
 } stator_options;
 
 /* Reads the config and the model's directory; no weights, no devices. *out is NULL on failure. */

@@ -6,6 +6,7 @@
 #include "base/pages.h"
 #include "base/units.h"
 #include "base/host_memory.h"
+#include "engine/device_spec.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -37,6 +38,8 @@ static stator_status map_front(struct stator *s, stator_error *e)
         graph_layout(&s->graph, &c, shape);
         s->place_work_bytes = graph_place_work_bytes(&s->graph);
         carve_take(&c, s->place_work_bytes, 1);
+        s->max_plan_blocks = planner_max_blocks(&s->graph, shape, s->n_facts);
+        carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
         s->front_bytes = c.used;
         st = pages_map(s->front_bytes, "the model's graph", &s->front, e);
     }
@@ -46,19 +49,59 @@ static stator_status map_front(struct stator *s, stator_error *e)
         *s->shape = *shape;
         graph_layout(&s->graph, &c, s->shape);
         s->place_work = carve_take(&c, s->place_work_bytes, 1);
+        s->plan_blocks = carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
     }
     pages_unmap(shape, sizeof *shape);
     return st;
 }
 
+/* Devices that are not here; devices.use names them, so that devices.split and `stator config` know them too. */
+static stator_status load_config(struct stator *s, const stator_options *o, stator_error *e)
+{
+    if (o->n_devices == 0) {
+        s->n_facts = 1;
+        return config_load(o->config, o->set, o->n_set, &s->config, e);
+    }
+    if (o->n_devices > PLAN_MAX_PLACES - 1)
+        return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices, PLAN_MAX_PLACES - 1);
+    char use[CONFIG_LIST] = "devices.use=";
+    for (size_t i = 0; i < o->n_devices; i++) {
+        stator_status st = device_spec_parse(o->devices[i], &s->facts[i], e);
+        if (st != STATOR_OK)
+            return st;
+        if (s->facts[i].host_memory) { /* its memory is the host's, of which it has what the others leave */
+            s->described_host = ARITH_MAX(s->described_host, s->facts[i].memory);
+            s->facts[i].memory = 0;
+        }
+        size_t n = strlen(use);
+        snprintf(use + n, sizeof use - n, "%s%s", i > 0 ? "," : "", s->facts[i].name);
+    }
+    s->n_facts = (uint32_t)o->n_devices;
+    s->imagined = true;
+    uint64_t bytes = (o->n_set + 1) * sizeof(char *);
+    void *memory = NULL;
+    stator_status st = pages_map(bytes, "the list of --set", &memory, e);
+    if (st != STATOR_OK)
+        return st;
+    const char **set = memory;
+    for (size_t i = 0; i < o->n_set; i++)
+        set[i] = o->set[i];
+    set[o->n_set] = use;
+    st = config_load(o->config, set, o->n_set + 1, &s->config, e);
+    pages_unmap(memory, bytes);
+    return st;
+}
+
 static stator_status resolve_device(struct stator *s, stator_error *e)
 {
-    if (s->config.devices.n > 1)
+    if (s->config.devices.n > 1 && !s->imagined)
         return error_set(e, STATOR_USAGE, "devices.use = \"%s\": this version runs a model on one device", s->config.devices.use);
     struct device_options o = {.threads = (uint32_t)s->config.cpu.threads};
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)s->config.cpu.tier));
-    const char *name = s->config.devices.n == 0 ? "auto" : s->config.devices.list[0].name;
+    const char *name = s->config.devices.n == 0 || s->imagined ? "auto" : s->config.devices.list[0].name;
     stator_status st = device_choose(name, &o, &s->choice, e);
+    if (!s->imagined)
+        s->facts[0] = s->choice.facts;
     if (st == STATOR_OK)
         config_derive(&s->config, CONFIG_CPU_THREADS, s->choice.threads);
     return st;
@@ -94,7 +137,7 @@ static stator_status refuse_unknown(const struct config *c, stator_error *e)
 
 static stator_status resolve_host_limit(struct stator *s, stator_error *e)
 {
-    s->host_limit = s->config.memory.host_limit;
+    s->host_limit = s->config.memory.host_limit != 0 ? s->config.memory.host_limit : s->described_host;
     if (s->host_limit != 0)
         return STATOR_OK;
     uint64_t available = host_memory_available();
@@ -131,7 +174,7 @@ static stator_status resolve_want(struct stator *s, stator_error *e)
 
 static stator_status open_parts(struct stator *s, const stator_options *o, stator_error *e)
 {
-    stator_status st = config_load(o->config, o->set, o->n_set, &s->config, e);
+    stator_status st = load_config(s, o, e);
     if (st != STATOR_OK)
         return st;
     st = log_sink_open(&s->sink, &s->config, &s->log, e);
@@ -207,7 +250,7 @@ static stator_status refuse_unmade(struct stator *s, const stator_error *why, st
     plan_init(p);
     p->fits = false;
     plan_add_place(p, "host", true, s->host_limit);
-    planner_hash(s, &s->want, p->hash);
+    planner_inputs(s, &s->want, p);
     snprintf(p->missing.where, sizeof p->missing.where, "slices");
     fit_search(s, &s->want, p);
     const struct plan_short *m = &p->missing;
@@ -346,6 +389,8 @@ stator_status stator_start(stator *s, stator_error *e)
 {
     if (s->start_tried)
         return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
+    if (s->imagined)
+        return error_set(e, STATOR_DEVICE, "stator_start: %s is not here, it was only described; this engine can plan", s->facts[0].name);
     stator_status st = s->planned && s->plan.fits ? STATOR_OK : stator_plan(s, e);
     if (st != STATOR_OK)
         return st;

@@ -117,6 +117,11 @@ struct stator {
     uint64_t place_work_bytes;
 
     struct device_choice choice;
+    /* The devices of the plan, in the order of the layers: `choice`, or (imagined) those that a person described. */
+    struct device_facts facts[PLAN_MAX_PLACES - 1];
+    uint32_t n_facts;
+    bool imagined;
+    uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
     struct engine_want want;
     bool rows_follow_sequences; /* memory.logits_rows is auto */
     uint64_t host_limit;
@@ -125,6 +130,8 @@ struct stator {
     stator_error tokenizer_error;
     struct device_model model;
     struct plan plan;
+    struct plan_block *plan_blocks; /* of the plan */
+    uint32_t max_plan_blocks;
     bool planned;
 
     /* From start on. */
@@ -182,11 +189,15 @@ struct stator {
 stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e);
 /* Bytes of the run's state, and where everything in it lies when c has memory. */
 void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m, struct carve *c);
-void planner_hash(const struct stator *s, const struct engine_want *want, char out[HASH_TEXT]);
+/* The inputs that a plan follows from, and their hash, into p. */
+void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p);
+uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices);
 
 /* fit.c: fills p->missing of a plan that does not fit, by search over plans. */
 void fit_search(struct stator *s, const struct engine_want *want, struct plan *p);
 uint32_t fit_largest_context(struct stator *s, const struct engine_want *want); /* 0: none */
+/* What more the free bytes of a plan that fits would hold: fills p->room_tokens and p->sequences_fit. */
+void fit_room(struct stator *s, const struct engine_want *want, struct plan *p);
 
 /* loader.c: reads, repacks and uploads all weights through staging; on the engine thread. */
 stator_status loader_run(struct stator *s, stator_error *e);

@@ -1,6 +1,8 @@
 /* What would fit: searches over real plans, one size at a time, the others as wanted. */
 #include "engine/engine.h"
 
+#define MOST_SEQUENCES 1024 /* that memory.sequences takes */
+
 struct probe {
     struct stator *s;
     struct engine_want want;
@@ -43,6 +45,49 @@ static uint64_t largest(struct stator *s, const struct engine_want *want, size_t
 uint32_t fit_largest_context(struct stator *s, const struct engine_want *want)
 {
     return (uint32_t)largest(s, want, offsetof(struct engine_want, context), 32, s->shape->context_trained);
+}
+
+/* The tokens whose KV the free bytes hold, on every device at once. */
+static uint64_t tokens_in_room(const struct stator *s, const struct plan *p)
+{
+    uint64_t most = UINT64_MAX;
+    uint64_t in_host = 0;
+    const struct plan_place *host = &p->places[p->n_places - 1];
+    for (uint32_t i = 0; i < s->n_facts; i++) {
+        const struct plan_place *place = &p->places[i];
+        most = ARITH_MIN(most, (place->budget - place->total) / place->kv_per_token);
+        if (s->facts[i].host_memory)
+            in_host += place->kv_per_token;
+    }
+    if (in_host > 0)
+        most = ARITH_MIN(most, (host->budget - host->total) / in_host);
+    return most;
+}
+
+void fit_room(struct stator *s, const struct engine_want *want, struct plan *p)
+{
+    CHECK(p->fits);
+    p->room_tokens = tokens_in_room(s, p);
+    struct probe q = {.s = s, .want = *want, .step = 1};
+    q.field = &q.want.sequences;
+    uint32_t most = ARITH_MIN((uint32_t)MOST_SEQUENCES, want->batch); /* a step takes a token of each */
+    uint32_t good = want->sequences;
+    uint32_t bad = good;
+    while (bad == good && good < most) {
+        bad = (uint32_t)ARITH_MIN(good * (uint64_t)2, (uint64_t)most);
+        if (fits(&q, bad))
+            good = bad;
+    }
+    while (bad > good + 1) {
+        uint32_t middle = good + (bad - good) / 2;
+        q.want = *want;
+        if (fits(&q, middle))
+            good = middle;
+        else
+            bad = middle;
+    }
+    p->sequences_fit = good;
+    p->room_known = true;
 }
 
 void fit_search(struct stator *s, const struct engine_want *want, struct plan *p)

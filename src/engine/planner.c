@@ -4,55 +4,20 @@
 #include "engine/engine.h"
 
 #include "base/pages.h"
+#include "engine/plan_device.h"
 #include "kernels/kernels.h"
 
 #include <string.h>
 
-#define PLANNER_VERSION 1
+#define PLANNER_VERSION 2
 
-static uint64_t slice_limit(const struct stator *s)
+/* Some device of the plan runs on this machine's processors. */
+static bool is_here(const struct stator *s)
 {
-    uint64_t limit = DEVICE_SLICE_LIMIT;
-    const struct device_facts *f = &s->choice.facts;
-    if (f->max_alloc != 0 && f->max_alloc < limit)
-        limit = f->max_alloc / (64 << 10) * (64 << 10);
-    return limit;
-}
-
-static stator_status plan_kv(const struct stator *s, const struct engine_want *want, struct device_kv *kv, stator_error *e)
-{
-    const struct shape *shape = s->shape;
-    uint64_t element = want->kv_type == KERNELS_KV_F32 ? 4 : 2;
-    *kv = (struct device_kv){.type_k = want->kv_type, .type_v = want->kv_type};
-    kv->blocks_per_sequence = (uint32_t)arith_ceil_div(want->context, KERNELS_KV_BLOCK);
-    uint64_t blocks = (uint64_t)kv->blocks_per_sequence * want->sequences;
-    kv->k_bytes = element * KERNELS_KV_BLOCK * shape->head_dim_k;
-    kv->block_stride = kv->k_bytes + element * KERNELS_KV_BLOCK * shape->head_dim_v;
-    uint64_t limit = slice_limit(s);
-    if (blocks > UINT32_MAX || !arith_mul(blocks, kv->block_stride, &kv->unit_bytes) || kv->unit_bytes > limit)
-        return error_set(e, STATOR_DOES_NOT_FIT,
-                         "the KV cache of one layer and head for %u sequences of %u tokens is above the slice limit of %llu bytes: "
-                         "lower memory.context or memory.sequences",
-                         want->sequences, want->context, (unsigned long long)limit);
-    kv->n_blocks = (uint32_t)blocks;
-    kv->units_per_slice = (uint32_t)ARITH_MIN(limit / kv->unit_bytes, (uint64_t)UINT32_MAX);
-    return STATOR_OK;
-}
-
-static stator_status add_kv_arena(const struct stator *s, const struct device_kv *kv, struct plan_place *place, stator_error *e)
-{
-    uint64_t units = (uint64_t)s->shape->n_layers * s->shape->n_kv_heads;
-    struct plan_arena *a = plan_add_arena(place, "kv", 0, 0);
-    for (uint64_t left = units; left > 0;) {
-        uint64_t n = ARITH_MIN(left, (uint64_t)kv->units_per_slice);
-        if (a->n_slices == PLAN_MAX_SLICES)
-            return error_set(e, STATOR_DOES_NOT_FIT, "the KV cache needs more than %d slices: lower memory.context or memory.sequences",
-                             PLAN_MAX_SLICES);
-        plan_add_slice(place, a, pages_rounded(n * kv->unit_bytes));
-        left -= n;
-    }
-    a->lower_bound = units * kv->unit_bytes;
-    return STATOR_OK;
+    for (uint32_t i = 0; i < s->n_facts; i++)
+        if (s->facts[i].host_memory)
+            return true;
+    return false;
 }
 
 void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m, struct carve *c)
@@ -75,7 +40,7 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, const
     uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
     void *command_memory = carve_take(c, commands, 1);
     void *event_memory = carve_take(c, events, 1);
-    s->device_memory = carve_take(c, device_host_bytes(&s->choice, m), 1);
+    s->device_memory = carve_take(c, is_here(s) ? device_host_bytes(&s->choice, m) : 0, 1);
     s->engine_stack = carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
     s->edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
     s->edge_work = carve_take(c, s->edge_work_bytes, 1);
@@ -92,23 +57,40 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, const
         s->free_blocks[i] = m->kv.n_blocks - 1 - i;
 }
 
+static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    plan_add_slice(&p->places[p->n_places - 1], a, pages_rounded(bytes));
+    plan_add_block(p, name, strlen(name), a->n_slices - 1, 0, bytes, 0, 0);
+}
+
+static uint64_t sum_of_bounds(const struct plan_place *place)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < place->n_arenas; i++)
+        sum = arith_must_add(sum, place->arenas[i].lower_bound);
+    return sum;
+}
+
 static void add_host(struct stator *s, const struct engine_want *want, const struct device_model *m, struct plan *p)
 {
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
+    plan_add_block(p, "load window", 11, 0, 0, s->staging_bytes, 0, 0);
     struct carve c = carve_count();
     struct stator counted = *s; /* the layout writes NULLs into it */
     planner_lay_out_run(&counted, want, m, &c);
-    struct plan_arena *a = plan_add_arena(host, "engine", pages_rounded(sizeof(struct stator)), 0);
-    plan_add_slice(host, a, pages_rounded(gguf_host_bytes(s->gguf)));
-    plan_add_slice(host, a, pages_rounded(s->front_bytes));
-    if (s->tokenizer_bytes > 0)
-        plan_add_slice(host, a, pages_rounded(s->tokenizer_bytes));
-    plan_add_slice(host, a, pages_rounded(c.used));
+    struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
+    add_engine_slice(p, a, "engine's struct", sizeof(struct stator));
+    add_engine_slice(p, a, "model's index", gguf_host_bytes(s->gguf));
+    add_engine_slice(p, a, "shape, graph, plan", s->front_bytes);
+    add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
+    add_engine_slice(p, a, "run's state", c.used);
     a->lower_bound = a->bytes;
-    for (uint32_t i = 0; i + 1 < p->n_places; i++)
-        if (!p->places[i].is_host && s->choice.facts.host_memory)
-            plan_add_arena(host, p->places[i].name, p->places[i].total, p->places[i].total);
+    for (uint32_t i = 0; i < s->n_facts; i++)
+        if (s->facts[i].host_memory)
+            plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
 }
 
 static const struct plan_arena *largest_arena(const struct plan_place *place)
@@ -126,7 +108,7 @@ static void find_short(const struct stator *s, struct plan *p)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
-        if (place->total <= place->budget || (!place->is_host && s->choice.facts.host_memory))
+        if (place->total <= place->budget || (!place->is_host && s->facts[i].host_memory))
             continue;
         const struct plan_arena *largest = largest_arena(place);
         const struct plan_place *inside = place->is_host ? plan_find(p, largest->name) : NULL;
@@ -141,46 +123,60 @@ static void find_short(const struct stator *s, struct plan *p)
     }
 }
 
-stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e)
+/* The devices' places on these ends of layers; the step's model of the last one in *m. */
+static stator_status add_devices(struct stator *s, const struct engine_want *want, const uint32_t *ends, struct plan *p,
+                                 struct device_model *m, stator_error *e)
 {
     plan_init(p);
-    memset(m, 0, sizeof *m);
-    m->graph = &s->graph;
-    m->sequences = want->sequences;
-    struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows};
-    stator_status st = graph_build(&s->graph, s->shape, &gw, e);
-    if (st != STATOR_OK)
-        return st;
-    st = plan_kv(s, want, &m->kv, e);
-    if (st != STATOR_OK)
-        return st;
-    step_writer_layout(s->shape, want, &m->kv, &m->step, &m->step_bytes);
-    uint64_t slices[GRAPH_MAX_SLICES];
-    st = graph_place(&s->graph, slice_limit(s), m->step_bytes, s->place_work, s->place_work_bytes, slices, e);
-    if (st != STATOR_OK)
-        return st;
+    if (p == &s->plan)
+        plan_keep_blocks(p, s->plan_blocks, s->max_plan_blocks);
+    for (uint32_t i = 0; i < s->n_facts; i++) {
+        stator_status st = plan_device_add(s, want, &s->facts[i], i == 0 ? 0 : ends[i - 1], ends[i], p, m, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    return STATOR_OK;
+}
 
+/* A first look decides the split; where its rounding was too kind to a device, that device gets less and the plan is made again. */
+static stator_status add_split(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e)
+{
+    uint64_t spare[PLAN_MAX_PLACES] = {0};
+    uint32_t ends[PLAN_MAX_PLACES];
+    for (uint32_t round = 0;; round++) {
+        bool fit = false;
+        stator_status st = plan_device_split(s, want, spare, ends, &fit, e);
+        if (st == STATOR_OK)
+            st = add_devices(s, want, ends, p, m, e);
+        if (st != STATOR_OK || !fit || round == 2 * s->n_facts)
+            return st;
+        bool over = false;
+        for (uint32_t i = 0; i < s->n_facts; i++) {
+            if (p->places[i].total <= p->places[i].budget)
+                continue;
+            spare[i] += p->places[i].total - p->places[i].budget;
+            over = true;
+        }
+        if (!over)
+            return STATOR_OK;
+    }
+}
+
+stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e)
+{
+    stator_status st = s->n_facts == 1 ? add_devices(s, want, &s->shape->n_layers, p, m, e) : add_split(s, want, p, m, e);
+    if (st != STATOR_OK)
+        return st;
     uint64_t least = loader_least_staging(&s->graph);
     if (s->staging_bytes < least)
         return error_set(e, STATOR_USAGE, "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
                          (unsigned long long)s->staging_bytes, (unsigned long long)least);
-
-    const struct device_facts *f = &s->choice.facts;
-    uint64_t budget = f->memory != 0 ? f->memory : s->host_limit;
-    struct plan_place *place = plan_add_place(p, f->name, false, budget);
-    struct plan_arena *a = plan_add_arena(place, "weights", 0, 0);
-    for (uint32_t i = 0; i < s->graph.weight_slices; i++)
-        plan_add_slice(place, a, pages_rounded(slices[i]));
-    a->lower_bound = s->graph.weights_bytes;
-    st = add_kv_arena(s, &m->kv, place, e);
-    if (st != STATOR_OK)
-        return st;
-    plan_add_arena(place, "scratch", pages_rounded(s->graph.scratch_bytes), s->graph.scratch_bound);
-    plan_add_arena(place, "exchange", pages_rounded(s->graph.exchange_bytes), s->graph.exchange_bytes);
+    p->kv_tokens = (uint64_t)m->kv.n_blocks * KERNELS_KV_BLOCK;
     add_host(s, want, m, p);
     plan_check(p);
     find_short(s, p);
-    planner_hash(s, want, p->hash);
+    if (p == &s->plan)
+        planner_inputs(s, want, p);
     return STATOR_OK;
 }
 
@@ -209,27 +205,63 @@ static void hash_directory(const struct gguf *g, struct hash *h)
     }
 }
 
-/* Over the plan's inputs and nothing else: no paths, thread counts, tiers, live free memory. The host's limit decides whether a
- * plan fits, not what it is. */
-void planner_hash(const struct stator *s, const struct engine_want *want, char out[HASH_TEXT])
+static void directory_hash(const struct gguf *g, char out[HASH_TEXT])
 {
     struct hash h;
     hash_init(&h);
-    hash_u64(&h, PLANNER_VERSION);
-    hash_directory(s->gguf, &h);
-    hash_u64(&h, want->context);
-    hash_u64(&h, want->sequences);
-    hash_u64(&h, want->batch);
-    hash_u64(&h, want->logits_rows);
-    hash_u64(&h, want->kv_type);
-    hash_u64(&h, s->staging_bytes);
-    const struct device_facts *f = &s->choice.facts;
-    hash_u64(&h, 1);
-    hash_text(&h, f->name);
-    hash_text(&h, f->kind);
-    hash_u64(&h, f->memory);
-    hash_u64(&h, f->max_alloc);
-    hash_u64(&h, f->bandwidth);
-    hash_u64(&h, f->alignment);
+    hash_directory(g, &h);
     hash_final(&h, out);
+}
+
+static void add_facts(struct plan *p, const struct device_facts *f)
+{
+    const struct {
+        const char *name;
+        uint64_t v;
+    } numbers[] = {{"memory", f->memory}, {"max_alloc", f->max_alloc}, {"bandwidth", f->bandwidth}, {"alignment", f->alignment}};
+    char name[48];
+    snprintf(name, sizeof name, "%.31s.kind", f->name);
+    plan_add_text(p, name, f->kind);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        snprintf(name, sizeof name, "%.31s.%s", f->name, numbers[i].name);
+        plan_add_number(p, name, numbers[i].v);
+    }
+}
+
+/* No paths, thread counts, tiers, live free memory. The host's limit decides whether a plan fits, not what it is. */
+void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p)
+{
+    char directory[HASH_TEXT];
+    directory_hash(s->gguf, directory);
+    snprintf(p->model, sizeof p->model, "%s", s->shape->model_name);
+    p->n_inputs = 0;
+    plan_add_number(p, "planner", PLANNER_VERSION);
+    plan_add_text(p, "model", directory);
+    plan_add_number(p, "context", want->context);
+    plan_add_number(p, "sequences", want->sequences);
+    plan_add_number(p, "batch", want->batch);
+    plan_add_number(p, "logits_rows", want->logits_rows);
+    plan_add_text(p, "kv_type", want->kv_type == KERNELS_KV_F32 ? "f32" : "f16");
+    plan_add_number(p, "staging", s->staging_bytes);
+    bool gpu = false;
+    for (uint32_t i = 0; i < s->n_facts; i++)
+        gpu = gpu || !s->facts[i].host_memory;
+    if (gpu)
+        plan_add_number(p, "driver_reserve", s->config.memory.driver_reserve);
+    if (s->n_facts > 1) {
+        char split[64] = "auto";
+        for (uint32_t i = 0, n = 0; i < s->config.devices.n_shares; i++)
+            n += (uint32_t)snprintf(split + n, sizeof split - n, "%s%u", i > 0 ? "," : "", s->config.devices.share[i]);
+        plan_add_text(p, "split", split);
+    }
+    for (uint32_t i = 0; i < s->n_facts; i++)
+        add_facts(p, &s->facts[i]);
+    plan_hash_inputs(p);
+}
+
+uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices)
+{
+    /* Per device: its own residual and boundary values, the tied matrix twice, cuts at the ends of slices of weights and KV, and
+     * the parts of the step descriptor. */
+    return g->max_values + g->max_weights + shape->n_layers + n_devices * (2 * PLAN_MAX_SLICES + 16) + 16;
 }

@@ -162,6 +162,10 @@ stator_status graph_build(struct graph *g, const struct shape *s, const struct g
         return error_set(e, STATOR_DOES_NOT_FIT, "memory.batch = %u with this model is beyond any memory", want->batch);
     g->shape = s;
     g->want = *want;
+    if (g->want.end_layer == 0)
+        g->want.end_layer = s->n_layers;
+    CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
+    g->logits = g->picks = GRAPH_NONE;
     g->n_ops = g->n_values = g->n_weights = 0;
     switch (s->arch) {
     case SHAPE_LLAMA:

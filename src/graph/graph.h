@@ -23,7 +23,9 @@ enum graph_kind {
     GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache, in the forms of out */
     GRAPH_GATHER_NORM,/* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in NORM, 2r + 1
                          what quantising row 2r left, quantised again */
-    GRAPH_ARGMAX      /* per row: index of the largest logit, and whether all are finite */
+    GRAPH_ARGMAX,     /* per row: index of the largest logit, and whether all are finite */
+    GRAPH_LAND,       /* out = the half of the landing zone `in` that the step names */
+    GRAPH_SEND        /* a half of `out` = in, to be pushed into the next device's landing zone */
 };
 
 enum graph_epilogue {
@@ -91,15 +93,19 @@ struct graph_op {
 struct graph_want {
     uint32_t batch;       /* tokens in a step */
     uint32_t logits_rows; /* rows of logits in a step */
+    /* The layers of one device of a split, [first_layer, end_layer); end_layer 0: all. The device of the first one embeds, the
+     * device of the last one has the tail. */
+    uint32_t first_layer;
+    uint32_t end_layer;
 };
 
 struct graph {
     const struct shape *shape;
     struct graph_want want;
     uint32_t n_ops, n_values, n_weights;
-    uint32_t tail;   /* first op of the tail (logits); the tail may run several times on one body */
-    uint32_t logits; /* value: f32 [logits_rows][vocab], exchange */
-    uint32_t picks;  /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized */
+    uint32_t tail;   /* first op of the tail (logits), n_ops without one; the tail may run several times on one body */
+    uint32_t logits; /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
+    uint32_t picks;  /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized; GRAPH_NONE without a tail */
     struct graph_op *ops;
     struct graph_value *values;
     struct graph_weight *weights;

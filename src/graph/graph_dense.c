@@ -78,19 +78,9 @@ static void add_ffn(struct graph *g, uint32_t i, uint32_t x)
     graph_op_weight(g, op, l->down, NULL, 0);
 }
 
-void graph_dense_build(struct graph *g)
+static void add_tail(struct graph *g, uint32_t x)
 {
     const struct shape *s = g->shape;
-    uint32_t x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
-    graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
-    struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, x);
-    graph_op_weight(g, op, s->token_embd, NULL, 0);
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        add_attention(g, i, x);
-        add_ffn(g, i, x);
-    }
-
-    g->tail = g->n_ops;
     /* The output matrix sees its activations at twice the bits: this one rounding would weigh as much as any in the layers,
      * and a second row of a memory-bound product is almost free. */
     uint32_t rows = g->want.logits_rows;
@@ -98,9 +88,38 @@ void graph_dense_build(struct graph *g)
     uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH, form == GRAPH_F32 ? rows : 2 * rows, s->n_embd, form);
     add_norm(g, GRAPH_GATHER_NORM, GRAPH_NONE, x, normed, s->output_norm);
     g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
-    op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
+    struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
     op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
     graph_op_weight(g, op, s->output, NULL, 0);
     g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
     graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
+}
+
+/* Two residual streams, so that one is under way while the next is computed. */
+static uint32_t boundary_value(struct graph *g, const char *name)
+{
+    return graph_add_value(g, name, GRAPH_EXCHANGE, 2 * g->want.batch, g->shape->n_embd, GRAPH_F32);
+}
+
+void graph_dense_build(struct graph *g)
+{
+    const struct shape *s = g->shape;
+    uint32_t x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
+    graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
+    if (g->want.first_layer == 0) {
+        struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, x);
+        graph_op_weight(g, op, s->token_embd, NULL, 0);
+    } else {
+        graph_add_op(g, GRAPH_LAND, GRAPH_NONE, boundary_value(g, "landing"), x);
+    }
+    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
+        add_attention(g, i, x);
+        add_ffn(g, i, x);
+    }
+    if (g->want.end_layer < s->n_layers)
+        graph_add_op(g, GRAPH_SEND, GRAPH_NONE, x, boundary_value(g, "outgoing"));
+
+    g->tail = g->n_ops;
+    if (g->want.end_layer == s->n_layers)
+        add_tail(g, x);
 }

@@ -1,21 +1,45 @@
-/* The plan of memory: places (devices and the host), their arenas, the slices of each arena; what was really allocated
- * and used next to it. Knows bytes, neither tensors nor devices.
+/* The plan of memory: places (devices and the host), their arenas, the slices of each arena and the blocks in
+ * them; the inputs that it follows from; what was really allocated and used next to it. Knows bytes, neither
+ * tensors nor devices.
  *
- * Invariants (plan_check): an arena's bytes are the sum of its slices; a place's total is the sum of its arenas; the
- * host is the last place. Filled by the engine's planner, read by everybody, `allocated` and `used` written by the owner
- * of the arena only. */
+ * Invariants (plan_check): an arena's bytes are the sum of its slices; a place's total is the sum of its
+ * arenas; the host is the last place; a block lies inside its slice, and two blocks that live at the same
+ * time do not overlap. Filled by the engine's planner, read by everybody, `allocated` and `used` written by
+ * the owner of the arena only.
+ *
+ * The JSON (`stator plan --json`); sizes are bytes, members may be added, those named here stay:
+ *   format    1
+ *   model     the model's name (not an input)
+ *   hash      32 hex digits over all of `inputs`
+ *   fits      true or false
+ *   inputs    object: name -> number or text; everything that the plan follows from, and nothing else
+ *   devices   array of places, in the order of the layers:
+ *     name, budget, total
+ *     layers              {first, count}
+ *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the zero
+ * rows in it kv_bytes_per_token  of one token of one sequence, in this place arenas              array of
+ * {name, bytes, lower_bound, slices: [bytes, ..], blocks: [{name, slice, offset, bytes, first, end}, ..]}; a
+ * block lives in steps first .. end - 1, first = end = 0: always host      like a place: {name, limit, total,
+ * arenas}; an arena with the name of a device is that device's memory, which is host memory kv {tokens:
+ * planned, room_tokens: that the free bytes would hold beside them, sequences_fit: the largest number of
+ *             sequences of full length of any plan that fits, 0: none; absent where that was not searched}
+ *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
+ * largest_sequences} */
 #ifndef STATOR_MEMORY_PLAN_H
 #define STATOR_MEMORY_PLAN_H
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/json_writer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#define PLAN_FORMAT     1
 #define PLAN_MAX_SLICES 64
-#define PLAN_MAX_ARENAS 8
+#define PLAN_MAX_ARENAS 12
 #define PLAN_MAX_PLACES 9
+#define PLAN_MAX_INPUTS 64
 
 struct plan_arena {
     char name[32];
@@ -34,6 +58,32 @@ struct plan_place {
     uint64_t total;
     uint32_t n_arenas;
     struct plan_arena arenas[PLAN_MAX_ARENAS];
+    /* The arithmetic, as the planner tells it; 0 for the host. */
+    uint32_t first_layer;
+    uint32_t n_layers;
+    uint64_t weights_in_file;
+    uint64_t weights_packed;
+    uint64_t weights_padding; /* in weights_packed */
+    uint64_t kv_per_token;
+};
+
+struct plan_block {
+    char name[64];
+    uint16_t place;
+    uint16_t arena;
+    uint32_t slice;
+    uint64_t offset;
+    uint64_t bytes;
+    uint32_t first; /* lifetime in steps, [first, end); both 0: always */
+    uint32_t end;
+};
+
+/* One of the things that the plan follows from. */
+struct plan_input {
+    char name[48];
+    bool is_number;
+    uint64_t number;
+    char text[64];
 };
 
 /* What does not fit, and what would. 0 in largest_*: nothing would. */
@@ -47,21 +97,46 @@ struct plan_short {
 
 struct plan {
     char hash[HASH_TEXT];
+    char model[128];
     bool fits;
     uint32_t n_places;
     struct plan_place places[PLAN_MAX_PLACES];
+    uint32_t n_inputs;
+    struct plan_input inputs[PLAN_MAX_INPUTS];
+    struct plan_block *blocks; /* by plan_keep_blocks; NULL: they are not kept */
+    uint32_t n_blocks;
+    uint32_t max_blocks;
+    uint64_t kv_tokens;
+    uint64_t room_tokens;
+    uint64_t sequences_fit;
+    bool room_known;           /* the two above */
     struct plan_short missing; /* valid if !fits */
 };
 
 void plan_init(struct plan *p);
+/* From now on blocks are kept, in the caller's memory. */
+void plan_keep_blocks(struct plan *p, struct plan_block *blocks, uint32_t max);
+
 struct plan_place *plan_add_place(struct plan *p, const char *name, bool is_host, uint64_t budget);
 /* One slice of `bytes`; more with plan_add_slice. */
-struct plan_arena *plan_add_arena(struct plan_place *place, const char *name, uint64_t bytes, uint64_t lower_bound);
+struct plan_arena *plan_add_arena(struct plan_place *place, const char *name, uint64_t bytes,
+                                  uint64_t lower_bound);
 void plan_add_slice(struct plan_place *place, struct plan_arena *a, uint64_t bytes);
+/* A block of the newest arena of the newest place. Nothing happens when blocks are not kept, or there are no
+ * bytes. */
+void plan_add_block(struct plan *p, const char *name, size_t name_length, uint32_t slice, uint64_t offset,
+                    uint64_t bytes, uint32_t first, uint32_t end);
+void plan_add_number(struct plan *p, const char *name, uint64_t v);
+void plan_add_text(struct plan *p, const char *name, const char *text);
+/* The hash, over all inputs. */
+void plan_hash_inputs(struct plan *p);
 
-struct plan_place *plan_find(struct plan *p, const char *name);   /* NULL: not there */
+struct plan_place *plan_find(struct plan *p, const char *name); /* NULL: not there */
 struct plan_arena *plan_arena_find(struct plan_place *place, const char *name);
 void plan_check(const struct plan *p);
+/* Two blocks of one slice that live at the same time and share bytes: false, and *a, *b are their indices.
+ * n^2 in the worst case: for tests. */
+bool plan_blocks_apart(const struct plan *p, uint32_t *a, uint32_t *b);
 
 /* The object of `stator plan --json` (name may be NULL at the top). */
 void plan_to_json(const struct plan *p, struct json *j, const char *name);

@@ -354,6 +354,9 @@ static void run_op(const struct member *m, const struct graph_op *op)
     case GRAPH_ARGMAX:
         run_argmax(m, op);
         break;
+    case GRAPH_LAND:
+    case GRAPH_SEND:
+        CHECK(!"a part of a split model on a device that runs whole ones");
     }
     /* Norms write their int8 forms themselves; these two have rows that several members wrote. */
     bool pieces = op->kind == GRAPH_ATTENTION || (op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_SWIGLU);

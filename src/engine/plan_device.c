@@ -1,0 +1,261 @@
+#include "engine/plan_device.h"
+
+#include "base/pages.h"
+#include "engine/layer_split.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SLICE_STEP (64 << 10) /* a device's largest allocation is rounded down to it */
+
+static uint64_t slice_limit(const struct device_facts *f) {
+    uint64_t limit = DEVICE_SLICE_LIMIT;
+    if (f->max_alloc != 0 && f->max_alloc < limit)
+        limit = f->max_alloc / SLICE_STEP * SLICE_STEP;
+    return limit;
+}
+
+/* A slice is whole pages of its device. */
+static uint64_t slice_rounded(const struct device_facts *f, uint64_t bytes) {
+    return arith_round_up(bytes, ARITH_MAX(f->alignment, (uint64_t)PAGES_SIZE));
+}
+
+static stator_status lay_out_kv(const struct stator *s, const struct engine_want *want,
+                                const struct device_facts *f, struct device_kv *kv, stator_error *e) {
+    const struct shape *shape = s->shape;
+    uint64_t element = want->kv_type == KERNELS_KV_F32 ? 4 : 2;
+    *kv = (struct device_kv){.type_k = want->kv_type, .type_v = want->kv_type};
+    kv->blocks_per_sequence = (uint32_t)arith_ceil_div(want->context, KERNELS_KV_BLOCK);
+    uint64_t blocks = (uint64_t)kv->blocks_per_sequence * want->sequences;
+    kv->k_bytes = element * KERNELS_KV_BLOCK * shape->head_dim_k;
+    kv->block_stride = kv->k_bytes + element * KERNELS_KV_BLOCK * shape->head_dim_v;
+    uint64_t limit = slice_limit(f);
+    if (blocks > UINT32_MAX || !arith_mul(blocks, kv->block_stride, &kv->unit_bytes) ||
+        kv->unit_bytes > limit)
+        return error_set(e, STATOR_DOES_NOT_FIT,
+                         "the KV cache of one layer and head for %u sequences of %u tokens is above the "
+                         "slice limit of %" PRIu64 " bytes of %s: lower memory.context or memory.sequences",
+                         want->sequences, want->context, limit, f->name);
+    kv->n_blocks = (uint32_t)blocks;
+    kv->units_per_slice = (uint32_t)ARITH_MIN(limit / kv->unit_bytes, (uint64_t)UINT32_MAX);
+    return STATOR_OK;
+}
+
+/* The arena's blocks: what a layer has in a slice. */
+static void add_kv_blocks(const struct stator *s, const struct device_kv *kv, uint32_t first, uint32_t end,
+                          struct plan *p) {
+    uint64_t heads = s->shape->n_kv_heads;
+    for (uint32_t l = first; l < end; l++) {
+        uint64_t unit = (l - first) * heads;
+        uint64_t last = unit + heads;
+        while (unit < last) {
+            uint64_t slice = unit / kv->units_per_slice;
+            uint64_t n = ARITH_MIN(last, (slice + 1) * kv->units_per_slice) - unit;
+            char name[32];
+            int length = snprintf(name, sizeof name, "blk.%u.kv", l);
+            plan_add_block(p, name, (size_t)length, (uint32_t)slice,
+                           unit % kv->units_per_slice * kv->unit_bytes, n * kv->unit_bytes, 0, 0);
+            unit += n;
+        }
+    }
+}
+
+static stator_status add_kv(const struct stator *s, const struct device_facts *f, const struct device_kv *kv,
+                            uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
+    struct plan_place *place = &p->places[p->n_places - 1];
+    uint64_t units = (uint64_t)(end - first) * s->shape->n_kv_heads;
+    struct plan_arena *a = plan_add_arena(place, "kv", 0, 0);
+    for (uint64_t left = units; left > 0;) {
+        uint64_t n = ARITH_MIN(left, (uint64_t)kv->units_per_slice);
+        if (a->n_slices == PLAN_MAX_SLICES)
+            return error_set(
+                e, STATOR_DOES_NOT_FIT,
+                "the KV cache needs more than %d slices on %s: lower memory.context or memory.sequences",
+                PLAN_MAX_SLICES, f->name);
+        plan_add_slice(place, a, slice_rounded(f, n * kv->unit_bytes));
+        left -= n;
+    }
+    a->lower_bound = units * kv->unit_bytes;
+    place->kv_per_token = units * (kv->block_stride / KERNELS_KV_BLOCK);
+    add_kv_blocks(s, kv, first, end, p);
+    return STATOR_OK;
+}
+
+static void add_weights(const struct graph *g, const struct device_facts *f, const uint64_t *slices,
+                        struct plan *p) {
+    struct plan_place *place = &p->places[p->n_places - 1];
+    struct plan_arena *a = plan_add_arena(place, "weights", 0, 0);
+    for (uint32_t i = 0; i < g->weight_slices; i++)
+        plan_add_slice(place, a, slice_rounded(f, slices[i]));
+    a->lower_bound = g->weights_bytes;
+    for (uint32_t i = 0; i < g->n_weights; i++) {
+        const struct graph_weight *w = &g->weights[i];
+        place->weights_in_file += w->tensor->bytes;
+        place->weights_packed += w->bytes;
+        if (w->packed)
+            place->weights_padding += (uint64_t)(w->layout.panels * PANEL_ROWS - w->layout.rows) *
+                                      (w->layout.panel_bytes / PANEL_ROWS);
+        else
+            place->weights_padding += w->bytes - w->tensor->bytes;
+        for (uint32_t k = 0; k < w->n_pieces; k++) {
+            const struct graph_piece *piece = &w->pieces[k];
+            uint64_t bytes = w->packed ? (uint64_t)piece->panels * w->layout.panel_bytes : w->bytes;
+            plan_add_block(p, w->tensor->name.data, w->tensor->name.length, piece->slice, piece->offset,
+                           bytes, 0, 0);
+        }
+    }
+}
+
+static void add_values(const struct graph *g, enum graph_arena arena, struct plan *p) {
+    for (uint32_t i = 0; i < g->n_values; i++) {
+        const struct graph_value *v = &g->values[i];
+        bool always = arena == GRAPH_EXCHANGE; /* each has its own bytes */
+        if (v->arena == arena)
+            plan_add_block(p, v->name, strlen(v->name), 0, v->offset, v->bytes, always ? 0 : v->first,
+                           always ? 0 : v->end);
+    }
+}
+
+static void add_exchange(const struct graph *g, const struct device_facts *f, const struct device_model *m,
+                         struct plan *p) {
+    plan_add_arena(&p->places[p->n_places - 1], "exchange", slice_rounded(f, g->exchange_bytes),
+                   g->exchange_bytes);
+    const struct step_header *h = &m->step;
+    const struct {
+        const char *name;
+        uint64_t at;
+    } parts[] = {{"step header", 0},
+                 {"step token ids", h->at_tokens},
+                 {"step chunks", h->at_chunks},
+                 {"step rows wanted", h->at_rows},
+                 {"step blocks to clear", h->at_zero},
+                 {"step block tables", h->at_tables},
+                 {"step angles", h->at_rope},
+                 {NULL, m->step_bytes}};
+    for (uint32_t i = 0; parts[i].name != NULL; i++)
+        plan_add_block(p, parts[i].name, strlen(parts[i].name), 0, parts[i].at, parts[i + 1].at - parts[i].at,
+                       0, 0);
+    add_values(g, GRAPH_EXCHANGE, p);
+}
+
+stator_status plan_device_add(struct stator *s, const struct engine_want *want, const struct device_facts *f,
+                              uint32_t first, uint32_t end, struct plan *p, struct device_model *m,
+                              stator_error *e) {
+    struct graph *g = &s->graph;
+    memset(m, 0, sizeof *m);
+    m->graph = g;
+    m->sequences = want->sequences;
+    struct graph_want gw = {
+        .batch = want->batch, .logits_rows = want->logits_rows, .first_layer = first, .end_layer = end};
+    stator_status st = graph_build(g, s->shape, &gw, e);
+    if (st == STATOR_OK)
+        st = lay_out_kv(s, want, f, &m->kv, e);
+    if (st != STATOR_OK)
+        return st;
+    step_writer_layout(s->shape, want, &m->kv, &m->step, &m->step_bytes);
+    uint64_t slices[GRAPH_MAX_SLICES];
+    st = graph_place(g, slice_limit(f), m->step_bytes, s->place_work, s->place_work_bytes, slices, e);
+    if (st != STATOR_OK)
+        return st;
+    struct plan_place *place = plan_add_place(p, f->name, false, f->memory != 0 ? f->memory : s->host_limit);
+    place->first_layer = first;
+    place->n_layers = end - first;
+    add_weights(g, f, slices, p);
+    st = add_kv(s, f, &m->kv, first, end, p, e);
+    if (st != STATOR_OK)
+        return st;
+    plan_add_arena(place, "scratch", slice_rounded(f, g->scratch_bytes), g->scratch_bound);
+    add_values(g, GRAPH_SCRATCH, p);
+    add_exchange(g, f, m, p);
+    if (!f->host_memory) {
+        plan_add_arena(place, "driver", s->config.memory.driver_reserve, s->config.memory.driver_reserve);
+        plan_add_block(p, "reserved for the driver", 23, 0, 0, s->config.memory.driver_reserve, 0, 0);
+    }
+    return STATOR_OK;
+}
+
+/* Bytes of each layer's weights, and of what is before and after the layers. */
+static void sum_weights(const struct graph *g, uint64_t *layers, uint64_t *head, uint64_t *tail) {
+    *head = *tail = 0;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct graph_op *op = &g->ops[i];
+        uint64_t *sum = op->layer != GRAPH_NONE ? &layers[op->layer] : i < g->tail ? head : tail;
+        for (uint32_t k = 0; k < op->n_weights; k++) {
+            *sum += g->weights[op->weight[k]].bytes;
+            if (op->bias[k] != GRAPH_NONE)
+                *sum += g->weights[op->bias[k]].bytes;
+        }
+    }
+}
+
+/* Beside layers: scratch as one layer needs it, exchange, the driver's reserve, and the rounding of slices.
+ */
+static stator_status overheads(struct stator *s, const struct engine_want *want, const struct device_facts *f,
+                               bool last, uint64_t *bytes, stator_error *e) {
+    struct graph *g = &s->graph;
+    struct device_kv kv;
+    struct step_header step;
+    uint64_t step_bytes = 0;
+    stator_status st = lay_out_kv(s, want, f, &kv, e);
+    if (st != STATOR_OK)
+        return st;
+    step_writer_layout(s->shape, want, &kv, &step, &step_bytes);
+    struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows, .end_layer = 1};
+    uint64_t slices[GRAPH_MAX_SLICES];
+    st = graph_build(g, s->shape, &gw, e);
+    if (st == STATOR_OK)
+        st = graph_place(g, DEVICE_SLICE_LIMIT, step_bytes, s->place_work, s->place_work_bytes, slices, e);
+    if (st != STATOR_OK)
+        return st;
+    *bytes = g->scratch_bytes + g->exchange_bytes;
+    if (last)
+        *bytes += arith_must_mul((uint64_t)want->logits_rows * s->shape->vocab, 4);
+    if (!f->host_memory)
+        *bytes = arith_must_add(*bytes, s->config.memory.driver_reserve);
+    return STATOR_OK;
+}
+
+stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
+                                uint32_t *ends, bool *fit, stator_error *e) {
+    uint32_t n = s->n_facts;
+    uint32_t n_layers = s->shape->n_layers;
+    *fit = false;
+    if (n > n_layers)
+        return error_set(e, STATOR_USAGE, "%u devices are too many for the %u layers of this model", n,
+                         n_layers);
+    if (s->config.devices.n_shares != 0) {
+        layer_split_shares(s->config.devices.share, n, n_layers, ends);
+        return STATOR_OK;
+    }
+    struct layer_split_device devices[LAYER_SPLIT_MAX_DEVICES];
+    bool timed = true;
+    for (uint32_t i = 0; i < n; i++)
+        timed = timed && s->facts[i].bandwidth != 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct device_facts *f = &s->facts[i];
+        uint64_t memory = f->memory != 0 ? f->memory : s->host_limit;
+        uint64_t taken = 0;
+        stator_status st = overheads(s, want, f, i + 1 == n, &taken, e);
+        if (st != STATOR_OK)
+            return st;
+        taken = arith_must_add(taken, spare[i]);
+        devices[i] = (struct layer_split_device){.room = memory > taken ? memory - taken : 0,
+                                                 .speed = timed ? f->bandwidth : memory};
+    }
+    struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows};
+    stator_status st = graph_build(&s->graph, s->shape, &gw, e);
+    if (st != STATOR_OK)
+        return st;
+    uint64_t layers[LAYER_SPLIT_MAX_LAYERS] = {0};
+    struct device_kv kv;
+    st = lay_out_kv(s, want, &s->facts[0], &kv, e);
+    if (st != STATOR_OK)
+        return st;
+    sum_weights(&s->graph, layers, &devices[0].held, &devices[n - 1].output);
+    for (uint32_t i = 0; i < n_layers; i++)
+        layers[i] += s->shape->n_kv_heads * kv.unit_bytes;
+    *fit = layer_split_auto(devices, n, layers, n_layers, ends);
+    return STATOR_OK;
+}
