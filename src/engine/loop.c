@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 #include "base/clock.h"
+#include "engine/enforce.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -382,6 +383,7 @@ static stator_status start_device(struct stator *s, stator_error *e)
     st = create_arenas(s, e);
     if (st != STATOR_OK)
         return st;
+    enforce_poison(s);
     st = loader_run(s, e);
     if (st != STATOR_OK)
         return st;
@@ -401,6 +403,7 @@ void *loop_thread(void *context)
         loop_emit(s, &ev);
         run_until_stopped(s);
         phase_advance(&s->phase, PHASE_SHUTDOWN);
+        (void)enforce_check(s); /* it has logged */
     } else {
         loop_emit(s, &ev);
     }

@@ -8,6 +8,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#ifdef STATOR_DEBUG
+#define SLICE_GUARD PAGES_SIZE /* before and behind a slice: touching it ends the process */
+#else
+#define SLICE_GUARD 0
+#endif
 
 static struct cpu_device *self(struct device *d)
 {
@@ -114,11 +121,16 @@ static stator_status cpu_slice_create(struct device *d, enum device_arena a, uin
     char what[48];
     snprintf(what, sizeof what, "cpu:0: arena %s, slice %u", names[a], slice);
     void *memory = NULL;
-    stator_status st = pages_map(bytes, what, &memory, e);
+    stator_status st = pages_map(bytes + 2 * SLICE_GUARD, what, &memory, e);
     if (st != STATOR_OK)
         return st;
-    s->memory = memory;
+    s->memory = (uint8_t *)memory + SLICE_GUARD;
     s->bytes = bytes;
+    if (SLICE_GUARD != 0) {
+        bool guarded = mprotect(memory, SLICE_GUARD, PROT_NONE) == 0 &&
+                       mprotect(s->memory + pages_rounded(bytes), SLICE_GUARD, PROT_NONE) == 0;
+        CHECK(guarded);
+    }
     return STATOR_OK;
 }
 
@@ -213,7 +225,8 @@ static void cpu_close(struct device *d)
     team_destroy(c->team);
     for (int a = 0; a < DEVICE_ARENAS; a++)
         for (int s = 0; s < GRAPH_MAX_SLICES; s++)
-            pages_unmap(c->slices[a][s].memory, c->slices[a][s].bytes);
+            if (c->slices[a][s].memory != NULL)
+                pages_unmap(c->slices[a][s].memory - SLICE_GUARD, c->slices[a][s].bytes + 2 * SLICE_GUARD);
 }
 
 static const struct device_vtable vtable = {
