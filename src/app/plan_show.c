@@ -2,69 +2,139 @@
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "app/plan_parts.h"
 #include "app/session.h"
+#include "engine/plan_view.h"
 
 #include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static stator_status print_json(const stator *s, stator_error *e)
-{
+struct asked {
+    struct options_list set;
+    struct options_list devices;
+    bool json, ascii, verbose;
+    const char *svg;
+    const char *diff;
+};
+
+static void print_table(const stator *s, const struct plan *p, bool verbose) {
+    stator_info info = {.size = sizeof info};
+    if (stator_get_info(s, &info, NULL) != STATOR_OK)
+        return;
+    printf("model %s (%s), context %u, sequences %u, batch %u, logits rows %u\n", info.model_name,
+           info.architecture, info.context, info.sequences, info.batch, info.logits_rows);
+    plan_table_print(p, stdout, verbose);
+    printf("plan %s\n", info.plan_hash);
+}
+
+static void print_json(const struct plan *p) {
+    struct json j;
+    json_to_file(&j, stdout, true);
+    plan_to_json(p, &j, NULL);
+    (void)json_end(&j); /* out_finish reports what could not be written */
+}
+
+static stator_status print_diff(const struct asked *o, const struct plan *p, stator_error *e) {
+    char *text = NULL;
     size_t n = 0;
-    (void)stator_plan_json(s, NULL, 0, &n, NULL);
-    char *text = malloc(n + 1);
-    if (text == NULL)
-        return error_set(e, STATOR_FAILED, "no memory for the plan's text");
-    stator_status st = stator_plan_json(s, text, n + 1, &n, e);
-    if (st == STATOR_OK)
-        puts(text);
+    stator_status st = session_read_file(o->diff, &text, &n, e);
+    if (st != STATOR_OK)
+        return st;
+    st = plan_diff_print(p, text, n, o->diff, o->json ? stderr : stdout, e);
     free(text);
     return st;
 }
 
-static void print_table(const stator *s)
-{
-    stator_info info = {.size = sizeof info};
-    if (stator_get_info(s, &info, NULL) != STATOR_OK)
-        return;
-    printf("model %s (%s), context %u, sequences %u, batch %u, logits rows %u\n", info.model_name, info.architecture, info.context,
-           info.sequences, info.batch, info.logits_rows);
-    session_print_memory(s, stdout, false);
-    printf("plan %s\n", info.plan_hash);
+/* The plan in every form that was asked for. */
+static stator_status show(const struct asked *o, stator *s, stator_error *e) {
+    const struct plan *p = plan_view(s);
+    stator_status st = STATOR_OK;
+    if (o->svg != NULL)
+        st = plan_svg_write(p, o->svg, e);
+    if (st == STATOR_OK && o->diff != NULL)
+        st = print_diff(o, p, e);
+    if (st != STATOR_OK)
+        return st;
+    if (o->json)
+        print_json(p);
+    else if (o->ascii)
+        plan_ascii_print(p, stdout);
+    else if (o->diff == NULL)
+        print_table(s, p, o->verbose);
+    return STATOR_OK;
 }
 
-int plan_command(int argc, char **argv)
-{
-    struct options_list set = {.n = 0};
-    bool json = false;
-    const struct options_row rows[] = {OPTIONS_JSON(&json), OPTIONS_SET(&set)};
-    struct options o = {.command = "plan",
-                        .usage = "CONFIG",
-                        .summary = "Prints the memory plan: every arena of every device and of the host, in bytes. CONFIG is a config file or "
-                                   "a .gguf file. Exit 3 when the plan does not fit.",
-                        .rows = rows,
-                        .n_rows = sizeof rows / sizeof rows[0],
-                        .min_arguments = 1,
-                        .max_arguments = 1};
+int plan_command(int argc, char **argv) {
+    struct asked o = {.json = false};
+    const struct options_row rows[] = {
+        OPTIONS_JSON(&o.json),
+        {.name = "device",
+         .kind = OPTIONS_LIST,
+         .target = &o.devices,
+         .value = "NAME=SIZE[,..]",
+         .help = "plan for this device instead of those here (may be repeated): "
+                 "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"},
+        {.name = "svg",
+         .kind = OPTIONS_TEXT,
+         .target = &o.svg,
+         .value = "FILE",
+         .help = "write a picture of every arena"},
+        {.name = "ascii", .kind = OPTIONS_FLAG, .target = &o.ascii, .help = "draw every arena with letters"},
+        {.name = "diff",
+         .kind = OPTIONS_TEXT,
+         .target = &o.diff,
+         .value = "OLD.json",
+         .help = "say what changed since the plan in OLD.json (of --json), and why"},
+        {.name = "verbose",
+         .letter = 'v',
+         .kind = OPTIONS_FLAG,
+         .target = &o.verbose,
+         .help = "with the largest blocks of every arena"},
+        OPTIONS_SET(&o.set)};
+    struct options options = {
+        .command = "plan",
+        .usage = "CONFIG",
+        .summary =
+            "Prints the memory plan: every arena of every device and of the host, in bytes. CONFIG is a "
+            "config file or\n"
+            "a .gguf file. Exit 3 when the plan does not fit.\n\n"
+            "--json: {format: 1, model, hash, fits, inputs: {name: value}, devices: [{name, budget, total, "
+            "layers {first, count},\n"
+            "weights {in_file, packed, padding}, kv_bytes_per_token, arenas: [{name, bytes, lower_bound, "
+            "slices: [bytes],\n"
+            "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas}, kv "
+            "{tokens,\n"
+            "room_tokens, sequences_fit}, short {where, bytes, largest_context, largest_batch, "
+            "largest_sequences}}.\n"
+            "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",
+        .rows = rows,
+        .n_rows = sizeof rows / sizeof rows[0],
+        .min_arguments = 1,
+        .max_arguments = 1};
     int code = 0;
-    if (!options_parse(&o, argc, argv, &code))
+    if (!options_parse(&options, argc, argv, &code))
         return code;
+    if (o.json && o.ascii)
+        return out_fail("plan", STATOR_USAGE,
+                        "--json and --ascii both print to standard output: give one of them");
     stator *s = NULL;
     stator_error e;
-    stator_status st = session_open(o.arguments[0], &set, NULL, &s, &e);
+    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, &s, &e);
     if (st != STATOR_OK)
         return out_error("plan", &e);
     st = stator_plan(s, &e);
     if (st == STATOR_OK || st == STATOR_DOES_NOT_FIT) {
-        stator_error print_error;
-        if (json && print_json(s, &print_error) != STATOR_OK)
-            st = out_error("plan", &print_error);
-        else if (!json)
-            print_table(s);
-    }
-    if (st != STATOR_OK)
+        stator_error why;
+        stator_status shown = show(&o, s, &why);
+        if (shown != STATOR_OK)
+            st = out_error("plan", &why);
+        else if (st != STATOR_OK)
+            out_error("plan", &e);
+    } else {
         out_error("plan", &e);
+    }
     stator_close(s);
     return out_finish("plan", st);
 }

@@ -45,6 +45,19 @@ stator_status session_open(const char *config, const struct options_list *set, c
     return stator_open(&o, s, e);
 }
 
+stator_status session_open_for(const char *config, const struct options_list *set, const struct options_list *devices, stator **s,
+                               stator_error *e)
+{
+    stator_options o = {.size = sizeof o,
+                        .config = config,
+                        .set = set->items,
+                        .n_set = set->n,
+                        .log = print_log,
+                        .devices = devices->items,
+                        .n_devices = devices->n};
+    return stator_open(&o, s, e);
+}
+
 /* A signal handler has nothing but globals to reach its engine by. */
 static stator *volatile signal_engine;
 static volatile sig_atomic_t signal_seen;

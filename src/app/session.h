@@ -11,6 +11,10 @@
 /* Opens an engine on a config; log lines go to stderr. */
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan, stator **s, stator_error *e);
 
+/* The same, for devices that are only described (`--device`); such an engine can plan. */
+stator_status session_open_for(const char *config, const struct options_list *set, const struct options_list *devices, stator **s,
+                               stator_error *e);
+
 /* SIGINT and SIGTERM cancel all requests of s (NULL: no longer); a second one ends the process at once. */
 void session_catch_signals(stator *s);
 int session_signal(void); /* the signal that came, or 0 */

@@ -5,7 +5,8 @@
 
 #include "memory/plan.h"
 
-#define DEMO "configs/demo.gguf"
+#define DEMO      "configs/demo.gguf"
+#define JSON_TEXT (128 << 10)
 
 static void arithmetic(void **state) {
     (void)state;
@@ -28,18 +29,23 @@ static void arithmetic(void **state) {
     assert_null(plan_find(&p, "hos"));
     assert_ptr_equal(plan_arena_find(d, "weights"), a);
     assert_null(plan_arena_find(host, "weights"));
-    char text[1024];
+    plan_add_number(&p, "context", 32);
+    plan_add_text(&p, "split", "auto");
+    char text[2048];
     struct json j;
     json_to_buffer(&j, text, sizeof text, false);
     plan_to_json(&p, &j, NULL);
     assert_true(json_end(&j));
     assert_string_equal(
         text,
-        "{\"hash\":\"0123456789abcdef0123456789abcdef\",\"fits\":true,\"devices\":[{\"name\":\"cpu:0\","
-        "\"budget\":1000,\"total\":350,\"arenas\":[{\"name\":\"weights\",\"bytes\":350,\"lower_bound\":200,"
+        "{\"format\":1,\"model\":\"\",\"hash\":\"0123456789abcdef0123456789abcdef\",\"fits\":true,\"inputs\":"
+        "{"
+        "\"context\":32,\"split\":\"auto\"},\"devices\":[{\"name\":\"cpu:0\",\"budget\":1000,\"total\":350,"
+        "\"layers\":{\"first\":0,\"count\":0},\"weights\":{\"in_file\":0,\"packed\":0,\"padding\":0},"
+        "\"kv_bytes_per_token\":0,\"arenas\":[{\"name\":\"weights\",\"bytes\":350,\"lower_bound\":200,"
         "\"slices\":[300,50]},{\"name\":\"kv\",\"bytes\":0,\"lower_bound\":0,\"slices\":[]}]}],"
         "\"host\":{\"name\":\"host\",\"limit\":18446744073709551615,\"total\":7,\"arenas\":[{\"name\":"
-        "\"staging\",\"bytes\":7,\"lower_bound\":7,\"slices\":[7]}]}}");
+        "\"staging\",\"bytes\":7,\"lower_bound\":7,\"slices\":[7]}]},\"kv\":{\"tokens\":0}}");
     p.fits = false;
     p.missing =
         (struct plan_short){.where = "host: kv", .bytes = 5, .largest_context = 32, .largest_batch = 1};
@@ -86,8 +92,8 @@ static void check_allocated(const char *path, const char *const *sets) {
         planned[n] = row.planned;
     }
     assert_int_equal(n, 7);
-    char before[8192];
-    char after[8192];
+    char before[JSON_TEXT];
+    char after[JSON_TEXT];
     size_t length = 0;
     assert_int_equal(stator_plan_json(s, before, sizeof before, &length, NULL), STATOR_OK);
     assert_int_equal(strlen(before), length);
@@ -193,7 +199,7 @@ static unsigned number(const char *json, const char *key) {
 }
 
 static void expect_plan(struct sizes z, bool fits) {
-    char json[8192];
+    char json[JSON_TEXT];
     if ((plan_of(&z, json, sizeof json) == STATOR_OK) != fits)
         fail_msg("context %u, batch %u, sequences %u, rows %u, %u KiB: %s", z.context, z.batch, z.sequences,
                  z.rows, z.limit_kib, fits ? "does not fit" : "fits");
@@ -212,7 +218,7 @@ static void largest(void **state) {
         z.batch = z.sequences + (unsigned)testing_below(&random, 2000);
         z.limit_kib += (unsigned)testing_below(&random, 60 << 10);
         z.rows = testing_below(&random, 2) ? 0 : 1 + (unsigned)testing_below(&random, z.batch);
-        char json[8192];
+        char json[JSON_TEXT];
         if (plan_of(&z, json, sizeof json) == STATOR_OK)
             continue;
         refused++;
@@ -251,7 +257,7 @@ static void largest(void **state) {
 /* More of anything never needs less memory. */
 static void monotone(void **state) {
     (void)state;
-    char json[8192];
+    char json[JSON_TEXT];
     unsigned before = 0;
     for (unsigned i = 1; i <= 16; i++) {
         struct sizes z = {.context = 64 * i, .batch = 8 * i, .sequences = i, .rows = 0, .limit_kib = 1 << 20};

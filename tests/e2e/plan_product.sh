@@ -1,0 +1,156 @@
+# `stator plan` as a product: devices that are not here, the arithmetic, pictures, the diff, the refusal, and a run inside its plan.
+. tests/lib.sh
+cfg=configs/demo.cfg
+gpus="--device gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s --device gpu1=16GiB,bandwidth=256GB/s"
+
+# number KEY: the first one in the JSON in $tmp/out.
+number() { sed -n "s/.*\"$1\": \([0-9]*\),*$/\1/p" "$tmp/out" | head -1; }
+
+test_table() {
+    # shellcheck disable=SC2086
+    expect 0 "$stator" plan $cfg $gpus --set memory.host_limit=1GiB
+    printed '^gpu0 +weights +[0-9]+ .* [0-9.]+%$'
+    printed '^gpu1 +weights '
+    [ "$(grep -cE '^ +driver +268435456 ' "$tmp/out")" = 2 ] || fail "the drivers' reserves are no rows"
+    printed '^ +total +[0-9]+ .*% of 24.00 GiB$'
+    printed '^weights on gpu0: layers 0 to [0-9]+, .* in the file, .* in panels .* padding$'
+    printed '^weights on gpu1: layers [0-9]+ to 7,'
+    printed '^KV: .* a token; planned are 1024 tokens, 1 sequence of 1024$'
+    printed '^KV: what is free would hold [0-9]+ tokens more; at most [0-9]+ sequences of full length fit$'
+    printed '^scratch on gpu0: step [0-9]+ of [0-9]+ is the fullest: residual '
+    printed '^    gpu. +token_embd.weight '
+    expect 0 "$stator" plan $cfg --verbose
+    printed '^host, engine: 5 slices of '
+}
+
+test_json() {
+    # shellcheck disable=SC2086
+    expect 0 "$stator" plan $cfg $gpus --json
+    local part
+    for part in '"format": 1' '"name": "gpu0"' '"name": "gpu1"' '"name": "driver"' '"kv_bytes_per_token": [1-9]' '"in_file": [1-9]' \
+        '"gpu0.max_alloc": 20401094656' '"gpu1.bandwidth": 256000000000' '"split": "auto"' '"name": "blk.0.attn_q.weight"' \
+        '"name": "landing"' '"name": "outgoing"' '"first": [1-9]' '"end": [1-9]' '"room_tokens": [1-9]' '"sequences_fit": [1-9]'; do
+        printed "$part"
+    done
+    [ "$(grep -c '"name": "cpu:0"' "$tmp/out")" = 0 ] || fail "the CPU is in a plan of two GPUs"
+    # Everything twice is the same, to the byte.
+    local fixed="--set memory.host_limit=1GiB"
+    # shellcheck disable=SC2086
+    expect 0 "$stator" plan $cfg $gpus $fixed --json
+    cp "$tmp/out" "$tmp/first"
+    # shellcheck disable=SC2086
+    expect 0 "$stator" plan $cfg $gpus $fixed --json --set cpu.threads=5
+    cmp -s "$tmp/out" "$tmp/first" || fail "two plans differ: $(diff "$tmp/out" "$tmp/first" | head -5)"
+}
+
+# A tied token_embd is on the first and on the last device; without a split once.
+test_tied() {
+    need_shared oracles/models/llama-tied.gguf
+    expect 0 "$stator" plan "$shared/oracles/models/llama-tied.gguf" --device a=1GiB --json
+    [ "$(grep -c '"name": "token_embd.weight"' "$tmp/out")" = 1 ] || fail "not once on one device"
+    expect 0 "$stator" plan "$shared/oracles/models/llama-tied.gguf" --device a=1GiB --device b=1GiB --json
+    [ "$(grep -c '"name": "token_embd.weight"' "$tmp/out")" = 2 ] || fail "not twice on two devices"
+}
+
+layers() { grep -A2 '"layers"' "$tmp/out" | sed -n 's/.*"count": \([0-9]*\).*/\1/p' | tr '\n' ' '; }
+
+test_split() {
+    expect 0 "$stator" plan $cfg --device a=1GiB --device b=1GiB --json
+    [ "$(layers)" = "4 4 " ] || fail "layers $(layers)"
+    expect 0 "$stator" plan $cfg --device a=1GiB,bandwidth=600GB/s --device b=1GiB,bandwidth=200GB/s --json
+    [ "$(layers)" = "6 2 " ] || [ "$(layers)" = "7 1 " ] || fail "layers by bandwidth: $(layers)"
+    expect 0 "$stator" plan $cfg --device a=1GiB --device b=1GiB --set devices.split=3,1 --json
+    [ "$(layers)" = "6 2 " ] || fail "layers $(layers)"
+    expect 0 "$stator" plan $cfg --device a=1GiB --device b=1GiB --device c=1GiB --set devices.split=1,2,5 --json
+    [ "$(layers)" = "1 2 5 " ] || fail "layers $(layers)"
+    # A small fast device gets what it can hold.
+    expect 0 "$stator" plan $cfg --device a=4MiB,bandwidth=900GB/s --device b=1GiB,bandwidth=100GB/s --set memory.driver_reserve=1MiB --json
+    [ "$(layers | cut -d' ' -f1)" -lt 4 ] || fail "layers $(layers)"
+    expect 2 "$stator" plan $cfg --device a=1GiB --device b=1GiB --set devices.split=1,2,5
+    expect 2 "$stator" plan $cfg --device a=1GiB --device a=1GiB
+    expect 2 "$stator" plan $cfg --device a
+    said 'NAME=SIZE'
+}
+
+test_refusal() {
+    expect 3 "$stator" plan $cfg --device gpu0=6MiB --set memory.driver_reserve=1MiB
+    said 'does not fit: gpu0 needs .* of 6.00 MiB, .* too much \(largest arena there: gpu0: weights\)'
+    expect 3 "$stator" plan $cfg --device gpu0=6MiB --set memory.driver_reserve=1MiB --json
+    [ "$(number largest_context)" = 0 ] || fail "a context of $(number largest_context) in 6 MiB"
+    printed '"where": "gpu0: weights"'
+    # What it offers fits.
+    expect 3 "$stator" plan $cfg --device gpu0=9MiB --set memory.driver_reserve=1MiB --json
+    local context
+    context=$(number largest_context)
+    [ "$context" -gt 0 ] || fail "no context fits"
+    expect 0 "$stator" plan $cfg --device gpu0=9MiB --set memory.driver_reserve=1MiB --set memory.context="$context"
+    expect 3 "$stator" plan $cfg --device gpu0=9MiB --set memory.driver_reserve=1MiB --set memory.context=$((context + 32))
+    # A run that does not fit ends before it reads a weight: the file has none.
+    local begin
+    begin=$("$stator" inspect configs/demo.gguf --json 2>/dev/null | sed -n 's/.*"offset": \([0-9]*\).*/\1/p' | sort -n | head -1)
+    head -c "$begin" configs/demo.gguf >"$tmp/hole.gguf"
+    truncate -s "$(stat -c %s configs/demo.gguf)" "$tmp/hole.gguf"
+    expect 3 "$stator" run "$tmp/hole.gguf" --set memory.host_limit=20MiB -p x
+    said 'does not fit'
+    expect 3 "$stator" run $cfg -p x -n 1 --expect-plan 00000000000000000000000000000000
+    said "the plan's hash is"
+}
+
+test_svg() {
+    # shellcheck disable=SC2086
+    expect 0 "$stator" plan $cfg $gpus --svg "$tmp/plan.svg"
+    local part
+    for part in '^<svg xmlns="http://www.w3.org/2000/svg"' '^</svg>$' 'prefers-color-scheme:dark' '<title>blk.0.ffn_h$' '<title>blk.7.kv$' \
+        '<title>landing$' 'feed-forward' 'lower bound' 'reserved for the driver'; do
+        grep -qE "$part" "$tmp/plan.svg" || fail "the picture has no /$part/"
+    done
+    # Every block of the JSON is a box.
+    # shellcheck disable=SC2086
+    expect 0 "$stator" plan $cfg $gpus --json
+    local blocks boxes arenas
+    blocks=$(grep -c '"slice"' "$tmp/out")
+    arenas=$(grep -c '"lower_bound"' "$tmp/out")
+    boxes=$(grep -c 'class="b r' "$tmp/plan.svg")
+    [ "$boxes" = $((blocks + arenas)) ] || fail "$boxes boxes for $blocks blocks and $arenas arenas"
+    ! command -v xmllint >/dev/null || xmllint --noout "$tmp/plan.svg" || fail "not well-formed"
+    expect 1 "$stator" plan $cfg --svg "$tmp/none/plan.svg"
+}
+
+test_ascii() {
+    expect 0 "$stator" plan $cfg --ascii
+    printed '^cpu:0, scratch: .*offset against step$'
+    printed '^ +[0-9.]+ KiB \|[ANFTKRo.]+\|$'
+    printed '^  slice  0 \|[ANFTKRo.]{64}\| 5.86 MiB$'
+    printed '^A attention, F feed-forward'
+    expect 2 "$stator" plan $cfg --ascii --json
+}
+
+test_diff() {
+    "$stator" plan $cfg --json >"$tmp/old.json" 2>/dev/null
+    expect 0 "$stator" plan $cfg --diff "$tmp/old.json"
+    printed '^the same plan: [0-9a-f]{32}$'
+    expect 0 "$stator" plan $cfg --set memory.context=512 --set memory.batch=128 --diff "$tmp/old.json"
+    printed '^  context 1024 -> 512$'
+    printed '^  batch 64 -> 128$'
+    printed '^  cpu:0 +kv +2.00 MiB -> +1.00 MiB +-1.00 MiB   from context 1024 -> 512$'
+    printed '^  cpu:0 +scratch .* \+.*   from batch 64 -> 128$'
+    ! grep -q '^  cpu:0 *weights' "$tmp/out" || fail "the weights did not change"
+    expect 0 "$stator" plan $cfg --device gpu0=1GiB --diff "$tmp/old.json"
+    printed '^  gpu0.memory none -> 1073741824$'
+    printed '^  cpu:0.kind cpu -> none$'
+    printed '^  gpu0 +weights +0 B -> '
+    printed '^  cpu:0 +weights .*-> +0 B '
+    for text in '' '{' 'garbage' '{"format": 1}' '[1,2,3]' '{"format": 9}'; do
+        printf '%s' "$text" >"$tmp/bad.json"
+        expect 2 "$stator" plan $cfg --diff "$tmp/bad.json"
+        said 'bad.json: '
+    done
+    expect 2 "$stator" plan $cfg --diff "$tmp/none.json"
+}
+
+test_run_needs_the_device() {
+    expect 5 "$stator" run $cfg --set devices.use=level_zero:0 -p x
+    expect 2 "$stator" run $cfg --set 'devices.use="cpu:0,level_zero:0"' -p x
+}
+
+run_tests
