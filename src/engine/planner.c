@@ -79,8 +79,7 @@ static void add_host(struct stator *s, const struct engine_want *want, const str
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
     plan_add_block(p, "load window", 11, 0, 0, s->staging_bytes, 0, 0);
     struct carve c = carve_count();
-    struct stator counted = *s; /* the layout writes NULLs into it */
-    planner_lay_out_run(&counted, want, m, &c);
+    planner_lay_out_run(s, want, m, &c); /* writes NULLs, there is no state yet; a copy of *s would race with stator_cancel */
     struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
     add_engine_slice(p, a, "engine's struct", sizeof(struct stator));
     add_engine_slice(p, a, "model's index", gguf_host_bytes(s->gguf));
