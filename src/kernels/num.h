@@ -74,11 +74,11 @@ static inline float num_rsqrt(float x) {
     return NUM_FMA(0.5f * y, rest, y);
 }
 
-/* exp(x) on [-87, 88], error <= 0.95 ulp; +0 below, exp(88) above. */
+/* exp(x) on [-87, 88], error <= 0.95 ulp; +0 below, exp(88) above; NaN stays NaN, so that a broken value is seen at the end. */
 static inline float num_exp(float x) {
     if (x < NUM_EXP_MIN)
         return 0.0f;
-    float c = x < NUM_EXP_MAX ? x : NUM_EXP_MAX;
+    float c = x > NUM_EXP_MAX ? NUM_EXP_MAX : x;
     float t = NUM_FMA(c, NUM_LOG2E, NUM_ROUND);
     float n = t - NUM_ROUND;
     float r = NUM_FMA(n, -NUM_LN2_LOW, NUM_FMA(n, -NUM_LN2_HIGH, c));

@@ -1,6 +1,8 @@
 /* The public API as its users meet it: wrong arguments, calls in the wrong order, a full queue, cancel,
  * time-outs, failing starts, and a hundred engines one after the other. */
 #include "engine_harness.h"
+
+#include "kernels/kernels.h"
 #include "tiny_model.h"
 
 #include <dirent.h>
@@ -511,8 +513,8 @@ static void patch(uint8_t *data, const char *path, const char *tensor, const voi
 }
 
 /* Requests of both kinds fail with a text; the engine goes on living. */
-static void both_fail(const char *path, const char *tensor, const int32_t *ids, size_t n) {
-    const char *sets[] = {"memory.batch=32", "memory.context=64", "cpu.threads=1", NULL};
+static void both_fail(const char *path, const char *tensor, const char *tier, const int32_t *ids, size_t n) {
+    const char *sets[] = {"memory.batch=32", "memory.context=64", "cpu.threads=1", tier, NULL};
     stator *s = harness_start(path, sets);
     for (int round = 0; round < 4; round++) {
         stator_request q = generate_of(ids, n, 20);
@@ -554,10 +556,40 @@ static void damaged_weights(void **state) {
         gguf_writer_memory_path(&w, path);
         patch(w.out, path, tensors[i], norm ? (const void *)&nan_value : &half_nan, norm ? 4 : 2);
         gguf_writer_memory_path(&w, path);
-        both_fail(path, tensors[i], (const int32_t[]){0, 1, 2, 3, 4}, 5);
+        both_fail(path, tensors[i], "cpu.tier=auto", (const int32_t[]){0, 1, 2, 3, 4}, 5);
     }
     free(whole);
     gguf_writer_free(&w);
+}
+
+/* The same through int8 activations, in every tier: a norm's weight, or the first block's scale, that is no number. */
+static void damaged_quantised_weights(void **state) {
+    (void)state;
+    static const char *const tensors[] = {"output_norm.weight",  "blk.0.attn_norm.weight", "blk.3.ffn_norm.weight",
+                                          "blk.2.attn_q.weight", "blk.1.attn_k.weight",    "blk.4.attn_v.weight",
+                                          "blk.5.ffn_up.weight", "blk.0.ffn_down.weight",  "token_embd.weight"};
+    static const char *const tiers[] = {"cpu.tier=scalar", "cpu.tier=avx2", "cpu.tier=avx512"};
+    const float broken[2] = {NAN, INFINITY};
+    const uint16_t broken_half[2] = {0x7e00, 0x7c00};
+    size_t size = 0;
+    uint8_t *whole = testing_read_file(DEMO, &size);
+    uint8_t *data = malloc(size);
+    assert_non_null(data);
+    for (size_t i = 0; i < 2 * sizeof tensors / sizeof tensors[0]; i++) {
+        const char *tensor = tensors[i / 2];
+        bool norm = strstr(tensor, "norm") != NULL;
+        memcpy(data, whole, size);
+        patch(data, DEMO, tensor, norm ? (const void *)&broken[i % 2] : &broken_half[i % 2], norm ? 4 : 2);
+        char path[] = "/tmp/stator-test-XXXXXX";
+        int fd = mkstemp(path);
+        assert_true(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+        close(fd);
+        enum kernels_tier tier = (enum kernels_tier)(i % (kernels_best_tier() + 1u));
+        both_fail(path, tensor, tiers[tier < 3 ? tier : 2], (const int32_t[]){0, 301, 302, 303, 304}, 5);
+        unlink(path);
+    }
+    free(data);
+    free(whole);
 }
 
 /* A plan that slices can't hold says what would fit, as one that memory can't hold does. */
@@ -605,6 +637,7 @@ int main(void) {
         cmocka_unit_test(logits_in_pieces), cmocka_unit_test(close_while_running),
         cmocka_unit_test(no_leak),          cmocka_unit_test(expected_plan),
         cmocka_unit_test(cancel_start),     cmocka_unit_test(cancel_at_any_time),
-        cmocka_unit_test(damaged_weights),  cmocka_unit_test(beyond_slices)};
+        cmocka_unit_test(damaged_weights),
+        cmocka_unit_test(damaged_quantised_weights),  cmocka_unit_test(beyond_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

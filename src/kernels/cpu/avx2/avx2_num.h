@@ -17,7 +17,7 @@ static inline __m256 avx2_rcp(__m256 x) {
 
 static inline __m256 avx2_exp(__m256 x) {
     const __m256 one = _mm256_set1_ps(1.0f);
-    __m256 c = _mm256_min_ps(x, _mm256_set1_ps(NUM_EXP_MAX));
+    __m256 c = _mm256_min_ps(_mm256_set1_ps(NUM_EXP_MAX), x); /* of a NaN, min gives its second */
     __m256 t = _mm256_fmadd_ps(c, _mm256_set1_ps(NUM_LOG2E), _mm256_set1_ps(NUM_ROUND));
     __m256 n = _mm256_sub_ps(t, _mm256_set1_ps(NUM_ROUND));
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(NUM_LN2_HIGH), c);
@@ -29,7 +29,7 @@ static inline __m256 avx2_exp(__m256 x) {
     p = _mm256_fmadd_ps(p, r, one);
     p = _mm256_fmadd_ps(p, r, one);
     __m256i power = _mm256_sub_epi32(_mm256_castps_si256(t), _mm256_set1_epi32((int)NUM_ROUND_BITS - 127));
-    __m256 in = _mm256_cmp_ps(x, _mm256_set1_ps(NUM_EXP_MIN), _CMP_GE_OQ);
+    __m256 in = _mm256_cmp_ps(x, _mm256_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
     return _mm256_and_ps(in, _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(power, 23))));
 }
 

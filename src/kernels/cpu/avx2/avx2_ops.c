@@ -40,7 +40,7 @@ static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float
 
 /* d = amax * inverse, 0 for a group that is as good as zero. */
 static inline __m256 group_scale(__m256 amax, float inverse) {
-    __m256 on = _mm256_cmp_ps(amax, _mm256_set1_ps(NUM_QUANT_MIN), _CMP_GE_OQ);
+    __m256 on = _mm256_cmp_ps(amax, _mm256_set1_ps(NUM_QUANT_MIN), _CMP_NLT_UQ);
     return _mm256_and_ps(on, _mm256_mul_ps(amax, _mm256_set1_ps(inverse)));
 }
 
@@ -89,16 +89,27 @@ static inline __m256i sums8(__m256i q) {
     return _mm256_sub_epi64(sums, _mm256_set1_epi64x(8 * 128));
 }
 
-static inline __m256 amax32(const float *x) {
-    __m256 a = _mm256_max_ps(avx2_abs(_mm256_loadu_ps(x)), avx2_abs(_mm256_loadu_ps(x + 8)));
-    __m256 b = _mm256_max_ps(avx2_abs(_mm256_loadu_ps(x + 16)), avx2_abs(_mm256_loadu_ps(x + 24)));
-    return _mm256_max_ps(a, b);
+/* |x| compares as bits: infinities and NaNs are above all numbers. */
+static inline __m256i size_bits(const float *x) {
+    return _mm256_castps_si256(avx2_abs(_mm256_loadu_ps(x)));
+}
+
+static inline __m256i amax32(const float *x) {
+    __m256i a = _mm256_max_epi32(size_bits(x), size_bits(x + 8));
+    return _mm256_max_epi32(a, _mm256_max_epi32(size_bits(x + 16), size_bits(x + 24)));
+}
+
+/* The largest lane, in all lanes. */
+static inline __m256 largest(__m256i x) {
+    x = _mm256_max_epi32(x, _mm256_permute2x128_si256(x, x, 1));
+    x = _mm256_max_epi32(x, _mm256_shuffle_epi32(x, 0x4e));
+    return _mm256_castsi256_ps(_mm256_max_epi32(x, _mm256_shuffle_epi32(x, 0xb1)));
 }
 
 static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     CHECK(n % 32 == 0);
     for (uint32_t g = 0; g < n / 32; g++, x += 32, q += 32) {
-        __m256 amax = avx2_largest(amax32(x));
+        __m256 amax = largest(amax32(x));
         __m256 step = group_scale(amax, NUM_QUANT_INVERSE), other_step = group_scale(amax, NUM_QUANT_SECOND);
         struct group32 best = quantise_group(x, group_factor(step));
         struct group32 other = quantise_group(x, group_factor(other_step));
@@ -115,10 +126,10 @@ static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t 
 static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     CHECK(n % 256 == 0);
     for (uint32_t g = 0; g < n / 256; g++) {
-        __m256 amax = _mm256_setzero_ps();
+        __m256i amax = _mm256_setzero_si256();
         for (int i = 0; i < 256; i += 32)
-            amax = _mm256_max_ps(amax, amax32(x + i));
-        __m256 step = group_scale(avx2_largest(amax), NUM_QUANT_INVERSE);
+            amax = _mm256_max_epi32(amax, amax32(x + i));
+        __m256 step = group_scale(largest(amax), NUM_QUANT_INVERSE);
         __m256 factor = group_factor(step);
         d[g] = _mm256_cvtss_f32(step);
         for (int i = 0; i < 256; i += 32, x += 32, q += 32) {

@@ -17,7 +17,7 @@ static inline __m512 avx512_rcp(__m512 x) {
 
 static inline __m512 avx512_exp(__m512 x) {
     const __m512 one = _mm512_set1_ps(1.0f);
-    __m512 c = _mm512_min_ps(x, _mm512_set1_ps(NUM_EXP_MAX));
+    __m512 c = _mm512_min_ps(_mm512_set1_ps(NUM_EXP_MAX), x); /* of a NaN, min gives its second */
     __m512 t = _mm512_fmadd_ps(c, _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
     __m512 n = _mm512_sub_ps(t, _mm512_set1_ps(NUM_ROUND));
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_HIGH), c);
@@ -29,7 +29,7 @@ static inline __m512 avx512_exp(__m512 x) {
     p = _mm512_fmadd_ps(p, r, one);
     p = _mm512_fmadd_ps(p, r, one);
     __m512i power = _mm512_sub_epi32(_mm512_castps_si512(t), _mm512_set1_epi32((int)NUM_ROUND_BITS - 127));
-    __mmask16 in = _mm512_cmp_ps_mask(x, _mm512_set1_ps(NUM_EXP_MIN), _CMP_GE_OQ);
+    __mmask16 in = _mm512_cmp_ps_mask(x, _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
     return _mm512_maskz_mul_ps(in, p, _mm512_castsi512_ps(_mm512_slli_epi32(power, 23)));
 }
 

@@ -33,17 +33,22 @@ static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float
     }
 }
 
-/* The largest |x| of the vector, in all lanes. */
-static inline __m512 largest(__m512 x) {
-    x = _mm512_max_ps(x, _mm512_shuffle_f32x4(x, x, 0x4e));
-    x = _mm512_max_ps(x, _mm512_shuffle_f32x4(x, x, 0xb1));
-    x = _mm512_max_ps(x, _mm512_permute_ps(x, 0x4e));
-    return _mm512_max_ps(x, _mm512_permute_ps(x, 0xb1));
+/* |x| compares as bits: infinities and NaNs are above all numbers. */
+static inline __m512i size_bits(const float *x) {
+    return _mm512_castps_si512(_mm512_abs_ps(_mm512_loadu_ps(x)));
+}
+
+/* The largest |x| from its bits, in all lanes. */
+static inline __m512 largest(__m512i x) {
+    x = _mm512_max_epi32(x, _mm512_shuffle_i32x4(x, x, 0x4e));
+    x = _mm512_max_epi32(x, _mm512_shuffle_i32x4(x, x, 0xb1));
+    x = _mm512_max_epi32(x, _mm512_shuffle_epi32(x, 0x4e));
+    return _mm512_castsi512_ps(_mm512_max_epi32(x, _mm512_shuffle_epi32(x, 0xb1)));
 }
 
 /* d = amax * inverse, 0 for a group that is as good as zero. */
 static inline __m512 group_scale(__m512 amax, float inverse) {
-    __mmask16 on = _mm512_cmp_ps_mask(amax, _mm512_set1_ps(NUM_QUANT_MIN), _CMP_GE_OQ);
+    __mmask16 on = _mm512_cmp_ps_mask(amax, _mm512_set1_ps(NUM_QUANT_MIN), _CMP_NLT_UQ);
     return _mm512_maskz_mul_ps(on, amax, _mm512_set1_ps(inverse));
 }
 
@@ -87,7 +92,7 @@ static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t 
     CHECK(n % 32 == 0);
     for (uint32_t g = 0; g < n / 32; g++, x += 32, q += 32) {
         __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-        __m512 amax = largest(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
+        __m512 amax = largest(_mm512_max_epi32(size_bits(x), size_bits(x + 16)));
         struct group32 best = group32_try(low, high, group_scale(amax, NUM_QUANT_INVERSE));
         struct group32 other = group32_try(low, high, group_scale(amax, NUM_QUANT_SECOND));
         __mmask16 take = other.error < best.error ? 0xffff : 0;
@@ -103,9 +108,9 @@ static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t 
 static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     CHECK(n % 256 == 0);
     for (uint32_t g = 0; g < n / 256; g++) {
-        __m512 amax = _mm512_setzero_ps();
+        __m512i amax = _mm512_setzero_si512();
         for (int i = 0; i < 256; i += 16)
-            amax = _mm512_max_ps(amax, _mm512_abs_ps(_mm512_loadu_ps(x + i)));
+            amax = _mm512_max_epi32(amax, size_bits(x + i));
         __m512 step = group_scale(largest(amax), NUM_QUANT_INVERSE);
         __m512 factor = group_factor(step);
         d[g] = _mm512_cvtss_f32(step);

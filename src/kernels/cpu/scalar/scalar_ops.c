@@ -37,11 +37,14 @@ static void quantise_with(float d, const float *x, uint32_t n, uint32_t part, in
     }
 }
 
+/* The largest |x| as bits: infinities and NaNs are above all numbers and make d what they are. */
 static float largest(const float *x, uint32_t n) {
-    float amax = 0.0f;
-    for (uint32_t i = 0; i < n; i++)
-        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    return amax;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = NUM_BITS(x[i]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    return NUM_FLOAT(most);
 }
 
 /* Squared error of 32 values. */
