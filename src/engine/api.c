@@ -233,13 +233,22 @@ static stator_status refuse(struct stator *s, stator_error *e)
             place = &s->plan.places[i];
             break;
         }
+    char others[96] = "";
     char total[UNITS_TEXT];
     char budget[UNITS_TEXT];
+    for (uint32_t i = 0; i < s->plan.n_places; i++) {
+        const struct plan_place *other = &s->plan.places[i];
+        bool counted = other == place || (i < s->n_facts && s->facts[i].host_memory); /* in the host's figure */
+        size_t n = strlen(others);
+        if (!counted && other->total > other->budget)
+            snprintf(others + n, sizeof others - n, ", and %.31s %s", other->name,
+                     units_format_size(other->total - other->budget, total));
+    }
     return error_set(e, STATOR_DOES_NOT_FIT,
-                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s). One change alone that would fit: "
+                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. One change alone that would fit: "
                      "context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
                      place->name, units_format_size(place->total, total), units_format_size(place->budget, budget),
-                     units_format_size(m->bytes, missing), m->where, m->largest_context, m->largest_batch, m->largest_sequences,
+                     units_format_size(m->bytes, missing), m->where, others, m->largest_context, m->largest_batch, m->largest_sequences,
                      s->want.context, s->want.batch, s->want.sequences);
 }
 

@@ -78,6 +78,8 @@ test_refusal() {
     expect 3 "$stator" plan $cfg --device gpu0=6MiB --set memory.driver_reserve=1MiB --json
     [ "$(number largest_context)" = 0 ] || fail "a context of $(number largest_context) in 6 MiB"
     printed '"where": "gpu0: weights"'
+    expect 3 "$stator" plan $cfg --device a=3MiB --device b=3MiB --set memory.driver_reserve=1MiB
+    said 'a needs .*too much \(largest arena there: a: weights\), and b [0-9.]+ MiB\.'
     # What it offers fits.
     expect 3 "$stator" plan $cfg --device gpu0=9MiB --set memory.driver_reserve=1MiB --json
     local context
