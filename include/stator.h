@@ -2,7 +2,8 @@
  *
  * open -> plan -> start (seals: nothing allocates afterwards) -> submit / poll -> close.
  *
- * - Every call returns a stator_status and, when it is not STATOR_OK, fills the caller's stator_error (may be NULL).
+ * - Every call returns a stator_status and, when it is not STATOR_OK, fills the caller's stator_error (may be
+ * NULL).
  * - Structs that cross the boundary begin with their size (set it to sizeof), so that they may grow.
  * - One thread drives an engine; stator_cancel alone may be called from any thread and from a signal handler.
  * - The library installs no signal handlers, never calls exit() and has no global state.
@@ -37,21 +38,27 @@ typedef struct stator_error {
 
 typedef struct stator stator; /* an engine */
 
-typedef enum stator_log_level { STATOR_LOG_ERROR, STATOR_LOG_WARN, STATOR_LOG_INFO, STATOR_LOG_DEBUG } stator_log_level;
+typedef enum stator_log_level {
+    STATOR_LOG_ERROR,
+    STATOR_LOG_WARN,
+    STATOR_LOG_INFO,
+    STATOR_LOG_DEBUG
+} stator_log_level;
 
 typedef struct stator_options {
     size_t size;
     const char *config;     /* path of a config file, or of a .gguf file (every other key has its default) */
     const char *const *set; /* n_set texts "section.key=value", over the file */
     size_t n_set;
-    /* Both callbacks may be NULL. log: one line without newline. progress: bytes of weights loaded of total. They
-     * are called on the thread that drives the engine. */
+    /* Both callbacks may be NULL. log: one line without newline. progress: bytes of weights loaded of total.
+     * They are called on the thread that drives the engine. */
     void (*log)(void *context, stator_log_level level, const char *line);
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
-    const char *expect_plan; /* NULL, or the plan hash that stator_start insists on (else STATOR_DOES_NOT_FIT) */
-    /* n_devices texts "NAME=SIZE[,max_alloc=SIZE][,bandwidth=SIZE/s]": devices that need not be here, in the order of the layers.
-     * They take the place of devices.use; the engine can then plan, not start. */
+    const char
+        *expect_plan; /* NULL, or the plan hash that stator_start insists on (else STATOR_DOES_NOT_FIT) */
+    /* n_devices texts "NAME=SIZE[,max_alloc=SIZE][,bandwidth=SIZE/s]": devices that need not be here, in the
+     * order of the layers. They take the place of devices.use; the engine can then plan, not start. */
     const char *const *devices;
     size_t n_devices;
 } stator_options;
@@ -77,13 +84,15 @@ typedef struct stator_info {
     uint32_t batch;
     uint32_t sequences;
     uint32_t logits_rows;
-    uint32_t context_fixed; /* 1: the config gives memory.context as a number; 0: it is the default or "auto" */
-    char weight_type[16];   /* the format that most bytes of the weights are in: "Q4_K" */
+    uint32_t
+        context_fixed;    /* 1: the config gives memory.context as a number; 0: it is the default or "auto" */
+    char weight_type[16]; /* the format that most bytes of the weights are in: "Q4_K" */
     uint64_t parameters;
     uint64_t model_bytes; /* of tensor data in the file */
     uint64_t load_ns;     /* start, until sealed */
     /* What a step must do at least, for comparing rates with a machine's limits; 0 before stator_plan. */
-    uint64_t step_read_bytes;    /* of weights, as packed, that a step with logits reads once, however few its tokens */
+    uint64_t step_read_bytes;    /* of weights, as packed, that a step with logits reads once, however few its
+                                    tokens */
     uint64_t context_read_bytes; /* of the KV cache, per token of context that a token attends to */
     uint64_t token_macs;         /* multiply-adds with weights per token, without the logits */
 } stator_info;
@@ -118,18 +127,20 @@ typedef struct stator_request {
     stator_request_kind kind;
     const int32_t *tokens; /* copied by submit */
     size_t n_tokens;       /* >= 1 */
-    uint32_t max_new;      /* GENERATE: tokens to generate at most; 0: until the end token or the context is full */
-    uint32_t ignore_eos;   /* GENERATE: do not stop at an end token */
-    /* For measuring (GENERATE). The first n_depth tokens of the prompt (< n_tokens) are context that is there already: no
-     * step mixes them with later ones, and prompt_ns and n_prompt of the events count from token n_depth on. With laps > 1
-     * the sequence goes back to n_depth when it has ended, and does the rest again, laps times in all. */
+    uint32_t
+        max_new; /* GENERATE: tokens to generate at most; 0: until the end token or the context is full */
+    uint32_t ignore_eos; /* GENERATE: do not stop at an end token */
+    /* For measuring (GENERATE). The first n_depth tokens of the prompt (< n_tokens) are context that is there
+     * already: no step mixes them with later ones, and prompt_ns and n_prompt of the events count from token
+     * n_depth on. With laps > 1 the sequence goes back to n_depth when it has ended, and does the rest again,
+     * laps times in all. */
     uint32_t n_depth;
     uint32_t laps;
     stator_sampling sampling;
 } stator_request;
 
-/* Queues a request; *id names it in events (never 0). STATOR_USAGE: a request that can never run (too long for the
- * context, ids outside the vocabulary). */
+/* Queues a request; *id names it in events (never 0). STATOR_USAGE: a request that can never run (too long
+ * for the context, ids outside the vocabulary). */
 stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e);
 
 typedef enum stator_event_kind {
@@ -140,27 +151,28 @@ typedef enum stator_event_kind {
 } stator_event_kind;
 typedef enum stator_reason {
     STATOR_REASON_NONE,
-    STATOR_REASON_EOS,       /* the model ended */
-    STATOR_REASON_LENGTH,    /* max_new, or the context is full */
+    STATOR_REASON_EOS,    /* the model ended */
+    STATOR_REASON_LENGTH, /* max_new, or the context is full */
     STATOR_REASON_CANCELLED,
-    STATOR_REASON_FAILED     /* see status and text */
+    STATOR_REASON_FAILED /* see status and text */
 } stator_reason;
 
 typedef struct stator_event {
     size_t size;
     uint64_t request;
     stator_event_kind kind;
-    int32_t token;         /* TOKEN */
-    uint32_t position;     /* TOKEN: of that token in its sequence; LOGITS: of the row */
-    const float *logits;   /* LOGITS: [vocab], valid until the next stator_poll */
-    stator_reason reason;  /* DONE */
-    stator_status status;  /* DONE with STATOR_REASON_FAILED */
-    uint64_t prompt_ns;    /* DONE: from the first step to the last prompt token computed */
-    uint64_t generate_ns;  /* DONE: from there to the end */
-    uint32_t n_prompt;     /* DONE */
-    uint32_t n_generated;  /* DONE */
-    uint64_t time_ns;      /* TOKEN: when its step ended, the same for all sequences of the step; from an arbitrary start */
-    char text[160];        /* DONE with STATOR_REASON_FAILED: why */
+    int32_t token;        /* TOKEN */
+    uint32_t position;    /* TOKEN: of that token in its sequence; LOGITS: of the row */
+    const float *logits;  /* LOGITS: [vocab], valid until the next stator_poll */
+    stator_reason reason; /* DONE */
+    stator_status status; /* DONE with STATOR_REASON_FAILED */
+    uint64_t prompt_ns;   /* DONE: from the first step to the last prompt token computed */
+    uint64_t generate_ns; /* DONE: from there to the end */
+    uint32_t n_prompt;    /* DONE */
+    uint32_t n_generated; /* DONE */
+    uint64_t time_ns; /* TOKEN: when its step ended, the same for all sequences of the step; from an arbitrary
+                         start */
+    char text[160];   /* DONE with STATOR_REASON_FAILED: why */
 } stator_event;
 
 /* Fills *event with the next event. *have = 0 when none came within timeout_ns (0: do not wait). */
@@ -168,22 +180,24 @@ stator_status stator_poll(stator *s, uint64_t timeout_ns, stator_event *event, i
 /* Ends a request (0: all) with STATOR_REASON_CANCELLED soon. */
 void stator_cancel(stator *s, uint64_t id);
 
-/* Text to ids. add_special: BOS/EOS by the model's rules; parse_special: "<|end|>" and the like in the text are
- * control tokens. *n is always the number of ids that the text has; STATOR_USAGE if it is above capacity. */
-stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special, int parse_special,
-                              int32_t *ids, size_t capacity, size_t *n, stator_error *e);
-/* Ids to text, one at a time, for streaming: appends the text of id to the pending bytes in the decoder and hands out
- * only whole UTF-8 characters. */
+/* Text to ids. add_special: BOS/EOS by the model's rules; parse_special: "<|end|>" and the like in the text
+ * are control tokens. *n is always the number of ids that the text has; STATOR_USAGE if it is above capacity.
+ */
+stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special,
+                              int parse_special, int32_t *ids, size_t capacity, size_t *n, stator_error *e);
+/* Ids to text, one at a time, for streaming: appends the text of id to the pending bytes in the decoder and
+ * hands out only whole UTF-8 characters. */
 typedef struct stator_decoder {
     size_t size;
     uint32_t n_pending;
     unsigned char pending[8];
     uint32_t started; /* 0 before the first token: SentencePiece drops its leading blank there */
 } stator_decoder;
-/* Writes at most capacity bytes and the number of them to *n (no NUL). special: control tokens print as their name.
- * id < 0 flushes what is pending (as U+FFFD if it is no whole character). STATOR_USAGE if capacity is too small. */
-stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int special, char *out, size_t capacity,
-                            size_t *n, stator_error *e);
+/* Writes at most capacity bytes and the number of them to *n (no NUL). special: control tokens print as their
+ * name. id < 0 flushes what is pending (as U+FFFD if it is no whole character). STATOR_USAGE if capacity is
+ * too small. */
+stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int special, char *out,
+                            size_t capacity, size_t *n, stator_error *e);
 
 /* One row of the memory table. */
 typedef struct stator_memory_row {
@@ -197,7 +211,8 @@ typedef struct stator_memory_row {
     uint64_t budget;      /* bytes that the place may hold */
 } stator_memory_row;
 /* Row `index`, or *have = 0 past the last one. */
-stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have, stator_error *e);
+stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have,
+                                stator_error *e);
 
 /* JSON texts, into the caller's buffer: *n is the whole length without NUL, also when capacity was too small
  * (STATOR_USAGE then). plan: as `stator plan --json`. report: as `--report FILE`. config: a config file. */

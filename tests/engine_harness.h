@@ -1,4 +1,5 @@
-/* Driving an engine in tests: open on a model with settings, run requests, collect ids and logits; the oracles' files. */
+/* Driving an engine in tests: open on a model with settings, run requests, collect ids and logits; the
+ * oracles' files. */
 #ifndef STATOR_TESTS_ENGINE_HARNESS_H
 #define STATOR_TESTS_ENGINE_HARNESS_H
 
@@ -9,8 +10,7 @@
 #define HARNESS_SETS 16
 
 /* sets: texts "section.key=value", NULL at the end. Fails the test when the engine does not start. */
-static inline stator *harness_start(const char *model, const char *const *sets)
-{
+static inline stator *harness_start(const char *model, const char *const *sets) {
     size_t n = 0;
     while (sets != NULL && sets[n] != NULL)
         n++;
@@ -22,16 +22,14 @@ static inline stator *harness_start(const char *model, const char *const *sets)
     return s;
 }
 
-static inline uint32_t harness_vocab(const stator *s)
-{
+static inline uint32_t harness_vocab(const stator *s) {
     stator_info info = {.size = sizeof info};
     assert_int_equal(stator_get_info(s, &info, NULL), STATOR_OK);
     return info.vocab;
 }
 
 /* Logits of all positions, [n][vocab], malloced. */
-static inline float *harness_logits(stator *s, const int32_t *ids, size_t n)
-{
+static inline float *harness_logits(stator *s, const int32_t *ids, size_t n) {
     uint32_t vocab = harness_vocab(s);
     float *out = malloc(n * vocab * sizeof *out);
     assert_non_null(out);
@@ -68,10 +66,16 @@ struct harness_text {
     int32_t ids[1024];
 };
 
-static inline uint64_t harness_submit(stator *s, const int32_t *ids, size_t n, uint32_t max_new, float temperature, uint64_t seed)
-{
-    stator_request q = {.size = sizeof q, .kind = STATOR_GENERATE, .tokens = ids, .n_tokens = n, .max_new = max_new, .ignore_eos = 1};
-    q.sampling = (stator_sampling){.has = STATOR_HAS_TEMPERATURE | STATOR_HAS_SEED, .temperature = temperature, .seed = seed};
+static inline uint64_t harness_submit(stator *s, const int32_t *ids, size_t n, uint32_t max_new,
+                                      float temperature, uint64_t seed) {
+    stator_request q = {.size = sizeof q,
+                        .kind = STATOR_GENERATE,
+                        .tokens = ids,
+                        .n_tokens = n,
+                        .max_new = max_new,
+                        .ignore_eos = 1};
+    q.sampling = (stator_sampling){
+        .has = STATOR_HAS_TEMPERATURE | STATOR_HAS_SEED, .temperature = temperature, .seed = seed};
     uint64_t id = 0;
     stator_error e = {0};
     if (stator_submit(s, &q, &id, &e) != STATOR_OK)
@@ -80,8 +84,7 @@ static inline uint64_t harness_submit(stator *s, const int32_t *ids, size_t n, u
 }
 
 /* Polls until all n texts (with their ids set) are done. */
-static inline void harness_collect(stator *s, struct harness_text *texts, size_t n)
-{
+static inline void harness_collect(stator *s, struct harness_text *texts, size_t n) {
     size_t left = n;
     while (left > 0) {
         stator_event ev;
@@ -106,8 +109,7 @@ static inline void harness_collect(stator *s, struct harness_text *texts, size_t
 }
 
 /* The numbers of "key": [..] in a JSON text; returns how many. */
-static inline size_t harness_json_ids(const char *json, const char *key, int32_t *ids, size_t capacity)
-{
+static inline size_t harness_json_ids(const char *json, const char *key, int32_t *ids, size_t capacity) {
     char name[64];
     snprintf(name, sizeof name, "\"%s\": [", key);
     const char *at = strstr(json, name);
@@ -134,8 +136,7 @@ struct harness_oracle {
 };
 
 /* An oracle of ../shared/oracles/models, which must be there (TESTING_NEED_SHARED). */
-static inline void harness_oracle_read(const char *name, struct harness_oracle *o)
-{
+static inline void harness_oracle_read(const char *name, struct harness_oracle *o) {
     char relative[128];
     memset(o, 0, sizeof *o);
     snprintf(relative, sizeof relative, "oracles/models/%s.json", name);

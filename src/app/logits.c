@@ -1,4 +1,5 @@
-/* stator logits: the logits of every position of given ids, as raw little-endian float32 [positions][vocab]. */
+/* stator logits: the logits of every position of given ids, as raw little-endian float32 [positions][vocab].
+ */
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
@@ -14,8 +15,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rows are written as they lie in memory");
 
-static stator_status write_rows(stator *s, const int32_t *ids, size_t n, FILE *f, const char *path, stator_error *e)
-{
+static stator_status write_rows(stator *s, const int32_t *ids, size_t n, FILE *f, const char *path,
+                                stator_error *e) {
     stator_info info = {.size = sizeof info};
     stator_status st = stator_get_info(s, &info, e);
     if (st != STATOR_OK)
@@ -45,9 +46,8 @@ static stator_status write_rows(stator *s, const int32_t *ids, size_t n, FILE *f
     return st;
 }
 
-static stator_status run_logits(const char *config, const struct options_list *set, const int32_t *ids, size_t n, const char *path,
-                                const char *report, stator_error *e)
-{
+static stator_status run_logits(const char *config, const struct options_list *set, const int32_t *ids,
+                                size_t n, const char *path, const char *report, stator_error *e) {
     stator *s = NULL;
     stator_status st = session_open(config, set, NULL, &s, e);
     if (st != STATOR_OK)
@@ -74,23 +74,40 @@ static stator_status run_logits(const char *config, const struct options_list *s
     return st;
 }
 
-int logits_command(int argc, char **argv)
-{
+int logits_command(int argc, char **argv) {
     struct options_list set = {.n = 0};
     const char *ids_text = NULL;
     const char *ids_file = NULL;
     const char *output = NULL;
     const char *report = NULL;
     const struct options_row rows[] = {
-        {.name = "tokens", .kind = OPTIONS_TEXT, .target = &ids_text, .value = "IDS", .help = "token ids: \"1 2 3\""},
-        {.name = "tokens-file", .kind = OPTIONS_TEXT, .target = &ids_file, .value = "FILE", .help = "token ids from a file"},
-        {.name = "output", .letter = 'o', .kind = OPTIONS_TEXT, .target = &output, .value = "FILE", .help = "where to write (-: standard output)"},
-        {.name = "report", .kind = OPTIONS_TEXT, .target = &report, .value = "FILE", .help = "write the closing report as JSON"},
+        {.name = "tokens",
+         .kind = OPTIONS_TEXT,
+         .target = &ids_text,
+         .value = "IDS",
+         .help = "token ids: \"1 2 3\""},
+        {.name = "tokens-file",
+         .kind = OPTIONS_TEXT,
+         .target = &ids_file,
+         .value = "FILE",
+         .help = "token ids from a file"},
+        {.name = "output",
+         .letter = 'o',
+         .kind = OPTIONS_TEXT,
+         .target = &output,
+         .value = "FILE",
+         .help = "where to write (-: standard output)"},
+        {.name = "report",
+         .kind = OPTIONS_TEXT,
+         .target = &report,
+         .value = "FILE",
+         .help = "write the closing report as JSON"},
         OPTIONS_SET(&set),
     };
     struct options o = {.command = "logits",
                         .usage = "CONFIG (--tokens IDS | --tokens-file FILE) --output FILE",
-                        .summary = "Writes the logits of every position of the given ids: raw little-endian float32 [positions][vocab]. "
+                        .summary = "Writes the logits of every position of the given ids: raw little-endian "
+                                   "float32 [positions][vocab]. "
                                    "No BOS is added. memory.logits_rows positions are computed at a time.",
                         .rows = rows,
                         .n_rows = sizeof rows / sizeof rows[0],
@@ -112,9 +129,11 @@ int logits_command(int argc, char **argv)
     if (ids_file != NULL)
         st = session_read_file(ids_file, &text, &length, &e);
     if (st == STATOR_OK && text != NULL && strlen(text) != length)
-        st = error_set(&e, STATOR_USAGE, "%s: byte %zu is NUL: numbers separated by blanks are expected", ids_file, strlen(text));
+        st = error_set(&e, STATOR_USAGE, "%s: byte %zu is NUL: numbers separated by blanks are expected",
+                       ids_file, strlen(text));
     if (st == STATOR_OK)
-        st = session_parse_ids(ids_file != NULL ? text : ids_text, ids_file != NULL ? ids_file : "--tokens", &ids, &n, &e);
+        st = session_parse_ids(ids_file != NULL ? text : ids_text, ids_file != NULL ? ids_file : "--tokens",
+                               &ids, &n, &e);
     if (st == STATOR_OK)
         st = run_logits(o.arguments[0], &set, ids, n, output, report, &e);
     if (st != STATOR_OK)

@@ -43,8 +43,7 @@ struct run {
     stator_event done;
 };
 
-static stator_status read_prompt(struct run *r, stator_error *e)
-{
+static stator_status read_prompt(struct run *r, stator_error *e) {
     int given = (r->prompt != NULL) + (r->file != NULL) + (r->ids_text != NULL);
     if (given > 1)
         return error_set(e, STATOR_USAGE, "give one of -p, -f and --tokens");
@@ -58,8 +57,7 @@ static stator_status read_prompt(struct run *r, stator_error *e)
     return session_read_file(r->file != NULL ? r->file : "-", &r->text, &r->text_length, e);
 }
 
-static stator_status tokenize_prompt(struct run *r, stator_error *e)
-{
+static stator_status tokenize_prompt(struct run *r, stator_error *e) {
     if (r->ids != NULL)
         return STATOR_OK;
     size_t capacity = r->text_length + 8;
@@ -69,8 +67,7 @@ static stator_status tokenize_prompt(struct run *r, stator_error *e)
     return stator_tokenize(r->engine, r->text, r->text_length, 1, 1, r->ids, capacity, &r->n_ids, e);
 }
 
-static stator_sampling sampling_of(const struct run *r)
-{
+static stator_sampling sampling_of(const struct run *r) {
     stator_sampling s = {.temperature = (float)r->temperature,
                          .top_k = (uint32_t)r->top_k,
                          .top_p = (float)r->top_p,
@@ -84,8 +81,7 @@ static stator_sampling sampling_of(const struct run *r)
 }
 
 /* Text as it comes: to stdout, or kept for --json. False: it could not be written or kept. */
-static bool put_text(struct run *r, const char *text, size_t n)
-{
+static bool put_text(struct run *r, const char *text, size_t n) {
     if (!r->json)
         return n == 0 || (fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0);
     if (r->out_length + n + 1 > r->out_capacity) {
@@ -101,19 +97,18 @@ static bool put_text(struct run *r, const char *text, size_t n)
     return true;
 }
 
-static stator_status decode(struct run *r, int32_t id, stator_error *e)
-{
+static stator_status decode(struct run *r, int32_t id, stator_error *e) {
     if (r->piece == NULL)
         return STATOR_OK; /* no tokenizer: ids only */
     size_t n = 0;
     stator_status st = stator_decode(r->engine, &r->decoder, id, 0, r->piece, r->piece_capacity, &n, e);
     if (st == STATOR_OK && !put_text(r, r->piece, n))
-        st = error_set(e, STATOR_FAILED, "the text can't be written: %s", r->json ? "no memory" : "standard output is closed or full");
+        st = error_set(e, STATOR_FAILED, "the text can't be written: %s",
+                       r->json ? "no memory" : "standard output is closed or full");
     return st;
 }
 
-static stator_status keep_id(struct run *r, int32_t id, stator_error *e)
-{
+static stator_status keep_id(struct run *r, int32_t id, stator_error *e) {
     if (r->n_out_ids == r->out_ids_capacity) {
         size_t capacity = r->out_ids_capacity * 2 + 256;
         int32_t *more = realloc(r->out_ids, capacity * sizeof *more);
@@ -126,9 +121,9 @@ static stator_status keep_id(struct run *r, int32_t id, stator_error *e)
     return STATOR_OK;
 }
 
-/* A buffer that any token's text fits in; none when the model has no tokenizer that we know, then ids must be enough. */
-static stator_status make_piece(struct run *r, stator_error *e)
-{
+/* A buffer that any token's text fits in; none when the model has no tokenizer that we know, then ids must be
+ * enough. */
+static stator_status make_piece(struct run *r, stator_error *e) {
     r->decoder.size = sizeof r->decoder;
     r->decoder.started = 1; /* it goes on from the prompt: a leading blank belongs to the text */
     for (size_t capacity = 4096;; capacity *= 4) {
@@ -153,8 +148,7 @@ static stator_status make_piece(struct run *r, stator_error *e)
     }
 }
 
-static stator_status generate(struct run *r, stator_error *e)
-{
+static stator_status generate(struct run *r, stator_error *e) {
     stator_request q = {.size = sizeof q,
                         .kind = STATOR_GENERATE,
                         .tokens = r->ids,
@@ -195,37 +189,35 @@ static stator_status generate(struct run *r, stator_error *e)
     return st;
 }
 
-static const char *reason_name(stator_reason reason)
-{
+static const char *reason_name(stator_reason reason) {
     static const char *const names[] = {"none", "end of text", "length", "cancelled", "failed"};
     return names[reason];
 }
 
-static double rate(uint64_t n, uint64_t ns)
-{
+static double rate(uint64_t n, uint64_t ns) {
     return ns > 0 ? (double)n / ((double)ns * 1e-9) : 0;
 }
 
-static void print_report(const struct run *r)
-{
+static void print_report(const struct run *r) {
     stator_info info = {.size = sizeof info};
     if (stator_get_info(r->engine, &info, NULL) != STATOR_OK)
         return;
     const stator_event *d = &r->done;
-    fprintf(stderr, "\nload        %.2f s (%s, %u threads)\n", (double)info.load_ns * 1e-9, info.tier, info.threads);
-    fprintf(stderr, "prompt      %u tokens, %.2f s, %.1f tokens/s\n", d->n_prompt, (double)d->prompt_ns * 1e-9,
-            rate(d->n_prompt, d->prompt_ns));
+    fprintf(stderr, "\nload        %.2f s (%s, %u threads)\n", (double)info.load_ns * 1e-9, info.tier,
+            info.threads);
+    fprintf(stderr, "prompt      %u tokens, %.2f s, %.1f tokens/s\n", d->n_prompt,
+            (double)d->prompt_ns * 1e-9, rate(d->n_prompt, d->prompt_ns));
     /* The first token comes with the prompt's last step. */
     uint32_t stepped = d->n_generated > 0 ? d->n_generated - 1 : 0;
-    fprintf(stderr, "generation  %u tokens, %.2f s, %.1f tokens/s (ended by: %s)\n", d->n_generated, (double)d->generate_ns * 1e-9,
-            rate(stepped, d->generate_ns), reason_name(d->reason));
+    fprintf(stderr, "generation  %u tokens, %.2f s, %.1f tokens/s (ended by: %s)\n", d->n_generated,
+            (double)d->generate_ns * 1e-9, rate(stepped, d->generate_ns), reason_name(d->reason));
     session_print_memory(r->engine, stderr, true);
     char private[UNITS_TEXT];
-    fprintf(stderr, "process     %s private (RssAnon + RssShmem)\n", units_format_size(host_memory_private(), private));
+    fprintf(stderr, "process     %s private (RssAnon + RssShmem)\n",
+            units_format_size(host_memory_private(), private));
 }
 
-static void print_json(const struct run *r)
-{
+static void print_json(const struct run *r) {
     stator_info info = {.size = sizeof info};
     if (stator_get_info(r->engine, &info, NULL) != STATOR_OK)
         return;
@@ -269,8 +261,7 @@ static void print_json(const struct run *r)
     (void)json_end(&j); /* out_finish tells of a full disk */
 }
 
-static stator_status run_engine(struct run *r, stator_error *e)
-{
+static stator_status run_engine(struct run *r, stator_error *e) {
     stator_status st = session_open(r->config, &r->set, r->expect_plan, &r->engine, e);
     if (st != STATOR_OK)
         return st;
@@ -308,36 +299,95 @@ static stator_status run_engine(struct run *r, stator_error *e)
     return st;
 }
 
-static bool parse(struct run *r, int argc, char **argv, int *code)
-{
+static bool parse(struct run *r, int argc, char **argv, int *code) {
     const struct options_row rows[] = {
-        {.name = "prompt", .letter = 'p', .kind = OPTIONS_TEXT, .target = &r->prompt, .value = "TEXT", .help = "the prompt"},
-        {.name = "file", .letter = 'f', .kind = OPTIONS_TEXT, .target = &r->file, .value = "FILE",
+        {.name = "prompt",
+         .letter = 'p',
+         .kind = OPTIONS_TEXT,
+         .target = &r->prompt,
+         .value = "TEXT",
+         .help = "the prompt"},
+        {.name = "file",
+         .letter = 'f',
+         .kind = OPTIONS_TEXT,
+         .target = &r->file,
+         .value = "FILE",
          .help = "the prompt from a file (without -p, -f and --tokens: from standard input)"},
-        {.name = "tokens", .kind = OPTIONS_TEXT, .target = &r->ids_text, .value = "IDS", .help = "the prompt as token ids: \"1 2 3\""},
-        {.name = "n-predict", .letter = 'n', .kind = OPTIONS_U64, .target = &r->max_new, .value = "N", .max = INT32_MAX,
+        {.name = "tokens",
+         .kind = OPTIONS_TEXT,
+         .target = &r->ids_text,
+         .value = "IDS",
+         .help = "the prompt as token ids: \"1 2 3\""},
+        {.name = "n-predict",
+         .letter = 'n',
+         .kind = OPTIONS_U64,
+         .target = &r->max_new,
+         .value = "N",
+         .max = INT32_MAX,
          .help = "tokens to generate at most (0: until the end token or the context is full)"},
-        {.name = "temp", .kind = OPTIONS_NUMBER, .target = &r->temperature, .value = "T", .number_max = 100,
-         .given = &r->has_temperature, .help = "temperature; 0 takes the likeliest token"},
-        {.name = "top-k", .kind = OPTIONS_U64, .target = &r->top_k, .value = "K", .max = INT32_MAX, .given = &r->has_top_k,
+        {.name = "temp",
+         .kind = OPTIONS_NUMBER,
+         .target = &r->temperature,
+         .value = "T",
+         .number_max = 100,
+         .given = &r->has_temperature,
+         .help = "temperature; 0 takes the likeliest token"},
+        {.name = "top-k",
+         .kind = OPTIONS_U64,
+         .target = &r->top_k,
+         .value = "K",
+         .max = INT32_MAX,
+         .given = &r->has_top_k,
          .help = "only the K likeliest tokens (0: all)"},
-        {.name = "top-p", .kind = OPTIONS_NUMBER, .target = &r->top_p, .value = "P", .number_max = 1, .given = &r->has_top_p,
+        {.name = "top-p",
+         .kind = OPTIONS_NUMBER,
+         .target = &r->top_p,
+         .value = "P",
+         .number_max = 1,
+         .given = &r->has_top_p,
          .help = "only the likeliest tokens that make up P (1: all)"},
-        {.name = "min-p", .kind = OPTIONS_NUMBER, .target = &r->min_p, .value = "P", .number_max = 1, .given = &r->has_min_p,
+        {.name = "min-p",
+         .kind = OPTIONS_NUMBER,
+         .target = &r->min_p,
+         .value = "P",
+         .number_max = 1,
+         .given = &r->has_min_p,
          .help = "only tokens at least P times as likely as the likeliest (0: all)"},
-        {.name = "repeat-penalty", .kind = OPTIONS_NUMBER, .target = &r->repeat_penalty, .value = "R", .number_min = 0.1, .number_max = 10,
-         .given = &r->has_repeat_penalty, .help = "penalty on the last 64 tokens (1: none)"},
-        {.name = "seed", .kind = OPTIONS_U64, .target = &r->seed, .value = "S", .given = &r->has_seed, .help = "of the random numbers"},
-        {.name = "ignore-eos", .kind = OPTIONS_FLAG, .target = &r->ignore_eos, .help = "go on after the end token"},
-        {.name = "expect-plan", .kind = OPTIONS_TEXT, .target = &r->expect_plan, .value = "HASH",
+        {.name = "repeat-penalty",
+         .kind = OPTIONS_NUMBER,
+         .target = &r->repeat_penalty,
+         .value = "R",
+         .number_min = 0.1,
+         .number_max = 10,
+         .given = &r->has_repeat_penalty,
+         .help = "penalty on the last 64 tokens (1: none)"},
+        {.name = "seed",
+         .kind = OPTIONS_U64,
+         .target = &r->seed,
+         .value = "S",
+         .given = &r->has_seed,
+         .help = "of the random numbers"},
+        {.name = "ignore-eos",
+         .kind = OPTIONS_FLAG,
+         .target = &r->ignore_eos,
+         .help = "go on after the end token"},
+        {.name = "expect-plan",
+         .kind = OPTIONS_TEXT,
+         .target = &r->expect_plan,
+         .value = "HASH",
          .help = "exit 3 unless the plan has this hash"},
-        {.name = "report", .kind = OPTIONS_TEXT, .target = &r->report, .value = "FILE", .help = "write the closing report as JSON"},
+        {.name = "report",
+         .kind = OPTIONS_TEXT,
+         .target = &r->report,
+         .value = "FILE",
+         .help = "write the closing report as JSON"},
         OPTIONS_JSON(&r->json),
         OPTIONS_SET(&r->set),
     };
     struct options o = {.command = "run",
                         .usage = "CONFIG [-p TEXT | -f FILE | --tokens IDS] [-n N]",
-                        .summary = "Generates text from a prompt and streams it to standard output; the report goes to standard error. CONFIG "
+                        .summary = "Generates text from a prompt and streams it to standard output; the "
+                                   "report goes to standard error. CONFIG "
                                    "is a config file or a .gguf file. Ctrl-C stops with the report.",
                         .rows = rows,
                         .n_rows = sizeof rows / sizeof rows[0],
@@ -349,8 +399,7 @@ static bool parse(struct run *r, int argc, char **argv, int *code)
     return true;
 }
 
-int run_command(int argc, char **argv)
-{
+int run_command(int argc, char **argv) {
     struct run r = {.config = NULL};
     int code = 0;
     if (!parse(&r, argc, argv, &code))

@@ -12,15 +12,13 @@
 
 #define TEXT_LIMIT (256u << 20) /* bytes of a prompt or id file: more is a mistake */
 
-static void print_log(void *context, stator_log_level level, const char *line)
-{
+static void print_log(void *context, stator_log_level level, const char *line) {
     (void)context;
     (void)level;
     fprintf(stderr, "%s\n", line);
 }
 
-static void print_progress(void *context, uint64_t done, uint64_t total)
-{
+static void print_progress(void *context, uint64_t done, uint64_t total) {
     (void)context;
     char a[UNITS_TEXT];
     char b[UNITS_TEXT];
@@ -29,12 +27,12 @@ static void print_progress(void *context, uint64_t done, uint64_t total)
     memset(bar, '.', 30);
     memset(bar, '#', (size_t)(percent * 30 / 100));
     bar[30] = '\0';
-    fprintf(stderr, "\rloading [%s] %3d%%  %s of %s   %s", bar, percent, units_format_size(done, a), units_format_size(total, b),
-            done >= total ? "\n" : "");
+    fprintf(stderr, "\rloading [%s] %3d%%  %s of %s   %s", bar, percent, units_format_size(done, a),
+            units_format_size(total, b), done >= total ? "\n" : "");
 }
 
-stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan, stator **s, stator_error *e)
-{
+stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
+                           stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -45,9 +43,8 @@ stator_status session_open(const char *config, const struct options_list *set, c
     return stator_open(&o, s, e);
 }
 
-stator_status session_open_for(const char *config, const struct options_list *set, const struct options_list *devices, stator **s,
-                               stator_error *e)
-{
+stator_status session_open_for(const char *config, const struct options_list *set,
+                               const struct options_list *devices, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -62,8 +59,7 @@ stator_status session_open_for(const char *config, const struct options_list *se
 static stator *volatile signal_engine;
 static volatile sig_atomic_t signal_seen;
 
-static void on_signal(int number)
-{
+static void on_signal(int number) {
     if (signal_seen)
         _exit(128 + number);
     signal_seen = number;
@@ -72,8 +68,7 @@ static void on_signal(int number)
         stator_cancel(s, 0);
 }
 
-void session_catch_signals(stator *s)
-{
+void session_catch_signals(stator *s) {
     signal_engine = s;
     /* A write that the reader holds up goes on after the signal, so that no text is lost. */
     struct sigaction a = {.sa_handler = s != NULL ? on_signal : SIG_DFL, .sa_flags = SA_RESTART};
@@ -82,13 +77,11 @@ void session_catch_signals(stator *s)
     sigaction(SIGTERM, &a, NULL);
 }
 
-int session_signal(void)
-{
+int session_signal(void) {
     return signal_seen;
 }
 
-static void print_row(FILE *out, const stator_memory_row *r, const char *place, bool with_use)
-{
+static void print_row(FILE *out, const stator_memory_row *r, const char *place, bool with_use) {
     char planned[UNITS_TEXT];
     char other[UNITS_TEXT];
     char used[UNITS_TEXT];
@@ -100,15 +93,16 @@ static void print_row(FILE *out, const stator_memory_row *r, const char *place, 
     if (with_use)
         fprintf(out, "%-6s %-10s %13s %13s %13s\n", place, r->arena, planned, other, used);
     else
-        fprintf(out, "%-6s %-10s %15" PRIu64 " %13s %13s %13s\n", place, r->arena, r->planned, planned, other, budget);
+        fprintf(out, "%-6s %-10s %15" PRIu64 " %13s %13s %13s\n", place, r->arena, r->planned, planned, other,
+                budget);
 }
 
-void session_print_memory(const stator *s, FILE *out, bool with_use)
-{
+void session_print_memory(const stator *s, FILE *out, bool with_use) {
     if (with_use)
         fprintf(out, "%-6s %-10s %13s %13s %13s\n", "place", "arena", "planned", "allocated", "used");
     else
-        fprintf(out, "%-6s %-10s %15s %13s %13s %13s\n", "place", "arena", "bytes", "planned", "lower bound", "budget");
+        fprintf(out, "%-6s %-10s %15s %13s %13s %13s\n", "place", "arena", "bytes", "planned", "lower bound",
+                "budget");
     stator_memory_row total = {.arena = "total"};
     for (size_t i = 0;; i++) {
         stator_memory_row row = {.size = sizeof row};
@@ -132,8 +126,7 @@ void session_print_memory(const stator *s, FILE *out, bool with_use)
     }
 }
 
-stator_status session_write_report(const stator *s, const char *path, stator_error *e)
-{
+stator_status session_write_report(const stator *s, const char *path, stator_error *e) {
     size_t n = 0;
     (void)stator_report_json(s, NULL, 0, &n, NULL);
     char *text = malloc(n + 1);
@@ -152,8 +145,8 @@ stator_status session_write_report(const stator *s, const char *path, stator_err
     return st;
 }
 
-stator_status session_parse_ids(const char *text, const char *what, int32_t **ids, size_t *n, stator_error *e)
-{
+stator_status session_parse_ids(const char *text, const char *what, int32_t **ids, size_t *n,
+                                stator_error *e) {
     size_t capacity = strlen(text) / 2 + 1;
     int32_t *out = malloc(capacity * sizeof *out);
     if (out == NULL)
@@ -167,9 +160,11 @@ stator_status session_parse_ids(const char *text, const char *what, int32_t **id
         char *end = NULL;
         errno = 0;
         long v = strtol(at, &end, 10);
-        if (end == at || errno != 0 || v < 0 || v > INT32_MAX || (*end != '\0' && strchr(" \t\r\n,", *end) == NULL)) {
+        if (end == at || errno != 0 || v < 0 || v > INT32_MAX ||
+            (*end != '\0' && strchr(" \t\r\n,", *end) == NULL)) {
             free(out);
-            return error_set(e, STATOR_USAGE, "%s: \"%.*s\" is no token id: numbers separated by blanks are expected", what,
+            return error_set(e, STATOR_USAGE,
+                             "%s: \"%.*s\" is no token id: numbers separated by blanks are expected", what,
                              (int)strcspn(at, " \t\r\n,") > 40 ? 40 : (int)strcspn(at, " \t\r\n,"), at);
         }
         out[count++] = (int32_t)v;
@@ -180,8 +175,7 @@ stator_status session_parse_ids(const char *text, const char *what, int32_t **id
     return STATOR_OK;
 }
 
-stator_status session_read_file(const char *path, char **text, size_t *n, stator_error *e)
-{
+stator_status session_read_file(const char *path, char **text, size_t *n, stator_error *e) {
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     if (f == NULL)
         return error_set(e, STATOR_USAGE, "%s: %s", path, strerror(errno));

@@ -1,5 +1,5 @@
-/* What run, logits and plan share: opening an engine with its log and progress bar, signals, the report file, the memory
- * table. Uses only stator.h and base. */
+/* What run, logits and plan share: opening an engine with its log and progress bar, signals, the report file,
+ * the memory table. Uses only stator.h and base. */
 #ifndef STATOR_APP_SESSION_H
 #define STATOR_APP_SESSION_H
 
@@ -9,11 +9,12 @@
 #include <stdio.h>
 
 /* Opens an engine on a config; log lines go to stderr. */
-stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan, stator **s, stator_error *e);
+stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
+                           stator **s, stator_error *e);
 
 /* The same, for devices that are only described (`--device`); such an engine can plan. */
-stator_status session_open_for(const char *config, const struct options_list *set, const struct options_list *devices, stator **s,
-                               stator_error *e);
+stator_status session_open_for(const char *config, const struct options_list *set,
+                               const struct options_list *devices, stator **s, stator_error *e);
 
 /* SIGINT and SIGTERM cancel all requests of s (NULL: no longer); a second one ends the process at once. */
 void session_catch_signals(stator *s);
@@ -24,8 +25,10 @@ void session_print_memory(const stator *s, FILE *out, bool with_use);
 /* Writes the report as JSON to path. */
 stator_status session_write_report(const stator *s, const char *path, stator_error *e);
 
-/* Ids of a text of numbers separated by blanks or commas; *ids is malloced. what: names the source in errors. */
-stator_status session_parse_ids(const char *text, const char *what, int32_t **ids, size_t *n, stator_error *e);
+/* Ids of a text of numbers separated by blanks or commas; *ids is malloced. what: names the source in errors.
+ */
+stator_status session_parse_ids(const char *text, const char *what, int32_t **ids, size_t *n,
+                                stator_error *e);
 /* The whole file ("-": standard input), malloced with a NUL behind. */
 stator_status session_read_file(const char *path, char **text, size_t *n, stator_error *e);
 

@@ -1,4 +1,5 @@
-/* Checked arithmetic on sizes. Every function that returns bool is false on overflow and then leaves *r alone. */
+/* Checked arithmetic on sizes. Every function that returns bool is false on overflow and then leaves *r
+ * alone. */
 #ifndef STATOR_BASE_ARITH_H
 #define STATOR_BASE_ARITH_H
 
@@ -8,8 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-__attribute__((warn_unused_result)) static inline bool arith_add(uint64_t a, uint64_t b, uint64_t *r)
-{
+__attribute__((warn_unused_result)) static inline bool arith_add(uint64_t a, uint64_t b, uint64_t *r) {
     uint64_t v;
     if (__builtin_add_overflow(a, b, &v))
         return false;
@@ -17,8 +17,7 @@ __attribute__((warn_unused_result)) static inline bool arith_add(uint64_t a, uin
     return true;
 }
 
-__attribute__((warn_unused_result)) static inline bool arith_mul(uint64_t a, uint64_t b, uint64_t *r)
-{
+__attribute__((warn_unused_result)) static inline bool arith_mul(uint64_t a, uint64_t b, uint64_t *r) {
     uint64_t v;
     if (__builtin_mul_overflow(a, b, &v))
         return false;
@@ -26,14 +25,13 @@ __attribute__((warn_unused_result)) static inline bool arith_mul(uint64_t a, uin
     return true;
 }
 
-static inline bool arith_is_pow2(uint64_t v)
-{
+static inline bool arith_is_pow2(uint64_t v) {
     return v != 0 && (v & (v - 1)) == 0;
 }
 
 /* Rounds v up to a multiple of align (a power of two). */
-__attribute__((warn_unused_result)) static inline bool arith_align_up(uint64_t v, uint64_t align, uint64_t *r)
-{
+__attribute__((warn_unused_result)) static inline bool arith_align_up(uint64_t v, uint64_t align,
+                                                                      uint64_t *r) {
     CHECK(arith_is_pow2(align));
     uint64_t t;
     if (!arith_add(v, align - 1, &t))
@@ -43,29 +41,25 @@ __attribute__((warn_unused_result)) static inline bool arith_align_up(uint64_t v
 }
 
 /* For values that were bounded before (counts of our own): the same, but overflow is a bug of ours. */
-static inline uint64_t arith_round_up(uint64_t v, uint64_t align)
-{
+static inline uint64_t arith_round_up(uint64_t v, uint64_t align) {
     uint64_t r = 0;
     CHECK(arith_align_up(v, align, &r));
     return r;
 }
 
-static inline uint64_t arith_must_mul(uint64_t a, uint64_t b)
-{
+static inline uint64_t arith_must_mul(uint64_t a, uint64_t b) {
     uint64_t r = 0;
     CHECK(arith_mul(a, b, &r));
     return r;
 }
 
-static inline uint64_t arith_must_add(uint64_t a, uint64_t b)
-{
+static inline uint64_t arith_must_add(uint64_t a, uint64_t b) {
     uint64_t r = 0;
     CHECK(arith_add(a, b, &r));
     return r;
 }
 
-static inline uint64_t arith_ceil_div(uint64_t a, uint64_t b)
-{
+static inline uint64_t arith_ceil_div(uint64_t a, uint64_t b) {
     CHECK(b != 0);
     return a / b + (a % b != 0);
 }

@@ -4,8 +4,7 @@
 
 #include <time.h>
 
-uint64_t clock_ns(void)
-{
+uint64_t clock_ns(void) {
     struct timespec t;
     int rc = clock_gettime(CLOCK_MONOTONIC, &t);
     CHECK(rc == 0);

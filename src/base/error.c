@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-stator_status error_vset(stator_error *e, stator_status code, const char *fmt, va_list ap)
-{
+stator_status error_vset(stator_error *e, stator_status code, const char *fmt, va_list ap) {
     CHECK(code != STATOR_OK);
     if (e != NULL) {
         e->code = code;
@@ -15,8 +14,7 @@ stator_status error_vset(stator_error *e, stator_status code, const char *fmt, v
     return code;
 }
 
-stator_status error_set(stator_error *e, stator_status code, const char *fmt, ...)
-{
+stator_status error_set(stator_error *e, stator_status code, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     error_vset(e, code, fmt, ap);
@@ -24,8 +22,7 @@ stator_status error_set(stator_error *e, stator_status code, const char *fmt, ..
     return code;
 }
 
-void error_prefix(stator_error *e, const char *fmt, ...)
-{
+void error_prefix(stator_error *e, const char *fmt, ...) {
     if (e == NULL)
         return;
     char whole[sizeof e->text];

@@ -1,11 +1,11 @@
-/* 128-bit content hashes (XXH3, from libxxhash) over a stream of typed fields: the same fields give the same hash on
- * any machine. Integers are hashed as 8 bytes little-endian, texts with their length in front. */
+/* 128-bit content hashes (XXH3, from libxxhash) over a stream of typed fields: the same fields give the same
+ * hash on any machine. Integers are hashed as 8 bytes little-endian, texts with their length in front. */
 #ifndef STATOR_BASE_HASH_H
 #define STATOR_BASE_HASH_H
 
 #include <stdint.h>
 
-#define HASH_TEXT 33 /* 32 hex digits and the end */
+#define HASH_TEXT  33 /* 32 hex digits and the end */
 #define HASH_STATE 640
 
 struct hash {

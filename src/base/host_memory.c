@@ -5,8 +5,7 @@
 #include <string.h>
 
 /* The number behind "name:" in a file of "name: number kB" lines, in bytes; 0: not there. */
-static uint64_t field_kb(const char *path, const char *name)
-{
+static uint64_t field_kb(const char *path, const char *name) {
     FILE *f = fopen(path, "r");
     if (f == NULL)
         return 0;
@@ -21,8 +20,7 @@ static uint64_t field_kb(const char *path, const char *name)
 }
 
 /* A file that holds one number, or "max" (then UINT64_MAX, as when it is absent). */
-static uint64_t one_number(const char *path)
-{
+static uint64_t one_number(const char *path) {
     FILE *f = fopen(path, "r");
     if (f == NULL)
         return UINT64_MAX;
@@ -34,8 +32,7 @@ static uint64_t one_number(const char *path)
 }
 
 /* The lowest limit of this process's cgroup and its ancestors (v2), or the v1 memory controller's. */
-static uint64_t cgroup_limit(void)
-{
+static uint64_t cgroup_limit(void) {
     uint64_t limit = one_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
     uint64_t top = one_number("/sys/fs/cgroup/memory.max");
     if (top < limit)
@@ -62,8 +59,7 @@ static uint64_t cgroup_limit(void)
     return limit;
 }
 
-uint64_t host_memory_available(void)
-{
+uint64_t host_memory_available(void) {
     uint64_t available = field_kb("/proc/meminfo", "MemAvailable");
     uint64_t limit = cgroup_limit();
     if (available == 0)
@@ -71,12 +67,10 @@ uint64_t host_memory_available(void)
     return available < limit ? available : limit;
 }
 
-uint64_t host_memory_private(void)
-{
+uint64_t host_memory_private(void) {
     return field_kb("/proc/self/status", "RssAnon") + field_kb("/proc/self/status", "RssShmem");
 }
 
-uint64_t host_memory_peak(void)
-{
+uint64_t host_memory_peak(void) {
     return field_kb("/proc/self/status", "VmHWM");
 }

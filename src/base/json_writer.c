@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(struct json *j, const char *s, size_t n)
-{
+static void put(struct json *j, const char *s, size_t n) {
     if (j->file != NULL) {
         if (fwrite(s, 1, n, j->file) != n)
             j->failed = true;
@@ -19,23 +18,19 @@ static void put(struct json *j, const char *s, size_t n)
     j->length += n;
 }
 
-static void put_text(struct json *j, const char *s)
-{
+static void put_text(struct json *j, const char *s) {
     put(j, s, strlen(s));
 }
 
-void json_to_file(struct json *j, FILE *file, bool pretty)
-{
+void json_to_file(struct json *j, FILE *file, bool pretty) {
     *j = (struct json){.file = file, .pretty = pretty};
 }
 
-void json_to_buffer(struct json *j, char *buffer, size_t capacity, bool pretty)
-{
+void json_to_buffer(struct json *j, char *buffer, size_t capacity, bool pretty) {
     *j = (struct json){.buffer = buffer, .capacity = capacity, .pretty = pretty};
 }
 
-static void new_line(struct json *j)
-{
+static void new_line(struct json *j) {
     if (!j->pretty)
         return;
     put_text(j, "\n");
@@ -44,8 +39,7 @@ static void new_line(struct json *j)
 }
 
 /* Length of the valid UTF-8 character at s (n > 0 bytes are there), or 0. */
-static size_t utf8_length(const unsigned char *s, size_t n)
-{
+static size_t utf8_length(const unsigned char *s, size_t n) {
     if (s[0] < 0x80)
         return 1;
     size_t len = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
@@ -60,8 +54,7 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return len;
 }
 
-static void put_quoted(struct json *j, const char *value, size_t n)
-{
+static void put_quoted(struct json *j, const char *value, size_t n) {
     const unsigned char *s = (const unsigned char *)value;
     put_text(j, "\"");
     for (size_t i = 0; i < n;) {
@@ -92,8 +85,7 @@ static void put_quoted(struct json *j, const char *value, size_t n)
     put_text(j, "\"");
 }
 
-static void begin_value(struct json *j, const char *name)
-{
+static void begin_value(struct json *j, const char *name) {
     if (j->depth == 0) {
         CHECK(name == NULL && j->length == 0);
         return;
@@ -109,8 +101,7 @@ static void begin_value(struct json *j, const char *name)
     }
 }
 
-static void open_level(struct json *j, const char *name, char kind)
-{
+static void open_level(struct json *j, const char *name, char kind) {
     begin_value(j, name);
     CHECK(j->depth < JSON_DEPTH);
     j->kind[j->depth] = kind;
@@ -119,18 +110,15 @@ static void open_level(struct json *j, const char *name, char kind)
     put(j, &kind, 1);
 }
 
-void json_object(struct json *j, const char *name)
-{
+void json_object(struct json *j, const char *name) {
     open_level(j, name, '{');
 }
 
-void json_array(struct json *j, const char *name)
-{
+void json_array(struct json *j, const char *name) {
     open_level(j, name, '[');
 }
 
-void json_close(struct json *j)
-{
+void json_close(struct json *j) {
     CHECK(j->depth > 0);
     j->depth--;
     if (!j->first[j->depth])
@@ -138,35 +126,30 @@ void json_close(struct json *j)
     put_text(j, j->kind[j->depth] == '{' ? "}" : "]");
 }
 
-void json_string_n(struct json *j, const char *name, const char *value, size_t n)
-{
+void json_string_n(struct json *j, const char *name, const char *value, size_t n) {
     begin_value(j, name);
     put_quoted(j, value, n);
 }
 
-void json_string(struct json *j, const char *name, const char *value)
-{
+void json_string(struct json *j, const char *name, const char *value) {
     json_string_n(j, name, value, strlen(value));
 }
 
-void json_u64(struct json *j, const char *name, uint64_t v)
-{
+void json_u64(struct json *j, const char *name, uint64_t v) {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, v);
     begin_value(j, name);
     put_text(j, text);
 }
 
-void json_i64(struct json *j, const char *name, int64_t v)
-{
+void json_i64(struct json *j, const char *name, int64_t v) {
     char text[24];
     snprintf(text, sizeof text, "%" PRId64, v);
     begin_value(j, name);
     put_text(j, text);
 }
 
-void json_double(struct json *j, const char *name, double v)
-{
+void json_double(struct json *j, const char *name, double v) {
     if (!isfinite(v)) {
         json_null(j, name);
         return;
@@ -181,20 +164,17 @@ void json_double(struct json *j, const char *name, double v)
     put_text(j, text);
 }
 
-void json_bool(struct json *j, const char *name, bool v)
-{
+void json_bool(struct json *j, const char *name, bool v) {
     begin_value(j, name);
     put_text(j, v ? "true" : "false");
 }
 
-void json_null(struct json *j, const char *name)
-{
+void json_null(struct json *j, const char *name) {
     begin_value(j, name);
     put_text(j, "null");
 }
 
-bool json_end(struct json *j)
-{
+bool json_end(struct json *j) {
     CHECK(j->depth == 0);
     if (j->file != NULL) {
         put_text(j, "\n");

@@ -1,7 +1,8 @@
-/* Writing JSON, by hand and in order, into a FILE or a fixed buffer. Strings that are not UTF-8 are repaired with U+FFFD.
+/* Writing JSON, by hand and in order, into a FILE or a fixed buffer. Strings that are not UTF-8 are repaired
+ * with U+FFFD.
  *
- * Invariants (checked): names only inside objects, values without names only inside arrays or as the one top value,
- * depth <= JSON_DEPTH, everything closed at json_end. No allocation. */
+ * Invariants (checked): names only inside objects, values without names only inside arrays or as the one top
+ * value, depth <= JSON_DEPTH, everything closed at json_end. No allocation. */
 #ifndef STATOR_BASE_JSON_WRITER_H
 #define STATOR_BASE_JSON_WRITER_H
 
@@ -13,19 +14,20 @@
 #define JSON_DEPTH 16
 
 struct json {
-    FILE *file;    /* or */
-    char *buffer;  /* NULL with file == NULL: only count */
+    FILE *file;   /* or */
+    char *buffer; /* NULL with file == NULL: only count */
     size_t capacity;
     size_t length; /* bytes written, also those that did not fit */
     bool failed;   /* a write to file failed */
     int depth;
-    char kind[JSON_DEPTH];  /* '{' or '[' */
+    char kind[JSON_DEPTH]; /* '{' or '[' */
     bool first[JSON_DEPTH];
     bool pretty;
 };
 
 void json_to_file(struct json *j, FILE *file, bool pretty);
-void json_to_buffer(struct json *j, char *buffer, size_t capacity, bool pretty); /* NUL-terminated at the end if it fits */
+void json_to_buffer(struct json *j, char *buffer, size_t capacity,
+                    bool pretty); /* NUL-terminated at the end if it fits */
 
 /* name: NULL inside arrays and at the top. */
 void json_object(struct json *j, const char *name);
@@ -35,11 +37,13 @@ void json_string(struct json *j, const char *name, const char *value);
 void json_string_n(struct json *j, const char *name, const char *value, size_t n);
 void json_u64(struct json *j, const char *name, uint64_t v);
 void json_i64(struct json *j, const char *name, int64_t v);
-void json_double(struct json *j, const char *name, double v); /* shortest text that reads back equal; null if not finite */
+void json_double(struct json *j, const char *name,
+                 double v); /* shortest text that reads back equal; null if not finite */
 void json_bool(struct json *j, const char *name, bool v);
 void json_null(struct json *j, const char *name);
 
-/* Ends the text (a newline for files). True if everything was written: nothing failed and the buffer was enough. */
+/* Ends the text (a newline for files). True if everything was written: nothing failed and the buffer was
+ * enough. */
 bool json_end(struct json *j);
 
 #endif

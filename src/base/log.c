@@ -3,8 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void log_write(const struct log *l, stator_log_level level, const char *fmt, ...)
-{
+void log_write(const struct log *l, stator_log_level level, const char *fmt, ...) {
     if (l->write == NULL || level > l->level)
         return;
     char line[1024];

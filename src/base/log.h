@@ -1,5 +1,6 @@
 /* Log lines, handed to one callback per engine. A struct log is passed around; there is no global logger.
- * Thread: any thread may write; lines are formatted on the caller's stack and the callback must be thread-safe. */
+ * Thread: any thread may write; lines are formatted on the caller's stack and the callback must be
+ * thread-safe. */
 #ifndef STATOR_BASE_LOG_H
 #define STATOR_BASE_LOG_H
 
@@ -11,6 +12,7 @@ struct log {
     stator_log_level level; /* lines above it are dropped */
 };
 
-__attribute__((format(printf, 3, 4))) void log_write(const struct log *l, stator_log_level level, const char *fmt, ...);
+__attribute__((format(printf, 3, 4))) void log_write(const struct log *l, stator_log_level level,
+                                                     const char *fmt, ...);
 
 #endif

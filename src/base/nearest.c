@@ -7,9 +7,9 @@
 
 #define LONGEST 64
 
-/* Optimal string alignment distance, three rows. Longer texts are compared by their first LONGEST characters. */
-static size_t distance(const char *a, size_t na, const char *b, size_t nb)
-{
+/* Optimal string alignment distance, three rows. Longer texts are compared by their first LONGEST characters.
+ */
+static size_t distance(const char *a, size_t na, const char *b, size_t nb) {
     size_t row[3][LONGEST + 1];
     for (size_t j = 0; j <= nb; j++)
         row[0][j] = j;
@@ -24,7 +24,8 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
             size_t v = last[j - 1] + (ca != cb);
             v = ARITH_MIN(v, last[j] + 1);
             v = ARITH_MIN(v, now[j - 1] + 1);
-            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) && cb == tolower((unsigned char)a[i - 2]))
+            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
+                cb == tolower((unsigned char)a[i - 2]))
                 v = ARITH_MIN(v, before[j - 2] + 1);
             now[j] = v;
         }
@@ -32,8 +33,7 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
     return row[na % 3][nb];
 }
 
-const char *nearest_name(const char *typed, const char *const *candidates, size_t n)
-{
+const char *nearest_name(const char *typed, const char *const *candidates, size_t n) {
     size_t nt = strnlen(typed, LONGEST);
     const char *best = NULL;
     size_t best_distance = SIZE_MAX;

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours; case does not count) if
- * it is at most a third of the longer length (at least 1), else NULL. The first of equals wins. */
+/* The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours; case does not
+ * count) if it is at most a third of the longer length (at least 1), else NULL. The first of equals wins. */
 const char *nearest_name(const char *typed, const char *const *candidates, size_t n);
 
 #endif

@@ -7,13 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-uint64_t pages_rounded(uint64_t bytes)
-{
+uint64_t pages_rounded(uint64_t bytes) {
     return arith_round_up(bytes, PAGES_SIZE);
 }
 
-stator_status pages_map(uint64_t bytes, const char *what, void **out, stator_error *e)
-{
+stator_status pages_map(uint64_t bytes, const char *what, void **out, stator_error *e) {
     CHECK(bytes > 0 && !phase_thread_is_sealed());
     *out = NULL;
     uint64_t rounded = 0;
@@ -28,8 +26,7 @@ stator_status pages_map(uint64_t bytes, const char *what, void **out, stator_err
     return STATOR_OK;
 }
 
-void pages_unmap(void *memory, uint64_t bytes)
-{
+void pages_unmap(void *memory, uint64_t bytes) {
     if (memory == NULL)
         return;
     int rc = munmap(memory, pages_rounded(bytes));

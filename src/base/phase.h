@@ -1,7 +1,8 @@
-/* The life of an engine: start-up (may allocate) -> sealed -> shutdown. Each engine owns one struct phase; each of its
- * threads names itself once. Allocation hooks (tests, edge pools) ask phase_thread_is_sealed().
+/* The life of an engine: start-up (may allocate) -> sealed -> shutdown. Each engine owns one struct phase;
+ * each of its threads names itself once. Allocation hooks (tests, edge pools) ask phase_thread_is_sealed().
  *
- * Invariants: the phase only moves forward; it is set by the thread that starts and closes the engine, read by any. */
+ * Invariants: the phase only moves forward; it is set by the thread that starts and closes the engine, read
+ * by any. */
 #ifndef STATOR_BASE_PHASE_H
 #define STATOR_BASE_PHASE_H
 
@@ -10,8 +11,8 @@
 
 enum phase_id { PHASE_START_UP, PHASE_SEALED, PHASE_SHUTDOWN };
 
-/* engine: runs steps, may not allocate while sealed. edge: talks to people, allocates from bounded pools only.
- * driver: threads that a device driver made. A thread that never said is an edge thread. */
+/* engine: runs steps, may not allocate while sealed. edge: talks to people, allocates from bounded pools
+ * only. driver: threads that a device driver made. A thread that never said is an edge thread. */
 enum phase_thread { PHASE_THREAD_EDGE, PHASE_THREAD_ENGINE, PHASE_THREAD_DRIVER };
 
 struct phase {
@@ -24,7 +25,8 @@ enum phase_id phase_get(const struct phase *p);
 
 /* Names the calling thread; p may be NULL only for edge threads. The phase must outlive the thread. */
 void phase_thread_set(const struct phase *p, enum phase_thread kind);
-/* True on an engine thread of a sealed engine: nothing may be allocated here now. Async-signal-safe, no locks. */
+/* True on an engine thread of a sealed engine: nothing may be allocated here now. Async-signal-safe, no
+ * locks. */
 bool phase_thread_is_sealed(void);
 
 #endif

@@ -14,23 +14,30 @@ struct unit {
 };
 
 static const struct unit units[] = {
-    {"", 1},           {"B", 1},
-    {"K", 1ull << 10}, {"KiB", 1ull << 10}, {"KB", 1000ull},
-    {"M", 1ull << 20}, {"MiB", 1ull << 20}, {"MB", 1000000ull},
-    {"G", 1ull << 30}, {"GiB", 1ull << 30}, {"GB", 1000000000ull},
-    {"T", 1ull << 40}, {"TiB", 1ull << 40}, {"TB", 1000000000000ull},
+    {"", 1},
+    {"B", 1},
+    {"K", 1ull << 10},
+    {"KiB", 1ull << 10},
+    {"KB", 1000ull},
+    {"M", 1ull << 20},
+    {"MiB", 1ull << 20},
+    {"MB", 1000000ull},
+    {"G", 1ull << 30},
+    {"GiB", 1ull << 30},
+    {"GB", 1000000000ull},
+    {"T", 1ull << 40},
+    {"TiB", 1ull << 40},
+    {"TB", 1000000000000ull},
 };
 
-static const char *skip_blanks(const char *s)
-{
+static const char *skip_blanks(const char *s) {
     while (*s == ' ' || *s == '\t')
         s++;
     return s;
 }
 
 /* The fraction .ddd of factor, in integers: floating point would round large sizes. */
-static const char *parse_fraction(const char *s, uint64_t factor, uint64_t *part)
-{
+static const char *parse_fraction(const char *s, uint64_t factor, uint64_t *part) {
     uint64_t scale = 1;
     uint64_t digits = 0;
     for (; isdigit((unsigned char)*s); s++) {
@@ -43,8 +50,7 @@ static const char *parse_fraction(const char *s, uint64_t factor, uint64_t *part
     return s;
 }
 
-bool units_parse_size(const char *text, uint64_t *bytes)
-{
+bool units_parse_size(const char *text, uint64_t *bytes) {
     const char *s = skip_blanks(text);
     if (!isdigit((unsigned char)*s))
         return false;
@@ -79,8 +85,7 @@ bool units_parse_size(const char *text, uint64_t *bytes)
     return false;
 }
 
-const char *units_format_size(uint64_t bytes, char *out)
-{
+const char *units_format_size(uint64_t bytes, char *out) {
     static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes < 1024) {
         snprintf(out, UNITS_TEXT, "%" PRIu64 " B", bytes);

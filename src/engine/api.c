@@ -1,5 +1,5 @@
-/* The public calls up to start and close: config and model in, a sealed engine out. Requests are in requests.c, texts about the
- * engine in report.c. */
+/* The public calls up to start and close: config and model in, a sealed engine out. Requests are in
+ * requests.c, texts about the engine in report.c. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
@@ -17,14 +17,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-uint32_t stator_api_version(void)
-{
+uint32_t stator_api_version(void) {
     return STATOR_API_VERSION;
 }
 
 /* Shape, graph tables and the placement's work, in one mapping: first counted, then placed. */
-static stator_status map_front(struct stator *s, stator_error *e)
-{
+static stator_status map_front(struct stator *s, stator_error *e) {
     struct shape *shape = NULL;
     void *memory = NULL;
     stator_status st = pages_map(sizeof *shape, "the model's shape", &memory, e);
@@ -55,15 +53,16 @@ static stator_status map_front(struct stator *s, stator_error *e)
     return st;
 }
 
-/* Devices that are not here; devices.use names them, so that devices.split and `stator config` know them too. */
-static stator_status load_config(struct stator *s, const stator_options *o, stator_error *e)
-{
+/* Devices that are not here; devices.use names them, so that devices.split and `stator config` know them too.
+ */
+static stator_status load_config(struct stator *s, const stator_options *o, stator_error *e) {
     if (o->n_devices == 0) {
         s->n_facts = 1;
         return config_load(o->config, o->set, o->n_set, &s->config, e);
     }
     if (o->n_devices > PLAN_MAX_PLACES - 1)
-        return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices, PLAN_MAX_PLACES - 1);
+        return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices,
+                         PLAN_MAX_PLACES - 1);
     char use[CONFIG_LIST] = "devices.use=";
     for (size_t i = 0; i < o->n_devices; i++) {
         stator_status st = device_spec_parse(o->devices[i], &s->facts[i], e);
@@ -92,10 +91,10 @@ static stator_status load_config(struct stator *s, const stator_options *o, stat
     return st;
 }
 
-static stator_status resolve_device(struct stator *s, stator_error *e)
-{
+static stator_status resolve_device(struct stator *s, stator_error *e) {
     if (s->config.devices.n > 1 && !s->imagined)
-        return error_set(e, STATOR_USAGE, "devices.use = \"%s\": this version runs a model on one device", s->config.devices.use);
+        return error_set(e, STATOR_USAGE, "devices.use = \"%s\": this version runs a model on one device",
+                         s->config.devices.use);
     struct device_options o = {.threads = (uint32_t)s->config.cpu.threads};
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)s->config.cpu.tier));
     const char *name = s->config.devices.n == 0 || s->imagined ? "auto" : s->config.devices.list[0].name;
@@ -107,10 +106,11 @@ static stator_status resolve_device(struct stator *s, stator_error *e)
     return st;
 }
 
-static stator_status resolve_kv_type(const struct config *c, uint32_t *kv_type, stator_error *e)
-{
+static stator_status resolve_kv_type(const struct config *c, uint32_t *kv_type, stator_error *e) {
     if (c->memory.kv_type_k != c->memory.kv_type_v)
-        return error_set(e, STATOR_USAGE, "memory.kv_type_k and memory.kv_type_v differ: this version keeps K and V in one type");
+        return error_set(
+            e, STATOR_USAGE,
+            "memory.kv_type_k and memory.kv_type_v differ: this version keeps K and V in one type");
     switch (c->memory.kv_type_k) {
     case CONFIG_KV_F32:
         *kv_type = KERNELS_KV_F32;
@@ -125,32 +125,33 @@ static stator_status resolve_kv_type(const struct config *c, uint32_t *kv_type, 
 }
 
 /* Values of the config that later versions will act on are refused, not passed over. */
-static stator_status refuse_unknown(const struct config *c, stator_error *e)
-{
+static stator_status refuse_unknown(const struct config *c, stator_error *e) {
     if (c->memory.on_oom != CONFIG_OOM_FAIL)
         return error_set(e, STATOR_USAGE, "memory.on_oom = \"%s\": this version has \"fail\" only",
                          config_enum_name(CONFIG_MEMORY_ON_OOM, (int)c->memory.on_oom));
     if (c->memory.strict)
-        return error_set(e, STATOR_USAGE, "memory.strict = true: this version does not watch the process's memory after the start");
+        return error_set(
+            e, STATOR_USAGE,
+            "memory.strict = true: this version does not watch the process's memory after the start");
     return STATOR_OK;
 }
 
-static stator_status resolve_host_limit(struct stator *s, stator_error *e)
-{
+static stator_status resolve_host_limit(struct stator *s, stator_error *e) {
     s->host_limit = s->config.memory.host_limit != 0 ? s->config.memory.host_limit : s->described_host;
     if (s->host_limit != 0)
         return STATOR_OK;
     uint64_t available = host_memory_available();
     if (available == 0)
-        return error_set(e, STATOR_USAGE, "neither /proc/meminfo nor the cgroup says how much memory there is: set memory.host_limit");
+        return error_set(
+            e, STATOR_USAGE,
+            "neither /proc/meminfo nor the cgroup says how much memory there is: set memory.host_limit");
     s->host_limit = available / 10 * 9;
     config_derive(&s->config, CONFIG_MEMORY_HOST_LIMIT, s->host_limit);
     return STATOR_OK;
 }
 
 /* Sizes that do not need a plan; "auto" context is resolved by planning. */
-static stator_status resolve_want(struct stator *s, stator_error *e)
-{
+static stator_status resolve_want(struct stator *s, stator_error *e) {
     const struct config *c = &s->config;
     struct engine_want *w = &s->want;
     stator_status st = refuse_unknown(c, e);
@@ -164,16 +165,17 @@ static stator_status resolve_want(struct stator *s, stator_error *e)
     w->logits_rows = ARITH_MIN(w->logits_rows, w->batch);
     s->rows_follow_sequences = c->memory.logits_rows == 0;
     if (c->memory.context > s->shape->context_trained && c->memory.context != CONFIG_CONTEXT_AUTO)
-        return error_set(e, STATOR_USAGE, "memory.context = %" PRIu64 ": this model was trained for %u tokens", c->memory.context,
-                         s->shape->context_trained);
-    w->context = (uint32_t)(c->memory.context == 0 || c->memory.context == CONFIG_CONTEXT_AUTO ? ARITH_MIN(4096u, s->shape->context_trained)
-                                                                                              : c->memory.context);
+        return error_set(e, STATOR_USAGE,
+                         "memory.context = %" PRIu64 ": this model was trained for %u tokens",
+                         c->memory.context, s->shape->context_trained);
+    w->context = (uint32_t)(c->memory.context == 0 || c->memory.context == CONFIG_CONTEXT_AUTO
+                                ? ARITH_MIN(4096u, s->shape->context_trained)
+                                : c->memory.context);
     s->staging_bytes = pages_rounded(c->memory.staging);
     return resolve_host_limit(s, e);
 }
 
-static stator_status open_parts(struct stator *s, const stator_options *o, stator_error *e)
-{
+static stator_status open_parts(struct stator *s, const stator_options *o, stator_error *e) {
     stator_status st = load_config(s, o, e);
     if (st != STATOR_OK)
         return st;
@@ -195,10 +197,11 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
     return resolve_want(s, e);
 }
 
-stator_status stator_open(const stator_options *o, stator **out, stator_error *e)
-{
+stator_status stator_open(const stator_options *o, stator **out, stator_error *e) {
     if (out == NULL || o == NULL || o->size != sizeof *o || o->config == NULL)
-        return error_set(e, STATOR_USAGE, "stator_open: options.size must be sizeof(stator_options), and options.config a path");
+        return error_set(
+            e, STATOR_USAGE,
+            "stator_open: options.size must be sizeof(stator_options), and options.config a path");
     *out = NULL;
     void *memory = NULL;
     stator_status st = pages_map(sizeof(struct stator), "the engine", &memory, e);
@@ -222,8 +225,7 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
 }
 
 /* The refusal, with its arithmetic. */
-static stator_status refuse(struct stator *s, stator_error *e)
-{
+static stator_status refuse(struct stator *s, stator_error *e) {
     fit_search(s, &s->want, &s->plan);
     const struct plan_short *m = &s->plan.missing;
     char missing[UNITS_TEXT];
@@ -238,23 +240,26 @@ static stator_status refuse(struct stator *s, stator_error *e)
     char budget[UNITS_TEXT];
     for (uint32_t i = 0; i < s->plan.n_places; i++) {
         const struct plan_place *other = &s->plan.places[i];
-        bool counted = other == place || (i < s->n_facts && s->facts[i].host_memory); /* in the host's figure */
+        bool counted =
+            other == place || (i < s->n_facts && s->facts[i].host_memory); /* in the host's figure */
         size_t n = strlen(others);
         if (!counted && other->total > other->budget)
             snprintf(others + n, sizeof others - n, ", and %.31s %s", other->name,
                      units_format_size(other->total - other->budget, total));
     }
-    return error_set(e, STATOR_DOES_NOT_FIT,
-                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. One change alone that would fit: "
-                     "context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
-                     place->name, units_format_size(place->total, total), units_format_size(place->budget, budget),
-                     units_format_size(m->bytes, missing), m->where, others, m->largest_context, m->largest_batch, m->largest_sequences,
-                     s->want.context, s->want.batch, s->want.sequences);
+    return error_set(
+        e, STATOR_DOES_NOT_FIT,
+        "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. One change alone that "
+        "would fit: "
+        "context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
+        place->name, units_format_size(place->total, total), units_format_size(place->budget, budget),
+        units_format_size(m->bytes, missing), m->where, others, m->largest_context, m->largest_batch,
+        m->largest_sequences, s->want.context, s->want.batch, s->want.sequences);
 }
 
-/* A plan that can't even be made, because slices are too small for it: what would fit is still worth knowing. */
-static stator_status refuse_unmade(struct stator *s, const stator_error *why, stator_error *e)
-{
+/* A plan that can't even be made, because slices are too small for it: what would fit is still worth knowing.
+ */
+static stator_status refuse_unmade(struct stator *s, const stator_error *why, stator_error *e) {
     struct plan *p = &s->plan;
     plan_init(p);
     p->fits = false;
@@ -264,14 +269,13 @@ static stator_status refuse_unmade(struct stator *s, const stator_error *why, st
     fit_search(s, &s->want, p);
     const struct plan_short *m = &p->missing;
     return error_set(e, STATOR_DOES_NOT_FIT,
-                     "does not fit: %.255s. One change alone that would fit: context %" PRIu64 ", batch %" PRIu64
-                     " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
-                     why->text, m->largest_context, m->largest_batch, m->largest_sequences, s->want.context, s->want.batch,
-                     s->want.sequences);
+                     "does not fit: %.255s. One change alone that would fit: context %" PRIu64
+                     ", batch %" PRIu64 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
+                     why->text, m->largest_context, m->largest_batch, m->largest_sequences, s->want.context,
+                     s->want.batch, s->want.sequences);
 }
 
-stator_status stator_plan(stator *s, stator_error *e)
-{
+stator_status stator_plan(stator *s, stator_error *e) {
     if (s->start_tried)
         return error_set(e, STATOR_USAGE, "stator_plan: this engine was started before");
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
@@ -302,8 +306,7 @@ stator_status stator_plan(stator *s, stator_error *e)
     return st;
 }
 
-static stator_status make_run_state(struct stator *s, stator_error *e)
-{
+static stator_status make_run_state(struct stator *s, stator_error *e) {
     struct carve count = carve_count();
     planner_lay_out_run(s, &s->want, &s->model, &count);
     s->run_bytes = count.used;
@@ -317,14 +320,15 @@ static stator_status make_run_state(struct stator *s, stator_error *e)
         return st;
     struct plan_place *host = plan_find(&s->plan, "host");
     plan_arena_find(host, "staging")->allocated = pages_rounded(s->staging_bytes);
-    uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->gguf)) + pages_rounded(s->front_bytes) +
-                      pages_rounded(s->run_bytes);
+    uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->gguf)) +
+                      pages_rounded(s->front_bytes) + pages_rounded(s->run_bytes);
     if (s->tokenizer_bytes > 0) {
         st = pages_map(s->tokenizer_bytes, "the tokenizer", &s->tokenizer_memory, e);
         if (st != STATOR_OK)
             return st;
         engine += pages_rounded(s->tokenizer_bytes);
-        if (tokenizer_create(s->gguf, s->tokenizer_memory, s->tokenizer_bytes, &s->tokenizer, &s->tokenizer_error) != STATOR_OK)
+        if (tokenizer_create(s->gguf, s->tokenizer_memory, s->tokenizer_bytes, &s->tokenizer,
+                             &s->tokenizer_error) != STATOR_OK)
             s->tokenizer = NULL;
     }
     struct plan_arena *a = plan_arena_find(host, "engine");
@@ -333,8 +337,7 @@ static stator_status make_run_state(struct stator *s, stator_error *e)
     return STATOR_OK;
 }
 
-static stator_status fill_rope(struct stator *s, stator_error *e)
-{
+static stator_status fill_rope(struct stator *s, stator_error *e) {
     const struct shape *m = s->shape;
     for (uint32_t j = 0; j < m->n_rot / 2; j++)
         s->rope_frequency[j] = pow((double)m->rope_base, -2.0 * j / m->n_rot) / m->rope_scale;
@@ -345,10 +348,12 @@ static stator_status fill_rope(struct stator *s, stator_error *e)
     CHECK(m->rope_freqs->bytes == bytes && bytes <= sizeof divisor);
     ssize_t got = pread(gguf_fd(s->gguf, m->rope_freqs->shard), divisor, bytes, (off_t)m->rope_freqs->offset);
     if (got != (ssize_t)bytes)
-        return error_set(e, STATOR_BAD_MODEL, "%s: tensor 'rope_freqs.weight' can't be read", s->config.model.path);
+        return error_set(e, STATOR_BAD_MODEL, "%s: tensor 'rope_freqs.weight' can't be read",
+                         s->config.model.path);
     for (uint32_t j = 0; j < m->n_rot / 2; j++) {
         if (!isfinite(divisor[j]) || divisor[j] <= 0)
-            return error_set(e, STATOR_BAD_MODEL, "%s: tensor 'rope_freqs.weight': value %u is %g, a positive number is expected",
+            return error_set(e, STATOR_BAD_MODEL,
+                             "%s: tensor 'rope_freqs.weight': value %u is %g, a positive number is expected",
                              s->config.model.path, j, (double)divisor[j]);
         s->rope_frequency[j] /= (double)divisor[j];
     }
@@ -356,8 +361,7 @@ static stator_status fill_rope(struct stator *s, stator_error *e)
 }
 
 /* Passes progress on until the engine thread says how its start went. */
-static stator_status wait_for_start(struct stator *s, stator_error *e)
-{
+static stator_status wait_for_start(struct stator *s, stator_error *e) {
     for (;;) {
         struct engine_event ev;
         ring_wait(s->events, UINT64_MAX);
@@ -375,8 +379,7 @@ static stator_status wait_for_start(struct stator *s, stator_error *e)
     }
 }
 
-static stator_status start_thread(struct stator *s, stator_error *e)
-{
+static stator_status start_thread(struct stator *s, stator_error *e) {
     pthread_attr_t attr;
     int rc = pthread_attr_init(&attr);
     CHECK(rc == 0);
@@ -394,18 +397,21 @@ static stator_status start_thread(struct stator *s, stator_error *e)
     return STATOR_OK;
 }
 
-stator_status stator_start(stator *s, stator_error *e)
-{
+stator_status stator_start(stator *s, stator_error *e) {
     if (s->start_tried)
         return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
     if (s->imagined)
-        return error_set(e, STATOR_DEVICE, "stator_start: %s is not here, it was only described; this engine can plan", s->facts[0].name);
+        return error_set(e, STATOR_DEVICE,
+                         "stator_start: %s is not here, it was only described; this engine can plan",
+                         s->facts[0].name);
     stator_status st = s->planned && s->plan.fits ? STATOR_OK : stator_plan(s, e);
     if (st != STATOR_OK)
         return st;
     if (s->expects_plan && strcmp(s->expect_plan, s->plan.hash) != 0)
-        return error_set(e, STATOR_DOES_NOT_FIT, "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
-                         s->plan.hash, s->expect_plan);
+        return error_set(
+            e, STATOR_DOES_NOT_FIT,
+            "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
+            s->plan.hash, s->expect_plan);
     s->start_tried = true;
     st = make_run_state(s, e);
     if (st == STATOR_OK)
@@ -417,13 +423,12 @@ stator_status stator_start(stator *s, stator_error *e)
     if (st != STATOR_OK)
         return st;
     atomic_store(&s->started, 1);
-    log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9, s->choice.tier,
-              s->choice.threads);
+    log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9,
+              s->choice.tier, s->choice.threads);
     return STATOR_OK;
 }
 
-void stator_close(stator *s)
-{
+void stator_close(stator *s) {
     if (s == NULL)
         return;
     if (s->thread_runs) {

@@ -1,12 +1,12 @@
 /* The engine's inside: what stands behind the opaque `stator`.
  *
- * Threads. The driver thread (the one that calls stator_*) owns everything until stator_start, and again after the engine
- * thread was joined. Between those, the engine thread owns device, sequences, sampler and the plan's use figures; the two
- * meet only in the rings, in the request slots (owned by the driver while FREE or DONE, by the engine after the submit
- * command) and in the atomics.
+ * Threads. The driver thread (the one that calls stator_*) owns everything until stator_start, and again
+ * after the engine thread was joined. Between those, the engine thread owns device, sequences, sampler and
+ * the plan's use figures; the two meet only in the rings, in the request slots (owned by the driver while
+ * FREE or DONE, by the engine after the submit command) and in the atomics.
  *
- * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the slices of `engine`:
- * this struct, the model's index, shape and graph, the tokenizer, and the run's state. */
+ * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the
+ * slices of `engine`: this struct, the model's index, shape and graph, the tokenizer, and the run's state. */
 #ifndef STATOR_ENGINE_ENGINE_H
 #define STATOR_ENGINE_ENGINE_H
 
@@ -24,14 +24,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define ENGINE_QUEUE  4 /* requests that may wait beside those that run */
+#define ENGINE_QUEUE 4           /* requests that may wait beside those that run */
 #if defined(__SANITIZE_THREAD__) /* whose state is thread-local */
 #define ENGINE_STACK (4096 * 1024)
 #else
 #define ENGINE_STACK (512 * 1024)
 #endif
-#define ENGINE_EVENTS 256
-#define ENGINE_EDGE_BASE (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
+#define ENGINE_EVENTS         256
+#define ENGINE_EDGE_BASE      (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
 #define ENGINE_EDGE_PER_TOKEN 256
 
 struct engine_request {
@@ -53,8 +53,8 @@ struct engine_sequence {
     struct engine_request *request; /* NULL: free */
     uint32_t done;                  /* tokens whose KV is stored */
     uint32_t n_blocks;
-    uint32_t *table;                /* n_blocks KV blocks */
-    bool fresh;                     /* its blocks are to be cleared by the next step */
+    uint32_t *table; /* n_blocks KV blocks */
+    bool fresh;      /* its blocks are to be cleared by the next step */
     uint64_t began_ns;
     uint64_t prompt_done_ns;
 };
@@ -85,7 +85,7 @@ struct engine_event {
     bool last_row; /* LOGITS: the reader's next poll gives the rows back */
     stator_reason reason;
     stator_status status;
-    uint64_t a, b; /* DONE, LAP: prompt_ns, generate_ns; PROGRESS: done, total */
+    uint64_t a, b;    /* DONE, LAP: prompt_ns, generate_ns; PROGRESS: done, total */
     uint64_t time_ns; /* TOKEN */
     uint32_t n_prompt, n_generated;
     char text[160];
@@ -117,7 +117,8 @@ struct stator {
     uint64_t place_work_bytes;
 
     struct device_choice choice;
-    /* The devices of the plan, in the order of the layers: `choice`, or (imagined) those that a person described. */
+    /* The devices of the plan, in the order of the layers: `choice`, or (imagined) those that a person
+     * described. */
     struct device_facts facts[PLAN_MAX_PLACES - 1];
     uint32_t n_facts;
     bool imagined;
@@ -126,7 +127,7 @@ struct stator {
     bool rows_follow_sequences; /* memory.logits_rows is auto */
     uint64_t host_limit;
     uint64_t staging_bytes;
-    uint64_t tokenizer_bytes;     /* 0: this file's tokenizer can't be used, tokenizer_error says why */
+    uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used, tokenizer_error says why */
     stator_error tokenizer_error;
     struct device_model model;
     struct plan plan;
@@ -162,11 +163,11 @@ struct stator {
     uint32_t n_waiting;
     pthread_t thread;
     bool thread_runs;
-    bool start_tried; /* once only: what a failed start has mapped stays until close */
+    bool start_tried;    /* once only: what a failed start has mapped stays until close */
     _Atomic int started; /* read by stator_cancel */
-    uint64_t step_ns; /* the engine thread: when the last step ended */
-    bool acked;      /* the engine thread: the reader gave the logits rows back */
-    bool owes_ack;   /* the driver: the next poll gives them back */
+    uint64_t step_ns;    /* the engine thread: when the last step ended */
+    bool acked;          /* the engine thread: the reader gave the logits rows back */
+    bool owes_ack;       /* the driver: the next poll gives them back */
     stator_error start_error;
     uint64_t next_id;
     uint64_t load_ns;
@@ -184,11 +185,13 @@ struct stator {
     } served;
 };
 
-/* planner.c: the plan for `want`, without touching a device. Fills s->graph, *m and *p (p->fits says whether it fits).
- * An error is a plan that can't even be made (a slice too small, numbers beyond 2^63). */
-stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e);
+/* planner.c: the plan for `want`, without touching a device. Fills s->graph, *m and *p (p->fits says whether
+ * it fits). An error is a plan that can't even be made (a slice too small, numbers beyond 2^63). */
+stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p,
+                           struct device_model *m, stator_error *e);
 /* Bytes of the run's state, and where everything in it lies when c has memory. */
-void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m, struct carve *c);
+void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m,
+                         struct carve *c);
 /* The inputs that a plan follows from, and their hash, into p. */
 void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p);
 uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices);
@@ -201,16 +204,18 @@ void fit_room(struct stator *s, const struct engine_want *want, struct plan *p);
 
 /* loader.c: reads, repacks and uploads all weights through staging; on the engine thread. */
 stator_status loader_run(struct stator *s, stator_error *e);
-uint64_t loader_least_staging(const struct graph *g); /* bytes: one panel of the widest matrix, as in the file */
+uint64_t
+loader_least_staging(const struct graph *g); /* bytes: one panel of the widest matrix, as in the file */
 
 /* loop.c: the engine thread. */
 void *loop_thread(void *s);
 void loop_emit(struct stator *s, const struct engine_event *ev); /* waits while the ring is full */
 
 /* step_writer.c */
-void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv, struct step_header *h,
-                        uint64_t *bytes);
-void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token, uint32_t position);
+void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv,
+                        struct step_header *h, uint64_t *bytes);
+void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
+                      uint32_t position);
 
 /* sequences.c: admission and release. */
 bool sequences_admit(struct stator *s, uint32_t slot); /* false: no room now */

@@ -10,8 +10,7 @@ struct probe {
     uint32_t step;   /* its values are multiples of it, or the wanted one */
 };
 
-static bool fits(struct probe *p, uint64_t v)
-{
+static bool fits(struct probe *p, uint64_t v) {
     *p->field = (uint32_t)v;
     if (p->s->rows_follow_sequences)
         p->want.logits_rows = p->want.sequences;
@@ -23,8 +22,8 @@ static bool fits(struct probe *p, uint64_t v)
 }
 
 /* The largest multiple of step up to `most` that fits (plans grow with each size); 0: none. */
-static uint64_t largest(struct stator *s, const struct engine_want *want, size_t field, uint32_t step, uint32_t most)
-{
+static uint64_t largest(struct stator *s, const struct engine_want *want, size_t field, uint32_t step,
+                        uint32_t most) {
     struct probe p = {.s = s, .want = *want, .step = step};
     p.field = (uint32_t *)((uint8_t *)&p.want + field);
     if (fits(&p, most))
@@ -42,14 +41,12 @@ static uint64_t largest(struct stator *s, const struct engine_want *want, size_t
     return good * step;
 }
 
-uint32_t fit_largest_context(struct stator *s, const struct engine_want *want)
-{
+uint32_t fit_largest_context(struct stator *s, const struct engine_want *want) {
     return (uint32_t)largest(s, want, offsetof(struct engine_want, context), 32, s->shape->context_trained);
 }
 
 /* The tokens whose KV the free bytes hold, on every device at once. */
-static uint64_t tokens_in_room(const struct stator *s, const struct plan *p)
-{
+static uint64_t tokens_in_room(const struct stator *s, const struct plan *p) {
     uint64_t most = UINT64_MAX;
     uint64_t in_host = 0;
     const struct plan_place *host = &p->places[p->n_places - 1];
@@ -64,8 +61,7 @@ static uint64_t tokens_in_room(const struct stator *s, const struct plan *p)
     return most;
 }
 
-void fit_room(struct stator *s, const struct engine_want *want, struct plan *p)
-{
+void fit_room(struct stator *s, const struct engine_want *want, struct plan *p) {
     CHECK(p->fits);
     p->room_tokens = tokens_in_room(s, p);
     struct probe q = {.s = s, .want = *want, .step = 1};
@@ -90,12 +86,12 @@ void fit_room(struct stator *s, const struct engine_want *want, struct plan *p)
     p->room_known = true;
 }
 
-void fit_search(struct stator *s, const struct engine_want *want, struct plan *p)
-{
+void fit_search(struct stator *s, const struct engine_want *want, struct plan *p) {
     p->missing.largest_context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
     p->missing.largest_batch = largest(s, want, offsetof(struct engine_want, batch), 1, want->batch);
     /* A step takes a token of every sequence, and the rows that were asked for. */
     if (p->missing.largest_batch < ARITH_MAX(want->sequences, want->logits_rows))
         p->missing.largest_batch = 0;
-    p->missing.largest_sequences = largest(s, want, offsetof(struct engine_want, sequences), 1, want->sequences);
+    p->missing.largest_sequences =
+        largest(s, want, offsetof(struct engine_want, sequences), 1, want->sequences);
 }

@@ -1,7 +1,8 @@
-/* Loading: every weight is read with pread through the staging window, repacked into its panels and dropped from the page
- * cache. All host threads of the device share the work, each in its own part of the window.
+/* Loading: every weight is read with pread through the staging window, repacked into its panels and dropped
+ * from the page cache. All host threads of the device share the work, each in its own part of the window.
  *
- * Invariants: a job is a run of panels of one weight; jobs are dealt out in turn, so every panel is written once. */
+ * Invariants: a job is a run of panels of one weight; jobs are dealt out in turn, so every panel is written
+ * once. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -18,31 +19,28 @@ struct loading {
     stator_error error; /* of the first that failed */
 };
 
-static uint64_t file_panel_bytes(const struct graph_weight *w)
-{
+static uint64_t file_panel_bytes(const struct graph_weight *w) {
     uint64_t row = 0;
     bool ok = block_row_bytes(w->tensor->type, w->tensor->ne[0], &row);
     CHECK(ok);
     return w->packed ? row * PANEL_ROWS : row;
 }
 
-uint64_t loader_least_staging(const struct graph *g)
-{
+uint64_t loader_least_staging(const struct graph *g) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < g->n_weights; i++)
         most = ARITH_MAX(most, file_panel_bytes(&g->weights[i]));
     return most;
 }
 
-static void fail(struct loading *l, const stator_error *e)
-{
+static void fail(struct loading *l, const stator_error *e) {
     int expected = 0;
     if (atomic_compare_exchange_strong(&l->failed, &expected, 1))
         l->error = *e;
 }
 
-static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t from, uint64_t n, uint8_t *out)
-{
+static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t from, uint64_t n,
+                     uint8_t *out) {
     const struct gguf *g = l->s->gguf;
     stator_error e;
     int fd = gguf_fd(g, t->shard);
@@ -52,10 +50,12 @@ static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t fr
             continue;
         if (got <= 0) {
             if (got < 0)
-                error_set(&e, STATOR_FAILED, "%s: tensor '%.*s': reading at byte %" PRIu64 " failed: %s", gguf_path(g, t->shard),
-                          (int)t->name.length, t->name.data, t->offset + from + done, strerror(errno));
+                error_set(&e, STATOR_FAILED, "%s: tensor '%.*s': reading at byte %" PRIu64 " failed: %s",
+                          gguf_path(g, t->shard), (int)t->name.length, t->name.data, t->offset + from + done,
+                          strerror(errno));
             else
-                error_set(&e, STATOR_BAD_MODEL, "%s: tensor '%.*s': the file ends at byte %" PRIu64 "; it shrank while it was open",
+                error_set(&e, STATOR_BAD_MODEL,
+                          "%s: tensor '%.*s': the file ends at byte %" PRIu64 "; it shrank while it was open",
                           gguf_path(g, t->shard), (int)t->name.length, t->name.data, t->offset + from + done);
             fail(l, &e);
             return false;
@@ -66,8 +66,7 @@ static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t fr
     return true;
 }
 
-static uint8_t *destination(struct device *d, const struct graph_weight *w, uint32_t panel)
-{
+static uint8_t *destination(struct device *d, const struct graph_weight *w, uint32_t panel) {
     const struct graph_piece *p = w->pieces;
     while (panel >= p->first_panel + p->panels)
         p++;
@@ -77,8 +76,8 @@ static uint8_t *destination(struct device *d, const struct graph_weight *w, uint
     return slice + p->offset + (uint64_t)(panel - p->first_panel) * w->layout.panel_bytes;
 }
 
-static bool load_panels(struct loading *l, const struct graph_weight *w, uint32_t first, uint32_t n, uint8_t *window)
-{
+static bool load_panels(struct loading *l, const struct graph_weight *w, uint32_t first, uint32_t n,
+                        uint8_t *window) {
     uint64_t panel_bytes = file_panel_bytes(w);
     uint64_t row_bytes = panel_bytes / PANEL_ROWS;
     uint32_t rows = ARITH_MIN(n * PANEL_ROWS, w->layout.rows - first * PANEL_ROWS);
@@ -91,27 +90,24 @@ static bool load_panels(struct loading *l, const struct graph_weight *w, uint32_
     return true;
 }
 
-static bool load_plain(struct loading *l, const struct graph_weight *w)
-{
+static bool load_plain(struct loading *l, const struct graph_weight *w) {
     struct device *d = l->s->device;
     uint8_t *slice = d->vtable->map(d, DEVICE_WEIGHTS, w->pieces[0].slice);
     CHECK(slice != NULL && w->n_pieces == 1);
     return read_all(l, w->tensor, 0, w->tensor->bytes, slice + w->pieces[0].offset);
 }
 
-static void report_progress(struct stator *s, uint64_t done)
-{
+static void report_progress(struct stator *s, uint64_t done) {
     struct engine_event ev = {.kind = ENGINE_PROGRESS, .a = done, .b = s->shape->tensor_bytes};
     (void)ring_push(s->events, &ev); /* a lost one is no harm */
 }
 
-static bool stopped(const struct stator *s)
-{
-    return atomic_load_explicit(&s->stop, memory_order_relaxed) || atomic_load_explicit(&s->cancel_start, memory_order_relaxed);
+static bool stopped(const struct stator *s) {
+    return atomic_load_explicit(&s->stop, memory_order_relaxed) ||
+           atomic_load_explicit(&s->cancel_start, memory_order_relaxed);
 }
 
-static void load_member(void *context, uint32_t member, uint32_t n)
-{
+static void load_member(void *context, uint32_t member, uint32_t n) {
     struct loading *l = context;
     (void)n;
     if (member >= l->members)
@@ -139,8 +135,7 @@ static void load_member(void *context, uint32_t member, uint32_t n)
     }
 }
 
-stator_status loader_run(struct stator *s, stator_error *e)
-{
+stator_status loader_run(struct stator *s, stator_error *e) {
     struct device *d = s->device;
     char tier[16];
     uint32_t threads = 1;

@@ -1,4 +1,5 @@
-/* Where an engine's log lines go: the caller's callback, or the file of log.file; as text or one JSON object a line. */
+/* Where an engine's log lines go: the caller's callback, or the file of log.file; as text or one JSON object
+ * a line. */
 #ifndef STATOR_ENGINE_LOG_SINK_H
 #define STATOR_ENGINE_LOG_SINK_H
 

@@ -1,8 +1,8 @@
-/* The engine thread: starts the device, loads, seals, then runs steps until it is told to stop. Each step carries one
- * token of every generating sequence and as much of the waiting prompts as the batch holds.
+/* The engine thread: starts the device, loads, seals, then runs steps until it is told to stop. Each step
+ * carries one token of every generating sequence and as much of the waiting prompts as the batch holds.
  *
- * Invariants: between seal and shutdown nothing here allocates; a request slot is touched only between its submit command
- * and its DONE event. */
+ * Invariants: between seal and shutdown nothing here allocates; a request slot is touched only between its
+ * submit command and its DONE event. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
@@ -24,13 +24,11 @@ struct filling {
     struct engine_sequence **of_row; /* [logits_rows], in the run's state */
 };
 
-static bool stopping(const struct stator *s)
-{
+static bool stopping(const struct stator *s) {
     return atomic_load_explicit(&s->stop, memory_order_relaxed) != 0;
 }
 
-void loop_emit(struct stator *s, const struct engine_event *ev)
-{
+void loop_emit(struct stator *s, const struct engine_event *ev) {
     while (!ring_push(s->events, ev) && !stopping(s)) {
         struct timespec pause = {.tv_nsec = 100000};
         nanosleep(&pause, NULL);
@@ -38,9 +36,8 @@ void loop_emit(struct stator *s, const struct engine_event *ev)
 }
 
 /* What LAP and DONE tell alike. */
-static struct engine_event figures(const struct stator *s, const struct engine_request *r, enum engine_event_kind kind,
-                                   uint64_t prompt_ns, uint64_t generate_ns)
-{
+static struct engine_event figures(const struct stator *s, const struct engine_request *r,
+                                   enum engine_event_kind kind, uint64_t prompt_ns, uint64_t generate_ns) {
     return (struct engine_event){.kind = kind,
                                  .request = (uint32_t)(r - s->requests),
                                  .id = atomic_load_explicit(&r->id, memory_order_relaxed),
@@ -50,9 +47,8 @@ static struct engine_event figures(const struct stator *s, const struct engine_r
                                  .n_generated = r->n_tokens - r->n_prompt};
 }
 
-static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns, stator_reason reason,
-                      stator_status status, const char *text)
-{
+static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns,
+                      stator_reason reason, stator_status status, const char *text) {
     struct engine_event ev = figures(s, r, ENGINE_DONE, prompt_ns, generate_ns);
     ev.reason = reason;
     ev.status = status;
@@ -61,13 +57,13 @@ static void emit_done(struct stator *s, struct engine_request *r, uint64_t promp
     s->device->vtable->counters(s->device, &c);
     atomic_store(&s->submits, c.submits);
     atomic_store(&s->kernels_executed, c.kernels_executed);
-    atomic_store(&s->used_kv_bytes,
-                 (uint64_t)s->peak_blocks * s->model.kv.block_stride * s->shape->n_layers * s->shape->n_kv_heads);
+    atomic_store(&s->used_kv_bytes, (uint64_t)s->peak_blocks * s->model.kv.block_stride * s->shape->n_layers *
+                                        s->shape->n_kv_heads);
     loop_emit(s, &ev);
 }
 
-static void finish(struct stator *s, struct engine_sequence *q, stator_reason reason, stator_status status, const char *text)
-{
+static void finish(struct stator *s, struct engine_sequence *q, stator_reason reason, stator_status status,
+                   const char *text) {
     uint64_t now = clock_ns();
     struct engine_request *r = q->request;
     uint64_t prompt_end = q->prompt_done_ns != 0 ? q->prompt_done_ns : now;
@@ -77,17 +73,17 @@ static void finish(struct stator *s, struct engine_sequence *q, stator_reason re
     emit_done(s, r, prompt_ns, generate_ns, reason, status, text);
 }
 
-/* The sequence has ended by itself: back to its depth when laps are left. What the cache holds beyond is written again
- * before it is read. */
-static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason reason)
-{
+/* The sequence has ended by itself: back to its depth when laps are left. What the cache holds beyond is
+ * written again before it is read. */
+static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason reason) {
     struct engine_request *r = q->request;
     if (r->laps <= 1) {
         finish(s, q, reason, STATOR_OK, "");
         return;
     }
     CHECK(q->prompt_done_ns != 0);
-    struct engine_event ev = figures(s, r, ENGINE_LAP, q->prompt_done_ns - q->began_ns, clock_ns() - q->prompt_done_ns);
+    struct engine_event ev =
+        figures(s, r, ENGINE_LAP, q->prompt_done_ns - q->began_ns, clock_ns() - q->prompt_done_ns);
     ev.reason = reason;
     r->laps--;
     r->n_tokens = r->n_prompt;
@@ -96,8 +92,7 @@ static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason r
     loop_emit(s, &ev);
 }
 
-static void take_command(struct stator *s, const struct engine_command *c)
-{
+static void take_command(struct stator *s, const struct engine_command *c) {
     switch (c->kind) {
     case ENGINE_SUBMIT:
         CHECK(s->n_waiting < s->n_requests);
@@ -112,15 +107,13 @@ static void take_command(struct stator *s, const struct engine_command *c)
     }
 }
 
-static void take_commands(struct stator *s)
-{
+static void take_commands(struct stator *s) {
     struct engine_command c;
     while (ring_pop(s->commands, &c))
         take_command(s, &c);
 }
 
-static void drop_cancelled(struct stator *s)
-{
+static void drop_cancelled(struct stator *s) {
     for (uint32_t i = 0; i < s->want.sequences; i++) {
         struct engine_sequence *q = &s->sequences[i];
         if (q->request != NULL && atomic_load(&q->request->cancel))
@@ -137,8 +130,7 @@ static void drop_cancelled(struct stator *s)
     s->n_waiting = kept;
 }
 
-static void admit_waiting(struct stator *s)
-{
+static void admit_waiting(struct stator *s) {
     uint32_t n = 0;
     while (n < s->n_waiting && sequences_admit(s, s->waiting[n]))
         n++;
@@ -146,8 +138,7 @@ static void admit_waiting(struct stator *s)
     memmove(s->waiting, s->waiting + n, s->n_waiting * sizeof *s->waiting);
 }
 
-static void begin_step(struct stator *s, struct filling *f)
-{
+static void begin_step(struct stator *s, struct filling *f) {
     f->slot = s->device->vtable->step_slot(s->device);
     f->h = (struct step_header *)f->slot;
     f->of_row = s->of_row;
@@ -158,8 +149,8 @@ static void begin_step(struct stator *s, struct filling *f)
 }
 
 /* The next n tokens of q into the step; with_row: the logits of the last of them. */
-static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n, bool with_row)
-{
+static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
+                      bool with_row) {
     uint32_t slot = (uint32_t)(q - s->sequences);
     const struct engine_request *r = q->request;
     CHECK(f->h->n_tokens + n <= s->want.batch && q->done + n <= r->n_tokens);
@@ -167,14 +158,16 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     if (q->began_ns == 0 || q->done == r->n_depth)
         q->began_ns = clock_ns();
     uint32_t first = f->h->n_tokens;
-    f->chunks[f->h->n_chunks++] = (struct step_chunk){.slot = slot, .first = first, .n = n, .position = q->done};
+    f->chunks[f->h->n_chunks++] =
+        (struct step_chunk){.slot = slot, .first = first, .n = n, .position = q->done};
     memcpy(f->slot + f->h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
     for (uint32_t i = 0; i < n; i++)
         step_writer_rope(s, f->h, f->slot, first + i, q->done + i);
     if (q->fresh) {
         uint32_t *table = (uint32_t *)(f->slot + f->h->at_tables) + (size_t)slot * f->h->table_stride;
         memcpy(table, q->table, q->n_blocks * sizeof *table);
-        memcpy(f->slot + f->h->at_zero + f->h->n_zero * sizeof(uint32_t), q->table, q->n_blocks * sizeof(uint32_t));
+        memcpy(f->slot + f->h->at_zero + f->h->n_zero * sizeof(uint32_t), q->table,
+               q->n_blocks * sizeof(uint32_t));
         f->h->n_zero += q->n_blocks;
         q->fresh = false;
     }
@@ -186,10 +179,9 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     q->done += n;
 }
 
-/* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all a turn when
- * the batch or the logits rows do not hold everybody. */
-static void fill_generation(struct stator *s, struct filling *f)
-{
+/* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all
+ * a turn when the batch or the logits rows do not hold everybody. */
+static void fill_generation(struct stator *s, struct filling *f) {
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->want.sequences; k++) {
             struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->want.sequences];
@@ -214,32 +206,32 @@ static void fill_generation(struct stator *s, struct filling *f)
     s->next_sequence = (s->next_sequence + 1) % s->want.sequences;
 }
 
-static bool run_device(struct stator *s, stator_error *e)
-{
+static bool run_device(struct stator *s, stator_error *e) {
     struct device *d = s->device;
     return d->vtable->submit(d, e) == STATOR_OK && d->vtable->wait(d, e) == STATOR_OK;
 }
 
-static void fail_all(struct stator *s, const stator_error *e)
-{
+static void fail_all(struct stator *s, const stator_error *e) {
     for (uint32_t i = 0; i < s->want.sequences; i++)
         if (s->sequences[i].request != NULL)
             finish(s, &s->sequences[i], STATOR_REASON_FAILED, e->code, e->text);
 }
 
-static void take_row(struct stator *s, struct engine_sequence *q, const float *logits, const struct step_pick *pick)
-{
+static void take_row(struct stator *s, struct engine_sequence *q, const float *logits,
+                     const struct step_pick *pick) {
     struct engine_request *r = q->request;
     if (q->prompt_done_ns == 0)
         q->prompt_done_ns = s->step_ns;
     if (!pick->finite) {
-        finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED,
-               "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
+        finish(
+            s, q, STATOR_REASON_FAILED, STATOR_FAILED,
+            "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
         return;
     }
     const struct sampler_settings *set = &r->sampling;
     bool greedy = set->temperature <= 0 && set->repeat_penalty == 1.0f;
-    int32_t token = greedy ? pick->token : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens, r->n_tokens);
+    int32_t token =
+        greedy ? pick->token : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens, r->n_tokens);
     if (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token)) {
         end_lap(s, q, STATOR_REASON_EOS);
         return;
@@ -257,8 +249,7 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
         end_lap(s, q, STATOR_REASON_LENGTH);
 }
 
-static bool run_generation(struct stator *s)
-{
+static bool run_generation(struct stator *s) {
     struct filling f;
     begin_step(s, &f);
     fill_generation(s, &f);
@@ -278,8 +269,7 @@ static bool run_generation(struct stator *s)
 }
 
 /* Hands out the rows of the last step and waits until the reader has given them back. */
-static bool hand_out_rows(struct stator *s, const struct engine_sequence *q, uint32_t position, uint32_t n)
-{
+static bool hand_out_rows(struct stator *s, const struct engine_sequence *q, uint32_t position, uint32_t n) {
     const float *logits = s->device->vtable->logits(s->device);
     s->acked = false;
     for (uint32_t i = 0; i < n; i++) {
@@ -299,8 +289,7 @@ static bool hand_out_rows(struct stator *s, const struct engine_sequence *q, uin
 }
 
 /* One chunk of a logits request: the body once, then the tail for so many rows at a time as are planned. */
-static void run_logits(struct stator *s, struct engine_sequence *q)
-{
+static void run_logits(struct stator *s, struct engine_sequence *q) {
     struct filling f;
     begin_step(s, &f);
     uint32_t position = q->done;
@@ -322,7 +311,8 @@ static void run_logits(struct stator *s, struct engine_sequence *q)
             if (picks[i].finite)
                 continue;
             char text[128];
-            snprintf(text, sizeof text, "the logits of position %u are not finite numbers", position + at + i);
+            snprintf(text, sizeof text, "the logits of position %u are not finite numbers",
+                     position + at + i);
             finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED, text);
             return;
         }
@@ -338,8 +328,7 @@ static void run_logits(struct stator *s, struct engine_sequence *q)
     }
 }
 
-static void run_until_stopped(struct stator *s)
-{
+static void run_until_stopped(struct stator *s) {
     while (!stopping(s)) {
         take_commands(s);
         drop_cancelled(s);
@@ -357,15 +346,15 @@ static void run_until_stopped(struct stator *s)
     }
 }
 
-static stator_status create_arenas(struct stator *s, stator_error *e)
-{
+static stator_status create_arenas(struct stator *s, stator_error *e) {
     static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
     struct plan_place *place = &s->plan.places[0];
     for (int i = 0; i < DEVICE_ARENAS; i++) {
         struct plan_arena *a = plan_arena_find(place, names[i]);
         CHECK(a != NULL);
         for (uint32_t k = 0; k < a->n_slices; k++) {
-            stator_status st = s->device->vtable->slice_create(s->device, (enum device_arena)i, k, a->slices[k], e);
+            stator_status st =
+                s->device->vtable->slice_create(s->device, (enum device_arena)i, k, a->slices[k], e);
             if (st != STATOR_OK)
                 return st;
             a->allocated += a->slices[k];
@@ -374,10 +363,9 @@ static stator_status create_arenas(struct stator *s, stator_error *e)
     return STATOR_OK;
 }
 
-static stator_status start_device(struct stator *s, stator_error *e)
-{
-    stator_status st = device_open(&s->choice, &s->model, &s->phase, s->device_memory, device_host_bytes(&s->choice, &s->model),
-                                   &s->device, e);
+static stator_status start_device(struct stator *s, stator_error *e) {
+    stator_status st = device_open(&s->choice, &s->model, &s->phase, s->device_memory,
+                                   device_host_bytes(&s->choice, &s->model), &s->device, e);
     if (st != STATOR_OK)
         return st;
     st = create_arenas(s, e);
@@ -390,8 +378,7 @@ static stator_status start_device(struct stator *s, stator_error *e)
     return s->device->vtable->prepare(s->device, &s->model, e);
 }
 
-void *loop_thread(void *context)
-{
+void *loop_thread(void *context) {
     struct stator *s = context;
     uint64_t began = clock_ns();
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);

@@ -12,16 +12,15 @@
 #define PLANNER_VERSION 2
 
 /* Some device of the plan runs on this machine's processors. */
-static bool is_here(const struct stator *s)
-{
+static bool is_here(const struct stator *s) {
     for (uint32_t i = 0; i < s->n_facts; i++)
         if (s->facts[i].host_memory)
             return true;
     return false;
 }
 
-void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m, struct carve *c)
-{
+void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m,
+                         struct carve *c) {
     const struct shape *shape = s->shape;
     s->n_requests = want->sequences + ENGINE_QUEUE;
     s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
@@ -57,29 +56,28 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, const
         s->free_blocks[i] = m->kv.n_blocks - 1 - i;
 }
 
-static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes)
-{
+static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
     if (bytes == 0)
         return;
     plan_add_slice(&p->places[p->n_places - 1], a, pages_rounded(bytes));
     plan_add_block(p, name, strlen(name), a->n_slices - 1, 0, bytes, 0, 0);
 }
 
-static uint64_t sum_of_bounds(const struct plan_place *place)
-{
+static uint64_t sum_of_bounds(const struct plan_place *place) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < place->n_arenas; i++)
         sum = arith_must_add(sum, place->arenas[i].lower_bound);
     return sum;
 }
 
-static void add_host(struct stator *s, const struct engine_want *want, const struct device_model *m, struct plan *p)
-{
+static void add_host(struct stator *s, const struct engine_want *want, const struct device_model *m,
+                     struct plan *p) {
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
     plan_add_block(p, "load window", 11, 0, 0, s->staging_bytes, 0, 0);
     struct carve c = carve_count();
-    planner_lay_out_run(s, want, m, &c); /* writes NULLs, there is no state yet; a copy of *s would race with stator_cancel */
+    planner_lay_out_run(
+        s, want, m, &c); /* writes NULLs, there is no state yet; a copy of *s would race with stator_cancel */
     struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
     add_engine_slice(p, a, "engine's struct", sizeof(struct stator));
     add_engine_slice(p, a, "model's index", gguf_host_bytes(s->gguf));
@@ -92,8 +90,7 @@ static void add_host(struct stator *s, const struct engine_want *want, const str
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
 }
 
-static const struct plan_arena *largest_arena(const struct plan_place *place)
-{
+static const struct plan_arena *largest_arena(const struct plan_place *place) {
     const struct plan_arena *largest = &place->arenas[0];
     for (uint32_t k = 1; k < place->n_arenas; k++)
         if (place->arenas[k].bytes > largest->bytes)
@@ -101,10 +98,9 @@ static const struct plan_arena *largest_arena(const struct plan_place *place)
     return largest;
 }
 
-/* The place that is over its budget and its largest arena, which says most. A device in host memory is a part of the host,
- * whose figure is the one to act on. */
-static void find_short(const struct stator *s, struct plan *p)
-{
+/* The place that is over its budget and its largest arena, which says most. A device in host memory is a part
+ * of the host, whose figure is the one to act on. */
+static void find_short(const struct stator *s, struct plan *p) {
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
         if (place->total <= place->budget || (!place->is_host && s->facts[i].host_memory))
@@ -114,8 +110,8 @@ static void find_short(const struct stator *s, struct plan *p)
         p->fits = false;
         p->missing.bytes = place->total - place->budget;
         if (inside != NULL)
-            snprintf(p->missing.where, sizeof p->missing.where, "%.20s: %.20s %.31s", place->name, inside->name,
-                     largest_arena(inside)->name);
+            snprintf(p->missing.where, sizeof p->missing.where, "%.20s: %.20s %.31s", place->name,
+                     inside->name, largest_arena(inside)->name);
         else
             snprintf(p->missing.where, sizeof p->missing.where, "%.31s: %.31s", place->name, largest->name);
         return;
@@ -123,9 +119,8 @@ static void find_short(const struct stator *s, struct plan *p)
 }
 
 /* The devices' places on these ends of layers; the step's model of the last one in *m. */
-static stator_status add_devices(struct stator *s, const struct engine_want *want, const uint32_t *ends, struct plan *p,
-                                 struct device_model *m, stator_error *e)
-{
+static stator_status add_devices(struct stator *s, const struct engine_want *want, const uint32_t *ends,
+                                 struct plan *p, struct device_model *m, stator_error *e) {
     plan_init(p);
     if (p == &s->plan)
         plan_keep_blocks(p, s->plan_blocks, s->max_plan_blocks);
@@ -137,9 +132,10 @@ static stator_status add_devices(struct stator *s, const struct engine_want *wan
     return STATOR_OK;
 }
 
-/* A first look decides the split; where its rounding was too kind to a device, that device gets less and the plan is made again. */
-static stator_status add_split(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e)
-{
+/* A first look decides the split; where its rounding was too kind to a device, that device gets less and the
+ * plan is made again. */
+static stator_status add_split(struct stator *s, const struct engine_want *want, struct plan *p,
+                               struct device_model *m, stator_error *e) {
     uint64_t spare[PLAN_MAX_PLACES] = {0};
     uint32_t ends[PLAN_MAX_PLACES];
     for (uint32_t round = 0;; round++) {
@@ -161,15 +157,18 @@ static stator_status add_split(struct stator *s, const struct engine_want *want,
     }
 }
 
-stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, struct device_model *m, stator_error *e)
-{
-    stator_status st = s->n_facts == 1 ? add_devices(s, want, &s->shape->n_layers, p, m, e) : add_split(s, want, p, m, e);
+stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p,
+                           struct device_model *m, stator_error *e) {
+    stator_status st =
+        s->n_facts == 1 ? add_devices(s, want, &s->shape->n_layers, p, m, e) : add_split(s, want, p, m, e);
     if (st != STATOR_OK)
         return st;
     uint64_t least = loader_least_staging(&s->graph);
     if (s->staging_bytes < least)
-        return error_set(e, STATOR_USAGE, "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
-                         (unsigned long long)s->staging_bytes, (unsigned long long)least);
+        return error_set(
+            e, STATOR_USAGE,
+            "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
+            (unsigned long long)s->staging_bytes, (unsigned long long)least);
     p->kv_tokens = (uint64_t)m->kv.n_blocks * KERNELS_KV_BLOCK;
     add_host(s, want, m, p);
     plan_check(p);
@@ -179,8 +178,7 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
     return STATOR_OK;
 }
 
-static void hash_directory(const struct gguf *g, struct hash *h)
-{
+static void hash_directory(const struct gguf *g, struct hash *h) {
     for (uint64_t i = 0; i < gguf_keys(g); i++) {
         struct gguf_value v;
         struct gguf_text key = gguf_key(g, i, &v);
@@ -204,20 +202,21 @@ static void hash_directory(const struct gguf *g, struct hash *h)
     }
 }
 
-static void directory_hash(const struct gguf *g, char out[HASH_TEXT])
-{
+static void directory_hash(const struct gguf *g, char out[HASH_TEXT]) {
     struct hash h;
     hash_init(&h);
     hash_directory(g, &h);
     hash_final(&h, out);
 }
 
-static void add_facts(struct plan *p, const struct device_facts *f)
-{
+static void add_facts(struct plan *p, const struct device_facts *f) {
     const struct {
         const char *name;
         uint64_t v;
-    } numbers[] = {{"memory", f->memory}, {"max_alloc", f->max_alloc}, {"bandwidth", f->bandwidth}, {"alignment", f->alignment}};
+    } numbers[] = {{"memory", f->memory},
+                   {"max_alloc", f->max_alloc},
+                   {"bandwidth", f->bandwidth},
+                   {"alignment", f->alignment}};
     char name[48];
     snprintf(name, sizeof name, "%.31s.kind", f->name);
     plan_add_text(p, name, f->kind);
@@ -227,9 +226,9 @@ static void add_facts(struct plan *p, const struct device_facts *f)
     }
 }
 
-/* No paths, thread counts, tiers, live free memory. The host's limit decides whether a plan fits, not what it is. */
-void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p)
-{
+/* No paths, thread counts, tiers, live free memory. The host's limit decides whether a plan fits, not what it
+ * is. */
+void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p) {
     char directory[HASH_TEXT];
     directory_hash(s->gguf, directory);
     snprintf(p->model, sizeof p->model, "%s", s->shape->model_name);
@@ -250,7 +249,8 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
     if (s->n_facts > 1) {
         char split[64] = "auto";
         for (uint32_t i = 0, n = 0; i < s->config.devices.n_shares; i++)
-            n += (uint32_t)snprintf(split + n, sizeof split - n, "%s%u", i > 0 ? "," : "", s->config.devices.share[i]);
+            n += (uint32_t)snprintf(split + n, sizeof split - n, "%s%u", i > 0 ? "," : "",
+                                    s->config.devices.share[i]);
         plan_add_text(p, "split", split);
     }
     for (uint32_t i = 0; i < s->n_facts; i++)
@@ -258,9 +258,8 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
     plan_hash_inputs(p);
 }
 
-uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices)
-{
-    /* Per device: its own residual and boundary values, the tied matrix twice, cuts at the ends of slices of weights and KV, and
-     * the parts of the step descriptor. */
+uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices) {
+    /* Per device: its own residual and boundary values, the tied matrix twice, cuts at the ends of slices of
+     * weights and KV, and the parts of the step descriptor. */
     return g->max_values + g->max_weights + shape->n_layers + n_devices * (2 * PLAN_MAX_SLICES + 16) + 16;
 }

@@ -1,4 +1,5 @@
-/* What the engine says about itself: the memory table, the plan and the report as JSON. On the driver thread. */
+/* What the engine says about itself: the memory table, the plan and the report as JSON. On the driver thread.
+ */
 #include "engine/engine.h"
 
 #include "base/host_memory.h"
@@ -7,8 +8,7 @@
 #include <string.h>
 
 /* What a step reads and multiplies at least, from the graph's ops. */
-static void least_work(const struct stator *s, stator_info *info)
-{
+static void least_work(const struct stator *s, stator_info *info) {
     const struct graph *g = &s->graph;
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct graph_op *op = &g->ops[i];
@@ -27,8 +27,7 @@ static void least_work(const struct stator *s, stator_info *info)
 }
 
 /* The format of most bytes. */
-static void weight_type(const struct stator *s, char out[16])
-{
+static void weight_type(const struct stator *s, char out[16]) {
     uint64_t bytes[BLOCK_TYPES] = {0};
     uint32_t most = 0;
     for (uint64_t i = 0; i < gguf_tensors(s->gguf); i++) {
@@ -44,8 +43,7 @@ static void weight_type(const struct stator *s, char out[16])
     out[n] = '\0';
 }
 
-stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e)
-{
+stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e) {
     if (info->size != sizeof *info)
         return error_set(e, STATOR_USAGE, "stator_get_info: info.size must be sizeof(stator_info)");
     *info = (stator_info){.size = sizeof *info,
@@ -72,8 +70,8 @@ stator_status stator_get_info(const stator *s, stator_info *info, stator_error *
 }
 
 /* Values have fixed places, so a step owns all of scratch and exchange; KV blocks are handed out. */
-static uint64_t used_bytes(const struct stator *s, const struct plan_place *place, const struct plan_arena *a)
-{
+static uint64_t used_bytes(const struct stator *s, const struct plan_place *place,
+                           const struct plan_arena *a) {
     if (!s->started)
         return 0;
     bool stepped = atomic_load(&s->submits) > 0;
@@ -94,8 +92,8 @@ static uint64_t used_bytes(const struct stator *s, const struct plan_place *plac
     return a->bytes;
 }
 
-static uint64_t allocated_bytes(const struct stator *s, const struct plan_place *place, const struct plan_arena *a)
-{
+static uint64_t allocated_bytes(const struct stator *s, const struct plan_place *place,
+                                const struct plan_arena *a) {
     if (!place->is_host || strcmp(a->name, s->plan.places[0].name) != 0)
         return a->allocated;
     uint64_t sum = 0;
@@ -104,8 +102,8 @@ static uint64_t allocated_bytes(const struct stator *s, const struct plan_place 
     return sum;
 }
 
-stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have, stator_error *e)
-{
+stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have,
+                                stator_error *e) {
     if (row->size != sizeof *row)
         return error_set(e, STATOR_USAGE, "stator_get_memory: row.size must be sizeof(stator_memory_row)");
     *have = 0;
@@ -130,8 +128,7 @@ stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row
     return STATOR_OK;
 }
 
-static stator_status finish_json(struct json *j, size_t capacity, size_t *n, stator_error *e)
-{
+static stator_status finish_json(struct json *j, size_t capacity, size_t *n, stator_error *e) {
     bool ok = json_end(j);
     *n = j->length;
     if (ok)
@@ -139,8 +136,7 @@ static stator_status finish_json(struct json *j, size_t capacity, size_t *n, sta
     return error_set(e, STATOR_USAGE, "the text has %zu bytes, the buffer holds %zu", j->length, capacity);
 }
 
-stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e)
-{
+stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
     *n = 0;
     if (s->plan.n_places == 0)
         return error_set(e, STATOR_USAGE, "stator_plan_json: call stator_plan first");
@@ -150,8 +146,7 @@ stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size
     return finish_json(&j, capacity, n, e);
 }
 
-static void device_to_json(const struct stator *s, const struct plan_place *place, struct json *j)
-{
+static void device_to_json(const struct stator *s, const struct plan_place *place, struct json *j) {
     json_object(j, NULL);
     json_string(j, "name", place->name);
     json_string(j, "kind", s->choice.facts.kind);
@@ -168,8 +163,7 @@ static void device_to_json(const struct stator *s, const struct plan_place *plac
     json_close(j);
 }
 
-static void memory_to_json(const struct stator *s, struct json *j)
-{
+static void memory_to_json(const struct stator *s, struct json *j) {
     json_array(j, "memory");
     for (size_t i = 0;; i++) {
         stator_memory_row row = {.size = sizeof row};
@@ -187,8 +181,7 @@ static void memory_to_json(const struct stator *s, struct json *j)
     json_close(j);
 }
 
-stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e)
-{
+stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
     struct json j;
     json_to_buffer(&j, out, capacity, true);
     json_object(&j, NULL);

@@ -2,8 +2,8 @@
 
 #include "engine/engine.h"
 
-stator_status resolved_config_load(const char *path, const char *const *set, size_t n_set, struct config *out, stator_error *e)
-{
+stator_status resolved_config_load(const char *path, const char *const *set, size_t n_set, struct config *out,
+                                   stator_error *e) {
     stator_options o = {.size = sizeof o, .config = path, .set = set, .n_set = n_set};
     stator *s = NULL;
     stator_status st = stator_open(&o, &s, e);

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab)
-{
+void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab) {
     s->vocab = vocab;
     s->heap = carve_take(c, vocab, sizeof *s->heap);
     s->chosen = carve_take(c, vocab, sizeof *s->chosen);
@@ -13,27 +12,23 @@ void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab)
 }
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection with full avalanche. */
-static uint64_t mix(uint64_t z)
-{
+static uint64_t mix(uint64_t z) {
     z += 0x9E3779B97F4A7C15ull;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
 }
 
-float sampler_random(uint64_t seed, uint64_t position)
-{
+float sampler_random(uint64_t seed, uint64_t position) {
     return (float)(mix(mix(seed) ^ position) >> 40) * 0x1p-24f;
 }
 
 /* Best first; ties by token id, so that the order is total. */
-static int better(const struct sampler_candidate *a, const struct sampler_candidate *b)
-{
+static int better(const struct sampler_candidate *a, const struct sampler_candidate *b) {
     return a->logit > b->logit || (a->logit == b->logit && a->token < b->token);
 }
 
-static void sift_down(struct sampler_candidate *heap, uint32_t n, uint32_t i)
-{
+static void sift_down(struct sampler_candidate *heap, uint32_t n, uint32_t i) {
     struct sampler_candidate moving = heap[i];
     for (;;) {
         uint32_t child = 2 * i + 1;
@@ -49,8 +44,7 @@ static void sift_down(struct sampler_candidate *heap, uint32_t n, uint32_t i)
     heap[i] = moving;
 }
 
-static struct sampler_candidate pop(struct sampler_candidate *heap, uint32_t *n)
-{
+static struct sampler_candidate pop(struct sampler_candidate *heap, uint32_t *n) {
     struct sampler_candidate best = heap[0];
     heap[0] = heap[--*n];
     if (*n > 0)
@@ -59,8 +53,7 @@ static struct sampler_candidate pop(struct sampler_candidate *heap, uint32_t *n)
 }
 
 /* Divides positive and multiplies negative logits of recent tokens, each token once. */
-static void penalise(struct sampler *s, float penalty, const int32_t *tokens, uint32_t n)
-{
+static void penalise(struct sampler *s, float penalty, const int32_t *tokens, uint32_t n) {
     uint32_t begin = n > SAMPLER_LAST ? n - SAMPLER_LAST : 0;
     float inverse = 1.0f / penalty;
     for (uint32_t i = begin; i < n; i++) {
@@ -74,10 +67,10 @@ static void penalise(struct sampler *s, float penalty, const int32_t *tokens, ui
     }
 }
 
-/* The candidates that top-k, top-p and min-p leave, best first, into chosen. Their weights at temperature 1 decide top-p and
- * min-p. Popping stops as soon as the filters close, so a usual call sorts a few dozen candidates only. */
-static uint32_t filter(struct sampler *s, const struct sampler_settings *set)
-{
+/* The candidates that top-k, top-p and min-p leave, best first, into chosen. Their weights at temperature 1
+ * decide top-p and min-p. Popping stops as soon as the filters close, so a usual call sorts a few dozen
+ * candidates only. */
+static uint32_t filter(struct sampler *s, const struct sampler_settings *set) {
     uint32_t left = s->vocab;
     uint32_t limit = set->top_k > 0 && set->top_k < s->vocab ? set->top_k : s->vocab;
     for (uint32_t i = s->vocab / 2; i-- > 0;)
@@ -111,9 +104,8 @@ static uint32_t filter(struct sampler *s, const struct sampler_settings *set)
     return kept;
 }
 
-int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits, const int32_t *tokens, uint32_t n,
-                     uint32_t position)
-{
+int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
+                     const int32_t *tokens, uint32_t n, uint32_t position) {
     for (uint32_t i = 0; i < s->vocab; i++)
         s->heap[i] = (struct sampler_candidate){logits[i], (int32_t)i};
     if (set->repeat_penalty != 1.0f)

@@ -1,5 +1,6 @@
-/* From a row of logits to a token. Random numbers are counter-based on (seed, position), so a request's text depends on
- * nothing but its own logits, settings and seed. Order of the filters: repeat penalty, top-k, top-p, min-p, temperature.
+/* From a row of logits to a token. Random numbers are counter-based on (seed, position), so a request's text
+ * depends on nothing but its own logits, settings and seed. Order of the filters: repeat penalty, top-k,
+ * top-p, min-p, temperature.
  *
  * Thread: the engine's. Works in memory given once; allocates nothing. */
 #ifndef STATOR_ENGINE_SAMPLER_H
@@ -34,9 +35,10 @@ struct sampler {
 
 void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab);
 
-/* logits: [vocab], all finite. tokens: the n tokens of the sequence so far. position: of the token to choose. */
-int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits, const int32_t *tokens, uint32_t n,
-                     uint32_t position);
+/* logits: [vocab], all finite. tokens: the n tokens of the sequence so far. position: of the token to choose.
+ */
+int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
+                     const int32_t *tokens, uint32_t n, uint32_t position);
 
 /* In [0, 1), 24 bits, from the counter (seed, position). */
 float sampler_random(uint64_t seed, uint64_t position);

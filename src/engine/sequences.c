@@ -1,13 +1,13 @@
-/* Who holds which KV blocks. Admission takes all blocks that a request can ever need, so that a running request never fails
- * for memory.
+/* Who holds which KV blocks. Admission takes all blocks that a request can ever need, so that a running
+ * request never fails for memory.
  *
- * Invariant: free blocks and the tables of the running sequences are disjoint and together all blocks. Thread: the engine's. */
+ * Invariant: free blocks and the tables of the running sequences are disjoint and together all blocks.
+ * Thread: the engine's. */
 #include "engine/engine.h"
 
 #include "kernels/kernels.h"
 
-bool sequences_admit(struct stator *s, uint32_t slot)
-{
+bool sequences_admit(struct stator *s, uint32_t slot) {
     struct engine_request *r = &s->requests[slot];
     uint32_t tokens = ARITH_MIN(r->n_prompt + r->max_new, s->want.context);
     uint32_t need = (uint32_t)arith_ceil_div(tokens, KERNELS_KV_BLOCK);
@@ -29,8 +29,7 @@ bool sequences_admit(struct stator *s, uint32_t slot)
     return true;
 }
 
-void sequences_release(struct stator *s, struct engine_sequence *q)
-{
+void sequences_release(struct stator *s, struct engine_sequence *q) {
     CHECK(q->request != NULL);
     for (uint32_t i = q->n_blocks; i-- > 0;)
         s->free_blocks[s->n_free_blocks++] = q->table[i];

@@ -3,17 +3,15 @@
 
 #include <math.h>
 
-static uint32_t take(uint64_t *at, uint64_t n, uint64_t size)
-{
+static uint32_t take(uint64_t *at, uint64_t n, uint64_t size) {
     uint64_t here = *at;
     *at = arith_round_up(arith_must_add(here, arith_must_mul(n, size)), CARVE_ALIGN);
     CHECK(here <= UINT32_MAX);
     return (uint32_t)here;
 }
 
-void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv, struct step_header *h,
-                        uint64_t *bytes)
-{
+void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv,
+                        struct step_header *h, uint64_t *bytes) {
     uint64_t at = arith_round_up(sizeof *h, CARVE_ALIGN);
     *h = (struct step_header){.table_stride = kv->blocks_per_sequence, .rope_stride = shape->n_rot};
     h->at_tokens = take(&at, want->batch, sizeof(int32_t));
@@ -26,8 +24,8 @@ void step_writer_layout(const struct shape *shape, const struct engine_want *wan
 }
 
 /* Angles in double precision, so that far positions keep their digits; the device never computes one. */
-void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token, uint32_t position)
-{
+void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
+                      uint32_t position) {
     float *out = (float *)(slot + h->at_rope) + (size_t)token * h->rope_stride;
     for (uint32_t j = 0; j < s->shape->n_rot / 2; j++) {
         double angle = (double)position * s->rope_frequency[j];

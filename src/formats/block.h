@@ -1,6 +1,6 @@
-/* Block formats of weights as they lie in GGUF files: rows of blocks, each block `values` weights in `bytes` bytes.
- * Source of the layouts: the ggml project's public block structures; checked bit for bit against ggml's own vectors
- * (tests/unit/test_block.c). */
+/* Block formats of weights as they lie in GGUF files: rows of blocks, each block `values` weights in `bytes`
+ * bytes. Source of the layouts: the ggml project's public block structures; checked bit for bit against
+ * ggml's own vectors (tests/unit/test_block.c). */
 #ifndef STATOR_FORMATS_BLOCK_H
 #define STATOR_FORMATS_BLOCK_H
 
@@ -27,16 +27,19 @@ struct block_info {
     const char *name; /* "q4_k" */
     uint32_t values;  /* weights in one block */
     uint32_t bytes;   /* of one block */
-    bool computable;  /* we can decode, pack and multiply it; false: known to ggml, sized, but not to our kernels */
+    bool computable;  /* we can decode, pack and multiply it; false: known to ggml, sized, but not to our
+                         kernels */
 };
 
-/* NULL: no such type. Types that ggml knows and we do not compute with are here with their sizes (for inspect). */
+/* NULL: no such type. Types that ggml knows and we do not compute with are here with their sizes (for
+ * inspect). */
 const struct block_info *block_info(uint32_t type);
 
 /* Bytes of a row of n weights; false when n is not a multiple of the block, or on overflow. */
 bool block_row_bytes(uint32_t type, uint64_t n, uint64_t *bytes);
 
-/* n decoded weights, bit-equal to ggml's dequantize_row_*. The type is computable, n a multiple of its block. */
+/* n decoded weights, bit-equal to ggml's dequantize_row_*. The type is computable, n a multiple of its block.
+ */
 void block_decode_row(uint32_t type, const void *row, float *out, uint64_t n);
 
 /* IEEE half, exact to float; to half rounds to nearest even, subnormals kept. */

@@ -1,26 +1,24 @@
-/* The panel format: how weights lie in device memory, on every device alike. 16 rows (outputs) are a panel, so that
- * vector lanes are outputs; it is the operand order of VNNI, AMX (the B tile), dp4a and dpas.
+/* The panel format: how weights lie in device memory, on every device alike. 16 rows (outputs) are a panel,
+ * so that vector lanes are outputs; it is the operand order of VNNI, AMX (the B tile), dp4a and dpas.
  *
- * A matrix of `rows` x `cols` (cols = k, the summed index) is ceil(rows / 16) panels, each `panel_bytes` long, one after
- * the other; missing rows of the last panel are zero weights. A panel is a few planes, one after the other, each starting
- * at a multiple of 64 bytes (r = row in the panel, 0..15; "32-block" B = cols 32B..32B+31; s = 0..7 and b = 0..3 stand
- * for column 32B + 4s + b; "super block" S = cols 256S..256S+255; numbers little-endian):
+ * A matrix of `rows` x `cols` (cols = k, the summed index) is ceil(rows / 16) panels, each `panel_bytes`
+ * long, one after the other; missing rows of the last panel are zero weights. A panel is a few planes, one
+ * after the other, each starting at a multiple of 64 bytes (r = row in the panel, 0..15; "32-block" B = cols
+ * 32B..32B+31; s = 0..7 and b = 0..3 stand for column 32B + 4s + b; "super block" S = cols 256S..256S+255;
+ * numbers little-endian):
  *
  *   quants   Q8_0:               [B][s][r][b] int8
- *            4-, 5-, 6-bit types: [B][s'][r][b] bytes, s' = 0..3: low nibble is step s', high nibble step s' + 4
- *            F32, F16:           [col][r]
- *            BF16:               [col / 2][r][2] (a last odd column is padded with zero)
- *   high     5-bit types:        [B][r] u32: bit s of byte b is bit 4 of the weight at step s, byte b
- *            Q6_K:               [B][w][r] u32, w = 0..1: bits 2f, 2f+1 of byte b are bits 4, 5 of the weight at step
- *                                4w + f, byte b
- *   sub      Q4_K, Q5_K:         [S][8][r] u8, the 6-bit scale of each 32-block expanded to a byte
- *            Q6_K:               [S][16][r] int8, the scale of each 16 columns
- *   submin   Q4_K, Q5_K:         [S][8][r] u8, the 6-bit minimum of each 32-block expanded to a byte
- *   d        32-value types:     [B][r] f16; K types: [S][r] f16
- *   m        Q4_1, Q5_1:         [B][r] f16 (the m of the block); Q4_K, Q5_K: [S][r] f16 (dmin)
+ *            4-, 5-, 6-bit types: [B][s'][r][b] bytes, s' = 0..3: low nibble is step s', high nibble step s'
+ * + 4 F32, F16:           [col][r] BF16:               [col / 2][r][2] (a last odd column is padded with
+ * zero) high     5-bit types:        [B][r] u32: bit s of byte b is bit 4 of the weight at step s, byte b
+ *            Q6_K:               [B][w][r] u32, w = 0..1: bits 2f, 2f+1 of byte b are bits 4, 5 of the weight
+ * at step 4w + f, byte b sub      Q4_K, Q5_K:         [S][8][r] u8, the 6-bit scale of each 32-block expanded
+ * to a byte Q6_K:               [S][16][r] int8, the scale of each 16 columns submin   Q4_K, Q5_K: [S][8][r]
+ * u8, the 6-bit minimum of each 32-block expanded to a byte d        32-value types:     [B][r] f16; K types:
+ * [S][r] f16 m        Q4_1, Q5_1:         [B][r] f16 (the m of the block); Q4_K, Q5_K: [S][r] f16 (dmin)
  *
- * The integer q of a weight is: Q8_0 the int8; Q4_0 nibble - 8; Q5_0 5 bits - 16; Q6_K 6 bits - 32; the others unsigned.
- * The stored bits are the unsigned ones. */
+ * The integer q of a weight is: Q8_0 the int8; Q4_0 nibble - 8; Q5_0 5 bits - 16; Q6_K 6 bits - 32; the
+ * others unsigned. The stored bits are the unsigned ones. */
 #ifndef STATOR_FORMATS_PANEL_H
 #define STATOR_FORMATS_PANEL_H
 
@@ -35,7 +33,8 @@ struct panel_layout {
     uint32_t cols;
     uint32_t panels;
     uint32_t panel_bytes; /* a multiple of PANEL_ALIGN */
-    /* Offsets of the planes in a panel; a plane that the type does not have is at panel_bytes. quants is at 0. */
+    /* Offsets of the planes in a panel; a plane that the type does not have is at panel_bytes. quants is at
+     * 0. */
     uint32_t high;
     uint32_t sub;
     uint32_t submin;
@@ -44,14 +43,16 @@ struct panel_layout {
     uint64_t bytes; /* panels * panel_bytes */
 };
 
-/* False: rows or cols 0, cols not a multiple of the block, the type not computable, a panel of 4 GiB or more. */
+/* False: rows or cols 0, cols not a multiple of the block, the type not computable, a panel of 4 GiB or more.
+ */
 bool panel_layout_init(struct panel_layout *l, uint32_t type, uint64_t rows, uint64_t cols);
 
 /* Packs n rows (n <= 16; rows n..15 become zero) that lie as in the file, row after row, into one panel.
  * dst: panel_bytes, every byte is written. */
 void panel_pack(const struct panel_layout *l, const void *rows, uint32_t n, void *dst);
 
-/* Row `row` of the packed matrix (all panels at `panels`) as floats, bit-equal to block_decode_row of the file's row. */
+/* Row `row` of the packed matrix (all panels at `panels`) as floats, bit-equal to block_decode_row of the
+ * file's row. */
 void panel_decode_row(const struct panel_layout *l, const void *panels, uint32_t row, float *out);
 
 #endif

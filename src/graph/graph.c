@@ -14,8 +14,7 @@
 
 #define VALUE_ALIGN 64
 
-void graph_layout(struct graph *g, struct carve *c, const struct shape *s)
-{
+void graph_layout(struct graph *g, struct carve *c, const struct shape *s) {
     memset(g, 0, sizeof *g);
     g->max_ops = OPS_PER_LAYER * s->n_layers + OPS_OUTSIDE;
     g->max_values = VALUES_PER_LAYER * s->n_layers + VALUES_OUTSIDE;
@@ -25,17 +24,15 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s)
     g->weights = carve_take(c, g->max_weights, sizeof *g->weights);
 }
 
-static uint64_t take_form(uint64_t *at, uint64_t rows, uint64_t per_row, uint64_t size)
-{
+static uint64_t take_form(uint64_t *at, uint64_t rows, uint64_t per_row, uint64_t size) {
     uint64_t here = *at;
     uint64_t bytes = arith_must_mul(arith_must_mul(rows, per_row), size);
     *at = arith_round_up(arith_must_add(here, bytes), VALUE_ALIGN);
     return here;
 }
 
-uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows, uint32_t width,
-                         uint32_t forms)
-{
+uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
+                         uint32_t width, uint32_t forms) {
     CHECK(g->n_values < g->max_values && rows > 0 && width > 0 && forms != 0);
     struct graph_value *v = &g->values[g->n_values];
     memset(v, 0, sizeof *v);
@@ -65,8 +62,7 @@ uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena are
     return g->n_values++;
 }
 
-uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t)
-{
+uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
     for (uint32_t i = 0; i < g->n_weights; i++)
         if (g->weights[i].tensor == t)
             return i;
@@ -86,8 +82,8 @@ uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t)
     return g->n_weights++;
 }
 
-struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in, uint32_t out)
-{
+struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,
+                              uint32_t out) {
     CHECK(g->n_ops < g->max_ops);
     struct graph_op *op = &g->ops[g->n_ops++];
     memset(op, 0, sizeof *op);
@@ -100,9 +96,8 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
     return op;
 }
 
-void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t, const struct gguf_tensor *bias,
-                     uint32_t column)
-{
+void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,
+                     const struct gguf_tensor *bias, uint32_t column) {
     CHECK(op->n_weights < GRAPH_OP_WEIGHTS && t != NULL);
     uint32_t i = op->n_weights++;
     op->weight[i] = graph_add_weight(g, t);
@@ -110,8 +105,7 @@ void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_ten
     op->column[i] = column;
 }
 
-uint32_t graph_form_for(const struct gguf_tensor *t)
-{
+uint32_t graph_form_for(const struct gguf_tensor *t) {
     switch (t->type) {
     case BLOCK_F32:
     case BLOCK_F16:
@@ -126,8 +120,7 @@ uint32_t graph_form_for(const struct gguf_tensor *t)
     }
 }
 
-static void touch(struct graph *g, uint32_t value, uint32_t op)
-{
+static void touch(struct graph *g, uint32_t value, uint32_t op) {
     if (value == GRAPH_NONE)
         return;
     struct graph_value *v = &g->values[value];
@@ -136,10 +129,9 @@ static void touch(struct graph *g, uint32_t value, uint32_t op)
     v->end = op + 1;
 }
 
-/* A value lives from its first touch to its last one; the builders write before they read. What the tail reads of the
- * body must outlive the whole tail, since the tail may run again. */
-static void find_lives(struct graph *g)
-{
+/* A value lives from its first touch to its last one; the builders write before they read. What the tail
+ * reads of the body must outlive the whole tail, since the tail may run again. */
+static void find_lives(struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++) {
         touch(g, g->ops[i].in, i);
         touch(g, g->ops[i].out, i);
@@ -152,14 +144,16 @@ static void find_lives(struct graph *g)
     }
 }
 
-stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want, stator_error *e)
-{
+stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want,
+                          stator_error *e) {
     CHECK(want->batch > 0 && want->logits_rows > 0);
-    uint64_t widest = ARITH_MAX(ARITH_MAX((uint64_t)s->n_ff, s->vocab), (uint64_t)s->n_heads * s->head_dim_k * 3);
+    uint64_t widest =
+        ARITH_MAX(ARITH_MAX((uint64_t)s->n_ff, s->vocab), (uint64_t)s->n_heads * s->head_dim_k * 3);
     uint64_t rows = ARITH_MAX(want->batch, want->logits_rows);
     uint64_t all = 0;
     if (!arith_mul(widest * 8, rows, &all) || !arith_mul(all, g->max_values, &all) || all > INT64_MAX)
-        return error_set(e, STATOR_DOES_NOT_FIT, "memory.batch = %u with this model is beyond any memory", want->batch);
+        return error_set(e, STATOR_DOES_NOT_FIT, "memory.batch = %u with this model is beyond any memory",
+                         want->batch);
     g->shape = s;
     g->want = *want;
     if (g->want.end_layer == 0)

@@ -1,11 +1,13 @@
-/* What is computed: a list of few, large, fused ops over values and weights, made by one builder per architecture.
+/* What is computed: a list of few, large, fused ops over values and weights, made by one builder per
+ * architecture.
  *
- * Shapes are static at their maximum (batch tokens, logits rows); how many tokens a step really has, their positions and
- * block tables are data in the step descriptor (kernels/step.h). An op's index is its step on the packer's time axis.
+ * Shapes are static at their maximum (batch tokens, logits rows); how many tokens a step really has, their
+ * positions and block tables are data in the step descriptor (kernels/step.h). An op's index is its step on
+ * the packer's time axis.
  *
  * Invariants: ops are in an order in which every value is written before it is read; a value's life is
- * [first writer, last reader + 1); names are unique among weights. Owner: whoever gave the memory. Read-only after
- * graph_build and graph_place. */
+ * [first writer, last reader + 1); names are unique among weights. Owner: whoever gave the memory. Read-only
+ * after graph_build and graph_place. */
 #ifndef STATOR_GRAPH_GRAPH_H
 #define STATOR_GRAPH_GRAPH_H
 
@@ -15,23 +17,25 @@
 #include "model/shape.h"
 
 enum graph_kind {
-    GRAPH_ZERO_KV,    /* clears the KV blocks that the step names */
-    GRAPH_EMBED,      /* out = rows of weight[0] by token id */
-    GRAPH_NORM,       /* out = rms_norm(in) * weight[0], in the forms of out */
-    GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
-    GRAPH_ROPE_STORE, /* per head: q and k of `in` normed (optional), turned in place; k and v stored to the cache */
-    GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache, in the forms of out */
-    GRAPH_GATHER_NORM,/* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in NORM, 2r + 1
-                         what quantising row 2r left, quantised again */
-    GRAPH_ARGMAX,     /* per row: index of the largest logit, and whether all are finite */
-    GRAPH_LAND,       /* out = the half of the landing zone `in` that the step names */
-    GRAPH_SEND        /* a half of `out` = in, to be pushed into the next device's landing zone */
+    GRAPH_ZERO_KV,     /* clears the KV blocks that the step names */
+    GRAPH_EMBED,       /* out = rows of weight[0] by token id */
+    GRAPH_NORM,        /* out = rms_norm(in) * weight[0], in the forms of out */
+    GRAPH_MATMUL,      /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
+    GRAPH_ROPE_STORE,  /* per head: q and k of `in` normed (optional), turned in place; k and v stored to the
+                          cache */
+    GRAPH_ATTENTION,   /* out = attention of the q in `in` over the cache, in the forms of out */
+    GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
+                          NORM, 2r + 1 what quantising row 2r left, quantised again */
+    GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */
+    GRAPH_LAND,        /* out = the half of the landing zone `in` that the step names */
+    GRAPH_SEND         /* a half of `out` = in, to be pushed into the next device's landing zone */
 };
 
 enum graph_epilogue {
     GRAPH_STORE,    /* out = sum + bias */
     GRAPH_RESIDUAL, /* out += sum + bias */
-    GRAPH_PAIRS,    /* out[r] = sum[2r] + sum[2r + 1]: the int8 forms of in hold each row twice, value and remainder */
+    GRAPH_PAIRS,    /* out[r] = sum[2r] + sum[2r + 1]: the int8 forms of in hold each row twice, value and
+                       remainder */
     GRAPH_SWIGLU    /* weight[0] is the gate, weight[1] up: out = silu(gate) * up */
 };
 
@@ -93,8 +97,8 @@ struct graph_op {
 struct graph_want {
     uint32_t batch;       /* tokens in a step */
     uint32_t logits_rows; /* rows of logits in a step */
-    /* The layers of one device of a split, [first_layer, end_layer); end_layer 0: all. The device of the first one embeds, the
-     * device of the last one has the tail. */
+    /* The layers of one device of a split, [first_layer, end_layer); end_layer 0: all. The device of the
+     * first one embeds, the device of the last one has the tail. */
     uint32_t first_layer;
     uint32_t end_layer;
 };
@@ -103,9 +107,11 @@ struct graph {
     const struct shape *shape;
     struct graph_want want;
     uint32_t n_ops, n_values, n_weights;
-    uint32_t tail;   /* first op of the tail (logits), n_ops without one; the tail may run several times on one body */
+    uint32_t tail; /* first op of the tail (logits), n_ops without one; the tail may run several times on one
+                      body */
     uint32_t logits; /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
-    uint32_t picks;  /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized; GRAPH_NONE without a tail */
+    uint32_t picks;  /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized; GRAPH_NONE
+                        without a tail */
     struct graph_op *ops;
     struct graph_value *values;
     struct graph_weight *weights;
@@ -123,21 +129,26 @@ struct graph {
 /* Lays the graph's tables out for this shape in c (carve_count() to measure). */
 void graph_layout(struct graph *g, struct carve *c, const struct shape *s);
 /* Fills the tables; g comes from graph_layout on real memory. STATOR_DOES_NOT_FIT: sizes beyond 2^63. */
-stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want, stator_error *e);
+stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want,
+                          stator_error *e);
 
 /* Bytes of work memory for graph_place of any graph with these tables. */
 uint64_t graph_place_work_bytes(const struct graph *g);
-/* Gives every value its offset (scratch packed by lifetime, exchange one after the other from exchange_base on) and every weight its
- * pieces, in slices of at most slice_limit bytes; slice_bytes[GRAPH_MAX_SLICES] gets the size of each.
- * STATOR_DOES_NOT_FIT: scratch or a single panel above slice_limit, or too many slices. */
-stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work, uint64_t work_bytes,
-                          uint64_t *slice_bytes, stator_error *e);
+/* Gives every value its offset (scratch packed by lifetime, exchange one after the other from exchange_base
+ * on) and every weight its pieces, in slices of at most slice_limit bytes; slice_bytes[GRAPH_MAX_SLICES] gets
+ * the size of each. STATOR_DOES_NOT_FIT: scratch or a single panel above slice_limit, or too many slices. */
+stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work,
+                          uint64_t work_bytes, uint64_t *slice_bytes, stator_error *e);
 
 /* For builders. */
-uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows, uint32_t width, uint32_t forms);
-uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t); /* the same tensor twice is one weight */
-struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in, uint32_t out);
-void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t, const struct gguf_tensor *bias, uint32_t column);
+uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
+                         uint32_t width, uint32_t forms);
+uint32_t graph_add_weight(struct graph *g,
+                          const struct gguf_tensor *t); /* the same tensor twice is one weight */
+struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,
+                              uint32_t out);
+void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,
+                     const struct gguf_tensor *bias, uint32_t column);
 uint32_t graph_form_for(const struct gguf_tensor *t); /* the activation form that this weight multiplies */
 
 /* Builders, one per architecture family. */

@@ -1,11 +1,11 @@
-/* The builder of dense decoders with RMS norm, RoPE, grouped-query attention and SwiGLU: llama, qwen2 (biases on q, k, v),
- * qwen3 (norms on the heads of q and k). Eight ops per layer. */
+/* The builder of dense decoders with RMS norm, RoPE, grouped-query attention and SwiGLU: llama, qwen2 (biases
+ * on q, k, v), qwen3 (norms on the heads of q and k). Eight ops per layer. */
 #include "graph/graph.h"
 
 #include <stdio.h>
 
-static uint32_t forms_of(const struct gguf_tensor *a, const struct gguf_tensor *b, const struct gguf_tensor *c)
-{
+static uint32_t forms_of(const struct gguf_tensor *a, const struct gguf_tensor *b,
+                         const struct gguf_tensor *c) {
     uint32_t forms = graph_form_for(a);
     if (b != NULL)
         forms |= graph_form_for(b);
@@ -14,22 +14,20 @@ static uint32_t forms_of(const struct gguf_tensor *a, const struct gguf_tensor *
     return forms;
 }
 
-static uint32_t layer_value(struct graph *g, const char *name, uint32_t layer, uint32_t width, uint32_t forms)
-{
+static uint32_t layer_value(struct graph *g, const char *name, uint32_t layer, uint32_t width,
+                            uint32_t forms) {
     char text[32];
     snprintf(text, sizeof text, "blk.%u.%s", layer, name);
     return graph_add_value(g, text, GRAPH_SCRATCH, g->want.batch, width, forms);
 }
 
 static void add_norm(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in, uint32_t out,
-                     const struct gguf_tensor *weight)
-{
+                     const struct gguf_tensor *weight) {
     struct graph_op *op = graph_add_op(g, kind, layer, in, out);
     graph_op_weight(g, op, weight, NULL, 0);
 }
 
-static void add_attention(struct graph *g, uint32_t i, uint32_t x)
-{
+static void add_attention(struct graph *g, uint32_t i, uint32_t x) {
     const struct shape *s = g->shape;
     const struct shape_layer *l = &s->layers[i];
     uint32_t q_width = s->n_heads * s->head_dim_k;
@@ -52,7 +50,8 @@ static void add_attention(struct graph *g, uint32_t i, uint32_t x)
     }
 
     /* The kernel writes floats first, whatever the consumer wants. */
-    uint32_t heads = layer_value(g, "attn", i, s->n_heads * s->head_dim_v, GRAPH_F32 | graph_form_for(l->attn_output));
+    uint32_t heads =
+        layer_value(g, "attn", i, s->n_heads * s->head_dim_v, GRAPH_F32 | graph_form_for(l->attn_output));
     graph_add_op(g, GRAPH_ATTENTION, i, qkv, heads);
 
     op = graph_add_op(g, GRAPH_MATMUL, i, heads, x);
@@ -60,8 +59,7 @@ static void add_attention(struct graph *g, uint32_t i, uint32_t x)
     graph_op_weight(g, op, l->attn_output, l->attn_output_bias, 0);
 }
 
-static void add_ffn(struct graph *g, uint32_t i, uint32_t x)
-{
+static void add_ffn(struct graph *g, uint32_t i, uint32_t x) {
     const struct shape *s = g->shape;
     const struct shape_layer *l = &s->layers[i];
     uint32_t normed = layer_value(g, "ffn_norm", i, s->n_embd, forms_of(l->gate, l->up, NULL));
@@ -78,14 +76,14 @@ static void add_ffn(struct graph *g, uint32_t i, uint32_t x)
     graph_op_weight(g, op, l->down, NULL, 0);
 }
 
-static void add_tail(struct graph *g, uint32_t x)
-{
+static void add_tail(struct graph *g, uint32_t x) {
     const struct shape *s = g->shape;
-    /* The output matrix sees its activations at twice the bits: this one rounding would weigh as much as any in the layers,
-     * and a second row of a memory-bound product is almost free. */
+    /* The output matrix sees its activations at twice the bits: this one rounding would weigh as much as any
+     * in the layers, and a second row of a memory-bound product is almost free. */
     uint32_t rows = g->want.logits_rows;
     uint32_t form = graph_form_for(s->output);
-    uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH, form == GRAPH_F32 ? rows : 2 * rows, s->n_embd, form);
+    uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH, form == GRAPH_F32 ? rows : 2 * rows,
+                                      s->n_embd, form);
     add_norm(g, GRAPH_GATHER_NORM, GRAPH_NONE, x, normed, s->output_norm);
     g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
@@ -96,13 +94,11 @@ static void add_tail(struct graph *g, uint32_t x)
 }
 
 /* Two residual streams, so that one is under way while the next is computed. */
-static uint32_t boundary_value(struct graph *g, const char *name)
-{
+static uint32_t boundary_value(struct graph *g, const char *name) {
     return graph_add_value(g, name, GRAPH_EXCHANGE, 2 * g->want.batch, g->shape->n_embd, GRAPH_F32);
 }
 
-void graph_dense_build(struct graph *g)
-{
+void graph_dense_build(struct graph *g) {
     const struct shape *s = g->shape;
     uint32_t x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
     graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);

@@ -4,16 +4,15 @@
 
 #include <string.h>
 
-uint64_t graph_place_work_bytes(const struct graph *g)
-{
+uint64_t graph_place_work_bytes(const struct graph *g) {
     struct carve c = carve_count();
     carve_take(&c, g->max_values, sizeof(struct pack_block));
     carve_take(&c, pack_work_bytes(g->max_values), 1);
     return c.used;
 }
 
-static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *work, uint64_t work_bytes, stator_error *e)
-{
+static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *work, uint64_t work_bytes,
+                                   stator_error *e) {
     struct carve c = carve_in(work, work_bytes);
     struct pack_block *blocks = carve_take(&c, g->max_values, sizeof *blocks);
     uint64_t pack_bytes = pack_work_bytes(g->max_values);
@@ -22,7 +21,8 @@ static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *
     for (uint32_t i = 0; i < g->n_values; i++) {
         const struct graph_value *v = &g->values[i];
         if (v->arena == GRAPH_SCRATCH)
-            blocks[n++] = (struct pack_block){.bytes = v->bytes, .align = PANEL_ALIGN, .first = v->first, .end = v->end};
+            blocks[n++] = (struct pack_block){
+                .bytes = v->bytes, .align = PANEL_ALIGN, .first = v->first, .end = v->end};
     }
     struct pack_result r;
     stator_status st = pack_solve(blocks, n, pack_work, pack_bytes, &r, e);
@@ -37,13 +37,13 @@ static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *
     g->scratch_optimal = r.optimal;
     if (g->scratch_bytes > slice_limit)
         return error_set(e, STATOR_DOES_NOT_FIT,
-                         "scratch needs %llu bytes in one slice, a slice holds at most %llu: lower memory.batch or memory.logits_rows",
+                         "scratch needs %llu bytes in one slice, a slice holds at most %llu: lower "
+                         "memory.batch or memory.logits_rows",
                          (unsigned long long)g->scratch_bytes, (unsigned long long)slice_limit);
     return STATOR_OK;
 }
 
-static void place_exchange(struct graph *g, uint64_t base)
-{
+static void place_exchange(struct graph *g, uint64_t base) {
     uint64_t at = arith_round_up(base, PANEL_ALIGN);
     for (uint32_t i = 0; i < g->n_values; i++) {
         struct graph_value *v = &g->values[i];
@@ -56,15 +56,15 @@ static void place_exchange(struct graph *g, uint64_t base)
 }
 
 /* One weight into the slices from *slice on: whole panels, cut where a slice is full. */
-static stator_status place_weight(struct graph_weight *w, uint64_t slice_limit, uint32_t *slice, uint64_t *slice_bytes,
-                                  stator_error *e)
-{
+static stator_status place_weight(struct graph_weight *w, uint64_t slice_limit, uint32_t *slice,
+                                  uint64_t *slice_bytes, stator_error *e) {
     uint64_t unit = w->packed ? w->layout.panel_bytes : w->bytes;
     uint32_t left = w->packed ? w->layout.panels : 1;
     uint32_t first = 0;
     w->n_pieces = 0;
     if (unit > slice_limit)
-        return error_set(e, STATOR_DOES_NOT_FIT, "tensor '%.*s': one panel of %llu bytes is above the slice limit of %llu",
+        return error_set(e, STATOR_DOES_NOT_FIT,
+                         "tensor '%.*s': one panel of %llu bytes is above the slice limit of %llu",
                          (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)unit,
                          (unsigned long long)slice_limit);
     /* A tensor that fits into a fresh slice is not cut for the rest of this one. */
@@ -92,22 +92,23 @@ static stator_status place_weight(struct graph_weight *w, uint64_t slice_limit, 
     }
     return STATOR_OK;
 too_many:
-    return error_set(e, STATOR_DOES_NOT_FIT, "tensor '%.*s': slices of %llu bytes are too small for this model",
+    return error_set(e, STATOR_DOES_NOT_FIT,
+                     "tensor '%.*s': slices of %llu bytes are too small for this model",
                      (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)slice_limit);
 }
 
-stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work, uint64_t work_bytes,
-                          uint64_t *slice_bytes, stator_error *e)
-{
+stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work,
+                          uint64_t work_bytes, uint64_t *slice_bytes, stator_error *e) {
     CHECK(slice_limit % PANEL_ALIGN == 0);
     stator_status st = place_scratch(g, slice_limit, work, work_bytes, e);
     if (st != STATOR_OK)
         return st;
     place_exchange(g, exchange_base);
     if (g->exchange_bytes > slice_limit)
-        return error_set(e, STATOR_DOES_NOT_FIT,
-                         "exchange needs %llu bytes in one slice, a slice holds at most %llu: lower memory.logits_rows",
-                         (unsigned long long)g->exchange_bytes, (unsigned long long)slice_limit);
+        return error_set(
+            e, STATOR_DOES_NOT_FIT,
+            "exchange needs %llu bytes in one slice, a slice holds at most %llu: lower memory.logits_rows",
+            (unsigned long long)g->exchange_bytes, (unsigned long long)slice_limit);
     uint32_t slice = 0;
     slice_bytes[0] = 0;
     g->weights_bytes = 0;

@@ -1,11 +1,11 @@
-/* GGUF files (v2, v3, little-endian, sharded or not): header and directory mapped read-only, every count, size and offset
- * checked before use. Tensor data is not mapped: the loader reads it with pread through the fds.
- * Source of the format: the public GGUF specification of the ggml project.
+/* GGUF files (v2, v3, little-endian, sharded or not): header and directory mapped read-only, every count,
+ * size and offset checked before use. Tensor data is not mapped: the loader reads it with pread through the
+ * fds. Source of the format: the public GGUF specification of the ggml project.
  *
- * Invariants after gguf_open: keys and tensor names are unique; every string, array and tensor lies inside its file;
- * tensor offsets are multiples of the alignment and tensors do not overlap; bytes fit their shapes.
- * Owner: the caller, until gguf_close. Texts are not NUL-terminated and live as long as the gguf. Read-only after open:
- * any thread. */
+ * Invariants after gguf_open: keys and tensor names are unique; every string, array and tensor lies inside
+ * its file; tensor offsets are multiples of the alignment and tensors do not overlap; bytes fit their shapes.
+ * Owner: the caller, until gguf_close. Texts are not NUL-terminated and live as long as the gguf. Read-only
+ * after open: any thread. */
 #ifndef STATOR_MODEL_GGUF_H
 #define STATOR_MODEL_GGUF_H
 
@@ -17,8 +17,20 @@
 struct gguf;
 
 enum gguf_kind {
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY,
-    GGUF_U64, GGUF_I64, GGUF_F64, GGUF_KINDS
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_KINDS
 };
 
 struct gguf_text {
@@ -28,28 +40,29 @@ struct gguf_text {
 
 struct gguf_value {
     enum gguf_kind kind;
-    enum gguf_kind item;  /* of arrays: what the items are (never arrays) */
-    uint64_t count;       /* of arrays: items; else 1 */
-    const uint8_t *data;  /* the value in the file, unaligned; strings and string arrays: at the (first) length */
-    uint64_t bytes;       /* of data */
+    enum gguf_kind item; /* of arrays: what the items are (never arrays) */
+    uint64_t count;      /* of arrays: items; else 1 */
+    const uint8_t
+        *data;      /* the value in the file, unaligned; strings and string arrays: at the (first) length */
+    uint64_t bytes; /* of data */
 };
 
 struct gguf_tensor {
     struct gguf_text name;
     uint32_t type; /* ggml type id; block_info(type) != NULL */
     uint32_t n_dims;
-    uint64_t ne[4]; /* ne[0] is the row length; unused are 1 */
+    uint64_t ne[4];  /* ne[0] is the row length; unused are 1 */
     uint64_t offset; /* in the file of its shard */
     uint64_t bytes;
     uint32_t shard;
 };
 
-/* Opens path and, when the file says split.count > 1, its sibling shards (path is then the first). STATOR_BAD_MODEL for
- * a bad file (the text names the file and the key or tensor), STATOR_USAGE for a path that is no file, STATOR_FAILED when
- * it can't be opened or read.
- * The file must not change while it is open: the directory is a mapping of it. What was checked is the directory's size at
- * open; a file that is cut inside its directory later raises SIGBUS on the next look (tensor data is read with pread and
- * gives an error). */
+/* Opens path and, when the file says split.count > 1, its sibling shards (path is then the first).
+ * STATOR_BAD_MODEL for a bad file (the text names the file and the key or tensor), STATOR_USAGE for a path
+ * that is no file, STATOR_FAILED when it can't be opened or read. The file must not change while it is open:
+ * the directory is a mapping of it. What was checked is the directory's size at open; a file that is cut
+ * inside its directory later raises SIGBUS on the next look (tensor data is read with pread and gives an
+ * error). */
 stator_status gguf_open(const char *path, struct gguf **out, stator_error *e);
 void gguf_close(struct gguf *g); /* NULL is allowed */
 
@@ -64,19 +77,26 @@ uint64_t gguf_keys(const struct gguf *g);
 struct gguf_text gguf_key(const struct gguf *g, uint64_t i, struct gguf_value *v);
 bool gguf_find(const struct gguf *g, const char *key, struct gguf_value *v);
 uint64_t gguf_tensors(const struct gguf *g);
-const struct gguf_tensor *gguf_tensor(const struct gguf *g, uint64_t i); /* in file order, shard after shard */
+const struct gguf_tensor *gguf_tensor(const struct gguf *g,
+                                      uint64_t i); /* in file order, shard after shard */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name); /* NULL: not there */
 
-/* Typed reads. Missing key: STATOR_BAD_MODEL, or *v = fallback where there is one. Wrong type: STATOR_BAD_MODEL naming the
- * key, the type found and the one expected. Any unsigned or non-negative signed integer kind reads as u64. */
-stator_status gguf_read_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max, uint64_t *v, stator_error *e);
-stator_status gguf_read_u64_or(const struct gguf *g, const char *key, uint64_t min, uint64_t max, uint64_t fallback,
-                               uint64_t *v, stator_error *e);
-stator_status gguf_read_f32(const struct gguf *g, const char *key, float *v, stator_error *e); /* F32 or F64; finite */
-stator_status gguf_read_f32_or(const struct gguf *g, const char *key, float fallback, float *v, stator_error *e);
-stator_status gguf_read_bool_or(const struct gguf *g, const char *key, bool fallback, bool *v, stator_error *e);
+/* Typed reads. Missing key: STATOR_BAD_MODEL, or *v = fallback where there is one. Wrong type:
+ * STATOR_BAD_MODEL naming the key, the type found and the one expected. Any unsigned or non-negative signed
+ * integer kind reads as u64. */
+stator_status gguf_read_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max, uint64_t *v,
+                            stator_error *e);
+stator_status gguf_read_u64_or(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
+                               uint64_t fallback, uint64_t *v, stator_error *e);
+stator_status gguf_read_f32(const struct gguf *g, const char *key, float *v,
+                            stator_error *e); /* F32 or F64; finite */
+stator_status gguf_read_f32_or(const struct gguf *g, const char *key, float fallback, float *v,
+                               stator_error *e);
+stator_status gguf_read_bool_or(const struct gguf *g, const char *key, bool fallback, bool *v,
+                                stator_error *e);
 stator_status gguf_read_text(const struct gguf *g, const char *key, struct gguf_text *v, stator_error *e);
-stator_status gguf_read_array(const struct gguf *g, const char *key, enum gguf_kind item, struct gguf_value *v, stator_error *e);
+stator_status gguf_read_array(const struct gguf *g, const char *key, enum gguf_kind item,
+                              struct gguf_value *v, stator_error *e);
 
 /* The next string of a string array: *cursor starts at v->data. (Strings have no index; walk them once.) */
 struct gguf_text gguf_next_text(const uint8_t **cursor);
@@ -88,9 +108,11 @@ const char *gguf_kind_name(enum gguf_kind k);
 
 bool gguf_text_is(struct gguf_text t, const char *s);
 #define GGUF_SHOWN 96
-/* t for an error text, in out[GGUF_SHOWN]: what is not printable ASCII becomes '?', a long text ends with "...". */
+/* t for an error text, in out[GGUF_SHOWN]: what is not printable ASCII becomes '?', a long text ends with
+ * "...". */
 const char *gguf_show(struct gguf_text t, char *out);
 /* STATOR_BAD_MODEL with the (first) file's name in front: for what the readers of metadata find wrong. */
-__attribute__((format(printf, 3, 4))) stator_status gguf_error(const struct gguf *g, stator_error *e, const char *fmt, ...);
+__attribute__((format(printf, 3, 4))) stator_status gguf_error(const struct gguf *g, stator_error *e,
+                                                               const char *fmt, ...);
 
 #endif

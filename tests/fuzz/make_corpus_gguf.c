@@ -1,6 +1,7 @@
 /* Makes the files of corpus_gguf/, which the fuzzer starts from and tests/e2e/bad_model.sh runs the binary
  * on. By hand, when the corpus should grow, in the checkout's root: gcc -D_GNU_SOURCE -Iinclude -Isrc -Itests
- * tests/fuzz/make_corpus_gguf.c LIBSTATOR.a -lxxhash -o /tmp/make_corpus /tmp/make_corpus tests/fuzz/corpus_gguf */
+ * tests/fuzz/make_corpus_gguf.c LIBSTATOR.a -lxxhash -o /tmp/make_corpus /tmp/make_corpus
+ * tests/fuzz/corpus_gguf */
 #include "tiny_model.h"
 
 static const char *folder;

@@ -562,12 +562,14 @@ static void damaged_weights(void **state) {
     gguf_writer_free(&w);
 }
 
-/* The same through int8 activations, in every tier: a norm's weight, or the first block's scale, that is no number. */
+/* The same through int8 activations, in every tier: a norm's weight, or the first block's scale, that is no
+ * number. */
 static void damaged_quantised_weights(void **state) {
     (void)state;
-    static const char *const tensors[] = {"output_norm.weight",  "blk.0.attn_norm.weight", "blk.3.ffn_norm.weight",
-                                          "blk.2.attn_q.weight", "blk.1.attn_k.weight",    "blk.4.attn_v.weight",
-                                          "blk.5.ffn_up.weight", "blk.0.ffn_down.weight",  "token_embd.weight"};
+    static const char *const tensors[] = {
+        "output_norm.weight",  "blk.0.attn_norm.weight", "blk.3.ffn_norm.weight",
+        "blk.2.attn_q.weight", "blk.1.attn_k.weight",    "blk.4.attn_v.weight",
+        "blk.5.ffn_up.weight", "blk.0.ffn_down.weight",  "token_embd.weight"};
     static const char *const tiers[] = {"cpu.tier=scalar", "cpu.tier=avx2", "cpu.tier=avx512"};
     const float broken[2] = {NAN, INFINITY};
     const uint16_t broken_half[2] = {0x7e00, 0x7c00};
@@ -637,7 +639,7 @@ int main(void) {
         cmocka_unit_test(logits_in_pieces), cmocka_unit_test(close_while_running),
         cmocka_unit_test(no_leak),          cmocka_unit_test(expected_plan),
         cmocka_unit_test(cancel_start),     cmocka_unit_test(cancel_at_any_time),
-        cmocka_unit_test(damaged_weights),
-        cmocka_unit_test(damaged_quantised_weights),  cmocka_unit_test(beyond_slices)};
+        cmocka_unit_test(damaged_weights),  cmocka_unit_test(damaged_quantised_weights),
+        cmocka_unit_test(beyond_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,17 +10,32 @@
 
 #include <math.h>
 
-static void sizes_with_units(void **state)
-{
+static void sizes_with_units(void **state) {
     (void)state;
     static const struct {
         const char *text;
         uint64_t bytes;
-    } good[] = {{"0", 0},           {"1024", 1024},          {"2GiB", 2ull << 30},   {" 512 MiB ", 512ull << 20},
-                {"24gb", 24000000000ull}, {"1.5k", 1536},    {"0.5GiB", 1ull << 29}, {"3B", 3},
+    } good[] = {{"0", 0},
+                {"1024", 1024},
+                {"2GiB", 2ull << 30},
+                {" 512 MiB ", 512ull << 20},
+                {"24gb", 24000000000ull},
+                {"1.5k", 1536},
+                {"0.5GiB", 1ull << 29},
+                {"3B", 3},
                 {"8388607TiB", 8388607ull << 40}};
-    static const char *const bad[] = {"", "-1", "1.", "GiB", "1 GiBs", "1e3", "9223372036854775808", "18446744073709551616",
-                                      "16777216TiB", "0x10", "1..5", "1 2"};
+    static const char *const bad[] = {"",
+                                      "-1",
+                                      "1.",
+                                      "GiB",
+                                      "1 GiBs",
+                                      "1e3",
+                                      "9223372036854775808",
+                                      "18446744073709551616",
+                                      "16777216TiB",
+                                      "0x10",
+                                      "1..5",
+                                      "1 2"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         uint64_t v = 0;
         assert_true(units_parse_size(good[i].text, &v));
@@ -38,8 +53,7 @@ static void sizes_with_units(void **state)
     assert_string_equal(units_format_size(UINT64_MAX, text), "16.00 EiB");
 }
 
-static void nearest_names(void **state)
-{
+static void nearest_names(void **state) {
     (void)state;
     static const char *const names[] = {"context", "sequences", "batch", "kv_type"};
     assert_string_equal(nearest_name("contxt", names, 4), "context");
@@ -49,8 +63,7 @@ static void nearest_names(void **state)
     assert_null(nearest_name("", names, 4));
 }
 
-static void errors_get_context(void **state)
-{
+static void errors_get_context(void **state) {
     (void)state;
     stator_error e;
     assert_int_equal(error_set(&e, STATOR_BAD_MODEL, "key %d", 3), STATOR_BAD_MODEL);
@@ -62,8 +75,7 @@ static void errors_get_context(void **state)
     assert_true(strlen(e.text) < sizeof e.text);
 }
 
-static void json_text(void **state)
-{
+static void json_text(void **state) {
     (void)state;
     char out[256];
     struct json j;
@@ -79,7 +91,8 @@ static void json_text(void **state)
     json_close(&j);
     json_close(&j);
     assert_true(json_end(&j));
-    assert_string_equal(out, "{\"a\":\"x\\\"\\n\\u0001\xEF\xBF\xBD\xC3\xA9\",\"b\":[18446744073709551615,-3,0.1,null,true]}");
+    assert_string_equal(
+        out, "{\"a\":\"x\\\"\\n\\u0001\xEF\xBF\xBD\xC3\xA9\",\"b\":[18446744073709551615,-3,0.1,null,true]}");
     size_t whole = j.length;
     json_to_buffer(&j, out, 4, false);
     json_array(&j, NULL);
@@ -89,8 +102,7 @@ static void json_text(void **state)
     assert_true(j.length > 4 && whole > 4);
 }
 
-static void carving_counts_what_it_places(void **state)
-{
+static void carving_counts_what_it_places(void **state) {
     (void)state;
     struct carve c = carve_count();
     assert_null(carve_take(&c, 3, 5));
@@ -103,15 +115,15 @@ static void carving_counts_what_it_places(void **state)
     assert_int_equal(p.used, c.used);
 }
 
-static void hashes_are_fixed(void **state)
-{
+static void hashes_are_fixed(void **state) {
     (void)state;
     struct hash h;
     char a[HASH_TEXT];
     char b[HASH_TEXT];
     hash_init(&h);
     hash_final(&h, a);
-    assert_string_equal(a, "99aa06d3014798d86001c324468d497f"); /* XXH3 128 of nothing, seed 0: the published value */
+    assert_string_equal(
+        a, "99aa06d3014798d86001c324468d497f"); /* XXH3 128 of nothing, seed 0: the published value */
     hash_text(&h, "ab");
     hash_final(&h, a);
     hash_init(&h);
@@ -121,12 +133,14 @@ static void hashes_are_fixed(void **state)
     assert_string_not_equal(a, b);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_with_units),   cmocka_unit_test(nearest_names),
-        cmocka_unit_test(errors_get_context), cmocka_unit_test(json_text),
-        cmocka_unit_test(carving_counts_what_it_places), cmocka_unit_test(hashes_are_fixed),
+        cmocka_unit_test(sizes_with_units),
+        cmocka_unit_test(nearest_names),
+        cmocka_unit_test(errors_get_context),
+        cmocka_unit_test(json_text),
+        cmocka_unit_test(carving_counts_what_it_places),
+        cmocka_unit_test(hashes_are_fixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,8 +36,8 @@ static size_t read_ids(const char *path, int32_t *ids, size_t capacity) {
     return n;
 }
 
-/* Ours differ by int8 activations only, and by the KV cache's type. The limits are about 1.15 times what was measured
- * (f16 .0252, f32 .0232; arg-max agreed at 46 positions). */
+/* Ours differ by int8 activations only, and by the KV cache's type. The limits are about 1.15 times what was
+ * measured (f16 .0252, f32 .0232; arg-max agreed at 46 positions). */
 static void check_logits(const char *kv_type, double limit) {
     int32_t ids[PROMPT];
     assert_int_equal(read_ids("tests/data/demo.prompt.txt", ids, PROMPT), PROMPT);

@@ -149,8 +149,8 @@ static void quantise_random(void **state) {
     }
 }
 
-/* amax = 127 makes the step exactly 1: halves go to the even neighbour. The other values are whole, so that no other step errs
- * less. */
+/* amax = 127 makes the step exactly 1: halves go to the even neighbour. The other values are whole, so that
+ * no other step errs less. */
 static void quantise_ties(void **state) {
     (void)state;
     static const float x[] = {127.0f,      0.5f,   1.5f,    2.5f,  -0.5f, -1.5f, -2.5f,       3.4999998f,
@@ -376,16 +376,11 @@ static void argmax(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(rms_norm),
-        cmocka_unit_test(quantise_random),
-        cmocka_unit_test(quantise_ties),
-        cmocka_unit_test(quantise_scales),
-        cmocka_unit_test(quantise_thresholds),
-        cmocka_unit_test(silu_and_add),
-        cmocka_unit_test(rope),
-        cmocka_unit_test(stores),
-        cmocka_unit_test(stores_round_to_even),
+        cmocka_unit_test(names),           cmocka_unit_test(rms_norm),
+        cmocka_unit_test(quantise_random), cmocka_unit_test(quantise_ties),
+        cmocka_unit_test(quantise_scales), cmocka_unit_test(quantise_thresholds),
+        cmocka_unit_test(silu_and_add),    cmocka_unit_test(rope),
+        cmocka_unit_test(stores),          cmocka_unit_test(stores_round_to_even),
         cmocka_unit_test(argmax),
     };
     return cmocka_run_group_tests(tests, fill_tiers, NULL);

@@ -1,14 +1,15 @@
-/* One numerics, end to end: threads, tiers, prompt chunking, logits rows and neighbours in the batch change no bit. */
+/* One numerics, end to end: threads, tiers, prompt chunking, logits rows and neighbours in the batch change
+ * no bit. */
 #include "engine_harness.h"
 
-static const char *const models[] = {"../shared/oracles/models/llama-tied.gguf", "../shared/oracles/models/qwen3.gguf",
-                                     "../shared/oracles/models/quant-q4_k.gguf", "../shared/oracles/models/quant-q8_0.gguf",
-                                     "../shared/oracles/models/quant-q5_1.gguf", "configs/demo.gguf"};
+static const char *const models[] = {
+    "../shared/oracles/models/llama-tied.gguf", "../shared/oracles/models/qwen3.gguf",
+    "../shared/oracles/models/quant-q4_k.gguf", "../shared/oracles/models/quant-q8_0.gguf",
+    "../shared/oracles/models/quant-q5_1.gguf", "configs/demo.gguf"};
 #define N_MODELS (sizeof models / sizeof models[0])
 #define N_IDS    77
 
-static bool here(const char *model)
-{
+static bool here(const char *model) {
     if (access(model, R_OK) == 0)
         return true;
     assert_true(strncmp(model, "../shared", 9) == 0); /* the demo model is always there */
@@ -17,16 +18,14 @@ static bool here(const char *model)
     return false;
 }
 
-static void make_ids(int32_t *ids, size_t n)
-{
+static void make_ids(int32_t *ids, size_t n) {
     uint64_t random = 7;
     for (size_t i = 0; i < n; i++)
         ids[i] = (int32_t)testing_below(&random, 512);
 }
 
 /* The logits with each of the settings are those with none. */
-static void same_logits(const char *const *settings, size_t n_settings)
-{
+static void same_logits(const char *const *settings, size_t n_settings) {
     int32_t ids[N_IDS];
     make_ids(ids, N_IDS);
     for (size_t m = 0; m < N_MODELS; m++) {
@@ -38,7 +37,8 @@ static void same_logits(const char *const *settings, size_t n_settings)
         float *expected = harness_logits(s, ids, N_IDS);
         stator_close(s);
         for (size_t i = 0; i < n_settings; i++) {
-            const char *sets[] = {"cpu.threads=2", "memory.batch=64", "memory.logits_rows=1", settings[i], NULL};
+            const char *sets[] = {"cpu.threads=2", "memory.batch=64", "memory.logits_rows=1", settings[i],
+                                  NULL};
             s = harness_start(models[m], sets);
             float *got = harness_logits(s, ids, N_IDS);
             stator_close(s);
@@ -50,22 +50,20 @@ static void same_logits(const char *const *settings, size_t n_settings)
     }
 }
 
-static void threads(void **state)
-{
+static void threads(void **state) {
     (void)state;
     const char *const settings[] = {"cpu.threads=1", "cpu.threads=3", "cpu.threads=5"};
     same_logits(settings, 3);
 }
 
-static void chunking(void **state)
-{
+static void chunking(void **state) {
     (void)state;
-    const char *const settings[] = {"memory.batch=1", "memory.batch=7", "memory.batch=32", "memory.batch=512"};
+    const char *const settings[] = {"memory.batch=1", "memory.batch=7", "memory.batch=32",
+                                    "memory.batch=512"};
     same_logits(settings, 4);
 }
 
-static void tiers(void **state)
-{
+static void tiers(void **state) {
     (void)state;
     const char *settings[2] = {"cpu.tier=scalar"};
     size_t n = 1;
@@ -75,8 +73,7 @@ static void tiers(void **state)
 }
 
 /* Several requests at once give each the text that it gets alone, sampled ones too. */
-static void neighbours(void **state)
-{
+static void neighbours(void **state) {
     (void)state;
     enum { REQUESTS = 7 };
     const char *model = "configs/demo.gguf";
@@ -87,7 +84,8 @@ static void neighbours(void **state)
     memset(alone, 0, sizeof alone);
     memset(together, 0, sizeof together);
     const char *one[] = {"memory.context=256", NULL};
-    const char *many[] = {"memory.context=256", "memory.sequences=3", "memory.batch=16", "memory.logits_rows=2", NULL};
+    const char *many[] = {"memory.context=256", "memory.sequences=3", "memory.batch=16",
+                          "memory.logits_rows=2", NULL};
     stator *s = harness_start(model, one);
     for (uint32_t i = 0; i < REQUESTS; i++) {
         alone[i].id = harness_submit(s, ids + i, 3 + 8 * i, 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
@@ -106,9 +104,8 @@ static void neighbours(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads), cmocka_unit_test(chunking), cmocka_unit_test(tiers),
-                                       cmocka_unit_test(neighbours)};
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(threads), cmocka_unit_test(chunking),
+                                       cmocka_unit_test(tiers), cmocka_unit_test(neighbours)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-/* The engine against numbers that nobody here made: Hugging Face transformers in float64 (../shared/oracles/models). */
+/* The engine against numbers that nobody here made: Hugging Face transformers in float64
+ * (../shared/oracles/models). */
 #include "engine_harness.h"
 
 #include <math.h>
 
-static void check_dense(const char *name, const char *kv_type, float limit)
-{
+static void check_dense(const char *name, const char *kv_type, float limit) {
     char relative[128];
     snprintf(relative, sizeof relative, "oracles/models/%s.gguf", name);
     TESTING_NEED_SHARED(relative);
@@ -18,7 +18,8 @@ static void check_dense(const char *name, const char *kv_type, float limit)
     float worst = 0;
     for (size_t i = 0; i < o.n_prompt * 512; i++)
         worst = fmaxf(worst, fabsf(logits[i] - o.logits[i]));
-    print_message("%s, KV %s: max |logit difference| %.3g over %zu positions\n", name, kv_type, (double)worst, o.n_prompt);
+    print_message("%s, KV %s: max |logit difference| %.3g over %zu positions\n", name, kv_type, (double)worst,
+                  o.n_prompt);
     assert_true(worst <= limit);
     struct harness_text t = {.id = harness_submit(s, o.prompt, o.n_prompt, (uint32_t)o.n_greedy, 0, 0)};
     harness_collect(s, &t, 1);
@@ -30,36 +31,31 @@ static void check_dense(const char *name, const char *kv_type, float limit)
     free(o.logits);
 }
 
-static void llama_tied(void **state)
-{
+static void llama_tied(void **state) {
     (void)state;
     check_dense("llama-tied", "f32", 1e-3f);
     check_dense("llama-tied", "f16", 3e-2f);
 }
 
-static void llama_untied(void **state)
-{
+static void llama_untied(void **state) {
     (void)state;
     check_dense("llama-untied", "f32", 1e-3f);
     check_dense("llama-untied", "f16", 3e-2f);
 }
 
-static void qwen2(void **state)
-{
+static void qwen2(void **state) {
     (void)state;
     check_dense("qwen2", "f32", 1e-3f);
     check_dense("qwen2", "f16", 3e-2f);
 }
 
-static void qwen3(void **state)
-{
+static void qwen3(void **state) {
     (void)state;
     check_dense("qwen3", "f32", 1e-3f);
     check_dense("qwen3", "f16", 3e-2f);
 }
 
-static void log_softmax(const float *logits, double *out)
-{
+static void log_softmax(const float *logits, double *out) {
     double top = logits[0];
     double sum = 0;
     for (int i = 1; i < 512; i++)
@@ -70,15 +66,15 @@ static void log_softmax(const float *logits, double *out)
         out[i] = (double)logits[i] - top - log(sum);
 }
 
-/* The rms of log-probability differences where p > 1e-5 must be at most what llama.cpp's own was (../shared/README.md). */
-static void quantised(void **state)
-{
+/* The rms of log-probability differences where p > 1e-5 must be at most what llama.cpp's own was
+ * (../shared/README.md). */
+static void quantised(void **state) {
     (void)state;
     static const struct {
         const char *name;
         double limit;
-    } types[] = {{"quant-q8_0", .035}, {"quant-q4_0", .035}, {"quant-q4_1", .035}, {"quant-q5_0", .036}, {"quant-q5_1", .037},
-                 {"quant-q4_k", .051}, {"quant-q5_k", .050}, {"quant-q6_k", .049}};
+    } types[] = {{"quant-q8_0", .035}, {"quant-q4_0", .035}, {"quant-q4_1", .035}, {"quant-q5_0", .036},
+                 {"quant-q5_1", .037}, {"quant-q4_k", .051}, {"quant-q5_k", .050}, {"quant-q6_k", .049}};
     TESTING_NEED_SHARED("oracles/models/quant-q8_0.gguf");
     int worse = 0;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -108,8 +104,8 @@ static void quantised(void **state)
             same += best_ours == best_theirs;
         }
         double rms = sqrt(sum / (double)n);
-        print_message("%s: rms of d log p %.4f (llama.cpp %.3f), arg-max agrees at %zu of %zu\n", types[i].name, rms, types[i].limit,
-                      same, o.n_prompt);
+        print_message("%s: rms of d log p %.4f (llama.cpp %.3f), arg-max agrees at %zu of %zu\n",
+                      types[i].name, rms, types[i].limit, same, o.n_prompt);
         worse += rms > types[i].limit;
         stator_close(s);
         free(logits);
@@ -118,9 +114,9 @@ static void quantised(void **state)
     assert_int_equal(worse, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied), cmocka_unit_test(qwen2),
-                                       cmocka_unit_test(qwen3), cmocka_unit_test(quantised)};
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied),
+                                       cmocka_unit_test(qwen2), cmocka_unit_test(qwen3),
+                                       cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

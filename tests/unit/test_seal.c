@@ -1,13 +1,12 @@
-/* The second promise: between seal and shutdown no engine thread calls the heap or mmap. Runs whole engines under the
- * interposer: 300 tokens and more, several prompts at once, sampling, logits, a cancel. */
+/* The second promise: between seal and shutdown no engine thread calls the heap or mmap. Runs whole engines
+ * under the interposer: 300 tokens and more, several prompts at once, sampling, logits, a cancel. */
 #include "engine_harness.h"
 
 #include "interpose.h"
 
 #define MODEL "configs/demo.gguf"
 
-static void run_everything(const char *const *sets)
-{
+static void run_everything(const char *const *sets) {
     stator *s = harness_start(MODEL, sets);
     int32_t ids[64];
     for (int i = 0; i < 64; i++)
@@ -28,14 +27,14 @@ static void run_everything(const char *const *sets)
     stator_close(s);
 }
 
-static void nothing_is_allocated_while_sealed(void **state)
-{
+static void nothing_is_allocated_while_sealed(void **state) {
     (void)state;
     INTERPOSE_NEED();
     static const char *const settings[][6] = {
         {"cpu.threads=2", "memory.sequences=3", "memory.context=1024", NULL},
         {"cpu.threads=1", "memory.sequences=1", "memory.batch=7", "memory.kv_type=f32", NULL},
-        {"cpu.threads=3", "memory.sequences=4", "memory.logits_rows=2", "sampling.top_k=0", "sampling.repeat_penalty=1.2", NULL},
+        {"cpu.threads=3", "memory.sequences=4", "memory.logits_rows=2", "sampling.top_k=0",
+         "sampling.repeat_penalty=1.2", NULL},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         interpose_reset(INTERPOSE_ABORT);
@@ -45,8 +44,7 @@ static void nothing_is_allocated_while_sealed(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_allocated_while_sealed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
