@@ -46,7 +46,7 @@ typedef int64_t words_256 __attribute__((vector_size(32)));
 
 __attribute__((target("avx512f"))) static uint64_t read_512(const uint8_t *p, uint64_t n) {
     const words_512 *w = (const words_512 *)p;
-    words_512 a = w[0] ^ w[0];
+    words_512 a = {0};
     words_512 b = a;
     for (uint64_t i = 0; i < n / 64; i += 4) {
         a ^= w[i] ^ w[i + 2];
@@ -58,7 +58,7 @@ __attribute__((target("avx512f"))) static uint64_t read_512(const uint8_t *p, ui
 
 __attribute__((target("avx2"))) static uint64_t read_256(const uint8_t *p, uint64_t n) {
     const words_256 *w = (const words_256 *)p;
-    words_256 a = w[0] ^ w[0];
+    words_256 a = {0};
     words_256 b = a;
     for (uint64_t i = 0; i < n / 32; i += 4) {
         a ^= w[i] ^ w[i + 2];
@@ -281,7 +281,8 @@ stator_status bench_probe(uint32_t threads, const void *memory, uint64_t bytes, 
         rc = pthread_create(&p[made].thread, NULL, probe_thread, &p[made]);
     }
     if (rc != 0) {
-        /* Those that were made wait at the barrier for ever: the process ends with the error. */
+        /* Those that were made wait at the barrier for ever, with p: the process ends with the error. */
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         return error_set(e, STATOR_FAILED, "the threads that measure the machine can't be started: %s",
                          strerror(rc));
     }

@@ -58,7 +58,7 @@ static void against_limit(const struct bench_table *t, const struct bench_result
 }
 
 static void figures_of(const struct bench_table *t, const struct bench_result *r, struct figures *f) {
-    double sorted[BENCH_LAPS];
+    double sorted[BENCH_LAPS] = {0};
     double sum = 0;
     double squares = 0;
     uint32_t n = r->n_rates;

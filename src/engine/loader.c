@@ -141,7 +141,7 @@ stator_status loader_run(struct stator *s, stator_error *e) {
     uint32_t threads = 1;
     d->vtable->describe(d, tier, &threads);
     uint64_t least = loader_least_staging(&s->graph);
-    CHECK(s->staging_bytes >= least); /* the planner has refused less */
+    CHECK(least > 0 && s->staging_bytes >= least); /* the planner has refused less */
     struct loading l = {.s = s};
     l.members = (uint32_t)ARITH_MIN((uint64_t)threads, s->staging_bytes / least);
     l.window = s->staging_bytes / l.members / CARVE_ALIGN * CARVE_ALIGN;

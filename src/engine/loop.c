@@ -203,6 +203,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 add_chunk(s, f, q, n, row);
         }
     }
+    CHECK(s->want.sequences > 0);
     s->next_sequence = (s->next_sequence + 1) % s->want.sequences;
 }
 
