@@ -39,6 +39,20 @@ struct kernels_act {
     int16_t *s256;
 };
 
+/* Part of a product: n_panels panels, one after the other, times the activation rows first .. first + tokens - 1. */
+struct kernels_matmul {
+    float *out;        /* row t, panel p, row r of the panel at out + t * out_stride + p * PANEL_ROWS + r */
+    size_t out_stride; /* floats */
+    const struct panel_layout *l;
+    const uint8_t *panels;
+    uint32_t n_panels; /* >= 1 */
+    const struct kernels_act *a;
+    uint32_t first;
+    uint32_t tokens; /* >= 1 */
+    void *work;      /* KERNELS_MATMUL_WORK bytes, aligned to 64, of the calling thread; its contents mean nothing */
+};
+#define KERNELS_MATMUL_WORK (320 * 1024)
+
 /* One query group's attention: the heads of one KV head, for n_queries consecutive positions of one sequence. */
 struct kernels_attention {
     const float *q;       /* query i, head h of the group at q + i * q_stride + h * head_dim_k */
@@ -83,7 +97,7 @@ struct kernels {
     /* What quantising left: y[i] = fmaf(-d[i / group], (float)q[i], x[i]); y may be x. */
     void (*remainder)(float *y, const float *x, const int8_t *q, const float *d, uint32_t n, uint32_t group);
 
-    /* out[t * out_stride + r] = sum over k of panel row r times activation row first + t, for t < tokens, r < 16. One panel.
+    /* The outputs of struct kernels_matmul: each the sum over k of a panel's row times an activation row.
      * 32-value types: per 32-block i = exact int32 sum of q_w * q_a; acc = fmaf((float)i, rn(d_w * d_a), acc); types with m:
      *   then acc = fmaf((float)s32, rn(m * d_a), acc).
      * K types: per 256: i = exact int32 sum over sub-blocks of scale * (sum of q_w * q_a);
@@ -91,8 +105,7 @@ struct kernels {
      *   rn(dmin * d_a), acc), s_j = the sum of the 32 q of sub-block j.
      * (float) of an int32 rounds to nearest even. F32, F16, BF16: acc = fmaf(w, x, acc) on f32.
      * Segments of 512 k, see above. Weight bytes of any value are legal (q_w = -128 too). */
-    void (*matmul[BLOCK_TYPES])(float *out, size_t out_stride, const struct panel_layout *l, const uint8_t *panel,
-                                const struct kernels_act *a, uint32_t first, uint32_t tokens);
+    void (*matmul[BLOCK_TYPES])(const struct kernels_matmul *m);
 
     /* y[i] = num_silu(gate[i]) * up[i]; y may be gate. */
     void (*silu_mul)(float *y, const float *gate, const float *up, uint32_t n);

@@ -25,7 +25,7 @@ static struct tiers available_tiers(void) {
     return t;
 }
 
-/* One panel's problem. */
+/* One product's problem, of one panel or more. */
 struct problem {
     struct panel_layout l;
     uint32_t tokens; /* activation rows in the buffers */
@@ -71,7 +71,11 @@ static void set_scales(struct problem *p, uint64_t *seed, float d, float m, bool
 }
 
 static void pack(struct problem *p) {
-    panel_pack(&p->l, p->rows.data, p->l.rows, p->panel.data);
+    for (uint32_t i = 0; i < p->l.panels; i++) {
+        uint32_t row = i * PANEL_ROWS;
+        uint32_t n = p->l.rows - row < PANEL_ROWS ? p->l.rows - row : PANEL_ROWS;
+        panel_pack(&p->l, p->rows.data + row * p->row_bytes, n, p->panel.data + (size_t)i * p->l.panel_bytes);
+    }
 }
 
 static struct problem problem_new(uint32_t type, uint32_t rows, uint32_t k, uint32_t tokens) {
@@ -79,7 +83,7 @@ static struct problem problem_new(uint32_t type, uint32_t rows, uint32_t k, uint
     assert_true(panel_layout_init(&p.l, type, rows, k));
     assert_true(block_row_bytes(type, k, &p.row_bytes));
     p.rows = kernel_check_alloc(rows * p.row_bytes);
-    p.panel = kernel_check_alloc(p.l.panel_bytes);
+    p.panel = kernel_check_alloc(p.l.bytes);
     size_t n = (size_t)tokens * k;
     p.x = kernel_check_alloc(n * sizeof(float));
     p.q32 = kernel_check_alloc(n);
@@ -145,16 +149,37 @@ static struct kernels_act act_of(const struct problem *p) {
     return a;
 }
 
+/* All panels of the problem times its activation rows from `first` on. */
+static void multiply(const struct kernels *k, const struct problem *p, float *out, size_t stride,
+                     uint32_t first) {
+    struct kernels_act a = act_of(p);
+    struct kernel_check_buffer work = kernel_check_alloc(KERNELS_MATMUL_WORK);
+    struct kernels_matmul m = {
+        .out = out,
+        .out_stride = stride,
+        .l = &p->l,
+        .panels = p->panel.data,
+        .n_panels = p->l.panels,
+        .a = &a,
+        .first = first,
+        .tokens = p->tokens - first,
+        .work = work.data,
+    };
+    memset(work.data, 0xFF, work.bytes); /* floats of it are NaN */
+    k->matmul[p->l.type](&m);
+    kernel_check_free(&work);
+}
+
 /* Every tier against scalar, gaps between the outputs included. */
 static void compare_tiers(const struct tiers *tiers, const struct problem *p, uint32_t first,
                           uint32_t stride) {
     uint32_t tokens = p->tokens - first;
-    struct kernels_act a = act_of(p);
-    size_t n = (size_t)(tokens - 1) * stride + PANEL_ROWS;
+    uint32_t rows = p->l.panels * PANEL_ROWS;
+    size_t n = (size_t)(tokens - 1) * stride + rows;
     struct kernel_check_buffer expected = kernel_check_alloc(n * sizeof(float));
-    tiers->scalar.matmul[p->l.type](floats(&expected), stride, &p->l, p->panel.data, &a, first, tokens);
+    multiply(&tiers->scalar, p, floats(&expected), stride, first);
     for (uint32_t t = 0; t < tokens; t++)
-        for (uint32_t r = 0; r < PANEL_ROWS; r++)
+        for (uint32_t r = 0; r < rows; r++)
             assert_true(isfinite(floats(&expected)[(size_t)t * stride + r]));
     for (uint32_t i = 0; i < tiers->n; i++) {
         char what[128];
@@ -163,7 +188,7 @@ static void compare_tiers(const struct tiers *tiers, const struct problem *p, ui
                  stride);
         struct kernel_check_buffer got = kernel_check_alloc(n * sizeof(float));
         assert_true(tiers->vector[i].matmul[p->l.type] != tiers->scalar.matmul[p->l.type]);
-        tiers->vector[i].matmul[p->l.type](floats(&got), stride, &p->l, p->panel.data, &a, first, tokens);
+        multiply(&tiers->vector[i], p, floats(&got), stride, first);
         kernel_check_same_floats(floats(&got), floats(&expected), n, what);
         kernel_check_free(&got);
     }
@@ -195,6 +220,33 @@ static void tiers_agree_on_random_problems(void **state) {
     }
 }
 
+/* Many tokens and several panels: the paths that work on blocks of both, and what is left over at their ends.
+ */
+static void tiers_agree_on_batches(void **state) {
+    (void)state;
+    static const uint32_t tokens[] = {12, 17, 31, 64, 97, 193, 200};
+    uint64_t seed = testing_seed("tiers_agree_on_batches");
+    struct tiers tiers = available_tiers();
+    if (tiers.n == 0)
+        skip();
+    for (size_t i = 0; i < N_TYPES; i++) {
+        uint32_t values = block_info(types[i])->values;
+        for (uint32_t round = 0; round < sizeof tokens / sizeof tokens[0]; round++) {
+            uint32_t blocks = 1 + (uint32_t)testing_below(&seed, values == 1 ? 700 : values == 32 ? 36 : 5);
+            uint32_t first = (uint32_t)testing_below(&seed, 3);
+            uint32_t rows = 1 + (uint32_t)testing_below(&seed, 64);
+            struct problem p = problem_new(types[i], rows, values * blocks, first + tokens[round]);
+            kernel_check_random_bytes(&seed, p.rows.data, p.rows.bytes);
+            set_scales(&p, &seed, 0.01f, 0.02f, true);
+            pack(&p);
+            kernel_check_random_floats(&seed, floats(&p.x), (size_t)p.tokens * p.l.cols, 3.0f);
+            quantise_all(&p);
+            compare_tiers(&tiers, &p, first, p.l.panels * PANEL_ROWS + (uint32_t)testing_below(&seed, 40));
+            problem_free(&p);
+        }
+    }
+}
+
 /* Sum of w * x and of |w * x| in double precision; x from the int8 forms where quantised. */
 static double exact(const struct problem *p, const float *w, uint32_t t, bool quantised, double *size) {
     uint32_t values = block_info(p->l.type)->values;
@@ -216,10 +268,10 @@ static double exact(const struct problem *p, const float *w, uint32_t t, bool qu
 /* The scalar function against the double product of the decoded weights with the quantised activations: what
  * is left is the rounding of few floats. */
 static void check_rounding(const struct tiers *tiers, const struct problem *p) {
-    struct kernels_act a = act_of(p);
-    struct kernel_check_buffer out = kernel_check_alloc((size_t)p->tokens * PANEL_ROWS * sizeof(float));
+    uint32_t width = p->l.panels * PANEL_ROWS;
+    struct kernel_check_buffer out = kernel_check_alloc((size_t)p->tokens * width * sizeof(float));
     struct kernel_check_buffer w = kernel_check_alloc(p->l.cols * sizeof(float));
-    tiers->scalar.matmul[p->l.type](floats(&out), PANEL_ROWS, &p->l, p->panel.data, &a, 0, p->tokens);
+    multiply(&tiers->scalar, p, floats(&out), width, 0);
     uint32_t values = block_info(p->l.type)->values;
     for (uint32_t r = 0; r < p->l.rows; r++) {
         block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
@@ -229,7 +281,7 @@ static void check_rounding(const struct tiers *tiers, const struct problem *p) {
             /* Terms with a minimum are larger than their difference: the decoded weights hide up to 4 times.
              */
             double steps = 4.0 * (p->l.cols / values + 8);
-            double got = (double)floats(&out)[t * PANEL_ROWS + r];
+            double got = (double)floats(&out)[t * width + r];
             if (!(fabs(got - sum) <= steps * 0x1p-24 * size + 1e-30))
                 fail_msg("%s, k %u, row %u, token %u: %a, expected %a", block_info(p->l.type)->name,
                          p->l.cols, r, t, got, sum);
@@ -248,7 +300,7 @@ static void extreme_bytes(void **state) {
     for (size_t i = 0; i < N_TYPES; i++) {
         uint32_t values = block_info(types[i])->values;
         for (size_t b = 0; b < sizeof bytes; b++) {
-            struct problem p = problem_new(types[i], 16, values == 1 ? 67 : 3 * values, 7);
+            struct problem p = problem_new(types[i], 32, values == 1 ? 67 : 3 * values, 13);
             memset(p.rows.data, bytes[b], p.rows.bytes);
             set_scales(&p, &seed, 1.0f, 0.0f, false);
             pack(&p);
@@ -259,7 +311,7 @@ static void extreme_bytes(void **state) {
                 }
             quantise_all(&p);
             check_rounding(&tiers, &p);
-            compare_tiers(&tiers, &p, 0, PANEL_ROWS);
+            compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
             problem_free(&p);
         }
     }
@@ -275,7 +327,7 @@ static void extreme_scales(void **state) {
     for (size_t i = 0; i < N_TYPES; i++) {
         uint32_t values = block_info(types[i])->values;
         for (uint32_t c = 0; c < 25; c++) {
-            struct problem p = problem_new(types[i], 5, values == 1 ? 515 : 2 * values, 5);
+            struct problem p = problem_new(types[i], 21, values == 1 ? 515 : 2 * values, 13);
             kernel_check_random_bytes(&seed, p.rows.data, p.rows.bytes);
             set_scales(&p, &seed, weights[c / 5], weights[c / 5] / 2, false);
             pack(&p);
@@ -288,7 +340,7 @@ static void extreme_scales(void **state) {
                 floats(&p.d32)[at] *= activations[c % 5];
             for (size_t at = 0; at < n / 256 && p.l.cols % 256 == 0; at++)
                 floats(&p.d256)[at] *= activations[c % 5];
-            compare_tiers(&tiers, &p, 0, PANEL_ROWS);
+            compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
             problem_free(&p);
         }
     }
@@ -332,31 +384,30 @@ static void segments_are_summed_apart(void **state) {
             floats(&p.d256)[g / 16] = floats(&p.x)[256 * (g / 16)];
             ((int16_t *)(void *)p.s256.data)[g] = 16;
         }
-        struct kernels_act a = act_of(&p);
         float out[PANEL_ROWS];
-        tiers.scalar.matmul[some[i]](out, PANEL_ROWS, &p.l, p.panel.data, &a, 0, 1);
+        multiply(&tiers.scalar, &p, out, PANEL_ROWS, 0);
         for (uint32_t r = 0; r < PANEL_ROWS; r++)
             assert_true(out[r] == 0x1p24f + 512.0f / (float)info->values);
-        compare_tiers(&tiers, &p, 0, PANEL_ROWS);
+        compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
         problem_free(&p);
     }
 }
 
 /* Root mean square over all outputs of (scalar - exact) and of (exact with quantised activations - exact). */
 static void check_error(const struct tiers *tiers, const struct problem *p, const char *from) {
-    struct kernels_act a = act_of(p);
-    struct kernel_check_buffer out = kernel_check_alloc((size_t)p->tokens * PANEL_ROWS * sizeof(float));
+    uint32_t width = p->l.panels * PANEL_ROWS;
+    struct kernel_check_buffer out = kernel_check_alloc((size_t)p->tokens * width * sizeof(float));
     struct kernel_check_buffer w = kernel_check_alloc(p->l.cols * sizeof(float));
     double ours = 0;
     double quantisation = 0;
-    tiers->scalar.matmul[p->l.type](floats(&out), PANEL_ROWS, &p->l, p->panel.data, &a, 0, p->tokens);
+    multiply(&tiers->scalar, p, floats(&out), width, 0);
     for (uint32_t r = 0; r < p->l.rows; r++) {
         block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
         for (uint32_t t = 0; t < p->tokens; t++) {
             double size = 0;
             double sum = exact(p, floats(&w), t, false, &size);
             double coarse = exact(p, floats(&w), t, true, &size);
-            double got = (double)floats(&out)[t * PANEL_ROWS + r];
+            double got = (double)floats(&out)[t * width + r];
             ours += (got - sum) * (got - sum);
             quantisation += (coarse - sum) * (coarse - sum);
         }
@@ -412,7 +463,7 @@ static void floats_err_by_their_rounding_only(void **state) {
             set_scales(&p, &seed, 1.0f, 0.0f, false);
             pack(&p);
             check_rounding(&tiers, &p);
-            compare_tiers(&tiers, &p, 0, PANEL_ROWS);
+            compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
             problem_free(&p);
         }
     }
@@ -421,6 +472,7 @@ static void floats_err_by_their_rounding_only(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiers_agree_on_random_problems),
+        cmocka_unit_test(tiers_agree_on_batches),
         cmocka_unit_test(extreme_bytes),
         cmocka_unit_test(extreme_scales),
         cmocka_unit_test(segments_are_summed_apart),

@@ -77,6 +77,7 @@ struct parts {
     struct cpu_device *device;
     void *team;
     float *work;
+    struct cpu_matmul_work *matmul_work;
     float *norm_rows;
 };
 
@@ -90,6 +91,7 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     struct parts p;
     p.device = carve_take(c, 1, sizeof *p.device);
     p.work = carve_take(c, choice->threads, attention_work(m) * sizeof(float));
+    p.matmul_work = carve_take(c, choice->threads, sizeof *p.matmul_work);
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
     p.team = carve_take(c, team_bytes(choice->threads), 1);
     return p;
@@ -267,6 +269,7 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->model = *m;
     p.device->attention_work = p.work;
     p.device->work_floats = attention_work(m);
+    p.device->matmul_work = p.matmul_work;
     p.device->norm_rows = p.norm_rows;
     p.device->norm_stride = norm_stride(m);
     p.device->inv_embd = 1.0f / (float)m->graph->shape->n_embd;

@@ -14,7 +14,15 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
 /* Inside the room. */
 
 #define CPU_QUERY_TILE 8  /* queries of one attention work item */
-#define CPU_TOKEN_TILE 64 /* tokens of one matmul kernel call */
+/* One matmul kernel call: its activations and its panels (16 of 32 KB) are read again from near caches only. */
+#define CPU_TILE_TOKENS 192
+#define CPU_TILE_PANELS 16
+#define CPU_TILE_ROWS   (CPU_TILE_PANELS * PANEL_ROWS)
+
+struct cpu_matmul_work { /* of a member */
+    _Alignas(64) float sums[2][CPU_TILE_TOKENS * CPU_TILE_ROWS];
+    _Alignas(64) uint8_t kernel[KERNELS_MATMUL_WORK];
+};
 
 struct cpu_slice {
     uint8_t *memory;
@@ -31,6 +39,7 @@ struct cpu_device {
     struct cpu_slice slices[DEVICE_ARENAS][GRAPH_MAX_SLICES];
     float *attention_work; /* work_floats per member */
     size_t work_floats;
+    struct cpu_matmul_work *matmul_work; /* one per member */
     float *norm_rows; /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
     float inv_embd;        /* 1 / n_embd, 1 / head_dim_k: no division in kernels */

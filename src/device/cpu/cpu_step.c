@@ -166,72 +166,115 @@ static void run_norm(const struct member *m, const struct graph_op *op)
     }
 }
 
-static void finish_tile(const struct member *m, const struct graph_op *op, uint32_t i, uint32_t panel, float *tile,
-                        uint32_t first, uint32_t tokens)
+/* What becomes of a tile of finished sums: rows row .. row + n of weight i, of tokens first .. first + tokens. */
+struct tile {
+    uint32_t i; /* the op's weight */
+    uint32_t row;
+    uint32_t n;
+    uint32_t first;
+    uint32_t tokens;
+};
+
+static void finish_tile(const struct member *m, const struct graph_op *op, const struct tile *t, float *sums)
 {
-    const struct graph_weight *w = &m->g->weights[op->weight[i]];
+    const struct kernels *k = &m->d->kernels;
     const struct graph_value *out = &m->g->values[op->out];
-    uint32_t row = panel * PANEL_ROWS;
-    uint32_t n = ARITH_MIN(w->layout.rows - row, (uint32_t)PANEL_ROWS);
-    const float *bias = op->bias[i] != GRAPH_NONE ? plain_weight(m, op->bias[i]) + row : NULL;
+    const float *bias = op->bias[t->i] != GRAPH_NONE ? plain_weight(m, op->bias[t->i]) + t->row : NULL;
+    float *values = value_f32(m, op->out) + op->column[t->i] + t->row;
     if (op->epilogue == GRAPH_PAIRS) {
-        CHECK(first % 2 == 0 && tokens % 2 == 0 && bias == NULL);
-        for (uint32_t t = 0; t < tokens; t += 2) {
-            float *y = value_f32(m, op->out) + (size_t)((first + t) / 2) * out->width + row;
-            m->d->kernels.add(y, tile + (size_t)t * PANEL_ROWS, tile + (size_t)(t + 1) * PANEL_ROWS, n);
-        }
+        CHECK(t->first % 2 == 0 && t->tokens % 2 == 0 && bias == NULL);
+        for (uint32_t j = 0; j < t->tokens; j += 2)
+            k->add(values + (size_t)(t->first + j) / 2 * out->width, sums + (size_t)j * CPU_TILE_ROWS,
+                   sums + (size_t)(j + 1) * CPU_TILE_ROWS, t->n);
         return;
     }
-    for (uint32_t t = 0; t < tokens; t++) {
-        float *y = value_f32(m, op->out) + (size_t)(first + t) * out->width + op->column[i] + row;
-        float *sum = tile + (size_t)t * PANEL_ROWS;
+    for (uint32_t j = 0; j < t->tokens; j++) {
+        float *y = values + (size_t)(t->first + j) * out->width;
+        float *sum = sums + (size_t)j * CPU_TILE_ROWS;
         if (bias != NULL)
-            m->d->kernels.add(sum, sum, bias, n);
+            k->add(sum, sum, bias, t->n);
         if (op->epilogue == GRAPH_RESIDUAL)
-            m->d->kernels.add(y, y, sum, n);
+            k->add(y, y, sum, t->n);
         else
-            memcpy(y, sum, n * sizeof *y);
+            memcpy(y, sum, t->n * sizeof *y);
     }
 }
 
-static void run_matmul_panel(const struct member *m, const struct graph_op *op, const struct kernels_act *a, uint32_t i,
-                             uint32_t panel, uint32_t tokens)
+/* Consecutive panels of weight i, at most CPU_TILE_PANELS, that lie in one piece; so does a SwiGLU's other weight. */
+static void run_matmul_panels(const struct member *m, const struct graph_op *op, const struct kernels_act *a, uint32_t i,
+                              uint32_t panel, uint32_t n_panels, uint32_t tokens)
 {
-    _Alignas(64) float tile[CPU_TOKEN_TILE * PANEL_ROWS];
-    _Alignas(64) float other[CPU_TOKEN_TILE * PANEL_ROWS];
+    struct cpu_matmul_work *work = m->d->matmul_work + m->id;
     const struct kernels *k = &m->d->kernels;
     const struct graph_weight *w = &m->g->weights[op->weight[i]];
-    const uint8_t *bytes = panel_at(m, w, panel);
-    for (uint32_t t = 0; t < tokens; t += CPU_TOKEN_TILE) {
-        uint32_t n = ARITH_MIN(tokens - t, (uint32_t)CPU_TOKEN_TILE);
-        k->matmul[w->layout.type](tile, PANEL_ROWS, &w->layout, bytes, a, t, n);
+    struct tile tile = {.i = i, .row = panel * PANEL_ROWS};
+    tile.n = ARITH_MIN(w->layout.rows - tile.row, n_panels * PANEL_ROWS);
+    for (uint32_t t = 0; t < tokens; t += CPU_TILE_TOKENS) {
+        tile.first = t;
+        tile.tokens = ARITH_MIN(tokens - t, (uint32_t)CPU_TILE_TOKENS);
+        struct kernels_matmul product = {
+            .out = work->sums[0],
+            .out_stride = CPU_TILE_ROWS,
+            .l = &w->layout,
+            .panels = panel_at(m, w, panel),
+            .n_panels = n_panels,
+            .a = a,
+            .first = t,
+            .tokens = tile.tokens,
+            .work = work->kernel,
+        };
+        k->matmul[w->layout.type](&product);
         if (op->epilogue == GRAPH_SWIGLU) {
             const struct graph_weight *up = &m->g->weights[op->weight[1]];
-            k->matmul[up->layout.type](other, PANEL_ROWS, &up->layout, panel_at(m, up, panel), a, t, n);
-            k->silu_mul(tile, tile, other, n * PANEL_ROWS);
+            product.out = work->sums[1];
+            product.l = &up->layout;
+            product.panels = panel_at(m, up, panel);
+            k->matmul[up->layout.type](&product);
+            for (uint32_t j = 0; j < tile.tokens; j++)
+                k->silu_mul(work->sums[0] + (size_t)j * CPU_TILE_ROWS, work->sums[0] + (size_t)j * CPU_TILE_ROWS,
+                            work->sums[1] + (size_t)j * CPU_TILE_ROWS, tile.n);
         }
-        finish_tile(m, op, i, panel, tile, t, n);
+        finish_tile(m, op, &tile, work->sums[0]);
     }
 }
 
-/* The panels of all weights of the op in one row of work items; a member's share is contiguous. */
+/* Panels from `panel` on that lie one after the other. */
+static uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel)
+{
+    const struct graph_piece *p = w->pieces;
+    while (panel >= p->first_panel + p->panels)
+        p++;
+    return p->first_panel + p->panels - panel;
+}
+
+/* The panels of all weights of the op in one row of work items; a member's share is contiguous. Kernels work on pairs of
+ * panels, so shares end at even numbers. */
 static void run_matmul(const struct member *m, const struct graph_op *op)
 {
     uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
     if (op->epilogue == GRAPH_PAIRS)
         tokens *= 2;
     struct kernels_act a = value_act(m, op->in);
-    uint32_t n_weights = op->epilogue == GRAPH_SWIGLU ? 1 : op->n_weights;
+    bool swiglu = op->epilogue == GRAPH_SWIGLU;
+    uint32_t n_weights = swiglu ? 1 : op->n_weights;
     uint64_t panels = 0;
     for (uint32_t i = 0; i < n_weights; i++)
         panels += m->g->weights[op->weight[i]].layout.panels;
-    uint32_t begin = share_begin(m, panels);
-    uint32_t end = share_end(m, panels);
-    uint32_t base = 0;
+    uint64_t begin = 2 * (uint64_t)share_begin(m, (panels + 1) / 2);
+    uint64_t end = ARITH_MIN(2 * (uint64_t)share_end(m, (panels + 1) / 2), panels);
+    uint64_t base = 0;
     for (uint32_t i = 0; i < n_weights; i++) {
-        uint32_t here = m->g->weights[op->weight[i]].layout.panels;
-        for (uint32_t p = ARITH_MAX(begin, base); p < ARITH_MIN(end, base + here); p++)
-            run_matmul_panel(m, op, &a, i, p - base, tokens);
+        const struct graph_weight *w = &m->g->weights[op->weight[i]];
+        uint64_t here = w->layout.panels;
+        for (uint64_t p = ARITH_MAX(begin, base); p < ARITH_MIN(end, base + here);) {
+            uint32_t panel = (uint32_t)(p - base);
+            uint32_t n = (uint32_t)ARITH_MIN(ARITH_MIN(end, base + here) - p, (uint64_t)CPU_TILE_PANELS);
+            n = ARITH_MIN(n, panels_in_piece(w, panel));
+            if (swiglu)
+                n = ARITH_MIN(n, panels_in_piece(&m->g->weights[op->weight[1]], panel));
+            run_matmul_panels(m, op, &a, i, panel, n, tokens);
+            p += n;
+        }
         base += here;
     }
 }

@@ -4,20 +4,7 @@
 #ifndef STATOR_KERNELS_CPU_MATMUL_TILE_H
 #define STATOR_KERNELS_CPU_MATMUL_TILE_H
 
-#include "kernels/kernels.h"
-
-#include <immintrin.h>
-#include <string.h>
-
-#define MATMUL_INLINE static inline __attribute__((always_inline))
-#define MATMUL_ASIDE  static __attribute__((noinline)) /* would only bloat its many callers */
-
-/* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. */
-#ifdef __clang__
-#define MATMUL_UNROLL _Pragma("unroll")
-#else
-#define MATMUL_UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "kernels/cpu/matmul_types.h"
 
 /* Single tokens wait for memory: ask for the panel's bytes this far ahead (the next panel follows this one).
  */
@@ -31,36 +18,6 @@ struct matmul_tile {
     const struct kernels_act *a;
     size_t first; /* the tile's first activation row */
 };
-
-MATMUL_INLINE bool matmul_is_k(uint32_t type) {
-    return type == BLOCK_Q4_K || type == BLOCK_Q5_K || type == BLOCK_Q6_K;
-}
-
-/* The type has a plane m (of K types: and submin). */
-MATMUL_INLINE bool matmul_has_m(uint32_t type) {
-    return type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K;
-}
-
-/* Bits of a quant in the plane high. */
-MATMUL_INLINE uint32_t matmul_high_bits(uint32_t type) {
-    return type == BLOCK_Q6_K ? 2 : type == BLOCK_Q5_0 || type == BLOCK_Q5_1 || type == BLOCK_Q5_K ? 1 : 0;
-}
-
-/* Bytes of a 32-block in the plane quants. */
-MATMUL_INLINE size_t matmul_block_bytes(uint32_t type) {
-    return type == BLOCK_Q8_0 ? 512 : 256;
-}
-
-/* What the stored, unsigned bits exceed the integer by. */
-MATMUL_INLINE int32_t matmul_offset(uint32_t type) {
-    return type == BLOCK_Q4_0 ? 8 : type == BLOCK_Q5_0 ? 16 : type == BLOCK_Q6_K ? 32 : 0;
-}
-
-MATMUL_INLINE int32_t matmul_load32(const void *p) {
-    int32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 /* A tile's activations are copied together, a stretch of k at a time: the tokens are then a constant distance
  * apart, one register addresses them all, and rows of 4 KiB do not fight for the same sets of the cache. */
@@ -116,13 +73,11 @@ MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matm
     }
 }
 
-/* Defines matmul_NAME, a member of struct kernels' matmul[]: the tokens in tiles of MATMUL_TILE (4 or 8, the
- * tier's), 4, 2 and 1 through TILE(type, n, tile), which is inlined with constants. */
-#define MATMUL_ENTRY(name, type, TILE)                                                                       \
-    static void matmul_##name(float *out, size_t out_stride, const struct panel_layout *l,                   \
-                              const uint8_t *panel, const struct kernels_act *a, uint32_t first,             \
-                              uint32_t tokens) {                                                             \
-        struct matmul_tile tile = {out, out_stride, l, panel, a, first};                                     \
+/* Defines tiles_NAME: one panel, its tokens in tiles of MATMUL_TILE (4 or 8, the tier's), 4, 2 and 1 through
+ * TILE(type, n, tile), which is inlined with constants; and matmul_NAME, a member of struct kernels'
+ * matmul[]: many tokens go to BATCH(type, m) if that takes the call, else panel by panel. */
+#define MATMUL_ENTRY(name, type, TILE, BATCH)                                                                \
+    static void tiles_##name(struct matmul_tile tile, uint32_t tokens) {                                     \
         while (tokens > 0) {                                                                                 \
             uint32_t n = tokens >= MATMUL_TILE ? MATMUL_TILE : tokens >= 4 ? 4 : tokens >= 2 ? 2 : 1;        \
             if (n == MATMUL_TILE)                                                                            \
@@ -133,25 +88,33 @@ MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matm
                 TILE(type, 2, &tile);                                                                        \
             else                                                                                             \
                 TILE(type, 1, &tile);                                                                        \
-            tile.out += n * out_stride;                                                                      \
+            tile.out += n * tile.out_stride;                                                                 \
             tile.first += n;                                                                                 \
             tokens -= n;                                                                                     \
         }                                                                                                    \
+    }                                                                                                        \
+    static void matmul_##name(const struct kernels_matmul *m) {                                              \
+        if (BATCH(type, m))                                                                                  \
+            return;                                                                                          \
+        for (uint32_t p = 0; p < m->n_panels; p++)                                                           \
+            tiles_##name((struct matmul_tile){m->out + (size_t)p * PANEL_ROWS, m->out_stride, m->l,          \
+                                              m->panels + (size_t)p * m->l->panel_bytes, m->a, m->first},    \
+                         m->tokens);                                                                         \
     }
 
 /* All entries of a tier, and their way into the table. */
-#define MATMUL_ENTRIES(TILE_FLOAT, TILE_32, TILE_256)                                                        \
-    MATMUL_ENTRY(f32, BLOCK_F32, TILE_FLOAT)                                                                 \
-    MATMUL_ENTRY(f16, BLOCK_F16, TILE_FLOAT)                                                                 \
-    MATMUL_ENTRY(bf16, BLOCK_BF16, TILE_FLOAT)                                                               \
-    MATMUL_ENTRY(q4_0, BLOCK_Q4_0, TILE_32)                                                                  \
-    MATMUL_ENTRY(q4_1, BLOCK_Q4_1, TILE_32)                                                                  \
-    MATMUL_ENTRY(q5_0, BLOCK_Q5_0, TILE_32)                                                                  \
-    MATMUL_ENTRY(q5_1, BLOCK_Q5_1, TILE_32)                                                                  \
-    MATMUL_ENTRY(q8_0, BLOCK_Q8_0, TILE_32)                                                                  \
-    MATMUL_ENTRY(q4_k, BLOCK_Q4_K, TILE_256)                                                                 \
-    MATMUL_ENTRY(q5_k, BLOCK_Q5_K, TILE_256)                                                                 \
-    MATMUL_ENTRY(q6_k, BLOCK_Q6_K, TILE_256)                                                                 \
+#define MATMUL_ENTRIES(TILE_FLOAT, TILE_32, TILE_256, BATCH)                                                 \
+    MATMUL_ENTRY(f32, BLOCK_F32, TILE_FLOAT, BATCH)                                                          \
+    MATMUL_ENTRY(f16, BLOCK_F16, TILE_FLOAT, BATCH)                                                          \
+    MATMUL_ENTRY(bf16, BLOCK_BF16, TILE_FLOAT, BATCH)                                                        \
+    MATMUL_ENTRY(q4_0, BLOCK_Q4_0, TILE_32, BATCH)                                                           \
+    MATMUL_ENTRY(q4_1, BLOCK_Q4_1, TILE_32, BATCH)                                                           \
+    MATMUL_ENTRY(q5_0, BLOCK_Q5_0, TILE_32, BATCH)                                                           \
+    MATMUL_ENTRY(q5_1, BLOCK_Q5_1, TILE_32, BATCH)                                                           \
+    MATMUL_ENTRY(q8_0, BLOCK_Q8_0, TILE_32, BATCH)                                                           \
+    MATMUL_ENTRY(q4_k, BLOCK_Q4_K, TILE_256, BATCH)                                                          \
+    MATMUL_ENTRY(q5_k, BLOCK_Q5_K, TILE_256, BATCH)                                                          \
+    MATMUL_ENTRY(q6_k, BLOCK_Q6_K, TILE_256, BATCH)                                                          \
     static void matmul_entries(struct kernels *k) {                                                          \
         k->matmul[BLOCK_F32] = matmul_f32;                                                                   \
         k->matmul[BLOCK_F16] = matmul_f16;                                                                   \

@@ -294,7 +294,13 @@ MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_til
     store_totals(n, m, 1, total[1]);
 }
 
-MATMUL_ENTRIES(tile_float, tile32, tile256)
+static bool no_batch(uint32_t type, const struct kernels_matmul *m) {
+    (void)type;
+    (void)m;
+    return false;
+}
+
+MATMUL_ENTRIES(tile_float, tile32, tile256, no_batch)
 
 void avx2_matmul_init(struct kernels *k) {
     matmul_entries(k);

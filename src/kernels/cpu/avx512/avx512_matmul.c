@@ -5,49 +5,14 @@
 #include "base/arith.h"
 
 #define MATMUL_TILE 8 /* tokens that share one unpacking of the weights */
+#include "kernels/cpu/avx512/avx512_batch.h"
+#include "kernels/cpu/avx512/avx512_unpack.h"
 #include "kernels/cpu/matmul_tile.h"
-
-/* The eight steps of a 32-block, four unsigned bytes per row. */
-MATMUL_INLINE void load_steps(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
-    if (type == BLOCK_Q8_0) {
-        MATMUL_UNROLL
-        for (int s = 0; s < 8; s++)
-            w[s] = _mm512_xor_si512(_mm512_load_si512(quants + 64 * s), _mm512_set1_epi8((char)0x80));
-        return;
-    }
-    const __m512i low = _mm512_set1_epi8(15);
-    MATMUL_UNROLL
-    for (int s = 0; s < 4; s++) {
-        __m512i both = _mm512_load_si512(quants + 64 * s);
-        w[s] = _mm512_and_si512(both, low);
-        w[s + 4] = _mm512_and_si512(_mm512_srli_epi32(both, 4), low);
-    }
-    if (matmul_high_bits(type) == 1) {
-        __m512i h = _mm512_load_si512(high);
-        MATMUL_UNROLL
-        for (int s = 0; s < 8; s++) { /* bit s of each byte to bit 4; 0xF8: a | (b & c) */
-            __m512i at4 = s < 4 ? _mm512_slli_epi32(h, 4 - s) : _mm512_srli_epi32(h, s - 4);
-            w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x10), 0xF8);
-        }
-    } else if (matmul_high_bits(type) == 2) {
-        MATMUL_UNROLL
-        for (int s = 0; s < 8; s++) { /* bits 2f, 2f + 1 to bits 4, 5 */
-            __m512i h = _mm512_load_si512(high + 64 * (s / 4));
-            int f = s % 4;
-            __m512i at4 = f < 2 ? _mm512_slli_epi32(h, 4 - 2 * f) : _mm512_srli_epi32(h, 2 * f - 4);
-            w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x30), 0xF8);
-        }
-    }
-}
 
 MATMUL_INLINE void prefetch(const uint8_t *p, size_t bytes) {
     MATMUL_UNROLL
     for (size_t i = 0; i < bytes; i += 64)
         _mm_prefetch((const char *)p + MATMUL_AHEAD + i, _MM_HINT_T0);
-}
-
-MATMUL_INLINE __m512 load_f16(const uint8_t *p) {
-    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
 }
 
 /* i[t] += the products of some steps with the activations at q of n tokens, each `row` after the last. Tokens
@@ -95,13 +60,13 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
             __m512i w[8];
             if (n <= 2)
                 prefetch(quants, matmul_block_bytes(type));
-            load_steps(type, quants, high, w);
+            unpack_steps(type, quants, high, w);
             quants += matmul_block_bytes(type);
             high += 64;
-            __m512 d = load_f16(m->panel + m->l->d + (size_t)(start + b) * 32);
+            __m512 d = unpack_f16(m->panel + m->l->d + (size_t)(start + b) * 32);
             __m512 least = d;
             if (matmul_has_m(type))
-                least = load_f16(m->panel + m->l->m + (size_t)(start + b) * 32);
+                least = unpack_f16(m->panel + m->l->m + (size_t)(start + b) * 32);
             __m512i i[MATMUL_TILE];
             MATMUL_UNROLL
             for (uint32_t t = 0; t < n; t++)
@@ -131,21 +96,16 @@ MATMUL_INLINE __m512i dot_sums(const __m512i pairs[8], const int16_t *s) {
     return i;
 }
 
-MATMUL_INLINE __m512i load_sub(uint32_t type, const uint8_t *p) {
-    __m128i bytes = _mm_load_si128((const __m128i *)(const void *)p);
-    return type == BLOCK_Q6_K ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
-}
-
 /* What the sums of 16 are multiplied with: Q6_K the scales (for the offset), else each minimum twice. */
 MATMUL_INLINE void load_pairs(uint32_t type, const struct matmul_tile *m, uint32_t super, __m512i pairs[8]) {
     MATMUL_UNROLL
     for (int j = 0; j < 8; j++) {
         if (type == BLOCK_Q6_K) {
             const uint8_t *sub = m->panel + m->l->sub + (size_t)super * 256 + 32 * j;
-            pairs[j] = _mm512_mask_blend_epi16(0xAAAAAAAA, load_sub(type, sub),
-                                               _mm512_slli_epi32(load_sub(type, sub + 16), 16));
+            pairs[j] = _mm512_mask_blend_epi16(0xAAAAAAAA, unpack_sub(type, sub),
+                                               _mm512_slli_epi32(unpack_sub(type, sub + 16), 16));
         } else {
-            __m512i one = load_sub(type, m->panel + m->l->submin + (size_t)super * 128 + 16 * j);
+            __m512i one = unpack_sub(type, m->panel + m->l->submin + (size_t)super * 128 + 16 * j);
             pairs[j] = _mm512_or_si512(one, _mm512_slli_epi32(one, 16));
         }
     }
@@ -175,12 +135,12 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             __m512i w[8];
             if (n <= 2)
                 prefetch(quants, 256);
-            load_steps(type, quants, high, w);
+            unpack_steps(type, quants, high, w);
             quants += 256;
             high += (size_t)64 * matmul_high_bits(type);
             MATMUL_UNROLL
             for (int from = 0; from < 8; from += part) {
-                __m512i scale = load_sub(type, sub);
+                __m512i scale = unpack_sub(type, sub);
                 sub += 16;
                 __m512i i[MATMUL_TILE];
                 MATMUL_UNROLL
@@ -194,10 +154,10 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
         }
         __m512i pairs[8];
         load_pairs(type, m, super, pairs);
-        __m512 d = load_f16(m->panel + m->l->d + (size_t)super * 32);
+        __m512 d = unpack_f16(m->panel + m->l->d + (size_t)super * 32);
         __m512 least = d;
         if (matmul_has_m(type))
-            least = load_f16(m->panel + m->l->m + (size_t)super * 32);
+            least = unpack_f16(m->panel + m->l->m + (size_t)super * 32);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m512i i = dot_sums(pairs, near.s[t]);
@@ -211,17 +171,6 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     }
     end_segments(n, total, acc);
     store_totals(n, m, total);
-}
-
-/* The 16 weights of one of the pair of columns at p; of BF16 the two lie side by side. */
-MATMUL_INLINE __m512 load_column(uint32_t type, const uint8_t *p, uint32_t odd) {
-    if (type == BLOCK_F32)
-        return _mm512_load_ps(p + (size_t)64 * odd);
-    if (type == BLOCK_F16)
-        return load_f16(p + (size_t)32 * odd);
-    __m512i both = _mm512_load_si512(p);
-    return _mm512_castsi512_ps(odd == 0 ? _mm512_slli_epi32(both, 16)
-                                        : _mm512_and_si512(both, _mm512_set1_epi32((int32_t)0xFFFF0000)));
 }
 
 #define NEAR_FLOATS 128 /* divides a segment */
@@ -261,19 +210,19 @@ MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_til
         for (uint32_t k = 0; k + 2 <= count; k += 2) { /* in pairs, as BF16 has them */
             if (n <= 2)
                 prefetch(columns, 2 * column);
-            add_column(n, load_column(type, columns, 0), x, acc);
-            add_column(n, load_column(type, columns, 1), x + 1, acc);
+            add_column(n, unpack_column(type, columns, 0), x, acc);
+            add_column(n, unpack_column(type, columns, 1), x + 1, acc);
             columns += 2 * column;
             x += 2;
         }
         if (count % 2 != 0)
-            add_column(n, load_column(type, columns, 0), x, acc);
+            add_column(n, unpack_column(type, columns, 0), x, acc);
     }
     end_segments(n, total, acc);
     store_totals(n, m, total);
 }
 
-MATMUL_ENTRIES(tile_float, tile32, tile256)
+MATMUL_ENTRIES(tile_float, tile32, tile256, avx512_batch)
 
 void avx512_matmul_init(struct kernels *k) {
     matmul_entries(k);

@@ -1,0 +1,548 @@
+/* Matmul of many tokens with AVX-512 and VNNI. A segment of k at a time: its activations are packed once for
+ * all panels of the call, a pair of panels is unpacked once for all tokens, and tiles of two panels times
+ * TOKENS tokens keep their sums in registers. Both packed forms lie in the caller's work memory. No state;
+ * any thread.
+ *
+ * What a tile costs per 32-block and 16 outputs: 8 vpdpbusd, and of 32-value types convert, multiply, fma (11
+ * operations on the two 512-bit ports: at most 73% of VNNI's peak); of Q4_K one vpdpwssd for the sub-scale,
+ * and per 256 another 14 (86 for 64: 74%). */
+#include "base/arith.h"
+#include "base/check.h"
+#include "kernels/cpu/avx512/avx512_batch.h"
+#include "kernels/cpu/avx512/avx512_unpack.h"
+
+#define TOKENS 6 /* of a tile: 2 * 6 float and 2 * 6 integer sums, 2 weights, 1 activation are 27 registers  \
+                  */
+#define TOKENS_FLOAT 12  /* 2 * 12 sums */
+#define BLOCK_TOKENS 192 /* packed together; a multiple of TOKENS */
+#define FLOAT_TOKENS 96  /* the same for floats, a multiple of TOKENS_FLOAT */
+#define CHUNK        128 /* columns of floats: those of a pair of panels lie in the first cache */
+#define BLOCKS       (KERNELS_SEGMENT / 32)
+#define SUPERS       (KERNELS_SEGMENT / 256)
+
+/* Fewer are faster panel by panel. Measured on one Cascade Lake core, GMAC/s panel by panel and here: Q8_0
+ * 118 and 82 at 8 tokens, 106 and 124 at 12; Q4_K 100 and 78, 93 and 115. */
+#define LEAST_TOKENS 10
+
+/* Activations of a segment. */
+struct near32 {
+    int8_t q[BLOCK_TOKENS][KERNELS_SEGMENT];
+    float d[BLOCK_TOKENS][BLOCKS];
+    int32_t below[BLOCK_TOKENS][BLOCKS]; /* -offset * sum: what the unsigned weights add */
+    float sum[BLOCK_TOKENS][BLOCKS];     /* types with a minimum */
+};
+struct near256 {
+    int8_t q[BLOCK_TOKENS][KERNELS_SEGMENT];
+    int32_t below[BLOCK_TOKENS][SUPERS][16]; /* Q4_K, Q5_K: -offset * sum of each part */
+    int16_t above[BLOCK_TOKENS][SUPERS][16]; /* the same taken back, in pairs: offset * sum; Q6_K: the sums */
+    int16_t sum[BLOCK_TOKENS][SUPERS][8];    /* of 32 */
+    float d[BLOCK_TOKENS][SUPERS];
+};
+struct near_float {
+    float x[KERNELS_SEGMENT / CHUNK][FLOAT_TOKENS][CHUNK];
+    float acc[FLOAT_TOKENS][2][16]; /* a pair's sums between chunks */
+};
+
+/* A segment of a pair of panels, side by side. */
+struct weights32 {
+    uint8_t q[BLOCKS][8][2][64];
+    float d[BLOCKS][2][16];
+    float m[BLOCKS][2][16];
+};
+struct weights256 {
+    uint8_t q[BLOCKS][8][2][64];
+    int32_t sub[SUPERS][16][2][16];  /* scale of each part: 32 columns of Q4_K, else 16 */
+    int32_t pairs[SUPERS][8][2][16]; /* two int16: what each two of near256.above are multiplied with */
+    int32_t least[SUPERS][4][2][16]; /* two minima */
+    float d[SUPERS][2][16];
+    float m[SUPERS][2][16];
+};
+struct weights_float {
+    float w[CHUNK][2][16];
+};
+
+struct work {
+    _Alignas(64) union {
+        struct near32 near32;
+        struct near256 near256;
+        struct near_float near_float;
+    };
+    _Alignas(64) union {
+        struct weights32 weights32;
+        struct weights256 weights256;
+        struct weights_float weights_float;
+    };
+};
+_Static_assert(sizeof(struct work) <= KERNELS_MATMUL_WORK, "the work memory holds both packed forms");
+
+/* Where a tile's sums of a segment go. */
+struct place {
+    float *out;
+    size_t stride;
+    uint32_t tokens; /* of the tile that exist */
+    bool first;      /* segment */
+    bool second;     /* panel exists */
+};
+
+MATMUL_INLINE void put_row(float *out, bool first, __m512 acc) {
+    _mm512_storeu_ps(out, _mm512_add_ps(first ? _mm512_setzero_ps() : _mm512_loadu_ps(out), acc));
+}
+
+MATMUL_INLINE void put_tile(uint32_t n, const struct place *to, const __m512 *acc0, const __m512 *acc1) {
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < n; t++) {
+        if (t >= to->tokens)
+            return;
+        put_row(to->out + t * to->stride, to->first, acc0[t]);
+        if (to->second)
+            put_row(to->out + t * to->stride + PANEL_ROWS, to->first, acc1[t]);
+    }
+}
+
+MATMUL_INLINE __m512i set_pair(const void *p) {
+    return _mm512_set1_epi32(matmul_load32(p));
+}
+
+/* vpdpbusd with the activation broadcast from memory: no instruction of its own, but a load for each use. */
+MATMUL_INLINE __m512i dot_memory(__m512i i, __m512i w, const void *a) {
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(i) : "v"(w), "m"(*(const char(*)[4])a));
+    return i;
+}
+
+/* The same number loaded for each of two sums: as a load it is free, as a copy of a register it takes a port.
+ */
+MATMUL_INLINE __m512i set_memory(const int32_t *a) {
+    __m512i v;
+    __asm__ volatile("vpbroadcastd %1, %0" : "=v"(v) : "m"(*a));
+    return v;
+}
+
+/* i += the products of `steps` steps of the two panels with the tile's activations at q. Every other token
+ * from memory: neither the loads nor the instructions issued are then what the tile waits for. */
+MATMUL_INLINE void dot_steps(uint32_t steps, const uint8_t (*w)[2][64], const int8_t *q,
+                             __m512i i[2][TOKENS]) {
+    MATMUL_UNROLL
+    for (uint32_t s = 0; s < steps; s++) {
+        __m512i w0 = _mm512_load_si512(w[s][0]);
+        __m512i w1 = _mm512_load_si512(w[s][1]);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            const int8_t *at = q + t * KERNELS_SEGMENT + 4 * s;
+            if (t % 2 == 0) {
+                i[0][t] = dot_memory(i[0][t], w0, at);
+                i[1][t] = dot_memory(i[1][t], w1, at);
+            } else {
+                __m512i a = set_pair(at);
+                i[0][t] = _mm512_dpbusd_epi32(i[0][t], w0, a);
+                i[1][t] = _mm512_dpbusd_epi32(i[1][t], w1, a);
+            }
+        }
+    }
+}
+
+MATMUL_INLINE int32_t below_of(uint32_t type) {
+    return type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
+}
+
+MATMUL_INLINE void tile32(uint32_t type, const struct work *work, uint32_t at, uint32_t blocks,
+                          const struct place *to) {
+    const struct near32 *x = &work->near32;
+    const struct weights32 *w = &work->weights32;
+    __m512 acc[2][TOKENS];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS; t++)
+        acc[0][t] = acc[1][t] = _mm512_setzero_ps();
+    for (uint32_t b = 0; b < blocks; b++) {
+        __m512i i[2][TOKENS];
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            MATMUL_UNROLL
+            for (uint32_t p = 0; p < 2; p++)
+                i[p][t] = below_of(type) != 0 ? set_memory(&x->below[at + t][b]) : _mm512_setzero_si512();
+        }
+        dot_steps(8, w->q[b], x->q[at] + 32 * b, i);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            __m512 d = _mm512_set1_ps(x->d[at + t][b]);
+            MATMUL_UNROLL
+            for (uint32_t p = 0; p < 2; p++) {
+                acc[p][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
+                                            _mm512_mul_ps(_mm512_load_ps(w->d[b][p]), d), acc[p][t]);
+                if (matmul_has_m(type))
+                    acc[p][t] = _mm512_fmadd_ps(_mm512_set1_ps(x->sum[at + t][b]),
+                                                _mm512_mul_ps(_mm512_load_ps(w->m[b][p]), d), acc[p][t]);
+            }
+        }
+    }
+    put_tile(TOKENS, to, acc[0], acc[1]);
+}
+
+/* Parts of a super block with one scale each, and steps of a part. */
+MATMUL_INLINE uint32_t parts_of(uint32_t type) {
+    return type == BLOCK_Q4_K ? 8 : 16;
+}
+
+/* Sums of products of numbers in pairs. */
+MATMUL_INLINE void dot_pairs(uint32_t n, const int32_t (*w)[2][16], const int16_t *s, size_t row,
+                             __m512i i[2][TOKENS]) {
+    MATMUL_UNROLL
+    for (uint32_t j = 0; j < n; j++) {
+        __m512i w0 = _mm512_load_si512(w[j][0]);
+        __m512i w1 = _mm512_load_si512(w[j][1]);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            __m512i a = set_pair(s + t * row + (size_t)2 * j);
+            i[0][t] = _mm512_dpwssd_epi32(i[0][t], w0, a);
+            i[1][t] = _mm512_dpwssd_epi32(i[1][t], w1, a);
+        }
+    }
+}
+
+/* The integer of a super block. Of Q4_K and Q5_K the sum of a part, its weights taken as q - 8 (32 columns)
+ * and q - 16 (16 columns), is at most 32512 in size because activations are -127..127: one vpdpwssd
+ * multiplies it with the scale. */
+MATMUL_INLINE void super_sum(uint32_t type, const struct work *work, uint32_t at, uint32_t super,
+                             __m512i sum[2][TOKENS]) {
+    const struct near256 *x = &work->near256;
+    const struct weights256 *w = &work->weights256;
+    const uint32_t parts = parts_of(type);
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS; t++)
+        sum[0][t] = sum[1][t] = _mm512_setzero_si512();
+    dot_pairs(parts_of(type) == 8 ? 4 : 8, w->pairs[super], x->above[at][super],
+              sizeof x->above[0] / sizeof(int16_t), sum);
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS && type == BLOCK_Q6_K; t++) {
+        sum[0][t] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum[0][t], 5));
+        sum[1][t] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum[1][t], 5));
+    }
+    const uint32_t steps = 64 / parts;
+    const uint8_t(*q)[2][64] = w->q[8 * super];
+    for (uint32_t j = 0; j < parts; j++, q += steps) {
+        __m512i i[2][TOKENS];
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            MATMUL_UNROLL
+            for (uint32_t p = 0; p < 2; p++)
+                i[p][t] =
+                    type == BLOCK_Q6_K ? _mm512_setzero_si512() : set_memory(&x->below[at + t][super][j]);
+        }
+        dot_steps(steps, q, x->q[at] + 256 * super + 4 * steps * j, i);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            MATMUL_UNROLL
+            for (uint32_t p = 0; p < 2; p++) {
+                __m512i scale = _mm512_load_si512(w->sub[super][j][p]);
+                sum[p][t] = type == BLOCK_Q6_K
+                                ? _mm512_add_epi32(sum[p][t], _mm512_mullo_epi32(i[p][t], scale))
+                                : _mm512_dpwssd_epi32(sum[p][t], i[p][t], scale);
+            }
+        }
+    }
+}
+
+MATMUL_INLINE void tile256(uint32_t type, const struct work *work, uint32_t at, uint32_t supers,
+                           const struct place *to) {
+    const struct near256 *x = &work->near256;
+    const struct weights256 *w = &work->weights256;
+    __m512 acc[2][TOKENS];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS; t++)
+        acc[0][t] = acc[1][t] = _mm512_setzero_ps();
+    for (uint32_t super = 0; super < supers; super++) {
+        __m512i i[2][TOKENS];
+        super_sum(type, work, at, super, i);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            __m512 d = _mm512_set1_ps(x->d[at + t][super]);
+            MATMUL_UNROLL
+            for (uint32_t p = 0; p < 2; p++) {
+                acc[p][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
+                                            _mm512_mul_ps(_mm512_load_ps(w->d[super][p]), d), acc[p][t]);
+                i[p][t] = _mm512_setzero_si512();
+            }
+        }
+        if (!matmul_has_m(type))
+            continue;
+        dot_pairs(4, w->least[super], x->sum[at][super], sizeof x->sum[0] / sizeof(int16_t), i);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            __m512 d = _mm512_set1_ps(x->d[at + t][super]);
+            MATMUL_UNROLL
+            for (uint32_t p = 0; p < 2; p++)
+                acc[p][t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
+                                             _mm512_mul_ps(_mm512_load_ps(w->m[super][p]), d), acc[p][t]);
+        }
+    }
+    put_tile(TOKENS, to, acc[0], acc[1]);
+}
+
+/* One chunk; the segment's sums so far are in near_float.acc. */
+MATMUL_INLINE void tile_float(struct work *work, uint32_t at, uint32_t chunk, uint32_t count) {
+    const float *x = work->near_float.x[chunk][at];
+    const float(*w)[2][16] = work->weights_float.w;
+    float(*sums)[2][16] = work->near_float.acc + at;
+    __m512 acc[2][TOKENS_FLOAT];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
+        acc[0][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(sums[t][0]);
+        acc[1][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(sums[t][1]);
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        __m512 w0 = _mm512_load_ps(w[k][0]);
+        __m512 w1 = _mm512_load_ps(w[k][1]);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
+            __m512 a = _mm512_set1_ps(x[t * CHUNK + k]);
+            acc[0][t] = _mm512_fmadd_ps(w0, a, acc[0][t]);
+            acc[1][t] = _mm512_fmadd_ps(w1, a, acc[1][t]);
+        }
+    }
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
+        _mm512_store_ps(sums[t][0], acc[0][t]);
+        _mm512_store_ps(sums[t][1], acc[1][t]);
+    }
+}
+
+MATMUL_INLINE void copy64(void *to, const void *from, size_t bytes) {
+    size_t i = 0;
+    for (; i + 64 <= bytes; i += 64)
+        _mm512_storeu_si512((char *)to + i, _mm512_loadu_si512((const char *)from + i));
+    if (i < bytes)
+        memcpy((char *)to + i, (const char *)from + i, bytes - i);
+}
+
+/* Activation row `row`, k from start on, becomes row t. */
+static void bring32(struct near32 *x, uint32_t t, const struct kernels_matmul *m, size_t row, uint32_t start,
+                    uint32_t count, int32_t offset) {
+    size_t at = (row * m->l->cols + start) / 32;
+    uint32_t blocks = count / 32;
+    copy64(x->q[t], m->a->q32 + 32 * at, count);
+    __mmask16 mask = (__mmask16)((1u << blocks) - 1);
+    _mm512_store_ps(x->d[t], _mm512_maskz_loadu_ps(mask, m->a->d32 + at));
+    __m512i sums = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(mask, m->a->s32 + at));
+    _mm512_store_si512(x->below[t], _mm512_mullo_epi32(sums, _mm512_set1_epi32(-offset)));
+    _mm512_store_ps(x->sum[t], _mm512_cvtepi32_ps(sums));
+}
+
+MATMUL_INLINE void bring256(uint32_t type, struct near256 *x, uint32_t t, const struct kernels_matmul *m,
+                            size_t row, uint32_t start, uint32_t count) {
+    size_t at = (row * m->l->cols + start) / 256;
+    copy64(x->q[t], m->a->q256 + 256 * at, count);
+    for (uint32_t super = 0; super < count / 256; super++) {
+        __m256i s16 = _mm256_loadu_si256((const __m256i *)(const void *)(m->a->s256 + 16 * (at + super)));
+        __m256i s32 = _mm256_madd_epi16(s16, _mm256_set1_epi16(1));
+        _mm_store_si128((__m128i *)(void *)x->sum[t][super], _mm256_cvtepi32_epi16(s32));
+        x->d[t][super] = m->a->d256[at + super];
+        int16_t *above = x->above[t][super];
+        int32_t *below = x->below[t][super];
+        if (type == BLOCK_Q4_K) {
+            _mm_store_si128((__m128i *)(void *)above, _mm256_cvtepi32_epi16(_mm256_slli_epi32(s32, 3)));
+            _mm256_store_si256((__m256i *)(void *)below, _mm256_mullo_epi32(s32, _mm256_set1_epi32(-8)));
+        } else if (type == BLOCK_Q5_K) {
+            _mm256_store_si256((__m256i *)(void *)above, _mm256_slli_epi16(s16, 4));
+            _mm512_store_si512(below, _mm512_mullo_epi32(_mm512_cvtepi16_epi32(s16), _mm512_set1_epi32(-16)));
+        } else {
+            _mm256_store_si256((__m256i *)(void *)above, s16);
+        }
+    }
+}
+
+/* The quants of both panels, from 32-block start on. */
+MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, const uint8_t *const panel[2],
+                                 uint32_t start, uint32_t blocks, uint8_t (*q)[8][2][64]) {
+    for (uint32_t p = 0; p < 2; p++) {
+        const uint8_t *quants = panel[p] + start * matmul_block_bytes(type);
+        const uint8_t *high = panel[p] + l->high + (size_t)start * 64 * matmul_high_bits(type);
+        for (uint32_t b = 0; b < blocks; b++) {
+            __m512i w[8];
+            unpack_steps(type, quants, high, w);
+            MATMUL_UNROLL
+            for (uint32_t s = 0; s < 8; s++)
+                _mm512_store_si512(q[b][s][p], w[s]);
+            quants += matmul_block_bytes(type);
+            high += (size_t)64 * matmul_high_bits(type);
+        }
+    }
+}
+
+MATMUL_INLINE void unpack32(uint32_t type, struct weights32 *w, const struct panel_layout *l,
+                            const uint8_t *const panel[2], uint32_t start, uint32_t blocks) {
+    unpack_quants(type, l, panel, start, blocks, w->q);
+    for (uint32_t b = 0; b < blocks; b++)
+        for (uint32_t p = 0; p < 2; p++) {
+            _mm512_store_ps(w->d[b][p], unpack_f16(panel[p] + l->d + (size_t)(start + b) * 32));
+            if (matmul_has_m(type))
+                _mm512_store_ps(w->m[b][p], unpack_f16(panel[p] + l->m + (size_t)(start + b) * 32));
+        }
+}
+
+MATMUL_INLINE __m512i join(__m512i low, __m512i high) {
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, low, _mm512_slli_epi32(high, 16));
+}
+
+/* The scales and minima of panel number p's super block as weights256 has them. */
+MATMUL_INLINE void unpack_subs(uint32_t type, struct weights256 *w, uint32_t to, uint32_t p,
+                               const struct panel_layout *l, const uint8_t *panel, uint32_t super) {
+    const uint32_t subs = type == BLOCK_Q6_K ? 16 : 8;
+    const uint8_t *sub = panel + l->sub + (size_t)super * subs * 16;
+    for (uint32_t j = 0; j < subs; j += 2) {
+        __m512i one = unpack_sub(type, sub + (size_t)16 * j);
+        __m512i two = unpack_sub(type, sub + (size_t)16 * j + 16);
+        if (type == BLOCK_Q5_K) { /* both halves of a 32-block have its scale */
+            _mm512_store_si512(w->sub[to][2 * j][p], one);
+            _mm512_store_si512(w->sub[to][2 * j + 1][p], one);
+            _mm512_store_si512(w->sub[to][2 * j + 2][p], two);
+            _mm512_store_si512(w->sub[to][2 * j + 3][p], two);
+            _mm512_store_si512(w->pairs[to][j][p], join(one, one));
+            _mm512_store_si512(w->pairs[to][j + 1][p], join(two, two));
+        } else {
+            _mm512_store_si512(w->sub[to][j][p], one);
+            _mm512_store_si512(w->sub[to][j + 1][p], two);
+            _mm512_store_si512(w->pairs[to][j / 2][p], join(one, two));
+        }
+    }
+    _mm512_store_ps(w->d[to][p], unpack_f16(panel + l->d + (size_t)super * 32));
+    if (!matmul_has_m(type))
+        return;
+    _mm512_store_ps(w->m[to][p], unpack_f16(panel + l->m + (size_t)super * 32));
+    const uint8_t *submin = panel + l->submin + (size_t)super * 128;
+    for (uint32_t j = 0; j < 4; j++)
+        _mm512_store_si512(w->least[to][j][p], join(unpack_sub(type, submin + (size_t)32 * j),
+                                                    unpack_sub(type, submin + (size_t)32 * j + 16)));
+}
+
+MATMUL_INLINE void unpack256(uint32_t type, struct weights256 *w, const struct panel_layout *l,
+                             const uint8_t *const panel[2], uint32_t start, uint32_t supers) {
+    unpack_quants(type, l, panel, 8 * start, 8 * supers, w->q);
+    for (uint32_t s = 0; s < supers; s++)
+        for (uint32_t p = 0; p < 2; p++)
+            unpack_subs(type, w, s, p, l, panel[p], start + s);
+}
+
+MATMUL_INLINE void unpack_floats(uint32_t type, struct weights_float *w, const uint8_t *const panel[2],
+                                 uint32_t start, uint32_t count) {
+    const size_t column = type == BLOCK_F32 ? 64 : 32;
+    for (uint32_t p = 0; p < 2; p++) {
+        const uint8_t *columns = panel[p] + start * column;
+        for (uint32_t k = 0; k < count; k++)
+            _mm512_store_ps(w->w[k][p], unpack_column(type, columns + (k - k % 2) * column, k % 2));
+    }
+}
+
+/* Two panels of the call from number p on, and where their sums go. */
+struct pair {
+    const uint8_t *panel[2]; /* twice the same where there is only one */
+    struct place to;
+};
+
+static struct pair pair_of(const struct kernels_matmul *m, uint32_t p, uint32_t start) {
+    struct pair pair = {.to = {.stride = m->out_stride, .first = start == 0, .second = p + 1 < m->n_panels}};
+    pair.panel[0] = m->panels + (size_t)p * m->l->panel_bytes;
+    pair.panel[1] = pair.to.second ? pair.panel[0] + m->l->panel_bytes : pair.panel[0];
+    return pair;
+}
+
+static void place_at(struct place *to, const struct kernels_matmul *m, uint32_t p, uint32_t first, uint32_t t,
+                     uint32_t tokens) {
+    to->out = m->out + (size_t)(first + t) * m->out_stride + (size_t)p * PANEL_ROWS;
+    to->tokens = tokens - t;
+}
+
+/* One segment of k, of up to BLOCK_TOKENS tokens from `first` on. Tiles beyond the last token repeat it. */
+MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32_t first, uint32_t tokens,
+                           uint32_t start) {
+    struct work *work = m->work;
+    uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
+    uint32_t padded = (tokens + TOKENS - 1) / TOKENS * TOKENS;
+    for (uint32_t t = 0; t < padded; t++) {
+        size_t row = (size_t)m->first + first + ARITH_MIN(t, tokens - 1);
+        if (matmul_is_k(type))
+            bring256(type, &work->near256, t, m, row, start, count);
+        else
+            bring32(&work->near32, t, m, row, start, count, below_of(type));
+    }
+    for (uint32_t p = 0; p < m->n_panels; p += 2) {
+        struct pair pair = pair_of(m, p, start);
+        if (matmul_is_k(type))
+            unpack256(type, &work->weights256, m->l, pair.panel, start / 256, count / 256);
+        else
+            unpack32(type, &work->weights32, m->l, pair.panel, start / 32, count / 32);
+        for (uint32_t t = 0; t < tokens; t += TOKENS) {
+            place_at(&pair.to, m, p, first, t, tokens);
+            if (matmul_is_k(type))
+                tile256(type, work, t, count / 256, &pair.to);
+            else
+                tile32(type, work, t, count / 32, &pair.to);
+        }
+    }
+}
+
+/* The same of floats, of up to FLOAT_TOKENS tokens. */
+MATMUL_INLINE void segment_float(uint32_t type, const struct kernels_matmul *m, uint32_t first,
+                                 uint32_t tokens, uint32_t start) {
+    struct work *work = m->work;
+    uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
+    uint32_t padded = (tokens + TOKENS_FLOAT - 1) / TOKENS_FLOAT * TOKENS_FLOAT;
+    for (uint32_t t = 0; t < padded; t++) {
+        const float *x =
+            m->a->f32 + ((size_t)m->first + first + ARITH_MIN(t, tokens - 1)) * m->l->cols + start;
+        for (uint32_t k = 0; k < count; k += CHUNK)
+            copy64(work->near_float.x[k / CHUNK][t], x + k,
+                   ARITH_MIN(count - k, (uint32_t)CHUNK) * sizeof *x);
+    }
+    for (uint32_t p = 0; p < m->n_panels; p += 2) {
+        struct pair pair = pair_of(m, p, start);
+        for (uint32_t k = 0; k < count; k += CHUNK) {
+            uint32_t here = ARITH_MIN(count - k, (uint32_t)CHUNK);
+            unpack_floats(type, &work->weights_float, pair.panel, start + k, here);
+            for (uint32_t t = 0; t < tokens; t += TOKENS_FLOAT)
+                tile_float(work, t, k / CHUNK, here);
+        }
+        for (uint32_t t = 0; t < tokens; t++) {
+            __m512 acc[2] = {_mm512_load_ps(work->near_float.acc[t][0]),
+                             _mm512_load_ps(work->near_float.acc[t][1])};
+            place_at(&pair.to, m, p, first, t, tokens);
+            put_tile(1, &pair.to, acc, acc + 1);
+        }
+    }
+}
+
+MATMUL_INLINE void batch(uint32_t type, const struct kernels_matmul *m) {
+    for (uint32_t t = 0; t < m->tokens; t += BLOCK_TOKENS)
+        for (uint32_t start = 0; start < m->l->cols; start += KERNELS_SEGMENT)
+            segment(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)BLOCK_TOKENS), start);
+}
+
+MATMUL_INLINE void batch_float(uint32_t type, const struct kernels_matmul *m) {
+    for (uint32_t t = 0; t < m->tokens; t += FLOAT_TOKENS)
+        for (uint32_t start = 0; start < m->l->cols; start += KERNELS_SEGMENT)
+            segment_float(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)FLOAT_TOKENS), start);
+}
+
+#define CASE(type, batch)                                                                                    \
+    case type:                                                                                               \
+        batch(type, m);                                                                                      \
+        return true;
+
+bool avx512_batch(uint32_t type, const struct kernels_matmul *m) {
+    if (m->tokens < LEAST_TOKENS || m->n_panels < 2)
+        return false;
+    CHECK((uintptr_t)m->work % 64 == 0);
+    switch (type) {
+        CASE(BLOCK_F32, batch_float)
+        CASE(BLOCK_F16, batch_float)
+        CASE(BLOCK_BF16, batch_float)
+        CASE(BLOCK_Q4_0, batch)
+        CASE(BLOCK_Q4_1, batch)
+        CASE(BLOCK_Q5_0, batch)
+        CASE(BLOCK_Q5_1, batch)
+        CASE(BLOCK_Q8_0, batch)
+        CASE(BLOCK_Q4_K, batch)
+        CASE(BLOCK_Q5_K, batch)
+        CASE(BLOCK_Q6_K, batch)
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,61 @@
+/* Panels to registers with AVX-512: quants as unsigned bytes in the order in which VNNI and AMX multiply,
+ * scales as floats and integers, a lane per row. Used by both matmuls of the tier and by the tile tier. */
+#ifndef STATOR_KERNELS_CPU_AVX512_UNPACK_H
+#define STATOR_KERNELS_CPU_AVX512_UNPACK_H
+
+#include "kernels/cpu/matmul_types.h"
+
+/* The eight steps of a 32-block, four unsigned bytes per row. */
+MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
+    if (type == BLOCK_Q8_0) {
+        MATMUL_UNROLL
+        for (int s = 0; s < 8; s++)
+            w[s] = _mm512_xor_si512(_mm512_load_si512(quants + 64 * s), _mm512_set1_epi8((char)0x80));
+        return;
+    }
+    const __m512i low = _mm512_set1_epi8(15);
+    MATMUL_UNROLL
+    for (int s = 0; s < 4; s++) {
+        __m512i both = _mm512_load_si512(quants + 64 * s);
+        w[s] = _mm512_and_si512(both, low);
+        w[s + 4] = _mm512_and_si512(_mm512_srli_epi32(both, 4), low);
+    }
+    if (matmul_high_bits(type) == 1) {
+        __m512i h = _mm512_load_si512(high);
+        MATMUL_UNROLL
+        for (int s = 0; s < 8; s++) { /* bit s of each byte to bit 4; 0xF8: a | (b & c) */
+            __m512i at4 = s < 4 ? _mm512_slli_epi32(h, 4 - s) : _mm512_srli_epi32(h, s - 4);
+            w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x10), 0xF8);
+        }
+    } else if (matmul_high_bits(type) == 2) {
+        MATMUL_UNROLL
+        for (int s = 0; s < 8; s++) { /* bits 2f, 2f + 1 to bits 4, 5 */
+            __m512i h = _mm512_load_si512(high + 64 * (s / 4));
+            int f = s % 4;
+            __m512i at4 = f < 2 ? _mm512_slli_epi32(h, 4 - 2 * f) : _mm512_srli_epi32(h, 2 * f - 4);
+            w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x30), 0xF8);
+        }
+    }
+}
+
+MATMUL_INLINE __m512 unpack_f16(const uint8_t *p) {
+    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
+}
+
+MATMUL_INLINE __m512i unpack_sub(uint32_t type, const uint8_t *p) {
+    __m128i bytes = _mm_load_si128((const __m128i *)(const void *)p);
+    return type == BLOCK_Q6_K ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
+}
+
+/* The 16 weights of one of the pair of columns at p; of BF16 the two lie side by side. */
+MATMUL_INLINE __m512 unpack_column(uint32_t type, const uint8_t *p, uint32_t odd) {
+    if (type == BLOCK_F32)
+        return _mm512_load_ps(p + (size_t)64 * odd);
+    if (type == BLOCK_F16)
+        return unpack_f16(p + (size_t)32 * odd);
+    __m512i both = _mm512_load_si512(p);
+    return _mm512_castsi512_ps(odd == 0 ? _mm512_slli_epi32(both, 16)
+                                        : _mm512_and_si512(both, _mm512_set1_epi32((int32_t)0xFFFF0000)));
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* What a weight type is made of, as the vector tiers' matmuls ask for it: known at compile time, so that one
+ * body serves all types. And how such bodies are inlined. */
+#ifndef STATOR_KERNELS_CPU_MATMUL_TYPES_H
+#define STATOR_KERNELS_CPU_MATMUL_TYPES_H
+
+#include "kernels/kernels.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#define MATMUL_INLINE static inline __attribute__((always_inline))
+#define MATMUL_ASIDE  static __attribute__((noinline)) /* would only bloat its many callers */
+
+/* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. Under a sanitizer,
+ * whose checks would be unrolled with them, compiling then takes minutes: there they stay. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MATMUL_UNROLL
+#elif defined(__clang__)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MATMUL_UNROLL
+#else
+#define MATMUL_UNROLL _Pragma("unroll")
+#endif
+#else
+#define MATMUL_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+MATMUL_INLINE bool matmul_is_k(uint32_t type) {
+    return type == BLOCK_Q4_K || type == BLOCK_Q5_K || type == BLOCK_Q6_K;
+}
+
+MATMUL_INLINE bool matmul_is_float(uint32_t type) {
+    return type == BLOCK_F32 || type == BLOCK_F16 || type == BLOCK_BF16;
+}
+
+/* The type has a plane m (of K types: and submin). */
+MATMUL_INLINE bool matmul_has_m(uint32_t type) {
+    return type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K;
+}
+
+/* Bits of a quant in the plane high. */
+MATMUL_INLINE uint32_t matmul_high_bits(uint32_t type) {
+    return type == BLOCK_Q6_K ? 2 : type == BLOCK_Q5_0 || type == BLOCK_Q5_1 || type == BLOCK_Q5_K ? 1 : 0;
+}
+
+/* Bytes of a 32-block in the plane quants. */
+MATMUL_INLINE size_t matmul_block_bytes(uint32_t type) {
+    return type == BLOCK_Q8_0 ? 512 : 256;
+}
+
+/* What the stored, unsigned bits exceed the integer by. */
+MATMUL_INLINE int32_t matmul_offset(uint32_t type) {
+    return type == BLOCK_Q4_0 ? 8 : type == BLOCK_Q5_0 ? 16 : type == BLOCK_Q6_K ? 32 : 0;
+}
+
+MATMUL_INLINE int32_t matmul_load32(const void *p) {
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+#endif
