@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define COLS        2048
+#define PANELS      16 /* of a call, as the CPU device makes them */
 #define MAX_TOKENS  512
 #define MAX_THREADS 64
 #define HEAD        64
@@ -54,6 +55,7 @@ struct job {
     uint64_t memory_bytes;
     struct kernels_act act;
     float *in, *out, *work;
+    uint8_t *matmul_work;
     uint8_t *store;
     uint32_t *blocks;
     uint64_t calls;
@@ -82,9 +84,16 @@ static float random_value(uint64_t *state) {
 /* --- what is called */
 
 static void call_matmul(struct job *j, uint32_t turn) {
-    uint64_t panels = j->memory_bytes / j->layout.panel_bytes;
-    j->k->matmul[j->type](j->out, PANEL_ROWS, &j->layout, j->memory + turn % panels * j->layout.panel_bytes,
-                          &j->act, 0, j->tokens);
+    uint64_t calls = j->memory_bytes / ((uint64_t)PANELS * j->layout.panel_bytes);
+    struct kernels_matmul m = {.out = j->out,
+                               .out_stride = (size_t)PANELS * PANEL_ROWS,
+                               .l = &j->layout,
+                               .panels = j->memory + turn % calls * PANELS * j->layout.panel_bytes,
+                               .n_panels = PANELS,
+                               .a = &j->act,
+                               .tokens = j->tokens,
+                               .work = j->matmul_work};
+    j->k->matmul[j->type](&m);
 }
 
 static void call_attention(struct job *j, uint32_t turn) {
@@ -198,6 +207,7 @@ static void make_rows(struct job *j) {
     j->in = take(n * sizeof(float));
     j->out = take(n * sizeof(float));
     j->work = take((kernels_attention_work(MAX_TOKENS, GROUP, HEAD) + 16) * sizeof(float));
+    j->matmul_work = take(kernels_matmul_work(MAX_TOKENS));
     j->store = take((size_t)4 * HEAD * KERNELS_KV_BLOCK);
     j->blocks = take((size_t)4096 * sizeof *j->blocks);
     for (uint32_t i = 0; i < 4096; i++)
@@ -221,8 +231,8 @@ static void make_rows(struct job *j) {
 }
 
 static void free_rows(struct job *j) {
-    void *all[] = {j->in,      j->out,     j->work,     j->store,    j->blocks,  j->act.q32,
-                   j->act.d32, j->act.s32, j->act.q256, j->act.d256, j->act.s256};
+    void *all[] = {j->in,      j->out,     j->work,    j->matmul_work, j->store,    j->blocks,
+                   j->act.q32, j->act.d32, j->act.s32, j->act.q256,    j->act.d256, j->act.s256};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
 }
@@ -331,8 +341,8 @@ static void run_matmuls(struct settings *s, struct job *jobs, const struct kerne
         probe(s);
         for (uint32_t i = 0; i < s->n_tokens; i++) {
             m.tokens = s->tokens[i];
-            m.bytes = m.layout.panel_bytes;
-            m.macs = (double)PANEL_ROWS * COLS * m.tokens;
+            m.bytes = (double)PANELS * m.layout.panel_bytes;
+            m.macs = (double)PANELS * PANEL_ROWS * COLS * m.tokens;
             set_all(s, jobs, &m);
             run(s, jobs);
         }
@@ -462,6 +472,8 @@ int main(int argc, char **argv) {
     s.threads = (uint32_t)ARITH_MIN(processors > 0 ? processors : 1, (long)MAX_THREADS);
     if (!take_options(&s, argc, argv))
         return usage();
+    /* Every thread has the panels of one call at least, of the widest type. */
+    s.bytes = ARITH_MAX(s.bytes, (uint64_t)s.threads * PANELS * PANEL_ROWS * COLS * sizeof(float));
     void *memory = NULL;
     stator_error e;
     if (pages_map(s.bytes, "the weights", &memory, &e) != STATOR_OK) {

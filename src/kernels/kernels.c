@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/attention_walk.h"
+#include "kernels/cpu/avx512/avx512_batch.h"
 
 #include <cpuid.h>
 
@@ -55,4 +56,8 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
 
 size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_v) {
     return attention_walk_floats(max_queries, group, head_dim_v);
+}
+
+size_t kernels_matmul_work(uint32_t max_tokens) {
+    return batch_work_bytes(max_tokens);
 }

@@ -49,9 +49,11 @@ struct kernels_matmul {
     const struct kernels_act *a;
     uint32_t first;
     uint32_t tokens; /* >= 1 */
-    void *work;      /* KERNELS_MATMUL_WORK bytes, aligned to 64, of the calling thread; its contents mean nothing */
+    void *work;      /* kernels_matmul_work(tokens) bytes, aligned to 64, of the calling thread; NULL if those are 0 */
 };
-#define KERNELS_MATMUL_WORK (320 * 1024)
+
+/* Bytes of work, in any tier, for calls of at most so many tokens. */
+size_t kernels_matmul_work(uint32_t max_tokens);
 
 /* One query group's attention: the heads of one KV head, for n_queries consecutive positions of one sequence. */
 struct kernels_attention {

@@ -153,7 +153,7 @@ static struct kernels_act act_of(const struct problem *p) {
 static void multiply(const struct kernels *k, const struct problem *p, float *out, size_t stride,
                      uint32_t first) {
     struct kernels_act a = act_of(p);
-    struct kernel_check_buffer work = kernel_check_alloc(KERNELS_MATMUL_WORK);
+    struct kernel_check_buffer work = kernel_check_alloc(kernels_matmul_work(p->tokens - first));
     struct kernels_matmul m = {
         .out = out,
         .out_stride = stride,

@@ -77,7 +77,7 @@ struct parts {
     struct cpu_device *device;
     void *team;
     float *work;
-    struct cpu_matmul_work *matmul_work;
+    uint8_t *matmul_work;
     float *norm_rows;
 };
 
@@ -86,12 +86,30 @@ static size_t norm_stride(const struct device_model *m)
     return arith_round_up(m->graph->shape->n_embd, CARVE_ALIGN / sizeof(float));
 }
 
+/* Tokens of one kernel call: no more than a step has; the tail multiplies two rows per row of logits. */
+static uint32_t tile_tokens(const struct device_model *m)
+{
+    const struct graph_want *w = &m->graph->want;
+    uint64_t most = ARITH_MAX((uint64_t)w->batch, 2 * (uint64_t)w->logits_rows);
+    return (uint32_t)ARITH_MIN(most, (uint64_t)CPU_TILE_TOKENS);
+}
+
+static size_t sums_floats(const struct device_model *m)
+{
+    return (size_t)tile_tokens(m) * CPU_TILE_ROWS;
+}
+
+static size_t matmul_stride(const struct device_model *m)
+{
+    return arith_round_up(2 * sums_floats(m) * sizeof(float) + kernels_matmul_work(tile_tokens(m)), CARVE_ALIGN);
+}
+
 static struct parts lay_out(struct carve *c, const struct device_choice *choice, const struct device_model *m)
 {
     struct parts p;
     p.device = carve_take(c, 1, sizeof *p.device);
     p.work = carve_take(c, choice->threads, attention_work(m) * sizeof(float));
-    p.matmul_work = carve_take(c, choice->threads, sizeof *p.matmul_work);
+    p.matmul_work = carve_take(c, choice->threads, matmul_stride(m));
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
     p.team = carve_take(c, team_bytes(choice->threads), 1);
     return p;
@@ -270,6 +288,8 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->attention_work = p.work;
     p.device->work_floats = attention_work(m);
     p.device->matmul_work = p.matmul_work;
+    p.device->matmul_stride = matmul_stride(m);
+    p.device->sums_floats = sums_floats(m);
     p.device->norm_rows = p.norm_rows;
     p.device->norm_stride = norm_stride(m);
     p.device->inv_embd = 1.0f / (float)m->graph->shape->n_embd;

@@ -19,11 +19,6 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
 #define CPU_TILE_PANELS 16
 #define CPU_TILE_ROWS   (CPU_TILE_PANELS * PANEL_ROWS)
 
-struct cpu_matmul_work { /* of a member */
-    _Alignas(64) float sums[2][CPU_TILE_TOKENS * CPU_TILE_ROWS];
-    _Alignas(64) uint8_t kernel[KERNELS_MATMUL_WORK];
-};
-
 struct cpu_slice {
     uint8_t *memory;
     uint64_t bytes;
@@ -39,7 +34,9 @@ struct cpu_device {
     struct cpu_slice slices[DEVICE_ARENAS][GRAPH_MAX_SLICES];
     float *attention_work; /* work_floats per member */
     size_t work_floats;
-    struct cpu_matmul_work *matmul_work; /* one per member */
+    uint8_t *matmul_work; /* matmul_stride bytes per member: sums of two products, then the kernels' */
+    size_t matmul_stride;
+    size_t sums_floats; /* of one product */
     float *norm_rows; /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
     float inv_embd;        /* 1 / n_embd, 1 / head_dim_k: no division in kernels */

@@ -204,7 +204,8 @@ static void finish_tile(const struct member *m, const struct graph_op *op, const
 static void run_matmul_panels(const struct member *m, const struct graph_op *op, const struct kernels_act *a, uint32_t i,
                               uint32_t panel, uint32_t n_panels, uint32_t tokens)
 {
-    struct cpu_matmul_work *work = m->d->matmul_work + m->id;
+    float *sums = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
+    float *other = sums + m->d->sums_floats;
     const struct kernels *k = &m->d->kernels;
     const struct graph_weight *w = &m->g->weights[op->weight[i]];
     struct tile tile = {.i = i, .row = panel * PANEL_ROWS};
@@ -213,7 +214,7 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
         tile.first = t;
         tile.tokens = ARITH_MIN(tokens - t, (uint32_t)CPU_TILE_TOKENS);
         struct kernels_matmul product = {
-            .out = work->sums[0],
+            .out = sums,
             .out_stride = CPU_TILE_ROWS,
             .l = &w->layout,
             .panels = panel_at(m, w, panel),
@@ -221,20 +222,20 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             .a = a,
             .first = t,
             .tokens = tile.tokens,
-            .work = work->kernel,
+            .work = other + m->d->sums_floats,
         };
         k->matmul[w->layout.type](&product);
         if (op->epilogue == GRAPH_SWIGLU) {
             const struct graph_weight *up = &m->g->weights[op->weight[1]];
-            product.out = work->sums[1];
+            product.out = other;
             product.l = &up->layout;
             product.panels = panel_at(m, up, panel);
             k->matmul[up->layout.type](&product);
             for (uint32_t j = 0; j < tile.tokens; j++)
-                k->silu_mul(work->sums[0] + (size_t)j * CPU_TILE_ROWS, work->sums[0] + (size_t)j * CPU_TILE_ROWS,
-                            work->sums[1] + (size_t)j * CPU_TILE_ROWS, tile.n);
+                k->silu_mul(sums + (size_t)j * CPU_TILE_ROWS, sums + (size_t)j * CPU_TILE_ROWS,
+                            other + (size_t)j * CPU_TILE_ROWS, tile.n);
         }
-        finish_tile(m, op, &tile, work->sums[0]);
+        finish_tile(m, op, &tile, sums);
     }
 }
 

@@ -1,8 +1,84 @@
-/* Matmul of many tokens with AVX-512 (avx512_matmul_batch.c). */
+/* Matmul of many tokens with AVX-512 (avx512_matmul_batch.c), and its work memory, whose size is the same for
+ * every tier. */
 #ifndef STATOR_KERNELS_CPU_AVX512_BATCH_H
 #define STATOR_KERNELS_CPU_AVX512_BATCH_H
 
+#include "base/arith.h"
 #include "kernels/kernels.h"
+
+#define BATCH_TILE                                                                                           \
+    6 /* tokens: 2 * 6 float and 2 * 6 integer sums, 2 weights, 1 activation are 27 registers */
+#define BATCH_TILE_FLOAT   12  /* 2 * 12 sums */
+#define BATCH_TOKENS       192 /* packed together; a multiple of the tile */
+#define BATCH_TOKENS_FLOAT 60
+#define BATCH_LEAST        10  /* tokens for which there is work memory */
+#define BATCH_CHUNK        128 /* columns of floats: those of a pair of panels lie in the first cache */
+#define BATCH_BLOCKS       (KERNELS_SEGMENT / 32)
+#define BATCH_SUPERS       (KERNELS_SEGMENT / 256)
+
+/* One token's activations of a segment. */
+struct batch_near32 {
+    _Alignas(64) int8_t q[KERNELS_SEGMENT];
+    float d[BATCH_BLOCKS];
+    int32_t below[BATCH_BLOCKS]; /* -offset * sum: what the unsigned weights add */
+    float sum[BATCH_BLOCKS];     /* types with a minimum */
+};
+struct batch_near256 {
+    _Alignas(64) int8_t q[KERNELS_SEGMENT];
+    int32_t below[BATCH_SUPERS][16]; /* Q4_K, Q5_K: -offset * sum of each part */
+    int16_t above[BATCH_SUPERS][16]; /* the same taken back, in pairs: offset * sum; Q6_K: the sums */
+    int16_t sum[BATCH_SUPERS][8];    /* of 32 */
+    float d[BATCH_SUPERS];
+};
+struct batch_near_float {
+    _Alignas(64) float x[KERNELS_SEGMENT];
+    float acc[2][16]; /* a pair's sums between chunks */
+};
+
+/* A segment of a pair of panels, side by side. */
+struct batch_weights32 {
+    uint8_t q[BATCH_BLOCKS][8][2][64];
+    float d[BATCH_BLOCKS][2][16];
+    float m[BATCH_BLOCKS][2][16];
+};
+struct batch_weights256 {
+    uint8_t q[BATCH_BLOCKS][8][2][64];
+    int32_t sub[BATCH_SUPERS][16][2][16]; /* scale of each part: 32 columns of Q4_K, else 16 */
+    int32_t pairs[BATCH_SUPERS][8][2]
+                 [16]; /* two int16: what each two of batch_near256.above are multiplied with */
+    int32_t least[BATCH_SUPERS][4][2][16]; /* two minima */
+    float d[BATCH_SUPERS][2][16];
+    float m[BATCH_SUPERS][2][16];
+};
+struct batch_weights_float {
+    float w[BATCH_CHUNK][2][16];
+};
+
+/* The work memory: this, and behind it one batch_near_ for each token of a block, rounded up to whole tiles.
+ */
+struct batch_work {
+    _Alignas(64) union {
+        struct batch_weights32 weights32;
+        struct batch_weights256 weights256;
+        struct batch_weights_float weights_float;
+    };
+};
+
+static inline uint32_t batch_padded(uint32_t tokens, uint32_t tile) {
+    return (tokens + tile - 1) / tile * tile;
+}
+
+/* Bytes for calls of at most this many tokens. */
+static inline size_t batch_work_bytes(uint32_t max_tokens) {
+    if (max_tokens < BATCH_LEAST)
+        return 0;
+    size_t integers = (size_t)batch_padded(ARITH_MIN(max_tokens, (uint32_t)BATCH_TOKENS), BATCH_TILE) *
+                      ARITH_MAX(sizeof(struct batch_near32), sizeof(struct batch_near256));
+    size_t floats =
+        (size_t)batch_padded(ARITH_MIN(max_tokens, (uint32_t)BATCH_TOKENS_FLOAT), BATCH_TILE_FLOAT) *
+        sizeof(struct batch_near_float);
+    return sizeof(struct batch_work) + ARITH_MAX(integers, floats);
+}
 
 /* False, and nothing done: so few tokens are faster panel by panel. */
 bool avx512_batch(uint32_t type, const struct kernels_matmul *m);

@@ -11,69 +11,14 @@
 #include "kernels/cpu/avx512/avx512_batch.h"
 #include "kernels/cpu/avx512/avx512_unpack.h"
 
-#define TOKENS 6 /* of a tile: 2 * 6 float and 2 * 6 integer sums, 2 weights, 1 activation are 27 registers  \
-                  */
-#define TOKENS_FLOAT 12  /* 2 * 12 sums */
-#define BLOCK_TOKENS 192 /* packed together; a multiple of TOKENS */
-#define FLOAT_TOKENS 96  /* the same for floats, a multiple of TOKENS_FLOAT */
-#define CHUNK        128 /* columns of floats: those of a pair of panels lie in the first cache */
-#define BLOCKS       (KERNELS_SEGMENT / 32)
-#define SUPERS       (KERNELS_SEGMENT / 256)
-
 /* Fewer are faster panel by panel. Measured on one Cascade Lake core, GMAC/s panel by panel and here: Q8_0
  * 118 and 82 at 8 tokens, 106 and 124 at 12; Q4_K 100 and 78, 93 and 115. */
 #define LEAST_TOKENS 10
 
-/* Activations of a segment. */
-struct near32 {
-    int8_t q[BLOCK_TOKENS][KERNELS_SEGMENT];
-    float d[BLOCK_TOKENS][BLOCKS];
-    int32_t below[BLOCK_TOKENS][BLOCKS]; /* -offset * sum: what the unsigned weights add */
-    float sum[BLOCK_TOKENS][BLOCKS];     /* types with a minimum */
-};
-struct near256 {
-    int8_t q[BLOCK_TOKENS][KERNELS_SEGMENT];
-    int32_t below[BLOCK_TOKENS][SUPERS][16]; /* Q4_K, Q5_K: -offset * sum of each part */
-    int16_t above[BLOCK_TOKENS][SUPERS][16]; /* the same taken back, in pairs: offset * sum; Q6_K: the sums */
-    int16_t sum[BLOCK_TOKENS][SUPERS][8];    /* of 32 */
-    float d[BLOCK_TOKENS][SUPERS];
-};
-struct near_float {
-    float x[KERNELS_SEGMENT / CHUNK][FLOAT_TOKENS][CHUNK];
-    float acc[FLOAT_TOKENS][2][16]; /* a pair's sums between chunks */
-};
-
-/* A segment of a pair of panels, side by side. */
-struct weights32 {
-    uint8_t q[BLOCKS][8][2][64];
-    float d[BLOCKS][2][16];
-    float m[BLOCKS][2][16];
-};
-struct weights256 {
-    uint8_t q[BLOCKS][8][2][64];
-    int32_t sub[SUPERS][16][2][16];  /* scale of each part: 32 columns of Q4_K, else 16 */
-    int32_t pairs[SUPERS][8][2][16]; /* two int16: what each two of near256.above are multiplied with */
-    int32_t least[SUPERS][4][2][16]; /* two minima */
-    float d[SUPERS][2][16];
-    float m[SUPERS][2][16];
-};
-struct weights_float {
-    float w[CHUNK][2][16];
-};
-
-struct work {
-    _Alignas(64) union {
-        struct near32 near32;
-        struct near256 near256;
-        struct near_float near_float;
-    };
-    _Alignas(64) union {
-        struct weights32 weights32;
-        struct weights256 weights256;
-        struct weights_float weights_float;
-    };
-};
-_Static_assert(sizeof(struct work) <= KERNELS_MATMUL_WORK, "the work memory holds both packed forms");
+#define TOKENS       BATCH_TILE
+#define TOKENS_FLOAT BATCH_TILE_FLOAT
+#define CHUNK        BATCH_CHUNK
+_Static_assert(LEAST_TOKENS >= BATCH_LEAST, "smaller batches have no work memory");
 
 /* Where a tile's sums of a segment go. */
 struct place {
@@ -119,7 +64,7 @@ MATMUL_INLINE __m512i set_memory(const int32_t *a) {
 
 /* i += the products of `steps` steps of the two panels with the tile's activations at q. Every other token
  * from memory: neither the loads nor the instructions issued are then what the tile waits for. */
-MATMUL_INLINE void dot_steps(uint32_t steps, const uint8_t (*w)[2][64], const int8_t *q,
+MATMUL_INLINE void dot_steps(uint32_t steps, const uint8_t (*w)[2][64], const int8_t *q, size_t row,
                              __m512i i[2][TOKENS]) {
     MATMUL_UNROLL
     for (uint32_t s = 0; s < steps; s++) {
@@ -127,7 +72,7 @@ MATMUL_INLINE void dot_steps(uint32_t steps, const uint8_t (*w)[2][64], const in
         __m512i w1 = _mm512_load_si512(w[s][1]);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
-            const int8_t *at = q + t * KERNELS_SEGMENT + 4 * s;
+            const int8_t *at = q + t * row + 4 * s;
             if (t % 2 == 0) {
                 i[0][t] = dot_memory(i[0][t], w0, at);
                 i[1][t] = dot_memory(i[1][t], w1, at);
@@ -144,10 +89,10 @@ MATMUL_INLINE int32_t below_of(uint32_t type) {
     return type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
 }
 
-MATMUL_INLINE void tile32(uint32_t type, const struct work *work, uint32_t at, uint32_t blocks,
+MATMUL_INLINE void tile32(uint32_t type, const struct batch_work *work, uint32_t at, uint32_t blocks,
                           const struct place *to) {
-    const struct near32 *x = &work->near32;
-    const struct weights32 *w = &work->weights32;
+    const struct batch_near32 *x = (const struct batch_near32 *)(const void *)(work + 1) + at;
+    const struct batch_weights32 *w = &work->weights32;
     __m512 acc[2][TOKENS];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS; t++)
@@ -158,18 +103,18 @@ MATMUL_INLINE void tile32(uint32_t type, const struct work *work, uint32_t at, u
         for (uint32_t t = 0; t < TOKENS; t++) {
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
-                i[p][t] = below_of(type) != 0 ? set_memory(&x->below[at + t][b]) : _mm512_setzero_si512();
+                i[p][t] = below_of(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();
         }
-        dot_steps(8, w->q[b], x->q[at] + 32 * b, i);
+        dot_steps(8, w->q[b], x->q + 32 * b, sizeof *x, i);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
-            __m512 d = _mm512_set1_ps(x->d[at + t][b]);
+            __m512 d = _mm512_set1_ps(x[t].d[b]);
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++) {
                 acc[p][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
                                             _mm512_mul_ps(_mm512_load_ps(w->d[b][p]), d), acc[p][t]);
                 if (matmul_has_m(type))
-                    acc[p][t] = _mm512_fmadd_ps(_mm512_set1_ps(x->sum[at + t][b]),
+                    acc[p][t] = _mm512_fmadd_ps(_mm512_set1_ps(x[t].sum[b]),
                                                 _mm512_mul_ps(_mm512_load_ps(w->m[b][p]), d), acc[p][t]);
             }
         }
@@ -201,16 +146,16 @@ MATMUL_INLINE void dot_pairs(uint32_t n, const int32_t (*w)[2][16], const int16_
 /* The integer of a super block. Of Q4_K and Q5_K the sum of a part, its weights taken as q - 8 (32 columns)
  * and q - 16 (16 columns), is at most 32512 in size because activations are -127..127: one vpdpwssd
  * multiplies it with the scale. */
-MATMUL_INLINE void super_sum(uint32_t type, const struct work *work, uint32_t at, uint32_t super,
+MATMUL_INLINE void super_sum(uint32_t type, const struct batch_work *work, uint32_t at, uint32_t super,
                              __m512i sum[2][TOKENS]) {
-    const struct near256 *x = &work->near256;
-    const struct weights256 *w = &work->weights256;
+    const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
+    const struct batch_weights256 *w = &work->weights256;
     const uint32_t parts = parts_of(type);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS; t++)
         sum[0][t] = sum[1][t] = _mm512_setzero_si512();
-    dot_pairs(parts_of(type) == 8 ? 4 : 8, w->pairs[super], x->above[at][super],
-              sizeof x->above[0] / sizeof(int16_t), sum);
+    dot_pairs(parts_of(type) == 8 ? 4 : 8, w->pairs[super], x->above[super], sizeof *x / sizeof(int16_t),
+              sum);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS && type == BLOCK_Q6_K; t++) {
         sum[0][t] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum[0][t], 5));
@@ -224,10 +169,9 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct work *work, uint32_t at
         for (uint32_t t = 0; t < TOKENS; t++) {
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
-                i[p][t] =
-                    type == BLOCK_Q6_K ? _mm512_setzero_si512() : set_memory(&x->below[at + t][super][j]);
+                i[p][t] = type == BLOCK_Q6_K ? _mm512_setzero_si512() : set_memory(&x[t].below[super][j]);
         }
-        dot_steps(steps, q, x->q[at] + 256 * super + 4 * steps * j, i);
+        dot_steps(steps, q, x->q + 256 * super + 4 * steps * j, sizeof *x, i);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
             MATMUL_UNROLL
@@ -241,10 +185,10 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct work *work, uint32_t at
     }
 }
 
-MATMUL_INLINE void tile256(uint32_t type, const struct work *work, uint32_t at, uint32_t supers,
+MATMUL_INLINE void tile256(uint32_t type, const struct batch_work *work, uint32_t at, uint32_t supers,
                            const struct place *to) {
-    const struct near256 *x = &work->near256;
-    const struct weights256 *w = &work->weights256;
+    const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
+    const struct batch_weights256 *w = &work->weights256;
     __m512 acc[2][TOKENS];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS; t++)
@@ -254,7 +198,7 @@ MATMUL_INLINE void tile256(uint32_t type, const struct work *work, uint32_t at, 
         super_sum(type, work, at, super, i);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
-            __m512 d = _mm512_set1_ps(x->d[at + t][super]);
+            __m512 d = _mm512_set1_ps(x[t].d[super]);
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++) {
                 acc[p][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
@@ -264,10 +208,10 @@ MATMUL_INLINE void tile256(uint32_t type, const struct work *work, uint32_t at, 
         }
         if (!matmul_has_m(type))
             continue;
-        dot_pairs(4, w->least[super], x->sum[at][super], sizeof x->sum[0] / sizeof(int16_t), i);
+        dot_pairs(4, w->least[super], x->sum[super], sizeof *x / sizeof(int16_t), i);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
-            __m512 d = _mm512_set1_ps(x->d[at + t][super]);
+            __m512 d = _mm512_set1_ps(x[t].d[super]);
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
                 acc[p][t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
@@ -277,31 +221,31 @@ MATMUL_INLINE void tile256(uint32_t type, const struct work *work, uint32_t at, 
     put_tile(TOKENS, to, acc[0], acc[1]);
 }
 
-/* One chunk; the segment's sums so far are in near_float.acc. */
-MATMUL_INLINE void tile_float(struct work *work, uint32_t at, uint32_t chunk, uint32_t count) {
-    const float *x = work->near_float.x[chunk][at];
+/* One chunk; the segment's sums so far are in batch_near_float.acc. */
+MATMUL_INLINE void tile_float(struct batch_work *work, uint32_t at, uint32_t chunk, uint32_t count) {
+    struct batch_near_float *x = (struct batch_near_float *)(void *)(work + 1) + at;
+    const float *columns = x->x + (size_t)chunk * CHUNK;
     const float(*w)[2][16] = work->weights_float.w;
-    float(*sums)[2][16] = work->near_float.acc + at;
     __m512 acc[2][TOKENS_FLOAT];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
-        acc[0][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(sums[t][0]);
-        acc[1][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(sums[t][1]);
+        acc[0][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(x[t].acc[0]);
+        acc[1][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(x[t].acc[1]);
     }
     for (uint32_t k = 0; k < count; k++) {
         __m512 w0 = _mm512_load_ps(w[k][0]);
         __m512 w1 = _mm512_load_ps(w[k][1]);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
-            __m512 a = _mm512_set1_ps(x[t * CHUNK + k]);
+            __m512 a = _mm512_set1_ps(columns[t * (sizeof *x / sizeof(float)) + k]);
             acc[0][t] = _mm512_fmadd_ps(w0, a, acc[0][t]);
             acc[1][t] = _mm512_fmadd_ps(w1, a, acc[1][t]);
         }
     }
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
-        _mm512_store_ps(sums[t][0], acc[0][t]);
-        _mm512_store_ps(sums[t][1], acc[1][t]);
+        _mm512_store_ps(x[t].acc[0], acc[0][t]);
+        _mm512_store_ps(x[t].acc[1], acc[1][t]);
     }
 }
 
@@ -314,29 +258,29 @@ MATMUL_INLINE void copy64(void *to, const void *from, size_t bytes) {
 }
 
 /* Activation row `row`, k from start on, becomes row t. */
-static void bring32(struct near32 *x, uint32_t t, const struct kernels_matmul *m, size_t row, uint32_t start,
+static void bring32(struct batch_near32 *x, const struct kernels_matmul *m, size_t row, uint32_t start,
                     uint32_t count, int32_t offset) {
     size_t at = (row * m->l->cols + start) / 32;
     uint32_t blocks = count / 32;
-    copy64(x->q[t], m->a->q32 + 32 * at, count);
+    copy64(x->q, m->a->q32 + 32 * at, count);
     __mmask16 mask = (__mmask16)((1u << blocks) - 1);
-    _mm512_store_ps(x->d[t], _mm512_maskz_loadu_ps(mask, m->a->d32 + at));
+    _mm512_store_ps(x->d, _mm512_maskz_loadu_ps(mask, m->a->d32 + at));
     __m512i sums = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(mask, m->a->s32 + at));
-    _mm512_store_si512(x->below[t], _mm512_mullo_epi32(sums, _mm512_set1_epi32(-offset)));
-    _mm512_store_ps(x->sum[t], _mm512_cvtepi32_ps(sums));
+    _mm512_store_si512(x->below, _mm512_mullo_epi32(sums, _mm512_set1_epi32(-offset)));
+    _mm512_store_ps(x->sum, _mm512_cvtepi32_ps(sums));
 }
 
-MATMUL_INLINE void bring256(uint32_t type, struct near256 *x, uint32_t t, const struct kernels_matmul *m,
+MATMUL_INLINE void bring256(uint32_t type, struct batch_near256 *x, const struct kernels_matmul *m,
                             size_t row, uint32_t start, uint32_t count) {
     size_t at = (row * m->l->cols + start) / 256;
-    copy64(x->q[t], m->a->q256 + 256 * at, count);
+    copy64(x->q, m->a->q256 + 256 * at, count);
     for (uint32_t super = 0; super < count / 256; super++) {
         __m256i s16 = _mm256_loadu_si256((const __m256i *)(const void *)(m->a->s256 + 16 * (at + super)));
         __m256i s32 = _mm256_madd_epi16(s16, _mm256_set1_epi16(1));
-        _mm_store_si128((__m128i *)(void *)x->sum[t][super], _mm256_cvtepi32_epi16(s32));
-        x->d[t][super] = m->a->d256[at + super];
-        int16_t *above = x->above[t][super];
-        int32_t *below = x->below[t][super];
+        _mm_store_si128((__m128i *)(void *)x->sum[super], _mm256_cvtepi32_epi16(s32));
+        x->d[super] = m->a->d256[at + super];
+        int16_t *above = x->above[super];
+        int32_t *below = x->below[super];
         if (type == BLOCK_Q4_K) {
             _mm_store_si128((__m128i *)(void *)above, _mm256_cvtepi32_epi16(_mm256_slli_epi32(s32, 3)));
             _mm256_store_si256((__m256i *)(void *)below, _mm256_mullo_epi32(s32, _mm256_set1_epi32(-8)));
@@ -367,7 +311,7 @@ MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, co
     }
 }
 
-MATMUL_INLINE void unpack32(uint32_t type, struct weights32 *w, const struct panel_layout *l,
+MATMUL_INLINE void unpack32(uint32_t type, struct batch_weights32 *w, const struct panel_layout *l,
                             const uint8_t *const panel[2], uint32_t start, uint32_t blocks) {
     unpack_quants(type, l, panel, start, blocks, w->q);
     for (uint32_t b = 0; b < blocks; b++)
@@ -383,7 +327,7 @@ MATMUL_INLINE __m512i join(__m512i low, __m512i high) {
 }
 
 /* The scales and minima of panel number p's super block as weights256 has them. */
-MATMUL_INLINE void unpack_subs(uint32_t type, struct weights256 *w, uint32_t to, uint32_t p,
+MATMUL_INLINE void unpack_subs(uint32_t type, struct batch_weights256 *w, uint32_t to, uint32_t p,
                                const struct panel_layout *l, const uint8_t *panel, uint32_t super) {
     const uint32_t subs = type == BLOCK_Q6_K ? 16 : 8;
     const uint8_t *sub = panel + l->sub + (size_t)super * subs * 16;
@@ -413,7 +357,7 @@ MATMUL_INLINE void unpack_subs(uint32_t type, struct weights256 *w, uint32_t to,
                                                     unpack_sub(type, submin + (size_t)32 * j + 16)));
 }
 
-MATMUL_INLINE void unpack256(uint32_t type, struct weights256 *w, const struct panel_layout *l,
+MATMUL_INLINE void unpack256(uint32_t type, struct batch_weights256 *w, const struct panel_layout *l,
                              const uint8_t *const panel[2], uint32_t start, uint32_t supers) {
     unpack_quants(type, l, panel, 8 * start, 8 * supers, w->q);
     for (uint32_t s = 0; s < supers; s++)
@@ -421,7 +365,7 @@ MATMUL_INLINE void unpack256(uint32_t type, struct weights256 *w, const struct p
             unpack_subs(type, w, s, p, l, panel[p], start + s);
 }
 
-MATMUL_INLINE void unpack_floats(uint32_t type, struct weights_float *w, const uint8_t *const panel[2],
+MATMUL_INLINE void unpack_floats(uint32_t type, struct batch_weights_float *w, const uint8_t *const panel[2],
                                  uint32_t start, uint32_t count) {
     const size_t column = type == BLOCK_F32 ? 64 : 32;
     for (uint32_t p = 0; p < 2; p++) {
@@ -450,18 +394,18 @@ static void place_at(struct place *to, const struct kernels_matmul *m, uint32_t 
     to->tokens = tokens - t;
 }
 
-/* One segment of k, of up to BLOCK_TOKENS tokens from `first` on. Tiles beyond the last token repeat it. */
+/* One segment of k, of up to BATCH_TOKENS tokens from `first` on. Tiles beyond the last token repeat it. */
 MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32_t first, uint32_t tokens,
                            uint32_t start) {
-    struct work *work = m->work;
+    struct batch_work *work = m->work;
     uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
-    uint32_t padded = (tokens + TOKENS - 1) / TOKENS * TOKENS;
+    uint32_t padded = batch_padded(tokens, TOKENS);
     for (uint32_t t = 0; t < padded; t++) {
         size_t row = (size_t)m->first + first + ARITH_MIN(t, tokens - 1);
         if (matmul_is_k(type))
-            bring256(type, &work->near256, t, m, row, start, count);
+            bring256(type, (struct batch_near256 *)(void *)(work + 1) + t, m, row, start, count);
         else
-            bring32(&work->near32, t, m, row, start, count, below_of(type));
+            bring32((struct batch_near32 *)(void *)(work + 1) + t, m, row, start, count, below_of(type));
     }
     for (uint32_t p = 0; p < m->n_panels; p += 2) {
         struct pair pair = pair_of(m, p, start);
@@ -479,18 +423,17 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
     }
 }
 
-/* The same of floats, of up to FLOAT_TOKENS tokens. */
+/* The same of floats, of up to BATCH_TOKENS_FLOAT tokens. */
 MATMUL_INLINE void segment_float(uint32_t type, const struct kernels_matmul *m, uint32_t first,
                                  uint32_t tokens, uint32_t start) {
-    struct work *work = m->work;
+    struct batch_work *work = m->work;
+    struct batch_near_float *near = (struct batch_near_float *)(void *)(work + 1);
     uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
-    uint32_t padded = (tokens + TOKENS_FLOAT - 1) / TOKENS_FLOAT * TOKENS_FLOAT;
+    uint32_t padded = batch_padded(tokens, TOKENS_FLOAT);
     for (uint32_t t = 0; t < padded; t++) {
         const float *x =
             m->a->f32 + ((size_t)m->first + first + ARITH_MIN(t, tokens - 1)) * m->l->cols + start;
-        for (uint32_t k = 0; k < count; k += CHUNK)
-            copy64(work->near_float.x[k / CHUNK][t], x + k,
-                   ARITH_MIN(count - k, (uint32_t)CHUNK) * sizeof *x);
+        copy64(near[t].x, x, count * sizeof *x);
     }
     for (uint32_t p = 0; p < m->n_panels; p += 2) {
         struct pair pair = pair_of(m, p, start);
@@ -501,8 +444,7 @@ MATMUL_INLINE void segment_float(uint32_t type, const struct kernels_matmul *m, 
                 tile_float(work, t, k / CHUNK, here);
         }
         for (uint32_t t = 0; t < tokens; t++) {
-            __m512 acc[2] = {_mm512_load_ps(work->near_float.acc[t][0]),
-                             _mm512_load_ps(work->near_float.acc[t][1])};
+            __m512 acc[2] = {_mm512_load_ps(near[t].acc[0]), _mm512_load_ps(near[t].acc[1])};
             place_at(&pair.to, m, p, first, t, tokens);
             put_tile(1, &pair.to, acc, acc + 1);
         }
@@ -510,15 +452,15 @@ MATMUL_INLINE void segment_float(uint32_t type, const struct kernels_matmul *m, 
 }
 
 MATMUL_INLINE void batch(uint32_t type, const struct kernels_matmul *m) {
-    for (uint32_t t = 0; t < m->tokens; t += BLOCK_TOKENS)
+    for (uint32_t t = 0; t < m->tokens; t += BATCH_TOKENS)
         for (uint32_t start = 0; start < m->l->cols; start += KERNELS_SEGMENT)
-            segment(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)BLOCK_TOKENS), start);
+            segment(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)BATCH_TOKENS), start);
 }
 
 MATMUL_INLINE void batch_float(uint32_t type, const struct kernels_matmul *m) {
-    for (uint32_t t = 0; t < m->tokens; t += FLOAT_TOKENS)
+    for (uint32_t t = 0; t < m->tokens; t += BATCH_TOKENS_FLOAT)
         for (uint32_t start = 0; start < m->l->cols; start += KERNELS_SEGMENT)
-            segment_float(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)FLOAT_TOKENS), start);
+            segment_float(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)BATCH_TOKENS_FLOAT), start);
 }
 
 #define CASE(type, batch)                                                                                    \
