@@ -1,11 +1,14 @@
 #include "memory/pack.h"
 
+#include "base/clock.h"
 #include "memory/pack_part.h"
 
 #include <string.h>
 
-/* Inner steps (about 2 ns each) of the searches of all parts together. */
-#define STEPS 20000000
+/* Searches go in rounds: each part spends this many steps on its goal in the first, twice as many in the
+ * next. */
+#define FIRST_ROUND 4000000
+#define CLOCK_EVERY 64 /* takes of a budget between two looks at the clock */
 
 struct state {
     struct pack_item *items; /* [n] sorted by first step */
@@ -14,19 +17,24 @@ struct state {
     uint64_t *live;          /* [n] live sum per section, for bounds */
     struct pack_key *keys;   /* [n] */
     struct pack_key *spare;  /* [n] */
-    struct carve rest;       /* for solvers */
+    struct pack_part *parts; /* [n] */
+    uint32_t n_parts;
+    uint64_t unit;     /* the smallest alignment */
+    struct carve rest; /* for solvers */
 };
 
 static struct state layout(struct carve *c, size_t n) {
     CHECK(n <= INT32_MAX);
-    struct state s;
+    struct state s = {0};
     s.items = carve_take(c, n, sizeof *s.items);
     s.source = carve_take(c, n, sizeof *s.source);
     s.offsets = carve_take(c, n, sizeof *s.offsets);
     s.live = carve_take(c, n, sizeof *s.live);
     s.keys = carve_take(c, n, sizeof *s.keys);
     s.spare = carve_take(c, n, sizeof *s.spare);
+    s.parts = carve_take(c, n, sizeof *s.parts);
     uint64_t bytes = ARITH_MAX(pack_greedy_bytes((uint32_t)n), pack_search_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_valley_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -87,6 +95,25 @@ static bool measure(const struct pack_block *blocks, size_t n, uint64_t *unit, u
     return true;
 }
 
+/* Makes one section of neighbours between which nothing ends; returns the number of sections left. */
+static uint32_t merge_sections(const struct state *s, uint32_t begin, uint32_t end, uint32_t sections) {
+    /* Numbers of the merged sections, in the memory of the sort keys. */
+    struct pack_key *number = s->keys;
+    for (uint32_t k = 0; k < sections; k++)
+        number[k].a = 0;
+    for (uint32_t i = begin; i < end; i++)
+        if (s->items[i].hi < sections)
+            number[s->items[i].hi].a = 1;
+    for (uint32_t k = 1; k < sections; k++)
+        number[k].a += number[k - 1].a;
+    for (uint32_t i = begin; i < end; i++) {
+        struct pack_item *it = &s->items[i];
+        it->hi = (uint32_t)number[it->hi - 1].a + 1;
+        it->lo = (uint32_t)number[it->lo].a;
+    }
+    return (uint32_t)number[sections - 1].a + 1;
+}
+
 /* Fills sections and the live sums of items [begin, end), which are sorted by first step; returns the number
  * of sections. On entry lo and hi hold steps. */
 static uint32_t number_sections(const struct state *s, uint32_t begin, uint32_t end) {
@@ -95,8 +122,7 @@ static uint32_t number_sections(const struct state *s, uint32_t begin, uint32_t 
     uint32_t sections = 0;
     for (uint32_t i = begin; i < end; i++) {
         if (sections == 0 || starts[sections - 1].a != s->items[i].lo) {
-            starts[sections].a = s->items[i].lo;
-            s->live[sections++] = 0;
+            starts[sections++].a = s->items[i].lo;
         }
         s->items[i].lo = sections - 1;
     }
@@ -111,6 +137,8 @@ static uint32_t number_sections(const struct state *s, uint32_t begin, uint32_t 
         }
         s->items[i].hi = high;
     }
+    sections = merge_sections(s, begin, end, sections);
+    memset(s->live, 0, sections * sizeof *s->live);
     /* Differences first: a sum over every section of every item would be quadratic. */
     for (uint32_t i = begin; i < end; i++) {
         s->live[s->items[i].lo] += s->items[i].size;
@@ -123,7 +151,7 @@ static uint32_t number_sections(const struct state *s, uint32_t begin, uint32_t 
 }
 
 /* Live blocks become items, sorted by first step (longest and largest first within one). */
-static void sort_items(const struct state *s, const struct pack_block *blocks, size_t n, uint64_t unit) {
+static void sort_items(const struct state *s, const struct pack_block *blocks, size_t n) {
     uint32_t k = 0;
     for (size_t i = 0; i < n; i++)
         if (lives(&blocks[i]))
@@ -133,7 +161,8 @@ static void sort_items(const struct state *s, const struct pack_block *blocks, s
     for (uint32_t i = 0; i < k; i++) {
         const struct pack_block *b = &blocks[s->keys[i].index];
         s->source[i] = s->keys[i].index;
-        s->items[i] = (struct pack_item){pack_part_align(b->bytes, unit), b->align, b->first, b->end};
+        s->items[i] = (struct pack_item){pack_part_align(b->bytes, s->unit), b->align, b->first, b->end,
+                                         b->end - b->first};
     }
 }
 
@@ -145,66 +174,138 @@ static uint32_t part_end(const struct state *s, uint32_t begin, uint32_t count) 
     return i;
 }
 
-/* Largest live sum over all parts; leaves the sections in the items. ends: where parts end, returned through
- * spare. */
-static uint64_t cut(const struct state *s, uint32_t count, uint32_t *parts) {
+/* Cuts the time line into parts; returns the largest live sum. */
+static uint64_t cut(struct state *s, uint32_t count) {
     uint64_t bound = 0;
-    *parts = 0;
-    for (uint32_t begin = 0; begin < count;) {
-        uint32_t end = part_end(s, begin, count);
-        uint32_t sections = number_sections(s, begin, end);
-        for (uint32_t k = 0; k < sections; k++)
-            bound = ARITH_MAX(bound, s->live[k]);
-        s->spare[*parts] = (struct pack_key){.a = end, .b = sections};
-        ++*parts;
-        begin = end;
+    for (uint32_t begin = 0, end; begin < count; begin = end) {
+        end = part_end(s, begin, count);
+        struct pack_part *p = &s->parts[s->n_parts++];
+        *p = (struct pack_part){.items = s->items + begin,
+                                .n = end - begin,
+                                .sections = number_sections(s, begin, end),
+                                .offsets = s->offsets + begin,
+                                .peak = UINT64_MAX};
+        for (uint32_t k = 0; k < p->sections; k++)
+            p->proven = ARITH_MAX(p->proven, s->live[k]);
+        bound = ARITH_MAX(bound, p->proven);
     }
     return bound;
 }
 
-/* No packing of a live set ends below its sum; so one that reaches the largest is optimal. */
-static void solve_parts(const struct state *s, uint32_t parts, struct pack_result *r) {
-    uint64_t proven = r->lower_bound;
-    r->peak = r->lower_bound;
-    uint64_t steps = STEPS;
-    uint32_t begin = 0;
-    for (uint32_t k = 0; k < parts; k++) {
-        uint32_t end = (uint32_t)s->spare[k].a;
-        struct pack_part p = {.items = s->items + begin,
-                              .n = end - begin,
-                              .sections = (uint32_t)s->spare[k].b,
-                              .target = r->peak,
-                              .offsets = s->offsets + begin,
-                              .peak = UINT64_MAX,
-                              .steps = &steps};
-        pack_greedy(&p, s->rest);
-        if (p.peak > p.target)
-            pack_search(&p, s->rest);
-        r->peak = ARITH_MAX(r->peak, p.peak);
-        if (p.proven)
-            proven = ARITH_MAX(proven, p.peak);
-        begin = end;
+bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
+    b->steps -= ARITH_MIN(*steps, b->steps);
+    *steps = 0;
+    if (b->deadline > 0 && b->until_clock-- == 0) {
+        b->until_clock = CLOCK_EVERY;
+        b->expired = b->expired || clock_ns() >= b->deadline;
     }
-    r->optimal = r->peak == proven;
+    return b->steps > 0 && !b->expired;
 }
 
-stator_status pack_solve(struct pack_block *blocks, size_t n, void *work, uint64_t work_bytes,
-                         struct pack_result *r, stator_error *e) {
+/* pack_valley with at most so many steps of the budget. */
+static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, uint64_t limit, uint64_t steps,
+                                   struct pack_budget *budget) {
+    struct pack_budget share = *budget;
+    share.steps = ARITH_MIN(steps, budget->steps);
+    budget->steps -= share.steps;
+    enum pack_outcome o = pack_valley(p, limit, &share, s->rest);
+    budget->steps += share.steps;
+    budget->expired = share.expired;
+    if (o == PACK_IMPOSSIBLE)
+        p->proven = ARITH_MAX(p->proven, limit + s->unit);
+    return o;
+}
+
+/* One round of a part: straight for the target, then by halves as near to it as these steps go. */
+static void improve(const struct state *s, struct pack_part *p, uint32_t round, struct pack_budget *budget) {
+    uint64_t steps = (uint64_t)FIRST_ROUND << ARITH_MIN(round, 30u);
+    uint64_t low = ARITH_MAX(p->target, p->proven); /* the lowest peak that may be possible and useful */
+    if (try_limit(s, p, low, steps, budget) == PACK_IMPOSSIBLE)
+        low = p->proven;
+    uint64_t near = ARITH_MAX((p->peak - low) >> (5 + ARITH_MIN(round, 50u)), s->unit);
+    while (p->peak > low && p->peak - low >= near && budget->steps > 0 && !budget->expired) {
+        uint64_t limit = low + (p->peak - low) / s->unit / 2 * s->unit;
+        enum pack_outcome o = try_limit(s, p, limit, steps / 4, budget);
+        if (o != PACK_FOUND)
+            low = limit + s->unit;
+    }
+}
+
+/* What no packing of all parts can be below. */
+static uint64_t proven_peak(const struct state *s) {
+    uint64_t proven = 0;
+    for (uint32_t k = 0; k < s->n_parts; k++)
+        proven = ARITH_MAX(proven, s->parts[k].proven);
+    return proven;
+}
+
+static uint64_t goal(const struct state *s, const struct pack_options *o) {
+    return ARITH_MAX(proven_peak(s), o->capacity / s->unit * s->unit);
+}
+
+/* Searches in rounds, so that no part waits for long and none is given up before the others; true if all
+ * parts have reached the goal. */
+static bool search(const struct state *s, const struct pack_options *o, struct pack_budget *budget) {
+    for (uint32_t round = 0;; round++) {
+        bool all = true, any = false;
+        for (uint32_t k = 0; k < s->n_parts; k++) {
+            struct pack_part *p = &s->parts[k];
+            p->target = goal(s, o);
+            if (p->peak <= p->target)
+                continue;
+            all = false;
+            if (pack_valley_can(p)) {
+                any = true;
+                improve(s, p, round, budget);
+            } else if (round == 0) {
+                pack_search(p, budget, s->rest);
+                any = true;
+            }
+        }
+        if (all || !any || budget->steps == 0 || budget->expired)
+            return all;
+    }
+}
+
+static void solve_parts(const struct state *s, const struct pack_options *o, struct pack_result *r) {
+    for (uint32_t k = 0; k < s->n_parts; k++) {
+        s->parts[k].target = goal(s, o);
+        pack_greedy(&s->parts[k], s->rest);
+    }
+    struct pack_budget budget = {.steps = o->steps, .deadline = o->deadline};
+    search(s, o, &budget);
+    r->peak = 0;
+    for (uint32_t k = 0; k < s->n_parts; k++)
+        r->peak = ARITH_MAX(r->peak, s->parts[k].peak);
+    r->proven = proven_peak(s);
+    r->optimal = r->peak == r->proven;
+    r->finished = r->optimal || r->peak <= o->capacity;
+}
+
+stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct pack_options *options,
+                              void *work, uint64_t work_bytes, struct pack_result *r, stator_error *e) {
+    static const struct pack_options usual = {.steps = PACK_STEPS};
     uint64_t unit = 0;
-    uint32_t count = 0, parts = 0;
+    uint32_t count = 0;
     if (!measure(blocks, n, &unit, &count))
         return error_set(
             e, STATOR_DOES_NOT_FIT,
             "the %zu blocks to be packed add up to more than 2^63 bytes: no memory is that large", n);
     struct carve c = carve_in(work, work_bytes);
     struct state s = layout(&c, n);
+    s.unit = unit;
     *r = (struct pack_result){0};
-    sort_items(&s, blocks, n, unit);
-    r->lower_bound = cut(&s, count, &parts);
-    solve_parts(&s, parts, r);
+    sort_items(&s, blocks, n);
+    r->lower_bound = cut(&s, count);
+    solve_parts(&s, options != NULL ? options : &usual, r);
     for (size_t i = 0; i < n; i++)
         blocks[i].offset = 0;
     for (uint32_t i = 0; i < count; i++)
         blocks[s.source[i]].offset = s.offsets[i];
     return STATOR_OK;
+}
+
+stator_status pack_solve(struct pack_block *blocks, size_t n, void *work, uint64_t work_bytes,
+                         struct pack_result *r, stator_error *e) {
+    return pack_solve_with(blocks, n, NULL, work, work_bytes, r, e);
 }

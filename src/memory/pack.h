@@ -1,10 +1,12 @@
 /* The packer: blocks with sizes and lifetimes go to offsets in one arena. Knows bytes and steps, neither
- * tensors nor devices. Deterministic: the answer depends on the input only, never on a clock.
+ * tensors nor devices. Deterministic: the answer depends on the input and the given steps only; a clock is
+ * looked at only when a deadline is given, and then a result that is `finished` is the same as without.
  *
  * How: the time line is cut where nothing lives across; each part gets greedy packings (pack_greedy.c) and,
- * when those miss the bound and the part is small, a search over canonical packings with a fixed budget
- * (pack_search.c). Parts of at most PACK_QUADRATIC blocks cost a multiple of n^2 steps, larger ones n log n
- * plus n times the gaps in the arena. */
+ * when those miss the bound and the part is small enough, searches that can also prove that nothing is lower
+ * (pack_valley.c where all alignments are the same, else pack_search.c). Parts of at most PACK_QUADRATIC
+ * blocks cost a multiple of n^2 steps besides, larger ones n log n plus n times the blocks that share a step.
+ */
 #ifndef STATOR_MEMORY_PACK_H
 #define STATOR_MEMORY_PACK_H
 
@@ -15,6 +17,8 @@
 #include <stdint.h>
 
 #define PACK_QUADRATIC 4096
+/* Inner steps (a few nanoseconds each) of all searches together, where nobody says otherwise. */
+#define PACK_STEPS 50000000
 
 struct pack_block {
     uint64_t bytes; /* 0 is legal: it gets offset 0 */
@@ -24,18 +28,28 @@ struct pack_block {
     uint64_t offset; /* the answer */
 };
 
+struct pack_options {
+    uint64_t capacity; /* a peak of at most this will do; 0: the lowest is wanted */
+    uint64_t steps;    /* of searches; UINT64_MAX: no end */
+    uint64_t deadline; /* clock_ns at which searches end; 0: none. Greedy packings are made in any case */
+};
+
 /* Sizes count rounded up to the smallest alignment of a block that lives (every offset is a multiple of it).
  */
 struct pack_result {
     uint64_t peak;        /* largest offset + rounded size of a live block: the bytes the arena needs */
     uint64_t lower_bound; /* the largest live sum of rounded sizes: no packing is below it */
-    bool optimal;         /* peak == lower_bound, or the search has proven that nothing is below peak */
+    uint64_t proven;      /* no packing is below this: lower_bound, or what searches have proven beyond */
+    bool optimal;         /* peak == proven */
+    bool finished;        /* optimal, or peak <= capacity: no more steps would change the answer */
 };
 
 /* Bytes of work memory for n blocks (at most 2^31); the memory must be aligned to 64. */
 uint64_t pack_work_bytes(size_t n);
 /* Fills the offsets and *r. STATOR_DOES_NOT_FIT when all sizes, each with its alignment, add up to 2^63 or
- * more; then nothing is filled. */
+ * more; then nothing is filled. options: NULL means PACK_STEPS and nothing else. */
+stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct pack_options *options,
+                              void *work, uint64_t work_bytes, struct pack_result *r, stator_error *e);
 stator_status pack_solve(struct pack_block *blocks, size_t n, void *work, uint64_t work_bytes,
                          struct pack_result *r, stator_error *e);
 

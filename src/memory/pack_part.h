@@ -8,17 +8,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A block that lives. Steps are renumbered: a section begins where a block begins, so two blocks share a step
- * exactly if they share a section, and no more is live in a step than in its section. */
+/* A block that lives. Steps are renumbered: a section is a largest set of blocks that live at one step, so
+ * two blocks share a step exactly if they share a section, and no more is live in a step than in a section.
+ */
 struct pack_item {
     uint64_t size; /* > 0, a multiple of the smallest alignment */
     uint64_t align;
     uint32_t lo; /* sections [lo, hi), not empty */
     uint32_t hi;
+    uint32_t length; /* of its life in steps */
 };
 
-/* Invariants: items are sorted by lo; offsets[] hold a valid packing whose peak is `peak`, or peak is
- * UINT64_MAX. The sum of all sizes and alignments is below 2^63, so no sum of them overflows. */
+/* Invariants: items are sorted by first step, length and size; offsets[] hold a valid packing whose peak is
+ * `peak`, or peak is UINT64_MAX. The sum of all sizes and alignments is below 2^63, so no sum of them
+ * overflows.
+ */
 struct pack_part {
     const struct pack_item *items;
     uint32_t n;
@@ -26,9 +30,21 @@ struct pack_part {
     uint64_t target;   /* nothing is gained below this peak */
     uint64_t *offsets; /* [n] the best packing so far */
     uint64_t peak;     /* of it */
-    uint64_t *steps;   /* inner steps that searches of all parts may still take */
-    bool proven;       /* no packing has a peak below max(peak, target) */
+    uint64_t proven;   /* no packing has a lower peak */
+    uint64_t attempts; /* of pack_valley so far: no two are alike */
 };
+
+/* What searches may still spend: inner steps (a few nanoseconds each), and time only where a person said so.
+ */
+struct pack_budget {
+    uint64_t steps;
+    uint64_t deadline; /* clock_ns, or 0 */
+    uint32_t until_clock;
+    bool expired; /* the deadline has passed */
+};
+
+/* Takes *steps and clears it; false when nothing is left. */
+bool pack_budget_take(struct pack_budget *b, uint64_t *steps);
 
 static inline bool pack_part_conflict(const struct pack_item *a, const struct pack_item *b) {
     return a->lo < b->hi && b->lo < a->hi;
@@ -51,9 +67,15 @@ void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n);
 /* The solvers. Each carves its work memory out of *work (which stays as it was) and puts better packings into
  * the part, until peak <= target. */
 void pack_greedy(struct pack_part *p, struct carve work);
-void pack_search(struct pack_part *p, struct carve work);
+void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve work);
+/* Looks for a packing with no end above the limit and puts it into the part. */
+enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_GAVE_UP };
+enum pack_outcome pack_valley(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
+                              struct carve work);
+bool pack_valley_can(const struct pack_part *p); /* one alignment, sizes to match, not too many */
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);
 uint64_t pack_search_bytes(uint32_t n);
+uint64_t pack_valley_bytes(uint32_t n);
 
 #endif

@@ -37,7 +37,7 @@ struct search {
     struct pack_key *spare;
     uint64_t limit; /* no item may end above */
     uint64_t steps;
-    uint64_t budget;
+    struct pack_budget *budget;
 };
 
 static struct search layout(struct carve *c, uint32_t n) {
@@ -143,10 +143,8 @@ static void take_back(struct search *s, uint32_t i) {
         s->to_come[k] += s->part->items[i].size;
 }
 
-enum outcome { FOUND, IMPOSSIBLE, OUT_OF_BUDGET };
-
 /* Looks for a packing with no end above the limit. */
-static enum outcome search_limit(struct search *s, uint64_t limit) {
+static enum pack_outcome search_limit(struct search *s, uint64_t limit) {
     const struct pack_part *p = s->part;
     s->limit = limit;
     memset(s->is_placed, 0, p->n * sizeof *s->is_placed);
@@ -159,12 +157,12 @@ static enum outcome search_limit(struct search *s, uint64_t limit) {
     bool open = open_frame(s, &s->frames[0], 0, 0);
     for (uint32_t depth = 0;;) {
         struct frame *f = &s->frames[depth];
-        if (s->steps > s->budget)
-            return OUT_OF_BUDGET;
+        if (!pack_budget_take(s->budget, &s->steps))
+            return PACK_GAVE_UP;
         uint32_t i = open ? next_branch(s, f) : NONE;
         if (i == NONE) {
             if (depth == 0)
-                return IMPOSSIBLE;
+                return PACK_IMPOSSIBLE;
             depth--;
             take_back(s, s->frames[depth].chosen);
             open = true;
@@ -176,7 +174,7 @@ static enum outcome search_limit(struct search *s, uint64_t limit) {
         place(s, f, &s->frames[depth + 1], i);
         depth++;
         if (depth == p->n)
-            return FOUND;
+            return PACK_FOUND;
         open = open_frame(s, &s->frames[depth], f->last, f->last_rank);
     }
 }
@@ -191,32 +189,33 @@ static void keep(struct search *s) {
     }
 }
 
-void pack_search(struct pack_part *p, struct carve work) {
+void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     if (p->n > LARGEST)
         return;
     struct search s = layout(&work, p->n);
     s.part = p;
-    uint64_t all = *p->steps / 2;
     /* Straight for the target first; that is where a search prunes best. */
     uint64_t limit = p->target;
     for (int by = 0; by < RANKS; by++) {
         set_ranks(&s, by);
-        s.budget = s.steps + (all - ARITH_MIN(all, s.steps)) / (uint64_t)(RANKS - by);
-        enum outcome o = OUT_OF_BUDGET;
-        while (p->peak > p->target && (o = search_limit(&s, limit)) != OUT_OF_BUDGET) {
-            if (o == FOUND)
+        struct pack_budget share = *budget;
+        share.steps = budget->steps / (uint64_t)(RANKS - by);
+        budget->steps -= share.steps;
+        s.budget = &share;
+        enum pack_outcome o = PACK_GAVE_UP;
+        while (p->peak > p->target && (o = search_limit(&s, limit)) != PACK_GAVE_UP) {
+            if (o == PACK_FOUND)
                 keep(&s);
             else if (limit == p->peak - 1)
                 break;
             /* No way to the target: then every lower peak counts. */
             limit = p->peak - 1;
         }
-        if (o == IMPOSSIBLE) {
-            p->proven = true;
-            break;
-        }
-        if (p->peak <= p->target)
+        budget->steps += share.steps;
+        budget->expired = share.expired;
+        if (o == PACK_IMPOSSIBLE)
+            p->proven = p->peak;
+        if (o == PACK_IMPOSSIBLE || p->peak <= p->target)
             break;
     }
-    *p->steps -= ARITH_MIN(s.steps, *p->steps);
 }
