@@ -9,6 +9,7 @@ const struct command commands_table[] = {
     {"tokenize", tokenize_command, "text to token ids, and back"},
     {"config", config_command, "every key of a config with its resolved value and where it came from"},
     {"inspect", inspect_command, "metadata, tensors, types and sizes of a GGUF file"},
+    {"pack", pack_command, "blocks of a CSV file to offsets: the packer alone"},
     {"help", help_command, "this list; `help COMMAND`; `help config` prints every key of the config"},
     {"version", version_command, "version, compiler, back ends"},
 };

@@ -24,6 +24,7 @@ int bench_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int config_command(int argc, char **argv);
+int pack_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 

@@ -7,15 +7,20 @@
 
 #include <stdbool.h>
 
-static void solve_into(struct pack_block *b, size_t n, struct pack_result *r, stator_status expected) {
+static void solve_with(struct pack_block *b, size_t n, const struct pack_options *o, struct pack_result *r,
+                       stator_status expected) {
     uint64_t bytes = pack_work_bytes(n);
     void *work = aligned_alloc(64, bytes);
     assert_non_null(work);
     stator_error e = {0};
-    stator_status rc = pack_solve(b, n, work, bytes, r, &e);
+    stator_status rc = pack_solve_with(b, n, o, work, bytes, r, &e);
     free(work);
     if (rc != expected)
         fail_msg("pack_solve: %d instead of %d: %s", (int)rc, (int)expected, e.text);
+}
+
+static void solve_into(struct pack_block *b, size_t n, struct pack_result *r, stator_status expected) {
+    solve_with(b, n, NULL, r, expected);
 }
 
 struct event {
@@ -215,11 +220,21 @@ static bool can_pack(struct pack_block *b, size_t n, size_t k, uint64_t limit) {
     return false;
 }
 
+/* Few blocks are always decided, and as brute force says. */
+static void check_claim(struct pack_block *b, size_t n, uint64_t *gaps) {
+    struct pack_result r = solve(b, n);
+    assert_true(r.optimal && r.finished);
+    assert_int_equal(r.proven, r.peak);
+    *gaps += r.peak > r.lower_bound;
+    if (r.peak > r.lower_bound)
+        assert_false(can_pack(b, n, 0, r.peak - 1));
+}
+
 static void claims_of_optimality_hold(void **state) {
     (void)state;
-    uint64_t rng = testing_seed("claims_of_optimality_hold"), gaps = 0;
+    uint64_t rng = testing_seed("claims_of_optimality_hold"), mixed = 0, uniform = 0;
+    struct pack_block b[14];
     for (int i = 0; i < 1500; i++) {
-        struct pack_block b[7];
         size_t n = 3 + (size_t)testing_below(&rng, 5);
         uint64_t unit = UINT64_MAX;
         for (size_t k = 0; k < n; k++) {
@@ -231,13 +246,23 @@ static void claims_of_optimality_hold(void **state) {
         }
         for (size_t k = 0; k < n; k++)
             b[k].bytes = (b[k].bytes + unit - 1) / unit * unit;
-        struct pack_result r = solve(b, n);
-        assert_true(r.optimal); /* so few blocks are always decided */
-        gaps += r.peak > r.lower_bound;
-        assert_false(can_pack(b, n, 0, r.peak - 1));
+        check_claim(b, n, &mixed);
     }
-    print_message("# %llu of 1500 optima lie above the bound\n", (unsigned long long)gaps);
-    assert_true(gaps > 0);
+    for (int i = 0; i < 3000; i++) {
+        size_t n = 9 + (size_t)testing_below(&rng, 6);
+        uint32_t first = 0; /* in order of time brute force is quick */
+        for (size_t k = 0; k < n; k++) {
+            first += (uint32_t)testing_below(&rng, 2);
+            b[k] = (struct pack_block){.bytes = 1 + testing_below(&rng, 4),
+                                       .align = 1,
+                                       .first = first,
+                                       .end = first + 1 + (uint32_t)testing_below(&rng, 5)};
+        }
+        check_claim(b, n, &uniform);
+    }
+    print_message("# optima above the bound: %llu of 1500 with two alignments, %llu of 3000 with one\n",
+                  (unsigned long long)mixed, (unsigned long long)uniform);
+    assert_true(mixed > 0 && uniform > 0);
 }
 
 struct builder {
@@ -362,19 +387,45 @@ static size_t read_csv(const char *path, struct pack_block *b, size_t most) {
 static void planner_instances(void **state) {
     (void)state;
     TESTING_NEED_SHARED("planner/A.1048576.csv");
-    static struct pack_block b[1000];
+    static struct pack_block b[1000], again[1000];
     for (char name = 'A'; name <= 'F'; name++) {
         char file[64];
         snprintf(file, sizeof file, "planner/%c.1048576.csv", name);
         size_t n = read_csv(testing_shared(file), b, 1000);
+        struct pack_options o = {.capacity = 1048576, .steps = 100000000};
+        struct pack_result r, r2;
         uint64_t t0 = clock_ns();
-        struct pack_result r = solve(b, n);
-        print_message("# %c: %zu blocks, peak %llu (%+.2f%%), bound %llu, %.0f ms\n", name, n,
-                      (unsigned long long)r.peak, ((double)r.peak / 1048576 - 1) * 100,
-                      (unsigned long long)r.lower_bound, (double)(clock_ns() - t0) / 1e6);
-        assert_true(r.peak <= 1048576 * 4 / 3);
-        assert_true(!r.optimal || r.peak <= 1048576);
+        solve_with(b, n, &o, &r, STATOR_OK);
+        print_message("# %c: %zu blocks, peak %llu, bound %llu, %.0f ms\n", name, n,
+                      (unsigned long long)r.peak, (unsigned long long)r.lower_bound,
+                      (double)(clock_ns() - t0) / 1e6);
+        check(b, n, &r);
+        assert_true(r.peak <= 1048576);
+        assert_true(r.finished);
+        /* A deadline changes nothing when it is not met. */
+        memcpy(again, b, sizeof b);
+        o.steps = UINT64_MAX;
+        o.deadline = clock_ns() + 1000000000000u;
+        solve_with(again, n, &o, &r2, STATOR_OK);
+        assert_memory_equal(again, b, n * sizeof *b);
+        /* Without a capacity the bound is the goal. */
+        r = solve(b, n);
+        assert_true(r.peak <= (r.lower_bound < 1000000 ? 1060000 : 1048576));
+        assert_true(name == 'D' || r.optimal);
     }
+}
+
+/* A deadline in the past: greedy packings only, and no claims. */
+static void deadline(void **state) {
+    (void)state;
+    TESTING_NEED_SHARED("planner/A.1048576.csv");
+    static struct pack_block b[1000];
+    size_t n = read_csv(testing_shared("planner/A.1048576.csv"), b, 1000);
+    struct pack_options o = {.steps = UINT64_MAX, .deadline = 1};
+    struct pack_result r;
+    solve_with(b, n, &o, &r, STATOR_OK);
+    check(b, n, &r);
+    assert_false(r.optimal || r.finished);
 }
 
 static void many_blocks(void **state) {
@@ -408,6 +459,7 @@ int main(void) {
         cmocka_unit_test(transformer_steps_reach_the_bound),
         cmocka_unit_test(random_chains_reach_the_bound),
         cmocka_unit_test(planner_instances),
+        cmocka_unit_test(deadline),
         cmocka_unit_test(many_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
