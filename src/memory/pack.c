@@ -8,6 +8,7 @@
 /* Searches go in rounds: each part spends this many steps on its goal in the first, twice as many in the
  * next. */
 #define FIRST_ROUND 4000000
+#define TASTES      12 /* attempts of pack_skyline before a part is searched */
 #define CLOCK_EVERY 64 /* takes of a budget between two looks at the clock */
 
 struct state {
@@ -35,6 +36,7 @@ static struct state layout(struct carve *c, size_t n) {
     s.parts = carve_take(c, n, sizeof *s.parts);
     uint64_t bytes = ARITH_MAX(pack_greedy_bytes((uint32_t)n), pack_search_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_valley_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -185,6 +187,10 @@ static uint64_t cut(struct state *s, uint32_t count) {
                                 .sections = number_sections(s, begin, end),
                                 .offsets = s->offsets + begin,
                                 .peak = UINT64_MAX};
+        p->uniform = true;
+        for (uint32_t i = 0; i < p->n; i++)
+            if (p->items[i].align != p->items[0].align || p->items[i].size % p->items[0].align != 0)
+                p->uniform = false;
         for (uint32_t k = 0; k < p->sections; k++)
             p->proven = ARITH_MAX(p->proven, s->live[k]);
         bound = ARITH_MAX(bound, p->proven);
@@ -268,11 +274,14 @@ static bool search(const struct state *s, const struct pack_options *o, struct p
 }
 
 static void solve_parts(const struct state *s, const struct pack_options *o, struct pack_result *r) {
-    for (uint32_t k = 0; k < s->n_parts; k++) {
-        s->parts[k].target = goal(s, o);
-        pack_greedy(&s->parts[k], s->rest);
-    }
     struct pack_budget budget = {.steps = o->steps, .deadline = o->deadline};
+    for (uint32_t k = 0; k < s->n_parts; k++) {
+        struct pack_part *p = &s->parts[k];
+        p->target = goal(s, o);
+        pack_greedy(p, s->rest);
+        if (p->uniform && p->peak > p->target)
+            pack_skyline(p, pack_valley_can(p) ? TASTES : UINT32_MAX, &budget, s->rest);
+    }
     search(s, o, &budget);
     r->peak = 0;
     for (uint32_t k = 0; k < s->n_parts; k++)

@@ -31,6 +31,7 @@ struct pack_part {
     uint64_t *offsets; /* [n] the best packing so far */
     uint64_t peak;     /* of it */
     uint64_t proven;   /* no packing has a lower peak */
+    bool uniform;      /* one alignment, and all sizes are multiples of it */
     uint64_t attempts; /* of pack_valley so far: no two are alike */
 };
 
@@ -55,6 +56,14 @@ static inline uint64_t pack_part_align(uint64_t v, uint64_t align) {
     return (v + align - 1) & ~(align - 1);
 }
 
+/* SplitMix64: restarts differ, and are the same again. */
+static inline uint64_t pack_part_random(uint64_t *state) {
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
 /* Sorting without allocation: by a, then b, then index, all ascending. */
 struct pack_key {
     uint64_t a;
@@ -72,10 +81,13 @@ void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve w
 enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_GAVE_UP };
 enum pack_outcome pack_valley(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                               struct carve work);
-bool pack_valley_can(const struct pack_part *p); /* one alignment, sizes to match, not too many */
+bool pack_valley_can(const struct pack_part *p); /* uniform, and not too many items */
+/* Uniform parts only. */
+void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);
 uint64_t pack_search_bytes(uint32_t n);
 uint64_t pack_valley_bytes(uint32_t n);
+uint64_t pack_skyline_bytes(uint32_t n);
 
 #endif

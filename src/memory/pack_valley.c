@@ -23,7 +23,7 @@
 
 /* Room for what one path through the tree needs; a path that needs more ends the attempt. */
 #define DEPTH   4   /* branchings per item */
-#define CHOICES 64  /* answers that wait, per item */
+#define CHOICES 16  /* answers that wait, per item */
 #define UNDO    512 /* values to restore, per item */
 
 /* Measured on tight instances. */
@@ -143,10 +143,7 @@ uint64_t pack_valley_bytes(uint32_t n) {
 }
 
 bool pack_valley_can(const struct pack_part *p) {
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->items[i].align != p->items[0].align || p->items[i].size % p->items[0].align != 0)
-            return false;
-    return p->n <= LARGEST;
+    return p->uniform && p->n <= LARGEST;
 }
 
 /* Room for one branching: its changes are at most all values, its choices at most all items. */
@@ -489,14 +486,6 @@ static void set_lists(struct search *s) {
     s->steps += (uint64_t)s->n * s->sections;
 }
 
-/* SplitMix64. */
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 /* Keys of an attempt: the order, shaken. */
 static void set_keys(struct search *s, enum order by, uint64_t seed) {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -520,7 +509,7 @@ static void set_keys(struct search *s, enum order by, uint64_t seed) {
         case ORDERS:
             CHECK(false);
         }
-        uint64_t r = next_random(&seed) >> 11;
+        uint64_t r = pack_part_random(&seed) >> 11;
         s->key[i] = key * (1 + SHAKE * 0x1p-53 * (double)r);
     }
 }
