@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a run without --time-limit: about a second. */
-#define STEPS 100000000
+/* Of a run without --time-limit: about a second for few blocks, two or three for many. */
+#define FEW        1024
+#define STEPS_FEW  250000000
+#define STEPS_MANY 800000000
 
 struct job {
     const char *path;
@@ -93,7 +95,7 @@ static stator_status solve(struct job *job, stator_error *e) {
     if (s != STATOR_OK)
         return s;
     uint64_t start = clock_ns();
-    struct pack_options o = {.capacity = job->capacity, .steps = STEPS};
+    struct pack_options o = {.capacity = job->capacity, .steps = job->n <= FEW ? STEPS_FEW : STEPS_MANY};
     if (job->has_time_limit) {
         o.steps = UINT64_MAX;
         o.deadline = start + (uint64_t)(job->time_limit * 1e9);

@@ -8,8 +8,9 @@
 /* Searches go in rounds: each part spends this many steps on its goal in the first, twice as many in the
  * next. */
 #define FIRST_ROUND 4000000
-#define TASTES      12 /* attempts of pack_skyline before a part is searched */
-#define CLOCK_EVERY 64 /* takes of a budget between two looks at the clock */
+#define TASTES      12  /* attempts of pack_skyline before a part is searched */
+#define FEW         512 /* items, up to which pack_greedy is worth its n^2 steps */
+#define CLOCK_EVERY 64  /* takes of a budget between two looks at the clock */
 
 struct state {
     struct pack_item *items; /* [n] sorted by first step */
@@ -176,6 +177,20 @@ static uint32_t part_end(const struct state *s, uint32_t begin, uint32_t count) 
     return i;
 }
 
+static void set_alignment(struct pack_part *p) {
+    p->uniform = true;
+    p->grain = 1;
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->uniform =
+            p->uniform && p->items[i].align == p->items[0].align && p->items[i].size % p->items[0].align == 0;
+        p->grain = ARITH_MAX(p->grain, p->items[i].align);
+    }
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->n && p->grain > 0; i++)
+        if (!arith_add(sum, p->items[i].size, &sum) || !arith_add(sum, p->grain, &sum) || sum > INT64_MAX)
+            p->grain = 0;
+}
+
 /* Cuts the time line into parts; returns the largest live sum. */
 static uint64_t cut(struct state *s, uint32_t count) {
     uint64_t bound = 0;
@@ -187,10 +202,7 @@ static uint64_t cut(struct state *s, uint32_t count) {
                                 .sections = number_sections(s, begin, end),
                                 .offsets = s->offsets + begin,
                                 .peak = UINT64_MAX};
-        p->uniform = true;
-        for (uint32_t i = 0; i < p->n; i++)
-            if (p->items[i].align != p->items[0].align || p->items[i].size % p->items[0].align != 0)
-                p->uniform = false;
+        set_alignment(p);
         for (uint32_t k = 0; k < p->sections; k++)
             p->proven = ARITH_MAX(p->proven, s->live[k]);
         bound = ARITH_MAX(bound, p->proven);
@@ -263,7 +275,7 @@ static bool search(const struct state *s, const struct pack_options *o, struct p
             if (pack_valley_can(p)) {
                 any = true;
                 improve(s, p, round, budget);
-            } else if (round == 0) {
+            } else if (round == 0 && pack_search_can(p)) {
                 pack_search(p, budget, s->rest);
                 any = true;
             }
@@ -278,9 +290,10 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
     for (uint32_t k = 0; k < s->n_parts; k++) {
         struct pack_part *p = &s->parts[k];
         p->target = goal(s, o);
-        pack_greedy(p, s->rest);
-        if (p->uniform && p->peak > p->target)
-            pack_skyline(p, pack_valley_can(p) ? TASTES : UINT32_MAX, &budget, s->rest);
+        if (p->n <= FEW || p->grain == 0)
+            pack_greedy(p, s->rest);
+        if (p->grain > 0 && p->peak > p->target)
+            pack_skyline(p, pack_valley_can(p) || pack_search_can(p) ? TASTES : UINT32_MAX, &budget, s->rest);
     }
     search(s, o, &budget);
     r->peak = 0;

@@ -2,11 +2,10 @@
  * tensors nor devices. Deterministic: the answer depends on the input and the given steps only; a clock is
  * looked at only when a deadline is given, and then a result that is `finished` is the same as without.
  *
- * How: the time line is cut where nothing lives across; each part gets greedy packings (pack_greedy.c) and,
- * when those miss the bound and the part is small enough, searches that can also prove that nothing is lower
- * (pack_valley.c where all alignments are the same, else pack_search.c). Parts of at most PACK_QUADRATIC
- * blocks cost a multiple of n^2 steps besides, larger ones n log n plus n times the blocks that share a step.
- */
+ * How: the time line is cut where nothing lives across; each part gets quick packings (pack_greedy.c for few
+ * blocks, pack_skyline.c for any number) and, when those miss the bound and the part is small enough,
+ * searches that can also prove that nothing is lower (pack_valley.c where all alignments are the same, else
+ * pack_search.c). Large parts spend the steps on more of pack_skyline.c. */
 #ifndef STATOR_MEMORY_PACK_H
 #define STATOR_MEMORY_PACK_H
 
@@ -16,7 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PACK_QUADRATIC 4096
 /* Inner steps (a few nanoseconds each) of all searches together, where nobody says otherwise. */
 #define PACK_STEPS 50000000
 
@@ -31,7 +29,7 @@ struct pack_block {
 struct pack_options {
     uint64_t capacity; /* a peak of at most this will do; 0: the lowest is wanted */
     uint64_t steps;    /* of searches; UINT64_MAX: no end */
-    uint64_t deadline; /* clock_ns at which searches end; 0: none. Greedy packings are made in any case */
+    uint64_t deadline; /* clock_ns at which searches end; 0: none. One quick packing is made in any case */
 };
 
 /* Sizes count rounded up to the smallest alignment of a block that lives (every offset is a multiple of it).

@@ -1,10 +1,11 @@
 /* Greedy packings of one part: blocks in several orders, each at the lowest offset that is free (first fit),
- * and a skyline that fills the lowest place first. Parts of more than PACK_QUADRATIC blocks get one pass in
+ * and a skyline that fills the lowest place first. Parts of more than QUADRATIC blocks get one pass in
  * time order only. */
-#include "memory/pack.h"
 #include "memory/pack_part.h"
 
 #include <string.h>
+
+#define QUADRATIC 4096
 
 struct placed {
     uint64_t offset;
@@ -268,7 +269,7 @@ void pack_greedy(struct pack_part *p, struct carve work) {
     struct greedy g = layout(&work, p->n);
     g.part = p;
     in_time_order(&g);
-    if (p->n > PACK_QUADRATIC)
+    if (p->n > QUADRATIC)
         return;
     sum_live(&g);
     for (int by = 0; by < ORDERS && !done(&g); by++) {

@@ -32,6 +32,7 @@ struct pack_part {
     uint64_t peak;     /* of it */
     uint64_t proven;   /* no packing has a lower peak */
     bool uniform;      /* one alignment, and all sizes are multiples of it */
+    uint64_t grain;    /* the largest alignment; 0: sizes rounded up to it add up to more than 2^63 */
     uint64_t attempts; /* of pack_valley so far: no two are alike */
 };
 
@@ -81,8 +82,9 @@ void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve w
 enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_GAVE_UP };
 enum pack_outcome pack_valley(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                               struct carve work);
+bool pack_search_can(const struct pack_part *p);
 bool pack_valley_can(const struct pack_part *p); /* uniform, and not too many items */
-/* Uniform parts only. */
+/* Only where grain is not 0. attempts: at most so many. */
 void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);

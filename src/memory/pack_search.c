@@ -189,9 +189,11 @@ static void keep(struct search *s) {
     }
 }
 
+bool pack_search_can(const struct pack_part *p) {
+    return p->n <= LARGEST;
+}
+
 void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve work) {
-    if (p->n > LARGEST)
-        return;
     struct search s = layout(&work, p->n);
     s.part = p;
     /* Straight for the target first; that is where a search prunes best. */

@@ -1,5 +1,5 @@
-/* Packings of one part, however large, whose blocks have one alignment, with sizes that are multiples of it:
- * the time line is filled from below like a landscape.
+/* Packings of one part, however large: the time line is filled from below like a landscape. Here all sizes
+ * count rounded up to the largest alignment, so every offset suits every block.
  *
  * A valley is a stretch of sections with equal heights between higher neighbours. Of the blocks that fit into
  * it one is laid on its ground; when none fits, the ground rises to the lower neighbour, and what is below is
@@ -12,11 +12,15 @@
  * more in the next. An attempt takes n log n steps and a few for each section of a valley that is lifted. */
 #include "memory/pack_part.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #define WALL       UINT64_MAX
-#define CANDIDATES 96  /* looked at in one valley */
+#define CANDIDATES 400 /* looked at in one valley */
+#define SHAKE      0.2 /* of attempts after the first round of tastes */
+#define BLAME      0.5 /* what ending too high adds to the weight of a section */
+#define FADE       0.9 /* ... and what is left of it after another attempt */
 #define BLOCK      256 /* sections with a common prefix sum */
 
 struct tree {
@@ -28,6 +32,7 @@ struct skyline {
     const struct pack_item *items;
     uint32_t n;
     uint32_t sections;
+    uint64_t grain; /* the largest alignment */
     uint64_t limit; /* slack is what is left below it */
     uint64_t steps;
 
@@ -55,10 +60,11 @@ struct skyline {
 struct taste {
     double softness; /* a slack of this share of the limit halves a weight */
     bool squared;
-    double size;  /* 0: size does not matter, 1: its square root, 0.5: the root of that */
-    double wall;  /* worth of lying against a wall */
-    double fit;   /* ... and ending level with it */
-    double shake; /* chance */
+    double size;   /* 0: size does not matter, 1: its square root, 0.5: the root of that */
+    double wall;   /* worth of lying against a wall */
+    double fit;    /* ... and ending level with it */
+    double thrift; /* what a loss beside it counts */
+    double shake;  /* chance */
 };
 
 static struct skyline layout(struct carve *c, uint32_t n) {
@@ -120,6 +126,10 @@ static uint32_t tree_next(const struct tree *t, uint32_t from, uint32_t hi) {
     while (k < t->leaves)
         k = t->least[2 * k] <= hi ? 2 * k : 2 * k + 1;
     return k - t->leaves;
+}
+
+static uint64_t rounded(const struct skyline *s, uint32_t i) {
+    return pack_part_align(s->items[i].size, s->grain);
 }
 
 static double weight_before(const struct skyline *s, uint32_t k) {
@@ -185,20 +195,37 @@ static uint32_t join(struct skyline *s, uint32_t begin) {
     return begin;
 }
 
+/* What is lost beside an item in its valley because nothing to come fits there. */
+static double loss(struct skyline *s, const struct taste *t, uint32_t begin, uint32_t i, uint64_t left,
+                   uint64_t right) {
+    const struct pack_item *it = &s->items[i];
+    uint32_t end = s->end[begin];
+    uint64_t ground = s->height[begin], size = rounded(s, i);
+    double lost = 0;
+    if (it->lo > begin && tree_next(&s->tree, s->first_item[begin], it->lo) >= s->first_item[it->lo])
+        lost += (weight_before(s, it->lo) - weight_before(s, begin)) * (double)ARITH_MIN(left - ground, size);
+    if (it->hi < end && tree_next(&s->tree, s->first_item[it->hi], end) >= s->first_item[end])
+        lost += (weight_before(s, end) - weight_before(s, it->hi)) * (double)ARITH_MIN(right - ground, size);
+    s->steps += 24;
+    return t->thrift * lost * s->favour[i] / (double)size;
+}
+
 /* The block for the ground of a valley, or UINT32_MAX. */
 static uint32_t choose(struct skyline *s, const struct taste *t, uint32_t begin, uint64_t left,
                        uint64_t right) {
     uint32_t end = s->end[begin], best = UINT32_MAX, stop = s->first_item[end];
-    double most = -1;
+    double most = -DBL_MAX;
     uint32_t i = tree_next(&s->tree, s->first_item[begin], end);
     for (uint32_t tries = 0; i < stop && tries < CANDIDATES; tries++) {
         const struct pack_item *it = &s->items[i];
-        uint64_t top = s->height[begin] + it->size;
+        uint64_t top = s->height[begin] + rounded(s, i);
         double worth = (weight_before(s, it->hi) - weight_before(s, it->lo)) * s->favour[i];
         if (it->lo == begin)
             worth *= top == left ? t->fit : t->wall;
         if (it->hi == end)
             worth *= top == right ? t->fit : t->wall;
+        if (worth > most)
+            worth -= loss(s, t, begin, i, left, right);
         if (worth > most) {
             most = worth;
             best = i;
@@ -220,7 +247,7 @@ static uint32_t lay(struct skyline *s, uint32_t begin, uint32_t i) {
         set_segment(s, begin, it->lo, ground);
     if (it->hi < end)
         set_segment(s, it->hi, end, ground);
-    set_segment(s, it->lo, it->hi, ground + it->size);
+    set_segment(s, it->lo, it->hi, ground + rounded(s, i));
     uint32_t on = join(s, it->lo);
     s->steps += 30;
     return it->lo > begin ? begin : it->hi < end ? it->hi : on;
@@ -269,7 +296,7 @@ static void blame(struct skyline *s, uint64_t peak) {
     double count = 0;
     for (uint32_t k = 0; k < s->sections; k++) {
         count += s->change[k];
-        s->blame[k] = 0.9 * s->blame[k] + (count > 0.5 ? 0.5 : 0);
+        s->blame[k] = FADE * s->blame[k] + (count > 0.5 ? BLAME : 0);
     }
 }
 
@@ -279,8 +306,8 @@ static void prepare(struct skyline *s) {
     for (uint32_t i = 0, k = 0; i < s->n; i++) {
         for (; k <= s->items[i].lo; k++)
             s->first_item[k] = i;
-        s->live[s->items[i].lo] += s->items[i].size;
-        s->live[s->items[i].hi] -= s->items[i].size; /* modulo 2^64 */
+        s->live[s->items[i].lo] += rounded(s, i);
+        s->live[s->items[i].hi] -= rounded(s, i); /* modulo 2^64 */
         if (i + 1 == s->n)
             for (; k <= s->sections; k++)
                 s->first_item[k] = s->n;
@@ -290,11 +317,11 @@ static void prepare(struct skyline *s) {
 }
 
 static const struct taste tastes[] = {
-    {.softness = 0.01, .wall = 1.5, .fit = 1.5},
-    {.softness = 0.01, .squared = true, .wall = 1.5, .fit = 1.5},
-    {.softness = 0.003, .size = 0.5, .wall = 1.5, .fit = 1.5, .shake = 0.1},
-    {.softness = 0.05, .squared = true, .wall = 1.5, .fit = 3, .shake = 0.1},
-    {.softness = 0.003, .wall = 1.2, .fit = 2, .shake = 0.1},
+    {.softness = 0.01, .thrift = 1, .wall = 1.5, .fit = 1.5},
+    {.softness = 0.01, .thrift = 3, .squared = true, .wall = 1.5, .fit = 1.5},
+    {.softness = 0.003, .thrift = 1, .size = 0.5, .wall = 1.5, .fit = 1.5, .shake = 0.1},
+    {.softness = 0.05, .thrift = 3, .squared = true, .wall = 1.5, .fit = 3, .shake = 0.1},
+    {.softness = 0.003, .thrift = 3, .wall = 1.2, .fit = 2, .shake = 0.1},
     {.softness = 0.01, .size = 1, .wall = 1.5, .fit = 3, .shake = 0.1},
 };
 
@@ -303,9 +330,23 @@ void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *bu
     s.items = p->items;
     s.sections = p->sections;
     s.limit = p->target;
+    s.grain = p->grain;
     prepare(&s);
+    enum { TASTES = sizeof tastes / sizeof tastes[0] };
+    uint64_t least = UINT64_MAX;
+    uint32_t best = 0; /* taste of the best attempt: every other one after the first round */
     for (uint32_t k = 0; k < attempts && p->peak > p->target; k++) {
-        uint64_t peak = attempt(&s, &tastes[k % (sizeof tastes / sizeof tastes[0])], k);
+        uint32_t which = k < TASTES || k % 2 == 0 ? k / (k < TASTES ? 1 : 2) % TASTES : best;
+        struct taste t = tastes[which];
+        if (k >= TASTES)
+            t.shake = SHAKE;
+        if (p->peak != UINT64_MAX)
+            s.limit = p->target + (p->peak - p->target) / 2;
+        uint64_t peak = attempt(&s, &t, k);
+        if (peak < least) {
+            least = peak;
+            best = which;
+        }
         if (peak < p->peak) {
             p->peak = peak;
             memcpy(p->offsets, s.offsets, p->n * sizeof *p->offsets);

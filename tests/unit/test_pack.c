@@ -449,21 +449,25 @@ static void deadline(void **state) {
 static void many_blocks(void **state) {
     (void)state;
     uint64_t rng = testing_seed("many_blocks");
-    static const size_t sizes[] = {1000, PACK_QUADRATIC, PACK_QUADRATIC + 1, 100000};
-    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
-        size_t n = sizes[k];
+    static const struct {
+        size_t n, steps, longest, aligns;
+    } cases[] = {{1000, 1000, 64, 1}, {1000, 1000, 64, 9},   {4096, 4096, 64, 9},
+                 {10000, 5000, 8, 1}, {8000, 1000, 1000, 1}, {100000, 100000, 64, 9}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        size_t n = cases[k].n;
         struct pack_block *b = calloc(n, sizeof *b);
         assert_non_null(b);
         for (size_t i = 0; i < n; i++) {
             b[i].bytes = 1 + testing_below(&rng, 1u << 20);
-            b[i].align = 1ull << testing_below(&rng, 9);
-            b[i].first = (uint32_t)testing_below(&rng, n);
-            b[i].end = b[i].first + 1 + (uint32_t)testing_below(&rng, 64);
+            b[i].align = 1ull << testing_below(&rng, cases[k].aligns);
+            b[i].first = (uint32_t)testing_below(&rng, cases[k].steps);
+            b[i].end = b[i].first + 1 + (uint32_t)testing_below(&rng, cases[k].longest);
         }
         uint64_t t0 = clock_ns();
         struct pack_result r = solve(b, n);
         print_message("# %zu blocks: %.2f%% above the bound, %.0f ms\n", n,
                       ((double)r.peak / (double)r.lower_bound - 1) * 100, (double)(clock_ns() - t0) / 1e6);
+        assert_true((double)r.peak <= 1.02 * (double)r.lower_bound);
         free(b);
     }
 }
