@@ -1,11 +1,13 @@
-/* The kernel table: one entry per operation, filled by the scalar tier first and then overwritten tier by tier.
+/* The kernel table: one entry per operation, filled by the scalar tier first and then overwritten tier by
+ * tier.
  *
- * The scalar functions are the definition. Every tier gives the same bits for every input that is finite; tests compare by
- * memcmp. Arithmetic is IEEE single precision, round to nearest even, nothing fused that is not written fmaf, no division
- * and no square root (kernels/num.h). Kernels know numbers only: no threads, no graph, no allocation.
+ * The scalar functions are the definition. Every tier gives the same bits for every input that is finite;
+ * tests compare by memcmp. Arithmetic is IEEE single precision, round to nearest even, nothing fused that is
+ * not written fmaf, no division and no square root (kernels/num.h). Kernels know numbers only: no threads, no
+ * graph, no allocation.
  *
- * A sum over k uses, per output, segments of 512 values of k: each segment starts at +0 and runs in index order, and
- * total = +0; total += segment, in order.
+ * A sum over k uses, per output, segments of 512 values of k: each segment starts at +0 and runs in index
+ * order, and total = +0; total += segment, in order.
  */
 #ifndef STATOR_KERNELS_KERNELS_H
 #define STATOR_KERNELS_KERNELS_H
@@ -22,13 +24,11 @@
 #define KERNELS_MAX_HEAD  512 /* largest head dimension */
 #define KERNELS_MAX_GROUP 64  /* most query heads that share a KV head */
 
-/* Activations of `tokens` rows of k values, in the forms that the weights need (unused ones are NULL). Row t of a form
- * begins t * its row length behind the pointer.
- *   f32:   [tokens][k]
- *   int8 per 32 values (F "32"; k a multiple of 32): q32 [tokens][k], d32 [tokens][k/32], s32 [tokens][k/32] (sum of the 32 q)
- *   int8 per 256 values (for K types; k a multiple of 256): q256 [tokens][k], d256 [tokens][k/256], s256 [tokens][k/16]
- *   (sum of each 16 q)
- * Pointers are aligned to 64 bytes; rows are if k is a multiple of 64. */
+/* Activations of `tokens` rows of k values, in the forms that the weights need (unused ones are NULL). Row t
+ * of a form begins t * its row length behind the pointer. f32:   [tokens][k] int8 per 32 values (F "32"; k a
+ * multiple of 32): q32 [tokens][k], d32 [tokens][k/32], s32 [tokens][k/32] (sum of the 32 q) int8 per 256
+ * values (for K types; k a multiple of 256): q256 [tokens][k], d256 [tokens][k/256], s256 [tokens][k/16] (sum
+ * of each 16 q) Pointers are aligned to 64 bytes; rows are if k is a multiple of 64. */
 struct kernels_act {
     float *f32;
     int8_t *q32;
@@ -39,7 +39,8 @@ struct kernels_act {
     int16_t *s256;
 };
 
-/* Part of a product: n_panels panels, one after the other, times the activation rows first .. first + tokens - 1. */
+/* Part of a product: n_panels panels, one after the other, times the activation rows first .. first + tokens
+ * - 1. */
 struct kernels_matmul {
     float *out;        /* row t, panel p, row r of the panel at out + t * out_stride + p * PANEL_ROWS + r */
     size_t out_stride; /* floats */
@@ -49,31 +50,33 @@ struct kernels_matmul {
     const struct kernels_act *a;
     uint32_t first;
     uint32_t tokens; /* >= 1 */
-    void *work;      /* kernels_matmul_work(tokens) bytes, aligned to 64, of the calling thread; NULL if those are 0 */
+    void *work; /* kernels_matmul_work(tokens) bytes, aligned to 64, of the calling thread; NULL if those are
+                   0 */
 };
 
 /* Bytes of work, in any tier, for calls of at most so many tokens. */
 size_t kernels_matmul_work(uint32_t max_tokens);
 
-/* One query group's attention: the heads of one KV head, for n_queries consecutive positions of one sequence. */
+/* One query group's attention: the heads of one KV head, for n_queries consecutive positions of one sequence.
+ */
 struct kernels_attention {
-    const float *q;       /* query i, head h of the group at q + i * q_stride + h * head_dim_k */
-    float *out;           /* likewise at out + i * out_stride + h * head_dim_v */
-    size_t q_stride;      /* floats */
+    const float *q;  /* query i, head h of the group at q + i * q_stride + h * head_dim_k */
+    float *out;      /* likewise at out + i * out_stride + h * head_dim_v */
+    size_t q_stride; /* floats */
     size_t out_stride;
-    uint32_t n_queries;   /* >= 1 */
+    uint32_t n_queries;      /* >= 1 */
     uint32_t first_position; /* of query 0; query i sees tokens 0 .. first_position + i */
-    uint32_t group;       /* query heads, 1..KERNELS_MAX_GROUP */
+    uint32_t group;          /* query heads, 1..KERNELS_MAX_GROUP */
     uint32_t head_dim_k;
     uint32_t head_dim_v;
     float scale;
-    /* Token t is slot t % 32 of the block blocks[t / 32]; that block's bytes for this layer and KV head are at
-     * k + blocks[..] * block_stride and v + blocks[..] * block_stride. */
+    /* Token t is slot t % 32 of the block blocks[t / 32]; that block's bytes for this layer and KV head are
+     * at k + blocks[..] * block_stride and v + blocks[..] * block_stride. */
     const uint8_t *k;
     const uint8_t *v;
     uint64_t block_stride;
     const uint32_t *blocks;
-    float *work;          /* kernels_attention_work() floats, aligned to 64 bytes, of the calling thread */
+    float *work; /* kernels_attention_work() floats, aligned to 64 bytes, of the calling thread */
 };
 
 /* Floats of work for any call with these bounds. */
@@ -90,23 +93,23 @@ struct kernels {
     void (*rms_norm)(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps);
 
     /* Activations to int8 (one row). Per group: amax = max |x|; amax < 2^-100: d = 0, all q = 0; else
-     * d = amax * (1/127 as float), q = clamp(rne(x * num_rcp(d)), -127, 127). Also the sums (struct kernels_act).
-     * Groups of 32 try a second scale, amax * (1/125 as float), and take it if its squared error is smaller: with r[i] =
-     * fmaf(-d, (float)q[i], x[i]), lane j < 16 is fmaf(r[j + 16], r[j + 16], r[j] * r[j]), then the tree 8, 4, 2, 1. It
-     * takes 3 to 4% off the rounding noise of activations (rms of log-probability errors on five quantised oracle models). */
+     * d = amax * (1/127 as float), q = clamp(rne(x * num_rcp(d)), -127, 127). Also the sums (struct
+     * kernels_act). Groups of 32 try a second scale, amax * (1/125 as float), and take it if its squared
+     * error is smaller: with r[i] = fmaf(-d, (float)q[i], x[i]), lane j < 16 is fmaf(r[j + 16], r[j + 16],
+     * r[j] * r[j]), then the tree 8, 4, 2, 1. It takes 3 to 4% off the rounding noise of activations (rms of
+     * log-probability errors on five quantised oracle models). */
     void (*quantise32)(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s);
     void (*quantise256)(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s);
     /* What quantising left: y[i] = fmaf(-d[i / group], (float)q[i], x[i]); y may be x. */
     void (*remainder)(float *y, const float *x, const int8_t *q, const float *d, uint32_t n, uint32_t group);
 
     /* The outputs of struct kernels_matmul: each the sum over k of a panel's row times an activation row.
-     * 32-value types: per 32-block i = exact int32 sum of q_w * q_a; acc = fmaf((float)i, rn(d_w * d_a), acc); types with m:
-     *   then acc = fmaf((float)s32, rn(m * d_a), acc).
-     * K types: per 256: i = exact int32 sum over sub-blocks of scale * (sum of q_w * q_a);
-     *   acc = fmaf((float)i, rn(d_w * d_a), acc); Q4_K, Q5_K: then acc = fmaf(-(float)(sum of submin_j * s_j),
-     *   rn(dmin * d_a), acc), s_j = the sum of the 32 q of sub-block j.
-     * (float) of an int32 rounds to nearest even. F32, F16, BF16: acc = fmaf(w, x, acc) on f32.
-     * Segments of 512 k, see above. Weight bytes of any value are legal (q_w = -128 too). */
+     * 32-value types: per 32-block i = exact int32 sum of q_w * q_a; acc = fmaf((float)i, rn(d_w * d_a),
+     * acc); types with m: then acc = fmaf((float)s32, rn(m * d_a), acc). K types: per 256: i = exact int32
+     * sum over sub-blocks of scale * (sum of q_w * q_a); acc = fmaf((float)i, rn(d_w * d_a), acc); Q4_K,
+     * Q5_K: then acc = fmaf(-(float)(sum of submin_j * s_j), rn(dmin * d_a), acc), s_j = the sum of the 32 q
+     * of sub-block j. (float) of an int32 rounds to nearest even. F32, F16, BF16: acc = fmaf(w, x, acc) on
+     * f32. Segments of 512 k, see above. Weight bytes of any value are legal (q_w = -128 too). */
     void (*matmul[BLOCK_TYPES])(const struct kernels_matmul *m);
 
     /* y[i] = num_silu(gate[i]) * up[i]; y may be gate. */
@@ -114,25 +117,27 @@ struct kernels {
     /* y[i] = a[i] + b[i]; y may be a. */
     void (*add)(float *y, const float *a, const float *b, uint32_t n);
 
-    /* Rotates the first 2 * n_pairs of x, pair j by cos_sin[2j], cos_sin[2j + 1]. neox: the pair is (x[j], x[j + n_pairs]);
-     * else (x[2j], x[2j + 1]). (a, b) -> (fmaf(a, c, -(b * s)), fmaf(a, s, b * c)), the inner products rounded. */
+    /* Rotates the first 2 * n_pairs of x, pair j by cos_sin[2j], cos_sin[2j + 1]. neox: the pair is (x[j],
+     * x[j + n_pairs]); else (x[2j], x[2j + 1]). (a, b) -> (fmaf(a, c, -(b * s)), fmaf(a, s, b * c)), the
+     * inner products rounded. */
     void (*rope)(float *x, const float *cos_sin, uint32_t n_pairs, bool neox);
 
-    /* Stores one head's vector of one token into its block: K as [dim][32] (k points to the block's K of this head),
-     * V as [32][dim]; slot 0..31. f16 rounds to nearest even, subnormals kept. */
+    /* Stores one head's vector of one token into its block: K as [dim][32] (k points to the block's K of this
+     * head), V as [32][dim]; slot 0..31. f16 rounds to nearest even, subnormals kept. */
     void (*store_k[KERNELS_KV_TYPES])(void *k, const float *x, uint32_t dim, uint32_t slot);
     void (*store_v[KERNELS_KV_TYPES])(void *v, const float *x, uint32_t dim, uint32_t slot);
 
     /* Per query and head, over splits of 256 tokens aligned to absolute position (the last one partial):
-     *   s_t = dot * scale, dot = fmaf in dim order (segments of 512 as above); m = max s_t; e_t = num_exp(s_t - m);
-     *   l = sum128 of e_t by t % 128 inside the split (plain adds from +0, then the tree); o_d = fmaf(e_t, v_t[d], o_d) in
-     *   token order from +0.
-     * Merge: first split M = m, L = l, O = o; then with M' = max(M, m), a = num_exp(M - M'), b = num_exp(m - M'):
-     *   L = fmaf(l, b, L * a), O = fmaf(o, b, O * a) (inner products rounded), M = M'. out = O * num_rcp(L).
-     * Tokens beyond the query are skipped by select, never multiplied. */
+     *   s_t = dot * scale, dot = fmaf in dim order (segments of 512 as above); m = max s_t; e_t = num_exp(s_t
+     * - m); l = sum128 of e_t by t % 128 inside the split (plain adds from +0, then the tree); o_d =
+     * fmaf(e_t, v_t[d], o_d) in token order from +0. Merge: first split M = m, L = l, O = o; then with M' =
+     * max(M, m), a = num_exp(M - M'), b = num_exp(m - M'): L = fmaf(l, b, L * a), O = fmaf(o, b, O * a)
+     * (inner products rounded), M = M'. out = O * num_rcp(L). Tokens beyond the query are skipped by select,
+     * never multiplied. */
     void (*attention[KERNELS_KV_TYPES])(const struct kernels_attention *a);
 
-    /* Index of the largest x (the first of equals); *finite = false if any x is not finite (the index is then any). */
+    /* Index of the largest x (the first of equals); *finite = false if any x is not finite (the index is then
+     * any). */
     uint32_t (*argmax)(const float *x, uint32_t n, bool *finite);
 };
 

@@ -74,7 +74,8 @@ static inline float num_rsqrt(float x) {
     return NUM_FMA(0.5f * y, rest, y);
 }
 
-/* exp(x) on [-87, 88], error <= 0.95 ulp; +0 below, exp(88) above; NaN stays NaN, so that a broken value is seen at the end. */
+/* exp(x) on [-87, 88], error <= 0.95 ulp; +0 below, exp(88) above; NaN stays NaN, so that a broken value is
+ * seen at the end. */
 static inline float num_exp(float x) {
     if (x < NUM_EXP_MIN)
         return 0.0f;

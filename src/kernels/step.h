@@ -1,7 +1,8 @@
-/* The step descriptor: everything about a step that is data. The host writes it, the device reads it; it lies at the
- * start of the exchange arena. Compiles as C and as OpenCL C.
+/* The step descriptor: everything about a step that is data. The host writes it, the device reads it; it lies
+ * at the start of the exchange arena. Compiles as C and as OpenCL C.
  *
- * Layout: struct step_header, then the arrays at the byte offsets that the header names (set once, never changed). */
+ * Layout: struct step_header, then the arrays at the byte offsets that the header names (set once, never
+ * changed). */
 #ifndef STATOR_KERNELS_STEP_H
 #define STATOR_KERNELS_STEP_H
 
@@ -14,7 +15,8 @@ typedef uint32_t step_u32;
 typedef int32_t step_i32;
 #endif
 
-/* Consecutive tokens of one sequence: tokens [first, first + n) of the step are its positions position, position + 1, .. */
+/* Consecutive tokens of one sequence: tokens [first, first + n) of the step are its positions position,
+ * position + 1, .. */
 struct step_chunk {
     step_u32 slot; /* of the sequence: its row in the block table */
     step_u32 first;
@@ -26,8 +28,8 @@ struct step_header {
     step_u32 run_body; /* 0: only the tail, on the residual stream of the last body */
     step_u32 n_tokens;
     step_u32 n_chunks;
-    step_u32 n_rows; /* of logits; 0: no tail */
-    step_u32 n_zero; /* KV blocks to clear first */
+    step_u32 n_rows;       /* of logits; 0: no tail */
+    step_u32 n_zero;       /* KV blocks to clear first */
     step_u32 table_stride; /* entries of a slot's block table */
     step_u32 rope_stride;  /* floats per token in rope */
     step_u32 pad;

@@ -1,7 +1,7 @@
 /* Opening and closing the CPU device, its arenas, its place in the contract of device.h.
  *
- * Invariants: slices never move; the team's member 0 is the engine thread; nothing is allocated after open but slices,
- * and those only at start-up. */
+ * Invariants: slices never move; the team's member 0 is the engine thread; nothing is allocated after open
+ * but slices, and those only at start-up. */
 #include "device/cpu/cpu_device.h"
 
 #include "base/pages.h"
@@ -16,18 +16,15 @@
 #define SLICE_GUARD 0
 #endif
 
-static struct cpu_device *self(struct device *d)
-{
+static struct cpu_device *self(struct device *d) {
     return (struct cpu_device *)d;
 }
 
-static const struct cpu_device *const_self(const struct device *d)
-{
+static const struct cpu_device *const_self(const struct device *d) {
     return (const struct cpu_device *)d;
 }
 
-static stator_status choose_tier(const char *name, char out[16], stator_error *e)
-{
+static stator_status choose_tier(const char *name, char out[16], stator_error *e) {
     enum kernels_tier best = kernels_best_tier();
     if (strcmp(name, "auto") == 0) {
         snprintf(out, 16, "%s", kernels_tier_name(best));
@@ -37,17 +34,18 @@ static stator_status choose_tier(const char *name, char out[16], stator_error *e
         if (strcmp(name, kernels_tier_name((enum kernels_tier)t)) != 0)
             continue;
         if (t > (int)best)
-            return error_set(e, STATOR_USAGE, "cpu.tier = \"%s\": this processor does not have it; the best here is \"%s\"", name,
-                             kernels_tier_name(best));
+            return error_set(e, STATOR_USAGE,
+                             "cpu.tier = \"%s\": this processor does not have it; the best here is \"%s\"",
+                             name, kernels_tier_name(best));
         snprintf(out, 16, "%s", name);
         return STATOR_OK;
     }
-    return error_set(e, STATOR_USAGE, "cpu.tier = \"%s\": this build has no such tier; the best here is \"%s\"", name,
+    return error_set(e, STATOR_USAGE,
+                     "cpu.tier = \"%s\": this build has no such tier; the best here is \"%s\"", name,
                      kernels_tier_name(best));
 }
 
-stator_status cpu_device_choose(const struct device_options *o, struct device_choice *c, stator_error *e)
-{
+stator_status cpu_device_choose(const struct device_options *o, struct device_choice *c, stator_error *e) {
     memset(c, 0, sizeof *c);
     snprintf(c->facts.name, sizeof c->facts.name, "cpu:0");
     snprintf(c->facts.kind, sizeof c->facts.kind, "cpu");
@@ -66,8 +64,7 @@ stator_status cpu_device_choose(const struct device_options *o, struct device_ch
     return STATOR_OK;
 }
 
-static size_t attention_work(const struct device_model *m)
-{
+static size_t attention_work(const struct device_model *m) {
     const struct shape *s = m->graph->shape;
     size_t n = kernels_attention_work(CPU_QUERY_TILE, s->n_heads / s->n_kv_heads, s->head_dim_v);
     return arith_round_up(n, CARVE_ALIGN / sizeof(float));
@@ -81,31 +78,28 @@ struct parts {
     float *norm_rows;
 };
 
-static size_t norm_stride(const struct device_model *m)
-{
+static size_t norm_stride(const struct device_model *m) {
     return arith_round_up(m->graph->shape->n_embd, CARVE_ALIGN / sizeof(float));
 }
 
 /* Tokens of one kernel call: no more than a step has; the tail multiplies two rows per row of logits. */
-static uint32_t tile_tokens(const struct device_model *m)
-{
+static uint32_t tile_tokens(const struct device_model *m) {
     const struct graph_want *w = &m->graph->want;
     uint64_t most = ARITH_MAX((uint64_t)w->batch, 2 * (uint64_t)w->logits_rows);
     return (uint32_t)ARITH_MIN(most, (uint64_t)CPU_TILE_TOKENS);
 }
 
-static size_t sums_floats(const struct device_model *m)
-{
+static size_t sums_floats(const struct device_model *m) {
     return (size_t)tile_tokens(m) * CPU_TILE_ROWS;
 }
 
-static size_t matmul_stride(const struct device_model *m)
-{
-    return arith_round_up(2 * sums_floats(m) * sizeof(float) + kernels_matmul_work(tile_tokens(m)), CARVE_ALIGN);
+static size_t matmul_stride(const struct device_model *m) {
+    return arith_round_up(2 * sums_floats(m) * sizeof(float) + kernels_matmul_work(tile_tokens(m)),
+                          CARVE_ALIGN);
 }
 
-static struct parts lay_out(struct carve *c, const struct device_choice *choice, const struct device_model *m)
-{
+static struct parts lay_out(struct carve *c, const struct device_choice *choice,
+                            const struct device_model *m) {
     struct parts p;
     p.device = carve_take(c, 1, sizeof *p.device);
     p.work = carve_take(c, choice->threads, attention_work(m) * sizeof(float));
@@ -115,15 +109,13 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     return p;
 }
 
-uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m)
-{
+uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m) {
     struct carve count = carve_count();
     lay_out(&count, c, m);
     return count.used;
 }
 
-static void cpu_facts(const struct device *d, struct device_facts *f)
-{
+static void cpu_facts(const struct device *d, struct device_facts *f) {
     (void)d;
     memset(f, 0, sizeof *f);
     snprintf(f->name, sizeof f->name, "cpu:0");
@@ -132,8 +124,8 @@ static void cpu_facts(const struct device *d, struct device_facts *f)
     f->alignment = PANEL_ALIGN;
 }
 
-static stator_status cpu_slice_create(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes, stator_error *e)
-{
+static stator_status cpu_slice_create(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
+                                      stator_error *e) {
     static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
     CHECK(slice < GRAPH_MAX_SLICES && bytes > 0 && bytes <= DEVICE_SLICE_LIMIT);
     struct cpu_slice *s = &self(d)->slices[a][slice];
@@ -154,45 +146,41 @@ static stator_status cpu_slice_create(struct device *d, enum device_arena a, uin
     return STATOR_OK;
 }
 
-static void *cpu_map(struct device *d, enum device_arena a, uint32_t slice)
-{
+static void *cpu_map(struct device *d, enum device_arena a, uint32_t slice) {
     CHECK(slice < GRAPH_MAX_SLICES);
     return self(d)->slices[a][slice].memory;
 }
 
-static void cpu_parallel(struct device *d, void (*f)(void *context, uint32_t member, uint32_t n), void *context)
-{
+static void cpu_parallel(struct device *d, void (*f)(void *context, uint32_t member, uint32_t n),
+                         void *context) {
     team_run(self(d)->team, f, context);
 }
 
-static stator_status cpu_prepare(struct device *d, const struct device_model *m, stator_error *e)
-{
+static stator_status cpu_prepare(struct device *d, const struct device_model *m, stator_error *e) {
     struct cpu_device *c = self(d);
     c->model = *m;
     const struct graph *g = m->graph;
     for (uint32_t i = 0; i < g->n_weights; i++) {
         const struct graph_weight *w = &g->weights[i];
         if (w->packed && c->kernels.matmul[w->layout.type] == NULL)
-            return error_set(e, STATOR_BAD_MODEL, "tensor '%.*s': no kernel multiplies type %s", (int)w->tensor->name.length,
-                             w->tensor->name.data, block_info(w->layout.type)->name);
+            return error_set(e, STATOR_BAD_MODEL, "tensor '%.*s': no kernel multiplies type %s",
+                             (int)w->tensor->name.length, w->tensor->name.data,
+                             block_info(w->layout.type)->name);
     }
     CHECK(c->slices[DEVICE_EXCHANGE][0].memory != NULL && c->slices[DEVICE_SCRATCH][0].memory != NULL);
     memcpy(c->slices[DEVICE_EXCHANGE][0].memory, &m->step, sizeof m->step);
     return STATOR_OK;
 }
 
-static void *cpu_step_slot(struct device *d)
-{
+static void *cpu_step_slot(struct device *d) {
     return self(d)->slices[DEVICE_EXCHANGE][0].memory;
 }
 
-static void run_member(void *context, uint32_t member, uint32_t n)
-{
+static void run_member(void *context, uint32_t member, uint32_t n) {
     cpu_step_run(context, member, n);
 }
 
-static stator_status cpu_submit(struct device *d, stator_error *e)
-{
+static stator_status cpu_submit(struct device *d, stator_error *e) {
     (void)e;
     struct cpu_device *c = self(d);
     const struct step_header *h = cpu_step_slot(d);
@@ -205,42 +193,35 @@ static stator_status cpu_submit(struct device *d, stator_error *e)
     return STATOR_OK;
 }
 
-static stator_status cpu_wait(struct device *d, stator_error *e)
-{
+static stator_status cpu_wait(struct device *d, stator_error *e) {
     (void)d;
     (void)e;
     return STATOR_OK; /* the step ran inside submit */
 }
 
-static const uint8_t *exchange_value(struct device *d, uint32_t value)
-{
+static const uint8_t *exchange_value(struct device *d, uint32_t value) {
     const struct cpu_device *c = self(d);
     return c->slices[DEVICE_EXCHANGE][0].memory + c->model.graph->values[value].offset;
 }
 
-static const float *cpu_logits(struct device *d)
-{
+static const float *cpu_logits(struct device *d) {
     return (const float *)exchange_value(d, self(d)->model.graph->logits);
 }
 
-static const struct step_pick *cpu_picks(struct device *d)
-{
+static const struct step_pick *cpu_picks(struct device *d) {
     return (const struct step_pick *)exchange_value(d, self(d)->model.graph->picks);
 }
 
-static void cpu_counters(const struct device *d, struct device_counters *c)
-{
+static void cpu_counters(const struct device *d, struct device_counters *c) {
     *c = const_self(d)->counters;
 }
 
-static void cpu_describe(const struct device *d, char tier[16], uint32_t *threads)
-{
+static void cpu_describe(const struct device *d, char tier[16], uint32_t *threads) {
     snprintf(tier, 16, "%s", const_self(d)->kernels.tier);
     *threads = const_self(d)->threads;
 }
 
-static void cpu_close(struct device *d)
-{
+static void cpu_close(struct device *d) {
     struct cpu_device *c = self(d);
     team_destroy(c->team);
     for (int a = 0; a < DEVICE_ARENAS; a++)
@@ -265,8 +246,7 @@ static const struct device_vtable vtable = {
     .close = cpu_close,
 };
 
-static enum kernels_tier tier_by_name(const char *name)
-{
+static enum kernels_tier tier_by_name(const char *name) {
     for (int t = 0; t < KERNELS_TIERS; t++)
         if (strcmp(name, kernels_tier_name((enum kernels_tier)t)) == 0)
             return (enum kernels_tier)t;
@@ -274,9 +254,9 @@ static enum kernels_tier tier_by_name(const char *name)
     return KERNELS_TIER_SCALAR;
 }
 
-stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m, const struct phase *phase,
-                              void *memory, uint64_t bytes, struct device **out, stator_error *e)
-{
+stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m,
+                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                              stator_error *e) {
     *out = NULL;
     struct carve carve = carve_in(memory, bytes);
     struct parts p = lay_out(&carve, c, m);
@@ -295,8 +275,8 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->inv_embd = 1.0f / (float)m->graph->shape->n_embd;
     p.device->inv_head = 1.0f / (float)m->graph->shape->head_dim_k;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
-    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, phase, p.team, team_bytes(c->threads),
-                                   &p.device->team, e);
+    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, phase, p.team,
+                                   team_bytes(c->threads), &p.device->team, e);
     if (st != STATOR_OK)
         return st;
     *out = &p.device->device;

@@ -8,13 +8,15 @@
 
 stator_status cpu_device_choose(const struct device_options *o, struct device_choice *c, stator_error *e);
 uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m);
-stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m, const struct phase *phase,
-                              void *memory, uint64_t bytes, struct device **out, stator_error *e);
+stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m,
+                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                              stator_error *e);
 
 /* Inside the room. */
 
-#define CPU_QUERY_TILE 8  /* queries of one attention work item */
-/* One matmul kernel call: its activations and its panels (16 of 32 KB) are read again from near caches only. */
+#define CPU_QUERY_TILE 8 /* queries of one attention work item */
+/* One matmul kernel call: its activations and its panels (16 of 32 KB) are read again from near caches only.
+ */
 #define CPU_TILE_TOKENS 192
 #define CPU_TILE_PANELS 16
 #define CPU_TILE_ROWS   (CPU_TILE_PANELS * PANEL_ROWS)
@@ -37,9 +39,9 @@ struct cpu_device {
     uint8_t *matmul_work; /* matmul_stride bytes per member: sums of two products, then the kernels' */
     size_t matmul_stride;
     size_t sums_floats; /* of one product */
-    float *norm_rows; /* norm_stride floats per member: a normed row that is only wanted as int8 */
+    float *norm_rows;   /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
-    float inv_embd;        /* 1 / n_embd, 1 / head_dim_k: no division in kernels */
+    float inv_embd; /* 1 / n_embd, 1 / head_dim_k: no division in kernels */
     float inv_head;
     struct device_counters counters;
 };
@@ -47,7 +49,8 @@ struct cpu_device {
 /* Runs the step in the slot on the calling member; all members call it together (cpu_step.c). */
 void cpu_step_run(struct cpu_device *d, uint32_t member, uint32_t n);
 
-/* Physical cores that this process may run on: *n processors (one per core, ascending), at most max (cpu_topology.c). */
+/* Physical cores that this process may run on: *n processors (one per core, ascending), at most max
+ * (cpu_topology.c). */
 void cpu_topology_cores(int *cpus, uint32_t max, uint32_t *n);
 
 #endif

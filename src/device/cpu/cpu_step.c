@@ -1,6 +1,6 @@
-/* One step on the team: every member walks the ops in order, does its share of the work items, and meets the others
- * at a barrier where the next op reads what this one wrote. A work item, never a thread, owns an output, so the number of
- * threads changes no bit. */
+/* One step on the team: every member walks the ops in order, does its share of the work items, and meets the
+ * others at a barrier where the next op reads what this one wrote. A work item, never a thread, owns an
+ * output, so the number of threads changes no bit. */
 #include "device/cpu/cpu_device.h"
 
 #include <string.h>
@@ -14,21 +14,18 @@ struct member {
     uint32_t n;
 };
 
-static uint8_t *value_base(const struct member *m, const struct graph_value *v)
-{
+static uint8_t *value_base(const struct member *m, const struct graph_value *v) {
     enum device_arena a = v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE;
     return m->d->slices[a][0].memory + v->offset;
 }
 
-static float *value_f32(const struct member *m, uint32_t value)
-{
+static float *value_f32(const struct member *m, uint32_t value) {
     const struct graph_value *v = &m->g->values[value];
     CHECK(v->f32 != UINT64_MAX);
     return (float *)(value_base(m, v) + v->f32);
 }
 
-static struct kernels_act value_act(const struct member *m, uint32_t value)
-{
+static struct kernels_act value_act(const struct member *m, uint32_t value) {
     const struct graph_value *v = &m->g->values[value];
     uint8_t *base = value_base(m, v);
     struct kernels_act a = {0};
@@ -48,19 +45,20 @@ static struct kernels_act value_act(const struct member *m, uint32_t value)
 }
 
 /* Row `row` of a value from floats to the int8 forms that it has. */
-static void quantise_row(const struct member *m, const struct graph_value *v, const struct kernels_act *a, uint32_t row,
-                         const float *x)
-{
+static void quantise_row(const struct member *m, const struct graph_value *v, const struct kernels_act *a,
+                         uint32_t row, const float *x) {
     size_t w = v->width;
     if (v->forms & GRAPH_I8_32)
-        m->d->kernels.quantise32(x, v->width, a->q32 + row * w, a->d32 + row * (w / 32), a->s32 + row * (w / 32));
+        m->d->kernels.quantise32(x, v->width, a->q32 + row * w, a->d32 + row * (w / 32),
+                                 a->s32 + row * (w / 32));
     if (v->forms & GRAPH_I8_256)
-        m->d->kernels.quantise256(x, v->width, a->q256 + row * w, a->d256 + row * (w / 256), a->s256 + row * (w / 16));
+        m->d->kernels.quantise256(x, v->width, a->q256 + row * w, a->d256 + row * (w / 256),
+                                  a->s256 + row * (w / 16));
 }
 
 /* Row + 1 becomes what the int8 form of row `row` left of y, which is overwritten. */
-static void quantise_remainder(const struct member *m, const struct graph_value *v, const struct kernels_act *a, uint32_t row, float *y)
-{
+static void quantise_remainder(const struct member *m, const struct graph_value *v,
+                               const struct kernels_act *a, uint32_t row, float *y) {
     size_t w = v->width;
     CHECK(v->forms == GRAPH_I8_32 || v->forms == GRAPH_I8_256);
     if (v->forms & GRAPH_I8_32)
@@ -70,15 +68,13 @@ static void quantise_remainder(const struct member *m, const struct graph_value 
     quantise_row(m, v, a, row + 1, y);
 }
 
-static const float *plain_weight(const struct member *m, uint32_t weight)
-{
+static const float *plain_weight(const struct member *m, uint32_t weight) {
     const struct graph_weight *w = &m->g->weights[weight];
     CHECK(!w->packed && w->n_pieces == 1);
     return (const float *)(m->d->slices[DEVICE_WEIGHTS][w->pieces[0].slice].memory + w->pieces[0].offset);
 }
 
-static const uint8_t *panel_at(const struct member *m, const struct graph_weight *w, uint32_t panel)
-{
+static const uint8_t *panel_at(const struct member *m, const struct graph_weight *w, uint32_t panel) {
     const struct graph_piece *p = w->pieces;
     while (panel >= p->first_panel + p->panels)
         p++;
@@ -87,51 +83,45 @@ static const uint8_t *panel_at(const struct member *m, const struct graph_weight
            (uint64_t)(panel - p->first_panel) * w->layout.panel_bytes;
 }
 
-static uint32_t share_begin(const struct member *m, uint64_t items)
-{
+static uint32_t share_begin(const struct member *m, uint64_t items) {
     return (uint32_t)(items * m->id / m->n);
 }
 
-static uint32_t share_end(const struct member *m, uint64_t items)
-{
+static uint32_t share_end(const struct member *m, uint64_t items) {
     return (uint32_t)(items * (m->id + 1) / m->n);
 }
 
-static uint8_t *kv_block(const struct member *m, uint32_t layer, uint32_t head, uint32_t block)
-{
+static uint8_t *kv_block(const struct member *m, uint32_t layer, uint32_t head, uint32_t block) {
     const struct device_kv *kv = &m->d->model.kv;
     uint32_t unit = layer * m->g->shape->n_kv_heads + head;
-    return m->d->slices[DEVICE_KV][unit / kv->units_per_slice].memory + (uint64_t)(unit % kv->units_per_slice) * kv->unit_bytes +
-           (uint64_t)block * kv->block_stride;
+    return m->d->slices[DEVICE_KV][unit / kv->units_per_slice].memory +
+           (uint64_t)(unit % kv->units_per_slice) * kv->unit_bytes + (uint64_t)block * kv->block_stride;
 }
 
-static const uint32_t *block_table(const struct member *m, uint32_t slot)
-{
+static const uint32_t *block_table(const struct member *m, uint32_t slot) {
     return (const uint32_t *)(m->slot + m->h->at_tables) + (size_t)slot * m->h->table_stride;
 }
 
-static const struct step_chunk *chunk_of(const struct member *m, uint32_t token)
-{
+static const struct step_chunk *chunk_of(const struct member *m, uint32_t token) {
     const struct step_chunk *c = (const struct step_chunk *)(m->slot + m->h->at_chunks);
     while (token >= c->first + c->n)
         c++;
     return c;
 }
 
-static void run_zero_kv(const struct member *m)
-{
+static void run_zero_kv(const struct member *m) {
     const struct shape *s = m->g->shape;
     const uint32_t *blocks = (const uint32_t *)(m->slot + m->h->at_zero);
     uint32_t units = s->n_layers * s->n_kv_heads;
     uint64_t items = (uint64_t)m->h->n_zero * units;
     for (uint64_t i = items * m->id / m->n; i < items * (m->id + 1) / m->n; i++) {
         uint32_t unit = (uint32_t)(i % units);
-        memset(kv_block(m, unit / s->n_kv_heads, unit % s->n_kv_heads, blocks[i / units]), 0, m->d->model.kv.block_stride);
+        memset(kv_block(m, unit / s->n_kv_heads, unit % s->n_kv_heads, blocks[i / units]), 0,
+               m->d->model.kv.block_stride);
     }
 }
 
-static void run_embed(const struct member *m, const struct graph_op *op)
-{
+static void run_embed(const struct member *m, const struct graph_op *op) {
     const struct graph_weight *w = &m->g->weights[op->weight[0]];
     const int32_t *tokens = (const int32_t *)(m->slot + m->h->at_tokens);
     float *x = value_f32(m, op->out);
@@ -140,13 +130,13 @@ static void run_embed(const struct member *m, const struct graph_op *op)
         uint32_t row = (uint32_t)tokens[t];
         CHECK(row < w->layout.rows);
         /* One panel is a matrix of its own: pieces lie in different slices. */
-        panel_decode_row(&w->layout, panel_at(m, w, row / PANEL_ROWS), row % PANEL_ROWS, x + (size_t)t * width);
+        panel_decode_row(&w->layout, panel_at(m, w, row / PANEL_ROWS), row % PANEL_ROWS,
+                         x + (size_t)t * width);
     }
 }
 
 /* Norm of the rows of `in` (all tokens, or those that the step wants logits of) into the forms of out. */
-static void run_norm(const struct member *m, const struct graph_op *op)
-{
+static void run_norm(const struct member *m, const struct graph_op *op) {
     bool gather = op->kind == GRAPH_GATHER_NORM;
     const uint32_t *rows = (const uint32_t *)(m->slot + m->h->at_rows);
     const struct graph_value *out = &m->g->values[op->out];
@@ -166,7 +156,8 @@ static void run_norm(const struct member *m, const struct graph_op *op)
     }
 }
 
-/* What becomes of a tile of finished sums: rows row .. row + n of weight i, of tokens first .. first + tokens. */
+/* What becomes of a tile of finished sums: rows row .. row + n of weight i, of tokens first .. first +
+ * tokens. */
 struct tile {
     uint32_t i; /* the op's weight */
     uint32_t row;
@@ -175,8 +166,8 @@ struct tile {
     uint32_t tokens;
 };
 
-static void finish_tile(const struct member *m, const struct graph_op *op, const struct tile *t, float *sums)
-{
+static void finish_tile(const struct member *m, const struct graph_op *op, const struct tile *t,
+                        float *sums) {
     const struct kernels *k = &m->d->kernels;
     const struct graph_value *out = &m->g->values[op->out];
     const float *bias = op->bias[t->i] != GRAPH_NONE ? plain_weight(m, op->bias[t->i]) + t->row : NULL;
@@ -200,10 +191,10 @@ static void finish_tile(const struct member *m, const struct graph_op *op, const
     }
 }
 
-/* Consecutive panels of weight i, at most CPU_TILE_PANELS, that lie in one piece; so does a SwiGLU's other weight. */
-static void run_matmul_panels(const struct member *m, const struct graph_op *op, const struct kernels_act *a, uint32_t i,
-                              uint32_t panel, uint32_t n_panels, uint32_t tokens)
-{
+/* Consecutive panels of weight i, at most CPU_TILE_PANELS, that lie in one piece; so does a SwiGLU's other
+ * weight. */
+static void run_matmul_panels(const struct member *m, const struct graph_op *op, const struct kernels_act *a,
+                              uint32_t i, uint32_t panel, uint32_t n_panels, uint32_t tokens) {
     float *sums = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
     float *other = sums + m->d->sums_floats;
     const struct kernels *k = &m->d->kernels;
@@ -240,18 +231,16 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
 }
 
 /* Panels from `panel` on that lie one after the other. */
-static uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel)
-{
+static uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
     const struct graph_piece *p = w->pieces;
     while (panel >= p->first_panel + p->panels)
         p++;
     return p->first_panel + p->panels - panel;
 }
 
-/* The panels of all weights of the op in one row of work items; a member's share is contiguous. Kernels work on pairs of
- * panels, so shares end at even numbers. */
-static void run_matmul(const struct member *m, const struct graph_op *op)
-{
+/* The panels of all weights of the op in one row of work items; a member's share is contiguous. Kernels work
+ * on pairs of panels, so shares end at even numbers. */
+static void run_matmul(const struct member *m, const struct graph_op *op) {
     uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
     if (op->epilogue == GRAPH_PAIRS)
         tokens *= 2;
@@ -280,8 +269,7 @@ static void run_matmul(const struct member *m, const struct graph_op *op)
     }
 }
 
-static void run_rope_store(const struct member *m, const struct graph_op *op)
-{
+static void run_rope_store(const struct member *m, const struct graph_op *op) {
     const struct shape *s = m->g->shape;
     const struct kernels *k = &m->d->kernels;
     const struct device_kv *kv = &m->d->model.kv;
@@ -313,8 +301,7 @@ static void run_rope_store(const struct member *m, const struct graph_op *op)
 }
 
 /* Work items: (chunk, tile of queries, KV head), dealt out in turn so that long and short ones mix. */
-static void run_attention(const struct member *m, const struct graph_op *op)
-{
+static void run_attention(const struct member *m, const struct graph_op *op) {
     const struct shape *s = m->g->shape;
     const struct device_kv *kv = &m->d->model.kv;
     const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
@@ -330,8 +317,10 @@ static void run_attention(const struct member *m, const struct graph_op *op)
                 const uint8_t *base = kv_block(m, op->layer, head, 0);
                 uint32_t token = chunks[c].first + first;
                 struct kernels_attention a = {
-                    .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * s->head_dim_k,
-                    .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * s->head_dim_v,
+                    .q = value_f32(m, op->in) + (size_t)token * in_width +
+                         (size_t)head * group * s->head_dim_k,
+                    .out = value_f32(m, op->out) + (size_t)token * out_width +
+                           (size_t)head * group * s->head_dim_v,
                     .q_stride = in_width,
                     .out_stride = out_width,
                     .n_queries = ARITH_MIN(chunks[c].n - first, (uint32_t)CPU_QUERY_TILE),
@@ -353,16 +342,14 @@ static void run_attention(const struct member *m, const struct graph_op *op)
 }
 
 /* The int8 forms of a value whose floats another stage wrote. */
-static void run_quantise(const struct member *m, uint32_t value, uint32_t rows)
-{
+static void run_quantise(const struct member *m, uint32_t value, uint32_t rows) {
     const struct graph_value *v = &m->g->values[value];
     struct kernels_act a = value_act(m, value);
     for (uint32_t t = share_begin(m, rows); t < share_end(m, rows); t++)
         quantise_row(m, v, &a, t, a.f32 + (size_t)t * v->width);
 }
 
-static void run_argmax(const struct member *m, const struct graph_op *op)
-{
+static void run_argmax(const struct member *m, const struct graph_op *op) {
     const float *logits = value_f32(m, op->in);
     uint32_t vocab = m->g->values[op->in].width;
     struct step_pick *picks = (struct step_pick *)value_f32(m, op->out);
@@ -373,8 +360,7 @@ static void run_argmax(const struct member *m, const struct graph_op *op)
     }
 }
 
-static void run_op(const struct member *m, const struct graph_op *op)
-{
+static void run_op(const struct member *m, const struct graph_op *op) {
     switch (op->kind) {
     case GRAPH_ZERO_KV:
         run_zero_kv(m);
@@ -410,10 +396,14 @@ static void run_op(const struct member *m, const struct graph_op *op)
     }
 }
 
-void cpu_step_run(struct cpu_device *d, uint32_t member, uint32_t n)
-{
+void cpu_step_run(struct cpu_device *d, uint32_t member, uint32_t n) {
     const uint8_t *slot = d->slices[DEVICE_EXCHANGE][0].memory;
-    struct member m = {.d = d, .g = d->model.graph, .h = (const struct step_header *)slot, .slot = slot, .id = member, .n = n};
+    struct member m = {.d = d,
+                       .g = d->model.graph,
+                       .h = (const struct step_header *)slot,
+                       .slot = slot,
+                       .id = member,
+                       .n = n};
     uint32_t begin = m.h->run_body ? 0 : m.g->tail;
     uint32_t end = m.h->n_rows > 0 ? m.g->n_ops : m.g->tail;
     for (uint32_t i = begin; i < end; i++) {

@@ -1,12 +1,12 @@
-/* Which processors to use: one per physical core of the cpuset. Hyper-threads of one core share its vector units. */
+/* Which processors to use: one per physical core of the cpuset. Hyper-threads of one core share its vector
+ * units. */
 #include "device/cpu/cpu_device.h"
 
 #include <sched.h>
 #include <stdio.h>
 
 /* The first processor of the core that `cpu` belongs to, or cpu itself when the kernel does not say. */
-static int first_sibling(int cpu)
-{
+static int first_sibling(int cpu) {
     char path[96];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
     FILE *f = fopen(path, "r");
@@ -19,8 +19,7 @@ static int first_sibling(int cpu)
     return first;
 }
 
-void cpu_topology_cores(int *cpus, uint32_t max, uint32_t *n)
-{
+void cpu_topology_cores(int *cpus, uint32_t max, uint32_t *n) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     *n = 0;

@@ -11,8 +11,8 @@
 #define MATMUL_INLINE static inline __attribute__((always_inline))
 #define MATMUL_ASIDE  static __attribute__((noinline)) /* would only bloat its many callers */
 
-/* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. Under a sanitizer,
- * whose checks would be unrolled with them, compiling then takes minutes: there they stay. */
+/* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. Under a
+ * sanitizer, whose checks would be unrolled with them, compiling then takes minutes: there they stay. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MATMUL_UNROLL
 #elif defined(__clang__)

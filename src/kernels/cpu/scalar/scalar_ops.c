@@ -121,7 +121,8 @@ static uint32_t argmax(const float *x, uint32_t n, bool *finite) {
     return best;
 }
 
-static void what_is_left(float *y, const float *x, const int8_t *q, const float *d, uint32_t n, uint32_t group) {
+static void what_is_left(float *y, const float *x, const int8_t *q, const float *d, uint32_t n,
+                         uint32_t group) {
     for (uint32_t i = 0; i < n; i++)
         y[i] = fmaf(-d[i / group], (float)q[i], x[i]);
 }
