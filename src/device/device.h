@@ -1,9 +1,29 @@
 /* The contract of a device: where arenas lie and steps run. device_list.c is the only place that names back
  * ends.
  *
- * Life: open -> slices created -> weights written -> prepare -> (write the step slot, submit, wait, read
- * results)* -> close. prepare validates everything and may fail; submit only checks invariants. One thread,
- * the engine's, calls all of it. Nothing is allocated after prepare. */
+ * The engine opens n devices in the order of the layers. Each runs its own part of the model: its layers, the
+ * embedding on the first, the tail (logits, picks) on the last. All share one layout of the step descriptor.
+ *
+ * Life: open -> slices created -> weights written (map or upload, upload_wait) -> peer_probe -> prepare ->
+ * steps -> close. prepare validates everything, records what can be recorded and may fail; submit only checks
+ * invariants. After prepare nothing is allocated, appended to a list, or given other arguments.
+ *
+ * Steps. A device has model->slots slots, 0 and 1. The engine writes the descriptor into step_slot(k), calls
+ * submit(k), then wait(k) until the step has ended; then logits(k) and picks(k) hold until slot k is
+ * submitted again. Slots are used in turn by consecutive bodies (step s in slot s % slots); a step without
+ * body (run_body = 0) goes to the slot of the body before it, again. A device runs its steps in the order of
+ * their submits. submit may return while the step runs (a GPU) or after it has ended (a CPU); the engine
+ * can't tell.
+ *
+ * Boundaries. In a step of slot k a device with a next one (link_out) brings the residual stream into half k
+ * of the next device's value `landing`, or into window k; a device with a device before it (link_in) begins
+ * with its half k. All copies are part of the step: recorded, not calls. The engine orders steps by the host:
+ *   step s is submitted to device i + 1 after device i has ended it (wait), and
+ *   step s + slots is submitted to device i after device i + 1 has ended step s (half k is free again).
+ * That costs one host round trip (10 to 20 us) per boundary and step, and needs no events across devices.
+ *
+ * One thread, the engine's, calls all of it; `upload` and `upload_wait` may be called by any member of
+ * `parallel`, one at a time (the loader has a lock). */
 #ifndef STATOR_DEVICE_DEVICE_H
 #define STATOR_DEVICE_DEVICE_H
 
@@ -15,9 +35,11 @@
 struct device;
 
 enum device_arena { DEVICE_WEIGHTS, DEVICE_KV, DEVICE_SCRATCH, DEVICE_EXCHANGE, DEVICE_ARENAS };
+const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch", "exchange" */
 
 /* A slice is at most this, or less where the device's largest allocation is smaller. */
 #define DEVICE_SLICE_LIMIT ((4ull << 30) - (64 << 10))
+#define DEVICE_MAX         8 /* devices of one model */
 
 /* What the plan may know of a device. */
 struct device_facts {
@@ -32,12 +54,13 @@ struct device_facts {
 
 /* What a person chose. */
 struct device_options {
-    uint32_t threads; /* 0: physical cores of the cpuset */
-    char tier[16];    /* "auto" or a tier's name */
+    uint32_t threads;     /* 0: physical cores of the cpuset */
+    char tier[16];        /* "auto" or a tier's name */
+    uint32_t cpu_devices; /* how many CPU devices there will be on this machine's processors */
 };
 
 /* Where a layer's KV lies: units of one (layer, KV head), each n_blocks blocks of K then V, in slices of
- * units_per_slice units. Unit of layer l, head h: l * n_kv_heads + h. */
+ * units_per_slice units. Unit of layer l, head h: (l - the device's first layer) * n_kv_heads + h. */
 struct device_kv {
     uint32_t type_k; /* enum kernels_kv */
     uint32_t type_v;
@@ -49,41 +72,103 @@ struct device_kv {
     uint32_t units_per_slice;
 };
 
-/* A graph with all its places. */
+/* The part of the model that one device runs: a graph with all its places. */
 struct device_model {
     const struct graph *graph;
     struct device_kv kv;
     uint32_t sequences;
     struct step_header step; /* the offsets in the step descriptor; its counts are 0 */
-    uint64_t step_bytes;
+    uint64_t step_bytes;     /* of one descriptor */
+    uint32_t slots;          /* of steps: 1 (one CPU device alone) or 2 */
+};
+
+/* Where a device keeps what the host writes and reads when its exchange is not host memory: pinned, in
+ * `staging`. Offsets from the device's pinned part. */
+struct device_pinned {
+    uint64_t step[2];   /* descriptors, step_bytes each */
+    uint64_t logits[2]; /* float [logits_rows][vocab]; a device without a tail has no results: UINT64_MAX */
+    uint64_t picks[2];  /* struct step_pick [logits_rows] */
+    uint64_t bytes;     /* of all; 0 for devices in host memory */
+};
+void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
+                           struct device_pinned *p);
+
+/* One side of a boundary between two devices. */
+struct device_link {
+    struct device *peer; /* the next device (link_out) or the one before (link_in) */
+    bool direct;         /* link_out pushes into the peer's landing; else copies go through window */
+    float *window[2];    /* staged: [batch][n_embd] each, pinned, in `staging` */
+};
+
+/* What is known of copies from one device to another. */
+struct device_route {
+    bool direct;
+    char why[128];             /* not direct: why not */
+    uint64_t bytes_per_second; /* of the largest copy that was timed; 0: not measured */
+    uint64_t latency_ns;       /* of the smallest; 0: not measured */
 };
 
 struct device_counters {
     uint64_t submits;
-    uint64_t kernels_executed; /* ops run */
+    uint64_t kernels_executed; /* ops run; on a GPU: kernels launched */
+    uint64_t direct_bytes;     /* pushed straight into the next device's landing */
+    uint64_t staged_bytes;     /* sent through a staged window */
+    uint64_t copied_bytes;     /* between host and device memory since prepare: descriptors, results */
+};
+
+/* One op of an ended step, on base/clock's time. */
+struct device_span {
+    uint32_t op; /* index in the graph */
+    uint64_t begin_ns;
+    uint64_t end_ns;
+};
+
+/* What prepare gets. */
+struct device_setup {
+    const struct device_link *in;  /* NULL on the first device */
+    const struct device_link *out; /* NULL on the last */
+    void *pinned;                  /* device_pinned.bytes, aligned to 4096; NULL when that is 0 */
 };
 
 struct device_vtable {
-    void (*facts)(const struct device *d, struct device_facts *f);
-    /* Slice `slice` of an arena, zeroed. */
+    /* Slice `slice` of an arena, zeroed. STATOR_DOES_NOT_FIT: refused for lack of memory. */
     stator_status (*slice_create)(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
                                   stator_error *e);
-    /* Its host address, or NULL when the host can't touch it. */
+    /* Its host address, or NULL when the host can't touch it (then the loader uploads). */
     void *(*map)(struct device *d, enum device_arena a, uint32_t slice);
-    /* Runs f on all host threads of the device at once (member 0 is the caller); for loading. */
+    /* Host memory that all devices of this back end copy from and to at full speed, aligned to 4096, zeroed;
+     * the device frees it in close, after which the other devices must not use it. NULL: any memory does. */
+    stator_status (*host_create)(struct device *d, uint64_t bytes, void **out, stator_error *e);
+    /* Start-up only. Copies from `src` in host_create's memory into a slice; may return before it is done. */
+    stator_status (*upload)(struct device *d, enum device_arena a, uint32_t slice, uint64_t offset,
+                            const void *src, uint64_t bytes, stator_error *e);
+    stator_status (*upload_wait)(struct device *d, stator_error *e); /* all uploads so far are done */
+    /* Runs f on the device's host threads at once (member 0 is the caller, n >= 1 members in all); for
+     * loading. */
     void (*parallel)(struct device *d, void (*f)(void *context, uint32_t member, uint32_t n), void *context);
-    stator_status (*prepare)(struct device *d, const struct device_model *m, stator_error *e);
-    /* Host memory of m->step_bytes in which the next step is described; free to write between wait and
-     * submit. */
-    void *(*step_slot)(struct device *d);
-    stator_status (*submit)(struct device *d, stator_error *e);
-    stator_status (*wait)(struct device *d, stator_error *e);
-    /* Of the last step, valid until the next submit: [rows][vocab], [rows]. */
-    const float *(*logits)(struct device *d);
-    const struct step_pick *(*picks)(struct device *d);
+    /* Whether d can push into the exchange of `to`, a device of the same back end: pushes patterned data of
+     * several sizes and offsets from its `outgoing` into the `landing` of `to`, compares (verify) and times.
+     * A pair that can't, corrupts or does not answer in time is an answer (direct = false, why), not an
+     * error; an error is a lost device. work: host_create's memory. */
+    stator_status (*peer_probe)(struct device *d, struct device *to, bool verify, void *work, uint64_t bytes,
+                                struct device_route *r, stator_error *e);
+    stator_status (*prepare)(struct device *d, const struct device_setup *s, stator_error *e);
+    /* Host memory of step_bytes in which the step of a slot is described: the header is there after prepare;
+     * free to write from the slot's wait to its submit. */
+    void *(*step_slot)(struct device *d, uint32_t slot);
+    stator_status (*submit)(struct device *d, uint32_t slot, stator_error *e);
+    /* Waits at most timeout_ns (0: only looks) for the slot's step. *ended = false: it runs still. An error
+     * (STATOR_DEVICE) is a failed step or a lost device; nothing more may be submitted then. */
+    stator_status (*wait)(struct device *d, uint32_t slot, uint64_t timeout_ns, bool *ended, stator_error *e);
+    /* Of the slot's ended step, on the device with the tail: [rows][vocab], [rows]. */
+    const float *(*logits)(struct device *d, uint32_t slot);
+    const struct step_pick *(*picks)(struct device *d, uint32_t slot);
+    /* If opened with trace: the ops of the slot's ended step, at most max; returns how many. */
+    uint32_t (*spans)(struct device *d, uint32_t slot, struct device_span *out, uint32_t max);
     void (*counters)(const struct device *d, struct device_counters *c);
-    void (*describe)(const struct device *d, char tier[16], uint32_t *threads);
-    void (*close)(struct device *d);
+    /* Device memory that the driver took beside our slices, measured after prepare; 0: none or not known. */
+    uint64_t (*driver_bytes)(const struct device *d);
+    void (*close)(struct device *d); /* waits for what runs; frees slices */
 };
 
 /* Every back end's device begins with this. */
@@ -95,19 +180,23 @@ struct device {
 struct device_choice {
     struct device_facts facts;
     uint32_t threads; /* host threads it will run */
-    char tier[16];
-    int cpus[256]; /* processors that they are pinned to */
+    char tier[16];    /* of CPU kernels, or what says the same of a GPU */
+    int cpus[256];    /* processors that the threads are pinned to */
     bool pinned;
+    bool alone;        /* no other device of the run has threads on its processors */
+    uint32_t where[8]; /* the back end's own: how it finds the device again */
 };
 
-/* Resolves one name of devices.use ("auto", "cpu", "cpu:0"). STATOR_USAGE: no such name; STATOR_DEVICE: named
- * but not here; STATOR_USAGE: options that this machine can't do. */
+/* Resolves one name of devices.use ("auto", "cpu", "cpu:0") to *n choices (more than one only for "auto"), at
+ * most max. STATOR_USAGE: no such name; STATOR_DEVICE: named but not here; STATOR_USAGE: options that this
+ * machine can't do. */
 stator_status device_choose(const char *name, const struct device_options *o, struct device_choice *c,
-                            stator_error *e);
-/* Host bytes that the opened device keeps for itself (threads' stacks, tables, workspaces). */
-uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m);
-/* memory: host bytes as said by device_host_bytes, aligned to 64, outlives the device. */
-stator_status device_open(const struct device_choice *c, const struct device_model *m,
+                            uint32_t max, uint32_t *n, stator_error *e);
+/* Host bytes that the opened device keeps for itself (threads' stacks, tables, workspaces, with trace room
+ * for the spans). */
+uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace);
+/* memory: host bytes as said by device_host_bytes, aligned to 64; it and *m outlive the device. */
+stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                           const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                           stator_error *e);
 

@@ -1,30 +1,79 @@
-/* The back ends by name. */
+/* The back ends by name, and what all of them share. */
 #include "device/device.h"
 #include "device/cpu/cpu_device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+const char *device_arena_name(enum device_arena a) {
+    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
+    CHECK(a < DEVICE_ARENAS);
+    return names[a];
+}
+
+/* "cpu:3" is a CPU device with the index 3; false: it is no CPU device's name. */
+static bool cpu_index(const char *name, unsigned long *index) {
+    *index = 0;
+    if (strcmp(name, "cpu") == 0)
+        return true;
+    if (strncmp(name, "cpu:", 4) != 0 || name[4] < '0' || name[4] > '9')
+        return false;
+    char *end = NULL;
+    *index = strtoul(name + 4, &end, 10);
+    return *end == '\0';
+}
+
 stator_status device_choose(const char *name, const struct device_options *o, struct device_choice *c,
-                            stator_error *e) {
-    if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0 || strcmp(name, "cpu:0") == 0)
-        return cpu_device_choose(o, c, e);
-    if (strncmp(name, "cpu:", 4) == 0)
-        return error_set(e, STATOR_USAGE, "devices.use = \"%s\": this version runs one CPU device, cpu:0",
-                         name);
+                            uint32_t max, uint32_t *n, stator_error *e) {
+    CHECK(max > 0);
+    unsigned long index = 0;
+    *n = 1;
+    if (strcmp(name, "auto") == 0)
+        return cpu_device_choose(0, o, c, e);
+    if (cpu_index(name, &index)) {
+        if (index < DEVICE_MAX)
+            return cpu_device_choose((uint32_t)index, o, c, e);
+        return error_set(e, STATOR_USAGE,
+                         "devices.use = \"%s\": no such device; CPU devices are cpu:0 to cpu:%d", name,
+                         DEVICE_MAX - 1);
+    }
     if (strncmp(name, "level_zero", 10) == 0)
         return error_set(
             e, STATOR_DEVICE,
             "devices.use = \"%s\": this build has no Level Zero back end; use \"cpu\" or \"auto\"", name);
-    return error_set(e, STATOR_USAGE, "devices.use = \"%s\": no such device; known: auto, cpu, cpu:0", name);
+    return error_set(e, STATOR_USAGE, "devices.use = \"%s\": no such device; known: auto, cpu:0 to cpu:%d",
+                     name, DEVICE_MAX - 1);
 }
 
-uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m) {
-    return cpu_device_host_bytes(c, m);
+void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
+                           struct device_pinned *p) {
+    *p = (struct device_pinned){0};
+    for (int k = 0; k < 2; k++)
+        p->logits[k] = p->picks[k] = UINT64_MAX;
+    if (f->host_memory)
+        return;
+    const struct graph *g = m->graph;
+    struct carve c = carve_count();
+    for (int k = 0; k < 2; k++) {
+        p->step[k] = c.used;
+        carve_take(&c, m->step_bytes, 1);
+    }
+    for (int k = 0; k < 2 && g->logits != GRAPH_NONE; k++) {
+        p->logits[k] = c.used;
+        carve_take(&c, g->values[g->logits].half_bytes, 1);
+        p->picks[k] = c.used;
+        carve_take(&c, g->values[g->picks].half_bytes, 1);
+    }
+    p->bytes = c.used;
 }
 
-stator_status device_open(const struct device_choice *c, const struct device_model *m,
+uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
+    return cpu_device_host_bytes(c, m, trace);
+}
+
+stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                           const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                           stator_error *e) {
     CHECK(strcmp(c->facts.kind, "cpu") == 0);
-    return cpu_device_open(c, m, phase, memory, bytes, out, e);
+    return cpu_device_open(c, m, trace, phase, memory, bytes, out, e);
 }

@@ -33,7 +33,7 @@ static stator_status map_front(struct stator *s, stator_error *e) {
     if (st == STATOR_OK) {
         struct carve c = carve_count();
         carve_take(&c, 1, sizeof *shape);
-        graph_layout(&s->graph, &c, shape);
+        graph_layout(&s->graph, &c, shape, 1);
         s->place_work_bytes = graph_place_work_bytes(&s->graph);
         carve_take(&c, s->place_work_bytes, 1);
         s->max_plan_blocks = planner_max_blocks(&s->graph, shape, s->n_facts);
@@ -45,7 +45,7 @@ static stator_status map_front(struct stator *s, stator_error *e) {
         struct carve c = carve_in(s->front, s->front_bytes);
         s->shape = carve_take(&c, 1, sizeof *shape);
         *s->shape = *shape;
-        graph_layout(&s->graph, &c, s->shape);
+        graph_layout(&s->graph, &c, s->shape, 1);
         s->place_work = carve_take(&c, s->place_work_bytes, 1);
         s->plan_blocks = carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
     }
@@ -95,10 +95,11 @@ static stator_status resolve_device(struct stator *s, stator_error *e) {
     if (s->config.devices.n > 1 && !s->imagined)
         return error_set(e, STATOR_USAGE, "devices.use = \"%s\": this version runs a model on one device",
                          s->config.devices.use);
-    struct device_options o = {.threads = (uint32_t)s->config.cpu.threads};
+    struct device_options o = {.threads = (uint32_t)s->config.cpu.threads, .cpu_devices = 1};
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)s->config.cpu.tier));
     const char *name = s->config.devices.n == 0 || s->imagined ? "auto" : s->config.devices.list[0].name;
-    stator_status st = device_choose(name, &o, &s->choice, e);
+    uint32_t n = 0;
+    stator_status st = device_choose(name, &o, &s->choice, 1, &n, e);
     if (!s->imagined)
         s->facts[0] = s->choice.facts;
     if (st == STATOR_OK)

@@ -33,9 +33,9 @@ bool enforce_gap(const struct plan *p, uint32_t arena, uint32_t slice, uint64_t 
 /* Calls visit for every gap in memory that the host can touch, until one returns false. */
 static bool walk(struct stator *s, bool (*visit)(struct stator *s, const struct plan_arena *a, uint32_t slice,
                                                  uint8_t *memory, uint64_t begin, uint64_t end)) {
-    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
     for (int i = 0; i < DEVICE_ARENAS; i++) {
-        const struct plan_arena *a = plan_arena_find(&s->plan.places[0], names[i]);
+        const struct plan_arena *a =
+            plan_arena_find(&s->plan.places[0], device_arena_name((enum device_arena)i));
         for (uint32_t k = 0; k < a->n_slices; k++) {
             uint8_t *memory = s->device->vtable->map(s->device, (enum device_arena)i, k);
             uint64_t begin = 0;

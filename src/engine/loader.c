@@ -137,9 +137,7 @@ static void load_member(void *context, uint32_t member, uint32_t n) {
 
 stator_status loader_run(struct stator *s, stator_error *e) {
     struct device *d = s->device;
-    char tier[16];
-    uint32_t threads = 1;
-    d->vtable->describe(d, tier, &threads);
+    uint32_t threads = s->choice.threads;
     uint64_t least = loader_least_staging(&s->graph);
     CHECK(least > 0 && s->staging_bytes >= least); /* the planner has refused less */
     struct loading l = {.s = s};

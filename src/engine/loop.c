@@ -139,7 +139,7 @@ static void admit_waiting(struct stator *s) {
 }
 
 static void begin_step(struct stator *s, struct filling *f) {
-    f->slot = s->device->vtable->step_slot(s->device);
+    f->slot = s->device->vtable->step_slot(s->device, 0);
     f->h = (struct step_header *)f->slot;
     f->of_row = s->of_row;
     f->chunks = (struct step_chunk *)(f->slot + f->h->at_chunks);
@@ -209,7 +209,12 @@ static void fill_generation(struct stator *s, struct filling *f) {
 
 static bool run_device(struct stator *s, stator_error *e) {
     struct device *d = s->device;
-    return d->vtable->submit(d, e) == STATOR_OK && d->vtable->wait(d, e) == STATOR_OK;
+    if (d->vtable->submit(d, 0, e) != STATOR_OK)
+        return false;
+    for (bool ended = false; !ended;)
+        if (d->vtable->wait(d, 0, 1000000000, &ended, e) != STATOR_OK)
+            return false;
+    return true;
 }
 
 static void fail_all(struct stator *s, const stator_error *e) {
@@ -262,8 +267,8 @@ static bool run_generation(struct stator *s) {
         return true;
     }
     s->step_ns = clock_ns();
-    const float *logits = s->device->vtable->logits(s->device);
-    const struct step_pick *picks = s->device->vtable->picks(s->device);
+    const float *logits = s->device->vtable->logits(s->device, 0);
+    const struct step_pick *picks = s->device->vtable->picks(s->device, 0);
     for (uint32_t i = 0; i < f.h->n_rows; i++)
         take_row(s, f.of_row[i], logits + (size_t)i * s->shape->vocab, &picks[i]);
     return true;
@@ -271,7 +276,7 @@ static bool run_generation(struct stator *s) {
 
 /* Hands out the rows of the last step and waits until the reader has given them back. */
 static bool hand_out_rows(struct stator *s, const struct engine_sequence *q, uint32_t position, uint32_t n) {
-    const float *logits = s->device->vtable->logits(s->device);
+    const float *logits = s->device->vtable->logits(s->device, 0);
     s->acked = false;
     for (uint32_t i = 0; i < n; i++) {
         struct engine_event ev = {.kind = ENGINE_LOGITS,
@@ -296,7 +301,7 @@ static void run_logits(struct stator *s, struct engine_sequence *q) {
     uint32_t position = q->done;
     uint32_t n = ARITH_MIN(q->request->n_tokens - q->done, s->want.batch);
     add_chunk(s, &f, q, n, false);
-    const struct step_pick *picks = s->device->vtable->picks(s->device);
+    const struct step_pick *picks = s->device->vtable->picks(s->device, 0);
     for (uint32_t at = 0; at < n;) {
         uint32_t rows = ARITH_MIN(n - at, s->want.logits_rows);
         for (uint32_t i = 0; i < rows; i++)
@@ -348,10 +353,9 @@ static void run_until_stopped(struct stator *s) {
 }
 
 static stator_status create_arenas(struct stator *s, stator_error *e) {
-    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
     struct plan_place *place = &s->plan.places[0];
     for (int i = 0; i < DEVICE_ARENAS; i++) {
-        struct plan_arena *a = plan_arena_find(place, names[i]);
+        struct plan_arena *a = plan_arena_find(place, device_arena_name((enum device_arena)i));
         CHECK(a != NULL);
         for (uint32_t k = 0; k < a->n_slices; k++) {
             stator_status st =
@@ -365,8 +369,8 @@ static stator_status create_arenas(struct stator *s, stator_error *e) {
 }
 
 static stator_status start_device(struct stator *s, stator_error *e) {
-    stator_status st = device_open(&s->choice, &s->model, &s->phase, s->device_memory,
-                                   device_host_bytes(&s->choice, &s->model), &s->device, e);
+    stator_status st = device_open(&s->choice, &s->model, false, &s->phase, s->device_memory,
+                                   device_host_bytes(&s->choice, &s->model, false), &s->device, e);
     if (st != STATOR_OK)
         return st;
     st = create_arenas(s, e);
@@ -376,7 +380,8 @@ static stator_status start_device(struct stator *s, stator_error *e) {
     st = loader_run(s, e);
     if (st != STATOR_OK)
         return st;
-    return s->device->vtable->prepare(s->device, &s->model, e);
+    struct device_setup setup = {.in = NULL};
+    return s->device->vtable->prepare(s->device, &setup, e);
 }
 
 void *loop_thread(void *context) {

@@ -147,6 +147,7 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     memset(m, 0, sizeof *m);
     m->graph = g;
     m->sequences = want->sequences;
+    m->slots = 1;
     struct graph_want gw = {
         .batch = want->batch, .logits_rows = want->logits_rows, .first_layer = first, .end_layer = end};
     stator_status st = graph_build(g, s->shape, &gw, e);

@@ -39,7 +39,7 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, const
     uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
     void *command_memory = carve_take(c, commands, 1);
     void *event_memory = carve_take(c, events, 1);
-    s->device_memory = carve_take(c, is_here(s) ? device_host_bytes(&s->choice, m) : 0, 1);
+    s->device_memory = carve_take(c, is_here(s) ? device_host_bytes(&s->choice, m, false) : 0, 1);
     s->engine_stack = carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
     s->edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
     s->edge_work = carve_take(c, s->edge_work_bytes, 1);

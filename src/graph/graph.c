@@ -14,14 +14,25 @@
 
 #define VALUE_ALIGN 64
 
-void graph_layout(struct graph *g, struct carve *c, const struct shape *s) {
+void graph_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts) {
+    CHECK(parts > 0);
     memset(g, 0, sizeof *g);
-    g->max_ops = OPS_PER_LAYER * s->n_layers + OPS_OUTSIDE;
-    g->max_values = VALUES_PER_LAYER * s->n_layers + VALUES_OUTSIDE;
-    g->max_weights = WEIGHTS_PER_LAYER * s->n_layers + WEIGHTS_OUTSIDE;
+    g->max_ops = OPS_PER_LAYER * s->n_layers + OPS_OUTSIDE * parts;
+    g->max_values = VALUES_PER_LAYER * s->n_layers + VALUES_OUTSIDE * parts;
+    g->max_weights = WEIGHTS_PER_LAYER * s->n_layers + WEIGHTS_OUTSIDE * parts;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
     g->weights = carve_take(c, g->max_weights, sizeof *g->weights);
+}
+
+void graph_layout_rest(struct graph *g, const struct graph *before) {
+    memset(g, 0, sizeof *g);
+    g->max_ops = before->max_ops - before->n_ops;
+    g->max_values = before->max_values - before->n_values;
+    g->max_weights = before->max_weights - before->n_weights;
+    g->ops = before->ops + before->n_ops;
+    g->values = before->values + before->n_values;
+    g->weights = before->weights + before->n_weights;
 }
 
 static uint64_t take_form(uint64_t *at, uint64_t rows, uint64_t per_row, uint64_t size) {
@@ -57,9 +68,17 @@ uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena are
         v->d256 = take_form(&at, rows, width / 256, 4);
         v->s256 = take_form(&at, rows, width / 16, 2);
     }
-    v->bytes = at;
+    v->halves = 1;
+    v->half_bytes = v->bytes = at;
     v->first = GRAPH_NONE;
     return g->n_values++;
+}
+
+void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves) {
+    CHECK(value < g->n_values && halves > 0);
+    struct graph_value *v = &g->values[value];
+    v->halves = halves;
+    v->bytes = arith_must_mul(v->half_bytes, halves);
 }
 
 uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
@@ -159,7 +178,8 @@ stator_status graph_build(struct graph *g, const struct shape *s, const struct g
     if (g->want.end_layer == 0)
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
-    g->logits = g->picks = GRAPH_NONE;
+    g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
+    g->logits = g->picks = g->landing = g->outgoing = GRAPH_NONE;
     g->n_ops = g->n_values = g->n_weights = 0;
     switch (s->arch) {
     case SHAPE_LLAMA:

@@ -27,8 +27,8 @@ enum graph_kind {
     GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
                           NORM, 2r + 1 what quantising row 2r left, quantised again */
     GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */
-    GRAPH_LAND,        /* out = the half of the landing zone `in` that the step names */
-    GRAPH_SEND         /* a half of `out` = in, to be pushed into the next device's landing zone */
+    GRAPH_LAND,        /* out = the slot's half of the landing zone `in` */
+    GRAPH_SEND         /* the slot's half of `out` = in, which then goes to the next device's landing zone */
 };
 
 enum graph_epilogue {
@@ -50,9 +50,12 @@ struct graph_value {
     uint32_t rows;  /* at most: batch, or logits rows */
     uint32_t width; /* values per row */
     uint32_t forms;
-    /* Offsets of the forms inside the value; UINT64_MAX where it has none. */
+    /* 2: the value is there twice, half_bytes apart, and a step touches the half of its slot. */
+    uint32_t halves;
+    uint64_t half_bytes;
+    /* Offsets of the forms inside a half; UINT64_MAX where it has none. */
     uint64_t f32, q32, d32, s32, q256, d256, s256;
-    uint64_t bytes;
+    uint64_t bytes; /* of all halves */
     uint32_t first; /* life in ops, [first, end) */
     uint32_t end;
     uint64_t offset; /* in its arena, by graph_place */
@@ -101,6 +104,9 @@ struct graph_want {
      * first one embeds, the device of the last one has the tail. */
     uint32_t first_layer;
     uint32_t end_layer;
+    /* Halves of logits and picks: 2 where a step's results are read in place while the next step runs. 0: 1.
+     */
+    uint32_t result_halves;
 };
 
 struct graph {
@@ -109,9 +115,12 @@ struct graph {
     uint32_t n_ops, n_values, n_weights;
     uint32_t tail; /* first op of the tail (logits), n_ops without one; the tail may run several times on one
                       body */
-    uint32_t logits; /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
-    uint32_t picks;  /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized; GRAPH_NONE
-                        without a tail */
+    uint32_t logits;  /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
+    uint32_t picks;   /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized; GRAPH_NONE
+                         without a tail */
+    uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
+                         before; GRAPH_NONE on the first */
+    uint32_t outgoing; /* the same, on its way to the next device; GRAPH_NONE on the last */
     struct graph_op *ops;
     struct graph_value *values;
     struct graph_weight *weights;
@@ -126,8 +135,10 @@ struct graph {
 
 #define GRAPH_MAX_SLICES 64
 
-/* Lays the graph's tables out for this shape in c (carve_count() to measure). */
-void graph_layout(struct graph *g, struct carve *c, const struct shape *s);
+/* Lays the tables out for the graphs of this shape in up to `parts` parts in c (carve_count() to measure). */
+void graph_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts);
+/* g gets what the built graph `before` has left of its tables: for the next part. */
+void graph_layout_rest(struct graph *g, const struct graph *before);
 /* Fills the tables; g comes from graph_layout on real memory. STATOR_DOES_NOT_FIT: sizes beyond 2^63. */
 stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want,
                           stator_error *e);
@@ -143,6 +154,7 @@ stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchan
 /* For builders. */
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
+void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves);
 uint32_t graph_add_weight(struct graph *g,
                           const struct gguf_tensor *t); /* the same tensor twice is one weight */
 struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,

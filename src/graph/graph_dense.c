@@ -86,16 +86,20 @@ static void add_tail(struct graph *g, uint32_t x) {
                                       s->n_embd, form);
     add_norm(g, GRAPH_GATHER_NORM, GRAPH_NONE, x, normed, s->output_norm);
     g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
+    graph_value_halves(g, g->logits, g->want.result_halves);
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
     op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
     graph_op_weight(g, op, s->output, NULL, 0);
     g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
+    graph_value_halves(g, g->picks, g->want.result_halves);
     graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
 }
 
 /* Two residual streams, so that one is under way while the next is computed. */
 static uint32_t boundary_value(struct graph *g, const char *name) {
-    return graph_add_value(g, name, GRAPH_EXCHANGE, 2 * g->want.batch, g->shape->n_embd, GRAPH_F32);
+    uint32_t v = graph_add_value(g, name, GRAPH_EXCHANGE, g->want.batch, g->shape->n_embd, GRAPH_F32);
+    graph_value_halves(g, v, 2);
+    return v;
 }
 
 void graph_dense_build(struct graph *g) {
@@ -106,14 +110,17 @@ void graph_dense_build(struct graph *g) {
         struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, x);
         graph_op_weight(g, op, s->token_embd, NULL, 0);
     } else {
-        graph_add_op(g, GRAPH_LAND, GRAPH_NONE, boundary_value(g, "landing"), x);
+        g->landing = boundary_value(g, "landing");
+        graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, x);
     }
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         add_attention(g, i, x);
         add_ffn(g, i, x);
     }
-    if (g->want.end_layer < s->n_layers)
-        graph_add_op(g, GRAPH_SEND, GRAPH_NONE, x, boundary_value(g, "outgoing"));
+    if (g->want.end_layer < s->n_layers) {
+        g->outgoing = boundary_value(g, "outgoing");
+        graph_add_op(g, GRAPH_SEND, GRAPH_NONE, x, g->outgoing);
+    }
 
     g->tail = g->n_ops;
     if (g->want.end_layer == s->n_layers)

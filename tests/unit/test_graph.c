@@ -29,11 +29,11 @@ static void build_open(struct built *b, struct tiny_model m) {
     if (shape_read(b->file, b->shape, &e) != STATOR_OK)
         fail_msg("%s", e.text);
     struct carve count = carve_count();
-    graph_layout(&b->graph, &count, b->shape);
+    graph_layout(&b->graph, &count, b->shape, 1);
     b->memory = aligned_alloc(64, count.used);
     assert_non_null(b->memory);
     struct carve c = carve_in(b->memory, count.used);
-    graph_layout(&b->graph, &c, b->shape);
+    graph_layout(&b->graph, &c, b->shape, 1);
     b->work_bytes = graph_place_work_bytes(&b->graph);
     b->work = aligned_alloc(64, (b->work_bytes + 63) / 64 * 64);
     assert_non_null(b->work);

@@ -18,7 +18,7 @@ static struct team *create(uint32_t n, const int *cpus, void **memory) {
     stator_error e = {0};
     struct team *t = NULL;
     assert_int_equal(pages_map(team_bytes(n), "team", memory, &e), STATOR_OK);
-    stator_status rc = team_create(n, cpus, &phase, *memory, team_bytes(n), &t, &e);
+    stator_status rc = team_create(n, cpus, true, &phase, *memory, team_bytes(n), &t, &e);
     if (rc != STATOR_OK)
         fail_msg("team_create: %s", e.text);
     assert_int_equal(team_size(t), n);
@@ -151,7 +151,7 @@ static void a_processor_that_is_not_there(void **state) {
             first++;
         int cpus[2] = {first, bad[i]};
         struct team *t = (struct team *)memory;
-        assert_int_equal(team_create(2, cpus, &phase, memory, team_bytes(2), &t, &e), STATOR_FAILED);
+        assert_int_equal(team_create(2, cpus, true, &phase, memory, team_bytes(2), &t, &e), STATOR_FAILED);
         assert_null(t);
         char number[16];
         snprintf(number, sizeof number, "%d", bad[i]);

@@ -4,6 +4,7 @@
  * but slices, and those only at start-up. */
 #include "device/cpu/cpu_device.h"
 
+#include "base/clock.h"
 #include "base/pages.h"
 
 #include <stdio.h>
@@ -45,9 +46,10 @@ static stator_status choose_tier(const char *name, char out[16], stator_error *e
                      kernels_tier_name(best));
 }
 
-stator_status cpu_device_choose(const struct device_options *o, struct device_choice *c, stator_error *e) {
+stator_status cpu_device_choose(uint32_t index, const struct device_options *o, struct device_choice *c,
+                                stator_error *e) {
     memset(c, 0, sizeof *c);
-    snprintf(c->facts.name, sizeof c->facts.name, "cpu:0");
+    snprintf(c->facts.name, sizeof c->facts.name, "cpu:%u", index);
     snprintf(c->facts.kind, sizeof c->facts.kind, "cpu");
     c->facts.host_memory = true;
     c->facts.alignment = PANEL_ALIGN;
@@ -59,8 +61,10 @@ stator_status cpu_device_choose(const struct device_options *o, struct device_ch
     c->threads = o->threads != 0 ? o->threads : ARITH_MAX(cores, 1u);
     if (c->threads > TEAM_MAX)
         return error_set(e, STATOR_USAGE, "cpu.threads = %u: at most %d", c->threads, TEAM_MAX);
-    /* More threads than cores would sit on one another if they were pinned. */
-    c->pinned = c->threads <= cores;
+    /* CPU devices run one after the other, so each has all processors. More threads than cores would sit on
+     * one another if they were pinned. */
+    c->alone = o->cpu_devices <= 1;
+    c->pinned = c->alone && c->threads <= cores;
     return STATOR_OK;
 }
 
@@ -76,6 +80,7 @@ struct parts {
     float *work;
     uint8_t *matmul_work;
     float *norm_rows;
+    struct device_span *spans;
 };
 
 static size_t norm_stride(const struct device_model *m) {
@@ -98,40 +103,31 @@ static size_t matmul_stride(const struct device_model *m) {
                           CARVE_ALIGN);
 }
 
-static struct parts lay_out(struct carve *c, const struct device_choice *choice,
-                            const struct device_model *m) {
+static struct parts lay_out(struct carve *c, const struct device_choice *choice, const struct device_model *m,
+                            bool trace) {
     struct parts p;
     p.device = carve_take(c, 1, sizeof *p.device);
     p.work = carve_take(c, choice->threads, attention_work(m) * sizeof(float));
     p.matmul_work = carve_take(c, choice->threads, matmul_stride(m));
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
+    p.spans = carve_take(c, trace ? (uint64_t)m->slots * m->graph->n_ops : 0, sizeof *p.spans);
     p.team = carve_take(c, team_bytes(choice->threads), 1);
     return p;
 }
 
-uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m) {
+uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
     struct carve count = carve_count();
-    lay_out(&count, c, m);
+    lay_out(&count, c, m, trace);
     return count.used;
-}
-
-static void cpu_facts(const struct device *d, struct device_facts *f) {
-    (void)d;
-    memset(f, 0, sizeof *f);
-    snprintf(f->name, sizeof f->name, "cpu:0");
-    snprintf(f->kind, sizeof f->kind, "cpu");
-    f->host_memory = true;
-    f->alignment = PANEL_ALIGN;
 }
 
 static stator_status cpu_slice_create(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
                                       stator_error *e) {
-    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
     CHECK(slice < GRAPH_MAX_SLICES && bytes > 0 && bytes <= DEVICE_SLICE_LIMIT);
     struct cpu_slice *s = &self(d)->slices[a][slice];
     CHECK(s->memory == NULL);
-    char what[48];
-    snprintf(what, sizeof what, "cpu:0: arena %s, slice %u", names[a], slice);
+    char what[80];
+    snprintf(what, sizeof what, "%s: arena %s, slice %u", self(d)->name, device_arena_name(a), slice);
     void *memory = NULL;
     stator_status st = pages_map(bytes + 2 * SLICE_GUARD, what, &memory, e);
     if (st != STATOR_OK)
@@ -156,10 +152,50 @@ static void cpu_parallel(struct device *d, void (*f)(void *context, uint32_t mem
     team_run(self(d)->team, f, context);
 }
 
-static stator_status cpu_prepare(struct device *d, const struct device_model *m, stator_error *e) {
+/* What lies between two devices on one processor: their exchanges are plain memory, so a push is a memcpy. It
+ * is checked and timed all the same, as the others are. */
+static stator_status cpu_peer_probe(struct device *d, struct device *to, bool verify, void *work,
+                                    uint64_t bytes, struct device_route *r, stator_error *e) {
+    (void)work;
+    (void)bytes;
+    (void)e;
+    const struct cpu_device *from = self(d);
+    const struct cpu_device *peer = self(to);
+    const struct graph_value *landing = &peer->model.graph->values[peer->model.graph->landing];
+    uint8_t *source = (uint8_t *)cpu_step_value(from, from->model.graph->outgoing, 0);
+    uint8_t *target = (uint8_t *)cpu_step_value(peer, peer->model.graph->landing, 0);
+    *r = (struct device_route){.direct = true};
+    uint64_t size = ARITH_MIN((uint64_t)64, landing->bytes);
+    for (uint32_t round = 0; r->direct; round++) {
+        for (uint64_t i = 0; i < size; i++)
+            source[i] = (uint8_t)(i * 167 + round);
+        uint64_t began = clock_ns();
+        memcpy(target, source, size);
+        uint64_t took = ARITH_MAX(clock_ns() - began, (uint64_t)1);
+        if (round == 0)
+            r->latency_ns = took;
+        if (verify && memcmp(target, source, size) != 0) {
+            r->direct = false;
+            snprintf(r->why, sizeof r->why, "a copy of %llu bytes arrived changed", (unsigned long long)size);
+        }
+        if (size == landing->bytes) {
+            r->bytes_per_second = (uint64_t)((double)size * 1e9 / (double)took);
+            break;
+        }
+        size = ARITH_MIN(size * 16, landing->bytes);
+    }
+    memset(source, 0, landing->bytes);
+    memset(target, 0, landing->bytes);
+    return STATOR_OK;
+}
+
+static stator_status cpu_prepare(struct device *d, const struct device_setup *s, stator_error *e) {
     struct cpu_device *c = self(d);
-    c->model = *m;
+    const struct device_model *m = &c->model;
     const struct graph *g = m->graph;
+    CHECK((s->in == NULL) == (g->landing == GRAPH_NONE) && (s->out == NULL) == (g->outgoing == GRAPH_NONE));
+    c->in = s->in;
+    c->out = s->out;
     for (uint32_t i = 0; i < g->n_weights; i++) {
         const struct graph_weight *w = &g->weights[i];
         if (w->packed && c->kernels.matmul[w->layout.type] == NULL)
@@ -168,57 +204,77 @@ static stator_status cpu_prepare(struct device *d, const struct device_model *m,
                              block_info(w->layout.type)->name);
     }
     CHECK(c->slices[DEVICE_EXCHANGE][0].memory != NULL && c->slices[DEVICE_SCRATCH][0].memory != NULL);
-    memcpy(c->slices[DEVICE_EXCHANGE][0].memory, &m->step, sizeof m->step);
+    for (uint32_t k = 0; k < m->slots; k++)
+        memcpy(cpu_step_slot(c, k), &m->step, sizeof m->step);
     return STATOR_OK;
 }
 
-static void *cpu_step_slot(struct device *d) {
-    return self(d)->slices[DEVICE_EXCHANGE][0].memory;
+static void *cpu_slot(struct device *d, uint32_t slot) {
+    return cpu_step_slot(self(d), slot);
 }
+
+struct cpu_run {
+    struct cpu_device *device;
+    uint32_t slot;
+};
 
 static void run_member(void *context, uint32_t member, uint32_t n) {
-    cpu_step_run(context, member, n);
+    const struct cpu_run *r = context;
+    cpu_step_run(r->device, r->slot, member, n);
 }
 
-static stator_status cpu_submit(struct device *d, stator_error *e) {
+static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e) {
     (void)e;
     struct cpu_device *c = self(d);
-    const struct step_header *h = cpu_step_slot(d);
+    const struct step_header *h = cpu_slot(d, slot);
     const struct graph *g = c->model.graph;
     CHECK(h->n_tokens > 0 && h->n_tokens <= g->want.batch && h->n_rows <= g->want.logits_rows);
     CHECK(h->n_chunks > 0 && h->n_chunks <= c->model.sequences && h->n_zero <= c->model.kv.n_blocks);
     c->counters.submits++;
     c->counters.kernels_executed += (h->run_body ? g->tail : 0) + (h->n_rows > 0 ? g->n_ops - g->tail : 0);
-    team_run(c->team, run_member, c);
+    if (h->run_body && c->out != NULL) {
+        uint64_t sent = (uint64_t)h->n_tokens * g->shape->n_embd * sizeof(float);
+        *(c->out->direct ? &c->counters.direct_bytes : &c->counters.staged_bytes) += sent;
+    }
+    c->n_spans[slot] = 0;
+    struct cpu_run run = {.device = c, .slot = slot};
+    team_run(c->team, run_member, &run);
     return STATOR_OK;
 }
 
-static stator_status cpu_wait(struct device *d, stator_error *e) {
+static stator_status cpu_wait(struct device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
+                              stator_error *e) {
     (void)d;
+    (void)slot;
+    (void)timeout_ns;
     (void)e;
-    return STATOR_OK; /* the step ran inside submit */
+    *ended = true; /* the step ran inside submit */
+    return STATOR_OK;
 }
 
-static const uint8_t *exchange_value(struct device *d, uint32_t value) {
+static const float *cpu_logits(struct device *d, uint32_t slot) {
+    return cpu_step_value(self(d), self(d)->model.graph->logits, slot);
+}
+
+static const struct step_pick *cpu_picks(struct device *d, uint32_t slot) {
+    return (const struct step_pick *)(const void *)cpu_step_value(self(d), self(d)->model.graph->picks, slot);
+}
+
+static uint32_t cpu_spans(struct device *d, uint32_t slot, struct device_span *out, uint32_t max) {
     const struct cpu_device *c = self(d);
-    return c->slices[DEVICE_EXCHANGE][0].memory + c->model.graph->values[value].offset;
-}
-
-static const float *cpu_logits(struct device *d) {
-    return (const float *)exchange_value(d, self(d)->model.graph->logits);
-}
-
-static const struct step_pick *cpu_picks(struct device *d) {
-    return (const struct step_pick *)exchange_value(d, self(d)->model.graph->picks);
+    CHECK(c->spans != NULL && slot < c->model.slots);
+    uint32_t n = ARITH_MIN(c->n_spans[slot], max);
+    memcpy(out, c->spans + (size_t)slot * c->model.graph->n_ops, n * sizeof *out);
+    return n;
 }
 
 static void cpu_counters(const struct device *d, struct device_counters *c) {
     *c = const_self(d)->counters;
 }
 
-static void cpu_describe(const struct device *d, char tier[16], uint32_t *threads) {
-    snprintf(tier, 16, "%s", const_self(d)->kernels.tier);
-    *threads = const_self(d)->threads;
+static uint64_t cpu_driver_bytes(const struct device *d) {
+    (void)d;
+    return 0;
 }
 
 static void cpu_close(struct device *d) {
@@ -231,18 +287,19 @@ static void cpu_close(struct device *d) {
 }
 
 static const struct device_vtable vtable = {
-    .facts = cpu_facts,
     .slice_create = cpu_slice_create,
     .map = cpu_map,
     .parallel = cpu_parallel,
+    .peer_probe = cpu_peer_probe,
     .prepare = cpu_prepare,
-    .step_slot = cpu_step_slot,
+    .step_slot = cpu_slot,
     .submit = cpu_submit,
     .wait = cpu_wait,
     .logits = cpu_logits,
     .picks = cpu_picks,
+    .spans = cpu_spans,
     .counters = cpu_counters,
-    .describe = cpu_describe,
+    .driver_bytes = cpu_driver_bytes,
     .close = cpu_close,
 };
 
@@ -254,14 +311,15 @@ static enum kernels_tier tier_by_name(const char *name) {
     return KERNELS_TIER_SCALAR;
 }
 
-stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m,
+stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                               const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                               stator_error *e) {
     *out = NULL;
     struct carve carve = carve_in(memory, bytes);
-    struct parts p = lay_out(&carve, c, m);
+    struct parts p = lay_out(&carve, c, m, trace);
     memset(p.device, 0, sizeof *p.device);
     p.device->device.vtable = &vtable;
+    snprintf(p.device->name, sizeof p.device->name, "%s", c->facts.name);
     p.device->phase = phase;
     p.device->threads = c->threads;
     p.device->model = *m;
@@ -272,10 +330,11 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->sums_floats = sums_floats(m);
     p.device->norm_rows = p.norm_rows;
     p.device->norm_stride = norm_stride(m);
+    p.device->spans = trace ? p.spans : NULL;
     p.device->inv_embd = 1.0f / (float)m->graph->shape->n_embd;
     p.device->inv_head = 1.0f / (float)m->graph->shape->head_dim_k;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
-    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, phase, p.team,
+    stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, c->alone, phase, p.team,
                                    team_bytes(c->threads), &p.device->team, e);
     if (st != STATOR_OK)
         return st;

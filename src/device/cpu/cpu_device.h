@@ -6,9 +6,10 @@
 #include "device/device.h"
 #include "kernels/kernels.h"
 
-stator_status cpu_device_choose(const struct device_options *o, struct device_choice *c, stator_error *e);
-uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m);
-stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m,
+stator_status cpu_device_choose(uint32_t index, const struct device_options *o, struct device_choice *c,
+                                stator_error *e);
+uint64_t cpu_device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace);
+stator_status cpu_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                               const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                               stator_error *e);
 
@@ -28,11 +29,14 @@ struct cpu_slice {
 
 struct cpu_device {
     struct device device; /* first */
+    char name[32];        /* "cpu:0" */
     const struct phase *phase;
     uint32_t threads;
     struct kernels kernels;
     struct team *team;
     struct device_model model;
+    const struct device_link *in; /* NULL on the first device */
+    const struct device_link *out;
     struct cpu_slice slices[DEVICE_ARENAS][GRAPH_MAX_SLICES];
     float *attention_work; /* work_floats per member */
     size_t work_floats;
@@ -44,10 +48,15 @@ struct cpu_device {
     float inv_embd; /* 1 / n_embd, 1 / head_dim_k: no division in kernels */
     float inv_head;
     struct device_counters counters;
+    struct device_span *spans; /* [slots][ops], or NULL: no trace */
+    uint32_t n_spans[2];
 };
 
-/* Runs the step in the slot on the calling member; all members call it together (cpu_step.c). */
-void cpu_step_run(struct cpu_device *d, uint32_t member, uint32_t n);
+/* Runs the step of a slot on the calling member; all members call it together (cpu_step.c). */
+void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n);
+uint8_t *cpu_step_slot(const struct cpu_device *d, uint32_t slot); /* its descriptor */
+/* The slot's half of a value with floats, [rows][width]. */
+float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot);
 
 /* Physical cores that this process may run on: *n processors (one per core, ascending), at most max
  * (cpu_topology.c). */

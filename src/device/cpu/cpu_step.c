@@ -3,6 +3,8 @@
  * output, so the number of threads changes no bit. */
 #include "device/cpu/cpu_device.h"
 
+#include "base/clock.h"
+
 #include <string.h>
 
 struct member {
@@ -10,24 +12,34 @@ struct member {
     const struct graph *g;
     const struct step_header *h;
     const uint8_t *slot; /* the descriptor's bytes */
+    uint32_t half;       /* the slot's number: of values with two halves */
     uint32_t id;
     uint32_t n;
 };
 
-static uint8_t *value_base(const struct member *m, const struct graph_value *v) {
+static uint8_t *value_base(const struct cpu_device *d, const struct graph_value *v, uint32_t slot) {
     enum device_arena a = v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE;
-    return m->d->slices[a][0].memory + v->offset;
+    return d->slices[a][0].memory + v->offset + (v->halves > 1 ? slot * v->half_bytes : 0);
+}
+
+float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot) {
+    const struct graph_value *v = &d->model.graph->values[value];
+    CHECK(v->f32 != UINT64_MAX);
+    return (float *)(value_base(d, v, slot) + v->f32);
+}
+
+uint8_t *cpu_step_slot(const struct cpu_device *d, uint32_t slot) {
+    CHECK(slot < d->model.slots);
+    return d->slices[DEVICE_EXCHANGE][0].memory + slot * d->model.step_bytes;
 }
 
 static float *value_f32(const struct member *m, uint32_t value) {
-    const struct graph_value *v = &m->g->values[value];
-    CHECK(v->f32 != UINT64_MAX);
-    return (float *)(value_base(m, v) + v->f32);
+    return cpu_step_value(m->d, value, m->half);
 }
 
 static struct kernels_act value_act(const struct member *m, uint32_t value) {
     const struct graph_value *v = &m->g->values[value];
-    uint8_t *base = value_base(m, v);
+    uint8_t *base = value_base(m->d, v, m->half);
     struct kernels_act a = {0};
     if (v->forms & GRAPH_F32)
         a.f32 = (float *)(base + v->f32);
@@ -93,7 +105,7 @@ static uint32_t share_end(const struct member *m, uint64_t items) {
 
 static uint8_t *kv_block(const struct member *m, uint32_t layer, uint32_t head, uint32_t block) {
     const struct device_kv *kv = &m->d->model.kv;
-    uint32_t unit = layer * m->g->shape->n_kv_heads + head;
+    uint32_t unit = (layer - m->g->want.first_layer) * m->g->shape->n_kv_heads + head;
     return m->d->slices[DEVICE_KV][unit / kv->units_per_slice].memory +
            (uint64_t)(unit % kv->units_per_slice) * kv->unit_bytes + (uint64_t)block * kv->block_stride;
 }
@@ -112,11 +124,12 @@ static const struct step_chunk *chunk_of(const struct member *m, uint32_t token)
 static void run_zero_kv(const struct member *m) {
     const struct shape *s = m->g->shape;
     const uint32_t *blocks = (const uint32_t *)(m->slot + m->h->at_zero);
-    uint32_t units = s->n_layers * s->n_kv_heads;
+    uint32_t first = m->g->want.first_layer;
+    uint32_t units = (m->g->want.end_layer - first) * s->n_kv_heads;
     uint64_t items = (uint64_t)m->h->n_zero * units;
     for (uint64_t i = items * m->id / m->n; i < items * (m->id + 1) / m->n; i++) {
         uint32_t unit = (uint32_t)(i % units);
-        memset(kv_block(m, unit / s->n_kv_heads, unit % s->n_kv_heads, blocks[i / units]), 0,
+        memset(kv_block(m, first + unit / s->n_kv_heads, unit % s->n_kv_heads, blocks[i / units]), 0,
                m->d->model.kv.block_stride);
     }
 }
@@ -360,6 +373,32 @@ static void run_argmax(const struct member *m, const struct graph_op *op) {
     }
 }
 
+/* The residual stream from the device before: it lies in our landing zone, or in the window. */
+static void run_land(const struct member *m, const struct graph_op *op) {
+    size_t width = m->g->values[op->out].width;
+    size_t first = share_begin(m, m->h->n_tokens) * width;
+    size_t n = share_end(m, m->h->n_tokens) * width - first;
+    float *landing = value_f32(m, op->in) + first;
+    if (!m->d->in->direct)
+        memcpy(landing, m->d->in->window[m->half] + first, n * sizeof(float));
+    memcpy(value_f32(m, op->out) + first, landing, n * sizeof(float));
+}
+
+static void run_send(const struct member *m, const struct graph_op *op) {
+    const struct device_link *link = m->d->out;
+    size_t width = m->g->values[op->out].width;
+    size_t first = share_begin(m, m->h->n_tokens) * width;
+    size_t n = share_end(m, m->h->n_tokens) * width - first;
+    float *outgoing = value_f32(m, op->out) + first;
+    memcpy(outgoing, value_f32(m, op->in) + first, n * sizeof(float));
+    float *target = link->window[m->half];
+    if (link->direct) {
+        const struct cpu_device *peer = (const struct cpu_device *)link->peer;
+        target = cpu_step_value(peer, peer->model.graph->landing, m->half);
+    }
+    memcpy(target + first, outgoing, n * sizeof(float));
+}
+
 static void run_op(const struct member *m, const struct graph_op *op) {
     switch (op->kind) {
     case GRAPH_ZERO_KV:
@@ -385,8 +424,11 @@ static void run_op(const struct member *m, const struct graph_op *op) {
         run_argmax(m, op);
         break;
     case GRAPH_LAND:
+        run_land(m, op);
+        break;
     case GRAPH_SEND:
-        CHECK(!"a part of a split model on a device that runs whole ones");
+        run_send(m, op);
+        break;
     }
     /* Norms write their int8 forms themselves; these two have rows that several members wrote. */
     bool pieces = op->kind == GRAPH_ATTENTION || (op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_SWIGLU);
@@ -396,21 +438,35 @@ static void run_op(const struct member *m, const struct graph_op *op) {
     }
 }
 
-void cpu_step_run(struct cpu_device *d, uint32_t member, uint32_t n) {
-    const uint8_t *slot = d->slices[DEVICE_EXCHANGE][0].memory;
+/* By member 0, when all have met: op i began where the one before it ended. */
+static void note_span(struct cpu_device *d, uint32_t slot, uint32_t op, uint64_t *began) {
+    if (d->spans == NULL)
+        return;
+    uint64_t now = clock_ns();
+    d->spans[(size_t)slot * d->model.graph->n_ops + d->n_spans[slot]++] =
+        (struct device_span){.op = op, .begin_ns = *began, .end_ns = now};
+    *began = now;
+}
+
+void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n) {
+    const uint8_t *step = cpu_step_slot(d, slot);
     struct member m = {.d = d,
                        .g = d->model.graph,
-                       .h = (const struct step_header *)slot,
-                       .slot = slot,
+                       .h = (const struct step_header *)step,
+                       .slot = step,
+                       .half = slot,
                        .id = member,
                        .n = n};
     uint32_t begin = m.h->run_body ? 0 : m.g->tail;
     uint32_t end = m.h->n_rows > 0 ? m.g->n_ops : m.g->tail;
+    uint64_t began = d->spans != NULL ? clock_ns() : 0;
     for (uint32_t i = begin; i < end; i++) {
         if (m.g->ops[i].kind == GRAPH_ZERO_KV && m.h->n_zero == 0)
             continue;
         run_op(&m, &m.g->ops[i]);
         if (i + 1 < end) /* the run's own end is the last meeting */
             team_barrier(d->team, member);
+        if (member == 0)
+            note_span(d, slot, i, &began);
     }
 }

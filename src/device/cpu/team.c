@@ -145,7 +145,7 @@ static stator_status pin_caller(struct team *t, const int *cpus, uint32_t *disti
     return STATOR_OK;
 }
 
-stator_status team_create(uint32_t n, const int *cpus, const struct phase *phase, void *memory,
+stator_status team_create(uint32_t n, const int *cpus, bool alone, const struct phase *phase, void *memory,
                           uint64_t bytes, struct team **out, stator_error *e) {
     CHECK(n > 0 && n <= TEAM_MAX && phase != NULL);
     *out = NULL;
@@ -160,7 +160,7 @@ stator_status team_create(uint32_t n, const int *cpus, const struct phase *phase
         if (rc != STATOR_OK)
             return rc;
     }
-    t->spin = n <= processors ? BARRIER_SPIN_LONG : BARRIER_SPIN_SHORT;
+    t->spin = alone && n <= processors ? BARRIER_SPIN_LONG : BARRIER_SPIN_SHORT;
     barrier_event_init(&t->go);
     barrier_init(&t->done, n, t->spin);
     barrier_init(&t->inner, n, t->spin);
