@@ -26,12 +26,27 @@ LIBS := -Wl,-Bstatic -lconfig -lpcre2-8 -lxxhash -lck -Wl,-Bdynamic -lm
 Q := $(if $(V),,@)
 
 # One build directory per compiler and flag set: switching flags never mixes objects.
-FLAG_SET := $(CC) $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS) $(FUZZ)
+FLAG_SET := $(CC) $(if $(filter 0,$(LEVEL_ZERO)),cpu) $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS) $(FUZZ)
 BUILD ?= build/$(notdir $(CC))-$(shell printf '%s' '$(subst ','"'"',$(FLAG_SET))' | cksum | cut -d' ' -f1)
 
 SOURCES := $(sort $(shell find src -name '*.c'))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/src/%.o)
 LIBRARY := $(BUILD)/libstator.a
+
+# GPU kernels: OpenCL C to SPIR-V, carried in the binary. LEVEL_ZERO=0, or a missing tool, builds for the CPU alone.
+LEVEL_ZERO ?= 1
+CLANG_CL ?= clang-15
+LLVM_SPIRV ?= llvm-spirv-15
+CL_MISSING := $(if $(filter 0,$(LEVEL_ZERO)),built with LEVEL_ZERO=0,$(strip \
+    $(foreach t,$(CLANG_CL) $(LLVM_SPIRV),$(if $(shell command -v $(t)),,no $(t) at build time: run make setup-gpu))))
+CL_FLAGS := -x cl -cl-std=CL3.0 --target=spir64-unknown-unknown -O2 -Xclang -disable-llvm-passes \
+    -Xclang -finclude-default-header -Xclang -cl-ext=+cl_khr_subgroups,+cl_khr_fp16 -ffp-contract=off \
+    -Wall -Wextra -Werror -Isrc
+# The modules do not depend on the compiler and flags of the rest.
+CL_BUILD := build/spirv
+CL_MODULES := norm
+SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
+CARRIED := $(BUILD)/opencl_modules.o
 TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -46,9 +61,22 @@ $(BUILD)/stator: $(BUILD)/src/app/main.o $(LIBRARY)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(LIBRARY) $(LIBS)
 
-$(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS))
+$(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS)) $(CARRIED)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
+
+$(CL_BUILD)/%.spv: src/kernels/opencl/%.cl Makefile
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CL $@")
+	$(Q)$(CLANG_CL) -c $(CL_FLAGS) $(CL_DEFINES) -MMD -MT $@ -MF $@.d -emit-llvm -o $@.bc $<
+	$(Q)$(LLVM_SPIRV) --spirv-max-version=1.2 --spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_integer_dot_product -o $@ $@.bc
+	@rm -f $@.bc
+
+$(CARRIED): $(SPIRV) tools/embed_spirv
+	@mkdir -p $(@D)
+	$(if $(CL_MISSING),@echo "  GPU kernels are left out ($(CL_MISSING)): CPU only")
+	$(Q)tools/embed_spirv "$(CL_MISSING)" $(sort $(SPIRV)) >$(@:.o=.c)
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 # The instruction sets of the kernel tiers; every other file is plain x86-64.
 $(BUILD)/src/kernels/cpu/avx2/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c
@@ -149,4 +177,4 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
--include $(OBJECTS:.o=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
+-include $(OBJECTS:.o=.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d

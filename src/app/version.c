@@ -4,6 +4,7 @@
 #include "app/out.h"
 #include "base/json_writer.h"
 #include "kernels/kernels.h"
+#include "kernels/opencl.h"
 
 #if defined __clang__
 #define COMPILER "clang " __clang_version__
@@ -26,6 +27,11 @@ static void print_json(enum kernels_tier best) {
     for (int t = 0; t <= (int)best; t++)
         json_string(&j, NULL, kernels_tier_name((enum kernels_tier)t));
     json_close(&j);
+    json_close(&j);
+    json_object(&j, "level_zero");
+    json_u64(&j, "kernel_modules", opencl_n_modules);
+    if (opencl_n_modules == 0)
+        json_string(&j, "missing", opencl_missing);
     json_close(&j);
     json_close(&j);
     json_close(&j);
@@ -53,6 +59,9 @@ int version_command(int argc, char **argv) {
            STATOR_API_VERSION, COMPILER);
     for (int t = 0; t <= (int)best; t++)
         printf("%s %s", t == 0 ? "" : ",", kernels_tier_name((enum kernels_tier)t));
-    printf("\n");
+    if (opencl_n_modules > 0)
+        printf("\n  level_zero: %u kernel modules\n", opencl_n_modules);
+    else
+        printf("\n  level_zero: no kernels (%s)\n", opencl_missing);
     return out_finish("version", STATOR_OK);
 }

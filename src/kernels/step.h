@@ -6,7 +6,7 @@
 #ifndef STATOR_KERNELS_STEP_H
 #define STATOR_KERNELS_STEP_H
 
-#ifdef __OPENCL_VERSION__
+#ifdef __OPENCL_C_VERSION__
 typedef uint step_u32;
 typedef int step_i32;
 #else

@@ -1,0 +1,51 @@
+/* The GPU kernels as the host sees them: what kernels and host must agree on, and the modules in the binary.
+ * Compiles as C and as OpenCL C. The kernels are in kernels/opencl/; how a graph becomes launches of them is
+ * device/level_zero/launch.c. */
+#ifndef STATOR_KERNELS_OPENCL_H
+#define STATOR_KERNELS_OPENCL_H
+
+/* Work items of a group of the kernels that say so. */
+#define OPENCL_GROUP 256
+/* Floats of a row that the norm kernel has in local memory at a time. */
+#define OPENCL_NORM_CHUNK 2048
+/* Tokens that one pass of a matmul kernel handles. */
+#define OPENCL_DECODE_TOKENS  4
+#define OPENCL_PREFILL_TOKENS 8
+/* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
+#define OPENCL_ATTENTION_ROWS 8
+/* Slices that the KV of one layer may lie in. */
+#define OPENCL_KV_SLICES 4
+
+/* What a matmul kernel does with finished sums; the first four are enum graph_epilogue. */
+#define OPENCL_STORE    0
+#define OPENCL_RESIDUAL 1
+#define OPENCL_PAIRS    2
+#define OPENCL_SWIGLU   3
+#define OPENCL_ROPE                                                                                          \
+    4 /* weights are q, k, v: heads normed (optional), turned; q stored, k and v to the cache */
+
+/* Forms of a value (graph.h). */
+#define OPENCL_F32    1
+#define OPENCL_I8_32  2
+#define OPENCL_I8_256 4
+
+#ifndef __OPENCL_C_VERSION__
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A SPIR-V module of the binary. */
+struct opencl_module {
+    const char *name; /* the file's name without ending, e.g. "decode_q4_k" */
+    const uint32_t *words;
+    size_t bytes;
+};
+
+/* Sorted by name; none when the binary was built without GPU kernels. */
+extern const struct opencl_module opencl_modules[];
+extern const uint32_t opencl_n_modules;
+/* Why there are none: "" when there are some. */
+extern const char opencl_missing[];
+
+#endif
+#endif

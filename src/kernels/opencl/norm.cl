@@ -1,0 +1,44 @@
+/* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row. */
+#include "kernels/opencl/cl_common.h"
+
+/* x: rows of `width` floats. gather: the rows that the step wants logits of, else all tokens. pairs: row r
+ * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form).
+ * Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, part OPENCL_NORM_CHUNK / 16 words. */
+kernel void norm(global const uchar *step, global const float *x, global const float *weight,
+                 global uchar *out, uint has, uint f32, uint q32, uint d32, uint s32, uint q256, uint d256,
+                 uint s256, uint width, uint gather, uint pairs, float inv_n, float eps, local float *tile,
+                 local float *lane, local uint *part) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    global const uint *rows = (global const uint *)(step + CL_STEP(step)->at_rows);
+    uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
+    struct cl_forms o = {out, has, width, f32, q32, d32, s32, q256, d256, s256};
+    for (uint row = get_group_id(0); row < n; row += get_num_groups(0)) {
+        global const float *from = x + (gather ? rows[row] : row) * width;
+        for (uint j = me; j < 128; j += items) {
+            float sum = 0.0f;
+            for (uint i = j; i < width; i += 128)
+                sum = fma(from[i], from[i], sum);
+            lane[j] = sum;
+        }
+        cl_sum128(lane, 1);
+        float mean = lane[0] * inv_n;
+        float r = num_rsqrt(mean + eps);
+        for (uint at = 0; at < width; at += OPENCL_NORM_CHUNK) {
+            uint here = min(width - at, (uint)OPENCL_NORM_CHUNK);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = me; i < here; i += items) {
+                float y = from[at + i] * r * weight[at + i];
+                tile[i] = y;
+                if (has & OPENCL_F32)
+                    ((global float *)(out + f32))[row * width + at + i] = y;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            cl_quantise_forms(&o, pairs ? 2 * row : row, at, tile, here, pairs, part);
+            if (pairs) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+                cl_quantise_forms(&o, 2 * row + 1, at, tile, here, false, part);
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
