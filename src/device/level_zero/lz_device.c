@@ -1,0 +1,323 @@
+/* Opening and closing a GPU, its arenas and uploads, its place in the contract of device.h. */
+#include "device/level_zero/lz_device.h"
+
+#include "device/level_zero/lz_peer.h"
+#include "kernels/opencl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ALIGNMENT 65536 /* of slices: whole pages of device memory */
+#define MARGIN    32    /* 1/32 of its memory a GPU keeps for itself, for others and for the driver */
+
+static struct lz_device *self(struct device *d) {
+    return (struct lz_device *)d;
+}
+
+static const struct lz_device *const_self(const struct device *d) {
+    return (const struct lz_device *)d;
+}
+
+void lz_device_facts(const struct lz_gpu *g, struct device_facts *f) {
+    memset(f, 0, sizeof *f);
+    snprintf(f->name, sizeof f->name, "%s", g->name);
+    snprintf(f->kind, sizeof f->kind, "gpu");
+    f->memory = (g->total - g->total / MARGIN) / ALIGNMENT * ALIGNMENT;
+    f->max_alloc = g->max_alloc / ALIGNMENT * ALIGNMENT;
+    f->bandwidth = g->bandwidth;
+    f->alignment = ALIGNMENT;
+}
+
+struct launch_traits lz_device_traits(const struct lz_gpu *g) {
+    struct launch_traits t = {.max_group = g->max_group,
+                              .local_bytes = g->local_memory,
+                              .threads = ARITH_MAX(g->eus * g->threads_per_eu, 1u),
+                              .dpas = g->dpas};
+    for (uint32_t i = 0; i < g->n_sub_groups; i++)
+        for (uint32_t bit = 0; bit < 8; bit++)
+            if (g->sub_groups[i] == 1u << bit)
+                t.sub_group_sizes |= 1u << bit;
+    return t;
+}
+
+static void fill_choice(const struct lz_gpu *g, uint32_t index, struct device_choice *c) {
+    memset(c, 0, sizeof *c);
+    lz_device_facts(g, &c->facts);
+    c->threads = 1; /* the engine's own */
+    snprintf(c->tier, sizeof c->tier, "level_zero");
+    c->where[0] = index;
+}
+
+stator_status lz_device_choose(const char *name, struct device_choice *c, uint32_t max, uint32_t *n,
+                               stator_error *e) {
+    *n = 0;
+    struct lz_system *s = NULL;
+    bool automatic = strcmp(name, "auto") == 0;
+    if (opencl_n_modules == 0)
+        return automatic
+                   ? STATOR_OK
+                   : error_set(e, STATOR_DEVICE, "devices.use = \"%.60s\": this build has no GPU kernels: %s",
+                               name, opencl_missing);
+    stator_status st = lz_system_get(&s, e);
+    if (automatic && st != STATOR_OK)
+        return STATOR_OK;
+    struct lz_gpu *g = NULL;
+    if (st == STATOR_OK && !automatic)
+        st = lz_system_find(s, name, &g, e);
+    else if (st != STATOR_OK)
+        error_prefix(e, "devices.use = \"%.60s\"", name);
+    if (st != STATOR_OK)
+        return st;
+    for (uint32_t i = 0; i < s->n_gpus && *n < max; i++)
+        if (g == NULL ? !s->gpus[i].integrated : g == &s->gpus[i])
+            fill_choice(&s->gpus[i], i, &c[(*n)++]);
+    return STATOR_OK;
+}
+
+static struct lz_device *lay_out(struct carve *c, const struct device_model *m, bool trace,
+                                 struct lz_steps *steps) {
+    struct lz_device *d = carve_take(c, 1, sizeof *d);
+    lz_steps_lay_out(steps, c, m, trace);
+    return d;
+}
+
+uint64_t lz_device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
+    (void)c;
+    struct carve count = carve_count();
+    struct lz_steps steps;
+    lay_out(&count, m, trace, &steps);
+    return count.used;
+}
+
+/* Free device memory, where somebody really counts it. */
+static uint64_t known_free(struct lz_device *d) {
+    enum lz_free source = LZ_FREE_GUESS;
+    uint64_t bytes = lz_system_free(d->system, d->gpu, &source);
+    return source == LZ_FREE_GUESS ? 0 : bytes;
+}
+
+static stator_status refuse_slice(const struct lz_device *d, const char *what, uint64_t bytes,
+                                  stator_error *e) {
+    error_prefix(e, "%s: %s, %" PRIu64 " bytes of %" PRIu64 " that the plan has for this GPU so far",
+                 d->gpu->name, what, bytes, d->slice_bytes + bytes);
+    return STATOR_DOES_NOT_FIT;
+}
+
+static stator_status lz_slice_create(struct device *device, enum device_arena a, uint32_t slice,
+                                     uint64_t bytes, stator_error *e) {
+    struct lz_device *d = self(device);
+    CHECK(slice < GRAPH_MAX_SLICES && bytes > 0 && bytes % sizeof(uint32_t) == 0);
+    struct lz_slice *s = &d->slices[a][slice];
+    CHECK(s->memory == NULL);
+    char what[64];
+    snprintf(what, sizeof what, "arena %s, slice %u", device_arena_name(a), slice);
+    uint64_t left = known_free(d);
+    if (left != 0 && left < bytes) {
+        error_set(e, STATOR_DOES_NOT_FIT,
+                  "only %" PRIu64
+                  " bytes of the GPU are free now: something else uses it, or the plan is too large",
+                  left);
+        return refuse_slice(d, what, bytes, e);
+    }
+    ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
+    void *memory = NULL;
+    ze_result_t r =
+        d->system->ze.zeMemAllocDevice(d->context, &desc, bytes, ALIGNMENT, d->gpu->handle, &memory);
+    if (r != ZE_RESULT_SUCCESS) {
+        stator_status st = lz_queue_error(&d->queue, "zeMemAllocDevice", r, e);
+        return st == STATOR_DOES_NOT_FIT ? refuse_slice(d, what, bytes, e) : st;
+    }
+    s->memory = memory;
+    s->bytes = bytes;
+    d->slice_bytes += bytes;
+    stator_status st = lz_queue_fill(&d->queue, memory, bytes, e);
+    return st == STATOR_OK ? lz_queue_wait(&d->queue, LZ_QUEUE_DEADLINE, e) : st;
+}
+
+static void *lz_map(struct device *d, enum device_arena a, uint32_t slice) {
+    (void)d;
+    (void)a;
+    (void)slice;
+    return NULL;
+}
+
+static stator_status lz_host_create(struct device *device, uint64_t bytes, void **out, stator_error *e) {
+    struct lz_device *d = self(device);
+    CHECK(d->host == NULL && bytes > 0);
+    ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    ze_result_t r = d->system->ze.zeMemAllocHost(d->context, &desc, bytes, 4096, &d->host);
+    if (r != ZE_RESULT_SUCCESS) {
+        char what[64];
+        snprintf(what, sizeof what, "zeMemAllocHost(staging, %" PRIu64 " bytes)", bytes);
+        d->host = NULL;
+        return lz_queue_error(&d->queue, what, r, e);
+    }
+    memset(d->host, 0, bytes);
+    *out = d->host;
+    return STATOR_OK;
+}
+
+static stator_status lz_upload(struct device *device, enum device_arena a, uint32_t slice, uint64_t offset,
+                               const void *src, uint64_t bytes, stator_error *e) {
+    struct lz_device *d = self(device);
+    const struct lz_slice *s = &d->slices[a][slice];
+    CHECK(s->memory != NULL && bytes <= s->bytes && offset <= s->bytes - bytes);
+    return lz_queue_copy(&d->queue, s->memory + offset, src, bytes, e);
+}
+
+static stator_status lz_upload_wait(struct device *d, stator_error *e) {
+    return lz_queue_wait(&self(d)->queue, LZ_QUEUE_DEADLINE, e);
+}
+
+static void lz_parallel(struct device *d, void (*f)(void *context, uint32_t member, uint32_t n),
+                        void *context) {
+    (void)d;
+    f(context, 0, 1);
+}
+
+/* A value of exchange and its bytes, both halves. */
+static uint8_t *exchange_value(struct lz_device *d, uint32_t value, uint64_t *bytes) {
+    const struct graph_value *v = &d->model->graph->values[value];
+    CHECK(v->arena == GRAPH_EXCHANGE);
+    *bytes = v->bytes;
+    return d->slices[DEVICE_EXCHANGE][0].memory + v->offset;
+}
+
+static stator_status lz_peer_probe_pair(struct device *device, struct device *to, bool verify, void *work,
+                                        uint64_t bytes, struct device_route *r, stator_error *e) {
+    struct lz_device *d = self(device);
+    struct lz_device *t = self(to);
+    uint64_t source = 0;
+    uint64_t target = 0;
+    struct lz_peer p = {.from = &d->queue, .to = &t->queue, .work = work, .verify = verify};
+    p.source = exchange_value(d, d->model->graph->outgoing, &source);
+    p.target = exchange_value(t, t->model->graph->landing, &target);
+    p.bytes = ARITH_MIN(ARITH_MIN(source, target), bytes / 2) / 64 * 64;
+    if (p.bytes < LZ_PEER_LEAST) {
+        *r = (struct device_route){.direct = false};
+        snprintf(r->why, sizeof r->why,
+                 "the residual stream has less than %d bytes, too few to prove a pair with", LZ_PEER_LEAST);
+        return STATOR_OK;
+    }
+    return lz_peer_probe(&p, r, e);
+}
+
+static stator_status lz_prepare(struct device *device, const struct device_setup *setup, stator_error *e) {
+    struct lz_device *d = self(device);
+    CHECK(d->slices[DEVICE_EXCHANGE][0].memory != NULL && setup->pinned != NULL);
+    d->setup = *setup;
+    for (uint32_t k = 0; k < d->model->slots; k++)
+        memcpy((uint8_t *)setup->pinned + d->pinned.step[k], &d->model->step, sizeof d->model->step);
+    stator_status st = lz_queue_wait(&d->queue, LZ_QUEUE_DEADLINE, e);
+    if (st == STATOR_OK)
+        st = lz_steps_record(d, e);
+    uint64_t left = known_free(d);
+    if (d->free_before > left + d->slice_bytes && left != 0)
+        d->driver_bytes = d->free_before - left - d->slice_bytes;
+    return st;
+}
+
+static void *lz_step_slot(struct device *d, uint32_t slot) {
+    return (uint8_t *)self(d)->setup.pinned + self(d)->pinned.step[slot];
+}
+
+static stator_status lz_submit(struct device *d, uint32_t slot, stator_error *e) {
+    return lz_steps_submit(self(d), slot, e);
+}
+
+static stator_status lz_wait(struct device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
+                             stator_error *e) {
+    return lz_steps_wait(self(d), slot, timeout_ns, ended, e);
+}
+
+static const float *lz_logits(struct device *d, uint32_t slot) {
+    return (const float *)((uint8_t *)self(d)->setup.pinned + self(d)->pinned.logits[slot]);
+}
+
+static const struct step_pick *lz_picks(struct device *d, uint32_t slot) {
+    return (const struct step_pick *)((uint8_t *)self(d)->setup.pinned + self(d)->pinned.picks[slot]);
+}
+
+static uint32_t lz_spans(struct device *d, uint32_t slot, struct device_span *out, uint32_t max) {
+    return lz_steps_spans(self(d), slot, out, max);
+}
+
+static void lz_counters(const struct device *d, struct device_counters *c) {
+    *c = const_self(d)->counters;
+}
+
+static uint64_t lz_driver_bytes(const struct device *d) {
+    return const_self(d)->driver_bytes;
+}
+
+static void lz_close(struct device *device) {
+    struct lz_device *d = self(device);
+    const struct lz_calls *ze = &d->system->ze;
+    lz_steps_close(d);
+    lz_queue_close(&d->queue);
+    /* What a device that does not answer may still write to stays until the process ends. */
+    if (d->queue.broken)
+        return;
+    for (int a = 0; a < DEVICE_ARENAS; a++)
+        for (int s = 0; s < GRAPH_MAX_SLICES; s++)
+            if (d->slices[a][s].memory != NULL)
+                (void)ze->zeMemFree(d->context, d->slices[a][s].memory);
+    if (d->host != NULL)
+        (void)ze->zeMemFree(d->context, d->host);
+    lz_system_context_release(d->system, d->gpu);
+}
+
+static const struct device_vtable vtable = {
+    .slice_create = lz_slice_create,
+    .map = lz_map,
+    .host_create = lz_host_create,
+    .upload = lz_upload,
+    .upload_wait = lz_upload_wait,
+    .parallel = lz_parallel,
+    .peer_probe = lz_peer_probe_pair,
+    .prepare = lz_prepare,
+    .step_slot = lz_step_slot,
+    .submit = lz_submit,
+    .wait = lz_wait,
+    .logits = lz_logits,
+    .picks = lz_picks,
+    .spans = lz_spans,
+    .counters = lz_counters,
+    .driver_bytes = lz_driver_bytes,
+    .close = lz_close,
+};
+
+stator_status lz_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
+                             const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                             stator_error *e) {
+    *out = NULL;
+    struct lz_system *s = NULL;
+    stator_status st = lz_system_get(&s, e);
+    if (st != STATOR_OK)
+        return st;
+    CHECK(c->where[0] < s->n_gpus);
+    memset(memory, 0, bytes);
+    struct carve carve = carve_in(memory, bytes);
+    struct lz_steps steps;
+    struct lz_device *d = lay_out(&carve, m, trace, &steps);
+    d->device.vtable = &vtable;
+    d->phase = phase;
+    d->system = s;
+    d->gpu = &s->gpus[c->where[0]];
+    d->model = m;
+    d->steps = steps;
+    device_pinned_lay_out(&c->facts, m, &d->pinned);
+    st = lz_system_context_acquire(s, d->gpu, &d->context, e);
+    if (st != STATOR_OK)
+        return st;
+    st = lz_queue_open(&d->queue, &s->ze, d->gpu, d->context, e);
+    if (st != STATOR_OK) {
+        lz_queue_close(&d->queue);
+        lz_system_context_release(s, d->gpu);
+        return st;
+    }
+    d->free_before = known_free(d);
+    *out = &d->device;
+    return STATOR_OK;
+}

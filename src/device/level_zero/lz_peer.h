@@ -1,0 +1,27 @@
+/* Whether copies from one GPU to another can be trusted to go direct.
+ *
+ * The driver's word (zeDeviceCanAccessPeer) is not enough: patterned data of several sizes and at several
+ * offsets is pushed by the source, read back from the target and compared, with what lies beside it; then
+ * timed. The pushes run on a queue of their own, so that one that never ends harms nothing else. */
+#ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_PEER_H
+#define STATOR_DEVICE_LEVEL_ZERO_LZ_PEER_H
+
+#include "device/device.h"
+#include "device/level_zero/lz_queue.h"
+
+#define LZ_PEER_LEAST 256 /* bytes, of each of the three memories */
+
+struct lz_peer {
+    struct lz_queue *from; /* of the source and of the target, for what is not probed */
+    struct lz_queue *to;
+    uint8_t *source; /* device memory of `from`'s GPU: bytes */
+    uint8_t *target; /* device memory of `to`'s GPU: bytes */
+    uint8_t *work;   /* host memory of zeMemAllocHost: 2 * bytes */
+    uint64_t bytes;  /* >= LZ_PEER_LEAST, a multiple of 64 */
+    bool verify;
+};
+
+/* Fills *r. An error is one of the two GPUs being lost. */
+stator_status lz_peer_probe(const struct lz_peer *p, struct device_route *r, stator_error *e);
+
+#endif

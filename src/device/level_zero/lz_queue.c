@@ -1,0 +1,162 @@
+#include "device/level_zero/lz_queue.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+stator_status lz_queue_error(struct lz_queue *q, const char *call, ze_result_t r, stator_error *e) {
+    if (r == ZE_RESULT_ERROR_DEVICE_LOST || r == ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET)
+        q->broken = true;
+    return lz_calls_error(e, q->gpu->name, call, r);
+}
+
+static stator_status is_broken(const struct lz_queue *q, stator_error *e) {
+    return error_set(e, STATOR_DEVICE,
+                     "%s: the device was lost or did not answer before; nothing is submitted to it any more",
+                     q->gpu->name);
+}
+
+stator_status lz_queue_list(struct lz_queue *q, ze_command_list_handle_t *out, stator_error *e) {
+    ze_command_list_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC,
+                                   .commandQueueGroupOrdinal = q->gpu->compute_queue};
+    ze_result_t r = q->ze->zeCommandListCreate(q->context, q->gpu->handle, &desc, out);
+    return r == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(q, "zeCommandListCreate", r, e);
+}
+
+stator_status lz_queue_fence(struct lz_queue *q, ze_fence_handle_t *out, stator_error *e) {
+    ze_fence_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_FENCE_DESC};
+    ze_result_t r = q->ze->zeFenceCreate(q->handle, &desc, out);
+    return r == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(q, "zeFenceCreate", r, e);
+}
+
+stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
+                            ze_context_handle_t context, stator_error *e) {
+    *q = (struct lz_queue){.ze = ze, .gpu = g, .context = context};
+    ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+                                    .ordinal = g->compute_queue,
+                                    .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+                                    .priority = ZE_COMMAND_QUEUE_PRIORITY_NORMAL};
+    ze_result_t r = ze->zeCommandQueueCreate(context, g->handle, &desc, &q->handle);
+    if (r != ZE_RESULT_SUCCESS)
+        return lz_queue_error(q, "zeCommandQueueCreate", r, e);
+    for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS; i++) {
+        stator_status st = lz_queue_list(q, &q->transfers[i].list, e);
+        if (st == STATOR_OK)
+            st = lz_queue_fence(q, &q->transfers[i].fence, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    return STATOR_OK;
+}
+
+void lz_queue_close(struct lz_queue *q) {
+    if (!q->broken)
+        (void)lz_queue_wait(q, LZ_QUEUE_DEADLINE, NULL);
+    if (q->broken)
+        return;
+    for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS; i++) {
+        if (q->transfers[i].fence != NULL)
+            (void)q->ze->zeFenceDestroy(q->transfers[i].fence);
+        if (q->transfers[i].list != NULL)
+            (void)q->ze->zeCommandListDestroy(q->transfers[i].list);
+    }
+    if (q->handle != NULL)
+        (void)q->ze->zeCommandQueueDestroy(q->handle);
+    memset(q->transfers, 0, sizeof q->transfers);
+    q->handle = NULL;
+}
+
+stator_status lz_queue_submit(struct lz_queue *q, ze_command_list_handle_t *lists, uint32_t n,
+                              ze_fence_handle_t fence, stator_error *e) {
+    if (q->broken)
+        return is_broken(q, e);
+    ze_result_t r = q->ze->zeCommandQueueExecuteCommandLists(q->handle, n, lists, fence);
+    return r == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(q, "zeCommandQueueExecuteCommandLists", r, e);
+}
+
+stator_status lz_queue_fence_wait(struct lz_queue *q, ze_fence_handle_t fence, uint64_t timeout_ns,
+                                  bool *ended, stator_error *e) {
+    *ended = false;
+    if (q->broken)
+        return is_broken(q, e);
+    ze_result_t r = q->ze->zeFenceHostSynchronize(fence, timeout_ns);
+    if (r == ZE_RESULT_NOT_READY)
+        return STATOR_OK;
+    if (r != ZE_RESULT_SUCCESS)
+        return lz_queue_error(q, "zeFenceHostSynchronize", r, e);
+    *ended = true;
+    return STATOR_OK;
+}
+
+static stator_status finish(struct lz_queue *q, struct lz_transfer *t, uint64_t deadline_ns,
+                            stator_error *e) {
+    if (!t->busy)
+        return STATOR_OK;
+    bool ended = false;
+    stator_status st = lz_queue_fence_wait(q, t->fence, deadline_ns, &ended, e);
+    if (st == STATOR_OK && !ended) {
+        q->broken = true;
+        st = error_set(e, STATOR_DEVICE, "%s: a copy has not ended after %.1f s: the device does not answer",
+                       q->gpu->name, (double)deadline_ns * 1e-9);
+    }
+    t->busy = st != STATOR_OK;
+    return st;
+}
+
+/* The next transfer, empty and open. */
+static stator_status begin(struct lz_queue *q, struct lz_transfer **out, stator_error *e) {
+    if (q->broken)
+        return is_broken(q, e);
+    struct lz_transfer *t = *out = &q->transfers[q->next];
+    q->next = (q->next + 1) % LZ_QUEUE_TRANSFERS;
+    stator_status st = finish(q, t, LZ_QUEUE_DEADLINE, e);
+    if (st != STATOR_OK)
+        return st;
+    ze_result_t r = q->ze->zeFenceReset(t->fence);
+    if (r != ZE_RESULT_SUCCESS)
+        return lz_queue_error(q, "zeFenceReset", r, e);
+    r = q->ze->zeCommandListReset(t->list);
+    return r == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(q, "zeCommandListReset", r, e);
+}
+
+static stator_status go(struct lz_queue *q, struct lz_transfer *t, stator_error *e) {
+    /* Lists of one queue start in order; the barrier makes the next one see what this one wrote. */
+    ze_result_t r = q->ze->zeCommandListAppendBarrier(t->list, NULL, 0, NULL);
+    if (r != ZE_RESULT_SUCCESS)
+        return lz_queue_error(q, "zeCommandListAppendBarrier", r, e);
+    r = q->ze->zeCommandListClose(t->list);
+    if (r != ZE_RESULT_SUCCESS)
+        return lz_queue_error(q, "zeCommandListClose", r, e);
+    stator_status st = lz_queue_submit(q, &t->list, 1, t->fence, e);
+    t->busy = st == STATOR_OK;
+    return st;
+}
+
+stator_status lz_queue_copy(struct lz_queue *q, void *to, const void *from, uint64_t bytes, stator_error *e) {
+    CHECK(bytes > 0);
+    struct lz_transfer *t = NULL;
+    stator_status st = begin(q, &t, e);
+    if (st != STATOR_OK)
+        return st;
+    ze_result_t r = q->ze->zeCommandListAppendMemoryCopy(t->list, to, from, bytes, NULL, 0, NULL);
+    return r == ZE_RESULT_SUCCESS ? go(q, t, e) : lz_queue_error(q, "zeCommandListAppendMemoryCopy", r, e);
+}
+
+stator_status lz_queue_fill(struct lz_queue *q, void *to, uint64_t bytes, stator_error *e) {
+    static const uint32_t zero = 0;
+    CHECK(bytes > 0 && bytes % sizeof zero == 0);
+    struct lz_transfer *t = NULL;
+    stator_status st = begin(q, &t, e);
+    if (st != STATOR_OK)
+        return st;
+    ze_result_t r =
+        q->ze->zeCommandListAppendMemoryFill(t->list, to, &zero, sizeof zero, bytes, NULL, 0, NULL);
+    return r == ZE_RESULT_SUCCESS ? go(q, t, e) : lz_queue_error(q, "zeCommandListAppendMemoryFill", r, e);
+}
+
+stator_status lz_queue_wait(struct lz_queue *q, uint64_t deadline_ns, stator_error *e) {
+    stator_status first = STATOR_OK;
+    for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS && first == STATOR_OK; i++)
+        first = finish(q, &q->transfers[i], deadline_ns, e);
+    return first;
+}

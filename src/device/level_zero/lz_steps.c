@@ -1,0 +1,536 @@
+#include "device/level_zero/lz_steps.h"
+
+#include "base/clock.h"
+#include "base/pages.h"
+#include "device/level_zero/lz_device.h"
+#include "kernels/opencl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MODULE_OPTIONS  "" /* nothing that changes arithmetic, and no buffers above 4 GiB */
+#define LAUNCHES_PER_OP 4  /* more than any op has; checked */
+#define LAUNCHES_BESIDE 16
+#define CLOSE_DEADLINE  10000000000ull /* ns: for steps that still run when the device is closed */
+#define BUILD_LOG       400            /* bytes of a compiler's log in an error */
+
+/* A list that is being recorded. */
+struct recording {
+    struct lz_device *d;
+    uint32_t slot;
+    uint32_t rows; /* of the bucket */
+    struct lz_list *list;
+    stator_error *e;
+};
+
+static uint32_t most_launches(const struct device_model *m) {
+    return m->graph->n_ops * LAUNCHES_PER_OP + LAUNCHES_BESIDE;
+}
+
+void lz_steps_lay_out(struct lz_steps *s, struct carve *c, const struct device_model *m, bool trace) {
+    memset(s, 0, sizeof *s);
+    s->modules = carve_take(c, opencl_n_modules, sizeof *s->modules);
+    s->kernels = carve_take(c, launch_n_kernels, sizeof *s->kernels);
+    if (!trace)
+        return;
+    s->max_events = most_launches(m);
+    for (int k = 0; k < 2; k++) {
+        s->events[k] = carve_take(c, s->max_events, sizeof *s->events[k]);
+        for (int b = 0; b < LAUNCH_BUCKETS; b++) {
+            s->body[k][b].ops = carve_take(c, s->max_events, sizeof(uint32_t));
+            s->tail[k][b].ops = carve_take(c, s->max_events, sizeof(uint32_t));
+        }
+    }
+}
+
+static stator_status module_error(struct lz_device *d, const struct opencl_module *m, ze_result_t r,
+                                  ze_module_build_log_handle_t log, stator_error *e) {
+    const struct lz_calls *ze = &d->system->ze;
+    char text[BUILD_LOG] = "";
+    size_t n = 0;
+    /* A longer log is left out: it has to be taken whole, and nobody knows how long it is. */
+    if (log != NULL && ze->zeModuleBuildLogGetString(log, &n, NULL) == ZE_RESULT_SUCCESS && n > 1 &&
+        n <= sizeof text)
+        (void)ze->zeModuleBuildLogGetString(log, &n, text);
+    char what[64];
+    snprintf(what, sizeof what, "zeModuleCreate(%.40s)", m->name);
+    stator_status st = lz_queue_error(&d->queue, what, r, e);
+    size_t have = e != NULL ? strlen(e->text) : 0;
+    if (e != NULL && text[0] != '\0')
+        snprintf(e->text + have, sizeof e->text - have, ": %s", text);
+    return st;
+}
+
+static stator_status make_module(struct lz_device *d, const char *name, ze_module_handle_t *out,
+                                 stator_error *e) {
+    const struct lz_calls *ze = &d->system->ze;
+    uint32_t i = 0;
+    while (i < opencl_n_modules && strcmp(opencl_modules[i].name, name) != 0)
+        i++;
+    CHECK(i < opencl_n_modules); /* a launch names a module of the binary */
+    if (d->steps.modules[i] == NULL) {
+        const struct opencl_module *m = &opencl_modules[i];
+        ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
+                                 .format = ZE_MODULE_FORMAT_IL_SPIRV,
+                                 .inputSize = m->bytes,
+                                 .pInputModule = (const uint8_t *)m->words,
+                                 .pBuildFlags = MODULE_OPTIONS};
+        ze_module_build_log_handle_t log = NULL;
+        ze_result_t r = ze->zeModuleCreate(d->context, d->gpu->handle, &desc, &d->steps.modules[i], &log);
+        stator_status st = r == ZE_RESULT_SUCCESS ? STATOR_OK : module_error(d, m, r, log, e);
+        if (log != NULL)
+            (void)ze->zeModuleBuildLogDestroy(log);
+        if (st != STATOR_OK) {
+            d->steps.modules[i] = NULL;
+            return st;
+        }
+    }
+    *out = d->steps.modules[i];
+    return STATOR_OK;
+}
+
+static stator_status make_kernel(struct lz_device *d, uint32_t kernel, stator_error *e) {
+    CHECK(kernel < launch_n_kernels);
+    if (d->steps.kernels[kernel] != NULL)
+        return STATOR_OK;
+    const struct launch_kernel *k = &launch_kernels[kernel];
+    ze_module_handle_t module = NULL;
+    stator_status st = make_module(d, k->module, &module, e);
+    if (st != STATOR_OK)
+        return st;
+    ze_kernel_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = k->name};
+    ze_result_t r = d->system->ze.zeKernelCreate(module, &desc, &d->steps.kernels[kernel]);
+    if (r == ZE_RESULT_SUCCESS)
+        return STATOR_OK;
+    d->steps.kernels[kernel] = NULL;
+    char what[96];
+    snprintf(what, sizeof what, "zeKernelCreate(%.40s)", k->name);
+    return lz_queue_error(&d->queue, what, r, e);
+}
+
+static stator_status append_barrier(struct recording *r) {
+    ze_result_t z = r->d->system->ze.zeCommandListAppendBarrier(r->list->handle, NULL, 0, NULL);
+    return z == ZE_RESULT_SUCCESS ? STATOR_OK
+                                  : lz_queue_error(&r->d->queue, "zeCommandListAppendBarrier", z, r->e);
+}
+
+static stator_status append_copy(struct recording *r, void *to, const void *from, uint64_t bytes) {
+    ze_result_t z =
+        r->d->system->ze.zeCommandListAppendMemoryCopy(r->list->handle, to, from, bytes, NULL, 0, NULL);
+    return z == ZE_RESULT_SUCCESS ? append_barrier(r)
+                                  : lz_queue_error(&r->d->queue, "zeCommandListAppendMemoryCopy", z, r->e);
+}
+
+static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel, const struct launch *l,
+                                  uint32_t i) {
+    const struct launch_arg *a = &l->args[i];
+    const void *value = NULL;
+    void *pointer = NULL;
+    size_t size = 0;
+    switch (a->kind) {
+    case LAUNCH_BUFFER: {
+        const struct lz_slice *s = &r->d->slices[a->buffer.arena][a->buffer.slice];
+        CHECK(s->memory != NULL && a->buffer.offset < s->bytes);
+        pointer = s->memory + a->buffer.offset;
+        value = &pointer;
+        size = sizeof pointer;
+        break;
+    }
+    case LAUNCH_U32:
+        value = &a->u32;
+        size = sizeof a->u32;
+        break;
+    case LAUNCH_F32:
+        value = &a->f32;
+        size = sizeof a->f32;
+        break;
+    case LAUNCH_LOCAL:
+        size = a->u32;
+        break;
+    }
+    ze_result_t z = r->d->system->ze.zeKernelSetArgumentValue(kernel, i, size, value);
+    if (z == ZE_RESULT_SUCCESS)
+        return STATOR_OK;
+    char what[96];
+    snprintf(what, sizeof what, "zeKernelSetArgumentValue(%.40s, %u)", launch_kernels[l->kernel].name, i);
+    return lz_queue_error(&r->d->queue, what, z, r->e);
+}
+
+static stator_status append_launch(struct recording *r, const struct launch *l) {
+    struct lz_device *d = r->d;
+    const struct lz_calls *ze = &d->system->ze;
+    stator_status st = make_kernel(d, l->kernel, r->e);
+    if (st != STATOR_OK)
+        return st;
+    ze_kernel_handle_t kernel = d->steps.kernels[l->kernel];
+    for (uint32_t i = 0; i < l->n_args; i++) {
+        st = set_argument(r, kernel, l, i);
+        if (st != STATOR_OK)
+            return st;
+    }
+    char what[96];
+    ze_result_t z = ze->zeKernelSetGroupSize(kernel, l->group, 1, 1);
+    snprintf(what, sizeof what, "zeKernelSetGroupSize(%.40s, %u)", launch_kernels[l->kernel].name, l->group);
+    if (z != ZE_RESULT_SUCCESS)
+        return lz_queue_error(&d->queue, what, z, r->e);
+    ze_event_handle_t event = NULL;
+    if (d->steps.max_events != 0) {
+        uint32_t at = r->list->first_event + r->list->launches;
+        CHECK(at < d->steps.max_events);
+        event = d->steps.events[r->slot][at];
+        r->list->ops[r->list->launches] = l->op;
+    }
+    ze_group_count_t groups = {l->groups, 1, 1};
+    z = ze->zeCommandListAppendLaunchKernel(r->list->handle, kernel, &groups, event, 0, NULL);
+    snprintf(what, sizeof what, "zeCommandListAppendLaunchKernel(%.40s, %u groups)",
+             launch_kernels[l->kernel].name, l->groups);
+    if (z != ZE_RESULT_SUCCESS)
+        return lz_queue_error(&d->queue, what, z, r->e);
+    r->list->launches++;
+    return append_barrier(r);
+}
+
+/* Bytes of the descriptor up to the angles of so many tokens; the angles are its last part. */
+static uint64_t descriptor_bytes(const struct device_model *m, uint32_t tokens) {
+    const struct step_header *h = &m->step;
+    CHECK(h->at_rope >= h->at_tokens && h->at_rope >= h->at_chunks && h->at_rope >= h->at_rows &&
+          h->at_rope >= h->at_zero && h->at_rope >= h->at_tables);
+    uint64_t bytes = h->at_rope + (uint64_t)tokens * h->rope_stride * sizeof(float);
+    return ARITH_MIN(bytes, m->step_bytes);
+}
+
+static stator_status append_descriptor(struct recording *r, uint32_t tokens) {
+    struct lz_device *d = r->d;
+    uint64_t bytes = descriptor_bytes(d->model, tokens);
+    r->list->copied_bytes += bytes;
+    return append_copy(r, d->slices[DEVICE_EXCHANGE][0].memory,
+                       (const uint8_t *)d->setup.pinned + d->pinned.step[r->slot], bytes);
+}
+
+static uint8_t *value_at(struct lz_device *d, uint32_t value, uint32_t half) {
+    const struct graph_value *v = &d->model->graph->values[value];
+    enum device_arena a = v->arena == GRAPH_EXCHANGE ? DEVICE_EXCHANGE : DEVICE_SCRATCH;
+    CHECK(half < v->halves && v->f32 != UINT64_MAX);
+    return d->slices[a][0].memory + v->offset + half * v->half_bytes + v->f32;
+}
+
+/* The slot's half of `value`, or the only one. */
+static uint32_t half_of(const struct lz_device *d, uint32_t value, uint32_t slot) {
+    return d->model->graph->values[value].halves > 1 ? slot : 0;
+}
+
+/* From the landing zone, or from the staged window. */
+static stator_status append_land(struct recording *r, const struct graph_op *op) {
+    struct lz_device *d = r->d;
+    const struct device_link *in = d->setup.in;
+    CHECK(in != NULL);
+    uint64_t bytes = (uint64_t)r->rows * d->model->graph->values[op->out].width * sizeof(float);
+    const void *from =
+        in->direct ? (void *)value_at(d, op->in, half_of(d, op->in, r->slot)) : (void *)in->window[r->slot];
+    return append_copy(r, value_at(d, op->out, 0), from, bytes);
+}
+
+/* Into the next device's landing zone, pushed by this one, or into the staged window. */
+static stator_status append_send(struct recording *r, const struct graph_op *op) {
+    struct lz_device *d = r->d;
+    const struct device_link *out = d->setup.out;
+    CHECK(out != NULL);
+    uint64_t bytes = (uint64_t)r->rows * d->model->graph->values[op->in].width * sizeof(float);
+    void *to = out->window[r->slot];
+    if (out->direct) {
+        struct lz_device *peer = (struct lz_device *)out->peer;
+        uint32_t landing = peer->model->graph->landing;
+        CHECK(landing != GRAPH_NONE);
+        to = value_at(peer, landing, half_of(peer, landing, r->slot));
+    }
+    *(out->direct ? &r->list->direct_bytes : &r->list->staged_bytes) += bytes;
+    return append_copy(r, to, value_at(d, op->in, 0), bytes);
+}
+
+static stator_status append_results(struct recording *r) {
+    struct lz_device *d = r->d;
+    const struct graph *g = d->model->graph;
+    uint8_t *pinned = d->setup.pinned;
+    uint64_t logits = (uint64_t)r->rows * g->values[g->logits].width * sizeof(float);
+    uint64_t picks = (uint64_t)r->rows * sizeof(struct step_pick);
+    stator_status st = append_copy(r, pinned + d->pinned.logits[r->slot],
+                                   value_at(d, g->logits, half_of(d, g->logits, r->slot)), logits);
+    if (st == STATOR_OK)
+        st = append_copy(r, pinned + d->pinned.picks[r->slot],
+                         value_at(d, g->picks, half_of(d, g->picks, r->slot)), picks);
+    r->list->copied_bytes += logits + picks;
+    return st;
+}
+
+/* The launches of one part for the recording's rows into steps.launches. */
+static stator_status build(struct recording *r, enum launch_part part, uint32_t *n) {
+    struct lz_device *d = r->d;
+    struct launch_traits t = lz_device_traits(d->gpu);
+    stator_status st = launch_build(d->model, &t, part, r->rows, NULL, n, r->e);
+    if (st != STATOR_OK)
+        return st;
+    CHECK(*n <= most_launches(d->model));
+    return launch_build(d->model, &t, part, r->rows, d->steps.launches, n, r->e);
+}
+
+/* The ops [begin, end) with their launches, which come in the ops' order. */
+static stator_status append_ops(struct recording *r, enum launch_part part, uint32_t begin, uint32_t end) {
+    uint32_t n = 0;
+    stator_status st = build(r, part, &n);
+    uint32_t at = 0;
+    for (uint32_t i = begin; i < end && st == STATOR_OK; i++) {
+        const struct graph_op *op = &r->d->model->graph->ops[i];
+        if (op->kind == GRAPH_LAND)
+            st = append_land(r, op);
+        else if (op->kind == GRAPH_SEND)
+            st = append_send(r, op);
+        while (st == STATOR_OK && at < n && r->d->steps.launches[at].op == i)
+            st = append_launch(r, &r->d->steps.launches[at++]);
+    }
+    CHECK(st != STATOR_OK || at == n);
+    return st;
+}
+
+static stator_status close_list(struct recording *r) {
+    ze_result_t z = r->d->system->ze.zeCommandListClose(r->list->handle);
+    return z == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(&r->d->queue, "zeCommandListClose", z, r->e);
+}
+
+static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bucket, stator_error *e) {
+    struct recording r = {.d = d,
+                          .slot = slot,
+                          .rows = d->steps.body_bounds[bucket],
+                          .list = &d->steps.body[slot][bucket],
+                          .e = e};
+    stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
+    if (st == STATOR_OK)
+        st = append_descriptor(&r, r.rows);
+    if (st == STATOR_OK)
+        st = append_ops(&r, LAUNCH_BODY, 0, d->model->graph->tail);
+    return st == STATOR_OK ? close_list(&r) : st;
+}
+
+/* first_event: behind those of the longest body. */
+static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bucket, uint32_t first_event,
+                                 stator_error *e) {
+    const struct graph *g = d->model->graph;
+    struct recording r = {.d = d,
+                          .slot = slot,
+                          .rows = d->steps.tail_bounds[bucket],
+                          .list = &d->steps.tail[slot][bucket],
+                          .e = e};
+    r.list->first_event = first_event;
+    stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
+    if (st == STATOR_OK)
+        st = append_ops(&r, LAUNCH_TAIL, g->tail, g->n_ops);
+    if (st == STATOR_OK)
+        st = append_results(&r);
+    return st == STATOR_OK ? close_list(&r) : st;
+}
+
+static stator_status record_head(struct lz_device *d, uint32_t slot, stator_error *e) {
+    struct recording r = {.d = d, .slot = slot, .list = &d->steps.head[slot], .e = e};
+    stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
+    if (st == STATOR_OK)
+        st = append_descriptor(&r, 0);
+    return st == STATOR_OK ? close_list(&r) : st;
+}
+
+static stator_status make_events(struct lz_device *d, stator_error *e) {
+    const struct lz_calls *ze = &d->system->ze;
+    struct lz_steps *s = &d->steps;
+    ze_device_handle_t device = d->gpu->handle;
+    ze_event_pool_desc_t pool = {.stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC,
+                                 .flags =
+                                     ZE_EVENT_POOL_FLAG_HOST_VISIBLE | ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP,
+                                 .count = 2 * s->max_events};
+    ze_result_t r = ze->zeEventPoolCreate(d->context, &pool, 1, &device, &s->pool);
+    if (r != ZE_RESULT_SUCCESS)
+        return lz_queue_error(&d->queue, "zeEventPoolCreate", r, e);
+    for (uint32_t i = 0; i < 2 * s->max_events; i++) {
+        ze_event_desc_t event = {.stype = ZE_STRUCTURE_TYPE_EVENT_DESC,
+                                 .index = i,
+                                 .signal = ZE_EVENT_SCOPE_FLAG_HOST,
+                                 .wait = ZE_EVENT_SCOPE_FLAG_HOST};
+        r = ze->zeEventCreate(s->pool, &event, &s->events[i % 2][i / 2]);
+        if (r != ZE_RESULT_SUCCESS)
+            return lz_queue_error(&d->queue, "zeEventCreate", r, e);
+    }
+    return STATOR_OK;
+}
+
+static stator_status record_slot(struct lz_device *d, uint32_t slot, stator_error *e) {
+    struct lz_steps *s = &d->steps;
+    stator_status st = lz_queue_fence(&d->queue, &s->fence[slot], e);
+    uint32_t longest = 0;
+    for (uint32_t b = 0; b < s->n_bodies && st == STATOR_OK; b++) {
+        st = record_body(d, slot, b, e);
+        longest = ARITH_MAX(longest, s->body[slot][b].launches);
+    }
+    for (uint32_t b = 0; b < s->n_tails && st == STATOR_OK; b++)
+        st = record_tail(d, slot, b, longest, e);
+    if (st == STATOR_OK && s->n_tails > 0)
+        st = record_head(d, slot, e);
+    return st;
+}
+
+stator_status lz_steps_record(struct lz_device *d, stator_error *e) {
+    struct lz_steps *s = &d->steps;
+    const struct graph *g = d->model->graph;
+    s->n_bodies = launch_buckets(g->want.batch, s->body_bounds);
+    s->n_tails = g->tail < g->n_ops ? launch_buckets(g->want.logits_rows, s->tail_bounds) : 0;
+    s->launches_bytes = arith_must_mul(most_launches(d->model), sizeof *s->launches);
+    void *memory = NULL;
+    stator_status st = pages_map(s->launches_bytes, "the list of a GPU's launches", &memory, e);
+    s->launches = memory;
+    if (st == STATOR_OK && s->max_events != 0)
+        st = make_events(d, e);
+    for (uint32_t slot = 0; slot < d->model->slots && st == STATOR_OK; slot++)
+        st = record_slot(d, slot, e);
+    pages_unmap(s->launches, s->launches_bytes);
+    s->launches = NULL;
+    return st;
+}
+
+static uint32_t bucket_of(const uint32_t *bounds, uint32_t n, uint32_t count) {
+    uint32_t b = 0;
+    while (b < n && bounds[b] < count)
+        b++;
+    CHECK(b < n);
+    return b;
+}
+
+/* Events that were signalled by the slot's last step. */
+static stator_status reset_events(struct lz_device *d, uint32_t slot, stator_error *e) {
+    for (int i = 0; i < 2; i++) {
+        const struct lz_list *l = d->steps.last[slot][i];
+        for (uint32_t k = 0; l != NULL && k < l->launches; k++) {
+            ze_result_t r = d->system->ze.zeEventHostReset(d->steps.events[slot][l->first_event + k]);
+            if (r != ZE_RESULT_SUCCESS)
+                return lz_queue_error(&d->queue, "zeEventHostReset", r, e);
+        }
+        d->steps.last[slot][i] = NULL;
+    }
+    return STATOR_OK;
+}
+
+stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *e) {
+    struct lz_steps *s = &d->steps;
+    const struct graph *g = d->model->graph;
+    const struct step_header *h =
+        (const struct step_header *)((const uint8_t *)d->setup.pinned + d->pinned.step[slot]);
+    CHECK(slot < d->model->slots && !s->running[slot]);
+    CHECK(h->n_tokens > 0 && h->n_tokens <= g->want.batch && h->n_rows <= g->want.logits_rows);
+    CHECK(h->n_chunks > 0 && h->n_chunks <= d->model->sequences && h->n_zero <= d->model->kv.n_blocks);
+    const struct lz_list *lists[2] = {NULL, NULL};
+    uint32_t n = 0;
+    bool tail = h->n_rows > 0 && s->n_tails > 0;
+    if (h->run_body)
+        lists[n++] = &s->body[slot][bucket_of(s->body_bounds, s->n_bodies, h->n_tokens)];
+    else if (tail)
+        lists[n++] = &s->head[slot];
+    if (tail)
+        lists[n++] = &s->tail[slot][bucket_of(s->tail_bounds, s->n_tails, h->n_rows)];
+    if (n == 0)
+        return STATOR_OK; /* a device without a tail has nothing to do in a step without a body */
+    if (s->max_events != 0) {
+        stator_status st = reset_events(d, slot, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    ze_result_t r = d->system->ze.zeFenceReset(s->fence[slot]);
+    if (r != ZE_RESULT_SUCCESS)
+        return lz_queue_error(&d->queue, "zeFenceReset", r, e);
+    ze_command_list_handle_t handles[2] = {NULL, NULL};
+    for (uint32_t i = 0; i < n; i++) {
+        handles[i] = lists[i]->handle;
+        s->last[slot][i] = lists[i];
+        d->counters.kernels_executed += lists[i]->launches;
+        d->counters.direct_bytes += lists[i]->direct_bytes;
+        d->counters.staged_bytes += lists[i]->staged_bytes;
+        d->counters.copied_bytes += lists[i]->copied_bytes;
+    }
+    d->counters.submits++;
+    stator_status st = lz_queue_submit(&d->queue, handles, n, s->fence[slot], e);
+    s->running[slot] = st == STATOR_OK;
+    return st;
+}
+
+stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
+                            stator_error *e) {
+    struct lz_steps *s = &d->steps;
+    *ended = !s->running[slot];
+    if (*ended)
+        return STATOR_OK;
+    stator_status st = lz_queue_fence_wait(&d->queue, s->fence[slot], timeout_ns, ended, e);
+    if (st == STATOR_OK && *ended)
+        s->running[slot] = false;
+    return st;
+}
+
+/* Kernel times count ticks in few bits; the device's clock, read now together with ours, places them. */
+uint32_t lz_steps_spans(struct lz_device *d, uint32_t slot, struct device_span *out, uint32_t max) {
+    const struct lz_calls *ze = &d->system->ze;
+    uint64_t driver_host = 0;
+    uint64_t device_now = 0;
+    uint32_t n = 0;
+    if (d->steps.max_events == 0 || d->queue.broken ||
+        ze->zeDeviceGetGlobalTimestamps(d->gpu->handle, &driver_host, &device_now) != ZE_RESULT_SUCCESS)
+        return 0;
+    uint64_t now = clock_ns();
+    uint64_t mask = d->gpu->timestamp_mask;
+    for (int i = 0; i < 2; i++) {
+        const struct lz_list *l = d->steps.last[slot][i];
+        for (uint32_t k = 0; l != NULL && k < l->launches && n < max; k++) {
+            ze_kernel_timestamp_result_t t;
+            if (ze->zeEventQueryKernelTimestamp(d->steps.events[slot][l->first_event + k], &t) !=
+                ZE_RESULT_SUCCESS)
+                continue;
+            uint64_t since_begin = (device_now - t.global.kernelStart) & mask;
+            uint64_t since_end = (device_now - t.global.kernelEnd) & mask;
+            out[n++] =
+                (struct device_span){.op = l->ops[k],
+                                     .begin_ns = now - (uint64_t)((double)since_begin * d->gpu->tick_ns),
+                                     .end_ns = now - (uint64_t)((double)since_end * d->gpu->tick_ns)};
+        }
+    }
+    return n;
+}
+
+static void destroy_list(const struct lz_calls *ze, struct lz_list *l) {
+    if (l->handle != NULL)
+        (void)ze->zeCommandListDestroy(l->handle);
+    l->handle = NULL;
+}
+
+void lz_steps_close(struct lz_device *d) {
+    struct lz_steps *s = &d->steps;
+    const struct lz_calls *ze = &d->system->ze;
+    for (uint32_t k = 0; k < 2; k++) {
+        bool ended = true;
+        if (s->running[k] && (lz_steps_wait(d, k, CLOSE_DEADLINE, &ended, NULL) != STATOR_OK || !ended))
+            d->queue.broken = true;
+    }
+    if (d->queue.broken)
+        return;
+    for (uint32_t k = 0; k < 2; k++) {
+        for (uint32_t b = 0; b < LAUNCH_BUCKETS; b++) {
+            destroy_list(ze, &s->body[k][b]);
+            destroy_list(ze, &s->tail[k][b]);
+        }
+        destroy_list(ze, &s->head[k]);
+        if (s->fence[k] != NULL)
+            (void)ze->zeFenceDestroy(s->fence[k]);
+        for (uint32_t i = 0; i < s->max_events; i++)
+            if (s->events[k][i] != NULL)
+                (void)ze->zeEventDestroy(s->events[k][i]);
+    }
+    if (s->pool != NULL)
+        (void)ze->zeEventPoolDestroy(s->pool);
+    for (uint32_t i = 0; i < launch_n_kernels; i++)
+        if (s->kernels[i] != NULL)
+            (void)ze->zeKernelDestroy(s->kernels[i]);
+    for (uint32_t i = 0; i < opencl_n_modules; i++)
+        if (s->modules[i] != NULL)
+            (void)ze->zeModuleDestroy(s->modules[i]);
+}
