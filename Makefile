@@ -11,11 +11,20 @@ CFLAGS ?= -O2 -g
 SANITIZE ?=
 DEBUG ?=
 
+# The GPU back end: kernels in OpenCL C, compiled to SPIR-V and carried in the binary, and the code that calls Level Zero (found at
+# run time; only its headers are needed here). LEVEL_ZERO=0, or something missing, builds for the CPU alone.
+LEVEL_ZERO ?= 1
+CLANG_CL ?= clang-15
+LLVM_SPIRV ?= llvm-spirv-15
+CL_MISSING := $(if $(filter 0,$(LEVEL_ZERO)),built with LEVEL_ZERO=0,$(strip \
+    $(foreach t,$(CLANG_CL) $(LLVM_SPIRV),$(if $(shell command -v $(t)),,no $(t) at build time: run make setup-gpu)) \
+    $(if $(shell echo '\#include <level_zero/ze_api.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes),,no level_zero/ze_api.h at build time: run make setup-gpu)))
+
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 # One numerics: nothing may be fused, reassociated or assumed about floating point.
 NUMERICS := -ffp-contract=off -fno-fast-math -fno-associative-math
 BASE_FLAGS := -std=c11 -D_GNU_SOURCE -DSTATOR_VERSION='"$(VERSION)"' -Iinclude -Isrc $(WARNINGS) $(NUMERICS) \
-              -fno-strict-aliasing -pthread $(if $(DEBUG),-DSTATOR_DEBUG)
+              -fno-strict-aliasing -pthread $(if $(DEBUG),-DSTATOR_DEBUG) $(if $(CL_MISSING),,-DSTATOR_LEVEL_ZERO)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
@@ -26,19 +35,13 @@ LIBS := -Wl,-Bstatic -lconfig -lpcre2-8 -lxxhash -lck -Wl,-Bdynamic -lm
 Q := $(if $(V),,@)
 
 # One build directory per compiler and flag set: switching flags never mixes objects.
-FLAG_SET := $(CC) $(if $(filter 0,$(LEVEL_ZERO)),cpu) $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS) $(FUZZ)
+FLAG_SET := $(CC) $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS) $(FUZZ)
 BUILD ?= build/$(notdir $(CC))-$(shell printf '%s' '$(subst ','"'"',$(FLAG_SET))' | cksum | cut -d' ' -f1)
 
-SOURCES := $(sort $(shell find src -name '*.c'))
+SOURCES := $(sort $(filter-out $(if $(CL_MISSING),src/device/level_zero/lz_%),$(shell find src -name '*.c')))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/src/%.o)
 LIBRARY := $(BUILD)/libstator.a
 
-# GPU kernels: OpenCL C to SPIR-V, carried in the binary. LEVEL_ZERO=0, or a missing tool, builds for the CPU alone.
-LEVEL_ZERO ?= 1
-CLANG_CL ?= clang-15
-LLVM_SPIRV ?= llvm-spirv-15
-CL_MISSING := $(if $(filter 0,$(LEVEL_ZERO)),built with LEVEL_ZERO=0,$(strip \
-    $(foreach t,$(CLANG_CL) $(LLVM_SPIRV),$(if $(shell command -v $(t)),,no $(t) at build time: run make setup-gpu))))
 CL_FLAGS := -x cl -cl-std=CL3.0 --target=spir64-unknown-unknown -O2 -Xclang -disable-llvm-passes \
     -Xclang -finclude-default-header -Xclang -cl-ext=+cl_khr_subgroups,+cl_khr_fp16 -ffp-contract=off \
     -Wall -Wextra -Werror -Isrc

@@ -10,6 +10,8 @@ const struct command commands_table[] = {
     {"config", config_command, "every key of a config with its resolved value and where it came from"},
     {"inspect", inspect_command, "metadata, tensors, types and sizes of a GGUF file"},
     {"pack", pack_command, "blocks of a CSV file to offsets: the packer alone"},
+    {"devices", devices_command, "GPUs and CPU of this machine, their facts, copies between them"},
+    {"doctor", doctor_command, "what stands in the way of a run on a GPU, and what to do"},
     {"help", help_command, "this list; `help COMMAND`; `help config` prints every key of the config"},
     {"version", version_command, "version, compiler, back ends"},
 };

@@ -25,6 +25,8 @@ int tokenize_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int config_command(int argc, char **argv);
 int pack_command(int argc, char **argv);
+int devices_command(int argc, char **argv);
+int doctor_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 

@@ -1,7 +1,14 @@
 /* The back ends by name, and what all of them share. */
 #include "device/device.h"
+#include "device/device_info.h"
 #include "device/cpu/cpu_device.h"
+#include "kernels/opencl.h"
+#ifdef STATOR_LEVEL_ZERO
+#include "device/level_zero/lz_info.h"
+#endif
+#include "base/host_memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,4 +83,44 @@ stator_status device_open(const struct device_choice *c, const struct device_mod
                           stator_error *e) {
     CHECK(strcmp(c->facts.kind, "cpu") == 0);
     return cpu_device_open(c, m, trace, phase, memory, bytes, out, e);
+}
+
+static void cpu_info(struct device_info *i) {
+    struct device_options o = {.tier = "auto", .cpu_devices = 1};
+    struct device_choice c;
+    memset(i, 0, sizeof *i);
+    stator_status st = cpu_device_choose(0, &o, &c, NULL);
+    CHECK(st == STATOR_OK);
+    i->facts = c.facts;
+    snprintf(i->model, sizeof i->model, "kernels for %s", c.tier);
+    i->units = c.threads;
+    i->threads_per_unit = 1;
+    i->free = i->total = host_memory_available();
+    i->free_source = "memory that this process may still take";
+}
+
+uint32_t device_info_list(struct device_info *out, struct device_info_stack *s) {
+    memset(s, 0, sizeof *s);
+    uint32_t n = 0;
+#ifdef STATOR_LEVEL_ZERO
+    s->built_in = true;
+    n = lz_info_list(out, DEVICE_INFO_MAX - 1, s);
+#else
+    error_set(&s->no_gpus, STATOR_DEVICE, "this build has no Level Zero back end: %s", opencl_missing);
+#endif
+    cpu_info(&out[n]);
+    return n + 1;
+}
+
+stator_status device_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_route *r,
+                                stator_error *e) {
+#ifdef STATOR_LEVEL_ZERO
+    return lz_info_probe(from, to, bytes, r, e);
+#else
+    (void)from;
+    (void)to;
+    (void)bytes;
+    (void)r;
+    return error_set(e, STATOR_DEVICE, "this build has no Level Zero back end: %s", opencl_missing);
+#endif
 }

@@ -1,6 +1,7 @@
 /* Opening and closing a GPU, its arenas and uploads, its place in the contract of device.h. */
 #include "device/level_zero/lz_device.h"
 
+#include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_peer.h"
 #include "kernels/opencl.h"
 
@@ -8,25 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGNMENT 65536 /* of slices: whole pages of device memory */
-#define MARGIN    32    /* 1/32 of its memory a GPU keeps for itself, for others and for the driver */
-
 static struct lz_device *self(struct device *d) {
     return (struct lz_device *)d;
 }
 
 static const struct lz_device *const_self(const struct device *d) {
     return (const struct lz_device *)d;
-}
-
-void lz_device_facts(const struct lz_gpu *g, struct device_facts *f) {
-    memset(f, 0, sizeof *f);
-    snprintf(f->name, sizeof f->name, "%s", g->name);
-    snprintf(f->kind, sizeof f->kind, "gpu");
-    f->memory = (g->total - g->total / MARGIN) / ALIGNMENT * ALIGNMENT;
-    f->max_alloc = g->max_alloc / ALIGNMENT * ALIGNMENT;
-    f->bandwidth = g->bandwidth;
-    f->alignment = ALIGNMENT;
 }
 
 struct launch_traits lz_device_traits(const struct lz_gpu *g) {
@@ -43,7 +31,7 @@ struct launch_traits lz_device_traits(const struct lz_gpu *g) {
 
 static void fill_choice(const struct lz_gpu *g, uint32_t index, struct device_choice *c) {
     memset(c, 0, sizeof *c);
-    lz_device_facts(g, &c->facts);
+    lz_facts_of(g, &c->facts);
     c->threads = 1; /* the engine's own */
     snprintf(c->tier, sizeof c->tier, "level_zero");
     c->where[0] = index;
@@ -123,7 +111,7 @@ static stator_status lz_slice_create(struct device *device, enum device_arena a,
     ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
     void *memory = NULL;
     ze_result_t r =
-        d->system->ze.zeMemAllocDevice(d->context, &desc, bytes, ALIGNMENT, d->gpu->handle, &memory);
+        d->system->ze.zeMemAllocDevice(d->context, &desc, bytes, LZ_FACTS_ALIGNMENT, d->gpu->handle, &memory);
     if (r != ZE_RESULT_SUCCESS) {
         stator_status st = lz_queue_error(&d->queue, "zeMemAllocDevice", r, e);
         return st == STATOR_DOES_NOT_FIT ? refuse_slice(d, what, bytes, e) : st;

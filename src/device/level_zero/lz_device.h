@@ -21,8 +21,6 @@ stator_status lz_device_open(const struct device_choice *c, const struct device_
                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                              stator_error *e);
 
-/* The facts that the planner gets of a GPU. */
-void lz_device_facts(const struct lz_gpu *g, struct device_facts *f);
 struct launch_traits lz_device_traits(const struct lz_gpu *g);
 
 struct lz_slice {

@@ -18,7 +18,7 @@ static uint8_t pattern(uint64_t i, uint32_t round) {
 
 static void refuse(struct device_route *r, const char *why) {
     *r = (struct device_route){.direct = false};
-    snprintf(r->why, sizeof r->why, "%s", why);
+    snprintf(r->why, sizeof r->why, "%.*s", (int)sizeof r->why - 1, why);
 }
 
 /* One push with its time. false: it did not go; r says why. */

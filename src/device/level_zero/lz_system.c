@@ -186,6 +186,7 @@ static stator_status start(struct lz_system *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     ze_result_t r = s->ze.zeInit(ZE_INIT_FLAG_GPU_ONLY);
+    lz_calls_read_version(&s->ze);
     if (r == ZE_RESULT_ERROR_UNINITIALIZED)
         return error_set(
             e, STATOR_DEVICE,
@@ -194,7 +195,6 @@ static stator_status start(struct lz_system *s, stator_error *e) {
             (unsigned)r);
     if (r != ZE_RESULT_SUCCESS)
         return lz_calls_error(e, "Level Zero", "zeInit", r);
-    lz_calls_read_version(&s->ze);
     return add_drivers(s, e);
 }
 
@@ -211,6 +211,12 @@ stator_status lz_system_get(struct lz_system **out, stator_error *e) {
     else if (e != NULL)
         *e = process.error;
     return process.status;
+}
+
+void lz_system_loader(char out[32]) {
+    pthread_mutex_lock(&process.mutex);
+    snprintf(out, 32, "%s", process.system.ze.loader);
+    pthread_mutex_unlock(&process.mutex);
 }
 
 static bool same_letters(const char *a, const char *b, size_t n) {

@@ -61,6 +61,9 @@ struct lz_system {
 /* The system. STATOR_DEVICE: no loader, no driver or no GPU; the text says which. */
 stator_status lz_system_get(struct lz_system **out, stator_error *e);
 
+/* The loader's version as far as it was found, also after lz_system_get has failed; "" when it was not. */
+void lz_system_loader(char out[32]);
+
 /* The GPU that a name of devices.use means: an index ("level_zero:1"), a PCI address ("level_zero:03:00.0",
  * "0000:03:00.0") or a part of the model's name in any case ("A770", when only one GPU has it). STATOR_DEVICE
  * with a list of those that are there. */

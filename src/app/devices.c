@@ -1,0 +1,247 @@
+/* stator devices [--probe] [--save FILE] [--json]: what is here, with the facts that a plan follows from. */
+#include "app/commands.h"
+#include "app/options.h"
+#include "app/out.h"
+
+#include "base/json_writer.h"
+#include "base/units.h"
+#include "device/device_info.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PROBE_BYTES (16u << 20) /* the largest copy of a probe */
+
+struct devices {
+    bool probe, json;
+    const char *save;
+    struct device_info list[DEVICE_INFO_MAX];
+    uint32_t n;
+    struct device_info_stack stack;
+    struct device_route routes[DEVICE_INFO_MAX][DEVICE_INFO_MAX];
+};
+
+static uint32_t gpus(const struct devices *d) {
+    return d->n - 1; /* the CPU is the last */
+}
+
+static stator_status probe(struct devices *d, stator_error *e) {
+    for (uint32_t i = 0; i < gpus(d); i++) {
+        for (uint32_t k = 0; k < gpus(d); k++) {
+            if (i == k)
+                continue;
+            fprintf(stderr, "probing %s -> %s\n", d->list[i].facts.name, d->list[k].facts.name);
+            stator_status st = device_info_probe(i, k, PROBE_BYTES, &d->routes[i][k], e);
+            if (st != STATOR_OK)
+                return st;
+        }
+    }
+    return STATOR_OK;
+}
+
+/* As `stator plan --device` takes it. */
+static void spec(const struct device_info *i, char out[160]) {
+    int n = snprintf(out, 160, "%s=%" PRIu64, i->facts.name, i->facts.memory);
+    if (i->facts.max_alloc != 0)
+        n += snprintf(out + n, 160 - (size_t)n, ",max_alloc=%" PRIu64, i->facts.max_alloc);
+    if (i->facts.bandwidth != 0)
+        snprintf(out + n, 160 - (size_t)n, ",bandwidth=%" PRIu64, i->facts.bandwidth);
+}
+
+static stator_status save(const struct devices *d, stator_error *e) {
+    FILE *f = fopen(d->save, "w");
+    if (f == NULL)
+        return error_set(e, STATOR_FAILED, "%s can't be written: %s", d->save, strerror(errno));
+    fprintf(f,
+            "# The devices of a machine, by stator %s. To plan for them elsewhere:\n#   stator plan CONFIG",
+            STATOR_VERSION);
+    for (uint32_t i = 0; i < gpus(d); i++) {
+        char text[160];
+        spec(&d->list[i], text);
+        fprintf(f, " --device %s", text);
+    }
+    fprintf(f, "\n");
+    for (uint32_t i = 0; i < gpus(d); i++)
+        fprintf(f, "# %s: %s %s, driver %s\n", d->list[i].facts.name, d->list[i].model, d->list[i].pci,
+                d->list[i].driver);
+    fprintf(f, "devices = { use = \"");
+    for (uint32_t i = 0; i < gpus(d); i++)
+        fprintf(f, "%s%s", i > 0 ? ", " : "", d->list[i].facts.name);
+    fprintf(f, "%s\"; };\n", gpus(d) == 0 ? "cpu:0" : "");
+    bool failed = ferror(f) != 0;
+    failed = fclose(f) != 0 || failed;
+    return failed ? error_set(e, STATOR_FAILED, "%s can't be written: %s", d->save, strerror(errno))
+                  : STATOR_OK;
+}
+
+static void sub_groups_text(const struct device_info *i, char out[64]) {
+    out[0] = '\0';
+    for (uint32_t k = 0; k < i->n_sub_groups; k++) {
+        size_t n = strlen(out);
+        snprintf(out + n, 64 - n, "%s%u", k > 0 ? "/" : "", i->sub_groups[k]);
+    }
+}
+
+static void print_gpu(const struct device_info *i) {
+    char total[UNITS_TEXT];
+    char left[UNITS_TEXT];
+    char planned[UNITS_TEXT];
+    char most[UNITS_TEXT];
+    char widths[64];
+    sub_groups_text(i, widths);
+    printf("%s  %s%s\n", i->facts.name, i->model, i->integrated ? " (integrated)" : "");
+    printf("    PCI %s, %04x:%04x, driver %s\n", i->pci[0] != '\0' ? i->pci : "address not told", i->vendor,
+           i->device, i->driver);
+    printf("    %u EUs of %u threads; sub-groups of %s; work-groups of %u items, %u bytes of local memory\n",
+           i->units, i->threads_per_unit, widths[0] != '\0' ? widths : "unknown width", i->max_group,
+           i->local_memory);
+    printf("    reported: %s, %s\n", i->dp4a ? "dp4a" : "no dp4a", i->dpas ? "dpas" : "no dpas");
+    printf("    memory %s, plans use at most %s; free now %s (%s)\n", units_format_size(i->total, total),
+           units_format_size(i->facts.memory, planned), units_format_size(i->free, left), i->free_source);
+    printf("    largest allocation %s, alignment %" PRIu64 " bytes",
+           units_format_size(i->facts.max_alloc, most), i->facts.alignment);
+    if (i->facts.bandwidth != 0)
+        printf(", bandwidth %.0f GB/s", (double)i->facts.bandwidth * 1e-9);
+    printf("\n");
+}
+
+static void print_routes(const struct devices *d) {
+    if (!d->probe || gpus(d) < 2)
+        return;
+    printf("\ncopies, measured:\n");
+    for (uint32_t i = 0; i < gpus(d); i++) {
+        for (uint32_t k = 0; k < gpus(d); k++) {
+            const struct device_route *r = &d->routes[i][k];
+            if (i == k)
+                continue;
+            printf("    %s -> %s  ", d->list[i].facts.name, d->list[k].facts.name);
+            if (r->direct)
+                printf("direct, %.1f GB/s, %.1f us\n", (double)r->bytes_per_second * 1e-9,
+                       (double)r->latency_ns * 1e-3);
+            else
+                printf("staged: %s\n", r->why);
+        }
+    }
+}
+
+static void print_table(const struct devices *d) {
+    for (uint32_t i = 0; i < gpus(d); i++)
+        print_gpu(&d->list[i]);
+    const struct device_info *cpu = &d->list[d->n - 1];
+    char left[UNITS_TEXT];
+    printf("%s  %s, %u cores; memory free now %s\n", cpu->facts.name, cpu->model, cpu->units,
+           units_format_size(cpu->free, left));
+    print_routes(d);
+    if (d->stack.no_gpus.code != STATOR_OK)
+        fprintf(stderr, "no GPU: %s\n", d->stack.no_gpus.text);
+    else
+        fprintf(stderr, "Level Zero loader %s\n", d->stack.loader);
+}
+
+static void device_json(struct json *j, const struct device_info *i) {
+    json_object(j, NULL);
+    json_string(j, "name", i->facts.name);
+    json_string(j, "kind", i->facts.kind);
+    json_string(j, "model", i->model);
+    json_u64(j, "memory", i->facts.memory);
+    json_u64(j, "max_alloc", i->facts.max_alloc);
+    json_u64(j, "bandwidth", i->facts.bandwidth);
+    json_u64(j, "alignment", i->facts.alignment);
+    json_u64(j, "total", i->total);
+    json_u64(j, "free", i->free);
+    json_string(j, "free_source", i->free_source);
+    json_u64(j, i->gpu ? "eus" : "cores", i->units);
+    if (i->gpu) {
+        char text[160];
+        spec(i, text);
+        json_string(j, "spec", text);
+        json_string(j, "pci", i->pci);
+        json_string(j, "driver", i->driver);
+        json_u64(j, "vendor_id", i->vendor);
+        json_u64(j, "device_id", i->device);
+        json_bool(j, "integrated", i->integrated);
+        json_u64(j, "threads_per_eu", i->threads_per_unit);
+        json_array(j, "sub_group_sizes");
+        for (uint32_t k = 0; k < i->n_sub_groups; k++)
+            json_u64(j, NULL, i->sub_groups[k]);
+        json_close(j);
+        json_u64(j, "max_group", i->max_group);
+        json_u64(j, "local_memory", i->local_memory);
+        json_bool(j, "dp4a", i->dp4a);
+        json_bool(j, "dpas", i->dpas);
+    }
+    json_close(j);
+}
+
+static void print_json(const struct devices *d) {
+    struct json j;
+    json_to_file(&j, stdout, true);
+    json_object(&j, NULL);
+    json_string(&j, "loader", d->stack.loader);
+    if (d->stack.no_gpus.code != STATOR_OK)
+        json_string(&j, "no_gpus", d->stack.no_gpus.text);
+    json_array(&j, "devices");
+    for (uint32_t i = 0; i < d->n; i++)
+        device_json(&j, &d->list[i]);
+    json_close(&j);
+    if (d->probe) {
+        json_array(&j, "routes");
+        for (uint32_t i = 0; i < gpus(d); i++) {
+            for (uint32_t k = 0; k < gpus(d); k++) {
+                const struct device_route *r = &d->routes[i][k];
+                if (i == k)
+                    continue;
+                json_object(&j, NULL);
+                json_string(&j, "from", d->list[i].facts.name);
+                json_string(&j, "to", d->list[k].facts.name);
+                json_bool(&j, "direct", r->direct);
+                json_string(&j, "why", r->why);
+                json_u64(&j, "bytes_per_second", r->bytes_per_second);
+                json_u64(&j, "latency_ns", r->latency_ns);
+                json_close(&j);
+            }
+        }
+        json_close(&j);
+    }
+    json_close(&j);
+    (void)json_end(&j); /* out_finish reports what could not be written */
+}
+
+int devices_command(int argc, char **argv) {
+    struct devices d = {.probe = false};
+    const struct options_row rows[] = {
+        {.name = "probe",
+         .kind = OPTIONS_FLAG,
+         .target = &d.probe,
+         .help = "copy between every ordered pair of GPUs, compare the data, measure"},
+        {.name = "save",
+         .kind = OPTIONS_TEXT,
+         .target = &d.save,
+         .value = "FILE",
+         .help = "write a config file with these devices, and how to plan for them elsewhere"},
+        OPTIONS_JSON(&d.json)};
+    struct options o = {.command = "devices",
+                        .usage = "[--probe] [--save FILE]",
+                        .summary =
+                            "Lists the GPUs and the CPU of this machine with the facts that a plan follows "
+                            "from. Without a GPU it says why, and exits with 0.",
+                        .rows = rows,
+                        .n_rows = sizeof rows / sizeof rows[0]};
+    int code = 0;
+    if (!options_parse(&o, argc, argv, &code))
+        return code;
+    d.n = device_info_list(d.list, &d.stack);
+    stator_error e;
+    stator_status st = d.probe ? probe(&d, &e) : STATOR_OK;
+    if (st == STATOR_OK && d.save != NULL)
+        st = save(&d, &e);
+    if (st != STATOR_OK)
+        return out_error("devices", &e);
+    if (d.json)
+        print_json(&d);
+    else
+        print_table(&d);
+    return out_finish("devices", STATOR_OK);
+}

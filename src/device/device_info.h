@@ -1,0 +1,46 @@
+/* What people ask about the devices of this machine: `stator devices`, `stator doctor`, `stator selftest`. */
+#ifndef STATOR_DEVICE_DEVICE_INFO_H
+#define STATOR_DEVICE_DEVICE_INFO_H
+
+#include "device/device.h"
+
+#define DEVICE_INFO_MAX 17 /* sixteen GPUs and the CPU */
+
+struct device_info {
+    struct device_facts facts; /* as the planner gets them */
+    bool gpu;
+    char model[96];  /* "Intel(R) Arc(TM) A770 Graphics"; a CPU: the best tier of its kernels */
+    char pci[16];    /* "0000:03:00.0" or "" */
+    char driver[24]; /* its version, or "" */
+    uint32_t vendor; /* PCI ids, 0 for a CPU */
+    uint32_t device;
+    bool integrated;
+    uint32_t units;            /* EUs; cores */
+    uint32_t threads_per_unit; /* hardware threads */
+    uint64_t total;            /* bytes of memory */
+    uint64_t free;             /* now */
+    const char *free_source;   /* who says so */
+    uint32_t sub_groups[8];
+    uint32_t n_sub_groups;
+    uint32_t max_group;    /* work-items of a work-group */
+    uint32_t local_memory; /* bytes of a work-group */
+    bool dp4a, dpas;       /* the driver reports them */
+};
+
+/* What lies between us and the GPUs. */
+struct device_info_stack {
+    bool built_in;        /* this binary has the back end */
+    char loader[32];      /* version of libze_loader, "" when it was not found */
+    stator_error no_gpus; /* why no GPU is listed; text "" when one is */
+};
+
+/* The GPUs, then the CPU: at most DEVICE_INFO_MAX; returns how many. */
+uint32_t device_info_list(struct device_info *out, struct device_info_stack *s);
+
+/* Copies of several sizes from GPU `from` to GPU `to` (indices of the list), compared and timed, with `bytes`
+ * (a multiple of 64, at least 256) for the largest. Allocates and frees what it needs. STATOR_DEVICE: a GPU
+ * is lost; STATOR_DOES_NOT_FIT: no memory for it. */
+stator_status device_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_route *r,
+                                stator_error *e);
+
+#endif

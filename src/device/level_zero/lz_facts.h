@@ -1,0 +1,14 @@
+/* What the planner may know of a GPU. */
+#ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_FACTS_H
+#define STATOR_DEVICE_LEVEL_ZERO_LZ_FACTS_H
+
+#include "device/device.h"
+#include "device/level_zero/lz_system.h"
+
+#define LZ_FACTS_ALIGNMENT 65536 /* of slices: whole pages of device memory */
+
+/* Its memory is the driver's total less 1/32, which the driver and the display keep; live free memory is not
+ * a fact, it is looked at when slices are made. */
+void lz_facts_of(const struct lz_gpu *g, struct device_facts *f);
+
+#endif
