@@ -117,8 +117,10 @@ demo: stator ## generate text with the demo model in the repository
 test: stator tests-build ## run all tests
 	@BUILD=$(BUILD) tests/run
 
+include tools/zesim/zesim.mk
+
 .PHONY: tests-build
-tests-build: $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels
+tests-build: $(ZESIM_IF_POSSIBLE) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
@@ -178,6 +180,6 @@ clean: ## remove what was built
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' Makefile tools/zesim/zesim.mk
 
 -include $(OBJECTS:.o=.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
