@@ -37,6 +37,8 @@ struct translation {
     size_t n_locals;
     struct function_text *function;
     size_t n_functions;
+    char **declared;
+    size_t n_declared;
     char *problem;
     FILE *out;
 };
@@ -161,6 +163,22 @@ static bool read_define(struct translation *t, const char *line) {
     t->function = grow(t->function, t->n_functions, sizeof *t->function);
     t->function[t->n_functions++].name = strndup(at + 1, n);
     return strstr(line, " spir_kernel ") == NULL || read_kernel(t, at + 1, n, line);
+}
+
+/* True: the line declares what another line declared already: intrinsics of several address spaces become one. */
+static bool declared_before(struct translation *t, const char *line) {
+    const char *at = strncmp(line, "declare ", 8) == 0 ? strchr(line, '@') : NULL;
+    if (at == NULL)
+        return false;
+    char *name = clean(at + 1, symbol_length(at + 1));
+    for (size_t i = 0; i < t->n_declared; i++)
+        if (strcmp(t->declared[i], name) == 0) {
+            free(name);
+            return true;
+        }
+    t->declared = grow(t->declared, t->n_declared, sizeof *t->declared);
+    t->declared[t->n_declared++] = name;
+    return false;
 }
 
 /* @kernel.name = internal addrspace(3) global [64 x float] undef, align 4 */
@@ -349,6 +367,9 @@ static void free_translation(struct translation *t) {
         free(t->function[i].callee);
         free(t->function[i].name);
     }
+    for (size_t i = 0; i < t->n_declared; i++)
+        free(t->declared[i]);
+    free(t->declared);
     free(t->kernel);
     free(t->local);
     free(t->function);
@@ -375,7 +396,7 @@ char *translate(const char *text, char **why) {
             read_metadata(&t, one);
         else if (one[0] == ' ')
             read_call(&t, one);
-        if (strncmp(one, "target ", 7) != 0)
+        if (strncmp(one, "target ", 7) != 0 && !declared_before(&t, one))
             put_clean(t.out, one, n);
         fputc('\n', t.out);
         free(one);
