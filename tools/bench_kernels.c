@@ -97,8 +97,7 @@ static void call_matmul(struct job *j, uint32_t turn) {
 }
 
 static void call_attention(struct job *j, uint32_t turn) {
-    uint64_t element = j->type == KERNELS_KV_F16 ? 2 : 4;
-    uint64_t half = element * HEAD * KERNELS_KV_BLOCK;
+    uint64_t half = kernels_kv_bytes((enum kernels_kv)j->type, HEAD);
     uint64_t head = 2 * half * (j->context / KERNELS_KV_BLOCK);
     const uint8_t *base = j->memory + turn % (j->memory_bytes / head) * head;
     struct kernels_attention a = {.q = j->in,
@@ -111,12 +110,14 @@ static void call_attention(struct job *j, uint32_t turn) {
                                   .head_dim_k = HEAD,
                                   .head_dim_v = HEAD,
                                   .scale = 0.125f,
+                                  .type_k = (enum kernels_kv)j->type,
+                                  .type_v = (enum kernels_kv)j->type,
                                   .k = base,
                                   .v = base + half,
                                   .block_stride = 2 * half,
                                   .blocks = j->blocks,
                                   .work = j->work};
-    j->k->attention[j->type](&a);
+    j->k->attention(&a);
 }
 
 static void call_norm(struct job *j, uint32_t turn) {
@@ -193,6 +194,11 @@ static void fill_panels(struct job *j) {
 
 static void fill_cache(struct job *j) {
     uint64_t state = 2;
+    if (j->type == KERNELS_KV_Q8_0 || j->type == KERNELS_KV_Q4_0) {
+        for (uint64_t at = 0; at + 1 < j->memory_bytes; at += 2) /* any bytes, scales among them */
+            memcpy(j->memory + at, &(uint16_t){HALF_SCALE ^ (random_bits(&state) & 0x83FF)}, 2);
+        return;
+    }
     uint64_t element = j->type == KERNELS_KV_F16 ? 2 : 4;
     for (uint64_t at = 0; at + element <= j->memory_bytes; at += element) {
         float v = random_value(&state);
@@ -206,7 +212,7 @@ static void make_rows(struct job *j) {
     size_t n = (size_t)MAX_TOKENS * COLS;
     j->in = take(n * sizeof(float));
     j->out = take(n * sizeof(float));
-    j->work = take((kernels_attention_work(MAX_TOKENS, GROUP, HEAD) + 16) * sizeof(float));
+    j->work = take((kernels_attention_work(MAX_TOKENS, GROUP, HEAD, HEAD) + 16) * sizeof(float));
     j->matmul_work = take(kernels_matmul_work(MAX_TOKENS));
     j->store = take((size_t)4 * HEAD * KERNELS_KV_BLOCK);
     j->blocks = take((size_t)4096 * sizeof *j->blocks);
@@ -350,12 +356,12 @@ static void run_matmuls(struct settings *s, struct job *jobs, const struct kerne
 }
 
 static void run_attentions(struct settings *s, struct job *jobs) {
-    static const char *const names[] = {[KERNELS_KV_F32] = "f32", [KERNELS_KV_F16] = "f16"};
-    for (uint32_t type = 0; type < sizeof names / sizeof names[0]; type++) {
+    for (uint32_t type = 0; type < KERNELS_KV_TYPES; type++) {
+        const char *name = kernels_kv_name((enum kernels_kv)type);
         bool filled = false;
         for (uint32_t context = 512; context <= 4096; context *= 8) {
             struct job m = {.call = call_attention, .batch = 1, .type = type, .context = context};
-            snprintf(m.name, sizeof m.name, "attention %s %u", names[type], context);
+            snprintf(m.name, sizeof m.name, "attention %s %u", name, context);
             if (!wanted(s, m.name))
                 continue;
             set_all(s, jobs, &m);
@@ -367,7 +373,8 @@ static void run_attentions(struct settings *s, struct job *jobs) {
                 m.tokens = ARITH_MIN(s->tokens[i], (uint32_t)64); /* a step cuts its queries too */
                 if (i > 0 && s->tokens[i - 1] >= 64)
                     continue;
-                m.bytes = (double)context * 2 * HEAD * (type == KERNELS_KV_F16 ? 2 : 4);
+                m.bytes =
+                    2.0 * context / KERNELS_KV_BLOCK * (double)kernels_kv_bytes((enum kernels_kv)type, HEAD);
                 m.macs = (double)m.tokens * GROUP * 2 * HEAD * (context - (m.tokens - 1) / 2.0);
                 set_all(s, jobs, &m);
                 run(s, jobs);

@@ -107,22 +107,14 @@ static stator_status resolve_device(struct stator *s, stator_error *e) {
     return st;
 }
 
-static stator_status resolve_kv_type(const struct config *c, uint32_t *kv_type, stator_error *e) {
-    if (c->memory.kv_type_k != c->memory.kv_type_v)
-        return error_set(
-            e, STATOR_USAGE,
-            "memory.kv_type_k and memory.kv_type_v differ: this version keeps K and V in one type");
-    switch (c->memory.kv_type_k) {
-    case CONFIG_KV_F32:
-        *kv_type = KERNELS_KV_F32;
-        return STATOR_OK;
-    case CONFIG_KV_F16:
-        *kv_type = KERNELS_KV_F16;
-        return STATOR_OK;
-    default:
-        return error_set(e, STATOR_USAGE, "memory.kv_type = \"%s\": this version has f16 and f32",
-                         config_enum_name(CONFIG_MEMORY_KV_TYPE, (int)c->memory.kv_type_k));
-    }
+/* Every type takes every shape: heads are multiples of 32 (model/shape.c). */
+static void resolve_kv_types(const struct config *c, struct engine_want *w) {
+    static const uint32_t types[] = {[CONFIG_KV_F32] = KERNELS_KV_F32,
+                                     [CONFIG_KV_F16] = KERNELS_KV_F16,
+                                     [CONFIG_KV_Q8_0] = KERNELS_KV_Q8_0,
+                                     [CONFIG_KV_Q4_0] = KERNELS_KV_Q4_0};
+    w->kv_type_k = types[c->memory.kv_type_k];
+    w->kv_type_v = types[c->memory.kv_type_v];
 }
 
 /* Values of the config that later versions will act on are refused, not passed over. */
@@ -156,10 +148,9 @@ static stator_status resolve_want(struct stator *s, stator_error *e) {
     const struct config *c = &s->config;
     struct engine_want *w = &s->want;
     stator_status st = refuse_unknown(c, e);
-    if (st == STATOR_OK)
-        st = resolve_kv_type(c, &w->kv_type, e);
     if (st != STATOR_OK)
         return st;
+    resolve_kv_types(c, w);
     w->sequences = (uint32_t)c->memory.sequences;
     w->batch = (uint32_t)c->memory.batch;
     w->logits_rows = (uint32_t)(c->memory.logits_rows != 0 ? c->memory.logits_rows : c->memory.sequences);

@@ -97,7 +97,8 @@ struct engine_want {
     uint32_t sequences;
     uint32_t batch;
     uint32_t logits_rows;
-    uint32_t kv_type; /* enum kernels_kv */
+    uint32_t kv_type_k; /* enum kernels_kv */
+    uint32_t kv_type_v;
 };
 
 struct stator {

@@ -25,12 +25,11 @@ static uint64_t slice_rounded(const struct device_facts *f, uint64_t bytes) {
 static stator_status lay_out_kv(const struct stator *s, const struct engine_want *want,
                                 const struct device_facts *f, struct device_kv *kv, stator_error *e) {
     const struct shape *shape = s->shape;
-    uint64_t element = want->kv_type == KERNELS_KV_F32 ? 4 : 2;
-    *kv = (struct device_kv){.type_k = want->kv_type, .type_v = want->kv_type};
+    *kv = (struct device_kv){.type_k = want->kv_type_k, .type_v = want->kv_type_v};
     kv->blocks_per_sequence = (uint32_t)arith_ceil_div(want->context, KERNELS_KV_BLOCK);
     uint64_t blocks = (uint64_t)kv->blocks_per_sequence * want->sequences;
-    kv->k_bytes = element * KERNELS_KV_BLOCK * shape->head_dim_k;
-    kv->block_stride = kv->k_bytes + element * KERNELS_KV_BLOCK * shape->head_dim_v;
+    kv->k_bytes = kernels_kv_bytes(kv->type_k, shape->head_dim_k);
+    kv->block_stride = kv->k_bytes + kernels_kv_bytes(kv->type_v, shape->head_dim_v);
     uint64_t limit = slice_limit(f);
     if (blocks > UINT32_MAX || !arith_mul(blocks, kv->block_stride, &kv->unit_bytes) ||
         kv->unit_bytes > limit)

@@ -239,7 +239,11 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
     plan_add_number(p, "sequences", want->sequences);
     plan_add_number(p, "batch", want->batch);
     plan_add_number(p, "logits_rows", want->logits_rows);
-    plan_add_text(p, "kv_type", want->kv_type == KERNELS_KV_F32 ? "f32" : "f16");
+    char kv_type[32];
+    bool same = want->kv_type_k == want->kv_type_v;
+    snprintf(kv_type, sizeof kv_type, same ? "%s" : "%s/%s", kernels_kv_name(want->kv_type_k),
+             kernels_kv_name(want->kv_type_v));
+    plan_add_text(p, "kv_type", kv_type); /* "f16", or K/V: "q8_0/f16" */
     plan_add_number(p, "staging", s->staging_bytes);
     bool gpu = false;
     for (uint32_t i = 0; i < s->n_facts; i++)

@@ -54,8 +54,31 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
     }
 }
 
-size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_v) {
-    return attention_walk_floats(max_queries, group, head_dim_v);
+const char *kernels_kv_name(enum kernels_kv type) {
+    static const char *const names[KERNELS_KV_TYPES] = {"f32", "f16", "q8_0", "q4_0"};
+    CHECK(type < KERNELS_KV_TYPES);
+    return names[type];
+}
+
+static bool quantised(enum kernels_kv type) {
+    return type == KERNELS_KV_Q8_0 || type == KERNELS_KV_Q4_0;
+}
+
+uint32_t kernels_kv_group(enum kernels_kv type) {
+    return quantised(type) ? KERNELS_KV_GROUP : 1;
+}
+
+uint64_t kernels_kv_bytes(enum kernels_kv type, uint32_t dim) {
+    static const uint32_t bits[KERNELS_KV_TYPES] = {32, 16, 8, 4};
+    CHECK(type < KERNELS_KV_TYPES && dim % kernels_kv_group(type) == 0);
+    uint64_t values = (uint64_t)KERNELS_KV_BLOCK * dim;
+    uint64_t scales = quantised(type) ? values / KERNELS_KV_GROUP : 0;
+    return values * bits[type] / 8 + scales * sizeof(uint16_t);
+}
+
+size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_k,
+                              uint32_t head_dim_v) {
+    return attention_walk_floats(max_queries, group, head_dim_k, head_dim_v);
 }
 
 size_t kernels_matmul_work(uint32_t max_tokens) {

@@ -52,6 +52,13 @@ union num_pun {
 #define NUM_QUANT_INVERSE 0x1.020408p-7f /* 1/127 */
 #define NUM_QUANT_SECOND  0x1.0624dep-7f /* 1/125 */
 
+/* Quantised keys and values: the scale of a group of int4 from its largest value, and of a query. */
+#define NUM_QUANT4_INVERSE      (-0x1p-3f)        /* -1/8 */
+#define NUM_QUANT4_SECOND       (-0x1.e1e1e2p-4f) /* -1/8.5 */
+#define NUM_QUANT_QUERY         16256.0f          /* 127 * 128 */
+#define NUM_QUANT_QUERY_INVERSE 0x1.020408p-14f   /* 1/16256 */
+#define NUM_F16_MAX             65504.0f
+
 /* 1/x. Domain: |x| in [2^-126, 2^126]. Error <= 0.51 ulp, near 2^126 (a result next to the subnormals) <=
  * 0.75. */
 static inline float num_rcp(float x) {

@@ -86,7 +86,7 @@ test_hash() {
     (cd "$tmp" && ln -s "$OLDPWD/configs/demo.gguf" link.gguf)
     same_hash $cfg --set "model.path=$tmp/link.gguf"
     local set
-    for set in context=512 context=1000 batch=65 sequences=2 logits_rows=2 kv_type=f32 staging=1MiB; do
+    for set in context=512 context=1000 batch=65 sequences=2 logits_rows=2 kv_type=f32 kv_type=q8_0 kv_type_v=q8_0 kv_type_k=q8_0 staging=1MiB; do
         other_hash $cfg --set memory.$set
     done
     # One byte of the directory.
@@ -144,7 +144,6 @@ test_refusals() {
     expect 2 "$stator" plan "$tmp/none.gguf"
     expect 2 "$stator" plan $cfg --set memory.context=1025
     said 'trained for 1024'
-    expect 2 "$stator" plan $cfg --set memory.kv_type=q8_0
     expect 5 "$stator" plan $cfg --set devices.use=level_zero:0
     if [ -c /dev/full ]; then
         local got=0

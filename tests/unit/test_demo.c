@@ -37,8 +37,9 @@ static size_t read_ids(const char *path, int32_t *ids, size_t capacity) {
 }
 
 /* Ours differ by int8 activations only, and by the KV cache's type. The limits are about 1.15 times what was
- * measured (f16 .0252, f32 .0232; arg-max agreed at 46 positions). */
-static void check_logits(const char *kv_type, double limit) {
+ * measured (f16 .0252, f32 .0232, q8_0 .0239, q4_0 .1095; arg-max agreed at 46 positions, q4_0 44); `others`
+ * positions may have another arg-max. */
+static void check_logits(const char *kv_type, double limit, size_t others) {
     int32_t ids[PROMPT];
     assert_int_equal(read_ids("tests/data/demo.prompt.txt", ids, PROMPT), PROMPT);
     size_t bytes = 0;
@@ -78,7 +79,7 @@ static void check_logits(const char *kv_type, double limit) {
         "KV %s: rms of d log p %.4f, at most %.3f, over %zu of p > 1e-5; arg-max agrees at %zu of %d\n",
         kv_type, rms, worst, n, same, PROMPT);
     assert_true(rms <= limit);
-    assert_true(same >= PROMPT - 3);
+    assert_true(same >= PROMPT - others);
 
     int32_t expected[GREEDY];
     assert_int_equal(read_ids("tests/data/demo.greedy.txt", expected, GREEDY), GREEDY);
@@ -93,12 +94,22 @@ static void check_logits(const char *kv_type, double limit) {
 
 static void logits_f16(void **state) {
     (void)state;
-    check_logits("f16", .029);
+    check_logits("f16", .029, 3);
+}
+
+static void logits_q8_0(void **state) {
+    (void)state;
+    check_logits("q8_0", .0275, 3);
+}
+
+static void logits_q4_0(void **state) {
+    (void)state;
+    check_logits("q4_0", .126, 5);
 }
 
 static void logits_f32(void **state) {
     (void)state;
-    check_logits("f32", .027);
+    check_logits("f32", .027, 3);
 }
 
 /* Turns \n, \r, \t and \\ back; returns the length. */
@@ -230,10 +241,13 @@ static void perplexity(void **state) {
     (void)state;
     check_perplexity("f16");
     check_perplexity("f32");
+    check_perplexity("q8_0");
+    check_perplexity("q4_0");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_f16), cmocka_unit_test(logits_f32),
-                                       cmocka_unit_test(tokens), cmocka_unit_test(perplexity)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(logits_f16),  cmocka_unit_test(logits_f32),
+                                       cmocka_unit_test(logits_q8_0), cmocka_unit_test(logits_q4_0),
+                                       cmocka_unit_test(tokens),      cmocka_unit_test(perplexity)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,42 @@ static void chunking(void **state) {
     same_logits(settings, 4);
 }
 
+/* Every pair of KV types, in all tiers, with other threads and chunks; and each pair is its own. */
+static void kv_types(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "f16", "q8_0", "q4_0"};
+    const char *const settings[] = {"cpu.tier=scalar", "cpu.tier=auto"};
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    float *all[16];
+    size_t bytes = 0;
+    for (size_t pair = 0; pair < 16; pair++) {
+        char k[32];
+        char v[32];
+        snprintf(k, sizeof k, "memory.kv_type_k=%s", types[pair / 4]);
+        snprintf(v, sizeof v, "memory.kv_type_v=%s", types[pair % 4]);
+        const char *plain[] = {k, v, "cpu.threads=2", "memory.batch=64", NULL};
+        stator *s = harness_start("configs/demo.gguf", plain);
+        bytes = N_IDS * harness_vocab(s) * sizeof(float);
+        all[pair] = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        for (size_t i = 0; i < 2; i++) {
+            const char *sets[] = {
+                k, v, "cpu.threads=3", i == 0 ? "memory.batch=7" : "memory.batch=1", settings[i], NULL};
+            s = harness_start("configs/demo.gguf", sets);
+            float *got = harness_logits(s, ids, N_IDS);
+            stator_close(s);
+            if (memcmp(got, all[pair], bytes) != 0)
+                fail_msg("logits differ with %s, %s, %s, %s", k, v, sets[3], sets[4]);
+            free(got);
+        }
+        for (size_t other = 0; other < pair; other++)
+            assert_int_not_equal(memcmp(all[other], all[pair], bytes), 0);
+    }
+    for (size_t pair = 0; pair < 16; pair++)
+        free(all[pair]);
+}
+
 static void tiers(void **state) {
     (void)state;
     const char *settings[2] = {"cpu.tier=scalar"};
@@ -106,6 +142,7 @@ static void neighbours(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(threads), cmocka_unit_test(chunking),
-                                       cmocka_unit_test(tiers), cmocka_unit_test(neighbours)};
+                                       cmocka_unit_test(tiers), cmocka_unit_test(kv_types),
+                                       cmocka_unit_test(neighbours)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

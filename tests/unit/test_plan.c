@@ -5,6 +5,8 @@
 
 #include "memory/plan.h"
 
+#include <inttypes.h>
+
 #define DEMO      "configs/demo.gguf"
 #define JSON_TEXT (128 << 10)
 
@@ -118,6 +120,32 @@ static void check_allocated(const char *path, const char *const *sets) {
     stator_close(s);
 }
 
+/* Bytes per token and KV head: 2 * 32 values of f32 are 256 bytes. */
+static void kv_bytes_per_token(void **state) {
+    (void)state;
+    static const struct {
+        const char *k, *v;
+        uint64_t bytes; /* of the demo: 8 layers, 2 heads of 32 */
+    } types[] = {{"f32", "f32", 4096},  {"f16", "f16", 2048},  {"q8_0", "q8_0", 1088},
+                 {"q4_0", "q4_0", 576}, {"q8_0", "q4_0", 832}, {"f16", "q4_0", 1312}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        char k[32];
+        char v[32];
+        snprintf(k, sizeof k, "memory.kv_type_k=%s", types[i].k);
+        snprintf(v, sizeof v, "memory.kv_type_v=%s", types[i].v);
+        stator *s = open_sets(DEMO, (const char *const[]){k, v, NULL});
+        assert_int_equal(stator_plan(s, NULL), STATOR_OK);
+        static char text[JSON_TEXT];
+        size_t length = 0;
+        assert_int_equal(stator_plan_json(s, text, sizeof text, &length, NULL), STATOR_OK);
+        char expected[64];
+        snprintf(expected, sizeof expected, "\"kv_bytes_per_token\": %" PRIu64 ",", types[i].bytes);
+        if (strstr(text, expected) == NULL)
+            fail_msg("%s, %s: no %s", k, v, expected);
+        stator_close(s);
+    }
+}
+
 static void allocated_is_planned(void **state) {
     (void)state;
     check_allocated(DEMO, (const char *const[]){"memory.context=64", NULL});
@@ -126,6 +154,9 @@ static void allocated_is_planned(void **state) {
     check_allocated(DEMO, (const char *const[]){"memory.sequences=17", "memory.batch=33",
                                                 "memory.kv_type=f32", "memory.logits_rows=4",
                                                 "memory.staging=64KiB", "cpu.threads=3", NULL});
+    check_allocated(DEMO, (const char *const[]){"memory.kv_type=q8_0", NULL});
+    check_allocated(DEMO, (const char *const[]){"memory.kv_type_k=q8_0", "memory.kv_type_v=q4_0",
+                                                "memory.sequences=3", NULL});
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
     for (int i = 0; i < 3; i++) {
         struct tiny_model m = tiny_model_of(archs[i]);
@@ -271,8 +302,11 @@ static void monotone(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(arithmetic), cmocka_unit_test(allocated_is_planned),
-                                       cmocka_unit_test(staging_too_small), cmocka_unit_test(largest),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(arithmetic),
+                                       cmocka_unit_test(kv_bytes_per_token),
+                                       cmocka_unit_test(allocated_is_planned),
+                                       cmocka_unit_test(staging_too_small),
+                                       cmocka_unit_test(largest),
                                        cmocka_unit_test(monotone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,13 +342,15 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
                     .head_dim_k = s->head_dim_k,
                     .head_dim_v = s->head_dim_v,
                     .scale = s->attention_scale,
+                    .type_k = kv->type_k,
+                    .type_v = kv->type_v,
                     .k = base,
                     .v = base + kv->k_bytes,
                     .block_stride = kv->block_stride,
                     .blocks = block_table(m, chunks[c].slot),
                     .work = m->d->attention_work + (size_t)m->id * m->d->work_floats,
                 };
-                m->d->kernels.attention[kv->type_k](&a);
+                m->d->kernels.attention(&a);
             }
         }
     }

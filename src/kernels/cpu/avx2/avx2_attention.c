@@ -1,7 +1,7 @@
-/* AVX2: attention and the stores into the KV cache. Scores: lanes are tokens, half a block at a time, a tile
+/* AVX2: attention. Scores: lanes are tokens, half a block at a time, a tile
  * of rows shares each K vector; output: lanes are dims, a tile of rows shares each V vector. The tiles are
  * inlined with constant row counts, so that their accumulators are registers. No state; any thread. */
-#include "kernels/cpu/attention_walk.h"
+#include "kernels/cpu/avx2/avx2_kv.h"
 #include "kernels/cpu/avx2/avx2_num.h"
 
 #define TILE 4
@@ -53,40 +53,46 @@ INLINE void qk_rows(const int rows, const bool f16, const float *const *q, const
     }
 }
 
-INLINE void qk(bool f16, uint32_t rows, const float *const *q, const void *k, const void *next, uint32_t dim,
+INLINE void qk(bool f16, uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
                float *score) {
-    uint32_t r = 0;
-    for (; rows - r >= 4; r += 4)
-        qk_rows(4, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
-    if ((rows & 2) != 0) {
-        qk_rows(2, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
-        r += 2;
+    const float *x[TILE];
+    for (uint32_t r = 0; r < rows; r++)
+        x[r] = q[r];
+    switch (rows) {
+    case 4:
+        qk_rows(4, f16, x, k, next, dim, score);
+        break;
+    case 3:
+        qk_rows(3, f16, x, k, next, dim, score);
+        break;
+    case 2:
+        qk_rows(2, f16, x, k, next, dim, score);
+        break;
+    default:
+        qk_rows(1, f16, x, k, next, dim, score);
     }
-    if ((rows & 1) != 0)
-        qk_rows(1, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
 }
 
 /* 8 * width dims from `at`. */
-INLINE void pv_dims(const int rows, const int width, const bool f16, const float *e, const void *v,
-                    const void *next, uint32_t dim, uint32_t at, uint32_t begin, uint32_t end, float *o,
-                    size_t stride) {
+INLINE void pv_dims(const int rows, const int width, const bool f16, const struct attention_pv *p,
+                    uint32_t at) {
     __m256 acc[TILE][8];
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int w = 0; w < width; w++)
-            acc[r][w] = _mm256_loadu_ps(o + r * stride + at + 8 * w);
+            acc[r][w] = _mm256_loadu_ps(p->o + r * p->o_stride + at + 8 * w);
     }
-    for (size_t t = begin; t < end; t++) {
+    for (size_t t = p->begin; t < p->end; t++) {
         __m256 x[8];
-        size_t i = t * dim + at;
-        prefetch(next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
+        size_t i = t * p->v_stride + at;
+        prefetch(p->next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
         UNROLL
         for (int w = 0; w < width; w++)
-            x[w] = load8(f16, v, i + 8 * (size_t)w);
+            x[w] = load8(f16, p->v, i + 8 * (size_t)w);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            __m256 weight = _mm256_set1_ps(e[r * KERNELS_SPLIT + t]);
+            __m256 weight = _mm256_set1_ps(p->e[r * p->e_stride + t]);
             UNROLL
             for (int w = 0; w < width; w++)
                 acc[r][w] = _mm256_fmadd_ps(weight, x[w], acc[r][w]);
@@ -96,55 +102,57 @@ INLINE void pv_dims(const int rows, const int width, const bool f16, const float
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int w = 0; w < width; w++)
-            _mm256_storeu_ps(o + r * stride + at + 8 * w, acc[r][w]);
+            _mm256_storeu_ps(p->o + r * p->o_stride + at + 8 * w, acc[r][w]);
     }
 }
 
-INLINE void pv_rows(const int rows, const int width, bool f16, const float *e, const void *v,
-                    const void *next, uint32_t dim, uint32_t begin, uint32_t end, float *o, size_t stride) {
+INLINE void pv_rows(const int rows, const int width, bool f16, const struct attention_pv *p) {
     uint32_t at = 0;
-    for (; dim - at >= 8 * (uint32_t)width; at += 8 * (uint32_t)width)
-        pv_dims(rows, width, f16, e, v, next, dim, at, begin, end, o, stride);
-    for (; dim - at >= 8; at += 8)
-        pv_dims(rows, 1, f16, e, v, next, dim, at, begin, end, o, stride);
-    for (; at < dim; at++)
-        for (int r = 0; r < rows; r++)
-            for (size_t t = begin; t < end; t++)
-                o[r * stride + at] =
-                    fmaf(e[r * KERNELS_SPLIT + t], load1(f16, v, t * dim + at), o[r * stride + at]);
-}
-
-INLINE void pv(bool f16, uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
-               uint32_t begin, uint32_t end, float *o, size_t stride) {
-    uint32_t r = 0;
-    for (; rows - r >= 4; r += 4)
-        pv_rows(4, 2, f16, e + r * KERNELS_SPLIT, v, next, dim, begin, end, o + r * stride, stride);
-    if ((rows & 2) != 0) {
-        pv_rows(2, 4, f16, e + r * KERNELS_SPLIT, v, next, dim, begin, end, o + r * stride, stride);
-        r += 2;
+    for (; p->dims - at >= 8 * (uint32_t)width; at += 8 * (uint32_t)width)
+        pv_dims(rows, width, f16, p, at);
+    for (; p->dims - at >= 8; at += 8)
+        pv_dims(rows, 1, f16, p, at);
+    for (; at < p->dims; at++) {
+        for (int r = 0; r < rows; r++) {
+            float *o = p->o + r * p->o_stride + at;
+            for (size_t t = p->begin; t < p->end; t++)
+                *o = fmaf(p->e[r * p->e_stride + t], load1(f16, p->v, t * p->v_stride + at), *o);
+        }
     }
-    if ((rows & 1) != 0)
-        pv_rows(1, 8, f16, e + r * KERNELS_SPLIT, v, next, dim, begin, end, o + r * stride, stride);
 }
 
-static void qk_f32(uint32_t rows, const float *const *q, const void *k, const void *next, uint32_t dim,
+INLINE void pv(bool f16, const struct attention_pv *p) {
+    switch (p->rows) {
+    case 4:
+        pv_rows(4, 2, f16, p);
+        break;
+    case 3:
+        pv_rows(3, 2, f16, p);
+        break;
+    case 2:
+        pv_rows(2, 4, f16, p);
+        break;
+    default:
+        pv_rows(1, 8, f16, p);
+    }
+}
+
+static void qk_f32(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(false, rows, q, k, next, dim, score);
 }
 
-static void qk_f16(uint32_t rows, const float *const *q, const void *k, const void *next, uint32_t dim,
+static void qk_f16(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(true, rows, q, k, next, dim, score);
 }
 
-static void pv_f32(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
-                   uint32_t begin, uint32_t end, float *o, size_t stride) {
-    pv(false, rows, e, v, next, dim, begin, end, o, stride);
+static void pv_f32(const struct attention_pv *p) {
+    pv(false, p);
 }
 
-static void pv_f16(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
-                   uint32_t begin, uint32_t end, float *o, size_t stride) {
-    pv(true, rows, e, v, next, dim, begin, end, o, stride);
+static void pv_f16(const struct attention_pv *p) {
+    pv(true, p);
 }
 
 /* All bits set in the lanes below n. */
@@ -192,40 +200,31 @@ static void scale(float *out, const float *o, uint32_t dim, float factor) {
         out[d] = o[d] * factor;
 }
 
-static void attention_f32(const struct kernels_attention *a) {
+static void plain_f16(const void *from, const void *next, size_t n, float *to) {
+    for (size_t i = 0; i < n; i += 32) {
+        prefetch(next, i * sizeof(uint16_t));
+        UNROLL
+        for (size_t j = i; j < i + 32; j += 8)
+            _mm256_storeu_ps(to + j, load8(true, from, j));
+    }
+}
+
+static void attention(const struct kernels_attention *a) {
     static const struct attention_tier tier = {
-        .tile = TILE, .qk = qk_f32, .pv = pv_f32, .soften = soften, .merge = merge, .scale = scale};
+        .tile = TILE,
+        .qk = {qk_f32, qk_f16, avx2_qk_q8_0, avx2_qk_q4_0},
+        .quantise_query = avx2_quantise_query,
+        .pv = {pv_f32, pv_f16},
+        .plain_f16 = plain_f16,
+        .plain_v = {[KERNELS_KV_Q8_0] = avx2_plain_q8_0, [KERNELS_KV_Q4_0] = avx2_plain_q4_0},
+        .weigh = avx2_weigh,
+        .soften = soften,
+        .merge = merge,
+        .scale = scale};
     attention_walk(a, &tier);
-}
-
-static void attention_f16(const struct kernels_attention *a) {
-    static const struct attention_tier tier = {
-        .tile = TILE, .qk = qk_f16, .pv = pv_f16, .soften = soften, .merge = merge, .scale = scale};
-    attention_walk(a, &tier);
-}
-
-static uint16_t to_f16(float x) {
-    return (uint16_t)_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-static void store_k_f16(void *k, const float *x, uint32_t dim, uint32_t slot) {
-    for (size_t d = 0; d < dim; d++)
-        ((uint16_t *)k)[d * KERNELS_KV_BLOCK + slot] = to_f16(x[d]);
-}
-
-static void store_v_f16(void *v, const float *x, uint32_t dim, uint32_t slot) {
-    uint16_t *to = (uint16_t *)v + (size_t)slot * dim;
-    uint32_t d = 0;
-    for (; dim - d >= 8; d += 8)
-        _mm_storeu_si128((__m128i *)(to + d), _mm256_cvtps_ph(_mm256_loadu_ps(x + d),
-                                                              _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    for (; d < dim; d++)
-        to[d] = to_f16(x[d]);
 }
 
 void avx2_attention_init(struct kernels *k) {
-    k->attention[KERNELS_KV_F32] = attention_f32;
-    k->attention[KERNELS_KV_F16] = attention_f16;
-    k->store_k[KERNELS_KV_F16] = store_k_f16;
-    k->store_v[KERNELS_KV_F16] = store_v_f16;
+    k->attention = attention;
+    avx2_kv_init(k);
 }

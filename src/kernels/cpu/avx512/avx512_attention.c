@@ -1,7 +1,8 @@
-/* AVX-512: attention and the stores into the KV cache. Scores: lanes are tokens, a tile of rows shares each K
- * vector; output: lanes are dims, a tile of rows shares each V vector. The tiles are inlined with constant
- * row counts, so that their accumulators are registers. No state; any thread. */
-#include "kernels/cpu/attention_walk.h"
+/* AVX-512: attention and the f16 stores into the KV cache (those of quantised types are the AVX2 tier's).
+ * Scores: lanes are tokens, a tile of rows shares each K vector; output: lanes are dims, a tile of rows
+ * shares each V vector. The tiles are inlined with constant row counts, so that their accumulators are
+ * registers. No state; any thread. */
+#include "kernels/cpu/avx512/avx512_kv.h"
 #include "kernels/cpu/avx512/avx512_num.h"
 
 #define TILE 8
@@ -53,8 +54,11 @@ INLINE void qk_rows(const int rows, const bool f16, const float *const *q, const
     }
 }
 
-INLINE void qk(bool f16, uint32_t rows, const float *const *q, const void *k, const void *next, uint32_t dim,
-               float *score) {
+INLINE void qk(bool f16, uint32_t rows, const void *const *rows_q, const void *k, const void *next,
+               uint32_t dim, float *score) {
+    const float *q[TILE];
+    for (uint32_t i = 0; i < rows; i++)
+        q[i] = rows_q[i];
     uint32_t r = 0;
     for (; rows - r >= 8; r += 8)
         qk_rows(8, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
@@ -72,27 +76,27 @@ INLINE void qk(bool f16, uint32_t rows, const float *const *q, const void *k, co
 
 /* 16 * width dims from `at`; with a mask (width 1) those of the mask. o has room for whole vectors. */
 INLINE void pv_dims(const int rows, const int width, const bool f16, const bool masked, __mmask16 m,
-                    const float *e, const void *v, const void *next, uint32_t dim, uint32_t at,
-                    uint32_t begin, uint32_t end, float *o, size_t stride) {
+                    const struct attention_pv *p, uint32_t first, uint32_t at) {
     __m512 acc[TILE][8];
     const size_t element = f16 ? sizeof(uint16_t) : sizeof(float);
+    float *o = p->o + first * p->o_stride + at;
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int w = 0; w < width; w++)
-            acc[r][w] = _mm512_loadu_ps(o + r * stride + at + 16 * w);
+            acc[r][w] = _mm512_loadu_ps(o + r * p->o_stride + 16 * w);
     }
-    for (size_t t = begin; t < end; t++) {
-        prefetch((const char *)next + (t * dim + at) * element, 16 * (size_t)width * element);
+    for (size_t t = p->begin; t < p->end; t++) {
+        prefetch((const char *)p->next + (t * p->v_stride + at) * element, 16 * (size_t)width * element);
         __m512 x[8];
         UNROLL
         for (int w = 0; w < width; w++) {
-            size_t i = t * dim + at + 16 * (size_t)w;
-            x[w] = masked ? load16_masked(f16, m, v, i) : load16(f16, v, i);
+            size_t i = t * p->v_stride + at + 16 * (size_t)w;
+            x[w] = masked ? load16_masked(f16, m, p->v, i) : load16(f16, p->v, i);
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
-            __m512 weight = _mm512_set1_ps(e[r * KERNELS_SPLIT + t]);
+            __m512 weight = _mm512_set1_ps(p->e[(first + (size_t)r) * p->e_stride + t]);
             UNROLL
             for (int w = 0; w < width; w++)
                 acc[r][w] = _mm512_fmadd_ps(weight, x[w], acc[r][w]);
@@ -102,54 +106,60 @@ INLINE void pv_dims(const int rows, const int width, const bool f16, const bool 
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int w = 0; w < width; w++)
-            _mm512_storeu_ps(o + r * stride + at + 16 * w, acc[r][w]);
+            _mm512_storeu_ps(o + r * p->o_stride + 16 * w, acc[r][w]);
     }
 }
 
-INLINE void pv_rows(const int rows, const int width, bool f16, const float *e, const void *v,
-                    const void *next, uint32_t dim, uint32_t begin, uint32_t end, float *o, size_t stride) {
+INLINE void pv_rows(const int rows, const int width, bool f16, const struct attention_pv *p, uint32_t first) {
     uint32_t at = 0;
-    for (; dim - at >= 16 * (uint32_t)width; at += 16 * (uint32_t)width)
-        pv_dims(rows, width, f16, false, 0, e, v, next, dim, at, begin, end, o, stride);
-    for (; at < dim; at += 16)
-        pv_dims(rows, 1, f16, true, avx512_first(dim - at), e, v, next, dim, at, begin, end, o, stride);
+    for (; p->dims - at >= 16 * (uint32_t)width; at += 16 * (uint32_t)width)
+        pv_dims(rows, width, f16, false, 0, p, first, at);
+    for (; p->dims - at >= 16; at += 16)
+        pv_dims(rows, 1, f16, false, 0, p, first, at);
+    if (at < p->dims)
+        pv_dims(rows, 1, f16, true, avx512_first(p->dims - at), p, first, at);
 }
 
-INLINE void pv(bool f16, uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
-               uint32_t begin, uint32_t end, float *o, size_t stride) {
+INLINE void pv(bool f16, const struct attention_pv *p) {
     uint32_t r = 0;
-    for (; rows - r >= 8; r += 8)
-        pv_rows(8, 2, f16, e + r * KERNELS_SPLIT, v, next, dim, begin, end, o + r * stride, stride);
-    if ((rows & 4) != 0) {
-        pv_rows(4, 4, f16, e + r * KERNELS_SPLIT, v, next, dim, begin, end, o + r * stride, stride);
+    for (; p->rows - r >= 8; r += 8)
+        pv_rows(8, 2, f16, p, r);
+    if ((p->rows & 4) != 0) {
+        pv_rows(4, 4, f16, p, r);
         r += 4;
     }
-    if ((rows & 2) != 0) {
-        pv_rows(2, 4, f16, e + r * KERNELS_SPLIT, v, next, dim, begin, end, o + r * stride, stride);
+    if ((p->rows & 2) != 0) {
+        pv_rows(2, 4, f16, p, r);
         r += 2;
     }
-    if ((rows & 1) != 0)
-        pv_rows(1, 4, f16, e + r * KERNELS_SPLIT, v, next, dim, begin, end, o + r * stride, stride);
+    if ((p->rows & 1) != 0)
+        pv_rows(1, 4, f16, p, r);
 }
 
-static void qk_f32(uint32_t rows, const float *const *q, const void *k, const void *next, uint32_t dim,
+static void qk_f32(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(false, rows, q, k, next, dim, score);
 }
 
-static void qk_f16(uint32_t rows, const float *const *q, const void *k, const void *next, uint32_t dim,
+static void qk_f16(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(true, rows, q, k, next, dim, score);
 }
 
-static void pv_f32(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
-                   uint32_t begin, uint32_t end, float *o, size_t stride) {
-    pv(false, rows, e, v, next, dim, begin, end, o, stride);
+static void pv_f32(const struct attention_pv *p) {
+    pv(false, p);
 }
 
-static void pv_f16(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
-                   uint32_t begin, uint32_t end, float *o, size_t stride) {
-    pv(true, rows, e, v, next, dim, begin, end, o, stride);
+static void pv_f16(const struct attention_pv *p) {
+    pv(true, p);
+}
+
+static void plain_f16(const void *from, const void *next, size_t n, float *to) {
+    for (size_t i = 0; i < n; i += 32) {
+        prefetch((const char *)next + i * sizeof(uint16_t), 64);
+        _mm512_storeu_ps(to + i, load16(true, from, i));
+        _mm512_storeu_ps(to + i + 16, load16(true, from, i + 16));
+    }
 }
 
 static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
@@ -191,15 +201,18 @@ static void scale(float *out, const float *o, uint32_t dim, float factor) {
     }
 }
 
-static void attention_f32(const struct kernels_attention *a) {
+static void attention(const struct kernels_attention *a) {
     static const struct attention_tier tier = {
-        .tile = TILE, .qk = qk_f32, .pv = pv_f32, .soften = soften, .merge = merge, .scale = scale};
-    attention_walk(a, &tier);
-}
-
-static void attention_f16(const struct kernels_attention *a) {
-    static const struct attention_tier tier = {
-        .tile = TILE, .qk = qk_f16, .pv = pv_f16, .soften = soften, .merge = merge, .scale = scale};
+        .tile = TILE,
+        .qk = {qk_f32, qk_f16, avx512_qk_q8_0, avx512_qk_q4_0},
+        .quantise_query = avx512_quantise_query,
+        .pv = {pv_f32, pv_f16},
+        .plain_f16 = plain_f16,
+        .plain_v = {[KERNELS_KV_Q8_0] = avx512_plain_q8_0, [KERNELS_KV_Q4_0] = avx512_plain_q4_0},
+        .weigh = avx512_weigh,
+        .soften = soften,
+        .merge = merge,
+        .scale = scale};
     attention_walk(a, &tier);
 }
 
@@ -226,8 +239,7 @@ static void store_v_f16(void *v, const float *x, uint32_t dim, uint32_t slot) {
 }
 
 void avx512_attention_init(struct kernels *k) {
-    k->attention[KERNELS_KV_F32] = attention_f32;
-    k->attention[KERNELS_KV_F16] = attention_f16;
+    k->attention = attention;
     k->store_k[KERNELS_KV_F16] = store_k_f16;
     k->store_v[KERNELS_KV_F16] = store_v_f16;
 }

@@ -1,17 +1,15 @@
-/* The definition of attention and of the stores into the KV cache, token by token and head by head. No state;
- * any thread. */
-#include "kernels/kernels.h"
+/* The definition of attention, token by token and head by head. No state; any thread. */
+#include "kernels/cpu/kv_layout.h"
 #include "kernels/num.h"
 
 #include "base/check.h"
 
-static float read_f32(const void *p, size_t i) {
-    return ((const float *)p)[i];
-}
-
-static float read_f16(const void *p, size_t i) {
-    return block_from_f16(((const uint16_t *)p)[i]);
-}
+/* One head of one query; quantised keys meet its integers. */
+struct query {
+    const float *x;
+    int q[KERNELS_MAX_HEAD];
+    float d[KERNELS_MAX_HEAD / KERNELS_KV_GROUP];
+};
 
 struct split {
     float max;
@@ -19,28 +17,103 @@ struct split {
     float o[KERNELS_MAX_HEAD];
 };
 
+/* The token's slot in the block of K, or V, that begins at p; of quantised values, the integer. */
+static float key_at(enum kernels_kv type, const void *k, uint32_t d, uint32_t slot) {
+    if (type == KERNELS_KV_F32)
+        return ((const float *)k)[d * KERNELS_KV_BLOCK + slot];
+    if (type == KERNELS_KV_F16)
+        return block_from_f16(((const uint16_t *)k)[d * KERNELS_KV_BLOCK + slot]);
+    uint32_t g = d / KERNELS_KV_GROUP, i = d % KERNELS_KV_GROUP;
+    if (type == KERNELS_KV_Q8_0)
+        return ((const int8_t *)k)[kv_layout_k(type, g, i, slot)];
+    int two = ((const uint8_t *)k)[kv_layout_k(type, g, i % 16, slot)];
+    return (float)((i < 16 ? two & 15 : two >> 4) - 8);
+}
+
+static float value_at(enum kernels_kv type, const void *v, uint32_t dim, uint32_t d, uint32_t slot) {
+    if (type == KERNELS_KV_F32)
+        return ((const float *)v)[slot * dim + d];
+    if (type == KERNELS_KV_F16)
+        return block_from_f16(((const uint16_t *)v)[slot * dim + d]);
+    uint32_t g = d / KERNELS_KV_GROUP, i = d % KERNELS_KV_GROUP;
+    if (type == KERNELS_KV_Q8_0)
+        return ((const int8_t *)v)[kv_layout_v(type, dim, g, i, slot)];
+    int two = ((const uint8_t *)v)[kv_layout_v(type, dim, g, i % 16, slot)];
+    return (float)((i < 16 ? two & 15 : two >> 4) - 8);
+}
+
+static float scale_at(enum kernels_kv type, const uint8_t *p, uint32_t dim, uint32_t g, uint32_t slot) {
+    const uint16_t *scales = (const uint16_t *)(const void *)(p + kv_layout_scales(type, dim));
+    return block_from_f16(scales[g * KERNELS_KV_BLOCK + slot]);
+}
+
+static bool quantised(enum kernels_kv type) {
+    return kernels_kv_group(type) > 1;
+}
+
+static void quantise_query(struct query *q, uint32_t dim) {
+    const float limit = NUM_QUANT_QUERY;
+    for (uint32_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
+        const float *x = q->x + (size_t)g * KERNELS_KV_GROUP;
+        float amax = 0.0f;
+        for (int i = 0; i < KERNELS_KV_GROUP; i++)
+            amax = NUM_FABS(x[i]) > amax ? NUM_FABS(x[i]) : amax;
+        q->d[g] = amax < NUM_QUANT_MIN ? 0.0f : amax * NUM_QUANT_QUERY_INVERSE;
+        float inverse = q->d[g] == 0.0f ? 0.0f : num_rcp(q->d[g]);
+        for (int i = 0; i < KERNELS_KV_GROUP; i++) {
+            float v = x[i] * inverse;
+            v = v > -limit ? v : -limit; /* of a NaN too */
+            v = (v < limit ? v : limit) + NUM_ROUND;
+            q->q[g * KERNELS_KV_GROUP + i] = (int)(NUM_BITS(v) - NUM_ROUND_BITS);
+        }
+    }
+}
+
+static float dot(const struct kernels_attention *a, const struct query *q, const uint8_t *k, uint32_t slot) {
+    float sum = 0.0f;
+    if (!quantised(a->type_k)) {
+        for (uint32_t d = 0; d < a->head_dim_k; d++)
+            sum = fmaf(q->x[d], key_at(a->type_k, k, d, slot), sum);
+        return 0.0f + sum; /* one segment: a head has at most 512 dims */
+    }
+    for (uint32_t g = 0; g < a->head_dim_k / KERNELS_KV_GROUP; g++) {
+        int exact = 0;
+        for (uint32_t d = g * KERNELS_KV_GROUP; d < (g + 1) * KERNELS_KV_GROUP; d++)
+            exact += q->q[d] * (int)key_at(a->type_k, k, d, slot);
+        float scale = q->d[g] * scale_at(a->type_k, k, a->head_dim_k, g, slot);
+        sum = fmaf((float)exact, scale, sum);
+    }
+    return sum;
+}
+
+/* o = fmaf(e * scale, V, o) of one token. */
+static void add_value(const struct kernels_attention *a, float e, const uint8_t *v, uint32_t slot, float *o) {
+    for (uint32_t d = 0; d < a->head_dim_v; d++) {
+        float weight = e;
+        if (quantised(a->type_v))
+            weight = e * scale_at(a->type_v, v, a->head_dim_v, d / KERNELS_KV_GROUP, slot);
+        o[d] = fmaf(weight, value_at(a->type_v, v, a->head_dim_v, d, slot), o[d]);
+    }
+}
+
 /* One head of one query over tokens begin .. begin + n - 1, all in one split. */
-static void attend_split(const struct kernels_attention *a, float (*read)(const void *, size_t),
-                         const float *q, uint32_t begin, uint32_t n, struct split *s) {
+static void attend_split(const struct kernels_attention *a, const struct query *q, uint32_t begin, uint32_t n,
+                         struct split *s) {
     float score[KERNELS_SPLIT];
     float lane[128] = {0};
     s->max = -INFINITY;
     for (uint32_t i = 0; i < n; i++) {
-        const void *k = a->k + a->blocks[(begin + i) / KERNELS_KV_BLOCK] * a->block_stride;
-        float dot = 0.0f;
-        for (uint32_t d = 0; d < a->head_dim_k; d++)
-            dot = fmaf(q[d], read(k, d * KERNELS_KV_BLOCK + i % KERNELS_KV_BLOCK), dot);
-        score[i] = (0.0f + dot) * a->scale; /* one segment: a head has at most 512 dims */
+        const uint8_t *k = a->k + a->blocks[(begin + i) / KERNELS_KV_BLOCK] * a->block_stride;
+        score[i] = dot(a, q, k, i % KERNELS_KV_BLOCK) * a->scale;
         s->max = score[i] > s->max ? score[i] : s->max;
     }
     for (uint32_t d = 0; d < a->head_dim_v; d++)
         s->o[d] = 0.0f;
     for (uint32_t i = 0; i < n; i++) {
-        const void *v = a->v + a->blocks[(begin + i) / KERNELS_KV_BLOCK] * a->block_stride;
+        const uint8_t *v = a->v + a->blocks[(begin + i) / KERNELS_KV_BLOCK] * a->block_stride;
         float e = num_exp(score[i] - s->max);
         lane[i % 128] += e;
-        for (uint32_t d = 0; d < a->head_dim_v; d++)
-            s->o[d] = fmaf(e, read(v, i % KERNELS_KV_BLOCK * a->head_dim_v + d), s->o[d]);
+        add_value(a, e, v, i % KERNELS_KV_BLOCK, s->o);
     }
     s->sum = num_sum128(lane);
 }
@@ -57,60 +130,34 @@ static void merge(struct split *all, const struct split *s, uint32_t dim) {
     all->max = max;
 }
 
-static void attend(const struct kernels_attention *a, float (*read)(const void *, size_t)) {
+static void attend(const struct kernels_attention *a, const struct query *q, uint32_t tokens, float *out) {
+    struct split all, next;
+    attend_split(a, q, 0, tokens < KERNELS_SPLIT ? tokens : KERNELS_SPLIT, &all);
+    for (uint32_t t = KERNELS_SPLIT; t < tokens; t += KERNELS_SPLIT) {
+        attend_split(a, q, t, tokens - t < KERNELS_SPLIT ? tokens - t : KERNELS_SPLIT, &next);
+        merge(&all, &next, a->head_dim_v);
+    }
+    float inverse = num_rcp(all.sum);
+    for (uint32_t d = 0; d < a->head_dim_v; d++)
+        out[d] = all.o[d] * inverse;
+}
+
+static void attention(const struct kernels_attention *a) {
     CHECK(a->n_queries >= 1 && a->group >= 1 && a->group <= KERNELS_MAX_GROUP);
     CHECK(a->head_dim_k <= KERNELS_MAX_HEAD && a->head_dim_v <= KERNELS_MAX_HEAD);
+    CHECK(a->head_dim_k % kernels_kv_group(a->type_k) == 0 &&
+          a->head_dim_v % kernels_kv_group(a->type_v) == 0);
     for (uint32_t i = 0; i < a->n_queries; i++) {
         for (uint32_t h = 0; h < a->group; h++) {
-            const float *q = a->q + i * a->q_stride + (size_t)h * a->head_dim_k;
-            float *out = a->out + i * a->out_stride + (size_t)h * a->head_dim_v;
-            uint32_t tokens = a->first_position + i + 1;
-            struct split all, next;
-            attend_split(a, read, q, 0, tokens < KERNELS_SPLIT ? tokens : KERNELS_SPLIT, &all);
-            for (uint32_t t = KERNELS_SPLIT; t < tokens; t += KERNELS_SPLIT) {
-                attend_split(a, read, q, t, tokens - t < KERNELS_SPLIT ? tokens - t : KERNELS_SPLIT, &next);
-                merge(&all, &next, a->head_dim_v);
-            }
-            float inverse = num_rcp(all.sum);
-            for (uint32_t d = 0; d < a->head_dim_v; d++)
-                out[d] = all.o[d] * inverse;
+            struct query q = {.x = a->q + i * a->q_stride + (size_t)h * a->head_dim_k};
+            if (quantised(a->type_k))
+                quantise_query(&q, a->head_dim_k);
+            attend(a, &q, a->first_position + i + 1, a->out + i * a->out_stride + (size_t)h * a->head_dim_v);
         }
     }
 }
 
-static void attention_f32(const struct kernels_attention *a) {
-    attend(a, read_f32);
-}
-
-static void attention_f16(const struct kernels_attention *a) {
-    attend(a, read_f16);
-}
-
-static void store_k_f32(void *k, const float *x, uint32_t dim, uint32_t slot) {
-    for (uint32_t d = 0; d < dim; d++)
-        ((float *)k)[d * KERNELS_KV_BLOCK + slot] = x[d];
-}
-
-static void store_k_f16(void *k, const float *x, uint32_t dim, uint32_t slot) {
-    for (uint32_t d = 0; d < dim; d++)
-        ((uint16_t *)k)[d * KERNELS_KV_BLOCK + slot] = block_to_f16(x[d]);
-}
-
-static void store_v_f32(void *v, const float *x, uint32_t dim, uint32_t slot) {
-    for (uint32_t d = 0; d < dim; d++)
-        ((float *)v)[slot * dim + d] = x[d];
-}
-
-static void store_v_f16(void *v, const float *x, uint32_t dim, uint32_t slot) {
-    for (uint32_t d = 0; d < dim; d++)
-        ((uint16_t *)v)[slot * dim + d] = block_to_f16(x[d]);
-}
-
 void scalar_attention_init(struct kernels *k) {
-    k->attention[KERNELS_KV_F32] = attention_f32;
-    k->attention[KERNELS_KV_F16] = attention_f16;
-    k->store_k[KERNELS_KV_F32] = store_k_f32;
-    k->store_k[KERNELS_KV_F16] = store_k_f16;
-    k->store_v[KERNELS_KV_F32] = store_v_f32;
-    k->store_v[KERNELS_KV_F16] = store_v_f16;
+    k->attention = attention;
+    scalar_kv_init(k);
 }

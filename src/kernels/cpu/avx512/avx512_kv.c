@@ -1,0 +1,211 @@
+/* AVX-512 VNNI: quantised K and V. A query's integers have 15 bits; two planes of bytes meet the keys, lanes
+ * are tokens. No state; any thread. */
+#include "kernels/cpu/avx512/avx512_kv.h"
+#include "kernels/cpu/avx512/avx512_num.h"
+
+#define TILE 4
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void prefetch(const void *p, size_t bytes) {
+    _mm_prefetch((const char *)p + bytes, _MM_HINT_T0);
+}
+
+void avx512_quantise_query(const float *x, uint32_t dim, bool four, void *row) {
+    int8_t *high = row, *low = high + dim;
+    struct attention_query *groups = attention_walk_query_groups(row, dim);
+    const __m512 limit = _mm512_set1_ps(NUM_QUANT_QUERY);
+    for (uint32_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
+        __m512 v[2];
+        for (int i = 0; i < 2; i++)
+            v[i] = _mm512_loadu_ps(x + g * KERNELS_KV_GROUP + 16 * i);
+        float amax = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(v[0]), _mm512_abs_ps(v[1])));
+        float d = amax < NUM_QUANT_MIN ? 0.0f : amax * NUM_QUANT_QUERY_INVERSE;
+        const __m512 inverse = _mm512_set1_ps(d == 0.0f ? 0.0f : num_rcp(d));
+        int sum = 0;
+        for (int i = 0; i < 2; i++) {
+            __m512 y = _mm512_mul_ps(v[i], inverse);
+            y = _mm512_min_ps(_mm512_max_ps(y, _mm512_sub_ps(_mm512_setzero_ps(), limit)), limit);
+            __m512i q = _mm512_cvtps_epi32(y);
+            sum += _mm512_reduce_add_epi32(q);
+            __m512i h = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(64)), 7);
+            __m512i l = _mm512_sub_epi32(q, _mm512_slli_epi32(h, 7));
+            size_t at = g * KERNELS_KV_GROUP + 16 * (size_t)i;
+            _mm_storeu_si128((__m128i *)(high + at), _mm512_cvtepi32_epi8(h));
+            _mm_storeu_si128((__m128i *)(low + at), _mm512_cvtepi32_epi8(l));
+        }
+        groups[g].d = d;
+        groups[g].offset = (four ? 8 : 128) * sum;
+    }
+}
+
+/* Four bytes of a row for all lanes. */
+INLINE __m512i four_of(const int8_t *q) {
+    int x;
+    memcpy(&x, q, sizeof x);
+    return _mm512_set1_epi32(x);
+}
+
+struct sums {
+    __m512i high[TILE][2];
+    __m512i low[TILE][2];
+};
+
+/* Adds four dims of 32 tokens times four of each query. */
+INLINE void multiply(const int rows, const __m512i k[2], const int8_t *const *q, uint32_t dim, size_t at,
+                     struct sums *s) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const __m512i high = four_of(q[r] + at), low = four_of(q[r] + dim + at);
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            s->high[r][i] = _mm512_dpbusd_epi32(s->high[r][i], k[i], high);
+            s->low[r][i] = _mm512_dpbusd_epi32(s->low[r][i], k[i], low);
+        }
+    }
+}
+
+INLINE void qk_group(const int rows, const bool four, const int8_t *const *q, const uint8_t *k,
+                     const uint8_t *next, uint32_t dim, size_t g, struct sums *s) {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int i = 0; i < 2; i++)
+            s->high[r][i] = s->low[r][i] = _mm512_setzero_si512();
+    }
+    const size_t dims = g * KERNELS_KV_GROUP;
+    const __m512i nibble = _mm512_set1_epi8(15), top = _mm512_set1_epi8(-128);
+    const size_t steps = four ? 4 : 8;
+    for (size_t step = 0; step < steps; step++) {
+        const uint8_t *at = k + (g * steps + step) * KV_LAYOUT_STEP;
+        prefetch(next, (g * steps + step) * KV_LAYOUT_STEP);
+        prefetch(next, (g * steps + step) * KV_LAYOUT_STEP + 64);
+        __m512i x[2] = {_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64)};
+        __m512i y[2];
+        UNROLL
+        for (int i = 0; i < 2; i++)
+            y[i] = four ? _mm512_and_si512(x[i], nibble) : _mm512_xor_si512(x[i], top);
+        multiply(rows, y, q, dim, dims + 4 * step, s);
+        if (four) {
+            UNROLL
+            for (int i = 0; i < 2; i++)
+                y[i] = _mm512_and_si512(_mm512_srli_epi16(x[i], 4), nibble);
+            multiply(rows, y, q, dim, dims + 4 * step + 16, s);
+        }
+    }
+}
+
+INLINE void qk_rows(const int rows, const bool four, const void *const *rows_q, const uint8_t *k,
+                    const uint8_t *next, uint32_t dim, float *score) {
+    const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
+    const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
+    const int8_t *q[TILE];
+    const struct attention_query *groups[TILE];
+    __m512 sum[TILE][2];
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        q[r] = rows_q[r];
+        groups[r] = attention_walk_query_groups((void *)(uintptr_t)rows_q[r], dim);
+        sum[r][0] = sum[r][1] = _mm512_setzero_ps();
+    }
+    for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
+        struct sums s;
+        qk_group(rows, four, q, k, next, dim, g, &s);
+        const __m256i *half = (const __m256i *)(const void *)(scales + g * KERNELS_KV_BLOCK);
+        const __m512 d[2] = {_mm512_cvtph_ps(_mm256_loadu_si256(half)),
+                             _mm512_cvtph_ps(_mm256_loadu_si256(half + 1))};
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const __m512 d_q = _mm512_set1_ps(groups[r][g].d);
+            const __m512i offset = _mm512_set1_epi32(groups[r][g].offset);
+            UNROLL
+            for (int i = 0; i < 2; i++) {
+                __m512i n = _mm512_add_epi32(_mm512_slli_epi32(s.high[r][i], 7), s.low[r][i]);
+                n = _mm512_sub_epi32(n, offset);
+                sum[r][i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(n), _mm512_mul_ps(d_q, d[i]), sum[r][i]);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        _mm512_storeu_ps(score + r * KERNELS_SPLIT, sum[r][0]);
+        _mm512_storeu_ps(score + r * KERNELS_SPLIT + 16, sum[r][1]);
+    }
+}
+
+INLINE void qk(const bool four, uint32_t rows, const void *const *q, const void *k, const void *next,
+               uint32_t dim, float *score) {
+    uint32_t r = 0;
+    for (; rows - r >= 4; r += 4)
+        qk_rows(4, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+    if ((rows & 2) != 0) {
+        qk_rows(2, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+        r += 2;
+    }
+    if ((rows & 1) != 0)
+        qk_rows(1, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+}
+
+void avx512_qk_q8_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+                    float *score) {
+    qk(false, rows, q, k, next, dim, score);
+}
+
+void avx512_qk_q4_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+                    float *score) {
+    qk(true, rows, q, k, next, dim, score);
+}
+
+/* --- values */
+
+/* Signed byte `token` of each lane as a float. */
+INLINE __m512 byte_of(__m512i x, const unsigned token) {
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(x, 24 - 8 * token), 24));
+}
+
+void avx512_plain_q8_0(const void *v, const void *next, uint32_t dim, float *to) {
+    const int8_t *from = v;
+    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4, to += 4 * (size_t)dim) {
+        for (size_t d = 0; d < dim; d += 16) {
+            size_t at = t * dim + 4 * d;
+            prefetch(next, at);
+            __m512i x = _mm512_loadu_si512(from + at);
+            UNROLL
+            for (unsigned i = 0; i < 4; i++)
+                _mm512_storeu_ps(to + (size_t)i * dim + d, byte_of(x, i));
+        }
+    }
+}
+
+void avx512_plain_q4_0(const void *v, const void *next, uint32_t dim, float *to) {
+    const uint8_t *from = v;
+    const __m512i nibble = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
+    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4, to += 4 * (size_t)dim) {
+        for (size_t d = 0; d < dim; d += KERNELS_KV_GROUP) {
+            size_t at = t * dim / 2 + 2 * d;
+            prefetch(next, at);
+            __m512i x = _mm512_loadu_si512(from + at);
+            __m512i low = _mm512_sub_epi8(_mm512_and_si512(x, nibble), eight);
+            __m512i high = _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(x, 4), nibble), eight);
+            UNROLL
+            for (unsigned i = 0; i < 4; i++) {
+                _mm512_storeu_ps(to + (size_t)i * dim + d, byte_of(low, i));
+                _mm512_storeu_ps(to + (size_t)i * dim + d + 16, byte_of(high, i));
+            }
+        }
+    }
+}
+
+void avx512_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w) {
+    const __m256i *half = (const __m256i *)(const void *)scales;
+    const __m512 low = _mm512_cvtph_ps(_mm256_loadu_si256(half));
+    const __m512 high = _mm512_cvtph_ps(_mm256_loadu_si256(half + 1));
+    for (uint32_t r = 0; r < rows; r++, e += KERNELS_SPLIT, w += KERNELS_KV_BLOCK) {
+        _mm512_storeu_ps(w, _mm512_mul_ps(_mm512_loadu_ps(e), low));
+        _mm512_storeu_ps(w + 16, _mm512_mul_ps(_mm512_loadu_ps(e + 16), high));
+    }
+}
