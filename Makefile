@@ -84,6 +84,7 @@ $(CARRIED): $(SPIRV) tools/embed_spirv
 # The instruction sets of the kernel tiers; every other file is plain x86-64.
 $(BUILD)/src/kernels/cpu/avx2/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c
 $(BUILD)/src/kernels/cpu/avx512/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+$(BUILD)/src/kernels/cpu/amx/%.o: TIER_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mamx-tile -mamx-int8
 
 # No fuzz target reaches the kernels, and clang needs many minutes to instrument them.
 ifdef FUZZ

@@ -2,10 +2,17 @@
 #include "kernels/kernels.h"
 
 #include "base/check.h"
+#include "kernels/cpu/amx/amx_batch.h"
 #include "kernels/cpu/attention_walk.h"
 #include "kernels/cpu/avx512/avx512_batch.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of arch_prctl (Linux, asm/prctl.h): ask for a large register state, here the tiles' data. */
+#define REQUEST_PERMISSION 0x1023
+#define FEATURE_TILE_DATA  18
 
 /* XCR0: which register state the operating system saves. */
 static uint32_t saved_state(void) {
@@ -30,11 +37,16 @@ enum kernels_tier kernels_best_tier(void) {
         return KERNELS_TIER_SCALAR;
     if (!has(state, xcr0_avx512) || !has(b, avx512) || !has(c, bit_AVX512VNNI))
         return KERNELS_TIER_AVX2;
-    return KERNELS_TIER_AVX512;
+    const uint32_t xcr0_amx = 1u << 17 | 1u << 18; /* tile configuration, tile data */
+    const uint32_t amx = 1u << 24 | 1u << 25;      /* AMX-TILE, AMX-INT8 */
+    if (!has(state, xcr0_amx) || !has(d, amx) ||
+        syscall(SYS_arch_prctl, REQUEST_PERMISSION, FEATURE_TILE_DATA) != 0)
+        return KERNELS_TIER_AVX512;
+    return KERNELS_TIER_AMX;
 }
 
 const char *kernels_tier_name(enum kernels_tier t) {
-    static const char *const names[KERNELS_TIERS] = {"scalar", "avx2", "avx512"};
+    static const char *const names[KERNELS_TIERS] = {"scalar", "avx2", "avx512", "amx"};
     CHECK(t < KERNELS_TIERS);
     return names[t];
 }
@@ -52,6 +64,8 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
         avx512_matmul_init(k);
         avx512_init(k);
     }
+    if (t >= KERNELS_TIER_AMX)
+        amx_batch_init(k);
 }
 
 const char *kernels_kv_name(enum kernels_kv type) {
@@ -82,5 +96,5 @@ size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t hea
 }
 
 size_t kernels_matmul_work(uint32_t max_tokens) {
-    return batch_work_bytes(max_tokens);
+    return ARITH_MAX(batch_work_bytes(max_tokens), amx_work_bytes(max_tokens));
 }

@@ -95,7 +95,7 @@ struct kernels_attention {
 size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_k, uint32_t head_dim_v);
 
 struct kernels {
-    const char *tier; /* "scalar", "avx2", "avx512" */
+    const char *tier; /* "scalar", "avx2", "avx512", "amx" */
 
     /* y[i] = (x[i] * r) * w[i], r = num_rsqrt(ss * inv_n + eps) with the product and the sum rounded each,
      * ss = sum128 of x[i]^2: lane i % 128 accumulates fmaf(x, x, lane) in order from +0, then the tree
@@ -181,9 +181,16 @@ struct kernels {
     uint32_t (*argmax)(const float *x, uint32_t n, bool *finite);
 };
 
-enum kernels_tier { KERNELS_TIER_SCALAR, KERNELS_TIER_AVX2, KERNELS_TIER_AVX512, KERNELS_TIERS };
+enum kernels_tier {
+    KERNELS_TIER_SCALAR,
+    KERNELS_TIER_AVX2,
+    KERNELS_TIER_AVX512,
+    KERNELS_TIER_AMX,
+    KERNELS_TIERS
+};
 
-/* The best tier that this CPU and its operating system allow (CPUID and XCR0 together). */
+/* The best tier that this CPU and its operating system allow (CPUID and XCR0 together; for AMX the process
+ * asks the kernel for its tiles). */
 enum kernels_tier kernels_best_tier(void);
 const char *kernels_tier_name(enum kernels_tier t);
 /* Fills the table up to and including the tier; the tier must not be above kernels_best_tier(). */
@@ -196,6 +203,7 @@ void avx2_matmul_init(struct kernels *k);
 void avx2_init(struct kernels *k);
 void avx512_matmul_init(struct kernels *k);
 void avx512_init(struct kernels *k);
+void amx_batch_init(struct kernels *k);
 /* Called by the tier's init above. */
 void scalar_attention_init(struct kernels *k);
 void scalar_kv_init(struct kernels *k);

@@ -2,6 +2,8 @@
  * no bit. */
 #include "engine_harness.h"
 
+#include "kernels/kernels.h"
+
 static const char *const models[] = {
     "../shared/oracles/models/llama-tied.gguf", "../shared/oracles/models/qwen3.gguf",
     "../shared/oracles/models/quant-q4_k.gguf", "../shared/oracles/models/quant-q8_0.gguf",
@@ -101,10 +103,13 @@ static void kv_types(void **state) {
 
 static void tiers(void **state) {
     (void)state;
-    const char *settings[2] = {"cpu.tier=scalar"};
-    size_t n = 1;
-    if (__builtin_cpu_supports("avx512vnni"))
-        settings[n++] = "cpu.tier=avx2";
+    char text[KERNELS_TIERS][32];
+    const char *settings[KERNELS_TIERS];
+    size_t n = 0;
+    for (; n < (size_t)kernels_best_tier(); n++) { /* the best is what they are compared with */
+        snprintf(text[n], sizeof text[n], "cpu.tier=%s", kernels_tier_name((enum kernels_tier)n));
+        settings[n] = text[n];
+    }
     same_logits(settings, n);
 }
 

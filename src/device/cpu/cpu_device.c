@@ -96,7 +96,7 @@ static uint32_t tile_tokens(const struct device_model *m) {
 }
 
 static size_t sums_floats(const struct device_model *m) {
-    return (size_t)tile_tokens(m) * CPU_TILE_ROWS;
+    return (size_t)tile_tokens(m) * CPU_SUMS_STRIDE;
 }
 
 static size_t matmul_stride(const struct device_model *m) {
@@ -133,6 +133,8 @@ static stator_status cpu_slice_create(struct device *d, enum device_arena a, uin
     stator_status st = pages_map(bytes + 2 * SLICE_GUARD, what, &memory, e);
     if (st != STATOR_OK)
         return st;
+    (void)madvise(memory, bytes + 2 * SLICE_GUARD,
+                  MADV_HUGEPAGE); /* where the kernel has none, it is no harm */
     s->memory = (uint8_t *)memory + SLICE_GUARD;
     s->bytes = bytes;
     if (SLICE_GUARD != 0) {

@@ -18,9 +18,11 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
 #define CPU_QUERY_TILE 8 /* queries of one attention work item */
 /* One matmul kernel call: its activations and its panels (16 of 32 KB) are read again from near caches only.
  */
-#define CPU_TILE_TOKENS 192
+#define CPU_TILE_TOKENS 256
 #define CPU_TILE_PANELS 16
 #define CPU_TILE_ROWS   (CPU_TILE_PANELS * PANEL_ROWS)
+#define CPU_SUMS_STRIDE                                                                                      \
+    (CPU_TILE_ROWS + 16) /* floats: a power of two would fill few sets of the near cache */
 
 struct cpu_slice {
     uint8_t *memory;

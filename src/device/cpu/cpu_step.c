@@ -188,13 +188,13 @@ static void finish_tile(const struct member *m, const struct graph_op *op, const
     if (op->epilogue == GRAPH_PAIRS) {
         CHECK(t->first % 2 == 0 && t->tokens % 2 == 0 && bias == NULL);
         for (uint32_t j = 0; j < t->tokens; j += 2)
-            k->add(values + (size_t)(t->first + j) / 2 * out->width, sums + (size_t)j * CPU_TILE_ROWS,
-                   sums + (size_t)(j + 1) * CPU_TILE_ROWS, t->n);
+            k->add(values + (size_t)(t->first + j) / 2 * out->width, sums + (size_t)j * CPU_SUMS_STRIDE,
+                   sums + (size_t)(j + 1) * CPU_SUMS_STRIDE, t->n);
         return;
     }
     for (uint32_t j = 0; j < t->tokens; j++) {
         float *y = values + (size_t)(t->first + j) * out->width;
-        float *sum = sums + (size_t)j * CPU_TILE_ROWS;
+        float *sum = sums + (size_t)j * CPU_SUMS_STRIDE;
         if (bias != NULL)
             k->add(sum, sum, bias, t->n);
         if (op->epilogue == GRAPH_RESIDUAL)
@@ -219,7 +219,7 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
         tile.tokens = ARITH_MIN(tokens - t, (uint32_t)CPU_TILE_TOKENS);
         struct kernels_matmul product = {
             .out = sums,
-            .out_stride = CPU_TILE_ROWS,
+            .out_stride = CPU_SUMS_STRIDE,
             .l = &w->layout,
             .panels = panel_at(m, w, panel),
             .n_panels = n_panels,
@@ -236,8 +236,8 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             product.panels = panel_at(m, up, panel);
             k->matmul[up->layout.type](&product);
             for (uint32_t j = 0; j < tile.tokens; j++)
-                k->silu_mul(sums + (size_t)j * CPU_TILE_ROWS, sums + (size_t)j * CPU_TILE_ROWS,
-                            other + (size_t)j * CPU_TILE_ROWS, tile.n);
+                k->silu_mul(sums + (size_t)j * CPU_SUMS_STRIDE, sums + (size_t)j * CPU_SUMS_STRIDE,
+                            other + (size_t)j * CPU_SUMS_STRIDE, tile.n);
         }
         finish_tile(m, op, &tile, sums);
     }

@@ -6,8 +6,7 @@
 
 #include "kernels/cpu/matmul_types.h"
 
-/* Single tokens wait for memory: ask for the panel's bytes this far ahead (the next panel follows this one).
- */
+/* Few tokens wait for memory: ask for the large planes' bytes this far ahead. */
 #define MATMUL_AHEAD 4096
 
 struct matmul_tile {
@@ -17,7 +16,57 @@ struct matmul_tile {
     const uint8_t *panel;
     const struct kernels_act *a;
     size_t first; /* the tile's first activation row */
+    bool ahead;   /* the panel is read for the first time: prefetch */
 };
+
+/* Asks for `bytes` of a plane MATMUL_AHEAD after `at`; beyond the plane's end, for the next panel's. */
+MATMUL_INLINE void matmul_prefetch(const struct matmul_tile *m, uint32_t plane, size_t plane_bytes, size_t at,
+                                   size_t bytes) {
+    size_t ahead = at + MATMUL_AHEAD;
+    if (ahead >= plane_bytes)
+        ahead += m->l->panel_bytes - plane_bytes;
+    MATMUL_UNROLL
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)m->panel + plane + ahead + i, _MM_HINT_T0);
+}
+
+/* The same of small planes: the next panel's bytes there. */
+MATMUL_INLINE void matmul_prefetch_next(const struct matmul_tile *m, uint32_t at, size_t bytes) {
+    MATMUL_UNROLL
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)m->panel + m->l->panel_bytes + at + i, _MM_HINT_T0);
+}
+
+/* What 32-block b of a tile reads. */
+MATMUL_INLINE void matmul_prefetch32(uint32_t type, const struct matmul_tile *m, size_t b) {
+    const size_t quants = matmul_block_bytes(type);
+    const size_t high = (size_t)64 * matmul_high_bits(type);
+    const size_t blocks = m->l->cols / 32;
+    matmul_prefetch(m, 0, blocks * quants, b * quants, quants);
+    matmul_prefetch(m, m->l->high, blocks * high, b * high, high);
+    if (!matmul_is_k(type) && b % 2 == 0) {
+        matmul_prefetch_next(m, m->l->d + (uint32_t)b * 32, 64);
+        if (matmul_has_m(type))
+            matmul_prefetch_next(m, m->l->m + (uint32_t)b * 32, 64);
+    }
+}
+
+/* What a super block reads besides its 32-blocks. */
+MATMUL_INLINE void matmul_prefetch256(uint32_t type, const struct matmul_tile *m, uint32_t super) {
+    const uint32_t sub = type == BLOCK_Q6_K ? 256 : 128;
+    matmul_prefetch_next(m, m->l->sub + super * sub, sub);
+    matmul_prefetch_next(m, m->l->d + super * 32, 32);
+    if (matmul_has_m(type)) {
+        matmul_prefetch_next(m, m->l->submin + super * 128, 128);
+        matmul_prefetch_next(m, m->l->m + super * 32, 32);
+    }
+}
+
+/* Two columns of floats from k on. */
+MATMUL_INLINE void matmul_prefetch_float(uint32_t type, const struct matmul_tile *m, size_t k) {
+    const size_t column = type == BLOCK_F32 ? 64 : 32;
+    matmul_prefetch(m, 0, m->l->panel_bytes, k * column, 2 * column);
+}
 
 /* A tile's activations are copied together, a stretch of k at a time: the tokens are then a constant distance
  * apart, one register addresses them all, and rows of 4 KiB do not fight for the same sets of the cache. */
@@ -90,6 +139,7 @@ MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matm
                 TILE(type, 1, &tile);                                                                        \
             tile.out += n * tile.out_stride;                                                                 \
             tile.first += n;                                                                                 \
+            tile.ahead = false;                                                                              \
             tokens -= n;                                                                                     \
         }                                                                                                    \
     }                                                                                                        \
@@ -98,7 +148,8 @@ MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matm
             return;                                                                                          \
         for (uint32_t p = 0; p < m->n_panels; p++)                                                           \
             tiles_##name((struct matmul_tile){m->out + (size_t)p * PANEL_ROWS, m->out_stride, m->l,          \
-                                              m->panels + (size_t)p * m->l->panel_bytes, m->a, m->first},    \
+                                              m->panels + (size_t)p * m->l->panel_bytes, m->a, m->first,     \
+                                              true},                                                         \
                          m->tokens);                                                                         \
     }
 

@@ -70,12 +70,6 @@ MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, c
     }
 }
 
-MATMUL_INLINE void prefetch(const uint8_t *p, size_t bytes) {
-    MATMUL_UNROLL
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)p + MATMUL_AHEAD + i, _MM_HINT_T0);
-}
-
 MATMUL_INLINE __m256 load_f16(const uint8_t *p) {
     return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
 }
@@ -129,8 +123,8 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
         uint32_t count = ARITH_MIN(blocks - start, KERNELS_SEGMENT / 32);
         matmul_bring32(&near, m, n, start, count, matmul_offset(type), matmul_has_m(type));
         for (uint32_t b = 0; b < count; b++) {
-            if (n <= 2)
-                prefetch(m->panel + (start + b) * matmul_block_bytes(type), matmul_block_bytes(type));
+            if (m->ahead)
+                matmul_prefetch32(type, m, start + b);
             for (uint32_t half = 0; half < 2; half++)
                 block32(type, n, m, &near, half, start, b, acc[half]);
         }
@@ -187,8 +181,8 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
     for (uint32_t t = 0; t < n; t++)
         sum[t] = _mm256_setzero_si256();
     for (uint32_t b = 0; b < 8; b++) {
-        if (n <= 2 && half == 0)
-            prefetch(quants, 256);
+        if (m->ahead && half == 0)
+            matmul_prefetch32(type, m, (size_t)8 * super + b);
         MATMUL_UNROLL
         for (int from = 0; from < 8; from += part) {
             dot_steps(type, n, quants, high, from, from + part, q, sizeof near->q[0], i);
@@ -231,6 +225,8 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             end_segments(n, total[1], acc[1]);
         }
         matmul_bring256(&near, m, n, super);
+        if (m->ahead)
+            matmul_prefetch256(type, m, super);
         for (uint32_t half = 0; half < 2; half++)
             block256(type, n, m, &near, half, super, acc[half]);
     }
@@ -278,8 +274,8 @@ MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_til
         const uint8_t *columns = m->panel + start * column;
         const float *x = m->a->f32 + m->first * cols + start;
         for (uint32_t k = 0; k + 2 <= count; k += 2) { /* in pairs, as BF16 has them */
-            if (n <= 2)
-                prefetch(columns, 2 * column);
+            if (m->ahead)
+                matmul_prefetch_float(type, m, start + k);
             add_column(type, n, columns, 0, x, cols, acc);
             add_column(type, n, columns, 1, x, cols, acc);
             columns += 2 * column;

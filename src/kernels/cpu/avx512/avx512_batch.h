@@ -80,6 +80,9 @@ static inline size_t batch_work_bytes(uint32_t max_tokens) {
     return sizeof(struct batch_work) + ARITH_MAX(integers, floats);
 }
 
+/* This tier's matmul of a quantised type, for the tier above. */
+void avx512_matmul(uint32_t type, const struct kernels_matmul *m);
+
 /* False, and nothing done: so few tokens are faster panel by panel. */
 bool avx512_batch(uint32_t type, const struct kernels_matmul *m);
 

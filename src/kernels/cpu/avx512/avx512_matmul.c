@@ -9,12 +9,6 @@
 #include "kernels/cpu/avx512/avx512_unpack.h"
 #include "kernels/cpu/matmul_tile.h"
 
-MATMUL_INLINE void prefetch(const uint8_t *p, size_t bytes) {
-    MATMUL_UNROLL
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)p + MATMUL_AHEAD + i, _MM_HINT_T0);
-}
-
 /* i[t] += the products of some steps with the activations at q of n tokens, each `row` after the last. Tokens
  * are the inner loop: their sums don't wait for each other. */
 MATMUL_INLINE void dot_steps(uint32_t n, __m512i *i, const __m512i *w, int steps, const int8_t *q,
@@ -58,8 +52,8 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
         matmul_bring32(&near, m, n, start, count, offset, matmul_has_m(type));
         for (uint32_t b = 0; b < count; b++) {
             __m512i w[8];
-            if (n <= 2)
-                prefetch(quants, matmul_block_bytes(type));
+            if (m->ahead)
+                matmul_prefetch32(type, m, start + b);
             unpack_steps(type, quants, high, w);
             quants += matmul_block_bytes(type);
             high += 64;
@@ -127,14 +121,16 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
         if (super % (KERNELS_SEGMENT / 256) == 0)
             end_segments(n, total, acc);
         matmul_bring256(&near, m, n, super);
+        if (m->ahead)
+            matmul_prefetch256(type, m, super);
         __m512i sum[MATMUL_TILE];
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++)
             sum[t] = _mm512_setzero_si512();
         for (uint32_t b = 0; b < 8; b++) {
             __m512i w[8];
-            if (n <= 2)
-                prefetch(quants, 256);
+            if (m->ahead)
+                matmul_prefetch32(type, m, (size_t)8 * super + b);
             unpack_steps(type, quants, high, w);
             quants += 256;
             high += (size_t)64 * matmul_high_bits(type);
@@ -208,8 +204,8 @@ MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_til
         const uint8_t *columns = m->panel + start * column;
         const float *x = near.x[0];
         for (uint32_t k = 0; k + 2 <= count; k += 2) { /* in pairs, as BF16 has them */
-            if (n <= 2)
-                prefetch(columns, 2 * column);
+            if (m->ahead)
+                matmul_prefetch_float(type, m, start + k);
             add_column(n, unpack_column(type, columns, 0), x, acc);
             add_column(n, unpack_column(type, columns, 1), x + 1, acc);
             columns += 2 * column;
@@ -226,4 +222,12 @@ MATMUL_ENTRIES(tile_float, tile32, tile256, avx512_batch)
 
 void avx512_matmul_init(struct kernels *k) {
     matmul_entries(k);
+}
+
+void avx512_matmul(uint32_t type, const struct kernels_matmul *m) {
+    static void (*const entries[BLOCK_TYPES])(const struct kernels_matmul *m) = {
+        [BLOCK_Q4_0] = matmul_q4_0, [BLOCK_Q4_1] = matmul_q4_1, [BLOCK_Q5_0] = matmul_q5_0,
+        [BLOCK_Q5_1] = matmul_q5_1, [BLOCK_Q8_0] = matmul_q8_0, [BLOCK_Q4_K] = matmul_q4_k,
+        [BLOCK_Q5_K] = matmul_q5_k, [BLOCK_Q6_K] = matmul_q6_k};
+    entries[type](m);
 }

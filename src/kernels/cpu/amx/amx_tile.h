@@ -1,0 +1,57 @@
+/* The tile instructions that the matmul uses, as statements: tiles are numbered by constants, the compiler
+ * does not know them. Tiles 0-3 are sums, 4 the activations (a row per token), 5-7 weights in the order of a
+ * panel. All lie in memory without gaps.
+ *
+ * A thread configures its tiles before use and releases them after: nothing is kept between calls. */
+#ifndef STATOR_KERNELS_CPU_AMX_TILE_H
+#define STATOR_KERNELS_CPU_AMX_TILE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define AMX_ROWS 16 /* of a tile, at most; of a row 64 bytes */
+
+/* Palette 1: bytes per row and rows of each tile (the layout is Intel's). */
+struct amx_config {
+    uint8_t palette;
+    uint8_t start_row;
+    uint8_t reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+_Static_assert(sizeof(struct amx_config) == 64, "what ldtilecfg reads");
+
+/* Activations: `tokens` rows of depth bytes; weights: depth / 4 rows of 16 outputs. */
+static inline void amx_configure(uint32_t tokens, uint32_t depth) {
+    struct amx_config c;
+    memset(&c, 0, sizeof c);
+    c.palette = 1;
+    for (int t = 0; t < 8; t++) {
+        c.row_bytes[t] = (uint16_t)(t == 4 ? depth : 64);
+        c.rows[t] = (uint8_t)(t < 5 ? tokens : depth / 4);
+    }
+    __asm__ volatile("ldtilecfg %0" : : "m"(c));
+}
+
+static inline void amx_release(void) {
+    __asm__ volatile("tilerelease");
+}
+
+/* What a tile's bytes are to the compiler. */
+typedef char amx_bytes[AMX_ROWS * 64];
+
+#define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile:)
+#define AMX_LOAD(tile, from, row_bytes)                                                                      \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile                                                      \
+                     :                                                                                       \
+                     : "r"(from), "r"((uint64_t)(row_bytes)), "m"(*(const amx_bytes *)(const void *)(from)))
+#define AMX_STORE(tile, to)                                                                                  \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%1,%2,1)"                                                  \
+                     : "=m"(*(amx_bytes *)(void *)(to))                                                      \
+                     : "r"(to), "r"((uint64_t)64))
+/* sum += activations x weights, both signed, or weights unsigned: int32, exact as long as it fits. */
+#define AMX_DOT(sum, act, weights) __asm__ volatile("tdpbssd %%tmm" #weights ", %%tmm" #act ", %%tmm" #sum:)
+#define AMX_DOT_UNSIGNED(sum, act, weights)                                                                  \
+    __asm__ volatile("tdpbsud %%tmm" #weights ", %%tmm" #act ", %%tmm" #sum:)
+
+#endif
