@@ -1,4 +1,4 @@
-/* The back ends by name, and what all of them share. */
+/* The back ends by name. */
 #include "device/device.h"
 #include "device/device_info.h"
 #include "device/cpu/cpu_device.h"
@@ -11,12 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *device_arena_name(enum device_arena a) {
-    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
-    CHECK(a < DEVICE_ARENAS);
-    return names[a];
-}
 
 /* "cpu:3" is a CPU device with the index 3; false: it is no CPU device's name. */
 static bool cpu_index(const char *name, unsigned long *index) {
@@ -50,28 +44,6 @@ stator_status device_choose(const char *name, const struct device_options *o, st
             "devices.use = \"%s\": this build has no Level Zero back end; use \"cpu\" or \"auto\"", name);
     return error_set(e, STATOR_USAGE, "devices.use = \"%s\": no such device; known: auto, cpu:0 to cpu:%d",
                      name, DEVICE_MAX - 1);
-}
-
-void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
-                           struct device_pinned *p) {
-    *p = (struct device_pinned){0};
-    for (int k = 0; k < 2; k++)
-        p->logits[k] = p->picks[k] = UINT64_MAX;
-    if (f->host_memory)
-        return;
-    const struct graph *g = m->graph;
-    struct carve c = carve_count();
-    for (int k = 0; k < 2; k++) {
-        p->step[k] = c.used;
-        carve_take(&c, m->step_bytes, 1);
-    }
-    for (int k = 0; k < 2 && g->logits != GRAPH_NONE; k++) {
-        p->logits[k] = c.used;
-        carve_take(&c, g->values[g->logits].half_bytes, 1);
-        p->picks[k] = c.used;
-        carve_take(&c, g->values[g->picks].half_bytes, 1);
-    }
-    p->bytes = c.used;
 }
 
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {

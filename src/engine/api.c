@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "base/host_memory.h"
 #include "engine/device_spec.h"
+#include "engine/routes.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -33,10 +34,11 @@ static stator_status map_front(struct stator *s, stator_error *e) {
     if (st == STATOR_OK) {
         struct carve c = carve_count();
         carve_take(&c, 1, sizeof *shape);
-        graph_layout(&s->graph, &c, shape, 1);
-        s->place_work_bytes = graph_place_work_bytes(&s->graph);
+        struct graph *g = &s->devices[0].graph;
+        graph_layout(g, &c, shape, s->n_devices);
+        s->place_work_bytes = graph_place_work_bytes(g);
         carve_take(&c, s->place_work_bytes, 1);
-        s->max_plan_blocks = planner_max_blocks(&s->graph, shape, s->n_facts);
+        s->max_plan_blocks = planner_max_blocks(g, shape, s->n_devices);
         carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
         s->front_bytes = c.used;
         st = pages_map(s->front_bytes, "the model's graph", &s->front, e);
@@ -45,7 +47,7 @@ static stator_status map_front(struct stator *s, stator_error *e) {
         struct carve c = carve_in(s->front, s->front_bytes);
         s->shape = carve_take(&c, 1, sizeof *shape);
         *s->shape = *shape;
-        graph_layout(&s->graph, &c, s->shape, 1);
+        graph_layout(&s->devices[0].graph, &c, s->shape, s->n_devices);
         s->place_work = carve_take(&c, s->place_work_bytes, 1);
         s->plan_blocks = carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
     }
@@ -56,26 +58,24 @@ static stator_status map_front(struct stator *s, stator_error *e) {
 /* Devices that are not here; devices.use names them, so that devices.split and `stator config` know them too.
  */
 static stator_status load_config(struct stator *s, const stator_options *o, stator_error *e) {
-    if (o->n_devices == 0) {
-        s->n_facts = 1;
+    if (o->n_devices == 0)
         return config_load(o->config, o->set, o->n_set, &s->config, e);
-    }
-    if (o->n_devices > PLAN_MAX_PLACES - 1)
-        return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices,
-                         PLAN_MAX_PLACES - 1);
+    if (o->n_devices > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices, DEVICE_MAX);
     char use[CONFIG_LIST] = "devices.use=";
     for (size_t i = 0; i < o->n_devices; i++) {
-        stator_status st = device_spec_parse(o->devices[i], &s->facts[i], e);
+        struct device_facts *f = &s->devices[i].facts;
+        stator_status st = device_spec_parse(o->devices[i], f, e);
         if (st != STATOR_OK)
             return st;
-        if (s->facts[i].host_memory) { /* its memory is the host's, of which it has what the others leave */
-            s->described_host = ARITH_MAX(s->described_host, s->facts[i].memory);
-            s->facts[i].memory = 0;
+        if (f->host_memory) { /* its memory is the host's, of which it has what the others leave */
+            s->described_host = ARITH_MAX(s->described_host, f->memory);
+            f->memory = 0;
         }
         size_t n = strlen(use);
-        snprintf(use + n, sizeof use - n, "%s%s", i > 0 ? "," : "", s->facts[i].name);
+        snprintf(use + n, sizeof use - n, "%s%s", i > 0 ? "," : "", s->devices[i].facts.name);
     }
-    s->n_facts = (uint32_t)o->n_devices;
+    s->n_devices = (uint32_t)o->n_devices;
     s->imagined = true;
     uint64_t bytes = (o->n_set + 1) * sizeof(char *);
     void *memory = NULL;
@@ -91,19 +91,50 @@ static stator_status load_config(struct stator *s, const stator_options *o, stat
     return st;
 }
 
-static stator_status resolve_device(struct stator *s, stator_error *e) {
-    if (s->config.devices.n > 1 && !s->imagined)
-        return error_set(e, STATOR_USAGE, "devices.use = \"%s\": this version runs a model on one device",
-                         s->config.devices.use);
-    struct device_options o = {.threads = (uint32_t)s->config.cpu.threads, .cpu_devices = 1};
-    snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)s->config.cpu.tier));
-    const char *name = s->config.devices.n == 0 || s->imagined ? "auto" : s->config.devices.list[0].name;
+/* The devices of the config, or "auto", which may be several. */
+static stator_status choose_devices(struct stator *s, const struct device_options *o, stator_error *e) {
+    const struct config *c = &s->config;
+    struct device_choice choices[DEVICE_MAX];
     uint32_t n = 0;
-    stator_status st = device_choose(name, &o, &s->choice, 1, &n, e);
-    if (!s->imagined)
-        s->facts[0] = s->choice.facts;
+    if (c->devices.n > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "devices.use = \"%s\": %u devices; at most %d", c->devices.use,
+                         c->devices.n, DEVICE_MAX);
+    stator_status st = STATOR_OK;
+    if (c->devices.n == 0)
+        st = device_choose("auto", o, choices, DEVICE_MAX, &n, e);
+    for (uint32_t i = 0; i < c->devices.n && st == STATOR_OK; i++) {
+        uint32_t one = 0;
+        st = device_choose(c->devices.list[i].name, o, &choices[i], 1, &one, e);
+        n += one;
+    }
+    for (uint32_t i = 0; i < n && st == STATOR_OK; i++) {
+        s->devices[i].choice = choices[i];
+        s->devices[i].facts = choices[i].facts;
+    }
+    s->n_devices = n;
+    return st;
+}
+
+/* Described devices keep their facts; those that are memory of the host run as this machine's processors do.
+ */
+static stator_status choose_described(struct stator *s, const struct device_options *o, stator_error *e) {
+    struct device_choice here;
+    uint32_t n = 0;
+    stator_status st = device_choose("cpu:0", o, &here, 1, &n, e);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        s->devices[i].choice = here;
+    return st;
+}
+
+static stator_status resolve_devices(struct stator *s, stator_error *e) {
+    const struct config *c = &s->config;
+    struct device_options o = {.threads = (uint32_t)c->cpu.threads};
+    for (uint32_t i = 0; i < c->devices.n; i++)
+        o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
+    snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
+    stator_status st = s->imagined ? choose_described(s, &o, e) : choose_devices(s, &o, e);
     if (st == STATOR_OK)
-        config_derive(&s->config, CONFIG_CPU_THREADS, s->choice.threads);
+        config_derive(&s->config, CONFIG_CPU_THREADS, s->devices[0].choice.threads);
     return st;
 }
 
@@ -163,7 +194,7 @@ static stator_status resolve_want(struct stator *s, stator_error *e) {
     w->context = (uint32_t)(c->memory.context == 0 || c->memory.context == CONFIG_CONTEXT_AUTO
                                 ? ARITH_MIN(4096u, s->shape->context_trained)
                                 : c->memory.context);
-    s->staging_bytes = pages_rounded(c->memory.staging);
+    s->load_window = pages_rounded(c->memory.staging);
     return resolve_host_limit(s, e);
 }
 
@@ -177,10 +208,10 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
     st = gguf_open(s->config.model.path, &s->gguf, e);
     if (st != STATOR_OK)
         return st;
-    st = map_front(s, e);
+    st = resolve_devices(s, e);
     if (st != STATOR_OK)
         return st;
-    st = resolve_device(s, e);
+    st = map_front(s, e);
     if (st != STATOR_OK)
         return st;
     /* A model without a tokenizer of ours still runs on token ids. */
@@ -203,6 +234,13 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
     s->log = (struct log){.write = o->log, .context = o->context, .level = STATOR_LOG_INFO};
     s->progress = o->progress;
     s->context = o->context;
+    s->step_deadline_ns = ENGINE_STEP_DEADLINE;
+    s->traces = o->trace != NULL;
+    if (s->traces &&
+        (size_t)snprintf(s->trace_path, sizeof s->trace_path, "%s", o->trace) >= sizeof s->trace_path) {
+        pages_unmap(s, sizeof *s);
+        return error_set(e, STATOR_USAGE, "stator_open: options.trace is longer than a path can be");
+    }
     s->expects_plan = o->expect_plan != NULL;
     if (s->expects_plan)
         snprintf(s->expect_plan, sizeof s->expect_plan, "%s", o->expect_plan);
@@ -232,8 +270,8 @@ static stator_status refuse(struct stator *s, stator_error *e) {
     char budget[UNITS_TEXT];
     for (uint32_t i = 0; i < s->plan.n_places; i++) {
         const struct plan_place *other = &s->plan.places[i];
-        bool counted =
-            other == place || (i < s->n_facts && s->facts[i].host_memory); /* in the host's figure */
+        bool counted = other == place ||
+                       (i < s->n_devices && s->devices[i].facts.host_memory); /* in the host's figure */
         size_t n = strlen(others);
         if (!counted && other->total > other->budget)
             snprintf(others + n, sizeof others - n, ", and %.31s %s", other->name,
@@ -276,7 +314,7 @@ stator_status stator_plan(stator *s, stator_error *e) {
             s->want.context = context;
     }
     stator_error why;
-    stator_status st = planner_make(s, &s->want, &s->plan, &s->model, &why);
+    stator_status st = planner_make(s, &s->want, &s->plan, &why);
     if (st == STATOR_DOES_NOT_FIT)
         return refuse_unmade(s, &why, e);
     if (st != STATOR_OK) {
@@ -292,26 +330,20 @@ stator_status stator_plan(stator *s, stator_error *e) {
     if (s->plan.fits)
         return STATOR_OK;
     st = refuse(s, e);
-    struct plan made; /* the search has left the graph at another size */
-    struct device_model model;
-    (void)planner_make(s, &s->want, &made, &model, NULL);
+    struct plan made; /* the search has left the graphs at another size */
+    (void)planner_make(s, &s->want, &made, NULL);
     return st;
 }
 
 static stator_status make_run_state(struct stator *s, stator_error *e) {
     struct carve count = carve_count();
-    planner_lay_out_run(s, &s->want, &s->model, &count);
+    planner_lay_out_run(s, &s->want, &count);
     s->run_bytes = count.used;
     stator_status st = pages_map(s->run_bytes, "engine: the run's state", &s->run, e);
     if (st != STATOR_OK)
         return st;
     struct carve c = carve_in(s->run, s->run_bytes);
-    planner_lay_out_run(s, &s->want, &s->model, &c);
-    st = pages_map(s->staging_bytes, "staging", &s->staging, e);
-    if (st != STATOR_OK)
-        return st;
-    struct plan_place *host = plan_find(&s->plan, "host");
-    plan_arena_find(host, "staging")->allocated = pages_rounded(s->staging_bytes);
+    planner_lay_out_run(s, &s->want, &c);
     uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->gguf)) +
                       pages_rounded(s->front_bytes) + pages_rounded(s->run_bytes);
     if (s->tokenizer_bytes > 0) {
@@ -323,7 +355,7 @@ static stator_status make_run_state(struct stator *s, stator_error *e) {
                              &s->tokenizer_error) != STATOR_OK)
             s->tokenizer = NULL;
     }
-    struct plan_arena *a = plan_arena_find(host, "engine");
+    struct plan_arena *a = plan_arena_find(plan_find(&s->plan, "host"), "engine");
     a->allocated = engine;
     CHECK(a->allocated == a->bytes);
     return STATOR_OK;
@@ -395,7 +427,7 @@ stator_status stator_start(stator *s, stator_error *e) {
     if (s->imagined)
         return error_set(e, STATOR_DEVICE,
                          "stator_start: %s is not here, it was only described; this engine can plan",
-                         s->facts[0].name);
+                         s->devices[0].facts.name);
     stator_status st = s->planned && s->plan.fits ? STATOR_OK : stator_plan(s, e);
     if (st != STATOR_OK)
         return st;
@@ -415,8 +447,9 @@ stator_status stator_start(stator *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     atomic_store(&s->started, 1);
+    routes_log(s);
     log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9,
-              s->choice.tier, s->choice.threads);
+              s->devices[0].choice.tier, s->devices[0].choice.threads);
     return STATOR_OK;
 }
 
@@ -429,7 +462,7 @@ void stator_close(stator *s) {
         int rc = pthread_join(s->thread, NULL);
         CHECK(rc == 0);
     }
-    pages_unmap(s->staging, s->staging_bytes);
+    pages_unmap(s->staging, s->staging_bytes); /* NULL when it was a device's */
     pages_unmap(s->tokenizer_memory, s->tokenizer_bytes);
     pages_unmap(s->run, s->run_bytes);
     pages_unmap(s->front, s->front_bytes);

@@ -31,6 +31,7 @@
 #define ENGINE_STACK (512 * 1024)
 #endif
 #define ENGINE_EVENTS         256
+#define ENGINE_STEP_DEADLINE  60000000000 /* ns: a device that has not ended a step by then is lost */
 #define ENGINE_EDGE_BASE      (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
 #define ENGINE_EDGE_PER_TOKEN 256
 
@@ -51,12 +52,61 @@ struct engine_request {
 /* A request that runs: its place in the KV cache. */
 struct engine_sequence {
     struct engine_request *request; /* NULL: free */
-    uint32_t done;                  /* tokens whose KV is stored */
+    uint32_t done;                  /* tokens that have gone into steps */
+    uint32_t flights;               /* steps under way that carry it; it ends when there is none */
     uint32_t n_blocks;
     uint32_t *table; /* n_blocks KV blocks */
     bool fresh;      /* its blocks are to be cleared by the next step */
+    bool failed;     /* nothing of it goes into steps any more; failure says why */
+    char failure[160];
     uint64_t began_ns;
     uint64_t prompt_done_ns;
+};
+
+/* A step under way (pipeline.c). */
+struct engine_step {
+    uint64_t number;
+    uint32_t at;                      /* the device that has it */
+    bool running;                     /* there: submitted, and not seen to have ended */
+    uint32_t n_chunks;                /* sequences that it carries */
+    struct engine_sequence **carried; /* [sequences] */
+    uint32_t n_rows;
+    struct engine_sequence **of_row; /* [logits_rows]: whose the rows are, when it generates */
+    /* A chunk of a logits request, whose tail runs once for every logits_rows rows. */
+    struct engine_sequence *reader; /* NULL: the step generates */
+    uint32_t position;              /* of the chunk's first token */
+    uint32_t n_tokens;
+    uint32_t rows_done;
+};
+
+/* A device of the model, in the order of the layers. */
+struct engine_device {
+    struct device_facts facts; /* of `choice`, or (imagined) as a person described them */
+    struct device_choice choice;
+    struct graph graph;
+    struct device_model model;
+    struct device_pinned pinned;
+    uint64_t at_pinned;    /* in staging */
+    uint64_t at_window;    /* in staging: two windows to the next device */
+    uint64_t window_bytes; /* of one */
+    bool has_window;
+    void *memory; /* the device's own, in the run's state */
+    uint64_t memory_bytes;
+    /* From start on. */
+    struct device *device;
+    struct device_link in; /* from the device before */
+    struct device_link out;
+    struct device_route route; /* to the next */
+    uint64_t busy_since_ns;    /* when it last took up a step */
+    uint32_t n_running;        /* steps submitted and not seen to have ended */
+    bool lost;                 /* a call has failed, or it is over its deadline */
+    /* Written by the engine thread, read by the driver at any time. */
+    _Atomic uint64_t submits;
+    _Atomic uint64_t kernels_executed;
+    _Atomic uint64_t direct_bytes;
+    _Atomic uint64_t staged_bytes;
+    _Atomic uint64_t copied_bytes;
+    _Atomic uint64_t driver_bytes;
 };
 
 enum engine_command_kind { ENGINE_SUBMIT, ENGINE_ACK, ENGINE_STOP };
@@ -106,31 +156,30 @@ struct stator {
     struct log_sink sink;
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
+    bool traces; /* to trace_path */
+    char trace_path[CONFIG_PATH];
+    struct trace *trace;
     bool expects_plan;
     char expect_plan[2 * HASH_TEXT]; /* longer than any hash, so that a wrong one is not cut to a right one */
     struct config config;
     struct gguf *gguf;
     struct shape *shape;
-    struct graph graph;
     void *front; /* shape, graph tables, work of the placement */
     uint64_t front_bytes;
     void *place_work;
     uint64_t place_work_bytes;
 
-    struct device_choice choice;
-    /* The devices of the plan, in the order of the layers: `choice`, or (imagined) those that a person
-     * described. */
-    struct device_facts facts[PLAN_MAX_PLACES - 1];
-    uint32_t n_facts;
-    bool imagined;
+    struct engine_device devices[DEVICE_MAX];
+    uint32_t n_devices;
+    bool imagined; /* the devices are those that a person described: they can be planned for, not run */
     uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
     struct engine_want want;
     bool rows_follow_sequences; /* memory.logits_rows is auto */
     uint64_t host_limit;
-    uint64_t staging_bytes;
+    uint64_t load_window;     /* bytes of staging that loading has */
+    uint64_t staging_bytes;   /* of all of it (staging.c) */
     uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used, tokenizer_error says why */
     stator_error tokenizer_error;
-    struct device_model model;
     struct plan plan;
     struct plan_block *plan_blocks; /* of the plan */
     uint32_t max_plan_blocks;
@@ -139,24 +188,31 @@ struct stator {
     /* From start on. */
     struct phase phase;
     void *staging;
-    void *run; /* the run's state, run_bytes */
+    bool staging_is_pages; /* ours to unmap; else the device's that made it */
+    void *run;             /* the run's state, run_bytes */
     uint64_t run_bytes;
     struct tokenizer *tokenizer;
     void *tokenizer_memory;
     void *edge_work; /* workspace of stator_tokenize, in the run's state */
     uint64_t edge_work_bytes;
-    struct device *device;
-    void *device_memory;
     struct ring *commands;
     struct ring *events;
     struct engine_request *requests;
     uint32_t n_requests;
     struct engine_sequence *sequences;
-    struct engine_sequence **of_row; /* [logits_rows]: whose the rows of the step are */
+    struct engine_step *steps; /* [max_steps], those under way: the oldest is steps[first_step % max_steps] */
+    uint32_t max_steps;
+    uint64_t first_step; /* numbers of the oldest under way and of the next to come */
+    uint64_t next_step;
     uint32_t *free_blocks;
     uint32_t n_free_blocks;
     uint32_t peak_blocks;
-    uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
+    uint32_t next_sequence;    /* where the next step begins to collect, so that all get their turn */
+    uint32_t next_reader;      /* the same for logits requests */
+    bool read_last;            /* the last step was of a logits request */
+    uint64_t step_deadline_ns; /* a device that has not ended a step after this is lost */
+    bool broken;               /* a device has failed: `broken_why`; no step runs any more */
+    stator_error broken_why;
     double *rope_frequency; /* [n_rot / 2], radians per position */
     struct sampler sampler;
     void *engine_stack;
@@ -176,26 +232,29 @@ struct stator {
     _Atomic int cancel_start; /* ends a start; one that comes too late for that does nothing */
     /* Written by the engine thread, read by the driver at any time. */
     _Atomic uint64_t loaded_bytes;
-    _Atomic uint64_t used_kv_bytes;
-    _Atomic uint64_t submits;
-    _Atomic uint64_t kernels_executed;
-    _Atomic uint64_t failed_requests;
+    _Atomic uint32_t used_kv_blocks;
+    _Atomic uint64_t stepped; /* steps that have ended */
     /* Written by the driver when a request is done. */
     struct {
         uint64_t prompt_tokens, prompt_ns, generated_tokens, generate_ns, requests;
     } served;
 };
 
-/* planner.c: the plan for `want`, without touching a device. Fills s->graph, *m and *p (p->fits says whether
- * it fits). An error is a plan that can't even be made (a slice too small, numbers beyond 2^63). */
-stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p,
-                           struct device_model *m, stator_error *e);
+/* planner.c: the plan for `want`, without touching a device. Fills the devices' graphs and models, what
+ * staging.c says, and *p (p->fits says whether it fits). An error is a plan that can't even be made (a slice
+ * too small, numbers beyond 2^63). */
+stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, stator_error *e);
 /* Bytes of the run's state, and where everything in it lies when c has memory. */
-void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m,
-                         struct carve *c);
+void planner_lay_out_run(struct stator *s, const struct engine_want *want, struct carve *c);
 /* The inputs that a plan follows from, and their hash, into p. */
 void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p);
 uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices);
+
+/* staging.c: what lies in staging, for the devices' models: the load window, and later in its place the
+ * windows of staged boundaries; then the devices' pinned parts. */
+void staging_lay_out(struct stator *s, const struct engine_want *want);
+void staging_add_blocks(const struct stator *s, struct plan *p);
+float *staging_window(const struct stator *s, uint32_t device, uint32_t half); /* of the boundary behind it */
 
 /* fit.c: fills p->missing of a plan that does not fit, by search over plans. */
 void fit_search(struct stator *s, const struct engine_want *want, struct plan *p);
@@ -203,20 +262,31 @@ uint32_t fit_largest_context(struct stator *s, const struct engine_want *want); 
 /* What more the free bytes of a plan that fits would hold: fills p->room_tokens and p->sequences_fit. */
 void fit_room(struct stator *s, const struct engine_want *want, struct plan *p);
 
-/* loader.c: reads, repacks and uploads all weights through staging; on the engine thread. */
-stator_status loader_run(struct stator *s, stator_error *e);
-uint64_t
-loader_least_staging(const struct graph *g); /* bytes: one panel of the widest matrix, as in the file */
+/* start.c, on the engine thread: opens the devices, allocates the plan, loads, decides the routes, prepares.
+ */
+stator_status start_devices(struct stator *s, stator_error *e);
+void start_close_devices(struct stator *s);
+
+/* loader.c: reads, repacks and uploads all weights of a device through the load window. */
+stator_status loader_run(struct stator *s, struct engine_device *d, stator_error *e);
+/* Bytes of the least load window: one panel of the widest matrix, as in the file; for a device whose memory
+ * the host can't touch also twice as packed. */
+uint64_t loader_least_window(const struct engine_device *d);
 
 /* loop.c: the engine thread. */
 void *loop_thread(void *s);
 void loop_emit(struct stator *s, const struct engine_event *ev); /* waits while the ring is full */
+
+/* step_fill.c: what goes into the next step. False: nothing can. `slot` is the descriptor. */
+bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot);
 
 /* step_writer.c */
 void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv,
                         struct step_header *h, uint64_t *bytes);
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position);
+/* The same step in another device's slot: what the step uses, not what the slot could hold. */
+void step_writer_copy(uint8_t *to, const uint8_t *from);
 
 /* sequences.c: admission and release. */
 bool sequences_admit(struct stator *s, uint32_t slot); /* false: no room now */

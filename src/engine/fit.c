@@ -17,8 +17,7 @@ static bool fits(struct probe *p, uint64_t v) {
     if (p->want.logits_rows > p->want.batch)
         p->want.logits_rows = p->want.batch;
     struct plan plan;
-    struct device_model m;
-    return planner_make(p->s, &p->want, &plan, &m, NULL) == STATOR_OK && plan.fits;
+    return planner_make(p->s, &p->want, &plan, NULL) == STATOR_OK && plan.fits;
 }
 
 /* The largest multiple of step up to `most` that fits (plans grow with each size); 0: none. */
@@ -50,10 +49,10 @@ static uint64_t tokens_in_room(const struct stator *s, const struct plan *p) {
     uint64_t most = UINT64_MAX;
     uint64_t in_host = 0;
     const struct plan_place *host = &p->places[p->n_places - 1];
-    for (uint32_t i = 0; i < s->n_facts; i++) {
+    for (uint32_t i = 0; i < s->n_devices; i++) {
         const struct plan_place *place = &p->places[i];
         most = ARITH_MIN(most, (place->budget - place->total) / place->kv_per_token);
-        if (s->facts[i].host_memory)
+        if (s->devices[i].facts.host_memory)
             in_host += place->kv_per_token;
     }
     if (in_host > 0)

@@ -1,20 +1,29 @@
-/* Loading: every weight is read with pread through the staging window, repacked into its panels and dropped
+/* Loading: every weight is read with pread through the load window, repacked into its panels and dropped
  * from the page cache. All host threads of the device share the work, each in its own part of the window.
  *
+ * Where the host can touch a slice, panels are packed straight into it. Else a part of the window has room
+ * for what was read and twice for what was packed: while one packed half is copied to the device, the next
+ * job is read and packed into the other.
+ *
  * Invariants: a job is a run of panels of one weight; jobs are dealt out in turn, so every panel is written
- * once. */
+ * once. A packed half is written only after an upload_wait that followed its upload. */
 #include "engine/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 struct loading {
     struct stator *s;
-    uint32_t members; /* that have a part of the window */
-    uint64_t window;  /* bytes of one part */
+    struct device *device;
+    const struct graph *graph;
+    bool mapped;
+    uint32_t members;       /* that have a part of the window */
+    uint64_t region;        /* bytes; a part is one of them, or (not mapped) three: read, and packed twice */
+    pthread_mutex_t upload; /* one thread at a time calls the device */
     _Atomic int failed;
     stator_error error; /* of the first that failed */
 };
@@ -26,11 +35,28 @@ static uint64_t file_panel_bytes(const struct graph_weight *w) {
     return w->packed ? row * PANEL_ROWS : row;
 }
 
-uint64_t loader_least_staging(const struct graph *g) {
+static uint64_t packed_panel_bytes(const struct graph_weight *w) {
+    return w->packed ? w->layout.panel_bytes : w->bytes;
+}
+
+/* Bytes that one panel of a job needs in a region of a member's part. */
+static uint64_t region_bytes(const struct graph_weight *w, bool mapped) {
+    return mapped ? file_panel_bytes(w) : ARITH_MAX(file_panel_bytes(w), packed_panel_bytes(w));
+}
+
+static uint32_t regions(bool mapped) {
+    return mapped ? 1 : 3;
+}
+
+static uint64_t least_window(const struct graph *g, bool mapped) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < g->n_weights; i++)
-        most = ARITH_MAX(most, file_panel_bytes(&g->weights[i]));
-    return most;
+        most = ARITH_MAX(most, region_bytes(&g->weights[i], mapped));
+    return mapped ? most : regions(false) * arith_round_up(most, CARVE_ALIGN);
+}
+
+uint64_t loader_least_window(const struct engine_device *d) {
+    return least_window(&d->graph, d->facts.host_memory);
 }
 
 static void fail(struct loading *l, const stator_error *e) {
@@ -66,35 +92,80 @@ static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t fr
     return true;
 }
 
-static uint8_t *destination(struct device *d, const struct graph_weight *w, uint32_t panel) {
+static const struct graph_piece *piece_of(const struct graph_weight *w, uint32_t panel) {
     const struct graph_piece *p = w->pieces;
-    while (panel >= p->first_panel + p->panels)
+    while (w->packed && panel >= p->first_panel + p->panels)
         p++;
     CHECK(p < w->pieces + w->n_pieces);
-    uint8_t *slice = d->vtable->map(d, DEVICE_WEIGHTS, p->slice);
-    CHECK(slice != NULL);
-    return slice + p->offset + (uint64_t)(panel - p->first_panel) * w->layout.panel_bytes;
+    return p;
 }
 
-static bool load_panels(struct loading *l, const struct graph_weight *w, uint32_t first, uint32_t n,
-                        uint8_t *window) {
+static uint8_t *destination(struct device *d, const struct graph_weight *w, uint32_t panel) {
+    const struct graph_piece *p = piece_of(w, panel);
+    uint8_t *slice = d->vtable->map(d, DEVICE_WEIGHTS, p->slice);
+    CHECK(slice != NULL);
+    return slice + p->offset + (uint64_t)(panel - p->first_panel) * packed_panel_bytes(w);
+}
+
+/* A run of panels of one weight (or a plain weight, as its one panel), and a member's part of the window. */
+struct job {
+    const struct graph_weight *w;
+    uint32_t first;
+    uint32_t n;
+    uint8_t *window;
+    uint32_t half; /* not mapped: of the packed ones, whose turn it is */
+};
+
+/* Reads into `window`, and packs panel by panel to where `to` says; NULL: into the slice. */
+static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
+    const struct graph_weight *w = j->w;
+    if (!w->packed) /* no other order of its bytes: what is behind it in the slice stays zero */
+        return read_all(l, w->tensor, 0, w->tensor->bytes, to != NULL ? to : destination(l->device, w, 0));
     uint64_t panel_bytes = file_panel_bytes(w);
     uint64_t row_bytes = panel_bytes / PANEL_ROWS;
-    uint32_t rows = ARITH_MIN(n * PANEL_ROWS, w->layout.rows - first * PANEL_ROWS);
-    if (!read_all(l, w->tensor, first * panel_bytes, rows * row_bytes, window))
+    uint32_t rows = ARITH_MIN(j->n * PANEL_ROWS, w->layout.rows - j->first * PANEL_ROWS);
+    if (!read_all(l, w->tensor, j->first * panel_bytes, rows * row_bytes, j->window))
         return false;
-    for (uint32_t p = 0; p < n; p++) {
+    for (uint32_t p = 0; p < j->n; p++) {
         uint32_t here = ARITH_MIN(rows - p * PANEL_ROWS, (uint32_t)PANEL_ROWS);
-        panel_pack(&w->layout, window + p * panel_bytes, here, destination(l->s->device, w, first + p));
+        panel_pack(&w->layout, j->window + p * panel_bytes, here,
+                   to != NULL ? to + p * w->layout.panel_bytes : destination(l->device, w, j->first + p));
     }
     return true;
 }
 
-static bool load_plain(struct loading *l, const struct graph_weight *w) {
-    struct device *d = l->s->device;
-    uint8_t *slice = d->vtable->map(d, DEVICE_WEIGHTS, w->pieces[0].slice);
-    CHECK(slice != NULL && w->n_pieces == 1);
-    return read_all(l, w->tensor, 0, w->tensor->bytes, slice + w->pieces[0].offset);
+/* Sends the packed panels, piece by piece, after what was sent before has arrived. */
+static bool upload(struct loading *l, const struct job *j, const uint8_t *from) {
+    const struct device_vtable *v = l->device->vtable;
+    stator_error e;
+    pthread_mutex_lock(&l->upload);
+    stator_status st = v->upload_wait(l->device, &e);
+    for (uint32_t p = 0; p < j->n && st == STATOR_OK;) {
+        const struct graph_piece *piece = piece_of(j->w, j->first + p);
+        uint32_t here = j->w->packed ? piece->first_panel + piece->panels - (j->first + p) : 1;
+        here = ARITH_MIN(here, j->n - p);
+        uint64_t bytes = packed_panel_bytes(j->w);
+        st = v->upload(l->device, DEVICE_WEIGHTS, piece->slice,
+                       piece->offset + (j->first + p - piece->first_panel) * bytes, from + p * bytes,
+                       here * bytes, &e);
+        p += here;
+    }
+    pthread_mutex_unlock(&l->upload);
+    if (st != STATOR_OK)
+        fail(l, &e);
+    return st == STATOR_OK;
+}
+
+static bool load_job(struct loading *l, struct job *j) {
+    if (l->mapped)
+        return read_and_pack(l, j, NULL);
+    uint8_t *to = j->window + (1 + j->half) * l->region;
+    if (!j->w->packed)
+        memset(to, 0, j->w->bytes);
+    if (!read_and_pack(l, j, to))
+        return false;
+    j->half ^= 1;
+    return upload(l, j, to);
 }
 
 static void report_progress(struct stator *s, uint64_t done) {
@@ -109,25 +180,27 @@ static bool stopped(const struct stator *s) {
 
 static void load_member(void *context, uint32_t member, uint32_t n) {
     struct loading *l = context;
-    (void)n;
-    if (member >= l->members)
+    uint32_t members = ARITH_MIN(l->members, n);
+    if (member >= members)
         return;
     struct stator *s = l->s;
-    uint8_t *window = (uint8_t *)s->staging + member * l->window;
-    uint64_t job = 0;
-    for (uint32_t i = 0; i < s->graph.n_weights; i++) {
-        const struct graph_weight *w = &s->graph.weights[i];
-        uint32_t panels = w->packed ? w->layout.panels : 1;
-        uint32_t step = (uint32_t)ARITH_MIN(ARITH_MAX(l->window / file_panel_bytes(w), 1u), (uint64_t)panels);
-        for (uint32_t p = 0; p < panels; p += step, job++) {
-            if (job % l->members != member)
+    struct job j = {.window = (uint8_t *)s->staging + member * regions(l->mapped) * l->region};
+    uint64_t number = 0;
+    for (uint32_t i = 0; i < l->graph->n_weights; i++) {
+        j.w = &l->graph->weights[i];
+        uint32_t panels = j.w->packed ? j.w->layout.panels : 1;
+        uint32_t step =
+            (uint32_t)ARITH_MIN(ARITH_MAX(l->region / region_bytes(j.w, l->mapped), 1u), (uint64_t)panels);
+        for (uint32_t p = 0; p < panels; p += step, number++) {
+            if (number % members != member)
                 continue;
             if (atomic_load_explicit(&l->failed, memory_order_relaxed) || stopped(s))
                 return;
-            uint32_t here = ARITH_MIN(step, panels - p);
-            if (!(w->packed ? load_panels(l, w, p, here, window) : load_plain(l, w)))
+            j.first = p;
+            j.n = ARITH_MIN(step, panels - p);
+            if (!load_job(l, &j))
                 return;
-            uint64_t bytes = w->packed ? here * file_panel_bytes(w) : w->tensor->bytes;
+            uint64_t bytes = j.w->packed ? j.n * file_panel_bytes(j.w) : j.w->tensor->bytes;
             uint64_t done = atomic_fetch_add(&s->loaded_bytes, bytes) + bytes;
             if (member == 0) /* the engine thread is the ring's producer */
                 report_progress(s, ARITH_MIN(done, s->shape->tensor_bytes));
@@ -135,15 +208,21 @@ static void load_member(void *context, uint32_t member, uint32_t n) {
     }
 }
 
-stator_status loader_run(struct stator *s, stator_error *e) {
-    struct device *d = s->device;
-    uint32_t threads = s->choice.threads;
-    uint64_t least = loader_least_staging(&s->graph);
-    CHECK(least > 0 && s->staging_bytes >= least); /* the planner has refused less */
-    struct loading l = {.s = s};
-    l.members = (uint32_t)ARITH_MIN((uint64_t)threads, s->staging_bytes / least);
-    l.window = s->staging_bytes / l.members / CARVE_ALIGN * CARVE_ALIGN;
-    d->vtable->parallel(d, load_member, &l);
+stator_status loader_run(struct stator *s, struct engine_device *d, stator_error *e) {
+    struct loading l = {.s = s, .device = d->device, .graph = &d->graph};
+    l.mapped = d->device->vtable->map(d->device, DEVICE_WEIGHTS, 0) != NULL;
+    uint64_t least = arith_round_up(least_window(&d->graph, l.mapped), CARVE_ALIGN);
+    CHECK(least > 0 && s->load_window >= least); /* the planner has refused less */
+    l.members = (uint32_t)ARITH_MAX(ARITH_MIN((uint64_t)d->choice.threads, s->load_window / least), 1u);
+    l.region = s->load_window / l.members / regions(l.mapped) / CARVE_ALIGN * CARVE_ALIGN;
+    pthread_mutex_init(&l.upload, NULL);
+    d->device->vtable->parallel(d->device, load_member, &l);
+    pthread_mutex_destroy(&l.upload);
+    if (!l.mapped && !atomic_load(&l.failed)) {
+        stator_error why;
+        if (d->device->vtable->upload_wait(d->device, &why) != STATOR_OK)
+            fail(&l, &why);
+    }
     if (atomic_load(&l.failed)) {
         if (e != NULL)
             *e = l.error;

@@ -1,28 +1,18 @@
-/* The engine thread: starts the device, loads, seals, then runs steps until it is told to stop. Each step
- * carries one token of every generating sequence and as much of the waiting prompts as the batch holds.
+/* The engine thread: starts the devices, loads, seals, then keeps steps under way (pipeline.c) until it is
+ * told to stop, and does with their results what the requests want.
  *
  * Invariants: between seal and shutdown nothing here allocates; a request slot is touched only between its
- * submit command and its DONE event. */
+ * submit command and its DONE event; a sequence ends only when no step under way carries it. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
 #include "engine/enforce.h"
+#include "engine/pipeline.h"
 #include "kernels/kernels.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-/* What a step is being filled with. */
-struct filling {
-    struct step_header *h;
-    uint8_t *slot;
-    struct step_chunk *chunks;
-    uint32_t *rows;
-    struct engine_sequence **of_row; /* [logits_rows], in the run's state */
-};
 
 static bool stopping(const struct stator *s) {
     return atomic_load_explicit(&s->stop, memory_order_relaxed) != 0;
@@ -47,18 +37,28 @@ static struct engine_event figures(const struct stator *s, const struct engine_r
                                  .n_generated = r->n_tokens - r->n_prompt};
 }
 
+/* For the report. */
+static void publish_counters(struct stator *s) {
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        struct device_counters c;
+        d->device->vtable->counters(d->device, &c);
+        atomic_store(&d->submits, c.submits);
+        atomic_store(&d->kernels_executed, c.kernels_executed);
+        atomic_store(&d->direct_bytes, c.direct_bytes);
+        atomic_store(&d->staged_bytes, c.staged_bytes);
+        atomic_store(&d->copied_bytes, c.copied_bytes);
+    }
+    atomic_store(&s->used_kv_blocks, s->peak_blocks);
+}
+
 static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns,
                       stator_reason reason, stator_status status, const char *text) {
     struct engine_event ev = figures(s, r, ENGINE_DONE, prompt_ns, generate_ns);
     ev.reason = reason;
     ev.status = status;
     snprintf(ev.text, sizeof ev.text, "%s", text);
-    struct device_counters c;
-    s->device->vtable->counters(s->device, &c);
-    atomic_store(&s->submits, c.submits);
-    atomic_store(&s->kernels_executed, c.kernels_executed);
-    atomic_store(&s->used_kv_bytes, (uint64_t)s->peak_blocks * s->model.kv.block_stride * s->shape->n_layers *
-                                        s->shape->n_kv_heads);
+    publish_counters(s);
     loop_emit(s, &ev);
 }
 
@@ -113,10 +113,15 @@ static void take_commands(struct stator *s) {
         take_command(s, &c);
 }
 
-static void drop_cancelled(struct stator *s) {
+/* Ends sequences that were cancelled or have failed, as soon as no step carries them. */
+static void drop_ended(struct stator *s) {
     for (uint32_t i = 0; i < s->want.sequences; i++) {
         struct engine_sequence *q = &s->sequences[i];
-        if (q->request != NULL && atomic_load(&q->request->cancel))
+        if (q->request == NULL || q->flights > 0)
+            continue;
+        if (q->failed)
+            finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED, q->failure);
+        else if (atomic_load(&q->request->cancel))
             finish(s, q, STATOR_REASON_CANCELLED, STATOR_OK, "");
     }
     uint32_t kept = 0;
@@ -131,6 +136,11 @@ static void drop_cancelled(struct stator *s) {
 }
 
 static void admit_waiting(struct stator *s) {
+    for (uint32_t i = 0; i < s->n_waiting && s->broken; i++)
+        emit_done(s, &s->requests[s->waiting[i]], 0, 0, STATOR_REASON_FAILED, s->broken_why.code,
+                  s->broken_why.text);
+    if (s->broken)
+        s->n_waiting = 0;
     uint32_t n = 0;
     while (n < s->n_waiting && sequences_admit(s, s->waiting[n]))
         n++;
@@ -138,89 +148,21 @@ static void admit_waiting(struct stator *s) {
     memmove(s->waiting, s->waiting + n, s->n_waiting * sizeof *s->waiting);
 }
 
-static void begin_step(struct stator *s, struct filling *f) {
-    f->slot = s->device->vtable->step_slot(s->device, 0);
-    f->h = (struct step_header *)f->slot;
-    f->of_row = s->of_row;
-    f->chunks = (struct step_chunk *)(f->slot + f->h->at_chunks);
-    f->rows = (uint32_t *)(f->slot + f->h->at_rows);
-    f->h->run_body = 1;
-    f->h->n_tokens = f->h->n_chunks = f->h->n_rows = f->h->n_zero = 0;
+static void fail(struct engine_sequence *q, const char *why) {
+    q->failed = true;
+    snprintf(q->failure, sizeof q->failure, "%s", why);
 }
 
-/* The next n tokens of q into the step; with_row: the logits of the last of them. */
-static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
-                      bool with_row) {
-    uint32_t slot = (uint32_t)(q - s->sequences);
-    const struct engine_request *r = q->request;
-    CHECK(f->h->n_tokens + n <= s->want.batch && q->done + n <= r->n_tokens);
-    CHECK(q->done + n <= q->n_blocks * KERNELS_KV_BLOCK);
-    if (q->began_ns == 0 || q->done == r->n_depth)
-        q->began_ns = clock_ns();
-    uint32_t first = f->h->n_tokens;
-    f->chunks[f->h->n_chunks++] =
-        (struct step_chunk){.slot = slot, .first = first, .n = n, .position = q->done};
-    memcpy(f->slot + f->h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
-    for (uint32_t i = 0; i < n; i++)
-        step_writer_rope(s, f->h, f->slot, first + i, q->done + i);
-    if (q->fresh) {
-        uint32_t *table = (uint32_t *)(f->slot + f->h->at_tables) + (size_t)slot * f->h->table_stride;
-        memcpy(table, q->table, q->n_blocks * sizeof *table);
-        memcpy(f->slot + f->h->at_zero + f->h->n_zero * sizeof(uint32_t), q->table,
-               q->n_blocks * sizeof(uint32_t));
-        f->h->n_zero += q->n_blocks;
-        q->fresh = false;
-    }
-    f->h->n_tokens += n;
-    if (with_row) {
-        f->of_row[f->h->n_rows] = q;
-        f->rows[f->h->n_rows++] = first + n - 1;
-    }
-    q->done += n;
-}
-
-/* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all
- * a turn when the batch or the logits rows do not hold everybody. */
-static void fill_generation(struct stator *s, struct filling *f) {
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t k = 0; k < s->want.sequences; k++) {
-            struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->want.sequences];
-            if (q->request == NULL || q->request->kind != STATOR_GENERATE)
-                continue;
-            bool generating = q->done >= q->request->n_prompt;
-            if (generating != (pass == 0))
-                continue;
-            uint32_t left = q->request->n_tokens - q->done;
-            uint32_t n = ARITH_MIN(left, s->want.batch - f->h->n_tokens);
-            if (q->done < q->request->n_depth)
-                n = ARITH_MIN(n, q->request->n_depth - q->done);
-            bool row = n == left;
-            if (row && f->h->n_rows == s->want.logits_rows) {
-                row = false;
-                n--;
-            }
-            if (n > 0)
-                add_chunk(s, f, q, n, row);
-        }
-    }
-    CHECK(s->want.sequences > 0);
-    s->next_sequence = (s->next_sequence + 1) % s->want.sequences;
-}
-
-static bool run_device(struct stator *s, stator_error *e) {
-    struct device *d = s->device;
-    if (d->vtable->submit(d, 0, e) != STATOR_OK)
-        return false;
-    for (bool ended = false; !ended;)
-        if (d->vtable->wait(d, 0, 1000000000, &ended, e) != STATOR_OK)
-            return false;
-    return true;
-}
-
+/* A device has failed: no step under way comes to an end, and none begins any more. */
 static void fail_all(struct stator *s, const stator_error *e) {
-    for (uint32_t i = 0; i < s->want.sequences; i++)
+    s->broken = true;
+    s->broken_why = *e;
+    pipeline_drain(s);
+    for (uint32_t i = 0; i < s->want.sequences; i++) {
+        s->sequences[i].flights = 0;
         if (s->sequences[i].request != NULL)
             finish(s, &s->sequences[i], STATOR_REASON_FAILED, e->code, e->text);
+    }
 }
 
 static void take_row(struct stator *s, struct engine_sequence *q, const float *logits,
@@ -229,9 +171,8 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
     if (q->prompt_done_ns == 0)
         q->prompt_done_ns = s->step_ns;
     if (!pick->finite) {
-        finish(
-            s, q, STATOR_REASON_FAILED, STATOR_FAILED,
-            "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
+        fail(q,
+             "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
         return;
     }
     const struct sampler_settings *set = &r->sampling;
@@ -255,36 +196,17 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
         end_lap(s, q, STATOR_REASON_LENGTH);
 }
 
-static bool run_generation(struct stator *s) {
-    struct filling f;
-    begin_step(s, &f);
-    fill_generation(s, &f);
-    if (f.h->n_tokens == 0)
-        return false;
-    stator_error e;
-    if (!run_device(s, &e)) {
-        fail_all(s, &e);
-        return true;
-    }
-    s->step_ns = clock_ns();
-    const float *logits = s->device->vtable->logits(s->device, 0);
-    const struct step_pick *picks = s->device->vtable->picks(s->device, 0);
-    for (uint32_t i = 0; i < f.h->n_rows; i++)
-        take_row(s, f.of_row[i], logits + (size_t)i * s->shape->vocab, &picks[i]);
-    return true;
-}
-
-/* Hands out the rows of the last step and waits until the reader has given them back. */
-static bool hand_out_rows(struct stator *s, const struct engine_sequence *q, uint32_t position, uint32_t n) {
-    const float *logits = s->device->vtable->logits(s->device, 0);
+/* Hands out rows of logits and waits until the reader has given them back. False: the engine stops. */
+static bool hand_out_rows(struct stator *s, const struct engine_step *st, const float *logits) {
+    const struct engine_sequence *q = st->reader;
     s->acked = false;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < st->n_rows; i++) {
         struct engine_event ev = {.kind = ENGINE_LOGITS,
                                   .request = (uint32_t)(q->request - s->requests),
                                   .id = atomic_load_explicit(&q->request->id, memory_order_relaxed),
-                                  .position = position + i,
+                                  .position = st->position + st->rows_done + i,
                                   .logits = logits + (size_t)i * s->shape->vocab,
-                                  .last_row = i + 1 == n};
+                                  .last_row = i + 1 == st->n_rows};
         loop_emit(s, &ev);
     }
     while (!s->acked && !stopping(s)) {
@@ -294,101 +216,89 @@ static bool hand_out_rows(struct stator *s, const struct engine_sequence *q, uin
     return s->acked;
 }
 
-/* One chunk of a logits request: the body once, then the tail for so many rows at a time as are planned. */
-static void run_logits(struct stator *s, struct engine_sequence *q) {
-    struct filling f;
-    begin_step(s, &f);
-    uint32_t position = q->done;
-    uint32_t n = ARITH_MIN(q->request->n_tokens - q->done, s->want.batch);
-    add_chunk(s, &f, q, n, false);
-    const struct step_pick *picks = s->device->vtable->picks(s->device, 0);
-    for (uint32_t at = 0; at < n;) {
-        uint32_t rows = ARITH_MIN(n - at, s->want.logits_rows);
-        for (uint32_t i = 0; i < rows; i++)
-            f.rows[i] = at + i;
-        f.h->n_rows = rows;
-        f.h->run_body = at == 0;
-        stator_error e;
-        if (!run_device(s, &e)) {
-            fail_all(s, &e);
-            return;
-        }
-        for (uint32_t i = 0; i < rows; i++) {
-            if (picks[i].finite)
-                continue;
-            char text[128];
-            snprintf(text, sizeof text, "the logits of position %u are not finite numbers",
-                     position + at + i);
-            finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED, text);
-            return;
-        }
-        if (!hand_out_rows(s, q, position + at, rows))
-            return;
-        if (atomic_load(&q->request->cancel))
-            return; /* the next round drops it */
-        at += rows;
+/* The rows of one tail of a chunk of a logits request; then the next tail, until all its rows were read. */
+static stator_status read_rows(struct stator *s, struct engine_step *st, const float *logits,
+                               const struct step_pick *picks, stator_error *e) {
+    struct engine_sequence *q = st->reader;
+    for (uint32_t i = 0; i < st->n_rows && !q->failed; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "the logits of position %u are not finite numbers",
+                 st->position + st->rows_done + i);
+        if (!picks[i].finite)
+            fail(q, text);
     }
-    if (q->done == q->request->n_tokens) {
+    bool ended = q->failed || atomic_load(&q->request->cancel);
+    if (!ended && !hand_out_rows(s, st, logits))
+        return STATOR_OK;
+    st->rows_done += st->n_rows;
+    ended = ended || atomic_load(&q->request->cancel);
+    if (!ended && st->rows_done < st->n_tokens)
+        return pipeline_again(s, st, st->rows_done,
+                              ARITH_MIN(st->n_tokens - st->rows_done, s->want.logits_rows), e);
+    pipeline_finish(s, st);
+    if (!ended && q->done == q->request->n_tokens && q->flights == 0) {
         q->prompt_done_ns = clock_ns();
         finish(s, q, STATOR_REASON_LENGTH, STATOR_OK, "");
     }
+    return STATOR_OK;
+}
+
+/* What the step found, to those who wanted it. */
+static stator_status deliver(struct stator *s, struct engine_step *st, stator_error *e) {
+    struct device *d = s->devices[st->at].device;
+    uint32_t slot = (uint32_t)(st->number % s->devices[st->at].model.slots);
+    s->step_ns = clock_ns();
+    const float *logits = d->vtable->logits(d, slot);
+    const struct step_pick *picks = d->vtable->picks(d, slot);
+    if (st->reader != NULL)
+        return read_rows(s, st, logits, picks, e);
+    pipeline_finish(s, st); /* nothing begins before we return, so the rows hold */
+    for (uint32_t i = 0; i < st->n_rows; i++)
+        take_row(s, st->of_row[i], logits + (size_t)i * s->shape->vocab, &picks[i]);
+    return STATOR_OK;
+}
+
+/* One round over all devices. False: nothing has changed. */
+static bool work(struct stator *s, stator_error *e, stator_status *rc) {
+    bool moved = false;
+    *rc = pipeline_advance(s, &moved, e);
+    for (struct engine_step *st; *rc == STATOR_OK && !stopping(s) && (st = pipeline_ended(s)) != NULL;) {
+        moved = true;
+        *rc = deliver(s, st, e);
+    }
+    if (*rc != STATOR_OK || stopping(s) || !pipeline_has_room(s))
+        return moved;
+    uint8_t *slot = NULL;
+    struct engine_step *next = pipeline_next(s, &slot);
+    if (!step_fill(s, next, slot))
+        return moved;
+    *rc = pipeline_begin(s, e);
+    return true;
 }
 
 static void run_until_stopped(struct stator *s) {
     while (!stopping(s)) {
         take_commands(s);
-        drop_cancelled(s);
+        drop_ended(s);
         admit_waiting(s);
-        bool worked = run_generation(s);
-        for (uint32_t i = 0; i < s->want.sequences && !stopping(s); i++) {
-            struct engine_sequence *q = &s->sequences[i];
-            if (q->request == NULL || q->request->kind != STATOR_LOGITS)
-                continue;
-            run_logits(s, q);
-            worked = true;
-        }
-        if (!worked && !stopping(s))
+        stator_error e = {0};
+        stator_status rc = STATOR_OK;
+        bool moved = !s->broken && work(s, &e, &rc);
+        if (rc == STATOR_OK && !moved && !stopping(s) && !pipeline_is_empty(s))
+            rc = pipeline_wait(s, &e);
+        else if (rc == STATOR_OK && !moved && !stopping(s))
             ring_wait(s->commands, UINT64_MAX);
+        if (rc != STATOR_OK)
+            fail_all(s, &e);
     }
-}
-
-static stator_status create_arenas(struct stator *s, stator_error *e) {
-    struct plan_place *place = &s->plan.places[0];
-    for (int i = 0; i < DEVICE_ARENAS; i++) {
-        struct plan_arena *a = plan_arena_find(place, device_arena_name((enum device_arena)i));
-        CHECK(a != NULL);
-        for (uint32_t k = 0; k < a->n_slices; k++) {
-            stator_status st =
-                s->device->vtable->slice_create(s->device, (enum device_arena)i, k, a->slices[k], e);
-            if (st != STATOR_OK)
-                return st;
-            a->allocated += a->slices[k];
-        }
-    }
-    return STATOR_OK;
-}
-
-static stator_status start_device(struct stator *s, stator_error *e) {
-    stator_status st = device_open(&s->choice, &s->model, false, &s->phase, s->device_memory,
-                                   device_host_bytes(&s->choice, &s->model, false), &s->device, e);
-    if (st != STATOR_OK)
-        return st;
-    st = create_arenas(s, e);
-    if (st != STATOR_OK)
-        return st;
-    enforce_poison(s);
-    st = loader_run(s, e);
-    if (st != STATOR_OK)
-        return st;
-    struct device_setup setup = {.in = NULL};
-    return s->device->vtable->prepare(s->device, &setup, e);
+    pipeline_drain(s);
 }
 
 void *loop_thread(void *context) {
     struct stator *s = context;
     uint64_t began = clock_ns();
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
-    stator_status st = start_device(s, &s->start_error);
+    stator_status st = start_devices(s, &s->start_error);
     struct engine_event ev = {.kind = st == STATOR_OK ? ENGINE_STARTED : ENGINE_START_FAILED, .status = st};
     if (st == STATOR_OK) {
         s->load_ns = clock_ns() - began;
@@ -396,12 +306,11 @@ void *loop_thread(void *context) {
         loop_emit(s, &ev);
         run_until_stopped(s);
         phase_advance(&s->phase, PHASE_SHUTDOWN);
-        (void)enforce_check(s); /* it has logged */
+        if (!s->broken)
+            (void)enforce_check(s); /* it has logged */
     } else {
         loop_emit(s, &ev);
     }
-    if (s->device != NULL)
-        s->device->vtable->close(s->device);
-    s->device = NULL;
+    start_close_devices(s);
     return NULL;
 }

@@ -133,22 +133,31 @@ static void add_exchange(const struct graph *g, const struct device_facts *f, co
                  {"step block tables", h->at_tables},
                  {"step angles", h->at_rope},
                  {NULL, m->step_bytes}};
-    for (uint32_t i = 0; parts[i].name != NULL; i++)
-        plan_add_block(p, parts[i].name, strlen(parts[i].name), 0, parts[i].at, parts[i + 1].at - parts[i].at,
-                       0, 0);
+    uint32_t copies = f->host_memory ? m->slots : 1;
+    for (uint32_t k = 0; k < copies; k++)
+        for (uint32_t i = 0; parts[i].name != NULL; i++)
+            plan_add_block(p, parts[i].name, strlen(parts[i].name), 0, k * m->step_bytes + parts[i].at,
+                           parts[i + 1].at - parts[i].at, 0, 0);
     add_values(g, GRAPH_EXCHANGE, p);
 }
 
-stator_status plan_device_add(struct stator *s, const struct engine_want *want, const struct device_facts *f,
-                              uint32_t first, uint32_t end, struct plan *p, struct device_model *m,
-                              stator_error *e) {
-    struct graph *g = &s->graph;
+stator_status plan_device_add(struct stator *s, const struct engine_want *want, uint32_t index,
+                              uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
+    const struct device_facts *f = &s->devices[index].facts;
+    struct graph *g = &s->devices[index].graph;
+    struct device_model *m = &s->devices[index].model;
+    if (index > 0)
+        graph_layout_rest(g, &s->devices[index - 1].graph);
     memset(m, 0, sizeof *m);
     m->graph = g;
     m->sequences = want->sequences;
-    m->slots = 1;
-    struct graph_want gw = {
-        .batch = want->batch, .logits_rows = want->logits_rows, .first_layer = first, .end_layer = end};
+    /* One CPU device alone runs a step inside submit, and its results are read before the next. */
+    m->slots = s->n_devices == 1 && f->host_memory ? 1 : 2;
+    struct graph_want gw = {.batch = want->batch,
+                            .logits_rows = want->logits_rows,
+                            .first_layer = first,
+                            .end_layer = end,
+                            .result_halves = f->host_memory ? m->slots : 1};
     stator_status st = graph_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
         st = lay_out_kv(s, want, f, &m->kv, e);
@@ -156,7 +165,9 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
         return st;
     step_writer_layout(s->shape, want, &m->kv, &m->step, &m->step_bytes);
     uint64_t slices[GRAPH_MAX_SLICES];
-    st = graph_place(g, slice_limit(f), m->step_bytes, s->place_work, s->place_work_bytes, slices, e);
+    /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
+    uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
+    st = graph_place(g, slice_limit(f), steps, s->place_work, s->place_work_bytes, slices, e);
     if (st != STATOR_OK)
         return st;
     struct plan_place *place = plan_add_place(p, f->name, false, f->memory != 0 ? f->memory : s->host_limit);
@@ -194,7 +205,7 @@ static void sum_weights(const struct graph *g, uint64_t *layers, uint64_t *head,
  */
 static stator_status overheads(struct stator *s, const struct engine_want *want, const struct device_facts *f,
                                bool last, uint64_t *bytes, stator_error *e) {
-    struct graph *g = &s->graph;
+    struct graph *g = &s->devices[0].graph;
     struct device_kv kv;
     struct step_header step;
     uint64_t step_bytes = 0;
@@ -210,6 +221,8 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
     if (st != STATOR_OK)
         return st;
     *bytes = g->scratch_bytes + g->exchange_bytes;
+    if (f->host_memory && s->n_devices > 1)
+        *bytes += step_bytes;
     if (last)
         *bytes += arith_must_mul((uint64_t)want->logits_rows * s->shape->vocab, 4);
     if (!f->host_memory)
@@ -219,7 +232,7 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
 
 stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
                                 uint32_t *ends, bool *fit, stator_error *e) {
-    uint32_t n = s->n_facts;
+    uint32_t n = s->n_devices;
     uint32_t n_layers = s->shape->n_layers;
     *fit = false;
     if (n > n_layers)
@@ -232,9 +245,9 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
     struct layer_split_device devices[LAYER_SPLIT_MAX_DEVICES];
     bool timed = true;
     for (uint32_t i = 0; i < n; i++)
-        timed = timed && s->facts[i].bandwidth != 0;
+        timed = timed && s->devices[i].facts.bandwidth != 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct device_facts *f = &s->facts[i];
+        const struct device_facts *f = &s->devices[i].facts;
         uint64_t memory = f->memory != 0 ? f->memory : s->host_limit;
         uint64_t taken = 0;
         stator_status st = overheads(s, want, f, i + 1 == n, &taken, e);
@@ -245,15 +258,15 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
                                                  .speed = timed ? f->bandwidth : memory};
     }
     struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows};
-    stator_status st = graph_build(&s->graph, s->shape, &gw, e);
+    stator_status st = graph_build(&s->devices[0].graph, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
     uint64_t layers[LAYER_SPLIT_MAX_LAYERS] = {0};
     struct device_kv kv;
-    st = lay_out_kv(s, want, &s->facts[0], &kv, e);
+    st = lay_out_kv(s, want, &s->devices[0].facts, &kv, e);
     if (st != STATOR_OK)
         return st;
-    sum_weights(&s->graph, layers, &devices[0].held, &devices[n - 1].output);
+    sum_weights(&s->devices[0].graph, layers, &devices[0].held, &devices[n - 1].output);
     for (uint32_t i = 0; i < n_layers; i++)
         layers[i] += s->shape->n_kv_heads * kv.unit_bytes;
     *fit = layer_split_auto(devices, n, layers, n_layers, ends);

@@ -4,15 +4,14 @@
 
 #include "engine/engine.h"
 
-/* Layers [first, end) on the device with the facts f: builds and places s->graph, fills *m, appends a place
- * with its arenas and blocks. Errors as planner_make's. */
-stator_status plan_device_add(struct stator *s, const struct engine_want *want, const struct device_facts *f,
-                              uint32_t first, uint32_t end, struct plan *p, struct device_model *m,
-                              stator_error *e);
+/* Layers [first, end) on device `index`, after the devices before it: builds and places its graph, fills its
+ * model, appends a place with its arenas and blocks. Errors as planner_make's. */
+stator_status plan_device_add(struct stator *s, const struct engine_want *want, uint32_t index,
+                              uint32_t first, uint32_t end, struct plan *p, stator_error *e);
 
-/* Divides the layers among s->facts: ends[i] is the first layer after device i's. spare[i]: bytes to leave
- * free on device i beside what the first look says. *fit: whether that first look puts every device inside
- * its memory. */
+/* Divides the layers among the devices; leaves the first device's graph as something else. ends[i] is the
+ * first layer after device i's. spare[i]: bytes to leave free on device i beside what the first look says.
+ * *fit: whether that first look puts every device inside its memory. */
 stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
                                 uint32_t *ends, bool *fit, stator_error *e);
 

@@ -7,8 +7,7 @@ const struct plan *plan_view(stator *s) {
     if (s->planned && s->plan.fits && !s->plan.room_known) {
         fit_room(s, &s->want, &s->plan);
         struct plan made; /* the search has left the graph at another size */
-        struct device_model model;
-        (void)planner_make(s, &s->want, &made, &model, NULL);
+        (void)planner_make(s, &s->want, &made, NULL);
     }
     return &s->plan;
 }

@@ -5,29 +5,40 @@
 
 #include "base/pages.h"
 #include "engine/plan_device.h"
+#include "engine/trace.h"
 #include "kernels/kernels.h"
 
 #include <string.h>
 
-#define PLANNER_VERSION 2
+#define PLANNER_VERSION 3
 
-/* Some device of the plan runs on this machine's processors. */
-static bool is_here(const struct stator *s) {
-    for (uint32_t i = 0; i < s->n_facts; i++)
-        if (s->facts[i].host_memory)
-            return true;
-    return false;
+/* Of a device that was only described nothing is known but that, unless it is this machine's processor. */
+static uint64_t host_bytes(const struct stator *s, const struct engine_device *d) {
+    return s->imagined && !d->facts.host_memory ? 0 : device_host_bytes(&d->choice, &d->model, s->traces);
 }
 
-void planner_lay_out_run(struct stator *s, const struct engine_want *want, const struct device_model *m,
-                         struct carve *c) {
+static void lay_out_steps(struct stator *s, const struct engine_want *want, struct carve *c) {
+    s->max_steps = s->n_devices * s->devices[0].model.slots;
+    s->steps = carve_take(c, s->max_steps, sizeof *s->steps);
+    struct engine_sequence **rows =
+        carve_take(c, (uint64_t)s->max_steps * want->logits_rows, sizeof(struct engine_sequence *));
+    struct engine_sequence **carried =
+        carve_take(c, (uint64_t)s->max_steps * want->sequences, sizeof(struct engine_sequence *));
+    for (uint32_t i = 0; i < s->max_steps && c->base != NULL; i++) {
+        s->steps[i].of_row = rows + (size_t)i * want->logits_rows;
+        s->steps[i].carried = carried + (size_t)i * want->sequences;
+    }
+}
+
+void planner_lay_out_run(struct stator *s, const struct engine_want *want, struct carve *c) {
     const struct shape *shape = s->shape;
+    const struct device_model *m = &s->devices[0].model;
     s->n_requests = want->sequences + ENGINE_QUEUE;
     s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
     int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
     s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
     uint32_t *tables = carve_take(c, m->kv.n_blocks, sizeof *tables);
-    s->of_row = carve_take(c, want->logits_rows, sizeof *s->of_row);
+    lay_out_steps(s, want, c);
     s->free_blocks = carve_take(c, m->kv.n_blocks, sizeof *s->free_blocks);
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
     s->rope_frequency = carve_take(c, shape->n_rot / 2, sizeof *s->rope_frequency);
@@ -39,7 +50,12 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, const
     uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
     void *command_memory = carve_take(c, commands, 1);
     void *event_memory = carve_take(c, events, 1);
-    s->device_memory = carve_take(c, is_here(s) ? device_host_bytes(&s->choice, m, false) : 0, 1);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        d->memory_bytes = host_bytes(s, d);
+        d->memory = carve_take(c, d->memory_bytes, 1);
+    }
+    trace_lay_out(s, c);
     s->engine_stack = carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
     s->edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
     s->edge_work = carve_take(c, s->edge_work_bytes, 1);
@@ -70,14 +86,13 @@ static uint64_t sum_of_bounds(const struct plan_place *place) {
     return sum;
 }
 
-static void add_host(struct stator *s, const struct engine_want *want, const struct device_model *m,
-                     struct plan *p) {
+static void add_host(struct stator *s, const struct engine_want *want, struct plan *p) {
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
-    plan_add_block(p, "load window", 11, 0, 0, s->staging_bytes, 0, 0);
+    staging_add_blocks(s, p);
     struct carve c = carve_count();
     planner_lay_out_run(
-        s, want, m, &c); /* writes NULLs, there is no state yet; a copy of *s would race with stator_cancel */
+        s, want, &c); /* writes NULLs, there is no state yet; a copy of *s would race with stator_cancel */
     struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
     add_engine_slice(p, a, "engine's struct", sizeof(struct stator));
     add_engine_slice(p, a, "model's index", gguf_host_bytes(s->gguf));
@@ -85,8 +100,8 @@ static void add_host(struct stator *s, const struct engine_want *want, const str
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
     add_engine_slice(p, a, "run's state", c.used);
     a->lower_bound = a->bytes;
-    for (uint32_t i = 0; i < s->n_facts; i++)
-        if (s->facts[i].host_memory)
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (s->devices[i].facts.host_memory)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
 }
 
@@ -103,7 +118,7 @@ static const struct plan_arena *largest_arena(const struct plan_place *place) {
 static void find_short(const struct stator *s, struct plan *p) {
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
-        if (place->total <= place->budget || (!place->is_host && s->facts[i].host_memory))
+        if (place->total <= place->budget || (!place->is_host && s->devices[i].facts.host_memory))
             continue;
         const struct plan_arena *largest = largest_arena(place);
         const struct plan_place *inside = place->is_host ? plan_find(p, largest->name) : NULL;
@@ -118,14 +133,14 @@ static void find_short(const struct stator *s, struct plan *p) {
     }
 }
 
-/* The devices' places on these ends of layers; the step's model of the last one in *m. */
+/* The devices' places on these ends of layers. */
 static stator_status add_devices(struct stator *s, const struct engine_want *want, const uint32_t *ends,
-                                 struct plan *p, struct device_model *m, stator_error *e) {
+                                 struct plan *p, stator_error *e) {
     plan_init(p);
     if (p == &s->plan)
         plan_keep_blocks(p, s->plan_blocks, s->max_plan_blocks);
-    for (uint32_t i = 0; i < s->n_facts; i++) {
-        stator_status st = plan_device_add(s, want, &s->facts[i], i == 0 ? 0 : ends[i - 1], ends[i], p, m, e);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        stator_status st = plan_device_add(s, want, i, i == 0 ? 0 : ends[i - 1], ends[i], p, e);
         if (st != STATOR_OK)
             return st;
     }
@@ -135,18 +150,18 @@ static stator_status add_devices(struct stator *s, const struct engine_want *wan
 /* A first look decides the split; where its rounding was too kind to a device, that device gets less and the
  * plan is made again. */
 static stator_status add_split(struct stator *s, const struct engine_want *want, struct plan *p,
-                               struct device_model *m, stator_error *e) {
+                               stator_error *e) {
     uint64_t spare[PLAN_MAX_PLACES] = {0};
     uint32_t ends[PLAN_MAX_PLACES];
     for (uint32_t round = 0;; round++) {
         bool fit = false;
         stator_status st = plan_device_split(s, want, spare, ends, &fit, e);
         if (st == STATOR_OK)
-            st = add_devices(s, want, ends, p, m, e);
-        if (st != STATOR_OK || !fit || round == 2 * s->n_facts)
+            st = add_devices(s, want, ends, p, e);
+        if (st != STATOR_OK || !fit || round == 2 * s->n_devices)
             return st;
         bool over = false;
-        for (uint32_t i = 0; i < s->n_facts; i++) {
+        for (uint32_t i = 0; i < s->n_devices; i++) {
             if (p->places[i].total <= p->places[i].budget)
                 continue;
             spare[i] += p->places[i].total - p->places[i].budget;
@@ -158,19 +173,22 @@ static stator_status add_split(struct stator *s, const struct engine_want *want,
 }
 
 stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p,
-                           struct device_model *m, stator_error *e) {
+                           stator_error *e) {
     stator_status st =
-        s->n_facts == 1 ? add_devices(s, want, &s->shape->n_layers, p, m, e) : add_split(s, want, p, m, e);
+        s->n_devices == 1 ? add_devices(s, want, &s->shape->n_layers, p, e) : add_split(s, want, p, e);
     if (st != STATOR_OK)
         return st;
-    uint64_t least = loader_least_staging(&s->graph);
-    if (s->staging_bytes < least)
+    uint64_t least = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        least = ARITH_MAX(least, loader_least_window(&s->devices[i]));
+    if (s->load_window < least)
         return error_set(
             e, STATOR_USAGE,
             "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
-            (unsigned long long)s->staging_bytes, (unsigned long long)least);
-    p->kv_tokens = (uint64_t)m->kv.n_blocks * KERNELS_KV_BLOCK;
-    add_host(s, want, m, p);
+            (unsigned long long)s->load_window, (unsigned long long)least);
+    p->kv_tokens = (uint64_t)s->devices[0].model.kv.n_blocks * KERNELS_KV_BLOCK;
+    staging_lay_out(s, want);
+    add_host(s, want, p);
     plan_check(p);
     find_short(s, p);
     if (p == &s->plan)
@@ -244,26 +262,27 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
     snprintf(kv_type, sizeof kv_type, same ? "%s" : "%s/%s", kernels_kv_name(want->kv_type_k),
              kernels_kv_name(want->kv_type_v));
     plan_add_text(p, "kv_type", kv_type); /* "f16", or K/V: "q8_0/f16" */
-    plan_add_number(p, "staging", s->staging_bytes);
+    plan_add_number(p, "staging", s->load_window);
     bool gpu = false;
-    for (uint32_t i = 0; i < s->n_facts; i++)
-        gpu = gpu || !s->facts[i].host_memory;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        gpu = gpu || !s->devices[i].facts.host_memory;
     if (gpu)
         plan_add_number(p, "driver_reserve", s->config.memory.driver_reserve);
-    if (s->n_facts > 1) {
+    if (s->n_devices > 1) {
         char split[64] = "auto";
         for (uint32_t i = 0, n = 0; i < s->config.devices.n_shares; i++)
             n += (uint32_t)snprintf(split + n, sizeof split - n, "%s%u", i > 0 ? "," : "",
                                     s->config.devices.share[i]);
         plan_add_text(p, "split", split);
+        plan_add_text(p, "transfer", config_enum_name(CONFIG_TRANSFER_MODE, (int)s->config.transfer.mode));
     }
-    for (uint32_t i = 0; i < s->n_facts; i++)
-        add_facts(p, &s->facts[i]);
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        add_facts(p, &s->devices[i].facts);
     plan_hash_inputs(p);
 }
 
 uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices) {
     /* Per device: its own residual and boundary values, the tied matrix twice, cuts at the ends of slices of
      * weights and KV, and the parts of the step descriptor. */
-    return g->max_values + g->max_weights + shape->n_layers + n_devices * (2 * PLAN_MAX_SLICES + 16) + 16;
+    return g->max_values + g->max_weights + shape->n_layers + n_devices * (2 * PLAN_MAX_SLICES + 24) + 16;
 }

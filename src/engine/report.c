@@ -7,23 +7,24 @@
 
 #include <string.h>
 
-/* What a step reads and multiplies at least, from the graph's ops. */
+/* What a step reads and multiplies at least, from the graphs' ops. */
 static void least_work(const struct stator *s, stator_info *info) {
-    const struct graph *g = &s->graph;
-    for (uint32_t i = 0; i < g->n_ops; i++) {
-        const struct graph_op *op = &g->ops[i];
-        if (op->kind == GRAPH_EMBED) /* one row per token */
-            continue;
-        for (uint32_t k = 0; k < op->n_weights; k++) {
-            const struct graph_weight *w = &g->weights[op->weight[k]];
-            info->step_read_bytes += w->bytes;
-            if (op->kind == GRAPH_MATMUL && i < g->tail)
-                info->token_macs += (uint64_t)w->layout.rows * w->layout.cols;
+    for (uint32_t d = 0; d < s->n_devices; d++) {
+        const struct graph *g = &s->devices[d].graph;
+        for (uint32_t i = 0; i < g->n_ops; i++) {
+            const struct graph_op *op = &g->ops[i];
+            if (op->kind == GRAPH_EMBED) /* one row per token */
+                continue;
+            for (uint32_t k = 0; k < op->n_weights; k++) {
+                const struct graph_weight *w = &g->weights[op->weight[k]];
+                info->step_read_bytes += w->bytes;
+                if (op->kind == GRAPH_MATMUL && i < g->tail)
+                    info->token_macs += (uint64_t)w->layout.rows * w->layout.cols;
+            }
         }
     }
-    if (g->n_ops > 0)
-        info->context_read_bytes =
-            s->model.kv.block_stride / KERNELS_KV_BLOCK * s->shape->n_layers * s->shape->n_kv_heads;
+    info->context_read_bytes =
+        s->devices[0].model.kv.block_stride / KERNELS_KV_BLOCK * s->shape->n_layers * s->shape->n_kv_heads;
 }
 
 /* The format of most bytes. */
@@ -47,7 +48,7 @@ stator_status stator_get_info(const stator *s, stator_info *info, stator_error *
     if (info->size != sizeof *info)
         return error_set(e, STATOR_USAGE, "stator_get_info: info.size must be sizeof(stator_info)");
     *info = (stator_info){.size = sizeof *info,
-                          .threads = s->choice.threads,
+                          .threads = s->devices[0].choice.threads,
                           .vocab = s->shape->vocab,
                           .context = s->want.context,
                           .batch = s->want.batch,
@@ -65,40 +66,63 @@ stator_status stator_get_info(const stator *s, stator_info *info, stator_error *
     snprintf(info->plan_hash, sizeof info->plan_hash, "%s", s->plan.hash);
     snprintf(info->model_name, sizeof info->model_name, "%s", s->shape->model_name);
     snprintf(info->architecture, sizeof info->architecture, "%s", s->shape->arch_name);
-    snprintf(info->tier, sizeof info->tier, "%s", s->choice.tier);
+    snprintf(info->tier, sizeof info->tier, "%s", s->devices[0].choice.tier);
     return STATOR_OK;
 }
 
+/* The device whose place it is; NULL: the host's. */
+static const struct engine_device *device_of(const struct stator *s, const struct plan_place *place) {
+    return place->is_host ? NULL : &s->devices[place - s->plan.places];
+}
+
 /* Values have fixed places, so a step owns all of scratch and exchange; KV blocks are handed out. */
+static uint64_t used_in_device(const struct stator *s, const struct engine_device *d,
+                               const struct plan_arena *a) {
+    bool stepped = atomic_load(&d->submits) > 0;
+    if (strcmp(a->name, "weights") == 0)
+        return d->graph.weights_bytes;
+    if (strcmp(a->name, "kv") == 0)
+        return atomic_load(&s->used_kv_blocks) * d->model.kv.block_stride * s->shape->n_kv_heads *
+               (d->graph.want.end_layer - d->graph.want.first_layer);
+    if (strcmp(a->name, "scratch") == 0)
+        return stepped ? d->graph.scratch_bytes : 0;
+    if (strcmp(a->name, "exchange") == 0)
+        return stepped ? d->graph.exchange_bytes : d->model.step_bytes;
+    return atomic_load(&d->driver_bytes);
+}
+
+/* An arena of the host with a device's name is that device's place. */
+static const struct plan_place *place_in_host(const struct stator *s, const struct plan_place *place,
+                                              const struct plan_arena *a) {
+    for (uint32_t i = 0; i < s->n_devices && place->is_host; i++)
+        if (strcmp(s->plan.places[i].name, a->name) == 0)
+            return &s->plan.places[i];
+    return NULL;
+}
+
 static uint64_t used_bytes(const struct stator *s, const struct plan_place *place,
                            const struct plan_arena *a) {
     if (!s->started)
         return 0;
-    bool stepped = atomic_load(&s->submits) > 0;
-    if (strcmp(a->name, "weights") == 0)
-        return s->graph.weights_bytes;
-    if (strcmp(a->name, "kv") == 0)
-        return atomic_load(&s->used_kv_bytes);
-    if (strcmp(a->name, "scratch") == 0)
-        return stepped ? s->graph.scratch_bytes : 0;
-    if (strcmp(a->name, "exchange") == 0)
-        return stepped ? s->graph.exchange_bytes : s->model.step_bytes;
-    if (place->is_host && strcmp(a->name, s->plan.places[0].name) == 0) {
-        uint64_t sum = 0;
-        for (uint32_t i = 0; i < s->plan.places[0].n_arenas; i++)
-            sum += used_bytes(s, &s->plan.places[0], &s->plan.places[0].arenas[i]);
-        return sum;
-    }
-    return a->bytes;
+    if (!place->is_host)
+        return used_in_device(s, device_of(s, place), a);
+    const struct plan_place *inside = place_in_host(s, place, a);
+    if (inside == NULL)
+        return a->bytes;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < inside->n_arenas; i++)
+        sum += used_in_device(s, device_of(s, inside), &inside->arenas[i]);
+    return sum;
 }
 
 static uint64_t allocated_bytes(const struct stator *s, const struct plan_place *place,
                                 const struct plan_arena *a) {
-    if (!place->is_host || strcmp(a->name, s->plan.places[0].name) != 0)
+    const struct plan_place *inside = place_in_host(s, place, a);
+    if (inside == NULL)
         return a->allocated;
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < s->plan.places[0].n_arenas; i++)
-        sum += s->plan.places[0].arenas[i].allocated;
+    for (uint32_t i = 0; i < inside->n_arenas; i++)
+        sum += inside->arenas[i].allocated;
     return sum;
 }
 
@@ -146,20 +170,39 @@ stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size
     return finish_json(&j, capacity, n, e);
 }
 
-static void device_to_json(const struct stator *s, const struct plan_place *place, struct json *j) {
+static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
+    const struct device_route *r = &s->devices[i].route;
+    json_object(j, NULL);
+    json_string(j, "from", s->devices[i].facts.name);
+    json_string(j, "to", s->devices[i + 1].facts.name);
+    json_string(j, "route", r->direct ? "direct" : "staged");
+    json_string(j, "why", r->why);
+    json_u64(j, "bytes_per_second", r->bytes_per_second);
+    json_u64(j, "latency_ns", r->latency_ns);
+    json_close(j);
+}
+
+static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
+    const struct plan_place *place = &s->plan.places[i];
+    const struct engine_device *d = &s->devices[i];
     json_object(j, NULL);
     json_string(j, "name", place->name);
-    json_string(j, "kind", s->choice.facts.kind);
-    json_u64(j, "layers", s->shape->n_layers);
+    json_string(j, "kind", d->facts.kind);
+    json_u64(j, "layers", place->n_layers);
+    json_u64(j, "first_layer", place->first_layer);
     json_object(j, "arena_bytes");
-    for (uint32_t i = 0; i < place->n_arenas; i++)
-        json_u64(j, place->arenas[i].name, place->arenas[i].allocated);
+    for (uint32_t k = 0; k < place->n_arenas; k++)
+        json_u64(j, place->arenas[k].name, place->arenas[k].allocated);
     json_close(j);
-    json_u64(j, "submits", atomic_load(&s->submits));
-    json_u64(j, "kernels_executed", atomic_load(&s->kernels_executed));
-    json_u64(j, "direct_bytes", 0);
-    json_u64(j, "staged_bytes", 0);
-    json_u64(j, "host_bytes", s->choice.facts.host_memory ? place->total : 0);
+    json_u64(j, "submits", atomic_load(&d->submits));
+    json_u64(j, "kernels_executed", atomic_load(&d->kernels_executed));
+    json_u64(j, "direct_bytes", atomic_load(&d->direct_bytes));
+    json_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
+    json_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
+    /* Host memory that this device has: all of it, or what is pinned for it. */
+    json_u64(j, "host_bytes",
+             d->facts.host_memory ? place->total
+                                  : d->pinned.bytes + (d->has_window ? 2 * d->window_bytes : 0));
     json_close(j);
 }
 
@@ -188,11 +231,15 @@ stator_status stator_report_json(const stator *s, char *out, size_t capacity, si
     json_string(&j, "version", STATOR_VERSION);
     json_string(&j, "hash", s->plan.hash);
     json_string(&j, "model", s->config.model.path);
-    json_string(&j, "tier", s->choice.tier);
-    json_u64(&j, "threads", s->choice.threads);
+    json_string(&j, "tier", s->devices[0].choice.tier);
+    json_u64(&j, "threads", s->devices[0].choice.threads);
     json_array(&j, "devices");
     for (uint32_t i = 0; i + 1 < s->plan.n_places; i++)
-        device_to_json(s, &s->plan.places[i], &j);
+        device_to_json(s, i, &j);
+    json_close(&j);
+    json_array(&j, "routes");
+    for (uint32_t i = 0; s->started && i + 1 < s->n_devices; i++)
+        route_to_json(s, i, &j);
     json_close(&j);
     memory_to_json(s, &j);
     json_object(&j, "process");

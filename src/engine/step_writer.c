@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <string.h>
 
 static uint32_t take(uint64_t *at, uint64_t n, uint64_t size) {
     uint64_t here = *at;
@@ -31,5 +32,20 @@ void step_writer_rope(const struct stator *s, const struct step_header *h, uint8
         double angle = (double)position * s->rope_frequency[j];
         out[2 * j] = (float)cos(angle);
         out[2 * j + 1] = (float)sin(angle);
+    }
+}
+
+void step_writer_copy(uint8_t *to, const uint8_t *from) {
+    const struct step_header *h = (const struct step_header *)from;
+    const struct step_chunk *chunks = (const struct step_chunk *)(from + h->at_chunks);
+    memcpy(to, from, sizeof *h);
+    memcpy(to + h->at_tokens, from + h->at_tokens, h->n_tokens * sizeof(int32_t));
+    memcpy(to + h->at_chunks, chunks, h->n_chunks * sizeof *chunks);
+    memcpy(to + h->at_rows, from + h->at_rows, h->n_rows * sizeof(uint32_t));
+    memcpy(to + h->at_zero, from + h->at_zero, h->n_zero * sizeof(uint32_t));
+    memcpy(to + h->at_rope, from + h->at_rope, (size_t)h->n_tokens * h->rope_stride * sizeof(float));
+    for (uint32_t i = 0; i < h->n_chunks; i++) {
+        size_t at = h->at_tables + (size_t)chunks[i].slot * h->table_stride * sizeof(uint32_t);
+        memcpy(to + at, from + at, h->table_stride * sizeof(uint32_t));
     }
 }

@@ -152,7 +152,8 @@ test_diff() {
 
 test_run_needs_the_device() {
     expect 5 "$stator" run $cfg --set devices.use=level_zero:0 -p x
-    expect 2 "$stator" run $cfg --set 'devices.use="cpu:0,level_zero:0"' -p x
+    expect 5 "$stator" run $cfg --set 'devices.use="cpu:0,level_zero:0"' -p x
+    said level_zero:0
 }
 
 run_tests

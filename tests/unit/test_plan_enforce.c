@@ -56,7 +56,7 @@ static void run_full(stator *s) {
 }
 
 static uint8_t *memory_of(stator *s, enum device_arena a) {
-    return s->device->vtable->map(s->device, a, 0);
+    return s->devices[0].device->vtable->map(s->devices[0].device, a, 0);
 }
 
 /* The end of the last block of an arena's slice 0. */
@@ -125,7 +125,7 @@ static void damage_and_close(enum device_arena a, const char *name, struct heard
     struct plan_arena *arena = plan_arena_find(&s->plan.places[0], name);
     uint64_t begin = 0;
     uint64_t end = 0;
-    assert_true(enforce_gap(&s->plan, (uint32_t)(arena - s->plan.places[0].arenas), 0, 0, &begin, &end));
+    assert_true(enforce_gap(&s->plan, 0, (uint32_t)(arena - s->plan.places[0].arenas), 0, 0, &begin, &end));
     assert_true(begin < end && end <= arena->slices[0]);
     run_full(s);
     memory_of(s, a)[end - 1] ^= 1;
@@ -174,17 +174,17 @@ static void test_gaps(void **state) {
     p.n_blocks = 4;
     uint64_t begin = 0;
     uint64_t end = 0;
-    assert_true(enforce_gap(&p, 0, 0, 0, &begin, &end));
+    assert_true(enforce_gap(&p, 0, 0, 0, 0, &begin, &end));
     assert_int_equal(begin, 64);
     assert_int_equal(end, 100);
-    assert_true(enforce_gap(&p, 0, 0, end, &begin, &end));
+    assert_true(enforce_gap(&p, 0, 0, 0, end, &begin, &end));
     assert_int_equal(begin, 200);
     assert_int_equal(end, 256);
-    assert_false(enforce_gap(&p, 0, 0, end, &begin, &end));
-    assert_true(enforce_gap(&p, 0, 1, 0, &begin, &end));
+    assert_false(enforce_gap(&p, 0, 0, 0, end, &begin, &end));
+    assert_true(enforce_gap(&p, 0, 0, 1, 0, &begin, &end));
     assert_int_equal(end, 300);
-    assert_false(enforce_gap(&p, 0, 1, end, &begin, &end));
-    assert_true(enforce_gap(&p, 0, 2, 0, &begin, &end));
+    assert_false(enforce_gap(&p, 0, 0, 1, end, &begin, &end));
+    assert_true(enforce_gap(&p, 0, 0, 2, 0, &begin, &end));
     assert_int_equal(end, 10);
 }
 

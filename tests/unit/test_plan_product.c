@@ -431,11 +431,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"bc8b71db9976ec460ce302489241bd18", {NULL}, 0, {NULL}, 0},
-        {"d1d43f2d76af62220d10b3703001495d", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"649264e62d42beff2f19e652fa6a4e8e", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"ec37217bef93af85b900b01f4e4cc15a", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"52a1d477d0a2e71d1c871c4da1c0eb80", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"7ac2fe400d8103f257ade5beb7b7cbc9", {NULL}, 0, {NULL}, 0},
+        {"9d61112427dc5fc1d56c75128eebdc9e", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"c5d86959b67eb561eb174e5812bd1476", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"a19c48714dea28e9bdd75085084f367a", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"7279a4c3af72432de83337bc243192d6", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

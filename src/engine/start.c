@@ -1,0 +1,88 @@
+/* From a plan to devices that can run: everything that is allocated after stator_plan and on the engine
+ * thread. What a failed start has taken, start_close_devices gives back. */
+#include "engine/engine.h"
+
+#include "base/pages.h"
+#include "engine/enforce.h"
+#include "engine/routes.h"
+#include "engine/trace.h"
+
+static stator_status open_devices(struct stator *s, stator_error *e) {
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        stator_status st = device_open(&d->choice, &d->model, s->traces, &s->phase, d->memory,
+                                       d->memory_bytes, &d->device, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    return STATOR_OK;
+}
+
+/* Pinned by the first device that wants that. */
+static stator_status create_staging(struct stator *s, stator_error *e) {
+    struct device *owner = NULL;
+    for (uint32_t i = 0; i < s->n_devices && owner == NULL; i++)
+        if (s->devices[i].device->vtable->host_create != NULL)
+            owner = s->devices[i].device;
+    s->staging_is_pages = owner == NULL;
+    stator_status st = owner != NULL ? owner->vtable->host_create(owner, s->staging_bytes, &s->staging, e)
+                                     : pages_map(s->staging_bytes, "staging", &s->staging, e);
+    if (st == STATOR_OK)
+        plan_arena_find(plan_find(&s->plan, "host"), "staging")->allocated = s->staging_bytes;
+    return st;
+}
+
+static stator_status create_arenas(struct stator *s, uint32_t device, stator_error *e) {
+    struct device *d = s->devices[device].device;
+    for (int i = 0; i < DEVICE_ARENAS; i++) {
+        struct plan_arena *a =
+            plan_arena_find(&s->plan.places[device], device_arena_name((enum device_arena)i));
+        CHECK(a != NULL);
+        for (uint32_t k = 0; k < a->n_slices; k++) {
+            stator_status st = d->vtable->slice_create(d, (enum device_arena)i, k, a->slices[k], e);
+            if (st != STATOR_OK)
+                return st;
+            a->allocated += a->slices[k];
+        }
+    }
+    return STATOR_OK;
+}
+
+static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
+    struct engine_device *d = &s->devices[i];
+    struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
+                                 .out = i + 1 < s->n_devices ? &d->out : NULL,
+                                 .pinned = d->pinned.bytes > 0 ? (uint8_t *)s->staging + d->at_pinned : NULL};
+    return d->device->vtable->prepare(d->device, &setup, e);
+}
+
+stator_status start_devices(struct stator *s, stator_error *e) {
+    stator_status st = open_devices(s, e);
+    if (st == STATOR_OK)
+        st = create_staging(s, e);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        st = create_arenas(s, i, e);
+    if (st == STATOR_OK)
+        enforce_poison(s);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        st = loader_run(s, &s->devices[i], e);
+    if (st == STATOR_OK)
+        st = routes_decide(s, e);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        st = prepare(s, i, e);
+    if (st == STATOR_OK)
+        st = trace_open(s, e);
+    return st;
+}
+
+void start_close_devices(struct stator *s) {
+    trace_close(s);
+    for (uint32_t i = s->n_devices; i-- > 0;) {
+        struct engine_device *d = &s->devices[i];
+        if (d->device != NULL)
+            d->device->vtable->close(d->device);
+        d->device = NULL;
+    }
+    if (!s->staging_is_pages)
+        s->staging = NULL;
+}

@@ -1,0 +1,157 @@
+/* What goes into a step: one token of generating sequences and as much of the prompts as the batch holds; or
+ * a chunk of a logits request.
+ *
+ * With several devices, steps are made smaller, so that there is one for each device to work on: the
+ * generating sequences go in as many groups as there are devices, and a prompt in chunks of a part of it. The
+ * numbers do not depend on it. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+#define LEAST_CHUNK 64 /* tokens: below it a step costs about the same */
+
+struct filling {
+    struct step_header *h;
+    uint8_t *slot;
+    struct engine_step *st;
+};
+
+/* Whether anything of q may go into a step. */
+static bool runs(const struct engine_sequence *q, stator_request_kind kind) {
+    return q->request != NULL && q->request->kind == kind && !q->failed &&
+           !atomic_load_explicit(&q->request->cancel, memory_order_relaxed);
+}
+
+/* The next n tokens of q into the step; with_row: the logits of the last of them. */
+static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
+                      bool with_row) {
+    uint32_t sequence = (uint32_t)(q - s->sequences);
+    const struct engine_request *r = q->request;
+    struct step_header *h = f->h;
+    CHECK(h->n_tokens + n <= s->want.batch && q->done + n <= r->n_tokens);
+    CHECK(q->done + n <= q->n_blocks * KERNELS_KV_BLOCK);
+    if (q->began_ns == 0 || q->done == r->n_depth)
+        q->began_ns = clock_ns();
+    uint32_t first = h->n_tokens;
+    struct step_chunk *chunks = (struct step_chunk *)(f->slot + h->at_chunks);
+    chunks[h->n_chunks++] =
+        (struct step_chunk){.slot = sequence, .first = first, .n = n, .position = q->done};
+    f->st->carried[f->st->n_chunks++] = q;
+    memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
+    for (uint32_t i = 0; i < n; i++)
+        step_writer_rope(s, h, f->slot, first + i, q->done + i);
+    memcpy((uint32_t *)(f->slot + h->at_tables) + (size_t)sequence * h->table_stride, q->table,
+           q->n_blocks * sizeof *q->table);
+    if (q->fresh) {
+        memcpy(f->slot + h->at_zero + h->n_zero * sizeof(uint32_t), q->table, q->n_blocks * sizeof(uint32_t));
+        h->n_zero += q->n_blocks;
+        q->fresh = false;
+    }
+    h->n_tokens += n;
+    if (with_row) {
+        f->st->of_row[h->n_rows] = q;
+        ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + n - 1;
+    }
+    q->done += n;
+}
+
+/* The most of a prompt of n tokens that goes into one step. */
+static uint32_t largest_chunk(const struct stator *s, uint32_t n) {
+    if (s->n_devices == 1)
+        return s->want.batch;
+    uint32_t part = (uint32_t)arith_ceil_div(n, 2 * s->n_devices);
+    return ARITH_MIN(ARITH_MAX(part, (uint32_t)LEAST_CHUNK), s->want.batch);
+}
+
+/* The most generating sequences that go into one step. */
+static uint32_t largest_group(const struct stator *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->want.sequences; i++)
+        n += runs(&s->sequences[i], STATOR_GENERATE) &&
+             s->sequences[i].done >= s->sequences[i].request->n_prompt;
+    return s->n_devices == 1 ? n : (uint32_t)arith_ceil_div(n, s->n_devices);
+}
+
+/* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all
+ * a turn when the batch or the logits rows do not hold everybody. */
+static void fill_generation(struct stator *s, struct filling *f) {
+    uint32_t group = largest_group(s);
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t k = 0; k < s->want.sequences; k++) {
+            struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->want.sequences];
+            if (!runs(q, STATOR_GENERATE))
+                continue;
+            const struct engine_request *r = q->request;
+            bool generating = q->done >= r->n_prompt;
+            if (generating != (pass == 0))
+                continue;
+            if (q->done == r->n_depth && q->flights > 0)
+                continue; /* what is timed begins when the depth is there */
+            uint32_t left = r->n_tokens - q->done;
+            if (left == 0)
+                continue; /* its next token is not known yet */
+            uint32_t n = ARITH_MIN(left, s->want.batch - f->h->n_tokens);
+            if (q->done < r->n_depth)
+                n = ARITH_MIN(n, r->n_depth - q->done);
+            n = generating ? ARITH_MIN(n, group) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
+            bool row = n == left;
+            if (row && f->h->n_rows == s->want.logits_rows) {
+                row = false;
+                n--;
+            }
+            if (n == 0)
+                continue;
+            add_chunk(s, f, q, n, row);
+            group -= generating;
+        }
+    }
+}
+
+static void fill_reading(struct stator *s, struct filling *f, struct engine_sequence *q) {
+    uint32_t left = q->request->n_tokens - q->done;
+    uint32_t n = ARITH_MIN(left, largest_chunk(s, q->request->n_tokens));
+    f->st->reader = q;
+    f->st->position = q->done;
+    add_chunk(s, f, q, n, false);
+    uint32_t *rows = (uint32_t *)(f->slot + f->h->at_rows);
+    f->h->n_rows = ARITH_MIN(n, s->want.logits_rows);
+    for (uint32_t i = 0; i < f->h->n_rows; i++)
+        rows[i] = i;
+}
+
+/* The next logits request that has something left to compute; NULL: none. */
+static struct engine_sequence *find_reader(struct stator *s) {
+    for (uint32_t k = 0; k < s->want.sequences; k++) {
+        uint32_t i = (s->next_reader + k) % s->want.sequences;
+        struct engine_sequence *q = &s->sequences[i];
+        if (!runs(q, STATOR_LOGITS) || q->done == q->request->n_tokens)
+            continue;
+        s->next_reader = (i + 1) % s->want.sequences;
+        return q;
+    }
+    return NULL;
+}
+
+bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
+    struct filling f = {.h = (struct step_header *)slot, .slot = slot, .st = st};
+    f.h->run_body = 1;
+    f.h->n_tokens = f.h->n_chunks = f.h->n_rows = f.h->n_zero = 0;
+    if (s->read_last)
+        fill_generation(s, &f);
+    if (f.h->n_tokens == 0) {
+        struct engine_sequence *reader = find_reader(s);
+        if (reader != NULL)
+            fill_reading(s, &f, reader);
+        else if (!s->read_last)
+            fill_generation(s, &f);
+    }
+    s->read_last = st->reader != NULL;
+    if (st->reader == NULL && f.h->n_tokens > 0)
+        s->next_sequence = (s->next_sequence + 1) % s->want.sequences;
+    st->n_tokens = f.h->n_tokens;
+    st->n_rows = f.h->n_rows;
+    return f.h->n_tokens > 0;
+}

@@ -1,0 +1,20 @@
+/* `run --trace FILE`: what the devices did when, in the JSON of Chrome's trace viewer ("Trace Event Format":
+ * complete events, "ph": "X", times in microseconds). One process per device: thread 0 has the steps, named
+ * by their tokens, thread 1 the ops.
+ *
+ * Thread: the engine's. Memory for it is in the run's state, so nothing is allocated; a write that fails ends
+ * the trace and is logged at the end. */
+#ifndef STATOR_ENGINE_TRACE_H
+#define STATOR_ENGINE_TRACE_H
+
+#include "engine/engine.h"
+
+struct trace; /* NULL in an engine that does not trace: then all of this does nothing */
+
+void trace_lay_out(struct stator *s, struct carve *c);
+stator_status trace_open(struct stator *s, stator_error *e);
+/* The step has just ended on the device where it is. */
+void trace_step(struct stator *s, const struct engine_step *st);
+void trace_close(struct stator *s);
+
+#endif
