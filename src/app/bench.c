@@ -139,7 +139,7 @@ static stator_status add_set(struct bench *b, char out[MAX_SET], const char *key
 static stator_status open_engine(struct bench *b, stator_info *info, stator_error *e) {
     stator_close(b->engine);
     b->engine = NULL;
-    stator_status st = session_open(b->config, &b->set, NULL, &b->engine, e);
+    stator_status st = session_open(b->config, &b->set, NULL, NULL, &b->engine, e);
     return st == STATOR_OK ? stator_get_info(b->engine, info, e) : st;
 }
 

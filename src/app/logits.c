@@ -49,7 +49,7 @@ static stator_status write_rows(stator *s, const int32_t *ids, size_t n, FILE *f
 static stator_status run_logits(const char *config, const struct options_list *set, const int32_t *ids,
                                 size_t n, const char *path, const char *report, stator_error *e) {
     stator *s = NULL;
-    stator_status st = session_open(config, set, NULL, &s, e);
+    stator_status st = session_open(config, set, NULL, NULL, &s, e);
     if (st != STATOR_OK)
         return st;
     session_catch_signals(s);

@@ -22,6 +22,7 @@ struct run {
     const char *ids_text;
     const char *report;
     const char *expect_plan;
+    const char *trace;
     struct options_list set;
     uint64_t max_new, top_k, seed;
     double temperature, top_p, min_p, repeat_penalty;
@@ -262,7 +263,7 @@ static void print_json(const struct run *r) {
 }
 
 static stator_status run_engine(struct run *r, stator_error *e) {
-    stator_status st = session_open(r->config, &r->set, r->expect_plan, &r->engine, e);
+    stator_status st = session_open(r->config, &r->set, r->expect_plan, r->trace, &r->engine, e);
     if (st != STATOR_OK)
         return st;
     session_catch_signals(r->engine);
@@ -381,6 +382,11 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .target = &r->report,
          .value = "FILE",
          .help = "write the closing report as JSON"},
+        {.name = "trace",
+         .kind = OPTIONS_TEXT,
+         .target = &r->trace,
+         .value = "FILE",
+         .help = "write what each device did when, for Chrome's trace viewer (JSON)"},
         OPTIONS_JSON(&r->json),
         OPTIONS_SET(&r->set),
     };

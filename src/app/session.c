@@ -32,14 +32,15 @@ static void print_progress(void *context, uint64_t done, uint64_t total) {
 }
 
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
-                           stator **s, stator_error *e) {
+                           const char *trace, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
                         .n_set = set->n,
                         .log = print_log,
                         .progress = isatty(STDERR_FILENO) ? print_progress : NULL,
-                        .expect_plan = expect_plan};
+                        .expect_plan = expect_plan,
+                        .trace = trace};
     return stator_open(&o, s, e);
 }
 

@@ -8,9 +8,9 @@
 
 #include <stdio.h>
 
-/* Opens an engine on a config; log lines go to stderr. */
+/* Opens an engine on a config; log lines go to stderr. expect_plan and trace may be NULL. */
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
-                           stator **s, stator_error *e);
+                           const char *trace, stator **s, stator_error *e);
 
 /* The same, for devices that are only described (`--device`); such an engine can plan. */
 stator_status session_open_for(const char *config, const struct options_list *set,

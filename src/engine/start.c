@@ -57,7 +57,9 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
 }
 
 stator_status start_devices(struct stator *s, stator_error *e) {
-    stator_status st = open_devices(s, e);
+    stator_status st = trace_open(s, e);
+    if (st == STATOR_OK)
+        st = open_devices(s, e);
     if (st == STATOR_OK)
         st = create_staging(s, e);
     for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
@@ -70,8 +72,6 @@ stator_status start_devices(struct stator *s, stator_error *e) {
         st = routes_decide(s, e);
     for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
         st = prepare(s, i, e);
-    if (st == STATOR_OK)
-        st = trace_open(s, e);
     return st;
 }
 
