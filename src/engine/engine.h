@@ -99,7 +99,7 @@ struct engine_device {
     struct device_route route; /* to the next */
     uint64_t busy_since_ns;    /* when it last took up a step */
     uint32_t n_running;        /* steps submitted and not seen to have ended */
-    bool lost;                 /* a call has failed, or it is over its deadline */
+    bool hangs;                /* it is over its deadline */
     /* Written by the engine thread, read by the driver at any time. */
     _Atomic uint64_t submits;
     _Atomic uint64_t kernels_executed;

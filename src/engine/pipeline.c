@@ -64,8 +64,7 @@ static stator_status submit(struct stator *s, struct engine_step *st, uint32_t d
     if (d->n_running == 0)
         d->busy_since_ns = clock_ns();
     stator_status rc = d->device->vtable->submit(d->device, slot_of(s, st->number), e);
-    d->lost = rc != STATOR_OK;
-    if (d->lost)
+    if (rc != STATOR_OK)
         return rc;
     st->running = true;
     d->n_running++;
@@ -86,12 +85,12 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
     struct engine_device *d = &s->devices[st->at];
     bool ended = false;
     stator_status rc = d->device->vtable->wait(d->device, slot_of(s, st->number), timeout_ns, &ended, e);
-    uint64_t now = clock_ns();
-    d->lost = rc != STATOR_OK || (!ended && now - d->busy_since_ns > s->step_deadline_ns);
     if (rc != STATOR_OK)
         return rc;
+    uint64_t now = clock_ns();
     if (!ended) {
-        if (!d->lost)
+        d->hangs = now - d->busy_since_ns > s->step_deadline_ns;
+        if (!d->hangs)
             return STATOR_OK;
         return error_set(e, STATOR_DEVICE,
                          "%s: wait: a step of %u tokens has not ended after %.1f s: the device or its driver "
@@ -181,7 +180,7 @@ void pipeline_drain(struct stator *s) {
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
         struct engine_step *st = step_of(s, i);
         struct device *d = s->devices[st->at].device;
-        bool ended = !st->running || s->devices[st->at].lost;
+        bool ended = !st->running || s->devices[st->at].hangs;
         while (!ended && clock_ns() < end)
             if (d->vtable->wait(d, slot_of(s, st->number), LOOK_NS, &ended, NULL) != STATOR_OK)
                 break; /* it is lost, and with it what it ran */
