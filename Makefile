@@ -47,7 +47,24 @@ CL_FLAGS := -x cl -cl-std=CL3.0 --target=spir64-unknown-unknown -O2 -Xclang -dis
     -Wall -Wextra -Werror -Isrc
 # The modules do not depend on the compiler and flags of the rest.
 CL_BUILD := build/spirv
-CL_MODULES := norm
+CL_MODULES := norm ends attention
+# Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
+CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k k
+CL_SETS := $(CL_INTEGER) f32 f16 bf16 any
+CL_TYPES_q4_0 := 1ul<<2
+CL_TYPES_q4_1 := 1ul<<3
+CL_TYPES_q5_0 := 1ul<<6
+CL_TYPES_q5_1 := 1ul<<7
+CL_TYPES_q8_0 := 1ul<<8
+CL_TYPES_q4_k := 1ul<<12
+CL_TYPES_q5_k := 1ul<<13
+CL_TYPES_q6_k := 1ul<<14
+CL_TYPES_k := 7ul<<12
+CL_TYPES_f32 := 1ul<<0
+CL_TYPES_f16 := 1ul<<1
+CL_TYPES_bf16 := 1ul<<30
+CL_TYPES_any := 0x400071CFul
+CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach s,$(CL_INTEGER),dpas8_$s dpas16_$s)
 SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
 CARRIED := $(BUILD)/opencl_modules.o
 TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
@@ -68,12 +85,25 @@ $(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS)) $(CARRIED)
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(CL_BUILD)/%.spv: src/kernels/opencl/%.cl Makefile
+define CL_COMPILE
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CL $@")
-	$(Q)$(CLANG_CL) -c $(CL_FLAGS) $(CL_DEFINES) -MMD -MT $@ -MF $@.d -emit-llvm -o $@.bc $<
+	$(Q)$(CLANG_CL) -c $(CL_FLAGS) $(1) -MMD -MT $@ -MF $@.d -emit-llvm -o $@.bc $<
 	$(Q)$(LLVM_SPIRV) --spirv-max-version=1.2 --spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_integer_dot_product -o $@ $@.bc
 	@rm -f $@.bc
+endef
+$(CL_BUILD)/%.spv: src/kernels/opencl/%.cl Makefile
+	$(call CL_COMPILE,)
+$(CL_BUILD)/decode1_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=decode1_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=1)
+$(CL_BUILD)/decode4_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=decode4_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=OPENCL_DECODE_TOKENS)
+$(CL_BUILD)/prefill_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=prefill_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=0)
+$(CL_BUILD)/dpas8_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=dpas8_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=8)
+$(CL_BUILD)/dpas16_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=dpas16_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=16)
 
 $(CARRIED): $(SPIRV) tools/embed_spirv
 	@mkdir -p $(@D)

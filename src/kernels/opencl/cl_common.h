@@ -8,6 +8,8 @@
 #include "kernels/step.h"
 
 typedef global const uchar *cl_bytes;
+typedef global const float *cl_floats;
+typedef global const short *cl_shorts;
 
 #define CL_STEP(step) ((global const struct step_header *)(step))
 

@@ -1,0 +1,267 @@
+/* One segment of a sum over k: one row of a panel times up to CL_TOKENS rows of activations. The includer
+ * sets, before this file:
+ *   CL_TOKENS      rows of activations that a work item has sums for
+ *   CL_ACT         global or local: where the activations are
+ *   CL_SUB_GROUP   0, or the sub-group size of the matrix engine's instructions (8 or 16; CL_TOKENS is 8)
+ *   CL_TYPES       which weight types: a mask, bit enum block_type
+ * Types become constants in a switch, so that each has its own loop; a kernel for one type has no switch. */
+#ifndef STATOR_KERNELS_OPENCL_CL_DOT_H
+#define STATOR_KERNELS_OPENCL_CL_DOT_H
+
+#include "kernels/opencl/cl_panel.h"
+
+#define CL_HAS(type)  ((CL_TYPES >> (type)&1ul) != 0)
+#define CL_SEGMENT    512
+#define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
+#define CL_K_BITS     (1ul << CL_Q4_K | 1ul << CL_Q5_K | 1ul << CL_Q6_K)
+#define CL_ANY_FLOAT  ((CL_TYPES & CL_FLOAT_BITS) != 0)
+#define CL_ANY_K      ((CL_TYPES & CL_K_BITS) != 0)
+#define CL_ANY_32     ((CL_TYPES & ~(CL_FLOAT_BITS | CL_K_BITS)) != 0)
+
+/* Rows of activations, row t at t * stride (all in elements), beginning with the segment's first value. */
+struct cl_act {
+    CL_ACT const float *f32;
+    CL_ACT const uchar *q32, *q256;
+    CL_ACT const float *d32, *d256;
+    CL_ACT const short *s32, *s256;
+    uint f32_stride, q_stride, d32_stride, s32_stride, d256_stride, s256_stride;
+    uint last; /* rows after this one are not there: it is read in their place */
+};
+
+#define CL_ROW(a, t) (CL_TOKENS == 1 ? 0 : min((uint)(t), (a)->last))
+
+#if CL_SUB_GROUP == 8
+typedef int8 cl_rows8; /* 8 rows of 32 bytes over the sub-group: item i has bytes 4i .. 4i + 3 of each */
+__attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(int8, int8, int8);
+#elif CL_SUB_GROUP == 16
+typedef short8 cl_rows8; /* item i has bytes 2i, 2i + 1 of each */
+__attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, int8, int8);
+#endif
+
+/* i[t] = sum over 32 values (or half of them: first or last 16) of w * the activations at q. */
+static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_ACT const uchar *q, uint begin,
+                           uint end) {
+#if CL_SUB_GROUP
+    cl_rows8 a;
+    uint lane = get_sub_group_local_id();
+    for (uint t = 0; t < 8; t++)
+#if CL_SUB_GROUP == 8
+        a[t] = ((CL_ACT const int *)(q + CL_ROW(act, t) * act->q_stride))[lane];
+#else
+        a[t] = ((CL_ACT const short *)(q + CL_ROW(act, t) * act->q_stride))[lane];
+#endif
+    int8 b;
+    for (uint s = 0; s < 8; s++)
+        b[s] = s >= begin && s < end ? (int)w[s] : 0;
+    int8 sums = intel_sub_group_i8_i8_matrix_mad_k32(a, b, (int8)(0));
+    for (uint t = 0; t < 8; t++)
+        i[t] = sums[t];
+#else
+#pragma unroll
+    for (uint t = 0; t < CL_TOKENS; t++) {
+        CL_ACT const uint4 *a = (CL_ACT const uint4 *)(q + CL_ROW(act, t) * act->q_stride);
+        int sum = 0;
+        if (begin == 0) {
+            uint4 x = a[0];
+            sum += dot(as_char4(w[0]), as_char4(x.x)) + dot(as_char4(w[1]), as_char4(x.y)) +
+                   dot(as_char4(w[2]), as_char4(x.z)) + dot(as_char4(w[3]), as_char4(x.w));
+        }
+        if (end == 8) {
+            uint4 x = a[1];
+            sum += dot(as_char4(w[4]), as_char4(x.x)) + dot(as_char4(w[5]), as_char4(x.y)) +
+                   dot(as_char4(w[6]), as_char4(x.z)) + dot(as_char4(w[7]), as_char4(x.w));
+        }
+        i[t] = sum;
+    }
+#endif
+}
+
+/* The stored bits of row r, 32-block `block`, four to a word. */
+static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint block,
+                            uint *w) {
+    if (type == CL_Q8_0) {
+#pragma unroll
+        for (uint s = 0; s < 8; s++)
+            w[s] = cl_word(panel + block * 512 + s * 64 + r * 4);
+        return;
+    }
+#pragma unroll
+    for (uint s = 0; s < 4; s++) {
+        uint both = cl_word(panel + block * 256 + s * 64 + r * 4);
+        w[s] = both & 0x0F0F0F0Fu;
+        w[s + 4] = both >> 4 & 0x0F0F0F0Fu;
+    }
+    if (cl_high_bits(type) == 1) {
+        uint high = cl_word(panel + p->high + block * 64 + r * 4);
+#pragma unroll
+        for (uint s = 0; s < 8; s++)
+            w[s] |= (high >> s & 0x01010101u) << 4;
+    }
+    if (cl_high_bits(type) == 2) {
+#pragma unroll
+        for (uint v = 0; v < 2; v++) {
+            uint high = cl_word(panel + p->high + (block * 2 + v) * 64 + r * 4);
+#pragma unroll
+            for (uint f = 0; f < 4; f++)
+                w[4 * v + f] |= (high >> 2 * f & 0x03030303u) << 4;
+        }
+    }
+}
+
+/* acc[t] of blocks first .. end of a 32-value type. */
+static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
+                                uint end, const struct cl_act *a, float *acc) {
+    for (uint block = first; block < end; block++) {
+        uint here = block - first;
+        uint w[8];
+        cl_words(type, p, panel, r, block, w);
+        float dw = cl_half(panel + p->d + (block * 16 + r) * 2);
+        float mw = cl_has_m(type) ? cl_half(panel + p->m + (block * 16 + r) * 2) : 0.0f;
+        int i[CL_TOKENS];
+        cl_dots(i, w, a, a->q32 + here * 32, 0, 8);
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++) {
+            float d = a->d32[CL_ROW(a, t) * a->d32_stride + here];
+            int s = a->s32[CL_ROW(a, t) * a->s32_stride + here];
+            float scale = dw * d;
+            acc[t] = fma((float)(i[t] - cl_offset(type) * s), scale, acc[t]);
+            if (cl_has_m(type)) {
+                float least = mw * d;
+                acc[t] = fma((float)s, least, acc[t]);
+            }
+        }
+    }
+}
+
+/* acc[t] of super blocks first .. end of a K type. */
+static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
+                                 uint end, const struct cl_act *a, float *acc) {
+    for (uint super = first; super < end; super++) {
+        uint here = super - first;
+        int i[CL_TOKENS], least[CL_TOKENS];
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++)
+            i[t] = least[t] = 0;
+        for (uint j = 0; j < 8; j++) {
+            uint block = super * 8 + j;
+            uint w[8];
+            cl_words(type, p, panel, r, block, w);
+            CL_ACT const uchar *q = a->q256 + here * 256 + j * 32;
+            CL_ACT const short *s = a->s256 + here * 16 + j * 2;
+            int part[CL_TOKENS];
+            if (type == CL_Q6_K) {
+#pragma unroll
+                for (uint h = 0; h < 2; h++) {
+                    int scale = (char)panel[p->sub + (block * 2 + h) * 16 + r];
+                    cl_dots(part, w, a, q, 4 * h, 4 * h + 4);
+#pragma unroll
+                    for (uint t = 0; t < CL_TOKENS; t++)
+                        i[t] += scale * (part[t] - 32 * s[CL_ROW(a, t) * a->s256_stride + h]);
+                }
+            } else {
+                int scale = panel[p->sub + block * 16 + r];
+                int by = panel[p->submin + block * 16 + r];
+                cl_dots(part, w, a, q, 0, 8);
+#pragma unroll
+                for (uint t = 0; t < CL_TOKENS; t++) {
+                    i[t] += scale * part[t];
+                    least[t] +=
+                        by * (s[CL_ROW(a, t) * a->s256_stride] + s[CL_ROW(a, t) * a->s256_stride + 1]);
+                }
+            }
+        }
+        float dw = cl_half(panel + p->d + (super * 16 + r) * 2);
+        float mw = cl_has_m(type) ? cl_half(panel + p->m + (super * 16 + r) * 2) : 0.0f;
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++) {
+            float d = a->d256[CL_ROW(a, t) * a->d256_stride + here];
+            float scale = dw * d;
+            acc[t] = fma((float)i[t], scale, acc[t]);
+            if (cl_has_m(type)) {
+                float minimum = mw * d;
+                acc[t] = fma(-(float)least[t], minimum, acc[t]);
+            }
+        }
+    }
+}
+
+static inline float cl_weight(uint type, cl_bytes panel, uint r, uint col) {
+    struct cl_planes none = {0, 0, 0, 0, 0, 0};
+    return cl_decode(type, &none, panel, r, col);
+}
+
+/* acc[t] of columns first .. end. Four at a time where there are four: fewer and wider loads. */
+static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint first, uint end,
+                                    const struct cl_act *a, float *acc) {
+    uint col = first;
+    for (; col + 4 <= end; col += 4) {
+        float w[4];
+        if (type == CL_BF16) {
+            uint low = cl_word(panel + (col / 2 * 16 + r) * 4),
+                 high = cl_word(panel + (col / 2 * 16 + 16 + r) * 4);
+            w[0] = as_float(low << 16);
+            w[1] = as_float(low & 0xffff0000u);
+            w[2] = as_float(high << 16);
+            w[3] = as_float(high & 0xffff0000u);
+        } else {
+#pragma unroll
+            for (uint c = 0; c < 4; c++)
+                w[c] = cl_weight(type, panel, r, col + c);
+        }
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++) {
+            float4 x = vload4(0, a->f32 + CL_ROW(a, t) * a->f32_stride + (col - first));
+            acc[t] = fma(w[0], x.x, acc[t]);
+            acc[t] = fma(w[1], x.y, acc[t]);
+            acc[t] = fma(w[2], x.z, acc[t]);
+            acc[t] = fma(w[3], x.w, acc[t]);
+        }
+    }
+    for (; col < end; col++) {
+        float w = cl_weight(type, panel, r, col);
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++)
+            acc[t] = fma(w, a->f32[CL_ROW(a, t) * a->f32_stride + (col - first)], acc[t]);
+    }
+}
+
+#define CL_CASE32(T)                                                                                         \
+    if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
+        struct cl_planes p = cl_planes(T, cols);                                                             \
+        cl_segment32(T, &p, panel, r, first / 32, end / 32, a, acc);                                         \
+    }
+#define CL_CASE256(T)                                                                                        \
+    if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
+        struct cl_planes p = cl_planes(T, cols);                                                             \
+        cl_segment256(T, &p, panel, r, first / 256, end / 256, a, acc);                                      \
+    }
+#define CL_CASE_FLOAT(T)                                                                                     \
+    if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T)))                                                \
+        cl_segment_float(T, panel, r, first, end, a, acc);
+
+/* acc[t] = the sum of segment number `segment` of row r of the panel (cols columns). */
+static inline void cl_segment(uint type, cl_bytes panel, uint cols, uint r, uint segment,
+                              const struct cl_act *a, float *acc) {
+    uint first = segment * CL_SEGMENT;
+    uint end = min(first + CL_SEGMENT, cols);
+#pragma unroll
+    for (uint t = 0; t < CL_TOKENS; t++)
+        acc[t] = 0.0f;
+    CL_CASE32(CL_Q4_0)
+    CL_CASE32(CL_Q4_1)
+    CL_CASE32(CL_Q5_0)
+    CL_CASE32(CL_Q5_1)
+    CL_CASE32(CL_Q8_0)
+    CL_CASE256(CL_Q4_K)
+    CL_CASE256(CL_Q5_K)
+    CL_CASE256(CL_Q6_K)
+    CL_CASE_FLOAT(CL_F32)
+    CL_CASE_FLOAT(CL_F16)
+    CL_CASE_FLOAT(CL_BF16)
+}
+
+static inline uint cl_panel_bytes(uint type, uint cols) {
+    return cl_planes(type, cols).panel_bytes;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* The epilogue of a product that gives q, k and v: heads are normed (optional) and turned, q goes to the
+ * value, k and v into the cache. All functions are for the whole group. */
+#ifndef STATOR_KERNELS_OPENCL_CL_HEADS_H
+#define STATOR_KERNELS_OPENCL_CL_HEADS_H
+
+#include "kernels/opencl/cl_kv.h"
+
+struct cl_heads {
+    cl_bytes step;
+    global float *q; /* rows of `width` floats */
+    uint width;
+    uint head_k, head_v;
+    uint n_rot, neox;
+    bool normed;
+    global const float *q_norm, *k_norm;
+    float inv_head, eps;
+    struct cl_cache cache;
+};
+
+#define CL_Q 0
+#define CL_K 1
+#define CL_V 2
+
+/* Norms `heads` heads of one token, x[head][dim]; lane: 128 floats for each of CL_HEADS_AT_ONCE. */
+#define CL_HEADS_AT_ONCE 8
+static inline void cl_norm_heads(local float *x, uint heads, uint dim, global const float *weight,
+                                 float inv_n, float eps, local float *lane) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    for (uint first = 0; first < heads; first += CL_HEADS_AT_ONCE) {
+        uint here = min(heads - first, (uint)CL_HEADS_AT_ONCE);
+        local float *at = x + first * dim;
+        for (uint i = me; i < here * 128; i += items) {
+            float sum = 0.0f;
+            for (uint d = i % 128; d < dim; d += 128) {
+                float v = at[i / 128 * dim + d];
+                sum = fma(v, v, sum);
+            }
+            lane[i] = sum;
+        }
+        cl_sum128(lane, here);
+        for (uint i = me; i < here * dim; i += items) {
+            float mean = lane[i / dim * 128] * inv_n;
+            at[i] = at[i] * num_rsqrt(mean + eps) * weight[i % dim];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Heads first .. first + heads of q, k or v, of tokens t0 .. t0 + nt. */
+static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint first, uint heads,
+                                   global const float *bias, bool biased, local float *tile, uint R, uint t0,
+                                   uint nt, local float *lane) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    uint dim = which == CL_V ? h->head_v : h->head_k;
+    uint rows = heads * dim;
+    global const float *angles = (global const float *)(h->step + CL_STEP(h->step)->at_rope);
+    uint angles_stride = CL_STEP(h->step)->rope_stride;
+    for (uint t = 0; t < nt; t++) {
+        local float *x = tile + t * R;
+        if (biased) {
+            for (uint i = me; i < rows; i += items)
+                x[i] = x[i] + bias[first * dim + i];
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (which != CL_V && h->normed)
+            cl_norm_heads(x, heads, dim, which == CL_Q ? h->q_norm : h->k_norm, h->inv_head, h->eps, lane);
+        if (which != CL_V) {
+            uint pairs = h->n_rot / 2;
+            global const float *turn = angles + (t0 + t) * angles_stride;
+            for (uint i = me; i < heads * pairs; i += items) {
+                uint j = i % pairs;
+                local float *a = x + i / pairs * dim + (h->neox ? j : 2 * j);
+                local float *b = a + (h->neox ? pairs : 1);
+                float va = *a, vb = *b, c = turn[2 * j], s = turn[2 * j + 1];
+                float bs = vb * s, bc = vb * c;
+                *a = fma(va, c, -bs);
+                *b = fma(va, s, bc);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (which == CL_Q) {
+            for (uint i = me; i < rows; i += items)
+                h->q[(t0 + t) * h->width + first * dim + i] = x[i];
+        } else {
+            cl_store(&h->cache, h->step, t0 + t, which == CL_K, first, heads, dim, x);
+        }
+    }
+}
+
+#endif

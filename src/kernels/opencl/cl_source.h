@@ -1,0 +1,52 @@
+/* What both families of matmul kernels start from: activations, weights that may be cut in two, units of
+ * work. CL_ACT and the rest of cl_dot.h's names are set by the includer. */
+#ifndef STATOR_KERNELS_OPENCL_CL_SOURCE_H
+#define STATOR_KERNELS_OPENCL_CL_SOURCE_H
+
+#include "kernels/opencl/cl_dot.h"
+
+/* The value that is multiplied: rows of cols values in the forms that the weights need. */
+struct cl_source {
+    cl_bytes base;
+    uint f32, q32, d32, s32, q256, d256, s256;
+    uint cols;
+};
+
+/* Panels first .. cut - 1 at a, those from cut on at b. */
+struct cl_weight {
+    cl_bytes a, b;
+    uint first, cut;
+    uint type;
+};
+
+static inline cl_bytes cl_panel_at(const struct cl_weight *w, uint panel, uint panel_bytes) {
+    return panel < w->cut ? w->a + (panel - w->first) * panel_bytes : w->b + (panel - w->cut) * panel_bytes;
+}
+
+/* What a unit of work computes: `half` panels of w0 from `panel` on, then (swiglu) as many of w1; panels
+ * beyond the weight's `panels` are computed and dropped. */
+struct cl_unit {
+    struct cl_weight w0, w1;
+    uint panel, panels, half_of, all;
+};
+
+static inline uint cl_type_bytes(uint type, uint cols) {
+    uint bytes = 0;
+#define CL_SIZE(T)                                                                                           \
+    if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T)))                                                \
+        bytes = cl_planes(T, cols).panel_bytes;
+    CL_SIZE(CL_Q4_0)
+    CL_SIZE(CL_Q4_1)
+    CL_SIZE(CL_Q5_0)
+    CL_SIZE(CL_Q5_1)
+    CL_SIZE(CL_Q8_0)
+    CL_SIZE(CL_Q4_K)
+    CL_SIZE(CL_Q5_K)
+    CL_SIZE(CL_Q6_K)
+    CL_SIZE(CL_F32)
+    CL_SIZE(CL_F16)
+    CL_SIZE(CL_BF16)
+    return bytes;
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* The ends of a step: clearing KV blocks, rows of the embedding, the largest logit. */
+#include "kernels/opencl/cl_panel.h"
+
+/* Zeroes the blocks that the step names in `units` units of one KV slice, beginning at kv. */
+kernel void zero_kv(global const uchar *step, global uchar *kv, uint units, uint unit_bytes,
+                    uint block_stride) {
+    global const uint *blocks = (global const uint *)(step + CL_STEP(step)->at_zero);
+    uint n = CL_STEP(step)->n_zero * units;
+    for (uint i = get_group_id(0); i < n; i += get_num_groups(0)) {
+        global uint4 *at = (global uint4 *)(kv + i % units * unit_bytes + blocks[i / units] * block_stride);
+        for (uint j = get_local_id(0); j < block_stride / 16; j += get_local_size(0))
+            at[j] = (uint4)(0);
+    }
+}
+
+/* x[token] = row of the weight, for tokens whose panel lies in this piece: panels first_panel .. + panels. */
+kernel void embed(global const uchar *step, global const uchar *piece, global float *x, uint type, uint width,
+                  uint first_panel, uint panels) {
+    struct cl_planes p = cl_planes(type, width);
+    global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
+    uint n = CL_STEP(step)->n_tokens;
+    for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {
+        uint row = (uint)tokens[t];
+        uint panel = row / 16 - first_panel;
+        if (panel >= panels) /* also those before the first */
+            continue;
+        cl_bytes at = piece + panel * p.panel_bytes;
+        for (uint c = get_local_id(0); c < width; c += get_local_size(0))
+            x[t * width + c] = cl_decode(type, &p, at, row % 16, c);
+    }
+}
+
+/* Per row of logits: the index of the largest, the first of equals, and whether all are finite. */
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
+argmax(global const uchar *step, global const float *logits, global struct step_pick *picks, uint vocab) {
+    local float largest[OPENCL_GROUP];
+    local uint where[OPENCL_GROUP];
+    local uint finite[OPENCL_GROUP];
+    uint me = get_local_id(0);
+    uint rows = CL_STEP(step)->n_rows;
+    for (uint row = get_group_id(0); row < rows; row += get_num_groups(0)) {
+        global const float *x = logits + row * vocab;
+        /* Items beyond the vocabulary repeat its first number: no index is taken from them. */
+        uint best = me < vocab ? me : 0;
+        float most = x[best];
+        uint fine = 1;
+        for (uint i = best; i < vocab; i += OPENCL_GROUP) {
+            float v = x[i];
+            fine &= (NUM_BITS(v) & 0x7f800000u) != 0x7f800000u;
+            best = v > most ? i : best;
+            most = v > most ? v : most;
+        }
+        largest[me] = most;
+        where[me] = best;
+        finite[me] = fine;
+        for (uint reach = OPENCL_GROUP / 2; reach > 0; reach /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (me < reach) {
+                float other = largest[me + reach];
+                bool take = other > largest[me] || (other == largest[me] && where[me + reach] < where[me]);
+                if (take) {
+                    largest[me] = other;
+                    where[me] = where[me + reach];
+                }
+                finite[me] &= finite[me + reach];
+            }
+        }
+        if (me == 0) {
+            picks[row].token = (int)where[0];
+            picks[row].finite = finite[0];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}

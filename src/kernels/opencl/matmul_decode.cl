@@ -1,0 +1,69 @@
+/* Products of few tokens, bound by memory: a work item has one row of a panel, so that 16 of them read whole
+ * lines; k is split in segments over slots of 16 items, whose totals meet in local memory and are added in
+ * order. Compiled once per set of weight types (CL_TYPES, CL_NAME) and CL_TOKENS. */
+#define CL_ACT       global
+#define CL_SUB_GROUP 0
+#define CL_TILES     0
+#include "kernels/opencl/cl_source.h"
+
+/* Local work: CL_TOKENS floats per item. */
+static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u, uint split, uint t0, uint nt,
+                           local float *tile, uint R, local uchar *work) {
+    local float *totals = (local float *)work;
+    uint me = get_local_id(0), items = get_local_size(0);
+    uint r = me % 16, slot = me / 16;
+    uint segments = cl_ceil_div(src->cols, CL_SEGMENT);
+    uint at_once = items / 16 / split;
+    for (uint v0 = 0; v0 < u->all; v0 += at_once) {
+        uint v = v0 + slot / split;
+        uint panel = u->panel + v % u->half_of;
+        bool there = v < u->all && panel < u->panels;
+        float total[CL_TOKENS];
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++)
+            total[t] = 0.0f;
+        for (uint first = 0; first < segments; first += split) {
+            uint segment = first + slot % split;
+            float acc[CL_TOKENS];
+            if (there && segment < segments) {
+                struct cl_weight w;
+                if (v < u->half_of)
+                    w = u->w0;
+                else
+                    w = u->w1;
+                struct cl_act a;
+                uint at = segment * CL_SEGMENT, cols = src->cols;
+                a.f32 = (cl_floats)(src->base + src->f32) + t0 * cols + at;
+                a.q32 = src->base + src->q32 + t0 * cols + at;
+                a.q256 = src->base + src->q256 + t0 * cols + at;
+                a.d32 = (cl_floats)(src->base + src->d32) + (t0 * cols + at) / 32;
+                a.s32 = (cl_shorts)(src->base + src->s32) + (t0 * cols + at) / 32;
+                a.d256 = (cl_floats)(src->base + src->d256) + (t0 * cols + at) / 256;
+                a.s256 = (cl_shorts)(src->base + src->s256) + (t0 * cols + at) / 16;
+                a.f32_stride = a.q_stride = cols;
+                a.d32_stride = a.s32_stride = cols / 32;
+                a.d256_stride = cols / 256;
+                a.s256_stride = cols / 16;
+                a.last = nt - 1;
+                cl_bytes from = cl_panel_at(&w, panel, cl_type_bytes(w.type, cols));
+                cl_segment(w.type, from, cols, r, segment, &a, acc);
+#pragma unroll
+                for (uint t = 0; t < CL_TOKENS; t++)
+                    totals[t * items + me] = acc[t];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (slot % split == 0)
+                for (uint j = 0; j < min(split, segments - first); j++)
+#pragma unroll
+                    for (uint t = 0; t < CL_TOKENS; t++)
+                        total[t] += totals[t * items + me + 16 * j];
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (there && slot % split == 0)
+#pragma unroll
+            for (uint t = 0; t < CL_TOKENS; t++)
+                tile[t * R + 16 * v + r] = total[t];
+    }
+}
+
+#include "kernels/opencl/cl_matmul.h"
