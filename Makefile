@@ -42,8 +42,10 @@ SOURCES := $(sort $(filter-out $(if $(CL_MISSING),src/device/level_zero/lz_%),$(
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/src/%.o)
 LIBRARY := $(BUILD)/libstator.a
 
+# Without generic pointers, which would hide from the compiler where things are.
+CL_WITHOUT := -__opencl_c_generic_address_space,-__opencl_c_device_enqueue,-__opencl_c_pipes
 CL_FLAGS := -x cl -cl-std=CL3.0 --target=spir64-unknown-unknown -O2 -Xclang -disable-llvm-passes \
-    -Xclang -finclude-default-header -Xclang -cl-ext=+cl_khr_subgroups,+cl_khr_fp16 -ffp-contract=off \
+    -Xclang -finclude-default-header -Xclang -cl-ext=+cl_khr_subgroups,+cl_khr_fp16,$(CL_WITHOUT) -ffp-contract=off \
     -Wall -Wextra -Werror -Isrc
 # The modules do not depend on the compiler and flags of the rest.
 CL_BUILD := build/spirv

@@ -239,7 +239,7 @@ bool fibers_run(const struct launch *l, uint32_t default_sub_group) {
     provide(n);
     item = l->kernel->module->code->item;
     void **values = calloc(k->n_args + 1, sizeof *values), **local = calloc(k->n_args + 1, sizeof *local);
-    item->slots = calloc(2 * (size_t)n, CODE_SLOT);
+    item->slots = aligned_alloc(CODE_SLOT, 2 * (size_t)n * CODE_SLOT); /* vectors are shown in them */
     if (values == NULL || local == NULL || item->slots == NULL)
         fatal("out of memory for a launch");
     for (unsigned i = 0; i < k->n_args; i++) {

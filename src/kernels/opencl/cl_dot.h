@@ -186,7 +186,7 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
 }
 
 static inline float cl_weight(uint type, cl_bytes panel, uint r, uint col) {
-    struct cl_planes none = {0, 0, 0, 0, 0, 0};
+    struct cl_planes none; /* has no planes */
     return cl_decode(type, &none, panel, r, col);
 }
 
@@ -210,11 +210,10 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         }
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
-            float4 x = vload4(0, a->f32 + CL_ROW(a, t) * a->f32_stride + (col - first));
-            acc[t] = fma(w[0], x.x, acc[t]);
-            acc[t] = fma(w[1], x.y, acc[t]);
-            acc[t] = fma(w[2], x.z, acc[t]);
-            acc[t] = fma(w[3], x.w, acc[t]);
+            CL_ACT const float *x = a->f32 + CL_ROW(a, t) * a->f32_stride + (col - first);
+#pragma unroll
+            for (uint c = 0; c < 4; c++)
+                acc[t] = fma(w[c], x[c], acc[t]);
         }
     }
     for (; col < end; col++) {

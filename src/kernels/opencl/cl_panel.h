@@ -50,7 +50,8 @@ static inline uint cl_round64(uint n) {
 }
 
 static inline struct cl_planes cl_planes(uint type, uint cols) {
-    struct cl_planes p = {0, 0, 0, 0, 0, 0};
+    struct cl_planes p;
+    p.high = p.sub = p.submin = p.d = p.m = p.panel_bytes = 0;
     if (type == CL_F32) {
         p.panel_bytes = cols * 64;
     } else if (type == CL_F16) {

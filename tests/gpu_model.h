@@ -1,0 +1,397 @@
+/* A random model part for tests of the GPU kernels: a graph of one or two layers with random weights of given
+ * types, placed with gaps between all values and weights cut over two slices, and a step on it. The same bytes
+ * go to the CPU device (scalar) and to a GPU; what they leave must be the same. */
+#ifndef STATOR_TESTS_GPU_MODEL_H
+#define STATOR_TESTS_GPU_MODEL_H
+
+#include "kernel_check.h"
+
+#include "device/device.h"
+#include "kernels/kernels.h"
+
+#define GPU_MODEL_GAP     256
+#define GPU_MODEL_TENSORS 64
+#define GPU_MODEL_PATTERN 0xA9
+
+struct gpu_model_want {
+    uint32_t type[7]; /* q, k, v, output, gate, up, down */
+    uint32_t embd_type, output_type;
+    uint32_t n_embd, n_ff, n_heads, n_kv_heads, head_k, head_v, vocab;
+    uint32_t batch, rows, sequences, blocks; /* blocks: of KV per sequence */
+    bool bias, norms, neox;
+    uint32_t n_rot;
+    uint32_t kv_type;
+    uint32_t kv_slices;
+};
+
+struct gpu_model {
+    struct gpu_model_want want;
+    struct shape shape;
+    struct gguf_tensor tensors[GPU_MODEL_TENSORS];
+    char names[GPU_MODEL_TENSORS][32];
+    uint32_t n_tensors;
+    void *tables;
+    struct graph graph;
+    struct device_model model;
+    uint64_t bytes[DEVICE_ARENAS][GRAPH_MAX_SLICES]; /* 0: no such slice */
+    uint8_t *before[DEVICE_ARENAS][GRAPH_MAX_SLICES];
+    uint8_t *cpu[DEVICE_ARENAS][GRAPH_MAX_SLICES];
+    uint8_t *gpu[DEVICE_ARENAS][GRAPH_MAX_SLICES];
+};
+
+static inline const struct gguf_tensor *gpu_model_tensor(struct gpu_model *m, const char *name, uint32_t type,
+                                                         uint32_t cols, uint32_t rows) {
+    assert_true(m->n_tensors < GPU_MODEL_TENSORS);
+    struct gguf_tensor *t = &m->tensors[m->n_tensors];
+    snprintf(m->names[m->n_tensors], sizeof m->names[0], "%s", name);
+    t->name = (struct gguf_text){m->names[m->n_tensors], strlen(name)};
+    t->type = type;
+    t->n_dims = rows > 0 ? 2 : 1;
+    t->ne[0] = cols;
+    t->ne[1] = rows > 0 ? rows : 1;
+    t->ne[2] = t->ne[3] = 1;
+    m->n_tensors++;
+    return t;
+}
+
+static inline void gpu_model_shape(struct gpu_model *m) {
+    const struct gpu_model_want *w = &m->want;
+    struct shape *s = &m->shape;
+    uint32_t q = w->n_heads * w->head_k, k = w->n_kv_heads * w->head_k, v = w->n_kv_heads * w->head_v;
+    s->arch = SHAPE_LLAMA;
+    s->n_layers = 1;
+    s->n_embd = w->n_embd;
+    s->n_ff = w->n_ff;
+    s->n_heads = w->n_heads;
+    s->n_kv_heads = w->n_kv_heads;
+    s->head_dim_k = w->head_k;
+    s->head_dim_v = w->head_v;
+    s->n_rot = w->n_rot;
+    s->rope_neox = w->neox;
+    s->norm_eps = 1e-5f;
+    s->attention_scale = 0.125f;
+    s->vocab = w->vocab;
+    s->token_embd = gpu_model_tensor(m, "token_embd", w->embd_type, w->n_embd, w->vocab);
+    s->output = gpu_model_tensor(m, "output", w->output_type, w->n_embd, w->vocab);
+    s->output_norm = gpu_model_tensor(m, "output_norm", BLOCK_F32, w->n_embd, 0);
+    struct shape_layer *l = &s->layers[0];
+    l->attn_norm = gpu_model_tensor(m, "attn_norm", BLOCK_F32, w->n_embd, 0);
+    l->q = gpu_model_tensor(m, "q", w->type[0], w->n_embd, q);
+    l->k = gpu_model_tensor(m, "k", w->type[1], w->n_embd, k);
+    l->v = gpu_model_tensor(m, "v", w->type[2], w->n_embd, v);
+    if (w->bias) {
+        l->q_bias = gpu_model_tensor(m, "q_bias", BLOCK_F32, q, 0);
+        l->k_bias = gpu_model_tensor(m, "k_bias", BLOCK_F32, k, 0);
+        l->v_bias = gpu_model_tensor(m, "v_bias", BLOCK_F32, v, 0);
+        l->attn_output_bias = gpu_model_tensor(m, "o_bias", BLOCK_F32, w->n_embd, 0);
+    }
+    if (w->norms) {
+        l->q_norm = gpu_model_tensor(m, "q_norm", BLOCK_F32, w->head_k, 0);
+        l->k_norm = gpu_model_tensor(m, "k_norm", BLOCK_F32, w->head_k, 0);
+    }
+    l->attn_output = gpu_model_tensor(m, "o", w->type[3], w->n_heads * w->head_v, w->n_embd);
+    l->ffn_norm = gpu_model_tensor(m, "ffn_norm", BLOCK_F32, w->n_embd, 0);
+    l->gate = gpu_model_tensor(m, "gate", w->type[4], w->n_embd, w->n_ff);
+    l->up = gpu_model_tensor(m, "up", w->type[5], w->n_embd, w->n_ff);
+    l->down = gpu_model_tensor(m, "down", w->type[6], w->n_ff, w->n_embd);
+}
+
+/* Values one after the other with gaps, weights cut at a random panel over slices 0 and 1. */
+static inline void gpu_model_place(struct gpu_model *m, uint64_t *seed) {
+    struct graph *g = &m->graph;
+    uint64_t at[2] = {GPU_MODEL_GAP, arith_round_up(m->model.step_bytes, 64) + GPU_MODEL_GAP};
+    for (uint32_t i = 0; i < g->n_values; i++) {
+        struct graph_value *v = &g->values[i];
+        v->offset = at[v->arena];
+        at[v->arena] += v->bytes + GPU_MODEL_GAP;
+    }
+    m->bytes[DEVICE_SCRATCH][0] = g->scratch_bytes = at[GRAPH_SCRATCH];
+    m->bytes[DEVICE_EXCHANGE][0] = g->exchange_bytes = at[GRAPH_EXCHANGE];
+    uint64_t *slice = m->bytes[DEVICE_WEIGHTS];
+    for (uint32_t i = 0; i < g->n_weights; i++) {
+        struct graph_weight *w = &g->weights[i];
+        uint32_t panels = w->packed ? w->layout.panels : 1;
+        uint32_t first = panels > 1 && testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, panels - 1) : panels;
+        w->n_pieces = first < panels ? 2 : 1;
+        for (uint32_t p = 0; p < w->n_pieces; p++) {
+            uint32_t n = p == 0 ? first : panels - first;
+            w->pieces[p] = (struct graph_piece){
+                .slice = p, .first_panel = p == 0 ? 0 : first, .panels = n, .offset = slice[p]};
+            slice[p] += arith_round_up(w->packed ? (uint64_t)n * w->layout.panel_bytes : w->bytes, 64) + GPU_MODEL_GAP;
+        }
+    }
+    slice[1] += GPU_MODEL_GAP;
+    g->weight_slices = 2;
+    struct device_kv *kv = &m->model.kv;
+    uint32_t units = m->want.n_kv_heads;
+    kv->units_per_slice = (uint32_t)arith_ceil_div(units, m->want.kv_slices);
+    for (uint32_t i = 0; i * kv->units_per_slice < units; i++)
+        m->bytes[DEVICE_KV][i] = ARITH_MIN(kv->units_per_slice, units - i * kv->units_per_slice) * kv->unit_bytes;
+}
+
+/* One row of n weights of size about 0.05, as in a file. */
+static inline void gpu_model_row(uint64_t *seed, uint32_t type, uint8_t *row, uint32_t n) {
+    const struct block_info *info = block_info(type);
+    for (uint32_t i = 0; i < n / info->values; i++) {
+        uint8_t *block = row + (size_t)i * info->bytes;
+        float w = 0.1f * testing_uniform(seed);
+        if (type == BLOCK_F32) {
+            memcpy(block, &w, 4);
+        } else if (type == BLOCK_BF16) {
+            memcpy(block, (uint8_t *)&w + 2, 2);
+        } else if (type == BLOCK_F16) {
+            uint16_t h = block_to_f16(w);
+            memcpy(block, &h, 2);
+        } else {
+            kernel_check_random_bytes(seed, block, info->bytes);
+            bool k = info->values == 256;
+            uint16_t d = block_to_f16(w * (type == BLOCK_Q8_0 ? 0.01f : k ? 0.003f : 0.1f));
+            uint16_t least = block_to_f16(w * (k ? 0.02f : 0.5f));
+            memcpy(block + (type == BLOCK_Q6_K ? 208 : 0), &d, 2);
+            if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K)
+                memcpy(block + 2, &least, 2);
+        }
+    }
+}
+
+static inline void gpu_model_fill_weight(struct gpu_model *m, uint64_t *seed, const struct graph_weight *w) {
+    uint8_t **slices = m->before[DEVICE_WEIGHTS];
+    if (!w->packed) {
+        float *to = (float *)(void *)(slices[0] + w->pieces[0].offset);
+        for (uint32_t i = 0; i < w->tensor->ne[0]; i++)
+            to[i] = 1.0f + 0.5f * testing_uniform(seed);
+        return;
+    }
+    uint64_t row_bytes = 0;
+    assert_true(block_row_bytes(w->layout.type, w->layout.cols, &row_bytes));
+    uint8_t *rows = malloc(PANEL_ROWS * row_bytes);
+    assert_non_null(rows);
+    for (uint32_t p = 0; p < w->layout.panels; p++) {
+        uint32_t n = ARITH_MIN(w->layout.rows - p * PANEL_ROWS, (uint32_t)PANEL_ROWS);
+        for (uint32_t r = 0; r < n; r++)
+            gpu_model_row(seed, w->layout.type, rows + r * row_bytes, w->layout.cols);
+        const struct graph_piece *piece = &w->pieces[p >= w->pieces[0].panels];
+        panel_pack(&w->layout, rows, n,
+                   slices[piece->slice] + piece->offset + (uint64_t)(p - piece->first_panel) * w->layout.panel_bytes);
+    }
+    free(rows);
+}
+
+static inline uint32_t gpu_model_take(uint64_t *at, uint64_t n, uint64_t size) {
+    uint64_t here = *at;
+    *at = arith_round_up(*at + n * size, 64);
+    return (uint32_t)here;
+}
+
+/* Everything but the step's numbers. Free it with gpu_model_free. */
+static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want, uint64_t *seed) {
+    struct gpu_model *m = calloc(1, sizeof *m);
+    assert_non_null(m);
+    m->want = *want;
+    gpu_model_shape(m);
+    struct carve c = carve_count();
+    struct graph none;
+    graph_layout(&none, &c, &m->shape, 1);
+    m->tables = aligned_alloc(64, arith_round_up(c.used, 64));
+    assert_non_null(m->tables);
+    c = carve_in(m->tables, c.used);
+    graph_layout(&m->graph, &c, &m->shape, 1);
+    struct graph_want gw = {.batch = want->batch, .logits_rows = want->rows};
+    assert_int_equal(graph_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
+    struct device_kv *kv = &m->model.kv;
+    uint32_t size = want->kv_type == KERNELS_KV_F16 ? 2 : 4;
+    *kv = (struct device_kv){.type_k = want->kv_type,
+                             .type_v = want->kv_type,
+                             .n_blocks = want->blocks * want->sequences,
+                             .blocks_per_sequence = want->blocks,
+                             .k_bytes = (uint64_t)want->head_k * KERNELS_KV_BLOCK * size,
+                             .block_stride = (uint64_t)(want->head_k + want->head_v) * KERNELS_KV_BLOCK * size};
+    kv->unit_bytes = kv->block_stride * kv->n_blocks;
+    uint64_t at = arith_round_up(sizeof(struct step_header), 64);
+    struct step_header *h = &m->model.step;
+    h->table_stride = kv->blocks_per_sequence;
+    h->rope_stride = want->n_rot;
+    h->at_tokens = gpu_model_take(&at, want->batch, 4);
+    h->at_chunks = gpu_model_take(&at, want->sequences, sizeof(struct step_chunk));
+    h->at_rows = gpu_model_take(&at, want->rows, 4);
+    h->at_zero = gpu_model_take(&at, kv->n_blocks, 4);
+    h->at_tables = gpu_model_take(&at, kv->n_blocks, 4);
+    h->at_rope = gpu_model_take(&at, (uint64_t)want->batch * want->n_rot, 4);
+    m->model.step_bytes = at;
+    m->model.graph = &m->graph;
+    m->model.sequences = want->sequences;
+    m->model.slots = 1;
+    gpu_model_place(m, seed);
+    for (int a = 0; a < DEVICE_ARENAS; a++) {
+        for (int s = 0; s < GRAPH_MAX_SLICES; s++) {
+            if (m->bytes[a][s] == 0)
+                continue;
+            uint64_t n = m->bytes[a][s] = arith_round_up(m->bytes[a][s], 64);
+            m->before[a][s] = aligned_alloc(64, n);
+            m->cpu[a][s] = aligned_alloc(64, n);
+            m->gpu[a][s] = aligned_alloc(64, n);
+            assert_true(m->before[a][s] != NULL && m->cpu[a][s] != NULL && m->gpu[a][s] != NULL);
+            memset(m->before[a][s], GPU_MODEL_PATTERN, n);
+        }
+    }
+    for (uint32_t i = 0; i < m->graph.n_weights; i++)
+        gpu_model_fill_weight(m, seed, &m->graph.weights[i]);
+    for (int s = 0; m->bytes[DEVICE_KV][s] > 0; s++) {
+        if (want->kv_type == KERNELS_KV_F32)
+            kernel_check_random_floats(seed, (float *)(void *)m->before[DEVICE_KV][s], m->bytes[DEVICE_KV][s] / 4, 1);
+        else
+            for (uint64_t i = 0; i < m->bytes[DEVICE_KV][s] / 2; i++)
+                ((uint16_t *)(void *)m->before[DEVICE_KV][s])[i] = block_to_f16(testing_uniform(seed));
+    }
+    return m;
+}
+
+static inline void gpu_model_free(struct gpu_model *m) {
+    for (int a = 0; a < DEVICE_ARENAS; a++) {
+        for (int s = 0; s < GRAPH_MAX_SLICES; s++) {
+            free(m->before[a][s]);
+            free(m->cpu[a][s]);
+            free(m->gpu[a][s]);
+        }
+    }
+    free(m->tables);
+    free(m);
+}
+
+/* Describes a step of `tokens` tokens in up to `sequences` chunks at random positions, in all of which the
+ * cache holds what it was filled with. */
+static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t tokens, uint32_t rows) {
+    const struct gpu_model_want *w = &m->want;
+    uint8_t *slot = m->before[DEVICE_EXCHANGE][0];
+    memset(slot, 0, m->model.step_bytes);
+    struct step_header *h = (struct step_header *)(void *)slot;
+    *h = m->model.step;
+    h->run_body = 1;
+    h->n_tokens = tokens;
+    h->n_rows = rows;
+    int32_t *ids = (int32_t *)(void *)(slot + h->at_tokens);
+    struct step_chunk *chunks = (struct step_chunk *)(void *)(slot + h->at_chunks);
+    uint32_t *row = (uint32_t *)(void *)(slot + h->at_rows), *zero = (uint32_t *)(void *)(slot + h->at_zero);
+    uint32_t *tables = (uint32_t *)(void *)(slot + h->at_tables);
+    for (uint32_t i = 0; i < tokens; i++)
+        ids[i] = (int32_t)testing_below(seed, w->vocab);
+    for (uint32_t i = 0; i < rows; i++)
+        row[i] = (uint32_t)testing_below(seed, tokens);
+    kernel_check_random_floats(seed, (float *)(void *)(slot + h->at_rope), (size_t)tokens * w->n_rot, 1);
+    /* Blocks are dealt out backwards, so that no table is the identity. */
+    for (uint32_t i = 0; i < m->model.kv.n_blocks; i++)
+        tables[i] = m->model.kv.n_blocks - 1 - i;
+    uint32_t done = 0;
+    while (done < tokens) {
+        uint32_t c = h->n_chunks++;
+        bool last = h->n_chunks == w->sequences;
+        uint32_t n = last ? tokens - done : 1 + (uint32_t)testing_below(seed, tokens - done);
+        uint32_t room = w->blocks * KERNELS_KV_BLOCK - n;
+        chunks[c] = (struct step_chunk){
+            .slot = (c + 1) % w->sequences, .first = done, .n = n, .position = (uint32_t)testing_below(seed, room + 1)};
+        done += n;
+    }
+    /* A block that is cleared in the step: the last of a sequence. */
+    h->n_zero = 1;
+    zero[0] = (uint32_t)testing_below(seed, m->model.kv.n_blocks);
+}
+
+/* The step on the CPU device in the scalar tier: before -> cpu. */
+static inline void gpu_model_run_cpu(struct gpu_model *m) {
+    struct device_options o = {.threads = 1, .tier = "scalar", .cpu_devices = 1};
+    struct device_choice choice;
+    uint32_t n = 0;
+    stator_error e = {0};
+    if (device_choose("cpu", &o, &choice, 1, &n, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    choice.pinned = false;
+    uint64_t bytes = device_host_bytes(&choice, &m->model, false);
+    void *memory = aligned_alloc(4096, arith_round_up(bytes, 4096));
+    assert_non_null(memory);
+    struct phase phase = {0};
+    struct device *d = NULL;
+    if (device_open(&choice, &m->model, false, &phase, memory, bytes, &d, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    for (int a = 0; a < DEVICE_ARENAS; a++) {
+        for (uint32_t s = 0; s < GRAPH_MAX_SLICES; s++) {
+            if (m->bytes[a][s] == 0)
+                continue;
+            if (d->vtable->slice_create(d, (enum device_arena)a, s, m->bytes[a][s], &e) != STATOR_OK)
+                fail_msg("%s", e.text);
+            memcpy(d->vtable->map(d, (enum device_arena)a, s), m->before[a][s], m->bytes[a][s]);
+        }
+    }
+    struct device_setup setup = {0};
+    assert_int_equal(d->vtable->prepare(d, &setup, &e), STATOR_OK);
+    memcpy(d->vtable->step_slot(d, 0), m->before[DEVICE_EXCHANGE][0], m->model.step_bytes);
+    assert_int_equal(d->vtable->submit(d, 0, &e), STATOR_OK);
+    for (int a = 0; a < DEVICE_ARENAS; a++)
+        for (uint32_t s = 0; s < GRAPH_MAX_SLICES; s++)
+            if (m->bytes[a][s] > 0)
+                memcpy(m->cpu[a][s], d->vtable->map(d, (enum device_arena)a, s), m->bytes[a][s]);
+    d->vtable->close(d);
+    free(memory);
+}
+
+/* Which form and row of which value byte `at` of the arena is. */
+static inline void gpu_model_fail_at(const struct gpu_model *m, int arena, uint64_t at, const char *what) {
+    const struct graph *g = &m->graph;
+    for (uint32_t i = 0; i < g->n_values; i++) {
+        const struct graph_value *v = &g->values[i];
+        int there = v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE;
+        if (there != arena || at < v->offset || at >= v->offset + v->bytes)
+            continue;
+        static const char *const names[] = {"f32", "q32", "d32", "s32", "q256", "d256", "s256"};
+        uint64_t form[] = {v->f32, v->q32, v->d32, v->s32, v->q256, v->d256, v->s256};
+        uint64_t row[] = {v->width * 4ull,  v->width,      v->width / 32 * 4, v->width / 32 * 2,
+                          v->width, v->width / 256 * 4, v->width / 16 * 2};
+        for (int f = 6; f >= 0; f--)
+            if (form[f] != UINT64_MAX && at - v->offset >= form[f])
+                fail_msg("%s: value %s, form %s, row %llu, byte %llu", what, v->name, names[f],
+                         (unsigned long long)((at - v->offset - form[f]) / row[f]),
+                         (unsigned long long)((at - v->offset - form[f]) % row[f]));
+    }
+    fail_msg("%s: arena %d, byte %llu, between values", what, arena, (unsigned long long)at);
+}
+
+/* Bytes of scratch that the GPU leaves alone and the CPU does not: floats of a product that is wanted as
+ * integers, and k and v beside q. */
+static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored) {
+    const struct graph *g = &m->graph;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct graph_op *o = &g->ops[i];
+        if (o->out == GRAPH_NONE)
+            continue;
+        const struct graph_value *v = &g->values[o->out];
+        if (o->kind == GRAPH_MATMUL && o->epilogue == GRAPH_SWIGLU && v->forms != GRAPH_F32)
+            memset(ignored + v->offset + v->f32, 1, (size_t)v->rows * v->width * 4);
+        if (o->kind == GRAPH_ROPE_STORE) {
+            uint32_t q = m->want.n_heads * m->want.head_k;
+            for (uint32_t r = 0; r < v->rows; r++)
+                memset(ignored + v->offset + v->f32 + ((size_t)r * v->width + q) * 4, 1, (size_t)(v->width - q) * 4);
+        }
+    }
+}
+
+/* Scratch first: what is wrong there is nearer to the cause than what came of it. */
+static inline void gpu_model_compare(const struct gpu_model *m, const char *what) {
+    static const int order[] = {DEVICE_SCRATCH, DEVICE_KV, DEVICE_EXCHANGE, DEVICE_WEIGHTS};
+    for (int i = 0; i < DEVICE_ARENAS; i++) {
+        int a = order[i];
+        for (int s = 0; s < GRAPH_MAX_SLICES; s++) {
+            uint64_t n = m->bytes[a][s];
+            if (n == 0)
+                continue;
+            uint8_t *ignored = calloc(1, n);
+            assert_non_null(ignored);
+            if (a == DEVICE_SCRATCH)
+                gpu_model_ignore(m, ignored);
+            for (uint64_t at = 0; at < n; at++)
+                if (m->cpu[a][s][at] != m->gpu[a][s][at] && !ignored[at])
+                    gpu_model_fail_at(m, a, at, what);
+            free(ignored);
+        }
+    }
+}
+
+#endif

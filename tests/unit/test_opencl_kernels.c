@@ -1,0 +1,230 @@
+/* The GPU kernels against the scalar tier, bit for bit: random model parts with all weight types and shapes
+ * with tails, on the software driver through the real loader. Everything that a step leaves in device memory
+ * is compared, the gaps between values too. And the lists of launches: how many there are. */
+#include "gpu_model.h"
+#include "ze_runner.h"
+
+static const uint32_t all_types[] = {BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1, BLOCK_Q8_0, BLOCK_Q4_K,
+                                     BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_F32,  BLOCK_F16,  BLOCK_BF16};
+#define N_TYPES (sizeof all_types / sizeof all_types[0])
+
+static const struct launch_traits plain_traits = {
+    .max_group = 512, .local_bytes = 65536, .threads = 64, .sub_group_sizes = 1u << 3 | 1u << 4 | 1u << 5};
+
+static uint32_t pick(uint64_t *seed, const uint32_t *from, uint32_t n) {
+    return from[testing_below(seed, n)];
+}
+
+/* A random shape whose widths are multiples of what the types need. */
+static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7], uint32_t batch) {
+    struct gpu_model_want w = {.batch = batch, .rows = 1 + (uint32_t)testing_below(seed, 3), .sequences = 3};
+    memcpy(w.type, type, sizeof w.type);
+    bool k = false, blocks = false;
+    for (int i = 0; i < 7; i++) {
+        k |= block_info(type[i])->values == 256;
+        blocks |= block_info(type[i])->values == 32;
+    }
+    static const uint32_t heads[] = {32, 64, 96, 128};
+    w.embd_type = pick(seed, type, 7);
+    w.output_type = pick(seed, type, 7);
+    w.head_k = pick(seed, heads, 4);
+    w.head_v = testing_below(seed, 4) == 0 ? pick(seed, heads, 4) : w.head_k;
+    uint32_t group = 1 + (uint32_t)testing_below(seed, 3);
+    w.n_kv_heads = k ? 4 : 1 + (uint32_t)testing_below(seed, 4);
+    if (k) /* the product of heads and dims must be a multiple of 256 */
+        group *= 4 * w.head_v % 256 == 0 ? 1 : 2;
+    w.n_heads = w.n_kv_heads * group;
+    w.n_embd = k ? 256 * (1 + (uint32_t)testing_below(seed, 3)) : blocks ? 32 * (1 + (uint32_t)testing_below(seed, 25)) : 1 + (uint32_t)testing_below(seed, 700);
+    w.n_ff = k ? 256 * (1 + (uint32_t)testing_below(seed, 2)) : blocks ? 32 * (1 + (uint32_t)testing_below(seed, 20)) : 1 + (uint32_t)testing_below(seed, 300);
+    w.vocab = 1 + (uint32_t)testing_below(seed, 300);
+    w.bias = testing_below(seed, 2);
+    w.norms = testing_below(seed, 2);
+    w.neox = testing_below(seed, 2);
+    w.n_rot = testing_below(seed, 2) ? w.head_k : 2 * (1 + (uint32_t)testing_below(seed, w.head_k / 2));
+    w.kv_type = testing_below(seed, 2) ? KERNELS_KV_F16 : KERNELS_KV_F32;
+    w.kv_slices = 1 + (uint32_t)testing_below(seed, ARITH_MIN(w.n_kv_heads, 4u));
+    w.blocks = (uint32_t)arith_ceil_div(batch, KERNELS_KV_BLOCK) + (testing_below(seed, 3) == 0 ? 18 : 2);
+    return w;
+}
+
+#if __has_include(<level_zero/ze_api.h>)
+
+static struct ze_runner runner;
+static bool have_runner;
+
+static int set_up(void **state) {
+    (void)state;
+    have_runner = opencl_n_modules > 0 && ze_runner_open(&runner);
+    if (opencl_n_modules == 0)
+        print_message("skipped: the binary has no GPU kernels (%s)\n", opencl_missing);
+    return 0;
+}
+
+static void run_part(struct gpu_model *m, const struct launch_traits *t, enum launch_part part, uint32_t rows) {
+    uint32_t n = 0;
+    stator_error e = {0};
+    if (launch_build(&m->model, t, part, rows, 0, NULL, &n, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    struct launch *l = calloc(n, sizeof *l);
+    assert_non_null(l);
+    assert_int_equal(launch_build(&m->model, t, part, rows, 0, l, &n, &e), STATOR_OK);
+    for (uint32_t i = 0; i < n; i++)
+        ze_runner_append(&runner, &l[i]);
+    ze_runner_execute(&runner);
+    free(l);
+}
+
+static void run_gpu(struct gpu_model *m, const struct launch_traits *t, uint32_t tokens, uint32_t rows) {
+    for (int a = 0; a < DEVICE_ARENAS; a++)
+        for (uint32_t s = 0; s < GRAPH_MAX_SLICES; s++)
+            if (m->bytes[a][s] > 0)
+                ze_runner_slice(&runner, (enum device_arena)a, s, m->before[a][s], m->bytes[a][s]);
+    run_part(m, t, LAUNCH_BODY, tokens);
+    run_part(m, t, LAUNCH_TAIL, rows);
+    for (int a = 0; a < DEVICE_ARENAS; a++)
+        for (uint32_t s = 0; s < GRAPH_MAX_SLICES; s++)
+            if (m->bytes[a][s] > 0)
+                ze_runner_copy(&runner, runner.slices[a][s], m->gpu[a][s], m->bytes[a][s], false);
+    ze_runner_free_slices(&runner);
+}
+
+/* One random model, one step of `tokens` tokens in a list for `bucket`. */
+static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t type[7], uint32_t tokens,
+                  uint32_t bucket) {
+    uint64_t began = *seed;
+    struct gpu_model_want w = random_want(seed, type, bucket);
+    struct gpu_model *m = gpu_model_new(&w, seed);
+    gpu_model_step(m, seed, tokens, w.rows);
+    gpu_model_run_cpu(m);
+    run_gpu(m, t, bucket, w.rows);
+    char what[256];
+    snprintf(what, sizeof what, "seed %llu, %u tokens of %u, embd %u, ff %u, heads %u of %u x %u/%u, types %s %s %s %s %s %s %s",
+             (unsigned long long)began, tokens, bucket, w.n_embd, w.n_ff, w.n_heads, w.n_kv_heads, w.head_k, w.head_v,
+             block_info(type[0])->name, block_info(type[1])->name, block_info(type[2])->name, block_info(type[3])->name,
+             block_info(type[4])->name, block_info(type[5])->name, block_info(type[6])->name);
+    gpu_model_compare(m, what);
+    gpu_model_free(m);
+}
+
+/* Every set of types that has kernels: each type alone, K types mixed, all mixed. */
+static void each_set(const char *test, const struct launch_traits *t, uint32_t n_sets, uint32_t least, uint32_t most) {
+    if (!have_runner)
+        skip();
+    uint64_t seed = testing_seed(test);
+    for (uint32_t set = 0; set < n_sets; set++) {
+        uint32_t type[7];
+        for (int i = 0; i < 7; i++) {
+            if (set < N_TYPES)
+                type[i] = all_types[set];
+            else if (set == N_TYPES)
+                type[i] = pick(&seed, all_types + 5, 3);
+            else
+                type[i] = pick(&seed, all_types, N_TYPES);
+        }
+        uint32_t tokens = least + (uint32_t)testing_below(&seed, most - least + 1);
+        check(&seed, t, type, tokens, most);
+    }
+}
+
+static void decode_one(void **state) {
+    (void)state;
+    each_set("decode_one", &plain_traits, N_TYPES + 2, 1, 1);
+}
+
+static void decode_few(void **state) {
+    (void)state;
+    each_set("decode_few", &plain_traits, N_TYPES + 2, 1, 9);
+}
+
+static void prefill(void **state) {
+    (void)state;
+    each_set("prefill", &plain_traits, N_TYPES + 2, 10, 21);
+}
+
+static void matrix_engine(void **state) {
+    (void)state;
+    struct launch_traits t = plain_traits;
+    t.dpas = true;
+    each_set("dpas8", &t, 8, 10, 21);
+    each_set("dpas8_mixed", &t, N_TYPES + 1, 20, 21);
+    t.sub_group_sizes = 1u << 4 | 1u << 5;
+    each_set("dpas16", &t, 8, 10, 21);
+}
+
+#else
+
+static int set_up(void **state) {
+    (void)state;
+    print_message("skipped: no level_zero/ze_api.h\n");
+    return 0;
+}
+static void nothing(void **state) {
+    (void)state;
+    skip();
+}
+#define decode_one    nothing
+#define decode_few    nothing
+#define prefill       nothing
+#define matrix_engine nothing
+
+#endif
+
+/* A dense layer is at most seven launches, in every bucket, for all kinds of weights. */
+static void launches_per_layer(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("launches_per_layer");
+    for (uint32_t set = 0; set <= N_TYPES; set++) {
+        uint32_t type[7];
+        for (int i = 0; i < 7; i++)
+            type[i] = set < N_TYPES ? all_types[set] : pick(&seed, all_types, N_TYPES);
+        struct gpu_model_want w = random_want(&seed, type, 300);
+        w.kv_slices = 1;
+        struct gpu_model *m = gpu_model_new(&w, &seed);
+        uint32_t bounds[LAUNCH_BUCKETS];
+        uint32_t buckets = launch_buckets(w.batch, bounds);
+        assert_int_equal(buckets, 5);
+        for (uint32_t b = 0; b < buckets; b++) {
+            for (int dpas = 0; dpas < 2; dpas++) {
+                struct launch_traits t = plain_traits;
+                t.dpas = dpas;
+                uint32_t n = 0;
+                stator_error e = {0};
+                if (launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], 0, NULL, &n, &e) != STATOR_OK)
+                    fail_msg("%s", e.text);
+                struct launch *l = calloc(n, sizeof *l);
+                assert_non_null(l);
+                assert_int_equal(launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], 0, l, &n, &e), STATOR_OK);
+                uint32_t in_layer = 0;
+                for (uint32_t i = 0; i < n; i++) {
+                    in_layer += m->graph.ops[l[i].op].layer == 0;
+                    assert_true(l[i].kernel < launch_n_kernels && l[i].groups > 0 && l[i].group <= t.max_group);
+                }
+                /* Weights cut over two slices cost nothing: a launch takes both parts. */
+                assert_int_equal(in_layer, 7);
+                free(l);
+            }
+        }
+        gpu_model_free(m);
+    }
+}
+
+static void buckets(void **state) {
+    (void)state;
+    uint32_t b[LAUNCH_BUCKETS];
+    assert_int_equal(launch_buckets(1, b), 1);
+    assert_int_equal(b[0], 1);
+    assert_int_equal(launch_buckets(4, b), 2);
+    assert_int_equal(b[1], 4);
+    assert_int_equal(launch_buckets(17, b), 4);
+    assert_int_equal(b[3], 17);
+    assert_int_equal(launch_buckets(512, b), 5);
+    assert_int_equal(b[4], 512);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer), cmocka_unit_test(decode_one),
+        cmocka_unit_test(decode_few), cmocka_unit_test(prefill),            cmocka_unit_test(matrix_engine),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
