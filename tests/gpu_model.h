@@ -1,6 +1,6 @@
 /* A random model part for tests of the GPU kernels: a graph of one or two layers with random weights of given
- * types, placed with gaps between all values and weights cut over two slices, and a step on it. The same bytes
- * go to the CPU device (scalar) and to a GPU; what they leave must be the same. */
+ * types, placed with gaps between all values and weights cut over two slices, and a step on it. The same
+ * bytes go to the CPU device (scalar) and to a GPU; what they leave must be the same. */
 #ifndef STATOR_TESTS_GPU_MODEL_H
 #define STATOR_TESTS_GPU_MODEL_H
 
@@ -111,13 +111,15 @@ static inline void gpu_model_place(struct gpu_model *m, uint64_t *seed) {
     for (uint32_t i = 0; i < g->n_weights; i++) {
         struct graph_weight *w = &g->weights[i];
         uint32_t panels = w->packed ? w->layout.panels : 1;
-        uint32_t first = panels > 1 && testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, panels - 1) : panels;
+        uint32_t first =
+            panels > 1 && testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, panels - 1) : panels;
         w->n_pieces = first < panels ? 2 : 1;
         for (uint32_t p = 0; p < w->n_pieces; p++) {
             uint32_t n = p == 0 ? first : panels - first;
             w->pieces[p] = (struct graph_piece){
                 .slice = p, .first_panel = p == 0 ? 0 : first, .panels = n, .offset = slice[p]};
-            slice[p] += arith_round_up(w->packed ? (uint64_t)n * w->layout.panel_bytes : w->bytes, 64) + GPU_MODEL_GAP;
+            slice[p] += arith_round_up(w->packed ? (uint64_t)n * w->layout.panel_bytes : w->bytes, 64) +
+                        GPU_MODEL_GAP;
         }
     }
     slice[1] += GPU_MODEL_GAP;
@@ -126,7 +128,8 @@ static inline void gpu_model_place(struct gpu_model *m, uint64_t *seed) {
     uint32_t units = m->want.n_kv_heads;
     kv->units_per_slice = (uint32_t)arith_ceil_div(units, m->want.kv_slices);
     for (uint32_t i = 0; i * kv->units_per_slice < units; i++)
-        m->bytes[DEVICE_KV][i] = ARITH_MIN(kv->units_per_slice, units - i * kv->units_per_slice) * kv->unit_bytes;
+        m->bytes[DEVICE_KV][i] =
+            ARITH_MIN(kv->units_per_slice, units - i * kv->units_per_slice) * kv->unit_bytes;
 }
 
 /* One row of n weights of size about 0.05, as in a file. */
@@ -172,7 +175,8 @@ static inline void gpu_model_fill_weight(struct gpu_model *m, uint64_t *seed, co
             gpu_model_row(seed, w->layout.type, rows + r * row_bytes, w->layout.cols);
         const struct graph_piece *piece = &w->pieces[p >= w->pieces[0].panels];
         panel_pack(&w->layout, rows, n,
-                   slices[piece->slice] + piece->offset + (uint64_t)(p - piece->first_panel) * w->layout.panel_bytes);
+                   slices[piece->slice] + piece->offset +
+                       (uint64_t)(p - piece->first_panel) * w->layout.panel_bytes);
     }
     free(rows);
 }
@@ -200,12 +204,13 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     assert_int_equal(graph_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     struct device_kv *kv = &m->model.kv;
     uint32_t size = want->kv_type == KERNELS_KV_F16 ? 2 : 4;
-    *kv = (struct device_kv){.type_k = want->kv_type,
-                             .type_v = want->kv_type,
-                             .n_blocks = want->blocks * want->sequences,
-                             .blocks_per_sequence = want->blocks,
-                             .k_bytes = (uint64_t)want->head_k * KERNELS_KV_BLOCK * size,
-                             .block_stride = (uint64_t)(want->head_k + want->head_v) * KERNELS_KV_BLOCK * size};
+    *kv =
+        (struct device_kv){.type_k = want->kv_type,
+                           .type_v = want->kv_type,
+                           .n_blocks = want->blocks * want->sequences,
+                           .blocks_per_sequence = want->blocks,
+                           .k_bytes = (uint64_t)want->head_k * KERNELS_KV_BLOCK * size,
+                           .block_stride = (uint64_t)(want->head_k + want->head_v) * KERNELS_KV_BLOCK * size};
     kv->unit_bytes = kv->block_stride * kv->n_blocks;
     uint64_t at = arith_round_up(sizeof(struct step_header), 64);
     struct step_header *h = &m->model.step;
@@ -238,7 +243,8 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
         gpu_model_fill_weight(m, seed, &m->graph.weights[i]);
     for (int s = 0; m->bytes[DEVICE_KV][s] > 0; s++) {
         if (want->kv_type == KERNELS_KV_F32)
-            kernel_check_random_floats(seed, (float *)(void *)m->before[DEVICE_KV][s], m->bytes[DEVICE_KV][s] / 4, 1);
+            kernel_check_random_floats(seed, (float *)(void *)m->before[DEVICE_KV][s],
+                                       m->bytes[DEVICE_KV][s] / 4, 1);
         else
             for (uint64_t i = 0; i < m->bytes[DEVICE_KV][s] / 2; i++)
                 ((uint16_t *)(void *)m->before[DEVICE_KV][s])[i] = block_to_f16(testing_uniform(seed));
@@ -287,8 +293,10 @@ static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t 
         bool last = h->n_chunks == w->sequences;
         uint32_t n = last ? tokens - done : 1 + (uint32_t)testing_below(seed, tokens - done);
         uint32_t room = w->blocks * KERNELS_KV_BLOCK - n;
-        chunks[c] = (struct step_chunk){
-            .slot = (c + 1) % w->sequences, .first = done, .n = n, .position = (uint32_t)testing_below(seed, room + 1)};
+        chunks[c] = (struct step_chunk){.slot = (c + 1) % w->sequences,
+                                        .first = done,
+                                        .n = n,
+                                        .position = (uint32_t)testing_below(seed, room + 1)};
         done += n;
     }
     /* A block that is cleared in the step: the last of a sequence. */
@@ -343,8 +351,8 @@ static inline void gpu_model_fail_at(const struct gpu_model *m, int arena, uint6
             continue;
         static const char *const names[] = {"f32", "q32", "d32", "s32", "q256", "d256", "s256"};
         uint64_t form[] = {v->f32, v->q32, v->d32, v->s32, v->q256, v->d256, v->s256};
-        uint64_t row[] = {v->width * 4ull,  v->width,      v->width / 32 * 4, v->width / 32 * 2,
-                          v->width, v->width / 256 * 4, v->width / 16 * 2};
+        uint64_t row[] = {v->width * 4ull, v->width,           v->width / 32 * 4, v->width / 32 * 2,
+                          v->width,        v->width / 256 * 4, v->width / 16 * 2};
         for (int f = 6; f >= 0; f--)
             if (form[f] != UINT64_MAX && at - v->offset >= form[f])
                 fail_msg("%s: value %s, form %s, row %llu, byte %llu", what, v->name, names[f],
@@ -368,7 +376,8 @@ static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored)
         if (o->kind == GRAPH_ROPE_STORE) {
             uint32_t q = m->want.n_heads * m->want.head_k;
             for (uint32_t r = 0; r < v->rows; r++)
-                memset(ignored + v->offset + v->f32 + ((size_t)r * v->width + q) * 4, 1, (size_t)(v->width - q) * 4);
+                memset(ignored + v->offset + v->f32 + ((size_t)r * v->width + q) * 4, 1,
+                       (size_t)(v->width - q) * 4);
         }
     }
 }

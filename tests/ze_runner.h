@@ -95,7 +95,8 @@ static inline void ze_runner_execute(struct ze_runner *r) {
 }
 
 /* Between host memory and device memory, through staging. */
-static inline void ze_runner_copy(struct ze_runner *r, void *device, void *host, size_t bytes, bool to_device) {
+static inline void ze_runner_copy(struct ze_runner *r, void *device, void *host, size_t bytes,
+                                  bool to_device) {
     for (size_t at = 0; at < bytes; at += r->staging_bytes) {
         size_t n = bytes - at < r->staging_bytes ? bytes - at : r->staging_bytes;
         uint8_t *there = (uint8_t *)device + at;
@@ -154,8 +155,8 @@ static inline ze_kernel_handle_t ze_runner_kernel(struct ze_runner *r, uint32_t 
         return r->kernels[kernel];
     ze_kernel_desc_t d = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = launch_kernels[kernel].name};
     ze_module_handle_t module = ze_runner_module(r, launch_kernels[kernel].module);
-    ze_result_t result = ((__typeof__(&zeKernelCreate))ze_runner_symbol(r, "zeKernelCreate"))(
-        module, &d, &r->kernels[kernel]);
+    ze_result_t result =
+        ((__typeof__(&zeKernelCreate))ze_runner_symbol(r, "zeKernelCreate"))(module, &d, &r->kernels[kernel]);
     if (result != ZE_RESULT_SUCCESS)
         fail_msg("kernel %s: 0x%x", d.pKernelName, (unsigned)result);
     ze_kernel_properties_t p = {.stype = ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES};

@@ -34,8 +34,12 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     if (k) /* the product of heads and dims must be a multiple of 256 */
         group *= 4 * w.head_v % 256 == 0 ? 1 : 2;
     w.n_heads = w.n_kv_heads * group;
-    w.n_embd = k ? 256 * (1 + (uint32_t)testing_below(seed, 3)) : blocks ? 32 * (1 + (uint32_t)testing_below(seed, 25)) : 1 + (uint32_t)testing_below(seed, 700);
-    w.n_ff = k ? 256 * (1 + (uint32_t)testing_below(seed, 2)) : blocks ? 32 * (1 + (uint32_t)testing_below(seed, 20)) : 1 + (uint32_t)testing_below(seed, 300);
+    w.n_embd = k        ? 256 * (1 + (uint32_t)testing_below(seed, 3))
+               : blocks ? 32 * (1 + (uint32_t)testing_below(seed, 25))
+                        : 1 + (uint32_t)testing_below(seed, 700);
+    w.n_ff = k        ? 256 * (1 + (uint32_t)testing_below(seed, 2))
+             : blocks ? 32 * (1 + (uint32_t)testing_below(seed, 20))
+                      : 1 + (uint32_t)testing_below(seed, 300);
     w.vocab = 1 + (uint32_t)testing_below(seed, 300);
     w.bias = testing_below(seed, 2);
     w.norms = testing_below(seed, 2);
@@ -60,7 +64,8 @@ static int set_up(void **state) {
     return 0;
 }
 
-static void run_part(struct gpu_model *m, const struct launch_traits *t, enum launch_part part, uint32_t rows) {
+static void run_part(struct gpu_model *m, const struct launch_traits *t, enum launch_part part,
+                     uint32_t rows) {
     uint32_t n = 0;
     stator_error e = {0};
     if (launch_build(&m->model, t, part, rows, 0, NULL, &n, &e) != STATOR_OK)
@@ -98,16 +103,19 @@ static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t 
     gpu_model_run_cpu(m);
     run_gpu(m, t, bucket, w.rows);
     char what[256];
-    snprintf(what, sizeof what, "seed %llu, %u tokens of %u, embd %u, ff %u, heads %u of %u x %u/%u, types %s %s %s %s %s %s %s",
-             (unsigned long long)began, tokens, bucket, w.n_embd, w.n_ff, w.n_heads, w.n_kv_heads, w.head_k, w.head_v,
-             block_info(type[0])->name, block_info(type[1])->name, block_info(type[2])->name, block_info(type[3])->name,
-             block_info(type[4])->name, block_info(type[5])->name, block_info(type[6])->name);
+    snprintf(what, sizeof what,
+             "seed %llu, %u tokens of %u, embd %u, ff %u, heads %u of %u x %u/%u, types %s %s %s %s %s %s %s",
+             (unsigned long long)began, tokens, bucket, w.n_embd, w.n_ff, w.n_heads, w.n_kv_heads, w.head_k,
+             w.head_v, block_info(type[0])->name, block_info(type[1])->name, block_info(type[2])->name,
+             block_info(type[3])->name, block_info(type[4])->name, block_info(type[5])->name,
+             block_info(type[6])->name);
     gpu_model_compare(m, what);
     gpu_model_free(m);
 }
 
 /* Every set of types that has kernels: each type alone, K types mixed, all mixed. */
-static void each_set(const char *test, const struct launch_traits *t, uint32_t n_sets, uint32_t least, uint32_t most) {
+static void each_set(const char *test, const struct launch_traits *t, uint32_t n_sets, uint32_t least,
+                     uint32_t most) {
     if (!have_runner)
         skip();
     uint64_t seed = testing_seed(test);
@@ -193,11 +201,13 @@ static void launches_per_layer(void **state) {
                     fail_msg("%s", e.text);
                 struct launch *l = calloc(n, sizeof *l);
                 assert_non_null(l);
-                assert_int_equal(launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], 0, l, &n, &e), STATOR_OK);
+                assert_int_equal(launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], 0, l, &n, &e),
+                                 STATOR_OK);
                 uint32_t in_layer = 0;
                 for (uint32_t i = 0; i < n; i++) {
                     in_layer += m->graph.ops[l[i].op].layer == 0;
-                    assert_true(l[i].kernel < launch_n_kernels && l[i].groups > 0 && l[i].group <= t.max_group);
+                    assert_true(l[i].kernel < launch_n_kernels && l[i].groups > 0 &&
+                                l[i].group <= t.max_group);
                 }
                 /* Weights cut over two slices cost nothing: a launch takes both parts. */
                 assert_int_equal(in_layer, 7);
@@ -223,8 +233,9 @@ static void buckets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer), cmocka_unit_test(decode_one),
-        cmocka_unit_test(decode_few), cmocka_unit_test(prefill),            cmocka_unit_test(matrix_engine),
+        cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(decode_one), cmocka_unit_test(decode_few),
+        cmocka_unit_test(prefill),    cmocka_unit_test(matrix_engine),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
