@@ -1,5 +1,5 @@
 /* Running launches (device/level_zero/launch.h) in tests on the first Level Zero device, through the real
- * loader: the software driver (tools/zesim) unless ZE_ENABLE_ALT_DRIVERS names another. Every call must
+ * loader: the software driver (tools/zesim) unless STATOR_TEST_DRIVER names another. Every call must
  * succeed. Modules are built when a launch first names them and kept. */
 #ifndef STATOR_TESTS_ZE_RUNNER_H
 #define STATOR_TESTS_ZE_RUNNER_H
@@ -14,6 +14,16 @@
 #include <level_zero/ze_api.h>
 
 #define ZE_RUNNER_MAX 256
+
+/* The loader opens drivers with RTLD_DEEPBIND, which the sanitizers refuse; this binary's own dlopen leaves
+ * it out. */
+void *dlopen(const char *path, int flags);
+void *dlopen(const char *path, int flags) {
+    static void *(*real)(const char *, int);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+    return real(path, flags & ~RTLD_DEEPBIND);
+}
 
 struct ze_runner {
     void *loader;
@@ -46,14 +56,13 @@ static inline void *ze_runner_symbol(const struct ze_runner *r, const char *name
 /* False: no loader or no driver here; says so. */
 static inline bool ze_runner_open(struct ze_runner *r) {
     memset(r, 0, sizeof *r);
-    if (getenv("ZE_ENABLE_ALT_DRIVERS") == NULL) {
-        const char *driver = "./build/libzesim.so";
-        if (access(driver, R_OK) != 0) {
-            print_message("skipped: no software driver (%s)\n", driver);
-            return false;
-        }
-        setenv("ZE_ENABLE_ALT_DRIVERS", driver, 1);
+    const char *library =
+        getenv("STATOR_TEST_DRIVER") != NULL ? getenv("STATOR_TEST_DRIVER") : "build/libzesim.so";
+    if (access(library, R_OK) != 0) {
+        print_message("skipped: no software driver (%s)\n", library);
+        return false;
     }
+    setenv("ZE_ENABLE_ALT_DRIVERS", library, 1);
     setenv("ZE_ENABLE_VALIDATION_LAYER", "1", 0);
     setenv("ZE_ENABLE_PARAMETER_VALIDATION", "1", 0);
     r->loader = dlopen("libze_loader.so.1", RTLD_NOW);

@@ -47,9 +47,9 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_NORM] = {"norm", "norm", 0},
     [LAUNCH_ATTENTION] = {"attention", "attention", 0},
     /* clang-format off */
-    SETS_INTEGER(KERNEL, decode1, 0) SETS_OTHER(KERNEL, decode1, 0)
-    SETS_INTEGER(KERNEL, decode4, 0) SETS_OTHER(KERNEL, decode4, 0)
-    SETS_INTEGER(KERNEL, prefill, 0) SETS_OTHER(KERNEL, prefill, 0)
+    SETS_INTEGER(KERNEL, decode1, 16) SETS_OTHER(KERNEL, decode1, 16)
+    SETS_INTEGER(KERNEL, decode4, 16) SETS_OTHER(KERNEL, decode4, 16)
+    SETS_INTEGER(KERNEL, prefill, 16) SETS_OTHER(KERNEL, prefill, 16)
     SETS_INTEGER(KERNEL, dpas8, 8)
     SETS_INTEGER(KERNEL, dpas16, 16)
     /* clang-format on */

@@ -241,8 +241,8 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
     }
 
 /* Work: (chunk, `queries` queries, `heads` KV heads). Local memory: struct room. */
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(LOOK_PARAMETERS, uint queries,
-                                                                         local float *memory) {
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
+attention(LOOK_PARAMETERS, uint queries, local float *memory) {
     struct look l = LOOK;
     struct room m = room_in(memory, head_k);
     global const struct step_chunk *chunks =

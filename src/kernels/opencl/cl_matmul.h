@@ -13,10 +13,12 @@
 #define CL_JOIN2(a, b) a##b
 #define CL_JOIN(a, b)  CL_JOIN2(a, b)
 
+/* Without the matrix engine there is no sub-group operation: 16 is asked for because the compiler would take
+ * 8, which reads half lines and doubles the instructions (README.md). */
 #if CL_SUB_GROUP
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_SUB_GROUP)))
 #else
-#define CL_KERNEL kernel
+#define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(16)))
 #endif
 
 #define CL_SOURCE_PARAMETERS                                                                                 \

@@ -4,10 +4,10 @@
 /* x: rows of `width` floats. gather: the rows that the step wants logits of, else all tokens. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form).
  * Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, part OPENCL_NORM_CHUNK / 16 words. */
-kernel void norm(global const uchar *step, global const float *x, global const float *weight,
-                 global uchar *out, uint has, uint f32, uint q32, uint d32, uint s32, uint q256, uint d256,
-                 uint s256, uint width, uint gather, uint pairs, float inv_n, float eps, local float *tile,
-                 local float *lane, local uint *part) {
+kernel __attribute__((intel_reqd_sub_group_size(16))) void
+norm(global const uchar *step, global const float *x, global const float *weight, global uchar *out, uint has,
+     uint f32, uint q32, uint d32, uint s32, uint q256, uint d256, uint s256, uint width, uint gather,
+     uint pairs, float inv_n, float eps, local float *tile, local float *lane, local uint *part) {
     uint me = get_local_id(0), items = get_local_size(0);
     global const uint *rows = (global const uint *)(step + CL_STEP(step)->at_rows);
     uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
