@@ -215,6 +215,23 @@ typedef struct stator_memory_row {
 stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have,
                                 stator_error *e);
 
+/* The audit of host memory now: planned, and what the kernel reports, with a name for every difference:
+ * planned - not_in_ram + before + others = kernel. Bytes. */
+typedef struct stator_audit {
+    size_t size;
+    uint64_t planned;                        /* by the plan, less what a GPU's driver has pinned */
+    uint64_t not_in_ram;                     /* of that: never written yet, or swapped out */
+    uint64_t before;                         /* what the process held before stator_open */
+    int64_t others;                          /* libraries, drivers and the program around the engine */
+    uint64_t kernel;                         /* RssAnon + RssShmem */
+    uint64_t pinned;                         /* by a GPU's driver, planned, in no Rss */
+    int64_t grown;                           /* of `others`, since the engine was sealed */
+    uint64_t drm_clients, drm_vram, drm_gtt; /* of all GPUs, by /proc/self/fdinfo */
+    char text[256];                          /* what is wrong with the figures, or "" */
+} stator_audit;
+/* STATOR_DOES_NOT_FIT: something is wrong (audit->text) and the config says memory.strict = true. */
+stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e);
+
 /* JSON texts, into the caller's buffer: *n is the whole length without NUL, also when capacity was too small
  * (STATOR_USAGE then). plan: as `stator plan --json`. report: as `--report FILE`. config: a config file. */
 stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e);

@@ -239,6 +239,8 @@ static stator_status run_engine(struct bench *b, stator_error *e) {
     bench_table_end(table);
     if (b->stopped)
         fprintf(stderr, "stopped by a signal: the last test has fewer repetitions, or is missing\n");
+    if (st == STATOR_OK)
+        st = session_audit(b->engine, NULL, e);
     if (st == STATOR_OK && b->report != NULL)
         st = session_write_report(b->engine, b->report, e);
     return st;

@@ -67,6 +67,8 @@ static stator_status run_logits(const char *config, const struct options_list *s
         st = write_rows(s, ids, n, f, path, e);
     if (f != NULL && !to_stdout && fclose(f) != 0 && st == STATOR_OK)
         st = error_set(e, STATOR_FAILED, "--output %s: %s", path, strerror(errno));
+    if (st == STATOR_OK)
+        st = session_audit(s, NULL, e);
     if (st == STATOR_OK && report != NULL)
         st = session_write_report(s, report, e);
     session_catch_signals(NULL);

@@ -79,6 +79,13 @@ static void print_kv(const struct plan *p, FILE *out) {
                 p->room_tokens, p->sequences_fit, p->sequences_fit == 1 ? "" : "s");
 }
 
+static void print_routes(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+        if (p->places[i].route[0] != '\0')
+            fprintf(out, "copies from %s to %s: %s: %s\n", p->places[i].name, p->places[i + 1].name,
+                    p->places[i].route, p->places[i].route_why);
+}
+
 static bool lives(const struct plan_block *b, uint32_t step) {
     return b->end == 0 || (b->first <= step && step < b->end);
 }
@@ -187,6 +194,7 @@ void plan_table_print(const struct plan *p, FILE *out, bool verbose) {
     fputc('\n', out);
     print_weights(p, out);
     print_kv(p, out);
+    print_routes(p, out);
     print_scratch(p, out);
     if (verbose) {
         print_every_arena(p, out);

@@ -5,9 +5,7 @@
 #include "app/session.h"
 
 #include "base/error.h"
-#include "base/host_memory.h"
 #include "base/json_writer.h"
-#include "base/units.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -213,9 +211,6 @@ static void print_report(const struct run *r) {
     fprintf(stderr, "generation  %u tokens, %.2f s, %.1f tokens/s (ended by: %s)\n", d->n_generated,
             (double)d->generate_ns * 1e-9, rate(stepped, d->generate_ns), reason_name(d->reason));
     session_print_memory(r->engine, stderr, true);
-    char private[UNITS_TEXT];
-    fprintf(stderr, "process     %s private (RssAnon + RssShmem)\n",
-            units_format_size(host_memory_private(), private));
 }
 
 static void print_json(const struct run *r) {
@@ -286,12 +281,17 @@ static stator_status run_engine(struct run *r, stator_error *e) {
         print_json(r);
     else if (!r->json && r->n_out_ids > 0 && isatty(STDOUT_FILENO))
         putchar('\n');
-    if (fflush(stdout) == 0)
+    stator_error why;
+    if (fflush(stdout) == 0) {
         print_report(r);
-    else if (st == STATOR_OK)
+        if (session_audit(r->engine, stderr, &why) != STATOR_OK && st == STATOR_OK) {
+            *e = why;
+            st = why.code;
+        }
+    } else if (st == STATOR_OK) {
         st = error_set(e, STATOR_FAILED, "can't write to standard output: %s", strerror(errno));
+    }
     if (r->report != NULL) {
-        stator_error why;
         if (session_write_report(r->engine, r->report, &why) != STATOR_OK && st == STATOR_OK) {
             *e = why;
             st = why.code;

@@ -127,6 +127,36 @@ void session_print_memory(const stator *s, FILE *out, bool with_use) {
     }
 }
 
+static void print_figure(FILE *out, const char *sign, uint64_t bytes, const char *name) {
+    char text[UNITS_TEXT];
+    fprintf(out, "  %s %13s  %s\n", sign, units_format_size(bytes, text), name);
+}
+
+stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
+    stator_audit a = {.size = sizeof a};
+    stator_status st = stator_get_audit(s, &a, e);
+    if (out == NULL || (st != STATOR_OK && a.text[0] == '\0'))
+        return st;
+    fprintf(out, "audit of host memory\n");
+    print_figure(out, " ", a.planned, "planned");
+    print_figure(out, "-", a.not_in_ram, "of it not in RAM: never written, or swapped out");
+    print_figure(out, "+", a.before, "the process before the engine");
+    print_figure(out, a.others < 0 ? "-" : "+", (uint64_t)(a.others < 0 ? -a.others : a.others),
+                 "libraries, drivers, the program around the engine");
+    print_figure(out, "=", a.kernel, "private by the kernel (RssAnon + RssShmem)");
+    if (a.pinned > 0)
+        print_figure(out, " ", a.pinned, "planned and pinned by a GPU's driver, beside that");
+    if (a.drm_clients > 0) {
+        print_figure(out, " ", a.drm_vram, "GPU memory by the kernel (drm, all GPUs)");
+        print_figure(out, " ", a.drm_gtt, "host memory of GPUs by the kernel (drm gtt, all GPUs)");
+    }
+    print_figure(out, a.grown < 0 ? "-" : "+", (uint64_t)(a.grown < 0 ? -a.grown : a.grown),
+                 "growth outside the plan since the engine was sealed");
+    if (a.text[0] != '\0')
+        fprintf(out, "%s\n", a.text);
+    return st;
+}
+
 stator_status session_write_report(const stator *s, const char *path, stator_error *e) {
     size_t n = 0;
     (void)stator_report_json(s, NULL, 0, &n, NULL);

@@ -22,6 +22,9 @@ int session_signal(void); /* the signal that came, or 0 */
 
 /* The memory table: planned, and with_use also what was allocated and used. */
 void session_print_memory(const stator *s, FILE *out, bool with_use);
+/* Takes the audit of memory; prints it when out is not NULL. STATOR_DOES_NOT_FIT: memory.strict forbids what
+ * it found. */
+stator_status session_audit(const stator *s, FILE *out, stator_error *e);
 /* Writes the report as JSON to path. */
 stator_status session_write_report(const stator *s, const char *path, stator_error *e);
 

@@ -83,17 +83,19 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "layers to the CPU."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
-         .help = "Refuse to run when the audit at the end of start-up finds that driver or kernel hold "
-                 "more than was planned; otherwise that is a warning."},
+         .help = "What the audit of memory finds is an error (exit 3), not a warning: at the start, more "
+                 "host memory than host_limit or more for a GPU's driver than driver_reserve; at the end "
+                 "of a run, growth of the process outside the plan by more than 4 MiB."},
     [CONFIG_TRANSFER_MODE] =
         {KEY(transfer, mode), .kind = CONFIG_KIND_ENUM, .names = {"auto", "direct", "staged"},
          .default_text = "auto", .unit = "",
          .help = "Copies between devices: \"direct\" fails where a pair can't, \"staged\" goes through the "
-                 "host always, \"auto\" is direct where it was proven and staged elsewhere."},
+                 "host always, \"auto\" is direct where it was proven and staged elsewhere. CPU devices are "
+                 "direct."},
     [CONFIG_TRANSFER_VERIFY] =
         {KEY(transfer, verify), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
-         .help = "Check the data of every ordered pair of devices at the start before copies go "
-                 "direct."},
+         .help = "Check the data that each device pushes to the next at the start, before copies go "
+                 "direct; false trusts the driver."},
     [CONFIG_CPU_THREADS] =
         {KEY(cpu, threads), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 256, .words = {{"auto", 0}},
          .default_text = "auto", .unit = "threads",

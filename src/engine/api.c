@@ -153,10 +153,6 @@ static stator_status refuse_unknown(const struct config *c, stator_error *e) {
     if (c->memory.on_oom != CONFIG_OOM_FAIL)
         return error_set(e, STATOR_USAGE, "memory.on_oom = \"%s\": this version has \"fail\" only",
                          config_enum_name(CONFIG_MEMORY_ON_OOM, (int)c->memory.on_oom));
-    if (c->memory.strict)
-        return error_set(
-            e, STATOR_USAGE,
-            "memory.strict = true: this version does not watch the process's memory after the start");
     return STATOR_OK;
 }
 
@@ -226,11 +222,13 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
             e, STATOR_USAGE,
             "stator_open: options.size must be sizeof(stator_options), and options.config a path");
     *out = NULL;
+    uint64_t before = host_memory_private();
     void *memory = NULL;
     stator_status st = pages_map(sizeof(struct stator), "the engine", &memory, e);
     if (st != STATOR_OK)
         return st;
     struct stator *s = memory;
+    s->private_before = before;
     s->log = (struct log){.write = o->log, .context = o->context, .level = STATOR_LOG_INFO};
     s->progress = o->progress;
     s->context = o->context;
@@ -421,6 +419,18 @@ static stator_status start_thread(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
+/* What the audit found is an error or a warning, as memory.strict says. */
+static stator_status audit_verdict(struct stator *s, const struct audit *a, stator_error *e) {
+    char text[AUDIT_TEXT];
+    audit_judge(s, a, text, sizeof text);
+    if (text[0] == '\0')
+        return STATOR_OK;
+    if (s->config.memory.strict)
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", text);
+    log_write(&s->log, STATOR_LOG_WARN, "%s", text);
+    return STATOR_OK;
+}
+
 stator_status stator_start(stator *s, stator_error *e) {
     if (s->start_tried)
         return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
@@ -447,6 +457,10 @@ stator_status stator_start(stator *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     atomic_store(&s->started, 1);
+    audit_take(s, &s->sealed);
+    st = audit_verdict(s, &s->sealed, e);
+    if (st != STATOR_OK)
+        return st;
     routes_log(s);
     log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9,
               s->devices[0].choice.tier, s->devices[0].choice.threads);

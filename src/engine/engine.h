@@ -16,6 +16,7 @@
 #include "base/ring.h"
 #include "config/config.h"
 #include "device/device.h"
+#include "engine/audit.h"
 #include "engine/log_sink.h"
 #include "engine/sampler.h"
 #include "memory/plan.h"
@@ -185,8 +186,11 @@ struct stator {
     uint32_t max_plan_blocks;
     bool planned;
 
+    uint64_t private_before; /* bytes of the process before the engine */
+
     /* From start on. */
     struct phase phase;
+    struct audit sealed; /* taken when the engine was */
     void *staging;
     bool staging_is_pages; /* ours to unmap; else the device's that made it */
     void *run;             /* the run's state, run_bytes */

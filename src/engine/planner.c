@@ -5,6 +5,7 @@
 
 #include "base/pages.h"
 #include "engine/plan_device.h"
+#include "engine/routes.h"
 #include "engine/trace.h"
 #include "kernels/kernels.h"
 
@@ -187,6 +188,12 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
             "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
             (unsigned long long)s->load_window, (unsigned long long)least);
     p->kv_tokens = (uint64_t)s->devices[0].model.kv.n_blocks * KERNELS_KV_BLOCK;
+    for (uint32_t i = 0; i + 1 < s->n_devices; i++) {
+        const char *why = "";
+        struct plan_place *place = &p->places[i];
+        snprintf(place->route, sizeof place->route, "%s", routes_planned(s, i, &why));
+        snprintf(place->route_why, sizeof place->route_why, "%s", why);
+    }
     staging_lay_out(s, want);
     add_host(s, want, p);
     plan_check(p);

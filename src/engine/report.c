@@ -199,11 +199,36 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_u64(j, "direct_bytes", atomic_load(&d->direct_bytes));
     json_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
     json_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
+    json_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
     /* Host memory that this device has: all of it, or what is pinned for it. */
     json_u64(j, "host_bytes",
              d->facts.host_memory ? place->total
                                   : d->pinned.bytes + (d->has_window ? 2 * d->window_bytes : 0));
     json_close(j);
+}
+
+stator_status stator_get_audit(const stator *s, stator_audit *out, stator_error *e) {
+    if (out->size != sizeof *out)
+        return error_set(e, STATOR_USAGE, "stator_get_audit: audit.size must be sizeof(stator_audit)");
+    if (!s->started)
+        return error_set(e, STATOR_USAGE, "stator_get_audit: call stator_start first");
+    struct audit a;
+    audit_take(s, &a);
+    *out = (stator_audit){.size = sizeof *out,
+                          .planned = a.planned,
+                          .not_in_ram = a.not_in_ram,
+                          .before = a.before,
+                          .others = a.others,
+                          .kernel = a.kernel,
+                          .pinned = a.pinned,
+                          .grown = audit_growth(s, &a),
+                          .drm_clients = a.drm.clients,
+                          .drm_vram = a.drm.local_bytes,
+                          .drm_gtt = a.drm.system_bytes};
+    audit_judge(s, &a, out->text, sizeof out->text);
+    if (out->text[0] != '\0' && s->config.memory.strict)
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", out->text);
+    return STATOR_OK;
 }
 
 static void memory_to_json(const struct stator *s, struct json *j) {
@@ -242,6 +267,14 @@ stator_status stator_report_json(const stator *s, char *out, size_t capacity, si
         route_to_json(s, i, &j);
     json_close(&j);
     memory_to_json(s, &j);
+    if (s->started) {
+        struct audit now;
+        audit_take(s, &now);
+        json_object(&j, "audit");
+        audit_to_json(s, &s->sealed, &j, "sealed");
+        audit_to_json(s, &now, &j, "end");
+        json_close(&j);
+    }
     json_object(&j, "process");
     json_u64(&j, "private_bytes", host_memory_private());
     json_u64(&j, "peak_rss_bytes", host_memory_peak());

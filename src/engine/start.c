@@ -53,7 +53,10 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
                                  .out = i + 1 < s->n_devices ? &d->out : NULL,
                                  .pinned = d->pinned.bytes > 0 ? (uint8_t *)s->staging + d->at_pinned : NULL};
-    return d->device->vtable->prepare(d->device, &setup, e);
+    stator_status st = d->device->vtable->prepare(d->device, &setup, e);
+    if (st == STATOR_OK)
+        atomic_store(&d->driver_bytes, d->device->vtable->driver_bytes(d->device));
+    return st;
 }
 
 stator_status start_devices(struct stator *s, stator_error *e) {

@@ -16,6 +16,7 @@
  *   devices   array of places, in the order of the layers:
  *     name, budget, total
  *     layers              {first, count}
+ *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
  *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the zero
  * rows in it kv_bytes_per_token  of one token of one sequence, in this place arenas              array of
  * {name, bytes, lower_bound, slices: [bytes, ..], blocks: [{name, slice, offset, bytes, first, end}, ..]}; a
@@ -65,6 +66,9 @@ struct plan_place {
     uint64_t weights_packed;
     uint64_t weights_padding; /* in weights_packed */
     uint64_t kv_per_token;
+    /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. */
+    char route[16];
+    char route_why[96];
 };
 
 struct plan_block {

@@ -51,6 +51,12 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
         json_u64(j, "padding", place->weights_padding);
         json_close(j);
         json_u64(j, "kv_bytes_per_token", place->kv_per_token);
+        if (place->route[0] != '\0') {
+            json_object(j, "to_next");
+            json_string(j, "route", place->route);
+            json_string(j, "why", place->route_why);
+            json_close(j);
+        }
     }
     json_array(j, "arenas");
     for (uint32_t k = 0; k < place->n_arenas; k++)

@@ -64,4 +64,23 @@ test_refused() {
     said 'level_zero:99'
 }
 
+test_plan_routes() {
+    expect 0 "$stator" plan $cfg --set devices.use=cpu:0,cpu:1
+    cat "$tmp/out" "$tmp/err" | grep -q 'copies from cpu:0 to cpu:1: direct' || fail "no route in the plan"
+    expect 0 "$stator" plan $cfg --set devices.use=cpu:0,cpu:1 --set transfer.mode=staged --json
+    tr -d ' \n' <"$tmp/out" | grep -q '"to_next":{"route":"staged","why":"transfer.modeis' || fail "no route in the JSON"
+    grep -q '"name": "window 0 from cpu:0"' "$tmp/out" || fail "no window in the plan"
+    expect 0 "$stator" plan $cfg --device gpu0=1GiB --device gpu1=1GiB --json
+    tr -d ' \n' <"$tmp/out" | grep -q '"to_next":{"route":"byprobe"' || fail "no probe in the JSON"
+    grep -q '"name": "steps and results of gpu1"' "$tmp/out" || fail "no pinned part in the plan"
+}
+
+test_audit() {
+    expect 0 "$stator" run $cfg --set devices.use=cpu:0,cpu:1 --set memory.strict=true -p hi -n 20 --report "$tmp/r.json"
+    said '^  = +[0-9.]+ MiB  private by the kernel'
+    said 'growth outside the plan since the engine was sealed'
+    tr -d ' \n' <"$tmp/r.json" | grep -qE '"audit":\{"sealed":\{"planned_bytes":[0-9]+,.*"end":\{' || fail "no audit in the report"
+    expect 0 "$stator" logits $cfg --set memory.strict=true --tokens "1 2 3" --output "$tmp/l.f32"
+}
+
 run_tests

@@ -1,0 +1,124 @@
+/* The audit of memory: the kernel's figures of GPUs from fixtures, the identity of the host's figures, and
+ * what memory.strict makes of growth. */
+#include "engine_harness.h"
+
+#include "base/drm_fdinfo.h"
+
+#include <malloc.h>
+
+#define MODEL "configs/demo.gguf"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1 /* whose shadow memory grows as it likes */
+#else
+#define SANITIZED 0
+#endif
+
+static void drm(void **state) {
+    (void)state;
+    static const struct {
+        const char *root;
+        uint32_t clients;
+        uint64_t local;
+        uint64_t system;
+    } cases[] = {
+        {"tests/data/drm/xe", 2, (23992 + 1000) * 1024ull, (1024 + 192 + 2048 + 192) * 1024ull},
+        {"tests/data/drm/i915", 2, (256ull << 20) + (4096 << 10), (16ull << 20) + (8 << 10) + (1 << 10)},
+        {"tests/data/drm/odd", 1, 512, 0},
+        {"tests/data/drm/none", 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct drm_fdinfo f;
+        drm_fdinfo_read(cases[i].root, &f);
+        if (f.clients != cases[i].clients || f.local_bytes != cases[i].local ||
+            f.system_bytes != cases[i].system)
+            fail_msg("%s: %u clients, %llu, %llu", cases[i].root, f.clients,
+                     (unsigned long long)f.local_bytes, (unsigned long long)f.system_bytes);
+    }
+}
+
+/* planned - not_in_ram + before + others = kernel, and the first three alone come close. */
+static void identity(void **state) {
+    (void)state;
+    const char *sets[] = {"cpu.threads=2", "devices.use=cpu:0,cpu:1", NULL};
+    stator *s = harness_start(MODEL, sets);
+    for (int round = 0; round < 2; round++) {
+        stator_audit a = {.size = sizeof a};
+        assert_int_equal(stator_get_audit(s, &a, NULL), STATOR_OK);
+        assert_true((int64_t)(a.planned - a.not_in_ram + a.before) + a.others == (int64_t)a.kernel);
+        assert_true(a.not_in_ram > 8 << 20); /* most of a load window of 16 MiB was never needed */
+        if (!SANITIZED)
+            assert_true(a.others < 4 << 20 && a.others > -(1 << 20));
+        assert_int_equal(a.pinned, 0);
+        int32_t ids[3] = {5, 6, 7};
+        struct harness_text t = {.id = harness_submit(s, ids, 3, 200, 0, 0)};
+        harness_collect(s, &t, 1);
+    }
+    stator_close(s);
+}
+
+static void strict(void **state) {
+    (void)state;
+    if (SANITIZED) {
+        print_message("skipped: the sanitizer owns malloc\n");
+        skip();
+    }
+    for (int strict = 0; strict < 2; strict++) {
+        const char *sets[] = {"cpu.threads=2", strict ? "memory.strict=true" : "memory.strict=false", NULL};
+        stator *s = harness_start(MODEL, sets);
+        stator_audit a = {.size = sizeof a};
+        stator_error e = {0};
+        assert_int_equal(stator_get_audit(s, &a, &e), STATOR_OK);
+        assert_string_equal(a.text, "");
+        int32_t ids[3] = {5, 6, 7};
+        struct harness_text t = {.id = harness_submit(s, ids, 3, 300, 0.8f, 0)};
+        harness_collect(s, &t, 1); /* new pages of the plan are no growth */
+        assert_int_equal(stator_get_audit(s, &a, &e), STATOR_OK);
+        assert_true(a.grown < 1 << 20);
+        size_t bytes = 32 << 20;
+        char *leak = malloc(bytes);
+        assert_non_null(leak);
+        memset(leak, 1, bytes);
+        assert_int_equal(stator_get_audit(s, &a, &e), strict ? STATOR_DOES_NOT_FIT : STATOR_OK);
+        assert_true(a.grown > 31 << 20 && a.grown < 34 << 20);
+        assert_non_null(strstr(a.text, "has grown by"));
+        if (strict)
+            assert_non_null(strstr(e.text, "memory.strict"));
+        assert_int_equal(leak[bytes - 1], 1);
+        free(leak);
+        malloc_trim(0);
+        assert_int_equal(stator_get_audit(s, &a, &e), STATOR_OK);
+        stator_close(s);
+    }
+}
+
+/* A host limit that the plan keeps and the process around it does not. */
+static void host_limit(void **state) {
+    (void)state;
+    if (SANITIZED)
+        skip();
+    size_t bytes = 48 << 20;
+    char *before = malloc(bytes);
+    assert_non_null(before);
+    memset(before, 1, bytes);
+    const char *sets[] = {"cpu.threads=2", "memory.host_limit=40MiB", "memory.strict=true"};
+    stator_options o = {.size = sizeof o, .config = MODEL, .set = sets, .n_set = 3};
+    stator *s = NULL;
+    stator_error e = {0};
+    assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
+    assert_int_equal(stator_start(s, &e), STATOR_DOES_NOT_FIT);
+    assert_non_null(strstr(e.text, "memory.host_limit is 40"));
+    stator_close(s);
+    o.n_set = 2;
+    assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
+    assert_int_equal(stator_start(s, &e), STATOR_OK); /* a warning */
+    stator_close(s);
+    assert_int_equal(before[bytes - 1], 1);
+    free(before);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drm), cmocka_unit_test(identity),
+                                       cmocka_unit_test(strict), cmocka_unit_test(host_limit)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
