@@ -303,8 +303,8 @@ MATRICES(short)
     EACH2(name, R, A, B, 3) EACH2(name, R, A, B, 4) EACH2(name, R, A, B, 8) EACH2(name, R, A, B, 16)
 #define ALL3(name, R, A, B, C)                                                                               \
     EACH3(name, R, A, B, C, 2)                                                                               \
-    EACH3(name, R, A, B, C, 3) EACH3(name, R, A, B, C, 4) EACH3(name, R, A, B, C, 8)                         \
-        EACH3(name, R, A, B, C, 16)
+    EACH3(name, R, A, B, C, 3)                                                                               \
+    EACH3(name, R, A, B, C, 4) EACH3(name, R, A, B, C, 8) EACH3(name, R, A, B, C, 16)
 #define F1(name, R, A, value)                                                                                \
     R O name(A a) {                                                                                          \
         return (R)(value);                                                                                   \
@@ -442,45 +442,49 @@ SELECTS(float, int, uint)
 SELECTS(long, long, ulong)
 SELECTS(ulong, long, ulong)
 
-/* ---- dot products of four bytes */
-#define DOT_OF(name, R, VA, VB, TA, TB)                                                                      \
-    static inline long name(VA a, VB b) {                                                                    \
+/* ---- dot products of four bytes. llvm-spirv gives all of them signed operands. */
+#define DOT(S, R, TA, TB)                                                                                    \
+    static inline long S##_dot(char4 a, char4 b) {                                                           \
         long r = 0;                                                                                          \
         for (int i = 0; i < 4; i++)                                                                          \
             r += (long)(TA)a[i] * (TB)b[i];                                                                  \
         return r;                                                                                            \
+    }                                                                                                        \
+    R O __spirv_##S##DotKHR_R##R(char4 a, char4 b) {                                                         \
+        return (R)S##_dot(a, b);                                                                             \
+    }                                                                                                        \
+    R O __spirv_##S##DotAccSatKHR_R##R(char4 a, char4 b, int c) {                                            \
+        return saturate((wide)S##_dot(a, b) + (R)c, (R)0);                                                   \
     }
-DOT_OF(dot_ss, int, char4, char4, signed char, signed char)
-DOT_OF(dot_uu, uint, uchar4, uchar4, uchar, uchar)
-DOT_OF(dot_su, int, char4, char4, signed char, uchar)
-#define DOT(S, s, R, V, dot)                                                                                 \
-    R O __spirv_##S##DotKHR_R##R(V a, V b) {                                                                 \
-        return (R)dot(a, b);                                                                                 \
-    }                                                                                                        \
-    R O __spirv_##S##DotAccSatKHR_R##R(V a, V b, R c) {                                                      \
-        return saturate((wide)dot(a, b) + c, (R)0);                                                          \
-    }                                                                                                        \
-    R O __spirv_##S##DotKHR_R##R(R a, R b, int packed) {                                                     \
-        (void)packed;                                                                                        \
-        return (R)dot((V)a, (V)b);                                                                           \
-    }                                                                                                        \
-    R O __spirv_##S##DotAccSatKHR_R##R(R a, R b, R c, int packed) {                                          \
-        (void)packed;                                                                                        \
-        return saturate((wide)dot((V)a, (V)b) + c, (R)0);                                                    \
-    }
-DOT(S, s, int, char4, dot_ss)
-DOT(U, u, uint, uchar4, dot_uu)
-DOT(SU, su, int, char4, dot_su)
+DOT(S, int, signed char, signed char)
+DOT(U, uint, uchar, uchar)
+DOT(SU, int, signed char, uchar)
 
-/* ---- conversions */
+/* ---- conversions: convert_int_sat(float), convert_int4_sat(float4), ... */
+#define CONVERT_VECTOR(T, S, n, suffix)                                                                      \
+    T##n O convert_##T##n##suffix(S##n a) {                                                                  \
+        T##n r;                                                                                              \
+        for (int i = 0; i < n; i++)                                                                          \
+            r[i] = convert_##T##suffix(a[i]);                                                                \
+        return r;                                                                                            \
+    }
+#define CONVERT_AS(T, S, suffix, value)                                                                      \
+    T O convert_##T##suffix(S a) {                                                                           \
+        return (T)(value);                                                                                   \
+    }                                                                                                        \
+    CONVERT_VECTOR(T, S, 2, suffix)                                                                          \
+    CONVERT_VECTOR(T, S, 3, suffix)                                                                          \
+    CONVERT_VECTOR(T, S, 4, suffix)                                                                          \
+    CONVERT_VECTOR(T, S, 8, suffix)                                                                          \
+    CONVERT_VECTOR(T, S, 16, suffix)
 #define CONVERT(T, S)                                                                                        \
-    F1(convert_##T, T, S, a)                                                                                 \
-    F1(convert_##T##_rte, T, S, nearest(a, (T)0))                                                            \
-    F1(convert_##T##_rtz, T, S, a)
+    CONVERT_AS(T, S, , a)                                                                                    \
+    CONVERT_AS(T, S, _rte, nearest(a, (T)0))                                                                 \
+    CONVERT_AS(T, S, _rtz, a)
 #define CONVERT_SAT(T, S)                                                                                    \
-    F1(convert_##T##_sat, T, S, clipped(a, (T)0))                                                            \
-    F1(convert_##T##_sat_rte, T, S, clipped(nearest_whole(a), (T)0))                                         \
-    F1(convert_##T##_sat_rtz, T, S, clipped(a, (T)0))
+    CONVERT_AS(T, S, _sat, clipped(a, (T)0))                                                                 \
+    CONVERT_AS(T, S, _sat_rte, clipped(nearest_whole(a), (T)0))                                              \
+    CONVERT_AS(T, S, _sat_rtz, clipped(a, (T)0))
 /* Round to nearest even: what is whole stays, and to a floating type the processor's mode does it. */
 static inline float O nearest_whole(float v) {
     return __builtin_rintf(v);
@@ -523,12 +527,11 @@ FOR_INTS(WHOLE)
 #define TARGET_INTEGER(T)                                                                                    \
     FOR_SOURCES(TO_INTEGER, T)                                                                               \
     FOR_SOURCES(CONVERT, T)                                                                                  \
-    FOR_SOURCES(CONVERT_SAT, T) CONVERT(T, half) CONVERT(T, float) CONVERT_SAT(T, half)                      \
-        CONVERT_SAT(T, float)
+    FOR_SOURCES(CONVERT_SAT, T) CONVERT(T, half) CONVERT(T, float) CONVERT_SAT(T, half) CONVERT_SAT(T, float)
 FOR_INTS(TARGET_INTEGER)
 #define TO_REAL(T, S)                                                                                        \
-    F1(convert_##T, T, S, a)                                                                                 \
-    F1(convert_##T##_rte, T, S, a)
+    CONVERT_AS(T, S, , a)                                                                                    \
+    CONVERT_AS(T, S, _rte, a)
 FOR_SOURCES(TO_REAL, float)
 FOR_SOURCES(TO_REAL, half)
 TO_REAL(float, half)
@@ -587,9 +590,11 @@ TO_REAL(half, half)
     HALF_VECTOR(16, 16, a, SPACE)
 #define IN_SPACE(SPACE)                                                                                      \
     LOAD_STORES(char, SPACE)                                                                                 \
-    LOAD_STORES(uchar, SPACE) LOAD_STORES(short, SPACE) LOAD_STORES(ushort, SPACE) LOAD_STORES(int, SPACE)   \
-        LOAD_STORES(uint, SPACE) LOAD_STORES(long, SPACE) LOAD_STORES(ulong, SPACE) LOAD_STORES(half, SPACE) \
-            LOAD_STORES(float, SPACE) HALVES(SPACE)
+    LOAD_STORES(uchar, SPACE)                                                                                \
+    LOAD_STORES(short, SPACE)                                                                                \
+    LOAD_STORES(ushort, SPACE)                                                                               \
+    LOAD_STORES(int, SPACE) LOAD_STORES(uint, SPACE) LOAD_STORES(long, SPACE) LOAD_STORES(ulong, SPACE)      \
+        LOAD_STORES(half, SPACE) LOAD_STORES(float, SPACE) HALVES(SPACE)
 IN_SPACE(GLOBAL)
 IN_SPACE(CONST)
 IN_SPACE(LOCAL)

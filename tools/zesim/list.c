@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Aligned for any kernel's argument. */
 static void *copy_of(const void *data, size_t size) {
-    void *p = malloc(size != 0 ? size : 1);
+    void *p = aligned_alloc(64, size / 64 * 64 + 64);
     if (p == NULL)
         fatal("out of memory for a command");
     return size != 0 ? memcpy(p, data, size) : p;
