@@ -312,6 +312,14 @@ static void set_all(const char *item, const char *key, const char *value) {
     }
 }
 
+static char *trim(char *s) {
+    s += strspn(s, " \t\r");
+    size_t n = strlen(s);
+    while (n > 0 && strchr(" \t\r", s[n - 1]) != NULL)
+        s[--n] = '\0';
+    return s;
+}
+
 /* Calls set for each item of the text; first only `devices`, then all the rest in order. */
 static void each_item(const char *text, const char *separators, bool devices) {
     char *copy = strdup(text), *next = NULL;
@@ -319,18 +327,16 @@ static void each_item(const char *text, const char *separators, bool devices) {
         fatal("out of memory for the configuration");
     for (char *item = strtok_r(copy, separators, &next); item != NULL;
          item = strtok_r(NULL, separators, &next)) {
-        item += strspn(item, " \t\r");
-        size_t n = strlen(item);
-        while (n > 0 && strchr(" \t\r", item[n - 1]) != NULL)
-            item[--n] = '\0';
-        if (n == 0 || item[0] == '#')
+        item = trim(item);
+        if (item[0] == '\0' || item[0] == '#')
             continue;
         char *value = strchr(item, '=');
         if (value == NULL)
             wrong(item, "expected key=value");
         char whole[1024];
         snprintf(whole, sizeof whole, "%s", item);
-        *value++ = '\0';
+        *value = '\0';
+        item = trim(item), value = trim(value + 1);
         if ((strcmp(item, "devices") == 0) != devices)
             continue;
         if (!devices) {
