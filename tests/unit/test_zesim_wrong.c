@@ -219,7 +219,9 @@ static void copy_too_long(void) {
     CHECK_RESULT(copy(p + 50, h, 51), ZE_RESULT_ERROR_INVALID_ARGUMENT);
     CHECK_RESULT(copy(h, p, 101), ZE_RESULT_ERROR_INVALID_ARGUMENT);
     CHECK_RESULT(copy(h, p - 1, 2), ZE_RESULT_ERROR_INVALID_ARGUMENT);
-    CHECK(zesim_counter("violations") == 3);
+    CHECK_RESULT(copy(h, p, SIZE_MAX), ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    CHECK_RESULT(copy(h, p, SIZE_MAX - (uintptr_t)p + 2), ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    CHECK(zesim_counter("violations") == 5);
 }
 static void copy_from_freed(void) {
     begin();

@@ -593,8 +593,10 @@ TO_REAL(half, half)
     LOAD_STORES(uchar, SPACE)                                                                                \
     LOAD_STORES(short, SPACE)                                                                                \
     LOAD_STORES(ushort, SPACE)                                                                               \
-    LOAD_STORES(int, SPACE) LOAD_STORES(uint, SPACE) LOAD_STORES(long, SPACE) LOAD_STORES(ulong, SPACE)      \
-        LOAD_STORES(half, SPACE) LOAD_STORES(float, SPACE) HALVES(SPACE)
+    LOAD_STORES(int, SPACE)                                                                                  \
+    LOAD_STORES(uint, SPACE)                                                                                 \
+    LOAD_STORES(long, SPACE) LOAD_STORES(ulong, SPACE) LOAD_STORES(half, SPACE) LOAD_STORES(float, SPACE)    \
+        HALVES(SPACE)
 IN_SPACE(GLOBAL)
 IN_SPACE(CONST)
 IN_SPACE(LOCAL)

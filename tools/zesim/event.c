@@ -130,9 +130,9 @@ static ze_result_t ask(const struct event *e) {
         violation("the host asks %s, whose pool is not host-visible", objects_name(e));
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     }
-    return e->signalled                   ? ZE_RESULT_SUCCESS
-           : queue_lost(e->pool->context) ? ZE_RESULT_ERROR_DEVICE_LOST
-                                          : ZE_RESULT_NOT_READY;
+    if (e->signalled)
+        return ZE_RESULT_SUCCESS;
+    return queue_lost(e->pool->context) ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_NOT_READY;
 }
 
 ze_result_t ZE_APICALL zeEventQueryStatus(ze_event_handle_t handle) {
@@ -204,9 +204,9 @@ ze_result_t ZE_APICALL zeFenceDestroy(ze_fence_handle_t handle) {
 }
 
 static ze_result_t fence_state(const struct fence *f) {
-    return f->signalled             ? ZE_RESULT_SUCCESS
-           : f->queue->device->lost ? ZE_RESULT_ERROR_DEVICE_LOST
-                                    : ZE_RESULT_NOT_READY;
+    if (f->signalled)
+        return ZE_RESULT_SUCCESS;
+    return !f->in_flight && f->queue->device->lost ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_NOT_READY;
 }
 
 ze_result_t ZE_APICALL zeFenceQueryStatus(ze_fence_handle_t handle) {

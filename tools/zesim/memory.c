@@ -26,9 +26,17 @@ static struct allocation *find(const char *p, size_t n) {
         else
             high = middle;
     }
-    if (low == n_sorted || sorted[low]->at >= p + (n != 0 ? n : 1))
+    if (low == n_sorted)
+        return NULL;
+    uintptr_t ahead = sorted[low]->at > p ? (uintptr_t)sorted[low]->at - (uintptr_t)p : 0;
+    if (ahead >= (n != 0 ? n : 1))
         return NULL;
     return sorted[low];
+}
+
+static bool contains(const struct allocation *a, const void *p, size_t n) {
+    const char *at = p;
+    return at >= a->at && (size_t)(at - a->at) <= a->size && n <= a->size - (size_t)(at - a->at);
 }
 
 struct allocation *memory_find(const void *p, size_t n) {
@@ -332,8 +340,7 @@ ze_result_t ZE_APICALL zeMemGetAddressRange(ze_context_handle_t context, const v
 /* ---- residency. On another device than the owner it costs host memory, for real, as Linux's driver does. */
 static ze_result_t residency_of(struct context *c, const void *p, size_t size, struct allocation **found) {
     struct allocation *a = find(p, size);
-    if (a == NULL || a->freed || a->context != c || (const char *)p < a->at ||
-        (const char *)p + size > a->at + a->size) {
+    if (a == NULL || a->freed || a->context != c || !contains(a, p, size)) {
         violation("residency of %p, %zu bytes: no live allocation of the context has them", p, size);
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     }
@@ -383,7 +390,7 @@ bool memory_check(const struct device *d, const void *p, size_t n, const char *w
     if (a->freed)
         violation("%s: %s %p lies in allocation %llu, which was freed", device_name(d), what, p,
                   (unsigned long long)a->id);
-    else if ((const char *)p < a->at || (const char *)p + n > a->at + a->size)
+    else if (!contains(a, p, n))
         violation("%s: %s [%p, +%zu) runs out of allocation %llu [%p, +%zu)", device_name(d), what, p, n,
                   (unsigned long long)a->id, (void *)a->at, a->size);
     else

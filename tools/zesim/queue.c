@@ -1,6 +1,7 @@
 /* Command queues: a worker thread each, which executes batches in order. */
 #include "sim.h"
 
+#include <immintrin.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,10 +70,14 @@ bool queue_uses(const struct allocation *a) {
 }
 
 bool queue_lost(const struct context *c) {
+    bool lost = false;
     for (const struct queue *q = all; q != NULL; q = q->next)
-        if (q->context == c && q->device->lost)
-            return true;
-    return false;
+        if (q->context == c && q->device->lost) {
+            if (q->pending != 0)
+                return false;
+            lost = true;
+        }
+    return lost;
 }
 
 /* ---- the worker */
@@ -110,6 +115,7 @@ static void finish(struct queue *q, struct batch *b, bool done) {
 static void *work(void *argument) {
     struct queue *q = argument;
     static __thread char alternate[32768]; /* for the crash line when a fiber's stack ran over */
+    _mm_setcsr(0x1F80); /* round to nearest, subnormals kept, whatever the creating thread had */
     sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = sizeof alternate}, NULL);
     sim_lock();
     for (;;) {
@@ -182,9 +188,11 @@ void queue_push(struct queue *q, struct list *list, const struct command *own, s
     pthread_cond_broadcast(&sim.changed);
 }
 
+/* A lost device's workers drop what is left at once, so that nothing is in flight any more when the caller
+ * hears of it. */
 ze_result_t queue_wait(struct queue *q, uint64_t timeout) {
     uint64_t deadline = sim_deadline(timeout);
-    while (q->pending != 0 && !q->device->lost)
+    while (q->pending != 0)
         if (!sim_wait(deadline))
             return ZE_RESULT_NOT_READY;
     return q->device->lost ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_SUCCESS;
@@ -245,6 +253,8 @@ ze_result_t ZE_APICALL zeCommandQueueExecuteCommandLists(ze_command_queue_handle
         }
         f = given;
     }
+    if (q->device->lost)
+        return ZE_RESULT_ERROR_DEVICE_LOST;
     for (uint32_t i = 0; i < n; i++) {
         GET(struct list, l, KIND_LIST, lists[i]);
         ze_result_t r = check_list(q, l);
@@ -256,8 +266,6 @@ ze_result_t ZE_APICALL zeCommandQueueExecuteCommandLists(ze_command_queue_handle
         if (r != ZE_RESULT_SUCCESS)
             return r;
     }
-    if (q->device->lost)
-        return ZE_RESULT_ERROR_DEVICE_LOST;
     for (uint32_t i = 0; i < n; i++)
         queue_push(q, (struct list *)lists[i], NULL, i == n - 1 ? f : NULL, i == 0 ? fault : ACTION_RETURN);
     return q->synchronous ? queue_wait(q, UINT64_MAX) : ZE_RESULT_SUCCESS;

@@ -345,6 +345,7 @@ void queue_destroy(struct queue *q);
 void queue_push(struct queue *q, struct list *list, const struct command *own, struct fence *fence,
                 enum action fault);
 ze_result_t queue_wait(struct queue *q, uint64_t timeout);
+/* A device of the context is lost, and its workers have dropped what they had. */
 bool queue_lost(const struct context *c);
 void command_free(struct command *c);
 bool command_uses(const struct command *c, const struct allocation *a);

@@ -165,7 +165,8 @@ static bool read_define(struct translation *t, const char *line) {
     return strstr(line, " spir_kernel ") == NULL || read_kernel(t, at + 1, n, line);
 }
 
-/* True: the line declares what another line declared already: intrinsics of several address spaces become one. */
+/* True: the line declares what another line declared already: intrinsics of several address spaces become
+ * one. */
 static bool declared_before(struct translation *t, const char *line) {
     const char *at = strncmp(line, "declare ", 8) == 0 ? strchr(line, '@') : NULL;
     if (at == NULL)
