@@ -116,7 +116,9 @@ static void *work(void *argument) {
     struct queue *q = argument;
     static __thread char alternate[32768]; /* for the crash line when a fiber's stack ran over */
     _mm_setcsr(0x1F80); /* round to nearest, subnormals kept, whatever the creating thread had */
-    sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = sizeof alternate}, NULL);
+    stack_t had;        /* sanitizers give threads one, and want it back */
+    if (sigaltstack(NULL, &had) == 0 && (had.ss_flags & SS_DISABLE) != 0)
+        sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = sizeof alternate}, NULL);
     sim_lock();
     for (;;) {
         if (q->head != NULL)
