@@ -68,7 +68,10 @@ typedef struct stator_options {
 stator_status stator_open(const stator_options *options, stator **out, stator_error *e);
 /* Computes the memory plan. STATOR_DOES_NOT_FIT says what is short and what would fit. */
 stator_status stator_plan(stator *s, stator_error *e);
-/* Allocates exactly the plan, loads the weights, seals. Plans first if that was not done. */
+/* Takes the host's part of the plan, without the weights: after it text becomes ids and requests can be
+ * checked, so that what can't run is refused before minutes of loading. Plans first if that was not done. */
+stator_status stator_prepare(stator *s, stator_error *e);
+/* Allocates exactly the plan, loads the weights, seals. Prepares first if that was not done. */
 stator_status stator_start(stator *s, stator_error *e);
 /* Stops and frees everything; NULL is allowed. Requests still running are dropped. */
 void stator_close(stator *s);
@@ -143,6 +146,9 @@ typedef struct stator_request {
 /* Queues a request; *id names it in events (never 0). STATOR_USAGE: a request that can never run (too long
  * for the context, ids outside the vocabulary). */
 stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e);
+
+/* What stator_submit would say of it; after stator_prepare. */
+stator_status stator_check(const stator *s, const stator_request *r, stator_error *e);
 
 typedef enum stator_event_kind {
     STATOR_EVENT_TOKEN,

@@ -53,7 +53,10 @@ static stator_status run_logits(const char *config, const struct options_list *s
     if (st != STATOR_OK)
         return st;
     session_catch_signals(s);
-    st = stator_plan(s, e);
+    stator_request q = {.size = sizeof q, .kind = STATOR_LOGITS, .tokens = ids, .n_tokens = n};
+    st = stator_prepare(s, e);
+    if (st == STATOR_OK)
+        st = stator_check(s, &q, e); /* before the weights are loaded */
     if (st == STATOR_OK)
         st = stator_start(s, e);
     bool to_stdout = strcmp(path, "-") == 0;

@@ -147,14 +147,33 @@ static stator_status make_piece(struct run *r, stator_error *e) {
     }
 }
 
+static stator_request request_of(const struct run *r) {
+    return (stator_request){.size = sizeof(stator_request),
+                            .kind = STATOR_GENERATE,
+                            .tokens = r->ids,
+                            .n_tokens = r->n_ids,
+                            .max_new = (uint32_t)r->max_new,
+                            .ignore_eos = r->ignore_eos,
+                            .sampling = sampling_of(r)};
+}
+
+/* All that can be refused, before the weights are loaded. */
+static stator_status prepare(struct run *r, stator_error *e) {
+    stator_status st = stator_plan(r->engine, e);
+    if (st == STATOR_OK)
+        st = stator_prepare(r->engine, e);
+    if (st == STATOR_OK)
+        st = make_piece(r, e);
+    if (st == STATOR_OK)
+        st = tokenize_prompt(r, e);
+    if (st != STATOR_OK)
+        return st;
+    stator_request q = request_of(r);
+    return stator_check(r->engine, &q, e);
+}
+
 static stator_status generate(struct run *r, stator_error *e) {
-    stator_request q = {.size = sizeof q,
-                        .kind = STATOR_GENERATE,
-                        .tokens = r->ids,
-                        .n_tokens = r->n_ids,
-                        .max_new = (uint32_t)r->max_new,
-                        .ignore_eos = r->ignore_eos,
-                        .sampling = sampling_of(r)};
+    stator_request q = request_of(r);
     uint64_t id = 0;
     stator_status st = stator_submit(r->engine, &q, &id, e);
     if (st != STATOR_OK)
@@ -262,13 +281,9 @@ static stator_status run_engine(struct run *r, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     session_catch_signals(r->engine);
-    st = stator_plan(r->engine, e);
+    st = prepare(r, e);
     if (st == STATOR_OK)
         st = stator_start(r->engine, e);
-    if (st == STATOR_OK)
-        st = make_piece(r, e);
-    if (st == STATOR_OK)
-        st = tokenize_prompt(r, e);
     if (st != STATOR_OK)
         return st;
     /* On a terminal the text is read from its beginning; in a pipe only what is new counts. */

@@ -304,8 +304,8 @@ static stator_status refuse_unmade(struct stator *s, const stator_error *why, st
 }
 
 stator_status stator_plan(stator *s, stator_error *e) {
-    if (s->start_tried)
-        return error_set(e, STATOR_USAGE, "stator_plan: this engine was started before");
+    if (s->prepare_tried)
+        return error_set(e, STATOR_USAGE, "stator_plan: this engine was prepared or started before");
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
         uint32_t context = fit_largest_context(s, &s->want);
         if (context > 0)
@@ -431,9 +431,10 @@ static stator_status audit_verdict(struct stator *s, const struct audit *a, stat
     return STATOR_OK;
 }
 
-stator_status stator_start(stator *s, stator_error *e) {
-    if (s->start_tried)
-        return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
+stator_status stator_prepare(stator *s, stator_error *e) {
+    if (s->prepare_tried)
+        return s->prepared ? STATOR_OK
+                           : error_set(e, STATOR_USAGE, "stator_prepare: it failed before: close the engine");
     if (s->imagined)
         return error_set(e, STATOR_DEVICE,
                          "stator_start: %s is not here, it was only described; this engine can plan",
@@ -446,10 +447,20 @@ stator_status stator_start(stator *s, stator_error *e) {
             e, STATOR_DOES_NOT_FIT,
             "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
             s->plan.hash, s->expect_plan);
-    s->start_tried = true;
+    s->prepare_tried = true;
     st = make_run_state(s, e);
-    if (st == STATOR_OK)
-        st = fill_rope(s, e);
+    s->prepared = st == STATOR_OK;
+    return st;
+}
+
+stator_status stator_start(stator *s, stator_error *e) {
+    if (s->start_tried)
+        return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
+    stator_status st = stator_prepare(s, e);
+    if (st != STATOR_OK)
+        return st;
+    s->start_tried = true;
+    st = fill_rope(s, e);
     if (st == STATOR_OK)
         st = start_thread(s, e);
     if (st == STATOR_OK)

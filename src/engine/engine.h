@@ -224,6 +224,8 @@ struct stator {
     uint32_t n_waiting;
     pthread_t thread;
     bool thread_runs;
+    bool prepare_tried; /* once only, and no plan after it */
+    bool prepared;
     bool start_tried;    /* once only: what a failed start has mapped stays until close */
     _Atomic int started; /* read by stator_cancel */
     uint64_t step_ns;    /* the engine thread: when the last step ended */

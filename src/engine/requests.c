@@ -13,8 +13,14 @@ static stator_status need_started(const struct stator *s, const char *call, stat
     return STATOR_OK;
 }
 
+static stator_status need_prepared(const struct stator *s, const char *call, stator_error *e) {
+    if (!s->prepared)
+        return error_set(e, STATOR_USAGE, "%s: call stator_prepare or stator_start first", call);
+    return STATOR_OK;
+}
+
 static stator_status need_tokenizer(const struct stator *s, const char *call, stator_error *e) {
-    stator_status st = need_started(s, call, e);
+    stator_status st = need_prepared(s, call, e);
     if (st != STATOR_OK)
         return st;
     if (s->tokenizer != NULL)
@@ -129,6 +135,14 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
         return error_set(e, STATOR_USAGE, "repeat_penalty %g: 0.1 .. 10 is expected",
                          (double)out->repeat_penalty);
     return STATOR_OK;
+}
+
+stator_status stator_check(const stator *s, const stator_request *r, stator_error *e) {
+    struct sampler_settings sampling;
+    stator_status st = need_prepared(s, "stator_check", e);
+    if (st == STATOR_OK)
+        st = check_request(s, r, e);
+    return st == STATOR_OK ? resolve_sampling(s, &r->sampling, &sampling, e) : st;
 }
 
 stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e) {

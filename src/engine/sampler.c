@@ -117,18 +117,24 @@ int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, cons
                 best = s->heap[i];
         return best.token;
     }
-    uint32_t kept = filter(s, set);
+    /* Without filters nothing is sorted: the candidates are all tokens, by id. */
+    bool all = (set->top_k == 0 || set->top_k >= s->vocab) && set->top_p >= 1.0f && set->min_p <= 0;
+    uint32_t kept = all ? s->vocab : filter(s, set);
+    const struct sampler_candidate *chosen = all ? s->heap : s->chosen;
+    float top = chosen[0].logit;
+    for (uint32_t i = 1; i < kept; i++)
+        top = chosen[i].logit > top ? chosen[i].logit : top;
     float inverse = 1.0f / set->temperature;
     float total = 0;
     for (uint32_t i = 0; i < kept; i++) {
-        s->weight[i] = num_exp((s->chosen[i].logit - s->chosen[0].logit) * inverse);
+        s->weight[i] = num_exp((chosen[i].logit - top) * inverse);
         total += s->weight[i];
     }
     float at = sampler_random(set->seed, position) * total;
     for (uint32_t i = 0; i + 1 < kept; i++) {
         at -= s->weight[i];
         if (at < 0)
-            return s->chosen[i].token;
+            return chosen[i].token;
     }
-    return s->chosen[kept - 1].token;
+    return chosen[kept - 1].token;
 }

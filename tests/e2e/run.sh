@@ -130,8 +130,13 @@ test_options_out_of_range() {
         # shellcheck disable=SC2086
         expect 2 timeout 20 "$stator" run $cfg -p "$story" -n 2 $bad
         said '^stator run: .'
+        ! grep -q 'sealed' "$tmp/err" || fail "the weights were loaded first: $bad"
         [ ! -s "$tmp/out" ] || fail "text came out: $bad"
     done
+    # So is a prompt that is too long.
+    expect 2 timeout 20 "$stator" run $cfg -p "$story $story $story" -n 2 --set memory.context=5
+    said 'memory.context is 5'
+    ! grep -q 'sealed' "$tmp/err" || fail "the weights were loaded first"
 }
 
 test_bad_prompts() {

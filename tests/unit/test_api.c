@@ -93,6 +93,7 @@ static void wrong_order(void **state) {
     REFUSED(STATOR_USAGE, "stator_start", stator_submit(s, &q, &id, e));
     REFUSED(STATOR_USAGE, "stator_start", stator_poll(s, 0, &ev, &have, e));
     assert_int_equal(have, 0);
+    REFUSED(STATOR_USAGE, "stator_prepare", stator_check(s, &q, e));
     REFUSED(STATOR_USAGE, "stator_start", stator_tokenize(s, "a", 1, 1, 1, ids, 8, &n, e));
     REFUSED(STATOR_USAGE, "stator_start", stator_decode(s, &d, 1, 0, text, sizeof text, &n, e));
     REFUSED(STATOR_USAGE, "stator_plan", stator_plan_json(s, text, sizeof text, &n, e));
@@ -101,6 +102,14 @@ static void wrong_order(void **state) {
     assert_int_equal(have, 0);
     assert_int_equal(stator_plan(s, NULL), STATOR_OK);
     assert_int_equal(stator_plan(s, NULL), STATOR_OK); /* again is fine */
+    assert_int_equal(stator_prepare(s, NULL), STATOR_OK);
+    assert_int_equal(stator_prepare(s, NULL), STATOR_OK);
+    REFUSED(STATOR_USAGE, "prepared", stator_plan(s, e));
+    assert_int_equal(stator_tokenize(s, "a", 1, 1, 1, ids, 8, &n, NULL), STATOR_OK);
+    assert_int_equal(stator_check(s, &q, NULL), STATOR_OK);
+    q.sampling = (stator_sampling){.has = STATOR_HAS_TOP_P};
+    REFUSED(STATOR_USAGE, "top_p", stator_check(s, &q, e));
+    REFUSED(STATOR_USAGE, "stator_start", stator_submit(s, &q, &id, e));
     assert_int_equal(stator_start(s, NULL), STATOR_OK);
     REFUSED(STATOR_USAGE, "started", stator_start(s, e));
     REFUSED(STATOR_USAGE, "started", stator_plan(s, e));
