@@ -121,20 +121,20 @@ int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, cons
     bool all = (set->top_k == 0 || set->top_k >= s->vocab) && set->top_p >= 1.0f && set->min_p <= 0;
     uint32_t kept = all ? s->vocab : filter(s, set);
     const struct sampler_candidate *chosen = all ? s->heap : s->chosen;
-    float top = chosen[0].logit;
+    uint32_t best = 0;
     for (uint32_t i = 1; i < kept; i++)
-        top = chosen[i].logit > top ? chosen[i].logit : top;
+        best = chosen[i].logit > chosen[best].logit ? i : best;
     float inverse = 1.0f / set->temperature;
     float total = 0;
     for (uint32_t i = 0; i < kept; i++) {
-        s->weight[i] = num_exp((chosen[i].logit - top) * inverse);
+        s->weight[i] = num_exp((chosen[i].logit - chosen[best].logit) * inverse);
         total += s->weight[i];
     }
     float at = sampler_random(set->seed, position) * total;
-    for (uint32_t i = 0; i + 1 < kept; i++) {
+    for (uint32_t i = 0; i < kept; i++) {
         at -= s->weight[i];
         if (at < 0)
             return chosen[i].token;
     }
-    return chosen[kept - 1].token;
+    return chosen[best].token; /* the sum was rounded otherwise */
 }
