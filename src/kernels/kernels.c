@@ -90,6 +90,10 @@ uint64_t kernels_kv_bytes(enum kernels_kv type, uint32_t dim) {
     return values * bits[type] / 8 + scales * sizeof(uint16_t);
 }
 
+uint32_t kernels_attention_queries(uint32_t group) {
+    return group < ATTENTION_WALK_ROWS ? ATTENTION_WALK_ROWS / group : 1;
+}
+
 size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_k,
                               uint32_t head_dim_v) {
     return attention_walk_floats(max_queries, group, head_dim_k, head_dim_v);

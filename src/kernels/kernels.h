@@ -91,6 +91,8 @@ struct kernels_attention {
     float *work; /* kernels_attention_work() floats, aligned to 64 bytes, of the calling thread */
 };
 
+/* Queries of a call that read K and V once: more are several passes inside. */
+uint32_t kernels_attention_queries(uint32_t group);
 /* Floats of work for any call with these bounds. */
 size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_k, uint32_t head_dim_v);
 

@@ -70,8 +70,8 @@ stator_status cpu_device_choose(uint32_t index, const struct device_options *o, 
 
 static size_t attention_work(const struct device_model *m) {
     const struct shape *s = m->graph->shape;
-    size_t n =
-        kernels_attention_work(CPU_QUERY_TILE, s->n_heads / s->n_kv_heads, s->head_dim_k, s->head_dim_v);
+    uint32_t group = s->n_heads / s->n_kv_heads;
+    size_t n = kernels_attention_work(kernels_attention_queries(group), group, s->head_dim_k, s->head_dim_v);
     return arith_round_up(n, CARVE_ALIGN / sizeof(float));
 }
 

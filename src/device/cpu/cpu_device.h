@@ -15,7 +15,6 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
 
 /* Inside the room. */
 
-#define CPU_QUERY_TILE 8 /* queries of one attention work item */
 /* One matmul kernel call: its activations and its panels (16 of 32 KB) are read again from near caches only.
  */
 #define CPU_TILE_TOKENS 256

@@ -321,9 +321,10 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
     uint32_t group = s->n_heads / s->n_kv_heads;
     uint32_t in_width = m->g->values[op->in].width;
     uint32_t out_width = m->g->values[op->out].width;
+    uint32_t queries = kernels_attention_queries(group);
     uint32_t item = 0;
     for (uint32_t c = 0; c < m->h->n_chunks; c++) {
-        for (uint32_t first = 0; first < chunks[c].n; first += CPU_QUERY_TILE) {
+        for (uint32_t first = 0; first < chunks[c].n; first += queries) {
             for (uint32_t head = 0; head < s->n_kv_heads; head++, item++) {
                 if (item % m->n != m->id)
                     continue;
@@ -336,7 +337,7 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
                            (size_t)head * group * s->head_dim_v,
                     .q_stride = in_width,
                     .out_stride = out_width,
-                    .n_queries = ARITH_MIN(chunks[c].n - first, (uint32_t)CPU_QUERY_TILE),
+                    .n_queries = ARITH_MIN(chunks[c].n - first, queries),
                     .first_position = chunks[c].position + first,
                     .group = group,
                     .head_dim_k = s->head_dim_k,

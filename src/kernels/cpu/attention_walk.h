@@ -17,9 +17,10 @@
 
 #include <string.h>
 
-#define ATTENTION_WALK_ROWS 32 /* rows of a pass, where it has several queries */
-#define ATTENTION_WALK_LANE 16 /* rows of o are padded to this */
-#define ATTENTION_WALK_TILE 8  /* the largest tile */
+#define ATTENTION_WALK_ROWS 48   /* rows of a pass, where it has several queries: whole tiles of 6 and 8 */
+#define ATTENTION_WALK_NEAR 4096 /* bytes that are on their way from memory */
+#define ATTENTION_WALK_LANE 16   /* rows of o are padded to this */
+#define ATTENTION_WALK_TILE 8    /* the largest tile */
 
 /* Of a group of a query against quantised keys; behind the 2 * dim bytes of its integers, whose order is the
  * tier's. */
@@ -54,9 +55,16 @@ struct attention_tier {
     /* n elements of f16, or the integers of V of a quantised block as [32][dim] */
     void (*plain_f16)(const void *from, const void *next, size_t n, float *to);
     void (*plain_v[KERNELS_KV_TYPES])(const void *v, const void *next, uint32_t dim, float *to);
+    /* The same as plain_v, weigh and pv, straight from a quantised V, for at most tile_small rows that see
+     * the tokens before `end`. */
+    uint32_t tile_small;
+    void (*pv_small[KERNELS_KV_TYPES])(uint32_t rows, const float *e, const void *v, const void *next,
+                                       uint32_t dim, uint32_t end, float *o, size_t o_stride);
     /* w[r * 32 + t] = e[r * KERNELS_SPLIT + t] * scales[t] */
     void (*weigh)(uint32_t rows, const float *e, const uint16_t *scales, float *w);
-    /* Scores of n tokens of a split become e; the maximum and the sum are returned. */
+    void (*exp)(float *x, uint32_t n); /* of each; up to 15 more are read and written */
+    /* Scores of n >= 1 tokens of a split become e, those behind them 0; the maximum and the sum are
+     * returned. */
     void (*soften)(float *score, uint32_t n, float scale, float *max, float *sum);
     /* all = fmaf(part, b, all * a) */
     void (*merge)(float *all, const float *part, uint32_t dim, float a, float b);
@@ -69,6 +77,7 @@ struct attention_pass {
     uint32_t position; /* of the pass's first query */
     uint32_t queries;
     uint32_t rows;
+    uint32_t ahead; /* tokens between what is computed and what is prefetched */
     const void *q[KERNELS_MAX_GROUP];
     uint32_t end[KERNELS_MAX_GROUP]; /* tokens that the row sees */
     float max[KERNELS_MAX_GROUP];
@@ -82,7 +91,7 @@ struct attention_pass {
 };
 
 static inline uint32_t attention_walk_queries(uint32_t queries, uint32_t group) {
-    uint32_t fit = group < ATTENTION_WALK_ROWS ? ATTENTION_WALK_ROWS / group : 1;
+    uint32_t fit = kernels_attention_queries(group);
     return queries < fit ? queries : fit;
 }
 
@@ -123,6 +132,18 @@ static inline uint32_t attention_walk_first(const struct attention_pass *p, uint
 static inline const uint8_t *attention_walk_block(const struct kernels_attention *a, const uint8_t *base,
                                                   uint32_t token) {
     return base + a->blocks[token / KERNELS_KV_BLOCK] * a->block_stride;
+}
+
+/* What is read some blocks after the token's K, or V: K and V of a split, then those of the next. */
+static inline const uint8_t *attention_walk_next(const struct attention_pass *p, bool key, uint32_t split,
+                                                 uint32_t end, uint32_t token) {
+    const struct kernels_attention *a = p->a;
+    uint32_t then = token + p->ahead, last = p->position + p->queries;
+    if (then < end)
+        return attention_walk_block(a, key ? a->k : a->v, then);
+    if (key)
+        return attention_walk_block(a, a->v, split + (then - end < end - split ? then - end : 0));
+    return attention_walk_block(a, a->k, then < last ? then : token);
 }
 
 static inline bool attention_walk_quantised(enum kernels_kv type) {
@@ -193,6 +214,11 @@ static inline void attention_walk_pv(const struct attention_pass *p, uint32_t sp
     uint32_t first = attention_walk_first(p, token);
     const uint8_t *v = attention_walk_block(a, a->v, token);
     struct attention_values b = {.v = v, .next = next, .f16 = a->type_v == KERNELS_KV_F16};
+    if (attention_walk_quantised(a->type_v) && p->queries == 1 && p->rows <= tier->tile_small) {
+        tier->pv_small[a->type_v](p->rows, p->score + (token - split), v, next, a->head_dim_v,
+                                  attention_walk_seen(p, 0, token, KERNELS_KV_BLOCK), o, p->stride);
+        return;
+    }
     if (attention_walk_quantised(a->type_v)) {
         tier->plain_v[a->type_v](v, next, a->head_dim_v, p->plain);
         b.scales = (const uint16_t *)(const void *)(v + kv_layout_scales(a->type_v, a->head_dim_v));
@@ -223,32 +249,36 @@ static inline void attention_walk_split(struct attention_pass *p, uint32_t split
     uint32_t first = attention_walk_first(p, split);
     float *o = split == 0 ? p->all : p->part;
     for (uint32_t token = split; token < end; token += KERNELS_KV_BLOCK) {
-        uint32_t then = token + KERNELS_KV_BLOCK;
-        attention_walk_qk(p, split, token,
-                          then < end ? attention_walk_block(a, a->k, then)
-                                     : attention_walk_block(a, a->v, split));
+        attention_walk_qk(p, split, token, attention_walk_next(p, true, split, end, token));
     }
-    float max[KERNELS_MAX_GROUP], sum[KERNELS_MAX_GROUP];
+    float max[KERNELS_MAX_GROUP] = {0}, sum[KERNELS_MAX_GROUP] = {0};
     for (uint32_t r = first; r < p->rows; r++)
         tier->soften(p->score + (size_t)r * KERNELS_SPLIT, attention_walk_seen(p, r, split, KERNELS_SPLIT),
                      a->scale, &max[r], &sum[r]);
     memset(o + first * p->stride, 0, (p->rows - first) * p->stride * sizeof *o);
     for (uint32_t token = split; token < end; token += KERNELS_KV_BLOCK) {
-        uint32_t then = token + KERNELS_KV_BLOCK;
-        const uint8_t *next = attention_walk_block(a, then < end ? a->v : a->k, then < last ? then : token);
-        attention_walk_pv(p, split, token, next, o);
+        attention_walk_pv(p, split, token, attention_walk_next(p, false, split, end, token), o);
     }
+    if (split == 0) {
+        memcpy(p->max, max, sizeof max);
+        memcpy(p->sum, sum, sizeof sum);
+        return;
+    }
+    /* Each part's share of what is merged. */
+    float old[KERNELS_MAX_GROUP + ATTENTION_WALK_LANE] = {0};
+    float now[KERNELS_MAX_GROUP + ATTENTION_WALK_LANE] = {0};
     for (uint32_t r = first; r < p->rows; r++) {
-        if (split == 0) {
-            p->max[r] = max[r];
-            p->sum[r] = sum[r];
-            continue;
-        }
         float top = max[r] > p->max[r] ? max[r] : p->max[r];
-        float x = num_exp(p->max[r] - top), y = num_exp(max[r] - top);
-        tier->merge(&p->sum[r], &sum[r], 1, x, y);
-        tier->merge(p->all + r * p->stride, p->part + r * p->stride, a->head_dim_v, x, y);
+        old[r] = p->max[r] - top;
+        now[r] = max[r] - top;
         p->max[r] = top;
+    }
+    tier->exp(old + first, p->rows - first);
+    tier->exp(now + first, p->rows - first);
+    for (uint32_t r = first; r < p->rows; r++) {
+        float scaled = p->sum[r] * old[r];
+        p->sum[r] = fmaf(sum[r], now[r], scaled);
+        tier->merge(p->all + r * p->stride, p->part + r * p->stride, a->head_dim_v, old[r], now[r]);
     }
 }
 
@@ -277,6 +307,9 @@ static inline void attention_walk(const struct kernels_attention *a, const struc
     CHECK(a->head_dim_k % kernels_kv_group(a->type_k) == 0 &&
           a->head_dim_v % kernels_kv_group(a->type_v) == 0);
     struct attention_pass p = {.a = a, .tier = tier, .stride = attention_walk_stride(a->head_dim_v)};
+    uint32_t block = (uint32_t)kernels_kv_bytes(a->type_k, a->head_dim_k);
+    p.ahead =
+        KERNELS_KV_BLOCK * (block < ATTENTION_WALK_NEAR ? (ATTENTION_WALK_NEAR + block / 2) / block : 1);
     uint32_t step = attention_walk_queries(a->n_queries, a->group);
     size_t rows = (size_t)step * a->group;
     p.score = a->work;

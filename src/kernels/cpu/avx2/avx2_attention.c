@@ -4,7 +4,7 @@
 #include "kernels/cpu/avx2/avx2_kv.h"
 #include "kernels/cpu/avx2/avx2_num.h"
 
-#define TILE 4
+#define TILE 6
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
 #else
@@ -59,6 +59,12 @@ INLINE void qk(bool f16, uint32_t rows, const void *const *q, const void *k, con
     for (uint32_t r = 0; r < rows; r++)
         x[r] = q[r];
     switch (rows) {
+    case 6:
+        qk_rows(6, f16, x, k, next, dim, score);
+        break;
+    case 5:
+        qk_rows(5, f16, x, k, next, dim, score);
+        break;
     case 4:
         qk_rows(4, f16, x, k, next, dim, score);
         break;
@@ -123,6 +129,12 @@ INLINE void pv_rows(const int rows, const int width, bool f16, const struct atte
 
 INLINE void pv(bool f16, const struct attention_pv *p) {
     switch (p->rows) {
+    case 6:
+        pv_rows(6, 2, f16, p);
+        break;
+    case 5:
+        pv_rows(5, 2, f16, p);
+        break;
     case 4:
         pv_rows(4, 2, f16, p);
         break;
@@ -161,23 +173,53 @@ static inline __m256 first(uint32_t n) {
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), lane));
 }
 
+/* sum128 of a split's e, zeros behind its tokens: the lanes have at most two each. */
+static float sum_of(const float *e) {
+    __m256 v[16];
+    UNROLL
+    for (int i = 0; i < 16; i++)
+        v[i] = _mm256_add_ps(_mm256_loadu_ps(e + 8 * i), _mm256_loadu_ps(e + 128 + 8 * i));
+    for (int reach = 8; reach > 0; reach /= 2) {
+        UNROLL
+        for (int i = 0; i < reach; i++)
+            v[i] = _mm256_add_ps(v[i], v[i + reach]);
+    }
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(v[0]), _mm256_extractf128_ps(v[0], 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
 static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
     const __m256 factor = _mm256_set1_ps(scale);
-    __m256 most = _mm256_set1_ps(-INFINITY);
-    for (uint32_t t = 0; t < n; t += 8) {
+    __m256 most[4];
+    for (int i = 0; i < 4; i++)
+        most[i] = _mm256_set1_ps(-INFINITY);
+    uint32_t t = 0;
+    for (; n - t >= 32; t += 32) {
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            __m256 s = _mm256_mul_ps(_mm256_loadu_ps(score + t + 8 * i), factor);
+            _mm256_storeu_ps(score + t + 8 * i, s);
+            most[i] = _mm256_max_ps(most[i], s);
+        }
+    }
+    for (; t < n; t += 8) {
         __m256 s = _mm256_mul_ps(_mm256_loadu_ps(score + t), factor);
         _mm256_storeu_ps(score + t, s);
-        most = _mm256_max_ps(most, _mm256_blendv_ps(most, s, first(n - t)));
+        most[0] = _mm256_max_ps(most[0], _mm256_blendv_ps(most[0], s, first(n - t)));
     }
-    most = avx2_largest(most);
-    *max = _mm256_cvtss_f32(most);
-    float lane[128] = {0};
-    for (uint32_t t = 0; t < n; t += 8) {
-        __m256 e = _mm256_and_ps(first(n - t), avx2_exp(_mm256_sub_ps(_mm256_loadu_ps(score + t), most)));
-        _mm256_storeu_ps(score + t, e);
-        _mm256_storeu_ps(lane + t % 128, _mm256_add_ps(_mm256_loadu_ps(lane + t % 128), e));
-    }
-    *sum = num_sum128(lane);
+    const __m256 top =
+        avx2_largest(_mm256_max_ps(_mm256_max_ps(most[0], most[1]), _mm256_max_ps(most[2], most[3])));
+    *max = _mm256_cvtss_f32(top);
+    for (t = 0; t < n; t += 8)
+        _mm256_storeu_ps(score + t, avx2_exp(_mm256_sub_ps(_mm256_loadu_ps(score + t), top)));
+    memset(score + n, 0, (KERNELS_SPLIT - n) * sizeof *score);
+    *sum = sum_of(score);
+}
+
+static void exp_all(float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += 8)
+        _mm256_storeu_ps(x + i, avx2_exp(_mm256_loadu_ps(x + i)));
 }
 
 static void merge(float *all, const float *part, uint32_t dim, float a, float b) {
@@ -218,6 +260,9 @@ static void attention(const struct kernels_attention *a) {
         .plain_f16 = plain_f16,
         .plain_v = {[KERNELS_KV_Q8_0] = avx2_plain_q8_0, [KERNELS_KV_Q4_0] = avx2_plain_q4_0},
         .weigh = avx2_weigh,
+        .pv_small = {[KERNELS_KV_Q8_0] = avx2_pv_q8_0, [KERNELS_KV_Q4_0] = avx2_pv_q4_0},
+        .tile_small = AVX2_KV_TILE,
+        .exp = exp_all,
         .soften = soften,
         .merge = merge,
         .scale = scale};

@@ -135,19 +135,15 @@ INLINE void qk_rows(const int rows, const bool four, const void *const *q, const
 
 INLINE void qk(const bool four, uint32_t rows, const void *const *q, const void *k, const void *next,
                uint32_t dim, float *score) {
-    switch (rows) {
-    case 4:
-        qk_rows(4, four, q, k, next, dim, score);
-        break;
-    case 3:
-        qk_rows(3, four, q, k, next, dim, score);
-        break;
-    case 2:
-        qk_rows(2, four, q, k, next, dim, score);
-        break;
-    default:
-        qk_rows(1, four, q, k, next, dim, score);
+    uint32_t r = 0;
+    for (; rows - r >= 4; r += 4)
+        qk_rows(4, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+    if ((rows & 2) != 0) {
+        qk_rows(2, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+        r += 2;
     }
+    if ((rows & 1) != 0)
+        qk_rows(1, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
 }
 
 void avx2_qk_q8_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
@@ -207,6 +203,101 @@ void avx2_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w)
             _mm256_storeu_ps(w + r * KERNELS_KV_BLOCK + t,
                              _mm256_mul_ps(_mm256_loadu_ps(e + r * KERNELS_SPLIT + t), d));
     }
+}
+
+/* Four tokens of 16 dims of a group: q8_0's 8 and the next 8, q4_0's 8 and those 16 on, as bytes of lanes. */
+INLINE void load_half(const bool four, const uint8_t *v, __m256i x[2]) {
+    if (!four) {
+        x[0] = _mm256_loadu_si256((const __m256i *)v);
+        x[1] = _mm256_loadu_si256((const __m256i *)(v + 32));
+        return;
+    }
+    const __m256i nibble = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
+    __m256i both = _mm256_loadu_si256((const __m256i *)v);
+    x[0] = _mm256_sub_epi8(_mm256_and_si256(both, nibble), eight);
+    x[1] = _mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(both, 4), nibble), eight);
+}
+
+INLINE void add_token(const int rows, const __m256i x[2], const int token, const float *w,
+                      __m256 acc[AVX2_KV_TILE][2]) {
+    const __m256 low = byte_of(x[0], token), high = byte_of(x[1], token);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const __m256 weight = _mm256_set1_ps(w[r * KERNELS_KV_BLOCK + token]);
+        acc[r][0] = _mm256_fmadd_ps(weight, low, acc[r][0]);
+        acc[r][1] = _mm256_fmadd_ps(weight, high, acc[r][1]);
+    }
+}
+
+/* Half a group of all tokens; v is its first token's, `quad` bytes lie between four tokens and the next. */
+INLINE void pv_half(const int rows, const bool four, const float *w, const uint8_t *v, const uint8_t *next,
+                    size_t quad, uint32_t end, float *o, size_t o_stride) {
+    const size_t second = four ? 16 : 8;
+    __m256 acc[AVX2_KV_TILE][2];
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        acc[r][0] = _mm256_loadu_ps(o + r * o_stride);
+        acc[r][1] = _mm256_loadu_ps(o + r * o_stride + second);
+    }
+    for (uint32_t t = 0; t < end; t += 4) {
+        prefetch(next, t / 4 * quad);
+        __m256i x[2];
+        load_half(four, v + t / 4 * quad, x);
+        add_token(rows, x, 0, w + t, acc);
+        if (t + 1 < end)
+            add_token(rows, x, 1, w + t, acc);
+        if (t + 2 < end)
+            add_token(rows, x, 2, w + t, acc);
+        if (t + 3 < end)
+            add_token(rows, x, 3, w + t, acc);
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        _mm256_storeu_ps(o + r * o_stride, acc[r][0]);
+        _mm256_storeu_ps(o + r * o_stride + second, acc[r][1]);
+    }
+}
+
+INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8_t *v, const uint8_t *next,
+                    uint32_t dim, uint32_t end, float *o, size_t o_stride) {
+    const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
+    const size_t row = 4 * (size_t)kv_layout_group(type); /* bytes of a group in four tokens */
+    const size_t quad = dim / KERNELS_KV_GROUP * row;
+    const uint16_t *scales = (const uint16_t *)(const void *)(v + kv_layout_scales(type, dim));
+    for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++, o += KERNELS_KV_GROUP) {
+        _Alignas(32) float w[AVX2_KV_TILE * KERNELS_KV_BLOCK];
+        avx2_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w);
+        pv_half(rows, four, w, v + g * row, next + g * row, quad, end, o, o_stride);
+        pv_half(rows, four, w, v + g * row + row / 2, next + g * row + row / 2, quad, end,
+                o + (four ? 8 : 16), o_stride);
+    }
+}
+
+INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+               uint32_t end, float *o, size_t o_stride) {
+    switch (rows) {
+    case 4:
+        pv_rows(4, four, e, v, next, dim, end, o, o_stride);
+        break;
+    case 3:
+        pv_rows(3, four, e, v, next, dim, end, o, o_stride);
+        break;
+    case 2:
+        pv_rows(2, four, e, v, next, dim, end, o, o_stride);
+        break;
+    default:
+        pv_rows(1, four, e, v, next, dim, end, o, o_stride);
+    }
+}
+
+void avx2_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
+                  float *o, size_t o_stride) {
+    pv(false, rows, e, v, next, dim, end, o, o_stride);
+}
+
+void avx2_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
+                  float *o, size_t o_stride) {
+    pv(true, rows, e, v, next, dim, end, o, o_stride);
 }
 
 /* --- stores */

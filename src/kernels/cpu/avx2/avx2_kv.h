@@ -15,6 +15,10 @@ void avx2_qk_q4_0(uint32_t rows, const void *const *q, const void *k, const void
                   float *score);
 void avx2_plain_q8_0(const void *v, const void *next, uint32_t dim, float *to);
 void avx2_plain_q4_0(const void *v, const void *next, uint32_t dim, float *to);
+void avx2_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
+                  float *o, size_t o_stride);
+void avx2_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
+                  float *o, size_t o_stride);
 void avx2_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w);
 
 /* The stores. */

@@ -114,6 +114,8 @@ INLINE void pv_rows(const int rows, const int width, bool f16, const struct atte
     uint32_t at = 0;
     for (; p->dims - at >= 16 * (uint32_t)width; at += 16 * (uint32_t)width)
         pv_dims(rows, width, f16, false, 0, p, first, at);
+    for (; width > 2 && p->dims - at >= 32; at += 32)
+        pv_dims(rows, 2, f16, false, 0, p, first, at);
     for (; p->dims - at >= 16; at += 16)
         pv_dims(rows, 1, f16, false, 0, p, first, at);
     if (at < p->dims)
@@ -164,24 +166,40 @@ static void plain_f16(const void *from, const void *next, size_t n, float *to) {
 
 static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
     const __m512 factor = _mm512_set1_ps(scale);
-    __m512 most = _mm512_set1_ps(-INFINITY);
-    for (uint32_t t = 0; t < n; t += 16) {
+    __m512 most[4];
+    for (int i = 0; i < 4; i++)
+        most[i] = _mm512_set1_ps(-INFINITY);
+    uint32_t t = 0;
+    for (; n - t >= 64; t += 64) {
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            __m512 s = _mm512_mul_ps(_mm512_loadu_ps(score + t + 16 * i), factor);
+            _mm512_storeu_ps(score + t + 16 * i, s);
+            most[i] = _mm512_max_ps(most[i], s);
+        }
+    }
+    for (; t < n; t += 16) {
         __m512 s = _mm512_mul_ps(_mm512_loadu_ps(score + t), factor);
         _mm512_storeu_ps(score + t, s);
-        most = _mm512_mask_max_ps(most, avx512_first(n - t), most, s);
+        most[0] = _mm512_mask_max_ps(most[0], avx512_first(n - t), most[0], s);
     }
-    *max = _mm512_reduce_max_ps(most);
+    *max =
+        _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
     const __m512 top = _mm512_set1_ps(*max);
+    for (t = 0; t < n; t += 16)
+        _mm512_storeu_ps(score + t, avx512_exp(_mm512_sub_ps(_mm512_loadu_ps(score + t), top)));
+    /* Zeros behind the tokens: then each lane of sum128 is the sum of two. */
+    memset(score + n, 0, (KERNELS_SPLIT - n) * sizeof *score);
     __m512 lane[8];
+    UNROLL
     for (int i = 0; i < 8; i++)
-        lane[i] = _mm512_setzero_ps();
-    for (uint32_t t = 0; t < n; t += 16) {
-        __m512 e = avx512_exp(_mm512_sub_ps(_mm512_loadu_ps(score + t), top));
-        e = _mm512_maskz_mov_ps(avx512_first(n - t), e);
-        _mm512_storeu_ps(score + t, e);
-        lane[t / 16 % 8] = _mm512_add_ps(lane[t / 16 % 8], e);
-    }
+        lane[i] = _mm512_add_ps(_mm512_loadu_ps(score + 16 * i), _mm512_loadu_ps(score + 128 + 16 * i));
     *sum = avx512_sum128(lane);
+}
+
+static void exp_all(float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += 16)
+        _mm512_storeu_ps(x + i, avx512_exp(_mm512_loadu_ps(x + i)));
 }
 
 static void merge(float *all, const float *part, uint32_t dim, float a, float b) {
@@ -210,6 +228,9 @@ static void attention(const struct kernels_attention *a) {
         .plain_f16 = plain_f16,
         .plain_v = {[KERNELS_KV_Q8_0] = avx512_plain_q8_0, [KERNELS_KV_Q4_0] = avx512_plain_q4_0},
         .weigh = avx512_weigh,
+        .pv_small = {[KERNELS_KV_Q8_0] = avx512_pv_q8_0, [KERNELS_KV_Q4_0] = avx512_pv_q4_0},
+        .tile_small = AVX512_KV_TILE,
+        .exp = exp_all,
         .soften = soften,
         .merge = merge,
         .scale = scale};

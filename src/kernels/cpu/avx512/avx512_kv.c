@@ -3,7 +3,7 @@
 #include "kernels/cpu/avx512/avx512_kv.h"
 #include "kernels/cpu/avx512/avx512_num.h"
 
-#define TILE 4
+#define TILE AVX512_KV_TILE
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
 #else
@@ -208,4 +208,93 @@ void avx512_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *
         _mm512_storeu_ps(w, _mm512_mul_ps(_mm512_loadu_ps(e), low));
         _mm512_storeu_ps(w + 16, _mm512_mul_ps(_mm512_loadu_ps(e + 16), high));
     }
+}
+
+/* Four tokens of a group: the integers of dims 0 .. 15 and 16 .. 31 as bytes of lanes. */
+INLINE void load_group(const bool four, const uint8_t *v, __m512i x[2]) {
+    if (!four) {
+        x[0] = _mm512_loadu_si512(v);
+        x[1] = _mm512_loadu_si512(v + 64);
+        return;
+    }
+    const __m512i nibble = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
+    __m512i both = _mm512_loadu_si512(v);
+    x[0] = _mm512_sub_epi8(_mm512_and_si512(both, nibble), eight);
+    x[1] = _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(both, 4), nibble), eight);
+}
+
+INLINE void add_token(const int rows, const __m512i x[2], const unsigned token, const float *w,
+                      __m512 acc[TILE][2]) {
+    const __m512 low = byte_of(x[0], token), high = byte_of(x[1], token);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        const __m512 weight = _mm512_set1_ps(w[r * KERNELS_KV_BLOCK + token]);
+        acc[r][0] = _mm512_fmadd_ps(weight, low, acc[r][0]);
+        acc[r][1] = _mm512_fmadd_ps(weight, high, acc[r][1]);
+    }
+}
+
+INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8_t *v, const uint8_t *next,
+                    uint32_t dim, uint32_t end, float *o, size_t o_stride) {
+    const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
+    const size_t row = 4 * (size_t)kv_layout_group(type); /* bytes of a group in four tokens */
+    const size_t quad = dim / KERNELS_KV_GROUP * row;
+    const uint16_t *scales = (const uint16_t *)(const void *)(v + kv_layout_scales(type, dim));
+    for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++, o += KERNELS_KV_GROUP) {
+        _Alignas(64) float w[TILE * KERNELS_KV_BLOCK];
+        avx512_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w);
+        __m512 acc[TILE][2];
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            acc[r][0] = _mm512_loadu_ps(o + r * o_stride);
+            acc[r][1] = _mm512_loadu_ps(o + r * o_stride + 16);
+        }
+        for (uint32_t t = 0; t < end; t += 4) {
+            const size_t at = t / 4 * quad + g * row;
+            prefetch(next, at);
+            if (!four)
+                prefetch(next, at + 64);
+            __m512i x[2];
+            load_group(four, v + at, x);
+            add_token(rows, x, 0, w + t, acc);
+            if (t + 1 < end)
+                add_token(rows, x, 1, w + t, acc);
+            if (t + 2 < end)
+                add_token(rows, x, 2, w + t, acc);
+            if (t + 3 < end)
+                add_token(rows, x, 3, w + t, acc);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            _mm512_storeu_ps(o + r * o_stride, acc[r][0]);
+            _mm512_storeu_ps(o + r * o_stride + 16, acc[r][1]);
+        }
+    }
+}
+
+INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+               uint32_t end, float *o, size_t o_stride) {
+    switch (rows) {
+    case 4:
+        pv_rows(4, four, e, v, next, dim, end, o, o_stride);
+        break;
+    case 3:
+        pv_rows(3, four, e, v, next, dim, end, o, o_stride);
+        break;
+    case 2:
+        pv_rows(2, four, e, v, next, dim, end, o, o_stride);
+        break;
+    default:
+        pv_rows(1, four, e, v, next, dim, end, o, o_stride);
+    }
+}
+
+void avx512_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+                    uint32_t end, float *o, size_t o_stride) {
+    pv(false, rows, e, v, next, dim, end, o, o_stride);
+}
+
+void avx512_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+                    uint32_t end, float *o, size_t o_stride) {
+    pv(true, rows, e, v, next, dim, end, o, o_stride);
 }

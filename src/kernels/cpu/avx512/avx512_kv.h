@@ -5,6 +5,8 @@
 
 #include "kernels/cpu/attention_walk.h"
 
+#define AVX512_KV_TILE 4 /* most rows */
+
 /* q = 128 * high + low: bytes high[dim], then low[dim]; keys are unsigned, 128 (q4_0: 8) above. */
 void avx512_quantise_query(const float *x, uint32_t dim, bool four, void *row);
 void avx512_qk_q8_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
@@ -13,6 +15,10 @@ void avx512_qk_q4_0(uint32_t rows, const void *const *q, const void *k, const vo
                     float *score);
 void avx512_plain_q8_0(const void *v, const void *next, uint32_t dim, float *to);
 void avx512_plain_q4_0(const void *v, const void *next, uint32_t dim, float *to);
+void avx512_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+                    uint32_t end, float *o, size_t o_stride);
+void avx512_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+                    uint32_t end, float *o, size_t o_stride);
 void avx512_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w);
 
 #endif
