@@ -347,9 +347,8 @@ static void no_group_size(void) {
     ze_kernel_handle_t k = new_kernel(new_module(0, kernel_source), "set");
     set_pointer(k, 0, on_host(64));
     OK(ZE(zeKernelSetArgumentValue)(k, 1, 4, &v));
-    CHECK_RESULT(
-        ZE(zeCommandListAppendLaunchKernel)(t.immediate, k, &(ze_group_count_t){1, 1, 1}, NULL, 0, NULL),
-        ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    OK(ZE(zeCommandListAppendLaunchKernel)(t.immediate, k, &(ze_group_count_t){1, 1, 1}, NULL, 0,
+                                           NULL)); /* as Intel's driver: 1 x 1 x 1 */
 }
 static void too_much_local(void) {
     begin();
@@ -394,9 +393,9 @@ static void module_with_kernels(void) {
     begin();
     ze_module_handle_t m = new_module(0, kernel_source);
     ze_kernel_handle_t k = new_kernel(m, "set");
-    CHECK_RESULT(ZE(zeModuleDestroy)(m), ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
+    OK(ZE(zeModuleDestroy)(m)); /* as Intel's driver does; the line is counted all the same */
     OK(ZE(zeKernelDestroy)(k));
-    OK(ZE(zeModuleDestroy)(m));
+    CHECK_RESULT(ZE(zeModuleDestroy)(m), ZE_RESULT_ERROR_INVALID_ARGUMENT);
     CHECK_RESULT(ZE(zeKernelSetGroupSize)(k, 1, 1, 1), ZE_RESULT_ERROR_INVALID_ARGUMENT);
 }
 static void kernel_gone(void) {

@@ -595,8 +595,8 @@ TO_REAL(half, half)
     LOAD_STORES(ushort, SPACE)                                                                               \
     LOAD_STORES(int, SPACE)                                                                                  \
     LOAD_STORES(uint, SPACE)                                                                                 \
-    LOAD_STORES(long, SPACE) LOAD_STORES(ulong, SPACE) LOAD_STORES(half, SPACE) LOAD_STORES(float, SPACE)    \
-        HALVES(SPACE)
+    LOAD_STORES(long, SPACE)                                                                                 \
+    LOAD_STORES(ulong, SPACE) LOAD_STORES(half, SPACE) LOAD_STORES(float, SPACE) HALVES(SPACE)
 IN_SPACE(GLOBAL)
 IN_SPACE(CONST)
 IN_SPACE(LOCAL)

@@ -286,6 +286,8 @@ static void set_all(const char *item, const char *key, const char *value) {
         sim.seed = parse_size(item, value);
     else if (strcmp(key, "poison") == 0)
         sim.poison = parse_size(item, value);
+    else if (strcmp(key, "slack") == 0)
+        sim.slack = parse_size(item, value);
     else if (strcmp(key, "host_memory") == 0)
         sim.host_memory = parse_size(item, value);
     else if (strcmp(key, "keep_files") == 0)

@@ -119,8 +119,10 @@ static bool move(const struct device *d, const struct command *c) {
         copy_bytes(c);
         return true;
     case OP_FILL:
-        for (size_t i = 0; i < c->size; i += c->pattern_size)
-            memcpy((char *)c->target + i, c->pattern, c->pattern_size);
+        for (size_t i = 0; i < c->size; i += c->pattern_size) {
+            size_t rest = c->size - i;
+            memcpy((char *)c->target + i, c->pattern, rest < c->pattern_size ? rest : c->pattern_size);
+        }
         return true;
     case OP_KERNEL:
         return run_kernel(d, &c->launch);

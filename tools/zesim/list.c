@@ -185,6 +185,8 @@ ze_result_t ZE_APICALL zeCommandListAppendMemoryCopyFromContext(ze_command_list_
 /* Bytes from a region's buffer to the end of its last row. */
 static size_t region_extent(const ze_copy_region_t *r, uint32_t pitch, uint32_t slice) {
     uint32_t depth = r->depth != 0 ? r->depth : 1;
+    if (r->width == 0 || r->height == 0)
+        return 0;
     return (size_t)(r->originZ + depth - 1) * slice + (size_t)(r->originY + r->height - 1) * pitch +
            r->originX + r->width;
 }
@@ -199,8 +201,7 @@ ze_result_t ZE_APICALL zeCommandListAppendMemoryCopyRegion(ze_command_list_handl
     GET(struct list, l, KIND_LIST, list);
     if (target == NULL || source == NULL || to == NULL || from == NULL)
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-    if (to->width != from->width || to->height != from->height || to->depth != from->depth ||
-        to->width == 0 || to->height == 0)
+    if (to->width != from->width || to->height != from->height || to->depth != from->depth)
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     if (!accessible(l, target, region_extent(to, to_pitch, to_slice), source,
                     region_extent(from, from_pitch, from_slice)))
@@ -221,8 +222,7 @@ ze_result_t ZE_APICALL zeCommandListAppendMemoryFill(ze_command_list_handle_t li
     if (target == NULL || pattern == NULL)
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     size_t most = l->ordinal == 0 ? SIM_MAX_PATTERN : 16;
-    if (pattern_size == 0 || (pattern_size & (pattern_size - 1)) != 0 || pattern_size > most ||
-        size % pattern_size != 0)
+    if (pattern_size == 0 || pattern_size > most)
         return ZE_RESULT_ERROR_INVALID_SIZE;
     if (!accessible(l, target, size, NULL, 0))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -367,12 +367,13 @@ static ze_result_t check_launch(const struct list *l, const struct kernel *k) {
     const char *why = l->ordinal != 0                  ? "is launched on a copy engine"
                       : k->module->device != l->device ? "was built for another device"
                       : k->module->object.dead         ? "belongs to a module that was destroyed"
-                      : !k->group_set                  ? "has no group size"
                                                        : NULL;
     if (why != NULL) {
         violation("kernel %s %s", k->code->name, why);
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     }
+    if (!k->group_set) /* Intel's driver takes 1 x 1 x 1 */
+        violation("kernel %s has no group size", k->code->name);
     uint64_t local = 0;
     for (uint32_t i = 0; i < k->code->n_locals; i++)
         local += k->code->locals[i].size;

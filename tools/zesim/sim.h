@@ -117,7 +117,7 @@ struct sim {
     bool abort_on_violation;
     bool keep_files;
     enum order order;
-    uint64_t seed, poison, host_memory;
+    uint64_t seed, poison, slack, host_memory;
     char *log, *cache;
     struct fault *fault;
     size_t n_faults;
