@@ -38,6 +38,7 @@ static struct {
     uint32_t nth;      /* from 1 */
     bool corrupt;      /* the probe of every pair finds damaged data */
     uint32_t delay_us; /* a step takes up to that much longer */
+    uint64_t largest;  /* slices above it are refused; 0: none is */
     uint64_t memory;   /* of each; 0: 1 GiB */
     uint32_t opened;   /* live devices */
     _Atomic uint32_t running;
@@ -208,7 +209,7 @@ static stator_status fake_slice_create(struct device *d, enum device_arena a, ui
                                        stator_error *e) {
     struct fake_device *f = fake_self(d);
     CHECK(!f->prepared);
-    if (fake_hit(f, FAKE_SLICE, ++f->slices))
+    if (fake_hit(f, FAKE_SLICE, ++f->slices) || (fake.largest != 0 && bytes > fake.largest))
         return error_set(e, STATOR_DOES_NOT_FIT, "%s: slice_create: arena %s: out of device memory",
                          f->facts.name, device_arena_name(a));
     return f->cpu->vtable->slice_create(f->cpu, a, slice, bytes, e);

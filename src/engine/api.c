@@ -431,6 +431,82 @@ static stator_status audit_verdict(struct stator *s, const struct audit *a, stat
     return STATOR_OK;
 }
 
+static stator_status start_once(struct stator *s, stator_error *e) {
+    stator_status st = fill_rope(s, e);
+    if (st == STATOR_OK)
+        st = start_thread(s, e);
+    if (st == STATOR_OK)
+        st = wait_for_start(s, e);
+    return st;
+}
+
+static void join_thread(struct stator *s) {
+    if (!s->thread_runs)
+        return;
+    int rc = pthread_join(s->thread, NULL);
+    CHECK(rc == 0);
+    s->thread_runs = false;
+}
+
+/* Gives back what a start and the run's state took; NULL where there is nothing. */
+static void undo_start(struct stator *s) {
+    join_thread(s);
+    pages_unmap(s->staging, s->staging_bytes); /* NULL when it was a device's */
+    pages_unmap(s->tokenizer_memory, s->tokenizer_bytes);
+    pages_unmap(s->run, s->run_bytes);
+    s->staging = s->tokenizer_memory = s->run = NULL;
+    s->tokenizer = NULL;
+    s->prepared = false;
+    atomic_store(&s->loaded_bytes, 0);
+}
+
+/* After a driver has refused a slice: its device is planned with smaller ones from now on. False: none was
+ * refused, or it was small enough. */
+static bool smaller_slices(struct stator *s) {
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        uint64_t refused = d->refused;
+        d->refused = 0;
+        if (refused < 2 * ENGINE_LEAST_SLICE)
+            continue;
+        d->facts.max_alloc = refused / 2;
+        char was[UNITS_TEXT];
+        char now[UNITS_TEXT];
+        log_write(
+            &s->log, STATOR_LOG_WARN,
+            "%s: its driver refuses a slice of %s that the plan has room for: planned again with slices of "
+            "at most %s",
+            d->facts.name, units_format_size(refused, was), units_format_size(d->facts.max_alloc, now));
+        return true;
+    }
+    return false;
+}
+
+static stator_status expect_plan(const struct stator *s, stator_error *e) {
+    if (s->expects_plan && strcmp(s->expect_plan, s->plan.hash) != 0)
+        return error_set(
+            e, STATOR_DOES_NOT_FIT,
+            "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
+            s->plan.hash, s->expect_plan);
+    return STATOR_OK;
+}
+
+/* The plan for facts that have changed; *e is what the driver said, which stays the first thing to know. */
+static stator_status plan_again(struct stator *s, stator_error *e) {
+    stator_error why = {0};
+    stator_status st = planner_make(s, &s->want, &s->plan, &why);
+    if (st == STATOR_OK && !s->plan.fits)
+        st = error_set(&why, STATOR_DOES_NOT_FIT, "%s is short by %llu bytes", s->plan.missing.where,
+                       (unsigned long long)s->plan.missing.bytes);
+    if (st != STATOR_OK) {
+        stator_error refused = *e;
+        return error_set(e, STATOR_DOES_NOT_FIT, "%.240s; and with smaller slices: %.240s", refused.text,
+                         why.text);
+    }
+    log_write(&s->log, STATOR_LOG_INFO, "plan %s", s->plan.hash);
+    return STATOR_OK;
+}
+
 stator_status stator_prepare(stator *s, stator_error *e) {
     if (s->prepare_tried)
         return s->prepared ? STATOR_OK
@@ -442,11 +518,9 @@ stator_status stator_prepare(stator *s, stator_error *e) {
     stator_status st = s->planned && s->plan.fits ? STATOR_OK : stator_plan(s, e);
     if (st != STATOR_OK)
         return st;
-    if (s->expects_plan && strcmp(s->expect_plan, s->plan.hash) != 0)
-        return error_set(
-            e, STATOR_DOES_NOT_FIT,
-            "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
-            s->plan.hash, s->expect_plan);
+    st = expect_plan(s, e);
+    if (st != STATOR_OK)
+        return st;
     s->prepare_tried = true;
     st = make_run_state(s, e);
     s->prepared = st == STATOR_OK;
@@ -460,11 +534,20 @@ stator_status stator_start(stator *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     s->start_tried = true;
-    st = fill_rope(s, e);
-    if (st == STATOR_OK)
-        st = start_thread(s, e);
-    if (st == STATOR_OK)
-        st = wait_for_start(s, e);
+    stator_error own;
+    e = e != NULL ? e : &own;
+    st = start_once(s, e);
+    for (uint32_t i = 0; i < ENGINE_RETRIES && st == STATOR_DOES_NOT_FIT && smaller_slices(s); i++) {
+        undo_start(s);
+        st = plan_again(s, e);
+        if (st == STATOR_OK)
+            st = expect_plan(s, e);
+        if (st == STATOR_OK)
+            st = make_run_state(s, e);
+        s->prepared = st == STATOR_OK;
+        if (st == STATOR_OK)
+            st = start_once(s, e);
+    }
     if (st != STATOR_OK)
         return st;
     atomic_store(&s->started, 1);
@@ -484,12 +567,8 @@ void stator_close(stator *s) {
     if (s->thread_runs) {
         atomic_store(&s->stop, 1);
         ring_wake(s->commands);
-        int rc = pthread_join(s->thread, NULL);
-        CHECK(rc == 0);
     }
-    pages_unmap(s->staging, s->staging_bytes); /* NULL when it was a device's */
-    pages_unmap(s->tokenizer_memory, s->tokenizer_bytes);
-    pages_unmap(s->run, s->run_bytes);
+    undo_start(s);
     pages_unmap(s->front, s->front_bytes);
     gguf_close(s->gguf);
     log_sink_close(&s->sink);

@@ -32,6 +32,8 @@
 #define ENGINE_STACK (512 * 1024)
 #endif
 #define ENGINE_EVENTS         256
+#define ENGINE_RETRIES        6       /* of a start whose slices a driver refuses, each with half the size */
+#define ENGINE_LEAST_SLICE    1048576 /* bytes: no smaller ones are tried */
 #define ENGINE_STEP_DEADLINE  60000000000 /* ns: a device that has not ended a step by then is lost */
 #define ENGINE_EDGE_BASE      (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
 #define ENGINE_EDGE_PER_TOKEN 256
@@ -94,6 +96,7 @@ struct engine_device {
     void *memory; /* the device's own, in the run's state */
     uint64_t memory_bytes;
     /* From start on. */
+    uint64_t refused; /* bytes of the slice that its driver did not give */
     struct device *device;
     struct device_link in; /* from the device before */
     struct device_link out;

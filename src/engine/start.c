@@ -40,6 +40,8 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
         CHECK(a != NULL);
         for (uint32_t k = 0; k < a->n_slices; k++) {
             stator_status st = d->vtable->slice_create(d, (enum device_arena)i, k, a->slices[k], e);
+            if (st == STATOR_DOES_NOT_FIT && !s->devices[device].facts.host_memory)
+                s->devices[device].refused = a->slices[k];
             if (st != STATOR_OK)
                 return st;
             a->allocated += a->slices[k];

@@ -417,6 +417,71 @@ static void faults_at_start(void **state) {
     assert_int_equal(fake.opened, 0);
 }
 
+struct warned {
+    uint32_t warnings;
+    char plans[8][40];
+    uint32_t n_plans;
+};
+
+static void hear(void *context, stator_log_level level, const char *line) {
+    struct warned *w = context;
+    w->warnings += level == STATOR_LOG_WARN && strstr(line, "refuses a slice") != NULL;
+    const char *plan = strstr(line, "plan ");
+    if (level == STATOR_LOG_INFO && plan != NULL && w->n_plans < 8)
+        snprintf(w->plans[w->n_plans++], sizeof w->plans[0], "%.32s", plan + 5);
+}
+
+/* A driver that gives less at once than it said: smaller slices, another plan, the same numbers. */
+static void smaller_slices(void **state) {
+    (void)state;
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    const char *plain[] = {"devices.use=cpu:0", "cpu.threads=1", NULL};
+    stator *s = harness_start(MODEL, plain);
+    size_t bytes = N_IDS * harness_vocab(s) * sizeof(float);
+    float *expected = harness_logits(s, ids, N_IDS);
+    stator_close(s);
+    const char *sets[] = {uses[1], "cpu.threads=1", "memory.batch=32"};
+    for (int round = 0; round < 3; round++) {
+        /* 0: half of the slices is enough; 1: the same with --expect-plan; 2: nothing is */
+        struct warned w = {0};
+        fake.largest = round < 2 ? 1700000 : 65536;
+        stator_options o = {
+            .size = sizeof o, .config = MODEL, .set = sets, .n_set = 3, .log = hear, .context = &w};
+        stator_error e = {0};
+        assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
+        assert_int_equal(stator_plan(s, &e), STATOR_OK);
+        char hash[40];
+        snprintf(hash, sizeof hash, "%s", s->plan.hash);
+        if (round == 1) {
+            stator_close(s);
+            o.expect_plan = hash;
+            assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
+        }
+        stator_status st = stator_start(s, &e);
+        assert_true(w.warnings > 0);
+        if (round > 0) {
+            assert_int_equal(st, STATOR_DOES_NOT_FIT);
+            assert_non_null(strstr(e.text, round == 1 ? "--expect-plan" : "slice"));
+            stator_close(s);
+            assert_int_equal(fake.opened, 0);
+            continue;
+        }
+        if (st != STATOR_OK)
+            fail_msg("%s", e.text);
+        assert_true(w.n_plans > 1);
+        assert_string_not_equal(w.plans[w.n_plans - 1], hash);
+        assert_string_equal(w.plans[w.n_plans - 1], s->plan.hash);
+        assert_true(plan_arena_find(&s->plan.places[0], "weights")->n_slices > 1);
+        float *got = harness_logits(s, ids, N_IDS);
+        assert_memory_equal(got, expected, bytes);
+        free(got);
+        stator_close(s);
+        assert_int_equal(fake.opened, 0);
+    }
+    free(expected);
+}
+
 /* Faults of a running engine, in the prompt and later: every request ends, failed, with the device's name and
  * the call; later requests fail at once; the engine closes. */
 static void faults_in_steps(void **state) {
@@ -479,6 +544,7 @@ int main(void) {
                                        cmocka_unit_test_setup(memory_rows, reset),
                                        cmocka_unit_test_setup(trace, reset),
                                        cmocka_unit_test_setup(faults_at_start, reset),
-                                       cmocka_unit_test_setup(faults_in_steps, reset)};
+                                       cmocka_unit_test_setup(faults_in_steps, reset),
+                                       cmocka_unit_test_setup(smaller_slices, reset)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
