@@ -79,7 +79,7 @@ static uint32_t find_gpus(const struct doctor *d, struct gpu *gpus) {
             strncmp(class, "0x03", 4) == 0) {
             struct gpu *g = &gpus[found++];
             memset(g, 0, sizeof *g);
-            snprintf(g->address, sizeof g->address, "%s", address);
+            snprintf(g->address, sizeof g->address, "%.15s", address);
             g->device = (unsigned)strtoul(id, NULL, 16);
             g->integrated = strcmp(address, "0000:00:02.0") == 0;
             char group[TEXT];
