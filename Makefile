@@ -49,7 +49,13 @@ CL_FLAGS := -x cl -cl-std=CL3.0 --target=spir64-unknown-unknown -O2 -Xclang -dis
     -Wall -Wextra -Werror -Isrc
 # The modules do not depend on the compiler and flags of the rest.
 CL_BUILD := build/spirv
-CL_MODULES := norm ends attention
+CL_MODULES := norm ends
+# Attention: a module per type of K and V (enum kernels_kv), and one for two types.
+CL_KV_f32 := -DCL_KV=0
+CL_KV_f16 := -DCL_KV=1
+CL_KV_q8_0 := -DCL_KV=2
+CL_KV_q4_0 := -DCL_KV=3
+CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t)
 # Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
 CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k k
 CL_SETS := $(CL_INTEGER) f32 f16 bf16 any
@@ -96,6 +102,8 @@ define CL_COMPILE
 endef
 $(CL_BUILD)/%.spv: src/kernels/opencl/%.cl Makefile
 	$(call CL_COMPILE,)
+$(CL_BUILD)/attention_%.spv: src/kernels/opencl/attention.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=attention_$* $(CL_KV_$*))
 $(CL_BUILD)/decode1_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=decode1_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=1)
 $(CL_BUILD)/decode4_%.spv: src/kernels/opencl/matmul_decode.cl Makefile

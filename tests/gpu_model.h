@@ -20,7 +20,7 @@ struct gpu_model_want {
     uint32_t batch, rows, sequences, blocks; /* blocks: of KV per sequence */
     bool bias, norms, neox;
     uint32_t n_rot;
-    uint32_t kv_type;
+    uint32_t type_k, type_v;
     uint32_t kv_slices;
 };
 
@@ -181,6 +181,20 @@ static inline void gpu_model_fill_weight(struct gpu_model *m, uint64_t *seed, co
     free(rows);
 }
 
+/* One head's K, or V, of a block. */
+static inline void gpu_model_fill_kv(uint64_t *seed, uint32_t type, uint32_t dim, uint8_t *at) {
+    uint64_t bytes = kernels_kv_bytes(type, dim), scales = (uint64_t)dim / 32 * KERNELS_KV_BLOCK;
+    if (type == KERNELS_KV_F32) {
+        kernel_check_random_floats(seed, (float *)(void *)at, bytes / 4, 1);
+        return;
+    }
+    kernel_check_random_bytes(seed, at, bytes);
+    uint16_t *halves = (uint16_t *)(void *)at;
+    uint64_t first = type == KERNELS_KV_F16 ? 0 : bytes / 2 - scales;
+    for (uint64_t i = first; i < bytes / 2; i++)
+        halves[i] = block_to_f16(testing_uniform(seed) * (first == 0 ? 1.0f : 0.05f));
+}
+
 static inline uint32_t gpu_model_take(uint64_t *at, uint64_t n, uint64_t size) {
     uint64_t here = *at;
     *at = arith_round_up(*at + n * size, 64);
@@ -203,14 +217,13 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     struct graph_want gw = {.batch = want->batch, .logits_rows = want->rows};
     assert_int_equal(graph_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     struct device_kv *kv = &m->model.kv;
-    uint32_t size = want->kv_type == KERNELS_KV_F16 ? 2 : 4;
-    *kv =
-        (struct device_kv){.type_k = want->kv_type,
-                           .type_v = want->kv_type,
-                           .n_blocks = want->blocks * want->sequences,
-                           .blocks_per_sequence = want->blocks,
-                           .k_bytes = (uint64_t)want->head_k * KERNELS_KV_BLOCK * size,
-                           .block_stride = (uint64_t)(want->head_k + want->head_v) * KERNELS_KV_BLOCK * size};
+    *kv = (struct device_kv){.type_k = want->type_k,
+                             .type_v = want->type_v,
+                             .n_blocks = want->blocks * want->sequences,
+                             .blocks_per_sequence = want->blocks,
+                             .k_bytes = kernels_kv_bytes(want->type_k, want->head_k),
+                             .block_stride = kernels_kv_bytes(want->type_k, want->head_k) +
+                                             kernels_kv_bytes(want->type_v, want->head_v)};
     kv->unit_bytes = kv->block_stride * kv->n_blocks;
     uint64_t at = arith_round_up(sizeof(struct step_header), 64);
     struct step_header *h = &m->model.step;
@@ -242,12 +255,11 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     for (uint32_t i = 0; i < m->graph.n_weights; i++)
         gpu_model_fill_weight(m, seed, &m->graph.weights[i]);
     for (int s = 0; m->bytes[DEVICE_KV][s] > 0; s++) {
-        if (want->kv_type == KERNELS_KV_F32)
-            kernel_check_random_floats(seed, (float *)(void *)m->before[DEVICE_KV][s],
-                                       m->bytes[DEVICE_KV][s] / 4, 1);
-        else
-            for (uint64_t i = 0; i < m->bytes[DEVICE_KV][s] / 2; i++)
-                ((uint16_t *)(void *)m->before[DEVICE_KV][s])[i] = block_to_f16(testing_uniform(seed));
+        uint8_t *block = m->before[DEVICE_KV][s], *end = block + m->bytes[DEVICE_KV][s];
+        for (; block < end; block += kv->block_stride) {
+            gpu_model_fill_kv(seed, kv->type_k, want->head_k, block);
+            gpu_model_fill_kv(seed, kv->type_v, want->head_v, block + kv->k_bytes);
+        }
     }
     return m;
 }

@@ -45,7 +45,8 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     w.norms = testing_below(seed, 2);
     w.neox = testing_below(seed, 2);
     w.n_rot = testing_below(seed, 2) ? w.head_k : 2 * (1 + (uint32_t)testing_below(seed, w.head_k / 2));
-    w.kv_type = testing_below(seed, 2) ? KERNELS_KV_F16 : KERNELS_KV_F32;
+    w.type_k = (uint32_t)testing_below(seed, KERNELS_KV_TYPES);
+    w.type_v = testing_below(seed, 2) ? w.type_k : (uint32_t)testing_below(seed, KERNELS_KV_TYPES);
     w.kv_slices = 1 + (uint32_t)testing_below(seed, ARITH_MIN(w.n_kv_heads, 4u));
     w.blocks = (uint32_t)arith_ceil_div(batch, KERNELS_KV_BLOCK) + (testing_below(seed, 3) == 0 ? 18 : 2);
     return w;

@@ -186,8 +186,9 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     CHECK(s->n_kv_heads % heads == 0);
     uint32_t queries = b->rows <= LAUNCH_FEW ? 1 : ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
-    struct launch *l =
-        launch_add(b, LAUNCH_ATTENTION, op, OPENCL_GROUP, (uint64_t)b->rows * (s->n_kv_heads / heads));
+    const struct device_kv *kv = &b->m->kv;
+    uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
+    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP, (uint64_t)b->rows * (s->n_kv_heads / heads));
     launch_value_f32(b, l, o->in);
     launch_u32(l, in->width);
     launch_value(b, l, o->out);

@@ -44,8 +44,12 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_ZERO_KV] = {"zero_kv", "ends", 0},
     [LAUNCH_EMBED] = {"embed", "ends", 0},
     [LAUNCH_ARGMAX] = {"argmax", "ends", 0},
-    [LAUNCH_NORM] = {"norm", "norm", 0},
-    [LAUNCH_ATTENTION] = {"attention", "attention", 0},
+    [LAUNCH_NORM] = {"norm", "norm", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_F32] = {"attention_f32", "attention_f32", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_F16] = {"attention_f16", "attention_f16", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_Q8_0] = {"attention_q8_0", "attention_q8_0", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_Q4_0] = {"attention_q4_0", "attention_q4_0", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_TYPES] = {"attention_any", "attention_any", 16},
     /* clang-format off */
     SETS_INTEGER(KERNEL, decode1, 16) SETS_OTHER(KERNEL, decode1, 16)
     SETS_INTEGER(KERNEL, decode4, 16) SETS_OTHER(KERNEL, decode4, 16)

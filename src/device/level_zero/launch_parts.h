@@ -6,12 +6,20 @@
 
 #include "base/arith.h"
 #include "base/check.h"
+#include "kernels/kernels.h"
 
 /* Up to so many tokens a step is bound by memory. */
 #define LAUNCH_FEW 16
 
 /* Indices of launch_kernels; the matmul kernels follow. */
-enum { LAUNCH_ZERO_KV, LAUNCH_EMBED, LAUNCH_ARGMAX, LAUNCH_NORM, LAUNCH_ATTENTION, LAUNCH_MATMUL };
+enum {
+    LAUNCH_ZERO_KV,
+    LAUNCH_EMBED,
+    LAUNCH_ARGMAX,
+    LAUNCH_NORM,
+    LAUNCH_ATTENTION, /* by enum kernels_kv of K and V, then for two different types */
+    LAUNCH_MATMUL = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1
+};
 
 struct launch_list {
     const struct device_model *m;

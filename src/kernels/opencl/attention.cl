@@ -2,8 +2,17 @@
  * or several KV heads one after the other where the int8 forms of the output want them together. Rows are
  * (query, head) pairs, up to OPENCL_ATTENTION_ROWS at a time; splits of 256 tokens one after the other, each
  * as kernels.h says: item t has the scores of token t of the split, then item d of the output the column d.
- * Local memory does not grow with the context. */
+ * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once for
+ * all of them. */
 #include "kernels/opencl/cl_kv.h"
+
+#ifdef CL_KV /* compiled for one type of K and V */
+#define TYPE_K(l) CL_KV
+#define TYPE_V(l) CL_KV
+#else
+#define TYPE_K(l) ((l)->cache.type_k)
+#define TYPE_V(l) ((l)->cache.type_v)
+#endif
 
 #define ROWS  OPENCL_ATTENTION_ROWS
 #define SPLIT 256
@@ -68,6 +77,79 @@ static inline void dots(bool f16, global const uchar *k, uint slot, uint dim, lo
     }
 }
 
+/* The integers of quantised keys meet those of the query (15 bits, q = 128 h + l): word s of row i at
+ * high[i * dim / 4 + s] and low[..], the scales at d[i * dim / 32 + group]. */
+struct query_words {
+    local uint *high, *low;
+    local float *d;
+};
+
+static inline struct query_words words_of(const struct room *m, uint dim) {
+    struct query_words w;
+    w.high = (local uint *)m->q;
+    w.low = w.high + ROWS * (dim / 4);
+    w.d = (local float *)(w.low + ROWS * (dim / 4));
+    return w;
+}
+
+/* Four values of q4_0, each + 8 in a byte, as signed bytes. */
+static inline uint less_eight(uint word) {
+    return ((word | 0x80808080u) - 0x08080808u) ^ 0x80808080u;
+}
+
+static inline void dots_quantised(bool eight, global const uchar *k, uint slot, uint dim,
+                                  const struct room *m, float *acc) {
+    struct query_words q = words_of(m, dim);
+    global const half *scales = (global const half *)(k + cl_kv_scales(eight ? CL_KV_Q8_0 : CL_KV_Q4_0, dim));
+    for (uint g = 0; g < dim / 32; g++) {
+        int high[ROWS], low[ROWS];
+#pragma unroll
+        for (uint i = 0; i < ROWS; i++)
+            high[i] = low[i] = 0;
+        for (uint s = 0; s < 8; s++) {
+            uint word;
+            if (eight) {
+                word = ((global const uint *)k)[(g * 8 + s) * CL_KV_BLOCK + slot];
+            } else {
+                uint both = ((global const uint *)k)[(g * 4 + s % 4) * CL_KV_BLOCK + slot];
+                word = less_eight((s < 4 ? both : both >> 4) & 0x0F0F0F0Fu);
+            }
+#pragma unroll
+            for (uint i = 0; i < ROWS; i++) {
+                high[i] += dot(as_char4(q.high[i * (dim / 4) + g * 8 + s]), as_char4(word));
+                low[i] += dot(as_char4(q.low[i * (dim / 4) + g * 8 + s]), as_char4(word));
+            }
+        }
+        float d = (float)scales[g * CL_KV_BLOCK + slot];
+#pragma unroll
+        for (uint i = 0; i < ROWS; i++) {
+            float scale = q.d[i * (dim / 32) + g] * d;
+            acc[i] = fma((float)(high[i] * 128 + low[i]), scale, acc[i]);
+        }
+    }
+}
+
+/* 32 values of a query to words and their scale. */
+static inline void quantise_query(global const float *x, local uint *high, local uint *low, local float *d) {
+    float amax = 0.0f;
+    for (uint i = 0; i < 32; i++)
+        amax = fabs(x[i]) > amax ? fabs(x[i]) : amax;
+    *d = cl_scale(amax, NUM_QUANT_QUERY_INVERSE);
+    float inverse = cl_inverse(*d);
+    for (uint s = 0; s < 8; s++) {
+        uint h = 0, l = 0;
+        for (uint b = 0; b < 4; b++) {
+            float v = cl_between(x[4 * s + b] * inverse, -NUM_QUANT_QUERY, NUM_QUANT_QUERY) + NUM_ROUND;
+            int q = (int)(NUM_BITS(v) - NUM_ROUND_BITS);
+            int top = (q + 64) >> 7;
+            h |= ((uint)top & 255u) << (8 * b);
+            l |= ((uint)(q - 128 * top) & 255u) << (8 * b);
+        }
+        high[s] = h;
+        low[s] = l;
+    }
+}
+
 /* Group: e of each row and token to score, each row's maximum and sum (of this split) to now and before. */
 static inline void score_split(const struct look *l, const struct room *m, const struct rows *r,
                                global const uint *table, uint begin) {
@@ -80,14 +162,20 @@ static inline void score_split(const struct look *l, const struct room *m, const
         uint token = begin + me;
         global const uchar *k =
             cl_unit_at(&l->cache, r->head) + table[token / CL_KV_BLOCK] * l->cache.block_stride;
-        if (l->cache.type_k == CL_KV_F16)
-            dots(true, k, token % CL_KV_BLOCK, l->head_k, m->q, acc);
+        uint slot = token % CL_KV_BLOCK;
+        if (TYPE_K(l) == CL_KV_F16)
+            dots(true, k, slot, l->head_k, m->q, acc);
+        else if (TYPE_K(l) == CL_KV_F32)
+            dots(false, k, slot, l->head_k, m->q, acc);
+        else if (TYPE_K(l) == CL_KV_Q8_0)
+            dots_quantised(true, k, slot, l->head_k, m, acc);
         else
-            dots(false, k, token % CL_KV_BLOCK, l->head_k, m->q, acc);
+            dots_quantised(false, k, slot, l->head_k, m, acc);
     }
+    bool exact = cl_kv_quantised(TYPE_K(l));
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
-        float s = (0.0f + acc[i]) * l->scale;
+        float s = (exact ? acc[i] : 0.0f + acc[i]) * l->scale;
         acc[i] = (int)me < seen(l, r, i, begin) ? s : -INFINITY;
         m->score[i * SPLIT + me] = acc[i];
     }
@@ -155,6 +243,38 @@ static inline void weigh(bool f16, const struct look *l, const struct room *m, c
     }
 }
 
+/* The same with quantised V: four tokens lie in a word. */
+static inline void weigh_quantised(bool eight, const struct look *l, const struct room *m,
+                                   const struct rows *r, global const uint *table, uint begin, uint n, uint d,
+                                   uint row, uint step, float *o) {
+    uint type = eight ? CL_KV_Q8_0 : CL_KV_Q4_0;
+    uint line = l->head_v / 32 * cl_kv_group(type); /* bytes of a token */
+    uint at_byte = eight ? d : d / 32 * 16 + d % 16;
+    uint shift = !eight && d % 32 >= 16 ? 4 : 0;
+    global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
+    for (uint t0 = 0; t0 < n; t0 += 4) {
+        uint slot = t0 % CL_KV_BLOCK;
+        global const uchar *v = unit + table[(begin + t0) / CL_KV_BLOCK] * l->cache.block_stride;
+        uint word = ((global const uint *)v)[slot / 4 * line + at_byte];
+        global const half *scales =
+            (global const half *)(v + cl_kv_scales(type, l->head_v)) + d / 32 * CL_KV_BLOCK + slot;
+        for (uint c = 0; c < min(n - t0, 4u); c++) {
+            uint bits = word >> 8 * c;
+            float x = eight ? (float)(char)(bits & 255u) : (float)((int)(bits >> shift & 15u) - 8);
+            float scale = (float)scales[c];
+#pragma unroll
+            for (uint i = 0; i < ROWS; i++) {
+                uint at = row + i * step;
+                if (at < r->n) {
+                    float weight = m->score[at * SPLIT + t0 + c] * scale;
+                    float sum = fma(weight, x, o[i]);
+                    o[i] = (int)(t0 + c) < seen(l, r, at, begin) ? sum : o[i];
+                }
+            }
+        }
+    }
+}
+
 /* Group: one split of the rows, merged into max, sum and o. first: nothing is there yet. */
 static inline void add_split(const struct look *l, const struct room *m, const struct rows *r,
                              global const uint *table, uint begin, bool first) {
@@ -172,10 +292,14 @@ static inline void add_split(const struct look *l, const struct room *m, const s
 #pragma unroll
         for (uint i = 0; i < ROWS; i++)
             o[i] = 0.0f;
-        if (l->cache.type_v == CL_KV_F16)
+        if (TYPE_V(l) == CL_KV_F16)
             weigh(true, l, m, r, table, begin, n, d, row, step, o);
-        else
+        else if (TYPE_V(l) == CL_KV_F32)
             weigh(false, l, m, r, table, begin, n, d, row, step, o);
+        else if (TYPE_V(l) == CL_KV_Q8_0)
+            weigh_quantised(true, l, m, r, table, begin, n, d, row, step, o);
+        else
+            weigh_quantised(false, l, m, r, table, begin, n, d, row, step, o);
 #pragma unroll
         for (uint i = 0; i < ROWS; i++) {
             uint at = row + i * step;
@@ -189,12 +313,25 @@ static inline void add_split(const struct look *l, const struct room *m, const s
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Group: the rows' q to local memory; rows that are not there become zero. */
+static inline global const float *query_of(const struct look *l, const struct rows *r, uint row) {
+    uint at = r->first + row;
+    return l->q + (r->token + at / l->group) * l->q_width + (r->head * l->group + at % l->group) * l->head_k;
+}
+
+/* Group: the rows' q to local memory, as what the keys are; rows that are not there become zero. */
 static inline void load_q(const struct look *l, const struct room *m, const struct rows *r) {
-    for (uint i = get_local_id(0); i < ROWS * l->head_k; i += ITEMS) {
-        uint at = r->first + i / l->head_k;
-        uint column = (r->head * l->group + at % l->group) * l->head_k + i % l->head_k;
-        m->q[i] = i / l->head_k < r->n ? l->q[(r->token + at / l->group) * l->q_width + column] : 0.0f;
+    uint dim = l->head_k;
+    for (uint i = get_local_id(0); i < ROWS * dim; i += ITEMS)
+        m->q[i] = 0.0f;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (cl_kv_quantised(TYPE_K(l))) {
+        struct query_words w = words_of(m, dim);
+        for (uint i = get_local_id(0); i < r->n * (dim / 32); i += ITEMS)
+            quantise_query(query_of(l, r, i / (dim / 32)) + i % (dim / 32) * 32, w.high + 8 * i,
+                           w.low + 8 * i, w.d + i);
+    } else {
+        for (uint i = get_local_id(0); i < r->n * dim; i += ITEMS)
+            m->q[i] = query_of(l, r, i / dim)[i % dim];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -242,7 +379,7 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
 
 /* Work: (chunk, `queries` queries, `heads` KV heads). Local memory: struct room. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
-attention(LOOK_PARAMETERS, uint queries, local float *memory) {
+CL_NAME(LOOK_PARAMETERS, uint queries, local float *memory) {
     struct look l = LOOK;
     struct room m = room_in(memory, head_k);
     global const struct step_chunk *chunks =

@@ -1,13 +1,17 @@
 /* The KV cache as kernels see it (device.h, struct device_kv; kernels.h, store_k and store_v): units of one
- * (layer, KV head), each of blocks of 32 tokens, K [dim][32] then V [32][dim]. */
+ * (layer, KV head), each of blocks of 32 tokens, K then V. F32, F16: K [dim][32 tokens], V [32 tokens][dim].
+ * Quantised: bytes K [dim/4][32][4], V [32/4][dim][4 tokens] (q4_0 half as many: value i of a group of 32
+ * low, i + 16 high, each + 8), then scales as f16 [dim/32][32 tokens]. */
 #ifndef STATOR_KERNELS_OPENCL_CL_KV_H
 #define STATOR_KERNELS_OPENCL_CL_KV_H
 
 #include "kernels/opencl/cl_panel.h"
 
 /* enum kernels_kv */
-#define CL_KV_F32 0
-#define CL_KV_F16 1
+#define CL_KV_F32  0
+#define CL_KV_F16  1
+#define CL_KV_Q8_0 2
+#define CL_KV_Q4_0 3
 
 #define CL_KV_BLOCK 32
 
@@ -39,6 +43,83 @@ static inline global const uint *cl_table(cl_bytes step, uint slot) {
     return (global const uint *)(step + CL_STEP(step)->at_tables) + slot * CL_STEP(step)->table_stride;
 }
 
+/* Of quantised types: bytes of 32 values of one token, and where a head's scales begin. */
+static inline uint cl_kv_group(uint type) {
+    return type == CL_KV_Q8_0 ? 32 : 16;
+}
+
+static inline uint cl_kv_scales(uint type, uint dim) {
+    return dim / 32 * cl_kv_group(type) * CL_KV_BLOCK;
+}
+
+static inline bool cl_kv_quantised(uint type) {
+    return type == CL_KV_Q8_0 || type == CL_KV_Q4_0;
+}
+
+static inline float cl_between(float x, float low, float high) {
+    float above = x > low ? x : low;
+    return above < high ? above : high;
+}
+
+/* A group's scale as it is stored. */
+static inline half cl_kv_scale(float d) {
+    half h = (half)cl_between(d, -NUM_F16_MAX, NUM_F16_MAX);
+    return (float)h == 0.0f ? (half)0.0f : h; /* no -0 */
+}
+
+static inline int cl_kv_rounded(float x, float inverse, bool eight) {
+    float v = cl_between(x * inverse, eight ? -127.0f : -8.0f, eight ? 127.0f : 7.0f) + NUM_ROUND;
+    return (int)(NUM_BITS(v) - NUM_ROUND_BITS);
+}
+
+static inline float cl_kv_error(local const float *x, float d, bool eight) {
+    float inverse = cl_inverse(d);
+    float lane[16];
+    for (uint j = 0; j < 16; j++) {
+        float a = fma(-d, (float)cl_kv_rounded(x[j], inverse, eight), x[j]);
+        float b = fma(-d, (float)cl_kv_rounded(x[j + 16], inverse, eight), x[j + 16]);
+        float square = a * a;
+        lane[j] = fma(b, b, square);
+    }
+    for (uint half_way = 8; half_way > 0; half_way /= 2)
+        for (uint j = 0; j < half_way; j++)
+            lane[j] += lane[j + half_way];
+    return lane[0];
+}
+
+/* The scale that 32 values are stored with. */
+static inline half cl_kv_choose(local const float *x, bool eight) {
+    float most = x[0], least = x[0];
+    for (uint i = 1; i < 32; i++) {
+        most = x[i] > most ? x[i] : most;
+        least = x[i] < least ? x[i] : least;
+    }
+    float amax = most >= -least ? most : -least;
+    float end = most >= -least ? most : least;
+    half first = cl_kv_scale(eight ? amax * NUM_QUANT_INVERSE : end * NUM_QUANT4_INVERSE);
+    half second = cl_kv_scale(eight ? amax * NUM_QUANT_SECOND : end * NUM_QUANT4_SECOND);
+    return cl_kv_error(x, (float)second, eight) < cl_kv_error(x, (float)first, eight) ? second : first;
+}
+
+/* Group g of a head's vector of one token, 32 values at x, to the K (is_k) or V that begins at `at`. */
+static inline void cl_put_group(global uchar *at, uint type, bool is_k, uint dim, uint g, uint slot,
+                                local const float *x) {
+    bool eight = type == CL_KV_Q8_0;
+    half d = cl_kv_choose(x, eight);
+    float inverse = cl_inverse((float)d);
+    uint bytes = cl_kv_group(type);
+    ((global half *)(at + cl_kv_scales(type, dim)))[g * CL_KV_BLOCK + slot] = d;
+    for (uint i = 0; i < bytes; i++) {
+        int q = cl_kv_rounded(x[i], inverse, eight);
+        if (!eight)
+            q = (q + 8) | (cl_kv_rounded(x[i + 16], inverse, false) + 8) << 4;
+        uint n = g * bytes + i;
+        uint to =
+            is_k ? n / 4 * 128 + slot * 4 + n % 4 : slot / 4 * 4 * (dim / 32 * bytes) + n * 4 + slot % 4;
+        at[to] = (uchar)q;
+    }
+}
+
 static inline void cl_put(global uchar *at, uint type, uint i, float x) {
     if (type == CL_KV_F32)
         ((global float *)at)[i] = x;
@@ -53,13 +134,18 @@ static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token,
     uint position = chunk->position + (token - chunk->first);
     uint block = cl_table(step, chunk->slot)[position / CL_KV_BLOCK];
     uint slot = position % CL_KV_BLOCK;
+    uint type = is_k ? c->type_k : c->type_v;
+    uint begin = block * c->block_stride + (is_k ? 0 : c->k_bytes);
+    if (cl_kv_quantised(type)) {
+        for (uint i = get_local_id(0); i < heads * (dim / 32); i += get_local_size(0))
+            cl_put_group(cl_unit_at(c, first + i / (dim / 32)) + begin, type, is_k, dim, i % (dim / 32), slot,
+                         x + 32 * i);
+        return;
+    }
     for (uint i = get_local_id(0); i < heads * dim; i += get_local_size(0)) {
         uint d = i % dim;
-        global uchar *at = cl_unit_at(c, first + i / dim) + block * c->block_stride;
-        if (is_k)
-            cl_put(at, c->type_k, d * CL_KV_BLOCK + slot, x[i]);
-        else
-            cl_put(at + c->k_bytes, c->type_v, slot * dim + d, x[i]);
+        cl_put(cl_unit_at(c, first + i / dim) + begin, type, is_k ? d * CL_KV_BLOCK + slot : slot * dim + d,
+               x[i]);
     }
 }
 
