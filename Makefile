@@ -192,9 +192,11 @@ check-sanitize: ## run the tests under ASan+UBSan, then TSan
 	BUILD=$$($(MAKE) -s SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
 	$(MAKE) SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 stator-only tests-build
 	BUILD=$$($(MAKE) -s SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
-.PHONY: print-build stator-only
+.PHONY: print-build print-cl-flags stator-only
 print-build:
 	@echo $(BUILD)
+print-cl-flags:
+	@echo '$(CL_FLAGS)'
 stator-only: $(BUILD)/stator
 
 .PHONY: lint

@@ -179,11 +179,11 @@ static inline void score_split(const struct look *l, const struct room *m, const
         acc[i] = (int)me < seen(l, r, i, begin) ? s : -INFINITY;
         m->score[i * SPLIT + me] = acc[i];
     }
-    for (uint reach = SPLIT / 2; reach > 0; reach /= 2) {
+    for (uint bits = 8; bits-- > 0;) { /* SPLIT / 2 = 2^7 */
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = me; i < r->n * reach; i += ITEMS) {
-            uint at = i / reach * SPLIT + i % reach;
-            float other = m->score[at + reach];
+        for (uint i = me; i < r->n << bits; i += ITEMS) {
+            uint at = (i >> bits) * SPLIT + (i & ((1u << bits) - 1));
+            float other = m->score[at + (1u << bits)];
             m->score[at] = other > m->score[at] ? other : m->score[at];
         }
     }

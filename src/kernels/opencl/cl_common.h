@@ -27,11 +27,11 @@ struct cl_forms {
 
 /* Group: the trees of `sums` sums of 128 lanes each, lane[sum][128]; ends with a barrier. */
 static inline void cl_sum128(local float *lane, uint sums) {
-    for (uint reach = 64; reach > 0; reach >>= 1) {
+    for (uint bits = 7; bits-- > 0;) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint i = get_local_id(0); i < sums * reach; i += get_local_size(0)) {
-            uint at = i / reach * 128 + i % reach;
-            lane[at] += lane[at + reach];
+        for (uint i = get_local_id(0); i < sums << bits; i += get_local_size(0)) {
+            uint at = (i >> bits) * 128 + (i & ((1u << bits) - 1));
+            lane[at] += lane[at + (1u << bits)];
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,0 +1,81 @@
+# Intel's own compiler on the GPU kernels, offline: it takes them for every device, spills nothing, uses the instructions that
+# they are written for, keeps subnormals and fuses nothing. STATOR_TEST_OCLOC=all looks at all modules (minutes, then kept in
+# build/spirv/ocloc), else at some of each family.
+. tests/lib.sh
+
+modules=build/spirv
+need_ocloc() {
+    command -v ocloc >/dev/null || skip "no ocloc: run make setup-test"
+    [ -e $modules/norm.spv ] || skip "no GPU kernels in this build"
+}
+
+table() {
+    need_ocloc
+    local some=(norm ends attention_f16 attention_any decode1_q4_k decode1_any decode4_q6_k decode4_f16 prefill_k prefill_q5_1
+        dpas8_q8_0 dpas8_k dpas16_q4_0 dpas16_k)
+    [ "${STATOR_TEST_OCLOC:-}" != all ] || some=()
+    tools/ocloc_table "${some[@]}" >"$tmp/table" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
+    [ "$(wc -l <"$tmp/table")" -ge 40 ] || fail "the table has $(wc -l <"$tmp/table") lines"
+}
+
+# Kernels of which CONDITION (awk, on the table's columns) holds.
+none() {
+    local found
+    found=$(awk "$2 { print \$1, \$3 }" "$tmp/table")
+    [ -z "$found" ] || fail "$1: $(echo "$found" | tr '\n' ';')"
+}
+
+test_kernels_compile_without_spills_and_use_integer_products() {
+    table
+    none "registers are spilled" '$6 > 0'
+    none "no dp4a" '$2 ~ /^(decode|prefill)/ && $2 !~ /_(f32|f16|bf16)$/ && $7 == 0'
+    none "no dp4a" '$2 ~ /^attention_(q|any)/ && $7 == 0'
+    none "no dpas" '$2 ~ /^dpas/ && $8 == 0'
+    none "dp4a beside dpas" '$2 ~ /^dpas/ && $7 > 0'
+    none "a kernel that flushes subnormals" '$3 !~ /^(zero_kv|embed|argmax)$/ && $10 != 1'
+    awk '$2 ~ /^dpas8/ && $1 == "acm-g10" { a++ } $2 ~ /^dpas16/ && $1 == "pvc" { b++ } END { exit !(a && b) }' "$tmp/table" ||
+        fail "no module with dpas was compiled"
+}
+
+# What clang says (ContractionOff in every module, for every kernel) and what Intel's compiler makes of it.
+test_nothing_is_fused() {
+    need_ocloc
+    command -v spirv-dis >/dev/null || skip "no spirv-dis: run make setup-test"
+    local f entries off
+    for f in "$modules"/*.spv; do
+        spirv-dis "$f" >"$tmp/text" 2>/dev/null || fail "$f is no SPIR-V"
+        entries=$(grep -c OpEntryPoint "$tmp/text")
+        off=$(grep -c 'OpExecutionMode .* ContractionOff' "$tmp/text")
+        # zero_kv and argmax have no arithmetic that could be fused, so the mark is left out.
+        [ "$f" != "$modules/ends.spv" ] || off=$((off + 2))
+        [ "$entries" -gt 0 ] && [ "$entries" = "$off" ] || fail "$f: $entries kernels, $off with ContractionOff"
+    done
+    cat >"$tmp/probe.cl" <<'EOF'
+kernel void apart(global float *x) {
+    size_t i = get_global_id(0);
+    x[i] = x[i] * x[i + 4096] + x[i + 8192];
+}
+kernel void fused(global float *x) {
+    size_t i = get_global_id(0);
+    x[i] = fma(x[i], x[i + 4096], x[i + 8192]);
+}
+EOF
+    local flags
+    flags=$(make -s print-cl-flags)
+    # shellcheck disable=SC2086
+    clang-15 -c $flags -emit-llvm -o "$tmp/probe.bc" "$tmp/probe.cl" || fail "clang-15 does not take the probe"
+    llvm-spirv-15 --spirv-max-version=1.2 -o "$tmp/probe.spv" "$tmp/probe.bc" || fail "llvm-spirv-15 does not take the probe"
+    ln -s "$(ldconfig -p | awk '/libiga64\.so/ { print $NF; exit }')" "$tmp/libiga64.so"
+    local device
+    for device in dg1 acm-g10 pvc; do
+        ocloc compile -spirv_input -file "$tmp/probe.spv" -device $device -output $device -out_dir "$tmp/$device" >"$tmp/log" 2>&1 ||
+            fail "$device: $(tail -1 "$tmp/log")"
+        (cd "$tmp/$device" && LD_LIBRARY_PATH=$tmp ocloc disasm -file ./*.bin -dump d -device $device >/dev/null 2>&1)
+        grep -q ' mad .*:f ' "$tmp/$device/d/fused_KernelHeap.asm" || fail "$device: fma is no mad, so this test sees nothing"
+        grep -q ' mad .*:f ' "$tmp/$device/d/apart_KernelHeap.asm" && fail "$device: a product and a sum were fused"
+        grep -q ' mul .*:f ' "$tmp/$device/d/apart_KernelHeap.asm" || fail "$device: no product"
+    done
+    return 0
+}
+
+run_tests
