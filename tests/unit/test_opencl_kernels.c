@@ -96,9 +96,13 @@ static void run_gpu(struct gpu_model *m, const struct launch_traits *t, uint32_t
 
 /* One random model, one step of `tokens` tokens in a list for `bucket`. */
 static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t type[7], uint32_t tokens,
-                  uint32_t bucket) {
+                  uint32_t bucket, uint32_t head_k, uint32_t head_v) {
     uint64_t began = *seed;
     struct gpu_model_want w = random_want(seed, type, bucket);
+    if (head_k > 0) {
+        w.head_k = w.n_rot = head_k;
+        w.head_v = head_v;
+    }
     struct gpu_model *m = gpu_model_new(&w, seed);
     gpu_model_step(m, seed, tokens, w.rows);
     gpu_model_run_cpu(m);
@@ -131,8 +135,21 @@ static void each_set(const char *test, const struct launch_traits *t, uint32_t n
                 type[i] = pick(&seed, all_types, N_TYPES);
         }
         uint32_t tokens = least + (uint32_t)testing_below(&seed, most - least + 1);
-        check(&seed, t, type, tokens, most);
+        check(&seed, t, type, tokens, most, 0, 0);
     }
+}
+
+/* The widest heads: more columns than a group has items. */
+static void wide_heads(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    uint64_t seed = testing_seed("wide_heads");
+    const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
+                            BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
+    check(&seed, &plain_traits, q8, 1, 1, 512, 512);
+    check(&seed, &plain_traits, q8, 3, 4, 256, 512);
+    check(&seed, &plain_traits, q8, 18, 18, 512, 256);
 }
 
 static void decode_one(void **state) {
@@ -175,6 +192,7 @@ static void nothing(void **state) {
 #define decode_few    nothing
 #define prefill       nothing
 #define matrix_engine nothing
+#define wide_heads    nothing
 
 #endif
 
@@ -237,6 +255,7 @@ int main(void) {
         cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer),
         cmocka_unit_test(decode_one), cmocka_unit_test(decode_few),
         cmocka_unit_test(prefill),    cmocka_unit_test(matrix_engine),
+        cmocka_unit_test(wide_heads),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

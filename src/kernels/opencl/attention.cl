@@ -2,8 +2,8 @@
  * or several KV heads one after the other where the int8 forms of the output want them together. Rows are
  * (query, head) pairs, up to OPENCL_ATTENTION_ROWS at a time; splits of 256 tokens one after the other, each
  * as kernels.h says: item t has the scores of token t of the split, then item d of the output the column d.
- * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once for
- * all of them. */
+ * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once
+ * for all of them. */
 #include "kernels/opencl/cl_kv.h"
 
 #ifdef CL_KV /* compiled for one type of K and V */
