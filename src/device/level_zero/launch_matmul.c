@@ -52,7 +52,7 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_ATTENTION + KERNELS_KV_TYPES] = {"attention_any", "attention_any", 16},
     /* clang-format off */
     SETS_INTEGER(KERNEL, decode1, 16) SETS_OTHER(KERNEL, decode1, 16)
-    SETS_INTEGER(KERNEL, decode4, 16) SETS_OTHER(KERNEL, decode4, 16)
+    SETS_INTEGER(KERNEL, decode4, 0) SETS_OTHER(KERNEL, decode4, 0)
     SETS_INTEGER(KERNEL, prefill, 16) SETS_OTHER(KERNEL, prefill, 16)
     SETS_INTEGER(KERNEL, dpas8, 8)
     SETS_INTEGER(KERNEL, dpas16, 16)
