@@ -14,11 +14,11 @@
 #define CL_JOIN(a, b)  CL_JOIN2(a, b)
 
 /* Without the matrix engine there is no sub-group operation: 16 is asked for because the compiler would take
- * 8, which reads half lines and doubles the instructions (README.md). Decoding several tokens it may choose:
- * with 16 it spills K types on acm-g10. */
+ * 8, which reads half lines and doubles the instructions (README.md). Decoding several tokens of
+ * K types it may choose: with 16 it spills them on acm-g10. */
 #if CL_SUB_GROUP
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_SUB_GROUP)))
-#elif CL_TILES || CL_TOKENS == 1
+#elif CL_TILES || CL_TOKENS == 1 || !CL_ANY_K
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(16)))
 #else
 #define CL_KERNEL kernel
