@@ -79,10 +79,10 @@ TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all
+.PHONY: all FORCE
 all: stator ## build ./stator
 
-stator: $(BUILD)/stator
+stator: $(BUILD)/stator FORCE
 	@cmp -s $< $@ || cp $< $@
 
 $(BUILD)/stator: $(BUILD)/src/app/main.o $(LIBRARY)
@@ -161,12 +161,18 @@ test: stator tests-build ## run all tests
 include tools/zesim/zesim.mk
 
 .PHONY: tests-build
-tests-build: $(ZESIM_IF_POSSIBLE) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels
+tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)
+
+# A loader that counts calls, in front of the real one (tests/e2e/gpu_capture.sh).
+$(BUILD)/count/libze_loader.so.1: tests/count_loader.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) -std=c11 $(WARNINGS) -O1 -shared -fPIC -o $@ $< -ldl
 
 # Each fuzz target is also built as a plain program that replays its corpus.
 $(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(LIBRARY)

@@ -47,8 +47,25 @@ static bool next_item(const char **at, char *out, size_t capacity, bool *too_lon
     return true;
 }
 
+/* A GPU by its PCI address or a part of its model's name: "level_zero:0000:03:00.0", "level_zero:Arc A770".
+ * The device's room looks for it. */
+static bool gpu_name(const char *item, char *out) {
+    static const char back_end[] = "level_zero:";
+    size_t n = sizeof back_end - 1;
+    if (strncmp(item, back_end, n) != 0 || item[n] == '\0' ||
+        item[n + strspn(item + n, "0123456789")] == '\0')
+        return false;
+    for (const char *c = item + n; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+            return false;
+    int length = snprintf(out, CONFIG_NAME, "%s", item);
+    return length > 0 && length < CONFIG_NAME;
+}
+
 /* "cpu" is "cpu:0"; names in lower case, an index below 1000. */
 static bool device_name(const char *item, char *out) {
+    if (gpu_name(item, out))
+        return true;
     size_t letters = strspn(item, "abcdefghijklmnopqrstuvwxyz0123456789_");
     const char *index = item + letters;
     if (letters == 0)

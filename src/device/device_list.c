@@ -4,6 +4,7 @@
 #include "device/cpu/cpu_device.h"
 #include "kernels/opencl.h"
 #ifdef STATOR_LEVEL_ZERO
+#include "device/level_zero/lz_device.h"
 #include "device/level_zero/lz_info.h"
 #endif
 #include "base/host_memory.h"
@@ -24,10 +25,25 @@ static bool cpu_index(const char *name, unsigned long *index) {
     return *end == '\0';
 }
 
+static bool is_gpu(const char *name) {
+    return strncmp(name, "level_zero", 10) == 0;
+}
+
 stator_status device_choose(const char *name, const struct device_options *o, struct device_choice *c,
                             uint32_t max, uint32_t *n, stator_error *e) {
     CHECK(max > 0);
     unsigned long index = 0;
+#ifdef STATOR_LEVEL_ZERO
+    if (strcmp(name, "auto") == 0 || is_gpu(name)) {
+        int cpus[TEAM_MAX];
+        struct device_options counted = *o;
+        if (o->threads == 0)
+            cpu_topology_cores(cpus, TEAM_MAX, &counted.threads);
+        stator_status st = lz_device_choose(name, &counted, c, max, n, e);
+        if (st != STATOR_OK || *n > 0)
+            return st;
+    }
+#endif
     *n = 1;
     if (strcmp(name, "auto") == 0)
         return cpu_device_choose(0, o, c, e);
@@ -38,21 +54,30 @@ stator_status device_choose(const char *name, const struct device_options *o, st
                          "devices.use = \"%s\": no such device; CPU devices are cpu:0 to cpu:%d", name,
                          DEVICE_MAX - 1);
     }
-    if (strncmp(name, "level_zero", 10) == 0)
+    if (is_gpu(name))
         return error_set(
             e, STATOR_DEVICE,
-            "devices.use = \"%s\": this build has no Level Zero back end; use \"cpu\" or \"auto\"", name);
+            "devices.use = \"%s\": this build has no Level Zero back end (%s); use \"cpu\" or \"auto\"", name,
+            opencl_missing);
     return error_set(e, STATOR_USAGE, "devices.use = \"%s\": no such device; known: auto, cpu:0 to cpu:%d",
                      name, DEVICE_MAX - 1);
 }
 
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
+#ifdef STATOR_LEVEL_ZERO
+    if (!c->facts.host_memory)
+        return lz_device_host_bytes(c, m, trace);
+#endif
     return cpu_device_host_bytes(c, m, trace);
 }
 
 stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                           const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                           stator_error *e) {
+#ifdef STATOR_LEVEL_ZERO
+    if (!c->facts.host_memory)
+        return lz_device_open(c, m, trace, phase, memory, bytes, out, e);
+#endif
     CHECK(strcmp(c->facts.kind, "cpu") == 0);
     return cpu_device_open(c, m, trace, phase, memory, bytes, out, e);
 }

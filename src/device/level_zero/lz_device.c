@@ -6,8 +6,12 @@
 #include "kernels/opencl.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+#define MAX_HELPERS  16 /* threads that load */
+#define HELPER_STACK (512 * 1024)
 
 static struct lz_device *self(struct device *d) {
     return (struct lz_device *)d;
@@ -29,16 +33,17 @@ struct launch_traits lz_device_traits(const struct lz_gpu *g) {
     return t;
 }
 
-static void fill_choice(const struct lz_gpu *g, uint32_t index, struct device_choice *c) {
+static void fill_choice(const struct lz_gpu *g, uint32_t index, const struct device_options *o,
+                        struct device_choice *c) {
     memset(c, 0, sizeof *c);
     lz_facts_of(g, &c->facts);
-    c->threads = 1; /* the engine's own */
+    c->threads = ARITH_MIN(ARITH_MAX(o->threads, 1u), (uint32_t)MAX_HELPERS);
     snprintf(c->tier, sizeof c->tier, "level_zero");
     c->where[0] = index;
 }
 
-stator_status lz_device_choose(const char *name, struct device_choice *c, uint32_t max, uint32_t *n,
-                               stator_error *e) {
+stator_status lz_device_choose(const char *name, const struct device_options *o, struct device_choice *c,
+                               uint32_t max, uint32_t *n, stator_error *e) {
     *n = 0;
     struct lz_system *s = NULL;
     bool automatic = strcmp(name, "auto") == 0;
@@ -59,7 +64,7 @@ stator_status lz_device_choose(const char *name, struct device_choice *c, uint32
         return st;
     for (uint32_t i = 0; i < s->n_gpus && *n < max; i++)
         if (g == NULL ? !s->gpus[i].integrated : g == &s->gpus[i])
-            fill_choice(&s->gpus[i], i, &c[(*n)++]);
+            fill_choice(&s->gpus[i], i, o, &c[(*n)++]);
     return STATOR_OK;
 }
 
@@ -158,10 +163,43 @@ static stator_status lz_upload_wait(struct device *d, stator_error *e) {
     return lz_queue_wait(&self(d)->queue, LZ_QUEUE_DEADLINE, e);
 }
 
-static void lz_parallel(struct device *d, void (*f)(void *context, uint32_t member, uint32_t n),
+/* A member of lz_parallel. */
+struct helper {
+    void (*f)(void *context, uint32_t member, uint32_t n);
+    void *context;
+    uint32_t member, n;
+    pthread_t thread;
+};
+
+static void *help(void *argument) {
+    struct helper *h = argument;
+    h->f(h->context, h->member, h->n);
+    return NULL;
+}
+
+/* Only while loading, so the threads live no longer. Fewer than wanted will do. */
+static void lz_parallel(struct device *device, void (*f)(void *context, uint32_t member, uint32_t n),
                         void *context) {
-    (void)d;
-    f(context, 0, 1);
+    struct helper helpers[MAX_HELPERS];
+    uint32_t n = ARITH_MIN(self(device)->threads, (uint32_t)MAX_HELPERS);
+    pthread_attr_t attr;
+    int rc = pthread_attr_init(&attr);
+    CHECK(rc == 0);
+    rc = pthread_attr_setstacksize(&attr, HELPER_STACK);
+    CHECK(rc == 0);
+    bool started[MAX_HELPERS] = {false};
+    for (uint32_t i = 1; i < n; i++) {
+        helpers[i] = (struct helper){.f = f, .context = context, .member = i, .n = n};
+        started[i] = pthread_create(&helpers[i].thread, &attr, help, &helpers[i]) == 0;
+    }
+    f(context, 0, n);
+    for (uint32_t i = 1; i < n; i++) {
+        if (started[i])
+            pthread_join(helpers[i].thread, NULL);
+        else
+            f(context, i, n); /* somebody has to do its part */
+    }
+    pthread_attr_destroy(&attr);
 }
 
 /* A value of exchange and its bytes, both halves. */
@@ -293,6 +331,7 @@ stator_status lz_device_open(const struct device_choice *c, const struct device_
     d->phase = phase;
     d->system = s;
     d->gpu = &s->gpus[c->where[0]];
+    d->threads = c->threads;
     d->model = m;
     d->steps = steps;
     device_pinned_lay_out(&c->facts, m, &d->pinned);

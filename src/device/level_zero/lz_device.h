@@ -13,9 +13,10 @@
 #include "device/level_zero/lz_queue.h"
 #include "device/level_zero/lz_steps.h"
 
-/* For device_list.c, as in device.h. "auto" gives n = 0 where there is no GPU, and no error. */
-stator_status lz_device_choose(const char *name, struct device_choice *c, uint32_t max, uint32_t *n,
-                               stator_error *e);
+/* For device_list.c, as in device.h, but o->threads is a number. "auto" gives n = 0 where there is no GPU,
+ * and no error. */
+stator_status lz_device_choose(const char *name, const struct device_options *o, struct device_choice *c,
+                               uint32_t max, uint32_t *n, stator_error *e);
 uint64_t lz_device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace);
 stator_status lz_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
@@ -33,6 +34,7 @@ struct lz_device {
     const struct phase *phase;
     struct lz_system *system;
     const struct lz_gpu *gpu;
+    uint32_t threads; /* of the host, for loading */
     ze_context_handle_t context;
     struct lz_queue queue;
     const struct device_model *model;

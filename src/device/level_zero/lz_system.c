@@ -17,6 +17,10 @@ static struct {
     struct lz_system system;
 } process = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+static void pci_text(uint32_t domain, uint32_t bus, uint32_t device, uint32_t function, char out[16]) {
+    snprintf(out, 16, "%04x:%02x:%02x.%x", domain & 0xffff, bus & 0xff, device & 0xff, function & 0xf);
+}
+
 static void read_extensions(const struct lz_calls *ze, struct lz_driver *d) {
     static ze_driver_extension_properties_t list[MAX_EXTENSIONS]; /* 33 KB, under the mutex */
     uint32_t n = 0;
@@ -85,8 +89,7 @@ static stator_status read_abilities(const struct lz_calls *ze, struct lz_gpu *g,
     ze_pci_ext_properties_t pci = {.stype = ZE_STRUCTURE_TYPE_PCI_EXT_PROPERTIES};
     if (ze->zeDevicePciGetPropertiesExt != NULL &&
         ze->zeDevicePciGetPropertiesExt(g->handle, &pci) == ZE_RESULT_SUCCESS)
-        snprintf(g->pci, sizeof g->pci, "%04x:%02x:%02x.%x", pci.address.domain & 0xffff,
-                 pci.address.bus & 0xff, pci.address.device & 0xff, pci.address.function & 0xf);
+        pci_text(pci.address.domain, pci.address.bus, pci.address.device, pci.address.function, g->pci);
     ze_device_compute_properties_t c = {.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES};
     ze_result_t r = ze->zeDeviceGetComputeProperties(g->handle, &c);
     if (r != ZE_RESULT_SUCCESS)
@@ -275,51 +278,53 @@ stator_status lz_system_find(struct lz_system *s, const char *name, struct lz_gp
                      found == 0 ? "no such GPU" : "more than one GPU has that name", list);
 }
 
-/* The sysman handle of the same PCI address asks for the same device. */
-static bool sysman_free(const struct lz_calls *ze, const struct lz_gpu *g, uint64_t *bytes) {
-    if (ze->zesInit == NULL || ze->zesDriverGet == NULL || ze->zesDeviceGet == NULL ||
-        ze->zesDevicePciGetProperties == NULL || ze->zesDeviceEnumMemoryModules == NULL ||
-        ze->zesMemoryGetState == NULL || g->pci[0] == '\0' || ze->zesInit(0) != ZE_RESULT_SUCCESS)
-        return false;
+/* The sysman handle of the device at the same PCI address; NULL: none. Loaders before zesInit take the
+ * device's own handle, and answer when the user has set ZES_ENABLE_SYSMAN=1. */
+static zes_device_handle_t sysman_handle(const struct lz_calls *ze, const struct lz_gpu *g) {
+    if (ze->zesInit == NULL || ze->zesDriverGet == NULL || ze->zesDeviceGet == NULL)
+        return (zes_device_handle_t)g->handle;
     zes_driver_handle_t drivers[LZ_SYSTEM_MAX_DRIVERS];
     uint32_t n_drivers = LZ_SYSTEM_MAX_DRIVERS;
-    if (ze->zesDriverGet(&n_drivers, drivers) != ZE_RESULT_SUCCESS)
-        return false;
+    if (g->pci[0] == '\0' || ze->zesDevicePciGetProperties == NULL || ze->zesInit(0) != ZE_RESULT_SUCCESS ||
+        ze->zesDriverGet(&n_drivers, drivers) != ZE_RESULT_SUCCESS)
+        return NULL;
     for (uint32_t i = 0; i < n_drivers; i++) {
         zes_device_handle_t devices[LZ_SYSTEM_MAX_GPUS];
-        uint32_t n = 0;
-        if (ze->zesDeviceGet(drivers[i], &n, NULL) != ZE_RESULT_SUCCESS)
-            continue;
-        n = ARITH_MIN(n, (uint32_t)LZ_SYSTEM_MAX_GPUS);
-        if (n == 0 || ze->zesDeviceGet(drivers[i], &n, devices) != ZE_RESULT_SUCCESS)
+        uint32_t n = LZ_SYSTEM_MAX_GPUS;
+        if (ze->zesDeviceGet(drivers[i], &n, devices) != ZE_RESULT_SUCCESS)
             continue;
         for (uint32_t k = 0; k < n; k++) {
             zes_pci_properties_t p = {.stype = ZES_STRUCTURE_TYPE_PCI_PROPERTIES};
             char pci[16];
             if (ze->zesDevicePciGetProperties(devices[k], &p) != ZE_RESULT_SUCCESS)
                 continue;
-            snprintf(pci, sizeof pci, "%04x:%02x:%02x.%x", p.address.domain & 0xffff, p.address.bus & 0xff,
-                     p.address.device & 0xff, p.address.function & 0xf);
-            zes_mem_handle_t modules[8];
-            uint32_t n_modules = 0;
-            if (strcmp(pci, g->pci) != 0 ||
-                ze->zesDeviceEnumMemoryModules(devices[k], &n_modules, NULL) != ZE_RESULT_SUCCESS)
-                continue;
-            n_modules = ARITH_MIN(n_modules, 8u);
-            if (n_modules == 0 ||
-                ze->zesDeviceEnumMemoryModules(devices[k], &n_modules, modules) != ZE_RESULT_SUCCESS)
-                return false;
-            *bytes = 0;
-            for (uint32_t m = 0; m < n_modules; m++) {
-                zes_mem_state_t state = {.stype = ZES_STRUCTURE_TYPE_MEM_STATE};
-                if (ze->zesMemoryGetState(modules[m], &state) != ZE_RESULT_SUCCESS)
-                    return false;
-                *bytes += state.free;
-            }
-            return true;
+            pci_text(p.address.domain, p.address.bus, p.address.device, p.address.function, pci);
+            if (strcmp(pci, g->pci) == 0)
+                return devices[k];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool sysman_free(const struct lz_calls *ze, const struct lz_gpu *g, uint64_t *bytes) {
+    zes_mem_handle_t modules[8];
+    uint32_t n = 0;
+    if (ze->zesDeviceEnumMemoryModules == NULL || ze->zesMemoryGetState == NULL)
+        return false;
+    zes_device_handle_t device = sysman_handle(ze, g);
+    if (device == NULL || ze->zesDeviceEnumMemoryModules(device, &n, NULL) != ZE_RESULT_SUCCESS)
+        return false;
+    n = ARITH_MIN(n, 8u);
+    if (n == 0 || ze->zesDeviceEnumMemoryModules(device, &n, modules) != ZE_RESULT_SUCCESS)
+        return false;
+    *bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        zes_mem_state_t state = {.stype = ZES_STRUCTURE_TYPE_MEM_STATE};
+        if (ze->zesMemoryGetState(modules[i], &state) != ZE_RESULT_SUCCESS)
+            return false;
+        *bytes += state.free;
+    }
+    return true;
 }
 
 uint64_t lz_system_free(struct lz_system *s, const struct lz_gpu *g, enum lz_free *source) {
