@@ -12,6 +12,7 @@ const struct command commands_table[] = {
     {"pack", pack_command, "blocks of a CSV file to offsets: the packer alone"},
     {"devices", devices_command, "GPUs and CPU of this machine, their facts, copies between them"},
     {"doctor", doctor_command, "what stands in the way of a run on a GPU, and what to do"},
+    {"selftest", selftest_command, "every kernel on a GPU, bit by bit against the CPU"},
     {"help", help_command, "this list; `help COMMAND`; `help config` prints every key of the config"},
     {"version", version_command, "version, compiler, back ends"},
 };

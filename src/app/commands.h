@@ -27,6 +27,7 @@ int config_command(int argc, char **argv);
 int pack_command(int argc, char **argv);
 int devices_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
+int selftest_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 

@@ -1,0 +1,25 @@
+/* Small models with random weights, made in memory, for `stator selftest`: any weight type, any dense shape.
+ */
+#ifndef STATOR_APP_SELFTEST_MODEL_H
+#define STATOR_APP_SELFTEST_MODEL_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct selftest_model {
+    const char *architecture; /* "llama", "qwen2" (biases), "qwen3" (norms of q and k) */
+    uint32_t type;            /* of the matrices: enum block_type, computable */
+    uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab, context;
+    bool untied; /* an output matrix of its own */
+    uint64_t seed;
+};
+
+#define SELFTEST_MODEL_PATH 64
+
+/* Writes the model as a GGUF file that has no name; path ("/proc/self/fd/N") lasts until *fd is closed. */
+stator_status selftest_model_make(const struct selftest_model *m, int *fd, char path[SELFTEST_MODEL_PATH],
+                                  stator_error *e);
+
+#endif
