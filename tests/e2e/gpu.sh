@@ -1,0 +1,289 @@
+# The Level Zero back end on zesim, the software driver, behind the real loader and its validation layer: the same bits as the CPU,
+# the plan kept to the byte, nothing but submits after the seal, every fault an error in time.
+. tests/lib.sh
+driver=$PWD/build/libzesim.so
+cfg=configs/demo-gpu.cfg
+prompt=' autumn, a wise old toad gave Bibi a tiny seed.'
+# A small GPU: few hardware threads, so few groups to run in software.
+small=slices=1,subslices=1,eus=8,threads=8
+
+need_driver() {
+    if grep -qE '__(asan|tsan)_init' "$stator"; then # tests/unit/test_level_zero.c runs there
+        echo "the loader opens drivers with RTLD_DEEPBIND, which sanitizers refuse" >"$tmp/.skip"
+        exit 0
+    fi
+    [ -e "$driver" ] || skip "the software driver is not built (make setup-test)"
+    [ -e /usr/lib/x86_64-linux-gnu/libze_loader.so.1 ] || skip "libze1 is missing (make setup-test)"
+}
+
+# gpu ZESIM COMMAND...: with the software driver.
+gpu() {
+    local config=$1
+    shift
+    env ZE_ENABLE_ALT_DRIVERS="$driver" ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 \
+        ZESIM="$small,log=$tmp/log.json${config:+,$config}" timeout -k 5 120 "$@"
+}
+expect_gpu() { # CODE ZESIM COMMAND...
+    local code=$1
+    shift
+    expect "$code" gpu "$@"
+}
+
+# total NAME: a counter of the whole run, 0 when there is none. since NAME: in the section behind the mark "sealed".
+total() { sed -n '/^ "total"/,/^ "sections"/p' "$tmp/log.json" | sed -n "s/^ *\"$1\": \([0-9]*\).*/\1/p" | grep . || echo 0; }
+since() { sed -n '/"mark": "sealed"/,/}/p' "$tmp/log.json" | sed -n "s/^ *\"$1\": \([0-9]*\).*/\1/p" | grep . || echo 0; }
+clean() { [ "$(total violations)" = 0 ] || fail "zesim saw violations: $(grep -o '"violation.*' "$tmp/log.json" | head -3)"; }
+# of DEVICE NAME: a number of a device in the report.
+of() { sed -n "/\"name\": \"$1\"/,/host_bytes/p" "$tmp/report" | sed -n "s/^ *\"$2\": \([0-9]*\),*/\1/p"; }
+
+cpu_text() { "$stator" run configs/demo.cfg --set devices.use=cpu:0 "$@" >"$tmp/cpu" 2>/dev/null || fail "the CPU can't run"; }
+
+test_demo() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 40
+    expect_gpu 0 '' "$stator" run $cfg -p "$prompt" --temp 0 -n 40 --report "$tmp/report"
+    cmp "$tmp/out" "$tmp/cpu" || fail "another text than the CPU's: $(cat "$tmp/out")"
+    clean
+    [ "$(of level_zero:0 kernels_executed)" = "$(total exec.kernel)" ] || fail "kernels: the report and the driver differ"
+    [ "$(of level_zero:0 kernels_executed)" -gt 1000 ] || fail "hardly any kernel ran"
+    [ "$(of level_zero:0 submits)" = 41 ] || [ "$(of level_zero:0 submits)" = 40 ] || fail "$(of level_zero:0 submits) submits"
+    grep -q '"kind": "gpu"' "$tmp/report" || fail "the report names no GPU"
+    cpu_text -p 'Once upon a time' -n 60 --seed 7
+    expect_gpu 0 '' "$stator" run $cfg -p 'Once upon a time' -n 60 --seed 7
+    cmp "$tmp/out" "$tmp/cpu" || fail "sampling gives another text"
+}
+
+# Orders that nobody promised: of work-items, groups, and of what no barrier separates.
+test_orders() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 8
+    local order
+    for order in reverse shuffle; do
+        expect_gpu 0 order=$order "$stator" run $cfg -p "$prompt" --temp 0 -n 8
+        cmp "$tmp/out" "$tmp/cpu" || fail "order $order: another text"
+    done
+}
+
+# Every position's logits, bit by bit.
+oracle() {
+    need_driver
+    need_shared oracles/models/$1.gguf
+    local ids more=(--set memory.logits_rows=20 --set memory.batch=30)
+    ids=$(sed -n 's/.*"prompt": *\[\([^]]*\)\].*/\1/p' <(tr -d '\n' <"$shared/oracles/models/$1.json"))
+    expect 0 "$stator" logits "$shared/oracles/models/$1.gguf" --set devices.use=cpu:0 --tokens "$ids" -o "$tmp/cpu" "${more[@]}"
+    expect_gpu 0 '' "$stator" logits "$shared/oracles/models/$1.gguf" --set devices.use=level_zero:0 --tokens "$ids" -o "$tmp/gpu" \
+        "${more[@]}" --report "$tmp/report"
+    [ -s "$tmp/gpu" ] || fail "$1: no logits"
+    cmp "$tmp/gpu" "$tmp/cpu" || fail "$1: other logits than the CPU's"
+    clean
+    [ "$(of level_zero:0 kernels_executed)" -gt 0 ] || fail "$1: nothing ran on the GPU"
+}
+test_oracle_llama() { oracle llama-tied && oracle llama-untied; }
+test_oracle_qwen() { oracle qwen2 && oracle qwen3; }
+test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0; do oracle quant-$t; done; }
+test_oracle_k_blocks() { for t in q4_k q5_k q6_k; do oracle quant-$t; done; }
+
+# The driver was asked for what the plan says, once, and for nothing after the seal. The last list that is closed is the last thing
+# that a start does, so a first run counts them and a second one puts the mark there.
+test_plan_and_seal() {
+    need_driver
+    local run=("$stator" run $cfg -p "$prompt" --temp 0 -n 20 --report "$tmp/report")
+    expect_gpu 0 '' "${run[@]}"
+    local closes sum
+    closes=$(total zeCommandListClose)
+    expect_gpu 0 "fault=zeCommandListClose@$closes:mark:sealed" "${run[@]}"
+    grep -q '"mark": "sealed"' "$tmp/log.json" || fail "no mark: $(head -c 300 "$tmp/log.json")"
+    sum=$(sed -n '/"arena_bytes"/,/}/p' "$tmp/report" | grep -v driver | grep -oE '[0-9]+' | paste -sd+ | bc)
+    [ "$(total alloc.device.gpu0.bytes)" = "$sum" ] || fail "$(total alloc.device.gpu0.bytes) bytes allocated, the plan has $sum"
+    expect 0 "$stator" plan configs/demo.cfg --device gpu0=15GiB --json
+    [ "$(total zeMemAllocDevice)" = 4 ] || fail "$(total zeMemAllocDevice) allocations for 4 slices"
+    [ "$(total zeMemAllocHost)" = 1 ] || fail "$(total zeMemAllocHost) host allocations"
+    [ "$(total zeMemAllocShared)" = 0 ] && [ "$(total mirror.gpu0.count)" = 0 ] || fail "shared or mirrored memory"
+    local entry
+    for entry in zeMemAllocDevice zeMemAllocHost zeMemFree zeCommandListCreate zeCommandListReset zeCommandListAppendMemoryCopy \
+        zeCommandListAppendMemoryFill zeCommandListAppendLaunchKernel zeCommandListAppendBarrier zeKernelSetArgumentValue \
+        zeKernelSetGroupSize zeKernelCreate zeModuleCreate zeEventCreate zeEventPoolCreate zeFenceCreate zeCommandQueueCreate; do
+        [ "$entry" = zeMemFree ] || [ "$(since $entry)" = 0 ] || fail "$(since $entry) calls of $entry after the seal"
+    done
+    [ "$(since zeCommandQueueExecuteCommandLists)" -ge 20 ] || fail "the mark is not at the seal"
+    # Only descriptors went to the device: no weights.
+    local copied
+    copied=$(of level_zero:0 copied_bytes)
+    [ $(("$(since 'copy.host>gpu0.bytes')" + "$(since 'copy.gpu0>host.bytes')")) = "$copied" ] ||
+        fail "$(since 'copy.host>gpu0.bytes') and $(since 'copy.gpu0>host.bytes') bytes copied, the report says $copied"
+    [ "$(since 'copy.host>gpu0.bytes')" -lt 200000 ] || fail "$(since 'copy.host>gpu0.bytes') bytes to the GPU in 20 steps"
+    [ "$(total 'free.device.gpu0.bytes')" = "$sum" ] || fail "not everything was given back"
+}
+
+# Two GPUs, every kind of road between them: the same text, and the report tells the road.
+test_peers() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 10
+    local two=("$stator" run $cfg -p "$prompt" --temp 0 -n 10 --set 'devices.use="level_zero:0,level_zero:1"' --report "$tmp/report")
+    local kind
+    for kind in ok push slow:100000000; do
+        expect_gpu 0 devices=2,peer=$kind "${two[@]}"
+        cmp "$tmp/out" "$tmp/cpu" || fail "peer $kind: another text"
+        [ "$(of level_zero:0 direct_bytes)" -gt 0 ] && [ "$(of level_zero:0 staged_bytes)" = 0 ] || fail "peer $kind: not direct"
+        [ "$(of level_zero:1 kernels_executed)" -gt 100 ] || fail "the second GPU did not work"
+        clean
+    done
+    for kind in none corrupt; do
+        expect_gpu 0 devices=2,peer=$kind "${two[@]}"
+        cmp "$tmp/out" "$tmp/cpu" || fail "peer $kind: another text"
+        [ "$(of level_zero:0 direct_bytes)" = 0 ] && [ "$(of level_zero:0 staged_bytes)" -gt 0 ] || fail "peer $kind: not staged"
+        grep -qE '"why": "(the driver says|a pushed copy)' "$tmp/report" || fail "peer $kind: the report does not say why"
+        clean
+    done
+    # Only the way back is closed: that one is not used.
+    expect_gpu 0 devices=2,peer=ok,peer.1.0=none "${two[@]}"
+    [ "$(of level_zero:0 direct_bytes)" -gt 0 ] || fail "the pair is ordered, but the other direction closed it"
+    # A push that takes the device down is a lost device: an error, no hang.
+    expect_gpu 5 devices=2,peer=fail "${two[@]}"
+    said 'level_zero:[01]'
+}
+
+test_many() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 6
+    local use
+    for use in level_zero:0,level_zero:1,level_zero:2,level_zero:3 cpu:0,level_zero:0 level_zero:1,cpu:0 level_zero:0,cpu:0,level_zero:1; do
+        expect_gpu 0 devices=4,peer.2.3=none "$stator" run $cfg -p "$prompt" --temp 0 -n 6 --set "devices.use=\"$use\"" --report "$tmp/report"
+        cmp "$tmp/out" "$tmp/cpu" || fail "$use: another text"
+        clean
+    done
+}
+
+# Each ends with its code, in time, and names the device and the call.
+test_faults() {
+    need_driver
+    local run=("$stator" run $cfg -p "$prompt" --temp 0 -n 12) i
+    for i in 1 2 3 4; do
+        expect_gpu 3 "fault=zeMemAllocDevice@$i:ERROR_OUT_OF_DEVICE_MEMORY" "${run[@]}"
+        said 'level_zero:0.*arena (weights|kv|scratch|exchange).*zeMemAllocDevice'
+    done
+    expect_gpu 3 fault=zeMemAllocHost@1:ERROR_OUT_OF_HOST_MEMORY "${run[@]}"
+    said 'zeMemAllocHost\(staging'
+    expect_gpu 5 fault=zeCommandListAppendMemoryCopy@3:ERROR_UNKNOWN "${run[@]}"
+    said 'level_zero:0: zeCommandListAppendMemoryCopy: '
+    expect_gpu 5 fault=zeModuleCreate@2:ERROR_MODULE_BUILD_FAILURE "${run[@]}"
+    said 'level_zero:0: zeModuleCreate\([a-z0-9_]+\): the driver.s compiler refused'
+    expect_gpu 5 fault=zeKernelCreate@1:0x78000011 "${run[@]}"
+    expect_gpu 5 fault=zeContextCreate@1:ERROR_DEVICE_LOST "${run[@]}"
+    expect_gpu 5 fault=exec.copy@5:lost "${run[@]}"
+    expect_gpu 5 fault=exec.kernel@400:lost "${run[@]}"
+    said 'level_zero:0: zeFenceHostSynchronize: the device is lost'
+    expect_gpu 5 fault=zeCommandQueueExecuteCommandLists@90+:ERROR_DEVICE_LOST "${run[@]}"
+    said 'level_zero:0: zeCommandQueueExecuteCommandLists: the device is lost'
+}
+
+test_memory_that_others_use() {
+    need_driver
+    expect_gpu 3 memory=300MiB,taken=296MiB "$stator" run $cfg -p x -n 1
+    said 'level_zero:0: arena weights.*bytes of the GPU are free now'
+    expect_gpu 3 memory=200MiB "$stator" run $cfg -p x -n 1
+    said 'does not fit: level_zero:0'
+    expect_gpu 0 memory=300MiB,usable_memory=0 "$stator" run $cfg -p x -n 1
+}
+
+# Weights in many slices: the largest allocation is small.
+test_slices() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 5
+    expect_gpu 0 max_alloc=1MiB "$stator" run $cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
+    cmp "$tmp/out" "$tmp/cpu" || fail "another text"
+    [ "$(total zeMemAllocDevice)" -gt 8 ] || fail "not many slices: $(total zeMemAllocDevice)"
+    clean
+}
+
+test_names() {
+    need_driver
+    local many='devices=2,gpu0.name=Alpha 380,gpu1.name=Beta 770' name
+    for name in level_zero:0000:04:00.0 'level_zero:beta 770' level_zero:1; do
+        expect_gpu 0 "$many" "$stator" run $cfg -p x -n 1 --set "devices.use=\"$name\"" --report "$tmp/report"
+        [ "$(of level_zero:1 submits)" -ge 1 ] || fail "$name: another device ran"
+    done
+    expect_gpu 5 "$many" "$stator" run $cfg -p x -n 1 --set 'devices.use="level_zero:gamma"'
+    said 'no such GPU; here are: level_zero:0 = Alpha 380 0000:03:00.0; level_zero:1'
+    expect_gpu 5 devices=2 "$stator" run $cfg -p x -n 1 --set 'devices.use="level_zero:simulated"'
+    said 'more than one GPU has that name'
+    expect_gpu 5 devices=1 "$stator" run $cfg -p x -n 1 --set devices.use=level_zero:3
+    said 'no such GPU'
+}
+
+test_no_gpu() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 5
+    expect 5 "$stator" run $cfg -p x -n 1
+    said 'devices.use = "level_zero:0": Level Zero: '
+    small=devices=0 expect_gpu 5 '' "$stator" run $cfg -p x -n 1
+    said 'devices.use = "level_zero:0": Level Zero: '
+    expect 0 "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
+    cmp "$tmp/out" "$tmp/cpu" || fail "auto without a GPU: another text"
+    grep -q '"name": "cpu:0"' "$tmp/report" || fail "auto without a GPU is not the CPU"
+    expect_gpu 0 '' "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
+    cmp "$tmp/out" "$tmp/cpu" || fail "auto with a GPU: another text"
+    grep -q '"name": "level_zero:0"' "$tmp/report" || fail "auto with a GPU does not take it"
+}
+
+test_devices() {
+    need_driver
+    expect_gpu 0 devices=2,gpu1.memory=8GiB,peer.0.1=corrupt,peer.1.0=ok "$stator" devices --probe --save "$tmp/box.cfg"
+    printed '^level_zero:0  Simulated GPU 0'
+    printed 'memory 8.00 GiB, plans use at most 7.75 GiB; free now 8.00 GiB \(usable memory'
+    printed 'level_zero:0 -> level_zero:1  staged: a pushed copy arrived damaged'
+    printed 'level_zero:1 -> level_zero:0  direct, [0-9.]+ GB/s'
+    clean
+    # What it wrote plans elsewhere, to the same hash as here.
+    local args here there
+    args=$(sed -n 's/^#   stator plan CONFIG //p' "$tmp/box.cfg")
+    # shellcheck disable=SC2086
+    there=$("$stator" plan configs/demo.cfg $args --json | sed -n 's/^ *"hash": "\(.*\)",/\1/p')
+    expect_gpu 0 devices=2,gpu1.memory=8GiB "$stator" plan configs/demo.cfg --set 'devices.use="level_zero:0,level_zero:1"' --json
+    here=$(sed -n 's/^ *"hash": "\(.*\)",/\1/p' "$tmp/out")
+    [ -n "$here" ] && [ "$here" = "$there" ] || fail "plan here: $here, there: $there"
+    expect_gpu 0 usable_memory=0 env ZES_ENABLE_SYSMAN=1 "$stator" devices --json
+    printed '"free": [1-9]'
+}
+
+test_doctor() {
+    need_driver
+    mkdir "$tmp/root"
+    expect_gpu 5 '' "$stator" doctor --root "$tmp/root"
+    printed '^ok +loader: version [0-9]'
+    printed '^(ok|problem) +level_zero:0: Simulated GPU 0, driver '
+}
+
+test_selftest() {
+    need_driver
+    expect_gpu 0 devices=2,peer=ok "$stator" selftest --only 'q4_k, even' --report "$tmp/report"
+    printed '^ok +q4_k, even, KV f16'
+    printed '^ok +copies level_zero:0 -> level_zero:1 .*direct'
+    grep -q '"failed": 0' "$tmp/report" || fail "$(cat "$tmp/report")"
+    clean
+    expect_gpu 5 devices=1 "$stator" selftest --device level_zero:7
+    expect 5 "$stator" selftest
+    expect_gpu 5 fault=exec.kernel@300:lost "$stator" selftest --only 'q8_0, even'
+    printed '^FAILED q8_0, even.*the device is lost'
+    expect_gpu 2 '' "$stator" selftest --only nothing-like-this
+}
+
+test_trace() {
+    need_driver
+    expect_gpu 0 devices=2 "$stator" run $cfg -p "$prompt" --temp 0 -n 4 --set 'devices.use="level_zero:0,level_zero:1"' \
+        --trace "$tmp/trace.json"
+    python3 - "$tmp/trace.json" <<'PY' || fail "the trace is not what Chrome reads"
+import json, sys
+events = json.load(open(sys.argv[1]))
+events = events["traceEvents"] if isinstance(events, dict) else events
+spans = [e for e in events if e.get("ph") == "X"]
+assert len(spans) > 100, len(spans)
+assert len({e["pid"] for e in spans}) == 2
+assert all(0 <= e["dur"] < 60e6 for e in spans), "a span of more than a minute"
+begin = min(e["ts"] for e in spans); end = max(e["ts"] + e["dur"] for e in spans)
+assert end - begin < 120e6, end - begin
+PY
+    clean
+}
+
+run_tests
