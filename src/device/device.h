@@ -181,7 +181,9 @@ struct device_choice {
     struct device_facts facts;
     uint32_t threads; /* host threads it will run */
     char tier[16];    /* of CPU kernels, or what says the same of a GPU */
-    int cpus[256];    /* processors that the threads are pinned to */
+    char
+        about[160]; /* for people: model, driver, versions; or why "auto" took it; "" when there is nothing */
+    int cpus[256];  /* processors that the threads are pinned to */
     bool pinned;
     bool alone;        /* no other device of the run has threads on its processors */
     uint32_t where[8]; /* the back end's own: how it finds the device again */

@@ -45,8 +45,12 @@ stator_status device_choose(const char *name, const struct device_options *o, st
     }
 #endif
     *n = 1;
-    if (strcmp(name, "auto") == 0)
-        return cpu_device_choose(0, o, c, e);
+    if (strcmp(name, "auto") == 0) {
+        stator_status st = cpu_device_choose(0, o, c, e);
+        if (st == STATOR_OK)
+            snprintf(c->about, sizeof c->about, "no GPU here can be used (`stator doctor` says why)");
+        return st;
+    }
     if (cpu_index(name, &index)) {
         if (index < DEVICE_MAX)
             return cpu_device_choose((uint32_t)index, o, c, e);

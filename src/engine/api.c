@@ -126,12 +126,16 @@ static stator_status choose_described(struct stator *s, const struct device_opti
     return st;
 }
 
-static stator_status resolve_devices(struct stator *s, stator_error *e) {
-    const struct config *c = &s->config;
+static struct device_options options_of(const struct config *c) {
     struct device_options o = {.threads = (uint32_t)c->cpu.threads};
     for (uint32_t i = 0; i < c->devices.n; i++)
         o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
+    return o;
+}
+
+static stator_status resolve_devices(struct stator *s, stator_error *e) {
+    struct device_options o = options_of(&s->config);
     stator_status st = s->imagined ? choose_described(s, &o, e) : choose_devices(s, &o, e);
     if (st == STATOR_OK)
         config_derive(&s->config, CONFIG_CPU_THREADS, s->devices[0].choice.threads);
@@ -303,16 +307,54 @@ static stator_status refuse_unmade(struct stator *s, const stator_error *why, st
                      s->want.batch, s->want.sequences);
 }
 
+/* Whether the model with these sizes fits on the first n devices. */
+static bool fits_on(struct stator *s, uint32_t n) {
+    s->n_devices = n;
+    if (s->config.memory.context == CONFIG_CONTEXT_AUTO)
+        return fit_largest_context(s, &s->want) > 0;
+    struct plan made;
+    return planner_make(s, &s->want, &made, NULL) == STATOR_OK && made.fits;
+}
+
+/* "auto" with GPUs: as few of them as hold the model (each boundary costs time), all of them for the largest
+ * context, and the CPU when they do not. */
+static stator_status narrow_auto(struct stator *s, stator_error *e) {
+    uint32_t all = s->n_devices;
+    if (s->config.devices.n != 0 || s->imagined || s->devices[0].facts.host_memory || s->planned)
+        return STATOR_OK;
+    for (uint32_t n = s->config.memory.context == CONFIG_CONTEXT_AUTO ? all : 1; n <= all; n++)
+        if (fits_on(s, n))
+            return STATOR_OK;
+    log_write(&s->log, STATOR_LOG_WARN,
+              "devices.use = \"auto\": the %u GPU%s here can't hold this model with these sizes, so it runs "
+              "on the CPU "
+              "(name them in devices.use to see what is short)",
+              all, all == 1 ? "" : "s");
+    struct device_options o = options_of(&s->config);
+    struct device_choice choice;
+    uint32_t one = 0;
+    stator_status st = device_choose("cpu:0", &o, &choice, 1, &one, e);
+    if (st != STATOR_OK)
+        return st;
+    s->n_devices = 1;
+    s->devices[0].choice = choice;
+    s->devices[0].facts = choice.facts;
+    return STATOR_OK;
+}
+
 stator_status stator_plan(stator *s, stator_error *e) {
     if (s->prepare_tried)
         return error_set(e, STATOR_USAGE, "stator_plan: this engine was prepared or started before");
+    stator_status st = narrow_auto(s, e);
+    if (st != STATOR_OK)
+        return st;
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
         uint32_t context = fit_largest_context(s, &s->want);
         if (context > 0)
             s->want.context = context;
     }
     stator_error why;
-    stator_status st = planner_make(s, &s->want, &s->plan, &why);
+    st = planner_make(s, &s->want, &s->plan, &why);
     if (st == STATOR_DOES_NOT_FIT)
         return refuse_unmade(s, &why, e);
     if (st != STATOR_OK) {
@@ -325,6 +367,10 @@ stator_status stator_plan(stator *s, stator_error *e) {
     config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
     config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);
     log_write(&s->log, STATOR_LOG_INFO, "stator %s, plan %s", STATOR_VERSION, s->plan.hash);
+    for (uint32_t i = 0; i < s->n_devices && !s->imagined; i++)
+        if (s->devices[i].choice.about[0] != '\0')
+            log_write(&s->log, STATOR_LOG_INFO, "%s: %s", s->devices[i].facts.name,
+                      s->devices[i].choice.about);
     if (s->plan.fits)
         return STATOR_OK;
     st = refuse(s, e);

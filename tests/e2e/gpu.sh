@@ -224,6 +224,17 @@ test_no_gpu() {
     expect_gpu 0 '' "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
     cmp "$tmp/out" "$tmp/cpu" || fail "auto with a GPU: another text"
     grep -q '"name": "level_zero:0"' "$tmp/report" || fail "auto with a GPU does not take it"
+    said '^level_zero:0: Simulated GPU 0 0000:03:00.0, driver [0-9.]+, loader 1'
+    # One GPU is enough for this; two are when each is too small; none is.
+    expect_gpu 0 devices=2 "$stator" plan configs/demo.cfg --json
+    ! grep -q level_zero:1 "$tmp/out" || fail "auto takes more GPUs than it needs"
+    expect_gpu 0 devices=2,memory=270MiB "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
+    cmp "$tmp/out" "$tmp/cpu" || fail "auto with two small GPUs: another text"
+    grep -q '"name": "level_zero:1"' "$tmp/report" || fail "auto does not take the second GPU"
+    expect_gpu 0 devices=2,memory=200MiB "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
+    cmp "$tmp/out" "$tmp/cpu" || fail "auto with GPUs that are too small: another text"
+    said 'the 2 GPUs here can.t hold this model'
+    grep -q '"name": "cpu:0"' "$tmp/report" || fail "auto does not fall back"
 }
 
 test_devices() {

@@ -33,12 +33,16 @@ struct launch_traits lz_device_traits(const struct lz_gpu *g) {
     return t;
 }
 
-static void fill_choice(const struct lz_gpu *g, uint32_t index, const struct device_options *o,
+static void fill_choice(const struct lz_system *s, uint32_t index, const struct device_options *o,
                         struct device_choice *c) {
+    const struct lz_gpu *g = &s->gpus[index];
+    char version[24];
     memset(c, 0, sizeof *c);
     lz_facts_of(g, &c->facts);
     c->threads = ARITH_MIN(ARITH_MAX(o->threads, 1u), (uint32_t)MAX_HELPERS);
     snprintf(c->tier, sizeof c->tier, "level_zero");
+    snprintf(c->about, sizeof c->about, "%.80s %s, driver %s, loader %s", g->model, g->pci,
+             lz_system_driver_version(g->driver, version), s->ze.loader);
     c->where[0] = index;
 }
 
@@ -64,7 +68,7 @@ stator_status lz_device_choose(const char *name, const struct device_options *o,
         return st;
     for (uint32_t i = 0; i < s->n_gpus && *n < max; i++)
         if (g == NULL ? !s->gpus[i].integrated : g == &s->gpus[i])
-            fill_choice(&s->gpus[i], i, o, &c[(*n)++]);
+            fill_choice(s, i, o, &c[(*n)++]);
     return STATOR_OK;
 }
 
