@@ -28,8 +28,9 @@ calls() { sed -n "s/^$1 //p" "$tmp/counts"; }
 accepts() {
     need_driver
     local use=$1 gpus=$2 got=0
+    shift 2
     capture "$gpus" "$stator" run configs/demo-gpu.cfg -p "$prompt" -n 1 --temp 0 --set memory.batch=8 --set "devices.use=\"$use\"" \
-        --report "$tmp/report" >"$tmp/out" 2>"$tmp/err" || got=$?
+        --report "$tmp/report" "$@" >"$tmp/out" 2>"$tmp/err" || got=$?
     said '^sealed after'
     [ "$got" = 0 ] || { [ "$got" = 1 ] && said 'logits are not finite numbers'; } || fail "exit $got: $(tail -3 "$tmp/err")"
     ! grep -q 'level_zero:[0-9]: ze' "$tmp/err" || fail "the driver refused: $(grep 'level_zero:[0-9]: ze' "$tmp/err")"
@@ -37,42 +38,24 @@ accepts() {
     [ "$(calls zeCommandListAppendLaunchKernel)" -gt 300 ] || fail "hardly a kernel was recorded"
     [ "$(calls zeMemAllocDevice)" = $((4 * $(echo "$use" | tr ',' '\n' | wc -l))) ] || fail "$(calls zeMemAllocDevice) allocations"
 }
+dg2='ProductFamilyOverride=dg2 HardwareInfoOverride=8x4x16 ForceDeviceId=0x56a0'
+
 test_dg1() { product=ProductFamilyOverride=dg1 accepts level_zero:0 1; }
-test_dg2() { product='ProductFamilyOverride=dg2 HardwareInfoOverride=8x4x16 ForceDeviceId=0x56a0' accepts level_zero:0 1; }
-test_pvc() { product='ProductFamilyOverride=pvc HardwareInfoOverride=8x8x8' accepts level_zero:0 1; }
 # Nothing arrives, so the probe finds the copies damaged and they are staged.
-test_two() {
-    product='ProductFamilyOverride=dg2 HardwareInfoOverride=8x4x16 ForceDeviceId=0x56a0' accepts level_zero:0,level_zero:1 2
+test_dg2() {
+    product=$dg2 accepts level_zero:0,level_zero:1 2
     said 'level_zero:0 to level_zero:1: staged'
 }
 # Direct pushes are taken too, when the probe does not look at the data.
-test_two_unverified() {
-    need_driver
-    product='ProductFamilyOverride=dg2 HardwareInfoOverride=8x4x16 ForceDeviceId=0x56a0'
-    local got=0
-    capture 2 "$stator" run configs/demo-gpu.cfg -p "$prompt" -n 1 --temp 0 --set transfer.verify=false --set transfer.mode=direct \
-        --set 'devices.use="level_zero:0,level_zero:1"' >"$tmp/out" 2>"$tmp/err" || got=$?
-    said '^sealed after'
+test_pvc() {
+    product='ProductFamilyOverride=pvc HardwareInfoOverride=8x8x8' accepts level_zero:0,level_zero:1 2 --set transfer.verify=false \
+        --set transfer.mode=direct
     said 'level_zero:0 to level_zero:1: direct'
-}
-
-test_k_types() {
-    need_driver
-    need_shared oracles/models/quant-q4_k.gguf
-    local t got
-    product='ProductFamilyOverride=dg2 HardwareInfoOverride=8x4x16 ForceDeviceId=0x56a0' # every type's kernels are compiled offline, by another test
-    for t in q4_k q6_k; do
-        got=0
-        capture 1 "$stator" run "$shared/oracles/models/quant-$t.gguf" --set devices.use=level_zero:0 --tokens '1 2 3' -n 1 --json \
-            >"$tmp/out" 2>"$tmp/err" || got=$?
-        said '^sealed after'
-        [ "$got" -le 1 ] || fail "$t: exit $got: $(tail -3 "$tmp/err")"
-    done
 }
 
 test_devices() {
     need_driver
-    product='ProductFamilyOverride=dg2 HardwareInfoOverride=8x4x16 ForceDeviceId=0x56a0'
+    product=$dg2
     expect 0 capture 3 "$stator" devices --probe
     printed '^level_zero:2  Intel\(R\)'
     printed 'free now .* \(the driver.s total less 1/16'
