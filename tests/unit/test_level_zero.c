@@ -1,15 +1,11 @@
 /* The Level Zero back end inside an engine, on the software driver, where the binary's tests can't reach:
  * deadlines, and all of it under the sanitizers. What the binary shows is in tests/e2e/gpu.sh. */
-#include "engine_harness.h"
-#include "zesim.h"
-
-/* zesim.h has a CHECK of its own for the children. */
-#pragma push_macro("CHECK")
-#undef CHECK
 #include "base/clock.h"
 #include "device/device_info.h"
 #include "engine/engine.h"
-#pragma pop_macro("CHECK")
+#include "engine_harness.h"
+#undef CHECK /* the children have one of their own */
+#include "zesim.h"
 
 #define SMALL "slices=1,subslices=1,eus=8,threads=8"
 #define MODEL "configs/demo.gguf"
