@@ -159,7 +159,7 @@ test_faults() {
     need_driver
     local run=("$stator" run $cfg -p "$prompt" --temp 0 -n 12) i
     for i in 1 2 3 4; do
-        expect_gpu 3 "fault=zeMemAllocDevice@$i:ERROR_OUT_OF_DEVICE_MEMORY" "${run[@]}"
+        expect_gpu 3 "fault=zeMemAllocDevice@$i+:ERROR_OUT_OF_DEVICE_MEMORY" "${run[@]}"
         said 'level_zero:0.*arena (weights|kv|scratch|exchange).*zeMemAllocDevice'
     done
     expect_gpu 3 fault=zeMemAllocHost@1:ERROR_OUT_OF_HOST_MEMORY "${run[@]}"
@@ -194,6 +194,23 @@ test_slices() {
     cmp "$tmp/out" "$tmp/cpu" || fail "another text"
     [ "$(total zeMemAllocDevice)" -gt 8 ] || fail "not many slices: $(total zeMemAllocDevice)"
     clean
+}
+
+# A driver that refuses slices below its own maximum: the plan is made again with smaller ones, and its hash is another one.
+test_refused_slices() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 5
+    expect_gpu 0 fail_above=2MiB "$stator" run $cfg -p "$prompt" --temp 0 -n 5
+    cmp "$tmp/out" "$tmp/cpu" || fail "another text"
+    said 'level_zero:0: its driver refuses a slice of 5.88 MiB'
+    [ "$(grep -oE 'plan [0-9a-f]{32}' "$tmp/err" | sort -u | wc -l)" = 3 ] || fail "not three plans: $(cat "$tmp/err")"
+    clean
+    local first
+    first=$(sed -n 's/^stator .*, plan //p' "$tmp/err" | head -1)
+    expect_gpu 3 fail_above=2MiB "$stator" run $cfg -p "$prompt" --temp 0 -n 5 --expect-plan "$first"
+    said 'expect-plan'
+    expect_gpu 3 fail_above=64KiB "$stator" run $cfg -p "$prompt" --temp 0 -n 5
+    said 'level_zero:0: arena weights, slice 0'
 }
 
 test_names() {
