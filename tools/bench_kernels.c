@@ -96,6 +96,12 @@ static void call_matmul(struct job *j, uint32_t turn) {
     j->k->matmul[j->type](&m);
 }
 
+/* Rows of the file, read from the place of the weights, into one panel. */
+static void call_pack(struct job *j, uint32_t turn) {
+    uint64_t rows = (uint64_t)j->bytes;
+    panel_pack(&j->layout, j->memory + turn % (j->memory_bytes / rows) * rows, PANEL_ROWS, j->out);
+}
+
 static void call_attention(struct job *j, uint32_t turn) {
     uint64_t half = kernels_kv_bytes((enum kernels_kv)j->type, HEAD);
     uint64_t head = 2 * half * (j->context / KERNELS_KV_BLOCK);
@@ -355,6 +361,22 @@ static void run_matmuls(struct settings *s, struct job *jobs, const struct kerne
     }
 }
 
+/* Repacking at load; GB/s of the file. */
+static void run_packs(struct settings *s, struct job *jobs) {
+    for (uint32_t type = 0; type < BLOCK_TYPES; type++) {
+        const struct block_info *b = block_info(type);
+        struct job m = {.call = call_pack, .batch = 4, .type = type};
+        uint64_t row = 0;
+        if (b == NULL || !b->computable || !panel_layout_init(&m.layout, type, PANEL_ROWS, COLS) ||
+            !block_row_bytes(type, COLS, &row))
+            continue;
+        m.bytes = (double)(row * PANEL_ROWS);
+        snprintf(m.name, sizeof m.name, "pack %s", b->name);
+        set_all(s, jobs, &m);
+        run(s, jobs);
+    }
+}
+
 static void run_attentions(struct settings *s, struct job *jobs) {
     for (uint32_t type = 0; type < KERNELS_KV_TYPES; type++) {
         const char *name = kernels_kv_name((enum kernels_kv)type);
@@ -426,6 +448,8 @@ static void run_tier(struct settings *s, enum kernels_tier tier) {
     run_matmuls(s, jobs, &k);
     run_attentions(s, jobs);
     run_rows(s, jobs);
+    if (tier == KERNELS_TIER_SCALAR) /* all tiers load alike */
+        run_packs(s, jobs);
     for (uint32_t i = 0; i < s->threads; i++)
         free_rows(&jobs[i]);
     free(jobs);

@@ -140,9 +140,7 @@ static void take_fifth_bits(const uint8_t *from, uint8_t *q) {
         q[j] |= (uint8_t)((from[j / 8] >> j % 8 & 1) << 4);
 }
 
-/* Eight 6-bit scales and eight 6-bit minima in 12 bytes: the first four of each whole in bytes 0..7; the low
- * nibbles of the others in bytes 8..11, their high two bits on top of bytes 0..7. */
-static void take_scales(const uint8_t *from, uint8_t *sub, uint8_t *submin) {
+void block_take_scales(const uint8_t *from, uint8_t *sub, uint8_t *submin) {
     for (uint32_t j = 0; j < 4; j++) {
         sub[j] = from[j] & 63;
         submin[j] = from[4 + j] & 63;
@@ -154,7 +152,7 @@ static void take_scales(const uint8_t *from, uint8_t *sub, uint8_t *submin) {
 static void take_k45(bool five, const uint8_t *b, struct block_parts *p) {
     p->d = load16(b);
     p->m = load16(b + 2);
-    take_scales(b + 4, p->sub, p->submin);
+    block_take_scales(b + 4, p->sub, p->submin);
     const uint8_t *high = b + 16;
     const uint8_t *low = five ? high + 32 : high;
     for (uint32_t g = 0; g < 4; g++)

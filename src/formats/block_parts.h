@@ -27,6 +27,11 @@ int block_offset(uint32_t type);
 /* One block of the file. Fields that the type does not have are left alone, but for m. */
 void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p);
 
+/* Q4_K, Q5_K: eight 6-bit scales and eight 6-bit minima in 12 bytes, expanded to bytes. The first four of
+ * each lie whole in bytes 0..7; the low nibbles of the others in bytes 8..11, their high two bits on top of
+ * bytes 0..7. */
+void block_take_scales(const uint8_t *from, uint8_t *sub, uint8_t *submin);
+
 /* The block's floats, as ggml decodes them. */
 void block_decode_parts(uint32_t type, const struct block_parts *p, float *out);
 

@@ -105,39 +105,9 @@ static void store32(uint8_t *p, uint32_t v) {
     memcpy(p, &v, sizeof v);
 }
 
-/* Four quants' high bits (from bit 4 on), as the field number `field` of a u32 of the high plane. */
-static uint32_t high_word(uint32_t quants, uint32_t high_bits, uint32_t field) {
-    uint32_t mask = high_bits == 1 ? 0x01010101 : 0x03030303;
-    return (quants >> 4 & mask) << high_bits * field;
-}
-
 static uint32_t high_quants(uint32_t word, uint32_t high_bits, uint32_t field) {
     uint32_t mask = high_bits == 1 ? 0x01010101 : 0x03030303;
     return (word >> high_bits * field & mask) << 4;
-}
-
-/* The 32 quants q to row r, the panel's 32-block b. */
-static void put_quants(const struct panel_layout *l, const struct planes *planes, uint8_t *panel, uint32_t r,
-                       uint32_t b, const uint8_t *q) {
-    if (planes->low_bits == 8) {
-        uint8_t *to = panel + (size_t)b * 512 + 4 * r;
-        for (uint32_t s = 0; s < 8; s++)
-            store32(to + 64 * s, load32(q + 4 * s));
-        return;
-    }
-    uint8_t *to = panel + (size_t)b * 256 + 4 * r;
-    for (uint32_t s = 0; s < 4; s++) {
-        uint32_t low = load32(q + 4 * s) & 0x0F0F0F0F;
-        uint32_t high = load32(q + 16 + 4 * s) & 0x0F0F0F0F;
-        store32(to + 64 * s, low | high << 4);
-    }
-    uint32_t fields = planes->high_bits == 2 ? 4 : 8;
-    for (uint32_t w = 0; w < planes->high_bits; w++) {
-        uint32_t word = 0;
-        for (uint32_t f = 0; f < fields; f++)
-            word |= high_word(load32(q + 4 * (fields * w + f)), planes->high_bits, f);
-        store32(panel + l->high + ((size_t)b * planes->high_bits + w) * 64 + 4 * r, word);
-    }
 }
 
 static void take_quants(const struct panel_layout *l, const struct planes *planes, const uint8_t *panel,
@@ -164,28 +134,10 @@ static void take_quants(const struct panel_layout *l, const struct planes *plane
     }
 }
 
-static void put_f16(uint8_t *plane, uint32_t r, uint32_t block, uint16_t v) {
-    memcpy(plane + ((size_t)block * PANEL_ROWS + r) * 2, &v, sizeof v);
-}
-
 static uint16_t take_f16(const uint8_t *plane, uint32_t r, uint32_t block) {
     uint16_t v;
     memcpy(&v, plane + ((size_t)block * PANEL_ROWS + r) * 2, sizeof v);
     return v;
-}
-
-static void put_block(const struct panel_layout *l, const struct planes *planes, uint8_t *panel, uint32_t r,
-                      uint32_t block, const struct block_parts *p) {
-    uint32_t values = block_info(l->type)->values;
-    for (uint32_t b = 0; b < values / 32; b++)
-        put_quants(l, planes, panel, r, block * (values / 32) + b, p->q + 32 * b);
-    for (uint32_t j = 0; j < planes->subs; j++)
-        panel[l->sub + ((size_t)block * planes->subs + j) * PANEL_ROWS + r] = p->sub[j];
-    for (uint32_t j = 0; j < planes->submins; j++)
-        panel[l->submin + ((size_t)block * planes->submins + j) * PANEL_ROWS + r] = p->submin[j];
-    put_f16(panel + l->d, r, block, p->d);
-    if (planes->m)
-        put_f16(panel + l->m, r, block, p->m);
 }
 
 void panel_take_apart(const struct panel_layout *l, const uint8_t *panel, uint32_t r, uint32_t block,
@@ -211,30 +163,234 @@ static size_t float_offset(uint32_t type, uint32_t r, uint32_t c) {
     return ((size_t)(c / 2) * PANEL_ROWS + r) * 4 + c % 2 * 2;
 }
 
+/* --- packing: the file's bits go straight to where the panel has them, four quants at a time. `to` is the
+ * row's first word in the plane, words are PANEL_ROWS apart. */
+#define WORD (PANEL_ROWS * sizeof(uint32_t))
+
+static inline void copy16(uint8_t *plane, uint32_t block, uint32_t r, const uint8_t *from) {
+    memcpy(plane + ((size_t)block * PANEL_ROWS + r) * 2, from, 2);
+}
+
+/* A block of 16 bytes of nibbles: the file pairs values 16 apart as the panel does. */
+static inline void put_nibbles(uint8_t *to, const uint8_t *from) {
+    for (uint32_t s = 0; s < 4; s++)
+        store32(to + WORD * s, load32(from + 4 * s));
+}
+
+/* 32 bytes whose low nibbles are one 32-block and whose high nibbles are another. */
+static inline void put_two_blocks(uint8_t *low, uint8_t *high, const uint8_t *from) {
+    for (uint32_t s = 0; s < 4; s++) {
+        uint32_t a = load32(from + 4 * s);
+        uint32_t b = load32(from + 16 + 4 * s);
+        store32(low + WORD * s, (a & 0x0F0F0F0F) | (b & 0x0F0F0F0F) << 4);
+        store32(high + WORD * s, (a >> 4 & 0x0F0F0F0F) | (b & 0xF0F0F0F0));
+    }
+}
+
+/* The bits of x under the mask change places with those `shift` above. */
+static inline uint32_t swap_bits(uint32_t x, uint32_t shift, uint32_t mask) {
+    uint32_t t = (x ^ x >> shift) & mask;
+    return x ^ t ^ t << shift;
+}
+
+/* Bit 4s + b becomes bit s of byte b: both halves are transposed as 4 x 4 bits, then their nibbles mixed. */
+static inline uint32_t spread_fifth_bits(uint32_t x) {
+    x = swap_bits(x, 3, 0x0A0A0A0A);
+    x = swap_bits(x, 6, 0x00CC00CC);
+    x = swap_bits(x, 8, 0x0000FF00);
+    return swap_bits(x, 4, 0x00F000F0);
+}
+
+/* In every byte: the fields from bit `shift` on of a change places with those below it of b. */
+static inline void exchange(uint32_t *a, uint32_t *b, uint32_t shift, uint32_t mask) {
+    uint32_t t = (*a >> shift ^ *b) & mask;
+    *b ^= t;
+    *a ^= t << shift;
+}
+
+/* Bit g of word s becomes bit s of word g, in every byte. */
+static inline void transpose_bits(uint32_t w[8]) {
+    for (uint32_t i = 0; i < 4; i++)
+        exchange(&w[i], &w[i + 4], 4, 0x0F0F0F0F);
+    for (uint32_t i = 0; i < 8; i += i % 2 == 0 ? 1 : 3)
+        exchange(&w[i], &w[i + 2], 2, 0x33333333);
+    for (uint32_t i = 0; i < 8; i += 2)
+        exchange(&w[i], &w[i + 1], 1, 0x55555555);
+}
+
+/* The same of four words and two-bit fields. */
+static inline void transpose_pairs(uint32_t w[4]) {
+    exchange(&w[0], &w[2], 4, 0x0F0F0F0F);
+    exchange(&w[1], &w[3], 4, 0x0F0F0F0F);
+    exchange(&w[0], &w[1], 2, 0x33333333);
+    exchange(&w[2], &w[3], 2, 0x33333333);
+}
+
+/* One block of a 32-value type to row r; layouts of the file: block.c. */
+static inline void put_block32(uint32_t type, const struct panel_layout *l, uint8_t *panel, uint32_t r,
+                               uint32_t block, const uint8_t *from) {
+    const size_t row = sizeof(uint32_t) * r;
+    copy16(panel + l->d, block, r, from);
+    if (type == BLOCK_Q8_0) {
+        for (uint32_t s = 0; s < 8; s++)
+            store32(panel + (size_t)block * 512 + WORD * s + row, load32(from + 2 + 4 * s));
+        return;
+    }
+    const uint8_t *at = from + 2;
+    if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1) {
+        copy16(panel + l->m, block, r, at);
+        at += 2;
+    }
+    if (type == BLOCK_Q5_0 || type == BLOCK_Q5_1) {
+        store32(panel + l->high + WORD * block + row, spread_fifth_bits(load32(at)));
+        at += 4;
+    }
+    put_nibbles(panel + (size_t)block * 256 + row, at);
+}
+
+static inline void put_k45(uint32_t type, const struct panel_layout *l, uint8_t *panel, uint32_t r,
+                           uint32_t super, const uint8_t *from) {
+    struct block_parts p;
+    block_take_scales(from + 4, p.sub, p.submin);
+    copy16(panel + l->d, super, r, from);
+    copy16(panel + l->m, super, r, from + 2);
+    for (uint32_t j = 0; j < 8; j++) {
+        panel[l->sub + ((size_t)super * 8 + j) * PANEL_ROWS + r] = p.sub[j];
+        panel[l->submin + ((size_t)super * 8 + j) * PANEL_ROWS + r] = p.submin[j];
+    }
+    const size_t row = sizeof(uint32_t) * r;
+    const uint8_t *low = from + 16;
+    if (type == BLOCK_Q5_K) {
+        uint32_t w[8];
+        memcpy(w, low, sizeof w);
+        transpose_bits(w);
+        for (uint32_t g = 0; g < 8; g++)
+            store32(panel + l->high + WORD * (8 * super + g) + row, w[g]);
+        low += 32;
+    }
+    uint8_t *to = panel + (size_t)super * 2048 + row;
+    for (uint32_t g = 0; g < 4; g++)
+        put_two_blocks(to + (size_t)512 * g, to + (size_t)512 * g + 256, low + 32 * g);
+}
+
+static inline void put_k6(const struct panel_layout *l, uint8_t *panel, uint32_t r, uint32_t super,
+                          const uint8_t *from) {
+    const size_t row = sizeof(uint32_t) * r;
+    copy16(panel + l->d, super, r, from + 208);
+    for (uint32_t j = 0; j < 16; j++)
+        panel[l->sub + ((size_t)super * 16 + j) * PANEL_ROWS + r] = from[192 + j];
+    for (uint32_t half = 0; half < 2; half++) {
+        uint8_t *to = panel + (size_t)super * 2048 + (size_t)1024 * half + row;
+        put_two_blocks(to, to + 512, from + 64 * half);
+        put_two_blocks(to + 256, to + 768, from + 64 * half + 32);
+        uint8_t *high = panel + l->high + WORD * (16 * super + 8 * half) + row;
+        for (uint32_t i = 0; i < 2; i++) { /* the upper bits of steps 4i .. 4i + 3 */
+            uint32_t w[4];
+            memcpy(w, from + 128 + 32 * half + 16 * i, sizeof w);
+            transpose_pairs(w);
+            for (uint32_t f = 0; f < 4; f++)
+                store32(high + WORD * (2 * f + i), w[f]);
+        }
+    }
+}
+
+/* A row of 16-bit numbers beside the next one: in each column two rows are one word. */
+static void put_f16_rows(const struct panel_layout *l, uint8_t *panel, uint32_t r, const uint8_t *row,
+                         const uint8_t *next, uint32_t start, uint32_t end) {
+    uint32_t c = start;
+    for (; c + 2 <= end; c += 2) {
+        uint32_t a = load32(row + (size_t)2 * c);
+        uint32_t b = load32(next + (size_t)2 * c);
+        store32(panel + float_offset(l->type, r, c), (a & 0xFFFF) | b << 16);
+        store32(panel + float_offset(l->type, r, c + 1), a >> 16 | (b & 0xFFFF0000));
+    }
+    for (; c < end; c++) {
+        memcpy(panel + float_offset(l->type, r, c), row + (size_t)2 * c, 2);
+        memcpy(panel + float_offset(l->type, r + 1, c), next + (size_t)2 * c, 2);
+    }
+}
+
+/* Columns start..end of row r: four bytes at a time where they stay together, the rest number by number. */
+static void put_floats(const struct panel_layout *l, uint8_t *panel, uint32_t r, const uint8_t *row,
+                       uint32_t start, uint32_t end) {
+    const uint32_t bytes = block_info(l->type)->bytes;
+    const uint32_t together = l->type == BLOCK_F16 ? 0 : 4 / bytes; /* start is even */
+    uint32_t c = start;
+    for (; together != 0 && c + together <= end; c += together)
+        store32(panel + float_offset(l->type, r, c), load32(row + (size_t)bytes * c));
+    for (; c < end; c++)
+        memcpy(panel + float_offset(l->type, r, c), row + (size_t)2 * c, 2);
+}
+
+#define FLOAT_COLS 64 /* packed of all rows before the next: their lines are written whole */
+
+static void pack_floats(const struct panel_layout *l, const uint8_t *rows, uint64_t row_bytes, uint32_t n,
+                        uint8_t *panel) {
+    for (uint32_t start = 0; start < l->cols; start += FLOAT_COLS) {
+        uint32_t end = ARITH_MIN(l->cols, start + FLOAT_COLS);
+        for (uint32_t r = 0; r < n; r++) {
+            const uint8_t *row = rows + r * row_bytes;
+            if (l->type == BLOCK_F16 && r + 1 < n) {
+                put_f16_rows(l, panel, r, row, row + row_bytes, start, end);
+                r++;
+            } else {
+                put_floats(l, panel, r, row, start, end);
+            }
+        }
+    }
+}
+
+/* All rows of one block before the next: whole lines are written. type is a constant, so that no block asks
+ * for it. */
+static inline void pack_blocks(uint32_t type, const struct panel_layout *l, const uint8_t *rows,
+                               uint64_t row_bytes, uint32_t n, uint8_t *panel) {
+    const struct block_info *info = block_info(type);
+    for (uint32_t block = 0; block < l->cols / info->values; block++) {
+        const uint8_t *from = rows + (size_t)block * info->bytes;
+        for (uint32_t r = 0; r < n; r++, from += row_bytes) {
+            if (type == BLOCK_Q6_K)
+                put_k6(l, panel, r, block, from);
+            else if (type == BLOCK_Q4_K || type == BLOCK_Q5_K)
+                put_k45(type, l, panel, r, block, from);
+            else
+                put_block32(type, l, panel, r, block, from);
+        }
+    }
+}
+
+/* Zeros where nothing is packed: missing rows, a last odd column, the padding behind each plane (less than
+ * PANEL_ALIGN). */
+static void clear(const struct panel_layout *l, uint32_t n, uint8_t *panel) {
+    const uint32_t ends[] = {l->high, l->sub, l->submin, l->d, l->m, l->panel_bytes};
+    if (n < PANEL_ROWS) {
+        memset(panel, 0, l->panel_bytes);
+        return;
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        memset(panel + ends[i] - PANEL_ALIGN, 0, PANEL_ALIGN);
+}
+
 void panel_pack(const struct panel_layout *l, const void *rows, uint32_t n, void *dst) {
     CHECK(n <= PANEL_ROWS);
     uint64_t row_bytes = 0;
     CHECK(block_row_bytes(l->type, l->cols, &row_bytes));
-    const struct block_info *info = block_info(l->type);
-    /* Missing rows, a last odd column and the padding behind a plane. */
-    memset(dst, 0, l->panel_bytes);
-    if (!block_is_quantised(l->type)) {
-        uint8_t *panel = dst;
-        for (uint32_t r = 0; r < n; r++) {
-            const uint8_t *row = (const uint8_t *)rows + r * row_bytes;
-            for (uint32_t c = 0; c < l->cols; c++)
-                memcpy(panel + float_offset(l->type, r, c), row + (size_t)c * info->bytes, info->bytes);
-        }
-        return;
-    }
-    struct planes planes = planes_of(l->type);
-    struct block_parts p;
-    for (uint32_t block = 0; block < l->cols / info->values; block++) {
-        for (uint32_t r = 0; r < n; r++) {
-            block_take_apart(l->type, (const uint8_t *)rows + r * row_bytes + (size_t)block * info->bytes,
-                             &p);
-            put_block(l, &planes, dst, r, block, &p);
-        }
+    clear(l, n, dst);
+    switch (l->type) {
+#define CASE(t)                                                                                              \
+    case t:                                                                                                  \
+        pack_blocks(t, l, rows, row_bytes, n, dst);                                                          \
+        break;
+        CASE(BLOCK_Q4_0)
+        CASE(BLOCK_Q4_1)
+        CASE(BLOCK_Q5_0)
+        CASE(BLOCK_Q5_1)
+        CASE(BLOCK_Q8_0)
+        CASE(BLOCK_Q4_K)
+        CASE(BLOCK_Q5_K)
+        CASE(BLOCK_Q6_K)
+#undef CASE
+    default:
+        pack_floats(l, rows, row_bytes, n, dst);
     }
 }
 
