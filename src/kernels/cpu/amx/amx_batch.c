@@ -79,14 +79,23 @@ static void bring_all(const struct part *s, const int8_t *q,
     }
 }
 
-/* While panel p is multiplied: its share of the next segment's activations. */
-static void prefetch_next(const struct part *s, const int8_t *q, uint32_t p) {
+/* Beside a token tile of a panel: its share of the next panel's quants (from `at` on, `bytes` of them) and of
+ * the next segment's activations. All at once they would keep the tile from its own loads. */
+static void prefetch_ahead(const struct part *s, const int8_t *q, uint32_t panel, uint32_t tile, size_t at,
+                           size_t bytes) {
     const size_t cols = s->m->l->cols;
-    const size_t next = (size_t)s->start + s->cols;
-    const size_t bytes = ARITH_MIN(cols - next, (size_t)KERNELS_SEGMENT);
     const uint32_t n = s->m->n_panels;
-    for (uint64_t t = (uint64_t)s->tokens * p / n; t < (uint64_t)s->tokens * (p + 1) / n; t++)
-        prefetch(q + row_of(s, (uint32_t)t) * cols + next, bytes);
+    const uint32_t tiles = amx_tiles(s->tokens);
+    if (panel + 1 < n) {
+        size_t from = bytes / 64 * tile / tiles * 64;
+        prefetch(s->m->panels + (size_t)(panel + 1) * s->m->l->panel_bytes + at + from,
+                 bytes / 64 * (tile + 1) / tiles * 64 - from);
+    }
+    const size_t next = (size_t)s->start + s->cols;
+    const uint64_t step = (uint64_t)panel * tiles + tile;
+    const uint64_t steps = (uint64_t)n * tiles;
+    for (uint64_t t = s->tokens * step / steps; t < s->tokens * (step + 1) / steps; t++)
+        prefetch(q + row_of(s, (uint32_t)t) * cols + next, ARITH_MIN(cols - next, (size_t)KERNELS_SEGMENT));
 }
 
 /* --- 32-value types */
@@ -174,6 +183,9 @@ MATMUL_INLINE void panel32(uint32_t type, const struct part *s, uint32_t panel, 
     for (uint32_t step = 0; step <= steps; step++) {
         int32_t(*to)[AMX_ROWS][16] = s->work->sums[step % 2];
         const int32_t(*from)[AMX_ROWS][16] = (const int32_t(*)[AMX_ROWS][16])s->work->sums[(step + 1) % 2];
+        if (group == 0 && step < steps)
+            prefetch_ahead(s, s->m->a->q32, panel, tile, s->start / 32 * matmul_block_bytes(type),
+                           s->cols / 32 * matmul_block_bytes(type));
         const int8_t *q = near32(s, tile)->q[GROUP * group][0];
         const int8_t *w = quants + (size_t)GROUP * 512 * group;
         const struct amx_near32 *x = near32(s, done_tile);
@@ -214,10 +226,6 @@ MATMUL_INLINE void segment32(uint32_t type, const struct part *s) {
     bring_all(s, s->m->a->q32, bring32);
     for (uint32_t p = 0; p < s->m->n_panels; p++) {
         const uint8_t *panel = s->m->panels + (size_t)p * l->panel_bytes;
-        if (p + 1 < s->m->n_panels)
-            prefetch(panel + l->panel_bytes + s->start / 32 * matmul_block_bytes(type),
-                     s->cols / 32 * matmul_block_bytes(type));
-        prefetch_next(s, s->m->a->q32, p);
         panel32(type, s, p, unpack32(type, s, panel));
     }
 }
@@ -322,10 +330,10 @@ MATMUL_INLINE __m512 add_super(uint32_t type, const struct amx_weights256 *w, co
     else                                                                                                     \
         AMX_DOT_UNSIGNED(sum, 4, weights)
 
-/* One panel: all token tiles; a tile's float step while the next one is multiplied. */
-MATMUL_INLINE void panel256(uint32_t type, const struct part *s, uint32_t panel) {
+/* One panel: all token tiles; a tile's float step while the next one is multiplied. supers: of the segment.
+ */
+MATMUL_INLINE void panel256(uint32_t type, uint32_t supers, const struct part *s, uint32_t panel) {
     const struct amx_weights256 *weights = &s->work->weights256;
-    const uint32_t supers = s->cols / 256;
     const uint32_t tiles = amx_tiles(s->tokens);
     const uint32_t share = AMX_ROWS / (4 * supers); /* tokens of a float step beside each multiplication */
     for (uint32_t tile = 0; tile <= tiles; tile++) {
@@ -335,31 +343,37 @@ MATMUL_INLINE void panel256(uint32_t type, const struct part *s, uint32_t panel)
         const struct amx_near256 *x = near256(s, before);
         const struct place place = place_of(s->m, panel, s->first + AMX_ROWS * before, s->start);
         const uint32_t rows = tile > 0 ? place.tokens : 0;
-        uint32_t t = 0;
-        for (uint32_t super = 0; super < supers; super++) {
-            for (uint32_t k = 0; k < 4; k++) {
-                const uint8_t *w = weights->q[super][k][0][0];
-                if (tile < tiles) {
-                    AMX_LOAD(4, near256(s, tile)->q[super][k][0], 64);
-                    if (k == 0) {
-                        AMX_ZERO(0);
-                        AMX_ZERO(1);
-                    }
-                    MULTIPLY256(0, 5, 0);
-                    MULTIPLY256(1, 6, 1);
-                    if (k == 3) {
-                        AMX_STORE(0, to[2 * super]);
-                        AMX_STORE(1, to[2 * super + 1]);
-                    }
+        const int8_t *q = near256(s, tile)->q[0][0][0];
+        const uint8_t *w = weights->q[0][0][0][0];
+        if (tile < tiles)
+            prefetch_ahead(s, s->m->a->q256, panel, tile, (size_t)s->start * 8, (size_t)s->cols * 8);
+        for (uint32_t k = 0; k < 4 * supers; k++) {
+            if (tile < tiles) {
+                AMX_ADDRESSES;
+                AMX_LOAD(4, q, 64);
+                if (k % 4 == 0) {
+                    AMX_ZERO(0);
+                    AMX_ZERO(1);
                 }
-                for (uint32_t end = t + share; t < end; t++) {
-                    if (t >= rows)
-                        continue;
-                    __m512 acc = add_super(type, weights, x, 0, from, t, _mm512_setzero_ps());
-                    if (supers > 1)
-                        acc = add_super(type, weights, x, 1, from, t, acc);
-                    put_row(&place, t, acc);
+                AMX_ADDRESSES;
+                MULTIPLY256(0, 5, 0);
+                MULTIPLY256(1, 6, 1);
+                if (k % 4 == 3) {
+                    AMX_STORE(0, to[k / 4 * 2]);
+                    AMX_STORE(1, to[k / 4 * 2 + 1]);
                 }
+                q += (size_t)64 * AMX_ROWS;
+                w += 2048;
+            }
+            MATMUL_UNROLL
+            for (uint32_t i = 0; i < share; i++) {
+                uint32_t t = k * share + i;
+                if (t >= rows)
+                    break;
+                __m512 acc = add_super(type, weights, x, 0, from, t, _mm512_setzero_ps());
+                if (supers > 1)
+                    acc = add_super(type, weights, x, 1, from, t, acc);
+                put_row(&place, t, acc);
             }
         }
     }
@@ -371,12 +385,12 @@ MATMUL_INLINE void segment256(uint32_t type, const struct part *s) {
     bring_all(s, s->m->a->q256, bring256);
     for (uint32_t p = 0; p < s->m->n_panels; p++) {
         const uint8_t *panel = s->m->panels + (size_t)p * l->panel_bytes;
-        if (p + 1 < s->m->n_panels)
-            prefetch(panel + l->panel_bytes + (size_t)s->start * 8, (size_t)s->cols * 8);
-        prefetch_next(s, s->m->a->q256, p);
         for (uint32_t super = 0; super < s->cols / 256; super++)
             unpack256(type, s, panel, super);
-        panel256(type, s, p);
+        if (s->cols == KERNELS_SEGMENT)
+            panel256(type, AMX_SUPERS, s, p);
+        else
+            panel256(type, 1, s, p);
     }
 }
 

@@ -40,15 +40,31 @@ static inline void amx_release(void) {
 /* What a tile's bytes are to the compiler. */
 typedef char amx_bytes[AMX_ROWS * 64];
 
+/* A compiler that runs out of general registers keeps addresses in vector registers, whose way back takes the
+ * ports that the float step needs: tiles then wait for it (measured: half of the speed). So no vector
+ * register from 16 on lives across a load, none at all across AMX_ADDRESSES, and row lengths are no operands.
+ */
+#define AMX_UPPER                                                                                            \
+    "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27",       \
+        "xmm28", "xmm29", "xmm30", "xmm31"
+#define AMX_ADDRESSES                                                                                        \
+    __asm__ volatile(""                                                                                      \
+                     :                                                                                       \
+                     :                                                                                       \
+                     : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",       \
+                       "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", AMX_UPPER)
+
 #define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile:)
 #define AMX_LOAD(tile, from, row_bytes)                                                                      \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile                                                      \
+    __asm__ volatile("movl %2, %%eax\n\ttileloadd (%0,%%rax,1), %%tmm" #tile                                 \
                      :                                                                                       \
-                     : "r"(from), "r"((uint64_t)(row_bytes)), "m"(*(const amx_bytes *)(const void *)(from)))
+                     : "r"(from), "m"(*(const amx_bytes *)(const void *)(from)), "i"(row_bytes)              \
+                     : "rax", AMX_UPPER)
 #define AMX_STORE(tile, to)                                                                                  \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%1,%2,1)"                                                  \
+    __asm__ volatile("movl $64, %%eax\n\ttilestored %%tmm" #tile ", (%1,%%rax,1)"                            \
                      : "=m"(*(amx_bytes *)(void *)(to))                                                      \
-                     : "r"(to), "r"((uint64_t)64))
+                     : "r"(to)                                                                               \
+                     : "rax")
 /* sum += activations x weights, both signed, or weights unsigned: int32, exact as long as it fits. */
 #define AMX_DOT(sum, act, weights) __asm__ volatile("tdpbssd %%tmm" #weights ", %%tmm" #act ", %%tmm" #sum:)
 #define AMX_DOT_UNSIGNED(sum, act, weights)                                                                  \
