@@ -68,39 +68,45 @@ static void prefetch(const void *p, size_t bytes) {
         _mm_prefetch((const char *)p + i, _MM_HINT_T1);
 }
 
-/* Packs all tokens; q: the form that `bring` packs. */
-static void bring_all(const struct part *s, const int8_t *q,
-                      void (*bring)(const struct part *s, uint32_t tile)) {
-    const size_t cols = s->m->l->cols;
-    for (uint32_t tile = 0; tile < amx_tiles(s->tokens); tile++) {
-        for (uint32_t t = 0; t < AMX_ROWS; t++)
-            prefetch(q + row_of(s, AMX_ROWS * (tile + 1) + t) * cols + s->start, s->cols);
-        bring(s, tile);
+/* The activations of a row, n columns from `start` on, in the form that the type needs. */
+MATMUL_INLINE void prefetch_row(uint32_t type, const struct part *s, size_t row, size_t start, size_t n) {
+    const struct kernels_act *a = s->m->a;
+    const size_t at = row * s->m->l->cols + start;
+    if (matmul_is_k(type)) {
+        prefetch(a->q256 + at, n);
+        prefetch(a->d256 + at / 256, n / 256 * sizeof *a->d256);
+        prefetch(a->s256 + at / 16, n / 16 * sizeof *a->s256);
+    } else {
+        prefetch(a->q32 + at, n);
+        prefetch(a->d32 + at / 32, n / 32 * sizeof *a->d32);
+        if (matmul_has_m(type))
+            prefetch(a->s32 + at / 32, n / 32 * sizeof *a->s32);
     }
 }
 
 /* Beside a token tile of a panel: its share of the next panel's quants (from `at` on, `bytes` of them) and of
  * the next segment's activations. All at once they would keep the tile from its own loads. */
-static void prefetch_ahead(const struct part *s, const int8_t *q, uint32_t panel, uint32_t tile, size_t at,
-                           size_t bytes) {
-    const size_t cols = s->m->l->cols;
+MATMUL_INLINE void prefetch_ahead(uint32_t type, const struct part *s, uint32_t panel, uint32_t tile) {
     const uint32_t n = s->m->n_panels;
     const uint32_t tiles = amx_tiles(s->tokens);
     if (panel + 1 < n) {
-        size_t from = bytes / 64 * tile / tiles * 64;
-        prefetch(s->m->panels + (size_t)(panel + 1) * s->m->l->panel_bytes + at + from,
-                 bytes / 64 * (tile + 1) / tiles * 64 - from);
+        const size_t lines = s->cols / 32 * matmul_block_bytes(type) / 64;
+        const size_t from = lines * tile / tiles;
+        prefetch(s->m->panels + (size_t)(panel + 1) * s->m->l->panel_bytes +
+                     s->start / 32 * matmul_block_bytes(type) + 64 * from,
+                 64 * (lines * (tile + 1) / tiles - from));
     }
     const size_t next = (size_t)s->start + s->cols;
+    const size_t cols = ARITH_MIN(s->m->l->cols - next, (size_t)KERNELS_SEGMENT);
     const uint64_t step = (uint64_t)panel * tiles + tile;
     const uint64_t steps = (uint64_t)n * tiles;
-    for (uint64_t t = s->tokens * step / steps; t < s->tokens * (step + 1) / steps; t++)
-        prefetch(q + row_of(s, (uint32_t)t) * cols + next, ARITH_MIN(cols - next, (size_t)KERNELS_SEGMENT));
+    for (uint64_t t = s->tokens * step / steps; t < s->tokens * (step + 1) / steps && cols > 0; t++)
+        prefetch_row(type, s, row_of(s, (uint32_t)t), next, cols);
 }
 
 /* --- 32-value types */
 
-static void bring32(const struct part *s, uint32_t tile) {
+MATMUL_INLINE void bring32(uint32_t type, const struct part *s, uint32_t tile) {
     struct amx_near32 *x = near32(s, tile);
     const uint32_t blocks = s->cols / 32;
     const __mmask16 mask = (__mmask16)((1u << blocks) - 1);
@@ -111,8 +117,10 @@ static void bring32(const struct part *s, uint32_t tile) {
             _mm256_store_si256((__m256i *)(void *)x->q[b][t],
                                _mm256_loadu_si256((const __m256i *)(const void *)(q + 32 * b)));
         _mm512_store_ps(x->d[t], _mm512_maskz_loadu_ps(mask, s->m->a->d32 + at));
-        __m512i sums = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(mask, s->m->a->s32 + at));
-        _mm512_store_ps(x->sum[t], _mm512_cvtepi32_ps(sums));
+        if (matmul_has_m(type)) {
+            __m512i sums = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(mask, s->m->a->s32 + at));
+            _mm512_store_ps(x->sum[t], _mm512_cvtepi32_ps(sums));
+        }
     }
 }
 
@@ -184,8 +192,7 @@ MATMUL_INLINE void panel32(uint32_t type, const struct part *s, uint32_t panel, 
         int32_t(*to)[AMX_ROWS][16] = s->work->sums[step % 2];
         const int32_t(*from)[AMX_ROWS][16] = (const int32_t(*)[AMX_ROWS][16])s->work->sums[(step + 1) % 2];
         if (group == 0 && step < steps)
-            prefetch_ahead(s, s->m->a->q32, panel, tile, s->start / 32 * matmul_block_bytes(type),
-                           s->cols / 32 * matmul_block_bytes(type));
+            prefetch_ahead(type, s, panel, tile);
         const int8_t *q = near32(s, tile)->q[GROUP * group][0];
         const int8_t *w = quants + (size_t)GROUP * 512 * group;
         const struct amx_near32 *x = near32(s, done_tile);
@@ -220,19 +227,9 @@ MATMUL_INLINE void panel32(uint32_t type, const struct part *s, uint32_t panel, 
     }
 }
 
-MATMUL_INLINE void segment32(uint32_t type, const struct part *s) {
-    const struct panel_layout *l = s->m->l;
-    amx_configure(AMX_ROWS, 32);
-    bring_all(s, s->m->a->q32, bring32);
-    for (uint32_t p = 0; p < s->m->n_panels; p++) {
-        const uint8_t *panel = s->m->panels + (size_t)p * l->panel_bytes;
-        panel32(type, s, p, unpack32(type, s, panel));
-    }
-}
-
 /* --- K types */
 
-static void bring256(const struct part *s, uint32_t tile) {
+MATMUL_INLINE void bring256(const struct part *s, uint32_t tile) {
     struct amx_near256 *x = near256(s, tile);
     for (uint32_t t = 0; t < AMX_ROWS; t++)
         for (uint32_t super = 0; super < s->cols / 256; super++) {
@@ -346,7 +343,7 @@ MATMUL_INLINE void panel256(uint32_t type, uint32_t supers, const struct part *s
         const int8_t *q = near256(s, tile)->q[0][0][0];
         const uint8_t *w = weights->q[0][0][0][0];
         if (tile < tiles)
-            prefetch_ahead(s, s->m->a->q256, panel, tile, (size_t)s->start * 8, (size_t)s->cols * 8);
+            prefetch_ahead(type, s, panel, tile);
         for (uint32_t k = 0; k < 4 * supers; k++) {
             if (tile < tiles) {
                 AMX_ADDRESSES;
@@ -379,10 +376,34 @@ MATMUL_INLINE void panel256(uint32_t type, uint32_t supers, const struct part *s
     }
 }
 
+/* --- a segment */
+
+/* Packs the activations of all tokens, a tile behind the prefetch. */
+MATMUL_INLINE void bring_all(uint32_t type, const struct part *s) {
+    for (uint32_t tile = 0; tile < amx_tiles(s->tokens); tile++) {
+        for (uint32_t t = 0; t < AMX_ROWS; t++)
+            prefetch_row(type, s, row_of(s, AMX_ROWS * (tile + 1) + t), s->start, s->cols);
+        if (matmul_is_k(type))
+            bring256(s, tile);
+        else
+            bring32(type, s, tile);
+    }
+}
+
+MATMUL_INLINE void segment32(uint32_t type, const struct part *s) {
+    const struct panel_layout *l = s->m->l;
+    amx_configure(AMX_ROWS, 32);
+    bring_all(type, s);
+    for (uint32_t p = 0; p < s->m->n_panels; p++) {
+        const uint8_t *panel = s->m->panels + (size_t)p * l->panel_bytes;
+        panel32(type, s, p, unpack32(type, s, panel));
+    }
+}
+
 MATMUL_INLINE void segment256(uint32_t type, const struct part *s) {
     const struct panel_layout *l = s->m->l;
     amx_configure(AMX_ROWS, 64);
-    bring_all(s, s->m->a->q256, bring256);
+    bring_all(type, s);
     for (uint32_t p = 0; p < s->m->n_panels; p++) {
         const uint8_t *panel = s->m->panels + (size_t)p * l->panel_bytes;
         for (uint32_t super = 0; super < s->cols / 256; super++)

@@ -45,14 +45,14 @@ typedef char amx_bytes[AMX_ROWS * 64];
  * register from 16 on lives across a load, none at all across AMX_ADDRESSES, and row lengths are no operands.
  */
 #define AMX_UPPER                                                                                            \
-    "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27",       \
-        "xmm28", "xmm29", "xmm30", "xmm31"
+    "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28",       \
+        "xmm29", "xmm30", "xmm31"
 #define AMX_ADDRESSES                                                                                        \
     __asm__ volatile(""                                                                                      \
                      :                                                                                       \
                      :                                                                                       \
                      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",       \
-                       "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", AMX_UPPER)
+                       "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", AMX_UPPER)
 
 #define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile:)
 #define AMX_LOAD(tile, from, row_bytes)                                                                      \
