@@ -84,8 +84,8 @@ MATMUL_INLINE void prefetch_row(uint32_t type, const struct part *s, size_t row,
     }
 }
 
-/* Beside a token tile of a panel: its share of the next panel's quants (from `at` on, `bytes` of them) and of
- * the next segment's activations. All at once they would keep the tile from its own loads. */
+/* Beside a token tile of a panel: its share of the next panel's quants and of the next segment's activations.
+ * All at once they would keep the tile from its own loads. */
 MATMUL_INLINE void prefetch_ahead(uint32_t type, const struct part *s, uint32_t panel, uint32_t tile) {
     const uint32_t n = s->m->n_panels;
     const uint32_t tiles = amx_tiles(s->tokens);
@@ -197,13 +197,15 @@ MATMUL_INLINE void panel32(uint32_t type, const struct part *s, uint32_t panel, 
         const int8_t *w = quants + (size_t)GROUP * 512 * group;
         const struct amx_near32 *x = near32(s, done_tile);
 #define QUARTER(tile, weights, i)                                                                            \
-    if (step < steps) {                                                                                      \
-        MULTIPLY32(tile, weights, i);                                                                        \
-    }                                                                                                        \
-    if (step > 0)                                                                                            \
-        add_block(type, x, &s->work->weights32, GROUP *done + (i), from[i], acc);                            \
-    if (step < steps)                                                                                        \
-    AMX_STORE(tile, to[i])
+    do {                                                                                                     \
+        if (step < steps) {                                                                                  \
+            MULTIPLY32(tile, weights, i);                                                                    \
+        }                                                                                                    \
+        if (step > 0)                                                                                        \
+            add_block(type, x, &s->work->weights32, GROUP *done + (i), from[i], acc);                        \
+        if (step < steps)                                                                                    \
+            AMX_STORE(tile, to[i]);                                                                          \
+    } while (false)
         QUARTER(0, 6, 0);
         QUARTER(1, 7, 1);
         QUARTER(2, 6, 2);
@@ -392,7 +394,7 @@ MATMUL_INLINE void bring_all(uint32_t type, const struct part *s) {
 
 MATMUL_INLINE void segment32(uint32_t type, const struct part *s) {
     const struct panel_layout *l = s->m->l;
-    amx_configure(AMX_ROWS, 32);
+    amx_configure(32);
     bring_all(type, s);
     for (uint32_t p = 0; p < s->m->n_panels; p++) {
         const uint8_t *panel = s->m->panels + (size_t)p * l->panel_bytes;
@@ -402,7 +404,7 @@ MATMUL_INLINE void segment32(uint32_t type, const struct part *s) {
 
 MATMUL_INLINE void segment256(uint32_t type, const struct part *s) {
     const struct panel_layout *l = s->m->l;
-    amx_configure(AMX_ROWS, 64);
+    amx_configure(64);
     bring_all(type, s);
     for (uint32_t p = 0; p < s->m->n_panels; p++) {
         const uint8_t *panel = s->m->panels + (size_t)p * l->panel_bytes;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define AMX_ROWS 16 /* of a tile, at most; of a row 64 bytes */
+#define AMX_ROWS 16 /* of a tile; a row has 64 bytes at most */
 
 /* Palette 1: bytes per row and rows of each tile (the layout is Intel's). */
 struct amx_config {
@@ -21,14 +21,14 @@ struct amx_config {
 };
 _Static_assert(sizeof(struct amx_config) == 64, "what ldtilecfg reads");
 
-/* Activations: `tokens` rows of depth bytes; weights: depth / 4 rows of 16 outputs. */
-static inline void amx_configure(uint32_t tokens, uint32_t depth) {
+/* Activations: AMX_ROWS rows of depth bytes; weights: depth / 4 rows of 16 outputs. */
+static inline void amx_configure(uint32_t depth) {
     struct amx_config c;
     memset(&c, 0, sizeof c);
     c.palette = 1;
     for (int t = 0; t < 8; t++) {
         c.row_bytes[t] = (uint16_t)(t == 4 ? depth : 64);
-        c.rows[t] = (uint8_t)(t < 5 ? tokens : depth / 4);
+        c.rows[t] = (uint8_t)(t < 5 ? AMX_ROWS : depth / 4);
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(c));
 }
@@ -41,9 +41,9 @@ static inline void amx_release(void) {
 typedef char amx_bytes[AMX_ROWS * 64];
 
 /* A compiler that runs out of general registers keeps addresses in vector registers, whose way back takes the
- * ports that the float step needs: tiles then wait for it (measured: half of the speed). So no vector
- * register from 16 on lives across a load, none at all across AMX_ADDRESSES, and row lengths are no operands.
- */
+ * ports that the float step needs: tiles then wait for it (measured: half of the speed). So across a load at
+ * most 18 vector registers live (the sums and constants), across AMX_ADDRESSES none, and row lengths are no
+ * operands. */
 #define AMX_UPPER                                                                                            \
     "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28",       \
         "xmm29", "xmm30", "xmm31"
