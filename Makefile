@@ -161,7 +161,8 @@ test: stator tests-build ## run all tests
 include tools/zesim/zesim.mk
 
 .PHONY: tests-build
-tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels
+tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
+             $(BUILD)/bench_pack
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
@@ -217,6 +218,15 @@ $(BUILD)/bench_kernels: tools/bench_kernels.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+
+.PHONY: bench-pack
+bench-pack: $(BUILD)/bench_pack ## random families of packing instances: how near to the bound, how many seconds
+	$(BUILD)/bench_pack $(ARGS)
+
+$(BUILD)/bench_pack: tools/bench_pack.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
 
 .PHONY: install
 install: stator ## install to $(DESTDIR)$(PREFIX)

@@ -16,11 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a run without --time-limit: about a second for few blocks, two or three for many. */
-#define FEW        1024
-#define STEPS_FEW  250000000
-#define STEPS_MANY 800000000
-
 struct job {
     const char *path;
     const char *output;
@@ -69,6 +64,15 @@ static stator_status read_text(struct job *job, stator_error *e) {
     return s;
 }
 
+static stator_status check_ids(const struct job *job, stator_error *e) {
+    const struct pack_csv_row **sorted = calloc(job->n + 1, sizeof *sorted);
+    if (sorted == NULL)
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s: no memory for %zu blocks", job->path, job->n);
+    stator_status s = pack_csv_check_ids(job->rows, job->n, job->path, sorted, e);
+    free((void *)sorted);
+    return s;
+}
+
 static stator_status read_blocks(struct job *job, stator_error *e) {
     stator_status s = read_text(job, e);
     if (s != STATOR_OK)
@@ -84,6 +88,8 @@ static stator_status read_blocks(struct job *job, stator_error *e) {
         return error_set(e, STATOR_DOES_NOT_FIT, "%s: no memory for %zu blocks", job->path, most);
     s = pack_csv_parse(job->text, job->text_bytes, job->path, job->rows, &job->n, e);
     if (s == STATOR_OK)
+        s = check_ids(job, e);
+    if (s == STATOR_OK)
         pack_csv_blocks(job->rows, job->n, job->blocks, job->spare);
     return s;
 }
@@ -95,7 +101,7 @@ static stator_status solve(struct job *job, stator_error *e) {
     if (s != STATOR_OK)
         return s;
     uint64_t start = clock_ns();
-    struct pack_options o = {.capacity = job->capacity, .steps = job->n <= FEW ? STEPS_FEW : STEPS_MANY};
+    struct pack_options o = {.capacity = job->capacity, .steps = pack_many_steps(job->n)};
     if (job->has_time_limit) {
         o.steps = UINT64_MAX;
         o.deadline = start + (uint64_t)(job->time_limit * 1e9);

@@ -8,7 +8,10 @@
 /* Searches go in rounds: each part spends this many steps on its goal in the first, twice as many in the
  * next. */
 #define FIRST_ROUND 4000000
-#define TASTES      12  /* attempts of pack_skyline before a part is searched */
+#define MEND_ROUND  500000000 /* of a part that is not searched */
+#define TASTES      12        /* attempts of pack_skyline in a part before it is searched or mended */
+#define TASTES_MANY 2         /* ... if it has more than MANY items */
+#define MANY        4096
 #define FEW         512 /* items, up to which pack_greedy is worth its n^2 steps */
 #define CLOCK_EVERY 64  /* takes of a budget between two looks at the clock */
 
@@ -21,8 +24,9 @@ struct state {
     struct pack_key *spare;  /* [n] */
     struct pack_part *parts; /* [n] */
     uint32_t n_parts;
-    uint64_t unit;     /* the smallest alignment */
-    struct carve rest; /* for solvers */
+    uint64_t unit;            /* the smallest alignment */
+    struct pack_item *coarse; /* [PACK_VALLEY_LARGEST at most] a part's, with sizes rounded up */
+    struct carve rest;        /* for solvers */
 };
 
 static struct state layout(struct carve *c, size_t n) {
@@ -35,9 +39,11 @@ static struct state layout(struct carve *c, size_t n) {
     s.keys = carve_take(c, n, sizeof *s.keys);
     s.spare = carve_take(c, n, sizeof *s.spare);
     s.parts = carve_take(c, n, sizeof *s.parts);
+    s.coarse = carve_take(c, ARITH_MIN(n, (size_t)PACK_VALLEY_LARGEST), sizeof *s.coarse);
     uint64_t bytes = ARITH_MAX(pack_greedy_bytes((uint32_t)n), pack_search_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_valley_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_mend_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -47,6 +53,10 @@ uint64_t pack_work_bytes(size_t n) {
     struct carve c = carve_count();
     layout(&c, n);
     return c.used;
+}
+
+uint64_t pack_many_steps(size_t n) {
+    return n <= 1024 ? 1000000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -220,13 +230,40 @@ bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
     return b->steps > 0 && !b->expired;
 }
 
-/* pack_valley with at most so many steps of the budget. */
+/* pack_valley; where alignments are mixed, on sizes rounded up to the largest, which proves nothing. */
+static enum pack_outcome search_valleys(const struct state *s, struct pack_part *p, uint64_t limit,
+                                        struct pack_budget *budget) {
+    if (p->uniform)
+        return pack_valley(p, limit, budget, s->rest);
+    struct pack_part q = *p;
+    for (uint32_t i = 0; i < p->n; i++) {
+        s->coarse[i] = p->items[i];
+        s->coarse[i].size = pack_part_align(p->items[i].size, p->grain);
+        s->coarse[i].align = p->grain;
+    }
+    q.items = s->coarse;
+    q.uniform = true;
+    enum pack_outcome o = pack_valley(&q, limit / p->grain * p->grain, budget, s->rest);
+    p->attempts = q.attempts;
+    if (o != PACK_FOUND)
+        return PACK_GAVE_UP;
+    p->peak = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
+    return o;
+}
+
+static bool can_search_valleys(const struct pack_part *p) {
+    return p->n <= PACK_VALLEY_LARGEST && p->grain > 0;
+}
+
+/* The same with at most so many steps of the budget. */
 static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, uint64_t limit, uint64_t steps,
                                    struct pack_budget *budget) {
     struct pack_budget share = *budget;
     share.steps = ARITH_MIN(steps, budget->steps);
     budget->steps -= share.steps;
-    enum pack_outcome o = pack_valley(p, limit, &share, s->rest);
+    enum pack_outcome o = search_valleys(s, p, limit, &share);
     budget->steps += share.steps;
     budget->expired = share.expired;
     if (o == PACK_IMPOSSIBLE)
@@ -261,23 +298,43 @@ static uint64_t goal(const struct state *s, const struct pack_options *o) {
     return ARITH_MAX(proven_peak(s), o->capacity / s->unit * s->unit);
 }
 
+/* A solver with at most so many steps of the budget. */
+static void spend(const struct state *s, struct pack_part *p,
+                  void (*solver)(struct pack_part *, struct pack_budget *, struct carve), uint64_t steps,
+                  struct pack_budget *budget) {
+    struct pack_budget share = *budget;
+    share.steps = ARITH_MIN(steps, budget->steps);
+    budget->steps -= share.steps;
+    solver(p, &share, s->rest);
+    budget->steps += share.steps;
+    budget->expired = share.expired;
+}
+
 /* Searches in rounds, so that no part waits for long and none is given up before the others; true if all
  * parts have reached the goal. */
 static bool search(const struct state *s, const struct pack_options *o, struct pack_budget *budget) {
     for (uint32_t round = 0;; round++) {
         bool all = true, any = false;
+        uint64_t steps = (uint64_t)FIRST_ROUND << ARITH_MIN(round, 30u);
         for (uint32_t k = 0; k < s->n_parts; k++) {
             struct pack_part *p = &s->parts[k];
             p->target = goal(s, o);
             if (p->peak <= p->target)
                 continue;
             all = false;
-            if (pack_valley_can(p)) {
+            bool can_search = can_search_valleys(p);
+            /* Few items are a matter of search, many one of mending, and between them of both. */
+            if ((p->n > FEW || !can_search) && pack_mend_can(p)) {
+                any = true;
+                spend(s, p, pack_mend, can_search ? 4 * steps : MEND_ROUND, budget);
+            }
+            if (p->peak > p->target && can_search) {
                 any = true;
                 improve(s, p, round, budget);
-            } else if (round == 0 && pack_search_can(p)) {
-                pack_search(p, budget, s->rest);
+            }
+            if (p->peak > p->target && !p->uniform && pack_search_can(p)) {
                 any = true;
+                spend(s, p, pack_search, steps, budget);
             }
         }
         if (all || !any || budget->steps == 0 || budget->expired)
@@ -293,7 +350,7 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
         if (p->n <= FEW || p->grain == 0)
             pack_greedy(p, s->rest);
         if (p->grain > 0 && p->peak > p->target)
-            pack_skyline(p, pack_valley_can(p) || pack_search_can(p) ? TASTES : UINT32_MAX, &budget, s->rest);
+            pack_skyline(p, p->n > MANY ? TASTES_MANY : TASTES, &budget, s->rest);
     }
     search(s, o, &budget);
     r->peak = 0;

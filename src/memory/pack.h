@@ -44,6 +44,8 @@ struct pack_result {
 
 /* Bytes of work memory for n blocks (at most 2^31); the memory must be aligned to 64. */
 uint64_t pack_work_bytes(size_t n);
+/* Steps for a person who waits: about a second for few blocks, two or three for many. */
+uint64_t pack_many_steps(size_t n);
 /* Fills the offsets and *r. STATOR_DOES_NOT_FIT when all sizes, each with its alignment, add up to 2^63 or
  * more; then nothing is filled. options: NULL means PACK_STEPS and nothing else. */
 stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct pack_options *options,

@@ -134,8 +134,8 @@ stator_status pack_csv_parse(const char *text, size_t n, const char *name, struc
     while (s == STATOR_OK && next_line(&r)) {
         if (r.n_fields != columns)
             return refuse(&r, e, "%zu fields, the header has %zu", r.n_fields, columns);
-        struct pack_csv_row row = {.id = r.fields[place[COLUMN_ID]].at,
-                                   .id_length = r.fields[place[COLUMN_ID]].n};
+        struct pack_csv_row row = {
+            .id = r.fields[place[COLUMN_ID]].at, .id_length = r.fields[place[COLUMN_ID]].n, .line = r.line};
         s = parse_number(&r, place, COLUMN_LOWER, &row.lower, e);
         if (s == STATOR_OK)
             s = parse_number(&r, place, COLUMN_UPPER, &row.upper, e);
@@ -146,6 +146,41 @@ stator_status pack_csv_parse(const char *text, size_t n, const char *name, struc
         rows[(*n_rows)++] = row;
     }
     return s;
+}
+
+static int compare_ids(const struct pack_csv_row *a, const struct pack_csv_row *b) {
+    int c = memcmp(a->id, b->id, ARITH_MIN(a->id_length, b->id_length));
+    if (c != 0)
+        return c;
+    return a->id_length < b->id_length ? -1 : a->id_length > b->id_length;
+}
+
+static int by_id(const void *x, const void *y) {
+    const struct pack_csv_row *a = *(const struct pack_csv_row *const *)x,
+                              *b = *(const struct pack_csv_row *const *)y;
+    int c = compare_ids(a, b);
+    return c != 0 ? c : a->line < b->line ? -1 : a->line > b->line;
+}
+
+stator_status pack_csv_check_ids(const struct pack_csv_row *rows, size_t n, const char *name,
+                                 const struct pack_csv_row **sorted, stator_error *e) {
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &rows[i];
+    if (n > 0)
+        qsort(sorted, n, sizeof *sorted, by_id);
+    size_t first = 0; /* of the pairs, the one whose second line comes first */
+    for (size_t i = 1; i < n; i++)
+        if (compare_ids(sorted[i - 1], sorted[i]) == 0 &&
+            (first == 0 || sorted[i]->line < sorted[first]->line))
+            first = i;
+    if (first == 0)
+        return STATOR_OK;
+    const struct pack_csv_row *again = sorted[first];
+    struct field id = {again->id, again->id_length};
+    return error_set(e, STATOR_USAGE,
+                     "%s:%" PRIu64 ": id '%.*s' is that of line %" PRIu64
+                     " too; every block needs an id of its own",
+                     name, again->line, shown(id), id.at, sorted[first - 1]->line);
 }
 
 static int compare(const void *x, const void *y) {

@@ -15,15 +15,20 @@ struct pack_csv_row {
     uint64_t lower;
     uint64_t upper;
     uint64_t size;
+    uint64_t line; /* of the text, from 1 */
 };
 
 /* The most rows that a text can have. */
 size_t pack_csv_most_rows(const char *text, size_t n);
 
 /* Fills rows[pack_csv_most_rows]. name: the file's, for errors; they are STATOR_USAGE and name line and
- * reason. */
+ * reason. Whether ids are unique is for pack_csv_check_ids. */
 stator_status pack_csv_parse(const char *text, size_t n, const char *name, struct pack_csv_row *rows,
                              size_t *n_rows, stator_error *e);
+
+/* STATOR_USAGE, with both lines, when two rows have the same id. sorted[n]: memory for that. */
+stator_status pack_csv_check_ids(const struct pack_csv_row *rows, size_t n, const char *name,
+                                 const struct pack_csv_row **sorted, stator_error *e);
 
 /* Blocks of rows. Steps above 2^32 - 1 become their ranks, which keeps all that matters; spare[2 * n] is
  * memory for that. */

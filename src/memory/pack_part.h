@@ -78,18 +78,21 @@ void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n);
  * the part, until peak <= target. */
 void pack_greedy(struct pack_part *p, struct carve work);
 void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve work);
-/* Looks for a packing with no end above the limit and puts it into the part. */
+/* Looks for a packing with no end above the limit and puts it into the part, which must be uniform. */
+#define PACK_VALLEY_LARGEST 1024 /* items: the lists of sections may be quadratic */
 enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_GAVE_UP };
 enum pack_outcome pack_valley(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                               struct carve work);
 bool pack_search_can(const struct pack_part *p);
-bool pack_valley_can(const struct pack_part *p); /* uniform, and not too many items */
 /* Only where grain is not 0. attempts: at most so many. */
 void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work);
+bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on the grain */
+void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);
 uint64_t pack_search_bytes(uint32_t n);
 uint64_t pack_valley_bytes(uint32_t n);
 uint64_t pack_skyline_bytes(uint32_t n);
+uint64_t pack_mend_bytes(uint32_t n);
 
 #endif

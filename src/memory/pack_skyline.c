@@ -10,122 +10,99 @@
  *
  * Many attempts differ in how they weigh slack, size and walls, and sections where one ended too high count
  * more in the next. An attempt takes n log n steps and a few for each section of a valley that is lifted. */
-#include "memory/pack_part.h"
+#include "memory/pack_skyline.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #define WALL       UINT64_MAX
-#define CANDIDATES 400 /* looked at in one valley */
-#define SHAKE      0.2 /* of attempts after the first round of tastes */
-#define BLAME      0.5 /* what ending too high adds to the weight of a section */
-#define FADE       0.9 /* ... and what is left of it after another attempt */
-#define BLOCK      256 /* sections with a common prefix sum */
+#define CANDIDATES 400
+#define SHAKE      0.2    /* of attempts after the first round of tastes */
+#define BLAME      0.5    /* what ending too high adds to the weight of a section */
+#define FADE       0.9    /* ... and what is left of it after another attempt */
+#define ASK_AFTER  100000 /* steps between two looks at the budget */
+#define BLOCK      256    /* sections with a common prefix sum */
 
-struct tree {
-    uint32_t leaves; /* a power of two */
-    uint32_t *least; /* [2 * leaves] the smallest hi below a node, of items to come; leaf i: item i */
-};
+static uint32_t leaves_for(uint32_t n) {
+    uint32_t leaves = 1;
+    while (leaves < n)
+        leaves *= 2;
+    return leaves;
+}
 
-struct skyline {
-    const struct pack_item *items;
-    uint32_t n;
-    uint32_t sections;
-    uint64_t grain; /* the largest alignment */
-    uint64_t limit; /* slack is what is left below it */
-    uint64_t steps;
-
-    uint64_t *offsets;    /* [n] of the attempt */
-    double *favour;       /* [n] of an item: its size and chance */
-    uint32_t *first_item; /* [sections + 1] the first item that begins there or later */
-    struct tree tree;
-
-    /* Segments of equal height cover all sections; described where they begin. */
-    uint64_t *height;   /* [sections] */
-    uint32_t *end;      /* [sections] */
-    uint32_t *begin_of; /* [sections + 1] of the segment that ends here */
-
-    uint64_t *live;   /* [sections + 1] */
-    uint64_t *wasted; /* [sections] */
-    double *blame;    /* [sections] */
-    double *weight;   /* [sections] */
-    double *inner;    /* [sections + 1] sum of weights from the begin of its block */
-    double *outer;    /* [blocks + 1] sum of weights of all blocks before */
-    double *block;    /* [blocks] of its own */
-    double *change;   /* [sections + 1] of blame */
-};
-
-/* How an attempt weighs. */
-struct taste {
-    double softness; /* a slack of this share of the limit halves a weight */
-    bool squared;
-    double size;   /* 0: size does not matter, 1: its square root, 0.5: the root of that */
-    double wall;   /* worth of lying against a wall */
-    double fit;    /* ... and ending level with it */
-    double thrift; /* what a loss beside it counts */
-    double shake;  /* chance */
-};
-
-static struct skyline layout(struct carve *c, uint32_t n) {
-    struct skyline s = {.n = n};
-    s.tree.leaves = 1;
-    while (s.tree.leaves < n)
-        s.tree.leaves *= 2;
+struct skyline_state pack_skyline_state(struct carve *c, uint32_t n, uint32_t sections) {
+    struct skyline_state s = {0};
     s.offsets = carve_take(c, n, sizeof *s.offsets);
-    s.favour = carve_take(c, n, sizeof *s.favour);
-    s.first_item = carve_take(c, (uint64_t)n + 1, sizeof *s.first_item);
-    s.tree.least = carve_take(c, 2 * (uint64_t)s.tree.leaves, sizeof *s.tree.least);
-    s.height = carve_take(c, n, sizeof *s.height);
-    s.end = carve_take(c, n, sizeof *s.end);
-    s.begin_of = carve_take(c, (uint64_t)n + 1, sizeof *s.begin_of);
-    s.live = carve_take(c, (uint64_t)n + 1, sizeof *s.live);
-    s.wasted = carve_take(c, n, sizeof *s.wasted);
-    s.blame = carve_take(c, n, sizeof *s.blame);
-    s.weight = carve_take(c, n, sizeof *s.weight);
-    s.inner = carve_take(c, (uint64_t)n + 1, sizeof *s.inner);
-    s.outer = carve_take(c, (uint64_t)n / BLOCK + 2, sizeof *s.outer);
-    s.block = carve_take(c, (uint64_t)n / BLOCK + 1, sizeof *s.block);
-    s.change = carve_take(c, (uint64_t)n + 1, sizeof *s.change);
+    s.least = carve_take(c, 2 * (uint64_t)leaves_for(n), sizeof *s.least);
+    s.wasted = carve_take(c, sections, sizeof *s.wasted);
+    s.height = carve_take(c, sections, sizeof *s.height);
+    s.end = carve_take(c, sections, sizeof *s.end);
+    s.begin_of = carve_take(c, (uint64_t)sections + 1, sizeof *s.begin_of);
     return s;
+}
+
+struct skyline pack_skyline_layout(struct carve *c, uint32_t n, uint32_t sections) {
+    struct skyline s = {.n = n, .sections = sections};
+    s.favour = carve_take(c, n, sizeof *s.favour);
+    s.first_item = carve_take(c, (uint64_t)sections + 1, sizeof *s.first_item);
+    s.live = carve_take(c, (uint64_t)sections + 1, sizeof *s.live);
+    s.blame = carve_take(c, sections, sizeof *s.blame);
+    s.weight = carve_take(c, sections, sizeof *s.weight);
+    s.inner = carve_take(c, (uint64_t)sections + 1, sizeof *s.inner);
+    s.outer = carve_take(c, (uint64_t)sections / BLOCK + 2, sizeof *s.outer);
+    s.block = carve_take(c, (uint64_t)sections / BLOCK + 1, sizeof *s.block);
+    s.now = pack_skyline_state(c, n, sections);
+    return s;
+}
+
+void pack_skyline_copy(const struct skyline *s, struct skyline_state *to, const struct skyline_state *from) {
+    to->left = from->left;
+    memcpy(to->offsets, from->offsets, s->n * sizeof *to->offsets);
+    memcpy(to->least, from->least, 2 * (uint64_t)s->leaves * sizeof *to->least);
+    memcpy(to->wasted, from->wasted, s->sections * sizeof *to->wasted);
+    memcpy(to->height, from->height, s->sections * sizeof *to->height);
+    memcpy(to->end, from->end, s->sections * sizeof *to->end);
+    memcpy(to->begin_of, from->begin_of, (s->sections + 1) * sizeof *to->begin_of);
 }
 
 uint64_t pack_skyline_bytes(uint32_t n) {
     struct carve c = carve_count();
-    layout(&c, n);
+    pack_skyline_layout(&c, n, n);
     return c.used;
 }
 
 static void tree_fill(struct skyline *s) {
-    uint32_t *least = s->tree.least, leaves = s->tree.leaves;
+    uint32_t *least = s->now.least, leaves = s->leaves;
     for (uint32_t i = 0; i < leaves; i++)
         least[leaves + i] = i < s->n ? s->items[i].hi : UINT32_MAX;
     for (uint32_t k = leaves; k-- > 1;)
         least[k] = ARITH_MIN(least[2 * k], least[2 * k + 1]);
 }
 
-static void tree_remove(struct tree *t, uint32_t i) {
-    uint32_t k = t->leaves + i;
-    t->least[k] = UINT32_MAX;
+static void tree_remove(struct skyline *s, uint32_t i) {
+    uint32_t *least = s->now.least, k = s->leaves + i;
+    least[k] = UINT32_MAX;
     for (k /= 2; k > 0; k /= 2)
-        t->least[k] = ARITH_MIN(t->least[2 * k], t->least[2 * k + 1]);
+        least[k] = ARITH_MIN(least[2 * k], least[2 * k + 1]);
 }
 
 /* The first item to come from `from` on that ends at `hi` or before; UINT32_MAX if none does. */
-static uint32_t tree_next(const struct tree *t, uint32_t from, uint32_t hi) {
-    if (from >= t->leaves)
+static uint32_t tree_next(const struct skyline *s, uint32_t from, uint32_t hi) {
+    const uint32_t *least = s->now.least;
+    if (from >= s->leaves)
         return UINT32_MAX;
-    uint32_t k = t->leaves + from;
-    while (t->least[k] > hi) {
+    uint32_t k = s->leaves + from;
+    while (least[k] > hi) {
         while (k & 1) /* a right child: nothing more below its parent */
             k /= 2;
         if (k == 0)
             return UINT32_MAX;
         k++;
     }
-    while (k < t->leaves)
-        k = t->least[2 * k] <= hi ? 2 * k : 2 * k + 1;
-    return k - t->leaves;
+    while (k < s->leaves)
+        k = least[2 * k] <= hi ? 2 * k : 2 * k + 1;
+    return k - s->leaves;
 }
 
 static uint64_t rounded(const struct skyline *s, uint32_t i) {
@@ -137,10 +114,10 @@ static double weight_before(const struct skyline *s, uint32_t k) {
 }
 
 /* Weights of sections [begin, end) anew, and the sums that depend on them. */
-static void weigh(struct skyline *s, const struct taste *t, uint32_t begin, uint32_t end) {
+static void weigh(struct skyline *s, const struct skyline_taste *t, uint32_t begin, uint32_t end) {
     double limit = (double)s->limit;
     for (uint32_t k = begin; k < end; k++) {
-        uint64_t used = s->live[k] + s->wasted[k];
+        uint64_t used = s->live[k] + s->now.wasted[k];
         double slack = used < s->limit ? (double)(s->limit - used) / limit : 0;
         double w = 1 / (t->softness + slack);
         s->weight[k] = (t->squared ? w * w : w) * (1 + s->blame[k]);
@@ -160,163 +137,236 @@ static void weigh(struct skyline *s, const struct taste *t, uint32_t begin, uint
     s->steps += 2 * (end - begin) + BLOCK + s->sections / BLOCK;
 }
 
-static void start(struct skyline *s, const struct taste *t, uint64_t seed) {
+static void set_segment(struct skyline *s, uint32_t begin, uint32_t end, uint64_t height) {
+    s->now.height[begin] = height;
+    s->now.end[begin] = end;
+    s->now.begin_of[end] = begin;
+}
+
+void pack_skyline_begin(struct skyline *s) {
+    s->now.left = s->n;
+    memset(s->now.wasted, 0, s->sections * sizeof *s->now.wasted);
+    tree_fill(s);
+    set_segment(s, 0, s->sections, 0);
+}
+
+void pack_skyline_taste(struct skyline *s, const struct skyline_taste *t, uint64_t seed) {
     for (uint32_t i = 0; i < s->n; i++) {
         double root = sqrt((double)s->items[i].size), favour = 1;
         if (t->size > 0)
             favour = t->size < 1 ? sqrt(root) : root;
         s->favour[i] = favour * (1 + t->shake * 0x1p-53 * (double)(pack_part_random(&seed) >> 11));
     }
-    memset(s->wasted, 0, s->sections * sizeof *s->wasted);
     s->outer[0] = 0;
-    tree_fill(s);
     weigh(s, t, 0, s->sections);
-    s->height[0] = 0;
-    s->end[0] = s->sections;
-    s->begin_of[s->sections] = 0;
     s->steps += 8 * (uint64_t)s->n;
-}
-
-static void set_segment(struct skyline *s, uint32_t begin, uint32_t end, uint64_t height) {
-    s->height[begin] = height;
-    s->end[begin] = end;
-    s->begin_of[end] = begin;
 }
 
 /* Joins a segment with neighbours of the same height; returns where the whole begins. */
 static uint32_t join(struct skyline *s, uint32_t begin) {
-    uint64_t h = s->height[begin];
-    uint32_t end = s->end[begin];
-    if (end < s->sections && s->height[end] == h)
-        end = s->end[end];
-    if (begin > 0 && s->height[s->begin_of[begin]] == h)
-        begin = s->begin_of[begin];
+    uint64_t h = s->now.height[begin];
+    uint32_t end = s->now.end[begin];
+    if (end < s->sections && s->now.height[end] == h)
+        end = s->now.end[end];
+    if (begin > 0 && s->now.height[s->now.begin_of[begin]] == h)
+        begin = s->now.begin_of[begin];
     set_segment(s, begin, end, h);
     return begin;
 }
 
+/* The first of sorted obstacles that lies at `height` or above. */
+static uint32_t obstacles_from(const struct skyline_obstacle *o, uint32_t n, uint64_t height) {
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (o[middle].bottom < height)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The lowest of sorted obstacles with a bottom in [from, below) that shares a section with [lo, hi); NULL if
+ * there is none. */
+static const struct skyline_obstacle *obstacle_in(struct skyline *s, const struct skyline_obstacle *o,
+                                                  uint32_t n, uint32_t at, uint64_t below, uint32_t lo,
+                                                  uint32_t hi) {
+    for (; at < n && o[at].bottom < below; at++) {
+        s->steps += 2;
+        if (o[at].lo < hi && lo < o[at].hi)
+            return &o[at];
+    }
+    return NULL;
+}
+
+/* The valley that is being filled. */
+struct valley {
+    uint32_t begin;
+    uint32_t end;
+    uint64_t ground;
+    uint64_t left; /* heights of its walls */
+    uint64_t right;
+    uint32_t left_from; /* the first obstacles at its ground or above */
+    uint32_t right_from;
+};
+
+static const struct skyline_obstacle *obstacle_above(struct skyline *s, const struct valley *v,
+                                                     uint64_t below, uint32_t lo, uint32_t hi) {
+    const struct skyline_obstacle *l = obstacle_in(s, s->left, s->n_left, v->left_from, below, lo, hi);
+    const struct skyline_obstacle *r =
+        obstacle_in(s, s->right, s->n_right, v->right_from, l != NULL ? l->bottom : below, lo, hi);
+    return r != NULL ? r : l;
+}
+
 /* What is lost beside an item in its valley because nothing to come fits there. */
-static double loss(struct skyline *s, const struct taste *t, uint32_t begin, uint32_t i, uint64_t left,
-                   uint64_t right) {
+static double loss(struct skyline *s, const struct skyline_taste *t, const struct valley *v, uint32_t i) {
     const struct pack_item *it = &s->items[i];
-    uint32_t end = s->end[begin];
-    uint64_t ground = s->height[begin], size = rounded(s, i);
+    uint64_t size = rounded(s, i);
     double lost = 0;
-    if (it->lo > begin && tree_next(&s->tree, s->first_item[begin], it->lo) >= s->first_item[it->lo])
-        lost += (weight_before(s, it->lo) - weight_before(s, begin)) * (double)ARITH_MIN(left - ground, size);
-    if (it->hi < end && tree_next(&s->tree, s->first_item[it->hi], end) >= s->first_item[end])
-        lost += (weight_before(s, end) - weight_before(s, it->hi)) * (double)ARITH_MIN(right - ground, size);
+    if (it->lo > v->begin && tree_next(s, s->first_item[v->begin], it->lo) >= s->first_item[it->lo])
+        lost += (weight_before(s, it->lo) - weight_before(s, v->begin)) *
+                (double)ARITH_MIN(v->left - v->ground, size);
+    if (it->hi < v->end && tree_next(s, s->first_item[it->hi], v->end) >= s->first_item[v->end])
+        lost += (weight_before(s, v->end) - weight_before(s, it->hi)) *
+                (double)ARITH_MIN(v->right - v->ground, size);
     s->steps += 24;
     return t->thrift * lost * s->favour[i] / (double)size;
 }
 
 /* The block for the ground of a valley, or UINT32_MAX. */
-static uint32_t choose(struct skyline *s, const struct taste *t, uint32_t begin, uint64_t left,
-                       uint64_t right) {
-    uint32_t end = s->end[begin], best = UINT32_MAX, stop = s->first_item[end];
+static uint32_t choose(struct skyline *s, const struct skyline_taste *t, const struct valley *v) {
+    uint32_t best = UINT32_MAX, stop = s->first_item[v->end];
     double most = -DBL_MAX;
-    uint32_t i = tree_next(&s->tree, s->first_item[begin], end);
-    for (uint32_t tries = 0; i < stop && tries < CANDIDATES; tries++) {
+    uint32_t i = tree_next(s, s->first_item[v->begin], v->end);
+    for (uint32_t tries = 0; i < stop && tries < s->candidates; tries++) {
         const struct pack_item *it = &s->items[i];
-        uint64_t top = s->height[begin] + rounded(s, i);
+        uint64_t top = v->ground + rounded(s, i);
+        bool is_free = obstacle_above(s, v, top, it->lo, it->hi) == NULL;
+        if (is_free && s->in_a_hurry)
+            return i;
         double worth = (weight_before(s, it->hi) - weight_before(s, it->lo)) * s->favour[i];
-        if (it->lo == begin)
-            worth *= top == left ? t->fit : t->wall;
-        if (it->hi == end)
-            worth *= top == right ? t->fit : t->wall;
-        if (worth > most)
-            worth -= loss(s, t, begin, i, left, right);
-        if (worth > most) {
+        if (it->lo == v->begin)
+            worth *= top == v->left ? t->fit : t->wall;
+        if (it->hi == v->end)
+            worth *= top == v->right ? t->fit : t->wall;
+        if (is_free && worth > most)
+            worth -= loss(s, t, v, i);
+        if (is_free && worth > most) {
             most = worth;
             best = i;
         }
         s->steps += 12;
-        i = tree_next(&s->tree, i + 1, end);
+        i = tree_next(s, i + 1, v->end);
     }
     return best;
 }
 
-/* Lays an item on the ground of a valley; returns a segment from which to go on. */
-static uint32_t lay(struct skyline *s, uint32_t begin, uint32_t i) {
-    const struct pack_item *it = &s->items[i];
-    uint32_t end = s->end[begin];
-    uint64_t ground = s->height[begin];
-    s->offsets[i] = ground;
-    tree_remove(&s->tree, i);
-    if (it->lo > begin)
-        set_segment(s, begin, it->lo, ground);
-    if (it->hi < end)
-        set_segment(s, it->hi, end, ground);
-    set_segment(s, it->lo, it->hi, ground + rounded(s, i));
-    uint32_t on = join(s, it->lo);
+/* Raises sections [lo, hi) of a valley to `top`; returns a segment from which to go on. */
+static uint32_t raise(struct skyline *s, const struct valley *v, uint32_t lo, uint32_t hi, uint64_t top) {
+    if (lo > v->begin)
+        set_segment(s, v->begin, lo, v->ground);
+    if (hi < v->end)
+        set_segment(s, hi, v->end, v->ground);
+    set_segment(s, lo, hi, top);
+    uint32_t on = join(s, lo);
     s->steps += 30;
-    return it->lo > begin ? begin : it->hi < end ? it->hi : on;
+    return lo > v->begin ? v->begin : hi < v->end ? hi : on;
 }
 
-static uint64_t attempt(struct skyline *s, const struct taste *t, uint64_t seed) {
-    start(s, t, seed);
-    uint64_t peak = 0;
-    for (uint32_t left = s->n, at = 0; left > 0;) {
-        uint32_t end = s->end[at];
-        uint64_t h = s->height[at];
-        uint64_t before = at > 0 ? s->height[s->begin_of[at]] : WALL;
-        uint64_t after = end < s->sections ? s->height[end] : WALL;
+/* Nothing fits: the ground rises to the lower wall or to an obstacle; returns a segment from which to go on.
+ */
+static uint32_t lift(struct skyline *s, const struct skyline_taste *t, const struct valley *v) {
+    uint64_t wall = ARITH_MIN(v->left, v->right);
+    const struct skyline_obstacle *o = obstacle_above(s, v, wall, v->begin, v->end);
+    if (o != NULL)
+        wall = o->bottom;
+    CHECK(wall != WALL); /* a flat landscape has room for all */
+    for (uint32_t k = v->begin; k < v->end; k++)
+        s->now.wasted[k] += wall - v->ground;
+    if (!s->in_a_hurry)
+        weigh(s, t, v->begin, v->end);
+    s->now.height[v->begin] = wall;
+    return join(s, v->begin);
+}
+
+static bool is_valley(const struct valley *v) {
+    return v->left >= v->ground && v->right >= v->ground;
+}
+
+/* One thing on the ground of a valley; returns a segment from which to go on. */
+static uint32_t fill_valley(struct skyline *s, const struct skyline_taste *t, struct valley *v) {
+    v->left_from = obstacles_from(s->left, s->n_left, v->ground);
+    v->right_from = obstacles_from(s->right, s->n_right, v->ground);
+    const struct skyline_obstacle *o = obstacle_above(s, v, v->ground + 1, v->begin, v->end);
+    if (o != NULL)
+        return raise(s, v, ARITH_MAX(o->lo, v->begin), ARITH_MIN(o->hi, v->end), o->top);
+    uint32_t i = choose(s, t, v);
+    if (i == UINT32_MAX)
+        return lift(s, t, v);
+    s->now.offsets[i] = v->ground;
+    tree_remove(s, i);
+    s->now.left--;
+    return raise(s, v, s->items[i].lo, s->items[i].hi, v->ground + rounded(s, i));
+}
+
+void pack_skyline_fill(struct skyline *s, const struct skyline_taste *t, uint64_t level) {
+    struct skyline_state *now = &s->now;
+    /* Left of `at` there is no valley below the level: what is lower than the level there falls to `at`. */
+    for (uint32_t at = 0; now->left > 0 && at < s->sections;) {
+        struct valley v = {.begin = at, .end = now->end[at], .ground = now->height[at]};
+        v.left = at > 0 ? now->height[now->begin_of[at]] : WALL;
+        v.right = v.end < s->sections ? now->height[v.end] : WALL;
         s->steps += 4;
-        if (before < h || after < h) {
-            at = before < after ? s->begin_of[at] : end;
+        if (v.ground >= level || !is_valley(&v)) {
+            at = v.end;
             continue;
         }
-        uint32_t i = choose(s, t, at, before, after);
-        if (i != UINT32_MAX) {
-            peak = ARITH_MAX(peak, h + s->items[i].size);
-            at = lay(s, at, i);
-            left--;
-            continue;
-        }
-        uint64_t lift = ARITH_MIN(before, after);
-        CHECK(lift != WALL); /* a flat landscape has room for all */
-        for (uint32_t k = at; k < end; k++)
-            s->wasted[k] += lift - h;
-        weigh(s, t, at, end);
-        s->height[at] = lift;
-        at = join(s, at);
+        at = fill_valley(s, t, &v);
+        if (s->steps >= ASK_AFTER && !pack_budget_take(s->budget, &s->steps))
+            s->in_a_hurry = true;
+        while (at > 0 && now->height[now->begin_of[at]] < ARITH_MIN(now->height[at], level))
+            at = now->begin_of[at];
     }
-    return peak;
 }
 
 /* Blames the sections under items whose end is in the upper half of what is above the limit. */
 static void blame(struct skyline *s, uint64_t peak) {
     uint64_t high = s->limit + (peak - ARITH_MIN(peak, s->limit)) / 2;
-    memset(s->change, 0, (s->sections + 1) * sizeof *s->change);
+    double *change = s->inner; /* is set anew before it is used again */
+    memset(change, 0, (s->sections + 1) * sizeof *change);
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->offsets[i] + s->items[i].size > high) {
-            s->change[s->items[i].lo] += 1;
-            s->change[s->items[i].hi] -= 1;
+        if (s->now.offsets[i] + s->items[i].size > high) {
+            change[s->items[i].lo] += 1;
+            change[s->items[i].hi] -= 1;
         }
     double count = 0;
     for (uint32_t k = 0; k < s->sections; k++) {
-        count += s->change[k];
+        count += change[k];
         s->blame[k] = FADE * s->blame[k] + (count > 0.5 ? BLAME : 0);
     }
 }
 
-static void prepare(struct skyline *s) {
-    memset(s->live, 0, (s->sections + 1) * sizeof *s->live);
+void pack_skyline_prepare(struct skyline *s) {
+    s->leaves = leaves_for(s->n);
     memset(s->blame, 0, s->sections * sizeof *s->blame);
-    for (uint32_t i = 0, k = 0; i < s->n; i++) {
-        for (; k <= s->items[i].lo; k++)
+    for (uint32_t i = 0, k = 0; i <= s->n; i++)
+        for (; k <= (i < s->n ? s->items[i].lo : s->sections); k++)
             s->first_item[k] = i;
+}
+
+static void sum_live(struct skyline *s) {
+    memset(s->live, 0, (s->sections + 1) * sizeof *s->live);
+    for (uint32_t i = 0; i < s->n; i++) {
         s->live[s->items[i].lo] += rounded(s, i);
         s->live[s->items[i].hi] -= rounded(s, i); /* modulo 2^64 */
-        if (i + 1 == s->n)
-            for (; k <= s->sections; k++)
-                s->first_item[k] = s->n;
     }
     for (uint32_t k = 1; k < s->sections; k++)
         s->live[k] += s->live[k - 1];
 }
 
-static const struct taste tastes[] = {
+enum { TASTES = 6 };
+static const struct skyline_taste tastes[TASTES] = {
     {.softness = 0.01, .thrift = 1, .wall = 1.5, .fit = 1.5},
     {.softness = 0.01, .thrift = 3, .squared = true, .wall = 1.5, .fit = 1.5},
     {.softness = 0.003, .thrift = 1, .size = 0.5, .wall = 1.5, .fit = 1.5, .shake = 0.1},
@@ -326,33 +376,40 @@ static const struct taste tastes[] = {
 };
 
 void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work) {
-    struct skyline s = layout(&work, p->n);
+    struct skyline s = pack_skyline_layout(&work, p->n, p->n);
     s.items = p->items;
+    s.candidates = CANDIDATES;
+    s.budget = budget;
     s.sections = p->sections;
     s.limit = p->target;
     s.grain = p->grain;
-    prepare(&s);
-    enum { TASTES = sizeof tastes / sizeof tastes[0] };
+    pack_skyline_prepare(&s);
+    sum_live(&s);
     uint64_t least = UINT64_MAX;
     uint32_t best = 0; /* taste of the best attempt: every other one after the first round */
     for (uint32_t k = 0; k < attempts && p->peak > p->target; k++) {
         uint32_t which = k < TASTES || k % 2 == 0 ? k / (k < TASTES ? 1 : 2) % TASTES : best;
-        struct taste t = tastes[which];
+        struct skyline_taste t = tastes[which];
         if (k >= TASTES)
             t.shake = SHAKE;
         if (p->peak != UINT64_MAX)
             s.limit = p->target + (p->peak - p->target) / 2;
-        uint64_t peak = attempt(&s, &t, k);
+        pack_skyline_begin(&s);
+        pack_skyline_taste(&s, &t, k);
+        pack_skyline_fill(&s, &t, WALL);
+        uint64_t peak = 0;
+        for (uint32_t i = 0; i < p->n; i++)
+            peak = ARITH_MAX(peak, s.now.offsets[i] + p->items[i].size);
         if (peak < least) {
             least = peak;
             best = which;
         }
         if (peak < p->peak) {
             p->peak = peak;
-            memcpy(p->offsets, s.offsets, p->n * sizeof *p->offsets);
+            memcpy(p->offsets, s.now.offsets, p->n * sizeof *p->offsets);
         }
         blame(&s, peak);
-        if (!pack_budget_take(budget, &s.steps))
+        if (s.in_a_hurry || !pack_budget_take(budget, &s.steps))
             return;
     }
 }

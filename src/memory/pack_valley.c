@@ -15,16 +15,13 @@
 
 #include <string.h>
 
-/* Larger parts are not searched: the lists of sections may be quadratic. */
-#define LARGEST 1024
-
 #define NONE UINT32_MAX
 #define WALL ((uint64_t)1 << 63) /* height of a section with nothing to come; above every offset */
 
 /* Room for what one path through the tree needs; a path that needs more ends the attempt. */
 #define DEPTH   4   /* branchings per item */
 #define CHOICES 16  /* answers that wait, per item */
-#define UNDO    512 /* values to restore, per item */
+#define UNDO    160 /* values to restore, per item: 148 was the most on tight instances */
 
 /* Measured on tight instances. */
 #define FIT_SIDE 2.0 /* what it is worth to lie against a wall */
@@ -137,13 +134,9 @@ static struct search layout(struct carve *c, uint32_t n, uint64_t list_length) {
 
 uint64_t pack_valley_bytes(uint32_t n) {
     struct carve c = carve_count();
-    n = ARITH_MIN(n, LARGEST);
+    n = ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST);
     layout(&c, n, (uint64_t)n * n);
     return c.used;
-}
-
-bool pack_valley_can(const struct pack_part *p) {
-    return p->uniform && p->n <= LARGEST;
 }
 
 /* Room for one branching: its changes are at most all values, its choices at most all items. */

@@ -86,6 +86,8 @@ test_malformed() {
     refused 'id,lower,upper,size\r\n0,1,2,9223372036854775808\r\n' ':2: size is 9223372036854775808, expected at most'
     refused 'id,lower,upper,size\n0,1,2,99999999999999999999999\n' ':2: size is 9999'
     refused 'id,lower,upper,size\n0,5,4,1\n' ':2: upper is 4, below lower, 5'
+    refused 'id,lower,upper,size\na,1,2,3\n\nb,1,2,3\na,5,6,7\nb,1,2,3\n' ":5: id 'a' is that of line 2 too"
+    refused 'size,id,upper,lower\n3,x,2,1\n3, x ,2,1\n3,x,2,1\n' ":3: id 'x' is that of line 2 too"
     refused 'id,lower,upper,size\n0,1,2,3\0\n' ':2: size is'
     printf 'id,lower,upper,size\n' >"$tmp/big.csv"
     for i in 1 2 3 4 5 6 7 8; do echo "$i,0,1,1152921504606846976"; done >>"$tmp/big.csv"

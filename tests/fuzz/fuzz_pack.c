@@ -34,6 +34,22 @@ static void pack(struct pack_block *b, size_t n) {
     free(work);
 }
 
+static bool same_id(const struct pack_csv_row *a, const struct pack_csv_row *b) {
+    return a->id_length == b->id_length && memcmp(a->id, b->id, a->id_length) == 0;
+}
+
+/* Says "twice" exactly if an id is there twice. */
+static void check_ids(const struct pack_csv_row *rows, size_t n) {
+    const struct pack_csv_row **sorted = calloc(n + 1, sizeof *sorted);
+    stator_error e = {0};
+    bool unique = pack_csv_check_ids(rows, n, "fuzz", sorted, &e) == STATOR_OK, twice = false;
+    for (size_t i = 0; i < n && n <= 1000; i++)
+        for (size_t k = 0; k < i; k++)
+            twice = twice || same_id(&rows[i], &rows[k]);
+    CHECK(n > 1000 || unique == !twice);
+    free((void *)sorted);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *text = (const char *)data;
     size_t most = pack_csv_most_rows(text, size), n = 0;
@@ -43,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     stator_error e = {0};
     if (pack_csv_parse(text, size, "fuzz", rows, &n, &e) == STATOR_OK) {
         CHECK(n < most);
+        check_ids(rows, n);
         pack_csv_blocks(rows, n, blocks, spare);
         for (size_t i = 0; i < n; i++) {
             CHECK(rows[i].lower <= rows[i].upper && blocks[i].first <= blocks[i].end);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "memory/pack.h"
+#include "pack_instances.h"
 
 #include <stdbool.h>
 
@@ -472,6 +473,57 @@ static void many_blocks(void **state) {
     }
 }
 
+/* Every family, with two checkers, few steps and hence no more than a sane result; twice the same. */
+static void families(void **state) {
+    (void)state;
+    enum { N = 1500 };
+    static struct pack_block b[N], again[N];
+    for (int f = 0; f < PACK_FAMILIES; f++) {
+        pack_family_fill((enum pack_family)f, b, N, 5);
+        memcpy(again, b, sizeof b);
+        struct pack_options o = {.steps = 30000000};
+        struct pack_result r, r2;
+        solve_with(b, N, &o, &r, STATOR_OK);
+        check(b, N, &r);
+        assert_null(pack_instances_check(b, N, r.peak));
+        solve_with(again, N, &o, &r2, STATOR_OK);
+        assert_memory_equal(again, b, sizeof b);
+        print_message("# %s: %.2f%% above the bound\n", pack_family_name((enum pack_family)f),
+                      ((double)r.peak / (double)r.lower_bound - 1) * 100);
+        assert_true((double)r.peak <= (f == PACK_TILING ? 1.4 : 1.05) * (double)r.lower_bound);
+    }
+}
+
+/* The other checker finds what is wrong. */
+static void checker_finds_faults(void **state) {
+    (void)state;
+    struct pack_block b[] = {{.bytes = 10, .align = 1, .first = 0, .end = 5, .offset = 0},
+                             {.bytes = 10, .align = 2, .first = 4, .end = 9, .offset = 10},
+                             {.bytes = 10, .align = 1, .first = 5, .end = 8, .offset = 0}};
+    assert_null(pack_instances_check(b, 3, 20));
+    assert_non_null(pack_instances_check(b, 3, 19));
+    b[2].first = 4;
+    assert_non_null(pack_instances_check(b, 3, 20));
+    b[2].first = 5;
+    b[1].offset = 9;
+    assert_non_null(pack_instances_check(b, 3, 20));
+}
+
+/* Steps that are spent at once: still a packing, by the quickest way there is. */
+static void spent_budget(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    static struct pack_block b[N];
+    for (int f = PACK_LONG; f <= PACK_HEAVY; f++) {
+        pack_family_fill((enum pack_family)f, b, N, 6);
+        struct pack_options o = {.steps = 1};
+        struct pack_result r;
+        solve_with(b, N, &o, &r, STATOR_OK);
+        assert_null(pack_instances_check(b, N, r.peak));
+        assert_true(r.peak < 2 * r.lower_bound);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(corner_cases),
@@ -483,6 +535,9 @@ int main(void) {
         cmocka_unit_test(planner_instances),
         cmocka_unit_test(deadline),
         cmocka_unit_test(many_blocks),
+        cmocka_unit_test(families),
+        cmocka_unit_test(checker_finds_faults),
+        cmocka_unit_test(spent_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

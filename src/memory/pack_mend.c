@@ -1,0 +1,330 @@
+/* Mends a packing of one part: around a block that ends too high, the blocks that lie within a window of time
+ * are taken out, and pack_skyline.c fills their place again; what reaches over the window's edges stays where
+ * it is, as an obstacle. A small part is one window.
+ *
+ * A window is filled level by level, each many times with other tastes and chances, and the best few fillings
+ * are built upon: waste adds up over the levels, so choosing at each gets much less of it than as many whole
+ * attempts would. The new filling is kept if it has no more above the target than the old one.
+ *
+ * Invariant: all offsets of the part are multiples of its grain, before and after. */
+#include "memory/pack_skyline.h"
+
+#include <string.h>
+
+#define WHOLE      10000 /* blocks; larger parts are mended window by window */
+#define WINDOW     3000  /* blocks that a window should have */
+#define ITEMS      10000 /* ... and may have */
+#define SECTIONS   10000
+#define OBSTACLES  8192
+#define FEWEST     16
+#define LEVELS     20
+#define SAMPLES    16   /* of a level */
+#define BEAM       2    /* of them are built upon */
+#define SHAKE      0.3  /* chance in the worth of a block */
+#define SOFT       0.99 /* of the target: what is wasted above it is regretted */
+#define CANDIDATES 100  /* for one place */
+
+/* Measured on families of tools/bench_pack. */
+enum { TASTES = 4 };
+static const struct skyline_taste tastes[TASTES] = {
+    {.softness = 0.01, .thrift = 3, .squared = true, .wall = 1.5, .fit = 1.5},
+    {.softness = 0.003, .thrift = 3, .squared = true, .wall = 1.2, .fit = 2},
+    {.softness = 0.001, .thrift = 3, .wall = 1.2, .fit = 2},
+    {.softness = 0.01, .thrift = 1, .wall = 1.5, .fit = 1.5},
+};
+
+struct mend {
+    struct pack_part *part;
+    struct skyline s;                /* the window */
+    struct skyline_state base[BEAM]; /* filled up to a level */
+    struct skyline_state next[BEAM]; /* ... and the best to the next one, with the least regret first */
+    double regret[BEAM];             /* of next */
+    uint32_t n_base;
+    uint32_t n_next;
+    struct pack_item *items; /* its blocks to place */
+    uint32_t *source;        /* ... in the part */
+    struct skyline_obstacle *left;
+    struct skyline_obstacle *right;
+    struct skyline_obstacle *found; /* left and right ones */
+    struct pack_key *keys;
+    struct pack_key *spare;
+    uint64_t *live; /* [sections + 1] of the part */
+    uint32_t *tall; /* [n] blocks that end above the goal */
+    uint32_t n_tall;
+    uint64_t goal; /* what ends above it counts */
+    uint64_t random;
+};
+
+static struct mend layout(struct carve *c, uint32_t n) {
+    struct mend m = {0};
+    uint32_t items = ARITH_MIN(n, (uint32_t)ITEMS), sections = ARITH_MIN(n, (uint32_t)SECTIONS);
+    uint32_t obstacles = ARITH_MIN(n, (uint32_t)OBSTACLES);
+    m.s = pack_skyline_layout(c, items, sections);
+    for (uint32_t k = 0; k < BEAM; k++) {
+        m.base[k] = pack_skyline_state(c, items, sections);
+        m.next[k] = pack_skyline_state(c, items, sections);
+    }
+    m.items = carve_take(c, items, sizeof *m.items);
+    m.source = carve_take(c, items, sizeof *m.source);
+    m.left = carve_take(c, obstacles, sizeof *m.left);
+    m.right = carve_take(c, obstacles, sizeof *m.right);
+    m.found = carve_take(c, obstacles, sizeof *m.found);
+    m.keys = carve_take(c, obstacles, sizeof *m.keys);
+    m.spare = carve_take(c, obstacles, sizeof *m.spare);
+    m.live = carve_take(c, (uint64_t)n + 1, sizeof *m.live);
+    m.tall = carve_take(c, n, sizeof *m.tall);
+    return m;
+}
+
+uint64_t pack_mend_bytes(uint32_t n) {
+    struct carve c = carve_count();
+    layout(&c, n);
+    return c.used;
+}
+
+static uint64_t rounded(const struct mend *m, uint64_t size) {
+    return pack_part_align(size, m->part->grain);
+}
+
+static uint64_t top_of(const struct mend *m, uint32_t i) {
+    return m->part->offsets[i] + rounded(m, m->part->items[i].size);
+}
+
+static uint64_t below(struct mend *m, uint64_t n) {
+    return pack_part_random(&m->random) % n;
+}
+
+bool pack_mend_can(const struct pack_part *p) {
+    if (p->grain == 0 || p->peak == UINT64_MAX || p->n < FEWEST)
+        return false;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->offsets[i] % p->grain != 0)
+            return false;
+    return true;
+}
+
+static void find_tall(struct mend *m) {
+    const struct pack_part *p = m->part;
+    m->n_tall = 0;
+    m->goal = p->target;
+    uint64_t high = p->target + (p->peak - p->target) / 4 * 3;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->offsets[i] + p->items[i].size > high)
+            m->tall[m->n_tall++] = i;
+    m->s.steps += p->n;
+}
+
+/* The window [*begin, *end) around a section. */
+static void choose_window(struct mend *m, uint32_t section, uint32_t *begin, uint32_t *end) {
+    const struct pack_part *p = m->part;
+    uint32_t first = 0, last = 0;
+    *begin = 0;
+    *end = p->sections;
+    if (p->n <= WHOLE)
+        return;
+    for (uint64_t width = 4;; width = width * 3 / 2) {
+        uint64_t before = width / 3 + below(m, width / 3 + 1);
+        *begin = section > before ? section - (uint32_t)before : 0;
+        *end = (uint32_t)ARITH_MIN(*begin + width, (uint64_t)p->sections);
+        uint32_t inside = 0, low = 0, high = p->n;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            if (p->items[middle].lo < *begin)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        for (first = last = low; last < p->n && p->items[last].lo < *end; last++)
+            inside += p->items[last].hi <= *end;
+        m->s.steps += last - first;
+        if (inside >= WINDOW || width * 3 / 2 > SECTIONS || (*begin == 0 && *end == p->sections))
+            return;
+    }
+}
+
+/* By bottom, and to the edge that they reach. */
+static void sort_obstacles(struct mend *m, uint32_t n) {
+    struct skyline *s = &m->s;
+    s->n_left = s->n_right = 0;
+    for (uint32_t i = 0; i < n; i++)
+        m->keys[i] = (struct pack_key){m->found[i].bottom, 0, i};
+    pack_part_sort(m->keys, m->spare, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct skyline_obstacle *o = &m->found[m->keys[i].index];
+        if (o->lo == 0)
+            m->left[s->n_left++] = *o;
+        else
+            m->right[s->n_right++] = *o;
+    }
+    m->s.steps += 20 * (uint64_t)n;
+}
+
+/* The window's landscape: the blocks that lie within [begin, end) are to be placed anew. False if there are
+ * too few or too many of something. */
+static bool open_window(struct mend *m, uint32_t begin, uint32_t end) {
+    const struct pack_part *p = m->part;
+    struct skyline *s = &m->s;
+    uint32_t n_found = 0;
+    s->n = 0;
+    s->sections = end - begin;
+    s->live = m->live + begin;
+    for (uint32_t i = 0; i < p->n && p->items[i].lo < end; i++) {
+        const struct pack_item *it = &p->items[i];
+        if (it->hi <= begin)
+            continue;
+        uint32_t lo = it->lo > begin ? it->lo - begin : 0, hi = ARITH_MIN(it->hi, end) - begin;
+        if (begin <= it->lo && it->hi <= end) {
+            if (s->n == ITEMS)
+                return false;
+            m->items[s->n] = *it;
+            m->items[s->n].lo = lo;
+            m->items[s->n].hi = hi;
+            m->source[s->n++] = i;
+        } else {
+            if (n_found == OBSTACLES)
+                return false;
+            m->found[n_found++] = (struct skyline_obstacle){p->offsets[i], top_of(m, i), lo, hi};
+        }
+        m->s.steps += 4;
+    }
+    sort_obstacles(m, n_found);
+    return s->n >= 2;
+}
+
+/* What is above the goal, squared, so that one high block counts more than two lower ones. */
+static double excess(const struct mend *m, uint64_t top) {
+    double e = top > m->goal ? (double)(top - m->goal) : 0;
+    return e * e;
+}
+
+/* How bad what is wasted so far is: it adds to the live sum of its section. */
+static double regret(struct mend *m, uint64_t *bound) {
+    const struct skyline *s = &m->s;
+    *bound = 0;
+    double sum = 0, goal = (double)m->goal * SOFT;
+    for (uint32_t k = 0; k < s->sections; k++) {
+        uint64_t all = s->live[k] + s->now.wasted[k];
+        double over = (double)all - goal;
+        *bound = ARITH_MAX(*bound, all);
+        if (over > 0)
+            sum += over * over * over * over;
+    }
+    m->s.steps += s->sections;
+    return sum;
+}
+
+static void swap_states(struct skyline_state *a, struct skyline_state *b) {
+    struct skyline_state t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* Puts what is filled now among the best of this level, if it belongs there. */
+static void keep_sample(struct mend *m, double r) {
+    if (m->n_next == BEAM && r >= m->regret[BEAM - 1])
+        return;
+    uint32_t at = m->n_next < BEAM ? m->n_next++ : BEAM - 1;
+    swap_states(&m->next[at], &m->s.now);
+    m->regret[at] = r;
+    for (; at > 0 && m->regret[at] < m->regret[at - 1]; at--) {
+        swap_states(&m->next[at], &m->next[at - 1]);
+        m->regret[at] = m->regret[at - 1];
+        m->regret[at - 1] = r;
+    }
+}
+
+/* Fills the window level by level, each many times; the samples with the least regret are built upon. False
+ * when none can end below the present peak. */
+static bool fill_by_levels(struct mend *m) {
+    struct skyline *s = &m->s;
+    uint64_t step = m->part->peak / LEVELS + 1;
+    pack_skyline_begin(s);
+    pack_skyline_copy(s, &m->base[0], &s->now);
+    m->n_base = 1;
+    for (uint32_t level = 1; m->base[0].left > 0; level++) {
+        m->n_next = 0;
+        for (uint32_t k = 0; k < SAMPLES; k++) {
+            struct skyline_taste t = tastes[below(m, TASTES)];
+            t.shake = SHAKE;
+            pack_skyline_copy(s, &s->now, &m->base[k % m->n_base]);
+            pack_skyline_taste(s, &t, pack_part_random(&m->random));
+            pack_skyline_fill(s, &t, level < LEVELS ? level * step : UINT64_MAX);
+            if (s->in_a_hurry)
+                return false;
+            uint64_t bound;
+            double r = regret(m, &bound);
+            if (bound < m->part->peak)
+                keep_sample(m, r);
+        }
+        if (m->n_next == 0)
+            return false;
+        for (uint32_t k = 0; k < m->n_next; k++)
+            swap_states(&m->base[k], &m->next[k]);
+        m->n_base = m->n_next;
+    }
+    swap_states(&s->now, &m->base[0]);
+    return true;
+}
+
+/* Fills the window; true if the packing changed. */
+static bool refill(struct mend *m) {
+    struct pack_part *p = m->part;
+    struct skyline *s = &m->s;
+    double before = 0, after = 0;
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        before += excess(m, p->offsets[m->source[i]] + m->items[i].size);
+    pack_skyline_prepare(s);
+    if (!fill_by_levels(m))
+        return false;
+    for (uint32_t i = 0; i < s->n; i++) {
+        after += excess(m, s->now.offsets[i] + m->items[i].size);
+        peak = ARITH_MAX(peak, s->now.offsets[i] + m->items[i].size);
+    }
+    if (after > before || peak > p->peak)
+        return false;
+    for (uint32_t i = 0; i < s->n; i++)
+        p->offsets[m->source[i]] = s->now.offsets[i];
+    return true;
+}
+
+static void measure(struct mend *m) {
+    struct pack_part *p = m->part;
+    p->peak = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
+    find_tall(m);
+}
+
+static void sum_live(struct mend *m) {
+    const struct pack_part *p = m->part;
+    memset(m->live, 0, (p->sections + 1) * sizeof *m->live);
+    for (uint32_t i = 0; i < p->n; i++) {
+        m->live[p->items[i].lo] += rounded(m, p->items[i].size);
+        m->live[p->items[i].hi] -= rounded(m, p->items[i].size); /* modulo 2^64 */
+    }
+    for (uint32_t k = 1; k < p->sections; k++)
+        m->live[k] += m->live[k - 1];
+}
+
+void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+    struct mend m = layout(&work, p->n);
+    m.part = p;
+    m.s.items = m.items;
+    m.s.grain = p->grain;
+    m.s.candidates = CANDIDATES;
+    m.s.budget = budget;
+    m.s.left = m.left;
+    m.s.right = m.right;
+    m.random = p->attempts++;
+    sum_live(&m);
+    measure(&m);
+    while (p->peak > p->target && !m.s.in_a_hurry && pack_budget_take(budget, &m.s.steps)) {
+        uint32_t i = m.tall[below(&m, m.n_tall)], begin, end;
+        uint32_t section = p->items[i].lo + (uint32_t)below(&m, p->items[i].hi - p->items[i].lo);
+        choose_window(&m, section, &begin, &end);
+        m.s.limit = p->target + (p->peak - p->target) / 2;
+        if (open_window(&m, begin, end) && refill(&m))
+            measure(&m);
+    }
+}

@@ -1,0 +1,251 @@
+/* How near to the bound the packer comes, and what that takes: random families of instances, and tight
+ * instances made of files. User seconds, since a wall clock also counts the machine's other work.
+ *
+ * usage: bench_pack [--family PART] [--blocks N,..] [--seeds N] [--steps N]
+ *        bench_pack --tight [--steps N] FILE.csv.. (capacity 1048576; and random tilings)
+ * Every packing is checked. Exit 1: a family ends above 2%, or takes more than five seconds. */
+#include "base/arith.h"
+#include "memory/pack_csv.h"
+#include "pack_instances.h"
+
+#include <inttypes.h>
+#include <sys/resource.h>
+
+#define CAPACITY 1048576
+
+struct settings {
+    const char *family;
+    size_t blocks[8], n_blocks;
+    uint64_t seeds, steps;
+    bool tight;
+};
+
+static double user_seconds(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_utime.tv_sec + (double)u.ru_utime.tv_usec / 1e6;
+}
+
+static void *take(uint64_t bytes) {
+    void *p = aligned_alloc(64, arith_round_up(ARITH_MAX(bytes, 1u), 64));
+    if (p == NULL) {
+        fputs("bench_pack: no memory\n", stderr);
+        exit(1);
+    }
+    memset(p, 0, bytes); /* pages now, so that they aren't counted */
+    return p;
+}
+
+/* Returns user seconds. */
+static double solve(struct pack_block *b, size_t n, uint64_t capacity, uint64_t steps,
+                    struct pack_result *r) {
+    uint64_t bytes = pack_work_bytes(n);
+    void *work = take(bytes);
+    struct pack_options o = {.capacity = capacity, .steps = steps > 0 ? steps : pack_many_steps(n)};
+    stator_error e = {0};
+    double start = user_seconds();
+    stator_status s = pack_solve_with(b, n, &o, work, bytes, r, &e);
+    double seconds = user_seconds() - start;
+    free(work);
+    const char *wrong = s != STATOR_OK ? e.text : pack_instances_check(b, n, r->peak);
+    if (wrong != NULL) {
+        fprintf(stderr, "bench_pack: %s\n", wrong);
+        exit(1);
+    }
+    return seconds;
+}
+
+static bool run_family(const struct settings *set, enum pack_family f, size_t n) {
+    struct pack_block *b = take(n * sizeof *b);
+    double worst = 0, slowest = 0;
+    for (uint64_t seed = 1; seed <= set->seeds; seed++) {
+        pack_family_fill(f, b, n, seed);
+        struct pack_result r;
+        double t = solve(b, n, 0, set->steps, &r);
+        worst = ARITH_MAX(worst, ((double)r.peak / (double)r.lower_bound - 1) * 100);
+        slowest = ARITH_MAX(slowest, t);
+    }
+    free(b);
+    bool ok = worst <= 2 && slowest < 5;
+    printf("%-14s %7zu %8.2f%% %8.2f s%s\n", pack_family_name(f), n, worst, slowest, ok ? "" : "  <--");
+    fflush(stdout);
+    return ok;
+}
+
+/* --tight: prints how long one instance takes. */
+struct tight {
+    const struct settings *set;
+    unsigned solved, quick, all;
+};
+
+static void run_tight(struct tight *t, const char *name, struct pack_block *b, size_t n) {
+    struct pack_result r;
+    double seconds = solve(b, n, CAPACITY, t->set->steps, &r);
+    bool solved = r.peak <= CAPACITY;
+    t->all++;
+    t->solved += solved;
+    t->quick += solved && seconds < 1;
+    printf("%-28s %5zu blocks %8.3f s %s\n", name, n, seconds, solved ? "" : "not solved");
+    fflush(stdout);
+}
+
+static uint32_t last_step(const struct pack_block *b, size_t n) {
+    uint32_t last = 0;
+    for (size_t i = 0; i < n; i++)
+        last = ARITH_MAX(last, b[i].end);
+    return last;
+}
+
+static void reverse(struct pack_block *b, size_t n) {
+    uint32_t last = last_step(b, n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t first = b[i].first;
+        b[i].first = last - b[i].end;
+        b[i].end = last - first;
+    }
+}
+
+/* Cuts some blocks in two, in time or in size; a packing stays one. */
+static size_t split(struct pack_block *b, size_t n, size_t more, bool in_time, uint64_t *rng) {
+    for (size_t k = 0, tries = 0; k < more && tries < 100 * more; tries++) {
+        size_t i = pack_instances_below(rng, n);
+        uint64_t units = in_time ? b[i].end - b[i].first : b[i].bytes / 1024;
+        if (units < 2)
+            continue;
+        uint64_t cut = 1 + pack_instances_below(rng, units - 1);
+        b[n] = b[i];
+        if (in_time) {
+            b[i].end = b[n].first = b[i].first + (uint32_t)cut;
+        } else {
+            b[i].bytes = cut * 1024;
+            b[n].bytes -= b[i].bytes;
+            b[n].offset += b[i].bytes;
+        }
+        n++, k++;
+    }
+    return n;
+}
+
+/* Lets packed blocks grow upwards or later as far as nothing is in the way, a little at a time. */
+static void grow(struct pack_block *b, size_t n, size_t times, uint64_t *rng) {
+    uint32_t last = last_step(b, n);
+    for (size_t k = 0; k < times; k++) {
+        size_t i = pack_instances_below(rng, n);
+        struct pack_block was = b[i];
+        if (pack_instances_below(rng, 2) == 0)
+            b[i].bytes += 1024 * (1 + pack_instances_below(rng, 8));
+        else
+            b[i].end += 1 + (uint32_t)pack_instances_below(rng, last / 100 + 1);
+        bool clash = b[i].offset + b[i].bytes > CAPACITY || b[i].end > last;
+        for (size_t j = 0; j < n && !clash; j++)
+            clash = j != i && b[j].first < b[i].end && b[i].first < b[j].end &&
+                    b[j].offset < b[i].offset + b[i].bytes && b[i].offset < b[j].offset + b[j].bytes;
+        if (clash)
+            b[i] = was;
+    }
+}
+
+static void run_file(struct tight *t, const char *path) {
+    static char text[1 << 20];
+    FILE *f = fopen(path, "rb");
+    size_t length = f != NULL ? fread(text, 1, sizeof text, f) : 0, n = 0;
+    if (f != NULL)
+        fclose(f);
+    size_t most = pack_csv_most_rows(text, length);
+    struct pack_csv_row *rows = take(most * sizeof *rows);
+    struct pack_block *b = take(2 * most * sizeof *b), *c = take(2 * most * sizeof *c);
+    uint64_t *spare = take(2 * most * sizeof *spare), rng = 7;
+    stator_error e = {0};
+    if (pack_csv_parse(text, length, path, rows, &n, &e) != STATOR_OK) {
+        fprintf(stderr, "bench_pack: %s\n", e.text);
+        exit(1);
+    }
+    pack_csv_blocks(rows, n, b, spare);
+    const char *slash = strrchr(path, '/'), *base = slash != NULL ? slash + 1 : path;
+    char name[64];
+#define NAMED(kind) (snprintf(name, sizeof name, "%.12s " kind, base), name)
+    run_tight(t, NAMED("as it is"), b, n); /* and now packed */
+    for (int again = 0; again < 2; again++) {
+        memcpy(c, b, n * sizeof *b);
+        size_t m = split(c, n, n / 5, again == 0, &rng);
+        run_tight(t, again == 0 ? NAMED("split in time") : NAMED("split in size"), c, m);
+        memcpy(c, b, n * sizeof *b);
+        grow(c, n, again == 0 ? 2 * n : 400 * n, &rng);
+        run_tight(t, again == 0 ? NAMED("grown") : NAMED("full-grown"), c, n);
+        reverse(c, n);
+        run_tight(t, again == 0 ? NAMED("grown, reversed") : NAMED("full-grown, reversed"), c, n);
+    }
+    memcpy(c, b, n * sizeof *b);
+    reverse(c, n);
+    run_tight(t, NAMED("reversed"), c, n);
+    free(rows);
+    free(b);
+    free(c);
+    free(spare);
+}
+
+static void run_tilings(struct tight *t) {
+    static const size_t sizes[] = {120, 180, 250, 330, 400, 450};
+    for (uint64_t k = 0; k < 3 * sizeof sizes / sizeof sizes[0]; k++) {
+        size_t n = sizes[k / 3], left = 0;
+        uint64_t rng = 100 + k;
+        struct pack_block *b = take(n * sizeof *b);
+        pack_instances_tile(b, n, k % 3 == 1 ? 200 : 1000, CAPACITY, 1024, &rng);
+        char name[64];
+        snprintf(name, sizeof name, "tiling%s",
+                 k % 3 == 2   ? ", 5% left out"
+                 : k % 3 == 1 ? ", 200 steps"
+                              : "");
+        for (size_t i = 0; i < n; i++)
+            if (k % 3 != 2 || pack_instances_below(&rng, 20) != 0)
+                b[left++] = b[i];
+        run_tight(t, name, b, left);
+        free(b);
+    }
+}
+
+static const char *value(int argc, char **argv, int *i) {
+    if (*i + 1 == argc) {
+        fprintf(stderr, "bench_pack: %s needs a value\n", argv[*i]);
+        exit(2);
+    }
+    return argv[++*i];
+}
+
+int main(int argc, char **argv) {
+    struct settings set = {.family = "", .blocks = {1000, 10000, 100000}, .n_blocks = 3, .seeds = 1};
+    int i = 1;
+    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        if (strcmp(argv[i], "--tight") == 0) {
+            set.tight = true;
+        } else if (strcmp(argv[i], "--family") == 0) {
+            set.family = value(argc, argv, &i);
+        } else if (strcmp(argv[i], "--seeds") == 0) {
+            set.seeds = strtoull(value(argc, argv, &i), NULL, 10);
+        } else if (strcmp(argv[i], "--steps") == 0) {
+            set.steps = strtoull(value(argc, argv, &i), NULL, 10);
+        } else if (strcmp(argv[i], "--blocks") == 0) {
+            char *at = (char *)(uintptr_t)value(argc, argv, &i);
+            for (set.n_blocks = 0; *at != '\0' && set.n_blocks < 8; at += *at == ',')
+                set.blocks[set.n_blocks++] = strtoull(at, &at, 10);
+        } else {
+            fprintf(stderr, "bench_pack: unknown option %s\n", argv[i]);
+            return 2;
+        }
+    }
+    if (set.tight) {
+        struct tight t = {.set = &set};
+        for (; i < argc; i++)
+            run_file(&t, argv[i]);
+        run_tilings(&t);
+        printf("%u of %u solved, %u of them within a second\n", t.solved, t.all, t.quick);
+        return 0;
+    }
+    bool ok = true;
+    printf("%-14s %7s %9s %10s\n", "family", "blocks", "above", "user");
+    for (size_t k = 0; k < set.n_blocks; k++)
+        for (int f = 0; f < PACK_FAMILIES; f++)
+            if (strstr(pack_family_name((enum pack_family)f), set.family) != NULL)
+                ok = run_family(&set, (enum pack_family)f, set.blocks[k]) && ok;
+    return ok ? 0 : 1;
+}
