@@ -106,8 +106,9 @@ int plan_command(int argc, char **argv) {
             "slices: [bytes],\n"
             "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas}, kv "
             "{tokens,\n"
-            "room_tokens, sequences_fit}, short {where, bytes, largest_context, largest_batch, "
-            "largest_sequences}}.\n"
+            "room_tokens, sequences_fit}, short {where, bytes, slice_bytes, slice_limit (both only where a slice "
+            "is too small),\n"
+            "largest_context, largest_batch, largest_sequences}}.\n"
             "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],

@@ -289,22 +289,33 @@ static stator_status refuse(struct stator *s, stator_error *e) {
         m->largest_sequences, s->want.context, s->want.batch, s->want.sequences);
 }
 
-/* A plan that can't even be made, because slices are too small for it: what would fit is still worth knowing.
- */
+/* A plan that can't even be made, because slices are too small for it: shown is what it would be if they were
+ * not, and what would fit is still worth knowing. */
 static stator_status refuse_unmade(struct stator *s, const stator_error *why, stator_error *e) {
     struct plan *p = &s->plan;
-    plan_init(p);
+    struct plan_short found = p->missing;
+    struct engine_want whole = s->want;
+    whole.any_slice = true;
+    if (planner_make(s, &whole, p, NULL) != STATOR_OK) {
+        plan_init(p);
+        plan_add_place(p, "host", true, s->host_limit);
+        planner_inputs(s, &s->want, p);
+    }
     p->fits = false;
-    plan_add_place(p, "host", true, s->host_limit);
-    planner_inputs(s, &s->want, p);
-    snprintf(p->missing.where, sizeof p->missing.where, "slices");
+    p->missing = found;
     fit_search(s, &s->want, p);
     const struct plan_short *m = &p->missing;
-    return error_set(e, STATOR_DOES_NOT_FIT,
-                     "does not fit: %.255s. One change alone that would fit: context %" PRIu64
-                     ", batch %" PRIu64 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
-                     why->text, m->largest_context, m->largest_batch, m->largest_sequences, s->want.context,
-                     s->want.batch, s->want.sequences);
+    if (m->slice_limit == 0)
+        return error_set(e, STATOR_DOES_NOT_FIT, "does not fit: %s", why->text);
+    char needs[UNITS_TEXT], limit[UNITS_TEXT], over[UNITS_TEXT];
+    return error_set(
+        e, STATOR_DOES_NOT_FIT,
+        "does not fit: %s needs %s that can't be cut, slices there hold %s, %s too much: %.200s. "
+        "One change alone that would fit: context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64
+        " (0: none would); wanted %u, %u, %u.",
+        m->where, units_format_size(m->slice_bytes, needs), units_format_size(m->slice_limit, limit),
+        units_format_size(m->bytes, over), why->text, m->largest_context, m->largest_batch,
+        m->largest_sequences, s->want.context, s->want.batch, s->want.sequences);
 }
 
 /* Whether the model with these sizes fits on the first n devices. */

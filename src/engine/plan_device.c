@@ -10,8 +10,12 @@
 
 #define SLICE_STEP (64 << 10) /* a device's largest allocation is rounded down to it */
 
-static uint64_t slice_limit(const struct device_facts *f) {
+#define ANY_SLICE ((uint64_t)1 << 50) /* with want.any_slice; sums of such do not overflow */
+
+static uint64_t slice_limit(const struct engine_want *want, const struct device_facts *f) {
     uint64_t limit = DEVICE_SLICE_LIMIT;
+    if (want->any_slice)
+        return ANY_SLICE;
     if (f->max_alloc != 0 && f->max_alloc < limit)
         limit = f->max_alloc / SLICE_STEP * SLICE_STEP;
     return limit;
@@ -22,21 +26,34 @@ static uint64_t slice_rounded(const struct device_facts *f, uint64_t bytes) {
     return arith_round_up(bytes, ARITH_MAX(f->alignment, (uint64_t)PAGES_SIZE));
 }
 
+/* What a slice of the device can't hold. */
+static void set_slice_short(struct plan_short *missing, const struct device_facts *f, const char *arena,
+                            uint64_t bytes, uint64_t limit) {
+    snprintf(missing->where, sizeof missing->where, "%.31s: %s", f->name, arena);
+    missing->bytes = bytes > limit ? bytes - limit : 0;
+    missing->slice_bytes = bytes;
+    missing->slice_limit = limit;
+}
+
 static stator_status lay_out_kv(const struct stator *s, const struct engine_want *want,
-                                const struct device_facts *f, struct device_kv *kv, stator_error *e) {
+                                const struct device_facts *f, struct device_kv *kv,
+                                struct plan_short *missing, stator_error *e) {
     const struct shape *shape = s->shape;
     *kv = (struct device_kv){.type_k = want->kv_type_k, .type_v = want->kv_type_v};
     kv->blocks_per_sequence = (uint32_t)arith_ceil_div(want->context, KERNELS_KV_BLOCK);
     uint64_t blocks = (uint64_t)kv->blocks_per_sequence * want->sequences;
     kv->k_bytes = kernels_kv_bytes(kv->type_k, shape->head_dim_k);
     kv->block_stride = kv->k_bytes + kernels_kv_bytes(kv->type_v, shape->head_dim_v);
-    uint64_t limit = slice_limit(f);
-    if (blocks > UINT32_MAX || !arith_mul(blocks, kv->block_stride, &kv->unit_bytes) ||
-        kv->unit_bytes > limit)
+    uint64_t limit = slice_limit(want, f);
+    if (!arith_mul(blocks, kv->block_stride, &kv->unit_bytes))
+        kv->unit_bytes = UINT64_MAX;
+    if (blocks > UINT32_MAX || kv->unit_bytes > limit) {
+        set_slice_short(missing, f, "kv", kv->unit_bytes, limit);
         return error_set(e, STATOR_DOES_NOT_FIT,
                          "the KV cache of one layer and head for %u sequences of %u tokens is above the "
                          "slice limit of %" PRIu64 " bytes of %s: lower memory.context or memory.sequences",
                          want->sequences, want->context, limit, f->name);
+    }
     kv->n_blocks = (uint32_t)blocks;
     kv->units_per_slice = (uint32_t)ARITH_MIN(limit / kv->unit_bytes, (uint64_t)UINT32_MAX);
     return STATOR_OK;
@@ -68,11 +85,14 @@ static stator_status add_kv(const struct stator *s, const struct device_facts *f
     struct plan_arena *a = plan_add_arena(place, "kv", 0, 0);
     for (uint64_t left = units; left > 0;) {
         uint64_t n = ARITH_MIN(left, (uint64_t)kv->units_per_slice);
-        if (a->n_slices == PLAN_MAX_SLICES)
+        if (a->n_slices == PLAN_MAX_SLICES) {
+            set_slice_short(&p->missing, f, "kv", units * kv->unit_bytes,
+                            PLAN_MAX_SLICES * kv->units_per_slice * kv->unit_bytes);
             return error_set(
                 e, STATOR_DOES_NOT_FIT,
                 "the KV cache needs more than %d slices on %s: lower memory.context or memory.sequences",
                 PLAN_MAX_SLICES, f->name);
+        }
         plan_add_slice(place, a, slice_rounded(f, n * kv->unit_bytes));
         left -= n;
     }
@@ -160,14 +180,16 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
                             .result_halves = f->host_memory ? m->slots : 1};
     stator_status st = graph_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
-        st = lay_out_kv(s, want, f, &m->kv, e);
+        st = lay_out_kv(s, want, f, &m->kv, &p->missing, e);
     if (st != STATOR_OK)
         return st;
     step_writer_layout(s->shape, want, &m->kv, &m->step, &m->step_bytes);
     uint64_t slices[GRAPH_MAX_SLICES];
     /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
-    st = graph_place(g, slice_limit(f), steps, s->place_work, s->place_work_bytes, slices, e);
+    st = graph_place(g, slice_limit(want, f), steps, s->place_work, s->place_work_bytes, slices, e);
+    if (st == STATOR_DOES_NOT_FIT)
+        set_slice_short(&p->missing, f, g->short_arena, g->short_bytes, g->short_limit);
     if (st != STATOR_OK)
         return st;
     struct plan_place *place = plan_add_place(p, f->name, false, f->memory != 0 ? f->memory : s->host_limit);
@@ -204,12 +226,12 @@ static void sum_weights(const struct graph *g, uint64_t *layers, uint64_t *head,
 /* Beside layers: scratch as one layer needs it, exchange, the driver's reserve, and the rounding of slices.
  */
 static stator_status overheads(struct stator *s, const struct engine_want *want, const struct device_facts *f,
-                               bool last, uint64_t *bytes, stator_error *e) {
+                               bool last, uint64_t *bytes, struct plan_short *missing, stator_error *e) {
     struct graph *g = &s->devices[0].graph;
     struct device_kv kv;
     struct step_header step;
     uint64_t step_bytes = 0;
-    stator_status st = lay_out_kv(s, want, f, &kv, e);
+    stator_status st = lay_out_kv(s, want, f, &kv, missing, e);
     if (st != STATOR_OK)
         return st;
     step_writer_layout(s->shape, want, &kv, &step, &step_bytes);
@@ -217,7 +239,10 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
     uint64_t slices[GRAPH_MAX_SLICES];
     st = graph_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
-        st = graph_place(g, DEVICE_SLICE_LIMIT, step_bytes, s->place_work, s->place_work_bytes, slices, e);
+        st = graph_place(g, want->any_slice ? ANY_SLICE : DEVICE_SLICE_LIMIT, step_bytes, s->place_work,
+                         s->place_work_bytes, slices, e);
+    if (st == STATOR_DOES_NOT_FIT)
+        set_slice_short(missing, f, g->short_arena, g->short_bytes, g->short_limit);
     if (st != STATOR_OK)
         return st;
     *bytes = g->scratch_bytes + g->exchange_bytes;
@@ -231,7 +256,7 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
 }
 
 stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
-                                uint32_t *ends, bool *fit, stator_error *e) {
+                                uint32_t *ends, bool *fit, struct plan_short *missing, stator_error *e) {
     uint32_t n = s->n_devices;
     uint32_t n_layers = s->shape->n_layers;
     *fit = false;
@@ -250,7 +275,7 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
         const struct device_facts *f = &s->devices[i].facts;
         uint64_t memory = f->memory != 0 ? f->memory : s->host_limit;
         uint64_t taken = 0;
-        stator_status st = overheads(s, want, f, i + 1 == n, &taken, e);
+        stator_status st = overheads(s, want, f, i + 1 == n, &taken, missing, e);
         if (st != STATOR_OK)
             return st;
         taken = arith_must_add(taken, spare[i]);
@@ -263,7 +288,7 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
         return st;
     uint64_t layers[LAYER_SPLIT_MAX_LAYERS] = {0};
     struct device_kv kv;
-    st = lay_out_kv(s, want, &s->devices[0].facts, &kv, e);
+    st = lay_out_kv(s, want, &s->devices[0].facts, &kv, missing, e);
     if (st != STATOR_OK)
         return st;
     sum_weights(&s->devices[0].graph, layers, &devices[0].held, &devices[n - 1].output);

@@ -4,6 +4,8 @@
 
 #include "engine/engine.h"
 
+/* Both: STATOR_DOES_NOT_FIT fills what is known of a plan_short, p->missing or *missing. */
+
 /* Layers [first, end) on device `index`, after the devices before it: builds and places its graph, fills its
  * model, appends a place with its arenas and blocks. Errors as planner_make's. */
 stator_status plan_device_add(struct stator *s, const struct engine_want *want, uint32_t index,
@@ -13,6 +15,6 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
  * first layer after device i's. spare[i]: bytes to leave free on device i beside what the first look says.
  * *fit: whether that first look puts every device inside its memory. */
 stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
-                                uint32_t *ends, bool *fit, stator_error *e);
+                                uint32_t *ends, bool *fit, struct plan_short *missing, stator_error *e);
 
 #endif

@@ -153,10 +153,11 @@ static stator_status add_devices(struct stator *s, const struct engine_want *wan
 static stator_status add_split(struct stator *s, const struct engine_want *want, struct plan *p,
                                stator_error *e) {
     uint64_t spare[PLAN_MAX_PLACES] = {0};
+    p->missing = (struct plan_short){0};
     uint32_t ends[PLAN_MAX_PLACES];
     for (uint32_t round = 0;; round++) {
         bool fit = false;
-        stator_status st = plan_device_split(s, want, spare, ends, &fit, e);
+        stator_status st = plan_device_split(s, want, spare, ends, &fit, &p->missing, e);
         if (st == STATOR_OK)
             st = add_devices(s, want, ends, p, e);
         if (st != STATOR_OK || !fit || round == 2 * s->n_devices)

@@ -126,6 +126,11 @@ struct graph {
     struct graph_weight *weights;
     uint32_t max_ops, max_values, max_weights;
     uint64_t scratch_bytes; /* by graph_place */
+    /* After graph_place's STATOR_DOES_NOT_FIT: the arena, the bytes that slices should have held, and what
+     * they can hold. */
+    const char *short_arena;
+    uint64_t short_bytes;
+    uint64_t short_limit;
     uint64_t scratch_bound;
     uint64_t exchange_bytes;
     uint64_t weights_bytes;

@@ -11,6 +11,12 @@ uint64_t graph_place_work_bytes(const struct graph *g) {
     return c.used;
 }
 
+static void set_short(struct graph *g, const char *arena, uint64_t bytes, uint64_t limit) {
+    g->short_arena = arena;
+    g->short_bytes = bytes;
+    g->short_limit = limit;
+}
+
 static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *work, uint64_t work_bytes,
                                    stator_error *e) {
     struct carve c = carve_in(work, work_bytes);
@@ -25,6 +31,7 @@ static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *
                 .bytes = v->bytes, .align = PANEL_ALIGN, .first = v->first, .end = v->end};
     }
     struct pack_result r;
+    set_short(g, "scratch", UINT64_MAX, slice_limit); /* pack_solve refuses sums that no memory can hold */
     stator_status st = pack_solve(blocks, n, pack_work, pack_bytes, &r, e);
     if (st != STATOR_OK)
         return st;
@@ -35,6 +42,7 @@ static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *
     g->scratch_bytes = arith_round_up(r.peak, PANEL_ALIGN);
     g->scratch_bound = arith_round_up(r.lower_bound, PANEL_ALIGN);
     g->scratch_optimal = r.optimal;
+    set_short(g, "scratch", g->scratch_bytes, slice_limit);
     if (g->scratch_bytes > slice_limit)
         return error_set(e, STATOR_DOES_NOT_FIT,
                          "scratch needs %llu bytes in one slice, a slice holds at most %llu: lower "
@@ -97,6 +105,17 @@ too_many:
                      (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)slice_limit);
 }
 
+/* Either one panel is too large for any slice, or all slices together are too small. */
+static void set_weight_short(struct graph *g, const struct graph_weight *w, uint64_t slice_limit) {
+    uint64_t unit = w->packed ? w->layout.panel_bytes : w->bytes, all = 0;
+    for (uint32_t i = 0; i < g->n_weights; i++)
+        all = arith_must_add(all, g->weights[i].bytes);
+    if (unit > slice_limit)
+        set_short(g, "weights", unit, slice_limit);
+    else
+        set_short(g, "weights", all, arith_must_mul(slice_limit, GRAPH_MAX_SLICES));
+}
+
 stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work,
                           uint64_t work_bytes, uint64_t *slice_bytes, stator_error *e) {
     CHECK(slice_limit % PANEL_ALIGN == 0);
@@ -104,6 +123,7 @@ stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchan
     if (st != STATOR_OK)
         return st;
     place_exchange(g, exchange_base);
+    set_short(g, "exchange", g->exchange_bytes, slice_limit);
     if (g->exchange_bytes > slice_limit)
         return error_set(
             e, STATOR_DOES_NOT_FIT,
@@ -114,8 +134,10 @@ stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchan
     g->weights_bytes = 0;
     for (uint32_t i = 0; i < g->n_weights; i++) {
         st = place_weight(&g->weights[i], slice_limit, &slice, slice_bytes, e);
-        if (st != STATOR_OK)
+        if (st != STATOR_OK) {
+            set_weight_short(g, &g->weights[i], slice_limit);
             return st;
+        }
     }
     g->weight_slices = slice + 1;
     for (uint32_t i = 0; i < g->weight_slices; i++)

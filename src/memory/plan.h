@@ -93,7 +93,11 @@ struct plan_input {
 /* What does not fit, and what would. 0 in largest_*: nothing would. */
 struct plan_short {
     char where[80]; /* "host: kv" */
-    uint64_t bytes; /* over the budget */
+    uint64_t bytes; /* over the budget, or over the slice's limit */
+    /* A thing of this arena that can't be cut, and the most that a slice of its device holds; 0: slices are
+     * not what is short. */
+    uint64_t slice_bytes;
+    uint64_t slice_limit;
     uint64_t largest_context;
     uint64_t largest_batch;
     uint64_t largest_sequences;

@@ -95,6 +95,10 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
         json_object(j, "short");
         json_string(j, "where", p->missing.where);
         json_u64(j, "bytes", p->missing.bytes);
+        if (p->missing.slice_limit > 0) {
+            json_u64(j, "slice_bytes", p->missing.slice_bytes);
+            json_u64(j, "slice_limit", p->missing.slice_limit);
+        }
         json_u64(j, "largest_context", p->missing.largest_context);
         json_u64(j, "largest_batch", p->missing.largest_batch);
         json_u64(j, "largest_sequences", p->missing.largest_sequences);

@@ -87,6 +87,25 @@ test_refusal() {
     [ "$context" -gt 0 ] || fail "no context fits"
     expect 0 "$stator" plan $cfg --device gpu0=9MiB --set memory.driver_reserve=1MiB --set memory.context="$context"
     expect 3 "$stator" plan $cfg --device gpu0=9MiB --set memory.driver_reserve=1MiB --set memory.context=$((context + 32))
+    # Slices that are too small: which arena, where, by how much; what is offered fits.
+    local slices="--set memory.batch=512 --device gpu0=1GiB,max_alloc=1MiB"
+    # shellcheck disable=SC2086
+    expect 3 "$stator" plan $cfg $slices
+    said 'gpu0: scratch needs [0-9.]+ MiB that can.t be cut, slices there hold 1.00 MiB, [0-9.]+ MiB too much: .*lower memory.batch'
+    printed '^         scratch +[0-9]+ '
+    # shellcheck disable=SC2086
+    expect 3 "$stator" plan $cfg $slices --json
+    printed '"where": "gpu0: scratch"'
+    [ "$(number slice_limit)" = 1048576 ] || fail "slice limit $(number slice_limit)"
+    [ "$(number slice_bytes)" -gt 1048576 ] || fail "slice bytes $(number slice_bytes)"
+    local batch
+    batch=$(number largest_batch)
+    [ "$batch" -gt 0 ] || fail "no batch fits"
+    expect 0 "$stator" plan $cfg --device gpu0=1GiB,max_alloc=1MiB --set memory.batch="$batch"
+    expect 3 "$stator" plan $cfg --device gpu0=1GiB,max_alloc=1MiB --set memory.batch=$((batch + 1))
+    expect 3 "$stator" plan $cfg --device gpu0=64GiB,max_alloc=1MiB --set memory.batch=1024 --set memory.sequences=1024 --json
+    printed '"where": "gpu0: kv"'
+    [ "$(number slice_bytes)" = 134217728 ] || fail "a unit of KV has $(number slice_bytes) bytes"
     # A run that does not fit ends before it reads a weight: the file has none.
     local begin
     begin=$("$stator" inspect configs/demo.gguf --json 2>/dev/null | sed -n 's/.*"offset": \([0-9]*\).*/\1/p' | sort -n | head -1)

@@ -618,10 +618,13 @@ static void beyond_slices(void **state) {
     const char *sets[] = {"memory.batch=65536", "memory.host_limit=64GiB", NULL};
     stator *s = open_model(path, sets);
     REFUSED(STATOR_DOES_NOT_FIT, "batch", stator_plan(s, e));
-    char text[4096];
+    static char text[1 << 20];
     size_t n = 0;
     assert_int_equal(stator_plan_json(s, text, sizeof text, &n, NULL), STATOR_OK);
     assert_non_null(strstr(text, "\"fits\": false"));
+    assert_non_null(strstr(text, "\"where\": \"cpu:0: scratch\""));
+    assert_non_null(strstr(text, "\"slice_limit\": 4294901760,"));
+    assert_non_null(strstr(text, "\"name\": \"kv\"")); /* the arenas are listed all the same */
     const char *at = strstr(text, "\"largest_batch\": ");
     assert_non_null(at);
     unsigned long largest = strtoul(at + strlen("\"largest_batch\": "), NULL, 10);
