@@ -15,7 +15,8 @@
 #include <time.h>
 
 static bool stopping(const struct stator *s) {
-    return atomic_load_explicit(&s->stop, memory_order_relaxed) != 0;
+    /* What the driver thread has read of our devices is read before they are closed. */
+    return atomic_load_explicit(&s->stop, memory_order_acquire) != 0;
 }
 
 void loop_emit(struct stator *s, const struct engine_event *ev) {
