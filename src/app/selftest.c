@@ -224,7 +224,7 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
     struct outcome device = {.logits = calloc(rows * c->vocab, sizeof(float))};
     struct outcome host = {.logits = calloc(rows * c->vocab, sizeof(float))};
     int fd = -1;
-    char path[SELFTEST_MODEL_PATH];
+    char path[SELFTEST_MODEL_PATH] = "";
     char model[SELFTEST_MODEL_PATH + 16];
     char kv_type[48];
     stator_error e = {.code = STATOR_FAILED, .text = "no memory"};

@@ -262,7 +262,7 @@ static stator_status lz_wait(struct device *d, uint32_t slot, uint64_t timeout_n
 }
 
 static const float *lz_logits(struct device *d, uint32_t slot) {
-    return (const float *)((uint8_t *)self(d)->setup.pinned + self(d)->pinned.logits[slot]);
+    return (const float *)(void *)((uint8_t *)self(d)->setup.pinned + self(d)->pinned.logits[slot]);
 }
 
 static const struct step_pick *lz_picks(struct device *d, uint32_t slot) {

@@ -41,7 +41,7 @@ static stator_status read_queues(const struct lz_calls *ze, struct lz_gpu *g, st
     uint32_t n = 0;
     ze_result_t r = ze->zeDeviceGetCommandQueueGroupProperties(g->handle, &n, NULL);
     n = ARITH_MIN(n, 16u);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < 16; i++)
         groups[i] =
             (ze_command_queue_group_properties_t){.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES};
     if (r == ZE_RESULT_SUCCESS)
@@ -64,7 +64,7 @@ static stator_status read_memory(const struct lz_calls *ze, struct lz_gpu *g, st
     uint32_t n = 0;
     ze_result_t r = ze->zeDeviceGetMemoryProperties(g->handle, &n, NULL);
     n = ARITH_MIN(n, 8u);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < 8; i++) {
         speed[i] =
             (ze_device_memory_ext_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_EXT_PROPERTIES};
         parts[i] = (ze_device_memory_properties_t){.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES,
