@@ -290,7 +290,7 @@ test_output_fails() {
         for mode in '' --json; do
             got=0
             # shellcheck disable=SC2086
-            timeout 20 "$stator" run $cfg -p "$story" --temp 0 $mode >/dev/full 2>"$tmp/err" || got=$?
+            timeout 120 "$stator" run $cfg -p "$story" --temp 0 -n 100 $mode >/dev/full 2>"$tmp/err" || got=$?
             [ $got = 1 ] || fail "exit $got with a full disk ($mode)"
             said '^stator run: .*(full|No space)'
         done
