@@ -274,6 +274,8 @@ static void run_models(struct selftest *t) {
         run_case(t, &shapes[k], BLOCK_Q8_0, "f16");
         run_case(t, &shapes[k], BLOCK_Q4_K, "f32");
         run_case(t, &shapes[k], BLOCK_F16, "f16");
+        run_case(t, &shapes[k], BLOCK_Q8_0, "q8_0");
+        run_case(t, &shapes[k], BLOCK_Q8_0, "q4_0");
     }
 }
 
