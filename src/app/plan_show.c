@@ -106,7 +106,8 @@ int plan_command(int argc, char **argv) {
             "slices: [bytes],\n"
             "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas}, kv "
             "{tokens,\n"
-            "room_tokens, sequences_fit}, short {where, bytes, slice_bytes, slice_limit (both only where a slice "
+            "room_tokens, sequences_fit}, short {where, bytes, slice_bytes, slice_limit (both only where a "
+            "slice "
             "is too small),\n"
             "largest_context, largest_batch, largest_sequences}}.\n"
             "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",

@@ -153,7 +153,7 @@ struct engine_want {
     uint32_t logits_rows;
     uint32_t kv_type_k; /* enum kernels_kv */
     uint32_t kv_type_v;
-    bool any_slice;   /* slices of any size: what a plan would be that no device can hold */
+    bool any_slice; /* slices of any size: what a plan would be that no device can hold */
 };
 
 struct stator {
