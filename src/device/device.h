@@ -20,7 +20,8 @@
  * with its half k. All copies are part of the step: recorded, not calls. The engine orders steps by the host:
  *   step s is submitted to device i + 1 after device i has ended it (wait), and
  *   step s + slots is submitted to device i after device i + 1 has ended step s (half k is free again).
- * That costs one host round trip (10 to 20 us) per boundary and step, and needs no events across devices.
+ * That costs one host round trip (what it takes on a GPU: not measured) per boundary and step, and needs no
+ * events across devices.
  *
  * One thread, the engine's, calls all of it; `upload` and `upload_wait` may be called by any member of
  * `parallel`, one at a time (the loader has a lock). */
