@@ -69,11 +69,11 @@ static void run_part(struct gpu_model *m, const struct launch_traits *t, enum la
                      uint32_t rows) {
     uint32_t n = 0;
     stator_error e = {0};
-    if (launch_build(&m->model, t, part, rows, 0, NULL, &n, &e) != STATOR_OK)
+    if (launch_build(&m->model, t, part, rows, NULL, &n, &e) != STATOR_OK)
         fail_msg("%s", e.text);
     struct launch *l = calloc(n, sizeof *l);
     assert_non_null(l);
-    assert_int_equal(launch_build(&m->model, t, part, rows, 0, l, &n, &e), STATOR_OK);
+    assert_int_equal(launch_build(&m->model, t, part, rows, l, &n, &e), STATOR_OK);
     for (uint32_t i = 0; i < n; i++)
         ze_runner_append(&runner, &l[i]);
     ze_runner_execute(&runner);
@@ -216,12 +216,11 @@ static void launches_per_layer(void **state) {
                 t.dpas = dpas;
                 uint32_t n = 0;
                 stator_error e = {0};
-                if (launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], 0, NULL, &n, &e) != STATOR_OK)
+                if (launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], NULL, &n, &e) != STATOR_OK)
                     fail_msg("%s", e.text);
                 struct launch *l = calloc(n, sizeof *l);
                 assert_non_null(l);
-                assert_int_equal(launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], 0, l, &n, &e),
-                                 STATOR_OK);
+                assert_int_equal(launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], l, &n, &e), STATOR_OK);
                 uint32_t in_layer = 0;
                 for (uint32_t i = 0; i < n; i++) {
                     in_layer += m->graph.ops[l[i].op].layer == 0;

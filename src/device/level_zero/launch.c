@@ -28,7 +28,7 @@ struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, u
     l->group = group;
     l->groups = (uint32_t)ARITH_MAX(ARITH_MIN(items, most), (uint64_t)1);
     l->n_args = 0;
-    launch_buffer(l, DEVICE_EXCHANGE, 0, (uint64_t)b->slot * b->m->step_bytes);
+    launch_buffer(l, DEVICE_EXCHANGE, 0, 0);
     return l;
 }
 
@@ -69,20 +69,20 @@ void launch_local(struct launch_list *b, struct launch *l, uint64_t bytes) {
     b->local_needed = ARITH_MAX(b->local_needed, all);
 }
 
-static uint64_t value_base(const struct launch_list *b, const struct graph_value *v) {
-    return v->offset + (v->halves > 1 ? b->slot * v->half_bytes : 0);
+static uint64_t value_base(const struct graph_value *v) {
+    CHECK(v->halves == 1); /* boundaries make no launch, and a GPU's results have no second half */
+    return v->offset;
 }
 
 void launch_value(struct launch_list *b, struct launch *l, uint32_t value) {
     const struct graph_value *v = &b->g->values[value];
-    launch_buffer(l, v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0, value_base(b, v));
+    launch_buffer(l, v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0, value_base(v));
 }
 
 void launch_value_f32(struct launch_list *b, struct launch *l, uint32_t value) {
     const struct graph_value *v = &b->g->values[value];
     CHECK(v->f32 != UINT64_MAX);
-    launch_buffer(l, v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0,
-                  value_base(b, v) + v->f32);
+    launch_buffer(l, v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0, value_base(v) + v->f32);
 }
 
 void launch_forms(struct launch *l, const struct graph_value *v) {
@@ -252,10 +252,9 @@ static stator_status add_op(struct launch_list *b, uint32_t *op) {
 }
 
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,
-                           uint32_t rows, uint32_t slot, struct launch *out, uint32_t *n, stator_error *e) {
+                           uint32_t rows, struct launch *out, uint32_t *n, stator_error *e) {
     CHECK(rows > 0 && t->max_group >= OPENCL_GROUP);
-    struct launch_list b = {
-        .m = m, .g = m->graph, .traits = t, .rows = rows, .slot = slot, .out = out, .e = e};
+    struct launch_list b = {.m = m, .g = m->graph, .traits = t, .rows = rows, .out = out, .e = e};
     uint32_t op = part == LAUNCH_BODY ? 0 : b.g->tail;
     uint32_t end = part == LAUNCH_BODY ? b.g->tail : b.g->n_ops;
     while (op < end) {

@@ -73,11 +73,11 @@ enum launch_part {
 #define LAUNCH_BUCKETS 5
 uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]);
 
-/* The launches of one part of the model for at most `rows` tokens (tail: rows of logits), for steps of slot
- * `slot`: its descriptor lies at slot * step_bytes in exchange. *n is how many; writes them to out if that is
- * not NULL. STATOR_DEVICE: the model's shape, its cut into slices or the device's traits are beyond what the
- * kernels do; the text says what. */
+/* The launches of one part of the model for at most `rows` tokens (tail: rows of logits); the descriptor lies
+ * at the start of exchange, whatever the step's slot. *n is how many; writes them to out if that is not NULL.
+ * STATOR_DEVICE: the model's shape, its cut into slices or the device's traits are beyond what the kernels
+ * do; the text says what. */
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,
-                           uint32_t rows, uint32_t slot, struct launch *out, uint32_t *n, stator_error *e);
+                           uint32_t rows, struct launch *out, uint32_t *n, stator_error *e);
 
 #endif

@@ -25,8 +25,7 @@ struct launch_list {
     const struct device_model *m;
     const struct graph *g;
     const struct launch_traits *traits;
-    uint32_t rows; /* of the bucket */
-    uint32_t slot;
+    uint32_t rows;      /* of the bucket */
     struct launch *out; /* or NULL: only counts */
     uint32_t n;
     uint64_t local_needed; /* by the launch that needs most */

@@ -266,11 +266,11 @@ static stator_status append_results(struct recording *r) {
 static stator_status build(struct recording *r, enum launch_part part, uint32_t *n) {
     struct lz_device *d = r->d;
     struct launch_traits t = lz_device_traits(d->gpu);
-    stator_status st = launch_build(d->model, &t, part, r->rows, 0, NULL, n, r->e);
+    stator_status st = launch_build(d->model, &t, part, r->rows, NULL, n, r->e);
     if (st != STATOR_OK)
         return st;
     CHECK(*n <= most_launches(d->model));
-    return launch_build(d->model, &t, part, r->rows, 0, d->steps.launches, n, r->e);
+    return launch_build(d->model, &t, part, r->rows, d->steps.launches, n, r->e);
 }
 
 /* The ops [begin, end) with their launches, which come in the ops' order. */
