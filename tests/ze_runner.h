@@ -17,7 +17,6 @@
 
 /* The loader opens drivers with RTLD_DEEPBIND, which the sanitizers refuse; this binary's own dlopen leaves
  * it out. */
-void *dlopen(const char *path, int flags);
 void *dlopen(const char *path, int flags) {
     static void *(*real)(const char *, int);
     if (real == NULL)

@@ -81,7 +81,7 @@ static bool device_name(const char *item, char *out) {
 static stator_status check_devices(struct check *p) {
     struct config *c = p->c;
     const char *at = c->devices.use;
-    char item[CONFIG_NAME];
+    char item[CONFIG_NAME] = "";
     bool too_long = false;
     c->devices.n = 0;
     if (strcmp(c->devices.use, "auto") == 0)

@@ -591,7 +591,7 @@ stator_status stator_start(stator *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     s->start_tried = true;
-    stator_error own;
+    stator_error own = {0};
     e = e != NULL ? e : &own;
     st = start_once(s, e);
     for (uint32_t i = 0; i < ENGINE_RETRIES && st == STATOR_DOES_NOT_FIT && smaller_slices(s); i++) {

@@ -164,14 +164,14 @@ void pipeline_finish(struct stator *s, struct engine_step *st) {
 }
 
 stator_status pipeline_wait(struct stator *s, stator_error *e) {
-    struct engine_step *oldest = NULL;
+    struct engine_step *oldest = step_of(s, s->first_step);
     uint32_t running = 0;
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
         struct engine_step *st = step_of(s, i);
         if (st->running && running++ == 0)
             oldest = st;
     }
-    CHECK(oldest != NULL); /* what does not run can move, so advance has moved it */
+    CHECK(running > 0); /* what does not run can move, so advance has moved it */
     return look(s, oldest, running == 1 ? LOOK_NS : NAP_NS, e);
 }
 

@@ -250,13 +250,13 @@ static inline void put_block32(uint32_t type, const struct panel_layout *l, uint
 
 static inline void put_k45(uint32_t type, const struct panel_layout *l, uint8_t *panel, uint32_t r,
                            uint32_t super, const uint8_t *from) {
-    struct block_parts p;
-    block_take_scales(from + 4, p.sub, p.submin);
+    uint8_t sub[8] = {0}, submin[8] = {0};
+    block_take_scales(from + 4, sub, submin);
     copy16(panel + l->d, super, r, from);
     copy16(panel + l->m, super, r, from + 2);
     for (uint32_t j = 0; j < 8; j++) {
-        panel[l->sub + ((size_t)super * 8 + j) * PANEL_ROWS + r] = p.sub[j];
-        panel[l->submin + ((size_t)super * 8 + j) * PANEL_ROWS + r] = p.submin[j];
+        panel[l->sub + ((size_t)super * 8 + j) * PANEL_ROWS + r] = sub[j];
+        panel[l->submin + ((size_t)super * 8 + j) * PANEL_ROWS + r] = submin[j];
     }
     const size_t row = sizeof(uint32_t) * r;
     const uint8_t *low = from + 16;

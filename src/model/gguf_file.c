@@ -274,7 +274,7 @@ static stator_status parse_keys(struct gguf_file *f, struct cursor *c, struct gg
     char shown[GGUF_SHOWN], what[64];
     memset(f->have, 0, sizeof f->have);
     for (uint64_t i = 0; i < f->n_keys; i++) {
-        struct gguf_entry entry;
+        struct gguf_entry entry = {0};
         snprintf(what, sizeof what, "key %" PRIu64 " of %" PRIu64, i + 1, f->n_keys);
         stator_status rc = parse_name(c, MAX_KEY_NAME, what, &entry.name, e);
         if (rc == STATOR_OK)

@@ -407,7 +407,7 @@ static void planner_instances(void **state) {
     (void)state;
     TESTING_NEED_SHARED("planner/A.1048576.csv");
     static struct pack_block b[1000], again[1000];
-    for (char name = 'A'; name <= 'F'; name++) {
+    for (int name = 'A'; name <= 'F'; name++) {
         char file[64];
         snprintf(file, sizeof file, "planner/%c.1048576.csv", name);
         size_t n = read_csv(testing_shared(file), b, 1000);

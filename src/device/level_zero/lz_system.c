@@ -129,7 +129,7 @@ static stator_status read_gpu(const struct lz_calls *ze, const ze_device_propert
 
 static stator_status add_gpus(struct lz_system *s, struct lz_driver *d, stator_error *e) {
     const struct lz_calls *ze = &s->ze;
-    ze_device_handle_t handles[LZ_SYSTEM_MAX_GPUS];
+    ze_device_handle_t handles[LZ_SYSTEM_MAX_GPUS] = {0};
     uint32_t n = 0; /* some drivers do not lower a count that is too large, so ask first */
     ze_result_t r = ze->zeDeviceGet(d->handle, &n, NULL);
     n = ARITH_MIN(n, (uint32_t)LZ_SYSTEM_MAX_GPUS);
@@ -157,7 +157,7 @@ static stator_status add_gpus(struct lz_system *s, struct lz_driver *d, stator_e
 
 static stator_status add_drivers(struct lz_system *s, stator_error *e) {
     const struct lz_calls *ze = &s->ze;
-    ze_driver_handle_t handles[LZ_SYSTEM_MAX_DRIVERS];
+    ze_driver_handle_t handles[LZ_SYSTEM_MAX_DRIVERS] = {0};
     uint32_t n = 0;
     ze_result_t r = ze->zeDriverGet(&n, NULL);
     n = ARITH_MIN(n, (uint32_t)LZ_SYSTEM_MAX_DRIVERS);
@@ -255,7 +255,7 @@ stator_status lz_system_find(struct lz_system *s, const char *name, struct lz_gp
         what++;
     uint32_t found = 0;
     size_t digits = strspn(what, "0123456789");
-    bool index = what[digits] == '\0' && digits < 4;
+    bool index = digits < 4 && what[digits] == '\0';
     for (uint32_t i = 0; i < s->n_gpus; i++) {
         struct lz_gpu *g = &s->gpus[i];
         bool this = index ? strcmp(g->name + 11, digits == 0 ? "0" : what) == 0

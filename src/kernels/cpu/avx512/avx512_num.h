@@ -43,10 +43,10 @@ static inline __m512 avx512_silu(__m512 x) {
 
 /* The tree of sum128 over 128 lanes in 8 vectors. */
 static inline float avx512_sum128(const __m512 lane[8]) {
-    __m512 v4[4], v = _mm512_setzero_ps();
+    __m512 v4[4];
     for (int i = 0; i < 4; i++)
         v4[i] = _mm512_add_ps(lane[i], lane[i + 4]);
-    v = _mm512_add_ps(_mm512_add_ps(v4[0], v4[2]), _mm512_add_ps(v4[1], v4[3]));
+    __m512 v = _mm512_add_ps(_mm512_add_ps(v4[0], v4[2]), _mm512_add_ps(v4[1], v4[3]));
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
