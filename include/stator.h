@@ -73,7 +73,10 @@ stator_status stator_plan(stator *s, stator_error *e);
 stator_status stator_prepare(stator *s, stator_error *e);
 /* Allocates exactly the plan, loads the weights, seals. Prepares first if that was not done. */
 stator_status stator_start(stator *s, stator_error *e);
-/* Stops and frees everything; NULL is allowed. Requests still running are dropped. */
+/* Ends the engine's thread and gives the devices back; requests still running are dropped. Only stator_close
+ * may follow. STATOR_FAILED: options.trace is not whole. */
+stator_status stator_stop(stator *s, stator_error *e);
+/* Stops if that was not done, and frees everything; NULL is allowed. */
 void stator_close(stator *s);
 
 typedef struct stator_info {

@@ -4,7 +4,8 @@
  *
  * Watched: a slot is not described, submitted or read while its step runs; a descriptor does not change under
  * a step; a landing half or window is written only after its reader has had it; nothing is created or
- * uploaded after prepare; results that are read too late are NaN. */
+ * uploaded after prepare; bodies come in the order of their numbers; results that are read too late are NaN.
+ */
 #ifndef STATOR_TESTS_FAKE_DEVICE_H
 #define STATOR_TESTS_FAKE_DEVICE_H
 
@@ -41,9 +42,18 @@ static struct {
     uint64_t largest;  /* slices above it are refused; 0: none is */
     uint64_t memory;   /* of each; 0: 1 GiB */
     uint32_t opened;   /* live devices */
+    uint32_t late;     /* looks at slot 0 for which its step, though it has ended, still seems to run */
+    /* A body k of a device other than the first, meet_first <= k < meet_end, ends only when the device before
+     * has begun body k + 1. */
+    uint32_t meet_first, meet_end;
+    _Atomic bool closed;                /* no step begins */
+    _Atomic bool alone;                 /* one has waited too long for the device before */
+    _Atomic uint32_t begun[DEVICE_MAX]; /* bodies */
     _Atomic uint32_t running;
     _Atomic uint32_t most_running; /* steps at the same time */
 } fake;
+
+#define FAKE_PATIENCE 60000000000ull /* ns, for what comes at once when it comes */
 
 enum fake_slot_state { FAKE_FREE, FAKE_QUEUED, FAKE_ENDED };
 
@@ -69,7 +79,8 @@ struct fake_device {
     bool prepared, has_thread;
     void *host; /* host_create's */
     uint64_t host_bytes;
-    uint32_t slices, uploads, submits, steps;
+    uint32_t slices, uploads, submits, steps, bodies;
+    uint32_t looks; /* at slot 0 since its step has ended */
     uint64_t random;
     pthread_t thread;
     pthread_mutex_t lock; /* of all below */
@@ -120,11 +131,26 @@ static void fake_take_half(struct fake_device *peer, uint32_t slot, bool full) {
     pthread_mutex_unlock(&peer->lock);
 }
 
+/* Holds the step where the test wants it held. */
+static void fake_meet(const struct fake_device *f, uint32_t body) {
+    uint64_t began = clock_ns();
+    if (f->index == 0 || body < fake.meet_first || body >= fake.meet_end)
+        return;
+    while (atomic_load(&fake.begun[f->index - 1]) < body + 2 && !atomic_load(&fake.alone)) {
+        if (clock_ns() - began > FAKE_PATIENCE)
+            atomic_store(&fake.alone, true);
+        fake_sleep(50000);
+    }
+}
+
 /* One step, on the device's thread. False: the device is lost, or hangs until it is closed. */
 static bool fake_step(struct fake_device *f, uint32_t slot) {
     const struct step_header *h = (const struct step_header *)(f->pinned + f->at.step[slot]);
     char now[HASH_TEXT];
     f->steps++;
+    while (atomic_load(&fake.closed))
+        fake_sleep(50000);
+    uint32_t number = h->run_body != 0 ? atomic_fetch_add(&fake.begun[f->index], 1) : 0;
     if (fake.delay_us > 0)
         fake_sleep(testing_below(&f->random, fake.delay_us) * 1000);
     fake_hash(f, slot, now);
@@ -147,6 +173,8 @@ static bool fake_step(struct fake_device *f, uint32_t slot) {
     CHECK(st == STATOR_OK);
     if (body && fake_peer(f->in_link) != NULL)
         fake_take_half(f, slot, false);
+    if (body)
+        fake_meet(f, number);
     if (fake.delay_us > 0)
         fake_sleep(testing_below(&f->random, fake.delay_us) * 1000);
     const struct graph *g = f->model.graph;
@@ -320,6 +348,8 @@ static stator_status fake_submit(struct device *d, uint32_t slot, stator_error *
     pthread_mutex_lock(&f->lock);
     CHECK(slot < 2 && f->state[slot] != FAKE_QUEUED && f->n_queue < 2 && !f->lost);
     const struct step_header *h = (const struct step_header *)(f->pinned + f->at.step[slot]);
+    if (h->run_body)
+        CHECK(slot == f->bodies++ % f->model.slots); /* no step overtakes another */
     if (h->run_body && fake_peer(f->in_link) != NULL)
         CHECK(f->half_full[slot]); /* the device before has ended this step */
     struct fake_device *peer = fake_peer(f->out_link);
@@ -333,6 +363,7 @@ static stator_status fake_submit(struct device *d, uint32_t slot, stator_error *
         memset(f->pinned + f->at.logits[slot], 0xFF,
                f->model.graph->values[f->model.graph->logits].half_bytes);
     f->state[slot] = FAKE_QUEUED;
+    f->looks = slot == 0 ? 0 : f->looks;
     f->queue[f->n_queue++] = slot;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
@@ -352,7 +383,7 @@ static stator_status fake_wait(struct device *d, uint32_t slot, uint64_t timeout
     int rc = 0;
     while (f->state[slot] == FAKE_QUEUED && !f->lost && timeout_ns > 0 && rc == 0)
         rc = pthread_cond_timedwait(&f->changed, &f->lock, &until);
-    *ended = f->state[slot] == FAKE_ENDED;
+    *ended = f->state[slot] == FAKE_ENDED && (slot != 0 || f->looks++ >= fake.late);
     bool lost = f->lost;
     pthread_mutex_unlock(&f->lock);
     if (lost && !*ended)

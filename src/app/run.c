@@ -312,6 +312,10 @@ static stator_status run_engine(struct run *r, stator_error *e) {
             st = why.code;
         }
     }
+    if (stator_stop(r->engine, &why) != STATOR_OK && st == STATOR_OK) {
+        *e = why;
+        st = why.code;
+    }
     return st;
 }
 

@@ -26,6 +26,7 @@ enum config_key {
     CONFIG_MODEL_PATH,
     CONFIG_DEVICES_USE,
     CONFIG_DEVICES_SPLIT,
+    CONFIG_DEVICES_DEADLINE,
     CONFIG_MEMORY_CONTEXT,
     CONFIG_MEMORY_SEQUENCES,
     CONFIG_MEMORY_BATCH,
@@ -94,6 +95,7 @@ struct config {
         uint32_t n;                                    /* 0: auto */
         uint32_t share[CONFIG_MAX_DEVICES]; /* split, taken apart: layers go in these proportions */
         uint32_t n_shares;                  /* 0: auto; else == n */
+        double deadline;                    /* seconds */
     } devices;
     struct {
         uint64_t context; /* tokens of one sequence; 0: min(4096, trained); CONFIG_CONTEXT_AUTO */

@@ -32,6 +32,11 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help = "How the layers are shared out: \"auto\" by memory and bandwidth, or one number per "
                  "device of devices.use. \"3,1\" gives the first device three quarters of the "
                  "layers; numbers that add up to the number of layers are counts."},
+    [CONFIG_DEVICES_DEADLINE] =
+        {KEY(devices, deadline), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 86400,
+         .default_text = "60", .unit = "seconds",
+         .help = "A device that has not ended a step or a copy after this time is taken for lost: requests "
+                 "end with an error that names it. A step of the largest batch must be well below it."},
     [CONFIG_MEMORY_CONTEXT] =
         {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 1 << 24,
          .words = {{"default", 0}, {"auto", CONFIG_CONTEXT_AUTO}}, .default_text = "default",

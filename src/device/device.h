@@ -40,7 +40,8 @@ const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch
 
 /* A slice is at most this, or less where the device's largest allocation is smaller. */
 #define DEVICE_SLICE_LIMIT ((4ull << 30) - (64 << 10))
-#define DEVICE_MAX         8 /* devices of one model */
+#define DEVICE_MAX         8              /* devices of one model */
+#define DEVICE_DEADLINE    60000000000ull /* ns, of a copy where nobody says otherwise */
 
 /* What the plan may know of a device. */
 struct device_facts {
@@ -58,6 +59,7 @@ struct device_options {
     uint32_t threads;     /* 0: physical cores of the cpuset */
     char tier[16];        /* "auto" or a tier's name */
     uint32_t cpu_devices; /* how many CPU devices there will be on this machine's processors */
+    uint64_t deadline_ns; /* of one copy at the start; 0: DEVICE_DEADLINE */
 };
 
 /* Where a layer's KV lies: units of one (layer, KV head), each n_blocks blocks of K then V, in slices of
@@ -169,7 +171,11 @@ struct device_vtable {
     void (*counters)(const struct device *d, struct device_counters *c);
     /* Device memory that the driver took beside our slices, measured after prepare; 0: none or not known. */
     uint64_t (*driver_bytes)(const struct device *d);
-    void (*close)(struct device *d); /* waits for what runs; frees slices */
+    /* Before any device of the run is closed: waits for what runs, within a deadline. What runs beyond it may
+     * still touch memory of every device, so none of the back end's is freed then. NULL: nothing runs outside
+     * submit. */
+    void (*settle)(struct device *d);
+    void (*close)(struct device *d); /* settles, and frees slices */
 };
 
 /* Every back end's device begins with this. */
@@ -186,8 +192,9 @@ struct device_choice {
         about[160]; /* for people: model, driver, versions; or why "auto" took it; "" when there is nothing */
     int cpus[256];  /* processors that the threads are pinned to */
     bool pinned;
-    bool alone;        /* no other device of the run has threads on its processors */
-    uint32_t where[8]; /* the back end's own: how it finds the device again */
+    bool alone;           /* no other device of the run has threads on its processors */
+    uint64_t deadline_ns; /* of one copy at the start */
+    uint32_t where[8];    /* the back end's own: how it finds the device again */
 };
 
 /* Resolves one name of devices.use ("auto", "cpu", "cpu:0") to *n choices (more than one only for "auto"), at

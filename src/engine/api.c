@@ -8,6 +8,7 @@
 #include "base/host_memory.h"
 #include "engine/device_spec.h"
 #include "engine/routes.h"
+#include "engine/trace.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -126,8 +127,12 @@ static stator_status choose_described(struct stator *s, const struct device_opti
     return st;
 }
 
+static uint64_t deadline_of(const struct config *c) {
+    return (uint64_t)(c->devices.deadline * 1e9);
+}
+
 static struct device_options options_of(const struct config *c) {
-    struct device_options o = {.threads = (uint32_t)c->cpu.threads};
+    struct device_options o = {.threads = (uint32_t)c->cpu.threads, .deadline_ns = deadline_of(c)};
     for (uint32_t i = 0; i < c->devices.n; i++)
         o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
@@ -205,6 +210,7 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
     st = log_sink_open(&s->sink, &s->config, &s->log, e);
     if (st != STATOR_OK)
         return st;
+    s->deadline_ns = deadline_of(&s->config);
     st = gguf_open(s->config.model.path, &s->gguf, e);
     if (st != STATOR_OK)
         return st;
@@ -236,7 +242,6 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
     s->log = (struct log){.write = o->log, .context = o->context, .level = STATOR_LOG_INFO};
     s->progress = o->progress;
     s->context = o->context;
-    s->step_deadline_ns = ENGINE_STEP_DEADLINE;
     s->traces = o->trace != NULL;
     if (s->traces &&
         (size_t)snprintf(s->trace_path, sizeof s->trace_path, "%s", o->trace) >= sizeof s->trace_path) {
@@ -513,6 +518,7 @@ static void undo_start(struct stator *s) {
     pages_unmap(s->run, s->run_bytes);
     s->staging = s->tokenizer_memory = s->run = NULL;
     s->tokenizer = NULL;
+    s->trace = NULL;
     s->prepared = false;
     atomic_store(&s->loaded_bytes, 0);
 }
@@ -618,13 +624,19 @@ stator_status stator_start(stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
-void stator_close(stator *s) {
-    if (s == NULL)
-        return;
+stator_status stator_stop(stator *s, stator_error *e) {
     if (s->thread_runs) {
         atomic_store(&s->stop, 1);
         ring_wake(s->commands);
     }
+    join_thread(s);
+    return trace_result(s, e);
+}
+
+void stator_close(stator *s) {
+    if (s == NULL)
+        return;
+    (void)stator_stop(s, NULL);
     undo_start(s);
     pages_unmap(s->front, s->front_bytes);
     gguf_close(s->gguf);

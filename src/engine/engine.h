@@ -34,7 +34,6 @@
 #define ENGINE_EVENTS         256
 #define ENGINE_RETRIES        6       /* of a start whose slices a driver refuses, each with half the size */
 #define ENGINE_LEAST_SLICE    1048576 /* bytes: no smaller ones are tried */
-#define ENGINE_STEP_DEADLINE  60000000000 /* ns: a device that has not ended a step by then is lost */
 #define ENGINE_EDGE_BASE      (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
 #define ENGINE_EDGE_PER_TOKEN 256
 
@@ -215,11 +214,11 @@ struct stator {
     uint32_t *free_blocks;
     uint32_t n_free_blocks;
     uint32_t peak_blocks;
-    uint32_t next_sequence;    /* where the next step begins to collect, so that all get their turn */
-    uint32_t next_reader;      /* the same for logits requests */
-    bool read_last;            /* the last step was of a logits request */
-    uint64_t step_deadline_ns; /* a device that has not ended a step after this is lost */
-    bool broken;               /* a device has failed: `broken_why`; no step runs any more */
+    uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
+    uint32_t next_reader;   /* the same for logits requests */
+    bool read_last;         /* the last step was of a logits request */
+    uint64_t deadline_ns;   /* a device that has not ended a step after this is lost */
+    bool broken;            /* a device has failed: `broken_why`; no step runs any more */
     stator_error broken_why;
     double *rope_frequency; /* [n_rot / 2], radians per position */
     struct sampler sampler;

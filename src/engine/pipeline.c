@@ -89,13 +89,13 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
         return rc;
     uint64_t now = clock_ns();
     if (!ended) {
-        d->hangs = now - d->busy_since_ns > s->step_deadline_ns;
+        d->hangs = now - d->busy_since_ns > s->deadline_ns;
         if (!d->hangs)
             return STATOR_OK;
         return error_set(e, STATOR_DEVICE,
                          "%s: wait: a step of %u tokens has not ended after %.1f s: the device or its driver "
                          "hangs",
-                         d->facts.name, st->n_tokens, (double)s->step_deadline_ns * 1e-9);
+                         d->facts.name, st->n_tokens, (double)s->deadline_ns * 1e-9);
     }
     st->running = false;
     d->n_running--;
@@ -176,7 +176,7 @@ stator_status pipeline_wait(struct stator *s, stator_error *e) {
 }
 
 void pipeline_drain(struct stator *s) {
-    uint64_t end = clock_ns() + s->step_deadline_ns;
+    uint64_t end = clock_ns() + s->deadline_ns;
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
         struct engine_step *st = step_of(s, i);
         struct device *d = s->devices[st->at].device;

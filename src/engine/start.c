@@ -82,6 +82,11 @@ stator_status start_devices(struct stator *s, stator_error *e) {
 
 void start_close_devices(struct stator *s) {
     trace_close(s);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct device *d = s->devices[i].device;
+        if (d != NULL && d->vtable->settle != NULL)
+            d->vtable->settle(d);
+    }
     for (uint32_t i = s->n_devices; i-- > 0;) {
         struct engine_device *d = &s->devices[i];
         if (d->device != NULL)

@@ -43,8 +43,8 @@ static void flush(struct trace *t) {
         ssize_t n = write(t->fd, t->buffer + done, t->n - done);
         if (n > 0)
             done += (uint32_t)n;
-        else if (n < 0 && errno != EINTR)
-            t->failed = errno;
+        else if (n == 0 || errno != EINTR)
+            t->failed = n == 0 ? EIO : errno;
     }
     t->n = 0;
 }
@@ -107,7 +107,8 @@ stator_status trace_open(struct stator *s, stator_error *e) {
         put(t, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":1,\"args\":{\"name\":\"ops\"}}",
             i);
     }
-    return STATOR_OK;
+    flush(t); /* a full disk is known before weights are read */
+    return trace_result(s, e);
 }
 
 static void put_event(struct trace *t, const char *name, uint32_t device, uint32_t thread, uint64_t begin,
@@ -155,7 +156,11 @@ void trace_close(struct stator *s) {
     if (close(t->fd) != 0 && t->failed == 0)
         t->failed = errno;
     t->fd = -1;
-    if (t->failed != 0)
-        log_write(&s->log, STATOR_LOG_ERROR, "the trace in %s is not whole: %s", s->trace_path,
-                  strerror(t->failed));
+}
+
+stator_status trace_result(const struct stator *s, stator_error *e) {
+    if (s->trace == NULL || s->trace->failed == 0)
+        return STATOR_OK;
+    return error_set(e, STATOR_FAILED, "the trace in %s is not whole: %s", s->trace_path,
+                     strerror(s->trace->failed));
 }

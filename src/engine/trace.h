@@ -3,7 +3,7 @@
  * by their tokens, thread 1 the ops.
  *
  * Thread: the engine's. Memory for it is in the run's state, so nothing is allocated; a write that fails ends
- * the trace and is logged at the end. */
+ * the trace, not the run. */
 #ifndef STATOR_ENGINE_TRACE_H
 #define STATOR_ENGINE_TRACE_H
 
@@ -12,9 +12,12 @@
 struct trace; /* NULL in an engine that does not trace: then all of this does nothing */
 
 void trace_lay_out(struct stator *s, struct carve *c);
+/* STATOR_FAILED: the file can't be made, or takes not even its beginning. */
 stator_status trace_open(struct stator *s, stator_error *e);
 /* The step has just ended on the device where it is. */
 void trace_step(struct stator *s, const struct engine_step *st);
 void trace_close(struct stator *s);
+/* After trace_close, on any thread. STATOR_FAILED: the file is not whole. */
+stator_status trace_result(const struct stator *s, stator_error *e);
 
 #endif

@@ -1,42 +1,7 @@
 # The Level Zero back end on zesim, the software driver, behind the real loader and its validation layer: the same bits as the CPU,
 # the plan kept to the byte, nothing but submits after the seal, every fault an error in time.
 . tests/lib.sh
-driver=$PWD/build/libzesim.so
-cfg=configs/demo-gpu.cfg
-prompt=' autumn, a wise old toad gave Bibi a tiny seed.'
-# A small GPU: few hardware threads, so few groups to run in software.
-small=slices=1,subslices=1,eus=8,threads=8
-
-need_driver() {
-    if grep -qE '__(asan|tsan)_init' "$stator"; then # tests/unit/test_level_zero.c runs there
-        echo "the loader opens drivers with RTLD_DEEPBIND, which sanitizers refuse" >"$tmp/.skip"
-        exit 0
-    fi
-    [ -e "$driver" ] || skip "the software driver is not built (make setup-test)"
-    [ -e /usr/lib/x86_64-linux-gnu/libze_loader.so.1 ] || skip "libze1 is missing (make setup-test)"
-}
-
-# gpu ZESIM COMMAND...: with the software driver.
-gpu() {
-    local config=$1
-    shift
-    env ZE_ENABLE_ALT_DRIVERS="$driver" ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 \
-        ZESIM="$small,log=$tmp/log.json${config:+,$config}" timeout -k 5 120 "$@"
-}
-expect_gpu() { # CODE ZESIM COMMAND...
-    local code=$1
-    shift
-    expect "$code" gpu "$@"
-}
-
-# total NAME: a counter of the whole run, 0 when there is none. since NAME: in the section behind the mark "sealed".
-total() { sed -n '/^ "total"/,/^ "sections"/p' "$tmp/log.json" | sed -n "s/^ *\"$1\": \([0-9]*\).*/\1/p" | grep . || echo 0; }
-since() { sed -n '/"mark": "sealed"/,/}/p' "$tmp/log.json" | sed -n "s/^ *\"$1\": \([0-9]*\).*/\1/p" | grep . || echo 0; }
-clean() { [ "$(total violations)" = 0 ] || fail "zesim saw violations: $(grep -o '"violation.*' "$tmp/log.json" | head -3)"; }
-# of DEVICE NAME: a number of a device in the report.
-of() { sed -n "/\"name\": \"$1\"/,/host_bytes/p" "$tmp/report" | sed -n "s/^ *\"$2\": \([0-9]*\),*/\1/p"; }
-
-cpu_text() { "$stator" run configs/demo.cfg --set devices.use=cpu:0 "$@" >"$tmp/cpu" 2>/dev/null || fail "the CPU can't run"; }
+. tests/lib_gpu.sh
 
 test_demo() {
     need_driver
@@ -152,29 +117,6 @@ test_many() {
         cmp "$tmp/out" "$tmp/cpu" || fail "$use: another text"
         clean
     done
-}
-
-# Each ends with its code, in time, and names the device and the call.
-test_faults() {
-    need_driver
-    local run=("$stator" run $cfg -p "$prompt" --temp 0 -n 12) i
-    for i in 1 2 3 4; do
-        expect_gpu 3 "fault=zeMemAllocDevice@$i+:ERROR_OUT_OF_DEVICE_MEMORY" "${run[@]}"
-        said 'level_zero:0.*arena (weights|kv|scratch|exchange).*zeMemAllocDevice'
-    done
-    expect_gpu 3 fault=zeMemAllocHost@1:ERROR_OUT_OF_HOST_MEMORY "${run[@]}"
-    said 'zeMemAllocHost\(staging'
-    expect_gpu 5 fault=zeCommandListAppendMemoryCopy@3:ERROR_UNKNOWN "${run[@]}"
-    said 'level_zero:0: zeCommandListAppendMemoryCopy: '
-    expect_gpu 5 fault=zeModuleCreate@2:ERROR_MODULE_BUILD_FAILURE "${run[@]}"
-    said 'level_zero:0: zeModuleCreate\([a-z0-9_]+\): the driver.s compiler refused'
-    expect_gpu 5 fault=zeKernelCreate@1:0x78000011 "${run[@]}"
-    expect_gpu 5 fault=zeContextCreate@1:ERROR_DEVICE_LOST "${run[@]}"
-    expect_gpu 5 fault=exec.copy@5:lost "${run[@]}"
-    expect_gpu 5 fault=exec.kernel@400:lost "${run[@]}"
-    said 'level_zero:0: zeFenceHostSynchronize: the device is lost'
-    expect_gpu 5 fault=zeCommandQueueExecuteCommandLists@90+:ERROR_DEVICE_LOST "${run[@]}"
-    said 'level_zero:0: zeCommandQueueExecuteCommandLists: the device is lost'
 }
 
 test_memory_that_others_use() {

@@ -55,6 +55,20 @@ test_trace() {
     said 'none/t.json'
 }
 
+# A trace that is not whole is an error, at the start and in the middle; the text is there all the same.
+test_trace_on_a_full_disk() {
+    expect 1 "$stator" run $cfg --tokens "1 2 3 4" -n 5 --trace /dev/full
+    said 'the trace in /dev/full is not whole: No space left'
+    [ ! -s "$tmp/out" ] || fail "it ran although the trace could not begin"
+    expect 0 "$stator" run $cfg --tokens "1 2 3 4" -n 40 --temp 0
+    mv "$tmp/out" "$tmp/whole"
+    # 100 KB: the first write of 64 KiB fits, the second is a short one.
+    expect 1 bash -c 'trap "" XFSZ; ulimit -f 100; exec "$@"' - "$stator" run $cfg --tokens "1 2 3 4" -n 40 --temp 0 --trace "$tmp/t.json"
+    said 'the trace in .*t.json is not whole: File too large'
+    cmp "$tmp/out" "$tmp/whole" || fail "another text"
+    [ "$(stat -c %s "$tmp/t.json")" = 102400 ] || fail "the trace has $(stat -c %s "$tmp/t.json") bytes"
+}
+
 test_refused() {
     expect 2 "$stator" run $cfg --set devices.use=cpu:0,cpu:9 -p x
     said 'cpu:9'

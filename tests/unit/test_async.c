@@ -128,7 +128,8 @@ static void cancels(void **state) {
     assert_int_equal(fake.opened, 0);
 }
 
-/* A prompt of several chunks, and two sequences, keep several devices at work at once. */
+/* A prompt of several chunks, and three sequences, keep all devices at work at once: step k can't end on a
+ * device before step k + 1 has begun on the one before it, and everything ends. No clock is asked. */
 static void overlap(void **state) {
     (void)state;
     int32_t ids[N_IDS];
@@ -136,18 +137,25 @@ static void overlap(void **state) {
     for (uint32_t kind = 0; kind < 2; kind++) {
         const char *sets[] = {
             uses[2], "memory.sequences=3", "memory.batch=16", "memory.context=256", "cpu.threads=1", NULL};
-        fake.delay_us = 3000;
-        atomic_store(&fake.most_running, 0);
+        reset(NULL);
+        /* Ten chunks; or 3 prompts and 14 times 3 tokens, of which the first and last steps may be alone. */
+        fake.meet_first = kind == 0 ? 0 : 6;
+        fake.meet_end = kind == 0 ? 9 : 36;
+        atomic_store(&fake.closed, true);
         stator *s = harness_start(MODEL, sets);
         struct harness_text t[3];
         memset(t, 0, sizeof t);
         size_t n = kind == 0 ? 1 : 3;
         for (uint32_t i = 0; i < n; i++)
             t[i].id = harness_submit(s, ids, kind == 0 ? N_IDS : 2, kind == 0 ? 1 : 15, 0, 0);
+        atomic_store(&fake.closed, false);
         harness_collect(s, t, n);
         stator_close(s);
-        assert_in_range(atomic_load(&fake.most_running), 2, 3);
+        assert_false(atomic_load(&fake.alone));
+        assert_in_range(atomic_load(&fake.begun[2]), kind == 0 ? 10 : 43, kind == 0 ? 10 : 45);
+        assert_int_equal(atomic_load(&fake.most_running), 3);
     }
+    reset(NULL);
     /* One sequence that generates has nothing to overlap. */
     const char *sets[] = {uses[2], "memory.context=256", "cpu.threads=1", NULL};
     atomic_store(&fake.most_running, 0);
@@ -157,6 +165,29 @@ static void overlap(void **state) {
     harness_collect(s, &t, 1);
     stator_close(s);
     assert_int_equal(atomic_load(&fake.most_running), 1);
+}
+
+/* Steps of one slot are seen late to have ended, so that the one behind is seen first: it must not overtake.
+ */
+static void late(void **state) {
+    (void)state;
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    const char *plain[] = {"devices.use=cpu:0", "cpu.threads=1", NULL};
+    stator *s = harness_start(MODEL, plain);
+    struct harness_text alone = {.id = harness_submit(s, ids, N_IDS, 20, 0, 0)};
+    harness_collect(s, &alone, 1);
+    stator_close(s);
+    for (size_t i = 1; i < 4; i++) {
+        const char *sets[] = {uses[i], "memory.batch=16", "cpu.threads=1", NULL};
+        fake.late = 100;
+        s = harness_start(MODEL, sets);
+        struct harness_text t = {.id = harness_submit(s, ids, N_IDS, 20, 0, 0)};
+        harness_collect(s, &t, 1);
+        stator_close(s);
+        assert_int_equal(t.n, alone.n);
+        assert_memory_equal(t.ids, alone.ids, t.n * sizeof t.ids[0]);
+    }
 }
 
 /* Rounds of the same with laps and depth. */
@@ -500,11 +531,14 @@ static void faults_in_steps(void **state) {
         fake.nth = f->nth;
         fake.device = (uint32_t)(i % 3);
         fake.delay_us = 100;
-        const char *sets[] = {uses[2],           "cpu.threads=1",      "memory.sequences=2",
-                              "memory.batch=16", "memory.context=256", NULL};
+        const char *sets[] = {uses[2],
+                              "cpu.threads=1",
+                              "memory.sequences=2",
+                              "memory.batch=16",
+                              "memory.context=256",
+                              f->fault == FAKE_HANG ? "devices.deadline=1.5" : "devices.deadline=60",
+                              NULL};
         stator *s = harness_start(MODEL, sets);
-        if (f->fault == FAKE_HANG)
-            s->step_deadline_ns = 1500000000; /* no request yet: the engine thread sleeps */
         uint64_t id[4];
         for (uint32_t k = 0; k < 4; k++)
             id[k] = harness_submit(s, ids, N_IDS, 30, 0, 0);
@@ -539,6 +573,7 @@ int main(void) {
                                        cmocka_unit_test_setup(texts, reset),
                                        cmocka_unit_test_setup(cancels, reset),
                                        cmocka_unit_test_setup(overlap, reset),
+                                       cmocka_unit_test_setup(late, reset),
                                        cmocka_unit_test_setup(laps, reset),
                                        cmocka_unit_test_setup(routes, reset),
                                        cmocka_unit_test_setup(memory_rows, reset),

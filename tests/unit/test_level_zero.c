@@ -13,11 +13,13 @@
 
 static const int32_t prompt[] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
 
+static const char *deadline = "devices.deadline=60";
+
 static stator *start(const char *use, stator_status *st, stator_error *e) {
     char devices[96];
     snprintf(devices, sizeof devices, "devices.use=\"%s\"", use);
-    const char *sets[] = {devices, "memory.context=128", "memory.batch=8", "cpu.threads=2"};
-    stator_options o = {.size = sizeof o, .config = MODEL, .set = sets, .n_set = 4};
+    const char *sets[] = {devices, "memory.context=128", "memory.batch=8", "cpu.threads=2", deadline};
+    stator_options o = {.size = sizeof o, .config = MODEL, .set = sets, .n_set = 5};
     stator *s = NULL;
     *st = stator_open(&o, &s, e);
     if (*st == STATOR_OK)
@@ -86,10 +88,9 @@ static void test_same_tokens(void **state) {
 static void hang(void) {
     stator_error e;
     stator_status st;
+    deadline = "devices.deadline=1.5";
     stator *s = start("level_zero:0", &st, &e);
     CHECK(st == STATOR_OK);
-    s->step_deadline_ns =
-        1500000000; /* the engine's thread reads it when it submits, and there is no request */
     int32_t tokens[STEPS];
     uint32_t n = 0;
     uint64_t began = clock_ns();

@@ -43,6 +43,7 @@ static void fill_choice(const struct lz_system *s, uint32_t index, const struct 
     snprintf(c->tier, sizeof c->tier, "level_zero");
     snprintf(c->about, sizeof c->about, "%.80s %s, driver %s, loader %s", g->model, g->pci,
              lz_system_driver_version(g->driver, version), s->ze.loader);
+    c->deadline_ns = o->deadline_ns != 0 ? o->deadline_ns : DEVICE_DEADLINE;
     c->where[0] = index;
 }
 
@@ -129,7 +130,7 @@ static stator_status lz_slice_create(struct device *device, enum device_arena a,
     s->bytes = bytes;
     d->slice_bytes += bytes;
     stator_status st = lz_queue_fill(&d->queue, memory, bytes, e);
-    return st == STATOR_OK ? lz_queue_wait(&d->queue, LZ_QUEUE_DEADLINE, e) : st;
+    return st == STATOR_OK ? lz_queue_wait(&d->queue, e) : st;
 }
 
 static void *lz_map(struct device *d, enum device_arena a, uint32_t slice) {
@@ -164,7 +165,7 @@ static stator_status lz_upload(struct device *device, enum device_arena a, uint3
 }
 
 static stator_status lz_upload_wait(struct device *d, stator_error *e) {
-    return lz_queue_wait(&self(d)->queue, LZ_QUEUE_DEADLINE, e);
+    return lz_queue_wait(&self(d)->queue, e);
 }
 
 /* A member of lz_parallel. */
@@ -230,7 +231,10 @@ static stator_status lz_peer_probe_pair(struct device *device, struct device *to
                  "the residual stream has less than %d bytes, too few to prove a pair with", LZ_PEER_LEAST);
         return STATOR_OK;
     }
-    return lz_peer_probe(&p, r, e);
+    stator_status st = lz_peer_probe(&p, r, e);
+    if (p.hangs)
+        d->system->hangs = true;
+    return st;
 }
 
 static stator_status lz_prepare(struct device *device, const struct device_setup *setup, stator_error *e) {
@@ -239,7 +243,7 @@ static stator_status lz_prepare(struct device *device, const struct device_setup
     d->setup = *setup;
     for (uint32_t k = 0; k < d->model->slots; k++)
         memcpy((uint8_t *)setup->pinned + d->pinned.step[k], &d->model->step, sizeof d->model->step);
-    stator_status st = lz_queue_wait(&d->queue, LZ_QUEUE_DEADLINE, e);
+    stator_status st = lz_queue_wait(&d->queue, e);
     if (st == STATOR_OK)
         st = lz_steps_record(d, e);
     uint64_t left = known_free(d);
@@ -281,13 +285,21 @@ static uint64_t lz_driver_bytes(const struct device *d) {
     return const_self(d)->driver_bytes;
 }
 
+static void lz_settle(struct device *device) {
+    struct lz_device *d = self(device);
+    lz_steps_settle(d);
+    lz_queue_settle_transfers(&d->queue);
+    if (d->queue.hangs)
+        d->system->hangs = true;
+}
+
 static void lz_close(struct device *device) {
     struct lz_device *d = self(device);
     const struct lz_calls *ze = &d->system->ze;
+    lz_settle(device);
     lz_steps_close(d);
     lz_queue_close(&d->queue);
-    /* What a device that does not answer may still write to stays until the process ends. */
-    if (d->queue.broken)
+    if (d->system->hangs)
         return;
     for (int a = 0; a < DEVICE_ARENAS; a++)
         for (int s = 0; s < GRAPH_MAX_SLICES; s++)
@@ -315,6 +327,7 @@ static const struct device_vtable vtable = {
     .spans = lz_spans,
     .counters = lz_counters,
     .driver_bytes = lz_driver_bytes,
+    .settle = lz_settle,
     .close = lz_close,
 };
 
@@ -342,7 +355,7 @@ stator_status lz_device_open(const struct device_choice *c, const struct device_
     st = lz_system_context_acquire(s, d->gpu, &d->context, e);
     if (st != STATOR_OK)
         return st;
-    st = lz_queue_open(&d->queue, &s->ze, d->gpu, d->context, e);
+    st = lz_queue_open(&d->queue, &s->ze, d->gpu, d->context, c->deadline_ns, e);
     if (st != STATOR_OK) {
         lz_queue_close(&d->queue);
         lz_system_context_release(s, d->gpu);

@@ -61,7 +61,7 @@ static stator_status open_side(struct lz_system *s, struct side *side, uint64_t 
     stator_status st = lz_system_context_acquire(s, side->gpu, &side->context, e);
     if (st != STATOR_OK)
         return st;
-    st = lz_queue_open(&side->queue, &s->ze, side->gpu, side->context, e);
+    st = lz_queue_open(&side->queue, &s->ze, side->gpu, side->context, DEVICE_DEADLINE, e);
     if (st != STATOR_OK)
         return st;
     ze_device_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
@@ -78,7 +78,7 @@ static void close_side(struct lz_system *s, struct side *side) {
         return;
     if (side->queue.ze != NULL)
         lz_queue_close(&side->queue);
-    if (side->queue.broken) /* what it may still touch stays */
+    if (s->hangs) /* what it may still touch stays */
         return;
     if (side->memory != NULL)
         (void)s->ze.zeMemFree(side->context, side->memory);
@@ -114,9 +114,16 @@ stator_status lz_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct d
                             .bytes = bytes,
                             .verify = true};
         st = lz_peer_probe(&p, r, e);
+        if (p.hangs)
+            s->hangs = true;
     }
-    bool broken = sides[0].queue.broken || sides[1].queue.broken;
-    if (work != NULL && !broken)
+    for (int i = 0; i < 2; i++) {
+        if (sides[i].queue.ze != NULL)
+            lz_queue_settle_transfers(&sides[i].queue);
+        if (sides[i].queue.hangs)
+            s->hangs = true;
+    }
+    if (work != NULL && !s->hangs)
         (void)s->ze.zeMemFree(sides[0].context, work);
     close_side(s, &sides[1]);
     close_side(s, &sides[0]);

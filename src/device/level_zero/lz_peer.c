@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEADLINE 10000000000ull /* ns, of one push */
+#define DEADLINE 10000000000ull /* ns, of one push, or less where devices.deadline is */
 #define GUARD    64             /* bytes beside the target that must stay */
 #define REPEATS  5              /* of each timed push; the fastest counts */
 
@@ -28,7 +28,7 @@ static bool push(struct lz_queue *q, void *to, const void *from, uint64_t bytes,
     uint64_t began = clock_ns();
     stator_status st = lz_queue_copy(q, to, from, bytes, &why);
     if (st == STATOR_OK)
-        st = lz_queue_wait(q, DEADLINE, &why);
+        st = lz_queue_wait(q, &why);
     *ns = clock_ns() - began;
     if (st != STATOR_OK)
         refuse(r, why.text);
@@ -42,11 +42,11 @@ static stator_status prepare(const struct lz_peer *p, uint32_t round, stator_err
     memset(p->work + p->bytes, 0xA5, p->bytes);
     stator_status st = lz_queue_copy(p->from, p->source, p->work, p->bytes, e);
     if (st == STATOR_OK)
-        st = lz_queue_wait(p->from, LZ_QUEUE_DEADLINE, e);
+        st = lz_queue_wait(p->from, e);
     if (st == STATOR_OK)
         st = lz_queue_copy(p->to, p->target, p->work + p->bytes, p->bytes, e);
     if (st == STATOR_OK)
-        st = lz_queue_wait(p->to, LZ_QUEUE_DEADLINE, e);
+        st = lz_queue_wait(p->to, e);
     return st;
 }
 
@@ -57,7 +57,7 @@ static stator_status compare(const struct lz_peer *p, uint32_t round, uint64_t f
     memset(got, 0, p->bytes);
     stator_status st = lz_queue_copy(p->to, got, p->target, p->bytes, e);
     if (st == STATOR_OK)
-        st = lz_queue_wait(p->to, LZ_QUEUE_DEADLINE, e);
+        st = lz_queue_wait(p->to, e);
     if (st != STATOR_OK)
         return st;
     for (*bad = 0; *bad < p->bytes; (*bad)++) {
@@ -120,7 +120,7 @@ static void measure(const struct lz_peer *p, struct lz_queue *q, struct device_r
     r->bytes_per_second = (uint64_t)((double)p->bytes * 1e9 / (double)best[1]);
 }
 
-stator_status lz_peer_probe(const struct lz_peer *p, struct device_route *r, stator_error *e) {
+stator_status lz_peer_probe(struct lz_peer *p, struct device_route *r, stator_error *e) {
     CHECK(p->bytes >= LZ_PEER_LEAST && p->bytes % 64 == 0);
     const struct lz_gpu *from = p->from->gpu;
     const struct lz_gpu *to = p->to->gpu;
@@ -137,11 +137,13 @@ stator_status lz_peer_probe(const struct lz_peer *p, struct device_route *r, sta
         return STATOR_OK;
     }
     struct lz_queue q;
-    stator_status st = lz_queue_open(&q, p->from->ze, from, p->from->context, e);
+    stator_status st =
+        lz_queue_open(&q, p->from->ze, from, p->from->context, ARITH_MIN(p->from->deadline_ns, DEADLINE), e);
     if (st == STATOR_OK && p->verify)
         st = verify(p, &q, r, e);
     if (st == STATOR_OK && r->direct)
         measure(p, &q, r);
     lz_queue_close(&q);
+    p->hangs = q.hangs;
     return st;
 }

@@ -19,9 +19,10 @@ struct lz_peer {
     uint8_t *work;   /* host memory of zeMemAllocHost: 2 * bytes */
     uint64_t bytes;  /* >= LZ_PEER_LEAST, a multiple of 64 */
     bool verify;
+    bool hangs; /* out: a push has not ended and may still arrive at the target */
 };
 
 /* Fills *r. An error is one of the two GPUs being lost. */
-stator_status lz_peer_probe(const struct lz_peer *p, struct device_route *r, stator_error *e);
+stator_status lz_peer_probe(struct lz_peer *p, struct device_route *r, stator_error *e);
 
 #endif

@@ -4,16 +4,41 @@
 
 #include <string.h>
 
-stator_status lz_queue_error(struct lz_queue *q, const char *call, ze_result_t r, stator_error *e) {
-    if (r == ZE_RESULT_ERROR_DEVICE_LOST || r == ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET)
-        q->broken = true;
-    return lz_calls_error(e, q->gpu->name, call, r);
+#define SETTLE_DEADLINE 10000000000ull /* ns: of what runs when all is closed, or q->deadline_ns if less */
+
+static void break_queue(struct lz_queue *q, const stator_error *why) {
+    if (!q->broken)
+        q->why = *why;
+    q->broken = true;
 }
 
+stator_status lz_queue_error(struct lz_queue *q, const char *call, ze_result_t r, stator_error *e) {
+    stator_error own;
+    stator_status st = lz_calls_error(&own, q->gpu->name, call, r);
+    if (r == ZE_RESULT_ERROR_DEVICE_LOST || r == ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET)
+        break_queue(q, &own);
+    if (e != NULL)
+        *e = own;
+    return st;
+}
+
+/* What broke it, again: whoever comes second may be the one who is heard. */
 static stator_status is_broken(const struct lz_queue *q, stator_error *e) {
-    return error_set(e, STATOR_DEVICE,
-                     "%s: the device was lost or did not answer before; nothing is submitted to it any more",
-                     q->gpu->name);
+    if (e != NULL)
+        *e = q->why;
+    return q->why.code;
+}
+
+void lz_queue_settle(struct lz_queue *q, ze_fence_handle_t fence) {
+    uint64_t deadline = q->deadline_ns < SETTLE_DEADLINE ? q->deadline_ns : SETTLE_DEADLINE;
+    if (!q->hangs && q->ze->zeFenceHostSynchronize(fence, deadline) == ZE_RESULT_NOT_READY)
+        q->hangs = true;
+}
+
+void lz_queue_settle_transfers(struct lz_queue *q) {
+    for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS; i++)
+        if (q->transfers[i].busy)
+            lz_queue_settle(q, q->transfers[i].fence);
 }
 
 stator_status lz_queue_list(struct lz_queue *q, ze_command_list_handle_t *out, stator_error *e) {
@@ -30,8 +55,8 @@ stator_status lz_queue_fence(struct lz_queue *q, ze_fence_handle_t *out, stator_
 }
 
 stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
-                            ze_context_handle_t context, stator_error *e) {
-    *q = (struct lz_queue){.ze = ze, .gpu = g, .context = context};
+                            ze_context_handle_t context, uint64_t deadline_ns, stator_error *e) {
+    *q = (struct lz_queue){.ze = ze, .gpu = g, .context = context, .deadline_ns = deadline_ns};
     ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
                                     .ordinal = g->compute_queue,
                                     .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
@@ -50,9 +75,8 @@ stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const
 }
 
 void lz_queue_close(struct lz_queue *q) {
-    if (!q->broken)
-        (void)lz_queue_wait(q, LZ_QUEUE_DEADLINE, NULL);
-    if (q->broken)
+    lz_queue_settle_transfers(q);
+    if (q->hangs)
         return;
     for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS; i++) {
         if (q->transfers[i].fence != NULL)
@@ -88,16 +112,20 @@ stator_status lz_queue_fence_wait(struct lz_queue *q, ze_fence_handle_t fence, u
     return STATOR_OK;
 }
 
-static stator_status finish(struct lz_queue *q, struct lz_transfer *t, uint64_t deadline_ns,
-                            stator_error *e) {
+static stator_status finish(struct lz_queue *q, struct lz_transfer *t, stator_error *e) {
     if (!t->busy)
         return STATOR_OK;
     bool ended = false;
-    stator_status st = lz_queue_fence_wait(q, t->fence, deadline_ns, &ended, e);
+    stator_status st = lz_queue_fence_wait(q, t->fence, q->deadline_ns, &ended, e);
     if (st == STATOR_OK && !ended) {
-        q->broken = true;
-        st = error_set(e, STATOR_DEVICE, "%s: a copy has not ended after %.1f s: the device does not answer",
-                       q->gpu->name, (double)deadline_ns * 1e-9);
+        q->hangs = true;
+        stator_error why;
+        error_set(
+            &why, STATOR_DEVICE,
+            "%s: zeFenceHostSynchronize: a copy has not ended after %.1f s: the device or its driver hangs",
+            q->gpu->name, (double)q->deadline_ns * 1e-9);
+        break_queue(q, &why);
+        st = is_broken(q, e);
     }
     t->busy = st != STATOR_OK;
     return st;
@@ -109,7 +137,7 @@ static stator_status begin(struct lz_queue *q, struct lz_transfer **out, stator_
         return is_broken(q, e);
     struct lz_transfer *t = *out = &q->transfers[q->next];
     q->next = (q->next + 1) % LZ_QUEUE_TRANSFERS;
-    stator_status st = finish(q, t, LZ_QUEUE_DEADLINE, e);
+    stator_status st = finish(q, t, e);
     if (st != STATOR_OK)
         return st;
     ze_result_t r = q->ze->zeFenceReset(t->fence);
@@ -154,9 +182,9 @@ stator_status lz_queue_fill(struct lz_queue *q, void *to, uint64_t bytes, stator
     return r == ZE_RESULT_SUCCESS ? go(q, t, e) : lz_queue_error(q, "zeCommandListAppendMemoryFill", r, e);
 }
 
-stator_status lz_queue_wait(struct lz_queue *q, uint64_t deadline_ns, stator_error *e) {
+stator_status lz_queue_wait(struct lz_queue *q, stator_error *e) {
     stator_status first = STATOR_OK;
     for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS && first == STATOR_OK; i++)
-        first = finish(q, &q->transfers[i], deadline_ns, e);
+        first = finish(q, &q->transfers[i], e);
     return first;
 }

@@ -1,16 +1,15 @@
 /* One in-order queue of a GPU, with a few command lists for transfers: copies and fills that are appended at
  * start-up, each with its fence, so that a few are under way at once.
  *
- * Invariants: every wait has a deadline; after a lost device or a missed deadline the queue is broken,
- * nothing more is submitted, and close leaves what the device may still touch to the end of the process. One
- * thread at a time. */
+ * Invariants: every wait has a deadline; after a lost device or a missed deadline the queue is broken, and
+ * nothing more is submitted. A lost device runs nothing any more, so all is given back; what a hanging one
+ * may still touch stays to the end of the process. One thread at a time. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_QUEUE_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_QUEUE_H
 
 #include "device/level_zero/lz_system.h"
 
 #define LZ_QUEUE_TRANSFERS 8
-#define LZ_QUEUE_DEADLINE  60000000000ull /* ns: of a transfer at start-up */
 
 struct lz_transfer {
     ze_command_list_handle_t list;
@@ -25,21 +24,27 @@ struct lz_queue {
     ze_command_queue_handle_t handle;
     struct lz_transfer transfers[LZ_QUEUE_TRANSFERS];
     uint32_t next;
-    bool broken;
+    uint64_t deadline_ns; /* of one transfer */
+    bool broken;          /* `why` says why */
+    bool hangs;           /* something may still run */
+    stator_error why;
 };
 
 /* *q is cleared first; after an error lz_queue_close frees what there is. */
 stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
-                            ze_context_handle_t context, stator_error *e);
-/* Waits for what runs (unless broken) and destroys all. */
+                            ze_context_handle_t context, uint64_t deadline_ns, stator_error *e);
+/* Waits for what runs and destroys all, unless it hangs. */
 void lz_queue_close(struct lz_queue *q);
+/* Makes sure that what the fence was submitted with runs no more; else q->hangs. */
+void lz_queue_settle(struct lz_queue *q, ze_fence_handle_t fence);
+void lz_queue_settle_transfers(struct lz_queue *q);
 
 /* Start a transfer; they return before it is done. Memory: device memory of this GPU or a peer's, or
  * zeMemAllocHost's. bytes > 0; a fill is with zeros, of a multiple of 4 bytes. */
 stator_status lz_queue_copy(struct lz_queue *q, void *to, const void *from, uint64_t bytes, stator_error *e);
 stator_status lz_queue_fill(struct lz_queue *q, void *to, uint64_t bytes, stator_error *e);
-/* Until all transfers are done, or the deadline is over. */
-stator_status lz_queue_wait(struct lz_queue *q, uint64_t deadline_ns, stator_error *e);
+/* Until all transfers are done; STATOR_DEVICE when one is over the deadline. */
+stator_status lz_queue_wait(struct lz_queue *q, stator_error *e);
 
 /* For recording: a new list and its end, and a fence. */
 stator_status lz_queue_list(struct lz_queue *q, ze_command_list_handle_t *out, stator_error *e);

@@ -11,8 +11,7 @@
 #define MODULE_OPTIONS  "" /* nothing that changes arithmetic, and no buffers above 4 GiB */
 #define LAUNCHES_PER_OP 4  /* more than any op has; checked */
 #define LAUNCHES_BESIDE 16
-#define CLOSE_DEADLINE  10000000000ull /* ns: for steps that still run when the device is closed */
-#define BUILD_LOG       400            /* bytes of a compiler's log in an error */
+#define BUILD_LOG       400 /* bytes of a compiler's log in an error */
 
 /* A list that is being recorded. */
 struct recording {
@@ -503,15 +502,16 @@ static void destroy_list(const struct lz_calls *ze, struct lz_list *l) {
     l->handle = NULL;
 }
 
+void lz_steps_settle(struct lz_device *d) {
+    for (uint32_t k = 0; k < 2; k++)
+        if (d->steps.running[k])
+            lz_queue_settle(&d->queue, d->steps.fence[k]);
+}
+
 void lz_steps_close(struct lz_device *d) {
     struct lz_steps *s = &d->steps;
     const struct lz_calls *ze = &d->system->ze;
-    for (uint32_t k = 0; k < 2; k++) {
-        bool ended = true;
-        if (s->running[k] && (lz_steps_wait(d, k, CLOSE_DEADLINE, &ended, NULL) != STATOR_OK || !ended))
-            d->queue.broken = true;
-    }
-    if (d->queue.broken)
+    if (d->queue.hangs)
         return;
     for (uint32_t k = 0; k < 2; k++) {
         for (uint32_t b = 0; b < LAUNCH_BUCKETS; b++) {

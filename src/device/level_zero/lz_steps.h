@@ -53,6 +53,8 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
 stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
                             stator_error *e);
 uint32_t lz_steps_spans(struct lz_device *d, uint32_t slot, struct device_span *out, uint32_t max);
+/* Until no step runs, or d->queue.hangs. */
+void lz_steps_settle(struct lz_device *d);
 void lz_steps_close(struct lz_device *d);
 
 #endif

@@ -1,8 +1,8 @@
 /* The drivers and GPUs of this process.
  *
  * Level Zero initialises a process once (zeInit), so there is one struct lz_system per process; it is made by
- * the first lz_system_get and never changes after that, but for the contexts: one per driver, made for its
- * first user and destroyed with its last. Thread: any. */
+ * the first lz_system_get and never changes after that, but for `hangs` and the contexts: one per driver,
+ * made for its first user and destroyed with its last. Thread: any. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_SYSTEM_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_SYSTEM_H
 
@@ -56,6 +56,8 @@ struct lz_system {
     uint32_t n_drivers;
     struct lz_gpu gpus[LZ_SYSTEM_MAX_GPUS];
     uint32_t n_gpus;
+    _Atomic bool
+        hangs; /* something may run for ever on a GPU: no memory that it may touch is freed any more */
 };
 
 /* The system. STATOR_DEVICE: no loader, no driver or no GPU; the text says which. */
