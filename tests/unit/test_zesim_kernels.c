@@ -429,7 +429,7 @@ static void sub_group_case(void) {
     for (int i = 0; i < N + 4096; i++)
         a[i] = (uint32_t)testing_random(&seed);
     for (int width = 8; width <= 32; width *= 2) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "sg%d", width);
         memset(r, 0, N * 80);
         OK(LAUNCH(new_kernel(m, name), N / 64, 64, a, r, w));
