@@ -131,6 +131,32 @@ static void check_driver(struct doctor *d, const struct gpu *g) {
         doctor_add(d, DOCTOR_OK, subject, "", "%s (8086:%04x)", driver, g->device);
 }
 
+/* The first compute-runtime whose list of device ids has this Arc B or Arc Pro B card (devices_base.inl of
+ * its releases up to 26.31); "" when it is in none of them. An older one does not show the card at all. */
+static const char *least_runtime(unsigned device) {
+    static const struct {
+        unsigned device;
+        const char *release;
+    } first[] = {
+        {0xe202, "24.31"}, {0xe209, "25.31"}, {0xe20b, "24.31"}, {0xe20c, "24.31"}, {0xe20d, "24.31"},
+        {0xe210, "25.09"}, {0xe211, "25.18"}, {0xe212, "24.31"}, {0xe215, "25.09"}, {0xe216, "25.09"},
+        {0xe220, "25.27"}, {0xe221, "25.27"}, {0xe222, "25.27"}, {0xe223, "25.27"},
+    };
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (first[i].device == device)
+            return first[i].release;
+    return "";
+}
+
+static void check_runtime(struct doctor *d, const struct gpu *g) {
+    char subject[48];
+    const char *least = least_runtime(g->device);
+    snprintf(subject, sizeof subject, "%.15s compute-runtime", g->address);
+    if (*least != '\0')
+        doctor_add(d, DOCTOR_NOTE, subject, "", "a driver older than %s does not know this GPU (8086:%04x)",
+                   least, g->device);
+}
+
 static bool render_node(const struct doctor *d, const struct gpu *g, char out[64]) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/drm", d->root, g->address);
@@ -326,6 +352,7 @@ void doctor_machine(struct doctor *d) {
                    "no Intel GPU on the bus");
     for (uint32_t i = 0; i < n; i++) {
         check_driver(d, &gpus[i]);
+        check_runtime(d, &gpus[i]);
         check_node(d, &gpus[i]);
         if (gpus[i].integrated)
             continue;

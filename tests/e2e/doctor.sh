@@ -111,6 +111,7 @@ test_old_kernel() {
     line /proc/sys/kernel/osrelease 6.8.0
     doctor
     bad 'kernel: Linux 6.8.0; these GPUs want 6.12'
+    note '0000:03:00.0 compute-runtime: a driver older than 24.31 does not know this GPU .8086:e20b'
 }
 
 test_small_window() {
