@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "app/probe_table.h"
 
 #include "base/json_writer.h"
 #include "base/units.h"
@@ -12,33 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PROBE_BYTES (16u << 20) /* the largest copy of a probe */
-
 struct devices {
     bool probe, json;
     const char *save;
     struct device_info list[DEVICE_INFO_MAX];
     uint32_t n;
     struct device_info_stack stack;
-    struct device_route routes[DEVICE_INFO_MAX][DEVICE_INFO_MAX];
+    struct probe_table table; /* with probe */
 };
 
 static uint32_t gpus(const struct devices *d) {
     return d->n - 1; /* the CPU is the last */
-}
-
-static stator_status probe(struct devices *d, stator_error *e) {
-    for (uint32_t i = 0; i < gpus(d); i++) {
-        for (uint32_t k = 0; k < gpus(d); k++) {
-            if (i == k)
-                continue;
-            fprintf(stderr, "probing %s -> %s\n", d->list[i].facts.name, d->list[k].facts.name);
-            stator_status st = device_info_probe(i, k, PROBE_BYTES, &d->routes[i][k], e);
-            if (st != STATOR_OK)
-                return st;
-        }
-    }
-    return STATOR_OK;
 }
 
 /* As `stator plan --device` takes it. */
@@ -107,25 +92,6 @@ static void print_gpu(const struct device_info *i) {
     printf("\n");
 }
 
-static void print_routes(const struct devices *d) {
-    if (!d->probe || gpus(d) < 2)
-        return;
-    printf("\ncopies, measured:\n");
-    for (uint32_t i = 0; i < gpus(d); i++) {
-        for (uint32_t k = 0; k < gpus(d); k++) {
-            const struct device_route *r = &d->routes[i][k];
-            if (i == k)
-                continue;
-            printf("    %s -> %s  ", d->list[i].facts.name, d->list[k].facts.name);
-            if (r->direct)
-                printf("direct, %.1f GB/s, %.1f us\n", (double)r->bytes_per_second * 1e-9,
-                       (double)r->latency_ns * 1e-3);
-            else
-                printf("staged: %s\n", r->why);
-        }
-    }
-}
-
 static void print_table(const struct devices *d) {
     for (uint32_t i = 0; i < gpus(d); i++)
         print_gpu(&d->list[i]);
@@ -133,7 +99,7 @@ static void print_table(const struct devices *d) {
     char left[UNITS_TEXT];
     printf("%s  %s, %u cores; memory free now %s\n", cpu->facts.name, cpu->model, cpu->units,
            units_format_size(cpu->free, left));
-    print_routes(d);
+    probe_table_print(&d->table);
     if (d->stack.no_gpus.code != STATOR_OK)
         fprintf(stderr, "no GPU: %s\n", d->stack.no_gpus.text);
     else
@@ -186,36 +152,20 @@ static void print_json(const struct devices *d) {
     for (uint32_t i = 0; i < d->n; i++)
         device_json(&j, &d->list[i]);
     json_close(&j);
-    if (d->probe) {
-        json_array(&j, "routes");
-        for (uint32_t i = 0; i < gpus(d); i++) {
-            for (uint32_t k = 0; k < gpus(d); k++) {
-                const struct device_route *r = &d->routes[i][k];
-                if (i == k)
-                    continue;
-                json_object(&j, NULL);
-                json_string(&j, "from", d->list[i].facts.name);
-                json_string(&j, "to", d->list[k].facts.name);
-                json_bool(&j, "direct", r->direct);
-                json_string(&j, "why", r->why);
-                json_u64(&j, "bytes_per_second", r->bytes_per_second);
-                json_u64(&j, "latency_ns", r->latency_ns);
-                json_close(&j);
-            }
-        }
-        json_close(&j);
-    }
+    if (d->probe)
+        probe_table_json(&d->table, &j);
     json_close(&j);
     (void)json_end(&j); /* out_finish reports what could not be written */
 }
 
 int devices_command(int argc, char **argv) {
-    struct devices d = {.probe = false};
+    static struct devices d;
     const struct options_row rows[] = {
         {.name = "probe",
          .kind = OPTIONS_FLAG,
          .target = &d.probe,
-         .help = "copy between every ordered pair of GPUs, compare the data, measure"},
+         .help = "copy between every ordered pair of GPUs, 4 KiB to 64 MiB, direct and staged; compare the "
+                 "data, measure"},
         {.name = "save",
          .kind = OPTIONS_TEXT,
          .target = &d.save,
@@ -234,7 +184,12 @@ int devices_command(int argc, char **argv) {
         return code;
     d.n = device_info_list(d.list, &d.stack);
     stator_error e;
-    stator_status st = d.probe ? probe(&d, &e) : STATOR_OK;
+    stator_status st = STATOR_OK;
+    if (d.probe) {
+        d.table.list = d.list;
+        d.table.n = gpus(&d);
+        st = probe_table_measure(&d.table, &e);
+    }
     if (st == STATOR_OK && d.save != NULL)
         st = save(&d, &e);
     if (st != STATOR_OK)

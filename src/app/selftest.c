@@ -252,18 +252,19 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
 static void probe_one(struct selftest *t, uint32_t from, uint32_t to) {
     char name[80];
     char text[256];
-    struct device_route r;
+    struct device_info_pair pair;
     stator_error e;
     snprintf(name, sizeof name, "copies %.20s -> %.20s", t->list[from].facts.name, t->list[to].facts.name);
     uint64_t began = clock_ns();
-    stator_status st = device_info_probe(from, to, PROBE_BYTES, &r, &e);
+    stator_status st = device_info_probe(from, to, PROBE_BYTES, &pair, &e);
+    const struct device_route *r = &pair.route;
     if (st != STATOR_OK)
         snprintf(text, sizeof text, "%.200s", e.text);
-    else if (r.direct)
-        snprintf(text, sizeof text, "direct, %.1f GB/s, %.1f us", (double)r.bytes_per_second * 1e-9,
-                 (double)r.latency_ns * 1e-3);
+    else if (r->direct)
+        snprintf(text, sizeof text, "direct, %.1f GB/s, %.1f us", (double)r->bytes_per_second * 1e-9,
+                 (double)r->latency_ns * 1e-3);
     else
-        snprintf(text, sizeof text, "staged: %.200s", r.why);
+        snprintf(text, sizeof text, "staged: %.200s", r->why);
     add_result(t, name, st == STATOR_OK, (double)(clock_ns() - began) * 1e-9, text);
 }
 

@@ -37,10 +37,27 @@ struct device_info_stack {
 /* The GPUs, then the CPU: at most DEVICE_INFO_MAX; returns how many. */
 uint32_t device_info_list(struct device_info *out, struct device_info_stack *s);
 
-/* Copies of several sizes from GPU `from` to GPU `to` (indices of the list), compared and timed, with `bytes`
- * (a multiple of 64, at least 256) for the largest. Allocates and frees what it needs. STATOR_DEVICE: a GPU
- * is lost; STATOR_DOES_NOT_FIT: no memory for it. */
-stator_status device_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_route *r,
+#define DEVICE_INFO_COPIES 5
+/* 4 KiB, 64 KiB, 1 MiB, 16 MiB, 64 MiB */
+extern const uint64_t device_info_copy_bytes[DEVICE_INFO_COPIES];
+
+/* The fastest of several copies of one size. */
+struct device_info_copy {
+    uint64_t direct_ns; /* pushed by the source; 0: not measured, since the pair is not direct */
+    uint64_t
+        staged_ns; /* to pinned memory of the host, then from there, as the engine does it; 0: not measured */
+};
+
+/* One ordered pair of GPUs. */
+struct device_info_pair {
+    struct device_route route;
+    struct device_info_copy copies[DEVICE_INFO_COPIES];
+};
+
+/* Copies of all sizes up to `bytes` from GPU `from` to GPU `to` (indices of the list), compared and timed.
+ * Where a GPU has no memory for the largest, it is left out. Allocates and frees what it needs.
+ * STATOR_DEVICE: a GPU is lost; STATOR_DOES_NOT_FIT: no memory for it. */
+stator_status device_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_info_pair *out,
                                 stator_error *e);
 
 #endif

@@ -113,15 +113,17 @@ uint32_t device_info_list(struct device_info *out, struct device_info_stack *s) 
     return n + 1;
 }
 
-stator_status device_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_route *r,
+const uint64_t device_info_copy_bytes[DEVICE_INFO_COPIES] = {4096, 65536, 1 << 20, 16 << 20, 64 << 20};
+
+stator_status device_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_info_pair *out,
                                 stator_error *e) {
+    memset(out, 0, sizeof *out);
 #ifdef STATOR_LEVEL_ZERO
-    return lz_info_probe(from, to, bytes, r, e);
+    return lz_info_probe(from, to, bytes, out, e);
 #else
     (void)from;
     (void)to;
     (void)bytes;
-    (void)r;
     return error_set(e, STATOR_DEVICE, "this build has no Level Zero back end: %s", opencl_missing);
 #endif
 }

@@ -1,5 +1,6 @@
 /* How the residual stream gets from each device to the next: pushed directly where that is possible and was
- * proven, else through a pinned window. Thread: the engine's, at the start. */
+ * proven, else through a pinned window. No other pair is probed, since nothing goes any other way (all pairs:
+ * `stator devices --probe`). Thread: the engine's, at the start. */
 #ifndef STATOR_ENGINE_ROUTES_H
 #define STATOR_ENGINE_ROUTES_H
 

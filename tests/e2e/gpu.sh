@@ -216,6 +216,54 @@ test_devices() {
     printed '"free": [1-9]'
 }
 
+# Four GPUs behind two switches on two sockets: direct inside, nothing across, one pair that damages data and one that is slow.
+# The matrix in tools/zesim/README.md.
+test_probe_matrix() {
+    need_driver
+    local across=
+    for pair in 0.2 0.3 1.2 1.3 2.0 2.1 3.0 3.1; do across=$across,peer.$pair=none; done
+    expect_gpu 0 "devices=4$across,peer.2.3=corrupt,peer.3.2=slow:100MB" "$stator" devices --probe
+    clean
+    local d='[0-9.]+ *' s='[0-9.]+ s *'
+    printed "^ *level_zero:0 +- *$d$s$s$"
+    printed "^ *level_zero:1 +$d- *$s$s$"
+    printed "^ *level_zero:2 +$s$s- *$s$"
+    printed "^ *level_zero:3 +$s$s$d- *$"
+    [ "$(grep -cE -- 'level_zero:[0-3] -> level_zero:[0-3]  (direct, [0-9.]+ GB/s, [0-9.]+ us|staged: .*)$' "$tmp/out")" = 12 ] || fail "not 12 pairs"
+    [ "$(grep -c "staged: the driver says that the one can't reach the other's memory" "$tmp/out")" = 8 ] || fail "not 8 pairs across"
+    # All sizes of each: five figures, or five lines in their place.
+    [ "$(grep -cE '^ +staged( +[0-9.]+ us +[0-9.]+ GB/s){5}$' "$tmp/out")" = 12 ] || fail "not 12 staged rows of 5 sizes"
+    [ "$(grep -cE '^ +direct( +[0-9.]+ us +[0-9.]+ GB/s){5}$' "$tmp/out")" = 3 ] || fail "not 3 direct rows of 5 sizes"
+    [ "$(grep -cE '^ +direct( +-){5}$' "$tmp/out")" = 9 ] || fail "not 9 rows that are not direct"
+    printed '^ +4.00 KiB +64.00 KiB +1.00 MiB +16.00 MiB +64.00 MiB$'
+    printed '^    level_zero:2 -> level_zero:3  staged: a pushed copy arrived damaged: byte 32 of 64 bytes at offset 0$'
+    grep -A3 -- 'level_zero:3 -> level_zero:2' "$tmp/out" | grep -q 'staged is faster: 64.00 MiB in' || fail "nothing says that the slow pair is slow"
+}
+
+# A row of switches: from one end to the other there are only the host, which is slow, and the GPU in the middle. Large copies that
+# damage data are found too, and a GPU with little memory is probed with less.
+test_probe_hints() {
+    need_driver
+    expect_gpu 0 devices=3,host_rate=500MB,peer.0.2=none,peer.2.0=corrupt:60MiB "$stator" devices --probe --json
+    clean
+    python3 - "$tmp/out" <<'PY' || fail "the JSON: $(cat "$tmp/out")"
+import json, sys
+routes = {(r["from"][-1], r["to"][-1]): r for r in json.load(open(sys.argv[1]))["routes"]}
+assert len(routes) == 6
+for pair, r in routes.items():
+    sizes = [c["bytes"] for c in r["copies"]]
+    assert sizes == [4096, 65536, 1 << 20, 16 << 20, 64 << 20], sizes
+    assert all(c["staged_ns"] > 0 for c in r["copies"])
+    assert all((c["direct_ns"] > 0) == r["direct"] for c in r["copies"]), pair
+    assert r["direct"] == (pair not in (("0", "2"), ("2", "0"))), pair
+    assert ("two direct copies over level_zero:1 would be faster: 64.00 MiB" in r["hint"]) == (not r["direct"]), r
+assert "arrived damaged: byte %d of %d bytes" % (32 << 20, 64 << 20) in routes["2", "0"]["why"], routes["2", "0"]
+PY
+    expect_gpu 0 devices=2,gpu1.memory=64MiB,gpu1.taken=20MiB "$stator" devices --probe
+    [ "$(grep -cE '^ +direct( +[0-9.]+ us +[0-9.]+ GB/s){4} +-$' "$tmp/out")" = 2 ] || fail "the sizes of a small GPU"
+    clean
+}
+
 test_doctor() {
     need_driver
     mkdir "$tmp/root"

@@ -143,11 +143,14 @@ static void facts(void) {
     CHECK(g->n_sub_groups == 3 && g->sub_groups[0] == 8 && g->sub_groups[2] == 32);
     CHECK(!g->dpas && list[0].dpas);
     CHECK(strncmp(list[2].facts.name, "cpu", 3) == 0);
-    struct device_route r;
+    struct device_info_pair p;
     stator_error e;
-    CHECK(device_info_probe(0, 1, 4096, &r, &e) == STATOR_OK && r.direct && r.bytes_per_second > 0);
-    CHECK(device_info_probe(1, 0, 4096, &r, &e) == STATOR_OK && !r.direct &&
-          strstr(r.why, "damaged") != NULL);
+    CHECK(device_info_probe(0, 1, 4096, &p, &e) == STATOR_OK && p.route.direct &&
+          p.route.bytes_per_second > 0);
+    CHECK(p.copies[0].direct_ns > 0 && p.copies[0].staged_ns > 0 && p.copies[1].staged_ns == 0);
+    CHECK(device_info_probe(1, 0, 4096, &p, &e) == STATOR_OK && !p.route.direct &&
+          strstr(p.route.why, "damaged") != NULL);
+    CHECK(p.copies[0].direct_ns == 0 && p.copies[0].staged_ns > 0);
     CHECK(zesim_counter("violations") == 0);
     CHECK(zesim_counter("zeContextCreate") == 2 && zesim_counter("zeContextDestroy") == 2);
 }

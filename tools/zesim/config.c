@@ -66,6 +66,7 @@ static const struct {
     KEY(copy_engines, 0, 16),
     KEY(dpas, 0, 1),
     KEY(usable_memory, 0, 1),
+    KEY(host_rate, 0, 1ull << 44),
 #undef KEY
 };
 

@@ -43,6 +43,11 @@ static void delay(const struct peer *p, uint64_t bytes) {
         usleep((useconds_t)(bytes * 1000000u / p->rate));
 }
 
+static void delay_host(const struct device *d, const struct allocation *a, uint64_t bytes) {
+    if (d->host_rate != 0 && (a == NULL || a->type == ZE_MEMORY_TYPE_HOST))
+        usleep((useconds_t)(bytes * 1000000u / d->host_rate));
+}
+
 static bool fails(const struct peer *p, uint64_t bytes, bool reads) {
     return p != NULL && ((p->kind == PEER_FAIL && bytes >= p->from) || (p->kind == PEER_PUSH && reads));
 }
@@ -177,6 +182,10 @@ static bool run_data(struct queue *q, const struct command *c) {
     pthread_mutex_unlock(&sim.execute_token);
     delay(out, c->size);
     delay(in, c->size);
+    if (c->op == OP_COPY) {
+        delay_host(d, target, c->size);
+        delay_host(d, source, c->size);
+    }
     return done;
 }
 

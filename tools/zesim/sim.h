@@ -83,6 +83,8 @@ struct device {
     uint64_t pci_domain, pci_bus, pci_device, pci_function;
     uint64_t vendor_id, device_id, slices, subslices, eus, threads, simd, clock_mhz, bus_bits, memory_mhz;
     uint64_t timer_hz, timestamp_bits, max_group, sub_group, copy_engines, dpas, usable_memory;
+    uint64_t
+        host_rate; /* of copies from and to memory of the host, bytes per second; 0: as fast as they go */
     uint32_t n_sub_groups, sub_groups[8];
     struct peer peer[SIM_MAX_DEVICES]; /* [owner of the memory] */
     uint64_t used;                     /* bytes granted */

@@ -85,38 +85,37 @@ static void close_side(struct lz_system *s, struct side *side) {
     lz_system_context_release(s, side->gpu);
 }
 
-stator_status lz_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_route *r,
-                            stator_error *e) {
-    struct lz_system *s = NULL;
-    stator_status st = lz_system_get(&s, e);
-    if (st != STATOR_OK)
-        return st;
-    CHECK(from < s->n_gpus && to < s->n_gpus);
-    struct side sides[2] = {{.gpu = &s->gpus[from]}, {.gpu = &s->gpus[to]}};
-    void *work = NULL;
-    st = open_side(s, &sides[0], bytes, e);
-    if (st == STATOR_OK)
-        st = open_side(s, &sides[1], bytes, e);
-    if (st == STATOR_OK) {
-        ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
-        ze_result_t z = s->ze.zeMemAllocHost(sides[0].context, &desc, 2 * bytes, 4096, &work);
-        if (z != ZE_RESULT_SUCCESS) {
-            work = NULL;
-            st = lz_calls_error(e, sides[0].gpu->name, "zeMemAllocHost", z);
-        }
+#define VERIFY_BYTES (1u << 20) /* of the probe at many offsets; larger copies are compared once */
+
+/* All sizes up to `bytes`, of which both GPUs and the host have as much as wanted. */
+static stator_status probe_sizes(struct lz_system *s, struct side *sides, uint8_t *work, uint64_t bytes,
+                                 struct device_info_pair *out, stator_error *e) {
+    struct lz_peer p = {.from = &sides[0].queue,
+                        .to = &sides[1].queue,
+                        .source = sides[0].memory,
+                        .target = sides[1].memory,
+                        .work = work,
+                        .bytes = ARITH_MIN(bytes, (uint64_t)VERIFY_BYTES),
+                        .verify = true};
+    stator_status st = lz_peer_probe(&p, &out->route, e);
+    p.bytes = bytes;
+    for (uint32_t i = 0; st == STATOR_OK && i < DEVICE_INFO_COPIES && device_info_copy_bytes[i] <= bytes;
+         i++) {
+        struct device_info_copy *c = &out->copies[i];
+        st = lz_peer_time(&p, device_info_copy_bytes[i], &out->route, c, e);
+        if (c->direct_ns != 0)
+            out->route.bytes_per_second =
+                (uint64_t)((double)device_info_copy_bytes[i] * 1e9 / (double)c->direct_ns);
     }
-    if (st == STATOR_OK) {
-        struct lz_peer p = {.from = &sides[0].queue,
-                            .to = &sides[1].queue,
-                            .source = sides[0].memory,
-                            .target = sides[1].memory,
-                            .work = work,
-                            .bytes = bytes,
-                            .verify = true};
-        st = lz_peer_probe(&p, r, e);
-        if (p.hangs)
-            s->hangs = true;
-    }
+    if (!out->route.direct)
+        for (uint32_t i = 0; i < DEVICE_INFO_COPIES; i++)
+            out->copies[i].direct_ns = 0; /* what arrives damaged in one size is not used in another */
+    if (p.hangs)
+        s->hangs = true;
+    return st;
+}
+
+static void close_sides(struct lz_system *s, struct side *sides, void *work) {
     for (int i = 0; i < 2; i++) {
         if (sides[i].queue.ze != NULL)
             lz_queue_settle_transfers(&sides[i].queue);
@@ -127,5 +126,34 @@ stator_status lz_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct d
         (void)s->ze.zeMemFree(sides[0].context, work);
     close_side(s, &sides[1]);
     close_side(s, &sides[0]);
+}
+
+stator_status lz_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct device_info_pair *out,
+                            stator_error *e) {
+    struct lz_system *s = NULL;
+    stator_status st = lz_system_get(&s, e);
+    if (st != STATOR_OK)
+        return st;
+    CHECK(from < s->n_gpus && to < s->n_gpus && bytes >= device_info_copy_bytes[0]);
+    /* A quarter of it, while a GPU that others use has no room for it. */
+    do {
+        struct side sides[2] = {{.gpu = &s->gpus[from]}, {.gpu = &s->gpus[to]}};
+        void *work = NULL;
+        st = open_side(s, &sides[0], bytes, e);
+        if (st == STATOR_OK)
+            st = open_side(s, &sides[1], bytes, e);
+        if (st == STATOR_OK) {
+            ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+            ze_result_t z = s->ze.zeMemAllocHost(sides[0].context, &desc, 2 * bytes, 4096, &work);
+            if (z != ZE_RESULT_SUCCESS) {
+                work = NULL;
+                st = lz_calls_error(e, sides[0].gpu->name, "zeMemAllocHost", z);
+            }
+        }
+        if (st == STATOR_OK)
+            st = probe_sizes(s, sides, work, bytes, out, e);
+        close_sides(s, sides, work);
+        bytes /= 4;
+    } while (st == STATOR_DOES_NOT_FIT && bytes >= device_info_copy_bytes[0]);
     return st;
 }

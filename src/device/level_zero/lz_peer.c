@@ -21,6 +21,14 @@ static void refuse(struct device_route *r, const char *why) {
     snprintf(r->why, sizeof r->why, "%.*s", (int)sizeof r->why - 1, why);
 }
 
+static void refuse_damaged(struct device_route *r, uint64_t bad, uint64_t bytes, uint64_t offset) {
+    char why[sizeof r->why];
+    snprintf(why, sizeof why,
+             "a pushed copy arrived damaged: byte %" PRIu64 " of %" PRIu64 " bytes at offset %" PRIu64, bad,
+             bytes, offset);
+    refuse(r, why);
+}
+
 /* One push with its time. false: it did not go; r says why. */
 static bool push(struct lz_queue *q, void *to, const void *from, uint64_t bytes, uint64_t *ns,
                  struct device_route *r) {
@@ -96,11 +104,7 @@ static stator_status verify(const struct lz_peer *p, struct lz_queue *q, struct 
             return st;
         if (bad == p->bytes)
             continue;
-        char why[sizeof r->why];
-        snprintf(why, sizeof why,
-                 "a pushed copy arrived damaged: byte %" PRIu64 " of %" PRIu64 " bytes at offset %" PRIu64,
-                 bad, rounds[i].n, rounds[i].to);
-        refuse(r, why);
+        refuse_damaged(r, bad, rounds[i].n, rounds[i].to);
         return STATOR_OK;
     }
     return STATOR_OK;
@@ -145,5 +149,61 @@ stator_status lz_peer_probe(struct lz_peer *p, struct device_route *r, stator_er
         measure(p, &q, r);
     lz_queue_close(&q);
     p->hangs = q.hangs;
+    return st;
+}
+
+/* By the queue of each GPU in turn, through the second half of work. */
+static stator_status stage(struct lz_peer *p, uint64_t bytes, uint64_t *ns, stator_error *e) {
+    uint8_t *window = p->work + p->bytes;
+    uint64_t began = clock_ns();
+    stator_status st = lz_queue_copy(p->from, window, p->source, bytes, e);
+    if (st == STATOR_OK)
+        st = lz_queue_wait(p->from, e);
+    if (st == STATOR_OK)
+        st = lz_queue_copy(p->to, p->target, window, bytes, e);
+    if (st == STATOR_OK)
+        st = lz_queue_wait(p->to, e);
+    *ns = clock_ns() - began;
+    return st;
+}
+
+/* Pushes with a queue of its own; the first is compared. 0 in out when it did not go, r says why. */
+static stator_status time_direct(struct lz_peer *p, uint64_t bytes, struct device_route *r,
+                                 struct device_info_copy *out, stator_error *e) {
+    struct lz_queue q;
+    struct lz_peer part = *p; /* prepare and compare look at as much as is copied */
+    part.bytes = bytes;
+    stator_status st = lz_queue_open(&q, p->from->ze, p->from->gpu, p->from->context,
+                                     ARITH_MIN(p->from->deadline_ns, DEADLINE), e);
+    if (st == STATOR_OK)
+        st = prepare(&part, 0, e);
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; st == STATOR_OK && r->direct && i < REPEATS; i++) {
+        uint64_t ns = 0;
+        uint64_t bad = bytes;
+        if (push(&q, p->target, p->source, bytes, &ns, r) && i == 0)
+            st = compare(&part, 0, 0, 0, bytes, &bad, e);
+        best = ARITH_MIN(best, ARITH_MAX(ns, 1u));
+        if (st == STATOR_OK && r->direct && bad != bytes)
+            refuse_damaged(r, bad, bytes, 0);
+    }
+    out->direct_ns = st == STATOR_OK && r->direct ? best : 0;
+    lz_queue_close(&q);
+    p->hangs = p->hangs || q.hangs;
+    return st;
+}
+
+stator_status lz_peer_time(struct lz_peer *p, uint64_t bytes, struct device_route *r,
+                           struct device_info_copy *out, stator_error *e) {
+    CHECK(bytes >= LZ_PEER_LEAST && bytes % 64 == 0 && bytes <= p->bytes);
+    *out = (struct device_info_copy){0};
+    stator_status st = r->direct ? time_direct(p, bytes, r, out, e) : STATOR_OK;
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; st == STATOR_OK && i < REPEATS && !p->hangs; i++) {
+        uint64_t ns = 0;
+        st = stage(p, bytes, &ns, e);
+        best = ARITH_MIN(best, ARITH_MAX(ns, 1u));
+    }
+    out->staged_ns = st == STATOR_OK && best != UINT64_MAX ? best : 0;
     return st;
 }

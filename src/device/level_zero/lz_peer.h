@@ -6,7 +6,7 @@
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_PEER_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_PEER_H
 
-#include "device/device.h"
+#include "device/device_info.h"
 #include "device/level_zero/lz_queue.h"
 
 #define LZ_PEER_LEAST 256 /* bytes, of each of the three memories */
@@ -24,5 +24,10 @@ struct lz_peer {
 
 /* Fills *r. An error is one of the two GPUs being lost. */
 stator_status lz_peer_probe(struct lz_peer *p, struct device_route *r, stator_error *e);
+
+/* Fills *out for a copy of `bytes` (<= p->bytes). Direct, when r says so: pushed once and compared (what
+ * arrives damaged makes the pair staged, *r says why), then timed. Staged: always. An error as above. */
+stator_status lz_peer_time(struct lz_peer *p, uint64_t bytes, struct device_route *r,
+                           struct device_info_copy *out, stator_error *e);
 
 #endif
