@@ -159,6 +159,7 @@ test: stator tests-build ## run all tests
 	@BUILD=$(BUILD) tests/run
 
 include tools/zesim/zesim.mk
+include tools/zecuda/zecuda.mk
 
 .PHONY: tests-build
 tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
@@ -239,6 +240,6 @@ clean: ## remove what was built
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' Makefile tools/zesim/zesim.mk
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' Makefile tools/zesim/zesim.mk tools/zecuda/zecuda.mk
 
 -include $(OBJECTS:.o=.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d

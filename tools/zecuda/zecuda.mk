@@ -1,0 +1,41 @@
+# Level Zero over CUDA (tools/zecuda/README.md): build/libzecuda.so and build/ptx/.
+ZECUDA := build/libzecuda.so
+ZECUDA_BUILD := build/zecuda-$(notdir $(CC))
+ZECUDA_OBJECTS := $(patsubst tools/zecuda/%.c,$(ZECUDA_BUILD)/%.o,$(filter-out tools/zecuda/builtins.c,$(wildcard tools/zecuda/*.c)))
+ZECUDA_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -pthread $(WARNINGS) \
+               '-DZE_APIEXPORT=__attribute__((visibility("hidden")))' '-DZE_DLLEXPORT=__attribute__((visibility("default")))'
+# The matrix engine's instructions are Intel's.
+PTX := $(patsubst %,build/ptx/%.ptx,$(filter-out dpas%,$(CL_MODULES)))
+
+.PHONY: zecuda ptx
+ifeq ($(CL_MISSING),)
+ptx: $(PTX) ## build PTX of the portable GPU kernels (build/ptx)
+	@for m in $(filter-out dpas%,$(CL_MODULES)); do ln -sf $$m.ptx build/ptx/$$(cksum <build/spirv/$$m.spv | tr ' ' -).ptx; done
+zecuda: $(ZECUDA) ptx ## build the Level Zero driver over CUDA (build/libzecuda.so)
+else
+ptx zecuda:
+	@echo "$@: $(CL_MISSING)" >&2; exit 1
+endif
+
+$(ZECUDA): $(ZECUDA_OBJECTS) tools/zecuda/exports.map
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) -shared -pthread -o $@ $(ZECUDA_OBJECTS) -Wl,--version-script=tools/zecuda/exports.map -Wl,-z,defs -ldl
+
+$(ZECUDA_BUILD)/%.o: tools/zecuda/%.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ZECUDA_FLAGS) -MMD -MP -c -o $@ $<
+
+# An instruction in assembler counts as one that may not return, over which loads are not joined, unless its mark says otherwise.
+build/ptx/builtins.bc: tools/zecuda/builtins.c
+	@mkdir -p $(@D)
+	$(Q)$(CLANG_CL) --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 \
+	    -ffreestanding -O2 -ffp-contract=off -Wall -Wextra -Werror -emit-llvm -S -o $@.ll $<
+	$(Q)sed -i 's/{ nounwind readnone }/{ nounwind readnone willreturn }/' $@.ll
+	$(Q)$(CLANG_CL) -x ir $@.ll --target=nvptx64-nvidia-cuda -Wno-override-module -Xclang -disable-llvm-passes -emit-llvm -c -o $@
+
+build/ptx/%.ptx: build/spirv/%.spv build/ptx/builtins.bc tools/zecuda/ptx_of
+	$(if $(V),,@echo "  PTX $@")
+	$(Q)tools/zecuda/ptx_of build/ptx/builtins.bc $< $@
+
+-include $(ZECUDA_OBJECTS:.o=.d)
