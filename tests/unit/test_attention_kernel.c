@@ -87,11 +87,10 @@ static enum kernels_kv random_type(uint32_t dim, uint64_t *seed) {
     return (enum kernels_kv)testing_below(seed, dim % 32 == 0 ? KERNELS_KV_TYPES : KERNELS_KV_Q8_0);
 }
 
-static void problem_init(struct problem *p, uint64_t *seed, uint32_t group, uint32_t dim_k, uint32_t dim_v,
+/* All but the types. */
+static void problem_fill(struct problem *p, uint64_t *seed, uint32_t group, uint32_t dim_k, uint32_t dim_v,
                          uint32_t first, uint32_t queries, float sharpness) {
-    *p = (struct problem){.tokens = first + queries};
-    p->a.type_k = random_type(dim_k, seed);
-    p->a.type_v = random_type(dim_v, seed);
+    p->tokens = first + queries;
     uint32_t n_blocks = (p->tokens + 31) / 32, spare = (uint32_t)testing_below(seed, 3);
     size_t k_bytes = kernels_kv_bytes(p->a.type_k, dim_k), v_bytes = kernels_kv_bytes(p->a.type_v, dim_v);
     struct kernels_attention *a = &p->a;
@@ -133,6 +132,12 @@ static void problem_init(struct problem *p, uint64_t *seed, uint32_t group, uint
     assert_non_null(p->values);
     fill_cache(p, p->tokens);
     read_cache(p);
+}
+
+static void problem_init(struct problem *p, uint64_t *seed, uint32_t group, uint32_t dim_k, uint32_t dim_v,
+                         uint32_t first, uint32_t queries, float sharpness) {
+    *p = (struct problem){.a = {.type_k = random_type(dim_k, seed), .type_v = random_type(dim_v, seed)}};
+    problem_fill(p, seed, group, dim_k, dim_v, first, queries, sharpness);
 }
 
 static void problem_free(struct problem *p) {
@@ -263,6 +268,26 @@ static void boundaries(void **state) {
     }
 }
 
+/* Passes of several tiles over several splits, every pair of types; more rows than one pass has. */
+static void many_rows(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("attention rows");
+    static const uint32_t dims[] = {32, 64, 96};
+    static const uint32_t groups[] = {1, 2, 4, 5, 7, 8};
+    for (int pair = 0; pair < KERNELS_KV_TYPES * KERNELS_KV_TYPES; pair++) {
+        uint32_t group = groups[testing_below(&seed, 6)];
+        uint32_t queries = (uint32_t)(9 + testing_below(&seed, 140)) / group + 1;
+        uint32_t dim_k = dims[testing_below(&seed, 3)], dim_v = dims[testing_below(&seed, 3)];
+        struct problem p = {.a = {.type_k = (enum kernels_kv)(pair % KERNELS_KV_TYPES),
+                                  .type_v = (enum kernels_kv)(pair / KERNELS_KV_TYPES)}};
+        problem_fill(&p, &seed, group, dim_k, dim_v, (uint32_t)testing_below(&seed, 600), queries, 2.0f);
+        tiers[0].attention(&p.a);
+        check_tiers(&p);
+        check_single_queries(&p, (int)testing_below(&seed, (uint64_t)n_tiers));
+        problem_free(&p);
+    }
+}
+
 static void largest(void **state) {
     (void)state;
     uint64_t seed = testing_seed("attention largest");
@@ -302,10 +327,8 @@ static void one_token_wins(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_shapes),
-        cmocka_unit_test(boundaries),
-        cmocka_unit_test(largest),
-        cmocka_unit_test(one_token_wins),
+        cmocka_unit_test(random_shapes), cmocka_unit_test(boundaries),     cmocka_unit_test(many_rows),
+        cmocka_unit_test(largest),       cmocka_unit_test(one_token_wins),
     };
     return cmocka_run_group_tests(tests, fill_tiers, NULL);
 }

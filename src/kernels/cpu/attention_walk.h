@@ -2,12 +2,14 @@
  * arithmetic.
  *
  * A row is one head of one query. Rows of consecutive queries lie in query order, so the rows that see a
- * token are a suffix. A pass takes some queries; for each split it computes all scores, softens each row,
- * multiplies with V and merges. Blocks are the outer loop and tiles of rows the inner one: a block's K and V
- * are read from memory once in a pass, and each vector loaded serves all rows of a tile. Where several tiles
- * of rows need the same f16 block, and for quantised V always, the block is first turned to floats ("plain")
- * in near memory. Scores of tokens beyond a row's query are computed with the block's other tokens and
- * dropped: never read. */
+ * token are a suffix. A pass takes some queries; for each split each tile of rows computes its scores,
+ * softens them, multiplies with V and merges, all in the nearest cache.
+ *
+ * Where a pass has several tiles, f16 keys and all V of a split are first turned to floats ("plain"), once
+ * for all tiles; the tiles read them from a near cache, and while they work the next split's bytes are
+ * fetched there. A single tile reads K and V as they lie, each block from memory once, and prefetches some
+ * blocks ahead. Scores of tokens beyond a row's query are computed with the block's other tokens and dropped:
+ * never read. */
 #ifndef STATOR_KERNELS_CPU_ATTENTION_WALK_H
 #define STATOR_KERNELS_CPU_ATTENTION_WALK_H
 
@@ -17,10 +19,14 @@
 
 #include <string.h>
 
-#define ATTENTION_WALK_ROWS 48   /* rows of a pass, where it has several queries: whole tiles of 6 and 8 */
-#define ATTENTION_WALK_NEAR 4096 /* bytes that are on their way from memory */
-#define ATTENTION_WALK_LANE 16   /* rows of o are padded to this */
-#define ATTENTION_WALK_TILE 8    /* the largest tile */
+#define ATTENTION_WALK_ROWS   128  /* rows of a pass, where it has several queries */
+#define ATTENTION_WALK_NEAR   4096 /* bytes that are on their way from memory */
+#define ATTENTION_WALK_LANE   16   /* rows of o are padded to this */
+#define ATTENTION_WALK_TILE   8    /* the largest tile */
+#define ATTENTION_WALK_BLOCKS (KERNELS_SPLIT / KERNELS_KV_BLOCK)
+#define ATTENTION_WALK_WIDTH  KERNELS_KV_GROUP /* dims of a panel of plain V: [dims / 32][KERNELS_SPLIT][32] \
+                                                */
+#define ATTENTION_WALK_PANEL ((size_t)KERNELS_SPLIT * ATTENTION_WALK_WIDTH)
 
 /* Of a group of a query against quantised keys; behind the 2 * dim bytes of its integers, whose order is the
  * tier's. */
@@ -29,42 +35,41 @@ struct attention_query {
     int32_t offset; /* what is taken off the sum of a group, as the tier's unsigned keys add it */
 };
 
-/* Some rows times V of some tokens of a block. */
+/* Some rows times V of some tokens. */
 struct attention_pv {
     uint32_t rows;
-    const float *e; /* row r, token t: e[r * e_stride + t] */
-    size_t e_stride;
+    const float *e;   /* row r, token t: e[r * KERNELS_SPLIT + t] */
     const void *v;    /* token t, dim d: v[t * v_stride + d] */
     const void *next; /* what is read after this block: to be prefetched, as blocks lie anywhere */
     size_t v_stride;
     uint32_t dims;
     uint32_t begin; /* tokens */
     uint32_t end;
-    float *o; /* o[r * o_stride + d] = fmaf(e, v, o) */
+    float *o; /* o[r * o_stride + d] = fmaf(e, v, o); has room for whole vectors */
     size_t o_stride;
 };
 
 struct attention_tier {
     uint32_t tile; /* most rows that qk and pv take */
-    /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] for the 32 tokens of the block. Rows of q are floats, or
-     * what quantise_query made. */
-    void (*qk[KERNELS_KV_TYPES])(uint32_t rows, const void *const *q, const void *k, const void *next,
-                                 uint32_t dim, float *score);
+    /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] for the 32 tokens of the block. Float keys: q is
+     * [dim][rows]; quantised: row r is what quantise_query made at q + r * attention_walk_query(dim). */
+    void (*qk[KERNELS_KV_TYPES])(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+                                 float *score);
     void (*quantise_query)(const float *x, uint32_t dim, bool four, void *row);
-    void (*pv[2])(const struct attention_pv *p); /* f32, f16 */
-    /* n elements of f16, or the integers of V of a quantised block as [32][dim] */
-    void (*plain_f16)(const void *from, const void *next, size_t n, float *to);
-    void (*plain_v[KERNELS_KV_TYPES])(const void *v, const void *next, uint32_t dim, float *to);
+    void (*pv[2])(const struct attention_pv *p);             /* f32, f16 */
+    void (*plain_k)(const void *k, uint32_t dim, float *to); /* f16, as it lies */
+    /* 32 tokens of the panels of plain V; of quantised V the integers. */
+    void (*plain_v[KERNELS_KV_TYPES])(const void *v, uint32_t dim, float *to);
     /* The same as plain_v, weigh and pv, straight from a quantised V, for at most tile_small rows that see
      * the tokens before `end`. */
     uint32_t tile_small;
     void (*pv_small[KERNELS_KV_TYPES])(uint32_t rows, const float *e, const void *v, const void *next,
                                        uint32_t dim, uint32_t end, float *o, size_t o_stride);
-    /* w[r * 32 + t] = e[r * KERNELS_SPLIT + t] * scales[t] */
-    void (*weigh)(uint32_t rows, const float *e, const uint16_t *scales, float *w);
+    /* w[r * w_stride + t] = e[r * KERNELS_SPLIT + t] * scales[t], 32 tokens */
+    void (*weigh)(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride);
     void (*exp)(float *x, uint32_t n); /* of each; up to 15 more are read and written */
-    /* Scores of n >= 1 tokens of a split become e, those behind them 0; the maximum and the sum are
-     * returned. */
+    /* Scores of n >= 1 tokens of a split become e, what lies behind them anything; the maximum and the sum
+     * are returned. */
     void (*soften)(float *score, uint32_t n, float scale, float *max, float *sum);
     /* all = fmaf(part, b, all * a) */
     void (*merge)(float *all, const float *part, uint32_t dim, float a, float b);
@@ -77,17 +82,35 @@ struct attention_pass {
     uint32_t position; /* of the pass's first query */
     uint32_t queries;
     uint32_t rows;
-    uint32_t ahead; /* tokens between what is computed and what is prefetched */
-    const void *q[KERNELS_MAX_GROUP];
-    uint32_t end[KERNELS_MAX_GROUP]; /* tokens that the row sees */
-    float max[KERNELS_MAX_GROUP];
-    float sum[KERNELS_MAX_GROUP];
-    float *score; /* [rows][KERNELS_SPLIT] */
-    float *all;   /* [rows][stride] */
-    float *part;  /* likewise, of one split */
+    bool plain_k;                      /* f16 keys are turned to floats */
+    bool plain_v;                      /* so are values */
+    uint32_t ahead;                    /* tokens between what is computed and what is prefetched */
+    size_t row_floats;                 /* of q */
+    float *q;                          /* tile after tile, as qk wants them */
+    uint32_t end[ATTENTION_WALK_ROWS]; /* tokens that the row sees */
+    float max[ATTENTION_WALK_ROWS];
+    float sum[ATTENTION_WALK_ROWS];
+    float *all;    /* [rows][stride] */
+    float *part;   /* [tile][stride], of one split */
+    float *score;  /* [tile][KERNELS_SPLIT] */
+    float *weight; /* likewise, times scales of V */
     size_t stride;
-    float *plain; /* a block of K or V */
-    float *small; /* rows of quantised queries */
+    float *keys; /* plain: blocks, [dim][32] each */
+    float *values;
+    /* What is fetched while a split is computed: the next one's K and V, block by block. */
+    uint32_t fetch_unit; /* 2 * block, + 1: V */
+    uint32_t fetch_end;
+    size_t fetch_at;
+    size_t fetch_step;    /* bytes per block of a tile */
+    size_t fetch_size[2]; /* of a block's K, V */
+};
+
+/* Tokens of a split and where their K lies. */
+struct attention_split {
+    uint32_t begin;
+    uint32_t end;
+    enum kernels_kv type_k;
+    const void *k[ATTENTION_WALK_BLOCKS];
 };
 
 static inline uint32_t attention_walk_queries(uint32_t queries, uint32_t group) {
@@ -104,12 +127,21 @@ static inline size_t attention_walk_query(uint32_t dim) {
     return attention_walk_stride(dim / 2) + attention_walk_stride(dim / KERNELS_KV_GROUP * 2);
 }
 
+static inline size_t attention_walk_panels(uint32_t dim) {
+    return (dim + (size_t)ATTENTION_WALK_WIDTH - 1) / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL;
+}
+
+static inline size_t attention_walk_row_floats(uint32_t dim) {
+    size_t quantised = attention_walk_query(dim), plain = attention_walk_stride(dim);
+    return quantised > plain ? quantised : plain;
+}
+
 static inline size_t attention_walk_floats(uint32_t max_queries, uint32_t group, uint32_t head_dim_k,
                                            uint32_t head_dim_v) {
     size_t rows = (size_t)attention_walk_queries(max_queries, group) * group;
-    size_t dim = head_dim_k > head_dim_v ? head_dim_k : head_dim_v;
-    return rows * (KERNELS_SPLIT + 2 * attention_walk_stride(head_dim_v) + attention_walk_query(head_dim_k)) +
-           KERNELS_KV_BLOCK * dim;
+    size_t tile = (2 * (size_t)KERNELS_SPLIT + attention_walk_stride(head_dim_v)) * ATTENTION_WALK_TILE;
+    return rows * (attention_walk_row_floats(head_dim_k) + attention_walk_stride(head_dim_v)) + tile +
+           (size_t)KERNELS_SPLIT * head_dim_k + attention_walk_panels(head_dim_v);
 }
 
 static inline struct attention_query *attention_walk_query_groups(void *row, uint32_t dim) {
@@ -123,11 +155,6 @@ static inline uint32_t attention_walk_seen(const struct attention_pass *p, uint3
     return end <= token ? 0 : end - token < most ? end - token : most;
 }
 
-/* The first row that sees the token. */
-static inline uint32_t attention_walk_first(const struct attention_pass *p, uint32_t token) {
-    return token <= p->position ? 0 : (token - p->position) * p->a->group;
-}
-
 /* The block of the token in the K or V that begins at `base`. */
 static inline const uint8_t *attention_walk_block(const struct kernels_attention *a, const uint8_t *base,
                                                   uint32_t token) {
@@ -135,14 +162,15 @@ static inline const uint8_t *attention_walk_block(const struct kernels_attention
 }
 
 /* What is read some blocks after the token's K, or V: K and V of a split, then those of the next. */
-static inline const uint8_t *attention_walk_next(const struct attention_pass *p, bool key, uint32_t split,
-                                                 uint32_t end, uint32_t token) {
+static inline const uint8_t *attention_walk_next(const struct attention_pass *p, bool key,
+                                                 const struct attention_split *s, uint32_t token) {
     const struct kernels_attention *a = p->a;
     uint32_t then = token + p->ahead, last = p->position + p->queries;
-    if (then < end)
+    if (then < s->end)
         return attention_walk_block(a, key ? a->k : a->v, then);
     if (key)
-        return attention_walk_block(a, a->v, split + (then - end < end - split ? then - end : 0));
+        return attention_walk_block(a, a->v,
+                                    s->begin + (then - s->end < s->end - s->begin ? then - s->end : 0));
     return attention_walk_block(a, a->k, then < last ? then : token);
 }
 
@@ -150,155 +178,235 @@ static inline bool attention_walk_quantised(enum kernels_kv type) {
     return type == KERNELS_KV_Q8_0 || type == KERNELS_KV_Q4_0;
 }
 
-static inline void attention_walk_qk(const struct attention_pass *p, uint32_t split, uint32_t token,
-                                     const uint8_t *next) {
-    const struct kernels_attention *a = p->a;
-    const struct attention_tier *tier = p->tier;
-    const void *k = attention_walk_block(a, a->k, token);
-    uint32_t first = attention_walk_first(p, token);
-    enum kernels_kv type = a->type_k;
-    if (type == KERNELS_KV_F16 && p->rows - first > tier->tile) {
-        tier->plain_f16(k, next, (size_t)KERNELS_KV_BLOCK * a->head_dim_k, p->plain);
-        k = next = (const uint8_t *)p->plain;
-        type = KERNELS_KV_F32;
-    }
-    for (uint32_t r = first, n; r < p->rows; r += n) {
-        n = p->rows - r < tier->tile ? p->rows - r : tier->tile;
-        tier->qk[type](n, p->q + r, k, next, a->head_dim_k,
-                       p->score + (size_t)r * KERNELS_SPLIT + (token - split));
-    }
-}
+/* --- fetching the next split of a pass of several tiles */
 
-/* V of one block in the form that is multiplied. */
-struct attention_values {
-    const void *v;
-    const void *next;
-    const uint16_t *scales; /* NULL: none */
-    bool f16;
-};
-
-/* A few rows over tokens begin .. end - 1 of the block. */
-static inline void attention_walk_add(const struct attention_pass *p, const struct attention_values *b,
-                                      uint32_t rows, const float *e, uint32_t begin, uint32_t end, float *o) {
-    struct attention_pv pv = {.rows = rows,
-                              .e = e,
-                              .e_stride = KERNELS_SPLIT,
-                              .v = b->v,
-                              .next = b->next,
-                              .v_stride = p->a->head_dim_v,
-                              .dims = p->a->head_dim_v,
-                              .begin = begin,
-                              .end = end,
-                              .o = o,
-                              .o_stride = p->stride};
-    if (b->scales == NULL) {
-        p->tier->pv[b->f16](&pv);
-        return;
-    }
-    _Alignas(64) float w[ATTENTION_WALK_TILE * KERNELS_KV_BLOCK];
-    pv.e = w;
-    pv.e_stride = KERNELS_KV_BLOCK;
-    pv.dims = KERNELS_KV_GROUP;
-    for (uint32_t g = 0; g < p->a->head_dim_v / KERNELS_KV_GROUP; g++) {
-        p->tier->weigh(rows, e, b->scales + (size_t)g * KERNELS_KV_BLOCK, w);
-        pv.v = (const float *)b->v + (size_t)g * KERNELS_KV_GROUP;
-        pv.o = o + (size_t)g * KERNELS_KV_GROUP;
-        p->tier->pv[0](&pv);
-    }
-}
-
-static inline void attention_walk_pv(const struct attention_pass *p, uint32_t split, uint32_t token,
-                                     const uint8_t *next, float *o) {
-    const struct kernels_attention *a = p->a;
-    const struct attention_tier *tier = p->tier;
-    uint32_t first = attention_walk_first(p, token);
-    const uint8_t *v = attention_walk_block(a, a->v, token);
-    struct attention_values b = {.v = v, .next = next, .f16 = a->type_v == KERNELS_KV_F16};
-    if (attention_walk_quantised(a->type_v) && p->queries == 1 && p->rows <= tier->tile_small) {
-        tier->pv_small[a->type_v](p->rows, p->score + (token - split), v, next, a->head_dim_v,
-                                  attention_walk_seen(p, 0, token, KERNELS_KV_BLOCK), o, p->stride);
-        return;
-    }
-    if (attention_walk_quantised(a->type_v)) {
-        tier->plain_v[a->type_v](v, next, a->head_dim_v, p->plain);
-        b.scales = (const uint16_t *)(const void *)(v + kv_layout_scales(a->type_v, a->head_dim_v));
-        b.v = b.next = p->plain;
-    } else if (b.f16 && p->rows - first > tier->tile) {
-        tier->plain_f16(v, next, (size_t)KERNELS_KV_BLOCK * a->head_dim_v, p->plain);
-        b = (struct attention_values){.v = p->plain, .next = p->plain};
-    }
-    for (uint32_t r = first, n; r < p->rows; r += n) {
-        n = p->rows - r < tier->tile ? p->rows - r : tier->tile;
-        const float *e = p->score + (size_t)r * KERNELS_SPLIT + (token - split);
-        uint32_t common = attention_walk_seen(p, r, token, KERNELS_KV_BLOCK);
-        attention_walk_add(p, &b, n, e, 0, common, o + r * p->stride);
-        for (uint32_t i = 1; i < n; i++) {
-            uint32_t seen = attention_walk_seen(p, r + i, token, KERNELS_KV_BLOCK);
-            if (seen > common)
-                attention_walk_add(p, &b, 1, e + (size_t)i * KERNELS_SPLIT, common, seen,
-                                   o + (r + i) * p->stride);
-        }
-    }
-}
-
-static inline void attention_walk_split(struct attention_pass *p, uint32_t split) {
-    const struct kernels_attention *a = p->a;
-    const struct attention_tier *tier = p->tier;
+static inline void attention_walk_fetch_begin(struct attention_pass *p, const struct attention_split *s) {
     uint32_t last = p->position + p->queries;
-    uint32_t end = last - split < KERNELS_SPLIT ? last : split + KERNELS_SPLIT;
-    uint32_t first = attention_walk_first(p, split);
-    float *o = split == 0 ? p->all : p->part;
-    for (uint32_t token = split; token < end; token += KERNELS_KV_BLOCK) {
-        attention_walk_qk(p, split, token, attention_walk_next(p, true, split, end, token));
-    }
-    float max[KERNELS_MAX_GROUP] = {0}, sum[KERNELS_MAX_GROUP] = {0};
-    for (uint32_t r = first; r < p->rows; r++)
-        tier->soften(p->score + (size_t)r * KERNELS_SPLIT, attention_walk_seen(p, r, split, KERNELS_SPLIT),
-                     a->scale, &max[r], &sum[r]);
-    memset(o + first * p->stride, 0, (p->rows - first) * p->stride * sizeof *o);
-    for (uint32_t token = split; token < end; token += KERNELS_KV_BLOCK) {
-        attention_walk_pv(p, split, token, attention_walk_next(p, false, split, end, token), o);
-    }
-    if (split == 0) {
-        memcpy(p->max, max, sizeof max);
-        memcpy(p->sum, sum, sizeof sum);
+    uint32_t end = last - s->end < KERNELS_SPLIT ? last : s->end + KERNELS_SPLIT;
+    p->fetch_unit = 2 * (s->end / KERNELS_KV_BLOCK);
+    p->fetch_end = s->end < last ? 2 * ((end + KERNELS_KV_BLOCK - 1) / KERNELS_KV_BLOCK) : 0;
+    p->fetch_at = 0;
+    uint32_t tiles = (p->rows + p->tier->tile - 1) / p->tier->tile;
+    p->fetch_step = ((p->fetch_size[0] + p->fetch_size[1]) / tiles + 64) / 64 * 64;
+}
+
+static inline void attention_walk_fetch(struct attention_pass *p) {
+    const struct kernels_attention *a = p->a;
+    if (p->fetch_unit >= p->fetch_end)
         return;
-    }
-    /* Each part's share of what is merged. */
-    float old[KERNELS_MAX_GROUP + ATTENTION_WALK_LANE] = {0};
-    float now[KERNELS_MAX_GROUP + ATTENTION_WALK_LANE] = {0};
-    for (uint32_t r = first; r < p->rows; r++) {
-        float top = max[r] > p->max[r] ? max[r] : p->max[r];
-        old[r] = p->max[r] - top;
-        now[r] = max[r] - top;
-        p->max[r] = top;
-    }
-    tier->exp(old + first, p->rows - first);
-    tier->exp(now + first, p->rows - first);
-    for (uint32_t r = first; r < p->rows; r++) {
-        float scaled = p->sum[r] * old[r];
-        p->sum[r] = fmaf(sum[r], now[r], scaled);
-        tier->merge(p->all + r * p->stride, p->part + r * p->stride, a->head_dim_v, old[r], now[r]);
+    uint32_t v = p->fetch_unit % 2;
+    const uint8_t *base = (v ? a->v : a->k) + a->blocks[p->fetch_unit / 2] * a->block_stride;
+    size_t end =
+        p->fetch_at + p->fetch_step < p->fetch_size[v] ? p->fetch_at + p->fetch_step : p->fetch_size[v];
+    for (size_t at = p->fetch_at; at < end; at += 64)
+        __builtin_prefetch(base + at, 0, 2);
+    p->fetch_at = end;
+    if (end == p->fetch_size[v]) {
+        p->fetch_at = 0;
+        p->fetch_unit++;
     }
 }
 
-/* Rows of the queries from query i on. */
+/* --- one tile of rows in one split */
+
+/* Rows over tokens begin .. end - 1 of what `b` describes. Those that only later rows see come row by row. */
+static inline void attention_walk_add(const struct attention_pass *p, const struct attention_pv *b, bool f16,
+                                      uint32_t first, uint32_t token) {
+    struct attention_pv pv = *b;
+    uint32_t most = b->end - b->begin, common = attention_walk_seen(p, first, token, most);
+    pv.end = b->begin + common;
+    if (common > 0)
+        p->tier->pv[f16](&pv);
+    pv.rows = 1;
+    pv.begin = pv.end;
+    for (uint32_t i = 1; i < b->rows; i++) {
+        pv.end = b->begin + attention_walk_seen(p, first + i, token, most);
+        if (pv.end <= pv.begin)
+            continue;
+        pv.e = b->e + (size_t)i * KERNELS_SPLIT;
+        pv.o = b->o + i * b->o_stride;
+        p->tier->pv[f16](&pv);
+    }
+}
+
+/* Rows first .. first + n - 1, whose scores and sums begin at e and o. */
+static inline void attention_walk_pv_plain(const struct attention_pass *p, const struct attention_split *s,
+                                           uint32_t first, uint32_t n, uint32_t end, const float *e,
+                                           float *o) {
+    const struct kernels_attention *a = p->a;
+    bool scaled = attention_walk_quantised(a->type_v);
+    for (uint32_t d = 0; d < a->head_dim_v; d += ATTENTION_WALK_WIDTH) {
+        for (uint32_t t = s->begin; scaled && t < end; t += KERNELS_KV_BLOCK) {
+            const uint8_t *v = attention_walk_block(a, a->v, t);
+            v += kv_layout_scales(a->type_v, a->head_dim_v);
+            p->tier->weigh(n, e + (t - s->begin), (const uint16_t *)(const void *)v + d,
+                           p->weight + (t - s->begin), KERNELS_SPLIT);
+        }
+        const float *panel = p->values + d / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL;
+        uint32_t rest = a->head_dim_v - d;
+        attention_walk_add(
+            p,
+            &(struct attention_pv){.rows = n,
+                                   .e = scaled ? p->weight : e,
+                                   .v = panel,
+                                   .next = panel,
+                                   .v_stride = ATTENTION_WALK_WIDTH,
+                                   .dims = rest < ATTENTION_WALK_WIDTH ? rest : ATTENTION_WALK_WIDTH,
+                                   .end = end - s->begin,
+                                   .o = o + d,
+                                   .o_stride = p->stride},
+            false, first, s->begin);
+    }
+}
+
+static inline void attention_walk_pv_direct(const struct attention_pass *p, const struct attention_split *s,
+                                            uint32_t first, uint32_t n, uint32_t end, const float *e,
+                                            float *o) {
+    const struct kernels_attention *a = p->a;
+    for (uint32_t t = s->begin; t < end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
+        const uint8_t *v = attention_walk_block(a, a->v, t), *next = attention_walk_next(p, false, s, t);
+        uint32_t tokens = end - t < KERNELS_KV_BLOCK ? end - t : KERNELS_KV_BLOCK;
+        if (attention_walk_quantised(a->type_v)) {
+            p->tier->pv_small[a->type_v](n, e, v, next, a->head_dim_v, tokens, o, p->stride);
+            continue;
+        }
+        attention_walk_add(p,
+                           &(struct attention_pv){.rows = n,
+                                                  .e = e,
+                                                  .v = v,
+                                                  .next = next,
+                                                  .v_stride = a->head_dim_v,
+                                                  .dims = a->head_dim_v,
+                                                  .end = tokens,
+                                                  .o = o,
+                                                  .o_stride = p->stride},
+                           a->type_v == KERNELS_KV_F16, first, t);
+    }
+}
+
+/* o of rows first .. first + n - 1 and their share of what is merged into the splits before. */
+static inline void attention_walk_merge(struct attention_pass *p, uint32_t first, uint32_t n,
+                                        const float *max, const float *sum, const float *o) {
+    float old[ATTENTION_WALK_TILE + ATTENTION_WALK_LANE] = {0};
+    float now[ATTENTION_WALK_TILE + ATTENTION_WALK_LANE] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        float top = max[i] > p->max[first + i] ? max[i] : p->max[first + i];
+        old[i] = p->max[first + i] - top;
+        now[i] = max[i] - top;
+        p->max[first + i] = top;
+    }
+    p->tier->exp(old, n);
+    p->tier->exp(now, n);
+    for (uint32_t i = 0; i < n; i++) {
+        float scaled = p->sum[first + i] * old[i];
+        p->sum[first + i] = fmaf(sum[i], now[i], scaled);
+        p->tier->merge(p->all + (first + i) * p->stride, o + i * p->stride, p->a->head_dim_v, old[i], now[i]);
+    }
+}
+
+/* The tile that begins at row `first`. */
+static inline void attention_walk_tile(struct attention_pass *p, const struct attention_split *s,
+                                       uint32_t first) {
+    const struct kernels_attention *a = p->a;
+    const struct attention_tier *tier = p->tier;
+    uint32_t n = p->rows - first < tier->tile ? p->rows - first : tier->tile;
+    uint32_t end = s->begin + attention_walk_seen(p, first + n - 1, s->begin, s->end - s->begin);
+    if (end == s->begin)
+        return;
+    for (uint32_t t = s->begin, b = 0; t < end; t += KERNELS_KV_BLOCK, b++) {
+        const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
+        tier->qk[s->type_k](n, p->q + first * p->row_floats, s->k[b], next, a->head_dim_k,
+                            p->score + (size_t)b * KERNELS_KV_BLOCK);
+        attention_walk_fetch(p);
+    }
+    uint32_t skip = 0; /* rows that see nothing of this split */
+    while (attention_walk_seen(p, first + skip, s->begin, 1) == 0)
+        skip++;
+    const float *e = p->score + (size_t)skip * KERNELS_SPLIT;
+    float max[ATTENTION_WALK_TILE], sum[ATTENTION_WALK_TILE];
+    first += skip;
+    n -= skip;
+    for (uint32_t i = 0; i < n; i++)
+        tier->soften(p->score + (size_t)(skip + i) * KERNELS_SPLIT,
+                     attention_walk_seen(p, first + i, s->begin, KERNELS_SPLIT), a->scale, &max[i], &sum[i]);
+    float *o = s->begin == 0 ? p->all + first * p->stride : p->part;
+    memset(o, 0, n * p->stride * sizeof *o);
+    if (p->plain_v)
+        attention_walk_pv_plain(p, s, first, n, end, e, o);
+    else
+        attention_walk_pv_direct(p, s, first, n, end, e, o);
+    if (s->begin == 0) {
+        memcpy(p->max + first, max, n * sizeof *max);
+        memcpy(p->sum + first, sum, n * sizeof *sum);
+    } else {
+        attention_walk_merge(p, first, n, max, sum, o);
+    }
+}
+
+/* --- a pass */
+
+static inline void attention_walk_split(struct attention_pass *p, uint32_t begin) {
+    const struct kernels_attention *a = p->a;
+    uint32_t last = p->position + p->queries;
+    struct attention_split s = {.begin = begin,
+                                .end = last - begin < KERNELS_SPLIT ? last : begin + KERNELS_SPLIT,
+                                .type_k = p->plain_k ? KERNELS_KV_F32 : a->type_k};
+    for (uint32_t t = begin, b = 0; t < s.end; t += KERNELS_KV_BLOCK, b++) {
+        float *keys = p->keys + (size_t)b * KERNELS_KV_BLOCK * a->head_dim_k;
+        s.k[b] = attention_walk_block(a, a->k, t);
+        if (p->plain_k) {
+            p->tier->plain_k(s.k[b], a->head_dim_k, keys);
+            s.k[b] = keys;
+        }
+        if (p->plain_v)
+            p->tier->plain_v[a->type_v](attention_walk_block(a, a->v, t), a->head_dim_v,
+                                        p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH);
+    }
+    if (p->plain_v)
+        attention_walk_fetch_begin(p, &s);
+    for (uint32_t r = 0; r < p->rows; r += p->tier->tile)
+        attention_walk_tile(p, &s, r);
+}
+
+/* Packs the rows of the queries from query i on. */
 static inline void attention_walk_rows(struct attention_pass *p, uint32_t i) {
     const struct kernels_attention *a = p->a;
+    const float *x[ATTENTION_WALK_TILE] = {0};
+    for (uint32_t first = 0, n; first < p->rows; first += n) {
+        n = p->rows - first < p->tier->tile ? p->rows - first : p->tier->tile;
+        float *q = p->q + first * p->row_floats;
+        for (uint32_t r = 0; r < n; r++) {
+            uint32_t query = (first + r) / a->group, head = (first + r) % a->group;
+            x[r] = a->q + (i + query) * a->q_stride + (size_t)head * a->head_dim_k;
+            p->end[first + r] = p->position + query + 1;
+        }
+        if (attention_walk_quantised(a->type_k)) {
+            for (uint32_t r = 0; r < n; r++)
+                p->tier->quantise_query(x[r], a->head_dim_k, a->type_k == KERNELS_KV_Q4_0,
+                                        q + r * p->row_floats);
+            continue;
+        }
+        for (uint32_t d = 0; d < a->head_dim_k; d++)
+            for (uint32_t r = 0; r < n; r++)
+                *q++ = x[r][d];
+    }
+}
+
+static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
+    const struct kernels_attention *a = p->a;
+    const struct attention_tier *tier = p->tier;
     p->position = a->first_position + i;
     p->rows = p->queries * a->group;
-    for (uint32_t n = 0, r = 0; n < p->queries; n++) {
-        for (uint32_t h = 0; h < a->group; h++, r++) {
-            const float *x = a->q + (i + n) * a->q_stride + (size_t)h * a->head_dim_k;
-            p->q[r] = x;
-            p->end[r] = p->position + n + 1;
-            if (!attention_walk_quantised(a->type_k))
-                continue;
-            float *row = p->small + r * attention_walk_query(a->head_dim_k);
-            p->tier->quantise_query(x, a->head_dim_k, a->type_k == KERNELS_KV_Q4_0, row);
-            p->q[r] = row;
-        }
-    }
+    bool several = p->rows > tier->tile;
+    p->plain_k = several && a->type_k == KERNELS_KV_F16;
+    p->plain_v =
+        several || (attention_walk_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
+    attention_walk_rows(p, i);
+    for (uint32_t split = 0; split < p->position + p->queries; split += KERNELS_SPLIT)
+        attention_walk_split(p, split);
+    for (uint32_t r = 0; r < p->rows; r++)
+        tier->scale(a->out + (i + r / a->group) * a->out_stride + (size_t)(r % a->group) * a->head_dim_v,
+                    p->all + r * p->stride, a->head_dim_v, num_rcp(p->sum[r]));
 }
 
 static inline void attention_walk(const struct kernels_attention *a, const struct attention_tier *tier) {
@@ -307,25 +415,25 @@ static inline void attention_walk(const struct kernels_attention *a, const struc
     CHECK(a->head_dim_k % kernels_kv_group(a->type_k) == 0 &&
           a->head_dim_v % kernels_kv_group(a->type_v) == 0);
     struct attention_pass p = {.a = a, .tier = tier, .stride = attention_walk_stride(a->head_dim_v)};
-    uint32_t block = (uint32_t)kernels_kv_bytes(a->type_k, a->head_dim_k);
+    p.fetch_size[0] = kernels_kv_bytes(a->type_k, a->head_dim_k);
+    p.fetch_size[1] = kernels_kv_bytes(a->type_v, a->head_dim_v);
+    uint32_t block = (uint32_t)p.fetch_size[0];
     p.ahead =
         KERNELS_KV_BLOCK * (block < ATTENTION_WALK_NEAR ? (ATTENTION_WALK_NEAR + block / 2) / block : 1);
+    p.row_floats = attention_walk_quantised(a->type_k) ? attention_walk_query(a->head_dim_k)
+                                                       : attention_walk_stride(a->head_dim_k);
     uint32_t step = attention_walk_queries(a->n_queries, a->group);
     size_t rows = (size_t)step * a->group;
     p.score = a->work;
-    p.all = p.score + rows * KERNELS_SPLIT;
-    p.part = p.all + rows * p.stride;
-    p.small = p.part + rows * p.stride;
-    p.plain = p.small + rows * attention_walk_query(a->head_dim_k);
+    p.weight = p.score + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;
+    p.part = p.weight + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;
+    p.all = p.part + ATTENTION_WALK_TILE * p.stride;
+    p.q = p.all + rows * p.stride;
+    p.keys = p.q + rows * attention_walk_row_floats(a->head_dim_k);
+    p.values = p.keys + (size_t)KERNELS_SPLIT * a->head_dim_k;
     for (uint32_t i = 0; i < a->n_queries; i += step) {
         p.queries = a->n_queries - i < step ? a->n_queries - i : step;
-        attention_walk_rows(&p, i);
-        for (uint32_t split = 0; split < p.position + p.queries; split += KERNELS_SPLIT)
-            attention_walk_split(&p, split);
-        for (uint32_t n = 0, r = 0; n < p.queries; n++)
-            for (uint32_t h = 0; h < a->group; h++, r++)
-                tier->scale(a->out + (i + n) * a->out_stride + (size_t)h * a->head_dim_v,
-                            p.all + r * p.stride, a->head_dim_v, num_rcp(p.sum[r]));
+        attention_walk_pass(&p, i);
     }
 }
 

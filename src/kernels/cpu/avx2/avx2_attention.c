@@ -26,26 +26,28 @@ INLINE void prefetch(const void *p, size_t bytes) {
     _mm_prefetch((const char *)p + bytes, _MM_HINT_T0);
 }
 
-INLINE void qk_rows(const int rows, const bool f16, const float *const *q, const void *k, const void *next,
+/* q: [dim][rows] */
+INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k, const void *next,
                     uint32_t dim, float *score) {
     for (size_t half = 0; half < KERNELS_KV_BLOCK; half += 16) {
         __m256 low[TILE], high[TILE];
         UNROLL
-        for (int r = 0; r < rows; r++)
+        for (uint32_t r = 0; r < rows; r++)
             low[r] = high[r] = _mm256_setzero_ps();
-        for (size_t d = 0; d < dim; d++) {
+        const float *at = q;
+        for (size_t d = 0; d < dim; d++, at += rows) {
             size_t i = KERNELS_KV_BLOCK * d + half;
             prefetch(next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
             __m256 k_low = load8(f16, k, i), k_high = load8(f16, k, i + 8);
             UNROLL
-            for (int r = 0; r < rows; r++) {
-                __m256 x = _mm256_set1_ps(q[r][d]);
+            for (uint32_t r = 0; r < rows; r++) {
+                __m256 x = _mm256_set1_ps(at[r]);
                 low[r] = _mm256_fmadd_ps(x, k_low, low[r]);
                 high[r] = _mm256_fmadd_ps(x, k_high, high[r]);
             }
         }
         UNROLL
-        for (int r = 0; r < rows; r++) {
+        for (uint32_t r = 0; r < rows; r++) {
             float *to = score + r * KERNELS_SPLIT + half;
             _mm256_storeu_ps(to, _mm256_add_ps(_mm256_setzero_ps(), low[r]));
             _mm256_storeu_ps(to + 8, _mm256_add_ps(_mm256_setzero_ps(), high[r]));
@@ -53,29 +55,26 @@ INLINE void qk_rows(const int rows, const bool f16, const float *const *q, const
     }
 }
 
-INLINE void qk(bool f16, uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                float *score) {
-    const float *x[TILE];
-    for (uint32_t r = 0; r < rows; r++)
-        x[r] = q[r];
     switch (rows) {
     case 6:
-        qk_rows(6, f16, x, k, next, dim, score);
+        qk_rows(6, f16, q, k, next, dim, score);
         break;
     case 5:
-        qk_rows(5, f16, x, k, next, dim, score);
+        qk_rows(5, f16, q, k, next, dim, score);
         break;
     case 4:
-        qk_rows(4, f16, x, k, next, dim, score);
+        qk_rows(4, f16, q, k, next, dim, score);
         break;
     case 3:
-        qk_rows(3, f16, x, k, next, dim, score);
+        qk_rows(3, f16, q, k, next, dim, score);
         break;
     case 2:
-        qk_rows(2, f16, x, k, next, dim, score);
+        qk_rows(2, f16, q, k, next, dim, score);
         break;
     default:
-        qk_rows(1, f16, x, k, next, dim, score);
+        qk_rows(1, f16, q, k, next, dim, score);
     }
 }
 
@@ -83,6 +82,7 @@ INLINE void qk(bool f16, uint32_t rows, const void *const *q, const void *k, con
 INLINE void pv_dims(const int rows, const int width, const bool f16, const struct attention_pv *p,
                     uint32_t at) {
     __m256 acc[TILE][8];
+    const float *e = p->e;
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
@@ -98,7 +98,7 @@ INLINE void pv_dims(const int rows, const int width, const bool f16, const struc
             x[w] = load8(f16, p->v, i + 8 * (size_t)w);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            __m256 weight = _mm256_set1_ps(p->e[r * p->e_stride + t]);
+            __m256 weight = _mm256_set1_ps(e[r * KERNELS_SPLIT + (int)t]);
             UNROLL
             for (int w = 0; w < width; w++)
                 acc[r][w] = _mm256_fmadd_ps(weight, x[w], acc[r][w]);
@@ -122,7 +122,7 @@ INLINE void pv_rows(const int rows, const int width, bool f16, const struct atte
         for (int r = 0; r < rows; r++) {
             float *o = p->o + r * p->o_stride + at;
             for (size_t t = p->begin; t < p->end; t++)
-                *o = fmaf(p->e[r * p->e_stride + t], load1(f16, p->v, t * p->v_stride + at), *o);
+                *o = fmaf(p->e[(size_t)r * KERNELS_SPLIT + t], load1(f16, p->v, t * p->v_stride + at), *o);
         }
     }
 }
@@ -149,12 +149,12 @@ INLINE void pv(bool f16, const struct attention_pv *p) {
     }
 }
 
-static void qk_f32(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(false, rows, q, k, next, dim, score);
 }
 
-static void qk_f16(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(true, rows, q, k, next, dim, score);
 }
@@ -242,13 +242,33 @@ static void scale(float *out, const float *o, uint32_t dim, float factor) {
         out[d] = o[d] * factor;
 }
 
-static void plain_f16(const void *from, const void *next, size_t n, float *to) {
-    for (size_t i = 0; i < n; i += 32) {
-        prefetch(next, i * sizeof(uint16_t));
-        UNROLL
-        for (size_t j = i; j < i + 32; j += 8)
-            _mm256_storeu_ps(to + j, load8(true, from, j));
+static void plain_k(const void *k, uint32_t dim, float *to) {
+    for (size_t i = 0; i < (size_t)dim * KERNELS_KV_BLOCK; i += 8)
+        _mm256_storeu_ps(to + i, load8(true, k, i));
+}
+
+INLINE void plain_v(const bool f16, const void *v, uint32_t dim, float *to) {
+    for (size_t t = 0; t < KERNELS_KV_BLOCK; t++) {
+        for (uint32_t d = 0; d < dim;) {
+            float *at = to + d / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL + t * ATTENTION_WALK_WIDTH +
+                        d % ATTENTION_WALK_WIDTH;
+            if (dim - d >= 8) {
+                _mm256_storeu_ps(at, load8(f16, v, t * dim + d));
+                d += 8;
+            } else {
+                *at = load1(f16, v, t * dim + d);
+                d++;
+            }
+        }
     }
+}
+
+static void plain_f32(const void *v, uint32_t dim, float *to) {
+    plain_v(false, v, dim, to);
+}
+
+static void plain_f16(const void *v, uint32_t dim, float *to) {
+    plain_v(true, v, dim, to);
 }
 
 static void attention(const struct kernels_attention *a) {
@@ -257,8 +277,8 @@ static void attention(const struct kernels_attention *a) {
         .qk = {qk_f32, qk_f16, avx2_qk_q8_0, avx2_qk_q4_0},
         .quantise_query = avx2_quantise_query,
         .pv = {pv_f32, pv_f16},
-        .plain_f16 = plain_f16,
-        .plain_v = {[KERNELS_KV_Q8_0] = avx2_plain_q8_0, [KERNELS_KV_Q4_0] = avx2_plain_q4_0},
+        .plain_k = plain_k,
+        .plain_v = {plain_f32, plain_f16, avx2_plain_q8_0, avx2_plain_q4_0},
         .weigh = avx2_weigh,
         .pv_small = {[KERNELS_KV_Q8_0] = avx2_pv_q8_0, [KERNELS_KV_Q4_0] = avx2_pv_q4_0},
         .tile_small = AVX2_KV_TILE,

@@ -96,15 +96,17 @@ INLINE void qk_group(const int rows, const bool four, const int16_t *const *q, c
     }
 }
 
-INLINE void qk_rows(const int rows, const bool four, const void *const *q, const uint8_t *k,
-                    const uint8_t *next, uint32_t dim, float *score) {
+/* Rows of q lie attention_walk_query(dim) apart. */
+INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8_t *k, const uint8_t *next,
+                    uint32_t dim, float *score) {
+    const size_t row = attention_walk_query(dim);
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
     const size_t group_bytes = (size_t)kv_layout_group(type) * KERNELS_KV_BLOCK;
     const struct attention_query *groups[AVX2_KV_TILE];
     UNROLL
     for (int r = 0; r < rows; r++)
-        groups[r] = attention_walk_query_groups((void *)(uintptr_t)q[r], dim);
+        groups[r] = attention_walk_query_groups((void *)(uintptr_t)(q + r * row), dim);
     for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 8) {
         __m256 sum[AVX2_KV_TILE];
         UNROLL
@@ -114,7 +116,7 @@ INLINE void qk_rows(const int rows, const bool four, const void *const *q, const
             const int16_t *x[AVX2_KV_TILE];
             UNROLL
             for (int r = 0; r < rows; r++)
-                x[r] = (const int16_t *)q[r] + g * KERNELS_KV_GROUP;
+                x[r] = (const int16_t *)(const void *)(q + r * row) + g * KERNELS_KV_GROUP;
             __m256i acc[AVX2_KV_TILE][2];
             qk_group(rows, four, x, k + g * group_bytes + 4 * t, next + g * group_bytes + 4 * t, acc);
             __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(scales + g * KERNELS_KV_BLOCK + t)));
@@ -133,25 +135,26 @@ INLINE void qk_rows(const int rows, const bool four, const void *const *q, const
     }
 }
 
-INLINE void qk(const bool four, uint32_t rows, const void *const *q, const void *k, const void *next,
-               uint32_t dim, float *score) {
-    uint32_t r = 0;
-    for (; rows - r >= 4; r += 4)
-        qk_rows(4, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+               float *score) {
+    const size_t row = attention_walk_query(dim);
+    for (; rows >= 4; rows -= 4, q += 4 * row, score += (size_t)4 * KERNELS_SPLIT)
+        qk_rows(4, four, q, k, next, dim, score);
     if ((rows & 2) != 0) {
-        qk_rows(2, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
-        r += 2;
+        qk_rows(2, four, q, k, next, dim, score);
+        q += 2 * row;
+        score += (size_t)2 * KERNELS_SPLIT;
     }
     if ((rows & 1) != 0)
-        qk_rows(1, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+        qk_rows(1, four, q, k, next, dim, score);
 }
 
-void avx2_qk_q8_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+void avx2_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                   float *score) {
     qk(false, rows, q, k, next, dim, score);
 }
 
-void avx2_qk_q4_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+void avx2_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                   float *score) {
     qk(true, rows, q, k, next, dim, score);
 }
@@ -163,44 +166,43 @@ INLINE __m256 byte_of(__m256i x, const int token) {
     return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(x, 24 - 8 * token), 24));
 }
 
-void avx2_plain_q8_0(const void *v, const void *next, uint32_t dim, float *to) {
+void avx2_plain_q8_0(const void *v, uint32_t dim, float *to) {
     const int8_t *from = v;
-    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4, to += 4 * (size_t)dim) {
+    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4) {
         for (size_t d = 0; d < dim; d += 8) {
-            size_t at = t * dim + 4 * d;
-            prefetch(next, at);
-            __m256i x = _mm256_loadu_si256((const __m256i *)(from + at));
+            __m256i x = _mm256_loadu_si256((const __m256i *)(from + t * dim + 4 * d));
+            float *at = to + d / KERNELS_KV_GROUP * ATTENTION_WALK_PANEL + d % KERNELS_KV_GROUP;
             UNROLL
             for (int i = 0; i < 4; i++)
-                _mm256_storeu_ps(to + (size_t)i * dim + d, byte_of(x, i));
+                _mm256_storeu_ps(at + (t + (size_t)i) * ATTENTION_WALK_WIDTH, byte_of(x, i));
         }
     }
 }
 
-void avx2_plain_q4_0(const void *v, const void *next, uint32_t dim, float *to) {
+void avx2_plain_q4_0(const void *v, uint32_t dim, float *to) {
     const uint8_t *from = v;
     const __m256i nibble = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
-    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4, to += 4 * (size_t)dim) {
+    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4) {
         for (size_t d = 0; d < dim; d += d % 16 == 0 ? 8 : 24) { /* 0, 8, 32, 40, .. */
-            size_t at = t * dim / 2 + 4 * (d / 32 * 16 + d % 16);
-            prefetch(next, at);
-            __m256i x = _mm256_loadu_si256((const __m256i *)(from + at));
+            size_t from_at = t * dim / 2 + 4 * (d / 32 * 16 + d % 16);
+            __m256i x = _mm256_loadu_si256((const __m256i *)(from + from_at));
             __m256i low = _mm256_sub_epi8(_mm256_and_si256(x, nibble), eight);
             __m256i high = _mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(x, 4), nibble), eight);
+            float *at = to + d / KERNELS_KV_GROUP * ATTENTION_WALK_PANEL + d % KERNELS_KV_GROUP;
             UNROLL
             for (int i = 0; i < 4; i++) {
-                _mm256_storeu_ps(to + (size_t)i * dim + d, byte_of(low, i));
-                _mm256_storeu_ps(to + (size_t)i * dim + d + 16, byte_of(high, i));
+                _mm256_storeu_ps(at + (t + (size_t)i) * ATTENTION_WALK_WIDTH, byte_of(low, i));
+                _mm256_storeu_ps(at + (t + (size_t)i) * ATTENTION_WALK_WIDTH + 16, byte_of(high, i));
             }
         }
     }
 }
 
-void avx2_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w) {
+void avx2_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride) {
     for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t += 8) {
         __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(scales + t)));
         for (uint32_t r = 0; r < rows; r++)
-            _mm256_storeu_ps(w + r * KERNELS_KV_BLOCK + t,
+            _mm256_storeu_ps(w + r * w_stride + t,
                              _mm256_mul_ps(_mm256_loadu_ps(e + r * KERNELS_SPLIT + t), d));
     }
 }
@@ -266,7 +268,7 @@ INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8
     const uint16_t *scales = (const uint16_t *)(const void *)(v + kv_layout_scales(type, dim));
     for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++, o += KERNELS_KV_GROUP) {
         _Alignas(32) float w[AVX2_KV_TILE * KERNELS_KV_BLOCK];
-        avx2_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w);
+        avx2_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w, KERNELS_KV_BLOCK);
         pv_half(rows, four, w, v + g * row, next + g * row, quad, end, o, o_stride);
         pv_half(rows, four, w, v + g * row + row / 2, next + g * row + row / 2, quad, end,
                 o + (four ? 8 : 16), o_stride);

@@ -31,119 +31,141 @@ INLINE __m512 load16_masked(bool f16, __mmask16 m, const void *p, size_t i) {
     return _mm512_maskz_loadu_ps(m, (const float *)p + i);
 }
 
-INLINE void qk_rows(const int rows, const bool f16, const float *const *q, const void *k, const void *next,
+/* q: [dim][rows] */
+INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k, const void *next,
                     uint32_t dim, float *score) {
     __m512 low[TILE], high[TILE];
     UNROLL
-    for (int r = 0; r < rows; r++)
+    for (uint32_t r = 0; r < rows; r++)
         low[r] = high[r] = _mm512_setzero_ps();
-    for (size_t d = 0; d < dim; d++) {
+    for (size_t d = 0; d < dim; d++, q += rows) {
         prefetch((const char *)next + d * (f16 ? 64 : 128), f16 ? 64 : 128);
         __m512 k_low = load16(f16, k, 32 * d), k_high = load16(f16, k, 32 * d + 16);
         UNROLL
-        for (int r = 0; r < rows; r++) {
-            __m512 x = _mm512_set1_ps(q[r][d]);
+        for (uint32_t r = 0; r < rows; r++) {
+            __m512 x = _mm512_set1_ps(q[r]);
             low[r] = _mm512_fmadd_ps(x, k_low, low[r]);
             high[r] = _mm512_fmadd_ps(x, k_high, high[r]);
         }
     }
     UNROLL
-    for (int r = 0; r < rows; r++) {
+    for (uint32_t r = 0; r < rows; r++) {
         _mm512_storeu_ps(score + r * KERNELS_SPLIT, _mm512_add_ps(_mm512_setzero_ps(), low[r]));
         _mm512_storeu_ps(score + r * KERNELS_SPLIT + 16, _mm512_add_ps(_mm512_setzero_ps(), high[r]));
     }
 }
 
-INLINE void qk(bool f16, uint32_t rows, const void *const *rows_q, const void *k, const void *next,
-               uint32_t dim, float *score) {
-    const float *q[TILE];
-    for (uint32_t i = 0; i < rows; i++)
-        q[i] = rows_q[i];
-    uint32_t r = 0;
-    for (; rows - r >= 8; r += 8)
-        qk_rows(8, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
-    if ((rows & 4) != 0) {
-        qk_rows(4, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
-        r += 4;
+INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+               float *score) {
+    switch (rows) {
+    case 8:
+        qk_rows(8, f16, q, k, next, dim, score);
+        break;
+    case 7:
+        qk_rows(7, f16, q, k, next, dim, score);
+        break;
+    case 6:
+        qk_rows(6, f16, q, k, next, dim, score);
+        break;
+    case 5:
+        qk_rows(5, f16, q, k, next, dim, score);
+        break;
+    case 4:
+        qk_rows(4, f16, q, k, next, dim, score);
+        break;
+    case 3:
+        qk_rows(3, f16, q, k, next, dim, score);
+        break;
+    case 2:
+        qk_rows(2, f16, q, k, next, dim, score);
+        break;
+    default:
+        qk_rows(1, f16, q, k, next, dim, score);
     }
-    if ((rows & 2) != 0) {
-        qk_rows(2, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
-        r += 2;
-    }
-    if ((rows & 1) != 0)
-        qk_rows(1, f16, q + r, k, next, dim, score + r * KERNELS_SPLIT);
 }
 
 /* 16 * width dims from `at`; with a mask (width 1) those of the mask. o has room for whole vectors. */
-INLINE void pv_dims(const int rows, const int width, const bool f16, const bool masked, __mmask16 m,
-                    const struct attention_pv *p, uint32_t first, uint32_t at) {
+INLINE void pv_dims(const uint32_t rows, const uint32_t width, const bool f16, const bool masked, __mmask16 m,
+                    const struct attention_pv *p, uint32_t at) {
     __m512 acc[TILE][8];
     const size_t element = f16 ? sizeof(uint16_t) : sizeof(float);
-    float *o = p->o + first * p->o_stride + at;
+    const float *e = p->e;
+    float *o = p->o + at;
+    size_t i = p->begin * p->v_stride + at;
     UNROLL
-    for (int r = 0; r < rows; r++) {
+    for (uint32_t r = 0; r < rows; r++) {
         UNROLL
-        for (int w = 0; w < width; w++)
+        for (uint32_t w = 0; w < width; w++)
             acc[r][w] = _mm512_loadu_ps(o + r * p->o_stride + 16 * w);
     }
-    for (size_t t = p->begin; t < p->end; t++) {
-        prefetch((const char *)p->next + (t * p->v_stride + at) * element, 16 * (size_t)width * element);
+    for (size_t t = p->begin; t < p->end; t++, i += p->v_stride) {
+        prefetch((const char *)p->next + i * element, 16 * width * element);
         __m512 x[8];
         UNROLL
-        for (int w = 0; w < width; w++) {
-            size_t i = t * p->v_stride + at + 16 * (size_t)w;
-            x[w] = masked ? load16_masked(f16, m, p->v, i) : load16(f16, p->v, i);
-        }
+        for (uint32_t w = 0; w < width; w++)
+            x[w] = masked ? load16_masked(f16, m, p->v, i) : load16(f16, p->v, i + 16 * (size_t)w);
         UNROLL
-        for (int r = 0; r < rows; r++) {
-            __m512 weight = _mm512_set1_ps(p->e[(first + (size_t)r) * p->e_stride + t]);
+        for (uint32_t r = 0; r < rows; r++) {
+            __m512 weight = _mm512_set1_ps(e[r * KERNELS_SPLIT + t]);
             UNROLL
-            for (int w = 0; w < width; w++)
+            for (uint32_t w = 0; w < width; w++)
                 acc[r][w] = _mm512_fmadd_ps(weight, x[w], acc[r][w]);
         }
     }
     UNROLL
-    for (int r = 0; r < rows; r++) {
+    for (uint32_t r = 0; r < rows; r++) {
         UNROLL
-        for (int w = 0; w < width; w++)
+        for (uint32_t w = 0; w < width; w++)
             _mm512_storeu_ps(o + r * p->o_stride + 16 * w, acc[r][w]);
     }
 }
 
-INLINE void pv_rows(const int rows, const int width, bool f16, const struct attention_pv *p, uint32_t first) {
+INLINE void pv_rows(const uint32_t rows, const uint32_t width, bool f16, const struct attention_pv *p) {
     uint32_t at = 0;
-    for (; p->dims - at >= 16 * (uint32_t)width; at += 16 * (uint32_t)width)
-        pv_dims(rows, width, f16, false, 0, p, first, at);
+    for (; p->dims - at >= 16 * width; at += 16 * width)
+        pv_dims(rows, width, f16, false, 0, p, at);
     for (; width > 2 && p->dims - at >= 32; at += 32)
-        pv_dims(rows, 2, f16, false, 0, p, first, at);
+        pv_dims(rows, 2, f16, false, 0, p, at);
     for (; p->dims - at >= 16; at += 16)
-        pv_dims(rows, 1, f16, false, 0, p, first, at);
+        pv_dims(rows, 1, f16, false, 0, p, at);
     if (at < p->dims)
-        pv_dims(rows, 1, f16, true, avx512_first(p->dims - at), p, first, at);
+        pv_dims(rows, 1, f16, true, avx512_first(p->dims - at), p, at);
 }
 
 INLINE void pv(bool f16, const struct attention_pv *p) {
-    uint32_t r = 0;
-    for (; p->rows - r >= 8; r += 8)
-        pv_rows(8, 2, f16, p, r);
-    if ((p->rows & 4) != 0) {
-        pv_rows(4, 4, f16, p, r);
-        r += 4;
+    switch (p->rows) {
+    case 8:
+        pv_rows(8, 2, f16, p);
+        break;
+    case 7:
+        pv_rows(7, 2, f16, p);
+        break;
+    case 6:
+        pv_rows(6, 2, f16, p);
+        break;
+    case 5:
+        pv_rows(5, 2, f16, p);
+        break;
+    case 4:
+        pv_rows(4, 4, f16, p);
+        break;
+    case 3:
+        pv_rows(3, 4, f16, p);
+        break;
+    case 2:
+        pv_rows(2, 4, f16, p);
+        break;
+    default:
+        pv_rows(1, 4, f16, p);
     }
-    if ((p->rows & 2) != 0) {
-        pv_rows(2, 4, f16, p, r);
-        r += 2;
-    }
-    if ((p->rows & 1) != 0)
-        pv_rows(1, 4, f16, p, r);
 }
 
-static void qk_f32(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(false, rows, q, k, next, dim, score);
 }
 
-static void qk_f16(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                    float *score) {
     qk(true, rows, q, k, next, dim, score);
 }
@@ -156,45 +178,81 @@ static void pv_f16(const struct attention_pv *p) {
     pv(true, p);
 }
 
-static void plain_f16(const void *from, const void *next, size_t n, float *to) {
-    for (size_t i = 0; i < n; i += 32) {
-        prefetch((const char *)next + i * sizeof(uint16_t), 64);
-        _mm512_storeu_ps(to + i, load16(true, from, i));
-        _mm512_storeu_ps(to + i + 16, load16(true, from, i + 16));
+static void plain_k(const void *k, uint32_t dim, float *to) {
+    for (size_t i = 0; i < (size_t)dim * KERNELS_KV_BLOCK; i += 32) {
+        _mm512_storeu_ps(to + i, load16(true, k, i));
+        _mm512_storeu_ps(to + i + 16, load16(true, k, i + 16));
     }
 }
 
-static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
+INLINE void plain_v(const bool f16, const void *v, uint32_t dim, float *to) {
+    for (uint32_t d = 0; d < dim; d += 16) {
+        const __mmask16 m = avx512_first(dim - d);
+        float *at = to + d / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL + d % ATTENTION_WALK_WIDTH;
+        for (size_t t = 0; t < KERNELS_KV_BLOCK; t++)
+            _mm512_storeu_ps(at + t * ATTENTION_WALK_WIDTH, load16_masked(f16, m, v, t * dim + d));
+    }
+}
+
+static void plain_f32(const void *v, uint32_t dim, float *to) {
+    plain_v(false, v, dim, to);
+}
+
+static void plain_f16(const void *v, uint32_t dim, float *to) {
+    plain_v(true, v, dim, to);
+}
+
+/* num_exp of x <= 0: no upper bound is needed, and scaling by a power of two is one instruction. */
+INLINE __m512 exp_below(__m512 x) {
+    const __m512 one = _mm512_set1_ps(1.0f);
+    __m512 t = _mm512_fmadd_ps(x, _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
+    __m512 n = _mm512_sub_ps(t, _mm512_set1_ps(NUM_ROUND));
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_HIGH), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_LOW), r);
+    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(NUM_EXP_C6), r, _mm512_set1_ps(NUM_EXP_C5));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C4));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C3));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C2));
+    p = _mm512_fmadd_ps(p, r, one);
+    p = _mm512_fmadd_ps(p, r, one);
+    __mmask16 in = _mm512_cmp_ps_mask(x, _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
+    return _mm512_maskz_scalef_ps(in, p, n);
+}
+
+/* A split is 16 vectors: it stays in registers. */
+INLINE void soften_split(const bool whole, float *score, uint32_t n, float scale, float *max, float *sum) {
     const __m512 factor = _mm512_set1_ps(scale);
-    __m512 most[4];
+    __m512 x[16], most[4];
+    UNROLL
+    for (uint32_t i = 0; i < 16; i++) {
+        x[i] = _mm512_mul_ps(_mm512_loadu_ps(score + 16 * i), factor);
+        if (!whole)
+            x[i] = _mm512_mask_mov_ps(_mm512_set1_ps(-INFINITY), n > 16 * i ? avx512_first(n - 16 * i) : 0,
+                                      x[i]);
+    }
+    UNROLL
     for (int i = 0; i < 4; i++)
-        most[i] = _mm512_set1_ps(-INFINITY);
-    uint32_t t = 0;
-    for (; n - t >= 64; t += 64) {
-        UNROLL
-        for (int i = 0; i < 4; i++) {
-            __m512 s = _mm512_mul_ps(_mm512_loadu_ps(score + t + 16 * i), factor);
-            _mm512_storeu_ps(score + t + 16 * i, s);
-            most[i] = _mm512_max_ps(most[i], s);
-        }
-    }
-    for (; t < n; t += 16) {
-        __m512 s = _mm512_mul_ps(_mm512_loadu_ps(score + t), factor);
-        _mm512_storeu_ps(score + t, s);
-        most[0] = _mm512_mask_max_ps(most[0], avx512_first(n - t), most[0], s);
-    }
+        most[i] = _mm512_max_ps(_mm512_max_ps(x[i], x[i + 4]), _mm512_max_ps(x[i + 8], x[i + 12]));
     *max =
         _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
     const __m512 top = _mm512_set1_ps(*max);
-    for (t = 0; t < n; t += 16)
-        _mm512_storeu_ps(score + t, avx512_exp(_mm512_sub_ps(_mm512_loadu_ps(score + t), top)));
-    /* Zeros behind the tokens: then each lane of sum128 is the sum of two. */
-    memset(score + n, 0, (KERNELS_SPLIT - n) * sizeof *score);
+    UNROLL
+    for (uint32_t i = 0; i < 16; i++) {
+        x[i] = exp_below(_mm512_sub_ps(x[i], top));
+        _mm512_storeu_ps(score + 16 * i, x[i]);
+    }
     __m512 lane[8];
     UNROLL
     for (int i = 0; i < 8; i++)
-        lane[i] = _mm512_add_ps(_mm512_loadu_ps(score + 16 * i), _mm512_loadu_ps(score + 128 + 16 * i));
+        lane[i] = _mm512_add_ps(x[i], x[i + 8]);
     *sum = avx512_sum128(lane);
+}
+
+static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
+    if (n == KERNELS_SPLIT)
+        soften_split(true, score, n, scale, max, sum);
+    else
+        soften_split(false, score, n, scale, max, sum);
 }
 
 static void exp_all(float *x, uint32_t n) {
@@ -225,8 +283,8 @@ static void attention(const struct kernels_attention *a) {
         .qk = {qk_f32, qk_f16, avx512_qk_q8_0, avx512_qk_q4_0},
         .quantise_query = avx512_quantise_query,
         .pv = {pv_f32, pv_f16},
-        .plain_f16 = plain_f16,
-        .plain_v = {[KERNELS_KV_Q8_0] = avx512_plain_q8_0, [KERNELS_KV_Q4_0] = avx512_plain_q4_0},
+        .plain_k = plain_k,
+        .plain_v = {plain_f32, plain_f16, avx512_plain_q8_0, avx512_plain_q4_0},
         .weigh = avx512_weigh,
         .pv_small = {[KERNELS_KV_Q8_0] = avx512_pv_q8_0, [KERNELS_KV_Q4_0] = avx512_pv_q4_0},
         .tile_small = AVX512_KV_TILE,

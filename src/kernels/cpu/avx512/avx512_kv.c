@@ -99,7 +99,8 @@ INLINE void qk_group(const int rows, const bool four, const int8_t *const *q, co
     }
 }
 
-INLINE void qk_rows(const int rows, const bool four, const void *const *rows_q, const uint8_t *k,
+/* Rows of `rows_q` lie attention_walk_query(dim) apart. */
+INLINE void qk_rows(const int rows, const bool four, const float *rows_q, const uint8_t *k,
                     const uint8_t *next, uint32_t dim, float *score) {
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
@@ -107,9 +108,9 @@ INLINE void qk_rows(const int rows, const bool four, const void *const *rows_q, 
     const struct attention_query *groups[TILE];
     __m512 sum[TILE][2];
     UNROLL
-    for (int r = 0; r < rows; r++) {
-        q[r] = rows_q[r];
-        groups[r] = attention_walk_query_groups((void *)(uintptr_t)rows_q[r], dim);
+    for (int r = 0; r < rows; r++, rows_q += attention_walk_query(dim)) {
+        q[r] = (const int8_t *)rows_q;
+        groups[r] = attention_walk_query_groups((void *)(uintptr_t)rows_q, dim);
         sum[r][0] = sum[r][1] = _mm512_setzero_ps();
     }
     for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
@@ -137,25 +138,26 @@ INLINE void qk_rows(const int rows, const bool four, const void *const *rows_q, 
     }
 }
 
-INLINE void qk(const bool four, uint32_t rows, const void *const *q, const void *k, const void *next,
-               uint32_t dim, float *score) {
-    uint32_t r = 0;
-    for (; rows - r >= 4; r += 4)
-        qk_rows(4, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+               float *score) {
+    const size_t row = attention_walk_query(dim);
+    for (; rows >= 4; rows -= 4, q += 4 * row, score += (size_t)4 * KERNELS_SPLIT)
+        qk_rows(4, four, q, k, next, dim, score);
     if ((rows & 2) != 0) {
-        qk_rows(2, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
-        r += 2;
+        qk_rows(2, four, q, k, next, dim, score);
+        q += 2 * row;
+        score += (size_t)2 * KERNELS_SPLIT;
     }
     if ((rows & 1) != 0)
-        qk_rows(1, four, q + r, k, next, dim, score + r * KERNELS_SPLIT);
+        qk_rows(1, four, q, k, next, dim, score);
 }
 
-void avx512_qk_q8_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+void avx512_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                     float *score) {
     qk(false, rows, q, k, next, dim, score);
 }
 
-void avx512_qk_q4_0(uint32_t rows, const void *const *q, const void *k, const void *next, uint32_t dim,
+void avx512_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                     float *score) {
     qk(true, rows, q, k, next, dim, score);
 }
@@ -167,44 +169,42 @@ INLINE __m512 byte_of(__m512i x, const unsigned token) {
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(x, 24 - 8 * token), 24));
 }
 
-void avx512_plain_q8_0(const void *v, const void *next, uint32_t dim, float *to) {
+void avx512_plain_q8_0(const void *v, uint32_t dim, float *to) {
     const int8_t *from = v;
-    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4, to += 4 * (size_t)dim) {
+    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4) {
         for (size_t d = 0; d < dim; d += 16) {
-            size_t at = t * dim + 4 * d;
-            prefetch(next, at);
-            __m512i x = _mm512_loadu_si512(from + at);
+            __m512i x = _mm512_loadu_si512(from + t * dim + 4 * d);
+            float *at = to + d / KERNELS_KV_GROUP * ATTENTION_WALK_PANEL + d % KERNELS_KV_GROUP;
             UNROLL
             for (unsigned i = 0; i < 4; i++)
-                _mm512_storeu_ps(to + (size_t)i * dim + d, byte_of(x, i));
+                _mm512_storeu_ps(at + (t + i) * ATTENTION_WALK_WIDTH, byte_of(x, i));
         }
     }
 }
 
-void avx512_plain_q4_0(const void *v, const void *next, uint32_t dim, float *to) {
+void avx512_plain_q4_0(const void *v, uint32_t dim, float *to) {
     const uint8_t *from = v;
     const __m512i nibble = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
-    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4, to += 4 * (size_t)dim) {
+    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4) {
         for (size_t d = 0; d < dim; d += KERNELS_KV_GROUP) {
-            size_t at = t * dim / 2 + 2 * d;
-            prefetch(next, at);
-            __m512i x = _mm512_loadu_si512(from + at);
+            __m512i x = _mm512_loadu_si512(from + t * dim / 2 + 2 * d);
             __m512i low = _mm512_sub_epi8(_mm512_and_si512(x, nibble), eight);
             __m512i high = _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(x, 4), nibble), eight);
+            float *at = to + d / KERNELS_KV_GROUP * ATTENTION_WALK_PANEL;
             UNROLL
             for (unsigned i = 0; i < 4; i++) {
-                _mm512_storeu_ps(to + (size_t)i * dim + d, byte_of(low, i));
-                _mm512_storeu_ps(to + (size_t)i * dim + d + 16, byte_of(high, i));
+                _mm512_storeu_ps(at + (t + i) * ATTENTION_WALK_WIDTH, byte_of(low, i));
+                _mm512_storeu_ps(at + (t + i) * ATTENTION_WALK_WIDTH + 16, byte_of(high, i));
             }
         }
     }
 }
 
-void avx512_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w) {
+void avx512_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride) {
     const __m256i *half = (const __m256i *)(const void *)scales;
     const __m512 low = _mm512_cvtph_ps(_mm256_loadu_si256(half));
     const __m512 high = _mm512_cvtph_ps(_mm256_loadu_si256(half + 1));
-    for (uint32_t r = 0; r < rows; r++, e += KERNELS_SPLIT, w += KERNELS_KV_BLOCK) {
+    for (uint32_t r = 0; r < rows; r++, e += KERNELS_SPLIT, w += w_stride) {
         _mm512_storeu_ps(w, _mm512_mul_ps(_mm512_loadu_ps(e), low));
         _mm512_storeu_ps(w + 16, _mm512_mul_ps(_mm512_loadu_ps(e + 16), high));
     }
@@ -242,7 +242,7 @@ INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8
     const uint16_t *scales = (const uint16_t *)(const void *)(v + kv_layout_scales(type, dim));
     for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++, o += KERNELS_KV_GROUP) {
         _Alignas(64) float w[TILE * KERNELS_KV_BLOCK];
-        avx512_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w);
+        avx512_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w, KERNELS_KV_BLOCK);
         __m512 acc[TILE][2];
         UNROLL
         for (int r = 0; r < rows; r++) {
