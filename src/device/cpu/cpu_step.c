@@ -313,44 +313,58 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
     }
 }
 
-/* Work items: (chunk, tile of queries, KV head), dealt out in turn so that long and short ones mix. */
-static void run_attention(const struct member *m, const struct graph_op *op) {
+/* Attention of n queries of a chunk, from its query `first` on, with one KV head. */
+static struct kernels_attention attention_of(const struct member *m, const struct graph_op *op,
+                                             const struct step_chunk *c, uint32_t head, uint32_t first,
+                                             uint32_t n) {
     const struct shape *s = m->g->shape;
     const struct device_kv *kv = &m->d->model.kv;
+    uint32_t group = s->n_heads / s->n_kv_heads, token = c->first + first;
+    uint32_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
+    const uint8_t *base = kv_block(m, op->layer, head, 0);
+    return (struct kernels_attention){
+        .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * s->head_dim_k,
+        .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * s->head_dim_v,
+        .q_stride = in_width,
+        .out_stride = out_width,
+        .n_queries = n,
+        .first_position = c->position + first,
+        .group = group,
+        .head_dim_k = s->head_dim_k,
+        .head_dim_v = s->head_dim_v,
+        .scale = s->attention_scale,
+        .type_k = kv->type_k,
+        .type_v = kv->type_v,
+        .k = base,
+        .v = base + kv->k_bytes,
+        .block_stride = kv->block_stride,
+        .blocks = block_table(m, c->slot),
+        .work = m->d->attention_work + (size_t)m->id * m->d->work_floats,
+    };
+}
+
+/* Whose the item is: in turn, there and back, as items grow along a chunk. */
+static uint32_t owner_of(const struct member *m, uint32_t item) {
+    uint32_t at = item % m->n;
+    return item / m->n % 2 == 0 ? at : m->n - 1 - at;
+}
+
+/* Work items: (chunk, KV head, some queries); those of one head follow one another, as they read the same K
+ * and V. */
+static void run_attention(const struct member *m, const struct graph_op *op) {
+    const struct shape *s = m->g->shape;
     const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
-    uint32_t group = s->n_heads / s->n_kv_heads;
-    uint32_t in_width = m->g->values[op->in].width;
-    uint32_t out_width = m->g->values[op->out].width;
-    uint32_t queries = kernels_attention_queries(group);
+    uint32_t most = kernels_attention_queries(s->n_heads / s->n_kv_heads);
+    uint32_t heads = m->h->n_chunks * s->n_kv_heads, parts = (m->n + heads - 1) / heads;
     uint32_t item = 0;
     for (uint32_t c = 0; c < m->h->n_chunks; c++) {
-        for (uint32_t first = 0; first < chunks[c].n; first += queries) {
-            for (uint32_t head = 0; head < s->n_kv_heads; head++, item++) {
-                if (item % m->n != m->id)
+        uint32_t queries = ARITH_MIN(most, (chunks[c].n + parts - 1) / parts);
+        for (uint32_t head = 0; head < s->n_kv_heads; head++) {
+            for (uint32_t first = 0; first < chunks[c].n; first += queries, item++) {
+                if (owner_of(m, item) != m->id)
                     continue;
-                const uint8_t *base = kv_block(m, op->layer, head, 0);
-                uint32_t token = chunks[c].first + first;
-                struct kernels_attention a = {
-                    .q = value_f32(m, op->in) + (size_t)token * in_width +
-                         (size_t)head * group * s->head_dim_k,
-                    .out = value_f32(m, op->out) + (size_t)token * out_width +
-                           (size_t)head * group * s->head_dim_v,
-                    .q_stride = in_width,
-                    .out_stride = out_width,
-                    .n_queries = ARITH_MIN(chunks[c].n - first, queries),
-                    .first_position = chunks[c].position + first,
-                    .group = group,
-                    .head_dim_k = s->head_dim_k,
-                    .head_dim_v = s->head_dim_v,
-                    .scale = s->attention_scale,
-                    .type_k = kv->type_k,
-                    .type_v = kv->type_v,
-                    .k = base,
-                    .v = base + kv->k_bytes,
-                    .block_stride = kv->block_stride,
-                    .blocks = block_table(m, chunks[c].slot),
-                    .work = m->d->attention_work + (size_t)m->id * m->d->work_floats,
-                };
+                struct kernels_attention a =
+                    attention_of(m, op, &chunks[c], head, first, ARITH_MIN(chunks[c].n - first, queries));
                 m->d->kernels.attention(&a);
             }
         }
