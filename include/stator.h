@@ -61,6 +61,7 @@ typedef struct stator_options {
      * order of the layers. They take the place of devices.use; the engine can then plan, not start. */
     const char *const *devices;
     size_t n_devices;
+    int described; /* 1: if the config has devices.facts, they take the place of devices in the same way */
     const char *trace; /* NULL, or a file for what the devices did when: JSON of Chrome's trace viewer */
 } stator_options;
 

@@ -26,9 +26,10 @@ static uint32_t gpus(const struct devices *d) {
     return d->n - 1; /* the CPU is the last */
 }
 
-/* As `stator plan --device` takes it. */
+/* As `stator plan --device` and devices.facts take it. Of the host's memory a plan gets what host_limit is by
+ * default. */
 static void spec(const struct device_info *i, char out[160]) {
-    int n = snprintf(out, 160, "%s=%" PRIu64, i->facts.name, i->facts.memory);
+    int n = snprintf(out, 160, "%s=%" PRIu64, i->facts.name, i->gpu ? i->facts.memory : i->free / 10 * 9);
     if (i->facts.max_alloc != 0)
         n += snprintf(out + n, 160 - (size_t)n, ",max_alloc=%" PRIu64, i->facts.max_alloc);
     if (i->facts.bandwidth != 0)
@@ -39,22 +40,28 @@ static stator_status save(const struct devices *d, stator_error *e) {
     FILE *f = fopen(d->save, "w");
     if (f == NULL)
         return error_set(e, STATOR_FAILED, "%s can't be written: %s", d->save, strerror(errno));
+    uint32_t n = gpus(d) > 0 ? gpus(d) : 1; /* the CPU when it is all there is */
+    const struct device_info *cpu = &d->list[d->n - 1];
+    char text[160];
     fprintf(f,
-            "# The devices of a machine, by stator %s. To plan for them elsewhere:\n#   stator plan CONFIG",
+            "# The devices of a machine, by stator %s: `stator run` uses them there, `stator plan` plans for "
+            "them\n"
+            "# anywhere. Add a model: model = { path = \"..\"; }\n",
             STATOR_VERSION);
-    for (uint32_t i = 0; i < gpus(d); i++) {
-        char text[160];
-        spec(&d->list[i], text);
-        fprintf(f, " --device %s", text);
-    }
-    fprintf(f, "\n");
     for (uint32_t i = 0; i < gpus(d); i++)
         fprintf(f, "# %s: %s %s, driver %s\n", d->list[i].facts.name, d->list[i].model, d->list[i].pci,
                 d->list[i].driver);
-    fprintf(f, "devices = { use = \"");
-    for (uint32_t i = 0; i < gpus(d); i++)
+    fprintf(f, "# %s: %s, %u cores, %" PRIu64 " bytes of memory free\n", cpu->facts.name, cpu->model,
+            cpu->units, cpu->free);
+    fprintf(f, "devices = {\n    use = \"");
+    for (uint32_t i = 0; i < n; i++)
         fprintf(f, "%s%s", i > 0 ? ", " : "", d->list[i].facts.name);
-    fprintf(f, "%s\"; };\n", gpus(d) == 0 ? "cpu:0" : "");
+    fprintf(f, "\";\n    facts = \"");
+    for (uint32_t i = 0; i < n; i++) { /* texts next to each other are one */
+        spec(&d->list[i], text);
+        fprintf(f, "%s%s", i > 0 ? "; \"\n            \"" : "", text);
+    }
+    fprintf(f, "\";\n};\n");
     bool failed = ferror(f) != 0;
     failed = fclose(f) != 0 || failed;
     return failed ? error_set(e, STATOR_FAILED, "%s can't be written: %s", d->save, strerror(errno))
@@ -170,7 +177,7 @@ int devices_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &d.save,
          .value = "FILE",
-         .help = "write a config file with these devices, and how to plan for them elsewhere"},
+         .help = "write a config file with these devices and their facts, for `stator plan` elsewhere"},
         OPTIONS_JSON(&d.json)};
     struct options o = {.command = "devices",
                         .usage = "[--probe] [--save FILE]",

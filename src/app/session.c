@@ -52,7 +52,8 @@ stator_status session_open_for(const char *config, const struct options_list *se
                         .n_set = set->n,
                         .log = print_log,
                         .devices = devices->items,
-                        .n_devices = devices->n};
+                        .n_devices = devices->n,
+                        .described = 1};
     return stator_open(&o, s, e);
 }
 

@@ -12,7 +12,7 @@
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e);
 
-/* The same, for devices that are only described (`--device`); such an engine can plan. */
+/* The same, for devices that may be only described (`--device`, devices.facts); such an engine can plan. */
 stator_status session_open_for(const char *config, const struct options_list *set,
                                const struct options_list *devices, stator **s, stator_error *e);
 

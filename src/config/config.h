@@ -16,6 +16,7 @@
 #define CONFIG_PATH         4096 /* bytes of a path, with the end */
 #define CONFIG_NAME         64   /* bytes of a device's or host's name, with the end */
 #define CONFIG_LIST         512  /* bytes of a list as text, with the end */
+#define CONFIG_FACTS        1024 /* bytes of devices.facts, with the end */
 #define CONFIG_MAX_DEVICES  16
 #define CONFIG_MAX_FILE     (1024 * 1024) /* bytes of a config file */
 #define CONFIG_CONTEXT_AUTO UINT64_MAX    /* memory.context = "auto": the largest that fits */
@@ -26,6 +27,7 @@ enum config_key {
     CONFIG_MODEL_PATH,
     CONFIG_DEVICES_USE,
     CONFIG_DEVICES_SPLIT,
+    CONFIG_DEVICES_FACTS,
     CONFIG_DEVICES_DEADLINE,
     CONFIG_MEMORY_CONTEXT,
     CONFIG_MEMORY_SEQUENCES,
@@ -95,6 +97,7 @@ struct config {
         uint32_t n;                                    /* 0: auto */
         uint32_t share[CONFIG_MAX_DEVICES]; /* split, taken apart: layers go in these proportions */
         uint32_t n_shares;                  /* 0: auto; else == n */
+        char facts[CONFIG_FACTS];           /* as text (engine/described.h); empty: none */
         double deadline;                    /* seconds */
     } devices;
     struct {

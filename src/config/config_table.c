@@ -32,6 +32,12 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help = "How the layers are shared out: \"auto\" by memory and bandwidth, or one number per "
                  "device of devices.use. \"3,1\" gives the first device three quarters of the "
                  "layers; numbers that add up to the number of layers are counts."},
+    [CONFIG_DEVICES_FACTS] =
+        {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help =
+             "The devices of a machine as `stator devices --save` writes them: "
+             "\"level_zero:0=24GiB,max_alloc=19GiB,bandwidth=456GB/s; level_zero:1=..\". `stator plan` and "
+             "`stator config` take them instead of what is here; a run warns when they differ."},
     [CONFIG_DEVICES_DEADLINE] =
         {KEY(devices, deadline), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 86400,
          .default_text = "60", .unit = "seconds",

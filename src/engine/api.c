@@ -56,27 +56,82 @@ static stator_status map_front(struct stator *s, stator_error *e) {
     return st;
 }
 
+/* Its memory is the host's, of which it has what the others leave. */
+static void keep_described(struct stator *s, const struct device_facts *facts) {
+    struct device_facts *f = &s->devices[s->n_devices++].facts;
+    *f = *facts;
+    if (!f->host_memory)
+        return;
+    s->described_host = ARITH_MAX(s->described_host, f->memory);
+    f->memory = 0;
+}
+
+/* The devices of devices.use by devices.facts; all of those with "auto". */
+static stator_status take_facts(struct stator *s, stator_error *e) {
+    const struct config *c = &s->config;
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0;
+    stator_status st = device_spec_parse_list(c->devices.facts, "devices.facts:", facts, &n, e);
+    if (st != STATOR_OK || n == 0)
+        return st;
+    uint32_t wanted = c->devices.n > 0 ? c->devices.n : n;
+    if (wanted > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "devices.facts: %u devices; at most %d", wanted, DEVICE_MAX);
+    for (uint32_t i = 0; i < wanted; i++) {
+        const struct device_facts *f =
+            c->devices.n == 0 ? &facts[i] : device_spec_find(facts, n, c->devices.list[i].name);
+        if (f == NULL)
+            return error_set(e, STATOR_USAGE,
+                             "devices.use names %s, which devices.facts does not describe (with "
+                             "--set devices.facts= the devices are those of this machine)",
+                             c->devices.list[i].name);
+        keep_described(s, f);
+    }
+    s->imagined = true;
+    return STATOR_OK;
+}
+
+/* A run takes what is here, but tells who trusts a plan for something else. */
+static stator_status compare_facts(struct stator *s, stator_error *e) {
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0;
+    stator_status st = device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, e);
+    for (uint32_t i = 0; st == STATOR_OK && i < s->n_devices; i++) {
+        const struct device_facts *here = &s->devices[i].facts;
+        const struct device_facts *said = device_spec_find(facts, n, here->name);
+        if (said == NULL || here->host_memory ||
+            (said->memory == here->memory && said->bandwidth == here->bandwidth &&
+             said->max_alloc == here->max_alloc))
+            continue;
+        log_write(&s->log, STATOR_LOG_WARN,
+                  "%s: devices.facts says %" PRIu64 " bytes, max_alloc %" PRIu64 ", bandwidth %" PRIu64
+                  "; here it has %" PRIu64 ", %" PRIu64 ", %" PRIu64
+                  ": plans made from the file are not this run's",
+                  here->name, said->memory, said->max_alloc, said->bandwidth, here->memory, here->max_alloc,
+                  here->bandwidth);
+    }
+    return st;
+}
+
 /* Devices that are not here; devices.use names them, so that devices.split and `stator config` know them too.
  */
 static stator_status load_config(struct stator *s, const stator_options *o, stator_error *e) {
-    if (o->n_devices == 0)
-        return config_load(o->config, o->set, o->n_set, &s->config, e);
+    if (o->n_devices == 0) {
+        stator_status st = config_load(o->config, o->set, o->n_set, &s->config, e);
+        return st == STATOR_OK && o->described ? take_facts(s, e) : st;
+    }
     if (o->n_devices > DEVICE_MAX)
         return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices, DEVICE_MAX);
     char use[CONFIG_LIST] = "devices.use=";
     for (size_t i = 0; i < o->n_devices; i++) {
-        struct device_facts *f = &s->devices[i].facts;
-        stator_status st = device_spec_parse(o->devices[i], f, e);
+        struct device_facts f;
+        stator_status st = device_spec_parse(o->devices[i], "--device", &f, e);
         if (st != STATOR_OK)
             return st;
-        if (f->host_memory) { /* its memory is the host's, of which it has what the others leave */
-            s->described_host = ARITH_MAX(s->described_host, f->memory);
-            f->memory = 0;
-        }
+        keep_described(s, &f);
         size_t n = strlen(use);
-        snprintf(use + n, sizeof use - n, "%s%s", i > 0 ? "," : "", s->devices[i].facts.name);
+        snprintf(use + n, sizeof use - n, "%s%s", i > 0 ? "," : "", f.name);
     }
-    s->n_devices = (uint32_t)o->n_devices;
     s->imagined = true;
     uint64_t bytes = (o->n_set + 1) * sizeof(char *);
     void *memory = NULL;
@@ -142,6 +197,8 @@ static struct device_options options_of(const struct config *c) {
 static stator_status resolve_devices(struct stator *s, stator_error *e) {
     struct device_options o = options_of(&s->config);
     stator_status st = s->imagined ? choose_described(s, &o, e) : choose_devices(s, &o, e);
+    if (st == STATOR_OK && !s->imagined)
+        st = compare_facts(s, e);
     if (st == STATOR_OK)
         config_derive(&s->config, CONFIG_CPU_THREADS, s->devices[0].choice.threads);
     return st;

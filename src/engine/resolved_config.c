@@ -4,7 +4,7 @@
 
 stator_status resolved_config_load(const char *path, const char *const *set, size_t n_set, struct config *out,
                                    stator_error *e) {
-    stator_options o = {.size = sizeof o, .config = path, .set = set, .n_set = n_set};
+    stator_options o = {.size = sizeof o, .config = path, .set = set, .n_set = n_set, .described = 1};
     stator *s = NULL;
     stator_status st = stator_open(&o, &s, e);
     if (st != STATOR_OK)

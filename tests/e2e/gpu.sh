@@ -196,6 +196,8 @@ test_no_gpu() {
     grep -q '"name": "cpu:0"' "$tmp/report" || fail "auto does not fall back"
 }
 
+hash() { sed -n 's/^ *"hash": "\(.*\)",/\1/p' "$tmp/out"; }
+
 test_devices() {
     need_driver
     expect_gpu 0 devices=2,gpu1.memory=8GiB,peer.0.1=corrupt,peer.1.0=ok "$stator" devices --probe --save "$tmp/box.cfg"
@@ -205,13 +207,30 @@ test_devices() {
     printed 'level_zero:1 -> level_zero:0  direct, [0-9.]+ GB/s'
     clean
     # What it wrote plans elsewhere, to the same hash as here.
-    local args here there
-    args=$(sed -n 's/^#   stator plan CONFIG //p' "$tmp/box.cfg")
-    # shellcheck disable=SC2086
-    there=$("$stator" plan configs/demo.cfg $args --json | sed -n 's/^ *"hash": "\(.*\)",/\1/p')
-    expect_gpu 0 devices=2,gpu1.memory=8GiB "$stator" plan configs/demo.cfg --set 'devices.use="level_zero:0,level_zero:1"' --json
-    here=$(sed -n 's/^ *"hash": "\(.*\)",/\1/p' "$tmp/out")
-    [ -n "$here" ] && [ "$here" = "$there" ] || fail "plan here: $here, there: $there"
+    local model=(--set "model.path=configs/demo.gguf") here
+    expect_gpu 0 devices=2,gpu1.memory=8GiB "$stator" plan configs/demo.gguf --set 'devices.use="level_zero:0,level_zero:1"' --json
+    here=$(hash)
+    [ -n "$here" ] || fail "no hash"
+    expect 0 "$stator" plan "$tmp/box.cfg" "${model[@]}" --json
+    [ "$here" = "$(hash)" ] || fail "plan here: $here, there: $(hash)"
+    # A part of it, another order, and the other way of saying it.
+    expect 0 "$stator" plan "$tmp/box.cfg" "${model[@]}" --set devices.use=level_zero:1 --json
+    here=$(hash)
+    expect 0 "$stator" plan configs/demo.gguf --device "$(sed -n 's/.*"\(level_zero:1=[^";]*\).*/\1/p' "$tmp/box.cfg")" --json
+    [ "$here" = "$(hash)" ] || fail "--device: $(hash), devices.facts: $here"
+    expect 2 "$stator" plan "$tmp/box.cfg" "${model[@]}" --set devices.use=level_zero:2
+    said 'devices.use names level_zero:2, which devices.facts does not describe'
+    # What `stator config` makes of it is the same plan; a run takes what is there, and warns where that is another GPU.
+    expect 0 "$stator" config "$tmp/box.cfg" "${model[@]}"
+    cp "$tmp/out" "$tmp/whole.cfg"
+    expect 0 "$stator" plan "$tmp/whole.cfg" --set devices.use=level_zero:1 --json
+    [ "$here" = "$(hash)" ] || fail "stator config: $(hash), not $here"
+    expect_gpu 0 devices=2,gpu1.memory=8GiB "$stator" run "$tmp/box.cfg" "${model[@]}" --tokens '1 2 3' -n 2
+    ! grep -q devices.facts "$tmp/err" || fail "the same devices are said to differ"
+    expect_gpu 0 devices=2,gpu1.memory=9GiB "$stator" run "$tmp/box.cfg" "${model[@]}" --tokens '1 2 3' -n 2
+    said "level_zero:1: devices.facts says $((8 * 31 * 2**25)) bytes.*; here it has $((9 * 31 * 2**25)), .*are not this run.s"
+    ! grep -q 'level_zero:0: devices.facts' "$tmp/err" || fail "both are said to differ"
+    expect 5 "$stator" run "$tmp/box.cfg" "${model[@]}" --tokens '1 2 3' -n 2
     expect_gpu 0 usable_memory=0 env ZES_ENABLE_SYSMAN=1 "$stator" devices --json
     printed '"free": [1-9]'
 }

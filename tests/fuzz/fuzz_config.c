@@ -1,8 +1,9 @@
 /* Fuzzes the config parser: the text of a file, and behind the first byte 1, if there is one, a --set. What
- * was accepted must be written and read back equal. */
+ * was accepted must be written and read back equal. devices.facts is parsed too. */
 #include "base/check.h"
 #include "config/config.h"
 #include "config/config_table.h"
+#include "engine/device_spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,16 @@ static void round_trip(const struct config *c) {
     }
 }
 
+static void parse_facts(const struct config *c) {
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0;
+    stator_error e = {0};
+    stator_status st = device_spec_parse_list(c->devices.facts, "devices.facts:", facts, &n, &e);
+    CHECK(st == STATOR_OK || (st == STATOR_USAGE && strlen(e.text) > 0));
+    for (uint32_t i = 0; st == STATOR_OK && i < n; i++)
+        CHECK(facts[i].memory >= 1 << 20 && device_spec_find(facts, n, facts[i].name) == &facts[i]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct config c;
     stator_error e;
@@ -49,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (config_parse((const char *)data, n, "fuzz", "/folder", sets, one != NULL, &c, &e) == STATOR_OK) {
         CHECK(c.model.path[0] == '/' && c.memory.sequences <= c.memory.batch);
         round_trip(&c);
+        parse_facts(&c);
     } else {
         CHECK(e.code == STATOR_USAGE && strlen(e.text) > 0);
         CHECK(strstr(e.text, "libconfig: syntax error") ==

@@ -147,16 +147,17 @@ static void test_device_texts(void **state) {
     (void)state;
     struct device_facts f;
     stator_error e;
-    assert_int_equal(device_spec_parse("gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s", &f, &e), STATOR_OK);
+    assert_int_equal(device_spec_parse("gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s", "--device", &f, &e),
+                     STATOR_OK);
     assert_string_equal(f.name, "gpu0");
     assert_string_equal(f.kind, "gpu");
     assert_int_equal(f.memory, 24ull << 30);
     assert_int_equal(f.max_alloc, 19ull << 30);
     assert_int_equal(f.bandwidth, 456000000000ull);
     assert_false(f.host_memory);
-    assert_int_equal(device_spec_parse("level_zero:1=16GB", &f, &e), STATOR_OK);
+    assert_int_equal(device_spec_parse("level_zero:1=16GB", "--device", &f, &e), STATOR_OK);
     assert_int_equal(f.max_alloc, 0);
-    assert_int_equal(device_spec_parse("cpu:0=64GiB", &f, &e), STATOR_OK);
+    assert_int_equal(device_spec_parse("cpu:0=64GiB", "--device", &f, &e), STATOR_OK);
     assert_true(f.host_memory);
     static const char *const wrong[] = {"",
                                         "gpu0",
@@ -176,14 +177,14 @@ static void test_device_texts(void **state) {
                                         "gpu0=24GiB,bandwidth=/s",
                                         "a_name_that_is_longer_than_thirty_one=24GiB"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        if (device_spec_parse(wrong[i], &f, &e) != STATOR_USAGE)
+        if (device_spec_parse(wrong[i], "--device", &f, &e) != STATOR_USAGE)
             fail_msg("accepted: %s", wrong[i]);
         assert_non_null(strstr(e.text, "NAME=SIZE"));
     }
     char long_text[400] = "gpu0=24GiB,bandwidth=";
     for (size_t i = strlen(long_text); i + 1 < sizeof long_text; i++)
         long_text[i] = '1';
-    assert_int_equal(device_spec_parse(long_text, &f, &e), STATOR_USAGE);
+    assert_int_equal(device_spec_parse(long_text, "--device", &f, &e), STATOR_USAGE);
 }
 
 struct seen {
