@@ -1,6 +1,6 @@
 /* Measures a llama.cpp library as tools/bench_peers wants it: for each test a line "KIND N DEPTH SEQUENCES
  * RATE" per repetition (KIND pp or tg, RATE in tokens per second), on random tokens, the context of a depth
- * computed once.
+ * computed once; before them "fill DEPTH 0 SEQUENCES RATE" of that.
  *
  * bench_peers_llama LIBRARY_DIR_OR_CPU_BACKEND MODEL THREADS BATCH FLASH(-1,0,1) KV(f16,q8_0) REPEATS TEST...
  * TEST: KIND:N:DEPTH:SEQUENCES. Without tests: a prompt of 512 tokens and one token out, then exit (for
@@ -89,8 +89,12 @@ static void run(struct llama_batch *b, const struct test *t, int repeats) {
     llama_memory_t memory = llama_get_memory(context);
     int tg = strcmp(t->kind, "tg") == 0;
     llama_memory_clear(memory, true);
+    double from = now();
     for (int s = 0; s < t->sequences && t->depth > 0; s++)
         prompt(b, s, 0, t->depth);
+    if (t->depth > 0)
+        printf("fill %d 0 %d %.4f\n", t->depth, t->sequences,
+               (double)t->depth * t->sequences / (now() - from));
     for (int r = -1; r < repeats; r++) { /* the first one warms up */
         int n = r < 0 && tg && t->n > WARM_UP ? WARM_UP : t->n;
         double begin = now();

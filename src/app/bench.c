@@ -205,6 +205,9 @@ static stator_status run_tests(struct bench *b, const stator_info *info, struct 
         }
         if (st == STATOR_OK && r.n_rates > 0)
             bench_table_row(table, &r);
+        if (st == STATOR_OK && r.fill_rate > 0 && b->form == BENCH_MD)
+            fprintf(stderr, "the context of %u tokens was computed at %.2f tokens/s\n", r.test.depth,
+                    r.fill_rate);
     }
     return st;
 }

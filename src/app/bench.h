@@ -31,6 +31,7 @@ struct bench_result {
     struct bench_test test;
     uint32_t n_rates;
     double rates[BENCH_LAPS];   /* tokens per second, all sequences together */
+    double fill_rate;           /* of the context before them; 0: none, or several sequences */
     struct bench_limits limits; /* zero without --roofline */
 };
 

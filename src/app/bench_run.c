@@ -1,10 +1,12 @@
 /* stator bench: one test. A prompt's rate is n / prompt_ns of a request, a generation's n / generate_ns: the
  * engine's own clock, on the path that every request takes. At depth the context is computed once and the
- * laps of one request follow; at depth 0 each repetition is a request of its own. Sequences that generate
- * together are timed from the step in which the last of them began. */
+ * laps of one request follow, so its rate is what passed before the first lap; at depth 0 each repetition is
+ * a request of its own. Sequences that generate together are timed from the step in which the last of them
+ * began. */
 #include "app/bench.h"
 
 #include "app/session.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -25,6 +27,8 @@ struct measuring {
     struct bench_result *result; /* NULL: warming up */
     uint32_t vocab;
     uint32_t random;
+    uint32_t depth;     /* tokens that the request's laps follow; 0: nothing to time */
+    uint64_t submit_ns; /* when it was submitted */
     bool stopped;
 };
 
@@ -66,7 +70,14 @@ static void take_figures(struct measuring *m, const stator_event *ev) {
     const struct bench_test *t = m->test;
     struct bench_result *r = m->result;
     uint64_t ns = t->generation ? ev->generate_ns : ev->prompt_ns;
-    if (r != NULL && t->sequences == 1 && ns > 0 && r->n_rates < BENCH_LAPS)
+    if (r == NULL || t->sequences > 1 || ns == 0)
+        return;
+    if (m->depth > 0 && r->n_rates == 0) {
+        double fill_ns =
+            (double)(clock_ns() - m->submit_ns) - (double)ev->prompt_ns - (double)ev->generate_ns;
+        r->fill_rate = fill_ns > 0 ? m->depth / (fill_ns * 1e-9) : 0;
+    }
+    if (r->n_rates < BENCH_LAPS)
         r->rates[r->n_rates++] = t->n / ((double)ns * 1e-9);
 }
 
@@ -134,6 +145,8 @@ static stator_status run_one(struct measuring *m, int32_t *ids, uint32_t laps, s
     uint32_t depth = t->generation ? start - 1 : start;
     struct lane lane = {.id = 0};
     random_ids(m, ids, n_ids);
+    m->depth = depth;
+    m->submit_ns = clock_ns();
     stator_status st = submit(m, ids, n_ids, depth, t->generation ? t->n + 1 : 1, laps, &lane, e);
     return st == STATOR_OK ? collect(m, &lane, 1, e) : st;
 }

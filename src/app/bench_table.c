@@ -154,6 +154,7 @@ static void json_row(struct bench_table *t, const struct bench_result *r, const 
     json_u64(j, "context", t->info.context);
     json_u64(j, "batch", t->info.batch);
     json_string(j, "plan", t->info.plan_hash);
+    json_double(j, "fill_ts", r->fill_rate);
     if (t->roofline)
         json_limits(j, t, r, f);
     json_close(j);
@@ -173,7 +174,7 @@ static void csv_row(struct bench_table *t, const struct bench_result *r, const s
     if (!t->begun) {
         fputs("test,n_prompt,n_gen,n_depth,n_parallel,repetitions,avg_ts,stddev_ts,median_ts,threads,backend,"
               "tier,model,"
-              "model_path,model_bytes,model_params,context,batch",
+              "model_path,model_bytes,model_params,context,batch,fill_ts",
               t->out);
         fputs(t->roofline ? ",read_gb_per_s,int8_tops,limit,limit_fraction\n" : "\n", t->out);
     }
@@ -185,8 +186,8 @@ static void csv_row(struct bench_table *t, const struct bench_result *r, const s
     csv_text(t->out, t->info.tier);
     csv_text(t->out, t->model);
     csv_text(t->out, t->path);
-    fprintf(t->out, "%" PRIu64 ",%" PRIu64 ",%u,%u", t->info.model_bytes, t->info.parameters, t->info.context,
-            t->info.batch);
+    fprintf(t->out, "%" PRIu64 ",%" PRIu64 ",%u,%u,%.3f", t->info.model_bytes, t->info.parameters,
+            t->info.context, t->info.batch, r->fill_rate);
     if (t->roofline) {
         fprintf(t->out, ",%.3f,%.3f,%s,", r->limits.read_rate * 1e-9, 2 * r->limits.int8_rate * 1e-12,
                 r->test.generation ? "read" : "int8");

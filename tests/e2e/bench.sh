@@ -11,6 +11,7 @@ test_markdown() {
     [ "$tests" = "pp16 pp24 tg4 pp16@d8 pp24@d8 tg4@d8 " ] || fail "tests: $tests"
     printed '^\| llama 6M Q8_0 +\| +5\.86 MiB \| +5\.77 M \| CPU [a-z0-9]+ +\| +[0-9]+ \| +pp16 \| +[0-9]+\.[0-9]+ ± [0-9]+\.[0-9]+ \|$'
     said '6145024 bytes of weights; [0-9]+ threads, tier [a-z]'
+    [ "$(grep -c '^the context of 8 tokens was computed at [0-9.]* tokens/s$' "$tmp/err")" = 3 ] || fail "fill: $(cat "$tmp/err")"
 }
 
 # value KEY: of the JSON's rows, in order.
@@ -29,6 +30,9 @@ test_json() {
     [ "$(values backend | tr ' ' '\n' | sort -u | tr -d '\n')" = '"CPU"' ] || fail "backend: $(values backend)"
     [ "$(values model_bytes | tr ' ' '\n' | sort -u | tr -d '\n')" = 6145024 ] || fail "model_bytes: $(values model_bytes)"
     printed '"model": "llama 6M Q8_0"'
+    # How fast a context was computed: where there is one.
+    values fill_ts | awk '{ exit !(NF == 6 && $1 == 0 && $2 == 0 && $3 == 0 && $4 > 0 && $5 > 0 && $6 == 0) }' ||
+        fail "fill_ts: $(values fill_ts)"
     # Each row: three samples, all above 0, whose mean and deviation are the row's.
     awk '/"avg_ts"/ { avg = $2 + 0 } /"stddev_ts"/ { dev = $2 + 0 }
          /"samples_ts"/ { n = 0; sum = 0; inside = 1; next }
@@ -48,6 +52,8 @@ test_csv() {
         fail "head: $(head -n 1 "$tmp/out")"
     [ "$(awk -F , '{ print NF }' "$tmp/out" | sort -u | wc -l)" = 1 ] || fail "lines differ in their fields"
     printed '^"tg4 @ d8",0,4,8,1,2,[0-9.]+,[0-9.]+,'
+    awk -F , 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "fill_ts") at = i } NR > 1 && ($4 > 0) != ($at > 0) { bad = 1 }
+        END { exit bad || !at }' "$tmp/out" || fail "fill_ts: $(cat "$tmp/out")"
 }
 
 test_roofline() {
