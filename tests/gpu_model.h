@@ -22,6 +22,7 @@ struct gpu_model_want {
     uint32_t n_rot;
     uint32_t type_k, type_v;
     uint32_t kv_slices;
+    uint32_t cells; /* of attention; at most this, or 0 where no sequence has two splits */
 };
 
 struct gpu_model {
@@ -214,8 +215,6 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     assert_non_null(m->tables);
     c = carve_in(m->tables, c.used);
     graph_layout(&m->graph, &c, &m->shape, 1);
-    struct graph_want gw = {.batch = want->batch, .logits_rows = want->rows};
-    assert_int_equal(graph_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     struct device_kv *kv = &m->model.kv;
     *kv = (struct device_kv){.type_k = want->type_k,
                              .type_v = want->type_v,
@@ -225,6 +224,10 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
                              .block_stride = kernels_kv_bytes(want->type_k, want->head_k) +
                                              kernels_kv_bytes(want->type_v, want->head_v)};
     kv->unit_bytes = kv->block_stride * kv->n_blocks;
+    uint32_t cells = device_cells(&(struct device_facts){0}, kv, want->sequences, want->batch);
+    struct graph_want gw = {
+        .batch = want->batch, .logits_rows = want->rows, .cells = ARITH_MIN(want->cells, cells)};
+    assert_int_equal(graph_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     uint64_t at = arith_round_up(sizeof(struct step_header), 64);
     struct step_header *h = &m->model.step;
     h->table_stride = kv->blocks_per_sequence;
@@ -251,6 +254,10 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
             assert_true(m->before[a][s] != NULL && m->cpu[a][s] != NULL && m->gpu[a][s] != NULL);
             memset(m->before[a][s], GPU_MODEL_PATTERN, n);
         }
+    }
+    if (m->graph.arrivals != GRAPH_NONE) {
+        const struct graph_value *v = &m->graph.values[m->graph.arrivals];
+        memset(m->before[DEVICE_EXCHANGE][0] + v->offset, 0, v->bytes);
     }
     for (uint32_t i = 0; i < m->graph.n_weights; i++)
         gpu_model_fill_weight(m, seed, &m->graph.weights[i]);
@@ -374,8 +381,8 @@ static inline void gpu_model_fail_at(const struct gpu_model *m, int arena, uint6
     fail_msg("%s: arena %d, byte %llu, between values", what, arena, (unsigned long long)at);
 }
 
-/* Bytes of scratch that the GPU leaves alone and the CPU does not: floats of a product that is wanted as
- * integers, and k and v beside q. */
+/* Bytes of scratch that only one of them writes: the CPU the floats of a product that is wanted as integers,
+ * and k and v beside q; the GPU the cells of attention. */
 static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored) {
     const struct graph *g = &m->graph;
     for (uint32_t i = 0; i < g->n_ops; i++) {
@@ -383,6 +390,8 @@ static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored)
         if (o->out == GRAPH_NONE)
             continue;
         const struct graph_value *v = &g->values[o->out];
+        if (o->work != GRAPH_NONE)
+            memset(ignored + g->values[o->work].offset, 1, g->values[o->work].bytes);
         if (o->kind == GRAPH_MATMUL && o->epilogue == GRAPH_SWIGLU && v->forms != GRAPH_F32)
             memset(ignored + v->offset + v->f32, 1, (size_t)v->rows * v->width * 4);
         if (o->kind == GRAPH_ROPE_STORE) {

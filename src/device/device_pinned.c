@@ -1,5 +1,7 @@
-/* What all back ends share: names of arenas, and the layout of their pinned parts. */
+/* What all back ends share: names of arenas, the layout of their pinned parts, workspaces of graphs. */
 #include "device/device.h"
+#include "kernels/kernels.h"
+#include "kernels/opencl.h"
 
 const char *device_arena_name(enum device_arena a) {
     static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
@@ -27,4 +29,13 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
         carve_take(&c, g->values[g->picks].half_bytes, 1);
     }
     p->bytes = c.used;
+}
+
+uint32_t device_cells(const struct device_facts *f, const struct device_kv *kv, uint32_t sequences,
+                      uint32_t batch) {
+    uint64_t splits = arith_ceil_div((uint64_t)kv->blocks_per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
+    uint64_t queries = ARITH_MIN((uint64_t)sequences * OPENCL_SPLIT_QUERIES, (uint64_t)batch);
+    if (f->host_memory || splits <= 1)
+        return 0;
+    return (uint32_t)ARITH_MIN(queries * splits, (uint64_t)UINT32_MAX);
 }

@@ -173,14 +173,16 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     m->sequences = want->sequences;
     /* One CPU device alone runs a step inside submit, and its results are read before the next. */
     m->slots = s->n_devices == 1 && f->host_memory ? 1 : 2;
+    stator_status st = lay_out_kv(s, want, f, &m->kv, &p->missing, e);
+    if (st != STATOR_OK)
+        return st;
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .first_layer = first,
                             .end_layer = end,
-                            .result_halves = f->host_memory ? m->slots : 1};
-    stator_status st = graph_build(g, s->shape, &gw, e);
-    if (st == STATOR_OK)
-        st = lay_out_kv(s, want, f, &m->kv, &p->missing, e);
+                            .result_halves = f->host_memory ? m->slots : 1,
+                            .cells = device_cells(f, &m->kv, want->sequences, want->batch)};
+    st = graph_build(g, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
     step_writer_layout(s->shape, want, &m->kv, &m->step, &m->step_bytes);
@@ -235,7 +237,10 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
     if (st != STATOR_OK)
         return st;
     step_writer_layout(s->shape, want, &kv, &step, &step_bytes);
-    struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows, .end_layer = 1};
+    struct graph_want gw = {.batch = want->batch,
+                            .logits_rows = want->logits_rows,
+                            .end_layer = 1,
+                            .cells = device_cells(f, &kv, want->sequences, want->batch)};
     uint64_t slices[GRAPH_MAX_SLICES];
     st = graph_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)

@@ -110,6 +110,7 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
     op->layer = layer;
     op->in = in;
     op->out = out;
+    op->work = GRAPH_NONE;
     for (int i = 0; i < GRAPH_OP_WEIGHTS; i++)
         op->weight[i] = op->bias[i] = GRAPH_NONE;
     return op;
@@ -154,6 +155,9 @@ static void find_lives(struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++) {
         touch(g, g->ops[i].in, i);
         touch(g, g->ops[i].out, i);
+        touch(g, g->ops[i].work, i);
+        if (g->ops[i].kind == GRAPH_ATTENTION)
+            touch(g, g->arrivals, i);
     }
     for (uint32_t i = 0; i < g->n_values; i++) {
         struct graph_value *v = &g->values[i];
@@ -179,7 +183,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, const struct g
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
-    g->logits = g->picks = g->landing = g->outgoing = GRAPH_NONE;
+    g->logits = g->picks = g->landing = g->outgoing = g->arrivals = GRAPH_NONE;
     g->n_ops = g->n_values = g->n_weights = 0;
     switch (s->arch) {
     case SHAPE_LLAMA:

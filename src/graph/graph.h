@@ -23,7 +23,8 @@ enum graph_kind {
     GRAPH_MATMUL,      /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
     GRAPH_ROPE_STORE,  /* per head: q and k of `in` normed (optional), turned in place; k and v stored to the
                           cache */
-    GRAPH_ATTENTION,   /* out = attention of the q in `in` over the cache, in the forms of out */
+    GRAPH_ATTENTION,   /* out = attention of the q in `in` over the cache, in the forms of out; work: f32
+                          [cells][n_heads * (head_dim_v + 2)] */
     GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
                           NORM, 2r + 1 what quantising row 2r left, quantised again */
     GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */
@@ -90,6 +91,7 @@ struct graph_op {
     uint32_t layer; /* GRAPH_NONE outside layers */
     uint32_t in;    /* value, or GRAPH_NONE */
     uint32_t out;
+    uint32_t work; /* value: workspace, or GRAPH_NONE */
     uint32_t n_weights;
     uint32_t weight[GRAPH_OP_WEIGHTS];
     uint32_t bias[GRAPH_OP_WEIGHTS];   /* weight, or GRAPH_NONE */
@@ -107,6 +109,9 @@ struct graph_want {
     /* Halves of logits and picks: 2 where a step's results are read in place while the next step runs. 0: 1.
      */
     uint32_t result_halves;
+    /* Cells for partial results of attention, a (query, split of 256 tokens) each: the workspace of a device
+     * that computes splits side by side. 0: none. */
+    uint32_t cells;
 };
 
 struct graph {
@@ -121,6 +126,8 @@ struct graph {
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing; /* the same, on its way to the next device; GRAPH_NONE on the last */
+    uint32_t arrivals; /* value: u32 [batch][n_kv_heads], exchange: splits of a query that are done; 0 before
+                          and after every step. GRAPH_NONE without cells */
     struct graph_op *ops;
     struct graph_value *values;
     struct graph_weight *weights;

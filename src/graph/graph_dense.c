@@ -52,7 +52,13 @@ static void add_attention(struct graph *g, uint32_t i, uint32_t x) {
     /* The kernel writes floats first, whatever the consumer wants. */
     uint32_t heads =
         layer_value(g, "attn", i, s->n_heads * s->head_dim_v, GRAPH_F32 | graph_form_for(l->attn_output));
-    graph_add_op(g, GRAPH_ATTENTION, i, qkv, heads);
+    op = graph_add_op(g, GRAPH_ATTENTION, i, qkv, heads);
+    if (g->want.cells != 0) {
+        char text[32];
+        snprintf(text, sizeof text, "blk.%u.attn_cells", i);
+        op->work = graph_add_value(g, text, GRAPH_SCRATCH, g->want.cells, s->n_heads * (s->head_dim_v + 2),
+                                   GRAPH_F32);
+    }
 
     op = graph_add_op(g, GRAPH_MATMUL, i, heads, x);
     op->epilogue = GRAPH_RESIDUAL;
@@ -105,6 +111,9 @@ static uint32_t boundary_value(struct graph *g, const char *name) {
 void graph_dense_build(struct graph *g) {
     const struct shape *s = g->shape;
     uint32_t x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
+    if (g->want.cells != 0)
+        g->arrivals =
+            graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch, s->n_kv_heads, GRAPH_F32);
     graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     if (g->want.first_layer == 0) {
         struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, x);

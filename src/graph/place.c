@@ -46,7 +46,7 @@ static stator_status place_scratch(struct graph *g, uint64_t slice_limit, void *
     if (g->scratch_bytes > slice_limit)
         return error_set(e, STATOR_DOES_NOT_FIT,
                          "scratch needs %llu bytes in one slice, a slice holds at most %llu: lower "
-                         "memory.batch or memory.logits_rows",
+                         "memory.batch, memory.logits_rows or, on a GPU, memory.context",
                          (unsigned long long)g->scratch_bytes, (unsigned long long)slice_limit);
     return STATOR_OK;
 }

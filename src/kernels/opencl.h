@@ -13,6 +13,10 @@
 #define OPENCL_PREFILL_TOKENS 8
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
+/* Tokens of a split (KERNELS_SPLIT), and queries of one sequence for which there are always cells, so that
+ * their splits can be computed side by side. */
+#define OPENCL_SPLIT         256
+#define OPENCL_SPLIT_QUERIES 4
 /* Slices that the KV of one layer may lie in. */
 #define OPENCL_KV_SLICES 4
 

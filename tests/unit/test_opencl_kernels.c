@@ -49,6 +49,7 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     w.type_v = testing_below(seed, 2) ? w.type_k : (uint32_t)testing_below(seed, KERNELS_KV_TYPES);
     w.kv_slices = 1 + (uint32_t)testing_below(seed, ARITH_MIN(w.n_kv_heads, 4u));
     w.blocks = (uint32_t)arith_ceil_div(batch, KERNELS_KV_BLOCK) + (testing_below(seed, 3) == 0 ? 18 : 2);
+    w.cells = testing_below(seed, 3) == 0 ? (uint32_t)testing_below(seed, 40) : UINT32_MAX;
     return w;
 }
 
@@ -152,6 +153,91 @@ static void wide_heads(void **state) {
     check(&seed, &plain_traits, q8, 18, 18, 512, 256);
 }
 
+/* One step with the chunks' lengths and positions given (n 0: no chunk) in a list for `bucket`, its cells
+ * limited. */
+struct deep {
+    uint32_t bucket;
+    uint32_t heads, group, head;
+    uint32_t blocks, cells;
+    struct {
+        uint32_t n, position;
+    } chunk[3];
+};
+
+static void check_deep(uint64_t *seed, const struct launch_traits *t, const uint32_t type[7], uint32_t kv,
+                       const struct deep *d) {
+    struct gpu_model_want w = random_want(seed, type, d->bucket);
+    w.n_kv_heads = d->heads;
+    w.n_heads = d->heads * d->group;
+    w.head_k = w.head_v = w.n_rot = d->head;
+    w.n_embd = w.n_ff = block_info(type[0])->values == 256 ? 256 : 64;
+    w.type_k = w.type_v = kv;
+    w.blocks = d->blocks;
+    w.cells = d->cells;
+    w.kv_slices = 1;
+    struct gpu_model *m = gpu_model_new(&w, seed);
+    gpu_model_step(m, seed, d->bucket, 1);
+    struct step_header *h = (struct step_header *)(void *)m->before[DEVICE_EXCHANGE][0];
+    struct step_chunk *c = (struct step_chunk *)(void *)((uint8_t *)h + h->at_chunks);
+    uint32_t tokens = 0;
+    h->n_chunks = 0;
+    for (uint32_t i = 0; i < 3 && d->chunk[i].n > 0; i++) {
+        c[h->n_chunks++] = (struct step_chunk){
+            .slot = 2 - i, .first = tokens, .n = d->chunk[i].n, .position = d->chunk[i].position};
+        tokens += d->chunk[i].n;
+    }
+    h->n_tokens = tokens;
+    h->n_zero = 0;
+    memset((uint8_t *)h + h->at_rows, 0, 4);
+    gpu_model_run_cpu(m);
+    run_gpu(m, t, d->bucket, 1);
+    char what[160];
+    snprintf(what, sizeof what, "%u heads of %u x %u, KV type %u, %u cells, %u at %u, %u at %u, %u at %u",
+             d->heads, d->group, d->head, kv, d->cells, d->chunk[0].n, d->chunk[0].position, d->chunk[1].n,
+             d->chunk[1].position, d->chunk[2].n, d->chunk[2].position);
+    gpu_model_compare(m, what);
+    gpu_model_free(m);
+}
+
+/* Splits side by side: at their edges, more than are merged at a time, of several sequences, for all types of
+ * KV, with too few cells for some chunks, with heads whose int8 groups go together. */
+static void deep_contexts(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    const uint32_t all = UINT32_MAX;
+    const struct deep deep[] = {
+        {1, 2, 2, 32, 24, all, {{1, 255}}}, /* the last context of one split */
+        {1, 2, 2, 32, 24, all, {{1, 256}}},
+        {1, 1, 4, 64, 24, all, {{1, 767}}},
+        {1, 1, 1, 32, 1100, all, {{1, 34000}}},                /* 133 splits */
+        {4, 2, 3, 32, 48, all, {{2, 511}, {1, 1500}, {1, 3}}}, /* tiles of which one query sees a split more
+                                                                */
+        {4, 2, 12, 32, 32, all, {{3, 510}}},                   /* more rows than a group takes at a time */
+        {4, 2, 2, 32, 48, 20, {{2, 1000}, {1, 1400}, {1, 500}}},
+        {16, 2, 2, 32, 64, all, {{3, 300}, {10, 1000}, {3, 1900}}}, /* many queries have what is spare */
+        {16, 2, 2, 32, 64, 30, {{4, 400}, {12, 1000}}},
+        {20, 2, 2, 32, 64, all, {{20, 500}}},
+        {18, 8, 4, 32, 64, all, {{17, 900}, {1, 1500}}}, /* enough tiles: the long chunk goes one by one */
+    };
+    static const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
+                                   BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
+    uint64_t seed = testing_seed("deep_contexts");
+    struct launch_traits many = plain_traits;
+    many.threads = 640;
+    for (size_t i = 0; i < sizeof deep / sizeof deep[0]; i++)
+        check_deep(&seed, &many, q8, (uint32_t)i % KERNELS_KV_TYPES, &deep[i]);
+    /* Eight KV heads have one group of 256: they arrive at one count. */
+    static const uint32_t k[7] = {BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_Q4_K,
+                                  BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q4_K};
+    const struct deep together = {2, 8, 1, 32, 48, all, {{1, 700}, {1, 1300}}};
+    for (uint32_t kv = 0; kv < KERNELS_KV_TYPES; kv++)
+        check_deep(&seed, &many, k, kv, &together);
+    struct launch_traits few = plain_traits;
+    few.threads = 16; /* one group has all items */
+    check_deep(&seed, &few, k, KERNELS_KV_F16, &together);
+}
+
 static void decode_one(void **state) {
     (void)state;
     each_set("decode_one", &plain_traits, N_TYPES + 2, 1, 1);
@@ -193,6 +279,7 @@ static void nothing(void **state) {
 #define prefill       nothing
 #define matrix_engine nothing
 #define wide_heads    nothing
+#define deep_contexts nothing
 
 #endif
 
@@ -254,7 +341,7 @@ int main(void) {
         cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer),
         cmocka_unit_test(decode_one), cmocka_unit_test(decode_few),
         cmocka_unit_test(prefill),    cmocka_unit_test(matrix_engine),
-        cmocka_unit_test(wide_heads),
+        cmocka_unit_test(wide_heads), cmocka_unit_test(deep_contexts),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -432,11 +432,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"7ac2fe400d8103f257ade5beb7b7cbc9", {NULL}, 0, {NULL}, 0},
-        {"9d61112427dc5fc1d56c75128eebdc9e", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"c5d86959b67eb561eb174e5812bd1476", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"a19c48714dea28e9bdd75085084f367a", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"7279a4c3af72432de83337bc243192d6", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"fc46a19c42cfb0bb8de181786a4447fe", {NULL}, 0, {NULL}, 0},
+        {"b4878d7cbe9b11d99663258b7ee7a678", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"5210d56729954d0889497031241cef5e", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"d6633f462e14ee90093f5923e04d0d35", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"135df5e7c1793f76fa9028b89d0f13c7", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

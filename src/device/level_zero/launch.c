@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+_Static_assert(OPENCL_SPLIT == KERNELS_SPLIT, "the numerics are one");
+
 uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]) {
     CHECK(most > 0);
     static const uint32_t fixed[] = {1, 4, 16, 64};
@@ -17,10 +19,15 @@ uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]) {
     return n;
 }
 
+/* Groups of `group` items that the device runs at once. */
+static uint32_t groups_at_once(const struct launch_list *b, uint32_t group) {
+    return (uint32_t)ARITH_MAX((uint64_t)b->traits->threads * 16 / group, (uint64_t)1);
+}
+
 struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, uint32_t group,
                           uint64_t items) {
     /* Enough groups for four times what the device runs at once: groups walk the rest of their work. */
-    uint64_t most = ARITH_MAX((uint64_t)b->traits->threads * 4 * 16 / group, (uint64_t)1);
+    uint64_t most = 4ull * groups_at_once(b, group);
     struct launch *l = b->out != NULL ? &b->out[b->n] : &b->dropped;
     b->n++;
     l->kernel = kernel;
@@ -177,6 +184,18 @@ static uint32_t heads_together(const struct shape *s, uint32_t forms) {
     return heads;
 }
 
+/* The value that is `work` of the op, of so many cells, and the counts beside it. */
+static void launch_cell_arguments(struct launch_list *b, struct launch *l, uint32_t work, uint32_t cells) {
+    if (cells == 0) {
+        launch_no_buffer(l);
+        launch_no_buffer(l);
+    } else {
+        launch_value_f32(b, l, work);
+        launch_value_f32(b, l, b->g->arrivals);
+    }
+    launch_u32(l, cells);
+}
+
 static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
@@ -185,10 +204,16 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint32_t heads = heads_together(s, out->forms);
     CHECK(s->n_kv_heads % heads == 0);
     uint32_t queries = b->rows <= LAUNCH_FEW ? 1 : ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
+    uint32_t cells = o->work != GRAPH_NONE ? b->g->values[o->work].rows : 0;
+    uint32_t enough = groups_at_once(b, OPENCL_GROUP);
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
     const struct device_kv *kv = &b->m->kv;
+    uint64_t splits = arith_ceil_div((uint64_t)kv->blocks_per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
+    uint64_t items = (uint64_t)b->rows * s->n_kv_heads * (cells > 0 ? splits : 1);
     uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
-    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP, (uint64_t)b->rows * (s->n_kv_heads / heads));
+    /* What few tokens see is mostly little: no more groups than run at once, which go round for the rest. */
+    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP,
+                                  b->rows <= LAUNCH_FEW ? ARITH_MIN(items, (uint64_t)enough) : items);
     launch_value_f32(b, l, o->in);
     launch_u32(l, in->width);
     launch_value(b, l, o->out);
@@ -205,6 +230,8 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     launch_u32(l, s->n_kv_heads);
     launch_u32(l, heads);
     launch_u32(l, queries);
+    launch_cell_arguments(b, l, o->work, cells);
+    launch_u32(l, enough);
     uint64_t rows = OPENCL_ATTENTION_ROWS;
     launch_local(b, l, rows * (256 + 128 + 4 + s->head_dim_k + s->head_dim_v) * sizeof(float));
     return STATOR_OK;

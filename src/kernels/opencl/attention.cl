@@ -1,7 +1,12 @@
 /* Attention over the cache. A group has one query group's heads (all heads of one KV head) of a few queries,
- * or several KV heads one after the other where the int8 forms of the output want them together. Rows are
- * (query, head) pairs, up to OPENCL_ATTENTION_ROWS at a time; splits of 256 tokens one after the other, each
- * as kernels.h says: item t has the scores of token t of the split, then item d of the output the column d.
+ * a tile. Rows are (query, head) pairs, up to OPENCL_ATTENTION_ROWS at a time; splits of 256 tokens each as
+ * kernels.h says: item t has the scores of token t of the split, then item d of the output the column d.
+ *
+ * A chunk of few queries that sees several splits is cut side by side: every (tile, KV head, split) is an
+ * item of its own, leaves its result in a cell, and the last group to leave one merges all, in the order of
+ * the splits. Else a group goes through the splits of its tile one after the other, for several KV heads
+ * where the int8 forms of the output want them together.
+ *
  * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once
  * for all of them. */
 #include "kernels/opencl/cl_kv.h"
@@ -15,7 +20,7 @@
 #endif
 
 #define ROWS  OPENCL_ATTENTION_ROWS
-#define SPLIT 256
+#define SPLIT OPENCL_SPLIT
 #define ITEMS OPENCL_GROUP
 
 /* What all rows of a group's work share. */
@@ -342,6 +347,146 @@ static inline global float *out_of(const struct look *l, const struct rows *r, u
            (r->head * l->group + at % l->group) * l->head_v;
 }
 
+/* Group: the rows' finished output. */
+static inline void put_rows(const struct look *l, const struct room *m, const struct rows *r) {
+    for (uint i = get_local_id(0); i < r->n * l->head_v; i += ITEMS)
+        out_of(l, r, i / l->head_v)[i % l->head_v] = m->o[i] * num_rcp(m->sum[i / l->head_v]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* What splits side by side leave: a cell per (query, split), with the output of all heads before it is
+ * divided, and with their maxima and sums. */
+struct cells {
+    global float *o;    /* [cells][heads][head_v] */
+    global float *ends; /* [cells][heads][2] */
+    uint n_heads;
+    uint first;  /* of the tile's query 0 and split 0 */
+    uint splits; /* cells of a query */
+};
+
+/* The first split's cell of row i, times heads, plus the row's head; a split further: + n_heads. */
+static inline uint cell_of(const struct look *l, const struct cells *c, const struct rows *r, uint i) {
+    uint at = r->first + i;
+    return (c->first + at / l->group * c->splits) * c->n_heads + r->head * l->group + at % l->group;
+}
+
+/* Group: the split that add_split has left in m, to its cells. */
+static inline void keep_rows(const struct look *l, const struct room *m, const struct rows *r,
+                             const struct cells *c, uint split) {
+    uint me = get_local_id(0);
+    for (uint i = me; i < r->n * l->head_v; i += ITEMS) {
+        uint row = i / l->head_v;
+        if (seen(l, r, row, split * SPLIT) > 0)
+            c->o[(cell_of(l, c, r, row) + split * c->n_heads) * l->head_v + i % l->head_v] = m->o[i];
+    }
+    if (me < r->n && seen(l, r, me, split * SPLIT) > 0) {
+        global float *ends = c->ends + (cell_of(l, c, r, me) + split * c->n_heads) * 2;
+        ends[0] = m->max[me];
+        ends[1] = m->sum[me];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Group: whether it is the last of `all` to come here with its cells written; it then sees the others' cells,
+ * and the count is zero again. */
+static inline bool last_of_all(const struct room *m, global uint *arrivals, uint all) {
+    local uint *last = (local uint *)m->now;
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_release, memory_scope_device);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (get_local_id(0) == 0) {
+        volatile global atomic_uint *count = (volatile global atomic_uint *)arrivals;
+        *last = atomic_fetch_add_explicit(count, 1u, memory_order_acq_rel, memory_scope_device) + 1 == all;
+        if (*last)
+            atomic_store_explicit(count, 0u, memory_order_relaxed, memory_scope_device);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    bool mine = *last;
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acquire, memory_scope_device);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return mine;
+}
+
+/* Splits that a row merges at a time, and loads of one item under way at a time. */
+#define MERGED  (SPLIT / 2)
+#define IN_HAND 8
+
+/* Group: the factors of merging splits from .. from + n: before them, and of them; [split][ROWS] each. m's
+ * max and sum are those of the splits before, then of these too. */
+static inline void plan_merges(const struct look *l, const struct room *m, const struct rows *r,
+                               const struct cells *c, uint from, uint n) {
+    uint me = get_local_id(0);
+    local float *before = m->score, *now = m->score + MERGED * ROWS;
+    for (uint i = me; i < n * ROWS; i += ITEMS) {
+        uint row = i % ROWS, split = from + i / ROWS;
+        if (row >= r->n)
+            continue;
+        bool is = seen(l, r, row, split * SPLIT) > 0;
+        now[i] = is ? c->ends[(cell_of(l, c, r, row) + split * c->n_heads) * 2] : -INFINITY;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < r->n) { /* what is before each */
+        float max = from == 0 ? -INFINITY : m->max[me];
+        for (uint i = 0; i < n; i++) {
+            before[i * ROWS + me] = max;
+            max = now[i * ROWS + me] > max ? now[i * ROWS + me] : max;
+        }
+        m->max[me] = max;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = me; i < n * ROWS; i += ITEMS) {
+        if (i % ROWS >= r->n)
+            continue;
+        float all = now[i] > before[i] ? now[i] : before[i];
+        before[i] = num_exp(before[i] - all);
+        now[i] = num_exp(now[i] - all);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* merged, or the first split of all, and then the splits that follow, n in all, with their factors in local
+ * memory, ROWS apart; `at` of split 0, `stride` from split to split. */
+static inline float merge(float merged, bool first, global const float *at, uint stride, uint n,
+                          local const float *before, local const float *now) {
+    for (uint s = 0; s < n; s += IN_HAND) {
+        float x[IN_HAND];
+#pragma unroll
+        for (uint k = 0; k < IN_HAND; k++)
+            x[k] = at[min(s + k, n - 1) * stride];
+#pragma unroll
+        for (uint k = 0; k < IN_HAND; k++) {
+            if (s + k < n) {
+                float scaled = merged * before[(s + k) * ROWS];
+                float sum = fma(x[k], now[(s + k) * ROWS], scaled);
+                merged = first && s + k == 0 ? x[k] : sum;
+            }
+        }
+    }
+    return merged;
+}
+
+/* Group: the rows' output out of all their cells. */
+static inline void merge_rows(const struct look *l, const struct room *m, const struct rows *r,
+                              const struct cells *c) {
+    uint me = get_local_id(0);
+    local const float *before = m->score, *now = m->score + MERGED * ROWS;
+    uint splits = cl_ceil_div((uint)seen(l, r, r->n - 1, 0), SPLIT);
+    for (uint from = 0; from < splits; from += MERGED) {
+        uint n = min(splits - from, (uint)MERGED);
+        plan_merges(l, m, r, c, from, n);
+        for (uint i = me; i < r->n * (l->head_v + 1); i += ITEMS) {
+            bool is_sum = i < r->n; /* then the columns */
+            uint row = is_sum ? i : (i - r->n) / l->head_v, d = is_sum ? 0 : (i - r->n) % l->head_v;
+            int here = min((int)n, (int)cl_ceil_div((uint)seen(l, r, row, 0), SPLIT) - (int)from);
+            uint at = cell_of(l, c, r, row) + from * c->n_heads;
+            local float *merged = is_sum ? m->sum + row : m->o + row * l->head_v + d;
+            if (here > 0)
+                *merged = merge(*merged, from == 0, is_sum ? c->ends + at * 2 + 1 : c->o + at * l->head_v + d,
+                                c->n_heads * (is_sum ? 2 : l->head_v), (uint)here, before + row, now + row);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
 /* Group: the int8 forms of columns column .. + n of the output of tokens token .. + tokens, whose floats this
  * group has written. */
 static inline void quantise_out(const struct look *l, local float *memory, uint token, uint tokens,
@@ -377,36 +522,119 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
             scale                                                                                            \
     }
 
-/* Work: (chunk, `queries` queries, `heads` KV heads). Local memory: struct room. */
+/* How a chunk's queries are cut. */
+struct cut {
+    uint queries; /* of a tile */
+    uint tiles;
+    uint splits; /* side by side, of every tile; 0: one after the other */
+    uint items;
+};
+
+/* What decides it. */
+struct limits {
+    uint queries; /* of a tile with one split after the other */
+    uint cells;
+    uint enough; /* groups that fill the device */
+    uint group, n_kv_heads, units;
+};
+
+static inline uint splits_of(global const struct step_chunk *c) {
+    return cl_ceil_div(c->position + c->n, SPLIT);
+}
+
+/* cell: the first that no chunk before has; spare: cells that chunks of many queries may still have. */
+static inline struct cut cut_of(const struct limits *z, global const struct step_chunk *c, uint cell,
+                                uint spare) {
+    uint splits = splits_of(c);
+    struct cut s = {z->queries, cl_ceil_div(c->n, z->queries), 0, 0};
+    bool few = c->n <= OPENCL_SPLIT_QUERIES;
+    uint room = few ? z->cells - cell : min(spare, z->cells - cell);
+    if (splits > 1 && splits <= room / max(c->n, 1u) && (few || s.tiles * z->units < z->enough)) {
+        s.queries = max(ROWS / z->group, 1u);
+        s.tiles = cl_ceil_div(c->n, s.queries);
+        s.splits = splits;
+    }
+    s.items = s.splits == 0 ? s.tiles * z->units : s.tiles * z->n_kv_heads * s.splits;
+    return s;
+}
+
+/* The cells that the step's chunks of few queries leave to the others. */
+static inline uint spare_cells(const struct limits *z, global const struct step_chunk *chunks, uint n) {
+    uint spare = z->cells;
+    for (uint i = 0; i < n; i++) {
+        uint want = chunks[i].n <= OPENCL_SPLIT_QUERIES ? chunks[i].n * splits_of(chunks + i) : 0;
+        spare -= min(spare, want);
+    }
+    return spare;
+}
+
+/* Work: items of the chunks, as they are cut. Local memory: struct room. cells: of n_cells cells, struct
+ * cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
-CL_NAME(LOOK_PARAMETERS, uint queries, local float *memory) {
+CL_NAME(LOOK_PARAMETERS, uint queries, global float *cells, global uint *arrivals, uint n_cells, uint enough,
+        local float *memory) {
     struct look l = LOOK;
     struct room m = room_in(memory, head_k);
     global const struct step_chunk *chunks =
         (global const struct step_chunk *)(step + CL_STEP(step)->at_chunks);
     uint n_chunks = CL_STEP(step)->n_chunks;
     uint units = n_kv_heads / heads;
-    uint chunk = 0, before = 0; /* items of the chunks before */
+    struct limits z = {queries, n_cells, enough, group, n_kv_heads, units};
+    struct cells c = {cells, cells + n_cells * n_kv_heads * group * head_v, n_kv_heads * group, 0, 0};
+    uint chunk = 0, before = 0, cell = 0; /* items and cells of the chunks before */
+    uint spare = spare_cells(&z, chunks, n_chunks);
+    struct cut cut = cut_of(&z, chunks, 0, spare);
     for (uint item = get_group_id(0);; item += get_num_groups(0)) {
-        while (chunk < n_chunks && item - before >= cl_ceil_div(chunks[chunk].n, queries) * units) {
-            before += cl_ceil_div(chunks[chunk].n, queries) * units;
-            chunk++;
+        while (chunk < n_chunks && item - before >= cut.items) {
+            uint taken = chunks[chunk].n * cut.splits;
+            before += cut.items;
+            cell += taken;
+            spare -= chunks[chunk].n <= OPENCL_SPLIT_QUERIES ? 0 : taken;
+            if (++chunk < n_chunks)
+                cut = cut_of(&z, chunks + chunk, cell, spare);
         }
         if (chunk == n_chunks)
             return;
-        uint query = (item - before) / units * queries, unit = (item - before) % units;
-        uint n_queries = min(chunks[chunk].n - query, queries);
+        bool aside = cut.splits > 0;
+        uint at = item - before;
+        uint tile = aside ? at % cut.tiles : at / units;
+        uint head = aside ? at / cut.tiles % n_kv_heads : at % units * heads, n_heads = aside ? 1 : heads;
+        uint split = aside ? at / cut.tiles / n_kv_heads : 0;
+        uint query = tile * cut.queries;
+        uint n_queries = min(chunks[chunk].n - query, cut.queries);
         uint position = chunks[chunk].position + query, token = chunks[chunk].first + query;
+        uint unit = head / heads;
+        if (split * SPLIT >= position + n_queries)
+            continue; /* other tiles of the chunk see one more */
         global const uint *table = cl_table(step, chunks[chunk].slot);
-        for (uint head = unit * heads; head < (unit + 1) * heads; head++) {
+        c.first = cell + query * cut.splits;
+        c.splits = cut.splits;
+        for (uint h = head; h < head + n_heads; h++) {
             for (uint first = 0; first < n_queries * group; first += ROWS) {
-                struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, head};
+                struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, h};
                 load_q(&l, &m, &r);
-                for (uint begin = 0; seen(&l, &r, r.n - 1, begin) > 0; begin += SPLIT)
-                    add_split(&l, &m, &r, table, begin, begin == 0);
-                for (uint i = get_local_id(0); i < r.n * head_v; i += ITEMS)
-                    out_of(&l, &r, i / head_v)[i % head_v] = m.o[i] * num_rcp(m.sum[i / head_v]);
-                barrier(CLK_LOCAL_MEM_FENCE);
+                uint begin = split * SPLIT;
+                do {
+                    if (seen(&l, &r, r.n - 1, begin) > 0)
+                        add_split(&l, &m, &r, table, begin, begin == split * SPLIT);
+                    begin += SPLIT;
+                } while (!aside && seen(&l, &r, r.n - 1, begin) > 0);
+                if (aside)
+                    keep_rows(&l, &m, &r, &c, split);
+                else
+                    put_rows(&l, &m, &r);
+            }
+        }
+        if (aside) {
+            uint all = cl_ceil_div(position + n_queries, SPLIT) * heads;
+            if (!last_of_all(&m, arrivals + token * units + unit, all))
+                continue;
+            for (uint h = unit * heads; h < (unit + 1) * heads; h++) {
+                for (uint first = 0; first < n_queries * group; first += ROWS) {
+                    struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, h};
+                    merge_rows(&l, &m, &r, &c);
+                    put_rows(&l, &m, &r);
+                }
             }
         }
         quantise_out(&l, memory, token, n_queries, unit * heads * group * head_v, heads * group * head_v);
