@@ -214,7 +214,7 @@ stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int 
 typedef struct stator_memory_row {
     size_t size;
     char place[32];       /* "cpu:0", "host" */
-    char arena[32];       /* "weights", "kv", ... */
+    char arena[32];       /* "weights", "kv", ..., "spill level_zero:0" */
     uint64_t planned;     /* bytes */
     uint64_t lower_bound; /* bytes; equal to planned when the packing is optimal */
     uint64_t allocated;   /* bytes; 0 before start */
@@ -235,6 +235,7 @@ typedef struct stator_audit {
     int64_t others;                          /* libraries, drivers and the program around the engine */
     uint64_t kernel;                         /* RssAnon + RssShmem */
     uint64_t pinned;                         /* by a GPU's driver, planned, in no Rss */
+    uint64_t spilled;                        /* of that: what GPUs are too small for (memory.on_oom) */
     int64_t grown;                           /* of `others`, since the engine was sealed */
     uint64_t drm_clients, drm_vram, drm_gtt; /* of all GPUs, by /proc/self/fdinfo */
     char text[256];                          /* what is wrong with the figures, or "" */

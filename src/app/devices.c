@@ -33,7 +33,9 @@ static void spec(const struct device_info *i, char out[160]) {
     if (i->facts.max_alloc != 0)
         n += snprintf(out + n, 160 - (size_t)n, ",max_alloc=%" PRIu64, i->facts.max_alloc);
     if (i->facts.bandwidth != 0)
-        snprintf(out + n, 160 - (size_t)n, ",bandwidth=%" PRIu64, i->facts.bandwidth);
+        n += snprintf(out + n, 160 - (size_t)n, ",bandwidth=%" PRIu64, i->facts.bandwidth);
+    if (i->facts.bus != 0)
+        snprintf(out + n, 160 - (size_t)n, ",bus=%" PRIu64, i->facts.bus);
 }
 
 static stator_status save(const struct devices *d, stator_error *e) {
@@ -96,6 +98,8 @@ static void print_gpu(const struct device_info *i) {
            units_format_size(i->facts.max_alloc, most), i->facts.alignment);
     if (i->facts.bandwidth != 0)
         printf(", bandwidth %.0f GB/s", (double)i->facts.bandwidth * 1e-9);
+    if (i->facts.bus != 0)
+        printf(", bus %.1f GB/s", (double)i->facts.bus * 1e-9);
     printf("\n");
 }
 
@@ -121,6 +125,7 @@ static void device_json(struct json *j, const struct device_info *i) {
     json_u64(j, "memory", i->facts.memory);
     json_u64(j, "max_alloc", i->facts.max_alloc);
     json_u64(j, "bandwidth", i->facts.bandwidth);
+    json_u64(j, "bus", i->facts.bus);
     json_u64(j, "alignment", i->facts.alignment);
     json_u64(j, "total", i->total);
     json_u64(j, "free", i->free);

@@ -169,8 +169,8 @@ static const char *reasons_of(const char *arena) {
     static const struct {
         const char *arena;
         const char *inputs;
-    } table[] = {{"weights", "planner model split devices context sequences batch kv_type"},
-                 {"kv", "planner model context sequences kv_type split devices"},
+    } table[] = {{"weights", "planner model split devices context sequences batch kv_type on_oom"},
+                 {"kv", "planner model context sequences kv_type split devices on_oom"},
                  {"scratch", "planner model batch logits_rows split devices"},
                  {"exchange", "planner model batch logits_rows context sequences split devices"},
                  {"driver", "driver_reserve devices"},
@@ -179,7 +179,8 @@ static const char *reasons_of(const char *arena) {
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strcmp(table[i].arena, arena) == 0)
             return table[i].inputs;
-    return "planner model context sequences batch logits_rows kv_type split devices driver_reserve staging";
+    return "planner model context sequences batch logits_rows kv_type split devices driver_reserve staging "
+           "on_oom";
 }
 
 /* Calls for every input that differs, of both plans, once; only those in list (NULL: all). Returns how many.

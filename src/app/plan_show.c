@@ -75,7 +75,7 @@ int plan_command(int argc, char **argv) {
          .target = &o.devices,
          .value = "NAME=SIZE[,..]",
          .help = "plan for this device instead of those here (may be repeated): "
-                 "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"},
+                 "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s,bus=31GB/s"},
         {.name = "svg",
          .kind = OPTIONS_TEXT,
          .target = &o.svg,
@@ -102,14 +102,18 @@ int plan_command(int argc, char **argv) {
             "a .gguf file. Exit 3 when the plan does not fit.\n\n"
             "--json: {format: 1, model, hash, fits, inputs: {name: value}, devices: [{name, budget, total, "
             "layers {first, count},\n"
-            "weights {in_file, packed, padding}, kv_bytes_per_token, arenas: [{name, bytes, lower_bound, "
+            "weights {in_file, packed, padding}, kv_bytes_per_token, spill {bytes, weights, kv, kv_layers, "
+            "bus_bytes_per_step,\n"
+            "bus_bytes_per_token, bus_bytes_per_token_of_context, bus_bytes_at_full_context} (where it "
+            "spills), arenas: [{name, bytes, lower_bound, "
             "slices: [bytes],\n"
             "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas}, kv "
             "{tokens,\n"
             "room_tokens, sequences_fit}, short {where, bytes, slice_bytes, slice_limit (both only where a "
             "slice "
             "is too small),\n"
-            "largest_context, largest_batch, largest_sequences}}.\n"
+            "largest_context, largest_batch, largest_sequences}, spill_slowdown (where it is known)}.\n"
+            "An arena \"spill NAME\" of the host is what the device NAME is too small for (memory.on_oom).\n"
             "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],

@@ -15,17 +15,33 @@ static double percent(uint64_t part, uint64_t whole) {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static void print_row(FILE *out, const char *place, const char *arena, uint64_t bytes, uint64_t bound,
-                      uint64_t budget) {
+/* Of the longest names, and no narrower than the headings look good. */
+struct widths {
+    int place, arena;
+};
+
+static struct widths measure(const struct plan *p) {
+    struct widths w = {8, 10};
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        w.place = ARITH_MAX(w.place, (int)strlen(p->places[i].name));
+        for (uint32_t k = 0; k < p->places[i].n_arenas; k++)
+            w.arena = ARITH_MAX(w.arena, (int)strlen(p->places[i].arenas[k].name));
+    }
+    return w;
+}
+
+static void print_row(FILE *out, const struct widths *w, const char *place, const char *arena, uint64_t bytes,
+                      uint64_t bound, uint64_t budget) {
     char size[UNITS_TEXT];
     char least[UNITS_TEXT];
-    fprintf(out, "%-8s %-10s %15" PRIu64 " %13s %13s %9.2f%%", place, arena, bytes,
+    fprintf(out, "%-*s %-*s %15" PRIu64 " %13s %13s %9.2f%%", w->place, place, w->arena, arena, bytes,
             units_format_size(bytes, size), units_format_size(bound, least), percent(bytes, budget));
 }
 
 static void print_arenas(const struct plan *p, FILE *out) {
-    fprintf(out, "%-8s %-10s %15s %13s %13s %10s\n", "place", "arena", "bytes", "planned", "lower bound",
-            "budget");
+    const struct widths w = measure(p);
+    fprintf(out, "%-*s %-*s %15s %13s %13s %10s\n", w.place, "place", w.arena, "arena", "bytes", "planned",
+            "lower bound", "budget");
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
         char budget[UNITS_TEXT];
@@ -33,10 +49,10 @@ static void print_arenas(const struct plan *p, FILE *out) {
         for (uint32_t k = 0; k < place->n_arenas; k++) {
             const struct plan_arena *a = &place->arenas[k];
             bound += a->lower_bound;
-            print_row(out, k == 0 ? place->name : "", a->name, a->bytes, a->lower_bound, place->budget);
+            print_row(out, &w, k == 0 ? place->name : "", a->name, a->bytes, a->lower_bound, place->budget);
             fputc('\n', out);
         }
-        print_row(out, "", "total", place->total, bound, place->budget);
+        print_row(out, &w, "", "total", place->total, bound, place->budget);
         fprintf(out, " of %s\n", units_format_size(place->budget, budget));
     }
 }
@@ -84,6 +100,34 @@ static void print_routes(const struct plan *p, FILE *out) {
         if (p->places[i].route[0] != '\0')
             fprintf(out, "copies from %s to %s: %s: %s\n", p->places[i].name, p->places[i + 1].name,
                     p->places[i].route, p->places[i].route_why);
+}
+
+/* What lies in host memory because a device is too small, and what that costs a generated token. */
+static void print_spill(const struct plan *p, FILE *out) {
+    bool any = false;
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        const struct plan_spill *x = &p->places[i].spill;
+        char kv[UNITS_TEXT], weights[UNITS_TEXT], far[UNITS_TEXT], near[UNITS_TEXT];
+        if (x->weights + x->kv == 0)
+            continue;
+        any = true;
+        fprintf(out, "spill of %s: in host memory lie weights of %s, and KV of %s: of the last %u layers\n",
+                p->places[i].name, units_format_size(x->weights, weights), units_format_size(x->kv, kv),
+                x->kv_layers);
+        fprintf(out,
+                "spill of %s: a token brings %s over the bus, %" PRIu64
+                " bytes more for each token of its context: %s at the full one, beside %s from the device\n",
+                p->places[i].name, units_format_size(x->per_step + x->per_token, weights), x->kv_per_token,
+                units_format_size(x->far, far), units_format_size(x->near, near));
+    }
+    if (any && p->slowdown > 0)
+        fprintf(out,
+                "spill: at the full context a token takes about %.1f times as long as with all of it on the "
+                "devices (an estimate: bytes by the bandwidths of memory and bus)\n",
+                p->slowdown);
+    else if (any)
+        fprintf(out, "spill: how much slower that is can't be said: the bandwidth of a device or its bus is "
+                     "not known\n");
 }
 
 static bool lives(const struct plan_block *b, uint32_t step) {
@@ -195,6 +239,7 @@ void plan_table_print(const struct plan *p, FILE *out, bool verbose) {
     print_weights(p, out);
     print_kv(p, out);
     print_routes(p, out);
+    print_spill(p, out);
     print_scratch(p, out);
     if (verbose) {
         print_every_arena(p, out);

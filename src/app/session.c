@@ -1,5 +1,6 @@
 #include "app/session.h"
 
+#include "base/arith.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -83,7 +84,25 @@ int session_signal(void) {
     return signal_seen;
 }
 
-static void print_row(FILE *out, const stator_memory_row *r, const char *place, bool with_use) {
+/* Of the table's first two columns. */
+struct widths {
+    int place, arena;
+};
+
+static struct widths measure(const stator *s) {
+    struct widths w = {6, 10};
+    for (size_t i = 0;; i++) {
+        stator_memory_row row = {.size = sizeof row};
+        int have = 0;
+        if (stator_get_memory(s, i, &row, &have, NULL) != STATOR_OK || !have)
+            return w;
+        w.place = ARITH_MAX(w.place, (int)strlen(row.place));
+        w.arena = ARITH_MAX(w.arena, (int)strlen(row.arena));
+    }
+}
+
+static void print_row(FILE *out, const struct widths *w, const stator_memory_row *r, const char *place,
+                      bool with_use) {
     char planned[UNITS_TEXT];
     char other[UNITS_TEXT];
     char used[UNITS_TEXT];
@@ -93,18 +112,20 @@ static void print_row(FILE *out, const stator_memory_row *r, const char *place, 
     units_format_size(r->used, used);
     units_format_size(r->budget, budget);
     if (with_use)
-        fprintf(out, "%-6s %-10s %13s %13s %13s\n", place, r->arena, planned, other, used);
+        fprintf(out, "%-*s %-*s %13s %13s %13s\n", w->place, place, w->arena, r->arena, planned, other, used);
     else
-        fprintf(out, "%-6s %-10s %15" PRIu64 " %13s %13s %13s\n", place, r->arena, r->planned, planned, other,
-                budget);
+        fprintf(out, "%-*s %-*s %15" PRIu64 " %13s %13s %13s\n", w->place, place, w->arena, r->arena,
+                r->planned, planned, other, budget);
 }
 
 void session_print_memory(const stator *s, FILE *out, bool with_use) {
+    const struct widths w = measure(s);
     if (with_use)
-        fprintf(out, "%-6s %-10s %13s %13s %13s\n", "place", "arena", "planned", "allocated", "used");
+        fprintf(out, "%-*s %-*s %13s %13s %13s\n", w.place, "place", w.arena, "arena", "planned", "allocated",
+                "used");
     else
-        fprintf(out, "%-6s %-10s %15s %13s %13s %13s\n", "place", "arena", "bytes", "planned", "lower bound",
-                "budget");
+        fprintf(out, "%-*s %-*s %15s %13s %13s %13s\n", w.place, "place", w.arena, "arena", "bytes",
+                "planned", "lower bound", "budget");
     stator_memory_row total = {.arena = "total"};
     for (size_t i = 0;; i++) {
         stator_memory_row row = {.size = sizeof row};
@@ -113,14 +134,14 @@ void session_print_memory(const stator *s, FILE *out, bool with_use) {
             break;
         bool same = have && strcmp(row.place, total.place) == 0;
         if (!same && total.place[0] != '\0')
-            print_row(out, &total, "", with_use);
+            print_row(out, &w, &total, "", with_use);
         if (!have)
             break;
         if (!same) {
             total = (stator_memory_row){.arena = "total", .budget = row.budget};
             memcpy(total.place, row.place, sizeof total.place);
         }
-        print_row(out, &row, same ? "" : row.place, with_use);
+        print_row(out, &w, &row, same ? "" : row.place, with_use);
         total.planned += row.planned;
         total.lower_bound += row.lower_bound;
         total.allocated += row.allocated;
@@ -147,6 +168,8 @@ stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     print_figure(out, "=", a.kernel, "private by the kernel (RssAnon + RssShmem)");
     if (a.pinned > 0)
         print_figure(out, " ", a.pinned, "planned and pinned by a GPU's driver, beside that");
+    if (a.spilled > 0)
+        print_figure(out, " ", a.spilled, "of that: spill, what the GPUs are too small for");
     if (a.drm_clients > 0) {
         print_figure(out, " ", a.drm_vram, "GPU memory by the kernel (drm, all GPUs)");
         print_figure(out, " ", a.drm_gtt, "host memory of GPUs by the kernel (drm gtt, all GPUs)");

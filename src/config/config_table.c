@@ -90,8 +90,10 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_MEMORY_ON_OOM] =
         {KEY(memory, on_oom), .kind = CONFIG_KIND_ENUM, .names = {"fail", "spill"}, .default_text = "fail",
          .unit = "",
-         .help = "When the model does not fit on the devices: \"fail\" says what is short, \"spill\" moves "
-                 "layers to the CPU."},
+         .help =
+             "When a GPU is too small: \"fail\" says what is short, \"spill\" plans what does not fit into "
+             "host memory that the GPU reads over the bus: the embedding, then the KV of the last "
+             "layers, then matrices from the end of the model."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
          .help = "What the audit of memory finds is an error (exit 3), not a warning: at the start, more "

@@ -51,6 +51,7 @@ struct device_facts {
     uint64_t memory;    /* bytes; 0 with host_memory: the host's limit */
     uint64_t max_alloc; /* largest single allocation; 0: no limit */
     uint64_t bandwidth; /* bytes per second; 0: not known */
+    uint64_t bus;       /* bytes per second from host memory; 0: not known. No plan depends on it */
     uint64_t alignment; /* of slices */
 };
 
@@ -63,7 +64,8 @@ struct device_options {
 };
 
 /* Where a layer's KV lies: units of one (layer, KV head), each n_blocks blocks of K then V, in slices of
- * units_per_slice units. Unit of layer l, head h: (l - the device's first layer) * n_kv_heads + h. */
+ * units_per_slice units. Unit of layer l, head h: (l - the device's first layer) * n_kv_heads + h. The units
+ * of the last spilled_layers layers begin a slice of their own, which the engine may have put elsewhere. */
 struct device_kv {
     uint32_t type_k; /* enum kernels_kv */
     uint32_t type_v;
@@ -73,7 +75,15 @@ struct device_kv {
     uint64_t block_stride;        /* of one block, K and V */
     uint64_t unit_bytes;
     uint32_t units_per_slice;
+    uint32_t spilled_layers; /* 0 on a device in host memory */
 };
+
+/* The slices [first, end) of the layers that are kept (spilled = false) or spilled, and their units. */
+struct device_kv_part {
+    uint32_t first, end;
+    uint32_t units;
+};
+struct device_kv_part device_kv_part(const struct device_kv *kv, const struct graph *g, bool spilled);
 
 /* The part of the model that one device runs: a graph with all its places. */
 struct device_model {
@@ -142,6 +152,12 @@ struct device_vtable {
     /* Slice `slice` of an arena, zeroed. STATOR_DOES_NOT_FIT: refused for lack of memory. */
     stator_status (*slice_create)(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
                                   stator_error *e);
+    /* The same in host memory that the device's kernels read and write over the bus, for what is spilled: the
+     * arena's slices behind its own. NULL: the device's memory is host memory. */
+    stator_status (*slice_spill)(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
+                                 stator_error *e);
+    /* Device memory that is free now, in bytes; 0: nobody counts it. NULL: as 0. */
+    uint64_t (*free_bytes)(struct device *d);
     /* Its host address, or NULL when the host can't touch it (then the loader uploads). */
     void *(*map)(struct device *d, enum device_arena a, uint32_t slice);
     /* Host memory that all devices of this back end copy from and to at full speed, aligned to 4096, zeroed;

@@ -1,4 +1,5 @@
-/* What all back ends share: names of arenas, the layout of their pinned parts, workspaces of graphs. */
+/* What all back ends share: names of arenas, where KV lies, the layout of their pinned parts, workspaces of
+ * graphs. */
 #include "device/device.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl.h"
@@ -7,6 +8,18 @@ const char *device_arena_name(enum device_arena a) {
     static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
     CHECK(a < DEVICE_ARENAS);
     return names[a];
+}
+
+struct device_kv_part device_kv_part(const struct device_kv *kv, const struct graph *g, bool spilled) {
+    uint32_t layers = g->want.end_layer - g->want.first_layer;
+    CHECK(kv->spilled_layers <= layers);
+    uint32_t kept = (layers - kv->spilled_layers) * g->shape->n_kv_heads;
+    uint32_t rest = kv->spilled_layers * g->shape->n_kv_heads;
+    uint32_t own = (uint32_t)arith_ceil_div(kept, kv->units_per_slice);
+    if (!spilled)
+        return (struct device_kv_part){.end = own, .units = kept};
+    uint32_t more = (uint32_t)arith_ceil_div(rest, kv->units_per_slice);
+    return (struct device_kv_part){.first = own, .end = own + more, .units = rest};
 }
 
 void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,

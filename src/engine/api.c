@@ -7,7 +7,9 @@
 #include "base/units.h"
 #include "base/host_memory.h"
 #include "engine/device_spec.h"
+#include "engine/refusal.h"
 #include "engine/routes.h"
+#include "engine/spill.h"
 #include "engine/trace.h"
 #include "kernels/kernels.h"
 
@@ -214,14 +216,6 @@ static void resolve_kv_types(const struct config *c, struct engine_want *w) {
     w->kv_type_v = types[c->memory.kv_type_v];
 }
 
-/* Values of the config that later versions will act on are refused, not passed over. */
-static stator_status refuse_unknown(const struct config *c, stator_error *e) {
-    if (c->memory.on_oom != CONFIG_OOM_FAIL)
-        return error_set(e, STATOR_USAGE, "memory.on_oom = \"%s\": this version has \"fail\" only",
-                         config_enum_name(CONFIG_MEMORY_ON_OOM, (int)c->memory.on_oom));
-    return STATOR_OK;
-}
-
 static stator_status resolve_host_limit(struct stator *s, stator_error *e) {
     s->host_limit = s->config.memory.host_limit != 0 ? s->config.memory.host_limit : s->described_host;
     if (s->host_limit != 0)
@@ -240,10 +234,8 @@ static stator_status resolve_host_limit(struct stator *s, stator_error *e) {
 static stator_status resolve_want(struct stator *s, stator_error *e) {
     const struct config *c = &s->config;
     struct engine_want *w = &s->want;
-    stator_status st = refuse_unknown(c, e);
-    if (st != STATOR_OK)
-        return st;
     resolve_kv_types(c, w);
+    w->spill = c->memory.on_oom == CONFIG_OOM_SPILL;
     w->sequences = (uint32_t)c->memory.sequences;
     w->batch = (uint32_t)c->memory.batch;
     w->logits_rows = (uint32_t)(c->memory.logits_rows != 0 ? c->memory.logits_rows : c->memory.sequences);
@@ -318,6 +310,31 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
     return STATOR_OK;
 }
 
+/* What memory.on_oom = "spill" would do or does, where a GPU is too small; else "". */
+static const char *spill_hint(struct stator *s, char *out, size_t n) {
+    struct engine_want want = s->want;
+    struct plan made;
+    char size[UNITS_TEXT];
+    out[0] = '\0';
+    if (spill_all(&s->plan) > 0)
+        snprintf(out, n, " What the GPUs spill to the host, %s, is in these figures.",
+                 units_format_size(spill_all(&s->plan), size));
+    bool gpu = false;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        gpu = gpu || (!s->devices[i].facts.host_memory && s->plan.places[i].total > s->plan.places[i].budget);
+    want.spill = true;
+    if (!gpu || s->want.spill || planner_make(s, &want, &made, NULL) != STATOR_OK)
+        return out;
+    if (made.fits)
+        snprintf(out, n,
+                 " With memory.on_oom = \"spill\" it fits: that puts %" PRIu64 " bytes (%s) in host memory.",
+                 spill_all(&made), units_format_size(spill_all(&made), size));
+    else
+        snprintf(out, n, " memory.on_oom = \"spill\" is not enough: %s would be short by %s.",
+                 made.missing.where, units_format_size(made.missing.bytes, size));
+    return out;
+}
+
 /* The refusal, with its arithmetic. */
 static stator_status refuse(struct stator *s, stator_error *e) {
     fit_search(s, &s->want, &s->plan);
@@ -330,6 +347,7 @@ static stator_status refuse(struct stator *s, stator_error *e) {
             break;
         }
     char others[96] = "";
+    char hint[160];
     char total[UNITS_TEXT];
     char budget[UNITS_TEXT];
     for (uint32_t i = 0; i < s->plan.n_places; i++) {
@@ -345,10 +363,12 @@ static stator_status refuse(struct stator *s, stator_error *e) {
         e, STATOR_DOES_NOT_FIT,
         "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. One change alone that "
         "would fit: "
-        "context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
+        "context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64
+        " (0: none would); wanted %u, %u, %u.%s",
         place->name, units_format_size(place->total, total), units_format_size(place->budget, budget),
         units_format_size(m->bytes, missing), m->where, others, m->largest_context, m->largest_batch,
-        m->largest_sequences, s->want.context, s->want.batch, s->want.sequences);
+        m->largest_sequences, s->want.context, s->want.batch, s->want.sequences,
+        spill_hint(s, hint, sizeof hint));
 }
 
 /* A plan that can't even be made, because slices are too small for it: shown is what it would be if they were
@@ -381,23 +401,27 @@ static stator_status refuse_unmade(struct stator *s, const stator_error *why, st
 }
 
 /* Whether the model with these sizes fits on the first n devices. */
-static bool fits_on(struct stator *s, uint32_t n) {
+static bool fits_on(struct stator *s, uint32_t n, bool spill) {
+    struct engine_want want = s->want;
+    want.spill = spill;
     s->n_devices = n;
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO)
-        return fit_largest_context(s, &s->want) > 0;
+        return fit_largest_context(s, &want) > 0;
     struct plan made;
-    return planner_make(s, &s->want, &made, NULL) == STATOR_OK && made.fits;
+    return planner_make(s, &want, &made, NULL) == STATOR_OK && made.fits;
 }
 
 /* "auto" with GPUs: as few of them as hold the model (each boundary costs time), all of them for the largest
- * context, and the CPU when they do not. */
+ * context and where they have to spill, and the CPU when they do not. */
 static stator_status narrow_auto(struct stator *s, stator_error *e) {
     uint32_t all = s->n_devices;
     if (s->config.devices.n != 0 || s->imagined || s->devices[0].facts.host_memory || s->planned)
         return STATOR_OK;
     for (uint32_t n = s->config.memory.context == CONFIG_CONTEXT_AUTO ? all : 1; n <= all; n++)
-        if (fits_on(s, n))
+        if (fits_on(s, n, false))
             return STATOR_OK;
+    if (s->want.spill && fits_on(s, all, true))
+        return STATOR_OK;
     log_write(&s->log, STATOR_LOG_WARN,
               "devices.use = \"auto\": the %u GPU%s here can't hold this model with these sizes, so it runs "
               "on the CPU "
@@ -444,8 +468,10 @@ stator_status stator_plan(stator *s, stator_error *e) {
         if (s->devices[i].choice.about[0] != '\0')
             log_write(&s->log, STATOR_LOG_INFO, "%s: %s", s->devices[i].facts.name,
                       s->devices[i].choice.about);
-    if (s->plan.fits)
+    if (s->plan.fits) {
+        spill_log(s);
         return STATOR_OK;
+    }
     st = refuse(s, e);
     struct plan made; /* the search has left the graphs at another size */
     (void)planner_make(s, &s->want, &made, NULL);
@@ -580,50 +606,12 @@ static void undo_start(struct stator *s) {
     atomic_store(&s->loaded_bytes, 0);
 }
 
-/* After a driver has refused a slice: its device is planned with smaller ones from now on. False: none was
- * refused, or it was small enough. */
-static bool smaller_slices(struct stator *s) {
-    for (uint32_t i = 0; i < s->n_devices; i++) {
-        struct engine_device *d = &s->devices[i];
-        uint64_t refused = d->refused;
-        d->refused = 0;
-        if (refused < 2 * ENGINE_LEAST_SLICE)
-            continue;
-        d->facts.max_alloc = refused / 2;
-        char was[UNITS_TEXT];
-        char now[UNITS_TEXT];
-        log_write(
-            &s->log, STATOR_LOG_WARN,
-            "%s: its driver refuses a slice of %s that the plan has room for: planned again with slices of "
-            "at most %s",
-            d->facts.name, units_format_size(refused, was), units_format_size(d->facts.max_alloc, now));
-        return true;
-    }
-    return false;
-}
-
 static stator_status expect_plan(const struct stator *s, stator_error *e) {
     if (s->expects_plan && strcmp(s->expect_plan, s->plan.hash) != 0)
         return error_set(
             e, STATOR_DOES_NOT_FIT,
             "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
             s->plan.hash, s->expect_plan);
-    return STATOR_OK;
-}
-
-/* The plan for facts that have changed; *e is what the driver said, which stays the first thing to know. */
-static stator_status plan_again(struct stator *s, stator_error *e) {
-    stator_error why = {0};
-    stator_status st = planner_make(s, &s->want, &s->plan, &why);
-    if (st == STATOR_OK && !s->plan.fits)
-        st = error_set(&why, STATOR_DOES_NOT_FIT, "%s is short by %llu bytes", s->plan.missing.where,
-                       (unsigned long long)s->plan.missing.bytes);
-    if (st != STATOR_OK) {
-        stator_error refused = *e;
-        return error_set(e, STATOR_DOES_NOT_FIT, "%.240s; and with smaller slices: %.240s", refused.text,
-                         why.text);
-    }
-    log_write(&s->log, STATOR_LOG_INFO, "plan %s", s->plan.hash);
     return STATOR_OK;
 }
 
@@ -657,9 +645,9 @@ stator_status stator_start(stator *s, stator_error *e) {
     stator_error own = {0};
     e = e != NULL ? e : &own;
     st = start_once(s, e);
-    for (uint32_t i = 0; i < ENGINE_RETRIES && st == STATOR_DOES_NOT_FIT && smaller_slices(s); i++) {
+    while (st == STATOR_DOES_NOT_FIT && refusal_pending(s)) {
         undo_start(s);
-        st = plan_again(s, e);
+        st = refusal_plan(s, e);
         if (st == STATOR_OK)
             st = expect_plan(s, e);
         if (st == STATOR_OK)

@@ -4,6 +4,7 @@
 #include "base/pages.h"
 #include "base/units.h"
 #include "engine/engine.h"
+#include "engine/spill.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +48,8 @@ static uint64_t absent_in_device(const struct stator *s, uint32_t i) {
 
 void audit_take(const struct stator *s, struct audit *a) {
     *a = (struct audit){.taken = true, .before = s->private_before};
-    a->pinned = s->staging_is_pages ? 0 : s->staging_bytes;
+    a->spilled = spill_all(&s->plan);
+    a->pinned = (s->staging_is_pages ? 0 : s->staging_bytes) + a->spilled;
     a->planned = s->plan.places[s->plan.n_places - 1].total - a->pinned;
     if (s->staging_is_pages)
         a->not_in_ram += absent_bytes(s->staging, s->staging_bytes);
@@ -96,6 +98,7 @@ void audit_to_json(const struct stator *s, const struct audit *now, struct json 
     json_i64(j, "libraries_and_drivers_bytes", now->others);
     json_u64(j, "kernel_bytes", now->kernel);
     json_u64(j, "pinned_bytes", now->pinned);
+    json_u64(j, "spilled_bytes", now->spilled);
     json_i64(j, "grown_since_seal_bytes", audit_growth(s, now));
     json_u64(j, "drm_clients", now->drm.clients);
     json_u64(j, "drm_vram_bytes", now->drm.local_bytes);

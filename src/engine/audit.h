@@ -20,7 +20,8 @@ struct audit {
     uint64_t before;     /* what the process held before stator_open */
     int64_t others;      /* libraries, drivers, the program around the engine */
     uint64_t kernel;     /* RssAnon + RssShmem */
-    uint64_t pinned;     /* staging as a GPU's driver holds it: planned, and in no Rss */
+    uint64_t pinned;     /* staging and spill as a GPU's driver holds them: planned, and in no Rss */
+    uint64_t spilled;    /* of that: what GPUs are too small for */
     struct drm_fdinfo drm;
 };
 

@@ -18,13 +18,22 @@ struct source {
 
 static stator_status bad(const struct source *s, const char *why, stator_error *e) {
     return error_set(e, STATOR_USAGE,
-                     "%s %.120s: %s; expected NAME=SIZE[,max_alloc=SIZE][,bandwidth=SIZE/s], such as "
-                     "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s",
+                     "%s %.120s: %s; expected NAME=SIZE[,max_alloc=SIZE][,bandwidth=SIZE/s][,bus=SIZE/s], "
+                     "such as gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s,bus=31GB/s",
                      s->what, s->text, why);
 }
 
 static bool take_size(const char *text, uint64_t *v) {
     return units_parse_size(text, v) && *v >= LEAST_MEMORY && *v <= MOST_MEMORY;
+}
+
+/* "456GB/s" */
+static stator_status take_rate(const struct source *s, const char *wrong, char *item, uint64_t *v,
+                               stator_error *e) {
+    size_t n = strlen(item);
+    if (n > 2 && strcmp(item + n - 2, "/s") == 0)
+        item[n - 2] = '\0';
+    return *v == 0 && take_size(item, v) ? STATOR_OK : bad(s, wrong, e);
 }
 
 static stator_status take_fact(const struct source *s, char *item, struct device_facts *f, stator_error *e) {
@@ -33,15 +42,13 @@ static stator_status take_fact(const struct source *s, char *item, struct device
             return bad(s, "max_alloc is given twice or is no size from 1 MiB to 1 PiB", e);
         return STATOR_OK;
     }
-    if (strncmp(item, "bandwidth=", 10) == 0) {
-        size_t n = strlen(item);
-        if (n > 2 && strcmp(item + n - 2, "/s") == 0)
-            item[n - 2] = '\0';
-        if (f->bandwidth != 0 || !take_size(item + 10, &f->bandwidth))
-            return bad(s, "bandwidth is given twice or is no size from 1 MiB to 1 PiB a second", e);
-        return STATOR_OK;
-    }
-    return bad(s, "the facts are max_alloc and bandwidth", e);
+    if (strncmp(item, "bandwidth=", 10) == 0)
+        return take_rate(s, "bandwidth is given twice or is no size from 1 MiB to 1 PiB a second", item + 10,
+                         &f->bandwidth, e);
+    if (strncmp(item, "bus=", 4) == 0)
+        return take_rate(s, "bus is given twice or is no size from 1 MiB to 1 PiB a second", item + 4,
+                         &f->bus, e);
+    return bad(s, "the facts are max_alloc, bandwidth and bus", e);
 }
 
 stator_status device_spec_parse(const char *text, const char *what, struct device_facts *f, stator_error *e) {

@@ -32,8 +32,6 @@
 #define ENGINE_STACK (512 * 1024)
 #endif
 #define ENGINE_EVENTS         256
-#define ENGINE_RETRIES        6       /* of a start whose slices a driver refuses, each with half the size */
-#define ENGINE_LEAST_SLICE    1048576 /* bytes: no smaller ones are tried */
 #define ENGINE_EDGE_BASE      (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
 #define ENGINE_EDGE_PER_TOKEN 256
 
@@ -81,6 +79,14 @@ struct engine_step {
     uint32_t rows_done;
 };
 
+/* A slice that a device's driver did not give. */
+struct engine_refusal {
+    uint64_t bytes; /* of the slice; 0: none was refused */
+    uint64_t given; /* bytes of the device's own slices before it */
+    uint64_t left;  /* that the driver calls free then; 0: not known */
+    bool in_host;   /* it was to be host memory */
+};
+
 /* A device of the model, in the order of the layers. */
 struct engine_device {
     struct device_facts facts; /* of `choice`, or (imagined) as a person described them */
@@ -92,10 +98,13 @@ struct engine_device {
     uint64_t at_window;    /* in staging: two windows to the next device */
     uint64_t window_bytes; /* of one */
     bool has_window;
-    void *memory; /* the device's own, in the run's state */
+    uint64_t spilled_weights[GRAPH_MAX_SLICES]; /* bytes of the slices of weights in host memory (spill.c) */
+    void *memory;                               /* the device's own, in the run's state */
     uint64_t memory_bytes;
     /* From start on. */
-    uint64_t refused; /* bytes of the slice that its driver did not give */
+    struct engine_refusal refused;
+    uint32_t halved;  /* times that a refusal has halved its slices, */
+    uint32_t reduced; /* and lowered its memory (refusal.c) */
     struct device *device;
     struct device_link in; /* from the device before */
     struct device_link out;
@@ -153,6 +162,7 @@ struct engine_want {
     uint32_t kv_type_k; /* enum kernels_kv */
     uint32_t kv_type_v;
     bool any_slice; /* slices of any size: what a plan would be that no device can hold */
+    bool spill;     /* what a GPU is too small for goes to host memory */
 };
 
 struct stator {
@@ -267,8 +277,10 @@ float *staging_window(const struct stator *s, uint32_t device, uint32_t half); /
 
 /* fit.c: fills p->missing of a plan that does not fit, by search over plans. */
 void fit_search(struct stator *s, const struct engine_want *want, struct plan *p);
-uint32_t fit_largest_context(struct stator *s, const struct engine_want *want); /* 0: none */
-/* What more the free bytes of a plan that fits would hold: fills p->room_tokens and p->sequences_fit. */
+/* 0: none. A context is never bought with spill: where nothing fits without, it is at most want->context. */
+uint32_t fit_largest_context(struct stator *s, const struct engine_want *want);
+/* What more the free bytes of a plan that fits would hold without spilling: fills p->room_tokens and
+ * p->sequences_fit. A plan that spills has no room. */
 void fit_room(struct stator *s, const struct engine_want *want, struct plan *p);
 
 /* start.c, on the engine thread: opens the devices, allocates the plan, loads, decides the routes, prepares.

@@ -1,5 +1,6 @@
 /* What would fit: searches over real plans, one size at a time, the others as wanted. */
 #include "engine/engine.h"
+#include "engine/spill.h"
 
 #define MOST_SEQUENCES 1024 /* that memory.sequences takes */
 
@@ -41,7 +42,12 @@ static uint64_t largest(struct stator *s, const struct engine_want *want, size_t
 }
 
 uint32_t fit_largest_context(struct stator *s, const struct engine_want *want) {
-    return (uint32_t)largest(s, want, offsetof(struct engine_want, context), 32, s->shape->context_trained);
+    struct engine_want w = *want;
+    w.spill = false;
+    uint64_t context = largest(s, &w, offsetof(struct engine_want, context), 32, s->shape->context_trained);
+    if (context == 0 && want->spill)
+        context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
+    return (uint32_t)context;
 }
 
 /* The tokens whose KV the free bytes hold, on every device at once. */
@@ -62,7 +68,14 @@ static uint64_t tokens_in_room(const struct stator *s, const struct plan *p) {
 
 void fit_room(struct stator *s, const struct engine_want *want, struct plan *p) {
     CHECK(p->fits);
+    p->room_known = true;
+    p->sequences_fit = want->sequences;
+    if (spill_all(p) > 0)
+        return;
     p->room_tokens = tokens_in_room(s, p);
+    struct engine_want kept = *want;
+    kept.spill = false;
+    want = &kept;
     struct probe q = {.s = s, .want = *want, .step = 1};
     q.field = &q.want.sequences;
     uint32_t most = ARITH_MIN((uint32_t)MOST_SEQUENCES, want->batch); /* a step takes a token of each */
@@ -82,7 +95,6 @@ void fit_room(struct stator *s, const struct engine_want *want, struct plan *p) 
             bad = middle;
     }
     p->sequences_fit = good;
-    p->room_known = true;
 }
 
 void fit_search(struct stator *s, const struct engine_want *want, struct plan *p) {

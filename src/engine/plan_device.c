@@ -2,6 +2,7 @@
 
 #include "base/pages.h"
 #include "engine/layer_split.h"
+#include "engine/spill.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -21,8 +22,7 @@ static uint64_t slice_limit(const struct engine_want *want, const struct device_
     return limit;
 }
 
-/* A slice is whole pages of its device. */
-static uint64_t slice_rounded(const struct device_facts *f, uint64_t bytes) {
+uint64_t plan_device_rounded(const struct device_facts *f, uint64_t bytes) {
     return arith_round_up(bytes, ARITH_MAX(f->alignment, (uint64_t)PAGES_SIZE));
 }
 
@@ -59,10 +59,15 @@ static stator_status lay_out_kv(const struct stator *s, const struct engine_want
     return STATOR_OK;
 }
 
-/* The arena's blocks: what a layer has in a slice. */
-static void add_kv_blocks(const struct stator *s, const struct device_kv *kv, uint32_t first, uint32_t end,
-                          struct plan *p) {
+/* What a layer has in a slice is a block. */
+void plan_device_kv_blocks(const struct stator *s, uint32_t index, bool spilled, uint32_t at,
+                           struct plan *p) {
+    const struct graph *g = &s->devices[index].graph;
+    const struct device_kv *kv = &s->devices[index].model.kv;
     uint64_t heads = s->shape->n_kv_heads;
+    uint32_t cut = g->want.end_layer - kv->spilled_layers;
+    uint32_t first = spilled ? cut : g->want.first_layer;
+    uint32_t end = spilled ? g->want.end_layer : cut;
     for (uint32_t l = first; l < end; l++) {
         uint64_t unit = (l - first) * heads;
         uint64_t last = unit + heads;
@@ -71,44 +76,64 @@ static void add_kv_blocks(const struct stator *s, const struct device_kv *kv, ui
             uint64_t n = ARITH_MIN(last, (slice + 1) * kv->units_per_slice) - unit;
             char name[32];
             int length = snprintf(name, sizeof name, "blk.%u.kv", l);
-            plan_add_block(p, name, (size_t)length, (uint32_t)slice,
+            plan_add_block(p, name, (size_t)length, at + (uint32_t)slice,
                            unit % kv->units_per_slice * kv->unit_bytes, n * kv->unit_bytes, 0, 0);
             unit += n;
         }
     }
 }
 
-static stator_status add_kv(const struct stator *s, const struct device_facts *f, const struct device_kv *kv,
-                            uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
+static stator_status add_kv(const struct stator *s, uint32_t index, struct plan *p, stator_error *e) {
+    const struct device_facts *f = &s->devices[index].facts;
+    const struct device_kv *kv = &s->devices[index].model.kv;
+    const struct graph *g = &s->devices[index].graph;
     struct plan_place *place = &p->places[p->n_places - 1];
-    uint64_t units = (uint64_t)(end - first) * s->shape->n_kv_heads;
+    struct device_kv_part own = device_kv_part(kv, g, false);
+    struct device_kv_part spilled = device_kv_part(kv, g, true);
+    uint64_t units = own.units + spilled.units;
+    if (spilled.end > PLAN_MAX_SLICES) {
+        set_slice_short(&p->missing, f, "kv", units * kv->unit_bytes,
+                        PLAN_MAX_SLICES * kv->units_per_slice * kv->unit_bytes);
+        return error_set(
+            e, STATOR_DOES_NOT_FIT,
+            "the KV cache needs more than %d slices on %s: lower memory.context or memory.sequences",
+            PLAN_MAX_SLICES, f->name);
+    }
     struct plan_arena *a = plan_add_arena(place, "kv", 0, 0);
-    for (uint64_t left = units; left > 0;) {
+    for (uint64_t left = own.units; left > 0;) {
         uint64_t n = ARITH_MIN(left, (uint64_t)kv->units_per_slice);
-        if (a->n_slices == PLAN_MAX_SLICES) {
-            set_slice_short(&p->missing, f, "kv", units * kv->unit_bytes,
-                            PLAN_MAX_SLICES * kv->units_per_slice * kv->unit_bytes);
-            return error_set(
-                e, STATOR_DOES_NOT_FIT,
-                "the KV cache needs more than %d slices on %s: lower memory.context or memory.sequences",
-                PLAN_MAX_SLICES, f->name);
-        }
-        plan_add_slice(place, a, slice_rounded(f, n * kv->unit_bytes));
+        plan_add_slice(place, a, plan_device_rounded(f, n * kv->unit_bytes));
         left -= n;
     }
-    a->lower_bound = units * kv->unit_bytes;
+    a->lower_bound = own.units * kv->unit_bytes;
     place->kv_per_token = units * (kv->block_stride / KERNELS_KV_BLOCK);
-    add_kv_blocks(s, kv, first, end, p);
+    plan_device_kv_blocks(s, index, false, 0, p);
     return STATOR_OK;
+}
+
+void plan_device_weight_blocks(const struct graph *g, uint32_t first, uint32_t end, uint32_t at,
+                               struct plan *p) {
+    for (uint32_t i = 0; i < g->n_weights; i++) {
+        const struct graph_weight *w = &g->weights[i];
+        for (uint32_t k = 0; k < w->n_pieces; k++) {
+            const struct graph_piece *piece = &w->pieces[k];
+            uint64_t bytes = w->packed ? (uint64_t)piece->panels * w->layout.panel_bytes : w->bytes;
+            if (piece->slice >= first && piece->slice < end)
+                plan_add_block(p, w->tensor->name.data, w->tensor->name.length, piece->slice - first + at,
+                               piece->offset, bytes, 0, 0);
+        }
+    }
 }
 
 static void add_weights(const struct graph *g, const struct device_facts *f, const uint64_t *slices,
                         struct plan *p) {
     struct plan_place *place = &p->places[p->n_places - 1];
     struct plan_arena *a = plan_add_arena(place, "weights", 0, 0);
-    for (uint32_t i = 0; i < g->weight_slices; i++)
-        plan_add_slice(place, a, slice_rounded(f, slices[i]));
-    a->lower_bound = g->weights_bytes;
+    uint32_t own = g->weight_slices - g->spilled_slices;
+    for (uint32_t i = 0; i < own; i++) {
+        plan_add_slice(place, a, plan_device_rounded(f, slices[i]));
+        a->lower_bound += slices[i];
+    }
     for (uint32_t i = 0; i < g->n_weights; i++) {
         const struct graph_weight *w = &g->weights[i];
         place->weights_in_file += w->tensor->bytes;
@@ -118,13 +143,8 @@ static void add_weights(const struct graph *g, const struct device_facts *f, con
                                       (w->layout.panel_bytes / PANEL_ROWS);
         else
             place->weights_padding += w->bytes - w->tensor->bytes;
-        for (uint32_t k = 0; k < w->n_pieces; k++) {
-            const struct graph_piece *piece = &w->pieces[k];
-            uint64_t bytes = w->packed ? (uint64_t)piece->panels * w->layout.panel_bytes : w->bytes;
-            plan_add_block(p, w->tensor->name.data, w->tensor->name.length, piece->slice, piece->offset,
-                           bytes, 0, 0);
-        }
     }
+    plan_device_weight_blocks(g, 0, own, 0, p);
 }
 
 static void add_values(const struct graph *g, enum graph_arena arena, struct plan *p) {
@@ -139,7 +159,7 @@ static void add_values(const struct graph *g, enum graph_arena arena, struct pla
 
 static void add_exchange(const struct graph *g, const struct device_facts *f, const struct device_model *m,
                          struct plan *p) {
-    plan_add_arena(&p->places[p->n_places - 1], "exchange", slice_rounded(f, g->exchange_bytes),
+    plan_add_arena(&p->places[p->n_places - 1], "exchange", plan_device_rounded(f, g->exchange_bytes),
                    g->exchange_bytes);
     const struct step_header *h = &m->step;
     const struct {
@@ -190,6 +210,8 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
     st = graph_place(g, slice_limit(want, f), steps, s->place_work, s->place_work_bytes, slices, e);
+    if (st == STATOR_OK && want->spill && !f->host_memory)
+        st = spill_choose(s, index, slice_limit(want, f), slices, e);
     if (st == STATOR_DOES_NOT_FIT)
         set_slice_short(&p->missing, f, g->short_arena, g->short_bytes, g->short_limit);
     if (st != STATOR_OK)
@@ -198,10 +220,11 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     place->first_layer = first;
     place->n_layers = end - first;
     add_weights(g, f, slices, p);
-    st = add_kv(s, f, &m->kv, first, end, p, e);
+    st = add_kv(s, index, p, e);
     if (st != STATOR_OK)
         return st;
-    plan_add_arena(place, "scratch", slice_rounded(f, g->scratch_bytes), g->scratch_bound);
+    spill_fill(s, want, index, place);
+    plan_add_arena(place, "scratch", plan_device_rounded(f, g->scratch_bytes), g->scratch_bound);
     add_values(g, GRAPH_SCRATCH, p);
     add_exchange(g, f, m, p);
     if (!f->host_memory) {

@@ -6,6 +6,7 @@
 #include "base/pages.h"
 #include "engine/plan_device.h"
 #include "engine/routes.h"
+#include "engine/spill.h"
 #include "engine/trace.h"
 #include "kernels/kernels.h"
 
@@ -87,7 +88,8 @@ static uint64_t sum_of_bounds(const struct plan_place *place) {
     return sum;
 }
 
-static void add_host(struct stator *s, const struct engine_want *want, struct plan *p) {
+static stator_status add_host(struct stator *s, const struct engine_want *want, struct plan *p,
+                              stator_error *e) {
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
     staging_add_blocks(s, p);
@@ -104,6 +106,7 @@ static void add_host(struct stator *s, const struct engine_want *want, struct pl
     for (uint32_t i = 0; i < s->n_devices; i++)
         if (s->devices[i].facts.host_memory)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
+    return spill_add_arenas(s, p, e);
 }
 
 static const struct plan_arena *largest_arena(const struct plan_place *place) {
@@ -150,11 +153,10 @@ static stator_status add_devices(struct stator *s, const struct engine_want *wan
 
 /* A first look decides the split; where its rounding was too kind to a device, that device gets less and the
  * plan is made again. */
-static stator_status add_split(struct stator *s, const struct engine_want *want, struct plan *p,
-                               stator_error *e) {
+static stator_status add_split(struct stator *s, const struct engine_want *want, uint32_t *ends,
+                               struct plan *p, stator_error *e) {
     uint64_t spare[PLAN_MAX_PLACES] = {0};
     p->missing = (struct plan_short){0};
-    uint32_t ends[PLAN_MAX_PLACES];
     for (uint32_t round = 0;; round++) {
         bool fit = false;
         stator_status st = plan_device_split(s, want, spare, ends, &fit, &p->missing, e);
@@ -174,10 +176,29 @@ static stator_status add_split(struct stator *s, const struct engine_want *want,
     }
 }
 
+static bool gpu_over(const struct stator *s, const struct plan *p) {
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (!s->devices[i].facts.host_memory && p->places[i].total > p->places[i].budget)
+            return true;
+    return false;
+}
+
+/* Nothing is spilled that another split would find room for. */
+static stator_status add_places(struct stator *s, const struct engine_want *want, struct plan *p,
+                                stator_error *e) {
+    struct engine_want kept = *want;
+    kept.spill = false;
+    uint32_t ends[PLAN_MAX_PLACES] = {s->shape->n_layers};
+    stator_status st =
+        s->n_devices == 1 ? add_devices(s, &kept, ends, p, e) : add_split(s, &kept, ends, p, e);
+    if (st == STATOR_OK && want->spill && gpu_over(s, p))
+        st = add_devices(s, want, ends, p, e);
+    return st;
+}
+
 stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p,
                            stator_error *e) {
-    stator_status st =
-        s->n_devices == 1 ? add_devices(s, want, &s->shape->n_layers, p, e) : add_split(s, want, p, e);
+    stator_status st = add_places(s, want, p, e);
     if (st != STATOR_OK)
         return st;
     uint64_t least = 0;
@@ -196,7 +217,10 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
         snprintf(place->route_why, sizeof place->route_why, "%s", why);
     }
     staging_lay_out(s, want);
-    add_host(s, want, p);
+    st = add_host(s, want, p, e);
+    if (st != STATOR_OK)
+        return st;
+    spill_estimate(s, p);
     plan_check(p);
     find_short(s, p);
     if (p == &s->plan)
@@ -276,6 +300,8 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
         gpu = gpu || !s->devices[i].facts.host_memory;
     if (gpu)
         plan_add_number(p, "driver_reserve", s->config.memory.driver_reserve);
+    if (gpu && want->spill)
+        plan_add_text(p, "on_oom", "spill");
     if (s->n_devices > 1) {
         char split[64] = "auto";
         for (uint32_t i = 0, n = 0; i < s->config.devices.n_shares; i++)
@@ -291,6 +317,6 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
 
 uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices) {
     /* Per device: its own residual and boundary values, the tied matrix twice, cuts at the ends of slices of
-     * weights and KV, and the parts of the step descriptor. */
-    return g->max_values + g->max_weights + shape->n_layers + n_devices * (2 * PLAN_MAX_SLICES + 24) + 16;
+     * weights and KV, the cut of what is spilled, and the parts of the step descriptor. */
+    return g->max_values + g->max_weights + shape->n_layers + n_devices * (2 * PLAN_MAX_SLICES + 26) + 16;
 }

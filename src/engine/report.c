@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include "base/host_memory.h"
+#include "engine/spill.h"
 #include "kernels/kernels.h"
 
 #include <string.h>
@@ -75,15 +76,19 @@ static const struct engine_device *device_of(const struct stator *s, const struc
     return place->is_host ? NULL : &s->devices[place - s->plan.places];
 }
 
+static uint64_t used_kv(const struct stator *s, const struct engine_device *d, bool spilled) {
+    return atomic_load(&s->used_kv_blocks) * d->model.kv.block_stride *
+           device_kv_part(&d->model.kv, &d->graph, spilled).units;
+}
+
 /* Values have fixed places, so a step owns all of scratch and exchange; KV blocks are handed out. */
 static uint64_t used_in_device(const struct stator *s, const struct engine_device *d,
                                const struct plan_arena *a) {
     bool stepped = atomic_load(&d->submits) > 0;
     if (strcmp(a->name, "weights") == 0)
-        return d->graph.weights_bytes;
+        return a->lower_bound;
     if (strcmp(a->name, "kv") == 0)
-        return atomic_load(&s->used_kv_blocks) * d->model.kv.block_stride * s->shape->n_kv_heads *
-               (d->graph.want.end_layer - d->graph.want.first_layer);
+        return used_kv(s, d, false);
     if (strcmp(a->name, "scratch") == 0)
         return stepped ? d->graph.scratch_bytes : 0;
     if (strcmp(a->name, "exchange") == 0)
@@ -106,6 +111,11 @@ static uint64_t used_bytes(const struct stator *s, const struct plan_place *plac
         return 0;
     if (!place->is_host)
         return used_in_device(s, device_of(s, place), a);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct plan_spill *spill = &s->plan.places[i].spill;
+        if (spill->arena > 0 && a == &place->arenas[spill->arena])
+            return spill->weights + used_kv(s, &s->devices[i], true);
+    }
     const struct plan_place *inside = place_in_host(s, place, a);
     if (inside == NULL)
         return a->bytes;
@@ -200,10 +210,12 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
     json_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
     json_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
+    json_u64(j, "spilled_bytes", spill_allocated(&s->plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */
     json_u64(j, "host_bytes",
              d->facts.host_memory ? place->total
-                                  : d->pinned.bytes + (d->has_window ? 2 * d->window_bytes : 0));
+                                  : d->pinned.bytes + (d->has_window ? 2 * d->window_bytes : 0) +
+                                        spill_allocated(&s->plan, i));
     json_close(j);
 }
 
@@ -221,6 +233,7 @@ stator_status stator_get_audit(const stator *s, stator_audit *out, stator_error 
                           .others = a.others,
                           .kernel = a.kernel,
                           .pinned = a.pinned,
+                          .spilled = a.spilled,
                           .grown = audit_growth(s, &a),
                           .drm_clients = a.drm.clients,
                           .drm_vram = a.drm.local_bytes,

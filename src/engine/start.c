@@ -5,6 +5,7 @@
 #include "base/pages.h"
 #include "engine/enforce.h"
 #include "engine/routes.h"
+#include "engine/spill.h"
 #include "engine/trace.h"
 
 static stator_status open_devices(struct stator *s, stator_error *e) {
@@ -32,6 +33,39 @@ static stator_status create_staging(struct stator *s, stator_error *e) {
     return st;
 }
 
+/* The slices behind the device's own: of KV, then of weights. */
+static stator_status create_spill(struct stator *s, uint32_t device, stator_error *e) {
+    struct engine_device *ed = &s->devices[device];
+    struct plan_arena *a = spill_arena(&s->plan, device);
+    if (a == NULL)
+        return STATOR_OK;
+    struct device_kv_part kv = device_kv_part(&ed->model.kv, &ed->graph, true);
+    uint32_t n_kv = kv.end - kv.first;
+    uint32_t weights = ed->graph.weight_slices - ed->graph.spilled_slices;
+    for (uint32_t k = 0; k < a->n_slices; k++) {
+        stator_status st =
+            ed->device->vtable->slice_spill(ed->device, k < n_kv ? DEVICE_KV : DEVICE_WEIGHTS,
+                                            k < n_kv ? kv.first + k : weights + k - n_kv, a->slices[k], e);
+        if (st == STATOR_DOES_NOT_FIT)
+            ed->refused = (struct engine_refusal){.bytes = a->slices[k], .in_host = true};
+        if (st != STATOR_OK)
+            return st;
+        a->allocated += a->slices[k];
+    }
+    return STATOR_OK;
+}
+
+/* What the device has given so far, and what it still has. */
+static void note_refusal(struct stator *s, uint32_t device, uint64_t bytes) {
+    struct engine_device *d = &s->devices[device];
+    const struct plan_place *place = &s->plan.places[device];
+    d->refused = (struct engine_refusal){.bytes = bytes};
+    for (uint32_t k = 0; k < place->n_arenas; k++)
+        d->refused.given += place->arenas[k].allocated;
+    if (d->device->vtable->free_bytes != NULL)
+        d->refused.left = d->device->vtable->free_bytes(d->device);
+}
+
 static stator_status create_arenas(struct stator *s, uint32_t device, stator_error *e) {
     struct device *d = s->devices[device].device;
     for (int i = 0; i < DEVICE_ARENAS; i++) {
@@ -41,13 +75,13 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
         for (uint32_t k = 0; k < a->n_slices; k++) {
             stator_status st = d->vtable->slice_create(d, (enum device_arena)i, k, a->slices[k], e);
             if (st == STATOR_DOES_NOT_FIT && !s->devices[device].facts.host_memory)
-                s->devices[device].refused = a->slices[k];
+                note_refusal(s, device, a->slices[k]);
             if (st != STATOR_OK)
                 return st;
             a->allocated += a->slices[k];
         }
     }
-    return STATOR_OK;
+    return create_spill(s, device, e);
 }
 
 static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {

@@ -78,6 +78,9 @@ struct graph_weight {
     bool packed;                /* panels; else plain float32 */
     struct panel_layout layout; /* packed only */
     uint64_t bytes;             /* on the device */
+    /* Panels at its end that graph_place puts into slices of their own, behind all others: the engine has
+     * other memory for those. */
+    uint32_t spilled;
     uint32_t n_pieces;
     struct graph_piece pieces[GRAPH_MAX_PIECES];
 };
@@ -142,6 +145,7 @@ struct graph {
     uint64_t exchange_bytes;
     uint64_t weights_bytes;
     uint32_t weight_slices;
+    uint32_t spilled_slices; /* the last of them */
     bool scratch_optimal;
 };
 
@@ -162,6 +166,10 @@ uint64_t graph_place_work_bytes(const struct graph *g);
  * the size of each. STATOR_DOES_NOT_FIT: scratch or a single panel above slice_limit, or too many slices. */
 stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work,
                           uint64_t work_bytes, uint64_t *slice_bytes, stator_error *e);
+
+/* The weights' part of graph_place again, after `spilled` of some has changed. */
+stator_status graph_place_weights(struct graph *g, uint64_t slice_limit, uint64_t *slice_bytes,
+                                  stator_error *e);
 
 /* For builders. */
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,

@@ -63,46 +63,59 @@ static void place_exchange(struct graph *g, uint64_t base) {
     g->exchange_bytes = at;
 }
 
-/* One weight into the slices from *slice on: whole panels, cut where a slice is full. */
-static stator_status place_weight(struct graph_weight *w, uint64_t slice_limit, uint32_t *slice,
-                                  uint64_t *slice_bytes, stator_error *e) {
-    uint64_t unit = w->packed ? w->layout.panel_bytes : w->bytes;
-    uint32_t left = w->packed ? w->layout.panels : 1;
-    uint32_t first = 0;
-    w->n_pieces = 0;
-    if (unit > slice_limit)
-        return error_set(e, STATOR_DOES_NOT_FIT,
-                         "tensor '%.*s': one panel of %llu bytes is above the slice limit of %llu",
-                         (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)unit,
-                         (unsigned long long)slice_limit);
-    /* A tensor that fits into a fresh slice is not cut for the rest of this one. */
-    if (w->bytes <= slice_limit && slice_bytes[*slice] + w->bytes > slice_limit) {
-        if (++*slice == GRAPH_MAX_SLICES)
-            goto too_many;
-        slice_bytes[*slice] = 0;
-    }
-    while (left > 0) {
-        uint64_t room = (slice_limit - slice_bytes[*slice]) / unit;
-        if (room == 0) {
-            if (++*slice == GRAPH_MAX_SLICES)
-                goto too_many;
-            slice_bytes[*slice] = 0;
-            continue;
-        }
-        if (w->n_pieces == GRAPH_MAX_PIECES)
-            goto too_many;
-        uint32_t n = (uint32_t)ARITH_MIN(room, (uint64_t)left);
-        w->pieces[w->n_pieces++] = (struct graph_piece){
-            .slice = *slice, .first_panel = first, .panels = n, .offset = slice_bytes[*slice]};
-        slice_bytes[*slice] += n * unit;
-        first += n;
-        left -= n;
-    }
-    return STATOR_OK;
-too_many:
+/* The slices that weights are placed into. */
+struct slices {
+    uint64_t limit;
+    uint32_t at; /* the one that is being filled */
+    uint64_t *bytes;
+};
+
+static bool next_slice(struct slices *s) {
+    if (++s->at == GRAPH_MAX_SLICES)
+        return false;
+    s->bytes[s->at] = 0;
+    return true;
+}
+
+static uint32_t panels_of(const struct graph_weight *w) {
+    return w->packed ? w->layout.panels : 1;
+}
+
+static stator_status too_many(const struct graph_weight *w, uint64_t slice_limit, stator_error *e) {
     return error_set(e, STATOR_DOES_NOT_FIT,
                      "tensor '%.*s': slices of %llu bytes are too small for this model",
                      (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)slice_limit);
+}
+
+/* Panels [first, end) of a weight into the slices from s->at on: whole panels, cut where a slice is full. */
+static stator_status place_panels(struct graph_weight *w, uint32_t first, uint32_t end, struct slices *s,
+                                  stator_error *e) {
+    uint64_t unit = w->packed ? w->layout.panel_bytes : w->bytes;
+    uint64_t bytes = (end - first) * unit;
+    if (unit > s->limit)
+        return error_set(e, STATOR_DOES_NOT_FIT,
+                         "tensor '%.*s': one panel of %llu bytes is above the slice limit of %llu",
+                         (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)unit,
+                         (unsigned long long)s->limit);
+    /* What fits into a fresh slice is not cut for the rest of this one. */
+    if (bytes <= s->limit && s->bytes[s->at] + bytes > s->limit && !next_slice(s))
+        return too_many(w, s->limit, e);
+    while (first < end) {
+        uint64_t room = (s->limit - s->bytes[s->at]) / unit;
+        if (room == 0) {
+            if (!next_slice(s))
+                return too_many(w, s->limit, e);
+            continue;
+        }
+        if (w->n_pieces == GRAPH_MAX_PIECES)
+            return too_many(w, s->limit, e);
+        uint32_t n = (uint32_t)ARITH_MIN(room, (uint64_t)end - first);
+        w->pieces[w->n_pieces++] = (struct graph_piece){
+            .slice = s->at, .first_panel = first, .panels = n, .offset = s->bytes[s->at]};
+        s->bytes[s->at] += n * unit;
+        first += n;
+    }
+    return STATOR_OK;
 }
 
 /* Either one panel is too large for any slice, or all slices together are too small. */
@@ -114,6 +127,39 @@ static void set_weight_short(struct graph *g, const struct graph_weight *w, uint
         set_short(g, "weights", unit, slice_limit);
     else
         set_short(g, "weights", all, arith_must_mul(slice_limit, GRAPH_MAX_SLICES));
+}
+
+stator_status graph_place_weights(struct graph *g, uint64_t slice_limit, uint64_t *slice_bytes,
+                                  stator_error *e) {
+    struct slices s = {.limit = slice_limit, .bytes = slice_bytes};
+    stator_status st = STATOR_OK;
+    uint64_t spilled = 0;
+    uint32_t i = 0;
+    slice_bytes[0] = 0;
+    for (; i < g->n_weights && st == STATOR_OK; i++) {
+        struct graph_weight *w = &g->weights[i];
+        CHECK(w->spilled <= (w->packed ? w->layout.panels : 0));
+        w->n_pieces = 0;
+        spilled += w->spilled;
+        st = place_panels(w, 0, panels_of(w) - w->spilled, &s, e);
+    }
+    uint32_t own = s.at + 1;
+    if (st == STATOR_OK && spilled > 0 && !next_slice(&s))
+        st = too_many(&g->weights[i - 1], slice_limit, e);
+    if (st == STATOR_OK && spilled > 0)
+        for (i = 0; i < g->n_weights && st == STATOR_OK; i++)
+            st = place_panels(&g->weights[i], panels_of(&g->weights[i]) - g->weights[i].spilled,
+                              panels_of(&g->weights[i]), &s, e);
+    if (st != STATOR_OK) {
+        set_weight_short(g, &g->weights[i - 1], slice_limit);
+        return st;
+    }
+    g->weight_slices = s.at + 1;
+    g->spilled_slices = g->weight_slices - own;
+    g->weights_bytes = 0;
+    for (i = 0; i < g->weight_slices; i++)
+        g->weights_bytes += slice_bytes[i];
+    return STATOR_OK;
 }
 
 stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchange_base, void *work,
@@ -129,18 +175,5 @@ stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchan
             e, STATOR_DOES_NOT_FIT,
             "exchange needs %llu bytes in one slice, a slice holds at most %llu: lower memory.logits_rows",
             (unsigned long long)g->exchange_bytes, (unsigned long long)slice_limit);
-    uint32_t slice = 0;
-    slice_bytes[0] = 0;
-    g->weights_bytes = 0;
-    for (uint32_t i = 0; i < g->n_weights; i++) {
-        st = place_weight(&g->weights[i], slice_limit, &slice, slice_bytes, e);
-        if (st != STATOR_OK) {
-            set_weight_short(g, &g->weights[i], slice_limit);
-            return st;
-        }
-    }
-    g->weight_slices = slice + 1;
-    for (uint32_t i = 0; i < g->weight_slices; i++)
-        g->weights_bytes += slice_bytes[i];
-    return STATOR_OK;
+    return graph_place_weights(g, slice_limit, slice_bytes, e);
 }

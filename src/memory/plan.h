@@ -17,15 +17,22 @@
  *     name, budget, total
  *     layers              {first, count}
  *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
- *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the zero
- * rows in it kv_bytes_per_token  of one token of one sequence, in this place arenas              array of
- * {name, bytes, lower_bound, slices: [bytes, ..], blocks: [{name, slice, offset, bytes, first, end}, ..]}; a
- * block lives in steps first .. end - 1, first = end = 0: always host      like a place: {name, limit, total,
- * arenas}; an arena with the name of a device is that device's memory, which is host memory kv {tokens:
- * planned, room_tokens: that the free bytes would hold beside them, sequences_fit: the largest number of
- *             sequences of full length of any plan that fits, 0: none; absent where that was not searched}
+ *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
+ *                         zero rows in it
+ *     kv_bytes_per_token  of one token of one sequence, in this place
+ *     spill               struct plan_spill, where something of the device lies in host memory
+ *     arenas              array of {name, bytes, lower_bound, slices: [bytes, ..],
+ *                         blocks: [{name, slice, offset, bytes, first, end}, ..]}; a block lives in steps
+ *                         first .. end - 1, first = end = 0: always
+ *   host      like a place: {name, limit, total, arenas}; an arena with the name of a device is that
+ *             device's memory, which is host memory; one named "spill DEVICE" is what that device is too
+ *             small for
+ *   kv        {tokens: planned, room_tokens: that the free bytes would hold beside them, sequences_fit: the
+ *             largest number of sequences of full length of any plan that fits, 0: none; absent where that
+ *             was not searched}; both without spilling
+ *   spill_slowdown  struct plan's slowdown, where it is known
  *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
- * largest_sequences} */
+ *             largest_sequences} */
 #ifndef STATOR_MEMORY_PLAN_H
 #define STATOR_MEMORY_PLAN_H
 
@@ -52,6 +59,21 @@ struct plan_arena {
     uint64_t used;      /* high-water mark of bytes in use */
 };
 
+/* What of a device's lies in host memory because the device is too small (memory.on_oom = "spill"), and what
+ * that costs. Bytes; all 0 for a device that spills nothing. */
+struct plan_spill {
+    uint64_t weights;
+    uint64_t kv;
+    uint32_t kv_layers;    /* the last ones */
+    uint32_t arena;        /* of the host that has them */
+    uint64_t per_step;     /* of weights, over the bus in every step, whatever its tokens */
+    uint64_t per_token;    /* of weights, over the bus for every token of a step */
+    uint64_t kv_per_token; /* over the bus in every step of a sequence, for every token of its context */
+    /* For a token that one sequence of full length generates: over the bus, and from the device's memory. */
+    uint64_t far;
+    uint64_t near;
+};
+
 struct plan_place {
     char name[32]; /* "cpu:0", "host" */
     bool is_host;
@@ -66,6 +88,7 @@ struct plan_place {
     uint64_t weights_packed;
     uint64_t weights_padding; /* in weights_packed */
     uint64_t kv_per_token;
+    struct plan_spill spill;
     /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. */
     char route[16];
     char route_why[96];
@@ -117,7 +140,9 @@ struct plan {
     uint64_t kv_tokens;
     uint64_t room_tokens;
     uint64_t sequences_fit;
-    bool room_known;           /* the two above */
+    bool room_known; /* the two above */
+    double slowdown; /* what spill does to a token that one sequence of full length generates: time as a
+                        multiple of the time with all of it on the devices; 0: bandwidths are not known */
     struct plan_short missing; /* valid if !fits */
 };
 

@@ -34,6 +34,19 @@ static void arena_to_json(const struct plan *p, uint32_t place, uint32_t arena, 
     json_close(j);
 }
 
+static void spill_to_json(const struct plan_spill *x, struct json *j) {
+    json_object(j, "spill");
+    json_u64(j, "bytes", x->weights + x->kv);
+    json_u64(j, "weights", x->weights);
+    json_u64(j, "kv", x->kv);
+    json_u64(j, "kv_layers", x->kv_layers);
+    json_u64(j, "bus_bytes_per_step", x->per_step);
+    json_u64(j, "bus_bytes_per_token", x->per_token);
+    json_u64(j, "bus_bytes_per_token_of_context", x->kv_per_token);
+    json_u64(j, "bus_bytes_at_full_context", x->far);
+    json_close(j);
+}
+
 static void place_to_json(const struct plan *p, uint32_t i, struct json *j, const char *name) {
     const struct plan_place *place = &p->places[i];
     json_object(j, name);
@@ -51,6 +64,8 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
         json_u64(j, "padding", place->weights_padding);
         json_close(j);
         json_u64(j, "kv_bytes_per_token", place->kv_per_token);
+        if (place->spill.weights + place->spill.kv > 0)
+            spill_to_json(&place->spill, j);
         if (place->route[0] != '\0') {
             json_object(j, "to_next");
             json_string(j, "route", place->route);
@@ -91,6 +106,8 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
         json_u64(j, "sequences_fit", p->sequences_fit);
     }
     json_close(j);
+    if (p->slowdown > 0)
+        json_double(j, "spill_slowdown", p->slowdown);
     if (!p->fits) {
         json_object(j, "short");
         json_string(j, "where", p->missing.where);

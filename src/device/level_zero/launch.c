@@ -106,9 +106,12 @@ void launch_plain_weight(struct launch_list *b, struct launch *l, uint32_t weigh
 
 stator_status launch_cache(struct launch_list *b, struct launch *l, uint32_t layer) {
     const struct device_kv *kv = &b->m->kv;
-    uint32_t unit = (layer - b->g->want.first_layer) * b->g->shape->n_kv_heads;
-    uint32_t first = unit / kv->units_per_slice;
-    uint32_t last = (unit + b->g->shape->n_kv_heads - 1) / kv->units_per_slice;
+    bool spilled = layer >= b->g->want.end_layer - kv->spilled_layers;
+    struct device_kv_part part = device_kv_part(kv, b->g, spilled);
+    uint32_t begin = spilled ? b->g->want.end_layer - kv->spilled_layers : b->g->want.first_layer;
+    uint32_t unit = (layer - begin) * b->g->shape->n_kv_heads;
+    uint32_t first = part.first + unit / kv->units_per_slice;
+    uint32_t last = part.first + (unit + b->g->shape->n_kv_heads - 1) / kv->units_per_slice;
     if (last - first >= OPENCL_KV_SLICES)
         return error_set(b->e, STATOR_DEVICE,
                          "layer %u: its KV cache lies in %u allocations, the kernels take %d: allow larger "
@@ -128,15 +131,18 @@ stator_status launch_cache(struct launch_list *b, struct launch *l, uint32_t lay
 
 static void add_zero_kv(struct launch_list *b, uint32_t op) {
     const struct device_kv *kv = &b->m->kv;
-    uint32_t layers = b->g->want.end_layer - b->g->want.first_layer;
-    uint32_t units = layers * b->g->shape->n_kv_heads;
-    for (uint32_t first = 0; first < units; first += kv->units_per_slice) {
-        uint32_t here = ARITH_MIN(units - first, kv->units_per_slice);
-        struct launch *l = launch_add(b, LAUNCH_ZERO_KV, op, OPENCL_GROUP, (uint64_t)here * kv->n_blocks);
-        launch_buffer(l, DEVICE_KV, first / kv->units_per_slice, 0);
-        launch_u32(l, here);
-        launch_u32(l, kv->unit_bytes);
-        launch_u32(l, kv->block_stride);
+    for (int spilled = 0; spilled < 2; spilled++) {
+        struct device_kv_part part = device_kv_part(kv, b->g, spilled);
+        uint32_t left = part.units;
+        for (uint32_t slice = part.first; slice < part.end; slice++) {
+            uint32_t here = ARITH_MIN(left, kv->units_per_slice);
+            struct launch *l = launch_add(b, LAUNCH_ZERO_KV, op, OPENCL_GROUP, (uint64_t)here * kv->n_blocks);
+            launch_buffer(l, DEVICE_KV, slice, 0);
+            launch_u32(l, here);
+            launch_u32(l, kv->unit_bytes);
+            launch_u32(l, kv->block_stride);
+            left -= here;
+        }
     }
 }
 

@@ -133,6 +133,31 @@ static stator_status lz_slice_create(struct device *device, enum device_arena a,
     return st == STATOR_OK ? lz_queue_wait(&d->queue, e) : st;
 }
 
+static stator_status lz_slice_spill(struct device *device, enum device_arena a, uint32_t slice,
+                                    uint64_t bytes, stator_error *e) {
+    struct lz_device *d = self(device);
+    CHECK(slice < GRAPH_MAX_SLICES && bytes > 0);
+    struct lz_slice *s = &d->slices[a][slice];
+    CHECK(s->memory == NULL);
+    ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    void *memory = NULL;
+    ze_result_t r = d->system->ze.zeMemAllocHost(d->context, &desc, bytes, 4096, &memory);
+    if (r != ZE_RESULT_SUCCESS) {
+        char what[96];
+        snprintf(what, sizeof what, "zeMemAllocHost(spill of %s, slice %u, %" PRIu64 " bytes)",
+                 device_arena_name(a), slice, bytes);
+        return lz_queue_error(&d->queue, what, r, e);
+    }
+    memset(memory, 0, bytes);
+    s->memory = memory;
+    s->bytes = bytes;
+    return STATOR_OK;
+}
+
+static uint64_t lz_free_bytes(struct device *device) {
+    return known_free(self(device));
+}
+
 static void *lz_map(struct device *d, enum device_arena a, uint32_t slice) {
     (void)d;
     (void)a;
@@ -312,6 +337,8 @@ static void lz_close(struct device *device) {
 
 static const struct device_vtable vtable = {
     .slice_create = lz_slice_create,
+    .slice_spill = lz_slice_spill,
+    .free_bytes = lz_free_bytes,
     .map = lz_map,
     .host_create = lz_host_create,
     .upload = lz_upload,

@@ -12,5 +12,6 @@ void lz_facts_of(const struct lz_gpu *g, struct device_facts *f) {
     f->memory = (g->total - g->total / MARGIN) / LZ_FACTS_ALIGNMENT * LZ_FACTS_ALIGNMENT;
     f->max_alloc = g->max_alloc / LZ_FACTS_ALIGNMENT * LZ_FACTS_ALIGNMENT;
     f->bandwidth = g->bandwidth;
+    f->bus = g->bus;
     f->alignment = LZ_FACTS_ALIGNMENT;
 }

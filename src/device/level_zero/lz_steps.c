@@ -9,9 +9,9 @@
 #include <string.h>
 
 #define MODULE_OPTIONS  "" /* nothing that changes arithmetic, and no buffers above 4 GiB */
-#define LAUNCHES_PER_OP 4  /* more than any op has; checked */
-#define LAUNCHES_BESIDE 16
-#define BUILD_LOG       400 /* bytes of a compiler's log in an error */
+#define LAUNCHES_PER_OP 4  /* more than any op has that lies in one slice; checked */
+#define LAUNCHES_BESIDE (16 + 2 * GRAPH_MAX_SLICES) /* one more for each slice of KV and cut of a weight */
+#define BUILD_LOG       400                         /* bytes of a compiler's log in an error */
 
 /* A list that is being recorded. */
 struct recording {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MAX_EXTENSIONS 128
+#define LEAST_BUS      1000000000 /* bytes per second */
 
 /* zeInit is once per process, and so is what follows from it. */
 static struct {
@@ -90,6 +91,9 @@ static stator_status read_abilities(const struct lz_calls *ze, struct lz_gpu *g,
     if (ze->zeDevicePciGetPropertiesExt != NULL &&
         ze->zeDevicePciGetPropertiesExt(g->handle, &pci) == ZE_RESULT_SUCCESS)
         pci_text(pci.address.domain, pci.address.bus, pci.address.device, pci.address.function, g->pci);
+    /* Cards with a switch of their own tell of the link behind it, which says nothing about the slot. */
+    if (pci.maxSpeed.maxBandwidth >= LEAST_BUS)
+        g->bus = (uint64_t)pci.maxSpeed.maxBandwidth;
     ze_device_compute_properties_t c = {.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES};
     ze_result_t r = ze->zeDeviceGetComputeProperties(g->handle, &c);
     if (r != ZE_RESULT_SUCCESS)

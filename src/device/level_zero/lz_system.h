@@ -39,6 +39,7 @@ struct lz_gpu {
     uint64_t total; /* of device memory */
     uint64_t max_alloc;
     uint64_t bandwidth; /* bytes per second, 0: not said */
+    uint64_t bus;       /* of its PCIe link, likewise */
     uint32_t sub_groups[LZ_SYSTEM_MAX_SUBGROUP];
     uint32_t n_sub_groups;
     uint32_t max_group;    /* work-items */
