@@ -17,10 +17,37 @@ BY_DIMENSION(get_local_id, "_Z12get_local_idj", tid)
 BY_DIMENSION(get_local_size, "_Z14get_local_sizej", ntid)
 BY_DIMENSION(get_num_groups, "_Z14get_num_groupsj", nctaid)
 
+/* Convergent, or clang gives each side of a branch a barrier of its own, and a warp that takes both sides
+ * hangs. */
 void work_group_barrier(uint flags, uint scope) __asm__("_Z18work_group_barrierj12memory_scope");
-INLINE void work_group_barrier(uint flags, uint scope) {
+__attribute__((convergent)) INLINE void work_group_barrier(uint flags, uint scope) {
     (void)flags, (void)scope;
     __nvvm_bar_sync(0);
+}
+
+/* All orders as the strongest, all scopes as the device's. */
+void work_item_fence(uint flags, uint order,
+                     uint scope) __asm__("_Z22atomic_work_item_fencej12memory_order12memory_scope");
+INLINE void work_item_fence(uint flags, uint order, uint scope) {
+    (void)flags, (void)order, (void)scope;
+    __nvvm_membar_gl();
+}
+int fetch_add(volatile int *p, int v, uint order, uint scope) __asm__(
+    "_Z25atomic_fetch_add_explicitPU3AS4VU7_Atomicii12memory_order12memory_scope");
+INLINE int fetch_add(volatile int *p, int v, uint order, uint scope) {
+    (void)order, (void)scope;
+    __nvvm_membar_gl();
+    int old = __nvvm_atom_add_gen_i((int *)p, v);
+    __nvvm_membar_gl();
+    return old;
+}
+void atomic_put(volatile int *p, int v, uint order, uint scope) __asm__(
+    "_Z21atomic_store_explicitPU3AS4VU7_Atomicii12memory_order12memory_scope");
+INLINE void atomic_put(volatile int *p, int v, uint order, uint scope) {
+    (void)order, (void)scope;
+    __nvvm_membar_gl();
+    *p = v;
+    __nvvm_membar_gl();
 }
 
 float fma(float a, float b, float c) __asm__("_Z3fmafff");
@@ -37,6 +64,10 @@ INLINE uint larger(uint a, uint b) {
 }
 uint smaller(uint a, uint b) __asm__("_Z3minjj");
 INLINE uint smaller(uint a, uint b) {
+    return a < b ? a : b;
+}
+int smaller_int(int a, int b) __asm__("_Z3minii");
+INLINE int smaller_int(int a, int b) {
     return a < b ? a : b;
 }
 int clamp(int v, int least, int most) __asm__("_Z5clampiii");

@@ -9,6 +9,7 @@
 
 #define MAX_ALLOCATION ((4ull << 30) - 65536) /* as Intel's GPUs without relaxed limits */
 #define LOCAL_MEMORY   65536u
+#define MAX_GROUP      256u /* what ptx_of tells ptxas: more registers for each */
 
 struct driver driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -172,7 +173,7 @@ ze_result_t ZE_APICALL zeDeviceGetProperties(ze_device_handle_t h, ze_device_pro
 ze_result_t ZE_APICALL zeDeviceGetComputeProperties(ze_device_handle_t h, ze_device_compute_properties_t *p) {
     (void)h;
     CLEAR(p);
-    p->maxTotalGroupSize = p->maxGroupSizeX = p->maxGroupSizeY = p->maxGroupSizeZ = 512;
+    p->maxTotalGroupSize = p->maxGroupSizeX = p->maxGroupSizeY = p->maxGroupSizeZ = MAX_GROUP;
     p->maxGroupCountX = INT32_MAX;
     p->maxGroupCountY = p->maxGroupCountZ = 65535;
     p->maxSharedLocalMemory = LOCAL_MEMORY;
