@@ -90,6 +90,10 @@ uint64_t kernels_kv_bytes(enum kernels_kv type, uint32_t dim) {
     return values * bits[type] / 8 + scales * sizeof(uint16_t);
 }
 
+size_t kernels_attention_part(uint32_t group, uint32_t head_dim_v) {
+    return arith_round_up(head_dim_v, 16) * group + 2 * arith_round_up(group, 16);
+}
+
 uint32_t kernels_attention_queries(uint32_t group) {
     return group < ATTENTION_WALK_ROWS ? ATTENTION_WALK_ROWS / group : 1;
 }

@@ -89,8 +89,15 @@ struct kernels_attention {
     uint64_t block_stride;
     const uint32_t *blocks;
     float *work; /* kernels_attention_work() floats, aligned to 64 bytes, of the calling thread */
+    /* NULL: all splits, merged into out. Else (n_queries 1) splits first_split .. end_split - 1 are computed
+     * and not merged: split s is at parts + s * kernels_attention_part(), aligned to 64 bytes. */
+    float *parts;
+    uint32_t first_split;
+    uint32_t end_split;
 };
 
+/* Floats of a split's part: o, each head's padded to 16; the maxima; the sums, these too padded to 16. */
+size_t kernels_attention_part(uint32_t group, uint32_t head_dim_v);
 /* Queries of a call that read K and V once: more are several passes inside. */
 uint32_t kernels_attention_queries(uint32_t group);
 /* Floats of work for any call with these bounds. */
@@ -177,6 +184,9 @@ struct kernels {
      *   q8_0 as defined            14.5   29.4   10.7   0.16   llama.cpp (from f16) 22.0 50.9 18.9 0.58
      *   q4_0 as defined            3415   6971   2781   3.4    llama.cpp (from f16) 3508 7693 2890 4.6 */
     void (*attention)(const struct kernels_attention *a);
+    /* out from the parts of all splits (n_queries 1; q, k, v and the range are not looked at): the same bits
+     * as from one call of attention. */
+    void (*attention_merge)(const struct kernels_attention *a);
 
     /* Index of the largest x (the first of equals); *finite = false if any x is not finite (the index is then
      * any). */

@@ -17,6 +17,17 @@ test_rows() {
     cmp -n $row "$tmp/one" "$tmp/all" || fail "one position alone gives other bytes"
 }
 
+# One token at a time with more threads than KV heads (2): they share out the context's splits of 256.
+test_splits() {
+    local long threads
+    long=$(seq -s ' ' 1 3 1800)
+    expect 0 "$stator" logits $model --tokens "$long" --output "$tmp/all" --set cpu.threads=2
+    for threads in 3 5; do
+        expect 0 "$stator" logits $model --tokens "$long" --output "$tmp/one" --set memory.batch=1 --set cpu.threads=$threads
+        cmp "$tmp/one" "$tmp/all" || fail "$threads threads give other bytes"
+    done
+}
+
 # Close to float64, by od and awk; .0109 was measured, int8 activations are the difference.
 test_reference() {
     expect 0 "$stator" logits $model --tokens "$ids" --output "$tmp/all"

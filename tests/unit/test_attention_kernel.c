@@ -225,6 +225,38 @@ static void check_single_queries(struct problem *p, int t) {
     free(want);
 }
 
+/* The last query's splits apart, in calls of some splits each, last to first, then merged: the same bits. */
+static void check_parts(struct problem *p, uint64_t *seed) {
+    struct kernels_attention one = p->a;
+    struct kernel_check_edge edge;
+    size_t floats = (size_t)one.group * one.head_dim_v;
+    one.first_position += one.n_queries - 1;
+    one.q += (one.n_queries - 1) * one.q_stride;
+    one.out += (one.n_queries - 1) * one.out_stride;
+    one.n_queries = 1;
+    uint32_t splits = one.first_position / KERNELS_SPLIT + 1;
+    size_t part = kernels_attention_part(one.group, one.head_dim_v);
+    assert_int_equal(part % 16, 0);
+    one.parts = kernel_check_edge_alloc(&edge, splits * part * sizeof(float));
+    float *want = malloc(floats * sizeof *want);
+    assert_non_null(want);
+    memcpy(want, one.out, floats * sizeof *want);
+    for (int t = 0; t < n_tiers; t++) {
+        memset(one.parts, 0xFF, edge.bytes);
+        memset(one.out, 0xA9, floats * sizeof *want);
+        for (one.end_split = splits; one.end_split > 0; one.end_split = one.first_split) {
+            one.first_split = one.end_split - 1 - (uint32_t)testing_below(seed, one.end_split);
+            tiers[t].attention(&one);
+            for (size_t d = 0; d < floats; d++) /* it is the merge that writes out */
+                assert_memory_equal(&one.out[d], "\xA9\xA9\xA9\xA9", 4);
+        }
+        tiers[t].attention_merge(&one);
+        kernel_check_same_floats(one.out, want, floats, tiers[t].tier);
+    }
+    free(want);
+    kernel_check_edge_free(&edge);
+}
+
 static void random_shapes(void **state) {
     (void)state;
     static const uint32_t dims[] = {1, 3, 8, 15, 16, 31, 32, 33, 47, 64, 65, 80, 96, 128, 131, 160, 192, 256};
@@ -243,6 +275,7 @@ static void random_shapes(void **state) {
         tiers[0].attention(&p.a);
         check_against_double(&p);
         check_tiers(&p);
+        check_parts(&p, &seed);
         int tier = (int)testing_below(&seed, (uint64_t)n_tiers);
         check_single_queries(&p, tier);
         problem_free(&p);
@@ -262,6 +295,7 @@ static void boundaries(void **state) {
             tiers[0].attention(&p.a);
             check_against_double(&p);
             check_tiers(&p);
+            check_parts(&p, &seed);
             check_single_queries(&p, n_tiers - 1);
             problem_free(&p);
         }
@@ -283,6 +317,7 @@ static void many_rows(void **state) {
         problem_fill(&p, &seed, group, dim_k, dim_v, (uint32_t)testing_below(&seed, 600), queries, 2.0f);
         tiers[0].attention(&p.a);
         check_tiers(&p);
+        check_parts(&p, &seed);
         check_single_queries(&p, (int)testing_below(&seed, (uint64_t)n_tiers));
         problem_free(&p);
     }
@@ -298,6 +333,7 @@ static void largest(void **state) {
         tiers[0].attention(&p.a);
         check_against_double(&p);
         check_tiers(&p);
+        check_parts(&p, &seed);
         problem_free(&p);
     }
 }

@@ -75,10 +75,20 @@ static size_t attention_work(const struct device_model *m) {
     return arith_round_up(n, CARVE_ALIGN / sizeof(float));
 }
 
+/* Floats for the parts of one token of every sequence, each as deep as the cache allows. */
+static size_t attention_parts(const struct device_choice *c, const struct device_model *m) {
+    const struct shape *s = m->graph->shape;
+    if (s->n_kv_heads % c->threads == 0)
+        return 0;
+    size_t splits = m->kv.n_blocks / (KERNELS_SPLIT / KERNELS_KV_BLOCK) + (size_t)m->sequences;
+    return splits * s->n_kv_heads * kernels_attention_part(s->n_heads / s->n_kv_heads, s->head_dim_v);
+}
+
 struct parts {
     struct cpu_device *device;
     void *team;
     float *work;
+    float *attention_parts;
     uint8_t *matmul_work;
     float *norm_rows;
     struct device_span *spans;
@@ -109,6 +119,7 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     struct parts p;
     p.device = carve_take(c, 1, sizeof *p.device);
     p.work = carve_take(c, choice->threads, attention_work(m) * sizeof(float));
+    p.attention_parts = carve_take(c, attention_parts(choice, m), sizeof(float));
     p.matmul_work = carve_take(c, choice->threads, matmul_stride(m));
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
     p.spans = carve_take(c, trace ? (uint64_t)m->slots * m->graph->n_ops : 0, sizeof *p.spans);
@@ -328,6 +339,8 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->model = *m;
     p.device->attention_work = p.work;
     p.device->work_floats = attention_work(m);
+    p.device->attention_parts = p.attention_parts;
+    p.device->parts_floats = attention_parts(c, m);
     p.device->matmul_work = p.matmul_work;
     p.device->matmul_stride = matmul_stride(m);
     p.device->sums_floats = sums_floats(m);

@@ -41,6 +41,10 @@ struct cpu_device {
     struct cpu_slice slices[DEVICE_ARENAS][GRAPH_MAX_SLICES];
     float *attention_work; /* work_floats per member */
     size_t work_floats;
+    /* Splits of single queries that are computed apart, where KV heads do not go round evenly; parts_floats
+     * is 0 where they always do. */
+    float *attention_parts;
+    size_t parts_floats;
     uint8_t *matmul_work; /* matmul_stride bytes per member: sums of two products, then the kernels' */
     size_t matmul_stride;
     size_t sums_floats; /* of one product */

@@ -349,6 +349,51 @@ static uint32_t owner_of(const struct member *m, uint32_t item) {
     return item / m->n % 2 == 0 ? at : m->n - 1 - at;
 }
 
+static uint32_t splits_of(const struct step_chunk *c) {
+    return c->position / KERNELS_SPLIT + 1;
+}
+
+/* Generation alone, where whole heads would leave members idle: (chunk, KV head, split) of each sequence's
+ * token are the work items. 0: not so. */
+static uint64_t attention_splits(const struct member *m, const struct step_chunk *chunks) {
+    const struct shape *s = m->g->shape;
+    uint32_t heads = m->h->n_chunks * s->n_kv_heads;
+    if (m->h->n_tokens != m->h->n_chunks || heads % m->n == 0 || heads >= 8 * m->n)
+        return 0;
+    uint64_t items = 0;
+    for (uint32_t c = 0; c < m->h->n_chunks; c++)
+        items += (uint64_t)splits_of(&chunks[c]) * s->n_kv_heads;
+    size_t part = kernels_attention_part(s->n_heads / s->n_kv_heads, s->head_dim_v);
+    return items > heads && items * part <= m->d->parts_floats ? items : 0;
+}
+
+/* A member's share of the splits is contiguous; then heads are merged. */
+static void run_split_attention(const struct member *m, const struct graph_op *op,
+                                const struct step_chunk *chunks, uint64_t items) {
+    const struct shape *s = m->g->shape;
+    size_t part = kernels_attention_part(s->n_heads / s->n_kv_heads, s->head_dim_v);
+    for (int merge = 0; merge < 2; merge++) {
+        uint64_t begin = items * m->id / m->n, end = items * (m->id + 1) / m->n, base = 0;
+        uint32_t item = 0;
+        for (uint32_t c = 0; c < m->h->n_chunks; c++) {
+            uint32_t splits = splits_of(&chunks[c]);
+            for (uint32_t head = 0; head < s->n_kv_heads; head++, item++, base += splits) {
+                struct kernels_attention a = attention_of(m, op, &chunks[c], head, 0, 1);
+                a.parts = m->d->attention_parts + base * part;
+                if (merge && item % m->n == m->id)
+                    m->d->kernels.attention_merge(&a);
+                if (merge || begin >= base + splits || end <= base)
+                    continue;
+                a.first_split = (uint32_t)(ARITH_MAX(begin, base) - base);
+                a.end_split = (uint32_t)(ARITH_MIN(end, base + splits) - base);
+                m->d->kernels.attention(&a);
+            }
+        }
+        if (!merge)
+            team_barrier(m->d->team, m->id);
+    }
+}
+
 /* Work items: (chunk, KV head, some queries); those of one head follow one another, as they read the same K
  * and V. */
 static void run_attention(const struct member *m, const struct graph_op *op) {
@@ -356,6 +401,11 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
     const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
     uint32_t most = kernels_attention_queries(s->n_heads / s->n_kv_heads);
     uint32_t heads = m->h->n_chunks * s->n_kv_heads, parts = (m->n + heads - 1) / heads;
+    uint64_t splits = attention_splits(m, chunks);
+    if (splits > 0) {
+        run_split_attention(m, op, chunks, splits);
+        return;
+    }
     uint32_t item = 0;
     for (uint32_t c = 0; c < m->h->n_chunks; c++) {
         uint32_t queries = ARITH_MIN(most, (chunks[c].n + parts - 1) / parts);

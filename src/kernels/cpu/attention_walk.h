@@ -24,8 +24,9 @@
 #define ATTENTION_WALK_LANE   16   /* rows of o are padded to this */
 #define ATTENTION_WALK_TILE   8    /* the largest tile */
 #define ATTENTION_WALK_BLOCKS (KERNELS_SPLIT / KERNELS_KV_BLOCK)
-#define ATTENTION_WALK_WIDTH  KERNELS_KV_GROUP /* dims of a panel of plain V: [dims / 32][KERNELS_SPLIT][32] \
-                                                */
+#define ATTENTION_WALK_WIDTH                                                                                 \
+    KERNELS_KV_GROUP /* dims of a panel of plain V: [dims / 32][KERNELS_SPLIT][32]                           \
+                      */
 #define ATTENTION_WALK_PANEL ((size_t)KERNELS_SPLIT * ATTENTION_WALK_WIDTH)
 
 /* Of a group of a query against quantised keys; behind the 2 * dim bytes of its integers, whose order is the
@@ -153,6 +154,15 @@ static inline uint32_t attention_walk_seen(const struct attention_pass *p, uint3
                                            uint32_t most) {
     uint32_t end = p->end[r];
     return end <= token ? 0 : end - token < most ? end - token : most;
+}
+
+/* Where a part has its maxima, and its sums. */
+static inline float *attention_walk_maxima(const struct kernels_attention *a, float *part) {
+    return part + a->group * attention_walk_stride(a->head_dim_v);
+}
+
+static inline float *attention_walk_sums(const struct kernels_attention *a, float *part) {
+    return attention_walk_maxima(a, part) + attention_walk_stride(a->group);
 }
 
 /* The block of the token in the K or V that begins at `base`. */
@@ -329,13 +339,20 @@ static inline void attention_walk_tile(struct attention_pass *p, const struct at
     for (uint32_t i = 0; i < n; i++)
         tier->soften(p->score + (size_t)(skip + i) * KERNELS_SPLIT,
                      attention_walk_seen(p, first + i, s->begin, KERNELS_SPLIT), a->scale, &max[i], &sum[i]);
-    float *o = s->begin == 0 ? p->all + first * p->stride : p->part;
+    bool alone = a->parts != NULL;
+    float *part = alone
+                      ? a->parts + s->begin / KERNELS_SPLIT * kernels_attention_part(a->group, a->head_dim_v)
+                      : p->all;
+    float *o = alone || s->begin == 0 ? part + first * p->stride : p->part;
     memset(o, 0, n * p->stride * sizeof *o);
     if (p->plain_v)
         attention_walk_pv_plain(p, s, first, n, end, e, o);
     else
         attention_walk_pv_direct(p, s, first, n, end, e, o);
-    if (s->begin == 0) {
+    if (alone) {
+        memcpy(attention_walk_maxima(a, part) + first, max, n * sizeof *max);
+        memcpy(attention_walk_sums(a, part) + first, sum, n * sizeof *sum);
+    } else if (s->begin == 0) {
         memcpy(p->max + first, max, n * sizeof *max);
         memcpy(p->sum + first, sum, n * sizeof *sum);
     } else {
@@ -392,6 +409,13 @@ static inline void attention_walk_rows(struct attention_pass *p, uint32_t i) {
     }
 }
 
+static inline void attention_walk_scale(const struct attention_pass *p, uint32_t i) {
+    const struct kernels_attention *a = p->a;
+    for (uint32_t r = 0; r < p->rows; r++)
+        p->tier->scale(a->out + (i + r / a->group) * a->out_stride + (size_t)(r % a->group) * a->head_dim_v,
+                       p->all + r * p->stride, a->head_dim_v, num_rcp(p->sum[r]));
+}
+
 static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
     const struct kernels_attention *a = p->a;
     const struct attention_tier *tier = p->tier;
@@ -402,18 +426,24 @@ static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
     p->plain_v =
         several || (attention_walk_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
     attention_walk_rows(p, i);
-    for (uint32_t split = 0; split < p->position + p->queries; split += KERNELS_SPLIT)
+    uint32_t begin = 0, end = p->position + p->queries;
+    if (a->parts != NULL) {
+        begin = a->first_split * KERNELS_SPLIT;
+        end = a->end_split * KERNELS_SPLIT < end ? a->end_split * KERNELS_SPLIT : end;
+    }
+    for (uint32_t split = begin; split < end; split += KERNELS_SPLIT)
         attention_walk_split(p, split);
-    for (uint32_t r = 0; r < p->rows; r++)
-        tier->scale(a->out + (i + r / a->group) * a->out_stride + (size_t)(r % a->group) * a->head_dim_v,
-                    p->all + r * p->stride, a->head_dim_v, num_rcp(p->sum[r]));
+    if (a->parts == NULL)
+        attention_walk_scale(p, i);
 }
 
-static inline void attention_walk(const struct kernels_attention *a, const struct attention_tier *tier) {
+static inline struct attention_pass attention_walk_begin(const struct kernels_attention *a,
+                                                         const struct attention_tier *tier) {
     CHECK(a->n_queries >= 1 && a->group >= 1 && a->group <= KERNELS_MAX_GROUP);
     CHECK(a->head_dim_k <= KERNELS_MAX_HEAD && a->head_dim_v <= KERNELS_MAX_HEAD);
     CHECK(a->head_dim_k % kernels_kv_group(a->type_k) == 0 &&
           a->head_dim_v % kernels_kv_group(a->type_v) == 0);
+    CHECK(a->parts == NULL || a->n_queries == 1);
     struct attention_pass p = {.a = a, .tier = tier, .stride = attention_walk_stride(a->head_dim_v)};
     p.fetch_size[0] = kernels_kv_bytes(a->type_k, a->head_dim_k);
     p.fetch_size[1] = kernels_kv_bytes(a->type_v, a->head_dim_v);
@@ -422,8 +452,7 @@ static inline void attention_walk(const struct kernels_attention *a, const struc
         KERNELS_KV_BLOCK * (block < ATTENTION_WALK_NEAR ? (ATTENTION_WALK_NEAR + block / 2) / block : 1);
     p.row_floats = attention_walk_quantised(a->type_k) ? attention_walk_query(a->head_dim_k)
                                                        : attention_walk_stride(a->head_dim_k);
-    uint32_t step = attention_walk_queries(a->n_queries, a->group);
-    size_t rows = (size_t)step * a->group;
+    size_t rows = (size_t)attention_walk_queries(a->n_queries, a->group) * a->group;
     p.score = a->work;
     p.weight = p.score + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;
     p.part = p.weight + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;
@@ -431,10 +460,39 @@ static inline void attention_walk(const struct kernels_attention *a, const struc
     p.q = p.all + rows * p.stride;
     p.keys = p.q + rows * attention_walk_row_floats(a->head_dim_k);
     p.values = p.keys + (size_t)KERNELS_SPLIT * a->head_dim_k;
+    return p;
+}
+
+static inline void attention_walk(const struct kernels_attention *a, const struct attention_tier *tier) {
+    struct attention_pass p = attention_walk_begin(a, tier);
+    CHECK(a->parts == NULL ||
+          (a->first_split < a->end_split && (a->end_split - 1) * KERNELS_SPLIT <= a->first_position));
+    uint32_t step = attention_walk_queries(a->n_queries, a->group);
     for (uint32_t i = 0; i < a->n_queries; i += step) {
         p.queries = a->n_queries - i < step ? a->n_queries - i : step;
         attention_walk_pass(&p, i);
     }
+}
+
+/* out from the parts of all splits. */
+static inline void attention_walk_join(const struct kernels_attention *a, const struct attention_tier *tier) {
+    struct attention_pass p = attention_walk_begin(a, tier);
+    size_t floats = kernels_attention_part(a->group, a->head_dim_v);
+    CHECK(a->parts != NULL);
+    p.queries = 1;
+    p.rows = a->group;
+    memcpy(p.all, a->parts, p.rows * p.stride * sizeof *p.all);
+    memcpy(p.max, attention_walk_maxima(a, a->parts), p.rows * sizeof *p.max);
+    memcpy(p.sum, attention_walk_sums(a, a->parts), p.rows * sizeof *p.sum);
+    for (uint32_t i = 1; i * KERNELS_SPLIT <= a->first_position; i++) {
+        float *part = a->parts + i * floats;
+        for (uint32_t r = 0, n; r < p.rows; r += n) {
+            n = p.rows - r < ATTENTION_WALK_TILE ? p.rows - r : ATTENTION_WALK_TILE;
+            attention_walk_merge(&p, r, n, attention_walk_maxima(a, part) + r,
+                                 attention_walk_sums(a, part) + r, part + r * p.stride);
+        }
+    }
+    attention_walk_scale(&p, 0);
 }
 
 #endif

@@ -271,25 +271,31 @@ static void plain_f16(const void *v, uint32_t dim, float *to) {
     plain_v(true, v, dim, to);
 }
 
+static const struct attention_tier tier = {
+    .tile = TILE,
+    .qk = {qk_f32, qk_f16, avx2_qk_q8_0, avx2_qk_q4_0},
+    .quantise_query = avx2_quantise_query,
+    .pv = {pv_f32, pv_f16},
+    .plain_k = plain_k,
+    .plain_v = {plain_f32, plain_f16, avx2_plain_q8_0, avx2_plain_q4_0},
+    .weigh = avx2_weigh,
+    .pv_small = {[KERNELS_KV_Q8_0] = avx2_pv_q8_0, [KERNELS_KV_Q4_0] = avx2_pv_q4_0},
+    .tile_small = AVX2_KV_TILE,
+    .exp = exp_all,
+    .soften = soften,
+    .merge = merge,
+    .scale = scale};
+
 static void attention(const struct kernels_attention *a) {
-    static const struct attention_tier tier = {
-        .tile = TILE,
-        .qk = {qk_f32, qk_f16, avx2_qk_q8_0, avx2_qk_q4_0},
-        .quantise_query = avx2_quantise_query,
-        .pv = {pv_f32, pv_f16},
-        .plain_k = plain_k,
-        .plain_v = {plain_f32, plain_f16, avx2_plain_q8_0, avx2_plain_q4_0},
-        .weigh = avx2_weigh,
-        .pv_small = {[KERNELS_KV_Q8_0] = avx2_pv_q8_0, [KERNELS_KV_Q4_0] = avx2_pv_q4_0},
-        .tile_small = AVX2_KV_TILE,
-        .exp = exp_all,
-        .soften = soften,
-        .merge = merge,
-        .scale = scale};
     attention_walk(a, &tier);
+}
+
+static void attention_merge(const struct kernels_attention *a) {
+    attention_walk_join(a, &tier);
 }
 
 void avx2_attention_init(struct kernels *k) {
     k->attention = attention;
+    k->attention_merge = attention_merge;
     avx2_kv_init(k);
 }

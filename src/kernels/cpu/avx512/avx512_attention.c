@@ -277,22 +277,27 @@ static void scale(float *out, const float *o, uint32_t dim, float factor) {
     }
 }
 
+static const struct attention_tier tier = {
+    .tile = TILE,
+    .qk = {qk_f32, qk_f16, avx512_qk_q8_0, avx512_qk_q4_0},
+    .quantise_query = avx512_quantise_query,
+    .pv = {pv_f32, pv_f16},
+    .plain_k = plain_k,
+    .plain_v = {plain_f32, plain_f16, avx512_plain_q8_0, avx512_plain_q4_0},
+    .weigh = avx512_weigh,
+    .pv_small = {[KERNELS_KV_Q8_0] = avx512_pv_q8_0, [KERNELS_KV_Q4_0] = avx512_pv_q4_0},
+    .tile_small = AVX512_KV_TILE,
+    .exp = exp_all,
+    .soften = soften,
+    .merge = merge,
+    .scale = scale};
+
 static void attention(const struct kernels_attention *a) {
-    static const struct attention_tier tier = {
-        .tile = TILE,
-        .qk = {qk_f32, qk_f16, avx512_qk_q8_0, avx512_qk_q4_0},
-        .quantise_query = avx512_quantise_query,
-        .pv = {pv_f32, pv_f16},
-        .plain_k = plain_k,
-        .plain_v = {plain_f32, plain_f16, avx512_plain_q8_0, avx512_plain_q4_0},
-        .weigh = avx512_weigh,
-        .pv_small = {[KERNELS_KV_Q8_0] = avx512_pv_q8_0, [KERNELS_KV_Q4_0] = avx512_pv_q4_0},
-        .tile_small = AVX512_KV_TILE,
-        .exp = exp_all,
-        .soften = soften,
-        .merge = merge,
-        .scale = scale};
     attention_walk(a, &tier);
+}
+
+static void attention_merge(const struct kernels_attention *a) {
+    attention_walk_join(a, &tier);
 }
 
 static void store_k_f16(void *k, const float *x, uint32_t dim, uint32_t slot) {
@@ -319,6 +324,7 @@ static void store_v_f16(void *v, const float *x, uint32_t dim, uint32_t slot) {
 
 void avx512_attention_init(struct kernels *k) {
     k->attention = attention;
+    k->attention_merge = attention_merge;
     k->store_k[KERNELS_KV_F16] = store_k_f16;
     k->store_v[KERNELS_KV_F16] = store_v_f16;
 }

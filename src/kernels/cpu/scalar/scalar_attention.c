@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 
+#include <string.h>
+
 /* One head of one query; quantised keys meet its integers. */
 struct query {
     const float *x;
@@ -130,16 +132,65 @@ static void merge(struct split *all, const struct split *s, uint32_t dim) {
     all->max = max;
 }
 
+/* The split as row h of a part, or from there. */
+static void put_part(const struct kernels_attention *a, float *part, uint32_t h, const struct split *s) {
+    size_t stride = ((size_t)a->head_dim_v + 15) / 16 * 16;
+    float *max = part + a->group * stride;
+    memcpy(part + h * stride, s->o, a->head_dim_v * sizeof *s->o);
+    max[h] = s->max;
+    max[(a->group + 15) / 16 * 16 + h] = s->sum;
+}
+
+static void get_part(const struct kernels_attention *a, const float *part, uint32_t h, struct split *s) {
+    size_t stride = ((size_t)a->head_dim_v + 15) / 16 * 16;
+    const float *max = part + a->group * stride;
+    memcpy(s->o, part + h * stride, a->head_dim_v * sizeof *s->o);
+    s->max = max[h];
+    s->sum = max[(a->group + 15) / 16 * 16 + h];
+}
+
+static void finish(const struct split *all, uint32_t dim, float *out) {
+    float inverse = num_rcp(all->sum);
+    for (uint32_t d = 0; d < dim; d++)
+        out[d] = all->o[d] * inverse;
+}
+
+static uint32_t tokens_in(uint32_t split, uint32_t tokens) {
+    uint32_t begin = split * KERNELS_SPLIT;
+    return tokens - begin < KERNELS_SPLIT ? tokens - begin : KERNELS_SPLIT;
+}
+
 static void attend(const struct kernels_attention *a, const struct query *q, uint32_t tokens, float *out) {
     struct split all, next;
-    attend_split(a, q, 0, tokens < KERNELS_SPLIT ? tokens : KERNELS_SPLIT, &all);
-    for (uint32_t t = KERNELS_SPLIT; t < tokens; t += KERNELS_SPLIT) {
-        attend_split(a, q, t, tokens - t < KERNELS_SPLIT ? tokens - t : KERNELS_SPLIT, &next);
+    attend_split(a, q, 0, tokens_in(0, tokens), &all);
+    for (uint32_t i = 1; i * KERNELS_SPLIT < tokens; i++) {
+        attend_split(a, q, i * KERNELS_SPLIT, tokens_in(i, tokens), &next);
         merge(&all, &next, a->head_dim_v);
     }
-    float inverse = num_rcp(all.sum);
-    for (uint32_t d = 0; d < a->head_dim_v; d++)
-        out[d] = all.o[d] * inverse;
+    finish(&all, a->head_dim_v, out);
+}
+
+static void attend_parts(const struct kernels_attention *a, const struct query *q, uint32_t h) {
+    size_t part = kernels_attention_part(a->group, a->head_dim_v);
+    struct split s;
+    for (uint32_t i = a->first_split; i < a->end_split; i++) {
+        attend_split(a, q, i * KERNELS_SPLIT, tokens_in(i, a->first_position + 1), &s);
+        put_part(a, a->parts + i * part, h, &s);
+    }
+}
+
+static void attention_merge(const struct kernels_attention *a) {
+    CHECK(a->n_queries == 1 && a->parts != NULL);
+    size_t part = kernels_attention_part(a->group, a->head_dim_v);
+    for (uint32_t h = 0; h < a->group; h++) {
+        struct split all, next;
+        get_part(a, a->parts, h, &all);
+        for (uint32_t i = 1; i * KERNELS_SPLIT <= a->first_position; i++) {
+            get_part(a, a->parts + i * part, h, &next);
+            merge(&all, &next, a->head_dim_v);
+        }
+        finish(&all, a->head_dim_v, a->out + (size_t)h * a->head_dim_v);
+    }
 }
 
 static void attention(const struct kernels_attention *a) {
@@ -147,17 +198,24 @@ static void attention(const struct kernels_attention *a) {
     CHECK(a->head_dim_k <= KERNELS_MAX_HEAD && a->head_dim_v <= KERNELS_MAX_HEAD);
     CHECK(a->head_dim_k % kernels_kv_group(a->type_k) == 0 &&
           a->head_dim_v % kernels_kv_group(a->type_v) == 0);
+    CHECK(a->parts == NULL || (a->n_queries == 1 && a->first_split < a->end_split &&
+                               (a->end_split - 1) * KERNELS_SPLIT <= a->first_position));
     for (uint32_t i = 0; i < a->n_queries; i++) {
         for (uint32_t h = 0; h < a->group; h++) {
             struct query q = {.x = a->q + i * a->q_stride + (size_t)h * a->head_dim_k};
             if (quantised(a->type_k))
                 quantise_query(&q, a->head_dim_k);
-            attend(a, &q, a->first_position + i + 1, a->out + i * a->out_stride + (size_t)h * a->head_dim_v);
+            if (a->parts != NULL)
+                attend_parts(a, &q, h);
+            else
+                attend(a, &q, a->first_position + i + 1,
+                       a->out + i * a->out_stride + (size_t)h * a->head_dim_v);
         }
     }
 }
 
 void scalar_attention_init(struct kernels *k) {
     k->attention = attention;
+    k->attention_merge = attention_merge;
     scalar_kv_init(k);
 }
