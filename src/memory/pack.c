@@ -12,8 +12,9 @@
 #define TASTES      12        /* attempts of pack_skyline in a part before it is searched or mended */
 #define TASTES_MANY 2         /* ... if it has more than MANY items */
 #define MANY        4096
-#define FEW         512 /* items, up to which pack_greedy is worth its n^2 steps */
-#define CLOCK_EVERY 64  /* takes of a budget between two looks at the clock */
+#define LARGE_GUESS 600000000 /* steps of pack_tiling in a part that is not searched */
+#define FEW         512       /* items, up to which pack_greedy is worth its n^2 steps */
+#define CLOCK_EVERY 64        /* takes of a budget between two looks at the clock */
 
 struct state {
     struct pack_item *items; /* [n] sorted by first step */
@@ -44,6 +45,7 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_valley_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_mend_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -230,11 +232,15 @@ bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
     return b->steps > 0 && !b->expired;
 }
 
-/* pack_valley; where alignments are mixed, on sizes rounded up to the largest, which proves nothing. */
-static enum pack_outcome search_valleys(const struct state *s, struct pack_part *p, uint64_t limit,
-                                        struct pack_budget *budget) {
+typedef enum pack_outcome searcher(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
+                                   struct carve work);
+
+/* A search for a packing below a limit; where alignments are mixed, on sizes rounded up to the largest, which
+ * proves nothing. */
+static enum pack_outcome search_limit(const struct state *s, struct pack_part *p, searcher *search,
+                                      uint64_t limit, struct pack_budget *budget) {
     if (p->uniform)
-        return pack_valley(p, limit, budget, s->rest);
+        return search(p, limit, budget, s->rest);
     struct pack_part q = *p;
     for (uint32_t i = 0; i < p->n; i++) {
         s->coarse[i] = p->items[i];
@@ -243,8 +249,9 @@ static enum pack_outcome search_valleys(const struct state *s, struct pack_part 
     }
     q.items = s->coarse;
     q.uniform = true;
-    enum pack_outcome o = pack_valley(&q, limit / p->grain * p->grain, budget, s->rest);
+    enum pack_outcome o = search(&q, limit / p->grain * p->grain, budget, s->rest);
     p->attempts = q.attempts;
+    p->guesses = q.guesses;
     if (o != PACK_FOUND)
         return PACK_GAVE_UP;
     p->peak = 0;
@@ -258,12 +265,12 @@ static bool can_search_valleys(const struct pack_part *p) {
 }
 
 /* The same with at most so many steps of the budget. */
-static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, uint64_t limit, uint64_t steps,
-                                   struct pack_budget *budget) {
+static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, searcher *search,
+                                   uint64_t limit, uint64_t steps, struct pack_budget *budget) {
     struct pack_budget share = *budget;
     share.steps = ARITH_MIN(steps, budget->steps);
     budget->steps -= share.steps;
-    enum pack_outcome o = search_valleys(s, p, limit, &share);
+    enum pack_outcome o = search_limit(s, p, search, limit, &share);
     budget->steps += share.steps;
     budget->expired = share.expired;
     if (o == PACK_IMPOSSIBLE)
@@ -275,12 +282,15 @@ static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, u
 static void improve(const struct state *s, struct pack_part *p, uint32_t round, struct pack_budget *budget) {
     uint64_t steps = (uint64_t)FIRST_ROUND << ARITH_MIN(round, 30u);
     uint64_t low = ARITH_MAX(p->target, p->proven); /* the lowest peak that may be possible and useful */
-    if (try_limit(s, p, low, steps, budget) == PACK_IMPOSSIBLE)
+    enum pack_outcome straight = try_limit(s, p, pack_tiling, low, steps, budget);
+    if (straight == PACK_GAVE_UP)
+        straight = try_limit(s, p, pack_valley, low, steps, budget);
+    if (straight == PACK_IMPOSSIBLE)
         low = p->proven;
     uint64_t near = ARITH_MAX((p->peak - low) >> (5 + ARITH_MIN(round, 50u)), s->unit);
     while (p->peak > low && p->peak - low >= near && budget->steps > 0 && !budget->expired) {
         uint64_t limit = low + (p->peak - low) / s->unit / 2 * s->unit;
-        enum pack_outcome o = try_limit(s, p, limit, steps / 4, budget);
+        enum pack_outcome o = try_limit(s, p, pack_valley, limit, steps / 4, budget);
         if (o != PACK_FOUND)
             low = limit + s->unit;
     }
@@ -351,6 +361,8 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
             pack_greedy(p, s->rest);
         if (p->grain > 0 && p->peak > p->target)
             pack_skyline(p, p->n > MANY ? TASTES_MANY : TASTES, &budget, s->rest);
+        if (p->peak > p->target && p->n > PACK_VALLEY_LARGEST && p->uniform)
+            try_limit(s, p, pack_tiling, p->target, LARGE_GUESS, &budget);
     }
     search(s, o, &budget);
     r->peak = 0;

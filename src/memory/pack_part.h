@@ -34,6 +34,7 @@ struct pack_part {
     bool uniform;      /* one alignment, and all sizes are multiples of it */
     uint64_t grain;    /* the largest alignment; 0: sizes rounded up to it add up to more than 2^63 */
     uint64_t attempts; /* of pack_valley so far: no two are alike */
+    uint32_t guesses;  /* ... of pack_tiling */
 };
 
 /* What searches may still spend: inner steps (a few nanoseconds each), and time only where a person said so.
@@ -88,11 +89,14 @@ bool pack_search_can(const struct pack_part *p);
 void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work);
 bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on the grain */
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
+enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
+                              struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);
 uint64_t pack_search_bytes(uint32_t n);
 uint64_t pack_valley_bytes(uint32_t n);
 uint64_t pack_skyline_bytes(uint32_t n);
 uint64_t pack_mend_bytes(uint32_t n);
+uint64_t pack_tiling_bytes(uint32_t n);
 
 #endif
