@@ -36,7 +36,7 @@ accepts() {
     ! grep -q 'level_zero:[0-9]: ze' "$tmp/err" || fail "the driver refused: $(grep 'level_zero:[0-9]: ze' "$tmp/err")"
     [ "$(calls steps)" -ge 4 ] || fail "only $(calls steps) submits after the last allocation or recording"
     [ "$(calls zeCommandListAppendLaunchKernel)" -gt 300 ] || fail "hardly a kernel was recorded"
-    [ "$(calls zeMemAllocDevice)" = $((4 * $(echo "$use" | tr ',' '\n' | wc -l))) ] || fail "$(calls zeMemAllocDevice) allocations"
+    [ "$(calls zeMemAllocDevice)" = $((${slices:-4} * $(echo "$use" | tr ',' '\n' | wc -l))) ] || fail "$(calls zeMemAllocDevice) allocations"
 }
 dg2='ProductFamilyOverride=dg2 HardwareInfoOverride=8x4x16 ForceDeviceId=0x56a0'
 
@@ -51,6 +51,17 @@ test_pvc() {
     product='ProductFamilyOverride=pvc HardwareInfoOverride=8x8x8' accepts level_zero:0,level_zero:1 2 --set transfer.verify=false \
         --set transfer.mode=direct
     said 'level_zero:0 to level_zero:1: direct'
+}
+
+# Kernels with arguments in host memory: all of KV, and half of the weights. The GPU is as small as its reserve leaves it.
+test_spill() {
+    need_driver
+    product=$dg2
+    local memory
+    memory=$(capture 1 "$stator" devices --json 2>/dev/null | sed -n 's/.*"memory": \([0-9]*\),/\1/p' | head -1)
+    slices=3 accepts level_zero:0 1 --set memory.on_oom=spill --set memory.driver_reserve=$((memory - (4 << 20)))B
+    said '^level_zero:0 is too small: 4.03 MiB lie in host memory .*KV of its last 8 layers 2.00 MiB, weights 2.03 MiB'
+    [ "$(calls zeMemAllocHost)" = 3 ] || fail "$(calls zeMemAllocHost) allocations in the host: one is staging, two are spill"
 }
 
 test_devices() {
