@@ -82,9 +82,9 @@ static void add_result(struct selftest *t, const char *name, bool ok, double sec
     fflush(stdout);
 }
 
-/* An engine on one device, started. */
-static stator_status start(const char *path, const char *device, const char *const *more, size_t n_more,
-                           stator **s, stator_error *e) {
+/* An engine on one device. */
+static stator_status open_engine(const char *path, const char *device, const char *const *more, size_t n_more,
+                                 stator **s, stator_error *e) {
     char use[64];
     char context[48];
     char batch[48];
@@ -98,9 +98,34 @@ static stator_status start(const char *path, const char *device, const char *con
     for (size_t i = 0; i < n_more; i++)
         set[n++] = more[i];
     stator_options o = {.size = sizeof o, .config = path, .set = set, .n_set = n};
-    stator_status st = stator_open(&o, s, e);
+    return stator_open(&o, s, e);
+}
+
+/* Bytes that the plan has for this arena of the first place; 0: no such row. */
+static uint64_t planned(const stator *s, const char *arena) {
+    for (size_t i = 0;; i++) {
+        stator_memory_row row = {.size = sizeof row};
+        int have = 0;
+        if (stator_get_memory(s, i, &row, &have, NULL) != STATOR_OK || !have)
+            return 0;
+        if (strcmp(row.arena, arena) == 0)
+            return row.planned;
+    }
+}
+
+/* "memory.driver_reserve=..": so large that of the GPU's memory half of the weights and none of the KV is
+ * left. */
+static stator_status small_gpu(const char *path, const struct device_facts *f, const char *const *more,
+                               size_t n_more, char out[64], stator_error *e) {
+    stator *s = NULL;
+    stator_status st = open_engine(path, f->name, more, n_more, &s, e);
     if (st == STATOR_OK)
-        st = stator_start(*s, e);
+        st = stator_plan(s, e);
+    if (st == STATOR_OK) {
+        uint64_t room = planned(s, "scratch") + planned(s, "exchange") + planned(s, "weights") / 2;
+        snprintf(out, 64, "memory.driver_reserve=%" PRIu64 "B", f->memory - room);
+    }
+    stator_close(s);
     return st;
 }
 
@@ -142,7 +167,9 @@ struct outcome {
 static stator_status run_one(const char *path, const char *device, const char *const *more, size_t n_more,
                              uint32_t vocab, struct outcome *out, stator_error *e) {
     stator *s = NULL;
-    stator_status st = start(path, device, more, n_more, &s, e);
+    stator_status st = open_engine(path, device, more, n_more, &s, e);
+    if (st == STATOR_OK)
+        st = stator_start(s, e);
     int32_t ids[CONTEXT];
     prompt(ids, CONTEXT, vocab);
     size_t at = 0;
@@ -199,10 +226,13 @@ static void compare(const struct outcome *a, const struct outcome *b, uint32_t v
     }
 }
 
-static void run_case(struct selftest *t, const struct shape_class *c, uint32_t type, const char *kv) {
+/* spill: on a GPU that has room for half of the weights and none of the KV. */
+static void run_case(struct selftest *t, const struct shape_class *c, uint32_t type, const char *kv,
+                     bool spill) {
     char name[64];
     char text[700] = "";
-    snprintf(name, sizeof name, "%s, %s, KV %s", block_info(type)->name, c->name, kv);
+    snprintf(name, sizeof name, "%s, %s, KV %s%s", block_info(type)->name, c->name, kv,
+             spill ? ", spilled" : "");
     if (t->only != NULL && strstr(name, t->only) == NULL)
         return;
     struct selftest_model m = {.architecture = c->architecture,
@@ -233,11 +263,16 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
         st = selftest_model_make(&m, &fd, path, &e);
     snprintf(model, sizeof model, "model.path=%s", path);
     snprintf(kv_type, sizeof kv_type, "memory.kv_type=%s", kv);
-    const char *const more[] = {model, kv_type, "cpu.tier=scalar"};
+    char reserve[64] = "";
+    const struct device_facts *gpu = &t->list[t->index].facts;
+    const char *const on_cpu[] = {model, kv_type, "cpu.tier=scalar"};
+    const char *const on_gpu[] = {model, kv_type, reserve, "memory.on_oom=spill"};
     if (st == STATOR_OK)
-        st = run_one(path, "cpu:0", more, 3, c->vocab, &host, &e);
+        st = run_one(path, "cpu:0", on_cpu, 3, c->vocab, &host, &e);
+    if (st == STATOR_OK && spill)
+        st = small_gpu(path, gpu, on_gpu, 2, reserve, &e);
     if (st == STATOR_OK)
-        st = run_one(path, t->list[t->index].facts.name, more, 2, c->vocab, &device, &e);
+        st = run_one(path, gpu->name, on_gpu, spill ? 4 : 2, c->vocab, &device, &e);
     if (st == STATOR_OK)
         compare(&device, &host, c->vocab, text);
     else
@@ -270,13 +305,15 @@ static void probe_one(struct selftest *t, uint32_t from, uint32_t to) {
 
 static void run_models(struct selftest *t) {
     for (size_t i = 0; i < TYPES; i++)
-        run_case(t, &shapes[0], types[i], "f16");
+        run_case(t, &shapes[0], types[i], "f16", false);
     for (size_t k = 1; k < SHAPES; k++) {
-        run_case(t, &shapes[k], BLOCK_Q8_0, "f16");
-        run_case(t, &shapes[k], BLOCK_Q4_K, "f32");
-        run_case(t, &shapes[k], BLOCK_F16, "f16");
-        run_case(t, &shapes[k], BLOCK_Q8_0, "q8_0");
-        run_case(t, &shapes[k], BLOCK_Q8_0, "q4_0");
+        run_case(t, &shapes[k], BLOCK_Q8_0, "f16", false);
+        run_case(t, &shapes[k], BLOCK_Q4_K, "f32", false);
+        run_case(t, &shapes[k], BLOCK_F16, "f16", false);
+        run_case(t, &shapes[k], BLOCK_Q8_0, "q8_0", false);
+        run_case(t, &shapes[k], BLOCK_Q8_0, "q4_0", false);
+        run_case(t, &shapes[k], BLOCK_Q4_K, "f16", true);
+        run_case(t, &shapes[k], BLOCK_Q8_0, "q8_0", true);
     }
 }
 
