@@ -1,0 +1,111 @@
+/* The second promise with GPUs: between seal and shutdown no engine thread calls the heap or mmap but inside
+ * the driver, on the software driver. What the driver does for itself there is its own (zesim takes a few
+ * bytes for every submit: that those are seen shows that the test listens). */
+#include "engine/engine.h"
+#undef CHECK /* the children have one of their own */
+#include "zesim.h"
+#ifndef ZESIM_ABSENT
+#include "interpose.h"
+
+#define SMALL "slices=1,subslices=1,eus=8,threads=8"
+#define STEPS 10
+
+static stator *start(const char *use, const char *more) {
+    char devices[96];
+    snprintf(devices, sizeof devices, "devices.use=\"%s\"", use);
+    const char *sets[] = {devices,         "memory.context=128",         "memory.batch=8",
+                          "cpu.threads=2", "memory.driver_reserve=1MiB", more};
+    stator_options o = {.size = sizeof o, .config = "configs/demo.gguf", .set = sets, .n_set = 6};
+    stator *s = NULL;
+    stator_error e;
+    stator_status st = stator_open(&o, &s, &e);
+    if (st == STATOR_OK)
+        st = stator_start(s, &e);
+    if (st != STATOR_OK)
+        fprintf(stderr, "%s: %s\n", use, e.text);
+    CHECK(st == STATOR_OK);
+    return s;
+}
+
+static void run(stator *s, stator_request_kind kind) {
+    static const int32_t prompt[] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    stator_request q = {.size = sizeof q,
+                        .kind = kind,
+                        .tokens = prompt,
+                        .n_tokens = 10,
+                        .max_new = kind == STATOR_GENERATE ? STEPS : 0,
+                        .ignore_eos = 1};
+    stator_error e;
+    uint64_t id = 0;
+    CHECK(stator_submit(s, &q, &id, &e) == STATOR_OK);
+    for (;;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        CHECK(stator_poll(s, UINT64_MAX, &ev, &have, &e) == STATOR_OK);
+        if (have && ev.kind == STATOR_EVENT_DONE) {
+            CHECK(ev.reason != STATOR_REASON_FAILED);
+            return;
+        }
+    }
+}
+
+/* Whether a function of the loader or the driver is among the callers. */
+static bool is_drivers(const struct interpose_violation *v) {
+    for (int i = 0; i < v->n_frames; i++) {
+        Dl_info info;
+        if (dladdr(v->frames[i], &info) != 0 && strstr(info.dli_fname, "libze") != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void quiet(const char *use, const char *more, bool spills) {
+    interpose_reset(INTERPOSE_COUNT);
+    stator *s = start(use, more);
+    CHECK((zesim_counter("alloc.host.host.count") > 1) == spills);
+    run(s, STATOR_GENERATE);
+    run(s, STATOR_LOGITS);
+    stator_close(s);
+    uint64_t ours = 0;
+    CHECK(interpose_violations() > 0 && interpose_violations() <= INTERPOSE_MOST);
+    for (uint64_t i = 0; i < interpose_violations(); i++) {
+        if (is_drivers(interpose_violation(i)))
+            continue;
+        interpose_print_one(interpose_violation(i));
+        ours++;
+    }
+    CHECK(ours == 0 && zesim_counter("violations") == 0);
+}
+
+static void one_gpu(void) {
+    quiet("level_zero:0", "memory.on_oom=fail", false);
+}
+
+static void spilled(void) {
+    quiet("level_zero:0", "memory.on_oom=spill", true);
+}
+
+static void two_gpus(void) {
+    quiet("level_zero:0, level_zero:1", "memory.on_oom=fail", false);
+}
+
+static void mixed(void) {
+    quiet("cpu:0, level_zero:0", "memory.on_oom=fail", false);
+}
+
+static void test_nothing_of_ours(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    INTERPOSE_NEED();
+    zesim_run("devices=1," SMALL, one_gpu);
+    zesim_run("devices=1,memory=6MiB," SMALL, spilled);
+    zesim_run("devices=2," SMALL, two_gpus);
+    zesim_run("devices=2,peer=none," SMALL, two_gpus);
+    zesim_run("devices=1," SMALL, mixed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_of_ours)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif
