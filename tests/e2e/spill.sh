@@ -181,6 +181,15 @@ given_back() {
     grep -q '"context": 0, "command queue": 0, "command list": 0' "$tmp/log.json" || fail "live objects: $(grep '"live"' "$tmp/log.json")"
 }
 
+# What a user attaches to a bug has it too.
+test_selftest() {
+    need_driver
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, biases, tails of panels, KV q8_0, spilled'
+    printed '^ok +q8_0, biases, tails of panels, KV q8_0, spilled'
+    [ "$(total zeMemAllocHost)" = 3 ] || fail "$(total zeMemAllocHost) allocations in the host: staging, KV and weights are 3"
+    clean
+}
+
 # "auto" devices: GPUs that spill rather than the CPU, when the config says so; "auto" context never spills by itself.
 test_auto() {
     need_driver
