@@ -237,11 +237,30 @@ typedef struct stator_audit {
     uint64_t pinned;                         /* by a GPU's driver, planned, in no Rss */
     uint64_t spilled;                        /* of that: what GPUs are too small for (memory.on_oom) */
     int64_t grown;                           /* of `others`, since the engine was sealed */
+    int64_t heap_grown;                      /* what malloc has handed out, since then */
     uint64_t drm_clients, drm_vram, drm_gtt; /* of all GPUs, by /proc/self/fdinfo */
     char text[256];                          /* what is wrong with the figures, or "" */
 } stator_audit;
 /* STATOR_DOES_NOT_FIT: something is wrong (audit->text) and the config says memory.strict = true. */
 stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e);
+
+/* The same of one GPU. planned + the driver's own = driver; driver + what only the kernel counts = kernel.
+ * Bytes. */
+typedef struct stator_device_audit {
+    size_t size;
+    char name[32];
+    uint64_t planned;     /* slices, all allocated */
+    uint64_t reserve;     /* memory.driver_reserve */
+    uint64_t driver;      /* free memory before less free memory now; 0: the driver does not say */
+    int kernel_told;      /* 0: the kernel has no figures of this GPU for this process (drm fdinfo) */
+    uint64_t kernel;      /* memory of the GPU (drm vram) */
+    uint64_t host;        /* host memory, planned: what is pinned through this GPU */
+    uint64_t kernel_host; /* host memory for this GPU (drm gtt, system) */
+    int64_t grown;        /* of kernel, since the engine was sealed */
+} stator_device_audit;
+/* GPU `index`, or *have = 0 past the last one. */
+stator_status stator_get_device_audit(const stator *s, size_t index, stator_device_audit *audit, int *have,
+                                      stator_error *e);
 
 /* JSON texts, into the caller's buffer: *n is the whole length without NUL, also when capacity was too small
  * (STATOR_USAGE then). plan: as `stator plan --json`. report: as `--report FILE`. config: a config file. */

@@ -35,14 +35,15 @@ enum fake_fault {
 /* What all fake devices of a test do. */
 static struct {
     enum fake_fault fault;
-    uint32_t device;   /* that has it */
-    uint32_t nth;      /* from 1 */
-    bool corrupt;      /* the probe of every pair finds damaged data */
-    uint32_t delay_us; /* a step takes up to that much longer */
-    uint64_t largest;  /* slices above it are refused; 0: none is */
-    uint64_t memory;   /* of each; 0: 1 GiB */
-    uint32_t opened;   /* live devices */
-    uint32_t late;     /* looks at slot 0 for which its step, though it has ended, still seems to run */
+    uint32_t device;       /* that has it */
+    uint32_t nth;          /* from 1 */
+    bool corrupt;          /* the probe of every pair finds damaged data */
+    uint32_t delay_us;     /* a step takes up to that much longer */
+    uint64_t largest;      /* slices above it are refused; 0: none is */
+    uint64_t memory;       /* of each; 0: 1 GiB */
+    uint64_t driver_bytes; /* what it says to have taken beside the slices */
+    uint32_t opened;       /* live devices */
+    uint32_t late;         /* looks at slot 0 for which its step, though it has ended, still seems to run */
     /* A body k of a device other than the first, meet_first <= k < meet_end, ends only when the device before
      * has begun body k + 1. */
     uint32_t meet_first, meet_end;
@@ -79,6 +80,7 @@ struct fake_device {
     bool prepared, has_thread;
     void *host; /* host_create's */
     uint64_t host_bytes;
+    uint64_t slice_bytes;
     uint32_t slices, uploads, submits, steps, bodies;
     uint32_t looks; /* at slot 0 since its step has ended */
     uint64_t random;
@@ -240,6 +242,7 @@ static stator_status fake_slice_create(struct device *d, enum device_arena a, ui
     if (fake_hit(f, FAKE_SLICE, ++f->slices) || (fake.largest != 0 && bytes > fake.largest))
         return error_set(e, STATOR_DOES_NOT_FIT, "%s: slice_create: arena %s: out of device memory",
                          f->facts.name, device_arena_name(a));
+    f->slice_bytes += bytes;
     return f->cpu->vtable->slice_create(f->cpu, a, slice, bytes, e);
 }
 
@@ -420,9 +423,8 @@ static void fake_counters(const struct device *d, struct device_counters *c) {
     pthread_mutex_unlock(&f->lock);
 }
 
-static uint64_t fake_driver_bytes(const struct device *d) {
-    (void)d;
-    return 4096;
+static uint64_t fake_taken_bytes(const struct device *d) {
+    return ((const struct fake_device *)d)->slice_bytes + fake.driver_bytes;
 }
 
 static void fake_close(struct device *d) {
@@ -455,7 +457,7 @@ static const struct device_vtable fake_vtable = {.slice_create = fake_slice_crea
                                                  .picks = fake_picks,
                                                  .spans = fake_spans,
                                                  .counters = fake_counters,
-                                                 .driver_bytes = fake_driver_bytes,
+                                                 .taken_bytes = fake_taken_bytes,
                                                  .close = fake_close};
 
 stator_status device_choose(const char *name, const struct device_options *o, struct device_choice *c,
@@ -475,6 +477,7 @@ stator_status device_choose(const char *name, const struct device_options *o, st
     c->facts.memory = fake.memory != 0 ? fake.memory : (uint64_t)1 << 30;
     c->facts.alignment = 65536;
     c->pinned = c->alone = false;
+    snprintf(c->pci, sizeof c->pci, "0000:%02x:00.0", 3 + index);
     c->where[0] = index;
     return STATOR_OK;
 }

@@ -154,6 +154,52 @@ static void print_figure(FILE *out, const char *sign, uint64_t bytes, const char
     fprintf(out, "  %s %13s  %s\n", sign, units_format_size(bytes, text), name);
 }
 
+/* A difference by its name. */
+static void print_difference(FILE *out, uint64_t from, uint64_t to, const char *name) {
+    print_figure(out, to < from ? "-" : "+", to < from ? from - to : to - from, name);
+}
+
+static void print_device(FILE *out, const stator_device_audit *d) {
+    char name[128];
+    char size[UNITS_TEXT];
+    fprintf(out, "%s\n", d->name);
+    print_figure(out, " ", d->planned, "planned and allocated");
+    if (d->driver != 0) {
+        snprintf(name, sizeof name, "the driver's own: command lists, code, private memory (%s reserved)",
+                 units_format_size(d->reserve, size));
+        print_difference(out, d->planned, d->driver, name);
+        print_figure(out, "=", d->driver,
+                     "taken by the driver's count, with what other processes took meanwhile");
+    } else {
+        fprintf(out, "    the driver does not say what is free\n");
+    }
+    if (!d->kernel_told) {
+        fprintf(out, "    the kernel does not say what this process holds (no drm fdinfo of this GPU)\n");
+        return;
+    }
+    print_difference(out, d->driver != 0 ? d->driver : d->planned, d->kernel,
+                     d->driver != 0 ? "counted by the kernel alone: page tables, rounding, firmware's buffers"
+                                    : "the driver's own and page tables");
+    print_figure(out, "=", d->kernel, "by the kernel's count (drm vram)");
+    print_figure(out, d->grown < 0 ? "-" : "+", (uint64_t)(d->grown < 0 ? -d->grown : d->grown),
+                 "of that since the engine was sealed");
+    print_figure(out, " ", d->host, "host memory planned and pinned through it");
+    print_difference(out, d->host, d->kernel_host, "the driver's own on the host: queues, rings, batches");
+    print_figure(out, "=", d->kernel_host, "host memory for it by the kernel's count (drm gtt, system)");
+}
+
+static void print_devices(const stator *s, FILE *out) {
+    for (size_t i = 0;; i++) {
+        stator_device_audit d = {.size = sizeof d};
+        int have = 0;
+        if (stator_get_device_audit(s, i, &d, &have, NULL) != STATOR_OK || !have)
+            return;
+        if (i == 0)
+            fprintf(out, "audit of device memory\n");
+        print_device(out, &d);
+    }
+}
+
 stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     stator_audit a = {.size = sizeof a};
     stator_status st = stator_get_audit(s, &a, e);
@@ -169,13 +215,13 @@ stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     if (a.pinned > 0)
         print_figure(out, " ", a.pinned, "planned and pinned by a GPU's driver, beside that");
     if (a.spilled > 0)
-        print_figure(out, " ", a.spilled, "of that: spill, what the GPUs are too small for");
-    if (a.drm_clients > 0) {
-        print_figure(out, " ", a.drm_vram, "GPU memory by the kernel (drm, all GPUs)");
-        print_figure(out, " ", a.drm_gtt, "host memory of GPUs by the kernel (drm gtt, all GPUs)");
-    }
+        print_figure(out, " ", a.spilled, "of the plan: spill, what the GPUs are too small for");
     print_figure(out, a.grown < 0 ? "-" : "+", (uint64_t)(a.grown < 0 ? -a.grown : a.grown),
                  "growth outside the plan since the engine was sealed");
+    print_figure(out, a.heap_grown < 0 ? "-" : "+",
+                 (uint64_t)(a.heap_grown < 0 ? -a.heap_grown : a.heap_grown),
+                 "handed out by malloc since then, whatever of it is in RAM");
+    print_devices(s, out);
     if (a.text[0] != '\0')
         fprintf(out, "%s\n", a.text);
     return st;

@@ -101,6 +101,30 @@ static bool is_new(struct seen *seen, uint32_t n, const struct client *c) {
     return n < MOST_CLIENTS;
 }
 
+static void add(uint64_t *sum, uint64_t bytes) {
+    *sum = bytes > UINT64_MAX - *sum ? UINT64_MAX : *sum + bytes;
+}
+
+static void add_client(struct drm_figures *f, const struct client *c) {
+    f->clients++;
+    for (uint32_t i = 0; i < c->n; i++) {
+        bool local =
+            strncmp(c->regions[i].name, "vram", 4) == 0 || strncmp(c->regions[i].name, "local", 5) == 0;
+        add(local ? &f->local_bytes : &f->system_bytes, c->regions[i].bytes);
+    }
+}
+
+static struct drm_figures *figures_of(struct drm_fdinfo *f, const char *pci) {
+    for (uint32_t i = 0; i < f->n_devices; i++)
+        if (strcmp(f->devices[i].pci, pci) == 0)
+            return &f->devices[i].of;
+    return NULL;
+}
+
+const struct drm_figures *drm_fdinfo_of(const struct drm_fdinfo *f, const char *pci) {
+    return figures_of((struct drm_fdinfo *)(uintptr_t)f, pci);
+}
+
 void drm_fdinfo_read(const char *root, struct drm_fdinfo *out) {
     memset(out, 0, sizeof *out);
     char folder[1024];
@@ -109,20 +133,24 @@ void drm_fdinfo_read(const char *root, struct drm_fdinfo *out) {
     DIR *d = opendir(folder);
     if (d == NULL)
         return;
-    struct seen seen[MOST_CLIENTS] = {0};
+    struct seen seen[MOST_CLIENTS];
     for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
         char path[1400];
         struct client c;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (entry->d_name[0] == '.' || !read_client(path, &c) || !is_new(seen, out->clients, &c))
+        if (entry->d_name[0] == '.' || !read_client(path, &c) || !is_new(seen, out->all.clients, &c))
             continue;
-        memcpy(seen[out->clients].device, c.device, sizeof c.device);
-        seen[out->clients++].id = c.id;
-        for (uint32_t i = 0; i < c.n; i++) {
-            bool local =
-                strncmp(c.regions[i].name, "vram", 4) == 0 || strncmp(c.regions[i].name, "local", 5) == 0;
-            *(local ? &out->local_bytes : &out->system_bytes) += c.regions[i].bytes;
+        memcpy(seen[out->all.clients].device, c.device, sizeof c.device);
+        seen[out->all.clients].id = c.id;
+        add_client(&out->all, &c);
+        struct drm_figures *of = figures_of(out, c.device);
+        if (of == NULL && out->n_devices < DRM_FDINFO_DEVICES) {
+            struct drm_device *new = &out->devices[out->n_devices++];
+            memcpy(new->pci, c.device, sizeof new->pci);
+            of = &new->of;
         }
+        if (of != NULL)
+            add_client(of, &c);
     }
     closedir(d);
 }

@@ -1,6 +1,8 @@
 #include "base/host_memory.h"
 
 #include <inttypes.h>
+#include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,4 +75,32 @@ uint64_t host_memory_private(void) {
 
 uint64_t host_memory_peak(void) {
     return field_kb("/proc/self/status", "VmHWM");
+}
+
+/* Adds up the areas of /proc/self/smaps that lie inside; a driver's allocations are areas of their own. */
+uint64_t host_memory_resident(const void *memory, uint64_t bytes) {
+    FILE *f = fopen("/proc/self/smaps", "r");
+    if (f == NULL)
+        return 0;
+    char line[512];
+    uint64_t from = (uintptr_t)memory;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t kb = 0;
+    uint64_t sum = 0;
+    bool inside = false;
+    while (fgets(line, sizeof line, f) != NULL) {
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &begin, &end) == 2 &&
+            strchr(line, '-') < strchr(line, ' '))
+            inside = begin < from + bytes && end > from;
+        else if (inside && sscanf(line, "Rss: %" SCNu64, &kb) == 1)
+            sum += kb * 1024;
+    }
+    fclose(f);
+    return sum < bytes ? sum : bytes;
+}
+
+uint64_t host_memory_heap(void) {
+    struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
 }

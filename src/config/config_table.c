@@ -96,9 +96,11 @@ const struct config_row config_table[CONFIG_KEYS] = {
              "layers, then matrices from the end of the model."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
-         .help = "What the audit of memory finds is an error (exit 3), not a warning: at the start, more "
-                 "host memory than host_limit or more for a GPU's driver than driver_reserve; at the end "
-                 "of a run, growth of the process outside the plan by more than 4 MiB."},
+         .help =
+             "What the audit of memory finds is an error (exit 3), not a warning: more host memory than "
+             "host_limit, what drivers pin included; more for a GPU's driver than driver_reserve; at the "
+             "end of a run, growth of the process outside the plan by more than 1 MiB (with a GPU 4 MiB), or "
+             "of its memory on a GPU by more than 4 MiB."},
     [CONFIG_TRANSFER_MODE] =
         {KEY(transfer, mode), .kind = CONFIG_KIND_ENUM, .names = {"auto", "direct", "staged"},
          .default_text = "auto", .unit = "",

@@ -156,6 +156,9 @@ struct device_vtable {
      * arena's slices behind its own. NULL: the device's memory is host memory. */
     stator_status (*slice_spill)(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
                                  stator_error *e);
+    /* The host address of a slice that slice_spill made, and its bytes; NULL: it made none. NULL as
+     * slice_spill. */
+    const void *(*spilled)(const struct device *d, enum device_arena a, uint32_t slice, uint64_t *bytes);
     /* Device memory that is free now, in bytes; 0: nobody counts it. NULL: as 0. */
     uint64_t (*free_bytes)(struct device *d);
     /* Its host address, or NULL when the host can't touch it (then the loader uploads). */
@@ -190,8 +193,9 @@ struct device_vtable {
     /* If opened with trace: the ops of the slot's ended step, at most max; returns how many. */
     uint32_t (*spans)(struct device *d, uint32_t slot, struct device_span *out, uint32_t max);
     void (*counters)(const struct device *d, struct device_counters *c);
-    /* Device memory that the driver took beside our slices, measured after prepare; 0: none or not known. */
-    uint64_t (*driver_bytes)(const struct device *d);
+    /* Device memory taken since open, by the driver's count: free then less free now, whoever took it; 0:
+     * none or not known. After open on any thread. */
+    uint64_t (*taken_bytes)(const struct device *d);
     /* Before any device of the run is closed: waits for what runs, within a deadline. What runs beyond it may
      * still touch memory of every device, so none of the back end's is freed then. NULL: nothing runs outside
      * submit. */
@@ -214,6 +218,7 @@ struct device_choice {
     int cpus[256];  /* processors that the threads are pinned to */
     bool pinned;
     bool alone;           /* no other device of the run has threads on its processors */
+    char pci[16];         /* "0000:03:00.0"; "" where it has none or does not say */
     uint64_t deadline_ns; /* of one copy at the start */
     uint32_t where[8];    /* the back end's own: how it finds the device again */
 };

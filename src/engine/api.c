@@ -288,6 +288,7 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
         return st;
     struct stator *s = memory;
     s->private_before = before;
+    s->root = "";
     s->log = (struct log){.write = o->log, .context = o->context, .level = STATOR_LOG_INFO};
     s->progress = o->progress;
     s->context = o->context;

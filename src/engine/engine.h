@@ -200,6 +200,7 @@ struct stator {
     bool planned;
 
     uint64_t private_before; /* bytes of the process before the engine */
+    const char *root;        /* "": where /sys and /proc are; a test's folder */
 
     /* From start on. */
     struct phase phase;

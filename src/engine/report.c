@@ -235,12 +235,43 @@ stator_status stator_get_audit(const stator *s, stator_audit *out, stator_error 
                           .pinned = a.pinned,
                           .spilled = a.spilled,
                           .grown = audit_growth(s, &a),
+                          .heap_grown = (int64_t)a.heap - (int64_t)s->sealed.heap,
                           .drm_clients = a.drm.clients,
                           .drm_vram = a.drm.local_bytes,
                           .drm_gtt = a.drm.system_bytes};
     audit_judge(s, &a, out->text, sizeof out->text);
     if (out->text[0] != '\0' && s->config.memory.strict)
         return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", out->text);
+    return STATOR_OK;
+}
+
+stator_status stator_get_device_audit(const stator *s, size_t index, stator_device_audit *out, int *have,
+                                      stator_error *e) {
+    if (out->size != sizeof *out)
+        return error_set(e, STATOR_USAGE,
+                         "stator_get_device_audit: audit.size must be sizeof(stator_device_audit)");
+    if (!s->started)
+        return error_set(e, STATOR_USAGE, "stator_get_device_audit: call stator_start first");
+    *have = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        if (s->devices[i].facts.host_memory || index-- > 0)
+            continue;
+        struct audit a;
+        audit_take(s, &a);
+        const struct audit_device *d = &a.devices[i];
+        *out = (stator_device_audit){.size = sizeof *out,
+                                     .planned = d->planned,
+                                     .reserve = s->config.memory.driver_reserve,
+                                     .driver = d->driver,
+                                     .kernel_told = d->kernel_told,
+                                     .kernel = d->kernel,
+                                     .host = d->host,
+                                     .kernel_host = d->kernel_host,
+                                     .grown = audit_device_growth(s, &a, i)};
+        snprintf(out->name, sizeof out->name, "%s", s->devices[i].facts.name);
+        *have = 1;
+        break;
+    }
     return STATOR_OK;
 }
 

@@ -84,6 +84,14 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
     return create_spill(s, device, e);
 }
 
+/* What the driver took beside our slices. */
+static uint64_t driver_bytes(const struct stator *s, uint32_t i) {
+    const struct device *d = s->devices[i].device;
+    uint64_t taken = d->vtable->taken_bytes(d);
+    uint64_t ours = audit_slices(s, i);
+    return taken > ours ? taken - ours : 0;
+}
+
 static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     struct engine_device *d = &s->devices[i];
     struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
@@ -91,7 +99,7 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
                                  .pinned = d->pinned.bytes > 0 ? (uint8_t *)s->staging + d->at_pinned : NULL};
     stator_status st = d->device->vtable->prepare(d->device, &setup, e);
     if (st == STATOR_OK)
-        atomic_store(&d->driver_bytes, d->device->vtable->driver_bytes(d->device));
+        atomic_store(&d->driver_bytes, driver_bytes(s, i));
     return st;
 }
 

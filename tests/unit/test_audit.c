@@ -30,11 +30,40 @@ static void drm(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct drm_fdinfo f;
         drm_fdinfo_read(cases[i].root, &f);
-        if (f.clients != cases[i].clients || f.local_bytes != cases[i].local ||
-            f.system_bytes != cases[i].system)
-            fail_msg("%s: %u clients, %llu, %llu", cases[i].root, f.clients,
-                     (unsigned long long)f.local_bytes, (unsigned long long)f.system_bytes);
+        if (f.all.clients != cases[i].clients || f.all.local_bytes != cases[i].local ||
+            f.all.system_bytes != cases[i].system)
+            fail_msg("%s: %u clients, %llu, %llu", cases[i].root, f.all.clients,
+                     (unsigned long long)f.all.local_bytes, (unsigned long long)f.all.system_bytes);
     }
+}
+
+/* Several clients of several devices; sums that pass 64 bits stop there. */
+static void drm_devices(void **state) {
+    (void)state;
+    static const struct {
+        const char *pci;
+        uint32_t clients;
+        uint64_t local;
+        uint64_t system;
+    } devices[] = {{"0000:03:00.0", 2, 150 << 10, 15 << 10},
+                   {"0000:82:00.0", 3, UINT64_MAX, 5 << 10},
+                   {"i915", 1, 1 << 10, 2 << 10}};
+    struct drm_fdinfo f;
+    drm_fdinfo_read("tests/data/drm/many", &f);
+    assert_int_equal(f.all.clients, 6);
+    assert_int_equal(f.n_devices, 3);
+    assert_true(f.all.local_bytes == UINT64_MAX && f.all.system_bytes == 22 << 10);
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        const struct drm_figures *d = drm_fdinfo_of(&f, devices[i].pci);
+        assert_non_null(d);
+        assert_int_equal(d->clients, devices[i].clients);
+        assert_true(d->local_bytes == devices[i].local && d->system_bytes == devices[i].system);
+    }
+    assert_null(drm_fdinfo_of(&f, "0000:04:00.0"));
+    assert_null(drm_fdinfo_of(&f, ""));
+    drm_fdinfo_read("tests/data/drm/xe", &f);
+    assert_int_equal(f.n_devices, 2);
+    assert_true(drm_fdinfo_of(&f, "0000:04:00.0")->local_bytes == 1000 << 10);
 }
 
 /* planned - not_in_ram + before + others = kernel, and the first three alone come close. */
@@ -118,7 +147,8 @@ static void host_limit(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drm), cmocka_unit_test(identity),
-                                       cmocka_unit_test(strict), cmocka_unit_test(host_limit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drm), cmocka_unit_test(drm_devices),
+                                       cmocka_unit_test(identity), cmocka_unit_test(strict),
+                                       cmocka_unit_test(host_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,7 +286,7 @@ static void cpu_counters(const struct device *d, struct device_counters *c) {
     *c = const_self(d)->counters;
 }
 
-static uint64_t cpu_driver_bytes(const struct device *d) {
+static uint64_t cpu_taken_bytes(const struct device *d) {
     (void)d;
     return 0;
 }
@@ -313,7 +313,7 @@ static const struct device_vtable vtable = {
     .picks = cpu_picks,
     .spans = cpu_spans,
     .counters = cpu_counters,
-    .driver_bytes = cpu_driver_bytes,
+    .taken_bytes = cpu_taken_bytes,
     .close = cpu_close,
 };
 

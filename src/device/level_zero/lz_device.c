@@ -44,6 +44,7 @@ static void fill_choice(const struct lz_system *s, uint32_t index, const struct 
     snprintf(c->about, sizeof c->about, "%.80s %s, driver %s, loader %s", g->model, g->pci,
              lz_system_driver_version(g->driver, version), s->ze.loader);
     c->deadline_ns = o->deadline_ns != 0 ? o->deadline_ns : DEVICE_DEADLINE;
+    snprintf(c->pci, sizeof c->pci, "%s", g->pci);
     c->where[0] = index;
 }
 
@@ -89,7 +90,7 @@ uint64_t lz_device_host_bytes(const struct device_choice *c, const struct device
 }
 
 /* Free device memory, where somebody really counts it. */
-static uint64_t known_free(struct lz_device *d) {
+static uint64_t known_free(const struct lz_device *d) {
     enum lz_free source = LZ_FREE_GUESS;
     uint64_t bytes = lz_system_free(d->system, d->gpu, &source);
     return source == LZ_FREE_GUESS ? 0 : bytes;
@@ -149,9 +150,15 @@ static stator_status lz_slice_spill(struct device *device, enum device_arena a, 
         return lz_queue_error(&d->queue, what, r, e);
     }
     memset(memory, 0, bytes);
-    s->memory = memory;
-    s->bytes = bytes;
+    *s = (struct lz_slice){.memory = memory, .bytes = bytes, .spilled = true};
     return STATOR_OK;
+}
+
+static const void *lz_spilled(const struct device *device, enum device_arena a, uint32_t slice,
+                              uint64_t *bytes) {
+    const struct lz_slice *s = &const_self(device)->slices[a][slice];
+    *bytes = s->bytes;
+    return s->spilled ? s->memory : NULL;
 }
 
 static uint64_t lz_free_bytes(struct device *device) {
@@ -271,9 +278,6 @@ static stator_status lz_prepare(struct device *device, const struct device_setup
     stator_status st = lz_queue_wait(&d->queue, e);
     if (st == STATOR_OK)
         st = lz_steps_record(d, e);
-    uint64_t left = known_free(d);
-    if (d->free_before > left + d->slice_bytes && left != 0)
-        d->driver_bytes = d->free_before - left - d->slice_bytes;
     return st;
 }
 
@@ -306,8 +310,10 @@ static void lz_counters(const struct device *d, struct device_counters *c) {
     *c = const_self(d)->counters;
 }
 
-static uint64_t lz_driver_bytes(const struct device *d) {
-    return const_self(d)->driver_bytes;
+static uint64_t lz_taken_bytes(const struct device *device) {
+    const struct lz_device *d = const_self(device);
+    uint64_t left = known_free(d);
+    return left != 0 && d->free_before > left ? d->free_before - left : 0;
 }
 
 static void lz_settle(struct device *device) {
@@ -338,6 +344,7 @@ static void lz_close(struct device *device) {
 static const struct device_vtable vtable = {
     .slice_create = lz_slice_create,
     .slice_spill = lz_slice_spill,
+    .spilled = lz_spilled,
     .free_bytes = lz_free_bytes,
     .map = lz_map,
     .host_create = lz_host_create,
@@ -353,7 +360,7 @@ static const struct device_vtable vtable = {
     .picks = lz_picks,
     .spans = lz_spans,
     .counters = lz_counters,
-    .driver_bytes = lz_driver_bytes,
+    .taken_bytes = lz_taken_bytes,
     .settle = lz_settle,
     .close = lz_close,
 };

@@ -27,6 +27,7 @@ struct launch_traits lz_device_traits(const struct lz_gpu *g);
 struct lz_slice {
     uint8_t *memory;
     uint64_t bytes;
+    bool spilled; /* in host memory */
 };
 
 struct lz_device {
@@ -45,7 +46,6 @@ struct lz_device {
     struct lz_steps steps;
     struct device_counters counters;
     uint64_t free_before; /* device memory, before the first slice; 0: not known */
-    uint64_t driver_bytes;
     uint64_t slice_bytes;
 };
 
