@@ -243,7 +243,7 @@ static const char integer_source[] = INTEGER_KERNEL(char) INTEGER_KERNEL(uchar) 
             CHECK(o[2] == (x < low ? low : x > high ? high : x));                                            \
             CHECK(o[3] == (T)(sum < least ? least : sum > most ? most : sum));                               \
             CHECK(o[4] == (T)(difference < least ? least : difference > most ? most : difference));          \
-            CHECK(o[5] == (T)(((__int128)x * y) >> bits));                                                   \
+            CHECK(o[5] == (T)(((unsigned __int128)x * (unsigned __int128)y) >> bits));                       \
             CHECK(o[6] == (T)(turn == 0 ? (U)x : (U)((U)x << turn) | (U)((U)x >> (bits - turn))));           \
             CHECK(o[7] == (T)ones && o[8] == (T)zeros && o[9] == (T)(sum >> 1));                             \
         }                                                                                                    \
