@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/numa.h"
 #include "base/pages.h"
 #include "device/cpu/cpu_device.h"
 
@@ -42,6 +43,8 @@ static struct {
     uint64_t largest;      /* slices above it are refused; 0: none is */
     uint64_t memory;       /* of each; 0: 1 GiB */
     uint64_t driver_bytes; /* what it says to have taken beside the slices */
+    bool host_is_free;     /* host_create was called without a NUMA policy */
+    bool later_is_free;    /* and prepare */
     uint32_t opened;       /* live devices */
     uint32_t late;         /* looks at slot 0 for which its step, though it has ended, still seems to run */
     /* A body k of a device other than the first, meet_first <= k < meet_end, ends only when the device before
@@ -260,6 +263,9 @@ static stator_status fake_host_create(struct device *d, uint64_t bytes, void **o
         return error_set(e, STATOR_DOES_NOT_FIT, "%s: host_create: %llu bytes refused", f->facts.name,
                          (unsigned long long)bytes);
     stator_status st = pages_map(bytes, "pinned", &f->host, e);
+    fake.host_is_free = numa_is_free();
+    if (st == STATOR_OK)
+        memset(f->host, 0, bytes); /* as drivers do, on this thread */
     f->host_bytes = bytes;
     *out = f->host;
     return st;
@@ -316,6 +322,7 @@ static stator_status fake_prepare(struct device *d, const struct device_setup *s
     if (fake_hit(f, FAKE_PREPARE, 1))
         return error_set(e, STATOR_DEVICE, "%s: prepare: the kernels can't be built", f->facts.name);
     f->prepared = true;
+    fake.later_is_free = numa_is_free();
     f->pinned = s->pinned;
     f->out_link = s->out;
     f->in_link = s->in;

@@ -121,9 +121,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .default_text = "auto", .unit = "",
          .help = "The highest instruction set to use. \"auto\": the best that the processor has. Results do "
                  "not depend on it."},
-    [CONFIG_CPU_NUMA] = {KEY(cpu, numa), .kind = CONFIG_KIND_ENUM, .names = {"auto", "off"},
-                         .default_text = "auto", .unit = "",
-                         .help = "\"auto\" places memory and threads by NUMA node, \"off\" ignores nodes."},
+    [CONFIG_CPU_NUMA] =
+        {KEY(cpu, numa), .kind = CONFIG_KIND_ENUM, .names = {"auto", "off"}, .default_text = "auto",
+         .unit = "",
+         .help =
+             "On machines with several NUMA nodes \"auto\" puts staging on the node of the GPUs (of most of "
+             "them) and a CPU device's memory on the nodes of its threads; \"off\" leaves it to "
+             "the kernel. A policy of numactl stays. The log and the report say what was done."},
     [CONFIG_SAMPLING_TEMPERATURE] = {KEY(sampling, temperature), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
                                      .number_max = 100, .default_text = "0.8", .unit = "",
                                      .help = "Higher is more random; 0 always takes the most likely token."},

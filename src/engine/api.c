@@ -665,6 +665,7 @@ stator_status stator_start(stator *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     routes_log(s);
+    placement_log(s);
     log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9,
               s->devices[0].choice.tier, s->devices[0].choice.threads);
     return STATOR_OK;

@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "engine/audit.h"
 #include "engine/log_sink.h"
+#include "engine/placement.h"
 #include "engine/sampler.h"
 #include "memory/plan.h"
 #include "tokenizer/tokenizer.h"
@@ -205,6 +206,7 @@ struct stator {
     /* From start on. */
     struct phase phase;
     struct audit sealed; /* taken when the engine was */
+    struct placement placement;
     void *staging;
     bool staging_is_pages; /* ours to unmap; else the device's that made it */
     void *run;             /* the run's state, run_bytes */

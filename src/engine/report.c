@@ -314,6 +314,7 @@ stator_status stator_report_json(const stator *s, char *out, size_t capacity, si
     if (s->started) {
         struct audit now;
         audit_take(s, &now);
+        placement_to_json(&s->placement, &j);
         json_object(&j, "audit");
         audit_to_json(s, &s->sealed, &j, "sealed");
         audit_to_json(s, &now, &j, "end");

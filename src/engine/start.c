@@ -26,8 +26,10 @@ static stator_status create_staging(struct stator *s, stator_error *e) {
         if (s->devices[i].device->vtable->host_create != NULL)
             owner = s->devices[i].device;
     s->staging_is_pages = owner == NULL;
+    placement_begin_staging(s);
     stator_status st = owner != NULL ? owner->vtable->host_create(owner, s->staging_bytes, &s->staging, e)
                                      : pages_map(s->staging_bytes, "staging", &s->staging, e);
+    placement_end_staging(s);
     if (st == STATOR_OK)
         plan_arena_find(plan_find(&s->plan, "host"), "staging")->allocated = s->staging_bytes;
     return st;
@@ -78,6 +80,7 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
                 note_refusal(s, device, a->slices[k]);
             if (st != STATOR_OK)
                 return st;
+            placement_slice(s, device, d->vtable->map(d, (enum device_arena)i, k), a->slices[k]);
             a->allocated += a->slices[k];
         }
     }
@@ -104,6 +107,7 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
 }
 
 stator_status start_devices(struct stator *s, stator_error *e) {
+    placement_decide(s);
     stator_status st = trace_open(s, e);
     if (st == STATOR_OK)
         st = open_devices(s, e);
