@@ -56,16 +56,24 @@ static struct kernels_act value_act(const struct member *m, uint32_t value) {
     return a;
 }
 
-/* Row `row` of a value from floats to the int8 forms that it has. */
+/* Columns column .. column + n of row `row` of a value from floats to the int8 forms that it has. */
+static void quantise_part(const struct member *m, const struct graph_value *v, const struct kernels_act *a,
+                          uint32_t row, uint32_t column, uint32_t n, const float *x) {
+    size_t at = (size_t)row * v->width + column;
+    if (v->forms & GRAPH_I8_32)
+        m->d->kernels.quantise32(x, n, a->q32 + at, a->d32 + at / 32, a->s32 + at / 32);
+    if (v->forms & GRAPH_I8_256)
+        m->d->kernels.quantise256(x, n, a->q256 + at, a->d256 + at / 256, a->s256 + at / 16);
+}
+
 static void quantise_row(const struct member *m, const struct graph_value *v, const struct kernels_act *a,
                          uint32_t row, const float *x) {
-    size_t w = v->width;
-    if (v->forms & GRAPH_I8_32)
-        m->d->kernels.quantise32(x, v->width, a->q32 + row * w, a->d32 + row * (w / 32),
-                                 a->s32 + row * (w / 32));
-    if (v->forms & GRAPH_I8_256)
-        m->d->kernels.quantise256(x, v->width, a->q256 + row * w, a->d256 + row * (w / 256),
-                                  a->s256 + row * (w / 16));
+    quantise_part(m, v, a, row, 0, v->width, x);
+}
+
+/* Values of a row that its int8 forms take together; 0: it has none. */
+static uint32_t int8_group(const struct graph_value *v) {
+    return v->forms & GRAPH_I8_256 ? 256 : v->forms & GRAPH_I8_32 ? 32 : 0;
 }
 
 /* Row + 1 becomes what the int8 form of row `row` left of y, which is overwritten. */
@@ -169,6 +177,35 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     }
 }
 
+/* Panels of a matmul that stay together on a member: pairs, on which the kernels work, or what int8 takes
+ * together, if the op's tiles become int8 where they are made. */
+static uint32_t panels_together(const struct member *m, const struct graph_op *op) {
+    uint32_t group = int8_group(&m->g->values[op->out]);
+    return op->epilogue == GRAPH_SWIGLU && group > 2 * PANEL_ROWS ? group / PANEL_ROWS : 2;
+}
+
+_Static_assert(CPU_TILE_ROWS % 256 == 0, "a tile has whole groups");
+
+/* The tiles of a SwiGLU become int8 while they are near. Not where a group of values would be cut, and not
+ * where whole groups share out badly: then it is done in a second pass. The bits are the same. */
+static bool quantises_tiles(const struct member *m, const struct graph_op *op) {
+    if (op->kind != GRAPH_MATMUL || op->epilogue != GRAPH_SWIGLU || int8_group(&m->g->values[op->out]) == 0)
+        return false;
+    const struct graph_weight *gate = &m->g->weights[op->weight[0]];
+    uint32_t items = gate->layout.panels / panels_together(m, op);
+    uint32_t most = (items + m->n - 1) / m->n;
+    return gate->n_pieces == 1 && m->g->weights[op->weight[1]].n_pieces == 1 &&
+           most * m->n <= items + items / 8;
+}
+
+/* The same of an attention's heads. */
+static bool quantises_heads(const struct member *m, const struct graph_op *op) {
+    uint32_t group = int8_group(&m->g->values[op->out]);
+    const struct shape *s = m->g->shape;
+    return op->kind == GRAPH_ATTENTION && group != 0 &&
+           s->n_heads / s->n_kv_heads * s->head_dim_v % group == 0;
+}
+
 /* What becomes of a tile of finished sums: rows row .. row + n of weight i, of tokens first .. first +
  * tokens. */
 struct tile {
@@ -192,12 +229,16 @@ static void finish_tile(const struct member *m, const struct graph_op *op, const
                    sums + (size_t)(j + 1) * CPU_SUMS_STRIDE, t->n);
         return;
     }
+    const bool int8 = quantises_tiles(m, op);
+    const struct kernels_act a = value_act(m, op->out);
     for (uint32_t j = 0; j < t->tokens; j++) {
         float *y = values + (size_t)(t->first + j) * out->width;
         float *sum = sums + (size_t)j * CPU_SUMS_STRIDE;
         if (bias != NULL)
             k->add(sum, sum, bias, t->n);
-        if (op->epilogue == GRAPH_RESIDUAL)
+        if (int8)
+            quantise_part(m, out, &a, t->first + j, op->column[t->i] + t->row, t->n, sum);
+        else if (op->epilogue == GRAPH_RESIDUAL)
             k->add(y, y, sum, t->n);
         else
             memcpy(y, sum, t->n * sizeof *y);
@@ -251,8 +292,7 @@ static uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
     return p->first_panel + p->panels - panel;
 }
 
-/* The panels of all weights of the op in one row of work items; a member's share is contiguous. Kernels work
- * on pairs of panels, so shares end at even numbers. */
+/* The panels of all weights of the op in one row of work items; a member's share is contiguous. */
 static void run_matmul(const struct member *m, const struct graph_op *op) {
     uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
     if (op->epilogue == GRAPH_PAIRS)
@@ -263,8 +303,9 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
     uint64_t panels = 0;
     for (uint32_t i = 0; i < n_weights; i++)
         panels += m->g->weights[op->weight[i]].layout.panels;
-    uint64_t begin = 2 * (uint64_t)share_begin(m, (panels + 1) / 2);
-    uint64_t end = ARITH_MIN(2 * (uint64_t)share_end(m, (panels + 1) / 2), panels);
+    uint64_t unit = quantises_tiles(m, op) ? panels_together(m, op) : 2;
+    uint64_t begin = unit * share_begin(m, (panels + unit - 1) / unit);
+    uint64_t end = ARITH_MIN(unit * share_end(m, (panels + unit - 1) / unit), panels);
     uint64_t base = 0;
     for (uint32_t i = 0; i < n_weights; i++) {
         const struct graph_weight *w = &m->g->weights[op->weight[i]];
@@ -343,6 +384,18 @@ static struct kernels_attention attention_of(const struct member *m, const struc
     };
 }
 
+/* What attention wrote, from `token` on, while it is near. */
+static void quantise_heads(const struct member *m, const struct graph_op *op,
+                           const struct kernels_attention *a, uint32_t token, uint32_t head) {
+    if (!quantises_heads(m, op))
+        return;
+    const struct kernels_act forms = value_act(m, op->out);
+    const uint32_t width = a->group * a->head_dim_v;
+    for (uint32_t i = 0; i < a->n_queries; i++)
+        quantise_part(m, &m->g->values[op->out], &forms, token + i, head * width, width,
+                      a->out + (size_t)i * a->out_stride);
+}
+
 /* Whose the item is: in turn, there and back, as items grow along a chunk. */
 static uint32_t owner_of(const struct member *m, uint32_t item) {
     uint32_t at = item % m->n;
@@ -380,8 +433,10 @@ static void run_split_attention(const struct member *m, const struct graph_op *o
             for (uint32_t head = 0; head < s->n_kv_heads; head++, item++, base += splits) {
                 struct kernels_attention a = attention_of(m, op, &chunks[c], head, 0, 1);
                 a.parts = m->d->attention_parts + base * part;
-                if (merge && item % m->n == m->id)
+                if (merge && item % m->n == m->id) {
                     m->d->kernels.attention_merge(&a);
+                    quantise_heads(m, op, &a, chunks[c].first, head);
+                }
                 if (merge || begin >= base + splits || end <= base)
                     continue;
                 a.first_split = (uint32_t)(ARITH_MAX(begin, base) - base);
@@ -416,6 +471,7 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
                 struct kernels_attention a =
                     attention_of(m, op, &chunks[c], head, first, ARITH_MIN(chunks[c].n - first, queries));
                 m->d->kernels.attention(&a);
+                quantise_heads(m, op, &a, chunks[c].first + first, head);
             }
         }
     }
@@ -497,9 +553,10 @@ static void run_op(const struct member *m, const struct graph_op *op) {
         run_send(m, op);
         break;
     }
-    /* Norms write their int8 forms themselves; these two have rows that several members wrote. */
+    /* What has not become int8 where it was made: rows that several members wrote. */
     bool pieces = op->kind == GRAPH_ATTENTION || (op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_SWIGLU);
-    if (pieces && m->g->values[op->out].forms != GRAPH_F32) {
+    if (pieces && int8_group(&m->g->values[op->out]) != 0 && !quantises_tiles(m, op) &&
+        !quantises_heads(m, op)) {
         team_barrier(m->d->team, m->id);
         run_quantise(m, op->out, m->h->n_tokens);
     }
