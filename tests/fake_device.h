@@ -45,6 +45,8 @@ static struct {
     uint64_t driver_bytes; /* what it says to have taken beside the slices */
     bool host_is_free;     /* host_create was called without a NUMA policy */
     bool later_is_free;    /* and prepare */
+    uint32_t spills;       /* slices spilled by all devices, */
+    uint32_t spills_free;  /* and those of them that were made without a NUMA policy */
     uint32_t opened;       /* live devices */
     uint32_t late;         /* looks at slot 0 for which its step, though it has ended, still seems to run */
     /* A body k of a device other than the first, meet_first <= k < meet_end, ends only when the device before
@@ -256,6 +258,14 @@ static void *fake_map(struct device *d, enum device_arena a, uint32_t slice) {
     return NULL;
 }
 
+/* The CPU inside does not know of spilled layers: no step may run with these. */
+static stator_status fake_slice_spill(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
+                                      stator_error *e) {
+    fake.spills++;
+    fake.spills_free += numa_is_free();
+    return fake_self(d)->cpu->vtable->slice_create(fake_self(d)->cpu, a, slice, bytes, e);
+}
+
 static stator_status fake_host_create(struct device *d, uint64_t bytes, void **out, stator_error *e) {
     struct fake_device *f = fake_self(d);
     CHECK(!f->prepared && f->host == NULL);
@@ -450,6 +460,7 @@ static void fake_close(struct device *d) {
 }
 
 static const struct device_vtable fake_vtable = {.slice_create = fake_slice_create,
+                                                 .slice_spill = fake_slice_spill,
                                                  .map = fake_map,
                                                  .host_create = fake_host_create,
                                                  .upload = fake_upload,

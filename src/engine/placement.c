@@ -95,6 +95,17 @@ void placement_end_staging(struct stator *s) {
     p->staging_is_on = numa_node_of(s->staging);
 }
 
+void placement_begin_spill(struct stator *s, uint32_t i) {
+    int node = numa_node_of_pci(s->root, s->devices[i].choice.pci);
+    if (s->placement.on && node >= 0)
+        (void)numa_prefer(node); /* refused: the pages lie anywhere, as those of staging would */
+}
+
+void placement_end_spill(struct stator *s) {
+    if (s->placement.on)
+        (void)numa_prefer(-1);
+}
+
 void placement_slice(struct stator *s, uint32_t i, void *memory, uint64_t bytes) {
     const struct device_choice *c = &s->devices[i].choice;
     uint64_t nodes = 0;

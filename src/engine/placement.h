@@ -1,5 +1,6 @@
 /* On which NUMA nodes the host memory of a run lies (cpu.numa): staging on the node of the GPUs that copy
- * from and to it, arenas of a CPU device on the nodes of its threads. Thread: the engine's, at the start. */
+ * from and to it, what a GPU spills on its own, arenas of a CPU device on the nodes of its threads. Thread:
+ * the engine's, at the start. */
 #ifndef STATOR_ENGINE_PLACEMENT_H
 #define STATOR_ENGINE_PLACEMENT_H
 
@@ -25,6 +26,9 @@ void placement_decide(struct stator *s);
 /* Around the call that makes staging: the thread's policy is that of staging in between. */
 void placement_begin_staging(struct stator *s);
 void placement_end_staging(struct stator *s);
+/* Around the calls that make the spill of device i: likewise, that of the GPU's node. */
+void placement_begin_spill(struct stator *s, uint32_t i);
+void placement_end_spill(struct stator *s);
 /* A slice of device i that nothing has been written to. */
 void placement_slice(struct stator *s, uint32_t i, void *memory, uint64_t bytes);
 /* Log lines, on the driver thread; and the report's. */

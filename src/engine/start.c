@@ -84,7 +84,10 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
             a->allocated += a->slices[k];
         }
     }
-    return create_spill(s, device, e);
+    placement_begin_spill(s, device);
+    stator_status st = create_spill(s, device, e);
+    placement_end_spill(s);
+    return st;
 }
 
 /* What the driver took beside our slices. */

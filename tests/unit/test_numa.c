@@ -129,6 +129,41 @@ static void gpus(void **state) {
     }
 }
 
+/* What a GPU spills lies on its own node, whatever the node of staging is. */
+static void spill(void **state) {
+    (void)state;
+    need_kernel();
+    static const struct {
+        const char *use;
+        const char *root;
+        const char *numa;
+        uint32_t spills, free;
+    } cases[] = {{"devices.use=fake:0", DATA "two", "cpu.numa=auto", 2, 0},
+                 {"devices.use=fake:0", DATA "two", "cpu.numa=off", 2, 2},
+                 {"devices.use=fake:0", DATA "silent", "cpu.numa=auto", 2, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memset(&fake, 0, sizeof fake);
+        fake.memory = 5 << 20;
+        const char *sets[] = {cases[i].use,
+                              "cpu.threads=1",
+                              cases[i].numa,
+                              "memory.on_oom=spill",
+                              "memory.driver_reserve=1MiB",
+                              "memory.batch=16"};
+        stator_options o = {.size = sizeof o, .config = MODEL, .set = sets, .n_set = 6};
+        stator *s = NULL;
+        stator_error e = {0};
+        assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
+        s->root = cases[i].root;
+        if (stator_start(s, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        assert_int_equal(fake.spills, cases[i].spills);
+        assert_int_equal(fake.spills_free, cases[i].free);
+        assert_true(fake.later_is_free);
+        stator_close(s);
+    }
+}
+
 /* Memory of a CPU device: on the node of its threads, or on theirs in turn; the kernel tells what it was
  * asked. */
 static void processor(void **state) {
@@ -173,8 +208,8 @@ static void refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lists), cmocka_unit_test(sysfs),
-                                       cmocka_unit_test(gpus), cmocka_unit_test(processor),
-                                       cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lists),     cmocka_unit_test(sysfs),
+                                       cmocka_unit_test(gpus),      cmocka_unit_test(spill),
+                                       cmocka_unit_test(processor), cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
