@@ -187,7 +187,7 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
 static void device_to_json(const struct stator *s, const struct audit *now, uint32_t i, struct json *j) {
     const struct audit_device *d = &now->devices[i];
     json_object(j, NULL);
-    json_string(j, "name", s->devices[i].facts.name);
+    json_string(j, "device", s->devices[i].facts.name);
     json_u64(j, "planned_bytes", d->planned);
     json_u64(j, "driver_bytes", d->driver); /* 0: not told */
     json_bool(j, "kernel_told", d->kernel_told);
