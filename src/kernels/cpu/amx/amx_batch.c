@@ -190,26 +190,27 @@ MATMUL_INLINE void panel32(uint32_t type, const struct part *s, uint32_t panel, 
     uint32_t tile = 0, group = 0, done_tile = 0, done = 0;
     for (uint32_t step = 0; step <= steps; step++) {
         int32_t(*to)[AMX_ROWS][16] = s->work->sums[step % 2];
-        const int32_t(*from)[AMX_ROWS][16] = (const int32_t(*)[AMX_ROWS][16])s->work->sums[(step + 1) % 2];
+        int32_t(*before)[AMX_ROWS][16] = s->work->sums[(step + 1) % 2];
+        const int32_t(*from)[AMX_ROWS][16] = (const int32_t(*)[AMX_ROWS][16])before;
         if (group == 0 && step < steps)
             prefetch_ahead(type, s, panel, tile);
         const int8_t *q = near32(s, tile)->q[GROUP * group][0];
         const int8_t *w = quants + (size_t)GROUP * 512 * group;
         const struct amx_near32 *x = near32(s, done_tile);
-#define QUARTER(tile, weights, i)                                                                            \
+        /* A tile is stored three products after its own: at once, the store would hold up what follows it. */
+#define QUARTER(tile, weights, left, place)                                                                  \
     do {                                                                                                     \
+        AMX_STORE(left, place);                                                                              \
         if (step < steps) {                                                                                  \
-            MULTIPLY32(tile, weights, i);                                                                    \
+            MULTIPLY32(tile, weights, tile);                                                                 \
         }                                                                                                    \
         if (step > 0)                                                                                        \
-            add_block(type, x, &s->work->weights32, GROUP *done + (i), from[i], acc);                        \
-        if (step < steps)                                                                                    \
-            AMX_STORE(tile, to[i]);                                                                          \
+            add_block(type, x, &s->work->weights32, GROUP *done + (tile), from[tile], acc);                  \
     } while (false)
-        QUARTER(0, 6, 0);
-        QUARTER(1, 7, 1);
-        QUARTER(2, 6, 2);
-        QUARTER(3, 7, 3);
+        QUARTER(0, 6, 1, before[1]);
+        QUARTER(1, 7, 2, before[2]);
+        QUARTER(2, 6, 3, before[3]);
+        QUARTER(3, 7, 0, to[0]);
 #undef QUARTER
         if (step > 0 && ++done == groups) {
             struct place place = place_of(s->m, panel, s->first + AMX_ROWS * done_tile, s->start);
@@ -322,22 +323,39 @@ MATMUL_INLINE __m512 add_super(uint32_t type, const struct amx_weights256 *w, co
     return _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least), _mm512_mul_ps(_mm512_load_ps(w->m[super]), da), acc);
 }
 
-#define MULTIPLY256(sum, weights, plane)                                                                     \
-    AMX_LOAD(weights, w + (size_t)(plane)*1024, 64);                                                         \
+#define DOT256(sum, weights)                                                                                 \
     if (type == BLOCK_Q6_K)                                                                                  \
         AMX_DOT(sum, 4, weights);                                                                            \
     else                                                                                                     \
         AMX_DOT_UNSIGNED(sum, 4, weights)
 
+/* 64 columns of a token tile into two tiles of sums. w: both planes. */
+#define MULTIPLY256(k, low, up)                                                                              \
+    do {                                                                                                     \
+        AMX_ADDRESSES;                                                                                       \
+        AMX_LOAD(4, q, 64);                                                                                  \
+        if ((k) == 0) {                                                                                      \
+            AMX_ZERO(low);                                                                                   \
+            AMX_ZERO(up);                                                                                    \
+        }                                                                                                    \
+        AMX_ADDRESSES;                                                                                       \
+        AMX_LOAD(5, w, 64);                                                                                  \
+        DOT256(low, 5);                                                                                      \
+        AMX_LOAD(6, w + 1024, 64);                                                                           \
+        DOT256(up, 6);                                                                                       \
+    } while (false)
+
 /* One panel: all token tiles; a tile's float step while the next one is multiplied. supers: of the segment.
- */
+ * The second super block's sums are stored when the next tile has begun: sooner they would hold up what
+ * follows. */
 MATMUL_INLINE void panel256(uint32_t type, uint32_t supers, const struct part *s, uint32_t panel) {
     const struct amx_weights256 *weights = &s->work->weights256;
     const uint32_t tiles = amx_tiles(s->tokens);
     const uint32_t share = AMX_ROWS / (4 * supers); /* tokens of a float step beside each multiplication */
     for (uint32_t tile = 0; tile <= tiles; tile++) {
         int32_t(*to)[AMX_ROWS][16] = s->work->sums[tile % 2];
-        const int32_t(*from)[AMX_ROWS][16] = (const int32_t(*)[AMX_ROWS][16])s->work->sums[(tile + 1) % 2];
+        int32_t(*left)[AMX_ROWS][16] = s->work->sums[(tile + 1) % 2];
+        const int32_t(*from)[AMX_ROWS][16] = (const int32_t(*)[AMX_ROWS][16])left;
         const uint32_t before = tile > 0 ? tile - 1 : 0;
         const struct amx_near256 *x = near256(s, before);
         const struct place place = place_of(s->m, panel, s->first + AMX_ROWS * before, s->start);
@@ -346,35 +364,38 @@ MATMUL_INLINE void panel256(uint32_t type, uint32_t supers, const struct part *s
         const uint8_t *w = weights->q[0][0][0][0];
         if (tile < tiles)
             prefetch_ahead(type, s, panel, tile);
-        for (uint32_t k = 0; k < 4 * supers; k++) {
-            if (tile < tiles) {
-                AMX_ADDRESSES;
-                AMX_LOAD(4, q, 64);
-                if (k % 4 == 0) {
-                    AMX_ZERO(0);
-                    AMX_ZERO(1);
+        MATMUL_UNROLL
+        for (uint32_t super = 0; super < supers; super++)
+            for (uint32_t k = 0; k < 4; k++) {
+                if (tile < tiles) {
+                    if (super == 0)
+                        MULTIPLY256(k, 0, 1);
+                    else
+                        MULTIPLY256(k, 2, 3);
+                    q += (size_t)64 * AMX_ROWS;
+                    w += 2048;
                 }
-                AMX_ADDRESSES;
-                MULTIPLY256(0, 5, 0);
-                MULTIPLY256(1, 6, 1);
-                if (k % 4 == 3) {
-                    AMX_STORE(0, to[k / 4 * 2]);
-                    AMX_STORE(1, to[k / 4 * 2 + 1]);
+                if (supers == 1 && k == 3) {
+                    AMX_STORE(0, to[0]);
+                    AMX_STORE(1, to[1]);
+                } else if (supers > 1 && k == 0 && super == 0) {
+                    AMX_STORE(2, left[2]);
+                    AMX_STORE(3, left[3]);
+                } else if (supers > 1 && k == 0) {
+                    AMX_STORE(0, to[0]);
+                    AMX_STORE(1, to[1]);
                 }
-                q += (size_t)64 * AMX_ROWS;
-                w += 2048;
+                MATMUL_UNROLL
+                for (uint32_t i = 0; i < share; i++) {
+                    uint32_t t = (4 * super + k) * share + i;
+                    if (t >= rows)
+                        break;
+                    __m512 acc = add_super(type, weights, x, 0, from, t, _mm512_setzero_ps());
+                    if (supers > 1)
+                        acc = add_super(type, weights, x, 1, from, t, acc);
+                    put_row(&place, t, acc);
+                }
             }
-            MATMUL_UNROLL
-            for (uint32_t i = 0; i < share; i++) {
-                uint32_t t = k * share + i;
-                if (t >= rows)
-                    break;
-                __m512 acc = add_super(type, weights, x, 0, from, t, _mm512_setzero_ps());
-                if (supers > 1)
-                    acc = add_super(type, weights, x, 1, from, t, acc);
-                put_row(&place, t, acc);
-            }
-        }
     }
 }
 
