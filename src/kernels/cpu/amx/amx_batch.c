@@ -198,19 +198,20 @@ MATMUL_INLINE void panel32(uint32_t type, const struct part *s, uint32_t panel, 
         const int8_t *w = quants + (size_t)GROUP * 512 * group;
         const struct amx_near32 *x = near32(s, done_tile);
         /* A tile is stored three products after its own: at once, the store would hold up what follows it. */
-#define QUARTER(tile, weights, left, place)                                                                  \
+#define QUARTER(tile, weights, left, place, stored)                                                          \
     do {                                                                                                     \
-        AMX_STORE(left, place);                                                                              \
+        if (stored)                                                                                          \
+            AMX_STORE(left, place);                                                                          \
         if (step < steps) {                                                                                  \
             MULTIPLY32(tile, weights, tile);                                                                 \
         }                                                                                                    \
         if (step > 0)                                                                                        \
             add_block(type, x, &s->work->weights32, GROUP *done + (tile), from[tile], acc);                  \
     } while (false)
-        QUARTER(0, 6, 1, before[1]);
-        QUARTER(1, 7, 2, before[2]);
-        QUARTER(2, 6, 3, before[3]);
-        QUARTER(3, 7, 0, to[0]);
+        QUARTER(0, 6, 1, before[1], step > 0);
+        QUARTER(1, 7, 2, before[2], step > 0);
+        QUARTER(2, 6, 3, before[3], step > 0);
+        QUARTER(3, 7, 0, to[0], step < steps);
 #undef QUARTER
         if (step > 0 && ++done == groups) {
             struct place place = place_of(s->m, panel, s->first + AMX_ROWS * done_tile, s->start);
@@ -378,10 +379,10 @@ MATMUL_INLINE void panel256(uint32_t type, uint32_t supers, const struct part *s
                 if (supers == 1 && k == 3) {
                     AMX_STORE(0, to[0]);
                     AMX_STORE(1, to[1]);
-                } else if (supers > 1 && k == 0 && super == 0) {
+                } else if (supers > 1 && k == 0 && super == 0 && tile > 0) {
                     AMX_STORE(2, left[2]);
                     AMX_STORE(3, left[3]);
-                } else if (supers > 1 && k == 0) {
+                } else if (supers > 1 && k == 0 && super == 1 && tile < tiles) {
                     AMX_STORE(0, to[0]);
                     AMX_STORE(1, to[1]);
                 }
