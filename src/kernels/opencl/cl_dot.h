@@ -18,13 +18,13 @@
 #define CL_ANY_K      ((CL_TYPES & CL_K_BITS) != 0)
 #define CL_ANY_32     ((CL_TYPES & ~(CL_FLOAT_BITS | CL_K_BITS)) != 0)
 
-/* Rows of activations, row t at t * stride (all in elements), beginning with the segment's first value. */
+/* Rows of activations in the form that the weight multiplies: values (bytes, or floats), the scales of their
+ * groups, sums of values. Row t at t * stride (in elements), beginning with the segment's first value. */
 struct cl_act {
-    CL_ACT const float *f32;
-    CL_ACT const uchar *q32, *q256;
-    CL_ACT const float *d32, *d256;
-    CL_ACT const short *s32, *s256;
-    uint f32_stride, q_stride, d32_stride, s32_stride, d256_stride, s256_stride;
+    CL_ACT const uchar *q; /* or floats */
+    CL_ACT const float *d;
+    CL_ACT const short *s;
+    uint stride, d_stride, s_stride;
     uint last; /* rows after this one are not there: it is read in their place */
 };
 
@@ -46,9 +46,9 @@ static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_A
     uint lane = get_sub_group_local_id();
     for (uint t = 0; t < 8; t++)
 #if CL_SUB_GROUP == 8
-        a[t] = ((CL_ACT const int *)(q + CL_ROW(act, t) * act->q_stride))[lane];
+        a[t] = ((CL_ACT const int *)(q + CL_ROW(act, t) * act->stride))[lane];
 #else
-        a[t] = ((CL_ACT const short *)(q + CL_ROW(act, t) * act->q_stride))[lane];
+        a[t] = ((CL_ACT const short *)(q + CL_ROW(act, t) * act->stride))[lane];
 #endif
     int8 b;
     for (uint s = 0; s < 8; s++)
@@ -59,7 +59,7 @@ static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_A
 #else
 #pragma unroll
     for (uint t = 0; t < CL_TOKENS; t++) {
-        CL_ACT const uint4 *a = (CL_ACT const uint4 *)(q + CL_ROW(act, t) * act->q_stride);
+        CL_ACT const uint4 *a = (CL_ACT const uint4 *)(q + CL_ROW(act, t) * act->stride);
         int sum = 0;
         if (begin == 0) {
             uint4 x = a[0];
@@ -118,11 +118,11 @@ static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes p
         float dw = cl_half(panel + p->d + (block * 16 + r) * 2);
         float mw = cl_has_m(type) ? cl_half(panel + p->m + (block * 16 + r) * 2) : 0.0f;
         int i[CL_TOKENS];
-        cl_dots(i, w, a, a->q32 + here * 32, 0, 8);
+        cl_dots(i, w, a, a->q + here * 32, 0, 8);
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
-            float d = a->d32[CL_ROW(a, t) * a->d32_stride + here];
-            int s = a->s32[CL_ROW(a, t) * a->s32_stride + here];
+            float d = a->d[CL_ROW(a, t) * a->d_stride + here];
+            int s = a->s[CL_ROW(a, t) * a->s_stride + here];
             float scale = dw * d;
             acc[t] = fma((float)(i[t] - cl_offset(type) * s), scale, acc[t]);
             if (cl_has_m(type)) {
@@ -138,49 +138,59 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
                                  uint end, const struct cl_act *a, float *acc) {
     for (uint super = first; super < end; super++) {
         uint here = super - first;
-        int i[CL_TOKENS], least[CL_TOKENS];
+        int i[CL_TOKENS];
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++)
-            i[t] = least[t] = 0;
+            i[t] = 0;
         for (uint j = 0; j < 8; j++) {
             uint block = super * 8 + j;
             uint w[8];
             cl_words(type, p, panel, r, block, w);
-            CL_ACT const uchar *q = a->q256 + here * 256 + j * 32;
-            CL_ACT const short *s = a->s256 + here * 16 + j * 2;
+            CL_ACT const uchar *q = a->q + here * 256 + j * 32;
             int part[CL_TOKENS];
             if (type == CL_Q6_K) {
+                CL_ACT const short *s = a->s + here * 16 + j * 2;
 #pragma unroll
                 for (uint h = 0; h < 2; h++) {
                     int scale = (char)panel[p->sub + (block * 2 + h) * 16 + r];
                     cl_dots(part, w, a, q, 4 * h, 4 * h + 4);
 #pragma unroll
                     for (uint t = 0; t < CL_TOKENS; t++)
-                        i[t] += scale * (part[t] - 32 * s[CL_ROW(a, t) * a->s256_stride + h]);
+                        i[t] += scale * (part[t] - 32 * s[CL_ROW(a, t) * a->s_stride + h]);
                 }
             } else {
                 int scale = panel[p->sub + block * 16 + r];
-                int by = panel[p->submin + block * 16 + r];
                 cl_dots(part, w, a, q, 0, 8);
 #pragma unroll
-                for (uint t = 0; t < CL_TOKENS; t++) {
+                for (uint t = 0; t < CL_TOKENS; t++)
                     i[t] += scale * part[t];
-                    least[t] +=
-                        by * (s[CL_ROW(a, t) * a->s256_stride] + s[CL_ROW(a, t) * a->s256_stride + 1]);
-                }
             }
         }
         float dw = cl_half(panel + p->d + (super * 16 + r) * 2);
         float mw = cl_has_m(type) ? cl_half(panel + p->m + (super * 16 + r) * 2) : 0.0f;
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
-            float d = a->d256[CL_ROW(a, t) * a->d256_stride + here];
+            float d = a->d[CL_ROW(a, t) * a->d_stride + here];
             float scale = dw * d;
             acc[t] = fma((float)i[t], scale, acc[t]);
-            if (cl_has_m(type)) {
-                float minimum = mw * d;
-                acc[t] = fma(-(float)least[t], minimum, acc[t]);
-            }
+        }
+        if (!cl_has_m(type))
+            continue;
+            /* Apart from the loop above: together they would not fit into the registers. */
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++)
+            i[t] = 0;
+        for (uint j = 0; j < 8; j++) {
+            int by = panel[p->submin + (super * 8 + j) * 16 + r];
+            CL_ACT const short *s = a->s + here * 16 + j * 2;
+#pragma unroll
+            for (uint t = 0; t < CL_TOKENS; t++)
+                i[t] += by * (s[CL_ROW(a, t) * a->s_stride] + s[CL_ROW(a, t) * a->s_stride + 1]);
+        }
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++) {
+            float minimum = mw * a->d[CL_ROW(a, t) * a->d_stride + here];
+            acc[t] = fma(-(float)i[t], minimum, acc[t]);
         }
     }
 }
@@ -210,7 +220,7 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         }
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
-            CL_ACT const float *x = a->f32 + CL_ROW(a, t) * a->f32_stride + (col - first);
+            CL_ACT const float *x = (CL_ACT const float *)a->q + CL_ROW(a, t) * a->stride + (col - first);
 #pragma unroll
             for (uint c = 0; c < 4; c++)
                 acc[t] = fma(w[c], x[c], acc[t]);
@@ -220,7 +230,7 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         float w = cl_weight(type, panel, r, col);
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++)
-            acc[t] = fma(w, a->f32[CL_ROW(a, t) * a->f32_stride + (col - first)], acc[t]);
+            acc[t] = fma(w, ((CL_ACT const float *)a->q)[CL_ROW(a, t) * a->stride + (col - first)], acc[t]);
     }
 }
 

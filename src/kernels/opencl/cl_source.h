@@ -12,6 +12,11 @@ struct cl_source {
     uint cols;
 };
 
+/* Whether weights of this type multiply values in groups of 256, not 32. */
+static inline bool cl_by_256(uint type) {
+    return CL_ANY_K ? (CL_ANY_32 ? cl_is_k(type) : true) : false;
+}
+
 /* Panels first .. cut - 1 at a, those from cut on at b. */
 struct cl_weight {
     cl_bytes a, b;

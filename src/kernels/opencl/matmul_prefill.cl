@@ -43,7 +43,7 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
                         CL_SEGMENT, nt);
         return;
     }
-    bool k = CL_ANY_K ? (CL_ANY_32 ? cl_is_k(type) : true) : false;
+    bool k = cl_by_256(type);
     uint scales = k ? 256 : 32, sums = k ? 16 : 32;
     local float *d = (local float *)(work + CL_TOKENS * CL_SEGMENT);
     local short *s = (local short *)(d + CL_TOKENS * 16);
@@ -63,13 +63,12 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
     uint r = me % 16, slot = me / 16, at_once = get_local_size(0) / 16;
     uint cols = src->cols, segments = cl_ceil_div(cols, CL_SEGMENT);
     struct cl_act a;
-    a.f32 = (local float *)work;
-    a.q32 = a.q256 = work;
-    a.d32 = a.d256 = (local float *)(work + CL_TOKENS * CL_SEGMENT);
-    a.s32 = a.s256 = (local short *)(a.d32 + CL_TOKENS * 16);
-    a.f32_stride = a.q_stride = CL_SEGMENT;
-    a.d32_stride = a.d256_stride = 16;
-    a.s32_stride = a.s256_stride = 32;
+    a.q = work;
+    a.d = (local float *)(work + CL_TOKENS * CL_SEGMENT);
+    a.s = (local short *)(a.d + CL_TOKENS * 16);
+    a.stride = CL_SEGMENT;
+    a.d_stride = 16;
+    a.s_stride = 32;
     a.last = CL_TOKENS - 1;
     for (uint half_at = 0; half_at < u->all; half_at += u->half_of) {
         struct cl_weight w = u->w0;
