@@ -504,6 +504,13 @@ static bool fake_is(const struct device_choice *c) {
     return strcmp(c->facts.kind, "fake") == 0;
 }
 
+stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
+    (void)c;
+    (void)m;
+    (void)e;
+    return STATOR_OK;
+}
+
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
     uint64_t own = fake_is(c) ? arith_round_up(sizeof(struct fake_device), CARVE_ALIGN) : 0;
     return own + cpu_device_host_bytes(c, m, trace);

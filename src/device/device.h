@@ -228,6 +228,9 @@ struct device_choice {
  * machine can't do. */
 stator_status device_choose(const char *name, const struct device_options *o, struct device_choice *c,
                             uint32_t max, uint32_t *n, stator_error *e);
+/* Whether the device's kernels take the model, whose graph is placed: what prepare would find, before
+ * anything is opened. STATOR_DEVICE: they do not; the text says why. */
+stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e);
 /* Host bytes that the opened device keeps for itself (threads' stacks, tables, workspaces, with trace room
  * for the spans). */
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace);

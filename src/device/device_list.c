@@ -67,6 +67,17 @@ stator_status device_choose(const char *name, const struct device_options *o, st
                      name, DEVICE_MAX - 1);
 }
 
+stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
+#ifdef STATOR_LEVEL_ZERO
+    if (!c->facts.host_memory)
+        return lz_device_takes(c, m, e);
+#endif
+    (void)c;
+    (void)m;
+    (void)e;
+    return STATOR_OK;
+}
+
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
 #ifdef STATOR_LEVEL_ZERO
     if (!c->facts.host_memory)

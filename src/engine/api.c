@@ -401,15 +401,34 @@ static stator_status refuse_unmade(struct stator *s, const stator_error *why, st
         m->largest_sequences, s->want.context, s->want.batch, s->want.sequences);
 }
 
-/* Whether the model with these sizes fits on the first n devices. */
-static bool fits_on(struct stator *s, uint32_t n, bool spill) {
+#define NO_DEVICE UINT32_MAX
+
+/* Whether the model with these sizes fits on the first n devices. *refuses: the device whose kernels do not
+ * take it, *why; or NO_DEVICE. */
+static bool fits_on(struct stator *s, uint32_t n, bool spill, uint32_t *refuses, stator_error *why) {
     struct engine_want want = s->want;
+    struct plan made;
+    *refuses = NO_DEVICE;
     want.spill = spill;
     s->n_devices = n;
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO)
-        return fit_largest_context(s, &want) > 0;
-    struct plan made;
-    return planner_make(s, &want, &made, NULL) == STATOR_OK && made.fits;
+        want.context = fit_largest_context(s, &want);
+    if (want.context == 0 || planner_make(s, &want, &made, NULL) != STATOR_OK || !made.fits)
+        return false;
+    for (uint32_t i = 0; i < n && *refuses == NO_DEVICE; i++)
+        if (device_takes(&s->devices[i].choice, &s->devices[i].model, why) != STATOR_OK)
+            *refuses = i;
+    return *refuses == NO_DEVICE;
+}
+
+/* Leaves a device of "auto" out. */
+static void leave_out(struct stator *s, uint32_t device, uint32_t all, const stator_error *why) {
+    log_write(&s->log, STATOR_LOG_WARN, "devices.use = \"auto\": %s is left out: %s",
+              s->devices[device].facts.name, why->text);
+    for (uint32_t i = device; i + 1 < all; i++) {
+        s->devices[i].choice = s->devices[i + 1].choice;
+        s->devices[i].facts = s->devices[i + 1].facts;
+    }
 }
 
 /* "auto" with GPUs: as few of them as hold the model (each boundary costs time), all of them for the largest
@@ -418,16 +437,32 @@ static stator_status narrow_auto(struct stator *s, stator_error *e) {
     uint32_t all = s->n_devices;
     if (s->config.devices.n != 0 || s->imagined || s->devices[0].facts.host_memory || s->planned)
         return STATOR_OK;
-    for (uint32_t n = s->config.memory.context == CONFIG_CONTEXT_AUTO ? all : 1; n <= all; n++)
-        if (fits_on(s, n, false))
-            return STATOR_OK;
-    if (s->want.spill && fits_on(s, all, true))
-        return STATOR_OK;
-    log_write(&s->log, STATOR_LOG_WARN,
-              "devices.use = \"auto\": the %u GPU%s here can't hold this model with these sizes, so it runs "
-              "on the CPU "
-              "(name them in devices.use to see what is short)",
-              all, all == 1 ? "" : "s");
+    bool longest = s->config.memory.context == CONFIG_CONTEXT_AUTO;
+    for (bool spill = false;; spill = true) {
+        bool whole = longest || spill;
+        for (uint32_t n = whole ? all : 1; n > 0 && n <= all;) {
+            uint32_t refuses = NO_DEVICE;
+            stator_error why;
+            if (fits_on(s, n, spill, &refuses, &why))
+                return STATOR_OK;
+            if (refuses == NO_DEVICE) {
+                n++;
+            } else {
+                leave_out(s, refuses, all--, &why);
+                n = whole ? all : 1;
+            }
+        }
+        if (spill || !s->want.spill)
+            break;
+    }
+    if (all == 0)
+        log_write(&s->log, STATOR_LOG_WARN,
+                  "devices.use = \"auto\": no GPU is left, so the model runs on the CPU");
+    else
+        log_write(&s->log, STATOR_LOG_WARN,
+                  "devices.use = \"auto\": the %u GPU%s here can't hold this model with these sizes, so it "
+                  "runs on the CPU (name them in devices.use to see what is short)",
+                  all, all == 1 ? "" : "s");
     struct device_options o = options_of(&s->config);
     struct device_choice choice;
     uint32_t one = 0;

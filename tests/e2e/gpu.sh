@@ -196,6 +196,26 @@ test_no_gpu() {
     grep -q '"name": "cpu:0"' "$tmp/report" || fail "auto does not fall back"
 }
 
+# A GPU whose kernels do not take the model is left out by "auto", which says why, and is an error when it is named.
+test_refused_shapes() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 5
+    expect_gpu 0 devices=2,gpu0.local_memory=8KiB "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 --report "$tmp/report"
+    said 'devices.use = "auto": level_zero:0 is left out: a kernel needs [0-9]+ bytes of local memory .*, the device has 8192'
+    cmp "$tmp/out" "$tmp/cpu" || fail "the second GPU: another text"
+    grep -q '"name": "level_zero:1"' "$tmp/report" || fail "auto does not take the second GPU"
+    ! grep -q '"name": "level_zero:0"' "$tmp/report" || fail "the GPU that was left out runs"
+    expect_gpu 0 devices=2,gpu0.local_memory=8KiB,gpu1.max_group=128 "$stator" run configs/demo.cfg -p "$prompt" --temp 0 -n 5 \
+        --report "$tmp/report"
+    said 'level_zero:0 is left out: a kernel needs'
+    said 'level_zero:1 is left out: the kernels need groups of 256 work items, the device has 128'
+    said 'no GPU is left, so the model runs on the CPU'
+    cmp "$tmp/out" "$tmp/cpu" || fail "no GPU left: another text"
+    grep -q '"name": "cpu:0"' "$tmp/report" || fail "auto does not fall back"
+    expect_gpu 5 local_memory=8KiB "$stator" run $cfg -p x -n 1
+    said 'a kernel needs [0-9]+ bytes of local memory'
+}
+
 hash() { sed -n 's/^ *"hash": "\(.*\)",/\1/p' "$tmp/out"; }
 
 test_devices() {

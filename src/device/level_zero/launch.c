@@ -286,7 +286,10 @@ static stator_status add_op(struct launch_list *b, uint32_t *op) {
 
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,
                            uint32_t rows, struct launch *out, uint32_t *n, stator_error *e) {
-    CHECK(rows > 0 && t->max_group >= OPENCL_GROUP);
+    CHECK(rows > 0);
+    if (t->max_group < OPENCL_GROUP)
+        return error_set(e, STATOR_DEVICE, "the kernels need groups of %d work items, the device has %u",
+                         OPENCL_GROUP, t->max_group);
     struct launch_list b = {.m = m, .g = m->graph, .traits = t, .rows = rows, .out = out, .e = e};
     uint32_t op = part == LAUNCH_BODY ? 0 : b.g->tail;
     uint32_t end = part == LAUNCH_BODY ? b.g->tail : b.g->n_ops;

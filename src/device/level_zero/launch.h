@@ -15,7 +15,7 @@
 
 /* What a device can do; from its properties. */
 struct launch_traits {
-    uint32_t max_group;       /* work items in a group, at least 256 */
+    uint32_t max_group;       /* work items in a group */
     uint32_t local_bytes;     /* local memory of a group, at least 32 KiB */
     uint32_t threads;         /* hardware threads of the whole device */
     uint32_t sub_group_sizes; /* bit log2(n): sub-groups of n work items can be asked for */

@@ -74,6 +74,23 @@ stator_status lz_device_choose(const char *name, const struct device_options *o,
     return STATOR_OK;
 }
 
+stator_status lz_device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
+    struct lz_system *s = NULL;
+    stator_status st = lz_system_get(&s, e);
+    if (st != STATOR_OK)
+        return st;
+    CHECK(c->where[0] < s->n_gpus);
+    struct launch_traits t = lz_device_traits(&s->gpus[c->where[0]]);
+    const struct graph *g = m->graph;
+    uint32_t bounds[LAUNCH_BUCKETS];
+    for (int part = LAUNCH_BODY; part <= LAUNCH_TAIL; part++) {
+        uint32_t n = launch_buckets(part == LAUNCH_BODY ? g->want.batch : g->want.logits_rows, bounds);
+        for (uint32_t i = 0, launches = 0; i < n && st == STATOR_OK; i++)
+            st = launch_build(m, &t, (enum launch_part)part, bounds[i], NULL, &launches, e);
+    }
+    return st;
+}
+
 static struct lz_device *lay_out(struct carve *c, const struct device_model *m, bool trace,
                                  struct lz_steps *steps) {
     struct lz_device *d = carve_take(c, 1, sizeof *d);
