@@ -61,6 +61,7 @@ uint64_t count_loader_since; /* by the trampolines below */
     Y(zeFenceCreate)                                                                                         \
     Y(zeEventPoolCreate)                                                                                     \
     Y(zeEventCreate)                                                                                         \
+    Y(zeModuleGetNativeBinary)                                                                               \
     Y(zeModuleCreate)                                                                                        \
     Y(zeKernelCreate)                                                                                        \
     Y(zeKernelSetGroupSize)                                                                                  \

@@ -146,6 +146,8 @@ struct device_setup {
     const struct device_link *in;  /* NULL on the first device */
     const struct device_link *out; /* NULL on the last */
     void *pinned;                  /* device_pinned.bytes, aligned to 4096; NULL when that is 0 */
+    const struct log *log;         /* of what is not worth an error; lives as long as the device */
+    const char *kernel_cache;      /* folder of compiled kernels; NULL or "": none */
 };
 
 struct device_vtable {

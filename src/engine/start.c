@@ -102,7 +102,9 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     struct engine_device *d = &s->devices[i];
     struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
                                  .out = i + 1 < s->n_devices ? &d->out : NULL,
-                                 .pinned = d->pinned.bytes > 0 ? (uint8_t *)s->staging + d->at_pinned : NULL};
+                                 .pinned = d->pinned.bytes > 0 ? (uint8_t *)s->staging + d->at_pinned : NULL,
+                                 .log = &s->log,
+                                 .kernel_cache = s->config.cache.dir};
     stator_status st = d->device->vtable->prepare(d->device, &setup, e);
     if (st == STATOR_OK)
         atomic_store(&d->driver_bytes, driver_bytes(s, i));

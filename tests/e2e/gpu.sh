@@ -216,6 +216,44 @@ test_refused_shapes() {
     said 'a kernel needs [0-9]+ bytes of local memory'
 }
 
+# cache.dir: the second start takes the binaries of the first; what is damaged or foreign is not used, is said, and is replaced.
+test_kernel_cache() {
+    need_driver
+    cpu_text -p "$prompt" --temp 0 -n 5
+    local kept=$tmp/kernels file files
+    cached() { # ZESIM
+        expect_gpu 0 "$1" "$stator" run $cfg -p "$prompt" --temp 0 -n 5 --set "cache.dir=\"${2:-$kept}\""
+        cmp "$tmp/out" "$tmp/cpu" || fail "${1:-cached}: another text"
+        clean
+    }
+    cached ''
+    [ "$(total zeModuleGetNativeBinary)" = $((2 * $(total zeModuleCreate))) ] || fail "not every module was asked for its binary"
+    files=("$kept"/*)
+    [ ${#files[@]} = "$(total zeModuleCreate)" ] && [ ${#files[@]} -ge 5 ] || fail "${#files[@]} files for $(total zeModuleCreate) modules"
+    cached ''
+    [ "$(total zeModuleGetNativeBinary)" = 0 ] || fail "the second start compiles"
+    ! grep -q cache.dir "$tmp/err" || fail "the second start complains: $(grep cache.dir "$tmp/err" | head -2)"
+    cached device_id=22177
+    [ "$(total zeModuleGetNativeBinary)" -gt 0 ] || fail "another GPU takes these binaries"
+    rm -rf "$kept"
+    cached ''
+    files=("$kept"/*)
+    printf x | dd of="${files[0]}" bs=1 seek=5000 conv=notrunc 2>/dev/null
+    truncate -s 1000 "${files[1]}"
+    cp "${files[3]}" "${files[2]}"
+    : >"${files[4]}"
+    cached ''
+    for file in 0 1 4; do said "kept binary of $(basename "${files[file]%-*}") for level_zero:0 is not used: it is damaged"; done
+    said "kept binary of $(basename "${files[2]%-*}") for level_zero:0 is not used: it is of another driver, device or version"
+    [ "$(total zeModuleGetNativeBinary)" = 8 ] || fail "$(total zeModuleGetNativeBinary) calls for 4 binaries"
+    cached ''
+    [ "$(total zeModuleGetNativeBinary)" = 0 ] || fail "what was damaged was not replaced"
+    cached fault=zeModuleCreate@1:0x7800000f
+    said 'is not used: the driver refuses it'
+    cached '' /proc/none
+    said "can't be kept in /proc/none: "
+}
+
 hash() { sed -n 's/^ *"hash": "\(.*\)",/\1/p' "$tmp/out"; }
 
 test_devices() {

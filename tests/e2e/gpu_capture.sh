@@ -64,6 +64,15 @@ test_spill() {
     [ "$(calls zeMemAllocHost)" = 3 ] || fail "$(calls zeMemAllocHost) allocations in the host: one is staging, two are spill"
 }
 
+# Intel's driver gives binaries and takes them back.
+test_kernel_cache() {
+    product=$dg2 accepts level_zero:0 1 --set "cache.dir=\"$tmp/kernels\""
+    [ "$(calls zeModuleGetNativeBinary)" = $((2 * $(calls zeModuleCreate))) ] || fail "not every module was asked for its binary"
+    product=$dg2 accepts level_zero:0 1 --set "cache.dir=\"$tmp/kernels\""
+    [ "$(calls zeModuleGetNativeBinary)" = 0 ] || fail "the second start compiles: $(grep cache.dir "$tmp/err" | head -2)"
+    ! grep -q cache.dir "$tmp/err" || fail "$(grep cache.dir "$tmp/err" | head -2)"
+}
+
 test_devices() {
     need_driver
     product=$dg2

@@ -48,6 +48,7 @@
     X(zeEventQueryKernelTimestamp)                                                                           \
     X(zeModuleCreate)                                                                                        \
     X(zeModuleDestroy)                                                                                       \
+    X(zeModuleGetNativeBinary)                                                                               \
     X(zeModuleBuildLogGetString)                                                                             \
     X(zeModuleBuildLogDestroy)                                                                               \
     X(zeKernelCreate)                                                                                        \

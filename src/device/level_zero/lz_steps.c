@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/pages.h"
+#include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_device.h"
 #include "kernels/opencl.h"
 
@@ -60,25 +61,69 @@ static stator_status module_error(struct lz_device *d, const struct opencl_modul
     return st;
 }
 
+static ze_result_t create_module(struct lz_device *d, ze_module_format_t format, const void *input,
+                                 uint64_t bytes, ze_module_handle_t *module,
+                                 ze_module_build_log_handle_t *log) {
+    ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
+                             .format = format,
+                             .inputSize = bytes,
+                             .pInputModule = input,
+                             .pBuildFlags = MODULE_OPTIONS};
+    return d->system->ze.zeModuleCreate(d->context, d->gpu->handle, &desc, module, log);
+}
+
+/* The binary that was kept, if the driver takes it. */
+static bool kept_module(struct lz_device *d, const struct lz_cache *c, const struct opencl_module *m,
+                        ze_module_handle_t *module) {
+    uint64_t bytes = 0;
+    void *binary = lz_cache_load(c, m, &bytes);
+    if (binary == NULL)
+        return false;
+    ze_result_t r = create_module(d, ZE_MODULE_FORMAT_NATIVE, binary, bytes, module, NULL);
+    lz_cache_free(binary, bytes);
+    if (r != ZE_RESULT_SUCCESS)
+        lz_cache_ignored(c, m, "the driver refuses it");
+    return r == ZE_RESULT_SUCCESS;
+}
+
+static void keep_module(struct lz_device *d, const struct lz_cache *c, const struct opencl_module *m,
+                        ze_module_handle_t module) {
+    const struct lz_calls *ze = &d->system->ze;
+    size_t room = 0;
+    void *binary = NULL;
+    if (ze->zeModuleGetNativeBinary(module, &room, NULL) != ZE_RESULT_SUCCESS || room == 0 ||
+        pages_map(room, "a compiled module", &binary, NULL) != STATOR_OK)
+        return;
+    size_t bytes = room;
+    if (ze->zeModuleGetNativeBinary(module, &bytes, binary) == ZE_RESULT_SUCCESS)
+        lz_cache_store(c, m, binary, ARITH_MIN(bytes, room));
+    lz_cache_free(binary, room);
+}
+
+static stator_status build_module(struct lz_device *d, const struct opencl_module *m,
+                                  ze_module_handle_t *module, stator_error *e) {
+    struct lz_cache cache = {d->setup.kernel_cache, d->setup.log, d->gpu, MODULE_OPTIONS};
+    bool keeps = cache.folder != NULL && cache.folder[0] != '\0';
+    if (keeps && kept_module(d, &cache, m, module))
+        return STATOR_OK;
+    ze_module_build_log_handle_t log = NULL;
+    ze_result_t r = create_module(d, ZE_MODULE_FORMAT_IL_SPIRV, m->words, m->bytes, module, &log);
+    stator_status st = r == ZE_RESULT_SUCCESS ? STATOR_OK : module_error(d, m, r, log, e);
+    if (log != NULL)
+        (void)d->system->ze.zeModuleBuildLogDestroy(log);
+    if (st == STATOR_OK && keeps)
+        keep_module(d, &cache, m, *module);
+    return st;
+}
+
 static stator_status make_module(struct lz_device *d, const char *name, ze_module_handle_t *out,
                                  stator_error *e) {
-    const struct lz_calls *ze = &d->system->ze;
     uint32_t i = 0;
     while (i < opencl_n_modules && strcmp(opencl_modules[i].name, name) != 0)
         i++;
     CHECK(i < opencl_n_modules); /* a launch names a module of the binary */
     if (d->steps.modules[i] == NULL) {
-        const struct opencl_module *m = &opencl_modules[i];
-        ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
-                                 .format = ZE_MODULE_FORMAT_IL_SPIRV,
-                                 .inputSize = m->bytes,
-                                 .pInputModule = (const uint8_t *)m->words,
-                                 .pBuildFlags = MODULE_OPTIONS};
-        ze_module_build_log_handle_t log = NULL;
-        ze_result_t r = ze->zeModuleCreate(d->context, d->gpu->handle, &desc, &d->steps.modules[i], &log);
-        stator_status st = r == ZE_RESULT_SUCCESS ? STATOR_OK : module_error(d, m, r, log, e);
-        if (log != NULL)
-            (void)ze->zeModuleBuildLogDestroy(log);
+        stator_status st = build_module(d, &opencl_modules[i], &d->steps.modules[i], e);
         if (st != STATOR_OK) {
             d->steps.modules[i] = NULL;
             return st;

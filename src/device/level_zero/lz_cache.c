@@ -1,0 +1,170 @@
+#include "device/level_zero/lz_cache.h"
+
+#include "base/hash.h"
+#include "base/pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_BYTES ((uint64_t)64 << 20) /* of a binary */
+
+struct header {
+    char magic[8];
+    char key[HASH_TEXT]; /* of all that the binary was made from and for */
+    char contents[HASH_TEXT];
+    char pad[6];
+    uint64_t bytes; /* behind the header */
+};
+_Static_assert(sizeof(struct header) == 88, "no padding");
+static const char magic[8] = "stator\x1a\1";
+
+static void key_of(const struct lz_cache *c, const struct opencl_module *m, char key[HASH_TEXT]) {
+    char version[24];
+    struct hash h;
+    hash_init(&h);
+    hash_text(&h, lz_system_driver_version(c->gpu->driver, version));
+    hash_u64(&h, c->gpu->vendor);
+    hash_u64(&h, c->gpu->device);
+    hash_text(&h, c->gpu->model);
+    hash_text(&h, c->options);
+    hash_u64(&h, m->bytes);
+    hash_bytes(&h, m->words, m->bytes);
+    hash_final(&h, key);
+}
+
+static void contents_of(const void *binary, uint64_t bytes, char out[HASH_TEXT]) {
+    struct hash h;
+    hash_init(&h);
+    hash_bytes(&h, binary, bytes);
+    hash_final(&h, out);
+}
+
+/* FOLDER/MODULE-KEY[ending]; false: the path is too long. */
+static bool path_of(const struct lz_cache *c, const struct opencl_module *m, const char *key,
+                    const char *ending, char path[PATH_MAX]) {
+    int n = snprintf(path, PATH_MAX, "%s/%s-%s%s", c->folder, m->name, key, ending);
+    return n > 0 && n < PATH_MAX;
+}
+
+void lz_cache_ignored(const struct lz_cache *c, const struct opencl_module *m, const char *why) {
+    log_write(c->log, STATOR_LOG_WARN, "cache.dir: the kept binary of %s for %s is not used: %s", m->name,
+              c->gpu->name, why);
+}
+
+static bool read_all(int file, void *to, uint64_t bytes) {
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = read(file, (uint8_t *)to + done, bytes - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        done += (uint64_t)n;
+    }
+    return true;
+}
+
+static bool write_all(int file, const void *from, uint64_t bytes) {
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = write(file, (const uint8_t *)from + done, bytes - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        done += (uint64_t)n;
+    }
+    return true;
+}
+
+/* The open file's binary, or NULL and *why. */
+static void *read_binary(int file, const char *key, uint64_t *bytes, const char **why) {
+    struct stat st;
+    struct header h;
+    *why = "it is damaged";
+    if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof h ||
+        !read_all(file, &h, sizeof h) || memcmp(h.magic, magic, sizeof magic) != 0)
+        return NULL;
+    if (memcmp(h.key, key, HASH_TEXT) != 0) {
+        *why = "it is of another driver, device or version of stator";
+        return NULL;
+    }
+    if (h.bytes == 0 || h.bytes > MOST_BYTES || h.bytes != (uint64_t)st.st_size - sizeof h)
+        return NULL;
+    void *binary = NULL;
+    if (pages_map(h.bytes, "a compiled module", &binary, NULL) != STATOR_OK) {
+        *why = "there is no memory for it";
+        return NULL;
+    }
+    char contents[HASH_TEXT];
+    if (read_all(file, binary, h.bytes)) {
+        contents_of(binary, h.bytes, contents);
+        if (memcmp(contents, h.contents, HASH_TEXT) == 0) {
+            *bytes = h.bytes;
+            return binary;
+        }
+    }
+    pages_unmap(binary, h.bytes);
+    return NULL;
+}
+
+void *lz_cache_load(const struct lz_cache *c, const struct opencl_module *m, uint64_t *bytes) {
+    char key[HASH_TEXT], path[PATH_MAX];
+    key_of(c, m, key);
+    if (!path_of(c, m, key, "", path))
+        return NULL; /* lz_cache_store says it */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file < 0) {
+        if (errno != ENOENT)
+            lz_cache_ignored(c, m, strerror(errno));
+        return NULL;
+    }
+    const char *why = "";
+    void *binary = read_binary(file, key, bytes, &why);
+    (void)close(file);
+    if (binary == NULL)
+        lz_cache_ignored(c, m, why);
+    return binary;
+}
+
+void lz_cache_free(void *binary, uint64_t bytes) {
+    pages_unmap(binary, bytes);
+}
+
+/* 0, or errno. */
+static int write_whole(const char *made, const char *path, const struct header *h, const void *binary) {
+    int file = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0)
+        return errno;
+    errno = 0;
+    bool good = write_all(file, h, sizeof *h) && write_all(file, binary, h->bytes) && fsync(file) == 0;
+    int error = good ? 0 : errno != 0 ? errno : EIO;
+    if (close(file) != 0 && error == 0)
+        error = errno;
+    if (error == 0 && rename(made, path) != 0)
+        error = errno;
+    if (error != 0)
+        (void)unlink(made);
+    return error;
+}
+
+void lz_cache_store(const struct lz_cache *c, const struct opencl_module *m, const void *binary,
+                    uint64_t bytes) {
+    struct header h = {.bytes = bytes};
+    char ending[32], made[PATH_MAX], path[PATH_MAX];
+    memcpy(h.magic, magic, sizeof magic);
+    key_of(c, m, h.key);
+    contents_of(binary, bytes, h.contents);
+    snprintf(ending, sizeof ending, ".%ld", (long)getpid());
+    int error = bytes > MOST_BYTES ? EFBIG : ENAMETOOLONG;
+    if (bytes <= MOST_BYTES && path_of(c, m, h.key, ending, made) && path_of(c, m, h.key, "", path)) {
+        (void)mkdir(c->folder, 0700); /* where it can't be made, open says so */
+        error = write_whole(made, path, &h, binary);
+    }
+    if (error != 0)
+        log_write(c->log, STATOR_LOG_WARN, "cache.dir: the binary of %s can't be kept in %s: %s", m->name,
+                  c->folder, strerror(error));
+}
