@@ -219,23 +219,22 @@ static inline void attention_walk_fetch(struct attention_pass *p) {
 
 /* --- one tile of rows in one split */
 
-/* Rows over tokens begin .. end - 1 of what `b` describes. Those that only later rows see come row by row. */
-static inline void attention_walk_add(const struct attention_pass *p, const struct attention_pv *b, bool f16,
+/* Rows from `first` on over the tokens 0 .. end - 1 (from `token` on in the sequence) that they see, of what
+ * `b` describes, which is used up. Tokens that only later rows see come row by row. */
+static inline void attention_walk_add(const struct attention_pass *p, struct attention_pv *b, bool f16,
                                       uint32_t first, uint32_t token) {
-    struct attention_pv pv = *b;
-    uint32_t most = b->end - b->begin, common = attention_walk_seen(p, first, token, most);
-    pv.end = b->begin + common;
-    if (common > 0)
-        p->tier->pv[f16](&pv);
-    pv.rows = 1;
-    pv.begin = pv.end;
-    for (uint32_t i = 1; i < b->rows; i++) {
-        pv.end = b->begin + attention_walk_seen(p, first + i, token, most);
-        if (pv.end <= pv.begin)
-            continue;
-        pv.e = b->e + (size_t)i * KERNELS_SPLIT;
-        pv.o = b->o + i * b->o_stride;
-        p->tier->pv[f16](&pv);
+    uint32_t rows = b->rows, most = b->end;
+    b->end = attention_walk_seen(p, first, token, most);
+    if (b->end > 0)
+        p->tier->pv[f16](b);
+    b->rows = 1;
+    b->begin = b->end;
+    for (uint32_t i = 1; i < rows; i++) {
+        b->e += KERNELS_SPLIT;
+        b->o += b->o_stride;
+        b->end = attention_walk_seen(p, first + i, token, most);
+        if (b->end > b->begin)
+            p->tier->pv[f16](b);
     }
 }
 
@@ -254,18 +253,16 @@ static inline void attention_walk_pv_plain(const struct attention_pass *p, const
         }
         const float *panel = p->values + d / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL;
         uint32_t rest = a->head_dim_v - d;
-        attention_walk_add(
-            p,
-            &(struct attention_pv){.rows = n,
-                                   .e = scaled ? p->weight : e,
-                                   .v = panel,
-                                   .next = panel,
-                                   .v_stride = ATTENTION_WALK_WIDTH,
-                                   .dims = rest < ATTENTION_WALK_WIDTH ? rest : ATTENTION_WALK_WIDTH,
-                                   .end = end - s->begin,
-                                   .o = o + d,
-                                   .o_stride = p->stride},
-            false, first, s->begin);
+        struct attention_pv pv = {.rows = n,
+                                  .e = scaled ? p->weight : e,
+                                  .v = panel,
+                                  .next = panel,
+                                  .v_stride = ATTENTION_WALK_WIDTH,
+                                  .dims = rest < ATTENTION_WALK_WIDTH ? rest : ATTENTION_WALK_WIDTH,
+                                  .end = end - s->begin,
+                                  .o = o + d,
+                                  .o_stride = p->stride};
+        attention_walk_add(p, &pv, false, first, s->begin);
     }
 }
 
@@ -280,17 +277,16 @@ static inline void attention_walk_pv_direct(const struct attention_pass *p, cons
             p->tier->pv_small[a->type_v](n, e, v, next, a->head_dim_v, tokens, o, p->stride);
             continue;
         }
-        attention_walk_add(p,
-                           &(struct attention_pv){.rows = n,
-                                                  .e = e,
-                                                  .v = v,
-                                                  .next = next,
-                                                  .v_stride = a->head_dim_v,
-                                                  .dims = a->head_dim_v,
-                                                  .end = tokens,
-                                                  .o = o,
-                                                  .o_stride = p->stride},
-                           a->type_v == KERNELS_KV_F16, first, t);
+        struct attention_pv pv = {.rows = n,
+                                  .e = e,
+                                  .v = v,
+                                  .next = next,
+                                  .v_stride = a->head_dim_v,
+                                  .dims = a->head_dim_v,
+                                  .end = tokens,
+                                  .o = o,
+                                  .o_stride = p->stride};
+        attention_walk_add(p, &pv, a->type_v == KERNELS_KV_F16, first, t);
     }
 }
 
@@ -385,6 +381,22 @@ static inline void attention_walk_split(struct attention_pass *p, uint32_t begin
         attention_walk_tile(p, &s, r);
 }
 
+/* n rows of floats as [dim][n]. */
+static inline void attention_walk_pack(const float *const *x, uint32_t n, uint32_t dim, float *q) {
+    uint32_t r = 0;
+    for (; n - r >= 4; r += 4)
+        for (uint32_t d = 0; d < dim; d++) {
+            float *to = q + (size_t)d * n + r;
+            to[0] = x[r][d];
+            to[1] = x[r + 1][d];
+            to[2] = x[r + 2][d];
+            to[3] = x[r + 3][d];
+        }
+    for (; r < n; r++)
+        for (uint32_t d = 0; d < dim; d++)
+            q[(size_t)d * n + r] = x[r][d];
+}
+
 /* Packs the rows of the queries from query i on. */
 static inline void attention_walk_rows(struct attention_pass *p, uint32_t i) {
     const struct kernels_attention *a = p->a;
@@ -403,9 +415,7 @@ static inline void attention_walk_rows(struct attention_pass *p, uint32_t i) {
                                         q + r * p->row_floats);
             continue;
         }
-        for (uint32_t d = 0; d < a->head_dim_k; d++)
-            for (uint32_t r = 0; r < n; r++)
-                *q++ = x[r][d];
+        attention_walk_pack(x, n, a->head_dim_k, q);
     }
 }
 

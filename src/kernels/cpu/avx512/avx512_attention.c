@@ -219,17 +219,13 @@ INLINE __m512 exp_below(__m512 x) {
     return _mm512_maskz_scalef_ps(in, p, n);
 }
 
-/* A split is 16 vectors: it stays in registers. */
-INLINE void soften_split(const bool whole, float *score, uint32_t n, float scale, float *max, float *sum) {
+/* A whole split is 16 vectors: it stays in registers. */
+static void soften_whole(float *score, float scale, float *max, float *sum) {
     const __m512 factor = _mm512_set1_ps(scale);
     __m512 x[16], most[4];
     UNROLL
-    for (uint32_t i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i++)
         x[i] = _mm512_mul_ps(_mm512_loadu_ps(score + 16 * i), factor);
-        if (!whole)
-            x[i] = _mm512_mask_mov_ps(_mm512_set1_ps(-INFINITY), n > 16 * i ? avx512_first(n - 16 * i) : 0,
-                                      x[i]);
-    }
     UNROLL
     for (int i = 0; i < 4; i++)
         most[i] = _mm512_max_ps(_mm512_max_ps(x[i], x[i + 4]), _mm512_max_ps(x[i + 8], x[i + 12]));
@@ -237,7 +233,7 @@ INLINE void soften_split(const bool whole, float *score, uint32_t n, float scale
         _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
     const __m512 top = _mm512_set1_ps(*max);
     UNROLL
-    for (uint32_t i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; i++) {
         x[i] = exp_below(_mm512_sub_ps(x[i], top));
         _mm512_storeu_ps(score + 16 * i, x[i]);
     }
@@ -249,10 +245,31 @@ INLINE void soften_split(const bool whole, float *score, uint32_t n, float scale
 }
 
 static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
-    if (n == KERNELS_SPLIT)
-        soften_split(true, score, n, scale, max, sum);
-    else
-        soften_split(false, score, n, scale, max, sum);
+    if (n == KERNELS_SPLIT) {
+        soften_whole(score, scale, max, sum);
+        return;
+    }
+    const __m512 factor = _mm512_set1_ps(scale);
+    __m512 most = _mm512_set1_ps(-INFINITY);
+    for (uint32_t t = 0; t < n; t += 16) {
+        __m512 s = _mm512_mul_ps(_mm512_loadu_ps(score + t), factor);
+        _mm512_storeu_ps(score + t, s);
+        most = _mm512_mask_max_ps(most, avx512_first(n - t), most, s);
+    }
+    *max = _mm512_reduce_max_ps(most);
+    const __m512 top = _mm512_set1_ps(*max);
+    /* Nothing but zeros beyond: then each lane of sum128 is the sum of two at most. */
+    __m512 lane[8];
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        lane[i] = _mm512_setzero_ps();
+    for (uint32_t t = 0; t < n; t += 16) {
+        __m512 e = exp_below(_mm512_sub_ps(_mm512_loadu_ps(score + t), top));
+        e = _mm512_maskz_mov_ps(avx512_first(n - t), e);
+        _mm512_storeu_ps(score + t, e);
+        lane[t / 16 % 8] = _mm512_add_ps(lane[t / 16 % 8], e);
+    }
+    *sum = avx512_sum128(lane);
 }
 
 static void exp_all(float *x, uint32_t n) {
