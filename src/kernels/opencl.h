@@ -8,6 +8,8 @@
 #define OPENCL_GROUP 256
 /* Floats of a row that the norm kernel has in local memory at a time. */
 #define OPENCL_NORM_CHUNK 2048
+/* Words of local memory that making n values int8 takes. */
+#define OPENCL_QUANTISE_WORDS(n) (3 * (n) / 8)
 /* Tokens that one pass of a matmul kernel handles. */
 #define OPENCL_DECODE_TOKENS  4
 #define OPENCL_PREFILL_TOKENS 8

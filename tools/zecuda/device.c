@@ -9,7 +9,7 @@
 
 #define MAX_ALLOCATION ((4ull << 30) - 65536) /* as Intel's GPUs without relaxed limits */
 #define LOCAL_MEMORY   65536u
-#define MAX_GROUP      256u /* what ptx_of tells ptxas: more registers for each */
+#define MAX_GROUP      512u /* what ptx_of tells ptxas */
 
 struct driver driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

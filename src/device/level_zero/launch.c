@@ -178,7 +178,7 @@ static void add_norm(struct launch_list *b, uint32_t op) {
     launch_f32(l, b->g->shape->norm_eps);
     launch_local(b, l, OPENCL_NORM_CHUNK * sizeof(float));
     launch_local(b, l, 128 * sizeof(float));
-    launch_local(b, l, OPENCL_NORM_CHUNK / 16 * sizeof(uint32_t));
+    launch_local(b, l, OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t));
 }
 
 /* KV heads whose outputs one group writes: so many that the int8 groups of 256 are whole. */

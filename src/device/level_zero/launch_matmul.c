@@ -301,7 +301,7 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
         launch_u32(l, biased);
         uint64_t tile_rows = 16 * (uint64_t)(two ? 2 * s.unit : s.unit);
         launch_local(b, l, w.tokens * tile_rows * sizeof(float));
-        launch_local(b, l, work_bytes(b, o, &w, s.unit * sizeof(uint32_t)));
+        launch_local(b, l, work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * s.unit) * sizeof(uint32_t)));
     }
     return STATOR_OK;
 }

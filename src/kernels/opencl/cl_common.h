@@ -77,33 +77,65 @@ static inline uint cl_largest(local const float *x, uint n) {
     return most;
 }
 
-/* Squared error of 32 values with scale d. */
-static inline float cl_error32(local const float *x, float d) {
+/* Of the squared error of 32 values with scale d, the sum that four items make together, one of them: of
+ * lanes j, j + 4, j + 8, j + 12, whose values are v[0..3] and, 16 further on, v[4..7]. */
+static inline float cl_error8(const float *v, float d) {
     float inverse = cl_inverse(d);
-    float lane[16];
-    for (uint j = 0; j < 16; j++) {
-        float a = x[j], b = x[j + 16];
-        float low = fma(-d, (float)cl_rounded(a, inverse), a);
-        float high = fma(-d, (float)cl_rounded(b, inverse), b);
+    float lane[4];
+#pragma unroll
+    for (uint m = 0; m < 4; m++) {
+        float low = fma(-d, (float)cl_rounded(v[m], inverse), v[m]);
+        float high = fma(-d, (float)cl_rounded(v[m + 4], inverse), v[m + 4]);
         float square = low * low;
-        lane[j] = fma(high, high, square);
+        lane[m] = fma(high, high, square);
     }
-    for (uint half_way = 8; half_way > 0; half_way /= 2)
-        for (uint j = 0; j < half_way; j++)
-            lane[j] += lane[j + half_way];
-    return lane[0];
+    float even = lane[0] + lane[2], odd = lane[1] + lane[3];
+    return even + odd;
 }
 
-/* Group: n values of x (a multiple of 32) to int8 per 32. */
-static inline void cl_quantise32(local float *x, uint n, bool rest, global uchar *q, global float *d,
-                                 global short *s) {
-    for (uint g = get_local_id(0); g < n / 32; g += get_local_size(0)) {
-        float amax = NUM_FLOAT(cl_largest(x + 32 * g, 32));
-        float first = cl_scale(amax, NUM_QUANT_INVERSE);
-        float second = cl_scale(amax, NUM_QUANT_SECOND);
-        float scale = cl_error32(x + 32 * g, second) < cl_error32(x + 32 * g, first) ? second : first;
-        d[g] = scale;
-        s[g] = (short)cl_quantise(x + 32 * g, 32, scale, rest, q + 32 * g);
+/* Group: n values of x (a multiple of 32) to int8 per 32, by four items each; work: 3 * n / 8 words. */
+static inline void cl_quantise32(local float *x, uint n, bool rest, local uint *work, global uchar *q,
+                                 global float *d, global short *s) {
+    uint at_once = min((uint)get_local_size(0), n / 8);
+    local float *first_error = (local float *)(work + at_once), *second_error = first_error + at_once;
+    for (uint base = 0; base < n / 8; base += at_once) {
+        uint me = get_local_id(0), i = base + me;
+        bool mine = me < at_once && i < n / 8;
+        uint quarter = me % 4, others = me - quarter;
+        local float *from = x + i / 4 * 32;
+        float v[8];
+        float first = 0, second = 0;
+        if (mine) {
+            uint most = 0;
+#pragma unroll
+            for (uint m = 0; m < 8; m++) {
+                v[m] = from[quarter + 4 * m];
+                most = max(most, NUM_BITS(v[m]) & 0x7fffffffu);
+            }
+            work[me] = most;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (mine) {
+            float amax =
+                NUM_FLOAT(max(max(work[others], work[others + 1]), max(work[others + 2], work[others + 3])));
+            first = cl_scale(amax, NUM_QUANT_INVERSE);
+            second = cl_scale(amax, NUM_QUANT_SECOND);
+            first_error[me] = cl_error8(v, first);
+            second_error[me] = cl_error8(v, second);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (mine) {
+            local float *a = first_error + others, *b = second_error + others;
+            float error = (a[0] + a[2]) + (a[1] + a[3]), other = (b[0] + b[2]) + (b[1] + b[3]);
+            float scale = other < error ? second : first;
+            work[me] = (uint)cl_quantise(from + 8 * quarter, 8, scale, rest, q + 8 * i);
+            if (quarter == 0)
+                d[i / 4] = scale;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (mine && quarter == 0)
+            s[i / 4] = (short)(int)(work[me] + work[me + 1] + work[me + 2] + work[me + 3]);
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
 
@@ -124,16 +156,18 @@ static inline void cl_quantise256(local float *x, uint n, bool rest, local uint 
     }
 }
 
-/* Group: values at .. at + n of row `row` of o, in x, to the int8 forms that o has; part: n / 16 words of
- * local memory. x is ready (a barrier before). With rest (one form only) x becomes what is left. */
+/* Group: values at .. at + n of row `row` of o, in x, to the int8 forms that o has; work:
+ * OPENCL_QUANTISE_WORDS(n) words of local memory. x is ready (a barrier before). With rest (one form only) x
+ * becomes what is left. */
 static inline void cl_quantise_forms(const struct cl_forms *o, uint row, uint at, local float *x, uint n,
-                                     bool rest, local uint *part) {
+                                     bool rest, local uint *work) {
     uint first = row * o->width + at;
     if (o->has & OPENCL_I8_32)
-        cl_quantise32(x, n, rest, o->base + o->q32 + first, (global float *)(o->base + o->d32) + first / 32,
+        cl_quantise32(x, n, rest, work, o->base + o->q32 + first,
+                      (global float *)(o->base + o->d32) + first / 32,
                       (global short *)(o->base + o->s32) + first / 32);
     if (o->has & OPENCL_I8_256)
-        cl_quantise256(x, n, rest, part, o->base + o->q256 + first,
+        cl_quantise256(x, n, rest, work, o->base + o->q256 + first,
                        (global float *)(o->base + o->d256) + first / 256,
                        (global short *)(o->base + o->s256) + first / 16);
 }

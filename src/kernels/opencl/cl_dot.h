@@ -3,6 +3,7 @@
  *   CL_TOKENS      rows of activations that a work item has sums for
  *   CL_ACT         global or local: where the activations are
  *   CL_SUB_GROUP   0, or the sub-group size of the matrix engine's instructions (8 or 16; CL_TOKENS is 8)
+ *   CL_AHEAD       1; or 2 or 4: how many 32-blocks of a row are loaded at once (CL_TOKENS is 1)
  *   CL_TYPES       which weight types: a mask, bit enum block_type
  * Types become constants in a switch, so that each has its own loop; a kernel for one type has no switch. */
 #ifndef STATOR_KERNELS_OPENCL_CL_DOT_H
@@ -75,6 +76,15 @@ static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_A
     }
 #endif
 }
+
+static inline float cl_weight(uint type, cl_bytes panel, uint r, uint col) {
+    struct cl_planes none; /* has no planes */
+    return cl_decode(type, &none, panel, r, col);
+}
+
+#if CL_AHEAD > 1
+#include "kernels/opencl/cl_ahead.h"
+#else
 
 /* The stored bits of row r, 32-block `block`, four to a word. */
 static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint block,
@@ -195,11 +205,6 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
     }
 }
 
-static inline float cl_weight(uint type, cl_bytes panel, uint r, uint col) {
-    struct cl_planes none; /* has no planes */
-    return cl_decode(type, &none, panel, r, col);
-}
-
 /* acc[t] of columns first .. end. Four at a time where there are four: fewer and wider loads. */
 static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint first, uint end,
                                     const struct cl_act *a, float *acc) {
@@ -233,6 +238,8 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
             acc[t] = fma(w, ((CL_ACT const float *)a->q)[CL_ROW(a, t) * a->stride + (col - first)], acc[t]);
     }
 }
+
+#endif
 
 #define CL_CASE32(T)                                                                                         \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \

@@ -15,9 +15,9 @@ struct cl_plain {
 };
 
 /* Rows row .. row + rows of tokens t0 .. t0 + nt. Of SWIGLU the gate is at tile[t][0..], up at tile[t][up..].
- * part: a word per 16 rows. */
+ * work: OPENCL_QUANTISE_WORDS(rows) words. */
 static inline void cl_finish_plain(const struct cl_plain *p, local float *tile, uint R, uint up, uint row,
-                                   uint rows, uint t0, uint nt, local uint *part) {
+                                   uint rows, uint t0, uint nt, local uint *work) {
     uint me = get_local_id(0), items = get_local_size(0);
     global float *y = (global float *)(p->out.base + p->out.f32) + p->column + row;
     if (p->epilogue == OPENCL_PAIRS) {
@@ -48,7 +48,7 @@ static inline void cl_finish_plain(const struct cl_plain *p, local float *tile, 
     }
     for (uint t = 0; t < nt; t++) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        cl_quantise_forms(&p->out, t0 + t, p->column + row, tile + t * R, rows, false, part);
+        cl_quantise_forms(&p->out, t0 + t, p->column + row, tile + t * R, rows, false, work);
     }
 }
 

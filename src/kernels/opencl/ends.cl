@@ -30,6 +30,9 @@ kernel void embed(global const uchar *step, global const uchar *piece, global fl
     }
 }
 
+/* Loads of an item that are under way at once. */
+#define AHEAD 16
+
 /* Per row of logits: the index of the largest, the first of equals, and whether all are finite. */
 kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
 argmax(global const uchar *step, global const float *logits, global struct step_pick *picks, uint vocab) {
@@ -44,11 +47,17 @@ argmax(global const uchar *step, global const float *logits, global struct step_
         uint best = me < vocab ? me : 0;
         float most = x[best];
         uint fine = 1;
-        for (uint i = best; i < vocab; i += OPENCL_GROUP) {
-            float v = x[i];
-            fine &= (NUM_BITS(v) & 0x7f800000u) != 0x7f800000u;
-            best = v > most ? i : best;
-            most = v > most ? v : most;
+        for (uint i = best; i < vocab; i += AHEAD * OPENCL_GROUP) {
+            float v[AHEAD];
+#pragma unroll
+            for (uint m = 0; m < AHEAD; m++) /* those that are not there repeat one that is */
+                v[m] = x[i + m * OPENCL_GROUP < vocab ? i + m * OPENCL_GROUP : i];
+#pragma unroll
+            for (uint m = 0; m < AHEAD; m++) {
+                fine &= (NUM_BITS(v[m]) & 0x7f800000u) != 0x7f800000u;
+                best = v[m] > most ? i + m * OPENCL_GROUP : best;
+                most = v[m] > most ? v[m] : most;
+            }
         }
         largest[me] = most;
         where[me] = best;

@@ -4,6 +4,15 @@
 #define CL_ACT       global
 #define CL_SUB_GROUP 0
 #define CL_TILES     0
+#include "kernels/opencl.h" /* OPENCL_DECODE_TOKENS */
+/* As many as fit into registers on every GPU without spilling (tools/ocloc_table). */
+#if CL_TOKENS > 1 || CL_TYPES == 0x400071CFul
+#define CL_AHEAD 1
+#elif CL_TYPES == 1ul << 2 || CL_TYPES == 1ul << 8
+#define CL_AHEAD 4
+#else
+#define CL_AHEAD 2
+#endif
 #include "kernels/opencl/cl_source.h"
 
 /* Local work: CL_TOKENS floats per item. */

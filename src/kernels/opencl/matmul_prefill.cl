@@ -4,6 +4,7 @@
 #define CL_ACT    local
 #define CL_TILES  1
 #define CL_TOKENS OPENCL_PREFILL_TOKENS
+#define CL_AHEAD  1
 #include "kernels/opencl/cl_source.h"
 
 #define CL_WORDS (CL_SEGMENT / 4)

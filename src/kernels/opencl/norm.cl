@@ -3,11 +3,12 @@
 
 /* x: rows of `width` floats. gather: the rows that the step wants logits of, else all tokens. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form).
- * Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, part OPENCL_NORM_CHUNK / 16 words. */
+ * Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, work OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
+ */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void
 norm(global const uchar *step, global const float *x, global const float *weight, global uchar *out, uint has,
      uint f32, uint q32, uint d32, uint s32, uint q256, uint d256, uint s256, uint width, uint gather,
-     uint pairs, float inv_n, float eps, local float *tile, local float *lane, local uint *part) {
+     uint pairs, float inv_n, float eps, local float *tile, local float *lane, local uint *work) {
     uint me = get_local_id(0), items = get_local_size(0);
     global const uint *rows = (global const uint *)(step + CL_STEP(step)->at_rows);
     uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
@@ -16,7 +17,17 @@ norm(global const uchar *step, global const float *x, global const float *weight
         global const float *from = x + (gather ? rows[row] : row) * width;
         for (uint j = me; j < 128; j += items) {
             float sum = 0.0f;
-            for (uint i = j; i < width; i += 128)
+            uint i = j;
+            for (; i + 7 * 128 < width; i += 8 * 128) { /* eight loads under way at once */
+                float v[8];
+#pragma unroll
+                for (uint m = 0; m < 8; m++)
+                    v[m] = from[i + 128 * m];
+#pragma unroll
+                for (uint m = 0; m < 8; m++)
+                    sum = fma(v[m], v[m], sum);
+            }
+            for (; i < width; i += 128)
                 sum = fma(from[i], from[i], sum);
             lane[j] = sum;
         }
@@ -33,10 +44,10 @@ norm(global const uchar *step, global const float *x, global const float *weight
                     ((global float *)(out + f32))[row * width + at + i] = y;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            cl_quantise_forms(&o, pairs ? 2 * row : row, at, tile, here, pairs, part);
+            cl_quantise_forms(&o, pairs ? 2 * row : row, at, tile, here, pairs, work);
             if (pairs) {
                 barrier(CLK_LOCAL_MEM_FENCE);
-                cl_quantise_forms(&o, 2 * row + 1, at, tile, here, false, part);
+                cl_quantise_forms(&o, 2 * row + 1, at, tile, here, false, work);
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
