@@ -8,6 +8,10 @@
 #include <string.h>
 
 _Static_assert(OPENCL_SPLIT == KERNELS_SPLIT, "the numerics are one");
+/* attention.cl makes so many values int8 at a time, with what is left of its local memory. */
+_Static_assert(OPENCL_QUANTISE_WORDS(OPENCL_ATTENTION_ROWS *OPENCL_SPLIT) <=
+                   OPENCL_ATTENTION_ROWS * (128 + 4),
+               "attention's local memory");
 
 uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]) {
     CHECK(most > 0);
