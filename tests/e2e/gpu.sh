@@ -381,4 +381,26 @@ PY
     clean
 }
 
+# Chunks of a prompt overlap: the first GPU begins chunk i + 1 before the second has ended chunk i. (That it always can is shown
+# without a clock in tests/unit/test_async.c, overlap.) And the picture of it in tools/zesim.
+test_prefill_overlap() {
+    need_driver
+    expect_gpu 0 devices=2,peer=ok "$stator" run $cfg --tokens "$(seq -s ' ' 10 89)" --temp 0 -n 1 --set memory.batch=16 \
+        --set 'devices.use="level_zero:0,level_zero:1"' --trace "$tmp/trace.json"
+    clean
+    python3 - "$tmp/trace.json" <<'PY' || fail "no overlap: $(grep '"name":"step' "$tmp/trace.json")"
+import json, sys
+steps = {}
+for e in json.load(open(sys.argv[1]))["traceEvents"]:
+    if e["ph"] == "X" and e["tid"] == 0:
+        steps[e["pid"], int(e["name"][5:].split(":")[0])] = (e["ts"], e["ts"] + e["dur"])
+assert len(steps) == 10, steps
+assert all(steps[0, i][1] <= steps[1, i][0] for i in range(5)), "a step is on two GPUs at once"
+assert any(steps[0, i + 1][0] < steps[1, i][1] for i in range(4)), "never"
+PY
+    expect 0 tools/draw_trace "$tmp/trace.json" 0 3
+    python3 -c 'import sys, xml.dom.minidom as m; d = m.parse(sys.argv[1]); assert len(d.getElementsByTagName("rect")) == 1 + 2 * 4' "$tmp/out" ||
+        fail "the picture is not what it should be: $(head -c 600 "$tmp/out")"
+}
+
 run_tests
