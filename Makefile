@@ -162,7 +162,7 @@ include tools/zesim/zesim.mk
 include tools/zecuda/zecuda.mk
 
 .PHONY: tests-build
-tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
+tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1 $(BUILD)/sysman/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
              $(BUILD)/bench_pack
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
@@ -175,6 +175,12 @@ $(BUILD)/count/libze_loader.so.1: tests/count_loader.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) -std=c11 $(WARNINGS) -O1 -shared -fPIC -o $@ $< -ldl
+
+# A loader with newer entries, in front of the real one (tests/e2e/gpu.sh).
+$(BUILD)/sysman/libze_loader.so.1: tests/sysman_loader.c tests/count_loader.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) -std=c11 $(WARNINGS) -Wno-pedantic -O1 -shared -fPIC -Itests -o $@ $< -ldl
 
 # Each fuzz target is also built as a plain program that replays its corpus.
 $(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(LIBRARY)

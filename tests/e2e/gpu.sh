@@ -341,6 +341,19 @@ PY
     clean
 }
 
+# Free memory by sysman from a loader that has zesInit: its devices are found by their PCI addresses.
+test_sysman() {
+    need_driver
+    local newer=${BUILD:-$(dirname "$stator")}/sysman
+    [ -e "$newer/libze_loader.so.1" ] || skip "libze1 or libze-dev is missing (make setup-test)"
+    expect_gpu 0 devices=3,usable_memory=0,gpu0.memory=8GiB,gpu0.taken=1GiB,gpu1.memory=8GiB,gpu1.taken=3GiB,gpu2.memory=8GiB,gpu2.taken=5GiB \
+        env LD_LIBRARY_PATH="$newer" COUNT_LOADER="$tmp/counts" ZES_ENABLE_SYSMAN=1 "$stator" devices
+    [ "$(sed -n 's/.*; free now \([0-9.]* [A-Z]iB (.*sysman\).*/\1/p' "$tmp/out" | cut -d' ' -f1 | tr '\n' ' ')" = '7.00 5.00 3.00 ' ] ||
+        fail "free memory: $(grep 'free now' "$tmp/out")"
+    [ "$(sed -n 's/^zesDevicePciGetProperties //p' "$tmp/counts")" -ge 6 ] || fail "nobody asked for PCI addresses"
+    clean
+}
+
 test_doctor() {
     need_driver
     mkdir "$tmp/root"

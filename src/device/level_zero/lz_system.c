@@ -288,14 +288,20 @@ static zes_device_handle_t sysman_handle(const struct lz_calls *ze, const struct
     if (ze->zesInit == NULL || ze->zesDriverGet == NULL || ze->zesDeviceGet == NULL)
         return (zes_device_handle_t)g->handle;
     zes_driver_handle_t drivers[LZ_SYSTEM_MAX_DRIVERS];
-    uint32_t n_drivers = LZ_SYSTEM_MAX_DRIVERS;
+    uint32_t n_drivers = 0; /* as in add_gpus: ask first */
     if (g->pci[0] == '\0' || ze->zesDevicePciGetProperties == NULL || ze->zesInit(0) != ZE_RESULT_SUCCESS ||
-        ze->zesDriverGet(&n_drivers, drivers) != ZE_RESULT_SUCCESS)
+        ze->zesDriverGet(&n_drivers, NULL) != ZE_RESULT_SUCCESS)
+        return NULL;
+    n_drivers = ARITH_MIN(n_drivers, (uint32_t)LZ_SYSTEM_MAX_DRIVERS);
+    if (n_drivers == 0 || ze->zesDriverGet(&n_drivers, drivers) != ZE_RESULT_SUCCESS)
         return NULL;
     for (uint32_t i = 0; i < n_drivers; i++) {
         zes_device_handle_t devices[LZ_SYSTEM_MAX_GPUS];
-        uint32_t n = LZ_SYSTEM_MAX_GPUS;
-        if (ze->zesDeviceGet(drivers[i], &n, devices) != ZE_RESULT_SUCCESS)
+        uint32_t n = 0;
+        if (ze->zesDeviceGet(drivers[i], &n, NULL) != ZE_RESULT_SUCCESS)
+            continue;
+        n = ARITH_MIN(n, (uint32_t)LZ_SYSTEM_MAX_GPUS);
+        if (n == 0 || ze->zesDeviceGet(drivers[i], &n, devices) != ZE_RESULT_SUCCESS)
             continue;
         for (uint32_t k = 0; k < n; k++) {
             zes_pci_properties_t p = {.stype = ZES_STRUCTURE_TYPE_PCI_PROPERTIES};
