@@ -66,11 +66,11 @@ static inline void cl_load32(uint type, const struct cl_planes *p, cl_bytes pane
 static inline void cl_add32(uint type, struct cl_block *b, uint here, const struct cl_act *a, float *acc) {
     int i[CL_TOKENS];
     cl_words(type, b->w);
-    cl_dots(i, b->w, a, a->q32 + here * 32, 0, 8);
+    cl_dots(i, b->w, a, a->q + here * 32, 0, 8);
 #pragma unroll
     for (uint t = 0; t < CL_TOKENS; t++) {
-        float d = a->d32[CL_ROW(a, t) * a->d32_stride + here];
-        int s = a->s32[CL_ROW(a, t) * a->s32_stride + here];
+        float d = a->d[CL_ROW(a, t) * a->d_stride + here];
+        int s = a->s[CL_ROW(a, t) * a->s_stride + here];
         float scale = b->d * d;
         acc[t] = fma((float)(i[t] - cl_offset(type) * s), scale, acc[t]);
         if (cl_has_m(type)) {
@@ -128,8 +128,8 @@ static inline void cl_load256(uint type, const struct cl_planes *p, cl_bytes pan
 /* The block that is number `here` of the segment, to the integers of its super block. */
 static inline void cl_add256(uint type, struct cl_block *b, uint here, const struct cl_act *a, int *i,
                              int *least) {
-    CL_ACT const uchar *q = a->q256 + here * 32;
-    CL_ACT const short *s = a->s256 + here * 2;
+    CL_ACT const uchar *q = a->q + here * 32;
+    CL_ACT const short *s = a->s + here * 2;
     int part[CL_TOKENS];
     cl_words(type, b->w);
     if (type == CL_Q6_K) {
@@ -139,14 +139,14 @@ static inline void cl_add256(uint type, struct cl_block *b, uint here, const str
             cl_dots(part, b->w, a, q, 4 * h, 4 * h + 4);
 #pragma unroll
             for (uint t = 0; t < CL_TOKENS; t++)
-                i[t] += scale * (part[t] - 32 * s[CL_ROW(a, t) * a->s256_stride + h]);
+                i[t] += scale * (part[t] - 32 * s[CL_ROW(a, t) * a->s_stride + h]);
         }
     } else {
         cl_dots(part, b->w, a, q, 0, 8);
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
             i[t] += b->scale * part[t];
-            least[t] += b->other * (s[CL_ROW(a, t) * a->s256_stride] + s[CL_ROW(a, t) * a->s256_stride + 1]);
+            least[t] += b->other * (s[CL_ROW(a, t) * a->s_stride] + s[CL_ROW(a, t) * a->s_stride + 1]);
         }
     }
 }
@@ -172,7 +172,7 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
         }
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
-            float d = a->d256[CL_ROW(a, t) * a->d256_stride + here];
+            float d = a->d[CL_ROW(a, t) * a->d_stride + here];
             float scale = dw * d;
             acc[t] = fma((float)i[t], scale, acc[t]);
             if (cl_has_m(type)) {
@@ -206,7 +206,7 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         }
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
-            CL_ACT const float *x = a->f32 + CL_ROW(a, t) * a->f32_stride + (col - first);
+            CL_ACT const float *x = (CL_ACT const float *)a->q + CL_ROW(a, t) * a->stride + (col - first);
 #pragma unroll
             for (uint c = 0; c < CL_COLUMNS; c++)
                 acc[t] = fma(w[c], x[c], acc[t]);
@@ -216,7 +216,7 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         float w = cl_weight(type, panel, r, col);
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++)
-            acc[t] = fma(w, a->f32[CL_ROW(a, t) * a->f32_stride + (col - first)], acc[t]);
+            acc[t] = fma(w, ((CL_ACT const float *)a->q)[CL_ROW(a, t) * a->stride + (col - first)], acc[t]);
     }
 }
 
