@@ -58,7 +58,7 @@ uint64_t pack_work_bytes(size_t n) {
 }
 
 uint64_t pack_many_steps(size_t n) {
-    return n <= 1024 ? 1000000000 : 1200000000;
+    return n <= PACK_VALLEY_LARGEST ? 1500000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {

@@ -5,7 +5,8 @@
  * How: the time line is cut where nothing lives across; each part gets quick packings (pack_greedy.c for few
  * blocks, pack_skyline.c for any number) and, when those miss the bound and the part is small enough,
  * searches that can also prove that nothing is lower (pack_valley.c where all alignments are the same, else
- * pack_search.c). Large parts spend the steps on more of pack_skyline.c. */
+ * pack_search.c). Parts of any size may be tilings that can be put together again (pack_tiling.c); else large
+ * ones spend the steps on mending (pack_mend.c). */
 #ifndef STATOR_MEMORY_PACK_H
 #define STATOR_MEMORY_PACK_H
 
@@ -44,7 +45,7 @@ struct pack_result {
 
 /* Bytes of work memory for n blocks (at most 2^31); the memory must be aligned to 64. */
 uint64_t pack_work_bytes(size_t n);
-/* Steps for a person who waits: about a second for few blocks, two or three for many. */
+/* Steps for a person who waits: three or four seconds where all of them are needed. */
 uint64_t pack_many_steps(size_t n);
 /* Fills the offsets and *r. STATOR_DOES_NOT_FIT when all sizes, each with its alignment, add up to 2^63 or
  * more; then nothing is filled. options: NULL means PACK_STEPS and nothing else. */

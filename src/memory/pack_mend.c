@@ -3,8 +3,9 @@
  * it is, as an obstacle. A small part is one window.
  *
  * A window is filled level by level, each many times with other tastes and chances, and the best few fillings
- * are built upon: waste adds up over the levels, so choosing at each gets much less of it than as many whole
- * attempts would. The new filling is kept if it has no more above the target than the old one.
+ * (more where the steps allow it) are built upon: waste adds up over the levels, so choosing at each gets
+ * much less of it than as many whole attempts would. The new filling is kept if it has no more above the
+ * target than the old one.
  *
  * Invariant: all offsets of the part are multiples of its grain, before and after. */
 #include "memory/pack_skyline.h"
@@ -18,8 +19,11 @@
 #define OBSTACLES  8192
 #define FEWEST     16
 #define LEVELS     20
-#define SAMPLES    16   /* of a level */
-#define BEAM       2    /* of them are built upon */
+#define SAMPLES    16 /* of a level, at least */
+#define BEAM       2  /* of them are built upon, at least */
+#define BEAM_MOST  64 /* ... at most, with PER_BEAM samples for each */
+#define PER_BEAM   10
+#define FILLINGS   3    /* that the steps should do for, before a broader beam is affordable */
 #define SHAKE      0.3  /* chance in the worth of a block */
 #define SOFT       0.99 /* of the target: what is wasted above it is regretted */
 #define CANDIDATES 100  /* for one place */
@@ -35,12 +39,15 @@ static const struct skyline_taste tastes[TASTES] = {
 
 struct mend {
     struct pack_part *part;
-    struct skyline s;                /* the window */
-    struct skyline_state base[BEAM]; /* filled up to a level */
-    struct skyline_state next[BEAM]; /* ... and the best to the next one, with the least regret first */
-    double regret[BEAM];             /* of next */
+    struct skyline s;                     /* the window */
+    struct skyline_state base[BEAM_MOST]; /* filled up to a level */
+    struct skyline_state next[BEAM_MOST]; /* ... and the best to the next one, with the least regret first */
+    double regret[BEAM_MOST];             /* of next */
     uint32_t n_base;
     uint32_t n_next;
+    uint32_t beam;           /* how many of each at most */
+    uint32_t samples;        /* of a level */
+    uint64_t cost;           /* steps of a sample through all levels, or 0: not known */
     struct pack_item *items; /* its blocks to place */
     uint32_t *source;        /* ... in the part */
     struct skyline_obstacle *left;
@@ -55,12 +62,17 @@ struct mend {
     uint64_t random;
 };
 
+/* Small parts can afford more. */
+static uint32_t most_beam(uint32_t n) {
+    return n <= PACK_VALLEY_LARGEST ? BEAM_MOST : BEAM;
+}
+
 static struct mend layout(struct carve *c, uint32_t n) {
     struct mend m = {0};
     uint32_t items = ARITH_MIN(n, (uint32_t)ITEMS), sections = ARITH_MIN(n, (uint32_t)SECTIONS);
     uint32_t obstacles = ARITH_MIN(n, (uint32_t)OBSTACLES);
     m.s = pack_skyline_layout(c, items, sections);
-    for (uint32_t k = 0; k < BEAM; k++) {
+    for (uint32_t k = 0; k < most_beam(n); k++) {
         m.base[k] = pack_skyline_state(c, items, sections);
         m.next[k] = pack_skyline_state(c, items, sections);
     }
@@ -221,9 +233,9 @@ static void swap_states(struct skyline_state *a, struct skyline_state *b) {
 
 /* Puts what is filled now among the best of this level, if it belongs there. */
 static void keep_sample(struct mend *m, double r) {
-    if (m->n_next == BEAM && r >= m->regret[BEAM - 1])
+    if (m->n_next == m->beam && r >= m->regret[m->beam - 1])
         return;
-    uint32_t at = m->n_next < BEAM ? m->n_next++ : BEAM - 1;
+    uint32_t at = m->n_next < m->beam ? m->n_next++ : m->beam - 1;
     swap_states(&m->next[at], &m->s.now);
     m->regret[at] = r;
     for (; at > 0 && m->regret[at] < m->regret[at - 1]; at--) {
@@ -243,7 +255,7 @@ static bool fill_by_levels(struct mend *m) {
     m->n_base = 1;
     for (uint32_t level = 1; m->base[0].left > 0; level++) {
         m->n_next = 0;
-        for (uint32_t k = 0; k < SAMPLES; k++) {
+        for (uint32_t k = 0; k < m->samples; k++) {
             struct skyline_taste t = tastes[below(m, TASTES)];
             t.shake = SHAKE;
             pack_skyline_copy(s, &s->now, &m->base[k % m->n_base]);
@@ -317,14 +329,22 @@ void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve wor
     m.s.left = m.left;
     m.s.right = m.right;
     m.random = p->attempts++;
+    CHECK(m.live != NULL); /* carved, not counted */
     sum_live(&m);
     measure(&m);
     while (p->peak > p->target && !m.s.in_a_hurry && pack_budget_take(budget, &m.s.steps)) {
+        uint64_t left = budget->steps;
+        m.beam = BEAM;
+        if (m.cost > 0)
+            m.beam = (uint32_t)ARITH_MIN(left / (FILLINGS * PER_BEAM * m.cost), (uint64_t)most_beam(p->n));
+        m.beam = ARITH_MAX(m.beam, (uint32_t)BEAM);
+        m.samples = ARITH_MAX(PER_BEAM * m.beam, (uint32_t)SAMPLES);
         uint32_t i = m.tall[below(&m, m.n_tall)], begin, end;
         uint32_t section = p->items[i].lo + (uint32_t)below(&m, p->items[i].hi - p->items[i].lo);
         choose_window(&m, section, &begin, &end);
         m.s.limit = p->target + (p->peak - p->target) / 2;
         if (open_window(&m, begin, end) && refill(&m))
             measure(&m);
+        m.cost = (left - budget->steps + m.s.steps) / m.samples;
     }
 }

@@ -383,6 +383,7 @@ void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *bu
     s.sections = p->sections;
     s.limit = p->target;
     s.grain = p->grain;
+    CHECK(s.blame != NULL); /* carved, not counted */
     pack_skyline_prepare(&s);
     sum_live(&s);
     uint64_t least = UINT64_MAX;

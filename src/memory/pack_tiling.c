@@ -726,6 +726,7 @@ enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_b
     s.part = p;
     s.limit = limit;
     s.budget = budget;
+    CHECK(s.live != NULL); /* carved, not counted */
     sum_live(&s);
     for (uint32_t k = 0; k < p->sections; k++)
         if (s.live[k] > limit)

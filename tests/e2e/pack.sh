@@ -24,6 +24,28 @@ test_shared_instances() {
     done
 }
 
+# A rectangle that was cut at random, with two pieces in a hundred left out: small enough for any build, needs no files.
+test_tiling() {
+    awk 'function below(n) { x = (x * 1103515245 + 12345) % 2147483648; return int(x / 65536) % n }
+        BEGIN { x = 4; lo[0] = 0; up[0] = 1000; size[0] = 1024; n = 1
+            while (n < 150) {
+                i = below(n); j = below(n)
+                if ((up[j] - lo[j]) * size[j] > (up[i] - lo[i]) * size[i]) i = j
+                lo[n] = lo[i]; up[n] = up[i]; size[n] = size[i]
+                if (below(2)) { if (up[i] - lo[i] < 2) continue; up[i] = lo[n] = lo[i] + 1 + below(up[i] - lo[i] - 1) }
+                else { if (size[i] < 2) continue; size[i] = 1 + below(size[i] - 1); size[n] -= size[i] }
+                n++
+            }
+            print "id,lower,upper,size"
+            for (i = 0; i < n; i++) if (i % 50 != 7) print i "," lo[i] "," up[i] "," size[i] }' >"$tmp/in.csv"
+    expect 0 "$stator" pack "$tmp/in.csv" --capacity 1024
+    [ "$(wc -l <"$tmp/out")" = 148 ] || fail "$(wc -l <"$tmp/out") lines"
+    check "$tmp/out" 1024
+    cp "$tmp/out" "$tmp/first"
+    expect 0 "$stator" pack "$tmp/in.csv" --capacity 1024 --time-limit 100
+    cmp "$tmp/out" "$tmp/first" || fail "the time limit changed a finished result"
+}
+
 test_output_and_again() {
     printf 'id,lower,upper,size\na,0,2,10\nb,1,3,6\nc,2,4,10\n' >"$tmp/in.csv"
     expect 0 "$stator" pack "$tmp/in.csv" --output "$tmp/packed.csv"
