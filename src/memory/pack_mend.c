@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#define FEW        512   /* blocks, up to which there is no broader beam */
 #define WHOLE      10000 /* blocks; larger parts are mended window by window */
 #define WINDOW     3000  /* blocks that a window should have */
 #define ITEMS      10000 /* ... and may have */
@@ -62,9 +63,9 @@ struct mend {
     uint64_t random;
 };
 
-/* Small parts can afford more. */
+/* Small parts can afford more; the smallest are rather searched. */
 static uint32_t most_beam(uint32_t n) {
-    return n <= PACK_VALLEY_LARGEST ? BEAM_MOST : BEAM;
+    return FEW < n && n <= PACK_VALLEY_LARGEST ? BEAM_MOST : BEAM;
 }
 
 static struct mend layout(struct carve *c, uint32_t n) {
@@ -89,9 +90,10 @@ static struct mend layout(struct carve *c, uint32_t n) {
 }
 
 uint64_t pack_mend_bytes(uint32_t n) {
-    struct carve c = carve_count();
-    layout(&c, n);
-    return c.used;
+    struct carve all = carve_count(), small = carve_count();
+    layout(&all, n);
+    layout(&small, ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST)); /* a part may be that */
+    return ARITH_MAX(all.used, small.used);
 }
 
 static uint64_t rounded(const struct mend *m, uint64_t size) {

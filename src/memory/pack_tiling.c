@@ -93,7 +93,7 @@ struct tiling {
 
 static struct tiling layout(struct carve *c, uint32_t n) {
     struct tiling s = {0};
-    uint32_t core = ARITH_MIN(2 * n, (uint32_t)PACK_VALLEY_LARGEST);
+    uint32_t core = ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST);
     s.pieces = carve_take(c, 4 * (uint64_t)n + 2 * APART, sizeof *s.pieces);
     s.roots = carve_take(c, 4 * (uint64_t)n + 2 * APART, sizeof *s.roots);
     s.notes = carve_take(c, 4 * (uint64_t)n + 2 * APART, sizeof *s.notes);
@@ -115,7 +115,7 @@ static struct tiling layout(struct carve *c, uint32_t n) {
 uint64_t pack_tiling_bytes(uint32_t n) {
     struct carve c = carve_count();
     layout(&c, n);
-    uint32_t core = ARITH_MIN(2 * n, (uint32_t)PACK_VALLEY_LARGEST);
+    uint32_t core = ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST);
     return arith_must_add(c.used, pack_valley_bytes(core));
 }
 
@@ -703,7 +703,7 @@ static bool guess(struct tiling *s, uint32_t k) {
         if (s->steps >= ASK_AFTER && !pack_budget_take(s->budget, &s->steps))
             return false;
     }
-    return s->alive <= PACK_VALLEY_LARGEST;
+    return s->alive <= ARITH_MIN(s->part->n, (uint32_t)PACK_VALLEY_LARGEST);
 }
 
 static enum pack_outcome pack_core(struct tiling *s, struct pack_part *p, struct carve work) {
