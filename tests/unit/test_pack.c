@@ -429,8 +429,7 @@ static void planner_instances(void **state) {
         assert_memory_equal(again, b, n * sizeof *b);
         /* Without a capacity the bound is the goal. */
         r = solve(b, n);
-        assert_true(r.peak <= (r.lower_bound < 1000000 ? 1060000 : 1048576));
-        assert_true(name == 'D' || r.optimal);
+        assert_true(r.optimal);
     }
 }
 
