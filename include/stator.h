@@ -85,7 +85,7 @@ typedef struct stator_info {
     char plan_hash[33];
     char model_name[128];
     char architecture[32];
-    char tier[16]; /* of the CPU kernels; empty before start */
+    char tier[16]; /* of the first device's kernels: the CPU's, or "level_zero"; empty before start */
     uint32_t threads;
     uint32_t vocab;
     uint32_t context; /* tokens, of one sequence */

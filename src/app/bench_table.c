@@ -207,8 +207,11 @@ struct bench_table *bench_table_begin(FILE *out, enum bench_form form, const sta
     bool large = billions >= 0.1;
     snprintf(t->model, sizeof t->model, "%s %.*f%s %s", info->architecture, large && billions < 10 ? 1 : 0,
              large ? billions : billions * 1e3, large ? "B" : "M", info->weight_type);
-    snprintf(t->backend, sizeof t->backend, "CPU%s%s", form == BENCH_MD ? " " : "",
-             form == BENCH_MD ? info->tier : "");
+    if (strcmp(info->tier, "level_zero") == 0)
+        snprintf(t->backend, sizeof t->backend, "Level Zero");
+    else
+        snprintf(t->backend, sizeof t->backend, "CPU%s%s", form == BENCH_MD ? " " : "",
+                 form == BENCH_MD ? info->tier : "");
     if (form == BENCH_JSON) {
         json_to_file(&t->json, out, true);
         json_array(&t->json, NULL);

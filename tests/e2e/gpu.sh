@@ -16,6 +16,8 @@ test_demo() {
     cpu_text -p 'Once upon a time' -n 60 --seed 7
     expect_gpu 0 '' "$stator" run $cfg -p 'Once upon a time' -n 60 --seed 7
     cmp "$tmp/out" "$tmp/cpu" || fail "sampling gives another text"
+    expect_gpu 0 '' "$stator" bench $cfg -p 8 -n 2 -r 1
+    printed '\| Level Zero +\|'
 }
 
 # Orders that nobody promised: of work-items, groups, and of what no barrier separates.
