@@ -1,7 +1,7 @@
 /* A libze_loader.so.1 as newer ones are: with zesInit, zesDriverGet and zesDeviceGet, which Debian 12's
  * lacks. Its sysman lists the devices backwards, so that only their PCI addresses tell which is which. The
  * rest, and the counts, are count_loader's. */
-#include "count_loader.c"
+#include "count_loader.c" // NOLINT(bugprone-suspicious-include): one library of both
 
 typedef uint32_t (*get)(void *parent, uint32_t *n, void **out);
 

@@ -284,6 +284,7 @@ stator_status session_read_file(const char *path, char **text, size_t *n, stator
     size_t used = 0;
     char *data = malloc(capacity);
     while (data != NULL && used < TEXT_LIMIT) {
+        // cppcheck-suppress pointerOutOfBoundsCond ; capacity grows with used
         size_t got = fread(data + used, 1, capacity - used - 1, f);
         used += got;
         if (got == 0)

@@ -133,7 +133,7 @@ void drm_fdinfo_read(const char *root, struct drm_fdinfo *out) {
     DIR *d = opendir(folder);
     if (d == NULL)
         return;
-    struct seen seen[MOST_CLIENTS];
+    struct seen seen[MOST_CLIENTS] = {0};
     for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
         char path[1400];
         struct client c;

@@ -40,7 +40,7 @@ static void weight_type(const struct stator *s, char out[16]) {
     }
     const char *name = block_info(most)->name;
     size_t n = 0;
-    for (; name[n] != '\0' && n < 15; n++)
+    for (; n < 15 && name[n] != '\0'; n++)
         out[n] = (char)(name[n] >= 'a' && name[n] <= 'z' ? name[n] - 'a' + 'A' : name[n]);
     out[n] = '\0';
 }

@@ -25,7 +25,7 @@ static uint8_t *value_base(const struct cpu_device *d, const struct graph_value 
 float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot) {
     const struct graph_value *v = &d->model.graph->values[value];
     CHECK(v->f32 != UINT64_MAX);
-    return (float *)(value_base(d, v, slot) + v->f32);
+    return (float *)(void *)(value_base(d, v, slot) + v->f32);
 }
 
 uint8_t *cpu_step_slot(const struct cpu_device *d, uint32_t slot) {
@@ -42,15 +42,15 @@ static struct kernels_act value_act(const struct member *m, uint32_t value) {
     uint8_t *base = value_base(m->d, v, m->half);
     struct kernels_act a = {0};
     if (v->forms & GRAPH_F32)
-        a.f32 = (float *)(base + v->f32);
+        a.f32 = (float *)(void *)(base + v->f32);
     if (v->forms & GRAPH_I8_32) {
         a.q32 = (int8_t *)(base + v->q32);
-        a.d32 = (float *)(base + v->d32);
+        a.d32 = (float *)(void *)(base + v->d32);
         a.s32 = (int16_t *)(base + v->s32);
     }
     if (v->forms & GRAPH_I8_256) {
         a.q256 = (int8_t *)(base + v->q256);
-        a.d256 = (float *)(base + v->d256);
+        a.d256 = (float *)(void *)(base + v->d256);
         a.s256 = (int16_t *)(base + v->s256);
     }
     return a;
@@ -91,7 +91,8 @@ static void quantise_remainder(const struct member *m, const struct graph_value 
 static const float *plain_weight(const struct member *m, uint32_t weight) {
     const struct graph_weight *w = &m->g->weights[weight];
     CHECK(!w->packed && w->n_pieces == 1);
-    return (const float *)(m->d->slices[DEVICE_WEIGHTS][w->pieces[0].slice].memory + w->pieces[0].offset);
+    return (const float *)(const void *)(m->d->slices[DEVICE_WEIGHTS][w->pieces[0].slice].memory +
+                                         w->pieces[0].offset);
 }
 
 static const uint8_t *panel_at(const struct member *m, const struct graph_weight *w, uint32_t panel) {
@@ -333,7 +334,8 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
     const float *k_norm = op->n_weights > 0 ? plain_weight(m, op->weight[1]) : NULL;
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         float *row = value_f32(m, op->in) + (size_t)t * width;
-        const float *cos_sin = (const float *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride;
+        const float *cos_sin =
+            (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride;
         const struct step_chunk *c = chunk_of(m, t);
         uint32_t position = c->position + (t - c->first);
         uint32_t block = block_table(m, c->slot)[position / KERNELS_KV_BLOCK];
