@@ -23,6 +23,9 @@ expect() {
 said() { grep -qE -- "$1" "$tmp/err" || fail "stderr has no /$1/: $(tail -c 600 "$tmp/err" | tr '\n' ' ')"; }
 printed() { grep -qE -- "$1" "$tmp/out" || fail "stdout has no /$1/: $(tail -c 600 "$tmp/out" | tr '\n' ' ')"; }
 
+# Sanitizers keep memory of their own: what is about bytes of the process is not looked at with them.
+sanitized() { grep -qE '__(asan|tsan)_init' "$stator"; }
+
 run_tests() {
     local names n=0 name
     names=$(declare -F | awk '{ print $3 }' | grep '^test_')

@@ -3,9 +3,6 @@
 . tests/lib.sh
 slack=$((8 << 20))
 
-# Sanitizers keep memory of their own; their runs check other things.
-sanitized() { grep -qE '__(asan|tsan)_init' "$stator"; }
-
 # watch PID FILE: one line "bytes" per look, until the process is gone. No command is started in between, for many looks.
 watch() {
     local kb n name value rest
