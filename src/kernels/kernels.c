@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "kernels/cpu/amx/amx_batch.h"
 #include "kernels/cpu/attention_walk.h"
+#include "kernels/cpu/avx2/avx2_batch.h"
 #include "kernels/cpu/avx512/avx512_batch.h"
 
 #include <cpuid.h>
@@ -104,5 +105,6 @@ size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t hea
 }
 
 size_t kernels_matmul_work(uint32_t max_tokens) {
-    return ARITH_MAX(batch_work_bytes(max_tokens), amx_work_bytes(max_tokens));
+    size_t vectors = ARITH_MAX(batch_work_bytes(max_tokens), avx2_batch_bytes(max_tokens));
+    return ARITH_MAX(vectors, amx_work_bytes(max_tokens));
 }

@@ -5,37 +5,9 @@
 #include "base/arith.h"
 
 #define MATMUL_TILE 4 /* tokens that share one unpacking of the weights */
+#include "kernels/cpu/avx2/avx2_batch.h"
+#include "kernels/cpu/avx2/avx2_unpack.h"
 #include "kernels/cpu/matmul_tile.h"
-
-#define HALF_ROWS 8
-
-/* Steps whose products fit int16 together: a step is a pair of products, at most 2 * 127 * the largest quant.
- */
-MATMUL_INLINE int steps_in_int16(uint32_t type) {
-    if (type == BLOCK_Q8_0) /* 2 * 127 * 128 = 32512 */
-        return 1;
-    return matmul_high_bits(type) == 2 ? 2 : matmul_high_bits(type) == 1 ? 4 : 8;
-}
-
-/* Step s (constant) of a 32-block, four bytes for each of 8 rows; quants and high point to the half's first
- * row. */
-MATMUL_INLINE __m256i load_step(uint32_t type, const uint8_t *quants, const uint8_t *high, int s) {
-    if (type == BLOCK_Q8_0)
-        return _mm256_load_si256((const __m256i *)(const void *)(quants + 64 * s));
-    __m256i w = _mm256_load_si256((const __m256i *)(const void *)(quants + 64 * (s % 4)));
-    w = _mm256_and_si256(s < 4 ? w : _mm256_srli_epi32(w, 4), _mm256_set1_epi8(15));
-    if (matmul_high_bits(type) == 1) { /* bit s of each byte to bit 4 */
-        __m256i h = _mm256_load_si256((const __m256i *)(const void *)high);
-        h = s < 4 ? _mm256_slli_epi32(h, 4 - s) : _mm256_srli_epi32(h, s - 4);
-        w = _mm256_or_si256(w, _mm256_and_si256(h, _mm256_set1_epi8(0x10)));
-    } else if (matmul_high_bits(type) == 2) { /* bits 2f, 2f + 1 to bits 4, 5 */
-        __m256i h = _mm256_load_si256((const __m256i *)(const void *)(high + 64 * (s / 4)));
-        int f = s % 4;
-        h = f < 2 ? _mm256_slli_epi32(h, 4 - 2 * f) : _mm256_srli_epi32(h, 2 * f - 4);
-        w = _mm256_or_si256(w, _mm256_and_si256(h, _mm256_set1_epi8(0x30)));
-    }
-    return w;
-}
 
 /* Keeps a sum as written: balanced into a tree, as gcc would, a full tile needs more registers than there
  * are. */
@@ -50,10 +22,10 @@ MATMUL_INLINE __m256i in_order(uint32_t n, __m256i sum) {
 MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, const uint8_t *high, int from,
                              int to, const int8_t *q, size_t row, __m256i *i) {
     __m256i p[MATMUL_TILE];
-    const int group = steps_in_int16(type);
+    const int group = avx2_steps_in_int16(type);
     MATMUL_UNROLL
     for (int s = from; s < to; s++) {
-        __m256i w = load_step(type, quants, high, s);
+        __m256i w = avx2_load_step(type, quants, high, s);
         __m256i size = type == BLOCK_Q8_0 ? _mm256_abs_epi8(w) : w;
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
@@ -70,10 +42,6 @@ MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, c
     }
 }
 
-MATMUL_INLINE __m256 load_f16(const uint8_t *p) {
-    return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
-}
-
 /* Ends the segments before the next step of k begins. */
 MATMUL_INLINE void end_segments(uint32_t n, __m256 *total, __m256 *acc) {
     MATMUL_UNROLL
@@ -86,7 +54,7 @@ MATMUL_INLINE void end_segments(uint32_t n, __m256 *total, __m256 *acc) {
 MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, uint32_t half, const __m256 *total) {
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
-        _mm256_storeu_ps(m->out + t * m->out_stride + (size_t)HALF_ROWS * half, total[t]);
+        _mm256_storeu_ps(m->out + t * m->out_stride + (size_t)AVX2_HALF_ROWS * half, total[t]);
 }
 
 /* Block b of the near segment, which begins at block start, for one half; added to acc. */
@@ -95,9 +63,9 @@ MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *
                            __m256 *acc) {
     const uint8_t *quants = m->panel + (start + b) * matmul_block_bytes(type) + (size_t)32 * half;
     const uint8_t *high = m->panel + m->l->high + (size_t)(start + b) * 64 + (size_t)32 * half;
-    size_t scale_at = ((size_t)(start + b) * PANEL_ROWS + HALF_ROWS * half) * 2;
-    __m256 d = load_f16(m->panel + m->l->d + scale_at);
-    __m256 least = matmul_has_m(type) ? load_f16(m->panel + m->l->m + scale_at) : d;
+    size_t scale_at = ((size_t)(start + b) * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
+    __m256 d = avx2_load_f16(m->panel + m->l->d + scale_at);
+    __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
     __m256i i[MATMUL_TILE];
     dot_steps(type, n, quants, high, 0, 8, near->q[0] + 32 * b, sizeof near->q[0], i);
     MATMUL_UNROLL
@@ -135,11 +103,6 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
     store_totals(n, m, 1, total[1]);
 }
 
-MATMUL_INLINE __m256i load_sub(uint32_t type, const uint8_t *p) {
-    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
-    return type == BLOCK_Q6_K ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
-}
-
 /* The sums of 16 activations times a number per row, two sums at a time: the numbers are Q6_K's scales (for
  * the offset), else each minimum twice. */
 MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile *m,
@@ -149,13 +112,12 @@ MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile 
         __m256i pair;
         if (type == BLOCK_Q6_K) {
             const uint8_t *sub =
-                m->panel + m->l->sub + (size_t)super * 256 + (size_t)32 * j + (size_t)HALF_ROWS * half;
-            pair = _mm256_blend_epi16(load_sub(type, sub), _mm256_slli_epi32(load_sub(type, sub + 16), 16),
-                                      0xAA);
+                m->panel + m->l->sub + (size_t)super * 256 + (size_t)32 * j + (size_t)AVX2_HALF_ROWS * half;
+            pair = avx2_pair(avx2_load_sub(type, sub), avx2_load_sub(type, sub + 16));
         } else {
-            pair = load_sub(type, m->panel + m->l->submin + (size_t)super * 128 + (size_t)16 * j +
-                                      (size_t)HALF_ROWS * half);
-            pair = _mm256_or_si256(pair, _mm256_slli_epi32(pair, 16));
+            pair = avx2_load_sub(type, m->panel + m->l->submin + (size_t)super * 128 + (size_t)16 * j +
+                                           (size_t)AVX2_HALF_ROWS * half);
+            pair = avx2_pair(pair, pair);
         }
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
@@ -171,8 +133,8 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
     const uint8_t *quants = m->panel + (size_t)super * 2048 + (size_t)32 * half;
     const uint8_t *high =
         m->panel + m->l->high + (size_t)super * 512 * matmul_high_bits(type) + (size_t)32 * half;
-    const uint8_t *sub =
-        m->panel + m->l->sub + (size_t)super * (type == BLOCK_Q6_K ? 256 : 128) + (size_t)HALF_ROWS * half;
+    const uint8_t *sub = m->panel + m->l->sub + (size_t)super * (type == BLOCK_Q6_K ? 256 : 128) +
+                         (size_t)AVX2_HALF_ROWS * half;
     const int8_t *q = near->q[0];
     const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
     __m256i sum[MATMUL_TILE];
@@ -186,7 +148,7 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
         MATMUL_UNROLL
         for (int from = 0; from < 8; from += part) {
             dot_steps(type, n, quants, high, from, from + part, q, sizeof near->q[0], i);
-            __m256i scale = load_sub(type, sub);
+            __m256i scale = avx2_load_sub(type, sub);
             sub += 16;
             MATMUL_UNROLL
             for (uint32_t t = 0; t < n; t++)
@@ -196,9 +158,9 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
         high += (size_t)64 * matmul_high_bits(type);
         q += 32;
     }
-    size_t scale_at = ((size_t)super * PANEL_ROWS + HALF_ROWS * half) * 2;
-    __m256 d = load_f16(m->panel + m->l->d + scale_at);
-    __m256 least = matmul_has_m(type) ? load_f16(m->panel + m->l->m + scale_at) : d;
+    size_t scale_at = ((size_t)super * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
+    __m256 d = avx2_load_f16(m->panel + m->l->d + scale_at);
+    __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
     dot_sums(type, n, m, near, half, super, i);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++) {
@@ -241,7 +203,7 @@ MATMUL_INLINE __m256 load_column(uint32_t type, const uint8_t *p, uint32_t half,
     if (type == BLOCK_F32)
         return _mm256_load_ps((const float *)(const void *)(p + (size_t)64 * odd + (size_t)32 * half));
     if (type == BLOCK_F16)
-        return load_f16(p + (size_t)32 * odd + (size_t)16 * half);
+        return avx2_load_f16(p + (size_t)32 * odd + (size_t)16 * half);
     __m256i both = _mm256_load_si256((const __m256i *)(const void *)(p + (size_t)32 * half));
     return _mm256_castsi256_ps(odd == 0 ? _mm256_slli_epi32(both, 16)
                                         : _mm256_and_si256(both, _mm256_set1_epi32((int32_t)0xFFFF0000)));
@@ -290,13 +252,7 @@ MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_til
     store_totals(n, m, 1, total[1]);
 }
 
-static bool no_batch(uint32_t type, const struct kernels_matmul *m) {
-    (void)type;
-    (void)m;
-    return false;
-}
-
-MATMUL_ENTRIES(tile_float, tile32, tile256, no_batch)
+MATMUL_ENTRIES(tile_float, tile32, tile256, avx2_batch)
 
 void avx2_matmul_init(struct kernels *k) {
     matmul_entries(k);

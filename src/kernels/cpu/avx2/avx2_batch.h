@@ -1,0 +1,66 @@
+/* Matmul of many tokens with AVX2 (avx2_matmul_batch.c), and its work memory, which there is in every tier.
+ */
+#ifndef STATOR_KERNELS_CPU_AVX2_BATCH_H
+#define STATOR_KERNELS_CPU_AVX2_BATCH_H
+
+#include "base/arith.h"
+#include "kernels/kernels.h"
+
+#define AVX2_BATCH_TILE   4  /* tokens: 2 * 4 sums, 2 weights, an activation and a product are 12 registers */
+#define AVX2_BATCH_TOKENS 96 /* packed together; a multiple of the tile */
+#define AVX2_BATCH_LEAST  10 /* tokens for which there is work memory */
+#define AVX2_BATCH_BLOCKS (KERNELS_SEGMENT / 32)
+#define AVX2_BATCH_SUPERS (KERNELS_SEGMENT / 256)
+
+/* One token's activations of a segment. */
+struct avx2_near32 {
+    _Alignas(64) int8_t q[2 * KERNELS_SEGMENT]; /* Q8_0: int16, a block's even k and then its odd k */
+    float d[AVX2_BATCH_BLOCKS];
+    int32_t below[AVX2_BATCH_BLOCKS]; /* -offset * sum: what the unsigned weights add */
+    float sum[AVX2_BATCH_BLOCKS];     /* types with a minimum */
+};
+struct avx2_near256 {
+    _Alignas(64) int8_t q[KERNELS_SEGMENT];
+    int16_t s[AVX2_BATCH_SUPERS][16]; /* Q6_K: the sums of 16; else the 8 sums of 32 */
+    float d[AVX2_BATCH_SUPERS];
+};
+
+/* A panel's segment, the 16 rows of each step side by side. */
+struct avx2_weights32 {
+    uint8_t q[AVX2_BATCH_BLOCKS][16][64]; /* steps; Q8_0: int16, those of even k, then those of odd k */
+    float d[AVX2_BATCH_BLOCKS][16];
+    float m[AVX2_BATCH_BLOCKS][16];
+};
+struct avx2_weights256 {
+    uint8_t q[AVX2_BATCH_BLOCKS][8][64];
+    int32_t sub[AVX2_BATCH_SUPERS][16][16];  /* two int16, both the scale of a part: 32 columns, Q6_K: 16 */
+    int32_t pairs[AVX2_BATCH_SUPERS][8][16]; /* two int16 that avx2_near256.s is multiplied with */
+    float d[AVX2_BATCH_SUPERS][16];
+    float m[AVX2_BATCH_SUPERS][16];
+};
+
+/* The work memory: this, and behind it one avx2_near for each token of a block, rounded up to whole tiles. */
+struct avx2_batch_work {
+    _Alignas(64) union {
+        struct avx2_weights32 weights32;
+        struct avx2_weights256 weights256;
+    };
+};
+
+static inline uint32_t avx2_batch_padded(uint32_t tokens) {
+    return (tokens + AVX2_BATCH_TILE - 1) / AVX2_BATCH_TILE * AVX2_BATCH_TILE;
+}
+
+/* Bytes for calls of at most this many tokens. */
+static inline size_t avx2_batch_bytes(uint32_t max_tokens) {
+    if (max_tokens < AVX2_BATCH_LEAST)
+        return 0;
+    return sizeof(struct avx2_batch_work) +
+           (size_t)avx2_batch_padded(ARITH_MIN(max_tokens, (uint32_t)AVX2_BATCH_TOKENS)) *
+               ARITH_MAX(sizeof(struct avx2_near32), sizeof(struct avx2_near256));
+}
+
+/* False, and nothing done: so few tokens are faster panel by panel. */
+bool avx2_batch(uint32_t type, const struct kernels_matmul *m);
+
+#endif

@@ -1,0 +1,371 @@
+/* Matmul of many tokens with AVX2. A segment of k at a time: its activations are packed once for all panels
+ * of the call, a panel is unpacked once for all tokens, and tiles of its two halves times 4 tokens keep their
+ * sums in registers. Both packed forms lie in the caller's work memory. No state; any thread.
+ *
+ * What a tile costs per 32-block and 8 outputs, in operations on three ports: Q4_K 8 vpmaddubsw, 7 sums of
+ * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats. Q8_0's products do not fit
+ * int16 together: 16 vpmaddwd of int16, 16 sums, convert, multiply, fma. */
+#include "base/arith.h"
+#include "base/check.h"
+#include "kernels/cpu/avx2/avx2_batch.h"
+#include "kernels/cpu/avx2/avx2_unpack.h"
+
+#define TOKENS AVX2_BATCH_TILE
+
+/* Where a tile's sums of a segment go. */
+struct place {
+    float *out;
+    size_t stride;
+    uint32_t tokens; /* of the tile that exist */
+    bool first;      /* segment */
+};
+
+MATMUL_INLINE void put_tile(const struct place *to, __m256 acc[2][TOKENS]) {
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS; t++) {
+        if (t >= to->tokens)
+            return;
+        MATMUL_UNROLL
+        for (uint32_t h = 0; h < 2; h++) {
+            float *out = to->out + t * to->stride + (size_t)AVX2_HALF_ROWS * h;
+            _mm256_storeu_ps(
+                out, _mm256_add_ps(to->first ? _mm256_setzero_ps() : _mm256_loadu_ps(out), acc[h][t]));
+        }
+    }
+}
+
+/* Keeps a sum as written: balanced into a tree, as gcc would, a tile needs more registers than there are. */
+MATMUL_INLINE __m256i in_order(__m256i sum) {
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
+MATMUL_INLINE __m256i load_half(const void *row, uint32_t half) {
+    return _mm256_load_si256((const __m256i *)row + half);
+}
+
+/* sum = the int16 sums of the products of `steps` steps with the tile's activations at q. */
+MATMUL_INLINE void dot_bytes(int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
+                             __m256i sum[2][TOKENS]) {
+    MATMUL_UNROLL
+    for (int s = 0; s < steps; s++) {
+        const __m256i w0 = load_half(w[s], 0), w1 = load_half(w[s], 1);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            const __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
+            const __m256i x0 = _mm256_maddubs_epi16(w0, a), x1 = _mm256_maddubs_epi16(w1, a);
+            sum[0][t] = s == 0 ? x0 : in_order(_mm256_add_epi16(sum[0][t], x0));
+            sum[1][t] = s == 0 ? x1 : in_order(_mm256_add_epi16(sum[1][t], x1));
+        }
+    }
+}
+
+/* The same of int16, into int32. */
+MATMUL_INLINE void dot_words(int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
+                             __m256i sum[2][TOKENS]) {
+    MATMUL_UNROLL
+    for (int s = 0; s < steps; s++) {
+        const __m256i w0 = load_half(w[s], 0), w1 = load_half(w[s], 1);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            const __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
+            const __m256i x0 = _mm256_madd_epi16(w0, a), x1 = _mm256_madd_epi16(w1, a);
+            sum[0][t] = s == 0 ? x0 : in_order(_mm256_add_epi32(sum[0][t], x0));
+            sum[1][t] = s == 0 ? x1 : in_order(_mm256_add_epi32(sum[1][t], x1));
+        }
+    }
+}
+
+/* The exact sums of a 32-block. */
+MATMUL_INLINE void dot_block(uint32_t type, const uint8_t (*w)[64], const int8_t *q, size_t row,
+                             __m256i i[2][TOKENS]) {
+    if (type == BLOCK_Q8_0) {
+        dot_words(16, w, q, row, i);
+        return;
+    }
+    const int group = avx2_steps_in_int16(type);
+    MATMUL_UNROLL
+    for (int from = 0; from < 8; from += group) {
+        __m256i sum[2][TOKENS];
+        dot_bytes(group, w + from, q + 4 * from, row, sum);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            MATMUL_UNROLL
+            for (uint32_t h = 0; h < 2; h++) {
+                __m256i x = _mm256_madd_epi16(sum[h][t], _mm256_set1_epi16(1));
+                i[h][t] = from == 0 ? x : _mm256_add_epi32(i[h][t], x);
+            }
+        }
+    }
+}
+
+MATMUL_INLINE void tile32(uint32_t type, const struct avx2_batch_work *work, uint32_t at, uint32_t blocks,
+                          const struct place *to) {
+    const struct avx2_near32 *x = (const struct avx2_near32 *)(const void *)(work + 1) + at;
+    const struct avx2_weights32 *w = &work->weights32;
+    const size_t block_bytes = type == BLOCK_Q8_0 ? 64 : 32;
+    __m256 acc[2][TOKENS];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS; t++)
+        acc[0][t] = acc[1][t] = _mm256_setzero_ps();
+    for (uint32_t b = 0; b < blocks; b++) {
+        __m256i i[2][TOKENS];
+        dot_block(type, w->q[b], x->q + block_bytes * b, sizeof *x, i);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            const __m256 d = _mm256_set1_ps(x[t].d[b]);
+            MATMUL_UNROLL
+            for (uint32_t h = 0; h < 2; h++) {
+                if (matmul_offset(type) != 0)
+                    i[h][t] = _mm256_add_epi32(i[h][t], _mm256_set1_epi32(x[t].below[b]));
+                acc[h][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i[h][t]),
+                                            _mm256_mul_ps(_mm256_load_ps(w->d[b] + 8 * h), d), acc[h][t]);
+                if (matmul_has_m(type))
+                    acc[h][t] = _mm256_fmadd_ps(_mm256_set1_ps(x[t].sum[b]),
+                                                _mm256_mul_ps(_mm256_load_ps(w->m[b] + 8 * h), d), acc[h][t]);
+            }
+        }
+    }
+    put_tile(to, acc);
+}
+
+/* The exact sum of a super block. */
+MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, const struct avx2_near256 *x,
+                             uint32_t super, __m256i sum[2][TOKENS]) {
+    const int group = avx2_steps_in_int16(type), part = type == BLOCK_Q6_K ? 4 : 8;
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS; t++)
+        sum[0][t] = sum[1][t] = _mm256_setzero_si256();
+    for (uint32_t b = 0; b < 8; b++) {
+        const uint8_t(*q)[64] = w->q[8 * super + b];
+        const int32_t(*sub)[16] = w->sub[super] + b * (8 / (uint32_t)part);
+        MATMUL_UNROLL
+        for (int from = 0; from < 8; from += group) {
+            __m256i i[2][TOKENS];
+            dot_bytes(group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x, i);
+            MATMUL_UNROLL
+            for (uint32_t t = 0; t < TOKENS; t++) {
+                MATMUL_UNROLL
+                for (uint32_t h = 0; h < 2; h++)
+                    sum[h][t] = _mm256_add_epi32(sum[h][t],
+                                                 _mm256_madd_epi16(i[h][t], load_half(sub[from / part], h)));
+            }
+        }
+    }
+}
+
+/* The sums of activations times minima, or times Q6_K's scales. */
+MATMUL_INLINE void dot_sums(uint32_t type, const struct avx2_weights256 *w, const struct avx2_near256 *x,
+                            uint32_t super, __m256i i[2][TOKENS]) {
+    const uint32_t pairs = type == BLOCK_Q6_K ? 8 : 4;
+    MATMUL_UNROLL
+    for (uint32_t j = 0; j < pairs; j++) {
+        const __m256i w0 = load_half(w->pairs[super][j], 0), w1 = load_half(w->pairs[super][j], 1);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            const __m256i a = _mm256_set1_epi32(matmul_load32(x[t].s[super] + 2 * j));
+            const __m256i x0 = _mm256_madd_epi16(w0, a), x1 = _mm256_madd_epi16(w1, a);
+            i[0][t] = j == 0 ? x0 : in_order(_mm256_add_epi32(i[0][t], x0));
+            i[1][t] = j == 0 ? x1 : in_order(_mm256_add_epi32(i[1][t], x1));
+        }
+    }
+}
+
+MATMUL_INLINE void tile256(uint32_t type, const struct avx2_batch_work *work, uint32_t at, uint32_t supers,
+                           const struct place *to) {
+    const struct avx2_near256 *x = (const struct avx2_near256 *)(const void *)(work + 1) + at;
+    const struct avx2_weights256 *w = &work->weights256;
+    __m256 acc[2][TOKENS];
+    MATMUL_UNROLL
+    for (uint32_t t = 0; t < TOKENS; t++)
+        acc[0][t] = acc[1][t] = _mm256_setzero_ps();
+    for (uint32_t super = 0; super < supers; super++) {
+        __m256i sum[2][TOKENS], i[2][TOKENS];
+        super_sum(type, w, x, super, sum);
+        dot_sums(type, w, x, super, i);
+        MATMUL_UNROLL
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            const __m256 d = _mm256_set1_ps(x[t].d[super]);
+            MATMUL_UNROLL
+            for (uint32_t h = 0; h < 2; h++) {
+                if (type == BLOCK_Q6_K)
+                    sum[h][t] = _mm256_sub_epi32(sum[h][t], _mm256_slli_epi32(i[h][t], 5));
+                acc[h][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[h][t]),
+                                            _mm256_mul_ps(_mm256_load_ps(w->d[super] + 8 * h), d), acc[h][t]);
+                if (matmul_has_m(type))
+                    acc[h][t] =
+                        _mm256_fnmadd_ps(_mm256_cvtepi32_ps(i[h][t]),
+                                         _mm256_mul_ps(_mm256_load_ps(w->m[super] + 8 * h), d), acc[h][t]);
+            }
+        }
+    }
+    put_tile(to, acc);
+}
+
+/* --- packing */
+
+/* Bytes 0, 2, 4, .. and 1, 3, 5, .. as int16. */
+MATMUL_INLINE __m256i even_bytes(__m256i x) {
+    return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
+}
+
+MATMUL_INLINE __m256i odd_bytes(__m256i x) {
+    return _mm256_srai_epi16(x, 8);
+}
+
+/* Activation row `row`, k from start on, becomes row t. */
+MATMUL_INLINE void bring32(uint32_t type, struct avx2_near32 *x, const struct kernels_matmul *m, size_t row,
+                           uint32_t start, uint32_t count) {
+    const size_t at = (row * m->l->cols + start) / 32;
+    for (uint32_t b = 0; b < count / 32; b++) {
+        __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)(m->a->q32 + 32 * (at + b)));
+        if (type == BLOCK_Q8_0) {
+            _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b), even_bytes(q));
+            _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b + 32), odd_bytes(q));
+        } else {
+            _mm256_store_si256((__m256i *)(void *)(x->q + 32 * (size_t)b), q);
+        }
+        x->d[b] = m->a->d32[at + b];
+        x->below[b] = -matmul_offset(type) * m->a->s32[at + b];
+        x->sum[b] = m->a->s32[at + b];
+    }
+}
+
+MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct kernels_matmul *m, size_t row,
+                            uint32_t start, uint32_t count) {
+    const size_t at = (row * m->l->cols + start) / 256;
+    for (uint32_t super = 0; super < count / 256; super++) {
+        memcpy(x->q + 256 * (size_t)super, m->a->q256 + 256 * (at + super), 256);
+        const int16_t *s = m->a->s256 + 16 * (at + super);
+        for (uint32_t j = 0; j < 16; j++)
+            x->s[super][j] = type == BLOCK_Q6_K ? s[j] : j < 8 ? (int16_t)(s[2 * j] + s[2 * j + 1]) : 0;
+        x->d[super] = m->a->d256[at + super];
+    }
+}
+
+/* The quants of a panel's 32-blocks from `start` on; of Q8_0 as int16. */
+MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, const uint8_t *panel,
+                                 uint32_t start, uint32_t blocks, uint8_t (*to)[64]) {
+    const uint8_t *quants = panel + start * matmul_block_bytes(type);
+    const uint8_t *high = panel + l->high + (size_t)start * 64 * matmul_high_bits(type);
+    for (uint32_t b = 0; b < blocks; b++, to += type == BLOCK_Q8_0 ? 16 : 8) {
+        for (uint32_t h = 0; h < 2; h++) {
+            MATMUL_UNROLL
+            for (int s = 0; s < 8; s++) {
+                __m256i w = avx2_load_step(type, quants + (size_t)32 * h, high + (size_t)32 * h, s);
+                _mm256_store_si256((__m256i *)(void *)to[s] + h, type == BLOCK_Q8_0 ? even_bytes(w) : w);
+                if (type == BLOCK_Q8_0)
+                    _mm256_store_si256((__m256i *)(void *)to[8 + s] + h, odd_bytes(w));
+            }
+        }
+        quants += matmul_block_bytes(type);
+        high += (size_t)64 * matmul_high_bits(type);
+    }
+}
+
+MATMUL_INLINE void unpack_f16(float *to, const uint8_t *from) {
+    _mm256_store_ps(to, avx2_load_f16(from));
+    _mm256_store_ps(to + 8, avx2_load_f16(from + 16));
+}
+
+MATMUL_INLINE void unpack32(uint32_t type, struct avx2_weights32 *w, const struct panel_layout *l,
+                            const uint8_t *panel, uint32_t start, uint32_t blocks) {
+    for (uint32_t b = 0; b < blocks; b++) {
+        unpack_quants(type, l, panel, start + b, 1, w->q[b]);
+        unpack_f16(w->d[b], panel + l->d + (size_t)(start + b) * 32);
+        if (matmul_has_m(type))
+            unpack_f16(w->m[b], panel + l->m + (size_t)(start + b) * 32);
+    }
+}
+
+MATMUL_INLINE void store_pair(int32_t *to, __m256i low, __m256i high) {
+    _mm256_store_si256((__m256i *)(void *)to, avx2_pair(low, high));
+}
+
+MATMUL_INLINE void unpack_subs(uint32_t type, struct avx2_weights256 *w, uint32_t to,
+                               const struct panel_layout *l, const uint8_t *panel, uint32_t super) {
+    const uint32_t subs = type == BLOCK_Q6_K ? 16 : 8;
+    const uint8_t *sub = panel + l->sub + (size_t)super * subs * 16;
+    const uint8_t *factor = type == BLOCK_Q6_K ? sub : panel + l->submin + (size_t)super * 128;
+    for (uint32_t j = 0; j < subs; j += 2) {
+        for (uint32_t h = 0; h < 2; h++) {
+            const size_t at = (size_t)16 * j + (size_t)AVX2_HALF_ROWS * h;
+            __m256i one = avx2_load_sub(type, sub + at), two = avx2_load_sub(type, sub + at + 16);
+            store_pair(w->sub[to][j] + AVX2_HALF_ROWS * h, one, one);
+            store_pair(w->sub[to][j + 1] + AVX2_HALF_ROWS * h, two, two);
+            store_pair(w->pairs[to][j / 2] + AVX2_HALF_ROWS * h, avx2_load_sub(type, factor + at),
+                       avx2_load_sub(type, factor + at + 16));
+        }
+    }
+    unpack_f16(w->d[to], panel + l->d + (size_t)super * 32);
+    if (matmul_has_m(type))
+        unpack_f16(w->m[to], panel + l->m + (size_t)super * 32);
+}
+
+MATMUL_INLINE void unpack256(uint32_t type, struct avx2_weights256 *w, const struct panel_layout *l,
+                             const uint8_t *panel, uint32_t start, uint32_t supers) {
+    unpack_quants(type, l, panel, 8 * start, 8 * supers, w->q[0]);
+    for (uint32_t s = 0; s < supers; s++)
+        unpack_subs(type, w, s, l, panel, start + s);
+}
+
+/* --- the walk */
+
+/* One segment of k, of up to AVX2_BATCH_TOKENS tokens from `first` on. Rows beyond the last token repeat it.
+ */
+MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32_t first, uint32_t tokens,
+                           uint32_t start) {
+    struct avx2_batch_work *work = m->work;
+    const uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
+    for (uint32_t t = 0; t < avx2_batch_padded(tokens); t++) {
+        size_t row = (size_t)m->first + first + ARITH_MIN(t, tokens - 1);
+        if (matmul_is_k(type))
+            bring256(type, (struct avx2_near256 *)(void *)(work + 1) + t, m, row, start, count);
+        else
+            bring32(type, (struct avx2_near32 *)(void *)(work + 1) + t, m, row, start, count);
+    }
+    for (uint32_t p = 0; p < m->n_panels; p++) {
+        const uint8_t *panel = m->panels + (size_t)p * m->l->panel_bytes;
+        if (matmul_is_k(type))
+            unpack256(type, &work->weights256, m->l, panel, start / 256, count / 256);
+        else
+            unpack32(type, &work->weights32, m->l, panel, start / 32, count / 32);
+        for (uint32_t t = 0; t < tokens; t += TOKENS) {
+            const struct place to = {m->out + (size_t)(first + t) * m->out_stride + (size_t)p * PANEL_ROWS,
+                                     m->out_stride, tokens - t, start == 0};
+            if (matmul_is_k(type))
+                tile256(type, work, t, count / 256, &to);
+            else
+                tile32(type, work, t, count / 32, &to);
+        }
+    }
+}
+
+MATMUL_INLINE void batch(uint32_t type, const struct kernels_matmul *m) {
+    for (uint32_t t = 0; t < m->tokens; t += AVX2_BATCH_TOKENS)
+        for (uint32_t start = 0; start < m->l->cols; start += KERNELS_SEGMENT)
+            segment(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)AVX2_BATCH_TOKENS), start);
+}
+
+#define CASE(type)                                                                                           \
+    case type:                                                                                               \
+        batch(type, m);                                                                                      \
+        return true;
+
+bool avx2_batch(uint32_t type, const struct kernels_matmul *m) {
+    if (m->tokens < AVX2_BATCH_LEAST)
+        return false;
+    CHECK((uintptr_t)m->work % 64 == 0);
+    switch (type) {
+        CASE(BLOCK_Q4_0)
+        CASE(BLOCK_Q4_1)
+        CASE(BLOCK_Q5_0)
+        CASE(BLOCK_Q5_1)
+        CASE(BLOCK_Q8_0)
+        CASE(BLOCK_Q4_K)
+        CASE(BLOCK_Q5_K)
+        CASE(BLOCK_Q6_K)
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,53 @@
+/* Panels to registers with AVX2, a half of 8 rows at a time: quants as the bytes that vpmaddubsw multiplies,
+ * scales as floats and integers, a lane per row. Used by both matmuls of the tier. */
+#ifndef STATOR_KERNELS_CPU_AVX2_UNPACK_H
+#define STATOR_KERNELS_CPU_AVX2_UNPACK_H
+
+#include "kernels/cpu/matmul_types.h"
+
+#define AVX2_HALF_ROWS 8
+
+/* Steps whose products fit int16 together: a step is a pair of products, at most 2 * 127 * the largest quant.
+ */
+MATMUL_INLINE int avx2_steps_in_int16(uint32_t type) {
+    if (type == BLOCK_Q8_0) /* 2 * 127 * 128 = 32512 */
+        return 1;
+    return matmul_high_bits(type) == 2 ? 2 : matmul_high_bits(type) == 1 ? 4 : 8;
+}
+
+/* Step s (constant) of a 32-block, four bytes for each of 8 rows; quants and high point to the half's first
+ * row. */
+MATMUL_INLINE __m256i avx2_load_step(uint32_t type, const uint8_t *quants, const uint8_t *high, int s) {
+    if (type == BLOCK_Q8_0)
+        return _mm256_load_si256((const __m256i *)(const void *)(quants + 64 * s));
+    __m256i w = _mm256_load_si256((const __m256i *)(const void *)(quants + 64 * (s % 4)));
+    w = _mm256_and_si256(s < 4 ? w : _mm256_srli_epi32(w, 4), _mm256_set1_epi8(15));
+    if (matmul_high_bits(type) == 1) { /* bit s of each byte to bit 4 */
+        __m256i h = _mm256_load_si256((const __m256i *)(const void *)high);
+        h = s < 4 ? _mm256_slli_epi32(h, 4 - s) : _mm256_srli_epi32(h, s - 4);
+        w = _mm256_or_si256(w, _mm256_and_si256(h, _mm256_set1_epi8(0x10)));
+    } else if (matmul_high_bits(type) == 2) { /* bits 2f, 2f + 1 to bits 4, 5 */
+        __m256i h = _mm256_load_si256((const __m256i *)(const void *)(high + 64 * (s / 4)));
+        int f = s % 4;
+        h = f < 2 ? _mm256_slli_epi32(h, 4 - 2 * f) : _mm256_srli_epi32(h, 2 * f - 4);
+        w = _mm256_or_si256(w, _mm256_and_si256(h, _mm256_set1_epi8(0x30)));
+    }
+    return w;
+}
+
+MATMUL_INLINE __m256 avx2_load_f16(const uint8_t *p) {
+    return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
+}
+
+/* 8 scales or minima of a K type, an int32 each. */
+MATMUL_INLINE __m256i avx2_load_sub(uint32_t type, const uint8_t *p) {
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    return type == BLOCK_Q6_K ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);
+}
+
+/* Two numbers that fit int16 in each lane. */
+MATMUL_INLINE __m256i avx2_pair(__m256i low, __m256i high) {
+    return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xAA);
+}
+
+#endif
