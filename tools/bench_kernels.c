@@ -233,12 +233,14 @@ static void make_rows(struct job *j) {
                               .s32 = take(n / 32 * sizeof(int16_t)),
                               .q256 = take(n),
                               .d256 = take(n / 256 * sizeof(float)),
-                              .s256 = take(n / 16 * sizeof(int16_t))};
+                              .s256 = take(n / 16 * sizeof(int16_t)),
+                              .tile_rows = MAX_TOKENS};
+    _Alignas(64) int8_t q[COLS];
     for (size_t t = 0; t < MAX_TOKENS; t++) {
-        j->k->quantise32(j->in + t * COLS, COLS, a->q32 + t * COLS, a->d32 + t * (COLS / 32),
-                         a->s32 + t * (COLS / 32));
-        j->k->quantise256(j->in + t * COLS, COLS, a->q256 + t * COLS, a->d256 + t * (COLS / 256),
-                          a->s256 + t * (COLS / 16));
+        j->k->quantise32(j->in + t * COLS, COLS, q, a->d32 + t * (COLS / 32), a->s32 + t * (COLS / 32));
+        act_tiles_put(a->q32, q, MAX_TOKENS, ACT_TILE_32, COLS, t, 0, COLS);
+        j->k->quantise256(j->in + t * COLS, COLS, q, a->d256 + t * (COLS / 256), a->s256 + t * (COLS / 16));
+        act_tiles_put(a->q256, q, MAX_TOKENS, ACT_TILE_256, COLS, t, 0, COLS);
     }
 }
 

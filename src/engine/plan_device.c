@@ -201,7 +201,8 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
                             .first_layer = first,
                             .end_layer = end,
                             .result_halves = f->host_memory ? m->slots : 1,
-                            .cells = device_cells(f, &m->kv, want->sequences, want->batch)};
+                            .cells = device_cells(f, &m->kv, want->sequences, want->batch),
+                            .tiled = f->host_memory};
     st = graph_build(g, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
@@ -263,7 +264,8 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .end_layer = 1,
-                            .cells = device_cells(f, &kv, want->sequences, want->batch)};
+                            .cells = device_cells(f, &kv, want->sequences, want->batch),
+                            .tiled = f->host_memory};
     uint64_t slices[GRAPH_MAX_SLICES];
     st = graph_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)

@@ -1,6 +1,8 @@
 /* Tables of the graph, the forms of values, liveness. */
 #include "graph/graph.h"
 
+#include "formats/act_tiles.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -53,18 +55,21 @@ uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena are
     v->width = width;
     v->forms = forms;
     v->f32 = v->q32 = v->d32 = v->s32 = v->q256 = v->d256 = v->s256 = UINT64_MAX;
+    if (g->want.tiled && rows >= ACT_TILE_ROWS)
+        v->tile_rows = (uint32_t)arith_round_up(rows, ACT_TILE_PAIR);
+    const uint64_t quant_rows = v->tile_rows != 0 ? v->tile_rows : rows;
     uint64_t at = 0;
     if (forms & GRAPH_F32)
         v->f32 = take_form(&at, rows, width, 4);
     if (forms & GRAPH_I8_32) {
         CHECK(width % 32 == 0);
-        v->q32 = take_form(&at, rows, width, 1);
+        v->q32 = take_form(&at, quant_rows, width, 1);
         v->d32 = take_form(&at, rows, width / 32, 4);
         v->s32 = take_form(&at, rows, width / 32, 2);
     }
     if (forms & GRAPH_I8_256) {
         CHECK(width % 256 == 0);
-        v->q256 = take_form(&at, rows, width, 1);
+        v->q256 = take_form(&at, quant_rows, width, 1);
         v->d256 = take_form(&at, rows, width / 256, 4);
         v->s256 = take_form(&at, rows, width / 16, 2);
     }

@@ -51,6 +51,7 @@ struct graph_value {
     uint32_t rows;  /* at most: batch, or logits rows */
     uint32_t width; /* values per row */
     uint32_t forms;
+    uint32_t tile_rows; /* of the quants of int8 forms (act_tiles.h); 0: row after row */
     /* 2: the value is there twice, half_bytes apart, and a step touches the half of its slot. */
     uint32_t halves;
     uint64_t half_bytes;
@@ -115,6 +116,8 @@ struct graph_want {
     /* Cells for partial results of attention, a (query, split of 256 tokens) each: the workspace of a device
      * that computes splits side by side. 0: none. */
     uint32_t cells;
+    /* Quants of values that have the rows for it are tiles (act_tiles.h), as the CPU's kernels like them. */
+    bool tiled;
 };
 
 struct graph {

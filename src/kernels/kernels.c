@@ -65,8 +65,10 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
         avx512_matmul_init(k);
         avx512_init(k);
     }
-    if (t >= KERNELS_TIER_AMX)
-        amx_batch_init(k);
+    if (t >= KERNELS_TIER_AMX) {
+        amx_matmul32_init(k);
+        amx_matmul_k_init(k);
+    }
 }
 
 const char *kernels_kv_name(enum kernels_kv type) {

@@ -12,6 +12,7 @@
 #ifndef STATOR_KERNELS_KERNELS_H
 #define STATOR_KERNELS_KERNELS_H
 
+#include "formats/act_tiles.h"
 #include "formats/panel.h"
 
 #include <stdbool.h>
@@ -26,10 +27,15 @@
 #define KERNELS_MAX_GROUP 64  /* most query heads that share a KV head */
 
 /* Activations of `tokens` rows of k values, in the forms that the weights need (unused ones are NULL). Row t
- * of a form begins t * its row length behind the pointer. f32:   [tokens][k] int8 per 32 values (F "32"; k a
- * multiple of 32): q32 [tokens][k], d32 [tokens][k/32], s32 [tokens][k/32] (sum of the 32 q) int8 per 256
- * values (for K types; k a multiple of 256): q256 [tokens][k], d256 [tokens][k/256], s256 [tokens][k/16] (sum
- * of each 16 q) Pointers are aligned to 64 bytes; rows are if k is a multiple of 64. */
+ * of a form begins t * its row length behind the pointer, but for quants, which may be tiles (act_tiles.h).
+ *
+ *   f32   [tokens][k]
+ *   int8 per 32 values (k a multiple of 32): q32 [tokens][k], d32 [tokens][k/32], s32 [tokens][k/32] (sum of
+ *   the 32 q)
+ *   int8 per 256 values (for K types; k a multiple of 256): q256 [tokens][k], d256 [tokens][k/256], s256
+ *   [tokens][k/16] (sum of each 16 q)
+ *
+ * Pointers are aligned to 64 bytes; rows are if k is a multiple of 64. */
 struct kernels_act {
     float *f32;
     int8_t *q32;
@@ -38,6 +44,7 @@ struct kernels_act {
     int8_t *q256;
     float *d256;
     int16_t *s256;
+    uint32_t tile_rows; /* of q32 and q256 (act_tiles.h); 0: row after row */
 };
 
 /* Part of a product: n_panels panels, one after the other, times the activation rows first .. first + tokens
@@ -49,7 +56,7 @@ struct kernels_matmul {
     const uint8_t *panels;
     uint32_t n_panels; /* >= 1 */
     const struct kernels_act *a;
-    uint32_t first;
+    uint32_t first;  /* AMX takes multiples of ACT_TILE_ROWS of tiles; the rest is AVX-512's */
     uint32_t tokens; /* >= 1 */
     void *work; /* kernels_matmul_work(tokens) bytes, aligned to 64, of the calling thread; NULL if those are
                    0 */
@@ -215,7 +222,8 @@ void avx2_matmul_init(struct kernels *k);
 void avx2_init(struct kernels *k);
 void avx512_matmul_init(struct kernels *k);
 void avx512_init(struct kernels *k);
-void amx_batch_init(struct kernels *k);
+void amx_matmul32_init(struct kernels *k);
+void amx_matmul_k_init(struct kernels *k);
 /* Called by the tier's init above. */
 void scalar_attention_init(struct kernels *k);
 void scalar_kv_init(struct kernels *k);

@@ -33,6 +33,7 @@ struct problem {
     struct kernel_check_buffer rows; /* as in the file */
     struct kernel_check_buffer panel;
     struct kernel_check_buffer x, q32, d32, s32, q256, d256, s256;
+    struct kernel_check_buffer tiles; /* the quants of the type's form, tiled */
 };
 
 static float *floats(const struct kernel_check_buffer *b) {
@@ -92,12 +93,13 @@ static struct problem problem_new(uint32_t type, uint32_t rows, uint32_t k, uint
     p.q256 = kernel_check_alloc(n);
     p.d256 = kernel_check_alloc(n / 256 * sizeof(float));
     p.s256 = kernel_check_alloc(n / 16 * sizeof(int16_t));
+    p.tiles = kernel_check_alloc((tokens + ACT_TILE_PAIR - 1) / ACT_TILE_PAIR * ACT_TILE_PAIR * (size_t)k);
     return p;
 }
 
 static void problem_free(struct problem *p) {
-    struct kernel_check_buffer *all[] = {&p->rows, &p->panel, &p->x,    &p->q32, &p->d32,
-                                         &p->s32,  &p->q256,  &p->d256, &p->s256};
+    struct kernel_check_buffer *all[] = {&p->rows, &p->panel, &p->x,    &p->q32,  &p->d32,
+                                         &p->s32,  &p->q256,  &p->d256, &p->s256, &p->tiles};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         kernel_check_free(all[i]);
 }
@@ -131,10 +133,12 @@ static void quantise_all(struct problem *p) {
                  (int16_t *)(void *)p->s256.data);
 }
 
-/* Only the forms that the type may read: with the others NULL. */
-static struct kernels_act act_of(const struct problem *p) {
+/* Only the forms that the type may read: with the others NULL. Rows of a tile beyond the last token are
+ * random. */
+static struct kernels_act act_of(const struct problem *p, bool tiled) {
     uint32_t values = block_info(p->l.type)->values;
-    struct kernels_act a = {0};
+    const uint32_t rows = (p->tokens + ACT_TILE_PAIR - 1) / ACT_TILE_PAIR * ACT_TILE_PAIR;
+    struct kernels_act a = {.tile_rows = tiled && values > 1 ? rows : 0};
     if (values == 1) {
         a.f32 = floats(&p->x);
     } else if (values == 32) {
@@ -146,13 +150,25 @@ static struct kernels_act act_of(const struct problem *p) {
         a.d256 = floats(&p->d256);
         a.s256 = (int16_t *)(void *)p->s256.data;
     }
+    if (!tiled || values == 1)
+        return a;
+    uint64_t state = 5;
+    kernel_check_random_bytes(&state, p->tiles.data, p->tiles.bytes);
+    const int8_t *q = values == 32 ? a.q32 : a.q256;
+    for (uint32_t t = 0; t < p->tokens; t++)
+        act_tiles_put((int8_t *)p->tiles.data, q + (size_t)t * p->l.cols, rows,
+                      values == 32 ? ACT_TILE_32 : ACT_TILE_256, p->l.cols, t, 0, p->l.cols);
+    if (values == 32)
+        a.q32 = (int8_t *)p->tiles.data;
+    else
+        a.q256 = (int8_t *)p->tiles.data;
     return a;
 }
 
 /* All panels of the problem times its activation rows from `first` on. */
 static void multiply(const struct kernels *k, const struct problem *p, float *out, size_t stride,
-                     uint32_t first) {
-    struct kernels_act a = act_of(p);
+                     uint32_t first, bool tiled) {
+    struct kernels_act a = act_of(p, tiled);
     struct kernel_check_buffer work = kernel_check_alloc(kernels_matmul_work(p->tokens - first));
     struct kernels_matmul m = {
         .out = out,
@@ -177,18 +193,20 @@ static void compare_tiers(const struct tiers *tiers, const struct problem *p, ui
     uint32_t rows = p->l.panels * PANEL_ROWS;
     size_t n = (size_t)(tokens - 1) * stride + rows;
     struct kernel_check_buffer expected = kernel_check_alloc(n * sizeof(float));
-    multiply(&tiers->scalar, p, floats(&expected), stride, first);
+    multiply(&tiers->scalar, p, floats(&expected), stride, first, false);
     for (uint32_t t = 0; t < tokens; t++)
         for (uint32_t r = 0; r < rows; r++)
             assert_true(isfinite(floats(&expected)[(size_t)t * stride + r]));
-    for (uint32_t i = 0; i < tiers->n; i++) {
+    for (uint32_t i = 0; i <= 2 * tiers->n; i++) {
+        const struct kernels *k = i == 0 ? &tiers->scalar : &tiers->vector[(i - 1) / 2];
+        const bool tiled = i == 0 || i % 2 == 0;
         char what[128];
-        snprintf(what, sizeof what, "%s, %s, k %u, rows %u, tokens %u from %u, stride %u",
-                 tiers->vector[i].tier, block_info(p->l.type)->name, p->l.cols, p->l.rows, tokens, first,
+        snprintf(what, sizeof what, "%s, %s, k %u, rows %u, tokens %u from %u%s, stride %u", k->tier,
+                 block_info(p->l.type)->name, p->l.cols, p->l.rows, tokens, first, tiled ? ", tiled" : "",
                  stride);
         struct kernel_check_buffer got = kernel_check_alloc(n * sizeof(float));
-        assert_true(tiers->vector[i].matmul[p->l.type] != tiers->scalar.matmul[p->l.type]);
-        multiply(&tiers->vector[i], p, floats(&got), stride, first);
+        assert_true(i == 0 || k->matmul[p->l.type] != tiers->scalar.matmul[p->l.type]);
+        multiply(k, p, floats(&got), stride, first, tiled);
         kernel_check_same_floats(floats(&got), floats(&expected), n, what);
         kernel_check_free(&got);
     }
@@ -224,7 +242,7 @@ static void tiers_agree_on_random_problems(void **state) {
  */
 static void tiers_agree_on_batches(void **state) {
     (void)state;
-    static const uint32_t tokens[] = {12, 17, 31, 64, 97, 200, 300};
+    static const uint32_t tokens[] = {12, 17, 31, 64, 97, 200, 300, 530};
     uint64_t seed = testing_seed("tiers_agree_on_batches");
     struct tiers tiers = available_tiers();
     if (tiers.n == 0)
@@ -233,7 +251,7 @@ static void tiers_agree_on_batches(void **state) {
         uint32_t values = block_info(types[i])->values;
         for (uint32_t round = 0; round < sizeof tokens / sizeof tokens[0]; round++) {
             uint32_t blocks = 1 + (uint32_t)testing_below(&seed, values == 1 ? 700 : values == 32 ? 36 : 5);
-            uint32_t first = (uint32_t)testing_below(&seed, 3);
+            uint32_t first = ACT_TILE_ROWS * (uint32_t)testing_below(&seed, 3) + (round % 4 == 3 ? 5 : 0);
             uint32_t rows = 1 + (uint32_t)testing_below(&seed, 64);
             struct problem p = problem_new(types[i], rows, values * blocks, first + tokens[round]);
             kernel_check_random_bytes(&seed, p.rows.data, p.rows.bytes);
@@ -271,7 +289,7 @@ static void check_rounding(const struct tiers *tiers, const struct problem *p) {
     uint32_t width = p->l.panels * PANEL_ROWS;
     struct kernel_check_buffer out = kernel_check_alloc((size_t)p->tokens * width * sizeof(float));
     struct kernel_check_buffer w = kernel_check_alloc(p->l.cols * sizeof(float));
-    multiply(&tiers->scalar, p, floats(&out), width, 0);
+    multiply(&tiers->scalar, p, floats(&out), width, 0, false);
     uint32_t values = block_info(p->l.type)->values;
     for (uint32_t r = 0; r < p->l.rows; r++) {
         block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
@@ -385,7 +403,7 @@ static void segments_are_summed_apart(void **state) {
             ((int16_t *)(void *)p.s256.data)[g] = 16;
         }
         float out[PANEL_ROWS];
-        multiply(&tiers.scalar, &p, out, PANEL_ROWS, 0);
+        multiply(&tiers.scalar, &p, out, PANEL_ROWS, 0, false);
         for (uint32_t r = 0; r < PANEL_ROWS; r++)
             assert_true(out[r] == 0x1p24f + 512.0f / (float)info->values);
         compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
@@ -400,7 +418,7 @@ static void check_error(const struct tiers *tiers, const struct problem *p, cons
     struct kernel_check_buffer w = kernel_check_alloc(p->l.cols * sizeof(float));
     double ours = 0;
     double quantisation = 0;
-    multiply(&tiers->scalar, p, floats(&out), width, 0);
+    multiply(&tiers->scalar, p, floats(&out), width, 0, false);
     for (uint32_t r = 0; r < p->l.rows; r++) {
         block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
         for (uint32_t t = 0; t < p->tokens; t++) {

@@ -40,7 +40,7 @@ static float *value_f32(const struct member *m, uint32_t value) {
 static struct kernels_act value_act(const struct member *m, uint32_t value) {
     const struct graph_value *v = &m->g->values[value];
     uint8_t *base = value_base(m->d, v, m->half);
-    struct kernels_act a = {0};
+    struct kernels_act a = {.tile_rows = v->tile_rows};
     if (v->forms & GRAPH_F32)
         a.f32 = (float *)(void *)(base + v->f32);
     if (v->forms & GRAPH_I8_32) {
@@ -56,14 +56,26 @@ static struct kernels_act value_act(const struct member *m, uint32_t value) {
     return a;
 }
 
+/* Values that become int8 together; the kernels write quants side by side, from there they go to their tile.
+ */
+#define QUANTISED_TOGETHER 256
+
 /* Columns column .. column + n of row `row` of a value from floats to the int8 forms that it has. */
 static void quantise_part(const struct member *m, const struct graph_value *v, const struct kernels_act *a,
                           uint32_t row, uint32_t column, uint32_t n, const float *x) {
-    size_t at = (size_t)row * v->width + column;
-    if (v->forms & GRAPH_I8_32)
-        m->d->kernels.quantise32(x, n, a->q32 + at, a->d32 + at / 32, a->s32 + at / 32);
-    if (v->forms & GRAPH_I8_256)
-        m->d->kernels.quantise256(x, n, a->q256 + at, a->d256 + at / 256, a->s256 + at / 16);
+    _Alignas(64) int8_t q[QUANTISED_TOGETHER];
+    for (uint32_t done = 0; done < n; done += QUANTISED_TOGETHER) {
+        const uint32_t here = ARITH_MIN(n - done, (uint32_t)QUANTISED_TOGETHER);
+        const size_t at = (size_t)row * v->width + column + done;
+        if (v->forms & GRAPH_I8_32) {
+            m->d->kernels.quantise32(x + done, here, q, a->d32 + at / 32, a->s32 + at / 32);
+            act_tiles_put(a->q32, q, a->tile_rows, ACT_TILE_32, v->width, row, column + done, here);
+        }
+        if (v->forms & GRAPH_I8_256) {
+            m->d->kernels.quantise256(x + done, here, q, a->d256 + at / 256, a->s256 + at / 16);
+            act_tiles_put(a->q256, q, a->tile_rows, ACT_TILE_256, v->width, row, column + done, here);
+        }
+    }
 }
 
 static void quantise_row(const struct member *m, const struct graph_value *v, const struct kernels_act *a,
@@ -79,12 +91,17 @@ static uint32_t int8_group(const struct graph_value *v) {
 /* Row + 1 becomes what the int8 form of row `row` left of y, which is overwritten. */
 static void quantise_remainder(const struct member *m, const struct graph_value *v,
                                const struct kernels_act *a, uint32_t row, float *y) {
-    size_t w = v->width;
     CHECK(v->forms == GRAPH_I8_32 || v->forms == GRAPH_I8_256);
-    if (v->forms & GRAPH_I8_32)
-        m->d->kernels.remainder(y, y, a->q32 + row * w, a->d32 + row * (w / 32), v->width, 32);
-    else
-        m->d->kernels.remainder(y, y, a->q256 + row * w, a->d256 + row * (w / 256), v->width, 256);
+    const uint32_t group = int8_group(v);
+    const int8_t *quants = group == 32 ? a->q32 : a->q256;
+    const float *d = (group == 32 ? a->d32 : a->d256) + (size_t)row * (v->width / group);
+    _Alignas(64) int8_t q[QUANTISED_TOGETHER];
+    for (uint32_t done = 0; done < v->width; done += QUANTISED_TOGETHER) {
+        const uint32_t here = ARITH_MIN(v->width - done, (uint32_t)QUANTISED_TOGETHER);
+        act_tiles_get(q, quants, a->tile_rows, group == 32 ? ACT_TILE_32 : ACT_TILE_256, v->width, row, done,
+                      here);
+        m->d->kernels.remainder(y + done, y + done, q, d + done / group, here, group);
+    }
     quantise_row(m, v, a, row + 1, y);
 }
 

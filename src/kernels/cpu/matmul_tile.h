@@ -96,7 +96,8 @@ MATMUL_ASIDE void matmul_bring32(struct matmul_near32 *near, const struct matmul
                                  uint32_t start, uint32_t blocks, int32_t offset, bool has_m) {
     for (uint32_t t = 0; t < n; t++) {
         size_t at = (m->first + t) * (m->l->cols / 32) + start;
-        matmul_copy(near->q[t], m->a->q32 + at * 32, (size_t)blocks * 32);
+        act_tiles_get(near->q[t], m->a->q32, m->a->tile_rows, ACT_TILE_32, m->l->cols, m->first + t,
+                      (size_t)start * 32, (size_t)blocks * 32);
         matmul_copy(near->d[t], m->a->d32 + at, (size_t)blocks * sizeof(float));
         if (offset == 0 && !has_m)
             continue;
@@ -117,7 +118,8 @@ MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matm
                                   uint32_t super) {
     for (uint32_t t = 0; t < n; t++) {
         size_t at = (m->first + t) * (m->l->cols / 256) + super;
-        matmul_copy(near->q[t], m->a->q256 + at * 256, 256);
+        act_tiles_get(near->q[t], m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, m->first + t,
+                      (size_t)super * 256, 256);
         matmul_copy(near->s[t], m->a->s256 + at * 16, 32);
     }
 }

@@ -1,4 +1,4 @@
-/* Matmul of int8 with tiles (amx_batch.c), and its work memory. */
+/* Matmul of int8 with tiles (amx_matmul32.c, amx_matmul_k.c): its work memory. */
 #ifndef STATOR_KERNELS_CPU_AMX_BATCH_H
 #define STATOR_KERNELS_CPU_AMX_BATCH_H
 
@@ -6,20 +6,18 @@
 #include "kernels/cpu/amx/amx_tile.h"
 #include "kernels/kernels.h"
 
-#define AMX_TOKENS 256 /* packed together; a multiple of AMX_ROWS */
-#define AMX_LEAST  16  /* tokens for which there is work memory */
+#define AMX_TOKENS 512 /* that share an unpacking of weights; a multiple of 2 * AMX_ROWS */
+#define AMX_LEAST  16  /* fewer tokens are faster without tiles */
 #define AMX_BLOCKS (KERNELS_SEGMENT / 32)
 #define AMX_SUPERS (KERNELS_SEGMENT / 256)
 
-/* A segment's activations of AMX_ROWS tokens. Blocks beyond the segment's last, up to a multiple of four,
- * have d = 0. */
+/* A segment's activations of AMX_ROWS tokens, but for the quants: tiles are loaded from where they lie.
+ * Blocks beyond the segment's last, up to a multiple of four, have d = 0. */
 struct amx_near32 {
-    _Alignas(64) int8_t q[AMX_BLOCKS][AMX_ROWS][32];
-    float d[AMX_ROWS][AMX_BLOCKS];
+    _Alignas(64) float d[AMX_ROWS][AMX_BLOCKS];
     float sum[AMX_ROWS][AMX_BLOCKS]; /* types with a minimum */
 };
 struct amx_near256 {
-    _Alignas(64) int8_t q[AMX_SUPERS][4][AMX_ROWS][64];
     float d[AMX_SUPERS][AMX_ROWS];
     int16_t sum[AMX_SUPERS][AMX_ROWS][8]; /* of 32 */
 };

@@ -1,6 +1,6 @@
 /* The tile instructions that the matmul uses, as statements: tiles are numbered by constants, the compiler
- * does not know them. Tiles 0-3 are sums, 4 the activations (a row per token), 5-7 weights in the order of a
- * panel. All lie in memory without gaps.
+ * does not know them. Tiles 0-3 are sums, 4 and 5 activations (a row per token), 6 and 7 weights in the order
+ * of a panel. All lie in memory without gaps.
  *
  * A thread configures its tiles before use and releases them after: nothing is kept between calls. */
 #ifndef STATOR_KERNELS_CPU_AMX_TILE_H
@@ -27,8 +27,8 @@ static inline void amx_configure(uint32_t depth) {
     memset(&c, 0, sizeof c);
     c.palette = 1;
     for (int t = 0; t < 8; t++) {
-        c.row_bytes[t] = (uint16_t)(t == 4 ? depth : 64);
-        c.rows[t] = (uint8_t)(t < 5 ? AMX_ROWS : depth / 4);
+        c.row_bytes[t] = (uint16_t)(t == 4 || t == 5 ? depth : 64);
+        c.rows[t] = (uint8_t)(t < 6 ? AMX_ROWS : depth / 4);
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(c));
 }

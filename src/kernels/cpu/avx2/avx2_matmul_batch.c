@@ -218,7 +218,9 @@ MATMUL_INLINE void bring32(uint32_t type, struct avx2_near32 *x, const struct ke
                            uint32_t start, uint32_t count) {
     const size_t at = (row * m->l->cols + start) / 32;
     for (uint32_t b = 0; b < count / 32; b++) {
-        __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)(m->a->q32 + 32 * (at + b)));
+        const int8_t *block =
+            m->a->q32 + act_tiles_at(m->a->tile_rows, ACT_TILE_32, m->l->cols, row, start + 32 * b);
+        __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)block);
         if (type == BLOCK_Q8_0) {
             _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b), even_bytes(q));
             _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b + 32), odd_bytes(q));
@@ -235,7 +237,8 @@ MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct 
                             uint32_t start, uint32_t count) {
     const size_t at = (row * m->l->cols + start) / 256;
     for (uint32_t super = 0; super < count / 256; super++) {
-        memcpy(x->q + 256 * (size_t)super, m->a->q256 + 256 * (at + super), 256);
+        act_tiles_get(x->q + 256 * (size_t)super, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row,
+                      start + 256 * super, 256);
         const int16_t *s = m->a->s256 + 16 * (at + super);
         for (uint32_t j = 0; j < 16; j++)
             x->s[super][j] = type == BLOCK_Q6_K ? s[j] : j < 8 ? (int16_t)(s[2 * j] + s[2 * j + 1]) : 0;

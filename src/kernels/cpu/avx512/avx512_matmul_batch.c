@@ -262,7 +262,7 @@ static void bring32(struct batch_near32 *x, const struct kernels_matmul *m, size
                     uint32_t count, int32_t offset) {
     size_t at = (row * m->l->cols + start) / 32;
     uint32_t blocks = count / 32;
-    copy64(x->q, m->a->q32 + 32 * at, count);
+    act_tiles_get(x->q, m->a->q32, m->a->tile_rows, ACT_TILE_32, m->l->cols, row, start, count);
     __mmask16 mask = (__mmask16)((1u << blocks) - 1);
     _mm512_store_ps(x->d, _mm512_maskz_loadu_ps(mask, m->a->d32 + at));
     __m512i sums = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(mask, m->a->s32 + at));
@@ -273,7 +273,7 @@ static void bring32(struct batch_near32 *x, const struct kernels_matmul *m, size
 MATMUL_INLINE void bring256(uint32_t type, struct batch_near256 *x, const struct kernels_matmul *m,
                             size_t row, uint32_t start, uint32_t count) {
     size_t at = (row * m->l->cols + start) / 256;
-    copy64(x->q, m->a->q256 + 256 * at, count);
+    act_tiles_get(x->q, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row, start, count);
     for (uint32_t super = 0; super < count / 256; super++) {
         __m256i s16 = _mm256_loadu_si256((const __m256i *)(const void *)(m->a->s256 + 16 * (at + super)));
         __m256i s32 = _mm256_madd_epi16(s16, _mm256_set1_epi16(1));

@@ -67,11 +67,11 @@ static int32_t dot(uint32_t type, const struct block_parts *w, const int8_t *q, 
     return i;
 }
 
-/* One block of 32 times token t's values there. */
+/* One block of 32 times a token's values there: quants q, the other forms at `at`. */
 static float add_block32(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
-                         float acc) {
+                         const int8_t *q, float acc) {
     float d = a->d32[at / 32];
-    acc = fmaf((float)dot(type, w, a->q32 + at, 0, 32), block_from_f16(w->d) * d, acc);
+    acc = fmaf((float)dot(type, w, q, 0, 32), block_from_f16(w->d) * d, acc);
     if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1)
         acc = fmaf((float)a->s32[at / 32], block_from_f16(w->m) * d, acc);
     return acc;
@@ -79,9 +79,8 @@ static float add_block32(uint32_t type, const struct block_parts *w, const struc
 
 /* One block of 256. */
 static float add_block256(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
-                          float acc) {
+                          const int8_t *q, float acc) {
     float d = a->d256[at / 256];
-    const int8_t *q = a->q256 + at;
     const int16_t *s = a->s256 + at / 16;
     int32_t i = 0;
     if (type == BLOCK_Q6_K) {
@@ -112,10 +111,14 @@ static void panel_blocks(float *out, size_t out_stride, const struct panel_layou
                 struct block_parts w;
                 panel_take_apart(l, panel, r, k / values, &w);
                 for (uint32_t t = 0; t < tile; t++) {
-                    size_t at = (size_t)(first + done + t) * l->cols + k;
+                    size_t row = (size_t)first + done + t;
+                    size_t at = row * l->cols + k;
+                    int8_t q[256];
+                    act_tiles_get(q, values == 32 ? a->q32 : a->q256, a->tile_rows,
+                                  values == 32 ? ACT_TILE_32 : ACT_TILE_256, l->cols, row, k, values);
                     sum_at(&s[t], k);
-                    s[t].segment = values == 32 ? add_block32(l->type, &w, a, at, s[t].segment)
-                                                : add_block256(l->type, &w, a, at, s[t].segment);
+                    s[t].segment = values == 32 ? add_block32(l->type, &w, a, at, q, s[t].segment)
+                                                : add_block256(l->type, &w, a, at, q, s[t].segment);
                 }
             }
             for (uint32_t t = 0; t < tile; t++)
