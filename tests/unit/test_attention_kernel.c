@@ -310,7 +310,7 @@ static void many_rows(void **state) {
     static const uint32_t groups[] = {1, 2, 4, 5, 7, 8};
     for (int pair = 0; pair < KERNELS_KV_TYPES * KERNELS_KV_TYPES; pair++) {
         uint32_t group = groups[testing_below(&seed, 6)];
-        uint32_t queries = (uint32_t)(9 + testing_below(&seed, 140)) / group + 1;
+        uint32_t queries = (uint32_t)(9 + testing_below(&seed, 300)) / group + 1;
         uint32_t dim_k = dims[testing_below(&seed, 3)], dim_v = dims[testing_below(&seed, 3)];
         struct problem p = {.a = {.type_k = (enum kernels_kv)(pair % KERNELS_KV_TYPES),
                                   .type_v = (enum kernels_kv)(pair / KERNELS_KV_TYPES)}};

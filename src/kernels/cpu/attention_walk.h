@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-#define ATTENTION_WALK_ROWS   128  /* rows of a pass, where it has several queries */
+#define ATTENTION_WALK_ROWS   256  /* rows of a pass, where it has several queries */
 #define ATTENTION_WALK_NEAR   4096 /* bytes that are on their way from memory */
 #define ATTENTION_WALK_LANE   16   /* rows of o are padded to this */
 #define ATTENTION_WALK_TILE   8    /* the largest tile */
@@ -46,16 +46,20 @@ struct attention_pv {
     uint32_t dims;
     uint32_t begin; /* tokens */
     uint32_t end;
-    float *o; /* o[r * o_stride + d] = fmaf(e, v, o); has room for whole vectors */
+    float *o; /* has room for whole vectors: o[r * o_stride + d] = fmaf(e, v, o), token after token */
     size_t o_stride;
+    bool fresh; /* these sums begin at +0, not at o */
+    /* NULL, or what the sums of row r and o before are merged with: o = fmaf(sum, now[r], o * old[r]) */
+    const float *old;
+    const float *now;
 };
 
 struct attention_tier {
     uint32_t tile; /* most rows that qk and pv take */
-    /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] for the 32 tokens of the block. Float keys: q is
+    /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] * scale for the 32 tokens of the block. Float keys: q is
      * [dim][rows]; quantised: row r is what quantise_query made at q + r * attention_walk_query(dim). */
     void (*qk[KERNELS_KV_TYPES])(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
-                                 float *score);
+                                 float scale, float *score);
     void (*quantise_query)(const float *x, uint32_t dim, bool four, void *row);
     void (*pv[2])(const struct attention_pv *p);             /* f32, f16 */
     void (*plain_k)(const void *k, uint32_t dim, float *to); /* f16, as it lies */
@@ -68,10 +72,10 @@ struct attention_tier {
                                        uint32_t dim, uint32_t end, float *o, size_t o_stride);
     /* w[r * w_stride + t] = e[r * KERNELS_SPLIT + t] * scales[t], 32 tokens */
     void (*weigh)(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride);
-    void (*exp)(float *x, uint32_t n); /* of each; up to 15 more are read and written */
-    /* Scores of n >= 1 tokens of a split become e, what lies behind them anything; the maximum and the sum
-     * are returned. */
-    void (*soften)(float *score, uint32_t n, float scale, float *max, float *sum);
+    void (*exp)(float *x, uint32_t n); /* of each; n is a multiple of ATTENTION_WALK_LANE */
+    /* Of each row the scores of its first n[row] >= 1 tokens of a split become e, what lies behind them
+     * anything; the maximum and the sum are returned. */
+    void (*soften)(uint32_t rows, float *score, const uint32_t *n, float *max, float *sum);
     /* all = fmaf(part, b, all * a) */
     void (*merge)(float *all, const float *part, uint32_t dim, float a, float b);
     void (*scale)(float *out, const float *o, uint32_t dim, float factor);
@@ -238,75 +242,114 @@ static inline void attention_walk_add(const struct attention_pass *p, struct att
     }
 }
 
-/* Rows first .. first + n - 1, whose scores and sums begin at e and o. */
+/* Some rows of a tile in a split. */
+struct attention_rows {
+    uint32_t first;
+    uint32_t n;
+    uint32_t end;   /* of the tokens that the last of them sees */
+    const float *e; /* of the first */
+    float *o;
+    bool whole;       /* all of them see all these tokens: the sums are made at once, */
+    const float *old; /* and merged, if this is not NULL, into o (see struct attention_pv) */
+    const float *now;
+};
+
 static inline void attention_walk_pv_plain(const struct attention_pass *p, const struct attention_split *s,
-                                           uint32_t first, uint32_t n, uint32_t end, const float *e,
-                                           float *o) {
+                                           const struct attention_rows *r) {
     const struct kernels_attention *a = p->a;
     bool scaled = attention_walk_quantised(a->type_v);
     for (uint32_t d = 0; d < a->head_dim_v; d += ATTENTION_WALK_WIDTH) {
-        for (uint32_t t = s->begin; scaled && t < end; t += KERNELS_KV_BLOCK) {
+        for (uint32_t t = s->begin; scaled && t < r->end; t += KERNELS_KV_BLOCK) {
             const uint8_t *v = attention_walk_block(a, a->v, t);
             v += kv_layout_scales(a->type_v, a->head_dim_v);
-            p->tier->weigh(n, e + (t - s->begin), (const uint16_t *)(const void *)v + d,
+            p->tier->weigh(r->n, r->e + (t - s->begin), (const uint16_t *)(const void *)v + d,
                            p->weight + (t - s->begin), KERNELS_SPLIT);
         }
         const float *panel = p->values + d / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL;
         uint32_t rest = a->head_dim_v - d;
-        struct attention_pv pv = {.rows = n,
-                                  .e = scaled ? p->weight : e,
+        struct attention_pv pv = {.rows = r->n,
+                                  .e = scaled ? p->weight : r->e,
                                   .v = panel,
                                   .next = panel,
                                   .v_stride = ATTENTION_WALK_WIDTH,
                                   .dims = rest < ATTENTION_WALK_WIDTH ? rest : ATTENTION_WALK_WIDTH,
-                                  .end = end - s->begin,
-                                  .o = o + d,
-                                  .o_stride = p->stride};
-        attention_walk_add(p, &pv, false, first, s->begin);
+                                  .end = r->end - s->begin,
+                                  .o = r->o + d,
+                                  .o_stride = p->stride,
+                                  .fresh = r->whole,
+                                  .old = r->old,
+                                  .now = r->now};
+        if (r->whole)
+            p->tier->pv[false](&pv);
+        else
+            attention_walk_add(p, &pv, false, r->first, s->begin);
     }
 }
 
 static inline void attention_walk_pv_direct(const struct attention_pass *p, const struct attention_split *s,
-                                            uint32_t first, uint32_t n, uint32_t end, const float *e,
-                                            float *o) {
+                                            const struct attention_rows *r) {
     const struct kernels_attention *a = p->a;
-    for (uint32_t t = s->begin; t < end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
+    const float *e = r->e;
+    for (uint32_t t = s->begin; t < r->end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
         const uint8_t *v = attention_walk_block(a, a->v, t), *next = attention_walk_next(p, false, s, t);
-        uint32_t tokens = end - t < KERNELS_KV_BLOCK ? end - t : KERNELS_KV_BLOCK;
+        uint32_t tokens = r->end - t < KERNELS_KV_BLOCK ? r->end - t : KERNELS_KV_BLOCK;
         if (attention_walk_quantised(a->type_v)) {
-            p->tier->pv_small[a->type_v](n, e, v, next, a->head_dim_v, tokens, o, p->stride);
+            p->tier->pv_small[a->type_v](r->n, e, v, next, a->head_dim_v, tokens, r->o, p->stride);
             continue;
         }
-        struct attention_pv pv = {.rows = n,
+        struct attention_pv pv = {.rows = r->n,
                                   .e = e,
                                   .v = v,
                                   .next = next,
                                   .v_stride = a->head_dim_v,
                                   .dims = a->head_dim_v,
                                   .end = tokens,
-                                  .o = o,
+                                  .o = r->o,
                                   .o_stride = p->stride};
-        attention_walk_add(p, &pv, a->type_v == KERNELS_KV_F16, first, t);
+        attention_walk_add(p, &pv, a->type_v == KERNELS_KV_F16, r->first, t);
     }
 }
 
-/* o of rows first .. first + n - 1 and their share of what is merged into the splits before. */
-static inline void attention_walk_merge(struct attention_pass *p, uint32_t first, uint32_t n,
-                                        const float *max, const float *sum, const float *o) {
-    float old[ATTENTION_WALK_TILE + ATTENTION_WALK_LANE] = {0};
-    float now[ATTENTION_WALK_TILE + ATTENTION_WALK_LANE] = {0};
+/* What the sums so far of rows first .. first + n - 1, and those of this split, are multiplied with when they
+ * are merged; of the rows' maxima and sums of e this is done. */
+struct attention_shares {
+    float both[ATTENTION_WALK_LANE]; /* the former, and from ATTENTION_WALK_TILE on the latter */
+};
+
+static inline void attention_walk_share(struct attention_pass *p, uint32_t first, uint32_t n,
+                                        const float *max, const float *sum, struct attention_shares *s) {
+    _Static_assert(2 * ATTENTION_WALK_TILE == ATTENTION_WALK_LANE, "one vector of the widest tier");
+    float *old = s->both, *now = s->both + ATTENTION_WALK_TILE;
+    memset(s, 0, sizeof *s);
     for (uint32_t i = 0; i < n; i++) {
         float top = max[i] > p->max[first + i] ? max[i] : p->max[first + i];
         old[i] = p->max[first + i] - top;
         now[i] = max[i] - top;
         p->max[first + i] = top;
     }
-    p->tier->exp(old, n);
-    p->tier->exp(now, n);
+    p->tier->exp(s->both, ATTENTION_WALK_LANE);
     for (uint32_t i = 0; i < n; i++) {
         float scaled = p->sum[first + i] * old[i];
         p->sum[first + i] = fmaf(sum[i], now[i], scaled);
-        p->tier->merge(p->all + (first + i) * p->stride, o + i * p->stride, p->a->head_dim_v, old[i], now[i]);
+    }
+}
+
+static inline void attention_walk_merge(struct attention_pass *p, uint32_t first, uint32_t n,
+                                        const struct attention_shares *s, const float *o) {
+    for (uint32_t i = 0; i < n; i++)
+        p->tier->merge(p->all + (first + i) * p->stride, o + i * p->stride, p->a->head_dim_v, s->both[i],
+                       s->both[ATTENTION_WALK_TILE + i]);
+}
+
+/* The scores of n rows from `first` on, whose tokens end at `end`. */
+static inline void attention_walk_scores(struct attention_pass *p, const struct attention_split *s,
+                                         uint32_t first, uint32_t n, uint32_t end) {
+    const struct kernels_attention *a = p->a;
+    for (uint32_t t = s->begin, b = 0; t < end; t += KERNELS_KV_BLOCK, b++) {
+        const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
+        p->tier->qk[s->type_k](n, p->q + first * p->row_floats, s->k[b], next, a->head_dim_k, a->scale,
+                               p->score + (size_t)b * KERNELS_KV_BLOCK);
+        attention_walk_fetch(p);
     }
 }
 
@@ -314,37 +357,30 @@ static inline void attention_walk_merge(struct attention_pass *p, uint32_t first
 static inline void attention_walk_tile(struct attention_pass *p, const struct attention_split *s,
                                        uint32_t first) {
     const struct kernels_attention *a = p->a;
-    const struct attention_tier *tier = p->tier;
-    uint32_t n = p->rows - first < tier->tile ? p->rows - first : tier->tile;
+    uint32_t n = p->rows - first < p->tier->tile ? p->rows - first : p->tier->tile;
     uint32_t end = s->begin + attention_walk_seen(p, first + n - 1, s->begin, s->end - s->begin);
     if (end == s->begin)
         return;
-    for (uint32_t t = s->begin, b = 0; t < end; t += KERNELS_KV_BLOCK, b++) {
-        const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
-        tier->qk[s->type_k](n, p->q + first * p->row_floats, s->k[b], next, a->head_dim_k,
-                            p->score + (size_t)b * KERNELS_KV_BLOCK);
-        attention_walk_fetch(p);
-    }
+    attention_walk_scores(p, s, first, n, end);
     uint32_t skip = 0; /* rows that see nothing of this split */
     while (attention_walk_seen(p, first + skip, s->begin, 1) == 0)
         skip++;
-    const float *e = p->score + (size_t)skip * KERNELS_SPLIT;
-    float max[ATTENTION_WALK_TILE], sum[ATTENTION_WALK_TILE];
     first += skip;
     n -= skip;
+    uint32_t seen[ATTENTION_WALK_TILE];
+    float max[ATTENTION_WALK_TILE], sum[ATTENTION_WALK_TILE];
     for (uint32_t i = 0; i < n; i++)
-        tier->soften(p->score + (size_t)(skip + i) * KERNELS_SPLIT,
-                     attention_walk_seen(p, first + i, s->begin, KERNELS_SPLIT), a->scale, &max[i], &sum[i]);
+        seen[i] = attention_walk_seen(p, first + i, s->begin, KERNELS_SPLIT);
+    float *e = p->score + (size_t)skip * KERNELS_SPLIT;
+    p->tier->soften(n, e, seen, max, sum);
     bool alone = a->parts != NULL;
     float *part = alone
                       ? a->parts + s->begin / KERNELS_SPLIT * kernels_attention_part(a->group, a->head_dim_v)
                       : p->all;
-    float *o = alone || s->begin == 0 ? part + first * p->stride : p->part;
-    memset(o, 0, n * p->stride * sizeof *o);
-    if (p->plain_v)
-        attention_walk_pv_plain(p, s, first, n, end, e, o);
-    else
-        attention_walk_pv_direct(p, s, first, n, end, e, o);
+    struct attention_shares shares;
+    struct attention_rows r = {.first = first, .n = n, .end = end, .e = e, .o = part + first * p->stride};
+    r.whole = p->plain_v && seen[0] == seen[n - 1];
+    bool merged = false;
     if (alone) {
         memcpy(attention_walk_maxima(a, part) + first, max, n * sizeof *max);
         memcpy(attention_walk_sums(a, part) + first, sum, n * sizeof *sum);
@@ -352,8 +388,23 @@ static inline void attention_walk_tile(struct attention_pass *p, const struct at
         memcpy(p->max + first, max, n * sizeof *max);
         memcpy(p->sum + first, sum, n * sizeof *sum);
     } else {
-        attention_walk_merge(p, first, n, max, sum, o);
+        attention_walk_share(p, first, n, max, sum, &shares);
+        merged = true;
     }
+    if (merged && r.whole) {
+        r.old = shares.both;
+        r.now = shares.both + ATTENTION_WALK_TILE;
+    } else if (merged) {
+        r.o = p->part;
+    }
+    if (!r.whole)
+        memset(r.o, 0, n * p->stride * sizeof *r.o);
+    if (p->plain_v)
+        attention_walk_pv_plain(p, s, &r);
+    else
+        attention_walk_pv_direct(p, s, &r);
+    if (merged && !r.whole)
+        attention_walk_merge(p, first, n, &shares, p->part);
 }
 
 /* --- a pass */
@@ -498,8 +549,10 @@ static inline void attention_walk_join(const struct kernels_attention *a, const 
         float *part = a->parts + i * floats;
         for (uint32_t r = 0, n; r < p.rows; r += n) {
             n = p.rows - r < ATTENTION_WALK_TILE ? p.rows - r : ATTENTION_WALK_TILE;
-            attention_walk_merge(&p, r, n, attention_walk_maxima(a, part) + r,
-                                 attention_walk_sums(a, part) + r, part + r * p.stride);
+            struct attention_shares shares;
+            attention_walk_share(&p, r, n, attention_walk_maxima(a, part) + r,
+                                 attention_walk_sums(a, part) + r, &shares);
+            attention_walk_merge(&p, r, n, &shares, part + r * p.stride);
         }
     }
     attention_walk_scale(&p, 0);

@@ -26,9 +26,9 @@ INLINE void prefetch(const void *p, size_t bytes) {
     _mm_prefetch((const char *)p + bytes, _MM_HINT_T0);
 }
 
-/* q: [dim][rows] */
+/* q: [dim][rows]. A sum's segment would be added to +0, which but makes +0 of -0: no e changes by that. */
 INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k, const void *next,
-                    uint32_t dim, float *score) {
+                    uint32_t dim, float scale, float *score) {
     for (size_t half = 0; half < KERNELS_KV_BLOCK; half += 16) {
         __m256 low[TILE], high[TILE];
         UNROLL
@@ -49,32 +49,32 @@ INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const v
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
             float *to = score + r * KERNELS_SPLIT + half;
-            _mm256_storeu_ps(to, _mm256_add_ps(_mm256_setzero_ps(), low[r]));
-            _mm256_storeu_ps(to + 8, _mm256_add_ps(_mm256_setzero_ps(), high[r]));
+            _mm256_storeu_ps(to, _mm256_mul_ps(low[r], _mm256_set1_ps(scale)));
+            _mm256_storeu_ps(to + 8, _mm256_mul_ps(high[r], _mm256_set1_ps(scale)));
         }
     }
 }
 
 INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
-               float *score) {
+               float scale, float *score) {
     switch (rows) {
     case 6:
-        qk_rows(6, f16, q, k, next, dim, score);
+        qk_rows(6, f16, q, k, next, dim, scale, score);
         break;
     case 5:
-        qk_rows(5, f16, q, k, next, dim, score);
+        qk_rows(5, f16, q, k, next, dim, scale, score);
         break;
     case 4:
-        qk_rows(4, f16, q, k, next, dim, score);
+        qk_rows(4, f16, q, k, next, dim, scale, score);
         break;
     case 3:
-        qk_rows(3, f16, q, k, next, dim, score);
+        qk_rows(3, f16, q, k, next, dim, scale, score);
         break;
     case 2:
-        qk_rows(2, f16, q, k, next, dim, score);
+        qk_rows(2, f16, q, k, next, dim, scale, score);
         break;
     default:
-        qk_rows(1, f16, q, k, next, dim, score);
+        qk_rows(1, f16, q, k, next, dim, scale, score);
     }
 }
 
@@ -87,7 +87,7 @@ INLINE void pv_dims(const int rows, const int width, const bool f16, const struc
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int w = 0; w < width; w++)
-            acc[r][w] = _mm256_loadu_ps(p->o + r * p->o_stride + at + 8 * w);
+            acc[r][w] = p->fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(p->o + r * p->o_stride + at + 8 * w);
     }
     for (size_t t = p->begin; t < p->end; t++) {
         __m256 x[8];
@@ -102,6 +102,17 @@ INLINE void pv_dims(const int rows, const int width, const bool f16, const struc
             UNROLL
             for (int w = 0; w < width; w++)
                 acc[r][w] = _mm256_fmadd_ps(weight, x[w], acc[r][w]);
+        }
+    }
+    if (p->old != NULL) {
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int w = 0; w < width; w++) {
+                __m256 before = _mm256_loadu_ps(p->o + r * p->o_stride + at + 8 * w);
+                before = _mm256_mul_ps(before, _mm256_set1_ps(p->old[r]));
+                acc[r][w] = _mm256_fmadd_ps(acc[r][w], _mm256_set1_ps(p->now[r]), before);
+            }
         }
     }
     UNROLL
@@ -120,9 +131,11 @@ INLINE void pv_rows(const int rows, const int width, bool f16, const struct atte
         pv_dims(rows, 1, f16, p, at);
     for (; at < p->dims; at++) {
         for (int r = 0; r < rows; r++) {
-            float *o = p->o + r * p->o_stride + at;
+            float *o = p->o + r * p->o_stride + at, sum = p->fresh ? 0.0f : *o;
             for (size_t t = p->begin; t < p->end; t++)
-                *o = fmaf(p->e[(size_t)r * KERNELS_SPLIT + t], load1(f16, p->v, t * p->v_stride + at), *o);
+                sum = fmaf(p->e[(size_t)r * KERNELS_SPLIT + t], load1(f16, p->v, t * p->v_stride + at), sum);
+            float before = p->old != NULL ? *o * p->old[r] : 0.0f;
+            *o = p->old != NULL ? fmaf(sum, p->now[r], before) : sum;
         }
     }
 }
@@ -149,14 +162,14 @@ INLINE void pv(bool f16, const struct attention_pv *p) {
     }
 }
 
-static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                    float *score) {
-    qk(false, rows, q, k, next, dim, score);
+    qk(false, rows, q, k, next, dim, scale, score);
 }
 
-static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                    float *score) {
-    qk(true, rows, q, k, next, dim, score);
+    qk(true, rows, q, k, next, dim, scale, score);
 }
 
 static void pv_f32(const struct attention_pv *p) {
@@ -189,32 +202,38 @@ static float sum_of(const float *e) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
-    const __m256 factor = _mm256_set1_ps(scale);
+static __m256 largest_of(const float *score, uint32_t n) {
     __m256 most[4];
     for (int i = 0; i < 4; i++)
         most[i] = _mm256_set1_ps(-INFINITY);
     uint32_t t = 0;
     for (; n - t >= 32; t += 32) {
         UNROLL
-        for (int i = 0; i < 4; i++) {
-            __m256 s = _mm256_mul_ps(_mm256_loadu_ps(score + t + 8 * i), factor);
-            _mm256_storeu_ps(score + t + 8 * i, s);
-            most[i] = _mm256_max_ps(most[i], s);
-        }
+        for (int i = 0; i < 4; i++)
+            most[i] = _mm256_max_ps(most[i], _mm256_loadu_ps(score + t + 8 * i));
     }
     for (; t < n; t += 8) {
-        __m256 s = _mm256_mul_ps(_mm256_loadu_ps(score + t), factor);
-        _mm256_storeu_ps(score + t, s);
-        most[0] = _mm256_max_ps(most[0], _mm256_blendv_ps(most[0], s, first(n - t)));
+        __m256 s = _mm256_blendv_ps(most[0], _mm256_loadu_ps(score + t), first(n - t));
+        most[0] = _mm256_max_ps(most[0], s);
     }
-    const __m256 top =
-        avx2_largest(_mm256_max_ps(_mm256_max_ps(most[0], most[1]), _mm256_max_ps(most[2], most[3])));
-    *max = _mm256_cvtss_f32(top);
-    for (t = 0; t < n; t += 8)
-        _mm256_storeu_ps(score + t, avx2_exp(_mm256_sub_ps(_mm256_loadu_ps(score + t), top)));
-    memset(score + n, 0, (KERNELS_SPLIT - n) * sizeof *score);
-    *sum = sum_of(score);
+    return avx2_largest(_mm256_max_ps(_mm256_max_ps(most[0], most[1]), _mm256_max_ps(most[2], most[3])));
+}
+
+/* One step for all rows at a time: none waits for another's last lanes. */
+static void soften(uint32_t rows, float *score, const uint32_t *n, float *max, float *sum) {
+    for (uint32_t r = 0; r < rows; r++)
+        max[r] = _mm256_cvtss_f32(largest_of(score + (size_t)r * KERNELS_SPLIT, n[r]));
+    for (uint32_t r = 0; r < rows; r++) {
+        float *e = score + (size_t)r * KERNELS_SPLIT;
+        const __m256 top = _mm256_set1_ps(max[r]);
+        for (uint32_t t = 0; t < n[r]; t += 8)
+            _mm256_storeu_ps(e + t, avx2_exp(_mm256_sub_ps(_mm256_loadu_ps(e + t), top)));
+    }
+    for (uint32_t r = 0; r < rows; r++) {
+        float *e = score + (size_t)r * KERNELS_SPLIT;
+        memset(e + n[r], 0, (KERNELS_SPLIT - n[r]) * sizeof *e);
+        sum[r] = sum_of(e);
+    }
 }
 
 static void exp_all(float *x, uint32_t n) {

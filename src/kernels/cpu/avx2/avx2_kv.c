@@ -98,7 +98,7 @@ INLINE void qk_group(const int rows, const bool four, const int16_t *const *q, c
 
 /* Rows of q lie attention_walk_query(dim) apart. */
 INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8_t *k, const uint8_t *next,
-                    uint32_t dim, float *score) {
+                    uint32_t dim, float scale, float *score) {
     const size_t row = attention_walk_query(dim);
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
@@ -125,38 +125,38 @@ INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8
                 __m256i i = _mm256_permute4x64_epi64(_mm256_hadd_epi32(acc[r][0], acc[r][1]), 0xd8);
                 if (four)
                     i = _mm256_sub_epi32(i, _mm256_set1_epi32(groups[r][g].offset));
-                __m256 scale = _mm256_mul_ps(_mm256_set1_ps(groups[r][g].d), d);
-                sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), scale, sum[r]);
+                __m256 both = _mm256_mul_ps(_mm256_set1_ps(groups[r][g].d), d);
+                sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), both, sum[r]);
             }
         }
         UNROLL
         for (int r = 0; r < rows; r++)
-            _mm256_storeu_ps(score + r * KERNELS_SPLIT + t, sum[r]);
+            _mm256_storeu_ps(score + r * KERNELS_SPLIT + t, _mm256_mul_ps(sum[r], _mm256_set1_ps(scale)));
     }
 }
 
 INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
-               float *score) {
+               float scale, float *score) {
     const size_t row = attention_walk_query(dim);
     for (; rows >= 4; rows -= 4, q += 4 * row, score += (size_t)4 * KERNELS_SPLIT)
-        qk_rows(4, four, q, k, next, dim, score);
+        qk_rows(4, four, q, k, next, dim, scale, score);
     if ((rows & 2) != 0) {
-        qk_rows(2, four, q, k, next, dim, score);
+        qk_rows(2, four, q, k, next, dim, scale, score);
         q += 2 * row;
         score += (size_t)2 * KERNELS_SPLIT;
     }
     if ((rows & 1) != 0)
-        qk_rows(1, four, q, k, next, dim, score);
+        qk_rows(1, four, q, k, next, dim, scale, score);
 }
 
-void avx2_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+void avx2_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                   float *score) {
-    qk(false, rows, q, k, next, dim, score);
+    qk(false, rows, q, k, next, dim, scale, score);
 }
 
-void avx2_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+void avx2_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                   float *score) {
-    qk(true, rows, q, k, next, dim, score);
+    qk(true, rows, q, k, next, dim, scale, score);
 }
 
 /* --- values */

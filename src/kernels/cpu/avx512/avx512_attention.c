@@ -31,9 +31,9 @@ INLINE __m512 load16_masked(bool f16, __mmask16 m, const void *p, size_t i) {
     return _mm512_maskz_loadu_ps(m, (const float *)p + i);
 }
 
-/* q: [dim][rows] */
+/* q: [dim][rows]. A sum's segment would be added to +0, which but makes +0 of -0: no e changes by that. */
 INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k, const void *next,
-                    uint32_t dim, float *score) {
+                    uint32_t dim, float scale, float *score) {
     __m512 low[TILE], high[TILE];
     UNROLL
     for (uint32_t r = 0; r < rows; r++)
@@ -48,39 +48,40 @@ INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const v
             high[r] = _mm512_fmadd_ps(x, k_high, high[r]);
         }
     }
+    const __m512 factor = _mm512_set1_ps(scale);
     UNROLL
     for (uint32_t r = 0; r < rows; r++) {
-        _mm512_storeu_ps(score + r * KERNELS_SPLIT, _mm512_add_ps(_mm512_setzero_ps(), low[r]));
-        _mm512_storeu_ps(score + r * KERNELS_SPLIT + 16, _mm512_add_ps(_mm512_setzero_ps(), high[r]));
+        _mm512_storeu_ps(score + r * KERNELS_SPLIT, _mm512_mul_ps(low[r], factor));
+        _mm512_storeu_ps(score + r * KERNELS_SPLIT + 16, _mm512_mul_ps(high[r], factor));
     }
 }
 
 INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
-               float *score) {
+               float scale, float *score) {
     switch (rows) {
     case 8:
-        qk_rows(8, f16, q, k, next, dim, score);
+        qk_rows(8, f16, q, k, next, dim, scale, score);
         break;
     case 7:
-        qk_rows(7, f16, q, k, next, dim, score);
+        qk_rows(7, f16, q, k, next, dim, scale, score);
         break;
     case 6:
-        qk_rows(6, f16, q, k, next, dim, score);
+        qk_rows(6, f16, q, k, next, dim, scale, score);
         break;
     case 5:
-        qk_rows(5, f16, q, k, next, dim, score);
+        qk_rows(5, f16, q, k, next, dim, scale, score);
         break;
     case 4:
-        qk_rows(4, f16, q, k, next, dim, score);
+        qk_rows(4, f16, q, k, next, dim, scale, score);
         break;
     case 3:
-        qk_rows(3, f16, q, k, next, dim, score);
+        qk_rows(3, f16, q, k, next, dim, scale, score);
         break;
     case 2:
-        qk_rows(2, f16, q, k, next, dim, score);
+        qk_rows(2, f16, q, k, next, dim, scale, score);
         break;
     default:
-        qk_rows(1, f16, q, k, next, dim, score);
+        qk_rows(1, f16, q, k, next, dim, scale, score);
     }
 }
 
@@ -96,7 +97,7 @@ INLINE void pv_dims(const uint32_t rows, const uint32_t width, const bool f16, c
     for (uint32_t r = 0; r < rows; r++) {
         UNROLL
         for (uint32_t w = 0; w < width; w++)
-            acc[r][w] = _mm512_loadu_ps(o + r * p->o_stride + 16 * w);
+            acc[r][w] = p->fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(o + r * p->o_stride + 16 * w);
     }
     for (size_t t = p->begin; t < p->end; t++, i += p->v_stride) {
         prefetch((const char *)p->next + i * element, 16 * width * element);
@@ -110,6 +111,17 @@ INLINE void pv_dims(const uint32_t rows, const uint32_t width, const bool f16, c
             UNROLL
             for (uint32_t w = 0; w < width; w++)
                 acc[r][w] = _mm512_fmadd_ps(weight, x[w], acc[r][w]);
+        }
+    }
+    if (p->old != NULL) {
+        UNROLL
+        for (uint32_t r = 0; r < rows; r++) {
+            UNROLL
+            for (uint32_t w = 0; w < width; w++) {
+                __m512 before = _mm512_loadu_ps(o + r * p->o_stride + 16 * w);
+                before = _mm512_mul_ps(before, _mm512_set1_ps(p->old[r]));
+                acc[r][w] = _mm512_fmadd_ps(acc[r][w], _mm512_set1_ps(p->now[r]), before);
+            }
         }
     }
     UNROLL
@@ -160,14 +172,14 @@ INLINE void pv(bool f16, const struct attention_pv *p) {
     }
 }
 
-static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                    float *score) {
-    qk(false, rows, q, k, next, dim, score);
+    qk(false, rows, q, k, next, dim, scale, score);
 }
 
-static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                    float *score) {
-    qk(true, rows, q, k, next, dim, score);
+    qk(true, rows, q, k, next, dim, scale, score);
 }
 
 static void pv_f32(const struct attention_pv *p) {
@@ -202,60 +214,104 @@ static void plain_f16(const void *v, uint32_t dim, float *to) {
     plain_v(true, v, dim, to);
 }
 
-/* num_exp of x <= 0: no upper bound is needed, and scaling by a power of two is one instruction. */
-INLINE __m512 exp_below(__m512 x) {
-    const __m512 one = _mm512_set1_ps(1.0f);
-    __m512 t = _mm512_fmadd_ps(x, _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
-    __m512 n = _mm512_sub_ps(t, _mm512_set1_ps(NUM_ROUND));
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_HIGH), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_LOW), r);
-    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(NUM_EXP_C6), r, _mm512_set1_ps(NUM_EXP_C5));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C4));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C3));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C2));
-    p = _mm512_fmadd_ps(p, r, one);
-    p = _mm512_fmadd_ps(p, r, one);
-    __mmask16 in = _mm512_cmp_ps_mask(x, _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
-    return _mm512_maskz_scalef_ps(in, p, n);
+/* num_exp of each x <= 0: no upper bound is needed, and scaling by a power of two is one instruction. Step by
+ * step for all, as one alone waits for each of its steps. */
+INLINE void exp_below(const int n, __m512 *x) {
+    static const float c[] = {NUM_EXP_C5, NUM_EXP_C4, NUM_EXP_C3, NUM_EXP_C2, 1.0f, 1.0f};
+    __m512 k[4], r[4], p[4];
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        k[i] = _mm512_fmadd_ps(x[i], _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
+        k[i] = _mm512_sub_ps(k[i], _mm512_set1_ps(NUM_ROUND));
+    }
+    UNROLL
+    for (int i = 0; i < n; i++)
+        r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_HIGH), x[i]);
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_LOW), r[i]);
+        p[i] = _mm512_set1_ps(NUM_EXP_C6);
+    }
+    UNROLL
+    for (int step = 0; step < 6; step++) {
+        UNROLL
+        for (int i = 0; i < n; i++)
+            p[i] = _mm512_fmadd_ps(p[i], r[i], _mm512_set1_ps(c[step]));
+    }
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        __mmask16 in = _mm512_cmp_ps_mask(x[i], _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
+        x[i] = _mm512_maskz_scalef_ps(in, p[i], k[i]);
+    }
 }
 
-/* A whole split is 16 vectors: it stays in registers. */
-static void soften_whole(float *score, float scale, float *max, float *sum) {
-    const __m512 factor = _mm512_set1_ps(scale);
-    __m512 x[16], most[4];
-    UNROLL
-    for (int i = 0; i < 16; i++)
-        x[i] = _mm512_mul_ps(_mm512_loadu_ps(score + 16 * i), factor);
+/* Where across() leaves row r's. */
+static const uint32_t across_lane[TILE] = {0, 2, 8, 10, 4, 6, 12, 14};
+
+/* The largest lane of each v, or the tree of its sum, lane[j] += lane[j + 8], then 4, 2, 1. */
+INLINE __m512 across(const bool sum, const __m512 v[TILE]) {
+#define JOIN(a, b) (sum ? _mm512_add_ps(a, b) : _mm512_max_ps(a, b))
+    __m512 x[4], y[2];
     UNROLL
     for (int i = 0; i < 4; i++)
-        most[i] = _mm512_max_ps(_mm512_max_ps(x[i], x[i + 4]), _mm512_max_ps(x[i + 8], x[i + 12]));
-    *max =
-        _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
-    const __m512 top = _mm512_set1_ps(*max);
+        x[i] = JOIN(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xEE));
     UNROLL
-    for (int i = 0; i < 16; i++) {
-        x[i] = exp_below(_mm512_sub_ps(x[i], top));
-        _mm512_storeu_ps(score + 16 * i, x[i]);
-    }
-    __m512 lane[8];
-    UNROLL
-    for (int i = 0; i < 8; i++)
-        lane[i] = _mm512_add_ps(x[i], x[i + 8]);
-    *sum = avx512_sum128(lane);
+    for (int i = 0; i < 2; i++)
+        y[i] = JOIN(_mm512_shuffle_f32x4(x[i], x[i + 2], 0x88), _mm512_shuffle_f32x4(x[i], x[i + 2], 0xDD));
+    __m512 z = JOIN(_mm512_shuffle_ps(y[0], y[1], 0x44), _mm512_shuffle_ps(y[0], y[1], 0xEE));
+    return JOIN(z, _mm512_permute_ps(z, 0xB1));
+#undef JOIN
 }
 
-static void soften(float *score, uint32_t n, float scale, float *max, float *sum) {
-    if (n == KERNELS_SPLIT) {
-        soften_whole(score, scale, max, sum);
-        return;
+/* All rows see the whole split. One step for all rows at a time: none waits for another's last lanes. */
+static void soften_whole(uint32_t rows, float *score, float *max, float *sum) {
+    __m512 v[TILE];
+    _Alignas(64) float lanes[16];
+    UNROLL
+    for (uint32_t r = 0; r < TILE; r++) {
+        const float *from = score + (r < rows ? r : 0) * KERNELS_SPLIT;
+        __m512 most[4];
+        UNROLL
+        for (int i = 0; i < 4; i++)
+            most[i] = _mm512_max_ps(
+                _mm512_max_ps(_mm512_loadu_ps(from + 16 * i), _mm512_loadu_ps(from + 64 + 16 * i)),
+                _mm512_max_ps(_mm512_loadu_ps(from + 128 + 16 * i), _mm512_loadu_ps(from + 192 + 16 * i)));
+        v[r] = _mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3]));
     }
-    const __m512 factor = _mm512_set1_ps(scale);
+    _mm512_store_ps(lanes, across(false, v));
+    UNROLL
+    for (uint32_t r = 0; r < TILE; r++)
+        v[r] = _mm512_setzero_ps();
+    for (uint32_t r = 0; r < rows; r++, score += KERNELS_SPLIT) {
+        max[r] = lanes[across_lane[r]];
+        const __m512 top = _mm512_set1_ps(max[r]);
+        __m512 lane[8];
+        UNROLL
+        for (int i = 0; i < 8; i += 2) {
+            float *at = score + 16 * i;
+            __m512 x[4] = {_mm512_loadu_ps(at), _mm512_loadu_ps(at + 16), _mm512_loadu_ps(at + 128),
+                           _mm512_loadu_ps(at + 144)};
+            UNROLL
+            for (int j = 0; j < 4; j++)
+                x[j] = _mm512_sub_ps(x[j], top);
+            exp_below(4, x);
+            UNROLL
+            for (int j = 0; j < 4; j++)
+                _mm512_storeu_ps(at + 128 * (j / 2) + 16 * (j % 2), x[j]);
+            lane[i] = _mm512_add_ps(x[0], x[2]);
+            lane[i + 1] = _mm512_add_ps(x[1], x[3]);
+        }
+        v[r] = avx512_sum16(lane);
+    }
+    _mm512_store_ps(lanes, across(true, v));
+    for (uint32_t r = 0; r < rows; r++)
+        sum[r] = lanes[across_lane[r]];
+}
+
+static void soften_row(float *score, uint32_t n, float *max, float *sum) {
     __m512 most = _mm512_set1_ps(-INFINITY);
-    for (uint32_t t = 0; t < n; t += 16) {
-        __m512 s = _mm512_mul_ps(_mm512_loadu_ps(score + t), factor);
-        _mm512_storeu_ps(score + t, s);
-        most = _mm512_mask_max_ps(most, avx512_first(n - t), most, s);
-    }
+    for (uint32_t t = 0; t < n; t += 16)
+        most = _mm512_mask_max_ps(most, avx512_first(n - t), most, _mm512_loadu_ps(score + t));
     *max = _mm512_reduce_max_ps(most);
     const __m512 top = _mm512_set1_ps(*max);
     /* Nothing but zeros beyond: then each lane of sum128 is the sum of two at most. */
@@ -264,12 +320,22 @@ static void soften(float *score, uint32_t n, float scale, float *max, float *sum
     for (int i = 0; i < 8; i++)
         lane[i] = _mm512_setzero_ps();
     for (uint32_t t = 0; t < n; t += 16) {
-        __m512 e = exp_below(_mm512_sub_ps(_mm512_loadu_ps(score + t), top));
+        __m512 e = _mm512_sub_ps(_mm512_loadu_ps(score + t), top);
+        exp_below(1, &e);
         e = _mm512_maskz_mov_ps(avx512_first(n - t), e);
         _mm512_storeu_ps(score + t, e);
         lane[t / 16 % 8] = _mm512_add_ps(lane[t / 16 % 8], e);
     }
     *sum = avx512_sum128(lane);
+}
+
+static void soften(uint32_t rows, float *score, const uint32_t *n, float *max, float *sum) {
+    if (n[0] == KERNELS_SPLIT) { /* then all later rows see as much */
+        soften_whole(rows, score, max, sum);
+        return;
+    }
+    for (uint32_t r = 0; r < rows; r++)
+        soften_row(score + (size_t)r * KERNELS_SPLIT, n[r], &max[r], &sum[r]);
 }
 
 static void exp_all(float *x, uint32_t n) {

@@ -101,7 +101,7 @@ INLINE void qk_group(const int rows, const bool four, const int8_t *const *q, co
 
 /* Rows of `rows_q` lie attention_walk_query(dim) apart. */
 INLINE void qk_rows(const int rows, const bool four, const float *rows_q, const uint8_t *k,
-                    const uint8_t *next, uint32_t dim, float *score) {
+                    const uint8_t *next, uint32_t dim, float scale, float *score) {
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
     const int8_t *q[TILE];
@@ -133,33 +133,33 @@ INLINE void qk_rows(const int rows, const bool four, const float *rows_q, const 
     }
     UNROLL
     for (int r = 0; r < rows; r++) {
-        _mm512_storeu_ps(score + r * KERNELS_SPLIT, sum[r][0]);
-        _mm512_storeu_ps(score + r * KERNELS_SPLIT + 16, sum[r][1]);
+        _mm512_storeu_ps(score + r * KERNELS_SPLIT, _mm512_mul_ps(sum[r][0], _mm512_set1_ps(scale)));
+        _mm512_storeu_ps(score + r * KERNELS_SPLIT + 16, _mm512_mul_ps(sum[r][1], _mm512_set1_ps(scale)));
     }
 }
 
 INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
-               float *score) {
+               float scale, float *score) {
     const size_t row = attention_walk_query(dim);
     for (; rows >= 4; rows -= 4, q += 4 * row, score += (size_t)4 * KERNELS_SPLIT)
-        qk_rows(4, four, q, k, next, dim, score);
+        qk_rows(4, four, q, k, next, dim, scale, score);
     if ((rows & 2) != 0) {
-        qk_rows(2, four, q, k, next, dim, score);
+        qk_rows(2, four, q, k, next, dim, scale, score);
         q += 2 * row;
         score += (size_t)2 * KERNELS_SPLIT;
     }
     if ((rows & 1) != 0)
-        qk_rows(1, four, q, k, next, dim, score);
+        qk_rows(1, four, q, k, next, dim, scale, score);
 }
 
-void avx512_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+void avx512_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                     float *score) {
-    qk(false, rows, q, k, next, dim, score);
+    qk(false, rows, q, k, next, dim, scale, score);
 }
 
-void avx512_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+void avx512_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
                     float *score) {
-    qk(true, rows, q, k, next, dim, score);
+    qk(true, rows, q, k, next, dim, scale, score);
 }
 
 /* --- values */

@@ -41,12 +41,15 @@ static inline __m512 avx512_silu(__m512 x) {
     return _mm512_mul_ps(x, _mm512_mask_mul_ps(r, below, e, r));
 }
 
-/* The tree of sum128 over 128 lanes in 8 vectors. */
+/* The tree of sum128 over 128 lanes in 8 vectors, down to 16 lanes. */
+static inline __m512 avx512_sum16(const __m512 lane[8]) {
+    __m512 a = _mm512_add_ps(_mm512_add_ps(lane[0], lane[4]), _mm512_add_ps(lane[2], lane[6]));
+    __m512 b = _mm512_add_ps(_mm512_add_ps(lane[1], lane[5]), _mm512_add_ps(lane[3], lane[7]));
+    return _mm512_add_ps(a, b);
+}
+
 static inline float avx512_sum128(const __m512 lane[8]) {
-    __m512 v4[4];
-    for (int i = 0; i < 4; i++)
-        v4[i] = _mm512_add_ps(lane[i], lane[i + 4]);
-    __m512 v = _mm512_add_ps(_mm512_add_ps(v4[0], v4[2]), _mm512_add_ps(v4[1], v4[3]));
+    __m512 v = avx512_sum16(lane);
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
