@@ -55,23 +55,25 @@ struct attention_pv {
 };
 
 struct attention_tier {
-    uint32_t tile; /* most rows that qk and pv take */
+    uint32_t tile; /* most rows that qk and pv take; of quantised keys, and of pv_small, tile_small */
+    uint32_t tile_small;
     /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] * scale for the 32 tokens of the block. Float keys: q is
      * [dim][rows]; quantised: row r is what quantise_query made at q + r * attention_walk_query(dim). */
     void (*qk[KERNELS_KV_TYPES])(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                                  float scale, float *score);
     void (*quantise_query)(const float *x, uint32_t dim, bool four, void *row);
     void (*pv[2])(const struct attention_pv *p);             /* f32, f16 */
-    void (*plain_k)(const void *k, uint32_t dim, float *to); /* f16, as it lies */
+    void (*plain_k)(const void *k, uint32_t dim, float *to); /* dim * 32 of f16, as they lie */
     /* 32 tokens of the panels of plain V; of quantised V the integers. */
     void (*plain_v[KERNELS_KV_TYPES])(const void *v, uint32_t dim, float *to);
-    /* The same as plain_v, weigh and pv, straight from a quantised V, for at most tile_small rows that see
-     * the tokens before `end`. */
-    uint32_t tile_small;
+    /* The same as plain_v, weigh and pv, straight from a quantised V, for rows that see the tokens before
+     * `end`. */
     void (*pv_small[KERNELS_KV_TYPES])(uint32_t rows, const float *e, const void *v, const void *next,
                                        uint32_t dim, uint32_t end, float *o, size_t o_stride);
-    /* w[r * w_stride + t] = e[r * KERNELS_SPLIT + t] * scales[t], 32 tokens */
-    void (*weigh)(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride);
+    /* w[r * KERNELS_SPLIT + t] = e[r * KERNELS_SPLIT + t] * the scale of the token: 32 of a block at
+     * `scales`, those of the next `stride` on. */
+    void (*weigh)(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
+                  float *w);
     void (*exp)(float *x, uint32_t n); /* of each; n is a multiple of ATTENTION_WALK_LANE */
     /* Of each row the scores of its first n[row] >= 1 tokens of a split become e, what lies behind them
      * anything; the maximum and the sum are returned. */
@@ -102,6 +104,7 @@ struct attention_pass {
     size_t stride;
     float *keys; /* plain: blocks, [dim][32] each */
     float *values;
+    float *scales; /* of plain V that was quantised: blocks, [dim / 32][32] each */
     /* What is fetched while a split is computed: the next one's K and V, block by block. */
     uint32_t fetch_unit; /* 2 * block, + 1: V */
     uint32_t fetch_end;
@@ -146,7 +149,8 @@ static inline size_t attention_walk_floats(uint32_t max_queries, uint32_t group,
     size_t rows = (size_t)attention_walk_queries(max_queries, group) * group;
     size_t tile = (2 * (size_t)KERNELS_SPLIT + attention_walk_stride(head_dim_v)) * ATTENTION_WALK_TILE;
     return rows * (attention_walk_row_floats(head_dim_k) + attention_walk_stride(head_dim_v)) + tile +
-           (size_t)KERNELS_SPLIT * head_dim_k + attention_walk_panels(head_dim_v);
+           (size_t)KERNELS_SPLIT * head_dim_k + attention_walk_panels(head_dim_v) +
+           (size_t)KERNELS_SPLIT * (head_dim_v / KERNELS_KV_GROUP);
 }
 
 static inline struct attention_query *attention_walk_query_groups(void *row, uint32_t dim) {
@@ -259,12 +263,9 @@ static inline void attention_walk_pv_plain(const struct attention_pass *p, const
     const struct kernels_attention *a = p->a;
     bool scaled = attention_walk_quantised(a->type_v);
     for (uint32_t d = 0; d < a->head_dim_v; d += ATTENTION_WALK_WIDTH) {
-        for (uint32_t t = s->begin; scaled && t < r->end; t += KERNELS_KV_BLOCK) {
-            const uint8_t *v = attention_walk_block(a, a->v, t);
-            v += kv_layout_scales(a->type_v, a->head_dim_v);
-            p->tier->weigh(r->n, r->e + (t - s->begin), (const uint16_t *)(const void *)v + d,
-                           p->weight + (t - s->begin), KERNELS_SPLIT);
-        }
+        if (scaled)
+            p->tier->weigh(r->n, (r->end - s->begin + KERNELS_KV_BLOCK - 1) / KERNELS_KV_BLOCK, r->e,
+                           p->scales + d, a->head_dim_v, p->weight);
         const float *panel = p->values + d / ATTENTION_WALK_WIDTH * ATTENTION_WALK_PANEL;
         uint32_t rest = a->head_dim_v - d;
         struct attention_pv pv = {.rows = r->n,
@@ -345,10 +346,13 @@ static inline void attention_walk_merge(struct attention_pass *p, uint32_t first
 static inline void attention_walk_scores(struct attention_pass *p, const struct attention_split *s,
                                          uint32_t first, uint32_t n, uint32_t end) {
     const struct kernels_attention *a = p->a;
+    const uint32_t most = attention_walk_quantised(s->type_k) ? p->tier->tile_small : n;
     for (uint32_t t = s->begin, b = 0; t < end; t += KERNELS_KV_BLOCK, b++) {
         const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
-        p->tier->qk[s->type_k](n, p->q + first * p->row_floats, s->k[b], next, a->head_dim_k, a->scale,
-                               p->score + (size_t)b * KERNELS_KV_BLOCK);
+        for (uint32_t r = 0; r < n; r += most)
+            p->tier->qk[s->type_k](n - r < most ? n - r : most, p->q + (first + r) * p->row_floats, s->k[b],
+                                   next, a->head_dim_k, a->scale,
+                                   p->score + (size_t)r * KERNELS_SPLIT + (size_t)b * KERNELS_KV_BLOCK);
         attention_walk_fetch(p);
     }
 }
@@ -422,9 +426,14 @@ static inline void attention_walk_split(struct attention_pass *p, uint32_t begin
             p->tier->plain_k(s.k[b], a->head_dim_k, keys);
             s.k[b] = keys;
         }
-        if (p->plain_v)
-            p->tier->plain_v[a->type_v](attention_walk_block(a, a->v, t), a->head_dim_v,
-                                        p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH);
+        if (!p->plain_v)
+            continue;
+        const uint8_t *v = attention_walk_block(a, a->v, t);
+        p->tier->plain_v[a->type_v](v, a->head_dim_v,
+                                    p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH);
+        if (attention_walk_quantised(a->type_v))
+            p->tier->plain_k(v + kv_layout_scales(a->type_v, a->head_dim_v), a->head_dim_v / KERNELS_KV_GROUP,
+                             p->scales + (size_t)b * a->head_dim_v);
     }
     if (p->plain_v)
         attention_walk_fetch_begin(p, &s);
@@ -521,6 +530,7 @@ static inline struct attention_pass attention_walk_begin(const struct kernels_at
     p.q = p.all + rows * p.stride;
     p.keys = p.q + rows * attention_walk_row_floats(a->head_dim_k);
     p.values = p.keys + (size_t)KERNELS_SPLIT * a->head_dim_k;
+    p.scales = p.values + attention_walk_panels(a->head_dim_v);
     return p;
 }
 

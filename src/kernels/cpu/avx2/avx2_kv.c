@@ -137,16 +137,19 @@ INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8
 
 INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                float scale, float *score) {
-    const size_t row = attention_walk_query(dim);
-    for (; rows >= 4; rows -= 4, q += 4 * row, score += (size_t)4 * KERNELS_SPLIT)
+    switch (rows) {
+    case 4:
         qk_rows(4, four, q, k, next, dim, scale, score);
-    if ((rows & 2) != 0) {
+        break;
+    case 3:
+        qk_rows(3, four, q, k, next, dim, scale, score);
+        break;
+    case 2:
         qk_rows(2, four, q, k, next, dim, scale, score);
-        q += 2 * row;
-        score += (size_t)2 * KERNELS_SPLIT;
-    }
-    if ((rows & 1) != 0)
+        break;
+    default:
         qk_rows(1, four, q, k, next, dim, scale, score);
+    }
 }
 
 void avx2_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
@@ -198,12 +201,12 @@ void avx2_plain_q4_0(const void *v, uint32_t dim, float *to) {
     }
 }
 
-void avx2_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride) {
-    for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t += 8) {
-        __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(scales + t)));
-        for (uint32_t r = 0; r < rows; r++)
-            _mm256_storeu_ps(w + r * w_stride + t,
-                             _mm256_mul_ps(_mm256_loadu_ps(e + r * KERNELS_SPLIT + t), d));
+void avx2_weigh(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
+                float *w) {
+    for (uint32_t t = 0; t < blocks * KERNELS_KV_BLOCK; t += 8) {
+        __m256 d = _mm256_loadu_ps(scales + t / KERNELS_KV_BLOCK * stride + t % KERNELS_KV_BLOCK);
+        for (size_t at = t; at < (size_t)rows * KERNELS_SPLIT; at += KERNELS_SPLIT)
+            _mm256_storeu_ps(w + at, _mm256_mul_ps(_mm256_loadu_ps(e + at), d));
     }
 }
 
@@ -268,7 +271,12 @@ INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8
     const uint16_t *scales = (const uint16_t *)(const void *)(v + kv_layout_scales(type, dim));
     for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++, o += KERNELS_KV_GROUP) {
         _Alignas(32) float w[AVX2_KV_TILE * KERNELS_KV_BLOCK];
-        avx2_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w, KERNELS_KV_BLOCK);
+        for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t += 8) {
+            __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(scales + g * KERNELS_KV_BLOCK + t)));
+            for (int r = 0; r < rows; r++)
+                _mm256_store_ps(w + r * KERNELS_KV_BLOCK + t,
+                                _mm256_mul_ps(_mm256_loadu_ps(e + r * KERNELS_SPLIT + t), d));
+        }
         pv_half(rows, four, w, v + g * row, next + g * row, quad, end, o, o_stride);
         pv_half(rows, four, w, v + g * row + row / 2, next + g * row + row / 2, quad, end,
                 o + (four ? 8 : 16), o_stride);

@@ -19,7 +19,7 @@ void avx2_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next
                   float *o, size_t o_stride);
 void avx2_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
                   float *o, size_t o_stride);
-void avx2_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride);
+void avx2_weigh(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride, float *w);
 
 /* The stores. */
 void avx2_kv_init(struct kernels *k);

@@ -5,12 +5,8 @@
 #include "kernels/cpu/avx512/avx512_kv.h"
 #include "kernels/cpu/avx512/avx512_num.h"
 
-#define TILE 8
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#define TILE   8
+#define UNROLL AVX512_UNROLL
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void prefetch(const char *p, const size_t bytes) {
@@ -214,37 +210,6 @@ static void plain_f16(const void *v, uint32_t dim, float *to) {
     plain_v(true, v, dim, to);
 }
 
-/* num_exp of each x <= 0: no upper bound is needed, and scaling by a power of two is one instruction. Step by
- * step for all, as one alone waits for each of its steps. */
-INLINE void exp_below(const int n, __m512 *x) {
-    static const float c[] = {NUM_EXP_C5, NUM_EXP_C4, NUM_EXP_C3, NUM_EXP_C2, 1.0f, 1.0f};
-    __m512 k[4], r[4], p[4];
-    UNROLL
-    for (int i = 0; i < n; i++) {
-        k[i] = _mm512_fmadd_ps(x[i], _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
-        k[i] = _mm512_sub_ps(k[i], _mm512_set1_ps(NUM_ROUND));
-    }
-    UNROLL
-    for (int i = 0; i < n; i++)
-        r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_HIGH), x[i]);
-    UNROLL
-    for (int i = 0; i < n; i++) {
-        r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_LOW), r[i]);
-        p[i] = _mm512_set1_ps(NUM_EXP_C6);
-    }
-    UNROLL
-    for (int step = 0; step < 6; step++) {
-        UNROLL
-        for (int i = 0; i < n; i++)
-            p[i] = _mm512_fmadd_ps(p[i], r[i], _mm512_set1_ps(c[step]));
-    }
-    UNROLL
-    for (int i = 0; i < n; i++) {
-        __mmask16 in = _mm512_cmp_ps_mask(x[i], _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
-        x[i] = _mm512_maskz_scalef_ps(in, p[i], k[i]);
-    }
-}
-
 /* Where across() leaves row r's. */
 static const uint32_t across_lane[TILE] = {0, 2, 8, 10, 4, 6, 12, 14};
 
@@ -294,7 +259,7 @@ static void soften_whole(uint32_t rows, float *score, float *max, float *sum) {
             UNROLL
             for (int j = 0; j < 4; j++)
                 x[j] = _mm512_sub_ps(x[j], top);
-            exp_below(4, x);
+            avx512_exp_below(4, x);
             UNROLL
             for (int j = 0; j < 4; j++)
                 _mm512_storeu_ps(at + 128 * (j / 2) + 16 * (j % 2), x[j]);
@@ -321,7 +286,7 @@ static void soften_row(float *score, uint32_t n, float *max, float *sum) {
         lane[i] = _mm512_setzero_ps();
     for (uint32_t t = 0; t < n; t += 16) {
         __m512 e = _mm512_sub_ps(_mm512_loadu_ps(score + t), top);
-        exp_below(1, &e);
+        avx512_exp_below(1, &e);
         e = _mm512_maskz_mov_ps(avx512_first(n - t), e);
         _mm512_storeu_ps(score + t, e);
         lane[t / 16 % 8] = _mm512_add_ps(lane[t / 16 % 8], e);
@@ -339,8 +304,11 @@ static void soften(uint32_t rows, float *score, const uint32_t *n, float *max, f
 }
 
 static void exp_all(float *x, uint32_t n) {
-    for (uint32_t i = 0; i < n; i += 16)
-        _mm512_storeu_ps(x + i, avx512_exp(_mm512_loadu_ps(x + i)));
+    for (uint32_t i = 0; i < n; i += 16) {
+        __m512 e = _mm512_loadu_ps(x + i);
+        avx512_exp_below(1, &e);
+        _mm512_storeu_ps(x + i, e);
+    }
 }
 
 static void merge(float *all, const float *part, uint32_t dim, float a, float b) {

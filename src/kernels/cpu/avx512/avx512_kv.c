@@ -3,12 +3,8 @@
 #include "kernels/cpu/avx512/avx512_kv.h"
 #include "kernels/cpu/avx512/avx512_num.h"
 
-#define TILE AVX512_KV_TILE
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#define TILE   AVX512_KV_TILE
+#define UNROLL AVX512_UNROLL
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void prefetch(const void *p, size_t bytes) {
@@ -69,18 +65,22 @@ INLINE void multiply(const int rows, const __m512i k[2], const int8_t *const *q,
     }
 }
 
-INLINE void qk_group(const int rows, const bool four, const int8_t *const *q, const uint8_t *k,
-                     const uint8_t *next, uint32_t dim, size_t g, struct sums *s) {
+INLINE void qk_group(const int rows, const bool four, const int8_t *const *q,
+                     const struct attention_query *const *groups, const uint8_t *k, const uint8_t *next,
+                     uint32_t dim, size_t g, struct sums *s) {
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int i = 0; i < 2; i++)
-            s->high[r][i] = s->low[r][i] = _mm512_setzero_si512();
+        for (int i = 0; i < 2; i++) {
+            s->high[r][i] = _mm512_setzero_si512();
+            s->low[r][i] = _mm512_set1_epi32(-groups[r][g].offset);
+        }
     }
     const size_t dims = g * KERNELS_KV_GROUP;
     const __m512i nibble = _mm512_set1_epi8(15), top = _mm512_set1_epi8(-128);
     const size_t steps = four ? 4 : 8;
-    for (size_t step = 0; step < steps; step++) {
+    UNROLL
+    for (size_t step = 0; step < steps; step++) { /* as a loop, gcc would copy every sum in every step */
         const uint8_t *at = k + (g * steps + step) * KV_LAYOUT_STEP;
         prefetch(next, (g * steps + step) * KV_LAYOUT_STEP);
         prefetch(next, (g * steps + step) * KV_LAYOUT_STEP + 64);
@@ -115,18 +115,16 @@ INLINE void qk_rows(const int rows, const bool four, const float *rows_q, const 
     }
     for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
         struct sums s;
-        qk_group(rows, four, q, k, next, dim, g, &s);
+        qk_group(rows, four, q, groups, k, next, dim, g, &s);
         const __m256i *half = (const __m256i *)(const void *)(scales + g * KERNELS_KV_BLOCK);
         const __m512 d[2] = {_mm512_cvtph_ps(_mm256_loadu_si256(half)),
                              _mm512_cvtph_ps(_mm256_loadu_si256(half + 1))};
         UNROLL
         for (int r = 0; r < rows; r++) {
             const __m512 d_q = _mm512_set1_ps(groups[r][g].d);
-            const __m512i offset = _mm512_set1_epi32(groups[r][g].offset);
             UNROLL
             for (int i = 0; i < 2; i++) {
                 __m512i n = _mm512_add_epi32(_mm512_slli_epi32(s.high[r][i], 7), s.low[r][i]);
-                n = _mm512_sub_epi32(n, offset);
                 sum[r][i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(n), _mm512_mul_ps(d_q, d[i]), sum[r][i]);
             }
         }
@@ -140,16 +138,19 @@ INLINE void qk_rows(const int rows, const bool four, const float *rows_q, const 
 
 INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
                float scale, float *score) {
-    const size_t row = attention_walk_query(dim);
-    for (; rows >= 4; rows -= 4, q += 4 * row, score += (size_t)4 * KERNELS_SPLIT)
+    switch (rows) {
+    case 4:
         qk_rows(4, four, q, k, next, dim, scale, score);
-    if ((rows & 2) != 0) {
+        break;
+    case 3:
+        qk_rows(3, four, q, k, next, dim, scale, score);
+        break;
+    case 2:
         qk_rows(2, four, q, k, next, dim, scale, score);
-        q += 2 * row;
-        score += (size_t)2 * KERNELS_SPLIT;
-    }
-    if ((rows & 1) != 0)
+        break;
+    default:
         qk_rows(1, four, q, k, next, dim, scale, score);
+    }
 }
 
 void avx512_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
@@ -200,13 +201,14 @@ void avx512_plain_q4_0(const void *v, uint32_t dim, float *to) {
     }
 }
 
-void avx512_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride) {
-    const __m256i *half = (const __m256i *)(const void *)scales;
-    const __m512 low = _mm512_cvtph_ps(_mm256_loadu_si256(half));
-    const __m512 high = _mm512_cvtph_ps(_mm256_loadu_si256(half + 1));
-    for (uint32_t r = 0; r < rows; r++, e += KERNELS_SPLIT, w += w_stride) {
-        _mm512_storeu_ps(w, _mm512_mul_ps(_mm512_loadu_ps(e), low));
-        _mm512_storeu_ps(w + 16, _mm512_mul_ps(_mm512_loadu_ps(e + 16), high));
+void avx512_weigh(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
+                  float *w) {
+    for (uint32_t b = 0; b < blocks; b++, e += 32, w += 32, scales += stride) {
+        const __m512 low = _mm512_loadu_ps(scales), high = _mm512_loadu_ps(scales + 16);
+        for (size_t at = 0; at < (size_t)rows * KERNELS_SPLIT; at += KERNELS_SPLIT) {
+            _mm512_storeu_ps(w + at, _mm512_mul_ps(_mm512_loadu_ps(e + at), low));
+            _mm512_storeu_ps(w + at + 16, _mm512_mul_ps(_mm512_loadu_ps(e + at + 16), high));
+        }
     }
 }
 
@@ -242,7 +244,16 @@ INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8
     const uint16_t *scales = (const uint16_t *)(const void *)(v + kv_layout_scales(type, dim));
     for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++, o += KERNELS_KV_GROUP) {
         _Alignas(64) float w[TILE * KERNELS_KV_BLOCK];
-        avx512_weigh((uint32_t)rows, e, scales + g * KERNELS_KV_BLOCK, w, KERNELS_KV_BLOCK);
+        const __m256i *half = (const __m256i *)(const void *)(scales + g * KERNELS_KV_BLOCK);
+        const __m512 d[2] = {_mm512_cvtph_ps(_mm256_loadu_si256(half)),
+                             _mm512_cvtph_ps(_mm256_loadu_si256(half + 1))};
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int i = 0; i < 2; i++)
+                _mm512_store_ps(w + r * KERNELS_KV_BLOCK + 16 * i,
+                                _mm512_mul_ps(_mm512_loadu_ps(e + r * KERNELS_SPLIT + 16 * i), d[i]));
+        }
         __m512 acc[TILE][2];
         UNROLL
         for (int r = 0; r < rows; r++) {

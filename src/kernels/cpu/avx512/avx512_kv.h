@@ -19,6 +19,7 @@ void avx512_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *ne
                     uint32_t end, float *o, size_t o_stride);
 void avx512_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
                     uint32_t end, float *o, size_t o_stride);
-void avx512_weigh(uint32_t rows, const float *e, const uint16_t *scales, float *w, size_t w_stride);
+void avx512_weigh(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
+                  float *w);
 
 #endif

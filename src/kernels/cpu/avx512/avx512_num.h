@@ -6,6 +6,12 @@
 
 #include <immintrin.h>
 
+#ifdef __clang__
+#define AVX512_UNROLL _Pragma("unroll")
+#else
+#define AVX512_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 static inline __m512 avx512_rcp(__m512 x) {
     const __m512 one = _mm512_set1_ps(1.0f);
     __m512 y =
@@ -15,27 +21,40 @@ static inline __m512 avx512_rcp(__m512 x) {
     return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, one), y);
 }
 
-static inline __m512 avx512_exp(__m512 x) {
-    const __m512 one = _mm512_set1_ps(1.0f);
-    __m512 c = _mm512_min_ps(_mm512_set1_ps(NUM_EXP_MAX), x); /* of a NaN, min gives its second */
-    __m512 t = _mm512_fmadd_ps(c, _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
-    __m512 n = _mm512_sub_ps(t, _mm512_set1_ps(NUM_ROUND));
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_HIGH), c);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(NUM_LN2_LOW), r);
-    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(NUM_EXP_C6), r, _mm512_set1_ps(NUM_EXP_C5));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C4));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C3));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(NUM_EXP_C2));
-    p = _mm512_fmadd_ps(p, r, one);
-    p = _mm512_fmadd_ps(p, r, one);
-    __m512i power = _mm512_sub_epi32(_mm512_castps_si512(t), _mm512_set1_epi32((int)NUM_ROUND_BITS - 127));
-    __mmask16 in = _mm512_cmp_ps_mask(x, _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
-    return _mm512_maskz_mul_ps(in, p, _mm512_castsi512_ps(_mm512_slli_epi32(power, 23)));
+/* num_exp of n vectors of x <= 0: no upper bound is needed, and scaling by a power of two is one instruction.
+ * Step by step for all, as one alone waits for each of its steps. */
+static inline __attribute__((always_inline)) void avx512_exp_below(const int n, __m512 *x) {
+    static const float c[] = {NUM_EXP_C5, NUM_EXP_C4, NUM_EXP_C3, NUM_EXP_C2, 1.0f, 1.0f};
+    __m512 k[4], r[4], p[4];
+    AVX512_UNROLL
+    for (int i = 0; i < n; i++) {
+        k[i] = _mm512_fmadd_ps(x[i], _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
+        k[i] = _mm512_sub_ps(k[i], _mm512_set1_ps(NUM_ROUND));
+    }
+    AVX512_UNROLL
+    for (int i = 0; i < n; i++)
+        r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_HIGH), x[i]);
+    AVX512_UNROLL
+    for (int i = 0; i < n; i++) {
+        r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_LOW), r[i]);
+        p[i] = _mm512_set1_ps(NUM_EXP_C6);
+    }
+    AVX512_UNROLL
+    for (int step = 0; step < 6; step++) {
+        AVX512_UNROLL
+        for (int i = 0; i < n; i++)
+            p[i] = _mm512_fmadd_ps(p[i], r[i], _mm512_set1_ps(c[step]));
+    }
+    AVX512_UNROLL
+    for (int i = 0; i < n; i++) {
+        __mmask16 in = _mm512_cmp_ps_mask(x[i], _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
+        x[i] = _mm512_maskz_scalef_ps(in, p[i], k[i]);
+    }
 }
 
 static inline __m512 avx512_silu(__m512 x) {
-    __m512 negative_size = _mm512_or_ps(x, _mm512_set1_ps(-0.0f));
-    __m512 e = avx512_exp(negative_size);
+    __m512 e = _mm512_or_ps(x, _mm512_set1_ps(-0.0f));
+    avx512_exp_below(1, &e);
     __m512 r = avx512_rcp(_mm512_add_ps(_mm512_set1_ps(1.0f), e));
     __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
     return _mm512_mul_ps(x, _mm512_mask_mul_ps(r, below, e, r));
