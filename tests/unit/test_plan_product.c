@@ -432,11 +432,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"fc46a19c42cfb0bb8de181786a4447fe", {NULL}, 0, {NULL}, 0},
-        {"b4878d7cbe9b11d99663258b7ee7a678", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"5210d56729954d0889497031241cef5e", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"d6633f462e14ee90093f5923e04d0d35", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"135df5e7c1793f76fa9028b89d0f13c7", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"df245854f009512b2f8c9d2c40348770", {NULL}, 0, {NULL}, 0},
+        {"60ff50b16c4165704e9def52f62eba39", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"7d08ae672ca512b5fcce3a33b11abd07", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"bcd90440cc993d12bba6db04c8cabebe", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"1075b8b454591adacc38ef990bf9759f", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];
