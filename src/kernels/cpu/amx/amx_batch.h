@@ -6,7 +6,7 @@
 #include "kernels/cpu/amx/amx_tile.h"
 #include "kernels/kernels.h"
 
-#define AMX_TOKENS 512 /* that share an unpacking of weights; a multiple of 2 * AMX_ROWS */
+#define AMX_TOKENS 256 /* that share an unpacking of weights; a multiple of 2 * AMX_ROWS */
 #define AMX_LEAST  16  /* fewer tokens are faster without tiles */
 #define AMX_BLOCKS (KERNELS_SEGMENT / 32)
 #define AMX_SUPERS (KERNELS_SEGMENT / 256)
