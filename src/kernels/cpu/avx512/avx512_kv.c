@@ -165,9 +165,11 @@ void avx512_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *ne
 
 /* --- values */
 
-/* Signed byte `token` of each lane as a float. */
+/* Signed byte `token` of each lane as a float: a product with 1 takes it out, one instruction where shifts
+ * are two. */
 INLINE __m512 byte_of(__m512i x, const unsigned token) {
-    return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(x, 24 - 8 * token), 24));
+    const __m512i one = _mm512_set1_epi32((int)(1u << (8 * token)));
+    return _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_setzero_si512(), one, x));
 }
 
 void avx512_plain_q8_0(const void *v, uint32_t dim, float *to) {
