@@ -8,9 +8,11 @@
 /* Searches go in rounds: each part spends this many steps on its goal in the first, twice as many in the
  * next. */
 #define FIRST_ROUND 4000000
-#define MEND_ROUND  500000000 /* of a part that is not searched */
-#define TASTES      12        /* attempts of pack_skyline in a part before it is searched or mended */
-#define TASTES_MANY 2         /* ... if it has more than MANY items */
+#define MEND_ROUND  1000000000 /* of a part that is not searched */
+#define MEND_ITEM   1000000    /* ... for each item of one that is, where searches did not do: a broad beam */
+#define MEND_LATER  3          /* ... and from which round on; one more where searches are the better way */
+#define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
+#define TASTES_MANY 2          /* ... if it has more than MANY items */
 #define MANY        4096
 #define LARGE_GUESS 600000000 /* steps of pack_tiling in a part that is not searched */
 #define FEW         512       /* items, up to which pack_greedy is worth its n^2 steps */
@@ -58,7 +60,7 @@ uint64_t pack_work_bytes(size_t n) {
 }
 
 uint64_t pack_many_steps(size_t n) {
-    return n <= PACK_VALLEY_LARGEST ? 1500000000 : 1200000000;
+    return n <= FEW ? 1000000000 : n <= MANY ? 1700000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -320,6 +322,15 @@ static void spend(const struct state *s, struct pack_part *p,
     budget->expired = share.expired;
 }
 
+/* Few items are a matter of search, many one of mending, and between them of both. */
+static uint64_t mend_steps(const struct pack_part *p, uint32_t round) {
+    if (!can_search_valleys(p))
+        return MEND_ROUND;
+    if (round >= MEND_LATER + (p->n <= FEW))
+        return MEND_ITEM * (uint64_t)p->n;
+    return p->n <= FEW ? 0 : 4 * (uint64_t)FIRST_ROUND << round;
+}
+
 /* Searches in rounds, so that no part waits for long and none is given up before the others; true if all
  * parts have reached the goal. */
 static bool search(const struct state *s, const struct pack_options *o, struct pack_budget *budget) {
@@ -333,10 +344,10 @@ static bool search(const struct state *s, const struct pack_options *o, struct p
                 continue;
             all = false;
             bool can_search = can_search_valleys(p);
-            /* Few items are a matter of search, many one of mending, and between them of both. */
-            if ((p->n > FEW || !can_search) && pack_mend_can(p)) {
+            uint64_t mend = mend_steps(p, round);
+            if (mend > 0 && pack_mend_can(p)) {
                 any = true;
-                spend(s, p, pack_mend, can_search ? 4 * steps : MEND_ROUND, budget);
+                spend(s, p, pack_mend, mend, budget);
             }
             if (p->peak > p->target && can_search) {
                 any = true;

@@ -12,30 +12,28 @@
 
 #include <string.h>
 
-#define FEW        512   /* blocks, up to which there is no broader beam */
+#define FEW        512   /* blocks, up to which the beam is no broader than BEAM_FEW */
 #define WHOLE      10000 /* blocks; larger parts are mended window by window */
 #define WINDOW     3000  /* blocks that a window should have */
 #define ITEMS      10000 /* ... and may have */
 #define SECTIONS   10000
 #define OBSTACLES  8192
 #define FEWEST     16
-#define LEVELS     20
+#define LEVELS     30
 #define SAMPLES    16 /* of a level, at least */
 #define BEAM       2  /* of them are built upon, at least */
 #define BEAM_MOST  64 /* ... at most, with PER_BEAM samples for each */
+#define BEAM_FEW   24
 #define PER_BEAM   10
-#define FILLINGS   3    /* that the steps should do for, before a broader beam is affordable */
 #define SHAKE      0.3  /* chance in the worth of a block */
-#define SOFT       0.99 /* of the target: what is wasted above it is regretted */
+#define SOFT       0.98 /* of the target: what is wasted above it is regretted */
 #define CANDIDATES 100  /* for one place */
 
 /* Measured on families of tools/bench_pack. */
-enum { TASTES = 4 };
+enum { TASTES = 2 };
 static const struct skyline_taste tastes[TASTES] = {
     {.softness = 0.01, .thrift = 3, .squared = true, .wall = 1.5, .fit = 1.5},
     {.softness = 0.003, .thrift = 3, .squared = true, .wall = 1.2, .fit = 2},
-    {.softness = 0.001, .thrift = 3, .wall = 1.2, .fit = 2},
-    {.softness = 0.01, .thrift = 1, .wall = 1.5, .fit = 1.5},
 };
 
 struct mend {
@@ -46,7 +44,8 @@ struct mend {
     double regret[BEAM_MOST];             /* of next */
     uint32_t n_base;
     uint32_t n_next;
-    uint32_t beam;           /* how many of each at most */
+    uint32_t most_beam;      /* how many of each there is room for */
+    uint32_t beam;           /* ... and how many are used at most */
     uint32_t samples;        /* of a level */
     uint64_t cost;           /* steps of a sample through all levels, or 0: not known */
     struct pack_item *items; /* its blocks to place */
@@ -63,9 +62,23 @@ struct mend {
     uint64_t random;
 };
 
-/* Small parts can afford more; the smallest are rather searched. */
+static uint64_t state_bytes(uint32_t n) {
+    struct carve c = carve_count();
+    pack_skyline_state(&c, ARITH_MIN(n, (uint32_t)ITEMS), ARITH_MIN(n, (uint32_t)SECTIONS));
+    return c.used;
+}
+
+/* What the states of a broad beam may take: those of parts up to n. */
+static uint64_t beam_bytes(uint32_t n) {
+    uint64_t most = n > FEW ? BEAM_MOST : BEAM_FEW;
+    uint64_t broad = 2 * most * state_bytes(ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST));
+    return ARITH_MAX(broad, 2 * BEAM * state_bytes(n));
+}
+
+/* The smallest are rather searched; in large ones the beam is as broad as their states find room. */
 static uint32_t most_beam(uint32_t n) {
-    return FEW < n && n <= PACK_VALLEY_LARGEST ? BEAM_MOST : BEAM;
+    uint64_t most = ARITH_MIN(beam_bytes(n) / 2 / state_bytes(n), (uint64_t)BEAM_MOST);
+    return (uint32_t)ARITH_MAX(most, (uint64_t)BEAM);
 }
 
 static struct mend layout(struct carve *c, uint32_t n) {
@@ -73,10 +86,6 @@ static struct mend layout(struct carve *c, uint32_t n) {
     uint32_t items = ARITH_MIN(n, (uint32_t)ITEMS), sections = ARITH_MIN(n, (uint32_t)SECTIONS);
     uint32_t obstacles = ARITH_MIN(n, (uint32_t)OBSTACLES);
     m.s = pack_skyline_layout(c, items, sections);
-    for (uint32_t k = 0; k < most_beam(n); k++) {
-        m.base[k] = pack_skyline_state(c, items, sections);
-        m.next[k] = pack_skyline_state(c, items, sections);
-    }
     m.items = carve_take(c, items, sizeof *m.items);
     m.source = carve_take(c, items, sizeof *m.source);
     m.left = carve_take(c, obstacles, sizeof *m.left);
@@ -86,14 +95,19 @@ static struct mend layout(struct carve *c, uint32_t n) {
     m.spare = carve_take(c, obstacles, sizeof *m.spare);
     m.live = carve_take(c, (uint64_t)n + 1, sizeof *m.live);
     m.tall = carve_take(c, n, sizeof *m.tall);
+    m.most_beam = most_beam(n);
+    struct carve beam = {carve_take(c, beam_bytes(n), 1), 0, beam_bytes(n)};
+    for (uint32_t k = 0; k < m.most_beam; k++) {
+        m.base[k] = pack_skyline_state(&beam, items, sections);
+        m.next[k] = pack_skyline_state(&beam, items, sections);
+    }
     return m;
 }
 
 uint64_t pack_mend_bytes(uint32_t n) {
-    struct carve all = carve_count(), small = carve_count();
-    layout(&all, n);
-    layout(&small, ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST)); /* a part may be that */
-    return ARITH_MAX(all.used, small.used);
+    struct carve c = carve_count();
+    layout(&c, n);
+    return c.used;
 }
 
 static uint64_t rounded(const struct mend *m, uint64_t size) {
@@ -338,7 +352,7 @@ void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve wor
         uint64_t left = budget->steps;
         m.beam = BEAM;
         if (m.cost > 0)
-            m.beam = (uint32_t)ARITH_MIN(left / (FILLINGS * PER_BEAM * m.cost), (uint64_t)most_beam(p->n));
+            m.beam = (uint32_t)ARITH_MIN(left / (PER_BEAM * m.cost), (uint64_t)m.most_beam);
         m.beam = ARITH_MAX(m.beam, (uint32_t)BEAM);
         m.samples = ARITH_MAX(PER_BEAM * m.beam, (uint32_t)SAMPLES);
         uint32_t i = m.tall[below(&m, m.n_tall)], begin, end;

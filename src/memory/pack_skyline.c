@@ -16,13 +16,14 @@
 #include <math.h>
 #include <string.h>
 
-#define WALL       UINT64_MAX
-#define CANDIDATES 400
-#define SHAKE      0.2    /* of attempts after the first round of tastes */
-#define BLAME      0.5    /* what ending too high adds to the weight of a section */
-#define FADE       0.9    /* ... and what is left of it after another attempt */
-#define ASK_AFTER  100000 /* steps between two looks at the budget */
-#define BLOCK      256    /* sections with a common prefix sum */
+#define WALL        UINT64_MAX
+#define CANDIDATES  400
+#define SHAKE       0.2    /* of attempts after the first round of tastes */
+#define BLAME       0.5    /* what ending too high adds to the weight of a section */
+#define FADE        0.9    /* ... and what is left of it after another attempt */
+#define ASK_AFTER   100000 /* steps between two looks at the budget */
+#define LEAST_BLOCK 5      /* log2 of the sections with a common prefix sum, at least */
+#define MOST_BLOCK  8      /* ... at most */
 
 static uint32_t leaves_for(uint32_t n) {
     uint32_t leaves = 1;
@@ -50,8 +51,8 @@ struct skyline pack_skyline_layout(struct carve *c, uint32_t n, uint32_t section
     s.blame = carve_take(c, sections, sizeof *s.blame);
     s.weight = carve_take(c, sections, sizeof *s.weight);
     s.inner = carve_take(c, (uint64_t)sections + 1, sizeof *s.inner);
-    s.outer = carve_take(c, (uint64_t)sections / BLOCK + 2, sizeof *s.outer);
-    s.block = carve_take(c, (uint64_t)sections / BLOCK + 1, sizeof *s.block);
+    s.outer = carve_take(c, ((uint64_t)sections >> LEAST_BLOCK) + 2, sizeof *s.outer);
+    s.block = carve_take(c, ((uint64_t)sections >> LEAST_BLOCK) + 1, sizeof *s.block);
     s.now = pack_skyline_state(c, n, sections);
     return s;
 }
@@ -110,7 +111,7 @@ static uint64_t rounded(const struct skyline *s, uint32_t i) {
 }
 
 static double weight_before(const struct skyline *s, uint32_t k) {
-    return s->outer[k / BLOCK] + s->inner[k];
+    return s->outer[k >> s->block_log2] + s->inner[k];
 }
 
 /* Weights of sections [begin, end) anew, and the sums that depend on them. */
@@ -122,19 +123,20 @@ static void weigh(struct skyline *s, const struct skyline_taste *t, uint32_t beg
         double w = 1 / (t->softness + slack);
         s->weight[k] = (t->squared ? w * w : w) * (1 + s->blame[k]);
     }
-    for (uint32_t b = begin / BLOCK; b <= (end - 1) / BLOCK; b++) {
-        uint32_t stop = ARITH_MIN((b + 1) * BLOCK, s->sections);
+    uint32_t size = 1u << s->block_log2, blocks = ((s->sections - 1) >> s->block_log2) + 1;
+    for (uint32_t b = begin / size; b <= (end - 1) / size; b++) {
+        uint32_t stop = ARITH_MIN((b + 1) * size, s->sections);
         double sum = 0;
-        for (uint32_t k = b * BLOCK; k < stop; k++) {
+        for (uint32_t k = b * size; k < stop; k++) {
             s->inner[k] = sum;
             sum += s->weight[k];
         }
-        s->inner[stop] = stop % BLOCK != 0 ? sum : 0;
+        s->inner[stop] = stop % size != 0 ? sum : 0;
         s->block[b] = sum;
     }
-    for (uint32_t b = begin / BLOCK; b * BLOCK < s->sections; b++)
+    for (uint32_t b = begin / size; b < blocks; b++)
         s->outer[b + 1] = s->outer[b] + s->block[b];
-    s->steps += 2 * (end - begin) + BLOCK + s->sections / BLOCK;
+    s->steps += 2 * (end - begin) + size + blocks;
 }
 
 static void set_segment(struct skyline *s, uint32_t begin, uint32_t end, uint64_t height) {
@@ -349,6 +351,9 @@ static void blame(struct skyline *s, uint64_t peak) {
 
 void pack_skyline_prepare(struct skyline *s) {
     s->leaves = leaves_for(s->n);
+    s->block_log2 = LEAST_BLOCK; /* about as many blocks as sections in one: the fewest sums */
+    while (s->block_log2 < MOST_BLOCK && s->sections >> (2 * s->block_log2) > 1)
+        s->block_log2++;
     memset(s->blame, 0, s->sections * sizeof *s->blame);
     for (uint32_t i = 0, k = 0; i <= s->n; i++)
         for (; k <= (i < s->n ? s->items[i].lo : s->sections); k++)

@@ -32,6 +32,7 @@ struct skyline {
     uint32_t n;
     uint32_t sections;
     uint32_t leaves;     /* of the tree of items to come: a power of two */
+    uint32_t block_log2; /* of the sections with a common prefix sum */
     uint64_t grain;      /* the largest alignment */
     uint64_t limit;      /* slack is what is left below it */
     uint32_t candidates; /* looked at in one valley */
