@@ -4,7 +4,8 @@
  *
  * A window is filled level by level, each many times with other tastes and chances, and the best few fillings
  * (more where the steps allow it) are built upon: waste adds up over the levels, so choosing at each gets
- * much less of it than as many whole attempts would. The new filling is kept if it has no more above the
+ * much less of it than as many whole attempts would. Which taste suits differs from part to part: those whose
+ * fillings were built upon are used more. The new filling is kept if it has no more above the
  * target than the old one.
  *
  * Invariant: all offsets of the part are multiples of its grain, before and after. */
@@ -28,12 +29,16 @@
 #define SHAKE      0.3  /* chance in the worth of a block */
 #define SOFT       0.98 /* of the target: what is wasted above it is regretted */
 #define CANDIDATES 100  /* for one place */
+#define WINS       8    /* of each taste before there were any */
+#define WINS_MOST  1024 /* of all together; then each is halved: what did well long ago counts less */
 
 /* Measured on families of tools/bench_pack. */
-enum { TASTES = 2 };
+enum { TASTES = 4 };
 static const struct skyline_taste tastes[TASTES] = {
     {.softness = 0.01, .thrift = 3, .squared = true, .wall = 1.5, .fit = 1.5},
     {.softness = 0.003, .thrift = 3, .squared = true, .wall = 1.2, .fit = 2},
+    {.softness = 0.001, .thrift = 3, .wall = 1.2, .fit = 2},
+    {.softness = 0.01, .thrift = 1, .wall = 1.5, .fit = 1.5},
 };
 
 struct mend {
@@ -42,6 +47,8 @@ struct mend {
     struct skyline_state base[BEAM_MOST]; /* filled up to a level */
     struct skyline_state next[BEAM_MOST]; /* ... and the best to the next one, with the least regret first */
     double regret[BEAM_MOST];             /* of next */
+    uint32_t taste[BEAM_MOST];            /* ... that it was filled with */
+    uint32_t wins[TASTES];                /* how often what was built upon came from it */
     uint32_t n_base;
     uint32_t n_next;
     uint32_t most_beam;      /* how many of each there is room for */
@@ -248,17 +255,40 @@ static void swap_states(struct skyline_state *a, struct skyline_state *b) {
 }
 
 /* Puts what is filled now among the best of this level, if it belongs there. */
-static void keep_sample(struct mend *m, double r) {
+static void keep_sample(struct mend *m, double r, uint32_t taste) {
     if (m->n_next == m->beam && r >= m->regret[m->beam - 1])
         return;
     uint32_t at = m->n_next < m->beam ? m->n_next++ : m->beam - 1;
     swap_states(&m->next[at], &m->s.now);
-    m->regret[at] = r;
-    for (; at > 0 && m->regret[at] < m->regret[at - 1]; at--) {
+    for (; at > 0 && r < m->regret[at - 1]; at--) {
         swap_states(&m->next[at], &m->next[at - 1]);
         m->regret[at] = m->regret[at - 1];
-        m->regret[at - 1] = r;
+        m->taste[at] = m->taste[at - 1];
     }
+    m->regret[at] = r;
+    m->taste[at] = taste;
+}
+
+/* By lot; the more it won, the rather. */
+static uint32_t draw_taste(struct mend *m) {
+    uint64_t all = 0;
+    for (uint32_t k = 0; k < TASTES; k++)
+        all += m->wins[k];
+    uint64_t at = below(m, all);
+    uint32_t taste = 0;
+    while (at >= m->wins[taste])
+        at -= m->wins[taste++];
+    return taste;
+}
+
+static void count_wins(struct mend *m) {
+    uint32_t all = 0;
+    for (uint32_t k = 0; k < m->n_next; k++)
+        m->wins[m->taste[k]]++;
+    for (uint32_t k = 0; k < TASTES; k++)
+        all += m->wins[k];
+    for (uint32_t k = 0; k < TASTES && all > WINS_MOST; k++)
+        m->wins[k] = (m->wins[k] + 1) / 2; /* none sinks to 0 */
 }
 
 /* Fills the window level by level, each many times; the samples with the least regret are built upon. False
@@ -272,7 +302,8 @@ static bool fill_by_levels(struct mend *m) {
     for (uint32_t level = 1; m->base[0].left > 0; level++) {
         m->n_next = 0;
         for (uint32_t k = 0; k < m->samples; k++) {
-            struct skyline_taste t = tastes[below(m, TASTES)];
+            uint32_t taste = draw_taste(m);
+            struct skyline_taste t = tastes[taste];
             t.shake = SHAKE;
             pack_skyline_copy(s, &s->now, &m->base[k % m->n_base]);
             pack_skyline_taste(s, &t, pack_part_random(&m->random));
@@ -282,10 +313,11 @@ static bool fill_by_levels(struct mend *m) {
             uint64_t bound;
             double r = regret(m, &bound);
             if (bound < m->part->peak)
-                keep_sample(m, r);
+                keep_sample(m, r, taste);
         }
         if (m->n_next == 0)
             return false;
+        count_wins(m);
         for (uint32_t k = 0; k < m->n_next; k++)
             swap_states(&m->base[k], &m->next[k]);
         m->n_base = m->n_next;
@@ -346,6 +378,8 @@ void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve wor
     m.s.right = m.right;
     m.random = p->attempts++;
     CHECK(m.live != NULL); /* carved, not counted */
+    for (uint32_t k = 0; k < TASTES; k++)
+        m.wins[k] = WINS;
     sum_live(&m);
     measure(&m);
     while (p->peak > p->target && !m.s.in_a_hurry && pack_budget_take(budget, &m.s.steps)) {
