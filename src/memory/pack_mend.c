@@ -385,7 +385,7 @@ void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve wor
     while (p->peak > p->target && !m.s.in_a_hurry && pack_budget_take(budget, &m.s.steps)) {
         uint64_t left = budget->steps;
         m.beam = BEAM;
-        if (m.cost > 0)
+        if (m.cost > 0 && p->n <= WHOLE) /* windows are many: each is mended soon rather than well */
             m.beam = (uint32_t)ARITH_MIN(left / (PER_BEAM * m.cost), (uint64_t)m.most_beam);
         m.beam = ARITH_MAX(m.beam, (uint32_t)BEAM);
         m.samples = ARITH_MAX(PER_BEAM * m.beam, (uint32_t)SAMPLES);
