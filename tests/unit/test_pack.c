@@ -493,6 +493,27 @@ static void families(void **state) {
     }
 }
 
+/* Solvers carve for the part, the work memory is for all: it must do for parts of any size. */
+static void parts_of_any_size(void **state) {
+    (void)state;
+    enum { N = 2100 };
+    static struct pack_block b[N];
+    static const size_t sizes[] = {40, 512, 513, 1023, 1024, 1025, 1100, 1400, 2048, 2060};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        pack_family_fill(PACK_EXPONENTIAL, b, sizes[k], 3);
+        pack_family_fill(PACK_EXPONENTIAL, b + sizes[k], N - sizes[k], 4);
+        for (size_t i = sizes[k]; i < N; i++) {
+            b[i].first += 10000;
+            b[i].end += 10000;
+        }
+        struct pack_options o = {.steps = 100000000};
+        struct pack_result r;
+        solve_with(b, N, &o, &r, STATOR_OK);
+        check(b, N, &r);
+        assert_true((double)r.peak <= 1.06 * (double)r.lower_bound);
+    }
+}
+
 /* Rectangles that were cut up reach their bound again: small and large ones, also with pieces left out where
  * the capacity tells of them. */
 static void tilings(void **state) {
@@ -564,6 +585,7 @@ int main(void) {
         cmocka_unit_test(deadline),
         cmocka_unit_test(many_blocks),
         cmocka_unit_test(families),
+        cmocka_unit_test(parts_of_any_size),
         cmocka_unit_test(tilings),
         cmocka_unit_test(checker_finds_faults),
         cmocka_unit_test(spent_budget),
