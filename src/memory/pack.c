@@ -10,7 +10,8 @@
 #define FIRST_ROUND 4000000
 #define MEND_ROUND  1000000000 /* of a part that is not searched */
 #define MEND_ITEM   1000000    /* ... for each item of one that is, where searches did not do: a broad beam */
-#define MEND_LATER  3          /* ... and from which round on; one more where searches are the better way */
+#define MEND_LATER  3          /* ... and from which round on */
+#define MEND_LAST   5          /* ... of at most FEW items: searches are the better way for most of them */
 #define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
 #define TASTES_MANY 2          /* ... if it has more than MANY items */
 #define MANY        4096
@@ -60,7 +61,7 @@ uint64_t pack_work_bytes(size_t n) {
 }
 
 uint64_t pack_many_steps(size_t n) {
-    return n <= FEW ? 1000000000 : n <= MANY ? 1700000000 : 1200000000;
+    return n <= FEW ? 1000000000 : n <= MANY ? 1500000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -326,7 +327,7 @@ static void spend(const struct state *s, struct pack_part *p,
 static uint64_t mend_steps(const struct pack_part *p, uint32_t round) {
     if (!can_search_valleys(p))
         return MEND_ROUND;
-    if (round >= MEND_LATER + (p->n <= FEW))
+    if (round >= (p->n <= FEW ? MEND_LAST : MEND_LATER))
         return MEND_ITEM * (uint64_t)p->n;
     return p->n <= FEW ? 0 : 4 * (uint64_t)FIRST_ROUND << round;
 }
