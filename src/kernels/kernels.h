@@ -56,7 +56,7 @@ struct kernels_matmul {
     const uint8_t *panels;
     uint32_t n_panels; /* >= 1 */
     const struct kernels_act *a;
-    uint32_t first;  /* AMX takes multiples of ACT_TILE_ROWS of tiles; the rest is AVX-512's */
+    uint32_t first;  /* AMX takes multiples of ACT_TILE_PAIR of tiles; the rest is AVX-512's */
     uint32_t tokens; /* >= 1 */
     void *work; /* kernels_matmul_work(tokens) bytes, aligned to 64, of the calling thread; NULL if those are
                    0 */

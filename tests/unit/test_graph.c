@@ -2,6 +2,7 @@
  * of a weight cover its panels once inside the slices, sizes beyond any memory are refused. */
 #include "testing.h"
 
+#include "formats/act_tiles.h"
 #include "graph/graph.h"
 #include "tiny_model.h"
 
@@ -49,7 +50,7 @@ static void build_close(struct built *b) {
 
 static stator_status build_place(struct built *b, uint32_t batch, uint32_t rows, uint64_t limit,
                                  uint64_t *slices, stator_error *e) {
-    struct graph_want want = {.batch = batch, .logits_rows = rows};
+    struct graph_want want = {.batch = batch, .logits_rows = rows, .tiled = batch % 2 == 1};
     stator_status st = graph_build(&b->graph, b->shape, &want, e);
     if (st != STATOR_OK)
         return st;
@@ -124,8 +125,12 @@ static void check_forms(const struct graph *g) {
     for (uint32_t i = 0; i < g->n_values; i++) {
         const struct graph_value *v = &g->values[i];
         uint64_t n = (uint64_t)v->rows * v->width;
+        /* Tiles: whole pairs of them, of values that fill one. */
+        const bool tiled = g->want.tiled && v->rows >= ACT_TILE_ROWS;
+        assert_int_equal(v->tile_rows, tiled ? (v->rows + 31) / 32 * 32 : 0);
+        const uint64_t quants = (uint64_t)(tiled ? v->tile_rows : v->rows) * v->width;
         const uint64_t at[] = {v->f32, v->q32, v->d32, v->s32, v->q256, v->d256, v->s256};
-        const uint64_t bytes[] = {n * 4, n, n / 32 * 4, n / 32 * 2, n, n / 256 * 4, n / 16 * 2};
+        const uint64_t bytes[] = {n * 4, quants, n / 32 * 4, n / 32 * 2, quants, n / 256 * 4, n / 16 * 2};
         for (int a = 0; a < 7; a++) {
             if (at[a] == UINT64_MAX)
                 continue;

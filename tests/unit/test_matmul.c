@@ -251,7 +251,7 @@ static void tiers_agree_on_batches(void **state) {
         uint32_t values = block_info(types[i])->values;
         for (uint32_t round = 0; round < sizeof tokens / sizeof tokens[0]; round++) {
             uint32_t blocks = 1 + (uint32_t)testing_below(&seed, values == 1 ? 700 : values == 32 ? 36 : 5);
-            uint32_t first = ACT_TILE_ROWS * (uint32_t)testing_below(&seed, 3) + (round % 4 == 3 ? 5 : 0);
+            uint32_t first = ACT_TILE_PAIR * (uint32_t)testing_below(&seed, 3) + (round % 4 == 3 ? 16 : 0);
             uint32_t rows = 1 + (uint32_t)testing_below(&seed, 64);
             struct problem p = problem_new(types[i], rows, values * blocks, first + tokens[round]);
             kernel_check_random_bytes(&seed, p.rows.data, p.rows.bytes);

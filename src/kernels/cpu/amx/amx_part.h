@@ -100,7 +100,7 @@ MATMUL_INLINE struct amx_ahead amx_ahead_panel(uint32_t type, const struct amx_p
 
 /* Fewer tokens, and activations that are not tiles from `first` on, are left to the AVX-512 tier. */
 MATMUL_INLINE bool amx_part_takes(const struct kernels_matmul *m) {
-    return m->tokens >= AMX_LEAST && m->a->tile_rows != 0 && m->first % AMX_ROWS == 0;
+    return m->tokens >= AMX_LEAST && m->a->tile_rows != 0 && m->first % ACT_TILE_PAIR == 0;
 }
 
 /* Defines matmul_NAME, a member of struct kernels' matmul[]: SEGMENT(type, part) for each part of the call.
