@@ -66,6 +66,7 @@ struct amx_ahead {
 };
 
 MATMUL_INLINE struct amx_ahead amx_ahead_over(const void *from, size_t bytes, size_t steps) {
+    CHECK(steps > 0);
     return (struct amx_ahead){
         .next = from, .end = (const char *)from + bytes, .step = (bytes / steps + 63) / 64 * 64};
 }
