@@ -68,60 +68,26 @@ MATMUL_INLINE void matmul_prefetch_float(uint32_t type, const struct matmul_tile
     matmul_prefetch(m, 0, m->l->panel_bytes, k * column, 2 * column);
 }
 
-/* A tile's activations are copied together, a stretch of k at a time: the tokens are then a constant distance
- * apart, one register addresses them all, and rows of 4 KiB do not fight for the same sets of the cache. */
-struct matmul_near32 { /* one segment */
-    _Alignas(64) int8_t q[MATMUL_TILE][KERNELS_SEGMENT];
-    float d[MATMUL_TILE][KERNELS_SEGMENT / 32];
-    /* Types with an offset: -offset * sum. */
-    int32_t below[MATMUL_TILE][KERNELS_SEGMENT / 32];
-    /* Types with a minimum: the sum. */
-    float sum[MATMUL_TILE][KERNELS_SEGMENT / 32];
-};
-struct matmul_near256 { /* one super block */
-    _Alignas(64) int8_t q[MATMUL_TILE][256];
-    int16_t s[MATMUL_TILE][16];
+/* Where a tile's quants lie from a column on, up to the end of its segment: in rows or in tiles
+ * (act_tiles.h), but tokens and blocks are constant distances apart. */
+struct matmul_quants {
+    const int8_t *q;
+    size_t token; /* bytes to the next one's */
+    size_t block; /* bytes to the next 32 columns (q256: 64) */
 };
 
-MATMUL_INLINE void matmul_copy(void *to, const void *from, size_t bytes) {
-    size_t i = 0;
-    for (; i + 32 <= bytes; i += 32)
-        memcpy((char *)to + i, (const char *)from + i, 32); /* one register */
-    if (i < bytes)
-        memcpy((char *)to + i, (const char *)from + i, bytes - i);
+MATMUL_INLINE struct matmul_quants matmul_quants(const struct matmul_tile *m, enum act_tile form,
+                                                 size_t column) {
+    const int8_t *q = form == ACT_TILE_32 ? m->a->q32 : m->a->q256;
+    const bool tiled = m->a->tile_rows != 0;
+    return (struct matmul_quants){q + act_tiles_at(m->a->tile_rows, form, m->l->cols, m->first, column),
+                                  tiled ? (size_t)form : m->l->cols,
+                                  tiled ? ACT_TILE_ROWS * (size_t)form : (size_t)form};
 }
 
-/* 32-blocks start..start + blocks, at most a segment. offset: as this tier multiplies the type. */
-MATMUL_ASIDE void matmul_bring32(struct matmul_near32 *near, const struct matmul_tile *m, uint32_t n,
-                                 uint32_t start, uint32_t blocks, int32_t offset, bool has_m) {
-    for (uint32_t t = 0; t < n; t++) {
-        size_t at = (m->first + t) * (m->l->cols / 32) + start;
-        act_tiles_get(near->q[t], m->a->q32, m->a->tile_rows, ACT_TILE_32, m->l->cols, m->first + t,
-                      (size_t)start * 32, (size_t)blocks * 32);
-        matmul_copy(near->d[t], m->a->d32 + at, (size_t)blocks * sizeof(float));
-        if (offset == 0 && !has_m)
-            continue;
-        int16_t s[KERNELS_SEGMENT / 32] = {0};
-        matmul_copy(s, m->a->s32 + at, (size_t)blocks * sizeof *s);
-        for (int b = 0; b < KERNELS_SEGMENT / 32; b += 8) {
-            __m256i wide = _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(s + b)));
-            if (has_m)
-                _mm256_storeu_ps(near->sum[t] + b, _mm256_cvtepi32_ps(wide));
-            else
-                _mm256_storeu_si256((__m256i *)(void *)(near->below[t] + b),
-                                    _mm256_mullo_epi32(wide, _mm256_set1_epi32(-offset)));
-        }
-    }
-}
-
-MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matmul_tile *m, uint32_t n,
-                                  uint32_t super) {
-    for (uint32_t t = 0; t < n; t++) {
-        size_t at = (m->first + t) * (m->l->cols / 256) + super;
-        act_tiles_get(near->q[t], m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, m->first + t,
-                      (size_t)super * 256, 256);
-        matmul_copy(near->s[t], m->a->s256 + at * 16, 32);
-    }
+/* Rows from the tile's first on whose quants are so. */
+MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
+    return m->a->tile_rows == 0 ? UINT32_MAX : ACT_TILE_ROWS - (uint32_t)(m->first % ACT_TILE_ROWS);
 }
 
 /* Defines tiles_NAME: one panel, its tokens in tiles of MATMUL_TILE (4 or 8, the tier's), 4, 2 and 1 through
@@ -130,7 +96,8 @@ MATMUL_ASIDE void matmul_bring256(struct matmul_near256 *near, const struct matm
 #define MATMUL_ENTRY(name, type, TILE, BATCH)                                                                \
     static void tiles_##name(struct matmul_tile tile, uint32_t tokens) {                                     \
         while (tokens > 0) {                                                                                 \
-            uint32_t n = tokens >= MATMUL_TILE ? MATMUL_TILE : tokens >= 4 ? 4 : tokens >= 2 ? 2 : 1;        \
+            const uint32_t left = ARITH_MIN(tokens, matmul_together(&tile));                                 \
+            const uint32_t n = left >= MATMUL_TILE ? MATMUL_TILE : left >= 4 ? 4 : left >= 2 ? 2 : 1;        \
             if (n == MATMUL_TILE)                                                                            \
                 TILE(type, MATMUL_TILE, &tile);                                                              \
             else if (n == 4)                                                                                 \

@@ -57,31 +57,34 @@ MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, uint32_
         _mm256_storeu_ps(m->out + t * m->out_stride + (size_t)AVX2_HALF_ROWS * half, total[t]);
 }
 
-/* Block b of the near segment, which begins at block start, for one half; added to acc. */
+/* Block b, whose activations are a, for one half; added to acc. */
 MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *m,
-                           const struct matmul_near32 *near, uint32_t half, uint32_t start, uint32_t b,
-                           __m256 *acc) {
-    const uint8_t *quants = m->panel + (start + b) * matmul_block_bytes(type) + (size_t)32 * half;
-    const uint8_t *high = m->panel + m->l->high + (size_t)(start + b) * 64 + (size_t)32 * half;
-    size_t scale_at = ((size_t)(start + b) * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
+                           const struct matmul_quants *a, uint32_t half, uint32_t b, __m256 *acc) {
+    const uint32_t blocks = m->l->cols / 32;
+    const float *da = m->a->d32 + m->first * blocks + b;
+    const int16_t *sums = m->a->s32 + m->first * blocks + b;
+    const uint8_t *quants = m->panel + b * matmul_block_bytes(type) + (size_t)32 * half;
+    const uint8_t *high = m->panel + m->l->high + (size_t)b * 64 + (size_t)32 * half;
+    size_t scale_at = ((size_t)b * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
     __m256 d = avx2_load_f16(m->panel + m->l->d + scale_at);
     __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
     __m256i i[MATMUL_TILE];
-    dot_steps(type, n, quants, high, 0, 8, near->q[0] + 32 * b, sizeof near->q[0], i);
+    dot_steps(type, n, quants, high, 0, 8, a->q, a->token, i);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++) {
         if (matmul_offset(type) != 0)
-            i[t] = _mm256_add_epi32(i[t], _mm256_set1_epi32(near->below[t][b]));
-        __m256 da = _mm256_set1_ps(near->d[t][b]);
-        acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i[t]), _mm256_mul_ps(d, da), acc[t]);
-        if (matmul_has_m(type))
-            acc[t] = _mm256_fmadd_ps(_mm256_set1_ps(near->sum[t][b]), _mm256_mul_ps(least, da), acc[t]);
+            i[t] = _mm256_add_epi32(i[t], _mm256_set1_epi32(-matmul_offset(type) * sums[t * blocks]));
+        __m256 one = _mm256_set1_ps(da[t * blocks]);
+        acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i[t]), _mm256_mul_ps(d, one), acc[t]);
+        if (matmul_has_m(type)) {
+            __m256 sum = _mm256_cvtepi32_ps(_mm256_set1_epi32(sums[t * blocks]));
+            acc[t] = _mm256_fmadd_ps(sum, _mm256_mul_ps(least, one), acc[t]);
+        }
     }
 }
 
 MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t blocks = m->l->cols / 32;
-    struct matmul_near32 near;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
     MATMUL_UNROLL
@@ -89,12 +92,13 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
         total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
         uint32_t count = ARITH_MIN(blocks - start, KERNELS_SEGMENT / 32);
-        matmul_bring32(&near, m, n, start, count, matmul_offset(type), matmul_has_m(type));
-        for (uint32_t b = 0; b < count; b++) {
+        struct matmul_quants a = matmul_quants(m, ACT_TILE_32, (size_t)start * 32);
+        for (uint32_t b = start; b < start + count; b++) {
             if (m->ahead)
-                matmul_prefetch32(type, m, start + b);
+                matmul_prefetch32(type, m, b);
             for (uint32_t half = 0; half < 2; half++)
-                block32(type, n, m, &near, half, start, b, acc[half]);
+                block32(type, n, m, &a, half, b, acc[half]);
+            a.q += a.block;
         }
         end_segments(n, total[0], acc[0]);
         end_segments(n, total[1], acc[1]);
@@ -105,8 +109,10 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
 
 /* The sums of 16 activations times a number per row, two sums at a time: the numbers are Q6_K's scales (for
  * the offset), else each minimum twice. */
-MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile *m,
-                            const struct matmul_near256 *near, uint32_t half, uint32_t super, __m256i *i) {
+MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half,
+                            uint32_t super, __m256i *i) {
+    const size_t row = m->l->cols / 16;
+    const int16_t *sums = m->a->s256 + m->first * row + (size_t)super * 16;
     MATMUL_UNROLL
     for (int j = 0; j < 8; j++) {
         __m256i pair;
@@ -121,21 +127,20 @@ MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile 
         }
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            __m256i v = _mm256_madd_epi16(pair, _mm256_set1_epi32(matmul_load32(near->s[t] + 2 * j)));
+            __m256i v = _mm256_madd_epi16(pair, _mm256_set1_epi32(matmul_load32(sums + t * row + 2 * j)));
             i[t] = j == 0 ? v : in_order(n, _mm256_add_epi32(i[t], v));
         }
     }
 }
 
-/* The 256 columns of a super block of one half, added to acc. */
+/* The 256 columns of a super block, whose activations are a, of one half, added to acc. */
 MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile *m,
-                            const struct matmul_near256 *near, uint32_t half, uint32_t super, __m256 *acc) {
+                            const struct matmul_quants *a, uint32_t half, uint32_t super, __m256 *acc) {
     const uint8_t *quants = m->panel + (size_t)super * 2048 + (size_t)32 * half;
     const uint8_t *high =
         m->panel + m->l->high + (size_t)super * 512 * matmul_high_bits(type) + (size_t)32 * half;
     const uint8_t *sub = m->panel + m->l->sub + (size_t)super * (type == BLOCK_Q6_K ? 256 : 128) +
                          (size_t)AVX2_HALF_ROWS * half;
-    const int8_t *q = near->q[0];
     const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
     __m256i sum[MATMUL_TILE];
     __m256i i[MATMUL_TILE];
@@ -143,11 +148,12 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
     for (uint32_t t = 0; t < n; t++)
         sum[t] = _mm256_setzero_si256();
     for (uint32_t b = 0; b < 8; b++) {
+        const int8_t *q = a->q + b / 2 * a->block + b % 2 * 32;
         if (m->ahead && half == 0)
             matmul_prefetch32(type, m, (size_t)8 * super + b);
         MATMUL_UNROLL
         for (int from = 0; from < 8; from += part) {
-            dot_steps(type, n, quants, high, from, from + part, q, sizeof near->q[0], i);
+            dot_steps(type, n, quants, high, from, from + part, q, a->token, i);
             __m256i scale = avx2_load_sub(type, sub);
             sub += 16;
             MATMUL_UNROLL
@@ -156,12 +162,11 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
         }
         quants += 256;
         high += (size_t)64 * matmul_high_bits(type);
-        q += 32;
     }
     size_t scale_at = ((size_t)super * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
     __m256 d = avx2_load_f16(m->panel + m->l->d + scale_at);
     __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
-    dot_sums(type, n, m, near, half, super, i);
+    dot_sums(type, n, m, half, super, i);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++) {
         __m256 da = _mm256_set1_ps(m->a->d256[(m->first + t) * (m->l->cols / 256) + super]);
@@ -175,7 +180,6 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
 
 MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t supers = m->l->cols / 256;
-    struct matmul_near256 near;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
     MATMUL_UNROLL
@@ -186,11 +190,11 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             end_segments(n, total[0], acc[0]);
             end_segments(n, total[1], acc[1]);
         }
-        matmul_bring256(&near, m, n, super);
+        const struct matmul_quants a = matmul_quants(m, ACT_TILE_256, (size_t)super * 256);
         if (m->ahead)
             matmul_prefetch256(type, m, super);
         for (uint32_t half = 0; half < 2; half++)
-            block256(type, n, m, &near, half, super, acc[half]);
+            block256(type, n, m, &a, half, super, acc[half]);
     }
     end_segments(n, total[0], acc[0]);
     end_segments(n, total[1], acc[1]);

@@ -11,7 +11,7 @@
 #define BATCH_TILE_FLOAT   12  /* 2 * 12 sums */
 #define BATCH_TOKENS       192 /* packed together; a multiple of the tile */
 #define BATCH_TOKENS_FLOAT 60
-#define BATCH_LEAST        10  /* tokens for which there is work memory */
+#define BATCH_LEAST        17  /* fewer tokens are faster panel by panel (kernels/cpu/README.md) */
 #define BATCH_CHUNK        128 /* columns of floats: those of a pair of panels lie in the first cache */
 #define BATCH_BLOCKS       (KERNELS_SEGMENT / 32)
 #define BATCH_SUPERS       (KERNELS_SEGMENT / 256)

@@ -41,7 +41,8 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
     const int32_t offset = type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
     const uint8_t *quants = m->panel;
     const uint8_t *high = m->panel + m->l->high;
-    struct matmul_near32 near;
+    const float *da = m->a->d32 + m->first * blocks;
+    const int16_t *sums = m->a->s32 + m->first * blocks;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
     MATMUL_UNROLL
@@ -49,30 +50,33 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
         total[t] = acc[t] = _mm512_setzero_ps();
     for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
         uint32_t count = ARITH_MIN(blocks - start, KERNELS_SEGMENT / 32);
-        matmul_bring32(&near, m, n, start, count, offset, matmul_has_m(type));
-        for (uint32_t b = 0; b < count; b++) {
+        struct matmul_quants a = matmul_quants(m, ACT_TILE_32, (size_t)start * 32);
+        for (uint32_t b = start; b < start + count; b++) {
             __m512i w[8];
             if (m->ahead)
-                matmul_prefetch32(type, m, start + b);
+                matmul_prefetch32(type, m, b);
             unpack_steps(type, quants, high, w);
             quants += matmul_block_bytes(type);
             high += 64;
-            __m512 d = unpack_f16(m->panel + m->l->d + (size_t)(start + b) * 32);
+            __m512 d = unpack_f16(m->panel + m->l->d + (size_t)b * 32);
             __m512 least = d;
             if (matmul_has_m(type))
-                least = unpack_f16(m->panel + m->l->m + (size_t)(start + b) * 32);
+                least = unpack_f16(m->panel + m->l->m + (size_t)b * 32);
             __m512i i[MATMUL_TILE];
             MATMUL_UNROLL
             for (uint32_t t = 0; t < n; t++)
-                i[t] = offset != 0 ? _mm512_set1_epi32(near.below[t][b]) : _mm512_setzero_si512();
-            dot_steps(n, i, w, 8, near.q[0] + 32 * b, sizeof near.q[0]);
+                i[t] =
+                    offset != 0 ? _mm512_set1_epi32(-offset * sums[t * blocks + b]) : _mm512_setzero_si512();
+            dot_steps(n, i, w, 8, a.q, a.token);
+            a.q += a.block;
             MATMUL_UNROLL
             for (uint32_t t = 0; t < n; t++) {
-                __m512 da = _mm512_set1_ps(near.d[t][b]);
-                acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[t]), _mm512_mul_ps(d, da), acc[t]);
-                if (matmul_has_m(type))
-                    acc[t] =
-                        _mm512_fmadd_ps(_mm512_set1_ps(near.sum[t][b]), _mm512_mul_ps(least, da), acc[t]);
+                __m512 one = _mm512_set1_ps(da[t * blocks + b]);
+                acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[t]), _mm512_mul_ps(d, one), acc[t]);
+                if (matmul_has_m(type)) {
+                    __m512 sum = _mm512_cvtepi32_ps(_mm512_set1_epi32(sums[t * blocks + b]));
+                    acc[t] = _mm512_fmadd_ps(sum, _mm512_mul_ps(least, one), acc[t]);
+                }
             }
         }
         end_segments(n, total, acc);
@@ -111,7 +115,6 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     const uint8_t *high = m->panel + m->l->high;
     const uint8_t *sub = m->panel + m->l->sub;
     const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
-    struct matmul_near256 near;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
     MATMUL_UNROLL
@@ -120,7 +123,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     for (uint32_t super = 0; super < supers; super++) {
         if (super % (KERNELS_SEGMENT / 256) == 0)
             end_segments(n, total, acc);
-        matmul_bring256(&near, m, n, super);
+        const struct matmul_quants a = matmul_quants(m, ACT_TILE_256, (size_t)super * 256);
         if (m->ahead)
             matmul_prefetch256(type, m, super);
         __m512i sum[MATMUL_TILE];
@@ -128,6 +131,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
         for (uint32_t t = 0; t < n; t++)
             sum[t] = _mm512_setzero_si512();
         for (uint32_t b = 0; b < 8; b++) {
+            const int8_t *q = a.q + b / 2 * a.block + b % 2 * 32;
             __m512i w[8];
             if (m->ahead)
                 matmul_prefetch32(type, m, (size_t)8 * super + b);
@@ -142,7 +146,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
                 MATMUL_UNROLL
                 for (uint32_t t = 0; t < n; t++)
                     i[t] = _mm512_setzero_si512();
-                dot_steps(n, i, w + from, part, near.q[0] + 32 * b + 4 * from, sizeof near.q[0]);
+                dot_steps(n, i, w + from, part, q + 4 * from, a.token);
                 MATMUL_UNROLL
                 for (uint32_t t = 0; t < n; t++)
                     sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i[t], scale));
@@ -156,7 +160,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             least = unpack_f16(m->panel + m->l->m + (size_t)super * 32);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            __m512i i = dot_sums(pairs, near.s[t]);
+            __m512i i = dot_sums(pairs, m->a->s256 + ((m->first + t) * supers + super) * 16);
             __m512 da = _mm512_set1_ps(m->a->d256[(m->first + t) * supers + super]);
             if (type == BLOCK_Q6_K)
                 sum[t] = _mm512_sub_epi32(sum[t], _mm512_slli_epi32(i, 5));
@@ -169,50 +173,33 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     store_totals(n, m, total);
 }
 
-#define NEAR_FLOATS 128 /* divides a segment */
-struct near_float {
-    _Alignas(64) float x[MATMUL_TILE][NEAR_FLOATS];
-};
-
-MATMUL_ASIDE void bring_floats(struct near_float *near, const struct matmul_tile *m, uint32_t n,
-                               uint32_t start, uint32_t count) {
-    for (uint32_t t = 0; t < n; t++)
-        matmul_copy(near->x[t], m->a->f32 + (m->first + t) * m->l->cols + start, count * sizeof(float));
-}
-
-/* The product of one column with the tile's activations x, each NEAR_FLOATS after the last. */
-MATMUL_INLINE void add_column(uint32_t n, __m512 w, const float *x, __m512 *acc) {
+/* The product of one column with the activations at x of n tokens, each `row` after the last. */
+MATMUL_INLINE void add_column(uint32_t n, __m512 w, const float *x, size_t row, __m512 *acc) {
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
-        acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[t * NEAR_FLOATS]), acc[t]);
+        acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[t * row]), acc[t]);
 }
 
 MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t cols = m->l->cols;
     const size_t column = type == BLOCK_F32 ? 64 : 32;
-    struct near_float near;
+    const uint8_t *w = m->panel;
+    const float *x = m->a->f32 + m->first * cols;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[t] = acc[t] = _mm512_setzero_ps();
-    for (uint32_t start = 0; start < cols; start += NEAR_FLOATS) {
-        uint32_t count = ARITH_MIN(cols - start, NEAR_FLOATS);
-        if (start % KERNELS_SEGMENT == 0)
+    for (uint32_t k = 0; k < cols; k += 2) { /* in pairs, as BF16 has them */
+        if (k % KERNELS_SEGMENT == 0)
             end_segments(n, total, acc);
-        bring_floats(&near, m, n, start, count);
-        const uint8_t *columns = m->panel + start * column;
-        const float *x = near.x[0];
-        for (uint32_t k = 0; k + 2 <= count; k += 2) { /* in pairs, as BF16 has them */
-            if (m->ahead)
-                matmul_prefetch_float(type, m, start + k);
-            add_column(n, unpack_column(type, columns, 0), x, acc);
-            add_column(n, unpack_column(type, columns, 1), x + 1, acc);
-            columns += 2 * column;
-            x += 2;
-        }
-        if (count % 2 != 0)
-            add_column(n, unpack_column(type, columns, 0), x, acc);
+        if (m->ahead)
+            matmul_prefetch_float(type, m, k);
+        add_column(n, unpack_column(type, w, 0), x, cols, acc);
+        if (k + 1 < cols)
+            add_column(n, unpack_column(type, w, 1), x + 1, cols, acc);
+        w += 2 * column;
+        x += 2;
     }
     end_segments(n, total, acc);
     store_totals(n, m, total);

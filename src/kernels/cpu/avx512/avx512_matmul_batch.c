@@ -11,14 +11,9 @@
 #include "kernels/cpu/avx512/avx512_batch.h"
 #include "kernels/cpu/avx512/avx512_unpack.h"
 
-/* Fewer are faster panel by panel. Measured on one Cascade Lake core, GMAC/s panel by panel and here: Q8_0
- * 118 and 82 at 8 tokens, 106 and 124 at 12; Q4_K 100 and 78, 93 and 115. */
-#define LEAST_TOKENS 10
-
 #define TOKENS       BATCH_TILE
 #define TOKENS_FLOAT BATCH_TILE_FLOAT
 #define CHUNK        BATCH_CHUNK
-_Static_assert(LEAST_TOKENS >= BATCH_LEAST, "smaller batches have no work memory");
 
 /* Where a tile's sums of a segment go. */
 struct place {
@@ -469,7 +464,7 @@ MATMUL_INLINE void batch_float(uint32_t type, const struct kernels_matmul *m) {
         return true;
 
 bool avx512_batch(uint32_t type, const struct kernels_matmul *m) {
-    if (m->tokens < LEAST_TOKENS || m->n_panels < 2)
+    if (m->tokens < BATCH_LEAST || m->n_panels < 2)
         return false;
     CHECK((uintptr_t)m->work % 64 == 0);
     switch (type) {
