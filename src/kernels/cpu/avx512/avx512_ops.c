@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 
+#include <string.h>
+
 static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps) {
     __m512 lane[8];
     for (int j = 0; j < 8; j++)
@@ -47,9 +49,9 @@ static inline __m512 largest(__m512i x) {
 }
 
 /* d = amax * inverse, 0 for a group that is as good as zero. */
-static inline __m512 group_scale(__m512 amax, float inverse) {
+static inline __m512 group_scale(__m512 amax, __m512 inverse) {
     __mmask16 on = _mm512_cmp_ps_mask(amax, _mm512_set1_ps(NUM_QUANT_MIN), _CMP_NLT_UQ);
-    return _mm512_maskz_mul_ps(on, amax, _mm512_set1_ps(inverse));
+    return _mm512_maskz_mul_ps(on, amax, inverse);
 }
 
 /* What x is multiplied by. */
@@ -62,47 +64,130 @@ static inline __m512i quantise16(__m512 x, __m512 factor) {
     return _mm512_max_epi32(_mm512_min_epi32(v, _mm512_set1_epi32(127)), _mm512_set1_epi32(-127));
 }
 
-/* 32 values at one scale, and the squared error in the definition's order. */
-struct group32 {
-    __m512i low, high;
-    __m512 d;
-    float error;
-};
-
-static inline struct group32 group32_try(__m512 low, __m512 high, __m512 d) {
-    __m512 factor = group_factor(d);
-    struct group32 g = {.low = quantise16(low, factor), .high = quantise16(high, factor), .d = d};
-    low = _mm512_fnmadd_ps(d, _mm512_cvtepi32_ps(g.low), low);
-    high = _mm512_fnmadd_ps(d, _mm512_cvtepi32_ps(g.high), high);
-    __m512 lanes = _mm512_fmadd_ps(high, high, _mm512_mul_ps(low, low));
-    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps(lanes, 1));
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    g.error = _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-    return g;
-}
-
 /* Sum of 16 signed bytes: they become unsigned by adding 128 each. */
 static inline int sum16(__m128i q) {
     __m128i pair = _mm_sad_epu8(_mm_xor_si128(q, _mm_set1_epi8(-128)), _mm_setzero_si128());
     return _mm_cvtsi128_si32(pair) + _mm_extract_epi16(pair, 4) - 16 * 128;
 }
 
+/* 32-value groups are taken eight at a time: what is said once per group then fills the lanes of a register,
+ * lane 8 * t + g for group g at scale t (of two that are tried). */
+#define GROUPS 8
+
+#define HALVES(a, b, part)   _mm512_shuffle_f32x4(a, b, (part) ? 0xee : 0x44)
+#define QUARTERS(a, b, part) _mm512_shuffle_f32x4(a, b, (part) ? 0xdd : 0x88)
+#define PAIRS(a, b, part)    _mm512_shuffle_ps(a, b, (part) ? 0xee : 0x44)
+#define SINGLES(a, b, part)  _mm512_shuffle_ps(a, b, (part) ? 0xdd : 0x88)
+
+/* The largest bits of each group's vector, in both halves of the lanes. */
+static inline __m512 largest_of_groups(const __m512i size[GROUPS]) {
+#define LARGER(cut, a, b)                                                                                    \
+    _mm512_castsi512_ps(                                                                                     \
+        _mm512_max_epi32(_mm512_castps_si512(cut(a, b, 0)), _mm512_castps_si512(cut(a, b, 1))))
+    __m512 v[GROUPS];
+    AVX512_UNROLL
+    for (int g = 0; g < GROUPS; g++)
+        v[g] = _mm512_castsi512_ps(size[g]);
+    AVX512_UNROLL
+    for (int g = 0; g < 4; g++)
+        v[g] = LARGER(HALVES, v[2 * g], v[2 * g + 1]);
+    v[0] = LARGER(QUARTERS, v[0], v[1]);
+    v[1] = LARGER(QUARTERS, v[2], v[3]);
+    v[0] = LARGER(PAIRS, v[0], v[1]); /* quarter q: two lanes each of groups q and q + 4 */
+    v[0] = LARGER(SINGLES, v[0], v[0]);
+#undef LARGER
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 4, 8, 12, 1, 5, 9, 13);
+    return _mm512_permutexvar_ps(order, v[0]);
+}
+
+/* Where the vector of a lane belongs among those of sums_of. */
+#define SUM_PLACE(lane) (4 * ((lane) % 4) + (lane) / 4)
+
+/* The sums of 16 vectors, each lane i with i + 8 first, then 4, 2, 1 apart: the definition's order. */
+static inline __m512 sums_of(__m512 v[16]) {
+#define SUM(cut, a, b) _mm512_add_ps(cut(a, b, 0), cut(a, b, 1))
+    AVX512_UNROLL
+    for (int i = 0; i < 8; i++)
+        v[i] = SUM(HALVES, v[2 * i], v[2 * i + 1]);
+    AVX512_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = SUM(QUARTERS, v[2 * i], v[2 * i + 1]);
+    AVX512_UNROLL
+    for (int i = 0; i < 2; i++)
+        v[i] = SUM(PAIRS, v[2 * i], v[2 * i + 1]);
+    return SUM(SINGLES, v[0], v[1]);
+#undef SUM
+}
+
+/* The sums of 32 signed bytes each. */
+static inline __m128i sums_of_bytes(const int8_t q[GROUPS * 32]) {
+    __m512i v[4];
+    AVX512_UNROLL
+    for (int i = 0; i < 4; i++) { /* they become unsigned by adding 128 each */
+        __m512i x = _mm512_xor_si512(_mm512_loadu_si512(q + 64 * i), _mm512_set1_epi8(-128));
+        v[i] = _mm512_sad_epu8(x, _mm512_setzero_si512());
+    }
+    __m512i a = _mm512_add_epi64(_mm512_unpacklo_epi64(v[0], v[1]), _mm512_unpackhi_epi64(v[0], v[1]));
+    __m512i b = _mm512_add_epi64(_mm512_unpacklo_epi64(v[2], v[3]), _mm512_unpackhi_epi64(v[2], v[3]));
+    a = _mm512_add_epi64(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
+    a = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 1, 3, 4, 6, 5, 7), a);
+    return _mm_sub_epi16(_mm512_cvtepi64_epi16(a), _mm_set1_epi16(32 * 128));
+}
+
+static void quantise_groups(const float *x, int8_t *q, float *d, int16_t *s) {
+    __m512i size[GROUPS];
+    AVX512_UNROLL
+    for (int g = 0; g < GROUPS; g++)
+        size[g] = _mm512_max_epi32(size_bits(x + 32 * g), size_bits(x + 32 * g + 16));
+    const __m512 inverse =
+        _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(NUM_QUANT_INVERSE), _mm512_set1_ps(NUM_QUANT_SECOND));
+    const __m512 scale = group_scale(largest_of_groups(size), inverse);
+    _Alignas(64) float scales[2 * GROUPS], factors[2 * GROUPS];
+    _mm512_store_ps(scales, scale);
+    _mm512_store_ps(factors, group_factor(scale));
+    _Alignas(64) int32_t tries[2][GROUPS][32];
+    __m512 error[2 * GROUPS];
+    AVX512_UNROLL
+    for (int lane = 0; lane < 2 * GROUPS; lane++) {
+        const __m512 by = _mm512_set1_ps(scales[lane]), factor = _mm512_set1_ps(factors[lane]);
+        __m512 low = _mm512_loadu_ps(x + lane % GROUPS * 32);
+        __m512 high = _mm512_loadu_ps(x + lane % GROUPS * 32 + 16);
+        const __m512i a = quantise16(low, factor), b = quantise16(high, factor);
+        _mm512_store_si512(tries[lane / GROUPS][lane % GROUPS], a);
+        _mm512_store_si512(tries[lane / GROUPS][lane % GROUPS] + 16, b);
+        low = _mm512_fnmadd_ps(by, _mm512_cvtepi32_ps(a), low);
+        high = _mm512_fnmadd_ps(by, _mm512_cvtepi32_ps(b), high);
+        error[SUM_PLACE(lane)] = _mm512_fmadd_ps(high, high, _mm512_mul_ps(low, low));
+    }
+    const __m512 errors = sums_of(error);
+    const __mmask8 second =
+        _mm256_cmp_ps_mask(_mm512_extractf32x8_ps(errors, 1), _mm512_castps512_ps256(errors), _CMP_LT_OQ);
+    _mm256_storeu_ps(
+        d, _mm256_mask_blend_ps(second, _mm512_castps512_ps256(scale), _mm512_extractf32x8_ps(scale, 1)));
+    for (int g = 0; g < GROUPS; g++) {
+        const int32_t *best = tries[second >> g & 1][g];
+        _mm_storeu_si128((__m128i *)(q + 32 * g), _mm512_cvtepi32_epi8(_mm512_load_si512(best)));
+        _mm_storeu_si128((__m128i *)(q + 32 * g + 16), _mm512_cvtepi32_epi8(_mm512_load_si512(best + 16)));
+    }
+    _mm_storeu_si128((__m128i *)s, sums_of_bytes(q));
+}
+
 static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     CHECK(n % 32 == 0);
-    for (uint32_t g = 0; g < n / 32; g++, x += 32, q += 32) {
-        __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-        __m512 amax = largest(_mm512_max_epi32(size_bits(x), size_bits(x + 16)));
-        struct group32 best = group32_try(low, high, group_scale(amax, NUM_QUANT_INVERSE));
-        struct group32 other = group32_try(low, high, group_scale(amax, NUM_QUANT_SECOND));
-        __mmask16 take = other.error < best.error ? 0xffff : 0;
-        __m128i a = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(best.low, take, other.low));
-        __m128i b = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(best.high, take, other.high));
-        d[g] = _mm512_cvtss_f32(_mm512_mask_mov_ps(best.d, take, other.d));
-        _mm_storeu_si128((__m128i *)q, a);
-        _mm_storeu_si128((__m128i *)(q + 16), b);
-        s[g] = (int16_t)(sum16(a) + sum16(b));
-    }
+    uint32_t g = 0;
+    for (; n / 32 - g >= GROUPS; g += GROUPS)
+        quantise_groups(x + (size_t)32 * g, q + (size_t)32 * g, d + g, s + g);
+    const uint32_t left = n / 32 - g;
+    if (left == 0)
+        return;
+    float padded[GROUPS * 32] = {0}, scales[GROUPS];
+    int8_t quants[GROUPS * 32];
+    int16_t sums[GROUPS];
+    memcpy(padded, x + (size_t)32 * g, left * 32 * sizeof *x);
+    quantise_groups(padded, quants, scales, sums);
+    memcpy(q + (size_t)32 * g, quants, (size_t)left * 32);
+    memcpy(d + g, scales, left * sizeof *d);
+    memcpy(s + g, sums, left * sizeof *s);
 }
 
 static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
@@ -111,7 +196,7 @@ static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t
         __m512i amax = _mm512_setzero_si512();
         for (int i = 0; i < 256; i += 16)
             amax = _mm512_max_epi32(amax, size_bits(x + i));
-        __m512 step = group_scale(largest(amax), NUM_QUANT_INVERSE);
+        __m512 step = group_scale(largest(amax), _mm512_set1_ps(NUM_QUANT_INVERSE));
         __m512 factor = group_factor(step);
         d[g] = _mm512_cvtss_f32(step);
         for (int i = 0; i < 256; i += 16, x += 16, q += 16) {
