@@ -49,8 +49,8 @@ static struct {
     uint32_t spills_free;  /* and those of them that were made without a NUMA policy */
     uint32_t opened;       /* live devices */
     uint32_t late;         /* looks at slot 0 for which its step, though it has ended, still seems to run */
-    /* A body k of a device other than the first, meet_first <= k < meet_end, ends only when the device before
-     * has begun body k + 1. */
+    /* Body k of a device and body k + 1 of the one before it, both from meet_first to meet_end, end only when
+     * both have begun; so do those of devices further apart. */
     uint32_t meet_first, meet_end;
     _Atomic bool closed;                /* no step begins */
     _Atomic bool alone;                 /* one has waited too long for the device before */
@@ -140,13 +140,17 @@ static void fake_take_half(struct fake_device *peer, uint32_t slot, bool full) {
 
 /* Holds the step where the test wants it held. */
 static void fake_meet(const struct fake_device *f, uint32_t body) {
-    uint64_t began = clock_ns();
-    if (f->index == 0 || body < fake.meet_first || body >= fake.meet_end)
-        return;
-    while (atomic_load(&fake.begun[f->index - 1]) < body + 2 && !atomic_load(&fake.alone)) {
-        if (clock_ns() - began > FAKE_PATIENCE)
-            atomic_store(&fake.alone, true);
-        fake_sleep(50000);
+    const uint64_t began = clock_ns();
+    for (uint32_t other = 0; other < fake.opened; other++) {
+        const uint32_t theirs = body + f->index - other; /* wraps beyond meet_end if there is none */
+        if (body < fake.meet_first || body > fake.meet_end || theirs < fake.meet_first ||
+            theirs > fake.meet_end)
+            continue;
+        while (atomic_load(&fake.begun[other]) <= theirs && !atomic_load(&fake.alone)) {
+            if (clock_ns() - began > FAKE_PATIENCE)
+                atomic_store(&fake.alone, true);
+            fake_sleep(50000);
+        }
     }
 }
 

@@ -86,7 +86,7 @@ static float random_value(uint64_t *state) {
 static void call_matmul(struct job *j, uint32_t turn) {
     uint64_t calls = j->memory_bytes / ((uint64_t)PANELS * j->layout.panel_bytes);
     struct kernels_matmul m = {.out = j->out,
-                               .out_stride = (size_t)PANELS * PANEL_ROWS + 16,
+                               .out_panel = (size_t)MAX_TOKENS * PANEL_ROWS + 16,
                                .l = &j->layout,
                                .panels = j->memory + turn % calls * PANELS * j->layout.panel_bytes,
                                .n_panels = PANELS,

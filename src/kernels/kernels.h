@@ -50,8 +50,8 @@ struct kernels_act {
 /* Part of a product: n_panels panels, one after the other, times the activation rows first .. first + tokens
  * - 1. */
 struct kernels_matmul {
-    float *out;        /* row t, panel p, row r of the panel at out + t * out_stride + p * PANEL_ROWS + r */
-    size_t out_stride; /* floats */
+    float *out;       /* row t, panel p, row r of the panel at out + p * out_panel + t * PANEL_ROWS + r */
+    size_t out_panel; /* floats, >= tokens * PANEL_ROWS */
     const struct panel_layout *l;
     const uint8_t *panels;
     uint32_t n_panels; /* >= 1 */

@@ -128,8 +128,8 @@ static void cancels(void **state) {
     assert_int_equal(fake.opened, 0);
 }
 
-/* A prompt of several chunks, and three sequences, keep all devices at work at once: step k can't end on a
- * device before step k + 1 has begun on the one before it, and everything ends. No clock is asked. */
+/* A prompt of several chunks, and three sequences, keep all devices at work at once: steps of all three wait
+ * for one another, and everything ends. No clock is asked. */
 static void overlap(void **state) {
     (void)state;
     int32_t ids[N_IDS];

@@ -166,13 +166,13 @@ static struct kernels_act act_of(const struct problem *p, bool tiled) {
 }
 
 /* All panels of the problem times its activation rows from `first` on. */
-static void multiply(const struct kernels *k, const struct problem *p, float *out, size_t stride,
+static void multiply(const struct kernels *k, const struct problem *p, float *out, size_t apart,
                      uint32_t first, bool tiled) {
     struct kernels_act a = act_of(p, tiled);
     struct kernel_check_buffer work = kernel_check_alloc(kernels_matmul_work(p->tokens - first));
     struct kernels_matmul m = {
         .out = out,
-        .out_stride = stride,
+        .out_panel = apart,
         .l = &p->l,
         .panels = p->panel.data,
         .n_panels = p->l.panels,
@@ -187,26 +187,26 @@ static void multiply(const struct kernels *k, const struct problem *p, float *ou
 }
 
 /* Every tier against scalar, gaps between the outputs included. */
-static void compare_tiers(const struct tiers *tiers, const struct problem *p, uint32_t first,
-                          uint32_t stride) {
-    uint32_t tokens = p->tokens - first;
-    uint32_t rows = p->l.panels * PANEL_ROWS;
-    size_t n = (size_t)(tokens - 1) * stride + rows;
+static void compare_tiers(const struct tiers *tiers, const struct problem *p, uint32_t first, uint32_t gap) {
+    const uint32_t tokens = p->tokens - first;
+    const uint32_t sums = tokens * PANEL_ROWS;
+    const size_t apart = sums + gap;
+    const size_t n = (p->l.panels - 1) * apart + sums;
     struct kernel_check_buffer expected = kernel_check_alloc(n * sizeof(float));
-    multiply(&tiers->scalar, p, floats(&expected), stride, first, false);
-    for (uint32_t t = 0; t < tokens; t++)
-        for (uint32_t r = 0; r < rows; r++)
-            assert_true(isfinite(floats(&expected)[(size_t)t * stride + r]));
+    multiply(&tiers->scalar, p, floats(&expected), apart, first, false);
+    for (uint32_t i = 0; i < p->l.panels; i++)
+        for (uint32_t r = 0; r < sums; r++)
+            assert_true(isfinite(floats(&expected)[i * apart + r]));
     for (uint32_t i = 0; i <= 2 * tiers->n; i++) {
         const struct kernels *k = i == 0 ? &tiers->scalar : &tiers->vector[(i - 1) / 2];
         const bool tiled = i == 0 || i % 2 == 0;
         char what[128];
-        snprintf(what, sizeof what, "%s, %s, k %u, rows %u, tokens %u from %u%s, stride %u", k->tier,
+        snprintf(what, sizeof what, "%s, %s, k %u, rows %u, tokens %u from %u%s, gap %u", k->tier,
                  block_info(p->l.type)->name, p->l.cols, p->l.rows, tokens, first, tiled ? ", tiled" : "",
-                 stride);
+                 gap);
         struct kernel_check_buffer got = kernel_check_alloc(n * sizeof(float));
         assert_true(i == 0 || k->matmul[p->l.type] != tiers->scalar.matmul[p->l.type]);
-        multiply(k, p, floats(&got), stride, first, tiled);
+        multiply(k, p, floats(&got), apart, first, tiled);
         kernel_check_same_floats(floats(&got), floats(&expected), n, what);
         kernel_check_free(&got);
     }
@@ -232,7 +232,7 @@ static void tiers_agree_on_random_problems(void **state) {
             pack(&p);
             kernel_check_random_floats(&seed, floats(&p.x), (size_t)tokens * p.l.cols, 3.0f);
             quantise_all(&p);
-            compare_tiers(&tiers, &p, first, PANEL_ROWS + (uint32_t)testing_below(&seed, 40));
+            compare_tiers(&tiers, &p, first, (uint32_t)testing_below(&seed, 40));
             problem_free(&p);
         }
     }
@@ -259,7 +259,7 @@ static void tiers_agree_on_batches(void **state) {
             pack(&p);
             kernel_check_random_floats(&seed, floats(&p.x), (size_t)p.tokens * p.l.cols, 3.0f);
             quantise_all(&p);
-            compare_tiers(&tiers, &p, first, p.l.panels * PANEL_ROWS + (uint32_t)testing_below(&seed, 40));
+            compare_tiers(&tiers, &p, first, (uint32_t)testing_below(&seed, 40));
             problem_free(&p);
         }
     }
@@ -286,10 +286,10 @@ static double exact(const struct problem *p, const float *w, uint32_t t, bool qu
 /* The scalar function against the double product of the decoded weights with the quantised activations: what
  * is left is the rounding of few floats. */
 static void check_rounding(const struct tiers *tiers, const struct problem *p) {
-    uint32_t width = p->l.panels * PANEL_ROWS;
-    struct kernel_check_buffer out = kernel_check_alloc((size_t)p->tokens * width * sizeof(float));
+    const size_t apart = (size_t)p->tokens * PANEL_ROWS;
+    struct kernel_check_buffer out = kernel_check_alloc(p->l.panels * apart * sizeof(float));
     struct kernel_check_buffer w = kernel_check_alloc(p->l.cols * sizeof(float));
-    multiply(&tiers->scalar, p, floats(&out), width, 0, false);
+    multiply(&tiers->scalar, p, floats(&out), apart, 0, false);
     uint32_t values = block_info(p->l.type)->values;
     for (uint32_t r = 0; r < p->l.rows; r++) {
         block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
@@ -299,7 +299,7 @@ static void check_rounding(const struct tiers *tiers, const struct problem *p) {
             /* Terms with a minimum are larger than their difference: the decoded weights hide up to 4 times.
              */
             double steps = 4.0 * (p->l.cols / values + 8);
-            double got = (double)floats(&out)[t * width + r];
+            double got = (double)floats(&out)[r / PANEL_ROWS * apart + t * PANEL_ROWS + r % PANEL_ROWS];
             if (!(fabs(got - sum) <= steps * 0x1p-24 * size + 1e-30))
                 fail_msg("%s, k %u, row %u, token %u: %a, expected %a", block_info(p->l.type)->name,
                          p->l.cols, r, t, got, sum);
@@ -329,7 +329,7 @@ static void extreme_bytes(void **state) {
                 }
             quantise_all(&p);
             check_rounding(&tiers, &p);
-            compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
+            compare_tiers(&tiers, &p, 0, 0);
             problem_free(&p);
         }
     }
@@ -358,7 +358,7 @@ static void extreme_scales(void **state) {
                 floats(&p.d32)[at] *= activations[c % 5];
             for (size_t at = 0; at < n / 256 && p.l.cols % 256 == 0; at++)
                 floats(&p.d256)[at] *= activations[c % 5];
-            compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
+            compare_tiers(&tiers, &p, 0, 0);
             problem_free(&p);
         }
     }
@@ -406,26 +406,26 @@ static void segments_are_summed_apart(void **state) {
         multiply(&tiers.scalar, &p, out, PANEL_ROWS, 0, false);
         for (uint32_t r = 0; r < PANEL_ROWS; r++)
             assert_true(out[r] == 0x1p24f + 512.0f / (float)info->values);
-        compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
+        compare_tiers(&tiers, &p, 0, 0);
         problem_free(&p);
     }
 }
 
 /* Root mean square over all outputs of (scalar - exact) and of (exact with quantised activations - exact). */
 static void check_error(const struct tiers *tiers, const struct problem *p, const char *from) {
-    uint32_t width = p->l.panels * PANEL_ROWS;
-    struct kernel_check_buffer out = kernel_check_alloc((size_t)p->tokens * width * sizeof(float));
+    const size_t apart = (size_t)p->tokens * PANEL_ROWS;
+    struct kernel_check_buffer out = kernel_check_alloc(p->l.panels * apart * sizeof(float));
     struct kernel_check_buffer w = kernel_check_alloc(p->l.cols * sizeof(float));
     double ours = 0;
     double quantisation = 0;
-    multiply(&tiers->scalar, p, floats(&out), width, 0, false);
+    multiply(&tiers->scalar, p, floats(&out), apart, 0, false);
     for (uint32_t r = 0; r < p->l.rows; r++) {
         block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
         for (uint32_t t = 0; t < p->tokens; t++) {
             double size = 0;
             double sum = exact(p, floats(&w), t, false, &size);
             double coarse = exact(p, floats(&w), t, true, &size);
-            double got = (double)floats(&out)[t * width + r];
+            double got = (double)floats(&out)[r / PANEL_ROWS * apart + t * PANEL_ROWS + r % PANEL_ROWS];
             ours += (got - sum) * (got - sum);
             quantisation += (coarse - sum) * (coarse - sum);
         }
@@ -481,7 +481,7 @@ static void floats_err_by_their_rounding_only(void **state) {
             set_scales(&p, &seed, 1.0f, 0.0f, false);
             pack(&p);
             check_rounding(&tiers, &p);
-            compare_tiers(&tiers, &p, 0, p.l.panels * PANEL_ROWS);
+            compare_tiers(&tiers, &p, 0, 0);
             problem_free(&p);
         }
     }

@@ -105,12 +105,14 @@ static uint32_t tile_tokens(const struct device_model *m) {
     return (uint32_t)ARITH_MIN(most, (uint64_t)CPU_TILE_TOKENS);
 }
 
-static size_t sums_floats(const struct device_model *m) {
-    return (size_t)tile_tokens(m) * CPU_SUMS_STRIDE;
+/* Floats from a panel's sums to the next one's: powers of two would fill few sets of the near cache. */
+static size_t sums_panel(const struct device_model *m) {
+    return (size_t)tile_tokens(m) * PANEL_ROWS + PANEL_ROWS;
 }
 
 static size_t matmul_stride(const struct device_model *m) {
-    return arith_round_up(2 * sums_floats(m) * sizeof(float) + kernels_matmul_work(tile_tokens(m)),
+    return arith_round_up(2 * CPU_TILE_PANELS * sums_panel(m) * sizeof(float) +
+                              kernels_matmul_work(tile_tokens(m)),
                           CARVE_ALIGN);
 }
 
@@ -343,7 +345,7 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->parts_floats = attention_parts(c, m);
     p.device->matmul_work = p.matmul_work;
     p.device->matmul_stride = matmul_stride(m);
-    p.device->sums_floats = sums_floats(m);
+    p.device->sums_panel = sums_panel(m);
     p.device->norm_rows = p.norm_rows;
     p.device->norm_stride = norm_stride(m);
     p.device->spans = trace ? p.spans : NULL;

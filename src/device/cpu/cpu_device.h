@@ -20,8 +20,6 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
 #define CPU_TILE_TOKENS 256
 #define CPU_TILE_PANELS 16
 #define CPU_TILE_ROWS   (CPU_TILE_PANELS * PANEL_ROWS)
-#define CPU_SUMS_STRIDE                                                                                      \
-    (CPU_TILE_ROWS + 16) /* floats: a power of two would fill few sets of the near cache */
 
 struct cpu_slice {
     uint8_t *memory;
@@ -47,8 +45,8 @@ struct cpu_device {
     size_t parts_floats;
     uint8_t *matmul_work; /* matmul_stride bytes per member: sums of two products, then the kernels' */
     size_t matmul_stride;
-    size_t sums_floats; /* of one product */
-    float *norm_rows;   /* norm_stride floats per member: a normed row that is only wanted as int8 */
+    size_t sums_panel; /* of one product */
+    float *norm_rows;  /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
     float inv_embd; /* 1 / n_embd, 1 / head_dim_k: no division in kernels */
     float inv_head;

@@ -234,24 +234,42 @@ struct tile {
     uint32_t tokens;
 };
 
+/* The sums of token j, n rows from the first panel on, which lie panel after panel. */
+static void take_sums(const struct member *m, const float *sums, uint32_t j, uint32_t n, float *to) {
+    sums += (size_t)j * PANEL_ROWS;
+    uint32_t r = 0;
+    for (; n - r >= PANEL_ROWS; r += PANEL_ROWS, sums += m->d->sums_panel)
+        memcpy(to + r, sums, PANEL_ROWS * sizeof *to);
+    if (r < n)
+        memcpy(to + r, sums, (n - r) * sizeof *to);
+}
+
 static void finish_tile(const struct member *m, const struct graph_op *op, const struct tile *t,
-                        float *sums) {
+                        const float *sums) {
     const struct kernels *k = &m->d->kernels;
     const struct graph_value *out = &m->g->values[op->out];
     const float *bias = op->bias[t->i] != GRAPH_NONE ? plain_weight(m, op->bias[t->i]) + t->row : NULL;
     float *values = value_f32(m, op->out) + op->column[t->i] + t->row;
+    _Alignas(64) float sum[CPU_TILE_ROWS];
     if (op->epilogue == GRAPH_PAIRS) {
         CHECK(t->first % 2 == 0 && t->tokens % 2 == 0 && bias == NULL);
-        for (uint32_t j = 0; j < t->tokens; j += 2)
-            k->add(values + (size_t)(t->first + j) / 2 * out->width, sums + (size_t)j * CPU_SUMS_STRIDE,
-                   sums + (size_t)(j + 1) * CPU_SUMS_STRIDE, t->n);
+        for (uint32_t j = 0; j < t->tokens; j += 2) {
+            float *y = values + (size_t)(t->first + j) / 2 * out->width;
+            take_sums(m, sums, j, t->n, y);
+            take_sums(m, sums, j + 1, t->n, sum);
+            k->add(y, y, sum, t->n);
+        }
         return;
     }
     const bool int8 = quantises_tiles(m, op);
     const struct kernels_act a = value_act(m, op->out);
     for (uint32_t j = 0; j < t->tokens; j++) {
         float *y = values + (size_t)(t->first + j) * out->width;
-        float *sum = sums + (size_t)j * CPU_SUMS_STRIDE;
+        if (bias == NULL && !int8 && op->epilogue != GRAPH_RESIDUAL) {
+            take_sums(m, sums, j, t->n, y);
+            continue;
+        }
+        take_sums(m, sums, j, t->n, sum);
         if (bias != NULL)
             k->add(sum, sum, bias, t->n);
         if (int8)
@@ -268,7 +286,8 @@ static void finish_tile(const struct member *m, const struct graph_op *op, const
 static void run_matmul_panels(const struct member *m, const struct graph_op *op, const struct kernels_act *a,
                               uint32_t i, uint32_t panel, uint32_t n_panels, uint32_t tokens) {
     float *sums = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
-    float *other = sums + m->d->sums_floats;
+    const size_t apart = m->d->sums_panel;
+    float *other = sums + CPU_TILE_PANELS * apart;
     const struct kernels *k = &m->d->kernels;
     const struct graph_weight *w = &m->g->weights[op->weight[i]];
     struct tile tile = {.i = i, .row = panel * PANEL_ROWS};
@@ -278,14 +297,14 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
         tile.tokens = ARITH_MIN(tokens - t, (uint32_t)CPU_TILE_TOKENS);
         struct kernels_matmul product = {
             .out = sums,
-            .out_stride = CPU_SUMS_STRIDE,
+            .out_panel = apart,
             .l = &w->layout,
             .panels = panel_at(m, w, panel),
             .n_panels = n_panels,
             .a = a,
             .first = t,
             .tokens = tile.tokens,
-            .work = other + m->d->sums_floats,
+            .work = other + CPU_TILE_PANELS * apart,
         };
         k->matmul[w->layout.type](&product);
         if (op->epilogue == GRAPH_SWIGLU) {
@@ -294,9 +313,8 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             product.l = &up->layout;
             product.panels = panel_at(m, up, panel);
             k->matmul[up->layout.type](&product);
-            for (uint32_t j = 0; j < tile.tokens; j++)
-                k->silu_mul(sums + (size_t)j * CPU_SUMS_STRIDE, sums + (size_t)j * CPU_SUMS_STRIDE,
-                            other + (size_t)j * CPU_SUMS_STRIDE, tile.n);
+            for (uint32_t p = 0; p < n_panels; p++)
+                k->silu_mul(sums + p * apart, sums + p * apart, other + p * apart, tile.tokens * PANEL_ROWS);
         }
         finish_tile(m, op, &tile, sums);
     }

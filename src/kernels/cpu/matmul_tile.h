@@ -11,7 +11,6 @@
 
 struct matmul_tile {
     float *out; /* of the tile's first token */
-    size_t out_stride;
     const struct panel_layout *l;
     const uint8_t *panel;
     const struct kernels_act *a;
@@ -106,7 +105,7 @@ MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
                 TILE(type, 2, &tile);                                                                        \
             else                                                                                             \
                 TILE(type, 1, &tile);                                                                        \
-            tile.out += n * tile.out_stride;                                                                 \
+            tile.out += n * PANEL_ROWS;                                                                      \
             tile.first += n;                                                                                 \
             tile.ahead = false;                                                                              \
             tokens -= n;                                                                                     \
@@ -116,7 +115,7 @@ MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
         if (BATCH(type, m))                                                                                  \
             return;                                                                                          \
         for (uint32_t p = 0; p < m->n_panels; p++)                                                           \
-            tiles_##name((struct matmul_tile){m->out + (size_t)p * PANEL_ROWS, m->out_stride, m->l,          \
+            tiles_##name((struct matmul_tile){m->out + p * m->out_panel, m->l,                               \
                                               m->panels + (size_t)p * m->l->panel_bytes, m->a, m->first,     \
                                               true},                                                         \
                          m->tokens);                                                                         \

@@ -122,7 +122,7 @@ MATMUL_INLINE void panel32(uint32_t type, const struct amx_part *s, uint32_t pan
             MATMUL_UNROLL
             for (uint32_t t = 0; t < AMX_ROWS; t++) {
                 if (t < tokens)
-                    amx_part_put(out + t * s->m->out_stride, s->start == 0, acc[t]);
+                    amx_part_put(out + t * PANEL_ROWS, s->start == 0, acc[t]);
                 acc[t] = _mm512_setzero_ps();
             }
             done = 0;

@@ -89,7 +89,6 @@ struct pair {
     float (*acc)[AMX_ROWS][16];          /* of the first super block */
     const struct amx_near256 *x[2];
     float *out[2];
-    size_t stride;
     uint32_t tokens[2];
     bool first; /* segment */
 };
@@ -126,7 +125,7 @@ MATMUL_INLINE void add_super(uint32_t type, uint32_t supers, uint32_t super, con
         if (super + 1 < supers)
             _mm512_store_ps(p->acc[tile][t], acc);
         else if (t < p->tokens[tile])
-            amx_part_put(p->out[tile] + t * p->stride, p->first, acc);
+            amx_part_put(p->out[tile] + t * PANEL_ROWS, p->first, acc);
     }
 }
 
@@ -203,11 +202,8 @@ MATMUL_INLINE void panel256(uint32_t type, uint32_t supers, const struct amx_par
     const struct amx_weights256 *weights = &s->work->weights256;
     int32_t(*sums)[AMX_ROWS][16] = s->work->sums[0];
     _Alignas(64) float acc[2][AMX_ROWS][16]; /* not in work: addressing it would take a register */
-    struct pair p = {.weights = weights,
-                     .sums = (const int32_t(*)[AMX_ROWS][16])sums,
-                     .acc = acc,
-                     .stride = s->m->out_stride,
-                     .first = s->start == 0};
+    struct pair p = {
+        .weights = weights, .sums = (const int32_t(*)[AMX_ROWS][16])sums, .acc = acc, .first = s->start == 0};
     struct amx_ahead ahead = amx_ahead_panel(type, s, panel);
     for (uint32_t tile = 0;; tile += 2) {
         const bool live = tile < tiles;

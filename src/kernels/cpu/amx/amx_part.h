@@ -44,7 +44,7 @@ MATMUL_INLINE const int8_t *amx_part_quants(uint32_t type, const struct amx_part
 }
 
 MATMUL_INLINE float *amx_part_out(const struct amx_part *s, uint32_t panel, uint32_t tile) {
-    return s->m->out + (size_t)(s->first + AMX_ROWS * tile) * s->m->out_stride + (size_t)panel * PANEL_ROWS;
+    return s->m->out + panel * s->m->out_panel + (size_t)(s->first + AMX_ROWS * tile) * PANEL_ROWS;
 }
 
 /* Tokens of the tile that exist. */

@@ -54,7 +54,7 @@ MATMUL_INLINE void end_segments(uint32_t n, __m256 *total, __m256 *acc) {
 MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, uint32_t half, const __m256 *total) {
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
-        _mm256_storeu_ps(m->out + t * m->out_stride + (size_t)AVX2_HALF_ROWS * half, total[t]);
+        _mm256_storeu_ps(m->out + t * PANEL_ROWS + (size_t)AVX2_HALF_ROWS * half, total[t]);
 }
 
 /* Block b, whose activations are a, for one half; added to acc. */

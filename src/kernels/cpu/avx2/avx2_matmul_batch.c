@@ -15,7 +15,6 @@
 /* Where a tile's sums of a segment go. */
 struct place {
     float *out;
-    size_t stride;
     uint32_t tokens; /* of the tile that exist */
     bool first;      /* segment */
 };
@@ -27,7 +26,7 @@ MATMUL_INLINE void put_tile(const struct place *to, __m256 acc[2][TOKENS]) {
             return;
         MATMUL_UNROLL
         for (uint32_t h = 0; h < 2; h++) {
-            float *out = to->out + t * to->stride + (size_t)AVX2_HALF_ROWS * h;
+            float *out = to->out + t * PANEL_ROWS + (size_t)AVX2_HALF_ROWS * h;
             _mm256_storeu_ps(
                 out, _mm256_add_ps(to->first ? _mm256_setzero_ps() : _mm256_loadu_ps(out), acc[h][t]));
         }
@@ -334,8 +333,8 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
         else
             unpack32(type, &work->weights32, m->l, panel, start / 32, count / 32);
         for (uint32_t t = 0; t < tokens; t += TOKENS) {
-            const struct place to = {m->out + (size_t)(first + t) * m->out_stride + (size_t)p * PANEL_ROWS,
-                                     m->out_stride, tokens - t, start == 0};
+            const struct place to = {m->out + p * m->out_panel + (size_t)(first + t) * PANEL_ROWS, tokens - t,
+                                     start == 0};
             if (matmul_is_k(type))
                 tile256(type, work, t, count / 256, &to);
             else

@@ -33,7 +33,7 @@ MATMUL_INLINE void end_segments(uint32_t n, __m512 *total, __m512 *acc) {
 MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, const __m512 *total) {
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
-        _mm512_storeu_ps(m->out + t * m->out_stride, total[t]);
+        _mm512_storeu_ps(m->out + t * PANEL_ROWS, total[t]);
 }
 
 MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m) {

@@ -18,7 +18,7 @@
 /* Where a tile's sums of a segment go. */
 struct place {
     float *out;
-    size_t stride;
+    size_t next;     /* floats to the second panel's */
     uint32_t tokens; /* of the tile that exist */
     bool first;      /* segment */
     bool second;     /* panel exists */
@@ -33,9 +33,9 @@ MATMUL_INLINE void put_tile(uint32_t n, const struct place *to, const __m512 *ac
     for (uint32_t t = 0; t < n; t++) {
         if (t >= to->tokens)
             return;
-        put_row(to->out + t * to->stride, to->first, acc0[t]);
+        put_row(to->out + t * PANEL_ROWS, to->first, acc0[t]);
         if (to->second)
-            put_row(to->out + t * to->stride + PANEL_ROWS, to->first, acc1[t]);
+            put_row(to->out + to->next + t * PANEL_ROWS, to->first, acc1[t]);
     }
 }
 
@@ -377,7 +377,7 @@ struct pair {
 };
 
 static struct pair pair_of(const struct kernels_matmul *m, uint32_t p, uint32_t start) {
-    struct pair pair = {.to = {.stride = m->out_stride, .first = start == 0, .second = p + 1 < m->n_panels}};
+    struct pair pair = {.to = {.next = m->out_panel, .first = start == 0, .second = p + 1 < m->n_panels}};
     pair.panel[0] = m->panels + (size_t)p * m->l->panel_bytes;
     pair.panel[1] = pair.to.second ? pair.panel[0] + m->l->panel_bytes : pair.panel[0];
     return pair;
@@ -385,7 +385,7 @@ static struct pair pair_of(const struct kernels_matmul *m, uint32_t p, uint32_t 
 
 static void place_at(struct place *to, const struct kernels_matmul *m, uint32_t p, uint32_t first, uint32_t t,
                      uint32_t tokens) {
-    to->out = m->out + (size_t)(first + t) * m->out_stride + (size_t)p * PANEL_ROWS;
+    to->out = m->out + p * m->out_panel + (size_t)(first + t) * PANEL_ROWS;
     to->tokens = tokens - t;
 }
 

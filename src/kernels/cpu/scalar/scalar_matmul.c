@@ -41,7 +41,7 @@ static float weight(const struct panel_layout *l, const uint8_t *panel, uint32_t
     }
 }
 
-static void panel_float(float *out, size_t out_stride, const struct panel_layout *l, const uint8_t *panel,
+static void panel_float(float *out, const struct panel_layout *l, const uint8_t *panel,
                         const struct kernels_act *a, uint32_t first, uint32_t tokens) {
     for (uint32_t t = 0; t < tokens; t++) {
         const float *x = a->f32 + (size_t)(first + t) * l->cols;
@@ -51,7 +51,7 @@ static void panel_float(float *out, size_t out_stride, const struct panel_layout
                 sum_at(&s, k);
                 s.segment = fmaf(weight(l, panel, r, k), x[k], s.segment);
             }
-            out[t * out_stride + r] = sum_end(&s);
+            out[(size_t)t * PANEL_ROWS + r] = sum_end(&s);
         }
     }
 }
@@ -100,7 +100,7 @@ static float add_block256(uint32_t type, const struct block_parts *w, const stru
 /* Tokens in tiles, so that a block is taken apart once for many. */
 #define TILE 32
 
-static void panel_blocks(float *out, size_t out_stride, const struct panel_layout *l, const uint8_t *panel,
+static void panel_blocks(float *out, const struct panel_layout *l, const uint8_t *panel,
                          const struct kernels_act *a, uint32_t first, uint32_t tokens) {
     uint32_t values = block_info(l->type)->values;
     for (uint32_t done = 0; done < tokens; done += TILE) {
@@ -122,21 +122,21 @@ static void panel_blocks(float *out, size_t out_stride, const struct panel_layou
                 }
             }
             for (uint32_t t = 0; t < tile; t++)
-                out[(done + t) * out_stride + r] = sum_end(&s[t]);
+                out[(size_t)(done + t) * PANEL_ROWS + r] = sum_end(&s[t]);
         }
     }
 }
 
 static void matmul_float(const struct kernels_matmul *m) {
     for (uint32_t p = 0; p < m->n_panels; p++)
-        panel_float(m->out + (size_t)p * PANEL_ROWS, m->out_stride, m->l,
-                    m->panels + (size_t)p * m->l->panel_bytes, m->a, m->first, m->tokens);
+        panel_float(m->out + p * m->out_panel, m->l, m->panels + (size_t)p * m->l->panel_bytes, m->a,
+                    m->first, m->tokens);
 }
 
 static void matmul_blocks(const struct kernels_matmul *m) {
     for (uint32_t p = 0; p < m->n_panels; p++)
-        panel_blocks(m->out + (size_t)p * PANEL_ROWS, m->out_stride, m->l,
-                     m->panels + (size_t)p * m->l->panel_bytes, m->a, m->first, m->tokens);
+        panel_blocks(m->out + p * m->out_panel, m->l, m->panels + (size_t)p * m->l->panel_bytes, m->a,
+                     m->first, m->tokens);
 }
 
 void scalar_matmul_init(struct kernels *k) {
