@@ -87,6 +87,59 @@ static inline void pack_instances_tile(struct pack_block *b, size_t n, uint32_t 
     }
 }
 
+/* The same, but a third of the cuts make five pieces around one in the middle: no two halves can be cut apart
+ * again. span and height / unit must be large enough for n pieces. */
+static inline void pack_instances_pinwheels(struct pack_block *b, size_t n, uint32_t span, uint64_t height,
+                                            uint64_t unit, uint64_t *rng) {
+    b[0] = (struct pack_block){.bytes = height, .align = 1, .first = 0, .end = span};
+    for (size_t k = 1; k < n;) {
+        size_t i = pack_instances_below(rng, k);
+        for (int tries = 0; tries < 3; tries++) {
+            size_t other = pack_instances_below(rng, k);
+            if ((double)b[other].bytes * (b[other].end - b[other].first) >
+                (double)b[i].bytes * (b[i].end - b[i].first))
+                i = other;
+        }
+        struct pack_block whole = b[i];
+        uint32_t steps = whole.end - whole.first;
+        uint64_t units = whole.bytes / unit, kind = pack_instances_below(rng, 6);
+        if (kind < 2 && n - k >= 4 && steps >= 3 && units >= 3) {
+            /* Cuts x < y in time and u < v in bytes; the five lie around the middle one. */
+            uint32_t x = 1 + (uint32_t)pack_instances_below(rng, steps - 2);
+            uint32_t y = x + 1 + (uint32_t)pack_instances_below(rng, steps - x - 1);
+            uint64_t u = 1 + pack_instances_below(rng, units - 2);
+            uint64_t v = u + 1 + pack_instances_below(rng, units - u - 1);
+            const uint64_t corners[5][4] = {
+                {0, y, 0, u}, {y, steps, 0, v}, {x, steps, v, units}, {0, x, u, units}, {x, y, u, v}};
+            for (size_t j = 0; j < 5; j++) {
+                const uint64_t *c = corners[j];
+                struct pack_block *to = &b[j == 0 ? i : k++];
+                *to = whole;
+                to->first = whole.first + (uint32_t)(kind == 0 ? c[0] : steps - c[1]);
+                to->end = whole.first + (uint32_t)(kind == 0 ? c[1] : steps - c[0]);
+                to->offset = whole.offset + c[2] * unit;
+                to->bytes = (c[3] - c[2]) * unit;
+            }
+        } else if (kind < 4 && steps >= 2) {
+            b[k] = whole;
+            b[i].end = b[k].first = whole.first + 1 + (uint32_t)pack_instances_below(rng, steps - 1);
+            k++;
+        } else if (kind >= 4 && units >= 2) {
+            b[k] = whole;
+            b[i].bytes = (1 + pack_instances_below(rng, units - 1)) * unit;
+            b[k].bytes -= b[i].bytes;
+            b[k].offset += b[i].bytes;
+            k++;
+        }
+    }
+}
+
+/* Makes each block smaller, by a share of `slack` on average; a packing stays one. */
+static inline void pack_instances_shrink(struct pack_block *b, size_t n, double slack, uint64_t *rng) {
+    for (size_t i = 0; i < n; i++)
+        b[i].bytes -= (uint64_t)((double)b[i].bytes * 2 * slack * (1 - pack_instances_unit(rng)));
+}
+
 static inline void pack_family_fill(enum pack_family f, struct pack_block *b, size_t n, uint64_t seed) {
     uint64_t rng = seed * PACK_FAMILIES + f, burst = 0;
     uint64_t steps = f == PACK_CROWDED ? n / 8 + 1 : n;

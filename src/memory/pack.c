@@ -49,6 +49,7 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_mend_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -255,6 +256,9 @@ static enum pack_outcome search_limit(const struct state *s, struct pack_part *p
     enum pack_outcome o = search(&q, limit / p->grain * p->grain, budget, s->rest);
     p->attempts = q.attempts;
     p->guesses = q.guesses;
+    p->sweeps = q.sweeps;
+    p->sweep_kind = q.sweep_kind;
+    p->sweep_bits = q.sweep_bits;
     if (o != PACK_FOUND)
         return PACK_GAVE_UP;
     p->peak = 0;
@@ -286,6 +290,8 @@ static void improve(const struct state *s, struct pack_part *p, uint32_t round, 
     uint64_t steps = (uint64_t)FIRST_ROUND << ARITH_MIN(round, 30u);
     uint64_t low = ARITH_MAX(p->target, p->proven); /* the lowest peak that may be possible and useful */
     enum pack_outcome straight = try_limit(s, p, pack_tiling, low, steps, budget);
+    if (straight == PACK_GAVE_UP)
+        straight = try_limit(s, p, pack_sweep, low, steps, budget);
     if (straight == PACK_GAVE_UP)
         straight = try_limit(s, p, pack_valley, low, steps, budget);
     if (straight == PACK_IMPOSSIBLE)

@@ -5,8 +5,9 @@
  * How: the time line is cut where nothing lives across; each part gets quick packings (pack_greedy.c for few
  * blocks, pack_skyline.c for any number) and, when those miss the bound and the part is small enough,
  * searches that can also prove that nothing is lower (pack_valley.c where all alignments are the same, else
- * pack_search.c). Parts of any size may be tilings that can be put together again (pack_tiling.c); else large
- * ones spend the steps on mending (pack_mend.c). */
+ * pack_search.c). Parts of any size may be tilings that can be put together again (pack_tiling.c), and small
+ * ones may interlock so tightly that the order of time tells how (pack_sweep.c); else large ones spend the
+ * steps on mending (pack_mend.c). */
 #ifndef STATOR_MEMORY_PACK_H
 #define STATOR_MEMORY_PACK_H
 

@@ -27,14 +27,17 @@ struct pack_part {
     const struct pack_item *items;
     uint32_t n;
     uint32_t sections;
-    uint64_t target;   /* nothing is gained below this peak */
-    uint64_t *offsets; /* [n] the best packing so far */
-    uint64_t peak;     /* of it */
-    uint64_t proven;   /* no packing has a lower peak */
-    bool uniform;      /* one alignment, and all sizes are multiples of it */
-    uint64_t grain;    /* the largest alignment; 0: sizes rounded up to it add up to more than 2^63 */
-    uint64_t attempts; /* of pack_valley so far: no two are alike */
-    uint32_t guesses;  /* ... of pack_tiling */
+    uint64_t target;     /* nothing is gained below this peak */
+    uint64_t *offsets;   /* [n] the best packing so far */
+    uint64_t peak;       /* of it */
+    uint64_t proven;     /* no packing has a lower peak */
+    bool uniform;        /* one alignment, and all sizes are multiples of it */
+    uint64_t grain;      /* the largest alignment; 0: sizes rounded up to it add up to more than 2^63 */
+    uint64_t attempts;   /* of pack_valley so far: no two are alike */
+    uint32_t guesses;    /* ... of pack_tiling */
+    uint32_t sweeps;     /* ... of pack_sweep */
+    uint32_t sweep_kind; /* the most promising kind of those, and its bits for a border */
+    float sweep_bits;
 };
 
 /* What searches may still spend: inner steps (a few nanoseconds each), and time only where a person said so.
@@ -91,6 +94,8 @@ bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on t
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
 enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                               struct carve work);
+enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
+                             struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);
 uint64_t pack_search_bytes(uint32_t n);
@@ -98,5 +103,6 @@ uint64_t pack_valley_bytes(uint32_t n);
 uint64_t pack_skyline_bytes(uint32_t n);
 uint64_t pack_mend_bytes(uint32_t n);
 uint64_t pack_tiling_bytes(uint32_t n);
+uint64_t pack_sweep_bytes(uint32_t n);
 
 #endif

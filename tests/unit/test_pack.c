@@ -543,6 +543,32 @@ static void tilings(void **state) {
     }
 }
 
+/* Rectangles that no cut takes apart, with and without slack: only sweeps find packings of most of them. */
+static void pinwheels(void **state) {
+    (void)state;
+    enum { N = 350 };
+    static struct pack_block b[N], again[N];
+    static const double slacks[] = {0, 0.001, 0.005};
+    uint64_t rng = testing_seed("pinwheels");
+    for (size_t k = 0; k < 9; k++) {
+        size_t n = k % 3 == 0 ? N : 200;
+        pack_instances_pinwheels(b, n, 1024, 1 << 20, 1024, &rng);
+        assert_null(pack_instances_check(b, n, 1 << 20));
+        pack_instances_shrink(b, n, slacks[k % 3], &rng);
+        memcpy(again, b, n * sizeof *b);
+        struct pack_options o = {.capacity = 1 << 20, .steps = 300000000};
+        struct pack_result r, r2;
+        solve_with(b, n, &o, &r, STATOR_OK);
+        check(b, n, &r);
+        assert_null(pack_instances_check(b, n, r.peak));
+        if (r.peak > 1 << 20)
+            fail_msg("pinwheels %zu, %zu blocks: peak %llu", k, n, (unsigned long long)r.peak);
+        o.deadline = clock_ns() + 1000000000000u; /* not met: nothing changes */
+        solve_with(again, n, &o, &r2, STATOR_OK);
+        assert_memory_equal(again, b, n * sizeof *b);
+    }
+}
+
 /* The other checker finds what is wrong. */
 static void checker_finds_faults(void **state) {
     (void)state;
@@ -587,6 +613,7 @@ int main(void) {
         cmocka_unit_test(families),
         cmocka_unit_test(parts_of_any_size),
         cmocka_unit_test(tilings),
+        cmocka_unit_test(pinwheels),
         cmocka_unit_test(checker_finds_faults),
         cmocka_unit_test(spent_budget),
     };
