@@ -432,11 +432,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"df245854f009512b2f8c9d2c40348770", {NULL}, 0, {NULL}, 0},
-        {"60ff50b16c4165704e9def52f62eba39", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"7d08ae672ca512b5fcce3a33b11abd07", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"bcd90440cc993d12bba6db04c8cabebe", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"1075b8b454591adacc38ef990bf9759f", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"b3b3498e9eff269f0d58fa3278b5b8e4", {NULL}, 0, {NULL}, 0},
+        {"0e226d08e9f928ff483d05300f12d15b", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"2dde3c6441aa0799ba3b7c22fc4180df", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"13613f81ef28f58a944748cdf5ccb68f", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"ffeeb5209f6a0135b3685ab0eb754af7", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

@@ -45,7 +45,7 @@ struct cpu_device {
     size_t parts_floats;
     uint8_t *matmul_work; /* matmul_stride bytes per member: sums of two products, then the kernels' */
     size_t matmul_stride;
-    size_t sums_panel; /* of one product */
+    size_t sums_panel; /* floats from the sums of a panel to the next one's */
     float *norm_rows;  /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
     float inv_embd; /* 1 / n_embd, 1 / head_dim_k: no division in kernels */
