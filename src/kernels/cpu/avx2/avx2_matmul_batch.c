@@ -39,38 +39,28 @@ MATMUL_INLINE __m256i in_order(__m256i sum) {
     return sum;
 }
 
+MATMUL_INLINE __m256i add_sums(bool words, __m256i a, __m256i b) {
+    return words ? _mm256_add_epi32(a, b) : _mm256_add_epi16(a, b);
+}
+
 MATMUL_INLINE __m256i load_half(const void *row, uint32_t half) {
     return _mm256_load_si256((const __m256i *)row + half);
 }
 
-/* sum = the int16 sums of the products of `steps` steps with the tile's activations at q. */
-MATMUL_INLINE void dot_bytes(int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
-                             __m256i sum[2][TOKENS]) {
+/* sum = the sums of the products of `steps` steps with the tile's activations at q: bytes into int16, or
+ * words into int32. */
+MATMUL_INLINE void dot(bool words, int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
+                       __m256i sum[2][TOKENS]) {
     MATMUL_UNROLL
     for (int s = 0; s < steps; s++) {
         const __m256i w0 = load_half(w[s], 0), w1 = load_half(w[s], 1);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
             const __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
-            const __m256i x0 = _mm256_maddubs_epi16(w0, a), x1 = _mm256_maddubs_epi16(w1, a);
-            sum[0][t] = s == 0 ? x0 : in_order(_mm256_add_epi16(sum[0][t], x0));
-            sum[1][t] = s == 0 ? x1 : in_order(_mm256_add_epi16(sum[1][t], x1));
-        }
-    }
-}
-
-/* The same of int16, into int32. */
-MATMUL_INLINE void dot_words(int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
-                             __m256i sum[2][TOKENS]) {
-    MATMUL_UNROLL
-    for (int s = 0; s < steps; s++) {
-        const __m256i w0 = load_half(w[s], 0), w1 = load_half(w[s], 1);
-        MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
-            const __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
-            const __m256i x0 = _mm256_madd_epi16(w0, a), x1 = _mm256_madd_epi16(w1, a);
-            sum[0][t] = s == 0 ? x0 : in_order(_mm256_add_epi32(sum[0][t], x0));
-            sum[1][t] = s == 0 ? x1 : in_order(_mm256_add_epi32(sum[1][t], x1));
+            const __m256i x0 = words ? _mm256_madd_epi16(w0, a) : _mm256_maddubs_epi16(w0, a);
+            const __m256i x1 = words ? _mm256_madd_epi16(w1, a) : _mm256_maddubs_epi16(w1, a);
+            sum[0][t] = s == 0 ? x0 : in_order(add_sums(words, sum[0][t], x0));
+            sum[1][t] = s == 0 ? x1 : in_order(add_sums(words, sum[1][t], x1));
         }
     }
 }
@@ -79,14 +69,14 @@ MATMUL_INLINE void dot_words(int steps, const uint8_t (*w)[64], const int8_t *q,
 MATMUL_INLINE void dot_block(uint32_t type, const uint8_t (*w)[64], const int8_t *q, size_t row,
                              __m256i i[2][TOKENS]) {
     if (type == BLOCK_Q8_0) {
-        dot_words(16, w, q, row, i);
+        dot(true, 16, w, q, row, i);
         return;
     }
     const int group = avx2_steps_in_int16(type);
     MATMUL_UNROLL
     for (int from = 0; from < 8; from += group) {
         __m256i sum[2][TOKENS];
-        dot_bytes(group, w + from, q + 4 * from, row, sum);
+        dot(false, group, w + from, q + 4 * from, row, sum);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
             MATMUL_UNROLL
@@ -141,7 +131,7 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, con
         MATMUL_UNROLL
         for (int from = 0; from < 8; from += group) {
             __m256i i[2][TOKENS];
-            dot_bytes(group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x, i);
+            dot(false, group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x, i);
             MATMUL_UNROLL
             for (uint32_t t = 0; t < TOKENS; t++) {
                 MATMUL_UNROLL
