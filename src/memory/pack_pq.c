@@ -20,10 +20,19 @@ struct pq pack_pq_layout(struct carve *c, uint32_t most) {
     return q;
 }
 
+double pack_pq_log2(double x) {
+    int exponent;
+    const double root = 0x1.6a09e667f3bcdp-1; /* of 1/2 */
+    double m = frexp(x, &exponent), t = (m - root) / (m + root), power = t, sum = 0;
+    for (int k = 1; k <= 15; k += 2, power *= t * t) /* 2 atanh(t) = ln(m / root) */
+        sum += power / k;
+    return exponent - 0.5 + sum * 0x1.71547652b82fep+1; /* 2 / ln 2 */
+}
+
 void pack_pq_prepare(struct pq *q) {
     q->log_factorial[0] = q->log_factorial[1] = 0;
     for (uint32_t k = 2; k < PQ_FACTORIALS; k++)
-        q->log_factorial[k] = q->log_factorial[k - 1] + log2(k);
+        q->log_factorial[k] = q->log_factorial[k - 1] + pack_pq_log2(k);
 }
 
 double pack_pq_log_factorial(const struct pq *q, uint32_t n) {

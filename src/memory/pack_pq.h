@@ -51,6 +51,8 @@ struct pq {
 
 struct pq pack_pq_layout(struct carve *c, uint32_t most);
 void pack_pq_prepare(struct pq *q);
+/* Of x > 0. The C library's may round otherwise on another processor, and so lead to another packing. */
+double pack_pq_log2(double x);
 double pack_pq_log_factorial(const struct pq *q, uint32_t n);
 /* Room for one leaf more at the end of what is written; false if there is none. */
 bool pack_pq_append(const struct pq *q, struct pq_tree *t, struct pq_token leaf);

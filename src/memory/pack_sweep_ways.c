@@ -78,7 +78,8 @@ static void weigh(struct weighing *s, const struct offer *f, uint32_t fresh, con
               s->scale->noise * 0x1p-53 * (double)(pack_part_random(&s->scale->random) >> 11);
     if (fits) {
         double off = tolerance > 0 ? rest / tolerance : 0;
-        p.score += ARITH_MIN(log2(need / (2 * tolerance + (double)s->scale->unit)), LIKELY) - 2 * off * off;
+        p.score +=
+            ARITH_MIN(pack_pq_log2(need / (2 * tolerance + (double)s->scale->unit)), LIKELY) - 2 * off * off;
     } else if (o->n > 0) {
         if (f->t[o->holes[o->n - 1]].loose)
             p.part = last - (uint64_t)rest;
