@@ -2,6 +2,7 @@
  * speaks against chance, less what there is to choose from; a hole that is not filled costs some. */
 #include "memory/pack_sweep.h"
 
+#include "base/check.h"
 #include "memory/pack_part.h"
 
 #include <math.h>
@@ -173,6 +174,7 @@ void pack_sweep_list(struct pq *q, struct sweep_scale *scale, const struct pq_tr
             size[n] = sizes[k];
             all += size[n++];
         }
+    CHECK(n > 0);
     struct offer f = {.ways = c, .blocks = 1u << id[0], .n = 1, .of = n - 1, .bytes = size[0], .all = n == 1};
     find_offer(&f, t);
     weigh_all(&s, &f);
