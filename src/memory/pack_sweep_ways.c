@@ -166,8 +166,8 @@ static void find_offer(struct offer *f, const struct pq_tree *t) {
 void pack_sweep_list(struct pq *q, struct sweep_scale *scale, const struct pq_tree *t, const uint64_t *sizes,
                      uint32_t blocks, struct placings *c) {
     struct weighing s = {q, scale};
-    uint32_t id[SWEEP_EVENTS], n = 0;
-    uint64_t size[SWEEP_EVENTS], all = 0;
+    uint32_t id[SWEEP_EVENTS] = {0}, n = 0;
+    uint64_t size[SWEEP_EVENTS] = {0}, all = 0;
     for (uint32_t k = 0; blocks >> k != 0; k++)
         if (blocks >> k & 1) {
             id[n] = k;
