@@ -2,7 +2,7 @@
  * instances made of files. User seconds, since a wall clock also counts the machine's other work.
  *
  * usage: bench_pack [--family PART] [--blocks N,..] [--first-seed N] [--seeds N] [--steps N]
- *        bench_pack --tight [--steps N] FILE.csv.. (capacity 1048576; and random tilings)
+ *        bench_pack --tight [--steps N] FILE.csv.. (capacity 1048576; and random tilings, pinwheels)
  * Every packing is checked. Exit 1: a family ends above 2%, or takes more than five seconds. */
 #include "base/arith.h"
 #include "memory/pack_csv.h"
@@ -220,6 +220,34 @@ static void run_tilings(struct tight *t) {
         }
 }
 
+/* Random pinwheels, which no cut takes apart, with some slack or some pieces left out. */
+static void run_pinwheels(struct tight *t) {
+    static const struct {
+        const char *name;
+        double slack;
+        unsigned left_out; /* percent */
+    } kinds[] = {{"pinwheels", 0, 0},
+                 {"pinwheels, 0.1% slack", 0.001, 0},
+                 {"pinwheels, 0.5% slack", 0.005, 0},
+                 {"pinwheels, 1% slack", 0.01, 0},
+                 {"pinwheels, 5% left out", 0, 5}};
+    static const size_t sizes[] = {200, 350};
+    enum { KINDS = sizeof kinds / sizeof kinds[0], SIZES = sizeof sizes / sizeof sizes[0] };
+    for (uint64_t seed = 0; seed < t->set->seeds; seed++)
+        for (size_t k = 0; k < KINDS * SIZES; k++) {
+            size_t n = sizes[k / KINDS], left = 0;
+            uint64_t rng = 1 + k + 1000 * seed;
+            struct pack_block *b = take(n * sizeof *b);
+            pack_instances_pinwheels(b, n, 1024, CAPACITY, 1024, &rng);
+            pack_instances_shrink(b, n, kinds[k % KINDS].slack, &rng);
+            for (size_t i = 0; i < n; i++)
+                if (pack_instances_below(&rng, 100) >= kinds[k % KINDS].left_out)
+                    b[left++] = b[i];
+            run_tight(t, kinds[k % KINDS].name, b, left);
+            free(b);
+        }
+}
+
 static const char *value(int argc, char **argv, int *i) {
     if (*i + 1 == argc) {
         fprintf(stderr, "bench_pack: %s needs a value\n", argv[*i]);
@@ -257,6 +285,7 @@ int main(int argc, char **argv) {
         for (; i < argc; i++)
             run_file(&t, argv[i]);
         run_tilings(&t);
+        run_pinwheels(&t);
         printf("%u of %u solved, %u of them within a second\n", t.solved, t.all, t.quick);
         return 0;
     }

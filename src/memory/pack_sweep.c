@@ -13,6 +13,9 @@
  * Where there is slack, sums match within a tolerance, and slots share it out; whether the whole fits is
  * found at the end, when the orders are known: each block lies on the highest of those that are below it.
  *
+ * Measured on 273 tight instances of 59 to 702 blocks (grown ones and pinwheels; up to 3% slack, or up to 15%
+ * left out), with pack_many_steps: 177 solved, 162 within a second of user time; 138 and 132 without sweeps.
+ *
  * Guesses may be wrong, so nothing is ever proven here. */
 #include "memory/pack_sweep.h"
 
