@@ -55,20 +55,25 @@ static inline const char *pack_family_name(enum pack_family f) {
     return names[f];
 }
 
+/* One of n blocks to be cut: the largest of a few, so that pieces stay comparable. */
+static inline size_t pack_instances_large(const struct pack_block *b, size_t n, uint64_t *rng) {
+    size_t i = pack_instances_below(rng, n);
+    for (int tries = 0; tries < 3; tries++) {
+        size_t other = pack_instances_below(rng, n);
+        if ((double)b[other].bytes * (b[other].end - b[other].first) >
+            (double)b[i].bytes * (b[i].end - b[i].first))
+            i = other;
+    }
+    return i;
+}
+
 /* Cuts a rectangle of `span` steps and `height` bytes at random places into n blocks. Blocks' offsets are
  * where they lay. */
 static inline void pack_instances_tile(struct pack_block *b, size_t n, uint32_t span, uint64_t height,
                                        uint64_t unit, uint64_t *rng) {
     b[0] = (struct pack_block){.bytes = height, .align = 1, .first = 0, .end = span};
     for (size_t k = 1; k < n;) {
-        /* The largest of a few, so that pieces stay comparable. */
-        size_t i = pack_instances_below(rng, k);
-        for (int tries = 0; tries < 3; tries++) {
-            size_t other = pack_instances_below(rng, k);
-            double mine = (double)b[i].bytes * (b[i].end - b[i].first);
-            if ((double)b[other].bytes * (b[other].end - b[other].first) > mine)
-                i = other;
-        }
+        size_t i = pack_instances_large(b, k, rng);
         uint32_t steps = b[i].end - b[i].first;
         uint64_t units = b[i].bytes / unit;
         bool in_time = pack_instances_below(rng, 2) == 0;
@@ -93,13 +98,7 @@ static inline void pack_instances_pinwheels(struct pack_block *b, size_t n, uint
                                             uint64_t unit, uint64_t *rng) {
     b[0] = (struct pack_block){.bytes = height, .align = 1, .first = 0, .end = span};
     for (size_t k = 1; k < n;) {
-        size_t i = pack_instances_below(rng, k);
-        for (int tries = 0; tries < 3; tries++) {
-            size_t other = pack_instances_below(rng, k);
-            if ((double)b[other].bytes * (b[other].end - b[other].first) >
-                (double)b[i].bytes * (b[i].end - b[i].first))
-                i = other;
-        }
+        size_t i = pack_instances_large(b, k, rng);
         struct pack_block whole = b[i];
         uint32_t steps = whole.end - whole.first;
         uint64_t units = whole.bytes / unit, kind = pack_instances_below(rng, 6);

@@ -193,6 +193,15 @@ static void run_file(struct tight *t, const char *path) {
     free(spare);
 }
 
+/* Takes some blocks away, in percent; returns how many stay. */
+static size_t leave_out(struct pack_block *b, size_t n, unsigned percent, uint64_t *rng) {
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (pack_instances_below(rng, 100) >= percent)
+            b[left++] = b[i];
+    return left;
+}
+
 /* Random tilings, whole or with some pieces left out: the files look as if they were such ones. */
 static void run_tilings(struct tight *t) {
     static const struct {
@@ -208,14 +217,12 @@ static void run_tilings(struct tight *t) {
     enum { KINDS = sizeof kinds / sizeof kinds[0], SIZES = sizeof sizes / sizeof sizes[0] };
     for (uint64_t seed = 0; seed < t->set->seeds; seed++)
         for (size_t k = 0; k < KINDS * SIZES; k++) {
-            size_t n = sizes[k / KINDS], left = 0;
+            size_t n = sizes[k / KINDS];
             uint64_t rng = 100 + k + 1000 * seed;
             struct pack_block *b = take(n * sizeof *b);
             pack_instances_tile(b, n, kinds[k % KINDS].steps, CAPACITY, 1024, &rng);
-            for (size_t i = 0; i < n; i++)
-                if (pack_instances_below(&rng, 100) >= kinds[k % KINDS].left_out)
-                    b[left++] = b[i];
-            run_tight(t, kinds[k % KINDS].name, b, left);
+            n = leave_out(b, n, kinds[k % KINDS].left_out, &rng);
+            run_tight(t, kinds[k % KINDS].name, b, n);
             free(b);
         }
 }
@@ -235,15 +242,13 @@ static void run_pinwheels(struct tight *t) {
     enum { KINDS = sizeof kinds / sizeof kinds[0], SIZES = sizeof sizes / sizeof sizes[0] };
     for (uint64_t seed = 0; seed < t->set->seeds; seed++)
         for (size_t k = 0; k < KINDS * SIZES; k++) {
-            size_t n = sizes[k / KINDS], left = 0;
+            size_t n = sizes[k / KINDS];
             uint64_t rng = 1 + k + 1000 * seed;
             struct pack_block *b = take(n * sizeof *b);
             pack_instances_pinwheels(b, n, 1024, CAPACITY, 1024, &rng);
             pack_instances_shrink(b, n, kinds[k % KINDS].slack, &rng);
-            for (size_t i = 0; i < n; i++)
-                if (pack_instances_below(&rng, 100) >= kinds[k % KINDS].left_out)
-                    b[left++] = b[i];
-            run_tight(t, kinds[k % KINDS].name, b, left);
+            n = leave_out(b, n, kinds[k % KINDS].left_out, &rng);
+            run_tight(t, kinds[k % KINDS].name, b, n);
             free(b);
         }
 }

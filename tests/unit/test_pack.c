@@ -514,6 +514,22 @@ static void parts_of_any_size(void **state) {
     }
 }
 
+/* Packs an instance into 2^20, with a clock and without: the same. again: room for a copy. */
+static void pack_both(struct pack_block *b, struct pack_block *again, size_t n, uint64_t steps,
+                      const char *what, size_t number) {
+    memcpy(again, b, n * sizeof *b);
+    struct pack_options o = {.capacity = 1 << 20, .steps = steps};
+    struct pack_result r, r2;
+    solve_with(b, n, &o, &r, STATOR_OK);
+    check(b, n, &r);
+    assert_null(pack_instances_check(b, n, r.peak));
+    if (r.peak > 1 << 20)
+        fail_msg("%s %zu, %zu blocks: peak %llu", what, number, n, (unsigned long long)r.peak);
+    o.deadline = clock_ns() + 1000000000000u; /* not met: nothing changes */
+    solve_with(again, n, &o, &r2, STATOR_OK);
+    assert_memory_equal(again, b, n * sizeof *b);
+}
+
 /* Rectangles that were cut up reach their bound again: small and large ones, also with pieces left out where
  * the capacity tells of them. */
 static void tilings(void **state) {
@@ -529,17 +545,7 @@ static void tilings(void **state) {
             if (k % 2 == 0 || k == 1 || testing_below(&rng, 20) != 0)
                 b[left++] = b[i];
         n = left;
-        memcpy(again, b, n * sizeof *b);
-        struct pack_options o = {.capacity = 1 << 20, .steps = 1000000000};
-        struct pack_result r, r2;
-        solve_with(b, n, &o, &r, STATOR_OK);
-        check(b, n, &r);
-        assert_null(pack_instances_check(b, n, r.peak));
-        if (r.peak > 1 << 20)
-            fail_msg("tiling %zu, %zu blocks: peak %llu", k, n, (unsigned long long)r.peak);
-        o.deadline = clock_ns() + 1000000000000u; /* not met: nothing changes */
-        solve_with(again, n, &o, &r2, STATOR_OK);
-        assert_memory_equal(again, b, n * sizeof *b);
+        pack_both(b, again, n, 1000000000, "tiling", k);
     }
 }
 
@@ -555,17 +561,7 @@ static void pinwheels(void **state) {
         pack_instances_pinwheels(b, n, 1024, 1 << 20, 1024, &rng);
         assert_null(pack_instances_check(b, n, 1 << 20));
         pack_instances_shrink(b, n, slacks[k % 3], &rng);
-        memcpy(again, b, n * sizeof *b);
-        struct pack_options o = {.capacity = 1 << 20, .steps = 300000000};
-        struct pack_result r, r2;
-        solve_with(b, n, &o, &r, STATOR_OK);
-        check(b, n, &r);
-        assert_null(pack_instances_check(b, n, r.peak));
-        if (r.peak > 1 << 20)
-            fail_msg("pinwheels %zu, %zu blocks: peak %llu", k, n, (unsigned long long)r.peak);
-        o.deadline = clock_ns() + 1000000000000u; /* not met: nothing changes */
-        solve_with(again, n, &o, &r2, STATOR_OK);
-        assert_memory_equal(again, b, n * sizeof *b);
+        pack_both(b, again, n, 300000000, "pinwheels", k);
     }
 }
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define MATMUL_INLINE static inline __attribute__((always_inline))
-#define MATMUL_ASIDE  static __attribute__((noinline)) /* would only bloat its many callers */
 
 /* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. Under a
  * sanitizer, whose checks would be unrolled with them, compiling then takes minutes: there they stay. */
