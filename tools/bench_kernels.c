@@ -92,8 +92,7 @@ static void call_matmul(struct job *j, uint32_t turn) {
                                .n_panels = PANELS,
                                .a = &j->act,
                                .tokens = j->tokens,
-                               .work = j->matmul_work,
-                               .prefetch_l2 = j->k->prefetch_l2};
+                               .work = j->matmul_work};
     j->k->matmul[j->type](&m);
 }
 
@@ -123,8 +122,7 @@ static void call_attention(struct job *j, uint32_t turn) {
                                   .v = base + half,
                                   .block_stride = 2 * half,
                                   .blocks = j->blocks,
-                                  .work = j->work,
-                                  .prefetch_l2 = j->k->prefetch_l2};
+                                  .work = j->work};
     j->k->attention(&a);
 }
 

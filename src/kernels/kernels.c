@@ -46,12 +46,6 @@ enum kernels_tier kernels_best_tier(void) {
     return KERNELS_TIER_AMX;
 }
 
-static bool made_by_amd(void) {
-    uint32_t a, b, c, d;
-    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
-           d == signature_AMD_edx;
-}
-
 const char *kernels_tier_name(enum kernels_tier t) {
     static const char *const names[KERNELS_TIERS] = {"scalar", "avx2", "avx512", "amx"};
     CHECK(t < KERNELS_TIERS);
@@ -60,7 +54,7 @@ const char *kernels_tier_name(enum kernels_tier t) {
 
 void kernels_init(struct kernels *k, enum kernels_tier t) {
     CHECK(t <= kernels_best_tier());
-    *k = (struct kernels){.prefetch_l2 = made_by_amd()};
+    *k = (struct kernels){0};
     scalar_matmul_init(k);
     scalar_init(k);
     if (t >= KERNELS_TIER_AVX2) {

@@ -60,7 +60,6 @@ struct kernels_matmul {
     uint32_t tokens; /* >= 1 */
     void *work; /* kernels_matmul_work(tokens) bytes, aligned to 64, of the calling thread; NULL if those are
                    0 */
-    bool prefetch_l2; /* kernels.prefetch_l2: speed only */
 };
 
 /* Bytes of work, in any tier, for calls of at most so many tokens. */
@@ -102,7 +101,6 @@ struct kernels_attention {
     float *parts;
     uint32_t first_split;
     uint32_t end_split;
-    bool prefetch_l2; /* kernels.prefetch_l2: speed only */
 };
 
 /* Floats of a split's part: o, each head's padded to 16; the maxima; the sums, these too padded to 16. */
@@ -114,9 +112,6 @@ size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t hea
 
 struct kernels {
     const char *tier; /* "scalar", "avx2", "avx512", "amx" */
-    /* What memory is asked for ahead goes to the second cache, not the first: right for AMD's cores, whose
-     * first cache waits for few lines at a time (README.md). For callers to put into their requests. */
-    bool prefetch_l2;
 
     /* y[i] = (x[i] * r) * w[i], r = num_rsqrt(ss * inv_n + eps) with the product and the sum rounded each,
      * ss = sum128 of x[i]^2: lane i % 128 accumulates fmaf(x, x, lane) in order from +0, then the tree

@@ -118,7 +118,6 @@ static void problem_fill(struct problem *p, uint64_t *seed, uint32_t group, uint
     a->work = kernel_check_edge_alloc(&p->work,
                                       kernels_attention_work(queries, group, dim_k, dim_v) * sizeof(float));
     assert_int_equal((uintptr_t)a->work % 64, 0);
-    a->prefetch_l2 = testing_below(seed, 2) == 1;
     a->n_queries = queries;
     a->first_position = first;
     a->group = group;

@@ -180,7 +180,6 @@ static void multiply(const struct kernels *k, const struct problem *p, float *ou
         .first = first,
         .tokens = p->tokens - first,
         .work = work.data,
-        .prefetch_l2 = (p->l.panels + p->tokens) % 2 == 0, /* either, for one token as for several */
     };
     memset(work.data, 0xFF, work.bytes); /* floats of it are NaN */
     k->matmul[p->l.type](&m);

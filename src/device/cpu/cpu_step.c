@@ -305,7 +305,6 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             .first = t,
             .tokens = tile.tokens,
             .work = other + CPU_TILE_PANELS * apart,
-            .prefetch_l2 = k->prefetch_l2,
         };
         k->matmul[w->layout.type](&product);
         if (op->epilogue == GRAPH_SWIGLU) {
@@ -419,7 +418,6 @@ static struct kernels_attention attention_of(const struct member *m, const struc
         .block_stride = kv->block_stride,
         .blocks = block_table(m, c->slot),
         .work = m->d->attention_work + (size_t)m->id * m->d->work_floats,
-        .prefetch_l2 = m->d->kernels.prefetch_l2,
     };
 }
 

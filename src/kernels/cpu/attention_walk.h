@@ -37,22 +37,12 @@ struct attention_query {
     int32_t offset; /* what is taken off the sum of a group, as the tier's unsigned keys add it */
 };
 
-/* What is read after a block, to be prefetched, as blocks lie anywhere. */
-struct attention_next {
-    const uint8_t *at;
-    bool l2;
-};
-
-static inline __attribute__((always_inline)) void attention_prefetch(struct attention_next n, size_t i) {
-    prefetch_line(n.l2, n.at + i);
-}
-
 /* Some rows times V of some tokens. */
 struct attention_pv {
     uint32_t rows;
-    const float *e; /* row r, token t: e[r * KERNELS_SPLIT + t] */
-    const void *v;  /* token t, dim d: v[t * v_stride + d] */
-    struct attention_next next;
+    const float *e;   /* row r, token t: e[r * KERNELS_SPLIT + t] */
+    const void *v;    /* token t, dim d: v[t * v_stride + d] */
+    const void *next; /* what is read after this block: to be prefetched, as blocks lie anywhere */
     size_t v_stride;
     uint32_t dims;
     uint32_t begin; /* tokens */
@@ -70,8 +60,8 @@ struct attention_tier {
     uint32_t tile_small;
     /* score[r * KERNELS_SPLIT + t] = q[r] . K[.][t] * scale for the 32 tokens of the block. Float keys: q is
      * [dim][rows]; quantised: row r is what quantise_query made at q + r * attention_walk_query(dim). */
-    void (*qk[KERNELS_KV_TYPES])(uint32_t rows, const float *q, const void *k, struct attention_next next,
-                                 uint32_t dim, float scale, float *score);
+    void (*qk[KERNELS_KV_TYPES])(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+                                 float scale, float *score);
     void (*quantise_query)(const float *x, uint32_t dim, bool four, void *row);
     void (*pv[2])(const struct attention_pv *p);             /* f32, f16 */
     void (*plain_k)(const void *k, uint32_t dim, float *to); /* dim * 32 of f16, as they lie */
@@ -79,9 +69,8 @@ struct attention_tier {
     void (*plain_v[KERNELS_KV_TYPES])(const void *v, uint32_t dim, float *to);
     /* The same as plain_v, weigh and pv, straight from a quantised V, for rows that see the tokens before
      * `end`. */
-    void (*pv_small[KERNELS_KV_TYPES])(uint32_t rows, const float *e, const void *v,
-                                       struct attention_next next, uint32_t dim, uint32_t end, float *o,
-                                       size_t o_stride);
+    void (*pv_small[KERNELS_KV_TYPES])(uint32_t rows, const float *e, const void *v, const void *next,
+                                       uint32_t dim, uint32_t end, float *o, size_t o_stride);
     /* w[r * KERNELS_SPLIT + t] = e[r * KERNELS_SPLIT + t] * the scale of the token: 32 of a block at
      * `scales`, those of the next `stride` on. */
     void (*weigh)(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
@@ -195,10 +184,10 @@ static inline bool attention_walk_quantised(enum kernels_kv type) {
     return type == KERNELS_KV_Q8_0 || type == KERNELS_KV_Q4_0;
 }
 
-/* The block of K, or V, some blocks after the token's: K and V of a split, then those of the next. Where the
- * first cache is asked, it brings the scales behind a block by itself. */
-static inline struct attention_next attention_walk_next(const struct attention_pass *p, bool key,
-                                                        const struct attention_split *s, uint32_t token) {
+/* The block of K, or V, some blocks after the token's: K and V of a split, then those of the next. Who asks
+ * for its lines ahead asks for those of its numbers; the scales behind them are asked for here. */
+static inline const uint8_t *attention_walk_next(const struct attention_pass *p, bool key,
+                                                 const struct attention_split *s, uint32_t token) {
     const struct kernels_attention *a = p->a;
     uint32_t then = token + p->ahead, last = p->position + p->queries;
     if (then >= s->end && key) {
@@ -208,13 +197,13 @@ static inline struct attention_next attention_walk_next(const struct attention_p
         key = true;
         then = then < last ? then : token;
     }
-    struct attention_next n = {attention_walk_block(a, key ? a->k : a->v, then), a->prefetch_l2};
+    const uint8_t *next = attention_walk_block(a, key ? a->k : a->v, then);
     const enum kernels_kv type = key ? a->type_k : a->type_v;
-    if (n.l2 && attention_walk_quantised(type))
+    if (attention_walk_quantised(type))
         for (size_t i = kv_layout_scales(type, key ? a->head_dim_k : a->head_dim_v); i < p->fetch_size[!key];
              i += 64)
-            attention_prefetch(n, i);
-    return n;
+            prefetch_line(next, i);
+    return next;
 }
 
 /* --- fetching the next split of a pass of several tiles */
@@ -238,7 +227,7 @@ static inline void attention_walk_fetch(struct attention_pass *p) {
     size_t end =
         p->fetch_at + p->fetch_step < p->fetch_size[v] ? p->fetch_at + p->fetch_step : p->fetch_size[v];
     for (size_t at = p->fetch_at; at < end; at += 64)
-        __builtin_prefetch(base + at, 0, 2);
+        prefetch_line(base, at);
     p->fetch_at = end;
     if (end == p->fetch_size[v]) {
         p->fetch_at = 0;
@@ -292,7 +281,7 @@ static inline void attention_walk_pv_plain(const struct attention_pass *p, const
         struct attention_pv pv = {.rows = r->n,
                                   .e = scaled ? p->weight : r->e,
                                   .v = panel,
-                                  .next = {.at = (const uint8_t *)panel},
+                                  .next = panel,
                                   .v_stride = ATTENTION_WALK_WIDTH,
                                   .dims = rest < ATTENTION_WALK_WIDTH ? rest : ATTENTION_WALK_WIDTH,
                                   .end = r->end - s->begin,
@@ -313,8 +302,7 @@ static inline void attention_walk_pv_direct(const struct attention_pass *p, cons
     const struct kernels_attention *a = p->a;
     const float *e = r->e;
     for (uint32_t t = s->begin; t < r->end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
-        const uint8_t *v = attention_walk_block(a, a->v, t);
-        const struct attention_next next = attention_walk_next(p, false, s, t);
+        const uint8_t *v = attention_walk_block(a, a->v, t), *next = attention_walk_next(p, false, s, t);
         uint32_t tokens = r->end - t < KERNELS_KV_BLOCK ? r->end - t : KERNELS_KV_BLOCK;
         if (attention_walk_quantised(a->type_v)) {
             p->tier->pv_small[a->type_v](r->n, e, v, next, a->head_dim_v, tokens, r->o, p->stride);
@@ -370,8 +358,7 @@ static inline void attention_walk_scores(struct attention_pass *p, const struct 
     const struct kernels_attention *a = p->a;
     const uint32_t most = attention_walk_quantised(s->type_k) ? p->tier->tile_small : n;
     for (uint32_t t = s->begin, b = 0; t < end; t += KERNELS_KV_BLOCK, b++) {
-        const struct attention_next next =
-            p->plain_v ? (struct attention_next){.at = s->k[b]} : attention_walk_next(p, true, s, t);
+        const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
         for (uint32_t r = 0; r < n; r += most)
             p->tier->qk[s->type_k](n - r < most ? n - r : most, p->q + (first + r) * p->row_floats, s->k[b],
                                    next, a->head_dim_k, a->scale,

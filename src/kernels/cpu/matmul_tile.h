@@ -7,10 +7,8 @@
 #include "kernels/cpu/matmul_types.h"
 #include "kernels/cpu/prefetch.h"
 
-/* Few tokens wait for memory: ask for the large planes' bytes this far ahead, in the first cache or in the
- * second. */
-#define MATMUL_AHEAD    4096
-#define MATMUL_AHEAD_L2 6144
+/* Few tokens wait for memory: ask for the large planes' bytes this far ahead. */
+#define MATMUL_AHEAD 6144
 
 struct matmul_tile {
     float *out; /* of the tile's first token */
@@ -19,25 +17,24 @@ struct matmul_tile {
     const struct kernels_act *a;
     size_t first; /* the tile's first activation row */
     bool ahead;   /* the panel is read for the first time: prefetch */
-    bool l2;      /* into the second cache */
 };
 
-/* Asks for `bytes` of a plane some way after `at`; beyond the plane's end, for the next panel's. */
+/* Asks for `bytes` of a plane MATMUL_AHEAD after `at`; beyond the plane's end, for the next panel's. */
 MATMUL_INLINE void matmul_prefetch(const struct matmul_tile *m, uint32_t plane, size_t plane_bytes, size_t at,
                                    size_t bytes) {
-    size_t ahead = at + (m->l2 ? MATMUL_AHEAD_L2 : MATMUL_AHEAD);
+    size_t ahead = at + MATMUL_AHEAD;
     if (ahead >= plane_bytes)
         ahead += m->l->panel_bytes - plane_bytes;
     MATMUL_UNROLL
     for (size_t i = 0; i < bytes; i += 64)
-        prefetch_line(m->l2, m->panel + plane + ahead + i);
+        prefetch_line(m->panel, plane + ahead + i);
 }
 
 /* The same of small planes: the next panel's bytes there. */
 MATMUL_INLINE void matmul_prefetch_next(const struct matmul_tile *m, uint32_t at, size_t bytes) {
     MATMUL_UNROLL
     for (size_t i = 0; i < bytes; i += 64)
-        prefetch_line(m->l2, m->panel + m->l->panel_bytes + at + i);
+        prefetch_line(m->panel, m->l->panel_bytes + at + i);
 }
 
 /* What 32-block b of a tile reads. */
@@ -121,7 +118,7 @@ MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
         for (uint32_t p = 0; p < m->n_panels; p++)                                                           \
             tiles_##name((struct matmul_tile){m->out + p * m->out_panel, m->l,                               \
                                               m->panels + (size_t)p * m->l->panel_bytes, m->a, m->first,     \
-                                              true, m->prefetch_l2},                                         \
+                                              true},                                                         \
                          m->tokens);                                                                         \
     }
 

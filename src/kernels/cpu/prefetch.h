@@ -2,16 +2,13 @@
 #ifndef STATOR_KERNELS_CPU_PREFETCH_H
 #define STATOR_KERNELS_CPU_PREFETCH_H
 
-#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* The line of p, into the second cache or the first (kernels.prefetch_l2 says which). Always inlined, so that
- * what is constant stays so. */
-static inline __attribute__((always_inline)) void prefetch_line(bool l2, const void *p) {
-    if (l2)
-        __builtin_prefetch(p, 0, 2);
-    else
-        __builtin_prefetch(p, 0, 3);
+/* The line of byte `at` of p, into the second cache: the first waits for few lines at a time (README.md,
+ * "Decode"). Nothing needs to lie there. */
+static inline __attribute__((always_inline)) void prefetch_line(const void *p, size_t at) {
+    __builtin_prefetch((const void *)((uintptr_t)p + at), 0, 2);
 }
 
 #endif

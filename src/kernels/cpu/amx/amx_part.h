@@ -9,6 +9,7 @@
 #include "kernels/cpu/amx/amx_batch.h"
 #include "kernels/cpu/avx512/avx512_batch.h"
 #include "kernels/cpu/avx512/avx512_unpack.h"
+#include "kernels/cpu/prefetch.h"
 
 _Static_assert(AMX_ROWS == ACT_TILE_ROWS && KERNELS_SEGMENT == ACT_TILE_SEGMENT,
                "act_tiles.h is made for this");
@@ -74,7 +75,7 @@ MATMUL_INLINE struct amx_ahead amx_ahead_over(const void *from, size_t bytes, si
 MATMUL_INLINE void amx_ahead_step(struct amx_ahead *a) {
     const char *end = a->step < (size_t)(a->end - a->next) ? a->next + a->step : a->end;
     for (; a->next < end; a->next += 64)
-        _mm_prefetch(a->next, _MM_HINT_T1);
+        prefetch_line(a->next, 0);
     a->next = end;
 }
 

@@ -3,6 +3,7 @@
  * inlined with constant row counts, so that their accumulators are registers. No state; any thread. */
 #include "kernels/cpu/avx2/avx2_kv.h"
 #include "kernels/cpu/avx2/avx2_num.h"
+#include "kernels/cpu/prefetch.h"
 
 #define TILE 6
 #ifdef __clang__
@@ -23,8 +24,8 @@ INLINE float load1(bool f16, const void *p, size_t i) {
 }
 
 /* q: [dim][rows]. A sum's segment would be added to +0, which but makes +0 of -0: no e changes by that. */
-INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k,
-                    struct attention_next next, uint32_t dim, float scale, float *score) {
+INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k, const void *next,
+                    uint32_t dim, float scale, float *score) {
     for (size_t half = 0; half < KERNELS_KV_BLOCK; half += 16) {
         __m256 low[TILE], high[TILE];
         UNROLL
@@ -33,7 +34,7 @@ INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const v
         const float *at = q;
         for (size_t d = 0; d < dim; d++, at += rows) {
             size_t i = KERNELS_KV_BLOCK * d + half;
-            attention_prefetch(next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
+            prefetch_line(next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
             __m256 k_low = load8(f16, k, i), k_high = load8(f16, k, i + 8);
             UNROLL
             for (uint32_t r = 0; r < rows; r++) {
@@ -51,8 +52,8 @@ INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const v
     }
 }
 
-INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, struct attention_next next,
-               uint32_t dim, float scale, float *score) {
+INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+               float scale, float *score) {
     switch (rows) {
     case 6:
         qk_rows(6, f16, q, k, next, dim, scale, score);
@@ -88,7 +89,7 @@ INLINE void pv_dims(const int rows, const int width, const bool f16, const struc
     for (size_t t = p->begin; t < p->end; t++) {
         __m256 x[8];
         size_t i = t * p->v_stride + at;
-        attention_prefetch(p->next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
+        prefetch_line(p->next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
         UNROLL
         for (int w = 0; w < width; w++)
             x[w] = load8(f16, p->v, i + 8 * (size_t)w);
@@ -158,13 +159,13 @@ INLINE void pv(bool f16, const struct attention_pv *p) {
     }
 }
 
-static void qk_f32(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                   float scale, float *score) {
+static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                   float *score) {
     qk(false, rows, q, k, next, dim, scale, score);
 }
 
-static void qk_f16(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                   float scale, float *score) {
+static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                   float *score) {
     qk(true, rows, q, k, next, dim, scale, score);
 }
 

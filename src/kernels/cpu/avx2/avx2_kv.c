@@ -2,6 +2,7 @@
  * as 16-bit pairs; lanes are two pairs of a token's dims. No state; any thread. */
 #include "kernels/cpu/avx2/avx2_kv.h"
 #include "kernels/cpu/avx2/avx2_num.h"
+#include "kernels/cpu/prefetch.h"
 
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
@@ -69,19 +70,15 @@ INLINE __m256i widened(bool four, __m128i x) {
     return four ? _mm256_cvtepu8_epi16(x) : _mm256_cvtepi8_epi16(x);
 }
 
-INLINE struct attention_next beyond(struct attention_next next, size_t bytes) {
-    return (struct attention_next){next.at + bytes, next.l2};
-}
-
 /* Tokens at .. at + 7 of one group. */
 INLINE void qk_group(const int rows, const bool four, const int16_t *const *q, const uint8_t *k,
-                     struct attention_next next, __m256i acc[AVX2_KV_TILE][2]) {
+                     const uint8_t *next, __m256i acc[AVX2_KV_TILE][2]) {
     UNROLL
     for (int r = 0; r < rows; r++)
         acc[r][0] = acc[r][1] = _mm256_setzero_si256();
     for (size_t step = 0; step < (four ? 4 : 8); step++) {
         const uint8_t *at = k + step * KV_LAYOUT_STEP;
-        attention_prefetch(next, step * KV_LAYOUT_STEP);
+        prefetch_line(next, step * KV_LAYOUT_STEP);
         __m128i low = _mm_loadu_si128((const __m128i *)at);
         __m128i high = _mm_loadu_si128((const __m128i *)(at + 16));
         if (four) {
@@ -97,8 +94,8 @@ INLINE void qk_group(const int rows, const bool four, const int16_t *const *q, c
 }
 
 /* Rows of q lie attention_walk_query(dim) apart. */
-INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8_t *k,
-                    struct attention_next next, uint32_t dim, float scale, float *score) {
+INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8_t *k, const uint8_t *next,
+                    uint32_t dim, float scale, float *score) {
     const size_t row = attention_walk_query(dim);
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
@@ -118,7 +115,7 @@ INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8
             for (int r = 0; r < rows; r++)
                 x[r] = (const int16_t *)(const void *)(q + r * row) + g * KERNELS_KV_GROUP;
             __m256i acc[AVX2_KV_TILE][2];
-            qk_group(rows, four, x, k + g * group_bytes + 4 * t, beyond(next, g * group_bytes + 4 * t), acc);
+            qk_group(rows, four, x, k + g * group_bytes + 4 * t, next + g * group_bytes + 4 * t, acc);
             __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(scales + g * KERNELS_KV_BLOCK + t)));
             UNROLL
             for (int r = 0; r < rows; r++) {
@@ -135,8 +132,8 @@ INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8
     }
 }
 
-INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, struct attention_next next,
-               uint32_t dim, float scale, float *score) {
+INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+               float scale, float *score) {
     switch (rows) {
     case 4:
         qk_rows(4, four, q, k, next, dim, scale, score);
@@ -152,13 +149,13 @@ INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, st
     }
 }
 
-void avx2_qk_q8_0(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                  float scale, float *score) {
+void avx2_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                  float *score) {
     qk(false, rows, q, k, next, dim, scale, score);
 }
 
-void avx2_qk_q4_0(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                  float scale, float *score) {
+void avx2_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                  float *score) {
     qk(true, rows, q, k, next, dim, scale, score);
 }
 
@@ -235,8 +232,8 @@ INLINE void add_token(const int rows, const __m256i x[2], const int token, const
 }
 
 /* Half a group of all tokens; v is its first token's, `quad` bytes lie between four tokens and the next. */
-INLINE void pv_half(const int rows, const bool four, const float *w, const uint8_t *v,
-                    struct attention_next next, size_t quad, uint32_t end, float *o, size_t o_stride) {
+INLINE void pv_half(const int rows, const bool four, const float *w, const uint8_t *v, const uint8_t *next,
+                    size_t quad, uint32_t end, float *o, size_t o_stride) {
     const size_t second = four ? 16 : 8;
     __m256 acc[AVX2_KV_TILE][2];
     UNROLL
@@ -245,7 +242,7 @@ INLINE void pv_half(const int rows, const bool four, const float *w, const uint8
         acc[r][1] = _mm256_loadu_ps(o + r * o_stride + second);
     }
     for (uint32_t t = 0; t < end; t += 4) {
-        attention_prefetch(next, t / 4 * quad);
+        prefetch_line(next, t / 4 * quad);
         __m256i x[2];
         load_half(four, v + t / 4 * quad, x);
         add_token(rows, x, 0, w + t, acc);
@@ -263,8 +260,8 @@ INLINE void pv_half(const int rows, const bool four, const float *w, const uint8
     }
 }
 
-INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8_t *v,
-                    struct attention_next next, uint32_t dim, uint32_t end, float *o, size_t o_stride) {
+INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8_t *v, const uint8_t *next,
+                    uint32_t dim, uint32_t end, float *o, size_t o_stride) {
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const size_t row = 4 * (size_t)kv_layout_group(type); /* bytes of a group in four tokens */
     const size_t quad = dim / KERNELS_KV_GROUP * row;
@@ -277,14 +274,14 @@ INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8
                 _mm256_store_ps(w + r * KERNELS_KV_BLOCK + t,
                                 _mm256_mul_ps(_mm256_loadu_ps(e + r * KERNELS_SPLIT + t), d));
         }
-        pv_half(rows, four, w, v + g * row, beyond(next, g * row), quad, end, o, o_stride);
-        pv_half(rows, four, w, v + g * row + row / 2, beyond(next, g * row + row / 2), quad, end,
+        pv_half(rows, four, w, v + g * row, next + g * row, quad, end, o, o_stride);
+        pv_half(rows, four, w, v + g * row + row / 2, next + g * row + row / 2, quad, end,
                 o + (four ? 8 : 16), o_stride);
     }
 }
 
-INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, struct attention_next next,
-               uint32_t dim, uint32_t end, float *o, size_t o_stride) {
+INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+               uint32_t end, float *o, size_t o_stride) {
     switch (rows) {
     case 4:
         pv_rows(4, four, e, v, next, dim, end, o, o_stride);
@@ -300,13 +297,13 @@ INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, st
     }
 }
 
-void avx2_pv_q8_0(uint32_t rows, const float *e, const void *v, struct attention_next next, uint32_t dim,
-                  uint32_t end, float *o, size_t o_stride) {
+void avx2_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
+                  float *o, size_t o_stride) {
     pv(false, rows, e, v, next, dim, end, o, o_stride);
 }
 
-void avx2_pv_q4_0(uint32_t rows, const float *e, const void *v, struct attention_next next, uint32_t dim,
-                  uint32_t end, float *o, size_t o_stride) {
+void avx2_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
+                  float *o, size_t o_stride) {
     pv(true, rows, e, v, next, dim, end, o, o_stride);
 }
 

@@ -4,15 +4,16 @@
  * registers. No state; any thread. */
 #include "kernels/cpu/avx512/avx512_kv.h"
 #include "kernels/cpu/avx512/avx512_num.h"
+#include "kernels/cpu/prefetch.h"
 
 #define TILE   8
 #define UNROLL AVX512_UNROLL
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE void prefetch(struct attention_next next, size_t at, const size_t bytes) {
+INLINE void prefetch(const char *p, const size_t bytes) {
     UNROLL
     for (size_t i = 0; i < bytes; i += 64)
-        attention_prefetch(next, at + i);
+        prefetch_line(p, i);
 }
 
 INLINE __m512 load16(bool f16, const void *p, size_t i) {
@@ -28,14 +29,14 @@ INLINE __m512 load16_masked(bool f16, __mmask16 m, const void *p, size_t i) {
 }
 
 /* q: [dim][rows]. A sum's segment would be added to +0, which but makes +0 of -0: no e changes by that. */
-INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k,
-                    struct attention_next next, uint32_t dim, float scale, float *score) {
+INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k, const void *next,
+                    uint32_t dim, float scale, float *score) {
     __m512 low[TILE], high[TILE];
     UNROLL
     for (uint32_t r = 0; r < rows; r++)
         low[r] = high[r] = _mm512_setzero_ps();
     for (size_t d = 0; d < dim; d++, q += rows) {
-        prefetch(next, d * (f16 ? 64 : 128), f16 ? 64 : 128);
+        prefetch((const char *)next + d * (f16 ? 64 : 128), f16 ? 64 : 128);
         __m512 k_low = load16(f16, k, 32 * d), k_high = load16(f16, k, 32 * d + 16);
         UNROLL
         for (uint32_t r = 0; r < rows; r++) {
@@ -52,8 +53,8 @@ INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const v
     }
 }
 
-INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, struct attention_next next,
-               uint32_t dim, float scale, float *score) {
+INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+               float scale, float *score) {
     switch (rows) {
     case 8:
         qk_rows(8, f16, q, k, next, dim, scale, score);
@@ -96,7 +97,7 @@ INLINE void pv_dims(const uint32_t rows, const uint32_t width, const bool f16, c
             acc[r][w] = p->fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(o + r * p->o_stride + 16 * w);
     }
     for (size_t t = p->begin; t < p->end; t++, i += p->v_stride) {
-        prefetch(p->next, i * element, 16 * width * element);
+        prefetch((const char *)p->next + i * element, 16 * width * element);
         __m512 x[8];
         UNROLL
         for (uint32_t w = 0; w < width; w++)
@@ -168,13 +169,13 @@ INLINE void pv(bool f16, const struct attention_pv *p) {
     }
 }
 
-static void qk_f32(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                   float scale, float *score) {
+static void qk_f32(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                   float *score) {
     qk(false, rows, q, k, next, dim, scale, score);
 }
 
-static void qk_f16(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                   float scale, float *score) {
+static void qk_f16(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                   float *score) {
     qk(true, rows, q, k, next, dim, scale, score);
 }
 

@@ -2,6 +2,7 @@
  * are tokens. No state; any thread. */
 #include "kernels/cpu/avx512/avx512_kv.h"
 #include "kernels/cpu/avx512/avx512_num.h"
+#include "kernels/cpu/prefetch.h"
 
 #define TILE   AVX512_KV_TILE
 #define UNROLL AVX512_UNROLL
@@ -62,8 +63,8 @@ INLINE void multiply(const int rows, const __m512i k[2], const int8_t *const *q,
 }
 
 INLINE void qk_group(const int rows, const bool four, const int8_t *const *q,
-                     const struct attention_query *const *groups, const uint8_t *k,
-                     struct attention_next next, uint32_t dim, size_t g, struct sums *s) {
+                     const struct attention_query *const *groups, const uint8_t *k, const uint8_t *next,
+                     uint32_t dim, size_t g, struct sums *s) {
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
@@ -78,8 +79,8 @@ INLINE void qk_group(const int rows, const bool four, const int8_t *const *q,
     UNROLL
     for (size_t step = 0; step < steps; step++) { /* as a loop, gcc would copy every sum in every step */
         const uint8_t *at = k + (g * steps + step) * KV_LAYOUT_STEP;
-        attention_prefetch(next, (g * steps + step) * KV_LAYOUT_STEP);
-        attention_prefetch(next, (g * steps + step) * KV_LAYOUT_STEP + 64);
+        prefetch_line(next, (g * steps + step) * KV_LAYOUT_STEP);
+        prefetch_line(next, (g * steps + step) * KV_LAYOUT_STEP + 64);
         __m512i x[2] = {_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64)};
         __m512i y[2];
         UNROLL
@@ -97,7 +98,7 @@ INLINE void qk_group(const int rows, const bool four, const int8_t *const *q,
 
 /* Rows of `rows_q` lie attention_walk_query(dim) apart. */
 INLINE void qk_rows(const int rows, const bool four, const float *rows_q, const uint8_t *k,
-                    struct attention_next next, uint32_t dim, float scale, float *score) {
+                    const uint8_t *next, uint32_t dim, float scale, float *score) {
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
     const int8_t *q[TILE];
@@ -132,8 +133,8 @@ INLINE void qk_rows(const int rows, const bool four, const float *rows_q, const 
     }
 }
 
-INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, struct attention_next next,
-               uint32_t dim, float scale, float *score) {
+INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
+               float scale, float *score) {
     switch (rows) {
     case 4:
         qk_rows(4, four, q, k, next, dim, scale, score);
@@ -149,13 +150,13 @@ INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, st
     }
 }
 
-void avx512_qk_q8_0(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                    float scale, float *score) {
+void avx512_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                    float *score) {
     qk(false, rows, q, k, next, dim, scale, score);
 }
 
-void avx512_qk_q4_0(uint32_t rows, const float *q, const void *k, struct attention_next next, uint32_t dim,
-                    float scale, float *score) {
+void avx512_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
+                    float *score) {
     qk(true, rows, q, k, next, dim, scale, score);
 }
 
@@ -234,8 +235,8 @@ INLINE void add_token(const int rows, const __m512i x[2], const unsigned token, 
     }
 }
 
-INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8_t *v,
-                    struct attention_next next, uint32_t dim, uint32_t end, float *o, size_t o_stride) {
+INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8_t *v, const uint8_t *next,
+                    uint32_t dim, uint32_t end, float *o, size_t o_stride) {
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const size_t row = 4 * (size_t)kv_layout_group(type); /* bytes of a group in four tokens */
     const size_t quad = dim / KERNELS_KV_GROUP * row;
@@ -260,9 +261,9 @@ INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8
         }
         for (uint32_t t = 0; t < end; t += 4) {
             const size_t at = t / 4 * quad + g * row;
-            attention_prefetch(next, at);
+            prefetch_line(next, at);
             if (!four)
-                attention_prefetch(next, at + 64);
+                prefetch_line(next, at + 64);
             __m512i x[2];
             load_group(four, v + at, x);
             add_token(rows, x, 0, w + t, acc);
@@ -281,8 +282,8 @@ INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8
     }
 }
 
-INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, struct attention_next next,
-               uint32_t dim, uint32_t end, float *o, size_t o_stride) {
+INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
+               uint32_t end, float *o, size_t o_stride) {
     switch (rows) {
     case 4:
         pv_rows(4, four, e, v, next, dim, end, o, o_stride);
@@ -298,12 +299,12 @@ INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, st
     }
 }
 
-void avx512_pv_q8_0(uint32_t rows, const float *e, const void *v, struct attention_next next, uint32_t dim,
+void avx512_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
                     uint32_t end, float *o, size_t o_stride) {
     pv(false, rows, e, v, next, dim, end, o, o_stride);
 }
 
-void avx512_pv_q4_0(uint32_t rows, const float *e, const void *v, struct attention_next next, uint32_t dim,
+void avx512_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
                     uint32_t end, float *o, size_t o_stride) {
     pv(true, rows, e, v, next, dim, end, o, o_stride);
 }
