@@ -432,11 +432,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"b3b3498e9eff269f0d58fa3278b5b8e4", {NULL}, 0, {NULL}, 0},
-        {"0e226d08e9f928ff483d05300f12d15b", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"2dde3c6441aa0799ba3b7c22fc4180df", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"13613f81ef28f58a944748cdf5ccb68f", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"ffeeb5209f6a0135b3685ab0eb754af7", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"e0e2cfead6a8d5e1e9c0d049ac1b0136", {NULL}, 0, {NULL}, 0},
+        {"f4442ba5708cc958c2df7667151fb08d", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"8556299bb646dccba4ebca1834fde73e", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"fb2955cc0e515b1d2ef7e4408580efc8", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"68d50902adc74c72dfb1b29670fa2109", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

@@ -8,7 +8,7 @@
 
 #define AVX2_BATCH_TILE   4  /* tokens: 2 * 4 sums, 2 weights, an activation and a product are 12 registers */
 #define AVX2_BATCH_TOKENS 96 /* packed together; a multiple of the tile */
-#define AVX2_BATCH_LEAST  10 /* tokens for which there is work memory */
+#define AVX2_BATCH_LEAST  7  /* fewer tokens are faster panel by panel (kernels/cpu/README.md) */
 #define AVX2_BATCH_BLOCKS (KERNELS_SEGMENT / 32)
 #define AVX2_BATCH_SUPERS (KERNELS_SEGMENT / 256)
 

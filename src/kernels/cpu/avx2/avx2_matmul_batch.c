@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "kernels/cpu/avx2/avx2_batch.h"
 #include "kernels/cpu/avx2/avx2_unpack.h"
+#include "kernels/cpu/matmul_ahead.h"
 
 #define TOKENS AVX2_BATCH_TILE
 
@@ -89,7 +90,7 @@ MATMUL_INLINE void dot_block(uint32_t type, const uint8_t (*w)[64], const int8_t
 }
 
 MATMUL_INLINE void tile32(uint32_t type, const struct avx2_batch_work *work, uint32_t at, uint32_t blocks,
-                          const struct place *to) {
+                          const struct place *to, struct matmul_ahead *next) {
     const struct avx2_near32 *x = (const struct avx2_near32 *)(const void *)(work + 1) + at;
     const struct avx2_weights32 *w = &work->weights32;
     const size_t block_bytes = type == BLOCK_Q8_0 ? 64 : 32;
@@ -98,6 +99,7 @@ MATMUL_INLINE void tile32(uint32_t type, const struct avx2_batch_work *work, uin
     for (uint32_t t = 0; t < TOKENS; t++)
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < blocks; b++) {
+        matmul_ahead_step(next);
         __m256i i[2][TOKENS];
         dot_block(type, w->q[b], x->q + block_bytes * b, sizeof *x, i);
         MATMUL_UNROLL
@@ -120,12 +122,13 @@ MATMUL_INLINE void tile32(uint32_t type, const struct avx2_batch_work *work, uin
 
 /* The exact sum of a super block. */
 MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, const struct avx2_near256 *x,
-                             uint32_t super, __m256i sum[2][TOKENS]) {
+                             uint32_t super, __m256i sum[2][TOKENS], struct matmul_ahead *next) {
     const int group = avx2_steps_in_int16(type), part = type == BLOCK_Q6_K ? 4 : 8;
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS; t++)
         sum[0][t] = sum[1][t] = _mm256_setzero_si256();
     for (uint32_t b = 0; b < 8; b++) {
+        matmul_ahead_step(next);
         const uint8_t(*q)[64] = w->q[8 * super + b];
         const int32_t(*sub)[16] = w->sub[super] + b * (8 / (uint32_t)part);
         MATMUL_UNROLL
@@ -161,7 +164,7 @@ MATMUL_INLINE void dot_sums(uint32_t type, const struct avx2_weights256 *w, cons
 }
 
 MATMUL_INLINE void tile256(uint32_t type, const struct avx2_batch_work *work, uint32_t at, uint32_t supers,
-                           const struct place *to) {
+                           const struct place *to, struct matmul_ahead *next) {
     const struct avx2_near256 *x = (const struct avx2_near256 *)(const void *)(work + 1) + at;
     const struct avx2_weights256 *w = &work->weights256;
     __m256 acc[2][TOKENS];
@@ -170,7 +173,7 @@ MATMUL_INLINE void tile256(uint32_t type, const struct avx2_batch_work *work, ui
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
         __m256i sum[2][TOKENS], i[2][TOKENS];
-        super_sum(type, w, x, super, sum);
+        super_sum(type, w, x, super, sum, next);
         dot_sums(type, w, x, super, i);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
@@ -322,13 +325,15 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
             unpack256(type, &work->weights256, m->l, panel, start / 256, count / 256);
         else
             unpack32(type, &work->weights32, m->l, panel, start / 32, count / 32);
+        struct matmul_ahead next = matmul_ahead_after(
+            type, m, start, p + 1, 1, (size_t)avx2_batch_padded(tokens) / TOKENS * (count / 32));
         for (uint32_t t = 0; t < tokens; t += TOKENS) {
             const struct place to = {m->out + p * m->out_panel + (size_t)(first + t) * PANEL_ROWS, tokens - t,
                                      start == 0};
             if (matmul_is_k(type))
-                tile256(type, work, t, count / 256, &to);
+                tile256(type, work, t, count / 256, &to, &next);
             else
-                tile32(type, work, t, count / 32, &to);
+                tile32(type, work, t, count / 32, &to, &next);
         }
     }
 }

@@ -6,12 +6,12 @@
 #include "base/arith.h"
 #include "kernels/kernels.h"
 
-#define BATCH_TILE                                                                                           \
-    6 /* tokens: 2 * 6 float and 2 * 6 integer sums, 2 weights, 1 activation are 27 registers */
+#define BATCH_TILE         6   /* 2 * 6 float and 2 * 6 integer sums, 2 weights, 1 activation: 27 registers */
 #define BATCH_TILE_FLOAT   12  /* 2 * 12 sums */
-#define BATCH_TOKENS       192 /* packed together; a multiple of the tile */
+#define BATCH_TOKENS       256 /* packed together */
 #define BATCH_TOKENS_FLOAT 60
-#define BATCH_LEAST        17  /* fewer tokens are faster panel by panel (kernels/cpu/README.md) */
+#define BATCH_LEAST        9 /* fewer tokens are faster panel by panel (kernels/cpu/README.md) */
+#define BATCH_LEAST_FLOAT  17
 #define BATCH_CHUNK        128 /* columns of floats: those of a pair of panels lie in the first cache */
 #define BATCH_BLOCKS       (KERNELS_SEGMENT / 32)
 #define BATCH_SUPERS       (KERNELS_SEGMENT / 256)
@@ -54,8 +54,7 @@ struct batch_weights_float {
     float w[BATCH_CHUNK][2][16];
 };
 
-/* The work memory: this, and behind it one batch_near_ for each token of a block, rounded up to whole tiles.
- */
+/* The work memory: this, and behind it one batch_near_ for each token of a block. */
 struct batch_work {
     _Alignas(64) union {
         struct batch_weights32 weights32;
@@ -64,19 +63,21 @@ struct batch_work {
     };
 };
 
-static inline uint32_t batch_padded(uint32_t tokens, uint32_t tile) {
-    return (tokens + tile - 1) / tile * tile;
+/* Floats are multiplied in whole tiles. */
+static inline uint32_t batch_padded_float(uint32_t tokens) {
+    return (tokens + BATCH_TILE_FLOAT - 1) / BATCH_TILE_FLOAT * BATCH_TILE_FLOAT;
 }
 
 /* Bytes for calls of at most this many tokens. */
 static inline size_t batch_work_bytes(uint32_t max_tokens) {
     if (max_tokens < BATCH_LEAST)
         return 0;
-    size_t integers = (size_t)batch_padded(ARITH_MIN(max_tokens, (uint32_t)BATCH_TOKENS), BATCH_TILE) *
+    size_t integers = ARITH_MIN(max_tokens, (uint32_t)BATCH_TOKENS) *
                       ARITH_MAX(sizeof(struct batch_near32), sizeof(struct batch_near256));
-    size_t floats =
-        (size_t)batch_padded(ARITH_MIN(max_tokens, (uint32_t)BATCH_TOKENS_FLOAT), BATCH_TILE_FLOAT) *
-        sizeof(struct batch_near_float);
+    size_t floats = max_tokens < BATCH_LEAST_FLOAT
+                        ? 0
+                        : batch_padded_float(ARITH_MIN(max_tokens, (uint32_t)BATCH_TOKENS_FLOAT)) *
+                              sizeof(struct batch_near_float);
     return sizeof(struct batch_work) + ARITH_MAX(integers, floats);
 }
 

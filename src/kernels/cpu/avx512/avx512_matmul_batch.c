@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "kernels/cpu/avx512/avx512_batch.h"
 #include "kernels/cpu/avx512/avx512_unpack.h"
+#include "kernels/cpu/matmul_ahead.h"
 
 #define TOKENS       BATCH_TILE
 #define TOKENS_FLOAT BATCH_TILE_FLOAT
@@ -18,10 +19,9 @@
 /* Where a tile's sums of a segment go. */
 struct place {
     float *out;
-    size_t next;     /* floats to the second panel's */
-    uint32_t tokens; /* of the tile that exist */
-    bool first;      /* segment */
-    bool second;     /* panel exists */
+    size_t next; /* floats to the second panel's */
+    bool first;  /* segment */
+    bool second; /* panel exists */
 };
 
 MATMUL_INLINE void put_row(float *out, bool first, __m512 acc) {
@@ -31,8 +31,6 @@ MATMUL_INLINE void put_row(float *out, bool first, __m512 acc) {
 MATMUL_INLINE void put_tile(uint32_t n, const struct place *to, const __m512 *acc0, const __m512 *acc1) {
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++) {
-        if (t >= to->tokens)
-            return;
         put_row(to->out + t * PANEL_ROWS, to->first, acc0[t]);
         if (to->second)
             put_row(to->out + to->next + t * PANEL_ROWS, to->first, acc1[t]);
@@ -59,14 +57,14 @@ MATMUL_INLINE __m512i set_memory(const int32_t *a) {
 
 /* i += the products of `steps` steps of the two panels with the tile's activations at q. Every other token
  * from memory: neither the loads nor the instructions issued are then what the tile waits for. */
-MATMUL_INLINE void dot_steps(uint32_t steps, const uint8_t (*w)[2][64], const int8_t *q, size_t row,
-                             __m512i i[2][TOKENS]) {
+MATMUL_INLINE void dot_steps(uint32_t n, uint32_t steps, const uint8_t (*w)[2][64], const int8_t *q,
+                             size_t row, __m512i i[2][TOKENS]) {
     MATMUL_UNROLL
     for (uint32_t s = 0; s < steps; s++) {
         __m512i w0 = _mm512_load_si512(w[s][0]);
         __m512i w1 = _mm512_load_si512(w[s][1]);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             const int8_t *at = q + t * row + 4 * s;
             if (t % 2 == 0) {
                 i[0][t] = dot_memory(i[0][t], w0, at);
@@ -84,25 +82,26 @@ MATMUL_INLINE int32_t below_of(uint32_t type) {
     return type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
 }
 
-MATMUL_INLINE void tile32(uint32_t type, const struct batch_work *work, uint32_t at, uint32_t blocks,
-                          const struct place *to) {
+MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at,
+                          uint32_t blocks, const struct place *to, struct matmul_ahead *next) {
     const struct batch_near32 *x = (const struct batch_near32 *)(const void *)(work + 1) + at;
     const struct batch_weights32 *w = &work->weights32;
     __m512 acc[2][TOKENS];
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS; t++)
+    for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm512_setzero_ps();
     for (uint32_t b = 0; b < blocks; b++) {
+        matmul_ahead_step(next);
         __m512i i[2][TOKENS];
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
                 i[p][t] = below_of(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();
         }
-        dot_steps(8, w->q[b], x->q + 32 * b, sizeof *x, i);
+        dot_steps(n, 8, w->q[b], x->q + 32 * b, sizeof *x, i);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             __m512 d = _mm512_set1_ps(x[t].d[b]);
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++) {
@@ -114,7 +113,7 @@ MATMUL_INLINE void tile32(uint32_t type, const struct batch_work *work, uint32_t
             }
         }
     }
-    put_tile(TOKENS, to, acc[0], acc[1]);
+    put_tile(n, to, acc[0], acc[1]);
 }
 
 /* Parts of a super block with one scale each, and steps of a part. */
@@ -123,14 +122,14 @@ MATMUL_INLINE uint32_t parts_of(uint32_t type) {
 }
 
 /* Sums of products of numbers in pairs. */
-MATMUL_INLINE void dot_pairs(uint32_t n, const int32_t (*w)[2][16], const int16_t *s, size_t row,
-                             __m512i i[2][TOKENS]) {
+MATMUL_INLINE void dot_pairs(uint32_t n, uint32_t pairs, const int32_t (*w)[2][16], const int16_t *s,
+                             size_t row, __m512i i[2][TOKENS]) {
     MATMUL_UNROLL
-    for (uint32_t j = 0; j < n; j++) {
+    for (uint32_t j = 0; j < pairs; j++) {
         __m512i w0 = _mm512_load_si512(w[j][0]);
         __m512i w1 = _mm512_load_si512(w[j][1]);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             __m512i a = set_pair(s + t * row + (size_t)2 * j);
             i[0][t] = _mm512_dpwssd_epi32(i[0][t], w0, a);
             i[1][t] = _mm512_dpwssd_epi32(i[1][t], w1, a);
@@ -141,34 +140,34 @@ MATMUL_INLINE void dot_pairs(uint32_t n, const int32_t (*w)[2][16], const int16_
 /* The integer of a super block. Of Q4_K and Q5_K the sum of a part, its weights taken as q - 8 (32 columns)
  * and q - 16 (16 columns), is at most 32512 in size because activations are -127..127: one vpdpwssd
  * multiplies it with the scale. */
-MATMUL_INLINE void super_sum(uint32_t type, const struct batch_work *work, uint32_t at, uint32_t super,
-                             __m512i sum[2][TOKENS]) {
+MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at,
+                             uint32_t super, __m512i sum[2][TOKENS], struct matmul_ahead *next) {
     const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
     const struct batch_weights256 *w = &work->weights256;
     const uint32_t parts = parts_of(type);
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS; t++)
+    for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm512_setzero_si512();
-    dot_pairs(parts_of(type) == 8 ? 4 : 8, w->pairs[super], x->above[super], sizeof *x / sizeof(int16_t),
-              sum);
+    dot_pairs(n, parts == 8 ? 4 : 8, w->pairs[super], x->above[super], sizeof *x / sizeof(int16_t), sum);
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS && type == BLOCK_Q6_K; t++) {
+    for (uint32_t t = 0; t < n && type == BLOCK_Q6_K; t++) {
         sum[0][t] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum[0][t], 5));
         sum[1][t] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum[1][t], 5));
     }
     const uint32_t steps = 64 / parts;
     const uint8_t(*q)[2][64] = w->q[8 * super];
     for (uint32_t j = 0; j < parts; j++, q += steps) {
+        matmul_ahead_step(next);
         __m512i i[2][TOKENS];
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
                 i[p][t] = type == BLOCK_Q6_K ? _mm512_setzero_si512() : set_memory(&x[t].below[super][j]);
         }
-        dot_steps(steps, q, x->q + 256 * super + 4 * steps * j, sizeof *x, i);
+        dot_steps(n, steps, q, x->q + 256 * super + 4 * steps * j, sizeof *x, i);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++) {
                 __m512i scale = _mm512_load_si512(w->sub[super][j][p]);
@@ -180,19 +179,26 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct batch_work *work, uint3
     }
 }
 
-MATMUL_INLINE void tile256(uint32_t type, const struct batch_work *work, uint32_t at, uint32_t supers,
-                           const struct place *to) {
+/* Steps of matmul_ahead in a tile. */
+MATMUL_INLINE size_t steps_of(uint32_t type, uint32_t cols) {
+    return matmul_is_k(type) ? cols / 256 * parts_of(type) : cols / 32;
+}
+
+MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at,
+                           uint32_t supers, const struct place *to, struct matmul_ahead *next) {
     const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
     const struct batch_weights256 *w = &work->weights256;
     __m512 acc[2][TOKENS];
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS; t++)
+    for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm512_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
         __m512i i[2][TOKENS];
-        super_sum(type, work, at, super, i);
+        __asm__(""
+                : "+m"(acc)); /* the integers need the registers: gcc would keep these, and those in memory */
+        super_sum(type, n, work, at, super, i, next);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             __m512 d = _mm512_set1_ps(x[t].d[super]);
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++) {
@@ -203,9 +209,9 @@ MATMUL_INLINE void tile256(uint32_t type, const struct batch_work *work, uint32_
         }
         if (!matmul_has_m(type))
             continue;
-        dot_pairs(4, w->least[super], x->sum[super], sizeof *x / sizeof(int16_t), i);
+        dot_pairs(n, 4, w->least[super], x->sum[super], sizeof *x / sizeof(int16_t), i);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             __m512 d = _mm512_set1_ps(x[t].d[super]);
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
@@ -213,11 +219,12 @@ MATMUL_INLINE void tile256(uint32_t type, const struct batch_work *work, uint32_
                                              _mm512_mul_ps(_mm512_load_ps(w->m[super][p]), d), acc[p][t]);
         }
     }
-    put_tile(TOKENS, to, acc[0], acc[1]);
+    put_tile(n, to, acc[0], acc[1]);
 }
 
 /* One chunk; the segment's sums so far are in batch_near_float.acc. */
-MATMUL_INLINE void tile_float(struct batch_work *work, uint32_t at, uint32_t chunk, uint32_t count) {
+MATMUL_INLINE void tile_float(struct batch_work *work, uint32_t at, uint32_t chunk, uint32_t count,
+                              struct matmul_ahead *next) {
     struct batch_near_float *x = (struct batch_near_float *)(void *)(work + 1) + at;
     const float *columns = x->x + (size_t)chunk * CHUNK;
     const float(*w)[2][16] = work->weights_float.w;
@@ -228,6 +235,8 @@ MATMUL_INLINE void tile_float(struct batch_work *work, uint32_t at, uint32_t chu
         acc[1][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(x[t].acc[1]);
     }
     for (uint32_t k = 0; k < count; k++) {
+        if (k % 32 == 0)
+            matmul_ahead_step(next);
         __m512 w0 = _mm512_load_ps(w[k][0]);
         __m512 w1 = _mm512_load_ps(w[k][1]);
         MATMUL_UNROLL
@@ -383,20 +392,27 @@ static struct pair pair_of(const struct kernels_matmul *m, uint32_t p, uint32_t 
     return pair;
 }
 
-static void place_at(struct place *to, const struct kernels_matmul *m, uint32_t p, uint32_t first, uint32_t t,
-                     uint32_t tokens) {
-    to->out = m->out + p * m->out_panel + (size_t)(first + t) * PANEL_ROWS;
-    to->tokens = tokens - t;
+static float *sums_of(const struct kernels_matmul *m, uint32_t p, uint32_t token) {
+    return m->out + p * m->out_panel + (size_t)token * PANEL_ROWS;
 }
 
-/* One segment of k, of up to BATCH_TOKENS tokens from `first` on. Tiles beyond the last token repeat it. */
+/* A tile of n tokens, from number `at` of the block on. */
+MATMUL_INLINE void tile(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at, uint32_t cols,
+                        const struct place *to, struct matmul_ahead *next) {
+    if (matmul_is_k(type))
+        tile256(type, n, work, at, cols / 256, to, next);
+    else
+        tile32(type, n, work, at, cols / 32, to, next);
+}
+
+/* One segment of k, of up to BATCH_TOKENS tokens from `first` on, at least BATCH_LEAST: tiles of 4 to 6. */
 MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32_t first, uint32_t tokens,
                            uint32_t start) {
     struct batch_work *work = m->work;
     uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
-    uint32_t padded = batch_padded(tokens, TOKENS);
-    for (uint32_t t = 0; t < padded; t++) {
-        size_t row = (size_t)m->first + first + ARITH_MIN(t, tokens - 1);
+    const uint32_t tiles = (tokens + TOKENS - 1) / TOKENS;
+    for (uint32_t t = 0; t < tokens; t++) {
+        size_t row = (size_t)m->first + first + t;
         if (matmul_is_k(type))
             bring256(type, (struct batch_near256 *)(void *)(work + 1) + t, m, row, start, count);
         else
@@ -408,12 +424,18 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
             unpack256(type, &work->weights256, m->l, pair.panel, start / 256, count / 256);
         else
             unpack32(type, &work->weights32, m->l, pair.panel, start / 32, count / 32);
-        for (uint32_t t = 0; t < tokens; t += TOKENS) {
-            place_at(&pair.to, m, p, first, t, tokens);
-            if (matmul_is_k(type))
-                tile256(type, work, t, count / 256, &pair.to);
+        struct matmul_ahead next =
+            matmul_ahead_after(type, m, start, p + 2, 2, tiles * steps_of(type, count));
+        for (uint32_t i = 0, t = 0, n; i < tiles; i++, t += n) {
+            n = (tokens - t) / (tiles - i);
+            pair.to.out = sums_of(m, p, first + t);
+            CHECK(n >= 4 && n <= TOKENS);
+            if (n == 6)
+                tile(type, 6, work, t, count, &pair.to, &next);
+            else if (n == 5)
+                tile(type, 5, work, t, count, &pair.to, &next);
             else
-                tile32(type, work, t, count / 32, &pair.to);
+                tile(type, 4, work, t, count, &pair.to, &next);
         }
     }
 }
@@ -424,7 +446,7 @@ MATMUL_INLINE void segment_float(uint32_t type, const struct kernels_matmul *m, 
     struct batch_work *work = m->work;
     struct batch_near_float *near = (struct batch_near_float *)(void *)(work + 1);
     uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
-    uint32_t padded = batch_padded(tokens, TOKENS_FLOAT);
+    uint32_t padded = batch_padded_float(tokens);
     for (uint32_t t = 0; t < padded; t++) {
         const float *x =
             m->a->f32 + ((size_t)m->first + first + ARITH_MIN(t, tokens - 1)) * m->l->cols + start;
@@ -432,24 +454,29 @@ MATMUL_INLINE void segment_float(uint32_t type, const struct kernels_matmul *m, 
     }
     for (uint32_t p = 0; p < m->n_panels; p += 2) {
         struct pair pair = pair_of(m, p, start);
+        struct matmul_ahead next =
+            matmul_ahead_after(type, m, start, p + 2, 2, (size_t)padded / TOKENS_FLOAT * ((count + 31) / 32));
         for (uint32_t k = 0; k < count; k += CHUNK) {
             uint32_t here = ARITH_MIN(count - k, (uint32_t)CHUNK);
             unpack_floats(type, &work->weights_float, pair.panel, start + k, here);
             for (uint32_t t = 0; t < tokens; t += TOKENS_FLOAT)
-                tile_float(work, t, k / CHUNK, here);
+                tile_float(work, t, k / CHUNK, here, &next);
         }
         for (uint32_t t = 0; t < tokens; t++) {
             __m512 acc[2] = {_mm512_load_ps(near[t].acc[0]), _mm512_load_ps(near[t].acc[1])};
-            place_at(&pair.to, m, p, first, t, tokens);
+            pair.to.out = sums_of(m, p, first + t);
             put_tile(1, &pair.to, acc, acc + 1);
         }
     }
 }
 
 MATMUL_INLINE void batch(uint32_t type, const struct kernels_matmul *m) {
-    for (uint32_t t = 0; t < m->tokens; t += BATCH_TOKENS)
+    uint32_t blocks = (m->tokens + BATCH_TOKENS - 1) / BATCH_TOKENS;
+    for (uint32_t t = 0, n; blocks > 0; blocks--, t += n) {
+        n = (m->tokens - t) / blocks;
         for (uint32_t start = 0; start < m->l->cols; start += KERNELS_SEGMENT)
-            segment(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)BATCH_TOKENS), start);
+            segment(type, m, t, n, start);
+    }
 }
 
 MATMUL_INLINE void batch_float(uint32_t type, const struct kernels_matmul *m) {
@@ -464,7 +491,7 @@ MATMUL_INLINE void batch_float(uint32_t type, const struct kernels_matmul *m) {
         return true;
 
 bool avx512_batch(uint32_t type, const struct kernels_matmul *m) {
-    if (m->tokens < BATCH_LEAST || m->n_panels < 2)
+    if (m->tokens < (matmul_is_float(type) ? BATCH_LEAST_FLOAT : BATCH_LEAST) || m->n_panels < 2)
         return false;
     CHECK((uintptr_t)m->work % 64 == 0);
     switch (type) {
