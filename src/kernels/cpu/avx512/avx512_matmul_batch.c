@@ -5,7 +5,7 @@
  *
  * What a tile costs per 32-block and 16 outputs: 8 vpdpbusd, and of 32-value types convert, multiply, fma (11
  * operations on the two 512-bit ports: at most 73% of VNNI's peak); of Q4_K one vpdpwssd for the sub-scale,
- * and per 256 another 14 (86 for 64: 74%). */
+ * and per 256 another 14 (86 for 64: 74%); of Q6_K four, and 3 (99 for 64: 65%). */
 #include "base/arith.h"
 #include "base/check.h"
 #include "kernels/cpu/avx512/avx512_batch.h"
@@ -116,9 +116,10 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *wo
     put_tile(n, to, acc[0], acc[1]);
 }
 
-/* Parts of a super block with one scale each, and steps of a part. */
+/* Parts of a super block whose sums are multiplied with a scale: those that have one each, of Q6_K halves of
+ * them. */
 MATMUL_INLINE uint32_t parts_of(uint32_t type) {
-    return type == BLOCK_Q4_K ? 8 : 16;
+    return type == BLOCK_Q4_K ? 8 : type == BLOCK_Q5_K ? 16 : 32;
 }
 
 /* Sums of products of numbers in pairs. */
@@ -137,9 +138,9 @@ MATMUL_INLINE void dot_pairs(uint32_t n, uint32_t pairs, const int32_t (*w)[2][1
     }
 }
 
-/* The integer of a super block. Of Q4_K and Q5_K the sum of a part, its weights taken as q - 8 (32 columns)
- * and q - 16 (16 columns), is at most 32512 in size because activations are -127..127: one vpdpwssd
- * multiplies it with the scale. */
+/* The integer of a super block. The sum of a part, its weights taken as q - 8 (Q4_K, 32 columns), q - 16
+ * (Q5_K, 16 columns) and q - 32 (Q6_K, 8 columns), is at most 32512 in size because activations are
+ * -127..127: one vpdpwssd multiplies it with the scale. */
 MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at,
                              uint32_t super, __m512i sum[2][TOKENS], struct matmul_ahead *next) {
     const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
@@ -148,12 +149,8 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work 
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm512_setzero_si512();
-    dot_pairs(n, parts == 8 ? 4 : 8, w->pairs[super], x->above[super], sizeof *x / sizeof(int16_t), sum);
-    MATMUL_UNROLL
-    for (uint32_t t = 0; t < n && type == BLOCK_Q6_K; t++) {
-        sum[0][t] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum[0][t], 5));
-        sum[1][t] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum[1][t], 5));
-    }
+    if (type != BLOCK_Q6_K)
+        dot_pairs(n, parts / 2, w->pairs[super], x->above[super], sizeof *x / sizeof(int16_t), sum);
     const uint32_t steps = 64 / parts;
     const uint8_t(*q)[2][64] = w->q[8 * super];
     for (uint32_t j = 0; j < parts; j++, q += steps) {
@@ -163,18 +160,15 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work 
         for (uint32_t t = 0; t < n; t++) {
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
-                i[p][t] = type == BLOCK_Q6_K ? _mm512_setzero_si512() : set_memory(&x[t].below[super][j]);
+                i[p][t] = set_memory(&x[t].below[super][j]);
         }
         dot_steps(n, steps, q, x->q + 256 * super + 4 * steps * j, sizeof *x, i);
+        const int32_t(*scale)[16] = w->sub[super][type == BLOCK_Q6_K ? j / 2 : j];
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
             MATMUL_UNROLL
-            for (uint32_t p = 0; p < 2; p++) {
-                __m512i scale = _mm512_load_si512(w->sub[super][j][p]);
-                sum[p][t] = type == BLOCK_Q6_K
-                                ? _mm512_add_epi32(sum[p][t], _mm512_mullo_epi32(i[p][t], scale))
-                                : _mm512_dpwssd_epi32(sum[p][t], i[p][t], scale);
-            }
+            for (uint32_t p = 0; p < 2; p++)
+                sum[p][t] = _mm512_dpwssd_epi32(sum[p][t], i[p][t], _mm512_load_si512(scale[p]));
         }
     }
 }
@@ -292,7 +286,13 @@ MATMUL_INLINE void bring256(uint32_t type, struct batch_near256 *x, const struct
             _mm256_store_si256((__m256i *)(void *)above, _mm256_slli_epi16(s16, 4));
             _mm512_store_si512(below, _mm512_mullo_epi32(_mm512_cvtepi16_epi32(s16), _mm512_set1_epi32(-16)));
         } else {
-            _mm256_store_si256((__m256i *)(void *)above, s16);
+            for (uint32_t b = 0; b < 4; b++) {
+                __m512i q = _mm512_loadu_si512(x->q + 256 * super + 64 * b);
+                __m512i s4 = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), q);
+                __m256i s8 = _mm512_cvtepi64_epi32(_mm512_add_epi32(s4, _mm512_srli_epi64(s4, 32)));
+                _mm256_store_si256((__m256i *)(void *)(below + 8 * b),
+                                   _mm256_mullo_epi32(s8, _mm256_set1_epi32(-32)));
+            }
         }
     }
 }
@@ -346,9 +346,11 @@ MATMUL_INLINE void unpack_subs(uint32_t type, struct batch_weights256 *w, uint32
             _mm512_store_si512(w->pairs[to][j][p], join(one, one));
             _mm512_store_si512(w->pairs[to][j + 1][p], join(two, two));
         } else {
-            _mm512_store_si512(w->sub[to][j][p], one);
-            _mm512_store_si512(w->sub[to][j + 1][p], two);
-            _mm512_store_si512(w->pairs[to][j / 2][p], join(one, two));
+            const __m512i low = _mm512_set1_epi32(0xFFFF);
+            _mm512_store_si512(w->sub[to][j][p], _mm512_and_si512(one, low));
+            _mm512_store_si512(w->sub[to][j + 1][p], _mm512_and_si512(two, low));
+            if (type == BLOCK_Q4_K)
+                _mm512_store_si512(w->pairs[to][j / 2][p], join(one, two));
         }
     }
     _mm512_store_ps(w->d[to][p], unpack_f16(panel + l->d + (size_t)super * 32));
