@@ -28,15 +28,16 @@ static int better(const struct sampler_candidate *a, const struct sampler_candid
     return a->logit > b->logit || (a->logit == b->logit && a->token < b->token);
 }
 
-static void sift_down(struct sampler_candidate *heap, uint32_t n, uint32_t i) {
+/* Of a heap with the best at its top; worst: with the worst there. */
+static void sift_down(struct sampler_candidate *heap, uint32_t n, uint32_t i, bool worst) {
     struct sampler_candidate moving = heap[i];
     for (;;) {
         uint32_t child = 2 * i + 1;
         if (child >= n)
             break;
-        if (child + 1 < n && better(&heap[child + 1], &heap[child]))
+        if (child + 1 < n && better(&heap[child + 1], &heap[child]) != worst)
             child++;
-        if (!better(&heap[child], &moving))
+        if (better(&heap[child], &moving) == worst)
             break;
         heap[i] = heap[child];
         i = child;
@@ -44,12 +45,37 @@ static void sift_down(struct sampler_candidate *heap, uint32_t n, uint32_t i) {
     heap[i] = moving;
 }
 
+static void make_heap(struct sampler_candidate *heap, uint32_t n, bool worst) {
+    for (uint32_t i = n / 2; i-- > 0;)
+        sift_down(heap, n, i, worst);
+}
+
 static struct sampler_candidate pop(struct sampler_candidate *heap, uint32_t *n) {
     struct sampler_candidate best = heap[0];
     heap[0] = heap[--*n];
     if (*n > 0)
-        sift_down(heap, *n, 0);
+        sift_down(heap, *n, 0, false);
     return best;
+}
+
+/* The k best, k < vocab, best first, into chosen: one look at each candidate, few of which are among the best
+ * so far. They come by token id, so one that equals the worst of these is not better. */
+static void choose_best(struct sampler *s, uint32_t k) {
+    struct sampler_candidate *best = s->chosen;
+    memcpy(best, s->heap, k * sizeof *best);
+    make_heap(best, k, true);
+    for (uint32_t i = k; i < s->vocab; i++) {
+        if (s->heap[i].logit <= best[0].logit)
+            continue;
+        best[0] = s->heap[i];
+        sift_down(best, k, 0, true);
+    }
+    for (uint32_t n = k; n-- > 1;) {
+        struct sampler_candidate worst = best[0];
+        best[0] = best[n];
+        best[n] = worst;
+        sift_down(best, n, 0, true);
+    }
 }
 
 /* Divides positive and multiplies negative logits of recent tokens, each token once. */
@@ -68,25 +94,21 @@ static void penalise(struct sampler *s, float penalty, const int32_t *tokens, ui
 }
 
 /* The candidates that top-k, top-p and min-p leave, best first, into chosen. Their weights at temperature 1
- * decide top-p and min-p. Popping stops as soon as the filters close, so a usual call sorts a few dozen
- * candidates only. */
+ * decide top-p and min-p. Without top-k popping stops as soon as the filters close, so a usual call sorts a
+ * few dozen candidates only. */
 static uint32_t filter(struct sampler *s, const struct sampler_settings *set) {
+    bool few = set->top_k > 0 && set->top_k < s->vocab;
+    uint32_t limit = few ? set->top_k : s->vocab;
     uint32_t left = s->vocab;
-    uint32_t limit = set->top_k > 0 && set->top_k < s->vocab ? set->top_k : s->vocab;
-    for (uint32_t i = s->vocab / 2; i-- > 0;)
-        sift_down(s->heap, s->vocab, i);
-    float top = s->heap[0].logit;
-    uint32_t n = 0;
+    uint32_t n = few ? limit : 0;
+    if (few)
+        choose_best(s, limit);
+    else
+        make_heap(s->heap, s->vocab, false);
+    float top = few ? s->chosen[0].logit : s->heap[0].logit;
     float total = 0;
-    if (limit < s->vocab) {
-        for (; n < limit; n++) {
-            s->chosen[n] = pop(s->heap, &left);
-            total += num_exp(s->chosen[n].logit - top);
-        }
-    } else {
-        for (uint32_t i = 0; i < s->vocab; i++)
-            total += num_exp(s->heap[i].logit - top);
-    }
+    for (uint32_t i = 0; i < limit; i++)
+        total += num_exp((few ? s->chosen : s->heap)[i].logit - top);
     float enough = set->top_p * total;
     float sum = 0;
     uint32_t kept = 0;

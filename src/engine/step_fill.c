@@ -2,8 +2,8 @@
  * a chunk of a logits request.
  *
  * With several devices, steps are made smaller, so that there is one for each device to work on: the
- * generating sequences go in as many groups as there are devices, and a prompt in chunks of a part of it. The
- * numbers do not depend on it. */
+ * generating sequences go in as many groups as there are devices, never more, since a step costs about the
+ * same whatever their number; and a prompt in chunks of a part of it. The numbers do not depend on it. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
@@ -75,10 +75,21 @@ static uint32_t largest_group(const struct stator *s) {
     return s->n_devices == 1 ? n : (uint32_t)arith_ceil_div(n, s->n_devices);
 }
 
+/* Whether every device has a group already: who wants a row joins one of them as soon as that has ended. */
+static bool groups_are_under_way(const struct stator *s) {
+    uint32_t n = 0;
+    for (uint64_t i = s->first_step; i < s->next_step; i++) {
+        const struct engine_step *st = &s->steps[i % s->max_steps];
+        n += st->reader == NULL && st->n_rows > 0;
+    }
+    return n >= s->n_devices;
+}
+
 /* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all
  * a turn when the batch or the logits rows do not hold everybody. */
 static void fill_generation(struct stator *s, struct filling *f) {
     uint32_t group = largest_group(s);
+    bool grouped = groups_are_under_way(s);
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->want.sequences; k++) {
             struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->want.sequences];
@@ -98,6 +109,8 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 n = ARITH_MIN(n, r->n_depth - q->done);
             n = generating ? ARITH_MIN(n, group) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
             bool row = n == left;
+            if (row && grouped)
+                continue;
             if (row && f->h->n_rows == s->want.logits_rows) {
                 row = false;
                 n--;

@@ -167,6 +167,29 @@ static void overlap(void **state) {
     assert_int_equal(atomic_load(&fake.most_running), 1);
 }
 
+/* Sequences that began one after the other generate in one step together where there is one device: a step
+ * costs it about the same, whatever the number of sequences in it. */
+static void together(void **state) {
+    (void)state;
+    enum { SEQUENCES = 3, TOKENS = 30 };
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    const char *sets[] = {uses[0], "memory.sequences=3", "memory.context=256", "cpu.threads=1", NULL};
+    fake.delay_us = 500;
+    atomic_store(&fake.closed, true);
+    stator *s = harness_start(MODEL, sets);
+    struct harness_text t[SEQUENCES];
+    memset(t, 0, sizeof t);
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        t[i].id = harness_submit(s, ids, 2, TOKENS, 0, 0);
+        fake_sleep(20000000); /* a step begins without those to come */
+    }
+    atomic_store(&fake.closed, false);
+    harness_collect(s, t, SEQUENCES);
+    stator_close(s);
+    assert_in_range(atomic_load(&fake.begun[0]), TOKENS, TOKENS - 1 + SEQUENCES);
+}
+
 /* Steps of one slot are seen late to have ended, so that the one behind is seen first: it must not overtake.
  */
 static void late(void **state) {
@@ -573,6 +596,7 @@ int main(void) {
                                        cmocka_unit_test_setup(texts, reset),
                                        cmocka_unit_test_setup(cancels, reset),
                                        cmocka_unit_test_setup(overlap, reset),
+                                       cmocka_unit_test_setup(together, reset),
                                        cmocka_unit_test_setup(late, reset),
                                        cmocka_unit_test_setup(laps, reset),
                                        cmocka_unit_test_setup(routes, reset),

@@ -202,6 +202,29 @@ static void distribution(void **state) {
     check_distribution(&set, row, VOCAB, 20000);
 }
 
+/* Rows with many equal logits: top-k keeps the same tokens as sorting does, equal ones by token id. */
+static void top_k_of_equals(void **state) {
+    (void)state;
+    uint64_t random = testing_seed("top_k_of_equals");
+    for (int round = 0; round < 200; round++) {
+        float row[64];
+        uint32_t counts[64];
+        uint32_t n = 2 + testing_below(&random, 63);
+        uint32_t k = 1 + testing_below(&random, n);
+        for (uint32_t i = 0; i < n; i++)
+            row[i] = (float)testing_below(&random, 1 + testing_below(&random, 12)) * 0.01f;
+        struct sampler_settings set = plain;
+        set.top_k = k;
+        count_picks(&set, row, n, 2000, counts);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t before = 0; /* candidates that come before this one */
+            for (uint32_t j = 0; j < n; j++)
+                before += row[j] > row[i] || (row[j] == row[i] && j < i);
+            assert_int_equal(counts[i] > 0, before < k); /* a token is missed once in 10^12 */
+        }
+    }
+}
+
 /* A pick depends on its own row, settings, seed and position; not on what was picked before. */
 static void counters(void **state) {
     (void)state;
@@ -264,7 +287,7 @@ static void extremes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(greedy),       cmocka_unit_test(filters),
                                        cmocka_unit_test(filter_ties),  cmocka_unit_test(penalty),
-                                       cmocka_unit_test(distribution), cmocka_unit_test(counters),
-                                       cmocka_unit_test(extremes)};
+                                       cmocka_unit_test(distribution), cmocka_unit_test(top_k_of_equals),
+                                       cmocka_unit_test(counters),     cmocka_unit_test(extremes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

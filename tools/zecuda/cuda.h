@@ -17,7 +17,7 @@ typedef struct cuda_function_s *cuda_function;
 typedef struct cuda_graph_s *cuda_graph;
 typedef struct cuda_graph_exec_s *cuda_graph_exec;
 
-enum { CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_READY = 600, CUDA_PEER_ALREADY_ENABLED = 704 };
+enum { CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_READY = 600 };
 
 /* Attributes of a device, of a function; other numbers of the API. */
 enum {
@@ -37,6 +37,10 @@ enum {
     CUDA_CAPTURE_RELAXED = 2,
     CUDA_EVENT_DISABLE_TIMING = 2,
     CUDA_EVENT_RECORD_EXTERNAL = 1,
+    CUDA_HOST_PORTABLE = 1, /* pinned for every device */
+    CUDA_POINTER_CONTEXT = 1,
+    CUDA_POINTER_TYPE = 2,
+    CUDA_POINTER_HOST = 1, /* a type */
     CUDA_JIT_ERROR_LOG = 5,
     CUDA_JIT_ERROR_LOG_BYTES = 6
 };
@@ -60,6 +64,7 @@ enum {
     X(cuMemFree_v2, (cuda_address p))                                                                        \
     X(cuMemHostAlloc, (void **p, size_t bytes, unsigned flags))                                              \
     X(cuMemFreeHost, (void *p))                                                                              \
+    X(cuPointerGetAttribute, (void *value, int attribute, cuda_address p))                                   \
     X(cuMemcpyAsync, (cuda_address to, cuda_address from, size_t bytes, cuda_stream s))                      \
     X(cuMemsetD32Async, (cuda_address to, unsigned value, size_t n, cuda_stream s))                          \
     X(cuStreamCreate, (cuda_stream * s, unsigned flags))                                                     \

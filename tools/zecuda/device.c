@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -48,17 +47,15 @@ static bool open_device(struct device *d, uint32_t index) {
            CUDA(cuStreamCreate, &d->side, CUDA_STREAM_NON_BLOCKING) && CUDA(cuEventCreate, &d->now, 0);
 }
 
-/* Kernels and copies of one device may touch the memory of another one, where the machine can. */
+/* Kernels and copies of one device may touch the memory of another one, where the machine lets them. */
 static void open_peers(void) {
     for (uint32_t i = 0; i < driver.n; i++)
         for (uint32_t j = 0; j < driver.n; j++) {
+            struct device *d = &driver.device[i];
             int can = 0;
-            if (i != j && device_enter(&driver.device[i]) &&
-                CUDA(cuDeviceCanAccessPeer, &can, driver.device[i].id, driver.device[j].id) && can) {
-                cuda_result r = cuda.cuCtxEnablePeerAccess(driver.device[j].context, 0);
-                if (r != CUDA_PEER_ALREADY_ENABLED)
-                    (void)cuda_good("cuCtxEnablePeerAccess", r);
-            }
+            if (i != j && device_enter(d) && CUDA(cuDeviceCanAccessPeer, &can, d->id, driver.device[j].id) &&
+                can)
+                d->reaches[j] = CUDA(cuCtxEnablePeerAccess, driver.device[j].context, 0);
         }
 }
 
@@ -66,11 +63,8 @@ static void open_all(void) {
     int n = 0;
     if (!cuda_open() || !CUDA(cuInit, 0) || !CUDA(cuDeviceGetCount, &n))
         return;
-    for (int i = 0; i < n && i < MAX_DEVICES; i++) {
-        if (!open_device(&driver.device[i], (uint32_t)i))
-            return;
+    for (int i = 0; i < n && i < MAX_DEVICES && open_device(&driver.device[i], (uint32_t)i); i++)
         driver.n++;
-    }
     open_peers();
 }
 
@@ -229,11 +223,7 @@ ze_result_t ZE_APICALL zeDeviceGetCommandQueueGroupProperties(ze_device_handle_t
 
 ze_result_t ZE_APICALL zeDeviceCanAccessPeer(ze_device_handle_t from, ze_device_handle_t to,
                                              ze_bool_t *value) {
-    int can = from == to;
-    if (from != to &&
-        !CUDA(cuDeviceCanAccessPeer, &can, ((struct device *)from)->id, ((struct device *)to)->id))
-        return ZE_RESULT_ERROR_UNKNOWN;
-    *value = can != 0;
+    *value = from == to || ((struct device *)from)->reaches[((struct device *)to)->index];
     return ZE_RESULT_SUCCESS;
 }
 
@@ -275,13 +265,6 @@ ze_result_t ZE_APICALL zeContextDestroy(ze_context_handle_t h) {
 }
 
 /* ---- memory */
-struct host_memory {
-    struct host_memory *next;
-    void *p;
-};
-static struct host_memory *host_memory;
-static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
-
 ze_result_t ZE_APICALL zeMemAllocDevice(ze_context_handle_t c, const ze_device_mem_alloc_desc_t *desc,
                                         size_t size, size_t alignment, ze_device_handle_t h, void **p) {
     (void)c, (void)desc;
@@ -308,35 +291,20 @@ ze_result_t ZE_APICALL zeMemAllocDevice(ze_context_handle_t c, const ze_device_m
 ze_result_t ZE_APICALL zeMemAllocHost(ze_context_handle_t c, const ze_host_mem_alloc_desc_t *desc,
                                       size_t size, size_t alignment, void **p) {
     (void)c, (void)desc, (void)alignment; /* whole pages */
-    struct host_memory *m = malloc(sizeof *m);
-    if (m == NULL || !device_enter(&driver.device[0])) {
-        free(m);
-        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    }
-    if (!CUDA(cuMemHostAlloc, &m->p, size, 1 /* for all devices */)) {
-        free(m);
-        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    }
-    pthread_mutex_lock(&host_lock);
-    m->next = host_memory;
-    host_memory = m;
-    pthread_mutex_unlock(&host_lock);
-    *p = m->p;
-    return ZE_RESULT_SUCCESS;
+    return device_enter(&driver.device[0]) && CUDA(cuMemHostAlloc, p, size, CUDA_HOST_PORTABLE)
+               ? ZE_RESULT_SUCCESS
+               : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
 }
 
+/* In the context that it was allocated in: the thread may have entered another device's, or none. */
 ze_result_t ZE_APICALL zeMemFree(ze_context_handle_t c, void *p) {
     (void)c;
-    struct host_memory *found = NULL;
-    pthread_mutex_lock(&host_lock);
-    for (struct host_memory **m = &host_memory; *m != NULL && found == NULL; m = &(*m)->next)
-        if ((*m)->p == p) {
-            found = *m;
-            *m = found->next;
-            break;
-        }
-    pthread_mutex_unlock(&host_lock);
-    cuda_result r = found != NULL ? cuda.cuMemFreeHost(p) : cuda.cuMemFree_v2((cuda_address)p);
-    free(found);
+    unsigned type = 0;
+    cuda_context context = NULL;
+    if (!CUDA(cuPointerGetAttribute, &type, CUDA_POINTER_TYPE, (cuda_address)p) ||
+        !CUDA(cuPointerGetAttribute, &context, CUDA_POINTER_CONTEXT, (cuda_address)p) ||
+        !CUDA(cuCtxSetCurrent, context))
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    cuda_result r = type == CUDA_POINTER_HOST ? cuda.cuMemFreeHost(p) : cuda.cuMemFree_v2((cuda_address)p);
     return cuda_good("free", r) ? ZE_RESULT_SUCCESS : device_result(r);
 }

@@ -175,7 +175,8 @@ ze_result_t ZE_APICALL zeKernelGetProperties(ze_kernel_handle_t h, ze_kernel_pro
     p->maxSubgroupSize = 32;
     p->maxNumSubgroups = 16;
     p->localMemSize = 0;
-    (void)CUDA(cuFuncGetAttribute, &local, CUDA_FUNCTION_LOCAL_BYTES, k->function);
+    if (device_enter(k->module->device))
+        (void)CUDA(cuFuncGetAttribute, &local, CUDA_FUNCTION_LOCAL_BYTES, k->function);
     p->privateMemSize = p->spillMemSize = (uint32_t)local;
     return ZE_RESULT_SUCCESS;
 }

@@ -22,6 +22,7 @@ struct device {
     uint64_t now_ns;  /* and what it was */
     bool read;        /* there was one */
     uint32_t index;
+    bool reaches[MAX_DEVICES]; /* the memory of these */
     char name[ZE_MAX_DEVICE_NAME];
     size_t memory;
 };
