@@ -7,15 +7,20 @@
  * 32B..32B+31; s = 0..7 and b = 0..3 stand for column 32B + 4s + b; "super block" S = cols 256S..256S+255;
  * numbers little-endian):
  *
- *   quants   Q8_0:               [B][s][r][b] int8
- *            4-, 5-, 6-bit types: [B][s'][r][b] bytes, s' = 0..3: low nibble is step s', high nibble step s'
- * + 4 F32, F16:           [col][r] BF16:               [col / 2][r][2] (a last odd column is padded with
- * zero) high     5-bit types:        [B][r] u32: bit s of byte b is bit 4 of the weight at step s, byte b
- *            Q6_K:               [B][w][r] u32, w = 0..1: bits 2f, 2f+1 of byte b are bits 4, 5 of the weight
- * at step 4w + f, byte b sub      Q4_K, Q5_K:         [S][8][r] u8, the 6-bit scale of each 32-block expanded
- * to a byte Q6_K:               [S][16][r] int8, the scale of each 16 columns submin   Q4_K, Q5_K: [S][8][r]
- * u8, the 6-bit minimum of each 32-block expanded to a byte d        32-value types:     [B][r] f16; K types:
- * [S][r] f16 m        Q4_1, Q5_1:         [B][r] f16 (the m of the block); Q4_K, Q5_K: [S][r] f16 (dmin)
+ *   quants   Q8_0                 [B][s][r][b] int8
+ *            4-, 5-, 6-bit types  [B][s'][r][b] bytes, s' = 0..3: low nibble is step s', high nibble s' + 4
+ *            F32, F16             [col][r]
+ *            BF16                 [col / 2][r][2] (a last odd column is padded with zero)
+ *   high     5-bit types          [B][r] u32: bit s of byte b is bit 4 of the weight at step s, byte b
+ *            Q6_K                 [B][w][r] u32, w = 0..1: bits 2f, 2f + 1 of byte b are bits 4, 5 of the
+ *                                 weight at step 4w + f, byte b
+ *   sub      Q4_K, Q5_K           [S][8][r] u8, the 6-bit scale of each 32-block expanded to a byte
+ *            Q6_K                 [S][16][r] int8, the scale of each 16 columns
+ *   submin   Q4_K, Q5_K           [S][8][r] u8, the 6-bit minimum of each 32-block expanded to a byte
+ *   d        32-value types       [B][r] f16
+ *            K types              [S][r] f16
+ *   m        Q4_1, Q5_1           [B][r] f16 (the m of the block)
+ *            Q4_K, Q5_K           [S][r] f16 (dmin)
  *
  * The integer q of a weight is: Q8_0 the int8; Q4_0 nibble - 8; Q5_0 5 bits - 16; Q6_K 6 bits - 32; the
  * others unsigned. The stored bits are the unsigned ones. */
