@@ -9,7 +9,7 @@
  * next. */
 #define FIRST_ROUND 4000000
 #define MEND_ROUND  1000000000 /* of a part that is not searched */
-#define MEND_ITEM   1000000    /* ... for each item of one that is, where searches did not do: a broad beam */
+#define MEND_ITEM   600000     /* ... for each item of one that is, where searches did not do: a broad beam */
 #define MEND_LATER  3          /* ... and from which round on */
 #define MEND_LAST   5          /* ... of at most FEW items: searches are the better way for most of them */
 #define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
@@ -62,7 +62,9 @@ uint64_t pack_work_bytes(size_t n) {
 }
 
 uint64_t pack_many_steps(size_t n) {
-    return n <= FEW ? 1000000000 : n <= MANY ? 1500000000 : 1200000000;
+    if (n <= PACK_VALLEY_LARGEST)
+        return n <= FEW ? 1000000000 : 1100000000;
+    return n <= MANY ? 1500000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {

@@ -95,8 +95,7 @@ static uint32_t tree_next(const struct skyline *s, uint32_t from, uint32_t hi) {
         return UINT32_MAX;
     uint32_t k = s->leaves + from;
     while (least[k] > hi) {
-        while (k & 1) /* a right child: nothing more below its parent */
-            k /= 2;
+        k >>= __builtin_ctz(~k); /* right children: nothing more below their parents */
         if (k == 0)
             return UINT32_MAX;
         k++;
@@ -154,9 +153,11 @@ void pack_skyline_begin(struct skyline *s) {
 
 void pack_skyline_taste(struct skyline *s, const struct skyline_taste *t, uint64_t seed) {
     for (uint32_t i = 0; i < s->n; i++) {
-        double root = sqrt((double)s->items[i].size), favour = 1;
+        double favour = 1;
         if (t->size > 0)
-            favour = t->size < 1 ? sqrt(root) : root;
+            favour = sqrt((double)s->items[i].size);
+        if (t->size > 0 && t->size < 1)
+            favour = sqrt(favour);
         s->favour[i] = favour * (1 + t->shake * 0x1p-53 * (double)(pack_part_random(&seed) >> 11));
     }
     s->outer[0] = 0;
