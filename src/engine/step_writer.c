@@ -27,7 +27,7 @@ void step_writer_layout(const struct shape *shape, const struct engine_want *wan
 /* Angles in double precision, so that far positions keep their digits; the device never computes one. */
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position) {
-    float *out = (float *)(slot + h->at_rope) + (size_t)token * h->rope_stride;
+    float *out = (float *)(void *)(slot + h->at_rope) + (size_t)token * h->rope_stride;
     for (uint32_t j = 0; j < s->shape->n_rot / 2; j++) {
         double angle = (double)position * s->rope_frequency[j];
         out[2 * j] = (float)cos(angle);
