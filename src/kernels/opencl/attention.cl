@@ -28,7 +28,7 @@
 #ifdef CL_KV
 #define AHEAD 16
 #else
-#define AHEAD 8
+#define AHEAD 4
 #endif
 
 /* What all rows of a group's work share. */
