@@ -23,8 +23,8 @@
 #define SPLIT OPENCL_SPLIT
 #define ITEMS OPENCL_GROUP
 
-/* Values of K (dims of a token) or V (tokens of a column) that an item asks for before it uses the first. With
- * all types in one kernel more would spill on dg1. */
+/* Values of K (dims of a token) or V (tokens of a column) that an item asks for before it uses the first.
+ * With all types in one kernel more would spill on dg1. */
 #ifdef CL_KV
 #define AHEAD 16
 #else
