@@ -23,6 +23,14 @@
 #define SPLIT OPENCL_SPLIT
 #define ITEMS OPENCL_GROUP
 
+/* Values of K (dims of a token) or V (tokens of a column) that an item asks for before it uses the first.
+ * With all types in one kernel more would spill on dg1. */
+#ifdef CL_KV
+#define AHEAD 16
+#else
+#define AHEAD 4
+#endif
+
 /* What all rows of a group's work share. */
 struct look {
     struct cl_cache cache;
@@ -68,17 +76,41 @@ static inline int seen(const struct look *l, const struct rows *r, uint i, uint 
     return (int)(r->position + (r->first + i) / l->group + 1) - (int)begin;
 }
 
-static inline float load_kv(global const uchar *at, bool f16, uint i) {
-    return f16 ? (float)((global const half *)at)[i] : ((global const float *)at)[i];
+/* x[j] = number first + j * stride of F16 or F32. */
+static inline void load_floats(bool f16, global const uchar *at, uint first, uint stride, float *x) {
+    if (f16) {
+#pragma unroll
+        for (uint j = 0; j < AHEAD; j++)
+            x[j] = (float)((global const half *)at)[first + j * stride];
+    } else {
+#pragma unroll
+        for (uint j = 0; j < AHEAD; j++)
+            x[j] = ((global const float *)at)[first + j * stride];
+    }
 }
 
-static inline void dots(bool f16, global const uchar *k, uint slot, uint dim, local const float *q,
+/* sum + w[0] * x[0] + .., in this order. */
+static inline float add_products(local const float4 *w, const float *x, float sum) {
+#pragma unroll
+    for (uint j = 0; j < AHEAD / 4; j++) {
+        float4 four = w[j];
+        sum = fma(four.x, x[4 * j], sum);
+        sum = fma(four.y, x[4 * j + 1], sum);
+        sum = fma(four.z, x[4 * j + 2], sum);
+        sum = fma(four.w, x[4 * j + 3], sum);
+    }
+    return sum;
+}
+
+static inline void dots(bool f16, global const uchar *k, uint slot, uint dim, uint n, local const float *q,
                         float *acc) {
-    for (uint d = 0; d < dim; d++) {
-        float x = load_kv(k, f16, d * CL_KV_BLOCK + slot);
+    for (uint d = 0; d < dim; d += AHEAD) {
+        float x[AHEAD];
+        load_floats(f16, k, d * CL_KV_BLOCK + slot, CL_KV_BLOCK, x);
 #pragma unroll
         for (uint i = 0; i < ROWS; i++)
-            acc[i] = fma(q[i * dim + d], x, acc[i]);
+            if (i < n)
+                acc[i] = add_products((local const float4 *)(q + i * dim + d), x, acc[i]);
     }
 }
 
@@ -102,34 +134,42 @@ static inline uint less_eight(uint word) {
     return ((word | 0x80808080u) - 0x08080808u) ^ 0x80808080u;
 }
 
-static inline void dots_quantised(bool eight, global const uchar *k, uint slot, uint dim,
+/* Eight words of 4 products each. */
+static inline int dot8(local const uint4 *a, const uint *b) {
+    uint4 x = a[0], y = a[1];
+    return dot(as_char4(x.x), as_char4(b[0])) + dot(as_char4(x.y), as_char4(b[1])) +
+           dot(as_char4(x.z), as_char4(b[2])) + dot(as_char4(x.w), as_char4(b[3])) +
+           dot(as_char4(y.x), as_char4(b[4])) + dot(as_char4(y.y), as_char4(b[5])) +
+           dot(as_char4(y.z), as_char4(b[6])) + dot(as_char4(y.w), as_char4(b[7]));
+}
+
+static inline void dots_quantised(bool eight, global const uchar *k, uint slot, uint dim, uint n,
                                   const struct room *m, float *acc) {
     struct query_words q = words_of(m, dim);
     global const half *scales = (global const half *)(k + cl_kv_scales(eight ? CL_KV_Q8_0 : CL_KV_Q4_0, dim));
     for (uint g = 0; g < dim / 32; g++) {
-        int high[ROWS], low[ROWS];
-#pragma unroll
-        for (uint i = 0; i < ROWS; i++)
-            high[i] = low[i] = 0;
-        for (uint s = 0; s < 8; s++) {
-            uint word;
-            if (eight) {
-                word = ((global const uint *)k)[(g * 8 + s) * CL_KV_BLOCK + slot];
-            } else {
-                uint both = ((global const uint *)k)[(g * 4 + s % 4) * CL_KV_BLOCK + slot];
-                word = less_eight((s < 4 ? both : both >> 4) & 0x0F0F0F0Fu);
-            }
-#pragma unroll
-            for (uint i = 0; i < ROWS; i++) {
-                high[i] += dot(as_char4(q.high[i * (dim / 4) + g * 8 + s]), as_char4(word));
-                low[i] += dot(as_char4(q.low[i * (dim / 4) + g * 8 + s]), as_char4(word));
-            }
-        }
+        uint word[8];
+        global const uint *at = (global const uint *)k + g * (eight ? 8 : 4) * CL_KV_BLOCK + slot;
         float d = (float)scales[g * CL_KV_BLOCK + slot];
 #pragma unroll
+        for (uint s = 0; s < (eight ? 8 : 4); s++)
+            word[s] = at[s * CL_KV_BLOCK];
+        if (!eight) {
+#pragma unroll
+            for (uint s = 0; s < 4; s++) {
+                word[s + 4] = less_eight(word[s] >> 4 & 0x0F0F0F0Fu);
+                word[s] = less_eight(word[s] & 0x0F0F0F0Fu);
+            }
+        }
+#pragma unroll
         for (uint i = 0; i < ROWS; i++) {
-            float scale = q.d[i * (dim / 32) + g] * d;
-            acc[i] = fma((float)(high[i] * 128 + low[i]), scale, acc[i]);
+            if (i < n) {
+                uint from = i * (dim / 4) + g * 8;
+                int high = dot8((local const uint4 *)(q.high + from), word);
+                int low = dot8((local const uint4 *)(q.low + from), word);
+                float scale = q.d[i * (dim / 32) + g] * d;
+                acc[i] = fma((float)(high * 128 + low), scale, acc[i]);
+            }
         }
     }
 }
@@ -168,14 +208,10 @@ static inline void score_split(const struct look *l, const struct room *m, const
         global const uchar *k =
             cl_unit_at(&l->cache, r->head) + table[token / CL_KV_BLOCK] * l->cache.block_stride;
         uint slot = token % CL_KV_BLOCK;
-        if (TYPE_K(l) == CL_KV_F16)
-            dots(true, k, slot, l->head_k, m->q, acc);
-        else if (TYPE_K(l) == CL_KV_F32)
-            dots(false, k, slot, l->head_k, m->q, acc);
-        else if (TYPE_K(l) == CL_KV_Q8_0)
-            dots_quantised(true, k, slot, l->head_k, m, acc);
+        if (cl_kv_quantised(TYPE_K(l)))
+            dots_quantised(TYPE_K(l) == CL_KV_Q8_0, k, slot, l->head_k, r->n, m, acc);
         else
-            dots_quantised(false, k, slot, l->head_k, m, acc);
+            dots(TYPE_K(l) == CL_KV_F16, k, slot, l->head_k, r->n, m->q, acc);
     }
     bool exact = cl_kv_quantised(TYPE_K(l));
 #pragma unroll
@@ -228,54 +264,97 @@ static inline void plan_merge(const struct room *m, uint me, bool first) {
     m->now[me] = b;
 }
 
-/* o[i] += e * v over tokens 0 .. n of the split, for rows row, row + step, ..: column d. */
-static inline void weigh(bool f16, const struct look *l, const struct room *m, const struct rows *r,
-                         global const uint *table, uint begin, uint n, uint d, uint row, uint step,
-                         float *o) {
-    global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
-    for (uint t = 0; t < n; t++) {
-        uint token = begin + t;
-        global const uchar *v = unit + table[token / CL_KV_BLOCK] * l->cache.block_stride;
-        float x = load_kv(v, f16, token % CL_KV_BLOCK * l->head_v + d);
+/* What an item sums: column d of rows row, row + step, .., n in all. */
+struct column {
+    uint d, row, step, n;
+};
+
+/* o[i] += e * x over tokens t .. t + 4 of the split, those before sees[i]; scaled: e * scale for e. whole:
+ * all rows see all four. */
+static inline void add_four(bool whole, bool scaled, local const float *score, const struct column *c, uint t,
+                            const int *sees, float4 x, float4 scale, float *o) {
 #pragma unroll
-        for (uint i = 0; i < ROWS; i++) {
-            uint at = row + i * step;
-            if (at < r->n) {
-                float sum = fma(m->score[at * SPLIT + t], x, o[i]);
-                o[i] = (int)t < seen(l, r, at, begin) ? sum : o[i];
-            }
-        }
+    for (uint i = 0; i < ROWS; i++) {
+        if (i >= c->n)
+            break;
+        float4 e = *(local const float4 *)(score + (c->row + i * c->step) * SPLIT + t);
+        if (scaled)
+            e *= scale;
+        float sum = fma(e.x, x.x, o[i]);
+        o[i] = whole || (int)t < sees[i] ? sum : o[i];
+        sum = fma(e.y, x.y, o[i]);
+        o[i] = whole || (int)t + 1 < sees[i] ? sum : o[i];
+        sum = fma(e.z, x.z, o[i]);
+        o[i] = whole || (int)t + 2 < sees[i] ? sum : o[i];
+        sum = fma(e.w, x.w, o[i]);
+        o[i] = whole || (int)t + 3 < sees[i] ? sum : o[i];
     }
 }
 
+/* AHEAD tokens of the split from t on, which lie in one block; v: of its slot 0. */
+static inline void weigh(bool whole, bool f16, const struct look *l, local const float *score,
+                         global const uchar *v, const struct column *c, uint t, const int *sees, float *o) {
+    float x[AHEAD];
+    load_floats(f16, v, t % CL_KV_BLOCK * l->head_v + c->d, l->head_v, x);
+#pragma unroll
+    for (uint j = 0; j < AHEAD; j += 4)
+        add_four(whole, false, score, c, t + j, sees, (float4)(x[j], x[j + 1], x[j + 2], x[j + 3]), 0.0f, o);
+}
+
 /* The same with quantised V: four tokens lie in a word. */
-static inline void weigh_quantised(bool eight, const struct look *l, const struct room *m,
-                                   const struct rows *r, global const uint *table, uint begin, uint n, uint d,
-                                   uint row, uint step, float *o) {
+static inline void weigh_quantised(bool whole, bool eight, const struct look *l, local const float *score,
+                                   global const uchar *v, const struct column *c, uint t, const int *sees,
+                                   float *o) {
     uint type = eight ? CL_KV_Q8_0 : CL_KV_Q4_0;
     uint line = l->head_v / 32 * cl_kv_group(type); /* bytes of a token */
-    uint at_byte = eight ? d : d / 32 * 16 + d % 16;
-    uint shift = !eight && d % 32 >= 16 ? 4 : 0;
-    global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
-    for (uint t0 = 0; t0 < n; t0 += 4) {
-        uint slot = t0 % CL_KV_BLOCK;
-        global const uchar *v = unit + table[(begin + t0) / CL_KV_BLOCK] * l->cache.block_stride;
-        uint word = ((global const uint *)v)[slot / 4 * line + at_byte];
-        global const half *scales =
-            (global const half *)(v + cl_kv_scales(type, l->head_v)) + d / 32 * CL_KV_BLOCK + slot;
-        for (uint c = 0; c < min(n - t0, 4u); c++) {
-            uint bits = word >> 8 * c;
-            float x = eight ? (float)(char)(bits & 255u) : (float)((int)(bits >> shift & 15u) - 8);
-            float scale = (float)scales[c];
+    uint four = t % CL_KV_BLOCK / 4;
+    global const uint *words =
+        (global const uint *)v + four * line + (eight ? c->d : c->d / 32 * 16 + c->d % 16);
+    global const half4 *scales =
+        (global const half4 *)(v + cl_kv_scales(type, l->head_v)) + c->d / 32 * (CL_KV_BLOCK / 4) + four;
+    uint shift = !eight && c->d % 32 >= 16 ? 4 : 0;
+    uint word[AHEAD / 4];
+    half4 scale[AHEAD / 4];
 #pragma unroll
-            for (uint i = 0; i < ROWS; i++) {
-                uint at = row + i * step;
-                if (at < r->n) {
-                    float weight = m->score[at * SPLIT + t0 + c] * scale;
-                    float sum = fma(weight, x, o[i]);
-                    o[i] = (int)(t0 + c) < seen(l, r, at, begin) ? sum : o[i];
-                }
-            }
+    for (uint j = 0; j < AHEAD / 4; j++) {
+        word[j] = words[j * line];
+        scale[j] = scales[j];
+    }
+#pragma unroll
+    for (uint j = 0; j < AHEAD / 4; j++) {
+        float x[4];
+#pragma unroll
+        for (uint k = 0; k < 4; k++) {
+            uint bits = word[j] >> 8 * k;
+            x[k] = eight ? (float)(char)(bits & 255u) : (float)((int)(bits >> shift & 15u) - 8);
+        }
+        float4 by = {(float)scale[j].x, (float)scale[j].y, (float)scale[j].z, (float)scale[j].w};
+        add_four(whole, true, score, c, t + 4 * j, sees, (float4)(x[0], x[1], x[2], x[3]), by, o);
+    }
+}
+
+/* o[i] += e * v over tokens 0 .. n of the split. Of a block all bytes are there, seen or not. */
+static inline void weigh_split(const struct look *l, const struct room *m, const struct rows *r,
+                               global const uint *table, uint begin, uint n, const struct column *c,
+                               float *o) {
+    global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
+    int sees[ROWS];
+#pragma unroll
+    for (uint i = 0; i < ROWS; i++)
+        sees[i] = seen(l, r, c->row + i * c->step, begin);
+    for (uint t = 0; t < n; t += AHEAD) {
+        global const uchar *v = unit + table[(begin + t) / CL_KV_BLOCK] * l->cache.block_stride;
+        bool whole = (int)(t + AHEAD) <= sees[0];
+        if (cl_kv_quantised(TYPE_V(l))) {
+            if (whole)
+                weigh_quantised(true, TYPE_V(l) == CL_KV_Q8_0, l, m->score, v, c, t, sees, o);
+            else
+                weigh_quantised(false, TYPE_V(l) == CL_KV_Q8_0, l, m->score, v, c, t, sees, o);
+        } else {
+            if (whole)
+                weigh(true, TYPE_V(l) == CL_KV_F16, l, m->score, v, c, t, sees, o);
+            else
+                weigh(false, TYPE_V(l) == CL_KV_F16, l, m->score, v, c, t, sees, o);
         }
     }
 }
@@ -297,14 +376,8 @@ static inline void add_split(const struct look *l, const struct room *m, const s
 #pragma unroll
         for (uint i = 0; i < ROWS; i++)
             o[i] = 0.0f;
-        if (TYPE_V(l) == CL_KV_F16)
-            weigh(true, l, m, r, table, begin, n, d, row, step, o);
-        else if (TYPE_V(l) == CL_KV_F32)
-            weigh(false, l, m, r, table, begin, n, d, row, step, o);
-        else if (TYPE_V(l) == CL_KV_Q8_0)
-            weigh_quantised(true, l, m, r, table, begin, n, d, row, step, o);
-        else
-            weigh_quantised(false, l, m, r, table, begin, n, d, row, step, o);
+        struct column c = {d, row, step, row < r->n ? cl_ceil_div(r->n - row, step) : 0};
+        weigh_split(l, m, r, table, begin, n, &c, o);
 #pragma unroll
         for (uint i = 0; i < ROWS; i++) {
             uint at = row + i * step;
@@ -572,8 +645,9 @@ static inline uint spare_cells(const struct limits *z, global const struct step_
  * cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
 CL_NAME(LOOK_PARAMETERS, uint queries, global float *cells, global uint *arrivals, uint n_cells, uint enough,
-        local float *memory) {
+        local float4 *whole) {
     struct look l = LOOK;
+    local float *memory = (local float *)whole;
     struct room m = room_in(memory, head_k);
     global const struct step_chunk *chunks =
         (global const struct step_chunk *)(step + CL_STEP(step)->at_chunks);
