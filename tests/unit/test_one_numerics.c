@@ -58,6 +58,32 @@ static void threads(void **state) {
     same_logits(settings, 3);
 }
 
+/* One token far into a sequence, the last chunk: its 3 splits of 2 KV heads are shared out, also to more
+ * threads than they are. */
+static void splits_and_threads(void **state) {
+    (void)state;
+    enum { FAR = 2 * KERNELS_SPLIT + 41 };
+    int32_t ids[FAR];
+    make_ids(ids, FAR);
+    const char *const settings[] = {"cpu.threads=1", "cpu.threads=3", "cpu.threads=7", "cpu.threads=16"};
+    float *expected = NULL;
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const char *sets[] = {settings[i], "memory.batch=552", "memory.logits_rows=8", "memory.context=1024",
+                              NULL};
+        stator *s = harness_start("configs/demo.gguf", sets);
+        size_t bytes = FAR * harness_vocab(s) * sizeof(float);
+        float *got = harness_logits(s, ids, FAR);
+        stator_close(s);
+        if (expected != NULL && memcmp(got, expected, bytes) != 0)
+            fail_msg("logits differ with %s", settings[i]);
+        if (expected != NULL)
+            free(got);
+        else
+            expected = got;
+    }
+    free(expected);
+}
+
 static void chunking(void **state) {
     (void)state;
     const char *const settings[] = {"memory.batch=1", "memory.batch=7", "memory.batch=32",
@@ -146,8 +172,8 @@ static void neighbours(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads), cmocka_unit_test(chunking),
-                                       cmocka_unit_test(tiers), cmocka_unit_test(kv_types),
-                                       cmocka_unit_test(neighbours)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(threads),  cmocka_unit_test(splits_and_threads),
+                                       cmocka_unit_test(chunking), cmocka_unit_test(tiers),
+                                       cmocka_unit_test(kv_types), cmocka_unit_test(neighbours)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -474,10 +474,11 @@ static void run_split_attention(const struct member *m, const struct graph_op *o
                     m->d->kernels.attention_merge(&a);
                     quantise_heads(m, op, &a, chunks[c].first, head);
                 }
-                if (merge || begin >= base + splits || end <= base)
+                const uint64_t first = ARITH_MAX(begin, base), last = ARITH_MIN(end, base + splits);
+                if (merge || first >= last) /* with more members than items some have none */
                     continue;
-                a.first_split = (uint32_t)(ARITH_MAX(begin, base) - base);
-                a.end_split = (uint32_t)(ARITH_MIN(end, base + splits) - base);
+                a.first_split = (uint32_t)(first - base);
+                a.end_split = (uint32_t)(last - base);
                 m->d->kernels.attention(&a);
             }
         }
