@@ -63,6 +63,7 @@ static void threads(void **state) {
 static void splits_and_threads(void **state) {
     (void)state;
     enum { FAR = 2 * KERNELS_SPLIT + 41 };
+    _Static_assert(FAR - 1 == 552, "memory.batch leaves one token");
     int32_t ids[FAR];
     make_ids(ids, FAR);
     const char *const settings[] = {"cpu.threads=1", "cpu.threads=3", "cpu.threads=7", "cpu.threads=16"};

@@ -1,7 +1,7 @@
 /* Matmul of many tokens with AVX-512 and VNNI. A segment of k at a time: its activations are packed once for
  * all panels of the call, a pair of panels is unpacked once for all tokens, and tiles of two panels times
- * 4 to 6 tokens (floats: 12) keep their sums in registers. Both packed forms lie in the caller's work memory. No state;
- * any thread.
+ * 4 to 6 tokens (floats: 12) keep their sums in registers. Both packed forms lie in the caller's work memory.
+ * No state; any thread.
  *
  * What a tile costs per 32-block and 16 outputs: 8 vpdpbusd, and of 32-value types convert, multiply, fma (11
  * operations on the two 512-bit ports: at most 73% of VNNI's peak); of Q4_K one vpdpwssd for the sub-scale,
