@@ -31,7 +31,9 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {TEXT(devices, split), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
          .help = "How the layers are shared out: \"auto\" by memory and bandwidth, or one number per "
                  "device of devices.use. \"3,1\" gives the first device three quarters of the "
-                 "layers; numbers that add up to the number of layers are counts."},
+                 "layers; numbers that add up to the number of layers are counts. For \"auto\" a CPU of this "
+                 "machine is "
+                 "an eighth as fast as the slowest GPU."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help =

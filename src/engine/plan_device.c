@@ -13,6 +13,12 @@
 
 #define ANY_SLICE ((uint64_t)1 << 50) /* with want.any_slice; sums of such do not overflow */
 
+/* What is free in host memory differs from day to day, so a plan does not depend on it: in an automatic split
+ * a device without memory as a fact, a CPU of this machine, has any room, and an eighth of the slowest
+ * other's speed. */
+#define ANY_MEMORY ((uint64_t)1 << 60)
+#define HOST_SPEED 8
+
 static uint64_t slice_limit(const struct engine_want *want, const struct device_facts *f) {
     uint64_t limit = DEVICE_SLICE_LIMIT;
     if (want->any_slice)
@@ -300,17 +306,21 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
     struct layer_split_device devices[LAYER_SPLIT_MAX_DEVICES];
     bool timed = true;
     for (uint32_t i = 0; i < n; i++)
-        timed = timed && s->devices[i].facts.bandwidth != 0;
+        timed = timed && (s->devices[i].facts.bandwidth != 0 || s->devices[i].facts.memory == 0);
+    uint64_t slowest = (uint64_t)1 << 40;
+    for (uint32_t i = 0; i < n; i++)
+        if (s->devices[i].facts.memory != 0)
+            slowest = ARITH_MIN(slowest, timed ? s->devices[i].facts.bandwidth : s->devices[i].facts.memory);
     for (uint32_t i = 0; i < n; i++) {
         const struct device_facts *f = &s->devices[i].facts;
-        uint64_t memory = f->memory != 0 ? f->memory : s->host_limit;
+        uint64_t memory = f->memory != 0 ? f->memory : ANY_MEMORY;
+        uint64_t speed = f->memory == 0 ? slowest / HOST_SPEED : timed ? f->bandwidth : memory;
         uint64_t taken = 0;
         stator_status st = overheads(s, want, f, i + 1 == n, &taken, missing, e);
         if (st != STATOR_OK)
             return st;
         taken = arith_must_add(taken, spare[i]);
-        devices[i] = (struct layer_split_device){.room = memory > taken ? memory - taken : 0,
-                                                 .speed = timed ? f->bandwidth : memory};
+        devices[i] = (struct layer_split_device){.room = memory > taken ? memory - taken : 0, .speed = speed};
     }
     struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows};
     stator_status st = graph_build(&s->devices[0].graph, s->shape, &gw, e);

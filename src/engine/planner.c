@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define PLANNER_VERSION 7
+#define PLANNER_VERSION 8
 
 /* Of a device that was only described nothing is known but that, unless it is this machine's processor. */
 static uint64_t host_bytes(const struct stator *s, const struct engine_device *d) {
@@ -166,7 +166,7 @@ static stator_status add_split(struct stator *s, const struct engine_want *want,
             return st;
         bool over = false;
         for (uint32_t i = 0; i < s->n_devices; i++) {
-            if (p->places[i].total <= p->places[i].budget)
+            if (p->places[i].total <= p->places[i].budget || s->devices[i].facts.memory == 0)
                 continue;
             spare[i] += p->places[i].total - p->places[i].budget;
             over = true;

@@ -82,6 +82,21 @@ test_plan_and_seal() {
     [ "$(total 'free.device.gpu0.bytes')" = "$sum" ] || fail "not everything was given back"
 }
 
+# What is free in host memory decides whether a split with a CPU fits, not what it is: one hash, one plan.
+test_split_with_cpu() {
+    need_driver
+    local use limit
+    for use in cpu:0,level_zero:0 level_zero:0,cpu:0 cpu:0,cpu:1; do
+        rm -f "$tmp/first"
+        for limit in 64MiB 1GiB 8GiB; do
+            expect_gpu 0 memory=1GiB "$stator" plan $cfg --set "devices.use=\"$use\"" --set memory.host_limit=$limit --json
+            grep -vE '"(limit|budget|room_tokens|sequences_fit)":' "$tmp/out" >"$tmp/plan"
+            [ -e "$tmp/first" ] || cp "$tmp/plan" "$tmp/first"
+            cmp -s "$tmp/plan" "$tmp/first" || fail "$use: another plan under $limit: $(diff "$tmp/first" "$tmp/plan" | head -5)"
+        done
+    done
+}
+
 # Two GPUs, every kind of road between them: the same text, and the report tells the road.
 test_peers() {
     need_driver
