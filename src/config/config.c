@@ -74,7 +74,7 @@ static bool integer_of(const struct config_row *row, const char *text, uint64_t 
     for (; isdigit((unsigned char)*s); s++)
         if (!arith_mul(v, 10, &v) || !arith_add(v, (uint64_t)(*s - '0'), &v))
             return false;
-    if (*s != '\0' || ((v < row->min || v > row->max) && config_table_word_of(row, v) == NULL))
+    if (*s != '\0' || v < row->min || v > row->max)
         return false;
     *value = v;
     return true;
@@ -84,8 +84,7 @@ static bool size_of(const struct config_row *row, const char *text, uint64_t *va
     uint64_t v = 0;
     if (config_table_word(row, text, value))
         return true;
-    if (!units_parse_size(text, &v) ||
-        ((v < row->min || v > row->max) && config_table_word_of(row, v) == NULL))
+    if (!units_parse_size(text, &v) || v < row->min || v > row->max)
         return false;
     *value = v;
     return true;
@@ -429,6 +428,9 @@ static stator_status put_set(struct parse *p, const char *set) {
     char *dot = strchr(name, '.');
     if (dot != NULL)
         *dot = '\0';
+    if (dot == NULL && section_known(name))
+        return error_set(p->e, STATOR_USAGE, "--set %s: %s is a section: write %s.key=value",
+                         shown(set, text), name, name);
     if (dot == NULL || !section_known(name))
         return unknown_section(p, where, name);
     stator_status st = find_key(p, where, name, dot + 1, &key);

@@ -19,6 +19,7 @@
 #define CONFIG_FACTS        1024 /* bytes of devices.facts, with the end */
 #define CONFIG_MAX_DEVICES  16
 #define CONFIG_MAX_FILE     (1024 * 1024) /* bytes of a config file */
+#define CONFIG_CONTEXT_MOST (1 << 24)     /* tokens */
 #define CONFIG_CONTEXT_AUTO UINT64_MAX    /* memory.context = "auto": the largest that fits */
 #define CONFIG_SEED_RANDOM  UINT64_MAX    /* sampling.seed = "random": from the clock */
 

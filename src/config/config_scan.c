@@ -236,6 +236,10 @@ static bool take_token(struct scan *s, enum token *token) {
         *token = TOKEN_TEXT;
         return take_text(s);
     }
+    if (c == '.' && s->state == STATE_EQUALS)
+        return failed(s, s->line,
+                      "syntax error: a dot behind a name; a key stands in its section: write memory = "
+                      "{ context = 8192 } for memory.context");
     if (isdigit((unsigned char)c) || c == '.' || c == '-' || c == '+') {
         *token = TOKEN_SCALAR;
         return take_number(s);

@@ -32,8 +32,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help = "How the layers are shared out: \"auto\" by memory and bandwidth, or one number per "
                  "device of devices.use. \"3,1\" gives the first device three quarters of the "
                  "layers; numbers that add up to the number of layers are counts. For \"auto\" a CPU of this "
-                 "machine is "
-                 "an eighth as fast as the slowest GPU."},
+                 "machine is an eighth as fast as the slowest GPU."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help =
@@ -46,7 +45,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help = "A device that has not ended a step or a copy after this time is taken for lost: requests "
                  "end with an error that names it. A step of the largest batch must be well below it."},
     [CONFIG_MEMORY_CONTEXT] =
-        {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 1 << 24,
+        {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_CONTEXT_MOST,
          .words = {{"default", 0}, {"auto", CONFIG_CONTEXT_AUTO}}, .default_text = "default",
          .unit = "tokens",
          .help = "Tokens that one sequence can hold, prompt and answer. \"default\" is the smaller of "
@@ -152,7 +151,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
                                         .help =
                                             "Makes the last 64 tokens less likely to come again; 1 is off."},
     [CONFIG_SAMPLING_SEED] =
-        {KEY(sampling, seed), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = UINT64_MAX,
+        {KEY(sampling, seed), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = CONFIG_SEED_RANDOM - 1,
          .words = {{"random", CONFIG_SEED_RANDOM}}, .default_text = "random", .unit = "",
          .help = "The same seed gives the same text. \"random\" takes one from the clock and prints it. "
                  "Numbers above 2^63-1 are written as text, in quotes."},

@@ -34,7 +34,7 @@ struct config_row {
     size_t offset;   /* in struct config */
     size_t capacity; /* TEXT, PATH, LIST */
     double number_min, number_max;
-    uint64_t min, max; /* INTEGER, SIZE; the values of words are always allowed */
+    uint64_t min, max; /* INTEGER, SIZE; what words stand for is outside */
     struct config_word words[CONFIG_MAX_WORDS];
     const char *names[CONFIG_MAX_NAMES]; /* ENUM, NULL behind the last */
     const char *default_text;            /* as after --set section.key= */

@@ -44,7 +44,8 @@ static uint64_t largest(struct stator *s, const struct engine_want *want, size_t
 uint32_t fit_largest_context(struct stator *s, const struct engine_want *want) {
     struct engine_want w = *want;
     w.spill = false;
-    uint64_t context = largest(s, &w, offsetof(struct engine_want, context), 32, s->shape->context_trained);
+    uint32_t most = ARITH_MIN((uint32_t)CONFIG_CONTEXT_MOST, s->shape->context_trained);
+    uint64_t context = largest(s, &w, offsetof(struct engine_want, context), 32, most);
     if (context == 0 && want->spill)
         context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
     return (uint32_t)context;

@@ -144,6 +144,10 @@ test_context_auto() {
     expect 0 "$stator" plan $cfg --set memory.context=auto
     printed ', context 1024,'
     expect 3 "$stator" plan $cfg --set memory.context=auto --set memory.host_limit=$((limit - (8 << 20)))
+    # No more than the key takes, whatever the model was trained for.
+    LC_ALL=C sed 's/\(llama.context_length\x04\x00\x00\x00\)\x00\x04\x00\x00/\1\xFF\xFF\xFF\x7F/' configs/demo.gguf >"$tmp/long.gguf"
+    expect 0 "$stator" plan "$tmp/long.gguf" --device gpu0=1TiB --set memory.context=auto
+    printed ', context 16777216,'
 }
 
 test_refusals() {
