@@ -337,6 +337,47 @@ static const char *spill_hint(struct stator *s, char *out, size_t n) {
 }
 
 /* The refusal, with its arithmetic. */
+/* What would fit instead, a sentence. */
+static const char *offer(const struct stator *s, char *out, size_t n) {
+    const struct plan_short *m = &s->plan.missing;
+    if (m->largest_context == 0 && m->largest_batch == 0 && m->largest_sequences == 0)
+        snprintf(out, n,
+                 "No smaller context, batch or number of sequences alone would fit; wanted %u, %u, %u.",
+                 s->want.context, s->want.batch, s->want.sequences);
+    else
+        snprintf(out, n,
+                 "One change alone that would fit: context %" PRIu64 ", batch %" PRIu64
+                 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
+                 m->largest_context, m->largest_batch, m->largest_sequences, s->want.context, s->want.batch,
+                 s->want.sequences);
+    return out;
+}
+
+/* ", and gpu1 1.86 GiB, and 2 more places": what is short beside `place`, as far as there is room. */
+static const char *others_short(const struct stator *s, const struct plan_place *place, char *out, size_t n) {
+    uint32_t more = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < s->plan.n_places; i++) {
+        const struct plan_place *other = &s->plan.places[i];
+        bool counted = other == place ||
+                       (i < s->n_devices && s->devices[i].facts.host_memory); /* in the host's figure */
+        char over[UNITS_TEXT];
+        char item[64];
+        if (counted || other->total <= other->budget)
+            continue;
+        snprintf(item, sizeof item, ", and %.31s %s", other->name,
+                 units_format_size(other->total - other->budget, over));
+        if (more > 0 || strlen(out) + strlen(item) + sizeof ", and 99 more places" > n)
+            more++;
+        else
+            strcat(out, item);
+    }
+    size_t used = strlen(out);
+    if (more > 0)
+        snprintf(out + used, n - used, ", and %u more place%s", more, more == 1 ? "" : "s");
+    return out;
+}
+
 static stator_status refuse(struct stator *s, stator_error *e) {
     fit_search(s, &s->want, &s->plan);
     const struct plan_short *m = &s->plan.missing;
@@ -347,29 +388,17 @@ static stator_status refuse(struct stator *s, stator_error *e) {
             place = &s->plan.places[i];
             break;
         }
-    char others[96] = "";
+    char others[128];
+    char instead[160];
     char hint[160];
     char total[UNITS_TEXT];
     char budget[UNITS_TEXT];
-    for (uint32_t i = 0; i < s->plan.n_places; i++) {
-        const struct plan_place *other = &s->plan.places[i];
-        bool counted = other == place ||
-                       (i < s->n_devices && s->devices[i].facts.host_memory); /* in the host's figure */
-        size_t n = strlen(others);
-        if (!counted && other->total > other->budget)
-            snprintf(others + n, sizeof others - n, ", and %.31s %s", other->name,
-                     units_format_size(other->total - other->budget, total));
-    }
-    return error_set(
-        e, STATOR_DOES_NOT_FIT,
-        "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. One change alone that "
-        "would fit: "
-        "context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64
-        " (0: none would); wanted %u, %u, %u.%s",
-        place->name, units_format_size(place->total, total), units_format_size(place->budget, budget),
-        units_format_size(m->bytes, missing), m->where, others, m->largest_context, m->largest_batch,
-        m->largest_sequences, s->want.context, s->want.batch, s->want.sequences,
-        spill_hint(s, hint, sizeof hint));
+    return error_set(e, STATOR_DOES_NOT_FIT,
+                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. %s%s",
+                     place->name, units_format_size(place->total, total),
+                     units_format_size(place->budget, budget), units_format_size(m->bytes, missing), m->where,
+                     others_short(s, place, others, sizeof others), offer(s, instead, sizeof instead),
+                     spill_hint(s, hint, sizeof hint));
 }
 
 /* A plan that can't even be made, because slices are too small for it: shown is what it would be if they were
@@ -390,15 +419,12 @@ static stator_status refuse_unmade(struct stator *s, const stator_error *why, st
     const struct plan_short *m = &p->missing;
     if (m->slice_limit == 0)
         return error_set(e, STATOR_DOES_NOT_FIT, "does not fit: %s", why->text);
-    char needs[UNITS_TEXT], limit[UNITS_TEXT], over[UNITS_TEXT];
+    char needs[UNITS_TEXT], limit[UNITS_TEXT], over[UNITS_TEXT], instead[160];
     return error_set(
         e, STATOR_DOES_NOT_FIT,
-        "does not fit: %s needs %s that can't be cut, slices there hold %s, %s too much: %.200s. "
-        "One change alone that would fit: context %" PRIu64 ", batch %" PRIu64 " or sequences %" PRIu64
-        " (0: none would); wanted %u, %u, %u.",
+        "does not fit: %s needs %s that can't be cut, slices there hold %s, %s too much: %.200s. %s",
         m->where, units_format_size(m->slice_bytes, needs), units_format_size(m->slice_limit, limit),
-        units_format_size(m->bytes, over), why->text, m->largest_context, m->largest_batch,
-        m->largest_sequences, s->want.context, s->want.batch, s->want.sequences);
+        units_format_size(m->bytes, over), why->text, offer(s, instead, sizeof instead));
 }
 
 #define NO_DEVICE UINT32_MAX

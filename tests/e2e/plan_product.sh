@@ -80,6 +80,13 @@ test_refusal() {
     printed '"where": "gpu0: weights"'
     expect 3 "$stator" plan $cfg --device a=3MiB --device b=3MiB --set memory.driver_reserve=1MiB
     said 'a needs .*too much \(largest arena there: a: weights\), and b [0-9.]+ MiB\.'
+    said ' No smaller context, batch or number of sequences alone would fit; wanted 1024, 64, 1\.'
+    # As many as there is room for, and how many more: nothing is cut.
+    local many=''
+    for i in 0 1 2 3 4 5 6 7; do many="$many --device a_long_name_of_a_gpu_$i=1MiB"; done
+    # shellcheck disable=SC2086
+    expect 3 "$stator" plan $cfg $many --set memory.driver_reserve=1MiB
+    said ', and a_long_name_of_a_gpu_1 [0-9.]+ [KM]iB(, and a_long_name_of_a_gpu_[0-9] [0-9.]+ [KM]iB)*, and [0-9] more places\. '
     # What it offers fits.
     expect 3 "$stator" plan $cfg --device gpu0=9MiB --set memory.driver_reserve=1MiB --json
     local context
