@@ -193,7 +193,7 @@ void stator_cancel(stator *s, uint64_t id);
 
 /* Text to ids. add_special: BOS/EOS by the model's rules; parse_special: "<|end|>" and the like in the text
  * are control tokens. *n is always the number of ids that the text has; STATOR_USAGE if it is above capacity.
- */
+ * 3 * length + 5 are enough for any text: a byte that is no UTF-8 becomes three. */
 stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special,
                               int parse_special, int32_t *ids, size_t capacity, size_t *n, stator_error *e);
 /* Ids to text, one at a time, for streaming: appends the text of id to the pending bytes in the decoder and

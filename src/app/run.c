@@ -59,7 +59,7 @@ static stator_status read_prompt(struct run *r, stator_error *e) {
 static stator_status tokenize_prompt(struct run *r, stator_error *e) {
     if (r->ids != NULL)
         return STATOR_OK;
-    size_t capacity = r->text_length + 8;
+    size_t capacity = 3 * r->text_length + 5;
     r->ids = malloc(capacity * sizeof *r->ids);
     if (r->ids == NULL)
         return error_set(e, STATOR_FAILED, "no memory for the prompt's token ids");

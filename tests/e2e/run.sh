@@ -50,6 +50,16 @@ test_the_json_check_itself() {
     done
 }
 
+# Bytes that are no UTF-8 become three tokens each.
+test_prompt_of_bytes() {
+    head -c 100 /dev/zero | tr '\0' '\377' >"$tmp/bytes"
+    expect 0 "$stator" run $cfg -f "$tmp/bytes" -n 2
+    said '^prompt +301 tokens'
+    head -c 400 /dev/zero | tr '\0' '\377' >"$tmp/bytes"
+    expect 2 "$stator" run $cfg -f "$tmp/bytes" -n 2
+    said 'the prompt has 1201 tokens, memory.context is 1024'
+}
+
 test_prompt_sources() {
     expect 0 "$stator" run $cfg -p "$story" -n 20 --temp 0
     cp "$tmp/out" "$tmp/first"
