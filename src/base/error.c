@@ -5,11 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Texts of files and drivers are in errors, and errors go to terminals: one line, and nothing in it moves the
+ * cursor. */
+static void clean(char *text) {
+    for (char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            *c = *c == '\n' ? ' ' : '?';
+}
+
 stator_status error_vset(stator_error *e, stator_status code, const char *fmt, va_list ap) {
     CHECK(code != STATOR_OK);
     if (e != NULL) {
         e->code = code;
         vsnprintf(e->text, sizeof e->text, fmt, ap);
+        clean(e->text);
     }
     return code;
 }
@@ -34,5 +43,6 @@ void error_prefix(stator_error *e, const char *fmt, ...) {
         return;
     size_t have = (size_t)n;
     snprintf(whole + have, sizeof whole - have, ": %.*s", (int)(sizeof whole - have - 3), e->text);
+    clean(whole);
     memcpy(e->text, whole, sizeof whole);
 }

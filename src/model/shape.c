@@ -89,7 +89,7 @@ static const char *key_of(const struct shape *s, const char *name, char out[96])
 }
 
 static stator_status read_arch(const struct gguf *g, struct shape *s, stator_error *e) {
-    struct gguf_text arch, name;
+    struct gguf_text arch, name = {0};
     char shown[GGUF_SHOWN];
     stator_status rc = gguf_read_text(g, "general.architecture", &arch, e);
     if (rc != STATOR_OK)
@@ -107,7 +107,8 @@ static stator_status read_arch(const struct gguf *g, struct shape *s, stator_err
         rc = gguf_read_text(g, "general.name", &name, e);
         if (rc != STATOR_OK)
             return rc;
-    } else {
+    }
+    if (name.length == 0) {
         const char *path = gguf_path(g, 0), *slash = strrchr(path, '/');
         name.data = slash != NULL ? slash + 1 : path;
         name.length = strlen(name.data);
@@ -118,6 +119,9 @@ static stator_status read_arch(const struct gguf *g, struct shape *s, stator_err
     while (n > 0 && n < name.length && ((unsigned char)name.data[n] & 0xC0) == 0x80)
         n--; /* not in the middle of a character */
     memcpy(s->model_name, name.data, n);
+    for (uint64_t i = 0; i < n; i++) /* it goes to terminals */
+        if ((unsigned char)s->model_name[i] < 0x20 || s->model_name[i] == 0x7F)
+            s->model_name[i] = '?';
     return STATOR_OK;
 }
 

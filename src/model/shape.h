@@ -25,7 +25,7 @@ struct shape_layer {
 struct shape {
     enum shape_arch arch;
     char arch_name[32];
-    char model_name[128]; /* general.name, or the file's name */
+    char model_name[128]; /* general.name, or the file's name; without control characters */
     uint32_t n_layers;
     uint32_t n_embd;
     uint32_t n_ff;

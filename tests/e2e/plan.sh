@@ -77,6 +77,20 @@ test_short() {
     said 'does not fit: host needs .* too much .*context [0-9]+, batch [0-9]+ or sequences [0-9]+'
 }
 
+# Names are from files and go to terminals.
+test_names() {
+    LC_ALL=C sed 's/stator demo/\x1B[31mred\r\nX/' configs/demo.gguf >"$tmp/escape.gguf"
+    expect 0 "$stator" plan "$tmp/escape.gguf"
+    printed '^model \?\[31mred\?\?X \(llama\), '
+    LC_ALL=C sed 's/\x0B\x00\x00\x00\x00\x00\x00\x00stator demo/\x00\x00\x00\x00\x00\x00\x00\x00/' configs/demo.gguf >"$tmp/no name.gguf"
+    truncate -s "$(stat -c %s configs/demo.gguf)" "$tmp/no name.gguf"
+    expect 0 "$stator" plan "$tmp/no name.gguf"
+    printed '^model no name \(llama\), '
+    printf 'id,lower,\033[2J,size\n' >"$tmp/x.csv"
+    expect 2 "$stator" pack "$tmp/x.csv"
+    said "unknown column '\?\[2J'"
+}
+
 # The model's directory, the resolved config and the device's facts; no paths, threads, tiers, free memory.
 test_hash() {
     cp configs/demo.gguf "$tmp/another name.gguf"

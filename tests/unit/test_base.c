@@ -73,6 +73,9 @@ static void errors_get_context(void **state) {
     for (int i = 0; i < 100; i++)
         error_prefix(&e, "0123456789");
     assert_true(strlen(e.text) < sizeof e.text);
+    error_set(&e, STATOR_BAD_MODEL, "'%s'", "a\x1b[31m\r\n\x7F\xC3\xA9"); /* from a file, to a terminal */
+    error_prefix(&e, "%s", "x\x1b.csv");
+    assert_string_equal(e.text, "x?.csv: 'a?[31m? ?\xC3\xA9'");
 }
 
 static void json_text(void **state) {
