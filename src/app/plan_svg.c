@@ -159,13 +159,15 @@ static void put_steps(struct svg *g, uint32_t place, uint32_t arena, uint32_t st
             "<path d=\"M%d %.1fH%d\" class=\"bound\"><title>lower bound: no packing needs less than "
             "%s</title></path>\n",
             LEFT, bound, LEFT + PLOT, units_format_size(a->lower_bound, size));
-    for (uint32_t i = 0; i <= 8; i++) {
-        snprintf(label, sizeof label, i == 0 ? "step 0" : "%u", (uint32_t)((uint64_t)steps * i / 8));
+    uint32_t ticks = ARITH_MIN(steps, 8u);
+    for (uint32_t i = 0; i <= ticks; i++) {
+        uint32_t step = (uint32_t)((uint64_t)steps * i / ticks);
+        snprintf(label, sizeof label, i == 0 ? "step 0" : "%u", step);
         fprintf(g->f, "<text x=\"%.1f\" y=\"%.1f\" class=\"soft\" text-anchor=\"%s\">%s</text>\n",
-                LEFT + PLOT / 8.0 * i, bottom + 16,
-                i == 0   ? "start"
-                : i == 8 ? "end"
-                         : "middle",
+                LEFT + scaled(step, steps, PLOT), bottom + 16,
+                i == 0       ? "start"
+                : i == ticks ? "end"
+                             : "middle",
                 label);
     }
     g->y = bottom + 34;

@@ -79,6 +79,23 @@ static uint64_t input(const struct plan *p, const char *name) {
     return 0;
 }
 
+static bool spills(const struct plan *p) {
+    bool any = false;
+    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+        any = any || p->places[i].spill.weights + p->places[i].spill.kv > 0;
+    return any;
+}
+
+/* Why it is that many sequences, where it is not for the bytes that are free. */
+static const char *sequences_note(const struct plan *p) {
+    if (p->sequences_fit == input(p, "batch"))
+        return " (memory.batch takes no more)";
+    uint64_t per_sequence = p->kv_tokens / ARITH_MAX(input(p, "sequences"), (uint64_t)1);
+    if (p->sequences_fit * per_sequence > p->kv_tokens + p->room_tokens)
+        return " (the layers shared out anew)";
+    return "";
+}
+
 static void print_kv(const struct plan *p, FILE *out) {
     uint64_t per_token = 0;
     for (uint32_t i = 0; i + 1 < p->n_places; i++)
@@ -88,11 +105,13 @@ static void print_kv(const struct plan *p, FILE *out) {
     fprintf(out, "KV: %s a token; planned are %" PRIu64 " tokens, %" PRIu64 " sequence%s of %" PRIu64 "\n",
             units_format_size(per_token, size), p->kv_tokens, sequences, sequences == 1 ? "" : "s",
             input(p, "context"));
-    if (p->room_known)
+    if (p->room_known && spills(p))
+        fprintf(out, "KV: nothing is free: more of it would be spilled\n");
+    else if (p->room_known)
         fprintf(out,
                 "KV: what is free would hold %" PRIu64 " tokens more; at most %" PRIu64
-                " sequence%s of full length fit\n",
-                p->room_tokens, p->sequences_fit, p->sequences_fit == 1 ? "" : "s");
+                " sequence%s of full length fit%s\n",
+                p->room_tokens, p->sequences_fit, p->sequences_fit == 1 ? "" : "s", sequences_note(p));
 }
 
 static void print_routes(const struct plan *p, FILE *out) {
@@ -104,13 +123,11 @@ static void print_routes(const struct plan *p, FILE *out) {
 
 /* What lies in host memory because a device is too small, and what that costs a generated token. */
 static void print_spill(const struct plan *p, FILE *out) {
-    bool any = false;
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
         const struct plan_spill *x = &p->places[i].spill;
         char kv[UNITS_TEXT], weights[UNITS_TEXT], far[UNITS_TEXT], near[UNITS_TEXT];
         if (x->weights + x->kv == 0)
             continue;
-        any = true;
         fprintf(out, "spill of %s: in host memory lie weights of %s, and KV of %s: of the last %u layers\n",
                 p->places[i].name, units_format_size(x->weights, weights), units_format_size(x->kv, kv),
                 x->kv_layers);
@@ -120,12 +137,12 @@ static void print_spill(const struct plan *p, FILE *out) {
                 p->places[i].name, units_format_size(x->per_step + x->per_token, weights), x->kv_per_token,
                 units_format_size(x->far, far), units_format_size(x->near, near));
     }
-    if (any && p->slowdown > 0)
+    if (spills(p) && p->slowdown > 0)
         fprintf(out,
                 "spill: at the full context a token takes about %.1f times as long as with all of it on the "
                 "devices (an estimate: bytes by the bandwidths of memory and bus)\n",
                 p->slowdown);
-    else if (any)
+    else if (spills(p))
         fprintf(out, "spill: how much slower that is can't be said: the bandwidth of a device or its bus is "
                      "not known\n");
 }

@@ -16,9 +16,15 @@ test_table() {
     printed '^weights on gpu0: layers 0 to [0-9]+, .* in the file, .* in panels .* padding$'
     printed '^weights on gpu1: layers [0-9]+ to 7,'
     printed '^KV: .* a token; planned are 1024 tokens, 1 sequence of 1024$'
-    printed '^KV: what is free would hold [0-9]+ tokens more; at most [0-9]+ sequences of full length fit$'
+    printed '^KV: what is free would hold [0-9]+ tokens more; at most 64 sequences of full length fit \(memory.batch takes no more\)$'
     printed '^scratch on gpu0: step [0-9]+ of [0-9]+ is the fullest: residual '
     printed '^    gpu. +token_embd.weight '
+    expect 0 "$stator" plan $cfg --device gpu0=16MiB --set memory.driver_reserve=1MiB
+    printed '^KV: what is free would hold 3[0-9]+ tokens more; at most 4 sequences of full length fit$'
+    expect 0 "$stator" plan $cfg --device gpu0=9MiB --device gpu1=8MiB --set memory.driver_reserve=1MiB
+    printed '^KV: what is free would hold [0-9]+ tokens more; at most [0-9] sequences of full length fit \(the layers shared out anew\)$'
+    expect 0 "$stator" plan $cfg --device gpu0=7MiB --set memory.driver_reserve=1MiB --set memory.on_oom=spill
+    printed '^KV: nothing is free: more of it would be spilled$'
     expect 0 "$stator" plan $cfg --verbose
     printed '^host, engine: 5 slices of '
 }
@@ -140,6 +146,10 @@ test_svg() {
     arenas=$(grep -c '"lower_bound"' "$tmp/out")
     boxes=$(grep -c 'class="b r' "$tmp/plan.svg")
     [ "$boxes" = $((blocks + arenas)) ] || fail "$boxes boxes for $blocks blocks and $arenas arenas"
+    # A step is on the axis once, where it is.
+    [ "$(grep -cE '^<text x="110.0".*>step 0</text>$' "$tmp/plan.svg")" = 3 ] || fail "not three axes"
+    grep -oE 'class="soft" text-anchor="[a-z]+">(step )?[0-9]+<' "$tmp/plan.svg" | grep -oE '[0-9]+<' | tr -d '<' |
+        awk 'NR > 1 && $1 != 0 && $1 <= last { bad = 1 } { last = $1 } END { exit bad }' || fail "a step is on an axis twice"
     ! command -v xmllint >/dev/null || xmllint --noout "$tmp/plan.svg" || fail "not well-formed"
     expect 1 "$stator" plan $cfg --svg "$tmp/none/plan.svg"
 }
