@@ -173,7 +173,7 @@ static void put_steps(struct svg *g, uint32_t place, uint32_t arena, uint32_t st
     g->y = bottom + 34;
 }
 
-/* The budget of a place with its arenas in it; what is over it runs out of the bar's end. */
+/* The budget of a place with its arenas in it; what is over it stands behind a line. */
 static void put_budget(struct svg *g, uint32_t place) {
     const struct plan_place *pl = &g->p->places[place];
     uint64_t whole = ARITH_MAX(pl->budget, pl->total);
@@ -191,6 +191,13 @@ static void put_budget(struct svg *g, uint32_t place) {
         put_box(g, x, g->y, w, BAR, strcmp(pl->arenas[k].name, "kv") == 0 ? PLAN_ROLE_KV : PLAN_ROLE_OTHER,
                 pl->arenas[k].name, title);
         x += w;
+    }
+    if (pl->total > pl->budget) {
+        char size[UNITS_TEXT];
+        fprintf(g->f,
+                "<path d=\"M%.2f %.1fv%d\" class=\"bound\"><title>the budget ends here: %s</title></path>\n",
+                LEFT + scaled(pl->budget, whole, PLOT), g->y - 4, BAR + 8,
+                units_format_size(pl->budget, size));
     }
     g->y += BAR + 24;
 }

@@ -151,7 +151,10 @@ test_svg() {
     grep -oE 'class="soft" text-anchor="[a-z]+">(step )?[0-9]+<' "$tmp/plan.svg" | grep -oE '[0-9]+<' | tr -d '<' |
         awk 'NR > 1 && $1 != 0 && $1 <= last { bad = 1 } { last = $1 } END { exit bad }' || fail "a step is on an axis twice"
     ! command -v xmllint >/dev/null || xmllint --noout "$tmp/plan.svg" || fail "not well-formed"
+    ! grep -q 'the budget ends here' "$tmp/plan.svg" || fail "a line at the budget's end in a plan that fits"
     expect 1 "$stator" plan $cfg --svg "$tmp/none/plan.svg"
+    expect 3 "$stator" plan $cfg --device a=6MiB --device b=300MiB --set devices.split=7,1 --svg "$tmp/over.svg"
+    [ "$(grep -c '<title>the budget ends here: 6.00 MiB</title>' "$tmp/over.svg")" = 1 ] || fail "nothing shows where the budget ends"
 }
 
 test_ascii() {
