@@ -174,7 +174,7 @@ static const char *reasons_of(const char *arena) {
                  {"scratch", "planner model batch logits_rows split devices"},
                  {"exchange", "planner model batch logits_rows context sequences split devices"},
                  {"driver", "driver_reserve devices"},
-                 {"staging", "staging"},
+                 {"staging", "planner model staging batch split devices"},
                  {"engine", "planner model context sequences batch logits_rows devices split"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strcmp(table[i].arena, arena) == 0)
@@ -183,8 +183,18 @@ static const char *reasons_of(const char *arena) {
            "on_oom";
 }
 
-/* Calls for every input that differs, of both plans, once; only those in list (NULL: all). Returns how many.
- */
+/* Whether the input is a fact of a device that only one of the plans has. */
+static bool of_one_plan(const struct plan *old, const struct plan *now, const char *name) {
+    char kind[sizeof now->inputs[0].name];
+    const char *dot = strrchr(name, '.');
+    if (dot == NULL)
+        return false;
+    snprintf(kind, sizeof kind, "%.*s.kind", (int)(dot - name), name);
+    return (find_input(old, kind) == NULL) != (find_input(now, kind) == NULL);
+}
+
+/* Tells every input that differs, of both plans, once; only those in list (NULL: all). In a list such a
+ * device is one cause: "gpu0 (new)", "cpu:0 (gone)". Returns how many. */
 static uint32_t print_changed_inputs(FILE *out, const struct plan *old, const struct plan *now,
                                      const char *list, const char *before) {
     uint32_t n = 0;
@@ -197,8 +207,15 @@ static uint32_t print_changed_inputs(FILE *out, const struct plan *old, const st
             if (same_input(find_input(old, name), find_input(now, name)) ||
                 (list != NULL && !is_named(list, name)))
                 continue;
+            bool whole = list != NULL && of_one_plan(old, now, name);
+            const char *fact = whole ? strrchr(name, '.') : name;
+            if (whole && strcmp(fact, ".kind") != 0)
+                continue;
             fputs(n == 0 || list == NULL ? before : ", ", out);
-            print_input(out, old, now, name);
+            if (whole)
+                fprintf(out, "%.*s (%s)", (int)(fact - name), name, pass == 0 ? "new" : "gone");
+            else
+                print_input(out, old, now, name);
             if (list == NULL)
                 fputc('\n', out);
             n++;
@@ -271,11 +288,14 @@ static void print_totals(FILE *out, const struct plan *old, const struct plan *n
         char delta[UNITS_TEXT + 1];
         char a[UNITS_TEXT];
         char b[UNITS_TEXT];
-        if (before != NULL && (before->total != after->total || before->n_layers != after->n_layers))
-            fprintf(out, "  %-8s %-10s %13s -> %13s %13s   %u -> %u layers\n", after->name, "total",
-                    units_format_size(before->total, a), units_format_size(after->total, b),
-                    change(before->total, after->total, delta, sizeof delta), before->n_layers,
-                    after->n_layers);
+        if (before == NULL || (before->total == after->total && before->n_layers == after->n_layers))
+            continue;
+        fprintf(out, "  %-8s %-10s %13s -> %13s %13s", after->name, "total",
+                units_format_size(before->total, a), units_format_size(after->total, b),
+                change(before->total, after->total, delta, sizeof delta));
+        if (before->n_layers != after->n_layers)
+            fprintf(out, "   %u -> %u layers", before->n_layers, after->n_layers);
+        fputc('\n', out);
     }
 }
 
@@ -295,10 +315,10 @@ stator_status plan_diff_print(const struct plan *now, const char *text, size_t n
         if (!print_arenas(out, &old->plan, now))
             fprintf(out, "  none\n");
         print_totals(out, &old->plan, now);
-        if (old->plan.fits != now->fits)
-            fprintf(out, "it %s, and now %s\n", old->plan.fits ? "fitted" : "did not fit",
-                    now->fits ? "fits" : "does not");
     }
+    if (st == STATOR_OK && old->plan.fits != now->fits)
+        fprintf(out, "it %s, and now %s\n", old->plan.fits ? "fitted" : "did not fit",
+                now->fits ? "fits" : "does not");
     free(old);
     return st;
 }

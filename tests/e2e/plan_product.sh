@@ -179,8 +179,19 @@ test_diff() {
     expect 0 "$stator" plan $cfg --device gpu0=1GiB --diff "$tmp/old.json"
     printed '^  gpu0.memory none -> 1073741824$'
     printed '^  cpu:0.kind cpu -> none$'
-    printed '^  gpu0 +weights +0 B -> '
-    printed '^  cpu:0 +weights .*-> +0 B '
+    printed '^  gpu0 +weights +0 B -> .*   from gpu0 \(new\), cpu:0 \(gone\)$'
+    printed '^  cpu:0 +weights .*-> +0 B .*   from gpu0 \(new\), cpu:0 \(gone\)$'
+    printed '^  host +total +[^ ]+ [KM]iB -> +[^ ]+ [KM]iB +[-+][^ ]+ [KM]iB$'
+    # Every arena that differs has a cause.
+    ! grep -E '^  .* -> .* [-+][0-9.]+ [KMG]?i?B$' "$tmp/out" | grep -v total || fail "a change without a cause"
+    expect 0 "$stator" plan $cfg --device a=1GiB --device b=1GiB --set devices.split=3,1 --json
+    cp "$tmp/out" "$tmp/split.json"
+    expect 0 "$stator" plan $cfg --device a=1GiB --device b=1GiB --set devices.split=1,1 --diff "$tmp/split.json"
+    printed '^  a +total .*   6 -> 4 layers$'
+    # The same plan in less memory.
+    expect 3 "$stator" plan $cfg --set memory.host_limit=20MiB --diff "$tmp/old.json"
+    printed '^the same plan: '
+    printed '^it fitted, and now does not$'
     for text in '' '{' 'garbage' '{"format": 1}' '[1,2,3]' '{"format": 9}'; do
         printf '%s' "$text" >"$tmp/bad.json"
         expect 2 "$stator" plan $cfg --diff "$tmp/bad.json"
