@@ -292,7 +292,8 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
 }
 
 stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
-                                uint32_t *ends, bool *fit, struct plan_short *missing, stator_error *e) {
+                                uint32_t *ends, uint64_t *guess, bool *fit, struct plan_short *missing,
+                                stator_error *e) {
     uint32_t n = s->n_devices;
     uint32_t n_layers = s->shape->n_layers;
     *fit = false;
@@ -315,11 +316,10 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
         const struct device_facts *f = &s->devices[i].facts;
         uint64_t memory = f->memory != 0 ? f->memory : ANY_MEMORY;
         uint64_t speed = f->memory == 0 ? slowest / HOST_SPEED : timed ? f->bandwidth : memory;
-        uint64_t taken = 0;
-        stator_status st = overheads(s, want, f, i + 1 == n, &taken, missing, e);
+        stator_status st = overheads(s, want, f, i + 1 == n, &guess[i], missing, e);
         if (st != STATOR_OK)
             return st;
-        taken = arith_must_add(taken, spare[i]);
+        uint64_t taken = guess[i] = arith_must_add(guess[i], spare[i]);
         devices[i] = (struct layer_split_device){.room = memory > taken ? memory - taken : 0, .speed = speed};
     }
     struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows};
@@ -335,5 +335,8 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
     for (uint32_t i = 0; i < n_layers; i++)
         layers[i] += s->shape->n_kv_heads * kv.unit_bytes;
     *fit = layer_split_auto(devices, n, layers, n_layers, ends);
+    for (uint32_t i = 0, l = 0; i < n; i++)
+        for (guess[i] += devices[i].held + devices[i].output; l < ends[i]; l++)
+            guess[i] += layers[l];
     return STATOR_OK;
 }

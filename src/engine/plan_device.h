@@ -21,8 +21,10 @@ void plan_device_kv_blocks(const struct stator *s, uint32_t index, bool spilled,
 
 /* Divides the layers among the devices; leaves the first device's graph as something else. ends[i] is the
  * first layer after device i's. spare[i]: bytes to leave free on device i beside what the first look says.
- * *fit: whether that first look puts every device inside its memory. */
+ * *fit: whether that first look puts every device inside its memory; then guess[i] is what it takes device
+ * i's total for, spare[i] included. */
 stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
-                                uint32_t *ends, bool *fit, struct plan_short *missing, stator_error *e);
+                                uint32_t *ends, uint64_t *guess, bool *fit, struct plan_short *missing,
+                                stator_error *e);
 
 #endif

@@ -151,15 +151,16 @@ static stator_status add_devices(struct stator *s, const struct engine_want *wan
     return STATOR_OK;
 }
 
-/* A first look decides the split; where its rounding was too kind to a device, that device gets less and the
- * plan is made again. */
+/* A first look decides the split; where it was too kind to a device, it is told by how much, and the plan is
+ * made again. */
 static stator_status add_split(struct stator *s, const struct engine_want *want, uint32_t *ends,
                                struct plan *p, stator_error *e) {
     uint64_t spare[PLAN_MAX_PLACES] = {0};
+    uint64_t guess[PLAN_MAX_PLACES] = {0};
     p->missing = (struct plan_short){0};
     for (uint32_t round = 0;; round++) {
         bool fit = false;
-        stator_status st = plan_device_split(s, want, spare, ends, &fit, &p->missing, e);
+        stator_status st = plan_device_split(s, want, spare, ends, guess, &fit, &p->missing, e);
         if (st == STATOR_OK)
             st = add_devices(s, want, ends, p, e);
         if (st != STATOR_OK || !fit || round == 2 * s->n_devices)
@@ -168,7 +169,7 @@ static stator_status add_split(struct stator *s, const struct engine_want *want,
         for (uint32_t i = 0; i < s->n_devices; i++) {
             if (p->places[i].total <= p->places[i].budget || s->devices[i].facts.memory == 0)
                 continue;
-            spare[i] += p->places[i].total - p->places[i].budget;
+            spare[i] += p->places[i].total - guess[i];
             over = true;
         }
         if (!over)

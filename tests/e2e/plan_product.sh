@@ -72,6 +72,11 @@ test_split() {
     # A small fast device gets what it can hold.
     expect 0 "$stator" plan $cfg --device a=4MiB,bandwidth=900GB/s --device b=1GiB,bandwidth=100GB/s --set memory.driver_reserve=1MiB --json
     [ "$(layers | cut -d' ' -f1)" -lt 4 ] || fail "layers $(layers)"
+    # There is a split that fits: the first look's error is made good at once, not bit by bit.
+    expect 0 "$stator" plan $cfg --device a=5113KiB,bandwidth=900GB/s --device b=6648KiB --set memory.driver_reserve=1MiB \
+        --set memory.context=256
+    expect 0 "$stator" plan $cfg --device a=5271KiB --device b=3302KiB --device c=4840KiB --device d=4378KiB \
+        --set memory.driver_reserve=1MiB --set memory.context=512
     expect 2 "$stator" plan $cfg --device a=1GiB --device b=1GiB --set devices.split=1,2,5
     expect 2 "$stator" plan $cfg --device a=1GiB --device a=1GiB
     expect 2 "$stator" plan $cfg --device a
