@@ -63,6 +63,8 @@ stator_status device_spec_parse(const char *text, const char *what, struct devic
     if (name == 0 || name >= sizeof f->name || copy[name] != '=')
         return bad(s, "the name is not of lower-case letters, digits, _ and :", e);
     memcpy(f->name, copy, name);
+    if (strcmp(f->name, "host") == 0)
+        return bad(s, "every plan has a place \"host\" of its own", e);
     bool host = strncmp(f->name, "cpu", 3) == 0 && (f->name[3] == '\0' || f->name[3] == ':');
     snprintf(f->kind, sizeof f->kind, "%s", host ? "cpu" : "gpu");
     f->host_memory = host;

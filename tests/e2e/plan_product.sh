@@ -81,6 +81,8 @@ test_split() {
     expect 2 "$stator" plan $cfg --device a=1GiB --device a=1GiB
     expect 2 "$stator" plan $cfg --device a
     said 'NAME=SIZE'
+    expect 2 "$stator" plan $cfg --device host=1GiB
+    said 'a place "host" of its own'
 }
 
 test_refusal() {
