@@ -90,8 +90,8 @@ static bool spills(const struct plan *p) {
 static const char *sequences_note(const struct plan *p) {
     if (p->sequences_fit == input(p, "batch"))
         return " (memory.batch takes no more)";
-    uint64_t per_sequence = p->kv_tokens / ARITH_MAX(input(p, "sequences"), (uint64_t)1);
-    if (p->sequences_fit * per_sequence > p->kv_tokens + p->room_tokens)
+    /* A sequence takes kv_tokens / sequences. */
+    if (p->sequences_fit * p->kv_tokens > (p->kv_tokens + p->room_tokens) * input(p, "sequences"))
         return " (the layers shared out anew)";
     return "";
 }
