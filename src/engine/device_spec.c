@@ -39,14 +39,14 @@ static stator_status take_rate(const struct source *s, const char *wrong, char *
 static stator_status take_fact(const struct source *s, char *item, struct device_facts *f, stator_error *e) {
     if (strncmp(item, "max_alloc=", 10) == 0) {
         if (f->max_alloc != 0 || !take_size(item + 10, &f->max_alloc))
-            return bad(s, "max_alloc is given twice or is no size from 1 MiB to 1 PiB", e);
+            return bad(s, "max_alloc is given twice or is no size from 1 MiB to 1024 TiB", e);
         return STATOR_OK;
     }
     if (strncmp(item, "bandwidth=", 10) == 0)
-        return take_rate(s, "bandwidth is given twice or is no size from 1 MiB to 1 PiB a second", item + 10,
-                         &f->bandwidth, e);
+        return take_rate(s, "bandwidth is given twice or is no size from 1 MiB to 1024 TiB a second",
+                         item + 10, &f->bandwidth, e);
     if (strncmp(item, "bus=", 4) == 0)
-        return take_rate(s, "bus is given twice or is no size from 1 MiB to 1 PiB a second", item + 4,
+        return take_rate(s, "bus is given twice or is no size from 1 MiB to 1024 TiB a second", item + 4,
                          &f->bus, e);
     return bad(s, "the facts are max_alloc, bandwidth and bus", e);
 }
@@ -72,7 +72,7 @@ stator_status device_spec_parse(const char *text, const char *what, struct devic
     char *rest = copy + name + 1;
     char *item = strsep(&rest, ",");
     if (!take_size(item, &f->memory))
-        return bad(s, "its memory is no size from 1 MiB to 1 PiB", e);
+        return bad(s, "its memory is no size from 1 MiB to 1024 TiB", e);
     while (rest != NULL) {
         item = strsep(&rest, ",");
         stator_status st = take_fact(s, item, f, e);

@@ -81,6 +81,9 @@ test_split() {
     expect 2 "$stator" plan $cfg --device a=1GiB --device a=1GiB
     expect 2 "$stator" plan $cfg --device a
     said 'NAME=SIZE'
+    expect 0 "$stator" plan $cfg --device a=1024TiB
+    expect 2 "$stator" plan $cfg --device a=1025TiB
+    said 'no size from 1 MiB to 1024 TiB'
     expect 2 "$stator" plan $cfg --device host=1GiB
     said 'a place "host" of its own'
 }
