@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define PLANNER_VERSION 7
+#define PLANNER_VERSION 8
 
 /* Of a device that was only described nothing is known but that, unless it is this machine's processor. */
 static uint64_t host_bytes(const struct stator *s, const struct engine_device *d) {

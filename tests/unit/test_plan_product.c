@@ -432,11 +432,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"e0e2cfead6a8d5e1e9c0d049ac1b0136", {NULL}, 0, {NULL}, 0},
-        {"f4442ba5708cc958c2df7667151fb08d", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"8556299bb646dccba4ebca1834fde73e", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"fb2955cc0e515b1d2ef7e4408580efc8", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"68d50902adc74c72dfb1b29670fa2109", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"42adfaa7d83469ca0944322999f86432", {NULL}, 0, {NULL}, 0},
+        {"4ddc81d8e5cece43e02f95a14354051f", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"21880e722db2a72389ace702a1dc633c", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"7ba98eb9a24dd7d84458101508b5aeba", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"29e429e1ccb6d85326743f82bf2f4648", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];
