@@ -6,7 +6,8 @@
  *
  * Life: open -> slices created -> weights written (map or upload, upload_wait) -> peer_probe -> prepare ->
  * steps -> close. prepare validates everything, records what can be recorded and may fail; submit only checks
- * invariants. After prepare nothing is allocated, appended to a list, or given other arguments.
+ * invariants and writes what is the device's own in the descriptor. After prepare nothing is allocated,
+ * appended to a list, or given other arguments.
  *
  * Steps. A device has model->slots slots, 0 and 1. The engine writes the descriptor into step_slot(k), calls
  * submit(k), then wait(k) until the step has ended; then logits(k) and picks(k) hold until slot k is

@@ -22,6 +22,11 @@ struct step_chunk {
     step_u32 first;
     step_u32 n;
     step_u32 position;
+    /* How a GPU cuts its attention (launch.h), written by the device. The host writes 0. */
+    step_u32 item;    /* first work item, of n_items */
+    step_u32 queries; /* of a tile */
+    step_u32 splits;  /* side by side, of every tile; 0: one after the other */
+    step_u32 cell;    /* the first of its n * splits cells */
 };
 
 struct step_header {
@@ -32,13 +37,13 @@ struct step_header {
     step_u32 n_zero;       /* KV blocks to clear first */
     step_u32 table_stride; /* entries of a slot's block table */
     step_u32 rope_stride;  /* floats per token in rope */
-    step_u32 pad;
-    step_u32 at_tokens; /* i32 [batch]: ids */
-    step_u32 at_chunks; /* struct step_chunk [sequences] */
-    step_u32 at_rows;   /* u32 [logits_rows]: the token of the step whose logits the row is */
-    step_u32 at_zero;   /* u32 [all blocks] */
-    step_u32 at_tables; /* u32 [sequences][table_stride]: KV block of each 32 tokens */
-    step_u32 at_rope;   /* f32 [batch][rope_stride]: cos, sin of each pair at the token's position */
+    step_u32 n_items;      /* of attention, on a GPU; written by the device */
+    step_u32 at_tokens;    /* i32 [batch]: ids */
+    step_u32 at_chunks;    /* struct step_chunk [sequences] */
+    step_u32 at_rows;      /* u32 [logits_rows]: the token of the step whose logits the row is */
+    step_u32 at_zero;      /* u32 [all blocks] */
+    step_u32 at_tables;    /* u32 [sequences][table_stride]: KV block of each 32 tokens */
+    step_u32 at_rope;      /* f32 [batch][rope_stride]: cos, sin of each pair at the token's position */
 };
 
 /* What the tail finds per row. */

@@ -106,6 +106,7 @@ static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t 
     }
     struct gpu_model *m = gpu_model_new(&w, seed);
     gpu_model_step(m, seed, tokens, w.rows);
+    launch_cut(&m->model, t, bucket, (struct step_header *)(void *)m->before[DEVICE_EXCHANGE][0]);
     gpu_model_run_cpu(m);
     run_gpu(m, t, bucket, w.rows);
     char what[256];
@@ -153,6 +154,8 @@ static void wide_heads(void **state) {
     check(&seed, &plain_traits, q8, 18, 18, 512, 256);
 }
 
+#define DEEP_CHUNKS 9
+
 /* One step with the chunks' lengths and positions given (n 0: no chunk) in a list for `bucket`, its cells
  * limited. */
 struct deep {
@@ -161,7 +164,7 @@ struct deep {
     uint32_t blocks, cells;
     struct {
         uint32_t n, position;
-    } chunk[3];
+    } chunk[DEEP_CHUNKS];
 };
 
 static void check_deep(uint64_t *seed, const struct launch_traits *t, const uint32_t type[7], uint32_t kv,
@@ -175,20 +178,25 @@ static void check_deep(uint64_t *seed, const struct launch_traits *t, const uint
     w.blocks = d->blocks;
     w.cells = d->cells;
     w.kv_slices = 1;
+    while (w.sequences < DEEP_CHUNKS && d->chunk[w.sequences].n > 0)
+        w.sequences++;
     struct gpu_model *m = gpu_model_new(&w, seed);
     gpu_model_step(m, seed, d->bucket, 1);
     struct step_header *h = (struct step_header *)(void *)m->before[DEVICE_EXCHANGE][0];
     struct step_chunk *c = (struct step_chunk *)(void *)((uint8_t *)h + h->at_chunks);
     uint32_t tokens = 0;
     h->n_chunks = 0;
-    for (uint32_t i = 0; i < 3 && d->chunk[i].n > 0; i++) {
-        c[h->n_chunks++] = (struct step_chunk){
-            .slot = 2 - i, .first = tokens, .n = d->chunk[i].n, .position = d->chunk[i].position};
+    for (uint32_t i = 0; i < w.sequences && d->chunk[i].n > 0; i++) {
+        c[h->n_chunks++] = (struct step_chunk){.slot = w.sequences - 1 - i,
+                                               .first = tokens,
+                                               .n = d->chunk[i].n,
+                                               .position = d->chunk[i].position};
         tokens += d->chunk[i].n;
     }
     h->n_tokens = tokens;
     h->n_zero = 0;
     memset((uint8_t *)h + h->at_rows, 0, 4);
+    launch_cut(&m->model, t, d->bucket, h);
     gpu_model_run_cpu(m);
     run_gpu(m, t, d->bucket, 1);
     char what[160];
@@ -219,6 +227,14 @@ static void deep_contexts(void **state) {
         {16, 2, 2, 32, 64, 30, {{4, 400}, {12, 1000}}},
         {20, 2, 2, 32, 64, all, {{20, 500}}},
         {18, 8, 4, 32, 64, all, {{17, 900}, {1, 1500}}}, /* enough tiles: the long chunk goes one by one */
+        {9,
+         2,
+         2,
+         32,
+         24,
+         all,
+         {{1, 600}, {1, 0}, {1, 255}, {1, 256}, {1, 511}, {1, 5}, {1, 700}, {1, 300}, {1, 31}}},
+        {20, 2, 2, 32, 24, 20, {{1, 0}, {2, 511}, {6, 250}, {1, 600}, {1, 3}, {4, 254}, {1, 512}, {4, 20}}},
     };
     static const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
                                    BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
@@ -323,6 +339,47 @@ static void launches_per_layer(void **state) {
     }
 }
 
+/* The groups of attention in a list for so many tokens. */
+static uint32_t attention_groups(struct gpu_model *m, const struct launch_traits *t, uint32_t rows) {
+    uint32_t n = 0, groups = 0;
+    stator_error e = {0};
+    assert_int_equal(launch_build(&m->model, t, LAUNCH_BODY, rows, NULL, &n, &e), STATOR_OK);
+    struct launch *l = calloc(n, sizeof *l);
+    assert_non_null(l);
+    assert_int_equal(launch_build(&m->model, t, LAUNCH_BODY, rows, l, &n, &e), STATOR_OK);
+    for (uint32_t i = 0; i < n; i++)
+        if (m->graph.ops[l[i].op].kind == GRAPH_ATTENTION)
+            groups = l[i].groups;
+    free(l);
+    return groups;
+}
+
+/* However long the planned context is, splits that may come bring no more groups than the device runs at
+ * once: each costs time in every step. */
+static void context_and_groups(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t blocks, groups[3]; /* lists for 1, 4 and 20 tokens */
+    } cases[] = {{8, {2, 8, 40}}, {80, {20, 64, 64}}, {800, {64, 64, 64}}};
+    uint64_t seed = testing_seed("context_and_groups");
+    const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
+                            BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
+    struct gpu_model_want w = random_want(&seed, q8, 20);
+    struct launch_traits t = plain_traits;
+    t.threads = 1024; /* 64 groups */
+    w.n_heads = w.n_kv_heads = 2;
+    w.kv_slices = 1;
+    w.cells = UINT32_MAX;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        w.blocks = cases[i].blocks;
+        struct gpu_model *m = gpu_model_new(&w, &seed);
+        assert_int_equal(attention_groups(m, &t, 1), cases[i].groups[0]);
+        assert_int_equal(attention_groups(m, &t, 4), cases[i].groups[1]);
+        assert_int_equal(attention_groups(m, &t, 20), cases[i].groups[2]);
+        gpu_model_free(m);
+    }
+}
+
 static void buckets(void **state) {
     (void)state;
     uint32_t b[LAUNCH_BUCKETS];
@@ -338,10 +395,15 @@ static void buckets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer),
-        cmocka_unit_test(decode_one), cmocka_unit_test(decode_few),
-        cmocka_unit_test(prefill),    cmocka_unit_test(matrix_engine),
-        cmocka_unit_test(wide_heads), cmocka_unit_test(deep_contexts),
+        cmocka_unit_test(buckets),
+        cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(decode_one),
+        cmocka_unit_test(decode_few),
+        cmocka_unit_test(prefill),
+        cmocka_unit_test(matrix_engine),
+        cmocka_unit_test(wide_heads),
+        cmocka_unit_test(deep_contexts),
+        cmocka_unit_test(context_and_groups),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -24,14 +24,14 @@ uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]) {
 }
 
 /* Groups of `group` items that the device runs at once. */
-static uint32_t groups_at_once(const struct launch_list *b, uint32_t group) {
-    return (uint32_t)ARITH_MAX((uint64_t)b->traits->threads * 16 / group, (uint64_t)1);
+static uint32_t groups_at_once(const struct launch_traits *t, uint32_t group) {
+    return (uint32_t)ARITH_MAX((uint64_t)t->threads * 16 / group, (uint64_t)1);
 }
 
 struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, uint32_t group,
                           uint64_t items) {
     /* Enough groups for four times what the device runs at once: groups walk the rest of their work. */
-    uint64_t most = 4ull * groups_at_once(b, group);
+    uint64_t most = 4ull * groups_at_once(b->traits, group);
     struct launch *l = b->out != NULL ? &b->out[b->n] : &b->dropped;
     b->n++;
     l->kernel = kernel;
@@ -194,6 +194,14 @@ static uint32_t heads_together(const struct shape *s, uint32_t forms) {
     return heads;
 }
 
+static uint32_t splits_of(const struct step_chunk *c) {
+    return (uint32_t)arith_ceil_div((uint64_t)c->position + c->n, KERNELS_SPLIT);
+}
+
+static uint64_t cells_of(const struct step_chunk *c) {
+    return (uint64_t)c->n * splits_of(c);
+}
+
 /* The value that is `work` of the op, of so many cells, and the counts beside it. */
 static void launch_cell_arguments(struct launch_list *b, struct launch *l, uint32_t work, uint32_t cells) {
     if (cells == 0) {
@@ -206,6 +214,37 @@ static void launch_cell_arguments(struct launch_list *b, struct launch *l, uint3
     launch_u32(l, cells);
 }
 
+void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
+                struct step_header *h) {
+    const struct shape *s = m->graph->shape;
+    uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / (s->n_heads / s->n_kv_heads), 1u);
+    uint32_t enough = groups_at_once(t, OPENCL_GROUP);
+    struct step_chunk *chunks = (struct step_chunk *)((uint8_t *)h + h->at_chunks);
+    uint64_t cells = m->graph->want.cells, taken = 0;
+    uint64_t spare = cells; /* what the chunks of few queries leave to the others */
+    for (uint32_t i = 0; i < h->n_chunks; i++)
+        if (chunks[i].n <= OPENCL_SPLIT_QUERIES)
+            spare -= ARITH_MIN(spare, cells_of(&chunks[i]));
+    h->n_items = 0;
+    for (uint32_t i = 0; i < h->n_chunks; i++) {
+        struct step_chunk *c = &chunks[i];
+        bool few = c->n <= OPENCL_SPLIT_QUERIES;
+        c->item = h->n_items;
+        c->cell = (uint32_t)taken;
+        c->queries = rows <= LAUNCH_FEW ? 1 : most;
+        c->splits = 0;
+        uint64_t want = cells_of(c);
+        bool idle = arith_ceil_div(c->n, c->queries) * s->n_kv_heads < enough;
+        if (want > c->n && want <= (few ? cells - taken : spare) && (few || idle)) {
+            c->queries = most;
+            c->splits = splits_of(c);
+            taken += want;
+            spare -= few ? 0 : want;
+        }
+        h->n_items += (uint32_t)arith_ceil_div(c->n, c->queries) * s->n_kv_heads * ARITH_MAX(c->splits, 1u);
+    }
+}
+
 static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
@@ -213,17 +252,17 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint32_t group = s->n_heads / s->n_kv_heads;
     uint32_t heads = heads_together(s, out->forms);
     CHECK(s->n_kv_heads % heads == 0);
-    uint32_t queries = b->rows <= LAUNCH_FEW ? 1 : ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
     uint32_t cells = o->work != GRAPH_NONE ? b->g->values[o->work].rows : 0;
-    uint32_t enough = groups_at_once(b, OPENCL_GROUP);
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
     const struct device_kv *kv = &b->m->kv;
     uint64_t splits = arith_ceil_div((uint64_t)kv->blocks_per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
-    uint64_t items = (uint64_t)b->rows * s->n_kv_heads * (cells > 0 ? splits : 1);
+    uint64_t items = (uint64_t)b->rows * s->n_kv_heads;
+    uint64_t aside = cells > 0 ? items * splits : 0;
     uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
-    /* What few tokens see is mostly little: no more groups than run at once, which go round for the rest. */
-    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP,
-                                  b->rows <= LAUNCH_FEW ? ARITH_MIN(items, (uint64_t)enough) : items);
+    /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
+     * once, which go round for the rest. A group without work costs its launch. */
+    uint64_t enough = groups_at_once(b->traits, OPENCL_GROUP);
+    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP, ARITH_MAX(items, ARITH_MIN(aside, enough)));
     launch_value_f32(b, l, o->in);
     launch_u32(l, in->width);
     launch_value(b, l, o->out);
@@ -239,9 +278,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         return st;
     launch_u32(l, s->n_kv_heads);
     launch_u32(l, heads);
-    launch_u32(l, queries);
     launch_cell_arguments(b, l, o->work, cells);
-    launch_u32(l, enough);
     uint64_t rows = OPENCL_ATTENTION_ROWS;
     launch_local(b, l, rows * (256 + 128 + 4 + s->head_dim_k + s->head_dim_v) * sizeof(float));
     return STATOR_OK;

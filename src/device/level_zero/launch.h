@@ -73,6 +73,12 @@ enum launch_part {
 #define LAUNCH_BUCKETS 5
 uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]);
 
+/* How the step's chunks are cut for attention, in its descriptor: for a list of at most `rows` tokens. An
+ * item is a (tile of queries, KV head), and a split of 256 tokens where splits are computed side by side: of
+ * chunks of few queries, and of others while there are cells and their tiles do not fill the device. */
+void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
+                struct step_header *h);
+
 /* The launches of one part of the model for at most `rows` tokens (tail: rows of logits); the descriptor lies
  * at the start of exchange, whatever the step's slot. *n is how many; writes them to out if that is not NULL.
  * STATOR_DEVICE: the model's shape, its cut into slices or the device's traits are beyond what the kernels

@@ -461,17 +461,19 @@ static stator_status reset_events(struct lz_device *d, uint32_t slot, stator_err
 stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *e) {
     struct lz_steps *s = &d->steps;
     const struct graph *g = d->model->graph;
-    const struct step_header *h =
-        (const struct step_header *)((const uint8_t *)d->setup.pinned + d->pinned.step[slot]);
+    struct step_header *h = (struct step_header *)((uint8_t *)d->setup.pinned + d->pinned.step[slot]);
     CHECK(slot < d->model->slots && !s->running[slot]);
     CHECK(h->n_tokens > 0 && h->n_tokens <= g->want.batch && h->n_rows <= g->want.logits_rows);
     CHECK(h->n_chunks > 0 && h->n_chunks <= d->model->sequences && h->n_zero <= d->model->kv.n_blocks);
     const struct lz_list *lists[2] = {NULL, NULL};
     uint32_t n = 0;
     bool tail = h->n_rows > 0 && s->n_tails > 0;
-    if (h->run_body)
-        lists[n++] = &s->body[slot][bucket_of(s->body_bounds, s->n_bodies, h->n_tokens)];
-    else if (tail)
+    if (h->run_body) {
+        uint32_t bucket = bucket_of(s->body_bounds, s->n_bodies, h->n_tokens);
+        struct launch_traits t = lz_device_traits(d->gpu);
+        launch_cut(d->model, &t, s->body_bounds[bucket], h);
+        lists[n++] = &s->body[slot][bucket];
+    } else if (tail)
         lists[n++] = &s->head[slot];
     if (tail)
         lists[n++] = &s->tail[slot][bucket_of(s->tail_bounds, s->n_tails, h->n_rows)];

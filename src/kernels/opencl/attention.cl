@@ -2,10 +2,10 @@
  * a tile. Rows are (query, head) pairs, up to OPENCL_ATTENTION_ROWS at a time; splits of 256 tokens each as
  * kernels.h says: item t has the scores of token t of the split, then item d of the output the column d.
  *
- * A chunk of few queries that sees several splits is cut side by side: every (tile, KV head, split) is an
- * item of its own, leaves its result in a cell, and the last group to leave one merges all, in the order of
- * the splits. Else a group goes through the splits of its tile one after the other, for several KV heads
- * where the int8 forms of the output want them together.
+ * A chunk of few queries that sees several splits is cut side by side (launch_cut): every (tile, KV head,
+ * split) is an item of its own, leaves its result in a cell, and the last group to leave one merges all, in
+ * the order of the splits. Else a group goes through the splits of its tile one after the other, for several
+ * KV heads where the int8 forms of the output want them together.
  *
  * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once
  * for all of them. */
@@ -595,94 +595,31 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
             scale                                                                                            \
     }
 
-/* How a chunk's queries are cut. */
-struct cut {
-    uint queries; /* of a tile */
-    uint tiles;
-    uint splits; /* side by side, of every tile; 0: one after the other */
-    uint items;
-};
-
-/* What decides it. */
-struct limits {
-    uint queries; /* of a tile with one split after the other */
-    uint cells;
-    uint enough; /* groups that fill the device */
-    uint group, n_kv_heads, units;
-};
-
-static inline uint splits_of(global const struct step_chunk *c) {
-    return cl_ceil_div(c->position + c->n, SPLIT);
-}
-
-/* cell: the first that no chunk before has; spare: cells that chunks of many queries may still have. */
-static inline struct cut cut_of(const struct limits *z, global const struct step_chunk *c, uint cell,
-                                uint spare) {
-    uint splits = splits_of(c);
-    struct cut s = {z->queries, cl_ceil_div(c->n, z->queries), 0, 0};
-    bool few = c->n <= OPENCL_SPLIT_QUERIES;
-    uint room = few ? z->cells - cell : min(spare, z->cells - cell);
-    if (splits > 1 && splits <= room / max(c->n, 1u) && (few || s.tiles * z->units < z->enough)) {
-        s.queries = max(ROWS / z->group, 1u);
-        s.tiles = cl_ceil_div(c->n, s.queries);
-        s.splits = splits;
-    }
-    s.items = s.splits == 0 ? s.tiles * z->units : s.tiles * z->n_kv_heads * s.splits;
-    return s;
-}
-
-/* The cells that the step's chunks of few queries leave to the others. */
-static inline uint spare_cells(const struct limits *z, global const struct step_chunk *chunks, uint n) {
-    uint spare = z->cells;
-    for (uint i = 0; i < n; i++) {
-        uint want = chunks[i].n <= OPENCL_SPLIT_QUERIES ? chunks[i].n * splits_of(chunks + i) : 0;
-        spare -= min(spare, want);
-    }
-    return spare;
-}
-
-/* Work: items of the chunks, as they are cut. Local memory: struct room. cells: of n_cells cells, struct
+/* Work: items of the chunks, cut as the step says. Local memory: struct room. cells: of n_cells cells, struct
  * cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
-CL_NAME(LOOK_PARAMETERS, uint queries, global float *cells, global uint *arrivals, uint n_cells, uint enough,
-        local float4 *whole) {
+CL_NAME(LOOK_PARAMETERS, global float *cells, global uint *arrivals, uint n_cells, local float4 *whole) {
     struct look l = LOOK;
     local float *memory = (local float *)whole;
     struct room m = room_in(memory, head_k);
-    global const struct step_chunk *chunks =
-        (global const struct step_chunk *)(step + CL_STEP(step)->at_chunks);
-    uint n_chunks = CL_STEP(step)->n_chunks;
     uint units = n_kv_heads / heads;
-    struct limits z = {queries, n_cells, enough, group, n_kv_heads, units};
     struct cells c = {cells, cells + n_cells * n_kv_heads * group * head_v, n_kv_heads * group, 0, 0};
-    uint chunk = 0, before = 0, cell = 0; /* items and cells of the chunks before */
-    uint spare = spare_cells(&z, chunks, n_chunks);
-    struct cut cut = cut_of(&z, chunks, 0, spare);
-    for (uint item = get_group_id(0);; item += get_num_groups(0)) {
-        while (chunk < n_chunks && item - before >= cut.items) {
-            uint taken = chunks[chunk].n * cut.splits;
-            before += cut.items;
-            cell += taken;
-            spare -= chunks[chunk].n <= OPENCL_SPLIT_QUERIES ? 0 : taken;
-            if (++chunk < n_chunks)
-                cut = cut_of(&z, chunks + chunk, cell, spare);
-        }
-        if (chunk == n_chunks)
-            return;
-        bool aside = cut.splits > 0;
-        uint at = item - before;
-        uint tile = aside ? at % cut.tiles : at / units;
-        uint head = aside ? at / cut.tiles % n_kv_heads : at % units * heads, n_heads = aside ? 1 : heads;
-        uint split = aside ? at / cut.tiles / n_kv_heads : 0;
-        uint query = tile * cut.queries;
-        uint n_queries = min(chunks[chunk].n - query, cut.queries);
-        uint position = chunks[chunk].position + query, token = chunks[chunk].first + query;
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_items; item += get_num_groups(0)) {
+        global const struct step_chunk *chunk = cl_chunk_of(step, true, item);
+        uint tiles = cl_ceil_div(chunk->n, chunk->queries);
+        bool aside = chunk->splits > 0;
+        uint at = item - chunk->item;
+        uint head = at % n_kv_heads, n_heads = aside ? 1 : heads;
+        uint tile = at / n_kv_heads % tiles, split = at / n_kv_heads / tiles;
+        uint query = tile * chunk->queries;
+        uint n_queries = min(chunk->n - query, chunk->queries);
+        uint position = chunk->position + query, token = chunk->first + query;
         uint unit = head / heads;
-        if (split * SPLIT >= position + n_queries)
-            continue; /* other tiles of the chunk see one more */
-        global const uint *table = cl_table(step, chunks[chunk].slot);
-        c.first = cell + query * cut.splits;
-        c.splits = cut.splits;
+        if (head % n_heads != 0 || split * SPLIT >= position + n_queries)
+            continue; /* the unit's first head has it; other tiles of the chunk see one split more */
+        global const uint *table = cl_table(step, chunk->slot);
+        c.first = chunk->cell + query * chunk->splits;
+        c.splits = chunk->splits;
         for (uint h = head; h < head + n_heads; h++) {
             for (uint first = 0; first < n_queries * group; first += ROWS) {
                 struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, h};

@@ -31,11 +31,16 @@ static inline global uchar *cl_unit_at(const struct cl_cache *c, uint head) {
     return at + unit % c->units_per_slice * c->unit_bytes;
 }
 
-/* The chunk that the token is in. */
-static inline global const struct step_chunk *cl_chunk_of(cl_bytes step, uint token) {
+/* The chunk that a token of the step is in; by_item: that a work item of attention is in. */
+static inline global const struct step_chunk *cl_chunk_of(cl_bytes step, bool by_item, uint at) {
     global const struct step_chunk *c = (global const struct step_chunk *)(step + CL_STEP(step)->at_chunks);
-    while (token >= c->first + c->n)
-        c++;
+    uint n = CL_STEP(step)->n_chunks;
+    while (n > 1) { /* one of n from c on */
+        uint below = n / 2;
+        bool above = at >= (by_item ? c[below].item : c[below].first);
+        c += above ? below : 0;
+        n = above ? n - below : below;
+    }
     return c;
 }
 
@@ -130,7 +135,7 @@ static inline void cl_put(global uchar *at, uint type, uint i, float x) {
 /* Group: heads first .. first + heads of one token, x[head][dim], to their places. */
 static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token, bool is_k, uint first,
                             uint heads, uint dim, local const float *x) {
-    global const struct step_chunk *chunk = cl_chunk_of(step, token);
+    global const struct step_chunk *chunk = cl_chunk_of(step, false, token);
     uint position = chunk->position + (token - chunk->first);
     uint block = cl_table(step, chunk->slot)[position / CL_KV_BLOCK];
     uint slot = position % CL_KV_BLOCK;
