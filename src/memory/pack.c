@@ -12,6 +12,9 @@
 #define MEND_ITEM   600000     /* ... for each item of one that is, where searches did not do: a broad beam */
 #define MEND_LATER  3          /* ... and from which round on */
 #define MEND_LAST   5          /* ... of at most FEW items: searches are the better way for most of them */
+#ifndef OVERLAP_SHARE
+#define OVERLAP_SHARE 1/2
+#endif
 #define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
 #define TASTES_MANY 2          /* ... if it has more than MANY items */
 #define MANY        4096
@@ -48,6 +51,7 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_valley_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_mend_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_overlap_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
@@ -357,6 +361,8 @@ static bool search(const struct state *s, const struct pack_options *o, struct p
             if (mend > 0 && pack_mend_can(p)) {
                 any = true;
                 spend(s, p, pack_mend, mend, budget);
+                if (p->peak > p->target)
+                    spend(s, p, pack_overlap, mend * OVERLAP_SHARE, budget);
             }
             if (p->peak > p->target && can_search) {
                 any = true;
