@@ -13,7 +13,7 @@
 #define MEND_LATER  3          /* ... and from which round on */
 #define MEND_LAST   5          /* ... of at most FEW items: searches are the better way for most of them */
 #ifndef OVERLAP_SHARE
-#define OVERLAP_SHARE 1/2
+#define OVERLAP_SHARE 1
 #endif
 #define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
 #define TASTES_MANY 2          /* ... if it has more than MANY items */

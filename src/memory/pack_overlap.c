@@ -25,9 +25,15 @@
 #define NEIGHBORS UINT16_MAX /* ends of one block's neighbours: order has 16 bits */
 #define WINDOW    4096       /* blocks in a window */
 #define FEWEST    16
+#ifndef SHRINK
 #define SHRINK    0.1  /* of what is above the target is to be gained next */
+#endif
+#ifndef KICK
 #define KICK      0.3  /* what the largest overlap adds to its weight */
+#endif
+#ifndef SOFT
 #define SOFT      0.03 /* slack that halves the weight of a section, of the peak */
+#endif
 #define EXACT     0x1p50
 #define MOVE      0.999999 /* a move must gain at least as much, so that rounding makes no circles */
 #define ASK_AFTER 100000   /* steps between two looks at the budget */
@@ -53,6 +59,13 @@ struct node {
     bool is_bad;
 };
 
+/* Two blocks that overlap. */
+struct clash {
+    uint32_t pair;
+    float area;
+    float weight; /* that the pair began with */
+};
+
 struct overlap {
     struct pack_part *part;
     struct pack_budget *budget;
@@ -72,6 +85,8 @@ struct overlap {
     uint32_t *bad;        /* [n] */
     uint32_t n_waiting;
     uint32_t n_bad;
+    struct clash *clashes; /* [n] at most */
+    uint32_t n_clashes;
     double *tightness; /* [sections + 1] sum over the sections before */
     /* Of one block's neighbours: */
     double *ends;   /* [2 * n + 1] */
@@ -96,6 +111,7 @@ static struct overlap layout(struct carve *c, uint32_t n) {
     o.order = carve_take(c, 4 * pairs, sizeof *o.order);
     o.waiting = carve_take(c, blocks, sizeof *o.waiting);
     o.bad = carve_take(c, blocks, sizeof *o.bad);
+    o.clashes = carve_take(c, blocks, sizeof *o.clashes);
     o.tightness = carve_take(c, (uint64_t)n + 1, sizeof *o.tightness);
     o.ends = carve_take(c, ends, sizeof *o.ends);
     o.sorted = carve_take(c, ends, sizeof *o.sorted);
@@ -148,24 +164,8 @@ static double measure_slack(struct overlap *o) {
     return most;
 }
 
-/* The neighbours of a block, one after another. */
-struct neighbors {
-    uint32_t at; /* the k-th is this */
-    uint32_t k;
-    uint32_t pair; /* its weight */
-};
-
 static uint32_t count_neighbors(const struct overlap *o, uint32_t i) {
     return o->nodes[i].n_back + (o->nodes[i].end - (i + 1));
-}
-
-static struct neighbors neighbor(const struct overlap *o, uint32_t i, uint32_t k) {
-    const struct node *d = &o->nodes[i];
-    if (k < d->n_back) {
-        uint32_t j = o->back[d->first_back + k];
-        return (struct neighbors){j, k, o->nodes[j].first_pair + (i - j - 1)};
-    }
-    return (struct neighbors){i + 1 + (k - d->n_back), k, d->first_pair + (k - d->n_back)};
 }
 
 /* How much two places overlap. */
@@ -186,16 +186,23 @@ static void wait_for_move(struct overlap *o, uint32_t i) {
     d->is_waiting = d->is_bad = true;
 }
 
-/* All that overlap a block where it lies now, and itself if there are any. */
+/* What overlaps block i where it lies now, and itself if anything does. */
 static void wait_around(struct overlap *o, uint32_t i) {
+    const struct node *d = &o->nodes[i];
+    const struct place mine = o->places[i];
     bool any = false;
-    for (uint32_t k = 0, n = count_neighbors(o, i); k < n; k++) {
-        uint32_t j = neighbor(o, i, k).at;
-        if (common(&o->places[i], &o->places[j]) > 0) {
+    for (uint32_t k = 0; k < d->n_back; k++) {
+        uint32_t j = o->back[d->first_back + k];
+        if (common(&mine, &o->places[j]) > 0) {
             wait_for_move(o, j);
             any = true;
         }
     }
+    for (uint32_t j = i + 1; j < d->end; j++)
+        if (common(&mine, &o->places[j]) > 0) {
+            wait_for_move(o, j);
+            any = true;
+        }
     if (any)
         wait_for_move(o, i);
     o->steps += 2 * (uint64_t)count_neighbors(o, i);
@@ -316,39 +323,50 @@ static double first_weight(const struct overlap *o, uint32_t i, uint32_t j) {
     return o->tightness[ARITH_MIN(a->hi, b->hi)] - o->tightness[ARITH_MAX(a->lo, b->lo)];
 }
 
+/* Notes a pair if it overlaps; false if not. */
+static bool note_clash(struct overlap *o, uint32_t i, uint32_t j) {
+    double x = common(&o->places[i], &o->places[j]);
+    if (x <= 0)
+        return false;
+    if (o->n_clashes < o->most_blocks) { /* others will be noted another time */
+        double w = first_weight(o, i, j);
+        o->clashes[o->n_clashes++] =
+            (struct clash){o->nodes[i].first_pair + (j - i - 1), (float)(x * w), (float)w};
+    }
+    return true;
+}
+
 /* No move helps any more: what still overlaps counts more from now on. False if nothing does. */
 static bool kick(struct overlap *o) {
-    double worst = 0;
     uint32_t n_bad = 0;
+    o->n_clashes = 0;
     for (uint32_t k = 0; k < o->n_bad; k++) {
         uint32_t i = o->bad[k];
-        bool any = false;
-        for (uint32_t q = 0, n = count_neighbors(o, i); q < n; q++) {
-            uint32_t j = neighbor(o, i, q).at;
-            double x = common(&o->places[i], &o->places[j]);
-            if (x > 0) {
-                any = true;
-                worst = ARITH_MAX(worst, x * first_weight(o, i, j));
-            }
+        struct node *d = &o->nodes[i];
+        d->is_bad = false;
+        for (uint32_t q = 0; q < d->n_back; q++) {
+            uint32_t j = o->back[d->first_back + q];
+            if (!o->nodes[j].is_free) /* else it is noted there */
+                d->is_bad |= note_clash(o, j, i);
+            else if (common(&o->places[i], &o->places[j]) > 0)
+                d->is_bad = true;
         }
-        o->nodes[i].is_bad = any;
-        if (any)
+        for (uint32_t j = i + 1; j < d->end; j++)
+            d->is_bad |= note_clash(o, i, j);
+        if (d->is_bad)
             o->bad[n_bad++] = i;
-        o->steps += 4 * (uint64_t)count_neighbors(o, i);
+        o->steps += 2 * (uint64_t)count_neighbors(o, i);
     }
     o->n_bad = n_bad;
-    for (uint32_t k = 0; k < o->n_bad; k++) {
-        uint32_t i = o->bad[k];
-        for (uint32_t q = 0, n = count_neighbors(o, i); q < n; q++) {
-            struct neighbors b = neighbor(o, i, q);
-            double x = common(&o->places[i], &o->places[b.at]);
-            if (x > 0 && (i < b.at || !o->nodes[b.at].is_free)) { /* each pair once */
-                double w = first_weight(o, i, b.at);
-                o->weights[b.pair] += (float)(KICK * w * w * x / worst);
-            }
-        }
-        wait_for_move(o, i);
+    float worst = 0;
+    for (uint32_t k = 0; k < o->n_clashes; k++)
+        worst = ARITH_MAX(worst, o->clashes[k].area);
+    for (uint32_t k = 0; k < o->n_clashes; k++) {
+        const struct clash *c = &o->clashes[k];
+        o->weights[c->pair] += (float)KICK * c->weight * c->area / worst;
     }
+    for (uint32_t k = 0; k < n_bad; k++)
+        wait_for_move(o, o->bad[k]);
     return n_bad > 0;
 }
 
