@@ -21,24 +21,20 @@
 #include <math.h>
 #include <string.h>
 
-#define PAIRS     (1u << 20) /* that live together, in a window */
-#define NEIGHBORS UINT16_MAX /* ends of one block's neighbours: order has 16 bits */
-#define WINDOW    4096       /* blocks in a window */
-#define FEWEST    16
-#ifndef SHRINK
-#define SHRINK    0.1  /* of what is above the target is to be gained next */
-#endif
-#ifndef KICK
-#define KICK      0.3  /* what the largest overlap adds to its weight */
-#endif
-#ifndef SOFT
-#define SOFT      0.03 /* slack that halves the weight of a section, of the peak */
-#endif
-#define EXACT     0x1p50
-#define MOVE      0.999999 /* a move must gain at least as much, so that rounding makes no circles */
-#define ASK_AFTER 100000   /* steps between two looks at the budget */
-#define LEAST_WIDTH 64     /* sections of a window, at least */
-#define WINDOW_STEPS 50000000ull
+#define PAIRS       (1u << 20) /* that live together, in a window */
+#define WINDOW      4096       /* blocks in a window; their neighbours' ends are numbered in 16 bits */
+#define LEAST_WIDTH 64         /* sections of a window, where not all of the part fits */
+#define SHRINK      0.1        /* of what may be gained is to be gained next */
+#define EASE        0.8        /* ... that times as much where it could not be */
+#define PATIENCE    250        /* steps for each pair, after which it could not be */
+#define KICK        0.3        /* what the largest overlap adds to its weight */
+#define SOFT        0.03       /* slack that halves the weight of a section, of the bound */
+#define MOVE        0.999999   /* a move must gain as much, so that rounding makes no circles */
+#define NOTHING     1e-7       /* of an overlap: what is left of it by rounding */
+#define EXACT       0x1p50     /* grains, below which sums and differences are exact */
+#define ASK_AFTER   100000     /* steps between two looks at the budget */
+
+_Static_assert(2 * WINDOW <= UINT16_MAX, "order");
 
 struct place {
     double bottom;
@@ -83,6 +79,7 @@ struct overlap {
                              the k-th neighbour */
     uint32_t *waiting;    /* [n] */
     uint32_t *bad;        /* [n] */
+    uint32_t n_pairs;
     uint32_t n_waiting;
     uint32_t n_bad;
     struct clash *clashes; /* [n] at most */
@@ -271,7 +268,7 @@ static double sweep(const struct overlap *o, uint32_t n, double size, double *le
         slope += rise[high];
     for (; sorted[low] <= 0; low++)
         slope -= rise[low];
-    double best = 0, most = o->limit - size, good = *least * 1e-7, better = sum * MOVE;
+    double best = 0, most = o->limit - size, good = *least * NOTHING, better = sum * MOVE;
     *least = sum;
     at = 0;
     /* No branch here depends on which end comes first, which nobody can foretell. */
@@ -421,6 +418,7 @@ static bool collect(struct overlap *o, uint32_t begin, uint32_t end) {
         if (pairs > o->most_pairs)
             return false;
     }
+    o->n_pairs = (uint32_t)pairs;
     return true;
 }
 
@@ -472,48 +470,60 @@ static bool open_window(struct overlap *o, uint32_t section) {
 
 static void write_back(const struct overlap *o) {
     struct pack_part *p = o->part;
-    for (uint32_t i = 0; i < o->n; i++)
+    for (uint32_t i = 0; i < o->n; i++) {
+        CHECK(!o->nodes[i].is_free || (o->places[i].bottom >= 0 && o->places[i].top <= o->limit));
         p->offsets[o->nodes[i].source] = (uint64_t)o->places[i].bottom * p->grain;
+    }
     p->peak = 0;
     for (uint32_t i = 0; i < p->n; i++)
         p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
 }
 
-/* The next limit, in grains; 0 if none is below the peak. */
-static double next_limit(const struct overlap *o, double least) {
+/* The next limit, in grains: a share of what may be gained below the peak. */
+static double next_limit(const struct overlap *o, double least, double share) {
     double peak = grains(o, o->part->peak);
-    double gain = floor((peak - least) * SHRINK);
-    return peak <= least ? 0 : peak - ARITH_MAX(gain, 1.0);
+    return peak - ARITH_MAX(floor((peak - least) * share), 1.0);
 }
 
-/* Window by window, until none of the part's blocks ends above the limit. */
-static bool settle_windows(struct overlap *o) {
+/* One of the part's blocks that end above the limit; UINT32_MAX if none does. */
+static uint32_t choose_tall(struct overlap *o) {
     const struct pack_part *p = o->part;
-    for (;;) {
-        uint32_t n_tall = 0, chosen = 0;
-        for (uint32_t i = 0; i < p->n; i++)
-            if (grains(o, p->offsets[i] + p->items[i].size) > o->limit && below(o, ++n_tall) == 0)
-                chosen = i;
-        if (n_tall == 0)
-            return true;
-        const struct pack_item *it = &p->items[chosen];
-        if (!open_window(o, it->lo + below(o, it->hi - it->lo)))
+    uint32_t n_tall = 0, chosen = UINT32_MAX;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (grains(o, p->offsets[i] + p->items[i].size) > o->limit && below(o, ++n_tall) == 0)
+            chosen = i;
+    o->steps += 4 * (uint64_t)p->n;
+    return chosen;
+}
+
+/* Settles what is open with at most so many steps. */
+static bool try_settle(struct overlap *o) {
+    struct pack_budget *all = o->budget, share = *all;
+    share.steps = ARITH_MIN(PATIENCE * (uint64_t)o->n_pairs, all->steps);
+    all->steps -= share.steps;
+    o->budget = &share;
+    lower(o);
+    bool settled = settle(o);
+    all->steps += share.steps;
+    all->expired = share.expired;
+    o->budget = all;
+    if (settled)
+        write_back(o);
+    return settled;
+}
+
+/* Window by window, until none of the part's blocks ends above the limit; false if one could not be settled.
+ */
+static bool settle_windows(struct overlap *o) {
+    const struct pack_item *items = o->part->items;
+    for (uint32_t i; (i = choose_tall(o)) != UINT32_MAX;) {
+        if (!open_window(o, items[i].lo + below(o, items[i].hi - items[i].lo)))
             return false;
         connect(o);
-        lower(o);
-        struct pack_budget *all = o->budget, share = *all;
-        share.steps = ARITH_MIN(WINDOW_STEPS, all->steps);
-        all->steps -= share.steps;
-        o->budget = &share;
-        bool settled = settle(o);
-        all->steps += share.steps;
-        o->budget = all;
-        if (settled)
-            write_back(o);
-        o->steps += 4 * (uint64_t)p->n;
-        if (!pack_budget_take(o->budget, &o->steps))
+        if (!try_settle(o))
             return false;
     }
+    return true;
 }
 
 void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve work) {
@@ -522,19 +532,15 @@ void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve 
     o.budget = budget;
     o.random = p->attempts++;
     CHECK(o.rise != NULL); /* carved, not counted */
-    double least = ARITH_MAX(measure_slack(&o), grains(&o, p->target));
+    if (grains(&o, p->peak) >= EXACT)
+        return;
+    double least = ARITH_MAX(measure_slack(&o), grains(&o, p->target)), share = SHRINK;
     bool whole = collect(&o, 0, p->sections);
     if (whole)
         connect(&o);
-    for (;;) {
-        o.limit = next_limit(&o, least);
-        if (o.limit <= 0 || !pack_budget_take(budget, &o.steps))
-            return;
-        if (whole)
-            lower(&o);
-        if (whole ? !settle(&o) : !settle_windows(&o))
-            return;
-        if (whole)
-            write_back(&o);
+    while (grains(&o, p->peak) > least && pack_budget_take(budget, &o.steps)) {
+        o.limit = next_limit(&o, least, share);
+        bool settled = whole ? try_settle(&o) : settle_windows(&o);
+        share = settled ? SHRINK : share * EASE; /* the places and weights of a whole stay as they are */
     }
 }

@@ -5,6 +5,7 @@
 
 #include "base/carve.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,8 +46,9 @@ struct pack_part {
 struct pack_budget {
     uint64_t steps;
     uint64_t deadline; /* clock_ns, or 0 */
+    const atomic_int *stop;
     uint32_t until_clock;
-    bool expired; /* the deadline has passed */
+    bool expired; /* the deadline has passed, or somebody stops us */
 };
 
 /* Takes *steps and clears it; false when nothing is left. */
