@@ -48,6 +48,7 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_valley_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_mend_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_overlap_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
@@ -63,8 +64,8 @@ uint64_t pack_work_bytes(size_t n) {
 
 uint64_t pack_many_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
-        return n <= FEW ? 1000000000 : 1100000000;
-    return n <= MANY ? 1500000000 : 1200000000;
+        return n <= FEW ? 1000000000 : 1300000000;
+    return n <= MANY ? 2000000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -235,6 +236,7 @@ bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
         b->until_clock = CLOCK_EVERY;
         b->expired = b->expired || clock_ns() >= b->deadline;
     }
+    b->expired = b->expired || (b->stop != NULL && atomic_load_explicit(b->stop, memory_order_relaxed) != 0);
     return b->steps > 0 && !b->expired;
 }
 
@@ -362,6 +364,8 @@ static bool search(const struct state *s, const struct pack_options *o, struct p
                 any = true;
                 improve(s, p, round, budget);
             }
+            if (mend > 0 && p->peak > p->target && pack_mend_can(p))
+                spend(s, p, pack_overlap, mend, budget);
             if (p->peak > p->target && !p->uniform && pack_search_can(p)) {
                 any = true;
                 spend(s, p, pack_search, steps, budget);
@@ -373,7 +377,7 @@ static bool search(const struct state *s, const struct pack_options *o, struct p
 }
 
 static void solve_parts(const struct state *s, const struct pack_options *o, struct pack_result *r) {
-    struct pack_budget budget = {.steps = o->steps, .deadline = o->deadline};
+    struct pack_budget budget = {.steps = o->steps, .deadline = o->deadline, .stop = o->stop};
     for (uint32_t k = 0; k < s->n_parts; k++) {
         struct pack_part *p = &s->parts[k];
         p->target = goal(s, o);
@@ -401,7 +405,7 @@ stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct 
     if (!measure(blocks, n, &unit, &count))
         return error_set(
             e, STATOR_DOES_NOT_FIT,
-            "the %zu blocks to be packed add up to more than 2^63 bytes: no memory is that large", n);
+            "the blocks to be packed (%zu) add up to 2^63 bytes or more: no memory is that large", n);
     struct carve c = carve_in(work, work_bytes);
     struct state s = layout(&c, n);
     s.unit = unit;

@@ -7,12 +7,13 @@
  * searches that can also prove that nothing is lower (pack_valley.c where all alignments are the same, else
  * pack_search.c). Parts of any size may be tilings that can be put together again (pack_tiling.c), and small
  * ones may interlock so tightly that the order of time tells how (pack_sweep.c); else large ones spend the
- * steps on mending (pack_mend.c). */
+ * steps on mending (pack_mend.c) and on letting blocks overlap until they find places (pack_overlap.c). */
 #ifndef STATOR_MEMORY_PACK_H
 #define STATOR_MEMORY_PACK_H
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,7 @@ struct pack_options {
     uint64_t capacity; /* a peak of at most this will do; 0: the lowest is wanted */
     uint64_t steps;    /* of searches; UINT64_MAX: no end */
     uint64_t deadline; /* clock_ns at which searches end; 0: none. One quick packing is made in any case */
+    const atomic_int *stop; /* ... as when this is not 0 any more (a signal); NULL: nobody asks */
 };
 
 /* Sizes count rounded up to the smallest alignment of a block that lives (every offset is a multiple of it).

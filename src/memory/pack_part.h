@@ -5,6 +5,7 @@
 
 #include "base/carve.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,8 +46,9 @@ struct pack_part {
 struct pack_budget {
     uint64_t steps;
     uint64_t deadline; /* clock_ns, or 0 */
+    const atomic_int *stop;
     uint32_t until_clock;
-    bool expired; /* the deadline has passed */
+    bool expired; /* the deadline has passed, or somebody stops us */
 };
 
 /* Takes *steps and clears it; false when nothing is left. */
@@ -92,6 +94,7 @@ bool pack_search_can(const struct pack_part *p);
 void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work);
 bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on the grain */
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
+void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve work); /* as pack_mend */
 enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                               struct carve work);
 enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
@@ -102,6 +105,7 @@ uint64_t pack_search_bytes(uint32_t n);
 uint64_t pack_valley_bytes(uint32_t n);
 uint64_t pack_skyline_bytes(uint32_t n);
 uint64_t pack_mend_bytes(uint32_t n);
+uint64_t pack_overlap_bytes(uint32_t n);
 uint64_t pack_tiling_bytes(uint32_t n);
 uint64_t pack_sweep_bytes(uint32_t n);
 

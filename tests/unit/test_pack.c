@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "memory/pack.h"
+#include "memory/pack_part.h"
 #include "pack_instances.h"
 
 #include <stdbool.h>
@@ -514,6 +515,113 @@ static void parts_of_any_size(void **state) {
     }
 }
 
+/* Blocks with random lives in sections [0, sections), one on top of another: a packing, if a bad one. Returns
+ * the bound. */
+static uint64_t pile(struct pack_item *items, uint64_t *offsets, uint32_t n, uint32_t sections, uint32_t life,
+                     uint64_t grain, uint64_t *rng) {
+    uint64_t top = 0, bound = 0;
+    uint64_t *live = calloc(sections + 1, sizeof *live);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t lo = (uint32_t)((uint64_t)i * sections / n);
+        uint32_t hi = lo + 1 + (uint32_t)pack_instances_below(rng, life);
+        hi = hi < sections ? hi : sections;
+        uint64_t size = 1 + pack_instances_below(rng, 1 << 20);
+        items[i] = (struct pack_item){.size = size, .align = grain, .lo = lo, .hi = hi, .length = hi - lo};
+        offsets[i] = top;
+        top += (size + grain - 1) / grain * grain;
+        for (uint32_t k = lo; k < hi; k++)
+            live[k] += (size + grain - 1) / grain * grain;
+    }
+    for (uint32_t k = 0; k < sections; k++)
+        bound = live[k] > bound ? live[k] : bound;
+    free(live);
+    return bound;
+}
+
+/* The search that lets blocks overlap, alone: from piles to good packings, whole and in windows (many blocks,
+ * many pairs), on a grain, with sizes for which it is no use; the same twice. */
+static void overlaps_are_resolved(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t n, sections, life;
+        uint64_t grain, unit, steps;
+        double most; /* times the bound */
+    } cases[] = {
+        {16, 8, 4, 1, 1, 10000000, 1.1},          {300, 300, 40, 1, 1, 100000000, 1.02},
+        {300, 300, 40, 4096, 1, 100000000, 1.02}, {1500, 1500, 8, 64, 1, 100000000, 1.02},
+        {6000, 6000, 20, 1, 1, 400000000, 1.02},  {2000, 2000, 2000, 1, 1, 100000000, 2.5},
+        {40, 20, 10, 1, 1ull << 36, 100000, 1.2},
+    };
+    uint64_t rng = 11;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        uint32_t n = cases[c].n;
+        struct pack_item *items = calloc(n, sizeof *items);
+        uint64_t *offsets = calloc(n, sizeof *offsets), *first = calloc(n, sizeof *first);
+        struct pack_block *b = calloc(n, sizeof *b);
+        uint64_t grain = cases[c].grain * cases[c].unit, pile_peak = 0;
+        uint64_t bound =
+            pile(items, offsets, n, cases[c].sections, cases[c].life, cases[c].grain, &rng);
+        for (uint32_t i = 0; i < n; i++) {
+            items[i].size *= cases[c].unit;
+            offsets[i] *= cases[c].unit;
+            pile_peak = offsets[i] + items[i].size; /* the last one's is the highest */
+        }
+        bound *= cases[c].unit;
+        memcpy(first, offsets, n * sizeof *first);
+        uint64_t bytes = pack_overlap_bytes(n);
+        void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        assert_non_null(work);
+        uint64_t peaks[2];
+        for (int again = 0; again < 2; again++) {
+            memset(work, 0xA5 + again, bytes);
+            memcpy(offsets, first, n * sizeof *first);
+            struct pack_part p = {.items = items,
+                                  .n = n,
+                                  .sections = cases[c].sections,
+                                  .target = bound,
+                                  .offsets = offsets,
+                                  .peak = pile_peak,
+                                  .proven = bound,
+                                  .grain = grain};
+            struct pack_budget budget = {.steps = cases[c].steps};
+            pack_overlap(&p, &budget, carve_in(work, bytes));
+            peaks[again] = p.peak;
+            assert_true(p.peak <= pile_peak && p.peak >= bound / 100 * 99);
+            assert_true((double)p.peak <= cases[c].most * (double)bound);
+            for (uint32_t i = 0; i < n; i++) {
+                assert_int_equal(offsets[i] % grain, 0);
+                b[i] = (struct pack_block){.bytes = items[i].size,
+                                           .align = 1,
+                                           .first = items[i].lo,
+                                           .end = items[i].hi,
+                                           .offset = offsets[i]};
+            }
+            assert_null(pack_instances_check(b, n, p.peak));
+        }
+        assert_int_equal(peaks[0], peaks[1]);
+        print_message("# %u blocks: %.3f of the bound\n", n, (double)peaks[0] / (double)bound);
+        free(work);
+        free(items);
+        free(offsets);
+        free(first);
+        free(b);
+    }
+}
+
+/* Stopped from outside, searches end soon with what they have. */
+static void stop(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    static struct pack_block b[N];
+    atomic_int stopped = 1;
+    pack_family_fill(PACK_EXPONENTIAL, b, N, 4);
+    struct pack_options o = {.steps = UINT64_MAX, .stop = &stopped};
+    struct pack_result r;
+    solve_with(b, N, &o, &r, STATOR_OK); /* without a stop it would not end */
+    assert_null(pack_instances_check(b, N, r.peak));
+    assert_false(r.finished);
+}
+
 /* Packs an instance into 2^20, with a clock and without: the same. again: room for a copy. */
 static void pack_both(struct pack_block *b, struct pack_block *again, size_t n, uint64_t steps,
                       const char *what, size_t number) {
@@ -608,6 +716,8 @@ int main(void) {
         cmocka_unit_test(many_blocks),
         cmocka_unit_test(families),
         cmocka_unit_test(parts_of_any_size),
+        cmocka_unit_test(overlaps_are_resolved),
+        cmocka_unit_test(stop),
         cmocka_unit_test(tilings),
         cmocka_unit_test(pinwheels),
         cmocka_unit_test(checker_finds_faults),
