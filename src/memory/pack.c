@@ -49,6 +49,7 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_mend_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_overlap_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_sink_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
@@ -390,8 +391,11 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
     }
     search(s, o, &budget);
     r->peak = 0;
-    for (uint32_t k = 0; k < s->n_parts; k++)
+    for (uint32_t k = 0; k < s->n_parts; k++) {
+        if (!s->parts[k].uniform)
+            pack_sink(&s->parts[k], s->rest);
         r->peak = ARITH_MAX(r->peak, s->parts[k].peak);
+    }
     r->proven = proven_peak(s);
     r->optimal = r->peak == r->proven;
     r->finished = r->optimal || r->peak <= o->capacity;

@@ -94,6 +94,8 @@ bool pack_search_can(const struct pack_part *p);
 void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work);
 bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on the grain */
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
+/* Last of all: afterwards nothing lies on the grain. */
+void pack_sink(struct pack_part *p, struct carve work);
 void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve work); /* as pack_mend */
 enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                               struct carve work);
@@ -106,6 +108,7 @@ uint64_t pack_valley_bytes(uint32_t n);
 uint64_t pack_skyline_bytes(uint32_t n);
 uint64_t pack_mend_bytes(uint32_t n);
 uint64_t pack_overlap_bytes(uint32_t n);
+uint64_t pack_sink_bytes(uint32_t n);
 uint64_t pack_tiling_bytes(uint32_t n);
 uint64_t pack_sweep_bytes(uint32_t n);
 

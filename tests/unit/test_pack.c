@@ -608,6 +608,45 @@ static void overlaps_are_resolved(void **state) {
     }
 }
 
+/* A pile on a grain sinks: no block rises, all lie where their own alignment lets them, on something. */
+static void blocks_sink(void **state) {
+    (void)state;
+    enum { N = 700, GRAIN = 4096 };
+    static struct pack_item items[N];
+    static uint64_t offsets[N], before[N];
+    static struct pack_block b[N];
+    uint64_t rng = 21;
+    for (uint32_t n = 1; n <= N; n += n < 20 ? 1 : 137) {
+        pile(items, offsets, n, n, 1 + n / 4, GRAIN, &rng);
+        for (uint32_t i = 0; i < n; i++)
+            items[i].align = 1ull << pack_instances_below(&rng, 13);
+        memcpy(before, offsets, n * sizeof *before);
+        struct pack_part p = {.items = items, .n = n, .sections = n, .offsets = offsets, .grain = GRAIN};
+        uint64_t bytes = pack_sink_bytes(n), peak = 0;
+        void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        assert_non_null(work);
+        memset(work, 0xA5, bytes);
+        pack_sink(&p, carve_in(work, bytes));
+        free(work);
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t ground = 0;
+            for (uint32_t k = 0; k < n; k++)
+                if (before[k] < before[i] && pack_part_conflict(&items[k], &items[i]))
+                    ground = ARITH_MAX(ground, offsets[k] + items[k].size);
+            assert_true(offsets[i] <= before[i]);
+            assert_int_equal(offsets[i], pack_part_align(ground, items[i].align));
+            peak = ARITH_MAX(peak, offsets[i] + items[i].size);
+            b[i] = (struct pack_block){.bytes = items[i].size,
+                                       .align = items[i].align,
+                                       .first = items[i].lo,
+                                       .end = items[i].hi,
+                                       .offset = offsets[i]};
+        }
+        assert_int_equal(p.peak, peak);
+        assert_null(pack_instances_check(b, n, p.peak));
+    }
+}
+
 /* Stopped from outside, searches end soon with what they have. */
 static void stop(void **state) {
     (void)state;
@@ -717,6 +756,7 @@ int main(void) {
         cmocka_unit_test(families),
         cmocka_unit_test(parts_of_any_size),
         cmocka_unit_test(overlaps_are_resolved),
+        cmocka_unit_test(blocks_sink),
         cmocka_unit_test(stop),
         cmocka_unit_test(tilings),
         cmocka_unit_test(pinwheels),
