@@ -130,7 +130,8 @@ static stator_status solve(struct job *job, stator_error *e) {
     if (s != STATOR_OK)
         return s;
     uint64_t start = clock_ns();
-    struct pack_options o = {.capacity = job->capacity, .steps = pack_many_steps(job->n), .stop = &stop_signal};
+    struct pack_options o = {
+        .capacity = job->capacity, .steps = pack_many_steps(job->n), .stop = &stop_signal};
     if (job->has_time_limit) {
         o.steps = UINT64_MAX;
         o.deadline = start + (uint64_t)(job->time_limit * 1e9);

@@ -8,14 +8,12 @@
  * fillings were built upon are used more. The new filling is kept if it has no more above the
  * target than the old one.
  *
- * What stays above 2% in tools/bench_pack seems to be the heuristic's miss, not the bound's; neither is
- * proven. Exponential 1000 seed 4 and mixed 1000 seed 7, lives clipped to a window around the peak: 247 and
- * 386 blocks reach the whole's bound. The largest 20, 40, 60 and 80% of the blocks, by size or by area, were
- * all packed below 102% of it, so none of these parts can prove that 2% is out of reach. In the latter nearly
- * nothing is wasted near the peak up to 13 of the 30 levels, and then much at once: choices before are blind.
- * Measured and no better: a regret that also counts sections below SOFT, chains of blocks that cover a valley
- * best, tastes that count sizes, few heirs for each of the beam. A SHAKE of 0.6 is better on twelve such
- * instances (1.18% on average, 1.51% with 0.3; a beam of at most 16 then ends at 1.28%), not over 30 seeds.
+ * Choices before waste shows are blind: in mixed 1000 seed 7 (tests/pack_instances.h) nearly nothing is
+ * wasted near the peak up to 13 of the 30 levels, and then much at once. What that costs pack_overlap.c
+ * gains. Measured and no better: a regret that also counts sections below SOFT, chains of blocks that cover a
+ * valley best, tastes that count sizes, few heirs for each of the beam. A SHAKE of 0.6 is better on twelve
+ * such instances (1.18% on average, 1.51% with 0.3; a beam of at most 16 then ends at 1.28%), not over 30
+ * seeds.
  *
  * Invariant: all offsets of the part are multiples of its grain, before and after. */
 #include "memory/pack_skyline.h"

@@ -10,6 +10,13 @@
  * its bottom and its top, which one sweep over the ends of its neighbours follows through all offsets. They
  * are kept sorted from one sweep to the next, since few of them have moved in between.
  *
+ * Measured with tools/bench_pack and pack_many_steps, seeds 1 to 30 of mixed and exponential, 1000 and 2000
+ * blocks: without this, ten of 120 ended more than 2% above the bound (up to 4.75%), with it none does (up to
+ * 1.87%). Large parts gain little: long, 10,000 blocks, seed 8 stays at 2.16%.
+ * No better: to begin again with the weights forgotten, other shares and patience (all within chance), a kick
+ * for the largest overlaps alone, places drawn among the best. Much worse: overlaps that count their height
+ * alone, whatever time they share.
+ *
  * The idea is that of Egeblad, Nielsen, Odgaard, "Fast neighborhood search for two- and three-dimensional
  * nesting problems" (2007), and of Umetani et al., "Solving the irregular strip packing problem via guided
  * local search for overlap minimization" (2009); here blocks move along one axis only.
@@ -75,10 +82,10 @@ struct overlap {
     struct place *places; /* [n] */
     float *weights;       /* [pairs] */
     uint32_t *back;       /* [pairs] */
-    uint16_t *order;      /* [4 * pairs] of each free block: its neighbours' ends by height; 2 * k and 2 * k + 1 of
-                             the k-th neighbour */
-    uint32_t *waiting;    /* [n] */
-    uint32_t *bad;        /* [n] */
+    uint16_t *order; /* [4 * pairs] of each free block: its neighbours' ends by height; 2 * k and 2 * k + 1 of
+                        the k-th neighbour */
+    uint32_t *waiting; /* [n] */
+    uint32_t *bad;     /* [n] */
     uint32_t n_pairs;
     uint32_t n_waiting;
     uint32_t n_bad;

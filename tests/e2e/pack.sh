@@ -114,7 +114,7 @@ test_malformed() {
     printf 'id,lower,upper,size\n' >"$tmp/big.csv"
     for i in 1 2 3 4 5 6 7 8; do echo "$i,0,1,1152921504606846976"; done >>"$tmp/big.csv"
     expect 3 "$stator" pack "$tmp/big.csv"
-    said 'add up to more than 2\^63'
+    said 'add up to 2\^63 bytes or more'
     expect 2 "$stator" pack
     expect 2 "$stator" pack "$tmp/in.csv" --capacity much
 }
@@ -125,6 +125,30 @@ test_same_again() {
     cp "$tmp/out" "$tmp/first"
     expect 0 "$stator" pack "$shared/planner/C.1048576.csv" --time-limit 100
     cmp "$tmp/out" "$tmp/first" || fail "the time limit changed a finished result"
+}
+
+# The first signal ends the search, not the answer.
+test_stopped() {
+    awk 'function below(n) { x = (x * 1103515245 + 12345) % 2147483648; return int(x / 65536) % n }
+        BEGIN { x = 7; print "id,lower,upper,size"
+            for (i = 0; i < 400; i++) { lo = below(400); print i "," lo "," lo + 1 + below(200) "," 1 + below(30000) } }' >"$tmp/in.csv"
+    for signal in INT TERM; do
+        env --default-signal=INT,TERM "$stator" pack "$tmp/in.csv" --time-limit 100 >"$tmp/out" 2>"$tmp/err" &
+        local pid=$! code=0
+        sleep 1
+        kill -$signal $pid
+        wait $pid || code=$?
+        [ $code = $((128 + $(kill -l $signal))) ] || fail "exit code $code after $signal"
+        said '^400 blocks: peak [0-9]+, lower bound [0-9]+ .*not shown to be optimal, [0-9.]+ s [(]stopped[)]$'
+        check "$tmp/out" "$(sed -E 's/.* peak ([0-9]+),.*/\1/' "$tmp/err")"
+    done
+}
+
+# A wrong path is told before a search, not after it.
+test_output_first() {
+    printf 'id,lower,upper,size\na,0,2,2\n' >"$tmp/in.csv"
+    expect 1 "$stator" pack "$tmp/in.csv" --output "$tmp/no/such" --time-limit 100
+    said 'no/such can.t be written'
 }
 
 run_tests

@@ -559,8 +559,7 @@ static void overlaps_are_resolved(void **state) {
         uint64_t *offsets = calloc(n, sizeof *offsets), *first = calloc(n, sizeof *first);
         struct pack_block *b = calloc(n, sizeof *b);
         uint64_t grain = cases[c].grain * cases[c].unit, pile_peak = 0;
-        uint64_t bound =
-            pile(items, offsets, n, cases[c].sections, cases[c].life, cases[c].grain, &rng);
+        uint64_t bound = pile(items, offsets, n, cases[c].sections, cases[c].life, cases[c].grain, &rng);
         for (uint32_t i = 0; i < n; i++) {
             items[i].size *= cases[c].unit;
             offsets[i] *= cases[c].unit;
