@@ -519,18 +519,25 @@ static bool try_settle(struct overlap *o) {
     return settled;
 }
 
-/* Window by window, until none of the part's blocks ends above the limit; false if one could not be settled.
- */
-static bool settle_windows(struct overlap *o) {
+static bool can_move(const struct overlap *o, uint32_t source) {
+    for (uint32_t i = 0; i < o->n; i++)
+        if (o->nodes[i].source == source)
+            return o->nodes[i].is_free;
+    return false;
+}
+
+/* Window by window, until none of the part's blocks ends above the limit. PACK_GAVE_UP: a window could not be
+ * settled; PACK_IMPOSSIBLE: a block that must come down lives longer than a window. */
+static enum pack_outcome settle_windows(struct overlap *o) {
     const struct pack_item *items = o->part->items;
     for (uint32_t i; (i = choose_tall(o)) != UINT32_MAX;) {
-        if (!open_window(o, items[i].lo + below(o, items[i].hi - items[i].lo)))
-            return false;
+        if (!open_window(o, items[i].lo + below(o, items[i].hi - items[i].lo)) || !can_move(o, i))
+            return PACK_IMPOSSIBLE;
         connect(o);
-        if (!try_settle(o))
-            return false;
+        if (!pack_budget_take(o->budget, &o->steps) || !try_settle(o))
+            return PACK_GAVE_UP;
     }
-    return true;
+    return PACK_FOUND;
 }
 
 void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve work) {
@@ -547,7 +554,10 @@ void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve 
         connect(&o);
     while (grains(&o, p->peak) > least && pack_budget_take(budget, &o.steps)) {
         o.limit = next_limit(&o, least, share);
-        bool settled = whole ? try_settle(&o) : settle_windows(&o);
-        share = settled ? SHRINK : share * EASE; /* the places and weights of a whole stay as they are */
+        enum pack_outcome settled = !whole ? settle_windows(&o) : try_settle(&o) ? PACK_FOUND : PACK_GAVE_UP;
+        if (settled == PACK_IMPOSSIBLE)
+            return;
+        /* Where it is not settled, the places and weights of a whole stay as they are. */
+        share = settled == PACK_FOUND ? SHRINK : share * EASE;
     }
 }
