@@ -66,7 +66,7 @@ uint64_t pack_work_bytes(size_t n) {
 uint64_t pack_many_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
         return n <= FEW ? 1000000000 : 1300000000;
-    return n <= MANY ? 2000000000 : 1200000000;
+    return n <= MANY ? 2000000000 : n <= 30000 ? 1600000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {

@@ -21,10 +21,10 @@
 #include <string.h>
 
 #define FEW        512   /* blocks, up to which the beam is no broader than BEAM_FEW */
-#define WHOLE      10000 /* blocks; larger parts are mended window by window */
+#define WHOLE      30000 /* blocks; larger parts are mended window by window */
 #define WINDOW     3000  /* blocks that a window should have */
-#define ITEMS      10000 /* ... and may have */
-#define SECTIONS   10000
+#define ITEMS      30000 /* ... and may have */
+#define SECTIONS   30000
 #define OBSTACLES  8192
 #define FEWEST     16
 #define LEVELS     30

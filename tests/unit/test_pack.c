@@ -539,7 +539,8 @@ static uint64_t pile(struct pack_item *items, uint64_t *offsets, uint32_t n, uin
 }
 
 /* The search that lets blocks overlap, alone: from piles to good packings, whole and in windows (many blocks,
- * many pairs), on a grain, with sizes for which it is no use; the same twice. */
+ * many pairs), on a grain, with lives longer than any window and sizes for which it is no use; the same
+ * twice. */
 static void overlaps_are_resolved(void **state) {
     (void)state;
     static const struct {
@@ -550,7 +551,7 @@ static void overlaps_are_resolved(void **state) {
         {16, 8, 4, 1, 1, 10000000, 1.1},          {300, 300, 40, 1, 1, 100000000, 1.02},
         {300, 300, 40, 4096, 1, 100000000, 1.02}, {1500, 1500, 8, 64, 1, 100000000, 1.02},
         {6000, 6000, 20, 1, 1, 400000000, 1.02},  {2000, 2000, 2000, 1, 1, 100000000, 2.5},
-        {40, 20, 10, 1, 1ull << 36, 100000, 1.2},
+        {40, 20, 10, 1, 1ull << 36, 100000, 1.2}, {5000, 5000, 5000, 1, 1, 50000000, 4},
     };
     uint64_t rng = 11;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -585,6 +586,7 @@ static void overlaps_are_resolved(void **state) {
             struct pack_budget budget = {.steps = cases[c].steps};
             pack_overlap(&p, &budget, carve_in(work, bytes));
             peaks[again] = p.peak;
+            assert_true(budget.steps <= cases[c].steps);
             assert_true(p.peak <= pile_peak && p.peak >= bound / 100 * 99);
             assert_true((double)p.peak <= cases[c].most * (double)bound);
             for (uint32_t i = 0; i < n; i++) {
@@ -605,6 +607,30 @@ static void overlaps_are_resolved(void **state) {
         free(first);
         free(b);
     }
+}
+
+/* What no window can move is given up: a block that lives longer than any, above all others. */
+static void overlap_gives_up(void **state) {
+    (void)state;
+    enum { N = 6000 };
+    static struct pack_item items[N];
+    static uint64_t offsets[N];
+    for (uint32_t i = 0; i < N; i++) {
+        items[i] = (struct pack_item){.size = 50, .align = 1, .lo = i, .hi = i + 1, .length = 1};
+        offsets[i] = 0;
+    }
+    items[0] = (struct pack_item){.size = 10, .align = 1, .lo = 0, .hi = N, .length = N};
+    offsets[0] = 100;
+    struct pack_part p = {
+        .items = items, .n = N, .sections = N, .target = 60, .offsets = offsets, .peak = 110, .grain = 1};
+    uint64_t bytes = pack_overlap_bytes(N);
+    void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    assert_non_null(work);
+    struct pack_budget budget = {.steps = 100000000};
+    pack_overlap(&p, &budget, carve_in(work, bytes)); /* had gone on for good */
+    free(work);
+    assert_int_equal(p.peak, 110);
+    assert_int_equal(offsets[0], 100);
 }
 
 /* A pile on a grain sinks: no block rises, all lie where their own alignment lets them, on something. */
@@ -755,6 +781,7 @@ int main(void) {
         cmocka_unit_test(families),
         cmocka_unit_test(parts_of_any_size),
         cmocka_unit_test(overlaps_are_resolved),
+        cmocka_unit_test(overlap_gives_up),
         cmocka_unit_test(blocks_sink),
         cmocka_unit_test(stop),
         cmocka_unit_test(tilings),
