@@ -3,6 +3,7 @@
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "app/session.h"
 
 #include "base/arith.h"
 #include "base/clock.h"
@@ -12,12 +13,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct job {
     const char *path;
@@ -107,22 +105,6 @@ static stator_status check_output(const struct job *job, stator_error *e) {
     return STATOR_OK;
 }
 
-static atomic_int stop_signal;
-
-static void on_signal(int number) {
-    if (stop_signal)
-        _exit(128 + number);
-    stop_signal = number;
-}
-
-/* The first SIGINT or SIGTERM ends the search with the best packing so far, a second one the process. */
-static void catch_signals(void) {
-    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
-}
-
 static stator_status solve(struct job *job, stator_error *e) {
     void *work = NULL;
     uint64_t bytes = pack_work_bytes(job->n);
@@ -131,12 +113,11 @@ static stator_status solve(struct job *job, stator_error *e) {
         return s;
     uint64_t start = clock_ns();
     struct pack_options o = {
-        .capacity = job->capacity, .steps = pack_many_steps(job->n), .stop = &stop_signal};
+        .capacity = job->capacity, .steps = pack_many_steps(job->n), .stop = session_note_signals()};
     if (job->has_time_limit) {
         o.steps = UINT64_MAX;
         o.deadline = start + (uint64_t)(job->time_limit * 1e9);
     }
-    catch_signals();
     s = pack_solve_with(job->blocks, job->n, &o, work, bytes, &job->result, e);
     job->seconds = (double)(clock_ns() - start) / 1e9;
     pages_unmap(work, bytes);
@@ -206,7 +187,7 @@ static stator_status report(const struct job *job, stator_error *e) {
     else
         fprintf(stderr, " (+%.2f%%), not shown to be optimal%s", above,
                 r->finished ? " (enough for the capacity)" : "");
-    fprintf(stderr, ", %.3f s%s\n", job->seconds, stop_signal && !r->finished ? " (stopped)" : "");
+    fprintf(stderr, ", %.3f s%s\n", job->seconds, session_signal() != 0 && !r->finished ? " (stopped)" : "");
     if (!job->has_capacity || r->peak <= job->capacity)
         return STATOR_OK;
     uint64_t over = r->peak - job->capacity;
@@ -276,5 +257,6 @@ int pack_command(int argc, char **argv) {
     free(job.blocks);
     free(job.spare);
     int code_at_end = out_finish("pack", (int)s);
-    return stop_signal && code_at_end == 0 && !job.result.finished ? 128 + stop_signal : code_at_end;
+    bool stopped = session_signal() != 0 && code_at_end == 0 && !job.result.finished;
+    return stopped ? 128 + session_signal() : code_at_end;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,7 +61,7 @@ stator_status session_open_for(const char *config, const struct options_list *se
 
 /* A signal handler has nothing but globals to reach its engine by. */
 static stator *volatile signal_engine;
-static volatile sig_atomic_t signal_seen;
+static atomic_int signal_seen;
 
 static void on_signal(int number) {
     if (signal_seen)
@@ -71,13 +72,22 @@ static void on_signal(int number) {
         stator_cancel(s, 0);
 }
 
-void session_catch_signals(stator *s) {
-    signal_engine = s;
+static void handle_signals(void (*handler)(int)) {
     /* A write that the reader holds up goes on after the signal, so that no text is lost. */
-    struct sigaction a = {.sa_handler = s != NULL ? on_signal : SIG_DFL, .sa_flags = SA_RESTART};
+    struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+}
+
+void session_catch_signals(stator *s) {
+    signal_engine = s;
+    handle_signals(s != NULL ? on_signal : SIG_DFL);
+}
+
+const atomic_int *session_note_signals(void) {
+    handle_signals(on_signal);
+    return &signal_seen;
 }
 
 int session_signal(void) {

@@ -1,11 +1,12 @@
-/* What run, logits and plan share: opening an engine with its log and progress bar, signals, the report file,
- * the memory table. Uses only stator.h and base. */
+/* What run, logits, plan and others share: opening an engine with its log and progress bar, signals, the
+ * report file, the memory table. Uses only stator.h and base. */
 #ifndef STATOR_APP_SESSION_H
 #define STATOR_APP_SESSION_H
 
 #include "app/options.h"
 #include "stator.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 /* Opens an engine on a config; log lines go to stderr. expect_plan and trace may be NULL. */
@@ -18,6 +19,8 @@ stator_status session_open_for(const char *config, const struct options_list *se
 
 /* SIGINT and SIGTERM cancel all requests of s (NULL: no longer); a second one ends the process at once. */
 void session_catch_signals(stator *s);
+/* The same where there is no engine: the first signal is only noted, in what is returned (0: none yet). */
+const atomic_int *session_note_signals(void);
 int session_signal(void); /* the signal that came, or 0 */
 
 /* The memory table: planned, and with_use also what was allocated and used. */

@@ -66,7 +66,7 @@ uint64_t pack_work_bytes(size_t n) {
 uint64_t pack_many_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
         return n <= FEW ? 1000000000 : 1300000000;
-    return n <= MANY ? 2000000000 : n <= 30000 ? 1600000000 : 1200000000;
+    return n <= MANY ? 2000000000 : n <= PACK_MEND_WHOLE ? 1600000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -391,14 +391,16 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
     }
     search(s, o, &budget);
     r->peak = 0;
+    uint64_t reached = 0; /* by searches: what only sinks below the capacity, more steps might change */
     for (uint32_t k = 0; k < s->n_parts; k++) {
+        reached = ARITH_MAX(reached, s->parts[k].peak);
         if (!s->parts[k].uniform)
             pack_sink(&s->parts[k], s->rest);
         r->peak = ARITH_MAX(r->peak, s->parts[k].peak);
     }
     r->proven = proven_peak(s);
     r->optimal = r->peak == r->proven;
-    r->finished = r->optimal || r->peak <= o->capacity;
+    r->finished = reached <= ARITH_MAX(r->proven, o->capacity);
 }
 
 stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct pack_options *options,

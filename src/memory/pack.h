@@ -7,7 +7,8 @@
  * searches that can also prove that nothing is lower (pack_valley.c where all alignments are the same, else
  * pack_search.c). Parts of any size may be tilings that can be put together again (pack_tiling.c), and small
  * ones may interlock so tightly that the order of time tells how (pack_sweep.c); else large ones spend the
- * steps on mending (pack_mend.c) and on letting blocks overlap until they find places (pack_overlap.c). */
+ * steps on mending (pack_mend.c) and on letting blocks overlap until they find places (pack_overlap.c).
+ * Where alignments differ, all sink as far as their own allow at the end (pack_sink.c). */
 #ifndef STATOR_MEMORY_PACK_H
 #define STATOR_MEMORY_PACK_H
 
@@ -43,7 +44,7 @@ struct pack_result {
     uint64_t lower_bound; /* the largest live sum of rounded sizes: no packing is below it */
     uint64_t proven;      /* no packing is below this: lower_bound, or what searches have proven beyond */
     bool optimal;         /* peak == proven */
-    bool finished;        /* optimal, or peak <= capacity: no more steps would change the answer */
+    bool finished; /* searches reached `proven` or the capacity: no more steps would change the answer */
 };
 
 /* Bytes of work memory for n blocks (at most 2^31); the memory must be aligned to 64. */

@@ -20,11 +20,10 @@
 
 #include <string.h>
 
-#define FEW        512   /* blocks, up to which the beam is no broader than BEAM_FEW */
-#define WHOLE      30000 /* blocks; larger parts are mended window by window */
-#define WINDOW     3000  /* blocks that a window should have */
-#define ITEMS      30000 /* ... and may have */
-#define SECTIONS   30000
+#define FEW        512             /* blocks, up to which the beam is no broader than BEAM_FEW */
+#define WINDOW     3000            /* blocks that a window should have */
+#define ITEMS      PACK_MEND_WHOLE /* ... and may have */
+#define SECTIONS   PACK_MEND_WHOLE
 #define OBSTACLES  8192
 #define FEWEST     16
 #define LEVELS     30
@@ -162,7 +161,7 @@ static void choose_window(struct mend *m, uint32_t section, uint32_t *begin, uin
     uint32_t first = 0, last = 0;
     *begin = 0;
     *end = p->sections;
-    if (p->n <= WHOLE)
+    if (p->n <= PACK_MEND_WHOLE)
         return;
     for (uint64_t width = 4;; width = width * 3 / 2) {
         uint64_t before = width / 3 + below(m, width / 3 + 1);
@@ -392,7 +391,8 @@ void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve wor
     while (p->peak > p->target && !m.s.in_a_hurry && pack_budget_take(budget, &m.s.steps)) {
         uint64_t left = budget->steps;
         m.beam = BEAM;
-        if (m.cost > 0 && p->n <= WHOLE) /* windows are many: each is mended soon rather than well */
+        if (m.cost > 0 &&
+            p->n <= PACK_MEND_WHOLE) /* windows are many: each is mended soon rather than well */
             m.beam = (uint32_t)ARITH_MIN(left / (PER_BEAM * m.cost), (uint64_t)m.most_beam);
         m.beam = ARITH_MAX(m.beam, (uint32_t)BEAM);
         m.samples = ARITH_MAX(PER_BEAM * m.beam, (uint32_t)SAMPLES);

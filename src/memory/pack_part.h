@@ -92,6 +92,7 @@ enum pack_outcome pack_valley(struct pack_part *p, uint64_t limit, struct pack_b
 bool pack_search_can(const struct pack_part *p);
 /* Only where grain is not 0. attempts: at most so many. */
 void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work);
+#define PACK_MEND_WHOLE 30000                  /* items; larger parts are mended window by window */
 bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on the grain */
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* Last of all: afterwards nothing lies on the grain. */

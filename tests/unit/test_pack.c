@@ -672,6 +672,33 @@ static void blocks_sink(void **state) {
     }
 }
 
+/* A result is finished only if more steps give the same, also where blocks sink below the capacity at last.
+ */
+static void finished_is_the_same(void **state) {
+    (void)state;
+    enum { N = 1500 };
+    static struct pack_block b[N], again[N];
+    unsigned unfinished = 0;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        pack_family_fill(PACK_LONG_ALIGNED, b, N, seed);
+        struct pack_result r, more;
+        struct pack_options o = {.steps = 60000000};
+        solve_with(b, N, &o, &r, STATOR_OK);
+        for (int part = 0; part < 4; part++) { /* from what was reached to half a per cent above it */
+            o = (struct pack_options){.steps = 60000000, .capacity = r.peak + r.peak / 800 * (uint64_t)part};
+            struct pack_result first;
+            solve_with(b, N, &o, &first, STATOR_OK);
+            o.steps *= 2;
+            memcpy(again, b, sizeof b);
+            solve_with(again, N, &o, &more, STATOR_OK);
+            if (first.finished)
+                assert_memory_equal(again, b, sizeof b);
+            unfinished += !first.finished && first.peak <= o.capacity;
+        }
+    }
+    assert_true(unfinished > 0); /* or this shows nothing */
+}
+
 /* Stopped from outside, searches end soon with what they have. */
 static void stop(void **state) {
     (void)state;
@@ -783,6 +810,7 @@ int main(void) {
         cmocka_unit_test(overlaps_are_resolved),
         cmocka_unit_test(overlap_gives_up),
         cmocka_unit_test(blocks_sink),
+        cmocka_unit_test(finished_is_the_same),
         cmocka_unit_test(stop),
         cmocka_unit_test(tilings),
         cmocka_unit_test(pinwheels),
