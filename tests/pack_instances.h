@@ -44,6 +44,10 @@ enum pack_family {
     PACK_INVERSE,      /* what lives long is small */
     PACK_MIXED,        /* a tenth lives for a quarter of the time, the others up to 16 steps */
     PACK_TILING,       /* a rectangle of 2^20 cut until there are n: no byte may be wasted */
+    PACK_LOG,          /* log-uniform lifetimes up to 2000, sizes 2^10 to 2^20 */
+    PACK_WAVES,        /* begins crowd together here and there, lifetimes up to 500 */
+    PACK_ZIPF,         /* sizes 2^20 / k, lifetimes up to n/20 */
+    PACK_TWO_LIVES,    /* a fifth lives for n/50 steps, the others for n/1000 */
     PACK_FAMILIES
 };
 
@@ -51,7 +55,8 @@ static inline const char *pack_family_name(enum pack_family f) {
     static const char *const names[PACK_FAMILIES] = {
         "short",    "medium",       "long",        "exponential", "crowded",  "ends",
         "ends-geo", "ends-log",     "ends-powers", "heavy",       "training", "bursts",
-        "aligned",  "long-aligned", "few-sizes",   "inverse",     "mixed",    "tiling"};
+        "aligned",  "long-aligned", "few-sizes",   "inverse",     "mixed",    "tiling",
+        "log",      "waves",        "zipf",        "two-lives"};
     return names[f];
 }
 
@@ -140,7 +145,7 @@ static inline void pack_instances_shrink(struct pack_block *b, size_t n, double 
 }
 
 static inline void pack_family_fill(enum pack_family f, struct pack_block *b, size_t n, uint64_t seed) {
-    uint64_t rng = seed * PACK_FAMILIES + f, burst = 0;
+    uint64_t rng = seed * (PACK_TILING + 1) + f, burst = 0; /* so that those there were stay the same */
     uint64_t steps = f == PACK_CROWDED ? n / 8 + 1 : n;
     if (f == PACK_TILING) {
         pack_instances_tile(b, n, (uint32_t)n, 1 << 20, 1, &rng);
@@ -220,6 +225,21 @@ static inline void pack_family_fill(enum pack_family f, struct pack_block *b, si
             break;
         case PACK_MIXED:
             length += pack_instances_below(&rng, i % 10 == 0 ? steps / 4 + 1 : 16);
+            break;
+        case PACK_LOG:
+            length = (uint64_t)pow(2000, chance);
+            bytes = (uint64_t)pow(2, 10 + 10 * other);
+            break;
+        case PACK_WAVES:
+            first = (uint64_t)((double)n * (0.5 + 0.5 * sin(12 * chance) * other));
+            length += pack_instances_below(&rng, 500);
+            break;
+        case PACK_ZIPF:
+            bytes = (1 << 20) / (1 + pack_instances_below(&rng, 64));
+            length += pack_instances_below(&rng, n / 20 + 1);
+            break;
+        case PACK_TWO_LIVES:
+            length += i % 5 == 0 ? n / 50 : n / 1000;
             break;
         case PACK_TILING:
         case PACK_FAMILIES:
