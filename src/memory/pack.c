@@ -16,6 +16,7 @@
 #define TASTES_MANY 2          /* ... if it has more than MANY items */
 #define MANY        4096
 #define LARGE_GUESS 600000000 /* steps of pack_tiling in a part that is not searched */
+#define TIERS_ROUND 600000000 /* steps of pack_overlap after pack_tiers: the blocks on top pass soon */
 #define FEW         512       /* items, up to which pack_greedy is worth its n^2 steps */
 #define CLOCK_EVERY 64        /* takes of a budget between two looks at the clock */
 
@@ -52,6 +53,8 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_sink_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_tiers_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_peaks_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -230,6 +233,20 @@ static uint64_t cut(struct state *s, uint32_t count) {
     return bound;
 }
 
+uint32_t pack_part_number(uint32_t *marks, uint32_t sections) {
+    uint32_t now = 0;
+    bool ended = false;
+    for (uint32_t k = 0; k < sections; k++) {
+        ended = ended || (marks[k] & 2) != 0;
+        if ((marks[k] & 1) != 0 && ended) {
+            now++;
+            ended = false;
+        }
+        marks[k] = now;
+    }
+    return now + 1;
+}
+
 bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
     b->steps -= ARITH_MIN(*steps, b->steps);
     *steps = 0;
@@ -388,6 +405,11 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
             pack_skyline(p, p->n > MANY ? TASTES_MANY : TASTES, &budget, s->rest);
         if (p->peak > p->target && p->n > PACK_VALLEY_LARGEST && p->uniform)
             try_limit(s, p, pack_tiling, p->target, LARGE_GUESS, &budget);
+        if (p->peak > p->target && pack_peaks_can(p))
+            pack_peaks(p, &budget, s->rest);
+        if (p->peak > p->target && pack_tiers_can(p) && pack_tiers(p, &budget, s->rest) &&
+            p->peak > p->target)
+            spend(s, p, pack_overlap, TIERS_ROUND, &budget);
     }
     search(s, o, &budget);
     r->peak = 0;

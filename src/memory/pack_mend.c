@@ -63,9 +63,10 @@ struct mend {
     uint64_t cost;           /* steps of a sample through all levels, or 0: not known */
     struct pack_item *items; /* its blocks to place */
     uint32_t *source;        /* ... in the part */
-    struct skyline_obstacle *left;
-    struct skyline_obstacle *right;
-    struct skyline_obstacle *found; /* left and right ones */
+    uint32_t most_obstacles;
+    struct pack_obstacle *left;
+    struct pack_obstacle *right;
+    struct pack_obstacle *found; /* left and right ones */
     struct pack_key *keys;
     struct pack_key *spare;
     uint64_t *live; /* [sections + 1] of the part */
@@ -97,7 +98,7 @@ static uint32_t most_beam(uint32_t n) {
 static struct mend layout(struct carve *c, uint32_t n) {
     struct mend m = {0};
     uint32_t items = ARITH_MIN(n, (uint32_t)ITEMS), sections = ARITH_MIN(n, (uint32_t)SECTIONS);
-    uint32_t obstacles = ARITH_MIN(n, (uint32_t)OBSTACLES);
+    uint32_t obstacles = m.most_obstacles = ARITH_MIN(n, (uint32_t)OBSTACLES);
     m.s = pack_skyline_layout(c, items, sections);
     m.items = carve_take(c, items, sizeof *m.items);
     m.source = carve_take(c, items, sizeof *m.source);
@@ -191,7 +192,7 @@ static void sort_obstacles(struct mend *m, uint32_t n) {
         m->keys[i] = (struct pack_key){m->found[i].bottom, 0, i};
     pack_part_sort(m->keys, m->spare, n);
     for (uint32_t i = 0; i < n; i++) {
-        const struct skyline_obstacle *o = &m->found[m->keys[i].index];
+        const struct pack_obstacle *o = &m->found[m->keys[i].index];
         if (o->lo == 0)
             m->left[s->n_left++] = *o;
         else
@@ -222,14 +223,20 @@ static bool open_window(struct mend *m, uint32_t begin, uint32_t end) {
             m->items[s->n].hi = hi;
             m->source[s->n++] = i;
         } else {
-            if (n_found == OBSTACLES)
+            if (n_found == m->most_obstacles)
                 return false;
-            m->found[n_found++] = (struct skyline_obstacle){p->offsets[i], top_of(m, i), lo, hi};
+            m->found[n_found++] = (struct pack_obstacle){p->offsets[i], top_of(m, i), lo, hi};
         }
         m->s.steps += 4;
     }
+    if (n_found + p->n_left + p->n_right > m->most_obstacles)
+        return false;
+    for (uint32_t i = 0; i < p->n_left; i++)
+        m->found[n_found++] = p->left[i];
+    for (uint32_t i = 0; i < p->n_right; i++)
+        m->found[n_found++] = p->right[i];
     sort_obstacles(m, n_found);
-    return s->n >= 2;
+    return true;
 }
 
 /* What is above the goal, squared, so that one high block counts more than two lower ones. */
@@ -332,6 +339,18 @@ static bool fill_by_levels(struct mend *m) {
     return true;
 }
 
+/* The filling becomes the part's packing if that is lower so. */
+static void take_over(struct mend *m) {
+    struct pack_part *p = m->part;
+    uint64_t peak = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        peak = ARITH_MAX(peak, m->s.now.offsets[i] + p->items[i].size);
+    if (peak >= p->peak)
+        return;
+    p->peak = peak;
+    memcpy(p->offsets, m->s.now.offsets, p->n * sizeof *p->offsets);
+}
+
 /* Fills the window; true if the packing changed. */
 static bool refill(struct mend *m) {
     struct pack_part *p = m->part;
@@ -369,12 +388,18 @@ static void sum_live(struct mend *m) {
         m->live[p->items[i].lo] += rounded(m, p->items[i].size);
         m->live[p->items[i].hi] -= rounded(m, p->items[i].size); /* modulo 2^64 */
     }
+    for (uint32_t i = 0; i < p->n_left + p->n_right; i++) {
+        const struct pack_obstacle *o = i < p->n_left ? &p->left[i] : &p->right[i - p->n_left];
+        m->live[o->lo] += o->top - o->bottom;
+        m->live[o->hi] -= o->top - o->bottom;
+    }
     for (uint32_t k = 1; k < p->sections; k++)
         m->live[k] += m->live[k - 1];
 }
 
-void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work) {
-    struct mend m = layout(&work, p->n);
+static struct mend prepare(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+    struct mend m = layout(&work, p->n + p->n_left + p->n_right); /* as many sections at most */
+    CHECK(m.live != NULL);                                        /* carved, not counted */
     m.part = p;
     m.s.items = m.items;
     m.s.grain = p->grain;
@@ -383,10 +408,33 @@ void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve wor
     m.s.left = m.left;
     m.s.right = m.right;
     m.random = p->attempts++;
-    CHECK(m.live != NULL); /* carved, not counted */
     for (uint32_t k = 0; k < TASTES; k++)
         m.wins[k] = WINS;
     sum_live(&m);
+    return m;
+}
+
+void pack_mend_empty(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+    struct mend m = prepare(p, budget, work);
+    m.goal = m.s.limit = p->target;
+    if (!open_window(&m, 0, p->sections))
+        return;
+    pack_skyline_prepare(&m.s);
+    uint64_t last = 0;
+    for (m.beam = 1; p->peak > p->target && budget->steps > 2 * last;
+         m.beam = ARITH_MIN(2 * m.beam, m.most_beam)) {
+        m.samples = m.beam == 1 ? 1 : PER_BEAM * m.beam;
+        uint64_t before = budget->steps;
+        if (fill_by_levels(&m))
+            take_over(&m);
+        if (!pack_budget_take(budget, &m.s.steps))
+            return;
+        last = before - budget->steps;
+    }
+}
+
+void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+    struct mend m = prepare(p, budget, work);
     measure(&m);
     while (p->peak > p->target && !m.s.in_a_hurry && pack_budget_take(budget, &m.s.steps)) {
         uint64_t left = budget->steps;
@@ -400,7 +448,7 @@ void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve wor
         uint32_t section = p->items[i].lo + (uint32_t)below(&m, p->items[i].hi - p->items[i].lo);
         choose_window(&m, section, &begin, &end);
         m.s.limit = p->target + (p->peak - p->target) / 2;
-        if (open_window(&m, begin, end) && refill(&m))
+        if (open_window(&m, begin, end) && m.s.n >= 2 && refill(&m))
             measure(&m);
         m.cost = (left - budget->steps + m.s.steps) / m.samples;
     }

@@ -13,7 +13,8 @@
  * Measured with tools/bench_pack and pack_many_steps, seeds 1 to 30 of mixed and exponential, 1000 and 2000
  * blocks: without this, ten of 120 ended more than 2% above the bound (up to 4.75%), with it none does (up to
  * 1.87%). Large parts gain little: long, 10,000 blocks, seed 8 stays at 2.16%, and where the
- * highest blocks live longer than a window (mixed, 50,000) nothing is gained.
+ * highest blocks live longer than a window (mixed, 50,000) nothing is gained: pack_tiers.c
+ * is for those.
  * No better: to begin again with the weights forgotten, other shares and patience (all within chance), a kick
  * for the largest overlaps alone, places drawn among the best. Much worse: overlaps that count their height
  * alone, whatever time they share.

@@ -20,6 +20,14 @@ struct pack_item {
     uint32_t length; /* of its life in steps */
 };
 
+/* A place that is taken from the start; it reaches to an edge of the part: lo == 0 or hi == sections. */
+struct pack_obstacle {
+    uint64_t bottom;
+    uint64_t top;
+    uint32_t lo;
+    uint32_t hi;
+};
+
 /* Invariants: items are sorted by first step, length and size; offsets[] hold a valid packing whose peak is
  * `peak`, or peak is UINT64_MAX. The sum of all sizes and alignments is below 2^63, so no sum of them
  * overflows.
@@ -28,6 +36,8 @@ struct pack_part {
     const struct pack_item *items;
     uint32_t n;
     uint32_t sections;
+    const struct pack_obstacle *left, *right; /* sorted by bottom; for pack_mend_empty alone */
+    uint32_t n_left, n_right;
     uint64_t target;     /* nothing is gained below this peak */
     uint64_t *offsets;   /* [n] the best packing so far */
     uint64_t peak;       /* of it */
@@ -80,6 +90,19 @@ struct pack_key {
 /* spare: n more keys. */
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n);
 
+/* For a part made of some of another's items: marks[sections + 1], 0 at first, gets where those begin and
+ * end; then it becomes the new number of each section, where those between which nothing of them ends are
+ * one. Returns how many there are. */
+static inline void pack_part_mark(uint32_t *marks, uint32_t lo, uint32_t hi) {
+    marks[lo] |= 1;
+    marks[hi] |= 2;
+}
+uint32_t pack_part_number(uint32_t *marks, uint32_t sections);
+static inline void pack_part_renumber(const uint32_t *marks, uint32_t *lo, uint32_t *hi) {
+    *lo = marks[*lo];
+    *hi = marks[*hi - 1] + 1;
+}
+
 /* The solvers. Each carves its work memory out of *work (which stays as it was) and puts better packings into
  * the part, until peak <= target. */
 void pack_greedy(struct pack_part *p, struct carve work);
@@ -95,6 +118,8 @@ void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *bu
 #define PACK_MEND_WHOLE 30000                  /* items; larger parts are mended window by window */
 bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on the grain */
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
+/* Of a part that has no packing yet: one below p->peak, if it finds one. */
+void pack_mend_empty(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* Last of all: afterwards nothing lies on the grain. */
 void pack_sink(struct pack_part *p, struct carve work);
 void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve work); /* as pack_mend */
@@ -102,6 +127,11 @@ enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_b
                               struct carve work);
 enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                              struct carve work);
+/* For large parts; true if they found a better packing. */
+bool pack_peaks_can(const struct pack_part *p);
+bool pack_peaks(struct pack_part *p, struct pack_budget *budget, struct carve work);
+bool pack_tiers_can(const struct pack_part *p);
+bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);
 uint64_t pack_search_bytes(uint32_t n);
@@ -112,5 +142,7 @@ uint64_t pack_overlap_bytes(uint32_t n);
 uint64_t pack_sink_bytes(uint32_t n);
 uint64_t pack_tiling_bytes(uint32_t n);
 uint64_t pack_sweep_bytes(uint32_t n);
+uint64_t pack_tiers_bytes(uint32_t n);
+uint64_t pack_peaks_bytes(uint32_t n);
 
 #endif

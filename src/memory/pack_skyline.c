@@ -178,7 +178,7 @@ static uint32_t join(struct skyline *s, uint32_t begin) {
 }
 
 /* The first of sorted obstacles that lies at `height` or above. */
-static uint32_t obstacles_from(const struct skyline_obstacle *o, uint32_t n, uint64_t height) {
+static uint32_t obstacles_from(const struct pack_obstacle *o, uint32_t n, uint64_t height) {
     uint32_t low = 0, high = n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -192,9 +192,8 @@ static uint32_t obstacles_from(const struct skyline_obstacle *o, uint32_t n, uin
 
 /* The lowest of sorted obstacles with a bottom in [from, below) that shares a section with [lo, hi); NULL if
  * there is none. */
-static const struct skyline_obstacle *obstacle_in(struct skyline *s, const struct skyline_obstacle *o,
-                                                  uint32_t n, uint32_t at, uint64_t below, uint32_t lo,
-                                                  uint32_t hi) {
+static const struct pack_obstacle *obstacle_in(struct skyline *s, const struct pack_obstacle *o, uint32_t n,
+                                               uint32_t at, uint64_t below, uint32_t lo, uint32_t hi) {
     for (; at < n && o[at].bottom < below; at++) {
         s->steps += 2;
         if (o[at].lo < hi && lo < o[at].hi)
@@ -214,10 +213,10 @@ struct valley {
     uint32_t right_from;
 };
 
-static const struct skyline_obstacle *obstacle_above(struct skyline *s, const struct valley *v,
-                                                     uint64_t below, uint32_t lo, uint32_t hi) {
-    const struct skyline_obstacle *l = obstacle_in(s, s->left, s->n_left, v->left_from, below, lo, hi);
-    const struct skyline_obstacle *r =
+static const struct pack_obstacle *obstacle_above(struct skyline *s, const struct valley *v, uint64_t below,
+                                                  uint32_t lo, uint32_t hi) {
+    const struct pack_obstacle *l = obstacle_in(s, s->left, s->n_left, v->left_from, below, lo, hi);
+    const struct pack_obstacle *r =
         obstacle_in(s, s->right, s->n_right, v->right_from, l != NULL ? l->bottom : below, lo, hi);
     return r != NULL ? r : l;
 }
@@ -281,7 +280,7 @@ static uint32_t raise(struct skyline *s, const struct valley *v, uint32_t lo, ui
  */
 static uint32_t lift(struct skyline *s, const struct skyline_taste *t, const struct valley *v) {
     uint64_t wall = ARITH_MIN(v->left, v->right);
-    const struct skyline_obstacle *o = obstacle_above(s, v, wall, v->begin, v->end);
+    const struct pack_obstacle *o = obstacle_above(s, v, wall, v->begin, v->end);
     if (o != NULL)
         wall = o->bottom;
     CHECK(wall != WALL); /* a flat landscape has room for all */
@@ -301,7 +300,7 @@ static bool is_valley(const struct valley *v) {
 static uint32_t fill_valley(struct skyline *s, const struct skyline_taste *t, struct valley *v) {
     v->left_from = obstacles_from(s->left, s->n_left, v->ground);
     v->right_from = obstacles_from(s->right, s->n_right, v->ground);
-    const struct skyline_obstacle *o = obstacle_above(s, v, v->ground + 1, v->begin, v->end);
+    const struct pack_obstacle *o = obstacle_above(s, v, v->ground + 1, v->begin, v->end);
     if (o != NULL)
         return raise(s, v, ARITH_MAX(o->lo, v->begin), ARITH_MIN(o->hi, v->end), o->top);
     uint32_t i = choose(s, t, v);

@@ -5,14 +5,6 @@
 
 #include "memory/pack_part.h"
 
-/* A place that is taken from the start; it reaches to an edge of the landscape: lo == 0 or hi == sections. */
-struct skyline_obstacle {
-    uint64_t bottom;
-    uint64_t top;
-    uint32_t lo;
-    uint32_t hi;
-};
-
 /* How far an attempt has come. */
 struct skyline_state {
     uint32_t left;     /* items to come */
@@ -50,7 +42,7 @@ struct skyline {
     double *block;        /* [blocks] of its own */
 
     /* What is there before an attempt begins. */
-    const struct skyline_obstacle *left, *right; /* at the two edges, sorted by bottom */
+    const struct pack_obstacle *left, *right; /* at the two edges, sorted by bottom */
     uint32_t n_left, n_right;
 
     struct skyline_state now;

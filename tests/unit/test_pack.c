@@ -609,6 +609,82 @@ static void overlaps_are_resolved(void **state) {
     }
 }
 
+/* Blocks in the order of their begins: a tenth lives long, or all live up to 100 sections and grow large
+ * around two of them. */
+static uint64_t shaped(struct pack_item *items, uint32_t n, bool peaks, uint64_t grain, uint64_t *rng) {
+    uint64_t *live = calloc(n + 1, sizeof *live), bound = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t life = peaks ? 100 : i % 10 == 0 ? n / 4 : 8;
+        uint32_t hi = i + 1 + (uint32_t)pack_instances_below(rng, life);
+        uint64_t size = 1 + pack_instances_below(rng, 1 << 20);
+        if (peaks && (i % (n / 2)) / 100 == n / 400)
+            size *= 3;
+        hi = hi < n ? hi : n;
+        items[i] = (struct pack_item){.size = size, .align = grain, .lo = i, .hi = hi, .length = hi - i};
+        for (uint32_t k = i; k < hi; k++)
+            live[k] += (size + grain - 1) / grain * grain;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        bound = live[k] > bound ? live[k] : bound;
+    free(live);
+    return bound;
+}
+
+static const char *check_part(const struct pack_part *p) {
+    struct pack_block *b = calloc(p->n, sizeof *b);
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct pack_item *it = &p->items[i];
+        b[i] = (struct pack_block){
+            .bytes = it->size, .align = p->grain, .first = it->lo, .end = it->hi, .offset = p->offsets[i]};
+    }
+    const char *wrong = pack_instances_check(b, p->n, p->peak);
+    free(b);
+    return wrong;
+}
+
+/* What builds a packing of a large part anew, alone: good ones of the parts that it is for, the same twice;
+ * none where steps do not do, and then all is as it was. */
+static void tiers_and_peaks(void **state) {
+    (void)state;
+    enum { N = 9000 };
+    static struct pack_item items[N];
+    static uint64_t offsets[N], first[N];
+    uint64_t rng = 12;
+    for (unsigned k = 0; k < 8; k++) {
+        bool peaks = k % 2 == 1;
+        uint64_t grain = k % 4 < 2 ? 1 : 4096;
+        struct pack_part p = {.items = items, .n = N, .sections = N, .offsets = offsets, .grain = grain};
+        p.target = shaped(items, N, peaks, grain, &rng);
+        uint64_t bytes = peaks ? pack_peaks_bytes(N) : pack_tiers_bytes(N);
+        void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        assert_non_null(work);
+        assert_true(peaks ? pack_peaks_can(&p) : pack_tiers_can(&p));
+        for (int again = 0; again < 3; again++) {
+            memset(work, 0xA5 + again, bytes);
+            memset(offsets, 0x5A, sizeof offsets);
+            p.peak = 4 * p.target; /* of a packing that nobody looks at */
+            p.attempts = 0;
+            struct pack_budget budget = {.steps = again == 2 ? 3000000 : 400000000};
+            bool better = (peaks ? pack_peaks : pack_tiers)(&p, &budget, carve_in(work, bytes));
+            if (again == 2) {
+                assert_false(better);
+                assert_int_equal(p.peak, 4 * p.target);
+                assert_int_equal(offsets[N / 2], 0x5A5A5A5A5A5A5A5A);
+                continue;
+            }
+            assert_true(better);
+            assert_null(check_part(&p));
+            print_message("# %s: %.4f of the bound\n", peaks ? "peaks" : "tiers",
+                          (double)p.peak / (double)p.target);
+            assert_true((double)p.peak <= 1.1 * (double)p.target);
+            if (again == 0)
+                memcpy(first, offsets, sizeof first);
+            assert_memory_equal(offsets, first, sizeof first);
+        }
+        free(work);
+    }
+}
+
 /* What no window can move is given up: a block that lives longer than any, above all others. */
 static void overlap_gives_up(void **state) {
     (void)state;
@@ -808,6 +884,7 @@ int main(void) {
         cmocka_unit_test(families),
         cmocka_unit_test(parts_of_any_size),
         cmocka_unit_test(overlaps_are_resolved),
+        cmocka_unit_test(tiers_and_peaks),
         cmocka_unit_test(overlap_gives_up),
         cmocka_unit_test(blocks_sink),
         cmocka_unit_test(finished_is_the_same),
