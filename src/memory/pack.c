@@ -13,12 +13,11 @@
 #define MEND_LATER  3          /* ... and from which round on */
 #define MEND_LAST   5          /* ... of at most FEW items: searches are the better way for most of them */
 #define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
-#define TASTES_MANY 2          /* ... if it has more than MANY items */
-#define MANY        4096
-#define LARGE_GUESS 600000000 /* steps of pack_tiling in a part that is not searched */
-#define TIERS_ROUND 600000000 /* steps of pack_overlap after pack_tiers: the blocks on top pass soon */
-#define FEW         512       /* items, up to which pack_greedy is worth its n^2 steps */
-#define CLOCK_EVERY 64        /* takes of a budget between two looks at the clock */
+#define TASTES_MANY 2          /* ... if it has more than PACK_MANY items */
+#define LARGE_GUESS 600000000  /* steps of pack_tiling in a part that is not searched */
+#define TIERS_ROUND 600000000  /* steps of pack_overlap after pack_tiers: the blocks on top pass soon */
+#define FEW         512        /* items, up to which pack_greedy is worth its n^2 steps */
+#define CLOCK_EVERY 64         /* takes of a budget between two looks at the clock */
 
 struct state {
     struct pack_item *items; /* [n] sorted by first step */
@@ -69,7 +68,7 @@ uint64_t pack_work_bytes(size_t n) {
 uint64_t pack_many_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
         return n <= FEW ? 1000000000 : 1300000000;
-    return n <= MANY ? 2000000000 : n <= PACK_MEND_WHOLE ? 1600000000 : 1200000000;
+    return n <= PACK_MANY ? 2000000000 : n <= PACK_MEND_WHOLE ? 1600000000 : 1200000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -237,8 +236,8 @@ uint32_t pack_part_number(uint32_t *marks, uint32_t sections) {
     uint32_t now = 0;
     bool ended = false;
     for (uint32_t k = 0; k < sections; k++) {
-        ended = ended || (marks[k] & 2) != 0;
-        if ((marks[k] & 1) != 0 && ended) {
+        ended = ended || (marks[k] & PACK_MARK_END) != 0;
+        if ((marks[k] & PACK_MARK_BEGIN) != 0 && ended) {
             now++;
             ended = false;
         }
@@ -256,6 +255,18 @@ bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
     }
     b->expired = b->expired || (b->stop != NULL && atomic_load_explicit(b->stop, memory_order_relaxed) != 0);
     return b->steps > 0 && !b->expired;
+}
+
+struct pack_budget pack_budget_share(struct pack_budget *all, uint64_t steps) {
+    struct pack_budget share = *all;
+    share.steps = ARITH_MIN(steps, all->steps);
+    all->steps -= share.steps;
+    return share;
+}
+
+void pack_budget_return(struct pack_budget *all, const struct pack_budget *share) {
+    all->steps += share->steps;
+    all->expired = share->expired;
 }
 
 typedef enum pack_outcome searcher(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
@@ -296,12 +307,9 @@ static bool can_search_valleys(const struct pack_part *p) {
 /* The same with at most so many steps of the budget. */
 static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, searcher *search,
                                    uint64_t limit, uint64_t steps, struct pack_budget *budget) {
-    struct pack_budget share = *budget;
-    share.steps = ARITH_MIN(steps, budget->steps);
-    budget->steps -= share.steps;
+    struct pack_budget share = pack_budget_share(budget, steps);
     enum pack_outcome o = search_limit(s, p, search, limit, &share);
-    budget->steps += share.steps;
-    budget->expired = share.expired;
+    pack_budget_return(budget, &share);
     if (o == PACK_IMPOSSIBLE)
         p->proven = ARITH_MAX(p->proven, limit + s->unit);
     return o;
@@ -343,12 +351,9 @@ static uint64_t goal(const struct state *s, const struct pack_options *o) {
 static void spend(const struct state *s, struct pack_part *p,
                   void (*solver)(struct pack_part *, struct pack_budget *, struct carve), uint64_t steps,
                   struct pack_budget *budget) {
-    struct pack_budget share = *budget;
-    share.steps = ARITH_MIN(steps, budget->steps);
-    budget->steps -= share.steps;
+    struct pack_budget share = pack_budget_share(budget, steps);
     solver(p, &share, s->rest);
-    budget->steps += share.steps;
-    budget->expired = share.expired;
+    pack_budget_return(budget, &share);
 }
 
 /* Few items are a matter of search, many one of mending, and between them of both. */
@@ -402,13 +407,13 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
         if (p->n <= FEW || p->grain == 0)
             pack_greedy(p, s->rest);
         if (p->grain > 0 && p->peak > p->target)
-            pack_skyline(p, p->n > MANY ? TASTES_MANY : TASTES, &budget, s->rest);
+            pack_skyline(p, p->n > PACK_MANY ? TASTES_MANY : TASTES, &budget, s->rest);
         if (p->peak > p->target && p->n > PACK_VALLEY_LARGEST && p->uniform)
             try_limit(s, p, pack_tiling, p->target, LARGE_GUESS, &budget);
-        if (p->peak > p->target && pack_peaks_can(p))
+        bool many = p->n > PACK_MANY && p->grain > 0;
+        if (p->peak > p->target && many)
             pack_peaks(p, &budget, s->rest);
-        if (p->peak > p->target && pack_tiers_can(p) && pack_tiers(p, &budget, s->rest) &&
-            p->peak > p->target)
+        if (p->peak > p->target && many && pack_tiers(p, &budget, s->rest) && p->peak > p->target)
             spend(s, p, pack_overlap, TIERS_ROUND, &budget);
     }
     search(s, o, &budget);

@@ -507,14 +507,12 @@ static uint32_t choose_tall(struct overlap *o) {
 
 /* Settles what is open with at most so many steps. */
 static bool try_settle(struct overlap *o) {
-    struct pack_budget *all = o->budget, share = *all;
-    share.steps = ARITH_MIN(PATIENCE * (uint64_t)o->n_pairs, all->steps);
-    all->steps -= share.steps;
+    struct pack_budget *all = o->budget;
+    struct pack_budget share = pack_budget_share(all, PATIENCE * (uint64_t)o->n_pairs);
     o->budget = &share;
     lower(o);
     bool settled = settle(o);
-    all->steps += share.steps;
-    all->expired = share.expired;
+    pack_budget_return(all, &share);
     o->budget = all;
     if (settled)
         write_back(o);

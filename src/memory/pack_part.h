@@ -20,7 +20,9 @@ struct pack_item {
     uint32_t length; /* of its life in steps */
 };
 
-/* A place that is taken from the start; it reaches to an edge of the part: lo == 0 or hi == sections. */
+/* A place that is taken in sections [lo, hi). Those at a part's edges reach to one: lo == 0 or hi ==
+ * sections.
+ */
 struct pack_obstacle {
     uint64_t bottom;
     uint64_t top;
@@ -61,6 +63,10 @@ struct pack_budget {
     bool expired; /* the deadline has passed, or somebody stops us */
 };
 
+/* Some of the steps, for one solver; what it leaves goes back. */
+struct pack_budget pack_budget_share(struct pack_budget *all, uint64_t steps);
+void pack_budget_return(struct pack_budget *all, const struct pack_budget *share);
+
 /* Takes *steps and clears it; false when nothing is left. */
 bool pack_budget_take(struct pack_budget *b, uint64_t *steps);
 
@@ -71,6 +77,10 @@ static inline bool pack_part_conflict(const struct pack_item *a, const struct pa
 /* v rounded up to a power of two; see the invariant for why it can't overflow. */
 static inline uint64_t pack_part_align(uint64_t v, uint64_t align) {
     return (v + align - 1) & ~(align - 1);
+}
+
+static inline uint64_t pack_part_rounded(const struct pack_part *p, uint32_t i) {
+    return pack_part_align(p->items[i].size, p->grain);
 }
 
 /* SplitMix64: restarts differ, and are the same again. */
@@ -93,9 +103,10 @@ void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n);
 /* For a part made of some of another's items: marks[sections + 1], 0 at first, gets where those begin and
  * end; then it becomes the new number of each section, where those between which nothing of them ends are
  * one. Returns how many there are. */
+enum { PACK_MARK_BEGIN = 1, PACK_MARK_END = 2 };
 static inline void pack_part_mark(uint32_t *marks, uint32_t lo, uint32_t hi) {
-    marks[lo] |= 1;
-    marks[hi] |= 2;
+    marks[lo] |= PACK_MARK_BEGIN;
+    marks[hi] |= PACK_MARK_END;
 }
 uint32_t pack_part_number(uint32_t *marks, uint32_t sections);
 static inline void pack_part_renumber(const uint32_t *marks, uint32_t *lo, uint32_t *hi) {
@@ -127,10 +138,9 @@ enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_b
                               struct carve work);
 enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                              struct carve work);
-/* For large parts; true if they found a better packing. */
-bool pack_peaks_can(const struct pack_part *p);
+/* For parts of more than PACK_MANY items whose grain is not 0; true if they found a better packing. */
+#define PACK_MANY 4096
 bool pack_peaks(struct pack_part *p, struct pack_budget *budget, struct carve work);
-bool pack_tiers_can(const struct pack_part *p);
 bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);

@@ -17,7 +17,6 @@
 
 #include <string.h>
 
-#define FEWEST  4096 /* blocks of a part; smaller ones are mended well as a whole */
 #define WINDOW  2500 /* blocks that a window should have at least */
 #define LIVES   4    /* ... and so many times as many as live at once */
 #define SPAN    3    /* ... and as begin in so many lives (of bytes, on average) */
@@ -25,6 +24,7 @@
 #define HIGH    0.95 /* of the target: what is above it is a peak */
 #define PEAKS   0.05 /* of the time, at most; else windows would be in one another's way */
 #define BUILD   0.5  /* of the steps there are, where windows are the only way to mend; else half of it */
+#define MOST    5e8  /* ... at most: a time limit comes with steps without end */
 #define SHARE   0.4  /* of those for a window that does not end below the goal at once */
 #define FILL    4000 /* steps for each block of a window in any case: more than to fill it once */
 
@@ -71,19 +71,11 @@ static struct peaks layout(struct carve *c, uint32_t n) {
     return k;
 }
 
-bool pack_peaks_can(const struct pack_part *p) {
-    return p->n > FEWEST && p->grain > 0;
-}
-
 uint64_t pack_peaks_bytes(uint32_t n) {
     struct carve c = carve_count();
     uint32_t room = layout(&c, n).room;
     carve_take(&c, pack_mend_bytes(room), 1);
-    return n > FEWEST ? c.used : 0;
-}
-
-static uint64_t rounded(const struct pack_part *p, uint32_t i) {
-    return pack_part_align(p->items[i].size, p->grain);
+    return n > PACK_MANY ? c.used : 0;
 }
 
 /* In sections, on average. */
@@ -103,8 +95,8 @@ static bool find_peaks(struct peaks *k) {
     memset(k->live, 0, ((uint64_t)p->sections + 1) * sizeof *k->live);
     memset(k->begun, 0, ((uint64_t)p->sections + 1) * sizeof *k->begun);
     for (uint32_t i = 0; i < p->n; i++) {
-        k->live[p->items[i].lo] += rounded(p, i);
-        k->live[p->items[i].hi] -= rounded(p, i); /* modulo 2^64 */
+        k->live[p->items[i].lo] += pack_part_rounded(p, i);
+        k->live[p->items[i].hi] -= pack_part_rounded(p, i); /* modulo 2^64 */
         k->begun[p->items[i].lo]++;
         k->begun[p->items[i].hi]--; /* modulo 2^32 */
     }
@@ -215,7 +207,8 @@ static bool collect_obstacles(struct peaks *k, uint32_t from, uint32_t to, uint3
         uint32_t lo = ARITH_MAX(p->items[i].lo, from) - from, hi = ARITH_MIN(p->items[i].hi, to) - from;
         CHECK(lo == 0 || hi == to - from);
         k->keys[*n] = (struct pack_key){k->offsets[i], 0, *n};
-        k->found[(*n)++] = (struct pack_obstacle){k->offsets[i], k->offsets[i] + rounded(p, i), lo, hi};
+        k->found[(*n)++] =
+            (struct pack_obstacle){k->offsets[i], k->offsets[i] + pack_part_rounded(p, i), lo, hi};
     }
     k->steps += p->n;
     return true;
@@ -255,12 +248,9 @@ static bool open_window(struct peaks *k) {
 
 /* Packs the window below its target if it can with these steps. */
 static void pack_window(struct peaks *k, struct pack_budget *budget, uint64_t steps, struct carve work) {
-    struct pack_budget share = *budget;
-    share.steps = ARITH_MIN(steps, budget->steps);
-    budget->steps -= share.steps;
+    struct pack_budget share = pack_budget_share(budget, steps);
     pack_mend_empty(&k->window, &share, work);
-    budget->steps += share.steps;
-    budget->expired = share.expired;
+    pack_budget_return(budget, &share);
 }
 
 static void keep_window(struct peaks *k) {
@@ -280,8 +270,8 @@ bool pack_peaks(struct pack_part *p, struct pack_budget *budget, struct carve wo
     memset(k.done, false, p->sections);
     k.window.uniform = p->uniform;
     k.window.grain = p->grain;
-    double build = p->n > PACK_MEND_WHOLE ? BUILD : BUILD / 2;
-    uint64_t peak = p->target, rest = (uint64_t)((1 - build) * (double)budget->steps);
+    double build = (p->n > PACK_MEND_WHOLE ? BUILD : BUILD / 2) * (double)budget->steps;
+    uint64_t peak = p->target, rest = budget->steps - (uint64_t)ARITH_MIN(build, MOST);
     for (uint32_t s = 0; s < p->sections && pack_budget_take(budget, &k.steps); s++) {
         if (k.done[k.order[s]])
             continue;

@@ -14,21 +14,12 @@
 
 #include <string.h>
 
-#define FEWEST    4096      /* blocks of a part; smaller ones are mended well as a whole */
 #define PASSING   0.08      /* live sum of what passes, of the target, at most */
 #define SHARE     4         /* one in so many blocks may last */
 #define STRETCHES 32        /* of the time line, filled one after the other */
 #define TASTES    6         /* attempts of pack_skyline before mending */
 #define STEPS     900000000 /* of packing what lasts */
 #define ASK_AFTER 100000    /* steps between two looks at the budget */
-
-/* What lies somewhere between sections lo and hi already. */
-struct taken {
-    uint64_t bottom;
-    uint64_t top;
-    uint32_t lo;
-    uint32_t hi;
-};
 
 struct tiers {
     struct pack_part *part;
@@ -44,10 +35,10 @@ struct tiers {
     uint32_t *marks;   /* [sections + 1] */
     struct pack_key *keys;
     struct pack_key *spare;
-    struct taken *sorted; /* [n / SHARE] what lasts, by bottom */
-    struct taken *here;   /* [n / SHARE] ... and meets the stretch that is being filled */
+    struct pack_obstacle *sorted; /* [n / SHARE] what lasts, by bottom */
+    struct pack_obstacle *here;   /* [n / SHARE] ... and meets the stretch that is being filled */
     uint32_t n_here;
-    struct taken *near; /* [n] what passes and lives with the block that is being placed, by bottom */
+    struct pack_obstacle *near; /* [n] what passes and lives with the block that is being placed, by bottom */
     uint64_t steps;
 };
 
@@ -69,20 +60,12 @@ static struct tiers layout(struct carve *c, uint32_t n) {
     return t;
 }
 
-bool pack_tiers_can(const struct pack_part *p) {
-    return p->n > FEWEST && p->grain > 0;
-}
-
 uint64_t pack_tiers_bytes(uint32_t n) {
     struct carve c = carve_count();
     layout(&c, n);
     uint64_t solvers = ARITH_MAX(pack_skyline_bytes(n / SHARE), pack_mend_bytes(n / SHARE));
     carve_take(&c, solvers, 1);
-    return n > FEWEST ? c.used : 0;
-}
-
-static uint64_t rounded(const struct pack_part *p, uint32_t i) {
-    return pack_part_align(p->items[i].size, p->grain);
+    return n > PACK_MANY ? c.used : 0;
 }
 
 static uint32_t length_of(const struct tiers *t, uint32_t i) {
@@ -95,8 +78,8 @@ static uint64_t live_sum(struct tiers *t, uint32_t longest, bool others) {
     memset(t->live, 0, ((uint64_t)p->sections + 1) * sizeof *t->live);
     for (uint32_t i = 0; i < p->n; i++)
         if ((length_of(t, i) > longest) == others) {
-            t->live[p->items[i].lo] += rounded(p, i);
-            t->live[p->items[i].hi] -= rounded(p, i); /* modulo 2^64 */
+            t->live[p->items[i].lo] += pack_part_rounded(p, i);
+            t->live[p->items[i].hi] -= pack_part_rounded(p, i); /* modulo 2^64 */
         }
     uint64_t sum = 0, most = 0;
     for (uint32_t k = 0; k < p->sections; k++) {
@@ -138,6 +121,8 @@ static bool split(struct tiers *t) {
             t->source[q->n++] = i;
         }
     }
+    if (q->n == 0)
+        return false;
     q->items = t->items;
     q->proven = q->target = live_sum(t, t->longest, true);
     q->peak = UINT64_MAX;
@@ -169,7 +154,8 @@ static void sort_lasting(struct tiers *t) {
     for (uint32_t i = 0; i < q->n; i++) {
         uint32_t k = t->keys[i].index;
         const struct pack_item *it = &t->part->items[t->source[k]];
-        t->sorted[i] = (struct taken){q->offsets[k], q->offsets[k] + rounded(q, k), it->lo, it->hi};
+        t->sorted[i] =
+            (struct pack_obstacle){q->offsets[k], q->offsets[k] + pack_part_rounded(q, k), it->lo, it->hi};
         t->offsets[t->source[k]] = q->offsets[k];
     }
 }
@@ -191,7 +177,7 @@ static uint32_t add_near(struct tiers *t, const struct pack_item *it, uint32_t j
     uint32_t at = n_near;
     for (; at > 0 && t->near[at - 1].bottom > bottom; at--)
         t->near[at] = t->near[at - 1];
-    t->near[at] = (struct taken){bottom, bottom + rounded(t->part, j), 0, 0};
+    t->near[at] = (struct pack_obstacle){bottom, bottom + pack_part_rounded(t->part, j), 0, 0};
     t->steps += n_near - at;
     return n_near + 1;
 }
@@ -213,7 +199,7 @@ static uint64_t lowest_gap(struct tiers *t, const struct pack_item *it, uint64_t
     for (;;) {
         while (b < t->n_here && !(t->here[b].lo < it->hi && it->lo < t->here[b].hi))
             b++;
-        const struct taken *next = b < t->n_here ? &t->here[b] : NULL;
+        const struct pack_obstacle *next = b < t->n_here ? &t->here[b] : NULL;
         bool near = a < n_near && (next == NULL || t->near[a].bottom < next->bottom);
         if (near)
             next = &t->near[a];
@@ -241,7 +227,7 @@ static bool fill_gaps(struct tiers *t, struct pack_budget *budget, uint64_t *pea
             stretch = (uint32_t)t->keys[k].a;
             enter_stretch(t, stretch * width, (stretch + 2) * width);
         }
-        t->offsets[i] = lowest_gap(t, it, rounded(p, i), find_near(t, t->keys[k].index));
+        t->offsets[i] = lowest_gap(t, it, pack_part_rounded(p, i), find_near(t, t->keys[k].index));
         t->placed[i] = true;
         *peak = ARITH_MAX(*peak, t->offsets[i] + it->size);
         if (t->steps >= ASK_AFTER && !pack_budget_take(budget, &t->steps))
@@ -265,8 +251,7 @@ bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve wo
     pack_skyline(&t.lasting, TASTES, &share, work);
     if (t.lasting.peak > t.lasting.target && pack_mend_can(&t.lasting))
         pack_mend(&t.lasting, &share, work);
-    budget->steps += share.steps;
-    budget->expired = share.expired;
+    pack_budget_return(budget, &share);
     uint64_t peak;
     if (!fill_gaps(&t, budget, &peak) || peak >= p->peak)
         return false;
