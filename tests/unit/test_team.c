@@ -197,6 +197,62 @@ static void sleepers_wake(void **state) {
     destroy(t, memory, 3);
 }
 
+#define SHARED_ITEMS 1000
+
+struct sharing {
+    struct team *team;
+    uint64_t rounds;
+    uint32_t idle; /* members 0 .. idle - 1 take nothing */
+    uint8_t cells[SHARED_ITEMS];
+    uint64_t wrong[TEAM_MAX];
+};
+
+static uint64_t items_of_round(uint64_t r) {
+    return r % 3 == 0 ? r % 7 : (r * 37) % (SHARED_ITEMS + 1);
+}
+
+/* Plain bytes: two members at one item are a race for ThreadSanitizer too. */
+static void share_rounds(void *context, uint32_t member, uint32_t n) {
+    struct sharing *s = context;
+    (void)n;
+    for (uint64_t r = 0; r < s->rounds; r++) {
+        const uint64_t items = items_of_round(r), least = 1 + r % 3, most = least + r % 20;
+        struct team_share share = team_share_begin(s->team, member, items);
+        for (uint64_t first, end; member >= s->idle && team_share_take(&share, least, most, &first, &end);) {
+            s->wrong[member] += first >= end || end > items || end - first > most;
+            for (uint64_t i = first; i < end && i < SHARED_ITEMS; i++)
+                s->cells[i]++;
+        }
+        team_barrier(s->team, member);
+        if (member == 0)
+            for (uint64_t i = 0; i < SHARED_ITEMS; i++) {
+                s->wrong[0] += s->cells[i] != (i < items);
+                s->cells[i] = 0;
+            }
+        team_barrier(s->team, member);
+    }
+}
+
+/* Every item is taken once, whoever of the members works at all. */
+static void shares_are_taken_once(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t n;
+        uint32_t idle;
+        uint64_t rounds;
+    } cases[] = {{1, 0, 201}, {2, 0, 2001}, {2, 1, 201}, {3, 2, 201}, {5, 0, 301}, {16, 9, 31}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        void *memory;
+        struct sharing s = {.rounds = cases[c].rounds, .idle = cases[c].idle};
+        s.team = create(cases[c].n, NULL, &memory);
+        for (int r = 0; r < 3; r++) /* an odd number of sharings leaves the other turn's count */
+            team_run(s.team, share_rounds, &s);
+        for (uint32_t i = 0; i < cases[c].n; i++)
+            assert_int_equal(s.wrong[i], 0);
+        destroy(s.team, memory, cases[c].n);
+    }
+}
+
 static void only_barriers(void *context, uint32_t member, uint32_t n) {
     (void)n;
     struct sums *s = context;
@@ -244,13 +300,10 @@ static void event_times_out(void **state) {
 int main(void) {
     phase_init(&phase);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(event_times_out),
-        cmocka_unit_test(runs_and_barriers),
-        cmocka_unit_test(members_are_as_promised),
-        cmocka_unit_test(a_processor_that_is_not_there),
-        cmocka_unit_test(create_and_destroy),
-        cmocka_unit_test(sleepers_wake),
-        cmocka_unit_test(latency),
+        cmocka_unit_test(event_times_out),         cmocka_unit_test(runs_and_barriers),
+        cmocka_unit_test(members_are_as_promised), cmocka_unit_test(a_processor_that_is_not_there),
+        cmocka_unit_test(create_and_destroy),      cmocka_unit_test(sleepers_wake),
+        cmocka_unit_test(shares_are_taken_once),   cmocka_unit_test(latency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -328,22 +328,15 @@ static uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
     return p->first_panel + p->panels - panel;
 }
 
-/* The panels of all weights of the op in one row of work items; a member's share is contiguous. */
-static void run_matmul(const struct member *m, const struct graph_op *op) {
-    uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
-    if (op->epilogue == GRAPH_PAIRS)
-        tokens *= 2;
-    struct kernels_act a = value_act(m, op->in);
+/* With more tokens a kernel's call is dear enough that it shall have all its panels. */
+#define MATMUL_FEW 8
+
+/* Panels begin .. end of the op's, where those of all its weights stand in one row. */
+static void run_matmul_part(const struct member *m, const struct graph_op *op, const struct kernels_act *a,
+                            uint64_t begin, uint64_t end, uint32_t tokens) {
     bool swiglu = op->epilogue == GRAPH_SWIGLU;
-    uint32_t n_weights = swiglu ? 1 : op->n_weights;
-    uint64_t panels = 0;
-    for (uint32_t i = 0; i < n_weights; i++)
-        panels += m->g->weights[op->weight[i]].layout.panels;
-    uint64_t unit = quantises_tiles(m, op) ? panels_together(m, op) : 2;
-    uint64_t begin = unit * share_begin(m, (panels + unit - 1) / unit);
-    uint64_t end = ARITH_MIN(unit * share_end(m, (panels + unit - 1) / unit), panels);
     uint64_t base = 0;
-    for (uint32_t i = 0; i < n_weights; i++) {
+    for (uint32_t i = 0; base < end; i++) {
         const struct graph_weight *w = &m->g->weights[op->weight[i]];
         uint64_t here = w->layout.panels;
         for (uint64_t p = ARITH_MAX(begin, base); p < ARITH_MIN(end, base + here);) {
@@ -352,11 +345,27 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
             n = ARITH_MIN(n, panels_in_piece(w, panel));
             if (swiglu)
                 n = ARITH_MIN(n, panels_in_piece(&m->g->weights[op->weight[1]], panel));
-            run_matmul_panels(m, op, &a, i, panel, n, tokens);
+            run_matmul_panels(m, op, a, i, panel, n, tokens);
             p += n;
         }
         base += here;
     }
+}
+
+static void run_matmul(const struct member *m, const struct graph_op *op) {
+    uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
+    if (op->epilogue == GRAPH_PAIRS)
+        tokens *= 2;
+    const struct kernels_act a = value_act(m, op->in);
+    uint32_t n_weights = op->epilogue == GRAPH_SWIGLU ? 1 : op->n_weights;
+    uint64_t panels = 0;
+    for (uint32_t i = 0; i < n_weights; i++)
+        panels += m->g->weights[op->weight[i]].layout.panels;
+    uint64_t unit = quantises_tiles(m, op) ? panels_together(m, op) : 2;
+    struct team_share share = team_share_begin(m->d->team, m->id, (panels + unit - 1) / unit);
+    const uint64_t most = CPU_TILE_PANELS / unit, least = tokens > MATMUL_FEW ? most : 1;
+    for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
+        run_matmul_part(m, op, &a, unit * first, ARITH_MIN(unit * end, panels), tokens);
 }
 
 static void run_rope_store(const struct member *m, const struct graph_op *op) {
@@ -433,85 +442,105 @@ static void quantise_heads(const struct member *m, const struct graph_op *op,
                       a->out + (size_t)i * a->out_stride);
 }
 
-/* Whose the item is: in turn, there and back, as items grow along a chunk. */
-static uint32_t owner_of(const struct member *m, uint32_t item) {
-    uint32_t at = item % m->n;
-    return item / m->n % 2 == 0 ? at : m->n - 1 - at;
+/* How a step's attention is cut into work items: each KV head of a chunk into groups of queries, or that of
+ * one query into splits. The items of a head follow one another, as they read the same K and V. */
+struct attention_cut {
+    const struct step_chunk *chunks;
+    uint32_t group; /* query heads of a KV head */
+    uint32_t parts; /* into so many at least, if there are queries: where heads are fewer than members */
+    bool splits;
+    uint64_t items; /* of all heads of all chunks */
+};
+
+static uint32_t queries_of_item(const struct attention_cut *cut, const struct step_chunk *c) {
+    return ARITH_MIN(kernels_attention_queries(cut->group), (c->n + cut->parts - 1) / cut->parts);
 }
 
-static uint32_t splits_of(const struct step_chunk *c) {
-    return c->position / KERNELS_SPLIT + 1;
+static uint32_t items_of_head(const struct attention_cut *cut, const struct step_chunk *c) {
+    if (cut->splits)
+        return c->position / KERNELS_SPLIT + 1;
+    const uint32_t queries = queries_of_item(cut, c);
+    return (c->n + queries - 1) / queries;
 }
 
-/* Generation alone, where whole heads would leave members idle: (chunk, KV head, split) of each sequence's
- * token are the work items. 0: not so. */
-static uint64_t attention_splits(const struct member *m, const struct step_chunk *chunks) {
-    const struct shape *s = m->g->shape;
-    uint32_t heads = m->h->n_chunks * s->n_kv_heads;
-    if (m->h->n_tokens != m->h->n_chunks || heads % m->n == 0 || heads >= 8 * m->n)
-        return 0;
+static uint64_t items_of_step(const struct member *m, const struct attention_cut *cut) {
     uint64_t items = 0;
     for (uint32_t c = 0; c < m->h->n_chunks; c++)
-        items += (uint64_t)splits_of(&chunks[c]) * s->n_kv_heads;
-    size_t part = kernels_attention_part(s->n_heads / s->n_kv_heads, s->head_dim_v);
-    return items > heads && items * part <= m->d->parts_floats ? items : 0;
+        items += (uint64_t)items_of_head(cut, &cut->chunks[c]) * m->g->shape->n_kv_heads;
+    return items;
 }
 
-/* A member's share of the splits is contiguous; then heads are merged. */
-static void run_split_attention(const struct member *m, const struct graph_op *op,
-                                const struct step_chunk *chunks, uint64_t items) {
+/* Splits are for generation alone, where whole heads would leave members idle. */
+static struct attention_cut attention_cut(const struct member *m) {
     const struct shape *s = m->g->shape;
-    size_t part = kernels_attention_part(s->n_heads / s->n_kv_heads, s->head_dim_v);
-    for (int merge = 0; merge < 2; merge++) {
-        uint64_t begin = items * m->id / m->n, end = items * (m->id + 1) / m->n, base = 0;
-        uint32_t item = 0;
-        for (uint32_t c = 0; c < m->h->n_chunks; c++) {
-            uint32_t splits = splits_of(&chunks[c]);
-            for (uint32_t head = 0; head < s->n_kv_heads; head++, item++, base += splits) {
-                struct kernels_attention a = attention_of(m, op, &chunks[c], head, 0, 1);
+    const uint32_t heads = m->h->n_chunks * s->n_kv_heads;
+    struct attention_cut cut = {.chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks),
+                                .group = s->n_heads / s->n_kv_heads,
+                                .parts = (m->n + heads - 1) / heads,
+                                .splits = m->h->n_tokens == m->h->n_chunks && heads % m->n != 0 &&
+                                          heads < 8 * m->n};
+    cut.items = items_of_step(m, &cut);
+    if (cut.splits && (cut.items == heads ||
+                       cut.items * kernels_attention_part(cut.group, s->head_dim_v) > m->d->parts_floats)) {
+        cut.splits = false;
+        cut.items = items_of_step(m, &cut);
+    }
+    return cut;
+}
+
+static void run_attention_items(const struct member *m, const struct graph_op *op,
+                                const struct attention_cut *cut, uint64_t begin, uint64_t end) {
+    const struct shape *s = m->g->shape;
+    const size_t part = kernels_attention_part(cut->group, s->head_dim_v);
+    uint64_t base = 0;
+    for (const struct step_chunk *c = cut->chunks; base < end; c++) {
+        const uint32_t items = items_of_head(cut, c), queries = queries_of_item(cut, c);
+        for (uint32_t head = 0; head < s->n_kv_heads; head++, base += items) {
+            const uint64_t first = ARITH_MAX(begin, base), last = ARITH_MIN(end, base + items);
+            if (first < last && cut->splits) {
+                struct kernels_attention a = attention_of(m, op, c, head, 0, 1);
                 a.parts = m->d->attention_parts + base * part;
-                if (merge && item % m->n == m->id) {
-                    m->d->kernels.attention_merge(&a);
-                    quantise_heads(m, op, &a, chunks[c].first, head);
-                }
-                const uint64_t first = ARITH_MAX(begin, base), last = ARITH_MIN(end, base + splits);
-                if (merge || first >= last) /* with more members than items some have none */
-                    continue;
                 a.first_split = (uint32_t)(first - base);
                 a.end_split = (uint32_t)(last - base);
                 m->d->kernels.attention(&a);
+                continue;
+            }
+            for (uint64_t i = first; i < last; i++) {
+                const uint32_t query = (uint32_t)(i - base) * queries;
+                struct kernels_attention a =
+                    attention_of(m, op, c, head, query, ARITH_MIN(c->n - query, queries));
+                m->d->kernels.attention(&a);
+                quantise_heads(m, op, &a, c->first + query, head);
             }
         }
-        if (!merge)
-            team_barrier(m->d->team, m->id);
     }
 }
 
-/* Work items: (chunk, KV head, some queries); those of one head follow one another, as they read the same K
- * and V. */
-static void run_attention(const struct member *m, const struct graph_op *op) {
+static void merge_splits(const struct member *m, const struct graph_op *op, const struct attention_cut *cut) {
     const struct shape *s = m->g->shape;
-    const struct step_chunk *chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks);
-    uint32_t most = kernels_attention_queries(s->n_heads / s->n_kv_heads);
-    uint32_t heads = m->h->n_chunks * s->n_kv_heads, parts = (m->n + heads - 1) / heads;
-    uint64_t splits = attention_splits(m, chunks);
-    if (splits > 0) {
-        run_split_attention(m, op, chunks, splits);
-        return;
-    }
-    uint32_t item = 0;
-    for (uint32_t c = 0; c < m->h->n_chunks; c++) {
-        uint32_t queries = ARITH_MIN(most, (chunks[c].n + parts - 1) / parts);
-        for (uint32_t head = 0; head < s->n_kv_heads; head++) {
-            for (uint32_t first = 0; first < chunks[c].n; first += queries, item++) {
-                if (owner_of(m, item) != m->id)
-                    continue;
-                struct kernels_attention a =
-                    attention_of(m, op, &chunks[c], head, first, ARITH_MIN(chunks[c].n - first, queries));
-                m->d->kernels.attention(&a);
-                quantise_heads(m, op, &a, chunks[c].first + first, head);
-            }
+    const size_t part = kernels_attention_part(cut->group, s->head_dim_v);
+    const uint32_t heads = m->h->n_chunks * s->n_kv_heads;
+    uint64_t base = 0;
+    for (uint32_t i = 0; i < share_end(m, heads); i++) {
+        const struct step_chunk *c = &cut->chunks[i / s->n_kv_heads];
+        if (i >= share_begin(m, heads)) {
+            struct kernels_attention a = attention_of(m, op, c, i % s->n_kv_heads, 0, 1);
+            a.parts = m->d->attention_parts + base * part;
+            m->d->kernels.attention_merge(&a);
+            quantise_heads(m, op, &a, c->first, i % s->n_kv_heads);
         }
+        base += items_of_head(cut, c);
+    }
+}
+
+static void run_attention(const struct member *m, const struct graph_op *op) {
+    const struct attention_cut cut = attention_cut(m);
+    struct team_share share = team_share_begin(m->d->team, m->id, cut.items);
+    for (uint64_t first, end; team_share_take(&share, 1, cut.items, &first, &end);)
+        run_attention_items(m, op, &cut, first, end);
+    if (cut.splits) {
+        team_barrier(m->d->team, m->id);
+        merge_splits(m, op, &cut);
     }
 }
 

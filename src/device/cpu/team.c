@@ -5,6 +5,8 @@
 #include "base/carve.h"
 #include "base/pages.h"
 
+#include <ck_pr.h>
+
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -19,6 +21,10 @@ struct member {
     struct team *team;
     pthread_t thread;
     uint32_t index;
+    uint32_t turn; /* of the sharing that it is in */
+    /* Items taken of its share in sharings of each turn. It clears the other turn's when a sharing begins:
+     * the one before is over, and the next one comes after a barrier. */
+    _Alignas(64) uint64_t taken[2];
 };
 
 /* A run: member 0 writes f and context, signals `go`, works, and waits in `done`, where the others only
@@ -34,7 +40,7 @@ struct team {
     uint32_t started; /* threads that exist */
     uint32_t spin;
     const struct phase *phase;
-    struct member *members; /* [n]; 0 is unused */
+    struct member *members; /* [n]; 0 has no thread of its own */
     uint8_t *stacks;        /* n - 1 times a guard page and a stack */
     bool pinned;
     cpu_set_t caller_set; /* what the caller had before */
@@ -50,6 +56,7 @@ static struct team *layout(struct carve *c, uint32_t n) {
     uint8_t *stacks = carve_take(c, 1, arith_must_add(arith_must_mul(n - 1, STACK_STRIDE), PAGES_SIZE));
     if (t != NULL) {
         memset(t, 0, sizeof *t);
+        memset(members, 0, n * sizeof *members);
         t->members = members;
         t->stacks = stacks + (PAGES_SIZE - (uintptr_t)stacks % PAGES_SIZE) % PAGES_SIZE;
     }
@@ -107,7 +114,8 @@ static int start_member(struct team *t, uint32_t i, const int *cpus) {
     if (rc == 0 && mprotect(guard, PAGES_SIZE, PROT_NONE) != 0)
         rc = errno;
     if (rc == 0) {
-        t->members[i] = (struct member){.team = t, .index = i};
+        t->members[i].team = t;
+        t->members[i].index = i;
         rc = pthread_create(&t->members[i].thread, &a, member_main, &t->members[i]);
         if (rc == 0)
             t->started++;
@@ -214,4 +222,35 @@ void team_barrier(struct team *t, uint32_t member) {
 
 uint32_t team_size(const struct team *t) {
     return t->n;
+}
+
+struct team_share team_share_begin(struct team *t, uint32_t member, uint64_t items) {
+    CHECK(member < t->n);
+    struct member *m = &t->members[member];
+    m->turn ^= 1;
+    ck_pr_store_64(&m->taken[m->turn ^ 1], 0);
+    return (struct team_share){.team = t, .items = items, .member = member, .turn = m->turn};
+}
+
+/* A quarter of what is left at a time, so that the last pieces are small; alone all. */
+bool team_share_take(struct team_share *s, uint64_t least, uint64_t most, uint64_t *first, uint64_t *end) {
+    const uint64_t n = s->team->n;
+    DCHECK(least > 0 && least <= most);
+    for (; s->helped < n; s->helped++) {
+        const uint64_t whose = (s->member + s->helped) % n;
+        const uint64_t begin = s->items * whose / n, all = s->items * (whose + 1) / n - begin;
+        uint64_t *taken = &s->team->members[whose].taken[s->turn];
+        const uint64_t before = ck_pr_load_64(taken);
+        if (before >= all)
+            continue;
+        const uint64_t next = n > 1 ? (all - before) / 4 : all;
+        const uint64_t piece = ARITH_MIN(ARITH_MAX(next, least), most);
+        const uint64_t at = ck_pr_faa_64(taken, piece);
+        if (at < all) {
+            *first = begin + at;
+            *end = begin + ARITH_MIN(at + piece, all);
+            return true;
+        }
+    }
+    return false;
 }
