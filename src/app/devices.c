@@ -8,7 +8,6 @@
 #include "base/units.h"
 #include "device/device_info.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,9 +38,9 @@ static void spec(const struct device_info *i, char out[160]) {
 }
 
 static stator_status save(const struct devices *d, stator_error *e) {
-    FILE *f = fopen(d->save, "w");
+    FILE *f = out_open("--save", d->save, e);
     if (f == NULL)
-        return error_set(e, STATOR_FAILED, "%s can't be written: %s", d->save, strerror(errno));
+        return STATOR_FAILED;
     uint32_t n = gpus(d) > 0 ? gpus(d) : 1; /* the CPU when it is all there is */
     const struct device_info *cpu = &d->list[d->n - 1];
     char text[160];
@@ -64,10 +63,7 @@ static stator_status save(const struct devices *d, stator_error *e) {
         fprintf(f, "%s%s", i > 0 ? "; \"\n            \"" : "", text);
     }
     fprintf(f, "\";\n};\n");
-    bool failed = ferror(f) != 0;
-    failed = fclose(f) != 0 || failed;
-    return failed ? error_set(e, STATOR_FAILED, "%s can't be written: %s", d->save, strerror(errno))
-                  : STATOR_OK;
+    return out_close(f, "--save", d->save, STATOR_OK, e);
 }
 
 static void sub_groups_text(const struct device_info *i, char out[64]) {

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rows are written as they lie in memory");
 
@@ -47,17 +45,6 @@ static stator_status write_rows(stator *s, const int32_t *ids, size_t n, FILE *f
     return st;
 }
 
-/* Of a run that failed no file stays that looks like a whole one. errno when it can't be closed, else 0. */
-static int close_file(FILE *f, const char *path, bool whole) {
-    struct stat st;
-    bool regular = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode);
-    int why = fclose(f) != 0 ? errno : 0;
-    if (regular && (!whole || why != 0))
-        (void)unlink(path);
-    errno = why;
-    return why;
-}
-
 static stator_status run_logits(const char *config, const struct options_list *set, const int32_t *ids,
                                 size_t n, const char *path, const char *report, stator_error *e) {
     stator *s = NULL;
@@ -71,17 +58,12 @@ static stator_status run_logits(const char *config, const struct options_list *s
         st = stator_check(s, &q, e); /* before the weights are loaded */
     if (st == STATOR_OK)
         st = stator_start(s, e);
-    bool to_stdout = strcmp(path, "-") == 0;
-    FILE *f = NULL;
     if (st == STATOR_OK) {
-        f = to_stdout ? stdout : fopen(path, "we");
-        if (f == NULL)
-            st = error_set(e, STATOR_USAGE, "--output %s: %s", path, strerror(errno));
+        FILE *f = out_open("--output", path, e);
+        st = f != NULL ? write_rows(s, ids, n, f, path, e) : STATOR_FAILED;
+        if (f != NULL)
+            st = out_close(f, "--output", path, st, e);
     }
-    if (st == STATOR_OK)
-        st = write_rows(s, ids, n, f, path, e);
-    if (f != NULL && !to_stdout && close_file(f, path, st == STATOR_OK) != 0 && st == STATOR_OK)
-        st = error_set(e, STATOR_FAILED, "--output %s: %s", path, strerror(errno));
     if (st == STATOR_OK)
         st = session_audit(s, NULL, e);
     if (st == STATOR_OK && report != NULL)

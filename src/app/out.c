@@ -1,9 +1,13 @@
 #include "app/out.h"
 
+#include "base/error.h"
+
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 int out_fail(const char *command, stator_status code, const char *fmt, ...) {
     va_list ap;
@@ -27,4 +31,33 @@ int out_finish(const char *command, int code) {
         return code != STATOR_OK ? code : STATOR_FAILED;
     return out_fail(command, STATOR_FAILED, "can't write to standard output%s%s", errno != 0 ? ": " : "",
                     errno != 0 ? strerror(errno) : "");
+}
+
+static stator_status not_written(const char *option, const char *path, int why, stator_error *e) {
+    return error_set(e, STATOR_FAILED, "%s %.300s can't be written: %s", option, path, strerror(why));
+}
+
+FILE *out_open(const char *option, const char *path, stator_error *e) {
+    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    if (f == NULL)
+        (void)not_written(option, path, errno, e);
+    return f;
+}
+
+stator_status out_close(FILE *f, const char *option, const char *path, stator_status st, stator_error *e) {
+    if (f == stdout)
+        return st;
+    struct stat s;
+    const bool regular = fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode);
+    errno = 0;
+    int why = fflush(f) != 0 ? errno
+              : ferror(f)    ? EIO
+                             : 0; /* buffers are large: what failed before is seldom */
+    if (fclose(f) != 0 && why == 0)
+        why = errno;
+    if (st == STATOR_OK && why != 0)
+        st = not_written(option, path, why, e);
+    if (st != STATOR_OK && regular)
+        (void)unlink(path);
+    return st;
 }

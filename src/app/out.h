@@ -5,6 +5,8 @@
 
 #include "stator.h"
 
+#include <stdio.h>
+
 /* "stator COMMAND: text" on stderr; the text gets no final period or newline of its own. Returns the exit
  * code. */
 __attribute__((format(printf, 3, 4))) int out_fail(const char *command, stator_status code, const char *fmt,
@@ -15,5 +17,11 @@ int out_error(const char *command, const stator_error *e);
  * STATOR_FAILED with a message; without one when the reader closed its end of a pipe. Every command returns
  * through it. */
 int out_finish(const char *command, int code);
+
+/* A file that an option names ("--output"); "-" is standard output. NULL: it can't be written, e says why. */
+FILE *out_open(const char *option, const char *path, stator_error *e);
+/* Closes what out_open gave. st: how the writing went. Returns st, or STATOR_FAILED when not all could be
+ * written (of standard output out_finish says so). Then no regular file stays that looks like a whole one. */
+stator_status out_close(FILE *f, const char *option, const char *path, stator_status st, stator_error *e);
 
 #endif

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct job {
     const char *path;
@@ -97,11 +99,16 @@ static stator_status read_blocks(struct job *job, stator_error *e) {
 
 /* A wrong path is said before the search, not after it. */
 static stator_status check_output(const struct job *job, stator_error *e) {
-    FILE *f = job->output != NULL ? fopen(job->output, "ab") : NULL;
-    if (f != NULL)
-        fclose(f);
-    else if (job->output != NULL)
-        return error_set(e, STATOR_FAILED, "%s can't be written: %s", job->output, strerror(errno));
+    if (job->output == NULL || strcmp(job->output, "-") == 0)
+        return STATOR_OK;
+    struct stat st;
+    const bool there = lstat(job->output, &st) == 0;
+    FILE *f = fopen(job->output, "ae");
+    if (f == NULL)
+        return error_set(e, STATOR_FAILED, "--output %s can't be written: %s", job->output, strerror(errno));
+    fclose(f);
+    if (!there) /* it comes when there is something in it */
+        (void)unlink(job->output);
     return STATOR_OK;
 }
 
@@ -124,7 +131,7 @@ static stator_status solve(struct job *job, stator_error *e) {
     return s;
 }
 
-static stator_status write_csv(const struct job *job, FILE *f) {
+static void write_csv(const struct job *job, FILE *f) {
     fputs("id,lower,upper,size,offset\n", f);
     for (size_t i = 0; i < job->n; i++) {
         const struct pack_csv_row *r = &job->rows[i];
@@ -132,7 +139,6 @@ static stator_status write_csv(const struct job *job, FILE *f) {
         fprintf(f, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", r->lower, r->upper, r->size,
                 job->blocks[i].offset);
     }
-    return ferror(f) ? STATOR_FAILED : STATOR_OK;
 }
 
 static void write_json(const struct job *job) {
@@ -165,16 +171,14 @@ static void write_json(const struct job *job) {
 static stator_status write_result(const struct job *job, stator_error *e) {
     if (job->as_json)
         write_json(job);
-    if (job->output == NULL)
-        return job->as_json ? STATOR_OK : write_csv(job, stdout);
-    FILE *f = fopen(job->output, "wb");
+    if (job->output == NULL && job->as_json)
+        return STATOR_OK;
+    const char *path = job->output != NULL ? job->output : "-";
+    FILE *f = out_open("--output", path, e);
     if (f == NULL)
-        return error_set(e, STATOR_FAILED, "%s can't be written: %s", job->output, strerror(errno));
-    errno = 0;
-    stator_status s = write_csv(job, f);
-    if (fclose(f) != 0 || s != STATOR_OK)
-        return error_set(e, STATOR_FAILED, "%s can't be written: %s", job->output, strerror(errno));
-    return STATOR_OK;
+        return STATOR_FAILED;
+    write_csv(job, f);
+    return out_close(f, "--output", path, STATOR_OK, e);
 }
 
 /* The line on stderr, and the verdict on the capacity. */

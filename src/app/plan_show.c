@@ -10,11 +10,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct asked {
     struct options_list set;
     struct options_list devices;
     bool json, ascii, verbose;
+    bool svg_only; /* on standard output */
     const char *svg;
     const char *diff;
 };
@@ -42,7 +44,7 @@ static stator_status print_diff(const struct asked *o, const struct plan *p, sta
     stator_status st = session_read_file(o->diff, &text, &n, e);
     if (st != STATOR_OK)
         return st;
-    st = plan_diff_print(p, text, n, o->diff, o->json ? stderr : stdout, e);
+    st = plan_diff_print(p, text, n, o->diff, o->json || o->svg_only ? stderr : stdout, e);
     free(text);
     return st;
 }
@@ -61,7 +63,7 @@ static stator_status show(const struct asked *o, stator *s, stator_error *e) {
         print_json(p);
     else if (o->ascii)
         plan_ascii_print(p, stdout);
-    else if (o->diff == NULL)
+    else if (o->diff == NULL && !o->svg_only)
         print_table(s, p, o->verbose);
     return STATOR_OK;
 }
@@ -121,9 +123,10 @@ int plan_command(int argc, char **argv) {
     int code = 0;
     if (!options_parse(&options, argc, argv, &code))
         return code;
-    if (o.json && o.ascii)
+    o.svg_only = o.svg != NULL && strcmp(o.svg, "-") == 0;
+    if (o.json + o.ascii + o.svg_only > 1)
         return out_fail("plan", STATOR_USAGE,
-                        "--json and --ascii both print to standard output: give one of them");
+                        "--json, --ascii and --svg - print to standard output: give one of them");
     stator *s = NULL;
     stator_error e;
     stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, &s, &e);

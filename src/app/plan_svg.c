@@ -1,12 +1,12 @@
 /* The plan as a picture: for each place a bar of its budget, for each arena its blocks; scratch as offset
  * against step, the others slice by slice. Every block says on hover what it is. Colours are classes, so that
  * light and dark come from the viewer. */
+#include "app/out.h"
 #include "app/plan_parts.h"
 
 #include "base/arith.h"
 #include "base/units.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -249,10 +249,10 @@ static double height_of(const struct plan *p) {
 }
 
 stator_status plan_svg_write(const struct plan *p, const char *path, stator_error *e) {
-    struct svg g = {.f = fopen(path, "we"), .p = p, .y = 30};
+    struct svg g = {.f = out_open("--svg", path, e), .p = p, .y = 30};
     char line[200];
     if (g.f == NULL)
-        return error_set(e, STATOR_FAILED, "--svg %.300s: %s", path, strerror(errno));
+        return STATOR_FAILED;
     double height = height_of(p);
     fprintf(g.f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
@@ -269,7 +269,5 @@ stator_status plan_svg_write(const struct plan *p, const char *path, stator_erro
     for (uint32_t i = 0; i < p->n_places; i++)
         put_place(&g, i);
     fputs("</svg>\n", g.f);
-    bool ok = !ferror(g.f);
-    ok = fclose(g.f) == 0 && ok;
-    return ok ? STATOR_OK : error_set(e, STATOR_FAILED, "--svg %.300s: %s", path, strerror(errno));
+    return out_close(g.f, "--svg", path, STATOR_OK, e);
 }

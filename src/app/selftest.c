@@ -12,7 +12,6 @@
 #include "device/device_info.h"
 #include "formats/block.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -327,9 +326,9 @@ static void run_probes(struct selftest *t) {
 }
 
 static stator_status write_report(const struct selftest *t, stator_error *e) {
-    FILE *f = fopen(t->report, "w");
+    FILE *f = out_open("--report", t->report, e);
     if (f == NULL)
-        return error_set(e, STATOR_FAILED, "%s can't be written: %s", t->report, strerror(errno));
+        return STATOR_FAILED;
     const struct device_info *i = &t->list[t->index];
     struct json j;
     json_to_file(&j, f, true);
@@ -352,10 +351,8 @@ static stator_status write_report(const struct selftest *t, stator_error *e) {
     }
     json_close(&j);
     json_close(&j);
-    bool failed = !json_end(&j);
-    failed = fclose(f) != 0 || failed;
-    return failed ? error_set(e, STATOR_FAILED, "%s can't be written: %s", t->report, strerror(errno))
-                  : STATOR_OK;
+    (void)json_end(&j);
+    return out_close(f, "--report", t->report, STATOR_OK, e);
 }
 
 static stator_status find_device(struct selftest *t, stator_error *e) {

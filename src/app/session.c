@@ -1,5 +1,7 @@
 #include "app/session.h"
 
+#include "app/out.h"
+
 #include "base/arith.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -244,13 +246,12 @@ stator_status session_write_report(const stator *s, const char *path, stator_err
     if (text == NULL)
         return error_set(e, STATOR_FAILED, "no memory for the report");
     stator_status st = stator_report_json(s, text, n + 1, &n, e);
-    FILE *f = st == STATOR_OK ? fopen(path, "we") : NULL;
-    if (st == STATOR_OK) {
-        bool ok = f != NULL && fwrite(text, 1, n, f) == n && fputc('\n', f) != EOF;
-        if (f != NULL && fclose(f) != 0)
-            ok = false;
-        if (!ok)
-            st = error_set(e, STATOR_FAILED, "--report %s: %s", path, strerror(errno));
+    FILE *f = st == STATOR_OK ? out_open("--report", path, e) : NULL;
+    if (f != NULL) {
+        fprintf(f, "%s\n", text);
+        st = out_close(f, "--report", path, st, e);
+    } else if (st == STATOR_OK) {
+        st = STATOR_FAILED;
     }
     free(text);
     return st;

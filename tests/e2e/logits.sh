@@ -45,8 +45,7 @@ test_report() {
 test_refusals() {
     local args
     for args in "--tokens 1" "--output $tmp/x" "--tokens 1 --tokens-file tests/data/demo.prompt.txt --output $tmp/x" \
-        "--tokens 2048 --output $tmp/x" "--tokens -1 --output $tmp/x" "--tokens-file $tmp/none --output $tmp/x" \
-        "--tokens 1 --output $tmp/none/x"; do
+        "--tokens 2048 --output $tmp/x" "--tokens -1 --output $tmp/x" "--tokens-file $tmp/none --output $tmp/x"; do
         # shellcheck disable=SC2086
         expect 2 "$stator" logits $model $args
     done
@@ -56,6 +55,8 @@ test_refusals() {
     said 'has 48 tokens, memory.context is 47'
     printf '1 2 \0 3 4' >"$tmp/ids"
     expect 2 "$stator" logits $model --tokens-file "$tmp/ids" --output "$tmp/x"
+    expect 1 "$stator" logits $model --tokens 1 --output "$tmp/none/x"
+    said '--output .*none/x can.t be written: No such file'
     [ -c /dev/full ] || return 0
     expect 1 "$stator" logits $model --tokens "$ids" --output /dev/full
     said 'No space left'

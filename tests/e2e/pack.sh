@@ -56,6 +56,12 @@ test_output_and_again() {
     cmp "$tmp/out" "$tmp/packed.csv" || fail "packing a packed file differs"
     expect 1 "$stator" pack "$tmp/in.csv" --output "$tmp/no/such"
     said 'no/such can.t be written: No such file'
+    expect 0 "$stator" pack "$tmp/in.csv" --output -
+    cmp "$tmp/out" "$tmp/packed.csv" || fail "--output - is not standard output"
+    if [ -c /dev/full ]; then
+        expect 1 "$stator" pack "$tmp/in.csv" --output /dev/full
+        said '--output /dev/full can.t be written: No space left'
+    fi
     expect 1 "$stator" pack "$tmp/none.csv"
     said 'none.csv can.t be opened'
 }

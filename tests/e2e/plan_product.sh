@@ -163,6 +163,19 @@ test_svg() {
     ! command -v xmllint >/dev/null || xmllint --noout "$tmp/plan.svg" || fail "not well-formed"
     ! grep -q 'the budget ends here' "$tmp/plan.svg" || fail "a line at the budget's end in a plan that fits"
     expect 1 "$stator" plan $cfg --svg "$tmp/none/plan.svg"
+    said '--svg .*none/plan.svg can.t be written: No such file'
+    # shellcheck disable=SC2086
+    expect 0 "$stator" plan $cfg $gpus --svg -
+    [ "$(head -c 4 "$tmp/out") $(tail -n 1 "$tmp/out")" = "<svg </svg>" ] || fail "--svg - prints more than the picture"
+    [ "$(grep -c 'class="b r' "$tmp/out")" = "$boxes" ] || fail "--svg - is another picture"
+    expect 2 "$stator" plan $cfg --svg - --json
+    if [ -c /dev/full ]; then
+        expect 1 "$stator" plan $cfg --svg /dev/full
+        said '--svg /dev/full can.t be written: No space left'
+        ln -s /dev/full "$tmp/full.svg"
+        expect 1 "$stator" plan $cfg --svg "$tmp/full.svg"
+        [ -L "$tmp/full.svg" ] || fail "it removed what is not a file"
+    fi
     expect 3 "$stator" plan $cfg --device a=6MiB --device b=300MiB --set devices.split=7,1 --svg "$tmp/over.svg"
     [ "$(grep -c '<title>the budget ends here: 6.00 MiB</title>' "$tmp/over.svg")" = 1 ] || fail "nothing shows where the budget ends"
 }
