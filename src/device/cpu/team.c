@@ -5,12 +5,11 @@
 #include "base/carve.h"
 #include "base/pages.h"
 
-#include <ck_pr.h>
-
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <xmmintrin.h>
@@ -24,7 +23,7 @@ struct member {
     uint32_t turn; /* of the sharing that it is in */
     /* Items taken of its share in sharings of each turn. It clears the other turn's when a sharing begins:
      * the one before is over, and the next one comes after a barrier. */
-    _Alignas(64) uint64_t taken[2];
+    _Alignas(64) _Atomic uint64_t taken[2];
 };
 
 /* A run: member 0 writes f and context, signals `go`, works, and waits in `done`, where the others only
@@ -228,24 +227,24 @@ struct team_share team_share_begin(struct team *t, uint32_t member, uint64_t ite
     CHECK(member < t->n);
     struct member *m = &t->members[member];
     m->turn ^= 1;
-    ck_pr_store_64(&m->taken[m->turn ^ 1], 0);
+    atomic_store_explicit(&m->taken[m->turn ^ 1], 0, memory_order_relaxed);
     return (struct team_share){.team = t, .items = items, .member = member, .turn = m->turn};
 }
 
 /* A quarter of what is left at a time, so that the last pieces are small; alone all. */
 bool team_share_take(struct team_share *s, uint64_t least, uint64_t most, uint64_t *first, uint64_t *end) {
     const uint64_t n = s->team->n;
-    DCHECK(least > 0 && least <= most);
+    CHECK(n > 0 && least > 0 && least <= most);
     for (; s->helped < n; s->helped++) {
         const uint64_t whose = (s->member + s->helped) % n;
         const uint64_t begin = s->items * whose / n, all = s->items * (whose + 1) / n - begin;
-        uint64_t *taken = &s->team->members[whose].taken[s->turn];
-        const uint64_t before = ck_pr_load_64(taken);
+        _Atomic uint64_t *taken = &s->team->members[whose].taken[s->turn];
+        const uint64_t before = atomic_load_explicit(taken, memory_order_relaxed);
         if (before >= all)
             continue;
         const uint64_t next = n > 1 ? (all - before) / 4 : all;
         const uint64_t piece = ARITH_MIN(ARITH_MAX(next, least), most);
-        const uint64_t at = ck_pr_faa_64(taken, piece);
+        const uint64_t at = atomic_fetch_add_explicit(taken, piece, memory_order_relaxed);
         if (at < all) {
             *first = begin + at;
             *end = begin + ARITH_MIN(at + piece, all);
