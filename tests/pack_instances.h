@@ -72,6 +72,31 @@ static inline size_t pack_instances_large(const struct pack_block *b, size_t n, 
     return i;
 }
 
+/* Cuts a rectangle of 1024 steps and 1024 * unit bytes n - 1 times: always the largest piece, across its
+ * longer side, in the middle three fifths. Pieces of much the same size and shape say little about how they
+ * lay. */
+static inline void pack_instances_tile_evenly(struct pack_block *b, size_t n, uint64_t unit, uint64_t *rng) {
+    CHECK(n <= 4096); /* then a largest piece can be cut */
+    b[0] = (struct pack_block){.bytes = 1024 * unit, .align = 1, .first = 0, .end = 1024};
+    for (size_t k = 1; k < n; k++) {
+        size_t i = 0;
+        for (size_t j = 1; j < k; j++)
+            if (b[j].bytes / unit * (b[j].end - b[j].first) > b[i].bytes / unit * (b[i].end - b[i].first))
+                i = j;
+        const uint64_t steps = b[i].end - b[i].first, units = b[i].bytes / unit,
+                       longer = ARITH_MAX(steps, units);
+        const uint64_t cut = longer / 5 + pack_instances_below(rng, longer - 2 * (longer / 5) - 1) + 1;
+        b[k] = b[i];
+        if (steps == longer) {
+            b[i].end = b[k].first = b[i].first + (uint32_t)cut;
+        } else {
+            b[i].bytes = cut * unit;
+            b[k].bytes -= cut * unit;
+            b[k].offset += cut * unit;
+        }
+    }
+}
+
 /* Cuts a rectangle of `span` steps and `height` bytes at random places into n blocks. Blocks' offsets are
  * where they lay. */
 static inline void pack_instances_tile(struct pack_block *b, size_t n, uint32_t span, uint64_t height,

@@ -227,6 +227,17 @@ static void run_tilings(struct tight *t) {
         }
 }
 
+static void run_even_tilings(struct tight *t) {
+    for (uint64_t seed = 0; seed < t->set->seeds; seed++)
+        for (size_t n = 350; n <= 600; n += 50) {
+            uint64_t rng = n + 1000 * seed;
+            struct pack_block *b = take(n * sizeof *b);
+            pack_instances_tile_evenly(b, n, CAPACITY / 1024, &rng);
+            run_tight(t, "even tiling, 10% left out", b, leave_out(b, n, 10, &rng));
+            free(b);
+        }
+}
+
 /* Random pinwheels, which no cut takes apart, with some slack or some pieces left out. */
 static void run_pinwheels(struct tight *t) {
     static const struct {
@@ -290,6 +301,7 @@ int main(int argc, char **argv) {
         for (; i < argc; i++)
             run_file(&t, argv[i]);
         run_tilings(&t);
+        run_even_tilings(&t);
         run_pinwheels(&t);
         printf("%u of %u solved, %u of them within a second\n", t.solved, t.all, t.quick);
         return 0;

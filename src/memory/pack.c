@@ -8,6 +8,7 @@
 /* Searches go in rounds: each part spends this many steps on its goal in the first, twice as many in the
  * next. */
 #define FIRST_ROUND 4000000
+#define TILED       8          /* times as many for pack_tiling where it left little */
 #define MEND_ROUND  1000000000 /* of a part that is not searched */
 #define MEND_ITEM   600000     /* ... for each item of one that is, where searches did not do: a broad beam */
 #define MEND_LATER  3          /* ... and from which round on */
@@ -289,6 +290,8 @@ static enum pack_outcome search_limit(const struct state *s, struct pack_part *p
     enum pack_outcome o = search(&q, limit / p->grain * p->grain, budget, s->rest);
     p->attempts = q.attempts;
     p->guesses = q.guesses;
+    p->repairs = q.repairs;
+    p->looks_tiled = q.looks_tiled;
     p->sweeps = q.sweeps;
     p->sweep_kind = q.sweep_kind;
     p->sweep_bits = q.sweep_bits;
@@ -319,7 +322,8 @@ static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, s
 static void improve(const struct state *s, struct pack_part *p, uint32_t round, struct pack_budget *budget) {
     uint64_t steps = (uint64_t)FIRST_ROUND << ARITH_MIN(round, 30u);
     uint64_t low = ARITH_MAX(p->target, p->proven); /* the lowest peak that may be possible and useful */
-    enum pack_outcome straight = try_limit(s, p, pack_tiling, low, steps, budget);
+    enum pack_outcome straight =
+        try_limit(s, p, pack_tiling, low, p->looks_tiled ? TILED * steps : steps, budget);
     if (straight == PACK_GAVE_UP)
         straight = try_limit(s, p, pack_sweep, low, steps, budget);
     if (straight == PACK_GAVE_UP)

@@ -48,6 +48,8 @@ struct pack_part {
     uint64_t grain;      /* the largest alignment; 0: sizes rounded up to it add up to more than 2^63 */
     uint64_t attempts;   /* of pack_valley so far: no two are alike */
     uint32_t guesses;    /* ... of pack_tiling */
+    uint32_t repairs;    /* ... of its slow kind */
+    bool looks_tiled;    /* one of those left little */
     uint32_t sweeps;     /* ... of pack_sweep */
     uint32_t sweep_kind; /* the most promising kind of those, and its bits for a border */
     float sweep_bits;

@@ -674,27 +674,40 @@ static bool can_fill(const struct tiling *s) {
     return changes > 0 && changes <= s->part->sections / 4 * 3;
 }
 
-/* Kinds of guesses. */
-enum { REPAIRED = 1, KINDS = 7 };
+/* Little is left, as a tiling would. */
+static bool is_promising(const struct tiling *s) {
+    return s->alive <= s->part->n / 4;
+}
 
-/* Joins as far as guesses of this kind go; false if that is not worth a search. */
-static bool guess(struct tiling *s, uint32_t k) {
-    /* Others than the first two stop earlier, with fewer mistakes. */
-    static const double last_trust[KINDS] = {64, 64, 1, 0.5, 2, 0.25, 0.125};
-    uint32_t kind = k / 2 % KINDS;
+/* Kinds of guesses. The best one is slow: it comes first and takes half of the steps, all others
+ * together the other half. Large parts have time for it alone, once. */
+struct guess {
+    double last_trust; /* what stops earlier makes fewer mistakes */
+    bool filled;       /* what is missing, if it can be */
+    bool repaired;
+};
+static const struct guess best_guess = {64, true, true};
+static const struct guess other_guesses[] = {
+    {64, true, false},    {64, false, false},   {64, false, true},    {1, true, false},  {1, false, false},
+    {0.5, true, false},   {0.5, false, false},  {2, true, false},     {2, false, false}, {0.25, true, false},
+    {0.25, false, false}, {0.125, true, false}, {0.125, false, false}};
+enum { OTHERS = sizeof other_guesses / sizeof other_guesses[0] };
+
+/* Joins as far as guess k of its kind goes; false if that is not worth a search. */
+static bool guess(struct tiling *s, const struct guess *g, uint32_t k, bool shaken) {
     s->random = k;
-    s->last_trust = last_trust[kind];
-    s->shake = k < 2 * KINDS ? 0 : SHAKE;
+    s->last_trust = g->last_trust;
+    s->shake = shaken ? SHAKE : 0;
     begin(s);
-    if (k % 2 == 0 && can_fill(s))
+    if (g->filled && can_fill(s))
         fill_gaps(s);
     if (!join_all(s))
         return false;
     /* Large parts that show no tiling have no time for more. */
-    if (s->part->n > PACK_VALLEY_LARGEST && s->alive > s->part->n / 4)
+    if (s->part->n > PACK_VALLEY_LARGEST && !is_promising(s))
         return false;
     uint32_t least = s->alive;
-    for (uint32_t since = 0; kind == REPAIRED && s->alive > 1 && since < PATIENCE; since++) {
+    for (uint32_t since = 0; g->repaired && s->alive > 1 && since < PATIENCE; since++) {
         try_again(s);
         if (s->alive < least) {
             least = s->alive;
@@ -731,16 +744,19 @@ enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_b
     for (uint32_t k = 0; k < p->sections; k++)
         if (s.live[k] > limit)
             return PACK_IMPOSSIBLE;
-    /* Large parts have time for the best kind alone. */
-    bool large = p->n > PACK_VALLEY_LARGEST;
-    if (large)
-        p->guesses = ARITH_MAX(p->guesses, 2u * REPAIRED);
-    while (p->guesses < (large ? 2 * REPAIRED + 2 : GUESSES) && pack_budget_take(budget, &s.steps)) {
-        uint32_t k = p->guesses++;
-        if (k % 2 == 1 && !can_fill(&s)) /* the same as before */
+    const bool large = p->n > PACK_VALLEY_LARGEST, fill = can_fill(&s);
+    uint64_t repaired = 0, others = 0; /* steps */
+    while (p->guesses + p->repairs < (large ? 1u : GUESSES) && pack_budget_take(budget, &s.steps)) {
+        const bool repair = large || repaired <= others;
+        const uint32_t k = repair ? p->repairs++ : p->guesses++;
+        const struct guess *g = repair ? &best_guess : &other_guesses[k % OTHERS];
+        if (!repair && !g->filled && !fill) /* as the one before */
             continue;
-        if (guess(&s, k) && pack_core(&s, p, work) == PACK_FOUND)
+        const uint64_t left = budget->steps;
+        if (guess(&s, g, k, k > (repair ? 0 : OTHERS)) && pack_core(&s, p, work) == PACK_FOUND)
             return PACK_FOUND;
+        p->looks_tiled = p->looks_tiled || (repair && is_promising(&s));
+        *(repair ? &repaired : &others) += left - budget->steps;
     }
     return PACK_GAVE_UP;
 }

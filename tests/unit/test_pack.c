@@ -844,6 +844,24 @@ static void tilings(void **state) {
     }
 }
 
+/* Pieces of much the same size, a tenth left out: the first guesses seldom do. */
+static void even_tilings(void **state) {
+    (void)state;
+    enum { MOST = 360 };
+    static struct pack_block b[MOST], again[MOST];
+    uint64_t rng = testing_seed("even tilings");
+    for (size_t k = 0; k < 6; k++) {
+        const size_t n = 260 + 20 * k;
+        pack_instances_tile_evenly(b, n, 1024, &rng);
+        assert_null(pack_instances_check(b, n, 1 << 20));
+        size_t left = 0;
+        for (size_t i = 0; i < n; i++)
+            if (testing_below(&rng, 10) != 0)
+                b[left++] = b[i];
+        pack_both(b, again, left, 1000000000, "even tiling", k);
+    }
+}
+
 /* Rectangles that no cut takes apart, with and without slack: only sweeps find packings of most of them. */
 static void pinwheels(void **state) {
     (void)state;
@@ -911,6 +929,7 @@ int main(void) {
         cmocka_unit_test(finished_is_the_same),
         cmocka_unit_test(stop),
         cmocka_unit_test(tilings),
+        cmocka_unit_test(even_tilings),
         cmocka_unit_test(pinwheels),
         cmocka_unit_test(checker_finds_faults),
         cmocka_unit_test(spent_budget),
