@@ -615,17 +615,22 @@ static void overlaps_are_resolved(void **state) {
     }
 }
 
-/* Blocks in the order of their begins: a tenth lives long, or all live up to 100 sections and grow large
- * around two of them. */
-static uint64_t shaped(struct pack_item *items, uint32_t n, bool peaks, uint64_t grain, uint64_t *rng) {
+enum shape { TENTH_LASTS, PEAKS, THIRD_LASTS, SHAPES };
+
+/* Blocks in the order of their begins: some live long, or all live up to 100 sections and grow large around
+ * two of them. The last section cuts lives, but not their lengths. */
+static uint64_t shaped(struct pack_item *items, uint32_t n, enum shape shape, uint64_t grain, uint64_t *rng) {
+    bool peaks = shape == PEAKS;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t life = peaks ? 100 : i % 10 == 0 ? n / 4 : 8;
+        uint32_t life = peaks                  ? 100
+                        : shape == TENTH_LASTS ? (i % 10 == 0 ? n / 4 : 4)
+                                               : (i % 3 == 0 ? n / 10 : 4);
         uint32_t hi = i + 1 + (uint32_t)pack_instances_below(rng, life);
         uint64_t size = 1 + pack_instances_below(rng, 1 << 20);
         if (peaks && (i % (n / 2)) / 100 == n / 400)
             size *= 3;
-        hi = hi < n ? hi : n;
-        items[i] = (struct pack_item){.size = size, .align = grain, .lo = i, .hi = hi, .length = hi - i};
+        items[i] = (struct pack_item){
+            .size = size, .align = grain, .lo = i, .hi = hi < n ? hi : n, .length = hi - i};
     }
     return largest_live_sum(items, n, n, grain);
 }
@@ -650,11 +655,12 @@ static void tiers_and_peaks(void **state) {
     static struct pack_item items[N];
     static uint64_t offsets[N], first[N];
     uint64_t rng = 12;
-    for (unsigned k = 0; k < 8; k++) {
-        bool peaks = k % 2 == 1;
-        uint64_t grain = k % 4 < 2 ? 1 : 4096;
+    for (unsigned k = 0; k < 4 * SHAPES; k++) {
+        enum shape shape = (enum shape)(k % SHAPES);
+        bool peaks = shape == PEAKS;
+        uint64_t grain = k / SHAPES % 2 == 0 ? 1 : 4096;
         struct pack_part p = {.items = items, .n = N, .sections = N, .offsets = offsets, .grain = grain};
-        p.target = shaped(items, N, peaks, grain, &rng);
+        p.target = shaped(items, N, shape, grain, &rng);
         uint64_t bytes = peaks ? pack_peaks_bytes(N) : pack_tiers_bytes(N);
         void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
         assert_non_null(work);
@@ -692,7 +698,7 @@ static void peaks_end(void **state) {
     static uint64_t offsets[N];
     uint64_t rng = 13;
     struct pack_part p = {.items = items, .n = N, .sections = N, .offsets = offsets, .grain = 1};
-    uint64_t bound = shaped(items, N, true, 1, &rng);
+    uint64_t bound = shaped(items, N, PEAKS, 1, &rng);
     p.target = bound - bound / 200;
     p.peak = 4 * bound;
     uint64_t bytes = pack_peaks_bytes(N);
