@@ -3,6 +3,8 @@
 #ifndef STATOR_TESTS_PACK_INSTANCES_H
 #define STATOR_TESTS_PACK_INSTANCES_H
 
+#include "base/arith.h"
+#include "base/check.h"
 #include "memory/pack.h"
 
 #include <math.h>
@@ -18,6 +20,7 @@ static inline uint64_t pack_instances_random(uint64_t *state) { /* SplitMix64 */
 }
 
 static inline uint64_t pack_instances_below(uint64_t *state, uint64_t n) {
+    CHECK(n > 0);
     return pack_instances_random(state) % n;
 }
 
