@@ -90,7 +90,7 @@ static inline void pack_instances_tile_evenly(struct pack_block *b, size_t n, ui
                        longer = ARITH_MAX(steps, units);
         const uint64_t cut = longer / 5 + pack_instances_below(rng, longer - 2 * (longer / 5) - 1) + 1;
         b[k] = b[i];
-        if (steps == longer) {
+        if (steps > units) { /* the first cut is not in time: that would make two parts */
             b[i].end = b[k].first = b[i].first + (uint32_t)cut;
         } else {
             b[i].bytes = cut * unit;
@@ -98,6 +98,16 @@ static inline void pack_instances_tile_evenly(struct pack_block *b, size_t n, ui
             b[k].offset += cut * unit;
         }
     }
+}
+
+/* Takes some blocks away, in percent; returns how many stay. */
+static inline size_t pack_instances_leave_out(struct pack_block *b, size_t n, unsigned percent,
+                                              uint64_t *rng) {
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (pack_instances_below(rng, 100) >= percent)
+            b[left++] = b[i];
+    return left;
 }
 
 /* Cuts a rectangle of `span` steps and `height` bytes at random places into n blocks. Blocks' offsets are

@@ -193,15 +193,6 @@ static void run_file(struct tight *t, const char *path) {
     free(spare);
 }
 
-/* Takes some blocks away, in percent; returns how many stay. */
-static size_t leave_out(struct pack_block *b, size_t n, unsigned percent, uint64_t *rng) {
-    size_t left = 0;
-    for (size_t i = 0; i < n; i++)
-        if (pack_instances_below(rng, 100) >= percent)
-            b[left++] = b[i];
-    return left;
-}
-
 /* Random tilings, whole or with some pieces left out: the files look as if they were such ones. */
 static void run_tilings(struct tight *t) {
     static const struct {
@@ -221,7 +212,7 @@ static void run_tilings(struct tight *t) {
             uint64_t rng = 100 + k + 1000 * seed;
             struct pack_block *b = take(n * sizeof *b);
             pack_instances_tile(b, n, kinds[k % KINDS].steps, CAPACITY, 1024, &rng);
-            n = leave_out(b, n, kinds[k % KINDS].left_out, &rng);
+            n = pack_instances_leave_out(b, n, kinds[k % KINDS].left_out, &rng);
             run_tight(t, kinds[k % KINDS].name, b, n);
             free(b);
         }
@@ -233,7 +224,7 @@ static void run_even_tilings(struct tight *t) {
             uint64_t rng = n + 1000 * seed;
             struct pack_block *b = take(n * sizeof *b);
             pack_instances_tile_evenly(b, n, CAPACITY / 1024, &rng);
-            run_tight(t, "even tiling, 10% left out", b, leave_out(b, n, 10, &rng));
+            run_tight(t, "even tiling, 12% left out", b, pack_instances_leave_out(b, n, 12, &rng));
             free(b);
         }
 }
@@ -258,7 +249,7 @@ static void run_pinwheels(struct tight *t) {
             struct pack_block *b = take(n * sizeof *b);
             pack_instances_pinwheels(b, n, 1024, CAPACITY, 1024, &rng);
             pack_instances_shrink(b, n, kinds[k % KINDS].slack, &rng);
-            n = leave_out(b, n, kinds[k % KINDS].left_out, &rng);
+            n = pack_instances_leave_out(b, n, kinds[k % KINDS].left_out, &rng);
             run_tight(t, kinds[k % KINDS].name, b, n);
             free(b);
         }

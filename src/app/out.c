@@ -50,9 +50,11 @@ stator_status out_close(FILE *f, const char *option, const char *path, stator_st
     struct stat s;
     const bool regular = fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode);
     errno = 0;
-    int why = fflush(f) != 0 ? errno
-              : ferror(f)    ? EIO
-                             : 0; /* buffers are large: what failed before is seldom */
+    int why = 0;
+    if (fflush(f) != 0)
+        why = errno;
+    else if (ferror(f))
+        why = EIO; /* an earlier write, whose errno is gone */
     if (fclose(f) != 0 && why == 0)
         why = errno;
     if (st == STATOR_OK && why != 0)

@@ -243,6 +243,9 @@ int pack_command(int argc, char **argv) {
     int code = 0;
     if (!options_parse(&o, argc, argv, &code))
         return code;
+    if (job.as_json && job.output != NULL && strcmp(job.output, "-") == 0)
+        return out_fail("pack", STATOR_USAGE,
+                        "--json and --output - print to standard output: give one of them");
     job.path = o.arguments[0];
     stator_error e = {0};
     stator_status s = read_blocks(&job, &e);

@@ -30,6 +30,19 @@ struct pack_obstacle {
     uint32_t hi;
 };
 
+/* The first of obstacles sorted by bottom that lies at `height` or above. */
+static inline uint32_t pack_obstacles_from(const struct pack_obstacle *o, uint32_t n, uint64_t height) {
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (o[middle].bottom < height)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Invariants: items are sorted by first step, length and size; offsets[] hold a valid packing whose peak is
  * `peak`, or peak is UINT64_MAX. The sum of all sizes and alignments is below 2^63, so no sum of them
  * overflows.

@@ -177,19 +177,6 @@ static uint32_t join(struct skyline *s, uint32_t begin) {
     return begin;
 }
 
-/* The first of sorted obstacles that lies at `height` or above. */
-static uint32_t obstacles_from(const struct pack_obstacle *o, uint32_t n, uint64_t height) {
-    uint32_t low = 0, high = n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (o[middle].bottom < height)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* The lowest of sorted obstacles with a bottom in [from, below) that shares a section with [lo, hi); NULL if
  * there is none. */
 static const struct pack_obstacle *obstacle_in(struct skyline *s, const struct pack_obstacle *o, uint32_t n,
@@ -298,8 +285,8 @@ static bool is_valley(const struct valley *v) {
 
 /* One thing on the ground of a valley; returns a segment from which to go on. */
 static uint32_t fill_valley(struct skyline *s, const struct skyline_taste *t, struct valley *v) {
-    v->left_from = obstacles_from(s->left, s->n_left, v->ground);
-    v->right_from = obstacles_from(s->right, s->n_right, v->ground);
+    v->left_from = pack_obstacles_from(s->left, s->n_left, v->ground);
+    v->right_from = pack_obstacles_from(s->right, s->n_right, v->ground);
     const struct pack_obstacle *o = obstacle_above(s, v, v->ground + 1, v->begin, v->end);
     if (o != NULL)
         return raise(s, v, ARITH_MAX(o->lo, v->begin), ARITH_MIN(o->hi, v->end), o->top);

@@ -90,7 +90,7 @@ static uint32_t last_bucket(const struct tiers *t, uint32_t i) {
     return (t->part->items[i].hi - 1) / t->width;
 }
 
-/* The largest live sum of the blocks that last `longest` sections at most, or of the others. */
+/* The largest live sum of the blocks that last `longest` steps at most, or of the others. */
 static uint64_t live_sum(struct tiers *t, uint32_t longest, bool others) {
     const struct pack_part *p = t->part;
     memset(t->live, 0, ((uint64_t)p->sections + 1) * sizeof *t->live);
@@ -189,17 +189,10 @@ static void put(struct tiers *t, uint32_t i) {
     uint64_t bottom = t->offsets[i], top = bottom + pack_part_rounded(t->part, i);
     for (uint32_t b = first_bucket(t, i); b <= last_bucket(t, i); b++) {
         struct pack_obstacle *places = t->places + t->begin[b];
-        uint32_t n = t->count[b]++, low = 0, high = n;
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            if (places[middle].bottom < bottom)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        memmove(&places[low + 1], &places[low], (n - low) * sizeof *places);
-        places[low] = (struct pack_obstacle){bottom, top, it->lo, it->hi};
-        t->steps += 20 + (n - low) / 4;
+        const uint32_t n = t->count[b]++, at = pack_obstacles_from(places, n, bottom);
+        memmove(&places[at + 1], &places[at], (n - at) * sizeof *places);
+        places[at] = (struct pack_obstacle){bottom, top, it->lo, it->hi};
+        t->steps += 20 + (n - at) / 4;
     }
 }
 
@@ -299,7 +292,8 @@ static uint64_t fill_steps(const struct tiers *t) {
     uint64_t lives = 0;
     for (uint32_t i = 0; i < t->part->n; i++)
         lives += length_of(t, i);
-    return (5 * lives / t->part->sections / 4 + 100) * t->part->n;
+    const uint64_t alive = lives / t->part->sections;
+    return (alive + alive / 4 + 100) * t->part->n;
 }
 
 bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve work) {

@@ -753,7 +753,7 @@ enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_b
         if (!repair && !g->filled && !fill) /* as the one before */
             continue;
         const uint64_t left = budget->steps;
-        if (guess(&s, g, k, k > (repair ? 0 : OTHERS)) && pack_core(&s, p, work) == PACK_FOUND)
+        if (guess(&s, g, k, k >= (repair ? 1 : OTHERS)) && pack_core(&s, p, work) == PACK_FOUND)
             return PACK_FOUND;
         p->looks_tiled = p->looks_tiled || (repair && is_promising(&s));
         *(repair ? &repaired : &others) += left - budget->steps;

@@ -29,6 +29,8 @@ test_save() {
     done
     expect 0 "$stator" plan configs/demo.cfg --set "devices.facts= gpu0=1GiB ; gpu1=2GiB; " --json
     grep -q '"name": "gpu1"' "$tmp/out" || fail "auto does not take all that is described"
+    expect 0 "$stator" devices --save -
+    grep -q '^devices = {$' "$tmp/out" || fail "--save - is not on standard output"
     expect 1 "$stator" devices --save "$tmp/no/such/folder"
     said 'no/such/folder.* can.t be written'
 }

@@ -58,6 +58,7 @@ test_output_and_again() {
     said 'no/such can.t be written: No such file'
     expect 0 "$stator" pack "$tmp/in.csv" --output -
     cmp "$tmp/out" "$tmp/packed.csv" || fail "--output - is not standard output"
+    expect 2 "$stator" pack "$tmp/in.csv" --output - --json
     if [ -c /dev/full ]; then
         expect 1 "$stator" pack "$tmp/in.csv" --output /dev/full
         said '--output /dev/full can.t be written: No space left'

@@ -223,6 +223,8 @@ test_report() {
         '"direct_bytes": 0' '"staged_bytes": 0' '"host_bytes": [1-9]'; do
         grep -qE "$part" "$tmp/report" || fail "the report has no $part"
     done
+    expect 0 "$stator" run $cfg -p "$story" -n 2 --report -
+    grep -q '"hash": ' "$tmp/out" || fail "--report - is not on standard output"
     expect 1 "$stator" run $cfg -p "$story" -n 2 --report "$tmp/none/report"
     said '--report .*none/report can.t be written: No such file'
 }

@@ -841,30 +841,24 @@ static void tilings(void **state) {
     for (size_t k = 0; k < 12; k++) {
         size_t n = k == 0 ? MOST : k == 1 ? 3000 : 100 + 40 * k;
         pack_instances_tile(b, n, k < 2 ? (uint32_t)n : 1000, 1 << 20, k < 2 ? 1 : 1024, &rng);
-        size_t left = 0;
-        for (size_t i = 0; i < n; i++)
-            if (k % 2 == 0 || k == 1 || testing_below(&rng, 20) != 0)
-                b[left++] = b[i];
-        n = left;
+        if (k % 2 == 1 && k > 1)
+            n = pack_instances_leave_out(b, n, 5, &rng);
         pack_both(b, again, n, 1000000000, "tiling", k);
     }
 }
 
-/* Pieces of much the same size, a tenth left out: the first guesses seldom do. */
+/* Pieces of much the same size, some left out, without luck: with few repairs (as until 2026-11-22) none of
+ * these was packed. */
 static void even_tilings(void **state) {
     (void)state;
-    enum { MOST = 360 };
+    enum { MOST = 600 };
     static struct pack_block b[MOST], again[MOST];
-    uint64_t rng = testing_seed("even tilings");
-    for (size_t k = 0; k < 6; k++) {
-        const size_t n = 260 + 20 * k;
-        pack_instances_tile_evenly(b, n, 1024, &rng);
-        assert_null(pack_instances_check(b, n, 1 << 20));
-        size_t left = 0;
-        for (size_t i = 0; i < n; i++)
-            if (testing_below(&rng, 10) != 0)
-                b[left++] = b[i];
-        pack_both(b, again, left, 1000000000, "even tiling", k);
+    for (uint64_t seed = 17; seed <= 20; seed++) {
+        uint64_t rng = seed;
+        pack_instances_tile_evenly(b, MOST, 1024, &rng);
+        assert_null(pack_instances_check(b, MOST, 1 << 20));
+        const size_t n = pack_instances_leave_out(b, MOST, 12, &rng);
+        pack_both(b, again, n, 1000000000, "even tiling", seed);
     }
 }
 
