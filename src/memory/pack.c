@@ -14,7 +14,7 @@
 #define MEND_LATER  3          /* ... and from which round on */
 #define MEND_LAST   5          /* ... of at most FEW items: searches are the better way for most of them */
 #define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
-#define TASTES_MANY 2          /* ... if it has more than PACK_MANY items */
+#define TASTES_MANY 1          /* ... if it has more than PACK_MANY items */
 #define LARGE_GUESS 600000000  /* steps of pack_tiling in a part that is not searched */
 #define TIERS_ROUND 600000000  /* steps of pack_overlap after pack_tiers: the blocks on top pass soon */
 #define FEW         512        /* items, up to which pack_greedy is worth its n^2 steps */
@@ -53,6 +53,7 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_sink_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_stream_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiers_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_peaks_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
@@ -69,7 +70,7 @@ uint64_t pack_work_bytes(size_t n) {
 uint64_t pack_many_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
         return n <= FEW ? 1000000000 : 1300000000;
-    return n <= PACK_MANY ? 2000000000 : n <= PACK_MEND_WHOLE ? 1600000000 : 1200000000;
+    return n <= PACK_MANY ? 2000000000 : 1700000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -414,7 +415,9 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
             pack_skyline(p, p->n > PACK_MANY ? TASTES_MANY : TASTES, &budget, s->rest);
         if (p->peak > p->target && p->n > PACK_VALLEY_LARGEST && p->uniform)
             try_limit(s, p, pack_tiling, p->target, LARGE_GUESS, &budget);
-        bool many = p->n > PACK_MANY && p->grain > 0;
+        if (p->peak > p->target && p->n > PACK_STREAM_MORE && p->grain > 0)
+            pack_stream(p, &budget, s->rest);
+        const bool many = p->n > PACK_MANY && p->grain > 0;
         if (p->peak > p->target && many)
             pack_peaks(p, &budget, s->rest);
         if (p->peak > p->target && many && pack_tiers(p, &budget, s->rest) && p->peak > p->target)

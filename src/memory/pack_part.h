@@ -153,7 +153,9 @@ enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_b
                               struct carve work);
 enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                              struct carve work);
-/* For parts of more than PACK_MANY items whose grain is not 0; true if they found a better packing. */
+/* For parts of more than so many items whose grain is not 0; true if they found a better packing. */
+#define PACK_STREAM_MORE 1024
+bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve work);
 #define PACK_MANY 4096
 bool pack_peaks(struct pack_part *p, struct pack_budget *budget, struct carve work);
 bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve work);
@@ -167,6 +169,7 @@ uint64_t pack_overlap_bytes(uint32_t n);
 uint64_t pack_sink_bytes(uint32_t n);
 uint64_t pack_tiling_bytes(uint32_t n);
 uint64_t pack_sweep_bytes(uint32_t n);
+uint64_t pack_stream_bytes(uint32_t n);
 uint64_t pack_tiers_bytes(uint32_t n);
 uint64_t pack_peaks_bytes(uint32_t n);
 
