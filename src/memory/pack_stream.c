@@ -15,9 +15,10 @@
  * Measured (bench_pack, seeds 1 to 3, worst % above the bound without and with this): two-lives, 100,000
  * blocks, 4.62 and 0.08; log, 5.17 and 1.73; zipf, 2.10 and 1.99; mixed, 1.06 and 0.75; mixed, 10,000, 1.76
  * and 0.04. Where blocks are lost, they are the largest: what is free then is 3 to 6%, in many gaps. No
- * better: the best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end and small
- * ones at the other, lives likewise, gaps of the largest size spared for those, to give up and mend
- * (pack_overlap.c doesn't settle what is left). Without the stack at the peak, 43 of zipf's blocks are lost instead of 5 (six passes).
+ * better: the best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end and
+ * small ones at the other, lives likewise, gaps of the largest size spared for those, to give up and mend
+ * (pack_overlap.c doesn't settle what is left). Without the stack at the peak, 43 of zipf's blocks are lost
+ * instead of 5 (six passes).
  *
  * Invariants: between two turns of the stream, the list holds from the floor up those blocks that have a
  * place and have not ended, and `gaps` all gaps between them below the limit. All offsets are multiples of
