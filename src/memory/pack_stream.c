@@ -533,7 +533,7 @@ bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve w
     find_peak(&s);
     const double most = ARITH_MIN(SHARE * (double)budget->steps, MOST);
     const uint64_t level = (uint64_t)(LEVEL * most), rest = budget->steps - (uint64_t)most;
-    if (4 * (uint64_t)s.stacked * s.stacked > level) /* even to order them takes too long */
+    if (4.0 * s.stacked * s.stacked > (double)level) /* even to order them takes too long */
         return false;
     uint64_t low = ARITH_MAX(p->target, s.highest); /* the lowest limit that may be possible and useful */
     uint32_t failed = 0;
