@@ -298,9 +298,7 @@ static enum pack_outcome search_limit(const struct state *s, struct pack_part *p
     p->sweep_bits = q.sweep_bits;
     if (o != PACK_FOUND)
         return PACK_GAVE_UP;
-    p->peak = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
+    pack_part_measure(p);
     return o;
 }
 

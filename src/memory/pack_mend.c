@@ -375,9 +375,7 @@ static bool refill(struct mend *m) {
 
 static void measure(struct mend *m) {
     struct pack_part *p = m->part;
-    p->peak = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
+    pack_part_measure(p);
     find_tall(m);
 }
 

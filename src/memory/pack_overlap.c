@@ -483,9 +483,7 @@ static void write_back(const struct overlap *o) {
         CHECK(!o->nodes[i].is_free || (o->places[i].bottom >= 0 && o->places[i].top <= o->limit));
         p->offsets[o->nodes[i].source] = (uint64_t)o->places[i].bottom * p->grain;
     }
-    p->peak = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
+    pack_part_measure(p);
 }
 
 /* The next limit, in grains: a share of what may be gained below the peak. */

@@ -98,6 +98,13 @@ static inline uint64_t pack_part_rounded(const struct pack_part *p, uint32_t i) 
     return pack_part_align(p->items[i].size, p->grain);
 }
 
+/* The peak of the offsets that there are. */
+static inline void pack_part_measure(struct pack_part *p) {
+    p->peak = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
+}
+
 /* SplitMix64: restarts differ, and are the same again. */
 static inline uint64_t pack_part_random(uint64_t *state) {
     uint64_t z = (*state += 0x9E3779B97F4A7C15u);

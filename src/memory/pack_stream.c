@@ -14,7 +14,7 @@
  *
  * Measured (bench_pack, seeds 1 to 3, worst % above the bound without and with this): two-lives, 100,000
  * blocks, 4.62 and 0.08; log, 5.17 and 1.73; zipf, 2.10 and 1.99; mixed, 1.06 and 0.75; mixed, 10,000, 1.76
- * and 0.04. Where blocks are lost, they are the largest: what is free then is 3 to 6%, in many gaps. No
+ * and 0.03. Where blocks are lost, they are the largest: what is free then is 3 to 6%, in many gaps. No
  * better: the best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end and
  * small ones at the other, lives likewise, gaps of the largest size spared for those, to give up and mend
  * (pack_overlap.c doesn't settle what is left). Without the stack at the peak, 43 of zipf's blocks are lost
@@ -237,7 +237,7 @@ struct choice {
     uint64_t bottom;
 };
 
-/* Looks at both ends of a gap that begins at `bottom`. */
+/* Looks at both ends of a gap. */
 static inline void consider(struct stream *s, struct choice *c, const struct gap *g) {
     if (g->size < c->size)
         return;
@@ -519,10 +519,8 @@ static bool attempt(struct stream *s, struct pack_budget *budget, uint64_t steps
 
 static void take_over(struct stream *s) {
     struct pack_part *p = s->part;
-    p->peak = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        p->peak = ARITH_MAX(p->peak, s->offsets[i] + p->items[i].size);
     memcpy(p->offsets, s->offsets, p->n * sizeof *p->offsets);
+    pack_part_measure(p);
 }
 
 bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve work) {
