@@ -55,7 +55,6 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_stream_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiers_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_peaks_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -70,7 +69,7 @@ uint64_t pack_work_bytes(size_t n) {
 uint64_t pack_many_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
         return n <= FEW ? 1000000000 : 1300000000;
-    return n <= PACK_MANY ? 2000000000 : 1700000000;
+    return n <= PACK_MANY ? 1700000000 : 2000000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
@@ -413,13 +412,11 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
             pack_skyline(p, p->n > PACK_MANY ? TASTES_MANY : TASTES, &budget, s->rest);
         if (p->peak > p->target && p->n > PACK_VALLEY_LARGEST && p->uniform)
             try_limit(s, p, pack_tiling, p->target, LARGE_GUESS, &budget);
+        if (p->peak > p->target && p->n > PACK_MANY && p->grain > 0 && pack_tiers(p, &budget, s->rest) &&
+            p->peak > p->target)
+            spend(s, p, pack_overlap, TIERS_ROUND, &budget);
         if (p->peak > p->target && p->n > PACK_STREAM_MORE && p->grain > 0)
             pack_stream(p, &budget, s->rest);
-        const bool many = p->n > PACK_MANY && p->grain > 0;
-        if (p->peak > p->target && many)
-            pack_peaks(p, &budget, s->rest);
-        if (p->peak > p->target && many && pack_tiers(p, &budget, s->rest) && p->peak > p->target)
-            spend(s, p, pack_overlap, TIERS_ROUND, &budget);
     }
     search(s, o, &budget);
     r->peak = 0;

@@ -229,12 +229,6 @@ static bool open_window(struct mend *m, uint32_t begin, uint32_t end) {
         }
         m->s.steps += 4;
     }
-    if (n_found + p->n_left + p->n_right > m->most_obstacles)
-        return false;
-    for (uint32_t i = 0; i < p->n_left; i++)
-        m->found[n_found++] = p->left[i];
-    for (uint32_t i = 0; i < p->n_right; i++)
-        m->found[n_found++] = p->right[i];
     sort_obstacles(m, n_found);
     return true;
 }
@@ -339,18 +333,6 @@ static bool fill_by_levels(struct mend *m) {
     return true;
 }
 
-/* The filling becomes the part's packing if that is lower so. */
-static void take_over(struct mend *m) {
-    struct pack_part *p = m->part;
-    uint64_t peak = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        peak = ARITH_MAX(peak, m->s.now.offsets[i] + p->items[i].size);
-    if (peak >= p->peak)
-        return;
-    p->peak = peak;
-    memcpy(p->offsets, m->s.now.offsets, p->n * sizeof *p->offsets);
-}
-
 /* Fills the window; true if the packing changed. */
 static bool refill(struct mend *m) {
     struct pack_part *p = m->part;
@@ -386,18 +368,13 @@ static void sum_live(struct mend *m) {
         m->live[p->items[i].lo] += rounded(m, p->items[i].size);
         m->live[p->items[i].hi] -= rounded(m, p->items[i].size); /* modulo 2^64 */
     }
-    for (uint32_t i = 0; i < p->n_left + p->n_right; i++) {
-        const struct pack_obstacle *o = i < p->n_left ? &p->left[i] : &p->right[i - p->n_left];
-        m->live[o->lo] += o->top - o->bottom;
-        m->live[o->hi] -= o->top - o->bottom;
-    }
     for (uint32_t k = 1; k < p->sections; k++)
         m->live[k] += m->live[k - 1];
 }
 
 static struct mend prepare(struct pack_part *p, struct pack_budget *budget, struct carve work) {
-    struct mend m = layout(&work, p->n + p->n_left + p->n_right); /* as many sections at most */
-    CHECK(m.live != NULL);                                        /* carved, not counted */
+    struct mend m = layout(&work, p->n);
+    CHECK(m.live != NULL); /* carved, not counted */
     m.part = p;
     m.s.items = m.items;
     m.s.grain = p->grain;
@@ -410,25 +387,6 @@ static struct mend prepare(struct pack_part *p, struct pack_budget *budget, stru
         m.wins[k] = WINS;
     sum_live(&m);
     return m;
-}
-
-void pack_mend_empty(struct pack_part *p, struct pack_budget *budget, struct carve work) {
-    struct mend m = prepare(p, budget, work);
-    m.goal = m.s.limit = p->target;
-    if (!open_window(&m, 0, p->sections))
-        return;
-    pack_skyline_prepare(&m.s);
-    uint64_t last = 0;
-    for (m.beam = 1; p->peak > p->target && budget->steps > 2 * last;
-         m.beam = ARITH_MIN(2 * m.beam, m.most_beam)) {
-        m.samples = m.beam == 1 ? 1 : PER_BEAM * m.beam;
-        uint64_t before = budget->steps;
-        if (fill_by_levels(&m))
-            take_over(&m);
-        if (!pack_budget_take(budget, &m.s.steps))
-            return;
-        last = before - budget->steps;
-    }
 }
 
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work) {

@@ -51,8 +51,6 @@ struct pack_part {
     const struct pack_item *items;
     uint32_t n;
     uint32_t sections;
-    const struct pack_obstacle *left, *right; /* sorted by bottom; for pack_mend_empty alone */
-    uint32_t n_left, n_right;
     uint64_t target;     /* nothing is gained below this peak */
     uint64_t *offsets;   /* [n] the best packing so far */
     uint64_t peak;       /* of it */
@@ -151,8 +149,6 @@ void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *bu
 #define PACK_MEND_WHOLE 30000                  /* items; larger parts are mended window by window */
 bool pack_mend_can(const struct pack_part *p); /* the packing there is lies on the grain */
 void pack_mend(struct pack_part *p, struct pack_budget *budget, struct carve work);
-/* Of a part that has no packing yet: one below p->peak, if it finds one. */
-void pack_mend_empty(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* Last of all: afterwards nothing lies on the grain. */
 void pack_sink(struct pack_part *p, struct carve work);
 void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve work); /* as pack_mend */
@@ -164,7 +160,6 @@ enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_bu
 #define PACK_STREAM_MORE 1024
 bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve work);
 #define PACK_MANY 4096
-bool pack_peaks(struct pack_part *p, struct pack_budget *budget, struct carve work);
 bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */
 uint64_t pack_greedy_bytes(uint32_t n);
@@ -178,6 +173,5 @@ uint64_t pack_tiling_bytes(uint32_t n);
 uint64_t pack_sweep_bytes(uint32_t n);
 uint64_t pack_stream_bytes(uint32_t n);
 uint64_t pack_tiers_bytes(uint32_t n);
-uint64_t pack_peaks_bytes(uint32_t n);
 
 #endif

@@ -1,116 +1,102 @@
-/* Packs a large part in the order of time, as a stream of allocations whose ends are known. Those that live
- * at the highest live sum are stacked without a gap; from there the stream goes on to the end, and, as if
- * time went backwards, to the beginning. A block that begins goes into one of the gaps that there are then,
- * next to a block that ends at about the same time, so that gaps come to lie side by side and grow together.
- * What is free when a block begins stays free for it: nothing else has to be looked at.
+/* Packs a large part from its peaks: what lives at the highest live sums is stacked without a gap; from each
+ * of these stacks blocks flow (pack_flow.c) in the order of time to the end, and, as if time went backwards,
+ * to the beginning, or, between two peaks, to a valley where the two flows meet. So steps are spent where
+ * live sums are high and nowhere else. If it fails, the next attempt stacks the blocks in another order; a
+ * peak that it fails at again is given up. The limit is found by halves.
  *
- * Where a block finds no gap below the limit, the stream goes back some way and on again, with some chance in
- * its choices, many times; mostly it then also keeps a place for that block, one where all that lies there
- * will have ended. So steps are spent where live sums are high and nowhere else. If that does not help, the
- * next attempt stacks the blocks in another order. The limit is found by halves.
+ * Two flows that meet: the first goes to the valley around what is stacked at the other peak, the second one
+ * from there around what the first has left. That works if both keep an order: what the first one leaves lies
+ * the nearer to one side the longer it lives on, what comes to it from the other side the farther off the
+ * longer it has lived, so that there is one border, which moves. Stacks alternate: those that reach far from
+ * the first peak lie below, from the second above, and so on. What the second flow finds no gap for gets a
+ * place before it is tried again; if there is none, the valley is moved.
  *
- * Going back undoes what was done in reverse: a list whose members remember their neighbours takes them back
- * as it let them go (Knuth, "Dancing links", 2000).
+ * Measured (bench_pack, seeds 1 to 3, worst % above the bound, from the highest peak alone and from several):
+ * log, 30,000 blocks, 2.08 and 1.49, 100,000 1.73 and 1.68; long-aligned, 30,000, 1.74 and 1.48, 100,000 1.35
+ * and 0.19; zipf, 100,000, 1.99 both; few-sizes, 30,000, 0.98 and 1.11. Without either: two-lives, 100,000,
+ * 4.62 (now 0.08), log 5.17. Much is chance where few attempts find room in the steps: log, 30,000, seed 1
+ * ended between 0.2 and 2.1 with settings that were as good on average.
  *
- * Measured (bench_pack, seeds 1 to 3, worst % above the bound without and with this): two-lives, 100,000
- * blocks, 4.62 and 0.08; log, 5.17 and 1.73; zipf, 2.10 and 1.99; mixed, 1.06 and 0.75; mixed, 10,000, 1.76
- * and 0.03. Where blocks are lost, they are the largest: what is free then is 3 to 6%, in many gaps. No
- * better: the best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end and
- * small ones at the other, lives likewise, gaps of the largest size spared for those, to give up and mend
- * (pack_overlap.c doesn't settle what is left). Without the stack at the peak, 43 of zipf's blocks are lost
- * instead of 5 (six passes).
+ * No better: to meet in the lowest valley, or near the second peak; one flow alone that goes to the stack of
+ * the next peak; many places given away (12 instead of 5); lower peaks too (the more there are, the more
+ * often one fails).
  *
- * Invariants: between two turns of the stream, the list holds from the floor up those blocks that have a
- * place and have not ended, and `gaps` all gaps between them below the limit. All offsets are multiples of
- * the part's grain. */
-#include "memory/pack_part.h"
+ * Invariant: all offsets are multiples of the part's grain. */
+#include "memory/pack_flow.h"
 
 #include <math.h>
 #include <string.h>
 
-#define NONE      UINT32_MAX
-#define SHARE     0.7    /* of the steps, at most */
-#define MOST      1.2e9  /* ... in any case: a time limit comes with steps without end */
-#define LEVEL     0.21   /* of those, at a limit */
-#define ATTEMPTS  16     /* ... */
-#define FAILED    2      /* limits one after another, and others have to go on */
-#define FINE      0.0005 /* of the target: what is not worth another limit */
-#define TRIES     600    /* to get past a block that finds no gap */
-#define NEAR      0.016  /* how far the first of them go back at most, in lives (of bytes, on average) */
-#define FAR       4.0    /* ... and the last */
-#define SHAKE     1.0f   /* chance in the choice of a gap */
-#define SHAKE_FAR 0.03f  /* ... from further back than KEEP */
-#define SHAKE_MID 0.6f   /* ... where a place is kept */
-#define SHAKE_FEW 0.1f   /* ... in one of three such tries */
-#define SHAKE_AT  2.0f   /* ... in the choice of that place */
-#define KEEP      0.3    /* lives, at most, that a place is kept for */
-#define FIT       0.01f  /* how much the rest of a gap counts, beside the times between ends */
-#define ASK_AFTER 100000 /* steps between two looks at the budget */
+#define SHARE    0.85   /* of the steps, at most */
+#define MOST     1.6e9  /* ... in any case: a time limit comes with steps without end */
+#define LEVEL    0.3    /* of those, at a limit */
+#define SEVERAL  0.5    /* of the steps at a limit for more than one peak */
+#define FAILED   3      /* limits one after another, and others have to go on */
+#define FINE     0.0005 /* of the target: what is not worth another limit */
+#define ATTEMPTS 16     /* from one peak */
+#define TRIES    600    /* to get past a block */
+#define PEAKS    32     /* at most */
+#define HIGH     0.97   /* of the limit: a peak is as high */
+#define DROP     0.1    /* ... and has valleys as much lower at both sides */
+#define TWICE    2      /* failed, and a peak is given up */
+#define LONG_WAY 2.0    /* lives (of bytes, on average) from a peak to a valley */
+#define NO_WAY   0.2    /* ... how much higher a valley seems without that */
+#define MEETINGS 6      /* valleys that are tried */
+#define PLACES   5      /* that are given away at each of them */
+#define MEET     60     /* tries to get past a block */
+#define BORDER   30.0f  /* cost of being as far from the border as the limit is high */
+#define BEYOND   0.5    /* where the second flow goes: how much of what is free then lies between */
 
-struct node {
-    uint64_t bottom;
-    uint64_t top;
-    uint32_t begin; /* sections from the peak, either way */
-    uint32_t end;   /* > 0; 0: the floor, the limit */
-    uint32_t below; /* neighbours in the list */
-    uint32_t above;
-    uint32_t under;  /* what was below it when it got its place */
-    uint32_t gap;    /* the one above it, or NONE */
-    uint32_t source; /* in the part */
+struct peak {
+    uint64_t live;
+    uint32_t at;    /* section */
+    uint32_t after; /* the one after the valley before it, or 0 */
+    uint32_t failed;
 };
 
-struct gap {
-    uint64_t size;
-    uint64_t bottom;
-    uint32_t node;    /* below it */
-    uint32_t ends[2]; /* of the nodes below and above it */
+/* A block that lives in a valley. */
+struct edge {
+    uint32_t end;
+    uint64_t later; /* bytes of those that end later */
 };
 
-/* Where a block lay on the way that tries start from. */
-struct base {
-    uint64_t bottom;
-    uint32_t under;
+/* Those of a valley that don't live at the peak after it, the last to end first. */
+struct border {
+    struct edge *edges; /* [n] */
+    uint32_t n;
+    uint64_t sum;
 };
 
 struct stream {
     struct pack_part *part;
-    uint32_t peak;    /* section */
-    uint64_t highest; /* live sum there */
-    uint32_t stacked; /* blocks that live in it */
-    uint32_t *stack;  /* [n] those, from the floor up, in the part */
-    double life;      /* how many blocks begin in the life of a byte */
-    float per_byte;   /* 1 / size of a block */
-    uint64_t limit;
-    uint32_t n;         /* blocks of one direction */
-    struct node *nodes; /* [part's n + 2] those that are stacked, then the others as they begin */
-    uint32_t floor;     /* nodes beyond the blocks */
-    uint32_t ceiling;
-    struct gap *gaps; /* [part's n + 1] */
-    uint32_t n_gaps;
-    uint32_t *by_end;  /* [n] nodes */
-    uint32_t ended;    /* how many of those have */
-    uint32_t done;     /* nodes that have got a place */
-    uint32_t kept_for; /* node that a place is kept for, or NONE */
-    uint64_t kept;     /* that place */
-    uint64_t kept_top;
-    struct base *base; /* [n] */
-    uint64_t *offsets; /* [part's n] of both directions */
-    struct pack_key *keys;
+    uint64_t *live;   /* [sections + 1] sums */
+    uint64_t highest; /* of those */
+    uint32_t most;    /* blocks that live there */
+    double span;      /* sections in the life of a byte, on average */
+    struct peak peaks[PEAKS];
+    uint32_t n_peaks;
+    uint32_t from;        /* section where the present stack is */
+    uint32_t *stack;      /* [n] those that live there, in the part */
+    struct border before; /* of the valley before the present peak, and after it */
+    struct border after;
+    uint64_t *offsets;     /* [n] or FLOW_NOWHERE */
+    struct pack_key *keys; /* [n] the flow's */
     struct pack_key *spare;
-    uint64_t random;
-    uint64_t steps;
+    struct flow_place *holes; /* [n + 1] in a stack */
+    struct pack_flow flow;    /* with the limit */
 };
 
 static struct stream layout(struct carve *c, uint32_t n) {
-    struct stream s = {.floor = n, .ceiling = n + 1};
+    struct stream s = {0};
+    s.live = carve_take(c, (uint64_t)n + 1, sizeof *s.live);
     s.stack = carve_take(c, n, sizeof *s.stack);
-    s.nodes = carve_take(c, (uint64_t)n + 2, sizeof *s.nodes);
-    s.gaps = carve_take(c, (uint64_t)n + 1, sizeof *s.gaps);
-    s.by_end = carve_take(c, n, sizeof *s.by_end);
-    s.base = carve_take(c, n, sizeof *s.base);
-    s.offsets = carve_take(c, (uint64_t)n + 1, sizeof *s.offsets);
-    s.keys = carve_take(c, n, sizeof *s.keys);
-    s.spare = carve_take(c, n, sizeof *s.spare);
+    s.before.edges = carve_take(c, n, sizeof *s.before.edges);
+    s.after.edges = carve_take(c, n, sizeof *s.after.edges);
+    s.offsets = carve_take(c, n, sizeof *s.offsets);
+    s.holes = carve_take(c, (uint64_t)n + 1, sizeof *s.holes);
+    s.flow = pack_flow_layout(c, n);
+    s.keys = s.flow.keys;
+    s.spare = s.flow.spare;
     return s;
 }
 
@@ -120,398 +106,521 @@ uint64_t pack_stream_bytes(uint32_t n) {
     return n > PACK_STREAM_MORE ? c.used : 0;
 }
 
-/* [0, most) */
-static inline float chance(uint64_t bits, float most) {
-    return most * 0x1p-24f * (float)(uint32_t)(bits & 0xFFFFFF);
+static inline bool lives_at(const struct pack_item *b, uint32_t section) {
+    return b->lo <= section && section < b->hi;
 }
 
-/* About log2(x), x >= 1, and the same on every machine. */
-static inline float about_log2(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (float)(bits - 0x3F800000u) * 0x1p-23f;
-}
-
-/* How badly two ends fit; per_life: of the block that is to be placed. */
-static inline float mismatch(uint32_t end, uint32_t other, float per_life) {
-    if (other == 0)
-        return 0;
-    uint32_t apart = end > other ? end - other : other - end;
-    return about_log2(1 + (float)apart * per_life);
-}
-
-static inline float per_life(const struct node *d) {
-    return 1 / (float)(d->end - d->begin);
-}
-
-static void forget_gap(struct stream *s, uint32_t below) {
-    uint32_t g = s->nodes[below].gap;
-    if (g == NONE)
-        return;
-    s->gaps[g] = s->gaps[--s->n_gaps];
-    s->nodes[s->gaps[g].node].gap = g;
-    s->nodes[below].gap = NONE;
-}
-
-static void note_gap(struct stream *s, uint32_t below) {
-    struct node *d = &s->nodes[below];
-    const struct node *up = &s->nodes[d->above];
-    CHECK(d->top <= up->bottom);
-    if (d->top == up->bottom) {
-        forget_gap(s, below);
-        return;
-    }
-    if (d->gap == NONE)
-        d->gap = s->n_gaps++;
-    s->gaps[d->gap] = (struct gap){up->bottom - d->top, d->top, below, {d->end, up->end}};
-}
-
-/* Gives node k its place. */
-static void put(struct stream *s, uint32_t k, uint32_t below, uint64_t bottom) {
-    struct node *d = &s->nodes[k];
-    d->top = bottom + (d->top - d->bottom);
-    d->bottom = bottom;
-    d->below = d->under = below;
-    d->above = s->nodes[below].above;
-    d->gap = NONE;
-    s->nodes[d->above].below = k;
-    s->nodes[below].above = k;
-    note_gap(s, below);
-    note_gap(s, k);
-}
-
-static void take_out(struct stream *s, uint32_t k) {
-    const struct node *d = &s->nodes[k];
-    forget_gap(s, k);
-    s->nodes[d->below].above = d->above;
-    s->nodes[d->above].below = d->below;
-    note_gap(s, d->below);
-}
-
-/* Undoes take_out, if all that came after it is undone. */
-static void put_back(struct stream *s, uint32_t k) {
-    const struct node *d = &s->nodes[k];
-    s->nodes[d->below].above = k;
-    s->nodes[d->above].below = k;
-    note_gap(s, d->below);
-    note_gap(s, k);
-}
-
-/* What ends before node k begins. */
-static void end_blocks(struct stream *s, uint32_t k) {
-    uint32_t now = s->nodes[k].begin;
-    for (; s->nodes[s->by_end[s->ended]].end <= now; s->ended++) /* k itself ends later */
-        take_out(s, s->by_end[s->ended]);
-    s->steps += 15;
-}
-
-static void undo_ends(struct stream *s, uint32_t k) {
-    uint32_t before = s->nodes[k - 1].begin;
-    while (s->ended > 0 && s->nodes[s->by_end[s->ended - 1]].end > before)
-        put_back(s, s->by_end[--s->ended]);
-    s->steps += 15;
-}
-
-static void undo_to(struct stream *s, uint32_t k) {
-    while (s->done > k) {
-        take_out(s, --s->done);
-        undo_ends(s, s->done);
-    }
-}
-
-static void redo_to(struct stream *s, uint32_t k) {
-    for (; s->done < k; s->done++) {
-        end_blocks(s, s->done);
-        put(s, s->done, s->base[s->done].under, s->base[s->done].bottom);
-    }
-}
-
-/* The best place for a block so far. */
-struct choice {
-    uint64_t size;
-    uint32_t end;
-    float per_life;
-    float shake;
-    float cost;
-    uint32_t below; /* NONE: there was none */
-    uint64_t bottom;
-};
-
-/* Looks at both ends of a gap. */
-static inline void consider(struct stream *s, struct choice *c, const struct gap *g) {
-    if (g->size < c->size)
-        return;
-    uint64_t rest = g->size - c->size;
-    float low = mismatch(c->end, g->ends[0], c->per_life), high = mismatch(c->end, g->ends[1], c->per_life);
-    if (rest == 0) {
-        low = high = (low + high) / 2;
-    } else {
-        float fit = FIT * about_log2(1 + (float)rest * s->per_byte);
-        low += fit;
-        high += fit;
-    }
-    if (c->shake > 0) {
-        uint64_t r = pack_part_random(&s->random);
-        low += chance(r >> 32, c->shake);
-        high += chance(r, c->shake);
-    }
-    float least = ARITH_MIN(low, high);
-    if (least < c->cost) {
-        c->cost = least;
-        c->below = g->node;
-        c->bottom = high < low ? g->bottom + rest : g->bottom;
-    }
-}
-
-/* The same in a gap that reaches into the place that is kept: that counts as if it were taken already. */
-static void consider_beside(struct stream *s, struct choice *c, const struct gap *g) {
-    const uint32_t end = s->nodes[s->kept_for].end;
-    const uint64_t top = g->bottom + g->size;
-    if (g->bottom < s->kept)
-        consider(s, c, &(struct gap){s->kept - g->bottom, g->bottom, g->node, {g->ends[0], end}});
-    if (s->kept_top < top)
-        consider(s, c, &(struct gap){top - s->kept_top, s->kept_top, g->node, {end, g->ends[1]}});
-}
-
-/* The gap around the place that was kept for node k. */
-static void put_where_kept(struct stream *s, uint32_t k) {
-    uint32_t g = 0;
-    while (s->gaps[g].bottom > s->kept || s->gaps[g].bottom + s->gaps[g].size < s->kept_top) {
-        g++;
-        CHECK(g < s->n_gaps); /* nothing that lives as long was let in */
-    }
-    put(s, k, s->gaps[g].node, s->kept);
-    s->kept_for = NONE;
-}
-
-/* False if there is no gap for it. */
-static bool place(struct stream *s, uint32_t k, float shake) {
-    const struct node *d = &s->nodes[k];
-    s->steps += 4 * (uint64_t)s->n_gaps;
-    if (k == s->kept_for) {
-        put_where_kept(s, k);
-        return true;
-    }
-    struct choice c = {d->top - d->bottom, d->end, per_life(d), shake, INFINITY, NONE, 0};
-    bool beside = s->kept_for != NONE && d->end > s->nodes[s->kept_for].begin;
-    for (uint32_t g = 0; g < s->n_gaps; g++) {
-        const struct gap *gap = &s->gaps[g];
-        if (gap->size < c.size)
-            continue;
-        if (beside && gap->bottom < s->kept_top && s->kept < gap->bottom + gap->size)
-            consider_beside(s, &c, gap);
-        else
-            consider(s, &c, gap);
-    }
-    if (c.below == NONE)
-        return false;
-    put(s, k, c.below, c.bottom);
-    return true;
-}
-
-/* Keeps a place for node k that will be free when it begins; false if there is none. */
-static bool keep_place(struct stream *s, uint32_t k) {
-    const struct node *d = &s->nodes[k];
-    const float per = per_life(d);
-    uint64_t size = d->top - d->bottom, free = 0; /* from there on */
-    uint32_t below_end = 0;
-    float least = INFINITY;
-    for (uint32_t i = s->nodes[s->floor].above;; i = s->nodes[i].above) {
-        const struct node *up = &s->nodes[i];
-        s->steps += 2;
-        if (i != s->ceiling && up->end <= d->begin)
-            continue;
-        if (up->bottom - free >= size) {
-            uint64_t r = pack_part_random(&s->random);
-            float low = mismatch(d->end, below_end, per) + chance(r >> 32, SHAKE_AT);
-            float high = mismatch(d->end, up->end, per) + chance(r, SHAKE_AT);
-            if (ARITH_MIN(low, high) < least) {
-                least = ARITH_MIN(low, high);
-                s->kept = low <= high ? free : up->bottom - size;
-            }
-        }
-        if (i == s->ceiling)
-            break;
-        free = up->top;
-        below_end = up->end;
-    }
-    s->kept_for = least < INFINITY ? k : NONE;
-    s->kept_top = s->kept + size;
-    return s->kept_for != NONE;
-}
-
-/* Live sums, and so the peak and who lives there. */
-static void find_peak(struct stream *s) {
+/* Live sums, and averages of lives and sizes. */
+static void measure(struct stream *s) {
     const struct pack_part *p = s->part;
     double lives = 0, areas = 0, sizes = 0;
-    uint64_t *live = s->offsets, sum = 0;
-    memset(live, 0, ((uint64_t)p->n + 1) * sizeof *live);
+    uint64_t sum = 0;
+    uint32_t highest = 0;
+    memset(s->live, 0, ((uint64_t)p->n + 1) * sizeof *s->live);
     for (uint32_t i = 0; i < p->n; i++) {
         uint64_t size = pack_part_rounded(p, i);
         double life = p->items[i].hi - p->items[i].lo, area = life * (double)size;
         lives += life * area;
         areas += area;
         sizes += (double)size;
-        live[p->items[i].lo] += size;
-        live[p->items[i].hi] -= size; /* modulo 2^64 */
+        s->live[p->items[i].lo] += size;
+        s->live[p->items[i].hi] -= size; /* modulo 2^64 */
     }
-    s->life = lives / areas * p->n / p->sections;
-    s->per_byte = (float)(p->n / sizes);
     for (uint32_t k = 0; k < p->sections; k++) {
-        sum += live[k];
-        if (sum > s->highest) {
-            s->highest = sum;
-            s->peak = k;
-        }
+        s->live[k] = sum += s->live[k];
+        if (sum > s->live[highest])
+            highest = k;
     }
     for (uint32_t i = 0; i < p->n; i++)
-        if (p->items[i].lo <= s->peak && s->peak < p->items[i].hi)
-            s->stack[s->stacked++] = i;
-    s->steps += 4 * (uint64_t)p->n;
+        s->most += lives_at(&p->items[i], highest);
+    s->highest = s->live[highest];
+    s->span = lives / areas;
+    s->flow.life = s->span * p->n / p->sections;
+    s->flow.per_byte = (float)(p->n / sizes);
+    s->flow.steps += 5 * (uint64_t)p->n;
 }
+
+/* ------------------------------------------------------------------ peaks and valleys */
+
+/* Low ones, far from both peaks. */
+static void find_valleys(struct stream *s) {
+    s->peaks[0].after = 0;
+    for (uint32_t i = 1; i < s->n_peaks; i++) {
+        const uint32_t left = s->peaks[i - 1].at, right = s->peaks[i].at;
+        double least = INFINITY;
+        for (uint32_t k = left + 1; k < right; k++) {
+            double way = ARITH_MIN(k - left, right - k) / (LONG_WAY * s->span);
+            double seems = (double)s->live[k] / (double)s->highest - NO_WAY * ARITH_MIN(way, 1.0);
+            if (seems < least) {
+                least = seems;
+                s->peaks[i].after = k + 1;
+            }
+        }
+        CHECK(left + 1 < s->peaks[i].after && s->peaks[i].after <= right);
+    }
+    s->flow.steps += s->n_peaks > 1 ? s->part->sections : 0;
+}
+
+static void remove_peak(struct stream *s, uint32_t i) {
+    CHECK(s->n_peaks > 1);
+    s->n_peaks--;
+    memmove(s->peaks + i, s->peaks + i + 1, (s->n_peaks - i) * sizeof *s->peaks);
+}
+
+static uint32_t lowest_peak(const struct stream *s) {
+    uint32_t lowest = 0;
+    for (uint32_t i = 1; i < s->n_peaks; i++)
+        if (s->peaks[i].live < s->peaks[lowest].live)
+            lowest = i;
+    return lowest;
+}
+
+static void add_peak(struct stream *s, uint32_t section) {
+    if (s->n_peaks == PEAKS)
+        remove_peak(s, lowest_peak(s));
+    s->peaks[s->n_peaks++] = (struct peak){.live = s->live[section], .at = section};
+}
+
+static void find_peaks(struct stream *s) {
+    const uint64_t high = ARITH_MIN(s->highest, (uint64_t)(HIGH * (double)s->flow.limit));
+    const uint64_t drop = (uint64_t)(DROP * (double)s->highest);
+    uint32_t top = 0, low = 0;
+    bool up = true;
+    s->n_peaks = 0;
+    for (uint32_t k = 0; k < s->part->sections; k++) {
+        const uint64_t live = s->live[k];
+        if (up && live > s->live[top])
+            top = k;
+        if (!up && live < s->live[low])
+            low = k;
+        if (up && live + drop < s->live[top]) {
+            if (s->live[top] >= high)
+                add_peak(s, top);
+            up = false;
+            low = k;
+        } else if (!up && s->live[low] + drop < live) {
+            up = true;
+            top = k;
+        }
+    }
+    if (up && s->live[top] >= high)
+        add_peak(s, top);
+    CHECK(s->n_peaks > 0);
+    s->flow.steps += 2 * s->part->sections;
+}
+
+/* This one or the one before it, which it failed together with. */
+static void give_up(struct stream *s, uint32_t peak) {
+    const struct peak *p = s->peaks + peak;
+    if (peak > 0 && p[-1].live < p->live)
+        peak--;
+    remove_peak(s, peak);
+}
+
+/* ------------------------------------------------------------------ borders */
+
+static void find_border(struct stream *s, struct border *b, uint32_t peak) {
+    const struct pack_part *p = s->part;
+    const uint32_t after = s->peaks[peak + 1].after, next = s->peaks[peak + 1].at;
+    b->n = 0;
+    b->sum = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (lives_at(&p->items[i], after - 1) && p->items[i].hi <= next)
+            s->keys[b->n++] = (struct pack_key){UINT32_MAX - p->items[i].hi, 0, i};
+    pack_part_sort(s->keys, s->spare, b->n);
+    for (uint32_t k = 0; k < b->n; k++) {
+        b->edges[k] = (struct edge){UINT32_MAX - (uint32_t)s->keys[k].a, b->sum};
+        b->sum += pack_part_rounded(p, s->keys[k].index);
+    }
+    s->flow.steps += p->n + 20 * (uint64_t)b->n;
+}
+
+/* Bytes of those that end after that. */
+static uint64_t sum_later(const struct border *b, uint32_t section) {
+    uint32_t low = 0, high = b->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (b->edges[middle].end > section)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < b->n ? b->edges[low].later : b->sum;
+}
+
+/* ------------------------------------------------------------------ stacks */
 
 /* How different two lives are, seen from the peak. */
 static inline float unlike(const struct stream *s, const struct pack_item *a, const struct pack_item *b) {
-    float a_left = (float)(s->peak + 1 - a->lo), b_left = (float)(s->peak + 1 - b->lo);
-    float a_right = (float)(a->hi - s->peak), b_right = (float)(b->hi - s->peak);
-    return about_log2(a_left > b_left ? a_left / b_left : b_left / a_left) +
-           about_log2(a_right > b_right ? a_right / b_right : b_right / a_right);
+    float a_left = (float)(s->from + 1 - a->lo), b_left = (float)(s->from + 1 - b->lo);
+    float a_right = (float)(a->hi - s->from), b_right = (float)(b->hi - s->from);
+    return pack_flow_log2(a_left > b_left ? a_left / b_left : b_left / a_left) +
+           pack_flow_log2(a_right > b_right ? a_right / b_right : b_right / a_right);
 }
 
-/* Any block first, then always the one that is most like the last. */
-static void order_stack(struct stream *s) {
+/* Any block first, then always the one that is most like the last; of many, not all are looked at. */
+static void order_by_likeness(struct stream *s, uint32_t *stack, uint32_t n) {
     const struct pack_item *items = s->part->items;
-    for (uint32_t k = 0; k < s->stacked; k++) {
+    for (uint32_t k = 0; k < n; k++) {
         uint32_t next = k;
         if (k == 0)
-            next = (uint32_t)(pack_part_random(&s->random) % s->stacked);
+            next = (uint32_t)(pack_part_random(&s->flow.random) % n);
         float least = INFINITY;
-        for (uint32_t i = k; k > 0 && i < s->stacked; i++) {
-            float u = unlike(s, &items[s->stack[k - 1]], &items[s->stack[i]]);
+        for (uint32_t i = k; k > 0 && i < n && i - k < s->most; i++) {
+            float u = unlike(s, &items[stack[k - 1]], &items[stack[i]]);
             if (u < least) {
                 least = u;
                 next = i;
             }
         }
-        uint32_t swap = s->stack[k];
-        s->stack[k] = s->stack[next];
-        s->stack[next] = swap;
+        uint32_t swap = stack[k];
+        stack[k] = stack[next];
+        stack[next] = swap;
     }
-    s->steps += 2 * (uint64_t)s->stacked * s->stacked;
+    s->flow.steps += 2 * (uint64_t)n * ARITH_MIN(n, s->most);
 }
 
-static struct node make_node(const struct stream *s, uint32_t i, bool backwards) {
-    const uint32_t lo = s->part->items[i].lo, hi = s->part->items[i].hi, peak = s->peak;
-    struct node d = {.top = pack_part_rounded(s->part, i), .gap = NONE, .source = i};
-    if (backwards) {
-        d.begin = hi <= peak ? peak + 1 - hi : 0;
-        d.end = peak + 1 - lo;
-    } else {
-        d.begin = lo > peak ? lo - peak : 0;
-        d.end = hi - peak;
+/* How many peaks after this one a block lives at. */
+static uint32_t peaks_later(const struct stream *s, const struct pack_item *b, uint32_t peak) {
+    uint32_t n = 0;
+    while (peak + n + 1 < s->n_peaks && s->peaks[peak + n + 1].at < b->hi)
+        n++;
+    return n;
+}
+
+/* Where in the stack a block should be at most, counted from the side of those that reach far; UINT64_MAX:
+ * anywhere. Sections count for less than a byte. */
+static uint64_t depth(const struct stream *s, const struct pack_item *b, uint32_t peak) {
+    const uint32_t sections = s->part->sections;
+    const struct peak *const last = &s->peaks[s->n_peaks - 1], *const first = s->peaks, *at = s->peaks + peak;
+    uint64_t before = UINT64_MAX, after = UINT64_MAX;
+    if (at > first && b->lo < at->after) {
+        before = b->lo;
+    } else if (at > first) {
+        uint64_t later = sum_later(&s->before, b->lo);
+        before = later > 0 ? sections + s->before.sum - later : UINT64_MAX;
     }
+    if (at < last && b->hi >= at[1].after)
+        after = sections + sum_later(&s->after, b->hi);
+    return ARITH_MIN(before, after);
+}
+
+/* Blocks without a place, those first that must lie farthest at the side. Returns how many. */
+static uint32_t order_stack(struct stream *s, uint32_t peak) {
+    const struct pack_part *p = s->part;
+    uint32_t n = 0;
+    if (peak > 0)
+        find_border(s, &s->before, peak - 1);
+    if (peak + 1 < s->n_peaks)
+        find_border(s, &s->after, peak);
+    for (uint32_t i = 0; i < p->n; i++)
+        if (lives_at(&p->items[i], s->from) && s->offsets[i] == FLOW_NOWHERE) {
+            uint32_t earlier = s->n_peaks - peaks_later(s, &p->items[i], peak);
+            s->keys[n++] = (struct pack_key){earlier, depth(s, &p->items[i], peak), i};
+        }
+    pack_part_sort(s->keys, s->spare, n);
+    for (uint32_t k = 0; k < n; k++)
+        s->stack[k] = s->keys[k].index;
+    for (uint32_t k = 0, first = 0; k < n; k++)
+        if (k + 1 == n || s->keys[k + 1].a != s->keys[k].a || s->keys[k + 1].b != s->keys[k].b) {
+            if (k > first)
+                order_by_likeness(s, s->stack + first, k + 1 - first);
+            first = k + 1;
+        }
+    return n;
+}
+
+/* What those leave free that have places at that peak, from before: `holes`, the largest last. */
+static uint32_t find_holes(struct stream *s) {
+    const struct pack_part *p = s->part;
+    uint32_t n = 0, holes = 0;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (lives_at(&p->items[i], s->from) && s->offsets[i] != FLOW_NOWHERE)
+            s->keys[n++] = (struct pack_key){s->offsets[i], 0, i};
+    pack_part_sort(s->keys, s->spare, n);
+    for (uint32_t k = 0; k <= n; k++) {
+        uint64_t bottom = k < n ? s->keys[k].a : s->flow.limit;
+        CHECK(bottom >= at);
+        if (bottom > at)
+            s->holes[holes++] = (struct flow_place){.bottom = at, .top = bottom};
+        if (k < n)
+            at = bottom + pack_part_rounded(p, s->keys[k].index);
+    }
+    for (uint32_t k = 1; k < holes; k++)
+        for (uint32_t i = k;
+             i > 0 && s->holes[i].top - s->holes[i].bottom < s->holes[i - 1].top - s->holes[i - 1].bottom;
+             i--) {
+            struct flow_place swap = s->holes[i];
+            s->holes[i] = s->holes[i - 1];
+            s->holes[i - 1] = swap;
+        }
+    return holes;
+}
+
+/* Those of the stack before this one that end between the two peaks. */
+static void avoid_last_stack(struct stream *s, uint32_t peak) {
+    const struct pack_part *p = s->part;
+    uint32_t n = 0;
+    for (uint32_t i = 0; peak > 0 && i < p->n; i++)
+        if (lives_at(&p->items[i], s->peaks[peak - 1].at) && p->items[i].hi <= s->from)
+            s->keys[n++] = (struct pack_key){s->offsets[i], 0, i};
+    pack_part_sort(s->keys, s->spare, n);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = s->keys[k].index;
+        s->flow.places[k] = (struct flow_place){.bottom = s->keys[k].a,
+                                                .top = s->keys[k].a + pack_part_rounded(p, i),
+                                                .begin = p->items[i].lo,
+                                                .end = p->items[i].hi};
+    }
+    pack_flow_take_places(&s->flow, n);
+}
+
+/* Fills a hole with blocks of the stack that may be there, from one side on, and takes them from the stack;
+ * the first of the stack first, or the last. Returns how many are left. */
+static uint32_t fill_hole(struct stream *s, struct flow_place hole, uint32_t n, bool first, bool upwards) {
+    const struct pack_part *p = s->part;
+    for (uint32_t k = 0; k < n;) {
+        const uint32_t at = first ? k : n - 1 - k, i = s->stack[at];
+        const uint64_t size = pack_part_rounded(p, i);
+        const uint64_t bottom = upwards ? hole.bottom : hole.top - size;
+        s->flow.steps += 2;
+        if (size > hole.top - hole.bottom ||
+            !pack_flow_is_free(&s->flow, bottom, bottom + size, p->items[i].lo, p->items[i].hi)) {
+            k++;
+            continue;
+        }
+        s->offsets[i] = bottom;
+        if (upwards)
+            hole.bottom += size;
+        else
+            hole.top -= size;
+        n--;
+        memmove(s->stack + at, s->stack + at + 1, (n - at) * sizeof *s->stack);
+        k = 0;
+    }
+    return n;
+}
+
+/* False if it does not find a place for all. */
+static bool stack_peak(struct stream *s, uint32_t peak) {
+    s->from = s->peaks[peak].at;
+    avoid_last_stack(s, peak);
+    uint32_t n = order_stack(s, peak), holes = find_holes(s);
+    for (uint32_t k = 0; k + 1 < holes; k++)
+        n = fill_hole(s, s->holes[k], n, false, true);
+    if (holes > 0)
+        n = fill_hole(s, s->holes[holes - 1], n, true, peak % 2 == 0);
+    s->flow.steps += 5 * (uint64_t)s->part->n;
+    return n == 0;
+}
+
+/* ------------------------------------------------------------------ flows */
+
+static struct flow_node make_node(const struct stream *s, uint32_t i, bool backwards) {
+    const uint32_t lo = s->part->items[i].lo, hi = s->part->items[i].hi, from = s->from;
+    struct flow_node d = {.target = FLOW_NOWHERE, .source = i, .fixed = s->offsets[i] != FLOW_NOWHERE};
+    if (backwards) {
+        d.begin = hi <= from ? from + 1 - hi : 0;
+        d.end = from + 1 - lo;
+    } else {
+        d.begin = lo > from ? lo - from : 0;
+        d.end = hi - from;
+    }
+    d.bottom = d.fixed ? s->offsets[i] : 0;
+    d.top = d.bottom + pack_part_rounded(s->part, i);
     return d;
 }
 
-/* All blocks of one direction, and the stack. */
-static void begin(struct stream *s, bool backwards) {
+static void make_nodes(struct stream *s, uint32_t after, uint32_t upto, bool backwards) {
     const struct pack_part *p = s->part;
+    struct pack_flow *f = &s->flow;
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n; i++)
-        if (backwards ? p->items[i].hi <= s->peak : p->items[i].lo > s->peak) {
-            struct node d = make_node(s, i, backwards);
-            s->keys[n++] = (struct pack_key){d.begin, UINT64_MAX - d.top, i};
+        if (lives_at(&p->items[i], s->from)) {
+            CHECK(s->offsets[i] != FLOW_NOWHERE);
+            s->keys[n++] = (struct pack_key){s->offsets[i], 0, i};
         }
     pack_part_sort(s->keys, s->spare, n);
-    s->n = s->stacked + n;
-    for (uint32_t k = 0; k < s->n; k++)
-        s->nodes[k] = make_node(s, k < s->stacked ? s->stack[k] : s->keys[k - s->stacked].index, backwards);
-    for (uint32_t k = 0; k < s->n; k++)
-        s->keys[k] = (struct pack_key){s->nodes[k].end, 0, k};
-    pack_part_sort(s->keys, s->spare, s->n);
-    for (uint32_t k = 0; k < s->n; k++)
-        s->by_end[k] = s->keys[k].index;
-    s->nodes[s->floor] = (struct node){.above = s->ceiling, .gap = NONE};
-    s->nodes[s->ceiling] = (struct node){.bottom = s->limit, .top = s->limit, .below = s->floor, .gap = NONE};
-    s->n_gaps = s->ended = 0;
-    s->kept_for = NONE;
-    note_gap(s, s->floor);
-    for (uint32_t k = 0; k < s->stacked; k++)
-        put(s, k, k == 0 ? s->floor : k - 1, k == 0 ? 0 : s->nodes[k - 1].top);
-    s->done = s->stacked;
-    s->steps += 80 * (uint64_t)s->n;
-}
-
-/* How far the stream came, and what is tried to get further. */
-struct frontier {
-    uint32_t at;     /* the node that found no gap */
-    uint32_t first;  /* where tries may begin; `base` holds the way from there to the frontier */
-    uint32_t branch; /* where the present try left that way */
-    uint32_t tries;
-    float shake; /* of the present try */
-};
-
-static void advance_frontier(struct stream *s, struct frontier *f, uint32_t k) {
-    const uint32_t far = (uint32_t)ARITH_MIN(FAR * s->life + 2, (double)k);
-    *f = (struct frontier){.at = k, .first = ARITH_MAX(s->stacked, k - far), .branch = k};
-    for (uint32_t i = f->first; i < k; i++)
-        s->base[i] = (struct base){s->nodes[i].bottom, s->nodes[i].under};
-    s->steps += k - f->first;
-}
-
-/* Goes back, the further the more was tried. */
-static void go_back(struct stream *s, struct frontier *f) {
-    double part = (double)++f->tries / TRIES,
-           reach = (NEAR + (FAR - NEAR) * part * part * part) * s->life + 8;
-    uint32_t most = (uint32_t)ARITH_MIN(reach, (double)(f->at - f->first));
-    uint32_t back = 1 + (uint32_t)(pack_part_random(&s->random) % most);
-    s->kept_for = NONE;
-    undo_to(s, ARITH_MIN(f->branch, f->at - back));
-    f->branch = f->at - back;
-    redo_to(s, f->branch);
-    f->shake = SHAKE;
-    if (back > KEEP * s->life)
-        f->shake = SHAKE_FAR;
-    else if (f->tries % 4 != 0 && keep_place(s, f->at))
-        f->shake = f->tries % 4 == 1 ? SHAKE_MID : f->tries % 4 == 2 ? SHAKE_FEW : SHAKE_MID / 2;
-}
-
-/* The stream of one direction to its end; false if it does not get there. */
-static bool flow(struct stream *s, struct pack_budget *budget) {
-    struct frontier f = {0};
-    while (s->done < s->n) {
-        const uint32_t k = s->done;
-        if (s->steps >= ASK_AFTER && !pack_budget_take(budget, &s->steps))
-            return false;
-        end_blocks(s, k);
-        if (place(s, k, k > f.at ? 0 : f.shake)) {
-            s->done++;
-            continue;
-        }
-        undo_ends(s, k);
-        if (k > f.at)
-            advance_frontier(s, &f, k);
-        if (f.tries == TRIES || f.first == f.at)
-            return false;
-        go_back(s, &f);
+    f->stacked = n;
+    for (uint32_t k = 0; k < n; k++)
+        f->nodes[k] = make_node(s, s->keys[k].index, backwards);
+    n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct pack_item *b = &p->items[i];
+        if (backwards ? b->hi <= s->from && b->hi > after : b->lo > s->from && b->lo < upto)
+            s->keys[n++] = (struct pack_key){backwards ? s->from - b->hi : b->lo,
+                                             UINT64_MAX - pack_part_rounded(p, i), i};
     }
-    for (uint32_t k = 0; k < s->n; k++)
-        s->offsets[s->nodes[k].source] = s->nodes[k].bottom;
+    pack_part_sort(s->keys, s->spare, n);
+    f->n = f->stacked + n;
+    for (uint32_t k = f->stacked; k < f->n; k++)
+        f->nodes[k] = make_node(s, s->keys[k - f->stacked].index, backwards);
+}
+
+/* Of blocks that begin later: forwards, in the next stack; backwards, what came from the last one, and what
+ * was given away. */
+static void find_places(struct stream *s, uint32_t peak, bool backwards) {
+    const struct pack_part *p = s->part;
+    const bool last = peak + 1 == s->n_peaks;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct pack_item *b = &p->items[i];
+        if (s->offsets[i] != FLOW_NOWHERE &&
+            (backwards ? b->hi <= s->from && b->hi > s->peaks[peak].after
+                       : !last && b->lo > s->from && lives_at(b, s->peaks[peak + 1].at)))
+            s->keys[n++] = (struct pack_key){s->offsets[i], 0, i};
+    }
+    pack_part_sort(s->keys, s->spare, n);
+    for (uint32_t k = 0; k < n; k++) {
+        struct flow_node d = make_node(s, s->keys[k].index, backwards);
+        s->flow.places[k] =
+            (struct flow_place){.bottom = d.bottom, .top = d.top, .begin = d.begin, .end = d.end};
+    }
+    pack_flow_take_places(&s->flow, n);
+}
+
+/* For those that live at the border of the valley after a peak. */
+static void set_targets(struct stream *s, uint32_t peak, bool backwards) {
+    const struct pack_part *p = s->part;
+    const uint32_t after = s->peaks[peak + 1].after;
+    struct pack_flow *f = &s->flow;
+    uint64_t both = 0; /* of blocks that live at both peaks: those lie at the side */
+    for (uint32_t i = 0; i < p->n; i++)
+        if (lives_at(&p->items[i], s->peaks[peak].at) && lives_at(&p->items[i], s->peaks[peak + 1].at))
+            both += pack_part_rounded(p, i);
+    find_border(s, &s->after, peak);
+    f->per_place = BORDER / (float)f->limit;
+    for (uint32_t k = f->stacked; k < f->n; k++) {
+        struct flow_node *d = &f->nodes[k];
+        const struct pack_item *b = &p->items[d->source];
+        const uint64_t later = sum_later(&s->after, backwards ? b->lo : b->hi), size = d->top - d->bottom;
+        if (d->fixed || (backwards ? later == 0 : b->hi < after))
+            continue;
+        uint64_t x = both + later;
+        if (backwards)
+            x += (uint64_t)(BEYOND * (double)(f->limit - s->live[b->lo]));
+        d->target = peak % 2 == 0 ? x : x + size > f->limit ? 0 : f->limit - x - size;
+    }
+}
+
+/* From a peak to the valley after it, or before it; or to the end, or the beginning. */
+static bool flow(struct stream *s, struct pack_budget *budget, uint32_t peak, bool backwards,
+                 uint32_t tries) {
+    const bool last = peak + 1 == s->n_peaks;
+    struct pack_flow *f = &s->flow;
+    s->from = s->peaks[peak].at;
+    make_nodes(s, s->peaks[peak].after, last ? s->part->sections : s->peaks[peak + 1].after, backwards);
+    find_places(s, peak, backwards);
+    if (backwards && peak > 0)
+        set_targets(s, peak - 1, true);
+    if (!backwards && !last)
+        set_targets(s, peak, false);
+    f->steps += 6 * (uint64_t)s->part->n;
+    pack_flow_begin(f);
+    if (!pack_flow_run(f, tries, budget))
+        return false;
+    for (uint32_t k = 0; k < f->n; k++)
+        s->offsets[f->nodes[k].source] = f->nodes[k].bottom;
     return true;
 }
 
-/* Both directions below the limit, in a few attempts with at most so many steps. */
+/* Gives a block without a place one that nothing is in that has one; false if there is none. */
+static bool give_place(struct stream *s, uint32_t block) {
+    const struct pack_part *p = s->part;
+    const uint64_t size = pack_part_rounded(p, block);
+    uint64_t at = 0, least = UINT64_MAX;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (s->offsets[i] != FLOW_NOWHERE && pack_part_conflict(&p->items[block], &p->items[i]))
+            s->keys[n++] = (struct pack_key){s->offsets[i], 0, i};
+    pack_part_sort(s->keys, s->spare, n);
+    for (uint32_t k = 0; k <= n; k++) {
+        const uint64_t bottom = k < n ? s->keys[k].a : s->flow.limit;
+        if (bottom >= at && bottom - at >= size) {
+            uint64_t random = pack_part_random(&s->flow.random);
+            uint64_t rest = bottom - at - size + random % (size / 4 + 1);
+            if (rest < least) {
+                least = rest;
+                s->offsets[block] = random >> 63 ? at : bottom - size;
+            }
+        }
+        if (k < n)
+            at = ARITH_MAX(at, bottom + pack_part_rounded(p, s->keys[k].index));
+    }
+    s->flow.steps += p->n;
+    return least < UINT64_MAX;
+}
+
+static void take_places(struct stream *s, uint32_t left, uint32_t right) {
+    const struct pack_part *p = s->part;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->items[i].lo > left && p->items[i].hi <= right)
+            s->offsets[i] = FLOW_NOWHERE;
+}
+
+/* What lies between a peak and the next one. */
+static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
+    const struct pack_item *items = s->part->items;
+    const struct pack_flow *f = &s->flow; /* f->done: what got stuck */
+    const uint32_t left = s->peaks[peak].at, right = s->peaks[peak + 1].at;
+    uint32_t *after = &s->peaks[peak + 1].after, low = left + 1, high = right;
+    for (uint32_t i = 0; i < MEETINGS && low <= high; i++) {
+        *after = ARITH_MIN(ARITH_MAX(*after, low), high);
+        take_places(s, left, right);
+        if (flow(s, budget, peak, false, MEET)) {
+            for (uint32_t given = 0;; given++) {
+                if (flow(s, budget, peak + 1, true, MEET))
+                    return true;
+                if (given == PLACES || budget->steps == 0 || !give_place(s, f->nodes[f->done].source))
+                    break;
+            }
+            low = *after + 1;
+            *after = items[f->nodes[f->done].source].lo + 1;
+        } else {
+            high = *after - 1;
+            *after = items[f->nodes[f->done].source].lo;
+        }
+        if (budget->steps == 0 || budget->expired)
+            return false;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------------ limits */
+
+/* All below the limit, from the peaks there are, in some attempts. */
+static bool build(struct stream *s, struct pack_budget *budget) {
+    const uint32_t most = s->n_peaks > 1 ? UINT32_MAX : ATTEMPTS;
+    for (uint32_t i = 0; i < most && pack_budget_take(budget, &s->flow.steps); i++) {
+        uint32_t done = 0;
+        memset(s->offsets, 0xFF, s->part->n * sizeof *s->offsets); /* FLOW_NOWHERE */
+        find_valleys(s);
+        while (done < s->n_peaks && pack_budget_take(budget, &s->flow.steps) && stack_peak(s, done))
+            done++;
+        if (done == s->n_peaks)
+            for (done = 1; done < s->n_peaks && meet(s, budget, done - 1);)
+                done++;
+        if (done == s->n_peaks && flow(s, budget, 0, true, TRIES) &&
+            flow(s, budget, s->n_peaks - 1, false, TRIES))
+            return true;
+        if (done < s->n_peaks && s->n_peaks > 2 && ++s->peaks[done].failed == TWICE)
+            give_up(s, done);
+    }
+    return false;
+}
+
+/* ... with at most so many steps: from several peaks, then from the highest one. */
 static bool attempt(struct stream *s, struct pack_budget *budget, uint64_t steps) {
     struct pack_budget share = pack_budget_share(budget, steps);
-    bool good = false;
-    for (uint32_t i = 0; i < ATTEMPTS && !good && pack_budget_take(&share, &s->steps); i++) {
-        order_stack(s);
-        begin(s, false);
-        good = flow(s, &share);
-        if (!good)
-            continue;
-        begin(s, true);
-        good = flow(s, &share);
+    struct pack_budget some = pack_budget_share(&share, (uint64_t)(SEVERAL * (double)share.steps));
+    find_peaks(s);
+    bool good = s->n_peaks > 1 && build(s, &some);
+    pack_budget_return(&share, &some);
+    if (!good) {
+        while (s->n_peaks > 1)
+            remove_peak(s, lowest_peak(s));
+        good = build(s, &share);
     }
     pack_budget_return(budget, &share);
     return good;
@@ -527,26 +636,26 @@ bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve w
     CHECK(p->n > PACK_STREAM_MORE && p->grain > 0);
     struct stream s = layout(&work, p->n);
     s.part = p;
-    CHECK(s.spare != NULL); /* carved, not counted */
-    find_peak(&s);
+    CHECK(s.live != NULL); /* carved, not counted */
+    measure(&s);
     const double most = ARITH_MIN(SHARE * (double)budget->steps, MOST);
     const uint64_t level = (uint64_t)(LEVEL * most), rest = budget->steps - (uint64_t)most;
-    if (4.0 * s.stacked * s.stacked > (double)level) /* even to order them takes too long */
+    if (4.0 * s.most * s.most > (double)level) /* even to order them takes too long */
         return false;
     uint64_t low = ARITH_MAX(p->target, s.highest); /* the lowest limit that may be possible and useful */
     uint32_t failed = 0;
     bool found = false;
     while (failed < FAILED && p->peak > low && (double)(p->peak - low) > FINE * (double)low &&
-           budget->steps > rest && pack_budget_take(budget, &s.steps)) {
-        s.limit = pack_part_align(low + (p->peak - low) / 2, p->grain);
-        if (s.limit >= p->peak)
+           budget->steps > rest && pack_budget_take(budget, &s.flow.steps)) {
+        s.flow.limit = pack_part_align(low + (p->peak - low) / 2, p->grain);
+        if (s.flow.limit >= p->peak)
             break;
         if (attempt(&s, budget, level)) {
             take_over(&s);
             found = true;
             failed = 0;
         } else {
-            low = s.limit + p->grain;
+            low = s.flow.limit + p->grain;
             failed++;
         }
     }

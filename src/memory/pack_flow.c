@@ -1,0 +1,504 @@
+/* Blocks get their places in the order of time, like a stream of allocations whose ends are known. A block
+ * that begins goes into one of the gaps that there are then, next to a block that ends at about the same
+ * time, so that gaps come to lie side by side and grow together. What is free when a block begins stays free
+ * for it: nothing else has to be looked at, but places that are given already to blocks that begin later.
+ *
+ * Where a block finds no gap below the limit, the flow goes back some way and on again, with some chance in
+ * its choices, many times; mostly it then also spares a place for that block, one where all that lies there
+ * will have ended.
+ *
+ * Going back undoes what was done in reverse: a list whose members remember their neighbours takes them back
+ * as it let them go (Knuth, "Dancing links", 2000).
+ *
+ * Where blocks are lost, they are the largest: what is free then is 3 to 6%, in many gaps. No better: the
+ * best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end and small ones
+ * at the other, lives likewise, gaps of the largest size spared for those, to give up and mend
+ * (pack_overlap.c doesn't settle what is left).
+ *
+ * Invariants: between two turns, the list holds from the floor up those blocks that have a place and have
+ * not ended, and `gaps` all gaps between them below the limit. */
+#include "memory/pack_flow.h"
+
+#include <math.h>
+
+#define NONE      UINT32_MAX
+#define NEAR      0.016  /* how far the first tries go back at most, in lives (of bytes, on average) */
+#define FAR       4.0    /* ... and the last */
+#define SHAKE     1.0f   /* chance in the choice of a gap */
+#define SHAKE_FAR 0.03f  /* ... from further back than SPARE */
+#define SHAKE_MID 0.6f   /* ... where a place is spared */
+#define SHAKE_FEW 0.1f   /* ... in one of three such tries */
+#define SHAKE_AT  2.0f   /* ... in the choice of that place */
+#define SPARE     0.3    /* lives, at most, that a place is spared for */
+#define FIT       0.01f  /* how much the rest of a gap counts, beside the times between ends */
+#define ENOUGH    128    /* gaps that are compared */
+#define ASK_AFTER 100000 /* steps between two looks at the budget */
+
+struct flow_gap {
+    uint64_t size;
+    uint64_t bottom;
+    uint32_t node;    /* below it */
+    uint32_t ends[2]; /* of the nodes below and above it */
+    uint32_t places;  /* the first that may reach into it */
+    uint32_t until;   /* no place in it begins before that */
+};
+
+/* Where a block lay on the way that tries start from. */
+struct flow_way {
+    uint64_t bottom;
+    uint32_t under;
+};
+
+struct pack_flow pack_flow_layout(struct carve *c, uint32_t n) {
+    struct pack_flow f = {.floor = n, .ceiling = n + 1};
+    f.nodes = carve_take(c, (uint64_t)n + 2, sizeof *f.nodes);
+    f.places = carve_take(c, n, sizeof *f.places);
+    f.gaps = carve_take(c, (uint64_t)n + 1, sizeof *f.gaps);
+    f.fits = carve_take(c, (uint64_t)n + 1, sizeof *f.fits);
+    f.by_end = carve_take(c, n, sizeof *f.by_end);
+    f.way = carve_take(c, n, sizeof *f.way);
+    f.keys = carve_take(c, n, sizeof *f.keys);
+    f.spare = carve_take(c, n, sizeof *f.spare);
+    return f;
+}
+
+/* [0, most) */
+static inline float chance(uint64_t bits, float most) {
+    return most * 0x1p-24f * (float)(uint32_t)(bits & 0xFFFFFF);
+}
+
+/* How badly two ends fit; per_life: of the block that is to be placed. */
+static inline float mismatch(uint32_t end, uint32_t other, float per_life) {
+    if (other == 0)
+        return 0;
+    uint32_t apart = end > other ? end - other : other - end;
+    return pack_flow_log2(1 + (float)apart * per_life);
+}
+
+/* The largest distance of an end that may be no worse than that. */
+static inline uint32_t as_far_as(float mismatch, const struct flow_node *d) {
+    float apart = (pack_flow_exp2(mismatch) - 1) * (float)(d->end - d->begin) + 2;
+    return apart < 0x1p31f ? (uint32_t)apart : UINT32_MAX;
+}
+
+static inline bool is_far(uint32_t end, uint32_t other, uint32_t apart) {
+    return other != 0 && (end > other ? end - other : other - end) > apart;
+}
+
+static inline float per_life(const struct flow_node *d) {
+    return 1 / (float)(d->end - d->begin);
+}
+
+/* The first place that may reach above that. */
+static uint32_t places_from(const struct pack_flow *f, uint64_t bottom) {
+    uint32_t low = 0, high = f->n_places;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (f->places[middle].highest <= bottom)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* From place *i on the next one that lies in [bottom, top) while a block lives. */
+static const struct flow_place *next_place(struct pack_flow *f, uint32_t *i, uint64_t bottom, uint64_t top,
+                                           uint32_t begin, uint32_t end) {
+    while (*i < f->n_places && f->places[*i].bottom < top) {
+        const struct flow_place *p = &f->places[(*i)++];
+        f->steps += 2;
+        if (p->top > bottom && p->begin < end && begin < p->end)
+            return p;
+    }
+    return NULL;
+}
+
+void pack_flow_take_places(struct pack_flow *f, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(i == 0 || f->places[i - 1].bottom <= f->places[i].bottom);
+        f->places[i].highest = ARITH_MAX(f->places[i].top, i > 0 ? f->places[i - 1].highest : 0);
+    }
+    f->n_places = n;
+}
+
+bool pack_flow_is_free(struct pack_flow *f, uint64_t bottom, uint64_t top, uint32_t begin, uint32_t end) {
+    uint32_t i = places_from(f, bottom);
+    return next_place(f, &i, bottom, top, begin, end) == NULL;
+}
+
+static void forget_gap(struct pack_flow *f, uint32_t below) {
+    uint32_t g = f->nodes[below].gap;
+    if (g == NONE)
+        return;
+    f->gaps[g] = f->gaps[--f->n_gaps];
+    f->nodes[f->gaps[g].node].gap = g;
+    f->nodes[below].gap = NONE;
+}
+
+static void look_ahead(struct pack_flow *f, struct flow_gap *g) {
+    const uint64_t top = g->bottom + g->size;
+    g->places = places_from(f, g->bottom);
+    for (uint32_t i = g->places; i < f->n_places && f->places[i].bottom < top; i++)
+        if (f->places[i].top > g->bottom)
+            g->until = ARITH_MIN(g->until, f->places[i].begin);
+    f->steps += 16;
+}
+
+static void note_gap(struct pack_flow *f, uint32_t below) {
+    struct flow_node *d = &f->nodes[below];
+    const struct flow_node *up = &f->nodes[d->above];
+    CHECK(d->top <= up->bottom);
+    if (d->top == up->bottom) {
+        forget_gap(f, below);
+        return;
+    }
+    if (d->gap == NONE)
+        d->gap = f->n_gaps++;
+    struct flow_gap *g = &f->gaps[d->gap];
+    *g = (struct flow_gap){up->bottom - d->top, d->top, below, {d->end, up->end}, 0, UINT32_MAX};
+    if (f->n_places > 0)
+        look_ahead(f, g);
+}
+
+/* Gives node k its place. */
+static void put(struct pack_flow *f, uint32_t k, uint32_t below, uint64_t bottom) {
+    struct flow_node *d = &f->nodes[k];
+    d->top = bottom + (d->top - d->bottom);
+    d->bottom = bottom;
+    d->below = d->under = below;
+    d->above = f->nodes[below].above;
+    d->gap = NONE;
+    f->nodes[d->above].below = k;
+    f->nodes[below].above = k;
+    note_gap(f, below);
+    note_gap(f, k);
+}
+
+static void take_out(struct pack_flow *f, uint32_t k) {
+    const struct flow_node *d = &f->nodes[k];
+    forget_gap(f, k);
+    f->nodes[d->below].above = d->above;
+    f->nodes[d->above].below = d->below;
+    note_gap(f, d->below);
+}
+
+/* Undoes take_out, if all that came after it is undone. */
+static void put_back(struct pack_flow *f, uint32_t k) {
+    const struct flow_node *d = &f->nodes[k];
+    f->nodes[d->below].above = k;
+    f->nodes[d->above].below = k;
+    note_gap(f, d->below);
+    note_gap(f, k);
+}
+
+/* What ends before node k begins. */
+static void end_blocks(struct pack_flow *f, uint32_t k) {
+    uint32_t now = f->nodes[k].begin;
+    for (; f->nodes[f->by_end[f->ended]].end <= now; f->ended++) /* k itself ends later */
+        take_out(f, f->by_end[f->ended]);
+    f->steps += 15;
+}
+
+static void undo_ends(struct pack_flow *f, uint32_t k) {
+    uint32_t before = f->nodes[k - 1].begin;
+    while (f->ended > 0 && f->nodes[f->by_end[f->ended - 1]].end > before)
+        put_back(f, f->by_end[--f->ended]);
+    f->steps += 15;
+}
+
+static void undo_to(struct pack_flow *f, uint32_t k) {
+    while (f->done > k) {
+        take_out(f, --f->done);
+        undo_ends(f, f->done);
+    }
+}
+
+static void redo_to(struct pack_flow *f, uint32_t k) {
+    for (; f->done < k; f->done++) {
+        end_blocks(f, f->done);
+        put(f, f->done, f->way[f->done].under, f->way[f->done].bottom);
+    }
+}
+
+/* The best place for a block so far. */
+struct choice {
+    const struct flow_node *node;
+    uint64_t size;
+    float per_life;
+    float shake;
+    float cost;
+    uint32_t apart; /* ends farther from the block's than this are worse in any case */
+    uint32_t below; /* NONE: there was none */
+    uint64_t bottom;
+};
+
+static inline float distance(uint64_t a, uint64_t b) {
+    return (float)(a > b ? a - b : b - a);
+}
+
+/* Looks at both ends of a gap in which there is no place while the block lives. */
+static inline void consider_free(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
+    if (g->size < c->size)
+        return;
+    uint64_t rest = g->size - c->size;
+    float low = mismatch(c->node->end, g->ends[0], c->per_life);
+    float high = mismatch(c->node->end, g->ends[1], c->per_life);
+    if (rest == 0) {
+        low = high = (low + high) / 2;
+    } else {
+        float fit = FIT * pack_flow_log2(1 + (float)rest * f->per_byte);
+        low += fit;
+        high += fit;
+    }
+    if (c->node->target != FLOW_NOWHERE) {
+        low += f->per_place * distance(g->bottom, c->node->target);
+        high += f->per_place * distance(g->bottom + rest, c->node->target);
+    }
+    if (c->shake > 0) {
+        uint64_t r = pack_part_random(&f->random);
+        low += chance(r >> 32, c->shake);
+        high += chance(r, c->shake);
+    }
+    float least = ARITH_MIN(low, high);
+    if (least < c->cost) {
+        c->cost = least;
+        c->apart = as_far_as(least, c->node);
+        c->below = g->node;
+        c->bottom = high < low ? g->bottom + rest : g->bottom;
+    }
+}
+
+/* The same between places. */
+static void consider_between(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
+    const uint64_t top = g->bottom + g->size;
+    struct flow_gap piece = *g;
+    uint32_t i = g->places;
+    for (const struct flow_place *p;
+         (p = next_place(f, &i, piece.bottom, top, c->node->begin, c->node->end)) != NULL;) {
+        piece.ends[1] = p->end;
+        if (p->bottom > piece.bottom) {
+            piece.size = p->bottom - piece.bottom;
+            consider_free(f, c, &piece);
+        }
+        piece.bottom = p->top;
+        piece.ends[0] = p->end;
+    }
+    if (piece.bottom < top) {
+        piece.size = top - piece.bottom;
+        piece.ends[1] = g->ends[1];
+        consider_free(f, c, &piece);
+    }
+}
+
+static inline void consider(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
+    if (g->size < c->size)
+        return;
+    if (g->until < c->node->end)
+        consider_between(f, c, g);
+    else
+        consider_free(f, c, g);
+}
+
+/* The same in a gap that reaches into the place that is spared: that counts as if it were taken already. */
+static void consider_beside(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
+    const uint32_t end = f->nodes[f->spared_for].end;
+    const uint64_t top = g->bottom + g->size;
+    struct flow_gap piece = *g;
+    if (g->bottom < f->spared) {
+        piece.size = f->spared - g->bottom;
+        piece.ends[1] = end;
+        consider(f, c, &piece);
+    }
+    if (f->spared_top < top) {
+        piece = *g;
+        piece.size = top - f->spared_top;
+        piece.bottom = f->spared_top;
+        piece.ends[0] = end;
+        consider(f, c, &piece);
+    }
+}
+
+/* Into the gap around a place that was left free for it. */
+static void put_there(struct pack_flow *f, uint32_t k, uint64_t bottom) {
+    const uint64_t top = bottom + (f->nodes[k].top - f->nodes[k].bottom);
+    uint32_t g = 0;
+    while (f->gaps[g].bottom > bottom || f->gaps[g].bottom + f->gaps[g].size < top) {
+        g++;
+        CHECK(g < f->n_gaps); /* nothing that lives as long was let in */
+    }
+    f->steps += g;
+    put(f, k, f->gaps[g].node, bottom);
+}
+
+static bool put_into_best_gap(struct pack_flow *f, uint32_t k, float shake) {
+    const struct flow_node *d = &f->nodes[k];
+    struct choice c = {d, d->top - d->bottom, per_life(d), shake, INFINITY, UINT32_MAX, NONE, 0};
+    const bool beside = f->spared_for != NONE && d->end > f->nodes[f->spared_for].begin;
+    uint32_t fits = 0;
+    for (uint32_t g = 0; g < f->n_gaps; g++) { /* no branch to be guessed wrong */
+        f->fits[fits] = g;
+        fits += f->gaps[g].size >= c.size;
+    }
+    const uint32_t compared = ARITH_MIN(fits, (uint32_t)ENOUGH);
+    uint32_t at = fits > ENOUGH ? (uint32_t)(pack_part_random(&f->random) % fits) : 0;
+    for (uint32_t i = 0; i < fits && (i < ENOUGH || c.below == NONE); i++) {
+        const struct flow_gap *gap = &f->gaps[f->fits[at]];
+        at = at + 1 == fits ? 0 : at + 1;
+        if (gap->until >= d->end && is_far(d->end, gap->ends[0], c.apart) &&
+            is_far(d->end, gap->ends[1], c.apart))
+            continue;
+        if (beside && gap->bottom < f->spared_top && f->spared < gap->bottom + gap->size)
+            consider_beside(f, &c, gap);
+        else
+            consider(f, &c, gap);
+    }
+    f->steps += 3 * (uint64_t)f->n_gaps / 2 + 4 * (uint64_t)compared + 30;
+    if (c.below == NONE)
+        return false;
+    put(f, k, c.below, c.bottom);
+    return true;
+}
+
+/* False if there is no gap for it. */
+static bool place(struct pack_flow *f, uint32_t k, float shake) {
+    if (f->nodes[k].fixed) {
+        put_there(f, k, f->nodes[k].bottom);
+    } else if (k == f->spared_for) {
+        put_there(f, k, f->spared);
+        f->spared_for = NONE;
+    } else {
+        return put_into_best_gap(f, k, shake);
+    }
+    return true;
+}
+
+/* What is free while a block lives, between two ends. */
+struct free_range {
+    uint64_t bottom, top;
+    uint32_t ends[2];
+};
+
+/* That may be the place to spare. */
+static void offer(struct pack_flow *f, const struct flow_node *d, const struct free_range *r, float *least) {
+    const uint64_t size = d->top - d->bottom;
+    if (r->top < r->bottom || r->top - r->bottom < size)
+        return;
+    uint64_t random = pack_part_random(&f->random);
+    float low = mismatch(d->end, r->ends[0], per_life(d)) + chance(random >> 32, SHAKE_AT);
+    float high = mismatch(d->end, r->ends[1], per_life(d)) + chance(random, SHAKE_AT);
+    if (ARITH_MIN(low, high) < *least) {
+        *least = ARITH_MIN(low, high);
+        f->spared = low <= high ? r->bottom : r->top - size;
+    }
+}
+
+/* Spares a place for node k that will be free when it begins; false if there is none. */
+static bool spare_place(struct pack_flow *f, uint32_t k) {
+    const struct flow_node *d = &f->nodes[k], *up;
+    const uint64_t size = d->top - d->bottom;
+    struct free_range r = {0};
+    float least = INFINITY;
+    for (uint32_t i = f->nodes[f->floor].above;; i = up->above) {
+        up = &f->nodes[i];
+        f->steps += 2;
+        if (i != f->ceiling && up->end <= d->begin)
+            continue;
+        if (up->bottom - r.bottom >= size) {
+            uint32_t from = f->n_places > 0 ? places_from(f, r.bottom) : 0;
+            for (const struct flow_place *p;
+                 (p = next_place(f, &from, r.bottom, up->bottom, d->begin, d->end)) != NULL;) {
+                r.top = p->bottom;
+                r.ends[1] = p->end;
+                offer(f, d, &r, &least);
+                r.bottom = p->top;
+                r.ends[0] = p->end;
+            }
+            r.top = up->bottom;
+            r.ends[1] = up->end;
+            offer(f, d, &r, &least);
+        }
+        if (i == f->ceiling)
+            break;
+        r.bottom = up->top;
+        r.ends[0] = up->end;
+    }
+    f->spared_for = least < INFINITY ? k : NONE;
+    f->spared_top = f->spared + size;
+    return f->spared_for != NONE;
+}
+
+void pack_flow_begin(struct pack_flow *f) {
+    for (uint32_t k = 0; k < f->n; k++)
+        f->keys[k] = (struct pack_key){f->nodes[k].end, 0, k};
+    pack_part_sort(f->keys, f->spare, f->n);
+    for (uint32_t k = 0; k < f->n; k++)
+        f->by_end[k] = f->keys[k].index;
+    f->nodes[f->floor] = (struct flow_node){.above = f->ceiling, .gap = NONE};
+    f->nodes[f->ceiling] =
+        (struct flow_node){.bottom = f->limit, .top = f->limit, .below = f->floor, .gap = NONE};
+    f->n_gaps = f->ended = 0;
+    f->spared_for = NONE;
+    note_gap(f, f->floor);
+    for (uint32_t k = 0; k < f->stacked; k++) {
+        CHECK(f->nodes[k].fixed && f->nodes[k].begin == 0);
+        put(f, k, k == 0 ? f->floor : k - 1, f->nodes[k].bottom);
+    }
+    f->done = f->stacked;
+    f->steps += 120 * (uint64_t)f->n;
+}
+
+/* How far the flow came, and what is tried to get further. */
+struct frontier {
+    uint32_t at;     /* the node that found no gap */
+    uint32_t first;  /* where tries may begin; `way` holds where nodes lay from there to the frontier */
+    uint32_t branch; /* where the present try left that way */
+    uint32_t tries;
+    float shake; /* of the present try */
+};
+
+static void advance_frontier(struct pack_flow *f, struct frontier *t, uint32_t k) {
+    const uint32_t far = (uint32_t)ARITH_MIN(FAR * f->life + 2, (double)k);
+    *t = (struct frontier){.at = k, .first = ARITH_MAX(f->stacked, k - far), .branch = k};
+    for (uint32_t i = t->first; i < k; i++)
+        f->way[i] = (struct flow_way){f->nodes[i].bottom, f->nodes[i].under};
+    f->steps += k - t->first;
+}
+
+/* Goes back, the further the more was tried. */
+static void go_back(struct pack_flow *f, struct frontier *t, uint32_t tries) {
+    double part = (double)++t->tries / tries,
+           reach = (NEAR + (FAR - NEAR) * part * part * part) * f->life + 8;
+    uint32_t most = (uint32_t)ARITH_MIN(reach, (double)(t->at - t->first));
+    uint32_t back = 1 + (uint32_t)(pack_part_random(&f->random) % most);
+    f->spared_for = NONE;
+    undo_to(f, ARITH_MIN(t->branch, t->at - back));
+    t->branch = t->at - back;
+    redo_to(f, t->branch);
+    t->shake = SHAKE;
+    if (back > SPARE * f->life)
+        t->shake = SHAKE_FAR;
+    else if (t->tries % 4 != 0 && spare_place(f, t->at))
+        t->shake = t->tries % 4 == 1 ? SHAKE_MID : t->tries % 4 == 2 ? SHAKE_FEW : SHAKE_MID / 2;
+}
+
+bool pack_flow_run(struct pack_flow *f, uint32_t tries, struct pack_budget *budget) {
+    struct frontier t = {0};
+    while (f->done < f->n) {
+        const uint32_t k = f->done;
+        if (f->steps >= ASK_AFTER && !pack_budget_take(budget, &f->steps))
+            return false;
+        end_blocks(f, k);
+        if (place(f, k, k > t.at ? 0 : t.shake)) {
+            f->done++;
+            continue;
+        }
+        undo_ends(f, k);
+        if (k > t.at)
+            advance_frontier(f, &t, k);
+        if (t.tries == tries || t.first == t.at)
+            return false;
+        go_back(f, &t, tries);
+    }
+    return true;
+}
