@@ -15,7 +15,7 @@
  * log, 30,000 blocks, 2.08 and 1.49, 100,000 1.73 and 1.68; long-aligned, 30,000, 1.74 and 1.48, 100,000 1.35
  * and 0.19; zipf, 100,000, 1.99 both; few-sizes, 30,000, 0.98 and 1.11. Without either: two-lives, 100,000,
  * 4.62 (now 0.08), log 5.17. Much is chance where few attempts find room in the steps: log, 30,000, seed 1
- * ended between 0.2 and 2.1 with settings that were as good on average.
+ * ended between 0.2 and 2.2 with settings that were as good on average.
  *
  * No better: to meet in the lowest valley, or near the second peak; one flow alone that goes to the stack of
  * the next peak; many places given away (12 instead of 5); lower peaks too (the more there are, the more
@@ -67,6 +67,12 @@ struct border {
     uint64_t sum;
 };
 
+/* Free offsets. */
+struct hole {
+    uint64_t bottom;
+    uint64_t top;
+};
+
 struct stream {
     struct pack_part *part;
     uint64_t *live;   /* [sections + 1] sums */
@@ -82,8 +88,8 @@ struct stream {
     uint64_t *offsets;     /* [n] or FLOW_NOWHERE */
     struct pack_key *keys; /* [n] the flow's */
     struct pack_key *spare;
-    struct flow_place *holes; /* [n + 1] in a stack */
-    struct pack_flow flow;    /* with the limit */
+    struct hole *holes;    /* [n] in a stack */
+    struct pack_flow flow; /* with the limit */
 };
 
 static struct stream layout(struct carve *c, uint32_t n) {
@@ -93,7 +99,7 @@ static struct stream layout(struct carve *c, uint32_t n) {
     s.before.edges = carve_take(c, n, sizeof *s.before.edges);
     s.after.edges = carve_take(c, n, sizeof *s.after.edges);
     s.offsets = carve_take(c, n, sizeof *s.offsets);
-    s.holes = carve_take(c, (uint64_t)n + 1, sizeof *s.holes);
+    s.holes = carve_take(c, n, sizeof *s.holes);
     s.flow = pack_flow_layout(c, n);
     s.keys = s.flow.keys;
     s.spare = s.flow.spare;
@@ -339,22 +345,20 @@ static uint32_t find_holes(struct stream *s) {
         if (lives_at(&p->items[i], s->from) && s->offsets[i] != FLOW_NOWHERE)
             s->keys[n++] = (struct pack_key){s->offsets[i], 0, i};
     pack_part_sort(s->keys, s->spare, n);
+    CHECK(n < p->n); /* a valley lies between */
     for (uint32_t k = 0; k <= n; k++) {
         uint64_t bottom = k < n ? s->keys[k].a : s->flow.limit;
         CHECK(bottom >= at);
         if (bottom > at)
-            s->holes[holes++] = (struct flow_place){.bottom = at, .top = bottom};
+            s->holes[holes++] = (struct hole){at, bottom};
         if (k < n)
             at = bottom + pack_part_rounded(p, s->keys[k].index);
     }
-    for (uint32_t k = 1; k < holes; k++)
-        for (uint32_t i = k;
-             i > 0 && s->holes[i].top - s->holes[i].bottom < s->holes[i - 1].top - s->holes[i - 1].bottom;
-             i--) {
-            struct flow_place swap = s->holes[i];
-            s->holes[i] = s->holes[i - 1];
-            s->holes[i - 1] = swap;
-        }
+    for (uint32_t k = 0; k < holes; k++)
+        s->keys[k] = (struct pack_key){s->holes[k].top - s->holes[k].bottom, s->holes[k].bottom, k};
+    pack_part_sort(s->keys, s->spare, holes);
+    for (uint32_t k = 0; k < holes; k++)
+        s->holes[k] = (struct hole){s->keys[k].b, s->keys[k].b + s->keys[k].a};
     return holes;
 }
 
@@ -378,7 +382,7 @@ static void avoid_last_stack(struct stream *s, uint32_t peak) {
 
 /* Fills a hole with blocks of the stack that may be there, from one side on, and takes them from the stack;
  * the first of the stack first, or the last. Returns how many are left. */
-static uint32_t fill_hole(struct stream *s, struct flow_place hole, uint32_t n, bool first, bool upwards) {
+static uint32_t fill_hole(struct stream *s, struct hole hole, uint32_t n, bool first, bool upwards) {
     const struct pack_part *p = s->part;
     for (uint32_t k = 0; k < n;) {
         const uint32_t at = first ? k : n - 1 - k, i = s->stack[at];
@@ -552,11 +556,16 @@ static bool give_place(struct stream *s, uint32_t block) {
     return least < UINT64_MAX;
 }
 
-static void take_places(struct stream *s, uint32_t left, uint32_t right) {
+/* Those that live between two peaks lose their places. */
+static void clear_between(struct stream *s, uint32_t left, uint32_t right) {
     const struct pack_part *p = s->part;
     for (uint32_t i = 0; i < p->n; i++)
         if (p->items[i].lo > left && p->items[i].hi <= right)
             s->offsets[i] = FLOW_NOWHERE;
+}
+
+static bool is_spent(const struct pack_budget *b) {
+    return b->steps == 0 || b->expired;
 }
 
 /* What lies between a peak and the next one. */
@@ -567,12 +576,12 @@ static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
     uint32_t *after = &s->peaks[peak + 1].after, low = left + 1, high = right;
     for (uint32_t i = 0; i < MEETINGS && low <= high; i++) {
         *after = ARITH_MIN(ARITH_MAX(*after, low), high);
-        take_places(s, left, right);
+        clear_between(s, left, right);
         if (flow(s, budget, peak, false, MEET)) {
             for (uint32_t given = 0;; given++) {
                 if (flow(s, budget, peak + 1, true, MEET))
                     return true;
-                if (given == PLACES || budget->steps == 0 || !give_place(s, f->nodes[f->done].source))
+                if (given == PLACES || is_spent(budget) || !give_place(s, f->nodes[f->done].source))
                     break;
             }
             low = *after + 1;
@@ -581,7 +590,7 @@ static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
             high = *after - 1;
             *after = items[f->nodes[f->done].source].lo;
         }
-        if (budget->steps == 0 || budget->expired)
+        if (is_spent(budget))
             return false;
     }
     return false;
