@@ -5,15 +5,16 @@
  *
  * Where a block finds no gap below the limit, the flow goes back some way and on again, with some chance in
  * its choices, many times; mostly it then also spares a place for that block, one where all that lies there
- * will have ended.
+ * will have ended, and for all before it that are about as large: else the next try ends at one of those.
  *
  * Going back undoes what was done in reverse: a list whose members remember their neighbours takes them back
  * as it let them go (Knuth, "Dancing links", 2000).
  *
  * Where blocks are lost, they are the largest: what is free then is 3 to 6%, in many gaps. No better: the
  * best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end and small ones
- * at the other, lives likewise, gaps of the largest size spared for those, to give up and mend
- * (pack_overlap.c doesn't settle what is left).
+ * at the other, lives likewise, gaps of the largest size spared for those, places spared for what comes after
+ * the block that found no gap, a few small blocks moved elsewhere to make room (rarely is there a place that
+ * was free all their life), to give up and mend (pack_overlap.c doesn't settle what is left).
  *
  * Invariants: between two turns, the list holds from the floor up those blocks that have a place and have
  * not ended, and `gaps` all gaps between them below the limit. */
@@ -22,16 +23,19 @@
 #include <math.h>
 
 #define NONE      UINT32_MAX
-#define NEAR      0.016  /* how far the first tries go back at most, in lives (of bytes, on average) */
-#define FAR       4.0    /* ... and the last */
-#define SHAKE     1.0f   /* chance in the choice of a gap */
-#define SHAKE_FAR 0.03f  /* ... from further back than SPARE */
-#define SHAKE_MID 0.6f   /* ... where a place is spared */
-#define SHAKE_FEW 0.1f   /* ... in one of three such tries */
-#define SHAKE_AT  2.0f   /* ... in the choice of that place */
-#define SPARE     0.3    /* lives, at most, that a place is spared for */
-#define FIT       0.01f  /* how much the rest of a gap counts, beside the times between ends */
-#define ENOUGH    128    /* gaps that are compared */
+#define NEAR      0.016 /* how far the first tries go back at most, in lives (of bytes, on average) */
+#define FAR       4.0   /* ... and the last */
+#define SHAKE     1.0f  /* chance in the choice of a gap */
+#define SHAKE_FAR 0.03f /* ... from further back than SPARE */
+#define SHAKE_MID 0.6f  /* ... where a place is spared */
+#define SHAKE_FEW 0.1f  /* ... in one of three such tries */
+#define SHAKE_AT  2.0f  /* ... in the choice of that place */
+#define SPARE     0.3   /* lives, at most, that places are spared for */
+#define SPARES    64    /* places that are spared at a time */
+#define LARGE     0.7   /* of the block that found no gap: as large a one before it has a place spared, too */
+#define FIT       0.01f /* how much the rest of a gap counts, beside the times between ends */
+#define ENOUGH    128   /* gaps that are compared */
+#define CHUNK     64    /* ... looked at together */
 #define ASK_AFTER 100000 /* steps between two looks at the budget */
 
 struct flow_gap {
@@ -41,6 +45,14 @@ struct flow_gap {
     uint32_t ends[2]; /* of the nodes below and above it */
     uint32_t places;  /* the first that may reach into it */
     uint32_t until;   /* no place in it begins before that */
+    bool spared;      /* something of it is */
+};
+
+/* A place that is spared for a node. */
+struct flow_spare {
+    uint64_t bottom;
+    uint64_t top;
+    uint32_t node;
 };
 
 /* Where a block lay on the way that tries start from. */
@@ -54,7 +66,8 @@ struct pack_flow pack_flow_layout(struct carve *c, uint32_t n) {
     f.nodes = carve_take(c, (uint64_t)n + 2, sizeof *f.nodes);
     f.places = carve_take(c, n, sizeof *f.places);
     f.gaps = carve_take(c, (uint64_t)n + 1, sizeof *f.gaps);
-    f.fits = carve_take(c, (uint64_t)n + 1, sizeof *f.fits);
+    f.sizes = carve_take(c, (uint64_t)n + 1, sizeof *f.sizes);
+    f.spares = carve_take(c, SPARES, sizeof *f.spares);
     f.by_end = carve_take(c, n, sizeof *f.by_end);
     f.way = carve_take(c, n, sizeof *f.way);
     f.keys = carve_take(c, n, sizeof *f.keys);
@@ -132,17 +145,29 @@ static void forget_gap(struct pack_flow *f, uint32_t below) {
     if (g == NONE)
         return;
     f->gaps[g] = f->gaps[--f->n_gaps];
+    f->sizes[g] = f->sizes[f->n_gaps];
     f->nodes[f->gaps[g].node].gap = g;
     f->nodes[below].gap = NONE;
 }
 
 static void look_ahead(struct pack_flow *f, struct flow_gap *g) {
+    const uint64_t bottom = g->bottom, top = bottom + g->size;
+    uint32_t until = UINT32_MAX, i = g->places;
+    for (; i < f->n_places && f->places[i].bottom < top; i++) {
+        const struct flow_place *p = &f->places[i];
+        const bool counts = p->top > bottom && p->begin >= f->now; /* else it lives, or has ended */
+        until = ARITH_MIN(until, counts ? p->begin : UINT32_MAX);
+    }
+    g->until = until;
+    f->steps += 4 + (i - g->places);
+}
+
+static void look_at_spares(struct pack_flow *f, struct flow_gap *g) {
     const uint64_t top = g->bottom + g->size;
-    g->places = places_from(f, g->bottom);
-    for (uint32_t i = g->places; i < f->n_places && f->places[i].bottom < top; i++)
-        if (f->places[i].top > g->bottom)
-            g->until = ARITH_MIN(g->until, f->places[i].begin);
-    f->steps += 16;
+    g->spared = false;
+    for (uint32_t i = 0; i < f->n_spares && f->spares[i].bottom < top; i++)
+        g->spared = g->spared || f->spares[i].top > g->bottom;
+    f->steps += f->n_spares / 2;
 }
 
 static void note_gap(struct pack_flow *f, uint32_t below) {
@@ -156,9 +181,13 @@ static void note_gap(struct pack_flow *f, uint32_t below) {
     if (d->gap == NONE)
         d->gap = f->n_gaps++;
     struct flow_gap *g = &f->gaps[d->gap];
-    *g = (struct flow_gap){up->bottom - d->top, d->top, below, {d->end, up->end}, 0, UINT32_MAX};
+    *g = (struct flow_gap){up->bottom - d->top, d->top,     below, {d->end, up->end},
+                           d->places,           UINT32_MAX, false};
+    f->sizes[d->gap] = g->size;
     if (f->n_places > 0)
         look_ahead(f, g);
+    if (f->n_spares > 0)
+        look_at_spares(f, g);
 }
 
 /* Gives node k its place. */
@@ -169,6 +198,7 @@ static void put(struct pack_flow *f, uint32_t k, uint32_t below, uint64_t bottom
     d->below = d->under = below;
     d->above = f->nodes[below].above;
     d->gap = NONE;
+    d->places = f->n_places > 0 ? places_from(f, d->top) : 0;
     f->nodes[d->above].below = k;
     f->nodes[below].above = k;
     note_gap(f, below);
@@ -194,23 +224,25 @@ static void put_back(struct pack_flow *f, uint32_t k) {
 
 /* What ends before node k begins. */
 static void end_blocks(struct pack_flow *f, uint32_t k) {
-    uint32_t now = f->nodes[k].begin;
-    for (; f->nodes[f->by_end[f->ended]].end <= now; f->ended++) /* k itself ends later */
+    f->now = f->nodes[k].begin;
+    for (; f->nodes[f->by_end[f->ended]].end <= f->now; f->ended++) /* k itself ends later */
         take_out(f, f->by_end[f->ended]);
     f->steps += 15;
 }
 
 static void undo_ends(struct pack_flow *f, uint32_t k) {
-    uint32_t before = f->nodes[k - 1].begin;
-    while (f->ended > 0 && f->nodes[f->by_end[f->ended - 1]].end > before)
+    f->now = f->nodes[k - 1].begin;
+    while (f->ended > 0 && f->nodes[f->by_end[f->ended - 1]].end > f->now)
         put_back(f, f->by_end[--f->ended]);
     f->steps += 15;
 }
 
 static void undo_to(struct pack_flow *f, uint32_t k) {
     while (f->done > k) {
-        take_out(f, --f->done);
-        undo_ends(f, f->done);
+        const uint32_t last = --f->done;
+        f->now = f->nodes[last - 1].begin; /* its own place, if it was given one, lies ahead again */
+        take_out(f, last);
+        undo_ends(f, last);
     }
 }
 
@@ -300,21 +332,36 @@ static inline void consider(struct pack_flow *f, struct choice *c, const struct 
         consider_free(f, c, g);
 }
 
-/* The same in a gap that reaches into the place that is spared: that counts as if it were taken already. */
+/* From spare *i on the next one that lies in [bottom, top) and would be in a block's way. */
+static const struct flow_spare *next_spare(const struct pack_flow *f, uint32_t *i, uint64_t bottom,
+                                           uint64_t top, const struct flow_node *d) {
+    while (*i < f->n_spares && f->spares[*i].bottom < top) {
+        const struct flow_spare *s = &f->spares[(*i)++];
+        const struct flow_node *other = &f->nodes[s->node];
+        if (s->top > bottom && other->begin < d->end && d->begin < other->end)
+            return s;
+    }
+    return NULL;
+}
+
+/* The same between places that are spared: those count as if they were taken already. */
 static void consider_beside(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
-    const uint32_t end = f->nodes[f->spared_for].end;
     const uint64_t top = g->bottom + g->size;
     struct flow_gap piece = *g;
-    if (g->bottom < f->spared) {
-        piece.size = f->spared - g->bottom;
-        piece.ends[1] = end;
-        consider(f, c, &piece);
+    uint32_t i = 0;
+    for (const struct flow_spare *s; (s = next_spare(f, &i, piece.bottom, top, c->node)) != NULL;) {
+        piece.ends[1] = f->nodes[s->node].end;
+        if (s->bottom > piece.bottom) {
+            piece.size = s->bottom - piece.bottom;
+            consider(f, c, &piece);
+        }
+        piece.bottom = s->top;
+        piece.ends[0] = f->nodes[s->node].end;
     }
-    if (f->spared_top < top) {
-        piece = *g;
-        piece.size = top - f->spared_top;
-        piece.bottom = f->spared_top;
-        piece.ends[0] = end;
+    f->steps += 2 * i;
+    if (piece.bottom < top) {
+        piece.size = top - piece.bottom;
+        piece.ends[1] = g->ends[1];
         consider(f, c, &piece);
     }
 }
@@ -334,26 +381,30 @@ static void put_there(struct pack_flow *f, uint32_t k, uint64_t bottom) {
 static bool put_into_best_gap(struct pack_flow *f, uint32_t k, float shake) {
     const struct flow_node *d = &f->nodes[k];
     struct choice c = {d, d->top - d->bottom, per_life(d), shake, INFINITY, UINT32_MAX, NONE, 0};
-    const bool beside = f->spared_for != NONE && d->end > f->nodes[f->spared_for].begin;
-    uint32_t fits = 0;
-    for (uint32_t g = 0; g < f->n_gaps; g++) { /* no branch to be guessed wrong */
-        f->fits[fits] = g;
-        fits += f->gaps[g].size >= c.size;
+    uint32_t compared = 0, looked = 0, fits[CHUNK];
+    uint32_t at = f->n_gaps > ENOUGH ? (uint32_t)(pack_part_random(&f->random) % f->n_gaps) : 0;
+    while (looked < f->n_gaps && (compared < ENOUGH || c.below == NONE)) {
+        const uint32_t chunk = ARITH_MIN(ARITH_MIN((uint32_t)CHUNK, f->n_gaps - looked), f->n_gaps - at);
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < chunk; i++) { /* no branch to be guessed wrong */
+            fits[n] = at + i;
+            n += f->sizes[at + i] >= c.size;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            const struct flow_gap *gap = &f->gaps[fits[i]];
+            if (gap->until >= d->end && !gap->spared && is_far(d->end, gap->ends[0], c.apart) &&
+                is_far(d->end, gap->ends[1], c.apart))
+                continue;
+            if (gap->spared)
+                consider_beside(f, &c, gap);
+            else
+                consider(f, &c, gap);
+        }
+        compared += n;
+        looked += chunk;
+        at = at + chunk == f->n_gaps ? 0 : at + chunk;
     }
-    const uint32_t compared = ARITH_MIN(fits, (uint32_t)ENOUGH);
-    uint32_t at = fits > ENOUGH ? (uint32_t)(pack_part_random(&f->random) % fits) : 0;
-    for (uint32_t i = 0; i < fits && (i < ENOUGH || c.below == NONE); i++) {
-        const struct flow_gap *gap = &f->gaps[f->fits[at]];
-        at = at + 1 == fits ? 0 : at + 1;
-        if (gap->until >= d->end && is_far(d->end, gap->ends[0], c.apart) &&
-            is_far(d->end, gap->ends[1], c.apart))
-            continue;
-        if (beside && gap->bottom < f->spared_top && f->spared < gap->bottom + gap->size)
-            consider_beside(f, &c, gap);
-        else
-            consider(f, &c, gap);
-    }
-    f->steps += 3 * (uint64_t)f->n_gaps / 2 + 4 * (uint64_t)compared + 30;
+    f->steps += looked / 2 + 4 * (uint64_t)compared + 30;
     if (c.below == NONE)
         return false;
     put(f, k, c.below, c.bottom);
@@ -364,9 +415,8 @@ static bool put_into_best_gap(struct pack_flow *f, uint32_t k, float shake) {
 static bool place(struct pack_flow *f, uint32_t k, float shake) {
     if (f->nodes[k].fixed) {
         put_there(f, k, f->nodes[k].bottom);
-    } else if (k == f->spared_for) {
-        put_there(f, k, f->spared);
-        f->spared_for = NONE;
+    } else if (f->nodes[k].spared != FLOW_NOWHERE) {
+        put_there(f, k, f->nodes[k].spared);
     } else {
         return put_into_best_gap(f, k, shake);
     }
@@ -380,7 +430,7 @@ struct free_range {
 };
 
 /* That may be the place to spare. */
-static void offer(struct pack_flow *f, const struct flow_node *d, const struct free_range *r, float *least) {
+static void offer(struct pack_flow *f, struct flow_node *d, const struct free_range *r, float *least) {
     const uint64_t size = d->top - d->bottom;
     if (r->top < r->bottom || r->top - r->bottom < size)
         return;
@@ -389,19 +439,47 @@ static void offer(struct pack_flow *f, const struct flow_node *d, const struct f
     float high = mismatch(d->end, r->ends[1], per_life(d)) + chance(random, SHAKE_AT);
     if (ARITH_MIN(low, high) < *least) {
         *least = ARITH_MIN(low, high);
-        f->spared = low <= high ? r->bottom : r->top - size;
+        d->spared = low <= high ? r->bottom : r->top - size;
     }
+}
+
+/* The same between what is spared already. */
+static void offer_beside(struct pack_flow *f, struct flow_node *d, const struct free_range *r, float *least) {
+    struct free_range piece = *r;
+    uint32_t i = 0;
+    for (const struct flow_spare *s; (s = next_spare(f, &i, piece.bottom, r->top, d)) != NULL;) {
+        piece.top = s->bottom;
+        piece.ends[1] = f->nodes[s->node].end;
+        offer(f, d, &piece, least);
+        piece.bottom = s->top;
+        piece.ends[0] = f->nodes[s->node].end;
+    }
+    piece.top = r->top;
+    piece.ends[1] = r->ends[1];
+    offer(f, d, &piece, least);
+    f->steps += 2 * i;
+}
+
+static void note_spare(struct pack_flow *f, uint32_t k) {
+    const struct flow_node *d = &f->nodes[k];
+    const struct flow_spare s = {d->spared, d->spared + (d->top - d->bottom), k};
+    uint32_t i = f->n_spares++;
+    for (; i > 0 && f->spares[i - 1].bottom > s.bottom; i--)
+        f->spares[i] = f->spares[i - 1];
+    f->spares[i] = s;
+    f->steps += f->n_spares - i;
 }
 
 /* Spares a place for node k that will be free when it begins; false if there is none. */
 static bool spare_place(struct pack_flow *f, uint32_t k) {
-    const struct flow_node *d = &f->nodes[k], *up;
+    struct flow_node *d = &f->nodes[k];
+    const struct flow_node *up;
     const uint64_t size = d->top - d->bottom;
     struct free_range r = {0};
     float least = INFINITY;
     for (uint32_t i = f->nodes[f->floor].above;; i = up->above) {
         up = &f->nodes[i];
-        f->steps += 2;
+        f->steps += 4;
         if (i != f->ceiling && up->end <= d->begin)
             continue;
         if (up->bottom - r.bottom >= size) {
@@ -410,22 +488,43 @@ static bool spare_place(struct pack_flow *f, uint32_t k) {
                  (p = next_place(f, &from, r.bottom, up->bottom, d->begin, d->end)) != NULL;) {
                 r.top = p->bottom;
                 r.ends[1] = p->end;
-                offer(f, d, &r, &least);
+                offer_beside(f, d, &r, &least);
                 r.bottom = p->top;
                 r.ends[0] = p->end;
             }
             r.top = up->bottom;
             r.ends[1] = up->end;
-            offer(f, d, &r, &least);
+            offer_beside(f, d, &r, &least);
         }
         if (i == f->ceiling)
             break;
         r.bottom = up->top;
         r.ends[0] = up->end;
     }
-    f->spared_for = least < INFINITY ? k : NONE;
-    f->spared_top = f->spared + size;
-    return f->spared_for != NONE;
+    if (least < INFINITY)
+        note_spare(f, k);
+    return least < INFINITY;
+}
+
+/* ... and for those before it that are about as large. */
+static bool spare_places(struct pack_flow *f, uint32_t k) {
+    const uint64_t large = (uint64_t)(LARGE * (double)(f->nodes[k].top - f->nodes[k].bottom));
+    bool spared = spare_place(f, k);
+    for (uint32_t i = k; spared && i-- > f->done && f->n_spares < SPARES;)
+        if (!f->nodes[i].fixed && f->nodes[i].top - f->nodes[i].bottom >= large)
+            spare_place(f, i);
+    for (uint32_t g = 0; g < f->n_gaps; g++)
+        look_at_spares(f, &f->gaps[g]);
+    f->steps += k - f->done;
+    return spared;
+}
+
+static void forget_spares(struct pack_flow *f) {
+    for (uint32_t i = 0; i < f->n_spares; i++)
+        f->nodes[f->spares[i].node].spared = FLOW_NOWHERE;
+    for (uint32_t g = 0; f->n_spares > 0 && g < f->n_gaps; g++)
+        f->gaps[g].spared = false;
+    f->n_spares = 0;
 }
 
 void pack_flow_begin(struct pack_flow *f) {
@@ -437,8 +536,8 @@ void pack_flow_begin(struct pack_flow *f) {
     f->nodes[f->floor] = (struct flow_node){.above = f->ceiling, .gap = NONE};
     f->nodes[f->ceiling] =
         (struct flow_node){.bottom = f->limit, .top = f->limit, .below = f->floor, .gap = NONE};
-    f->n_gaps = f->ended = 0;
-    f->spared_for = NONE;
+    f->n_gaps = f->ended = f->now = 0;
+    f->n_spares = 0;
     note_gap(f, f->floor);
     for (uint32_t k = 0; k < f->stacked; k++) {
         CHECK(f->nodes[k].fixed && f->nodes[k].begin == 0);
@@ -471,14 +570,14 @@ static void go_back(struct pack_flow *f, struct frontier *t, uint32_t tries) {
            reach = (NEAR + (FAR - NEAR) * part * part * part) * f->life + 8;
     uint32_t most = (uint32_t)ARITH_MIN(reach, (double)(t->at - t->first));
     uint32_t back = 1 + (uint32_t)(pack_part_random(&f->random) % most);
-    f->spared_for = NONE;
+    forget_spares(f);
     undo_to(f, ARITH_MIN(t->branch, t->at - back));
     t->branch = t->at - back;
     redo_to(f, t->branch);
     t->shake = SHAKE;
     if (back > SPARE * f->life)
         t->shake = SHAKE_FAR;
-    else if (t->tries % 4 != 0 && spare_place(f, t->at))
+    else if (t->tries % 4 != 0 && spare_places(f, t->at))
         t->shake = t->tries % 4 == 1 ? SHAKE_MID : t->tries % 4 == 2 ? SHAKE_FEW : SHAKE_MID / 2;
 }
 
@@ -490,6 +589,8 @@ bool pack_flow_run(struct pack_flow *f, uint32_t tries, struct pack_budget *budg
             return false;
         end_blocks(f, k);
         if (place(f, k, k > t.at ? 0 : t.shake)) {
+            if (k == t.at)
+                forget_spares(f);
             f->done++;
             continue;
         }

@@ -21,8 +21,10 @@ struct flow_node {
     /* the flow's own: */
     uint32_t below; /* neighbours in the list */
     uint32_t above;
-    uint32_t under; /* what was below it when it got its place */
-    uint32_t gap;   /* the one above it, or none */
+    uint32_t under;  /* what was below it when it got its place */
+    uint32_t gap;    /* the one above it, or none */
+    uint32_t places; /* the first that may reach above it */
+    uint64_t spared; /* place that is spared for it, or FLOW_NOWHERE */
 };
 
 /* A place that is taken for a time. */
@@ -35,6 +37,7 @@ struct flow_place {
 };
 
 struct flow_gap;
+struct flow_spare;
 struct flow_way;
 
 struct pack_flow {
@@ -55,14 +58,14 @@ struct pack_flow {
     /* its own: */
     uint32_t floor; /* nodes beyond the blocks */
     uint32_t ceiling;
+    uint32_t now; /* when the present block begins */
     struct flow_gap *gaps;
     uint32_t n_gaps;
-    uint32_t *fits;      /* [n_gaps] those large enough for a block */
-    uint32_t *by_end;    /* [n] nodes */
-    uint32_t ended;      /* how many of those have */
-    uint32_t spared_for; /* node that a place is spared for, or none */
-    uint64_t spared;     /* that place */
-    uint64_t spared_top;
+    uint64_t *sizes;           /* [n_gaps] theirs, near together */
+    uint32_t *by_end;          /* [n] nodes */
+    uint32_t ended;            /* how many of those have */
+    struct flow_spare *spares; /* [n_spares] by bottom */
+    uint32_t n_spares;
     struct flow_way *way;  /* [n] */
     struct pack_key *keys; /* [n] */
     struct pack_key *spare;

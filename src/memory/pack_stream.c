@@ -1,25 +1,29 @@
 /* Packs a large part from its peaks: what lives at the highest live sums is stacked without a gap; from each
  * of these stacks blocks flow (pack_flow.c) in the order of time to the end, and, as if time went backwards,
  * to the beginning, or, between two peaks, to a valley where the two flows meet. So steps are spent where
- * live sums are high and nowhere else. If it fails, the next attempt stacks the blocks in another order; a
- * peak that it fails at again is given up. The limit is found by halves.
+ * live sums are high and nowhere else. If it fails, the next attempt stacks the blocks in another order and
+ * begins with the stretch that failed; a peak that it fails at again is given up. The limit is found by
+ * halves, and what has failed is tried again after every success.
  *
- * Two flows that meet: the first goes to the valley around what is stacked at the other peak, the second one
- * from there around what the first has left. That works if both keep an order: what the first one leaves lies
- * the nearer to one side the longer it lives on, what comes to it from the other side the farther off the
- * longer it has lived, so that there is one border, which moves. Stacks alternate: those that reach far from
- * the first peak lie below, from the second above, and so on. What the second flow finds no gap for gets a
- * place before it is tried again; if there is none, the valley is moved.
+ * Two flows that meet: what lies close to the second peak gets its places first, else the first flow takes
+ * those that it needs; then the first goes to the valley around all that, and the second one from there
+ * around what the first has left. That works if both keep an order: what the first one leaves lies the nearer
+ * to one side the longer it lives on, what comes to it from the other side the farther off the longer it has
+ * lived, so that there is one border, which moves. Stacks alternate: those that reach far from the first peak
+ * lie below, from the second above, and so on. What the second flow finds no gap for gets a place before it
+ * is tried again; if there is none, the valley is moved.
  *
- * Measured (bench_pack, seeds 1 to 3, worst % above the bound, from the highest peak alone and from several):
- * log, 30,000 blocks, 2.08 and 1.49, 100,000 1.73 and 1.68; long-aligned, 30,000, 1.74 and 1.48, 100,000 1.35
- * and 0.19; zipf, 100,000, 1.99 both; few-sizes, 30,000, 0.98 and 1.11. Without either: two-lives, 100,000,
- * 4.62 (now 0.08), log 5.17. Much is chance where few attempts find room in the steps: log, 30,000, seed 1
- * ended between 0.2 and 2.2 with settings that were as good on average.
+ * Measured (the instances of bench_pack, seeds 1 to 3, worst % above the bound, with the packer of 2cfdb8f
+ * and now, which also spares places for more than one block (pack_flow.c)): log, 30,000 blocks, 1.49 and
+ * 0.28, 100,000 1.68 and 1.58; few-sizes, 30,000, 1.11 and 0.18; ends-log, 100,000, 0.69 and 0.08; zipf,
+ * 100,000, 1.99 and 1.74; long, 100,000, 1.63 and 1.77; exponential, 100,000, 0.69 and 0.92. Much is chance
+ * where few attempts find room in the steps: long, 10,000, seed 7 ended between 1.8 and 2.6 with settings
+ * that were as good on average.
  *
  * No better: to meet in the lowest valley, or near the second peak; one flow alone that goes to the stack of
  * the next peak; many places given away (12 instead of 5); lower peaks too (the more there are, the more
- * often one fails).
+ * often one fails); first limits at two thirds or four fifths; flows that meet go back less far; two peaks
+ * given up for one after two or four failures; some blocks of a stack farther out than the border asks.
  *
  * Invariant: all offsets are multiples of the part's grain. */
 #include "memory/pack_flow.h"
@@ -28,10 +32,11 @@
 #include <string.h>
 
 #define SHARE    0.85   /* of the steps, at most */
-#define MOST     1.6e9  /* ... in any case: a time limit comes with steps without end */
+#define MOST     1.85e9 /* ... in any case: a time limit comes with steps without end */
 #define LEVEL    0.3    /* of those, at a limit */
-#define SEVERAL  0.5    /* of the steps at a limit for more than one peak */
+#define SEVERAL  0.5    /* of those, for more than one peak; half of that where one did better */
 #define FAILED   3      /* limits one after another, and others have to go on */
+#define WORSE    1.01   /* than the target, and they don't */
 #define FINE     0.0005 /* of the target: what is not worth another limit */
 #define ATTEMPTS 16     /* from one peak */
 #define TRIES    600    /* to get past a block */
@@ -45,6 +50,8 @@
 #define PLACES   5      /* that are given away at each of them */
 #define MEET     60     /* tries to get past a block */
 #define BORDER   30.0f  /* cost of being as far from the border as the limit is high */
+#define CLOSE    0.9    /* of the limit: live sums of what lies around a peak and comes before the rest */
+#define ALIKE    2048   /* blocks of a stack that the next one is chosen from */
 #define BEYOND   0.5    /* where the second flow goes: how much of what is free then lies between */
 
 struct peak {
@@ -67,6 +74,13 @@ struct border {
     uint64_t sum;
 };
 
+/* How long, as logarithms, a block of a stack has lived and will live. */
+struct life {
+    float before;
+    float after;
+    uint32_t block; /* in the part */
+};
+
 /* Free offsets. */
 struct hole {
     uint64_t bottom;
@@ -82,7 +96,9 @@ struct stream {
     struct peak peaks[PEAKS];
     uint32_t n_peaks;
     uint32_t from;        /* section where the present stack is */
-    uint32_t *stack;      /* [n] those that live there, in the part */
+    uint32_t *stack;      /* [n] those that live there without a place yet, in the part */
+    uint32_t *stacks;     /* [n] where that begins */
+    struct life *lives;   /* [n] theirs */
     struct border before; /* of the valley before the present peak, and after it */
     struct border after;
     uint64_t *offsets;     /* [n] or FLOW_NOWHERE */
@@ -90,12 +106,14 @@ struct stream {
     struct pack_key *spare;
     struct hole *holes;    /* [n] in a stack */
     struct pack_flow flow; /* with the limit */
+    double several;        /* share of the steps for more than one peak */
 };
 
 static struct stream layout(struct carve *c, uint32_t n) {
     struct stream s = {0};
     s.live = carve_take(c, (uint64_t)n + 1, sizeof *s.live);
-    s.stack = carve_take(c, n, sizeof *s.stack);
+    s.stacks = carve_take(c, n, sizeof *s.stacks);
+    s.lives = carve_take(c, n, sizeof *s.lives);
     s.before.edges = carve_take(c, n, sizeof *s.before.edges);
     s.after.edges = carve_take(c, n, sizeof *s.after.edges);
     s.offsets = carve_take(c, n, sizeof *s.offsets);
@@ -256,34 +274,32 @@ static uint64_t sum_later(const struct border *b, uint32_t section) {
 
 /* ------------------------------------------------------------------ stacks */
 
-/* How different two lives are, seen from the peak. */
-static inline float unlike(const struct stream *s, const struct pack_item *a, const struct pack_item *b) {
-    float a_left = (float)(s->from + 1 - a->lo), b_left = (float)(s->from + 1 - b->lo);
-    float a_right = (float)(a->hi - s->from), b_right = (float)(b->hi - s->from);
-    return pack_flow_log2(a_left > b_left ? a_left / b_left : b_left / a_left) +
-           pack_flow_log2(a_right > b_right ? a_right / b_right : b_right / a_right);
-}
-
-/* Any block first, then always the one that is most like the last; of many, not all are looked at. */
+/* Any block first, then always the one whose life is most like the last one's, seen from the peak. */
 static void order_by_likeness(struct stream *s, uint32_t *stack, uint32_t n) {
-    const struct pack_item *items = s->part->items;
+    for (uint32_t k = 0; k < n; k++) {
+        const struct pack_item *b = &s->part->items[stack[k]];
+        s->lives[k] = (struct life){pack_flow_log2((float)(s->from + 1 - b->lo)),
+                                    pack_flow_log2((float)(b->hi - s->from)), stack[k]};
+    }
     for (uint32_t k = 0; k < n; k++) {
         uint32_t next = k;
         if (k == 0)
             next = (uint32_t)(pack_part_random(&s->flow.random) % n);
         float least = INFINITY;
-        for (uint32_t i = k; k > 0 && i < n && i - k < s->most; i++) {
-            float u = unlike(s, &items[stack[k - 1]], &items[stack[i]]);
-            if (u < least) {
-                least = u;
-                next = i;
-            }
+        const uint32_t end = ARITH_MIN(n, k + ALIKE);
+        for (uint32_t i = k; k > 0 && i < end; i++) {
+            float unlike = fabsf(s->lives[i].before - s->lives[k - 1].before) +
+                           fabsf(s->lives[i].after - s->lives[k - 1].after);
+            next = unlike < least ? i : next;
+            least = ARITH_MIN(unlike, least);
         }
-        uint32_t swap = stack[k];
-        stack[k] = stack[next];
-        stack[next] = swap;
+        struct life swap = s->lives[k];
+        s->lives[k] = s->lives[next];
+        s->lives[next] = swap;
     }
-    s->flow.steps += 2 * (uint64_t)n * ARITH_MIN(n, s->most);
+    for (uint32_t k = 0; k < n; k++)
+        stack[k] = s->lives[k].block;
+    s->flow.steps += 5 * (uint64_t)n + 2 * (uint64_t)n * ARITH_MIN(n, (uint32_t)ALIKE) / 3;
 }
 
 /* How many peaks after this one a block lives at. */
@@ -315,6 +331,7 @@ static uint64_t depth(const struct stream *s, const struct pack_item *b, uint32_
 static uint32_t order_stack(struct stream *s, uint32_t peak) {
     const struct pack_part *p = s->part;
     uint32_t n = 0;
+    s->stack = s->stacks;
     if (peak > 0)
         find_border(s, &s->before, peak - 1);
     if (peak + 1 < s->n_peaks)
@@ -400,7 +417,10 @@ static uint32_t fill_hole(struct stream *s, struct hole hole, uint32_t n, bool f
         else
             hole.top -= size;
         n--;
-        memmove(s->stack + at, s->stack + at + 1, (n - at) * sizeof *s->stack);
+        if (at == 0)
+            s->stack++;
+        else
+            memmove(s->stack + at, s->stack + at + 1, (n - at) * sizeof *s->stack);
         k = 0;
     }
     return n;
@@ -423,7 +443,8 @@ static bool stack_peak(struct stream *s, uint32_t peak) {
 
 static struct flow_node make_node(const struct stream *s, uint32_t i, bool backwards) {
     const uint32_t lo = s->part->items[i].lo, hi = s->part->items[i].hi, from = s->from;
-    struct flow_node d = {.target = FLOW_NOWHERE, .source = i, .fixed = s->offsets[i] != FLOW_NOWHERE};
+    struct flow_node d = {
+        .target = FLOW_NOWHERE, .spared = FLOW_NOWHERE, .source = i, .fixed = s->offsets[i] != FLOW_NOWHERE};
     if (backwards) {
         d.begin = hi <= from ? from + 1 - hi : 0;
         d.end = from + 1 - lo;
@@ -436,7 +457,7 @@ static struct flow_node make_node(const struct stream *s, uint32_t i, bool backw
     return d;
 }
 
-static void make_nodes(struct stream *s, uint32_t after, uint32_t upto, bool backwards) {
+static void make_nodes(struct stream *s, uint32_t bound, bool backwards) {
     const struct pack_part *p = s->part;
     struct pack_flow *f = &s->flow;
     uint32_t n = 0;
@@ -452,7 +473,7 @@ static void make_nodes(struct stream *s, uint32_t after, uint32_t upto, bool bac
     n = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         const struct pack_item *b = &p->items[i];
-        if (backwards ? b->hi <= s->from && b->hi > after : b->lo > s->from && b->lo < upto)
+        if (backwards ? b->hi <= s->from && b->hi > bound : b->lo > s->from && b->lo < bound)
             s->keys[n++] = (struct pack_key){backwards ? s->from - b->hi : b->lo,
                                              UINT64_MAX - pack_part_rounded(p, i), i};
     }
@@ -471,8 +492,8 @@ static void find_places(struct stream *s, uint32_t peak, bool backwards) {
     for (uint32_t i = 0; i < p->n; i++) {
         const struct pack_item *b = &p->items[i];
         if (s->offsets[i] != FLOW_NOWHERE &&
-            (backwards ? b->hi <= s->from && b->hi > s->peaks[peak].after
-                       : !last && b->lo > s->from && lives_at(b, s->peaks[peak + 1].at)))
+            (backwards ? peak > 0 && b->hi <= s->from && b->hi > s->peaks[peak - 1].at
+                       : !last && b->lo > s->from && b->lo <= s->peaks[peak + 1].at))
             s->keys[n++] = (struct pack_key){s->offsets[i], 0, i};
     }
     pack_part_sort(s->keys, s->spare, n);
@@ -485,7 +506,7 @@ static void find_places(struct stream *s, uint32_t peak, bool backwards) {
 }
 
 /* For those that live at the border of the valley after a peak. */
-static void set_targets(struct stream *s, uint32_t peak, bool backwards) {
+static void set_targets(struct stream *s, uint32_t peak) {
     const struct pack_part *p = s->part;
     const uint32_t after = s->peaks[peak + 1].after;
     struct pack_flow *f = &s->flow;
@@ -498,28 +519,29 @@ static void set_targets(struct stream *s, uint32_t peak, bool backwards) {
     for (uint32_t k = f->stacked; k < f->n; k++) {
         struct flow_node *d = &f->nodes[k];
         const struct pack_item *b = &p->items[d->source];
-        const uint64_t later = sum_later(&s->after, backwards ? b->lo : b->hi), size = d->top - d->bottom;
-        if (d->fixed || (backwards ? later == 0 : b->hi < after))
+        const bool beyond = b->lo >= after; /* does not reach over the border */
+        const uint64_t later = sum_later(&s->after, beyond ? b->lo : b->hi), size = d->top - d->bottom;
+        if (d->fixed || (beyond ? later == 0 : b->hi < after))
             continue;
         uint64_t x = both + later;
-        if (backwards)
+        if (beyond)
             x += (uint64_t)(BEYOND * (double)(f->limit - s->live[b->lo]));
         d->target = peak % 2 == 0 ? x : x + size > f->limit ? 0 : f->limit - x - size;
     }
 }
 
 /* From a peak to the valley after it, or before it; or to the end, or the beginning. */
-static bool flow(struct stream *s, struct pack_budget *budget, uint32_t peak, bool backwards,
+static bool flow(struct stream *s, struct pack_budget *budget, uint32_t peak, bool backwards, uint32_t bound,
                  uint32_t tries) {
     const bool last = peak + 1 == s->n_peaks;
     struct pack_flow *f = &s->flow;
     s->from = s->peaks[peak].at;
-    make_nodes(s, s->peaks[peak].after, last ? s->part->sections : s->peaks[peak + 1].after, backwards);
+    make_nodes(s, bound, backwards);
     find_places(s, peak, backwards);
     if (backwards && peak > 0)
-        set_targets(s, peak - 1, true);
+        set_targets(s, peak - 1);
     if (!backwards && !last)
-        set_targets(s, peak, false);
+        set_targets(s, peak);
     f->steps += 6 * (uint64_t)s->part->n;
     pack_flow_begin(f);
     if (!pack_flow_run(f, tries, budget))
@@ -568,6 +590,14 @@ static bool is_spent(const struct pack_budget *b) {
     return b->steps == 0 || b->expired;
 }
 
+/* Where live sums begin to be high before a peak, after the valley. */
+static uint32_t near_peak(const struct stream *s, uint32_t peak) {
+    uint32_t at = s->peaks[peak].at;
+    while (at > s->peaks[peak].after && (double)s->live[at - 1] > CLOSE * (double)s->flow.limit)
+        at--;
+    return at;
+}
+
 /* What lies between a peak and the next one. */
 static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
     const struct pack_item *items = s->part->items;
@@ -577,9 +607,11 @@ static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
     for (uint32_t i = 0; i < MEETINGS && low <= high; i++) {
         *after = ARITH_MIN(ARITH_MAX(*after, low), high);
         clear_between(s, left, right);
-        if (flow(s, budget, peak, false, MEET)) {
+        if (!flow(s, budget, peak + 1, true, near_peak(s, peak + 1), MEET))
+            return false;
+        if (flow(s, budget, peak, false, *after, MEET)) {
             for (uint32_t given = 0;; given++) {
-                if (flow(s, budget, peak + 1, true, MEET))
+                if (flow(s, budget, peak + 1, true, *after, MEET))
                     return true;
                 if (given == PLACES || is_spent(budget) || !give_place(s, f->nodes[f->done].source))
                     break;
@@ -598,23 +630,47 @@ static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
 
 /* ------------------------------------------------------------------ limits */
 
+/* What lies between two peaks, or outside of them: stretch k ends at peak k, the last one begins at the last.
+ */
+static bool fill_stretch(struct stream *s, struct pack_budget *budget, uint32_t k) {
+    if (k == 0)
+        return flow(s, budget, 0, true, 0, TRIES);
+    if (k == s->n_peaks)
+        return flow(s, budget, s->n_peaks - 1, false, s->part->sections, TRIES);
+    return meet(s, budget, k - 1);
+}
+
+/* All stretches: the stacks alone decide what each can be. That first which failed last. */
+static bool connect(struct stream *s, struct pack_budget *budget, uint32_t *hardest) {
+    const uint32_t first = *hardest;
+    for (uint32_t i = 0; i <= s->n_peaks; i++) {
+        uint32_t k = i == 0 ? first : i <= first ? i - 1 : i;
+        if (!fill_stretch(s, budget, k)) {
+            *hardest = k;
+            return false;
+        }
+    }
+    return true;
+}
+
 /* All below the limit, from the peaks there are, in some attempts. */
 static bool build(struct stream *s, struct pack_budget *budget) {
     const uint32_t most = s->n_peaks > 1 ? UINT32_MAX : ATTEMPTS;
+    uint32_t hardest = 0;
     for (uint32_t i = 0; i < most && pack_budget_take(budget, &s->flow.steps); i++) {
         uint32_t done = 0;
         memset(s->offsets, 0xFF, s->part->n * sizeof *s->offsets); /* FLOW_NOWHERE */
         find_valleys(s);
         while (done < s->n_peaks && pack_budget_take(budget, &s->flow.steps) && stack_peak(s, done))
             done++;
-        if (done == s->n_peaks)
-            for (done = 1; done < s->n_peaks && meet(s, budget, done - 1);)
-                done++;
-        if (done == s->n_peaks && flow(s, budget, 0, true, TRIES) &&
-            flow(s, budget, s->n_peaks - 1, false, TRIES))
+        if (done == s->n_peaks && connect(s, budget, &hardest))
             return true;
-        if (done < s->n_peaks && s->n_peaks > 2 && ++s->peaks[done].failed == TWICE)
+        if (done == s->n_peaks)
+            done = hardest;
+        if (done > 0 && done < s->n_peaks && s->n_peaks > 2 && ++s->peaks[done].failed == TWICE) {
             give_up(s, done);
+            hardest = 0;
+        }
     }
     return false;
 }
@@ -622,14 +678,19 @@ static bool build(struct stream *s, struct pack_budget *budget) {
 /* ... with at most so many steps: from several peaks, then from the highest one. */
 static bool attempt(struct stream *s, struct pack_budget *budget, uint64_t steps) {
     struct pack_budget share = pack_budget_share(budget, steps);
-    struct pack_budget some = pack_budget_share(&share, (uint64_t)(SEVERAL * (double)share.steps));
+    struct pack_budget some = pack_budget_share(&share, (uint64_t)(s->several * (double)share.steps));
     find_peaks(s);
-    bool good = s->n_peaks > 1 && build(s, &some);
+    const bool tried = s->n_peaks > 1;
+    bool good = tried && build(s, &some);
     pack_budget_return(&share, &some);
+    if (good)
+        s->several = SEVERAL;
     if (!good) {
         while (s->n_peaks > 1)
             remove_peak(s, lowest_peak(s));
         good = build(s, &share);
+        if (good && tried)
+            s->several /= 2;
     }
     pack_budget_return(budget, &share);
     return good;
@@ -645,13 +706,14 @@ bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve w
     CHECK(p->n > PACK_STREAM_MORE && p->grain > 0);
     struct stream s = layout(&work, p->n);
     s.part = p;
+    s.several = SEVERAL;
     CHECK(s.live != NULL); /* carved, not counted */
     measure(&s);
     const double most = ARITH_MIN(SHARE * (double)budget->steps, MOST);
     const uint64_t level = (uint64_t)(LEVEL * most), rest = budget->steps - (uint64_t)most;
-    if (4.0 * s.most * s.most > (double)level) /* even to order them takes too long */
-        return false;
-    uint64_t low = ARITH_MAX(p->target, s.highest); /* the lowest limit that may be possible and useful */
+    const uint64_t least =
+        ARITH_MAX(p->target, s.highest); /* the lowest limit that may be possible and useful */
+    uint64_t low = least;
     uint32_t failed = 0;
     bool found = false;
     while (failed < FAILED && p->peak > low && (double)(p->peak - low) > FINE * (double)low &&
@@ -661,11 +723,16 @@ bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve w
             break;
         if (attempt(&s, budget, level)) {
             take_over(&s);
+            low -= p->peak > low ? ARITH_MIN(low - least, p->peak - low) : low - least; /* lucky: try again */
             found = true;
             failed = 0;
         } else {
             low = s.flow.limit + p->grain;
             failed++;
+        }
+        if (failed == FAILED && (double)p->peak > WORSE * (double)least) { /* luck may still help */
+            low = least + (p->peak - least) / 2;
+            failed = 1;
         }
     }
     return found;

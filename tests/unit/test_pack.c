@@ -539,21 +539,24 @@ static void come_near(const struct near_case *cases, size_t n_cases, uint64_t st
     }
 }
 
-/* Without streams all but one of these end more than 1% above the bound (5.6% the worst). */
+/* Without streams these end more than 1% above the bound (5.6% the worst), all but one, and the last, of
+ * which 5000 live at once, at 0.8%. */
 static void streams_come_near_the_bound(void **state) {
     (void)state;
-    static const struct near_case cases[] = {{PACK_TWO_LIVES, 10000, 1}, {PACK_TWO_LIVES, 10000, 2},
-                                             {PACK_MIXED, 5000, 1},      {PACK_MIXED, 5000, 2},
-                                             {PACK_WAVES, 10000, 1},     {PACK_WAVES, 10000, 2}};
+    static const struct near_case cases[] = {
+        {PACK_TWO_LIVES, 10000, 1}, {PACK_TWO_LIVES, 10000, 2}, {PACK_MIXED, 5000, 1}, {PACK_MIXED, 5000, 2},
+        {PACK_WAVES, 10000, 1},     {PACK_WAVES, 10000, 2},     {PACK_ENDS, 10000, 1}};
     come_near(cases, sizeof cases / sizeof cases[0], 250000000, 0.004);
 }
 
-/* From their highest peak alone these end more than 2% above the bound (3.1% the worst). */
+/* One after another: from the highest peak alone 2.08%, 1.76%, 0.09% and 0.25% above the bound; if what lies
+ * close to the second peak has to wait for the first flow, 1.30, 2.20, 0.09, 0.37; with a place spared for
+ * one block at a time, 0.26, 1.32, 0.50, 0.18. */
 static void streams_meet(void **state) {
     (void)state;
     static const struct near_case cases[] = {
-        {PACK_LOG, 30000, 1}, {PACK_LOG, 30000, 2}, {PACK_ZIPF, 30000, 4}};
-    come_near(cases, sizeof cases / sizeof cases[0], 300000000, 0.015);
+        {PACK_LOG, 30000, 1}, {PACK_LOG, 30000, 3}, {PACK_ZIPF, 30000, 8}, {PACK_ZIPF, 30000, 3}};
+    come_near(cases, sizeof cases / sizeof cases[0], 300000000, 0.003);
 }
 
 /* A result is finished only if more steps give the same, also where blocks sink below the capacity at last.
