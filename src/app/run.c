@@ -424,13 +424,25 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
     return true;
 }
 
+/* "-" is standard output everywhere else. */
+static stator_status check_trace(const char *path, stator_error *e) {
+    if (path != NULL && strcmp(path, "-") == 0)
+        return error_set(
+            e, STATOR_USAGE,
+            "--trace - would mix with the text on standard output; give it a file, or ./- for one "
+            "that is called so");
+    return STATOR_OK;
+}
+
 int run_command(int argc, char **argv) {
     struct run r = {.config = NULL};
     int code = 0;
     if (!parse(&r, argc, argv, &code))
         return code;
     stator_error e;
-    stator_status st = read_prompt(&r, &e);
+    stator_status st = check_trace(r.trace, &e);
+    if (st == STATOR_OK)
+        st = read_prompt(&r, &e);
     if (st == STATOR_OK)
         st = run_engine(&r, &e);
     if (st != STATOR_OK)

@@ -53,6 +53,8 @@ test_trace() {
     [ "$(grep -c '"ph":"X".*"pid":1,"tid":1,' "$tmp/t.json")" = $((5 * (4 * 8 + 1 + 3) + 1)) ] || fail "ops of 1"
     expect 1 "$stator" run $cfg --tokens "1 2 3 4" -n 5 --trace "$tmp/none/t.json"
     said 'none/t.json'
+    expect 2 "$stator" run $cfg --tokens "1 2 3 4" -n 5 --trace -
+    said 'would mix with the text'
 }
 
 # A trace that is not whole is an error, at the start and in the middle; the text is there all the same.
