@@ -48,11 +48,11 @@ struct flow_gap {
     bool spared;      /* something of it is */
 };
 
-/* A place that is spared for a node. */
-struct flow_spare {
-    uint64_t bottom;
-    uint64_t top;
-    uint32_t node;
+/* Places by bottom, and how far they were looked at. */
+struct look {
+    const struct flow_place *places;
+    uint32_t n;
+    uint32_t at;
 };
 
 /* Where a block lay on the way that tries start from. */
@@ -68,6 +68,7 @@ struct pack_flow pack_flow_layout(struct carve *c, uint32_t n) {
     f.gaps = carve_take(c, (uint64_t)n + 1, sizeof *f.gaps);
     f.sizes = carve_take(c, (uint64_t)n + 1, sizeof *f.sizes);
     f.spares = carve_take(c, SPARES, sizeof *f.spares);
+    f.spared_for = carve_take(c, SPARES, sizeof *f.spared_for);
     f.by_end = carve_take(c, n, sizeof *f.by_end);
     f.way = carve_take(c, n, sizeof *f.way);
     f.keys = carve_take(c, n, sizeof *f.keys);
@@ -115,11 +116,16 @@ static uint32_t places_from(const struct pack_flow *f, uint64_t bottom) {
     return low;
 }
 
-/* From place *i on the next one that lies in [bottom, top) while a block lives. */
-static const struct flow_place *next_place(struct pack_flow *f, uint32_t *i, uint64_t bottom, uint64_t top,
-                                           uint32_t begin, uint32_t end) {
-    while (*i < f->n_places && f->places[*i].bottom < top) {
-        const struct flow_place *p = &f->places[(*i)++];
+/* The given ones, from the first that may reach above that. */
+static struct look look_at_places(const struct pack_flow *f, uint64_t bottom) {
+    return (struct look){f->places, f->n_places, places_from(f, bottom)};
+}
+
+/* The next one that lies in [bottom, top) in [begin, end). */
+static inline const struct flow_place *next_place(struct pack_flow *f, struct look *l, uint64_t bottom,
+                                                  uint64_t top, uint32_t begin, uint32_t end) {
+    while (l->at < l->n && l->places[l->at].bottom < top) {
+        const struct flow_place *p = &l->places[l->at++];
         f->steps += 2;
         if (p->top > bottom && p->begin < end && begin < p->end)
             return p;
@@ -136,8 +142,8 @@ void pack_flow_take_places(struct pack_flow *f, uint32_t n) {
 }
 
 bool pack_flow_is_free(struct pack_flow *f, uint64_t bottom, uint64_t top, uint32_t begin, uint32_t end) {
-    uint32_t i = places_from(f, bottom);
-    return next_place(f, &i, bottom, top, begin, end) == NULL;
+    struct look l = look_at_places(f, bottom);
+    return next_place(f, &l, bottom, top, begin, end) == NULL;
 }
 
 static void forget_gap(struct pack_flow *f, uint32_t below) {
@@ -301,26 +307,46 @@ static inline void consider_free(struct pack_flow *f, struct choice *c, const st
     }
 }
 
+/* What is left of a gap between places. */
+struct cut {
+    struct look places;
+    struct flow_gap piece; /* the present one */
+    uint64_t bottom;       /* of what was not cut yet */
+    uint64_t top;
+    uint32_t ends[2]; /* of what lies below and above that */
+    bool last;
+};
+
+static inline struct cut cut_gap(const struct flow_gap *g, struct look places) {
+    return (struct cut){places, *g, g->bottom, g->bottom + g->size, {g->ends[0], g->ends[1]}, false};
+}
+
+/* The next piece, free while a block lives; false if there was none left. */
+static inline bool next_piece(struct pack_flow *f, struct cut *c, const struct flow_node *d) {
+    while (!c->last) {
+        const struct flow_place *p = next_place(f, &c->places, c->bottom, c->top, d->begin, d->end);
+        const uint64_t bottom = c->bottom, top = p != NULL ? p->bottom : c->top;
+        c->piece.ends[0] = c->ends[0];
+        c->piece.ends[1] = p != NULL ? p->end : c->ends[1];
+        c->last = p == NULL;
+        if (p != NULL) {
+            c->bottom = p->top;
+            c->ends[0] = p->end;
+        }
+        if (bottom < top) {
+            c->piece.bottom = bottom;
+            c->piece.size = top - bottom;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The same between places. */
 static void consider_between(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
-    const uint64_t top = g->bottom + g->size;
-    struct flow_gap piece = *g;
-    uint32_t i = g->places;
-    for (const struct flow_place *p;
-         (p = next_place(f, &i, piece.bottom, top, c->node->begin, c->node->end)) != NULL;) {
-        piece.ends[1] = p->end;
-        if (p->bottom > piece.bottom) {
-            piece.size = p->bottom - piece.bottom;
-            consider_free(f, c, &piece);
-        }
-        piece.bottom = p->top;
-        piece.ends[0] = p->end;
-    }
-    if (piece.bottom < top) {
-        piece.size = top - piece.bottom;
-        piece.ends[1] = g->ends[1];
-        consider_free(f, c, &piece);
-    }
+    struct cut cut = cut_gap(g, (struct look){f->places, f->n_places, g->places});
+    while (next_piece(f, &cut, c->node))
+        consider_free(f, c, &cut.piece);
 }
 
 static inline void consider(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
@@ -332,38 +358,11 @@ static inline void consider(struct pack_flow *f, struct choice *c, const struct 
         consider_free(f, c, g);
 }
 
-/* From spare *i on the next one that lies in [bottom, top) and would be in a block's way. */
-static const struct flow_spare *next_spare(const struct pack_flow *f, uint32_t *i, uint64_t bottom,
-                                           uint64_t top, const struct flow_node *d) {
-    while (*i < f->n_spares && f->spares[*i].bottom < top) {
-        const struct flow_spare *s = &f->spares[(*i)++];
-        const struct flow_node *other = &f->nodes[s->node];
-        if (s->top > bottom && other->begin < d->end && d->begin < other->end)
-            return s;
-    }
-    return NULL;
-}
-
 /* The same between places that are spared: those count as if they were taken already. */
 static void consider_beside(struct pack_flow *f, struct choice *c, const struct flow_gap *g) {
-    const uint64_t top = g->bottom + g->size;
-    struct flow_gap piece = *g;
-    uint32_t i = 0;
-    for (const struct flow_spare *s; (s = next_spare(f, &i, piece.bottom, top, c->node)) != NULL;) {
-        piece.ends[1] = f->nodes[s->node].end;
-        if (s->bottom > piece.bottom) {
-            piece.size = s->bottom - piece.bottom;
-            consider(f, c, &piece);
-        }
-        piece.bottom = s->top;
-        piece.ends[0] = f->nodes[s->node].end;
-    }
-    f->steps += 2 * i;
-    if (piece.bottom < top) {
-        piece.size = top - piece.bottom;
-        piece.ends[1] = g->ends[1];
-        consider(f, c, &piece);
-    }
+    struct cut cut = cut_gap(g, (struct look){f->spares, f->n_spares, 0});
+    while (next_piece(f, &cut, c->node))
+        consider(f, c, &cut.piece);
 }
 
 /* Into the gap around a place that was left free for it. */
@@ -446,24 +445,26 @@ static void offer(struct pack_flow *f, struct flow_node *d, const struct free_ra
 /* The same between what is spared already. */
 static void offer_beside(struct pack_flow *f, struct flow_node *d, const struct free_range *r, float *least) {
     struct free_range piece = *r;
-    uint32_t i = 0;
-    for (const struct flow_spare *s; (s = next_spare(f, &i, piece.bottom, r->top, d)) != NULL;) {
+    struct look l = {f->spares, f->n_spares, 0};
+    for (const struct flow_place *s;
+         (s = next_place(f, &l, piece.bottom, r->top, d->begin, d->end)) != NULL;) {
         piece.top = s->bottom;
-        piece.ends[1] = f->nodes[s->node].end;
+        piece.ends[1] = s->end;
         offer(f, d, &piece, least);
         piece.bottom = s->top;
-        piece.ends[0] = f->nodes[s->node].end;
+        piece.ends[0] = s->end;
     }
     piece.top = r->top;
     piece.ends[1] = r->ends[1];
     offer(f, d, &piece, least);
-    f->steps += 2 * i;
 }
 
 static void note_spare(struct pack_flow *f, uint32_t k) {
     const struct flow_node *d = &f->nodes[k];
-    const struct flow_spare s = {d->spared, d->spared + (d->top - d->bottom), k};
+    const struct flow_place s = {
+        .bottom = d->spared, .top = d->spared + (d->top - d->bottom), .begin = d->begin, .end = d->end};
     uint32_t i = f->n_spares++;
+    f->spared_for[i] = k;
     for (; i > 0 && f->spares[i - 1].bottom > s.bottom; i--)
         f->spares[i] = f->spares[i - 1];
     f->spares[i] = s;
@@ -483,9 +484,9 @@ static bool spare_place(struct pack_flow *f, uint32_t k) {
         if (i != f->ceiling && up->end <= d->begin)
             continue;
         if (up->bottom - r.bottom >= size) {
-            uint32_t from = f->n_places > 0 ? places_from(f, r.bottom) : 0;
+            struct look l = look_at_places(f, r.bottom);
             for (const struct flow_place *p;
-                 (p = next_place(f, &from, r.bottom, up->bottom, d->begin, d->end)) != NULL;) {
+                 (p = next_place(f, &l, r.bottom, up->bottom, d->begin, d->end)) != NULL;) {
                 r.top = p->bottom;
                 r.ends[1] = p->end;
                 offer_beside(f, d, &r, &least);
@@ -509,19 +510,20 @@ static bool spare_place(struct pack_flow *f, uint32_t k) {
 /* ... and for those before it that are about as large. */
 static bool spare_places(struct pack_flow *f, uint32_t k) {
     const uint64_t large = (uint64_t)(LARGE * (double)(f->nodes[k].top - f->nodes[k].bottom));
-    bool spared = spare_place(f, k);
-    for (uint32_t i = k; spared && i-- > f->done && f->n_spares < SPARES;)
+    f->steps += k - f->done;
+    if (!spare_place(f, k))
+        return false;
+    for (uint32_t i = k; i-- > f->done && f->n_spares < SPARES;)
         if (!f->nodes[i].fixed && f->nodes[i].top - f->nodes[i].bottom >= large)
             spare_place(f, i);
     for (uint32_t g = 0; g < f->n_gaps; g++)
         look_at_spares(f, &f->gaps[g]);
-    f->steps += k - f->done;
-    return spared;
+    return true;
 }
 
 static void forget_spares(struct pack_flow *f) {
     for (uint32_t i = 0; i < f->n_spares; i++)
-        f->nodes[f->spares[i].node].spared = FLOW_NOWHERE;
+        f->nodes[f->spared_for[i]].spared = FLOW_NOWHERE;
     for (uint32_t g = 0; f->n_spares > 0 && g < f->n_gaps; g++)
         f->gaps[g].spared = false;
     f->n_spares = 0;

@@ -37,7 +37,6 @@ struct flow_place {
 };
 
 struct flow_gap;
-struct flow_spare;
 struct flow_way;
 
 struct pack_flow {
@@ -64,7 +63,8 @@ struct pack_flow {
     uint64_t *sizes;           /* [n_gaps] theirs, near together */
     uint32_t *by_end;          /* [n] nodes */
     uint32_t ended;            /* how many of those have */
-    struct flow_spare *spares; /* [n_spares] by bottom */
+    struct flow_place *spares; /* [n_spares] by bottom: of nodes that have no place yet */
+    uint32_t *spared_for;      /* [n_spares] those nodes, in any order */
     uint32_t n_spares;
     struct flow_way *way;  /* [n] */
     struct pack_key *keys; /* [n] */

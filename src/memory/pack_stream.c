@@ -483,8 +483,8 @@ static void make_nodes(struct stream *s, uint32_t bound, bool backwards) {
         f->nodes[k] = make_node(s, s->keys[k - f->stacked].index, backwards);
 }
 
-/* Of blocks that begin later: forwards, in the next stack; backwards, what came from the last one, and what
- * was given away. */
+/* Of blocks that begin later: forwards, in the next stack, and close to it; backwards, what came from the
+ * last one, and what was given away. */
 static void find_places(struct stream *s, uint32_t peak, bool backwards) {
     const struct pack_part *p = s->part;
     const bool last = peak + 1 == s->n_peaks;
@@ -530,7 +530,8 @@ static void set_targets(struct stream *s, uint32_t peak) {
     }
 }
 
-/* From a peak to the valley after it, or before it; or to the end, or the beginning. */
+/* From a peak to the valley after it, or before it; or to the end, or the beginning; or less far. Blocks
+ * begin before section `bound`; backwards, they end after it. */
 static bool flow(struct stream *s, struct pack_budget *budget, uint32_t peak, bool backwards, uint32_t bound,
                  uint32_t tries) {
     const bool last = peak + 1 == s->n_peaks;
@@ -711,9 +712,10 @@ bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve w
     measure(&s);
     const double most = ARITH_MIN(SHARE * (double)budget->steps, MOST);
     const uint64_t level = (uint64_t)(LEVEL * most), rest = budget->steps - (uint64_t)most;
-    const uint64_t least =
-        ARITH_MAX(p->target, s.highest); /* the lowest limit that may be possible and useful */
-    uint64_t low = least;
+    if ((double)ALIKE * s.most > (double)level) /* even to order them takes too long */
+        return false;
+    const uint64_t least = ARITH_MAX(p->target, s.highest);
+    uint64_t low = least; /* the lowest limit that may be possible and useful */
     uint32_t failed = 0;
     bool found = false;
     while (failed < FAILED && p->peak > low && (double)(p->peak - low) > FINE * (double)low &&
