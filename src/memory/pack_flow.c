@@ -24,7 +24,6 @@
 
 #define NONE      UINT32_MAX
 #define NEAR      0.016 /* how far the first tries go back at most, in lives (of bytes, on average) */
-#define FAR       4.0   /* ... and the last */
 #define SHAKE     1.0f  /* chance in the choice of a gap */
 #define SHAKE_FAR 0.03f /* ... from further back than SPARE */
 #define SHAKE_MID 0.6f  /* ... where a place is spared */
@@ -558,8 +557,8 @@ struct frontier {
     float shake; /* of the present try */
 };
 
-static void advance_frontier(struct pack_flow *f, struct frontier *t, uint32_t k) {
-    const uint32_t far = (uint32_t)ARITH_MIN(FAR * f->life + 2, (double)k);
+static void advance_frontier(struct pack_flow *f, struct frontier *t, uint32_t k, double most) {
+    const uint32_t far = (uint32_t)ARITH_MIN(most * f->life + 2, (double)k);
     *t = (struct frontier){.at = k, .first = ARITH_MAX(f->stacked, k - far), .branch = k};
     for (uint32_t i = t->first; i < k; i++)
         f->way[i] = (struct flow_way){f->nodes[i].bottom, f->nodes[i].under};
@@ -567,9 +566,9 @@ static void advance_frontier(struct pack_flow *f, struct frontier *t, uint32_t k
 }
 
 /* Goes back, the further the more was tried. */
-static void go_back(struct pack_flow *f, struct frontier *t, uint32_t tries) {
-    double part = (double)++t->tries / tries,
-           reach = (NEAR + (FAR - NEAR) * part * part * part) * f->life + 8;
+static void go_back(struct pack_flow *f, struct frontier *t, const struct flow_effort *effort) {
+    double part = (double)++t->tries / effort->tries,
+           reach = (NEAR + (effort->far - NEAR) * part * part * part) * f->life + 8;
     uint32_t most = (uint32_t)ARITH_MIN(reach, (double)(t->at - t->first));
     uint32_t back = 1 + (uint32_t)(pack_part_random(&f->random) % most);
     forget_spares(f);
@@ -583,7 +582,7 @@ static void go_back(struct pack_flow *f, struct frontier *t, uint32_t tries) {
         t->shake = t->tries % 4 == 1 ? SHAKE_MID : t->tries % 4 == 2 ? SHAKE_FEW : SHAKE_MID / 2;
 }
 
-bool pack_flow_run(struct pack_flow *f, uint32_t tries, struct pack_budget *budget) {
+bool pack_flow_run(struct pack_flow *f, const struct flow_effort *effort, struct pack_budget *budget) {
     struct frontier t = {0};
     while (f->done < f->n) {
         const uint32_t k = f->done;
@@ -598,10 +597,10 @@ bool pack_flow_run(struct pack_flow *f, uint32_t tries, struct pack_budget *budg
         }
         undo_ends(f, k);
         if (k > t.at)
-            advance_frontier(f, &t, k);
-        if (t.tries == tries || t.first == t.at)
+            advance_frontier(f, &t, k, effort->far);
+        if (t.tries == effort->tries || t.first == t.at)
             return false;
-        go_back(f, &t, tries);
+        go_back(f, &t, effort);
     }
     return true;
 }

@@ -36,6 +36,12 @@ struct flow_place {
     uint32_t end;
 };
 
+/* What is tried to get past a block. */
+struct flow_effort {
+    uint32_t tries;
+    double far; /* how far the last ones go back at most, in lives (of bytes, on average) */
+};
+
 struct flow_gap;
 struct flow_way;
 
@@ -83,8 +89,8 @@ bool pack_flow_is_free(struct pack_flow *f, uint64_t bottom, uint64_t top, uint3
 /* To the stack. */
 void pack_flow_begin(struct pack_flow *f);
 
-/* Gives all nodes a place. False if it can't, with so many tries to get past one node, or the budget ends. */
-bool pack_flow_run(struct pack_flow *f, uint32_t tries, struct pack_budget *budget);
+/* Gives all nodes a place. False if it can't get past one of them, or the budget ends. */
+bool pack_flow_run(struct pack_flow *f, const struct flow_effort *effort, struct pack_budget *budget);
 
 /* About log2(x), x >= 1, and the same on every machine. */
 static inline float pack_flow_log2(float x) {
