@@ -557,8 +557,8 @@ struct frontier {
     float shake; /* of the present try */
 };
 
-static void advance_frontier(struct pack_flow *f, struct frontier *t, uint32_t k, double most) {
-    const uint32_t far = (uint32_t)ARITH_MIN(most * f->life + 2, (double)k);
+static void advance_frontier(struct pack_flow *f, struct frontier *t, uint32_t k, double lives) {
+    const uint32_t far = (uint32_t)ARITH_MIN(lives * f->life + 2, (double)k);
     *t = (struct frontier){.at = k, .first = ARITH_MAX(f->stacked, k - far), .branch = k};
     for (uint32_t i = t->first; i < k; i++)
         f->way[i] = (struct flow_way){f->nodes[i].bottom, f->nodes[i].under};
