@@ -7,17 +7,22 @@
  * its choices, many times; mostly it then also spares a place for that block, one where all that lies there
  * will have ended, and for all before it that are about as large: else the next try ends at one of those.
  *
+ * What is lost are the largest blocks: what is free then is 3 to 6%, in many gaps, none of them large enough
+ * any more. So places may be spared for large blocks before they begin, wherever they are: those that lie
+ * idle until then with the least area (bytes times sections), which mostly is where another large one ends.
+ *
  * Going back undoes what was done in reverse: a list whose members remember their neighbours takes them back
  * as it let them go (Knuth, "Dancing links", 2000).
  *
- * Where blocks are lost, they are the largest: what is free then is 3 to 6%, in many gaps. No better: the
- * best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end and small ones
- * at the other, lives likewise, gaps of the largest size spared for those, places spared for what comes after
- * the block that found no gap, a few small blocks moved elsewhere to make room (rarely is there a place that
- * was free all their life), to give up and mend (pack_overlap.c doesn't settle what is left).
+ * No better: the best fit of sizes (with a FIT of 0.1 up to twice as many are lost), large blocks at one end
+ * and small ones at the other, lives likewise, gaps of the largest size kept for those, a few small blocks
+ * moved elsewhere to make room (rarely is there a place that was free all their life), to give up and mend
+ * (pack_overlap.c doesn't settle what is left); places for all large blocks before anything else: better than
+ * none where sizes are few (zipf), far worse where no two are alike (long).
  *
- * Invariants: between two turns, the list holds from the floor up those blocks that have a place and have
- * not ended, and `gaps` all gaps between them below the limit. */
+ * Invariants: what is spared is free from the present section on but for what ends before its block begins.
+ * Between two turns, the list holds from the floor up those blocks that have a place and have not ended, and
+ * `gaps` all gaps between them below the limit. */
 #include "memory/pack_flow.h"
 
 #include <math.h>
@@ -28,9 +33,10 @@
 #define SHAKE_FAR 0.03f /* ... from further back than SPARE */
 #define SHAKE_MID 0.6f  /* ... where a place is spared */
 #define SHAKE_FEW 0.1f  /* ... in one of three such tries */
-#define SHAKE_AT  2.0f  /* ... in the choice of that place */
-#define SPARE     0.3   /* lives, at most, that places are spared for */
-#define SPARES    64    /* places that are spared at a time */
+#define SHAKE_AT  0.3f  /* ... in the choice of that place */
+#define AHEAD     0.2   /* lives that places are spared for large blocks */
+#define SPARE     0.3   /* ... at most, for a block that found no gap */
+#define SPARES    256   /* places that are spared at a time */
 #define LARGE     0.7   /* of the block that found no gap: as large a one before it has a place spared, too */
 #define FIT       0.01f /* how much the rest of a gap counts, beside the times between ends */
 #define ENOUGH    128   /* gaps that are compared */
@@ -54,6 +60,13 @@ struct look {
     uint32_t at;
 };
 
+/* Free, or free from a time on. */
+struct flow_range {
+    uint64_t bottom;
+    uint64_t top;
+    uint32_t end;
+};
+
 /* Where a block lay on the way that tries start from. */
 struct flow_way {
     uint64_t bottom;
@@ -67,7 +80,8 @@ struct pack_flow pack_flow_layout(struct carve *c, uint32_t n) {
     f.gaps = carve_take(c, (uint64_t)n + 1, sizeof *f.gaps);
     f.sizes = carve_take(c, (uint64_t)n + 1, sizeof *f.sizes);
     f.spares = carve_take(c, SPARES, sizeof *f.spares);
-    f.spared_for = carve_take(c, SPARES, sizeof *f.spared_for);
+    f.kept = carve_take(c, SPARES, sizeof *f.kept);
+    f.ranges = carve_take(c, 2 * (uint64_t)n + 1, sizeof *f.ranges);
     f.by_end = carve_take(c, n, sizeof *f.by_end);
     f.way = carve_take(c, n, sizeof *f.way);
     f.keys = carve_take(c, n, sizeof *f.keys);
@@ -376,6 +390,19 @@ static void put_there(struct pack_flow *f, uint32_t k, uint64_t bottom) {
     put(f, k, f->gaps[g].node, bottom);
 }
 
+/* Its block has a place now. */
+static void forget_spare(struct pack_flow *f, uint32_t k) {
+    uint32_t i = 0;
+    while (f->spares[i].node != k) {
+        i++;
+        CHECK(i < f->n_spares);
+    }
+    f->n_spares--;
+    memmove(f->spares + i, f->spares + i + 1, (f->n_spares - i) * sizeof *f->spares);
+    f->nodes[k].spared = FLOW_NOWHERE;
+    f->steps += f->n_spares;
+}
+
 static bool put_into_best_gap(struct pack_flow *f, uint32_t k, float shake) {
     const struct flow_node *d = &f->nodes[k];
     struct choice c = {d, d->top - d->bottom, per_life(d), shake, INFINITY, UINT32_MAX, NONE, 0};
@@ -411,121 +438,155 @@ static bool put_into_best_gap(struct pack_flow *f, uint32_t k, float shake) {
 
 /* False if there is no gap for it. */
 static bool place(struct pack_flow *f, uint32_t k, float shake) {
-    if (f->nodes[k].fixed) {
-        put_there(f, k, f->nodes[k].bottom);
-    } else if (f->nodes[k].spared != FLOW_NOWHERE) {
-        put_there(f, k, f->nodes[k].spared);
+    struct flow_node *d = &f->nodes[k];
+    if (d->fixed) {
+        put_there(f, k, d->bottom);
+    } else if (d->spared != FLOW_NOWHERE) {
+        put_there(f, k, d->spared);
+        forget_spare(f, k);
     } else {
         return put_into_best_gap(f, k, shake);
     }
     return true;
 }
 
-/* What is free while a block lives, between two ends. */
-struct free_range {
-    uint64_t bottom, top;
-    uint32_t ends[2];
-};
-
-/* That may be the place to spare. */
-static void offer(struct pack_flow *f, struct flow_node *d, const struct free_range *r, float *least) {
-    const uint64_t size = d->top - d->bottom;
-    if (r->top < r->bottom || r->top - r->bottom < size)
-        return;
-    uint64_t random = pack_part_random(&f->random);
-    float low = mismatch(d->end, r->ends[0], per_life(d)) + chance(random >> 32, SHAKE_AT);
-    float high = mismatch(d->end, r->ends[1], per_life(d)) + chance(random, SHAKE_AT);
-    if (ARITH_MIN(low, high) < *least) {
-        *least = ARITH_MIN(low, high);
-        d->spared = low <= high ? r->bottom : r->top - size;
+/* What is free, or will be, from the floor up. Returns how many. */
+static uint32_t list_ranges(struct pack_flow *f) {
+    uint32_t n = 0;
+    uint64_t at = 0;
+    for (uint32_t i = f->nodes[f->floor].above;; i = f->nodes[i].above) {
+        const struct flow_node *d = &f->nodes[i];
+        if (d->bottom > at)
+            f->ranges[n++] = (struct flow_range){at, d->bottom, f->now};
+        if (i == f->ceiling)
+            break;
+        f->ranges[n++] = (struct flow_range){d->bottom, d->top, d->end};
+        at = d->top;
     }
+    f->steps += 2 * n;
+    return n;
 }
 
-/* The same between what is spared already. */
-static void offer_beside(struct pack_flow *f, struct flow_node *d, const struct free_range *r, float *least) {
-    struct free_range piece = *r;
-    struct look l = {f->spares, f->n_spares, 0};
-    for (const struct flow_place *s;
-         (s = next_place(f, &l, piece.bottom, r->top, d->begin, d->end)) != NULL;) {
-        piece.top = s->bottom;
-        piece.ends[1] = s->end;
-        offer(f, d, &piece, least);
-        piece.bottom = s->top;
-        piece.ends[0] = s->end;
+static inline uint64_t length(const struct flow_range *r) {
+    return r->top - r->bottom;
+}
+
+/* How long that many bytes of it lie idle until then. */
+static inline double idle(const struct flow_range *r, uint64_t bytes, uint32_t until) {
+    return (double)bytes * (double)(until - r->end);
+}
+
+/* Takes that place if it has the least idle area so far. */
+static void offer(struct pack_flow *f, struct flow_node *d, uint64_t bottom, double area, double *least) {
+    const uint64_t top = bottom + (d->top - d->bottom);
+    struct look spares = {f->spares, f->n_spares, 0};
+    if (area < *least && next_place(f, &spares, bottom, top, d->begin, d->end) == NULL &&
+        pack_flow_is_free(f, bottom, top, d->begin, d->end)) {
+        *least = area;
+        d->spared = bottom;
     }
-    piece.top = r->top;
-    piece.ends[1] = r->ends[1];
-    offer(f, d, &piece, least);
 }
 
 static void note_spare(struct pack_flow *f, uint32_t k) {
     const struct flow_node *d = &f->nodes[k];
-    const struct flow_place s = {
-        .bottom = d->spared, .top = d->spared + (d->top - d->bottom), .begin = d->begin, .end = d->end};
+    const struct flow_place s = {.bottom = d->spared,
+                                 .top = d->spared + (d->top - d->bottom),
+                                 .begin = d->begin,
+                                 .end = d->end,
+                                 .node = k};
     uint32_t i = f->n_spares++;
-    f->spared_for[i] = k;
+    CHECK(i < SPARES);
     for (; i > 0 && f->spares[i - 1].bottom > s.bottom; i--)
         f->spares[i] = f->spares[i - 1];
     f->spares[i] = s;
     f->steps += f->n_spares - i;
 }
 
-/* Spares a place for node k that will be free when it begins; false if there is none. */
-static bool spare_place(struct pack_flow *f, uint32_t k) {
+/* Spares a place for node k that will be free when it begins: of those that begin or end where something
+ * does, the one that lies idle until then with the least area. Nothing happens if there is none. */
+static void spare_place(struct pack_flow *f, uint32_t k) {
     struct flow_node *d = &f->nodes[k];
-    const struct flow_node *up;
+    const struct flow_range *ranges = f->ranges;
     const uint64_t size = d->top - d->bottom;
-    struct free_range r = {0};
-    float least = INFINITY;
-    for (uint32_t i = f->nodes[f->floor].above;; i = up->above) {
-        up = &f->nodes[i];
-        f->steps += 4;
-        if (i != f->ceiling && up->end <= d->begin)
-            continue;
-        if (up->bottom - r.bottom >= size) {
-            struct look l = look_at_places(f, r.bottom);
-            for (const struct flow_place *p;
-                 (p = next_place(f, &l, r.bottom, up->bottom, d->begin, d->end)) != NULL;) {
-                r.top = p->bottom;
-                r.ends[1] = p->end;
-                offer_beside(f, d, &r, &least);
-                r.bottom = p->top;
-                r.ends[0] = p->end;
-            }
-            r.top = up->bottom;
-            r.ends[1] = up->end;
-            offer_beside(f, d, &r, &least);
+    const uint32_t n = list_ranges(f);
+    double least = INFINITY, area = 0; /* of ranges [low, high), all free when it begins */
+    for (uint32_t low = 0, high = 0; low < n && f->n_spares < SPARES; low++) {
+        if (high <= low) {
+            high = low;
+            area = 0;
         }
-        if (i == f->ceiling)
-            break;
-        r.bottom = up->top;
-        r.ends[0] = up->end;
+        while (high < n && ranges[high].end <= d->begin &&
+               (high == low || ranges[high - 1].top - ranges[low].bottom < size)) {
+            area += idle(&ranges[high], length(&ranges[high]), d->begin);
+            high++;
+        }
+        if (high == low)
+            continue;
+        const struct flow_range *first = &ranges[low], *last = &ranges[high - 1];
+        if (last->top - first->bottom >= size) {
+            const uint64_t over = last->top - first->bottom - size, random = pack_part_random(&f->random);
+            const double below = 1 + (double)chance(random >> 32, SHAKE_AT),
+                         above = 1 + (double)chance(random, SHAKE_AT);
+            offer(f, d, first->bottom, below * (area - idle(last, over, d->begin)), &least);
+            if (over < length(first))
+                offer(f, d, last->top - size, above * (area - idle(first, over, d->begin)), &least);
+        }
+        area -= idle(first, length(first), d->begin);
     }
-    if (least < INFINITY)
+    f->steps += 3 * n;
+    if (d->spared != FLOW_NOWHERE)
         note_spare(f, k);
-    return least < INFINITY;
 }
 
-/* ... and for those before it that are about as large. */
+static inline bool wants_place(const struct flow_node *d, uint64_t large) {
+    return !d->fixed && d->spared == FLOW_NOWHERE && d->top - d->bottom >= large;
+}
+
+static void look_at_all_spares(struct pack_flow *f) {
+    for (uint32_t g = 0; g < f->n_gaps; g++)
+        look_at_spares(f, &f->gaps[g]);
+}
+
+/* For node k, and for those before it that are about as large; false if there is none for it. */
 static bool spare_places(struct pack_flow *f, uint32_t k) {
     const uint64_t large = (uint64_t)(LARGE * (double)(f->nodes[k].top - f->nodes[k].bottom));
     f->steps += k - f->done;
-    if (!spare_place(f, k))
+    if (wants_place(&f->nodes[k], large))
+        spare_place(f, k);
+    if (f->nodes[k].spared == FLOW_NOWHERE)
         return false;
-    for (uint32_t i = k; i-- > f->done && f->n_spares < SPARES;)
-        if (!f->nodes[i].fixed && f->nodes[i].top - f->nodes[i].bottom >= large)
+    for (uint32_t i = k; i-- > f->done;)
+        if (wants_place(&f->nodes[i], large))
             spare_place(f, i);
-    for (uint32_t g = 0; g < f->n_gaps; g++)
-        look_at_spares(f, &f->gaps[g]);
+    look_at_all_spares(f);
     return true;
+}
+
+/* For large blocks that begin soon. */
+static void spare_ahead(struct pack_flow *f, uint32_t *ahead) {
+    const uint32_t end = (uint32_t)ARITH_MIN(f->done + AHEAD * f->life, (double)f->n), n = f->n_spares;
+    for (*ahead = ARITH_MAX(*ahead, f->done); *ahead < end; ++*ahead)
+        if (wants_place(&f->nodes[*ahead], f->large))
+            spare_place(f, *ahead);
+    if (f->n_spares > n)
+        look_at_all_spares(f);
 }
 
 static void forget_spares(struct pack_flow *f) {
     for (uint32_t i = 0; i < f->n_spares; i++)
-        f->nodes[f->spared_for[i]].spared = FLOW_NOWHERE;
-    for (uint32_t g = 0; f->n_spares > 0 && g < f->n_gaps; g++)
-        f->gaps[g].spared = false;
+        f->nodes[f->spares[i].node].spared = FLOW_NOWHERE;
     f->n_spares = 0;
+}
+
+/* Those that were spared where the way of the tries ends. */
+static void restore_spares(struct pack_flow *f) {
+    f->n_spares = f->n_kept;
+    for (uint32_t i = 0; i < f->n_kept; i++) {
+        f->spares[i] = f->kept[i];
+        f->nodes[f->kept[i].node].spared = f->kept[i].bottom;
+    }
+    look_at_all_spares(f);
+    f->steps += f->n_kept;
 }
 
 void pack_flow_begin(struct pack_flow *f) {
@@ -538,7 +599,7 @@ void pack_flow_begin(struct pack_flow *f) {
     f->nodes[f->ceiling] =
         (struct flow_node){.bottom = f->limit, .top = f->limit, .below = f->floor, .gap = NONE};
     f->n_gaps = f->ended = f->now = 0;
-    f->n_spares = 0;
+    f->n_spares = f->n_kept = 0;
     note_gap(f, f->floor);
     for (uint32_t k = 0; k < f->stacked; k++) {
         CHECK(f->nodes[k].fixed && f->nodes[k].begin == 0);
@@ -554,15 +615,18 @@ struct frontier {
     uint32_t first;  /* where tries may begin; `way` holds where nodes lay from there to the frontier */
     uint32_t branch; /* where the present try left that way */
     uint32_t tries;
-    float shake; /* of the present try */
+    float shake;    /* of the present try */
+    uint32_t ahead; /* how far large blocks have places spared */
 };
 
 static void advance_frontier(struct pack_flow *f, struct frontier *t, uint32_t k, double lives) {
     const uint32_t far = (uint32_t)ARITH_MIN(lives * f->life + 2, (double)k);
-    *t = (struct frontier){.at = k, .first = ARITH_MAX(f->stacked, k - far), .branch = k};
+    *t = (struct frontier){.at = k, .first = ARITH_MAX(f->stacked, k - far), .branch = k, .ahead = t->ahead};
     for (uint32_t i = t->first; i < k; i++)
         f->way[i] = (struct flow_way){f->nodes[i].bottom, f->nodes[i].under};
-    f->steps += k - t->first;
+    f->n_kept = f->n_spares;
+    memcpy(f->kept, f->spares, f->n_spares * sizeof *f->kept);
+    f->steps += k - t->first + f->n_kept;
 }
 
 /* Goes back, the further the more was tried. */
@@ -573,8 +637,9 @@ static void go_back(struct pack_flow *f, struct frontier *t, const struct flow_e
     uint32_t back = 1 + (uint32_t)(pack_part_random(&f->random) % most);
     forget_spares(f);
     undo_to(f, ARITH_MIN(t->branch, t->at - back));
-    t->branch = t->at - back;
+    t->branch = t->ahead = t->at - back;
     redo_to(f, t->branch);
+    restore_spares(f);
     t->shake = SHAKE;
     if (back > SPARE * f->life)
         t->shake = SHAKE_FAR;
@@ -589,9 +654,8 @@ bool pack_flow_run(struct pack_flow *f, const struct flow_effort *effort, struct
         if (f->steps >= ASK_AFTER && !pack_budget_take(budget, &f->steps))
             return false;
         end_blocks(f, k);
+        spare_ahead(f, &t.ahead);
         if (place(f, k, k > t.at ? 0 : t.shake)) {
-            if (k == t.at)
-                forget_spares(f);
             f->done++;
             continue;
         }

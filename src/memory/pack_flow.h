@@ -34,6 +34,7 @@ struct flow_place {
     uint64_t highest; /* top of this and all before it */
     uint32_t begin;
     uint32_t end;
+    uint32_t node; /* it is spared for */
 };
 
 /* What is tried to get past a block. */
@@ -44,6 +45,7 @@ struct flow_effort {
 
 struct flow_gap;
 struct flow_way;
+struct flow_range;
 
 struct pack_flow {
     /* the caller's, before it begins: */
@@ -51,6 +53,7 @@ struct pack_flow {
     double life;     /* how many blocks begin in the life of a byte */
     float per_byte;  /* 1 / size of a block, on average */
     float per_place; /* cost of a byte between target and place */
+    uint64_t large;  /* size from which on blocks have their places spared ahead */
     uint32_t n;
     uint32_t stacked;          /* the first of them, from the floor up, all with places */
     struct flow_node *nodes;   /* [n], then the others as they begin; room for two more */
@@ -70,15 +73,22 @@ struct pack_flow {
     uint32_t *by_end;          /* [n] nodes */
     uint32_t ended;            /* how many of those have */
     struct flow_place *spares; /* [n_spares] by bottom: of nodes that have no place yet */
-    uint32_t *spared_for;      /* [n_spares] those nodes, in any order */
     uint32_t n_spares;
-    struct flow_way *way;  /* [n] */
-    struct pack_key *keys; /* [n] */
+    struct flow_place *kept; /* [n_kept] those at the farthest node that found no gap */
+    uint32_t n_kept;
+    struct flow_range *ranges; /* [2n + 1] */
+    struct flow_way *way;      /* [n] */
+    struct pack_key *keys;     /* [n] */
     struct pack_key *spare;
 };
 
 /* Room for n blocks, carved. */
 struct pack_flow pack_flow_layout(struct carve *c, uint32_t n);
+
+/* About how many steps it takes to spare places for that many blocks, of so many that live. */
+static inline uint64_t pack_flow_steps_ahead(uint32_t blocks, uint32_t live) {
+    return 10 * (uint64_t)blocks * live;
+}
 
 /* Takes the first n places, which are set but for `highest`. Those of one time don't overlap. */
 void pack_flow_take_places(struct pack_flow *f, uint32_t n);

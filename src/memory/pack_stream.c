@@ -3,10 +3,11 @@
  * to the beginning, or, between two peaks, to a valley where the two flows meet. So steps are spent where
  * live sums are high and nowhere else. If it fails, the next attempt stacks the blocks in another order and
  * begins with the stretch that failed; a peak that it fails at again is given up. The limit is found by
- * halves, and what has failed is tried again after every success; once something below the aim has failed,
- * that comes next. Where peaks have failed at a limit, the next one goes without the lowest of them (and, if
- * that fails too, with all again), and after a success no lower ones are added: two near each other may fail
- * for ever.
+ * halves, from the aim down, or up where that fails, and what has failed is tried again after every success.
+ * Where peaks have failed at a limit, the next one goes without the lowest of them (and, if that fails too,
+ * with all again), and after a success no lower ones are added: two near each other may fail for ever. Every
+ * other attempt spares places for large blocks ahead: much better where many are equally large (zipf), not
+ * where no two are.
  *
  * Two flows that meet: what lies close to the second peak gets its places first, else the first flow takes
  * those that it needs; then the first goes to the valley around all that, and the second one from there
@@ -17,19 +18,19 @@
  * is tried again; if there is none, the valley is moved.
  *
  * Measured (the instances of bench_pack, % above the bound, seeds 1 to 3, the worst): log, 30,000 blocks,
- * 0.03, 100,000 1.09; few-sizes, 30,000, 0.36; ends-log, 100,000, 0.08; zipf, 100,000, 1.95; long, 100,000,
- * 1.71; exponential, 100,000, 1.23. Of 98 hard instances three end above 2%, the mean is 0.74; with the
- * packer of dc94ae8 (no aim, limits remember nothing, twice the tries) seven, 0.78. What limits remember
- * makes most of that: one above 2%, 0.75, with it, eight, 0.82, without (both with limits that were raised,
- * see below). Much is chance where few attempts find room in the steps: long, 10,000, seed 7 ended between
- * 1.8 and 3.1 with settings that were as good on average.
+ * 0.03, 100,000 1.22; few-sizes, 30,000, 0.85; zipf, 100,000, 0.73; long, 100,000, 1.46; exponential,
+ * 100,000, 1.34. Of 186 hard instances three end above 2%, the mean is 0.59; with the packer of 3c887b2 (no
+ * place spared ahead, a limit below the aim first) eight, 0.73; zipf, 100,000, 60 seeds, 0.79, was 1.22. With
+ * places spared ahead in every attempt some families are worse: log, 3000, 0.35 instead of 0.31, before 0.30;
+ * long, 10,000, 0.64, 0.61, 0.61. Much is chance where few attempts find room in the steps: long, 10,000,
+ * seed 7 ended between 1.8 and 3.1 with settings that were as good on average.
  *
  * No better: to meet in the lowest valley, or near the second peak; one flow alone that goes to the stack of
  * the next peak; many places given away (12 instead of 5); lower peaks too (the more there are, the more
  * often one fails); first limits at two thirds or four fifths; two peaks given up for one after two or four
  * failures; some blocks of a stack farther out than the border asks; the limit raised on the way where all
  * tries have failed; to forget which peaks of a stretch failed, or give up those for good; flows that meet in
- * stages of live sums; the aim again and again.
+ * stages of live sums; many short attempts at each limit before long ones.
  *
  * Invariant: all offsets are multiples of the part's grain. */
 #include "memory/pack_flow.h"
@@ -44,6 +45,8 @@
 #define FAILED   3      /* limits one after another, and others have to go on */
 #define WORSE    1.01   /* than the target, and they don't */
 #define AIM      1.0195 /* times the bound: a limit that is tried before those above it */
+#define FIRST    0.05   /* of all areas: the largest blocks, which have places spared ahead */
+#define LOOKING  0.25   /* ... if that takes less of the steps at a limit */
 #define FINE     0.0005 /* of the target: what is not worth another limit */
 #define ATTEMPTS 16     /* from one peak */
 #define PEAKS    32     /* at most */
@@ -114,6 +117,7 @@ struct stream {
     struct pack_key *spare;
     struct hole *holes;    /* [n] in a stack */
     struct pack_flow flow; /* with the limit */
+    uint64_t large;        /* size from which on every other attempt spares places ahead */
     double several;        /* share of the steps for more than one peak */
     uint64_t least;        /* live sum of those at least, as other limits have shown */
 };
@@ -171,6 +175,28 @@ static void measure(struct stream *s) {
     s->flow.life = s->span * p->n / p->sections;
     s->flow.per_byte = (float)(p->n / sizes);
     s->flow.steps += 5 * (uint64_t)p->n;
+}
+
+static double area(const struct pack_part *p, uint32_t i) {
+    return (double)pack_part_rounded(p, i) * (p->items[i].hi - p->items[i].lo);
+}
+
+/* The size of the smallest of the largest blocks; UINT64_MAX if too many are as large for that many steps. */
+static uint64_t find_large(struct stream *s, uint64_t steps) {
+    const struct pack_part *p = s->part;
+    double all = 0, sum = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++) {
+        all += area(p, i);
+        s->keys[i] = (struct pack_key){UINT64_MAX - pack_part_rounded(p, i), 0, i};
+    }
+    pack_part_sort(s->keys, s->spare, p->n);
+    for (uint64_t last = 0; n < p->n && (sum < FIRST * all || s->keys[n].a == last); n++) {
+        last = s->keys[n].a;
+        sum += area(p, s->keys[n].index);
+    }
+    s->flow.steps += 25 * (uint64_t)p->n;
+    return pack_flow_steps_ahead(n, s->most) < steps ? UINT64_MAX - s->keys[n - 1].a : UINT64_MAX;
 }
 
 /* ------------------------------------------------------------------ peaks and valleys */
@@ -670,6 +696,7 @@ static bool build(struct stream *s, struct pack_budget *budget) {
     uint32_t hardest = 0;
     for (uint32_t i = 0; i < most && pack_budget_take(budget, &s->flow.steps); i++) {
         uint32_t done = 0;
+        s->flow.large = i % 2 == 0 ? s->large : UINT64_MAX;
         memset(s->offsets, 0xFF, s->part->n * sizeof *s->offsets); /* FLOW_NOWHERE */
         find_valleys(s);
         while (done < s->n_peaks && pack_budget_take(budget, &s->flow.steps) && stack_peak(s, done))
@@ -716,12 +743,12 @@ static void take_over(struct stream *s) {
     pack_part_measure(p);
 }
 
-/* Between `low` and the peak there is; where something lower has failed already, at the aim at least. */
-static uint64_t choose_limit(const struct stream *s, uint64_t low, bool failed) {
+/* Between `low` and the peak there is, but at the aim at least until that is reached. */
+static uint64_t choose_limit(const struct stream *s, uint64_t low) {
     const struct pack_part *p = s->part;
     const uint64_t limit = pack_part_align(low + (p->peak - low) / 2, p->grain);
     const uint64_t aim = pack_part_align((uint64_t)(AIM * (double)s->highest), p->grain);
-    return failed && low <= aim && aim < p->peak ? ARITH_MAX(limit, aim) : limit;
+    return low <= aim && aim < p->peak ? ARITH_MAX(limit, aim) : limit;
 }
 
 bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve work) {
@@ -735,13 +762,14 @@ bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve w
     const uint64_t level = (uint64_t)(LEVEL * most), rest = budget->steps - (uint64_t)most;
     if ((double)ALIKE * s.most > (double)level) /* even to order them takes too long */
         return false;
+    s.large = find_large(&s, (uint64_t)(LOOKING * (double)level));
     const uint64_t least = ARITH_MAX(p->target, s.highest);
     uint64_t low = least; /* the lowest limit that may be possible and useful */
     uint32_t failed = 0;
     bool found = false;
     while (failed < FAILED && p->peak > low && (double)(p->peak - low) > FINE * (double)low &&
            budget->steps > rest && pack_budget_take(budget, &s.flow.steps)) {
-        s.flow.limit = choose_limit(&s, low, low > least);
+        s.flow.limit = choose_limit(&s, low);
         if (s.flow.limit >= p->peak)
             break;
         if (attempt(&s, budget, level)) {

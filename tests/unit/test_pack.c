@@ -559,10 +559,10 @@ static void streams_meet(void **state) {
     come_near(cases, sizeof cases / sizeof cases[0], 300000000, 0.003);
 }
 
-/* Without the aim the first ended at 2.22%; if every limit begins with all peaks, the second at 2.02%. */
+/* Without places spared ahead 2.08% and 2.60%; without the aim the first 2.04%. */
 static void hard_ones_end_within_two_percent(void **state) {
     (void)state;
-    static const struct near_case cases[] = {{PACK_LONG, 100000, 8}, {PACK_ZIPF, 100000, 14}};
+    static const struct near_case cases[] = {{PACK_LONG, 100000, 8}, {PACK_ZIPF, 100000, 57}};
     come_near(cases, sizeof cases / sizeof cases[0], pack_many_steps(100000), 0.02);
 }
 
