@@ -390,19 +390,6 @@ static void put_there(struct pack_flow *f, uint32_t k, uint64_t bottom) {
     put(f, k, f->gaps[g].node, bottom);
 }
 
-/* Its block has a place now. */
-static void forget_spare(struct pack_flow *f, uint32_t k) {
-    uint32_t i = 0;
-    while (f->spares[i].node != k) {
-        i++;
-        CHECK(i < f->n_spares);
-    }
-    f->n_spares--;
-    memmove(f->spares + i, f->spares + i + 1, (f->n_spares - i) * sizeof *f->spares);
-    f->nodes[k].spared = FLOW_NOWHERE;
-    f->steps += f->n_spares;
-}
-
 static bool put_into_best_gap(struct pack_flow *f, uint32_t k, float shake) {
     const struct flow_node *d = &f->nodes[k];
     struct choice c = {d, d->top - d->bottom, per_life(d), shake, INFINITY, UINT32_MAX, NONE, 0};
@@ -434,6 +421,19 @@ static bool put_into_best_gap(struct pack_flow *f, uint32_t k, float shake) {
         return false;
     put(f, k, c.below, c.bottom);
     return true;
+}
+
+/* Node k has it now. */
+static void forget_spare(struct pack_flow *f, uint32_t k) {
+    uint32_t i = 0;
+    while (f->spares[i].node != k) {
+        i++;
+        CHECK(i < f->n_spares);
+    }
+    f->n_spares--;
+    memmove(f->spares + i, f->spares + i + 1, (f->n_spares - i) * sizeof *f->spares);
+    f->nodes[k].spared = FLOW_NOWHERE;
+    f->steps += f->n_spares;
 }
 
 /* False if there is no gap for it. */
@@ -505,12 +505,14 @@ static void note_spare(struct pack_flow *f, uint32_t k) {
 /* Spares a place for node k that will be free when it begins: of those that begin or end where something
  * does, the one that lies idle until then with the least area. Nothing happens if there is none. */
 static void spare_place(struct pack_flow *f, uint32_t k) {
+    if (f->n_spares == SPARES)
+        return;
     struct flow_node *d = &f->nodes[k];
     const struct flow_range *ranges = f->ranges;
     const uint64_t size = d->top - d->bottom;
     const uint32_t n = list_ranges(f);
     double least = INFINITY, area = 0; /* of ranges [low, high), all free when it begins */
-    for (uint32_t low = 0, high = 0; low < n && f->n_spares < SPARES; low++) {
+    for (uint32_t low = 0, high = 0; low < n; low++) {
         if (high <= low) {
             high = low;
             area = 0;
@@ -564,6 +566,8 @@ static bool spare_places(struct pack_flow *f, uint32_t k) {
 
 /* For large blocks that begin soon. */
 static void spare_ahead(struct pack_flow *f, uint32_t *ahead) {
+    if (f->large == UINT64_MAX)
+        return;
     const uint32_t end = (uint32_t)ARITH_MIN(f->done + AHEAD * f->life, (double)f->n), n = f->n_spares;
     for (*ahead = ARITH_MAX(*ahead, f->done); *ahead < end; ++*ahead)
         if (wants_place(&f->nodes[*ahead], f->large))

@@ -53,7 +53,7 @@ struct pack_flow {
     double life;     /* how many blocks begin in the life of a byte */
     float per_byte;  /* 1 / size of a block, on average */
     float per_place; /* cost of a byte between target and place */
-    uint64_t large;  /* size from which on blocks have their places spared ahead */
+    uint64_t large;  /* size from which on blocks have their places spared ahead; UINT64_MAX: none */
     uint32_t n;
     uint32_t stacked;          /* the first of them, from the floor up, all with places */
     struct flow_node *nodes;   /* [n], then the others as they begin; room for two more */

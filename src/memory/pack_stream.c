@@ -147,6 +147,10 @@ static inline bool lives_at(const struct pack_item *b, uint32_t section) {
     return b->lo <= section && section < b->hi;
 }
 
+static double area(const struct pack_part *p, uint32_t i) {
+    return (double)pack_part_rounded(p, i) * (p->items[i].hi - p->items[i].lo);
+}
+
 /* Live sums, and averages of lives and sizes. */
 static void measure(struct stream *s) {
     const struct pack_part *p = s->part;
@@ -156,9 +160,9 @@ static void measure(struct stream *s) {
     memset(s->live, 0, ((uint64_t)p->n + 1) * sizeof *s->live);
     for (uint32_t i = 0; i < p->n; i++) {
         uint64_t size = pack_part_rounded(p, i);
-        double life = p->items[i].hi - p->items[i].lo, area = life * (double)size;
-        lives += life * area;
-        areas += area;
+        double life = p->items[i].hi - p->items[i].lo;
+        lives += life * area(p, i);
+        areas += area(p, i);
         sizes += (double)size;
         s->live[p->items[i].lo] += size;
         s->live[p->items[i].hi] -= size; /* modulo 2^64 */
@@ -175,10 +179,6 @@ static void measure(struct stream *s) {
     s->flow.life = s->span * p->n / p->sections;
     s->flow.per_byte = (float)(p->n / sizes);
     s->flow.steps += 5 * (uint64_t)p->n;
-}
-
-static double area(const struct pack_part *p, uint32_t i) {
-    return (double)pack_part_rounded(p, i) * (p->items[i].hi - p->items[i].lo);
 }
 
 /* The size of the smallest of the largest blocks; UINT64_MAX if too many are as large for that many steps. */
