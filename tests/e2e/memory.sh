@@ -63,17 +63,23 @@ test_loading() {
 
 # Many prompt tokens at once, so that all of scratch and the whole KV cache are written.
 test_all_of_it() {
-    local total pid got=0 most
+    local total pid got most=0 runs=0
     mkfifo "$tmp/never"
     total=$("$stator" plan configs/demo.cfg --set memory.batch=1024 --json 2>/dev/null | sed -n '/"host"/,$s/.*"total": \([0-9]*\).*/\1/p')
-    "$stator" run configs/demo.cfg --set memory.batch=1024 --tokens "$(seq -s ' ' 0 1000)" --temp 0.9 --seed 1 --ignore-eos \
-        >"$tmp/out" 2>"$tmp/err" &
-    pid=$!
-    watch $pid "$tmp/looks"
-    wait $pid || got=$?
-    [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
-    most=$(sort -n "$tmp/looks" | tail -1)
-    echo "# planned $total, at most $most"
+    [ -n "$total" ] || fail "no plan"
+    # On a busy machine a run can end before a second look: again until one has seen the memory in use.
+    while [ "$most" -lt $((total / 4)) ] && [ $runs -lt 30 ]; do
+        got=0
+        "$stator" run configs/demo.cfg --set memory.batch=1024 --tokens "$(seq -s ' ' 0 1000)" --temp 0.9 --seed 1 --ignore-eos \
+            >"$tmp/out" 2>"$tmp/err" &
+        pid=$!
+        watch $pid "$tmp/looks"
+        wait $pid || got=$?
+        [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
+        most=$(sort -n "$tmp/looks" | tail -1) most=${most:-0}
+        runs=$((runs + 1))
+    done
+    echo "# planned $total, at most $most at $(wc -l <"$tmp/looks") looks"
     sanitized || [ "$most" -le $((total + slack)) ] || fail "$most bytes are more than the plan's $total + 8 MiB"
     [ "$most" -ge $((total / 4)) ] || fail "only $most bytes were touched: this test would not see a leak"
 }
