@@ -27,21 +27,22 @@
 
 #include <math.h>
 
-#define NONE      UINT32_MAX
-#define NEAR      0.016 /* how far the first tries go back at most, in lives (of bytes, on average) */
-#define SHAKE     1.0f  /* chance in the choice of a gap */
-#define SHAKE_FAR 0.03f /* ... from further back than SPARE */
-#define SHAKE_MID 0.6f  /* ... where a place is spared */
-#define SHAKE_FEW 0.1f  /* ... in one of three such tries */
-#define SHAKE_AT  0.3f  /* ... in the choice of that place */
-#define AHEAD     0.2   /* lives that places are spared for large blocks */
-#define SPARE     0.3   /* ... at most, for a block that found no gap */
-#define SPARES    256   /* places that are spared at a time */
-#define LARGE     0.7   /* of the block that found no gap: as large a one before it has a place spared, too */
-#define FIT       0.01f /* how much the rest of a gap counts, beside the times between ends */
-#define ENOUGH    128   /* gaps that are compared */
-#define CHUNK     64    /* ... looked at together */
-#define ASK_AFTER 100000 /* steps between two looks at the budget */
+#define NONE        UINT32_MAX
+#define NEAR        0.016 /* how far the first tries go back at most, in lives (of bytes, on average) */
+#define SHAKE       1.0f  /* chance in the choice of a gap */
+#define SHAKE_FAR   0.03f /* ... from further back than SPARE */
+#define SHAKE_MID   0.6f  /* ... where a place is spared */
+#define SHAKE_FEW   0.1f  /* ... in one of three such tries */
+#define SHAKE_AT    0.3f  /* ... in the choice of that place */
+#define AHEAD       0.2   /* lives that places are spared for large blocks, at most */
+#define LEAST_AHEAD 0.18  /* ... at least: for some at a time, since what lives has to be listed for them */
+#define SPARE       0.3   /* ... at most, for a block that found no gap */
+#define SPARES      256   /* places that are spared at a time */
+#define LARGE       0.7 /* of the block that found no gap: as large a one before it has a place spared, too */
+#define FIT         0.01f  /* how much the rest of a gap counts, beside the times between ends */
+#define ENOUGH      128    /* gaps that are compared */
+#define CHUNK       64     /* ... looked at together */
+#define ASK_AFTER   100000 /* steps between two looks at the budget */
 
 struct flow_gap {
     uint64_t size;
@@ -502,40 +503,49 @@ static void note_spare(struct pack_flow *f, uint32_t k) {
     f->steps += f->n_spares - i;
 }
 
-/* Spares a place for node k that will be free when it begins: of those that begin or end where something
- * does, the one that lies idle until then with the least area. Nothing happens if there is none. */
-static void spare_place(struct pack_flow *f, uint32_t k) {
+/* Offers a node the places in ranges [low, end), all of which are free when it begins. */
+static void offer_run(struct pack_flow *f, struct flow_node *d, uint32_t low, uint32_t end, double *least) {
+    const struct flow_range *ranges = f->ranges;
+    const uint64_t size = d->top - d->bottom;
+    double area = 0; /* of [low, high) */
+    f->steps += 4 * (uint64_t)(end - low);
+    for (uint32_t high = low; low < end && ranges[end - 1].top - ranges[low].bottom >= size; low++) {
+        for (; high <= low || ranges[high - 1].top - ranges[low].bottom < size; high++)
+            area += idle(&ranges[high], length(&ranges[high]), d->begin);
+        const struct flow_range *first = &ranges[low], *last = &ranges[high - 1];
+        const uint64_t over = last->top - first->bottom - size, random = pack_part_random(&f->random);
+        const double below = 1 + (double)chance(random >> 32, SHAKE_AT),
+                     above = 1 + (double)chance(random, SHAKE_AT);
+        offer(f, d, first->bottom, below * (area - idle(last, over, d->begin)), least);
+        if (over < length(first))
+            offer(f, d, last->top - size, above * (area - idle(first, over, d->begin)), least);
+        area -= idle(first, length(first), d->begin);
+    }
+}
+
+/* Spares a place for node k that will be free when it begins: of those that begin or end where one of the n
+ * ranges does, the one that lies idle until then with the least area. Nothing happens if there is none. */
+static void spare_place(struct pack_flow *f, uint32_t k, uint32_t n) {
     if (f->n_spares == SPARES)
         return;
     struct flow_node *d = &f->nodes[k];
     const struct flow_range *ranges = f->ranges;
     const uint64_t size = d->top - d->bottom;
-    const uint32_t n = list_ranges(f);
-    double least = INFINITY, area = 0; /* of ranges [low, high), all free when it begins */
-    for (uint32_t low = 0, high = 0; low < n; low++) {
-        if (high <= low) {
-            high = low;
-            area = 0;
-        }
-        while (high < n && ranges[high].end <= d->begin &&
-               (high == low || ranges[high - 1].top - ranges[low].bottom < size)) {
-            area += idle(&ranges[high], length(&ranges[high]), d->begin);
-            high++;
-        }
-        if (high == low)
+    CHECK(size > 0);   /* else where nothing is free would do */
+    uint64_t from = 0; /* all is free from there to the present range, or nothing is */
+    double least = INFINITY;
+    for (uint32_t i = 0; i < n; i++) { /* they touch each other; no branch to be guessed wrong */
+        from = ranges[i].end <= d->begin ? from : ranges[i].top;
+        if (ranges[i].top - from < size)
             continue;
-        const struct flow_range *first = &ranges[low], *last = &ranges[high - 1];
-        if (last->top - first->bottom >= size) {
-            const uint64_t over = last->top - first->bottom - size, random = pack_part_random(&f->random);
-            const double below = 1 + (double)chance(random >> 32, SHAKE_AT),
-                         above = 1 + (double)chance(random, SHAKE_AT);
-            offer(f, d, first->bottom, below * (area - idle(last, over, d->begin)), &least);
-            if (over < length(first))
-                offer(f, d, last->top - size, above * (area - idle(first, over, d->begin)), &least);
-        }
-        area -= idle(first, length(first), d->begin);
+        uint32_t low = i;
+        while (ranges[low].bottom > from)
+            low--;
+        while (i + 1 < n && ranges[i + 1].end <= d->begin)
+            i++;
+        offer_run(f, d, low, i + 1, &least);
     }
-    f->steps += 3 * n;
+    f->steps += n;
     if (d->spared != FLOW_NOWHERE)
         note_spare(f, k);
 }
@@ -552,26 +562,31 @@ static void look_at_all_spares(struct pack_flow *f) {
 /* For node k, and for those before it that are about as large; false if there is none for it. */
 static bool spare_places(struct pack_flow *f, uint32_t k) {
     const uint64_t large = (uint64_t)(LARGE * (double)(f->nodes[k].top - f->nodes[k].bottom));
+    const uint32_t n = list_ranges(f);
     f->steps += k - f->done;
     if (wants_place(&f->nodes[k], large))
-        spare_place(f, k);
+        spare_place(f, k, n);
     if (f->nodes[k].spared == FLOW_NOWHERE)
         return false;
     for (uint32_t i = k; i-- > f->done;)
         if (wants_place(&f->nodes[i], large))
-            spare_place(f, i);
+            spare_place(f, i, n);
     look_at_all_spares(f);
     return true;
 }
 
 /* For large blocks that begin soon. */
 static void spare_ahead(struct pack_flow *f, uint32_t *ahead) {
-    if (f->large == UINT64_MAX)
+    if (f->large == UINT64_MAX || (double)*ahead >= f->done + LEAST_AHEAD * f->life)
         return;
     const uint32_t end = (uint32_t)ARITH_MIN(f->done + AHEAD * f->life, (double)f->n), n = f->n_spares;
+    uint32_t ranges = 0;
     for (*ahead = ARITH_MAX(*ahead, f->done); *ahead < end; ++*ahead)
-        if (wants_place(&f->nodes[*ahead], f->large))
-            spare_place(f, *ahead);
+        if (wants_place(&f->nodes[*ahead], f->large)) {
+            if (ranges == 0)
+                ranges = list_ranges(f);
+            spare_place(f, *ahead, ranges);
+        }
     if (f->n_spares > n)
         look_at_all_spares(f);
 }
