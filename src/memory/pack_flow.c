@@ -464,7 +464,7 @@ static uint32_t list_ranges(struct pack_flow *f) {
         f->ranges[n++] = (struct flow_range){d->bottom, d->top, d->end};
         at = d->top;
     }
-    f->steps += 2 * n;
+    f->steps += 2 * (uint64_t)n;
     return n;
 }
 

@@ -85,7 +85,8 @@ struct pack_flow {
 /* Room for n blocks, carved. */
 struct pack_flow pack_flow_layout(struct carve *c, uint32_t n);
 
-/* About how many steps it takes to spare places for that many blocks, of so many that live. */
+/* About how many steps it takes to spare places for that many blocks, of so many that live, where what is
+ * free has to be listed for each; less where it is for several. */
 static inline uint64_t pack_flow_steps_ahead(uint32_t blocks, uint32_t live) {
     return 10 * (uint64_t)blocks * live;
 }

@@ -17,24 +17,31 @@ watch() {
     done >>"$2"
 }
 
-# bounded CONFIG SET...: runs it under watch, again on a busy machine until there were ten looks.
+# look ARGUMENT...: one `stator run` under watch. Sets looks and most, of all runs of the test; on a busy machine one can
+# end before it was seen at work, so callers try up to 30 times.
+look() {
+    local pid got=0
+    [ -p "$tmp/never" ] || mkfifo "$tmp/never"
+    "$stator" run "$@" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    watch $pid "$tmp/looks"
+    wait $pid || got=$?
+    [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
+    looks=$(wc -l <"$tmp/looks")
+    most=$(sort -n "$tmp/looks" | tail -1)
+    most=${most:-0}
+}
+
+# bounded CONFIG SET...: again until there were ten looks.
 bounded() {
-    local total pid got=0 most looks=0 runs=0
+    local total most=0 looks=0 runs=0
     total=$("$stator" plan "$@" --json 2>/dev/null | sed -n '/"host"/,$s/.*"total": \([0-9]*\).*/\1/p')
     [ -n "$total" ] || fail "no plan for $*"
     rm -f "$tmp/report" "$tmp/looks"
-    [ -p "$tmp/never" ] || mkfifo "$tmp/never"
     while [ $looks -lt 10 ] && [ $runs -lt 30 ]; do
-        "$stator" run "$@" --tokens '0 1 2 3 4 5 6 7 8 9' --temp 0 --ignore-eos -n 60 --json --report "$tmp/report" \
-            >"$tmp/out" 2>"$tmp/err" &
-        pid=$!
-        watch $pid "$tmp/looks"
-        wait $pid || got=$?
-        [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
-        looks=$(wc -l <"$tmp/looks")
+        look "$@" --tokens '0 1 2 3 4 5 6 7 8 9' --temp 0 --ignore-eos -n 60 --json --report "$tmp/report"
         runs=$((runs + 1))
     done
-    most=$(sort -n "$tmp/looks" | tail -1)
     echo "# $*: planned $total, at most $most at $looks looks"
     [ "$looks" -ge 10 ] || fail "only $looks looks"
     sanitized || [ "$most" -le $((total + slack)) ] || fail "$most bytes are more than the plan's $total + 8 MiB"
@@ -63,23 +70,15 @@ test_loading() {
 
 # Many prompt tokens at once, so that all of scratch and the whole KV cache are written.
 test_all_of_it() {
-    local total pid got most=0 runs=0
-    mkfifo "$tmp/never"
+    local total most=0 looks=0 runs=0
     total=$("$stator" plan configs/demo.cfg --set memory.batch=1024 --json 2>/dev/null | sed -n '/"host"/,$s/.*"total": \([0-9]*\).*/\1/p')
     [ -n "$total" ] || fail "no plan"
-    # On a busy machine a run can end before a second look: again until one has seen the memory in use.
+    # Again until the memory was seen in use.
     while [ "$most" -lt $((total / 4)) ] && [ $runs -lt 30 ]; do
-        got=0
-        "$stator" run configs/demo.cfg --set memory.batch=1024 --tokens "$(seq -s ' ' 0 1000)" --temp 0.9 --seed 1 --ignore-eos \
-            >"$tmp/out" 2>"$tmp/err" &
-        pid=$!
-        watch $pid "$tmp/looks"
-        wait $pid || got=$?
-        [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
-        most=$(sort -n "$tmp/looks" | tail -1) most=${most:-0}
+        look configs/demo.cfg --set memory.batch=1024 --tokens "$(seq -s ' ' 0 1000)" --temp 0.9 --seed 1 --ignore-eos
         runs=$((runs + 1))
     done
-    echo "# planned $total, at most $most at $(wc -l <"$tmp/looks") looks"
+    echo "# planned $total, at most $most at $looks looks"
     sanitized || [ "$most" -le $((total + slack)) ] || fail "$most bytes are more than the plan's $total + 8 MiB"
     [ "$most" -ge $((total / 4)) ] || fail "only $most bytes were touched: this test would not see a leak"
 }
