@@ -1,5 +1,4 @@
-/* stator pack FILE.csv [--capacity N] [--time-limit S] [--output FILE] [--json]: the packer alone. One
- * thread; memory is sized by the file, then by pack_work_bytes. */
+/* stator pack FILE.csv [--capacity N] [--time-limit S] [--output FILE] [--json]: the packer alone. Memory is sized by the file, then by pack_work_bytes. */
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"

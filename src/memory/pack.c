@@ -17,6 +17,7 @@
 #define TASTES_MANY 1          /* ... if it has more than PACK_MANY items */
 #define LARGE_GUESS 600000000  /* steps of pack_tiling in a part that is not searched */
 #define TIERS_ROUND 600000000  /* steps of pack_overlap after pack_tiers: the blocks on top pass soon */
+#define CROWDED     1000       /* blocks that live at once, on average, and a skyline takes seconds */
 #define FEW         512        /* items, up to which pack_greedy is worth its n^2 steps */
 #define CLOCK_EVERY 64         /* takes of a budget between two looks at the clock */
 
@@ -249,12 +250,15 @@ uint32_t pack_part_number(uint32_t *marks, uint32_t sections) {
 
 bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
     b->steps -= ARITH_MIN(*steps, b->steps);
+    b->used += *steps;
     *steps = 0;
     if (b->deadline > 0 && b->until_clock-- == 0) {
         b->until_clock = CLOCK_EVERY;
         b->expired = b->expired || clock_ns() >= b->deadline;
     }
-    b->expired = b->expired || (b->stop != NULL && atomic_load_explicit(b->stop, memory_order_relaxed) != 0);
+    b->expired = b->expired ||
+                 (b->stop != NULL && atomic_load_explicit(b->stop, memory_order_relaxed) != 0) ||
+                 (b->fewest != NULL && b->used > atomic_load_explicit(b->fewest, memory_order_relaxed));
     return b->steps > 0 && !b->expired;
 }
 
@@ -267,6 +271,7 @@ struct pack_budget pack_budget_share(struct pack_budget *all, uint64_t steps) {
 
 void pack_budget_return(struct pack_budget *all, const struct pack_budget *share) {
     all->steps += share->steps;
+    all->used = share->used;
     all->expired = share->expired;
 }
 
@@ -401,14 +406,24 @@ static bool search(const struct state *s, const struct pack_options *o, struct p
     }
 }
 
+static bool is_crowded(const struct pack_part *p) {
+    uint64_t lives = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        lives += p->items[i].hi - p->items[i].lo;
+    return p->n > PACK_MANY && p->grain > 0 && lives / p->sections > CROWDED;
+}
+
 static void solve_parts(const struct state *s, const struct pack_options *o, struct pack_result *r) {
     struct pack_budget budget = {.steps = o->steps, .deadline = o->deadline, .stop = o->stop};
     for (uint32_t k = 0; k < s->n_parts; k++) {
         struct pack_part *p = &s->parts[k];
         p->target = goal(s, o);
+        const bool crowded = is_crowded(p);
+        if (crowded)
+            pack_stream(p, 1, &budget, s->rest);
         if (p->n <= FEW || p->grain == 0)
             pack_greedy(p, s->rest);
-        if (p->grain > 0 && p->peak > p->target)
+        if (p->grain > 0 && p->peak > p->target && !(crowded && p->peak < UINT64_MAX))
             pack_skyline(p, p->n > PACK_MANY ? TASTES_MANY : TASTES, &budget, s->rest);
         if (p->peak > p->target && p->n > PACK_VALLEY_LARGEST && p->uniform)
             try_limit(s, p, pack_tiling, p->target, LARGE_GUESS, &budget);
@@ -416,7 +431,7 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
             p->peak > p->target)
             spend(s, p, pack_overlap, TIERS_ROUND, &budget);
         if (p->peak > p->target && p->n > PACK_STREAM_MORE && p->grain > 0)
-            pack_stream(p, &budget, s->rest);
+            pack_stream(p, UINT32_MAX, &budget, s->rest);
     }
     search(s, o, &budget);
     r->peak = 0;

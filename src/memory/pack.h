@@ -1,6 +1,8 @@
 /* The packer: blocks with sizes and lifetimes go to offsets in one arena. Knows bytes and steps, neither
  * tensors nor devices. Deterministic: the answer depends on the input and the given steps only; a clock is
- * looked at only when a deadline is given, and then a result that is `finished` is the same as without.
+ * looked at only when a deadline is given, and then a result that is `finished` is the same as without. More
+ * than 1024 blocks may take a second thread, which is gone when the call returns; the answer is the same
+ * where there is none to be had.
  *
  * How: the time line is cut where nothing lives across; each part gets quick packings (pack_greedy.c for few
  * blocks, pack_skyline.c for any number) and, when those miss the bound and the part is small enough,
@@ -50,7 +52,7 @@ struct pack_result {
 
 /* Bytes of work memory for n blocks (at most 2^31); the memory must be aligned to 64. */
 uint64_t pack_work_bytes(size_t n);
-/* Steps for a person who waits: three or four seconds where all of them are needed. */
+/* Steps for a person who waits: two to four seconds, with two processors, where all of them are needed. */
 uint64_t pack_many_steps(size_t n);
 /* Fills the offsets and *r. STATOR_DOES_NOT_FIT when all sizes, each with its alignment, add up to 2^63 or
  * more; then nothing is filled. options: NULL means PACK_STEPS and nothing else. */

@@ -64,6 +64,7 @@ struct pack_part {
     uint32_t sweeps;     /* ... of pack_sweep */
     uint32_t sweep_kind; /* the most promising kind of those, and its bits for a border */
     float sweep_bits;
+    uint32_t races; /* of pack_stream */
 };
 
 /* What searches may still spend: inner steps (a few nanoseconds each), and time only where a person said so.
@@ -73,7 +74,9 @@ struct pack_budget {
     uint64_t deadline; /* clock_ns, or 0 */
     const atomic_int *stop;
     uint32_t until_clock;
-    bool expired; /* the deadline has passed, or somebody stops us */
+    bool expired;             /* the deadline has passed, or somebody stops us, or the race is lost */
+    uint64_t used;            /* steps so far */
+    _Atomic uint64_t *fewest; /* in a race, else NULL: steps of the best who has arrived */
 };
 
 /* Some of the steps, for one solver; what it leaves goes back. */
@@ -156,9 +159,10 @@ enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_b
                               struct carve work);
 enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
                              struct carve work);
-/* For parts of more than so many items whose grain is not 0; true if they found a better packing. */
+/* For parts of more than so many items whose grain is not 0; true if they found a better packing. limits: so
+ * many are tried at most, the first a little below 2% above the bound where there is no packing yet. */
 #define PACK_STREAM_MORE 1024
-bool pack_stream(struct pack_part *p, struct pack_budget *budget, struct carve work);
+bool pack_stream(struct pack_part *p, uint32_t limits, struct pack_budget *budget, struct carve work);
 #define PACK_MANY 4096
 bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */

@@ -6,6 +6,8 @@
 #include "memory/pack.h"
 #include "pack_instances.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 
 static void solve_with(struct pack_block *b, size_t n, const struct pack_options *o, struct pack_result *r,
@@ -549,21 +551,68 @@ static void streams_come_near_the_bound(void **state) {
     come_near(cases, sizeof cases / sizeof cases[0], 250000000, 0.004);
 }
 
-/* One after another: from the highest peak alone 1.82%, 2.30% and 1.93% above the bound; if what lies close
- * to the second peak has to wait for the first flow, 0.04, 1.76, 0.24; with a place spared for one block at a
- * time, 0.04, 0.11, 1.93. */
+/* One after another: from the highest peak alone 1.95%, 2.74% and 1.93% above the bound; from one peak at a
+ * time 1.95, 1.95, 0.73; if what lies close to the second peak has to wait for the first flow, 0.98, 2.74,
+ * 0.06. */
 static void streams_meet(void **state) {
     (void)state;
     static const struct near_case cases[] = {
-        {PACK_LOG, 30000, 2}, {PACK_LOG, 30000, 3}, {PACK_ZIPF, 30000, 6}};
-    come_near(cases, sizeof cases / sizeof cases[0], 300000000, 0.003);
+        {PACK_LOG, 30000, 1}, {PACK_LOG, 30000, 3}, {PACK_ZIPF, 30000, 6}};
+    come_near(cases, sizeof cases / sizeof cases[0], 400000000, 0.004);
 }
 
-/* Without places spared ahead the second ends at 2.43%; without the aim the first at 2.04%. */
+/* From the highest peak alone 2.62%, 1.95%, 2.40% and 1.71%: two race from different ones. */
 static void hard_ones_end_within_two_percent(void **state) {
     (void)state;
-    static const struct near_case cases[] = {{PACK_LONG, 100000, 8}, {PACK_ZIPF, 100000, 57}};
+    static const struct near_case cases[] = {
+        {PACK_LONG, 10000, 7}, {PACK_LONG, 100000, 8}, {PACK_ZIPF, 100000, 54}, {PACK_ZIPF, 100000, 57}};
     come_near(cases, sizeof cases / sizeof cases[0], pack_many_steps(100000), 0.02);
+}
+
+/* Of threads to come. */
+static void set_stacks(size_t bytes) {
+    pthread_attr_t a;
+    assert_int_equal(pthread_getattr_default_np(&a), 0);
+    assert_int_equal(pthread_attr_setstacksize(&a, bytes), 0);
+    assert_int_equal(pthread_setattr_default_np(&a), 0);
+    pthread_attr_destroy(&a);
+}
+
+static void *nothing(void *x) {
+    return x;
+}
+
+/* Offsets are the same with two processors, one, and no second thread: who wins a race is a matter of steps.
+ */
+static void threads_change_nothing(void **state) {
+    (void)state;
+    enum { N = 4000, WAYS = 3 };
+    static struct pack_block b[WAYS][N];
+    for (uint64_t seed = 1; seed <= 2; seed++) {
+        for (int way = 0; way < WAYS; way++) {
+            pack_family_fill(PACK_LONG, b[way], N, seed);
+            cpu_set_t all, one;
+            assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+            CPU_ZERO(&one);
+            for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; c++)
+                if (CPU_ISSET(c, &all))
+                    CPU_SET(c, &one);
+            if (way == 1)
+                assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+            set_stacks(way == 2 ? (size_t)1 << 46 : 1 << 23); /* for which no memory has room */
+            pthread_t thread;
+            const bool starts = pthread_create(&thread, NULL, nothing, NULL) == 0;
+            if (starts)
+                pthread_join(thread, NULL);
+            assert_int_equal(starts, way != 2);
+            struct pack_options o = {.steps = 400000000};
+            struct pack_result r;
+            solve_with(b[way], N, &o, &r, STATOR_OK);
+            set_stacks(1 << 23);
+            assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+            assert_memory_equal(b[way], b[0], sizeof b[0]);
+        }
+    }
 }
 
 /* A result is finished only if more steps give the same, also where blocks sink below the capacity at last.
@@ -716,6 +765,7 @@ int main(void) {
         cmocka_unit_test(streams_come_near_the_bound),
         cmocka_unit_test(streams_meet),
         cmocka_unit_test(hard_ones_end_within_two_percent),
+        cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(finished_is_the_same),
         cmocka_unit_test(stop),
         cmocka_unit_test(tilings),

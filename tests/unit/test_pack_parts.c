@@ -145,7 +145,10 @@ struct builder_of {
     uint64_t (*bytes)(uint32_t n);
 };
 static const struct builder_of tiers = {"tiers", pack_tiers, pack_tiers_bytes};
-static const struct builder_of stream = {"stream", pack_stream, pack_stream_bytes};
+static bool stream_all(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+    return pack_stream(p, UINT32_MAX, budget, work);
+}
+static const struct builder_of stream = {"stream", stream_all, pack_stream_bytes};
 
 static bool build(const struct builder_of *with, struct pack_part *p, struct pack_budget *budget, int fill) {
     uint64_t bytes = with->bytes(p->n);
@@ -182,7 +185,7 @@ static void large_parts_are_built(void **state) {
         for (int again = 0; again < 3; again++) {
             memset(offsets, 0x5A, sizeof offsets);
             p.peak = 4 * p.target; /* of a packing that nobody looks at */
-            p.attempts = 0;
+            p.attempts = p.races = 0;
             struct pack_budget budget = {.steps = again == 2 ? cases[k / 2].few : 400000000};
             bool better = build(with, &p, &budget, 0xA5 + again);
             if (again == 2) {
