@@ -54,7 +54,7 @@ static struct state layout(struct carve *c, size_t n) {
     bytes = ARITH_MAX(bytes, pack_sink_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_stream_bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, pack_race_bytes((uint32_t)n));
     bytes = ARITH_MAX(bytes, pack_tiers_bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
@@ -420,7 +420,7 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
         p->target = goal(s, o);
         const bool crowded = is_crowded(p);
         if (crowded)
-            pack_stream(p, 1, &budget, s->rest);
+            pack_race(p, 1, &budget, s->rest);
         if (p->n <= FEW || p->grain == 0)
             pack_greedy(p, s->rest);
         if (p->grain > 0 && p->peak > p->target && !(crowded && p->peak < UINT64_MAX))
@@ -430,8 +430,8 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
         if (p->peak > p->target && p->n > PACK_MANY && p->grain > 0 && pack_tiers(p, &budget, s->rest) &&
             p->peak > p->target)
             spend(s, p, pack_overlap, TIERS_ROUND, &budget);
-        if (p->peak > p->target && p->n > PACK_STREAM_MORE && p->grain > 0)
-            pack_stream(p, UINT32_MAX, &budget, s->rest);
+        if (p->peak > p->target && p->n > PACK_RACE_MORE && p->grain > 0)
+            pack_race(p, UINT32_MAX, &budget, s->rest);
     }
     search(s, o, &budget);
     r->peak = 0;

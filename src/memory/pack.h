@@ -9,7 +9,7 @@
  * searches that can also prove that nothing is lower (pack_valley.c where all alignments are the same, else
  * pack_search.c). Parts of any size may be tilings that can be put together again (pack_tiling.c), and small
  * ones may interlock so tightly that the order of time tells how (pack_sweep.c); else large ones spend the
- * steps on being packed anew in tiers or from their peaks on (pack_tiers.c, pack_stream.c), on mending
+ * steps on being packed anew in tiers or from their peaks on (pack_tiers.c, pack_race.c), on mending
  * (pack_mend.c) and on letting blocks overlap until they find places (pack_overlap.c). Where alignments
  * differ, all sink as far as their own allow at the end (pack_sink.c). */
 #ifndef STATOR_MEMORY_PACK_H

@@ -64,7 +64,7 @@ struct pack_part {
     uint32_t sweeps;     /* ... of pack_sweep */
     uint32_t sweep_kind; /* the most promising kind of those, and its bits for a border */
     float sweep_bits;
-    uint32_t races; /* of pack_stream */
+    uint32_t races; /* of pack_race */
 };
 
 /* What searches may still spend: inner steps (a few nanoseconds each), and time only where a person said so.
@@ -161,8 +161,8 @@ enum pack_outcome pack_sweep(struct pack_part *p, uint64_t limit, struct pack_bu
                              struct carve work);
 /* For parts of more than so many items whose grain is not 0; true if they found a better packing. limits: so
  * many are tried at most, the first a little below 2% above the bound where there is no packing yet. */
-#define PACK_STREAM_MORE 1024
-bool pack_stream(struct pack_part *p, uint32_t limits, struct pack_budget *budget, struct carve work);
+#define PACK_RACE_MORE 1024
+bool pack_race(struct pack_part *p, uint32_t limits, struct pack_budget *budget, struct carve work);
 #define PACK_MANY 4096
 bool pack_tiers(struct pack_part *p, struct pack_budget *budget, struct carve work);
 /* What they carve for parts of at most n items. */
@@ -175,7 +175,7 @@ uint64_t pack_overlap_bytes(uint32_t n);
 uint64_t pack_sink_bytes(uint32_t n);
 uint64_t pack_tiling_bytes(uint32_t n);
 uint64_t pack_sweep_bytes(uint32_t n);
-uint64_t pack_stream_bytes(uint32_t n);
+uint64_t pack_race_bytes(uint32_t n);
 uint64_t pack_tiers_bytes(uint32_t n);
 
 #endif

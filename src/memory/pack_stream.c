@@ -2,19 +2,8 @@
  * of these stacks blocks flow (pack_flow.c) in the order of time to the end, and, as if time went backwards,
  * to the beginning, or, between two peaks, to a valley where the two flows meet. So steps are spent where
  * live sums are high and nowhere else. If it fails, the next attempt stacks the blocks in another order and
- * begins with the stretch that failed; a peak that it fails at again is given up. The limit is found by
- * halves, from the aim down, or up where that fails, and what has failed is tried again after every success.
- * Every other attempt spares places for large blocks ahead: much better where many are equally large (zipf),
- * not where no two are.
- *
- * At a limit two race, each in a thread of its own, from different peaks: all of them, the highest alone, the
- * second alone, and so on. Which of these works is a matter of the instance, and each tends to fail for good
- * where it fails: of 16 races at the aim, with other orders, 10 were won from the second highest peak of zipf
- * 100,000 seed 54 and none from the highest, and 13 from the highest of seed 57, two where it was any. So the
- * winner's peaks go on, and after a failure others come. Who needs fewer steps wins, whoever is there first
- * by the clock, and nothing that a loser leaves is used: threads and processors change no result. Where peaks
- * have failed together, the next limit goes without the lowest of them (and, if that fails too, with all
- * again), and after a success no lower ones are added: two near each other may fail for ever.
+ * begins with the stretch that failed; a peak that it fails at again is given up. Every other attempt spares
+ * places for large blocks ahead: much better where many are equally large (zipf), not where no two are.
  *
  * Two flows that meet: what lies close to the second peak gets its places first, else the first flow takes
  * those that it needs; then the first goes to the valley around all that, and the second one from there
@@ -41,104 +30,48 @@
  * stages of live sums; many short attempts at each limit before long ones.
  *
  * Invariant: all offsets are multiples of the part's grain. */
-#include "memory/pack_flow.h"
+#include "memory/pack_stream.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
-#define SHARE    0.85   /* of the steps, at most */
-#define MOST     1.85e9 /* ... in any case: a time limit comes with steps without end */
-#define RACERS   2
-#define LEVEL    0.16   /* of those, at a limit, for each racer */
-#define FAILED   3      /* limits one after another, and others have to go on */
-#define WORSE    1.01   /* than the target, and they don't */
-#define AIM      1.0195 /* times the bound: a limit that is tried before those above it */
-#define FIRST    0.05   /* of all areas: the largest blocks, which have places spared ahead */
-#define LOOKING  0.25   /* ... if that takes less of the steps at a limit */
-#define FINE     0.0005 /* of the target: what is not worth another limit */
-#define PEAKS    32     /* at most */
-#define HIGH     0.97   /* of the limit: a peak is as high */
-#define DROP     0.1    /* ... and has valleys as much lower at both sides */
-#define TWICE    2      /* failed, and a peak is given up */
-#define LONG_WAY 2.0    /* lives (of bytes, on average) from a peak to a valley */
-#define NO_WAY   0.2    /* ... how much higher a valley seems without that */
-#define MEETINGS 6      /* valleys that are tried */
-#define PLACES   5      /* that are given away at each of them */
-#define BORDER   30.0f  /* cost of being as far from the border as the limit is high */
-#define CLOSE    0.9    /* of the limit: live sums of what lies around a peak and comes before the rest */
-#define ALIKE    2048   /* blocks of a stack that the next one is chosen from */
-#define BEYOND   0.5    /* where the second flow goes: how much of what is free then lies between */
+#define FIRST    0.05  /* of all areas: the largest blocks, which have places spared ahead */
+#define HIGH     0.97  /* of the limit: a peak is as high */
+#define DROP     0.1   /* ... and has valleys as much lower at both sides */
+#define TWICE    2     /* failed, and a peak is given up */
+#define LONG_WAY 2.0   /* lives (of bytes, on average) from a peak to a valley */
+#define NO_WAY   0.2   /* ... how much higher a valley seems without that */
+#define MEETINGS 6     /* valleys that are tried */
+#define PLACES   5     /* that are given away at each of them */
+#define BORDER   30.0f /* cost of being as far from the border as the limit is high */
+#define CLOSE    0.9   /* of the limit: live sums of what lies around a peak and comes before the rest */
+#define ALIKE    2048  /* blocks of a stack that the next one is chosen from */
+#define BEYOND   0.5   /* where the second flow goes: how much of what is free then lies between */
 
 /* Where flows meet, another valley or another stack is more than many tries. */
 static const struct flow_effort ALONE = {.tries = 300, .far = 4.0}, MEETING = {.tries = 30, .far = 0.5};
 
-struct peak {
-    uint64_t live;
-    uint32_t at;    /* section */
-    uint32_t after; /* the one after the valley before it, or 0 */
-    uint32_t failed;
-};
-
 /* A block that lives in a valley. */
-struct edge {
+struct stream_edge {
     uint32_t end;
     uint64_t later; /* bytes of those that end later */
 };
 
-/* Those of a valley that don't live at the peak after it, the last to end first. */
-struct border {
-    struct edge *edges; /* [n] */
-    uint32_t n;
-    uint64_t sum;
-};
-
 /* How long, as logarithms, a block of a stack has lived and will live. */
-struct life {
+struct stream_life {
     float before;
     float after;
     uint32_t block; /* in the part */
 };
 
 /* Free offsets. */
-struct hole {
+struct stream_hole {
     uint64_t bottom;
     uint64_t top;
 };
 
-struct stream {
-    struct pack_part *part;
-    uint64_t *live;   /* [sections + 1] sums */
-    uint64_t highest; /* of those */
-    uint32_t most;    /* blocks that live there */
-    double span;      /* sections in the life of a byte, on average */
-    struct peak peaks[PEAKS];
-    uint32_t n_peaks;
-    uint32_t from;        /* section where the present stack is */
-    uint32_t *stack;      /* [n] those that live there without a place yet, in the part */
-    uint32_t *stacks;     /* [n] where that begins */
-    struct life *lives;   /* [n] theirs */
-    struct border before; /* of the valley before the present peak, and after it */
-    struct border after;
-    uint64_t *offsets;     /* [n] or FLOW_NOWHERE */
-    struct pack_key *keys; /* [n] the flow's */
-    struct pack_key *spare;
-    struct hole *holes;    /* [n] in a stack */
-    struct pack_flow flow; /* with the limit */
-    uint64_t large;        /* size from which on every other attempt spares places ahead */
-};
-
-struct racer {
-    struct stream stream;
-    struct pack_budget budget;
-    uint32_t way;  /* see take_way */
-    bool found;    /* a packing */
-    uint64_t used; /* steps */
-};
-
-static struct stream layout(struct carve *c, uint32_t n) {
-    struct stream s = {0};
+struct pack_stream pack_stream_layout(struct carve *c, uint32_t n) {
+    struct pack_stream s = {0};
     s.live = carve_take(c, (uint64_t)n + 1, sizeof *s.live);
     s.stacks = carve_take(c, n, sizeof *s.stacks);
     s.lives = carve_take(c, n, sizeof *s.lives);
@@ -152,13 +85,6 @@ static struct stream layout(struct carve *c, uint32_t n) {
     return s;
 }
 
-uint64_t pack_stream_bytes(uint32_t n) {
-    struct carve c = carve_count();
-    for (uint32_t i = 0; i < RACERS; i++)
-        layout(&c, n);
-    return n > PACK_STREAM_MORE ? c.used : 0;
-}
-
 static inline bool lives_at(const struct pack_item *b, uint32_t section) {
     return b->lo <= section && section < b->hi;
 }
@@ -168,8 +94,9 @@ static double area(const struct pack_part *p, uint32_t i) {
 }
 
 /* Live sums, and averages of lives and sizes. */
-static void measure(struct stream *s) {
-    const struct pack_part *p = s->part;
+void pack_stream_begin(struct pack_stream *s, const struct pack_part *p) {
+    CHECK(p->grain > 0 && s->live != NULL); /* carved, not counted */
+    s->part = p;
     double lives = 0, areas = 0, sizes = 0;
     uint64_t sum = 0;
     uint32_t highest = 0;
@@ -191,14 +118,14 @@ static void measure(struct stream *s) {
     for (uint32_t i = 0; i < p->n; i++)
         s->most += lives_at(&p->items[i], highest);
     s->highest = s->live[highest];
+    s->order = (uint64_t)ALIKE * s->most;
     s->span = lives / areas;
     s->flow.life = s->span * p->n / p->sections;
     s->flow.per_byte = (float)(p->n / sizes);
     s->flow.steps += 5 * (uint64_t)p->n;
 }
 
-/* The size of the smallest of the largest blocks; UINT64_MAX if too many are as large for that many steps. */
-static uint64_t find_large(struct stream *s, uint64_t steps) {
+uint64_t pack_stream_large(struct pack_stream *s, uint64_t steps) {
     const struct pack_part *p = s->part;
     double all = 0, sum = 0;
     uint32_t n = 0;
@@ -218,7 +145,7 @@ static uint64_t find_large(struct stream *s, uint64_t steps) {
 /* ------------------------------------------------------------------ peaks and valleys */
 
 /* Low ones, far from both peaks. */
-static void find_valleys(struct stream *s) {
+static void find_valleys(struct pack_stream *s) {
     s->peaks[0].after = 0;
     for (uint32_t i = 1; i < s->n_peaks; i++) {
         const uint32_t left = s->peaks[i - 1].at, right = s->peaks[i].at;
@@ -236,13 +163,13 @@ static void find_valleys(struct stream *s) {
     s->flow.steps += s->n_peaks > 1 ? s->part->sections : 0;
 }
 
-static void remove_peak(struct stream *s, uint32_t i) {
+static void remove_peak(struct pack_stream *s, uint32_t i) {
     CHECK(s->n_peaks > 1);
     s->n_peaks--;
     memmove(s->peaks + i, s->peaks + i + 1, (s->n_peaks - i) * sizeof *s->peaks);
 }
 
-static uint32_t lowest_peak(const struct stream *s) {
+static uint32_t lowest_peak(const struct pack_stream *s) {
     uint32_t lowest = 0;
     for (uint32_t i = 1; i < s->n_peaks; i++)
         if (s->peaks[i].live < s->peaks[lowest].live)
@@ -250,7 +177,7 @@ static uint32_t lowest_peak(const struct stream *s) {
     return lowest;
 }
 
-static uint32_t highest_peak(const struct stream *s) {
+static uint32_t highest_peak(const struct pack_stream *s) {
     uint32_t highest = 0;
     for (uint32_t i = 1; i < s->n_peaks; i++)
         if (s->peaks[i].live > s->peaks[highest].live)
@@ -258,13 +185,13 @@ static uint32_t highest_peak(const struct stream *s) {
     return highest;
 }
 
-static void add_peak(struct stream *s, uint32_t section) {
-    if (s->n_peaks == PEAKS)
+static void add_peak(struct pack_stream *s, uint32_t section) {
+    if (s->n_peaks == STREAM_PEAKS)
         remove_peak(s, lowest_peak(s));
-    s->peaks[s->n_peaks++] = (struct peak){.live = s->live[section], .at = section};
+    s->peaks[s->n_peaks++] = (struct stream_peak){.live = s->live[section], .at = section};
 }
 
-static void find_peaks(struct stream *s, uint64_t least) {
+static void find_peaks(struct pack_stream *s, uint64_t least) {
     const uint64_t most = ARITH_MAX(least, (uint64_t)(HIGH * (double)s->flow.limit)),
                    high = ARITH_MIN(s->highest, most);
     const uint64_t drop = (uint64_t)(DROP * (double)s->highest);
@@ -293,9 +220,24 @@ static void find_peaks(struct stream *s, uint64_t least) {
     s->flow.steps += 2 * s->part->sections;
 }
 
+uint32_t pack_stream_start(struct pack_stream *s, uint64_t limit, uint64_t least, uint32_t way) {
+    s->flow.limit = limit;
+    find_peaks(s, least);
+    way = s->n_peaks > 1 ? way % (s->n_peaks + 1) : 0;
+    while (way > 0 && s->n_peaks > way)
+        remove_peak(s, lowest_peak(s));
+    while (way > 0 && s->n_peaks > 1)
+        remove_peak(s, highest_peak(s));
+    return way;
+}
+
+uint64_t pack_stream_lowest(const struct pack_stream *s) {
+    return s->peaks[lowest_peak(s)].live;
+}
+
 /* This one or the one before it, which it failed together with. */
-static void give_up(struct stream *s, uint32_t peak) {
-    const struct peak *p = s->peaks + peak;
+static void give_up(struct pack_stream *s, uint32_t peak) {
+    const struct stream_peak *p = s->peaks + peak;
     if (peak > 0 && p[-1].live < p->live)
         peak--;
     remove_peak(s, peak);
@@ -303,7 +245,7 @@ static void give_up(struct stream *s, uint32_t peak) {
 
 /* ------------------------------------------------------------------ borders */
 
-static void find_border(struct stream *s, struct border *b, uint32_t peak) {
+static void find_border(struct pack_stream *s, struct stream_border *b, uint32_t peak) {
     const struct pack_part *p = s->part;
     const uint32_t after = s->peaks[peak + 1].after, next = s->peaks[peak + 1].at;
     b->n = 0;
@@ -313,14 +255,14 @@ static void find_border(struct stream *s, struct border *b, uint32_t peak) {
             s->keys[b->n++] = (struct pack_key){UINT32_MAX - p->items[i].hi, 0, i};
     pack_part_sort(s->keys, s->spare, b->n);
     for (uint32_t k = 0; k < b->n; k++) {
-        b->edges[k] = (struct edge){UINT32_MAX - (uint32_t)s->keys[k].a, b->sum};
+        b->edges[k] = (struct stream_edge){UINT32_MAX - (uint32_t)s->keys[k].a, b->sum};
         b->sum += pack_part_rounded(p, s->keys[k].index);
     }
     s->flow.steps += p->n + 20 * (uint64_t)b->n;
 }
 
 /* Bytes of those that end after that. */
-static uint64_t sum_later(const struct border *b, uint32_t section) {
+static uint64_t sum_later(const struct stream_border *b, uint32_t section) {
     uint32_t low = 0, high = b->n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -335,11 +277,11 @@ static uint64_t sum_later(const struct border *b, uint32_t section) {
 /* ------------------------------------------------------------------ stacks */
 
 /* Any block first, then always the one whose life is most like the last one's, seen from the peak. */
-static void order_by_likeness(struct stream *s, uint32_t *stack, uint32_t n) {
+static void order_by_likeness(struct pack_stream *s, uint32_t *stack, uint32_t n) {
     for (uint32_t k = 0; k < n; k++) {
         const struct pack_item *b = &s->part->items[stack[k]];
-        s->lives[k] = (struct life){pack_flow_log2((float)(s->from + 1 - b->lo)),
-                                    pack_flow_log2((float)(b->hi - s->from)), stack[k]};
+        s->lives[k] = (struct stream_life){pack_flow_log2((float)(s->from + 1 - b->lo)),
+                                           pack_flow_log2((float)(b->hi - s->from)), stack[k]};
     }
     for (uint32_t k = 0; k < n; k++) {
         uint32_t next = k;
@@ -353,7 +295,7 @@ static void order_by_likeness(struct stream *s, uint32_t *stack, uint32_t n) {
             next = unlike < least ? i : next;
             least = ARITH_MIN(unlike, least);
         }
-        struct life swap = s->lives[k];
+        struct stream_life swap = s->lives[k];
         s->lives[k] = s->lives[next];
         s->lives[next] = swap;
     }
@@ -363,7 +305,7 @@ static void order_by_likeness(struct stream *s, uint32_t *stack, uint32_t n) {
 }
 
 /* How many peaks after this one a block lives at. */
-static uint32_t peaks_later(const struct stream *s, const struct pack_item *b, uint32_t peak) {
+static uint32_t peaks_later(const struct pack_stream *s, const struct pack_item *b, uint32_t peak) {
     uint32_t n = 0;
     while (peak + n + 1 < s->n_peaks && s->peaks[peak + n + 1].at < b->hi)
         n++;
@@ -372,9 +314,10 @@ static uint32_t peaks_later(const struct stream *s, const struct pack_item *b, u
 
 /* Where in the stack a block should be at most, counted from the side of those that reach far; UINT64_MAX:
  * anywhere. Sections count for less than a byte. */
-static uint64_t depth(const struct stream *s, const struct pack_item *b, uint32_t peak) {
+static uint64_t depth(const struct pack_stream *s, const struct pack_item *b, uint32_t peak) {
     const uint32_t sections = s->part->sections;
-    const struct peak *const last = &s->peaks[s->n_peaks - 1], *const first = s->peaks, *at = s->peaks + peak;
+    const struct stream_peak *const last = &s->peaks[s->n_peaks - 1], *const first = s->peaks,
+                                    *at = s->peaks + peak;
     uint64_t before = UINT64_MAX, after = UINT64_MAX;
     if (at > first && b->lo < at->after) {
         before = b->lo;
@@ -388,7 +331,7 @@ static uint64_t depth(const struct stream *s, const struct pack_item *b, uint32_
 }
 
 /* Blocks without a place, those first that must lie farthest at the side. Returns how many. */
-static uint32_t order_stack(struct stream *s, uint32_t peak) {
+static uint32_t order_stack(struct pack_stream *s, uint32_t peak) {
     const struct pack_part *p = s->part;
     uint32_t n = 0;
     s->stack = s->stacks;
@@ -414,7 +357,7 @@ static uint32_t order_stack(struct stream *s, uint32_t peak) {
 }
 
 /* What those leave free that have places at that peak, from before: `holes`, the largest last. */
-static uint32_t find_holes(struct stream *s) {
+static uint32_t find_holes(struct pack_stream *s) {
     const struct pack_part *p = s->part;
     uint32_t n = 0, holes = 0;
     uint64_t at = 0;
@@ -427,7 +370,7 @@ static uint32_t find_holes(struct stream *s) {
         uint64_t bottom = k < n ? s->keys[k].a : s->flow.limit;
         CHECK(bottom >= at);
         if (bottom > at)
-            s->holes[holes++] = (struct hole){at, bottom};
+            s->holes[holes++] = (struct stream_hole){at, bottom};
         if (k < n)
             at = bottom + pack_part_rounded(p, s->keys[k].index);
     }
@@ -435,12 +378,12 @@ static uint32_t find_holes(struct stream *s) {
         s->keys[k] = (struct pack_key){s->holes[k].top - s->holes[k].bottom, s->holes[k].bottom, k};
     pack_part_sort(s->keys, s->spare, holes);
     for (uint32_t k = 0; k < holes; k++)
-        s->holes[k] = (struct hole){s->keys[k].b, s->keys[k].b + s->keys[k].a};
+        s->holes[k] = (struct stream_hole){s->keys[k].b, s->keys[k].b + s->keys[k].a};
     return holes;
 }
 
 /* Those of the stack before this one that end between the two peaks. */
-static void avoid_last_stack(struct stream *s, uint32_t peak) {
+static void avoid_last_stack(struct pack_stream *s, uint32_t peak) {
     const struct pack_part *p = s->part;
     uint32_t n = 0;
     for (uint32_t i = 0; peak > 0 && i < p->n; i++)
@@ -459,7 +402,8 @@ static void avoid_last_stack(struct stream *s, uint32_t peak) {
 
 /* Fills a hole with blocks of the stack that may be there, from one side on, and takes them from the stack;
  * the first of the stack first, or the last. Returns how many are left. */
-static uint32_t fill_hole(struct stream *s, struct hole hole, uint32_t n, bool first, bool upwards) {
+static uint32_t fill_hole(struct pack_stream *s, struct stream_hole hole, uint32_t n, bool first,
+                          bool upwards) {
     const struct pack_part *p = s->part;
     for (uint32_t k = 0; k < n;) {
         const uint32_t at = first ? k : n - 1 - k, i = s->stack[at];
@@ -487,7 +431,7 @@ static uint32_t fill_hole(struct stream *s, struct hole hole, uint32_t n, bool f
 }
 
 /* False if it does not find a place for all. */
-static bool stack_peak(struct stream *s, uint32_t peak) {
+static bool stack_peak(struct pack_stream *s, uint32_t peak) {
     s->from = s->peaks[peak].at;
     avoid_last_stack(s, peak);
     uint32_t n = order_stack(s, peak), holes = find_holes(s);
@@ -501,7 +445,7 @@ static bool stack_peak(struct stream *s, uint32_t peak) {
 
 /* ------------------------------------------------------------------ flows */
 
-static struct flow_node make_node(const struct stream *s, uint32_t i, bool backwards) {
+static struct flow_node make_node(const struct pack_stream *s, uint32_t i, bool backwards) {
     const uint32_t lo = s->part->items[i].lo, hi = s->part->items[i].hi, from = s->from;
     struct flow_node d = {
         .target = FLOW_NOWHERE, .spared = FLOW_NOWHERE, .source = i, .fixed = s->offsets[i] != FLOW_NOWHERE};
@@ -517,7 +461,7 @@ static struct flow_node make_node(const struct stream *s, uint32_t i, bool backw
     return d;
 }
 
-static void make_nodes(struct stream *s, uint32_t bound, bool backwards) {
+static void make_nodes(struct pack_stream *s, uint32_t bound, bool backwards) {
     const struct pack_part *p = s->part;
     struct pack_flow *f = &s->flow;
     uint32_t n = 0;
@@ -545,7 +489,7 @@ static void make_nodes(struct stream *s, uint32_t bound, bool backwards) {
 
 /* Of blocks that begin later: forwards, in the next stack, and close to it; backwards, what came from the
  * last one, and what was given away. */
-static void find_places(struct stream *s, uint32_t peak, bool backwards) {
+static void find_places(struct pack_stream *s, uint32_t peak, bool backwards) {
     const struct pack_part *p = s->part;
     const bool last = peak + 1 == s->n_peaks;
     uint32_t n = 0;
@@ -566,7 +510,7 @@ static void find_places(struct stream *s, uint32_t peak, bool backwards) {
 }
 
 /* For those that live at the border of the valley after a peak. */
-static void set_targets(struct stream *s, uint32_t peak) {
+static void set_targets(struct pack_stream *s, uint32_t peak) {
     const struct pack_part *p = s->part;
     const uint32_t after = s->peaks[peak + 1].after;
     struct pack_flow *f = &s->flow;
@@ -592,8 +536,8 @@ static void set_targets(struct stream *s, uint32_t peak) {
 
 /* From a peak to the valley after it, or before it; or to the end, or the beginning; or less far. Blocks
  * begin before section `bound`; backwards, they end after it. */
-static bool flow(struct stream *s, struct pack_budget *budget, uint32_t peak, bool backwards, uint32_t bound,
-                 const struct flow_effort *effort) {
+static bool flow(struct pack_stream *s, struct pack_budget *budget, uint32_t peak, bool backwards,
+                 uint32_t bound, const struct flow_effort *effort) {
     const bool last = peak + 1 == s->n_peaks;
     struct pack_flow *f = &s->flow;
     s->from = s->peaks[peak].at;
@@ -613,7 +557,7 @@ static bool flow(struct stream *s, struct pack_budget *budget, uint32_t peak, bo
 }
 
 /* Gives a block without a place one that nothing is in that has one; false if there is none. */
-static bool give_place(struct stream *s, uint32_t block) {
+static bool give_place(struct pack_stream *s, uint32_t block) {
     const struct pack_part *p = s->part;
     const uint64_t size = pack_part_rounded(p, block);
     uint64_t at = 0, least = UINT64_MAX;
@@ -640,7 +584,7 @@ static bool give_place(struct stream *s, uint32_t block) {
 }
 
 /* Those that live between two peaks lose their places. */
-static void clear_between(struct stream *s, uint32_t left, uint32_t right) {
+static void clear_between(struct pack_stream *s, uint32_t left, uint32_t right) {
     const struct pack_part *p = s->part;
     for (uint32_t i = 0; i < p->n; i++)
         if (p->items[i].lo > left && p->items[i].hi <= right)
@@ -652,7 +596,7 @@ static bool is_spent(const struct pack_budget *b) {
 }
 
 /* Where live sums begin to be high before a peak, after the valley. */
-static uint32_t near_peak(const struct stream *s, uint32_t peak) {
+static uint32_t near_peak(const struct pack_stream *s, uint32_t peak) {
     uint32_t at = s->peaks[peak].at;
     while (at > s->peaks[peak].after && (double)s->live[at - 1] > CLOSE * (double)s->flow.limit)
         at--;
@@ -660,7 +604,7 @@ static uint32_t near_peak(const struct stream *s, uint32_t peak) {
 }
 
 /* What lies between a peak and the next one. */
-static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
+static bool meet(struct pack_stream *s, struct pack_budget *budget, uint32_t peak) {
     const struct pack_item *items = s->part->items;
     const struct pack_flow *f = &s->flow; /* f->done: what got stuck */
     const uint32_t left = s->peaks[peak].at, right = s->peaks[peak + 1].at;
@@ -693,7 +637,7 @@ static bool meet(struct stream *s, struct pack_budget *budget, uint32_t peak) {
 
 /* What lies between two peaks, or outside of them: stretch k ends at peak k, the last one begins at the last.
  */
-static bool fill_stretch(struct stream *s, struct pack_budget *budget, uint32_t k) {
+static bool fill_stretch(struct pack_stream *s, struct pack_budget *budget, uint32_t k) {
     if (k == 0)
         return flow(s, budget, 0, true, 0, &ALONE);
     if (k == s->n_peaks)
@@ -702,7 +646,7 @@ static bool fill_stretch(struct stream *s, struct pack_budget *budget, uint32_t 
 }
 
 /* All stretches: the stacks alone decide what each can be. That first which failed last. */
-static bool connect(struct stream *s, struct pack_budget *budget, uint32_t *hardest) {
+static bool connect(struct pack_stream *s, struct pack_budget *budget, uint32_t *hardest) {
     const uint32_t first = *hardest;
     for (uint32_t i = 0; i <= s->n_peaks; i++) {
         uint32_t k = i == 0 ? first : i <= first ? i - 1 : i;
@@ -714,8 +658,7 @@ static bool connect(struct stream *s, struct pack_budget *budget, uint32_t *hard
     return true;
 }
 
-/* All below the limit, from the peaks there are, in some attempts. */
-static bool build(struct stream *s, struct pack_budget *budget) {
+bool pack_stream_build(struct pack_stream *s, struct pack_budget *budget) {
     uint32_t hardest = 0;
     for (uint32_t i = 0; pack_budget_take(budget, &s->flow.steps); i++) {
         uint32_t done = 0;
@@ -734,145 +677,4 @@ static bool build(struct stream *s, struct pack_budget *budget) {
         }
     }
     return false;
-}
-
-/* Which peaks to begin from: way 0 is all of them, 1 the highest alone, 2 the second, and so on. */
-static void take_way(struct stream *s, uint32_t way) {
-    while (way > 0 && s->n_peaks > way)
-        remove_peak(s, lowest_peak(s));
-    while (way > 0 && s->n_peaks > 1)
-        remove_peak(s, highest_peak(s));
-}
-
-/* A thread's, too. */
-static void *run(void *racer) {
-    struct racer *r = racer;
-    r->found = build(&r->stream, &r->budget);
-    r->used = r->budget.used + r->stream.flow.steps;
-    r->stream.flow.steps = 0;
-    if (r->found) {
-        uint64_t fewest = atomic_load(r->budget.fewest);
-        while (r->used < fewest && !atomic_compare_exchange_weak(r->budget.fewest, &fewest, r->used)) {
-        }
-    }
-    return NULL;
-}
-
-/* Signals are for the process's own threads. */
-static bool start_thread(pthread_t *thread, void *(*main)(void *), void *argument) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    const bool started = pthread_create(thread, NULL, main, argument) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
-/* Both at once, each with at most so many steps, which count for both. Returns who has won, or NULL. */
-static const struct racer *race(struct racer *racers, struct pack_budget *budget, uint64_t steps) {
-    _Atomic uint64_t fewest = UINT64_MAX;
-    pthread_t thread;
-    uint64_t used = ARITH_MAX(ARITH_MIN(steps, budget->steps / RACERS), 1);
-    for (uint32_t i = 0; i < RACERS; i++) {
-        racers[i].budget = *budget;
-        racers[i].budget.steps = used;
-        racers[i].budget.used = 0;
-        racers[i].budget.fewest = &fewest;
-    }
-    const bool apart = start_thread(&thread, run, &racers[1]);
-    run(&racers[0]);
-    if (!apart)
-        run(&racers[1]);
-    else if (pthread_join(thread, NULL) != 0)
-        CHECK(false);
-    const struct racer *winner = NULL;
-    for (uint32_t i = 0; i < RACERS; i++)
-        if (racers[i].found && (winner == NULL || racers[i].used < winner->used))
-            winner = &racers[i];
-    if (winner != NULL)
-        used = winner->used;
-    used *= RACERS;
-    budget->until_clock = 0; /* much time may have passed */
-    pack_budget_take(budget, &used);
-    return winner;
-}
-
-static void take_over(const struct stream *s) {
-    struct pack_part *p = s->part;
-    memcpy(p->offsets, s->offsets, p->n * sizeof *p->offsets);
-    pack_part_measure(p);
-}
-
-/* Between `low` and the peak there is, but at the aim at least until that is reached. */
-static uint64_t choose_limit(const struct stream *s, uint64_t low) {
-    const struct pack_part *p = s->part;
-    const uint64_t aim = pack_part_align((uint64_t)(AIM * (double)s->highest), p->grain);
-    if (p->peak == UINT64_MAX)
-        return ARITH_MAX(low / p->grain * p->grain, aim);
-    const uint64_t limit = pack_part_align(low + (p->peak - low) / 2, p->grain);
-    return low <= aim && aim < p->peak ? ARITH_MAX(limit, aim) : limit;
-}
-
-static void set_off(struct racer *r, uint64_t limit, uint64_t least_peak, uint32_t way) {
-    struct stream *s = &r->stream;
-    s->flow.limit = limit;
-    s->flow.random = s->part->races++;
-    find_peaks(s, least_peak);
-    r->way = s->n_peaks > 1 ? way % (s->n_peaks + 1) : 0;
-    take_way(s, r->way);
-}
-
-bool pack_stream(struct pack_part *p, uint32_t limits, struct pack_budget *budget, struct carve work) {
-    CHECK(p->n > PACK_STREAM_MORE && p->grain > 0);
-    struct racer racers[RACERS] = {0};
-    for (uint32_t i = 0; i < RACERS; i++) {
-        racers[i].stream = layout(&work, p->n);
-        racers[i].stream.part = p;
-        CHECK(racers[i].stream.live != NULL); /* carved, not counted */
-        measure(&racers[i].stream);
-    }
-    struct stream *s = &racers[0].stream;
-    const double most = ARITH_MIN(SHARE * (double)budget->steps, MOST);
-    const uint64_t order = (uint64_t)ALIKE * s->most, rest = budget->steps - (uint64_t)most;
-    const uint64_t level = ARITH_MAX((uint64_t)(LEVEL * most), order + order / 2);
-    if ((double)level > most / RACERS) /* even to order them takes too long */
-        return false;
-    racers[0].stream.large = racers[1].stream.large = find_large(s, (uint64_t)(LOOKING * (double)level));
-    const uint64_t least = ARITH_MAX(p->target, s->highest);
-    uint64_t low = least;    /* the lowest limit that may be possible and useful */
-    uint64_t least_peak = 0; /* live sum of peaks at least, as other limits have shown */
-    uint32_t failed = 0, way = p->races;
-    bool found = false;
-    for (; limits > 0 && failed < FAILED && p->peak > low && (double)(p->peak - low) > FINE * (double)low &&
-           budget->steps > rest && pack_budget_take(budget, &s->flow.steps);
-         limits--) {
-        const uint64_t limit = choose_limit(s, low);
-        if (limit >= p->peak)
-            break;
-        for (uint32_t i = 0; i < RACERS; i++)
-            set_off(&racers[i], limit, least_peak, way + i);
-        const bool several = s->n_peaks > 1;
-        const uint64_t lowest = s->peaks[lowest_peak(s)].live;
-        const struct racer *winner = race(racers, budget, level);
-        if (winner != NULL) {
-            if (winner->stream.n_peaks > 1)
-                least_peak = winner->stream.peaks[lowest_peak(&winner->stream)].live;
-            way = winner->way;
-            take_over(&winner->stream);
-            low -= p->peak > low ? ARITH_MIN(low - least, p->peak - low) : low - least; /* lucky: try again */
-            found = true;
-            failed = 0;
-        } else {
-            if (several)
-                least_peak = least_peak > 0 ? 0 : lowest + 1;
-            way += RACERS;
-            low = limit + p->grain;
-            failed++;
-        }
-        if (failed == FAILED && (double)p->peak > WORSE * (double)least) { /* luck may still help */
-            low = least + (p->peak - least) / 2;
-            failed = 1;
-        }
-    }
-    return found;
 }

@@ -146,9 +146,9 @@ struct builder_of {
 };
 static const struct builder_of tiers = {"tiers", pack_tiers, pack_tiers_bytes};
 static bool stream_all(struct pack_part *p, struct pack_budget *budget, struct carve work) {
-    return pack_stream(p, UINT32_MAX, budget, work);
+    return pack_race(p, UINT32_MAX, budget, work);
 }
-static const struct builder_of stream = {"stream", stream_all, pack_stream_bytes};
+static const struct builder_of stream = {"stream", stream_all, pack_race_bytes};
 
 static bool build(const struct builder_of *with, struct pack_part *p, struct pack_budget *budget, int fill) {
     uint64_t bytes = with->bytes(p->n);
