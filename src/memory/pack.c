@@ -70,7 +70,7 @@ uint64_t pack_work_bytes(size_t n) {
 uint64_t pack_many_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
         return n <= FEW ? 1000000000 : 1300000000;
-    return n <= PACK_MANY ? 1900000000 : 2250000000;
+    return n <= PACK_MANY ? 1200000000 : 1500000000;
 }
 
 void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {

@@ -35,7 +35,7 @@ struct pack_block {
 
 struct pack_options {
     uint64_t capacity; /* a peak of at most this will do; 0: the lowest is wanted */
-    uint64_t steps;    /* of searches; UINT64_MAX: no end */
+    uint64_t steps;    /* of searches, of two threads' at once those of one; UINT64_MAX: no end */
     uint64_t deadline; /* clock_ns at which searches end; 0: none. One quick packing is made in any case */
     const atomic_int *stop; /* ... as when this is not 0 any more (a signal); NULL: nobody asks */
 };

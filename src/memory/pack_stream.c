@@ -13,15 +13,6 @@
  * lie below, from the second above, and so on. What the second flow finds no gap for gets a place before it
  * is tried again; if there is none, the valley is moved.
  *
- * Measured (the instances of bench_pack, % above the bound, seeds 1 to 3, the worst): log, 30,000 blocks,
- * 0.12, 100,000 0.97; few-sizes, 30,000, 0.73; zipf, 100,000, 0.73; long, 100,000, 1.71; exponential,
- * 100,000, 1.34. Of 186 hard instances two end above 2%, the mean is 0.58; with the packer of 3c887b2 (no
- * place spared ahead, a limit below the aim first) eight, 0.73; zipf, 100,000, 60 seeds, 0.76, was 1.22. When
- * sparing took more steps than now (436f6c9; three, 0.59), with places spared ahead in every attempt some
- * families were worse: log, 3000, 0.35 instead of 0.31, long, 10,000, 0.64 instead of 0.61. Much is chance
- * where few attempts find room in the steps: long, 10,000, seed 7 ended between 1.8 and 3.1 with settings
- * that were as good on average.
- *
  * No better: to meet in the lowest valley, or near the second peak; one flow alone that goes to the stack of
  * the next peak; many places given away (12 instead of 5); lower peaks too (the more there are, the more
  * often one fails); first limits at two thirds or four fifths; two peaks given up for one after two or four
