@@ -10,9 +10,9 @@
  * have failed together, the next limit goes without the lowest of them (and, if that fails too, with all
  * again), and after a success no lower ones are added: two near each other may fail for ever.
  *
- * Measured (bench_pack, 65 hard instances: zipf, long, log and exponential): none above 2%, mean 0.77; with the
- * packer of 5073ae6, one stream at a time, two, 0.75. At most 4.1 s by the clock on two processors (Zen 3)
- * with nothing beside it. */
+ * Measured (bench_pack, 65 hard instances: zipf, long, log and exponential): none above 2%, mean 0.77; with
+ * the packer of 5073ae6, one stream at a time, two, 0.75. At most 4.1 s by the clock on two processors (Zen
+ * 3) with nothing beside it. */
 #include "memory/pack_stream.h"
 
 #include <pthread.h>
