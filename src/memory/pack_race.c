@@ -3,8 +3,9 @@
  *
  * At a limit two race, each in a thread of its own, from different peaks: all of them, the highest alone, the
  * second alone, and so on. Which of these works is a matter of the instance, and each tends to fail for good
- * where it fails: of 16 races at the aim, with other orders, 10 were won from the second highest peak of zipf
- * 100,000 seed 54 and none from the highest, and 13 from the highest of seed 57, two where it was any. So the
+ * where it fails: of 16 races at the aim, between all peaks and one, none were won for zipf 100,000 seed 54
+ * where the one was the highest, 10 where it was drawn from the two there are; for seed 57 13 where it was
+ * the highest, two where it was drawn from four. So the
  * winner's peaks go on, and after a failure others come. Who needs fewer steps wins, whoever is there first
  * by the clock, and nothing that a loser leaves is used: threads and processors change no result. Where peaks
  * have failed together, the next limit goes without the lowest of them (and, if that fails too, with all
