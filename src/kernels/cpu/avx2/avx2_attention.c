@@ -5,12 +5,8 @@
 #include "kernels/cpu/avx2/avx2_num.h"
 #include "kernels/cpu/prefetch.h"
 
-#define TILE 6
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#define TILE   6
+#define UNROLL AVX2_UNROLL
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE __m256 load8(bool f16, const void *p, size_t i) {

@@ -4,11 +4,7 @@
 #include "kernels/cpu/avx2/avx2_num.h"
 #include "kernels/cpu/prefetch.h"
 
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#define UNROLL  AVX2_UNROLL
 #define INLINE  static inline __attribute__((always_inline))
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 

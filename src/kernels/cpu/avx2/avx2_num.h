@@ -6,6 +6,12 @@
 
 #include <immintrin.h>
 
+#ifdef __clang__
+#define AVX2_UNROLL _Pragma("unroll")
+#else
+#define AVX2_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 static inline __m256 avx2_rcp(__m256 x) {
     const __m256 one = _mm256_set1_ps(1.0f);
     __m256 y =

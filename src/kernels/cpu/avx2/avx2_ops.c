@@ -1,6 +1,7 @@
 /* AVX2: norm, quantisation, silu, add, rope, argmax. Tails are the scalar code of num.h. No state; any
  * thread. */
 #include "kernels/cpu/avx2/avx2_num.h"
+#include "kernels/cpu/quantise_walk.h"
 #include "kernels/kernels.h"
 
 #include "base/check.h"
@@ -49,38 +50,34 @@ static inline __m256 group_factor(__m256 d) {
     return _mm256_and_ps(_mm256_cmp_ps(d, _mm256_setzero_ps(), _CMP_NEQ_OQ), avx2_rcp(d));
 }
 
-/* 32 values as integers, 8 in a vector. */
-struct group32 {
-    __m256i v[4];
-};
-
-static inline struct group32 quantise_group(const float *x, __m256 factor) {
-    struct group32 g;
-    for (int i = 0; i < 4; i++) {
-        __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), factor));
-        g.v[i] = _mm256_max_epi32(_mm256_min_epi32(v, _mm256_set1_epi32(127)), _mm256_set1_epi32(-127));
-    }
-    return g;
+/* 8 values as integers. */
+static inline __m256i quantise8(__m256 x, __m256 factor) {
+    __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(x, factor));
+    return _mm256_max_epi32(_mm256_min_epi32(v, _mm256_set1_epi32(127)), _mm256_set1_epi32(-127));
 }
 
-/* To bytes, in order. */
-static inline __m256i group_bytes(const struct group32 *g) {
+/* 32 values as bytes. */
+static inline __m256i quantise_group(const float *x, __m256 factor) {
+    __m256i v[4];
+    AVX2_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = quantise8(_mm256_loadu_ps(x + 8 * i), factor);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    __m256i low = _mm256_packs_epi32(g->v[0], g->v[1]), high = _mm256_packs_epi32(g->v[2], g->v[3]);
+    __m256i low = _mm256_packs_epi32(v[0], v[1]), high = _mm256_packs_epi32(v[2], v[3]);
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
 }
 
-/* Squared error, in the definition's order. */
-static inline float group_error(const struct group32 *g, const float *x, __m256 d) {
+/* Squared errors of 32 values, to be added up. */
+static inline __m256 group_errors(const float *x, __m256 d, __m256 factor) {
     __m256 r[4];
-    for (int i = 0; i < 4; i++)
-        r[i] = _mm256_fnmadd_ps(d, _mm256_cvtepi32_ps(g->v[i]), _mm256_loadu_ps(x + 8 * i));
-    __m256 a = _mm256_fmadd_ps(r[2], r[2], _mm256_mul_ps(r[0], r[0]));
-    __m256 b = _mm256_fmadd_ps(r[3], r[3], _mm256_mul_ps(r[1], r[1]));
-    __m256 eight = _mm256_add_ps(a, b);
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+    AVX2_UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m256 v = _mm256_loadu_ps(x + 8 * i);
+        r[i] = _mm256_fnmadd_ps(d, _mm256_cvtepi32_ps(quantise8(v, factor)), v);
+    }
+    __m256 low = _mm256_fmadd_ps(r[2], r[2], _mm256_mul_ps(r[0], r[0]));
+    __m256 high = _mm256_fmadd_ps(r[3], r[3], _mm256_mul_ps(r[1], r[1]));
+    return _mm256_add_ps(low, high);
 }
 
 /* Sums of each 8 signed bytes, in four 64-bit lanes: they become unsigned by adding 128 each. */
@@ -106,21 +103,59 @@ static inline __m256 largest(__m256i x) {
     return _mm256_castsi256_ps(_mm256_max_epi32(x, _mm256_shuffle_epi32(x, 0xb1)));
 }
 
-static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
-    CHECK(n % 32 == 0);
-    for (uint32_t g = 0; g < n / 32; g++, x += 32, q += 32) {
-        __m256 amax = largest(amax32(x));
-        __m256 step = group_scale(amax, NUM_QUANT_INVERSE), other_step = group_scale(amax, NUM_QUANT_SECOND);
-        struct group32 best = quantise_group(x, group_factor(step));
-        struct group32 other = quantise_group(x, group_factor(other_step));
-        bool take = group_error(&other, x, other_step) < group_error(&best, x, step);
-        d[g] = _mm256_cvtss_f32(take ? other_step : step);
-        __m256i bytes = group_bytes(take ? &other : &best);
-        _mm256_storeu_si256((__m256i *)q, bytes);
-        __m256i sums = sums8(bytes);
-        __m128i two = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-        s[g] = (int16_t)(_mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 2));
+static inline __m256 join(bool sum, __m256 a, __m256 b) {
+    return sum ? _mm256_add_ps(a, b)
+               : _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+
+/* Lane g: the sum, or the largest bits, of the 8 lanes of v[g]; those 4 apart first, then 2, 1. */
+static inline __m256 across(bool sum, const __m256 v[QUANTISE_GROUPS]) {
+    __m256 four[4], two[2];
+    AVX2_UNROLL
+    for (int i = 0; i < 4; i++) /* of vectors i and i + 4 */
+        four[i] = join(sum, _mm256_permute2f128_ps(v[i], v[i + 4], 0x20),
+                       _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+    AVX2_UNROLL
+    for (int i = 0; i < 2; i++) { /* of 2i, 2i + 1 and those 4 further on */
+        __m256d a = _mm256_castps_pd(four[2 * i]), b = _mm256_castps_pd(four[2 * i + 1]);
+        two[i] =
+            join(sum, _mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
     }
+    return join(sum, _mm256_shuffle_ps(two[0], two[1], 0x88), _mm256_shuffle_ps(two[0], two[1], 0xdd));
+}
+
+static void quantise_groups(const float *x, int8_t *q, float *d, int16_t *s) {
+    __m256 v[QUANTISE_GROUPS], scale[2], factor[2], error[2];
+    AVX2_UNROLL
+    for (int g = 0; g < QUANTISE_GROUPS; g++)
+        v[g] = _mm256_castsi256_ps(amax32(x + 32 * g));
+    const __m256 amax = across(false, v);
+    float scales[QUANTISE_GROUPS], factors[QUANTISE_GROUPS];
+    for (int which = 0; which < 2; which++) {
+        scale[which] = group_scale(amax, which == 0 ? NUM_QUANT_INVERSE : NUM_QUANT_SECOND);
+        factor[which] = group_factor(scale[which]);
+        _mm256_storeu_ps(scales, scale[which]);
+        _mm256_storeu_ps(factors, factor[which]);
+        for (int g = 0; g < QUANTISE_GROUPS; g++)
+            v[g] = group_errors(x + 32 * g, _mm256_set1_ps(scales[g]), _mm256_set1_ps(factors[g]));
+        error[which] = across(true, v);
+    }
+    const __m256 second = _mm256_cmp_ps(error[1], error[0], _CMP_LT_OQ);
+    _mm256_storeu_ps(d, _mm256_blendv_ps(scale[0], scale[1], second));
+    _mm256_storeu_ps(factors, _mm256_blendv_ps(factor[0], factor[1], second));
+    for (int g = 0; g < QUANTISE_GROUPS; g++) {
+        const __m256i bytes = quantise_group(x + 32 * g, _mm256_set1_ps(factors[g]));
+        _mm256_storeu_si256((__m256i *)(q + 32 * g), bytes);
+        const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+        v[g] = _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    const __m256i sums = _mm256_cvtps_epi32(across(true, v)); /* exact */
+    _mm_storeu_si128((__m128i *)s,
+                     _mm_packs_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1)));
+}
+
+static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
+    quantise_walk(quantise_groups, x, n, q, d, s);
 }
 
 static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
@@ -133,8 +168,7 @@ static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t
         __m256 factor = group_factor(step);
         d[g] = _mm256_cvtss_f32(step);
         for (int i = 0; i < 256; i += 32, x += 32, q += 32) {
-            struct group32 part = quantise_group(x, factor);
-            __m256i bytes = group_bytes(&part);
+            __m256i bytes = quantise_group(x, factor);
             _mm256_storeu_si256((__m256i *)q, bytes);
             __m256i sums = sums8(bytes);
             *s++ = (int16_t)(_mm256_extract_epi32(sums, 0) + _mm256_extract_epi32(sums, 2));

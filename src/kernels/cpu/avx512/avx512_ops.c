@@ -1,10 +1,9 @@
 /* AVX-512: norm, quantisation, silu, add, rope, argmax. Tails are masked. No state; any thread. */
 #include "kernels/cpu/avx512/avx512_num.h"
+#include "kernels/cpu/quantise_walk.h"
 #include "kernels/kernels.h"
 
 #include "base/check.h"
-
-#include <string.h>
 
 static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps) {
     __m512 lane[8];
@@ -72,7 +71,7 @@ static inline int sum16(__m128i q) {
 
 /* 32-value groups are taken eight at a time: what is said once per group then fills the lanes of a register,
  * lane 8 * t + g for group g at scale t (of two that are tried). */
-#define GROUPS 8
+#define GROUPS QUANTISE_GROUPS
 
 #define HALVES(a, b, part)   _mm512_shuffle_f32x4(a, b, (part) ? 0xee : 0x44)
 #define QUARTERS(a, b, part) _mm512_shuffle_f32x4(a, b, (part) ? 0xdd : 0x88)
@@ -173,21 +172,7 @@ static void quantise_groups(const float *x, int8_t *q, float *d, int16_t *s) {
 }
 
 static void quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
-    CHECK(n % 32 == 0);
-    uint32_t g = 0;
-    for (; n / 32 - g >= GROUPS; g += GROUPS)
-        quantise_groups(x + (size_t)32 * g, q + (size_t)32 * g, d + g, s + g);
-    const uint32_t left = n / 32 - g;
-    if (left == 0)
-        return;
-    float padded[GROUPS * 32] = {0}, scales[GROUPS];
-    int8_t quants[GROUPS * 32];
-    int16_t sums[GROUPS];
-    memcpy(padded, x + (size_t)32 * g, left * 32 * sizeof *x);
-    quantise_groups(padded, quants, scales, sums);
-    memcpy(q + (size_t)32 * g, quants, (size_t)left * 32);
-    memcpy(d + g, scales, left * sizeof *d);
-    memcpy(s + g, sums, left * sizeof *s);
+    quantise_walk(quantise_groups, x, n, q, d, s);
 }
 
 static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
