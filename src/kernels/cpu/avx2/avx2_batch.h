@@ -21,7 +21,8 @@ struct avx2_near32 {
 };
 struct avx2_near256 {
     _Alignas(64) int8_t q[KERNELS_SEGMENT];
-    int16_t s[AVX2_BATCH_SUPERS][16]; /* Q6_K: the sums of 16; else the 8 sums of 32 */
+    int32_t below[AVX2_BATCH_SUPERS][16]; /* Q6_K, of each 16: two int16, what weights 32 too large add */
+    int16_t s[AVX2_BATCH_SUPERS][8];      /* sums of 32 */
     float d[AVX2_BATCH_SUPERS];
 };
 
@@ -33,8 +34,8 @@ struct avx2_weights32 {
 };
 struct avx2_weights256 {
     uint8_t q[AVX2_BATCH_BLOCKS][8][64];
-    int32_t sub[AVX2_BATCH_SUPERS][16][16];  /* two int16, both the scale of a part: 32 columns, Q6_K: 16 */
-    int32_t pairs[AVX2_BATCH_SUPERS][8][16]; /* two int16 that avx2_near256.s is multiplied with */
+    int32_t sub[AVX2_BATCH_SUPERS][16][16];   /* two int16, both the scale of a part: 32 columns, Q6_K: 16 */
+    int32_t minima[AVX2_BATCH_SUPERS][4][16]; /* two int16, those of two parts */
     float d[AVX2_BATCH_SUPERS][16];
     float m[AVX2_BATCH_SUPERS][16];
 };

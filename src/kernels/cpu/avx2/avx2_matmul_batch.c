@@ -3,8 +3,9 @@
  * sums in registers. Both packed forms lie in the caller's work memory. No state; any thread.
  *
  * What a tile costs per 32-block and 8 outputs, in operations on three ports: Q4_K 8 vpmaddubsw, 7 sums of
- * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats. Q8_0's products do not fit
- * int16 together: 16 vpmaddwd of int16, 16 sums, convert, multiply, fma. */
+ * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats; Q6_K 8 vpmaddubsw, 8 sums and
+ * twice the rest. Q8_0's products do not fit int16 together: 16 vpmaddwd of int16, 16 sums, convert,
+ * multiply, fma. */
 #include "base/arith.h"
 #include "base/check.h"
 #include "kernels/cpu/avx2/avx2_batch.h"
@@ -49,8 +50,8 @@ MATMUL_INLINE __m256i load_half(const void *row, uint32_t half) {
 }
 
 /* sum = the sums of the products of `steps` steps with the tile's activations at q: bytes into int16, or
- * words into int32. */
-MATMUL_INLINE void dot(bool words, int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
+ * words into int32. Not fresh: added to what sum has. */
+MATMUL_INLINE void dot(bool words, bool fresh, int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
                        __m256i sum[2][TOKENS]) {
     MATMUL_UNROLL
     for (int s = 0; s < steps; s++) {
@@ -60,8 +61,8 @@ MATMUL_INLINE void dot(bool words, int steps, const uint8_t (*w)[64], const int8
             const __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
             const __m256i x0 = words ? _mm256_madd_epi16(w0, a) : _mm256_maddubs_epi16(w0, a);
             const __m256i x1 = words ? _mm256_madd_epi16(w1, a) : _mm256_maddubs_epi16(w1, a);
-            sum[0][t] = s == 0 ? x0 : in_order(add_sums(words, sum[0][t], x0));
-            sum[1][t] = s == 0 ? x1 : in_order(add_sums(words, sum[1][t], x1));
+            sum[0][t] = fresh && s == 0 ? x0 : in_order(add_sums(words, sum[0][t], x0));
+            sum[1][t] = fresh && s == 0 ? x1 : in_order(add_sums(words, sum[1][t], x1));
         }
     }
 }
@@ -70,14 +71,14 @@ MATMUL_INLINE void dot(bool words, int steps, const uint8_t (*w)[64], const int8
 MATMUL_INLINE void dot_block(uint32_t type, const uint8_t (*w)[64], const int8_t *q, size_t row,
                              __m256i i[2][TOKENS]) {
     if (type == BLOCK_Q8_0) {
-        dot(true, 16, w, q, row, i);
+        dot(true, true, 16, w, q, row, i);
         return;
     }
     const int group = avx2_steps_in_int16(type);
     MATMUL_UNROLL
     for (int from = 0; from < 8; from += group) {
         __m256i sum[2][TOKENS];
-        dot(false, group, w + from, q + 4 * from, row, sum);
+        dot(false, true, group, w + from, q + 4 * from, row, sum);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
             MATMUL_UNROLL
@@ -120,10 +121,12 @@ MATMUL_INLINE void tile32(uint32_t type, const struct avx2_batch_work *work, uin
     put_tile(to, acc);
 }
 
-/* The exact sum of a super block. */
+/* The exact sum of a super block. Of Q6_K it is that of the weights as q - 32: 8 columns of them fit int16,
+ * where the stored ones' would take two sums and two multiplications by the scale. */
 MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, const struct avx2_near256 *x,
                              uint32_t super, __m256i sum[2][TOKENS], struct matmul_ahead *next) {
-    const int group = avx2_steps_in_int16(type), part = type == BLOCK_Q6_K ? 4 : 8;
+    const bool below = type == BLOCK_Q6_K;
+    const int part = below ? 4 : 8, group = below ? 4 : avx2_steps_in_int16(type);
     MATMUL_UNROLL
     for (uint32_t t = 0; t < TOKENS; t++)
         sum[0][t] = sum[1][t] = _mm256_setzero_si256();
@@ -134,7 +137,10 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, con
         MATMUL_UNROLL
         for (int from = 0; from < 8; from += group) {
             __m256i i[2][TOKENS];
-            dot(false, group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x, i);
+            MATMUL_UNROLL
+            for (uint32_t t = 0; t < TOKENS && below; t++)
+                i[0][t] = i[1][t] = _mm256_set1_epi32(x[t].below[super][2 * b + (uint32_t)from / 4]);
+            dot(false, !below, group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x, i);
             MATMUL_UNROLL
             for (uint32_t t = 0; t < TOKENS; t++) {
                 MATMUL_UNROLL
@@ -146,13 +152,12 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, con
     }
 }
 
-/* The sums of activations times minima, or times Q6_K's scales. */
-MATMUL_INLINE void dot_sums(uint32_t type, const struct avx2_weights256 *w, const struct avx2_near256 *x,
-                            uint32_t super, __m256i i[2][TOKENS]) {
-    const uint32_t pairs = type == BLOCK_Q6_K ? 8 : 4;
+/* The sums of activations times minima. */
+MATMUL_INLINE void dot_minima(const struct avx2_weights256 *w, const struct avx2_near256 *x, uint32_t super,
+                              __m256i i[2][TOKENS]) {
     MATMUL_UNROLL
-    for (uint32_t j = 0; j < pairs; j++) {
-        const __m256i w0 = load_half(w->pairs[super][j], 0), w1 = load_half(w->pairs[super][j], 1);
+    for (uint32_t j = 0; j < 4; j++) {
+        const __m256i w0 = load_half(w->minima[super][j], 0), w1 = load_half(w->minima[super][j], 1);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
             const __m256i a = _mm256_set1_epi32(matmul_load32(x[t].s[super] + 2 * j));
@@ -174,14 +179,13 @@ MATMUL_INLINE void tile256(uint32_t type, const struct avx2_batch_work *work, ui
     for (uint32_t super = 0; super < supers; super++) {
         __m256i sum[2][TOKENS], i[2][TOKENS];
         super_sum(type, w, x, super, sum, next);
-        dot_sums(type, w, x, super, i);
+        if (matmul_has_m(type))
+            dot_minima(w, x, super, i);
         MATMUL_UNROLL
         for (uint32_t t = 0; t < TOKENS; t++) {
             const __m256 d = _mm256_set1_ps(x[t].d[super]);
             MATMUL_UNROLL
             for (uint32_t h = 0; h < 2; h++) {
-                if (type == BLOCK_Q6_K)
-                    sum[h][t] = _mm256_sub_epi32(sum[h][t], _mm256_slli_epi32(i[h][t], 5));
                 acc[h][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[h][t]),
                                             _mm256_mul_ps(_mm256_load_ps(w->d[super] + 8 * h), d), acc[h][t]);
                 if (matmul_has_m(type))
@@ -225,6 +229,19 @@ MATMUL_INLINE void bring32(uint32_t type, struct avx2_near32 *x, const struct ke
     }
 }
 
+/* -32 times the sums of 8 of each 16 columns: 0, 1 of each four, and 2, 3. */
+MATMUL_INLINE void bring_below(int32_t below[16], const int8_t *q) {
+    for (uint32_t b = 0; b < 8; b++) {
+        const __m256i columns = _mm256_load_si256((const __m256i *)(const void *)(q + 32 * (size_t)b));
+        __m256i v = _mm256_maddubs_epi16(_mm256_set1_epi8(1), columns);
+        v = _mm256_add_epi16(v, _mm256_shuffle_epi32(v, 0x4e));
+        v = _mm256_add_epi16(v, _mm256_shuffle_epi32(v, 0xb1));
+        v = _mm256_mullo_epi16(v, _mm256_set1_epi16(-32));
+        below[2 * b] = _mm256_extract_epi32(v, 0);
+        below[2 * b + 1] = _mm256_extract_epi32(v, 4);
+    }
+}
+
 MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct kernels_matmul *m, size_t row,
                             uint32_t start, uint32_t count) {
     const size_t at = (row * m->l->cols + start) / 256;
@@ -232,8 +249,10 @@ MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct 
         act_tiles_get(x->q + 256 * (size_t)super, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row,
                       start + 256 * super, 256);
         const int16_t *s = m->a->s256 + 16 * (at + super);
-        for (uint32_t j = 0; j < 16; j++)
-            x->s[super][j] = type == BLOCK_Q6_K ? s[j] : j < 8 ? (int16_t)(s[2 * j] + s[2 * j + 1]) : 0;
+        for (uint32_t j = 0; j < 8; j++)
+            x->s[super][j] = (int16_t)(s[2 * j] + s[2 * j + 1]);
+        if (type == BLOCK_Q6_K)
+            bring_below(x->below[super], x->q + 256 * (size_t)super);
         x->d[super] = m->a->d256[at + super];
     }
 }
@@ -281,15 +300,15 @@ MATMUL_INLINE void unpack_subs(uint32_t type, struct avx2_weights256 *w, uint32_
                                const struct panel_layout *l, const uint8_t *panel, uint32_t super) {
     const uint32_t subs = type == BLOCK_Q6_K ? 16 : 8;
     const uint8_t *sub = panel + l->sub + (size_t)super * subs * 16;
-    const uint8_t *factor = type == BLOCK_Q6_K ? sub : panel + l->submin + (size_t)super * 128;
-    for (uint32_t j = 0; j < subs; j += 2) {
+    const uint8_t *submin = panel + l->submin + (size_t)super * 128;
+    for (uint32_t j = 0; j < subs; j++) {
         for (uint32_t h = 0; h < 2; h++) {
             const size_t at = (size_t)16 * j + (size_t)AVX2_HALF_ROWS * h;
-            __m256i one = avx2_load_sub(type, sub + at), two = avx2_load_sub(type, sub + at + 16);
-            store_pair(w->sub[to][j] + AVX2_HALF_ROWS * h, one, one);
-            store_pair(w->sub[to][j + 1] + AVX2_HALF_ROWS * h, two, two);
-            store_pair(w->pairs[to][j / 2] + AVX2_HALF_ROWS * h, avx2_load_sub(type, factor + at),
-                       avx2_load_sub(type, factor + at + 16));
+            const __m256i scale = avx2_load_sub(type, sub + at);
+            store_pair(w->sub[to][j] + AVX2_HALF_ROWS * h, scale, scale);
+            if (matmul_has_m(type) && j % 2 == 0)
+                store_pair(w->minima[to][j / 2] + AVX2_HALF_ROWS * h, avx2_load_sub(type, submin + at),
+                           avx2_load_sub(type, submin + at + 16));
         }
     }
     unpack_f16(w->d[to], panel + l->d + (size_t)super * 32);
