@@ -242,7 +242,7 @@ static void tiers_agree_on_random_problems(void **state) {
  */
 static void tiers_agree_on_batches(void **state) {
     (void)state;
-    static const uint32_t tokens[] = {7, 9, 12, 13, 17, 31, 64, 97, 200, 257, 300, 530};
+    static const uint32_t tokens[] = {5, 6, 7, 9, 10, 11, 12, 13, 17, 31, 64, 97, 98, 200, 257, 300, 530};
     uint64_t seed = testing_seed("tiers_agree_on_batches");
     struct tiers tiers = available_tiers();
     if (tiers.n == 0)

@@ -6,11 +6,11 @@
 #include "base/arith.h"
 #include "kernels/kernels.h"
 
-#define AVX2_BATCH_TILE   4  /* tokens: 2 * 4 sums, 2 weights, an activation and a product are 12 registers */
-#define AVX2_BATCH_TOKENS 96 /* packed together; a multiple of the tile */
-#define AVX2_BATCH_LEAST  7  /* fewer tokens are faster panel by panel (kernels/cpu/README.md) */
-#define AVX2_BATCH_BLOCKS (KERNELS_SEGMENT / 32)
-#define AVX2_BATCH_SUPERS (KERNELS_SEGMENT / 256)
+#define AVX2_BATCH_TOKENS  96 /* packed together */
+#define AVX2_BATCH_LEAST   6  /* fewer tokens are faster panel by panel (kernels/cpu/README.md) */
+#define AVX2_BATCH_LEAST_K 5
+#define AVX2_BATCH_BLOCKS  (KERNELS_SEGMENT / 32)
+#define AVX2_BATCH_SUPERS  (KERNELS_SEGMENT / 256)
 
 /* One token's activations of a segment. */
 struct avx2_near32 {
@@ -40,7 +40,8 @@ struct avx2_weights256 {
     float m[AVX2_BATCH_SUPERS][16];
 };
 
-/* The work memory: this, and behind it one avx2_near for each token of a block, rounded up to whole tiles. */
+/* The work memory: this, and behind it one avx2_near for each token of a block, and one that may be
+ * multiplied for nothing. */
 struct avx2_batch_work {
     _Alignas(64) union {
         struct avx2_weights32 weights32;
@@ -48,16 +49,17 @@ struct avx2_batch_work {
     };
 };
 
+/* Tokens that tiles of 4 and 3 multiply: 5 can't be shared out. */
 static inline uint32_t avx2_batch_padded(uint32_t tokens) {
-    return (tokens + AVX2_BATCH_TILE - 1) / AVX2_BATCH_TILE * AVX2_BATCH_TILE;
+    return tokens == 5 ? 6 : ARITH_MAX(tokens, 3u);
 }
 
 /* Bytes for calls of at most this many tokens. */
 static inline size_t avx2_batch_bytes(uint32_t max_tokens) {
-    if (max_tokens < AVX2_BATCH_LEAST)
+    if (max_tokens < AVX2_BATCH_LEAST_K)
         return 0;
     return sizeof(struct avx2_batch_work) +
-           (size_t)avx2_batch_padded(ARITH_MIN(max_tokens, (uint32_t)AVX2_BATCH_TOKENS)) *
+           (size_t)(ARITH_MIN(max_tokens, (uint32_t)AVX2_BATCH_TOKENS) + 1) *
                ARITH_MAX(sizeof(struct avx2_near32), sizeof(struct avx2_near256));
 }
 

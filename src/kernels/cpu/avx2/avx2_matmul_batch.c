@@ -1,6 +1,6 @@
 /* Matmul of many tokens with AVX2. A segment of k at a time: its activations are packed once for all panels
- * of the call, a panel is unpacked once for all tokens, and tiles of its two halves times 4 tokens keep their
- * sums in registers. Both packed forms lie in the caller's work memory. No state; any thread.
+ * of the call, a panel is unpacked once for all tokens, and tiles of its two halves times 4 or 3 tokens keep
+ * their sums in registers. Both packed forms lie in the caller's work memory. No state; any thread.
  *
  * What a tile costs per 32-block and 8 outputs, in operations on three ports: Q4_K 8 vpmaddubsw, 7 sums of
  * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats; Q6_K 8 vpmaddubsw, 8 sums and
@@ -12,7 +12,7 @@
 #include "kernels/cpu/avx2/avx2_unpack.h"
 #include "kernels/cpu/matmul_ahead.h"
 
-#define TOKENS AVX2_BATCH_TILE
+#define TOKENS 4 /* at most: 2 * 4 sums, 2 weights, an activation and a product are 12 registers */
 
 /* Where a tile's sums of a segment go. */
 struct place {
@@ -21,9 +21,9 @@ struct place {
     bool first;      /* segment */
 };
 
-MATMUL_INLINE void put_tile(const struct place *to, __m256 acc[2][TOKENS]) {
+MATMUL_INLINE void put_tile(uint32_t n, const struct place *to, __m256 acc[2][TOKENS]) {
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS; t++) {
+    for (uint32_t t = 0; t < n; t++) {
         if (t >= to->tokens)
             return;
         MATMUL_UNROLL
@@ -51,13 +51,13 @@ MATMUL_INLINE __m256i load_half(const void *row, uint32_t half) {
 
 /* sum = the sums of the products of `steps` steps with the tile's activations at q: bytes into int16, or
  * words into int32. Not fresh: added to what sum has. */
-MATMUL_INLINE void dot(bool words, bool fresh, int steps, const uint8_t (*w)[64], const int8_t *q, size_t row,
-                       __m256i sum[2][TOKENS]) {
+MATMUL_INLINE void dot(uint32_t n, bool words, bool fresh, int steps, const uint8_t (*w)[64], const int8_t *q,
+                       size_t row, __m256i sum[2][TOKENS]) {
     MATMUL_UNROLL
     for (int s = 0; s < steps; s++) {
         const __m256i w0 = load_half(w[s], 0), w1 = load_half(w[s], 1);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             const __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
             const __m256i x0 = words ? _mm256_madd_epi16(w0, a) : _mm256_maddubs_epi16(w0, a);
             const __m256i x1 = words ? _mm256_madd_epi16(w1, a) : _mm256_maddubs_epi16(w1, a);
@@ -68,19 +68,19 @@ MATMUL_INLINE void dot(bool words, bool fresh, int steps, const uint8_t (*w)[64]
 }
 
 /* The exact sums of a 32-block. */
-MATMUL_INLINE void dot_block(uint32_t type, const uint8_t (*w)[64], const int8_t *q, size_t row,
+MATMUL_INLINE void dot_block(uint32_t type, uint32_t n, const uint8_t (*w)[64], const int8_t *q, size_t row,
                              __m256i i[2][TOKENS]) {
     if (type == BLOCK_Q8_0) {
-        dot(true, true, 16, w, q, row, i);
+        dot(n, true, true, 16, w, q, row, i);
         return;
     }
     const int group = avx2_steps_in_int16(type);
     MATMUL_UNROLL
     for (int from = 0; from < 8; from += group) {
         __m256i sum[2][TOKENS];
-        dot(false, true, group, w + from, q + 4 * from, row, sum);
+        dot(n, false, true, group, w + from, q + 4 * from, row, sum);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             MATMUL_UNROLL
             for (uint32_t h = 0; h < 2; h++) {
                 __m256i x = _mm256_madd_epi16(sum[h][t], _mm256_set1_epi16(1));
@@ -90,21 +90,21 @@ MATMUL_INLINE void dot_block(uint32_t type, const uint8_t (*w)[64], const int8_t
     }
 }
 
-MATMUL_INLINE void tile32(uint32_t type, const struct avx2_batch_work *work, uint32_t at, uint32_t blocks,
-                          const struct place *to, struct matmul_ahead *next) {
+MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct avx2_batch_work *work, uint32_t at,
+                          uint32_t blocks, const struct place *to, struct matmul_ahead *next) {
     const struct avx2_near32 *x = (const struct avx2_near32 *)(const void *)(work + 1) + at;
     const struct avx2_weights32 *w = &work->weights32;
     const size_t block_bytes = type == BLOCK_Q8_0 ? 64 : 32;
     __m256 acc[2][TOKENS];
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS; t++)
+    for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < blocks; b++) {
         matmul_ahead_step(next);
         __m256i i[2][TOKENS];
-        dot_block(type, w->q[b], x->q + block_bytes * b, sizeof *x, i);
+        dot_block(type, n, w->q[b], x->q + block_bytes * b, sizeof *x, i);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             const __m256 d = _mm256_set1_ps(x[t].d[b]);
             MATMUL_UNROLL
             for (uint32_t h = 0; h < 2; h++) {
@@ -118,17 +118,18 @@ MATMUL_INLINE void tile32(uint32_t type, const struct avx2_batch_work *work, uin
             }
         }
     }
-    put_tile(to, acc);
+    put_tile(n, to, acc);
 }
 
 /* The exact sum of a super block. Of Q6_K it is that of the weights as q - 32: 8 columns of them fit int16,
  * where the stored ones' would take two sums and two multiplications by the scale. */
-MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, const struct avx2_near256 *x,
-                             uint32_t super, __m256i sum[2][TOKENS], struct matmul_ahead *next) {
+MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct avx2_weights256 *w,
+                             const struct avx2_near256 *x, uint32_t super, __m256i sum[2][TOKENS],
+                             struct matmul_ahead *next) {
     const bool below = type == BLOCK_Q6_K;
     const int part = below ? 4 : 8, group = below ? 4 : avx2_steps_in_int16(type);
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS; t++)
+    for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm256_setzero_si256();
     for (uint32_t b = 0; b < 8; b++) {
         matmul_ahead_step(next);
@@ -138,11 +139,12 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, con
         for (int from = 0; from < 8; from += group) {
             __m256i i[2][TOKENS];
             MATMUL_UNROLL
-            for (uint32_t t = 0; t < TOKENS && below; t++)
+            for (uint32_t t = 0; t < n && below; t++)
                 i[0][t] = i[1][t] = _mm256_set1_epi32(x[t].below[super][2 * b + (uint32_t)from / 4]);
-            dot(false, !below, group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x, i);
+            dot(n, false, !below, group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x,
+                i);
             MATMUL_UNROLL
-            for (uint32_t t = 0; t < TOKENS; t++) {
+            for (uint32_t t = 0; t < n; t++) {
                 MATMUL_UNROLL
                 for (uint32_t h = 0; h < 2; h++)
                     sum[h][t] = _mm256_add_epi32(sum[h][t],
@@ -153,13 +155,13 @@ MATMUL_INLINE void super_sum(uint32_t type, const struct avx2_weights256 *w, con
 }
 
 /* The sums of activations times minima. */
-MATMUL_INLINE void dot_minima(const struct avx2_weights256 *w, const struct avx2_near256 *x, uint32_t super,
-                              __m256i i[2][TOKENS]) {
+MATMUL_INLINE void dot_minima(uint32_t n, const struct avx2_weights256 *w, const struct avx2_near256 *x,
+                              uint32_t super, __m256i i[2][TOKENS]) {
     MATMUL_UNROLL
     for (uint32_t j = 0; j < 4; j++) {
         const __m256i w0 = load_half(w->minima[super][j], 0), w1 = load_half(w->minima[super][j], 1);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             const __m256i a = _mm256_set1_epi32(matmul_load32(x[t].s[super] + 2 * j));
             const __m256i x0 = _mm256_madd_epi16(w0, a), x1 = _mm256_madd_epi16(w1, a);
             i[0][t] = j == 0 ? x0 : in_order(_mm256_add_epi32(i[0][t], x0));
@@ -168,21 +170,21 @@ MATMUL_INLINE void dot_minima(const struct avx2_weights256 *w, const struct avx2
     }
 }
 
-MATMUL_INLINE void tile256(uint32_t type, const struct avx2_batch_work *work, uint32_t at, uint32_t supers,
-                           const struct place *to, struct matmul_ahead *next) {
+MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct avx2_batch_work *work, uint32_t at,
+                           uint32_t supers, const struct place *to, struct matmul_ahead *next) {
     const struct avx2_near256 *x = (const struct avx2_near256 *)(const void *)(work + 1) + at;
     const struct avx2_weights256 *w = &work->weights256;
     __m256 acc[2][TOKENS];
     MATMUL_UNROLL
-    for (uint32_t t = 0; t < TOKENS; t++)
+    for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
         __m256i sum[2][TOKENS], i[2][TOKENS];
-        super_sum(type, w, x, super, sum, next);
+        super_sum(type, n, w, x, super, sum, next);
         if (matmul_has_m(type))
-            dot_minima(w, x, super, i);
+            dot_minima(n, w, x, super, i);
         MATMUL_UNROLL
-        for (uint32_t t = 0; t < TOKENS; t++) {
+        for (uint32_t t = 0; t < n; t++) {
             const __m256 d = _mm256_set1_ps(x[t].d[super]);
             MATMUL_UNROLL
             for (uint32_t h = 0; h < 2; h++) {
@@ -195,7 +197,7 @@ MATMUL_INLINE void tile256(uint32_t type, const struct avx2_batch_work *work, ui
             }
         }
     }
-    put_tile(to, acc);
+    put_tile(n, to, acc);
 }
 
 /* --- packing */
@@ -325,8 +327,18 @@ MATMUL_INLINE void unpack256(uint32_t type, struct avx2_weights256 *w, const str
 
 /* --- the walk */
 
+/* A tile of so many tokens that exist. */
+MATMUL_INLINE void tile(uint32_t type, uint32_t n, const struct avx2_batch_work *work, uint32_t at,
+                        uint32_t count, const struct place *to, struct matmul_ahead *next) {
+    if (matmul_is_k(type))
+        tile256(type, n, work, at, count / 256, to, next);
+    else
+        tile32(type, n, work, at, count / 32, to, next);
+}
+
 /* One segment of k, of up to AVX2_BATCH_TOKENS tokens from `first` on. Rows beyond the last token repeat it.
- */
+ * Threes until fours are left: as many tiles as fours alone would be, and none but those of 1, 2 and 5 tokens
+ * is filled up. */
 MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32_t first, uint32_t tokens,
                            uint32_t start) {
     struct avx2_batch_work *work = m->work;
@@ -344,15 +356,18 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
             unpack256(type, &work->weights256, m->l, panel, start / 256, count / 256);
         else
             unpack32(type, &work->weights32, m->l, panel, start / 32, count / 32);
-        struct matmul_ahead next = matmul_ahead_after(
-            type, m, start, p + 1, 1, (size_t)avx2_batch_padded(tokens) / TOKENS * (count / 32));
-        for (uint32_t t = 0; t < tokens; t += TOKENS) {
-            const struct place to = {m->out + p * m->out_panel + (size_t)(first + t) * PANEL_ROWS, tokens - t,
+        struct matmul_ahead next = matmul_ahead_after(type, m, start, p + 1, 1,
+                                                      (size_t)(tokens + TOKENS - 1) / TOKENS * (count / 32));
+        for (uint32_t t = 0; t < tokens;) {
+            const uint32_t left = tokens - t;
+            const struct place to = {m->out + p * m->out_panel + (size_t)(first + t) * PANEL_ROWS, left,
                                      start == 0};
-            if (matmul_is_k(type))
-                tile256(type, work, t, count / 256, &to, &next);
+            const bool full = left % TOKENS == 0;
+            if (full)
+                tile(type, TOKENS, work, t, count, &to, &next);
             else
-                tile32(type, work, t, count / 32, &to, &next);
+                tile(type, TOKENS - 1, work, t, count, &to, &next);
+            t += full ? TOKENS : TOKENS - 1;
         }
     }
 }
@@ -369,7 +384,7 @@ MATMUL_INLINE void batch(uint32_t type, const struct kernels_matmul *m) {
         return true;
 
 bool avx2_batch(uint32_t type, const struct kernels_matmul *m) {
-    if (m->tokens < AVX2_BATCH_LEAST)
+    if (m->tokens < (matmul_is_k(type) ? AVX2_BATCH_LEAST_K : AVX2_BATCH_LEAST))
         return false;
     CHECK((uintptr_t)m->work % 64 == 0);
     switch (type) {
