@@ -19,7 +19,8 @@ INLINE float load1(bool f16, const void *p, size_t i) {
     return f16 ? _cvtsh_ss(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-/* q: [dim][rows]. A sum's segment would be added to +0, which but makes +0 of -0: no e changes by that. */
+/* q: [dim][rows]. A sum's segment would be added to +0, which but makes +0 of -0: no e changes by that. The
+ * next block's lines are asked for evenly, a part in each pass. */
 INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const void *k, const void *next,
                     uint32_t dim, float scale, float *score) {
     for (size_t half = 0; half < KERNELS_KV_BLOCK; half += 16) {
@@ -30,7 +31,7 @@ INLINE void qk_rows(const uint32_t rows, const bool f16, const float *q, const v
         const float *at = q;
         for (size_t d = 0; d < dim; d++, at += rows) {
             size_t i = KERNELS_KV_BLOCK * d + half;
-            prefetch_line(next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
+            prefetch_line(next, (half * dim + 16 * d) * (f16 ? sizeof(uint16_t) : sizeof(float)));
             __m256 k_low = load8(f16, k, i), k_high = load8(f16, k, i + 8);
             UNROLL
             for (uint32_t r = 0; r < rows; r++) {
@@ -71,7 +72,7 @@ INLINE void qk(bool f16, uint32_t rows, const float *q, const void *k, const voi
     }
 }
 
-/* 8 * width dims from `at`. */
+/* 8 * width dims from `at`; the next block's lines are asked for evenly, a part in each such pass. */
 INLINE void pv_dims(const int rows, const int width, const bool f16, const struct attention_pv *p,
                     uint32_t at) {
     __m256 acc[TILE][8];
@@ -85,7 +86,8 @@ INLINE void pv_dims(const int rows, const int width, const bool f16, const struc
     for (size_t t = p->begin; t < p->end; t++) {
         __m256 x[8];
         size_t i = t * p->v_stride + at;
-        prefetch_line(p->next, i * (f16 ? sizeof(uint16_t) : sizeof(float)));
+        prefetch_line(p->next, ((size_t)at * KERNELS_KV_BLOCK + t * 8 * (size_t)width) *
+                                   (f16 ? sizeof(uint16_t) : sizeof(float)));
         UNROLL
         for (int w = 0; w < width; w++)
             x[w] = load8(f16, p->v, i + 8 * (size_t)w);
