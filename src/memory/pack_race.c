@@ -5,11 +5,11 @@
  * second alone, and so on. Which of these works is a matter of the instance, and each tends to fail for good
  * where it fails: of 16 races at the aim, between all peaks and one, none were won for zipf 100,000 seed 54
  * where the one was the highest, 10 where it was drawn from the two there are; for seed 57 13 where it was
- * the highest, two where it was drawn from four. So the
- * winner's peaks go on, and after a failure others come. Who needs fewer steps wins, whoever is there first
- * by the clock, and nothing that a loser leaves is used: threads and processors change no result. Where peaks
- * have failed together, the next limit goes without the lowest of them (and, if that fails too, with all
- * again), and after a success no lower ones are added: two near each other may fail for ever.
+ * the highest, two where it was drawn from four. So the winner's peaks go on, and after a failure others
+ * come. Who needs fewer steps wins, whoever is there first by the clock, and nothing that a loser leaves is
+ * used: threads and processors change no result. Where peaks have failed together, the next limit goes
+ * without the lowest of them (and, if that fails too, with all again), and after a success no lower ones are
+ * added: two near each other may fail for ever.
  *
  * Measured (bench_pack, 65 hard instances: zipf, long, log and exponential): none above 2%, mean 0.77; with
  * the packer of 5073ae6, one stream at a time, two, 0.75. At most 4.1 s by the clock on two processors (Zen

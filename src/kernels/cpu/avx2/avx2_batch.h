@@ -22,7 +22,7 @@ struct avx2_near32 {
 struct avx2_near256 {
     _Alignas(64) int8_t q[KERNELS_SEGMENT];
     int32_t below[AVX2_BATCH_SUPERS][16]; /* Q6_K, of each 16: two int16, what weights 32 too large add */
-    int16_t s[AVX2_BATCH_SUPERS][8];      /* sums of 32 */
+    int16_t s[AVX2_BATCH_SUPERS][8];      /* types with a minimum: sums of 32 */
     float d[AVX2_BATCH_SUPERS];
 };
 
@@ -40,8 +40,7 @@ struct avx2_weights256 {
     float m[AVX2_BATCH_SUPERS][16];
 };
 
-/* The work memory: this, and behind it one avx2_near for each token of a block, and one that may be
- * multiplied for nothing. */
+/* The work memory: this, and behind it one avx2_near for each token of a block, rounded up to whole tiles. */
 struct avx2_batch_work {
     _Alignas(64) union {
         struct avx2_weights32 weights32;
@@ -59,7 +58,7 @@ static inline size_t avx2_batch_bytes(uint32_t max_tokens) {
     if (max_tokens < AVX2_BATCH_LEAST_K)
         return 0;
     return sizeof(struct avx2_batch_work) +
-           (size_t)(ARITH_MIN(max_tokens, (uint32_t)AVX2_BATCH_TOKENS) + 1) *
+           (size_t)avx2_batch_padded(ARITH_MIN(max_tokens, (uint32_t)AVX2_BATCH_TOKENS)) *
                ARITH_MAX(sizeof(struct avx2_near32), sizeof(struct avx2_near256));
 }
 

@@ -3,9 +3,9 @@
  * their sums in registers. Both packed forms lie in the caller's work memory. No state; any thread.
  *
  * What a tile costs per 32-block and 8 outputs, in operations on three ports: Q4_K 8 vpmaddubsw, 7 sums of
- * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats; Q6_K 8 vpmaddubsw, 8 sums and
- * twice the rest. Q8_0's products do not fit int16 together: 16 vpmaddwd of int16, 16 sums, convert,
- * multiply, fma. */
+ * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats; Q6_K 8 vpmaddubsw, 8 sums,
+ * two vpmaddwd and their sums, and 0.5. Q8_0's products do not fit int16 together: 16 vpmaddwd of int16, 16
+ * sums, convert, multiply, fma. */
 #include "base/arith.h"
 #include "base/check.h"
 #include "kernels/cpu/avx2/avx2_batch.h"
@@ -251,7 +251,7 @@ MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct 
         act_tiles_get(x->q + 256 * (size_t)super, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row,
                       start + 256 * super, 256);
         const int16_t *s = m->a->s256 + 16 * (at + super);
-        for (uint32_t j = 0; j < 8; j++)
+        for (uint32_t j = 0; j < 8 && matmul_has_m(type); j++)
             x->s[super][j] = (int16_t)(s[2 * j] + s[2 * j + 1]);
         if (type == BLOCK_Q6_K)
             bring_below(x->below[super], x->q + 256 * (size_t)super);
@@ -327,7 +327,7 @@ MATMUL_INLINE void unpack256(uint32_t type, struct avx2_weights256 *w, const str
 
 /* --- the walk */
 
-/* A tile of so many tokens that exist. */
+/* A tile of n tokens, `at` the first of those packed. */
 MATMUL_INLINE void tile(uint32_t type, uint32_t n, const struct avx2_batch_work *work, uint32_t at,
                         uint32_t count, const struct place *to, struct matmul_ahead *next) {
     if (matmul_is_k(type))
