@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/numa.h"
-#include "base/pages.h"
+#include "os/numa.h"
+#include "os/pages.h"
 #include "device/cpu/cpu_device.h"
 
 #include <pthread.h>

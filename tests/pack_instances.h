@@ -5,7 +5,7 @@
 
 #include "base/arith.h"
 #include "base/check.h"
-#include "memory/pack.h"
+#include "pack/pack.h"
 
 #include <math.h>
 #include <stdio.h>

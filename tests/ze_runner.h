@@ -1,4 +1,4 @@
-/* Running launches (device/level_zero/launch.h) in tests on the first Level Zero device, through the real
+/* Running launches (device/launch/launch.h) in tests on the first Level Zero device, through the real
  * loader: the software driver (tools/zesim) unless STATOR_TEST_DRIVER names another. Every call must
  * succeed. Modules are built when a launch first names them and kept. */
 #ifndef STATOR_TESTS_ZE_RUNNER_H
@@ -6,7 +6,7 @@
 
 #include "testing.h"
 
-#include "device/level_zero/launch.h"
+#include "device/launch/launch.h"
 #include "kernels/opencl.h"
 
 #if __has_include(<level_zero/ze_api.h>)

@@ -5,10 +5,10 @@
  * usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] [--seconds S] [--megabytes
  * M]
  * --kernel takes those whose name has this part ("q4", "attention"). */
-#include "app/bench.h"
+#include "app/bench/bench.h"
 #include "base/arith.h"
 #include "base/clock.h"
-#include "base/pages.h"
+#include "os/pages.h"
 #include "kernels/kernels.h"
 
 #include <math.h>

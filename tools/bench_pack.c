@@ -7,7 +7,7 @@
  * Every packing is checked. Exit 1: a family ends above 2%, or takes more than five seconds. */
 #include "base/arith.h"
 #include "base/clock.h"
-#include "memory/pack_csv.h"
+#include "pack/pack_csv.h"
 #include "pack_instances.h"
 
 #include <inttypes.h>

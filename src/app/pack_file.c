@@ -1,4 +1,5 @@
-/* stator pack FILE.csv [--capacity N] [--time-limit S] [--output FILE] [--json]: the packer alone. Memory is sized by the file, then by pack_work_bytes. */
+/* stator pack FILE.csv [--capacity N] [--time-limit S] [--output FILE] [--json]: the packer alone. Memory is
+ * sized by the file, then by pack_work_bytes. */
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
@@ -7,8 +8,8 @@
 #include "base/arith.h"
 #include "base/clock.h"
 #include "base/json_writer.h"
-#include "base/pages.h"
-#include "memory/pack_csv.h"
+#include "os/pages.h"
+#include "pack/pack_csv.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 
 #include "base/arith.h"
 #include "base/json_writer.h"
-#include "base/pages.h"
+#include "os/pages.h"
 #include "tokenizer/tokenizer.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "device/level_zero/lz_device.h"
 #include "device/level_zero/lz_info.h"
 #endif
-#include "base/host_memory.h"
+#include "os/host_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,11 +16,11 @@
 #include "base/ring.h"
 #include "config/config.h"
 #include "device/device.h"
-#include "engine/audit.h"
-#include "engine/log_sink.h"
-#include "engine/placement.h"
-#include "engine/sampler.h"
-#include "memory/plan.h"
+#include "engine/report/audit.h"
+#include "engine/start/log_sink.h"
+#include "engine/start/placement.h"
+#include "engine/run/sampler.h"
+#include "plan/plan.h"
 #include "tokenizer/tokenizer.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Offsets for everything: scratch values by lifetime, exchange values in a row, weights in slices. */
 #include "graph/graph.h"
-#include "memory/pack.h"
+#include "pack/pack.h"
 
 #include <string.h>
 

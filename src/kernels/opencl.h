@@ -1,6 +1,6 @@
 /* The GPU kernels as the host sees them: what kernels and host must agree on, and the modules in the binary.
  * Compiles as C and as OpenCL C. The kernels are in kernels/opencl/; how a graph becomes launches of them is
- * device/level_zero/launch.c. */
+ * device/launch/launch.c. */
 #ifndef STATOR_KERNELS_OPENCL_H
 #define STATOR_KERNELS_OPENCL_H
 

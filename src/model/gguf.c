@@ -5,7 +5,7 @@
 #include "model/gguf_file.h"
 
 #include "base/carve.h"
-#include "base/pages.h"
+#include "os/pages.h"
 
 #include <inttypes.h>
 #include <stdio.h>

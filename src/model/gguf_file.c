@@ -1,7 +1,7 @@
 #include "model/gguf_file.h"
 
 #include "base/arith.h"
-#include "base/pages.h"
+#include "os/pages.h"
 #include "formats/block.h"
 
 #include <errno.h>

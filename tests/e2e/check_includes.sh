@@ -5,7 +5,7 @@
 good_tree() {
     mkdir -p "$tmp/t/include" "$tmp/t/tests"
     local room
-    for room in base config formats model tokenizer chat memory graph kernels/opencl device/cpu device/level_zero \
+    for room in base os config formats model tokenizer chat pack plan graph kernels/opencl device/cpu device/level_zero \
         engine server app; do
         mkdir -p "$tmp/t/src/$room"
     done
@@ -20,8 +20,8 @@ good_tree() {
     echo '#include "formats/block.h"' >src/model/gguf.h
     printf '#include <pcre2.h>\n#include "model/gguf.h"\n' >src/tokenizer/tokenizer.c
     echo '#include <jansson.h>' >src/chat/chat.c
-    echo '#include "base/error.h"' >src/memory/pack.h
-    printf '#include "memory/pack.h"\n#include "model/gguf.h"\n' >src/graph/graph.h
+    echo '#include "base/error.h"' >src/pack/pack.h
+    printf '#include "pack/pack.h"\n#include "model/gguf.h"\n' >src/graph/graph.h
     : >src/kernels/num.h
     : >src/kernels/step.h
     printf '#include "kernels/num.h"\n#include "kernels/step.h"\n' >src/kernels/opencl/matmul.cl
@@ -71,7 +71,7 @@ test_each_violation_is_found() {
     violates model/x.c '#include "config/config.h"' 'model/ may not include'
     violates tokenizer/x.c '#include "formats/block.h"' 'tokenizer/ may not include'
     violates chat/x.c '#include "model/gguf.h"' 'chat/ may not include'
-    violates memory/x.c '#include "graph/graph.h"' 'memory/ may not include'
+    violates pack/x.c '#include "graph/graph.h"' 'pack/ may not include'
     violates graph/x.c '#include "kernels/num.h"' 'graph/ may not include'
     violates kernels/x.c '#include "model/gguf.h"' 'kernels/ may not include'
     violates device/x.c '#include "model/gguf.h"' 'device/ may not include'

@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "config/config.h"
 #include "config/config_table.h"
-#include "engine/device_spec.h"
+#include "plan/device_spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Fuzzes `stator pack`'s reader and, on what is small enough, the packer: an accepted text gives blocks with
  * sane numbers, and a packing without overlaps. */
 #include "base/check.h"
-#include "memory/pack_csv.h"
+#include "pack/pack_csv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * what memory.strict makes of growth. */
 #include "engine_harness.h"
 
-#include "base/drm_fdinfo.h"
+#include "os/drm_fdinfo.h"
 
 #include <malloc.h>
 

@@ -3,7 +3,7 @@
 #include "testing.h"
 
 #include "base/clock.h"
-#include "base/pages.h"
+#include "os/pages.h"
 #include "model/gguf.h"
 #include "tiny_model.h"
 

@@ -4,7 +4,7 @@
 
 #include "interpose.h"
 
-#include "base/pages.h"
+#include "os/pages.h"
 #include "base/ring.h"
 #include "device/cpu/team.h"
 

@@ -3,7 +3,7 @@
 #include "testing.h"
 
 #include "base/clock.h"
-#include "memory/pack.h"
+#include "pack/pack.h"
 #include "pack_instances.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "testing.h"
 
 #include "base/clock.h"
-#include "memory/pack_part.h"
+#include "pack/pack_part.h"
 #include "pack_instances.h"
 
 #include <stdbool.h>

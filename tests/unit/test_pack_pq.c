@@ -1,7 +1,7 @@
 /* memory/pack_pq: trees allow the orders that plain lists of orders do. */
 #include "testing.h"
 
-#include "memory/pack_pq.h"
+#include "pack/pack_pq.h"
 
 #include <stdbool.h>
 

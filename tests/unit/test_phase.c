@@ -1,7 +1,7 @@
 /* base/phase: phases go forward one by one; sealed are engine threads of a sealed engine, each of its own. */
 #include "testing.h"
 
-#include "base/pages.h"
+#include "os/pages.h"
 #include "base/phase.h"
 
 #include <pthread.h>

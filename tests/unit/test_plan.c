@@ -3,7 +3,7 @@
 #include "engine_harness.h"
 #include "tiny_model.h"
 
-#include "memory/plan.h"
+#include "plan/plan.h"
 
 #include <inttypes.h>
 

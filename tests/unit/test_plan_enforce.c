@@ -2,7 +2,7 @@
  * not beyond, and a byte written outside a block is noticed. */
 #include "testing.h"
 
-#include "engine/enforce.h"
+#include "engine/start/enforce.h"
 
 #include <sys/wait.h>
 

@@ -2,12 +2,12 @@
  * reader. */
 #include "testing.h"
 
-#include "app/plan_parts.h"
+#include "app/plan/plan_parts.h"
 #include "base/json_reader.h"
-#include "engine/device_spec.h"
+#include "plan/device_spec.h"
 #include "engine/engine.h"
-#include "engine/layer_split.h"
-#include "engine/plan_view.h"
+#include "plan/layer_split.h"
+#include "plan/plan_view.h"
 
 #define DEMO     "configs/demo.cfg"
 #define HOST     "memory.host_limit=1GiB"

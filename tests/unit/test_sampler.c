@@ -1,7 +1,7 @@
 /* The sampler on rows made by hand, and its distribution against exact probabilities. */
 #include "testing.h"
 
-#include "engine/sampler.h"
+#include "engine/run/sampler.h"
 
 #include <math.h>
 

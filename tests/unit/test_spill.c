@@ -2,10 +2,10 @@
  * to be, and that every byte of the model has one place. */
 #include "testing.h"
 
-#include "device/level_zero/launch.h"
+#include "device/launch/launch.h"
 #include "engine/engine.h"
-#include "engine/plan_view.h"
-#include "engine/spill.h"
+#include "plan/plan_view.h"
+#include "plan/spill.h"
 #include "kernels/kernels.h"
 
 #define DEMO    "configs/demo.cfg"

@@ -3,7 +3,7 @@
 
 #include "base/barrier.h"
 #include "base/clock.h"
-#include "base/pages.h"
+#include "os/pages.h"
 #include "device/cpu/team.h"
 
 #include <pthread.h>

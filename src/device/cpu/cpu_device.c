@@ -5,7 +5,7 @@
 #include "device/cpu/cpu_device.h"
 
 #include "base/clock.h"
-#include "base/pages.h"
+#include "os/pages.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/arith.h"
 #include "base/barrier.h"
 #include "base/carve.h"
-#include "base/pages.h"
+#include "os/pages.h"
 
 #include <errno.h>
 #include <pthread.h>

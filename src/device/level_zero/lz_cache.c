@@ -1,7 +1,7 @@
 #include "device/level_zero/lz_cache.h"
 
 #include "base/hash.h"
-#include "base/pages.h"
+#include "os/pages.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #include "device/level_zero/lz_steps.h"
 
 #include "base/clock.h"
-#include "base/pages.h"
+#include "os/pages.h"
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_device.h"
 #include "kernels/opencl.h"

@@ -12,7 +12,7 @@
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_STEPS_H
 
 #include "device/device.h"
-#include "device/level_zero/launch.h"
+#include "device/launch/launch.h"
 #include "device/level_zero/lz_queue.h"
 
 struct lz_device;

@@ -1,0 +1,148 @@
+/* stator plan: the memory plan, without touching a device or reading a weight. */
+#include "app/commands.h"
+#include "app/options.h"
+#include "app/out.h"
+#include "app/plan/plan_parts.h"
+#include "app/session.h"
+#include "plan/plan_view.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct asked {
+    struct options_list set;
+    struct options_list devices;
+    bool json, ascii, verbose;
+    bool svg_only; /* on standard output */
+    const char *svg;
+    const char *diff;
+};
+
+static void print_table(const stator *s, const struct plan *p, bool verbose) {
+    stator_info info = {.size = sizeof info};
+    if (stator_get_info(s, &info, NULL) != STATOR_OK)
+        return;
+    printf("model %s (%s), context %u, sequences %u, batch %u, logits rows %u\n", info.model_name,
+           info.architecture, info.context, info.sequences, info.batch, info.logits_rows);
+    plan_table_print(p, stdout, verbose);
+    printf("plan %s\n", info.plan_hash);
+}
+
+static void print_json(const struct plan *p) {
+    struct json j;
+    json_to_file(&j, stdout, true);
+    plan_to_json(p, &j, NULL);
+    (void)json_end(&j); /* out_finish reports what could not be written */
+}
+
+static stator_status print_diff(const struct asked *o, const struct plan *p, stator_error *e) {
+    char *text = NULL;
+    size_t n = 0;
+    stator_status st = session_read_file(o->diff, &text, &n, e);
+    if (st != STATOR_OK)
+        return st;
+    st = plan_diff_print(p, text, n, o->diff, o->json || o->svg_only ? stderr : stdout, e);
+    free(text);
+    return st;
+}
+
+/* The plan in every form that was asked for. */
+static stator_status show(const struct asked *o, stator *s, stator_error *e) {
+    const struct plan *p = plan_view(s);
+    stator_status st = STATOR_OK;
+    if (o->svg != NULL)
+        st = plan_svg_write(p, o->svg, e);
+    if (st == STATOR_OK && o->diff != NULL)
+        st = print_diff(o, p, e);
+    if (st != STATOR_OK)
+        return st;
+    if (o->json)
+        print_json(p);
+    else if (o->ascii)
+        plan_ascii_print(p, stdout);
+    else if (o->diff == NULL && !o->svg_only)
+        print_table(s, p, o->verbose);
+    return STATOR_OK;
+}
+
+int plan_command(int argc, char **argv) {
+    struct asked o = {.json = false};
+    const struct options_row rows[] = {
+        OPTIONS_JSON(&o.json),
+        {.name = "device",
+         .kind = OPTIONS_LIST,
+         .target = &o.devices,
+         .value = "NAME=SIZE[,..]",
+         .help = "plan for this device instead of those here (may be repeated): "
+                 "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s,bus=31GB/s"},
+        {.name = "svg",
+         .kind = OPTIONS_TEXT,
+         .target = &o.svg,
+         .value = "FILE",
+         .help = "write a picture of every arena"},
+        {.name = "ascii", .kind = OPTIONS_FLAG, .target = &o.ascii, .help = "draw every arena with letters"},
+        {.name = "diff",
+         .kind = OPTIONS_TEXT,
+         .target = &o.diff,
+         .value = "OLD.json",
+         .help = "say what changed since the plan in OLD.json (of --json), and why"},
+        {.name = "verbose",
+         .letter = 'v',
+         .kind = OPTIONS_FLAG,
+         .target = &o.verbose,
+         .help = "with the largest blocks of every arena"},
+        OPTIONS_SET(&o.set)};
+    struct options options = {
+        .command = "plan",
+        .usage = "CONFIG",
+        .summary =
+            "Prints the memory plan: every arena of every device and of the host, in bytes. CONFIG is a "
+            "config file or\n"
+            "a .gguf file. Exit 3 when the plan does not fit.\n\n"
+            "--json: {format: 1, model, hash, fits, inputs: {name: value}, devices: [{name, budget, total, "
+            "layers {first, count},\n"
+            "weights {in_file, packed, padding}, kv_bytes_per_token, spill {bytes, weights, kv, kv_layers, "
+            "bus_bytes_per_step,\n"
+            "bus_bytes_per_token, bus_bytes_per_token_of_context, bus_bytes_at_full_context} (where it "
+            "spills),\n"
+            "to_next {route, why} (not the last), arenas: [{name, bytes, lower_bound, slices: [bytes],\n"
+            "blocks: [{name, slice, offset, bytes, first, end}]}]}], host: {name, limit, total, arenas},\n"
+            "kv {tokens, room_tokens, sequences_fit (both where it fits)}, spill_slowdown (where it is "
+            "known),\n"
+            "short {where, bytes, slice_bytes, slice_limit (both only where a slice is too small),\n"
+            "largest_context, largest_batch, largest_sequences} (where it does not fit)}.\n"
+            "An arena \"spill NAME\" of the host is what the device NAME is too small for (memory.on_oom).\n"
+            "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",
+        .rows = rows,
+        .n_rows = sizeof rows / sizeof rows[0],
+        .min_arguments = 1,
+        .max_arguments = 1};
+    int code = 0;
+    if (!options_parse(&options, argc, argv, &code))
+        return code;
+    o.svg_only = o.svg != NULL && strcmp(o.svg, "-") == 0;
+    if (o.json + o.ascii + o.svg_only > 1)
+        return out_fail("plan", STATOR_USAGE,
+                        "--json, --ascii and --svg - print to standard output: give one of them");
+    stator *s = NULL;
+    stator_error e;
+    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, &s, &e);
+    if (st != STATOR_OK)
+        return out_error("plan", &e);
+    st = stator_plan(s, &e);
+    if (st == STATOR_OK || st == STATOR_DOES_NOT_FIT) {
+        stator_error why;
+        stator_status shown = show(&o, s, &why);
+        if (shown != STATOR_OK)
+            st = out_error("plan", &why);
+        else if (st != STATOR_OK)
+            out_error("plan", &e);
+    } else {
+        out_error("plan", &e);
+    }
+    stator_close(s);
+    return out_finish("plan", st);
+}

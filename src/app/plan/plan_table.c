@@ -1,0 +1,267 @@
+/* The plan as a table and its arithmetic, for people. */
+#include "app/plan/plan_parts.h"
+
+#include "base/arith.h"
+#include "base/units.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGEST         5  /* tensors that the table names */
+#define LARGEST_VERBOSE 12 /* per arena */
+
+static double percent(uint64_t part, uint64_t whole) {
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* Of the longest names, and no narrower than the headings look good. */
+struct widths {
+    int place, arena;
+};
+
+static struct widths measure(const struct plan *p) {
+    struct widths w = {8, 10};
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        w.place = ARITH_MAX(w.place, (int)strlen(p->places[i].name));
+        for (uint32_t k = 0; k < p->places[i].n_arenas; k++)
+            w.arena = ARITH_MAX(w.arena, (int)strlen(p->places[i].arenas[k].name));
+    }
+    return w;
+}
+
+static void print_row(FILE *out, const struct widths *w, const char *place, const char *arena, uint64_t bytes,
+                      uint64_t bound, uint64_t budget) {
+    char size[UNITS_TEXT];
+    char least[UNITS_TEXT];
+    fprintf(out, "%-*s %-*s %15" PRIu64 " %13s %13s %9.2f%%", w->place, place, w->arena, arena, bytes,
+            units_format_size(bytes, size), units_format_size(bound, least), percent(bytes, budget));
+}
+
+static void print_arenas(const struct plan *p, FILE *out) {
+    const struct widths w = measure(p);
+    fprintf(out, "%-*s %-*s %15s %13s %13s %10s\n", w.place, "place", w.arena, "arena", "bytes", "planned",
+            "lower bound", "budget");
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const struct plan_place *place = &p->places[i];
+        char budget[UNITS_TEXT];
+        uint64_t bound = 0;
+        for (uint32_t k = 0; k < place->n_arenas; k++) {
+            const struct plan_arena *a = &place->arenas[k];
+            bound += a->lower_bound;
+            print_row(out, &w, k == 0 ? place->name : "", a->name, a->bytes, a->lower_bound, place->budget);
+            fputc('\n', out);
+        }
+        print_row(out, &w, "", "total", place->total, bound, place->budget);
+        fprintf(out, " of %s\n", units_format_size(place->budget, budget));
+    }
+}
+
+static void print_weights(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        const struct plan_place *place = &p->places[i];
+        char file[UNITS_TEXT];
+        char packed[UNITS_TEXT];
+        char padding[UNITS_TEXT];
+        fprintf(
+            out, "weights on %s: layers %u to %u, %s in the file, %s in panels (%+.1f%%), %s of it padding\n",
+            place->name, place->first_layer, place->first_layer + place->n_layers - 1,
+            units_format_size(place->weights_in_file, file), units_format_size(place->weights_packed, packed),
+            percent(place->weights_packed, place->weights_in_file) - 100.0,
+            units_format_size(place->weights_padding, padding));
+    }
+}
+
+static uint64_t input(const struct plan *p, const char *name) {
+    for (uint32_t i = 0; i < p->n_inputs; i++)
+        if (p->inputs[i].is_number && strcmp(p->inputs[i].name, name) == 0)
+            return p->inputs[i].number;
+    return 0;
+}
+
+static bool spills(const struct plan *p) {
+    bool any = false;
+    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+        any = any || p->places[i].spill.weights + p->places[i].spill.kv > 0;
+    return any;
+}
+
+/* Why it is that many sequences, where it is not for the bytes that are free. */
+static const char *sequences_note(const struct plan *p) {
+    if (p->sequences_fit == input(p, "batch"))
+        return " (memory.batch takes no more)";
+    /* A sequence takes kv_tokens / sequences. */
+    if (p->sequences_fit * p->kv_tokens > (p->kv_tokens + p->room_tokens) * input(p, "sequences"))
+        return " (the layers shared out anew)";
+    return "";
+}
+
+static void print_kv(const struct plan *p, FILE *out) {
+    uint64_t per_token = 0;
+    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+        per_token += p->places[i].kv_per_token;
+    char size[UNITS_TEXT];
+    uint64_t sequences = input(p, "sequences");
+    fprintf(out, "KV: %s a token; planned are %" PRIu64 " tokens, %" PRIu64 " sequence%s of %" PRIu64 "\n",
+            units_format_size(per_token, size), p->kv_tokens, sequences, sequences == 1 ? "" : "s",
+            input(p, "context"));
+    if (p->room_known && spills(p))
+        fprintf(out, "KV: nothing is free: more of it would be spilled\n");
+    else if (p->room_known)
+        fprintf(out,
+                "KV: what is free would hold %" PRIu64 " tokens more; at most %" PRIu64
+                " sequence%s of full length fit%s\n",
+                p->room_tokens, p->sequences_fit, p->sequences_fit == 1 ? "" : "s", sequences_note(p));
+}
+
+static void print_routes(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+        if (p->places[i].route[0] != '\0')
+            fprintf(out, "copies from %s to %s: %s: %s\n", p->places[i].name, p->places[i + 1].name,
+                    p->places[i].route, p->places[i].route_why);
+}
+
+/* What lies in host memory because a device is too small, and what that costs a generated token. */
+static void print_spill(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        const struct plan_spill *x = &p->places[i].spill;
+        char kv[UNITS_TEXT], weights[UNITS_TEXT], far[UNITS_TEXT], near[UNITS_TEXT];
+        if (x->weights + x->kv == 0)
+            continue;
+        fprintf(out, "spill of %s: in host memory lie weights of %s, and KV of %s: of the last %u layers\n",
+                p->places[i].name, units_format_size(x->weights, weights), units_format_size(x->kv, kv),
+                x->kv_layers);
+        fprintf(out,
+                "spill of %s: a token brings %s over the bus, %" PRIu64
+                " bytes more for each token of its context: %s at the full one, beside %s from the device\n",
+                p->places[i].name, units_format_size(x->per_step + x->per_token, weights), x->kv_per_token,
+                units_format_size(x->far, far), units_format_size(x->near, near));
+    }
+    if (spills(p) && p->slowdown > 0)
+        fprintf(out,
+                "spill: at the full context a token takes about %.1f times as long as with all of it on the "
+                "devices (an estimate: bytes by the bandwidths of memory and bus)\n",
+                p->slowdown);
+    else if (spills(p))
+        fprintf(out, "spill: how much slower that is can't be said: the bandwidth of a device or its bus is "
+                     "not known\n");
+}
+
+static bool lives(const struct plan_block *b, uint32_t step) {
+    return b->end == 0 || (b->first <= step && step < b->end);
+}
+
+static bool in_arena(const struct plan_block *b, uint32_t place, uint32_t arena) {
+    return b->place == place && b->arena == arena;
+}
+
+/* The step in which the most bytes of this arena live. */
+static uint32_t fullest_step(const struct plan *p, uint32_t place, uint32_t arena) {
+    uint32_t steps = plan_steps(p, place, arena);
+    uint32_t best = 0;
+    uint64_t most = 0;
+    for (uint32_t step = 0; step < steps; step++) {
+        uint64_t live = 0;
+        for (uint32_t i = 0; i < p->n_blocks; i++)
+            if (in_arena(&p->blocks[i], place, arena) && lives(&p->blocks[i], step))
+                live += p->blocks[i].bytes;
+        if (live > most) {
+            most = live;
+            best = step;
+        }
+    }
+    return best;
+}
+
+/* "scratch on gpu0: 92.53 MiB in step 4, the fullest of 643: residual 16.00 MiB + .." */
+static void print_scratch(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        for (uint32_t k = 0; k < p->places[i].n_arenas; k++) {
+            uint32_t steps = plan_steps(p, i, k);
+            if (steps == 0)
+                continue;
+            char size[UNITS_TEXT];
+            uint32_t step = fullest_step(p, i, k);
+            fprintf(out, "%s on %s: step %u of %u is the fullest:", p->places[i].arenas[k].name,
+                    p->places[i].name, step, steps);
+            const char *sign = "";
+            for (uint32_t b = 0; b < p->n_blocks; b++) {
+                if (!in_arena(&p->blocks[b], i, k) || !lives(&p->blocks[b], step))
+                    continue;
+                fprintf(out, "%s %s %s", sign, p->blocks[b].name,
+                        units_format_size(p->blocks[b].bytes, size));
+                sign = " +";
+            }
+            fputc('\n', out);
+        }
+    }
+}
+
+static int by_size(const void *a, const void *b) {
+    const struct plan_block *x = *(const struct plan_block *const *)a;
+    const struct plan_block *y = *(const struct plan_block *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+/* The largest blocks of the places and arenas that fit the mask (UINT32_MAX: any). */
+static void print_largest(const struct plan *p, FILE *out, uint32_t place, uint32_t arena, size_t count) {
+    const struct plan_block **list = malloc((p->n_blocks + 1) * sizeof *list);
+    size_t n = 0;
+    if (list == NULL)
+        return;
+    for (uint32_t i = 0; i < p->n_blocks; i++) {
+        const struct plan_block *b = &p->blocks[i];
+        if (place == UINT32_MAX ? !p->places[b->place].is_host &&
+                                      strcmp(p->places[b->place].arenas[b->arena].name, "weights") == 0
+                                : in_arena(b, place, arena))
+            list[n++] = b;
+    }
+    qsort(list, n, sizeof *list, by_size);
+    for (size_t i = 0; i < n && i < count; i++) {
+        const struct plan_place *where = &p->places[list[i]->place];
+        char size[UNITS_TEXT];
+        fprintf(out, "    %-8s %-32s %13s %9.2f%%\n", where->name, list[i]->name,
+                units_format_size(list[i]->bytes, size), percent(list[i]->bytes, where->budget));
+    }
+    if (n > count)
+        fprintf(out, "    and %zu more\n", n - count);
+    free(list);
+}
+
+static void print_every_arena(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        for (uint32_t k = 0; k < p->places[i].n_arenas; k++) {
+            const struct plan_arena *a = &p->places[i].arenas[k];
+            if (plan_is_reference(p, i, k))
+                continue;
+            fprintf(out, "\n%s, %s: %u slice%s", p->places[i].name, a->name, a->n_slices,
+                    a->n_slices == 1 ? "" : "s");
+            for (uint32_t n = 0; n < a->n_slices; n++) {
+                char size[UNITS_TEXT];
+                fprintf(out, "%s %s", n == 0 ? " of" : " +", units_format_size(a->slices[n], size));
+            }
+            fputc('\n', out);
+            print_largest(p, out, i, k, LARGEST_VERBOSE);
+        }
+    }
+}
+
+void plan_table_print(const struct plan *p, FILE *out, bool verbose) {
+    print_arenas(p, out);
+    if (p->n_blocks == 0)
+        return;
+    fputc('\n', out);
+    print_weights(p, out);
+    print_kv(p, out);
+    print_routes(p, out);
+    print_spill(p, out);
+    print_scratch(p, out);
+    if (verbose) {
+        print_every_arena(p, out);
+        return;
+    }
+    fprintf(out, "largest tensors:\n");
+    print_largest(p, out, UINT32_MAX, UINT32_MAX, LARGEST);
+}

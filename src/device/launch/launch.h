@@ -1,0 +1,89 @@
+/* A placed graph as launches of GPU kernels: which kernel, which arguments, how many groups. Pure C that
+ * touches no device, so that tests see it without one.
+ *
+ * Launches of a list run in order, each after the one before it has ended (a barrier between them). All that
+ * differs between steps is data in the step descriptor at the start of exchange: a list made for `rows`
+ * tokens (or rows of logits) serves every step of at most so many, with any context. Grids are fixed; groups
+ * walk a work list whose length they read from the descriptor.
+ *
+ * The copy of the descriptor, of landing and outgoing residuals and of results is not in here: GRAPH_LAND and
+ * GRAPH_SEND make no launch. */
+#ifndef STATOR_DEVICE_LAUNCH_H
+#define STATOR_DEVICE_LAUNCH_H
+
+#include "device/device.h"
+
+/* What a device can do; from its properties. */
+struct launch_traits {
+    uint32_t max_group;       /* work items in a group */
+    uint32_t local_bytes;     /* local memory of a group, at least 32 KiB */
+    uint32_t threads;         /* hardware threads of the whole device */
+    uint32_t sub_group_sizes; /* bit log2(n): sub-groups of n work items can be asked for */
+    bool dpas; /* the matrix engine takes int8: sub-groups of 8 or 16 by sub_group_sizes' smallest */
+};
+
+enum launch_arg_kind {
+    LAUNCH_BUFFER, /* zeKernelSetArgumentValue(8 bytes: address of the arena's slice + offset) */
+    LAUNCH_U32,
+    LAUNCH_F32,
+    LAUNCH_LOCAL /* u32 bytes of local memory: zeKernelSetArgumentValue(u32, NULL) */
+};
+
+struct launch_arg {
+    enum launch_arg_kind kind;
+    union {
+        struct {
+            enum device_arena arena;
+            uint32_t slice;
+            uint64_t offset;
+        } buffer;
+        uint32_t u32;
+        float f32;
+    };
+};
+
+#define LAUNCH_MAX_ARGS 64
+
+struct launch {
+    uint32_t kernel; /* of launch_kernels */
+    uint32_t op;     /* of the graph */
+    uint32_t group;  /* work items in a group, in x */
+    uint32_t groups; /* in x */
+    uint32_t n_args;
+    struct launch_arg args[LAUNCH_MAX_ARGS];
+};
+
+struct launch_kernel {
+    const char *name;   /* of the function */
+    const char *module; /* of opencl_modules; only modules that some launch names need to be built */
+    uint32_t sub_group; /* its required sub-group size; 0: any */
+};
+
+extern const struct launch_kernel launch_kernels[];
+extern const uint32_t launch_n_kernels;
+
+enum launch_part {
+    LAUNCH_BODY, /* ops before graph.tail */
+    LAUNCH_TAIL
+};
+
+/* Buckets of a dimension of at most `most` tokens (or rows): lists are made for 1, 4, 16, 64 and `most`, as
+ * far as these are not above it. bounds[n - 1] == most. A step of t takes the first bucket with t <= bound.
+ */
+#define LAUNCH_BUCKETS 5
+uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]);
+
+/* How the step's chunks are cut for attention, in its descriptor: for a list of at most `rows` tokens. An
+ * item is a (tile of queries, KV head), and a split of 256 tokens where splits are computed side by side: of
+ * chunks of few queries, and of others while there are cells and their tiles do not fill the device. */
+void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
+                struct step_header *h);
+
+/* The launches of one part of the model for at most `rows` tokens (tail: rows of logits); the descriptor lies
+ * at the start of exchange, whatever the step's slot. *n is how many; writes them to out if that is not NULL.
+ * STATOR_DEVICE: the model's shape, its cut into slices or the device's traits are beyond what the kernels
+ * do; the text says what. */
+stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,
+                           uint32_t rows, struct launch *out, uint32_t *n, stator_error *e);
+
+#endif

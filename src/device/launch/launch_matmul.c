@@ -1,0 +1,397 @@
+/* Products as launches: which kernel (by weight types, tokens and traits), how rows are cut into units of
+ * work and k into segments, and where a weight that lies in several slices is cut. No state. */
+#include "device/launch/launch_parts.h"
+
+#include "kernels/kernels.h"
+#include "kernels/opencl.h"
+
+/* Sets of weight types that have kernels; the integer ones first, which the matrix engine takes. */
+#define SETS_INTEGER(F, family, size)                                                                        \
+    F(family, q4_0, size)                                                                                    \
+    F(family, q4_1, size)                                                                                    \
+    F(family, q5_0, size)                                                                                    \
+    F(family, q5_1, size)                                                                                    \
+    F(family, q8_0, size)                                                                                    \
+    F(family, q4_k, size)                                                                                    \
+    F(family, q5_k, size)                                                                                    \
+    F(family, q6_k, size)                                                                                    \
+    F(family, k, size)
+#define SETS_OTHER(F, family, size)                                                                          \
+    F(family, f32, size) F(family, f16, size) F(family, bf16, size) F(family, any, size)
+
+enum {
+    SET_Q4_0,
+    SET_Q4_1,
+    SET_Q5_0,
+    SET_Q5_1,
+    SET_Q8_0,
+    SET_Q4_K,
+    SET_Q5_K,
+    SET_Q6_K,
+    SET_K, /* these three mixed */
+    SETS_INTEGERS,
+    SET_F32 = SETS_INTEGERS,
+    SET_F16,
+    SET_BF16,
+    SET_ANY,
+    SETS
+};
+
+#define KERNEL(family, set, size)                                                                            \
+    {#family "_" #set, #family "_" #set, size}, {#family "_" #set "_heads", #family "_" #set, size},
+
+const struct launch_kernel launch_kernels[] = {
+    [LAUNCH_ZERO_KV] = {"zero_kv", "ends", 0},
+    [LAUNCH_EMBED] = {"embed", "ends", 0},
+    [LAUNCH_ARGMAX] = {"argmax", "ends", 0},
+    [LAUNCH_NORM] = {"norm", "norm", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_F32] = {"attention_f32", "attention_f32", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_F16] = {"attention_f16", "attention_f16", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_Q8_0] = {"attention_q8_0", "attention_q8_0", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_Q4_0] = {"attention_q4_0", "attention_q4_0", 16},
+    [LAUNCH_ATTENTION + KERNELS_KV_TYPES] = {"attention_any", "attention_any", 16},
+    /* clang-format off */
+    SETS_INTEGER(KERNEL, decode1, 16) SETS_OTHER(KERNEL, decode1, 16)
+    SETS_INTEGER(KERNEL, decode4, 0) SETS_OTHER(KERNEL, decode4, 0)
+    SETS_INTEGER(KERNEL, prefill, 16) SETS_OTHER(KERNEL, prefill, 16)
+    SETS_INTEGER(KERNEL, dpas8, 8)
+    SETS_INTEGER(KERNEL, dpas16, 16)
+    /* clang-format on */
+};
+const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[0];
+
+enum family { DECODE1, DECODE4, PREFILL, DPAS8, DPAS16 };
+
+static uint32_t set_of_type(uint32_t type) {
+    switch (type) {
+    case BLOCK_F32:
+        return SET_F32;
+    case BLOCK_F16:
+        return SET_F16;
+    case BLOCK_BF16:
+        return SET_BF16;
+    case BLOCK_Q4_0:
+        return SET_Q4_0;
+    case BLOCK_Q4_1:
+        return SET_Q4_1;
+    case BLOCK_Q5_0:
+        return SET_Q5_0;
+    case BLOCK_Q5_1:
+        return SET_Q5_1;
+    case BLOCK_Q8_0:
+        return SET_Q8_0;
+    case BLOCK_Q4_K:
+        return SET_Q4_K;
+    case BLOCK_Q5_K:
+        return SET_Q5_K;
+    default:
+        CHECK(type == BLOCK_Q6_K);
+        return SET_Q6_K;
+    }
+}
+
+static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
+    uint32_t set = set_of_type(g->weights[o->weight[0]].layout.type);
+    for (uint32_t i = 1; i < o->n_weights; i++) {
+        uint32_t other = set_of_type(g->weights[o->weight[i]].layout.type);
+        if (other == set)
+            continue;
+        bool both_k = set >= SET_Q4_K && set <= SET_K && other >= SET_Q4_K && other <= SET_Q6_K;
+        set = both_k ? SET_K : SET_ANY;
+    }
+    return set;
+}
+
+/* How a product is computed. */
+struct way {
+    enum family family;
+    uint32_t kernel;
+    uint32_t tokens;   /* in a pass */
+    uint32_t segments; /* of k */
+    uint32_t split;    /* segments at once */
+    uint32_t group;    /* work items */
+};
+
+static struct way choose_way(const struct launch_list *b, const struct graph_op *o, bool heads) {
+    struct way w = {0};
+    uint32_t set = set_of(b->g, o);
+    uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
+    if (rows == 1)
+        w.family = DECODE1;
+    else if (rows <= LAUNCH_FEW)
+        w.family = DECODE4;
+    else if (!b->traits->dpas || set >= SETS_INTEGERS)
+        w.family = PREFILL;
+    else
+        w.family = b->traits->sub_group_sizes & 1u << 3 ? DPAS8 : DPAS16;
+    uint32_t at = w.family <= PREFILL ? SETS * (uint32_t)w.family
+                                      : SETS * 3 + SETS_INTEGERS * ((uint32_t)w.family - DPAS8);
+    w.kernel = LAUNCH_MATMUL + 2 * (at + set) + heads;
+    w.tokens = w.family == DECODE1 ? 1 : w.family == DECODE4 ? OPENCL_DECODE_TOKENS : OPENCL_PREFILL_TOKENS;
+    uint32_t cols = b->g->weights[o->weight[0]].layout.cols;
+    w.segments = (uint32_t)arith_ceil_div(cols, KERNELS_SEGMENT);
+    return w;
+}
+
+/* Work items of a group for units of so many panels. A group is at most 64 hardware threads, and the compiler
+ * may choose 8 items per thread, hence 512. */
+static void choose_group(const struct launch_list *b, struct way *w, uint32_t panels) {
+    uint32_t most = ARITH_MIN(b->traits->max_group, 512u) / 16;
+    if (w->family >= PREFILL) {
+        w->split = 1;
+        w->group = 16 * ARITH_MIN(panels, 16u);
+        return;
+    }
+    w->split = ARITH_MIN(w->segments, 8u);
+    w->group = 16 * w->split * ARITH_MAX(ARITH_MIN(panels, most / w->split), 1u);
+}
+
+/* Bytes of local memory that cl_sums and the epilogues share. */
+static uint64_t work_bytes(const struct launch_list *b, const struct graph_op *o, const struct way *w,
+                           uint64_t epilogue) {
+    uint64_t bytes = (uint64_t)w->tokens * w->group * sizeof(float);
+    if (w->family >= PREFILL) {
+        uint32_t set = set_of(b->g, o);
+        uint64_t row = set >= SETS_INTEGERS ? KERNELS_SEGMENT * sizeof(float)
+                                            : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t);
+        bytes = w->tokens * row;
+    }
+    return ARITH_MAX(bytes, epilogue);
+}
+
+/* A run of units whose panels lie, for each weight, in at most two pieces one after the other. */
+struct run {
+    uint32_t first_unit;
+    uint32_t units;
+    uint32_t piece[GRAPH_OP_WEIGHTS];
+};
+
+/* Panels of weight i that unit u reads; false: none. */
+typedef bool panels_of(const void *shape, uint32_t unit, uint32_t i, uint32_t *first, uint32_t *end);
+
+static uint32_t piece_of(const struct graph_weight *w, uint32_t panel) {
+    uint32_t i = 0;
+    while (panel >= w->pieces[i].first_panel + w->pieces[i].panels)
+        i++;
+    CHECK(i < w->n_pieces);
+    return i;
+}
+
+/* The longest run from r->first_unit on. False: one unit is cut more than once. */
+static bool find_run(const struct launch_list *b, const struct graph_op *o, panels_of *f, const void *shape,
+                     uint32_t end_unit, struct run *r) {
+    bool known[GRAPH_OP_WEIGHTS] = {false};
+    r->units = 0;
+    for (uint32_t i = 0; i < GRAPH_OP_WEIGHTS; i++)
+        r->piece[i] = 0;
+    for (uint32_t u = r->first_unit; u < end_unit; u++) {
+        for (uint32_t i = 0; i < o->n_weights; i++) {
+            const struct graph_weight *w = &b->g->weights[o->weight[i]];
+            uint32_t first = 0, end = 0;
+            if (!f(shape, u, i, &first, &end))
+                continue;
+            if (!known[i]) {
+                r->piece[i] = piece_of(w, first);
+                known[i] = true;
+            }
+            if (piece_of(w, end - 1) > r->piece[i] + 1)
+                return r->units > 0;
+        }
+        r->units++;
+    }
+    return true;
+}
+
+static stator_status cut_too_often(const struct launch_list *b, const struct graph_op *o) {
+    const struct gguf_tensor *t = b->g->weights[o->weight[0]].tensor;
+    return error_set(b->e, STATOR_DEVICE,
+                     "tensor '%.*s' is cut into slices smaller than the kernels' units of work: allow larger "
+                     "allocations (max_alloc)",
+                     (int)t->name.length, t->name.data);
+}
+
+/* Five arguments: a weight from its piece on. */
+static void weight_args(const struct launch_list *b, struct launch *l, uint32_t weight, uint32_t piece) {
+    const struct graph_weight *w = &b->g->weights[weight];
+    const struct graph_piece *p = &w->pieces[piece];
+    const struct graph_piece *next = piece + 1 < w->n_pieces ? p + 1 : p;
+    launch_buffer(l, DEVICE_WEIGHTS, p->slice, p->offset);
+    launch_buffer(l, DEVICE_WEIGHTS, next->slice, next->offset);
+    launch_u32(l, p->first_panel);
+    launch_u32(l, p->first_panel + p->panels);
+    launch_u32(l, w->layout.type);
+}
+
+static void source_args(struct launch_list *b, struct launch *l, const struct graph_op *o) {
+    launch_value(b, l, o->in);
+    launch_forms(l, &b->g->values[o->in]);
+    launch_u32(l, b->g->weights[o->weight[0]].layout.cols);
+}
+
+static uint64_t groups_of(const struct launch_list *b, const struct graph_op *o, const struct way *w,
+                          uint32_t units) {
+    uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
+    return w->family >= PREFILL ? units * arith_ceil_div(rows, w->tokens) : units;
+}
+
+struct plain_shape {
+    uint32_t unit; /* panels */
+    uint32_t panels;
+};
+
+static bool plain_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t *first, uint32_t *end) {
+    const struct plain_shape *s = shape;
+    (void)i;
+    *first = unit * s->unit;
+    *end = ARITH_MIN(*first + s->unit, s->panels);
+    return true;
+}
+
+/* Panels of a unit: whole groups of the int8 forms that the epilogue makes, else enough for a group. */
+static uint32_t plain_unit(const struct launch_list *b, const struct graph_op *o, const struct way *w,
+                           uint32_t panels) {
+    uint32_t forms = b->g->values[o->out].forms;
+    uint32_t unit = w->family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
+    if (o->epilogue == GRAPH_SWIGLU && forms & GRAPH_I8_256)
+        return 16;
+    unit = ARITH_MIN(unit, panels);
+    if (o->epilogue == GRAPH_SWIGLU && forms & GRAPH_I8_32)
+        unit = (uint32_t)arith_round_up(unit, 2);
+    return unit;
+}
+
+stator_status launch_matmul(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_value *out = &b->g->values[o->out];
+    bool two = o->epilogue == GRAPH_SWIGLU;
+    if (o->n_weights != (two ? 2 : 1))
+        return error_set(b->e, STATOR_DEVICE, "there is no GPU kernel for a product with %u matrices",
+                         o->n_weights);
+    struct way w = choose_way(b, o, false);
+    const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
+    struct plain_shape s = {.panels = layout->panels};
+    s.unit = plain_unit(b, o, &w, layout->panels);
+    choose_group(b, &w, w.family >= PREFILL ? s.unit : two ? 2 * s.unit : s.unit);
+    uint32_t units = (uint32_t)arith_ceil_div(layout->panels, s.unit);
+    for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
+        if (!find_run(b, o, plain_panels, &s, units, &r))
+            return cut_too_often(b, o);
+        struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
+        source_args(b, l, o);
+        weight_args(b, l, o->weight[0], r.piece[0]);
+        weight_args(b, l, o->weight[two], r.piece[two]);
+        launch_u32(l, layout->rows);
+        launch_u32(l, s.unit);
+        launch_u32(l, r.first_unit);
+        launch_u32(l, r.units);
+        launch_u32(l, w.split);
+        launch_u32(l, op >= b->g->tail);
+        launch_u32(l, o->epilogue);
+        launch_value(b, l, o->out);
+        /* The floats of a product that is wanted as integers are nobody's. */
+        launch_u32(l, out->forms == GRAPH_F32 ? GRAPH_F32 : out->forms & ~(uint32_t)GRAPH_F32);
+        launch_u32(l, out->width);
+        launch_forms(l, out);
+        launch_u32(l, o->column[0]);
+        bool biased = o->bias[0] != GRAPH_NONE;
+        if (biased)
+            launch_plain_weight(b, l, o->bias[0]);
+        else
+            launch_no_buffer(l);
+        launch_u32(l, biased);
+        uint64_t tile_rows = 16 * (uint64_t)(two ? 2 * s.unit : s.unit);
+        launch_local(b, l, w.tokens * tile_rows * sizeof(float));
+        launch_local(b, l, work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * s.unit) * sizeof(uint32_t)));
+    }
+    return STATOR_OK;
+}
+
+struct heads_shape {
+    uint32_t heads; /* of a unit */
+    uint32_t n_heads[GRAPH_OP_WEIGHTS];
+    uint32_t dim[GRAPH_OP_WEIGHTS];
+};
+
+static uint32_t units_of(const struct heads_shape *s, uint32_t i) {
+    return (uint32_t)arith_ceil_div(s->n_heads[i], s->heads);
+}
+
+static bool heads_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t *first, uint32_t *end) {
+    const struct heads_shape *s = shape;
+    for (uint32_t j = 0; j < i; j++) {
+        if (unit < units_of(s, j))
+            return false;
+        unit -= units_of(s, j);
+    }
+    if (unit >= units_of(s, i))
+        return false;
+    *first = unit * s->heads * s->dim[i] / PANEL_ROWS;
+    *end = ARITH_MIN((unit + 1) * s->heads, s->n_heads[i]) * s->dim[i] / PANEL_ROWS;
+    return true;
+}
+
+static void rope_args(struct launch_list *b, struct launch *l, const struct graph_op *o,
+                      const struct graph_op *rope) {
+    const struct shape *s = b->g->shape;
+    launch_u32(l, s->n_heads);
+    launch_u32(l, s->n_kv_heads);
+    launch_u32(l, s->head_dim_k);
+    launch_u32(l, s->head_dim_v);
+    launch_u32(l, s->n_rot);
+    launch_u32(l, s->rope_neox);
+    uint32_t biased = 0;
+    for (uint32_t i = 0; i < o->n_weights; i++)
+        biased |= o->bias[i] != GRAPH_NONE ? 1u << i : 0;
+    launch_u32(l, biased);
+    for (uint32_t i = 0; i < o->n_weights; i++) {
+        if (o->bias[i] != GRAPH_NONE)
+            launch_plain_weight(b, l, o->bias[i]);
+        else
+            launch_no_buffer(l);
+    }
+    launch_u32(l, rope->n_weights > 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (rope->n_weights > 0)
+            launch_plain_weight(b, l, rope->weight[i]);
+        else
+            launch_no_buffer(l);
+    }
+    launch_f32(l, 1.0f / (float)s->head_dim_k);
+    launch_f32(l, s->norm_eps);
+}
+
+stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct shape *sh = b->g->shape;
+    CHECK(o->n_weights == 3 && o->epilogue == GRAPH_STORE && b->g->ops[rope].in == o->out &&
+          o->column[0] == 0);
+    struct way w = choose_way(b, o, true);
+    struct heads_shape s = {.n_heads = {sh->n_heads, sh->n_kv_heads, sh->n_kv_heads},
+                            .dim = {sh->head_dim_k, sh->head_dim_k, sh->head_dim_v}};
+    uint32_t widest = ARITH_MAX(sh->head_dim_k, sh->head_dim_v);
+    s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(256 / widest, sh->n_kv_heads), 1u) : 1;
+    uint32_t panels = s.heads * widest / PANEL_ROWS;
+    choose_group(b, &w, panels);
+    uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
+    for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
+        if (!find_run(b, o, heads_panels, &s, units, &r))
+            return cut_too_often(b, o);
+        struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
+        source_args(b, l, o);
+        for (uint32_t i = 0; i < 3; i++)
+            weight_args(b, l, o->weight[i], r.piece[i]);
+        launch_u32(l, s.heads);
+        launch_u32(l, r.first_unit);
+        launch_u32(l, r.units);
+        launch_u32(l, w.split);
+        launch_value_f32(b, l, o->out);
+        launch_u32(l, b->g->values[o->out].width);
+        rope_args(b, l, o, &b->g->ops[rope]);
+        stator_status st = launch_cache(b, l, o->layer);
+        if (st != STATOR_OK)
+            return st;
+        launch_local(b, l, w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float));
+        launch_local(b, l, work_bytes(b, o, &w, 8 * 128 * sizeof(float)));
+    }
+    return STATOR_OK;
+}

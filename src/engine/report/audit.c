@@ -1,0 +1,221 @@
+#include "engine/report/audit.h"
+
+#include "os/host_memory.h"
+#include "os/pages.h"
+#include "base/units.h"
+#include "engine/engine.h"
+#include "plan/spill.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Bytes by which the process may grow after the seal without being called wrong: texts and ids of the program
+ * around the engine, which malloc takes in pieces of 132 KiB (a run on the CPU: 8 KiB). With a GPU in the
+ * process also what its driver keeps of the first submits (zesim: 1.1 MiB; Intel's: not measured). */
+#define GROWTH     (1u << 20)
+#define GROWTH_GPU (4u << 20)
+#define CHUNK      4096 /* pages of one look */
+
+/* Pages of our mapping that are not in RAM; where the kernel does not say, all are. */
+static uint64_t absent_bytes(const void *memory, uint64_t bytes) {
+    unsigned char in_ram[CHUNK];
+    uint64_t absent = 0;
+    uint64_t pages = pages_rounded(bytes) / PAGES_SIZE;
+    for (uint64_t at = 0; memory != NULL && at < pages; at += CHUNK) {
+        uint64_t n = ARITH_MIN(pages - at, (uint64_t)CHUNK);
+        void *begin = (void *)((uintptr_t)memory + at * PAGES_SIZE);
+        if (mincore(begin, n * PAGES_SIZE, in_ram) != 0)
+            continue;
+        for (uint64_t i = 0; i < n; i++)
+            absent += (in_ram[i] & 1) == 0 ? PAGES_SIZE : 0;
+    }
+    return absent;
+}
+
+static uint64_t absent_in_device(const struct stator *s, uint32_t i) {
+    const struct engine_device *d = &s->devices[i];
+    uint64_t absent = 0;
+    for (int a = 0; a < DEVICE_ARENAS && d->facts.host_memory && d->device != NULL; a++) {
+        const struct plan_place *place = &s->plan.places[i];
+        for (uint32_t k = 0; k < place->n_arenas; k++) {
+            const struct plan_arena *arena = &place->arenas[k];
+            for (uint32_t n = 0;
+                 strcmp(arena->name, device_arena_name((enum device_arena)a)) == 0 && n < arena->n_slices;
+                 n++)
+                absent += absent_bytes(d->device->vtable->map(d->device, (enum device_arena)a, n),
+                                       arena->slices[n]);
+        }
+    }
+    return absent;
+}
+
+/* What of the device's spill the kernel counts as this process's: a driver may map it or not. */
+static uint64_t resident_spill(const struct stator *s, uint32_t i) {
+    const struct device *d = s->devices[i].device;
+    uint64_t sum = 0;
+    for (int a = 0; a < DEVICE_ARENAS && d != NULL && d->vtable->spilled != NULL; a++)
+        for (uint32_t k = 0; k < GRAPH_MAX_SLICES; k++) {
+            uint64_t bytes = 0;
+            const void *memory = d->vtable->spilled(d, (enum device_arena)a, k, &bytes);
+            sum += memory != NULL ? host_memory_resident(memory, bytes) : 0;
+        }
+    return sum;
+}
+
+uint64_t audit_slices(const struct stator *s, uint32_t device) {
+    uint64_t sum = 0;
+    const struct plan_place *place = &s->plan.places[device];
+    for (uint32_t i = 0; i < place->n_arenas; i++)
+        sum += place->arenas[i].allocated;
+    return sum;
+}
+
+uint64_t audit_host(const struct audit *a) {
+    return a->kernel + ARITH_MAX(a->pinned, a->drm.system_bytes);
+}
+
+/* staging lies with the first device that pins. */
+static void take_devices(const struct stator *s, struct audit *a) {
+    struct drm_fdinfo drm;
+    drm_fdinfo_read(s->root, &drm);
+    a->drm = drm.all;
+    bool owned = s->staging_is_pages;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct engine_device *d = &s->devices[i];
+        struct audit_device *of = &a->devices[i];
+        if (d->facts.host_memory)
+            continue;
+        of->planned = audit_slices(s, i);
+        if (d->device != NULL)
+            of->driver = d->device->vtable->taken_bytes(d->device);
+        const struct drm_figures *f = drm_fdinfo_of(&drm, d->choice.pci);
+        of->kernel_told = f != NULL;
+        if (f != NULL) {
+            of->kernel = f->local_bytes;
+            of->kernel_host = f->system_bytes;
+        }
+        of->host = (owned ? 0 : s->staging_bytes) + spill_allocated(&s->plan, i);
+        owned = true;
+    }
+}
+
+void audit_take(const struct stator *s, struct audit *a) {
+    *a = (struct audit){.taken = true, .before = s->private_before};
+    a->spilled = spill_all(&s->plan);
+    if (!s->staging_is_pages)
+        a->pinned = s->staging_bytes - host_memory_resident(s->staging, s->staging_bytes);
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        a->pinned += spill_allocated(&s->plan, i) - resident_spill(s, i);
+    a->planned = s->plan.places[s->plan.n_places - 1].total - a->pinned;
+    if (s->staging_is_pages)
+        a->not_in_ram += absent_bytes(s->staging, s->staging_bytes);
+    a->not_in_ram += absent_bytes(s->tokenizer_memory, s->tokenizer_bytes);
+    a->not_in_ram += absent_bytes(s->run, s->run_bytes);
+    a->not_in_ram += absent_bytes(s->front, s->front_bytes);
+    a->not_in_ram += absent_bytes(s, sizeof *s);
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        a->not_in_ram += absent_in_device(s, i);
+    a->kernel = host_memory_private();
+    a->others = (int64_t)a->kernel - (int64_t)(a->planned - a->not_in_ram) - (int64_t)a->before;
+    a->heap = host_memory_heap();
+    take_devices(s, a);
+}
+
+int64_t audit_growth(const struct stator *s, const struct audit *now) {
+    return s->sealed.taken ? now->others - s->sealed.others : 0;
+}
+
+int64_t audit_device_growth(const struct stator *s, const struct audit *now, uint32_t device) {
+    const struct audit_device *was = &s->sealed.devices[device];
+    const struct audit_device *is = &now->devices[device];
+    return s->sealed.taken && was->kernel_told && is->kernel_told ? (int64_t)is->kernel - (int64_t)was->kernel
+                                                                  : 0;
+}
+
+static bool has_gpu(const struct stator *s) {
+    bool gpu = false;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        gpu = gpu || !s->devices[i].facts.host_memory;
+    return gpu;
+}
+
+static void judge_device(const struct stator *s, const struct audit *now, uint32_t i, char *text, size_t n) {
+    const struct audit_device *d = &now->devices[i];
+    const char *name = s->devices[i].facts.name;
+    char a[UNITS_TEXT];
+    char b[UNITS_TEXT];
+    uint64_t own = atomic_load(&s->devices[i].driver_bytes);
+    if (d->kernel_told && d->kernel > d->planned) /* the kernel counts this process alone */
+        own = d->kernel - d->planned;
+    if (own > s->config.memory.driver_reserve)
+        snprintf(text, n, "%s: its driver holds %s for itself, memory.driver_reserve is %s", name,
+                 units_format_size(own, a), units_format_size(s->config.memory.driver_reserve, b));
+    int64_t growth = audit_device_growth(s, now, i);
+    if (growth > (int64_t)GROWTH_GPU)
+        snprintf(
+            text, n,
+            "%s: this process's memory on the GPU has grown by %s since the engine was sealed (drm; up to "
+            "%s is not counted)",
+            name, units_format_size((uint64_t)growth, a), units_format_size(GROWTH_GPU, b));
+}
+
+void audit_judge(const struct stator *s, const struct audit *now, char *text, size_t n) {
+    char a[UNITS_TEXT];
+    char b[UNITS_TEXT];
+    char c[UNITS_TEXT];
+    text[0] = '\0';
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (!s->devices[i].facts.host_memory)
+            judge_device(s, now, i, text, n);
+    int64_t growth = audit_growth(s, now);
+    uint64_t heap = now->heap > s->sealed.heap ? now->heap - s->sealed.heap : 0;
+    uint64_t most = has_gpu(s) ? GROWTH_GPU : GROWTH;
+    if (growth > (int64_t)most)
+        snprintf(text, n,
+                 "host: the process has grown by %s outside the plan since the engine was sealed (RssAnon + "
+                 "RssShmem; malloc has handed out %s more; up to %s is not counted)",
+                 units_format_size((uint64_t)growth, a), units_format_size(heap, c),
+                 units_format_size(most, b));
+    if (audit_host(now) > s->host_limit)
+        snprintf(text, n,
+                 "host: the process holds %s (RssAnon + RssShmem, and what drivers pin beside them), "
+                 "memory.host_limit is %s",
+                 units_format_size(audit_host(now), a), units_format_size(s->host_limit, b));
+}
+
+static void device_to_json(const struct stator *s, const struct audit *now, uint32_t i, struct json *j) {
+    const struct audit_device *d = &now->devices[i];
+    json_object(j, NULL);
+    json_string(j, "device", s->devices[i].facts.name);
+    json_u64(j, "planned_bytes", d->planned);
+    json_u64(j, "driver_bytes", d->driver); /* 0: not told */
+    json_bool(j, "kernel_told", d->kernel_told);
+    json_u64(j, "kernel_bytes", d->kernel);
+    json_u64(j, "host_planned_bytes", d->host);
+    json_u64(j, "host_kernel_bytes", d->kernel_host);
+    json_i64(j, "grown_since_seal_bytes", audit_device_growth(s, now, i));
+    json_close(j);
+}
+
+void audit_to_json(const struct stator *s, const struct audit *now, struct json *j, const char *name) {
+    json_object(j, name);
+    json_u64(j, "planned_bytes", now->planned);
+    json_u64(j, "not_in_ram_bytes", now->not_in_ram);
+    json_u64(j, "before_bytes", now->before);
+    json_i64(j, "libraries_and_drivers_bytes", now->others);
+    json_u64(j, "kernel_bytes", now->kernel);
+    json_u64(j, "pinned_bytes", now->pinned);
+    json_u64(j, "spilled_bytes", now->spilled);
+    json_u64(j, "malloc_bytes", now->heap);
+    json_i64(j, "grown_since_seal_bytes", audit_growth(s, now));
+    json_u64(j, "drm_clients", now->drm.clients);
+    json_u64(j, "drm_vram_bytes", now->drm.local_bytes);
+    json_u64(j, "drm_gtt_bytes", now->drm.system_bytes);
+    json_array(j, "devices");
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (!s->devices[i].facts.host_memory)
+            device_to_json(s, now, i, j);
+    json_close(j);
+    json_close(j);
+}

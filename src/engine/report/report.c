@@ -1,0 +1,337 @@
+/* What the engine says about itself: the memory table, the plan and the report as JSON. On the driver thread.
+ */
+#include "engine/engine.h"
+
+#include "os/host_memory.h"
+#include "plan/spill.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+/* What a step reads and multiplies at least, from the graphs' ops. */
+static void least_work(const struct stator *s, stator_info *info) {
+    for (uint32_t d = 0; d < s->n_devices; d++) {
+        const struct graph *g = &s->devices[d].graph;
+        for (uint32_t i = 0; i < g->n_ops; i++) {
+            const struct graph_op *op = &g->ops[i];
+            if (op->kind == GRAPH_EMBED) /* one row per token */
+                continue;
+            for (uint32_t k = 0; k < op->n_weights; k++) {
+                const struct graph_weight *w = &g->weights[op->weight[k]];
+                info->step_read_bytes += w->bytes;
+                if (op->kind == GRAPH_MATMUL && i < g->tail)
+                    info->token_macs += (uint64_t)w->layout.rows * w->layout.cols;
+            }
+        }
+    }
+    info->context_read_bytes =
+        s->devices[0].model.kv.block_stride / KERNELS_KV_BLOCK * s->shape->n_layers * s->shape->n_kv_heads;
+}
+
+/* The format of most bytes. */
+static void weight_type(const struct stator *s, char out[16]) {
+    uint64_t bytes[BLOCK_TYPES] = {0};
+    uint32_t most = 0;
+    for (uint64_t i = 0; i < gguf_tensors(s->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor(s->gguf, i);
+        bytes[t->type] += t->bytes;
+        if (bytes[t->type] > bytes[most])
+            most = t->type;
+    }
+    const char *name = block_info(most)->name;
+    size_t n = 0;
+    for (; n < 15 && name[n] != '\0'; n++)
+        out[n] = (char)(name[n] >= 'a' && name[n] <= 'z' ? name[n] - 'a' + 'A' : name[n]);
+    out[n] = '\0';
+}
+
+stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e) {
+    if (info->size != sizeof *info)
+        return error_set(e, STATOR_USAGE, "stator_get_info: info.size must be sizeof(stator_info)");
+    *info = (stator_info){.size = sizeof *info,
+                          .threads = s->devices[0].choice.threads,
+                          .vocab = s->shape->vocab,
+                          .context = s->want.context,
+                          .batch = s->want.batch,
+                          .sequences = s->want.sequences,
+                          .logits_rows = s->want.logits_rows,
+                          .parameters = s->shape->parameters,
+                          .model_bytes = s->shape->tensor_bytes,
+                          .load_ns = s->load_ns};
+    const struct config_origin *origin = &s->config.origin[CONFIG_MEMORY_CONTEXT];
+    info->context_fixed = (origin->source == CONFIG_FROM_FILE || origin->source == CONFIG_FROM_SET) &&
+                          s->config.memory.context != 0 && s->config.memory.context != CONFIG_CONTEXT_AUTO;
+    weight_type(s, info->weight_type);
+    if (s->planned)
+        least_work(s, info);
+    snprintf(info->plan_hash, sizeof info->plan_hash, "%s", s->plan.hash);
+    snprintf(info->model_name, sizeof info->model_name, "%s", s->shape->model_name);
+    snprintf(info->architecture, sizeof info->architecture, "%s", s->shape->arch_name);
+    snprintf(info->tier, sizeof info->tier, "%s", s->devices[0].choice.tier);
+    return STATOR_OK;
+}
+
+/* The device whose place it is; NULL: the host's. */
+static const struct engine_device *device_of(const struct stator *s, const struct plan_place *place) {
+    return place->is_host ? NULL : &s->devices[place - s->plan.places];
+}
+
+static uint64_t used_kv(const struct stator *s, const struct engine_device *d, bool spilled) {
+    return atomic_load(&s->used_kv_blocks) * d->model.kv.block_stride *
+           device_kv_part(&d->model.kv, &d->graph, spilled).units;
+}
+
+/* Values have fixed places, so a step owns all of scratch and exchange; KV blocks are handed out. */
+static uint64_t used_in_device(const struct stator *s, const struct engine_device *d,
+                               const struct plan_arena *a) {
+    bool stepped = atomic_load(&d->submits) > 0;
+    if (strcmp(a->name, "weights") == 0)
+        return a->lower_bound;
+    if (strcmp(a->name, "kv") == 0)
+        return used_kv(s, d, false);
+    if (strcmp(a->name, "scratch") == 0)
+        return stepped ? d->graph.scratch_bytes : 0;
+    if (strcmp(a->name, "exchange") == 0)
+        return stepped ? d->graph.exchange_bytes : d->model.step_bytes;
+    return atomic_load(&d->driver_bytes);
+}
+
+/* An arena of the host with a device's name is that device's place. */
+static const struct plan_place *place_in_host(const struct stator *s, const struct plan_place *place,
+                                              const struct plan_arena *a) {
+    for (uint32_t i = 0; i < s->n_devices && place->is_host; i++)
+        if (strcmp(s->plan.places[i].name, a->name) == 0)
+            return &s->plan.places[i];
+    return NULL;
+}
+
+static uint64_t used_bytes(const struct stator *s, const struct plan_place *place,
+                           const struct plan_arena *a) {
+    if (!s->started)
+        return 0;
+    if (!place->is_host)
+        return used_in_device(s, device_of(s, place), a);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct plan_spill *spill = &s->plan.places[i].spill;
+        if (spill->arena > 0 && a == &place->arenas[spill->arena])
+            return spill->weights + used_kv(s, &s->devices[i], true);
+    }
+    const struct plan_place *inside = place_in_host(s, place, a);
+    if (inside == NULL)
+        return a->bytes;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < inside->n_arenas; i++)
+        sum += used_in_device(s, device_of(s, inside), &inside->arenas[i]);
+    return sum;
+}
+
+static uint64_t allocated_bytes(const struct stator *s, const struct plan_place *place,
+                                const struct plan_arena *a) {
+    const struct plan_place *inside = place_in_host(s, place, a);
+    if (inside == NULL)
+        return a->allocated;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < inside->n_arenas; i++)
+        sum += inside->arenas[i].allocated;
+    return sum;
+}
+
+stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have,
+                                stator_error *e) {
+    if (row->size != sizeof *row)
+        return error_set(e, STATOR_USAGE, "stator_get_memory: row.size must be sizeof(stator_memory_row)");
+    *have = 0;
+    for (uint32_t i = 0; i < s->plan.n_places; i++) {
+        const struct plan_place *place = &s->plan.places[i];
+        if (index >= place->n_arenas) {
+            index -= place->n_arenas;
+            continue;
+        }
+        const struct plan_arena *a = &place->arenas[index];
+        *row = (stator_memory_row){.size = sizeof *row,
+                                   .planned = a->bytes,
+                                   .lower_bound = a->lower_bound,
+                                   .allocated = allocated_bytes(s, place, a),
+                                   .used = used_bytes(s, place, a),
+                                   .budget = place->budget};
+        snprintf(row->place, sizeof row->place, "%s", place->name);
+        snprintf(row->arena, sizeof row->arena, "%s", a->name);
+        *have = 1;
+        break;
+    }
+    return STATOR_OK;
+}
+
+static stator_status finish_json(struct json *j, size_t capacity, size_t *n, stator_error *e) {
+    bool ok = json_end(j);
+    *n = j->length;
+    if (ok)
+        return STATOR_OK;
+    return error_set(e, STATOR_USAGE, "the text has %zu bytes, the buffer holds %zu", j->length, capacity);
+}
+
+stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
+    *n = 0;
+    if (s->plan.n_places == 0)
+        return error_set(e, STATOR_USAGE, "stator_plan_json: call stator_plan first");
+    struct json j;
+    json_to_buffer(&j, out, capacity, true);
+    plan_to_json(&s->plan, &j, NULL);
+    return finish_json(&j, capacity, n, e);
+}
+
+static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
+    const struct device_route *r = &s->devices[i].route;
+    json_object(j, NULL);
+    json_string(j, "from", s->devices[i].facts.name);
+    json_string(j, "to", s->devices[i + 1].facts.name);
+    json_string(j, "route", r->direct ? "direct" : "staged");
+    json_string(j, "why", r->why);
+    json_u64(j, "bytes_per_second", r->bytes_per_second);
+    json_u64(j, "latency_ns", r->latency_ns);
+    json_close(j);
+}
+
+static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
+    const struct plan_place *place = &s->plan.places[i];
+    const struct engine_device *d = &s->devices[i];
+    json_object(j, NULL);
+    json_string(j, "name", place->name);
+    json_string(j, "kind", d->facts.kind);
+    json_u64(j, "layers", place->n_layers);
+    json_u64(j, "first_layer", place->first_layer);
+    json_object(j, "arena_bytes");
+    for (uint32_t k = 0; k < place->n_arenas; k++)
+        json_u64(j, place->arenas[k].name, place->arenas[k].allocated);
+    json_close(j);
+    json_u64(j, "submits", atomic_load(&d->submits));
+    json_u64(j, "kernels_executed", atomic_load(&d->kernels_executed));
+    json_u64(j, "direct_bytes", atomic_load(&d->direct_bytes));
+    json_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
+    json_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
+    json_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
+    json_u64(j, "spilled_bytes", spill_allocated(&s->plan, i));
+    /* Host memory that this device has: all of it, or what is pinned for it. */
+    json_u64(j, "host_bytes",
+             d->facts.host_memory ? place->total
+                                  : d->pinned.bytes + (d->has_window ? 2 * d->window_bytes : 0) +
+                                        spill_allocated(&s->plan, i));
+    json_close(j);
+}
+
+stator_status stator_get_audit(const stator *s, stator_audit *out, stator_error *e) {
+    if (out->size != sizeof *out)
+        return error_set(e, STATOR_USAGE, "stator_get_audit: audit.size must be sizeof(stator_audit)");
+    if (!s->started)
+        return error_set(e, STATOR_USAGE, "stator_get_audit: call stator_start first");
+    struct audit a;
+    audit_take(s, &a);
+    *out = (stator_audit){.size = sizeof *out,
+                          .planned = a.planned,
+                          .not_in_ram = a.not_in_ram,
+                          .before = a.before,
+                          .others = a.others,
+                          .kernel = a.kernel,
+                          .pinned = a.pinned,
+                          .spilled = a.spilled,
+                          .grown = audit_growth(s, &a),
+                          .heap_grown = (int64_t)a.heap - (int64_t)s->sealed.heap,
+                          .drm_clients = a.drm.clients,
+                          .drm_vram = a.drm.local_bytes,
+                          .drm_gtt = a.drm.system_bytes};
+    audit_judge(s, &a, out->text, sizeof out->text);
+    if (out->text[0] != '\0' && s->config.memory.strict)
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", out->text);
+    return STATOR_OK;
+}
+
+stator_status stator_get_device_audit(const stator *s, size_t index, stator_device_audit *out, int *have,
+                                      stator_error *e) {
+    if (out->size != sizeof *out)
+        return error_set(e, STATOR_USAGE,
+                         "stator_get_device_audit: audit.size must be sizeof(stator_device_audit)");
+    if (!s->started)
+        return error_set(e, STATOR_USAGE, "stator_get_device_audit: call stator_start first");
+    *have = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        if (s->devices[i].facts.host_memory || index-- > 0)
+            continue;
+        struct audit a;
+        audit_take(s, &a);
+        const struct audit_device *d = &a.devices[i];
+        *out = (stator_device_audit){.size = sizeof *out,
+                                     .planned = d->planned,
+                                     .reserve = s->config.memory.driver_reserve,
+                                     .driver = d->driver,
+                                     .kernel_told = d->kernel_told,
+                                     .kernel = d->kernel,
+                                     .host = d->host,
+                                     .kernel_host = d->kernel_host,
+                                     .grown = audit_device_growth(s, &a, i)};
+        snprintf(out->name, sizeof out->name, "%s", s->devices[i].facts.name);
+        *have = 1;
+        break;
+    }
+    return STATOR_OK;
+}
+
+static void memory_to_json(const struct stator *s, struct json *j) {
+    json_array(j, "memory");
+    for (size_t i = 0;; i++) {
+        stator_memory_row row = {.size = sizeof row};
+        int have = 0;
+        if (stator_get_memory(s, i, &row, &have, NULL) != STATOR_OK || !have)
+            break;
+        json_object(j, NULL);
+        json_string(j, "place", row.place);
+        json_string(j, "arena", row.arena);
+        json_u64(j, "planned", row.planned);
+        json_u64(j, "allocated", row.allocated);
+        json_u64(j, "used", row.used);
+        json_close(j);
+    }
+    json_close(j);
+}
+
+stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
+    struct json j;
+    json_to_buffer(&j, out, capacity, true);
+    json_object(&j, NULL);
+    json_string(&j, "version", STATOR_VERSION);
+    json_string(&j, "hash", s->plan.hash);
+    json_string(&j, "model", s->config.model.path);
+    json_string(&j, "tier", s->devices[0].choice.tier);
+    json_u64(&j, "threads", s->devices[0].choice.threads);
+    json_array(&j, "devices");
+    for (uint32_t i = 0; i + 1 < s->plan.n_places; i++)
+        device_to_json(s, i, &j);
+    json_close(&j);
+    json_array(&j, "routes");
+    for (uint32_t i = 0; s->started && i + 1 < s->n_devices; i++)
+        route_to_json(s, i, &j);
+    json_close(&j);
+    memory_to_json(s, &j);
+    if (s->started) {
+        struct audit now;
+        audit_take(s, &now);
+        placement_to_json(&s->placement, &j);
+        json_object(&j, "audit");
+        audit_to_json(s, &s->sealed, &j, "sealed");
+        audit_to_json(s, &now, &j, "end");
+        json_close(&j);
+    }
+    json_object(&j, "process");
+    json_u64(&j, "private_bytes", host_memory_private());
+    json_u64(&j, "peak_rss_bytes", host_memory_peak());
+    json_close(&j);
+    json_object(&j, "timings");
+    json_double(&j, "load_s", (double)s->load_ns * 1e-9);
+    json_u64(&j, "requests", s->served.requests);
+    json_u64(&j, "prompt_tokens", s->served.prompt_tokens);
+    json_double(&j, "prompt_s", (double)s->served.prompt_ns * 1e-9);
+    json_u64(&j, "generated_tokens", s->served.generated_tokens);
+    json_double(&j, "generate_s", (double)s->served.generate_ns * 1e-9);
+    json_close(&j);
+    json_close(&j);
+    return finish_json(&j, capacity, n, e);
+}

@@ -1,0 +1,166 @@
+#include "engine/report/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUFFER 65536
+#define EVENT  320 /* bytes of one event at most */
+
+struct trace {
+    int fd;     /* -1: not open */
+    int failed; /* errno of the first write that did */
+    uint32_t n; /* bytes in buffer */
+    bool comma;
+    uint64_t origin_ns; /* of the first event */
+    uint32_t max_spans;
+    struct device_span *spans;
+    char buffer[BUFFER];
+};
+
+void trace_lay_out(struct stator *s, struct carve *c) {
+    if (!s->traces)
+        return;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        most = ARITH_MAX(most, s->devices[i].graph.n_ops);
+    struct trace *t = carve_take(c, 1, sizeof *t);
+    struct device_span *spans = carve_take(c, most, sizeof *spans);
+    s->trace = t;
+    if (t == NULL)
+        return;
+    t->fd = -1;
+    t->max_spans = most;
+    t->spans = spans;
+}
+
+static void flush(struct trace *t) {
+    for (uint32_t done = 0; done < t->n && t->failed == 0;) {
+        ssize_t n = write(t->fd, t->buffer + done, t->n - done);
+        if (n > 0)
+            done += (uint32_t)n;
+        else if (n == 0 || errno != EINTR)
+            t->failed = n == 0 ? EIO : errno;
+    }
+    t->n = 0;
+}
+
+static void put(struct trace *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct trace *t, const char *format, ...) {
+    if (t->n + EVENT > BUFFER)
+        flush(t);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->buffer + t->n, EVENT, format, args);
+    va_end(args);
+    CHECK(n > 0 && n < EVENT);
+    t->n += (uint32_t)n;
+}
+
+static const char *op_name(const struct graph_op *op) {
+    switch (op->kind) {
+    case GRAPH_ZERO_KV:
+        return "zero kv";
+    case GRAPH_EMBED:
+        return "embed";
+    case GRAPH_NORM:
+    case GRAPH_GATHER_NORM:
+        return "norm";
+    case GRAPH_MATMUL:
+        return op->epilogue == GRAPH_SWIGLU ? "matmul swiglu" : "matmul";
+    case GRAPH_ROPE_STORE:
+        return "rope, kv store";
+    case GRAPH_ATTENTION:
+        return "attention";
+    case GRAPH_ARGMAX:
+        return "argmax";
+    case GRAPH_LAND:
+        return "land";
+    case GRAPH_SEND:
+        return "send";
+    }
+    return "op";
+}
+
+stator_status trace_open(struct stator *s, stator_error *e) {
+    struct trace *t = s->trace;
+    if (t == NULL)
+        return STATOR_OK;
+    t->fd = open(s->trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (t->fd < 0)
+        return error_set(e, STATOR_FAILED, "the trace can't be written to %s: %s", s->trace_path,
+                         strerror(errno));
+    put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct engine_device *d = &s->devices[i];
+        put(t,
+            "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"%s, layers %u to "
+            "%u\"}}",
+            i > 0 ? "," : "", i, d->facts.name, d->graph.want.first_layer, d->graph.want.end_layer - 1);
+        put(t,
+            ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"steps\"}}",
+            i);
+        put(t, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":1,\"args\":{\"name\":\"ops\"}}",
+            i);
+    }
+    flush(t); /* a full disk is known before weights are read */
+    return trace_result(s, e);
+}
+
+static void put_event(struct trace *t, const char *name, uint32_t device, uint32_t thread, uint64_t begin,
+                      uint64_t end) {
+    if (t->origin_ns == 0)
+        t->origin_ns = begin; /* the first step's, which begins before all others */
+    uint64_t at = begin > t->origin_ns ? begin - t->origin_ns : 0;
+    uint64_t took = end > begin ? end - begin : 0;
+    put(t,
+        ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"ts\":%" PRIu64 ".%03u,\"dur\":%" PRIu64
+        ".%03u}",
+        name, device, thread, at / 1000, (unsigned)(at % 1000), took / 1000, (unsigned)(took % 1000));
+}
+
+void trace_step(struct stator *s, const struct engine_step *st) {
+    struct trace *t = s->trace;
+    if (t == NULL || t->fd < 0 || t->failed != 0)
+        return;
+    const struct engine_device *d = &s->devices[st->at];
+    uint32_t slot = (uint32_t)(st->number % d->model.slots);
+    uint32_t n = d->device->vtable->spans(d->device, slot, t->spans, t->max_spans);
+    if (n == 0)
+        return;
+    char name[64];
+    bool tail = t->spans[0].op >= d->graph.tail;
+    snprintf(name, sizeof name, tail ? "step %" PRIu64 ": %u rows" : "step %" PRIu64 ": %u tokens",
+             st->number, tail ? st->n_rows : st->n_tokens);
+    put_event(t, name, st->at, 0, t->spans[0].begin_ns, t->spans[n - 1].end_ns);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct graph_op *op = &d->graph.ops[t->spans[i].op];
+        if (op->layer == GRAPH_NONE)
+            snprintf(name, sizeof name, "%s", op_name(op));
+        else
+            snprintf(name, sizeof name, "blk.%u %s", op->layer, op_name(op));
+        put_event(t, name, st->at, 1, t->spans[i].begin_ns, t->spans[i].end_ns);
+    }
+}
+
+void trace_close(struct stator *s) {
+    struct trace *t = s->trace;
+    if (t == NULL || t->fd < 0)
+        return;
+    put(t, "\n]}\n");
+    flush(t);
+    if (close(t->fd) != 0 && t->failed == 0)
+        t->failed = errno;
+    t->fd = -1;
+}
+
+stator_status trace_result(const struct stator *s, stator_error *e) {
+    if (s->trace == NULL || s->trace->failed == 0)
+        return STATOR_OK;
+    return error_set(e, STATOR_FAILED, "the trace in %s is not whole: %s", s->trace_path,
+                     strerror(s->trace->failed));
+}

@@ -1,0 +1,192 @@
+#include "engine/run/pipeline.h"
+
+#include "base/clock.h"
+#include "engine/report/trace.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define NAP_NS  20000   /* between looks when several devices work */
+#define LOOK_NS 1000000 /* when one does; commands wait as long */
+
+static struct engine_step *step_of(const struct stator *s, uint64_t number) {
+    DCHECK(number >= s->first_step && number - s->first_step < s->max_steps);
+    return &s->steps[number % s->max_steps];
+}
+
+static uint32_t slot_of(const struct stator *s, uint64_t number) {
+    return (uint32_t)(number % s->devices[0].model.slots);
+}
+
+static bool is_last(const struct stator *s, uint32_t device) {
+    return device + 1 == s->n_devices;
+}
+
+/* Whether step `number` finds its slot on the device, and the halves behind it, free. */
+static bool slot_is_free(const struct stator *s, uint64_t number, uint32_t device) {
+    uint32_t slots = s->devices[0].model.slots;
+    if (number < s->first_step + slots)
+        return true; /* the one before it in the slot was finished, or never was */
+    const struct engine_step *before = step_of(s, number - slots);
+    return !is_last(s, device) && (before->at > device + 1 || (before->at == device + 1 && !before->running));
+}
+
+static bool may_enter(const struct stator *s, uint64_t number, uint32_t device) {
+    if (number > s->first_step && step_of(s, number - 1)->at < device)
+        return false; /* it would overtake */
+    if (!slot_is_free(s, number, device))
+        return false;
+    for (uint64_t i = s->first_step; is_last(s, device) && i < number; i++)
+        if (step_of(s, i)->reader != NULL)
+            return false; /* its tails are not over */
+    return true;
+}
+
+bool pipeline_is_empty(const struct stator *s) {
+    return s->next_step == s->first_step;
+}
+
+bool pipeline_has_room(const struct stator *s) {
+    return s->next_step - s->first_step < s->max_steps && may_enter(s, s->next_step, 0);
+}
+
+struct engine_step *pipeline_next(struct stator *s, uint8_t **slot) {
+    struct device *d = s->devices[0].device;
+    struct engine_step *st = &s->steps[s->next_step % s->max_steps];
+    *st = (struct engine_step){.number = s->next_step, .carried = st->carried, .of_row = st->of_row};
+    *slot = d->vtable->step_slot(d, slot_of(s, st->number));
+    return st;
+}
+
+static stator_status submit(struct stator *s, struct engine_step *st, uint32_t device, stator_error *e) {
+    struct engine_device *d = &s->devices[device];
+    st->at = device;
+    if (d->n_running == 0)
+        d->busy_since_ns = clock_ns();
+    stator_status rc = d->device->vtable->submit(d->device, slot_of(s, st->number), e);
+    if (rc != STATOR_OK)
+        return rc;
+    st->running = true;
+    d->n_running++;
+    return STATOR_OK;
+}
+
+stator_status pipeline_begin(struct stator *s, stator_error *e) {
+    DCHECK(pipeline_has_room(s));
+    struct engine_step *st = &s->steps[s->next_step % s->max_steps];
+    for (uint32_t i = 0; i < st->n_chunks; i++)
+        st->carried[i]->flights++;
+    s->next_step++;
+    return submit(s, st, 0, e);
+}
+
+/* Whether the step has ended where it is, waiting for it at most timeout_ns. */
+static stator_status look(struct stator *s, struct engine_step *st, uint64_t timeout_ns, stator_error *e) {
+    struct engine_device *d = &s->devices[st->at];
+    bool ended = false;
+    stator_status rc = d->device->vtable->wait(d->device, slot_of(s, st->number), timeout_ns, &ended, e);
+    if (rc != STATOR_OK)
+        return rc;
+    uint64_t now = clock_ns();
+    if (!ended) {
+        d->hangs = now - d->busy_since_ns > s->deadline_ns;
+        if (!d->hangs)
+            return STATOR_OK;
+        return error_set(e, STATOR_DEVICE,
+                         "%s: wait: a step of %u tokens has not ended after %.1f s: the device or its driver "
+                         "hangs",
+                         d->facts.name, st->n_tokens, (double)s->deadline_ns * 1e-9);
+    }
+    st->running = false;
+    d->n_running--;
+    d->busy_since_ns = now; /* of the next one, which has waited behind this one */
+    trace_step(s, st);
+    return STATOR_OK;
+}
+
+static stator_status move_on(struct stator *s, struct engine_step *st, stator_error *e) {
+    struct device *from = s->devices[st->at].device;
+    struct device *to = s->devices[st->at + 1].device;
+    uint32_t slot = slot_of(s, st->number);
+    step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
+    return submit(s, st, st->at + 1, e);
+}
+
+stator_status pipeline_advance(struct stator *s, bool *moved, stator_error *e) {
+    for (uint64_t i = s->first_step; i < s->next_step; i++) {
+        struct engine_step *st = step_of(s, i);
+        if (st->running) {
+            stator_status rc = look(s, st, 0, e);
+            if (rc != STATOR_OK)
+                return rc;
+            *moved = *moved || !st->running;
+        }
+        if (st->running || is_last(s, st->at) || !may_enter(s, i, st->at + 1))
+            continue;
+        stator_status rc = move_on(s, st, e);
+        if (rc != STATOR_OK)
+            return rc;
+        *moved = true;
+    }
+    return STATOR_OK;
+}
+
+struct engine_step *pipeline_ended(struct stator *s) {
+    if (pipeline_is_empty(s))
+        return NULL;
+    struct engine_step *st = step_of(s, s->first_step);
+    return !st->running && is_last(s, st->at) ? st : NULL;
+}
+
+stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t first, uint32_t rows,
+                             stator_error *e) {
+    CHECK(st == pipeline_ended(s) && st->reader != NULL && rows <= s->want.logits_rows);
+    struct device *d = s->devices[st->at].device;
+    uint8_t *slot = d->vtable->step_slot(d, slot_of(s, st->number));
+    struct step_header *h = (struct step_header *)slot;
+    uint32_t *wanted = (uint32_t *)(slot + h->at_rows);
+    for (uint32_t i = 0; i < rows; i++)
+        wanted[i] = first + i;
+    h->n_rows = rows;
+    h->run_body = 0;
+    st->n_rows = rows;
+    return submit(s, st, st->at, e);
+}
+
+void pipeline_finish(struct stator *s, struct engine_step *st) {
+    CHECK(st == pipeline_ended(s));
+    for (uint32_t i = 0; i < st->n_chunks; i++) {
+        CHECK(st->carried[i]->flights > 0);
+        st->carried[i]->flights--;
+    }
+    s->first_step++;
+    atomic_fetch_add_explicit(&s->stepped, 1, memory_order_relaxed);
+}
+
+stator_status pipeline_wait(struct stator *s, stator_error *e) {
+    struct engine_step *oldest = step_of(s, s->first_step);
+    uint32_t running = 0;
+    for (uint64_t i = s->first_step; i < s->next_step; i++) {
+        struct engine_step *st = step_of(s, i);
+        if (st->running && running++ == 0)
+            oldest = st;
+    }
+    CHECK(running > 0); /* what does not run can move, so advance has moved it */
+    return look(s, oldest, running == 1 ? LOOK_NS : NAP_NS, e);
+}
+
+void pipeline_drain(struct stator *s) {
+    uint64_t end = clock_ns() + s->deadline_ns;
+    for (uint64_t i = s->first_step; i < s->next_step; i++) {
+        struct engine_step *st = step_of(s, i);
+        struct device *d = s->devices[st->at].device;
+        bool ended = !st->running || s->devices[st->at].hangs;
+        while (!ended && clock_ns() < end)
+            if (d->vtable->wait(d, slot_of(s, st->number), LOOK_NS, &ended, NULL) != STATOR_OK)
+                break; /* it is lost, and with it what it ran */
+        st->running = false;
+    }
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        s->devices[i].n_running = 0;
+    s->first_step = s->next_step;
+}

@@ -1,0 +1,144 @@
+#include "engine/start/placement.h"
+
+#include "os/numa.h"
+#include "base/units.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+static uint32_t count(uint64_t set) {
+    return (uint32_t)__builtin_popcountll(set);
+}
+
+/* The node of most GPUs, of the first of them where it is a draw; -1: none is known. */
+static int node_of_gpus(const struct stator *s, uint32_t *n_known) {
+    int nodes[DEVICE_MAX];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        int node = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(s->root, s->devices[i].choice.pci);
+        if (node >= 0)
+            nodes[n++] = node;
+    }
+    int best = -1;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t same = 0;
+        for (uint32_t k = 0; k < n; k++)
+            same += nodes[k] == nodes[i];
+        if (same > most) {
+            most = same;
+            best = nodes[i];
+        }
+    }
+    *n_known = n;
+    return best;
+}
+
+static uint32_t far_gpus(const struct stator *s, int node) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_devices && node >= 0; i++) {
+        int own = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(s->root, s->devices[i].choice.pci);
+        n += own >= 0 && own != node;
+    }
+    return n;
+}
+
+void placement_decide(struct stator *s) {
+    struct placement *p = &s->placement;
+    *p = (struct placement){.staging = -1, .staging_is_on = -1};
+    uint64_t online = numa_online(s->root);
+    p->n_nodes = count(online);
+    if (s->config.cpu.numa == CONFIG_NUMA_OFF)
+        snprintf(p->why, sizeof p->why, "cpu.numa is \"off\"");
+    else if (online == 0)
+        snprintf(p->why, sizeof p->why, "the kernel tells of no nodes (/sys/devices/system/node/online)");
+    else if (p->n_nodes == 1)
+        snprintf(p->why, sizeof p->why, "the machine has one node");
+    else if (!numa_is_free())
+        snprintf(p->why, sizeof p->why, "the process was given a policy (numactl), which stays");
+    else
+        p->on = true;
+    if (!p->on)
+        return;
+    uint32_t known = 0;
+    p->staging = node_of_gpus(s, &known);
+    p->n_far = far_gpus(s, p->staging);
+    if (p->staging < 0)
+        snprintf(p->why, sizeof p->why, "no GPU whose node the firmware tells: staging lies anywhere");
+    else if (p->n_far > 0)
+        snprintf(p->why, sizeof p->why,
+                 "staging is meant for node %d, where most GPUs are; copies of %u GPU%s on other nodes cross "
+                 "sockets",
+                 p->staging, p->n_far, p->n_far == 1 ? "" : "s");
+    else
+        snprintf(p->why, sizeof p->why, "staging is meant for node %d, where the GPUs are", p->staging);
+}
+
+void placement_begin_staging(struct stator *s) {
+    struct placement *p = &s->placement;
+    if (p->on && p->staging >= 0 && !numa_prefer(p->staging)) {
+        snprintf(p->why, sizeof p->why, "the kernel does not take node %d for staging", p->staging);
+        p->staging = -1;
+    }
+}
+
+/* Our own pages are not touched yet, a driver's are there. */
+void placement_end_staging(struct stator *s) {
+    struct placement *p = &s->placement;
+    if (!p->on || p->staging < 0)
+        return;
+    (void)numa_prefer(-1);
+    if (s->staging == NULL)
+        return;
+    if (s->staging_is_pages && !numa_place(s->staging, s->staging_bytes, (uint64_t)1 << p->staging))
+        p->refused += s->staging_bytes;
+    p->staging_is_on = numa_node_of(s->staging);
+}
+
+void placement_begin_spill(struct stator *s, uint32_t i) {
+    int node = numa_node_of_pci(s->root, s->devices[i].choice.pci);
+    if (s->placement.on && node >= 0)
+        (void)numa_prefer(node); /* refused: the pages lie anywhere, as those of staging would */
+}
+
+void placement_end_spill(struct stator *s) {
+    if (s->placement.on)
+        (void)numa_prefer(-1);
+}
+
+void placement_slice(struct stator *s, uint32_t i, void *memory, uint64_t bytes) {
+    const struct device_choice *c = &s->devices[i].choice;
+    uint64_t nodes = 0;
+    if (!s->placement.on || !s->devices[i].facts.host_memory || !c->pinned || memory == NULL)
+        return;
+    for (uint32_t k = 0; k < c->threads && k < sizeof c->cpus / sizeof c->cpus[0]; k++)
+        nodes |= numa_node_of_cpu(s->root, (unsigned)c->cpus[k]);
+    if (nodes != 0 && !numa_place(memory, bytes, nodes))
+        s->placement.refused += bytes;
+}
+
+void placement_log(const struct stator *s) {
+    const struct placement *p = &s->placement;
+    char size[UNITS_TEXT];
+    log_write(&s->log, p->n_nodes > 1 || p->n_nodes == 0 ? STATOR_LOG_INFO : STATOR_LOG_DEBUG, "NUMA: %s",
+              p->why);
+    if (p->staging >= 0 && p->staging_is_on >= 0 && p->staging_is_on != p->staging)
+        log_write(&s->log, STATOR_LOG_WARN, "NUMA: staging was meant for node %d and lies on node %d",
+                  p->staging, p->staging_is_on);
+    if (p->refused > 0)
+        log_write(&s->log, STATOR_LOG_WARN,
+                  "NUMA: the kernel would not place %s: they lie where they are first used",
+                  units_format_size(p->refused, size));
+}
+
+void placement_to_json(const struct placement *p, struct json *j) {
+    json_object(j, "numa");
+    json_u64(j, "nodes", p->n_nodes); /* 0: not known */
+    json_bool(j, "placed", p->on);
+    json_i64(j, "staging_node", p->staging); /* -1: any */
+    json_i64(j, "staging_is_on", p->staging_is_on);
+    json_u64(j, "far_gpus", p->n_far);
+    json_u64(j, "refused_bytes", p->refused);
+    json_string(j, "why", p->why);
+    json_close(j);
+}

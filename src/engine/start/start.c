@@ -1,0 +1,149 @@
+/* From a plan to devices that can run: everything that is allocated after stator_plan and on the engine
+ * thread. What a failed start has taken, start_close_devices gives back. */
+#include "engine/engine.h"
+
+#include "os/pages.h"
+#include "engine/start/enforce.h"
+#include "engine/start/routes.h"
+#include "plan/spill.h"
+#include "engine/report/trace.h"
+
+static stator_status open_devices(struct stator *s, stator_error *e) {
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        stator_status st = device_open(&d->choice, &d->model, s->traces, &s->phase, d->memory,
+                                       d->memory_bytes, &d->device, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    return STATOR_OK;
+}
+
+/* Pinned by the first device that wants that. */
+static stator_status create_staging(struct stator *s, stator_error *e) {
+    struct device *owner = NULL;
+    for (uint32_t i = 0; i < s->n_devices && owner == NULL; i++)
+        if (s->devices[i].device->vtable->host_create != NULL)
+            owner = s->devices[i].device;
+    s->staging_is_pages = owner == NULL;
+    placement_begin_staging(s);
+    stator_status st = owner != NULL ? owner->vtable->host_create(owner, s->staging_bytes, &s->staging, e)
+                                     : pages_map(s->staging_bytes, "staging", &s->staging, e);
+    placement_end_staging(s);
+    if (st == STATOR_OK)
+        plan_arena_find(plan_find(&s->plan, "host"), "staging")->allocated = s->staging_bytes;
+    return st;
+}
+
+/* The slices behind the device's own: of KV, then of weights. */
+static stator_status create_spill(struct stator *s, uint32_t device, stator_error *e) {
+    struct engine_device *ed = &s->devices[device];
+    struct plan_arena *a = spill_arena(&s->plan, device);
+    if (a == NULL)
+        return STATOR_OK;
+    struct device_kv_part kv = device_kv_part(&ed->model.kv, &ed->graph, true);
+    uint32_t n_kv = kv.end - kv.first;
+    uint32_t weights = ed->graph.weight_slices - ed->graph.spilled_slices;
+    for (uint32_t k = 0; k < a->n_slices; k++) {
+        stator_status st =
+            ed->device->vtable->slice_spill(ed->device, k < n_kv ? DEVICE_KV : DEVICE_WEIGHTS,
+                                            k < n_kv ? kv.first + k : weights + k - n_kv, a->slices[k], e);
+        if (st == STATOR_DOES_NOT_FIT)
+            ed->refused = (struct engine_refusal){.bytes = a->slices[k], .in_host = true};
+        if (st != STATOR_OK)
+            return st;
+        a->allocated += a->slices[k];
+    }
+    return STATOR_OK;
+}
+
+/* What the device has given so far, and what it still has. */
+static void note_refusal(struct stator *s, uint32_t device, uint64_t bytes) {
+    struct engine_device *d = &s->devices[device];
+    const struct plan_place *place = &s->plan.places[device];
+    d->refused = (struct engine_refusal){.bytes = bytes};
+    for (uint32_t k = 0; k < place->n_arenas; k++)
+        d->refused.given += place->arenas[k].allocated;
+    if (d->device->vtable->free_bytes != NULL)
+        d->refused.left = d->device->vtable->free_bytes(d->device);
+}
+
+static stator_status create_arenas(struct stator *s, uint32_t device, stator_error *e) {
+    struct device *d = s->devices[device].device;
+    for (int i = 0; i < DEVICE_ARENAS; i++) {
+        struct plan_arena *a =
+            plan_arena_find(&s->plan.places[device], device_arena_name((enum device_arena)i));
+        CHECK(a != NULL);
+        for (uint32_t k = 0; k < a->n_slices; k++) {
+            stator_status st = d->vtable->slice_create(d, (enum device_arena)i, k, a->slices[k], e);
+            if (st == STATOR_DOES_NOT_FIT && !s->devices[device].facts.host_memory)
+                note_refusal(s, device, a->slices[k]);
+            if (st != STATOR_OK)
+                return st;
+            placement_slice(s, device, d->vtable->map(d, (enum device_arena)i, k), a->slices[k]);
+            a->allocated += a->slices[k];
+        }
+    }
+    placement_begin_spill(s, device);
+    stator_status st = create_spill(s, device, e);
+    placement_end_spill(s);
+    return st;
+}
+
+/* What the driver took beside our slices. */
+static uint64_t driver_bytes(const struct stator *s, uint32_t i) {
+    const struct device *d = s->devices[i].device;
+    uint64_t taken = d->vtable->taken_bytes(d);
+    uint64_t ours = audit_slices(s, i);
+    return taken > ours ? taken - ours : 0;
+}
+
+static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
+    struct engine_device *d = &s->devices[i];
+    struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
+                                 .out = i + 1 < s->n_devices ? &d->out : NULL,
+                                 .pinned = d->pinned.bytes > 0 ? (uint8_t *)s->staging + d->at_pinned : NULL,
+                                 .log = &s->log,
+                                 .kernel_cache = s->config.cache.dir};
+    stator_status st = d->device->vtable->prepare(d->device, &setup, e);
+    if (st == STATOR_OK)
+        atomic_store(&d->driver_bytes, driver_bytes(s, i));
+    return st;
+}
+
+stator_status start_devices(struct stator *s, stator_error *e) {
+    placement_decide(s);
+    stator_status st = trace_open(s, e);
+    if (st == STATOR_OK)
+        st = open_devices(s, e);
+    if (st == STATOR_OK)
+        st = create_staging(s, e);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        st = create_arenas(s, i, e);
+    if (st == STATOR_OK)
+        enforce_poison(s);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        st = loader_run(s, &s->devices[i], e);
+    if (st == STATOR_OK)
+        st = routes_decide(s, e);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        st = prepare(s, i, e);
+    return st;
+}
+
+void start_close_devices(struct stator *s) {
+    trace_close(s);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct device *d = s->devices[i].device;
+        if (d != NULL && d->vtable->settle != NULL)
+            d->vtable->settle(d);
+    }
+    for (uint32_t i = s->n_devices; i-- > 0;) {
+        struct engine_device *d = &s->devices[i];
+        if (d->device != NULL)
+            d->device->vtable->close(d->device);
+        d->device = NULL;
+    }
+    if (!s->staging_is_pages)
+        s->staging = NULL;
+}

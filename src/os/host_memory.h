@@ -1,0 +1,18 @@
+/* What the kernel says about memory of this process and this machine. */
+#ifndef STATOR_OS_HOST_MEMORY_H
+#define STATOR_OS_HOST_MEMORY_H
+
+#include <stdint.h>
+
+/* Bytes that this process may still take: min(cgroup limit, MemAvailable); 0 when nobody says. */
+uint64_t host_memory_available(void);
+/* RssAnon + RssShmem of this process, and the highest VmRSS so far; 0 when not known. */
+uint64_t host_memory_private(void);
+uint64_t host_memory_peak(void);
+/* How much of a mapping at `memory` is in RssAnon or RssShmem, at most `bytes`: memory of a driver may be
+ * mapped without being in any Rss. 0 when not known. */
+uint64_t host_memory_resident(const void *memory, uint64_t bytes);
+/* Bytes that malloc has handed out. */
+uint64_t host_memory_heap(void);
+
+#endif

@@ -1,0 +1,109 @@
+/* What would fit: searches over real plans, one size at a time, the others as wanted. */
+#include "engine/engine.h"
+#include "plan/spill.h"
+
+#define MOST_SEQUENCES 1024 /* that memory.sequences takes */
+
+struct probe {
+    struct stator *s;
+    struct engine_want want;
+    uint32_t *field; /* of want */
+    uint32_t step;   /* its values are multiples of it, or the wanted one */
+};
+
+static bool fits(struct probe *p, uint64_t v) {
+    *p->field = (uint32_t)v;
+    if (p->s->rows_follow_sequences)
+        p->want.logits_rows = p->want.sequences;
+    if (p->want.logits_rows > p->want.batch)
+        p->want.logits_rows = p->want.batch;
+    struct plan plan;
+    return planner_make(p->s, &p->want, &plan, NULL) == STATOR_OK && plan.fits;
+}
+
+/* The largest multiple of step up to `most` that fits (plans grow with each size); 0: none. */
+static uint64_t largest(struct stator *s, const struct engine_want *want, size_t field, uint32_t step,
+                        uint32_t most) {
+    struct probe p = {.s = s, .want = *want, .step = step};
+    p.field = (uint32_t *)((uint8_t *)&p.want + field);
+    if (fits(&p, most))
+        return most;
+    uint64_t good = 0;
+    uint64_t bad = arith_ceil_div(most, step);
+    while (bad - good > 1) {
+        uint64_t middle = good + (bad - good) / 2;
+        p.want = *want;
+        if (fits(&p, middle * step))
+            good = middle;
+        else
+            bad = middle;
+    }
+    return good * step;
+}
+
+uint32_t fit_largest_context(struct stator *s, const struct engine_want *want) {
+    struct engine_want w = *want;
+    w.spill = false;
+    uint32_t most = ARITH_MIN((uint32_t)CONFIG_CONTEXT_MOST, s->shape->context_trained);
+    uint64_t context = largest(s, &w, offsetof(struct engine_want, context), 32, most);
+    if (context == 0 && want->spill)
+        context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
+    return (uint32_t)context;
+}
+
+/* The tokens whose KV the free bytes hold, on every device at once. */
+static uint64_t tokens_in_room(const struct stator *s, const struct plan *p) {
+    uint64_t most = UINT64_MAX;
+    uint64_t in_host = 0;
+    const struct plan_place *host = &p->places[p->n_places - 1];
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct plan_place *place = &p->places[i];
+        most = ARITH_MIN(most, (place->budget - place->total) / place->kv_per_token);
+        if (s->devices[i].facts.host_memory)
+            in_host += place->kv_per_token;
+    }
+    if (in_host > 0)
+        most = ARITH_MIN(most, (host->budget - host->total) / in_host);
+    return most;
+}
+
+void fit_room(struct stator *s, const struct engine_want *want, struct plan *p) {
+    CHECK(p->fits);
+    p->room_known = true;
+    p->sequences_fit = want->sequences;
+    if (spill_all(p) > 0)
+        return;
+    p->room_tokens = tokens_in_room(s, p);
+    struct engine_want kept = *want;
+    kept.spill = false;
+    want = &kept;
+    struct probe q = {.s = s, .want = *want, .step = 1};
+    q.field = &q.want.sequences;
+    uint32_t most = ARITH_MIN((uint32_t)MOST_SEQUENCES, want->batch); /* a step takes a token of each */
+    uint32_t good = want->sequences;
+    uint32_t bad = good;
+    while (bad == good && good < most) {
+        bad = (uint32_t)ARITH_MIN(good * (uint64_t)2, (uint64_t)most);
+        if (fits(&q, bad))
+            good = bad;
+    }
+    while (bad > good + 1) {
+        uint32_t middle = good + (bad - good) / 2;
+        q.want = *want;
+        if (fits(&q, middle))
+            good = middle;
+        else
+            bad = middle;
+    }
+    p->sequences_fit = good;
+}
+
+void fit_search(struct stator *s, const struct engine_want *want, struct plan *p) {
+    p->missing.largest_context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
+    p->missing.largest_batch = largest(s, want, offsetof(struct engine_want, batch), 1, want->batch);
+    /* A step takes a token of every sequence, and the rows that were asked for. */
+    if (p->missing.largest_batch < ARITH_MAX(want->sequences, want->logits_rows))
+        p->missing.largest_batch = 0;
+    p->missing.largest_sequences =
+        largest(s, want, offsetof(struct engine_want, sequences), 1, want->sequences);
+}

@@ -1,0 +1,177 @@
+/* The plan of memory: places (devices and the host), their arenas, the slices of each arena and the blocks in
+ * them; the inputs that it follows from; what was really allocated and used next to it. Knows bytes, neither
+ * tensors nor devices.
+ *
+ * Invariants (plan_check): an arena's bytes are the sum of its slices; a place's total is the sum of its
+ * arenas; the host is the last place; a block lies inside its slice, and two blocks that live at the same
+ * time do not overlap. Filled by the engine's planner, read by everybody, `allocated` and `used` written by
+ * the owner of the arena only.
+ *
+ * The JSON (`stator plan --json`); sizes are bytes, members may be added, those named here stay:
+ *   format    1
+ *   model     the model's name (not an input)
+ *   hash      32 hex digits over all of `inputs`
+ *   fits      true or false
+ *   inputs    object: name -> number or text; everything that the plan follows from, and nothing else
+ *   devices   array of places, in the order of the layers:
+ *     name, budget, total
+ *     layers              {first, count}
+ *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
+ *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
+ *                         zero rows in it
+ *     kv_bytes_per_token  of one token of one sequence, in this place
+ *     spill               struct plan_spill, where something of the device lies in host memory
+ *     arenas              array of {name, bytes, lower_bound, slices: [bytes, ..],
+ *                         blocks: [{name, slice, offset, bytes, first, end}, ..]}; a block lives in steps
+ *                         first .. end - 1, first = end = 0: always
+ *   host      like a place: {name, limit, total, arenas}; an arena with the name of a device is that
+ *             device's memory, which is host memory; one named "spill DEVICE" is what that device is too
+ *             small for
+ *   kv        {tokens: planned, room_tokens: that the free bytes would hold beside them, sequences_fit: the
+ *             largest number of sequences of full length of any plan that fits, 0: none; absent where that
+ *             was not searched}; both without spilling
+ *   spill_slowdown  struct plan's slowdown, where it is known
+ *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
+ *             largest_sequences} */
+#ifndef STATOR_PLAN_PLAN_H
+#define STATOR_PLAN_PLAN_H
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json_writer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PLAN_FORMAT     1
+#define PLAN_MAX_SLICES 64
+#define PLAN_MAX_ARENAS 12
+#define PLAN_MAX_PLACES 9
+#define PLAN_MAX_INPUTS 64
+
+struct plan_arena {
+    char name[32];
+    uint64_t bytes;
+    uint64_t lower_bound; /* no plan for these blocks needs less */
+    uint32_t n_slices;
+    uint64_t slices[PLAN_MAX_SLICES];
+    uint64_t allocated; /* bytes really taken so far */
+    uint64_t used;      /* high-water mark of bytes in use */
+};
+
+/* What of a device's lies in host memory because the device is too small (memory.on_oom = "spill"), and what
+ * that costs. Bytes; all 0 for a device that spills nothing. */
+struct plan_spill {
+    uint64_t weights;
+    uint64_t kv;
+    uint32_t kv_layers;    /* the last ones */
+    uint32_t arena;        /* of the host that has them */
+    uint64_t per_step;     /* of weights, over the bus in every step, whatever its tokens */
+    uint64_t per_token;    /* of weights, over the bus for every token of a step */
+    uint64_t kv_per_token; /* over the bus in every step of a sequence, for every token of its context */
+    /* For a token that one sequence of full length generates: over the bus, and from the device's memory. */
+    uint64_t far;
+    uint64_t near;
+};
+
+struct plan_place {
+    char name[32]; /* "cpu:0", "host" */
+    bool is_host;
+    uint64_t budget;
+    uint64_t total;
+    uint32_t n_arenas;
+    struct plan_arena arenas[PLAN_MAX_ARENAS];
+    /* The arithmetic, as the planner tells it; 0 for the host. */
+    uint32_t first_layer;
+    uint32_t n_layers;
+    uint64_t weights_in_file;
+    uint64_t weights_packed;
+    uint64_t weights_padding; /* in weights_packed */
+    uint64_t kv_per_token;
+    struct plan_spill spill;
+    /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. */
+    char route[16];
+    char route_why[96];
+};
+
+struct plan_block {
+    char name[64];
+    uint16_t place;
+    uint16_t arena;
+    uint32_t slice;
+    uint64_t offset;
+    uint64_t bytes;
+    uint32_t first; /* lifetime in steps, [first, end); both 0: always */
+    uint32_t end;
+};
+
+/* One of the things that the plan follows from. */
+struct plan_input {
+    char name[48];
+    bool is_number;
+    uint64_t number;
+    char text[64];
+};
+
+/* What does not fit, and what would. 0 in largest_*: nothing would. */
+struct plan_short {
+    char where[80]; /* "host: kv" */
+    uint64_t bytes; /* over the budget, or over the slice's limit */
+    /* A thing of this arena that can't be cut, and the most that a slice of its device holds; 0: slices are
+     * not what is short. */
+    uint64_t slice_bytes;
+    uint64_t slice_limit;
+    uint64_t largest_context;
+    uint64_t largest_batch;
+    uint64_t largest_sequences;
+};
+
+struct plan {
+    char hash[HASH_TEXT];
+    char model[128];
+    bool fits;
+    uint32_t n_places;
+    struct plan_place places[PLAN_MAX_PLACES];
+    uint32_t n_inputs;
+    struct plan_input inputs[PLAN_MAX_INPUTS];
+    struct plan_block *blocks; /* by plan_keep_blocks; NULL: they are not kept */
+    uint32_t n_blocks;
+    uint32_t max_blocks;
+    uint64_t kv_tokens;
+    uint64_t room_tokens;
+    uint64_t sequences_fit;
+    bool room_known; /* the two above */
+    double slowdown; /* what spill does to a token that one sequence of full length generates: time as a
+                        multiple of the time with all of it on the devices; 0: bandwidths are not known */
+    struct plan_short missing; /* valid if !fits */
+};
+
+void plan_init(struct plan *p);
+/* From now on blocks are kept, in the caller's memory. */
+void plan_keep_blocks(struct plan *p, struct plan_block *blocks, uint32_t max);
+
+struct plan_place *plan_add_place(struct plan *p, const char *name, bool is_host, uint64_t budget);
+/* One slice of `bytes`; more with plan_add_slice. */
+struct plan_arena *plan_add_arena(struct plan_place *place, const char *name, uint64_t bytes,
+                                  uint64_t lower_bound);
+void plan_add_slice(struct plan_place *place, struct plan_arena *a, uint64_t bytes);
+/* A block of the newest arena of the newest place. Nothing happens when blocks are not kept, or there are no
+ * bytes. */
+void plan_add_block(struct plan *p, const char *name, size_t name_length, uint32_t slice, uint64_t offset,
+                    uint64_t bytes, uint32_t first, uint32_t end);
+void plan_add_number(struct plan *p, const char *name, uint64_t v);
+void plan_add_text(struct plan *p, const char *name, const char *text);
+/* The hash, over all inputs. */
+void plan_hash_inputs(struct plan *p);
+
+struct plan_place *plan_find(struct plan *p, const char *name); /* NULL: not there */
+struct plan_arena *plan_arena_find(struct plan_place *place, const char *name);
+void plan_check(const struct plan *p);
+/* Two blocks of one slice that live at the same time and share bytes: false, and *a, *b are their indices.
+ * n^2 in the worst case: for tests. */
+bool plan_blocks_apart(const struct plan *p, uint32_t *a, uint32_t *b);
+
+/* The object of `stator plan --json` (name may be NULL at the top). */
+void plan_to_json(const struct plan *p, struct json *j, const char *name);
+
+#endif
