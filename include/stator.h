@@ -262,8 +262,10 @@ typedef struct stator_device_audit {
 stator_status stator_get_device_audit(const stator *s, size_t index, stator_device_audit *audit, int *have,
                                       stator_error *e);
 
-/* JSON texts, into the caller's buffer: *n is the whole length without NUL, also when capacity was too small
- * (STATOR_USAGE then). plan: as `stator plan --json`. report: as `--report FILE`. config: a config file. */
+/* JSON texts, into the caller's buffer, with a NUL: *n is the length without it. When capacity is too small
+ * (STATOR_USAGE), *n is the plan's whole length; of a report, whose figures change from call to call, what
+ * none of this engine is longer than until it is started or stopped: *n + 1 bytes hold the next one. plan: as
+ * `stator plan --json`. report: as `--report FILE`. */
 stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e);
 stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e);
 

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +29,10 @@ void json_to_file(struct json *j, FILE *file, bool pretty) {
 
 void json_to_buffer(struct json *j, char *buffer, size_t capacity, bool pretty) {
     *j = (struct json){.buffer = buffer, .capacity = capacity, .pretty = pretty};
+}
+
+void json_to_measure(struct json *j, bool pretty) {
+    *j = (struct json){.pretty = pretty, .widest = true};
 }
 
 static void new_line(struct json *j) {
@@ -137,19 +142,21 @@ void json_string(struct json *j, const char *name, const char *value) {
 
 void json_u64(struct json *j, const char *name, uint64_t v) {
     char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, v);
+    snprintf(text, sizeof text, "%" PRIu64, j->widest ? UINT64_MAX : v);
     begin_value(j, name);
     put_text(j, text);
 }
 
 void json_i64(struct json *j, const char *name, int64_t v) {
     char text[24];
-    snprintf(text, sizeof text, "%" PRId64, v);
+    snprintf(text, sizeof text, "%" PRId64, j->widest ? INT64_MIN : v);
     begin_value(j, name);
     put_text(j, text);
 }
 
 void json_double(struct json *j, const char *name, double v) {
+    if (j->widest)
+        v = -DBL_MAX;
     if (!isfinite(v)) {
         json_null(j, name);
         return;
@@ -166,7 +173,7 @@ void json_double(struct json *j, const char *name, double v) {
 
 void json_bool(struct json *j, const char *name, bool v) {
     begin_value(j, name);
-    put_text(j, v ? "true" : "false");
+    put_text(j, v && !j->widest ? "true" : "false");
 }
 
 void json_null(struct json *j, const char *name) {

@@ -23,11 +23,14 @@ struct json {
     char kind[JSON_DEPTH]; /* '{' or '[' */
     bool first[JSON_DEPTH];
     bool pretty;
+    bool widest; /* every number as long as its kind can be */
 };
 
 void json_to_file(struct json *j, FILE *file, bool pretty);
 void json_to_buffer(struct json *j, char *buffer, size_t capacity,
                     bool pretty); /* NUL-terminated at the end if it fits */
+/* Counts what the text has at most, whatever its numbers are. */
+void json_to_measure(struct json *j, bool pretty);
 
 /* name: NULL inside arrays and at the top. */
 void json_object(struct json *j, const char *name);

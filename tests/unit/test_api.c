@@ -430,6 +430,31 @@ static void no_leak(void **state) {
 #endif
 }
 
+/* The length that a call asks for holds for the next one, whatever has been counted meanwhile. */
+static void report_grows(void **state) {
+    (void)state;
+    stator *s = harness_start(DEMO, small);
+    for (int round = 0; round < 3; round++) {
+        size_t need = 0;
+        REFUSED(STATOR_USAGE, "the report may take", stator_report_json(s, NULL, 0, &need, e));
+        struct harness_text t = {.id = harness_submit(s, prompt, N_PROMPT, 120, 0, 0)};
+        harness_collect(s, &t, 1);
+        char *text = malloc(need + 1);
+        assert_non_null(text);
+        size_t n = 0;
+        stator_error e = {0};
+        if (stator_report_json(s, text, need + 1, &n, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        assert_true(n <= need);
+        assert_int_equal(strlen(text), n);
+        /* Exactly as long as it is, unless a figure of the audit has got a digit more. */
+        stator_status st = stator_report_json(s, text, n + 1, &n, &e);
+        assert_true(st == STATOR_OK || (st == STATOR_USAGE && n == need));
+        free(text);
+    }
+    stator_close(s);
+}
+
 static void expected_plan(void **state) {
     (void)state;
     stator *s = open_model(DEMO, small);
@@ -644,15 +669,23 @@ static void beyond_slices(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(open_arguments),   cmocka_unit_test(wrong_order),
-        cmocka_unit_test(wrong_sizes),      cmocka_unit_test(invalid_requests),
-        cmocka_unit_test(queue_full),       cmocka_unit_test(many_sequences),
-        cmocka_unit_test(cancel_one),       cmocka_unit_test(poll_timeouts),
-        cmocka_unit_test(logits_in_pieces), cmocka_unit_test(close_while_running),
-        cmocka_unit_test(no_leak),          cmocka_unit_test(expected_plan),
-        cmocka_unit_test(cancel_start),     cmocka_unit_test(cancel_at_any_time),
-        cmocka_unit_test(damaged_weights),  cmocka_unit_test(damaged_quantised_weights),
-        cmocka_unit_test(beyond_slices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(open_arguments),
+                                       cmocka_unit_test(wrong_order),
+                                       cmocka_unit_test(wrong_sizes),
+                                       cmocka_unit_test(invalid_requests),
+                                       cmocka_unit_test(queue_full),
+                                       cmocka_unit_test(many_sequences),
+                                       cmocka_unit_test(cancel_one),
+                                       cmocka_unit_test(poll_timeouts),
+                                       cmocka_unit_test(logits_in_pieces),
+                                       cmocka_unit_test(close_while_running),
+                                       cmocka_unit_test(no_leak),
+                                       cmocka_unit_test(report_grows),
+                                       cmocka_unit_test(expected_plan),
+                                       cmocka_unit_test(cancel_start),
+                                       cmocka_unit_test(cancel_at_any_time),
+                                       cmocka_unit_test(damaged_weights),
+                                       cmocka_unit_test(damaged_quantised_weights),
+                                       cmocka_unit_test(beyond_slices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,6 +103,16 @@ static void json_text(void **state) {
     json_close(&j);
     assert_false(json_end(&j));
     assert_true(j.length > 4 && whole > 4);
+    json_to_measure(&j, false);
+    json_array(&j, NULL);
+    json_u64(&j, NULL, 0);
+    json_i64(&j, NULL, 0);
+    json_double(&j, NULL, 0);
+    json_bool(&j, NULL, true);
+    json_close(&j);
+    assert_false(json_end(&j));
+    assert_int_equal(j.length,
+                     strlen("[18446744073709551615,-9223372036854775808,-1.7976931348623157e+308,false]"));
 }
 
 static void carving_counts_what_it_places(void **state) {

@@ -293,45 +293,58 @@ static void memory_to_json(const struct stator *s, struct json *j) {
     json_close(j);
 }
 
-stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
-    struct json j;
-    json_to_buffer(&j, out, capacity, true);
-    json_object(&j, NULL);
-    json_string(&j, "version", STATOR_VERSION);
-    json_string(&j, "hash", s->plan.hash);
-    json_string(&j, "model", s->config.model.path);
-    json_string(&j, "tier", s->devices[0].choice.tier);
-    json_u64(&j, "threads", s->devices[0].choice.threads);
-    json_array(&j, "devices");
+static void report_to_json(const struct stator *s, struct json *j) {
+    json_object(j, NULL);
+    json_string(j, "version", STATOR_VERSION);
+    json_string(j, "hash", s->plan.hash);
+    json_string(j, "model", s->config.model.path);
+    json_string(j, "tier", s->devices[0].choice.tier);
+    json_u64(j, "threads", s->devices[0].choice.threads);
+    json_array(j, "devices");
     for (uint32_t i = 0; i + 1 < s->plan.n_places; i++)
-        device_to_json(s, i, &j);
-    json_close(&j);
-    json_array(&j, "routes");
+        device_to_json(s, i, j);
+    json_close(j);
+    json_array(j, "routes");
     for (uint32_t i = 0; s->started && i + 1 < s->n_devices; i++)
-        route_to_json(s, i, &j);
-    json_close(&j);
-    memory_to_json(s, &j);
+        route_to_json(s, i, j);
+    json_close(j);
+    memory_to_json(s, j);
     if (s->started) {
         struct audit now;
         audit_take(s, &now);
-        placement_to_json(&s->placement, &j);
-        json_object(&j, "audit");
-        audit_to_json(s, &s->sealed, &j, "sealed");
-        audit_to_json(s, &now, &j, "end");
-        json_close(&j);
+        placement_to_json(&s->placement, j);
+        json_object(j, "audit");
+        audit_to_json(s, &s->sealed, j, "sealed");
+        audit_to_json(s, &now, j, "end");
+        json_close(j);
     }
-    json_object(&j, "process");
-    json_u64(&j, "private_bytes", host_memory_private());
-    json_u64(&j, "peak_rss_bytes", host_memory_peak());
-    json_close(&j);
-    json_object(&j, "timings");
-    json_double(&j, "load_s", (double)s->load_ns * 1e-9);
-    json_u64(&j, "requests", s->served.requests);
-    json_u64(&j, "prompt_tokens", s->served.prompt_tokens);
-    json_double(&j, "prompt_s", (double)s->served.prompt_ns * 1e-9);
-    json_u64(&j, "generated_tokens", s->served.generated_tokens);
-    json_double(&j, "generate_s", (double)s->served.generate_ns * 1e-9);
-    json_close(&j);
-    json_close(&j);
-    return finish_json(&j, capacity, n, e);
+    json_object(j, "process");
+    json_u64(j, "private_bytes", host_memory_private());
+    json_u64(j, "peak_rss_bytes", host_memory_peak());
+    json_close(j);
+    json_object(j, "timings");
+    json_double(j, "load_s", (double)s->load_ns * 1e-9);
+    json_u64(j, "requests", s->served.requests);
+    json_u64(j, "prompt_tokens", s->served.prompt_tokens);
+    json_double(j, "prompt_s", (double)s->served.prompt_ns * 1e-9);
+    json_u64(j, "generated_tokens", s->served.generated_tokens);
+    json_double(j, "generate_s", (double)s->served.generate_ns * 1e-9);
+    json_close(j);
+    json_close(j);
+}
+
+/* The figures grow between a call that asks for the length and the next, so what such a call hears holds any
+ * figures. */
+stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
+    struct json j;
+    json_to_buffer(&j, out, capacity, true);
+    report_to_json(s, &j);
+    bool fits = json_end(&j);
+    *n = j.length;
+    if (fits)
+        return STATOR_OK;
+    json_to_measure(&j, true);
+    report_to_json(s, &j);
+    *n = j.length;
+    return error_set(e, STATOR_USAGE, "the report may take %zu bytes, the buffer holds %zu", *n, capacity);
 }
