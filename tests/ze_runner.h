@@ -7,7 +7,7 @@
 #include "testing.h"
 
 #include "device/launch/launch.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 #if __has_include(<level_zero/ze_api.h>)
 #include <dlfcn.h>

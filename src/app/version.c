@@ -4,7 +4,7 @@
 #include "app/out.h"
 #include "base/json_writer.h"
 #include "kernels/kernels.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 #if defined __clang__
 #define COMPILER "clang " __clang_version__

@@ -32,7 +32,7 @@
 #include "base/log.h"
 #include "base/phase.h"
 #include "graph/graph.h"
-#include "kernels/step.h"
+#include "kernels/shared/step.h"
 
 struct device;
 

@@ -2,7 +2,7 @@
 #include "device/device.h"
 #include "device/device_info.h"
 #include "device/cpu/cpu_device.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 #ifdef STATOR_LEVEL_ZERO
 #include "device/level_zero/lz_device.h"
 #include "device/level_zero/lz_info.h"

@@ -2,7 +2,7 @@
  * graphs. */
 #include "device/device.h"
 #include "kernels/kernels.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 const char *device_arena_name(enum device_arena a) {
     static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};

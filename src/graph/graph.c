@@ -1,7 +1,7 @@
 /* Tables of the graph, the forms of values, liveness. */
 #include "graph/graph.h"
 
-#include "formats/act_tiles.h"
+#include "kernels/shared/act_tiles.h"
 
 #include <stdio.h>
 #include <string.h>

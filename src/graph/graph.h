@@ -2,8 +2,8 @@
  * architecture.
  *
  * Shapes are static at their maximum (batch tokens, logits rows); how many tokens a step really has, their
- * positions and block tables are data in the step descriptor (kernels/step.h). An op's index is its step on
- * the packer's time axis.
+ * positions and block tables are data in the step descriptor (kernels/shared/step.h). An op's index is its
+ * step on the packer's time axis.
  *
  * Invariants: ops are in an order in which every value is written before it is read; a value's life is
  * [first writer, last reader + 1); names are unique among weights. Owner: whoever gave the memory. Read-only

@@ -3,8 +3,8 @@
  *
  * The scalar functions are the definition. Every tier gives the same bits for every input that is finite;
  * tests compare by memcmp. Arithmetic is IEEE single precision, round to nearest even, nothing fused that is
- * not written fmaf, no division and no square root (kernels/num.h). Kernels know numbers only: no threads, no
- * graph, no allocation.
+ * not written fmaf, no division and no square root (kernels/shared/num.h). Kernels know numbers only: no
+ * threads, no graph, no allocation.
  *
  * A sum over k uses, per output, segments of 512 values of k: each segment starts at +0 and runs in index
  * order, and total = +0; total += segment, in order.
@@ -12,19 +12,20 @@
 #ifndef STATOR_KERNELS_KERNELS_H
 #define STATOR_KERNELS_KERNELS_H
 
-#include "formats/act_tiles.h"
 #include "formats/panel.h"
+#include "kernels/shared/act_tiles.h"
+#include "kernels/shared/kv_layout.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define KERNELS_SEGMENT   512
-#define KERNELS_KV_BLOCK  32  /* tokens in a KV block */
-#define KERNELS_KV_GROUP  32  /* values of a token that share a scale, in quantised K and V */
-#define KERNELS_SPLIT     256 /* tokens in an attention split, aligned to absolute position */
-#define KERNELS_MAX_HEAD  512 /* largest head dimension */
-#define KERNELS_MAX_GROUP 64  /* most query heads that share a KV head */
+#define KERNELS_KV_BLOCK  KV_LAYOUT_BLOCK /* tokens in a KV block */
+#define KERNELS_KV_GROUP  KV_LAYOUT_GROUP /* values of a token that share a scale, in quantised K and V */
+#define KERNELS_SPLIT     256             /* tokens in an attention split, aligned to absolute position */
+#define KERNELS_MAX_HEAD  512             /* largest head dimension */
+#define KERNELS_MAX_GROUP 64              /* most query heads that share a KV head */
 
 /* Activations of `tokens` rows of k values, in the forms that the weights need (unused ones are NULL). Row t
  * of a form begins t * its row length behind the pointer, but for quants, which may be tiles (act_tiles.h).
@@ -65,7 +66,13 @@ struct kernels_matmul {
 /* Bytes of work, in any tier, for calls of at most so many tokens. */
 size_t kernels_matmul_work(uint32_t max_tokens);
 
-enum kernels_kv { KERNELS_KV_F32, KERNELS_KV_F16, KERNELS_KV_Q8_0, KERNELS_KV_Q4_0, KERNELS_KV_TYPES };
+enum kernels_kv {
+    KERNELS_KV_F32 = KV_LAYOUT_F32,
+    KERNELS_KV_F16 = KV_LAYOUT_F16,
+    KERNELS_KV_Q8_0 = KV_LAYOUT_Q8_0,
+    KERNELS_KV_Q4_0 = KV_LAYOUT_Q4_0,
+    KERNELS_KV_TYPES
+};
 
 /* "f16" */
 const char *kernels_kv_name(enum kernels_kv type);

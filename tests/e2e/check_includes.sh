@@ -5,7 +5,7 @@
 good_tree() {
     mkdir -p "$tmp/t/include" "$tmp/t/tests"
     local room
-    for room in base os config formats model tokenizer chat pack plan graph kernels/opencl device/cpu device/level_zero \
+    for room in base os config formats model tokenizer chat pack plan graph kernels/opencl kernels/shared device/cpu device/level_zero \
         engine server app; do
         mkdir -p "$tmp/t/src/$room"
     done
@@ -21,10 +21,11 @@ good_tree() {
     printf '#include <pcre2.h>\n#include "model/gguf.h"\n' >src/tokenizer/tokenizer.c
     echo '#include <jansson.h>' >src/chat/chat.c
     echo '#include "base/error.h"' >src/pack/pack.h
-    printf '#include "pack/pack.h"\n#include "model/gguf.h"\n' >src/graph/graph.h
-    : >src/kernels/num.h
-    : >src/kernels/step.h
-    printf '#include "kernels/num.h"\n#include "kernels/step.h"\n' >src/kernels/opencl/matmul.cl
+    printf '#include "pack/pack.h"\n#include "model/gguf.h"\n#include "kernels/shared/num.h"\n' >src/graph/graph.h
+    : >src/kernels/kernels.h
+    : >src/kernels/shared/num.h
+    : >src/kernels/opencl/cl_common.h
+    printf '#include "kernels/shared/num.h"\n#include "kernels/opencl/cl_common.h"\n' >src/kernels/opencl/matmul.cl
     echo '#include <immintrin.h>' >src/kernels/avx2.c
     echo '#include "graph/graph.h"' >src/device/device.h
     echo '#include "device/device.h"' >src/device/cpu/device_cpu.h
@@ -72,7 +73,10 @@ test_each_violation_is_found() {
     violates tokenizer/x.c '#include "formats/block.h"' 'tokenizer/ may not include'
     violates chat/x.c '#include "model/gguf.h"' 'chat/ may not include'
     violates pack/x.c '#include "graph/graph.h"' 'pack/ may not include'
-    violates graph/x.c '#include "kernels/num.h"' 'graph/ may not include'
+    violates graph/x.c '#include "kernels/kernels.h"' 'graph/ may not include'
+    violates graph/x.c '#include "kernels/opencl/cl_common.h"' 'graph/ may not include'
+    violates model/x.c '#include "kernels/shared/num.h"' 'model/ may not include'
+    violates device/x.c '#include "kernels/opencl/cl_common.h"' 'is private to kernels/'
     violates kernels/x.c '#include "model/gguf.h"' 'kernels/ may not include'
     violates device/x.c '#include "model/gguf.h"' 'device/ may not include'
     violates engine/y.c '#include "app/out.h"' 'engine/ may not include'
@@ -96,6 +100,9 @@ test_each_violation_is_found() {
     violates base/x.c '#include <openssl/ssl.h>' 'is no header of libc and of no library'
     violates kernels/opencl/matmul.cl '#include <stdint.h>' 'OpenCL files'
     violates kernels/opencl/matmul.cl '#include "formats/block.h"' 'OpenCL files'
+    violates kernels/opencl/matmul.cl '#include "kernels/kernels.h"' 'OpenCL files'
+    violates kernels/opencl/cl_common.h '#include "base/error.h"' 'OpenCL files'
+    violates kernels/shared/num.h '#include "base/error.h"' 'C and OpenCL C share'
     # forms
     violates base/x.c '#include "error.h"' 'is not written as "room/file\.h"'
     violates base/x.c '#include "../config/config.h"' 'is not written as'

@@ -1,7 +1,7 @@
 /* The order of int8 activations in memory: every quant has its own place, and rows come back as they went. */
 #include "testing.h"
 
-#include "formats/act_tiles.h"
+#include "kernels/shared/act_tiles.h"
 
 #include <stdlib.h>
 

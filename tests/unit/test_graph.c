@@ -2,7 +2,7 @@
  * of a weight cover its panels once inside the slices, sizes beyond any memory are refused. */
 #include "testing.h"
 
-#include "formats/act_tiles.h"
+#include "kernels/shared/act_tiles.h"
 #include "graph/graph.h"
 #include "tiny_model.h"
 

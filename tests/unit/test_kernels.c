@@ -3,7 +3,7 @@
 #include "kernel_check.h"
 
 #include "kernels/kernels.h"
-#include "kernels/num.h"
+#include "kernels/shared/num.h"
 
 #include <float.h>
 

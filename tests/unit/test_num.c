@@ -1,7 +1,7 @@
-/* kernels/num.h against double: the error bounds that its comments promise, and its special values. */
+/* kernels/shared/num.h against double: the error bounds that its comments promise, and its special values. */
 #include "testing.h"
 
-#include "kernels/num.h"
+#include "kernels/shared/num.h"
 
 /* Distance in units of the last place of a float of that size. */
 static double ulps(float got, double want) {

@@ -3,7 +3,7 @@
 #include "device/launch/launch_parts.h"
 
 #include "kernels/kernels.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "device/launch/launch_parts.h"
 
 #include "kernels/kernels.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 /* Sets of weight types that have kernels; the integer ones first, which the matrix engine takes. */
 #define SETS_INTEGER(F, family, size)                                                                        \

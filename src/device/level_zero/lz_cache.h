@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "device/level_zero/lz_system.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 struct lz_cache {
     const char *folder; /* NULL or "": none */

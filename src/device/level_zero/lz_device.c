@@ -3,7 +3,7 @@
 
 #include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_peer.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #include "os/pages.h"
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_device.h"
-#include "kernels/opencl.h"
+#include "kernels/shared/opencl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "engine/run/sampler.h"
 
-#include "kernels/num.h"
+#include "kernels/shared/num.h"
 
 #include <string.h>
 

@@ -14,9 +14,10 @@
 #define STATOR_KERNELS_CPU_ATTENTION_WALK_H
 
 #include "base/check.h"
-#include "kernels/cpu/kv_layout.h"
+#include "kernels/kernels.h"
+#include "kernels/shared/kv_layout.h"
 #include "kernels/cpu/prefetch.h"
-#include "kernels/num.h"
+#include "kernels/shared/num.h"
 
 #include <string.h>
 
@@ -180,10 +181,6 @@ static inline const uint8_t *attention_walk_block(const struct kernels_attention
     return base + a->blocks[token / KERNELS_KV_BLOCK] * a->block_stride;
 }
 
-static inline bool attention_walk_quantised(enum kernels_kv type) {
-    return type == KERNELS_KV_Q8_0 || type == KERNELS_KV_Q4_0;
-}
-
 /* The block of K, or V, some blocks after the token's: K and V of a split, then those of the next. Who asks
  * for its lines ahead asks for those of its numbers; the scales behind them are asked for here. */
 static inline const uint8_t *attention_walk_next(const struct attention_pass *p, bool key,
@@ -199,7 +196,7 @@ static inline const uint8_t *attention_walk_next(const struct attention_pass *p,
     }
     const uint8_t *next = attention_walk_block(a, key ? a->k : a->v, then);
     const enum kernels_kv type = key ? a->type_k : a->type_v;
-    if (attention_walk_quantised(type))
+    if (kv_layout_quantised(type))
         for (size_t i = kv_layout_scales(type, key ? a->head_dim_k : a->head_dim_v); i < p->fetch_size[!key];
              i += 64)
             prefetch_line(next, i);
@@ -271,7 +268,7 @@ struct attention_rows {
 static inline void attention_walk_pv_plain(const struct attention_pass *p, const struct attention_split *s,
                                            const struct attention_rows *r) {
     const struct kernels_attention *a = p->a;
-    bool scaled = attention_walk_quantised(a->type_v);
+    bool scaled = kv_layout_quantised(a->type_v);
     for (uint32_t d = 0; d < a->head_dim_v; d += ATTENTION_WALK_WIDTH) {
         if (scaled)
             p->tier->weigh(r->n, (r->end - s->begin + KERNELS_KV_BLOCK - 1) / KERNELS_KV_BLOCK, r->e,
@@ -304,7 +301,7 @@ static inline void attention_walk_pv_direct(const struct attention_pass *p, cons
     for (uint32_t t = s->begin; t < r->end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
         const uint8_t *v = attention_walk_block(a, a->v, t), *next = attention_walk_next(p, false, s, t);
         uint32_t tokens = r->end - t < KERNELS_KV_BLOCK ? r->end - t : KERNELS_KV_BLOCK;
-        if (attention_walk_quantised(a->type_v)) {
+        if (kv_layout_quantised(a->type_v)) {
             p->tier->pv_small[a->type_v](r->n, e, v, next, a->head_dim_v, tokens, r->o, p->stride);
             continue;
         }
@@ -356,7 +353,7 @@ static inline void attention_walk_merge(struct attention_pass *p, uint32_t first
 static inline void attention_walk_scores(struct attention_pass *p, const struct attention_split *s,
                                          uint32_t first, uint32_t n, uint32_t end) {
     const struct kernels_attention *a = p->a;
-    const uint32_t most = attention_walk_quantised(s->type_k) ? p->tier->tile_small : n;
+    const uint32_t most = kv_layout_quantised(s->type_k) ? p->tier->tile_small : n;
     for (uint32_t t = s->begin, b = 0; t < end; t += KERNELS_KV_BLOCK, b++) {
         const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
         for (uint32_t r = 0; r < n; r += most)
@@ -441,7 +438,7 @@ static inline void attention_walk_split(struct attention_pass *p, uint32_t begin
         const uint8_t *v = attention_walk_block(a, a->v, t);
         p->tier->plain_v[a->type_v](v, a->head_dim_v,
                                     p->values + (size_t)b * KERNELS_KV_BLOCK * ATTENTION_WALK_WIDTH);
-        if (attention_walk_quantised(a->type_v))
+        if (kv_layout_quantised(a->type_v))
             p->tier->plain_k(v + kv_layout_scales(a->type_v, a->head_dim_v), a->head_dim_v / KERNELS_KV_GROUP,
                              p->scales + (size_t)b * a->head_dim_v);
     }
@@ -479,7 +476,7 @@ static inline void attention_walk_rows(struct attention_pass *p, uint32_t i) {
             x[r] = a->q + (i + query) * a->q_stride + (size_t)head * a->head_dim_k;
             p->end[first + r] = p->position + query + 1;
         }
-        if (attention_walk_quantised(a->type_k)) {
+        if (kv_layout_quantised(a->type_k)) {
             for (uint32_t r = 0; r < n; r++)
                 p->tier->quantise_query(x[r], a->head_dim_k, a->type_k == KERNELS_KV_Q4_0,
                                         q + r * p->row_floats);
@@ -504,7 +501,7 @@ static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
     bool several = p->rows > tier->tile;
     p->plain_k = several && a->type_k == KERNELS_KV_F16;
     p->plain_v =
-        several || (attention_walk_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
+        several || (kv_layout_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
     attention_walk_rows(p, i);
     uint32_t begin = 0, end = p->position + p->queries;
     if (a->parts != NULL) {
@@ -530,8 +527,8 @@ static inline struct attention_pass attention_walk_begin(const struct kernels_at
     uint32_t block = (uint32_t)p.fetch_size[0];
     p.ahead =
         KERNELS_KV_BLOCK * (block < ATTENTION_WALK_NEAR ? (ATTENTION_WALK_NEAR + block / 2) / block : 1);
-    p.row_floats = attention_walk_quantised(a->type_k) ? attention_walk_query(a->head_dim_k)
-                                                       : attention_walk_stride(a->head_dim_k);
+    p.row_floats = kv_layout_quantised(a->type_k) ? attention_walk_query(a->head_dim_k)
+                                                  : attention_walk_stride(a->head_dim_k);
     size_t rows = (size_t)attention_walk_queries(a->n_queries, a->group) * a->group;
     p.score = a->work;
     p.weight = p.score + (size_t)ATTENTION_WALK_TILE * KERNELS_SPLIT;

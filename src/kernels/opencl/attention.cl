@@ -106,7 +106,7 @@ static inline void dots(bool f16, global const uchar *k, uint slot, uint dim, ui
                         float *acc) {
     for (uint d = 0; d < dim; d += AHEAD) {
         float x[AHEAD];
-        load_floats(f16, k, d * CL_KV_BLOCK + slot, CL_KV_BLOCK, x);
+        load_floats(f16, k, d * KV_LAYOUT_BLOCK + slot, KV_LAYOUT_BLOCK, x);
 #pragma unroll
         for (uint i = 0; i < ROWS; i++)
             if (i < n)
@@ -146,14 +146,15 @@ static inline int dot8(local const uint4 *a, const uint *b) {
 static inline void dots_quantised(bool eight, global const uchar *k, uint slot, uint dim, uint n,
                                   const struct room *m, float *acc) {
     struct query_words q = words_of(m, dim);
-    global const half *scales = (global const half *)(k + cl_kv_scales(eight ? CL_KV_Q8_0 : CL_KV_Q4_0, dim));
+    global const half *scales =
+        (global const half *)(k + kv_layout_scales(eight ? KV_LAYOUT_Q8_0 : KV_LAYOUT_Q4_0, dim));
     for (uint g = 0; g < dim / 32; g++) {
         uint word[8];
-        global const uint *at = (global const uint *)k + g * (eight ? 8 : 4) * CL_KV_BLOCK + slot;
-        float d = (float)scales[g * CL_KV_BLOCK + slot];
+        global const uint *at = (global const uint *)k + g * (eight ? 8 : 4) * KV_LAYOUT_BLOCK + slot;
+        float d = (float)scales[g * KV_LAYOUT_BLOCK + slot];
 #pragma unroll
         for (uint s = 0; s < (eight ? 8 : 4); s++)
-            word[s] = at[s * CL_KV_BLOCK];
+            word[s] = at[s * KV_LAYOUT_BLOCK];
         if (!eight) {
 #pragma unroll
             for (uint s = 0; s < 4; s++) {
@@ -206,14 +207,14 @@ static inline void score_split(const struct look *l, const struct room *m, const
     if ((int)me < seen(l, r, r->n - 1, begin)) {
         uint token = begin + me;
         global const uchar *k =
-            cl_unit_at(&l->cache, r->head) + table[token / CL_KV_BLOCK] * l->cache.block_stride;
-        uint slot = token % CL_KV_BLOCK;
-        if (cl_kv_quantised(TYPE_K(l)))
-            dots_quantised(TYPE_K(l) == CL_KV_Q8_0, k, slot, l->head_k, r->n, m, acc);
+            cl_unit_at(&l->cache, r->head) + table[token / KV_LAYOUT_BLOCK] * l->cache.block_stride;
+        uint slot = token % KV_LAYOUT_BLOCK;
+        if (kv_layout_quantised(TYPE_K(l)))
+            dots_quantised(TYPE_K(l) == KV_LAYOUT_Q8_0, k, slot, l->head_k, r->n, m, acc);
         else
-            dots(TYPE_K(l) == CL_KV_F16, k, slot, l->head_k, r->n, m->q, acc);
+            dots(TYPE_K(l) == KV_LAYOUT_F16, k, slot, l->head_k, r->n, m->q, acc);
     }
-    bool exact = cl_kv_quantised(TYPE_K(l));
+    bool exact = kv_layout_quantised(TYPE_K(l));
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
         float s = (exact ? acc[i] : 0.0f + acc[i]) * l->scale;
@@ -295,7 +296,7 @@ static inline void add_four(bool whole, bool scaled, local const float *score, c
 static inline void weigh(bool whole, bool f16, const struct look *l, local const float *score,
                          global const uchar *v, const struct column *c, uint t, const int *sees, float *o) {
     float x[AHEAD];
-    load_floats(f16, v, t % CL_KV_BLOCK * l->head_v + c->d, l->head_v, x);
+    load_floats(f16, v, t % KV_LAYOUT_BLOCK * l->head_v + c->d, l->head_v, x);
 #pragma unroll
     for (uint j = 0; j < AHEAD; j += 4)
         add_four(whole, false, score, c, t + j, sees, (float4)(x[j], x[j + 1], x[j + 2], x[j + 3]), 0.0f, o);
@@ -305,13 +306,13 @@ static inline void weigh(bool whole, bool f16, const struct look *l, local const
 static inline void weigh_quantised(bool whole, bool eight, const struct look *l, local const float *score,
                                    global const uchar *v, const struct column *c, uint t, const int *sees,
                                    float *o) {
-    uint type = eight ? CL_KV_Q8_0 : CL_KV_Q4_0;
-    uint line = l->head_v / 32 * cl_kv_group(type); /* bytes of a token */
-    uint four = t % CL_KV_BLOCK / 4;
+    uint type = eight ? KV_LAYOUT_Q8_0 : KV_LAYOUT_Q4_0;
+    uint line = l->head_v / 32 * kv_layout_group(type); /* bytes of a token */
+    uint four = t % KV_LAYOUT_BLOCK / 4;
     global const uint *words =
         (global const uint *)v + four * line + (eight ? c->d : c->d / 32 * 16 + c->d % 16);
-    global const half4 *scales =
-        (global const half4 *)(v + cl_kv_scales(type, l->head_v)) + c->d / 32 * (CL_KV_BLOCK / 4) + four;
+    global const half4 *scales = (global const half4 *)(v + kv_layout_scales(type, l->head_v)) +
+                                 c->d / 32 * (KV_LAYOUT_BLOCK / 4) + four;
     uint shift = !eight && c->d % 32 >= 16 ? 4 : 0;
     uint word[AHEAD / 4];
     half4 scale[AHEAD / 4];
@@ -343,18 +344,18 @@ static inline void weigh_split(const struct look *l, const struct room *m, const
     for (uint i = 0; i < ROWS; i++)
         sees[i] = seen(l, r, c->row + i * c->step, begin);
     for (uint t = 0; t < n; t += AHEAD) {
-        global const uchar *v = unit + table[(begin + t) / CL_KV_BLOCK] * l->cache.block_stride;
+        global const uchar *v = unit + table[(begin + t) / KV_LAYOUT_BLOCK] * l->cache.block_stride;
         bool whole = (int)(t + AHEAD) <= sees[0];
-        if (cl_kv_quantised(TYPE_V(l))) {
+        if (kv_layout_quantised(TYPE_V(l))) {
             if (whole)
-                weigh_quantised(true, TYPE_V(l) == CL_KV_Q8_0, l, m->score, v, c, t, sees, o);
+                weigh_quantised(true, TYPE_V(l) == KV_LAYOUT_Q8_0, l, m->score, v, c, t, sees, o);
             else
-                weigh_quantised(false, TYPE_V(l) == CL_KV_Q8_0, l, m->score, v, c, t, sees, o);
+                weigh_quantised(false, TYPE_V(l) == KV_LAYOUT_Q8_0, l, m->score, v, c, t, sees, o);
         } else {
             if (whole)
-                weigh(true, TYPE_V(l) == CL_KV_F16, l, m->score, v, c, t, sees, o);
+                weigh(true, TYPE_V(l) == KV_LAYOUT_F16, l, m->score, v, c, t, sees, o);
             else
-                weigh(false, TYPE_V(l) == CL_KV_F16, l, m->score, v, c, t, sees, o);
+                weigh(false, TYPE_V(l) == KV_LAYOUT_F16, l, m->score, v, c, t, sees, o);
         }
     }
 }
@@ -402,7 +403,7 @@ static inline void load_q(const struct look *l, const struct room *m, const stru
     for (uint i = get_local_id(0); i < ROWS * dim; i += ITEMS)
         m->q[i] = 0.0f;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (cl_kv_quantised(TYPE_K(l))) {
+    if (kv_layout_quantised(TYPE_K(l))) {
         struct query_words w = words_of(m, dim);
         for (uint i = get_local_id(0); i < r->n * (dim / 32); i += ITEMS)
             quantise_query(query_of(l, r, i / (dim / 32)) + i % (dim / 32) * 32, w.high + 8 * i,

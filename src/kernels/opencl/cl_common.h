@@ -3,9 +3,9 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_COMMON_H
 #define STATOR_KERNELS_OPENCL_CL_COMMON_H
 
-#include "kernels/num.h"
-#include "kernels/opencl.h"
-#include "kernels/step.h"
+#include "kernels/shared/num.h"
+#include "kernels/shared/opencl.h"
+#include "kernels/shared/step.h"
 
 typedef global const uchar *cl_bytes;
 typedef global const float *cl_floats;

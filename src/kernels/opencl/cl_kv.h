@@ -1,19 +1,10 @@
 /* The KV cache as kernels see it (device.h, struct device_kv; kernels.h, store_k and store_v): units of one
- * (layer, KV head), each of blocks of 32 tokens, K then V. F32, F16: K [dim][32 tokens], V [32 tokens][dim].
- * Quantised: bytes K [dim/4][32][4], V [32/4][dim][4 tokens] (q4_0 half as many: value i of a group of 32
- * low, i + 16 high, each + 8), then scales as f16 [dim/32][32 tokens]. */
+ * (layer, KV head), each of blocks of 32 tokens, K then V (kv_layout.h). */
 #ifndef STATOR_KERNELS_OPENCL_CL_KV_H
 #define STATOR_KERNELS_OPENCL_CL_KV_H
 
 #include "kernels/opencl/cl_panel.h"
-
-/* enum kernels_kv */
-#define CL_KV_F32  0
-#define CL_KV_F16  1
-#define CL_KV_Q8_0 2
-#define CL_KV_Q4_0 3
-
-#define CL_KV_BLOCK 32
+#include "kernels/shared/kv_layout.h"
 
 /* The units of one layer: head h is unit (unit + h) % units_per_slice of slice (unit + h) / units_per_slice
  * of those given. */
@@ -46,19 +37,6 @@ static inline global const struct step_chunk *cl_chunk_of(cl_bytes step, bool by
 
 static inline global const uint *cl_table(cl_bytes step, uint slot) {
     return (global const uint *)(step + CL_STEP(step)->at_tables) + slot * CL_STEP(step)->table_stride;
-}
-
-/* Of quantised types: bytes of 32 values of one token, and where a head's scales begin. */
-static inline uint cl_kv_group(uint type) {
-    return type == CL_KV_Q8_0 ? 32 : 16;
-}
-
-static inline uint cl_kv_scales(uint type, uint dim) {
-    return dim / 32 * cl_kv_group(type) * CL_KV_BLOCK;
-}
-
-static inline bool cl_kv_quantised(uint type) {
-    return type == CL_KV_Q8_0 || type == CL_KV_Q4_0;
 }
 
 static inline float cl_between(float x, float low, float high) {
@@ -109,24 +87,21 @@ static inline half cl_kv_choose(local const float *x, bool eight) {
 /* Group g of a head's vector of one token, 32 values at x, to the K (is_k) or V that begins at `at`. */
 static inline void cl_put_group(global uchar *at, uint type, bool is_k, uint dim, uint g, uint slot,
                                 local const float *x) {
-    bool eight = type == CL_KV_Q8_0;
+    bool eight = type == KV_LAYOUT_Q8_0;
     half d = cl_kv_choose(x, eight);
     float inverse = cl_inverse((float)d);
-    uint bytes = cl_kv_group(type);
-    ((global half *)(at + cl_kv_scales(type, dim)))[g * CL_KV_BLOCK + slot] = d;
+    uint bytes = kv_layout_group(type);
+    ((global half *)(at + kv_layout_scales(type, dim)))[kv_layout_scale(g, slot)] = d;
     for (uint i = 0; i < bytes; i++) {
         int q = cl_kv_rounded(x[i], inverse, eight);
         if (!eight)
             q = (q + 8) | (cl_kv_rounded(x[i + 16], inverse, false) + 8) << 4;
-        uint n = g * bytes + i;
-        uint to =
-            is_k ? n / 4 * 128 + slot * 4 + n % 4 : slot / 4 * 4 * (dim / 32 * bytes) + n * 4 + slot % 4;
-        at[to] = (uchar)q;
+        at[is_k ? kv_layout_k(type, g, i, slot) : kv_layout_v(type, dim, g, i, slot)] = (uchar)q;
     }
 }
 
 static inline void cl_put(global uchar *at, uint type, uint i, float x) {
-    if (type == CL_KV_F32)
+    if (type == KV_LAYOUT_F32)
         ((global float *)at)[i] = x;
     else
         ((global half *)at)[i] = (half)x;
@@ -137,11 +112,11 @@ static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token,
                             uint heads, uint dim, local const float *x) {
     global const struct step_chunk *chunk = cl_chunk_of(step, false, token);
     uint position = chunk->position + (token - chunk->first);
-    uint block = cl_table(step, chunk->slot)[position / CL_KV_BLOCK];
-    uint slot = position % CL_KV_BLOCK;
+    uint block = cl_table(step, chunk->slot)[position / KV_LAYOUT_BLOCK];
+    uint slot = position % KV_LAYOUT_BLOCK;
     uint type = is_k ? c->type_k : c->type_v;
     uint begin = block * c->block_stride + (is_k ? 0 : c->k_bytes);
-    if (cl_kv_quantised(type)) {
+    if (kv_layout_quantised(type)) {
         for (uint i = get_local_id(0); i < heads * (dim / 32); i += get_local_size(0))
             cl_put_group(cl_unit_at(c, first + i / (dim / 32)) + begin, type, is_k, dim, i % (dim / 32), slot,
                          x + 32 * i);
@@ -149,8 +124,8 @@ static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token,
     }
     for (uint i = get_local_id(0); i < heads * dim; i += get_local_size(0)) {
         uint d = i % dim;
-        cl_put(cl_unit_at(c, first + i / dim) + begin, type, is_k ? d * CL_KV_BLOCK + slot : slot * dim + d,
-               x[i]);
+        cl_put(cl_unit_at(c, first + i / dim) + begin, type,
+               is_k ? kv_layout_plain_k(d, slot) : kv_layout_plain_v(dim, d, slot), x[i]);
     }
 }
 

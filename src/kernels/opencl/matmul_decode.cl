@@ -4,7 +4,7 @@
 #define CL_ACT       global
 #define CL_SUB_GROUP 0
 #define CL_TILES     0
-#include "kernels/opencl.h" /* OPENCL_DECODE_TOKENS */
+#include "kernels/shared/opencl.h" /* OPENCL_DECODE_TOKENS */
 /* As many as fit into registers on every GPU without spilling (tools/ocloc_table). */
 #if CL_TOKENS > 1 || CL_TYPES == 0x400071CFul
 #define CL_AHEAD 1

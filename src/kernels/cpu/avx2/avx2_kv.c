@@ -397,7 +397,8 @@ INLINE void store_k(const enum kernels_kv type, void *k, const float *x, uint32_
     CHECK(dim % KERNELS_KV_GROUP == 0);
     for (uint32_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
         uint8_t bytes[KERNELS_KV_GROUP];
-        *kv_layout_scale(k, type, dim, g, slot) = group_bytes(type, x + (size_t)g * KERNELS_KV_GROUP, bytes);
+        *kv_layout_scale_at(k, type, dim, g, slot) =
+            group_bytes(type, x + (size_t)g * KERNELS_KV_GROUP, bytes);
         for (uint32_t i = 0; i < kv_layout_group(type); i += 4)
             memcpy((uint8_t *)k + kv_layout_k(type, g, i, slot), bytes + i, 4);
     }
@@ -407,7 +408,8 @@ INLINE void store_v(const enum kernels_kv type, void *v, const float *x, uint32_
     CHECK(dim % KERNELS_KV_GROUP == 0);
     for (uint32_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
         uint8_t bytes[KERNELS_KV_GROUP];
-        *kv_layout_scale(v, type, dim, g, slot) = group_bytes(type, x + (size_t)g * KERNELS_KV_GROUP, bytes);
+        *kv_layout_scale_at(v, type, dim, g, slot) =
+            group_bytes(type, x + (size_t)g * KERNELS_KV_GROUP, bytes);
         uint8_t *to = (uint8_t *)v + kv_layout_v(type, dim, g, 0, slot);
         for (uint32_t i = 0; i < kv_layout_group(type); i++)
             to[4 * (size_t)i] = bytes[i];

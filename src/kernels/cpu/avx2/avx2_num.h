@@ -1,8 +1,8 @@
-/* kernels/num.h in 8 lanes: the same operations in the same order. */
+/* kernels/shared/num.h in 8 lanes: the same operations in the same order. */
 #ifndef STATOR_KERNELS_AVX2_NUM_H
 #define STATOR_KERNELS_AVX2_NUM_H
 
-#include "kernels/num.h"
+#include "kernels/shared/num.h"
 
 #include <immintrin.h>
 

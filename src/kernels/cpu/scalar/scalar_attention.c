@@ -1,6 +1,7 @@
 /* The definition of attention, token by token and head by head. No state; any thread. */
-#include "kernels/cpu/kv_layout.h"
-#include "kernels/num.h"
+#include "kernels/kernels.h"
+#include "kernels/shared/kv_layout.h"
+#include "kernels/shared/num.h"
 
 #include "base/check.h"
 
@@ -46,11 +47,7 @@ static float value_at(enum kernels_kv type, const void *v, uint32_t dim, uint32_
 
 static float scale_at(enum kernels_kv type, const uint8_t *p, uint32_t dim, uint32_t g, uint32_t slot) {
     const uint16_t *scales = (const uint16_t *)(const void *)(p + kv_layout_scales(type, dim));
-    return block_from_f16(scales[g * KERNELS_KV_BLOCK + slot]);
-}
-
-static bool quantised(enum kernels_kv type) {
-    return kernels_kv_group(type) > 1;
+    return block_from_f16(scales[kv_layout_scale(g, slot)]);
 }
 
 static void quantise_query(struct query *q, uint32_t dim) {
@@ -73,7 +70,7 @@ static void quantise_query(struct query *q, uint32_t dim) {
 
 static float dot(const struct kernels_attention *a, const struct query *q, const uint8_t *k, uint32_t slot) {
     float sum = 0.0f;
-    if (!quantised(a->type_k)) {
+    if (!kv_layout_quantised(a->type_k)) {
         for (uint32_t d = 0; d < a->head_dim_k; d++)
             sum = fmaf(q->x[d], key_at(a->type_k, k, d, slot), sum);
         return 0.0f + sum; /* one segment: a head has at most 512 dims */
@@ -92,7 +89,7 @@ static float dot(const struct kernels_attention *a, const struct query *q, const
 static void add_value(const struct kernels_attention *a, float e, const uint8_t *v, uint32_t slot, float *o) {
     for (uint32_t d = 0; d < a->head_dim_v; d++) {
         float weight = e;
-        if (quantised(a->type_v))
+        if (kv_layout_quantised(a->type_v))
             weight = e * scale_at(a->type_v, v, a->head_dim_v, d / KERNELS_KV_GROUP, slot);
         o[d] = fmaf(weight, value_at(a->type_v, v, a->head_dim_v, d, slot), o[d]);
     }
@@ -203,7 +200,7 @@ static void attention(const struct kernels_attention *a) {
     for (uint32_t i = 0; i < a->n_queries; i++) {
         for (uint32_t h = 0; h < a->group; h++) {
             struct query q = {.x = a->q + i * a->q_stride + (size_t)h * a->head_dim_k};
-            if (quantised(a->type_k))
+            if (kv_layout_quantised(a->type_k))
                 quantise_query(&q, a->head_dim_k);
             if (a->parts != NULL)
                 attend_parts(a, &q, h);

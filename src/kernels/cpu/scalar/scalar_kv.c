@@ -1,6 +1,7 @@
 /* The definition of the stores into the KV cache. No state; any thread. */
-#include "kernels/cpu/kv_layout.h"
-#include "kernels/num.h"
+#include "kernels/kernels.h"
+#include "kernels/shared/kv_layout.h"
+#include "kernels/shared/num.h"
 
 #include "base/check.h"
 
@@ -92,7 +93,7 @@ static void store_k_quantised(enum kernels_kv type, uint8_t *k, const float *x, 
     CHECK(dim % GROUP == 0);
     for (uint32_t g = 0; g < dim / GROUP; g++) {
         uint8_t bytes[GROUP];
-        *kv_layout_scale(k, type, dim, g, slot) = quantise(type, x + (size_t)g * GROUP, bytes);
+        *kv_layout_scale_at(k, type, dim, g, slot) = quantise(type, x + (size_t)g * GROUP, bytes);
         for (uint32_t i = 0; i < kv_layout_group(type); i++)
             k[kv_layout_k(type, g, i, slot)] = bytes[i];
     }
@@ -102,7 +103,7 @@ static void store_v_quantised(enum kernels_kv type, uint8_t *v, const float *x, 
     CHECK(dim % GROUP == 0);
     for (uint32_t g = 0; g < dim / GROUP; g++) {
         uint8_t bytes[GROUP];
-        *kv_layout_scale(v, type, dim, g, slot) = quantise(type, x + (size_t)g * GROUP, bytes);
+        *kv_layout_scale_at(v, type, dim, g, slot) = quantise(type, x + (size_t)g * GROUP, bytes);
         for (uint32_t i = 0; i < kv_layout_group(type); i++)
             v[kv_layout_v(type, dim, g, i, slot)] = bytes[i];
     }

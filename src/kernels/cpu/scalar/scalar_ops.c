@@ -1,7 +1,7 @@
 /* The definition of every operation but matmul and attention: plain loops, written to be read. No state; any
  * thread. */
 #include "kernels/kernels.h"
-#include "kernels/num.h"
+#include "kernels/shared/num.h"
 
 #include "base/check.h"
 

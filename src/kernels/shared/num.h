@@ -4,8 +4,8 @@
  * included, is undefined behaviour; the bits are defined for finite inputs. Needs round to nearest even,
  * subnormals kept, no contraction. The error bounds are measured against double over the domains given
  * (tests/unit/test_num.c). */
-#ifndef STATOR_KERNELS_NUM_H
-#define STATOR_KERNELS_NUM_H
+#ifndef STATOR_KERNELS_SHARED_NUM_H
+#define STATOR_KERNELS_SHARED_NUM_H
 
 #ifdef __OPENCL_C_VERSION__
 typedef uint num_u32;

@@ -7,8 +7,8 @@
  *
  * with rows rounded up to ACT_TILE_PAIR, as kernels take tiles in pairs. Columns and counts are multiples of
  * wide. */
-#ifndef STATOR_FORMATS_ACT_TILES_H
-#define STATOR_FORMATS_ACT_TILES_H
+#ifndef STATOR_KERNELS_SHARED_ACT_TILES_H
+#define STATOR_KERNELS_SHARED_ACT_TILES_H
 
 #include <stddef.h>
 #include <stdint.h>

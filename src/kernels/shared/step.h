@@ -3,8 +3,8 @@
  *
  * Layout: struct step_header, then the arrays at the byte offsets that the header names (set once, never
  * changed). */
-#ifndef STATOR_KERNELS_STEP_H
-#define STATOR_KERNELS_STEP_H
+#ifndef STATOR_KERNELS_SHARED_STEP_H
+#define STATOR_KERNELS_SHARED_STEP_H
 
 #ifdef __OPENCL_C_VERSION__
 typedef uint step_u32;

@@ -1,8 +1,8 @@
 /* The GPU kernels as the host sees them: what kernels and host must agree on, and the modules in the binary.
  * Compiles as C and as OpenCL C. The kernels are in kernels/opencl/; how a graph becomes launches of them is
  * device/launch/launch.c. */
-#ifndef STATOR_KERNELS_OPENCL_H
-#define STATOR_KERNELS_OPENCL_H
+#ifndef STATOR_KERNELS_SHARED_OPENCL_H
+#define STATOR_KERNELS_SHARED_OPENCL_H
 
 /* Work items of a group of the kernels that say so. */
 #define OPENCL_GROUP 256
