@@ -6,7 +6,7 @@
  * FREE or DONE, by the engine after the submit command) and in the atomics.
  *
  * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the
- * slices of `engine`: this struct, the model's index, shape and graph, the tokenizer, and the run's state. */
+ * slices of `engine`: this struct, the model's directory, shape and graph, the tokenizer, the run's state. */
 #ifndef STATOR_ENGINE_ENGINE_H
 #define STATOR_ENGINE_ENGINE_H
 

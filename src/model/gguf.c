@@ -7,6 +7,7 @@
 #include "base/carve.h"
 #include "os/pages.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -301,8 +302,6 @@ stator_status gguf_open(const char *path, struct gguf **out, stator_error *e) {
         gguf_close(g);
         return rc;
     }
-    for (uint32_t i = 0; i < n_files; i++)
-        gguf_file_trim(&g->files[i]);
     *out = g;
     return STATOR_OK;
 }
@@ -317,7 +316,10 @@ void gguf_close(struct gguf *g) {
 }
 
 uint64_t gguf_host_bytes(const struct gguf *g) {
-    return pages_rounded(g->bytes) + pages_rounded(g->index_bytes);
+    uint64_t bytes = pages_rounded(g->bytes) + pages_rounded(g->index_bytes);
+    for (uint32_t i = 0; i < g->n_files; i++)
+        bytes += pages_rounded(g->files[i].mapped);
+    return bytes;
 }
 
 const char *gguf_path(const struct gguf *g, uint32_t shard) {
@@ -325,9 +327,29 @@ const char *gguf_path(const struct gguf *g, uint32_t shard) {
     return g->files[shard].path;
 }
 
-int gguf_fd(const struct gguf *g, uint32_t shard) {
-    CHECK(shard < g->n_files);
-    return g->files[shard].fd;
+stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n,
+                        void *out, stator_error *e) {
+    const struct gguf_file *f = &g->files[t->shard];
+    CHECK(t->shard < g->n_files && from <= t->bytes && n <= t->bytes - from);
+    stator_status rc = gguf_file_read(f, t->offset + from, n, out, e);
+    if (rc != STATOR_OK) {
+        char shown[GGUF_SHOWN];
+        error_prefix(e, "tensor '%s'", gguf_show(t->name, shown));
+        gguf_file_prefix(e, f->path);
+    }
+    return rc;
+}
+
+void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n) {
+    CHECK(t->shard < g->n_files);
+    posix_fadvise(g->files[t->shard].fd, (off_t)(t->offset + from), (off_t)n, POSIX_FADV_DONTNEED);
+}
+
+stator_status gguf_unchanged(const struct gguf *g, stator_error *e) {
+    stator_status rc = STATOR_OK;
+    for (uint32_t i = 0; i < g->n_files && rc == STATOR_OK; i++)
+        rc = gguf_file_unchanged(&g->files[i], e);
+    return rc;
 }
 
 uint32_t gguf_shards(const struct gguf *g) {

@@ -1,6 +1,6 @@
-/* GGUF files (v2, v3, little-endian, sharded or not): header and directory mapped read-only, every count,
- * size and offset checked before use. Tensor data is not mapped: the loader reads it with pread through the
- * fds. Source of the format: the public GGUF specification of the ggml project.
+/* GGUF files (v2, v3, little-endian, sharded or not): header and directory read into memory, every
+ * count, size and offset checked before use. Nothing of the file is mapped. Tensor data is read with
+ * gguf_load. Source of the format: the public GGUF specification of the ggml project.
  *
  * Invariants after gguf_open: keys and tensor names are unique; every string, array and tensor lies inside
  * its file; tensor offsets are multiples of the alignment and tensors do not overlap; bytes fit their shapes.
@@ -59,17 +59,23 @@ struct gguf_tensor {
 
 /* Opens path and, when the file says split.count > 1, its sibling shards (path is then the first).
  * STATOR_BAD_MODEL for a bad file (the text names the file and the key or tensor), STATOR_USAGE for a path
- * that is no file, STATOR_FAILED when it can't be opened or read. The file must not change while it is open:
- * the directory is a mapping of it. What was checked is the directory's size at open; a file that is cut
- * inside its directory later raises SIGBUS on the next look (tensor data is read with pread and gives an
- * error). */
+ * that is no file, STATOR_FAILED when it can't be opened or read. What happens to the file later changes
+ * nothing of what was read; gguf_load and gguf_unchanged notice it. */
 stator_status gguf_open(const char *path, struct gguf **out, stator_error *e);
 void gguf_close(struct gguf *g); /* NULL is allowed */
 
-/* Bytes of anonymous memory that the index of an open file takes (the mapped pages are the page cache's). */
+/* Bytes of memory that header, directory and the index over them take. */
 uint64_t gguf_host_bytes(const struct gguf *g);
 const char *gguf_path(const struct gguf *g, uint32_t shard);
-int gguf_fd(const struct gguf *g, uint32_t shard);
+/* Bytes [from, from + n) of a tensor's data; any thread. STATOR_BAD_MODEL with the file's and the tensor's
+ * name when the file has become shorter. */
+stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n,
+                        void *out, stator_error *e);
+/* Takes what was loaded of it out of the page cache again. */
+void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n);
+/* STATOR_BAD_MODEL: a file was written to, cut or extended since gguf_open, so what was loaded from it may be
+ * of two models. */
+stator_status gguf_unchanged(const struct gguf *g, stator_error *e);
 uint32_t gguf_shards(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 

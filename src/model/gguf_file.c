@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +21,8 @@ enum {
     MAX_KEY_NAME = 65535,
     MAX_TENSOR_NAME = 256, /* ggml's own limit is 64 */
     MAX_DIMS = 4,
-    DEFAULT_ALIGNMENT = 32
+    DEFAULT_ALIGNMENT = 32,
+    CHUNK = 64 << 10 /* read at a time */
 };
 
 static const char *const known_names[GGUF_FILE_KNOWN] = {"general.alignment", "split.no", "split.count",
@@ -33,17 +33,60 @@ static const uint8_t kind_bytes[GGUF_KINDS] = {
     [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
     [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
 
-/* Where the walk is: at <= end always. */
+/* Where the walk is: at <= end always. What it asks for is read from the file just before. */
 struct cursor {
-    const uint8_t *base;
+    struct gguf_file *f;
     uint64_t at;
     uint64_t end;
+    bool failed; /* to read: `why` says more than "truncated" */
+    stator_error why;
 };
 
+stator_status gguf_file_read(const struct gguf_file *f, uint64_t at, uint64_t n, uint8_t *out,
+                             stator_error *e) {
+    for (uint64_t done = 0; done < n;) {
+        ssize_t got = pread(f->fd, out + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return error_set(e, STATOR_FAILED, "reading at byte %" PRIu64 " failed: %s", at + done,
+                             strerror(errno));
+        if (got == 0)
+            return error_set(e, STATOR_BAD_MODEL,
+                             "the file ends at byte %" PRIu64 ", but had %" PRIu64
+                             " bytes when it was opened: it was truncated while it was in use",
+                             at + done, f->bytes);
+        done += (uint64_t)got;
+    }
+    return STATOR_OK;
+}
+
+/* Reads on, in chunks, until the first `upto` bytes of the file are in the directory's memory. */
+static bool fill(struct cursor *c, uint64_t upto) {
+    struct gguf_file *f = c->f;
+    if (upto <= f->filled)
+        return true;
+    c->failed = true;
+    if (upto > f->mapped) {
+        error_set(
+            &c->why, STATOR_BAD_MODEL,
+            "header, keys and tensor directory take more than %u bytes, the most that is supported. The "
+            "file is damaged, or no model",
+            GGUF_FILE_MAX_DIRECTORY);
+        return false;
+    }
+    uint64_t n = ARITH_MIN(ARITH_MAX(upto - f->filled, (uint64_t)CHUNK), f->mapped - f->filled);
+    if (gguf_file_read(f, f->filled, n, f->map + f->filled, &c->why) != STATOR_OK)
+        return false;
+    f->filled += n;
+    c->failed = false;
+    return true;
+}
+
 static const uint8_t *take(struct cursor *c, uint64_t n) {
-    if (n > c->end - c->at)
+    if (n > c->end - c->at || !fill(c, c->at + n))
         return NULL;
-    const uint8_t *p = c->base + c->at;
+    const uint8_t *p = c->f->map + c->at;
     c->at += n;
     return p;
 }
@@ -76,6 +119,11 @@ void gguf_file_prefix(stator_error *e, const char *path) {
 }
 
 static stator_status truncated(const struct cursor *c, const char *what, stator_error *e) {
+    if (c->failed) {
+        error_set(e, c->why.code, "%s", c->why.text);
+        error_prefix(e, "%s", what);
+        return c->why.code;
+    }
     return error_set(e, STATOR_BAD_MODEL,
                      "%s runs past the end of the file (%" PRIu64 " bytes; it was being read at %" PRIu64
                      "). The file is truncated or damaged",
@@ -103,13 +151,11 @@ stator_status gguf_file_open(struct gguf_file *f, const char *path, uint32_t sha
         rc = error_set(e, STATOR_BAD_MODEL, "the file is empty");
     if (rc == STATOR_OK) {
         f->bytes = (uint64_t)st.st_size;
-        void *map = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, f->fd, 0);
-        if (map == MAP_FAILED)
-            rc = error_set(e, STATOR_FAILED, "can't map %" PRIu64 " bytes: %s", f->bytes, strerror(errno));
-        else {
-            f->map = map;
-            f->mapped = f->bytes;
-        }
+        f->changed = st.st_mtim;
+        f->mapped = ARITH_MIN(f->bytes, (uint64_t)GGUF_FILE_MAX_DIRECTORY);
+        void *map = NULL;
+        rc = pages_map(f->mapped, "the model's directory", &map, e);
+        f->map = map;
     }
     if (rc != STATOR_OK) {
         gguf_file_close(f);
@@ -118,21 +164,34 @@ stator_status gguf_file_open(struct gguf_file *f, const char *path, uint32_t sha
     return rc;
 }
 
-void gguf_file_trim(struct gguf_file *f) {
+/* Gives back what of the memory the directory does not take. */
+static void trim(struct gguf_file *f) {
     uint64_t keep = pages_rounded(f->directory);
     uint64_t all = pages_rounded(f->mapped);
-    if (keep < all) {
-        int rc = munmap((void *)(uintptr_t)(f->map + keep), all - keep);
-        CHECK(rc == 0);
-    }
-    f->mapped = f->directory;
+    if (keep < all)
+        pages_unmap(f->map + keep, all - keep);
+    f->mapped = f->filled = f->directory;
+}
+
+stator_status gguf_file_unchanged(const struct gguf_file *f, stator_error *e) {
+    struct stat st;
+    stator_status rc = STATOR_OK;
+    if (fstat(f->fd, &st) != 0)
+        rc = error_set(e, STATOR_FAILED, "%s", strerror(errno));
+    else if ((uint64_t)st.st_size != f->bytes)
+        rc = error_set(e, STATOR_BAD_MODEL,
+                       "the file has %" PRIu64 " bytes, but had %" PRIu64
+                       " bytes when it was opened: it was changed while it was in use",
+                       (uint64_t)st.st_size, f->bytes);
+    else if (st.st_mtim.tv_sec != f->changed.tv_sec || st.st_mtim.tv_nsec != f->changed.tv_nsec)
+        rc = error_set(e, STATOR_BAD_MODEL, "the file was written to while it was in use: start again");
+    if (rc != STATOR_OK)
+        gguf_file_prefix(e, f->path);
+    return rc;
 }
 
 void gguf_file_close(struct gguf_file *f) {
-    if (f->map != NULL) {
-        int rc = munmap((void *)(uintptr_t)f->map, pages_rounded(f->mapped));
-        CHECK(rc == 0);
-    }
+    pages_unmap(f->map, f->mapped);
     f->map = NULL;
     if (f->fd >= 0)
         close(f->fd);
@@ -142,9 +201,11 @@ void gguf_file_close(struct gguf_file *f) {
 static stator_status parse_header(struct gguf_file *f, struct cursor *c, stator_error *e) {
     char shown[GGUF_SHOWN];
     uint64_t magic_bytes = ARITH_MIN(f->bytes, 4);
-    if (memcmp(c->base, "GGUF", magic_bytes) != 0)
+    if (!fill(c, magic_bytes))
+        return truncated(c, "the header (24 bytes)", e);
+    if (memcmp(f->map, "GGUF", magic_bytes) != 0)
         return error_set(e, STATOR_BAD_MODEL, "not a GGUF file: it begins with \"%s\", expected \"GGUF\"",
-                         gguf_show((struct gguf_text){(const char *)c->base, magic_bytes}, shown));
+                         gguf_show((struct gguf_text){(const char *)f->map, magic_bytes}, shown));
     uint64_t n_tensors = 0, n_keys = 0;
     if (take(c, 4) == NULL || !take_u32(c, &f->version))
         return truncated(c, "the header (24 bytes)", e);
@@ -170,8 +231,7 @@ static stator_status parse_header(struct gguf_file *f, struct cursor *c, stator_
         return error_set(e, STATOR_BAD_MODEL,
                          "%" PRIu64 " keys and %" PRIu64 " tensors: at most %u and %u are supported", n_keys,
                          n_tensors, GGUF_FILE_MAX_KEYS, GGUF_FILE_MAX_TENSORS);
-    if (f->parsed && (n_keys != f->n_keys || n_tensors != f->n_tensors))
-        return error_set(e, STATOR_FAILED, "the file was changed while it was being read");
+    CHECK(!f->parsed || (n_keys == f->n_keys && n_tensors == f->n_tensors));
     f->n_keys = n_keys;
     f->n_tensors = n_tensors;
     return STATOR_OK;
@@ -239,11 +299,13 @@ static stator_status parse_array(struct cursor *c, const char *key, struct gguf_
         snprintf(text, sizeof text, "key '%s': its array of %" PRIu64 " items", key, v->count);
         return truncated(c, text, e);
     }
-    v->data = c->base + c->at;
+    v->data = c->f->map + c->at;
     if (item == GGUF_STRING)
         return parse_strings(c, key, v, e);
-    const uint8_t *p = take(c, v->count * each);
-    CHECK(p != NULL);
+    if (take(c, v->count * each) == NULL) {
+        snprintf(text, sizeof text, "key '%s': its array of %" PRIu64 " items", key, v->count);
+        return truncated(c, text, e);
+    }
     return STATOR_OK;
 }
 
@@ -256,7 +318,7 @@ static stator_status parse_value(struct cursor *c, const char *key, struct gguf_
     if (kind >= GGUF_KINDS)
         return error_set(e, STATOR_BAD_MODEL, "key '%s': unknown value type %" PRIu32, key, kind);
     *v = (struct gguf_value){
-        .kind = (enum gguf_kind)kind, .item = (enum gguf_kind)kind, .count = 1, .data = c->base + c->at};
+        .kind = (enum gguf_kind)kind, .item = (enum gguf_kind)kind, .count = 1, .data = c->f->map + c->at};
     stator_status rc = STATOR_OK;
     if (kind == GGUF_ARRAY)
         rc = parse_array(c, key, v, e);
@@ -265,7 +327,7 @@ static stator_status parse_value(struct cursor *c, const char *key, struct gguf_
     else if (take(c, kind_bytes[kind]) == NULL)
         rc = truncated(c, text, e);
     if (rc == STATOR_OK)
-        v->bytes = (uint64_t)(c->base + c->at - v->data);
+        v->bytes = (uint64_t)(c->f->map + c->at - v->data);
     return rc;
 }
 
@@ -425,7 +487,7 @@ static stator_status place_tensors(struct gguf_file *f, struct gguf_tensor *tens
 
 stator_status gguf_file_parse(struct gguf_file *f, struct gguf_entry *keys, struct gguf_tensor *tensors,
                               stator_error *e) {
-    struct cursor c = {.base = f->map, .at = 0, .end = f->mapped};
+    struct cursor c = {.f = f, .end = f->parsed ? f->directory : f->bytes};
     stator_status rc = parse_header(f, &c, e);
     if (rc == STATOR_OK)
         rc = parse_keys(f, &c, keys, e);
@@ -433,12 +495,13 @@ stator_status gguf_file_parse(struct gguf_file *f, struct gguf_entry *keys, stru
         rc = parse_alignment(f, e);
     if (rc == STATOR_OK)
         rc = parse_tensors(f, &c, tensors, e);
-    if (rc == STATOR_OK && f->parsed && c.at != f->directory)
-        rc = error_set(e, STATOR_FAILED, "the file was changed while it was being read");
+    CHECK(!f->parsed || (rc == STATOR_OK && c.at == f->directory));
     f->directory = c.at;
     if (rc == STATOR_OK)
         rc = place_tensors(f, tensors, e);
-    f->parsed = true;
+    if (rc == STATOR_OK && !f->parsed)
+        trim(f);
+    f->parsed = rc == STATOR_OK;
     if (rc != STATOR_OK)
         gguf_file_prefix(e, f->path);
     return rc;

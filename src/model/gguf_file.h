@@ -1,15 +1,20 @@
-/* One GGUF file (one shard): opening, mapping, and walking its header and directory with every length
+/* One GGUF file (one shard): opening, reading, and walking its header and directory with every length
  * checked. Private to the gguf_*.c files; others use model/gguf.h.
  *
- * Invariants: parsing reads only [0, mapped); a file that parsed once parses to the same counts and the same
- * directory size, or fails (it was changed meanwhile). Owner: the struct gguf being opened. */
+ * Header and directory are read into memory of ours as the first walk comes to them, and never again: what
+ * happens to the file later changes nothing of what was checked. No mapping of the file, so that cutting it
+ * raises no signal. Owner: the struct gguf being opened. */
 #ifndef STATOR_MODEL_GGUF_FILE_H
 #define STATOR_MODEL_GGUF_FILE_H
 
 #include "model/gguf.h"
 
+#include <time.h>
+
 #define GGUF_FILE_MAX_KEYS    (1u << 16) /* far above real files (< 200), and bounds the index */
 #define GGUF_FILE_MAX_TENSORS (1u << 18)
+/* Bytes of header, keys and tensor directory: ten times the largest vocabulary's. */
+#define GGUF_FILE_MAX_DIRECTORY (256u << 20)
 
 /* Keys that tell how to read the file itself. */
 enum gguf_file_known {
@@ -26,11 +31,13 @@ struct gguf_entry {
 };
 
 struct gguf_file {
-    const char *path;   /* the caller's */
-    int fd;             /* -1: closed */
-    const uint8_t *map; /* NULL: not mapped */
-    uint64_t mapped;    /* bytes of map: the whole file, or header and directory after gguf_file_trim */
-    uint64_t bytes;     /* of the file */
+    const char *path;        /* the caller's */
+    int fd;                  /* -1: closed */
+    uint8_t *map;            /* memory for header and directory; NULL: none */
+    uint64_t mapped;         /* bytes of map: the most there can be, or those of the directory once parsed */
+    uint64_t filled;         /* of these, read from the file */
+    uint64_t bytes;          /* of the file, when it was opened */
+    struct timespec changed; /* when it was last written to before */
     uint64_t n_keys;
     uint64_t n_tensors;
     uint64_t directory; /* bytes of header, keys and tensor directory */
@@ -43,13 +50,16 @@ struct gguf_file {
     struct gguf_value known[GGUF_FILE_KNOWN];
 };
 
-/* Opens path and maps the whole file (address space only: pages come as they are read). */
+/* Opens path and takes address space for its directory (pages come as they are read into). */
 stator_status gguf_file_open(struct gguf_file *f, const char *path, uint32_t shard, stator_error *e);
 /* Walks header, keys and tensors; fills keys[n_keys] and tensors[n_tensors] where they are not NULL. */
 stator_status gguf_file_parse(struct gguf_file *f, struct gguf_entry *keys, struct gguf_tensor *tensors,
                               stator_error *e);
-/* Unmaps all but header and directory. */
-void gguf_file_trim(struct gguf_file *f);
+/* n bytes from `at` on, which were in the file when it was opened; the error does not name the file. */
+stator_status gguf_file_read(const struct gguf_file *f, uint64_t at, uint64_t n, uint8_t *out,
+                             stator_error *e);
+/* STATOR_BAD_MODEL: its size or the time of its last change is another than when it was opened. */
+stator_status gguf_file_unchanged(const struct gguf_file *f, stator_error *e);
 void gguf_file_close(struct gguf_file *f);
 
 /* Reads one of the known keys as an integer in [min, max]; absent is STATOR_BAD_MODEL. */

@@ -346,7 +346,7 @@ static stator_status place_tensor(const struct gguf *g, const struct gguf_tensor
         places = layer_places;
         n = COUNT(layer_places);
     }
-    /* Bounded: tensors lie side by side in files that could be mapped. */
+    /* Bounded: tensors lie side by side in files. */
     s->tensor_bytes = arith_must_add(s->tensor_bytes, t->bytes);
     s->parameters = arith_must_add(s->parameters, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
     for (size_t i = 0; i < n; i++) {

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define PLANNER_VERSION 8
+#define PLANNER_VERSION 9
 
 /* Of a device that was only described nothing is known but that, unless it is this machine's processor. */
 static uint64_t host_bytes(const struct stator *s, const struct engine_device *d) {
@@ -98,7 +98,7 @@ static stator_status add_host(struct stator *s, const struct engine_want *want, 
         s, want, &c); /* writes NULLs, there is no state yet; a copy of *s would race with stator_cancel */
     struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
     add_engine_slice(p, a, "engine's struct", sizeof(struct stator));
-    add_engine_slice(p, a, "model's index", gguf_host_bytes(s->gguf));
+    add_engine_slice(p, a, "model's directory", gguf_host_bytes(s->gguf));
     add_engine_slice(p, a, "shape, graph, plan", s->front_bytes);
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
     add_engine_slice(p, a, "run's state", c.used);

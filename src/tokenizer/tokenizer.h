@@ -1,10 +1,11 @@
 /* Text to ids and back, from the GGUF's metadata alone: SentencePiece-style BPE (tokenizer.ggml.model
  * "llama") and byte-level BPE ("gpt2") with the pre-tokenizer patterns named by tokenizer.ggml.pre.
  *
- * All tables live in memory given by the caller; token texts stay in the mapped file. After tokenizer_create
- * nothing is allocated: encoding works in a workspace given by the caller. pcre2 objects (compiled patterns,
- * match data) are made in tokenizer_create out of the given memory through pcre2's allocator hooks. Thread:
- * read-only after create, except for the workspace: one encode at a time per workspace. */
+ * All tables live in memory given by the caller; token texts stay in the memory of the gguf. After
+ * tokenizer_create nothing is allocated: encoding works in a workspace given by the caller. pcre2 objects
+ * (compiled patterns, match data) are made in tokenizer_create out of the given memory through pcre2's
+ * allocator hooks. Thread: read-only after create, except for the workspace: one encode at a time per
+ * workspace. */
 #ifndef STATOR_TOKENIZER_TOKENIZER_H
 #define STATOR_TOKENIZER_TOKENIZER_H
 

@@ -1,7 +1,8 @@
-/* The tokens of a vocabulary: texts (in the mapped file), scores, kinds, and the way from a text to its id.
+/* The tokens of a vocabulary: texts (in the memory of the gguf), scores, kinds, and the way from a text to
+ * its id.
  *
  * Invariants after vocab_fill: texts are unique (empty ones are in no table); every text lies inside the
- * mapped file; no score is NaN. Read-only after that: any thread. */
+ * gguf's memory; no score is NaN. Read-only after that: any thread. */
 #ifndef STATOR_TOKENIZER_VOCAB_H
 #define STATOR_TOKENIZER_VOCAB_H
 

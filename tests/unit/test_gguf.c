@@ -115,13 +115,13 @@ static void a_good_file_reads_back(void **state) {
         float read[3];
         assert_ptr_equal(x, gguf_tensor(g, 0));
         assert_int_equal(x->bytes, 12);
-        assert_int_equal(pread(gguf_fd(g, 0), read, sizeof read, (off_t)x->offset), sizeof read);
+        assert_int_equal(gguf_load(g, x, 0, sizeof read, read, NULL), STATOR_OK);
         assert_true(read[0] == 1 && read[1] == 2 && read[2] == 3);
         assert_int_equal(gguf_find_tensor(g, "y")->bytes, 68);
         assert_true(z->n_dims == 4 && z->ne[1] == 3 && z->ne[2] == 1 && z->ne[3] == 2 && z->bytes == 24 &&
                     z->type == BLOCK_F16);
         assert_null(gguf_find_tensor(g, "w"));
-        assert_true(gguf_host_bytes(g) > 0 && gguf_host_bytes(g) <= 4 * PAGES_SIZE);
+        assert_true(gguf_host_bytes(g) > 0 && gguf_host_bytes(g) <= 5 * PAGES_SIZE);
         gguf_close(g);
         gguf_writer_free(&w);
     }
@@ -183,21 +183,80 @@ static void typed_reads_say_what_is_wrong(void **state) {
     gguf_writer_free(&w);
 }
 
-static void only_header_and_directory_stay_mapped(void **state) {
-    (void)state;
-    struct gguf_writer w = sample();
-    gguf_writer_tensor(&w, "big", BLOCK_F32, 2, (uint64_t[]){1024, 1024}, NULL);
-    struct gguf *g = opened(&w);
+/* Bytes of mappings of this process whose line in maps has `part`. */
+static uint64_t mapped_bytes(const char *part) {
     char line[512];
     unsigned long long from, to, bytes = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     assert_non_null(maps);
     while (fgets(line, sizeof line, maps) != NULL)
-        if (strstr(line, "memfd:gguf") != NULL && sscanf(line, "%llx-%llx", &from, &to) == 2)
+        if (strstr(line, part) != NULL && sscanf(line, "%llx-%llx", &from, &to) == 2)
             bytes += to - from;
     fclose(maps);
-    assert_int_equal(bytes, pages_rounded(w.directory_bytes));
+    return bytes;
+}
+
+/* So nothing that happens to the file can raise a signal. */
+static void nothing_stays_mapped(void **state) {
+    (void)state;
+    struct gguf_writer w = sample();
+    gguf_writer_tensor(&w, "big", BLOCK_F32, 2, (uint64_t[]){1024, 1024}, NULL);
+    struct gguf *g = opened(&w);
+    assert_int_equal(mapped_bytes("memfd:gguf"), 0);
+    assert_true(gguf_host_bytes(g) <= 4 * PAGES_SIZE + pages_rounded(w.directory_bytes));
     gguf_close(g);
+    gguf_writer_free(&w);
+}
+
+static void changed_after_open(void **state) {
+    (void)state;
+    stator_error e;
+    float read[3] = {0};
+    struct gguf_writer w = sample();
+    struct gguf *g = opened(&w);
+    const struct gguf_tensor *x = gguf_find_tensor(g, "x");
+    assert_int_equal(gguf_unchanged(g, &e), STATOR_OK);
+    assert_int_equal(ftruncate(w.fd, (off_t)x->offset + 8), 0);
+    assert_int_equal(gguf_load(g, x, 0, 8, read, &e), STATOR_OK);
+    assert_true(read[0] == 1 && read[1] == 2);
+    assert_int_equal(gguf_load(g, x, 4, 8, read, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, gguf_path(g, 0)));
+    assert_non_null(strstr(e.text, "tensor 'x': the file ends at byte"));
+    assert_int_equal(gguf_unchanged(g, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "bytes when it was opened"));
+    assert_int_equal(ftruncate(w.fd, 0), 0);
+    struct gguf_value v;
+    assert_true(gguf_find(g, "a.i8", &v) && gguf_item_i64(&v, 0) == -7);
+    gguf_close(g);
+    gguf_writer_free(&w);
+
+    w = sample();
+    g = opened(&w);
+    assert_int_equal(pwrite(w.fd, "x", 1, 100), 1);
+    struct timespec later[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 4}};
+    assert_int_equal(futimens(w.fd, later), 0); /* a clock tick is longer than this test */
+    assert_int_equal(gguf_unchanged(g, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "written to while it was in use"));
+    gguf_close(g);
+    gguf_writer_free(&w);
+}
+
+/* A file of holes whose key claims most of it: refused before so much is read. */
+static void endless_directory(void **state) {
+    (void)state;
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    gguf_writer_text(&w, "long", "");
+    gguf_writer_finish(&w);
+    gguf_writer_memory_path(&w, path);
+    const uint64_t length = 1ull << 40;
+    assert_int_equal(pwrite(w.fd, &length, 8, 24 + 8 + 4 + 4), 8);
+    assert_int_equal(ftruncate(w.fd, (off_t)(length + 4096)), 0);
+    struct gguf *g = NULL;
+    stator_error e;
+    assert_int_equal(gguf_open(path, &g, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "key 'long'"));
+    assert_non_null(strstr(e.text, "more than 268435456 bytes"));
     gguf_writer_free(&w);
 }
 
@@ -486,7 +545,7 @@ static void alignments(void **state) {
         float read[2] = {0};
         const struct gguf_tensor *t = gguf_find_tensor(g, "t");
         assert_int_equal(t->offset % a, 0);
-        assert_int_equal(pread(gguf_fd(g, 0), read, sizeof read, (off_t)t->offset), sizeof read);
+        assert_int_equal(gguf_load(g, t, 0, sizeof read, read, NULL), STATOR_OK);
         assert_true(read[0] == 5 && read[1] == 6);
         gguf_close(g);
         gguf_writer_free(&w);
@@ -579,7 +638,7 @@ static void split_models(void **state) {
         float read[8];
         assert_int_equal(t->shard, i);
         assert_int_equal(t->offset % alignments_of[i], 0);
-        assert_int_equal(pread(gguf_fd(g, t->shard), read, sizeof read, (off_t)t->offset), sizeof read);
+        assert_int_equal(gguf_load(g, t, 0, sizeof read, read, NULL), STATOR_OK);
         assert_true(read[0] == (float)i && read[7] == (float)i);
         snprintf(other, sizeof other, "%s/m-%05u-of-00003.gguf", folder, i + 1);
         assert_string_equal(gguf_path(g, i), other);
@@ -692,7 +751,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_file_reads_back),
         cmocka_unit_test(typed_reads_say_what_is_wrong),
-        cmocka_unit_test(only_header_and_directory_stay_mapped),
+        cmocka_unit_test(nothing_stays_mapped),
+        cmocka_unit_test(changed_after_open),
+        cmocka_unit_test(endless_directory),
         cmocka_unit_test(truncation_at_every_byte),
         cmocka_unit_test(truncation_of_a_real_model),
         cmocka_unit_test(changed_bytes),

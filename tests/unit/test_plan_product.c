@@ -432,11 +432,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"42adfaa7d83469ca0944322999f86432", {NULL}, 0, {NULL}, 0},
-        {"4ddc81d8e5cece43e02f95a14354051f", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"21880e722db2a72389ace702a1dc633c", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"7ba98eb9a24dd7d84458101508b5aeba", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"29e429e1ccb6d85326743f82bf2f4648", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"522d770781c760de3453bb6407da5cd3", {NULL}, 0, {NULL}, 0},
+        {"7fdb6546b959a3c1f99c643e34dd4f72", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"22c242c0c75ee5100c4265181ee9879e", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"91b89687e8689dfc5bad32c0657895a8", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"5892e516c61a40cc51c2cf7e9a989533", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

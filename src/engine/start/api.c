@@ -575,10 +575,9 @@ static stator_status fill_rope(struct stator *s, stator_error *e) {
     float divisor[KERNELS_MAX_HEAD / 2];
     uint64_t bytes = m->n_rot / 2 * sizeof(float);
     CHECK(m->rope_freqs->bytes == bytes && bytes <= sizeof divisor);
-    ssize_t got = pread(gguf_fd(s->gguf, m->rope_freqs->shard), divisor, bytes, (off_t)m->rope_freqs->offset);
-    if (got != (ssize_t)bytes)
-        return error_set(e, STATOR_BAD_MODEL, "%s: tensor 'rope_freqs.weight' can't be read",
-                         s->config.model.path);
+    stator_status st = gguf_load(s->gguf, m->rope_freqs, 0, bytes, divisor, e);
+    if (st != STATOR_OK)
+        return st;
     for (uint32_t j = 0; j < m->n_rot / 2; j++) {
         if (!isfinite(divisor[j]) || divisor[j] <= 0)
             return error_set(e, STATOR_BAD_MODEL,

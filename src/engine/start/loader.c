@@ -1,4 +1,4 @@
-/* Loading: every weight is read with pread through the load window, repacked into its panels and dropped
+/* Loading: every weight is read through the load window, repacked into its panels and dropped
  * from the page cache. All host threads of the device share the work, each in its own part of the window.
  *
  * Where the host can touch a slice, panels are packed straight into it. Else a part of the window has room
@@ -9,12 +9,9 @@
  * once. A packed half is written only after an upload_wait that followed its upload. */
 #include "engine/engine.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 struct loading {
     struct stator *s;
@@ -69,26 +66,11 @@ static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t fr
                      uint8_t *out) {
     const struct gguf *g = l->s->gguf;
     stator_error e;
-    int fd = gguf_fd(g, t->shard);
-    for (uint64_t done = 0; done < n;) {
-        ssize_t got = pread(fd, out + done, n - done, (off_t)(t->offset + from + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            if (got < 0)
-                error_set(&e, STATOR_FAILED, "%s: tensor '%.*s': reading at byte %" PRIu64 " failed: %s",
-                          gguf_path(g, t->shard), (int)t->name.length, t->name.data, t->offset + from + done,
-                          strerror(errno));
-            else
-                error_set(&e, STATOR_BAD_MODEL,
-                          "%s: tensor '%.*s': the file ends at byte %" PRIu64 "; it shrank while it was open",
-                          gguf_path(g, t->shard), (int)t->name.length, t->name.data, t->offset + from + done);
-            fail(l, &e);
-            return false;
-        }
-        done += (uint64_t)got;
+    if (gguf_load(g, t, from, n, out, &e) != STATOR_OK) {
+        fail(l, &e);
+        return false;
     }
-    posix_fadvise(fd, (off_t)(t->offset + from), (off_t)n, POSIX_FADV_DONTNEED);
+    gguf_uncache(g, t, from, n);
     return true;
 }
 

@@ -125,6 +125,8 @@ stator_status start_devices(struct stator *s, stator_error *e) {
     for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
         st = loader_run(s, &s->devices[i], e);
     if (st == STATOR_OK)
+        st = gguf_unchanged(s->gguf, e);
+    if (st == STATOR_OK)
         st = routes_decide(s, e);
     for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
         st = prepare(s, i, e);
