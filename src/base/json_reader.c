@@ -126,7 +126,10 @@ static stator_status take_string(struct reader *r) {
     if (cut && n > 0 && (unsigned char)r->text[n - 1] >= 0xC0)
         n--;
     r->text[n] = '\0';
-    return r->at++ < r->end ? STATOR_OK : fail(r, "the text ends inside a string");
+    if (r->at == r->end)
+        return fail(r, "the text ends inside a string");
+    r->at++;
+    return STATOR_OK;
 }
 
 static bool is_digit(const struct reader *r) {

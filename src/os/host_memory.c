@@ -1,14 +1,36 @@
 #include "os/host_memory.h"
 
+#include "base/arith.h"
+
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#define PATH 1024
+
+/* NULL: it can't be opened. */
+static FILE *open_below(const char *root, const char *path) {
+    char whole[PATH];
+    int n = snprintf(whole, sizeof whole, "%s%s", root, path);
+    return n > 0 && (size_t)n < sizeof whole ? fopen(whole, "re") : NULL;
+}
+
+/* Sums of what the kernel says stop at UINT64_MAX. */
+static uint64_t sum_of(uint64_t a, uint64_t b) {
+    uint64_t sum = 0;
+    return arith_add(a, b, &sum) ? sum : UINT64_MAX;
+}
+
+static uint64_t bytes_of_kb(uint64_t kb) {
+    uint64_t bytes = 0;
+    return arith_mul(kb, 1024, &bytes) ? bytes : UINT64_MAX;
+}
+
 /* The number behind "name:" in a file of "name: number kB" lines, in bytes; 0: not there. */
-static uint64_t field_kb(const char *path, const char *name) {
-    FILE *f = fopen(path, "r");
+static uint64_t field_kb(const char *root, const char *path, const char *name) {
+    FILE *f = open_below(root, path);
     if (f == NULL)
         return 0;
     char line[256];
@@ -18,12 +40,12 @@ static uint64_t field_kb(const char *path, const char *name) {
         if (strncmp(line, name, n) == 0 && line[n] == ':' && sscanf(line + n + 1, "%" SCNu64, &kb) == 1)
             break;
     fclose(f);
-    return kb * 1024;
+    return bytes_of_kb(kb);
 }
 
 /* A file that holds one number, or "max" (then UINT64_MAX, as when it is absent). */
-static uint64_t one_number(const char *path) {
-    FILE *f = fopen(path, "r");
+static uint64_t one_number(const char *root, const char *path) {
+    FILE *f = open_below(root, path);
     if (f == NULL)
         return UINT64_MAX;
     uint64_t v = UINT64_MAX;
@@ -34,12 +56,12 @@ static uint64_t one_number(const char *path) {
 }
 
 /* The lowest limit of this process's cgroup and its ancestors (v2), or the v1 memory controller's. */
-static uint64_t cgroup_limit(void) {
-    uint64_t limit = one_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-    uint64_t top = one_number("/sys/fs/cgroup/memory.max");
+static uint64_t cgroup_limit(const char *root) {
+    uint64_t limit = one_number(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes");
+    uint64_t top = one_number(root, "/sys/fs/cgroup/memory.max");
     if (top < limit)
         limit = top;
-    FILE *f = fopen("/proc/self/cgroup", "r");
+    FILE *f = open_below(root, "/proc/self/cgroup");
     if (f == NULL)
         return limit;
     char line[512];
@@ -51,7 +73,7 @@ static uint64_t cgroup_limit(void) {
         while (strlen(group) > 1) {
             char path[600];
             snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group);
-            uint64_t v = one_number(path);
+            uint64_t v = one_number(root, path);
             if (v < limit)
                 limit = v;
             *strrchr(group, '/') = '\0';
@@ -61,25 +83,26 @@ static uint64_t cgroup_limit(void) {
     return limit;
 }
 
-uint64_t host_memory_available(void) {
-    uint64_t available = field_kb("/proc/meminfo", "MemAvailable");
-    uint64_t limit = cgroup_limit();
+uint64_t host_memory_available_below(const char *root) {
+    uint64_t available = field_kb(root, "/proc/meminfo", "MemAvailable");
+    uint64_t limit = cgroup_limit(root);
     if (available == 0)
         return limit == UINT64_MAX ? 0 : limit;
     return available < limit ? available : limit;
 }
 
-uint64_t host_memory_private(void) {
-    return field_kb("/proc/self/status", "RssAnon") + field_kb("/proc/self/status", "RssShmem");
+uint64_t host_memory_private_below(const char *root) {
+    return sum_of(field_kb(root, "/proc/self/status", "RssAnon"),
+                  field_kb(root, "/proc/self/status", "RssShmem"));
 }
 
 uint64_t host_memory_peak(void) {
-    return field_kb("/proc/self/status", "VmHWM");
+    return field_kb("", "/proc/self/status", "VmHWM");
 }
 
 /* Adds up the areas of /proc/self/smaps that lie inside; a driver's allocations are areas of their own. */
-uint64_t host_memory_resident(const void *memory, uint64_t bytes) {
-    FILE *f = fopen("/proc/self/smaps", "r");
+uint64_t host_memory_resident_below(const char *root, const void *memory, uint64_t bytes) {
+    FILE *f = open_below(root, "/proc/self/smaps");
     if (f == NULL)
         return 0;
     char line[512];
@@ -94,7 +117,7 @@ uint64_t host_memory_resident(const void *memory, uint64_t bytes) {
             strchr(line, '-') < strchr(line, ' '))
             inside = begin < from + bytes && end > from;
         else if (inside && sscanf(line, "Rss: %" SCNu64, &kb) == 1)
-            sum += kb * 1024;
+            sum = sum_of(sum, bytes_of_kb(kb));
     }
     fclose(f);
     return sum < bytes ? sum : bytes;

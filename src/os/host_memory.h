@@ -4,14 +4,26 @@
 
 #include <stdint.h>
 
+/* Those of a root read below it: "" is the real system, tests give a folder. */
+
 /* Bytes that this process may still take: min(cgroup limit, MemAvailable); 0 when nobody says. */
-uint64_t host_memory_available(void);
+uint64_t host_memory_available_below(const char *root);
 /* RssAnon + RssShmem of this process, and the highest VmRSS so far; 0 when not known. */
-uint64_t host_memory_private(void);
+uint64_t host_memory_private_below(const char *root);
 uint64_t host_memory_peak(void);
 /* How much of a mapping at `memory` is in RssAnon or RssShmem, at most `bytes`: memory of a driver may be
  * mapped without being in any Rss. 0 when not known. */
-uint64_t host_memory_resident(const void *memory, uint64_t bytes);
+uint64_t host_memory_resident_below(const char *root, const void *memory, uint64_t bytes);
+
+static inline uint64_t host_memory_available(void) {
+    return host_memory_available_below("");
+}
+static inline uint64_t host_memory_private(void) {
+    return host_memory_private_below("");
+}
+static inline uint64_t host_memory_resident(const void *memory, uint64_t bytes) {
+    return host_memory_resident_below("", memory, bytes);
+}
 /* Bytes that malloc has handed out. */
 uint64_t host_memory_heap(void);
 

@@ -47,6 +47,16 @@ static void parse_facts(const struct config *c) {
         CHECK(facts[i].memory >= 1 << 20 && device_spec_find(facts, n, facts[i].name) == &facts[i]);
 }
 
+/* "fuzz:LINE: libconfig: syntax error". In any other place these are words of the input, shown to the user.
+ */
+static bool is_libconfigs(const char *text) {
+    if (strncmp(text, "fuzz:", 5) != 0)
+        return false;
+    const char *at = text + 5 + strspn(text + 5, "0123456789");
+    static const char wrong[] = ": libconfig: syntax error";
+    return strncmp(at, wrong, sizeof wrong - 1) == 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct config c;
     stator_error e;
@@ -63,8 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         parse_facts(&c);
     } else {
         CHECK(e.code == STATOR_USAGE && strlen(e.text) > 0);
-        CHECK(strstr(e.text, "libconfig: syntax error") ==
-              NULL); /* config_scan finds them all: libconfig leaks */
+        CHECK(!is_libconfigs(e.text)); /* config_scan finds them all: libconfig leaks */
     }
     return 0;
 }

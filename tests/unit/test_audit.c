@@ -3,6 +3,7 @@
 #include "engine_harness.h"
 
 #include "os/drm_fdinfo.h"
+#include "os/host_memory.h"
 
 #include <malloc.h>
 
@@ -64,6 +65,31 @@ static void drm_devices(void **state) {
     drm_fdinfo_read("tests/data/drm/xe", &f);
     assert_int_equal(f.n_devices, 2);
     assert_true(drm_fdinfo_of(&f, "0000:04:00.0")->local_bytes == 1000 << 10);
+}
+
+/* Figures that pass 64 bits in bytes stop there; the lowest limit of the cgroups counts. */
+static void host_figures(void **state) {
+    (void)state;
+    static const struct {
+        const char *root;
+        uint64_t available;
+        uint64_t private_bytes;
+        uint64_t resident; /* of a page at 0x1000 */
+    } cases[] = {
+        {"tests/data/host/group", 4096000, 304 << 10, 4096},
+        {"tests/data/host/v1", 2048000, 0, 0},
+        {"tests/data/host/large", UINT64_MAX, UINT64_MAX, 4096},
+        {"tests/data/host/none", 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint64_t available = host_memory_available_below(cases[i].root);
+        uint64_t private_bytes = host_memory_private_below(cases[i].root);
+        uint64_t resident = host_memory_resident_below(cases[i].root, (const void *)(uintptr_t)0x1000, 4096);
+        if (available != cases[i].available || private_bytes != cases[i].private_bytes ||
+            resident != cases[i].resident)
+            fail_msg("%s: %llu, %llu, %llu", cases[i].root, (unsigned long long)available,
+                     (unsigned long long)private_bytes, (unsigned long long)resident);
+    }
 }
 
 /* planned - not_in_ram + before + others = kernel, and the first three alone come close. */
@@ -147,8 +173,8 @@ static void host_limit(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drm), cmocka_unit_test(drm_devices),
-                                       cmocka_unit_test(identity), cmocka_unit_test(strict),
-                                       cmocka_unit_test(host_limit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(drm),          cmocka_unit_test(drm_devices),
+                                       cmocka_unit_test(host_figures), cmocka_unit_test(identity),
+                                       cmocka_unit_test(strict),       cmocka_unit_test(host_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,10 @@ static void test_json_reader(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (read_text(wrong[i], &s) != STATOR_USAGE)
             fail_msg("accepted: %s", wrong[i]);
+    /* Nothing behind the text is read, not even to count lines. */
+    stator_error e;
+    assert_int_equal(json_reader_walk("\"ab\n", 3, note, &s, &e), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "line 1:"));
     /* A long string is cut at a whole character. */
     char text[700] = "\"a";
     for (int i = 0; i < 200; i++)
