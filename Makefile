@@ -1,5 +1,20 @@
 # stator: `make help` lists the targets.
 
+# Several goals are made one after the other, each by a make of its own: what a goal installs (setup-*) is there when the next one
+# looks for compilers and headers.
+ifneq ($(word 2,$(MAKECMDGOALS)),)
+.PHONY: $(MAKECMDGOALS) goals-in-order
+$(MAKECMDGOALS): goals-in-order
+	@:
+goals-in-order:
+	@for goal in $(MAKECMDGOALS); do $(MAKE) --no-print-directory "$$goal" || exit; done
+else
+
+# One goal is made on all processors unless told otherwise.
+ifeq ($(findstring -j,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
 VERSION := 0.1.0
 CC ?= gcc
 ifeq ($(origin CC),default)
@@ -156,7 +171,7 @@ demo: stator ## generate text with the demo model in the repository
 
 .PHONY: test
 test: stator tests-build ## run all tests
-	@BUILD=$(BUILD) tests/run
+	@MAKEFLAGS= BUILD=$(BUILD) tests/run
 
 include tools/zesim/zesim.mk
 include tools/zecuda/zecuda.mk
@@ -203,9 +218,9 @@ fuzz-build: $(FUZZERS)
 .PHONY: check-sanitize
 check-sanitize: ## run the tests under ASan+UBSan, then TSan
 	$(MAKE) SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 stator-only tests-build
-	BUILD=$$($(MAKE) -s SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
+	MAKEFLAGS= BUILD=$$($(MAKE) -s SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
 	$(MAKE) SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 stator-only tests-build
-	BUILD=$$($(MAKE) -s SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
+	MAKEFLAGS= BUILD=$$($(MAKE) -s SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
 .PHONY: print-build print-cl-flags stator-only
 print-build:
 	@echo $(BUILD)
@@ -249,3 +264,5 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' Makefile tools/zesim/zesim.mk tools/zecuda/zecuda.mk
 
 -include $(OBJECTS:.o=.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
+
+endif # one goal

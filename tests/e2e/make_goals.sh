@@ -1,0 +1,45 @@
+# Goals of one call of make: made in the order given, each seeing what those before it installed.
+. tests/lib.sh
+
+# A copy of the tree in which setup-* "installs" the GPU compilers into the folder bin.
+copy_tree() {
+    mkdir -p "$tmp/tree/bin"
+    cp -r Makefile src tools "$tmp/tree" || fail "can't copy the tree"
+    cat >"$tmp/tree/tools/setup" <<'EOF'
+#!/bin/sh
+cd "$(dirname "$0")/../bin"
+for t in clang llvm-spirv; do printf '#!/bin/sh\n' >$t; chmod +x $t; done
+EOF
+}
+in_tree() {
+    env -u BUILD -u MAKEFLAGS make --no-print-directory -s -C "$tmp/tree" CLANG_CL="$tmp/tree/bin/clang" \
+        LLVM_SPIRV="$tmp/tree/bin/llvm-spirv" "$@" || fail "make $*"
+}
+
+test_a_goal_sees_what_the_one_before_it_installed() {
+    [ -e /usr/include/level_zero/ze_api.h ] || skip "libze-dev is missing (make setup-test)"
+    local goal without after with
+    for goal in setup-gpu setup-test; do
+        copy_tree
+        without=$(in_tree print-build)
+        after=$(in_tree "$goal" print-build)
+        with=$(in_tree print-build)
+        [ -n "$without" ] && [ "$without" != "$with" ] || fail "print-build does not tell the builds apart: \"$without\""
+        [ "$after" = "$with" ] || fail "$goal print-build: $after, expected $with"
+        rm -rf "$tmp/tree"
+    done
+}
+
+test_goals_end_at_the_first_failure() {
+    expect 2 env -u BUILD -u MAKEFLAGS make -s no-such-goal print-build
+    ! grep -q '^build/' "$tmp/out" || fail "print-build was made after a failure"
+}
+
+# Without the compilers of GPU kernels the build is for the CPU, and says why.
+test_a_build_without_gpu_compilers_says_so() {
+    copy_tree
+    expect 0 in_tree -n stator
+    printed 'GPU kernels are left out \(no .*/bin/clang at build time: run make setup-gpu'
+}
+
+run_tests
