@@ -89,7 +89,10 @@ CL_TYPES_bf16 := 1ul<<30
 CL_TYPES_any := 0x400071CFul
 CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach s,$(CL_INTEGER),dpas8_$s dpas16_$s)
 SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
-CARRIED := $(BUILD)/opencl_modules.o
+# The texts of `stator help TOPIC`.
+HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md \
+               speed=src/kernels/cpu/README.md
+CARRIED := $(BUILD)/opencl_modules.o $(BUILD)/help_topics.o
 TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -130,10 +133,15 @@ $(CL_BUILD)/dpas8_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
 $(CL_BUILD)/dpas16_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=dpas16_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=16)
 
-$(CARRIED): $(SPIRV) tools/embed_spirv
+$(BUILD)/opencl_modules.o: $(SPIRV) tools/embed_spirv
 	@mkdir -p $(@D)
 	$(if $(CL_MISSING),@echo "  GPU kernels are left out ($(CL_MISSING)): CPU only")
 	$(Q)tools/embed_spirv "$(CL_MISSING)" $(sort $(SPIRV)) >$(@:.o=.c)
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
+
+$(BUILD)/help_topics.o: $(foreach t,$(HELP_TOPICS),$(lastword $(subst =, ,$t))) tools/embed_text src/app/help_topics.h Makefile
+	@mkdir -p $(@D)
+	$(Q)tools/embed_text $(HELP_TOPICS) >$(@:.o=.c)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 # The instruction sets of the kernel tiers; every other file is plain x86-64.

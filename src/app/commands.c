@@ -1,5 +1,8 @@
 /* The commands that are linked in, in the order of `stator help`. */
 #include "app/commands.h"
+#include "app/help_topics.h"
+
+#include <string.h>
 
 const struct command commands_table[] = {
     {"plan", plan_command, "the memory plan, without touching a device"},
@@ -13,7 +16,7 @@ const struct command commands_table[] = {
     {"devices", devices_command, "GPUs and CPU of this machine, their facts, copies between them"},
     {"doctor", doctor_command, "what stands in the way of a run on a GPU, and what to do"},
     {"selftest", selftest_command, "every kernel on a GPU, bit by bit against the CPU"},
-    {"help", help_command, "this list; `help COMMAND`; `help config` prints every key of the config"},
+    {"help", help_command, "this list, the options of a command, or a topic of those below"},
     {"version", version_command, "version, compiler, back ends"},
 };
 const size_t commands_table_size = sizeof commands_table / sizeof commands_table[0];
@@ -22,6 +25,12 @@ void commands_print_list(FILE *f) {
     fprintf(f, "usage: stator COMMAND [ARGUMENT]...\n\ncommands:\n");
     for (size_t i = 0; i < commands_table_size; i++)
         fprintf(f, "  %-12s%s\n", commands_table[i].name, commands_table[i].help);
+    fprintf(f, "\ntopics of `stator help TOPIC`:\n  %-12sEvery key of a config file: bounds, default, unit\n",
+            "config");
+    for (size_t i = 0; i < help_n_topics; i++) {
+        const char *title = help_topics[i].text + strspn(help_topics[i].text, "# ");
+        fprintf(f, "  %-12s%.*s\n", help_topics[i].name, (int)strcspn(title, "\n"), title);
+    }
     fprintf(
         f, "\nCONFIG is a config file or a .gguf file. `stator COMMAND --help` lists a command's options.\n");
 }

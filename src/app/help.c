@@ -1,5 +1,7 @@
-/* `stator help`: the commands; one command; every key of the config, from config_table. */
+/* `stator help`: the commands; one command; every key of the config, from config_table; a topic, from the
+ * README files that are carried in the binary. */
 #include "app/commands.h"
+#include "app/help_topics.h"
 #include "app/options.h"
 #include "app/out.h"
 #include "base/json_writer.h"
@@ -8,8 +10,8 @@
 
 #include <string.h>
 
-#define WIDTH        100
-#define MAX_COMMANDS 32
+#define WIDTH     100
+#define MAX_NAMES 64
 
 /* Text in lines of at most WIDTH columns, indented by four. */
 static void print_wrapped(const char *text) {
@@ -98,35 +100,63 @@ static void print_commands_json(void) {
     (void)json_end(&j);
 }
 
-static int help_of(const char *topic) {
-    const char *names[MAX_COMMANDS];
-    size_t n = 0;
-    for (size_t i = 0; i < commands_table_size && n < MAX_COMMANDS; i++) {
-        names[n++] = commands_table[i].name;
-        if (strcmp(names[n - 1], topic) != 0)
-            continue;
-        char name[32];
-        char help[] = "--help";
-        snprintf(name, sizeof name, "%s", topic);
-        return commands_table[i].run(2, (char *[]){name, help, NULL});
+static void print_topic(const struct help_topic *t, bool as_json) {
+    if (as_json) {
+        struct json j;
+        json_to_file(&j, stdout, true);
+        json_object(&j, NULL);
+        json_string(&j, "topic", t->name);
+        json_string(&j, "file", t->file);
+        json_string(&j, "text", t->text);
+        json_close(&j);
+        (void)json_end(&j);
+        return;
     }
-    const char *near = nearest_name(topic, names, n);
+    fputs(t->text, stdout);
+    for (size_t i = 0; i < commands_table_size; i++)
+        if (strcmp(commands_table[i].name, t->name) == 0)
+            printf("\n`stator %s --help` lists the options of the command of this name.\n", t->name);
+}
+
+/* `help NAME`: a topic, else a command. */
+static int help_of(const char *name, bool as_json) {
+    const char *names[MAX_NAMES];
+    size_t n = 0;
+    for (size_t i = 0; i < help_n_topics && n < MAX_NAMES; i++) {
+        names[n++] = help_topics[i].name;
+        if (strcmp(help_topics[i].name, name) != 0)
+            continue;
+        print_topic(&help_topics[i], as_json);
+        return out_finish("help", STATOR_OK);
+    }
+    for (size_t i = 0; i < commands_table_size && n < MAX_NAMES; i++) {
+        names[n++] = commands_table[i].name;
+        if (strcmp(commands_table[i].name, name) != 0)
+            continue;
+        char command[32];
+        char help[] = "--help";
+        snprintf(command, sizeof command, "%s", name);
+        return commands_table[i].run(2, (char *[]){command, help, NULL});
+    }
+    const char *near = nearest_name(name, names, n);
     if (near != NULL)
-        return out_fail("help", STATOR_USAGE, "unknown command \"%.100s\"; did you mean \"%s\"?", topic,
-                        near);
-    return out_fail("help", STATOR_USAGE, "unknown command \"%.100s\" (`stator help` lists them)", topic);
+        return out_fail("help", STATOR_USAGE,
+                        "\"%.100s\" is neither a command nor a topic; did you mean \"%s\"?", name, near);
+    return out_fail("help", STATOR_USAGE,
+                    "\"%.100s\" is neither a command nor a topic (`stator help` lists them)", name);
 }
 
 int help_command(int argc, char **argv) {
     bool json = false;
     const struct options_row rows[] = {OPTIONS_JSON(&json)};
-    struct options o = {.command = "help",
-                        .usage = "[config | COMMAND]",
-                        .summary =
-                            "Lists the commands, the options of one, or (`config`) every key of the config.",
-                        .rows = rows,
-                        .n_rows = sizeof rows / sizeof rows[0],
-                        .max_arguments = 1};
+    struct options o = {
+        .command = "help",
+        .usage = "[COMMAND | TOPIC]",
+        .summary = "Lists the commands and topics, the options of a command, every key of the config "
+                   "(`config`), or prints a topic.",
+        .rows = rows,
+        .n_rows = sizeof rows / sizeof rows[0],
+        .max_arguments = 1};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code))
         return code;
@@ -135,7 +165,7 @@ int help_command(int argc, char **argv) {
     else if (o.n_arguments == 0)
         commands_print_list(stdout);
     else if (strcmp(o.arguments[0], "config") != 0)
-        return help_of(o.arguments[0]);
+        return help_of(o.arguments[0], json);
     else if (json)
         print_keys_json();
     else

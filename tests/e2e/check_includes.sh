@@ -44,6 +44,15 @@ test_this_tree_is_clean() {
     [ ! -d "${BUILD:-none}/src" ] || tools/check_includes . "$BUILD/src" >"$tmp/out" || fail "$(cat "$tmp/out")"
 }
 
+# src/README.md has the same table, for people.
+test_the_table_is_documented() {
+    sed -n 's/^    may\["\([a-z]*\)"\] = "\(.*\)"$/\1: \2/p' tools/check_includes | sort >"$tmp/tool"
+    [ "$(wc -l <"$tmp/tool")" -ge 10 ] || fail "the table of tools/check_includes was not found: $(cat "$tmp/tool")"
+    awk -F ' *[|] *' '$2 ~ /^`[a-z]+\/`$/ { gsub(/[`\/]/, "", $2); print $2 ": " $4 }' src/README.md | sort >"$tmp/readme"
+    diff "$tmp/tool" "$tmp/readme" >"$tmp/diff" ||
+        fail "the table of rooms differs (< tools/check_includes, > src/README.md): $(tr '\n' ' ' <"$tmp/diff")"
+}
+
 test_a_good_tree_is_clean() {
     good_tree
     expect 0 tools/check_includes "$tmp/t"

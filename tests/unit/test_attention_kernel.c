@@ -32,7 +32,7 @@ struct problem {
     struct kernel_check_edge q, bk, bv, blocks, work, out;
 };
 
-/* What DESIGN says of the layouts, written apart from the kernels. */
+/* The layouts of K and V as kernels.h defines them, written independently of the kernels. */
 static float decoded(enum kernels_kv type, bool key, const uint8_t *p, uint32_t dim, uint32_t d, uint32_t t) {
     size_t plain = key ? (size_t)d * 32 + t : (size_t)t * dim + d;
     if (type == KERNELS_KV_F32)

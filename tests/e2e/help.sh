@@ -1,0 +1,95 @@
+# `stator help TOPIC`: the README files that are carried in the binary.
+. tests/lib.sh
+
+topics='memory:src/plan devices:src/device intel:src/device/level_zero speed:src/kernels/cpu'
+
+test_topics_are_the_files() {
+    local t
+    for t in $topics; do
+        expect 0 "$stator" help "${t%%:*}"
+        [ ! -s "$tmp/err" ] || fail "help ${t%%:*} wrote to stderr"
+        head -c "$(wc -c <"${t#*:}/README.md")" "$tmp/out" | cmp -s - "${t#*:}/README.md" ||
+            fail "help ${t%%:*} is not ${t#*:}/README.md"
+    done
+}
+
+# Titles come from the first lines of the files.
+test_topics_are_listed() {
+    local t
+    expect 0 "$stator" help
+    printed '^topics of'
+    printed '^  config   +Every key of a config file'
+    for t in $topics; do
+        grep -qF "$(printf '  %-12s%s' "${t%%:*}" "$(sed -n '1s/^# //p' "${t#*:}/README.md")")" "$tmp/out" ||
+            fail "stator help does not list ${t%%:*} with its title"
+    done
+}
+
+test_topic_that_is_a_command() {
+    expect 0 "$stator" help devices
+    printed '^`stator devices --help` lists the options'
+    expect 0 "$stator" devices --help
+    printed '^usage: stator devices'
+    expect 0 "$stator" help memory
+    [ "$(tail -n 1 "$tmp/out")" = "$(tail -n 1 src/plan/README.md)" ] || fail "help memory goes on after the file"
+}
+
+test_json() {
+    expect 0 "$stator" help intel --json
+    printed '"topic": "intel"'
+    printed '"file": "src/device/level_zero/README.md"'
+    printed '"text": "# Intel GPUs\\n'
+}
+
+test_unknown_topic() {
+    expect 2 "$stator" help memroy
+    said '^stator help: "memroy" is neither a command nor a topic; did you mean "memory"'
+    [ ! -s "$tmp/out" ] || fail "it printed something"
+    expect 2 "$stator" help sped
+    said 'did you mean "speed"'
+    expect 2 "$stator" help versoin
+    said 'did you mean "version"'
+    expect 2 "$stator" help qqqqqqqqqq
+    said 'neither a command nor a topic \(`stator help` lists them\)'
+}
+
+# What is printed on a terminal as it lies in the file has no line that a terminal would break into a mess.
+test_lines_fit_a_terminal() {
+    local t long
+    for t in $topics; do
+        long=$(awk 'length > 110 { print FILENAME ":" FNR ": " length " columns" }' "${t#*:}/README.md")
+        [ -z "$long" ] || fail "$long"
+    done
+}
+
+test_full_disk() {
+    [ -c /dev/full ] || skip "no /dev/full"
+    local got=0
+    "$stator" help speed >/dev/full 2>"$tmp/err" || got=$?
+    [ "$got" = 1 ] || fail "exit $got instead of 1"
+    said "can't write to standard output"
+}
+
+# Every file that a README names with a link is there.
+test_links() {
+    local file target missing=
+    for file in $(git ls-files '*.md' 2>/dev/null || find . -name '*.md' -not -path './build/*'); do
+        for target in $(grep -oE '\]\([^)#]+' "$file" | sed 's/^](//'); do
+            case $target in http*) continue ;; esac
+            [ -e "$(dirname "$file")/$target" ] || missing="$missing $file:$target"
+        done
+    done
+    [ -z "$missing" ] || fail "links to what is not there:$missing"
+}
+
+# The picture in the README files is that of the demo's plan: the same arenas on the device (the host's change with every
+# struct of the engine).
+test_picture_of_the_plan() {
+    local now=$tmp/now.svg then=src/plan/demo_plan.svg
+    expect 0 "$stator" plan configs/demo.cfg --set memory.host_limit=32MiB --set cpu.threads=2 --svg "$now"
+    grep -o '>cpu:0, [^<]*' "$now" >"$tmp/now"
+    [ "$(wc -l <"$tmp/now")" -ge 4 ] || fail "no arenas in the picture: $(cat "$tmp/now")"
+    grep -o '>cpu:0, [^<]*' $then | diff "$tmp/now" - >"$tmp/diff" || fail "$then is of another plan: $(cat "$tmp/diff")"
+}
+
+run_tests
