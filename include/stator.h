@@ -119,7 +119,7 @@ typedef struct stator_sampling {
     uint32_t has;
     float temperature;    /* 0: greedy */
     uint32_t top_k;       /* 0: off */
-    float top_p;          /* 1: off */
+    float top_p;          /* 1: off, 0: the likeliest token */
     float min_p;          /* 0: off */
     float repeat_penalty; /* 1: off; over the last 64 tokens */
     uint64_t seed;

@@ -4,6 +4,7 @@
 #include "base/arith.h"
 #include "base/nearest.h"
 #include "base/units.h"
+#include "config/config_table.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -103,19 +104,30 @@ static bool bad(const struct options *o, const struct options_row *row, const ch
     return false;
 }
 
+/* The key that has the bounds of this option; NULL: the row has them. */
+static const struct config_row *key_of(const struct options_row *row) {
+    if (row->key == NULL)
+        return NULL;
+    enum config_key key = config_table_find(row->key);
+    CHECK(key < CONFIG_KEYS);
+    return &config_table[key];
+}
+
 static bool take_u64(const struct options *o, const struct options_row *row, const char *text) {
     uint64_t v = 0;
-    uint64_t max = row->max != 0 ? row->max : UINT64_MAX;
+    const struct config_row *key = key_of(row);
+    uint64_t min = key != NULL ? key->min : row->min;
+    uint64_t max = key != NULL ? key->max : row->max != 0 ? row->max : UINT64_MAX;
     char expected[96];
     bool ok = text[0] != '\0';
     snprintf(expected, sizeof expected, "a %s from %" PRIu64 " to %" PRIu64,
-             row->kind == OPTIONS_SIZE ? "size such as 2GiB" : "whole number", row->min, max);
+             row->kind == OPTIONS_SIZE ? "size such as 2GiB" : "whole number", min, max);
     if (row->kind == OPTIONS_SIZE)
         ok = units_parse_size(text, &v);
     else
         for (const char *s = text; ok && *s != '\0'; s++)
             ok = isdigit((unsigned char)*s) && arith_mul(v, 10, &v) && arith_add(v, (uint64_t)(*s - '0'), &v);
-    if (!ok || v < row->min || v > max)
+    if (!ok || v < min || v > max)
         return bad(o, row, text, expected);
     *(uint64_t *)row->target = v;
     return true;
@@ -124,12 +136,15 @@ static bool take_u64(const struct options *o, const struct options_row *row, con
 static bool take_number(const struct options *o, const struct options_row *row, const char *text) {
     char *end = NULL;
     double v = strtod(text, &end);
-    bool bounded = row->number_min != 0 || row->number_max != 0;
+    const struct config_row *key = key_of(row);
+    double min = key != NULL ? key->number_min : row->number_min;
+    double max = key != NULL ? key->number_max : row->number_max;
+    bool bounded = min != 0 || max != 0;
     char expected[96] = "a number";
     if (bounded)
-        snprintf(expected, sizeof expected, "a number from %g to %g", row->number_min, row->number_max);
+        snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
     bool form = text[0] != '\0' && strspn(text, "0123456789+-.eE") == strlen(text) && *end == '\0';
-    if (!form || !isfinite(v) || (bounded && (v < row->number_min || v > row->number_max)))
+    if (!form || !isfinite(v) || (bounded && (v < min || v > max)))
         return bad(o, row, text, expected);
     *(double *)row->target = v;
     return true;

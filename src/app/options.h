@@ -36,7 +36,8 @@ struct options_row {
     const char *help;
     uint64_t min, max;             /* max 0: no bound */
     double number_min, number_max; /* both 0: no bound */
-    bool *given;                   /* NULL, or set to true when the option is there */
+    const char *key; /* of the config, "sampling.top_p", whose bounds these are (U64, NUMBER); or NULL */
+    bool *given;     /* NULL, or set to true when the option is there */
 };
 
 struct options {

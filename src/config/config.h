@@ -54,8 +54,6 @@ enum config_key {
     CONFIG_SAMPLING_REPEAT_PENALTY,
     CONFIG_SAMPLING_SEED,
     CONFIG_CACHE_DIR,
-    CONFIG_SERVER_HOST,
-    CONFIG_SERVER_PORT,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -135,10 +133,6 @@ struct config {
     struct {
         char dir[CONFIG_PATH]; /* empty: no cache */
     } cache;
-    struct {
-        char host[CONFIG_NAME];
-        uint64_t port;
-    } server;
     struct {
         stator_log_level level;
         enum config_log_format format;

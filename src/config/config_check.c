@@ -153,8 +153,6 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
             p->e, STATOR_USAGE,
             "%s: model.path is missing; add model = { path = \"FILE.gguf\" } or --set model.path=FILE.gguf",
             p->name);
-    if (c->server.host[0] == '\0')
-        return problem(p, CONFIG_SERVER_HOST, "is empty; expected an address such as \"127.0.0.1\"");
     stator_status st = check_devices(p);
     if (st == STATOR_OK)
         st = check_split(p);

@@ -2,6 +2,7 @@
 #include "config/config_table.h"
 
 #include "base/check.h"
+#include "base/error.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -139,7 +140,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(sampling, top_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0, .number_max = 1,
          .default_text = "0.95", .unit = "",
          .help = "Only the most likely tokens that together reach this probability can be taken; 1 is "
-                 "off."},
+                 "off, 0 leaves the likeliest one."},
     [CONFIG_SAMPLING_MIN_P] =
         {KEY(sampling, min_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0, .number_max = 1,
          .default_text = "0.05", .unit = "",
@@ -157,11 +158,6 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "Numbers above 2^63-1 are written as text, in quotes."},
     [CONFIG_CACHE_DIR] = {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
                           .help = "Folder for compiled GPU kernels; empty: they are compiled at each start."},
-    [CONFIG_SERVER_HOST] = {TEXT(server, host), .kind = CONFIG_KIND_TEXT, .default_text = "127.0.0.1",
-                            .unit = "", .help = "Address that the HTTP server listens on."},
-    [CONFIG_SERVER_PORT] = {KEY(server, port), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65535,
-                            .default_text = "8080", .unit = "",
-                            .help = "Port that the HTTP server listens on."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important lines that are still logged."},
@@ -272,6 +268,26 @@ const char *config_table_expected(const struct config_row *row, char *out) {
         append_quoted(out, CONFIG_EXPECTED, row->words[i].word);
     }
     return out;
+}
+
+stator_status config_table_check_number(enum config_key key, double v, stator_error *e) {
+    const struct config_row *row = &config_table[key];
+    char expected[CONFIG_EXPECTED];
+    CHECK(row->kind == CONFIG_KIND_NUMBER);
+    if (v >= row->number_min && v <= row->number_max) /* false for NaN */
+        return STATOR_OK;
+    return error_set(e, STATOR_USAGE, "%s is %g; expected %s", row->name, v,
+                     config_table_expected(row, expected));
+}
+
+enum config_key config_table_find(const char *name) {
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        size_t n = strlen(config_table[i].section);
+        if (strncmp(name, config_table[i].section, n) == 0 && name[n] == '.' &&
+            strcmp(name + n + 1, config_table[i].name) == 0)
+            return (enum config_key)i;
+    }
+    return CONFIG_KEYS;
 }
 
 /* As libconfig reads it back: quoted, control characters as escapes. */

@@ -46,6 +46,10 @@ extern const struct config_row config_table[CONFIG_KEYS];
 
 /* "a whole number from 1 to 1024", `one of "f32", "f16"`: into out[CONFIG_EXPECTED], returns out. */
 const char *config_table_expected(const struct config_row *row, char *out);
+/* v against the bounds of a NUMBER key: STATOR_USAGE with name, value and what is expected. */
+stator_status config_table_check_number(enum config_key key, double v, stator_error *e);
+/* The key "section.name"; CONFIG_KEYS: there is none. */
+enum config_key config_table_find(const char *name);
 /* "integer", "size", .. */
 const char *config_table_kind(const struct config_row *row);
 /* The number that a word stands for: false if the row has no such word. And back: NULL if there is none. */

@@ -107,7 +107,7 @@ static void wrong_order(void **state) {
     REFUSED(STATOR_USAGE, "prepared", stator_plan(s, e));
     assert_int_equal(stator_tokenize(s, "a", 1, 1, 1, ids, 8, &n, NULL), STATOR_OK);
     assert_int_equal(stator_check(s, &q, NULL), STATOR_OK);
-    q.sampling = (stator_sampling){.has = STATOR_HAS_TOP_P};
+    q.sampling = (stator_sampling){.has = STATOR_HAS_TOP_P, .top_p = -1};
     REFUSED(STATOR_USAGE, "top_p", stator_check(s, &q, e));
     REFUSED(STATOR_USAGE, "stator_start", stator_submit(s, &q, &id, e));
     assert_int_equal(stator_start(s, NULL), STATOR_OK);
@@ -165,7 +165,7 @@ static void invalid_requests(void **state) {
     } bad[] = {{{.has = STATOR_HAS_TEMPERATURE, .temperature = -0.1f}, "temperature"},
                {{.has = STATOR_HAS_TEMPERATURE, .temperature = NAN}, "temperature"},
                {{.has = STATOR_HAS_TEMPERATURE, .temperature = INFINITY}, "temperature"},
-               {{.has = STATOR_HAS_TOP_P, .top_p = 0}, "top_p"},
+               {{.has = STATOR_HAS_TOP_P, .top_p = -0.01f}, "top_p"},
                {{.has = STATOR_HAS_TOP_P, .top_p = 1.01f}, "top_p"},
                {{.has = STATOR_HAS_MIN_P, .min_p = -1}, "min_p"},
                {{.has = STATOR_HAS_MIN_P, .min_p = NAN}, "min_p"},

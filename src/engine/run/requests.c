@@ -2,6 +2,8 @@
  */
 #include "engine/engine.h"
 
+#include "config/config_table.h"
+
 #include "kernels/kernels.h"
 
 #include <string.h>
@@ -122,18 +124,20 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
     out->seed = w->has & STATOR_HAS_SEED ? w->seed : c->sampling.seed;
     if (!(w->has & STATOR_HAS_SEED) && out->seed == CONFIG_SEED_RANDOM)
         out->seed = clock_seed();
-    /* !(a && b) also catches NaN. */
-    if (!(out->temperature >= 0 && out->temperature <= 100))
-        return error_set(e, STATOR_USAGE, "temperature %g: 0 .. 100 is expected", (double)out->temperature);
+    const struct {
+        enum config_key key;
+        float v;
+    } numbers[] = {{CONFIG_SAMPLING_TEMPERATURE, out->temperature},
+                   {CONFIG_SAMPLING_TOP_P, out->top_p},
+                   {CONFIG_SAMPLING_MIN_P, out->min_p},
+                   {CONFIG_SAMPLING_REPEAT_PENALTY, out->repeat_penalty}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        stator_status st = config_table_check_number(numbers[i].key, (double)numbers[i].v, e);
+        if (st != STATOR_OK)
+            return st;
+    }
     if (out->temperature > 0 && out->temperature < 1e-6f)
         out->temperature = 0; /* its reciprocal would overflow; the limit is greedy */
-    if (!(out->top_p > 0 && out->top_p <= 1))
-        return error_set(e, STATOR_USAGE, "top_p %g: above 0 and at most 1 is expected", (double)out->top_p);
-    if (!(out->min_p >= 0 && out->min_p <= 1))
-        return error_set(e, STATOR_USAGE, "min_p %g: 0 .. 1 is expected", (double)out->min_p);
-    if (!(out->repeat_penalty >= 0.1f && out->repeat_penalty <= 10))
-        return error_set(e, STATOR_USAGE, "repeat_penalty %g: 0.1 .. 10 is expected",
-                         (double)out->repeat_penalty);
     return STATOR_OK;
 }
 
