@@ -218,6 +218,7 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     struct device_kv *kv = &m->model.kv;
     *kv = (struct device_kv){.type_k = want->type_k,
                              .type_v = want->type_v,
+                             .heads = want->n_kv_heads,
                              .n_blocks = want->blocks * want->sequences,
                              .blocks_per_sequence = want->blocks,
                              .k_bytes = kernels_kv_bytes(want->type_k, want->head_k),
@@ -255,9 +256,10 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
             memset(m->before[a][s], GPU_MODEL_PATTERN, n);
         }
     }
-    if (m->graph.arrivals != GRAPH_NONE) {
-        const struct graph_value *v = &m->graph.values[m->graph.arrivals];
-        memset(m->before[DEVICE_EXCHANGE][0] + v->offset, 0, v->bytes);
+    for (uint32_t i = 0; i < m->graph.n_values; i++) {
+        const struct graph_value *v = &m->graph.values[i];
+        if (strcmp(v->name, "attn_arrivals") == 0)
+            memset(m->before[DEVICE_EXCHANGE][0] + v->offset, 0, v->bytes);
     }
     for (uint32_t i = 0; i < m->graph.n_weights; i++)
         gpu_model_fill_weight(m, seed, &m->graph.weights[i]);

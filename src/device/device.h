@@ -65,11 +65,12 @@ struct device_options {
 };
 
 /* Where a layer's KV lies: units of one (layer, KV head), each n_blocks blocks of K then V, in slices of
- * units_per_slice units. Unit of layer l, head h: (l - the device's first layer) * n_kv_heads + h. The units
+ * units_per_slice units. Unit of layer l, head h: (l - the device's first layer) * heads + h. The units
  * of the last spilled_layers layers begin a slice of their own, which the engine may have put elsewhere. */
 struct device_kv {
     uint32_t type_k; /* enum kernels_kv */
     uint32_t type_v;
+    uint32_t heads; /* KV heads of a layer */
     uint32_t n_blocks;
     uint32_t blocks_per_sequence; /* entries of a block table */
     uint64_t k_bytes;             /* of one block; V follows it */

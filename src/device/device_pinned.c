@@ -13,8 +13,8 @@ const char *device_arena_name(enum device_arena a) {
 struct device_kv_part device_kv_part(const struct device_kv *kv, const struct graph *g, bool spilled) {
     uint32_t layers = g->want.end_layer - g->want.first_layer;
     CHECK(kv->spilled_layers <= layers);
-    uint32_t kept = (layers - kv->spilled_layers) * g->shape->n_kv_heads;
-    uint32_t rest = kv->spilled_layers * g->shape->n_kv_heads;
+    uint32_t kept = (layers - kv->spilled_layers) * kv->heads;
+    uint32_t rest = kv->spilled_layers * kv->heads;
     uint32_t own = (uint32_t)arith_ceil_div(kept, kv->units_per_slice);
     if (!spilled)
         return (struct device_kv_part){.end = own, .units = kept};

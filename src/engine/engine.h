@@ -233,7 +233,7 @@ struct stator {
     uint64_t deadline_ns;   /* a device that has not ended a step after this is lost */
     bool broken;            /* a device has failed: `broken_why`; no step runs any more */
     stator_error broken_why;
-    double *rope_frequency; /* [n_rot / 2], radians per position */
+    double *rope_frequency; /* radians per position, of every pair of the step's angles */
     struct sampler sampler;
     void *engine_stack;
     uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
@@ -274,7 +274,7 @@ uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, ui
 
 /* staging.c: what lies in staging, for the devices' models: the load window, and later in its place the
  * windows of staged boundaries; then the devices' pinned parts. */
-void staging_lay_out(struct stator *s, const struct engine_want *want);
+void staging_lay_out(struct stator *s);
 void staging_add_blocks(const struct stator *s, struct plan *p);
 float *staging_window(const struct stator *s, uint32_t device, uint32_t half); /* of the boundary behind it */
 
@@ -305,7 +305,7 @@ void loop_emit(struct stator *s, const struct engine_event *ev); /* waits while 
 bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot);
 
 /* step_writer.c */
-void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv,
+void step_writer_layout(const struct graph *g, const struct engine_want *want, const struct device_kv *kv,
                         struct step_header *h, uint64_t *bytes);
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position);

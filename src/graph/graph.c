@@ -116,6 +116,8 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
     op->in = in;
     op->out = out;
     op->work = GRAPH_NONE;
+    if (kind == GRAPH_ATTENTION)
+        op->attention.arrivals = GRAPH_NONE;
     for (int i = 0; i < GRAPH_OP_WEIGHTS; i++)
         op->weight[i] = op->bias[i] = GRAPH_NONE;
     return op;
@@ -128,6 +130,25 @@ void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_ten
     op->weight[i] = graph_add_weight(g, t);
     op->bias[i] = bias != NULL ? graph_add_weight(g, bias) : GRAPH_NONE;
     op->column[i] = column;
+}
+
+uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a) {
+    for (uint32_t i = 0; i < g->n_angles; i++) {
+        const struct graph_angles *b = &g->angles[i];
+        if (b->n_rot == a->n_rot && b->base == a->base && b->scale == a->scale && b->divisors == a->divisors)
+            return i;
+    }
+    CHECK(g->n_angles < GRAPH_MAX_ANGLES && a->n_rot > 0 && a->n_rot % 2 == 0);
+    g->angles[g->n_angles] = *a;
+    g->angles[g->n_angles].first = graph_angles_stride(g);
+    return g->n_angles++;
+}
+
+uint32_t graph_angles_stride(const struct graph *g) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < g->n_angles; i++)
+        sum += g->angles[i].n_rot;
+    return sum;
 }
 
 uint32_t graph_form_for(const struct gguf_tensor *t) {
@@ -158,11 +179,10 @@ static void touch(struct graph *g, uint32_t value, uint32_t op) {
  * reads of the body must outlive the whole tail, since the tail may run again. */
 static void find_lives(struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++) {
-        touch(g, g->ops[i].in, i);
-        touch(g, g->ops[i].out, i);
-        touch(g, g->ops[i].work, i);
-        if (g->ops[i].kind == GRAPH_ATTENTION)
-            touch(g, g->arrivals, i);
+        const struct graph_kind_info *info = graph_kind_info(g->ops[i].kind);
+        for (uint32_t bit = GRAPH_IN; bit <= GRAPH_ARRIVALS; bit *= 2)
+            if ((info->reads | info->writes) & bit)
+                touch(g, graph_op_value(&g->ops[i], bit), i);
     }
     for (uint32_t i = 0; i < g->n_values; i++) {
         struct graph_value *v = &g->values[i];
@@ -182,19 +202,19 @@ stator_status graph_build(struct graph *g, const struct shape *s, const struct g
     if (!arith_mul(widest * 8, rows, &all) || !arith_mul(all, g->max_values, &all) || all > INT64_MAX)
         return error_set(e, STATOR_DOES_NOT_FIT, "memory.batch = %u with this model is beyond any memory",
                          want->batch);
-    g->shape = s;
     g->want = *want;
     if (g->want.end_layer == 0)
         g->want.end_layer = s->n_layers;
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
-    g->logits = g->picks = g->landing = g->outgoing = g->arrivals = GRAPH_NONE;
-    g->n_ops = g->n_values = g->n_weights = 0;
+    g->logits = g->picks = g->landing = g->outgoing = GRAPH_NONE;
+    g->n_ops = g->n_values = g->n_weights = g->n_angles = 0;
+    g->width = s->n_embd;
     switch (s->arch) {
     case SHAPE_LLAMA:
     case SHAPE_QWEN2:
     case SHAPE_QWEN3:
-        graph_dense_build(g);
+        graph_dense_build(g, s);
         break;
     default:
         CHECK(!"an architecture without a builder");

@@ -21,15 +21,16 @@ enum graph_kind {
     GRAPH_EMBED,       /* out = rows of weight[0] by token id */
     GRAPH_NORM,        /* out = rms_norm(in) * weight[0], in the forms of out */
     GRAPH_MATMUL,      /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
-    GRAPH_ROPE_STORE,  /* per head: q and k of `in` normed (optional), turned in place; k and v stored to the
+    GRAPH_ROPE_STORE,  /* per head: q and k of `in` normed (optional), rotated in place; k and v stored to the
                           cache */
     GRAPH_ATTENTION,   /* out = attention of the q in `in` over the cache, in the forms of out; work: f32
-                          [cells][n_heads * (head_dim_v + 2)] */
+                          [cells][heads * (dim_v + 2)] */
     GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
                           NORM, 2r + 1 what quantising row 2r left, quantised again */
     GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */
     GRAPH_LAND,        /* out = the slot's half of the landing zone `in` */
-    GRAPH_SEND         /* the slot's half of `out` = in, which then goes to the next device's landing zone */
+    GRAPH_SEND,        /* the slot's half of `out` = in, which then goes to the next device's landing zone */
+    GRAPH_KINDS
 };
 
 enum graph_epilogue {
@@ -89,9 +90,37 @@ struct graph_weight {
 #define GRAPH_OP_WEIGHTS 3
 #define GRAPH_NONE       UINT32_MAX
 
+struct graph_norm {
+    float eps;
+    float inv_width; /* 1 / values that are normed together: no division in kernels */
+};
+
+/* Rows of `in`: heads of q, then of k, dim_k wide each, then of v, dim_v wide. */
+struct graph_rope {
+    uint32_t heads, kv_heads;
+    uint32_t dim_k, dim_v;
+    uint32_t n_rot;         /* dimensions that are rotated */
+    bool neox;              /* pairs are (j, j + n_rot / 2); else (2j, 2j + 1) */
+    uint32_t angles;        /* of graph.angles */
+    struct graph_norm norm; /* of a head, where the op has weights: those of q and k */
+};
+
+struct graph_attention {
+    uint32_t heads, kv_heads;
+    uint32_t dim_k, dim_v;
+    float scale;
+    uint32_t arrivals; /* value: u32 [batch][kv_heads], exchange: splits of a query that are done; 0 before
+                          and after every op. GRAPH_NONE without cells */
+};
+
 struct graph_op {
     enum graph_kind kind;
-    enum graph_epilogue epilogue;
+    enum graph_epilogue epilogue; /* MATMUL */
+    union {                       /* by kind */
+        struct graph_norm norm;   /* NORM, GATHER_NORM */
+        struct graph_rope rope;
+        struct graph_attention attention;
+    };
     uint32_t layer; /* GRAPH_NONE outside layers */
     uint32_t in;    /* value, or GRAPH_NONE */
     uint32_t out;
@@ -100,6 +129,26 @@ struct graph_op {
     uint32_t weight[GRAPH_OP_WEIGHTS];
     uint32_t bias[GRAPH_OP_WEIGHTS];   /* weight, or GRAPH_NONE */
     uint32_t column[GRAPH_OP_WEIGHTS]; /* of out */
+};
+
+/* The values that an op may name: bits of reads and writes. */
+enum { GRAPH_IN = 1, GRAPH_OUT = 2, GRAPH_WORK = 4, GRAPH_ARRIVALS = 8 };
+
+enum graph_rows { GRAPH_TOKENS, GRAPH_LOGITS_ROWS, GRAPH_ZEROED /* blocks to clear */ };
+
+enum graph_use {
+    GRAPH_WHOLE, /* a step reads all bytes of its weights */
+    GRAPH_LOOKUP /* a row for every token */
+};
+
+/* What is true of all ops of a kind. */
+struct graph_kind_info {
+    const char *name;       /* for people: traces */
+    uint32_t reads, writes; /* GRAPH_IN .. */
+    enum graph_rows rows;   /* of a step: how many it works on */
+    enum graph_use use;     /* of weights */
+    bool multiplies;        /* a row costs rows x columns of its weights in multiply-adds */
+    bool caches;            /* reads or writes the layer's caches */
 };
 
 /* What the builder is asked for. */
@@ -120,9 +169,19 @@ struct graph_want {
     bool tiled;
 };
 
+/* Angles of RoPE: of pair j at a position p, p * base^(-2j / n_rot) / scale / divisor[j]. */
+struct graph_angles {
+    uint32_t n_rot;
+    float base, scale;
+    const struct gguf_tensor *divisors; /* F32 [n_rot / 2], or NULL */
+    uint32_t first;                     /* float of a token's row in the step descriptor */
+};
+
+#define GRAPH_MAX_ANGLES 2
+
 struct graph {
-    const struct shape *shape;
     struct graph_want want;
+    uint32_t width; /* of the residual stream */
     uint32_t n_ops, n_values, n_weights;
     uint32_t tail; /* first op of the tail (logits), n_ops without one; the tail may run several times on one
                       body */
@@ -132,8 +191,8 @@ struct graph {
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing; /* the same, on its way to the next device; GRAPH_NONE on the last */
-    uint32_t arrivals; /* value: u32 [batch][n_kv_heads], exchange: splits of a query that are done; 0 before
-                          and after every step. GRAPH_NONE without cells */
+    uint32_t n_angles;
+    struct graph_angles angles[GRAPH_MAX_ANGLES];
     struct graph_op *ops;
     struct graph_value *values;
     struct graph_weight *weights;
@@ -174,6 +233,17 @@ stator_status graph_place(struct graph *g, uint64_t slice_limit, uint64_t exchan
 stator_status graph_place_weights(struct graph *g, uint64_t slice_limit, uint64_t *slice_bytes,
                                   stator_error *e);
 
+const struct graph_kind_info *graph_kind_info(enum graph_kind kind);
+const char *graph_op_name(const struct graph_op *op);
+/* The op's value behind a bit GRAPH_IN ..; GRAPH_NONE: it has none. */
+uint32_t graph_op_value(const struct graph_op *op, uint32_t bit);
+bool graph_op_reads(const struct graph_op *op, uint32_t value);
+bool graph_op_writes(const struct graph_op *op, uint32_t value);
+/* Multiply-adds of one row of a step. */
+uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op);
+/* The rows' angles together: floats of a token in the step descriptor. */
+uint32_t graph_angles_stride(const struct graph *g);
+
 /* For builders. */
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
@@ -186,7 +256,10 @@ void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_ten
                      const struct gguf_tensor *bias, uint32_t column);
 uint32_t graph_form_for(const struct gguf_tensor *t); /* the activation form that this weight multiplies */
 
+/* Angles that ops can name; the same twice are one. */
+uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a);
+
 /* Builders, one per architecture family. */
-void graph_dense_build(struct graph *g); /* llama, qwen2, qwen3 */
+void graph_dense_build(struct graph *g, const struct shape *s); /* llama, qwen2, qwen3 */
 
 #endif

@@ -45,7 +45,8 @@ static stator_status lay_out_kv(const struct stator *s, const struct engine_want
                                 const struct device_facts *f, struct device_kv *kv,
                                 struct plan_short *missing, stator_error *e) {
     const struct shape *shape = s->shape;
-    *kv = (struct device_kv){.type_k = want->kv_type_k, .type_v = want->kv_type_v};
+    *kv =
+        (struct device_kv){.type_k = want->kv_type_k, .type_v = want->kv_type_v, .heads = shape->n_kv_heads};
     kv->blocks_per_sequence = (uint32_t)arith_ceil_div(want->context, KERNELS_KV_BLOCK);
     uint64_t blocks = (uint64_t)kv->blocks_per_sequence * want->sequences;
     kv->k_bytes = kernels_kv_bytes(kv->type_k, shape->head_dim_k);
@@ -70,7 +71,7 @@ void plan_device_kv_blocks(const struct stator *s, uint32_t index, bool spilled,
                            struct plan *p) {
     const struct graph *g = &s->devices[index].graph;
     const struct device_kv *kv = &s->devices[index].model.kv;
-    uint64_t heads = s->shape->n_kv_heads;
+    uint64_t heads = kv->heads;
     uint32_t cut = g->want.end_layer - kv->spilled_layers;
     uint32_t first = spilled ? cut : g->want.first_layer;
     uint32_t end = spilled ? g->want.end_layer : cut;
@@ -212,7 +213,7 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     st = graph_build(g, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
-    step_writer_layout(s->shape, want, &m->kv, &m->step, &m->step_bytes);
+    step_writer_layout(g, want, &m->kv, &m->step, &m->step_bytes);
     uint64_t slices[GRAPH_MAX_SLICES];
     /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
@@ -266,7 +267,6 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
     stator_status st = lay_out_kv(s, want, f, &kv, missing, e);
     if (st != STATOR_OK)
         return st;
-    step_writer_layout(s->shape, want, &kv, &step, &step_bytes);
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .end_layer = 1,
@@ -274,6 +274,8 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
                             .tiled = f->host_memory};
     uint64_t slices[GRAPH_MAX_SLICES];
     st = graph_build(g, s->shape, &gw, e);
+    if (st == STATOR_OK)
+        step_writer_layout(g, want, &kv, &step, &step_bytes);
     if (st == STATOR_OK)
         st = graph_place(g, want->any_slice ? ANY_SLICE : DEVICE_SLICE_LIMIT, step_bytes, s->place_work,
                          s->place_work_bytes, slices, e);
@@ -333,7 +335,7 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
         return st;
     sum_weights(&s->devices[0].graph, layers, &devices[0].held, &devices[n - 1].output);
     for (uint32_t i = 0; i < n_layers; i++)
-        layers[i] += s->shape->n_kv_heads * kv.unit_bytes;
+        layers[i] += kv.heads * kv.unit_bytes;
     *fit = layer_split_auto(devices, n, layers, n_layers, ends);
     for (uint32_t i = 0, l = 0; i < n; i++)
         for (guess[i] += devices[i].held + devices[i].output; l < ends[i]; l++)

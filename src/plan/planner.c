@@ -33,7 +33,6 @@ static void lay_out_steps(struct stator *s, const struct engine_want *want, stru
 }
 
 void planner_lay_out_run(struct stator *s, const struct engine_want *want, struct carve *c) {
-    const struct shape *shape = s->shape;
     const struct device_model *m = &s->devices[0].model;
     s->n_requests = want->sequences + ENGINE_QUEUE;
     s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
@@ -43,8 +42,8 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, struc
     lay_out_steps(s, want, c);
     s->free_blocks = carve_take(c, m->kv.n_blocks, sizeof *s->free_blocks);
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
-    s->rope_frequency = carve_take(c, shape->n_rot / 2, sizeof *s->rope_frequency);
-    sampler_layout(&s->sampler, c, shape->vocab);
+    s->rope_frequency = carve_take(c, graph_angles_stride(&s->devices[0].graph) / 2, sizeof *s->rope_frequency);
+    sampler_layout(&s->sampler, c, s->shape->vocab);
     uint32_t places = 2; /* a submit of every slot and the rows given back; one place of a ring stays free */
     while (places < s->n_requests + 2)
         places *= 2;
@@ -217,7 +216,7 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
         snprintf(place->route, sizeof place->route, "%s", routes_planned(s, i, &why));
         snprintf(place->route_why, sizeof place->route_why, "%s", why);
     }
-    staging_lay_out(s, want);
+    staging_lay_out(s);
     st = add_host(s, want, p, e);
     if (st != STATOR_OK)
         return st;

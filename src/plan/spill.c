@@ -73,7 +73,7 @@ static bool only_looked_up(const struct graph *g, uint32_t weight) {
         for (uint32_t k = 0; k < g->ops[i].n_weights; k++) {
             if (g->ops[i].weight[k] != weight)
                 continue;
-            if (g->ops[i].kind != GRAPH_EMBED)
+            if (graph_kind_info(g->ops[i].kind)->use != GRAPH_LOOKUP)
                 return false;
             embeds = true;
         }
@@ -131,7 +131,7 @@ void spill_fill(const struct stator *s, const struct engine_want *want, uint32_t
         for (uint32_t k = 0; k < g->ops[i].n_weights; k++) {
             const struct graph_weight *w = &g->weights[g->ops[i].weight[k]];
             uint64_t far = w->spilled * w->layout.panel_bytes;
-            if (g->ops[i].kind == GRAPH_EMBED) {
+            if (graph_kind_info(g->ops[i].kind)->use == GRAPH_LOOKUP) {
                 out->per_token += far > 0 ? w->layout.panel_bytes / PANEL_ROWS : 0;
                 continue;
             }

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t window_bytes(const struct stator *s, const struct engine_want *want) {
-    return arith_round_up(arith_must_mul(arith_must_mul(want->batch, s->shape->n_embd), sizeof(float)),
+static uint64_t window_bytes(const struct graph *g) {
+    return arith_round_up(arith_must_mul(arith_must_mul(g->want.batch, g->width), sizeof(float)),
                           CARVE_ALIGN);
 }
 
@@ -20,13 +20,13 @@ static bool may_be_staged(const struct stator *s, uint32_t i) {
     return s->config.transfer.mode == CONFIG_TRANSFER_STAGED || !processor;
 }
 
-void staging_lay_out(struct stator *s, const struct engine_want *want) {
+void staging_lay_out(struct stator *s) {
     uint64_t at = 0;
     for (uint32_t i = 0; i < s->n_devices; i++) {
         struct engine_device *d = &s->devices[i];
         d->has_window = may_be_staged(s, i);
         d->at_window = at;
-        d->window_bytes = window_bytes(s, want);
+        d->window_bytes = window_bytes(&d->graph);
         if (d->has_window)
             at = arith_must_add(at, 2 * d->window_bytes);
     }

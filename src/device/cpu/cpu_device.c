@@ -69,19 +69,29 @@ stator_status cpu_device_choose(uint32_t index, const struct device_options *o, 
 }
 
 static size_t attention_work(const struct device_model *m) {
-    const struct shape *s = m->graph->shape;
-    uint32_t group = s->n_heads / s->n_kv_heads;
-    size_t n = kernels_attention_work(kernels_attention_queries(group), group, s->head_dim_k, s->head_dim_v);
-    return arith_round_up(n, CARVE_ALIGN / sizeof(float));
+    size_t most = 0;
+    for (uint32_t i = 0; i < m->graph->n_ops; i++) {
+        const struct graph_attention *a = &m->graph->ops[i].attention;
+        if (m->graph->ops[i].kind != GRAPH_ATTENTION)
+            continue;
+        uint32_t group = a->heads / a->kv_heads;
+        most = ARITH_MAX(most,
+                         kernels_attention_work(kernels_attention_queries(group), group, a->dim_k, a->dim_v));
+    }
+    return arith_round_up(most, CARVE_ALIGN / sizeof(float));
 }
 
 /* Floats for the parts of one token of every sequence, each as deep as the cache allows. */
 static size_t attention_parts(const struct device_choice *c, const struct device_model *m) {
-    const struct shape *s = m->graph->shape;
-    if (s->n_kv_heads % c->threads == 0)
-        return 0;
     size_t splits = m->kv.n_blocks / (KERNELS_SPLIT / KERNELS_KV_BLOCK) + (size_t)m->sequences;
-    return splits * s->n_kv_heads * kernels_attention_part(s->n_heads / s->n_kv_heads, s->head_dim_v);
+    size_t most = 0;
+    for (uint32_t i = 0; i < m->graph->n_ops; i++) {
+        const struct graph_attention *a = &m->graph->ops[i].attention;
+        if (m->graph->ops[i].kind == GRAPH_ATTENTION && a->kv_heads % c->threads != 0)
+            most = ARITH_MAX(most,
+                             splits * a->kv_heads * kernels_attention_part(a->heads / a->kv_heads, a->dim_v));
+    }
+    return most;
 }
 
 struct parts {
@@ -95,7 +105,13 @@ struct parts {
 };
 
 static size_t norm_stride(const struct device_model *m) {
-    return arith_round_up(m->graph->shape->n_embd, CARVE_ALIGN / sizeof(float));
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < m->graph->n_ops; i++) {
+        const struct graph_op *op = &m->graph->ops[i];
+        if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM)
+            most = ARITH_MAX(most, m->graph->values[op->out].width);
+    }
+    return arith_round_up(most, CARVE_ALIGN / sizeof(float));
 }
 
 /* Tokens of one kernel call: no more than a step has; the tail multiplies two rows per row of logits. */
@@ -249,7 +265,7 @@ static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e
     c->counters.submits++;
     c->counters.kernels_executed += (h->run_body ? g->tail : 0) + (h->n_rows > 0 ? g->n_ops - g->tail : 0);
     if (h->run_body && c->out != NULL) {
-        uint64_t sent = (uint64_t)h->n_tokens * g->shape->n_embd * sizeof(float);
+        uint64_t sent = (uint64_t)h->n_tokens * g->width * sizeof(float);
         *(c->out->direct ? &c->counters.direct_bytes : &c->counters.staged_bytes) += sent;
     }
     c->n_spans[slot] = 0;
@@ -349,8 +365,6 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->norm_rows = p.norm_rows;
     p.device->norm_stride = norm_stride(m);
     p.device->spans = trace ? p.spans : NULL;
-    p.device->inv_embd = 1.0f / (float)m->graph->shape->n_embd;
-    p.device->inv_head = 1.0f / (float)m->graph->shape->head_dim_k;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
     stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, c->alone, phase, p.team,
                                    team_bytes(c->threads), &p.device->team, e);

@@ -48,8 +48,6 @@ struct cpu_device {
     size_t sums_panel; /* floats from the sums of a panel to the next one's */
     float *norm_rows;  /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
-    float inv_embd; /* 1 / n_embd, 1 / head_dim_k: no division in kernels */
-    float inv_head;
     struct device_counters counters;
     struct device_span *spans; /* [slots][ops], or NULL: no trace */
     uint32_t n_spans[2];

@@ -131,7 +131,7 @@ static uint32_t share_end(const struct member *m, uint64_t items) {
 
 static uint8_t *kv_block(const struct member *m, uint32_t layer, uint32_t head, uint32_t block) {
     const struct device_kv *kv = &m->d->model.kv;
-    uint32_t unit = (layer - m->g->want.first_layer) * m->g->shape->n_kv_heads + head;
+    uint32_t unit = (layer - m->g->want.first_layer) * kv->heads + head;
     return m->d->slices[DEVICE_KV][unit / kv->units_per_slice].memory +
            (uint64_t)(unit % kv->units_per_slice) * kv->unit_bytes + (uint64_t)block * kv->block_stride;
 }
@@ -147,15 +147,16 @@ static const struct step_chunk *chunk_of(const struct member *m, uint32_t token)
     return c;
 }
 
-static void run_zero_kv(const struct member *m) {
-    const struct shape *s = m->g->shape;
+static void run_zero_kv(const struct member *m, const struct graph_op *op) {
+    (void)op;
+    const uint32_t heads = m->d->model.kv.heads;
     const uint32_t *blocks = (const uint32_t *)(m->slot + m->h->at_zero);
     uint32_t first = m->g->want.first_layer;
-    uint32_t units = (m->g->want.end_layer - first) * s->n_kv_heads;
+    uint32_t units = (m->g->want.end_layer - first) * heads;
     uint64_t items = (uint64_t)m->h->n_zero * units;
     for (uint64_t i = items * m->id / m->n; i < items * (m->id + 1) / m->n; i++) {
         uint32_t unit = (uint32_t)(i % units);
-        memset(kv_block(m, first + unit / s->n_kv_heads, unit % s->n_kv_heads, blocks[i / units]), 0,
+        memset(kv_block(m, first + unit / heads, unit % heads, blocks[i / units]), 0,
                m->d->model.kv.block_stride);
     }
 }
@@ -188,7 +189,7 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
         const float *x = in + (size_t)(gather ? rows[t] : t) * out->width;
         float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : temporary;
-        m->d->kernels.rms_norm(y, x, weight, out->width, m->d->inv_embd, m->g->shape->norm_eps);
+        m->d->kernels.rms_norm(y, x, weight, out->width, op->norm.inv_width, op->norm.eps);
         quantise_row(m, out, &a, pairs ? 2 * t : t, y);
         if (pairs)
             quantise_remainder(m, out, &a, 2 * t, y);
@@ -207,7 +208,7 @@ _Static_assert(CPU_TILE_ROWS % 256 == 0, "a tile has whole groups");
 /* The tiles of a SwiGLU become int8 while they are near. Not where a group of values would be cut, and not
  * where whole groups share out badly: then it is done in a second pass. The bits are the same. */
 static bool quantises_tiles(const struct member *m, const struct graph_op *op) {
-    if (op->kind != GRAPH_MATMUL || op->epilogue != GRAPH_SWIGLU || int8_group(&m->g->values[op->out]) == 0)
+    if (op->epilogue != GRAPH_SWIGLU || int8_group(&m->g->values[op->out]) == 0)
         return false;
     const struct graph_weight *gate = &m->g->weights[op->weight[0]];
     uint32_t items = gate->layout.panels / panels_together(m, op);
@@ -219,9 +220,8 @@ static bool quantises_tiles(const struct member *m, const struct graph_op *op) {
 /* The same of an attention's heads. */
 static bool quantises_heads(const struct member *m, const struct graph_op *op) {
     uint32_t group = int8_group(&m->g->values[op->out]);
-    const struct shape *s = m->g->shape;
-    return op->kind == GRAPH_ATTENTION && group != 0 &&
-           s->n_heads / s->n_kv_heads * s->head_dim_v % group == 0;
+    const struct graph_attention *a = &op->attention;
+    return group != 0 && a->heads / a->kv_heads * a->dim_v % group == 0;
 }
 
 /* What becomes of a tile of finished sums: rows row .. row + n of weight i, of tokens first .. first +
@@ -352,6 +352,17 @@ static void run_matmul_part(const struct member *m, const struct graph_op *op, c
     }
 }
 
+/* What has not become int8 where it was made: rows that several members wrote. */
+static void quantise_later(const struct member *m, const struct graph_op *op) {
+    const struct graph_value *v = &m->g->values[op->out];
+    if (int8_group(v) == 0)
+        return;
+    team_barrier(m->d->team, m->id);
+    struct kernels_act a = value_act(m, op->out);
+    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++)
+        quantise_row(m, v, &a, t, a.f32 + (size_t)t * v->width);
+}
+
 static void run_matmul(const struct member *m, const struct graph_op *op) {
     uint32_t tokens = op >= m->g->ops + m->g->tail ? m->h->n_rows : m->h->n_tokens;
     if (op->epilogue == GRAPH_PAIRS)
@@ -366,36 +377,39 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
     const uint64_t most = CPU_TILE_PANELS / unit, least = tokens > MATMUL_FEW ? most : 1;
     for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
         run_matmul_part(m, op, &a, unit * first, ARITH_MIN(unit * end, panels), tokens);
+    if (op->epilogue == GRAPH_SWIGLU && !quantises_tiles(m, op))
+        quantise_later(m, op);
 }
 
 static void run_rope_store(const struct member *m, const struct graph_op *op) {
-    const struct shape *s = m->g->shape;
+    const struct graph_rope *r = &op->rope;
     const struct kernels *k = &m->d->kernels;
     const struct device_kv *kv = &m->d->model.kv;
     uint32_t width = m->g->values[op->in].width;
-    uint32_t heads = s->n_heads + s->n_kv_heads;
+    uint32_t heads = r->heads + r->kv_heads;
     const float *q_norm = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : NULL;
     const float *k_norm = op->n_weights > 0 ? plain_weight(m, op->weight[1]) : NULL;
+    const uint32_t angles = m->g->angles[r->angles].first;
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         float *row = value_f32(m, op->in) + (size_t)t * width;
         const float *cos_sin =
-            (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride;
+            (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride + angles;
         const struct step_chunk *c = chunk_of(m, t);
         uint32_t position = c->position + (t - c->first);
         uint32_t block = block_table(m, c->slot)[position / KERNELS_KV_BLOCK];
         for (uint32_t i = 0; i < heads; i++) {
-            float *x = row + (size_t)i * s->head_dim_k;
-            const float *norm = i < s->n_heads ? q_norm : k_norm;
+            float *x = row + (size_t)i * r->dim_k;
+            const float *norm = i < r->heads ? q_norm : k_norm;
             if (norm != NULL)
-                k->rms_norm(x, x, norm, s->head_dim_k, m->d->inv_head, s->norm_eps);
-            k->rope(x, cos_sin, s->n_rot / 2, s->rope_neox);
+                k->rms_norm(x, x, norm, r->dim_k, r->norm.inv_width, r->norm.eps);
+            k->rope(x, cos_sin, r->n_rot / 2, r->neox);
         }
-        for (uint32_t i = 0; i < s->n_kv_heads; i++) {
+        for (uint32_t i = 0; i < r->kv_heads; i++) {
             uint8_t *at = kv_block(m, op->layer, i, block);
-            const float *key = row + (size_t)(s->n_heads + i) * s->head_dim_k;
-            const float *value = row + (size_t)heads * s->head_dim_k + (size_t)i * s->head_dim_v;
-            k->store_k[kv->type_k](at, key, s->head_dim_k, position % KERNELS_KV_BLOCK);
-            k->store_v[kv->type_v](at + kv->k_bytes, value, s->head_dim_v, position % KERNELS_KV_BLOCK);
+            const float *key = row + (size_t)(r->heads + i) * r->dim_k;
+            const float *value = row + (size_t)heads * r->dim_k + (size_t)i * r->dim_v;
+            k->store_k[kv->type_k](at, key, r->dim_k, position % KERNELS_KV_BLOCK);
+            k->store_v[kv->type_v](at + kv->k_bytes, value, r->dim_v, position % KERNELS_KV_BLOCK);
         }
     }
 }
@@ -404,22 +418,22 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
 static struct kernels_attention attention_of(const struct member *m, const struct graph_op *op,
                                              const struct step_chunk *c, uint32_t head, uint32_t first,
                                              uint32_t n) {
-    const struct shape *s = m->g->shape;
+    const struct graph_attention *g = &op->attention;
     const struct device_kv *kv = &m->d->model.kv;
-    uint32_t group = s->n_heads / s->n_kv_heads, token = c->first + first;
+    uint32_t group = g->heads / g->kv_heads, token = c->first + first;
     uint32_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
     const uint8_t *base = kv_block(m, op->layer, head, 0);
     return (struct kernels_attention){
-        .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * s->head_dim_k,
-        .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * s->head_dim_v,
+        .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * g->dim_k,
+        .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * g->dim_v,
         .q_stride = in_width,
         .out_stride = out_width,
         .n_queries = n,
         .first_position = c->position + first,
         .group = group,
-        .head_dim_k = s->head_dim_k,
-        .head_dim_v = s->head_dim_v,
-        .scale = s->attention_scale,
+        .head_dim_k = g->dim_k,
+        .head_dim_v = g->dim_v,
+        .scale = g->scale,
         .type_k = kv->type_k,
         .type_v = kv->type_v,
         .k = base,
@@ -446,6 +460,7 @@ static void quantise_heads(const struct member *m, const struct graph_op *op,
  * one query into splits. The items of a head follow one another, as they read the same K and V. */
 struct attention_cut {
     const struct step_chunk *chunks;
+    uint32_t kv_heads;
     uint32_t group; /* query heads of a KV head */
     uint32_t parts; /* into so many at least, if there are queries: where heads are fewer than members */
     bool splits;
@@ -466,22 +481,22 @@ static uint32_t items_of_head(const struct attention_cut *cut, const struct step
 static uint64_t items_of_step(const struct member *m, const struct attention_cut *cut) {
     uint64_t items = 0;
     for (uint32_t c = 0; c < m->h->n_chunks; c++)
-        items += (uint64_t)items_of_head(cut, &cut->chunks[c]) * m->g->shape->n_kv_heads;
+        items += (uint64_t)items_of_head(cut, &cut->chunks[c]) * cut->kv_heads;
     return items;
 }
 
 /* Splits are for generation alone, where whole heads would leave members idle. */
-static struct attention_cut attention_cut(const struct member *m) {
-    const struct shape *s = m->g->shape;
-    const uint32_t heads = m->h->n_chunks * s->n_kv_heads;
+static struct attention_cut attention_cut(const struct member *m, const struct graph_attention *a) {
+    const uint32_t heads = m->h->n_chunks * a->kv_heads;
     struct attention_cut cut = {.chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks),
-                                .group = s->n_heads / s->n_kv_heads,
+                                .kv_heads = a->kv_heads,
+                                .group = a->heads / a->kv_heads,
                                 .parts = (m->n + heads - 1) / heads,
                                 .splits = m->h->n_tokens == m->h->n_chunks && heads % m->n != 0 &&
                                           heads < 8 * m->n};
     cut.items = items_of_step(m, &cut);
     if (cut.splits && (cut.items == heads ||
-                       cut.items * kernels_attention_part(cut.group, s->head_dim_v) > m->d->parts_floats)) {
+                       cut.items * kernels_attention_part(cut.group, a->dim_v) > m->d->parts_floats)) {
         cut.splits = false;
         cut.items = items_of_step(m, &cut);
     }
@@ -490,12 +505,11 @@ static struct attention_cut attention_cut(const struct member *m) {
 
 static void run_attention_items(const struct member *m, const struct graph_op *op,
                                 const struct attention_cut *cut, uint64_t begin, uint64_t end) {
-    const struct shape *s = m->g->shape;
-    const size_t part = kernels_attention_part(cut->group, s->head_dim_v);
+    const size_t part = kernels_attention_part(cut->group, op->attention.dim_v);
     uint64_t base = 0;
     for (const struct step_chunk *c = cut->chunks; base < end; c++) {
         const uint32_t items = items_of_head(cut, c), queries = queries_of_item(cut, c);
-        for (uint32_t head = 0; head < s->n_kv_heads; head++, base += items) {
+        for (uint32_t head = 0; head < cut->kv_heads; head++, base += items) {
             const uint64_t first = ARITH_MAX(begin, base), last = ARITH_MIN(end, base + items);
             if (first < last && cut->splits) {
                 struct kernels_attention a = attention_of(m, op, c, head, 0, 1);
@@ -517,24 +531,23 @@ static void run_attention_items(const struct member *m, const struct graph_op *o
 }
 
 static void merge_splits(const struct member *m, const struct graph_op *op, const struct attention_cut *cut) {
-    const struct shape *s = m->g->shape;
-    const size_t part = kernels_attention_part(cut->group, s->head_dim_v);
-    const uint32_t heads = m->h->n_chunks * s->n_kv_heads;
+    const size_t part = kernels_attention_part(cut->group, op->attention.dim_v);
+    const uint32_t heads = m->h->n_chunks * cut->kv_heads;
     uint64_t base = 0;
     for (uint32_t i = 0; i < share_end(m, heads); i++) {
-        const struct step_chunk *c = &cut->chunks[i / s->n_kv_heads];
+        const struct step_chunk *c = &cut->chunks[i / cut->kv_heads];
         if (i >= share_begin(m, heads)) {
-            struct kernels_attention a = attention_of(m, op, c, i % s->n_kv_heads, 0, 1);
+            struct kernels_attention a = attention_of(m, op, c, i % cut->kv_heads, 0, 1);
             a.parts = m->d->attention_parts + base * part;
             m->d->kernels.attention_merge(&a);
-            quantise_heads(m, op, &a, c->first, i % s->n_kv_heads);
+            quantise_heads(m, op, &a, c->first, i % cut->kv_heads);
         }
         base += items_of_head(cut, c);
     }
 }
 
 static void run_attention(const struct member *m, const struct graph_op *op) {
-    const struct attention_cut cut = attention_cut(m);
+    const struct attention_cut cut = attention_cut(m, &op->attention);
     struct team_share share = team_share_begin(m->d->team, m->id, cut.items);
     for (uint64_t first, end; team_share_take(&share, 1, cut.items, &first, &end);)
         run_attention_items(m, op, &cut, first, end);
@@ -542,14 +555,8 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
         team_barrier(m->d->team, m->id);
         merge_splits(m, op, &cut);
     }
-}
-
-/* The int8 forms of a value whose floats another stage wrote. */
-static void run_quantise(const struct member *m, uint32_t value, uint32_t rows) {
-    const struct graph_value *v = &m->g->values[value];
-    struct kernels_act a = value_act(m, value);
-    for (uint32_t t = share_begin(m, rows); t < share_end(m, rows); t++)
-        quantise_row(m, v, &a, t, a.f32 + (size_t)t * v->width);
+    if (!quantises_heads(m, op))
+        quantise_later(m, op);
 }
 
 static void run_argmax(const struct member *m, const struct graph_op *op) {
@@ -589,45 +596,13 @@ static void run_send(const struct member *m, const struct graph_op *op) {
     memcpy(target + first, outgoing, n * sizeof(float));
 }
 
-static void run_op(const struct member *m, const struct graph_op *op) {
-    switch (op->kind) {
-    case GRAPH_ZERO_KV:
-        run_zero_kv(m);
-        break;
-    case GRAPH_EMBED:
-        run_embed(m, op);
-        break;
-    case GRAPH_NORM:
-    case GRAPH_GATHER_NORM:
-        run_norm(m, op);
-        break;
-    case GRAPH_MATMUL:
-        run_matmul(m, op);
-        break;
-    case GRAPH_ROPE_STORE:
-        run_rope_store(m, op);
-        break;
-    case GRAPH_ATTENTION:
-        run_attention(m, op);
-        break;
-    case GRAPH_ARGMAX:
-        run_argmax(m, op);
-        break;
-    case GRAPH_LAND:
-        run_land(m, op);
-        break;
-    case GRAPH_SEND:
-        run_send(m, op);
-        break;
-    }
-    /* What has not become int8 where it was made: rows that several members wrote. */
-    bool pieces = op->kind == GRAPH_ATTENTION || (op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_SWIGLU);
-    if (pieces && int8_group(&m->g->values[op->out]) != 0 && !quantises_tiles(m, op) &&
-        !quantises_heads(m, op)) {
-        team_barrier(m->d->team, m->id);
-        run_quantise(m, op->out, m->h->n_tokens);
-    }
-}
+/* By kind. Other ops are other functions here; what they need of the device is in cpu_device.h. */
+static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct graph_op *op) = {
+    [GRAPH_ZERO_KV] = run_zero_kv,  [GRAPH_EMBED] = run_embed,           [GRAPH_NORM] = run_norm,
+    [GRAPH_MATMUL] = run_matmul,    [GRAPH_ROPE_STORE] = run_rope_store, [GRAPH_ATTENTION] = run_attention,
+    [GRAPH_GATHER_NORM] = run_norm, [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
+    [GRAPH_SEND] = run_send,
+};
 
 /* By member 0, when all have met: op i began where the one before it ended. */
 static void note_span(struct cpu_device *d, uint32_t slot, uint32_t op, uint64_t *began) {
@@ -652,9 +627,10 @@ void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t
     uint32_t end = m.h->n_rows > 0 ? m.g->n_ops : m.g->tail;
     uint64_t began = d->spans != NULL ? clock_ns() : 0;
     for (uint32_t i = begin; i < end; i++) {
-        if (m.g->ops[i].kind == GRAPH_ZERO_KV && m.h->n_zero == 0)
+        const struct graph_op *op = &m.g->ops[i];
+        if (op->kind == GRAPH_ZERO_KV && m.h->n_zero == 0)
             continue;
-        run_op(&m, &m.g->ops[i]);
+        run_op[op->kind](&m, op);
         if (i + 1 < end) /* the run's own end is the last meeting */
             team_barrier(d->team, member);
         if (member == 0)

@@ -113,9 +113,9 @@ stator_status launch_cache(struct launch_list *b, struct launch *l, uint32_t lay
     bool spilled = layer >= b->g->want.end_layer - kv->spilled_layers;
     struct device_kv_part part = device_kv_part(kv, b->g, spilled);
     uint32_t begin = spilled ? b->g->want.end_layer - kv->spilled_layers : b->g->want.first_layer;
-    uint32_t unit = (layer - begin) * b->g->shape->n_kv_heads;
+    uint32_t unit = (layer - begin) * kv->heads;
     uint32_t first = part.first + unit / kv->units_per_slice;
-    uint32_t last = part.first + (unit + b->g->shape->n_kv_heads - 1) / kv->units_per_slice;
+    uint32_t last = part.first + (unit + kv->heads - 1) / kv->units_per_slice;
     if (last - first >= OPENCL_KV_SLICES)
         return error_set(b->e, STATOR_DEVICE,
                          "layer %u: its KV cache lies in %u allocations, the kernels take %d: allow larger "
@@ -133,7 +133,7 @@ stator_status launch_cache(struct launch_list *b, struct launch *l, uint32_t lay
     return STATOR_OK;
 }
 
-static void add_zero_kv(struct launch_list *b, uint32_t op) {
+static stator_status add_zero_kv(struct launch_list *b, uint32_t op) {
     const struct device_kv *kv = &b->m->kv;
     for (int spilled = 0; spilled < 2; spilled++) {
         struct device_kv_part part = device_kv_part(kv, b->g, spilled);
@@ -148,9 +148,10 @@ static void add_zero_kv(struct launch_list *b, uint32_t op) {
             left -= here;
         }
     }
+    return STATOR_OK;
 }
 
-static void add_embed(struct launch_list *b, uint32_t op) {
+static stator_status add_embed(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_weight *w = &b->g->weights[o->weight[0]];
     for (uint32_t i = 0; i < w->n_pieces; i++) {
@@ -163,9 +164,10 @@ static void add_embed(struct launch_list *b, uint32_t op) {
         launch_u32(l, p->first_panel);
         launch_u32(l, p->panels);
     }
+    return STATOR_OK;
 }
 
-static void add_norm(struct launch_list *b, uint32_t op) {
+static stator_status add_norm(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *out = &b->g->values[o->out];
     bool gather = o->kind == GRAPH_GATHER_NORM;
@@ -178,18 +180,19 @@ static void add_norm(struct launch_list *b, uint32_t op) {
     launch_u32(l, out->width);
     launch_u32(l, gather);
     launch_u32(l, gather && !(out->forms & GRAPH_F32));
-    launch_f32(l, 1.0f / (float)out->width);
-    launch_f32(l, b->g->shape->norm_eps);
+    launch_f32(l, o->norm.inv_width);
+    launch_f32(l, o->norm.eps);
     launch_local(b, l, OPENCL_NORM_CHUNK * sizeof(float));
     launch_local(b, l, 128 * sizeof(float));
     launch_local(b, l, OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t));
+    return STATOR_OK;
 }
 
 /* KV heads whose outputs one group writes: so many that the int8 groups of 256 are whole. */
-static uint32_t heads_together(const struct shape *s, uint32_t forms) {
+static uint32_t heads_together(const struct graph_attention *a, uint32_t forms) {
     uint32_t heads = 1;
     if (forms & GRAPH_I8_256)
-        while (heads * (s->n_heads / s->n_kv_heads) * s->head_dim_v % 256 != 0)
+        while (heads * (a->heads / a->kv_heads) * a->dim_v % 256 != 0)
             heads++;
     return heads;
 }
@@ -202,22 +205,34 @@ static uint64_t cells_of(const struct step_chunk *c) {
     return (uint64_t)c->n * splits_of(c);
 }
 
-/* The value that is `work` of the op, of so many cells, and the counts beside it. */
-static void launch_cell_arguments(struct launch_list *b, struct launch *l, uint32_t work, uint32_t cells) {
+/* The value that is the op's workspace, of so many cells, and the counts beside it. */
+static void launch_cell_arguments(struct launch_list *b, struct launch *l, const struct graph_op *o,
+                                  uint32_t cells) {
     if (cells == 0) {
         launch_no_buffer(l);
         launch_no_buffer(l);
     } else {
-        launch_value_f32(b, l, work);
-        launch_value_f32(b, l, b->g->arrivals);
+        launch_value_f32(b, l, o->work);
+        launch_value_f32(b, l, o->attention.arrivals);
     }
     launch_u32(l, cells);
 }
 
+/* All have the same heads (add_attention); NULL: there is none. */
+static const struct graph_attention *attention_of(const struct graph *g) {
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == GRAPH_ATTENTION)
+            return &g->ops[i].attention;
+    return NULL;
+}
+
 void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
                 struct step_header *h) {
-    const struct shape *s = m->graph->shape;
-    uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / (s->n_heads / s->n_kv_heads), 1u);
+    const struct graph_attention *a = attention_of(m->graph);
+    h->n_items = 0;
+    if (a == NULL)
+        return;
+    uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / (a->heads / a->kv_heads), 1u);
     uint32_t enough = groups_at_once(t, OPENCL_GROUP);
     struct step_chunk *chunks = (struct step_chunk *)((uint8_t *)h + h->at_chunks);
     uint64_t cells = m->graph->want.cells, taken = 0;
@@ -225,7 +240,6 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
     for (uint32_t i = 0; i < h->n_chunks; i++)
         if (chunks[i].n <= OPENCL_SPLIT_QUERIES)
             spare -= ARITH_MIN(spare, cells_of(&chunks[i]));
-    h->n_items = 0;
     for (uint32_t i = 0; i < h->n_chunks; i++) {
         struct step_chunk *c = &chunks[i];
         bool few = c->n <= OPENCL_SPLIT_QUERIES;
@@ -234,29 +248,36 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
         c->queries = rows <= LAUNCH_FEW ? 1 : most;
         c->splits = 0;
         uint64_t want = cells_of(c);
-        bool idle = arith_ceil_div(c->n, c->queries) * s->n_kv_heads < enough;
+        bool idle = arith_ceil_div(c->n, c->queries) * a->kv_heads < enough;
         if (want > c->n && want <= (few ? cells - taken : spare) && (few || idle)) {
             c->queries = most;
             c->splits = splits_of(c);
             taken += want;
             spare -= few ? 0 : want;
         }
-        h->n_items += (uint32_t)arith_ceil_div(c->n, c->queries) * s->n_kv_heads * ARITH_MAX(c->splits, 1u);
+        h->n_items += (uint32_t)arith_ceil_div(c->n, c->queries) * a->kv_heads * ARITH_MAX(c->splits, 1u);
     }
 }
 
 static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
-    const struct shape *s = b->g->shape;
-    uint32_t group = s->n_heads / s->n_kv_heads;
-    uint32_t heads = heads_together(s, out->forms);
-    CHECK(s->n_kv_heads % heads == 0);
+    const struct graph_attention *a = &o->attention;
+    const struct graph_attention *first = attention_of(b->g);
+    if (a->heads != first->heads || a->kv_heads != first->kv_heads)
+        return error_set(
+            b->e, STATOR_DEVICE,
+            "layer %u has %u heads on %u KV heads, an earlier one %u on %u: the GPU kernels take "
+            "one kind of attention only",
+            o->layer, a->heads, a->kv_heads, first->heads, first->kv_heads);
+    uint32_t group = a->heads / a->kv_heads;
+    uint32_t heads = heads_together(a, out->forms);
+    CHECK(a->kv_heads % heads == 0);
     uint32_t cells = o->work != GRAPH_NONE ? b->g->values[o->work].rows : 0;
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
     const struct device_kv *kv = &b->m->kv;
     uint64_t splits = arith_ceil_div((uint64_t)kv->blocks_per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
-    uint64_t items = (uint64_t)b->rows * s->n_kv_heads;
+    uint64_t items = (uint64_t)b->rows * a->kv_heads;
     uint64_t aside = cells > 0 ? items * splits : 0;
     uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
@@ -270,60 +291,71 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     launch_u32(l, out->width);
     launch_forms(l, out);
     launch_u32(l, group);
-    launch_u32(l, s->head_dim_k);
-    launch_u32(l, s->head_dim_v);
-    launch_f32(l, s->attention_scale);
+    launch_u32(l, a->dim_k);
+    launch_u32(l, a->dim_v);
+    launch_f32(l, a->scale);
     stator_status st = launch_cache(b, l, o->layer);
     if (st != STATOR_OK)
         return st;
-    launch_u32(l, s->n_kv_heads);
+    launch_u32(l, a->kv_heads);
     launch_u32(l, heads);
-    launch_cell_arguments(b, l, o->work, cells);
+    launch_cell_arguments(b, l, o, cells);
     uint64_t rows = OPENCL_ATTENTION_ROWS;
-    launch_local(b, l, rows * (256 + 128 + 4 + s->head_dim_k + s->head_dim_v) * sizeof(float));
+    launch_local(b, l, rows * (256 + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float));
     return STATOR_OK;
 }
 
-static void add_argmax(struct launch_list *b, uint32_t op) {
+static stator_status add_argmax(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     struct launch *l = launch_add(b, LAUNCH_ARGMAX, op, OPENCL_GROUP, b->rows);
     launch_value_f32(b, l, o->in);
     launch_value_f32(b, l, o->out);
     launch_u32(l, b->g->values[o->in].width);
-}
-
-/* Adds the launches of op *op and moves *op to the next op that still has to be added. */
-static stator_status add_op(struct launch_list *b, uint32_t *op) {
-    uint32_t i = (*op)++;
-    switch (b->g->ops[i].kind) {
-    case GRAPH_ZERO_KV:
-        add_zero_kv(b, i);
-        return STATOR_OK;
-    case GRAPH_EMBED:
-        add_embed(b, i);
-        return STATOR_OK;
-    case GRAPH_NORM:
-    case GRAPH_GATHER_NORM:
-        add_norm(b, i);
-        return STATOR_OK;
-    case GRAPH_MATMUL:
-        if (*op < b->g->n_ops && b->g->ops[*op].kind == GRAPH_ROPE_STORE)
-            return launch_heads(b, i, (*op)++);
-        return launch_matmul(b, i);
-    case GRAPH_ROPE_STORE:
-        CHECK(!"rope and store follow the product of q, k and v");
-        return STATOR_DEVICE;
-    case GRAPH_ATTENTION:
-        return add_attention(b, i);
-    case GRAPH_ARGMAX:
-        add_argmax(b, i);
-        return STATOR_OK;
-    case GRAPH_LAND:
-    case GRAPH_SEND:
-        break;
-    }
     return STATOR_OK;
 }
+
+/* The next op after `op` that reads or writes `value`; n_ops: none. */
+static uint32_t next_touch(const struct graph *g, uint32_t op, uint32_t value) {
+    do
+        op++;
+    while (op < g->n_ops && !graph_op_reads(&g->ops[op], value) && !graph_op_writes(&g->ops[op], value));
+    return op;
+}
+
+/* A product whose heads are rotated where they lie, before anything else sees them, is one launch with that:
+ * the op that does it, or n_ops. What is rotated and stored earlier for it, no op in between looks at. */
+static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
+    uint32_t rope = next_touch(g, matmul, g->ops[matmul].out);
+    if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].in != g->ops[matmul].out)
+        return g->n_ops;
+    for (uint32_t i = matmul + 1; i < rope; i++)
+        if (g->ops[i].layer == g->ops[rope].layer && graph_kind_info(g->ops[i].kind)->caches)
+            return g->n_ops;
+    return rope;
+}
+
+static stator_status add_matmul(struct launch_list *b, uint32_t op) {
+    uint32_t rope = rope_of(b->g, op);
+    return rope < b->g->n_ops ? launch_heads(b, op, rope) : launch_matmul(b, op);
+}
+
+/* It was launched with its product. */
+static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
+    const struct graph *g = b->g;
+    for (uint32_t i = 0; i < op; i++)
+        if (g->ops[i].kind == GRAPH_MATMUL && g->ops[i].out == g->ops[op].in && rope_of(g, i) == op)
+            return STATOR_OK;
+    return error_set(b->e, STATOR_DEVICE,
+                     "layer %u: the GPU kernels rotate and store heads only where a product makes them",
+                     g->ops[op].layer);
+}
+
+/* By kind. Copies are not launches: the back end makes them. */
+static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_t op) = {
+    [GRAPH_ZERO_KV] = add_zero_kv,  [GRAPH_EMBED] = add_embed,           [GRAPH_NORM] = add_norm,
+    [GRAPH_MATMUL] = add_matmul,    [GRAPH_ROPE_STORE] = add_rope_store, [GRAPH_ATTENTION] = add_attention,
+    [GRAPH_GATHER_NORM] = add_norm, [GRAPH_ARGMAX] = add_argmax,
+};
 
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,
                            uint32_t rows, struct launch *out, uint32_t *n, stator_error *e) {
@@ -334,8 +366,14 @@ stator_status launch_build(const struct device_model *m, const struct launch_tra
     struct launch_list b = {.m = m, .g = m->graph, .traits = t, .rows = rows, .out = out, .e = e};
     uint32_t op = part == LAUNCH_BODY ? 0 : b.g->tail;
     uint32_t end = part == LAUNCH_BODY ? b.g->tail : b.g->n_ops;
-    while (op < end) {
-        stator_status st = add_op(&b, &op);
+    for (; op < end; op++) {
+        enum graph_kind kind = m->graph->ops[op].kind;
+        if (kind == GRAPH_LAND || kind == GRAPH_SEND)
+            continue;
+        if (add_op[kind] == NULL)
+            return error_set(e, STATOR_DEVICE, "there is no GPU kernel for '%s'",
+                             graph_kind_info(kind)->name);
+        stator_status st = add_op[kind](&b, op);
         if (st != STATOR_OK)
             return st;
     }

@@ -332,13 +332,13 @@ static bool heads_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t 
 
 static void rope_args(struct launch_list *b, struct launch *l, const struct graph_op *o,
                       const struct graph_op *rope) {
-    const struct shape *s = b->g->shape;
-    launch_u32(l, s->n_heads);
-    launch_u32(l, s->n_kv_heads);
-    launch_u32(l, s->head_dim_k);
-    launch_u32(l, s->head_dim_v);
-    launch_u32(l, s->n_rot);
-    launch_u32(l, s->rope_neox);
+    const struct graph_rope *r = &rope->rope;
+    launch_u32(l, r->heads);
+    launch_u32(l, r->kv_heads);
+    launch_u32(l, r->dim_k);
+    launch_u32(l, r->dim_v);
+    launch_u32(l, r->n_rot);
+    launch_u32(l, 2 * (uint64_t)b->g->angles[r->angles].first + r->neox);
     uint32_t biased = 0;
     for (uint32_t i = 0; i < o->n_weights; i++)
         biased |= o->bias[i] != GRAPH_NONE ? 1u << i : 0;
@@ -356,20 +356,20 @@ static void rope_args(struct launch_list *b, struct launch *l, const struct grap
         else
             launch_no_buffer(l);
     }
-    launch_f32(l, 1.0f / (float)s->head_dim_k);
-    launch_f32(l, s->norm_eps);
+    launch_f32(l, r->norm.inv_width);
+    launch_f32(l, r->norm.eps);
 }
 
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     const struct graph_op *o = &b->g->ops[op];
-    const struct shape *sh = b->g->shape;
+    const struct graph_rope *of = &b->g->ops[rope].rope;
     CHECK(o->n_weights == 3 && o->epilogue == GRAPH_STORE && b->g->ops[rope].in == o->out &&
           o->column[0] == 0);
     struct way w = choose_way(b, o, true);
-    struct heads_shape s = {.n_heads = {sh->n_heads, sh->n_kv_heads, sh->n_kv_heads},
-                            .dim = {sh->head_dim_k, sh->head_dim_k, sh->head_dim_v}};
-    uint32_t widest = ARITH_MAX(sh->head_dim_k, sh->head_dim_v);
-    s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(256 / widest, sh->n_kv_heads), 1u) : 1;
+    struct heads_shape s = {.n_heads = {of->heads, of->kv_heads, of->kv_heads},
+                            .dim = {of->dim_k, of->dim_k, of->dim_v}};
+    uint32_t widest = ARITH_MAX(of->dim_k, of->dim_v);
+    s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(256 / widest, of->kv_heads), 1u) : 1;
     uint32_t panels = s.heads * widest / PANEL_ROWS;
     choose_group(b, &w, panels);
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);

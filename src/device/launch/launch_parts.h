@@ -51,7 +51,7 @@ void launch_forms(struct launch *l, const struct graph_value *v);
 /* Eleven arguments: where the layer's KV lies. */
 stator_status launch_cache(struct launch_list *b, struct launch *l, uint32_t layer);
 
-/* The op `op`; with launch_heads, together with the op `rope` that follows. */
+/* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope);
 

@@ -14,14 +14,11 @@ static void least_work(const struct stator *s, stator_info *info) {
         const struct graph *g = &s->devices[d].graph;
         for (uint32_t i = 0; i < g->n_ops; i++) {
             const struct graph_op *op = &g->ops[i];
-            if (op->kind == GRAPH_EMBED) /* one row per token */
-                continue;
-            for (uint32_t k = 0; k < op->n_weights; k++) {
-                const struct graph_weight *w = &g->weights[op->weight[k]];
-                info->step_read_bytes += w->bytes;
-                if (op->kind == GRAPH_MATMUL && i < g->tail)
-                    info->token_macs += (uint64_t)w->layout.rows * w->layout.cols;
-            }
+            if (i < g->tail)
+                info->token_macs += graph_op_macs(g, op);
+            if (graph_kind_info(op->kind)->use == GRAPH_WHOLE)
+                for (uint32_t k = 0; k < op->n_weights; k++)
+                    info->step_read_bytes += g->weights[op->weight[k]].bytes;
         }
     }
     info->context_read_bytes =

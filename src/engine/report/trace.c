@@ -61,31 +61,6 @@ static void put(struct trace *t, const char *format, ...) {
     t->n += (uint32_t)n;
 }
 
-static const char *op_name(const struct graph_op *op) {
-    switch (op->kind) {
-    case GRAPH_ZERO_KV:
-        return "zero kv";
-    case GRAPH_EMBED:
-        return "embed";
-    case GRAPH_NORM:
-    case GRAPH_GATHER_NORM:
-        return "norm";
-    case GRAPH_MATMUL:
-        return op->epilogue == GRAPH_SWIGLU ? "matmul swiglu" : "matmul";
-    case GRAPH_ROPE_STORE:
-        return "rope, kv store";
-    case GRAPH_ATTENTION:
-        return "attention";
-    case GRAPH_ARGMAX:
-        return "argmax";
-    case GRAPH_LAND:
-        return "land";
-    case GRAPH_SEND:
-        return "send";
-    }
-    return "op";
-}
-
 stator_status trace_open(struct stator *s, stator_error *e) {
     struct trace *t = s->trace;
     if (t == NULL)
@@ -140,9 +115,9 @@ void trace_step(struct stator *s, const struct engine_step *st) {
     for (uint32_t i = 0; i < n; i++) {
         const struct graph_op *op = &d->graph.ops[t->spans[i].op];
         if (op->layer == GRAPH_NONE)
-            snprintf(name, sizeof name, "%s", op_name(op));
+            snprintf(name, sizeof name, "%s", graph_op_name(op));
         else
-            snprintf(name, sizeof name, "blk.%u %s", op->layer, op_name(op));
+            snprintf(name, sizeof name, "blk.%u %s", op->layer, graph_op_name(op));
         put_event(t, name, st->at, 1, t->spans[i].begin_ns, t->spans[i].end_ns);
     }
 }

@@ -11,16 +11,16 @@ static uint32_t take(uint64_t *at, uint64_t n, uint64_t size) {
     return (uint32_t)here;
 }
 
-void step_writer_layout(const struct shape *shape, const struct engine_want *want, const struct device_kv *kv,
+void step_writer_layout(const struct graph *g, const struct engine_want *want, const struct device_kv *kv,
                         struct step_header *h, uint64_t *bytes) {
     uint64_t at = arith_round_up(sizeof *h, CARVE_ALIGN);
-    *h = (struct step_header){.table_stride = kv->blocks_per_sequence, .rope_stride = shape->n_rot};
+    *h = (struct step_header){.table_stride = kv->blocks_per_sequence, .rope_stride = graph_angles_stride(g)};
     h->at_tokens = take(&at, want->batch, sizeof(int32_t));
     h->at_chunks = take(&at, want->sequences, sizeof(struct step_chunk));
     h->at_rows = take(&at, want->logits_rows, sizeof(uint32_t));
     h->at_zero = take(&at, kv->n_blocks, sizeof(uint32_t));
     h->at_tables = take(&at, (uint64_t)want->sequences * kv->blocks_per_sequence, sizeof(uint32_t));
-    h->at_rope = take(&at, (uint64_t)want->batch * shape->n_rot, sizeof(float));
+    h->at_rope = take(&at, (uint64_t)want->batch * h->rope_stride, sizeof(float));
     *bytes = at;
 }
 
@@ -28,7 +28,7 @@ void step_writer_layout(const struct shape *shape, const struct engine_want *wan
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position) {
     float *out = (float *)(void *)(slot + h->at_rope) + (size_t)token * h->rope_stride;
-    for (uint32_t j = 0; j < s->shape->n_rot / 2; j++) {
+    for (uint32_t j = 0; j < h->rope_stride / 2; j++) {
         double angle = (double)position * s->rope_frequency[j];
         out[2 * j] = (float)cos(angle);
         out[2 * j + 1] = (float)sin(angle);

@@ -566,26 +566,35 @@ static stator_status make_run_state(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
-static stator_status fill_rope(struct stator *s, stator_error *e) {
-    const struct shape *m = s->shape;
-    for (uint32_t j = 0; j < m->n_rot / 2; j++)
-        s->rope_frequency[j] = pow((double)m->rope_base, -2.0 * j / m->n_rot) / m->rope_scale;
-    if (m->rope_freqs == NULL)
+static stator_status fill_angles(struct stator *s, const struct graph_angles *a, double *frequency,
+                                 stator_error *e) {
+    const struct gguf_tensor *t = a->divisors;
+    for (uint32_t j = 0; j < a->n_rot / 2; j++)
+        frequency[j] = pow((double)a->base, -2.0 * j / a->n_rot) / a->scale;
+    if (t == NULL)
         return STATOR_OK;
     float divisor[KERNELS_MAX_HEAD / 2];
-    uint64_t bytes = m->n_rot / 2 * sizeof(float);
-    CHECK(m->rope_freqs->bytes == bytes && bytes <= sizeof divisor);
-    stator_status st = gguf_load(s->gguf, m->rope_freqs, 0, bytes, divisor, e);
+    uint64_t bytes = a->n_rot / 2 * sizeof(float);
+    CHECK(t->bytes == bytes && bytes <= sizeof divisor);
+    stator_status st = gguf_load(s->gguf, t, 0, bytes, divisor, e);
     if (st != STATOR_OK)
         return st;
-    for (uint32_t j = 0; j < m->n_rot / 2; j++) {
+    for (uint32_t j = 0; j < a->n_rot / 2; j++) {
         if (!isfinite(divisor[j]) || divisor[j] <= 0)
             return error_set(e, STATOR_BAD_MODEL,
-                             "%s: tensor 'rope_freqs.weight': value %u is %g, a positive number is expected",
-                             s->config.model.path, j, (double)divisor[j]);
-        s->rope_frequency[j] /= (double)divisor[j];
+                             "%s: tensor '%.*s': value %u is %g, a positive number is expected",
+                             s->config.model.path, (int)t->name.length, t->name.data, j, (double)divisor[j]);
+        frequency[j] /= (double)divisor[j];
     }
     return STATOR_OK;
+}
+
+static stator_status fill_rope(struct stator *s, stator_error *e) {
+    const struct graph *g = &s->devices[0].graph; /* all have the same angles */
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i < g->n_angles && st == STATOR_OK; i++)
+        st = fill_angles(s, &g->angles[i], s->rope_frequency + g->angles[i].first / 2, e);
+    return st;
 }
 
 /* Passes progress on until the engine thread says how its start went. */

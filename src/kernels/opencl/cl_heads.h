@@ -10,7 +10,8 @@ struct cl_heads {
     global float *q; /* rows of `width` floats */
     uint width;
     uint head_k, head_v;
-    uint n_rot, neox;
+    uint n_rot;
+    uint rotation; /* bit 0: pairs as neox has them; above it: the first of a token's angles in its row */
     bool normed;
     global const float *q_norm, *k_norm;
     float inv_head, eps;
@@ -53,7 +54,8 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
     uint me = get_local_id(0), items = get_local_size(0);
     uint dim = which == CL_V ? h->head_v : h->head_k;
     uint rows = heads * dim;
-    global const float *angles = (global const float *)(h->step + CL_STEP(h->step)->at_rope);
+    global const float *angles =
+        (global const float *)(h->step + CL_STEP(h->step)->at_rope) + h->rotation / 2;
     uint angles_stride = CL_STEP(h->step)->rope_stride;
     for (uint t = 0; t < nt; t++) {
         local float *x = tile + t * R;
@@ -69,8 +71,8 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
             global const float *turn = angles + (t0 + t) * angles_stride;
             for (uint i = me; i < heads * pairs; i += items) {
                 uint j = i % pairs;
-                local float *a = x + i / pairs * dim + (h->neox ? j : 2 * j);
-                local float *b = a + (h->neox ? pairs : 1);
+                local float *a = x + i / pairs * dim + (h->rotation & 1 ? j : 2 * j);
+                local float *b = a + (h->rotation & 1 ? pairs : 1);
                 float va = *a, vb = *b, c = turn[2 * j], s = turn[2 * j + 1];
                 float bs = vb * s, bc = vb * c;
                 *a = fma(va, c, -bs);

@@ -1,0 +1,69 @@
+/* The table of op kinds: what planner, spill, report and devices ask of ops without knowing kinds. */
+#include "graph/graph.h"
+
+static const struct graph_kind_info kinds[GRAPH_KINDS] = {
+    [GRAPH_ZERO_KV] = {.name = "zero kv", .rows = GRAPH_ZEROED, .caches = true},
+    [GRAPH_EMBED] = {.name = "embed", .writes = GRAPH_OUT, .use = GRAPH_LOOKUP},
+    [GRAPH_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_MATMUL] = {.name = "matmul", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},
+    [GRAPH_ROPE_STORE] = {.name = "rope, kv store", .reads = GRAPH_IN, .writes = GRAPH_OUT, .caches = true},
+    [GRAPH_ATTENTION] = {.name = "attention",
+                         .reads = GRAPH_IN,
+                         .writes = GRAPH_OUT | GRAPH_WORK | GRAPH_ARRIVALS,
+                         .caches = true},
+    [GRAPH_GATHER_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
+    [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
+    [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_SEND] = {.name = "send", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+};
+
+const struct graph_kind_info *graph_kind_info(enum graph_kind kind) {
+    CHECK(kind < GRAPH_KINDS);
+    return &kinds[kind];
+}
+
+const char *graph_op_name(const struct graph_op *op) {
+    bool swiglu = op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_SWIGLU;
+    return swiglu ? "matmul swiglu" : graph_kind_info(op->kind)->name;
+}
+
+uint32_t graph_op_value(const struct graph_op *op, uint32_t bit) {
+    switch (bit) {
+    case GRAPH_IN:
+        return op->in;
+    case GRAPH_OUT:
+        return op->out;
+    case GRAPH_WORK:
+        return op->work;
+    default:
+        CHECK(bit == GRAPH_ARRIVALS);
+        return op->kind == GRAPH_ATTENTION ? op->attention.arrivals : GRAPH_NONE;
+    }
+}
+
+static bool names(const struct graph_op *op, uint32_t bits, uint32_t value) {
+    bool found = false;
+    for (uint32_t bit = GRAPH_IN; bit <= GRAPH_ARRIVALS && !found; bit *= 2)
+        found = (bits & bit) && graph_op_value(op, bit) == value;
+    return found && value != GRAPH_NONE;
+}
+
+bool graph_op_reads(const struct graph_op *op, uint32_t value) {
+    bool adds = op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_RESIDUAL;
+    return names(op, graph_kind_info(op->kind)->reads | (adds ? GRAPH_OUT : 0), value);
+}
+
+bool graph_op_writes(const struct graph_op *op, uint32_t value) {
+    return names(op, graph_kind_info(op->kind)->writes, value);
+}
+
+uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op) {
+    uint64_t sum = 0;
+    if (!graph_kind_info(op->kind)->multiplies)
+        return 0;
+    for (uint32_t k = 0; k < op->n_weights; k++) {
+        const struct panel_layout *l = &g->weights[op->weight[k]].layout;
+        sum += (uint64_t)l->rows * l->cols;
+    }
+    return sum;
+}

@@ -1,0 +1,143 @@
+/* Lists of launches follow from what ops say that they read and write, not from where they stand. */
+#include "gpu_model.h"
+
+#include "device/launch/launch.h"
+
+static const struct launch_traits traits = {
+    .max_group = 512, .local_bytes = 65536, .threads = 64, .sub_group_sizes = 1u << 3 | 1u << 4 | 1u << 5};
+
+static struct gpu_model *model_new(uint64_t *seed) {
+    struct gpu_model_want w = {.embd_type = BLOCK_Q8_0,
+                               .output_type = BLOCK_Q8_0,
+                               .n_embd = 64,
+                               .n_ff = 64,
+                               .n_heads = 2,
+                               .n_kv_heads = 1,
+                               .head_k = 32,
+                               .head_v = 32,
+                               .vocab = 48,
+                               .batch = 4,
+                               .rows = 1,
+                               .sequences = 2,
+                               .blocks = 2,
+                               .n_rot = 32,
+                               .type_k = KERNELS_KV_F16,
+                               .type_v = KERNELS_KV_F16,
+                               .kv_slices = 1};
+    for (int i = 0; i < 7; i++)
+        w.type[i] = BLOCK_Q8_0;
+    return gpu_model_new(&w, seed);
+}
+
+static uint32_t op_of(const struct graph *g, enum graph_kind kind) {
+    for (uint32_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].kind == kind)
+            return i;
+    fail_msg("no such op");
+    return 0;
+}
+
+static void insert(struct graph *g, uint32_t at, const struct graph_op *op) {
+    assert_true(g->n_ops < g->max_ops && at <= g->tail);
+    memmove(&g->ops[at + 1], &g->ops[at], (g->n_ops - at) * sizeof g->ops[0]);
+    g->ops[at] = *op;
+    g->n_ops++;
+    g->tail++;
+}
+
+/* How many launches, and how many of them also rotate and store heads. */
+static stator_status count(const struct gpu_model *m, uint32_t *n, uint32_t *heads, stator_error *e) {
+    *heads = 0;
+    stator_status st = launch_build(&m->model, &traits, LAUNCH_BODY, 4, NULL, n, e);
+    if (st != STATOR_OK)
+        return st;
+    struct launch *l = calloc(*n, sizeof *l);
+    assert_non_null(l);
+    assert_int_equal(launch_build(&m->model, &traits, LAUNCH_BODY, 4, l, n, e), STATOR_OK);
+    for (uint32_t i = 0; i < *n; i++)
+        *heads += strstr(launch_kernels[l[i].kernel].name, "_heads") != NULL;
+    for (uint32_t i = 1; i < *n; i++)
+        assert_true(l[i].op >= l[i - 1].op);
+    free(l);
+    return STATOR_OK;
+}
+
+/* The product and the rotation of its heads are one launch with any op between them that minds its own
+ * values; not where that op looks at the heads, or at the layer's cache. */
+static void fusion(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("launch fusion");
+    uint32_t plain = 0;
+    uint32_t n = 0;
+    uint32_t heads = 0;
+    stator_error e = {0};
+    for (int other = 0; other < 3; other++) {
+        struct gpu_model *m = model_new(&seed);
+        struct graph *g = &m->graph;
+        assert_int_equal(count(m, &plain, &heads, &e), STATOR_OK);
+        assert_int_equal(heads, 1);
+        uint32_t rope = op_of(g, GRAPH_ROPE_STORE);
+        struct graph_op op = g->ops[op_of(g, GRAPH_NORM)];
+        if (other == 1)
+            op.in = g->ops[rope].in;
+        if (other == 2)
+            op = g->ops[op_of(g, GRAPH_ATTENTION)];
+        if (other == 2)
+            op.in = op.out;
+        insert(g, rope, &op);
+        stator_status st = count(m, &n, &heads, &e);
+        assert_int_equal(st, other == 0 ? STATOR_OK : STATOR_DEVICE);
+        if (other == 0)
+            assert_true(n == plain + 1 && heads == 1);
+        else
+            assert_non_null(strstr(e.text, "GPU kernel"));
+        gpu_model_free(m);
+    }
+}
+
+/* Two kinds of attention in one part are refused by layer, not computed wrong. */
+static void mixed_heads(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("launch mixed heads");
+    struct gpu_model *m = model_new(&seed);
+    struct graph *g = &m->graph;
+    uint32_t n = 0;
+    uint32_t heads = 0;
+    stator_error e = {0};
+    struct graph_op op = g->ops[op_of(g, GRAPH_ATTENTION)];
+    op.attention.heads *= 2;
+    op.layer = 7;
+    insert(g, op_of(g, GRAPH_ATTENTION) + 1, &op);
+    assert_int_equal(count(m, &n, &heads, &e), STATOR_DEVICE);
+    assert_non_null(strstr(e.text, "layer 7"));
+    gpu_model_free(m);
+}
+
+/* Every kind has a name, and what it says of values is what its ops have. */
+static void table(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("launch table");
+    struct gpu_model *m = model_new(&seed);
+    const struct graph *g = &m->graph;
+    for (int k = 0; k < GRAPH_KINDS; k++)
+        assert_true(graph_kind_info((enum graph_kind)k)->name != NULL);
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct graph_op *op = &g->ops[i];
+        assert_int_equal(graph_op_reads(op, op->in), op->in != GRAPH_NONE);
+        assert_int_equal(graph_op_writes(op, op->out), op->out != GRAPH_NONE);
+        assert_int_equal(graph_op_reads(op, op->out),
+                         op->in == op->out ? op->in != GRAPH_NONE : op->epilogue == GRAPH_RESIDUAL);
+        assert_false(graph_op_reads(op, GRAPH_NONE) || graph_op_writes(op, GRAPH_NONE));
+    }
+    uint64_t macs = 0;
+    for (uint32_t i = 0; i < g->tail; i++)
+        macs += graph_op_macs(g, &g->ops[i]);
+    assert_true(macs == 64 * (64 + 32 + 32 + 64 + 3 * 64));
+    gpu_model_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fusion), cmocka_unit_test(mixed_heads),
+                                       cmocka_unit_test(table)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
