@@ -113,6 +113,34 @@ static void protection(void **state) {
 }
 
 /* ---- waiting */
+/* Who has seen the last command's event finds nothing in flight: list, event and memory are his again. */
+static void last_event_case(void) {
+    begin();
+    for (int round = 0; round < 2000; round++) {
+        char *p = on_host(64);
+        ze_command_list_handle_t list = new_list(0);
+        ze_event_handle_t done = new_event(ZE_EVENT_POOL_FLAG_HOST_VISIBLE);
+        OK(ZE(zeCommandListAppendMemoryCopy)(list, p, p + 32, 32, done, 0, NULL));
+        OK(ZE(zeCommandListClose)(list));
+        OK(ZE(zeCommandQueueExecuteCommandLists)(t.queue, 1, &list, NULL));
+        if (round % 2 == 0)
+            OK(ZE(zeEventHostSynchronize)(done, UINT64_MAX));
+        while (ZE(zeEventQueryStatus)(done) == ZE_RESULT_NOT_READY)
+            continue;
+        OK(ZE(zeCommandListReset)(list));
+        OK(ZE(zeCommandListDestroy)(list));
+        OK(ZE(zeEventDestroy)(done));
+        OK(ZE(zeMemFree)(t.context, p));
+    }
+    CHECK(zesim_counter("violations") == 0);
+}
+
+static void last_event(void **state) {
+    (void)state;
+    ZESIM_NEED();
+    zesim_run("devices=1", last_event_case);
+}
+
 static void asynchronous_case(void) {
     begin();
     char *p = on_host(64);
@@ -522,7 +550,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches), cmocka_unit_test(protection),       cmocka_unit_test(execution),
         cmocka_unit_test(commands), cmocka_unit_test(memory),           cmocka_unit_test(answers),
-        cmocka_unit_test(the_log),  cmocka_unit_test(validation_layer),
+        cmocka_unit_test(the_log),  cmocka_unit_test(validation_layer), cmocka_unit_test(last_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,7 +206,8 @@ static bool wait_for(struct queue *q, const struct command *c) {
     return !q->stop && !q->device->lost;
 }
 
-static bool run_one(struct queue *q, const struct command *c) {
+/* last: where the signal is kept instead of being given; NULL: it is given. */
+static bool run_one(struct queue *q, const struct command *c, struct ending *last) {
     sim_lock();
     bool done = wait_for(q, c);
     if (done && c->signal != NULL && c->signal->object.dead) {
@@ -224,7 +225,11 @@ static bool run_one(struct queue *q, const struct command *c) {
         c->signal->signalled = false;
     else if (done && c->signal != NULL) {
         uint64_t end = sim_now(), tick = 1000000000u / q->device->timer_hz + 1;
-        event_signal(c->signal, q->device, start, end < start + tick ? start + tick : end);
+        struct ending signal = {c->signal, start, end < start + tick ? start + tick : end};
+        if (last != NULL)
+            *last = signal;
+        else
+            event_signal(signal.event, q->device, signal.start, signal.end);
     }
     pthread_cond_broadcast(&sim.changed);
     sim_unlock();
@@ -235,13 +240,13 @@ static bool unordered(const struct command *c) {
     return (c->op == OP_COPY || c->op == OP_FILL || c->op == OP_KERNEL) && c->n_waits == 0;
 }
 
-bool execute_commands(struct queue *q, struct command *c, size_t n) {
+bool execute_commands(struct queue *q, struct command *c, size_t n, struct ending *last) {
     for (size_t i = 0; i < n;) {
         size_t end = i + 1;
         while (unordered(&c[i]) && end < n && unordered(&c[end]))
             end++;
         for (size_t j = 0; j < end - i; j++)
-            if (!run_one(q, &c[i + fibers_order(j, end - i)]))
+            if (!run_one(q, &c[i + fibers_order(j, end - i)], i + j + 1 == n ? last : NULL))
                 return false;
         i = end;
     }

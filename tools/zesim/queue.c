@@ -81,7 +81,7 @@ bool queue_lost(const struct context *c) {
 }
 
 /* ---- the worker */
-static bool run(struct queue *q, struct batch *b) {
+static bool run(struct queue *q, struct batch *b, struct ending *last) {
     if (b->fault == ACTION_LOST)
         q->device->lost = true;
     while (b->fault == ACTION_HANG && !q->stop && !q->device->lost)
@@ -89,14 +89,17 @@ static bool run(struct queue *q, struct batch *b) {
     if (q->stop || q->device->lost)
         return false;
     sim_unlock();
-    bool done =
-        b->list != NULL ? execute_commands(q, b->list->command, b->list->n) : execute_commands(q, &b->own, 1);
+    bool done = b->list != NULL ? execute_commands(q, b->list->command, b->list->n, last)
+                                : execute_commands(q, &b->own, 1, last);
     sim_lock();
     return done;
 }
 
-static void finish(struct queue *q, struct batch *b, bool done) {
+/* Whoever sees the last command's event, or the fence, finds nothing of the batch in flight. */
+static void finish(struct queue *q, struct batch *b, bool done, const struct ending *last) {
     pin_batch(b, (uint32_t)-1);
+    if (last->event != NULL)
+        event_signal(last->event, q->device, last->start, last->end);
     if (b->fence != NULL) {
         b->fence->in_flight = false;
         b->fence->signalled = done;
@@ -121,9 +124,11 @@ static void *work(void *argument) {
         sigaltstack(&(stack_t){.ss_sp = alternate, .ss_size = sizeof alternate}, NULL);
     sim_lock();
     for (;;) {
-        if (q->head != NULL)
-            finish(q, q->head, run(q, q->head));
-        else if (q->stop)
+        if (q->head != NULL) {
+            struct ending last = {0};
+            bool done = run(q, q->head, &last);
+            finish(q, q->head, done, &last);
+        } else if (q->stop)
             break;
         else
             sim_wait(UINT64_MAX);

@@ -353,7 +353,12 @@ void command_free(struct command *c);
 bool command_uses(const struct command *c, const struct allocation *a);
 bool queue_uses(const struct allocation *a);
 
-/* ---- execute.c: runs commands on the worker's thread, without the lock. False: the device was lost. */
-bool execute_commands(struct queue *q, struct command *c, size_t n);
+/* ---- execute.c: runs commands on the worker's thread, without the lock. False: the device was lost. The
+ * last command's signal is kept in *last, for whoever knows that nothing is in flight any more. */
+struct ending {
+    struct event *event; /* NULL: none */
+    uint64_t start, end;
+};
+bool execute_commands(struct queue *q, struct command *c, size_t n, struct ending *last);
 
 #endif
