@@ -32,7 +32,7 @@ static const struct block_info infos[BLOCK_TYPES] = {
     [17] = {"iq2_xs", 256, 74, false},
     [18] = {"iq3_xxs", 256, 98, false},
     [19] = {"iq1_s", 256, 50, false},
-    [20] = {"iq4_nl", 32, 18, false},
+    [BLOCK_IQ4_NL] = {"iq4_nl", 32, 18, true},
     [21] = {"iq3_s", 256, 110, false},
     [22] = {"iq2_s", 256, 82, false},
     [23] = {"iq4_xs", 256, 136, false},
@@ -45,7 +45,7 @@ static const struct block_info infos[BLOCK_TYPES] = {
     [BLOCK_BF16] = {"bf16", 1, 2, true},
     [34] = {"tq1_0", 256, 54, false},
     [35] = {"tq2_0", 256, 66, false},
-    [39] = {"mxfp4", 32, 17, false},
+    [BLOCK_MXFP4] = {"mxfp4", 32, 17, true},
     [40] = {"nvfp4", 64, 36, false},
     [41] = {"q1_0", 128, 18, false},
 };
@@ -65,16 +65,26 @@ bool block_is_quantised(uint32_t type) {
     return type != BLOCK_F32 && type != BLOCK_F16 && type != BLOCK_BF16;
 }
 
-int block_offset(uint32_t type) {
+const int8_t block_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+/* E2M1, doubled: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below zero. */
+const int8_t block_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+int block_integer(uint32_t type, uint8_t q) {
     switch (type) {
     case BLOCK_Q4_0:
-        return 8;
+        return q - 8;
     case BLOCK_Q5_0:
-        return 16;
+        return q - 16;
     case BLOCK_Q6_K:
-        return 32;
+        return q - 32;
+    case BLOCK_Q8_0:
+        return (int8_t)q;
+    case BLOCK_IQ4_NL:
+    case BLOCK_MXFP4:
+        return block_table(type)[q];
     default:
-        return 0;
+        return q;
     }
 }
 
@@ -126,6 +136,14 @@ float block_from_bf16(uint16_t h) {
     return float_of_bits((uint32_t)h << 16);
 }
 
+float block_from_e8m0_half(uint8_t e) {
+    return float_of_bits(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
+}
+
+static float load_f16(const uint8_t *p) {
+    return block_from_f16(load16(p));
+}
+
 /* n bytes of nibbles: the low ones become q[0..n), the high ones q[n..2n). */
 static void take_nibbles(const uint8_t *from, uint32_t n, uint8_t *q) {
     for (uint32_t j = 0; j < n; j++) {
@@ -150,8 +168,8 @@ void block_take_scales(const uint8_t *from, uint8_t *sub, uint8_t *submin) {
 }
 
 static void take_k45(bool five, const uint8_t *b, struct block_parts *p) {
-    p->d = load16(b);
-    p->m = load16(b + 2);
+    p->d = load_f16(b);
+    p->m = load_f16(b + 2);
     block_take_scales(b + 4, p->sub, p->submin);
     const uint8_t *high = b + 16;
     const uint8_t *low = five ? high + 32 : high;
@@ -175,7 +193,7 @@ static void take_k6(const uint8_t *b, struct block_parts *p) {
                 q[32 * f + j] |= (uint8_t)((high[j] >> 2 * f & 3) << 4);
     }
     memcpy(p->sub, b + 192, 16);
-    p->d = load16(b + 208);
+    p->d = load_f16(b + 208);
 }
 
 void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p) {
@@ -183,22 +201,27 @@ void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p
     switch (type) {
     case BLOCK_Q4_0:
     case BLOCK_Q5_0:
-        p->d = load16(block);
+    case BLOCK_IQ4_NL:
+        p->d = load_f16(block);
         take_nibbles(block + (type == BLOCK_Q5_0 ? 6 : 2), 16, p->q);
         if (type == BLOCK_Q5_0)
             take_fifth_bits(block + 2, p->q);
         break;
     case BLOCK_Q4_1:
     case BLOCK_Q5_1:
-        p->d = load16(block);
-        p->m = load16(block + 2);
+        p->d = load_f16(block);
+        p->m = load_f16(block + 2);
         take_nibbles(block + (type == BLOCK_Q5_1 ? 8 : 4), 16, p->q);
         if (type == BLOCK_Q5_1)
             take_fifth_bits(block + 4, p->q);
         break;
     case BLOCK_Q8_0:
-        p->d = load16(block);
+        p->d = load_f16(block);
         memcpy(p->q, block + 2, 32);
+        break;
+    case BLOCK_MXFP4:
+        p->d = block_from_e8m0_half(block[0]);
+        take_nibbles(block + 1, 16, p->q);
         break;
     case BLOCK_Q4_K:
     case BLOCK_Q5_K:
@@ -213,18 +236,16 @@ void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p
 }
 
 void block_decode_parts(uint32_t type, const struct block_parts *p, float *out) {
-    float d = block_from_f16(p->d);
-    float m = block_from_f16(p->m);
-    int offset = block_offset(type);
+    const float d = p->d;
+    const float m = p->m;
     switch (type) {
     case BLOCK_Q8_0:
-        for (uint32_t j = 0; j < 32; j++)
-            out[j] = (float)(int8_t)p->q[j] * d;
-        break;
     case BLOCK_Q4_0:
     case BLOCK_Q5_0:
+    case BLOCK_IQ4_NL:
+    case BLOCK_MXFP4:
         for (uint32_t j = 0; j < 32; j++)
-            out[j] = (float)(p->q[j] - offset) * d;
+            out[j] = (float)block_integer(type, p->q[j]) * d;
         break;
     case BLOCK_Q4_1:
     case BLOCK_Q5_1:
@@ -244,7 +265,7 @@ void block_decode_parts(uint32_t type, const struct block_parts *p, float *out) 
         for (uint32_t g = 0; g < 16; g++) {
             float scale = d * (float)(int8_t)p->sub[g];
             for (uint32_t j = 16 * g; j < 16 * g + 16; j++)
-                out[j] = scale * (float)(p->q[j] - offset);
+                out[j] = scale * (float)block_integer(type, p->q[j]);
         }
         break;
     default:

@@ -19,7 +19,9 @@ enum block_type {
     BLOCK_Q4_K = 12,
     BLOCK_Q5_K = 13,
     BLOCK_Q6_K = 14,
+    BLOCK_IQ4_NL = 20,
     BLOCK_BF16 = 30,
+    BLOCK_MXFP4 = 39,
     BLOCK_TYPES = 48 /* ids are below this */
 };
 
@@ -46,5 +48,8 @@ void block_decode_row(uint32_t type, const void *row, float *out, uint64_t n);
 float block_from_f16(uint16_t h);
 uint16_t block_to_f16(float f);
 float block_from_bf16(uint16_t h);
+/* The scale of a block of MXFP4 (OCP Microscaling Formats v1.0, E8M0), halved: 2^(e - 128), since its table
+ * is doubled. Exact, subnormals too. */
+float block_from_e8m0_half(uint8_t e);
 
 #endif

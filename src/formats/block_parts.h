@@ -11,18 +11,26 @@
 #define BLOCK_MAX_VALUES 256
 
 struct block_parts {
-    uint8_t q[BLOCK_MAX_VALUES]; /* the stored bits in column order: unsigned; of Q8_0 the int8's bits */
+    uint8_t q[BLOCK_MAX_VALUES]; /* the stored bits in column order: unsigned; of Q8_0 the int8's bits; of
+                                    types with a table the index */
     uint8_t sub[16];             /* Q4_K, Q5_K: 8 scales; Q6_K: 16 scales, int8 */
     uint8_t submin[8];           /* Q4_K, Q5_K */
-    uint16_t d;                  /* f16 */
-    uint16_t m;                  /* f16: the minimum, or dmin; 0 where the type has none */
+    float d;                     /* the scale */
+    float m;                     /* the minimum, or dmin; 0 where the type has none */
 };
 
 /* False for F32, F16, BF16: their "blocks" are single numbers. The type is computable. */
 bool block_is_quantised(uint32_t type);
 
-/* The integer of a weight is the stored bits less this; Q8_0 counts as signed and has 0. */
-int block_offset(uint32_t type);
+/* The integers of types whose 4 stored bits are an index. */
+extern const int8_t block_iq4_values[16];
+extern const int8_t block_mxfp4_values[16];
+static inline const int8_t *block_table(uint32_t type) {
+    return type == BLOCK_IQ4_NL ? block_iq4_values : type == BLOCK_MXFP4 ? block_mxfp4_values : NULL;
+}
+
+/* The integer of a weight from its stored bits. */
+int block_integer(uint32_t type, uint8_t q);
 
 /* One block of the file. Fields that the type does not have are left alone, but for m. */
 void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p);

@@ -16,27 +16,31 @@ struct planes {
     uint32_t subs;      /* sub-scales in a block */
     uint32_t submins;   /* sub-minima in a block */
     bool m;
+    uint32_t d_bytes; /* of a scale */
 };
 
 static struct planes planes_of(uint32_t type) {
     switch (type) {
     case BLOCK_Q4_0:
-        return (struct planes){4, 0, 0, 0, false};
+    case BLOCK_IQ4_NL:
+        return (struct planes){4, 0, 0, 0, false, 2};
     case BLOCK_Q4_1:
-        return (struct planes){4, 0, 0, 0, true};
+        return (struct planes){4, 0, 0, 0, true, 2};
     case BLOCK_Q5_0:
-        return (struct planes){4, 1, 0, 0, false};
+        return (struct planes){4, 1, 0, 0, false, 2};
     case BLOCK_Q5_1:
-        return (struct planes){4, 1, 0, 0, true};
+        return (struct planes){4, 1, 0, 0, true, 2};
     case BLOCK_Q8_0:
-        return (struct planes){8, 0, 0, 0, false};
+        return (struct planes){8, 0, 0, 0, false, 2};
+    case BLOCK_MXFP4:
+        return (struct planes){4, 0, 0, 0, false, 1};
     case BLOCK_Q4_K:
-        return (struct planes){4, 0, 8, 8, true};
+        return (struct planes){4, 0, 8, 8, true, 2};
     case BLOCK_Q5_K:
-        return (struct planes){4, 1, 8, 8, true};
+        return (struct planes){4, 1, 8, 8, true, 2};
     default:
         CHECK(type == BLOCK_Q6_K);
-        return (struct planes){4, 2, 16, 0, false};
+        return (struct planes){4, 2, 16, 0, false, 2};
     }
 }
 
@@ -66,7 +70,7 @@ bool panel_layout_init(struct panel_layout *l, uint32_t type, uint64_t rows, uin
     uint64_t at = arith_round_up(quants_bytes(type, cols), PANEL_ALIGN);
     uint64_t size[5] = {
         cols * PANEL_ROWS * planes.high_bits / 8, blocks * PANEL_ROWS * planes.subs,
-        blocks * PANEL_ROWS * planes.submins,     block_is_quantised(type) ? blocks * PANEL_ROWS * 2 : 0,
+        blocks * PANEL_ROWS * planes.submins,     blocks * PANEL_ROWS * planes.d_bytes,
         planes.m ? blocks * PANEL_ROWS * 2 : 0,
     };
     uint64_t offset[5];
@@ -134,10 +138,10 @@ static void take_quants(const struct panel_layout *l, const struct planes *plane
     }
 }
 
-static uint16_t take_f16(const uint8_t *plane, uint32_t r, uint32_t block) {
+static float take_f16(const uint8_t *plane, uint32_t r, uint32_t block) {
     uint16_t v;
     memcpy(&v, plane + ((size_t)block * PANEL_ROWS + r) * 2, sizeof v);
-    return v;
+    return block_from_f16(v);
 }
 
 void panel_take_apart(const struct panel_layout *l, const uint8_t *panel, uint32_t r, uint32_t block,
@@ -150,7 +154,8 @@ void panel_take_apart(const struct panel_layout *l, const uint8_t *panel, uint32
         p->sub[j] = panel[l->sub + ((size_t)block * planes.subs + j) * PANEL_ROWS + r];
     for (uint32_t j = 0; j < planes.submins; j++)
         p->submin[j] = panel[l->submin + ((size_t)block * planes.submins + j) * PANEL_ROWS + r];
-    p->d = take_f16(panel + l->d, r, block);
+    p->d = planes.d_bytes == 1 ? block_from_e8m0_half(panel[l->d + (size_t)block * PANEL_ROWS + r])
+                               : take_f16(panel + l->d, r, block);
     p->m = planes.m ? take_f16(panel + l->m, r, block) : 0;
 }
 
@@ -230,6 +235,11 @@ static inline void transpose_pairs(uint32_t w[4]) {
 static inline void put_block32(uint32_t type, const struct panel_layout *l, uint8_t *panel, uint32_t r,
                                uint32_t block, const uint8_t *from) {
     const size_t row = sizeof(uint32_t) * r;
+    if (type == BLOCK_MXFP4) {
+        panel[l->d + (size_t)block * PANEL_ROWS + r] = from[0];
+        put_nibbles(panel + (size_t)block * 256 + row, from + 1);
+        return;
+    }
     copy16(panel + l->d, block, r, from);
     if (type == BLOCK_Q8_0) {
         for (uint32_t s = 0; s < 8; s++)
@@ -385,6 +395,8 @@ void panel_pack(const struct panel_layout *l, const void *rows, uint32_t n, void
         CASE(BLOCK_Q5_0)
         CASE(BLOCK_Q5_1)
         CASE(BLOCK_Q8_0)
+        CASE(BLOCK_IQ4_NL)
+        CASE(BLOCK_MXFP4)
         CASE(BLOCK_Q4_K)
         CASE(BLOCK_Q5_K)
         CASE(BLOCK_Q6_K)

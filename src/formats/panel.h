@@ -17,13 +17,14 @@
  *   sub      Q4_K, Q5_K           [S][8][r] u8, the 6-bit scale of each 32-block expanded to a byte
  *            Q6_K                 [S][16][r] int8, the scale of each 16 columns
  *   submin   Q4_K, Q5_K           [S][8][r] u8, the 6-bit minimum of each 32-block expanded to a byte
- *   d        32-value types       [B][r] f16
+ *   d        32-value types       [B][r] f16; MXFP4 [B][r] u8, the E8M0 exponent
  *            K types              [S][r] f16
  *   m        Q4_1, Q5_1           [B][r] f16 (the m of the block)
  *            Q4_K, Q5_K           [S][r] f16 (dmin)
  *
  * The integer q of a weight is: Q8_0 the int8; Q4_0 nibble - 8; Q5_0 5 bits - 16; Q6_K 6 bits - 32; the
- * others unsigned. The stored bits are the unsigned ones. */
+ * others unsigned; of IQ4_NL and MXFP4 the nibble is an index into block_table. The stored bits are the
+ * unsigned ones. */
 #ifndef STATOR_FORMATS_PANEL_H
 #define STATOR_FORMATS_PANEL_H
 

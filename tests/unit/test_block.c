@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-static const uint32_t computable[] = {BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0,
-                                      BLOCK_Q5_1, BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+static const uint32_t computable[] = {BLOCK_F32,  BLOCK_F16,    BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1,
+                                      BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K,
+                                      BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
 #define N_COMPUTABLE (sizeof computable / sizeof computable[0])
 
 static void decoding_gives_ggmls_bits(void **state) {

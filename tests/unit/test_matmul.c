@@ -7,8 +7,9 @@
 
 #include <math.h>
 
-static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0,
-                                 BLOCK_Q5_1, BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,    BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1,
+                                 BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K,
+                                 BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
 #define N_TYPES (sizeof types / sizeof types[0])
 
 struct tiers {
@@ -63,6 +64,9 @@ static void set_scales(struct problem *p, uint64_t *seed, float d, float m, bool
         } else if (p->l.type == BLOCK_BF16) {
             float w = d * testing_uniform(seed);
             memcpy(block, (const uint8_t *)&w + 2, 2);
+        } else if (p->l.type == BLOCK_MXFP4) { /* powers of two; now and then the least two */
+            const bool least = vary && testing_below(seed, 8) == 0;
+            block[0] = (uint8_t)(least ? testing_below(seed, 2) : 128 + (uint64_t)ilogbf(d) + (by < 0));
         } else {
             set_f16(block + (p->l.type == BLOCK_Q6_K ? 208 : 0), d * by);
             if (has_m)

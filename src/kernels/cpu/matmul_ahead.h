@@ -45,7 +45,8 @@ MATMUL_INLINE void matmul_ahead_panel(uint32_t type, struct matmul_ahead *a, con
     if (high > 0)
         matmul_ahead_add(a, panel + l->high, start / 32 * high, cols / 32 * high);
     const size_t block = matmul_is_k(type) ? 256 : 32, sub = type == BLOCK_Q6_K ? 256 : 128;
-    matmul_ahead_add(a, panel + l->d, start / block * 32, cols / block * 32);
+    const size_t scale = matmul_scale_bytes(type);
+    matmul_ahead_add(a, panel + l->d, start / block * scale, cols / block * scale);
     if (matmul_has_m(type))
         matmul_ahead_add(a, panel + l->m, start / block * 32, cols / block * 32);
     if (matmul_is_k(type))

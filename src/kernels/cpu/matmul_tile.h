@@ -45,7 +45,7 @@ MATMUL_INLINE void matmul_prefetch32(uint32_t type, const struct matmul_tile *m,
     matmul_prefetch(m, 0, blocks * quants, b * quants, quants);
     matmul_prefetch(m, m->l->high, blocks * high, b * high, high);
     if (!matmul_is_k(type) && b % 2 == 0) {
-        matmul_prefetch_next(m, m->l->d + (uint32_t)b * 32, 64);
+        matmul_prefetch_next(m, m->l->d + (uint32_t)(b * matmul_scale_bytes(type)), 64);
         if (matmul_has_m(type))
             matmul_prefetch_next(m, m->l->m + (uint32_t)b * 32, 64);
     }
@@ -132,6 +132,8 @@ MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
     MATMUL_ENTRY(q5_0, BLOCK_Q5_0, TILE_32, BATCH)                                                           \
     MATMUL_ENTRY(q5_1, BLOCK_Q5_1, TILE_32, BATCH)                                                           \
     MATMUL_ENTRY(q8_0, BLOCK_Q8_0, TILE_32, BATCH)                                                           \
+    MATMUL_ENTRY(iq4_nl, BLOCK_IQ4_NL, TILE_32, BATCH)                                                       \
+    MATMUL_ENTRY(mxfp4, BLOCK_MXFP4, TILE_32, BATCH)                                                         \
     MATMUL_ENTRY(q4_k, BLOCK_Q4_K, TILE_256, BATCH)                                                          \
     MATMUL_ENTRY(q5_k, BLOCK_Q5_K, TILE_256, BATCH)                                                          \
     MATMUL_ENTRY(q6_k, BLOCK_Q6_K, TILE_256, BATCH)                                                          \
@@ -144,6 +146,8 @@ MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
         k->matmul[BLOCK_Q5_0] = matmul_q5_0;                                                                 \
         k->matmul[BLOCK_Q5_1] = matmul_q5_1;                                                                 \
         k->matmul[BLOCK_Q8_0] = matmul_q8_0;                                                                 \
+        k->matmul[BLOCK_IQ4_NL] = matmul_iq4_nl;                                                             \
+        k->matmul[BLOCK_MXFP4] = matmul_mxfp4;                                                               \
         k->matmul[BLOCK_Q4_K] = matmul_q4_k;                                                                 \
         k->matmul[BLOCK_Q5_K] = matmul_q5_k;                                                                 \
         k->matmul[BLOCK_Q6_K] = matmul_q6_k;                                                                 \

@@ -3,6 +3,7 @@
 #ifndef STATOR_KERNELS_CPU_MATMUL_TYPES_H
 #define STATOR_KERNELS_CPU_MATMUL_TYPES_H
 
+#include "formats/block_parts.h"
 #include "kernels/kernels.h"
 
 #include <immintrin.h>
@@ -42,14 +43,40 @@ MATMUL_INLINE uint32_t matmul_high_bits(uint32_t type) {
     return type == BLOCK_Q6_K ? 2 : type == BLOCK_Q5_0 || type == BLOCK_Q5_1 || type == BLOCK_Q5_K ? 1 : 0;
 }
 
+/* The 4 stored bits are an index into block_table. */
+MATMUL_INLINE bool matmul_is_table(uint32_t type) {
+    return type == BLOCK_IQ4_NL || type == BLOCK_MXFP4;
+}
+
+/* Quants are signed bytes, up to 127 in size (Q8_0: 128): their products don't fit int16 together. */
+MATMUL_INLINE bool matmul_is_wide(uint32_t type) {
+    return type == BLOCK_Q8_0 || type == BLOCK_IQ4_NL;
+}
+
+/* Bytes of a block's scales of 16 rows in the plane d. */
+MATMUL_INLINE size_t matmul_scale_bytes(uint32_t type) {
+    return type == BLOCK_MXFP4 ? PANEL_ROWS : 2 * PANEL_ROWS;
+}
+
+/* What indices stand for, as the tiers multiply it: of MXFP4 unsigned, the integer + matmul_offset; of IQ4_NL
+ * signed. */
+MATMUL_INLINE __m128i matmul_table(uint32_t type) {
+    const __m128i integers = _mm_loadu_si128((const __m128i *)(const void *)block_table(type));
+    return type == BLOCK_MXFP4 ? _mm_add_epi8(integers, _mm_set1_epi8(12)) : integers;
+}
+
 /* Bytes of a 32-block in the plane quants. */
 MATMUL_INLINE size_t matmul_block_bytes(uint32_t type) {
     return type == BLOCK_Q8_0 ? 512 : 256;
 }
 
-/* What the stored, unsigned bits exceed the integer by. */
+/* What the unsigned bytes that are multiplied exceed the integer by. */
 MATMUL_INLINE int32_t matmul_offset(uint32_t type) {
-    return type == BLOCK_Q4_0 ? 8 : type == BLOCK_Q5_0 ? 16 : type == BLOCK_Q6_K ? 32 : 0;
+    return type == BLOCK_Q4_0    ? 8
+           : type == BLOCK_Q5_0  ? 16
+           : type == BLOCK_Q6_K  ? 32
+           : type == BLOCK_MXFP4 ? 12
+                                 : 0;
 }
 
 MATMUL_INLINE int32_t matmul_load32(const void *p) {

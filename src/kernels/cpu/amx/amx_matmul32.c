@@ -26,11 +26,11 @@ MATMUL_INLINE const int8_t *unpack32(uint32_t type, const struct amx_part *s, co
     const struct panel_layout *l = s->m->l;
     const uint32_t block = s->start / 32;
     const uint32_t blocks = s->cols / 32;
-    const int32_t offset = type == BLOCK_Q8_0 ? 128 : matmul_offset(type); /* of unpack_steps */
+    const int32_t offset = unpack_offset(type);
     const uint8_t *quants = panel + block * matmul_block_bytes(type);
     const uint8_t *high = panel + l->high + (size_t)block * 64 * matmul_high_bits(type);
     for (uint32_t b = 0; b < blocks; b++) {
-        _mm512_store_ps(w->d[b], unpack_f16(panel + l->d + (size_t)(block + b) * 32));
+        _mm512_store_ps(w->d[b], unpack_scale(type, panel + l->d, block + b));
         if (matmul_has_m(type))
             _mm512_store_ps(w->m[b], unpack_f16(panel + l->m + (size_t)(block + b) * 32));
     }
@@ -152,6 +152,8 @@ AMX_PART_ENTRY(q4_1, BLOCK_Q4_1, segment32)
 AMX_PART_ENTRY(q5_0, BLOCK_Q5_0, segment32)
 AMX_PART_ENTRY(q5_1, BLOCK_Q5_1, segment32)
 AMX_PART_ENTRY(q8_0, BLOCK_Q8_0, segment32)
+AMX_PART_ENTRY(iq4_nl, BLOCK_IQ4_NL, segment32)
+AMX_PART_ENTRY(mxfp4, BLOCK_MXFP4, segment32)
 
 void amx_matmul32_init(struct kernels *k) {
     k->tier = "amx";
@@ -160,4 +162,6 @@ void amx_matmul32_init(struct kernels *k) {
     k->matmul[BLOCK_Q5_0] = matmul_q5_0;
     k->matmul[BLOCK_Q5_1] = matmul_q5_1;
     k->matmul[BLOCK_Q8_0] = matmul_q8_0;
+    k->matmul[BLOCK_IQ4_NL] = matmul_iq4_nl;
+    k->matmul[BLOCK_MXFP4] = matmul_mxfp4;
 }

@@ -14,7 +14,7 @@
 
 /* One token's activations of a segment. */
 struct avx2_near32 {
-    _Alignas(64) int8_t q[2 * KERNELS_SEGMENT]; /* Q8_0: int16, a block's even k and then its odd k */
+    _Alignas(64) int8_t q[2 * KERNELS_SEGMENT]; /* wide types: int16, a block's even k and then its odd k */
     float d[AVX2_BATCH_BLOCKS];
     int32_t below[AVX2_BATCH_BLOCKS]; /* -offset * sum: what the unsigned weights add */
     float sum[AVX2_BATCH_BLOCKS];     /* types with a minimum */
@@ -28,7 +28,7 @@ struct avx2_near256 {
 
 /* A panel's segment, the 16 rows of each step side by side. */
 struct avx2_weights32 {
-    uint8_t q[AVX2_BATCH_BLOCKS][16][64]; /* steps; Q8_0: int16, those of even k, then those of odd k */
+    uint8_t q[AVX2_BATCH_BLOCKS][16][64]; /* steps; wide types: int16, those of even k, then those of odd k */
     float d[AVX2_BATCH_BLOCKS][16];
     float m[AVX2_BATCH_BLOCKS][16];
 };

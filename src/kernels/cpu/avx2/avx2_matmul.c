@@ -1,7 +1,7 @@
 /* Matmul with AVX2, FMA and F16C: a panel is worked on in halves of 8 rows, one lane per row, nothing is ever
  * summed across lanes. Quants are multiplied as stored (unsigned) by vpmaddubsw into int16, of which only as
- * many are added as cannot overflow; of Q8_0 the absolute value, the activation taking the sign. No state;
- * any thread. */
+ * many are added as cannot overflow; of wide types the absolute value, the activation taking the sign. No
+ * state; any thread. */
 #include "base/arith.h"
 
 #define MATMUL_TILE 4 /* tokens that share one unpacking of the weights */
@@ -26,11 +26,11 @@ MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, c
     MATMUL_UNROLL
     for (int s = from; s < to; s++) {
         __m256i w = avx2_load_step(type, quants, high, s);
-        __m256i size = type == BLOCK_Q8_0 ? _mm256_abs_epi8(w) : w;
+        __m256i size = matmul_is_wide(type) ? _mm256_abs_epi8(w) : w;
         MATMUL_UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
-            if (type == BLOCK_Q8_0)
+            if (matmul_is_wide(type))
                 a = _mm256_sign_epi8(a, w);
             __m256i both = _mm256_maddubs_epi16(size, a);
             p[t] = s % group == 0 ? both : in_order(n, _mm256_add_epi16(p[t], both));
@@ -66,7 +66,7 @@ MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *
     const uint8_t *quants = m->panel + b * matmul_block_bytes(type) + (size_t)32 * half;
     const uint8_t *high = m->panel + m->l->high + (size_t)b * 64 + (size_t)32 * half;
     size_t scale_at = ((size_t)b * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
-    __m256 d = avx2_load_f16(m->panel + m->l->d + scale_at);
+    __m256 d = avx2_load_scale(type, m->panel + m->l->d, b, half);
     __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
     __m256i i[MATMUL_TILE];
     dot_steps(type, n, quants, high, 0, 8, a->q, a->token, i);

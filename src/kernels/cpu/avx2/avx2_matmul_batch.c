@@ -4,8 +4,8 @@
  *
  * What a tile costs per 32-block and 8 outputs, in operations on three ports: Q4_K 8 vpmaddubsw, 7 sums of
  * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats; Q6_K 8 vpmaddubsw, 8 sums,
- * two vpmaddwd and their sums, and 0.5. Q8_0's products do not fit int16 together: 16 vpmaddwd of int16, 16
- * sums, convert, multiply, fma. */
+ * two vpmaddwd and their sums, and 0.5. Wide types' products do not fit int16 together: 16 vpmaddwd of int16,
+ * 16 sums, convert, multiply, fma. */
 #include "base/arith.h"
 #include "base/check.h"
 #include "kernels/cpu/avx2/avx2_batch.h"
@@ -70,7 +70,7 @@ MATMUL_INLINE void dot(uint32_t n, bool words, bool fresh, int steps, const uint
 /* The exact sums of a 32-block. */
 MATMUL_INLINE void dot_block(uint32_t type, uint32_t n, const uint8_t (*w)[64], const int8_t *q, size_t row,
                              __m256i i[2][TOKENS]) {
-    if (type == BLOCK_Q8_0) {
+    if (matmul_is_wide(type)) {
         dot(n, true, true, 16, w, q, row, i);
         return;
     }
@@ -94,7 +94,7 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct avx2_batch_wor
                           uint32_t blocks, const struct place *to, struct matmul_ahead *next) {
     const struct avx2_near32 *x = (const struct avx2_near32 *)(const void *)(work + 1) + at;
     const struct avx2_weights32 *w = &work->weights32;
-    const size_t block_bytes = type == BLOCK_Q8_0 ? 64 : 32;
+    const size_t block_bytes = matmul_is_wide(type) ? 64 : 32;
     __m256 acc[2][TOKENS];
     MATMUL_UNROLL
     for (uint32_t t = 0; t < n; t++)
@@ -219,7 +219,7 @@ MATMUL_INLINE void bring32(uint32_t type, struct avx2_near32 *x, const struct ke
         const int8_t *block =
             m->a->q32 + act_tiles_at(m->a->tile_rows, ACT_TILE_32, m->l->cols, row, start + 32 * b);
         __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)block);
-        if (type == BLOCK_Q8_0) {
+        if (matmul_is_wide(type)) {
             _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b), even_bytes(q));
             _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b + 32), odd_bytes(q));
         } else {
@@ -259,18 +259,18 @@ MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct 
     }
 }
 
-/* The quants of a panel's 32-blocks from `start` on; of Q8_0 as int16. */
+/* The quants of a panel's 32-blocks from `start` on; of wide types as int16. */
 MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, const uint8_t *panel,
                                  uint32_t start, uint32_t blocks, uint8_t (*to)[64]) {
     const uint8_t *quants = panel + start * matmul_block_bytes(type);
     const uint8_t *high = panel + l->high + (size_t)start * 64 * matmul_high_bits(type);
-    for (uint32_t b = 0; b < blocks; b++, to += type == BLOCK_Q8_0 ? 16 : 8) {
+    for (uint32_t b = 0; b < blocks; b++, to += matmul_is_wide(type) ? 16 : 8) {
         for (uint32_t h = 0; h < 2; h++) {
             MATMUL_UNROLL
             for (int s = 0; s < 8; s++) {
                 __m256i w = avx2_load_step(type, quants + (size_t)32 * h, high + (size_t)32 * h, s);
-                _mm256_store_si256((__m256i *)(void *)to[s] + h, type == BLOCK_Q8_0 ? even_bytes(w) : w);
-                if (type == BLOCK_Q8_0)
+                _mm256_store_si256((__m256i *)(void *)to[s] + h, matmul_is_wide(type) ? even_bytes(w) : w);
+                if (matmul_is_wide(type))
                     _mm256_store_si256((__m256i *)(void *)to[8 + s] + h, odd_bytes(w));
             }
         }
@@ -288,7 +288,8 @@ MATMUL_INLINE void unpack32(uint32_t type, struct avx2_weights32 *w, const struc
                             const uint8_t *panel, uint32_t start, uint32_t blocks) {
     for (uint32_t b = 0; b < blocks; b++) {
         unpack_quants(type, l, panel, start + b, 1, w->q[b]);
-        unpack_f16(w->d[b], panel + l->d + (size_t)(start + b) * 32);
+        for (uint32_t h = 0; h < 2; h++)
+            _mm256_store_ps(w->d[b] + 8 * h, avx2_load_scale(type, panel + l->d, start + b, h));
         if (matmul_has_m(type))
             unpack_f16(w->m[b], panel + l->m + (size_t)(start + b) * 32);
     }
@@ -393,6 +394,8 @@ bool avx2_batch(uint32_t type, const struct kernels_matmul *m) {
         CASE(BLOCK_Q5_0)
         CASE(BLOCK_Q5_1)
         CASE(BLOCK_Q8_0)
+        CASE(BLOCK_IQ4_NL)
+        CASE(BLOCK_MXFP4)
         CASE(BLOCK_Q4_K)
         CASE(BLOCK_Q5_K)
         CASE(BLOCK_Q6_K)

@@ -10,8 +10,10 @@
 /* Steps whose products fit int16 together: a step is a pair of products, at most 2 * 127 * the largest quant.
  */
 MATMUL_INLINE int avx2_steps_in_int16(uint32_t type) {
-    if (type == BLOCK_Q8_0) /* 2 * 127 * 128 = 32512 */
+    if (matmul_is_wide(type)) /* 2 * 127 * 128 = 32512 */
         return 1;
+    if (type == BLOCK_MXFP4) /* 8 * 127 * 24 */
+        return 4;
     return matmul_high_bits(type) == 2 ? 2 : matmul_high_bits(type) == 1 ? 4 : 8;
 }
 
@@ -26,6 +28,8 @@ MATMUL_INLINE __m256i avx2_load_step(uint32_t type, const uint8_t *quants, const
         __m256i h = _mm256_load_si256((const __m256i *)(const void *)high);
         h = s < 4 ? _mm256_slli_epi32(h, 4 - s) : _mm256_srli_epi32(h, s - 4);
         w = _mm256_or_si256(w, _mm256_and_si256(h, _mm256_set1_epi8(0x10)));
+    } else if (matmul_is_table(type)) {
+        w = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(matmul_table(type)), w);
     } else if (matmul_high_bits(type) == 2) { /* bits 2f, 2f + 1 to bits 4, 5 */
         __m256i h = _mm256_load_si256((const __m256i *)(const void *)(high + 64 * (s / 4)));
         int f = s % 4;
@@ -37,6 +41,17 @@ MATMUL_INLINE __m256i avx2_load_step(uint32_t type, const uint8_t *quants, const
 
 MATMUL_INLINE __m256 avx2_load_f16(const uint8_t *p) {
     return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
+}
+
+/* The scales of block b, of one half. */
+MATMUL_INLINE __m256 avx2_load_scale(uint32_t type, const uint8_t *plane, size_t b, size_t half) {
+    const uint8_t *p = plane + b * matmul_scale_bytes(type) + half * (matmul_scale_bytes(type) / 2);
+    if (type != BLOCK_MXFP4)
+        return avx2_load_f16(p);
+    /* block_from_e8m0_half: an exponent of 0 stands for one below the least. */
+    __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    e = _mm256_max_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x400000));
+    return _mm256_mul_ps(_mm256_castsi256_ps(e), _mm256_set1_ps(0.5f));
 }
 
 /* 8 scales or minima of a K type, an int32 each. */

@@ -38,7 +38,7 @@ MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, const _
 
 MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m) {
     const uint32_t blocks = m->l->cols / 32;
-    const int32_t offset = type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
+    const int32_t offset = unpack_offset(type);
     const uint8_t *quants = m->panel;
     const uint8_t *high = m->panel + m->l->high;
     const float *da = m->a->d32 + m->first * blocks;
@@ -58,7 +58,7 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
             unpack_steps(type, quants, high, w);
             quants += matmul_block_bytes(type);
             high += 64;
-            __m512 d = unpack_f16(m->panel + m->l->d + (size_t)b * 32);
+            __m512 d = unpack_scale(type, m->panel + m->l->d, b);
             __m512 least = d;
             if (matmul_has_m(type))
                 least = unpack_f16(m->panel + m->l->m + (size_t)b * 32);
@@ -213,8 +213,9 @@ void avx512_matmul_init(struct kernels *k) {
 
 void avx512_matmul(uint32_t type, const struct kernels_matmul *m) {
     static void (*const entries[BLOCK_TYPES])(const struct kernels_matmul *m) = {
-        [BLOCK_Q4_0] = matmul_q4_0, [BLOCK_Q4_1] = matmul_q4_1, [BLOCK_Q5_0] = matmul_q5_0,
-        [BLOCK_Q5_1] = matmul_q5_1, [BLOCK_Q8_0] = matmul_q8_0, [BLOCK_Q4_K] = matmul_q4_k,
-        [BLOCK_Q5_K] = matmul_q5_k, [BLOCK_Q6_K] = matmul_q6_k};
+        [BLOCK_Q4_0] = matmul_q4_0,  [BLOCK_Q4_1] = matmul_q4_1, [BLOCK_Q5_0] = matmul_q5_0,
+        [BLOCK_Q5_1] = matmul_q5_1,  [BLOCK_Q8_0] = matmul_q8_0, [BLOCK_Q4_K] = matmul_q4_k,
+        [BLOCK_Q5_K] = matmul_q5_k,  [BLOCK_Q6_K] = matmul_q6_k, [BLOCK_IQ4_NL] = matmul_iq4_nl,
+        [BLOCK_MXFP4] = matmul_mxfp4};
     entries[type](m);
 }

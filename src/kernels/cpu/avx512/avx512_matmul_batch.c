@@ -78,10 +78,6 @@ MATMUL_INLINE void dot_steps(uint32_t n, uint32_t steps, const uint8_t (*w)[2][6
     }
 }
 
-MATMUL_INLINE int32_t below_of(uint32_t type) {
-    return type == BLOCK_Q8_0 ? 128 : matmul_offset(type);
-}
-
 MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at,
                           uint32_t blocks, const struct place *to, struct matmul_ahead *next) {
     const struct batch_near32 *x = (const struct batch_near32 *)(const void *)(work + 1) + at;
@@ -97,7 +93,7 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *wo
         for (uint32_t t = 0; t < n; t++) {
             MATMUL_UNROLL
             for (uint32_t p = 0; p < 2; p++)
-                i[p][t] = below_of(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();
+                i[p][t] = unpack_offset(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();
         }
         dot_steps(n, 8, w->q[b], x->q + 32 * b, sizeof *x, i);
         MATMUL_UNROLL
@@ -320,7 +316,7 @@ MATMUL_INLINE void unpack32(uint32_t type, struct batch_weights32 *w, const stru
     unpack_quants(type, l, panel, start, blocks, w->q);
     for (uint32_t b = 0; b < blocks; b++)
         for (uint32_t p = 0; p < 2; p++) {
-            _mm512_store_ps(w->d[b][p], unpack_f16(panel[p] + l->d + (size_t)(start + b) * 32));
+            _mm512_store_ps(w->d[b][p], unpack_scale(type, panel[p] + l->d, start + b));
             if (matmul_has_m(type))
                 _mm512_store_ps(w->m[b][p], unpack_f16(panel[p] + l->m + (size_t)(start + b) * 32));
         }
@@ -418,7 +414,7 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
         if (matmul_is_k(type))
             bring256(type, (struct batch_near256 *)(void *)(work + 1) + t, m, row, start, count);
         else
-            bring32((struct batch_near32 *)(void *)(work + 1) + t, m, row, start, count, below_of(type));
+            bring32((struct batch_near32 *)(void *)(work + 1) + t, m, row, start, count, unpack_offset(type));
     }
     for (uint32_t p = 0; p < m->n_panels; p += 2) {
         struct pair pair = pair_of(m, p, start);
@@ -505,6 +501,8 @@ bool avx512_batch(uint32_t type, const struct kernels_matmul *m) {
         CASE(BLOCK_Q5_0, batch)
         CASE(BLOCK_Q5_1, batch)
         CASE(BLOCK_Q8_0, batch)
+        CASE(BLOCK_IQ4_NL, batch)
+        CASE(BLOCK_MXFP4, batch)
         CASE(BLOCK_Q4_K, batch)
         CASE(BLOCK_Q5_K, batch)
         CASE(BLOCK_Q6_K, batch)

@@ -5,6 +5,11 @@
 
 #include "kernels/cpu/matmul_types.h"
 
+/* What unpack_steps' bytes exceed the integer by. */
+MATMUL_INLINE int32_t unpack_offset(uint32_t type) {
+    return matmul_is_wide(type) ? 128 : matmul_offset(type);
+}
+
 /* The eight steps of a 32-block, four unsigned bytes per row. */
 MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
     if (type == BLOCK_Q8_0) {
@@ -19,6 +24,14 @@ MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint
         __m512i both = _mm512_load_si512(quants + 64 * s);
         w[s] = _mm512_and_si512(both, low);
         w[s + 4] = _mm512_and_si512(_mm512_srli_epi32(both, 4), low);
+    }
+    if (matmul_is_table(type)) {
+        __m128i table = matmul_table(type);
+        if (matmul_is_wide(type))
+            table = _mm_xor_si128(table, _mm_set1_epi8((char)0x80));
+        MATMUL_UNROLL
+        for (int s = 0; s < 8; s++)
+            w[s] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), w[s]);
     }
     if (matmul_high_bits(type) == 1) {
         __m512i h = _mm512_load_si512(high);
@@ -40,6 +53,17 @@ MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint
 
 MATMUL_INLINE __m512 unpack_f16(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
+}
+
+/* The scales of block b. */
+MATMUL_INLINE __m512 unpack_scale(uint32_t type, const uint8_t *plane, size_t b) {
+    const uint8_t *p = plane + b * matmul_scale_bytes(type);
+    if (type != BLOCK_MXFP4)
+        return unpack_f16(p);
+    /* block_from_e8m0_half: an exponent of 0 stands for one below the least. */
+    __m512i e = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)p));
+    e = _mm512_max_epi32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x400000));
+    return _mm512_mul_ps(_mm512_castsi512_ps(e), _mm512_set1_ps(0.5f));
 }
 
 MATMUL_INLINE __m512i unpack_sub(uint32_t type, const uint8_t *p) {

@@ -58,12 +58,9 @@ static void panel_float(float *out, const struct panel_layout *l, const uint8_t 
 
 /* Sum of q_w * q_a over n values from j on. */
 static int32_t dot(uint32_t type, const struct block_parts *w, const int8_t *q, uint32_t j, uint32_t n) {
-    int32_t offset = block_offset(type);
     int32_t i = 0;
-    for (uint32_t e = j; e < j + n; e++) {
-        int32_t v = type == BLOCK_Q8_0 ? (int8_t)w->q[e] : w->q[e] - offset;
-        i += v * q[e];
-    }
+    for (uint32_t e = j; e < j + n; e++)
+        i += block_integer(type, w->q[e]) * q[e];
     return i;
 }
 
@@ -71,9 +68,9 @@ static int32_t dot(uint32_t type, const struct block_parts *w, const int8_t *q, 
 static float add_block32(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
                          const int8_t *q, float acc) {
     float d = a->d32[at / 32];
-    acc = fmaf((float)dot(type, w, q, 0, 32), block_from_f16(w->d) * d, acc);
+    acc = fmaf((float)dot(type, w, q, 0, 32), w->d * d, acc);
     if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1)
-        acc = fmaf((float)a->s32[at / 32], block_from_f16(w->m) * d, acc);
+        acc = fmaf((float)a->s32[at / 32], w->m * d, acc);
     return acc;
 }
 
@@ -86,15 +83,15 @@ static float add_block256(uint32_t type, const struct block_parts *w, const stru
     if (type == BLOCK_Q6_K) {
         for (uint32_t j = 0; j < 16; j++)
             i += (int8_t)w->sub[j] * dot(type, w, q, 16 * j, 16);
-        return fmaf((float)i, block_from_f16(w->d) * d, acc);
+        return fmaf((float)i, w->d * d, acc);
     }
     int32_t least = 0;
     for (uint32_t j = 0; j < 8; j++) {
         i += w->sub[j] * dot(type, w, q, 32 * j, 32);
         least += w->submin[j] * (s[2 * j] + s[2 * j + 1]);
     }
-    acc = fmaf((float)i, block_from_f16(w->d) * d, acc);
-    return fmaf(-(float)least, block_from_f16(w->m) * d, acc);
+    acc = fmaf((float)i, w->d * d, acc);
+    return fmaf(-(float)least, w->m * d, acc);
 }
 
 /* Tokens in tiles, so that a block is taken apart once for many. */
@@ -141,8 +138,8 @@ static void matmul_blocks(const struct kernels_matmul *m) {
 
 void scalar_matmul_init(struct kernels *k) {
     static const uint8_t floats[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16};
-    static const uint8_t blocks[] = {BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,
-                                     BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+    static const uint8_t blocks[] = {BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0,
+                                     BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
     for (size_t i = 0; i < sizeof floats; i++)
         k->matmul[floats[i]] = matmul_float;
     for (size_t i = 0; i < sizeof blocks; i++)
