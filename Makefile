@@ -72,13 +72,15 @@ CL_KV_q8_0 := -DCL_KV=2
 CL_KV_q4_0 := -DCL_KV=3
 CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t)
 # Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
-CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k k
+CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 q4_k q5_k q6_k k
 CL_SETS := $(CL_INTEGER) f32 f16 bf16 any
 CL_TYPES_q4_0 := 1ul<<2
 CL_TYPES_q4_1 := 1ul<<3
 CL_TYPES_q5_0 := 1ul<<6
 CL_TYPES_q5_1 := 1ul<<7
 CL_TYPES_q8_0 := 1ul<<8
+CL_TYPES_iq4_nl := 1ul<<20
+CL_TYPES_mxfp4 := 1ul<<39
 CL_TYPES_q4_k := 1ul<<12
 CL_TYPES_q5_k := 1ul<<13
 CL_TYPES_q6_k := 1ul<<14
@@ -86,7 +88,7 @@ CL_TYPES_k := 7ul<<12
 CL_TYPES_f32 := 1ul<<0
 CL_TYPES_f16 := 1ul<<1
 CL_TYPES_bf16 := 1ul<<30
-CL_TYPES_any := 0x400071CFul
+CL_TYPES_any := 0x80401071CFul
 CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach s,$(CL_INTEGER),dpas8_$s dpas16_$s)
 SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
 # The texts of `stator help TOPIC`.

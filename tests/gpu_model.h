@@ -149,9 +149,14 @@ static inline void gpu_model_row(uint64_t *seed, uint32_t type, uint8_t *row, ui
         } else {
             kernel_check_random_bytes(seed, block, info->bytes);
             bool k = info->values == 256;
-            uint16_t d = block_to_f16(w * (type == BLOCK_Q8_0 ? 0.01f : k ? 0.003f : 0.1f));
+            uint16_t d = block_to_f16(w * (type == BLOCK_Q8_0 || type == BLOCK_IQ4_NL ? 0.01f
+                                           : k                                        ? 0.003f
+                                                                                      : 0.1f));
             uint16_t least = block_to_f16(w * (k ? 0.02f : 0.5f));
-            memcpy(block + (type == BLOCK_Q6_K ? 208 : 0), &d, 2);
+            if (type == BLOCK_MXFP4)
+                block[0] = (uint8_t)(119 + block[0] % 4);
+            else
+                memcpy(block + (type == BLOCK_Q6_K ? 208 : 0), &d, 2);
             if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K)
                 memcpy(block + 2, &least, 2);
         }

@@ -47,7 +47,7 @@ oracle() {
 }
 test_oracle_llama() { oracle llama-tied && oracle llama-untied; }
 test_oracle_qwen() { oracle qwen2 && oracle qwen3; }
-test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0; do oracle quant-$t; done; }
+test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl; do oracle quant-$t; done; }
 test_oracle_k_blocks() { for t in q4_k q5_k q6_k; do oracle quant-$t; done; }
 
 # The driver was asked for what the plan says, once, and for nothing after the seal. The last list that is closed is the last thing

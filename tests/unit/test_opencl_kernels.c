@@ -4,8 +4,9 @@
 #include "gpu_model.h"
 #include "ze_runner.h"
 
-static const uint32_t all_types[] = {BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1, BLOCK_Q8_0, BLOCK_Q4_K,
-                                     BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_F32,  BLOCK_F16,  BLOCK_BF16};
+static const uint32_t all_types[] = {BLOCK_Q4_0, BLOCK_Q4_1,   BLOCK_Q5_0, BLOCK_Q5_1, BLOCK_Q8_0,
+                                     BLOCK_Q4_K, BLOCK_Q5_K,   BLOCK_Q6_K, BLOCK_F32,  BLOCK_F16,
+                                     BLOCK_BF16, BLOCK_IQ4_NL, BLOCK_MXFP4};
 #define N_TYPES (sizeof all_types / sizeof all_types[0])
 
 static const struct launch_traits plain_traits = {

@@ -45,8 +45,9 @@ static const struct shape_class shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
-static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,  BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0,
-                                 BLOCK_Q5_1, BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K};
+static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,    BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1,
+                                 BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K,
+                                 BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
 #define TYPES (sizeof types / sizeof types[0])
 
 struct result {

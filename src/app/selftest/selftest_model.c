@@ -148,7 +148,10 @@ static void fill_block(struct writer *w, uint32_t type, uint8_t *block, uint32_t
     bool k = type == BLOCK_Q4_K || type == BLOCK_Q5_K || type == BLOCK_Q6_K;
     uint16_t d = block_to_f16((0.75f + 0.25f * next_float(w)) * (k ? 0.0004f : 0.01f));
     uint16_t m = block_to_f16((k ? 0.0004f : -0.08f) * (0.75f + 0.25f * next_float(w)));
-    memcpy(type == BLOCK_Q6_K ? block + bytes - 2 : block, &d, sizeof d);
+    if (type == BLOCK_MXFP4) /* 2^-8 to 2^-7, halved */
+        block[0] = (uint8_t)(120 + block[0] % 2);
+    else
+        memcpy(type == BLOCK_Q6_K ? block + bytes - 2 : block, &d, sizeof d);
     if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K)
         memcpy(block + 2, &m, sizeof m);
 }

@@ -12,6 +12,8 @@
     F(family, q5_0, size)                                                                                    \
     F(family, q5_1, size)                                                                                    \
     F(family, q8_0, size)                                                                                    \
+    F(family, iq4_nl, size)                                                                                  \
+    F(family, mxfp4, size)                                                                                   \
     F(family, q4_k, size)                                                                                    \
     F(family, q5_k, size)                                                                                    \
     F(family, q6_k, size)                                                                                    \
@@ -25,6 +27,8 @@ enum {
     SET_Q5_0,
     SET_Q5_1,
     SET_Q8_0,
+    SET_IQ4_NL,
+    SET_MXFP4,
     SET_Q4_K,
     SET_Q5_K,
     SET_Q6_K,
@@ -80,6 +84,10 @@ static uint32_t set_of_type(uint32_t type) {
         return SET_Q5_1;
     case BLOCK_Q8_0:
         return SET_Q8_0;
+    case BLOCK_IQ4_NL:
+        return SET_IQ4_NL;
+    case BLOCK_MXFP4:
+        return SET_MXFP4;
     case BLOCK_Q4_K:
         return SET_Q4_K;
     case BLOCK_Q5_K:

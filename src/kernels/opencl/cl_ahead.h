@@ -45,6 +45,13 @@ static inline void cl_words(uint type, uint *w) {
         for (uint s = 0; s < 8; s++)
             w[s] |= ((s < 4 ? high : more) >> s % 4 * 2 & 0x03030303u) << 4;
     }
+#if CL_ANY_TABLE
+    if (cl_is_table(type)) {
+#pragma unroll
+        for (uint s = 0; s < 8; s++)
+            w[s] = cl_look_up(type, w[s]);
+    }
+#endif
 }
 
 /* What a 32-block of a row is: its words as they lie, then what its type has: d, m, the sub-block's scale and
@@ -58,7 +65,7 @@ struct cl_block {
 static inline void cl_load32(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint block,
                              struct cl_block *b) {
     cl_raw(type, p, panel, r, block, b->w);
-    b->d = cl_half(panel + p->d + (block * 16 + r) * 2);
+    b->d = cl_scale32(type, panel + p->d, block, r);
     b->m = cl_has_m(type) ? cl_half(panel + p->m + (block * 16 + r) * 2) : 0.0f;
 }
 

@@ -15,6 +15,7 @@
 #define CL_SEGMENT    512
 #define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
 #define CL_K_BITS     (1ul << CL_Q4_K | 1ul << CL_Q5_K | 1ul << CL_Q6_K)
+#define CL_ANY_TABLE  ((CL_TYPES & (1ul << CL_IQ4_NL | 1ul << CL_MXFP4)) != 0)
 #define CL_ANY_FLOAT  ((CL_TYPES & CL_FLOAT_BITS) != 0)
 #define CL_ANY_K      ((CL_TYPES & CL_K_BITS) != 0)
 #define CL_ANY_32     ((CL_TYPES & ~(CL_FLOAT_BITS | CL_K_BITS)) != 0)
@@ -86,7 +87,7 @@ static inline float cl_weight(uint type, cl_bytes panel, uint r, uint col) {
 #include "kernels/opencl/cl_ahead.h"
 #else
 
-/* The stored bits of row r, 32-block `block`, four to a word. */
+/* The bytes of row r, 32-block `block`, that are multiplied, four to a word. */
 static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint block,
                             uint *w) {
     if (type == CL_Q8_0) {
@@ -116,6 +117,13 @@ static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel
                 w[4 * v + f] |= (high >> 2 * f & 0x03030303u) << 4;
         }
     }
+#if CL_ANY_TABLE
+    if (cl_is_table(type)) {
+#pragma unroll
+        for (uint s = 0; s < 8; s++)
+            w[s] = cl_look_up(type, w[s]);
+    }
+#endif
 }
 
 /* acc[t] of blocks first .. end of a 32-value type. */
@@ -125,7 +133,7 @@ static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes p
         uint here = block - first;
         uint w[8];
         cl_words(type, p, panel, r, block, w);
-        float dw = cl_half(panel + p->d + (block * 16 + r) * 2);
+        float dw = cl_scale32(type, panel + p->d, block, r);
         float mw = cl_has_m(type) ? cl_half(panel + p->m + (block * 16 + r) * 2) : 0.0f;
         int i[CL_TOKENS];
         cl_dots(i, w, a, a->q + here * 32, 0, 8);
@@ -268,6 +276,8 @@ static inline void cl_segment(uint type, cl_bytes panel, uint cols, uint r, uint
     CL_CASE32(CL_Q5_0)
     CL_CASE32(CL_Q5_1)
     CL_CASE32(CL_Q8_0)
+    CL_CASE32(CL_IQ4_NL)
+    CL_CASE32(CL_MXFP4)
     CL_CASE256(CL_Q4_K)
     CL_CASE256(CL_Q5_K)
     CL_CASE256(CL_Q6_K)

@@ -6,17 +6,19 @@
 #include "kernels/opencl/cl_common.h"
 
 /* enum block_type */
-#define CL_F32  0
-#define CL_F16  1
-#define CL_Q4_0 2
-#define CL_Q4_1 3
-#define CL_Q5_0 6
-#define CL_Q5_1 7
-#define CL_Q8_0 8
-#define CL_Q4_K 12
-#define CL_Q5_K 13
-#define CL_Q6_K 14
-#define CL_BF16 30
+#define CL_F32    0
+#define CL_F16    1
+#define CL_Q4_0   2
+#define CL_Q4_1   3
+#define CL_Q5_0   6
+#define CL_Q5_1   7
+#define CL_Q8_0   8
+#define CL_Q4_K   12
+#define CL_Q5_K   13
+#define CL_Q6_K   14
+#define CL_IQ4_NL 20
+#define CL_BF16   30
+#define CL_MXFP4  39
 
 static inline bool cl_is_k(uint type) {
     return type == CL_Q4_K || type == CL_Q5_K || type == CL_Q6_K;
@@ -35,9 +37,31 @@ static inline uint cl_high_bits(uint type) {
     return type == CL_Q6_K ? 2 : type == CL_Q5_0 || type == CL_Q5_1 || type == CL_Q5_K ? 1 : 0;
 }
 
-/* The integer of a weight is the stored bits less this. */
+/* The stored bits are an index into a table: block_table. */
+static inline bool cl_is_table(uint type) {
+    return type == CL_IQ4_NL || type == CL_MXFP4;
+}
+
+/* The integer of a weight is the byte that is multiplied less this. */
 static inline int cl_offset(uint type) {
-    return type == CL_Q4_0 ? 8 : type == CL_Q5_0 ? 16 : type == CL_Q6_K ? 32 : 0;
+    return type == CL_Q4_0 ? 8 : type == CL_Q5_0 ? 16 : type == CL_Q6_K ? 32 : type == CL_MXFP4 ? 12 : 0;
+}
+
+/* What four indices in a word stand for, as bytes: of MXFP4 the integer + 12, of IQ4_NL the integer. */
+static inline uint cl_look_up(uint type, uint w) {
+    if (type == CL_MXFP4) { /* size: x below 4; else x + (x & 3), and 2 more for 7 */
+        uint x = w & 0x07070707u, y = w & 0x03030303u, above = w >> 2 & 0x01010101u;
+        uint size = x + (y & above * 3) + ((y & y >> 1 & above) << 1);
+        return 0x0C0C0C0Cu + size - ((size & (w >> 3 & 0x01010101u) * 15) << 1);
+    }
+    uint out = 0;
+#pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        uint at = w >> 8 * i;
+        uint low = at & 4 ? 0xF6EADDCFu : 0xBFAD9881u, high = at & 4 ? 0x71594535u : 0x26190D01u;
+        out |= ((at & 8 ? high : low) >> 8 * (at & 3) & 255) << 8 * i;
+    }
+    return out;
 }
 
 /* Offsets of the planes in a panel, and its size: panel_layout_init. */
@@ -66,7 +90,7 @@ static inline struct cl_planes cl_planes(uint type, uint cols) {
         p.sub = p.high + cols * 2 * cl_high_bits(type);
         p.submin = p.sub + blocks * 16 * subs;
         p.d = p.submin + blocks * 16 * submins;
-        p.m = cl_round64(p.d + blocks * 32);
+        p.m = cl_round64(p.d + blocks * (type == CL_MXFP4 ? 16 : 32));
         p.panel_bytes = cl_has_m(type) ? cl_round64(p.m + blocks * 32) : p.m;
     }
     return p;
@@ -78,11 +102,19 @@ static inline float cl_half(cl_bytes p) {
     return (float)*(global const half *)p;
 }
 
+/* The scale of row r in a block of a 32-value type; plane: that of the scales. */
+static inline float cl_scale32(uint type, cl_bytes plane, uint block, uint r) {
+    if (type != CL_MXFP4)
+        return cl_half(plane + (block * 16 + r) * 2);
+    uint e = plane[block * 16 + r];
+    return as_float(e < 2 ? 0x200000u << e : (e - 1) << 23);
+}
+
 static inline uint cl_word(cl_bytes p) {
     return *(global const uint *)p;
 }
 
-/* The stored bits of one weight; of Q8_0 its integer. */
+/* The byte of one weight that is multiplied; of Q8_0 its integer. */
 static inline int cl_quant(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint col) {
     uint block = col / 32, step = col % 32 / 4, byte = 4 * r + col % 4;
     if (type == CL_Q8_0)
@@ -93,7 +125,7 @@ static inline int cl_quant(uint type, const struct cl_planes *p, cl_bytes panel,
         q |= (panel[p->high + block * 64 + byte] >> step & 1u) << 4;
     if (cl_high_bits(type) == 2)
         q |= (panel[p->high + (block * 2 + step / 4) * 64 + byte] >> step % 4 * 2 & 3u) << 4;
-    return (int)q;
+    return cl_is_table(type) ? (int)(char)(uchar)cl_look_up(type, q) : (int)q;
 }
 
 /* One weight as a float: block_decode_parts. */
@@ -106,9 +138,8 @@ static inline float cl_decode(uint type, const struct cl_planes *p, cl_bytes pan
         return as_float((uint) * (global const ushort *)(panel + (col / 2 * 16 + r) * 4 + col % 2 * 2) << 16);
     int q = cl_quant(type, p, panel, r, col) - cl_offset(type);
     if (!cl_is_k(type)) {
-        uint at = (col / 32 * 16 + r) * 2;
-        float y = (float)q * cl_half(panel + p->d + at);
-        return cl_has_m(type) ? y + cl_half(panel + p->m + at) : y;
+        float y = (float)q * cl_scale32(type, panel + p->d, col / 32, r);
+        return cl_has_m(type) ? y + cl_half(panel + p->m + (col / 32 * 16 + r) * 2) : y;
     }
     uint at = (col / 256 * 16 + r) * 2;
     float d = cl_half(panel + p->d + at);

@@ -45,6 +45,8 @@ static inline uint cl_type_bytes(uint type, uint cols) {
     CL_SIZE(CL_Q5_0)
     CL_SIZE(CL_Q5_1)
     CL_SIZE(CL_Q8_0)
+    CL_SIZE(CL_IQ4_NL)
+    CL_SIZE(CL_MXFP4)
     CL_SIZE(CL_Q4_K)
     CL_SIZE(CL_Q5_K)
     CL_SIZE(CL_Q6_K)

@@ -6,7 +6,7 @@
 #define CL_TILES     0
 #include "kernels/shared/opencl.h" /* OPENCL_DECODE_TOKENS */
 /* As many as fit into registers on every GPU without spilling (tools/ocloc_table). */
-#if CL_TOKENS > 1 || CL_TYPES == 0x400071CFul
+#if CL_TOKENS > 1 || (CL_TYPES & 5ul) == 5ul /* F32 and Q4_0: all types */
 #define CL_AHEAD 1
 #elif CL_TYPES == 1ul << 2 || CL_TYPES == 1ul << 8
 #define CL_AHEAD 4
