@@ -47,8 +47,8 @@ typedef enum stator_log_level {
 
 typedef struct stator_options {
     size_t size;
-    const char *config;     /* path of a config file, or of a .gguf file (every other key has its default) */
-    const char *const *set; /* n_set texts "section.key=value", over the file */
+    const char *config;     /* path of a config file, or of a .gguf file (other keys have their defaults) */
+    const char *const *set; /* n_set texts "section.key=value", which override the file */
     size_t n_set;
     /* Both callbacks may be NULL. log: one line without newline. progress: bytes of weights loaded of total.
      * They are called on the thread that drives the engine. */
@@ -57,27 +57,29 @@ typedef struct stator_options {
     void *context;
     const char
         *expect_plan; /* NULL, or the plan hash that stator_start insists on (else STATOR_DOES_NOT_FIT) */
-    /* n_devices texts "NAME=SIZE[,max_alloc=SIZE][,bandwidth=SIZE/s]": devices that need not be here, in the
-     * order of the layers. They take the place of devices.use; the engine can then plan, not start. */
+    /* n_devices texts "NAME=SIZE[,max_alloc=SIZE][,bandwidth=SIZE/s]": devices that need not be in this
+     * machine, in the order of their layers. They replace devices.use; the engine can then plan but not
+     * start. */
     const char *const *devices;
     size_t n_devices;
-    int described; /* 1: if the config has devices.facts, they take the place of devices in the same way */
-    const char *trace; /* NULL, or a file for what the devices did when: JSON of Chrome's trace viewer */
+    int described;     /* 1: if the config has devices.facts, they replace devices.use in the same way */
+    const char *trace; /* NULL, or a file for a trace of the devices' work: JSON of Chrome's trace viewer */
 } stator_options;
 
 /* Reads the config and the model's directory; no weights, no devices. *out is NULL on failure. */
 stator_status stator_open(const stator_options *options, stator **out, stator_error *e);
 /* Computes the memory plan. STATOR_DOES_NOT_FIT says what is short and what would fit. */
 stator_status stator_plan(stator *s, stator_error *e);
-/* Takes the host's part of the plan, without the weights: after it text becomes ids and requests can be
- * checked, so that what can't run is refused before minutes of loading. Plans first if that was not done. */
+/* Allocates the host's part of the plan, without the weights. Afterwards text can be tokenized and requests
+ * can be checked, so that a request that cannot run is refused before minutes of loading. Plans first if that
+ * was not done. */
 stator_status stator_prepare(stator *s, stator_error *e);
 /* Allocates exactly the plan, loads the weights, seals. Prepares first if that was not done. */
 stator_status stator_start(stator *s, stator_error *e);
 /* Ends the engine's thread and gives the devices back; requests still running are dropped. Only stator_close
- * may follow. STATOR_FAILED: options.trace is not whole. */
+ * may follow. STATOR_FAILED: options.trace could not be written completely. */
 stator_status stator_stop(stator *s, stator_error *e);
-/* Stops if that was not done, and frees everything; NULL is allowed. */
+/* Stops if that was not done and frees everything. NULL is allowed. */
 void stator_close(stator *s);
 
 typedef struct stator_info {
@@ -85,7 +87,7 @@ typedef struct stator_info {
     char plan_hash[33];
     char model_name[128];
     char architecture[32];
-    char tier[16]; /* of the first device's kernels: the CPU's, or "level_zero"; empty before start */
+    char tier[16]; /* of the first device's kernels: "avx2", .., or "level_zero"; empty before start */
     uint32_t threads;
     uint32_t vocab;
     uint32_t context; /* tokens, of one sequence */
@@ -94,19 +96,18 @@ typedef struct stator_info {
     uint32_t logits_rows;
     uint32_t
         context_fixed;    /* 1: the config gives memory.context as a number; 0: it is the default or "auto" */
-    char weight_type[16]; /* the format that most bytes of the weights are in: "Q4_K" */
+    char weight_type[16]; /* the format of most bytes of the weights: "Q4_K" */
     uint64_t parameters;
     uint64_t model_bytes; /* of tensor data in the file */
-    uint64_t load_ns;     /* start, until sealed */
-    /* What a step must do at least, for comparing rates with a machine's limits; 0 before stator_plan. */
-    uint64_t step_read_bytes;    /* of weights, as packed, that a step with logits reads once, however few its
-                                    tokens */
+    uint64_t load_ns;     /* from start until sealed */
+    /* The least work of a step, for comparing rates with the limits of a machine; 0 before stator_plan. */
+    uint64_t step_read_bytes; /* of packed weights, read once by a step with logits, however few its tokens */
     uint64_t context_read_bytes; /* of the KV cache, per token of context that a token attends to */
     uint64_t token_macs;         /* multiply-adds with weights per token, without the logits */
 } stator_info;
 stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e);
 
-/* Sampling. The fields left at 0 with has == 0 come from the config; has is a set of STATOR_HAS_ bits. */
+/* Sampling. `has` is a set of STATOR_HAS_ bits; a field without its bit comes from the config. */
 enum {
     STATOR_HAS_TEMPERATURE = 1,
     STATOR_HAS_TOP_K = 2,
@@ -138,9 +139,9 @@ typedef struct stator_request {
     uint32_t
         max_new; /* GENERATE: tokens to generate at most; 0: until the end token or the context is full */
     uint32_t ignore_eos; /* GENERATE: do not stop at an end token */
-    /* For measuring (GENERATE). The first n_depth tokens of the prompt (< n_tokens) are context that is there
-     * already: no step mixes them with later ones, and prompt_ns and n_prompt of the events count from token
-     * n_depth on. With laps > 1 the sequence goes back to n_depth when it has ended, and does the rest again,
+    /* For benchmarks (GENERATE). The first n_depth (< n_tokens) tokens of the prompt count as context that is
+     * already there: no step mixes them with later tokens, and prompt_ns and n_prompt of the events count
+     * from token n_depth on. With laps > 1 a sequence that has ended goes back to n_depth and runs again,
      * laps times in all. */
     uint32_t n_depth;
     uint32_t laps;
@@ -151,14 +152,14 @@ typedef struct stator_request {
  * for the context, ids outside the vocabulary). */
 stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e);
 
-/* What stator_submit would say of it; after stator_prepare. */
+/* Checks a request as stator_submit would, without queueing it; after stator_prepare. */
 stator_status stator_check(const stator *s, const stator_request *r, stator_error *e);
 
 typedef enum stator_event_kind {
     STATOR_EVENT_TOKEN,
     STATOR_EVENT_LOGITS,
     STATOR_EVENT_DONE,
-    STATOR_EVENT_LAP /* a lap that is not the last has ended; the figures are those of DONE, of this lap */
+    STATOR_EVENT_LAP /* a lap other than the last has ended; the fields of DONE have its figures */
 } stator_event_kind;
 typedef enum stator_reason {
     STATOR_REASON_NONE,
@@ -173,7 +174,7 @@ typedef struct stator_event {
     uint64_t request;
     stator_event_kind kind;
     int32_t token;        /* TOKEN */
-    uint32_t position;    /* TOKEN: of that token in its sequence; LOGITS: of the row */
+    uint32_t position;    /* TOKEN: position of that token in its sequence; LOGITS: of the row */
     const float *logits;  /* LOGITS: [vocab], valid until the next stator_poll */
     stator_reason reason; /* DONE */
     stator_status status; /* DONE with STATOR_REASON_FAILED */
@@ -181,8 +182,8 @@ typedef struct stator_event {
     uint64_t generate_ns; /* DONE: from there to the end */
     uint32_t n_prompt;    /* DONE */
     uint32_t n_generated; /* DONE */
-    uint64_t time_ns; /* TOKEN: when its step ended, the same for all sequences of the step; from an arbitrary
-                         start */
+    uint64_t time_ns; /* TOKEN: when its step ended, from an arbitrary start; the same for all sequences of
+                         the step */
     char text[160];   /* DONE with STATOR_REASON_FAILED: why */
 } stator_event;
 
@@ -193,20 +194,20 @@ void stator_cancel(stator *s, uint64_t id);
 
 /* Text to ids. add_special: BOS/EOS by the model's rules; parse_special: "<|end|>" and the like in the text
  * are control tokens. *n is always the number of ids that the text has; STATOR_USAGE if it is above capacity.
- * 3 * length + 5 are enough for any text: a byte that is no UTF-8 becomes three. */
+ * A capacity of 3 * length + 5 is enough for any text: a byte that is not UTF-8 becomes three ids. */
 stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special,
                               int parse_special, int32_t *ids, size_t capacity, size_t *n, stator_error *e);
-/* Ids to text, one at a time, for streaming: appends the text of id to the pending bytes in the decoder and
- * hands out only whole UTF-8 characters. */
+/* Ids to text, one at a time, for streaming: appends the text of id to the bytes pending in the decoder and
+ * writes only whole UTF-8 characters. */
 typedef struct stator_decoder {
     size_t size;
     uint32_t n_pending;
     unsigned char pending[8];
     uint32_t started; /* 0 before the first token: SentencePiece drops its leading blank there */
 } stator_decoder;
-/* Writes at most capacity bytes and the number of them to *n (no NUL). special: control tokens print as their
- * name. id < 0 flushes what is pending (as U+FFFD if it is no whole character). STATOR_USAGE if capacity is
- * too small. */
+/* Writes at most capacity bytes and the number of them to *n (no NUL). special: control tokens are written as
+ * their names. id < 0 flushes what is pending (as U+FFFD if it is not a whole character). STATOR_USAGE if
+ * capacity is too small. */
 stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int special, char *out,
                             size_t capacity, size_t *n, stator_error *e);
 
@@ -225,36 +226,36 @@ typedef struct stator_memory_row {
 stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have,
                                 stator_error *e);
 
-/* The audit of host memory now: planned, and what the kernel reports, with a name for every difference:
- * planned - not_in_ram + before + others = kernel. Bytes. */
+/* The audit of host memory at this moment: what was planned, what the kernel reports, and a name for every
+ * difference: planned - not_in_ram + before + others = kernel. Bytes. */
 typedef struct stator_audit {
     size_t size;
-    uint64_t planned;                        /* by the plan, less what a GPU's driver has pinned */
-    uint64_t not_in_ram;                     /* of that: never written yet, or swapped out */
-    uint64_t before;                         /* what the process held before stator_open */
-    int64_t others;                          /* libraries, drivers and the program around the engine */
-    uint64_t kernel;                         /* RssAnon + RssShmem */
-    uint64_t pinned;                         /* by a GPU's driver, planned, in no Rss */
-    uint64_t spilled;                        /* of that: what GPUs are too small for (memory.on_oom) */
-    int64_t grown;                           /* of `others`, since the engine was sealed */
-    int64_t heap_grown;                      /* what malloc has handed out, since then */
+    uint64_t planned;    /* by the plan, less what a GPU's driver has pinned */
+    uint64_t not_in_ram; /* of that: never written yet, or swapped out */
+    uint64_t before;     /* what the process held before stator_open */
+    int64_t others;      /* libraries, drivers and the program around the engine */
+    uint64_t kernel;     /* RssAnon + RssShmem */
+    uint64_t pinned;     /* planned and pinned by a GPU's driver, and so in no Rss figure */
+    uint64_t spilled;    /* of that: what GPUs are too small for (memory.on_oom) */
+    int64_t grown;       /* of `others`, since the engine was sealed */
+    int64_t heap_grown;  /* bytes that malloc has handed out since then */
     uint64_t drm_clients, drm_vram, drm_gtt; /* of all GPUs, by /proc/self/fdinfo */
     char text[256];                          /* what is wrong with the figures, or "" */
 } stator_audit;
 /* STATOR_DOES_NOT_FIT: something is wrong (audit->text) and the config says memory.strict = true. */
 stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e);
 
-/* The same of one GPU. planned + the driver's own = driver; driver + what only the kernel counts = kernel.
- * Bytes. */
+/* The same for one GPU, in bytes: planned + the driver's own = driver; driver + what only the kernel counts =
+ * kernel. */
 typedef struct stator_device_audit {
     size_t size;
     char name[32];
     uint64_t planned;     /* slices, all allocated */
     uint64_t reserve;     /* memory.driver_reserve */
-    uint64_t driver;      /* free memory before less free memory now; 0: the driver does not say */
+    uint64_t driver;      /* free memory before the start minus free memory now; 0: the driver does not say */
     int kernel_told;      /* 0: the kernel has no figures of this GPU for this process (drm fdinfo) */
     uint64_t kernel;      /* memory of the GPU (drm vram) */
-    uint64_t host;        /* host memory, planned: what is pinned through this GPU */
+    uint64_t host;        /* planned host memory that is pinned through this GPU */
     uint64_t kernel_host; /* host memory for this GPU (drm gtt, system) */
     int64_t grown;        /* of kernel, since the engine was sealed */
 } stator_device_audit;

@@ -1,11 +1,11 @@
 /* An asynchronous device for tests: CPU devices ("fake:0" ..) whose steps run on a thread of their own, whose
- * memory the host can't touch, with pinned slots and results, faults on demand, and an eye on the engine's
+ * memory the host can't touch, with pinned slots and results, faults on demand, and a check of the engine's
  * side of the contract (device/device.h). Including it takes the place of device_list.c in the test's binary.
  *
  * Watched: a slot is not described, submitted or read while its step runs; a descriptor does not change under
  * a step; a landing half or window is written only after its reader has had it; nothing is created or
  * uploaded after prepare; bodies come in the order of their numbers; results that are read too late are NaN.
- */
+ * */
 #ifndef STATOR_TESTS_FAKE_DEVICE_H
 #define STATOR_TESTS_FAKE_DEVICE_H
 

@@ -1,5 +1,5 @@
-/* Writes GGUF files in memory, for tests: good ones, and bad ones through the raw calls and the fields that
- * lie.
+/* Writes GGUF files in memory, for tests: good ones, and bad ones by the raw calls and by fields that falsify
+ * what is written.
  *
  *     struct gguf_writer w = gguf_writer_new();
  *     gguf_writer_text(&w, "general.architecture", "llama");
@@ -7,7 +7,7 @@
  *     gguf_writer_finish(&w);  // w.out, w.out_bytes
  *     gguf_writer_save(&w, path); or gguf_writer_memory_path(&w, path) (a path under /proc/self/fd)
  *     gguf_writer_free(&w);
- */
+ * */
 #ifndef STATOR_TESTS_GGUF_WRITER_H
 #define STATOR_TESTS_GGUF_WRITER_H
 
@@ -167,7 +167,7 @@ static inline void gguf_writer_entry(struct gguf_writer *w, const char *name, ui
     w->n_tensors++;
 }
 
-/* A whole tensor behind those before it. values == NULL: zeros. The type and shape must be good. */
+/* A whole tensor after those before it. values == NULL: zeros. The type and shape must be good. */
 static inline void gguf_writer_tensor(struct gguf_writer *w, const char *name, uint32_t type, uint32_t n_dims,
                                       const uint64_t *ne, const void *values) {
     uint64_t bytes = 0;

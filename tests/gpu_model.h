@@ -367,7 +367,7 @@ static inline void gpu_model_run_cpu(struct gpu_model *m) {
     free(memory);
 }
 
-/* Which form and row of which value byte `at` of the arena is. */
+/* The value, form and row that byte `at` of the arena belongs to. */
 static inline void gpu_model_fail_at(const struct gpu_model *m, int arena, uint64_t at, const char *what) {
     const struct graph *g = &m->graph;
     for (uint32_t i = 0; i < g->n_values; i++) {
@@ -388,8 +388,8 @@ static inline void gpu_model_fail_at(const struct gpu_model *m, int arena, uint6
     fail_msg("%s: arena %d, byte %llu, between values", what, arena, (unsigned long long)at);
 }
 
-/* Bytes of scratch that only one of them writes: the CPU the floats of a product that is wanted as integers,
- * and k and v beside q; the GPU the cells of attention. */
+/* Bytes of scratch that only one of them writes: the CPU writes floats of a product that is used as integers
+ * only, and k and v next to q; the GPU writes the cells of attention. */
 static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored) {
     const struct graph *g = &m->graph;
     for (uint32_t i = 0; i < g->n_ops; i++) {
@@ -410,7 +410,7 @@ static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored)
     }
 }
 
-/* Scratch first: what is wrong there is nearer to the cause than what came of it. */
+/* Scratch first: a difference there is nearer to the cause than its consequences. */
 static inline void gpu_model_compare(const struct gpu_model *m, const char *what) {
     static const int order[] = {DEVICE_SCRATCH, DEVICE_KV, DEVICE_EXCHANGE, DEVICE_WEIGHTS};
     for (int i = 0; i < DEVICE_ARENAS; i++) {

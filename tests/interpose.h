@@ -69,7 +69,7 @@ static struct {
     struct interpose_violation recorded[INTERPOSE_MOST];
 } interpose;
 
-/* From here on, and forget what was. Call it while no engine thread runs. */
+/* Starts recording and forgets earlier records. Call it while no engine thread runs. */
 static inline void interpose_reset(enum interpose_mode mode) {
     atomic_store(&interpose.mode, mode);
     atomic_store(&interpose.calls, 0);

@@ -11,7 +11,7 @@
 #define KERNEL_CHECK_CANARY 0xC5
 
 /* `bytes` bytes at `data`, aligned to 64, between two canaries: a write outside fails the test in
- * kernel_check_free. The contents begin as 0xA9.., a byte that no test takes for a result. */
+ * kernel_check_free. The contents begin as 0xA9.., a byte that no test mistakes for a result. */
 struct kernel_check_buffer {
     uint8_t *data;
     size_t bytes;

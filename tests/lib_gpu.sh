@@ -27,7 +27,7 @@ expect_gpu() { # CODE ZESIM COMMAND...
     expect "$code" gpu "$@"
 }
 
-# total NAME: a counter of the whole run, 0 when there is none. since NAME: in the section behind the mark "sealed".
+# total NAME: a counter of the whole run, 0 when there is none. since NAME: in the section after the mark "sealed".
 total() { sed -n '/^ "total"/,/^ "sections"/p' "$tmp/log.json" | sed -n "s/^ *\"$1\": \([0-9]*\).*/\1/p" | grep . || echo 0; }
 since() { sed -n '/"mark": "sealed"/,/}/p' "$tmp/log.json" | sed -n "s/^ *\"$1\": \([0-9]*\).*/\1/p" | grep . || echo 0; }
 clean() { [ "$(total violations)" = 0 ] || fail "zesim saw violations: $(grep -o '"violation.*' "$tmp/log.json" | head -3)"; }

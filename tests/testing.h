@@ -60,7 +60,7 @@ static inline uint64_t testing_seed(const char *test) {
     return seed;
 }
 
-/* The whole file, with a NUL behind it; fails the test if it can't be read. Free it. */
+/* The whole file, with a NUL after it; fails the test if it can't be read. Free it. */
 static inline void *testing_read_file(const char *path, size_t *size) {
     FILE *f = fopen(path, "rb");
     if (f == NULL)

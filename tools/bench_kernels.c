@@ -1,6 +1,6 @@
 /* Speed of every CPU kernel in every tier that this machine has: bytes of weights (or of cache, or of rows)
- * and multiply-adds per second, beside the machine's limits. Weights and cache stream from memory, as they do
- * in a step; rows stay in the cache.
+ * and multiply-adds per second, beside the machine's limits. Weights and the KV cache are read from memory,
+ * as in a step; rows stay in the processor's cache.
  *
  * usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] [--seconds S] [--megabytes
  * M]

@@ -1,6 +1,6 @@
-/* How near to the bound the packer comes, and what that takes: random families of instances, and tight
- * instances made of files. Seconds by the clock, which also counts the machine's other work, and of all
- * processors, which does not.
+/* How near to the bound the packer comes, and how long that takes: random families of instances, and tight
+ * instances made of files. Seconds are given by the clock, which also counts other work of the machine, and
+ * as processor time, which does not.
  *
  * usage: bench_pack [--family NAME] [--blocks N,..] [--first-seed N] [--seeds N] [--steps N]
  *        bench_pack --tight [--steps N] FILE.csv.. (capacity 1048576; and random tilings, pinwheels)

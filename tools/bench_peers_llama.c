@@ -1,6 +1,6 @@
 /* Measures a llama.cpp library as tools/bench_peers wants it: for each test a line "KIND N DEPTH SEQUENCES
- * RATE" per repetition (KIND pp or tg, RATE in tokens per second), on random tokens, the context of a depth
- * computed once; before them "fill DEPTH 0 SEQUENCES RATE" of that.
+ * RATE" per repetition (KIND pp or tg, RATE in tokens per second), on random tokens, with the context of a
+ * depth computed once; before them a line "fill DEPTH 0 SEQUENCES RATE" for that context.
  *
  * bench_peers_llama LIBRARY_DIR_OR_CPU_BACKEND MODEL THREADS BATCH FLASH(-1,0,1) KV(f16,q8_0) REPEATS TEST...
  * TEST: KIND:N:DEPTH:SEQUENCES. Without tests: a prompt of 512 tokens and one token out, then exit (for

@@ -1,7 +1,7 @@
 /* stator inspect MODEL [--json]: what a GGUF file says (metadata, tensors, types, totals), and whether stator
  * runs it. The listing is data (stdout). A file that is broken, or of a known architecture and yet unusable,
- * ends with the error on stderr and STATOR_BAD_MODEL; an architecture that is not known, or a vocabulary
- * only, can be looked at all the same. */
+ * ends with the error on stderr and STATOR_BAD_MODEL; a file of an unknown architecture, or with a vocabulary
+ * only, can be inspected all the same. */
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
@@ -309,7 +309,7 @@ int inspect_command(int argc, char **argv) {
     struct options o = {
         .command = "inspect",
         .usage = "MODEL",
-        .summary = "Metadata, tensors, types and sizes of a GGUF file (of a split model: its first file).",
+        .summary = "Metadata, tensors, types and sizes of a GGUF file (for a split model: its first file).",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],
         .min_arguments = 1,

@@ -95,7 +95,7 @@ int logits_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &output,
          .value = "FILE",
-         .help = "where to write (-: standard output)"},
+         .help = "file to write (-: standard output)"},
         {.name = "report",
          .kind = OPTIONS_TEXT,
          .target = &report,

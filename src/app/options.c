@@ -48,7 +48,7 @@ static void print_help(const struct options *o) {
     print_row("-h, --help", "this text");
 }
 
-/* The row that text names exactly ("--set", "-n"); value: what follows = or the letter, or NULL. */
+/* The row that text names exactly ("--set", "-n"); value: what follows the = or the letter, or NULL. */
 static const struct options_row *find(const struct options *o, const char *text, const char **value) {
     *value = NULL;
     if (text[0] != '-' || text[1] == '\0')

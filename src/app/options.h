@@ -31,7 +31,7 @@ struct options_row {
     const char *name; /* without dashes, or NULL */
     char letter;      /* or 0 */
     enum options_kind kind;
-    void *target;      /* what stays when the option is absent is the default */
+    void *target;      /* its value when the option is absent is the default */
     const char *value; /* what --help calls the value: "N"; NULL for flags */
     const char *help;
     uint64_t min, max;             /* max 0: no bound */
@@ -46,7 +46,7 @@ struct options {
     const char *summary; /* sentences for --help */
     const struct options_row *rows;
     size_t n_rows;
-    size_t min_arguments; /* that are no options */
+    size_t min_arguments; /* arguments that are not options */
     size_t max_arguments;
     const char *arguments[4]; /* filled; max_arguments <= 4 */
     size_t n_arguments;

@@ -7,8 +7,7 @@
 
 #include <stdio.h>
 
-/* "stator COMMAND: text" on stderr; the text gets no final period or newline of its own. Returns the exit
- * code. */
+/* Prints "stator COMMAND: text" on stderr; the text has no final period or newline. Returns the exit code. */
 __attribute__((format(printf, 3, 4))) int out_fail(const char *command, stator_status code, const char *fmt,
                                                    ...);
 int out_error(const char *command, const stator_error *e);
@@ -20,8 +19,9 @@ int out_finish(const char *command, int code);
 
 /* A file that an option names ("--output"); "-" is standard output. NULL: it can't be written, e says why. */
 FILE *out_open(const char *option, const char *path, stator_error *e);
-/* Closes what out_open gave. st: how the writing went. Returns st, or STATOR_FAILED when not all could be
- * written (of standard output out_finish says so). Then no regular file stays that looks like a whole one. */
+/* Closes what out_open gave. st: the result of writing so far. Returns st, or STATOR_FAILED when not
+ * everything could be written (for standard output out_finish reports it). A regular file is then removed, so
+ * that no partial file looks complete. */
 stator_status out_close(FILE *f, const char *option, const char *path, stator_status st, stator_error *e);
 
 #endif

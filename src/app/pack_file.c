@@ -97,7 +97,7 @@ static stator_status read_blocks(struct job *job, stator_error *e) {
     return s;
 }
 
-/* A wrong path is said before the search, not after it. */
+/* A wrong path is reported before the search, not after it. */
 static stator_status check_output(const struct job *job, stator_error *e) {
     if (job->output == NULL || strcmp(job->output, "-") == 0)
         return STATOR_OK;
@@ -107,7 +107,7 @@ static stator_status check_output(const struct job *job, stator_error *e) {
     if (f == NULL)
         return error_set(e, STATOR_FAILED, "--output %s can't be written: %s", job->output, strerror(errno));
     fclose(f);
-    if (!there) /* it comes when there is something in it */
+    if (!there) /* it is created once there is something in it */
         (void)unlink(job->output);
     return STATOR_OK;
 }
@@ -214,7 +214,7 @@ int pack_command(int argc, char **argv) {
          .target = &job.capacity,
          .value = "N",
          .given = &job.has_capacity,
-         .help = "bytes: a packing that needs no more will do; exit code 3 if none was found"},
+         .help = "bytes available: stop at a packing that needs no more; exit 3 if none was found"},
         {.name = "time-limit",
          .kind = OPTIONS_NUMBER,
          .target = &job.time_limit,
@@ -222,8 +222,8 @@ int pack_command(int argc, char **argv) {
          .number_min = 0,
          .number_max = 1e6,
          .given = &job.has_time_limit,
-         .help = "search for so many seconds at most (otherwise a fixed number of steps, independent of any "
-                 "clock)"},
+         .help =
+             "search at most this many seconds (default: a fixed number of steps, independent of any clock)"},
         {.name = "output",
          .kind = OPTIONS_TEXT,
          .target = &job.output,
@@ -232,10 +232,9 @@ int pack_command(int argc, char **argv) {
         OPTIONS_JSON(&job.as_json)};
     struct options o = {.command = "pack",
                         .usage = "FILE.csv",
-                        .summary =
-                            "Packs the blocks of a file with columns id, lower, upper, size (\"-\" is "
-                            "stdin), each alive in [lower, upper), into as few bytes as it can: prints "
-                            "the same with a column offset.",
+                        .summary = "Packs the blocks of a file with columns id, lower, upper, size (\"-\" is "
+                                   "stdin), each alive in [lower, upper), into as few bytes as possible, and "
+                                   "prints them with a column offset.",
                         .rows = rows,
                         .n_rows = sizeof rows / sizeof rows[0],
                         .min_arguments = 1,

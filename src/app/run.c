@@ -120,8 +120,8 @@ static stator_status keep_id(struct run *r, int32_t id, stator_error *e) {
     return STATOR_OK;
 }
 
-/* A buffer that any token's text fits in; none when the model has no tokenizer that we know, then ids must be
- * enough. */
+/* A buffer that holds any token's text; none when the model's tokenizer is not known, then only ids are
+ * printed. */
 static stator_status make_piece(struct run *r, stator_error *e) {
     r->decoder.size = sizeof r->decoder;
     r->decoder.started = 1; /* it goes on from the prompt: a leading blank belongs to the text */
@@ -157,7 +157,7 @@ static stator_request request_of(const struct run *r) {
                             .sampling = sampling_of(r)};
 }
 
-/* All that can be refused, before the weights are loaded. */
+/* Everything that can be refused before the weights are loaded. */
 static stator_status prepare(struct run *r, stator_error *e) {
     stator_status st = stator_plan(r->engine, e);
     if (st == STATOR_OK)
@@ -286,7 +286,7 @@ static stator_status run_engine(struct run *r, stator_error *e) {
         st = stator_start(r->engine, e);
     if (st != STATOR_OK)
         return st;
-    /* On a terminal the text is read from its beginning; in a pipe only what is new counts. */
+    /* On a terminal the whole text is shown, with the prompt; in a pipe only the new text. */
     if (!r->json && r->text != NULL && isatty(STDOUT_FILENO))
         fwrite(r->text, 1, r->text_length, stdout);
     st = generate(r, e);
@@ -344,35 +344,35 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .target = &r->max_new,
          .value = "N",
          .max = INT32_MAX,
-         .help = "tokens to generate at most (0: until the end token or the context is full)"},
+         .help = "most tokens to generate (0: until the end token or a full context)"},
         {.name = "temp",
          .kind = OPTIONS_NUMBER,
          .target = &r->temperature,
          .value = "T",
          .key = "sampling.temperature",
          .given = &r->has_temperature,
-         .help = "temperature; 0 takes the likeliest token"},
+         .help = "temperature; 0 takes the most likely token"},
         {.name = "top-k",
          .kind = OPTIONS_U64,
          .target = &r->top_k,
          .value = "K",
          .key = "sampling.top_k",
          .given = &r->has_top_k,
-         .help = "only the K likeliest tokens (0: all)"},
+         .help = "only the K most likely tokens (0: all)"},
         {.name = "top-p",
          .kind = OPTIONS_NUMBER,
          .target = &r->top_p,
          .value = "P",
          .key = "sampling.top_p",
          .given = &r->has_top_p,
-         .help = "only the likeliest tokens that make up P (1: all, 0: the likeliest one)"},
+         .help = "only the most likely tokens that together have probability P (1: all, 0: the first one)"},
         {.name = "min-p",
          .kind = OPTIONS_NUMBER,
          .target = &r->min_p,
          .value = "P",
          .key = "sampling.min_p",
          .given = &r->has_min_p,
-         .help = "only tokens at least P times as likely as the likeliest (0: all)"},
+         .help = "only tokens at least P times as likely as the most likely one (0: all)"},
         {.name = "repeat-penalty",
          .kind = OPTIONS_NUMBER,
          .target = &r->repeat_penalty,
@@ -385,7 +385,7 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .target = &r->seed,
          .value = "S",
          .given = &r->has_seed,
-         .help = "of the random numbers"},
+         .help = "seed of the random numbers"},
         {.name = "ignore-eos",
          .kind = OPTIONS_FLAG,
          .target = &r->ignore_eos,
@@ -412,7 +412,7 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
                         .usage = "CONFIG [-p TEXT | -f FILE | --tokens IDS] [-n N]",
                         .summary = "Generates text from a prompt and streams it to standard output; the "
                                    "report goes to standard error. CONFIG "
-                                   "is a config file or a .gguf file. Ctrl-C stops with the report.",
+                                   "is a config file or a .gguf file. Ctrl-C stops and prints the report.",
                         .rows = rows,
                         .n_rows = sizeof rows / sizeof rows[0],
                         .min_arguments = 1,

@@ -61,7 +61,7 @@ stator_status session_open_for(const char *config, const struct options_list *se
     return stator_open(&o, s, e);
 }
 
-/* A signal handler has nothing but globals to reach its engine by. */
+/* A signal handler can reach its engine through globals only. */
 static stator *volatile signal_engine;
 static atomic_int signal_seen;
 
@@ -75,7 +75,7 @@ static void on_signal(int number) {
 }
 
 static void handle_signals(void (*handler)(int)) {
-    /* A write that the reader holds up goes on after the signal, so that no text is lost. */
+    /* A write that is blocked by its reader goes on after the signal, so that no text is lost. */
     struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
@@ -276,7 +276,7 @@ stator_status session_parse_ids(const char *text, const char *what, int32_t **id
             (*end != '\0' && strchr(" \t\r\n,", *end) == NULL)) {
             free(out);
             return error_set(e, STATOR_USAGE,
-                             "%s: \"%.*s\" is no token id: numbers separated by blanks are expected", what,
+                             "%s: \"%.*s\" is not a token id: numbers separated by blanks are expected", what,
                              (int)strcspn(at, " \t\r\n,") > 40 ? 40 : (int)strcspn(at, " \t\r\n,"), at);
         }
         out[count++] = (int32_t)v;

@@ -13,13 +13,15 @@
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e);
 
-/* The same, for devices that may be only described (`--device`, devices.facts); such an engine can plan. */
+/* The same for devices that may only be described (`--device`, devices.facts); such an engine can plan but
+ * not start. */
 stator_status session_open_for(const char *config, const struct options_list *set,
                                const struct options_list *devices, stator **s, stator_error *e);
 
 /* SIGINT and SIGTERM cancel all requests of s (NULL: no longer); a second one ends the process at once. */
 void session_catch_signals(stator *s);
-/* The same where there is no engine: the first signal is only noted, in what is returned (0: none yet). */
+/* The same without an engine: the first signal is only stored in the variable that is returned (0: none
+ * yet). */
 const atomic_int *session_note_signals(void);
 int session_signal(void); /* the signal that came, or 0 */
 
@@ -35,7 +37,7 @@ stator_status session_write_report(const stator *s, const char *path, stator_err
  */
 stator_status session_parse_ids(const char *text, const char *what, int32_t **ids, size_t *n,
                                 stator_error *e);
-/* The whole file ("-": standard input), malloced with a NUL behind. */
+/* The whole file ("-": standard input), malloced, with a NUL at its end. */
 stator_status session_read_file(const char *path, char **text, size_t *n, stator_error *e);
 
 #endif

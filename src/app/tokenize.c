@@ -149,7 +149,7 @@ static stator_status next_id(const struct tokenizer *t, const struct input *in, 
         while (end < in->n && end - begin < 24 && (unsigned char)in->data[end] > ' ' && in->data[end] != ',')
             end++;
         return error_set(e, STATOR_USAGE,
-                         "%s: \"%.*s\" at byte %zu is no token id, expected numbers from 0 to %" PRIu32,
+                         "%s: \"%.*s\" at byte %zu is not a token id, expected numbers from 0 to %" PRIu32,
                          in->name, (int)(end - begin), in->data + begin, begin, tokenizer_vocab(t) - 1);
     }
     *id = (int32_t)v;
@@ -257,22 +257,21 @@ int tokenize_command(int argc, char **argv) {
          .target = &files,
          .value = "FILE",
          .help = "read the text from a file, \"-\" is stdin (may be repeated: a line of ids for each)"},
-        {.name = "decode", .kind = OPTIONS_FLAG, .target = &job.decode, .help = "the other way: ids to text"},
+        {.name = "decode", .kind = OPTIONS_FLAG, .target = &job.decode, .help = "the reverse: ids to text"},
         {.name = "no-special",
          .kind = OPTIONS_FLAG,
          .target = &job.no_special,
-         .help =
-             "no BOS and EOS, control tokens in the text are plain text; with --decode they give nothing"},
+         .help = "add no BOS or EOS and treat control tokens in the text as plain text; with --decode, leave "
+                 "them out"},
         OPTIONS_JSON(&job.as_json)};
-    struct options o = {
-        .command = "tokenize",
-        .usage = "MODEL [TEXT]",
-        .summary = "The ids of a text (TEXT, a file, or stdin) with the tokenizer of a GGUF file, or the "
-                   "text of ids.",
-        .rows = rows,
-        .n_rows = sizeof rows / sizeof rows[0],
-        .min_arguments = 1,
-        .max_arguments = 2};
+    struct options o = {.command = "tokenize",
+                        .usage = "MODEL [TEXT]",
+                        .summary = "Prints the ids of a text (TEXT, a file, or stdin) by the tokenizer of a "
+                                   "GGUF file, or the text of ids.",
+                        .rows = rows,
+                        .n_rows = sizeof rows / sizeof rows[0],
+                        .min_arguments = 1,
+                        .max_arguments = 2};
     int code = 0;
     if (!options_parse(&o, argc, argv, &code))
         return code;

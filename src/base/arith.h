@@ -1,5 +1,5 @@
-/* Checked arithmetic on sizes. Every function that returns bool is false on overflow and then leaves *r
- * alone. */
+/* Checked arithmetic on sizes. Functions that return bool return false on overflow and then leave *r
+ * unchanged. */
 #ifndef STATOR_BASE_ARITH_H
 #define STATOR_BASE_ARITH_H
 

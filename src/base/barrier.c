@@ -18,8 +18,8 @@ static int monotonic_now(const struct ck_ec_ops *ops, struct timespec *out) {
     return clock_gettime(CLOCK_MONOTONIC, out);
 }
 
-/* ck looks at the value again whatever the reason for the return. The deadline is absolute, as BITSET wants
- * it. */
+/* ck checks the value again, whatever the reason for the return. The deadline is absolute, as BITSET
+ * requires. */
 static void sleep32(const struct ck_ec_wait_state *state, const uint32_t *address, uint32_t expected,
                     const struct timespec *deadline) {
     (void)state;
@@ -86,7 +86,7 @@ void barrier_init(struct barrier *b, uint32_t members, uint32_t spin) {
 }
 
 uint32_t barrier_arrive(struct barrier *b) {
-    /* Before our arrival: the round can't end without us. */
+    /* Read before we arrive: the round cannot end without us. */
     uint32_t ticket = barrier_event_value(&b->turn);
     BARRIER_RELEASE(&b->turn);
     if (ck_pr_faa_32(&b->arrived, 1) + 1 == b->members) {

@@ -2,9 +2,9 @@
  * Built on Concurrency Kit's ck_pr and ck_ec; ck's own barriers only spin, which costs milliseconds where
  * threads outnumber processors.
  *
- * Invariants: no allocation, no locks; what a thread wrote before a signal or an arrival is seen by those
- * whom that signal or barrier lets go. Under ThreadSanitizer the edges are annotated. Any thread may use
- * these. */
+ * Invariants: no allocation, no locks; what a thread wrote before a signal or an arrival is seen by the
+ * threads that this signal or barrier releases. Under ThreadSanitizer the edges are annotated. Any thread may
+ * use these. */
 #ifndef STATOR_BASE_BARRIER_H
 #define STATOR_BASE_BARRIER_H
 
@@ -26,14 +26,14 @@
 #define BARRIER_RELEASE(p) ((void)0)
 #endif
 
-/* Pauses of the processor (about 50 ns each) before a waiter sleeps. A sleep and its wake cost about as much
- * as BARRIER_SPIN_LONG; where threads outnumber processors the one waited for needs ours, so the spin is
- * short. */
+/* Pause instructions (about 50 ns each) before a waiter sleeps. Sleeping and waking cost about as much as
+ * BARRIER_SPIN_LONG. Where threads outnumber processors, the thread that is waited for needs the waiter's
+ * processor, so the spin is short. */
 #define BARRIER_SPIN_LONG  4000
 #define BARRIER_SPIN_SHORT 20
 
-/* An event count. Waiters: take the value, look whether the thing waited for is there, wait for another
- * value. Signallers: change the thing, then signal. */
+/* An event count. A waiter reads the value, checks whether what it waits for has happened, and if not waits
+ * for another value. A signaller makes the change, then signals. */
 struct barrier_event {
     _Alignas(64) struct ck_ec32 count;
 };
@@ -55,8 +55,8 @@ struct barrier {
 /* spin: BARRIER_SPIN_LONG or _SHORT. */
 void barrier_init(struct barrier *b, uint32_t members, uint32_t spin);
 /* In two halves: arrive says "I am here" and returns a ticket, await waits until all members of that round
- * have arrived. A member must not arrive twice in one round; it may leave out await if something else tells
- * it. */
+ * have arrived. A member must not arrive twice in one round; it may skip await if it learns of their arrival
+ * in another way. */
 uint32_t barrier_arrive(struct barrier *b);
 void barrier_await(struct barrier *b, uint32_t ticket);
 void barrier_wait(struct barrier *b);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Texts of files and drivers are in errors, and errors go to terminals: one line, and nothing in it moves the
- * cursor. */
+/* Errors quote files and drivers and are shown on terminals, so a text is one line without control
+ * characters. */
 static void clean(char *text) {
     for (char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)

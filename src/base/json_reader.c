@@ -59,8 +59,8 @@ static bool take_hex(struct reader *r, uint32_t *v) {
     return true;
 }
 
-/* An escape behind its backslash, as UTF-8; its length, 0: malformed. Halves of surrogate pairs alone are
- * U+FFFD. */
+/* Decodes the escape after a backslash to UTF-8 and returns its length, or 0 if it is malformed. A surrogate
+ * without its other half becomes U+FFFD. */
 static size_t take_escape(struct reader *r, char out[4]) {
     static const char letters[] = "\"\\/bfnrt";
     static const char meant[] = "\"\\/\b\f\n\r\t";
@@ -205,7 +205,7 @@ static stator_status take_scalar(struct reader *r) {
 
 static stator_status take_value(struct reader *r);
 
-/* The members of an object or the items of an array, behind the opening bracket. */
+/* The members of an object or the items of an array, after the opening bracket. */
 static stator_status take_items(struct reader *r, bool object) {
     char close = object ? '}' : ']';
     size_t above = r->path_length;
@@ -227,7 +227,7 @@ static stator_status take_items(struct reader *r, bool object) {
             return fail(r, "names are too long");
         r->path_length = above + (size_t)n;
         if (object && !take(r, ':'))
-            return fail(r, "a colon is expected behind a member's name");
+            return fail(r, "a colon is expected after a member's name");
         st = take_value(r);
         if (st != STATOR_OK)
             return st;
@@ -259,5 +259,5 @@ stator_status json_reader_walk(const char *text, size_t n,
     if (st != STATOR_OK)
         return st;
     skip_blanks(&r);
-    return r.at == r.end ? STATOR_OK : fail(&r, "more text behind the value");
+    return r.at == r.end ? STATOR_OK : fail(&r, "more text after the value");
 }

@@ -1,5 +1,5 @@
 /* Reading JSON (RFC 8259) from memory, as a walk over its values, for files that stator wrote itself.
- * Everything is checked: a text that is no JSON ends the walk with an error. No allocation; the depth is
+ * Everything is checked: text that is not JSON ends the walk with an error. No allocation; the depth is
  * bounded. */
 #ifndef STATOR_BASE_JSON_READER_H
 #define STATOR_BASE_JSON_READER_H
@@ -23,8 +23,8 @@ struct json_value {
     bool truth; /* BOOL */
 };
 
-/* Calls visit for every value that is no object or array, in order; a visit that returns false ends the walk
- * (STATOR_USAGE without a text of its own: visit knows). Errors: STATOR_USAGE, with the line. */
+/* Calls visit for every value that is not an object or array, in order. When visit returns false the walk
+ * ends with STATOR_USAGE and no text, since visit knows the reason. Errors: STATOR_USAGE, with the line. */
 stator_status json_reader_walk(const char *text, size_t n,
                                bool (*visit)(void *context, const struct json_value *v), void *context,
                                stator_error *e);

@@ -29,7 +29,7 @@ struct json {
 void json_to_file(struct json *j, FILE *file, bool pretty);
 void json_to_buffer(struct json *j, char *buffer, size_t capacity,
                     bool pretty); /* NUL-terminated at the end if it fits */
-/* Counts what the text has at most, whatever its numbers are. */
+/* Counts the longest that the text can be, whatever its numbers are. */
 void json_to_measure(struct json *j, bool pretty);
 
 /* name: NULL inside arrays and at the top. */

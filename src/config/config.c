@@ -579,7 +579,8 @@ stator_status config_load(const char *path, const char *const *set, size_t n_set
     char name[WHERE];
     short_name(path, name);
     if (path[0] == '\0' || strlen(path) >= sizeof out->file)
-        return error_set(e, STATOR_USAGE, "\"%s\" is no path; expected a config file or a .gguf file", name);
+        return error_set(e, STATOR_USAGE, "\"%s\" is not a path; expected a config file or a .gguf file",
+                         name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(e, STATOR_USAGE, "can't open %s: %s; expected a config file or a .gguf file", name,

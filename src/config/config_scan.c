@@ -28,12 +28,12 @@ enum token {
 /* What must come next. */
 enum state {
     STATE_NAME,      /* a name, or the end of the group */
-    STATE_EQUALS,    /* behind a name */
-    STATE_VALUE,     /* behind = */
-    STATE_SEPARATOR, /* behind a value: ; or , or as STATE_NAME */
-    STATE_FIRST,     /* behind [ or (: an element or the end */
-    STATE_ELEMENT,   /* behind a comma in a list */
-    STATE_COMMA      /* behind an element */
+    STATE_EQUALS,    /* after a name */
+    STATE_VALUE,     /* after = */
+    STATE_SEPARATOR, /* after a value: ; or , or as STATE_NAME */
+    STATE_FIRST,     /* after [ or (: an element or the end */
+    STATE_ELEMENT,   /* after a comma in a list */
+    STATE_COMMA      /* after an element */
 };
 
 struct scan {
@@ -60,7 +60,7 @@ static bool failed(struct scan *s, unsigned line, const char *what) {
 static bool unexpected(struct scan *s) {
     static const char *const expected[] = {
         [STATE_NAME] = "the name of a section or key",
-        [STATE_EQUALS] = "= behind a name",
+        [STATE_EQUALS] = "= after a name",
         [STATE_VALUE] = "a value: a number, true, false, text in quotes, a list or { }",
         [STATE_SEPARATOR] = "; or the next name or }",
         [STATE_FIRST] = "a list's element or its end",
@@ -118,7 +118,7 @@ static bool take_block_comment(struct scan *s) {
     return failed(s, line, "the comment that begins here has no closing */");
 }
 
-/* Over blanks and comments. */
+/* Skips blanks and comments. */
 static bool take_blanks(struct scan *s) {
     while (s->at < s->end) {
         if (*s->at == '#' || (*s->at == '/' && peek(s, 1) == '/')) {
@@ -196,9 +196,8 @@ static bool take_number(struct scan *s) {
     if (whole && !widen(s, hex))
         return false;
     if (isalpha((unsigned char)peek(s, 0)))
-        return failed(
-            s, s->line,
-            "a number with letters behind it; sizes with a unit are text: write \"2GiB\" in quotes");
+        return failed(s, s->line,
+                      "a number with letters after it; sizes with a unit are text: write \"2GiB\" in quotes");
     return true;
 }
 
@@ -238,7 +237,7 @@ static bool take_token(struct scan *s, enum token *token) {
     }
     if (c == '.' && s->state == STATE_EQUALS)
         return failed(s, s->line,
-                      "syntax error: a dot behind a name; a key stands in its section: write memory = "
+                      "syntax error: a dot after a name; a key stands in its section: write memory = "
                       "{ context = 8192 } for memory.context");
     if (isdigit((unsigned char)c) || c == '.' || c == '-' || c == '+') {
         *token = TOKEN_SCALAR;
@@ -344,7 +343,7 @@ stator_status config_scan(const char *text, size_t n, const char *name, char *ou
         s.after_text = token == TOKEN_TEXT;
         CHECK((size_t)(s.out - out) + 2 <= CONFIG_SCAN_BYTES(n));
     }
-    *s.out++ = '\n'; /* libconfig wants one behind a comment in the last line */
+    *s.out++ = '\n'; /* libconfig needs one after a comment in the last line */
     *s.out = '\0';
     return STATOR_OK;
 }

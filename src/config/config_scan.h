@@ -14,7 +14,7 @@
 /* Bytes of `out` that are enough for n bytes of text. */
 #define CONFIG_SCAN_BYTES(n) (2 * (n) + 4)
 
-/* Writes the text to out, NUL-terminated, for libconfig: an L behind every integer that needs 64 bits, arrays
+/* Writes the text to out, NUL-terminated, for libconfig: an L after every integer that needs 64 bits, arrays
  * as lists (which may mix both widths); lines keep their numbers. STATOR_USAGE says "name:line: ", what is
  * there, what was expected. */
 stator_status config_scan(const char *text, size_t n, const char *name, char *out, stator_error *e);

@@ -30,10 +30,10 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "takes what is there."},
     [CONFIG_DEVICES_SPLIT] =
         {TEXT(devices, split), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
-         .help = "How the layers are shared out: \"auto\" by memory and bandwidth, or one number per "
+         .help = "How the layers are divided: \"auto\" by memory and bandwidth, or one number per "
                  "device of devices.use. \"3,1\" gives the first device three quarters of the "
-                 "layers; numbers that add up to the number of layers are counts. For \"auto\" a CPU of this "
-                 "machine is an eighth as fast as the slowest GPU."},
+                 "layers; numbers that add up to the number of layers are counts. \"auto\" assumes that a "
+                 "CPU of this machine has an eighth of the speed of the slowest GPU."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
          .help =
@@ -43,33 +43,33 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_DEVICES_DEADLINE] =
         {KEY(devices, deadline), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 86400,
          .default_text = "60", .unit = "seconds",
-         .help = "A device that has not ended a step or a copy after this time is taken for lost: requests "
-                 "end with an error that names it. A step of the largest batch must be well below it."},
+         .help = "A device that has not ended a step or a copy after this time is taken to be lost: requests "
+                 "end with an error that names it. A step of the largest batch must take much less."},
     [CONFIG_MEMORY_CONTEXT] =
         {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_CONTEXT_MOST,
          .words = {{"default", 0}, {"auto", CONFIG_CONTEXT_AUTO}}, .default_text = "default",
          .unit = "tokens",
          .help = "Tokens that one sequence can hold, prompt and answer. \"default\" is the smaller of "
-                 "4096 and what the model was trained for, \"auto\" the largest that fits."},
-    [CONFIG_MEMORY_SEQUENCES] = {KEY(memory, sequences), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 1024,
-                                 .default_text = "1", .unit = "sequences",
-                                 .help =
-                                     "Sequences that run at the same time. Each can hold `context` tokens."},
+                 "4096 and what the model was trained for, \"auto\" is the largest that fits."},
+    [CONFIG_MEMORY_SEQUENCES] =
+        {KEY(memory, sequences), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 1024, .default_text = "1",
+         .unit = "sequences",
+         .help = "Sequences that run at the same time. Each can hold `context` tokens of its own."},
     [CONFIG_MEMORY_BATCH] =
         {KEY(memory, batch), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65536, .default_text = "512",
          .unit = "tokens",
          .help = "The most tokens computed in one step, over all sequences. Longer prompts take several "
                  "steps; the result does not depend on it."},
-    [CONFIG_MEMORY_KV_TYPE] = {KEY(memory, kv_type), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES,
-                               .default_text = "f16", .unit = "",
-                               .help = "How the keys and values of attention are kept. Sets kv_type_k and "
-                                       "kv_type_v together."},
-    [CONFIG_MEMORY_KV_TYPE_K] = {KEY(memory, kv_type_k), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES,
-                                 .default_text = "f16", .unit = "",
-                                 .help = "How keys are kept, instead of kv_type. Default: as kv_type."},
-    [CONFIG_MEMORY_KV_TYPE_V] = {KEY(memory, kv_type_v), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES,
-                                 .default_text = "f16", .unit = "",
-                                 .help = "How values are kept, instead of kv_type. Default: as kv_type."},
+    [CONFIG_MEMORY_KV_TYPE] =
+        {KEY(memory, kv_type), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES, .default_text = "f16", .unit = "",
+         .help = "The type in which keys and values of attention are stored. Sets kv_type_k and "
+                 "kv_type_v together."},
+    [CONFIG_MEMORY_KV_TYPE_K] =
+        {KEY(memory, kv_type_k), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES, .default_text = "f16",
+         .unit = "", .help = "The type of keys alone, in place of kv_type. Default: that of kv_type."},
+    [CONFIG_MEMORY_KV_TYPE_V] =
+        {KEY(memory, kv_type_v), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES, .default_text = "f16",
+         .unit = "", .help = "The type of values alone, in place of kv_type. Default: that of kv_type."},
     [CONFIG_MEMORY_LOGITS_ROWS] =
         {KEY(memory, logits_rows), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65536,
          .words = {{"auto", 0}}, .default_text = "auto", .unit = "rows",
@@ -78,41 +78,40 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_MEMORY_STAGING] =
         {KEY(memory, staging), .kind = CONFIG_KIND_SIZE, .min = 65536, .max = SLICE, .default_text = "16MiB",
          .unit = "bytes",
-         .help = "The window of host memory through which weights stream and staged copies go."},
+         .help = "The window of host memory through which weights are loaded and staged copies go."},
     [CONFIG_MEMORY_HOST_LIMIT] =
         {KEY(memory, host_limit), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = INT64_MAX,
          .words = {{"auto", 0}}, .default_text = "auto", .unit = "bytes",
          .help = "The ceiling of all host memory, loading included. \"auto\": 90% of the smaller of "
                  "the cgroup's limit and the memory available at the start."},
-    [CONFIG_MEMORY_DRIVER_RESERVE] =
-        {KEY(memory, driver_reserve), .kind = CONFIG_KIND_SIZE, .min = 0, .max = 1024 * GIB,
-         .default_text = "256MiB", .unit = "bytes",
-         .help = "Memory of each GPU left to its driver for command lists and code. The "
-                 "report says how much it took."},
+    [CONFIG_MEMORY_DRIVER_RESERVE] = {KEY(memory, driver_reserve), .kind = CONFIG_KIND_SIZE, .min = 0,
+                                      .max = 1024 * GIB, .default_text = "256MiB", .unit = "bytes",
+                                      .help = "Memory of each GPU that is left to its driver for command "
+                                              "lists and code. The report says how much the driver took."},
     [CONFIG_MEMORY_ON_OOM] =
         {KEY(memory, on_oom), .kind = CONFIG_KIND_ENUM, .names = {"fail", "spill"}, .default_text = "fail",
          .unit = "",
          .help =
-             "When a GPU is too small: \"fail\" says what is short, \"spill\" plans what does not fit into "
-             "host memory that the GPU reads over the bus: the embedding, then the KV of the last "
+             "When a GPU is too small: \"fail\" refuses and says what is short; \"spill\" places what does "
+             "not fit in host memory that the GPU reads over the bus: the embedding, then the KV of the last "
              "layers, then matrices from the end of the model."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
          .help =
-             "What the audit of memory finds is an error (exit 3), not a warning: more host memory than "
-             "host_limit, what drivers pin included; more for a GPU's driver than driver_reserve; at the "
+             "Makes what the audit of memory finds an error (exit 3), not a warning: more host memory than "
+             "host_limit, including what drivers pin; more for a GPU's driver than driver_reserve; at the "
              "end of a run, growth of the process outside the plan by more than 1 MiB (with a GPU 4 MiB), or "
              "of its memory on a GPU by more than 4 MiB."},
-    [CONFIG_TRANSFER_MODE] =
-        {KEY(transfer, mode), .kind = CONFIG_KIND_ENUM, .names = {"auto", "direct", "staged"},
-         .default_text = "auto", .unit = "",
-         .help = "Copies between devices: \"direct\" fails where a pair can't, \"staged\" goes through the "
-                 "host always, \"auto\" is direct where it was proven and staged elsewhere. CPU devices are "
-                 "direct."},
+    [CONFIG_TRANSFER_MODE] = {KEY(transfer, mode), .kind = CONFIG_KIND_ENUM,
+                              .names = {"auto", "direct", "staged"}, .default_text = "auto", .unit = "",
+                              .help =
+                                  "Copies between devices: \"direct\" fails if a pair cannot do it, "
+                                  "\"staged\" always goes through the host, \"auto\" is direct where a probe "
+                                  "has proven it and staged elsewhere. CPU devices are always direct."},
     [CONFIG_TRANSFER_VERIFY] =
         {KEY(transfer, verify), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
          .help = "Check the data that each device pushes to the next at the start, before copies go "
-                 "direct; false trusts the driver."},
+                 "direct; false trusts the driver instead."},
     [CONFIG_CPU_THREADS] =
         {KEY(cpu, threads), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 256, .words = {{"auto", 0}},
          .default_text = "auto", .unit = "threads",
@@ -129,38 +128,36 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help =
              "On machines with several NUMA nodes \"auto\" puts staging on the node of the GPUs (of most of "
              "them) and a CPU device's memory on the nodes of its threads; \"off\" leaves it to "
-             "the kernel. A policy of numactl stays. The log and the report say what was done."},
+             "the kernel. A policy set by numactl is kept. The log and the report say what was done."},
     [CONFIG_SAMPLING_TEMPERATURE] = {KEY(sampling, temperature), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
                                      .number_max = 100, .default_text = "0.8", .unit = "",
                                      .help = "Higher is more random; 0 always takes the most likely token."},
     [CONFIG_SAMPLING_TOP_K] = {KEY(sampling, top_k), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = INT32_MAX,
                                .default_text = "40", .unit = "tokens",
-                               .help = "Only the K most likely tokens can be taken; 0 is off."},
-    [CONFIG_SAMPLING_TOP_P] =
-        {KEY(sampling, top_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0, .number_max = 1,
-         .default_text = "0.95", .unit = "",
-         .help = "Only the most likely tokens that together reach this probability can be taken; 1 is "
-                 "off, 0 leaves the likeliest one."},
-    [CONFIG_SAMPLING_MIN_P] =
-        {KEY(sampling, min_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0, .number_max = 1,
-         .default_text = "0.05", .unit = "",
-         .help = "Only tokens at least this probable, relative to the most likely one, can be taken; 0 "
-                 "is off."},
-    [CONFIG_SAMPLING_REPEAT_PENALTY] = {KEY(sampling, repeat_penalty), .kind = CONFIG_KIND_NUMBER,
-                                        .number_min = 0.1, .number_max = 10, .default_text = "1.0",
-                                        .unit = "",
-                                        .help =
-                                            "Makes the last 64 tokens less likely to come again; 1 is off."},
+                               .help = "Only the K most likely tokens are candidates; 0 turns this off."},
+    [CONFIG_SAMPLING_TOP_P] = {KEY(sampling, top_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
+                               .number_max = 1, .default_text = "0.95", .unit = "",
+                               .help = "Only the most likely tokens that together reach this probability are "
+                                       "candidates; 1 turns this off, 0 leaves only the most likely one."},
+    [CONFIG_SAMPLING_MIN_P] = {KEY(sampling, min_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
+                               .number_max = 1, .default_text = "0.05", .unit = "",
+                               .help = "Only tokens at least this probable, relative to the most likely one, "
+                                       "are candidates; 0 turns this off."},
+    [CONFIG_SAMPLING_REPEAT_PENALTY] =
+        {KEY(sampling, repeat_penalty), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 10,
+         .default_text = "1.0", .unit = "",
+         .help = "Makes the last 64 tokens less likely to be repeated; 1 turns this off."},
     [CONFIG_SAMPLING_SEED] =
         {KEY(sampling, seed), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = CONFIG_SEED_RANDOM - 1,
          .words = {{"random", CONFIG_SEED_RANDOM}}, .default_text = "random", .unit = "",
-         .help = "The same seed gives the same text. \"random\" takes one from the clock and prints it. "
-                 "Numbers above 2^63-1 are written as text, in quotes."},
-    [CONFIG_CACHE_DIR] = {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
-                          .help = "Folder for compiled GPU kernels; empty: they are compiled at each start."},
+         .help = "The same seed gives the same text. \"random\" takes a seed from the clock and prints it. "
+                 "Numbers above 2^63-1 must be written as text, in quotes."},
+    [CONFIG_CACHE_DIR] =
+        {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+         .help = "Folder in which compiled GPU kernels are kept; empty: they are compiled at each start."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
-                          .help = "The least important lines that are still logged."},
+                          .help = "The least important level that is still logged."},
     [CONFIG_LOG_FORMAT] = {KEY(log, format), .kind = CONFIG_KIND_ENUM, .names = {"text", "json"},
                            .default_text = "text", .unit = "",
                            .help = "Log lines for people, or one JSON object per line."},

@@ -36,7 +36,7 @@ struct config_row {
     double number_min, number_max;
     uint64_t min, max; /* INTEGER, SIZE; what words stand for is outside */
     struct config_word words[CONFIG_MAX_WORDS];
-    const char *names[CONFIG_MAX_NAMES]; /* ENUM, NULL behind the last */
+    const char *names[CONFIG_MAX_NAMES]; /* ENUM, NULL after the last */
     const char *default_text;            /* as after --set section.key= */
     const char *unit;                    /* "tokens", or "" */
     const char *help;

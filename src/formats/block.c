@@ -112,7 +112,7 @@ float block_from_f16(uint16_t h) {
     uint32_t mantissa = h & 0x3FF;
     if (exponent == 0)
         return float_of_bits(sign | bits_of_float((float)mantissa * 0x1p-24f));
-    if (exponent == 31) /* infinity, or a NaN: made quiet, as the processor's conversion does */
+    if (exponent == 31) /* infinity, or a NaN, which is made quiet as by the processor's conversion */
         return float_of_bits(sign | 0x7F800000 | (mantissa != 0 ? mantissa << 13 | 0x400000 : 0));
     return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }

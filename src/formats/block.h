@@ -29,11 +29,11 @@ struct block_info {
     const char *name; /* "q4_k" */
     uint32_t values;  /* weights in one block */
     uint32_t bytes;   /* of one block */
-    bool computable;  /* we can decode, pack and multiply it; false: known to ggml, sized, but not to our
-                         kernels */
+    bool computable;  /* stator can decode, pack and multiply it; false: ggml knows it and its size is known,
+                         but there are no kernels for it */
 };
 
-/* NULL: no such type. Types that ggml knows and we do not compute with are here with their sizes (for
+/* NULL: no such type. Types that ggml has and stator cannot compute with are listed with their sizes (for
  * inspect). */
 const struct block_info *block_info(uint32_t type);
 

@@ -32,7 +32,7 @@ static inline const int8_t *block_table(uint32_t type) {
 /* The integer of a weight from its stored bits. */
 int block_integer(uint32_t type, uint8_t q);
 
-/* One block of the file. Fields that the type does not have are left alone, but for m. */
+/* One block of the file. Fields that the type does not have are left unchanged, except m, which becomes 0. */
 void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p);
 
 /* Q4_K, Q5_K: eight 6-bit scales and eight 6-bit minima in 12 bytes, expanded to bytes. The first four of

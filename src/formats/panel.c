@@ -206,7 +206,7 @@ static inline uint32_t spread_fifth_bits(uint32_t x) {
     return swap_bits(x, 4, 0x00F000F0);
 }
 
-/* In every byte: the fields from bit `shift` on of a change places with those below it of b. */
+/* In every byte: the fields of a from bit `shift` on are exchanged with those of b below it. */
 static inline void exchange(uint32_t *a, uint32_t *b, uint32_t shift, uint32_t mask) {
     uint32_t t = (*a >> shift ^ *b) & mask;
     *b ^= t;
@@ -368,7 +368,7 @@ static inline void pack_blocks(uint32_t type, const struct panel_layout *l, cons
     }
 }
 
-/* Zeros where nothing is packed: missing rows, a last odd column, the padding behind each plane (less than
+/* Zeros where nothing is packed: missing rows, a last odd column, the padding after each plane (less than
  * PANEL_ALIGN). */
 static void clear(const struct panel_layout *l, uint32_t n, uint8_t *panel) {
     const uint32_t ends[] = {l->high, l->sub, l->submin, l->d, l->m, l->panel_bytes};

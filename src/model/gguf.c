@@ -133,8 +133,8 @@ static bool ends_with(const char *path, const char *suffix) {
     return n >= s && strcmp(path + n - s, suffix) == 0;
 }
 
-/* How many files the model has, from the one that was named: it must be the first, under a name that leads to
- * the others. */
+/* How many files the model has, according to the one that was named. It must be the first, and its name must
+ * lead to the others. */
 static stator_status count_shards(const struct gguf_file *f, uint32_t *count, stator_error *e) {
     uint64_t n = 1, no = 0;
     char suffix[SUFFIX_TEXT], first[SUFFIX_TEXT];
@@ -206,8 +206,7 @@ static stator_status open_shard(struct gguf *g, uint32_t i, stator_error *e) {
     struct gguf_file *f = &g->files[i];
     const char *path = f->path;
     stator_status rc = gguf_file_open(f, path, i, e);
-    if (rc ==
-        STATOR_USAGE) { /* the person named another file, and that one is there: the model is incomplete */
+    if (rc == STATOR_USAGE) { /* the user named another file, which is there: the model is incomplete */
         error_prefix(e, "file %" PRIu32 " of the %" PRIu32 " of this split model", i + 1, g->n_files);
         if (e != NULL)
             e->code = STATOR_BAD_MODEL;

@@ -59,8 +59,8 @@ struct gguf_tensor {
 
 /* Opens path and, when the file says split.count > 1, its sibling shards (path is then the first).
  * STATOR_BAD_MODEL for a bad file (the text names the file and the key or tensor), STATOR_USAGE for a path
- * that is no file, STATOR_FAILED when it can't be opened or read. What happens to the file later changes
- * nothing of what was read; gguf_load and gguf_unchanged notice it. */
+ * that is not a file, STATOR_FAILED when it can't be opened or read. Later changes to the file do not affect
+ * what was read; gguf_load and gguf_unchanged notice them. */
 stator_status gguf_open(const char *path, struct gguf **out, stator_error *e);
 void gguf_close(struct gguf *g); /* NULL is allowed */
 
@@ -71,10 +71,10 @@ const char *gguf_path(const struct gguf *g, uint32_t shard);
  * name when the file has become shorter. */
 stator_status gguf_load(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n,
                         void *out, stator_error *e);
-/* Takes what was loaded of it out of the page cache again. */
+/* Drops what was loaded of the tensor from the page cache. */
 void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t from, uint64_t n);
-/* STATOR_BAD_MODEL: a file was written to, cut or extended since gguf_open, so what was loaded from it may be
- * of two models. */
+/* STATOR_BAD_MODEL: a file was written to, truncated or extended since gguf_open, so what was loaded may be a
+ * mix of two models. */
 stator_status gguf_unchanged(const struct gguf *g, stator_error *e);
 uint32_t gguf_shards(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
@@ -117,7 +117,7 @@ bool gguf_text_is(struct gguf_text t, const char *s);
 /* t for an error text, in out[GGUF_SHOWN]: what is not printable ASCII becomes '?', a long text ends with
  * "...". */
 const char *gguf_show(struct gguf_text t, char *out);
-/* STATOR_BAD_MODEL with the (first) file's name in front: for what the readers of metadata find wrong. */
+/* STATOR_BAD_MODEL with the (first) file's name in front: for errors that readers of the metadata find. */
 __attribute__((format(printf, 3, 4))) stator_status gguf_error(const struct gguf *g, stator_error *e,
                                                                const char *fmt, ...);
 

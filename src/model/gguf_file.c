@@ -164,7 +164,7 @@ stator_status gguf_file_open(struct gguf_file *f, const char *path, uint32_t sha
     return rc;
 }
 
-/* Gives back what of the memory the directory does not take. */
+/* Gives back the memory that the directory does not need. */
 static void trim(struct gguf_file *f) {
     uint64_t keep = pages_rounded(f->directory);
     uint64_t all = pages_rounded(f->mapped);

@@ -1,9 +1,9 @@
 /* One GGUF file (one shard): opening, reading, and walking its header and directory with every length
  * checked. Private to the gguf_*.c files; others use model/gguf.h.
  *
- * Header and directory are read into memory of ours as the first walk comes to them, and never again: what
- * happens to the file later changes nothing of what was checked. No mapping of the file, so that cutting it
- * raises no signal. Owner: the struct gguf being opened. */
+ * Header and directory are read into our own memory as the first walk comes to them, and never again: what
+ * was checked cannot change afterwards. The file is not mapped, so that truncating it raises no signal.
+ * Owner: the struct gguf being opened. */
 #ifndef STATOR_MODEL_GGUF_FILE_H
 #define STATOR_MODEL_GGUF_FILE_H
 

@@ -37,7 +37,7 @@ enum extent { NONE, EMBD, FF, HEADS_K, HEADS_V, KV_K, KV_V, HEAD_K, VOCAB, HALF_
 #define ALL      (LLAMA | QWEN2 | QWEN3)
 
 struct place {
-    const char *name;           /* of layer tensors: behind "blk.N." */
+    const char *name;           /* of layer tensors: what follows "blk.N." */
     size_t field;               /* offset of the const struct gguf_tensor * */
     enum extent cols, rows;     /* rows NONE: a vector, F32 */
     uint8_t required, optional; /* sets of architectures */
@@ -74,8 +74,8 @@ static const struct place global_places[] = {
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Old llama files carry the plain inverse frequencies, which rope.freq_base says again: nothing to compute
- * from. */
+/* Old llama files have the plain inverse frequencies as a tensor. They follow from rope.freq_base, so it is
+ * not used. */
 static bool is_redundant(const struct shape *s, struct gguf_text name, bool layer) {
     return s->arch == SHAPE_LLAMA &&
            (layer ? gguf_text_is(name, "attn_rot_embd") || gguf_text_is(name, "attn_rot_embd.weight")
@@ -260,7 +260,7 @@ static stator_status read_rope(const struct gguf *g, struct shape *s, stator_err
     return rc == STATOR_OK ? read_rope_scaling(g, s, e) : rc;
 }
 
-/* What would change the result and is not computed here must not be overlooked. */
+/* Refuses what would change the result and is not computed here. */
 static stator_status refuse_variants(const struct gguf *g, const struct shape *s, stator_error *e) {
     uint32_t experts = 0;
     bool causal = true;
@@ -416,7 +416,7 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
     return STATOR_OK;
 }
 
-/* The vocabulary's size is the rows of token_embd; the metadata may say it again, twice. */
+/* The vocabulary's size is the number of rows of token_embd; the metadata may repeat it in two places. */
 static stator_status check_vocab(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
     uint64_t rows = 0;

@@ -33,7 +33,7 @@ struct shape {
     uint32_t n_kv_heads;
     uint32_t head_dim_k; /* a multiple of 32 */
     uint32_t head_dim_v;
-    uint32_t n_rot; /* dimensions that RoPE turns, even, <= head_dim_k */
+    uint32_t n_rot; /* dimensions that RoPE rotates, even, <= head_dim_k */
     bool rope_neox; /* pairs are (j, j + n_rot/2); else (2j, 2j + 1) */
     float rope_base;
     float rope_scale; /* linear scaling: angle = position / rope_scale * ...; 1 = none */
@@ -53,8 +53,9 @@ struct shape {
 
 /* Fills *s from an open file. STATOR_BAD_MODEL: an unknown architecture (names it and lists the known ones),
  * missing or mistyped keys, missing tensors, shapes that contradict the metadata, tensor types that we can't
- * compute with, tensors that the architecture does not know (a silent guess otherwise); s->arch ==
- * SHAPE_ARCHS then tells that the architecture is the trouble. The gguf must outlive the shape. */
+ * compute with, tensors that the architecture does not know (ignoring them would be a silent guess). s->arch
+ * == SHAPE_ARCHS then means that the architecture is what is not supported. The gguf must outlive the
+ * shape. */
 stator_status shape_read(const struct gguf *g, struct shape *s, stator_error *e);
 
 #endif

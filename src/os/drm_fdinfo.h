@@ -22,14 +22,15 @@ struct drm_device {
 
 struct drm_fdinfo {
     struct drm_figures all;
-    struct drm_device devices[DRM_FDINFO_DEVICES]; /* by their clients; those beyond are in `all` only */
+    struct drm_device
+        devices[DRM_FDINFO_DEVICES]; /* those that have clients; more than fit are counted in `all` only */
     uint32_t n_devices;
 };
 
 /* Reads root/proc/self/fdinfo; root is "" on a real system, a folder of fixtures in tests. What can't be read
  * counts as nothing. */
 void drm_fdinfo_read(const char *root, struct drm_fdinfo *out);
-/* The figures of the device at that address; NULL: none are told. */
+/* The figures of the device at that address; NULL: the kernel reports none. */
 const struct drm_figures *drm_fdinfo_of(const struct drm_fdinfo *f, const char *pci);
 
 #endif

@@ -17,7 +17,7 @@ static FILE *open_below(const char *root, const char *path) {
     return n > 0 && (size_t)n < sizeof whole ? fopen(whole, "re") : NULL;
 }
 
-/* Sums of what the kernel says stop at UINT64_MAX. */
+/* Sums of what the kernel says saturate at UINT64_MAX. */
 static uint64_t sum_of(uint64_t a, uint64_t b) {
     uint64_t sum = 0;
     return arith_add(a, b, &sum) ? sum : UINT64_MAX;
@@ -28,7 +28,7 @@ static uint64_t bytes_of_kb(uint64_t kb) {
     return arith_mul(kb, 1024, &bytes) ? bytes : UINT64_MAX;
 }
 
-/* The number behind "name:" in a file of "name: number kB" lines, in bytes; 0: not there. */
+/* The number after "name:" in a file of "name: number kB" lines, in bytes; 0: not there. */
 static uint64_t field_kb(const char *root, const char *path, const char *name) {
     FILE *f = open_below(root, path);
     if (f == NULL)

@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* Those of a root read below it: "" is the real system, tests give a folder. */
+/* Functions with a root read below that folder: "" is the real system, tests pass a folder of their own. */
 
-/* Bytes that this process may still take: min(cgroup limit, MemAvailable); 0 when nobody says. */
+/* Bytes that this process may still take: min(cgroup limit, MemAvailable); 0 when unknown. */
 uint64_t host_memory_available_below(const char *root);
 /* RssAnon + RssShmem of this process, and the highest VmRSS so far; 0 when not known. */
 uint64_t host_memory_private_below(const char *root);

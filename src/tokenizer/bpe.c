@@ -3,8 +3,8 @@
 
 #include "tokenizer/utf8.h"
 
-/* A word with more replaced bytes than this is cut behind every so many of them: so workspace need not triple
- * for texts that are no text. */
+/* A word with more replaced bytes than this is cut after every so many of them, so that the workspace need
+ * not triple for input that is not text. */
 #define REPAIRS_IN_WORD 1024
 
 void bpe_fill_bytes(struct bpe *b, const struct vocab *v) {

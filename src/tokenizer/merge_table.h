@@ -1,8 +1,8 @@
 /* The merges of a byte-level BPE vocabulary: from a pair of token ids to its rank and the token that it
  * becomes.
  *
- * A merge whose halves or whole are no tokens is left out: no token could come of it. The first of equal
- * pairs wins. Read-only after merge_table_fill: any thread. */
+ * A merge whose halves or result are not tokens is left out, since no token could come from it. The first of
+ * equal pairs wins. Read-only after merge_table_fill: any thread. */
 #ifndef STATOR_TOKENIZER_MERGE_TABLE_H
 #define STATOR_TOKENIZER_MERGE_TABLE_H
 

@@ -15,8 +15,8 @@
 struct merger_symbol {
     uint32_t next, prev;
     int32_t id;     /* -1: no token */
-    int32_t merged; /* what this and the next become together */
-    uint32_t rank;  /* of that, the lower the sooner; MERGER_NONE: they don't merge */
+    int32_t merged; /* the token that this symbol and the next one merge into */
+    uint32_t rank;  /* rank of that merge, lower ranks first; MERGER_NONE: they don't merge */
 };
 
 struct merger {

@@ -11,7 +11,7 @@
 
 struct specials {
     uint8_t *pairs;    /* [8192] bit first * 256 + second */
-    uint32_t *lengths; /* distinct, falling */
+    uint32_t *lengths; /* distinct, descending */
     uint32_t n;
     bool parse_control; /* user-defined tokens alone, or control and unknown ones too */
 };

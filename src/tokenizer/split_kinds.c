@@ -59,8 +59,8 @@ static const struct split_kind kinds[] = {
     {.names = "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
      .patterns = {"\\p{N}", GPT2}},
     {.names = "falcon", .patterns = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
-    /* The look-behind changes nothing but the work: blanks that do not reach the end are tried once, not from
-       each. */
+    /* The look-behind only saves work: blanks that do not reach the end are tried once, not from each of
+     * them. */
     {.names = "deepseek-llm",
      .patterns = {"[\\r\\n]", "[" WS "]?[" CASED "]+",
                   "[" WS

@@ -13,7 +13,7 @@ struct spm_context {
 };
 
 void spm_carve(struct spm_work *w, uint64_t length, struct carve *c) {
-    uint64_t symbols = arith_must_add(length, 1); /* and a blank in front */
+    uint64_t symbols = arith_must_add(length, 1); /* plus a blank in front */
     w->text = carve_take(c, symbols, sizeof BLANK - 1);
     w->at = carve_take(c, arith_must_add(symbols, 1), sizeof *w->at);
     w->merger.symbols = carve_take(c, symbols, sizeof *w->merger.symbols);
@@ -59,8 +59,9 @@ void spm_encode(const struct vocab *v, const int32_t *byte_ids, struct spm_work 
         return;
     uint32_t n = 0;
     for (uint64_t i = 0; i < bytes; n++) {
-        /* A byte outside any character is a symbol of its own, so that it takes nothing behind it along
-         * (llama.cpp goes by the first byte alone, and a blank swallowed so comes back as U+2581). */
+        /* A byte outside any character is a symbol of its own, so that it does not swallow what follows
+         * (llama.cpp goes by the first byte alone, and a blank that is swallowed that way comes back as
+         * U+2581). */
         int char_bytes = utf8_length(w->text + i, bytes - i);
         uint64_t size = char_bytes > 0 ? (uint64_t)char_bytes : 1;
         w->at[n] = (uint32_t)i;

@@ -1,5 +1,5 @@
 /* SentencePiece-style BPE: neighbours merge when together they are a token, the one with the highest score
- * first, the leftmost of equals. What is no token in the end becomes byte tokens. */
+ * first, the leftmost of equals. What is not a token in the end becomes byte tokens. */
 #ifndef STATOR_TOKENIZER_SPM_H
 #define STATOR_TOKENIZER_SPM_H
 

@@ -19,7 +19,7 @@ struct tokenizer {
     struct specials user;    /* without TOKENIZER_PARSE_SPECIAL */
     struct specials control; /* with it */
     bool is_spm;
-    bool adds_blank; /* SentencePiece: a blank in front of the text and behind special tokens */
+    bool adds_blank; /* SentencePiece: a blank in front of the text and after special tokens */
     bool adds_bos, adds_eos;
     int32_t bos, eos;
     int32_t spm_byte_ids[256];
@@ -186,7 +186,7 @@ static void mark_known(struct vocab *v) {
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++)
         set_bits(v, shown[i], 0xFF, VOCAB_USER);
     bool has_call = vocab_find_name(v, "<|call|>") >= 0 || vocab_find_name(v, "<|calls|>") >= 0;
-    /* Formats with channels: a message's end is not the turn's. */
+    /* Formats with channels: the end of a message is not the end of the turn. */
     if (has_call && (vocab_find_name(v, "<|return|>") >= 0 || vocab_find_name(v, "<|flush|>") >= 0))
         set_bits(v, "<|end|>", 0xFF, VOCAB_USER);
     if (vocab_find_name(v, "<|tool_response>") >= 0)
@@ -209,7 +209,7 @@ static bool is_phi3(const struct gguf *g) {
     return false;
 }
 
-/* phi-3's special tokens swallow the blanks behind them; no key of the file says so. */
+/* phi-3's special tokens swallow the blanks that follow them; no key of the file says so. */
 static void mark_phi3(struct vocab *v) {
     for (uint32_t i = 0; i < v->n; i++)
         if ((v->bits[i] & VOCAB_SPECIAL) != 0)

@@ -17,7 +17,7 @@
 #define VOCAB_UNUSED  16
 #define VOCAB_BYTE    32
 #define VOCAB_END     64  /* generation ends with it */
-#define VOCAB_STRIP   128 /* blanks behind it in a text are dropped (phi-3) */
+#define VOCAB_STRIP   128 /* blanks that follow it in a text are dropped (phi-3) */
 #define VOCAB_SPECIAL (VOCAB_UNKNOWN | VOCAB_CONTROL | VOCAB_USER)
 
 #define VOCAB_TOKENS_MAX (1u << 24)

@@ -65,7 +65,7 @@ test_options() {
     expect 2 "$stator" config x.cfg --set --json
     said '--set needs a value and is followed by the option --json'
     expect 2 "$stator" config ''
-    said 'is no path'
+    said 'is not a path'
 }
 
 test_version() {

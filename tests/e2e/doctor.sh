@@ -1,4 +1,4 @@
-# stator doctor: what it finds on machines that are folders, and that it says what to do.
+# stator doctor: what it finds on machines that are given as folders, and that it says what to do.
 . tests/lib.sh
 
 line() { # FILE TEXT
@@ -106,11 +106,11 @@ test_old_kernel() {
     card 0000:03:00.0
     line /proc/sys/kernel/osrelease 6.1.0-28-amd64
     doctor
-    bad 'kernel: Linux 6.1.0-28-amd64; these GPUs want 6.2'
+    bad 'kernel: Linux 6.1.0-28-amd64; these GPUs need 6.2'
     line /sys/bus/pci/devices/0000:03:00.0/device 0xe20b
     line /proc/sys/kernel/osrelease 6.8.0
     doctor
-    bad 'kernel: Linux 6.8.0; these GPUs want 6.12'
+    bad 'kernel: Linux 6.8.0; these GPUs need 6.12'
     note '0000:03:00.0 compute-runtime: a driver older than 24.31 does not know this GPU .8086:e20b'
 }
 

@@ -1,5 +1,6 @@
-# The Level Zero back end on zesim, the software driver, behind the real loader and its validation layer: the same bits as the CPU,
-# the plan kept to the byte, nothing but submits after the seal, every fault an error in time.
+# The Level Zero back end on zesim, the software driver, behind the real loader and its validation layer: the same bits
+# as on the CPU, allocations that are the plan's to the byte, nothing but submissions after the seal, and an error in
+# time for every fault.
 . tests/lib.sh
 . tests/lib_gpu.sh
 
@@ -180,7 +181,7 @@ test_names() {
         [ "$(of level_zero:1 submits)" -ge 1 ] || fail "$name: another device ran"
     done
     expect_gpu 5 "$many" "$stator" run $cfg -p x -n 1 --set 'devices.use="level_zero:gamma"'
-    said 'no such GPU; here are: level_zero:0 = Alpha 380 0000:03:00.0; level_zero:1'
+    said 'no such GPU; this machine has: level_zero:0 = Alpha 380 0000:03:00.0; level_zero:1'
     expect_gpu 5 devices=2 "$stator" run $cfg -p x -n 1 --set 'devices.use="level_zero:simulated"'
     said 'more than one GPU has that name'
     expect_gpu 5 devices=1 "$stator" run $cfg -p x -n 1 --set devices.use=level_zero:3
@@ -260,15 +261,15 @@ test_kernel_cache() {
     cp "${files[3]}" "${files[2]}"
     : >"${files[4]}"
     cached ''
-    for file in 0 1 4; do said "kept binary of $(basename "${files[file]%-*}") for level_zero:0 is not used: it is damaged"; done
-    said "kept binary of $(basename "${files[2]%-*}") for level_zero:0 is not used: it is of another driver, device or version"
+    for file in 0 1 4; do said "stored binary of $(basename "${files[file]%-*}") for level_zero:0 is not used: it is damaged"; done
+    said "stored binary of $(basename "${files[2]%-*}") for level_zero:0 is not used: it was made for another driver, device or version"
     [ "$(total zeModuleGetNativeBinary)" = 8 ] || fail "$(total zeModuleGetNativeBinary) calls for 4 binaries"
     cached ''
     [ "$(total zeModuleGetNativeBinary)" = 0 ] || fail "what was damaged was not replaced"
     cached fault=zeModuleCreate@1:0x7800000f
     said 'is not used: the driver refuses it'
     cached '' /proc/none
-    said "can't be kept in /proc/none: "
+    said "can't be stored in /proc/none: "
 }
 
 hash() { sed -n 's/^ *"hash": "\(.*\)",/\1/p' "$tmp/out"; }
@@ -324,7 +325,7 @@ test_probe_matrix() {
     printed "^ *level_zero:2 +$s$s- *$s$"
     printed "^ *level_zero:3 +$s$s$d- *$"
     [ "$(grep -cE -- 'level_zero:[0-3] -> level_zero:[0-3]  (direct, [0-9.]+ GB/s, [0-9.]+ us|staged: .*)$' "$tmp/out")" = 12 ] || fail "not 12 pairs"
-    [ "$(grep -c "staged: the driver says that the one can't reach the other's memory" "$tmp/out")" = 8 ] || fail "not 8 pairs across"
+    [ "$(grep -c "staged: the driver says that one cannot reach the memory of the other" "$tmp/out")" = 8 ] || fail "not 8 pairs across"
     # All sizes of each: five figures, or five lines in their place.
     [ "$(grep -cE '^ +staged( +[0-9.]+ us +[0-9.]+ GB/s){5}$' "$tmp/out")" = 12 ] || fail "not 12 staged rows of 5 sizes"
     [ "$(grep -cE '^ +direct( +[0-9.]+ us +[0-9.]+ GB/s){5}$' "$tmp/out")" = 3 ] || fail "not 3 direct rows of 5 sizes"

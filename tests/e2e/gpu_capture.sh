@@ -1,5 +1,6 @@
-# The Level Zero back end on Intel's own driver in capture mode: it takes or refuses every call and compiles every kernel for a GPU
-# that is not here, and executes nothing. So what is computed is garbage, and only what the driver says is looked at.
+# The Level Zero back end on Intel's own driver in capture mode: it accepts or refuses every call and compiles every
+# kernel for a GPU that is not present, but executes nothing. So what is computed is garbage, and the test only looks at
+# what the driver says.
 . tests/lib.sh
 count=${BUILD:-$(dirname "$stator")}/count
 prompt='Once upon a time, there was a little fox named Pip. One day he went out to find the sea. He ran and ran.'

@@ -1,5 +1,5 @@
-# Faults of GPUs and their drivers on zesim. Whatever fails: an error that names device and call, the right exit code, in time,
-# nothing left alive in the driver, and nothing partial that passes for whole.
+# Faults of GPUs and their drivers on zesim. Whatever fails, there is an error that names device and call, the right
+# exit code in time, nothing left alive in the driver, and no partial output that looks complete.
 . tests/lib.sh
 . tests/lib_gpu.sh
 

@@ -1,4 +1,4 @@
-# `stator logits`: raw rows of every position, independent of how they are cut; refusals.
+# `stator logits`: raw rows of every position, independent of the chunks; refusals.
 . tests/lib.sh
 model=configs/demo.gguf
 ids=$(cat tests/data/demo.prompt.txt)

@@ -1,6 +1,6 @@
-# Intel's own compiler on the GPU kernels, offline: it takes them for every device, spills nothing, uses the instructions that
-# they are written for, keeps subnormals and fuses nothing. STATOR_TEST_OCLOC=all looks at all modules (minutes, then kept in
-# build/spirv/ocloc), else at some of each family.
+# Intel's own compiler on the GPU kernels, offline: it accepts them for every device, spills nothing, uses the
+# instructions that they are written for, keeps subnormals and fuses nothing. STATOR_TEST_OCLOC=all looks at all modules
+# (minutes, then kept in build/spirv/ocloc), else at some of each family.
 . tests/lib.sh
 
 modules=build/spirv

@@ -1,6 +1,6 @@
-# What clang makes of the portable GPU kernels for NVIDIA's targets (tools/zecuda): it takes them, nothing is fused that is not
-# written fma, nothing is left to ptxas to fuse, subnormals stay, and no operation is an approximation. STATOR_TEST_PTX=all looks
-# at all modules, else at some of each family.
+# What clang makes of the portable GPU kernels for NVIDIA's targets (tools/zecuda): it accepts them, nothing is fused
+# that is not written fma, nothing is left to ptxas to fuse, subnormals stay, and no operation is an approximation.
+# STATOR_TEST_PTX=all looks at all modules, else at some of each family.
 . tests/lib.sh
 
 need_clang() {

@@ -1,5 +1,5 @@
-# memory.on_oom = "spill": what a GPU is too small for lies in host memory, planned and shown, with the same bytes as without; what a
-# driver refuses although the plan fits goes the same way.
+# memory.on_oom = "spill": what a GPU is too small for is placed in host memory, planned and shown, with the same results;
+# so is what a driver refuses although the plan fits.
 . tests/lib.sh
 . tests/lib_gpu.sh
 spill=(--set memory.on_oom=spill --set memory.driver_reserve=1MiB)

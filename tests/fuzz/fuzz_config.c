@@ -1,5 +1,5 @@
-/* Fuzzes the config parser: the text of a file, and behind the first byte 1, if there is one, a --set. What
- * was accepted must be written and read back equal. devices.facts is parsed too. */
+/* Fuzzes the config parser: the text of a file, followed, after the first byte 1 if there is one, by a --set.
+ * What was accepted must be written and read back equal. devices.facts is parsed too. */
 #include "base/check.h"
 #include "config/config.h"
 #include "config/config_table.h"

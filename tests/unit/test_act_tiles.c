@@ -1,4 +1,5 @@
-/* The order of int8 activations in memory: every quant has its own place, and rows come back as they went. */
+/* The order of int8 activations in memory: every quant has its own place, and rows are read back as they were
+ * written. */
 #include "testing.h"
 
 #include "kernels/shared/act_tiles.h"

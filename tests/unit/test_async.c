@@ -1,6 +1,6 @@
-/* The engine over devices that work on their own: the same bytes as the CPU alone whatever overtakes
- * whatever, steps that really overlap, uploads, both routes, a trace; and what happens when a device fails.
- * The fake devices stop the test when the engine touches what is in use (fake_device.h). */
+/* The engine over devices that work on their own: the same bytes as the CPU alone in whatever order things
+ * finish, steps that really overlap, uploads, both routes, a trace; and what happens when a device fails. The
+ * fake devices stop the test when the engine touches what is in use (fake_device.h). */
 #include "fake_device.h"
 
 #include "engine_harness.h"

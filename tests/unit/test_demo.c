@@ -1,5 +1,5 @@
-/* The model in the repository against its float64 reference (tools/demo/reference.py), so that any machine
- * checks numbers: logits, greedy text, tokenizer, perplexity. Nothing of ../shared is needed. */
+/* The model in the repository against its float64 reference (tools/demo/reference.py), so that numbers can be
+ * checked on any machine: logits, greedy text, tokenizer, perplexity. Nothing of ../shared is needed. */
 #include "engine_harness.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* The second promise with GPUs: between seal and shutdown no engine thread calls the heap or mmap but inside
- * the driver, on the software driver. What the driver does for itself there is its own (zesim takes a few
- * bytes for every submit: that those are seen shows that the test listens). */
+/* The second promise with GPUs: between seal and shutdown no engine thread calls the heap or mmap, except
+ * inside the driver; here the software driver. What a driver allocates for itself is its own affair (zesim
+ * takes a few bytes for every submit; that the test sees them shows that it works). */
 #include "engine/engine.h"
 #undef CHECK /* the children have one of their own */
 #include "zesim.h"

@@ -1,4 +1,5 @@
-/* What the API has for measuring: a prompt's depth, laps, the time of a step, the least work of a step. */
+/* The parts of the API for benchmarks: a prompt's depth, laps, the time of a step, the least work of a
+ * step. */
 #include "engine_harness.h"
 #include "tiny_model.h"
 

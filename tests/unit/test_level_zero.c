@@ -1,5 +1,5 @@
-/* The Level Zero back end inside an engine, on the software driver, where the binary's tests can't reach:
- * deadlines, and all of it under the sanitizers. What the binary shows is in tests/e2e/gpu.sh. */
+/* The Level Zero back end inside an engine, on the software driver, for what tests of the binary cannot
+ * reach: deadlines, and all of it under the sanitizers. Tests of the binary are in tests/e2e/gpu.sh. */
 #include "base/clock.h"
 #include "device/device_info.h"
 #include "engine/engine.h"

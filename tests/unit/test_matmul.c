@@ -1,5 +1,5 @@
-/* Matmul: every tier gives the scalar function's bits, and the scalar function is a good product, seen from
- * outside. */
+/* Matmul: every tier gives the scalar function's bits, and the scalar function is a good product by an
+ * independent measure. */
 #include "kernel_check.h"
 
 #include "formats/panel.h"

@@ -1,4 +1,4 @@
-/* app/options: every kind of option, bounds, typos, what looks like an option and is none. Messages go to
+/* app/options: every kind of option, bounds, typos, what looks like an option and is not one. Messages go to
  * stderr. */
 #include "testing.h"
 

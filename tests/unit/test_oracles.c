@@ -1,4 +1,4 @@
-/* The engine against numbers that nobody here made: Hugging Face transformers in float64
+/* The engine against numbers from an independent source: Hugging Face transformers in float64
  * (../shared/oracles/models). */
 #include "engine_harness.h"
 

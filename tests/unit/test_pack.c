@@ -1,5 +1,5 @@
-/* memory/pack: packings are valid (checked by other means than the packer's), as good as claimed, and the
- * same again. */
+/* memory/pack: packings are valid (checked by other means than the packer's), as good as claimed, and
+ * repeatable. */
 #include "testing.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* base/phase: phases go forward one by one; sealed are engine threads of a sealed engine, each of its own. */
+/* base/phase: phases go forward one by one; only engine threads of a sealed engine are sealed, each by its
+ * own engine. */
 #include "testing.h"
 
 #include "os/pages.h"

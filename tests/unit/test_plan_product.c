@@ -1,4 +1,4 @@
-/* The plan as a product: splits, devices that are not here, blocks, hashes, what would fit, the diff's
+/* The plan as a product: splits, devices of another machine, blocks, hashes, what would fit, the diff's
  * reader. */
 #include "testing.h"
 

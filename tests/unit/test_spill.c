@@ -1,5 +1,5 @@
-/* memory.on_oom = "spill": what a plan puts into host memory, in which order, that it is no more than it has
- * to be, and that every byte of the model has one place. */
+/* memory.on_oom = "spill": what a plan puts into host memory and in which order, that it is no more than
+ * necessary, and that every byte of the model has one place. */
 #include "testing.h"
 
 #include "device/launch/launch.h"

@@ -1,5 +1,5 @@
 /* The kernels of tools/zesim: every built-in against plain C or a definition written here, work-items that
- * wait for each other, and what must not pass unnoticed. */
+ * wait for each other, and errors that must be noticed. */
 #include "zesim.h"
 
 #ifndef ZESIM_ABSENT

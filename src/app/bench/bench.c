@@ -181,7 +181,7 @@ static stator_status open_for_tests(struct bench *b, stator_error *e) {
     return st;
 }
 
-/* The better of two measurements: a limit is what was reached at least once. */
+/* The better of two measurements: a limit is the best that was reached. */
 static struct bench_limits better(struct bench_limits a, struct bench_limits b) {
     a.read_rate = a.read_rate > b.read_rate ? a.read_rate : b.read_rate;
     a.int8_rate = a.int8_rate > b.int8_rate ? a.int8_rate : b.int8_rate;
@@ -256,24 +256,24 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
          .kind = OPTIONS_TEXT,
          .target = &b->prompt_text,
          .value = "N,..",
-         .help = "prompt tokens, one test for each number (512; 0: none)"},
+         .help = "prompt tokens, one test per number (512; 0: none)"},
         {.name = "n-gen",
          .letter = 'n',
          .kind = OPTIONS_TEXT,
          .target = &b->generate_text,
          .value = "N,..",
-         .help = "tokens to generate, likewise (128; 0: none)"},
+         .help = "tokens to generate, one test per number (128; 0: none)"},
         {.name = "n-depth",
          .letter = 'd',
          .kind = OPTIONS_TEXT,
          .target = &b->depth_text,
          .value = "N,..",
-         .help = "tokens that are in the context already (0)"},
+         .help = "tokens already in the context (0)"},
         {.name = "parallel",
          .kind = OPTIONS_TEXT,
          .target = &b->parallel_text,
          .value = "N,..",
-         .help = "sequences that generate together; the rate is of all (1)"},
+         .help = "sequences that generate together; the rate is their sum (1)"},
         {.name = "repetitions",
          .letter = 'r',
          .kind = OPTIONS_U64,
@@ -281,7 +281,7 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
          .value = "R",
          .min = 1,
          .max = BENCH_LAPS,
-         .help = "of each test, after a warm-up (5)"},
+         .help = "repetitions of each test, after a warm-up (5)"},
         {.name = "output",
          .letter = 'o',
          .kind = OPTIONS_TEXT,
@@ -291,7 +291,7 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
         {.name = "roofline",
          .kind = OPTIONS_FLAG,
          .target = &b->roofline,
-         .help = "measure the machine too: rates as fractions of read bandwidth and int8 peak"},
+         .help = "also measure the machine, and give rates as fractions of its read bandwidth and int8 peak"},
         {.name = "report",
          .kind = OPTIONS_TEXT,
          .target = &b->report,
@@ -307,7 +307,7 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
             "Measures prompt processing (pp) and generation (tg) in tokens per second, on random tokens; "
             "rows and "
             "columns are those of llama-bench.\nCONFIG is a config file or a .gguf file; a config without "
-            "memory.context gets what the tests need.\nCtrl-C stops with what was measured.",
+            "memory.context gets what the tests need.\nCtrl-C stops and prints what was measured.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],
         .min_arguments = 1,

@@ -68,8 +68,8 @@ __attribute__((target("avx2"))) static uint64_t read_256(const uint8_t *p, uint6
     return (uint64_t)(a[0] ^ a[1] ^ a[2] ^ a[3]);
 }
 
-/* Twelve accumulators cover the latency of two ports. The instructions are spelled out, so that all stay in
- * registers and none is dropped. */
+/* Twelve accumulators cover the latency of two ports. The instructions are written out, so that everything
+ * stays in registers and none is optimised away. */
 #define ACCUMULATORS 12
 #define EACH(DO)     DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 

@@ -50,7 +50,7 @@ static uint64_t head_start(const struct bench_test *t, uint32_t batch) {
     return tokens / (batch > t->sequences ? batch - t->sequences : 1) + 2;
 }
 
-/* Generation at depth 0 begins behind a prompt of one token. */
+/* Generation at depth 0 begins after a prompt of one token. */
 static uint32_t start_of(const struct bench_test *t) {
     return t->generation && t->depth == 0 ? 1 : t->depth;
 }
@@ -185,7 +185,7 @@ static stator_status run_shared(struct measuring *m, int32_t *ids, struct lane *
     return st;
 }
 
-/* A few tokens of the same kind, so that no test pays for what only the first step does. */
+/* A few tokens of the same kind, so that no test pays for work that only the first step has. */
 static stator_status warm_up(struct measuring *m, int32_t *ids, stator_error *e) {
     struct bench_test few = *m->test;
     struct measuring w = *m;

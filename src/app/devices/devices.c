@@ -1,4 +1,5 @@
-/* stator devices [--probe] [--save FILE] [--json]: what is here, with the facts that a plan follows from. */
+/* stator devices [--probe] [--save FILE] [--json]: the devices of this machine, with the facts that a plan
+ * depends on. */
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
@@ -172,8 +173,8 @@ int devices_command(int argc, char **argv) {
         {.name = "probe",
          .kind = OPTIONS_FLAG,
          .target = &d.probe,
-         .help = "copy between every ordered pair of GPUs, 4 KiB to 64 MiB, direct and staged; compare the "
-                 "data, measure"},
+         .help = "measure copies between every ordered pair of GPUs, 4 KiB to 64 MiB, direct and staged, and "
+                 "compare the data"},
         {.name = "save",
          .kind = OPTIONS_TEXT,
          .target = &d.save,
@@ -182,9 +183,8 @@ int devices_command(int argc, char **argv) {
         OPTIONS_JSON(&d.json)};
     struct options o = {.command = "devices",
                         .usage = "[--probe] [--save FILE]",
-                        .summary =
-                            "Lists the GPUs and the CPU of this machine with the facts that a plan follows "
-                            "from. Without a GPU it says why, and exits with 0.",
+                        .summary = "Lists the GPUs and the CPU of this machine with the facts that a plan "
+                                   "depends on. Without a GPU it says why there is none, and exits with 0.",
                         .rows = rows,
                         .n_rows = sizeof rows / sizeof rows[0]};
     int code = 0;

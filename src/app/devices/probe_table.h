@@ -13,9 +13,10 @@ struct probe_table {
 
 #define PROBE_TABLE_HINT 200
 
-/* Probes all pairs; says on stderr which one. STATOR_DEVICE: a GPU is lost. */
+/* Probes all pairs and names each on stderr. STATOR_DEVICE: a GPU is lost. */
 stator_status probe_table_measure(struct probe_table *t, stator_error *e);
-/* What would be faster than the way that copies take, by the figures of the largest size; "": nothing. */
+/* Text about a way that would be faster than the one copies take, by the figures of the largest size; "" if
+ * there is none. */
 void probe_table_hint(const struct probe_table *t, uint32_t from, uint32_t to, char out[PROBE_TABLE_HINT]);
 /* On stdout: the matrix of the largest size, then every pair with all sizes. */
 void probe_table_print(const struct probe_table *t);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The oldest that this back end was run against: Debian 12's. */
+/* The oldest version that this back end was run with: Debian 12's. */
 #define LEAST_LOADER_MAJOR 1
 #define LEAST_LOADER_MINOR 8
 #define LEAST_DRIVER_BUILD 24595 /* compute-runtime 22.43 */
@@ -51,10 +51,10 @@ static void check_loader(struct doctor *d, const struct device_info_stack *s) {
         return;
     }
     if (sscanf(s->loader, "%u.%u", &major, &minor) != 2)
-        doctor_add(d, DOCTOR_NOTE, "loader", "", "libze_loader.so.1 does not tell its version");
+        doctor_add(d, DOCTOR_NOTE, "loader", "", "libze_loader.so.1 does not report its version");
     else if (major < LEAST_LOADER_MAJOR || (major == LEAST_LOADER_MAJOR && minor < LEAST_LOADER_MINOR))
         doctor_add(d, DOCTOR_PROBLEM, "loader", "install a newer libze1 (level-zero)",
-                   "version %s; the least is %d.%d", s->loader, LEAST_LOADER_MAJOR, LEAST_LOADER_MINOR);
+                   "version %s; at least %d.%d is needed", s->loader, LEAST_LOADER_MAJOR, LEAST_LOADER_MINOR);
     else
         doctor_add(d, DOCTOR_OK, "loader", "", "version %s", s->loader);
 }
@@ -132,7 +132,7 @@ int doctor_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &d.root,
          .value = "DIR",
-         .help = "read /sys, /proc and /dev below this folder: another machine's, or a test's"},
+         .help = "read /sys, /proc and /dev below this folder (of another machine, or of a test)"},
         OPTIONS_JSON(&json)};
     struct options o = {.command = "doctor",
                         .usage = "",

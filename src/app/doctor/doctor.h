@@ -17,7 +17,7 @@ struct doctor_finding {
 };
 
 struct doctor {
-    const char *root; /* in front of /sys, /proc and /dev */
+    const char *root; /* prefix of /sys, /proc and /dev */
     struct doctor_finding findings[DOCTOR_MAX];
     uint32_t n;
 };

@@ -18,7 +18,7 @@
 #define TEXT       256
 #define PATH       1024
 #define MAX_GPUS   16
-#define BAR_LEAST  (512u << 20) /* a window on more than the 256 MiB of old times */
+#define BAR_LEAST  (512u << 20) /* a window larger than the traditional 256 MiB */
 #define HOST_LEAST (1ull << 30) /* of the cgroup's limit */
 
 struct gpu {
@@ -110,7 +110,7 @@ static void check_kernel(struct doctor *d, const struct gpu *gpus, uint32_t n) {
     }
     if (major * 1000 + minor < least)
         doctor_add(d, DOCTOR_PROBLEM, "kernel", "install a newer kernel (Debian: from backports)",
-                   "Linux %s; these GPUs want %u.%u or newer", release, least / 1000, least % 1000);
+                   "Linux %s; these GPUs need %u.%u or newer", release, least / 1000, least % 1000);
     else
         doctor_add(d, DOCTOR_OK, "kernel", "", "Linux %s", release);
 }
@@ -231,8 +231,8 @@ static void check_bar(struct doctor *d, const struct gpu *g) {
         doctor_add(d, DOCTOR_OK, subject, "", "a window of %s", units_format_size(most, size));
 }
 
-/* A card has a switch of its own, whose inner link always tells little; what counts is the card's link to the
- * board: that of the first device behind the root port. */
+/* A card has a switch of its own, whose inner link always reports a low speed. What counts is the card's link
+ * to the board: that of the first device behind the root port. */
 static bool slot_path(const struct doctor *d, const struct gpu *g, char out[PATH]) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s", d->root, g->address);
@@ -283,7 +283,7 @@ static void check_link(struct doctor *d, const struct gpu *g) {
         doctor_add(
             d, DOCTOR_NOTE, subject,
             narrow ? "another slot may have more lanes; a card in x16 runs at x8 when the board shares them"
-                   : "many cards raise the speed under load only; look again while it works",
+                   : "many cards raise the speed under load only; look again under load",
             "x%s at %s of x%s at %s", now, now_speed, most, most_speed);
     else
         doctor_add(d, DOCTOR_OK, subject, "", "x%s at %s", now, now_speed);
@@ -302,14 +302,14 @@ static void check_numa(struct doctor *d, const struct gpu *g) {
         doctor_add(d, DOCTOR_OK, subject, "", "the machine has one");
     else if (strcmp(node, "-1") == 0)
         doctor_add(d, DOCTOR_NOTE, subject,
-                   "the firmware does not tell; measure with `stator devices --probe`",
-                   "unknown, of nodes %s", online);
+                   "the firmware does not say; measure with `stator devices --probe`", "unknown, of nodes %s",
+                   online);
     else if (read_of(d, g->address, "local_cpulist", cpus))
         doctor_add(d, DOCTOR_OK, subject, "", "node %s of %s; its processors: %s", node, online, cpus);
 }
 
-/* With an IOMMU that translates, copies between cards in different groups go up to the root complex, if at
- * all. */
+/* With an IOMMU that translates, copies between cards in different groups go through the root complex, if
+ * they work at all. */
 static void check_iommu(struct doctor *d, const struct gpu *gpus, uint32_t n) {
     uint32_t cards = 0;
     bool apart = false;
@@ -363,7 +363,7 @@ void doctor_machine(struct doctor *d) {
     check_iommu(d, gpus, n);
 }
 
-/* The driver pins staging itself; the limit is told because other tools ask for it. */
+/* The driver pins staging itself; the limit is shown because other tools ask for it. */
 static void check_memlock(struct doctor *d) {
     struct rlimit l;
     char size[UNITS_TEXT];
@@ -396,9 +396,9 @@ void doctor_limits(struct doctor *d) {
         doctor_add(d, DOCTOR_OK, "cgroup", "", "no limit on memory");
     else if (limit < HOST_LEAST)
         doctor_add(d, DOCTOR_PROBLEM, "cgroup", "raise the container's or the service's memory limit",
-                   "memory is limited to %s: too little for staging and the engine beside the driver",
+                   "memory is limited to %s: too little for staging, the engine and the driver",
                    units_format_size(limit, size));
     else
-        doctor_add(d, DOCTOR_OK, "cgroup", "", "memory is limited to %s; plans keep to it",
+        doctor_add(d, DOCTOR_OK, "cgroup", "", "memory is limited to %s; plans stay within it",
                    units_format_size(limit, size));
 }

@@ -17,8 +17,8 @@ struct old_plan {
     bool has_format, has_hash, has_host;
 };
 
-/* The index behind prefix in *path ("devices/3/name": 3), which then begins with what follows; false: another
- * path. */
+/* The index after prefix in *path ("devices/3/name": 3); *path then points to what follows it. False: the
+ * path is another one. */
 static bool take_index(const char **path, const char *prefix, uint32_t limit, uint32_t *index) {
     size_t n = strlen(prefix);
     if (strncmp(*path, prefix, n) != 0)
@@ -110,7 +110,7 @@ static stator_status read_old(const char *text, size_t n, const char *name, stru
     if (!old->has_format || !old->has_hash || !old->has_host || old->plan.n_places == 0 ||
         old->plan.n_inputs == 0)
         return error_set(e, STATOR_USAGE,
-                         "%.200s: this JSON is no plan: format, hash, inputs, devices or host is missing; "
+                         "%.200s: this JSON is not a plan: format, hash, inputs, devices or host is missing; "
                          "expected is what "
                          "`stator plan --json` printed",
                          name);
@@ -193,8 +193,8 @@ static bool of_one_plan(const struct plan *old, const struct plan *now, const ch
     return (find_input(old, kind) == NULL) != (find_input(now, kind) == NULL);
 }
 
-/* Tells every input that differs, of both plans, once; only those in list (NULL: all). In a list such a
- * device is one cause: "gpu0 (new)", "cpu:0 (gone)". Returns how many. */
+/* Names every input that differs between the plans, once; only those in list (NULL: all). A device that only
+ * one plan has counts as one cause in a list: "gpu0 (new)", "cpu:0 (gone)". Returns how many there are. */
 static uint32_t print_changed_inputs(FILE *out, const struct plan *old, const struct plan *now,
                                      const char *list, const char *before) {
     uint32_t n = 0;
@@ -203,7 +203,7 @@ static uint32_t print_changed_inputs(FILE *out, const struct plan *old, const st
         for (uint32_t i = 0; i < p->n_inputs; i++) {
             const char *name = p->inputs[i].name;
             if (pass == 1 && find_input(now, name) != NULL)
-                continue; /* told in the first pass */
+                continue; /* named in the first pass */
             if (same_input(find_input(old, name), find_input(now, name)) ||
                 (list != NULL && !is_named(list, name)))
                 continue;

@@ -15,8 +15,8 @@ void plan_ascii_print(const struct plan *p, FILE *out);
 /* A picture of each arena, as one SVG file. */
 stator_status plan_svg_write(const struct plan *p, const char *path, stator_error *e);
 
-/* What `now` has different from the plan whose JSON is text (n bytes, from the file `name`). STATOR_USAGE: it
- * is no plan. */
+/* Prints how `now` differs from the plan whose JSON is text (n bytes, from the file `name`). STATOR_USAGE:
+ * the text is not a plan. */
 stator_status plan_diff_print(const struct plan *now, const char *text, size_t n, const char *name, FILE *out,
                               stator_error *e);
 

@@ -1,5 +1,5 @@
-/* What blocks are, by their names: tensors have the names of the GGUF file, values those of the graph's
- * builders. */
+/* The role of a block, from its name: tensors have the names of the GGUF file, values those that the graph's
+ * builders give. */
 #include "app/plan/plan_parts.h"
 
 #include <string.h>

@@ -76,7 +76,7 @@ int plan_command(int argc, char **argv) {
          .kind = OPTIONS_LIST,
          .target = &o.devices,
          .value = "NAME=SIZE[,..]",
-         .help = "plan for this device instead of those here (may be repeated): "
+         .help = "plan for this device instead of those of this machine (may be repeated): "
                  "gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s,bus=31GB/s"},
         {.name = "svg",
          .kind = OPTIONS_TEXT,
@@ -88,12 +88,12 @@ int plan_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &o.diff,
          .value = "OLD.json",
-         .help = "say what changed since the plan in OLD.json (of --json), and why"},
+         .help = "say what changed since the plan in OLD.json (made by --json), and why"},
         {.name = "verbose",
          .letter = 'v',
          .kind = OPTIONS_FLAG,
          .target = &o.verbose,
-         .help = "with the largest blocks of every arena"},
+         .help = "also list the largest blocks of every arena"},
         OPTIONS_SET(&o.set)};
     struct options options = {
         .command = "plan",

@@ -173,7 +173,7 @@ static void put_steps(struct svg *g, uint32_t place, uint32_t arena, uint32_t st
     g->y = bottom + 34;
 }
 
-/* The budget of a place with its arenas in it; what is over it stands behind a line. */
+/* The budget of a place with its arenas in it; a line marks where the budget ends. */
 static void put_budget(struct svg *g, uint32_t place) {
     const struct plan_place *pl = &g->p->places[place];
     uint64_t whole = ARITH_MAX(pl->budget, pl->total);

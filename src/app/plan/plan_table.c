@@ -15,7 +15,7 @@ static double percent(uint64_t part, uint64_t whole) {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* Of the longest names, and no narrower than the headings look good. */
+/* Width of the longest names, at least wide enough for the headings. */
 struct widths {
     int place, arena;
 };
@@ -86,7 +86,7 @@ static bool spills(const struct plan *p) {
     return any;
 }
 
-/* Why it is that many sequences, where it is not for the bytes that are free. */
+/* Why it is that many sequences, when the free bytes are not the reason. */
 static const char *sequences_note(const struct plan *p) {
     if (p->sequences_fit == input(p, "batch"))
         return " (memory.batch takes no more)";

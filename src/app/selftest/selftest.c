@@ -113,8 +113,8 @@ static uint64_t planned(const stator *s, const char *arena) {
     }
 }
 
-/* "memory.driver_reserve=..": so large that of the GPU's memory half of the weights and none of the KV is
- * left. */
+/* "memory.driver_reserve=..": so large that the rest of the GPU's memory holds half of the weights and no
+ * KV. */
 static stator_status small_gpu(const char *path, const struct device_facts *f, const char *const *more,
                                size_t n_more, char out[64], stator_error *e) {
     stator *s = NULL;
@@ -226,7 +226,7 @@ static void compare(const struct outcome *a, const struct outcome *b, uint32_t v
     }
 }
 
-/* spill: on a GPU that has room for half of the weights and none of the KV. */
+/* spill: on a GPU that has room for half of the weights and no KV. */
 static void run_case(struct selftest *t, const struct shape_class *c, uint32_t type, const char *kv,
                      bool spill) {
     char name[64];
@@ -380,12 +380,12 @@ int selftest_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &t.device,
          .value = "D",
-         .help = "the GPU, by name (level_zero:1) or PCI address; default level_zero:0"},
+         .help = "the GPU, by name (level_zero:1) or PCI address (default: level_zero:0)"},
         {.name = "only",
          .kind = OPTIONS_TEXT,
          .target = &t.only,
          .value = "TEXT",
-         .help = "only the models whose names have this text, such as \"q8_0, even\""},
+         .help = "only the models whose names contain this text, such as \"q8_0, even\""},
         {.name = "report",
          .kind = OPTIONS_TEXT,
          .target = &t.report,
@@ -411,7 +411,7 @@ int selftest_command(int argc, char **argv) {
            i->vendor, i->device, i->driver, t.stack.loader);
     run_models(&t);
     if (t.n_results == 0)
-        return out_fail("selftest", STATOR_USAGE, "--only \"%s\": no model has that in its name", t.only);
+        return out_fail("selftest", STATOR_USAGE, "--only \"%s\": no model has this in its name", t.only);
     run_probes(&t);
     printf("%u cases, %u failed\n", t.n_results, t.failed);
     if (t.report != NULL && write_report(&t, &e) != STATOR_OK)

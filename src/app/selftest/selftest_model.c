@@ -141,7 +141,7 @@ static void put_keys(struct writer *w) {
     put(w, &base, sizeof base);
 }
 
-/* Random bits but for the half-precision scales and minima, which random bits could make infinite. */
+/* Random bits, except for the half-precision scales and minima, which random bits could make infinite. */
 static void fill_block(struct writer *w, uint32_t type, uint8_t *block, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; i++)
         block[i] = (uint8_t)(next_random(w) >> 56);

@@ -15,10 +15,10 @@
 
 struct header {
     char magic[8];
-    char key[HASH_TEXT]; /* of all that the binary was made from and for */
+    char key[HASH_TEXT]; /* of everything that the binary was made from and for */
     char contents[HASH_TEXT];
     char pad[6];
-    uint64_t bytes; /* behind the header */
+    uint64_t bytes; /* after the header */
 };
 _Static_assert(sizeof(struct header) == 88, "no padding");
 static const char magic[8] = "stator\x1a\1";
@@ -52,7 +52,7 @@ static bool path_of(const struct lz_cache *c, const struct opencl_module *m, con
 }
 
 void lz_cache_ignored(const struct lz_cache *c, const struct opencl_module *m, const char *why) {
-    log_write(c->log, STATOR_LOG_WARN, "cache.dir: the kept binary of %s for %s is not used: %s", m->name,
+    log_write(c->log, STATOR_LOG_WARN, "cache.dir: the stored binary of %s for %s is not used: %s", m->name,
               c->gpu->name, why);
 }
 
@@ -89,7 +89,7 @@ static void *read_binary(int file, const char *key, uint64_t *bytes, const char 
         !read_all(file, &h, sizeof h) || memcmp(h.magic, magic, sizeof magic) != 0)
         return NULL;
     if (memcmp(h.key, key, HASH_TEXT) != 0) {
-        *why = "it is of another driver, device or version of stator";
+        *why = "it was made for another driver, device or version of stator";
         return NULL;
     }
     if (h.bytes == 0 || h.bytes > MOST_BYTES || h.bytes != (uint64_t)st.st_size - sizeof h)
@@ -115,7 +115,7 @@ void *lz_cache_load(const struct lz_cache *c, const struct opencl_module *m, uin
     char key[HASH_TEXT], path[PATH_MAX];
     key_of(c, m, key);
     if (!path_of(c, m, key, "", path))
-        return NULL; /* lz_cache_store says it */
+        return NULL; /* lz_cache_store reports it */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0) {
         if (errno != ENOENT)
@@ -161,10 +161,10 @@ void lz_cache_store(const struct lz_cache *c, const struct opencl_module *m, con
     snprintf(ending, sizeof ending, ".%ld", (long)getpid());
     int error = bytes > MOST_BYTES ? EFBIG : ENAMETOOLONG;
     if (bytes <= MOST_BYTES && path_of(c, m, h.key, ending, made) && path_of(c, m, h.key, "", path)) {
-        (void)mkdir(c->folder, 0700); /* where it can't be made, open says so */
+        (void)mkdir(c->folder, 0700); /* if it cannot be made, open reports it */
         error = write_whole(made, path, &h, binary);
     }
     if (error != 0)
-        log_write(c->log, STATOR_LOG_WARN, "cache.dir: the binary of %s can't be kept in %s: %s", m->name,
+        log_write(c->log, STATOR_LOG_WARN, "cache.dir: the binary of %s can't be stored in %s: %s", m->name,
                   c->folder, strerror(error));
 }

@@ -1,7 +1,8 @@
 /* Compiled modules on disk (cache.dir), so that a start need not compile them again. A file holds the native
  * binary of one module for one driver version, device and set of build options, all of which its name and its
- * header say. A file that is missing, cut, changed or of something else is no error: a line says so, the
- * module is compiled from SPIR-V and the file is written again, whole or not at all. */
+ * header say. A file that is missing, truncated, changed or made for something else is not an error: a log
+ * line says so, the module is compiled from SPIR-V, and the file is written again, completely or not at
+ * all. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_CACHE_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_CACHE_H
 
@@ -16,13 +17,13 @@ struct lz_cache {
     const char *options; /* of the build */
 };
 
-/* The binary of a module, in memory that lz_cache_free takes; NULL: there is none that can be used. */
+/* The binary of a module, in memory to be freed by lz_cache_free; NULL: there is none that can be used. */
 void *lz_cache_load(const struct lz_cache *c, const struct opencl_module *m, uint64_t *bytes);
 void lz_cache_free(void *binary, uint64_t bytes);
-/* Keeps a binary; says why if it can't. */
+/* Keeps a binary; logs why if it cannot. */
 void lz_cache_store(const struct lz_cache *c, const struct opencl_module *m, const void *binary,
                     uint64_t bytes);
-/* The line about a binary that is not used. */
+/* Logs that a binary is not used, and why. */
 void lz_cache_ignored(const struct lz_cache *c, const struct opencl_module *m, const char *why);
 
 #endif

@@ -106,7 +106,7 @@ uint64_t lz_device_host_bytes(const struct device_choice *c, const struct device
     return count.used;
 }
 
-/* Free device memory, where somebody really counts it. */
+/* Free device memory, if the driver or sysman really counts it. */
 static uint64_t known_free(const struct lz_device *d) {
     enum lz_free source = LZ_FREE_GUESS;
     uint64_t bytes = lz_system_free(d->system, d->gpu, &source);
@@ -231,7 +231,7 @@ static void *help(void *argument) {
     return NULL;
 }
 
-/* Only while loading, so the threads live no longer. Fewer than wanted will do. */
+/* Only while loading, so the threads end with the call. Fewer threads than wanted will do. */
 static void lz_parallel(struct device *device, void (*f)(void *context, uint32_t member, uint32_t n),
                         void *context) {
     struct helper helpers[MAX_HELPERS];
@@ -251,7 +251,7 @@ static void lz_parallel(struct device *device, void (*f)(void *context, uint32_t
         if (started[i])
             pthread_join(helpers[i].thread, NULL);
         else
-            f(context, i, n); /* somebody has to do its part */
+            f(context, i, n); /* its part has to be done by another thread */
     }
     pthread_attr_destroy(&attr);
 }
@@ -277,7 +277,7 @@ static stator_status lz_peer_probe_pair(struct device *device, struct device *to
     if (p.bytes < LZ_PEER_LEAST) {
         *r = (struct device_route){.direct = false};
         snprintf(r->why, sizeof r->why,
-                 "the residual stream has less than %d bytes, too few to prove a pair with", LZ_PEER_LEAST);
+                 "the residual stream has less than %d bytes, too few to probe a pair with", LZ_PEER_LEAST);
         return STATOR_OK;
     }
     stator_status st = lz_peer_probe(&p, r, e);

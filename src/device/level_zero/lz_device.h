@@ -1,5 +1,5 @@
-/* The Level Zero back end: a GPU as device.h wants it. Inside the room, but for the functions that
- * device_list.c calls.
+/* The Level Zero back end: a GPU as device.h wants it. For use inside the room only, except for the functions
+ * that device_list.c calls.
  *
  * Arenas are zeMemAllocDevice slices that belong to this GPU alone (no residency elsewhere: that mirrors them
  * in host memory); what the host writes and reads lies in `staging`, allocated once by zeMemAllocHost. Before
@@ -36,7 +36,7 @@ struct lz_device {
     const struct phase *phase;
     struct lz_system *system;
     const struct lz_gpu *gpu;
-    uint32_t threads; /* of the host, for loading */
+    uint32_t threads; /* threads of the host, for loading */
     ze_context_handle_t context;
     struct lz_queue queue;
     const struct device_model *model;

@@ -1,4 +1,4 @@
-/* What the planner may know of a GPU. */
+/* The facts of a GPU that a plan may depend on. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_FACTS_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_FACTS_H
 
@@ -7,8 +7,8 @@
 
 #define LZ_FACTS_ALIGNMENT 65536 /* of slices: whole pages of device memory */
 
-/* Its memory is the driver's total less 1/32, which the driver and the display keep; live free memory is not
- * a fact, it is looked at when slices are made. */
+/* Memory is the driver's total less 1/32, which the driver and the display keep. Free memory is not a fact;
+ * it is checked when slices are made. */
 void lz_facts_of(const struct lz_gpu *g, struct device_facts *f);
 
 #endif

@@ -109,7 +109,7 @@ static stator_status probe_sizes(struct lz_system *s, struct side *sides, uint8_
     }
     if (!out->route.direct)
         for (uint32_t i = 0; i < DEVICE_INFO_COPIES; i++)
-            out->copies[i].direct_ns = 0; /* what arrives damaged in one size is not used in another */
+            out->copies[i].direct_ns = 0; /* a pair that damages one size is not used for other sizes */
     if (p.hangs)
         s->hangs = true;
     return st;
@@ -135,7 +135,7 @@ stator_status lz_info_probe(uint32_t from, uint32_t to, uint64_t bytes, struct d
     if (st != STATOR_OK)
         return st;
     CHECK(from < s->n_gpus && to < s->n_gpus && bytes >= device_info_copy_bytes[0]);
-    /* A quarter of it, while a GPU that others use has no room for it. */
+    /* Tries a quarter of it as long as a GPU that others use has no room. */
     do {
         struct side sides[2] = {{.gpu = &s->gpus[from]}, {.gpu = &s->gpus[to]}};
         void *work = NULL;

@@ -1,4 +1,4 @@
-/* device_info.h for GPUs. */
+/* The functions of device_info.h for GPUs. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_INFO_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_INFO_H
 

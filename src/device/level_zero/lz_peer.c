@@ -7,10 +7,10 @@
 #include <string.h>
 
 #define DEADLINE 10000000000ull /* ns, of one push, or less where devices.deadline is */
-#define GUARD    64             /* bytes beside the target that must stay */
+#define GUARD    64             /* bytes around the target that must not change */
 #define REPEATS  5              /* of each timed push; the fastest counts */
 
-/* Another byte at every place and in every round. */
+/* A different byte at every place and in every round. */
 static uint8_t pattern(uint64_t i, uint32_t round) {
     uint64_t x = (i + 1) * 0x9E3779B97F4A7C15ull + round * 0xBF58476D1CE4E5B9ull;
     return (uint8_t)(x >> 56);
@@ -29,7 +29,7 @@ static void refuse_damaged(struct device_route *r, uint64_t bad, uint64_t bytes,
     refuse(r, why);
 }
 
-/* One push with its time. false: it did not go; r says why. */
+/* One push with its time. False: it failed; r says why. */
 static bool push(struct lz_queue *q, void *to, const void *from, uint64_t bytes, uint64_t *ns,
                  struct device_route *r) {
     stator_error why;
@@ -136,8 +136,9 @@ stator_status lz_peer_probe(struct lz_peer *p, struct device_route *r, stator_er
     }
     ze_result_t said = p->from->ze->zeDeviceCanAccessPeer(from->handle, to->handle, &can);
     if (said != ZE_RESULT_SUCCESS || !can) {
-        refuse(r, said != ZE_RESULT_SUCCESS ? lz_calls_meaning(said)
-                                            : "the driver says that the one can't reach the other's memory");
+        refuse(r, said != ZE_RESULT_SUCCESS
+                      ? lz_calls_meaning(said)
+                      : "the driver says that one cannot reach the memory of the other");
         return STATOR_OK;
     }
     struct lz_queue q;
@@ -167,7 +168,7 @@ static stator_status stage(struct lz_peer *p, uint64_t bytes, uint64_t *ns, stat
     return st;
 }
 
-/* Pushes with a queue of its own; the first is compared. 0 in out when it did not go, r says why. */
+/* Pushes with a queue of its own; the first is compared. 0 in out if it failed; r says why. */
 static stator_status time_direct(struct lz_peer *p, uint64_t bytes, struct device_route *r,
                                  struct device_info_copy *out, stator_error *e) {
     struct lz_queue q;

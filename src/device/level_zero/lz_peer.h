@@ -1,8 +1,8 @@
 /* Whether copies from one GPU to another can be trusted to go direct.
  *
- * The driver's word (zeDeviceCanAccessPeer) is not enough: patterned data of several sizes and at several
- * offsets is pushed by the source, read back from the target and compared, with what lies beside it; then
- * timed. The pushes run on a queue of their own, so that one that never ends harms nothing else. */
+ * The driver's word (zeDeviceCanAccessPeer) is not enough: the source pushes patterned data of several sizes
+ * and at several offsets; it is read back from the target and compared, together with the bytes around it,
+ * and then timed. The pushes run on a queue of their own, so that one that never ends does no other harm. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_PEER_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_PEER_H
 
@@ -12,7 +12,7 @@
 #define LZ_PEER_LEAST 256 /* bytes, of each of the three memories */
 
 struct lz_peer {
-    struct lz_queue *from; /* of the source and of the target, for what is not probed */
+    struct lz_queue *from; /* queues of the source and of the target, for everything but the probed pushes */
     struct lz_queue *to;
     uint8_t *source; /* device memory of `from`'s GPU: bytes */
     uint8_t *target; /* device memory of `to`'s GPU: bytes */
@@ -22,11 +22,12 @@ struct lz_peer {
     bool hangs; /* out: a push has not ended and may still arrive at the target */
 };
 
-/* Fills *r. An error is one of the two GPUs being lost. */
+/* Fills *r. It is an error only if one of the two GPUs is lost. */
 stator_status lz_peer_probe(struct lz_peer *p, struct device_route *r, stator_error *e);
 
-/* Fills *out for a copy of `bytes` (<= p->bytes). Direct, when r says so: pushed once and compared (what
- * arrives damaged makes the pair staged, *r says why), then timed. Staged: always. An error as above. */
+/* Fills *out for a copy of `bytes` (<= p->bytes). Direct, if r says so: pushed once and compared (if it
+ * arrives damaged the pair becomes staged and *r says why), then timed. Staged: always timed. Errors as
+ * above. */
 stator_status lz_peer_time(struct lz_peer *p, uint64_t bytes, struct device_route *r,
                            struct device_info_copy *out, stator_error *e);
 

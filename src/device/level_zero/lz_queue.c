@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-#define SETTLE_DEADLINE 10000000000ull /* ns: of what runs when all is closed, or q->deadline_ns if less */
+#define SETTLE_DEADLINE                                                                                      \
+    10000000000ull /* ns to wait at close for what still runs, or q->deadline_ns if that is less */
 
 static void break_queue(struct lz_queue *q, const stator_error *why) {
     if (!q->broken)
@@ -22,7 +23,7 @@ stator_status lz_queue_error(struct lz_queue *q, const char *call, ze_result_t r
     return st;
 }
 
-/* What broke it, again: whoever comes second may be the one who is heard. */
+/* Reports again what broke the queue: the second caller may be the one whose error is shown. */
 static stator_status is_broken(const struct lz_queue *q, stator_error *e) {
     if (e != NULL)
         *e = q->why;

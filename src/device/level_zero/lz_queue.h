@@ -2,8 +2,8 @@
  * start-up, each with its fence, so that a few are under way at once.
  *
  * Invariants: every wait has a deadline; after a lost device or a missed deadline the queue is broken, and
- * nothing more is submitted. A lost device runs nothing any more, so all is given back; what a hanging one
- * may still touch stays to the end of the process. One thread at a time. */
+ * nothing more is submitted. A lost device no longer runs anything, so everything is freed; what a hanging
+ * one may still touch is kept until the process ends. One thread at a time. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_QUEUE_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_QUEUE_H
 
@@ -35,11 +35,11 @@ stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const
                             ze_context_handle_t context, uint64_t deadline_ns, stator_error *e);
 /* Waits for what runs and destroys all, unless it hangs. */
 void lz_queue_close(struct lz_queue *q);
-/* Makes sure that what the fence was submitted with runs no more; else q->hangs. */
+/* Waits until what the fence was submitted with no longer runs; else q->hangs is set. */
 void lz_queue_settle(struct lz_queue *q, ze_fence_handle_t fence);
 void lz_queue_settle_transfers(struct lz_queue *q);
 
-/* Start a transfer; they return before it is done. Memory: device memory of this GPU or a peer's, or
+/* Start a transfer and return before it is done. Memory: device memory of this GPU or a peer's, or
  * zeMemAllocHost's. bytes > 0; a fill is with zeros, of a multiple of 4 bytes. */
 stator_status lz_queue_copy(struct lz_queue *q, void *to, const void *from, uint64_t bytes, stator_error *e);
 stator_status lz_queue_fill(struct lz_queue *q, void *to, uint64_t bytes, stator_error *e);
@@ -49,13 +49,13 @@ stator_status lz_queue_wait(struct lz_queue *q, stator_error *e);
 /* For recording: a new list and its end, and a fence. */
 stator_status lz_queue_list(struct lz_queue *q, ze_command_list_handle_t *out, stator_error *e);
 stator_status lz_queue_fence(struct lz_queue *q, ze_fence_handle_t *out, stator_error *e);
-/* Submits closed lists, to be executed one after the other; the fence is signalled behind them. */
+/* Submits closed lists, to be executed one after the other; the fence is signalled after them. */
 stator_status lz_queue_submit(struct lz_queue *q, ze_command_list_handle_t *lists, uint32_t n,
                               ze_fence_handle_t fence, stator_error *e);
 /* *ended = false: timeout_ns passed and the fence is not signalled. */
 stator_status lz_queue_fence_wait(struct lz_queue *q, ze_fence_handle_t fence, uint64_t timeout_ns,
                                   bool *ended, stator_error *e);
-/* Makes a result an error, and the queue broken when the device is lost. */
+/* Turns a result into an error, and marks the queue as broken when the device is lost. */
 stator_status lz_queue_error(struct lz_queue *q, const char *call, ze_result_t r, stator_error *e);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define MODULE_OPTIONS  "" /* nothing that changes arithmetic, and no buffers above 4 GiB */
-#define LAUNCHES_PER_OP 4  /* more than any op has that lies in one slice; checked */
+#define LAUNCHES_PER_OP 4  /* more than any op has whose data is in one slice; checked */
 #define LAUNCHES_BESIDE (16 + 2 * GRAPH_MAX_SLICES) /* one more for each slice of KV and cut of a weight */
 #define BUILD_LOG       400                         /* bytes of a compiler's log in an error */
 
@@ -48,7 +48,7 @@ static stator_status module_error(struct lz_device *d, const struct opencl_modul
     const struct lz_calls *ze = &d->system->ze;
     char text[BUILD_LOG] = "";
     size_t n = 0;
-    /* A longer log is left out: it has to be taken whole, and nobody knows how long it is. */
+    /* A longer log is left out: the driver copies all of it, whatever its length. */
     if (log != NULL && ze->zeModuleBuildLogGetString(log, &n, NULL) == ZE_RESULT_SUCCESS && n > 1 &&
         n <= sizeof text)
         (void)ze->zeModuleBuildLogGetString(log, &n, text);
@@ -72,7 +72,7 @@ static ze_result_t create_module(struct lz_device *d, ze_module_format_t format,
     return d->system->ze.zeModuleCreate(d->context, d->gpu->handle, &desc, module, log);
 }
 
-/* The binary that was kept, if the driver takes it. */
+/* The stored binary, if the driver accepts it. */
 static bool kept_module(struct lz_device *d, const struct lz_cache *c, const struct opencl_module *m,
                         ze_module_handle_t *module) {
     uint64_t bytes = 0;
@@ -234,7 +234,7 @@ static stator_status append_launch(struct recording *r, const struct launch *l) 
     return append_barrier(r);
 }
 
-/* Bytes of the descriptor up to the angles of so many tokens; the angles are its last part. */
+/* Bytes of the descriptor including the angles of this many tokens; the angles are its last part. */
 static uint64_t descriptor_bytes(const struct device_model *m, uint32_t tokens) {
     const struct step_header *h = &m->step;
     CHECK(h->at_rope >= h->at_tokens && h->at_rope >= h->at_chunks && h->at_rope >= h->at_rows &&
@@ -354,7 +354,7 @@ static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bu
     return st == STATOR_OK ? close_list(&r) : st;
 }
 
-/* first_event: behind those of the longest body. */
+/* first_event: after those of the longest body. */
 static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bucket, uint32_t first_event,
                                  stator_error *e) {
     const struct graph *g = d->model->graph;
@@ -514,7 +514,8 @@ stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout
     return st;
 }
 
-/* Kernel times count ticks in few bits; the device's clock, read now together with ours, places them. */
+/* Kernel times are counters of few bits. The device's clock, read now together with the host's, places them
+ * in time. */
 uint32_t lz_steps_spans(struct lz_device *d, uint32_t slot, struct device_span *out, uint32_t max) {
     const struct lz_calls *ze = &d->system->ze;
     uint64_t driver_host = 0;

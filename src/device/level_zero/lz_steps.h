@@ -2,9 +2,9 @@
  * it.
  *
  * Per slot and bucket of token counts one list with the body (descriptor, landing, ops, sending), per slot
- * and bucket of row counts one with the tail (ops, results), and per slot one that brings only the
- * descriptor, for steps without a body. A step is one submit of one or two of them with the slot's fence
- * behind. A list in flight may not be submitted again, hence one of each per slot.
+ * and bucket of row counts one with the tail (ops, results), and per slot one that copies only the
+ * descriptor, for steps without a body. A step is one submit of one or two of them, followed by the slot's
+ * fence. A list in flight may not be submitted again, hence one of each per slot.
  *
  * Every kernel launch and every copy is followed by a barrier: ops of a step depend on one another. With
  * trace, every launch signals an event that holds its times. */

@@ -9,7 +9,7 @@
 #define MAX_EXTENSIONS 128
 #define LEAST_BUS      1000000000 /* bytes per second */
 
-/* zeInit is once per process, and so is what follows from it. */
+/* zeInit is called once per process, and so is everything that follows from it. */
 static struct {
     pthread_mutex_t mutex;
     bool tried;
@@ -56,7 +56,7 @@ static stator_status read_queues(const struct lz_calls *ze, struct lz_gpu *g, st
         g->fill_pattern = groups[i].maxMemoryFillPatternSize;
         return STATOR_OK;
     }
-    return error_set(e, STATOR_DEVICE, "%s: it has no queue that computes", g->name);
+    return error_set(e, STATOR_DEVICE, "%s: it has no queue for compute", g->name);
 }
 
 static stator_status read_memory(const struct lz_calls *ze, struct lz_gpu *g, stator_error *e) {
@@ -91,7 +91,8 @@ static stator_status read_abilities(const struct lz_calls *ze, struct lz_gpu *g,
     if (ze->zeDevicePciGetPropertiesExt != NULL &&
         ze->zeDevicePciGetPropertiesExt(g->handle, &pci) == ZE_RESULT_SUCCESS)
         pci_text(pci.address.domain, pci.address.bus, pci.address.device, pci.address.function, g->pci);
-    /* Cards with a switch of their own tell of the link behind it, which says nothing about the slot. */
+    /* Cards with a switch of their own report the link behind that switch, which says nothing about the
+     * slot. */
     if (pci.maxSpeed.maxBandwidth >= LEAST_BUS)
         g->bus = (uint64_t)pci.maxSpeed.maxBandwidth;
     ze_device_compute_properties_t c = {.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES};
@@ -134,7 +135,7 @@ static stator_status read_gpu(const struct lz_calls *ze, const ze_device_propert
 static stator_status add_gpus(struct lz_system *s, struct lz_driver *d, stator_error *e) {
     const struct lz_calls *ze = &s->ze;
     ze_device_handle_t handles[LZ_SYSTEM_MAX_GPUS] = {0};
-    uint32_t n = 0; /* some drivers do not lower a count that is too large, so ask first */
+    uint32_t n = 0; /* some drivers do not lower a count that is too large, so query it first */
     ze_result_t r = ze->zeDeviceGet(d->handle, &n, NULL);
     n = ARITH_MIN(n, (uint32_t)LZ_SYSTEM_MAX_GPUS);
     if (r == ZE_RESULT_SUCCESS && n > 0)
@@ -278,7 +279,7 @@ stator_status lz_system_find(struct lz_system *s, const char *name, struct lz_gp
         snprintf(list + n, sizeof list - n, "%s%s = %.60s %s", i > 0 ? "; " : "", s->gpus[i].name,
                  s->gpus[i].model, s->gpus[i].pci);
     }
-    return error_set(e, STATOR_DEVICE, "devices.use = \"%.60s\": %s; here are: %s", name,
+    return error_set(e, STATOR_DEVICE, "devices.use = \"%.60s\": %s; this machine has: %s", name,
                      found == 0 ? "no such GPU" : "more than one GPU has that name", list);
 }
 

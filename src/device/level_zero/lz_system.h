@@ -1,7 +1,7 @@
 /* The drivers and GPUs of this process.
  *
  * Level Zero initialises a process once (zeInit), so there is one struct lz_system per process; it is made by
- * the first lz_system_get and never changes after that, but for `hangs` and the contexts: one per driver,
+ * the first lz_system_get and never changes after that, except for `hangs` and the contexts: one per driver,
  * made for its first user and destroyed with its last. Thread: any. */
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_SYSTEM_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_SYSTEM_H
@@ -19,7 +19,7 @@ struct lz_driver {
     uint32_t version; /* as the driver counts; Intel: major << 24 | minor << 16 | build */
     ze_api_version_t api;
     bool usable_memory, dot_product, memory_bandwidth; /* extensions that it names */
-    ze_context_handle_t context;                       /* NULL: nobody uses it */
+    ze_context_handle_t context;                       /* NULL: not in use */
     uint32_t users;
 };
 
@@ -57,14 +57,13 @@ struct lz_system {
     uint32_t n_drivers;
     struct lz_gpu gpus[LZ_SYSTEM_MAX_GPUS];
     uint32_t n_gpus;
-    _Atomic bool
-        hangs; /* something may run for ever on a GPU: no memory that it may touch is freed any more */
+    _Atomic bool hangs; /* something may run for ever on a GPU: memory that it may touch is no longer freed */
 };
 
 /* The system. STATOR_DEVICE: no loader, no driver or no GPU; the text says which. */
 stator_status lz_system_get(struct lz_system **out, stator_error *e);
 
-/* The loader's version as far as it was found, also after lz_system_get has failed; "" when it was not. */
+/* The loader's version if it was found, even after lz_system_get has failed; else "". */
 void lz_system_loader(char out[32]);
 
 /* The GPU that a name of devices.use means: an index ("level_zero:1"), a PCI address ("level_zero:03:00.0",
@@ -76,7 +75,7 @@ stator_status lz_system_find(struct lz_system *s, const char *name, struct lz_gp
  * 1/16. */
 uint64_t lz_system_free(struct lz_system *s, const struct lz_gpu *g, enum lz_free *source);
 
-/* The context of the GPU's driver; every acquire wants its release. */
+/* The context of the GPU's driver; every acquire needs a release. */
 stator_status lz_system_context_acquire(struct lz_system *s, const struct lz_gpu *g, ze_context_handle_t *out,
                                         stator_error *e);
 void lz_system_context_release(struct lz_system *s, const struct lz_gpu *g);

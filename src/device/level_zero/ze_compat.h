@@ -8,7 +8,7 @@
 #include <level_zero/ze_api.h>
 #include <level_zero/zes_api.h>
 
-/* Specification 1.11: what the device has left, of which neither a part nor the whole is promised. */
+/* Specification 1.11: memory that the device has left, without a promise that it can be allocated. */
 #define COMPAT_USABLE_MEMORY_NAME  "ZE_extension_device_usablemem_size_properties"
 #define COMPAT_USABLE_MEMORY_STYPE ((ze_structure_type_t)0x00020041)
 struct compat_usable_memory {

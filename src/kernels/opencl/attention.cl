@@ -2,10 +2,10 @@
  * a tile. Rows are (query, head) pairs, up to OPENCL_ATTENTION_ROWS at a time; splits of 256 tokens each as
  * kernels.h says: item t has the scores of token t of the split, then item d of the output the column d.
  *
- * A chunk of few queries that sees several splits is cut side by side (launch_cut): every (tile, KV head,
- * split) is an item of its own, leaves its result in a cell, and the last group to leave one merges all, in
- * the order of the splits. Else a group goes through the splits of its tile one after the other, for several
- * KV heads where the int8 forms of the output want them together.
+ * For a chunk of few queries that sees several splits, the splits run in parallel (launch_cut): every (tile,
+ * KV head, split) is an item of its own that leaves its result in a cell, and the last group to do so merges
+ * all cells in the order of the splits. Otherwise a group goes through the splits of its tile one after the
+ * other, for several KV heads if the int8 forms of the output need them together.
  *
  * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once
  * for all of them. */
@@ -23,8 +23,8 @@
 #define SPLIT OPENCL_SPLIT
 #define ITEMS OPENCL_GROUP
 
-/* Values of K (dims of a token) or V (tokens of a column) that an item asks for before it uses the first.
- * With all types in one kernel more would spill on dg1. */
+/* Values of K (dims of a token) or V (tokens of a column) that an item loads before it uses the first. With
+ * all types in one kernel more would spill on dg1. */
 #ifdef CL_KV
 #define AHEAD 16
 #else
@@ -334,7 +334,8 @@ static inline void weigh_quantised(bool whole, bool eight, const struct look *l,
     }
 }
 
-/* o[i] += e * v over tokens 0 .. n of the split. Of a block all bytes are there, seen or not. */
+/* o[i] += e * v over tokens 0 .. n of the split. All bytes of a block exist, whether the row sees them or
+ * not. */
 static inline void weigh_split(const struct look *l, const struct room *m, const struct rows *r,
                                global const uint *table, uint begin, uint n, const struct column *c,
                                float *o) {

@@ -1,5 +1,5 @@
-/* What the kernels share: access to bytes, the tree of sum128, activations to int8. All functions that say
- * "group" are to be called by every work item of the group, with the same arguments. */
+/* What the kernels share: access to bytes, the tree of sum128, activations to int8. Functions whose comments
+ * begin with "Group" must be called by every work item of the group, with the same arguments. */
 #ifndef STATOR_KERNELS_OPENCL_CL_COMMON_H
 #define STATOR_KERNELS_OPENCL_CL_COMMON_H
 

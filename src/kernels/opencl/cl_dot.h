@@ -194,7 +194,7 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
         }
         if (!cl_has_m(type))
             continue;
-            /* Apart from the loop above: together they would not fit into the registers. */
+            /* Separate from the loop above: together they would not fit into the registers. */
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++)
             i[t] = 0;

@@ -1,5 +1,5 @@
-/* The epilogue of a product that gives q, k and v: heads are normed (optional) and turned, q goes to the
- * value, k and v into the cache. All functions are for the whole group. */
+/* The epilogue of a product that gives q, k and v: heads are normed (optional) and rotated, q goes to the
+ * value, k and v go to the cache. All functions are for the whole group. */
 #ifndef STATOR_KERNELS_OPENCL_CL_HEADS_H
 #define STATOR_KERNELS_OPENCL_CL_HEADS_H
 

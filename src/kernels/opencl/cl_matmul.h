@@ -14,8 +14,8 @@
 #define CL_JOIN(a, b)  CL_JOIN2(a, b)
 
 /* Without the matrix engine there is no sub-group operation: 16 is asked for because the compiler would take
- * 8, which reads half lines and doubles the instructions (README.md). Decoding several tokens of
- * mixed types it may choose: with 16 it spills them on acm-g10. */
+ * 8, which reads half lines and doubles the instructions (README.md). For decoding several tokens of mixed
+ * types the compiler may choose: with 16 it spills on acm-g10. */
 #if CL_SUB_GROUP
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_SUB_GROUP)))
 #elif CL_TILES || CL_TOKENS == 1 || !CL_ANY_K || !CL_ANY_32

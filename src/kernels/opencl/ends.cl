@@ -43,7 +43,7 @@ argmax(global const uchar *step, global const float *logits, global struct step_
     uint rows = CL_STEP(step)->n_rows;
     for (uint row = get_group_id(0); row < rows; row += get_num_groups(0)) {
         global const float *x = logits + row * vocab;
-        /* Items beyond the vocabulary repeat its first number: no index is taken from them. */
+        /* Items beyond the vocabulary repeat its first number; their index is never taken. */
         uint best = me < vocab ? me : 0;
         float most = x[best];
         uint fine = 1;

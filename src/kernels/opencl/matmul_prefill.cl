@@ -78,7 +78,8 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
         uint panel_bytes = cl_type_bytes(w.type, cols);
         for (uint v0 = 0; v0 < u->half_of; v0 += at_once) {
             uint v = v0 + slot;
-            /* The matrix engine wants all items: panels that are not there are computed as the last one. */
+            /* The matrix engine needs all items: for panels that do not exist the last one is computed
+             * again. */
             cl_bytes from =
                 cl_panel_at(&w, min(u->panel + min(v, u->half_of - 1), u->panels - 1), panel_bytes);
             float total[CL_TOKENS];
