@@ -409,9 +409,8 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
                           b->name);
     if (!b->computable)
         return gguf_error(g, e,
-                          "tensor '%s%s' has type %s, which stator can't compute with (f32, f16, bf16, q8_0, "
-                          "q4_0, q4_1, q5_0, "
-                          "q5_1, q4_k, q5_k and q6_k it can)",
+                          "tensor '%s%s' has type %s, which stator can't compute with; it can with f32, f16, "
+                          "bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, iq4_nl and mxfp4",
                           prefix, p->name, b->name);
     return STATOR_OK;
 }
