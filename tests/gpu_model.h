@@ -125,7 +125,7 @@ static inline void gpu_model_place(struct gpu_model *m, uint64_t *seed) {
     }
     slice[1] += GPU_MODEL_GAP;
     g->weight_slices = 2;
-    struct device_kv *kv = &m->model.kv;
+    struct device_cache *kv = &m->model.caches[0];
     uint32_t units = m->want.n_kv_heads;
     kv->units_per_slice = (uint32_t)arith_ceil_div(units, m->want.kv_slices);
     for (uint32_t i = 0; i * kv->units_per_slice < units; i++)
@@ -220,29 +220,29 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     assert_non_null(m->tables);
     c = carve_in(m->tables, c.used);
     graph_layout(&m->graph, &c, &m->shape, 1);
-    struct device_kv *kv = &m->model.kv;
-    *kv = (struct device_kv){.type_k = want->type_k,
-                             .type_v = want->type_v,
-                             .heads = want->n_kv_heads,
-                             .n_blocks = want->blocks * want->sequences,
-                             .blocks_per_sequence = want->blocks,
-                             .k_bytes = kernels_kv_bytes(want->type_k, want->head_k),
-                             .block_stride = kernels_kv_bytes(want->type_k, want->head_k) +
-                                             kernels_kv_bytes(want->type_v, want->head_v)};
-    kv->unit_bytes = kv->block_stride * kv->n_blocks;
-    uint32_t cells = device_cells(&(struct device_facts){0}, kv, want->sequences, want->batch);
-    struct graph_want gw = {
-        .batch = want->batch, .logits_rows = want->rows, .cells = ARITH_MIN(want->cells, cells)};
+    uint32_t cells = device_cells(&(struct device_facts){0}, want->blocks * KERNELS_KV_BLOCK, want->sequences,
+                                  want->batch);
+    struct graph_want gw = {.batch = want->batch,
+                            .logits_rows = want->rows,
+                            .kv_type_k = want->type_k,
+                            .kv_type_v = want->type_v,
+                            .cells = ARITH_MIN(want->cells, cells)};
     assert_int_equal(graph_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
-    uint64_t at = arith_round_up(sizeof(struct step_header), 64);
+    assert_int_equal(m->graph.n_caches, 1);
+    const struct graph_cache *cache = &m->graph.caches[0];
+    struct device_cache *kv = &m->model.caches[0];
+    *kv = (struct device_cache){.n_blocks = want->blocks * want->sequences, .per_sequence = want->blocks};
+    kv->unit_bytes = cache->bytes * kv->n_blocks;
+    uint64_t at = arith_round_up(step_header_bytes(1), 64);
     struct step_header *h = &m->model.step;
-    h->table_stride = kv->blocks_per_sequence;
+    h->n_caches = 1;
+    h->cache[0].table_stride = kv->per_sequence;
     h->rope_stride = want->n_rot;
     h->at_tokens = gpu_model_take(&at, want->batch, 4);
     h->at_chunks = gpu_model_take(&at, want->sequences, sizeof(struct step_chunk));
     h->at_rows = gpu_model_take(&at, want->rows, 4);
-    h->at_zero = gpu_model_take(&at, kv->n_blocks, 4);
-    h->at_tables = gpu_model_take(&at, kv->n_blocks, 4);
+    h->cache[0].at_zero = gpu_model_take(&at, kv->n_blocks, 4);
+    h->cache[0].at_tables = gpu_model_take(&at, kv->n_blocks, 4);
     h->at_rope = gpu_model_take(&at, (uint64_t)want->batch * want->n_rot, 4);
     m->model.step_bytes = at;
     m->model.graph = &m->graph;
@@ -270,9 +270,9 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
         gpu_model_fill_weight(m, seed, &m->graph.weights[i]);
     for (int s = 0; m->bytes[DEVICE_KV][s] > 0; s++) {
         uint8_t *block = m->before[DEVICE_KV][s], *end = block + m->bytes[DEVICE_KV][s];
-        for (; block < end; block += kv->block_stride) {
-            gpu_model_fill_kv(seed, kv->type_k, want->head_k, block);
-            gpu_model_fill_kv(seed, kv->type_v, want->head_v, block + kv->k_bytes);
+        for (; block < end; block += cache->bytes) {
+            gpu_model_fill_kv(seed, want->type_k, want->head_k, block);
+            gpu_model_fill_kv(seed, want->type_v, want->head_v, block + cache->k_bytes);
         }
     }
     return m;
@@ -303,16 +303,17 @@ static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t 
     h->n_rows = rows;
     int32_t *ids = (int32_t *)(void *)(slot + h->at_tokens);
     struct step_chunk *chunks = (struct step_chunk *)(void *)(slot + h->at_chunks);
-    uint32_t *row = (uint32_t *)(void *)(slot + h->at_rows), *zero = (uint32_t *)(void *)(slot + h->at_zero);
-    uint32_t *tables = (uint32_t *)(void *)(slot + h->at_tables);
+    uint32_t *row = (uint32_t *)(void *)(slot + h->at_rows),
+             *zero = (uint32_t *)(void *)(slot + h->cache[0].at_zero);
+    uint32_t *tables = (uint32_t *)(void *)(slot + h->cache[0].at_tables);
     for (uint32_t i = 0; i < tokens; i++)
         ids[i] = (int32_t)testing_below(seed, w->vocab);
     for (uint32_t i = 0; i < rows; i++)
         row[i] = (uint32_t)testing_below(seed, tokens);
     kernel_check_random_floats(seed, (float *)(void *)(slot + h->at_rope), (size_t)tokens * w->n_rot, 1);
     /* Blocks are dealt out backwards, so that no table is the identity. */
-    for (uint32_t i = 0; i < m->model.kv.n_blocks; i++)
-        tables[i] = m->model.kv.n_blocks - 1 - i;
+    for (uint32_t i = 0; i < m->model.caches[0].n_blocks; i++)
+        tables[i] = m->model.caches[0].n_blocks - 1 - i;
     uint32_t done = 0;
     while (done < tokens) {
         uint32_t c = h->n_chunks++;
@@ -326,8 +327,8 @@ static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t 
         done += n;
     }
     /* A block that is cleared in the step: the last of a sequence. */
-    h->n_zero = 1;
-    zero[0] = (uint32_t)testing_below(seed, m->model.kv.n_blocks);
+    h->cache[0].n_zero = 1;
+    zero[0] = (uint32_t)testing_below(seed, m->model.caches[0].n_blocks);
 }
 
 /* The step on the CPU device in the scalar tier: before -> cpu. */

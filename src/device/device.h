@@ -64,38 +64,37 @@ struct device_options {
     uint64_t deadline_ns; /* of one copy at the start; 0: DEVICE_DEADLINE */
 };
 
-/* Where a layer's KV lies: units of one (layer, KV head), each n_blocks blocks of K then V, in slices of
- * units_per_slice units. Unit of layer l, head h: (l - the device's first layer) * heads + h. The units
- * of the last spilled_layers layers begin a slice of their own, which the engine may have put elsewhere. */
-struct device_kv {
-    uint32_t type_k; /* enum kernels_kv */
-    uint32_t type_v;
-    uint32_t heads; /* KV heads of a layer */
+/* Where a cache of the graph lies: units of one (layer, KV head; or layer), each n_blocks blocks, in slices
+ * of units_per_slice units: unit of the cache's layer l, head h: l * units + h. Every cache begins a slice of
+ * its own; so do the units of the last spilled_layers layers, behind all caches, in slices that the engine
+ * may have put elsewhere. */
+struct device_cache {
     uint32_t n_blocks;
-    uint32_t blocks_per_sequence; /* entries of a block table */
-    uint64_t k_bytes;             /* of one block; V follows it */
-    uint64_t block_stride;        /* of one block, K and V */
+    uint32_t per_sequence; /* entries of a block table */
     uint64_t unit_bytes;
     uint32_t units_per_slice;
     uint32_t spilled_layers; /* 0 on a device in host memory */
 };
 
-/* The slices [first, end) of the layers that are kept (spilled = false) or spilled, and their units. */
-struct device_kv_part {
-    uint32_t first, end;
-    uint32_t units;
-};
-struct device_kv_part device_kv_part(const struct device_kv *kv, const struct graph *g, bool spilled);
-
 /* The part of the model that one device runs: a graph with all its places. */
 struct device_model {
     const struct graph *graph;
-    struct device_kv kv;
+    struct device_cache caches[GRAPH_MAX_CACHES]; /* graph->n_caches of them */
     uint32_t sequences;
     struct step_header step; /* the offsets in the step descriptor; its counts are 0 */
     uint64_t step_bytes;     /* of one descriptor */
     uint32_t slots;          /* of steps: 1 (one CPU device alone) or 2 */
 };
+
+/* The slices [first, end) of the kv arena with the cache's layers that are kept (spilled = false) or spilled,
+ * and their units. */
+struct device_cache_part {
+    uint32_t first, end;
+    uint32_t units;
+};
+struct device_cache_part device_cache_part(const struct device_model *m, uint32_t cache, bool spilled);
+/* Slices of the kv arena that are kept, and all. */
+uint32_t device_cache_slices(const struct device_model *m, bool spilled_too);
 
 /* Where a device keeps what the host writes and reads when its exchange is not host memory: pinned, in
  * `staging`. Offsets from the device's pinned part. */
@@ -110,8 +109,7 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
 
 /* struct graph_want.cells of a device's graph: on a GPU enough for all splits of OPENCL_SPLIT_QUERIES queries
  * of every sequence, in steps of at most `batch` tokens. 0: none, or no sequence can have two splits. */
-uint32_t device_cells(const struct device_facts *f, const struct device_kv *kv, uint32_t sequences,
-                      uint32_t batch);
+uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t batch);
 
 /* One side of a boundary between two devices. */
 struct device_link {

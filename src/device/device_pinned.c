@@ -10,16 +10,31 @@ const char *device_arena_name(enum device_arena a) {
     return names[a];
 }
 
-struct device_kv_part device_kv_part(const struct device_kv *kv, const struct graph *g, bool spilled) {
-    uint32_t layers = g->want.end_layer - g->want.first_layer;
-    CHECK(kv->spilled_layers <= layers);
-    uint32_t kept = (layers - kv->spilled_layers) * kv->heads;
-    uint32_t rest = kv->spilled_layers * kv->heads;
-    uint32_t own = (uint32_t)arith_ceil_div(kept, kv->units_per_slice);
-    if (!spilled)
-        return (struct device_kv_part){.end = own, .units = kept};
-    uint32_t more = (uint32_t)arith_ceil_div(rest, kv->units_per_slice);
-    return (struct device_kv_part){.first = own, .end = own + more, .units = rest};
+static uint32_t units_of(const struct device_model *m, uint32_t cache, bool spilled) {
+    const struct graph_cache *g = &m->graph->caches[cache];
+    uint32_t rest = m->caches[cache].spilled_layers;
+    CHECK(rest <= g->n_layers);
+    return (spilled ? rest : g->n_layers - rest) * g->units;
+}
+
+static uint32_t slices_before(const struct device_model *m, uint32_t cache, bool spilled) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < cache; i++)
+        sum += (uint32_t)arith_ceil_div(units_of(m, i, spilled), m->caches[i].units_per_slice);
+    return sum;
+}
+
+uint32_t device_cache_slices(const struct device_model *m, bool spilled_too) {
+    uint32_t n = m->graph->n_caches;
+    return slices_before(m, n, false) + (spilled_too ? slices_before(m, n, true) : 0);
+}
+
+struct device_cache_part device_cache_part(const struct device_model *m, uint32_t cache, bool spilled) {
+    CHECK(cache < m->graph->n_caches);
+    struct device_cache_part p = {.units = units_of(m, cache, spilled)};
+    p.first = slices_before(m, cache, spilled) + (spilled ? device_cache_slices(m, false) : 0);
+    p.end = p.first + (uint32_t)arith_ceil_div(p.units, m->caches[cache].units_per_slice);
+    return p;
 }
 
 void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
@@ -44,9 +59,8 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
     p->bytes = c.used;
 }
 
-uint32_t device_cells(const struct device_facts *f, const struct device_kv *kv, uint32_t sequences,
-                      uint32_t batch) {
-    uint64_t splits = arith_ceil_div((uint64_t)kv->blocks_per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
+uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t batch) {
+    uint64_t splits = arith_ceil_div(context, KERNELS_SPLIT);
     uint64_t queries = ARITH_MIN((uint64_t)sequences * OPENCL_SPLIT_QUERIES, (uint64_t)batch);
     if (f->host_memory || splits <= 1)
         return 0;

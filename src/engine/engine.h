@@ -55,13 +55,23 @@ struct engine_sequence {
     struct engine_request *request; /* NULL: free */
     uint32_t done;                  /* tokens that have gone into steps */
     uint32_t flights;               /* steps under way that carry it; it ends when there is none */
-    uint32_t n_blocks;
-    uint32_t *table; /* n_blocks KV blocks */
-    bool fresh;      /* its blocks are to be cleared by the next step */
-    bool failed;     /* nothing of it goes into steps any more; failure says why */
+    struct {
+        uint32_t n_blocks;
+        uint32_t *table;
+    } caches[GRAPH_MAX_CACHES];
+    uint32_t room; /* tokens that its blocks are for */
+    bool fresh;    /* its blocks are to be cleared by the next step */
+    bool failed;   /* nothing of it goes into steps any more; failure says why */
     char failure[160];
     uint64_t began_ns;
     uint64_t prompt_done_ns;
+};
+
+/* The blocks of one of the graph's caches, on all devices alike. */
+struct engine_cache {
+    uint32_t *free;
+    uint32_t n_free;
+    uint32_t peak; /* most that sequences have held */
 };
 
 /* A step under way (pipeline.c). */
@@ -224,9 +234,7 @@ struct stator {
     uint32_t max_steps;
     uint64_t first_step; /* numbers of the oldest under way and of the next to come */
     uint64_t next_step;
-    uint32_t *free_blocks;
-    uint32_t n_free_blocks;
-    uint32_t peak_blocks;
+    struct engine_cache caches[GRAPH_MAX_CACHES];
     uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
     uint32_t next_reader;   /* the same for logits requests */
     bool read_last;         /* the last step was of a logits request */
@@ -254,8 +262,8 @@ struct stator {
     _Atomic int cancel_start; /* ends a start; one that comes too late for that does nothing */
     /* Written by the engine thread, read by the driver at any time. */
     _Atomic uint64_t loaded_bytes;
-    _Atomic uint32_t used_kv_blocks;
-    _Atomic uint64_t stepped; /* steps that have ended */
+    _Atomic uint32_t used_blocks[GRAPH_MAX_CACHES]; /* the caches' peaks */
+    _Atomic uint64_t stepped;                       /* steps that have ended */
     /* Written by the driver when a request is done. */
     struct {
         uint64_t prompt_tokens, prompt_ns, generated_tokens, generate_ns, requests;
@@ -270,7 +278,7 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
 void planner_lay_out_run(struct stator *s, const struct engine_want *want, struct carve *c);
 /* The inputs that a plan follows from, and their hash, into p. */
 void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p);
-uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices);
+uint32_t planner_max_blocks(const struct graph *g, uint32_t n_devices);
 
 /* staging.c: what lies in staging, for the devices' models: the load window, and later in its place the
  * windows of staged boundaries; then the devices' pinned parts. */
@@ -305,8 +313,8 @@ void loop_emit(struct stator *s, const struct engine_event *ev); /* waits while 
 bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot);
 
 /* step_writer.c */
-void step_writer_layout(const struct graph *g, const struct engine_want *want, const struct device_kv *kv,
-                        struct step_header *h, uint64_t *bytes);
+void step_writer_layout(const struct device_model *m, const struct engine_want *want, struct step_header *h,
+                        uint64_t *bytes);
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position);
 /* The same step in another device's slot: what the step uses, not what the slot could hold. */

@@ -13,6 +13,7 @@
 #define VALUES_OUTSIDE    8
 #define WEIGHTS_PER_LAYER 16
 #define WEIGHTS_OUTSIDE   8
+#define CACHES_PER_LAYER  2
 
 #define VALUE_ALIGN 64
 
@@ -22,9 +23,11 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, uint3
     g->max_ops = OPS_PER_LAYER * s->n_layers + OPS_OUTSIDE * parts;
     g->max_values = VALUES_PER_LAYER * s->n_layers + VALUES_OUTSIDE * parts;
     g->max_weights = WEIGHTS_PER_LAYER * s->n_layers + WEIGHTS_OUTSIDE * parts;
+    g->max_cached = CACHES_PER_LAYER * s->n_layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
     g->weights = carve_take(c, g->max_weights, sizeof *g->weights);
+    g->cached = carve_take(c, g->max_cached, sizeof *g->cached);
 }
 
 void graph_layout_rest(struct graph *g, const struct graph *before) {
@@ -32,9 +35,11 @@ void graph_layout_rest(struct graph *g, const struct graph *before) {
     g->max_ops = before->max_ops - before->n_ops;
     g->max_values = before->max_values - before->n_values;
     g->max_weights = before->max_weights - before->n_weights;
+    g->max_cached = before->max_cached - before->n_cached;
     g->ops = before->ops + before->n_ops;
     g->values = before->values + before->n_values;
     g->weights = before->weights + before->n_weights;
+    g->cached = before->cached + before->n_cached;
 }
 
 static uint64_t take_form(uint64_t *at, uint64_t rows, uint64_t per_row, uint64_t size) {
@@ -116,6 +121,7 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
     op->in = in;
     op->out = out;
     op->work = GRAPH_NONE;
+    op->cache = GRAPH_NONE;
     if (kind == GRAPH_ATTENTION)
         op->attention.arrivals = GRAPH_NONE;
     for (int i = 0; i < GRAPH_OP_WEIGHTS; i++)
@@ -208,7 +214,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, const struct g
     CHECK(g->want.first_layer < g->want.end_layer && g->want.end_layer <= s->n_layers);
     g->want.result_halves = ARITH_MAX(g->want.result_halves, 1u);
     g->logits = g->picks = g->landing = g->outgoing = GRAPH_NONE;
-    g->n_ops = g->n_values = g->n_weights = g->n_angles = 0;
+    g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;
     g->width = s->n_embd;
     switch (s->arch) {
     case SHAPE_LLAMA:

@@ -14,6 +14,7 @@
 #include "base/carve.h"
 #include "base/error.h"
 #include "formats/panel.h"
+#include "kernels/shared/step.h"
 #include "model/shape.h"
 
 enum graph_kind {
@@ -113,6 +114,32 @@ struct graph_attention {
                           and after every op. GRAPH_NONE without cells */
 };
 
+/* What is remembered between steps, in blocks that sequences hold: PAGED, a block for every 32 tokens; RING,
+ * as many as a window and a step need, used again and again; STATE, one block whatever the tokens. Blocks are
+ * zero when a sequence gets them. */
+enum graph_cache_kind { GRAPH_PAGED, GRAPH_RING, GRAPH_STATE };
+
+#define GRAPH_MAX_CACHES  STEP_CACHES
+#define GRAPH_CACHE_ALIGN 64
+
+/* The builder declares the caches of the whole model, whichever layers the part has: all parts have the same
+ * list. */
+struct graph_cache {
+    char name[16]; /* in the plan behind "blk.N." */
+    enum graph_cache_kind kind;
+    uint32_t units;          /* of a layer, each with a block of its own: KV heads; 1 for a state */
+    uint64_t bytes;          /* of a unit's block; a multiple of GRAPH_CACHE_ALIGN */
+    uint64_t k_bytes;        /* PAGED, RING: of K in it, V follows */
+    uint32_t type_k, type_v; /* KV_LAYOUT_F32 .. */
+    uint32_t window;         /* RING: tokens that a query sees, its own included */
+    uint32_t n_layers;       /* of this part that use it */
+};
+
+/* A layer of this part that uses a cache, the at-th of that cache; in the order of the layers. */
+struct graph_cached {
+    uint32_t cache, layer, at;
+};
+
 struct graph_op {
     enum graph_kind kind;
     enum graph_epilogue epilogue; /* MATMUL */
@@ -121,8 +148,10 @@ struct graph_op {
         struct graph_rope rope;
         struct graph_attention attention;
     };
-    uint32_t layer; /* GRAPH_NONE outside layers */
-    uint32_t in;    /* value, or GRAPH_NONE */
+    uint32_t layer;       /* GRAPH_NONE outside layers */
+    uint32_t cache;       /* of graph.caches, or GRAPH_NONE */
+    uint32_t cache_layer; /* the layer's number among those of the cache */
+    uint32_t in;          /* value, or GRAPH_NONE */
     uint32_t out;
     uint32_t work; /* value: workspace, or GRAPH_NONE */
     uint32_t n_weights;
@@ -148,7 +177,6 @@ struct graph_kind_info {
     enum graph_rows rows;   /* of a step: how many it works on */
     enum graph_use use;     /* of weights */
     bool multiplies;        /* a row costs rows x columns of its weights in multiply-adds */
-    bool caches;            /* reads or writes the layer's caches */
 };
 
 /* What the builder is asked for. */
@@ -159,6 +187,7 @@ struct graph_want {
      * first one embeds, the device of the last one has the tail. */
     uint32_t first_layer;
     uint32_t end_layer;
+    uint32_t kv_type_k, kv_type_v; /* KV_LAYOUT_F32 .. */
     /* Halves of logits and picks: 2 where a step's results are read in place while the next step runs. 0: 1.
      */
     uint32_t result_halves;
@@ -191,6 +220,10 @@ struct graph {
     uint32_t landing; /* value: f32 [batch][n_embd], two halves, exchange: the residual stream from the device
                          before; GRAPH_NONE on the first */
     uint32_t outgoing; /* the same, on its way to the next device; GRAPH_NONE on the last */
+    uint32_t n_caches;
+    struct graph_cache caches[GRAPH_MAX_CACHES];
+    uint32_t n_cached, max_cached;
+    struct graph_cached *cached;
     uint32_t n_angles;
     struct graph_angles angles[GRAPH_MAX_ANGLES];
     struct graph_op *ops;
@@ -244,6 +277,11 @@ uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op);
 /* The rows' angles together: floats of a token in the step descriptor. */
 uint32_t graph_angles_stride(const struct graph *g);
 
+/* Blocks of one sequence of `context` tokens, in steps of at most `batch`. */
+uint32_t graph_cache_blocks(const struct graph_cache *c, uint32_t context, uint32_t batch);
+/* Of those, blocks that a sequence of so many tokens takes. */
+uint32_t graph_cache_need(const struct graph_cache *c, uint32_t per_sequence, uint32_t tokens);
+
 /* For builders. */
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
@@ -256,6 +294,9 @@ void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_ten
                      const struct gguf_tensor *bias, uint32_t column);
 uint32_t graph_form_for(const struct gguf_tensor *t); /* the activation form that this weight multiplies */
 
+uint32_t graph_add_cache(struct graph *g, const struct graph_cache *c);
+/* The op reads or writes its layer's part of the cache; layers come in ascending order. */
+void graph_op_cache(struct graph *g, struct graph_op *op, uint32_t cache);
 /* Angles that ops can name; the same twice are one. */
 uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a);
 

@@ -2,6 +2,8 @@
  * on q, k, v), qwen3 (norms on the heads of q and k). Eight ops per layer. */
 #include "graph/graph.h"
 
+#include "kernels/shared/kv_layout.h"
+
 #include <stdio.h>
 
 /* What is being built, and what its layers share. */
@@ -11,6 +13,7 @@ struct building {
     uint32_t x;        /* value: the residual stream */
     uint32_t arrivals; /* value of all attention, or GRAPH_NONE */
     uint32_t angles;
+    uint32_t kv; /* cache of all attention */
 };
 
 static uint32_t forms_of(const struct gguf_tensor *a, const struct gguf_tensor *b,
@@ -60,6 +63,7 @@ static void add_qkv(const struct building *b, uint32_t i, uint32_t normed, uint3
                                    .neox = s->rope_neox,
                                    .angles = b->angles,
                                    .norm = norm_of(s, s->head_dim_k)};
+    graph_op_cache(b->g, op, b->kv);
     if (l->q_norm != NULL) {
         graph_op_weight(b->g, op, l->q_norm, NULL, 0);
         graph_op_weight(b->g, op, l->k_norm, NULL, q_width);
@@ -87,6 +91,7 @@ static void add_attention(const struct building *b, uint32_t i) {
                                              .dim_v = s->head_dim_v,
                                              .scale = s->attention_scale,
                                              .arrivals = b->arrivals};
+    graph_op_cache(g, op, b->kv);
     if (g->want.cells != 0) {
         char text[32];
         snprintf(text, sizeof text, "blk.%u.attn_cells", i);
@@ -143,11 +148,24 @@ static uint32_t boundary_value(struct graph *g, const char *name) {
     return v;
 }
 
+static uint32_t add_kv_cache(struct graph *g, const struct shape *s) {
+    const struct graph_want *w = &g->want;
+    struct graph_cache c = {.name = "kv",
+                            .kind = GRAPH_PAGED,
+                            .units = s->n_kv_heads,
+                            .k_bytes = kv_layout_bytes(w->kv_type_k, s->head_dim_k),
+                            .type_k = w->kv_type_k,
+                            .type_v = w->kv_type_v};
+    c.bytes = c.k_bytes + kv_layout_bytes(w->kv_type_v, s->head_dim_v);
+    return graph_add_cache(g, &c);
+}
+
 void graph_dense_build(struct graph *g, const struct shape *s) {
     struct building b = {.g = g, .s = s, .arrivals = GRAPH_NONE};
     b.angles = graph_add_angles(
         g, &(struct graph_angles){
                .n_rot = s->n_rot, .base = s->rope_base, .scale = s->rope_scale, .divisors = s->rope_freqs});
+    b.kv = add_kv_cache(g, s);
     b.x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
     if (g->want.cells != 0)
         b.arrivals =

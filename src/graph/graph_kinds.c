@@ -2,15 +2,14 @@
 #include "graph/graph.h"
 
 static const struct graph_kind_info kinds[GRAPH_KINDS] = {
-    [GRAPH_ZERO_KV] = {.name = "zero kv", .rows = GRAPH_ZEROED, .caches = true},
+    [GRAPH_ZERO_KV] = {.name = "zero kv", .rows = GRAPH_ZEROED},
     [GRAPH_EMBED] = {.name = "embed", .writes = GRAPH_OUT, .use = GRAPH_LOOKUP},
     [GRAPH_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MATMUL] = {.name = "matmul", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},
-    [GRAPH_ROPE_STORE] = {.name = "rope, kv store", .reads = GRAPH_IN, .writes = GRAPH_OUT, .caches = true},
+    [GRAPH_ROPE_STORE] = {.name = "rope, kv store", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_ATTENTION] = {.name = "attention",
                          .reads = GRAPH_IN,
-                         .writes = GRAPH_OUT | GRAPH_WORK | GRAPH_ARRIVALS,
-                         .caches = true},
+                         .writes = GRAPH_OUT | GRAPH_WORK | GRAPH_ARRIVALS},
     [GRAPH_GATHER_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},

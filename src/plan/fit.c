@@ -58,13 +58,14 @@ static uint64_t tokens_in_room(const struct stator *s, const struct plan *p) {
     const struct plan_place *host = &p->places[p->n_places - 1];
     for (uint32_t i = 0; i < s->n_devices; i++) {
         const struct plan_place *place = &p->places[i];
-        most = ARITH_MIN(most, (place->budget - place->total) / place->kv_per_token);
+        if (place->kv_per_token > 0) /* else it has no layer whose cache grows */
+            most = ARITH_MIN(most, (place->budget - place->total) / place->kv_per_token);
         if (s->devices[i].facts.host_memory)
             in_host += place->kv_per_token;
     }
     if (in_host > 0)
         most = ARITH_MIN(most, (host->budget - host->total) / in_host);
-    return most;
+    return most != UINT64_MAX ? most : 0;
 }
 
 void fit_room(struct stator *s, const struct engine_want *want, struct plan *p) {

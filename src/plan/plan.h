@@ -20,6 +20,7 @@
  *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
  *                         zero rows in it
  *     kv_bytes_per_token  of one token of one sequence, in this place
+ *     kv_bytes_per_sequence  of one sequence whatever its tokens (windows, states), where there are such
  *     spill               struct plan_spill, where something of the device lies in host memory
  *     arenas              array of {name, bytes, lower_bound, slices: [bytes, ..],
  *                         blocks: [{name, slice, offset, bytes, first, end}, ..]}; a block lives in steps
@@ -64,11 +65,12 @@ struct plan_arena {
 struct plan_spill {
     uint64_t weights;
     uint64_t kv;
-    uint32_t kv_layers;    /* the last ones */
-    uint32_t arena;        /* of the host that has them */
-    uint64_t per_step;     /* of weights, over the bus in every step, whatever its tokens */
-    uint64_t per_token;    /* of weights, over the bus for every token of a step */
-    uint64_t kv_per_token; /* over the bus in every step of a sequence, for every token of its context */
+    uint32_t kv_layers;       /* the last ones */
+    uint32_t arena;           /* of the host that has them */
+    uint64_t per_step;        /* of weights, over the bus in every step, whatever its tokens */
+    uint64_t per_token;       /* of weights, over the bus for every token of a step */
+    uint64_t kv_per_token;    /* over the bus in every step of a sequence, for every token of its context */
+    uint64_t kv_per_sequence; /* likewise whatever its context: windows read, states read and written */
     /* For a token that one sequence of full length generates: over the bus, and from the device's memory. */
     uint64_t far;
     uint64_t near;
@@ -88,6 +90,7 @@ struct plan_place {
     uint64_t weights_packed;
     uint64_t weights_padding; /* in weights_packed */
     uint64_t kv_per_token;
+    uint64_t kv_per_sequence; /* windows and states */
     struct plan_spill spill;
     /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. */
     char route[16];

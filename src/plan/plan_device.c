@@ -41,80 +41,118 @@ static void set_slice_short(struct plan_short *missing, const struct device_fact
     missing->slice_limit = limit;
 }
 
-static stator_status lay_out_kv(const struct stator *s, const struct engine_want *want,
-                                const struct device_facts *f, struct device_kv *kv,
-                                struct plan_short *missing, stator_error *e) {
-    const struct shape *shape = s->shape;
-    *kv =
-        (struct device_kv){.type_k = want->kv_type_k, .type_v = want->kv_type_v, .heads = shape->n_kv_heads};
-    kv->blocks_per_sequence = (uint32_t)arith_ceil_div(want->context, KERNELS_KV_BLOCK);
-    uint64_t blocks = (uint64_t)kv->blocks_per_sequence * want->sequences;
-    kv->k_bytes = kernels_kv_bytes(kv->type_k, shape->head_dim_k);
-    kv->block_stride = kv->k_bytes + kernels_kv_bytes(kv->type_v, shape->head_dim_v);
-    uint64_t limit = slice_limit(want, f);
-    if (!arith_mul(blocks, kv->block_stride, &kv->unit_bytes))
-        kv->unit_bytes = UINT64_MAX;
-    if (blocks > UINT32_MAX || kv->unit_bytes > limit) {
-        set_slice_short(missing, f, "kv", kv->unit_bytes, limit);
+static stator_status cache_too_large(const struct graph_cache *g, const struct engine_want *want,
+                                     const struct device_facts *f, uint64_t limit, stator_error *e) {
+    if (g->kind == GRAPH_PAGED)
         return error_set(e, STATOR_DOES_NOT_FIT,
                          "the KV cache of one layer and head for %u sequences of %u tokens is above the "
                          "slice limit of %" PRIu64 " bytes of %s: lower memory.context or memory.sequences",
                          want->sequences, want->context, limit, f->name);
+    return error_set(e, STATOR_DOES_NOT_FIT,
+                     "what one layer keeps of %u sequences ('%s') is above the slice limit of %" PRIu64
+                     " bytes of %s: lower memory.sequences%s",
+                     want->sequences, g->name, limit, f->name,
+                     g->kind == GRAPH_RING ? " or memory.batch" : "");
+}
+
+/* The caches of the built graph: how large, and how many units a slice has. */
+static stator_status lay_out_caches(const struct engine_want *want, const struct device_facts *f,
+                                    struct device_model *m, struct plan_short *missing, stator_error *e) {
+    uint64_t limit = slice_limit(want, f);
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        const struct graph_cache *g = &m->graph->caches[i];
+        struct device_cache *c = &m->caches[i];
+        *c = (struct device_cache){.per_sequence = graph_cache_blocks(g, want->context, want->batch)};
+        uint64_t blocks = (uint64_t)c->per_sequence * want->sequences;
+        if (!arith_mul(blocks, g->bytes, &c->unit_bytes))
+            c->unit_bytes = UINT64_MAX;
+        if (blocks > UINT32_MAX || c->unit_bytes > limit) {
+            set_slice_short(missing, f, "kv", c->unit_bytes, limit);
+            return cache_too_large(g, want, f, limit, e);
+        }
+        c->n_blocks = (uint32_t)blocks;
+        c->units_per_slice = (uint32_t)ARITH_MIN(limit / c->unit_bytes, (uint64_t)UINT32_MAX);
     }
-    kv->n_blocks = (uint32_t)blocks;
-    kv->units_per_slice = (uint32_t)ARITH_MIN(limit / kv->unit_bytes, (uint64_t)UINT32_MAX);
     return STATOR_OK;
 }
 
-/* What a layer has in a slice is a block. */
-void plan_device_kv_blocks(const struct stator *s, uint32_t index, bool spilled, uint32_t at,
-                           struct plan *p) {
-    const struct graph *g = &s->devices[index].graph;
-    const struct device_kv *kv = &s->devices[index].model.kv;
-    uint64_t heads = kv->heads;
-    uint32_t cut = g->want.end_layer - kv->spilled_layers;
-    uint32_t first = spilled ? cut : g->want.first_layer;
-    uint32_t end = spilled ? g->want.end_layer : cut;
-    for (uint32_t l = first; l < end; l++) {
-        uint64_t unit = (l - first) * heads;
-        uint64_t last = unit + heads;
-        while (unit < last) {
-            uint64_t slice = unit / kv->units_per_slice;
-            uint64_t n = ARITH_MIN(last, (slice + 1) * kv->units_per_slice) - unit;
-            char name[32];
-            int length = snprintf(name, sizeof name, "blk.%u.kv", l);
-            plan_add_block(p, name, (size_t)length, at + (uint32_t)slice,
-                           unit % kv->units_per_slice * kv->unit_bytes, n * kv->unit_bytes, 0, 0);
-            unit += n;
+/* What a layer has of a cache in a slice is a block. */
+static void add_cached_blocks(const struct device_model *m, const struct graph_cached *l, bool spilled,
+                              uint32_t at, struct plan *p) {
+    const struct graph_cache *g = &m->graph->caches[l->cache];
+    const struct device_cache *c = &m->caches[l->cache];
+    uint32_t kept = g->n_layers - c->spilled_layers;
+    if (spilled != (l->at >= kept))
+        return;
+    uint64_t unit = (uint64_t)(l->at - (spilled ? kept : 0)) * g->units;
+    uint64_t last = unit + g->units;
+    at += device_cache_part(m, l->cache, spilled).first - (spilled ? device_cache_slices(m, false) : 0);
+    while (unit < last) {
+        uint64_t slice = unit / c->units_per_slice;
+        uint64_t n = ARITH_MIN(last, (slice + 1) * c->units_per_slice) - unit;
+        char name[48];
+        int length = snprintf(name, sizeof name, "blk.%u.%s", l->layer, g->name);
+        plan_add_block(p, name, (size_t)length, at + (uint32_t)slice,
+                       unit % c->units_per_slice * c->unit_bytes, n * c->unit_bytes, 0, 0);
+        unit += n;
+    }
+}
+
+void plan_device_cache_blocks(const struct device_model *m, bool spilled, uint32_t at, struct plan *p) {
+    for (uint32_t i = 0; i < m->graph->n_cached; i++)
+        add_cached_blocks(m, &m->graph->cached[i], spilled, at, p);
+}
+
+void plan_device_cache_slices(const struct device_facts *f, const struct device_model *m, bool spilled,
+                              struct plan_place *place, struct plan_arena *a) {
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        const struct device_cache *c = &m->caches[i];
+        for (uint64_t left = device_cache_part(m, i, spilled).units; left > 0;) {
+            uint64_t n = ARITH_MIN(left, (uint64_t)c->units_per_slice);
+            plan_add_slice(place, a, plan_device_rounded(f, n * c->unit_bytes));
+            left -= n;
         }
     }
 }
 
-static stator_status add_kv(const struct stator *s, uint32_t index, struct plan *p, stator_error *e) {
-    const struct device_facts *f = &s->devices[index].facts;
-    const struct device_kv *kv = &s->devices[index].model.kv;
-    const struct graph *g = &s->devices[index].graph;
+uint64_t plan_device_cache_bytes(const struct device_model *m, bool spilled) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++)
+        sum = arith_must_add(sum,
+                             arith_must_mul(device_cache_part(m, i, spilled).units, m->caches[i].unit_bytes));
+    return sum;
+}
+
+static uint64_t slices_hold(const struct device_model *m) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++)
+        most = ARITH_MAX(most, PLAN_MAX_SLICES * m->caches[i].units_per_slice * m->caches[i].unit_bytes);
+    return most;
+}
+
+static stator_status add_caches(const struct device_facts *f, const struct device_model *m, struct plan *p,
+                                stator_error *e) {
     struct plan_place *place = &p->places[p->n_places - 1];
-    struct device_kv_part own = device_kv_part(kv, g, false);
-    struct device_kv_part spilled = device_kv_part(kv, g, true);
-    uint64_t units = own.units + spilled.units;
-    if (spilled.end > PLAN_MAX_SLICES) {
-        set_slice_short(&p->missing, f, "kv", units * kv->unit_bytes,
-                        PLAN_MAX_SLICES * kv->units_per_slice * kv->unit_bytes);
+    uint64_t own = plan_device_cache_bytes(m, false), spilled = plan_device_cache_bytes(m, true);
+    if (device_cache_slices(m, true) > PLAN_MAX_SLICES) {
+        set_slice_short(&p->missing, f, "kv", own + spilled, slices_hold(m));
         return error_set(
             e, STATOR_DOES_NOT_FIT,
             "the KV cache needs more than %d slices on %s: lower memory.context or memory.sequences",
             PLAN_MAX_SLICES, f->name);
     }
     struct plan_arena *a = plan_add_arena(place, "kv", 0, 0);
-    for (uint64_t left = own.units; left > 0;) {
-        uint64_t n = ARITH_MIN(left, (uint64_t)kv->units_per_slice);
-        plan_add_slice(place, a, plan_device_rounded(f, n * kv->unit_bytes));
-        left -= n;
+    plan_device_cache_slices(f, m, false, place, a);
+    a->lower_bound = own;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        const struct graph_cache *g = &m->graph->caches[i];
+        uint64_t units = (uint64_t)g->n_layers * g->units;
+        if (g->kind == GRAPH_PAGED)
+            place->kv_per_token += units * (g->bytes / KERNELS_KV_BLOCK);
+        else
+            place->kv_per_sequence += units * g->bytes * m->caches[i].per_sequence;
     }
-    a->lower_bound = own.units * kv->unit_bytes;
-    place->kv_per_token = units * (kv->block_stride / KERNELS_KV_BLOCK);
-    plan_device_kv_blocks(s, index, false, 0, p);
+    plan_device_cache_blocks(m, false, 0, p);
     return STATOR_OK;
 }
 
@@ -169,20 +207,26 @@ static void add_exchange(const struct graph *g, const struct device_facts *f, co
     plan_add_arena(&p->places[p->n_places - 1], "exchange", plan_device_rounded(f, g->exchange_bytes),
                    g->exchange_bytes);
     const struct step_header *h = &m->step;
-    const struct {
+    struct {
         const char *name;
         uint64_t at;
-    } parts[] = {{"step header", 0},
-                 {"step token ids", h->at_tokens},
-                 {"step chunks", h->at_chunks},
-                 {"step rows wanted", h->at_rows},
-                 {"step blocks to clear", h->at_zero},
-                 {"step block tables", h->at_tables},
-                 {"step angles", h->at_rope},
-                 {NULL, m->step_bytes}};
+    } parts[6 + 2 * STEP_CACHES] = {{"step header", 0},
+                                    {"step token ids", h->at_tokens},
+                                    {"step chunks", h->at_chunks},
+                                    {"step rows wanted", h->at_rows}};
+    uint32_t n = 4;
+    for (uint32_t i = 0; i < h->n_caches; i++) {
+        parts[n].name = "step blocks to clear";
+        parts[n++].at = h->cache[i].at_zero;
+        parts[n].name = "step block tables";
+        parts[n++].at = h->cache[i].at_tables;
+    }
+    parts[n].name = "step angles";
+    parts[n++].at = h->at_rope;
+    parts[n].at = m->step_bytes;
     uint32_t copies = f->host_memory ? m->slots : 1;
     for (uint32_t k = 0; k < copies; k++)
-        for (uint32_t i = 0; parts[i].name != NULL; i++)
+        for (uint32_t i = 0; i < n; i++)
             plan_add_block(p, parts[i].name, strlen(parts[i].name), 0, k * m->step_bytes + parts[i].at,
                            parts[i + 1].at - parts[i].at, 0, 0);
     add_values(g, GRAPH_EXCHANGE, p);
@@ -200,20 +244,22 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     m->sequences = want->sequences;
     /* One CPU device alone runs a step inside submit, and its results are read before the next. */
     m->slots = s->n_devices == 1 && f->host_memory ? 1 : 2;
-    stator_status st = lay_out_kv(s, want, f, &m->kv, &p->missing, e);
-    if (st != STATOR_OK)
-        return st;
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .first_layer = first,
                             .end_layer = end,
+                            .kv_type_k = want->kv_type_k,
+                            .kv_type_v = want->kv_type_v,
                             .result_halves = f->host_memory ? m->slots : 1,
-                            .cells = device_cells(f, &m->kv, want->sequences, want->batch),
+                            .cells = device_cells(f, want->context, want->sequences, want->batch),
                             .tiled = f->host_memory};
-    st = graph_build(g, s->shape, &gw, e);
+    stator_status st = graph_build(g, s->shape, &gw, e);
+    if (st == STATOR_OK)
+        st = lay_out_caches(want, f, m, &p->missing, e);
     if (st != STATOR_OK)
         return st;
-    step_writer_layout(g, want, &m->kv, &m->step, &m->step_bytes);
+    CHECK(g->n_caches == s->devices[0].graph.n_caches); /* sequences hold the same blocks everywhere */
+    step_writer_layout(m, want, &m->step, &m->step_bytes);
     uint64_t slices[GRAPH_MAX_SLICES];
     /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
@@ -228,7 +274,7 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     place->first_layer = first;
     place->n_layers = end - first;
     add_weights(g, f, slices, p);
-    st = add_kv(s, index, p, e);
+    st = add_caches(f, m, p, e);
     if (st != STATOR_OK)
         return st;
     spill_fill(s, want, index, place);
@@ -261,21 +307,21 @@ static void sum_weights(const struct graph *g, uint64_t *layers, uint64_t *head,
 static stator_status overheads(struct stator *s, const struct engine_want *want, const struct device_facts *f,
                                bool last, uint64_t *bytes, struct plan_short *missing, stator_error *e) {
     struct graph *g = &s->devices[0].graph;
-    struct device_kv kv;
-    struct step_header step;
+    struct device_model m = {.graph = g};
     uint64_t step_bytes = 0;
-    stator_status st = lay_out_kv(s, want, f, &kv, missing, e);
-    if (st != STATOR_OK)
-        return st;
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .end_layer = 1,
-                            .cells = device_cells(f, &kv, want->sequences, want->batch),
+                            .kv_type_k = want->kv_type_k,
+                            .kv_type_v = want->kv_type_v,
+                            .cells = device_cells(f, want->context, want->sequences, want->batch),
                             .tiled = f->host_memory};
     uint64_t slices[GRAPH_MAX_SLICES];
-    st = graph_build(g, s->shape, &gw, e);
+    stator_status st = graph_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
-        step_writer_layout(g, want, &kv, &step, &step_bytes);
+        st = lay_out_caches(want, f, &m, missing, e);
+    if (st == STATOR_OK)
+        step_writer_layout(&m, want, &m.step, &step_bytes);
     if (st == STATOR_OK)
         st = graph_place(g, want->any_slice ? ANY_SLICE : DEVICE_SLICE_LIMIT, step_bytes, s->place_work,
                          s->place_work_bytes, slices, e);
@@ -324,18 +370,23 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
         uint64_t taken = guess[i] = arith_must_add(guess[i], spare[i]);
         devices[i] = (struct layer_split_device){.room = memory > taken ? memory - taken : 0, .speed = speed};
     }
-    struct graph_want gw = {.batch = want->batch, .logits_rows = want->logits_rows};
+    struct graph_want gw = {.batch = want->batch,
+                            .logits_rows = want->logits_rows,
+                            .kv_type_k = want->kv_type_k,
+                            .kv_type_v = want->kv_type_v};
     stator_status st = graph_build(&s->devices[0].graph, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
     uint64_t layers[LAYER_SPLIT_MAX_LAYERS] = {0};
-    struct device_kv kv;
-    st = lay_out_kv(s, want, &s->devices[0].facts, &kv, missing, e);
+    struct device_model m = {.graph = &s->devices[0].graph};
+    st = lay_out_caches(want, &s->devices[0].facts, &m, missing, e);
     if (st != STATOR_OK)
         return st;
     sum_weights(&s->devices[0].graph, layers, &devices[0].held, &devices[n - 1].output);
-    for (uint32_t i = 0; i < n_layers; i++)
-        layers[i] += kv.heads * kv.unit_bytes;
+    for (uint32_t i = 0; i < m.graph->n_cached; i++) {
+        const struct graph_cached *l = &m.graph->cached[i];
+        layers[l->layer] += m.graph->caches[l->cache].units * m.caches[l->cache].unit_bytes;
+    }
     *fit = layer_split_auto(devices, n, layers, n_layers, ends);
     for (uint32_t i = 0, l = 0; i < n; i++)
         for (guess[i] += devices[i].held + devices[i].output; l < ends[i]; l++)

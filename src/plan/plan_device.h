@@ -13,11 +13,15 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
 
 /* Whole pages of the device. */
 uint64_t plan_device_rounded(const struct device_facts *f, uint64_t bytes);
-/* Blocks of what lies in the slices [first, end) of the weights, and of the KV of the kept or the spilled
+/* Blocks of what lies in the slices [first, end) of the weights, and of the caches of the kept or the spilled
  * layers, in the newest arena's slices from `at` on. */
 void plan_device_weight_blocks(const struct graph *g, uint32_t first, uint32_t end, uint32_t at,
                                struct plan *p);
-void plan_device_kv_blocks(const struct stator *s, uint32_t index, bool spilled, uint32_t at, struct plan *p);
+void plan_device_cache_blocks(const struct device_model *m, bool spilled, uint32_t at, struct plan *p);
+/* The slices of those layers' caches into an arena, and their bytes. */
+void plan_device_cache_slices(const struct device_facts *f, const struct device_model *m, bool spilled,
+                              struct plan_place *place, struct plan_arena *a);
+uint64_t plan_device_cache_bytes(const struct device_model *m, bool spilled);
 
 /* Divides the layers among the devices; leaves the first device's graph as something else. ends[i] is the
  * first layer after device i's. spare[i]: bytes to leave free on device i beside what the first look says.

@@ -43,6 +43,8 @@ static void spill_to_json(const struct plan_spill *x, struct json *j) {
     json_u64(j, "bus_bytes_per_step", x->per_step);
     json_u64(j, "bus_bytes_per_token", x->per_token);
     json_u64(j, "bus_bytes_per_token_of_context", x->kv_per_token);
+    if (x->kv_per_sequence > 0)
+        json_u64(j, "bus_bytes_per_sequence", x->kv_per_sequence);
     json_u64(j, "bus_bytes_at_full_context", x->far);
     json_close(j);
 }
@@ -64,6 +66,8 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
         json_u64(j, "padding", place->weights_padding);
         json_close(j);
         json_u64(j, "kv_bytes_per_token", place->kv_per_token);
+        if (place->kv_per_sequence > 0)
+            json_u64(j, "kv_bytes_per_sequence", place->kv_per_sequence);
         if (place->spill.weights + place->spill.kv > 0)
             spill_to_json(&place->spill, j);
         if (place->route[0] != '\0') {

@@ -38,11 +38,16 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, struc
     s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
     int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
     s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
-    uint32_t *tables = carve_take(c, m->kv.n_blocks, sizeof *tables);
+    uint32_t n_caches = m->graph->n_caches;
+    uint32_t *tables[GRAPH_MAX_CACHES];
+    for (uint32_t i = 0; i < n_caches; i++)
+        tables[i] = carve_take(c, m->caches[i].n_blocks, sizeof *tables[i]);
     lay_out_steps(s, want, c);
-    s->free_blocks = carve_take(c, m->kv.n_blocks, sizeof *s->free_blocks);
+    for (uint32_t i = 0; i < n_caches; i++)
+        s->caches[i].free = carve_take(c, m->caches[i].n_blocks, sizeof *s->caches[i].free);
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
-    s->rope_frequency = carve_take(c, graph_angles_stride(&s->devices[0].graph) / 2, sizeof *s->rope_frequency);
+    s->rope_frequency =
+        carve_take(c, graph_angles_stride(&s->devices[0].graph) / 2, sizeof *s->rope_frequency);
     sampler_layout(&s->sampler, c, s->shape->vocab);
     uint32_t places = 2; /* a submit of every slot and the rows given back; one place of a ring stays free */
     while (places < s->n_requests + 2)
@@ -66,11 +71,14 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, struc
     s->events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
     for (uint32_t i = 0; i < s->n_requests; i++)
         s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
-    for (uint32_t i = 0; i < want->sequences; i++)
-        s->sequences[i].table = tables + (size_t)i * m->kv.blocks_per_sequence;
-    s->n_free_blocks = m->kv.n_blocks;
-    for (uint32_t i = 0; i < m->kv.n_blocks; i++)
-        s->free_blocks[i] = m->kv.n_blocks - 1 - i;
+    for (uint32_t k = 0; k < n_caches; k++) {
+        const struct device_cache *d = &m->caches[k];
+        for (uint32_t i = 0; i < want->sequences; i++)
+            s->sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
+        s->caches[k].n_free = d->n_blocks;
+        for (uint32_t i = 0; i < d->n_blocks; i++)
+            s->caches[k].free[i] = d->n_blocks - 1 - i;
+    }
 }
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
@@ -209,7 +217,7 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
             e, STATOR_USAGE,
             "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
             (unsigned long long)s->load_window, (unsigned long long)least);
-    p->kv_tokens = (uint64_t)s->devices[0].model.kv.n_blocks * KERNELS_KV_BLOCK;
+    p->kv_tokens = arith_round_up(want->context, KERNELS_KV_BLOCK) * want->sequences;
     for (uint32_t i = 0; i + 1 < s->n_devices; i++) {
         const char *why = "";
         struct plan_place *place = &p->places[i];
@@ -315,8 +323,9 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
     plan_hash_inputs(p);
 }
 
-uint32_t planner_max_blocks(const struct graph *g, const struct shape *shape, uint32_t n_devices) {
+uint32_t planner_max_blocks(const struct graph *g, uint32_t n_devices) {
     /* Per device: its own residual and boundary values, the tied matrix twice, cuts at the ends of slices of
      * weights and KV, the cut of what is spilled, and the parts of the step descriptor. */
-    return g->max_values + g->max_weights + shape->n_layers + n_devices * (2 * PLAN_MAX_SLICES + 26) + 16;
+    return g->max_values + g->max_weights + g->max_cached +
+           n_devices * (2 * PLAN_MAX_SLICES + 26 + 4 * (GRAPH_MAX_CACHES - 1)) + 16;
 }

@@ -13,18 +13,18 @@ struct spilling {
     const struct stator *s;
     const struct device_facts *facts;
     struct graph *graph;
-    struct device_kv *kv;
+    struct device_model *model;
     uint64_t slice_limit;
     uint64_t *slices;
     stator_error *e;
 };
 
-static uint64_t kv_part_bytes(const struct spilling *x) {
-    struct device_kv_part part = device_kv_part(x->kv, x->graph, false);
-    uint32_t per_slice = x->kv->units_per_slice;
-    uint64_t whole = plan_device_rounded(x->facts, per_slice * x->kv->unit_bytes);
-    uint64_t last = plan_device_rounded(x->facts, part.units % per_slice * x->kv->unit_bytes);
-    return arith_must_add(arith_must_mul(part.units / per_slice, whole), last);
+static uint64_t cache_bytes(const struct spilling *x, uint32_t cache) {
+    struct device_cache_part part = device_cache_part(x->model, cache, false);
+    const struct device_cache *c = &x->model->caches[cache];
+    uint64_t whole = plan_device_rounded(x->facts, c->units_per_slice * c->unit_bytes);
+    uint64_t last = plan_device_rounded(x->facts, part.units % c->units_per_slice * c->unit_bytes);
+    return arith_must_add(arith_must_mul(part.units / c->units_per_slice, whole), last);
 }
 
 /* What the device has to hold itself, as the plan counts it. */
@@ -32,7 +32,8 @@ static uint64_t own_bytes(const struct spilling *x) {
     uint64_t sum = x->s->config.memory.driver_reserve;
     sum = arith_must_add(sum, plan_device_rounded(x->facts, x->graph->scratch_bytes));
     sum = arith_must_add(sum, plan_device_rounded(x->facts, x->graph->exchange_bytes));
-    sum = arith_must_add(sum, kv_part_bytes(x));
+    for (uint32_t i = 0; i < x->graph->n_caches; i++)
+        sum = arith_must_add(sum, cache_bytes(x, i));
     for (uint32_t i = 0; i < x->graph->weight_slices - x->graph->spilled_slices; i++)
         sum = arith_must_add(sum, plan_device_rounded(x->facts, x->slices[i]));
     return sum;
@@ -93,13 +94,61 @@ static stator_status spill_matrices(const struct spilling *x) {
     return st;
 }
 
+static bool is_spilled(const struct device_model *m, const struct graph_cached *l) {
+    return l->at >= m->graph->caches[l->cache].n_layers - m->caches[l->cache].spilled_layers;
+}
+
+/* The caches of the last layer that has any on the device. False: there is none. */
+static bool spill_last_layer(const struct spilling *x) {
+    uint32_t layer = GRAPH_NONE;
+    for (uint32_t i = x->graph->n_cached; i-- > 0;) {
+        const struct graph_cached *l = &x->graph->cached[i];
+        if (is_spilled(x->model, l))
+            continue;
+        if (layer != GRAPH_NONE && l->layer != layer)
+            break;
+        layer = l->layer;
+        x->model->caches[l->cache].spilled_layers++;
+    }
+    return layer != GRAPH_NONE;
+}
+
+static uint32_t spilled_layers(const struct device_model *m) {
+    uint32_t n = 0, before = GRAPH_NONE;
+    for (uint32_t i = 0; i < m->graph->n_cached; i++) {
+        const struct graph_cached *l = &m->graph->cached[i];
+        if (!is_spilled(m, l) || l->layer == before)
+            continue;
+        before = l->layer;
+        n++;
+    }
+    return n;
+}
+
+/* Bytes of a cache's units that a token of a sequence moves, per token of context, or as a whole. */
+static void token_bytes(const struct device_model *m, bool spilled, uint64_t *per_token,
+                        uint64_t *per_sequence) {
+    *per_token = *per_sequence = 0;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        const struct graph_cache *g = &m->graph->caches[i];
+        uint64_t units = device_cache_part(m, i, spilled).units;
+        uint64_t token = g->bytes / KERNELS_KV_BLOCK;
+        if (g->kind == GRAPH_PAGED)
+            *per_token += units * token;
+        else if (g->kind == GRAPH_RING)
+            *per_sequence += units * token * g->window;
+        else
+            *per_sequence += 2 * units * g->bytes;
+    }
+}
+
 stator_status spill_choose(struct stator *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
                            stator_error *e) {
     struct engine_device *d = &s->devices[index];
     struct spilling x = {.s = s,
                          .facts = &d->facts,
                          .graph = &d->graph,
-                         .kv = &d->model.kv,
+                         .model = &d->model,
                          .slice_limit = slice_limit,
                          .slices = slices,
                          .e = e};
@@ -108,9 +157,8 @@ stator_status spill_choose(struct stator *s, uint32_t index, uint64_t slice_limi
     for (uint32_t i = 0; i < x.graph->n_weights && st == STATOR_OK && !inside(&x); i++)
         if (x.graph->weights[i].packed && only_looked_up(x.graph, i))
             st = spill_matrix(&x, &x.graph->weights[i]);
-    uint32_t layers = x.graph->want.end_layer - x.graph->want.first_layer;
-    while (st == STATOR_OK && !inside(&x) && x.kv->spilled_layers < layers)
-        x.kv->spilled_layers++;
+    while (st == STATOR_OK && !inside(&x) && spill_last_layer(&x))
+        ;
     if (st == STATOR_OK)
         st = spill_matrices(&x);
     for (uint32_t i = 0; i < x.graph->spilled_slices && st == STATOR_OK; i++)
@@ -122,7 +170,6 @@ void spill_fill(const struct stator *s, const struct engine_want *want, uint32_t
                 struct plan_place *p) {
     const struct engine_device *d = &s->devices[index];
     const struct graph *g = &d->graph;
-    const struct device_kv *kv = &d->model.kv;
     struct plan_spill *out = &p->spill;
     uint64_t near = 0;
     for (uint32_t i = 0; i < g->n_weights; i++)
@@ -139,12 +186,14 @@ void spill_fill(const struct stator *s, const struct engine_want *want, uint32_t
             near += w->bytes - far;
         }
     }
-    uint64_t unit = kv->block_stride / KERNELS_KV_BLOCK; /* bytes of a token, one layer and head */
-    out->kv_layers = kv->spilled_layers;
-    out->kv = device_kv_part(kv, g, true).units * kv->unit_bytes;
-    out->kv_per_token = device_kv_part(kv, g, true).units * unit;
-    out->far = out->per_step + out->per_token + want->context * out->kv_per_token;
-    out->near = near + want->context * (device_kv_part(kv, g, false).units * unit);
+    uint64_t near_token = 0;
+    uint64_t near_sequence = 0;
+    token_bytes(&d->model, false, &near_token, &near_sequence);
+    token_bytes(&d->model, true, &out->kv_per_token, &out->kv_per_sequence);
+    out->kv_layers = spilled_layers(&d->model);
+    out->kv = plan_device_cache_bytes(&d->model, true);
+    out->far = out->per_step + out->per_token + want->context * out->kv_per_token + out->kv_per_sequence;
+    out->near = near + want->context * near_token + near_sequence;
 }
 
 stator_status spill_add_arenas(struct stator *s, struct plan *p, stator_error *e) {
@@ -152,10 +201,10 @@ stator_status spill_add_arenas(struct stator *s, struct plan *p, stator_error *e
     for (uint32_t i = 0; i < s->n_devices; i++) {
         const struct engine_device *d = &s->devices[i];
         const struct graph *g = &d->graph;
-        struct device_kv_part kv = device_kv_part(&d->model.kv, g, true);
-        if (kv.units == 0 && g->spilled_slices == 0)
+        uint32_t n_kv = device_cache_slices(&d->model, true) - device_cache_slices(&d->model, false);
+        if (n_kv + g->spilled_slices == 0)
             continue;
-        if (kv.end - kv.first + g->spilled_slices > PLAN_MAX_SLICES)
+        if (n_kv + g->spilled_slices > PLAN_MAX_SLICES)
             return error_set(e, STATOR_DOES_NOT_FIT,
                              "what %s spills to host memory needs more than %d slices: lower memory.context, "
                              "memory.sequences or memory.batch",
@@ -164,12 +213,8 @@ stator_status spill_add_arenas(struct stator *s, struct plan *p, stator_error *e
         snprintf(name, sizeof name, "spill %s", d->facts.name);
         p->places[i].spill.arena = host->n_arenas;
         struct plan_arena *a = plan_add_arena(host, name, 0, 0);
-        for (uint32_t left = kv.units; left > 0;) {
-            uint32_t n = ARITH_MIN(left, d->model.kv.units_per_slice);
-            plan_add_slice(host, a, plan_device_rounded(&d->facts, n * d->model.kv.unit_bytes));
-            left -= n;
-        }
-        plan_device_kv_blocks(s, i, true, 0, p);
+        plan_device_cache_slices(&d->facts, &d->model, true, host, a);
+        plan_device_cache_blocks(&d->model, true, 0, p);
         uint32_t own = g->weight_slices - g->spilled_slices;
         plan_device_weight_blocks(g, own, g->weight_slices, a->n_slices, p);
         for (uint32_t k = 0; k < g->spilled_slices; k++)

@@ -7,8 +7,8 @@
 
 /* For device `index`, whose graph is placed (`slices`: bytes of the slices of its weights) and whose KV is
  * laid out: spills as little as brings its arenas inside its memory, or all that can be spilled where that is
- * not enough. Changes `spilled` and the places of its weights, kv.spilled_layers, and slices. Errors as
- * graph_place's. */
+ * not enough. Changes `spilled` and the places of its weights, the caches' spilled_layers, and slices. Errors
+ * as graph_place's. */
 stator_status spill_choose(struct stator *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
                            stator_error *e);
 

@@ -91,8 +91,8 @@ static void check_device(const stator *s, const struct plan *p, uint32_t i) {
     sum_blocks(p, i, true, &far_weights, &far_kv);
     uint32_t layers = g->want.end_layer - g->want.first_layer;
     assert_true(weights + far_weights == packed_bytes(g) && far_weights == x->weights && far_kv == x->kv);
-    assert_true(kv + far_kv == layers * s->shape->n_kv_heads * s->devices[i].model.kv.unit_bytes);
-    assert_true(x->kv == x->kv_layers * s->shape->n_kv_heads * s->devices[i].model.kv.unit_bytes);
+    assert_true(kv + far_kv == layers * s->shape->n_kv_heads * s->devices[i].model.caches[0].unit_bytes);
+    assert_true(x->kv == x->kv_layers * s->shape->n_kv_heads * s->devices[i].model.caches[0].unit_bytes);
     check_pieces(g);
     bool looked_up = true, all_kv = x->kv_layers == layers;
     for (uint32_t w = 0; w < g->n_weights; w++) {
@@ -113,7 +113,7 @@ static void check_least(const stator *s, const struct plan *p, uint32_t i) {
     const struct graph *g = &s->devices[i].graph;
     uint64_t room = place->budget - place->total;
     if (place->spill.weights == 0 && place->spill.kv_layers > 0)
-        assert_true(room < s->shape->n_kv_heads * s->devices[i].model.kv.unit_bytes);
+        assert_true(room < s->shape->n_kv_heads * s->devices[i].model.caches[0].unit_bytes);
     uint64_t most = 0; /* of one step of a cut, and the page that it may begin */
     for (uint32_t w = 0; w < g->n_weights; w++)
         if (g->weights[w].packed)
@@ -253,8 +253,8 @@ static void test_launches(void **state) {
         uint32_t n = 0;
         assert_int_equal(stator_plan(s, &e), STATOR_OK);
         const struct device_model *m = &s->devices[0].model;
-        struct device_kv_part own = device_kv_part(&m->kv, m->graph, false);
-        struct device_kv_part far = device_kv_part(&m->kv, m->graph, true);
+        struct device_cache_part own = device_cache_part(m, 0, false);
+        struct device_cache_part far = device_cache_part(m, 0, true);
         assert_true(own.end == far.first && own.units + far.units == 8 * s->shape->n_kv_heads);
         assert_int_equal(far.units > 0, memory < 10);
         assert_int_equal(launch_build(m, &t, LAUNCH_BODY, 1, NULL, &n, &e), STATOR_OK);

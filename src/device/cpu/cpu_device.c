@@ -83,13 +83,16 @@ static size_t attention_work(const struct device_model *m) {
 
 /* Floats for the parts of one token of every sequence, each as deep as the cache allows. */
 static size_t attention_parts(const struct device_choice *c, const struct device_model *m) {
-    size_t splits = m->kv.n_blocks / (KERNELS_SPLIT / KERNELS_KV_BLOCK) + (size_t)m->sequences;
     size_t most = 0;
     for (uint32_t i = 0; i < m->graph->n_ops; i++) {
-        const struct graph_attention *a = &m->graph->ops[i].attention;
-        if (m->graph->ops[i].kind == GRAPH_ATTENTION && a->kv_heads % c->threads != 0)
-            most = ARITH_MAX(most,
-                             splits * a->kv_heads * kernels_attention_part(a->heads / a->kv_heads, a->dim_v));
+        const struct graph_op *op = &m->graph->ops[i];
+        const struct graph_attention *a = &op->attention;
+        if (op->kind != GRAPH_ATTENTION || a->kv_heads % c->threads == 0)
+            continue;
+        size_t splits =
+            m->caches[op->cache].n_blocks / (KERNELS_SPLIT / KERNELS_KV_BLOCK) + (size_t)m->sequences;
+        most =
+            ARITH_MAX(most, splits * a->kv_heads * kernels_attention_part(a->heads / a->kv_heads, a->dim_v));
     }
     return most;
 }
@@ -235,9 +238,15 @@ static stator_status cpu_prepare(struct device *d, const struct device_setup *s,
                              (int)w->tensor->name.length, w->tensor->name.data,
                              block_info(w->layout.type)->name);
     }
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        const struct graph_op *op = &g->ops[i];
+        if (op->cache != GRAPH_NONE && g->caches[op->cache].kind != GRAPH_PAGED)
+            return error_set(e, STATOR_BAD_MODEL, "layer %u: no kernel of the CPU works on its cache '%s'",
+                             op->layer, g->caches[op->cache].name);
+    }
     CHECK(c->slices[DEVICE_EXCHANGE][0].memory != NULL && c->slices[DEVICE_SCRATCH][0].memory != NULL);
     for (uint32_t k = 0; k < m->slots; k++)
-        memcpy(cpu_step_slot(c, k), &m->step, sizeof m->step);
+        memcpy(cpu_step_slot(c, k), &m->step, step_header_bytes(g->n_caches));
     return STATOR_OK;
 }
 
@@ -261,7 +270,9 @@ static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e
     const struct step_header *h = cpu_slot(d, slot);
     const struct graph *g = c->model.graph;
     CHECK(h->n_tokens > 0 && h->n_tokens <= g->want.batch && h->n_rows <= g->want.logits_rows);
-    CHECK(h->n_chunks > 0 && h->n_chunks <= c->model.sequences && h->n_zero <= c->model.kv.n_blocks);
+    CHECK(h->n_chunks > 0 && h->n_chunks <= c->model.sequences && h->n_caches == g->n_caches);
+    for (uint32_t i = 0; i < g->n_caches; i++)
+        CHECK(h->cache[i].n_zero <= c->model.caches[i].n_blocks);
     c->counters.submits++;
     c->counters.kernels_executed += (h->run_body ? g->tail : 0) + (h->n_rows > 0 ? g->n_ops - g->tail : 0);
     if (h->run_body && c->out != NULL) {
@@ -355,6 +366,8 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->phase = phase;
     p.device->threads = c->threads;
     p.device->model = *m;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++)
+        p.device->cache_slice[i] = device_cache_part(m, i, false).first;
     p.device->attention_work = p.work;
     p.device->work_floats = attention_work(m);
     p.device->attention_parts = p.attention_parts;

@@ -37,7 +37,8 @@ struct cpu_device {
     const struct device_link *in; /* NULL on the first device */
     const struct device_link *out;
     struct cpu_slice slices[DEVICE_ARENAS][GRAPH_MAX_SLICES];
-    float *attention_work; /* work_floats per member */
+    uint32_t cache_slice[GRAPH_MAX_CACHES]; /* the first of each cache, of the kv arena */
+    float *attention_work;                  /* work_floats per member */
     size_t work_floats;
     /* Splits of single queries that are computed apart, where KV heads do not go round evenly; parts_floats
      * is 0 where they always do. */

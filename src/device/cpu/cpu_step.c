@@ -129,15 +129,19 @@ static uint32_t share_end(const struct member *m, uint64_t items) {
     return (uint32_t)(items * (m->id + 1) / m->n);
 }
 
-static uint8_t *kv_block(const struct member *m, uint32_t layer, uint32_t head, uint32_t block) {
-    const struct device_kv *kv = &m->d->model.kv;
-    uint32_t unit = (layer - m->g->want.first_layer) * kv->heads + head;
-    return m->d->slices[DEVICE_KV][unit / kv->units_per_slice].memory +
-           (uint64_t)(unit % kv->units_per_slice) * kv->unit_bytes + (uint64_t)block * kv->block_stride;
+/* Block `block` of a layer's unit. */
+static uint8_t *cache_block(const struct member *m, uint32_t cache, uint32_t layer, uint32_t unit,
+                            uint32_t block) {
+    const struct graph_cache *g = &m->g->caches[cache];
+    const struct device_cache *c = &m->d->model.caches[cache];
+    unit += layer * g->units;
+    return m->d->slices[DEVICE_KV][m->d->cache_slice[cache] + unit / c->units_per_slice].memory +
+           (uint64_t)(unit % c->units_per_slice) * c->unit_bytes + (uint64_t)block * g->bytes;
 }
 
-static const uint32_t *block_table(const struct member *m, uint32_t slot) {
-    return (const uint32_t *)(m->slot + m->h->at_tables) + (size_t)slot * m->h->table_stride;
+static const uint32_t *block_table(const struct member *m, uint32_t cache, uint32_t slot) {
+    const struct step_cache *c = &m->h->cache[cache];
+    return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
 }
 
 static const struct step_chunk *chunk_of(const struct member *m, uint32_t token) {
@@ -147,18 +151,28 @@ static const struct step_chunk *chunk_of(const struct member *m, uint32_t token)
     return c;
 }
 
-static void run_zero_kv(const struct member *m, const struct graph_op *op) {
-    (void)op;
-    const uint32_t heads = m->d->model.kv.heads;
-    const uint32_t *blocks = (const uint32_t *)(m->slot + m->h->at_zero);
-    uint32_t first = m->g->want.first_layer;
-    uint32_t units = (m->g->want.end_layer - first) * heads;
-    uint64_t items = (uint64_t)m->h->n_zero * units;
+static void zero_cache(const struct member *m, uint32_t cache) {
+    const struct graph_cache *g = &m->g->caches[cache];
+    const uint32_t *blocks = (const uint32_t *)(m->slot + m->h->cache[cache].at_zero);
+    uint32_t units = g->n_layers * g->units;
+    uint64_t items = (uint64_t)m->h->cache[cache].n_zero * units;
     for (uint64_t i = items * m->id / m->n; i < items * (m->id + 1) / m->n; i++) {
         uint32_t unit = (uint32_t)(i % units);
-        memset(kv_block(m, first + unit / heads, unit % heads, blocks[i / units]), 0,
-               m->d->model.kv.block_stride);
+        memset(cache_block(m, cache, unit / g->units, unit % g->units, blocks[i / units]), 0, g->bytes);
     }
+}
+
+static void run_zero_kv(const struct member *m, const struct graph_op *op) {
+    (void)op;
+    for (uint32_t i = 0; i < m->g->n_caches; i++)
+        zero_cache(m, i);
+}
+
+static bool zeroes(const struct member *m) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->g->n_caches; i++)
+        n += m->h->cache[i].n_zero;
+    return n > 0;
 }
 
 static void run_embed(const struct member *m, const struct graph_op *op) {
@@ -384,7 +398,7 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
 static void run_rope_store(const struct member *m, const struct graph_op *op) {
     const struct graph_rope *r = &op->rope;
     const struct kernels *k = &m->d->kernels;
-    const struct device_kv *kv = &m->d->model.kv;
+    const struct graph_cache *kv = &m->g->caches[op->cache];
     uint32_t width = m->g->values[op->in].width;
     uint32_t heads = r->heads + r->kv_heads;
     const float *q_norm = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : NULL;
@@ -396,7 +410,7 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
             (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride + angles;
         const struct step_chunk *c = chunk_of(m, t);
         uint32_t position = c->position + (t - c->first);
-        uint32_t block = block_table(m, c->slot)[position / KERNELS_KV_BLOCK];
+        uint32_t block = block_table(m, op->cache, c->slot)[position / KERNELS_KV_BLOCK];
         for (uint32_t i = 0; i < heads; i++) {
             float *x = row + (size_t)i * r->dim_k;
             const float *norm = i < r->heads ? q_norm : k_norm;
@@ -405,7 +419,7 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
             k->rope(x, cos_sin, r->n_rot / 2, r->neox);
         }
         for (uint32_t i = 0; i < r->kv_heads; i++) {
-            uint8_t *at = kv_block(m, op->layer, i, block);
+            uint8_t *at = cache_block(m, op->cache, op->cache_layer, i, block);
             const float *key = row + (size_t)(r->heads + i) * r->dim_k;
             const float *value = row + (size_t)heads * r->dim_k + (size_t)i * r->dim_v;
             k->store_k[kv->type_k](at, key, r->dim_k, position % KERNELS_KV_BLOCK);
@@ -419,10 +433,10 @@ static struct kernels_attention attention_of(const struct member *m, const struc
                                              const struct step_chunk *c, uint32_t head, uint32_t first,
                                              uint32_t n) {
     const struct graph_attention *g = &op->attention;
-    const struct device_kv *kv = &m->d->model.kv;
+    const struct graph_cache *kv = &m->g->caches[op->cache];
     uint32_t group = g->heads / g->kv_heads, token = c->first + first;
     uint32_t in_width = m->g->values[op->in].width, out_width = m->g->values[op->out].width;
-    const uint8_t *base = kv_block(m, op->layer, head, 0);
+    const uint8_t *base = cache_block(m, op->cache, op->cache_layer, head, 0);
     return (struct kernels_attention){
         .q = value_f32(m, op->in) + (size_t)token * in_width + (size_t)head * group * g->dim_k,
         .out = value_f32(m, op->out) + (size_t)token * out_width + (size_t)head * group * g->dim_v,
@@ -438,8 +452,8 @@ static struct kernels_attention attention_of(const struct member *m, const struc
         .type_v = kv->type_v,
         .k = base,
         .v = base + kv->k_bytes,
-        .block_stride = kv->block_stride,
-        .blocks = block_table(m, c->slot),
+        .block_stride = kv->bytes,
+        .blocks = block_table(m, op->cache, c->slot),
         .work = m->d->attention_work + (size_t)m->id * m->d->work_floats,
     };
 }
@@ -628,7 +642,7 @@ void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t
     uint64_t began = d->spans != NULL ? clock_ns() : 0;
     for (uint32_t i = begin; i < end; i++) {
         const struct graph_op *op = &m.g->ops[i];
-        if (op->kind == GRAPH_ZERO_KV && m.h->n_zero == 0)
+        if (op->kind == GRAPH_ZERO_KV && !zeroes(&m))
             continue;
         run_op[op->kind](&m, op);
         if (i + 1 < end) /* the run's own end is the last meeting */

@@ -108,45 +108,54 @@ void launch_plain_weight(struct launch_list *b, struct launch *l, uint32_t weigh
     launch_buffer(l, DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset);
 }
 
-stator_status launch_cache(struct launch_list *b, struct launch *l, uint32_t layer) {
-    const struct device_kv *kv = &b->m->kv;
-    bool spilled = layer >= b->g->want.end_layer - kv->spilled_layers;
-    struct device_kv_part part = device_kv_part(kv, b->g, spilled);
-    uint32_t begin = spilled ? b->g->want.end_layer - kv->spilled_layers : b->g->want.first_layer;
-    uint32_t unit = (layer - begin) * kv->heads;
-    uint32_t first = part.first + unit / kv->units_per_slice;
-    uint32_t last = part.first + (unit + kv->heads - 1) / kv->units_per_slice;
+stator_status launch_cache(struct launch_list *b, struct launch *l, const struct graph_op *o) {
+    const struct graph_cache *g = &b->g->caches[o->cache];
+    const struct device_cache *c = &b->m->caches[o->cache];
+    if (g->kind != GRAPH_PAGED)
+        return error_set(b->e, STATOR_DEVICE, "layer %u: no GPU kernel works on its cache '%s'", o->layer,
+                         g->name);
+    uint32_t kept = g->n_layers - c->spilled_layers;
+    bool spilled = o->cache_layer >= kept;
+    struct device_cache_part part = device_cache_part(b->m, o->cache, spilled);
+    uint32_t unit = (o->cache_layer - (spilled ? kept : 0)) * g->units;
+    uint32_t first = part.first + unit / c->units_per_slice;
+    uint32_t last = part.first + (unit + g->units - 1) / c->units_per_slice;
     if (last - first >= OPENCL_KV_SLICES)
         return error_set(b->e, STATOR_DEVICE,
                          "layer %u: its KV cache lies in %u allocations, the kernels take %d: allow larger "
                          "allocations (max_alloc) or lower memory.context or memory.sequences",
-                         layer, last - first + 1, OPENCL_KV_SLICES);
+                         o->layer, last - first + 1, OPENCL_KV_SLICES);
     for (uint32_t i = 0; i < OPENCL_KV_SLICES; i++)
         launch_buffer(l, DEVICE_KV, ARITH_MIN(first + i, last), 0);
-    launch_u32(l, unit % kv->units_per_slice);
-    launch_u32(l, kv->units_per_slice);
-    launch_u32(l, kv->unit_bytes);
-    launch_u32(l, kv->block_stride);
-    launch_u32(l, kv->k_bytes);
-    launch_u32(l, kv->type_k);
-    launch_u32(l, kv->type_v);
+    launch_u32(l, unit % c->units_per_slice);
+    launch_u32(l, c->units_per_slice);
+    launch_u32(l, c->unit_bytes);
+    launch_u32(l, g->bytes);
+    launch_u32(l, g->k_bytes);
+    launch_u32(l, OPENCL_CACHE(g->type_k, g->type_v, o->cache));
     return STATOR_OK;
 }
 
+static void zero_part(struct launch_list *b, uint32_t op, uint32_t cache, bool spilled) {
+    const struct device_cache *c = &b->m->caches[cache];
+    struct device_cache_part part = device_cache_part(b->m, cache, spilled);
+    uint32_t left = part.units;
+    for (uint32_t slice = part.first; slice < part.end; slice++) {
+        uint32_t here = ARITH_MIN(left, c->units_per_slice);
+        struct launch *l = launch_add(b, LAUNCH_ZERO_KV, op, OPENCL_GROUP, (uint64_t)here * c->n_blocks);
+        launch_buffer(l, DEVICE_KV, slice, 0);
+        launch_u32(l, here);
+        launch_u32(l, c->unit_bytes);
+        launch_u32(l, b->g->caches[cache].bytes);
+        launch_u32(l, cache);
+        left -= here;
+    }
+}
+
 static stator_status add_zero_kv(struct launch_list *b, uint32_t op) {
-    const struct device_kv *kv = &b->m->kv;
-    for (int spilled = 0; spilled < 2; spilled++) {
-        struct device_kv_part part = device_kv_part(kv, b->g, spilled);
-        uint32_t left = part.units;
-        for (uint32_t slice = part.first; slice < part.end; slice++) {
-            uint32_t here = ARITH_MIN(left, kv->units_per_slice);
-            struct launch *l = launch_add(b, LAUNCH_ZERO_KV, op, OPENCL_GROUP, (uint64_t)here * kv->n_blocks);
-            launch_buffer(l, DEVICE_KV, slice, 0);
-            launch_u32(l, here);
-            launch_u32(l, kv->unit_bytes);
-            launch_u32(l, kv->block_stride);
-            left -= here;
-        }
+    for (uint32_t cache = 0; cache < b->g->n_caches; cache++) {
+        zero_part(b, op, cache, false);
+        zero_part(b, op, cache, true);
     }
     return STATOR_OK;
 }
@@ -275,8 +284,9 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     CHECK(a->kv_heads % heads == 0);
     uint32_t cells = o->work != GRAPH_NONE ? b->g->values[o->work].rows : 0;
     /* A chunk's last queries may be fewer than a tile, so tiles are at most as many as tokens. */
-    const struct device_kv *kv = &b->m->kv;
-    uint64_t splits = arith_ceil_div((uint64_t)kv->blocks_per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
+    const struct graph_cache *kv = &b->g->caches[o->cache];
+    uint64_t splits =
+        arith_ceil_div((uint64_t)b->m->caches[o->cache].per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
     uint64_t items = (uint64_t)b->rows * a->kv_heads;
     uint64_t aside = cells > 0 ? items * splits : 0;
     uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
@@ -294,7 +304,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     launch_u32(l, a->dim_k);
     launch_u32(l, a->dim_v);
     launch_f32(l, a->scale);
-    stator_status st = launch_cache(b, l, o->layer);
+    stator_status st = launch_cache(b, l, o);
     if (st != STATOR_OK)
         return st;
     launch_u32(l, a->kv_heads);
@@ -329,7 +339,7 @@ static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].in != g->ops[matmul].out)
         return g->n_ops;
     for (uint32_t i = matmul + 1; i < rope; i++)
-        if (g->ops[i].layer == g->ops[rope].layer && graph_kind_info(g->ops[i].kind)->caches)
+        if (g->ops[i].cache == g->ops[rope].cache && g->ops[i].layer == g->ops[rope].layer)
             return g->n_ops;
     return rope;
 }

@@ -395,7 +395,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         launch_value_f32(b, l, o->out);
         launch_u32(l, b->g->values[o->out].width);
         rope_args(b, l, o, &b->g->ops[rope]);
-        stator_status st = launch_cache(b, l, o->layer);
+        stator_status st = launch_cache(b, l, &b->g->ops[rope]);
         if (st != STATOR_OK)
             return st;
         launch_local(b, l, w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float));

@@ -48,8 +48,8 @@ void launch_value_f32(struct launch_list *b, struct launch *l, uint32_t value); 
 void launch_plain_weight(struct launch_list *b, struct launch *l, uint32_t weight);
 /* Seven arguments: offsets of f32, q32, d32, s32, q256, d256, s256 from the value's base. */
 void launch_forms(struct launch *l, const struct graph_value *v);
-/* Eleven arguments: where the layer's KV lies. */
-stator_status launch_cache(struct launch_list *b, struct launch *l, uint32_t layer);
+/* Ten arguments: where the op's layer lies in its cache. */
+stator_status launch_cache(struct launch_list *b, struct launch *l, const struct graph_op *o);
 
 /* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);

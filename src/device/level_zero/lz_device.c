@@ -291,7 +291,8 @@ static stator_status lz_prepare(struct device *device, const struct device_setup
     CHECK(d->slices[DEVICE_EXCHANGE][0].memory != NULL && setup->pinned != NULL);
     d->setup = *setup;
     for (uint32_t k = 0; k < d->model->slots; k++)
-        memcpy((uint8_t *)setup->pinned + d->pinned.step[k], &d->model->step, sizeof d->model->step);
+        memcpy((uint8_t *)setup->pinned + d->pinned.step[k], &d->model->step,
+               step_header_bytes(d->model->graph->n_caches));
     stator_status st = lz_queue_wait(&d->queue, e);
     if (st == STATOR_OK)
         st = lz_steps_record(d, e);

@@ -237,8 +237,9 @@ static stator_status append_launch(struct recording *r, const struct launch *l) 
 /* Bytes of the descriptor including the angles of this many tokens; the angles are its last part. */
 static uint64_t descriptor_bytes(const struct device_model *m, uint32_t tokens) {
     const struct step_header *h = &m->step;
-    CHECK(h->at_rope >= h->at_tokens && h->at_rope >= h->at_chunks && h->at_rope >= h->at_rows &&
-          h->at_rope >= h->at_zero && h->at_rope >= h->at_tables);
+    CHECK(h->at_rope >= h->at_tokens && h->at_rope >= h->at_chunks && h->at_rope >= h->at_rows);
+    for (uint32_t i = 0; i < h->n_caches; i++)
+        CHECK(h->at_rope >= h->cache[i].at_zero && h->at_rope >= h->cache[i].at_tables);
     uint64_t bytes = h->at_rope + (uint64_t)tokens * h->rope_stride * sizeof(float);
     return ARITH_MIN(bytes, m->step_bytes);
 }
@@ -464,7 +465,9 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
     struct step_header *h = (struct step_header *)((uint8_t *)d->setup.pinned + d->pinned.step[slot]);
     CHECK(slot < d->model->slots && !s->running[slot]);
     CHECK(h->n_tokens > 0 && h->n_tokens <= g->want.batch && h->n_rows <= g->want.logits_rows);
-    CHECK(h->n_chunks > 0 && h->n_chunks <= d->model->sequences && h->n_zero <= d->model->kv.n_blocks);
+    CHECK(h->n_chunks > 0 && h->n_chunks <= d->model->sequences && h->n_caches == g->n_caches);
+    for (uint32_t i = 0; i < g->n_caches; i++)
+        CHECK(h->cache[i].n_zero <= d->model->caches[i].n_blocks);
     const struct lz_list *lists[2] = {NULL, NULL};
     uint32_t n = 0;
     bool tail = h->n_rows > 0 && s->n_tails > 0;

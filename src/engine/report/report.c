@@ -12,6 +12,10 @@
 static void least_work(const struct stator *s, stator_info *info) {
     for (uint32_t d = 0; d < s->n_devices; d++) {
         const struct graph *g = &s->devices[d].graph;
+        for (uint32_t i = 0; i < g->n_caches; i++)
+            if (g->caches[i].kind == GRAPH_PAGED)
+                info->context_read_bytes +=
+                    g->caches[i].bytes / KERNELS_KV_BLOCK * g->caches[i].units * g->caches[i].n_layers;
         for (uint32_t i = 0; i < g->n_ops; i++) {
             const struct graph_op *op = &g->ops[i];
             if (i < g->tail)
@@ -21,8 +25,6 @@ static void least_work(const struct stator *s, stator_info *info) {
                     info->step_read_bytes += g->weights[op->weight[k]].bytes;
         }
     }
-    info->context_read_bytes =
-        s->devices[0].model.kv.block_stride / KERNELS_KV_BLOCK * s->shape->n_layers * s->shape->n_kv_heads;
 }
 
 /* The format of most bytes. */
@@ -74,8 +76,11 @@ static const struct engine_device *device_of(const struct stator *s, const struc
 }
 
 static uint64_t used_kv(const struct stator *s, const struct engine_device *d, bool spilled) {
-    return atomic_load(&s->used_kv_blocks) * d->model.kv.block_stride *
-           device_kv_part(&d->model.kv, &d->graph, spilled).units;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < d->graph.n_caches; i++)
+        sum += atomic_load(&s->used_blocks[i]) * d->graph.caches[i].bytes *
+               device_cache_part(&d->model, i, spilled).units;
+    return sum;
 }
 
 /* Values have fixed places, so a step owns all of scratch and exchange; KV blocks are handed out. */

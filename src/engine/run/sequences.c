@@ -1,41 +1,60 @@
-/* Who holds which KV blocks. Admission takes all blocks that a request can ever need, so that a running
- * request never fails for memory.
+/* Who holds which blocks of the caches. Admission takes all blocks that a request can ever need, so that a
+ * running request never fails for memory.
  *
- * Invariant: free blocks and the tables of the running sequences are disjoint and together all blocks.
+ * Invariant: of each cache, free blocks and those of the running sequences are disjoint and together all.
  * Thread: the engine's. */
 #include "engine/engine.h"
 
-#include "kernels/kernels.h"
+static uint32_t need_of(const struct stator *s, uint32_t cache, uint32_t tokens) {
+    const struct device_model *m = &s->devices[0].model;
+    return graph_cache_need(&m->graph->caches[cache], m->caches[cache].per_sequence, tokens);
+}
+
+static bool has_room(const struct stator *s, uint32_t tokens) {
+    bool room = true;
+    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++)
+        room = room && need_of(s, i, tokens) <= s->caches[i].n_free;
+    return room;
+}
 
 bool sequences_admit(struct stator *s, uint32_t slot) {
     struct engine_request *r = &s->requests[slot];
     uint32_t tokens = ARITH_MIN(r->n_prompt + r->max_new, s->want.context);
-    uint32_t need = (uint32_t)arith_ceil_div(tokens, KERNELS_KV_BLOCK);
-    CHECK(need <= s->devices[0].model.kv.blocks_per_sequence);
     struct engine_sequence *q = NULL;
     for (uint32_t i = 0; i < s->want.sequences && q == NULL; i++)
         if (s->sequences[i].request == NULL)
             q = &s->sequences[i];
-    if (q == NULL || need > s->n_free_blocks)
+    if (q == NULL || !has_room(s, tokens))
         return false;
-    for (uint32_t i = 0; i < need; i++)
-        q->table[i] = s->free_blocks[--s->n_free_blocks];
+    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++) {
+        const struct device_cache *d = &s->devices[0].model.caches[i];
+        struct engine_cache *c = &s->caches[i];
+        uint32_t need = need_of(s, i, tokens);
+        CHECK(need <= d->per_sequence);
+        for (uint32_t k = 0; k < need; k++)
+            q->caches[i].table[k] = c->free[--c->n_free];
+        q->caches[i].n_blocks = need;
+        c->peak = ARITH_MAX(c->peak, d->n_blocks - c->n_free);
+    }
     q->request = r;
-    q->n_blocks = need;
+    q->room = tokens;
     q->done = 0;
     q->fresh = true;
     q->failed = false;
     CHECK(q->flights == 0);
     q->began_ns = q->prompt_done_ns = 0;
-    s->peak_blocks = ARITH_MAX(s->peak_blocks, s->devices[0].model.kv.n_blocks - s->n_free_blocks);
     return true;
 }
 
 void sequences_release(struct stator *s, struct engine_sequence *q) {
     CHECK(q->request != NULL && q->flights == 0);
-    for (uint32_t i = q->n_blocks; i-- > 0;)
-        s->free_blocks[s->n_free_blocks++] = q->table[i];
-    CHECK(s->n_free_blocks <= s->devices[0].model.kv.n_blocks);
+    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++) {
+        struct engine_cache *c = &s->caches[i];
+        for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)
+            c->free[c->n_free++] = q->caches[i].table[k];
+        CHECK(c->n_free <= s->devices[0].model.caches[i].n_blocks);
+        q->caches[i].n_blocks = 0;
+    }
     q->request = NULL;
-    q->n_blocks = 0;
+    q->room = 0;
 }

@@ -25,6 +25,22 @@ static bool runs(const struct engine_sequence *q, stator_request_kind kind) {
            !atomic_load_explicit(&q->request->cancel, memory_order_relaxed);
 }
 
+/* Where q's blocks are, and those that are new to it as to be cleared. */
+static void add_tables(const struct stator *s, struct filling *f, struct engine_sequence *q) {
+    size_t sequence = (size_t)(q - s->sequences);
+    for (uint32_t i = 0; i < f->h->n_caches; i++) {
+        struct step_cache *c = &f->h->cache[i];
+        size_t bytes = q->caches[i].n_blocks * sizeof(uint32_t);
+        CHECK(q->caches[i].n_blocks <= c->table_stride);
+        memcpy((uint32_t *)(f->slot + c->at_tables) + sequence * c->table_stride, q->caches[i].table, bytes);
+        if (!q->fresh)
+            continue;
+        memcpy((uint32_t *)(f->slot + c->at_zero) + c->n_zero, q->caches[i].table, bytes);
+        c->n_zero += q->caches[i].n_blocks;
+    }
+    q->fresh = false;
+}
+
 /* The next n tokens of q into the step; with_row: the logits of the last of them. */
 static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
                       bool with_row) {
@@ -32,7 +48,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     const struct engine_request *r = q->request;
     struct step_header *h = f->h;
     CHECK(h->n_tokens + n <= s->want.batch && q->done + n <= r->n_tokens);
-    CHECK(q->done + n <= q->n_blocks * KERNELS_KV_BLOCK);
+    CHECK(q->done + n <= q->room);
     if (q->began_ns == 0 || q->done == r->n_depth)
         q->began_ns = clock_ns();
     uint32_t first = h->n_tokens;
@@ -43,13 +59,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
     for (uint32_t i = 0; i < n; i++)
         step_writer_rope(s, h, f->slot, first + i, q->done + i);
-    memcpy((uint32_t *)(f->slot + h->at_tables) + (size_t)sequence * h->table_stride, q->table,
-           q->n_blocks * sizeof *q->table);
-    if (q->fresh) {
-        memcpy(f->slot + h->at_zero + h->n_zero * sizeof(uint32_t), q->table, q->n_blocks * sizeof(uint32_t));
-        h->n_zero += q->n_blocks;
-        q->fresh = false;
-    }
+    add_tables(s, f, q);
     h->n_tokens += n;
     if (with_row) {
         f->st->of_row[h->n_rows] = q;
@@ -151,7 +161,9 @@ static struct engine_sequence *find_reader(struct stator *s) {
 bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
     struct filling f = {.h = (struct step_header *)slot, .slot = slot, .st = st};
     f.h->run_body = 1;
-    f.h->n_tokens = f.h->n_chunks = f.h->n_rows = f.h->n_zero = 0;
+    f.h->n_tokens = f.h->n_chunks = f.h->n_rows = 0;
+    for (uint32_t i = 0; i < f.h->n_caches; i++)
+        f.h->cache[i].n_zero = 0;
     if (s->read_last)
         fill_generation(s, &f);
     if (f.h->n_tokens == 0) {

@@ -41,7 +41,7 @@ static stator_status map_front(struct stator *s, stator_error *e) {
         graph_layout(g, &c, shape, s->n_devices);
         s->place_work_bytes = graph_place_work_bytes(g);
         carve_take(&c, s->place_work_bytes, 1);
-        s->max_plan_blocks = planner_max_blocks(g, shape, s->n_devices);
+        s->max_plan_blocks = planner_max_blocks(g, s->n_devices);
         carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
         s->front_bytes = c.used;
         st = pages_map(s->front_bytes, "the model's graph", &s->front, e);

@@ -41,13 +41,13 @@ static stator_status create_spill(struct stator *s, uint32_t device, stator_erro
     struct plan_arena *a = spill_arena(&s->plan, device);
     if (a == NULL)
         return STATOR_OK;
-    struct device_kv_part kv = device_kv_part(&ed->model.kv, &ed->graph, true);
-    uint32_t n_kv = kv.end - kv.first;
+    uint32_t first_kv = device_cache_slices(&ed->model, false);
+    uint32_t n_kv = device_cache_slices(&ed->model, true) - first_kv;
     uint32_t weights = ed->graph.weight_slices - ed->graph.spilled_slices;
     for (uint32_t k = 0; k < a->n_slices; k++) {
         stator_status st =
             ed->device->vtable->slice_spill(ed->device, k < n_kv ? DEVICE_KV : DEVICE_WEIGHTS,
-                                            k < n_kv ? kv.first + k : weights + k - n_kv, a->slices[k], e);
+                                            k < n_kv ? first_kv + k : weights + k - n_kv, a->slices[k], e);
         if (st == STATOR_DOES_NOT_FIT)
             ed->refused = (struct engine_refusal){.bytes = a->slices[k], .in_host = true};
         if (st != STATOR_OK)

@@ -15,8 +15,8 @@
 #define TYPE_K(l) CL_KV
 #define TYPE_V(l) CL_KV
 #else
-#define TYPE_K(l) ((l)->cache.type_k)
-#define TYPE_V(l) ((l)->cache.type_v)
+#define TYPE_K(l) OPENCL_CACHE_K((l)->cache.what)
+#define TYPE_V(l) OPENCL_CACHE_V((l)->cache.what)
 #endif
 
 #define ROWS  OPENCL_ATTENTION_ROWS
@@ -589,12 +589,11 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
         uint f32, uint q32, uint d32, uint s32, uint q256, uint d256, uint s256, uint group, uint head_k,    \
         uint head_v, float scale, global uchar *kv0, global uchar *kv1, global uchar *kv2,                   \
         global uchar *kv3, uint kv_unit, uint units_per_slice, uint unit_bytes, uint block_stride,           \
-        uint k_bytes, uint type_k, uint type_v, uint n_kv_heads, uint heads
+        uint k_bytes, uint what, uint n_kv_heads, uint heads
 #define LOOK                                                                                                 \
     {                                                                                                        \
-        {kv0, kv1, kv2, kv3, kv_unit, units_per_slice, unit_bytes, block_stride, k_bytes, type_k, type_v},   \
-            q, q_width, {out, has, width, f32, q32, d32, s32, q256, d256, s256}, group, head_k, head_v,      \
-            scale                                                                                            \
+        {kv0, kv1, kv2, kv3, kv_unit, units_per_slice, unit_bytes, block_stride, k_bytes, what}, q, q_width, \
+            {out, has, width, f32, q32, d32, s32, q256, d256, s256}, group, head_k, head_v, scale            \
     }
 
 /* Work: items of the chunks, cut as the step says. Local memory: struct room. cells: of n_cells cells, struct
@@ -619,7 +618,7 @@ CL_NAME(LOOK_PARAMETERS, global float *cells, global uint *arrivals, uint n_cell
         uint unit = head / heads;
         if (head % n_heads != 0 || split * SPLIT >= position + n_queries)
             continue; /* the unit's first head has it; other tiles of the chunk see one split more */
-        global const uint *table = cl_table(step, chunk->slot);
+        global const uint *table = cl_table(step, OPENCL_CACHE_NUMBER(what), chunk->slot);
         c.first = chunk->cell + query * chunk->splits;
         c.splits = chunk->splits;
         for (uint h = head; h < head + n_heads; h++) {

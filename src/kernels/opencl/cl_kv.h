@@ -1,5 +1,5 @@
-/* The KV cache as kernels see it (device.h, struct device_kv; kernels.h, store_k and store_v): units of one
- * (layer, KV head), each of blocks of 32 tokens, K then V (kv_layout.h). */
+/* The KV cache as kernels see it (device.h, struct device_cache; kernels.h, store_k and store_v): units of
+ * one (layer, KV head), each of blocks of 32 tokens, K then V (kv_layout.h). */
 #ifndef STATOR_KERNELS_OPENCL_CL_KV_H
 #define STATOR_KERNELS_OPENCL_CL_KV_H
 
@@ -12,7 +12,7 @@ struct cl_cache {
     global uchar *slice0, *slice1, *slice2, *slice3;
     uint unit, units_per_slice, unit_bytes;
     uint block_stride, k_bytes;
-    uint type_k, type_v;
+    uint what; /* OPENCL_CACHE */
 };
 
 static inline global uchar *cl_unit_at(const struct cl_cache *c, uint head) {
@@ -35,8 +35,9 @@ static inline global const struct step_chunk *cl_chunk_of(cl_bytes step, bool by
     return c;
 }
 
-static inline global const uint *cl_table(cl_bytes step, uint slot) {
-    return (global const uint *)(step + CL_STEP(step)->at_tables) + slot * CL_STEP(step)->table_stride;
+static inline global const uint *cl_table(cl_bytes step, uint cache, uint slot) {
+    global const struct step_cache *c = &CL_STEP(step)->cache[cache];
+    return (global const uint *)(step + c->at_tables) + slot * c->table_stride;
 }
 
 static inline float cl_between(float x, float low, float high) {
@@ -112,9 +113,9 @@ static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token,
                             uint heads, uint dim, local const float *x) {
     global const struct step_chunk *chunk = cl_chunk_of(step, false, token);
     uint position = chunk->position + (token - chunk->first);
-    uint block = cl_table(step, chunk->slot)[position / KV_LAYOUT_BLOCK];
+    uint block = cl_table(step, OPENCL_CACHE_NUMBER(c->what), chunk->slot)[position / KV_LAYOUT_BLOCK];
     uint slot = position % KV_LAYOUT_BLOCK;
-    uint type = is_k ? c->type_k : c->type_v;
+    uint type = is_k ? OPENCL_CACHE_K(c->what) : OPENCL_CACHE_V(c->what);
     uint begin = block * c->block_stride + (is_k ? 0 : c->k_bytes);
     if (kv_layout_quantised(type)) {
         for (uint i = get_local_id(0); i < heads * (dim / 32); i += get_local_size(0))

@@ -69,16 +69,14 @@ CL_KERNEL void CL_NAME(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_
 
 /* Units are of `heads` heads: those of q come first, then k's, then v's. Biased: bits 0, 1, 2 for q, k, v.
  * normed: q_norm and k_norm are there. Work also holds 128 floats for each of CL_HEADS_AT_ONCE heads. */
-CL_KERNEL void
-CL_JOIN(CL_NAME, _heads)(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_PARAMETERS(1),
-                         CL_WEIGHT_PARAMETERS(2), uint heads, uint first_unit, uint units, uint split,
-                         global float *q, uint width, uint n_heads, uint n_kv_heads, uint head_k, uint head_v,
-                         uint n_rot, uint rotation, uint biased, global const float *bias0,
-                         global const float *bias1, global const float *bias2, uint normed,
-                         global const float *q_norm, global const float *k_norm, float inv_head, float eps,
-                         global uchar *kv0, global uchar *kv1, global uchar *kv2, global uchar *kv3,
-                         uint kv_unit, uint units_per_slice, uint unit_bytes, uint block_stride, uint k_bytes,
-                         uint type_k, uint type_v, local float *tile, local uchar *work) {
+CL_KERNEL void CL_JOIN(CL_NAME, _heads)(
+    CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_PARAMETERS(1), CL_WEIGHT_PARAMETERS(2),
+    uint heads, uint first_unit, uint units, uint split, global float *q, uint width, uint n_heads,
+    uint n_kv_heads, uint head_k, uint head_v, uint n_rot, uint rotation, uint biased,
+    global const float *bias0, global const float *bias1, global const float *bias2, uint normed,
+    global const float *q_norm, global const float *k_norm, float inv_head, float eps, global uchar *kv0,
+    global uchar *kv1, global uchar *kv2, global uchar *kv3, uint kv_unit, uint units_per_slice,
+    uint unit_bytes, uint block_stride, uint k_bytes, uint what, local float *tile, local uchar *work) {
     struct cl_source src = CL_SOURCE;
     struct cl_heads h = {
         step,
@@ -93,7 +91,7 @@ CL_JOIN(CL_NAME, _heads)(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGH
         k_norm,
         inv_head,
         eps,
-        {kv0, kv1, kv2, kv3, kv_unit, units_per_slice, unit_bytes, block_stride, k_bytes, type_k, type_v}};
+        {kv0, kv1, kv2, kv3, kv_unit, units_per_slice, unit_bytes, block_stride, k_bytes, what}};
     uint q_units = cl_ceil_div(n_heads, heads), kv_units = cl_ceil_div(n_kv_heads, heads);
     uint tokens = CL_STEP(step)->n_tokens;
     uint tiles = cl_ceil_div(tokens, CL_TOKENS);

@@ -1,11 +1,12 @@
 /* The ends of a step: clearing KV blocks, rows of the embedding, the largest logit. */
 #include "kernels/opencl/cl_panel.h"
 
-/* Zeroes the blocks that the step names in `units` units of one KV slice, beginning at kv. */
+/* Zeroes the blocks of a cache that the step names in `units` units of one slice, beginning at kv. */
 kernel void zero_kv(global const uchar *step, global uchar *kv, uint units, uint unit_bytes,
-                    uint block_stride) {
-    global const uint *blocks = (global const uint *)(step + CL_STEP(step)->at_zero);
-    uint n = CL_STEP(step)->n_zero * units;
+                    uint block_stride, uint cache) {
+    global const struct step_cache *c = &CL_STEP(step)->cache[cache];
+    global const uint *blocks = (global const uint *)(step + c->at_zero);
+    uint n = c->n_zero * units;
     for (uint i = get_group_id(0); i < n; i += get_num_groups(0)) {
         global uint4 *at = (global uint4 *)(kv + i % units * unit_bytes + blocks[i / units] * block_stride);
         for (uint j = get_local_id(0); j < block_stride / 16; j += get_local_size(0))

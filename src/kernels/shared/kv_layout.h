@@ -69,6 +69,13 @@ static inline kv_layout_size kv_layout_plain_v(kv_layout_u32 dim, kv_layout_u32 
 }
 
 #ifndef __OPENCL_C_VERSION__
+/* A block of K, or of V, of one head. */
+static inline uint64_t kv_layout_bytes(kv_layout_u32 type, kv_layout_u32 dim) {
+    if (!kv_layout_quantised(type))
+        return (uint64_t)dim * KV_LAYOUT_BLOCK * (type == KV_LAYOUT_F32 ? 4 : 2);
+    return kv_layout_scales(type, dim) + (uint64_t)dim / KV_LAYOUT_GROUP * KV_LAYOUT_BLOCK * 2;
+}
+
 static inline uint16_t *kv_layout_scale_at(void *block, kv_layout_u32 type, kv_layout_u32 dim,
                                            kv_layout_u32 g, kv_layout_u32 slot) {
     uint8_t *scales = (uint8_t *)block + kv_layout_scales(type, dim);

@@ -22,6 +22,12 @@
 /* Slices that the KV of one layer may lie in. */
 #define OPENCL_KV_SLICES 4
 
+/* A layer's cache in one argument: types of K and V, number of the cache. */
+#define OPENCL_CACHE(type_k, type_v, cache) ((type_k) | (type_v) << 8 | (cache) << 16)
+#define OPENCL_CACHE_K(a)                   ((a)&255u)
+#define OPENCL_CACHE_V(a)                   ((a) >> 8 & 255u)
+#define OPENCL_CACHE_NUMBER(a)              ((a) >> 16)
+
 /* What a matmul kernel does with finished sums; the first four are enum graph_epilogue. */
 #define OPENCL_STORE    0
 #define OPENCL_RESIDUAL 1

@@ -10,6 +10,7 @@
 typedef uint step_u32;
 typedef int step_i32;
 #else
+#include <stddef.h>
 #include <stdint.h>
 typedef uint32_t step_u32;
 typedef int32_t step_i32;
@@ -29,22 +30,37 @@ struct step_chunk {
     step_u32 cell;    /* the first of its n * splits cells */
 };
 
+/* What the steps of all sequences say of one cache of the graph. */
+struct step_cache {
+    step_u32 n_zero;       /* blocks to clear first */
+    step_u32 table_stride; /* entries of a slot's block table: blocks of a sequence */
+    step_u32 at_zero;      /* u32 [all blocks] */
+    step_u32 at_tables;    /* u32 [sequences][table_stride]: the block of each 32 tokens (a ring's: modulo
+                              table_stride), or of the state */
+};
+
+#define STEP_CACHES 4
+
 struct step_header {
     step_u32 run_body; /* 0: only the tail, on the residual stream of the last body */
     step_u32 n_tokens;
     step_u32 n_chunks;
-    step_u32 n_rows;       /* of logits; 0: no tail */
-    step_u32 n_zero;       /* KV blocks to clear first */
-    step_u32 table_stride; /* entries of a slot's block table */
-    step_u32 rope_stride;  /* floats per token in rope */
-    step_u32 n_items;      /* of attention, on a GPU; written by the device */
-    step_u32 at_tokens;    /* i32 [batch]: ids */
-    step_u32 at_chunks;    /* struct step_chunk [sequences] */
-    step_u32 at_rows;      /* u32 [logits_rows]: the token of the step whose logits the row is */
-    step_u32 at_zero;      /* u32 [all blocks] */
-    step_u32 at_tables;    /* u32 [sequences][table_stride]: KV block of each 32 tokens */
-    step_u32 at_rope;      /* f32 [batch][rope_stride]: cos, sin of each pair at the token's position */
+    step_u32 n_rows;      /* of logits; 0: no tail */
+    step_u32 rope_stride; /* floats per token in rope */
+    step_u32 n_items;     /* of attention, on a GPU; written by the device */
+    step_u32 at_tokens;   /* i32 [batch]: ids */
+    step_u32 at_chunks;   /* struct step_chunk [sequences] */
+    step_u32 at_rows;     /* u32 [logits_rows]: the token of the step whose logits the row is */
+    step_u32 at_rope;     /* f32 [batch][rope_stride]: cos, sin of each pair at the token's position */
+    step_u32 n_caches;
+    struct step_cache cache[STEP_CACHES]; /* n_caches of them; the arrays may begin behind those */
 };
+
+#ifndef __OPENCL_C_VERSION__
+static inline uint32_t step_header_bytes(uint32_t n_caches) {
+    return (uint32_t)(offsetof(struct step_header, cache) + n_caches * sizeof(struct step_cache));
+}
+#endif
 
 /* What the tail finds per row. */
 struct step_pick {

@@ -1,0 +1,44 @@
+/* What a graph remembers between steps: caches, how many blocks a sequence has in each, and which layers. */
+#include "graph/graph.h"
+
+#include "kernels/shared/kv_layout.h"
+
+uint32_t graph_add_cache(struct graph *g, const struct graph_cache *c) {
+    CHECK(g->n_caches < GRAPH_MAX_CACHES && c->units > 0 && c->bytes > 0 &&
+          c->bytes % GRAPH_CACHE_ALIGN == 0);
+    CHECK(c->k_bytes <= c->bytes && (c->kind == GRAPH_RING) == (c->window > 0));
+    g->caches[g->n_caches] = *c;
+    g->caches[g->n_caches].n_layers = 0;
+    return g->n_caches++;
+}
+
+void graph_op_cache(struct graph *g, struct graph_op *op, uint32_t cache) {
+    CHECK(cache < g->n_caches && op->layer != GRAPH_NONE);
+    op->cache = cache;
+    for (uint32_t i = g->n_cached; i-- > 0 && g->cached[i].layer == op->layer;) {
+        op->cache_layer = g->cached[i].at;
+        if (g->cached[i].cache == cache)
+            return;
+    }
+    CHECK(g->n_cached < g->max_cached);
+    CHECK(g->n_cached == 0 || g->cached[g->n_cached - 1].layer <= op->layer);
+    op->cache_layer = g->caches[cache].n_layers++;
+    g->cached[g->n_cached++] =
+        (struct graph_cached){.cache = cache, .layer = op->layer, .at = op->cache_layer};
+}
+
+uint32_t graph_cache_blocks(const struct graph_cache *c, uint32_t context, uint32_t batch) {
+    uint64_t all = arith_ceil_div(context, KV_LAYOUT_BLOCK);
+    if (c->kind == GRAPH_STATE)
+        return 1;
+    if (c->kind == GRAPH_PAGED)
+        return (uint32_t)all;
+    /* A chunk is stored before its first query reads, so both are there: the window and the chunk. */
+    uint64_t ring = arith_ceil_div((uint64_t)c->window + batch - 1, KV_LAYOUT_BLOCK) + 1;
+    return (uint32_t)ARITH_MIN(all, ring);
+}
+
+uint32_t graph_cache_need(const struct graph_cache *c, uint32_t per_sequence, uint32_t tokens) {
+    uint64_t all = arith_ceil_div(tokens, KV_LAYOUT_BLOCK);
+    return c->kind == GRAPH_STATE ? 1 : (uint32_t)ARITH_MIN(all, (uint64_t)per_sequence);
+}
