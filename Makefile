@@ -193,7 +193,7 @@ tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loade
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)
 
 # A loader that counts calls, in front of the real one (tests/e2e/gpu_capture.sh).
 $(BUILD)/count/libze_loader.so.1: tests/count_loader.c
@@ -258,7 +258,7 @@ bench-pack: $(BUILD)/bench_pack ## random families of packing instances: how nea
 $(BUILD)/bench_pack: tools/bench_pack.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
 
 .PHONY: install
 install: stator ## install to $(DESTDIR)$(PREFIX)

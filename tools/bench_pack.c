@@ -47,7 +47,7 @@ static struct seconds solve(struct pack_block *b, size_t n, uint64_t capacity, u
                             struct pack_result *r) {
     uint64_t bytes = pack_work_bytes(n);
     void *work = take(bytes);
-    struct pack_options o = {.capacity = capacity, .steps = steps > 0 ? steps : pack_many_steps(n)};
+    struct pack_options o = {.capacity = capacity, .steps = steps > 0 ? steps : pack_interactive_steps(n)};
     stator_error e = {0};
     const double start = user_seconds();
     const uint64_t start_ns = clock_ns();
@@ -65,6 +65,7 @@ static struct seconds solve(struct pack_block *b, size_t n, uint64_t capacity, u
 static bool run_family(const struct settings *set, enum pack_family f, size_t n) {
     struct pack_block *b = take(n * sizeof *b);
     double sum = 0, worst = -1;
+    const char *by = "";
     struct seconds slowest = {0};
     uint64_t worst_seed = 0, missed = 0;
     for (uint64_t seed = set->first_seed; seed < set->first_seed + set->seeds; seed++) {
@@ -79,13 +80,14 @@ static bool run_family(const struct settings *set, enum pack_family f, size_t n)
         if (above > worst) {
             worst = above;
             worst_seed = seed;
+            by = r.found_by;
         }
     }
     free(b);
     bool ok = missed == 0 && slowest.clock < 5;
-    printf("%-14s %7zu %8.2f%% %8.2f%% %5" PRIu64 " %3" PRIu64 "/%" PRIu64 " %6.2f s %6.2f s%s\n",
+    printf("%-14s %7zu %8.2f%% %8.2f%% %5" PRIu64 " %3" PRIu64 "/%" PRIu64 " %6.2f s %6.2f s  %s%s\n",
            pack_family_name(f), n, sum / (double)set->seeds, worst, worst_seed, missed, set->seeds,
-           slowest.clock, slowest.user, ok ? "" : "  <--");
+           slowest.clock, slowest.user, by, ok ? "" : "  <--");
     fflush(stdout);
     return ok;
 }
@@ -102,8 +104,8 @@ static void run_tight(struct tight *t, const char *name, struct pack_block *b, s
     bool solved = r.peak <= CAPACITY;
     t->all++;
     t->solved += solved;
-    t->quick += solved && s.clock < 1;
-    printf("%-28s %5zu blocks %8.3f s %s\n", name, n, s.clock, solved ? "" : "not solved");
+    t->quick += solved && s.user < 1;
+    printf("%-28s %5zu blocks %8.3f s %s\n", name, n, s.user, solved ? r.found_by : "not solved");
     fflush(stdout);
 }
 

@@ -1,25 +1,70 @@
+/* The table of strategies, the split into parts, and the rounds of searches; see pack.h. */
 #include "pack/pack.h"
 
-#include "base/clock.h"
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
 
 #include <string.h>
 
-/* Searches go in rounds: each part spends this many steps on its goal in the first, twice as many in the
- * next. */
-#define FIRST_ROUND 4000000
-#define TILED       8          /* times as many for pack_tiling where it left little */
-#define MEND_ROUND  1000000000 /* of a part that is not searched */
-#define MEND_ITEM   600000     /* ... for each item of one that is, where searches did not do: a broad beam */
-#define MEND_LATER  3          /* ... and from which round on */
-#define MEND_LAST   5          /* ... of at most FEW items: searches are the better way for most of them */
-#define TASTES      12         /* attempts of pack_skyline in a part before it is searched or mended */
-#define TASTES_MANY 1          /* ... if it has more than PACK_MANY items */
-#define LARGE_GUESS 600000000  /* steps of pack_tiling in a part that is not searched */
-#define TIERS_ROUND 600000000  /* steps of pack_overlap after pack_tiers: the blocks on top pass soon */
-#define CROWDED     1000       /* blocks that live at once, on average, and a skyline takes seconds */
-#define FEW         512        /* items, up to which pack_greedy is worth its n^2 steps */
-#define CLOCK_EVERY 64         /* takes of a budget between two looks at the clock */
+/* Searches go in rounds, each with twice the steps of the one before. */
+#define FIRST_ROUND  4000000
+#define LAST_ROUND   30         /* ... up to this one */
+#define VALLEY       3          /* times as many for pack_valley.c: a straight search and bisection */
+#define TILED        8          /* ... and for pack_tiling.c where its last guess came close */
+#define LARGE_TILING 600000000  /* for its one guess in a part too large for pack_valley.c */
+#define REPAIR_ROUND 1000000000 /* for pack_repair.c and pack_overlap.c in such a part */
+#define REPAIR_ITEM  600000     /* ... for each item of another, once searches have failed: a wide beam */
+#define REPAIR_LATER 3          /* ... from this round on */
+#define REPAIR_LAST  5          /* ... or this one, with few items: searches are better for most of them */
+#define FEW          512
+
+static uint64_t round_steps(uint32_t round) {
+    return (uint64_t)FIRST_ROUND << ARITH_MIN(round, (uint32_t)LAST_ROUND);
+}
+
+static uint64_t all_steps(const struct pack_part *p) {
+    (void)p;
+    return UINT64_MAX;
+}
+
+static uint64_t tiling_steps(const struct pack_part *p) {
+    if (p->n > PACK_VALLEY_LARGEST)
+        return p->round == 0 ? LARGE_TILING : 0;
+    return p->looks_tiled ? TILED * round_steps(p->round) : round_steps(p->round);
+}
+
+static uint64_t valley_steps(const struct pack_part *p) {
+    return VALLEY * round_steps(p->round);
+}
+
+static uint64_t exact_steps(const struct pack_part *p) {
+    return round_steps(p->round);
+}
+
+/* Few items are a matter of search, many one of repair, and those between of both. */
+static uint64_t repair_steps(const struct pack_part *p) {
+    if (!pack_valley_can(p))
+        return REPAIR_ROUND;
+    if (p->round >= (p->n <= FEW ? REPAIR_LAST : REPAIR_LATER))
+        return REPAIR_ITEM * (uint64_t)p->n;
+    return p->n <= FEW ? 0 : 4 * round_steps(p->round);
+}
+
+/* The strategies in the order in which a round tries them. Fast ones run once, before all rounds. */
+static const struct entry {
+    struct pack_strategy strategy;
+    uint64_t (*steps)(const struct pack_part *p); /* at most so many in this round; 0: not in this one */
+    bool fast;
+    bool uniform; /* works on uniform parts only */
+} strategies[] = {
+    {{"greedy", pack_greedy_can, pack_greedy_bytes, pack_greedy_run}, all_steps, true, false},
+    {{"skyline", pack_skyline_can, pack_skyline_bytes, pack_skyline_run}, all_steps, true, false},
+    {{"tiling", pack_tiling_can, pack_tiling_bytes, pack_tiling_run}, tiling_steps, false, true},
+    {{"repair", pack_repair_can, pack_repair_bytes, pack_repair_run}, repair_steps, false, false},
+    {{"valley", pack_valley_can, pack_valley_bytes, pack_valley_run}, valley_steps, false, true},
+    {{"overlap", pack_overlap_can, pack_overlap_bytes, pack_overlap_run}, repair_steps, false, false},
+    {{"exact", pack_exact_can, pack_exact_bytes, pack_exact_run}, exact_steps, false, false},
+};
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
 
 struct state {
     struct pack_item *items; /* [n] sorted by first step */
@@ -30,9 +75,9 @@ struct state {
     struct pack_key *spare;  /* [n] */
     struct pack_part *parts; /* [n] */
     uint32_t n_parts;
-    uint64_t unit;            /* the smallest alignment */
-    struct pack_item *coarse; /* [PACK_VALLEY_LARGEST at most] a part's, with sizes rounded up */
-    struct carve rest;        /* for solvers */
+    uint64_t unit;             /* the smallest alignment */
+    struct pack_item *rounded; /* [PACK_VALLEY_LARGEST at most] a part's, with sizes rounded up */
+    struct carve rest;         /* for solvers */
 };
 
 static struct state layout(struct carve *c, size_t n) {
@@ -45,17 +90,10 @@ static struct state layout(struct carve *c, size_t n) {
     s.keys = carve_take(c, n, sizeof *s.keys);
     s.spare = carve_take(c, n, sizeof *s.spare);
     s.parts = carve_take(c, n, sizeof *s.parts);
-    s.coarse = carve_take(c, ARITH_MIN(n, (size_t)PACK_VALLEY_LARGEST), sizeof *s.coarse);
-    uint64_t bytes = ARITH_MAX(pack_greedy_bytes((uint32_t)n), pack_search_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_valley_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_skyline_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_mend_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_overlap_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_sink_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_tiling_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_sweep_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_race_bytes((uint32_t)n));
-    bytes = ARITH_MAX(bytes, pack_tiers_bytes((uint32_t)n));
+    s.rounded = carve_take(c, ARITH_MIN(n, (size_t)PACK_VALLEY_LARGEST), sizeof *s.rounded);
+    uint64_t bytes = pack_compact_bytes((uint32_t)n);
+    for (size_t k = 0; k < STRATEGIES; k++)
+        bytes = ARITH_MAX(bytes, strategies[k].strategy.bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -67,36 +105,13 @@ uint64_t pack_work_bytes(size_t n) {
     return c.used;
 }
 
-uint64_t pack_many_steps(size_t n) {
+uint64_t pack_interactive_steps(size_t n) {
     if (n <= PACK_VALLEY_LARGEST)
         return n <= FEW ? 1000000000 : 1300000000;
-    return n <= PACK_MANY ? 1200000000 : 1500000000;
+    return n <= 4096 ? 1200000000 : 1500000000;
 }
 
-void pack_part_sort(struct pack_key *keys, struct pack_key *spare, uint32_t n) {
-    struct pack_key *from = keys, *to = spare;
-    for (uint64_t run = 1; run < n; run *= 2) {
-        for (uint64_t begin = 0; begin < n; begin += 2 * run) {
-            uint64_t middle = ARITH_MIN(begin + run, n), end = ARITH_MIN(begin + 2 * run, n);
-            uint64_t l = begin, r = middle;
-            for (uint64_t out = begin; out < end; out++) {
-                const struct pack_key *x = &from[l], *y = &from[r];
-                bool left = r == end;
-                if (l < middle && r < end) {
-                    left = x->a != y->a ? x->a < y->a : x->b != y->b ? x->b < y->b : x->index < y->index;
-                }
-                to[out] = left ? from[l++] : from[r++];
-            }
-        }
-        struct pack_key *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from != keys)
-        memcpy(keys, from, n * sizeof *keys);
-}
-
-static bool lives(const struct pack_block *b) {
+static bool is_live(const struct pack_block *b) {
     return b->bytes > 0 && b->first < b->end;
 }
 
@@ -106,7 +121,7 @@ static bool measure(const struct pack_block *blocks, size_t n, uint64_t *unit, u
     *count = 0;
     for (size_t i = 0; i < n; i++) {
         CHECK(arith_is_pow2(blocks[i].align));
-        if (lives(&blocks[i])) {
+        if (is_live(&blocks[i])) {
             *unit = ARITH_MIN(*unit, blocks[i].align);
             ++*count;
         }
@@ -114,7 +129,7 @@ static bool measure(const struct pack_block *blocks, size_t n, uint64_t *unit, u
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t size = 0;
-        if (lives(&blocks[i]) &&
+        if (is_live(&blocks[i]) &&
             (!arith_align_up(blocks[i].bytes, *unit, &size) || !arith_add(sum, size, &sum) ||
              !arith_add(sum, blocks[i].align, &sum) || sum > INT64_MAX))
             return false;
@@ -181,7 +196,7 @@ static uint32_t number_sections(const struct state *s, uint32_t begin, uint32_t 
 static void sort_items(const struct state *s, const struct pack_block *blocks, size_t n) {
     uint32_t k = 0;
     for (size_t i = 0; i < n; i++)
-        if (lives(&blocks[i]))
+        if (is_live(&blocks[i]))
             s->keys[k++] = (struct pack_key){(uint64_t)blocks[i].first << 32 | (UINT32_MAX - blocks[i].end),
                                              UINT64_MAX - blocks[i].bytes, (uint32_t)i};
     pack_part_sort(s->keys, s->spare, k);
@@ -203,16 +218,16 @@ static uint32_t part_end(const struct state *s, uint32_t begin, uint32_t count) 
 
 static void set_alignment(struct pack_part *p) {
     p->uniform = true;
-    p->grain = 1;
+    p->max_align = 1;
     for (uint32_t i = 0; i < p->n; i++) {
         p->uniform =
             p->uniform && p->items[i].align == p->items[0].align && p->items[i].size % p->items[0].align == 0;
-        p->grain = ARITH_MAX(p->grain, p->items[i].align);
+        p->max_align = ARITH_MAX(p->max_align, p->items[i].align);
     }
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < p->n && p->grain > 0; i++)
-        if (!arith_add(sum, p->items[i].size, &sum) || !arith_add(sum, p->grain, &sum) || sum > INT64_MAX)
-            p->grain = 0;
+    for (uint32_t i = 0; i < p->n && p->max_align > 0; i++)
+        if (!arith_add(sum, p->items[i].size, &sum) || !arith_add(sum, p->max_align, &sum) || sum > INT64_MAX)
+            p->max_align = 0;
 }
 
 /* Cuts the time line into parts; returns the largest live sum. */
@@ -234,114 +249,6 @@ static uint64_t cut(struct state *s, uint32_t count) {
     return bound;
 }
 
-uint32_t pack_part_number(uint32_t *marks, uint32_t sections) {
-    uint32_t now = 0;
-    bool ended = false;
-    for (uint32_t k = 0; k < sections; k++) {
-        ended = ended || (marks[k] & PACK_MARK_END) != 0;
-        if ((marks[k] & PACK_MARK_BEGIN) != 0 && ended) {
-            now++;
-            ended = false;
-        }
-        marks[k] = now;
-    }
-    return now + 1;
-}
-
-bool pack_budget_take(struct pack_budget *b, uint64_t *steps) {
-    b->steps -= ARITH_MIN(*steps, b->steps);
-    b->used += *steps;
-    *steps = 0;
-    if (b->deadline > 0 && b->until_clock-- == 0) {
-        b->until_clock = CLOCK_EVERY;
-        b->expired = b->expired || clock_ns() >= b->deadline;
-    }
-    b->expired = b->expired ||
-                 (b->stop != NULL && atomic_load_explicit(b->stop, memory_order_relaxed) != 0) ||
-                 (b->fewest != NULL && b->used > atomic_load_explicit(b->fewest, memory_order_relaxed));
-    return b->steps > 0 && !b->expired;
-}
-
-struct pack_budget pack_budget_share(struct pack_budget *all, uint64_t steps) {
-    struct pack_budget share = *all;
-    share.steps = ARITH_MIN(steps, all->steps);
-    all->steps -= share.steps;
-    return share;
-}
-
-void pack_budget_return(struct pack_budget *all, const struct pack_budget *share) {
-    all->steps += share->steps;
-    all->used = share->used;
-    all->expired = share->expired;
-}
-
-typedef enum pack_outcome searcher(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
-                                   struct carve work);
-
-/* A search for a packing below a limit; where alignments are mixed, on sizes rounded up to the largest, which
- * proves nothing. */
-static enum pack_outcome search_limit(const struct state *s, struct pack_part *p, searcher *search,
-                                      uint64_t limit, struct pack_budget *budget) {
-    if (p->uniform)
-        return search(p, limit, budget, s->rest);
-    struct pack_part q = *p;
-    for (uint32_t i = 0; i < p->n; i++) {
-        s->coarse[i] = p->items[i];
-        s->coarse[i].size = pack_part_align(p->items[i].size, p->grain);
-        s->coarse[i].align = p->grain;
-    }
-    q.items = s->coarse;
-    q.uniform = true;
-    enum pack_outcome o = search(&q, limit / p->grain * p->grain, budget, s->rest);
-    p->attempts = q.attempts;
-    p->guesses = q.guesses;
-    p->repairs = q.repairs;
-    p->looks_tiled = q.looks_tiled;
-    p->sweeps = q.sweeps;
-    p->sweep_kind = q.sweep_kind;
-    p->sweep_bits = q.sweep_bits;
-    if (o != PACK_FOUND)
-        return PACK_GAVE_UP;
-    pack_part_measure(p);
-    return o;
-}
-
-static bool can_search_valleys(const struct pack_part *p) {
-    return p->n <= PACK_VALLEY_LARGEST && p->grain > 0;
-}
-
-/* The same with at most so many steps of the budget. */
-static enum pack_outcome try_limit(const struct state *s, struct pack_part *p, searcher *search,
-                                   uint64_t limit, uint64_t steps, struct pack_budget *budget) {
-    struct pack_budget share = pack_budget_share(budget, steps);
-    enum pack_outcome o = search_limit(s, p, search, limit, &share);
-    pack_budget_return(budget, &share);
-    if (o == PACK_IMPOSSIBLE)
-        p->proven = ARITH_MAX(p->proven, limit + s->unit);
-    return o;
-}
-
-/* One round of a part: straight for the target, then by halves as near to it as these steps go. */
-static void improve(const struct state *s, struct pack_part *p, uint32_t round, struct pack_budget *budget) {
-    uint64_t steps = (uint64_t)FIRST_ROUND << ARITH_MIN(round, 30u);
-    uint64_t low = ARITH_MAX(p->target, p->proven); /* the lowest peak that may be possible and useful */
-    enum pack_outcome straight =
-        try_limit(s, p, pack_tiling, low, p->looks_tiled ? TILED * steps : steps, budget);
-    if (straight == PACK_GAVE_UP)
-        straight = try_limit(s, p, pack_sweep, low, steps, budget);
-    if (straight == PACK_GAVE_UP)
-        straight = try_limit(s, p, pack_valley, low, steps, budget);
-    if (straight == PACK_IMPOSSIBLE)
-        low = p->proven;
-    uint64_t near = ARITH_MAX((p->peak - low) >> (5 + ARITH_MIN(round, 50u)), s->unit);
-    while (p->peak > low && p->peak - low >= near && budget->steps > 0 && !budget->expired) {
-        uint64_t limit = low + (p->peak - low) / s->unit / 2 * s->unit;
-        enum pack_outcome o = try_limit(s, p, pack_valley, limit, steps / 4, budget);
-        if (o != PACK_FOUND)
-            low = limit + s->unit;
-    }
-}
-
 /* What no packing of all parts can be below. */
 static uint64_t proven_peak(const struct state *s) {
     uint64_t proven = 0;
@@ -350,97 +257,88 @@ static uint64_t proven_peak(const struct state *s) {
     return proven;
 }
 
-static uint64_t goal(const struct state *s, const struct pack_options *o) {
-    return ARITH_MAX(proven_peak(s), o->capacity / s->unit * s->unit);
+/* On sizes rounded up to the largest alignment: a packing of those is one of the part, but they prove nothing
+ * about it. */
+static void run_rounded(const struct state *s, const struct pack_strategy *x, struct pack_part *p,
+                        struct pack_budget *budget) {
+    struct pack_part q = *p;
+    for (uint32_t i = 0; i < p->n; i++) {
+        s->rounded[i] = p->items[i];
+        s->rounded[i].size = pack_part_align(p->items[i].size, p->max_align);
+        s->rounded[i].align = p->max_align;
+    }
+    q.items = s->rounded;
+    q.uniform = true;
+    x->run(&q, budget, s->rest);
+    const uint64_t peak = q.peak, proven = p->proven, before = p->peak;
+    q.items = p->items;
+    q.uniform = false;
+    q.proven = proven;
+    *p = q;
+    if (peak < before)
+        pack_part_measure(p);
 }
 
-/* A solver with at most so many steps of the budget. */
-static void spend(const struct state *s, struct pack_part *p,
-                  void (*solver)(struct pack_part *, struct pack_budget *, struct carve), uint64_t steps,
-                  struct pack_budget *budget) {
-    struct pack_budget share = pack_budget_share(budget, steps);
-    solver(p, &share, s->rest);
+/* One strategy in one part. Whatever it does, it costs steps, so that rounds come to an end. */
+static void run(const struct state *s, const struct entry *x, struct pack_part *p,
+                struct pack_budget *budget) {
+    struct pack_budget share = pack_budget_share(budget, x->steps(p));
+    const uint64_t before = share.steps, peak = p->peak;
+    if (x->uniform && !p->uniform)
+        run_rounded(s, &x->strategy, p, &share);
+    else
+        x->strategy.run(p, &share, s->rest);
+    const uint64_t least = (uint64_t)p->n + 1, spent = before - share.steps;
+    uint64_t rest = spent < least ? least - spent : 0;
+    pack_budget_spend(&share, &rest);
     pack_budget_return(budget, &share);
+    if (p->peak < peak)
+        p->found_by = x->strategy.name;
 }
 
-/* Few items are a matter of search, many one of mending, and between them of both. */
-static uint64_t mend_steps(const struct pack_part *p, uint32_t round) {
-    if (!can_search_valleys(p))
-        return MEND_ROUND;
-    if (round >= (p->n <= FEW ? MEND_LAST : MEND_LATER))
-        return MEND_ITEM * (uint64_t)p->n;
-    return p->n <= FEW ? 0 : 4 * (uint64_t)FIRST_ROUND << round;
-}
-
-/* Searches in rounds, so that no part waits for long and none is given up before the others; true if all
- * parts have reached the goal. */
-static bool search(const struct state *s, const struct pack_options *o, struct pack_budget *budget) {
-    for (uint32_t round = 0;; round++) {
-        bool all = true, any = false;
-        uint64_t steps = (uint64_t)FIRST_ROUND << ARITH_MIN(round, 30u);
+/* Searches in rounds, so that no part waits for long and none is given up before the others. */
+static void search(const struct state *s, uint64_t capacity, struct pack_budget *budget) {
+    bool any = true;
+    for (uint32_t round = 0; any && budget->steps > 0 && !budget->expired; round++) {
+        any = false;
         for (uint32_t k = 0; k < s->n_parts; k++) {
             struct pack_part *p = &s->parts[k];
-            p->target = goal(s, o);
-            if (p->peak <= p->target)
-                continue;
-            all = false;
-            bool can_search = can_search_valleys(p);
-            uint64_t mend = mend_steps(p, round);
-            if (mend > 0 && pack_mend_can(p)) {
+            p->target = ARITH_MAX(proven_peak(s), capacity);
+            p->round = round;
+            for (const struct entry *x = strategies; x < strategies + STRATEGIES && p->peak > p->target;
+                 x++) {
+                if (x->fast || x->steps(p) == 0 || !x->strategy.can(p))
+                    continue;
                 any = true;
-                spend(s, p, pack_mend, mend, budget);
-            }
-            if (p->peak > p->target && can_search) {
-                any = true;
-                improve(s, p, round, budget);
-            }
-            if (mend > 0 && p->peak > p->target && pack_mend_can(p))
-                spend(s, p, pack_overlap, mend, budget);
-            if (p->peak > p->target && !p->uniform && pack_search_can(p)) {
-                any = true;
-                spend(s, p, pack_search, steps, budget);
+                if (budget->steps > 0 && !budget->expired)
+                    run(s, x, p, budget);
             }
         }
-        if (all || !any || budget->steps == 0 || budget->expired)
-            return all;
     }
-}
-
-static bool is_crowded(const struct pack_part *p) {
-    uint64_t lives = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        lives += p->items[i].hi - p->items[i].lo;
-    return p->n > PACK_MANY && p->grain > 0 && lives / p->sections > CROWDED;
 }
 
 static void solve_parts(const struct state *s, const struct pack_options *o, struct pack_result *r) {
     struct pack_budget budget = {.steps = o->steps, .deadline = o->deadline, .stop = o->stop};
+    const uint64_t capacity = o->capacity / s->unit * s->unit;
     for (uint32_t k = 0; k < s->n_parts; k++) {
         struct pack_part *p = &s->parts[k];
-        p->target = goal(s, o);
-        const bool crowded = is_crowded(p);
-        if (crowded)
-            pack_race(p, 1, &budget, s->rest);
-        if (p->n <= FEW || p->grain == 0)
-            pack_greedy(p, s->rest);
-        if (p->grain > 0 && p->peak > p->target && !(crowded && p->peak < UINT64_MAX))
-            pack_skyline(p, p->n > PACK_MANY ? TASTES_MANY : TASTES, &budget, s->rest);
-        if (p->peak > p->target && p->n > PACK_VALLEY_LARGEST && p->uniform)
-            try_limit(s, p, pack_tiling, p->target, LARGE_GUESS, &budget);
-        if (p->peak > p->target && p->n > PACK_MANY && p->grain > 0 && pack_tiers(p, &budget, s->rest) &&
-            p->peak > p->target)
-            spend(s, p, pack_overlap, TIERS_ROUND, &budget);
-        if (p->peak > p->target && p->n > PACK_RACE_MORE && p->grain > 0)
-            pack_race(p, UINT32_MAX, &budget, s->rest);
+        p->target = ARITH_MAX(proven_peak(s), capacity);
+        for (const struct entry *x = strategies; x < strategies + STRATEGIES; x++)
+            if (x->fast && p->peak > p->target && x->strategy.can(p))
+                run(s, x, p, &budget);
     }
-    search(s, o, &budget);
+    search(s, capacity, &budget);
     r->peak = 0;
-    uint64_t reached = 0; /* by searches: what only sinks below the capacity, more steps might change */
+    uint64_t reached =
+        0; /* by searches: where compaction alone gets below the capacity, steps may change it */
     for (uint32_t k = 0; k < s->n_parts; k++) {
-        reached = ARITH_MAX(reached, s->parts[k].peak);
-        if (!s->parts[k].uniform)
-            pack_sink(&s->parts[k], s->rest);
-        r->peak = ARITH_MAX(r->peak, s->parts[k].peak);
+        struct pack_part *p = &s->parts[k];
+        reached = ARITH_MAX(reached, p->peak);
+        if (!p->uniform)
+            pack_compact(p, s->rest);
+        if (p->peak > r->peak)
+            r->found_by = p->found_by;
+        r->peak = ARITH_MAX(r->peak, p->peak);
     }
     r->proven = proven_peak(s);
     r->optimal = r->peak == r->proven;

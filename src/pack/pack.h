@@ -1,17 +1,18 @@
-/* The packer: blocks with sizes and lifetimes go to offsets in one arena. Knows bytes and steps, neither
- * tensors nor devices. Deterministic: the answer depends on the input and the given steps only; a clock is
- * looked at only when a deadline is given, and then a result that is `finished` is the same as without. More
- * than 1024 blocks may take a second thread, which is gone when the call returns; the answer is the same
- * where there is none to be had.
+/* The packer: gives each block, which has a size, an alignment and a lifetime, an offset in one arena, so
+ * that blocks that live at the same time do not overlap, and keeps the peak low. It knows bytes and steps,
+ * neither tensors nor devices. It is deterministic: the result depends on the input and the given number of
+ * steps only. The clock is read only when a deadline is given, and then a result that is `finished` is the
+ * same as without one.
  *
- * How: the time line is cut where nothing lives across; each part gets quick packings (pack_greedy.c for few
- * blocks, pack_skyline.c for any number) and, when those miss the bound and the part is small enough,
- * searches that can also prove that nothing is lower (pack_valley.c where all alignments are the same, else
- * pack_search.c). Parts of any size may be tilings that can be put together again (pack_tiling.c), and small
- * ones may interlock so tightly that the order of time tells how (pack_sweep.c); else large ones spend the
- * steps on being packed anew in tiers or from their peaks on (pack_tiers.c, pack_race.c), on mending
- * (pack_mend.c) and on letting blocks overlap until they find places (pack_overlap.c). Where alignments
- * differ, all sink as far as their own allow at the end (pack_sink.c). */
+ * How: the time line is split where no block is live on both sides. Each part first gets fast packings
+ * (pack_greedy.c for few blocks, pack_skyline.c for any number). Where these miss the lower bound, the table
+ * in pack.c says which searches spend the steps, in rounds: pack_tiling.c undoes random cuts of a rectangle,
+ * pack_valley.c and pack_exact.c are tree searches that can also prove that no lower peak exists,
+ * pack_repair.c and pack_overlap.c improve the packing there is. Where alignments differ, pack_compact.c
+ * finally lowers every block as far as its own alignment allows.
+ *
+ * What serves whom: greedy alone reaches the lower bound on the engine's graphs, greedy and valley do on the
+ * eleven public instances. Random families of up to 10,000 blocks (tools/bench_pack) need the others. */
 #ifndef STATOR_PACK_PACK_H
 #define STATOR_PACK_PACK_H
 
@@ -22,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Inner steps (a few nanoseconds each) of all searches together, where nobody says otherwise. */
+/* The default number of inner steps (a few nanoseconds each) of all searches together. */
 #define PACK_STEPS 50000000
 
 struct pack_block {
@@ -35,9 +36,9 @@ struct pack_block {
 
 struct pack_options {
     uint64_t capacity; /* a peak of at most this will do; 0: the lowest is wanted */
-    uint64_t steps;    /* of searches, of two threads' at once those of one; UINT64_MAX: no end */
-    uint64_t deadline; /* clock_ns at which searches end; 0: none. One quick packing is made in any case */
-    const atomic_int *stop; /* ... as when this is not 0 any more (a signal); NULL: nobody asks */
+    uint64_t steps;    /* of all searches together; UINT64_MAX: until the deadline or the signal */
+    uint64_t deadline; /* clock_ns at which searches end; 0: none. One fast packing is made in any case */
+    const atomic_int *stop; /* searches also end once this is not 0 (a signal came); NULL: never */
 };
 
 /* Sizes count rounded up to the smallest alignment of a block that lives (every offset is a multiple of it).
@@ -45,15 +46,16 @@ struct pack_options {
 struct pack_result {
     uint64_t peak;        /* largest offset + rounded size of a live block: the bytes the arena needs */
     uint64_t lower_bound; /* the largest live sum of rounded sizes: no packing is below it */
-    uint64_t proven;      /* no packing is below this: lower_bound, or what searches have proven beyond */
+    uint64_t proven;      /* no packing is below this: lower_bound, or what searches have proven above it */
     bool optimal;         /* peak == proven */
+    const char *found_by; /* the strategy that lowered the highest part last; NULL: nothing lives */
     bool finished; /* searches reached `proven` or the capacity: no more steps would change the answer */
 };
 
 /* Bytes of work memory for n blocks (at most 2^31); the memory must be aligned to 64. */
 uint64_t pack_work_bytes(size_t n);
-/* Steps for a person who waits: two to four seconds, with two processors, where all of them are needed. */
-uint64_t pack_many_steps(size_t n);
+/* Steps for a command that a person waits for: one to two seconds where all of them are needed. */
+uint64_t pack_interactive_steps(size_t n);
 /* Fills the offsets and *r. STATOR_DOES_NOT_FIT when all sizes, each with its alignment, add up to 2^63 or
  * more; then nothing is filled. options: NULL means PACK_STEPS and nothing else. */
 stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct pack_options *options,

@@ -1,10 +1,11 @@
 /* Greedy packings of one part: blocks in several orders, each at the lowest offset that is free (first fit),
  * and a skyline that fills the lowest place first. Parts of more than QUADRATIC blocks get one pass in
  * time order only. */
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
 
 #include <string.h>
 
+#define FEW       512
 #define QUADRATIC 4096
 
 struct placed {
@@ -21,11 +22,12 @@ struct gap {
 
 struct greedy {
     struct pack_part *part;
+    uint64_t steps;         /* taken since the budget was asked */
     struct pack_key *keys;  /* [n] */
     struct pack_key *spare; /* [n] */
     uint32_t *order;        /* [n] */
     uint64_t *offsets;      /* [n] of the attempt */
-    uint64_t *live;         /* [n] live sum per section; heights of the skyline */
+    uint64_t *live;         /* [n + 1] live sum per section; heights of the skyline */
     struct placed *placed;  /* [n + 1] by offset; the gaps of the pass in time order */
 };
 
@@ -35,7 +37,7 @@ static struct greedy layout(struct carve *c, uint32_t n) {
     g.spare = carve_take(c, n, sizeof *g.spare);
     g.order = carve_take(c, n, sizeof *g.order);
     g.offsets = carve_take(c, n, sizeof *g.offsets);
-    g.live = carve_take(c, n, sizeof *g.live);
+    g.live = carve_take(c, (uint64_t)n + 1, sizeof *g.live);
     g.placed = carve_take(c, (uint64_t)n + 1, sizeof *g.placed);
     return g;
 }
@@ -85,15 +87,9 @@ static void first_fit(struct greedy *g) {
         g->placed[low] = (struct placed){at, at + it->size, it->lo, it->hi};
         g->offsets[g->order[k]] = at;
         peak = ARITH_MAX(peak, at + it->size);
+        g->steps += i + (k - low) / 4;
     }
     keep_if_better(g, peak);
-}
-
-static void sum_live(struct greedy *g) {
-    memset(g->live, 0, g->part->sections * sizeof *g->live);
-    for (uint32_t i = 0; i < g->part->n; i++)
-        for (uint32_t k = g->part->items[i].lo; k < g->part->items[i].hi; k++)
-            g->live[k] += g->part->items[i].size;
 }
 
 enum order { BY_SIZE, BY_AREA, BY_LENGTH, BY_PRESSURE, BY_CONFLICTS, ORDERS };
@@ -127,6 +123,7 @@ static void set_order(struct greedy *g, enum order by) {
         case BY_CONFLICTS: /* how many others it shares a step with */
             for (uint32_t k = 0; k < n; k++)
                 a += pack_part_conflict(&items[i], &items[k]);
+            g->steps += n;
             break;
         case ORDERS:
             CHECK(false);
@@ -136,6 +133,7 @@ static void set_order(struct greedy *g, enum order by) {
     pack_part_sort(g->keys, g->spare, n);
     for (uint32_t i = 0; i < n; i++)
         g->order[i] = g->keys[i].index;
+    g->steps += 20 * (uint64_t)n;
 }
 
 /* Takes the lowest stretch of the skyline (the first of equals) and puts there the item that lives longest of
@@ -155,6 +153,7 @@ static void skyline(struct greedy *g) {
         uint32_t hi = lo + 1;
         while (hi < sections && height[hi] == height[lo])
             hi++;
+        g->steps += sections + left;
         uint32_t best = UINT32_MAX;
         uint64_t best_length = 0, best_size = 0;
         for (uint32_t k = 0; k < left; k++) {
@@ -265,17 +264,23 @@ static void in_time_order(struct greedy *g) {
     keep_if_better(g, peak);
 }
 
-void pack_greedy(struct pack_part *p, struct carve work) {
+/* The steps of other passes grow as n^2: worth it for few blocks, or where nothing else can. */
+bool pack_greedy_can(const struct pack_part *p) {
+    return p->n <= FEW || p->max_align == 0;
+}
+
+void pack_greedy_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     struct greedy g = layout(&work, p->n);
     g.part = p;
     in_time_order(&g);
     if (p->n > QUADRATIC)
         return;
-    sum_live(&g);
-    for (int by = 0; by < ORDERS && !done(&g); by++) {
+    pack_part_live(p, 1, g.live);
+    for (int by = 0; by < ORDERS && !done(&g) && pack_budget_spend(budget, &g.steps); by++) {
         set_order(&g, by);
         first_fit(&g);
     }
-    if (!done(&g))
+    if (!done(&g) && pack_budget_spend(budget, &g.steps))
         skyline(&g);
+    pack_budget_spend(budget, &g.steps);
 }

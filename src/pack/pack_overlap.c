@@ -12,9 +12,7 @@
  *
  * Measured with tools/bench_pack and pack_many_steps, seeds 1 to 30 of mixed and exponential, 1000 and 2000
  * blocks: without this, ten of 120 ended more than 2% above the bound (up to 4.75%), with it none does (up to
- * 1.87%). Large parts gain little: long, 10,000 blocks, seed 8 stays at 2.16%, and where the
- * highest blocks live longer than a window (mixed, 50,000) nothing is gained: pack_tiers.c
- * is for those.
+ * 1.87%). Where the highest blocks live longer than a window nothing is gained.
  * No better: to begin again with the weights forgotten, other shares and patience (all within chance), a kick
  * for the largest overlaps alone, places drawn among the best. Much worse: overlaps that count their height
  * alone, whatever time they share.
@@ -23,9 +21,9 @@
  * nesting problems" (2007), and of Umetani et al., "Solving the irregular strip packing problem via guided
  * local search for overlap minimization" (2009); here blocks move along one axis only.
  *
- * Invariants: bottoms and tops are multiples of the grain, counted in it, and exact in a double. No two fixed
- * blocks overlap. Every free block that overlaps something is marked `bad`. */
-#include "pack/pack_part.h"
+ * Invariants: bottoms and tops are multiples of the max_align, counted in it, and exact in a double. No two
+ * fixed blocks overlap. Every free block that overlaps something is marked `bad`. */
+#include "pack/pack_strategy.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,8 +38,9 @@
 #define SOFT        0.03       /* slack that halves the weight of a section, of the bound */
 #define MOVE        0.999999   /* a move must gain as much, so that rounding makes no circles */
 #define NOTHING     1e-7       /* of an overlap: what is left of it by rounding */
-#define EXACT       0x1p50     /* grains, below which sums and differences are exact */
-#define ASK_AFTER   100000     /* steps between two looks at the budget */
+#define FEWEST      16         /* blocks */
+#define EXACT       (1ull << 50) /* units of the largest alignment, below which sums and differences are exact */
+#define ASK_AFTER   100000       /* steps between two looks at the budget */
 
 _Static_assert(2 * WINDOW <= UINT16_MAX, "order");
 
@@ -133,8 +132,8 @@ uint64_t pack_overlap_bytes(uint32_t n) {
 }
 
 static double grains(const struct overlap *o, uint64_t bytes) {
-    uint64_t grain = o->part->grain;
-    return (double)(bytes / grain + (bytes % grain != 0));
+    uint64_t max_align = o->part->max_align;
+    return (double)(bytes / max_align + (bytes % max_align != 0));
 }
 
 static double size_of(const struct overlap *o, uint32_t source) {
@@ -384,7 +383,7 @@ static bool settle(struct overlap *o) {
             o->waiting[k] = o->waiting[--o->n_waiting];
             o->nodes[i].is_waiting = false;
             move(o, i);
-            if (o->steps >= ASK_AFTER && !pack_budget_take(o->budget, &o->steps))
+            if (o->steps >= ASK_AFTER && !pack_budget_spend(o->budget, &o->steps))
                 return false;
         }
     } while (kick(o));
@@ -481,7 +480,7 @@ static void write_back(const struct overlap *o) {
     struct pack_part *p = o->part;
     for (uint32_t i = 0; i < o->n; i++) {
         CHECK(!o->nodes[i].is_free || (o->places[i].bottom >= 0 && o->places[i].top <= o->limit));
-        p->offsets[o->nodes[i].source] = (uint64_t)o->places[i].bottom * p->grain;
+        p->offsets[o->nodes[i].source] = (uint64_t)o->places[i].bottom * p->max_align;
     }
     pack_part_measure(p);
 }
@@ -532,30 +531,33 @@ static enum pack_outcome settle_windows(struct overlap *o) {
         if (!open_window(o, items[i].lo + below(o, items[i].hi - items[i].lo)) || !can_move(o, i))
             return PACK_IMPOSSIBLE;
         connect(o);
-        if (!pack_budget_take(o->budget, &o->steps) || !try_settle(o))
+        if (!pack_budget_spend(o->budget, &o->steps) || !try_settle(o))
             return PACK_GAVE_UP;
     }
     return PACK_FOUND;
 }
 
-void pack_overlap(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+bool pack_overlap_can(const struct pack_part *p) {
+    return p->n >= FEWEST && pack_part_is_aligned(p) && p->peak / p->max_align < EXACT;
+}
+
+void pack_overlap_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     struct overlap o = layout(&work, p->n);
     o.part = p;
     o.budget = budget;
-    o.random = p->attempts++;
+    o.random = p->seed++;
     CHECK(o.rise != NULL); /* carved, not counted */
-    if (grains(&o, p->peak) >= EXACT)
-        return;
     double least = ARITH_MAX(measure_slack(&o), grains(&o, p->target)), share = SHRINK;
     bool whole = collect(&o, 0, p->sections);
     if (whole)
         connect(&o);
-    while (grains(&o, p->peak) > least && pack_budget_take(budget, &o.steps)) {
+    while (grains(&o, p->peak) > least && pack_budget_spend(budget, &o.steps)) {
         o.limit = next_limit(&o, least, share);
         enum pack_outcome settled = !whole ? settle_windows(&o) : try_settle(&o) ? PACK_FOUND : PACK_GAVE_UP;
         if (settled == PACK_IMPOSSIBLE)
-            return;
+            break;
         /* Where it is not settled, the places and weights of a whole stay as they are. */
         share = settled == PACK_FOUND ? SHRINK : share * EASE;
     }
+    pack_budget_spend(budget, &o.steps);
 }

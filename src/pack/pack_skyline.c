@@ -17,6 +17,8 @@
 #include <string.h>
 
 #define WALL        UINT64_MAX
+#define ATTEMPTS    12
+#define MANY        4096 /* items, from which on one attempt has to do */
 #define CANDIDATES  400
 #define SHAKE       0.2    /* of attempts after the first round of tastes */
 #define BLAME       0.5    /* what ending too high adds to the weight of a section */
@@ -106,7 +108,7 @@ static uint32_t tree_next(const struct skyline *s, uint32_t from, uint32_t hi) {
 }
 
 static uint64_t rounded(const struct skyline *s, uint32_t i) {
-    return pack_part_align(s->items[i].size, s->grain);
+    return pack_part_align(s->items[i].size, s->max_align);
 }
 
 static double weight_before(const struct skyline *s, uint32_t k) {
@@ -187,6 +189,19 @@ static const struct pack_obstacle *obstacle_in(struct skyline *s, const struct p
             return &o[at];
     }
     return NULL;
+}
+
+/* The first of obstacles sorted by bottom that lies at `height` or above. */
+static uint32_t obstacles_from(const struct pack_obstacle *o, uint32_t n, uint64_t height) {
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (o[middle].bottom < height)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* The valley that is being filled. */
@@ -285,8 +300,8 @@ static bool is_valley(const struct valley *v) {
 
 /* One thing on the ground of a valley; returns a segment from which to go on. */
 static uint32_t fill_valley(struct skyline *s, const struct skyline_taste *t, struct valley *v) {
-    v->left_from = pack_obstacles_from(s->left, s->n_left, v->ground);
-    v->right_from = pack_obstacles_from(s->right, s->n_right, v->ground);
+    v->left_from = obstacles_from(s->left, s->n_left, v->ground);
+    v->right_from = obstacles_from(s->right, s->n_right, v->ground);
     const struct pack_obstacle *o = obstacle_above(s, v, v->ground + 1, v->begin, v->end);
     if (o != NULL)
         return raise(s, v, ARITH_MAX(o->lo, v->begin), ARITH_MIN(o->hi, v->end), o->top);
@@ -312,7 +327,7 @@ void pack_skyline_fill(struct skyline *s, const struct skyline_taste *t, uint64_
             continue;
         }
         at = fill_valley(s, t, &v);
-        if (s->steps >= ASK_AFTER && !pack_budget_take(s->budget, &s->steps))
+        if (s->steps >= ASK_AFTER && !pack_budget_spend(s->budget, &s->steps))
             s->in_a_hurry = true;
         while (at > 0 && now->height[now->begin_of[at]] < ARITH_MIN(now->height[at], level))
             at = now->begin_of[at];
@@ -347,16 +362,6 @@ void pack_skyline_prepare(struct skyline *s) {
             s->first_item[k] = i;
 }
 
-static void sum_live(struct skyline *s) {
-    memset(s->live, 0, (s->sections + 1) * sizeof *s->live);
-    for (uint32_t i = 0; i < s->n; i++) {
-        s->live[s->items[i].lo] += rounded(s, i);
-        s->live[s->items[i].hi] -= rounded(s, i); /* modulo 2^64 */
-    }
-    for (uint32_t k = 1; k < s->sections; k++)
-        s->live[k] += s->live[k - 1];
-}
-
 enum { TASTES = 6 };
 static const struct skyline_taste tastes[TASTES] = {
     {.softness = 0.01, .thrift = 1, .wall = 1.5, .fit = 1.5},
@@ -367,17 +372,22 @@ static const struct skyline_taste tastes[TASTES] = {
     {.softness = 0.01, .size = 1, .wall = 1.5, .fit = 3, .shake = 0.1},
 };
 
-void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *budget, struct carve work) {
+bool pack_skyline_can(const struct pack_part *p) {
+    return p->max_align > 0;
+}
+
+void pack_skyline_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+    const uint32_t attempts = p->n > MANY ? 1 : ATTEMPTS;
     struct skyline s = pack_skyline_layout(&work, p->n, p->n);
     s.items = p->items;
     s.candidates = CANDIDATES;
     s.budget = budget;
     s.sections = p->sections;
     s.limit = p->target;
-    s.grain = p->grain;
+    s.max_align = p->max_align;
     CHECK(s.blame != NULL); /* carved, not counted */
     pack_skyline_prepare(&s);
-    sum_live(&s);
+    pack_part_live(p, p->max_align, s.live);
     uint64_t least = UINT64_MAX;
     uint32_t best = 0; /* taste of the best attempt: every other one after the first round */
     for (uint32_t k = 0; k < attempts && p->peak > p->target; k++) {
@@ -402,7 +412,7 @@ void pack_skyline(struct pack_part *p, uint32_t attempts, struct pack_budget *bu
             memcpy(p->offsets, s.now.offsets, p->n * sizeof *p->offsets);
         }
         blame(&s, peak);
-        if (s.in_a_hurry || !pack_budget_take(budget, &s.steps))
+        if (s.in_a_hurry || !pack_budget_spend(budget, &s.steps))
             return;
     }
 }

@@ -1,9 +1,17 @@
-/* Inside the packer: the landscape that pack_skyline.c fills from below, for it and for pack_mend.c, which
+/* Inside the packer: the landscape that pack_skyline.c fills from below, for it and for pack_repair.c, which
  * fills windows of it again. */
 #ifndef STATOR_PACK_PACK_SKYLINE_H
 #define STATOR_PACK_PACK_SKYLINE_H
 
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
+
+/* Memory that is taken in sections [lo, hi) of a part, at one of its edges: lo == 0 or hi == sections. */
+struct pack_obstacle {
+    uint64_t bottom;
+    uint64_t top;
+    uint32_t lo;
+    uint32_t hi;
+};
 
 /* How far an attempt has come. */
 struct skyline_state {
@@ -17,15 +25,15 @@ struct skyline_state {
     uint32_t *begin_of; /* [sections + 1] of the segment that ends here */
 };
 
-/* Invariants: offsets, heights, bottoms and tops are multiples of the grain; no section's height is above the
- * bottom of an obstacle that is still ahead. */
+/* Invariants: offsets, heights, bottoms and tops are multiples of the max_align; no section's height is above
+ * the bottom of an obstacle that is still ahead. */
 struct skyline {
     const struct pack_item *items; /* sorted by lo */
     uint32_t n;
     uint32_t sections;
     uint32_t leaves;     /* of the tree of items to come: a power of two */
     uint32_t block_log2; /* of the sections with a common prefix sum */
-    uint64_t grain;      /* the largest alignment */
+    uint64_t max_align;  /* the largest alignment */
     uint64_t limit;      /* slack is what is left below it */
     uint32_t candidates; /* looked at in one valley */
     uint64_t steps;      /* taken since the budget was asked */

@@ -11,7 +11,7 @@
  * few as one can tell, which are cut again where that helps.
  *
  * The few that remain go to pack_valley. Guesses may be wrong, so nothing is ever proven here. */
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
 
 #include <string.h>
 
@@ -395,7 +395,7 @@ static bool join_all(struct tiling *s) {
             s->steps += 4;
             if (!is_crowded(s, at) && (join_beside(s, at) || join_along(s, at)))
                 look_at(s, at);
-            if (s->steps >= ASK_AFTER && !pack_budget_take(s->budget, &s->steps))
+            if (s->steps >= ASK_AFTER && !pack_budget_spend(s->budget, &s->steps))
                 return false;
         }
     }
@@ -590,15 +590,10 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 
 static void sum_live(struct tiling *s) {
     const struct pack_part *p = s->part;
-    memset(s->live, 0, (p->sections + 1) * sizeof *s->live);
+    pack_part_live(p, 1, s->live);
     s->unit = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
-        s->live[p->items[i].lo] += p->items[i].size;
-        s->live[p->items[i].hi] -= p->items[i].size; /* modulo 2^64 */
+    for (uint32_t i = 0; i < p->n; i++)
         s->unit = gcd(s->unit, p->items[i].size);
-    }
-    for (uint32_t k = 1; k < p->sections; k++)
-        s->live[k] += s->live[k - 1];
     s->steps += 20 * (uint64_t)p->n;
 }
 
@@ -635,14 +630,13 @@ static void make_core(struct tiling *s, struct pack_part *core) {
                                .offsets = s->core_offsets,
                                .peak = UINT64_MAX,
                                .uniform = true,
-                               .grain = s->part->grain,
-                               .attempts = s->part->attempts};
+                               .max_align = s->part->max_align,
+                               .seed = s->part->seed};
     s->steps += sections + s->n + 20 * (uint64_t)n;
 }
 
 /* From the core's offsets to all. */
 static void keep(struct tiling *s, struct pack_part *p, const struct pack_part *core) {
-    p->peak = 0;
     for (uint32_t k = 0; k < core->n; k++) {
         uint32_t i = s->core_piece[k];
         s->pieces[i].offset = core->offsets[k];
@@ -659,11 +653,11 @@ static void keep(struct tiling *s, struct pack_part *p, const struct pack_part *
                 next = it->first;
             } else if (i < p->n) {
                 p->offsets[i] = it->offset;
-                p->peak = ARITH_MAX(p->peak, it->offset + it->size);
             }
             i = next;
         }
     }
+    pack_part_measure(p);
 }
 
 /* Whether filling what is missing may show what was left out: not where it changes all the time. */
@@ -713,7 +707,7 @@ static bool guess(struct tiling *s, const struct guess *g, uint32_t k, bool shak
             least = s->alive;
             since = 0;
         }
-        if (s->steps >= ASK_AFTER && !pack_budget_take(s->budget, &s->steps))
+        if (s->steps >= ASK_AFTER && !pack_budget_spend(s->budget, &s->steps))
             return false;
     }
     return s->alive <= ARITH_MIN(s->part->n, (uint32_t)PACK_VALLEY_LARGEST);
@@ -722,41 +716,43 @@ static bool guess(struct tiling *s, const struct guess *g, uint32_t k, bool shak
 static enum pack_outcome pack_core(struct tiling *s, struct pack_part *p, struct carve work) {
     struct pack_part core;
     make_core(s, &core);
-    struct pack_budget share = *s->budget;
-    share.steps = ARITH_MIN(s->budget->steps, CORE_STEPS + CORE_STEPS_PER_PAIR * (uint64_t)core.n * core.n);
-    s->budget->steps -= share.steps;
-    enum pack_outcome o = pack_valley(&core, s->limit, &share, work);
-    s->budget->steps += share.steps;
-    s->budget->expired = share.expired;
+    struct pack_budget share =
+        pack_budget_share(s->budget, CORE_STEPS + CORE_STEPS_PER_PAIR * (uint64_t)core.n * core.n);
+    enum pack_outcome o = pack_valley_search(&core, s->limit, &share, work);
+    pack_budget_return(s->budget, &share);
     if (o == PACK_FOUND)
         keep(s, p, &core);
     return o;
 }
 
-enum pack_outcome pack_tiling(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
-                              struct carve work) {
+bool pack_tiling_can(const struct pack_part *p) {
+    return p->uniform || (p->n <= PACK_VALLEY_LARGEST && p->max_align > 0);
+}
+
+void pack_tiling_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     struct tiling s = layout(&work, p->n);
     s.part = p;
-    s.limit = limit;
+    s.limit = ARITH_MAX(p->target, p->proven);
     s.budget = budget;
     CHECK(s.live != NULL); /* carved, not counted */
     sum_live(&s);
     for (uint32_t k = 0; k < p->sections; k++)
-        if (s.live[k] > limit)
-            return PACK_IMPOSSIBLE;
+        if (s.live[k] > s.limit) /* of rounded sizes */
+            return;
     const bool large = p->n > PACK_VALLEY_LARGEST, fill = can_fill(&s);
     uint64_t repaired = 0, others = 0; /* steps */
-    while (p->guesses + p->repairs < (large ? 1u : GUESSES) && pack_budget_take(budget, &s.steps)) {
+    while (p->fast_guesses + p->slow_guesses < (large ? 1u : GUESSES) &&
+           pack_budget_spend(budget, &s.steps)) {
         const bool repair = large || repaired <= others;
-        const uint32_t k = repair ? p->repairs++ : p->guesses++;
+        const uint32_t k = repair ? p->slow_guesses++ : p->fast_guesses++;
         const struct guess *g = repair ? &best_guess : &other_guesses[k % OTHERS];
         if (!repair && !g->filled && !fill) /* as the one before */
             continue;
         const uint64_t left = budget->steps;
         if (guess(&s, g, k, k >= (repair ? 1 : OTHERS)) && pack_core(&s, p, work) == PACK_FOUND)
-            return PACK_FOUND;
+            break;
         p->looks_tiled = p->looks_tiled || (repair && is_promising(&s));
         *(repair ? &repaired : &others) += left - budget->steps;
     }
-    return PACK_GAVE_UP;
+    pack_budget_spend(budget, &s.steps);
 }

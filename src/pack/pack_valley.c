@@ -11,7 +11,7 @@
  * A branch dies when the blocks to come of some section, each at or above its own lowest offset, end above
  * the limit. Restarts change the order of answers (with a generator of our own: no clock, no chance) and keep
  * the weights. When all branches have died, no packing exists. */
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
 
 #include <string.h>
 
@@ -27,6 +27,7 @@
 #define FIT_SIDE 2.0 /* what it is worth to lie against a wall */
 #define FIT_BOTH 8.0 /* ... and to end at the wall's height */
 #define SHAKE    0.6 /* how much restarts change keys */
+#define STRAIGHT 3   /* one in so many steps goes straight for the target */
 #define NODES    150 /* of the shortest attempt, besides one for each item */
 
 struct valley {
@@ -446,7 +447,7 @@ static enum pack_outcome attempt(struct search *s, enum choice by, uint64_t node
         if (s->sum[k] > s->limit)
             return PACK_IMPOSSIBLE;
     while (s->left > 0) {
-        if (nodes-- == 0 || !has_room(s) || !pack_budget_take(s->budget, &s->steps))
+        if (nodes-- == 0 || !has_room(s) || !pack_budget_spend(s->budget, &s->steps))
             return PACK_GAVE_UP;
         struct branching *b = &s->path[s->depth];
         find_valleys(s);
@@ -472,7 +473,7 @@ static void set_lists(struct search *s) {
     s->list_at[s->sections] = at;
     /* Equal items are neighbours: items are sorted by lifetime and size. */
     for (uint32_t i = 0; i < s->n; i++) {
-        const struct pack_item *it = &s->items[i], *other = it - 1;
+        const struct pack_item *it = &s->items[i], *other = &s->items[i > 0 ? i - 1 : 0];
         bool equal = i > 0 && it->lo == other->lo && it->hi == other->hi && it->size == other->size;
         s->twin[i] = equal ? i - 1 : NONE;
     }
@@ -520,8 +521,8 @@ static uint64_t luby(uint64_t k) {
     }
 }
 
-enum pack_outcome pack_valley(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
-                              struct carve work) {
+enum pack_outcome pack_valley_search(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
+                                     struct carve work) {
     uint64_t length = 0;
     for (uint32_t i = 0; i < p->n; i++)
         length += p->items[i].hi - p->items[i].lo;
@@ -532,17 +533,44 @@ enum pack_outcome pack_valley(struct pack_part *p, uint64_t limit, struct pack_b
     s.budget = budget;
     set_lists(&s);
     enum pack_outcome o = PACK_GAVE_UP;
-    for (uint64_t k = 0; o == PACK_GAVE_UP && pack_budget_take(budget, &s.steps); k++) {
+    for (uint64_t k = 0; o == PACK_GAVE_UP && pack_budget_spend(budget, &s.steps); k++) {
         start(&s);
-        set_keys(&s, (enum order)(k % ORDERS), p->attempts++);
+        set_keys(&s, (enum order)(k % ORDERS), p->seed++);
         o = attempt(&s, (enum choice)(k / ORDERS % CHOICE_KINDS), p->n + NODES * luby(k + 1));
     }
+    pack_budget_spend(budget, &s.steps);
     if (o == PACK_FOUND) {
-        p->peak = 0;
-        for (uint32_t i = 0; i < p->n; i++) {
-            p->offsets[i] = s.offset[i];
-            p->peak = ARITH_MAX(p->peak, s.offset[i] + p->items[i].size);
-        }
+        memcpy(p->offsets, s.offset, p->n * sizeof *p->offsets);
+        pack_part_measure(p);
     }
     return o;
+}
+
+bool pack_valley_can(const struct pack_part *p) {
+    return p->n <= PACK_VALLEY_LARGEST && p->max_align > 0;
+}
+
+/* A search with at most so many steps; what it proves is kept. */
+static enum pack_outcome try_limit(struct pack_part *p, uint64_t limit, uint64_t steps,
+                                   struct pack_budget *budget, struct carve work) {
+    struct pack_budget share = pack_budget_share(budget, steps);
+    enum pack_outcome o = pack_valley_search(p, limit, &share, work);
+    pack_budget_return(budget, &share);
+    if (o == PACK_IMPOSSIBLE)
+        p->proven = ARITH_MAX(p->proven, limit / p->max_align * p->max_align + p->max_align);
+    return o;
+}
+
+/* Straight for the target, then as near to it by bisection as the steps go. */
+void pack_valley_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+    const uint64_t steps = budget->steps / STRAIGHT, unit = p->max_align;
+    uint64_t low = ARITH_MAX(p->target, p->proven); /* the lowest peak that may be possible and useful */
+    if (try_limit(p, low, steps, budget, work) == PACK_IMPOSSIBLE)
+        low = ARITH_MAX(p->target, p->proven);
+    uint64_t near = ARITH_MAX((p->peak - ARITH_MIN(low, p->peak)) >> (5 + ARITH_MIN(p->round, 50u)), unit);
+    while (p->peak > low && p->peak - low >= near && budget->steps > 0 && !budget->expired) {
+        uint64_t limit = low + (p->peak - low) / unit / 2 * unit;
+        if (try_limit(p, limit, steps / 4, budget, work) != PACK_FOUND)
+            low = limit + unit;
+    }
 }

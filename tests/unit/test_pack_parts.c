@@ -1,8 +1,7 @@
-/* memory/pack's solvers of parts, each alone. */
+/* The packer's strategies, each alone, and the budget that they share. */
 #include "testing.h"
 
-#include "base/clock.h"
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
 #include "pack_instances.h"
 
 #include <stdbool.h>
@@ -80,9 +79,9 @@ static void overlaps_are_resolved(void **state) {
                                   .offsets = offsets,
                                   .peak = pile_peak,
                                   .proven = bound,
-                                  .grain = grain};
+                                  .max_align = grain};
             struct pack_budget budget = {.steps = cases[c].steps};
-            pack_overlap(&p, &budget, carve_in(work, bytes));
+            pack_overlap_run(&p, &budget, carve_in(work, bytes));
             peaks[again] = p.peak;
             assert_true(budget.steps <= cases[c].steps);
             assert_true(p.peak <= pile_peak && p.peak >= bound / 100 * 99);
@@ -107,119 +106,92 @@ static void overlaps_are_resolved(void **state) {
     }
 }
 
-enum shape { TENTH_LASTS, PEAKS, THIRD_LASTS };
-
-/* Blocks in the order of their begins: some live long, or all live up to 100 sections and grow large around
- * two of them. The last section cuts lives, but not their lengths. */
-static uint64_t shaped(struct pack_item *items, uint32_t n, enum shape shape, uint64_t grain, uint64_t *rng) {
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t life = shape == PEAKS         ? 100
-                        : shape == TENTH_LASTS ? (i % 10 == 0 ? n / 4 : 4)
-                                               : (i % 3 == 0 ? n / 10 : 4);
-        uint32_t hi = i + 1 + (uint32_t)pack_instances_below(rng, life);
-        uint64_t size = 1 + pack_instances_below(rng, 1 << 20);
-        if (shape == PEAKS && (i % (n / 2)) / 100 == n / 400)
-            size *= 3;
-        items[i] = (struct pack_item){
-            .size = size, .align = grain, .lo = i, .hi = hi < n ? hi : n, .length = hi - i};
-    }
-    return largest_live_sum(items, n, n, grain);
-}
-
-static const char *check_part(const struct pack_part *p) {
-    struct pack_block *b = calloc(p->n, sizeof *b);
-    for (uint32_t i = 0; i < p->n; i++) {
-        const struct pack_item *it = &p->items[i];
-        b[i] = (struct pack_block){
-            .bytes = it->size, .align = p->grain, .first = it->lo, .end = it->hi, .offset = p->offsets[i]};
-    }
-    const char *wrong = pack_instances_check(b, p->n, p->peak);
-    free(b);
-    return wrong;
-}
-
-/* What builds a packing of a large part anew. */
-struct builder_of {
-    const char *name;
-    bool (*solve)(struct pack_part *p, struct pack_budget *budget, struct carve work);
-    uint64_t (*bytes)(uint32_t n);
-};
-static const struct builder_of tiers = {"tiers", pack_tiers, pack_tiers_bytes};
-static bool stream_all(struct pack_part *p, struct pack_budget *budget, struct carve work) {
-    return pack_race(p, UINT32_MAX, budget, work);
-}
-static const struct builder_of stream = {"stream", stream_all, pack_race_bytes};
-
-static bool build(const struct builder_of *with, struct pack_part *p, struct pack_budget *budget, int fill) {
-    uint64_t bytes = with->bytes(p->n);
-    void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    assert_non_null(work);
-    memset(work, fill, bytes);
-    bool better = with->solve(p, budget, carve_in(work, bytes));
-    free(work);
-    return better;
-}
-
-/* Each alone: good ones of the parts that it is for, the same twice; none where steps do not do, and then all
- * is as it was. */
-static void large_parts_are_built(void **state) {
+/* What a strategy takes beyond its share is charged to the whole, and no more than there is. */
+static void overspending_is_charged(void **state) {
     (void)state;
-    enum { N = 9000 };
+    struct pack_budget all = {.steps = 1000};
+    struct pack_budget share = pack_budget_share(&all, 100);
+    assert_int_equal(all.steps, 900);
+    uint64_t steps = 60;
+    assert_true(pack_budget_spend(&share, &steps));
+    assert_int_equal(steps, 0);
+    pack_budget_return(&all, &share);
+    assert_int_equal(all.steps, 940);
+    share = pack_budget_share(&all, 100);
+    steps = 400;
+    assert_false(pack_budget_spend(&share, &steps));
+    pack_budget_return(&all, &share);
+    assert_int_equal(all.steps, 540);
+    share = pack_budget_share(&all, UINT64_MAX);
+    steps = UINT64_MAX;
+    assert_false(pack_budget_spend(&share, &steps));
+    pack_budget_return(&all, &share);
+    assert_int_equal(all.steps, 0);
+    share = pack_budget_share(&all, 5);
+    assert_int_equal(share.steps, 0);
+}
+
+static const struct pack_strategy strategies[] = {
+    {"greedy", pack_greedy_can, pack_greedy_bytes, pack_greedy_run},
+    {"skyline", pack_skyline_can, pack_skyline_bytes, pack_skyline_run},
+    {"tiling", pack_tiling_can, pack_tiling_bytes, pack_tiling_run},
+    {"repair", pack_repair_can, pack_repair_bytes, pack_repair_run},
+    {"valley", pack_valley_can, pack_valley_bytes, pack_valley_run},
+    {"overlap", pack_overlap_can, pack_overlap_bytes, pack_overlap_run},
+    {"exact", pack_exact_can, pack_exact_bytes, pack_exact_run},
+};
+
+/* Each with few steps for a target that can't be reached: it ends soon, in memory of the size that it said,
+ * with a packing that is no worse, and the same twice. */
+static void strategies_keep_their_budget(void **state) {
+    (void)state;
+    enum { N = 1000 };
     static struct pack_item items[N];
     static uint64_t offsets[N], first[N];
-    static const struct {
-        const struct builder_of *with;
-        enum shape shape;
-        uint64_t few; /* steps that do not do */
-    } cases[] = {{&tiers, TENTH_LASTS, 3000000},
-                 {&tiers, THIRD_LASTS, 3000000},
-                 {&stream, TENTH_LASTS, 1000000},
-                 {&stream, THIRD_LASTS, 1000000},
-                 {&stream, PEAKS, 1000000}};
-    uint64_t rng = 12;
-    for (size_t k = 0; k < 2 * sizeof cases / sizeof cases[0]; k++) {
-        const struct builder_of *with = cases[k / 2].with;
-        uint64_t grain = k % 2 == 0 ? 1 : 4096;
-        struct pack_part p = {.items = items, .n = N, .sections = N, .offsets = offsets, .grain = grain};
-        p.target = shaped(items, N, cases[k / 2].shape, grain, &rng);
-        for (int again = 0; again < 3; again++) {
-            memset(offsets, 0x5A, sizeof offsets);
-            p.peak = 4 * p.target; /* of a packing that nobody looks at */
-            p.attempts = p.races = 0;
-            struct pack_budget budget = {.steps = again == 2 ? cases[k / 2].few : 400000000};
-            bool better = build(with, &p, &budget, 0xA5 + again);
-            if (again == 2) {
-                assert_false(better);
-                assert_int_equal(p.peak, 4 * p.target);
-                assert_int_equal(offsets[N / 2], 0x5A5A5A5A5A5A5A5A);
-                continue;
+    static struct pack_block b[N];
+    static const uint32_t sizes[] = {1, 2, 17, 300, 512, N};
+    uint64_t rng = 31;
+    for (size_t c = 0; c < sizeof sizes / sizeof sizes[0]; c++)
+        for (size_t k = 0; k < sizeof strategies / sizeof strategies[0]; k++) {
+            const uint32_t n = sizes[c];
+            const struct pack_strategy *x = &strategies[k];
+            uint64_t bound = pile(items, offsets, n, n, 1 + n / 10, 64, &rng), pile_peak = 0;
+            bool uniform = strcmp(x->name, "exact") != 0; /* the only one that wants others */
+            for (uint32_t i = 0; i < n && uniform; i++)
+                items[i].size = (items[i].size + 63) / 64 * 64;
+            pile_peak = offsets[n - 1] + items[n - 1].size;
+            memcpy(first, offsets, sizeof first);
+            uint64_t bytes = x->bytes(n), peaks[2];
+            void *work = aligned_alloc(64, (bytes + 127) / 64 * 64);
+            assert_non_null(work);
+            for (int again = 0; again < 2; again++) {
+                memset(work, 0xA5 + again, bytes);
+                memcpy(offsets, first, sizeof first);
+                struct pack_part p = {.items = items,
+                                      .n = n,
+                                      .sections = n,
+                                      .target = bound / 2,
+                                      .offsets = offsets,
+                                      .peak = pile_peak,
+                                      .uniform = uniform,
+                                      .max_align = 64};
+                struct pack_budget budget = {.steps = 200000};
+                if (x->can(&p))
+                    x->run(&p, &budget, carve_in(work, bytes));
+                assert_true(budget.overspent <= 4000000);
+                assert_true(p.peak <= pile_peak && p.proven <= p.peak);
+                for (uint32_t i = 0; i < n; i++)
+                    b[i] = (struct pack_block){.bytes = items[i].size,
+                                               .align = 64,
+                                               .first = items[i].lo,
+                                               .end = items[i].hi,
+                                               .offset = offsets[i]};
+                assert_null(pack_instances_check(b, n, p.peak));
+                peaks[again] = p.peak;
             }
-            assert_true(better);
-            assert_null(check_part(&p));
-            print_message("# %s: %.4f of the bound\n", with->name, (double)p.peak / (double)p.target);
-            assert_true((double)p.peak <= 1.1 * (double)p.target);
-            if (again == 0)
-                memcpy(first, offsets, sizeof first);
-            assert_memory_equal(offsets, first, sizeof first);
+            assert_int_equal(peaks[0], peaks[1]);
+            free(work);
         }
-    }
-}
-
-/* A time limit comes with steps without end: a peak that can't be reached must not take them all. */
-static void a_stream_ends(void **state) {
-    (void)state;
-    enum { N = 6000 };
-    static struct pack_item items[N];
-    static uint64_t offsets[N];
-    uint64_t rng = 13;
-    struct pack_part p = {.items = items, .n = N, .sections = N, .offsets = offsets, .grain = 1};
-    uint64_t bound = shaped(items, N, PEAKS, 1, &rng);
-    p.target = bound - bound / 200;
-    p.peak = 4 * bound;
-    struct pack_budget budget = {.steps = UINT64_MAX, .deadline = clock_ns() + 120000000000};
-    assert_true(build(&stream, &p, &budget, 0xA5));
-    assert_false(budget.expired);
-    assert_null(check_part(&p));
 }
 
 /* What no window can move is given up: a block that lives longer than any, above all others. */
@@ -235,36 +207,36 @@ static void overlap_gives_up(void **state) {
     items[0] = (struct pack_item){.size = 10, .align = 1, .lo = 0, .hi = N, .length = N};
     offsets[0] = 100;
     struct pack_part p = {
-        .items = items, .n = N, .sections = N, .target = 60, .offsets = offsets, .peak = 110, .grain = 1};
+        .items = items, .n = N, .sections = N, .target = 60, .offsets = offsets, .peak = 110, .max_align = 1};
     uint64_t bytes = pack_overlap_bytes(N);
     void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
     assert_non_null(work);
     struct pack_budget budget = {.steps = 100000000};
-    pack_overlap(&p, &budget, carve_in(work, bytes)); /* had gone on for good */
+    pack_overlap_run(&p, &budget, carve_in(work, bytes)); /* had gone on for good */
     free(work);
     assert_int_equal(p.peak, 110);
     assert_int_equal(offsets[0], 100);
 }
 
 /* A pile on a grain sinks: no block rises, all lie where their own alignment lets them, on something. */
-static void blocks_sink(void **state) {
+static void blocks_are_lowered(void **state) {
     (void)state;
-    enum { N = 700, GRAIN = 4096 };
+    enum { N = 700, ALIGN = 4096 };
     static struct pack_item items[N];
     static uint64_t offsets[N], before[N];
     static struct pack_block b[N];
     uint64_t rng = 21;
     for (uint32_t n = 1; n <= N; n += n < 20 ? 1 : 137) {
-        pile(items, offsets, n, n, 1 + n / 4, GRAIN, &rng);
+        pile(items, offsets, n, n, 1 + n / 4, ALIGN, &rng);
         for (uint32_t i = 0; i < n; i++)
             items[i].align = 1ull << pack_instances_below(&rng, 13);
         memcpy(before, offsets, n * sizeof *before);
-        struct pack_part p = {.items = items, .n = n, .sections = n, .offsets = offsets, .grain = GRAIN};
-        uint64_t bytes = pack_sink_bytes(n), peak = 0;
+        struct pack_part p = {.items = items, .n = n, .sections = n, .offsets = offsets, .max_align = ALIGN};
+        uint64_t bytes = pack_compact_bytes(n), peak = 0;
         void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
         assert_non_null(work);
         memset(work, 0xA5, bytes);
-        pack_sink(&p, carve_in(work, bytes));
+        pack_compact(&p, carve_in(work, bytes));
         free(work);
         for (uint32_t i = 0; i < n; i++) {
             uint64_t ground = 0;
@@ -287,9 +259,9 @@ static void blocks_sink(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overlaps_are_resolved), cmocka_unit_test(large_parts_are_built),
-        cmocka_unit_test(a_stream_ends),         cmocka_unit_test(overlap_gives_up),
-        cmocka_unit_test(blocks_sink),
+        cmocka_unit_test(overspending_is_charged), cmocka_unit_test(strategies_keep_their_budget),
+        cmocka_unit_test(overlaps_are_resolved),   cmocka_unit_test(overlap_gives_up),
+        cmocka_unit_test(blocks_are_lowered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

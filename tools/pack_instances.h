@@ -1,7 +1,8 @@
 /* Random packing instances in families, and a check of packings that shares nothing with the packer; for
- * test_pack and tools/bench_pack. Owner of memory: the caller, who ends the program when there is none. */
-#ifndef STATOR_TESTS_PACK_INSTANCES_H
-#define STATOR_TESTS_PACK_INSTANCES_H
+ * tools/bench_pack and the unit tests. Owner of memory: the caller, who ends the program when there is none.
+ */
+#ifndef STATOR_TOOLS_PACK_INSTANCES_H
+#define STATOR_TOOLS_PACK_INSTANCES_H
 
 #include "base/arith.h"
 #include "base/check.h"

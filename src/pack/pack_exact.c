@@ -8,7 +8,7 @@
  * last offset);
  *  - a block to come would fit wholly below the next offset: it could be lowered afterwards.
  * A limit for which all branches die has no packing. */
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
 
 #include <string.h>
 
@@ -61,7 +61,7 @@ static struct search layout(struct carve *c, uint32_t n) {
     return s;
 }
 
-uint64_t pack_search_bytes(uint32_t n) {
+uint64_t pack_exact_bytes(uint32_t n) {
     struct carve c = carve_count();
     layout(&c, n);
     return c.used;
@@ -157,7 +157,7 @@ static enum pack_outcome search_limit(struct search *s, uint64_t limit) {
     bool open = open_frame(s, &s->frames[0], 0, 0);
     for (uint32_t depth = 0;;) {
         struct frame *f = &s->frames[depth];
-        if (!pack_budget_take(s->budget, &s->steps))
+        if (!pack_budget_spend(s->budget, &s->steps))
             return PACK_GAVE_UP;
         uint32_t i = open ? next_branch(s, f) : NONE;
         if (i == NONE) {
@@ -181,28 +181,25 @@ static enum pack_outcome search_limit(struct search *s, uint64_t limit) {
 
 static void keep(struct search *s) {
     struct pack_part *p = s->part;
-    p->peak = 0;
     for (uint32_t depth = 0; depth < p->n; depth++) {
         uint32_t i = s->frames[depth].chosen;
         p->offsets[i] = s->frames[depth].floor[i];
-        p->peak = ARITH_MAX(p->peak, p->offsets[i] + p->items[i].size);
     }
+    pack_part_measure(p);
 }
 
-bool pack_search_can(const struct pack_part *p) {
-    return p->n <= LARGEST;
+bool pack_exact_can(const struct pack_part *p) {
+    return p->n <= LARGEST && !p->uniform; /* pack_valley.c does better */
 }
 
-void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve work) {
+void pack_exact_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     struct search s = layout(&work, p->n);
     s.part = p;
     /* Straight for the target first; that is where a search prunes best. */
     uint64_t limit = p->target;
     for (int by = 0; by < RANKS; by++) {
         set_ranks(&s, by);
-        struct pack_budget share = *budget;
-        share.steps = budget->steps / (uint64_t)(RANKS - by);
-        budget->steps -= share.steps;
+        struct pack_budget share = pack_budget_share(budget, budget->steps / (uint64_t)(RANKS - by));
         s.budget = &share;
         enum pack_outcome o = PACK_GAVE_UP;
         while (p->peak > p->target && (o = search_limit(&s, limit)) != PACK_GAVE_UP) {
@@ -213,8 +210,8 @@ void pack_search(struct pack_part *p, struct pack_budget *budget, struct carve w
             /* No way to the target: then every lower peak counts. */
             limit = p->peak - 1;
         }
-        budget->steps += share.steps;
-        budget->expired = share.expired;
+        pack_budget_spend(&share, &s.steps);
+        pack_budget_return(budget, &share);
         if (o == PACK_IMPOSSIBLE)
             p->proven = p->peak;
         if (o == PACK_IMPOSSIBLE || p->peak <= p->target)

@@ -1,9 +1,9 @@
 /* Lets the blocks of a packing sink: from the lowest on, each comes to lie on the highest of those below it
- * that live with it, rounded up to its own alignment. That gains what packing on the grain, the largest
+ * that live with it, rounded up to its own alignment. That gains what packing on the max_align, the largest
  * alignment, has lost. No block rises: what it lies on has not risen, and where it was it was aligned.
  *
  * The highest top in a stretch of sections is asked from a tree of maxima; tops only grow. */
-#include "pack/pack_part.h"
+#include "pack/pack_strategy.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ static struct sink layout(struct carve *c, uint32_t n) {
     return s;
 }
 
-uint64_t pack_sink_bytes(uint32_t n) {
+uint64_t pack_compact_bytes(uint32_t n) {
     struct carve c = carve_count();
     layout(&c, n);
     return c.used;
@@ -70,7 +70,7 @@ static void heighten(struct sink *s, uint32_t lo, uint32_t hi, uint64_t top) {
     }
 }
 
-void pack_sink(struct pack_part *p, struct carve work) {
+void pack_compact(struct pack_part *p, struct carve work) {
     struct sink s = layout(&work, p->n);
     CHECK(s.spare != NULL && p->sections <= p->n && p->peak != UINT64_MAX);
     memset(s.highest, 0, 2 * (uint64_t)s.leaves * sizeof *s.highest);
