@@ -58,11 +58,11 @@ static const struct entry {
 } strategies[] = {
     {{"greedy", pack_greedy_can, pack_greedy_bytes, pack_greedy_run}, all_steps, true, false},
     {{"skyline", pack_skyline_can, pack_skyline_bytes, pack_skyline_run}, all_steps, true, false},
+    {{"exact", pack_exact_can, pack_exact_bytes, pack_exact_run}, exact_steps, false, false},
     {{"tiling", pack_tiling_can, pack_tiling_bytes, pack_tiling_run}, tiling_steps, false, true},
     {{"repair", pack_repair_can, pack_repair_bytes, pack_repair_run}, repair_steps, false, false},
     {{"valley", pack_valley_can, pack_valley_bytes, pack_valley_run}, valley_steps, false, true},
     {{"overlap", pack_overlap_can, pack_overlap_bytes, pack_overlap_run}, repair_steps, false, false},
-    {{"exact", pack_exact_can, pack_exact_bytes, pack_exact_run}, exact_steps, false, false},
 };
 enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
 
@@ -77,7 +77,7 @@ struct state {
     uint32_t n_parts;
     uint64_t unit;             /* the smallest alignment */
     struct pack_item *rounded; /* [PACK_VALLEY_LARGEST at most] a part's, with sizes rounded up */
-    struct carve rest;         /* for solvers */
+    struct carve rest;         /* for strategies */
 };
 
 static struct state layout(struct carve *c, size_t n) {

@@ -1,13 +1,13 @@
-/* Lets the blocks of a packing sink: from the lowest on, each comes to lie on the highest of those below it
- * that live with it, rounded up to its own alignment. That gains what packing on the max_align, the largest
- * alignment, has lost. No block rises: what it lies on has not risen, and where it was it was aligned.
+/* Compacts a packing: from the lowest block up, each moves down onto the highest of the blocks below it that
+ * live at the same time, rounded up to its own alignment. This regains what aligning every block to the
+ * largest alignment has lost. No block rises: those below it have not risen, and its old offset was aligned.
  *
- * The highest top in a stretch of sections is asked from a tree of maxima; tops only grow. */
+ * A tree of maxima tells the highest top in a range of sections; tops only grow. */
 #include "pack/pack_strategy.h"
 
 #include <string.h>
 
-struct sink {
+struct compaction {
     uint32_t leaves;       /* a power of two */
     uint64_t *highest;     /* [2 * leaves] below a node; leaf i is section i */
     uint64_t *everywhere;  /* [2 * leaves] every section below a node is at least so high */
@@ -15,8 +15,8 @@ struct sink {
     struct pack_key *spare;
 };
 
-static struct sink layout(struct carve *c, uint32_t n) {
-    struct sink s = {.leaves = 1};
+static struct compaction layout(struct carve *c, uint32_t n) {
+    struct compaction s = {.leaves = 1};
     while (s.leaves < n)
         s.leaves *= 2;
     s.highest = carve_take(c, 2 * (uint64_t)s.leaves, sizeof *s.highest);
@@ -32,7 +32,7 @@ uint64_t pack_compact_bytes(uint32_t n) {
     return c.used;
 }
 
-static uint64_t highest_in(const struct sink *s, uint32_t lo, uint32_t hi) {
+static uint64_t highest_in(const struct compaction *s, uint32_t lo, uint32_t hi) {
     uint64_t most = 0;
     for (uint32_t l = lo + s->leaves, r = hi + s->leaves; l < r; l /= 2, r /= 2) {
         if (l % 2 == 1) {
@@ -51,7 +51,7 @@ static uint64_t highest_in(const struct sink *s, uint32_t lo, uint32_t hi) {
     return most;
 }
 
-static void heighten(struct sink *s, uint32_t lo, uint32_t hi, uint64_t top) {
+static void raise(struct compaction *s, uint32_t lo, uint32_t hi, uint64_t top) {
     for (uint32_t l = lo + s->leaves, r = hi + s->leaves; l < r; l /= 2, r /= 2) {
         if (l % 2 == 1) {
             s->highest[l] = ARITH_MAX(s->highest[l], top);
@@ -71,7 +71,7 @@ static void heighten(struct sink *s, uint32_t lo, uint32_t hi, uint64_t top) {
 }
 
 void pack_compact(struct pack_part *p, struct carve work) {
-    struct sink s = layout(&work, p->n);
+    struct compaction s = layout(&work, p->n);
     CHECK(s.spare != NULL && p->sections <= p->n && p->peak != UINT64_MAX);
     memset(s.highest, 0, 2 * (uint64_t)s.leaves * sizeof *s.highest);
     memset(s.everywhere, 0, 2 * (uint64_t)s.leaves * sizeof *s.everywhere);
@@ -85,7 +85,7 @@ void pack_compact(struct pack_part *p, struct carve work) {
         uint64_t offset = pack_part_align(highest_in(&s, it->lo, it->hi), it->align);
         CHECK(offset <= p->offsets[i]);
         p->offsets[i] = offset;
-        heighten(&s, it->lo, it->hi, offset + it->size);
+        raise(&s, it->lo, it->hi, offset + it->size);
         p->peak = ARITH_MAX(p->peak, offset + it->size);
     }
 }

@@ -2,12 +2,12 @@
  *
  * In a canonical packing no block can be lowered; hence each lies at 0 or on top of another that it conflicts
  * with, and the whole is found by placing blocks in order of offset, each where the ones below it end
- * ("floor"). Of blocks with one offset, which can't conflict, only the order by rank is tried. A branch dies
- * when
- *  - a block to come, or all of some section together, would end above the limit (all lie at or above the
- * last offset);
- *  - a block to come would fit wholly below the next offset: it could be lowered afterwards.
- * A limit for which all branches die has no packing. */
+ * ("floor"). Of blocks with one offset, which can't conflict, only the order by rank is tried. A branch is
+ * pruned when
+ *  - an unplaced block, or all of a section together, would end above the limit (all lie at or above the last
+ *    offset);
+ *  - an unplaced block would fit wholly below the next offset: it could be lowered afterwards.
+ * When every branch is pruned, no packing within the limit exists. */
 #include "pack/pack_strategy.h"
 
 #include <string.h>
@@ -17,20 +17,20 @@
 
 #define NONE UINT32_MAX
 
-/* One depth: what it needs to try its next branch and to take the last one back. */
+/* One depth: what it needs to try its next branch and to undo the last one. */
 struct frame {
-    uint64_t *floor;  /* [n] lowest offset for an item to come, given those placed */
+    uint64_t *floor;  /* [n] lowest offset of an unplaced item, given those placed */
     uint64_t *height; /* [sections] end of the highest item placed */
     uint32_t chosen;  /* item, or NONE */
     uint64_t last;    /* offset and rank of the item tried last: branches go up in (offset, rank) */
     uint32_t last_rank;
-    uint64_t low_end; /* the smallest floor + size of an item to come: offsets at or above are dominated */
+    uint64_t low_end; /* the smallest floor + size of an unplaced item: offsets at or above are dominated */
 };
 
 struct search {
     struct pack_part *part;
     struct frame *frames; /* [n + 1] */
-    uint64_t *to_come;    /* [sections] sum of the sizes still to be placed */
+    uint64_t *unplaced;   /* [sections] sum of the sizes still to be placed */
     uint32_t *rank;       /* [n] from 1 */
     bool *is_placed;      /* [n] */
     struct pack_key *keys;
@@ -45,7 +45,7 @@ static struct search layout(struct carve *c, uint32_t n) {
     if (n > LARGEST)
         n = LARGEST;
     s.frames = carve_take(c, (uint64_t)n + 1, sizeof *s.frames);
-    s.to_come = carve_take(c, n, sizeof *s.to_come);
+    s.unplaced = carve_take(c, n, sizeof *s.unplaced);
     s.rank = carve_take(c, n, sizeof *s.rank);
     s.is_placed = carve_take(c, n, sizeof *s.is_placed);
     s.keys = carve_take(c, n, sizeof *s.keys);
@@ -83,13 +83,13 @@ static void set_ranks(struct search *s, enum rank_by by) {
         s->rank[s->keys[i].index] = i + 1;
 }
 
-/* Readies a frame for its branches; false if it is dead already. from: the offset of the item placed last. */
+/* Prepares a frame; false if it is pruned at once. from: the offset of the item placed last. */
 static bool open_frame(struct search *s, struct frame *f, uint64_t from, uint32_t from_rank) {
     f->chosen = NONE;
     f->last = from;
     f->last_rank = from_rank;
     f->low_end = UINT64_MAX;
-    uint64_t high_end = 0; /* no floor ever sinks below the frame's */
+    uint64_t high_end = 0; /* deeper floors are never below the frame's */
     for (uint32_t i = 0; i < s->part->n; i++) {
         if (s->is_placed[i])
             continue;
@@ -101,7 +101,7 @@ static bool open_frame(struct search *s, struct frame *f, uint64_t from, uint32_
     if (f->low_end <= from || high_end > s->limit)
         return false;
     for (uint32_t k = 0; k < s->part->sections; k++)
-        if (s->to_come[k] > 0 && ARITH_MAX(f->height[k], from) + s->to_come[k] > s->limit)
+        if (s->unplaced[k] > 0 && ARITH_MAX(f->height[k], from) + s->unplaced[k] > s->limit)
             return false;
     return true;
 }
@@ -128,7 +128,7 @@ static void place(struct search *s, const struct frame *f, struct frame *next, u
     memcpy(next->height, f->height, s->part->sections * sizeof *next->height);
     for (uint32_t k = items[i].lo; k < items[i].hi; k++) {
         next->height[k] = end;
-        s->to_come[k] -= items[i].size;
+        s->unplaced[k] -= items[i].size;
     }
     for (uint32_t k = 0; k < s->part->n; k++) {
         next->floor[k] = f->floor[k];
@@ -140,7 +140,7 @@ static void place(struct search *s, const struct frame *f, struct frame *next, u
 static void take_back(struct search *s, uint32_t i) {
     s->is_placed[i] = false;
     for (uint32_t k = s->part->items[i].lo; k < s->part->items[i].hi; k++)
-        s->to_come[k] += s->part->items[i].size;
+        s->unplaced[k] += s->part->items[i].size;
 }
 
 /* Looks for a packing with no end above the limit. */
@@ -148,10 +148,10 @@ static enum pack_outcome search_limit(struct search *s, uint64_t limit) {
     const struct pack_part *p = s->part;
     s->limit = limit;
     memset(s->is_placed, 0, p->n * sizeof *s->is_placed);
-    memset(s->to_come, 0, p->sections * sizeof *s->to_come);
+    memset(s->unplaced, 0, p->sections * sizeof *s->unplaced);
     for (uint32_t i = 0; i < p->n; i++)
         for (uint32_t k = p->items[i].lo; k < p->items[i].hi; k++)
-            s->to_come[k] += p->items[i].size;
+            s->unplaced[k] += p->items[i].size;
     memset(s->frames[0].floor, 0, p->n * sizeof(uint64_t));
     memset(s->frames[0].height, 0, p->sections * sizeof(uint64_t));
     bool open = open_frame(s, &s->frames[0], 0, 0);
@@ -195,7 +195,7 @@ bool pack_exact_can(const struct pack_part *p) {
 void pack_exact_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     struct search s = layout(&work, p->n);
     s.part = p;
-    /* Straight for the target first; that is where a search prunes best. */
+    /* The target first: the lower the limit, the more is pruned. */
     uint64_t limit = p->target;
     for (int by = 0; by < RANKS; by++) {
         set_ranks(&s, by);
@@ -207,7 +207,7 @@ void pack_exact_run(struct pack_part *p, struct pack_budget *budget, struct carv
                 keep(&s);
             else if (limit == p->peak - 1)
                 break;
-            /* No way to the target: then every lower peak counts. */
+            /* The target is impossible: then any lower peak is a gain. */
             limit = p->peak - 1;
         }
         pack_budget_spend(&share, &s.steps);

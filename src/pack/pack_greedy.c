@@ -1,6 +1,6 @@
-/* Greedy packings of one part: blocks in several orders, each at the lowest offset that is free (first fit),
- * and a skyline that fills the lowest place first. Parts of more than QUADRATIC blocks get one pass in
- * time order only. */
+/* Greedy packings of one part: blocks in several orders, each at the lowest free offset (first fit),
+ * and a skyline that fills the lowest place first. Parts of more than QUADRATIC blocks get a single pass in
+ * time order. */
 #include "pack/pack_strategy.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ struct greedy {
     uint32_t *order;        /* [n] */
     uint64_t *offsets;      /* [n] of the attempt */
     uint64_t *live;         /* [n + 1] live sum per section; heights of the skyline */
-    struct placed *placed;  /* [n + 1] by offset; the gaps of the pass in time order */
+    struct placed *placed;  /* [n + 1] by offset; in the pass in time order the gaps */
 };
 
 static struct greedy layout(struct carve *c, uint32_t n) {
@@ -136,15 +136,15 @@ static void set_order(struct greedy *g, enum order by) {
     g->steps += 20 * (uint64_t)n;
 }
 
-/* Takes the lowest stretch of the skyline (the first of equals) and puts there the item that lives longest of
- * those that fit into the stretch; if none does, lifts the stretch to its lower neighbour. */
+/* Takes the lowest segment of the skyline (the first of equals) and places on it the longest-lived item that
+ * fits; if none does, raises the segment to its lower neighbour. */
 static void skyline(struct greedy *g) {
     const struct pack_item *items = g->part->items;
     uint32_t n = g->part->n, sections = g->part->sections, left = n;
     uint64_t *height = g->live, peak = 0;
     memset(height, 0, sections * sizeof *height);
     for (uint32_t i = 0; i < n; i++)
-        g->order[i] = i; /* those left, in order of lo */
+        g->order[i] = i; /* unplaced items, in order of lo */
     while (left > 0) {
         uint32_t lo = 0;
         for (uint32_t k = 1; k < sections; k++)
@@ -172,7 +172,7 @@ static void skyline(struct greedy *g) {
                 lift = height[lo - 1];
             if (hi < sections)
                 lift = ARITH_MIN(lift, height[hi]);
-            CHECK(lift != UINT64_MAX); /* a flat skyline holds everything */
+            CHECK(lift != UINT64_MAX); /* everything fits on a flat skyline */
             for (uint32_t k = lo; k < hi; k++)
                 height[k] = lift;
             continue;
@@ -189,7 +189,7 @@ static void skyline(struct greedy *g) {
     keep_if_better(g, peak);
 }
 
-/* The free gaps of an arena, sorted by offset; the last one has no end. No two touch. */
+/* The free gaps of an arena, sorted by offset; the last one is unbounded. No two are adjacent. */
 struct gaps {
     struct gap *at;
     uint32_t n;
@@ -229,7 +229,7 @@ static void gaps_give_back(struct gaps *g, struct gap freed) {
     }
 }
 
-/* From the first gap that it fits into. */
+/* Allocates from the first gap that the item fits into. */
 static uint64_t gaps_take(struct gaps *g, const struct pack_item *it) {
     uint32_t k = 0;
     while (pack_part_align(g->at[k].offset, it->align) + it->size > g->at[k].end)
@@ -264,7 +264,7 @@ static void in_time_order(struct greedy *g) {
     keep_if_better(g, peak);
 }
 
-/* The steps of other passes grow as n^2: worth it for few blocks, or where nothing else can. */
+/* The other passes take n^2 steps: for few blocks, or where no other strategy can work. */
 bool pack_greedy_can(const struct pack_part *p) {
     return p->n <= FEW || p->max_align == 0;
 }

@@ -1,19 +1,19 @@
-/* Mends a packing of one part: around a block that ends too high, the blocks that lie within a window of time
- * are taken out, and pack_skyline.c fills their place again; what reaches over the window's edges stays where
- * it is, as an obstacle. A small part is one window.
+/* Repairs a packing of one part: around a block that ends too high, all blocks that live within a window of
+ * time are removed, and pack_skyline.c packs them again; blocks that reach beyond the window stay as
+ * obstacles. A small part is a single window. (This is a large neighbourhood search.)
  *
- * A window is filled level by level, each many times with other tastes and chances, and the best few fillings
- * (more where the steps allow it) are built upon: waste adds up over the levels, so choosing at each gets
- * much less of it than as many whole attempts would. Which taste suits differs from part to part: those whose
- * fillings were built upon are used more. The new filling is kept if it has no more above the
- * target than the old one.
+ * A window is filled level by level, as a beam search: each level is filled many times, with varying styles
+ * and noise, and the best few results are continued. Waste adds up over the levels, so selecting at each
+ * level gives much less of it than as many whole attempts would. Which style suits differs from part to part:
+ * those whose results were continued are drawn more often. The new packing is kept if no more of it lies
+ * above the target than before.
  *
- * Choices before waste shows are blind: in mixed 1000 seed 7 (tools/pack_instances.h) nearly nothing is
- * wasted near the peak up to 13 of the 30 levels, and then much at once. What that costs pack_overlap.c
- * gains. Measured and no better: a regret that also counts sections below SOFT, chains of blocks that cover a
- * valley best, tastes that count sizes, few heirs for each of the beam. A SHAKE of 0.6 is better on twelve
- * such instances (1.18% on average, 1.51% with 0.3; a beam of at most 16 then ends at 1.28%), not over 30
- * seeds.
+ * Selection is blind until waste shows: in mixed 1000 seed 7 (tools/pack_instances.h) nearly nothing is
+ * wasted near the peak up to 13 of the 30 levels, and then much at once. pack_overlap.c
+ * makes up for that. Tried without gain: a regret that also counts sections below SOFT, chains of blocks that
+ * cover a valley best, styles that count sizes, few successors for each state of the beam. A NOISE of 0.6 is
+ * better on twelve such instances (1.18% on average, 1.51% with 0.3; a beam of at most 16 then ends
+ * at 1.28%), not over 30 seeds.
  *
  * Invariant: all offsets of the part are multiples of its max_align, before and after. */
 #include "pack/pack_skyline.h"
@@ -28,41 +28,41 @@
 #define OBSTACLES  8192
 #define FEWEST     16
 #define LEVELS     30
-#define SAMPLES    16 /* of a level, at least */
-#define BEAM       2  /* of them are built upon, at least */
+#define SAMPLES    16 /* per level, at least */
+#define BEAM       2  /* states that are continued, at least */
 #define BEAM_MOST  64 /* ... at most, with PER_BEAM samples for each */
 #define BEAM_FEW   24
 #define PER_BEAM   10
-#define SHAKE      0.3  /* chance in the worth of a block */
+#define NOISE      0.3  /* share of randomness in a block's score */
 #define SOFT       0.98 /* of the target: what is wasted above it is regretted */
-#define CANDIDATES 100  /* for one place */
-#define WINS       8    /* of each taste before there were any */
-#define WINS_MOST  1024 /* of all together; then each is halved: what did well long ago counts less */
+#define CANDIDATES 100  /* compared for one valley */
+#define WINS       8    /* that each style starts with */
+#define WINS_MOST  1024 /* in total, before all are halved: old ones count less */
 
 /* Measured on families of tools/bench_pack. */
-enum { TASTES = 4 };
-static const struct skyline_taste tastes[TASTES] = {
-    {.softness = 0.01, .thrift = 3, .squared = true, .wall = 1.5, .fit = 1.5},
-    {.softness = 0.003, .thrift = 3, .squared = true, .wall = 1.2, .fit = 2},
-    {.softness = 0.001, .thrift = 3, .wall = 1.2, .fit = 2},
-    {.softness = 0.01, .thrift = 1, .wall = 1.5, .fit = 1.5},
+enum { STYLES = 4 };
+static const struct skyline_style styles[STYLES] = {
+    {.softness = 0.01, .waste_cost = 3, .squared = true, .wall = 1.5, .fit = 1.5},
+    {.softness = 0.003, .waste_cost = 3, .squared = true, .wall = 1.2, .fit = 2},
+    {.softness = 0.001, .waste_cost = 3, .wall = 1.2, .fit = 2},
+    {.softness = 0.01, .waste_cost = 1, .wall = 1.5, .fit = 1.5},
 };
 
 struct repair {
     struct pack_part *part;
     struct skyline s;                     /* the window */
-    struct skyline_state base[BEAM_MOST]; /* filled up to a level */
-    struct skyline_state next[BEAM_MOST]; /* ... and the best to the next one, with the least regret first */
+    struct skyline_state base[BEAM_MOST]; /* the beam: states filled up to a level */
+    struct skyline_state next[BEAM_MOST]; /* the best states of the next level, by regret */
     double regret[BEAM_MOST];             /* of next */
-    uint32_t taste[BEAM_MOST];            /* ... that it was filled with */
-    uint32_t wins[TASTES];                /* how often what was built upon came from it */
+    uint32_t style[BEAM_MOST];            /* ... and the style each was filled with */
+    uint32_t wins[STYLES];                /* how often a state filled with it was continued */
     uint32_t n_base;
     uint32_t n_next;
-    uint32_t most_beam;      /* how many of each there is room for */
-    uint32_t beam;           /* ... and how many are used at most */
+    uint32_t most_beam;      /* states that there is memory for */
+    uint32_t beam;           /* ... and that are used at most */
     uint32_t samples;        /* of a level */
-    uint64_t cost;           /* steps of a sample through all levels, or 0: not known */
-    struct pack_item *items; /* its blocks to place */
+    uint64_t cost;           /* steps of one sample over all levels; 0: not known */
+    struct pack_item *items; /* the window's blocks */
     uint32_t *source;        /* ... in the part */
     uint32_t most_obstacles;
     struct pack_obstacle *left;
@@ -71,9 +71,9 @@ struct repair {
     struct pack_key *keys;
     struct pack_key *spare;
     uint64_t *live; /* [sections + 1] of the part */
-    uint32_t *tall; /* [n] blocks that end above the goal */
-    uint32_t n_tall;
-    uint64_t goal; /* what ends above it counts */
+    uint32_t *high; /* [n] blocks that end above the goal */
+    uint32_t n_high;
+    uint64_t goal; /* ends above it count */
     uint64_t random;
 };
 
@@ -83,14 +83,14 @@ static uint64_t state_bytes(uint32_t n) {
     return c.used;
 }
 
-/* What the states of a broad beam may take: those of parts up to n. */
+/* Memory for the states of parts of up to n items. */
 static uint64_t beam_bytes(uint32_t n) {
     uint64_t most = n > FEW ? BEAM_MOST : BEAM_FEW;
     uint64_t broad = 2 * most * state_bytes(ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST));
     return ARITH_MAX(broad, 2 * BEAM * state_bytes(n));
 }
 
-/* The smallest are rather searched; in large ones the beam is as broad as their states find room. */
+/* Large parts get as wide a beam as there is memory for. */
 static uint32_t most_beam(uint32_t n) {
     uint64_t most = ARITH_MIN(beam_bytes(n) / 2 / state_bytes(n), (uint64_t)BEAM_MOST);
     return (uint32_t)ARITH_MAX(most, (uint64_t)BEAM);
@@ -109,7 +109,7 @@ static struct repair layout(struct carve *c, uint32_t n) {
     m.keys = carve_take(c, obstacles, sizeof *m.keys);
     m.spare = carve_take(c, obstacles, sizeof *m.spare);
     m.live = carve_take(c, (uint64_t)n + 1, sizeof *m.live);
-    m.tall = carve_take(c, n, sizeof *m.tall);
+    m.high = carve_take(c, n, sizeof *m.high);
     m.most_beam = most_beam(n);
     struct carve beam = {carve_take(c, beam_bytes(n), 1), 0, beam_bytes(n)};
     for (uint32_t k = 0; k < m.most_beam; k++) {
@@ -141,14 +141,14 @@ bool pack_repair_can(const struct pack_part *p) {
     return p->n >= FEWEST && pack_part_is_aligned(p);
 }
 
-static void find_tall(struct repair *m) {
+static void find_high(struct repair *m) {
     const struct pack_part *p = m->part;
-    m->n_tall = 0;
+    m->n_high = 0;
     m->goal = p->target;
     uint64_t high = p->target + (p->peak - p->target) / 4 * 3;
     for (uint32_t i = 0; i < p->n; i++)
         if (p->offsets[i] + p->items[i].size > high)
-            m->tall[m->n_tall++] = i;
+            m->high[m->n_high++] = i;
     m->s.steps += p->n;
 }
 
@@ -197,8 +197,8 @@ static void sort_obstacles(struct repair *m, uint32_t n) {
     m->s.steps += 20 * (uint64_t)n;
 }
 
-/* The window's landscape: the blocks that lie within [begin, end) are to be placed anew. False if there are
- * too few or too many of something. */
+/* Sets up the window: the blocks that live within [begin, end) will be packed again. False if it holds too
+ * many items or obstacles. */
 static bool open_window(struct repair *m, uint32_t begin, uint32_t end) {
     const struct pack_part *p = m->part;
     struct skyline *s = &m->s;
@@ -229,13 +229,13 @@ static bool open_window(struct repair *m, uint32_t begin, uint32_t end) {
     return true;
 }
 
-/* What is above the goal, squared, so that one high block counts more than two lower ones. */
+/* The excess above the goal, squared, so that one high block counts more than two lower ones. */
 static double excess(const struct repair *m, uint64_t top) {
     double e = top > m->goal ? (double)(top - m->goal) : 0;
     return e * e;
 }
 
-/* How bad what is wasted so far is: it adds to the live sum of its section. */
+/* How much the waste so far will hurt: it adds to the live sum of its section. */
 static double regret(struct repair *m, uint64_t *bound) {
     const struct skyline *s = &m->s;
     *bound = 0;
@@ -257,8 +257,8 @@ static void swap_states(struct skyline_state *a, struct skyline_state *b) {
     *b = t;
 }
 
-/* Puts what is filled now among the best of this level, if it belongs there. */
-static void keep_sample(struct repair *m, double r, uint32_t taste) {
+/* Inserts the current state among the best of this level, if it belongs there. */
+static void keep_sample(struct repair *m, double r, uint32_t style) {
     if (m->n_next == m->beam && r >= m->regret[m->beam - 1])
         return;
     uint32_t at = m->n_next < m->beam ? m->n_next++ : m->beam - 1;
@@ -266,35 +266,35 @@ static void keep_sample(struct repair *m, double r, uint32_t taste) {
     for (; at > 0 && r < m->regret[at - 1]; at--) {
         swap_states(&m->next[at], &m->next[at - 1]);
         m->regret[at] = m->regret[at - 1];
-        m->taste[at] = m->taste[at - 1];
+        m->style[at] = m->style[at - 1];
     }
     m->regret[at] = r;
-    m->taste[at] = taste;
+    m->style[at] = style;
 }
 
-/* By lot; the more it won, the rather. */
-static uint32_t draw_taste(struct repair *m) {
+/* At random, weighted by wins. */
+static uint32_t draw_style(struct repair *m) {
     uint64_t all = 0;
-    for (uint32_t k = 0; k < TASTES; k++)
+    for (uint32_t k = 0; k < STYLES; k++)
         all += m->wins[k];
     uint64_t at = below(m, all);
-    uint32_t taste = 0;
-    while (at >= m->wins[taste])
-        at -= m->wins[taste++];
-    return taste;
+    uint32_t style = 0;
+    while (at >= m->wins[style])
+        at -= m->wins[style++];
+    return style;
 }
 
 static void count_wins(struct repair *m) {
     uint32_t all = 0;
     for (uint32_t k = 0; k < m->n_next; k++)
-        m->wins[m->taste[k]]++;
-    for (uint32_t k = 0; k < TASTES; k++)
+        m->wins[m->style[k]]++;
+    for (uint32_t k = 0; k < STYLES; k++)
         all += m->wins[k];
-    for (uint32_t k = 0; k < TASTES && all > WINS_MOST; k++)
-        m->wins[k] = (m->wins[k] + 1) / 2; /* none sinks to 0 */
+    for (uint32_t k = 0; k < STYLES && all > WINS_MOST; k++)
+        m->wins[k] = (m->wins[k] + 1) / 2; /* none falls to 0 */
 }
 
-/* Fills the window level by level, each many times; the samples with the least regret are built upon. False
+/* Fills the window level by level, each many times; the samples with the least regret are continued. False
  * when none can end below the present peak. */
 static bool fill_by_levels(struct repair *m) {
     struct skyline *s = &m->s;
@@ -305,18 +305,18 @@ static bool fill_by_levels(struct repair *m) {
     for (uint32_t level = 1; m->base[0].left > 0; level++) {
         m->n_next = 0;
         for (uint32_t k = 0; k < m->samples; k++) {
-            uint32_t taste = draw_taste(m);
-            struct skyline_taste t = tastes[taste];
-            t.shake = SHAKE;
+            uint32_t style = draw_style(m);
+            struct skyline_style t = styles[style];
+            t.noise = NOISE;
             pack_skyline_copy(s, &s->now, &m->base[k % m->n_base]);
-            pack_skyline_taste(s, &t, pack_part_random(&m->random));
+            pack_skyline_set_style(s, &t, pack_part_random(&m->random));
             pack_skyline_fill(s, &t, level < LEVELS ? level * step : UINT64_MAX);
-            if (s->in_a_hurry)
+            if (s->out_of_steps)
                 return false;
             uint64_t bound;
             double r = regret(m, &bound);
             if (bound < m->part->peak)
-                keep_sample(m, r, taste);
+                keep_sample(m, r, style);
         }
         if (m->n_next == 0)
             return false;
@@ -354,7 +354,7 @@ static bool refill(struct repair *m) {
 static void measure(struct repair *m) {
     struct pack_part *p = m->part;
     pack_part_measure(p);
-    find_tall(m);
+    find_high(m);
 }
 
 static struct repair prepare(struct pack_part *p, struct pack_budget *budget, struct carve work) {
@@ -368,7 +368,7 @@ static struct repair prepare(struct pack_part *p, struct pack_budget *budget, st
     m.s.left = m.left;
     m.s.right = m.right;
     m.random = p->seed++;
-    for (uint32_t k = 0; k < TASTES; k++)
+    for (uint32_t k = 0; k < STYLES; k++)
         m.wins[k] = WINS;
     pack_part_live(p, p->max_align, m.live);
     return m;
@@ -377,14 +377,14 @@ static struct repair prepare(struct pack_part *p, struct pack_budget *budget, st
 void pack_repair_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     struct repair m = prepare(p, budget, work);
     measure(&m);
-    while (p->peak > p->target && !m.s.in_a_hurry && pack_budget_spend(budget, &m.s.steps)) {
+    while (p->peak > p->target && !m.s.out_of_steps && pack_budget_spend(budget, &m.s.steps)) {
         uint64_t left = budget->steps;
         m.beam = BEAM;
-        if (m.cost > 0 && p->n <= WHOLE) /* windows are many: each is mended soon rather than well */
+        if (m.cost > 0 && p->n <= WHOLE) /* of many windows, each is repaired quickly */
             m.beam = (uint32_t)ARITH_MIN(left / (PER_BEAM * m.cost), (uint64_t)m.most_beam);
         m.beam = ARITH_MAX(m.beam, (uint32_t)BEAM);
         m.samples = ARITH_MAX(PER_BEAM * m.beam, (uint32_t)SAMPLES);
-        uint32_t i = m.tall[below(&m, m.n_tall)], begin, end;
+        uint32_t i = m.high[below(&m, m.n_high)], begin, end;
         uint32_t section = p->items[i].lo + (uint32_t)below(&m, p->items[i].hi - p->items[i].lo);
         choose_window(&m, section, &begin, &end);
         m.s.limit = p->target + (p->peak - p->target) / 2;

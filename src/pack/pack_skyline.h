@@ -1,5 +1,5 @@
-/* Inside the packer: the landscape that pack_skyline.c fills from below, for it and for pack_repair.c, which
- * fills windows of it again. */
+/* Private to the packer: a skyline that is filled from below, for pack_skyline.c itself and for
+ * pack_repair.c, which refills windows of it. */
 #ifndef STATOR_PACK_PACK_SKYLINE_H
 #define STATOR_PACK_PACK_SKYLINE_H
 
@@ -13,11 +13,11 @@ struct pack_obstacle {
     uint32_t hi;
 };
 
-/* How far an attempt has come. */
+/* The state of one attempt. */
 struct skyline_state {
-    uint32_t left;     /* items to come */
-    uint64_t *offsets; /* [n] of those placed */
-    uint32_t *least;   /* [2 * leaves] the smallest hi below a node, of items to come; leaf i: item i */
+    uint32_t left;     /* items that are not placed yet */
+    uint64_t *offsets; /* [n] of those that are */
+    uint32_t *least;   /* [2 * leaves] the smallest hi of unplaced items below a node; leaf i is item i */
     uint64_t *wasted;  /* [sections] */
     /* Segments of equal height cover all sections; described where they begin. */
     uint64_t *height;   /* [sections] */
@@ -31,52 +31,52 @@ struct skyline {
     const struct pack_item *items; /* sorted by lo */
     uint32_t n;
     uint32_t sections;
-    uint32_t leaves;     /* of the tree of items to come: a power of two */
-    uint32_t block_log2; /* of the sections with a common prefix sum */
+    uint32_t leaves;     /* of the tree of unplaced items: a power of two */
+    uint32_t group_log2; /* of the sections in a group */
     uint64_t max_align;  /* the largest alignment */
-    uint64_t limit;      /* slack is what is left below it */
-    uint32_t candidates; /* looked at in one valley */
+    uint64_t limit;      /* slack is counted below it */
+    uint32_t candidates; /* at most so many are compared for one valley */
     uint64_t steps;      /* taken since the budget was asked */
     struct pack_budget *budget;
-    bool in_a_hurry; /* the budget is spent: the first block that fits is taken, without a choice */
+    bool out_of_steps; /* then the first block that fits is taken, to finish soon */
 
-    double *favour;       /* [n] of an item: its size and chance */
+    double *value;        /* [n] factor in an item's score: its size, and noise */
     uint32_t *first_item; /* [sections + 1] the first item that begins there or later */
     uint64_t *live;       /* [sections + 1] */
-    double *blame;        /* [sections] */
+    double *penalty;      /* [sections] */
     double *weight;       /* [sections] */
-    double *inner;        /* [sections + 1] sum of weights from the begin of its block */
-    double *outer;        /* [blocks + 1] sum of weights of all blocks before */
-    double *block;        /* [blocks] of its own */
+    double *inner;        /* [sections + 1] prefix sum of weights within a group of sections */
+    double *outer;        /* [groups + 1] ... over all groups before */
+    double *group;        /* [groups] of one group */
 
-    /* What is there before an attempt begins. */
+    /* Obstacles, which stay where they are. */
     const struct pack_obstacle *left, *right; /* at the two edges, sorted by bottom */
     uint32_t n_left, n_right;
 
     struct skyline_state now;
 };
 
-/* How an attempt weighs. */
-struct skyline_taste {
-    double softness; /* a slack of this share of the limit halves a weight */
+/* What an attempt prefers. */
+struct skyline_style {
+    double softness; /* slack, as a share of the limit, that halves a section's weight */
     bool squared;
-    double size;   /* 0: size does not matter, 1: its square root, 0.5: the root of that */
-    double wall;   /* worth of lying against a wall */
-    double fit;    /* ... and ending level with it */
-    double thrift; /* what a loss beside it counts */
-    double shake;  /* chance */
+    double size;       /* 0: size does not matter, 1: its square root, 0.5: the root of that */
+    double wall;       /* factor for a block that lies against a wall */
+    double fit;        /* ... and is level with its top */
+    double waste_cost; /* of what can no longer be filled beside a block */
+    double noise;      /* share of randomness in a score */
 };
 
-/* Room for n items in so many sections; items, n and sections are then the caller's to set. */
+/* Carves memory for n items and so many sections; the caller sets items, n and sections. */
 struct skyline pack_skyline_layout(struct carve *c, uint32_t n, uint32_t sections);
 struct skyline_state pack_skyline_state(struct carve *c, uint32_t n, uint32_t sections);
 void pack_skyline_copy(const struct skyline *s, struct skyline_state *to, const struct skyline_state *from);
-/* From items and sections: what all attempts share. Clears the blame. */
+/* Computes what all attempts share from items and sections. Clears the penalties. */
 void pack_skyline_prepare(struct skyline *s);
-/* An attempt: begin, taste, fill (the two again and again, if one likes, each time to a higher level). */
+/* An attempt: begin, then set_style and fill, once or repeatedly, each time to a higher level. */
 void pack_skyline_begin(struct skyline *s);
-void pack_skyline_taste(struct skyline *s, const struct skyline_taste *t, uint64_t seed);
+void pack_skyline_set_style(struct skyline *s, const struct skyline_style *t, uint64_t seed);
 /* Until all items are placed, or no section is lower than `level`. */
-void pack_skyline_fill(struct skyline *s, const struct skyline_taste *t, uint64_t level);
+void pack_skyline_fill(struct skyline *s, const struct skyline_style *t, uint64_t level);
 
 #endif

@@ -1,32 +1,33 @@
 /* Guesses how one part was cut: tight instances are often a rectangle of time and bytes that was cut in two
- * again and again, perhaps with some pieces left out. Backwards: blocks that begin and end together become
- * one (one lies on the other), and so do blocks of one size of which the second begins where the first ends
- * (both at one offset). A packing of what is left is a packing of all.
+ * again and again (a guillotine cut), perhaps with some pieces left out. This is undone: blocks that begin
+ * and end together are joined into one, stacked; and so are blocks of equal size of which the second begins
+ * where the first ends, at the same offset. A packing of the joined pieces is a packing of all blocks.
  *
- * Matches also come by chance: rather where many begin and end, rather of short lives and of small sizes. So
- * pieces are joined in order of what speaks for the joint; what it makes possible next speaks for it too.
- * Then doubtful joints are taken apart and joined by lot, over and over, while that does not leave more.
+ * Matches also occur by chance, more often where many blocks begin and end, among short lifetimes and small
+ * sizes. So pieces are joined in order of the evidence for a joint, which includes the joints that it makes
+ * possible. Then doubtful joints are split and joined again at random, as long as that leaves no more pieces.
  *
- * What is missing below the limit may be pieces that were left out: it is filled with pieces of its own, as
- * few as one can tell, which are cut again where that helps.
+ * Space that is missing below the limit may be pieces that were left out: it is filled with as few fillers as
+ * possible, which are cut where that helps.
  *
- * The few that remain go to pack_valley. Guesses may be wrong, so nothing is ever proven here. */
+ * The few pieces that remain go to pack_valley.c. Guesses may be wrong, so nothing is proven here. */
 #include "pack/pack_strategy.h"
 
 #include <string.h>
 
+#define FEWEST              16 /* items; fewer are soon searched */
 #define NONE                UINT32_MAX
 #define FIRST_TRUST         0x1p-20
-#define SURE                1e30f  /* odds of what is no joint */
-#define SHAKE               2.0    /* of odds in later guesses */
-#define GUESSES             1000   /* in a part */
-#define PATIENCE            4000   /* times that joints are taken apart without success */
-#define APART               32     /* joints taken apart at a time, at most */
-#define CROWD               2000   /* that begin or end at a place; more are left alone */
-#define OPEN                256    /* fillers at one time */
-#define PAIRS               64     /* ... of which two are looked for that end together */
-#define ASK_AFTER           100000 /* steps between two looks at the budget */
-#define CORE_STEPS          100000 /* of the search in what is left */
+#define SURE                1e30f  /* odds of a single block */
+#define NOISE               2.0    /* in the odds of later guesses */
+#define GUESSES             1000   /* per part */
+#define PATIENCE            4000   /* retries without success */
+#define SPLITS              32     /* joints split at a time, at most */
+#define CROWD               2000   /* pieces that begin or end at a border; with more, it is left alone */
+#define OPEN                256    /* fillers at a time */
+#define PAIRS               64     /* ... among which two are sought that end together */
+#define ASK_AFTER           100000 /* steps between two payments */
+#define CORE_STEPS          100000 /* of the search in what remains */
 #define CORE_STEPS_PER_PAIR 200    /* ... and for each pair of pieces */
 
 struct piece {
@@ -34,18 +35,18 @@ struct piece {
     uint64_t offset;
     uint32_t lo;
     uint32_t hi;
-    uint32_t first; /* what it was joined of, or NONE */
+    uint32_t first; /* what it was joined from, or NONE */
     uint32_t second;
-    bool in_time; /* second follows first; else it lies upon it */
+    bool in_sequence; /* second follows first; else it lies on top */
     bool joined;
-    uint32_t place; /* in roots */
-    float odds;     /* the least that speaks for a joint in it */
-    /* Lists of those that begin and that end at one place. */
+    uint32_t root; /* index in roots */
+    float odds;    /* the weakest evidence for a joint in it */
+    /* Lists of the pieces that begin and that end at a border. */
     uint32_t next_begin, prev_begin;
     uint32_t next_end, prev_end;
 };
 
-/* What try_again did, to be undone. */
+/* What retry_joints did, so that it can be undone. */
 struct note {
     uint32_t piece;
     enum { JOINED, SPLIT, CUT } what;
@@ -60,30 +61,30 @@ struct tiling {
     struct pack_budget *budget;
     uint64_t random;
 
-    /* [4 n + 2 APART]: n items, at most n fillers, and what is joined of them; and while joints are taken
-     * apart, those. */
+    /* [4 n + 2 SPLITS]: n items, at most n fillers, what is joined from them, and joints that are split at
+     * the moment. */
     struct piece *pieces;
     uint32_t n;
-    uint32_t free; /* a list of those not in use, by `first` */
+    uint32_t free; /* unused ones, linked by `first` */
     uint32_t n_fillers;
-    uint32_t *roots; /* what is not joined to others */
-    uint32_t alive;  /* how many */
+    uint32_t *roots;  /* pieces that are not part of chances */
+    uint32_t n_roots; /* how many roots */
     struct note *notes;
     uint32_t n_notes;
-    double trust; /* joints whose odds are above 1 / trust are made */
+    double trust; /* joints with odds above 1 / trust are made */
     double last_trust;
-    double shake;
+    double noise;
 
-    /* Places are borders of sections: 0 to sections. */
+    /* Per border of sections, from 0 to sections. */
     uint32_t *begins; /* heads of lists of pieces */
     uint32_t *ends;
     uint32_t *n_begins;
     uint32_t *n_ends;
-    uint32_t *todo; /* a stack of places to be looked at */
-    uint32_t n_todo;
-    bool *is_todo;
+    uint32_t *queue; /* a stack of borders to look at */
+    uint32_t n_queue;
+    bool *is_queued;
 
-    /* What is left, for pack_valley. */
+    /* What remains, for pack_valley.c. */
     struct pack_item *core;
     uint32_t *core_piece;
     uint64_t *core_offsets;
@@ -94,15 +95,15 @@ struct tiling {
 static struct tiling layout(struct carve *c, uint32_t n) {
     struct tiling s = {0};
     uint32_t core = ARITH_MIN(n, (uint32_t)PACK_VALLEY_LARGEST);
-    s.pieces = carve_take(c, 4 * (uint64_t)n + 2 * APART, sizeof *s.pieces);
-    s.roots = carve_take(c, 4 * (uint64_t)n + 2 * APART, sizeof *s.roots);
-    s.notes = carve_take(c, 4 * (uint64_t)n + 2 * APART, sizeof *s.notes);
+    s.pieces = carve_take(c, 4 * (uint64_t)n + 2 * SPLITS, sizeof *s.pieces);
+    s.roots = carve_take(c, 4 * (uint64_t)n + 2 * SPLITS, sizeof *s.roots);
+    s.notes = carve_take(c, 4 * (uint64_t)n + 2 * SPLITS, sizeof *s.notes);
     s.begins = carve_take(c, (uint64_t)n + 1, sizeof *s.begins);
     s.ends = carve_take(c, (uint64_t)n + 1, sizeof *s.ends);
     s.n_begins = carve_take(c, (uint64_t)n + 1, sizeof *s.n_begins);
     s.n_ends = carve_take(c, (uint64_t)n + 1, sizeof *s.n_ends);
-    s.todo = carve_take(c, (uint64_t)n + 1, sizeof *s.todo);
-    s.is_todo = carve_take(c, (uint64_t)n + 1, sizeof *s.is_todo);
+    s.queue = carve_take(c, (uint64_t)n + 1, sizeof *s.queue);
+    s.is_queued = carve_take(c, (uint64_t)n + 1, sizeof *s.is_queued);
     s.live = carve_take(c, (uint64_t)n + 1, sizeof *s.live);
     s.core = carve_take(c, core, sizeof *s.core);
     s.core_piece = carve_take(c, core, sizeof *s.core_piece);
@@ -123,10 +124,10 @@ static uint64_t below(struct tiling *s, uint64_t n) {
     return pack_part_random(&s->random) % n;
 }
 
-static void look_at(struct tiling *s, uint32_t place) {
-    if (!s->is_todo[place]) {
-        s->is_todo[place] = true;
-        s->todo[s->n_todo++] = place;
+static void enqueue(struct tiling *s, uint32_t border) {
+    if (!s->is_queued[border]) {
+        s->is_queued[border] = true;
+        s->queue[s->n_queue++] = border;
     }
 }
 
@@ -143,10 +144,10 @@ static void put_in(struct tiling *s, uint32_t i) {
     s->begins[p->lo] = s->ends[p->hi] = i;
     s->n_begins[p->lo]++;
     s->n_ends[p->hi]++;
-    p->place = s->alive;
-    s->roots[s->alive++] = i;
-    look_at(s, p->lo);
-    look_at(s, p->hi);
+    p->root = s->n_roots;
+    s->roots[s->n_roots++] = i;
+    enqueue(s, p->lo);
+    enqueue(s, p->hi);
 }
 
 static uint32_t add(struct tiling *s, struct piece p) {
@@ -177,25 +178,25 @@ static void take_out(struct tiling *s, uint32_t i) {
     s->n_begins[p->lo]--;
     s->n_ends[p->hi]--;
     p->joined = true;
-    uint32_t last = s->roots[--s->alive];
-    s->roots[p->place] = last;
-    s->pieces[last].place = p->place;
+    uint32_t last = s->roots[--s->n_roots];
+    s->roots[p->root] = last;
+    s->pieces[last].root = p->root;
 }
 
-static uint32_t join(struct tiling *s, uint32_t a, uint32_t b, bool in_time, double for_it) {
+static uint32_t join(struct tiling *s, uint32_t a, uint32_t b, bool in_sequence, double evidence) {
     struct piece *p = &s->pieces[a], *q = &s->pieces[b];
     take_out(s, a);
     take_out(s, b);
-    float least = ARITH_MIN((float)ARITH_MIN(for_it, 1e30), ARITH_MIN(p->odds, q->odds));
-    if (in_time)
-        look_at(s, q->lo);
-    return add(s, (struct piece){.size = in_time ? p->size : p->size + q->size,
+    float least = ARITH_MIN((float)ARITH_MIN(evidence, 1e30), ARITH_MIN(p->odds, q->odds));
+    if (in_sequence)
+        enqueue(s, q->lo);
+    return add(s, (struct piece){.size = in_sequence ? p->size : p->size + q->size,
                                  .lo = p->lo,
                                  .hi = q->hi,
                                  .first = a,
                                  .second = b,
                                  .odds = least,
-                                 .in_time = in_time});
+                                 .in_sequence = in_sequence});
 }
 
 static void split(struct tiling *s, uint32_t i) {
@@ -222,7 +223,7 @@ static void fill_in(struct tiling *s, uint64_t size, uint32_t lo, uint32_t hi) {
     }
 }
 
-/* Fillers that have begun. */
+/* Fillers that have begun and not ended. */
 struct opened {
     uint64_t size[OPEN];
     uint32_t lo[OPEN];
@@ -243,7 +244,7 @@ static void open_filler(struct tiling *s, struct opened *o, uint64_t size, uint3
     o->lo[o->n++] = at;
 }
 
-/* What is missing falls by x at a place: fillers end. */
+/* The missing space shrinks by x at a border: fillers end. */
 static void close_some(struct tiling *s, struct opened *o, uint64_t x, uint32_t at) {
     for (uint32_t k = o->n; k-- > 0;)
         if (o->size[k] == x) {
@@ -253,11 +254,11 @@ static void close_some(struct tiling *s, struct opened *o, uint64_t x, uint32_t 
     for (uint32_t k = ARITH_MIN(o->n, (uint32_t)PAIRS); k-- > 0;)
         for (uint32_t j = k; j-- > 0;)
             if (o->size[k] + o->size[j] == x) {
-                close_filler(s, o, k, at); /* the last takes its place, and j < k */
+                close_filler(s, o, k, at); /* the last takes its border, and j < k */
                 close_filler(s, o, j, at);
                 return;
             }
-    /* One that is larger ends in part. */
+    /* A larger one ends in part. */
     uint32_t from = o->n > 0 ? (uint32_t)below(s, o->n) : 0;
     for (uint32_t k = 0; k < o->n; k++) {
         uint32_t i = (from + k) % o->n;
@@ -286,7 +287,7 @@ static void close_some(struct tiling *s, struct opened *o, uint64_t x, uint32_t 
     }
 }
 
-/* Pieces for what is missing below the limit. */
+/* Fillers for what is missing below the limit. */
 static void fill_gaps(struct tiling *s) {
     struct opened o = {.n = 0};
     uint64_t missing = 0;
@@ -301,13 +302,14 @@ static void fill_gaps(struct tiling *s) {
     }
 }
 
-/* How likely a match is no chance where so many end or begin: one in `others` of those matches by chance. */
-static double odds(uint32_t n, uint32_t m, uint64_t others) {
-    return (double)others / ARITH_MAX(n, m);
+/* The odds that a match is no coincidence, where so many end or begin and one in `chances` would match by
+ * coincidence. */
+static double odds(uint32_t n, uint32_t m, uint64_t chances) {
+    return (double)chances / ARITH_MAX(n, m);
 }
 
-/* What speaks for a piece of this size if there is a like before or behind it. */
-static double odds_along(struct tiling *s, uint32_t lo, uint32_t hi, uint64_t size) {
+/* Evidence for a piece of this size: one of equal size before or behind it. */
+static double sequence_odds(struct tiling *s, uint32_t lo, uint32_t hi, uint64_t size) {
     double best = 1;
     for (uint32_t i = s->ends[lo]; i != NONE; i = s->pieces[i].next_end)
         if (s->pieces[i].size == size)
@@ -319,8 +321,8 @@ static double odds_along(struct tiling *s, uint32_t lo, uint32_t hi, uint64_t si
     return best;
 }
 
-/* ... and for one that lives so long if there is another. */
-static double odds_beside(struct tiling *s, uint32_t lo, uint32_t hi) {
+/* Evidence for a piece with this lifetime: another one with the same. */
+static double stack_odds(struct tiling *s, uint32_t lo, uint32_t hi) {
     s->steps += s->n_begins[lo];
     for (uint32_t i = s->begins[lo]; i != NONE; i = s->pieces[i].next_begin)
         if (s->pieces[i].hi == hi)
@@ -328,27 +330,27 @@ static double odds_beside(struct tiling *s, uint32_t lo, uint32_t hi) {
     return 1;
 }
 
-static bool trusts(struct tiling *s, double for_it) {
-    double shake = 1 + s->shake * (double)(pack_part_random(&s->random) >> 11) * 0x1p-53;
-    return for_it * s->trust * shake >= 1;
+static bool trusts(struct tiling *s, double evidence) {
+    double noise = 1 + s->noise * (double)(pack_part_random(&s->random) >> 11) * 0x1p-53;
+    return evidence * s->trust * noise >= 1;
 }
 
 static bool is_crowded(const struct tiling *s, uint32_t at) {
     return s->n_begins[at] > CROWD || s->n_ends[at] > CROWD;
 }
 
-/* Joins pieces that begin here and end together; true if any. */
-static bool join_beside(struct tiling *s, uint32_t at) {
+/* Joins two pieces that begin here and end together; false if there are none. */
+static bool join_stacked(struct tiling *s, uint32_t at) {
     for (uint32_t i = s->begins[at]; i != NONE; i = s->pieces[i].next_begin) {
         uint32_t hi = s->pieces[i].hi;
         for (uint32_t j = s->pieces[i].next_begin; j != NONE; j = s->pieces[j].next_begin) {
             s->steps += 2;
             if (hi != s->pieces[j].hi)
                 continue;
-            double for_it = odds(s->n_begins[at], s->n_ends[hi], hi - at) *
-                            odds_along(s, at, hi, s->pieces[i].size + s->pieces[j].size);
-            if (trusts(s, for_it)) {
-                join(s, i, j, false, for_it);
+            double evidence = odds(s->n_begins[at], s->n_ends[hi], hi - at) *
+                              sequence_odds(s, at, hi, s->pieces[i].size + s->pieces[j].size);
+            if (trusts(s, evidence)) {
+                join(s, i, j, false, evidence);
                 return true;
             }
         }
@@ -356,8 +358,8 @@ static bool join_beside(struct tiling *s, uint32_t at) {
     return false;
 }
 
-/* Joins a piece that ends here to its like that begins here, if there is one and no other; true if any. */
-static bool join_along(struct tiling *s, uint32_t at) {
+/* Joins a piece that ends here to the only one of equal size that begins here; false if there is none. */
+static bool join_in_sequence(struct tiling *s, uint32_t at) {
     for (uint32_t i = s->ends[at]; i != NONE; i = s->pieces[i].next_end) {
         uint64_t size = s->pieces[i].size;
         uint32_t likes = 0, like = NONE, same = 0;
@@ -374,27 +376,27 @@ static bool join_along(struct tiling *s, uint32_t at) {
         s->steps += s->n_ends[at];
         if (same != 1)
             continue;
-        double for_it = odds(s->n_begins[at], s->n_ends[at], size / s->unit) *
-                        odds_beside(s, s->pieces[i].lo, s->pieces[like].hi);
-        if (trusts(s, for_it)) {
-            join(s, i, like, true, for_it);
+        double evidence = odds(s->n_begins[at], s->n_ends[at], size / s->unit) *
+                          stack_odds(s, s->pieces[i].lo, s->pieces[like].hi);
+        if (trusts(s, evidence)) {
+            join(s, i, like, true, evidence);
             return true;
         }
     }
     return false;
 }
 
-/* Joins in order of trust; false if the budget is spent. */
+/* Joins in order of evidence; false if the budget is spent. */
 static bool join_all(struct tiling *s) {
-    for (s->trust = FIRST_TRUST; s->trust <= s->last_trust && s->alive > 1; s->trust *= 2) {
+    for (s->trust = FIRST_TRUST; s->trust <= s->last_trust && s->n_roots > 1; s->trust *= 2) {
         for (uint32_t k = 0; k <= s->part->sections; k++)
-            look_at(s, k);
-        while (s->n_todo > 0) {
-            uint32_t at = s->todo[--s->n_todo];
-            s->is_todo[at] = false;
+            enqueue(s, k);
+        while (s->n_queue > 0) {
+            uint32_t at = s->queue[--s->n_queue];
+            s->is_queued[at] = false;
             s->steps += 4;
-            if (!is_crowded(s, at) && (join_beside(s, at) || join_along(s, at)))
-                look_at(s, at);
+            if (!is_crowded(s, at) && (join_stacked(s, at) || join_in_sequence(s, at)))
+                enqueue(s, at);
             if (s->steps >= ASK_AFTER && !pack_budget_spend(s->budget, &s->steps))
                 return false;
         }
@@ -402,48 +404,49 @@ static bool join_all(struct tiling *s) {
     return true;
 }
 
-/* A joint that could be made at a place, drawn by lot. */
-struct lot {
+/* A joint drawn at random from those possible at a border. */
+struct sample {
     uint32_t a;
     uint32_t b;
-    bool in_time;
-    double for_it;
+    bool in_sequence;
+    double evidence;
     double sum;
 };
 
-static void draw(struct tiling *s, struct lot *l, uint32_t a, uint32_t b, bool in_time, double for_it) {
-    double weight = ARITH_MIN(for_it, 1e9);
+static void sample(struct tiling *s, struct sample *l, uint32_t a, uint32_t b, bool in_sequence,
+                   double evidence) {
+    double weight = ARITH_MIN(evidence, 1e9);
     l->sum += weight;
     if (weight >= l->sum * (double)(pack_part_random(&s->random) >> 11) * 0x1p-53) {
         l->a = a;
         l->b = b;
-        l->in_time = in_time;
-        l->for_it = for_it;
+        l->in_sequence = in_sequence;
+        l->evidence = evidence;
     }
 }
 
-static bool join_by_lot(struct tiling *s, uint32_t at) {
-    struct lot l = {.sum = 0};
+static bool join_at_random(struct tiling *s, uint32_t at) {
+    struct sample l = {.sum = 0};
     for (uint32_t i = s->begins[at]; i != NONE; i = s->pieces[i].next_begin) {
         uint32_t hi = s->pieces[i].hi;
         for (uint32_t j = s->pieces[i].next_begin; j != NONE; j = s->pieces[j].next_begin)
             if (hi == s->pieces[j].hi)
-                draw(s, &l, i, j, false,
-                     odds(s->n_begins[at], s->n_ends[hi], hi - at) *
-                         odds_along(s, at, hi, s->pieces[i].size + s->pieces[j].size));
+                sample(s, &l, i, j, false,
+                       odds(s->n_begins[at], s->n_ends[hi], hi - at) *
+                           sequence_odds(s, at, hi, s->pieces[i].size + s->pieces[j].size));
     }
     for (uint32_t i = s->ends[at]; i != NONE; i = s->pieces[i].next_end) {
         uint64_t size = s->pieces[i].size;
         for (uint32_t j = s->begins[at]; j != NONE; j = s->pieces[j].next_begin)
             if (size == s->pieces[j].size)
-                draw(s, &l, i, j, true,
-                     odds(s->n_begins[at], s->n_ends[at], size / s->unit) *
-                         odds_beside(s, s->pieces[i].lo, s->pieces[j].hi));
+                sample(s, &l, i, j, true,
+                       odds(s->n_begins[at], s->n_ends[at], size / s->unit) *
+                           stack_odds(s, s->pieces[i].lo, s->pieces[j].hi));
     }
     s->steps += (uint64_t)s->n_begins[at] * (s->n_begins[at] / 2 + s->n_ends[at]) + 8;
     if (l.sum <= 0)
         return false;
-    s->notes[s->n_notes++] = (struct note){join(s, l.a, l.b, l.in_time, l.for_it), JOINED};
+    s->notes[s->n_notes++] = (struct note){join(s, l.a, l.b, l.in_sequence, l.evidence), JOINED};
     return true;
 }
 
@@ -451,7 +454,7 @@ static bool is_filler(const struct tiling *s, uint32_t i) {
     return i >= s->part->n && s->pieces[i].first == NONE;
 }
 
-/* Cuts a filler in two so that one of them meets its like, if there is any way. */
+/* Cuts a filler in two so that one of them matches a neighbour, if possible. */
 static void cut_filler(struct tiling *s, uint32_t i) {
     struct piece f = s->pieces[i];
     uint64_t size = 0, n = 0;
@@ -486,11 +489,11 @@ static void cut_filler(struct tiling *s, uint32_t i) {
     s->notes[s->n_notes++] = (struct note){i, CUT};
 }
 
-/* Takes some joints apart, those with the least odds rather. */
-static void take_apart(struct tiling *s) {
-    uint32_t i = s->roots[below(s, s->alive)];
-    for (uint32_t k = 0; k < APART && (k < 2 || below(s, 8) != 0); k++) {
-        uint32_t a = s->pieces[i].first, b = s->pieces[i].second, next = s->roots[below(s, s->alive)];
+/* Splits some joints, preferably those with the lowest odds. */
+static void split_some(struct tiling *s) {
+    uint32_t i = s->roots[below(s, s->n_roots)];
+    for (uint32_t k = 0; k < SPLITS && (k < 2 || below(s, 8) != 0); k++) {
+        uint32_t a = s->pieces[i].first, b = s->pieces[i].second, next = s->roots[below(s, s->n_roots)];
         if (a != NONE) {
             split(s, i);
             s->notes[s->n_notes++] = (struct note){i, SPLIT};
@@ -501,12 +504,12 @@ static void take_apart(struct tiling *s) {
             cut_filler(s, i);
         }
         i = next;
-        if (s->pieces[i].joined) /* it was the one just taken apart */
-            i = s->roots[below(s, s->alive)];
+        if (s->pieces[i].joined) /* it was just split */
+            i = s->roots[below(s, s->n_roots)];
     }
 }
 
-static void take_back(struct tiling *s) {
+static void undo(struct tiling *s) {
     while (s->n_notes > 0) {
         struct note *t = &s->notes[--s->n_notes];
         struct piece *p = &s->pieces[t->piece];
@@ -527,31 +530,31 @@ static void take_back(struct tiling *s) {
             break;
         }
     }
-    while (s->n_todo > 0)
-        s->is_todo[s->todo[--s->n_todo]] = false;
+    while (s->n_queue > 0)
+        s->is_queued[s->queue[--s->n_queue]] = false;
 }
 
-/* Takes some joints apart and joins by lot; what is worse is taken back. */
-static void try_again(struct tiling *s) {
-    uint32_t before = s->alive;
+/* Splits some joints and joins at random; undoes it all if more pieces are left. */
+static void retry_joints(struct tiling *s) {
+    uint32_t before = s->n_roots;
     s->n_notes = 0;
-    take_apart(s);
-    while (s->n_todo > 0) {
-        uint32_t pick = (uint32_t)below(s, s->n_todo), at = s->todo[pick];
-        s->todo[pick] = s->todo[--s->n_todo];
-        s->is_todo[at] = false;
-        if (!is_crowded(s, at) && join_by_lot(s, at))
-            look_at(s, at);
+    split_some(s);
+    while (s->n_queue > 0) {
+        uint32_t pick = (uint32_t)below(s, s->n_queue), at = s->queue[pick];
+        s->queue[pick] = s->queue[--s->n_queue];
+        s->is_queued[at] = false;
+        if (!is_crowded(s, at) && join_at_random(s, at))
+            enqueue(s, at);
     }
-    if (s->alive > before) {
-        take_back(s);
+    if (s->n_roots > before) {
+        undo(s);
         return;
     }
     for (uint32_t k = 0; k < s->n_notes; k++) {
         struct piece *p = &s->pieces[s->notes[k].piece];
         if (s->notes[k].what != JOINED) {
             set_free(s, s->notes[k].piece);
-        } else if (is_filler(s, p->first) && is_filler(s, p->second)) { /* becomes one */
+        } else if (is_filler(s, p->first) && is_filler(s, p->second)) { /* become one */
             set_free(s, p->first);
             set_free(s, p->second);
             p->first = p->second = NONE;
@@ -562,12 +565,12 @@ static void try_again(struct tiling *s) {
 
 static void begin(struct tiling *s) {
     const struct pack_part *p = s->part;
-    s->n = s->n_fillers = s->alive = s->n_todo = s->n_notes = 0;
+    s->n = s->n_fillers = s->n_roots = s->n_queue = s->n_notes = 0;
     s->free = NONE;
     for (uint32_t k = 0; k <= p->sections; k++) {
         s->begins[k] = s->ends[k] = NONE;
         s->n_begins[k] = s->n_ends[k] = 0;
-        s->is_todo[k] = false;
+        s->is_queued[k] = false;
     }
     for (uint32_t i = 0; i < p->n; i++)
         add(s, (struct piece){.size = p->items[i].size,
@@ -597,17 +600,17 @@ static void sum_live(struct tiling *s) {
     s->steps += 20 * (uint64_t)p->n;
 }
 
-/* What is not joined becomes a part of its own. */
+/* Makes a part of the pieces that remain. */
 static void make_core(struct tiling *s, struct pack_part *core) {
     uint32_t n = 0, sections = s->part->sections;
-    for (uint32_t k = 0; k < s->alive; k++) {
+    for (uint32_t k = 0; k < s->n_roots; k++) {
         const struct piece *p = &s->pieces[s->roots[k]];
         s->keys[n++] = (struct pack_key){(uint64_t)p->lo << 32 | (UINT32_MAX - p->hi), UINT64_MAX - p->size,
                                          s->roots[k]};
     }
     pack_part_sort(s->keys, s->spare, n);
-    /* Numbers of the sections that are left: one begins where something begins after something ended. */
-    uint32_t *number = s->todo, count = 0;
+    /* Renumbers sections: one begins where a piece begins after another has ended. */
+    uint32_t *number = s->queue, count = 0;
     bool ended = true;
     for (uint32_t k = 0; k < sections; k++) {
         ended = ended || s->n_ends[k] > 0;
@@ -635,7 +638,7 @@ static void make_core(struct tiling *s, struct pack_part *core) {
     s->steps += sections + s->n + 20 * (uint64_t)n;
 }
 
-/* From the core's offsets to all. */
+/* Offsets of all blocks from those of the remaining pieces. */
 static void keep(struct tiling *s, struct pack_part *p, const struct pack_part *core) {
     for (uint32_t k = 0; k < core->n; k++) {
         uint32_t i = s->core_piece[k];
@@ -647,7 +650,7 @@ static void keep(struct tiling *s, struct pack_part *p, const struct pack_part *
             if (it->first != NONE) {
                 struct piece *a = &s->pieces[it->first], *b = &s->pieces[it->second];
                 a->offset = it->offset;
-                b->offset = it->offset + (it->in_time ? 0 : a->size);
+                b->offset = it->offset + (it->in_sequence ? 0 : a->size);
                 b->next_begin = next;
                 a->next_begin = it->second;
                 next = it->first;
@@ -660,7 +663,7 @@ static void keep(struct tiling *s, struct pack_part *p, const struct pack_part *
     pack_part_measure(p);
 }
 
-/* Whether filling what is missing may show what was left out: not where it changes all the time. */
+/* Whether fillers may stand for pieces that were left out: not if the missing space changes all the time. */
 static bool can_fill(const struct tiling *s) {
     uint32_t changes = s->live[0] != s->limit;
     for (uint32_t k = 1; k < s->part->sections; k++)
@@ -668,16 +671,16 @@ static bool can_fill(const struct tiling *s) {
     return changes > 0 && changes <= s->part->sections / 4 * 3;
 }
 
-/* Little is left, as a tiling would. */
+/* Few pieces remain, as in a tiling. */
 static bool is_promising(const struct tiling *s) {
-    return s->alive <= s->part->n / 4;
+    return s->n_roots <= s->part->n / 4;
 }
 
-/* Kinds of guesses. The best one is slow: it comes first and takes half of the steps, all others
- * together the other half. Large parts have time for it alone, once. */
+/* Kinds of guesses. The best one is slow: it goes first and takes half of the steps, all chances together
+ * take the other half. Large parts have time for the slow one only, once. */
 struct guess {
-    double last_trust; /* what stops earlier makes fewer mistakes */
-    bool filled;       /* what is missing, if it can be */
+    double last_trust; /* stopping earlier makes fewer mistakes */
+    bool filled;       /* with fillers, if can_fill */
     bool repaired;
 };
 static const struct guess best_guess = {64, true, true};
@@ -687,30 +690,30 @@ static const struct guess other_guesses[] = {
     {0.25, false, false}, {0.125, true, false}, {0.125, false, false}};
 enum { OTHERS = sizeof other_guesses / sizeof other_guesses[0] };
 
-/* Joins as far as guess k of its kind goes; false if that is not worth a search. */
-static bool guess(struct tiling *s, const struct guess *g, uint32_t k, bool shaken) {
+/* Makes guess k of its kind; false if the result is not worth a search. */
+static bool guess(struct tiling *s, const struct guess *g, uint32_t k, bool noisy) {
     s->random = k;
     s->last_trust = g->last_trust;
-    s->shake = shaken ? SHAKE : 0;
+    s->noise = noisy ? NOISE : 0;
     begin(s);
     if (g->filled && can_fill(s))
         fill_gaps(s);
     if (!join_all(s))
         return false;
-    /* Large parts that show no tiling have no time for more. */
+    /* A large part that does not look tiled has no time for more. */
     if (s->part->n > PACK_VALLEY_LARGEST && !is_promising(s))
         return false;
-    uint32_t least = s->alive;
-    for (uint32_t since = 0; g->repaired && s->alive > 1 && since < PATIENCE; since++) {
-        try_again(s);
-        if (s->alive < least) {
-            least = s->alive;
+    uint32_t least = s->n_roots;
+    for (uint32_t since = 0; g->repaired && s->n_roots > 1 && since < PATIENCE; since++) {
+        retry_joints(s);
+        if (s->n_roots < least) {
+            least = s->n_roots;
             since = 0;
         }
         if (s->steps >= ASK_AFTER && !pack_budget_spend(s->budget, &s->steps))
             return false;
     }
-    return s->alive <= ARITH_MIN(s->part->n, (uint32_t)PACK_VALLEY_LARGEST);
+    return s->n_roots <= ARITH_MIN(s->part->n, (uint32_t)PACK_VALLEY_LARGEST);
 }
 
 static enum pack_outcome pack_core(struct tiling *s, struct pack_part *p, struct carve work) {
@@ -726,7 +729,7 @@ static enum pack_outcome pack_core(struct tiling *s, struct pack_part *p, struct
 }
 
 bool pack_tiling_can(const struct pack_part *p) {
-    return p->uniform || (p->n <= PACK_VALLEY_LARGEST && p->max_align > 0);
+    return p->n >= FEWEST && (p->uniform || (p->n <= PACK_VALLEY_LARGEST && p->max_align > 0));
 }
 
 void pack_tiling_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
@@ -737,13 +740,13 @@ void pack_tiling_run(struct pack_part *p, struct pack_budget *budget, struct car
     CHECK(s.live != NULL); /* carved, not counted */
     sum_live(&s);
     for (uint32_t k = 0; k < p->sections; k++)
-        if (s.live[k] > s.limit) /* of rounded sizes */
+        if (s.live[k] > s.limit) /* sizes were rounded up */
             return;
     const bool large = p->n > PACK_VALLEY_LARGEST, fill = can_fill(&s);
-    uint64_t repaired = 0, others = 0; /* steps */
+    uint64_t repaired = 0, chances = 0; /* steps */
     while (p->fast_guesses + p->slow_guesses < (large ? 1u : GUESSES) &&
            pack_budget_spend(budget, &s.steps)) {
-        const bool repair = large || repaired <= others;
+        const bool repair = large || repaired <= chances;
         const uint32_t k = repair ? p->slow_guesses++ : p->fast_guesses++;
         const struct guess *g = repair ? &best_guess : &other_guesses[k % OTHERS];
         if (!repair && !g->filled && !fill) /* as the one before */
@@ -752,7 +755,7 @@ void pack_tiling_run(struct pack_part *p, struct pack_budget *budget, struct car
         if (guess(&s, g, k, k >= (repair ? 1 : OTHERS)) && pack_core(&s, p, work) == PACK_FOUND)
             break;
         p->looks_tiled = p->looks_tiled || (repair && is_promising(&s));
-        *(repair ? &repaired : &others) += left - budget->steps;
+        *(repair ? &repaired : &chances) += left - budget->steps;
     }
     pack_budget_spend(budget, &s.steps);
 }

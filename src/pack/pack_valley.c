@@ -2,31 +2,31 @@
  * with no end above a limit?
  *
  * Depth first over canonical packings (no block can be lowered), built from below. Every section has a
- * height: nothing to come lies below it. A valley is a stretch of equal heights between higher ones; a block
- * that can lie on its ground lies within it. A branching picks one section in a valley and asks: which block
- * lies on the ground here? Or none; then the ground of this section rises to where the next could lie at the
- * lowest. The answers exclude each other, so no packing is met twice, and distant valleys wait for their
- * turn. The section with the fewest answers goes first, weighted by how often it was where a branch died.
+ * height: no unplaced block lies below it. A valley is a run of sections of equal height between higher ones;
+ * a block that can lie on its floor lives within it. A branching picks one section of a valley and asks:
+ * which block lies on the floor here? Or none; then the floor of this section rises to the lowest offset that
+ * the next one could have. These cases exclude each other, so no packing is met twice. The section with the
+ * fewest candidates goes first, weighted by how often branches were pruned there.
  *
- * A branch dies when the blocks to come of some section, each at or above its own lowest offset, end above
- * the limit. Restarts change the order of answers (with a generator of our own: no clock, no chance) and keep
- * the weights. When all branches have died, no packing exists. */
+ * A branch is pruned when the unplaced blocks of some section, each at or above its own lowest offset, end
+ * above the limit. Restarts change the order of candidates (pseudo-randomly, but reproducibly) and keep the
+ * weights. When every branch is pruned, no packing within the limit exists. */
 #include "pack/pack_strategy.h"
 
 #include <string.h>
 
 #define NONE UINT32_MAX
-#define WALL ((uint64_t)1 << 63) /* height of a section with nothing to come; above every offset */
+#define WALL ((uint64_t)1 << 63) /* height of a section without unplaced blocks; above every offset */
 
-/* Room for what one path through the tree needs; a path that needs more ends the attempt. */
+/* Memory for one path through the tree; a path that needs more ends the attempt. */
 #define DEPTH   4   /* branchings per item */
-#define CHOICES 16  /* answers that wait, per item */
+#define CHOICES 16  /* candidates not tried yet, per item */
 #define UNDO    160 /* values to restore, per item: 148 was the most on tight instances */
 
-/* Measured on tight instances. */
-#define FIT_SIDE 2.0 /* what it is worth to lie against a wall */
-#define FIT_BOTH 8.0 /* ... and to end at the wall's height */
-#define SHAKE    0.6 /* how much restarts change keys */
+/* Chosen by measurement on tight instances. */
+#define FIT_SIDE 2.0 /* score factor for lying against a wall */
+#define FIT_BOTH 8.0 /* ... and being level with its top */
+#define NOISE    0.6 /* how much restarts vary keys */
 #define STRAIGHT 3   /* one in so many steps goes straight for the target */
 #define NODES    150 /* of the shortest attempt, besides one for each item */
 
@@ -38,13 +38,13 @@ struct valley {
 };
 
 struct branching {
-    uint32_t next; /* answers not tried yet: choices [next, end) */
+    uint32_t next; /* candidates not tried yet: choices [next, end) */
     uint32_t end;
     uint32_t first;  /* where its choices begin */
-    uint32_t undo;   /* undone to here before the next answer */
-    uint32_t placed; /* item of the answer being tried, or NONE */
+    uint32_t undo;   /* changes to undo before the next candidate */
+    uint32_t placed; /* item of the candidate being tried, or NONE */
     uint32_t section;
-    uint64_t lift; /* the section's height if no block lies on its ground, 0: not possible, or tried */
+    uint64_t raise; /* the section's height if no block lies on its floor; 0: impossible, or tried */
 };
 
 struct change {
@@ -52,7 +52,7 @@ struct change {
     uint64_t old;
 };
 
-/* What orders the answers of an attempt. */
+/* What candidates are ordered by. */
 enum order { BY_AREA, BY_LENGTH, BY_SIZE, BY_PRESSURE, ORDERS };
 
 struct search {
@@ -64,32 +64,32 @@ struct search {
     struct pack_budget *budget;
 
     /* Per item. */
-    uint64_t *offset; /* the lowest that is possible; of a placed one its own */
+    uint64_t *offset; /* the lowest possible; of a placed item its own */
     bool *placed;
-    uint32_t *twin;    /* an equal item that is placed before this one, or NONE */
-    uint32_t *to_come; /* the items not placed, in any order; then the placed ones */
-    uint32_t *where;   /* each item's place in to_come */
-    uint32_t left;     /* how many are to come */
-    double *key;       /* larger: tried earlier */
-    double *promise;   /* of the answers being listed */
+    uint32_t *twin;     /* an equal item that is placed before this one, or NONE */
+    uint32_t *unplaced; /* the unplaced items, in any order; then the placed ones */
+    uint32_t *where;    /* each item's place in unplaced */
+    uint32_t left;      /* how many are unplaced */
+    double *key;        /* larger: tried earlier */
+    double *score;      /* of the candidates being listed */
 
     /* Per section. */
-    uint64_t *height;  /* nothing to come lies below */
+    uint64_t *height;  /* no unplaced item lies below */
     uint64_t *top;     /* end of the highest block placed */
-    uint64_t *second;  /* the lowest possible offset above height of an item to come */
-    uint64_t *sum;     /* sizes to come */
-    uint32_t *count;   /* items to come */
-    double *weight;    /* grows where branches die */
+    uint64_t *second;  /* the lowest possible offset of an unplaced item above height */
+    uint64_t *sum;     /* of unplaced sizes */
+    uint32_t *count;   /* of unplaced items */
+    double *weight;    /* grows where branches are pruned */
     uint32_t *list;    /* items by section, each section's in order of offset, roughly */
     uint32_t *list_at; /* [sections + 1] */
     bool *is_stale;    /* its sum has to be checked again */
     uint32_t *stale;
     uint32_t n_stale;
     uint32_t *valley_of;    /* valley that the section lies in, or NONE */
-    uint32_t *answers;      /* how many blocks could lie on the ground */
-    uint64_t *ends_here;    /* size of the smallest item to come in the valley whose last section this is */
+    uint32_t *candidates;   /* how many blocks could lie on the floor */
+    uint64_t *ends_here;    /* size of the smallest unplaced item in the valley whose last section this is */
     uint64_t *begins_here;  /* ... first ... */
-    uint64_t *begins_after; /* ... in the valley that begin after this section */
+    uint64_t *begins_after; /* ... among those in the valley that begin after this section */
     struct valley *valleys;
     uint32_t n_valleys;
 
@@ -107,10 +107,10 @@ static struct search layout(struct carve *c, uint32_t n, uint64_t list_length) {
     s.offset = carve_take(c, n, sizeof *s.offset);
     s.placed = carve_take(c, n, sizeof *s.placed);
     s.twin = carve_take(c, n, sizeof *s.twin);
-    s.to_come = carve_take(c, n, sizeof *s.to_come);
+    s.unplaced = carve_take(c, n, sizeof *s.unplaced);
     s.where = carve_take(c, n, sizeof *s.where);
     s.key = carve_take(c, n, sizeof *s.key);
-    s.promise = carve_take(c, n, sizeof *s.promise);
+    s.score = carve_take(c, n, sizeof *s.score);
     s.height = carve_take(c, n, sizeof *s.height);
     s.top = carve_take(c, n, sizeof *s.top);
     s.second = carve_take(c, n, sizeof *s.second);
@@ -122,7 +122,7 @@ static struct search layout(struct carve *c, uint32_t n, uint64_t list_length) {
     s.is_stale = carve_take(c, n, sizeof *s.is_stale);
     s.stale = carve_take(c, n, sizeof *s.stale);
     s.valley_of = carve_take(c, n, sizeof *s.valley_of);
-    s.answers = carve_take(c, n, sizeof *s.answers);
+    s.candidates = carve_take(c, n, sizeof *s.candidates);
     s.ends_here = carve_take(c, n, sizeof *s.ends_here);
     s.begins_here = carve_take(c, n, sizeof *s.begins_here);
     s.begins_after = carve_take(c, n, sizeof *s.begins_after);
@@ -140,7 +140,7 @@ uint64_t pack_valley_bytes(uint32_t n) {
     return c.used;
 }
 
-/* Room for one branching: its changes are at most all values, its choices at most all items. */
+/* Memory for one more branching: it changes each value at most twice and lists each item at most once. */
 static bool has_room(const struct search *s) {
     return s->depth < s->n * DEPTH && s->n_choices + s->n <= s->n * CHOICES &&
            s->n_changes + 2 * (s->n + 4 * s->sections) <= s->n * UNDO;
@@ -159,7 +159,7 @@ static void mark_stale(struct search *s, uint32_t lo, uint32_t hi) {
         }
 }
 
-/* Brings a section up to date; false if what is to come ends above the limit. */
+/* Updates a section; false if its unplaced items end above the limit. */
 static bool check_section(struct search *s, uint32_t k) {
     uint32_t *list = s->list + s->list_at[k];
     uint32_t n = s->list_at[k + 1] - s->list_at[k];
@@ -172,28 +172,28 @@ static bool check_section(struct search *s, uint32_t k) {
         list[b] = i;
         s->steps += a - b;
     }
-    uint64_t ground = WALL, second = WALL, end = 0;
+    uint64_t floor = WALL, second = WALL, end = 0;
     for (uint32_t a = 0; a < n; a++) {
         uint32_t i = list[a];
         if (s->placed[i])
             continue;
         uint64_t at = s->offset[i];
-        if (ground == WALL)
-            ground = end = ARITH_MAX(s->height[k], at);
-        else if (at > ground && second == WALL)
+        if (floor == WALL)
+            floor = end = ARITH_MAX(s->height[k], at);
+        else if (at > floor && second == WALL)
             second = at;
         end = ARITH_MAX(end, at) + s->items[i].size;
     }
     if (end > s->limit)
         return false;
-    if (ground != s->height[k])
-        set(s, &s->height[k], ground);
+    if (floor != s->height[k])
+        set(s, &s->height[k], floor);
     if (second != s->second[k])
         set(s, &s->second[k], second);
     return true;
 }
 
-/* Checks all stale sections; false if a branch dies. */
+/* Checks all stale sections; false if the branch is pruned. */
 static bool check(struct search *s) {
     bool ok = true;
     for (uint32_t a = 0; a < s->n_stale; a++) {
@@ -209,11 +209,11 @@ static bool check(struct search *s) {
     return ok;
 }
 
-/* No item to come that shares a section with [lo, hi) lies below `end`. */
+/* Raises the unplaced items that share a section with [lo, hi) to `end` or above. */
 static void push_up(struct search *s, uint32_t lo, uint32_t hi, uint64_t end) {
     s->steps += s->left;
     for (uint32_t a = 0; a < s->left; a++) {
-        uint32_t i = s->to_come[a];
+        uint32_t i = s->unplaced[a];
         const struct pack_item *it = &s->items[i];
         if (s->offset[i] < end && it->lo < hi && lo < it->hi) {
             set(s, &s->offset[i], end);
@@ -225,11 +225,11 @@ static void push_up(struct search *s, uint32_t lo, uint32_t hi, uint64_t end) {
 static void place(struct search *s, uint32_t i) {
     const struct pack_item *it = &s->items[i];
     uint64_t end = s->offset[i] + it->size;
-    uint32_t last = s->to_come[--s->left], at = s->where[i];
+    uint32_t last = s->unplaced[--s->left], at = s->where[i];
     s->placed[i] = true;
-    s->to_come[at] = last;
+    s->unplaced[at] = last;
     s->where[last] = at;
-    s->to_come[s->left] = i;
+    s->unplaced[s->left] = i;
     s->where[i] = s->left;
     for (uint32_t k = it->lo; k < it->hi; k++) {
         s->sum[k] -= it->size;
@@ -244,14 +244,14 @@ static void place(struct search *s, uint32_t i) {
 static void take_back(struct search *s, uint32_t i) {
     const struct pack_item *it = &s->items[i];
     s->placed[i] = false;
-    s->left++; /* it is right behind those to come */
+    s->left++; /* it is right behind the unplaced ones */
     for (uint32_t k = it->lo; k < it->hi; k++) {
         s->sum[k] += it->size;
         s->count[k]++;
     }
 }
 
-static void lift(struct search *s, uint32_t k, uint64_t height) {
+static void raise(struct search *s, uint32_t k, uint64_t height) {
     set(s, &s->height[k], height);
     mark_stale(s, k, k + 1);
     push_up(s, k, k + 1, height);
@@ -279,8 +279,8 @@ static bool is_in_valley(const struct search *s, uint32_t i) {
     return v != NONE && v == s->valley_of[s->items[i].hi - 1];
 }
 
-/* One of the equal items that are to come stands for all. */
-static bool is_answer(const struct search *s, uint32_t i) {
+/* The first of equal unplaced items stands for all of them. */
+static bool is_candidate(const struct search *s, uint32_t i) {
     return (s->twin[i] == NONE || s->placed[s->twin[i]]) && is_supported(s, i);
 }
 
@@ -295,32 +295,32 @@ static void find_valleys(struct search *s) {
         bool is_valley = v.left > h && v.right > h;
         for (uint32_t k = begin; k < end; k++) {
             s->valley_of[k] = is_valley ? s->n_valleys : NONE;
-            s->answers[k] = 0;
+            s->candidates[k] = 0;
             s->ends_here[k] = s->begins_here[k] = WALL;
         }
         if (is_valley)
             s->valleys[s->n_valleys++] = v;
     }
     for (uint32_t a = 0; a < s->left; a++) {
-        uint32_t i = s->to_come[a];
+        uint32_t i = s->unplaced[a];
         const struct pack_item *it = &s->items[i];
         if (!is_in_valley(s, i))
             continue;
         s->ends_here[it->hi - 1] = ARITH_MIN(s->ends_here[it->hi - 1], it->size);
         s->begins_here[it->lo] = ARITH_MIN(s->begins_here[it->lo], it->size);
-        if (is_answer(s, i)) {
-            s->answers[it->lo]++; /* differences; summed up by choose_section */
+        if (is_candidate(s, i)) {
+            s->candidates[it->lo]++; /* differences; summed up by choose_section */
             if (it->hi < s->sections)
-                s->answers[it->hi]--;
+                s->candidates[it->hi]--;
         }
     }
     s->steps += s->left + 3 * s->sections;
 }
 
 /* How the section to branch on is chosen. */
-enum choice { FEWEST_ANSWERS, LEAST_SLACK, CHOICE_KINDS };
+enum choice { FEWEST_CANDIDATES, LEAST_SLACK, CHOICE_KINDS };
 
-/* The section to branch on, in *best; false if some section has no answer: the branch dies. */
+/* The section to branch on, in *best; false if some section has no candidate: the branch is pruned. */
 static bool choose_section(struct search *s, enum choice by, struct branching *best) {
     double least = 0;
     best->section = NONE;
@@ -332,17 +332,17 @@ static bool choose_section(struct search *s, enum choice by, struct branching *b
             smallest = ARITH_MIN(smallest, s->begins_here[k]);
         }
         smallest = WALL;
-        uint32_t answers = 0;
+        uint32_t candidates = 0;
         for (uint32_t k = it->begin; k < it->end; k++) {
-            answers += s->answers[k];
-            /* Where the lowest block may lie if not on the ground: its own lowest offset, or on a block that
-             * lies beside this section in the valley, or on one that reaches over a wall. */
+            candidates += s->candidates[k];
+            /* Where the lowest block may lie if not on the floor: at its own lowest offset, or on a block
+             * beside this section in the valley, or on one that reaches beyond a wall. */
             uint64_t up =
                 ARITH_MIN(ARITH_MIN(smallest, s->begins_after[k]), WALL - s->height[k]) + s->height[k];
             up = ARITH_MIN(ARITH_MIN(up, s->second[k]), ARITH_MIN(it->left, it->right));
             smallest = ARITH_MIN(smallest, s->ends_here[k]);
-            bool may_lift = up < WALL && up + s->sum[k] <= s->limit;
-            uint32_t branches = answers + may_lift;
+            bool may_raise = up < WALL && up + s->sum[k] <= s->limit;
+            uint32_t branches = candidates + may_raise;
             if (branches == 0) {
                 s->weight[k] += 1;
                 return false;
@@ -356,7 +356,7 @@ static bool choose_section(struct search *s, enum choice by, struct branching *b
             if (best->section == NONE || cost < least) {
                 least = cost;
                 best->section = k;
-                best->lift = may_lift ? up : 0;
+                best->raise = may_raise ? up : 0;
             }
         }
     }
@@ -364,14 +364,14 @@ static bool choose_section(struct search *s, enum choice by, struct branching *b
     return true;
 }
 
-/* Lists the answers of a branching, the most promising first: blocks that fit snugly between the walls. */
-static void list_answers(struct search *s, struct branching *b) {
+/* Lists the candidates of a branching, best first: blocks that fit snugly between the walls. */
+static void list_candidates(struct search *s, struct branching *b) {
     const struct valley *v = &s->valleys[s->valley_of[b->section]];
     uint32_t *choices = s->choices + s->n_choices, n = 0;
     for (uint32_t a = s->list_at[b->section]; a < s->list_at[b->section + 1]; a++) {
         uint32_t i = s->list[a];
         const struct pack_item *it = &s->items[i];
-        if (s->placed[i] || !is_in_valley(s, i) || !is_answer(s, i))
+        if (s->placed[i] || !is_in_valley(s, i) || !is_candidate(s, i))
             continue;
         uint64_t end = s->offset[i] + it->size;
         double key = s->key[i];
@@ -380,12 +380,11 @@ static void list_answers(struct search *s, struct branching *b) {
         if (it->hi == v->end)
             key *= end == v->right ? FIT_BOTH : FIT_SIDE;
         uint32_t at = n++;
-        for (; at > 0 && (s->promise[at - 1] < key || (s->promise[at - 1] == key && choices[at - 1] > i));
-             at--) {
-            s->promise[at] = s->promise[at - 1];
+        for (; at > 0 && (s->score[at - 1] < key || (s->score[at - 1] == key && choices[at - 1] > i)); at--) {
+            s->score[at] = s->score[at - 1];
             choices[at] = choices[at - 1];
         }
-        s->promise[at] = key;
+        s->score[at] = key;
         choices[at] = i;
     }
     b->first = b->next = s->n_choices;
@@ -401,17 +400,17 @@ static void back_to(struct search *s, struct branching *b) {
     b->placed = NONE;
 }
 
-/* Goes to the next answer of the last branching that has one; false if none has. */
-static bool next_answer(struct search *s) {
+/* Goes to the next candidate of the last branching that has one; false if none has. */
+static bool next_candidate(struct search *s) {
     while (s->depth > 0) {
         struct branching *b = &s->path[s->depth - 1];
         back_to(s, b);
         if (b->next < b->end) {
             b->placed = s->choices[b->next++];
             place(s, b->placed);
-        } else if (b->lift > 0) {
-            lift(s, b->section, b->lift);
-            b->lift = 0;
+        } else if (b->raise > 0) {
+            raise(s, b->section, b->raise);
+            b->raise = 0;
         } else {
             s->n_choices = b->first;
             s->depth--;
@@ -430,7 +429,7 @@ static void start(struct search *s) {
     memset(s->placed, 0, s->n * sizeof *s->placed);
     memset(s->is_stale, 0, s->sections * sizeof *s->is_stale);
     for (uint32_t i = 0; i < s->n; i++)
-        s->to_come[i] = s->where[i] = i;
+        s->unplaced[i] = s->where[i] = i;
     for (uint32_t k = 0; k < s->sections; k++) {
         s->height[k] = s->top[k] = s->sum[k] = 0;
         s->second[k] = WALL;
@@ -440,7 +439,7 @@ static void start(struct search *s) {
     }
 }
 
-/* One dive from the root, given up after some nodes. */
+/* One search from the root, given up after some nodes. */
 static enum pack_outcome attempt(struct search *s, enum choice by, uint64_t nodes) {
     start(s);
     for (uint32_t k = 0; k < s->sections; k++)
@@ -452,10 +451,10 @@ static enum pack_outcome attempt(struct search *s, enum choice by, uint64_t node
         struct branching *b = &s->path[s->depth];
         find_valleys(s);
         if (choose_section(s, by, b)) {
-            list_answers(s, b);
+            list_candidates(s, b);
             s->depth++;
         }
-        if (!next_answer(s))
+        if (!next_candidate(s))
             return PACK_IMPOSSIBLE;
     }
     return PACK_FOUND;
@@ -480,7 +479,7 @@ static void set_lists(struct search *s) {
     s->steps += (uint64_t)s->n * s->sections;
 }
 
-/* Keys of an attempt: the order, shaken. */
+/* Keys of an attempt: the order, with noise. */
 static void set_keys(struct search *s, enum order by, uint64_t seed) {
     for (uint32_t i = 0; i < s->n; i++) {
         const struct pack_item *it = &s->items[i];
@@ -504,11 +503,11 @@ static void set_keys(struct search *s, enum order by, uint64_t seed) {
             CHECK(false);
         }
         uint64_t r = pack_part_random(&seed) >> 11;
-        s->key[i] = key * (1 + SHAKE * 0x1p-53 * (double)r);
+        s->key[i] = key * (1 + NOISE * 0x1p-53 * (double)r);
     }
 }
 
-/* The sequence 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ... (Luby): whatever length a lucky attempt needs, not much is
+/* Luby's sequence, 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: whatever length a successful attempt needs, not much is
  * wasted on others. */
 static uint64_t luby(uint64_t k) {
     for (;;) {
