@@ -9,7 +9,7 @@
 #define FIRST_ROUND  4000000
 #define LAST_ROUND   30         /* ... up to this one */
 #define VALLEY       3          /* times as many for pack_valley.c: a straight search and bisection */
-#define TILED        8          /* ... and for pack_tiling.c where its last guess came close */
+#define TILED        2          /* ... and for pack_tiling.c where its last guess came close */
 #define LARGE_TILING 600000000  /* for its one guess in a part too large for pack_valley.c */
 #define REPAIR_ROUND 1000000000 /* for pack_repair.c and pack_overlap.c in such a part */
 #define REPAIR_ITEM  600000     /* ... for each item of another, once searches have failed: a wide beam */
