@@ -4,7 +4,8 @@
  *
  * usage: bench_pack [--family NAME] [--blocks N,..] [--first-seed N] [--seeds N] [--steps N]
  *        bench_pack --tight [--steps N] FILE.csv.. (capacity 1048576; and random tilings, pinwheels)
- * Every packing is checked. Exit 1: a family ends above 2%, or takes more than five seconds. */
+ * Every packing is checked. Exit 1: a family ends above 2%, or takes more than five seconds of processor
+ * time. */
 #include "base/arith.h"
 #include "base/clock.h"
 #include "pack/pack_csv.h"

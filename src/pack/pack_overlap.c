@@ -10,7 +10,7 @@
  * between its bottom and its top, which one sweep over the sorted ends of its neighbours yields for all
  * offsets. The ends are kept sorted between sweeps, since few neighbours have moved in the meantime.
  *
- * Measured with tools/bench_pack and pack_many_steps, seeds 1 to 30 of mixed and exponential, 1000 and 2000
+ * Measured with tools/bench_pack, seeds 1 to 30 of mixed and exponential, 1000 and 2000
  * blocks: without this, ten of 120 ended more than 2% above the bound (up to 4.75%), with it none does (up to
  * 1.87%). Where the highest blocks live longer than a window nothing is gained.
  * Tried without gain: restarts with initial weights, other shares and patience (all within noise), raising
@@ -21,8 +21,8 @@
  * nesting problems" (2007), and of Umetani et al., "Solving the irregular strip packing problem via guided
  * local search for overlap minimization" (2009); here blocks move along one axis only.
  *
- * Invariants: bottoms and tops are multiples of the max_align, counted in it, and exact in a double. No two
- * fixed blocks overlap. Every free block that overlaps something is marked `bad`. */
+ * Invariants: bottoms and tops are multiples of the largest alignment, counted in units of it, and exact in a
+ * double. No two fixed blocks overlap. Every free block that overlaps something is in the list `bad`. */
 #include "pack/pack_strategy.h"
 
 #include <math.h>

@@ -9,13 +9,13 @@
  * above the target than before.
  *
  * Selection is blind until waste shows: in mixed 1000 seed 7 (tools/pack_instances.h) nearly nothing is
- * wasted near the peak up to 13 of the 30 levels, and then much at once. pack_overlap.c
+ * wasted near the peak up to 13 of the 30 levels, and then much at once; pack_overlap.c
  * makes up for that. Tried without gain: a regret that also counts sections below SOFT, chains of blocks that
  * cover a valley best, styles that count sizes, few successors for each state of the beam. A NOISE of 0.6 is
  * better on twelve such instances (1.18% on average, 1.51% with 0.3; a beam of at most 16 then ends
  * at 1.28%), not over 30 seeds.
  *
- * Invariant: all offsets of the part are multiples of its max_align, before and after. */
+ * Invariant: all offsets of the part are multiples of its largest alignment, before and after. */
 #include "pack/pack_skyline.h"
 
 #include <string.h>
