@@ -230,8 +230,8 @@ static void set_alignment(struct pack_part *p) {
             p->max_align = 0;
 }
 
-/* Cuts the time line into parts; returns the largest live sum. */
-static uint64_t cut(struct state *s, uint32_t count) {
+/* Splits the time line into parts; returns the largest live sum. */
+static uint64_t split(struct state *s, uint32_t count) {
     uint64_t bound = 0;
     for (uint32_t begin = 0, end; begin < count; begin = end) {
         end = part_end(s, begin, count);
@@ -294,6 +294,7 @@ static void run(const struct state *s, const struct entry *x, struct pack_part *
     pack_budget_return(budget, &share);
     if (p->peak < peak)
         p->found_by = x->strategy.name;
+    p->target = ARITH_MAX(p->target, p->proven);
 }
 
 /* Searches in rounds, so that no part waits for long and none is given up before the others. */
@@ -329,8 +330,7 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
     }
     search(s, capacity, &budget);
     r->peak = 0;
-    uint64_t reached =
-        0; /* by searches: where compaction alone gets below the capacity, steps may change it */
+    uint64_t reached = 0; /* before compaction: with more steps, searches might do better than that */
     for (uint32_t k = 0; k < s->n_parts; k++) {
         struct pack_part *p = &s->parts[k];
         reached = ARITH_MAX(reached, p->peak);
@@ -359,7 +359,7 @@ stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct 
     s.unit = unit;
     *r = (struct pack_result){0};
     sort_items(&s, blocks, n);
-    r->lower_bound = cut(&s, count);
+    r->lower_bound = split(&s, count);
     solve_parts(&s, options != NULL ? options : &usual, r);
     for (size_t i = 0; i < n; i++)
         blocks[i].offset = 0;
