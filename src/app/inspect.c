@@ -286,10 +286,10 @@ static void json_report(const struct report *r) {
     json_double(&j, "bits_per_weight", bits_per_weight(r->bytes, r->weights));
     json_close(&j);
     json_close(&j);
-    json_end(&j); /* out_finish looks whether all was written */
+    json_end(&j); /* out_finish checks that everything was written */
 }
 
-/* Prints, and tells what the model is good for. The shape is large: the caller gives it. */
+/* Prints the listing and says whether stator can run the model. The shape is large: the caller gives it. */
 static stator_status inspect(const struct gguf *g, struct shape *s, bool as_json, stator_error *e) {
     struct report r = {.gguf = g};
     stator_status rc = shape_read(g, s, e);

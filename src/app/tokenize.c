@@ -156,7 +156,7 @@ static stator_status next_id(const struct tokenizer *t, const struct input *in, 
     return STATOR_OK;
 }
 
-/* The text of ids; the BOS that encoding adds by itself is left out. Written to f as it comes. */
+/* The text of ids, without the BOS that encoding adds by itself. Written to f as it comes. */
 static stator_status decode_ids(const struct tokenizer *t, const struct job *job, const struct input *in,
                                 char *chunk, FILE *f, stator_error *e) {
     size_t at = 0;

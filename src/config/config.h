@@ -96,7 +96,7 @@ struct config {
         uint32_t n;                                    /* 0: auto */
         uint32_t share[CONFIG_MAX_DEVICES]; /* split, taken apart: layers go in these proportions */
         uint32_t n_shares;                  /* 0: auto; else == n */
-        char facts[CONFIG_FACTS];           /* as text (engine/described.h); empty: none */
+        char facts[CONFIG_FACTS];           /* as text (plan/device_spec.h); empty: none */
         double deadline;                    /* seconds */
     } devices;
     struct {

@@ -1,5 +1,5 @@
-/* Any bytes as a kept binary of cache.dir: what is loaded is what the file holds behind a header that is
- * right in everything, and its memory can be given back.
+/* Any bytes as a stored binary of cache.dir: what is loaded is what the file holds after a header that is
+ * right in every field, and its memory can be freed.
  *
  * Input: a byte of FIX_ bits, which put right what no fuzzer finds (the header's magic and key, its hash of
  * the contents, its length), and the file. */

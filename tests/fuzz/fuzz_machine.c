@@ -1,5 +1,5 @@
 /* What the kernel says of the machine (/proc, cgroup, fdinfo, NUMA, the GPUs on the bus), as any bytes below
- * a root folder: figures stay within what a figure can be, doctor's texts end.
+ * a root folder: figures stay in range, and the texts of doctor are terminated.
  *
  * Input: the contents of `files` in their order, with the byte 1 between two; those that are left are not
  * there. An empty one is an empty file. */

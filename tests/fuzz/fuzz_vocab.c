@@ -4,7 +4,7 @@
  *
  * Input: four bytes (tokenizer and pre-tokenizer; FLAG_ bits; bos; eos) and three parts with the byte 0x1D
  * between: tokens, one a line (its kind as a digit, its score as a character, its text); merges, one a line;
- * a text to be tokenized. With FLAG_RAW everything behind the two first bytes is a GGUF file of its own. */
+ * a text to be tokenized. With FLAG_RAW everything after the first two bytes is a GGUF file of its own. */
 #include "tiny_vocab.h"
 
 #include "base/arith.h"

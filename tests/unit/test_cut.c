@@ -1,5 +1,5 @@
 /* A model file that is cut, extended or rewritten while an engine has it open: an error with the file's name
- * from whatever call comes to it, never a signal, and never a model made of two. */
+ * from whichever call finds out, never a signal, and never a model mixed from two files. */
 #include "engine_harness.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* The graph's places: no two values that live together overlap, scratch is as small as it can be, the pieces
- * of a weight cover its panels once inside the slices, sizes beyond any memory are refused. */
+/* The graph's places: no two values that live at the same time overlap, scratch is as small as it can be, the
+ * pieces of a weight cover each of its panels once and stay inside the slices, and sizes beyond any memory
+ * are refused. */
 #include "testing.h"
 
 #include "kernels/shared/act_tiles.h"

@@ -1,5 +1,5 @@
-/* Stores of quantised keys and values: where each byte lies, that no neighbour is touched, how near the
- * stored numbers are, every tier against scalar by bits. */
+/* Stores of quantised keys and values: where each byte is stored, that no neighbour is touched, how accurate
+ * the stored numbers are, and every tier against scalar by bits. */
 #include "kernel_check.h"
 
 #include "kernels/kernels.h"

@@ -1,5 +1,5 @@
-/* A run stays inside its plan: what is allocated is the plan, every arena is used up to its planned end and
- * not beyond, and a byte written outside a block is noticed. */
+/* A run stays inside its plan: the plan is what is allocated, every arena is used up to its planned end and
+ * not beyond it, and a byte written outside a block is noticed. */
 #include "testing.h"
 
 #include "engine/start/enforce.h"

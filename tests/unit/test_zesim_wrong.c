@@ -1,5 +1,5 @@
-/* What goes wrong in tools/zesim, on purpose or by the caller's fault: injected faults, bad peers, every
- * refusal, wrong configurations. */
+/* Errors in tools/zesim, injected or caused by the caller: injected faults, bad peers, every refusal, wrong
+ * configurations. */
 #include "zesim.h"
 
 #ifndef ZESIM_ABSENT

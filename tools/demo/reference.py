@@ -132,7 +132,7 @@ class Model:
 
 
 def perplexity(model, ids, bos):
-    """Chunks of CHUNK ids, each behind a BOS of its own; every id is scored once."""
+    """Chunks of CHUNK ids, each after a BOS of its own; every id is scored once."""
     total, chunks = 0., 0
     for i in range(0, len(ids), CHUNK):
         part = ids[i:i + CHUNK]

@@ -16,7 +16,7 @@ BOS = 0
 
 
 def batch(stream, starts, rows, length, g):
-    """Rows of the stream, each behind a BOS. Four of five begin with a story, the others anywhere: a text may also begin in mid-story."""
+    """Rows of the stream, each after a BOS. Four of five begin with a story, the others anywhere: a text may also begin in mid-story."""
     draw = lambda n: torch.randint(0, n, (rows, 1), device=stream.device, generator=g)
     at = torch.where(draw(5) < 4, starts[draw(len(starts))], draw(len(stream) - length))
     y = stream[at + torch.arange(length, device=stream.device)].long()

@@ -1,4 +1,5 @@
-/* Modules and kernels: SPIR-V is looked up by its checksum in the folder of what ptx_of made of it. */
+/* Modules and kernels: SPIR-V is looked up by its checksum in the folder of the files that ptx_of made from
+ * it. */
 #include "zecuda.h"
 
 #include <dlfcn.h>
@@ -40,7 +41,7 @@ static void folder(char path[MAX_PATH]) {
         snprintf(path, MAX_PATH, "ptx");
 }
 
-/* The file's bytes with a zero behind; NULL: there is none. */
+/* The file's bytes with a zero after them; NULL: there is no file. */
 static char *read_file(const char *path) {
     FILE *f = fopen(path, "rb");
     char *text = NULL;

@@ -1,4 +1,4 @@
-/* Counters by name, faults, marks, violations, and the log that is written from them. */
+/* Counters by name, faults, marks and violations, and the log that is made from them. */
 #include "sim.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What a compiled module exports (the symbol zesim_code), and what its kernels and built-ins share with the
- * driver. compile.c writes these structures as LLVM text: keep both in step. */
+ * driver. compile.c writes these structures as LLVM text, so the two must agree. */
 #ifndef ZESIM_CODE_H
 #define ZESIM_CODE_H
 

@@ -1,8 +1,9 @@
 /* Executing commands, on a queue's worker thread and without the lock.
  *
- * What the API leaves unordered may run in any order: between barriers, waits and the other commands with a
- * place of their own, copies, fills and kernels run as the key `order` says, so that a missing barrier shows.
- */
+ * What the API leaves unordered may run in any order: between barriers, waits and other commands that keep
+ * their place, copies, fills and kernels run in the order that the key `order` sets, so that a missing
+ * barrier shows.
+ * */
 #include "sim.h"
 
 #include <stdio.h>

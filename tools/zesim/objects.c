@@ -1,5 +1,5 @@
-/* Handles: a set of all objects ever made. Nothing leaves it, so a handle used after its object's end is told
- * from a wild pointer, and no address is ever used twice. */
+/* Handles: a set of all objects ever made. Nothing is removed from it, so that a handle that is used after
+ * its object was destroyed can be told from a wild pointer, and no address is ever used twice. */
 #include "sim.h"
 
 #include <stdio.h>

@@ -26,8 +26,8 @@ static uint32_t gpus(const struct devices *d) {
     return d->n - 1; /* the CPU is the last */
 }
 
-/* As `stator plan --device` and devices.facts take it. Of the host's memory a plan gets what host_limit is by
- * default. */
+/* In the form that `stator plan --device` and devices.facts take. A plan gets as much of the host's memory as
+ * the default of host_limit. */
 static void spec(const struct device_info *i, char out[160]) {
     int n = snprintf(out, 160, "%s=%" PRIu64, i->facts.name, i->gpu ? i->facts.memory : i->free / 10 * 9);
     if (i->facts.max_alloc != 0)

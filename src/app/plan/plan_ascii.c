@@ -1,4 +1,4 @@
-/* The plan drawn with letters: what plan_svg.c draws, for a terminal. */
+/* The plan drawn with letters: the picture of plan_svg.c for a terminal. */
 #include "app/plan/plan_parts.h"
 
 #include "base/arith.h"
