@@ -5,7 +5,7 @@
  * Watched: a slot is not described, submitted or read while its step runs; a descriptor does not change under
  * a step; a landing half or window is written only after its reader has had it; nothing is created or
  * uploaded after prepare; bodies come in the order of their numbers; results that are read too late are NaN.
- * */
+ */
 #ifndef STATOR_TESTS_FAKE_DEVICE_H
 #define STATOR_TESTS_FAKE_DEVICE_H
 

@@ -7,7 +7,7 @@
  *     gguf_writer_finish(&w);  // w.out, w.out_bytes
  *     gguf_writer_save(&w, path); or gguf_writer_memory_path(&w, path) (a path under /proc/self/fd)
  *     gguf_writer_free(&w);
- * */
+ */
 #ifndef STATOR_TESTS_GGUF_WRITER_H
 #define STATOR_TESTS_GGUF_WRITER_H
 

@@ -22,7 +22,7 @@ bool numa_prefer(int node);
 bool numa_is_free(void);
 /* Sets the policy of pages that have not been touched yet: preferably one node, or several in turn. False:
  * errno.
- * */
+ */
 bool numa_place(void *memory, uint64_t bytes, uint64_t nodes);
 /* The node that the page is on (it is touched if it was not); -1: the kernel does not say. */
 int numa_node_of(void *page);

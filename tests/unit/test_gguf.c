@@ -1,6 +1,6 @@
 /* model/gguf: good files of every kind read back; every kind of bad file is refused with a text that names
  * what is wrong.
- * */
+ */
 #include "testing.h"
 
 #include "base/clock.h"

@@ -1,5 +1,7 @@
-"""The llama architecture as GGUF means it: RoPE rotates the pairs (2i, 2i+1), so q and k need no permutation.""" import
-torch import torch.nn as nn import torch.nn.functional as F
+"""The llama architecture as GGUF means it: RoPE rotates the pairs (2i, 2i+1), so q and k need no permutation."""
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
 
 SHAPE = dict(vocab=2048, dim=256, layers=8, heads=8, kv_heads=2, head_dim=32, ffn=640, context=1024, eps=1e-5, theta=10000.0)
 

@@ -3,7 +3,7 @@
  * What the API leaves unordered may run in any order: between barriers, waits and other commands that keep
  * their place, copies, fills and kernels run in the order that the key `order` sets, so that a missing
  * barrier shows.
- * */
+ */
 #include "sim.h"
 
 #include <stdio.h>

@@ -89,7 +89,7 @@ const char *lz_calls_meaning(ze_result_t r);
 /* "level_zero:0: zeFenceCreate: the device is lost (0x70000001)": the status is STATOR_DEVICE, or
  * STATOR_DOES_NOT_FIT where memory is short. `what` may end in a detail: "zeMemAllocDevice(weights, slice
  * 2)".
- * */
+ */
 stator_status lz_calls_error(stator_error *e, const char *device, const char *what, ze_result_t r);
 
 #endif

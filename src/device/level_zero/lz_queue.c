@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#define SETTLE_DEADLINE                                                                                      \
-    10000000000ull /* ns to wait at close for what still runs, or q->deadline_ns if that is less */
+#define SETTLE_DEADLINE 10000000000ull /* ns to wait at close for running work, or q->deadline_ns if less */
 
 static void break_queue(struct lz_queue *q, const stator_error *why) {
     if (!q->broken)

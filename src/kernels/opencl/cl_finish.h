@@ -1,6 +1,6 @@
 /* What becomes of finished sums, tile[token][R]: the epilogues. All functions are for the whole group; the
  * tile is ready (a barrier before), and may be written again after a barrier, which is the caller's.
- * */
+ */
 #ifndef STATOR_KERNELS_OPENCL_CL_FINISH_H
 #define STATOR_KERNELS_OPENCL_CL_FINISH_H
 
