@@ -231,6 +231,14 @@ check-sanitize: ## run the tests under ASan+UBSan, then TSan
 	MAKEFLAGS= BUILD=$$($(MAKE) -s SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
 	$(MAKE) SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 stator-only tests-build
 	MAKEFLAGS= BUILD=$$($(MAKE) -s SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 print-build) tests/run
+.PHONY: check-soak
+SOAK_SECONDS ?= 600
+check-soak: ## random requests of several threads for SOAK_SECONDS (600), under ASan+UBSan and then TSan
+	$(MAKE) SANITIZE=address,undefined CFLAGS="-O1 -g" DEBUG=1 soak
+	$(MAKE) SANITIZE=thread CFLAGS="-O1 -g" DEBUG=1 soak
+.PHONY: soak
+soak: $(BUILD)/tests/test_soak
+	ZE_ENABLE_ALT_DRIVERS=none STATOR_SOAK_SECONDS=$(SOAK_SECONDS) $<
 .PHONY: print-build print-cl-flags stator-only
 print-build:
 	@echo $(BUILD)

@@ -4,8 +4,13 @@
  *
  * - Every call returns a stator_status and, when it is not STATOR_OK, fills the caller's stator_error (may be
  * NULL).
- * - Structs that cross the boundary begin with their size (set it to sizeof), so that they may grow.
- * - One thread drives an engine; stator_cancel alone may be called from any thread and from a signal handler.
+ * - Structs that cross the boundary begin with their size (set it to sizeof), so that they may grow. A
+ * smaller size is one of an older header: the fields that it lacks are taken as zero, and are not written. A
+ * larger one than the library knows is refused.
+ * - A required pointer that is NULL is STATOR_USAGE with the argument's name.
+ * - Up to and with stator_start, and for stator_stop and stator_close, one thread drives an engine. In
+ * between all calls may be made from any thread at any time; stator_poll from one thread at a time.
+ * stator_cancel may be called from a signal handler too, and while stator_start runs.
  * - The library installs no signal handlers, never calls exit() and has no global state.
  */
 #ifndef STATOR_H
@@ -28,7 +33,9 @@ typedef enum stator_status {
     STATOR_USAGE = 2,        /* a wrong argument, option or config */
     STATOR_DOES_NOT_FIT = 3, /* memory */
     STATOR_BAD_MODEL = 4,    /* a bad model file */
-    STATOR_DEVICE = 5        /* device failure */
+    STATOR_DEVICE = 5,       /* device failure */
+    STATOR_BUSY = 6          /* the queue is full: try again when a request is done. No exit code: a command
+                                that meets it ends with 1 */
 } stator_status;
 
 typedef struct stator_error {
@@ -139,27 +146,27 @@ typedef struct stator_request {
     uint32_t
         max_new; /* GENERATE: tokens to generate at most; 0: until the end token or the context is full */
     uint32_t ignore_eos; /* GENERATE: do not stop at an end token */
-    /* For benchmarks (GENERATE). The first n_depth (< n_tokens) tokens of the prompt count as context that is
-     * already there: no step mixes them with later tokens, and prompt_ns and n_prompt of the events count
-     * from token n_depth on. With laps > 1 a sequence that has ended goes back to n_depth and runs again,
-     * laps times in all. */
-    uint32_t n_depth;
-    uint32_t laps;
+    /* GENERATE: what the TOKEN events have beside the token: 1: its log probability, and those of so many of
+     * the likeliest tokens (at most STATOR_TOP_LOGPROBS). */
+    uint32_t logprobs;
+    uint32_t top_logprobs;
     stator_sampling sampling;
 } stator_request;
 
+#define STATOR_TOP_LOGPROBS 20
+
 /* Queues a request; *id names it in events (never 0). STATOR_USAGE: a request that can never run (too long
- * for the context, ids outside the vocabulary). */
-stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e);
+ * for the context, ids outside the vocabulary). STATOR_BUSY: memory.sequences requests and server.max_queue
+ * more are there already; a request is until its DONE was polled. */
+stator_status stator_submit(stator *s, const stator_request *request, uint64_t *id, stator_error *e);
 
 /* Checks a request as stator_submit would, without queueing it; after stator_prepare. */
-stator_status stator_check(const stator *s, const stator_request *r, stator_error *e);
+stator_status stator_check(const stator *s, const stator_request *request, stator_error *e);
 
 typedef enum stator_event_kind {
     STATOR_EVENT_TOKEN,
     STATOR_EVENT_LOGITS,
-    STATOR_EVENT_DONE,
-    STATOR_EVENT_LAP /* a lap other than the last has ended; the fields of DONE have its figures */
+    STATOR_EVENT_DONE
 } stator_event_kind;
 typedef enum stator_reason {
     STATOR_REASON_NONE,
@@ -169,32 +176,110 @@ typedef enum stator_reason {
     STATOR_REASON_FAILED /* see status and text */
 } stator_reason;
 
+/* The natural logarithm of a token's probability: of the softmax over the model's logits as they are, before
+ * penalties, filters and temperature. In one order of operations, so the same bits wherever the logits are:
+ * the greatest logit is subtracted in f32 from each, their exponentials (f32) are added up in f64 by token
+ * id, and logit - greatest - log(sum) is computed in f64 and rounded once. */
+typedef struct stator_logprob {
+    int32_t token;
+    float logprob;
+} stator_logprob;
+
 typedef struct stator_event {
     size_t size;
     uint64_t request;
     stator_event_kind kind;
     int32_t token;        /* TOKEN */
     uint32_t position;    /* TOKEN: position of that token in its sequence; LOGITS: of the row */
-    const float *logits;  /* LOGITS: [vocab], valid until the next stator_poll */
+    const float *logits;  /* LOGITS: [vocab], valid until the next stator_poll or stator_stop */
     stator_reason reason; /* DONE */
     stator_status status; /* DONE with STATOR_REASON_FAILED */
     uint64_t prompt_ns;   /* DONE: from the first step to the last prompt token computed */
     uint64_t generate_ns; /* DONE: from there to the end */
     uint32_t n_prompt;    /* DONE */
     uint32_t n_generated; /* DONE */
+    uint64_t queue_ns;    /* DONE: from the submit to the admission */
     uint64_t time_ns; /* TOKEN: when its step ended, from an arbitrary start; the same for all sequences of
                          the step */
     char text[160];   /* DONE with STATOR_REASON_FAILED: why */
+    float logprob;    /* TOKEN, with request.logprobs: of that token */
+    uint32_t n_top;
+    stator_logprob top[STATOR_TOP_LOGPROBS]; /* the likeliest first, equal ones by id */
 } stator_event;
 
-/* Fills *event with the next event. *have = 0 when none came within timeout_ns (0: do not wait). */
+/* Fills *event with the next event. *have = 0 when none came within timeout_ns (0: do not wait). Events of
+ * one request come in order; requests that have events take turns. Up to 63 events of a request wait to be
+ * polled; then its steps wait, and nobody else's. */
 stator_status stator_poll(stator *s, uint64_t timeout_ns, stator_event *event, int *have, stator_error *e);
-/* Ends a request (0: all) with STATOR_REASON_CANCELLED soon. */
+/* Ends a request (0: all) with STATOR_REASON_CANCELLED soon. With 0 while stator_start runs on another thread
+ * (or is what a signal interrupts): ends that, with STATOR_FAILED; before it there is nothing to cancel. */
 void stator_cancel(stator *s, uint64_t id);
 
-/* Text to ids. add_special: BOS/EOS by the model's rules; parse_special: "<|end|>" and the like in the text
- * are control tokens. *n is always the number of ids that the text has; STATOR_USAGE if it is above capacity.
- * A capacity of 3 * length + 5 is enough for any text: a byte that is not UTF-8 becomes three ids. */
+/* With on = 1 stator_poll gives no events of a request until it is called with 0, or the request is
+ * cancelled. For a reader that is slow: its request waits with its place in memory, all others go on. */
+stator_status stator_hold(stator *s, uint64_t id, int on, stator_error *e);
+
+/* A descriptor for poll(2) and its kin, the engine's to close: readable while stator_poll may have an event,
+ * until a stator_poll with *have = 0. (So it is level-triggered; with edge-triggered waits, poll until
+ * *have = 0. It may be readable once too often.) Read or write nothing there. -1 before stator_start. */
+int stator_event_fd(stator *s);
+
+/* What an engine is doing now. Figures that follow from one another may be of moments a step apart. */
+typedef struct stator_stats {
+    size_t size;
+    uint32_t running;      /* requests with a place in the KV cache */
+    uint32_t waiting;      /* requests that wait for one */
+    uint32_t ended;        /* whose DONE is not polled yet */
+    uint32_t capacity;     /* of all three together: one more is STATOR_BUSY */
+    uint32_t block_tokens; /* of the KV cache: tokens of a block, */
+    uint32_t blocks;       /* blocks */
+    uint32_t blocks_free;
+    uint32_t blocks_held; /* by running requests: all that they can ever need */
+    uint32_t blocks_peak; /* the most that were held at a time */
+    stator_status
+        fault;         /* not STATOR_OK: a device has failed, no request runs any more; fault_text says why */
+    uint64_t requests; /* that have ended, of these */
+    uint64_t cancelled;
+    uint64_t failed;
+    uint64_t tokens_in;  /* of prompts, gone into steps */
+    uint64_t tokens_out; /* generated */
+    uint64_t queue_ns;   /* sum over the requests that were admitted: from submit to admission */
+    uint64_t steps;      /* that have ended; from a step's begin to its results: */
+    uint64_t step_ns;    /* sum, */
+    uint64_t last_step_ns;
+    uint64_t longest_step_ns;
+    uint64_t stuck_ns; /* since a step has ended, or the first has begun; 0: none is under way */
+    char fault_text[256];
+} stator_stats;
+/* After stator_start. */
+stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);
+
+typedef enum stator_request_state { STATOR_WAITING, STATOR_RUNNING, STATOR_ENDED } stator_request_state;
+typedef struct stator_request_stats {
+    size_t size;
+    stator_request_kind kind;
+    stator_request_state state; /* ENDED: its DONE is not polled yet */
+    uint32_t held;              /* by stator_hold */
+    uint32_t events;            /* that wait to be polled */
+    uint32_t blocks;            /* of the KV cache that it holds */
+    uint32_t n_prompt;
+    uint32_t n_computed; /* tokens of the prompt that have gone into steps */
+    uint32_t n_generated;
+    uint32_t max_new;     /* tokens that it may generate */
+    uint64_t queue_ns;    /* these three: so far */
+    uint64_t prompt_ns;   /* from its first step to the last prompt token computed */
+    uint64_t generate_ns; /* from there on */
+    uint64_t steps;       /* that carried it and have ended */
+    uint64_t step_ns;     /* of them all */
+    uint64_t last_step_ns;
+} stator_request_stats;
+/* Of a request from its submit until its DONE was polled; STATOR_USAGE: there is none of that id. */
+stator_status stator_get_request(stator *s, uint64_t id, stator_request_stats *stats, stator_error *e);
+
+/* Text to ids. Calls of several threads wait for one another. add_special: BOS/EOS by the model's rules;
+ * parse_special: "<|end|>" and the like in the text are control tokens. *n is always the number of ids that
+ * the text has; STATOR_USAGE if it is above capacity. A capacity of 3 * length + 5 is enough for any
+ * text: a byte that is not UTF-8 becomes three ids. */
 stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special,
                               int parse_special, int32_t *ids, size_t capacity, size_t *n, stator_error *e);
 /* Ids to text, one at a time, for streaming: appends the text of id to the bytes pending in the decoder and
@@ -208,7 +293,7 @@ typedef struct stator_decoder {
 /* Writes at most capacity bytes and the number of them to *n (no NUL). special: control tokens are written as
  * their names. id < 0 flushes what is pending (as U+FFFD if it is not a whole character). STATOR_USAGE if
  * capacity is too small. */
-stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int special, char *out,
+stator_status stator_decode(const stator *s, stator_decoder *decoder, int32_t id, int special, char *out,
                             size_t capacity, size_t *n, stator_error *e);
 
 /* One row of the memory table. */

@@ -40,7 +40,7 @@ static inline float *harness_logits(stator *s, const int32_t *ids, size_t n) {
         fail_msg("submit: %s", e.text);
     size_t rows = 0;
     for (;;) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, &e), STATOR_OK);
         if (!have)
@@ -87,7 +87,7 @@ static inline uint64_t harness_submit(stator *s, const int32_t *ids, size_t n, u
 static inline void harness_collect(stator *s, struct harness_text *texts, size_t n) {
     size_t left = n;
     while (left > 0) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
         if (!have)

@@ -26,7 +26,7 @@ static stator_status write_rows(stator *s, const int32_t *ids, size_t n, FILE *f
     if (st == STATOR_OK && session_signal())
         stator_cancel(s, 0); /* it came before there was a request to cancel */
     while (st == STATOR_OK) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         st = stator_poll(s, UINT64_MAX, &ev, &have, e);
         if (st != STATOR_OK || !have)

@@ -9,6 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What a status is to the shell. */
+static int exit_code(int status) {
+    return status == STATOR_BUSY ? STATOR_FAILED : status;
+}
+
 int out_fail(const char *command, stator_status code, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
@@ -16,7 +21,7 @@ int out_fail(const char *command, stator_status code, const char *fmt, ...) {
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
-    return code;
+    return exit_code(code);
 }
 
 int out_error(const char *command, const stator_error *e) {
@@ -25,6 +30,7 @@ int out_error(const char *command, const stator_error *e) {
 
 int out_finish(const char *command, int code) {
     errno = 0;
+    code = exit_code(code);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
     if (code != STATOR_OK || errno == EPIPE)

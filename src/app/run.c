@@ -181,7 +181,7 @@ static stator_status generate(struct run *r, stator_error *e) {
     if (session_signal())
         stator_cancel(r->engine, 0); /* it came before there was a request to cancel */
     for (;;) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         stator_status polled = stator_poll(r->engine, UINT64_MAX, &ev, &have, e);
         if (polled != STATOR_OK)

@@ -22,8 +22,7 @@ static void print_log(void *context, stator_log_level level, const char *line) {
     fprintf(stderr, "%s\n", line);
 }
 
-static void print_progress(void *context, uint64_t done, uint64_t total) {
-    (void)context;
+static void print_progress(uint64_t done, uint64_t total) {
     char a[UNITS_TEXT];
     char b[UNITS_TEXT];
     int percent = total > 0 ? (int)(100.0 * (double)done / (double)total) : 100;
@@ -35,6 +34,19 @@ static void print_progress(void *context, uint64_t done, uint64_t total) {
             units_format_size(total, b), done >= total ? "\n" : "");
 }
 
+/* A signal handler has nothing but globals to reach its engine by. */
+static stator *volatile signal_engine;
+static atomic_int signal_seen;
+
+/* A signal that came between session_catch_signals and stator_start had nothing to cancel yet. */
+static void on_progress(void *context, uint64_t done, uint64_t total) {
+    (void)context;
+    if (signal_seen)
+        stator_cancel(signal_engine, 0);
+    if (isatty(STDERR_FILENO))
+        print_progress(done, total);
+}
+
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
@@ -42,7 +54,7 @@ stator_status session_open(const char *config, const struct options_list *set, c
                         .set = set->items,
                         .n_set = set->n,
                         .log = print_log,
-                        .progress = isatty(STDERR_FILENO) ? print_progress : NULL,
+                        .progress = on_progress,
                         .expect_plan = expect_plan,
                         .trace = trace};
     return stator_open(&o, s, e);
@@ -60,10 +72,6 @@ stator_status session_open_for(const char *config, const struct options_list *se
                         .described = 1};
     return stator_open(&o, s, e);
 }
-
-/* A signal handler can reach its engine through globals only. */
-static stator *volatile signal_engine;
-static atomic_int signal_seen;
 
 static void on_signal(int number) {
     if (signal_seen)

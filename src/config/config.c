@@ -246,6 +246,10 @@ static stator_status find_key(struct parse *p, const char *where, const char *se
     char text[SHOWN];
     size_t n = 0;
     const char *elsewhere = NULL;
+    const char *absent = NULL;
+    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++)
+        if (strcmp(not_yet[i].section, section) == 0)
+            absent = not_yet[i].what;
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
         bool same = strcmp(config_table[i].name, name) == 0;
         if (strcmp(config_table[i].section, section) != 0) {
@@ -259,6 +263,9 @@ static stator_status find_key(struct parse *p, const char *where, const char *se
         }
     }
     const char *near = nearest_name(name, names, n);
+    if (absent != NULL && near == NULL)
+        return error_set(p->e, STATOR_USAGE, "%s: section \"%s\": this build has no %s yet; take \"%s\" out",
+                         where, section, absent, shown(name, text));
     if (elsewhere != NULL && near == NULL)
         return error_set(p->e, STATOR_USAGE, "%s: unknown key \"%s\" in section %s; did you mean %s.%s?",
                          where, shown(name, text), section, elsewhere, name);

@@ -54,6 +54,7 @@ enum config_key {
     CONFIG_SAMPLING_REPEAT_PENALTY,
     CONFIG_SAMPLING_SEED,
     CONFIG_CACHE_DIR,
+    CONFIG_SERVER_MAX_QUEUE,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -133,6 +134,9 @@ struct config {
     struct {
         char dir[CONFIG_PATH]; /* empty: no cache */
     } cache;
+    struct {
+        uint64_t max_queue; /* requests that wait, beside memory.sequences that run */
+    } server;
     struct {
         stator_log_level level;
         enum config_log_format format;

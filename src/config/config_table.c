@@ -155,6 +155,12 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_CACHE_DIR] =
         {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "Folder in which compiled GPU kernels are kept; empty: they are compiled at each start."},
+    [CONFIG_SERVER_MAX_QUEUE] =
+        {KEY(server, max_queue), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65536, .default_text = "16",
+         .unit = "requests",
+         .help =
+             "Requests that may wait beside the `memory.sequences` that run; one more is refused as busy. "
+             "The tokens of each are planned memory: 4 bytes per token of `memory.context`."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},

@@ -2,8 +2,13 @@
  *
  * Threads. The driver thread (the one that calls stator_*) owns everything until stator_start, and again
  * after the engine thread was joined. Between those, the engine thread owns device, sequences, sampler and
- * the plan's use figures; the two meet only in the rings, in the request slots (owned by the driver while
- * FREE or DONE, by the engine after the submit command) and in the atomics.
+ * the plan's use figures, and any number of threads call; they meet only
+ *   in the commands' ring, whose producer holds submit_lock;
+ *   in the request slots: a free one (id 0) belongs to who holds submit_lock, then to the engine until it has
+ *     put the end into its outbox, then to who polls, who frees it;
+ *   in the outboxes and the bell: the engine fills and rings, one thread at a time polls;
+ *   in the atomics.
+ * The engine takes no lock.
  *
  * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the
  * slices of `engine`: this struct, the model's directory, shape and graph, the tokenizer, the run's state. */
@@ -19,6 +24,8 @@
 #include "engine/report/audit.h"
 #include "engine/start/log_sink.h"
 #include "engine/start/placement.h"
+#include "engine/run/bell.h"
+#include "engine/run/outbox.h"
 #include "engine/run/sampler.h"
 #include "plan/plan.h"
 #include "tokenizer/tokenizer.h"
@@ -26,19 +33,42 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define ENGINE_QUEUE 4           /* requests that may wait beside those that run */
 #if defined(__SANITIZE_THREAD__) /* whose state is thread-local */
 #define ENGINE_STACK (4096 * 1024)
 #else
 #define ENGINE_STACK (512 * 1024)
 #endif
-#define ENGINE_EVENTS         256
+#define ENGINE_EVENTS         16         /* of the start */
+#define ENGINE_READER_ROWS    2          /* of logits that were handed out and not yet read */
 #define ENGINE_EDGE_BASE      (1u << 20) /* bytes of work for stator_tokenize, and more per token of context */
 #define ENGINE_EDGE_PER_TOKEN 256
 
+/* Rows of logits of one request, copied out of the device's memory: a slow reader holds up nobody. */
+struct engine_rows {
+    _Atomic bool taken;
+    float *row[ENGINE_READER_ROWS];
+};
+
+/* What statistics tell of a request: written by the engine's thread (0 by who submits), read by any. */
+struct engine_shown {
+    _Atomic uint64_t admitted_ns; /* 0: not yet, as in the next three */
+    _Atomic uint64_t began_ns;
+    _Atomic uint64_t prompt_done_ns;
+    _Atomic uint64_t ended_ns;
+    _Atomic uint32_t blocks;
+    _Atomic uint32_t done; /* tokens gone into steps */
+    _Atomic uint32_t n_tokens;
+    _Atomic uint64_t steps;
+    _Atomic uint64_t step_ns;
+    _Atomic uint64_t last_step_ns;
+};
+
 struct engine_request {
-    _Atomic uint64_t id; /* 0: free */
-    _Atomic int cancel;
+    _Atomic uint64_t id; /* 0: free. Ids rise, so none comes twice */
+    /* Of these two, the last id of this slot that was cancelled, or held: they come from any thread, perhaps
+     * late, and mean this request if they are its id. */
+    _Atomic uint64_t cancelled;
+    _Atomic uint64_t held;
     stator_request_kind kind;
     bool ignore_eos;
     uint32_t n_prompt;
@@ -46,8 +76,16 @@ struct engine_request {
     uint32_t n_depth; /* of the prompt; what comes after it is timed */
     uint32_t laps;    /* left, with the running one */
     struct sampler_settings sampling;
+    bool logprobs;
+    uint32_t top_logprobs;
     int32_t *tokens; /* [context + 1]: the prompt, then what was generated */
     uint32_t n_tokens;
+    uint64_t submitted_ns;
+    struct engine_shown shown;
+    struct outbox out;
+    struct engine_rows *rows;   /* LOGITS: from admission until its end was polled */
+    uint32_t rows_told;         /* handed out */
+    _Atomic uint32_t rows_read; /* of these, those whose reader is through with them */
 };
 
 /* A request that runs: its place in the KV cache. */
@@ -59,9 +97,10 @@ struct engine_sequence {
         uint32_t n_blocks;
         uint32_t *table;
     } caches[GRAPH_MAX_CACHES];
-    uint32_t room; /* tokens that its blocks are for */
-    bool fresh;    /* its blocks are to be cleared by the next step */
-    bool failed;   /* nothing of it goes into steps any more; failure says why */
+    uint32_t room;  /* tokens that its blocks are for */
+    bool fresh;     /* its blocks are to be cleared by the next step */
+    uint32_t round; /* a logits request: how often steps of it were given up */
+    bool failed;    /* nothing of it goes into steps any more; failure says why */
     char failure[160];
     uint64_t began_ns;
     uint64_t prompt_done_ns;
@@ -77,8 +116,10 @@ struct engine_cache {
 /* A step under way (pipeline.c). */
 struct engine_step {
     uint64_t number;
-    uint32_t at;                      /* the device that has it */
-    bool running;                     /* there: submitted, and not seen to have ended */
+    uint32_t at;  /* the device that has it */
+    bool running; /* there: submitted, and not seen to have ended */
+    uint64_t began_ns;
+    uint64_t ended_ns;                /* its results were there; 0: not yet */
     uint32_t n_chunks;                /* sequences that it carries */
     struct engine_sequence **carried; /* [sequences] */
     uint32_t n_rows;
@@ -88,6 +129,8 @@ struct engine_step {
     uint32_t position;              /* of the chunk's first token */
     uint32_t n_tokens;
     uint32_t rows_done;
+    uint32_t row;   /* of the rows that the tail has computed, how many were handed out */
+    uint32_t round; /* the reader's then: of another, the step is stale */
 };
 
 /* A slice that a device's driver did not give. */
@@ -132,36 +175,16 @@ struct engine_device {
     _Atomic uint64_t driver_bytes;
 };
 
-enum engine_command_kind { ENGINE_SUBMIT, ENGINE_ACK, ENGINE_STOP };
 struct engine_command {
-    enum engine_command_kind kind;
-    uint32_t request; /* slot */
+    uint32_t submit; /* slot of a request */
 };
 
-/* What the engine thread tells: public events, and two of its own. */
-enum engine_event_kind {
-    ENGINE_TOKEN,
-    ENGINE_LOGITS,
-    ENGINE_LAP,
-    ENGINE_DONE,
-    ENGINE_PROGRESS,
-    ENGINE_STARTED,
-    ENGINE_START_FAILED
-};
+/* What the engine thread tells of its start. */
+enum engine_event_kind { ENGINE_PROGRESS, ENGINE_STARTED, ENGINE_START_FAILED };
 struct engine_event {
     enum engine_event_kind kind;
-    uint32_t request; /* slot */
-    uint64_t id;
-    int32_t token;
-    uint32_t position;
-    const float *logits;
-    bool last_row; /* LOGITS: the reader's next poll gives the rows back */
-    stator_reason reason;
     stator_status status;
-    uint64_t a, b;    /* DONE, LAP: prompt_ns, generate_ns; PROGRESS: done, total */
-    uint64_t time_ns; /* TOKEN */
-    uint32_t n_prompt, n_generated;
-    char text[160];
+    uint64_t done, total; /* PROGRESS */
 };
 
 /* Sizes that the plan follows from, all resolved. */
@@ -229,6 +252,13 @@ struct stator {
     struct ring *events;
     struct engine_request *requests;
     uint32_t n_requests;
+    struct bell bell;
+    struct engine_rows *rows; /* [n_rows] */
+    uint32_t n_rows;
+    pthread_mutex_t submit_lock;    /* who takes a slot, and the producer's end of `commands` */
+    pthread_mutex_t edge_lock;      /* edge_work */
+    _Atomic bool polled;            /* a thread is in stator_poll */
+    struct engine_request *in_hand; /* who polls: whose row of logits it has read */
     struct engine_sequence *sequences;
     struct engine_step *steps; /* [max_steps], those under way: the oldest is steps[first_step % max_steps] */
     uint32_t max_steps;
@@ -253,10 +283,8 @@ struct stator {
     bool start_tried;    /* once only: what a failed start has mapped stays until close */
     _Atomic int started; /* read by stator_cancel */
     uint64_t step_ns;    /* the engine thread: when the last step ended */
-    bool acked;          /* the engine thread: the reader gave the logits rows back */
-    bool owes_ack;       /* the driver: the next poll gives them back */
     stator_error start_error;
-    uint64_t next_id;
+    uint64_t last_id; /* under submit_lock */
     uint64_t load_ns;
     _Atomic int stop;
     _Atomic int cancel_start; /* ends a start; one that comes too late for that does nothing */
@@ -264,10 +292,20 @@ struct stator {
     _Atomic uint64_t loaded_bytes;
     _Atomic uint32_t used_blocks[GRAPH_MAX_CACHES]; /* the caches' peaks */
     _Atomic uint64_t stepped;                       /* steps that have ended */
-    /* Written by the driver when a request is done. */
     struct {
-        uint64_t prompt_tokens, prompt_ns, generated_tokens, generate_ns, requests;
-    } served;
+        uint32_t blocks; /* of all caches; from the plan */
+        _Atomic uint32_t free_blocks;
+        _Atomic uint32_t peak_blocks;
+        _Atomic uint64_t cancelled, failed;
+        _Atomic uint64_t tokens_in, tokens_out;
+        _Atomic uint64_t queue_ns;
+        _Atomic uint64_t step_ns, last_step_ns, longest_step_ns;
+        _Atomic uint64_t moved_ns; /* when a step ended, or began where none was; 0: none is under way */
+        _Atomic int fault;         /* broken_why may be read */
+    } shown;
+    struct {
+        _Atomic uint64_t prompt_tokens, prompt_ns, generated_tokens, generate_ns, requests;
+    } served; /* of requests and laps that have ended */
 };
 
 /* planner.c: the plan for `want`, without touching a device. Fills the devices' graphs and models, what
@@ -307,10 +345,15 @@ uint64_t loader_least_window(const struct engine_device *d);
 
 /* loop.c: the engine thread. */
 void *loop_thread(void *s);
-void loop_emit(struct stator *s, const struct engine_event *ev); /* waits while the ring is full */
+/* Whether somebody wants the request ended. */
+bool loop_cancelled(const struct engine_request *r);
 
 /* step_fill.c: what goes into the next step. False: nothing can. `slot` is the descriptor. */
 bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot);
+/* Whether a sequence other than q has something to compute, or will have when its step has ended. */
+bool step_fill_others(const struct stator *s, const struct engine_sequence *q);
+/* Rows of logits that q's reader has room for. */
+uint32_t step_fill_reader_room(const struct engine_sequence *q);
 
 /* step_writer.c */
 void step_writer_layout(const struct device_model *m, const struct engine_want *want, struct step_header *h,
@@ -322,6 +365,8 @@ void step_writer_copy(uint8_t *to, const uint8_t *from);
 
 /* sequences.c: admission and release. */
 bool sequences_admit(struct stator *s, uint32_t slot); /* false: no room now */
+/* Gives a logits request its rows. False: all are in use. */
+bool sequences_take_rows(struct stator *s, uint32_t slot);
 void sequences_release(struct stator *s, struct engine_sequence *q);
 
 #endif

@@ -34,7 +34,7 @@ static void lay_out_steps(struct stator *s, const struct engine_want *want, stru
 
 void planner_lay_out_run(struct stator *s, const struct engine_want *want, struct carve *c) {
     const struct device_model *m = &s->devices[0].model;
-    s->n_requests = want->sequences + ENGINE_QUEUE;
+    s->n_requests = want->sequences + (uint32_t)s->config.server.max_queue;
     s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
     int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
     s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
@@ -49,8 +49,14 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, struc
     s->rope_frequency =
         carve_take(c, graph_angles_stride(&s->devices[0].graph) / 2, sizeof *s->rope_frequency);
     sampler_layout(&s->sampler, c, s->shape->vocab);
-    uint32_t places = 2; /* a submit of every slot and the rows given back; one place of a ring stays free */
-    while (places < s->n_requests + 2)
+    struct outbox_event *told =
+        carve_take(c, (uint64_t)s->n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
+    s->n_rows = ARITH_MIN(want->sequences, want->logits_rows);
+    s->rows = carve_take(c, s->n_rows, sizeof *s->rows);
+    float *rows = carve_take(c, (uint64_t)s->n_rows * ENGINE_READER_ROWS, s->shape->vocab * sizeof(float));
+    bell_lay_out(&s->bell, c, s->n_requests);
+    uint32_t places = 2; /* a submit of every slot; one place of a ring stays free */
+    while (places < s->n_requests + 1)
         places *= 2;
     uint64_t commands = ring_bytes(places, sizeof(struct engine_command));
     uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
@@ -69,16 +75,23 @@ void planner_lay_out_run(struct stator *s, const struct engine_want *want, struc
         return;
     s->commands = ring_init(command_memory, commands, places, sizeof(struct engine_command));
     s->events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
-    for (uint32_t i = 0; i < s->n_requests; i++)
+    for (uint32_t i = 0; i < s->n_requests; i++) {
         s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
+        s->requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
+    }
+    for (uint32_t i = 0; i < s->n_rows * ENGINE_READER_ROWS; i++)
+        s->rows[i / ENGINE_READER_ROWS].row[i % ENGINE_READER_ROWS] = rows + (size_t)i * s->shape->vocab;
+    s->shown.blocks = 0;
     for (uint32_t k = 0; k < n_caches; k++) {
         const struct device_cache *d = &m->caches[k];
         for (uint32_t i = 0; i < want->sequences; i++)
             s->sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
         s->caches[k].n_free = d->n_blocks;
+        s->shown.blocks += d->n_blocks;
         for (uint32_t i = 0; i < d->n_blocks; i++)
             s->caches[k].free[i] = d->n_blocks - 1 - i;
     }
+    atomic_store(&s->shown.free_blocks, s->shown.blocks);
 }
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
@@ -297,6 +310,7 @@ void planner_inputs(const struct stator *s, const struct engine_want *want, stru
     plan_add_number(p, "sequences", want->sequences);
     plan_add_number(p, "batch", want->batch);
     plan_add_number(p, "logits_rows", want->logits_rows);
+    plan_add_number(p, "max_queue", s->config.server.max_queue);
     char kv_type[32];
     bool same = want->kv_type_k == want->kv_type_v;
     snprintf(kv_type, sizeof kv_type, same ? "%s" : "%s/%s", kernels_kv_name(want->kv_type_k),

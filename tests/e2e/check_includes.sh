@@ -93,6 +93,7 @@ test_each_violation_is_found() {
     violates server/x.c '#include "engine/engine.h"' 'server/ may not include'
     violates app/x.c '#include "device/cpu/device_cpu.h"' 'is private to device/'
     violates app/run.c '#include "config/config.h"' 'stator\.h and base only'
+    violates app/x.c '#include "stator_bench.h"' 'stator_bench\.h is for app/bench only'
     violates device/x.c '#include "device/cpu/device_cpu.h"' 'device_list\.c alone names back ends'
     violates device/level_zero/ze.c '#include "device/cpu/device_cpu.h"' 'private to device/cpu/'
     violates extra/x.c '' 'src/extra is no room of the table'

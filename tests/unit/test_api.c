@@ -59,13 +59,13 @@ static const int32_t prompt[] = {0, 658, 737, 260, 444};
 static void open_arguments(void **state) {
     (void)state;
     stator *s = (stator *)&s;
-    REFUSED(STATOR_USAGE, "options.size", stator_open(NULL, &s, e));
+    REFUSED(STATOR_USAGE, "options is NULL", stator_open(NULL, &s, e));
     stator_options o = {.size = sizeof o - 1, .config = DEMO};
     REFUSED(STATOR_USAGE, "options.size", stator_open(&o, &s, e));
     o.size = sizeof o;
-    REFUSED(STATOR_USAGE, "options", stator_open(&o, NULL, e));
+    REFUSED(STATOR_USAGE, "out is NULL", stator_open(&o, NULL, e));
     o.config = NULL;
-    REFUSED(STATOR_USAGE, "options.config", stator_open(&o, &s, e));
+    REFUSED(STATOR_USAGE, "options.config is NULL", stator_open(&o, &s, e));
     o.config = "no/such.gguf";
     s = (stator *)&s;
     REFUSED(STATOR_USAGE, "no/such.gguf", stator_open(&o, &s, e));
@@ -82,7 +82,7 @@ static void open_arguments(void **state) {
 static void wrong_order(void **state) {
     (void)state;
     stator *s = open_model(DEMO, small);
-    stator_event ev;
+    stator_event ev = {.size = sizeof ev};
     int have = 1;
     uint64_t id = 0;
     size_t n = 0;
@@ -186,8 +186,8 @@ static void invalid_requests(void **state) {
 
 static void queue_full(void **state) {
     (void)state;
-    const char *sets[] = {"memory.context=64", "memory.batch=32", "memory.sequences=2", "cpu.threads=1",
-                          NULL};
+    const char *sets[] = {"memory.context=64", "memory.batch=32",    "memory.sequences=2",
+                          "cpu.threads=1",     "server.max_queue=4", NULL};
     stator *s = harness_start(DEMO, sets);
     struct harness_text t[6];
     memset(t, 0, sizeof t);
@@ -195,7 +195,7 @@ static void queue_full(void **state) {
         t[i].id = harness_submit(s, prompt, N_PROMPT, 10, 0.9f, (uint64_t)i);
     stator_request q = generate_of(prompt, N_PROMPT, 1);
     uint64_t id = 0;
-    REFUSED(STATOR_FAILED, "queue is full", stator_submit(s, &q, &id, e));
+    REFUSED(STATOR_BUSY, "queue is full", stator_submit(s, &q, &id, e));
     harness_collect(s, t, 6);
     for (int i = 0; i < 6; i++)
         assert_int_equal(t[i].n, 10);
@@ -267,7 +267,7 @@ static double now_s(void) {
 static void poll_timeouts(void **state) {
     (void)state;
     stator *s = harness_start(DEMO, small);
-    stator_event ev;
+    stator_event ev = {.size = sizeof ev};
     int have = 1;
     double before = now_s();
     assert_int_equal(stator_poll(s, 0, &ev, &have, NULL), STATOR_OK);
@@ -307,7 +307,7 @@ static void logits_in_pieces(void **state) {
     size_t n_rows = 0;
     size_t n_ids = 0;
     for (int done = 0; done < 2;) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
         if (!have)
@@ -329,7 +329,7 @@ static void logits_in_pieces(void **state) {
     assert_int_equal(stator_submit(s, &q, &rows, NULL), STATOR_OK);
     n_rows = 0;
     for (;;) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
         if (!have)
@@ -356,7 +356,7 @@ static void close_while_running(void **state) {
         uint64_t id = 0;
         if (i % 2)
             assert_int_equal(stator_submit(s, &q, &id, NULL), STATOR_OK);
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         for (int k = 0; k < 10 * i; k++)
             assert_int_equal(stator_poll(s, 1000000, &ev, &have, NULL), STATOR_OK);
@@ -480,11 +480,39 @@ static void expected_plan(void **state) {
     stator_close(s);
 }
 
-/* A cancel before and during the start ends it; one that comes too late harms nothing. */
+static void cancel_from_progress(void *context, uint64_t done, uint64_t total) {
+    (void)total;
+    stator **s = context;
+    if (done > 0)
+        stator_cancel(*s, 0);
+}
+
+/* A cancel before the start has nothing to end; one during it ends it; one that comes too late harms nothing.
+ */
 static void cancel_start(void **state) {
     (void)state;
     stator *s = open_model(DEMO, small);
     stator_cancel(s, 0);
+    stator_cancel(s, 5);
+    stator_cancel(NULL, 0);
+    assert_int_equal(stator_prepare(s, NULL), STATOR_OK);
+    stator_cancel(s, 0);
+    stator_error why = {0};
+    if (stator_start(s, &why) != STATOR_OK)
+        fail_msg("%s", why.text);
+    struct harness_text t = {.id = harness_submit(s, prompt, N_PROMPT, 3, 0, 0)};
+    harness_collect(s, &t, 1);
+    assert_int_equal(t.reason, STATOR_REASON_LENGTH);
+    stator_close(s);
+    /* The loading is slow enough for its first report to be heard. */
+    const char *sets[] = {"memory.staging=64KiB", "cpu.threads=1", "memory.context=256"};
+    stator_options o = {.size = sizeof o,
+                        .config = DEMO,
+                        .set = sets,
+                        .n_set = 3,
+                        .progress = cancel_from_progress,
+                        .context = (void *)&s};
+    assert_int_equal(stator_open(&o, &s, NULL), STATOR_OK);
     REFUSED(STATOR_FAILED, "stopped", stator_start(s, e));
     REFUSED(STATOR_USAGE, "started", stator_start(s, e));
     stator_close(s);
@@ -555,7 +583,7 @@ static void both_fail(const char *path, const char *tensor, const char *tier, co
         q.kind = round % 2 ? STATOR_LOGITS : STATOR_GENERATE;
         uint64_t id = 0;
         assert_int_equal(stator_submit(s, &q, &id, NULL), STATOR_OK);
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         do
             assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);

@@ -7,6 +7,7 @@
 
 #include "base/json_reader.h"
 #include "engine/engine.h"
+#include "stator_bench.h"
 
 #define MODEL "configs/demo.gguf"
 #define N_IDS 150
@@ -226,17 +227,16 @@ static void laps(void **state) {
                         .tokens = ids,
                         .n_tokens = 100,
                         .max_new = 8,
-                        .ignore_eos = 1,
-                        .n_depth = 50,
-                        .laps = 3};
+                        .ignore_eos = 1};
+    stator_bench b = {.size = sizeof b, .n_depth = 50, .laps = 3};
     q.sampling = (stator_sampling){.has = STATOR_HAS_TEMPERATURE};
     uint64_t id = 0;
-    assert_int_equal(stator_submit(s, &q, &id, NULL), STATOR_OK);
+    assert_int_equal(stator_bench_submit(s, &q, &b, &id, NULL), STATOR_OK);
     int32_t lap[3][8];
     uint32_t at = 0;
     uint32_t n = 0;
     for (bool done = false; !done;) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
         if (!have)
@@ -566,7 +566,7 @@ static void faults_in_steps(void **state) {
         for (uint32_t k = 0; k < 4; k++)
             id[k] = harness_submit(s, ids, N_IDS, 30, 0, 0);
         for (uint32_t done = 0; done < 4;) {
-            stator_event ev;
+            stator_event ev = {.size = sizeof ev};
             int have = 0;
             assert_int_equal(stator_poll(s, 20000000000, &ev, &have, NULL), STATOR_OK);
             assert_true(have);
@@ -582,7 +582,7 @@ static void faults_in_steps(void **state) {
         }
         (void)id;
         (void)harness_submit(s, ids, 3, 3, 0, 0);
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, 20000000000, &ev, &have, NULL), STATOR_OK);
         assert_true(have && ev.kind == STATOR_EVENT_DONE && ev.status == STATOR_DEVICE);

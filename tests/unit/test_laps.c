@@ -1,6 +1,7 @@
 /* The parts of the API for benchmarks: a prompt's depth, laps, the time of a step, the least work of a
  * step. */
 #include "engine_harness.h"
+#include "stator_bench.h"
 #include "tiny_model.h"
 
 #define DEMO   "configs/demo.gguf"
@@ -16,20 +17,18 @@ static void fill(int32_t *ids) {
         ids[i] = 300 + i * 7;
 }
 
-static stator_request request_of(const int32_t *ids, uint32_t depth, uint32_t laps) {
+static stator_request request_of(const int32_t *ids) {
     return (stator_request){.size = sizeof(stator_request),
                             .kind = STATOR_GENERATE,
                             .tokens = ids,
                             .n_tokens = N_IDS,
                             .max_new = N_NEW,
                             .ignore_eos = 1,
-                            .n_depth = depth,
-                            .laps = laps,
                             .sampling = {.has = STATOR_HAS_TEMPERATURE}};
 }
 
 static stator_event next(stator *s) {
-    stator_event ev;
+    stator_event ev = {.size = sizeof ev};
     int have = 0;
     while (!have)
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
@@ -54,9 +53,10 @@ static void laps_repeat(void **state) {
     struct harness_text plain = {.id = harness_submit(s, ids, N_IDS, N_NEW, 0, 0)};
     harness_collect(s, &plain, 1);
     assert_int_equal(plain.n, N_NEW);
-    stator_request q = request_of(ids, 33, N_LAPS);
+    stator_request q = request_of(ids);
+    stator_bench b = {.size = sizeof b, .n_depth = 33, .laps = N_LAPS};
     uint64_t id = 0;
-    assert_int_equal(stator_submit(s, &q, &id, NULL), STATOR_OK);
+    assert_int_equal(stator_bench_submit(s, &q, &b, &id, NULL), STATOR_OK);
     uint64_t before = 0;
     for (int lap = 0; lap < N_LAPS; lap++) {
         for (int i = 0; i < N_NEW; i++) {
@@ -93,9 +93,10 @@ static void steps_counted(void **state) {
                  {0, 2, 2 * (2 + N_NEW - 1)}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t begin = submits(s);
-        stator_request q = request_of(ids, cases[i].depth, cases[i].laps);
+        stator_request q = request_of(ids);
+        stator_bench b = {.size = sizeof b, .n_depth = cases[i].depth, .laps = cases[i].laps};
         uint64_t id = 0;
-        assert_int_equal(stator_submit(s, &q, &id, NULL), STATOR_OK);
+        assert_int_equal(stator_bench_submit(s, &q, &b, &id, NULL), STATOR_OK);
         while (next(s).kind != STATOR_EVENT_DONE)
             ;
         assert_int_equal(submits(s) - begin, cases[i].steps);
@@ -111,9 +112,10 @@ static void neighbour(void **state) {
     stator *s = harness_start(DEMO, small);
     struct harness_text alone = {.id = harness_submit(s, ids + 5, 20, 30, 0, 0)};
     harness_collect(s, &alone, 1);
-    stator_request q = request_of(ids, 30, 6);
+    stator_request q = request_of(ids);
+    stator_bench b = {.size = sizeof b, .n_depth = 30, .laps = 6};
     uint64_t laps_id = 0;
-    assert_int_equal(stator_submit(s, &q, &laps_id, NULL), STATOR_OK);
+    assert_int_equal(stator_bench_submit(s, &q, &b, &laps_id, NULL), STATOR_OK);
     uint64_t id = harness_submit(s, ids + 5, 20, 30, 0, 0);
     uint32_t n = 0;
     uint32_t together = 0;
@@ -140,12 +142,13 @@ static void refused(void **state) {
     stator *s = harness_start(DEMO, small);
     uint64_t id = 0;
     stator_error e = {0};
-    stator_request q = request_of(ids, N_IDS, 1);
-    assert_int_equal(stator_submit(s, &q, &id, &e), STATOR_USAGE);
+    stator_request q = request_of(ids);
+    stator_bench b = {.size = sizeof b, .n_depth = N_IDS, .laps = 1};
+    assert_int_equal(stator_bench_submit(s, &q, &b, &id, &e), STATOR_USAGE);
     assert_non_null(strstr(e.text, "n_depth is 40"));
-    q = request_of(ids, 0, 2);
+    b = (stator_bench){.size = sizeof b, .n_depth = 0, .laps = 2};
     q.kind = STATOR_LOGITS;
-    assert_int_equal(stator_submit(s, &q, &id, &e), STATOR_USAGE);
+    assert_int_equal(stator_bench_submit(s, &q, &b, &id, &e), STATOR_USAGE);
     assert_non_null(strstr(e.text, "n_depth and laps"));
     stator_close(s);
 }
@@ -155,9 +158,10 @@ static void cancelled(void **state) {
     int32_t ids[N_IDS];
     fill(ids);
     stator *s = harness_start(DEMO, small);
-    stator_request q = request_of(ids, 33, 1000000);
+    stator_request q = request_of(ids);
+    stator_bench b = {.size = sizeof b, .n_depth = 33, .laps = 1000000};
     uint64_t id = 0;
-    assert_int_equal(stator_submit(s, &q, &id, NULL), STATOR_OK);
+    assert_int_equal(stator_bench_submit(s, &q, &b, &id, NULL), STATOR_OK);
     while (next(s).kind != STATOR_EVENT_LAP)
         ;
     stator_cancel(s, id);

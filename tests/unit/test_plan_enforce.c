@@ -45,7 +45,7 @@ static void run_full(stator *s) {
     uint64_t id = 0;
     assert_int_equal(stator_submit(s, &r, &id, &e), STATOR_OK);
     for (;;) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, 1000000000, &ev, &have, &e), STATOR_OK);
         if (have && ev.kind == STATOR_EVENT_DONE) {

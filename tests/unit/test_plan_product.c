@@ -436,11 +436,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"522d770781c760de3453bb6407da5cd3", {NULL}, 0, {NULL}, 0},
-        {"7fdb6546b959a3c1f99c643e34dd4f72", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"22c242c0c75ee5100c4265181ee9879e", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"91b89687e8689dfc5bad32c0657895a8", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"5892e516c61a40cc51c2cf7e9a989533", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"373ab36637c82352dcb2b9a2e34dfb53", {NULL}, 0, {NULL}, 0},
+        {"cdd6eb1203a5299d3d806a57197c994a", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"16253bc12cb13bc5c029f9fe59b94ccb", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"e5a8bd423babf85f120086e550a10f77", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"6d1ec5fb4abeacbf0aae6d72522d1e34", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

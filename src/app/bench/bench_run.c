@@ -8,6 +8,7 @@
 #include "app/session.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "stator_bench.h"
 
 #include <stdlib.h>
 
@@ -84,7 +85,7 @@ static void take_figures(struct measuring *m, const stator_event *ev) {
 /* Polls until all lanes are done. */
 static stator_status collect(struct measuring *m, struct lane *lanes, uint32_t n, stator_error *e) {
     for (uint32_t left = n; left > 0;) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         stator_status st = stator_poll(m->s, UINT64_MAX, &ev, &have, e);
         if (st != STATOR_OK)
@@ -123,13 +124,12 @@ static stator_status submit(struct measuring *m, const int32_t *ids, uint64_t n_
         .n_tokens = n_ids,
         .max_new = max_new,
         .ignore_eos = 1,
-        .n_depth = depth,
-        .laps = laps,
         .sampling = {.has = STATOR_HAS_TEMPERATURE | STATOR_HAS_REPEAT_PENALTY,
                      .temperature = 0,
                      .repeat_penalty = 1},
     };
-    stator_status st = stator_submit(m->s, &q, &lane->id, e);
+    stator_bench b = {.size = sizeof b, .n_depth = depth, .laps = laps};
+    stator_status st = stator_bench_submit(m->s, &q, &b, &lane->id, e);
     if (st == STATOR_OK && session_signal())
         stator_cancel(m->s, 0); /* it came before there was a request to cancel */
     return st;

@@ -2,6 +2,7 @@
  */
 #include "engine/engine.h"
 
+#include "engine/start/arguments.h"
 #include "os/host_memory.h"
 #include "plan/spill.h"
 #include "kernels/kernels.h"
@@ -44,11 +45,8 @@ static void weight_type(const struct stator *s, char out[16]) {
     out[n] = '\0';
 }
 
-stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e) {
-    if (info->size != sizeof *info)
-        return error_set(e, STATOR_USAGE, "stator_get_info: info.size must be sizeof(stator_info)");
-    *info = (stator_info){.size = sizeof *info,
-                          .threads = s->devices[0].choice.threads,
+static void info_of(const struct stator *s, stator_info *info) {
+    *info = (stator_info){.threads = s->devices[0].choice.threads,
                           .vocab = s->shape->vocab,
                           .context = s->want.context,
                           .batch = s->want.batch,
@@ -67,6 +65,14 @@ stator_status stator_get_info(const stator *s, stator_info *info, stator_error *
     snprintf(info->model_name, sizeof info->model_name, "%s", s->shape->model_name);
     snprintf(info->architecture, sizeof info->architecture, "%s", s->shape->arch_name);
     snprintf(info->tier, sizeof info->tier, "%s", s->devices[0].choice.tier);
+}
+
+stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(info, size);
+    stator_info all;
+    info_of(s, &all);
+    ARGUMENTS_WRITE(info, &all);
     return STATOR_OK;
 }
 
@@ -140,9 +146,10 @@ static uint64_t allocated_bytes(const struct stator *s, const struct plan_place 
 
 stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row *row, int *have,
                                 stator_error *e) {
-    if (row->size != sizeof *row)
-        return error_set(e, STATOR_USAGE, "stator_get_memory: row.size must be sizeof(stator_memory_row)");
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(have);
     *have = 0;
+    ARGUMENTS_SIZED(row, size);
     for (uint32_t i = 0; i < s->plan.n_places; i++) {
         const struct plan_place *place = &s->plan.places[i];
         if (index >= place->n_arenas) {
@@ -150,14 +157,14 @@ stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row
             continue;
         }
         const struct plan_arena *a = &place->arenas[index];
-        *row = (stator_memory_row){.size = sizeof *row,
-                                   .planned = a->bytes,
-                                   .lower_bound = a->lower_bound,
-                                   .allocated = allocated_bytes(s, place, a),
-                                   .used = used_bytes(s, place, a),
-                                   .budget = place->budget};
-        snprintf(row->place, sizeof row->place, "%s", place->name);
-        snprintf(row->arena, sizeof row->arena, "%s", a->name);
+        stator_memory_row all = {.planned = a->bytes,
+                                 .lower_bound = a->lower_bound,
+                                 .allocated = allocated_bytes(s, place, a),
+                                 .used = used_bytes(s, place, a),
+                                 .budget = place->budget};
+        snprintf(all.place, sizeof all.place, "%s", place->name);
+        snprintf(all.arena, sizeof all.arena, "%s", a->name);
+        ARGUMENTS_WRITE(row, &all);
         *have = 1;
         break;
     }
@@ -173,7 +180,11 @@ static stator_status finish_json(struct json *j, size_t capacity, size_t *n, sta
 }
 
 stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(n);
     *n = 0;
+    if (capacity > 0)
+        ARGUMENTS_NEED(out);
     if (s->plan.n_places == 0)
         return error_set(e, STATOR_USAGE, "stator_plan_json: call stator_plan first");
     struct json j;
@@ -221,56 +232,56 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_close(j);
 }
 
-stator_status stator_get_audit(const stator *s, stator_audit *out, stator_error *e) {
-    if (out->size != sizeof *out)
-        return error_set(e, STATOR_USAGE, "stator_get_audit: audit.size must be sizeof(stator_audit)");
+stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(audit, size);
     if (!s->started)
         return error_set(e, STATOR_USAGE, "stator_get_audit: call stator_start first");
     struct audit a;
     audit_take(s, &a);
-    *out = (stator_audit){.size = sizeof *out,
-                          .planned = a.planned,
-                          .not_in_ram = a.not_in_ram,
-                          .before = a.before,
-                          .others = a.others,
-                          .kernel = a.kernel,
-                          .pinned = a.pinned,
-                          .spilled = a.spilled,
-                          .grown = audit_growth(s, &a),
-                          .heap_grown = (int64_t)a.heap - (int64_t)s->sealed.heap,
-                          .drm_clients = a.drm.clients,
-                          .drm_vram = a.drm.local_bytes,
-                          .drm_gtt = a.drm.system_bytes};
-    audit_judge(s, &a, out->text, sizeof out->text);
-    if (out->text[0] != '\0' && s->config.memory.strict)
-        return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", out->text);
+    stator_audit all = {.planned = a.planned,
+                        .not_in_ram = a.not_in_ram,
+                        .before = a.before,
+                        .others = a.others,
+                        .kernel = a.kernel,
+                        .pinned = a.pinned,
+                        .spilled = a.spilled,
+                        .grown = audit_growth(s, &a),
+                        .heap_grown = (int64_t)a.heap - (int64_t)s->sealed.heap,
+                        .drm_clients = a.drm.clients,
+                        .drm_vram = a.drm.local_bytes,
+                        .drm_gtt = a.drm.system_bytes};
+    audit_judge(s, &a, all.text, sizeof all.text);
+    ARGUMENTS_WRITE(audit, &all);
+    if (all.text[0] != '\0' && s->config.memory.strict)
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", all.text);
     return STATOR_OK;
 }
 
-stator_status stator_get_device_audit(const stator *s, size_t index, stator_device_audit *out, int *have,
+stator_status stator_get_device_audit(const stator *s, size_t index, stator_device_audit *audit, int *have,
                                       stator_error *e) {
-    if (out->size != sizeof *out)
-        return error_set(e, STATOR_USAGE,
-                         "stator_get_device_audit: audit.size must be sizeof(stator_device_audit)");
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(have);
+    *have = 0;
+    ARGUMENTS_SIZED(audit, size);
     if (!s->started)
         return error_set(e, STATOR_USAGE, "stator_get_device_audit: call stator_start first");
-    *have = 0;
     for (uint32_t i = 0; i < s->n_devices; i++) {
         if (s->devices[i].facts.host_memory || index-- > 0)
             continue;
         struct audit a;
         audit_take(s, &a);
         const struct audit_device *d = &a.devices[i];
-        *out = (stator_device_audit){.size = sizeof *out,
-                                     .planned = d->planned,
-                                     .reserve = s->config.memory.driver_reserve,
-                                     .driver = d->driver,
-                                     .kernel_told = d->kernel_told,
-                                     .kernel = d->kernel,
-                                     .host = d->host,
-                                     .kernel_host = d->kernel_host,
-                                     .grown = audit_device_growth(s, &a, i)};
-        snprintf(out->name, sizeof out->name, "%s", s->devices[i].facts.name);
+        stator_device_audit all = {.planned = d->planned,
+                                   .reserve = s->config.memory.driver_reserve,
+                                   .driver = d->driver,
+                                   .kernel_told = d->kernel_told,
+                                   .kernel = d->kernel,
+                                   .host = d->host,
+                                   .kernel_host = d->kernel_host,
+                                   .grown = audit_device_growth(s, &a, i)};
+        snprintf(all.name, sizeof all.name, "%s", s->devices[i].facts.name);
+        ARGUMENTS_WRITE(audit, &all);
         *have = 1;
         break;
     }
@@ -326,11 +337,11 @@ static void report_to_json(const struct stator *s, struct json *j) {
     json_close(j);
     json_object(j, "timings");
     json_double(j, "load_s", (double)s->load_ns * 1e-9);
-    json_u64(j, "requests", s->served.requests);
-    json_u64(j, "prompt_tokens", s->served.prompt_tokens);
-    json_double(j, "prompt_s", (double)s->served.prompt_ns * 1e-9);
-    json_u64(j, "generated_tokens", s->served.generated_tokens);
-    json_double(j, "generate_s", (double)s->served.generate_ns * 1e-9);
+    json_u64(j, "requests", atomic_load(&s->served.requests));
+    json_u64(j, "prompt_tokens", atomic_load(&s->served.prompt_tokens));
+    json_double(j, "prompt_s", (double)atomic_load(&s->served.prompt_ns) * 1e-9);
+    json_u64(j, "generated_tokens", atomic_load(&s->served.generated_tokens));
+    json_double(j, "generate_s", (double)atomic_load(&s->served.generate_ns) * 1e-9);
     json_close(j);
     json_close(j);
 }
@@ -338,6 +349,11 @@ static void report_to_json(const struct stator *s, struct json *j) {
 /* The figures grow between a call that asks for the length and the next, so what such a call hears holds any
  * figures. */
 stator_status stator_report_json(const stator *s, char *out, size_t capacity, size_t *n, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(n);
+    *n = 0;
+    if (capacity > 0)
+        ARGUMENTS_NEED(out);
     struct json j;
     json_to_buffer(&j, out, capacity, true);
     report_to_json(s, &j);

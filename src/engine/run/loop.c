@@ -1,14 +1,16 @@
 /* The engine thread: starts the devices, loads, seals, then keeps steps under way (pipeline.c) until it is
  * told to stop, and does with their results what the requests want.
  *
- * Invariants: between seal and shutdown nothing here allocates; a request slot is touched only between its
- * submit command and its DONE event; a sequence ends only when no step under way carries it. */
+ * Invariants: between seal and shutdown nothing here allocates or waits for a reader; a request slot is
+ * touched only between its submit command and its end; a sequence ends only when no step under way carries
+ * it. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
 #include "engine/start/enforce.h"
 #include "engine/run/pipeline.h"
 #include "kernels/kernels.h"
+#include "stator_bench.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,23 +21,41 @@ static bool stopping(const struct stator *s) {
     return atomic_load_explicit(&s->stop, memory_order_acquire) != 0;
 }
 
-void loop_emit(struct stator *s, const struct engine_event *ev) {
+/* Of the start: who called stator_start reads it. */
+static void emit(struct stator *s, const struct engine_event *ev) {
     while (!ring_push(s->events, ev) && !stopping(s)) {
         struct timespec pause = {.tv_nsec = 100000};
         nanosleep(&pause, NULL);
     }
 }
 
+bool loop_cancelled(const struct engine_request *r) {
+    return atomic_load(&r->cancelled) == atomic_load_explicit(&r->id, memory_order_relaxed);
+}
+
+static void tell(struct stator *s, struct engine_request *r, const struct outbox_event *ev) {
+    outbox_push(&r->out, ev);
+    bell_ring(&s->bell, (uint32_t)(r - s->requests));
+}
+
 /* What LAP and DONE tell alike. */
-static struct engine_event figures(const struct stator *s, const struct engine_request *r,
-                                   enum engine_event_kind kind, uint64_t prompt_ns, uint64_t generate_ns) {
-    return (struct engine_event){.kind = kind,
-                                 .request = (uint32_t)(r - s->requests),
-                                 .id = atomic_load_explicit(&r->id, memory_order_relaxed),
-                                 .a = prompt_ns,
-                                 .b = generate_ns,
-                                 .n_prompt = r->n_prompt - r->n_depth,
-                                 .n_generated = r->n_tokens - r->n_prompt};
+static struct outbox_event figures(struct stator *s, const struct engine_request *r, stator_event_kind kind,
+                                   stator_reason reason, uint64_t prompt_ns, uint64_t generate_ns) {
+    uint64_t queued_until = atomic_load(&r->shown.admitted_ns);
+    if (queued_until == 0)
+        queued_until = clock_ns();
+    struct outbox_event ev = {.kind = kind,
+                              .reason = reason,
+                              .queue_ns = queued_until - r->submitted_ns,
+                              .prompt_ns = prompt_ns,
+                              .generate_ns = generate_ns,
+                              .n_prompt = r->n_prompt - r->n_depth,
+                              .n_generated = r->n_tokens - r->n_prompt};
+    atomic_fetch_add(&s->served.prompt_tokens, ev.n_prompt);
+    atomic_fetch_add(&s->served.prompt_ns, prompt_ns);
+    atomic_fetch_add(&s->served.generated_tokens, ev.n_generated);
+    atomic_fetch_add(&s->served.generate_ns, generate_ns);
+    return ev;
 }
 
 /* For the report. */
@@ -56,12 +76,15 @@ static void publish_counters(struct stator *s) {
 
 static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns,
                       stator_reason reason, stator_status status, const char *text) {
-    struct engine_event ev = figures(s, r, ENGINE_DONE, prompt_ns, generate_ns);
-    ev.reason = reason;
+    struct outbox_event ev = figures(s, r, STATOR_EVENT_DONE, reason, prompt_ns, generate_ns);
     ev.status = status;
-    snprintf(ev.text, sizeof ev.text, "%s", text);
+    atomic_fetch_add(&s->served.requests, 1);
+    atomic_fetch_add(&s->shown.cancelled, reason == STATOR_REASON_CANCELLED);
+    atomic_fetch_add(&s->shown.failed, reason == STATOR_REASON_FAILED);
+    atomic_store(&r->shown.ended_ns, clock_ns());
     publish_counters(s);
-    loop_emit(s, &ev);
+    outbox_end(&r->out, &ev, text);
+    bell_ring(&s->bell, (uint32_t)(r - s->requests));
 }
 
 static void finish(struct stator *s, struct engine_sequence *q, stator_reason reason, stator_status status,
@@ -84,35 +107,23 @@ static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason r
         return;
     }
     CHECK(q->prompt_done_ns != 0);
-    struct engine_event ev =
-        figures(s, r, ENGINE_LAP, q->prompt_done_ns - q->began_ns, clock_ns() - q->prompt_done_ns);
-    ev.reason = reason;
+    struct outbox_event ev = figures(s, r, STATOR_EVENT_LAP, reason, q->prompt_done_ns - q->began_ns,
+                                     clock_ns() - q->prompt_done_ns);
     r->laps--;
     r->n_tokens = r->n_prompt;
     q->done = r->n_depth;
     q->began_ns = q->prompt_done_ns = 0;
-    loop_emit(s, &ev);
-}
-
-static void take_command(struct stator *s, const struct engine_command *c) {
-    switch (c->kind) {
-    case ENGINE_SUBMIT:
-        CHECK(s->n_waiting < s->n_requests);
-        s->waiting[s->n_waiting++] = c->request;
-        break;
-    case ENGINE_ACK:
-        s->acked = true;
-        break;
-    case ENGINE_STOP:
-        atomic_store(&s->stop, 1);
-        break;
-    }
+    atomic_store(&r->shown.prompt_done_ns, 0);
+    atomic_store(&r->shown.n_tokens, r->n_tokens);
+    tell(s, r, &ev);
 }
 
 static void take_commands(struct stator *s) {
     struct engine_command c;
-    while (ring_pop(s->commands, &c))
-        take_command(s, &c);
+    while (ring_pop(s->commands, &c)) {
+        CHECK(s->n_waiting < s->n_requests);
+        s->waiting[s->n_waiting++] = c.submit;
+    }
 }
 
 /* Ends sequences that were cancelled or have failed, as soon as no step carries them. */
@@ -123,13 +134,13 @@ static void drop_ended(struct stator *s) {
             continue;
         if (q->failed)
             finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED, q->failure);
-        else if (atomic_load(&q->request->cancel))
+        else if (loop_cancelled(q->request))
             finish(s, q, STATOR_REASON_CANCELLED, STATOR_OK, "");
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < s->n_waiting; i++) {
         struct engine_request *r = &s->requests[s->waiting[i]];
-        if (atomic_load(&r->cancel))
+        if (loop_cancelled(r))
             emit_done(s, r, 0, 0, STATOR_REASON_CANCELLED, STATOR_OK, "");
         else
             s->waiting[kept++] = s->waiting[i];
@@ -143,11 +154,18 @@ static void admit_waiting(struct stator *s) {
                   s->broken_why.text);
     if (s->broken)
         s->n_waiting = 0;
-    uint32_t n = 0;
-    while (n < s->n_waiting && sequences_admit(s, s->waiting[n]))
-        n++;
-    s->n_waiting -= n;
-    memmove(s->waiting, s->waiting + n, s->n_waiting * sizeof *s->waiting);
+    uint32_t kept = 0;
+    bool full = false;
+    for (uint32_t i = 0; i < s->n_waiting; i++) {
+        uint32_t slot = s->waiting[i];
+        /* First come, first served; but who waits for a reader's rows holds up nobody behind. */
+        bool rows = s->requests[slot].kind != STATOR_LOGITS || sequences_take_rows(s, slot);
+        if (!full && rows && sequences_admit(s, slot))
+            continue;
+        full = full || rows;
+        s->waiting[kept++] = slot;
+    }
+    s->n_waiting = kept;
 }
 
 static void fail(struct engine_sequence *q, const char *why) {
@@ -159,6 +177,7 @@ static void fail(struct engine_sequence *q, const char *why) {
 static void fail_all(struct stator *s, const stator_error *e) {
     s->broken = true;
     s->broken_why = *e;
+    atomic_store(&s->shown.fault, 1);
     pipeline_drain(s);
     for (uint32_t i = 0; i < s->want.sequences; i++) {
         s->sequences[i].flights = 0;
@@ -170,8 +189,10 @@ static void fail_all(struct stator *s, const stator_error *e) {
 static void take_row(struct stator *s, struct engine_sequence *q, const float *logits,
                      const struct step_pick *pick) {
     struct engine_request *r = q->request;
-    if (q->prompt_done_ns == 0)
+    if (q->prompt_done_ns == 0) {
         q->prompt_done_ns = s->step_ns;
+        atomic_store(&r->shown.prompt_done_ns, s->step_ns);
+    }
     if (!pick->finite) {
         fail(q,
              "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
@@ -185,58 +206,74 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
         end_lap(s, q, STATOR_REASON_EOS);
         return;
     }
-    struct engine_event ev = {.kind = ENGINE_TOKEN,
-                              .request = (uint32_t)(r - s->requests),
-                              .id = atomic_load_explicit(&r->id, memory_order_relaxed),
-                              .token = token,
-                              .position = r->n_tokens,
-                              .time_ns = s->step_ns};
+    struct outbox_event ev = {
+        .kind = STATOR_EVENT_TOKEN, .token = token, .position = r->n_tokens, .time_ns = s->step_ns};
+    if (r->logprobs)
+        ev.n_top = sampler_logprobs(&s->sampler, logits, token, r->top_logprobs, &ev.logprob, ev.top);
     r->tokens[r->n_tokens++] = token;
-    loop_emit(s, &ev);
+    atomic_store(&r->shown.n_tokens, r->n_tokens);
+    atomic_fetch_add(&s->shown.tokens_out, 1);
+    tell(s, r, &ev);
     /* A token at position `context` can be told, but not computed with. */
     if (r->n_tokens - r->n_prompt >= r->max_new || r->n_tokens > s->want.context)
         end_lap(s, q, STATOR_REASON_LENGTH);
 }
 
-/* Hands out rows of logits and waits until the reader has given them back. False: the engine stops. */
-static bool hand_out_rows(struct stator *s, const struct engine_step *st, const float *logits) {
-    const struct engine_sequence *q = st->reader;
-    s->acked = false;
-    for (uint32_t i = 0; i < st->n_rows; i++) {
-        struct engine_event ev = {.kind = ENGINE_LOGITS,
-                                  .request = (uint32_t)(q->request - s->requests),
-                                  .id = atomic_load_explicit(&q->request->id, memory_order_relaxed),
-                                  .position = st->position + st->rows_done + i,
-                                  .logits = logits + (size_t)i * s->shape->vocab,
-                                  .last_row = i + 1 == st->n_rows};
-        loop_emit(s, &ev);
+/* Hands out rows of the tail that has ended. False: the reader has no room for the next one. */
+static bool hand_out_rows(struct stator *s, struct engine_step *st, const float *logits) {
+    struct engine_sequence *q = st->reader;
+    struct engine_request *r = q->request;
+    for (; st->row < st->n_rows; st->row++) {
+        if (step_fill_reader_room(q) == 0)
+            return false;
+        float *row = r->rows->row[r->rows_told % ENGINE_READER_ROWS];
+        memcpy(row, logits + (size_t)st->row * s->shape->vocab, s->shape->vocab * sizeof *row);
+        r->rows_told++;
+        struct outbox_event ev = {
+            .kind = STATOR_EVENT_LOGITS, .position = st->position + st->rows_done + st->row, .logits = row};
+        tell(s, r, &ev);
     }
-    while (!s->acked && !stopping(s)) {
-        ring_wait(s->commands, 100000000);
-        take_commands(s);
-    }
-    return s->acked;
+    st->rows_done += st->n_rows;
+    st->row = 0;
+    return true;
 }
 
-/* The rows of one tail of a chunk of a logits request; then the next tail, until all its rows were read. */
-static stator_status read_rows(struct stator *s, struct engine_step *st, const float *logits,
-                               const struct step_pick *picks, stator_error *e) {
-    struct engine_sequence *q = st->reader;
-    for (uint32_t i = 0; i < st->n_rows && !q->failed; i++) {
+static void check_rows(struct engine_step *st, const struct step_pick *picks) {
+    for (uint32_t i = st->row; i < st->n_rows && !st->reader->failed; i++) {
         char text[128];
         snprintf(text, sizeof text, "the logits of position %u are not finite numbers",
                  st->position + st->rows_done + i);
         if (!picks[i].finite)
-            fail(q, text);
+            fail(st->reader, text);
     }
-    bool ended = q->failed || atomic_load(&q->request->cancel);
-    if (!ended && !hand_out_rows(s, st, logits))
+}
+
+/* The rows of one tail of a chunk of a logits request; then the next tail, until all its rows were read.
+ * Where others have work meanwhile, the rest of the chunk is given up and computed again, so that they wait
+ * for no reader. *stalls: the reader has no room, and nobody else wants the step's place. */
+static stator_status read_rows(struct stator *s, struct engine_step *st, const float *logits,
+                               const struct step_pick *picks, bool *stalls, stator_error *e) {
+    struct engine_sequence *q = st->reader;
+    if (st->round != q->round) { /* given up while it was on its way */
+        pipeline_finish(s, st);
         return STATOR_OK;
-    st->rows_done += st->n_rows;
-    ended = ended || atomic_load(&q->request->cancel);
-    if (!ended && st->rows_done < st->n_tokens)
-        return pipeline_again(s, st, st->rows_done,
-                              ARITH_MIN(st->n_tokens - st->rows_done, s->want.logits_rows), e);
+    }
+    check_rows(st, picks);
+    bool ended = q->failed || loop_cancelled(q->request);
+    bool told = !ended && hand_out_rows(s, st, logits);
+    bool others = !ended && step_fill_others(s, q);
+    *stalls = !ended && !told && !others;
+    if (*stalls) {
+        atomic_store(&s->shown.moved_ns, 0); /* a reader that waits is no device that hangs */
+        return STATOR_OK;
+    }
+    uint32_t done = st->rows_done + st->row;
+    if (told && !others && done < st->n_tokens)
+        return pipeline_again(s, st, done, ARITH_MIN(st->n_tokens - done, s->want.logits_rows), e);
+    if (!ended && done < st->n_tokens) {
+        q->done = st->position + done; /* what the cache holds beyond is written again, the same */
+        q->round++;
+    }
     pipeline_finish(s, st);
     if (!ended && q->done == q->request->n_tokens && q->flights == 0) {
         q->prompt_done_ns = clock_ns();
@@ -245,15 +282,17 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
     return STATOR_OK;
 }
 
-/* What the step found, to those who wanted it. */
-static stator_status deliver(struct stator *s, struct engine_step *st, stator_error *e) {
+/* What the step found, to those who wanted it. *stalls: as in read_rows. */
+static stator_status deliver(struct stator *s, struct engine_step *st, bool *stalls, stator_error *e) {
     struct device *d = s->devices[st->at].device;
     uint32_t slot = (uint32_t)(st->number % s->devices[st->at].model.slots);
     s->step_ns = clock_ns();
+    if (st->ended_ns == 0)
+        st->ended_ns = s->step_ns;
     const float *logits = d->vtable->logits(d, slot);
     const struct step_pick *picks = d->vtable->picks(d, slot);
     if (st->reader != NULL)
-        return read_rows(s, st, logits, picks, e);
+        return read_rows(s, st, logits, picks, stalls, e);
     pipeline_finish(s, st); /* nothing begins before we return, so the rows hold */
     for (uint32_t i = 0; i < st->n_rows; i++)
         take_row(s, st->of_row[i], logits + (size_t)i * s->shape->vocab, &picks[i]);
@@ -263,10 +302,12 @@ static stator_status deliver(struct stator *s, struct engine_step *st, stator_er
 /* One round over all devices. False: nothing has changed. */
 static bool work(struct stator *s, stator_error *e, stator_status *rc) {
     bool moved = false;
+    bool stalls = false;
     *rc = pipeline_advance(s, &moved, e);
-    for (struct engine_step *st; *rc == STATOR_OK && !stopping(s) && (st = pipeline_ended(s)) != NULL;) {
-        moved = true;
-        *rc = deliver(s, st, e);
+    for (struct engine_step *st;
+         *rc == STATOR_OK && !stalls && !stopping(s) && (st = pipeline_ended(s)) != NULL;) {
+        *rc = deliver(s, st, &stalls, e);
+        moved = moved || !stalls;
     }
     if (*rc != STATOR_OK || stopping(s) || !pipeline_has_room(s))
         return moved;
@@ -286,7 +327,7 @@ static void run_until_stopped(struct stator *s) {
         stator_error e = {0};
         stator_status rc = STATOR_OK;
         bool moved = !s->broken && work(s, &e, &rc);
-        if (rc == STATOR_OK && !moved && !stopping(s) && !pipeline_is_empty(s))
+        if (rc == STATOR_OK && !moved && !stopping(s) && !s->broken && pipeline_works(s))
             rc = pipeline_wait(s, &e);
         else if (rc == STATOR_OK && !moved && !stopping(s))
             ring_wait(s->commands, UINT64_MAX);
@@ -305,13 +346,13 @@ void *loop_thread(void *context) {
     if (st == STATOR_OK) {
         s->load_ns = clock_ns() - began;
         phase_advance(&s->phase, PHASE_SEALED);
-        loop_emit(s, &ev);
+        emit(s, &ev);
         run_until_stopped(s);
         phase_advance(&s->phase, PHASE_SHUTDOWN);
         if (!s->broken)
             (void)enforce_check(s); /* it has logged */
     } else {
-        loop_emit(s, &ev);
+        emit(s, &ev);
     }
     start_close_devices(s);
     return NULL;

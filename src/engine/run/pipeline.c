@@ -46,6 +46,13 @@ bool pipeline_is_empty(const struct stator *s) {
     return s->next_step == s->first_step;
 }
 
+bool pipeline_works(const struct stator *s) {
+    for (uint64_t i = s->first_step; i < s->next_step; i++)
+        if (step_of(s, i)->running)
+            return true;
+    return false;
+}
+
 bool pipeline_has_room(const struct stator *s) {
     return s->next_step - s->first_step < s->max_steps && may_enter(s, s->next_step, 0);
 }
@@ -76,6 +83,9 @@ stator_status pipeline_begin(struct stator *s, stator_error *e) {
     struct engine_step *st = &s->steps[s->next_step % s->max_steps];
     for (uint32_t i = 0; i < st->n_chunks; i++)
         st->carried[i]->flights++;
+    st->began_ns = clock_ns();
+    if (pipeline_is_empty(s))
+        atomic_store(&s->shown.moved_ns, st->began_ns);
     s->next_step++;
     return submit(s, st, 0, e);
 }
@@ -150,16 +160,27 @@ stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t 
     h->n_rows = rows;
     h->run_body = 0;
     st->n_rows = rows;
+    atomic_store(&s->shown.moved_ns, clock_ns());
     return submit(s, st, st->at, e);
 }
 
 void pipeline_finish(struct stator *s, struct engine_step *st) {
     CHECK(st == pipeline_ended(s));
+    uint64_t ns = st->ended_ns - st->began_ns;
     for (uint32_t i = 0; i < st->n_chunks; i++) {
         CHECK(st->carried[i]->flights > 0);
         st->carried[i]->flights--;
+        struct engine_shown *shown = &st->carried[i]->request->shown;
+        atomic_fetch_add(&shown->steps, 1);
+        atomic_fetch_add(&shown->step_ns, ns);
+        atomic_store(&shown->last_step_ns, ns);
     }
     s->first_step++;
+    atomic_fetch_add(&s->shown.step_ns, ns);
+    atomic_store(&s->shown.last_step_ns, ns);
+    if (ns > atomic_load(&s->shown.longest_step_ns))
+        atomic_store(&s->shown.longest_step_ns, ns);
+    atomic_store(&s->shown.moved_ns, pipeline_is_empty(s) ? 0 : clock_ns());
     atomic_fetch_add_explicit(&s->stepped, 1, memory_order_relaxed);
 }
 
@@ -189,4 +210,5 @@ void pipeline_drain(struct stator *s) {
     for (uint32_t i = 0; i < s->n_devices; i++)
         s->devices[i].n_running = 0;
     s->first_step = s->next_step;
+    atomic_store(&s->shown.moved_ns, 0);
 }

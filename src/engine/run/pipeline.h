@@ -32,6 +32,8 @@ void pipeline_finish(struct stator *s, struct engine_step *st);
  * deadline. */
 stator_status pipeline_wait(struct stator *s, stator_error *e);
 bool pipeline_is_empty(const struct stator *s);
+/* Whether a device works on a step. */
+bool pipeline_works(const struct stator *s);
 /* Waits, within the deadline, until no device works any more, so that none pushes into a closed one; forgets
  * all steps. */
 void pipeline_drain(struct stator *s);

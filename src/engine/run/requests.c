@@ -1,10 +1,12 @@
-/* The public calls between start and close, on the driver thread: text to ids and back, submit, poll, cancel.
- */
+/* The public calls between start and close, from any thread: text to ids and back, submit, cancel; and poll,
+ * from one at a time. */
 #include "engine/engine.h"
 
 #include "config/config_table.h"
-
+#include "base/clock.h"
+#include "engine/start/arguments.h"
 #include "kernels/kernels.h"
+#include "stator_bench.h"
 
 #include <string.h>
 #include <time.h>
@@ -34,10 +36,18 @@ static stator_status need_tokenizer(const struct stator *s, const char *call, st
 
 stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special,
                               int parse_special, int32_t *ids, size_t capacity, size_t *n, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(n);
+    *n = 0;
+    if (length > 0)
+        ARGUMENTS_NEED(text);
+    if (capacity > 0)
+        ARGUMENTS_NEED(ids);
     stator_status st = need_tokenizer(s, "stator_tokenize", e);
     if (st != STATOR_OK)
         return st;
-    if (tokenizer_work_bytes(s->tokenizer, length) > s->edge_work_bytes)
+    /* The first says what the second would, where that can't be computed. */
+    if (length > s->edge_work_bytes || tokenizer_work_bytes(s->tokenizer, length) > s->edge_work_bytes)
         return error_set(e, STATOR_USAGE,
                          "a text of %zu bytes is more than the planned %llu bytes of work memory take: raise "
                          "memory.context, or "
@@ -46,22 +56,32 @@ stator_status stator_tokenize(const stator *s, const char *text, size_t length, 
     uint32_t flags =
         (add_special ? TOKENIZER_ADD_SPECIAL : 0) | (parse_special ? TOKENIZER_PARSE_SPECIAL : 0);
     uint64_t count = 0;
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->edge_lock; /* the engine is the caller's in all but that */
+    pthread_mutex_lock(lock);
     st = tokenizer_encode(s->tokenizer, text, length, flags, s->edge_work, s->edge_work_bytes, ids, capacity,
                           &count, e);
+    pthread_mutex_unlock(lock);
     *n = count;
     return st;
 }
 
-stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int special, char *out,
+stator_status stator_decode(const stator *s, stator_decoder *decoder, int32_t id, int special, char *out,
                             size_t capacity, size_t *n, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(n);
     *n = 0;
+    ARGUMENTS_SIZED(decoder, started);
+    if (capacity > 0)
+        ARGUMENTS_NEED(out);
+    stator_decoder *d = decoder;
     stator_status st = need_tokenizer(s, "stator_decode", e);
     if (st != STATOR_OK)
         return st;
-    if (d->size != sizeof *d || d->n_pending > 4)
-        return error_set(
-            e, STATOR_USAGE,
-            "stator_decode: decoder.size must be sizeof(stator_decoder), the rest zero at first");
+    if (d->n_pending > 4)
+        return error_set(e, STATOR_USAGE,
+                         "stator_decode: decoder.n_pending is %u: all but the size must be "
+                         "zero at first, and is then the library's",
+                         d->n_pending);
     uint64_t need = 3 * (tokenizer_longest_piece(s->tokenizer) + 4);
     if (capacity < need)
         return error_set(e, STATOR_USAGE, "stator_decode: the buffer holds %zu bytes, a token may need %llu",
@@ -79,25 +99,24 @@ stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int 
 }
 
 static stator_status check_request(const struct stator *s, const stator_request *r, stator_error *e) {
-    if (r->size != sizeof *r)
-        return error_set(e, STATOR_USAGE, "stator_submit: request.size must be sizeof(stator_request)");
     if (r->kind != STATOR_GENERATE && r->kind != STATOR_LOGITS)
         return error_set(e, STATOR_USAGE, "stator_submit: unknown kind of request %d", (int)r->kind);
     if (r->n_tokens == 0)
         return error_set(e, STATOR_USAGE, "the prompt is empty: at least one token is needed");
     if (r->tokens == NULL)
         return error_set(e, STATOR_USAGE, "stator_submit: request.tokens is NULL");
+    if (r->logprobs > 1 || r->top_logprobs > STATOR_TOP_LOGPROBS || (r->top_logprobs > 0 && r->logprobs == 0))
+        return error_set(
+            e, STATOR_USAGE,
+            "stator_submit: request.logprobs is %u, request.top_logprobs %u: 0 or 1, and with 1 at "
+            "most %d of the likeliest, are expected",
+            r->logprobs, r->top_logprobs, STATOR_TOP_LOGPROBS);
+    if (r->logprobs && r->kind == STATOR_LOGITS)
+        return error_set(e, STATOR_USAGE, "stator_submit: request.logprobs is for STATOR_GENERATE");
     if (r->n_tokens > s->want.context)
         return error_set(e, STATOR_USAGE,
                          "the prompt has %zu tokens, memory.context is %u: raise it, or shorten the prompt",
                          r->n_tokens, s->want.context);
-    if (r->kind == STATOR_LOGITS && (r->n_depth != 0 || r->laps > 1))
-        return error_set(e, STATOR_USAGE, "stator_submit: n_depth and laps are for STATOR_GENERATE");
-    if (r->n_depth >= r->n_tokens)
-        return error_set(
-            e, STATOR_USAGE,
-            "stator_submit: n_depth is %u, the prompt has %zu tokens: at least one must come after",
-            r->n_depth, r->n_tokens);
     for (size_t i = 0; i < r->n_tokens; i++)
         if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= s->shape->vocab)
             return error_set(e, STATOR_USAGE,
@@ -141,125 +160,269 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
     return STATOR_OK;
 }
 
-stator_status stator_check(const stator *s, const stator_request *r, stator_error *e) {
+stator_status stator_check(const stator *s, const stator_request *request, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(request, n_tokens);
+    stator_request r;
+    ARGUMENTS_READ(&r, request);
     struct sampler_settings sampling;
     stator_status st = need_prepared(s, "stator_check", e);
     if (st == STATOR_OK)
-        st = check_request(s, r, e);
-    return st == STATOR_OK ? resolve_sampling(s, &r->sampling, &sampling, e) : st;
+        st = check_request(s, &r, e);
+    return st == STATOR_OK ? resolve_sampling(s, &r.sampling, &sampling, e) : st;
 }
 
-stator_status stator_submit(stator *s, const stator_request *r, uint64_t *id, stator_error *e) {
-    stator_status st = need_started(s, "stator_submit", e);
-    if (st == STATOR_OK)
-        st = check_request(s, r, e);
-    struct sampler_settings sampling;
-    if (st == STATOR_OK)
-        st = resolve_sampling(s, &r->sampling, &sampling, e);
-    if (st != STATOR_OK)
-        return st;
-    struct engine_request *q = NULL;
-    for (uint32_t i = 0; i < s->n_requests && q == NULL; i++)
-        if (atomic_load(&s->requests[i].id) == 0)
-            q = &s->requests[i];
-    if (q == NULL)
-        return error_set(e, STATOR_FAILED,
-                         "the queue is full: %u requests run or wait; poll until one is done", s->n_requests);
+/* Into a free slot, and off to the engine. */
+static void fill_slot(stator *s, struct engine_request *q, const stator_request *r, const stator_bench *b,
+                      const struct sampler_settings *sampling, uint64_t *id) {
     uint32_t n = (uint32_t)r->n_tokens;
     uint32_t room = s->want.context - n + 1;
     q->kind = r->kind;
     q->ignore_eos = r->ignore_eos != 0;
     q->n_prompt = q->n_tokens = n;
     q->max_new = r->kind == STATOR_LOGITS ? 0 : r->max_new != 0 ? ARITH_MIN(r->max_new, room) : room;
-    q->n_depth = r->n_depth;
-    q->laps = r->laps;
-    q->sampling = sampling;
+    q->n_depth = b->n_depth;
+    q->laps = b->laps;
+    q->sampling = *sampling;
     memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
-    atomic_store(&q->cancel, 0);
-    *id = ++s->next_id;
+    q->logprobs = r->logprobs != 0;
+    q->top_logprobs = r->top_logprobs;
+    q->submitted_ns = clock_ns();
+    memset(&q->shown, 0, sizeof q->shown);
+    atomic_store(&q->shown.n_tokens, n);
+    q->rows = NULL;
+    q->rows_told = 0;
+    atomic_store(&q->rows_read, 0);
+    outbox_clear(&q->out);
+    *id = ++s->last_id;
     atomic_store(&q->id, *id);
-    struct engine_command c = {.kind = ENGINE_SUBMIT, .request = (uint32_t)(q - s->requests)};
+    struct engine_command c = {.submit = (uint32_t)(q - s->requests)};
     bool pushed = ring_push(s->commands, &c);
     CHECK(pushed); /* the ring holds more than there are slots */
-    return STATOR_OK;
 }
 
-static void give_rows_back(struct stator *s) {
-    if (!s->owes_ack)
+static stator_status submit(stator *s, const stator_request *r, const stator_bench *b, uint64_t *id,
+                            stator_error *e) {
+    stator_status st = check_request(s, r, e);
+    struct sampler_settings sampling;
+    if (st == STATOR_OK)
+        st = resolve_sampling(s, &r->sampling, &sampling, e);
+    if (st != STATOR_OK)
+        return st;
+    pthread_mutex_lock(&s->submit_lock);
+    struct engine_request *q = NULL;
+    for (uint32_t i = 0; i < s->n_requests && q == NULL; i++)
+        if (atomic_load(&s->requests[i].id) == 0)
+            q = &s->requests[i];
+    if (q != NULL)
+        fill_slot(s, q, r, b, &sampling, id);
+    pthread_mutex_unlock(&s->submit_lock);
+    return q != NULL
+               ? STATOR_OK
+               : error_set(
+                     e, STATOR_BUSY,
+                     "the queue is full: %u requests run or wait (memory.sequences and server.max_queue); "
+                     "poll until one is done",
+                     s->n_requests);
+}
+
+stator_status stator_submit(stator *s, const stator_request *request, uint64_t *id, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(request, n_tokens);
+    ARGUMENTS_NEED(id);
+    stator_request r;
+    ARGUMENTS_READ(&r, request);
+    stator_status st = need_started(s, "stator_submit", e);
+    return st == STATOR_OK ? submit(s, &r, &(stator_bench){.laps = 1}, id, e) : st;
+}
+
+stator_status stator_bench_submit(stator *s, const stator_request *request, const stator_bench *bench,
+                                  uint64_t *id, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(request, n_tokens);
+    ARGUMENTS_SIZED(bench, laps);
+    ARGUMENTS_NEED(id);
+    stator_request r;
+    ARGUMENTS_READ(&r, request);
+    stator_status st = need_started(s, "stator_bench_submit", e);
+    if (st != STATOR_OK)
+        return st;
+    if (r.kind == STATOR_LOGITS)
+        return error_set(e, STATOR_USAGE, "stator_bench_submit: n_depth and laps are for STATOR_GENERATE");
+    if (bench->n_depth >= r.n_tokens)
+        return error_set(
+            e, STATOR_USAGE,
+            "stator_bench_submit: n_depth is %u, the prompt has %zu tokens: at least one must come after",
+            bench->n_depth, r.n_tokens);
+    return submit(s, &r, bench, id, e);
+}
+
+/* The row of logits that the last poll gave out has been read. */
+static void give_row_back(struct stator *s) {
+    if (s->in_hand == NULL)
         return;
-    struct engine_command c = {.kind = ENGINE_ACK};
-    bool pushed = ring_push(s->commands, &c);
-    CHECK(pushed);
-    s->owes_ack = false;
+    atomic_fetch_add(&s->in_hand->rows_read, 1);
+    s->in_hand = NULL;
+    ring_wake(s->commands);
 }
 
-static void to_public(struct stator *s, const struct engine_event *in, stator_event *out) {
-    *out = (stator_event){.size = sizeof *out,
-                          .request = in->id,
+/* The end was told: the slot is free again. */
+static void free_slot(struct stator *s, struct engine_request *r) {
+    struct engine_rows *rows = r->rows;
+    atomic_store(&r->id, 0);
+    if (rows != NULL) {
+        atomic_store(&rows->taken, false);
+        ring_wake(s->commands); /* somebody may wait for them */
+    }
+}
+
+static bool is_held(const struct engine_request *r, uint64_t id) {
+    return atomic_load(&r->held) == id && atomic_load(&r->cancelled) != id;
+}
+
+static void to_public(const struct outbox_event *in, uint64_t id, stator_event *out) {
+    *out = (stator_event){.request = id,
+                          .kind = in->kind,
                           .token = in->token,
                           .position = in->position,
-                          .time_ns = in->time_ns};
-    switch (in->kind) {
-    case ENGINE_TOKEN:
-        out->kind = STATOR_EVENT_TOKEN;
-        break;
-    case ENGINE_LOGITS:
-        out->kind = STATOR_EVENT_LOGITS;
-        out->logits = in->logits;
-        s->owes_ack = in->last_row;
-        break;
-    default:
-        CHECK(in->kind == ENGINE_DONE || in->kind == ENGINE_LAP);
-        out->kind = in->kind == ENGINE_DONE ? STATOR_EVENT_DONE : STATOR_EVENT_LAP;
-        out->reason = in->reason;
-        out->status = in->status;
-        out->prompt_ns = in->a;
-        out->generate_ns = in->b;
-        out->n_prompt = in->n_prompt;
-        out->n_generated = in->n_generated;
-        memcpy(out->text, in->text, sizeof out->text);
-        if (in->kind == ENGINE_DONE)
-            s->served.requests++;
-        s->served.prompt_tokens += in->n_prompt;
-        s->served.prompt_ns += in->a;
-        s->served.generated_tokens += in->n_generated;
-        s->served.generate_ns += in->b;
-        if (in->kind == ENGINE_DONE)
-            atomic_store(&s->requests[in->request].id, 0); /* the slot is free again */
-        break;
+                          .logits = in->logits,
+                          .reason = in->reason,
+                          .status = in->status,
+                          .prompt_ns = in->prompt_ns,
+                          .generate_ns = in->generate_ns,
+                          .n_prompt = in->n_prompt,
+                          .n_generated = in->n_generated,
+                          .time_ns = in->time_ns,
+                          .queue_ns = in->queue_ns,
+                          .logprob = in->logprob,
+                          .n_top = in->n_top};
+    memcpy(out->top, in->top, in->n_top * sizeof *out->top);
+}
+
+/* The next event of those who have rung. */
+static bool take(struct stator *s, stator_event *out) {
+    for (uint32_t i = 0; bell_next(&s->bell, &i);) {
+        struct engine_request *r = &s->requests[i];
+        uint64_t id = atomic_load(&r->id);
+        struct outbox_event ev;
+        bool last = false;
+        bool wake = false;
+        if (id == 0 || is_held(r, id) || !outbox_pop(&r->out, &ev, &last, &wake))
+            continue;
+        to_public(&ev, id, out);
+        if (wake)
+            ring_wake(s->commands);
+        if (ev.kind == STATOR_EVENT_LOGITS)
+            s->in_hand = r;
+        if (last) {
+            memcpy(out->text, r->out.end_text, sizeof out->text);
+            free_slot(s, r);
+        } else if (!outbox_is_empty(&r->out)) {
+            bell_keep(&s->bell, i);
+        }
+        return true;
+    }
+    return false;
+}
+
+/* take, once it has let the descriptor fall silent. */
+static bool take_last(struct stator *s, stator_event *out) {
+    if (!bell_quiet(&s->bell))
+        return false;
+    bool got = take(s, out);
+    if (got)
+        bell_signal_fd(&s->bell);
+    return got;
+}
+
+static bool wait_for_event(struct stator *s, uint64_t timeout_ns, stator_event *out) {
+    uint64_t begin = timeout_ns == UINT64_MAX ? 0 : clock_ns();
+    for (;;) {
+        uint32_t since = bell_now(&s->bell);
+        if (take(s, out) || take_last(s, out))
+            return true;
+        uint64_t left = UINT64_MAX;
+        if (timeout_ns != UINT64_MAX) {
+            uint64_t passed = clock_ns() - begin;
+            if (passed >= timeout_ns)
+                return false;
+            left = timeout_ns - passed;
+        }
+        bell_wait(&s->bell, since, left);
     }
 }
 
 stator_status stator_poll(stator *s, uint64_t timeout_ns, stator_event *event, int *have, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(have);
     *have = 0;
+    ARGUMENTS_SIZED(event, request);
     stator_status st = need_started(s, "stator_poll", e);
     if (st != STATOR_OK)
         return st;
-    give_rows_back(s);
-    struct engine_event ev;
-    bool got = ring_pop(s->events, &ev);
-    if (!got && timeout_ns > 0) {
-        ring_wait(s->events, timeout_ns);
-        got = ring_pop(s->events, &ev);
-    }
-    while (got && ev.kind == ENGINE_PROGRESS) /* one that came late */
-        got = ring_pop(s->events, &ev);
-    if (got) {
-        to_public(s, &ev, event);
-        *have = 1;
-    }
+    if (atomic_exchange(&s->polled, true))
+        return error_set(e, STATOR_USAGE, "stator_poll: another thread is in this call: one at a time polls");
+    give_row_back(s);
+    stator_event told;
+    bool got =
+        take(s, &told) || (timeout_ns == 0 ? take_last(s, &told) : wait_for_event(s, timeout_ns, &told));
+    atomic_store(&s->polled, false);
+    if (got)
+        ARGUMENTS_WRITE(event, &told);
+    *have = got;
     return STATOR_OK;
 }
 
+int stator_event_fd(stator *s) {
+    if (s == NULL || !atomic_load(&s->started))
+        return -1;
+    bell_want_fd(&s->bell);
+    return s->bell.fd;
+}
+
+/* Notes the id in a slot's field, unless a later one is there. */
+static void note(_Atomic uint64_t *field, uint64_t id) {
+    uint64_t was = atomic_load(field);
+    while (was < id && !atomic_compare_exchange_weak(field, &was, id))
+        ;
+}
+
 void stator_cancel(stator *s, uint64_t id) {
+    if (s == NULL)
+        return;
     if (!atomic_load(&s->started)) {
-        atomic_store(&s->cancel_start, 1);
+        if (id == 0)
+            atomic_store(&s->cancel_start, 1);
         return;
     }
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        uint64_t here = atomic_load(&s->requests[i].id);
-        if (here != 0 && (id == 0 || here == id))
-            atomic_store(&s->requests[i].cancel, 1);
+        struct engine_request *r = &s->requests[i];
+        uint64_t here = atomic_load(&r->id);
+        if (here == 0 || (id != 0 && here != id))
+            continue;
+        note(&r->cancelled, here);
+        bell_ring(&s->bell, i); /* it is held no longer */
     }
     ring_wake(s->commands);
+}
+
+stator_status stator_hold(stator *s, uint64_t id, int on, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    stator_status st = need_started(s, "stator_hold", e);
+    if (st != STATOR_OK)
+        return st;
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        struct engine_request *r = &s->requests[i];
+        uint64_t same = id;
+        if (id == 0 || atomic_load(&r->id) != id)
+            continue;
+        if (on)
+            note(&r->held, id);
+        else if (atomic_compare_exchange_strong(&r->held, &same, 0))
+            bell_ring(&s->bell, i);
+        return STATOR_OK;
+    }
+    return error_set(e, STATOR_USAGE,
+                     "stator_hold: there is no request %llu: its end was polled, or it never was",
+                     (unsigned long long)id);
 }

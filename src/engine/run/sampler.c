@@ -58,8 +58,8 @@ static struct sampler_candidate pop(struct sampler_candidate *heap, uint32_t *n)
     return best;
 }
 
-/* The k best, k < vocab, best first, into chosen: one look at each candidate, few of which are among the best
- * so far. They come by token id, so one that equals the worst of these is not better. */
+/* The k best, 0 < k <= vocab, best first, into chosen: one look at each candidate, few of which are among the
+ * best so far. They come by token id, so one that equals the worst of these is not better. */
 static void choose_best(struct sampler *s, uint32_t k) {
     struct sampler_candidate *best = s->chosen;
     memcpy(best, s->heap, k * sizeof *best);
@@ -159,4 +159,49 @@ int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, cons
             return chosen[i].token;
     }
     return chosen[best].token; /* the sum was rounded otherwise */
+}
+
+/* The natural logarithm of x >= 1, by addition, multiplication and division alone: libm's is not the same
+ * everywhere. x = m * 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 atanh((m - 1) / (m + 1)), whose series
+ * ends below 2^-53 of it. */
+static double log_of(double x) {
+    uint64_t bits = 0;
+    memcpy(&bits, &x, sizeof bits);
+    int e = (int)(bits >> 52 & 0x7FF) - 1023;
+    bits = (bits & 0xFFFFFFFFFFFFFull) | 0x3FF0000000000000ull;
+    double m = 0;
+    memcpy(&m, &bits, sizeof m);
+    if (m >= 1.4142135623730951) {
+        m *= 0.5;
+        e++;
+    }
+    double z = (m - 1) / (m + 1);
+    double square = z * z;
+    double sum = 0;
+    for (int k = 23; k >= 1; k -= 2)
+        sum = sum * square + 1.0 / k;
+    return 2 * z * sum + e * 0.69314718055994531;
+}
+
+uint32_t sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uint32_t n, float *chosen,
+                          stator_logprob *top) {
+    float greatest = logits[0];
+    for (uint32_t i = 1; i < s->vocab; i++)
+        greatest = logits[i] > greatest ? logits[i] : greatest;
+    double sum = 0;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        sum += (double)num_exp(logits[i] - greatest);
+    double log_sum = log_of(sum);
+    *chosen = (float)((double)logits[token] - (double)greatest - log_sum);
+    n = n < s->vocab ? n : s->vocab;
+    if (n == 0)
+        return 0;
+    for (uint32_t i = 0; i < s->vocab; i++)
+        s->heap[i] = (struct sampler_candidate){logits[i], (int32_t)i};
+    choose_best(s, n);
+    for (uint32_t i = 0; i < n; i++)
+        top[i] =
+            (stator_logprob){.token = s->chosen[i].token,
+                             .logprob = (float)((double)s->chosen[i].logit - (double)greatest - log_sum)};
+    return n;
 }

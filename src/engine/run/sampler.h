@@ -7,6 +7,7 @@
 #define STATOR_ENGINE_SAMPLER_H
 
 #include "base/carve.h"
+#include "stator.h"
 
 #include <stdint.h>
 
@@ -39,6 +40,11 @@ void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab);
  */
 int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
                      const int32_t *tokens, uint32_t n, uint32_t position);
+
+/* The log probability of a token by these logits, as stator.h defines it, and of the n likeliest (at most
+ * STATOR_TOP_LOGPROBS) into top; returns how many those are. */
+uint32_t sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uint32_t n, float *chosen,
+                          stator_logprob *top);
 
 /* In [0, 1), 24 bits, from the counter (seed, position). */
 float sampler_random(uint64_t seed, uint64_t position);

@@ -5,6 +5,8 @@
  * Thread: the engine's. */
 #include "engine/engine.h"
 
+#include "base/clock.h"
+
 static uint32_t need_of(const struct stator *s, uint32_t cache, uint32_t tokens) {
     const struct device_model *m = &s->devices[0].model;
     return graph_cache_need(&m->graph->caches[cache], m->caches[cache].per_sequence, tokens);
@@ -15,6 +17,21 @@ static bool has_room(const struct stator *s, uint32_t tokens) {
     for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++)
         room = room && need_of(s, i, tokens) <= s->caches[i].n_free;
     return room;
+}
+
+/* Of all caches. */
+static uint32_t free_blocks(const struct stator *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++)
+        n += s->caches[i].n_free;
+    return n;
+}
+
+static uint32_t held_blocks(const struct stator *s, const struct engine_sequence *q) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++)
+        n += q->caches[i].n_blocks;
+    return n;
 }
 
 bool sequences_admit(struct stator *s, uint32_t slot) {
@@ -40,10 +57,33 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->room = tokens;
     q->done = 0;
     q->fresh = true;
+    q->round = 0;
     q->failed = false;
     CHECK(q->flights == 0);
     q->began_ns = q->prompt_done_ns = 0;
+    uint64_t now = clock_ns();
+    uint32_t before = atomic_load(&s->shown.free_blocks);
+    uint32_t left = free_blocks(s);
+    uint32_t held = held_blocks(s, q);
+    CHECK(before == left + held);
+    atomic_store(&r->shown.admitted_ns, now);
+    atomic_store(&r->shown.blocks, held);
+    atomic_fetch_add(&s->shown.queue_ns, now - r->submitted_ns);
+    atomic_store(&s->shown.free_blocks, left);
+    atomic_store(&s->shown.peak_blocks,
+                 ARITH_MAX(atomic_load(&s->shown.peak_blocks), s->shown.blocks - left));
     return true;
+}
+
+bool sequences_take_rows(struct stator *s, uint32_t slot) {
+    struct engine_request *r = &s->requests[slot];
+    for (uint32_t i = 0; i < s->n_rows && r->rows == NULL; i++) {
+        if (atomic_load(&s->rows[i].taken))
+            continue;
+        atomic_store(&s->rows[i].taken, true);
+        r->rows = &s->rows[i];
+    }
+    return r->rows != NULL;
 }
 
 void sequences_release(struct stator *s, struct engine_sequence *q) {
@@ -55,6 +95,8 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
         CHECK(c->n_free <= s->devices[0].model.caches[i].n_blocks);
         q->caches[i].n_blocks = 0;
     }
+    atomic_store(&q->request->shown.blocks, 0);
+    atomic_store(&s->shown.free_blocks, free_blocks(s));
     q->request = NULL;
     q->room = 0;
 }

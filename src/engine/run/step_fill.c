@@ -21,8 +21,25 @@ struct filling {
 
 /* Whether anything of q may go into a step. */
 static bool runs(const struct engine_sequence *q, stator_request_kind kind) {
-    return q->request != NULL && q->request->kind == kind && !q->failed &&
-           !atomic_load_explicit(&q->request->cancel, memory_order_relaxed);
+    return q->request != NULL && q->request->kind == kind && !q->failed && !loop_cancelled(q->request);
+}
+
+uint32_t step_fill_reader_room(const struct engine_sequence *q) {
+    const struct engine_request *r = q->request;
+    return ENGINE_READER_ROWS - (r->rows_told - atomic_load(&r->rows_read));
+}
+
+bool step_fill_others(const struct stator *s, const struct engine_sequence *q) {
+    for (uint32_t i = 0; i < s->want.sequences; i++) {
+        const struct engine_sequence *other = &s->sequences[i];
+        if (other == q)
+            continue;
+        if (runs(other, STATOR_GENERATE) && outbox_has_room(&other->request->out))
+            return true;
+        if (runs(other, STATOR_LOGITS) && step_fill_reader_room(other) > 0)
+            return true;
+    }
+    return false;
 }
 
 /* Where q's blocks are, and those that are new to it as to be cleared. */
@@ -45,12 +62,15 @@ static void add_tables(const struct stator *s, struct filling *f, struct engine_
 static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
                       bool with_row) {
     uint32_t sequence = (uint32_t)(q - s->sequences);
-    const struct engine_request *r = q->request;
+    struct engine_request *r = q->request;
     struct step_header *h = f->h;
     CHECK(h->n_tokens + n <= s->want.batch && q->done + n <= r->n_tokens);
     CHECK(q->done + n <= q->room);
     if (q->began_ns == 0 || q->done == r->n_depth)
         q->began_ns = clock_ns();
+    atomic_store(&r->shown.began_ns, q->began_ns);
+    if (q->done < r->n_prompt)
+        atomic_fetch_add(&s->shown.tokens_in, ARITH_MIN(n, r->n_prompt - q->done));
     uint32_t first = h->n_tokens;
     struct step_chunk *chunks = (struct step_chunk *)(f->slot + h->at_chunks);
     chunks[h->n_chunks++] =
@@ -66,6 +86,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
         ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + n - 1;
     }
     q->done += n;
+    atomic_store(&r->shown.done, q->done);
 }
 
 /* The most of a prompt of n tokens that goes into one step. */
@@ -119,7 +140,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 n = ARITH_MIN(n, r->n_depth - q->done);
             n = generating ? ARITH_MIN(n, group) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
             bool row = n == left;
-            if (row && grouped)
+            if (row && (grouped || !outbox_has_room(&q->request->out)))
                 continue;
             if (row && f->h->n_rows == s->want.logits_rows) {
                 row = false;
@@ -133,10 +154,15 @@ static void fill_generation(struct stator *s, struct filling *f) {
     }
 }
 
+/* Alone, a chunk is as large as the batch, and its tails wait for the reader. Beside others it has no more
+ * rows than the reader has room for, so that nobody else waits. */
 static void fill_reading(struct stator *s, struct filling *f, struct engine_sequence *q) {
     uint32_t left = q->request->n_tokens - q->done;
     uint32_t n = ARITH_MIN(left, largest_chunk(s, q->request->n_tokens));
+    if (step_fill_others(s, q))
+        n = ARITH_MIN(n, ARITH_MIN(step_fill_reader_room(q), s->want.logits_rows));
     f->st->reader = q;
+    f->st->round = q->round;
     f->st->position = q->done;
     add_chunk(s, f, q, n, false);
     uint32_t *rows = (uint32_t *)(f->slot + f->h->at_rows);
@@ -151,6 +177,9 @@ static struct engine_sequence *find_reader(struct stator *s) {
         uint32_t i = (s->next_reader + k) % s->want.sequences;
         struct engine_sequence *q = &s->sequences[i];
         if (!runs(q, STATOR_LOGITS) || q->done == q->request->n_tokens)
+            continue;
+        /* Rows on their way may fill the room. */
+        if (step_fill_others(s, q) && (step_fill_reader_room(q) == 0 || q->flights > 0))
             continue;
         s->next_reader = (i + 1) % s->want.sequences;
         return q;

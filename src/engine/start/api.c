@@ -8,6 +8,7 @@
 #include "os/host_memory.h"
 #include "plan/device_spec.h"
 #include "plan/refusal.h"
+#include "engine/start/arguments.h"
 #include "engine/start/routes.h"
 #include "plan/spill.h"
 #include "engine/report/trace.h"
@@ -15,9 +16,11 @@
 
 #include <inttypes.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -275,15 +278,37 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
     return resolve_want(s, e);
 }
 
-stator_status stator_open(const stator_options *o, stator **out, stator_error *e) {
-    if (out == NULL || o == NULL || o->size != sizeof *o || o->config == NULL)
-        return error_set(
-            e, STATOR_USAGE,
-            "stator_open: options.size must be sizeof(stator_options), and options.config a path");
+/* No element of a list of texts is NULL. */
+static stator_status check_list(const char *const *list, size_t n, const char *name, stator_error *e) {
+    for (size_t i = 0; i < n; i++)
+        if (list == NULL || list[i] == NULL)
+            return error_set(e, STATOR_USAGE, "stator_open: options.%s%s is NULL, and options.n_%s %zu", name,
+                             list != NULL ? "[]" : "", name, n);
+    return STATOR_OK;
+}
+
+static stator_status check_options(const stator_options *o, stator_error *e) {
+    if (o->config == NULL)
+        return error_set(e, STATOR_USAGE,
+                         "stator_open: options.config is NULL: the path of a config file or "
+                         "of a model is expected");
+    stator_status st = check_list(o->set, o->n_set, "set", e);
+    return st == STATOR_OK ? check_list(o->devices, o->n_devices, "devices", e) : st;
+}
+
+stator_status stator_open(const stator_options *options, stator **out, stator_error *e) {
+    ARGUMENTS_NEED(out);
     *out = NULL;
+    ARGUMENTS_SIZED(options, config);
+    stator_options all;
+    ARGUMENTS_READ(&all, options);
+    const stator_options *o = &all;
+    stator_status st = check_options(o, e);
+    if (st != STATOR_OK)
+        return st;
     uint64_t before = host_memory_private();
     void *memory = NULL;
-    stator_status st = pages_map(sizeof(struct stator), "the engine", &memory, e);
+    st = pages_map(sizeof(struct stator), "the engine", &memory, e);
     if (st != STATOR_OK)
         return st;
     struct stator *s = memory;
@@ -302,6 +327,8 @@ stator_status stator_open(const stator_options *o, stator **out, stator_error *e
     if (s->expects_plan)
         snprintf(s->expect_plan, sizeof s->expect_plan, "%s", o->expect_plan);
     phase_init(&s->phase);
+    pthread_mutex_init(&s->submit_lock, NULL);
+    pthread_mutex_init(&s->edge_lock, NULL);
     st = open_parts(s, o, e);
     if (st != STATOR_OK) {
         stator_close(s);
@@ -502,6 +529,7 @@ static stator_status narrow_auto(struct stator *s, stator_error *e) {
 }
 
 stator_status stator_plan(stator *s, stator_error *e) {
+    ARGUMENTS_NEED(s);
     if (s->prepare_tried)
         return error_set(e, STATOR_USAGE, "stator_plan: this engine was prepared or started before");
     stator_status st = narrow_auto(s, e);
@@ -605,7 +633,7 @@ static stator_status wait_for_start(struct stator *s, stator_error *e) {
         if (!ring_pop(s->events, &ev))
             continue;
         if (ev.kind == ENGINE_PROGRESS && s->progress != NULL)
-            s->progress(s->context, ev.a, ev.b);
+            s->progress(s->context, ev.done, ev.total);
         if (ev.kind == ENGINE_STARTED)
             return STATOR_OK;
         if (ev.kind == ENGINE_START_FAILED) {
@@ -646,8 +674,26 @@ static stator_status audit_verdict(struct stator *s, const struct audit *a, stat
     return STATOR_OK;
 }
 
+static stator_status open_bell(struct stator *s, stator_error *e) {
+    if (s->bell.fd > 0)
+        return STATOR_OK; /* of a start before this */
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return error_set(e, STATOR_FAILED, "eventfd, for stator_event_fd: %s", strerror(errno));
+    if (fd == 0) { /* of a program without standard input: 0 means that there is none */
+        fd = fcntl(fd, F_DUPFD_CLOEXEC, 1);
+        close(0);
+        if (fd < 0)
+            return error_set(e, STATOR_FAILED, "eventfd, for stator_event_fd: %s", strerror(errno));
+    }
+    s->bell.fd = fd;
+    return STATOR_OK;
+}
+
 static stator_status start_once(struct stator *s, stator_error *e) {
-    stator_status st = fill_rope(s, e);
+    stator_status st = open_bell(s, e);
+    if (st == STATOR_OK)
+        st = fill_rope(s, e);
     if (st == STATOR_OK)
         st = start_thread(s, e);
     if (st == STATOR_OK)
@@ -686,6 +732,7 @@ static stator_status expect_plan(const struct stator *s, stator_error *e) {
 }
 
 stator_status stator_prepare(stator *s, stator_error *e) {
+    ARGUMENTS_NEED(s);
     if (s->prepare_tried)
         return s->prepared ? STATOR_OK
                            : error_set(e, STATOR_USAGE, "stator_prepare: it failed before: close the engine");
@@ -706,8 +753,10 @@ stator_status stator_prepare(stator *s, stator_error *e) {
 }
 
 stator_status stator_start(stator *s, stator_error *e) {
+    ARGUMENTS_NEED(s);
     if (s->start_tried)
         return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
+    atomic_store(&s->cancel_start, 0); /* what came before this call had nothing to end */
     stator_status st = stator_prepare(s, e);
     if (st != STATOR_OK)
         return st;
@@ -741,6 +790,7 @@ stator_status stator_start(stator *s, stator_error *e) {
 }
 
 stator_status stator_stop(stator *s, stator_error *e) {
+    ARGUMENTS_NEED(s);
     if (s->thread_runs) {
         atomic_store(&s->stop, 1);
         ring_wake(s->commands);
@@ -754,6 +804,10 @@ void stator_close(stator *s) {
         return;
     (void)stator_stop(s, NULL);
     undo_start(s);
+    if (s->bell.fd > 0)
+        close(s->bell.fd);
+    pthread_mutex_destroy(&s->submit_lock);
+    pthread_mutex_destroy(&s->edge_lock);
     pages_unmap(s->front, s->front_bytes);
     gguf_close(s->gguf);
     log_sink_close(&s->sink);

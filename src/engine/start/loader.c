@@ -151,7 +151,7 @@ static bool load_job(struct loading *l, struct job *j) {
 }
 
 static void report_progress(struct stator *s, uint64_t done) {
-    struct engine_event ev = {.kind = ENGINE_PROGRESS, .a = done, .b = s->shape->tensor_bytes};
+    struct engine_event ev = {.kind = ENGINE_PROGRESS, .done = done, .total = s->shape->tensor_bytes};
     (void)ring_push(s->events, &ev); /* a lost one is no harm */
 }
 
