@@ -187,7 +187,7 @@ include tools/zesim/zesim.mk
 include tools/zecuda/zecuda.mk
 
 .PHONY: tests-build
-tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1 $(BUILD)/sysman/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
+tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1 $(BUILD)/sysman/libze_loader.so.1 $(BUILD)/abort/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
              $(BUILD)/bench_pack
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
@@ -206,6 +206,12 @@ $(BUILD)/sysman/libze_loader.so.1: tests/sysman_loader.c tests/count_loader.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) -std=c11 $(WARNINGS) -Wno-pedantic -O1 -shared -fPIC -Itests -o $@ $< -ldl
+
+# A loader that ends the process, as an exception that nobody catches does (tests/e2e/limits.sh).
+$(BUILD)/abort/libze_loader.so.1: src/device/level_zero/lz_calls.h
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)sed -n 's/^ *[XY](\(ze[A-Za-z]*\)).*/void \1(void) { __builtin_abort(); }/p' $< | $(CC) -std=c11 -O1 -shared -fPIC -o $@ -x c -
 
 # Each fuzz target is also built as a plain program that replays its corpus.
 $(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(LIBRARY)

@@ -60,7 +60,7 @@ static stator_status run_logits(const char *config, const struct options_list *s
         st = stator_start(s, e);
     if (st == STATOR_OK) {
         FILE *f = out_open("--output", path, e);
-        st = f != NULL ? write_rows(s, ids, n, f, path, e) : STATOR_FAILED;
+        st = f != NULL ? write_rows(s, ids, n, f, path, e) : e->code;
         if (f != NULL)
             st = out_close(f, "--output", path, st, e);
     }
@@ -126,7 +126,7 @@ int logits_command(int argc, char **argv) {
     size_t n = 0;
     stator_status st = STATOR_OK;
     if (ids_file != NULL)
-        st = session_read_file(ids_file, &text, &length, &e);
+        st = session_read_file(ids_file, SESSION_TEXT_LIMIT, &text, &length, &e);
     if (st == STATOR_OK && text != NULL && strlen(text) != length)
         st = error_set(&e, STATOR_USAGE, "%s: byte %zu is NUL: numbers separated by blanks are expected",
                        ids_file, strlen(text));

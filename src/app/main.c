@@ -1,5 +1,6 @@
 /* The command line: finds the command, hands over. */
 #include "app/commands.h"
+#include "app/limits.h"
 #include "app/out.h"
 #include "base/nearest.h"
 
@@ -32,8 +33,7 @@ static int unknown(const char *typed) {
     return STATOR_USAGE;
 }
 
-int main(int argc, char **argv) {
-    occupy_standard_files();
+static int command(int argc, char **argv) {
     if (argc < 2) {
         commands_print_list(stderr);
         return STATOR_USAGE;
@@ -50,4 +50,9 @@ int main(int argc, char **argv) {
         }
     }
     return unknown(name);
+}
+
+int main(int argc, char **argv) {
+    occupy_standard_files();
+    return limits_call(command, argc, argv);
 }

@@ -33,14 +33,15 @@ int out_finish(const char *command, int code) {
     code = exit_code(code);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    if (code != STATOR_OK || errno == EPIPE)
-        return code != STATOR_OK ? code : STATOR_FAILED;
-    return out_fail(command, STATOR_FAILED, "can't write to standard output%s%s", errno != 0 ? ": " : "",
-                    errno != 0 ? strerror(errno) : "");
+    if (errno != EPIPE)
+        out_fail(command, STATOR_FAILED, "can't write to standard output%s%s", errno != 0 ? ": " : "",
+                 errno != 0 ? strerror(errno) : "");
+    return code != STATOR_OK ? code : STATOR_FAILED;
 }
 
 static stator_status not_written(const char *option, const char *path, int why, stator_error *e) {
-    return error_set(e, STATOR_FAILED, "%s %.300s can't be written: %s", option, path, strerror(why));
+    stator_status code = why == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED;
+    return error_set(e, code, "%s %.300s can't be written: %s", option, path, strerror(why));
 }
 
 FILE *out_open(const char *option, const char *path, stator_error *e) {

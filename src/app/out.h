@@ -13,7 +13,7 @@ __attribute__((format(printf, 3, 4))) int out_fail(const char *command, stator_s
 int out_error(const char *command, const stator_error *e);
 
 /* Flushes stdout. Returns code, or, when code is 0 and something could not be written (a full disk),
- * STATOR_FAILED with a message; without one when the reader closed its end of a pipe. Every command returns
+ * STATOR_FAILED, with a message; without one when the reader closed its end of a pipe. Every command returns
  * through it. */
 int out_finish(const char *command, int code);
 

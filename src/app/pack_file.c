@@ -19,6 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define MOST_ROWS (1 << 24) /* a few hundred bytes of memory each */
+
 struct job {
     const char *path;
     const char *output;
@@ -38,33 +40,11 @@ struct job {
     double seconds;
 };
 
-/* The whole file, "-" is stdin. */
 static stator_status read_text(struct job *job, stator_error *e) {
-    bool is_stdin = strcmp(job->path, "-") == 0;
-    if (is_stdin)
+    const char *path = job->path;
+    if (strcmp(path, "-") == 0)
         job->path = "stdin";
-    FILE *f = is_stdin ? stdin : fopen(job->path, "rb");
-    if (f == NULL)
-        return error_set(e, STATOR_FAILED, "%s can't be opened: %s", job->path, strerror(errno));
-    stator_status s = STATOR_OK;
-    for (size_t capacity = 0, got = 1; got > 0;) {
-        if (job->text_bytes == capacity) {
-            capacity = 2 * capacity + (1 << 20);
-            char *larger = realloc(job->text, capacity);
-            if (larger == NULL) {
-                s = error_set(e, STATOR_DOES_NOT_FIT, "%s: no memory for %zu bytes", job->path, capacity);
-                break;
-            }
-            job->text = larger;
-        }
-        got = fread(job->text + job->text_bytes, 1, capacity - job->text_bytes, f);
-        job->text_bytes += got;
-    }
-    if (s == STATOR_OK && ferror(f))
-        s = error_set(e, STATOR_FAILED, "%s can't be read: %s", job->path, strerror(errno));
-    if (!is_stdin)
-        fclose(f);
-    return s;
+    return session_read_file(path, SESSION_TEXT_LIMIT, &job->text, &job->text_bytes, e);
 }
 
 static stator_status check_ids(const struct job *job, stator_error *e) {
@@ -81,9 +61,9 @@ static stator_status read_blocks(struct job *job, stator_error *e) {
     if (s != STATOR_OK)
         return s;
     size_t most = pack_csv_most_rows(job->text, job->text_bytes);
-    if (most > INT32_MAX)
+    if (most > MOST_ROWS)
         return error_set(e, STATOR_USAGE, "%s has %zu lines, expected at most %d", job->path, most,
-                         INT32_MAX);
+                         MOST_ROWS);
     job->rows = calloc(most, sizeof *job->rows);
     job->blocks = calloc(most, sizeof *job->blocks);
     job->spare = calloc(most, 2 * sizeof *job->spare);
@@ -105,7 +85,8 @@ static stator_status check_output(const struct job *job, stator_error *e) {
     const bool there = lstat(job->output, &st) == 0;
     FILE *f = fopen(job->output, "ae");
     if (f == NULL)
-        return error_set(e, STATOR_FAILED, "--output %s can't be written: %s", job->output, strerror(errno));
+        return error_set(e, errno == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED,
+                         "--output %s can't be written: %s", job->output, strerror(errno));
     fclose(f);
     if (!there) /* it is created once there is something in it */
         (void)unlink(job->output);
@@ -176,7 +157,7 @@ static stator_status write_result(const struct job *job, stator_error *e) {
     const char *path = job->output != NULL ? job->output : "-";
     FILE *f = out_open("--output", path, e);
     if (f == NULL)
-        return STATOR_FAILED;
+        return e->code;
     write_csv(job, f);
     return out_close(f, "--output", path, STATOR_OK, e);
 }

@@ -53,7 +53,8 @@ static stator_status read_prompt(struct run *r, stator_error *e) {
         r->text_length = strlen(r->prompt);
         return r->text != NULL ? STATOR_OK : error_set(e, STATOR_FAILED, "no memory for the prompt");
     }
-    return session_read_file(r->file != NULL ? r->file : "-", &r->text, &r->text_length, e);
+    return session_read_file(r->file != NULL ? r->file : "-", SESSION_TEXT_LIMIT, &r->text, &r->text_length,
+                             e);
 }
 
 static stator_status tokenize_prompt(struct run *r, stator_error *e) {

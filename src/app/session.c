@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TEXT_LIMIT (256u << 20) /* bytes of a prompt or id file: more is a mistake */
-
 static void print_log(void *context, stator_log_level level, const char *line) {
     (void)context;
     (void)level;
@@ -259,7 +257,7 @@ stator_status session_write_report(const stator *s, const char *path, stator_err
         fprintf(f, "%s\n", text);
         st = out_close(f, "--report", path, st, e);
     } else if (st == STATOR_OK) {
-        st = STATOR_FAILED;
+        st = e->code;
     }
     free(text);
     return st;
@@ -295,21 +293,30 @@ stator_status session_parse_ids(const char *text, const char *what, int32_t **id
     return STATOR_OK;
 }
 
-stator_status session_read_file(const char *path, char **text, size_t *n, stator_error *e) {
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-    if (f == NULL)
-        return error_set(e, STATOR_USAGE, "%s: %s", path, strerror(errno));
-    size_t capacity = 1 << 16;
-    size_t used = 0;
+stator_status session_read_file(const char *path, uint64_t limit, char **text, size_t *n, stator_error *e) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "stdin" : path;
+    FILE *f = is_stdin ? stdin : fopen(path, "re");
+    *text = NULL;
+    *n = 0;
+    if (f == NULL) {
+        bool files = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+        return error_set(e, files ? STATOR_FAILED : STATOR_USAGE, "%.300s can't be opened: %s", name,
+                         strerror(errno));
+    }
+    /* One byte more than the limit tells that it is exceeded, and one is for the NUL. */
+    size_t capacity = 1 << 16, used = 0;
+    const size_t most = limit + 2;
     char *data = malloc(capacity);
-    while (data != NULL && used < TEXT_LIMIT) {
+    while (data != NULL && used <= limit) {
         // cppcheck-suppress pointerOutOfBoundsCond ; capacity grows with used
         size_t got = fread(data + used, 1, capacity - used - 1, f);
         used += got;
         if (got == 0)
             break;
-        if (capacity - used < 2) {
-            char *more = realloc(data, capacity *= 2);
+        if (capacity - used < 2 && capacity < most) {
+            capacity = ARITH_MIN(2 * capacity, most);
+            char *more = realloc(data, capacity);
             if (more == NULL)
                 free(data);
             data = more;
@@ -317,14 +324,21 @@ stator_status session_read_file(const char *path, char **text, size_t *n, stator
     }
     bool failed = ferror(f) != 0;
     int why = errno;
-    if (f != stdin)
+    if (!is_stdin)
         fclose(f);
+    char size[UNITS_TEXT];
+    stator_status st = STATOR_OK;
     if (data == NULL)
-        return error_set(e, STATOR_FAILED, "%s: no memory for %zu bytes", path, capacity);
-    if (failed || used >= TEXT_LIMIT) {
+        st = error_set(e, STATOR_DOES_NOT_FIT, "%.300s: no memory for %zu bytes", name, capacity);
+    else if (failed)
+        st = error_set(e, why == EISDIR ? STATOR_USAGE : STATOR_FAILED, "%.300s can't be read: %s", name,
+                       strerror(why));
+    else if (used > limit)
+        st = error_set(e, STATOR_USAGE, "%.300s is longer than %s, the most that is read", name,
+                       units_format_size(limit, size));
+    if (st != STATOR_OK) {
         free(data);
-        return failed ? error_set(e, STATOR_FAILED, "%s: %s", path, strerror(why))
-                      : error_set(e, STATOR_USAGE, "%s: longer than %u bytes", path, TEXT_LIMIT);
+        return st;
     }
     data[used] = '\0';
     *text = data;

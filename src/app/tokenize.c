@@ -4,13 +4,13 @@
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "app/session.h"
 
 #include "base/arith.h"
 #include "base/json_writer.h"
 #include "os/pages.h"
 #include "tokenizer/tokenizer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,34 +28,6 @@ struct job {
     size_t n;
     bool decode, no_special, as_json;
 };
-
-/* The whole file, "-" is stdin. */
-static stator_status read_input(const char *path, struct input *in, stator_error *e) {
-    bool is_stdin = strcmp(path, "-") == 0;
-    in->name = is_stdin ? "stdin" : path;
-    FILE *f = is_stdin ? stdin : fopen(path, "rb");
-    if (f == NULL)
-        return error_set(e, STATOR_FAILED, "%s can't be opened: %s", in->name, strerror(errno));
-    stator_status s = STATOR_OK;
-    for (size_t capacity = 0, got = 1; got > 0;) {
-        if (in->n == capacity) {
-            capacity = 2 * capacity + (64 << 10);
-            char *larger = realloc(in->data, capacity);
-            if (larger == NULL) {
-                s = error_set(e, STATOR_DOES_NOT_FIT, "%s: no memory for %zu bytes", in->name, capacity);
-                break;
-            }
-            in->data = larger;
-        }
-        got = fread(in->data + in->n, 1, capacity - in->n, f);
-        in->n += got;
-    }
-    if (s == STATOR_OK && ferror(f))
-        s = error_set(e, STATOR_FAILED, "%s can't be read: %s", in->name, strerror(errno));
-    if (!is_stdin)
-        fclose(f);
-    return s;
-}
 
 /* Encoding's memory, for the longest of the inputs. */
 struct room {
@@ -239,10 +211,15 @@ static stator_status read_inputs(const struct options *o, const struct options_l
         return job->inputs[0].data != NULL ? STATOR_OK : error_set(e, STATOR_DOES_NOT_FIT, "no memory");
     }
     job->n = files->n > 0 ? files->n : 1;
+    uint64_t left = SESSION_TEXT_LIMIT; /* for all of them */
     for (size_t i = 0; i < job->n; i++) {
-        stator_status s = read_input(files->n > 0 ? files->items[i] : "-", &job->inputs[i], e);
+        const char *path = files->n > 0 ? files->items[i] : "-";
+        struct input *in = &job->inputs[i];
+        in->name = strcmp(path, "-") == 0 ? "stdin" : path;
+        stator_status s = session_read_file(path, left, &in->data, &in->n, e);
         if (s != STATOR_OK)
             return s;
+        left -= in->n;
     }
     return STATOR_OK;
 }

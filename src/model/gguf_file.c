@@ -135,7 +135,8 @@ stator_status gguf_file_open(struct gguf_file *f, const char *path, uint32_t sha
     /* O_NONBLOCK: a FIFO must not hang us before it is refused. */
     f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->fd < 0) {
-        stator_status code = errno == ENOENT || errno == ENOTDIR ? STATOR_USAGE : STATOR_FAILED;
+        stator_status code =
+            errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED;
         error_set(e, code, "%s", errno == ENOENT ? "no such file" : strerror(errno));
         gguf_file_prefix(e, path);
         return code;

@@ -2,11 +2,14 @@
 
 #include "base/arith.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PATH 1024
 
@@ -121,6 +124,19 @@ uint64_t host_memory_resident_below(const char *root, const void *memory, uint64
     }
     fclose(f);
     return sum < bytes ? sum : bytes;
+}
+
+int host_memory_unreadable(void) {
+    int file[2], why = 0;
+    for (int i = 0; i < 2; i++) {
+        file[i] = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+        if (file[i] < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+            why = errno;
+    }
+    for (int i = 0; i < 2; i++)
+        if (file[i] >= 0)
+            close(file[i]);
+    return why;
 }
 
 uint64_t host_memory_heap(void) {

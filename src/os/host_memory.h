@@ -24,6 +24,9 @@ static inline uint64_t host_memory_private(void) {
 static inline uint64_t host_memory_resident(const void *memory, uint64_t bytes) {
     return host_memory_resident_below("", memory, bytes);
 }
+/* 0, or the errno because of which no two more files can be opened (ulimit -n): then what is read here is not
+ * to be had, and a cgroup's limit would be missed silently. */
+int host_memory_unreadable(void);
 /* Bytes that malloc has handed out. */
 uint64_t host_memory_heap(void);
 

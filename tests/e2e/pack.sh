@@ -63,7 +63,7 @@ test_output_and_again() {
         expect 1 "$stator" pack "$tmp/in.csv" --output /dev/full
         said '--output /dev/full can.t be written: No space left'
     fi
-    expect 1 "$stator" pack "$tmp/none.csv"
+    expect 2 "$stator" pack "$tmp/none.csv"
     said 'none.csv can.t be opened'
 }
 

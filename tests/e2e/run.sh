@@ -78,7 +78,7 @@ test_prompt_sources() {
     expect 2 "$stator" run $cfg -p a -f "$tmp/story"
     said 'give one of -p, -f and --tokens'
     expect 2 "$stator" run $cfg -f "$tmp/none"
-    said 'none: No such file'
+    said 'none can.t be opened: No such file'
     expect 0 "$stator" run $cfg -p '' -n 5 --temp 0 # its BOS
     expect 0 "$stator" run $cfg -n 5 --temp 0 </dev/null
 }

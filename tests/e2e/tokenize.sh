@@ -72,7 +72,7 @@ test_errors() {
     expect 2 "$stator" tokenize
     expect 2 "$stator" tokenize "$gpt" a b
     expect 2 "$stator" tokenize "$gpt" a -f "$gpt.inp"
-    expect 1 "$stator" tokenize "$gpt" -f "$tmp/nothing"
+    expect 2 "$stator" tokenize "$gpt" -f "$tmp/nothing"
     said 'nothing'
     expect 4 "$stator" tokenize LICENSE a
     expect 2 "$stator" tokenize "$gpt" --decode "1 two 3"

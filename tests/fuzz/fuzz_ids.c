@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int fd = memfd_create("ids", MFD_CLOEXEC);
     CHECK(fd >= 0 && (size == 0 || write(fd, data, size) == (ssize_t)size));
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    CHECK(session_read_file(path, &text, &length, &e) == STATOR_OK);
+    CHECK(session_read_file(path, SESSION_TEXT_LIMIT, &text, &length, &e) == STATOR_OK);
     CHECK(length == size && memcmp(text, data, size) == 0 && text[size] == '\0');
     stator_status st = session_parse_ids(text, "ids.txt", &ids, &n, &e);
     if (st == STATOR_OK) {

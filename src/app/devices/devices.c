@@ -41,7 +41,7 @@ static void spec(const struct device_info *i, char out[160]) {
 static stator_status save(const struct devices *d, stator_error *e) {
     FILE *f = out_open("--save", d->save, e);
     if (f == NULL)
-        return STATOR_FAILED;
+        return e->code;
     uint32_t n = gpus(d) > 0 ? gpus(d) : 1; /* the CPU when it is all there is */
     const struct device_info *cpu = &d->list[d->n - 1];
     char text[160];

@@ -41,7 +41,7 @@ static void print_json(const struct plan *p) {
 static stator_status print_diff(const struct asked *o, const struct plan *p, stator_error *e) {
     char *text = NULL;
     size_t n = 0;
-    stator_status st = session_read_file(o->diff, &text, &n, e);
+    stator_status st = session_read_file(o->diff, SESSION_JSON_LIMIT, &text, &n, e);
     if (st != STATOR_OK)
         return st;
     st = plan_diff_print(p, text, n, o->diff, o->json || o->svg_only ? stderr : stdout, e);

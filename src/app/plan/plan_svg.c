@@ -252,7 +252,7 @@ stator_status plan_svg_write(const struct plan *p, const char *path, stator_erro
     struct svg g = {.f = out_open("--svg", path, e), .p = p, .y = 30};
     char line[200];
     if (g.f == NULL)
-        return STATOR_FAILED;
+        return e->code;
     double height = height_of(p);
     fprintf(g.f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "

@@ -329,7 +329,7 @@ static void run_probes(struct selftest *t) {
 static stator_status write_report(const struct selftest *t, stator_error *e) {
     FILE *f = out_open("--report", t->report, e);
     if (f == NULL)
-        return STATOR_FAILED;
+        return e->code;
     const struct device_info *i = &t->list[t->index];
     struct json j;
     json_to_file(&j, f, true);

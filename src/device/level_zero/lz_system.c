@@ -1,5 +1,7 @@
 #include "device/level_zero/lz_system.h"
 
+#include "device/level_zero/lz_trial.h"
+
 #include "base/arith.h"
 
 #include <pthread.h>
@@ -190,7 +192,9 @@ static stator_status add_drivers(struct lz_system *s, stator_error *e) {
 }
 
 static stator_status start(struct lz_system *s, stator_error *e) {
-    stator_status st = lz_calls_open(&s->ze, e);
+    stator_status st = lz_trial(e);
+    if (st == STATOR_OK)
+        st = lz_calls_open(&s->ze, e);
     if (st != STATOR_OK)
         return st;
     ze_result_t r = s->ze.zeInit(ZE_INIT_FLAG_GPU_ONLY);

@@ -67,8 +67,8 @@ stator_status trace_open(struct stator *s, stator_error *e) {
         return STATOR_OK;
     t->fd = open(s->trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (t->fd < 0)
-        return error_set(e, STATOR_FAILED, "the trace can't be written to %s: %s", s->trace_path,
-                         strerror(errno));
+        return error_set(e, errno == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED,
+                         "the trace can't be written to %s: %s", s->trace_path, strerror(errno));
     put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
     for (uint32_t i = 0; i < s->n_devices; i++) {
         const struct engine_device *d = &s->devices[i];

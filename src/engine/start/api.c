@@ -223,6 +223,13 @@ static stator_status resolve_host_limit(struct stator *s, stator_error *e) {
     s->host_limit = s->config.memory.host_limit != 0 ? s->config.memory.host_limit : s->described_host;
     if (s->host_limit != 0)
         return STATOR_OK;
+    int why = host_memory_unreadable();
+    if (why != 0)
+        return error_set(
+            e, STATOR_FAILED,
+            "how much memory there is can't be read from /proc: %s (ulimit -n); raise the limit, "
+            "or set memory.host_limit",
+            strerror(why));
     uint64_t available = host_memory_available();
     if (available == 0)
         return error_set(
@@ -560,7 +567,7 @@ stator_status stator_plan(stator *s, stator_error *e) {
                       s->devices[i].choice.about);
     if (s->plan.fits) {
         spill_log(s);
-        return STATOR_OK;
+        return log_sink_result(&s->sink, &s->config, e);
     }
     st = refuse(s, e);
     struct plan made; /* the search has left the graphs at another size */
@@ -786,7 +793,7 @@ stator_status stator_start(stator *s, stator_error *e) {
     placement_log(s);
     log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9,
               s->devices[0].choice.tier, s->devices[0].choice.threads);
-    return STATOR_OK;
+    return log_sink_result(&s->sink, &s->config, e);
 }
 
 stator_status stator_stop(stator *s, stator_error *e) {
@@ -796,7 +803,8 @@ stator_status stator_stop(stator *s, stator_error *e) {
         ring_wake(s->commands);
     }
     join_thread(s);
-    return trace_result(s, e);
+    stator_status st = trace_result(s, e);
+    return st == STATOR_OK ? log_sink_result(&s->sink, &s->config, e) : st;
 }
 
 void stator_close(stator *s) {

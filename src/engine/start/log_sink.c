@@ -3,6 +3,7 @@
 #include "base/json_writer.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -28,9 +29,11 @@ static void sink_write(void *context, stator_log_level level, const char *line) 
         format_json(text, sizeof text, level, line);
         line = text;
     }
-    if (k->file != NULL)
-        fprintf(k->file, "%s\n", line);
-    else if (k->out.write != NULL)
+    if (k->file != NULL) {
+        errno = 0;
+        if (fprintf(k->file, "%s\n", line) < 0 || ferror(k->file))
+            atomic_store(&k->failed, errno != 0 ? errno : EIO);
+    } else if (k->out.write != NULL)
         k->out.write(k->out.context, level, line);
 }
 
@@ -46,6 +49,14 @@ stator_status log_sink_open(struct log_sink *k, const struct config *c, struct l
     }
     *l = (struct log){.write = sink_write, .context = k, .level = c->log.level};
     return STATOR_OK;
+}
+
+stator_status log_sink_result(const struct log_sink *k, const struct config *c, stator_error *e) {
+    int why = atomic_load(&k->failed);
+    if (why == 0)
+        return STATOR_OK;
+    return error_set(e, STATOR_FAILED, "log.file = \"%.300s\" can't be written, lines are missing: %s",
+                     c->log.file, strerror(why));
 }
 
 void log_sink_close(struct log_sink *k) {
