@@ -40,7 +40,7 @@ stator_status session_parse_ids(const char *text, const char *what, int32_t **id
 /* The whole file ("-": standard input, "stdin" in errors), malloced with a NUL behind; *text is NULL when it
  * fails. Longer than limit is STATOR_USAGE: nothing is read without one. */
 #define SESSION_TEXT_LIMIT ((uint64_t)256 << 20) /* bytes of texts, ids, tables: more is a mistake */
-#define SESSION_JSON_LIMIT ((uint64_t)64 << 20) /* of a plan */
+#define SESSION_JSON_LIMIT ((uint64_t)64 << 20)  /* of a plan */
 stator_status session_read_file(const char *path, uint64_t limit, char **text, size_t *n, stator_error *e);
 
 #endif

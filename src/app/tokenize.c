@@ -84,6 +84,12 @@ static stator_status encode_inputs(const struct tokenizer *t, const struct job *
         uint64_t n = 0;
         uint32_t flags = job->no_special ? 0 : TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL;
         s = tokenizer_encode(t, in->data, in->n, flags, r.work, r.work_bytes, r.ids, r.capacity, &n, e);
+        uint64_t unknown = s == STATOR_OK ? tokenizer_count_unknown(t, r.ids, n) : 0;
+        if (unknown > 0)
+            fprintf(stderr,
+                    "stator tokenize: warning: %s: the unknown token stands %" PRIu64
+                    " times in it: the vocabulary has nothing for what is there\n",
+                    in->name, unknown);
         if (s != STATOR_OK) {
             error_prefix(e, "%s", in->name);
         } else if (job->as_json) {

@@ -219,7 +219,8 @@ struct stator {
 
     struct engine_device devices[DEVICE_MAX];
     uint32_t n_devices;
-    bool imagined; /* the devices are those that a person described: they can be planned for, not run */
+    bool only_plans; /* opened with options.described: to plan, and maybe not to run */
+    bool imagined;   /* the devices are those that a person described: they can be planned for, not run */
     uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
     struct engine_want want;
     bool rows_follow_sequences; /* memory.logits_rows is auto */

@@ -58,14 +58,26 @@ static int32_t find_word(const struct bpe *b, const struct vocab *v, char *buffe
     return vocab_find(v, buffer, at);
 }
 
-static void encode_word(const struct bpe *b, const struct vocab *v, struct bpe_work *w, const char *text,
-                        uint64_t n, struct ids *out) {
+/* No byte of a text vanishes. */
+static stator_status put_unknown(const struct bpe *b, unsigned char byte, struct ids *out, stator_error *e) {
+    if (b->unknown < 0)
+        return error_set(
+            e, STATOR_USAGE,
+            "the text has the byte 0x%02X, for which this model's vocabulary has no token (nor one "
+            "for what it does not know): take it out of the text",
+            byte);
+    ids_put(out, b->unknown);
+    return STATOR_OK;
+}
+
+static stator_status encode_word(const struct bpe *b, const struct vocab *v, struct bpe_work *w,
+                                 const char *text, uint64_t n, struct ids *out, stator_error *e) {
     CHECK(n <= w->symbols);
     if (b->ignore_merges) {
         int32_t id = find_word(b, v, w->word, text, n);
         if (id >= 0) {
             ids_put(out, id);
-            return;
+            return STATOR_OK;
         }
     }
     for (uint64_t i = 0; i < n; i++)
@@ -73,9 +85,14 @@ static void encode_word(const struct bpe *b, const struct vocab *v, struct bpe_w
     w->merger.pair = pair;
     w->merger.context = b;
     merger_run(&w->merger, (uint32_t)n);
-    for (uint32_t i = 0; i != MERGER_END; i = w->merger.symbols[i].next)
+    stator_status status = STATOR_OK;
+    for (uint32_t i = 0; i != MERGER_END && status == STATOR_OK; i = w->merger.symbols[i].next) {
         if (w->merger.symbols[i].id >= 0)
             ids_put(out, w->merger.symbols[i].id);
+        else /* never merged, so one byte */
+            status = put_unknown(b, (unsigned char)text[i], out, e);
+    }
+    return status;
 }
 
 static void cut_garbage(const char *text, uint64_t n, uint64_t *starts) {
@@ -105,11 +122,11 @@ stator_status bpe_encode(const struct bpe *b, const struct vocab *v, struct bpe_
         return status;
     if (repairs > REPAIRS_IN_WORD)
         cut_garbage(text, length, w->starts);
-    for (uint64_t at = 0, end; at < length; at = end) {
+    for (uint64_t at = 0, end; at < length && status == STATOR_OK; at = end) {
         end = split_next(w->starts, at);
-        encode_word(b, v, w, text + at, end - at, out);
+        status = encode_word(b, v, w, text + at, end - at, out, e);
     }
-    return STATOR_OK;
+    return status;
 }
 
 uint64_t bpe_piece(const struct bpe *b, struct gguf_text text, char *out, uint64_t capacity) {

@@ -14,6 +14,7 @@ struct bpe {
     struct merge_table merges;
     bool ignore_merges;
     int32_t byte_ids[256]; /* -1: this byte has no token */
+    int32_t unknown;       /* which stands for such bytes; -1: they are refused */
     uint16_t char_of_byte[256];
     int16_t byte_of_char[BPE_CHARS]; /* -1: none */
 };
@@ -31,6 +32,7 @@ struct bpe_work {
 void bpe_fill_bytes(struct bpe *b, const struct vocab *v);
 void bpe_carve(struct bpe_work *w, const struct vocab *v, uint64_t length, struct carve *c);
 /* length > 0. */
+/* STATOR_USAGE: a byte of the text has no token, and there is none that stands for it. */
 stator_status bpe_encode(const struct bpe *b, const struct vocab *v, struct bpe_work *w, const char *text,
                          uint64_t length, struct ids *out, stator_error *e);
 /* The bytes that a normal token stands for; returns their number, writes at most capacity. */

@@ -22,6 +22,7 @@ struct tokenizer {
     bool adds_blank; /* SentencePiece: a blank in front of the text and after special tokens */
     bool adds_bos, adds_eos;
     int32_t bos, eos;
+    int32_t unknown; /* stands for what has no token; -1: none */
     int32_t spm_byte_ids[256];
     struct bpe bpe;
 };
@@ -232,6 +233,7 @@ static stator_status read_specials(struct tokenizer *t, const struct plan *p, co
         (s = read_id(g, v, "tokenizer.ggml.eom_token_id", -1, &eom, e)) != STATOR_OK ||
         (s = read_id(g, v, "tokenizer.ggml.unknown_token_id", t->is_spm ? 0 : -1, &unknown, e)) != STATOR_OK)
         return s;
+    t->unknown = t->bpe.unknown = unknown;
     bool bos = t->is_spm || p->split->adds_bos;
     if ((s = gguf_read_bool_or(g, "tokenizer.ggml.add_bos_token", bos, &t->adds_bos, e)) != STATOR_OK ||
         (s = gguf_read_bool_or(g, "tokenizer.ggml.add_eos_token", false, &t->adds_eos, e)) != STATOR_OK ||
@@ -480,6 +482,13 @@ int32_t tokenizer_bos(const struct tokenizer *t) {
 
 int32_t tokenizer_eos(const struct tokenizer *t) {
     return t->eos;
+}
+
+uint64_t tokenizer_count_unknown(const struct tokenizer *t, const int32_t *ids, uint64_t n) {
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < n && t->unknown >= 0; i++)
+        count += ids[i] == t->unknown;
+    return count;
 }
 
 bool tokenizer_adds_bos(const struct tokenizer *t) {

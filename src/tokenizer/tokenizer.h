@@ -29,8 +29,9 @@ uint64_t tokenizer_work_bytes(const struct tokenizer *t, uint64_t length);
 /* *n = number of ids of the text; STATOR_USAGE if that is above capacity (ids then hold the first
  * `capacity`), or if the workspace is too small. Invalid UTF-8 is legal input: its bytes become byte tokens
  * (SentencePiece), or U+FFFD each before merging (byte-level; stricter than llama.cpp, which lets overlong
- * forms and surrogates pass). A byte that has no token gives the unknown token, or nothing in a byte-level
- * vocabulary, as in llama.cpp. Time is O(length log length) at worst, texts are at most 1 GiB. */
+ * forms and surrogates pass). A byte that has no token gives the unknown token (tokenizer_count_unknown);
+ * where a byte-level vocabulary has none it is STATOR_USAGE and named (llama.cpp drops it). Time is O(length
+ * log length) at worst, texts are at most 1 GiB. */
 stator_status tokenizer_encode(const struct tokenizer *t, const char *text, uint64_t length, uint32_t flags,
                                void *work, uint64_t work_bytes, int32_t *ids, uint64_t capacity, uint64_t *n,
                                stator_error *e);
@@ -56,6 +57,9 @@ uint64_t tokenizer_stream_next(const struct tokenizer *t, struct tokenizer_strea
 uint32_t tokenizer_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* -1: none */
 int32_t tokenizer_eos(const struct tokenizer *t);
+/* How many of these ids are the unknown token, which stands for what the vocabulary does not have: those who
+ * show texts to models say it. */
+uint64_t tokenizer_count_unknown(const struct tokenizer *t, const int32_t *ids, uint64_t n);
 bool tokenizer_adds_bos(const struct tokenizer *t);
 /* True for eos, eot and eom ids of the file and for the control tokens that end a turn ("<|eot_id|>",
  * "<|im_end|>", ...). */

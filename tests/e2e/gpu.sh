@@ -266,6 +266,26 @@ test_kernel_cache() {
     [ "$(total zeModuleGetNativeBinary)" = 8 ] || fail "$(total zeModuleGetNativeBinary) calls for 4 binaries"
     cached ''
     [ "$(total zeModuleGetNativeBinary)" = 0 ] || fail "what was damaged was not replaced"
+    # What others can write to, or own, is not used.
+    chmod 666 "${files[0]}"
+    cached ''
+    said "kept binary of .* is not used: other users can write to it"
+    [ "$(total zeModuleGetNativeBinary)" = 2 ] || fail "a file that others can write to is used"
+    [ "$(stat -c %a "${files[0]}")" = 600 ] || fail "it was not replaced"
+    chmod 775 "$kept"
+    cached ''
+    said "cache.dir: $kept is not used: other users can write to it .*; kernels are compiled"
+    [ "$(total zeModuleGetNativeBinary)" = 0 ] && [ "$(total zeModuleCreate)" -ge 5 ] || fail "a folder that others can write to is used"
+    chmod 700 "$kept"
+    if [ "$(id -u)" = 0 ]; then
+        chown 65534 "${files[1]}"
+        cached ''
+        said "kept binary of .* is not used: it belongs to another user"
+        chown 65534 "$kept"
+        cached ''
+        said "cache.dir: $kept is not used: it belongs to another user"
+        chown 0 "$kept"
+    fi
     cached fault=zeModuleCreate@1:0x7800000f
     said 'is not used: the driver refuses it'
     cached '' /proc/none

@@ -155,8 +155,11 @@ static void use(const struct tokenizer *t, const char *text, uint64_t n) {
     memcpy(copy, text, n);
     for (uint32_t flags = 0; flags < 4; flags++) {
         uint64_t count = 0;
-        CHECK(tokenizer_encode(t, copy, n, flags, work, work_bytes, ids, 3 * (n + 1) + 2, &count, &e) ==
-              STATOR_OK);
+        stator_status st =
+            tokenizer_encode(t, copy, n, flags, work, work_bytes, ids, 3 * (n + 1) + 2, &count, &e);
+        CHECK(st == STATOR_OK || (st == STATOR_USAGE && strstr(e.text, "the byte 0x") != NULL));
+        if (st != STATOR_OK) /* no token for it */
+            continue;
         struct tokenizer_stream s = {0};
         for (uint64_t i = 0; i <= count; i++) {
             CHECK(i == count || (ids[i] >= 0 && (uint32_t)ids[i] < tokenizer_vocab(t)));

@@ -502,13 +502,29 @@ static void test_work_is_linear(void **state) {
     }
 }
 
+/* A byte without a token is named; a text without such bytes comes back. */
+static void check_refused_or_whole(const struct tokenizer *t, const char *text, uint64_t length) {
+    stator_error e = {.text = ""};
+    uint64_t bytes = tokenizer_work_bytes(t, length), n = 0;
+    char *work = malloc(bytes);
+    int32_t *ids = malloc((3 * length + 8) * sizeof *ids);
+    assert_true(work != NULL && ids != NULL);
+    stator_status st = tokenizer_encode(t, text, length, 0, work, bytes, ids, 3 * length + 8, &n, &e);
+    if (st != STATOR_OK && (st != STATOR_USAGE || strstr(e.text, "the byte 0x") == NULL))
+        fail_msg("status %d: %s", (int)st, e.text);
+    if (st == STATOR_OK && tokenizer_count_unknown(t, ids, n) == 0)
+        check_round_trip(t, text, length);
+    free(work);
+    free(ids);
+}
+
 /* whole: every byte has a token, so the text comes back. */
 static void check_random_bytes(const struct tokenizer *t, uint64_t *seed, int rounds, bool whole) {
     static const char broken[] = "\xE2\x96\xF0\x9F\xC3\xED\xA0\xEF\xBB a1\n",
                       blanks[] = "ab c'd\t\r\n 12,.\xC2\xA0\xE1\x9A";
     for (int round = 0; round < rounds; round++) {
         char text[256];
-        uint64_t length = testing_below(seed, sizeof text), style = testing_below(seed, 3), n;
+        uint64_t length = testing_below(seed, sizeof text), style = testing_below(seed, 3);
         for (uint64_t i = 0; i < length; i++) {
             text[i] = style == 0   ? (char)testing_random(seed)
                       : style == 1 ? broken[testing_below(seed, sizeof broken - 1)]
@@ -516,13 +532,10 @@ static void check_random_bytes(const struct tokenizer *t, uint64_t *seed, int ro
             if (text[i] == '@') /* a special token, which SentencePiece puts a blank behind */
                 text[i] = '#';
         }
-        if (whole) {
+        if (whole)
             check_round_trip(t, text, length);
-        } else {
-            int32_t *ids = encode(t, text, length, 0, &n);
-            free(decode(t, ids, n, true, &n));
-            free(ids);
-        }
+        else
+            check_refused_or_whole(t, text, length);
     }
 }
 
@@ -537,8 +550,7 @@ static void test_invalid_utf8(void **state) {
     for (size_t k = 0; k < N_VOCABULARIES && testing_shared("vocab/ggml-vocab-gpt-2.gguf") != NULL; k++) {
         char path[1024];
         load_vocabulary(&l, k, path);
-        /* falcon has no token for 0x0B, starcoder none for 0xF1, among others: those bytes vanish, as in
-         * llama.cpp. */
+        /* falcon has no token for 0x0B, starcoder none for 0xF1, among others. */
         bool holes = strcmp(vocabularies[k], "falcon") == 0 || strcmp(vocabularies[k], "starcoder") == 0;
         check_random_bytes(l.t, &seed, 400, !holes);
         unload(&l);
@@ -717,9 +729,26 @@ static void test_odd_vocabularies(void **state) {
                       (const char *const[]){"", "a", "", "b", "ab", "<|im_end|>"});
     gguf_writer_texts(&l.w, "tokenizer.ggml.merges", 3, (const char *const[]){"q q", "b b", "a b"});
     load_writer(&l);
-    check_ids(l.t, "abq\xFF", 4, 0, (int32_t[]){4}, 1); /* bytes without a token give nothing */
+    check_ids(l.t, "ab", 2, 0, (int32_t[]){4}, 1);
+    stator_error e; /* bytes without a token don't vanish */
+    char *work = malloc(tokenizer_work_bytes(l.t, 8));
+    uint64_t n = 0;
+    assert_int_equal(tokenizer_encode(l.t, "abq", 3, 0, work, tokenizer_work_bytes(l.t, 8), NULL, 0, &n, &e),
+                     STATOR_USAGE);
+    assert_non_null(strstr(e.text, "the byte 0x71"));
+    free(work);
     check_ids(l.t, "<|im_end|>", 10, TOKENIZER_PARSE_SPECIAL, (int32_t[]){5}, 1);
     assert_int_equal(tokenizer_piece(l.t, 0, true, NULL, 0), 0);
+    unload(&l);
+    l = (struct loaded){.w = gguf_writer_new()};
+    gguf_writer_text(&l.w, "tokenizer.ggml.model", "gpt2");
+    gguf_writer_texts(&l.w, "tokenizer.ggml.tokens", 3, (const char *const[]){"a", "<unk>", "b"});
+    gguf_writer_texts(&l.w, "tokenizer.ggml.merges", 1, (const char *const[]){"q q"});
+    gguf_writer_u32(&l.w, "tokenizer.ggml.unknown_token_id", 1);
+    load_writer(&l);
+    const int32_t with_unknown[] = {0, 1, 1, 2};
+    check_ids(l.t, "aqxb", 4, 0, with_unknown, 4);
+    assert_int_equal(tokenizer_count_unknown(l.t, with_unknown, 4), 2);
     unload(&l);
     l = (struct loaded){.w = gguf_writer_new()};
     gguf_writer_text(&l.w, "tokenizer.ggml.model", "llama");

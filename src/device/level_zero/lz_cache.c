@@ -80,13 +80,39 @@ static bool write_all(int file, const void *from, uint64_t bytes) {
     return true;
 }
 
+/* Whoever can write to a binary decides what the GPU runs. NULL: only this user (or root) can. */
+static const char *distrusted(const struct stat *st) {
+    if (st->st_uid != geteuid() && st->st_uid != 0)
+        return "it belongs to another user";
+    if ((st->st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return "other users can write to it (chmod go-w)";
+    return NULL;
+}
+
+bool lz_cache_trusted(const char *folder, const struct log *log) {
+    struct stat st;
+    if (stat(folder, &st) != 0)
+        return true; /* there is none yet, or a line says why it can't be used */
+    const char *why = distrusted(&st);
+    if (why != NULL)
+        log_write(log, STATOR_LOG_WARN, "cache.dir: %s is not used: %s; kernels are compiled", folder, why);
+    return why == NULL;
+}
+
 /* The open file's binary, or NULL and *why. */
 static void *read_binary(int file, const char *key, uint64_t *bytes, const char **why) {
     struct stat st;
     struct header h;
     *why = "it is damaged";
-    if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof h ||
-        !read_all(file, &h, sizeof h) || memcmp(h.magic, magic, sizeof magic) != 0)
+    if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode))
+        return NULL;
+    const char *others = distrusted(&st);
+    if (others != NULL) {
+        *why = others;
+        return NULL;
+    }
+    if (st.st_size < (off_t)sizeof h || !read_all(file, &h, sizeof h) ||
+        memcmp(h.magic, magic, sizeof magic) != 0)
         return NULL;
     if (memcmp(h.key, key, HASH_TEXT) != 0) {
         *why = "it was made for another driver, device or version of stator";

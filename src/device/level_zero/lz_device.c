@@ -1,6 +1,8 @@
 /* Opening and closing a GPU, its arenas and uploads, its place in the contract of device.h. */
 #include "device/level_zero/lz_device.h"
 
+#include "device/level_zero/lz_cache.h"
+
 #include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_peer.h"
 #include "kernels/shared/opencl.h"
@@ -290,6 +292,9 @@ static stator_status lz_prepare(struct device *device, const struct device_setup
     struct lz_device *d = self(device);
     CHECK(d->slices[DEVICE_EXCHANGE][0].memory != NULL && setup->pinned != NULL);
     d->setup = *setup;
+    const char *kept = setup->kernel_cache;
+    if (kept != NULL && kept[0] != '\0' && !lz_cache_trusted(kept, setup->log))
+        d->setup.kernel_cache = NULL;
     for (uint32_t k = 0; k < d->model->slots; k++)
         memcpy((uint8_t *)setup->pinned + d->pinned.step[k], &d->model->step,
                step_header_bytes(d->model->graph->n_caches));

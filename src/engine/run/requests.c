@@ -62,6 +62,12 @@ stator_status stator_tokenize(const stator *s, const char *text, size_t length, 
                           &count, e);
     pthread_mutex_unlock(lock);
     *n = count;
+    uint64_t unknown = st == STATOR_OK ? tokenizer_count_unknown(s->tokenizer, ids, count) : 0;
+    if (unknown > 0)
+        log_write(&s->log, STATOR_LOG_WARN,
+                  "the unknown token stands %llu times in the text: the model's vocabulary has nothing for "
+                  "what is there",
+                  (unsigned long long)unknown);
     return st;
 }
 

@@ -325,6 +325,7 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     s->progress = o->progress;
     s->context = o->context;
     s->traces = o->trace != NULL;
+    s->only_plans = o->described != 0;
     if (s->traces &&
         (size_t)snprintf(s->trace_path, sizeof s->trace_path, "%s", o->trace) >= sizeof s->trace_path) {
         pages_unmap(s, sizeof *s);
@@ -535,6 +536,28 @@ static stator_status narrow_auto(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
+static void warn_of_tokenizer(struct stator *s) {
+    log_write(&s->log, STATOR_LOG_WARN, "no texts with this model, only token ids (--tokens): %s",
+              s->tokenizer_error.text);
+}
+
+/* A run finds out when it makes the tokenizer; who only plans is told the same. */
+static stator_status try_tokenizer(struct stator *s, stator_error *e) {
+    struct tokenizer *t = NULL;
+    void *memory = NULL;
+    if (s->tokenizer_bytes > 0) {
+        stator_status st = pages_map(s->tokenizer_bytes, "the tokenizer", &memory, e);
+        if (st != STATOR_OK)
+            return st;
+        if (tokenizer_create(s->gguf, memory, s->tokenizer_bytes, &t, &s->tokenizer_error) != STATOR_OK)
+            t = NULL;
+        pages_unmap(memory, s->tokenizer_bytes);
+    }
+    if (t == NULL)
+        warn_of_tokenizer(s);
+    return STATOR_OK;
+}
+
 stator_status stator_plan(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
     if (s->prepare_tried)
@@ -565,6 +588,9 @@ stator_status stator_plan(stator *s, stator_error *e) {
         if (s->devices[i].choice.about[0] != '\0')
             log_write(&s->log, STATOR_LOG_INFO, "%s: %s", s->devices[i].facts.name,
                       s->devices[i].choice.about);
+    st = s->only_plans ? try_tokenizer(s, e) : STATOR_OK;
+    if (st != STATOR_OK)
+        return st;
     if (s->plan.fits) {
         spill_log(s);
         return log_sink_result(&s->sink, &s->config, e);
@@ -595,6 +621,8 @@ static stator_status make_run_state(struct stator *s, stator_error *e) {
                              &s->tokenizer_error) != STATOR_OK)
             s->tokenizer = NULL;
     }
+    if (s->tokenizer == NULL)
+        warn_of_tokenizer(s);
     struct plan_arena *a = plan_arena_find(plan_find(&s->plan, "host"), "engine");
     a->allocated = engine;
     CHECK(a->allocated == a->bytes);
