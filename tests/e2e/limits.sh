@@ -92,6 +92,14 @@ test_loader_that_aborts() {
     printed 'loader: .*\(ulimit -d\)'
 }
 
+# With enough room the trial passes, and the GPU is used.
+test_driver_with_room() {
+    . tests/lib_gpu.sh
+    need_driver
+    expect 0 bash -c "ulimit -v 8000000; exec env ZE_ENABLE_ALT_DRIVERS=$driver ZESIM=$small $stator run $cfg -p x -n 1 --report $tmp/report"
+    grep -q '"name": "level_zero:0"' "$tmp/report" || fail "the GPU is not used: $(cat "$tmp/err")"
+}
+
 test_open_files() {
     under -n 4 "$stator" plan $cfg
     clean "plan -n 4" 1
