@@ -98,6 +98,8 @@ test_long_names() {
         too_long "$stator" pack "$tmp/$long"
         too_long "$stator" pack "$tmp/x.csv" --output "$tmp/$long"
         too_long "$stator" devices --save "$tmp/$long"
+        too_long "$stator" doctor --root "$tmp/$long"
+        too_long "$stator" doctor --root "$tmp/x.csv"
     }
 }
 

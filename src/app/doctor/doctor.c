@@ -13,10 +13,12 @@
 #include "base/json_writer.h"
 #include "device/device_info.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The oldest version that this back end was run with: Debian 12's. */
 #define LEAST_LOADER_MAJOR 1
@@ -144,6 +146,10 @@ int doctor_command(int argc, char **argv) {
     int code = 0;
     if (!options_parse(&o, argc, argv, &code))
         return code;
+    struct stat st;
+    errno = ENOTDIR;
+    if (stat(d.root[0] != '\0' ? d.root : "/", &st) == 0 ? !S_ISDIR(st.st_mode) : errno != ENOENT)
+        return out_fail("doctor", STATOR_USAGE, "--root %.300s: %s", d.root, strerror(errno));
     doctor_machine(&d);
     check_level_zero(&d);
     doctor_limits(&d);
