@@ -60,10 +60,13 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
     if (t >= KERNELS_TIER_AVX2) {
         avx2_matmul_init(k);
         avx2_init(k);
+        avx2_attention_init(k);
+        avx2_kv_init(k);
     }
     if (t >= KERNELS_TIER_AVX512) {
         avx512_matmul_init(k);
         avx512_init(k);
+        avx512_attention_init(k);
     }
     if (t >= KERNELS_TIER_AMX) {
         amx_matmul32_init(k);
@@ -77,19 +80,15 @@ const char *kernels_kv_name(enum kernels_kv type) {
     return names[type];
 }
 
-static bool quantised(enum kernels_kv type) {
-    return type == KERNELS_KV_Q8_0 || type == KERNELS_KV_Q4_0;
-}
-
 uint32_t kernels_kv_group(enum kernels_kv type) {
-    return quantised(type) ? KERNELS_KV_GROUP : 1;
+    return kv_layout_quantised(type) ? KERNELS_KV_GROUP : 1;
 }
 
 uint64_t kernels_kv_bytes(enum kernels_kv type, uint32_t dim) {
     static const uint32_t bits[KERNELS_KV_TYPES] = {32, 16, 8, 4};
     CHECK(type < KERNELS_KV_TYPES && dim % kernels_kv_group(type) == 0);
     uint64_t values = (uint64_t)KERNELS_KV_BLOCK * dim;
-    uint64_t scales = quantised(type) ? values / KERNELS_KV_GROUP : 0;
+    uint64_t scales = kv_layout_quantised(type) ? values / KERNELS_KV_GROUP : 0;
     return values * bits[type] / 8 + scales * sizeof(uint16_t);
 }
 

@@ -227,14 +227,15 @@ void scalar_matmul_init(struct kernels *k);
 void scalar_init(struct kernels *k);
 void avx2_matmul_init(struct kernels *k);
 void avx2_init(struct kernels *k);
+void avx2_attention_init(struct kernels *k);
+void avx2_kv_init(struct kernels *k);
 void avx512_matmul_init(struct kernels *k);
 void avx512_init(struct kernels *k);
+void avx512_attention_init(struct kernels *k);
 void amx_matmul32_init(struct kernels *k);
 void amx_matmul_k_init(struct kernels *k);
 /* Called by the tier's init above. */
 void scalar_attention_init(struct kernels *k);
 void scalar_kv_init(struct kernels *k);
-void avx2_attention_init(struct kernels *k);
-void avx512_attention_init(struct kernels *k);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * A row is one head of one query. Rows of consecutive queries lie in query order, so the rows that see a
  * token are a suffix. A pass takes some queries; for each split each tile of rows computes its scores,
- * softens them, multiplies with V and merges, all in the nearest cache.
+ * takes their softmax, multiplies with V and merges, all in the nearest cache.
  *
  * Where a pass has several tiles, f16 keys and all V of a split are first turned to floats ("plain"), once
  * for all tiles; the tiles read them from a near cache, and while they work the next split's bytes are
@@ -30,6 +30,27 @@
     KERNELS_KV_GROUP /* dims of a panel of plain V: [dims / 32][KERNELS_SPLIT][32]                           \
                       */
 #define ATTENTION_WALK_PANEL ((size_t)KERNELS_SPLIT * ATTENTION_WALK_WIDTH)
+
+/* Calls f(rows, ..) with a constant for rows; `most`, a constant, is at most ATTENTION_WALK_TILE. */
+#define ATTENTION_WALK_DISPATCH(most, rows, f, ...)                                                          \
+    do {                                                                                                     \
+        CHECK((rows) >= 1 && (rows) <= (most));                                                              \
+        switch (rows) {                                                                                      \
+            ATTENTION_WALK_CASE(8, most, f, __VA_ARGS__);                                                    \
+            ATTENTION_WALK_CASE(7, most, f, __VA_ARGS__);                                                    \
+            ATTENTION_WALK_CASE(6, most, f, __VA_ARGS__);                                                    \
+            ATTENTION_WALK_CASE(5, most, f, __VA_ARGS__);                                                    \
+            ATTENTION_WALK_CASE(4, most, f, __VA_ARGS__);                                                    \
+            ATTENTION_WALK_CASE(3, most, f, __VA_ARGS__);                                                    \
+            ATTENTION_WALK_CASE(2, most, f, __VA_ARGS__);                                                    \
+            ATTENTION_WALK_CASE(1, most, f, __VA_ARGS__);                                                    \
+        }                                                                                                    \
+    } while (0)
+#define ATTENTION_WALK_CASE(n, most, f, ...)                                                                 \
+    case n:                                                                                                  \
+        if ((n) <= (most))                                                                                   \
+            f(n, __VA_ARGS__);                                                                               \
+        break
 
 /* Of a group of a query against quantised keys; behind the 2 * dim bytes of its integers, whose order is the
  * tier's. */
@@ -79,7 +100,7 @@ struct attention_tier {
     void (*exp)(float *x, uint32_t n); /* of each; n is a multiple of ATTENTION_WALK_LANE */
     /* Of each row the scores of its first n[row] >= 1 tokens of a split become e, what lies behind them
      * anything; the maximum and the sum are returned. */
-    void (*soften)(uint32_t rows, float *score, const uint32_t *n, float *max, float *sum);
+    void (*softmax)(uint32_t rows, float *score, const uint32_t *n, float *max, float *sum);
     /* all = fmaf(part, b, all * a) */
     void (*merge)(float *all, const float *part, uint32_t dim, float a, float b);
     void (*scale)(float *out, const float *o, uint32_t dim, float factor);
@@ -383,7 +404,7 @@ static inline void attention_walk_tile(struct attention_pass *p, const struct at
     for (uint32_t i = 0; i < n; i++)
         seen[i] = attention_walk_seen(p, first + i, s->begin, KERNELS_SPLIT);
     float *e = p->score + (size_t)skip * KERNELS_SPLIT;
-    p->tier->soften(n, e, seen, max, sum);
+    p->tier->softmax(n, e, seen, max, sum);
     bool alone = a->parts != NULL;
     float *part = alone
                       ? a->parts + s->begin / KERNELS_SPLIT * kernels_attention_part(a->group, a->head_dim_v)

@@ -11,4 +11,16 @@ static inline __attribute__((always_inline)) void prefetch_line(const void *p, s
     __builtin_prefetch((const void *)((uintptr_t)p + at), 0, 2);
 }
 
+/* The lines of bytes at .. at + bytes, of constant number. */
+static inline __attribute__((always_inline)) void prefetch_lines(const void *p, size_t at,
+                                                                 const size_t bytes) {
+#ifdef __clang__
+#pragma unroll
+#else
+#pragma GCC unroll 16
+#endif
+    for (size_t i = 0; i < bytes; i += 64)
+        prefetch_line(p, at + i);
+}
+
 #endif

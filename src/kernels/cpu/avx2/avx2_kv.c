@@ -1,12 +1,7 @@
 /* AVX2: quantised K and V, and the stores into the KV cache. A query's integers have 15 bits and meet keys
  * as 16-bit pairs; lanes are two pairs of a token's dims. No state; any thread. */
-#include "kernels/cpu/avx2/avx2_kv.h"
-#include "kernels/cpu/avx2/avx2_num.h"
-#include "kernels/cpu/prefetch.h"
-
-#define UNROLL  AVX2_UNROLL
-#define INLINE  static inline __attribute__((always_inline))
-#define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#include "kernels/cpu/avx2/avx2_vec.h"
+#include "kernels/cpu/kv_tier.h"
 
 static inline __m256 clamp(__m256 x, float low, float high) {
     return _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high));
@@ -20,6 +15,7 @@ static inline __m256 inverse_of(__m256 d) {
 
 /* --- queries and keys */
 
+/* int16 in the order of the dims; q4_0's keys are unsigned, 8 above. */
 void avx2_quantise_query(const float *x, uint32_t dim, bool four, void *row) {
     int16_t *q = row;
     struct attention_query *groups = attention_walk_query_groups(row, dim);
@@ -50,9 +46,9 @@ void avx2_quantise_query(const float *x, uint32_t dim, bool four, void *row) {
 }
 
 /* Adds four dims of eight tokens, as [4 tokens][4], times four of each query. */
-INLINE void multiply(const int rows, __m256i low, __m256i high, const int16_t *const *q, size_t dim,
-                     __m256i acc[AVX2_KV_TILE][2]) {
-    UNROLL
+VEC_INLINE void multiply(const int rows, __m256i low, __m256i high, const int16_t *const *q, size_t dim,
+                         __m256i acc[TIER_KV_TILE][2]) {
+    VEC_REPEAT
     for (int r = 0; r < rows; r++) {
         long long four;
         memcpy(&four, q[r] + dim, sizeof four);
@@ -62,14 +58,14 @@ INLINE void multiply(const int rows, __m256i low, __m256i high, const int16_t *c
     }
 }
 
-INLINE __m256i widened(bool four, __m128i x) {
+VEC_INLINE __m256i widened(bool four, __m128i x) {
     return four ? _mm256_cvtepu8_epi16(x) : _mm256_cvtepi8_epi16(x);
 }
 
 /* Tokens at .. at + 7 of one group. */
-INLINE void qk_group(const int rows, const bool four, const int16_t *const *q, const uint8_t *k,
-                     const uint8_t *next, __m256i acc[AVX2_KV_TILE][2]) {
-    UNROLL
+VEC_INLINE void qk_group(const int rows, const bool four, const int16_t *const *q, const uint8_t *k,
+                         const uint8_t *next, __m256i acc[TIER_KV_TILE][2]) {
+    VEC_REPEAT
     for (int r = 0; r < rows; r++)
         acc[r][0] = acc[r][1] = _mm256_setzero_si256();
     for (size_t step = 0; step < (four ? 4 : 8); step++) {
@@ -90,30 +86,30 @@ INLINE void qk_group(const int rows, const bool four, const int16_t *const *q, c
 }
 
 /* Rows of q lie attention_walk_query(dim) apart. */
-INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8_t *k, const uint8_t *next,
-                    uint32_t dim, float scale, float *score) {
+VEC_INLINE void kv_qk_rows(const int rows, const bool four, const float *q, const uint8_t *k,
+                           const uint8_t *next, uint32_t dim, float scale, float *score) {
     const size_t row = attention_walk_query(dim);
     const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
     const uint16_t *scales = (const uint16_t *)(const void *)(k + kv_layout_scales(type, dim));
     const size_t group_bytes = (size_t)kv_layout_group(type) * KERNELS_KV_BLOCK;
-    const struct attention_query *groups[AVX2_KV_TILE];
-    UNROLL
+    const struct attention_query *groups[TIER_KV_TILE];
+    VEC_REPEAT
     for (int r = 0; r < rows; r++)
         groups[r] = attention_walk_query_groups((void *)(uintptr_t)(q + r * row), dim);
     for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 8) {
-        __m256 sum[AVX2_KV_TILE];
-        UNROLL
+        __m256 sum[TIER_KV_TILE];
+        VEC_REPEAT
         for (int r = 0; r < rows; r++)
             sum[r] = _mm256_setzero_ps();
         for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
-            const int16_t *x[AVX2_KV_TILE];
-            UNROLL
+            const int16_t *x[TIER_KV_TILE];
+            VEC_REPEAT
             for (int r = 0; r < rows; r++)
                 x[r] = (const int16_t *)(const void *)(q + r * row) + g * KERNELS_KV_GROUP;
-            __m256i acc[AVX2_KV_TILE][2];
+            __m256i acc[TIER_KV_TILE][2];
             qk_group(rows, four, x, k + g * group_bytes + 4 * t, next + g * group_bytes + 4 * t, acc);
             __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(scales + g * KERNELS_KV_BLOCK + t)));
-            UNROLL
+            VEC_REPEAT
             for (int r = 0; r < rows; r++) {
                 __m256i i = _mm256_permute4x64_epi64(_mm256_hadd_epi32(acc[r][0], acc[r][1]), 0xd8);
                 if (four)
@@ -122,205 +118,18 @@ INLINE void qk_rows(const int rows, const bool four, const float *q, const uint8
                 sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), both, sum[r]);
             }
         }
-        UNROLL
+        VEC_REPEAT
         for (int r = 0; r < rows; r++)
             _mm256_storeu_ps(score + r * KERNELS_SPLIT + t, _mm256_mul_ps(sum[r], _mm256_set1_ps(scale)));
     }
 }
 
-INLINE void qk(const bool four, uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim,
-               float scale, float *score) {
-    switch (rows) {
-    case 4:
-        qk_rows(4, four, q, k, next, dim, scale, score);
-        break;
-    case 3:
-        qk_rows(3, four, q, k, next, dim, scale, score);
-        break;
-    case 2:
-        qk_rows(2, four, q, k, next, dim, scale, score);
-        break;
-    default:
-        qk_rows(1, four, q, k, next, dim, scale, score);
-    }
-}
-
-void avx2_qk_q8_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
-                  float *score) {
-    qk(false, rows, q, k, next, dim, scale, score);
-}
-
-void avx2_qk_q4_0(uint32_t rows, const float *q, const void *k, const void *next, uint32_t dim, float scale,
-                  float *score) {
-    qk(true, rows, q, k, next, dim, scale, score);
-}
-
-/* --- values */
-
-/* Signed byte `token` of each lane as a float. */
-INLINE __m256 byte_of(__m256i x, const int token) {
-    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(x, 24 - 8 * token), 24));
-}
-
-void avx2_plain_q8_0(const void *v, uint32_t dim, float *to) {
-    const int8_t *from = v;
-    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4) {
-        for (size_t d = 0; d < dim; d += 8) {
-            __m256i x = _mm256_loadu_si256((const __m256i *)(from + t * dim + 4 * d));
-            float *at = to + d / KERNELS_KV_GROUP * ATTENTION_WALK_PANEL + d % KERNELS_KV_GROUP;
-            UNROLL
-            for (int i = 0; i < 4; i++)
-                _mm256_storeu_ps(at + (t + (size_t)i) * ATTENTION_WALK_WIDTH, byte_of(x, i));
-        }
-    }
-}
-
-void avx2_plain_q4_0(const void *v, uint32_t dim, float *to) {
-    const uint8_t *from = v;
-    const __m256i nibble = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
-    for (size_t t = 0; t < KERNELS_KV_BLOCK; t += 4) {
-        for (size_t d = 0; d < dim; d += d % 16 == 0 ? 8 : 24) { /* 0, 8, 32, 40, .. */
-            size_t from_at = t * dim / 2 + 4 * (d / 32 * 16 + d % 16);
-            __m256i x = _mm256_loadu_si256((const __m256i *)(from + from_at));
-            __m256i low = _mm256_sub_epi8(_mm256_and_si256(x, nibble), eight);
-            __m256i high = _mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(x, 4), nibble), eight);
-            float *at = to + d / KERNELS_KV_GROUP * ATTENTION_WALK_PANEL + d % KERNELS_KV_GROUP;
-            UNROLL
-            for (int i = 0; i < 4; i++) {
-                _mm256_storeu_ps(at + (t + (size_t)i) * ATTENTION_WALK_WIDTH, byte_of(low, i));
-                _mm256_storeu_ps(at + (t + (size_t)i) * ATTENTION_WALK_WIDTH + 16, byte_of(high, i));
-            }
-        }
-    }
-}
-
-void avx2_weigh(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
-                float *w) {
-    for (uint32_t t = 0; t < blocks * KERNELS_KV_BLOCK; t += 8) {
-        __m256 d = _mm256_loadu_ps(scales + t / KERNELS_KV_BLOCK * stride + t % KERNELS_KV_BLOCK);
-        for (size_t at = t; at < (size_t)rows * KERNELS_SPLIT; at += KERNELS_SPLIT)
-            _mm256_storeu_ps(w + at, _mm256_mul_ps(_mm256_loadu_ps(e + at), d));
-    }
-}
-
-/* Four tokens of 16 dims of a group: q8_0's 8 and the next 8, q4_0's 8 and those 16 on, as bytes of lanes. */
-INLINE void load_half(const bool four, const uint8_t *v, __m256i x[2]) {
-    if (!four) {
-        x[0] = _mm256_loadu_si256((const __m256i *)v);
-        x[1] = _mm256_loadu_si256((const __m256i *)(v + 32));
-        return;
-    }
-    const __m256i nibble = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
-    __m256i both = _mm256_loadu_si256((const __m256i *)v);
-    x[0] = _mm256_sub_epi8(_mm256_and_si256(both, nibble), eight);
-    x[1] = _mm256_sub_epi8(_mm256_and_si256(_mm256_srli_epi16(both, 4), nibble), eight);
-}
-
-INLINE void add_token(const int rows, const __m256i x[2], const int token, const float *w,
-                      __m256 acc[AVX2_KV_TILE][2]) {
-    const __m256 low = byte_of(x[0], token), high = byte_of(x[1], token);
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        const __m256 weight = _mm256_set1_ps(w[r * KERNELS_KV_BLOCK + token]);
-        acc[r][0] = _mm256_fmadd_ps(weight, low, acc[r][0]);
-        acc[r][1] = _mm256_fmadd_ps(weight, high, acc[r][1]);
-    }
-}
-
-/* Half a group of all tokens; v is its first token's, `quad` bytes lie between four tokens and the next. */
-INLINE void pv_half(const int rows, const bool four, const float *w, const uint8_t *v, const uint8_t *next,
-                    size_t quad, uint32_t end, float *o, size_t o_stride) {
-    const size_t second = four ? 16 : 8;
-    __m256 acc[AVX2_KV_TILE][2];
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        acc[r][0] = _mm256_loadu_ps(o + r * o_stride);
-        acc[r][1] = _mm256_loadu_ps(o + r * o_stride + second);
-    }
-    for (uint32_t t = 0; t < end; t += 4) {
-        prefetch_line(next, t / 4 * quad);
-        __m256i x[2];
-        load_half(four, v + t / 4 * quad, x);
-        add_token(rows, x, 0, w + t, acc);
-        if (t + 1 < end)
-            add_token(rows, x, 1, w + t, acc);
-        if (t + 2 < end)
-            add_token(rows, x, 2, w + t, acc);
-        if (t + 3 < end)
-            add_token(rows, x, 3, w + t, acc);
-    }
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        _mm256_storeu_ps(o + r * o_stride, acc[r][0]);
-        _mm256_storeu_ps(o + r * o_stride + second, acc[r][1]);
-    }
-}
-
-INLINE void pv_rows(const int rows, const bool four, const float *e, const uint8_t *v, const uint8_t *next,
-                    uint32_t dim, uint32_t end, float *o, size_t o_stride) {
-    const enum kernels_kv type = four ? KERNELS_KV_Q4_0 : KERNELS_KV_Q8_0;
-    const size_t row = 4 * (size_t)kv_layout_group(type); /* bytes of a group in four tokens */
-    const size_t quad = dim / KERNELS_KV_GROUP * row;
-    const uint16_t *scales = (const uint16_t *)(const void *)(v + kv_layout_scales(type, dim));
-    for (size_t g = 0; g < dim / KERNELS_KV_GROUP; g++, o += KERNELS_KV_GROUP) {
-        _Alignas(32) float w[AVX2_KV_TILE * KERNELS_KV_BLOCK];
-        for (uint32_t t = 0; t < KERNELS_KV_BLOCK; t += 8) {
-            __m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(scales + g * KERNELS_KV_BLOCK + t)));
-            for (int r = 0; r < rows; r++)
-                _mm256_store_ps(w + r * KERNELS_KV_BLOCK + t,
-                                _mm256_mul_ps(_mm256_loadu_ps(e + r * KERNELS_SPLIT + t), d));
-        }
-        pv_half(rows, four, w, v + g * row, next + g * row, quad, end, o, o_stride);
-        pv_half(rows, four, w, v + g * row + row / 2, next + g * row + row / 2, quad, end,
-                o + (four ? 8 : 16), o_stride);
-    }
-}
-
-INLINE void pv(const bool four, uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim,
-               uint32_t end, float *o, size_t o_stride) {
-    switch (rows) {
-    case 4:
-        pv_rows(4, four, e, v, next, dim, end, o, o_stride);
-        break;
-    case 3:
-        pv_rows(3, four, e, v, next, dim, end, o, o_stride);
-        break;
-    case 2:
-        pv_rows(2, four, e, v, next, dim, end, o, o_stride);
-        break;
-    default:
-        pv_rows(1, four, e, v, next, dim, end, o, o_stride);
-    }
-}
-
-void avx2_pv_q8_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
-                  float *o, size_t o_stride) {
-    pv(false, rows, e, v, next, dim, end, o, o_stride);
-}
-
-void avx2_pv_q4_0(uint32_t rows, const float *e, const void *v, const void *next, uint32_t dim, uint32_t end,
-                  float *o, size_t o_stride) {
-    pv(true, rows, e, v, next, dim, end, o, o_stride);
-}
+#include "kernels/cpu/kv_tmpl.h"
 
 /* --- stores */
 
 static uint16_t to_f16(float x) {
-    return (uint16_t)_cvtss_sh(x, NEAREST);
-}
-
-static void store_k_f16(void *k, const float *x, uint32_t dim, uint32_t slot) {
-    for (size_t d = 0; d < dim; d++)
-        ((uint16_t *)k)[d * KERNELS_KV_BLOCK + slot] = to_f16(x[d]);
-}
-
-static void store_v_f16(void *v, const float *x, uint32_t dim, uint32_t slot) {
-    uint16_t *to = (uint16_t *)v + (size_t)slot * dim;
-    uint32_t d = 0;
-    for (; dim - d >= 8; d += 8)
-        _mm_storeu_si128((__m128i *)(to + d), _mm256_cvtps_ph(_mm256_loadu_ps(x + d), NEAREST));
-    for (; d < dim; d++)
-        to[d] = to_f16(x[d]);
+    return (uint16_t)_cvtss_sh(x, VEC_NEAREST);
 }
 
 /* A group of 32 with one scale. */
@@ -330,7 +139,7 @@ struct group {
     __m256 q[4];
 };
 
-INLINE void quantise_with(struct group *s, const __m256 x[4], float d, float low, float high) {
+VEC_INLINE void quantise_with(struct group *s, const __m256 x[4], float d, float low, float high) {
     float near = d > -NUM_F16_MAX ? d : -NUM_F16_MAX;
     s->half = to_f16(near < NUM_F16_MAX ? near : NUM_F16_MAX);
     if (s->half == 0x8000)
@@ -338,7 +147,7 @@ INLINE void quantise_with(struct group *s, const __m256 x[4], float d, float low
     const __m256 step = _mm256_set1_ps(_cvtsh_ss(s->half)), inverse = inverse_of(step);
     __m256 r[4];
     for (int i = 0; i < 4; i++) {
-        s->q[i] = _mm256_round_ps(clamp(_mm256_mul_ps(x[i], inverse), low, high), NEAREST);
+        s->q[i] = _mm256_round_ps(clamp(_mm256_mul_ps(x[i], inverse), low, high), VEC_NEAREST);
         r[i] = _mm256_fnmadd_ps(step, s->q[i], x[i]);
     }
     __m256 a = _mm256_fmadd_ps(r[2], r[2], _mm256_mul_ps(r[0], r[0]));
@@ -393,7 +202,7 @@ static uint16_t group_bytes(enum kernels_kv type, const float *x, uint8_t bytes[
     return scale;
 }
 
-INLINE void store_k(const enum kernels_kv type, void *k, const float *x, uint32_t dim, uint32_t slot) {
+VEC_INLINE void store_k(const enum kernels_kv type, void *k, const float *x, uint32_t dim, uint32_t slot) {
     CHECK(dim % KERNELS_KV_GROUP == 0);
     for (uint32_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
         uint8_t bytes[KERNELS_KV_GROUP];
@@ -404,7 +213,7 @@ INLINE void store_k(const enum kernels_kv type, void *k, const float *x, uint32_
     }
 }
 
-INLINE void store_v(const enum kernels_kv type, void *v, const float *x, uint32_t dim, uint32_t slot) {
+VEC_INLINE void store_v(const enum kernels_kv type, void *v, const float *x, uint32_t dim, uint32_t slot) {
     CHECK(dim % KERNELS_KV_GROUP == 0);
     for (uint32_t g = 0; g < dim / KERNELS_KV_GROUP; g++) {
         uint8_t bytes[KERNELS_KV_GROUP];
@@ -433,10 +242,8 @@ static void store_v_q4_0(void *v, const float *x, uint32_t dim, uint32_t slot) {
 }
 
 void avx2_kv_init(struct kernels *k) {
-    k->store_k[KERNELS_KV_F16] = store_k_f16;
     k->store_k[KERNELS_KV_Q8_0] = store_k_q8_0;
     k->store_k[KERNELS_KV_Q4_0] = store_k_q4_0;
-    k->store_v[KERNELS_KV_F16] = store_v_f16;
     k->store_v[KERNELS_KV_Q8_0] = store_v_q8_0;
     k->store_v[KERNELS_KV_Q4_0] = store_v_q4_0;
 }

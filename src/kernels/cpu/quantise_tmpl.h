@@ -1,14 +1,26 @@
-/* Rows of floats to int8, a few groups of 32 at a time, for the tiers that quantise so (AVX2 and up): what
- * belongs to a group is then a lane. No state; any thread. */
-#ifndef STATOR_KERNELS_CPU_QUANTISE_WALK_H
-#define STATOR_KERNELS_CPU_QUANTISE_WALK_H
-
+/* Rows of floats to int8 in the vector tiers: a template, included by a tier's source after its vec header. A
+ * few groups of 32 are taken at a time: what belongs to a group is then a lane. No state; any thread. */
 #include "base/check.h"
 
 #include <stdint.h>
 #include <string.h>
 
 #define QUANTISE_GROUPS 8
+
+/* d = amax * inverse, 0 for a group that is as good as zero. */
+VEC_INLINE vec quantise_scale(vec amax, vec inverse) {
+    return vec_keep(vec_not_below(amax, vec_set(NUM_QUANT_MIN)), vec_mul(amax, inverse));
+}
+
+/* What x is multiplied by. */
+VEC_INLINE vec quantise_factor(vec d) {
+    return vec_keep(vec_unequal(d, vec_zero()), vec_rcp(d));
+}
+
+/* |x| compares as bits: infinities and NaNs are above all numbers. */
+VEC_INLINE vec_int quantise_size(const float *x) {
+    return vec_bits(vec_abs(vec_load(x)));
+}
 
 /* QUANTISE_GROUPS groups: struct kernels' quantise32. */
 typedef void quantise_groups_fn(const float *x, int8_t *q, float *d, int16_t *s);
@@ -32,5 +44,3 @@ static inline void quantise_walk(quantise_groups_fn *quantise, const float *x, u
     memcpy(d + g, scales, left * sizeof *d);
     memcpy(s + g, sums, left * sizeof *s);
 }
-
-#endif
