@@ -5,7 +5,7 @@
  * token are a suffix. A pass takes some queries; for each split each tile of rows computes its scores,
  * takes their softmax, multiplies with V and merges, all in the nearest cache.
  *
- * Where a pass has several tiles, f16 keys and all V of a split are first turned to floats ("plain"), once
+ * Where a pass has several tiles, f16 keys and all V of a split are first converted to floats ("plain"), once
  * for all tiles; the tiles read them from a near cache, and while they work the next split's bytes are
  * fetched there. A single tile reads K and V as they lie, each block from memory once, and prefetches some
  * blocks ahead. Scores of tokens beyond a row's query are computed with the block's other tokens and dropped:
@@ -112,7 +112,7 @@ struct attention_pass {
     uint32_t position; /* of the pass's first query */
     uint32_t queries;
     uint32_t rows;
-    bool plain_k;                      /* f16 keys are turned to floats */
+    bool plain_k;                      /* f16 keys are converted to floats */
     bool plain_v;                      /* so are values */
     uint32_t ahead;                    /* tokens between what is computed and what is prefetched */
     size_t row_floats;                 /* of q */

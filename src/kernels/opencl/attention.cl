@@ -42,7 +42,7 @@ struct look {
 };
 
 /* Local memory. */
-struct room {
+struct scratch {
     local float *q;                        /* [ROWS][head_k] */
     local float *o;                        /* [ROWS][head_v], merged so far */
     local float *score;                    /* [ROWS][SPLIT] */
@@ -50,8 +50,8 @@ struct room {
     local float *max, *sum, *before, *now; /* [ROWS] each: of the splits so far; factors of the next merge */
 };
 
-static inline struct room room_in(local float *memory, uint head_k) {
-    struct room m;
+static inline struct scratch scratch_in(local float *memory, uint head_k) {
+    struct scratch m;
     m.score = memory;
     m.lane = m.score + ROWS * SPLIT;
     m.max = m.lane + ROWS * 128;
@@ -121,7 +121,7 @@ struct query_words {
     local float *d;
 };
 
-static inline struct query_words words_of(const struct room *m, uint dim) {
+static inline struct query_words words_of(const struct scratch *m, uint dim) {
     struct query_words w;
     w.high = (local uint *)m->q;
     w.low = w.high + ROWS * (dim / 4);
@@ -144,7 +144,7 @@ static inline int dot8(local const uint4 *a, const uint *b) {
 }
 
 static inline void dots_quantised(bool eight, global const uchar *k, uint slot, uint dim, uint n,
-                                  const struct room *m, float *acc) {
+                                  const struct scratch *m, float *acc) {
     struct query_words q = words_of(m, dim);
     global const half *scales =
         (global const half *)(k + kv_layout_scales(eight ? KV_LAYOUT_Q8_0 : KV_LAYOUT_Q4_0, dim));
@@ -197,7 +197,7 @@ static inline void quantise_query(global const float *x, local uint *high, local
 }
 
 /* Group: e of each row and token to score, each row's maximum and sum (of this split) to now and before. */
-static inline void score_split(const struct look *l, const struct room *m, const struct rows *r,
+static inline void score_split(const struct look *l, const struct scratch *m, const struct rows *r,
                                global const uint *table, uint begin) {
     uint me = get_local_id(0);
     float acc[ROWS];
@@ -249,7 +249,7 @@ static inline void score_split(const struct look *l, const struct room *m, const
 
 /* Item me < n: row me's next merge: max and sum of all splits so far, the factors of what was and what is
  * new. */
-static inline void plan_merge(const struct room *m, uint me, bool first) {
+static inline void plan_merge(const struct scratch *m, uint me, bool first) {
     float max_new = m->now[me], sum_new = m->before[me];
     if (first) {
         m->max[me] = max_new;
@@ -336,7 +336,7 @@ static inline void weigh_quantised(bool whole, bool eight, const struct look *l,
 
 /* o[i] += e * v over tokens 0 .. n of the split. All bytes of a block exist, whether the row sees them or
  * not. */
-static inline void weigh_split(const struct look *l, const struct room *m, const struct rows *r,
+static inline void weigh_split(const struct look *l, const struct scratch *m, const struct rows *r,
                                global const uint *table, uint begin, uint n, const struct column *c,
                                float *o) {
     global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
@@ -362,7 +362,7 @@ static inline void weigh_split(const struct look *l, const struct room *m, const
 }
 
 /* Group: one split of the rows, merged into max, sum and o. first: nothing is there yet. */
-static inline void add_split(const struct look *l, const struct room *m, const struct rows *r,
+static inline void add_split(const struct look *l, const struct scratch *m, const struct rows *r,
                              global const uint *table, uint begin, bool first) {
     uint me = get_local_id(0);
     score_split(l, m, r, table, begin);
@@ -399,7 +399,7 @@ static inline global const float *query_of(const struct look *l, const struct ro
 }
 
 /* Group: the rows' q to local memory, as what the keys are; rows that are not there become zero. */
-static inline void load_q(const struct look *l, const struct room *m, const struct rows *r) {
+static inline void load_q(const struct look *l, const struct scratch *m, const struct rows *r) {
     uint dim = l->head_k;
     for (uint i = get_local_id(0); i < ROWS * dim; i += ITEMS)
         m->q[i] = 0.0f;
@@ -423,7 +423,7 @@ static inline global float *out_of(const struct look *l, const struct rows *r, u
 }
 
 /* Group: the rows' finished output. */
-static inline void put_rows(const struct look *l, const struct room *m, const struct rows *r) {
+static inline void put_rows(const struct look *l, const struct scratch *m, const struct rows *r) {
     for (uint i = get_local_id(0); i < r->n * l->head_v; i += ITEMS)
         out_of(l, r, i / l->head_v)[i % l->head_v] = m->o[i] * num_rcp(m->sum[i / l->head_v]);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -446,7 +446,7 @@ static inline uint cell_of(const struct look *l, const struct cells *c, const st
 }
 
 /* Group: the split that add_split has left in m, to its cells. */
-static inline void keep_rows(const struct look *l, const struct room *m, const struct rows *r,
+static inline void keep_rows(const struct look *l, const struct scratch *m, const struct rows *r,
                              const struct cells *c, uint split) {
     uint me = get_local_id(0);
     for (uint i = me; i < r->n * l->head_v; i += ITEMS) {
@@ -464,7 +464,7 @@ static inline void keep_rows(const struct look *l, const struct room *m, const s
 
 /* Group: whether it is the last of `all` to come here with its cells written; it then sees the others' cells,
  * and the count is zero again. */
-static inline bool last_of_all(const struct room *m, global uint *arrivals, uint all) {
+static inline bool last_of_all(const struct scratch *m, global uint *arrivals, uint all) {
     local uint *last = (local uint *)m->now;
     atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_release, memory_scope_device);
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -487,7 +487,7 @@ static inline bool last_of_all(const struct room *m, global uint *arrivals, uint
 
 /* Group: the factors of merging splits from .. from + n: before them, and of them; [split][ROWS] each. m's
  * max and sum are those of the splits before, then of these too. */
-static inline void plan_merges(const struct look *l, const struct room *m, const struct rows *r,
+static inline void plan_merges(const struct look *l, const struct scratch *m, const struct rows *r,
                                const struct cells *c, uint from, uint n) {
     uint me = get_local_id(0);
     local float *before = m->score, *now = m->score + MERGED * ROWS;
@@ -540,7 +540,7 @@ static inline float merge(float merged, bool first, global const float *at, uint
 }
 
 /* Group: the rows' output out of all their cells. */
-static inline void merge_rows(const struct look *l, const struct room *m, const struct rows *r,
+static inline void merge_rows(const struct look *l, const struct scratch *m, const struct rows *r,
                               const struct cells *c) {
     uint me = get_local_id(0);
     local const float *before = m->score, *now = m->score + MERGED * ROWS;
@@ -596,21 +596,21 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
             {out, has, width, f32, q32, d32, s32, q256, d256, s256}, group, head_k, head_v, scale            \
     }
 
-/* Work: items of the chunks, cut as the step says. Local memory: struct room. cells: of n_cells cells, struct
- * cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
+/* Work: items of the chunks, cut as the step says. Local memory: struct scratch. cells: of n_cells cells,
+ * struct cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
 CL_NAME(LOOK_PARAMETERS, global float *cells, global uint *arrivals, uint n_cells, local float4 *whole) {
     struct look l = LOOK;
     local float *memory = (local float *)whole;
-    struct room m = room_in(memory, head_k);
+    struct scratch m = scratch_in(memory, head_k);
     uint units = n_kv_heads / heads;
     struct cells c = {cells, cells + n_cells * n_kv_heads * group * head_v, n_kv_heads * group, 0, 0};
     for (uint item = get_group_id(0); item < CL_STEP(step)->n_items; item += get_num_groups(0)) {
         global const struct step_chunk *chunk = cl_chunk_of(step, true, item);
         uint tiles = cl_ceil_div(chunk->n, chunk->queries);
-        bool aside = chunk->splits > 0;
+        bool parallel = chunk->splits > 0;
         uint at = item - chunk->item;
-        uint head = at % n_kv_heads, n_heads = aside ? 1 : heads;
+        uint head = at % n_kv_heads, n_heads = parallel ? 1 : heads;
         uint tile = at / n_kv_heads % tiles, split = at / n_kv_heads / tiles;
         uint query = tile * chunk->queries;
         uint n_queries = min(chunk->n - query, chunk->queries);
@@ -630,14 +630,14 @@ CL_NAME(LOOK_PARAMETERS, global float *cells, global uint *arrivals, uint n_cell
                     if (seen(&l, &r, r.n - 1, begin) > 0)
                         add_split(&l, &m, &r, table, begin, begin == split * SPLIT);
                     begin += SPLIT;
-                } while (!aside && seen(&l, &r, r.n - 1, begin) > 0);
-                if (aside)
+                } while (!parallel && seen(&l, &r, r.n - 1, begin) > 0);
+                if (parallel)
                     keep_rows(&l, &m, &r, &c, split);
                 else
                     put_rows(&l, &m, &r);
             }
         }
-        if (aside) {
+        if (parallel) {
             uint all = cl_ceil_div(position + n_queries, SPLIT) * heads;
             if (!last_of_all(&m, arrivals + token * units + unit, all))
                 continue;

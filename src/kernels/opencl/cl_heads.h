@@ -68,12 +68,12 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
             cl_norm_heads(x, heads, dim, which == CL_Q ? h->q_norm : h->k_norm, h->inv_head, h->eps, lane);
         if (which != CL_V) {
             uint pairs = h->n_rot / 2;
-            global const float *turn = angles + (t0 + t) * angles_stride;
+            global const float *cos_sin = angles + (t0 + t) * angles_stride;
             for (uint i = me; i < heads * pairs; i += items) {
                 uint j = i % pairs;
                 local float *a = x + i / pairs * dim + (h->rotation & 1 ? j : 2 * j);
                 local float *b = a + (h->rotation & 1 ? pairs : 1);
-                float va = *a, vb = *b, c = turn[2 * j], s = turn[2 * j + 1];
+                float va = *a, vb = *b, c = cos_sin[2 * j], s = cos_sin[2 * j + 1];
                 float bs = vb * s, bc = vb * c;
                 *a = fma(va, c, -bs);
                 *b = fma(va, s, bc);

@@ -34,7 +34,7 @@
 #define OPENCL_PAIRS    2
 #define OPENCL_SWIGLU   3
 #define OPENCL_ROPE                                                                                          \
-    4 /* weights are q, k, v: heads normed (optional), turned; q stored, k and v to the cache */
+    4 /* weights are q, k, v: heads normed (optional), rotated; q stored, k and v to the cache */
 
 /* Forms of a value (graph.h). */
 #define OPENCL_F32    1
