@@ -44,7 +44,7 @@ SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointe
 ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS)
 ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 # Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
-LIBS := -Wl,-Bstatic -lconfig -lpcre2-8 -lxxhash -lck -Wl,-Bdynamic -lm
+LIBS := -Wl,-Bstatic -lconfig -ljansson -lpcre2-8 -lxxhash -lck -Wl,-Bdynamic -lm
 
 # `make V=1` shows whole commands.
 Q := $(if $(V),,@)

@@ -13,6 +13,12 @@
 
 #define JSON_DEPTH 16
 
+/* jansson, which json_reader.c reads with, exports functions of these names. */
+#define json_object json_writer_object
+#define json_array  json_writer_array
+#define json_string json_writer_string
+#define json_null   json_writer_null
+
 struct json {
     FILE *file;   /* or */
     char *buffer; /* NULL with file == NULL: only count */

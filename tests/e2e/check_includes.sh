@@ -104,6 +104,7 @@ test_each_violation_is_found() {
     violates app/x.c '#include <libconfig.h>' 'libconfig'
     violates model/x.c '#include <pcre2.h>' 'pcre2'
     violates app/x.c '#include <jansson.h>' 'jansson'
+    violates base/x.c '#include <jansson.h>' 'jansson'
     violates device/x.c '#include <level_zero/ze_api.h>' 'ze_api'
     violates app/x.c '#include <event2/event.h>' 'event2'
     violates graph/x.c '#include <immintrin.h>' 'immintrin'

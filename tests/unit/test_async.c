@@ -386,7 +386,10 @@ static void trace(void **state) {
     assert_non_null(strstr(json, "\"step 0: 16 tokens\""));
     assert_non_null(strstr(json, "\"blk.7 attention\""));
     uint64_t values = 0;
-    stator_status st = json_reader_walk(json, n, count_value, &values, &e);
+    void *memory = malloc(json_reader_bytes(n));
+    assert_non_null(memory);
+    stator_status st = json_reader_walk(json, n, memory, json_reader_bytes(n), count_value, &values, &e);
+    free(memory);
     if (st != STATOR_OK)
         fail_msg("%s", e.text);
     assert_true(values > 1000);

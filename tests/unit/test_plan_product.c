@@ -9,6 +9,8 @@
 #include "plan/layer_split.h"
 #include "plan/plan_view.h"
 
+#include <inttypes.h>
+
 #define DEMO     "configs/demo.cfg"
 #define HOST     "memory.host_limit=1GiB"
 #define MAX_SET  8
@@ -194,17 +196,19 @@ struct seen {
 static bool note(void *context, const struct json_value *v) {
     struct seen *s = context;
     size_t n = strlen(s->text);
-    snprintf(s->text + n, sizeof s->text - n, "%s=%d:%s;", v->path, (int)v->kind,
-             v->kind == JSON_BOOL   ? v->truth ? "yes" : "no"
-             : v->kind == JSON_NULL ? ""
-                                    : v->text);
+    char number[24] = "";
+    if (v->is_u64)
+        snprintf(number, sizeof number, "%" PRIu64, v->number);
+    snprintf(s->text + n, sizeof s->text - n, "%s=%d:%s%s;", v->path, (int)v->kind,
+             v->kind == JSON_READER_BOOL ? v->truth ? "yes" : "no" : number, v->text);
     return strcmp(v->path, "stop") != 0;
 }
 
 static stator_status read_text(const char *text, struct seen *s) {
     stator_error e;
     s->text[0] = '\0';
-    stator_status st = json_reader_walk(text, strlen(text), note, s, &e);
+    _Alignas(16) static unsigned char memory[1 << 16];
+    stator_status st = json_reader_walk(text, strlen(text), memory, sizeof memory, note, s, &e);
     if (st != STATOR_OK)
         assert_int_not_equal(strlen(e.text), 0);
     return st;
@@ -213,13 +217,15 @@ static stator_status read_text(const char *text, struct seen *s) {
 static void test_json_reader(void **state) {
     (void)state;
     struct seen s;
-    assert_int_equal(read_text(" {\"a\": [1, -2.5e3, {\"b\":\"x\\n\\u00e9\\ud83d\\ude00\\ud800\"}], "
+    assert_int_equal(read_text(" {\"a\": [1, -2.5e3, {\"b\":\"x\\n\\u00e9\\ud83d\\ude00\"}], "
                                "\"c\":{}, \"d\":[], \"e\":true, \"f\":null, \"g\":false} ",
                                &s),
                      STATOR_OK);
-    assert_string_equal(
-        s.text, "a/0=2:1;a/1=2:-2.5e3;a/2/b=3:x\n\xc3\xa9\xf0\x9f\x98\x80\xef\xbf\xbd;e=1:yes;f=0:;g=1:no;");
-    assert_int_equal(read_text("18446744073709551615", &s), STATOR_OK);
+    assert_string_equal(s.text, "a/0=2:1;a/1=2:;a/2/b=3:x\n\xc3\xa9\xf0\x9f\x98\x80;e=1:yes;f=0:;g=1:no;");
+    assert_int_equal(read_text("9223372036854775807", &s), STATOR_OK);
+    assert_string_equal(s.text, "=2:9223372036854775807;");
+    assert_int_equal(read_text("-1", &s), STATOR_OK);
+    assert_string_equal(s.text, "=2:;");
     assert_int_equal(read_text("{\"stop\":1}", &s), STATOR_USAGE);
     static const char *const wrong[] = {
         "",
@@ -250,23 +256,57 @@ static void test_json_reader(void **state) {
         "'a'",
         "\"\\",
         "\"\\u12",
+        "\"\\ud800\"",
+        "\"\\u0000\"",
+        "\"\xff\"",
+        "9223372036854775808",
+        "{\"a\":1,\"a\":2}",
         "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (read_text(wrong[i], &s) != STATOR_USAGE)
             fail_msg("accepted: %s", wrong[i]);
     /* Nothing behind the text is read, not even to count lines. */
     stator_error e;
-    assert_int_equal(json_reader_walk("\"ab\n", 3, note, &s, &e), STATOR_USAGE);
+    _Alignas(16) unsigned char memory[4096];
+    assert_int_equal(json_reader_walk("\"ab\n", 3, memory, sizeof memory, note, &s, &e), STATOR_USAGE);
     assert_non_null(strstr(e.text, "line 1:"));
-    /* A long string is cut at a whole character. */
+    /* What an error quotes of the text does not reach a terminal as it is. */
+    assert_int_equal(json_reader_walk("[\x7f[1m]", 6, memory, sizeof memory, note, &s, &e), STATOR_USAGE);
+    assert_null(strchr(e.text, 0x7f));
     char text[700] = "\"a";
     for (int i = 0; i < 200; i++)
         strcat(text, "\xe2\x82\xac");
     strcat(text, "\"");
     assert_int_equal(read_text(text, &s), STATOR_OK);
     size_t n = strlen(s.text);
-    assert_in_range(n, 200, 2 + 256 + 2);
+    assert_int_equal(n, strlen("=3:a;") + 600);
     assert_memory_equal(s.text + n - 4, "\xe2\x82\xac;", 4);
+}
+
+/* Whatever the memory, a text is read whole or refused, and nothing beyond the memory is touched. */
+static void test_json_reader_memory(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\"a\":[1,2,3,{\"b\":\"a longer text that grows in its buffer\"}],\"c\":{\"d\":null}}";
+    _Alignas(16) static unsigned char memory[16384];
+    bool refused = false, read = false;
+    for (size_t bytes = 0; bytes + 64 <= sizeof memory; bytes += 16) {
+        struct seen s = {""};
+        stator_error e;
+        memset(memory, 0x5a, sizeof memory);
+        stator_status st = json_reader_walk(text, sizeof text - 1, memory, bytes, note, &s, &e);
+        read = read || st == STATOR_OK;
+        refused = refused || st != STATOR_OK;
+        if (st == STATOR_OK)
+            assert_string_equal(
+                s.text, "a/0=2:1;a/1=2:2;a/2=2:3;a/3/b=3:a longer text that grows in its buffer;c/d=0:;");
+        else
+            assert_non_null(strstr(e.text, "bytes of memory"));
+        for (size_t i = bytes; i < sizeof memory; i++)
+            if (memory[i] != 0x5a)
+                fail_msg("byte %zu behind %zu was written", i, bytes);
+    }
+    assert_true(read && refused);
 }
 
 static char *json_of(stator *s, size_t *n) {
@@ -565,6 +605,7 @@ int main(void) {
         cmocka_unit_test(test_split_by_shares),
         cmocka_unit_test(test_device_texts),
         cmocka_unit_test(test_json_reader),
+        cmocka_unit_test(test_json_reader_memory),
         cmocka_unit_test(test_damaged_json),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_blocks_of_oracles),

@@ -38,7 +38,7 @@ static void copy_text(char *out, size_t n, const struct json_value *v) {
 
 static void take_place(struct plan_place *place, const char *path, const struct json_value *v) {
     uint32_t k = 0;
-    bool number = v->kind == JSON_NUMBER && v->is_u64;
+    bool number = v->kind == JSON_READER_NUMBER && v->is_u64;
     if (strcmp(path, "name") == 0)
         copy_text(place->name, sizeof place->name, v);
     else if ((strcmp(path, "budget") == 0 || strcmp(path, "limit") == 0) && number)
@@ -58,11 +58,11 @@ static void take_place(struct plan_place *place, const char *path, const struct 
 
 static bool take_input(struct plan *p, const char *name, const struct json_value *v) {
     if (p->n_inputs == PLAN_MAX_INPUTS || strlen(name) >= sizeof p->inputs[0].name ||
-        (v->kind != JSON_STRING && !(v->kind == JSON_NUMBER && v->is_u64)))
+        (v->kind != JSON_READER_STRING && !(v->kind == JSON_READER_NUMBER && v->is_u64)))
         return false;
     struct plan_input *in = &p->inputs[p->n_inputs++];
     snprintf(in->name, sizeof in->name, "%s", name);
-    in->is_number = v->kind == JSON_NUMBER;
+    in->is_number = v->kind == JSON_READER_NUMBER;
     in->number = v->number;
     copy_text(in->text, sizeof in->text, v);
     return true;
@@ -74,11 +74,11 @@ static bool visit(void *context, const struct json_value *v) {
     const char *path = v->path;
     uint32_t i = 0;
     if (strcmp(path, "format") == 0) {
-        old->has_format = v->kind == JSON_NUMBER && v->is_u64 && v->number == PLAN_FORMAT;
+        old->has_format = v->kind == JSON_READER_NUMBER && v->is_u64 && v->number == PLAN_FORMAT;
         return old->has_format;
     }
     if (strcmp(path, "hash") == 0) {
-        old->has_hash = v->kind == JSON_STRING && strlen(v->text) + 1 == HASH_TEXT;
+        old->has_hash = v->kind == JSON_READER_STRING && strlen(v->text) + 1 == HASH_TEXT;
         if (old->has_hash)
             copy_text(p->hash, sizeof p->hash, v);
         return old->has_hash;
@@ -103,7 +103,12 @@ static stator_status read_old(const char *text, size_t n, const char *name, stru
                               stator_error *e) {
     memset(old, 0, sizeof *old);
     stator_error why;
-    stator_status st = json_reader_walk(text, n, visit, old, &why);
+    const size_t bytes = json_reader_bytes(n);
+    void *memory = malloc(bytes);
+    if (memory == NULL)
+        return error_set(e, STATOR_FAILED, "%.200s: no %zu bytes of memory to read it", name, bytes);
+    stator_status st = json_reader_walk(text, n, memory, bytes, visit, old, &why);
+    free(memory);
     if (st != STATOR_OK)
         return error_set(e, STATOR_USAGE, "%.200s: %.200s; expected is what `stator plan --json` printed",
                          name, why.text);
