@@ -326,7 +326,5 @@ int inspect_command(int argc, char **argv) {
         rc = inspect(g, s, as_json, &e);
     gguf_close(g);
     free(s);
-    if (rc != STATOR_OK)
-        out_error("inspect", &e);
-    return out_finish("inspect", rc);
+    return out_end("inspect", rc, &e);
 }

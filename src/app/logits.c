@@ -63,13 +63,9 @@ static stator_status run_logits(const char *config, const struct options_list *s
         st = f != NULL ? write_rows(s, ids, n, f, path, e) : e->code;
         if (f != NULL)
             st = out_close(f, "--output", path, st, e);
+        st = session_finish(s, NULL, report, st, e);
     }
-    if (st == STATOR_OK)
-        st = session_audit(s, NULL, e);
-    if (st == STATOR_OK && report != NULL)
-        st = session_write_report(s, report, e);
-    session_catch_signals(NULL);
-    stator_close(s);
+    session_close(s);
     return st;
 }
 
@@ -135,9 +131,7 @@ int logits_command(int argc, char **argv) {
                                &ids, &n, &e);
     if (st == STATOR_OK)
         st = run_logits(o.arguments[0], &set, ids, n, output, report, &e);
-    if (st != STATOR_OK)
-        out_error("logits", &e);
     free(text);
     free(ids);
-    return out_finish("logits", st);
+    return out_end("logits", st, &e);
 }

@@ -39,6 +39,12 @@ int out_finish(const char *command, int code) {
     return code != STATOR_OK ? code : STATOR_FAILED;
 }
 
+int out_end(const char *command, stator_status st, const stator_error *e) {
+    if (st != STATOR_OK)
+        out_error(command, e);
+    return out_finish(command, (int)st);
+}
+
 static stator_status not_written(const char *option, const char *path, int why, stator_error *e) {
     stator_status code = why == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED;
     return error_set(e, code, "%s %.300s can't be written: %s", option, path, strerror(why));

@@ -17,6 +17,9 @@ int out_error(const char *command, const stator_error *e);
  * through it. */
 int out_finish(const char *command, int code);
 
+/* The same, and before it the error e where st is one: how a command ends that did its work with st. */
+int out_end(const char *command, stator_status st, const stator_error *e);
+
 /* A file that an option names ("--output"); "-" is standard output. NULL: it can't be written, e says why. */
 FILE *out_open(const char *option, const char *path, stator_error *e);
 /* Closes what out_open gave. st: the result of writing so far. Returns st, or STATOR_FAILED when not

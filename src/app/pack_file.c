@@ -237,13 +237,11 @@ int pack_command(int argc, char **argv) {
         s = write_result(&job, &e);
     if (s == STATOR_OK)
         s = report(&job, &e);
-    if (s != STATOR_OK)
-        out_error("pack", &e);
     free(job.text);
     free(job.rows);
     free(job.blocks);
     free(job.spare);
-    int code_at_end = out_finish("pack", (int)s);
+    int code_at_end = out_end("pack", s, &e);
     bool stopped = session_signal() != 0 && code_at_end == 0 && !job.result.finished;
     return stopped ? 128 + session_signal() : code_at_end;
 }

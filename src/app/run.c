@@ -297,22 +297,13 @@ static stator_status run_engine(struct run *r, stator_error *e) {
         print_json(r);
     else if (!r->json && r->n_out_ids > 0 && isatty(STDOUT_FILENO))
         putchar('\n');
-    stator_error why;
-    if (fflush(stdout) == 0) {
+    const bool flushed = fflush(stdout) == 0;
+    if (flushed)
         print_report(r);
-        if (session_audit(r->engine, stderr, &why) != STATOR_OK && st == STATOR_OK) {
-            *e = why;
-            st = why.code;
-        }
-    } else if (st == STATOR_OK) {
+    else if (st == STATOR_OK)
         st = error_set(e, STATOR_FAILED, "can't write to standard output: %s", strerror(errno));
-    }
-    if (r->report != NULL) {
-        if (session_write_report(r->engine, r->report, &why) != STATOR_OK && st == STATOR_OK) {
-            *e = why;
-            st = why.code;
-        }
-    }
+    st = session_finish(r->engine, flushed ? stderr : NULL, r->report, st, e);
+    stator_error why;
     if (stator_stop(r->engine, &why) != STATOR_OK && st == STATOR_OK) {
         *e = why;
         st = why.code;
@@ -445,14 +436,11 @@ int run_command(int argc, char **argv) {
         st = read_prompt(&r, &e);
     if (st == STATOR_OK)
         st = run_engine(&r, &e);
-    if (st != STATOR_OK)
-        out_error("run", &e);
-    session_catch_signals(NULL);
-    stator_close(r.engine);
+    session_close(r.engine);
     free(r.text);
     free(r.ids);
     free(r.out);
     free(r.out_ids);
     free(r.piece);
-    return out_finish("run", st);
+    return out_end("run", st, &e);
 }

@@ -245,7 +245,8 @@ stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     return st;
 }
 
-stator_status session_write_report(const stator *s, const char *path, stator_error *e) {
+/* Writes the report as JSON to path. */
+static stator_status write_report(const stator *s, const char *path, stator_error *e) {
     size_t n = 0;
     (void)stator_report_json(s, NULL, 0, &n, NULL);
     char *text = malloc(n + 1);
@@ -261,6 +262,27 @@ stator_status session_write_report(const stator *s, const char *path, stator_err
     }
     free(text);
     return st;
+}
+
+stator_status session_finish(const stator *s, FILE *audit, const char *report, stator_status st,
+                             stator_error *e) {
+    stator_error why;
+    const stator_status audited = session_audit(s, audit, &why);
+    if (audited != STATOR_OK && st == STATOR_OK) {
+        *e = why;
+        st = audited;
+    }
+    const stator_status written = report != NULL ? write_report(s, report, &why) : STATOR_OK;
+    if (written != STATOR_OK && st == STATOR_OK) {
+        *e = why;
+        st = written;
+    }
+    return st;
+}
+
+void session_close(stator *s) {
+    session_catch_signals(NULL);
+    stator_close(s);
 }
 
 stator_status session_parse_ids(const char *text, const char *what, int32_t **ids, size_t *n,

@@ -30,8 +30,12 @@ void session_print_memory(const stator *s, FILE *out, bool with_use);
 /* Takes the audit of memory; prints it when out is not NULL. STATOR_DOES_NOT_FIT: memory.strict forbids what
  * it found. */
 stator_status session_audit(const stator *s, FILE *out, stator_error *e);
-/* Writes the report as JSON to path. */
-stator_status session_write_report(const stator *s, const char *path, stator_error *e);
+/* After the work of a started engine, which went as st and e say: the audit (printed when audit is not NULL)
+ * and the report as JSON to the file `report` (or NULL). Both come whatever st is; the first error stays. */
+stator_status session_finish(const stator *s, FILE *audit, const char *report, stator_status st,
+                             stator_error *e);
+/* Lets go of the signals and closes s, which may be NULL. */
+void session_close(stator *s);
 
 /* Ids of a text of numbers separated by blanks or commas; *ids is malloced. what: names the source in errors.
  */

@@ -264,7 +264,5 @@ int tokenize_command(int argc, char **argv) {
         s = with_model(o.arguments[0], &job, &e);
     for (size_t i = 0; i < job.n; i++)
         free(job.inputs[i].data);
-    if (s != STATOR_OK)
-        out_error("tokenize", &e);
-    return out_finish("tokenize", (int)s);
+    return out_end("tokenize", s, &e);
 }

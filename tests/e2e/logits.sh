@@ -58,7 +58,8 @@ test_refusals() {
     expect 1 "$stator" logits $model --tokens 1 --output "$tmp/none/x"
     said '--output .*none/x can.t be written: No such file'
     [ -c /dev/full ] || return 0
-    expect 1 "$stator" logits $model --tokens "$ids" --output /dev/full
+    expect 1 "$stator" logits $model --tokens "$ids" --output /dev/full --report "$tmp/report.json"
+    grep -q '"audit"' "$tmp/report.json" || fail "no report of a run that failed"
     said 'No space left'
     local got=0
     "$stator" logits $model --tokens "$ids" --output - >/dev/full 2>"$tmp/err" || got=$?

@@ -242,11 +242,7 @@ static stator_status run_engine(struct bench *b, stator_error *e) {
     bench_table_end(table);
     if (b->stopped)
         fprintf(stderr, "stopped by a signal: the last test has fewer repetitions, or is missing\n");
-    if (st == STATOR_OK)
-        st = session_audit(b->engine, NULL, e);
-    if (st == STATOR_OK && b->report != NULL)
-        st = session_write_report(b->engine, b->report, e);
-    return st;
+    return session_finish(b->engine, NULL, b->report, st, e);
 }
 
 static bool parse(struct bench *b, int argc, char **argv, int *code) {
@@ -334,11 +330,8 @@ int bench_command(int argc, char **argv) {
         st = make_tests(&b, &e);
     if (st == STATOR_OK)
         st = run_engine(&b, &e);
-    if (st != STATOR_OK)
-        out_error("bench", &e);
-    session_catch_signals(NULL);
-    stator_close(b.engine);
+    session_close(b.engine);
     pages_unmap(b.memory, PROBE_BYTES);
     free(b.tests);
-    return out_finish("bench", st);
+    return out_end("bench", st, &e);
 }

@@ -200,11 +200,9 @@ int devices_command(int argc, char **argv) {
     }
     if (st == STATOR_OK && d.save != NULL)
         st = save(&d, &e);
-    if (st != STATOR_OK)
-        return out_error("devices", &e);
-    if (d.json)
+    if (st == STATOR_OK && d.json)
         print_json(&d);
-    else
+    else if (st == STATOR_OK)
         print_table(&d);
-    return out_finish("devices", STATOR_OK);
+    return out_end("devices", st, &e);
 }
