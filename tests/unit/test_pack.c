@@ -263,7 +263,7 @@ static void claims_of_optimality_hold(void **state) {
     (void)state;
     uint64_t rng = testing_seed("claims_of_optimality_hold"), mixed = 0, uniform = 0;
     struct pack_block b[16];
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 150; i++) {
         size_t n = 3 + (size_t)testing_below(&rng, 5);
         uint64_t unit = UINT64_MAX;
         for (size_t k = 0; k < n; k++) {
@@ -277,9 +277,9 @@ static void claims_of_optimality_hold(void **state) {
             b[k].bytes = (b[k].bytes + unit - 1) / unit * unit;
         check_claim(b, n, &mixed);
     }
-    for (int i = 0; i < 300; i++)
+    for (int i = 0; i < 150; i++)
         check_claim(b, full_sections(b, 5 + (size_t)testing_below(&rng, 4), &rng), &uniform);
-    print_message("# optima above the bound: %llu of 300 with two alignments, %llu of 300 with one\n",
+    print_message("# optima above the bound: %llu of 150 with two alignments, %llu of 150 with one\n",
                   (unsigned long long)mixed, (unsigned long long)uniform);
     assert_true(mixed > 0 && uniform > 0);
 }
