@@ -59,7 +59,7 @@ static struct {
     _Atomic uint32_t most_running; /* steps at the same time */
 } fake;
 
-#define FAKE_PATIENCE 60000000000ull /* ns, for what comes at once when it comes */
+#define FAKE_PATIENCE 300000000000ull /* ns, for what comes at once when it comes */
 
 enum fake_slot_state { FAKE_FREE, FAKE_QUEUED, FAKE_ENDED };
 

@@ -23,6 +23,18 @@ expect() {
 said() { grep -qE -- "$1" "$tmp/err" || fail "stderr has no /$1/: $(tail -c 600 "$tmp/err" | tr '\n' ' ')"; }
 printed() { grep -qE -- "$1" "$tmp/out" || fail "stdout has no /$1/: $(tail -c 600 "$tmp/out" | tr '\n' ' ')"; }
 
+# catches SIGNAL PID: waits until that process is $stator, with a handler for the signal.
+catches() {
+    local mask n number
+    number=$(kill -l "$1")
+    for ((n = 0; n < 3000; n++)); do
+        mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$2/status" 2>/dev/null)
+        [ "/proc/$2/exe" -ef "$stator" ] && [ $((0x${mask:-0} >> (number - 1) & 1)) = 1 ] && return
+        sleep 0.1
+    done
+    fail "it does not catch $1"
+}
+
 # Sanitizers keep memory of their own: what is about bytes of the process is not looked at with them.
 sanitized() { grep -qE '__(asan|tsan)_init' "$stator"; }
 

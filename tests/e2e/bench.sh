@@ -119,7 +119,7 @@ test_signal() {
     local pid i
     "$stator" bench "$demo" -p 16 -n 900 -r 100 -o json >"$tmp/out" 2>"$tmp/err" &
     pid=$!
-    for i in $(seq 200); do
+    for i in $(seq 3000); do
         grep -q '"pp16"' "$tmp/out" && break
         sleep 0.1
     done

@@ -68,12 +68,12 @@ test_bad_files() {
     expect 2 "$stator" config "$tmp/empty.cfg"
     said 'model\.path is missing'
     head -c 3000 "$stator" >"$tmp/binary.cfg"
-    expect 2 timeout 10 "$stator" config "$tmp/binary.cfg"
+    expect 2 timeout 300 "$stator" config "$tmp/binary.cfg"
     said 'not a config file'
     truncate -s 100M "$tmp/large.cfg"
-    expect 2 timeout 10 "$stator" config "$tmp/large.cfg"
+    expect 2 timeout 300 "$stator" config "$tmp/large.cfg"
     said 'larger than 1 MiB'
-    expect 2 timeout 10 "$stator" config /dev/zero
+    expect 2 timeout 300 "$stator" config /dev/zero
     expect 2 "$stator" config configs/demo.cfg --set server.port=8080
     said 'section "server": this build has no HTTP server yet'
     echo 'model = { path = "x.gguf"; pth = 1 }' >"$tmp/typo.cfg"

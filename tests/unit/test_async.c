@@ -562,7 +562,7 @@ static void faults_in_steps(void **state) {
                               "memory.sequences=2",
                               "memory.batch=16",
                               "memory.context=256",
-                              f->fault == FAKE_HANG ? "devices.deadline=1.5" : "devices.deadline=60",
+                              f->fault == FAKE_HANG ? "devices.deadline=3" : "devices.deadline=300",
                               NULL};
         stator *s = harness_start(MODEL, sets);
         uint64_t id[4];
@@ -571,7 +571,7 @@ static void faults_in_steps(void **state) {
         for (uint32_t done = 0; done < 4;) {
             stator_event ev = {.size = sizeof ev};
             int have = 0;
-            assert_int_equal(stator_poll(s, 20000000000, &ev, &have, NULL), STATOR_OK);
+            assert_int_equal(stator_poll(s, FAKE_PATIENCE, &ev, &have, NULL), STATOR_OK);
             assert_true(have);
             if (ev.kind == STATOR_EVENT_TOKEN)
                 continue;
@@ -587,7 +587,7 @@ static void faults_in_steps(void **state) {
         (void)harness_submit(s, ids, 3, 3, 0, 0);
         stator_event ev = {.size = sizeof ev};
         int have = 0;
-        assert_int_equal(stator_poll(s, 20000000000, &ev, &have, NULL), STATOR_OK);
+        assert_int_equal(stator_poll(s, FAKE_PATIENCE, &ev, &have, NULL), STATOR_OK);
         assert_true(have && ev.kind == STATOR_EVENT_DONE && ev.status == STATOR_DEVICE);
         stator_close(s);
         assert_int_equal(fake.opened, 0);

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -569,7 +570,7 @@ static void many_names(void **state) {
         gguf_writer_entry(&w, name, BLOCK_F32, 1, (uint64_t[]){8},
                           32ull * (uint64_t)((long)i * 7919 % TENSORS));
     }
-    uint64_t start = clock_ns();
+    clock_t start = clock();
     struct gguf *g = opened(&w);
     assert_non_null(gguf_find_tensor(g, "t99999"));
     assert_true(gguf_find(g, "59999", NULL));
@@ -577,7 +578,7 @@ static void many_names(void **state) {
     gguf_writer_entry(&w, "t500", BLOCK_F32, 1, (uint64_t[]){8}, 32ull * TENSORS);
     gguf_writer_put(&w.data, NULL, 32);
     refused(&w, "tensor 't500' is there twice");
-    assert_true(clock_ns() - start < 10ull * 1000 * 1000 * 1000);
+    assert_true(clock() - start < 10 * CLOCKS_PER_SEC); /* of the processor: the machine may be busy */
 
     w = gguf_writer_new(); /* more than any model has: refused before an index is made */
     gguf_writer_put(&w.data, NULL, 32);

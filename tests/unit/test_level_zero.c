@@ -13,7 +13,7 @@
 
 static const int32_t prompt[] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
 
-static const char *deadline = "devices.deadline=60";
+static const char *deadline = "devices.deadline=300";
 
 static stator *start(const char *use, stator_status *st, stator_error *e) {
     char devices[96];
@@ -88,7 +88,7 @@ static void test_same_tokens(void **state) {
 static void hang(void) {
     stator_error e;
     stator_status st;
-    deadline = "devices.deadline=1.5";
+    deadline = "devices.deadline=5";
     stator *s = start("level_zero:0", &st, &e);
     CHECK(st == STATOR_OK);
     int32_t tokens[STEPS];
@@ -98,7 +98,7 @@ static void hang(void) {
     uint64_t took = clock_ns() - began;
     fprintf(stderr, "%s\n", e.text);
     CHECK(st == STATOR_DEVICE && strstr(e.text, "level_zero:0") != NULL);
-    CHECK(took >= 1500000000 && took < 60000000000);
+    CHECK(took >= 5000000000 && strstr(e.text, "has not ended after 5.0 s") != NULL);
     /* The engine knows that it is dead. */
     CHECK(generate(s, tokens, &n, &e) == STATOR_DEVICE && n == 0);
     stator_close(s);
