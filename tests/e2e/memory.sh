@@ -11,18 +11,20 @@ reports() {
     return 1
 }
 
-# watch PID FILE: one line "bytes" per look, until the process is gone, or once has been seen after it began its report. No
-# command is started in between, for many looks.
+# watch PID FILE [report]: one line "bytes" per look, until the process is gone, or has been seen once more after it began its
+# report. No command is started in between, for many looks.
 watch() {
     local kb n name value rest last=0
     while [ $last = 0 ]; do
-        [ ! -e /dev/fd/8 ] || ! reports "$1" || last=1
+        [ -z "${3:-}" ] || ! reports "$1" || last=1
         kb=0 n=0
         while read -r name value rest; do
-            case $name in RssAnon: | RssShmem:) kb=$((kb + value)) n=$((n + 1)) ;; esac
+            case $name in
+            RssAnon: | RssShmem:) kb=$((kb + value)) n=$((n + 1)) ;;
+            State:) [ "$value" != Z ] || break 2 ;;
+            esac
         done 2>/dev/null <"/proc/$1/status" || break
-        [ $n = 2 ] || break # a zombie has none
-        echo $((kb * 1024))
+        [ $n != 2 ] || echo $((kb * 1024)) # it has none while it becomes another program, and while it ends
         read -rt 0.002 rest <>"$tmp/never"
     done >>"$2"
 }
@@ -36,13 +38,14 @@ look() {
     timeout 5 head -c 65536 /dev/zero >&8 # more than some pipes hold
     "$stator" run "$@" --report "$tmp/full" >"$tmp/out" 2>"$tmp/err" 8>&- &
     pid=$!
-    watch $pid "$tmp/looks"
+    watch $pid "$tmp/looks" report
     exec 9<"$tmp/full"
     tr -d '\0' <&9 >"$tmp/report" 8>&- &
     reader=$!
-    exec 8>&- 9<&-
+    exec 9<&-
     watch $pid "$tmp/looks"
     wait $pid || got=$?
+    exec 8>&-
     wait $reader
     [ $got = 0 ] || fail "exit $got: $(tail -3 "$tmp/err")"
     looks=$(wc -l <"$tmp/looks")
