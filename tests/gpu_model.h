@@ -6,6 +6,7 @@
 
 #include "kernel_check.h"
 
+#include "arch/arch.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
 
@@ -59,7 +60,7 @@ static inline void gpu_model_shape(struct gpu_model *m) {
     const struct gpu_model_want *w = &m->want;
     struct shape *s = &m->shape;
     uint32_t q = w->n_heads * w->head_k, k = w->n_kv_heads * w->head_k, v = w->n_kv_heads * w->head_v;
-    s->arch = SHAPE_LLAMA;
+    s->arch = arch_find("llama");
     s->n_layers = 1;
     s->n_embd = w->n_embd;
     s->n_ff = w->n_ff;
@@ -215,11 +216,11 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     gpu_model_shape(m);
     struct carve c = carve_count();
     struct graph none;
-    graph_layout(&none, &c, &m->shape, 1);
+    arch_layout(&none, &c, &m->shape, 1);
     m->tables = aligned_alloc(64, arith_round_up(c.used, 64));
     assert_non_null(m->tables);
     c = carve_in(m->tables, c.used);
-    graph_layout(&m->graph, &c, &m->shape, 1);
+    arch_layout(&m->graph, &c, &m->shape, 1);
     uint32_t cells = device_cells(&(struct device_facts){0}, want->blocks * KERNELS_KV_BLOCK, want->sequences,
                                   want->batch);
     struct graph_want gw = {.batch = want->batch,
@@ -227,7 +228,7 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
                             .kv_type_k = want->type_k,
                             .kv_type_v = want->type_v,
                             .cells = ARITH_MIN(want->cells, cells)};
-    assert_int_equal(graph_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
+    assert_int_equal(arch_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     assert_int_equal(m->graph.n_caches, 1);
     const struct graph_cache *cache = &m->graph.caches[0];
     struct device_cache *kv = &m->model.caches[0];

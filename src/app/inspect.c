@@ -9,7 +9,7 @@
 #include "base/json_writer.h"
 #include "base/units.h"
 #include "formats/block.h"
-#include "model/shape.h"
+#include "arch/arch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -292,7 +292,7 @@ static void json_report(const struct report *r) {
 /* Prints the listing and says whether stator can run the model. The shape is large: the caller gives it. */
 static stator_status inspect(const struct gguf *g, struct shape *s, bool as_json, stator_error *e) {
     struct report r = {.gguf = g};
-    stator_status rc = shape_read(g, s, e);
+    stator_status rc = arch_read(g, s, e);
     if (rc != STATOR_OK)
         r.why_not = e->text;
     sum_up(&r);
@@ -300,7 +300,7 @@ static stator_status inspect(const struct gguf *g, struct shape *s, bool as_json
         json_report(&r);
     else
         print_report(&r);
-    return s->arch == SHAPE_ARCHS || gguf_tensors(g) == 0 ? STATOR_OK : rc;
+    return s->arch_unknown || gguf_tensors(g) == 0 ? STATOR_OK : rc;
 }
 
 int inspect_command(int argc, char **argv) {

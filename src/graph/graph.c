@@ -17,12 +17,17 @@
 
 #define VALUE_ALIGN 64
 
-void graph_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts) {
+static uint32_t bound(uint32_t wanted, uint32_t dense) {
+    return wanted != 0 ? wanted : dense;
+}
+
+void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const struct graph_bounds *layer,
+                  uint32_t parts) {
     CHECK(parts > 0);
     memset(g, 0, sizeof *g);
-    g->max_ops = OPS_PER_LAYER * s->n_layers + OPS_OUTSIDE * parts;
-    g->max_values = VALUES_PER_LAYER * s->n_layers + VALUES_OUTSIDE * parts;
-    g->max_weights = WEIGHTS_PER_LAYER * s->n_layers + WEIGHTS_OUTSIDE * parts;
+    g->max_ops = bound(layer->ops, OPS_PER_LAYER) * s->n_layers + OPS_OUTSIDE * parts;
+    g->max_values = bound(layer->values, VALUES_PER_LAYER) * s->n_layers + VALUES_OUTSIDE * parts;
+    g->max_weights = bound(layer->weights, WEIGHTS_PER_LAYER) * s->n_layers + WEIGHTS_OUTSIDE * parts;
     g->max_cached = CACHES_PER_LAYER * s->n_layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
@@ -103,12 +108,20 @@ uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
     if (w->packed) {
         bool ok = panel_layout_init(&w->layout, t->type, t->ne[1], t->ne[0]);
         CHECK(ok); /* shape_read has bounded it */
-        w->bytes = w->layout.bytes;
+        w->matrices = (uint32_t)t->ne[2];
+        CHECK(w->matrices == t->ne[2] && w->matrices > 0 &&
+              arith_must_mul(w->layout.panels, w->matrices) <= UINT32_MAX);
+        w->bytes = arith_must_mul(w->layout.bytes, w->matrices);
     } else {
         CHECK(t->type == BLOCK_F32);
+        w->matrices = 1;
         w->bytes = arith_round_up(arith_must_mul(t->ne[0], 4), PANEL_ALIGN);
     }
     return g->n_weights++;
+}
+
+uint32_t graph_weight_panels(const struct graph_weight *w) {
+    return w->packed ? w->layout.panels * w->matrices : 1;
 }
 
 struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,
@@ -198,8 +211,8 @@ static void find_lives(struct graph *g) {
     }
 }
 
-stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want,
-                          stator_error *e) {
+stator_status graph_build(struct graph *g, const struct shape *s, graph_builder *build,
+                          const struct graph_want *want, stator_error *e) {
     CHECK(want->batch > 0 && want->logits_rows > 0);
     uint64_t widest =
         ARITH_MAX(ARITH_MAX((uint64_t)s->n_ff, s->vocab), (uint64_t)s->n_heads * s->head_dim_k * 3);
@@ -216,15 +229,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, const struct g
     g->logits = g->picks = g->landing = g->outgoing = GRAPH_NONE;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;
     g->width = s->n_embd;
-    switch (s->arch) {
-    case SHAPE_LLAMA:
-    case SHAPE_QWEN2:
-    case SHAPE_QWEN3:
-        graph_dense_build(g, s);
-        break;
-    default:
-        CHECK(!"an architecture without a builder");
-    }
+    build(g, s);
     find_lives(g);
     return STATOR_OK;
 }

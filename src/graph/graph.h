@@ -67,7 +67,7 @@ struct graph_value {
 
 #define GRAPH_MAX_PIECES 16
 
-/* A run of panels (or all bytes of a plain weight) in one slice. */
+/* A run of panels (or all bytes of a plain weight) in one slice; of several matrices, whole ones. */
 struct graph_piece {
     uint32_t slice;
     uint32_t first_panel;
@@ -79,8 +79,9 @@ struct graph_piece {
 struct graph_weight {
     const struct gguf_tensor *tensor;
     bool packed;                /* panels; else plain float32 */
-    struct panel_layout layout; /* packed only */
-    uint64_t bytes;             /* on the device */
+    struct panel_layout layout; /* packed only; of one matrix */
+    uint32_t matrices; /* of a 3-D tensor, one behind the other, layout.bytes apart in a piece; else 1 */
+    uint64_t bytes;    /* on the device, of all */
     /* Panels at its end that graph_place puts into slices of their own, behind all others: the engine has
      * other memory for those. */
     uint32_t spilled;
@@ -246,13 +247,21 @@ struct graph {
 
 #define GRAPH_MAX_SLICES 64
 
+/* The most that a layer has; 0: as many as a dense layer. */
+struct graph_bounds {
+    uint32_t ops, values, weights;
+};
+
 /* Lays the tables out for the graphs of this shape in up to `parts` parts in c (carve_count() to measure). */
-void graph_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts);
+void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const struct graph_bounds *layer,
+                  uint32_t parts);
 /* g gets what the built graph `before` has left of its tables: for the next part. */
 void graph_layout_rest(struct graph *g, const struct graph *before);
+/* Adds everything to an empty graph; g->want says which layers. */
+typedef void graph_builder(struct graph *g, const struct shape *s);
 /* Fills the tables; g comes from graph_layout on real memory. STATOR_DOES_NOT_FIT: sizes beyond 2^63. */
-stator_status graph_build(struct graph *g, const struct shape *s, const struct graph_want *want,
-                          stator_error *e);
+stator_status graph_build(struct graph *g, const struct shape *s, graph_builder *build,
+                          const struct graph_want *want, stator_error *e);
 
 /* Bytes of work memory for graph_place of any graph with these tables. */
 uint64_t graph_place_work_bytes(const struct graph *g);
@@ -277,10 +286,15 @@ uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op);
 /* The rows' angles together: floats of a token in the step descriptor. */
 uint32_t graph_angles_stride(const struct graph *g);
 
+/* Of all matrices: panel p is panel p % layout.panels of matrix p / layout.panels. 1 of a plain weight. */
+uint32_t graph_weight_panels(const struct graph_weight *w);
+
 /* Blocks of one sequence of `context` tokens, in steps of at most `batch`. */
 uint32_t graph_cache_blocks(const struct graph_cache *c, uint32_t context, uint32_t batch);
 /* Of those, blocks that a sequence of so many tokens takes. */
 uint32_t graph_cache_need(const struct graph_cache *c, uint32_t per_sequence, uint32_t tokens);
+/* Whether a sequence that has `from` tokens in the cache can go on behind its first `to`. */
+bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uint32_t from, uint32_t to);
 
 /* For builders. */
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
@@ -299,8 +313,5 @@ uint32_t graph_add_cache(struct graph *g, const struct graph_cache *c);
 void graph_op_cache(struct graph *g, struct graph_op *op, uint32_t cache);
 /* Angles that ops can name; the same twice are one. */
 uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a);
-
-/* Builders, one per architecture family. */
-void graph_dense_build(struct graph *g, const struct shape *s); /* llama, qwen2, qwen3 */
 
 #endif

@@ -38,6 +38,17 @@ uint32_t graph_cache_blocks(const struct graph_cache *c, uint32_t context, uint3
     return (uint32_t)ARITH_MIN(all, ring);
 }
 
+bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uint32_t from, uint32_t to) {
+    CHECK(to <= from);
+    if (c->kind == GRAPH_STATE)
+        return to == from;
+    if (c->kind == GRAPH_PAGED)
+        return true;
+    /* A ring has the newest tokens only; the next one sees window - 1 before it. */
+    uint64_t tokens = (uint64_t)per_sequence * KV_LAYOUT_BLOCK;
+    return from <= tokens || to + tokens + 1 >= (uint64_t)from + c->window;
+}
+
 uint32_t graph_cache_need(const struct graph_cache *c, uint32_t per_sequence, uint32_t tokens) {
     uint64_t all = arith_ceil_div(tokens, KV_LAYOUT_BLOCK);
     return c->kind == GRAPH_STATE ? 1 : (uint32_t)ARITH_MIN(all, (uint64_t)per_sequence);

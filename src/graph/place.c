@@ -77,8 +77,13 @@ static bool next_slice(struct slices *s) {
     return true;
 }
 
-static uint32_t panels_of(const struct graph_weight *w) {
-    return w->packed ? w->layout.panels : 1;
+/* Panels that are never apart: those of a matrix, where the tensor has several. */
+static uint32_t panels_together(const struct graph_weight *w) {
+    return w->matrices > 1 ? w->layout.panels : 1;
+}
+
+static uint64_t unit_bytes(const struct graph_weight *w) {
+    return w->packed ? arith_must_mul(w->layout.panel_bytes, panels_together(w)) : w->bytes;
 }
 
 static stator_status too_many(const struct graph_weight *w, uint64_t slice_limit, stator_error *e) {
@@ -87,16 +92,19 @@ static stator_status too_many(const struct graph_weight *w, uint64_t slice_limit
                      (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)slice_limit);
 }
 
-/* Panels [first, end) of a weight into the slices from s->at on: whole panels, cut where a slice is full. */
+/* Panels [first, end) of a weight into the slices from s->at on: whole panels (or matrices), cut where a
+ * slice is full. */
 static stator_status place_panels(struct graph_weight *w, uint32_t first, uint32_t end, struct slices *s,
                                   stator_error *e) {
-    uint64_t unit = w->packed ? w->layout.panel_bytes : w->bytes;
-    uint64_t bytes = (end - first) * unit;
+    const uint32_t together = panels_together(w);
+    const uint64_t unit = unit_bytes(w);
+    CHECK(first % together == 0 && end % together == 0);
+    uint64_t bytes = (end - first) / together * unit;
     if (unit > s->limit)
-        return error_set(e, STATOR_DOES_NOT_FIT,
-                         "tensor '%.*s': one panel of %llu bytes is above the slice limit of %llu",
-                         (int)w->tensor->name.length, w->tensor->name.data, (unsigned long long)unit,
-                         (unsigned long long)s->limit);
+        return error_set(
+            e, STATOR_DOES_NOT_FIT, "tensor '%.*s': one %s of %llu bytes is above the slice limit of %llu",
+            (int)w->tensor->name.length, w->tensor->name.data, w->matrices > 1 ? "matrix" : "panel",
+            (unsigned long long)unit, (unsigned long long)s->limit);
     /* What fits into a fresh slice is not cut for the rest of this one. */
     if (bytes <= s->limit && s->bytes[s->at] + bytes > s->limit && !next_slice(s))
         return too_many(w, s->limit, e);
@@ -109,18 +117,18 @@ static stator_status place_panels(struct graph_weight *w, uint32_t first, uint32
         }
         if (w->n_pieces == GRAPH_MAX_PIECES)
             return too_many(w, s->limit, e);
-        uint32_t n = (uint32_t)ARITH_MIN(room, (uint64_t)end - first);
+        uint32_t n = (uint32_t)ARITH_MIN(room, (uint64_t)(end - first) / together);
         w->pieces[w->n_pieces++] = (struct graph_piece){
-            .slice = s->at, .first_panel = first, .panels = n, .offset = s->bytes[s->at]};
+            .slice = s->at, .first_panel = first, .panels = n * together, .offset = s->bytes[s->at]};
         s->bytes[s->at] += n * unit;
-        first += n;
+        first += n * together;
     }
     return STATOR_OK;
 }
 
 /* Either one panel is too large for any slice, or all slices together are too small. */
 static void set_weight_short(struct graph *g, const struct graph_weight *w, uint64_t slice_limit) {
-    uint64_t unit = w->packed ? w->layout.panel_bytes : w->bytes, all = 0;
+    uint64_t unit = unit_bytes(w), all = 0;
     for (uint32_t i = 0; i < g->n_weights; i++)
         all = arith_must_add(all, g->weights[i].bytes);
     if (unit > slice_limit)
@@ -138,18 +146,18 @@ stator_status graph_place_weights(struct graph *g, uint64_t slice_limit, uint64_
     slice_bytes[0] = 0;
     for (; i < g->n_weights && st == STATOR_OK; i++) {
         struct graph_weight *w = &g->weights[i];
-        CHECK(w->spilled <= (w->packed ? w->layout.panels : 0));
+        CHECK(w->spilled <= (w->packed ? graph_weight_panels(w) : 0));
         w->n_pieces = 0;
         spilled += w->spilled;
-        st = place_panels(w, 0, panels_of(w) - w->spilled, &s, e);
+        st = place_panels(w, 0, graph_weight_panels(w) - w->spilled, &s, e);
     }
     uint32_t own = s.at + 1;
     if (st == STATOR_OK && spilled > 0 && !next_slice(&s))
         st = too_many(&g->weights[i - 1], slice_limit, e);
     if (st == STATOR_OK && spilled > 0)
         for (i = 0; i < g->n_weights && st == STATOR_OK; i++)
-            st = place_panels(&g->weights[i], panels_of(&g->weights[i]) - g->weights[i].spilled,
-                              panels_of(&g->weights[i]), &s, e);
+            st = place_panels(&g->weights[i], graph_weight_panels(&g->weights[i]) - g->weights[i].spilled,
+                              graph_weight_panels(&g->weights[i]), &s, e);
     if (st != STATOR_OK) {
         set_weight_short(g, &g->weights[i - 1], slice_limit);
         return st;

@@ -1,8 +1,6 @@
-/* Reads the shape: first the numbers from the metadata (keys ARCH.*, meanings and defaults as llama.cpp has
- * them), then every tensor of the directory into its place by name, then each place against the numbers.
- *
- * One row of `places` per tensor name: what its rows and columns must be, and which architectures need or
- * allow it. */
+/* What is common to architectures: numbers from the metadata (keys ARCH.*, meanings and defaults as llama.cpp
+ * has them), then every tensor of the directory into its place by name, then each place against the
+ * numbers. */
 #include "model/shape.h"
 
 #include "base/arith.h"
@@ -24,85 +22,15 @@ enum {
     MAX_CONTEXT = INT32_MAX
 };
 
-static const char *const arch_names[SHAPE_ARCHS] = {
-    [SHAPE_LLAMA] = "llama", [SHAPE_QWEN2] = "qwen2", [SHAPE_QWEN3] = "qwen3"};
-
-/* What a tensor's row length or row count must be. */
-enum extent { NONE, EMBD, FF, HEADS_K, HEADS_V, KV_K, KV_V, HEAD_K, VOCAB, HALF_ROT };
-
-#define ON(arch) (1u << (arch))
-#define LLAMA    ON(SHAPE_LLAMA)
-#define QWEN2    ON(SHAPE_QWEN2)
-#define QWEN3    ON(SHAPE_QWEN3)
-#define ALL      (LLAMA | QWEN2 | QWEN3)
-
-struct place {
-    const char *name;           /* of layer tensors: what follows "blk.N." */
-    size_t field;               /* offset of the const struct gguf_tensor * */
-    enum extent cols, rows;     /* rows NONE: a vector, F32 */
-    uint8_t required, optional; /* sets of architectures */
-};
-
-#define LAYER(name, field, ...)                                                                              \
-    { name, offsetof(struct shape_layer, field), __VA_ARGS__ }
-static const struct place layer_places[] = {
-    LAYER("attn_norm.weight", attn_norm, EMBD, NONE, ALL, 0),
-    LAYER("attn_q.weight", q, EMBD, HEADS_K, ALL, 0),
-    LAYER("attn_k.weight", k, EMBD, KV_K, ALL, 0),
-    LAYER("attn_v.weight", v, EMBD, KV_V, ALL, 0),
-    LAYER("attn_q.bias", q_bias, HEADS_K, NONE, QWEN2, LLAMA),
-    LAYER("attn_k.bias", k_bias, KV_K, NONE, QWEN2, LLAMA),
-    LAYER("attn_v.bias", v_bias, KV_V, NONE, QWEN2, LLAMA),
-    LAYER("attn_q_norm.weight", q_norm, HEAD_K, NONE, QWEN3, 0),
-    LAYER("attn_k_norm.weight", k_norm, HEAD_K, NONE, QWEN3, 0),
-    LAYER("attn_output.weight", attn_output, HEADS_V, EMBD, ALL, 0),
-    LAYER("attn_output.bias", attn_output_bias, EMBD, NONE, 0, LLAMA),
-    LAYER("ffn_norm.weight", ffn_norm, EMBD, NONE, ALL, 0),
-    LAYER("ffn_gate.weight", gate, EMBD, FF, ALL, 0),
-    LAYER("ffn_up.weight", up, EMBD, FF, ALL, 0),
-    LAYER("ffn_down.weight", down, FF, EMBD, ALL, 0),
-};
-
-#define GLOBAL(name, field, ...)                                                                             \
-    { name, offsetof(struct shape, field), __VA_ARGS__ }
-static const struct place global_places[] = {
-    GLOBAL("token_embd.weight", token_embd, EMBD, VOCAB, ALL, 0),
-    GLOBAL("output_norm.weight", output_norm, EMBD, NONE, ALL, 0),
-    GLOBAL("output.weight", output, EMBD, VOCAB, 0, ALL),
-    GLOBAL("rope_freqs.weight", rope_freqs, HALF_ROT, NONE, 0, LLAMA),
-};
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* Old llama files have the plain inverse frequencies as a tensor. They follow from rope.freq_base, so it is
- * not used. */
-static bool is_redundant(const struct shape *s, struct gguf_text name, bool layer) {
-    return s->arch == SHAPE_LLAMA &&
-           (layer ? gguf_text_is(name, "attn_rot_embd") || gguf_text_is(name, "attn_rot_embd.weight")
-                  : gguf_text_is(name, "rope.freqs"));
-}
-
 /* "ARCH.name" into out. */
 static const char *key_of(const struct shape *s, const char *name, char out[96]) {
     snprintf(out, 96, "%s.%s", s->arch_name, name);
     return out;
 }
 
-static stator_status read_arch(const struct gguf *g, struct shape *s, stator_error *e) {
-    struct gguf_text arch, name = {0};
-    char shown[GGUF_SHOWN];
-    stator_status rc = gguf_read_text(g, "general.architecture", &arch, e);
-    if (rc != STATOR_OK)
-        return rc;
-    s->arch = SHAPE_ARCHS;
-    for (int i = 0; i < SHAPE_ARCHS; i++)
-        if (gguf_text_is(arch, arch_names[i]))
-            s->arch = (enum shape_arch)i;
-    if (s->arch == SHAPE_ARCHS)
-        return gguf_error(g, e, "the architecture '%s' is not supported; known ones: %s, %s, %s",
-                          gguf_show(arch, shown), arch_names[SHAPE_LLAMA], arch_names[SHAPE_QWEN2],
-                          arch_names[SHAPE_QWEN3]);
-    snprintf(s->arch_name, sizeof s->arch_name, "%s", arch_names[s->arch]);
+stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct gguf_text name = {0};
+    stator_status rc = STATOR_OK;
     if (gguf_find(g, "general.name", NULL)) {
         rc = gguf_read_text(g, "general.name", &name, e);
         if (rc != STATOR_OK)
@@ -249,7 +177,6 @@ static stator_status read_rope_scaling(const struct gguf *g, struct shape *s, st
 }
 
 static stator_status read_rope(const struct gguf *g, struct shape *s, stator_error *e) {
-    s->rope_neox = s->arch != SHAPE_LLAMA;
     stator_status rc =
         read_u32_or(g, s, "rope.dimension_count", 2, s->head_dim_k, s->head_dim_k, &s->n_rot, e);
     if (rc == STATOR_OK && s->n_rot % 2 != 0)
@@ -279,7 +206,7 @@ static stator_status refuse_variants(const struct gguf *g, const struct shape *s
     return rc;
 }
 
-static stator_status read_numbers(const struct gguf *g, struct shape *s, stator_error *e) {
+stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
     stator_status rc = refuse_variants(g, s, e);
     if (rc == STATOR_OK)
@@ -309,7 +236,7 @@ static stator_status read_numbers(const struct gguf *g, struct shape *s, stator_
     return rc;
 }
 
-static const struct gguf_tensor **slot(void *base, const struct place *p) {
+static const struct gguf_tensor **slot(void *base, const struct shape_place *p) {
     return (const struct gguf_tensor **)((uint8_t *)base + p->field);
 }
 
@@ -327,11 +254,21 @@ static bool split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf
     return true;
 }
 
+/* Nothing that the rest of the file does not say. */
+static bool is_redundant(const struct shape_tensors *tensors, struct gguf_text name, bool in_layer) {
+    for (const char *const *r = tensors->redundant; r != NULL && *r != NULL; r++) {
+        bool of_layer = strncmp(*r, "blk.N.", 6) == 0;
+        if (of_layer == in_layer && gguf_text_is(name, *r + (of_layer ? 6 : 0)))
+            return true;
+    }
+    return false;
+}
+
 /* Every tensor of the file goes to its place, or is refused by name. */
-static stator_status place_tensor(const struct gguf *g, const struct gguf_tensor *t, struct shape *s,
-                                  stator_error *e) {
-    const struct place *places = global_places;
-    size_t n = COUNT(global_places);
+static stator_status place_tensor(const struct gguf *g, const struct shape_tensors *tensors,
+                                  const struct gguf_tensor *t, struct shape *s, stator_error *e) {
+    const struct shape_place *places = tensors->global;
+    size_t n = tensors->n_global;
     struct gguf_text name = t->name;
     uint64_t layer = 0;
     char shown[GGUF_SHOWN];
@@ -343,68 +280,65 @@ static stator_status place_tensor(const struct gguf *g, const struct gguf_tensor
                               "tensor '%s' belongs to layer %" PRIu64 ", but %s.block_count is %" PRIu32,
                               gguf_show(t->name, shown), layer, s->arch_name, s->n_layers);
         base = &s->layers[layer];
-        places = layer_places;
-        n = COUNT(layer_places);
+        places = tensors->layer;
+        n = tensors->n_layer;
     }
     /* Bounded: tensors lie side by side in files. */
     s->tensor_bytes = arith_must_add(s->tensor_bytes, t->bytes);
     s->parameters = arith_must_add(s->parameters, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
     for (size_t i = 0; i < n; i++) {
-        if (!gguf_text_is(name, places[i].name) ||
-            ((places[i].required | places[i].optional) & ON(s->arch)) == 0)
+        if (!gguf_text_is(name, places[i].name))
             continue;
         *slot(base, &places[i]) = t;
         return STATOR_OK;
     }
-    if (is_redundant(s, name, in_layer))
+    if (is_redundant(tensors, name, in_layer))
         return STATOR_OK;
     return gguf_error(
         g, e, "tensor '%s' is not known for the architecture %s; leaving it out would give wrong results",
         gguf_show(t->name, shown), s->arch_name);
 }
 
-static uint64_t extent_of(const struct shape *s, enum extent x) {
+static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
     switch (x) {
-    case NONE:
+    case SHAPE_NONE:
         return 1;
-    case EMBD:
+    case SHAPE_EMBD:
         return s->n_embd;
-    case FF:
+    case SHAPE_FF:
         return s->n_ff;
-    case HEADS_K:
+    case SHAPE_HEADS_K:
         return (uint64_t)s->n_heads * s->head_dim_k;
-    case HEADS_V:
+    case SHAPE_HEADS_V:
         return (uint64_t)s->n_heads * s->head_dim_v;
-    case KV_K:
+    case SHAPE_KV_K:
         return (uint64_t)s->n_kv_heads * s->head_dim_k;
-    case KV_V:
+    case SHAPE_KV_V:
         return (uint64_t)s->n_kv_heads * s->head_dim_v;
-    case HEAD_K:
+    case SHAPE_HEAD_K:
         return s->head_dim_k;
-    case VOCAB:
+    case SHAPE_VOCAB:
         return s->vocab;
-    case HALF_ROT:
+    case SHAPE_HALF_ROT:
         return s->n_rot / 2;
     }
     CHECK(!"an extent");
     return 0;
 }
 
-static stator_status check_place(const struct gguf *g, const struct shape *s, const struct place *p,
+static stator_status check_place(const struct gguf *g, const struct shape *s, const struct shape_place *p,
                                  const char *prefix, const struct gguf_tensor *t, stator_error *e) {
     if (t == NULL)
-        return (p->required & ON(s->arch)) == 0
-                   ? STATOR_OK
-                   : gguf_error(g, e, "tensor '%s%s' is missing", prefix, p->name);
-    uint64_t cols = extent_of(s, p->cols), rows = extent_of(s, p->rows);
-    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1)
+        return p->optional ? STATOR_OK : gguf_error(g, e, "tensor '%s%s' is missing", prefix, p->name);
+    uint64_t cols = extent_of(s, p->cols), rows = extent_of(s, p->rows), matrices = extent_of(s, p->matrices);
+    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != matrices || t->ne[3] != 1)
         return gguf_error(g, e,
                           "tensor '%s%s' has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
-                          "], but the metadata says [%" PRIu64 ", %" PRIu64 ", 1, 1]",
-                          prefix, p->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], cols, rows);
+                          "], but the metadata says [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", 1]",
+                          prefix, p->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], cols, rows, matrices);
     const struct block_info *b = block_info(t->type);
     CHECK(b != NULL);
-    if (p->rows == NONE && t->type != BLOCK_F32)
+    if (p->rows == SHAPE_NONE && t->type != BLOCK_F32)
         return gguf_error(g, e, "tensor '%s%s' has type %s, expected f32 for a vector", prefix, p->name,
                           b->name);
     if (!b->computable)
@@ -445,30 +379,23 @@ static stator_status check_vocab(const struct gguf *g, struct shape *s, stator_e
     return rc;
 }
 
-static stator_status read_tensors(const struct gguf *g, struct shape *s, stator_error *e) {
+stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensors *tensors, struct shape *s,
+                                 stator_error *e) {
     stator_status rc = STATOR_OK;
     char prefix[32];
     for (uint64_t i = 0; i < gguf_tensors(g) && rc == STATOR_OK; i++)
-        rc = place_tensor(g, gguf_tensor(g, i), s, e);
+        rc = place_tensor(g, tensors, gguf_tensor(g, i), s, e);
     if (rc == STATOR_OK)
         rc = check_vocab(g, s, e);
-    for (size_t i = 0; i < COUNT(global_places) && rc == STATOR_OK; i++)
-        rc = check_place(g, s, &global_places[i], "", *slot(s, &global_places[i]), e);
+    for (size_t i = 0; i < tensors->n_global && rc == STATOR_OK; i++)
+        rc = check_place(g, s, &tensors->global[i], "", *slot(s, &tensors->global[i]), e);
     for (uint32_t l = 0; l < s->n_layers && rc == STATOR_OK; l++) {
         snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", l);
-        for (size_t i = 0; i < COUNT(layer_places) && rc == STATOR_OK; i++)
-            rc = check_place(g, s, &layer_places[i], prefix, *slot(&s->layers[l], &layer_places[i]), e);
+        for (size_t i = 0; i < tensors->n_layer && rc == STATOR_OK; i++)
+            rc = check_place(g, s, &tensors->layer[i], prefix, *slot(&s->layers[l], &tensors->layer[i]), e);
     }
     s->tied = s->output == NULL;
     if (s->tied)
         s->output = s->token_embd;
     return rc;
-}
-
-stator_status shape_read(const struct gguf *g, struct shape *s, stator_error *e) {
-    memset(s, 0, sizeof *s);
-    stator_status rc = read_arch(g, s, e);
-    if (rc == STATOR_OK)
-        rc = read_numbers(g, s, e);
-    return rc == STATOR_OK ? read_tensors(g, s, e) : rc;
 }

@@ -5,9 +5,45 @@
 
 #include "model/gguf.h"
 
-enum shape_arch { SHAPE_LLAMA, SHAPE_QWEN2, SHAPE_QWEN3, SHAPE_ARCHS };
+struct arch; /* arch/arch.h */
 
 #define SHAPE_MAX_LAYERS 512
+#define SHAPE_OWN        16 /* tensors of a layer that only its architecture names */
+
+/* What a tensor's columns, rows or matrices must be. */
+enum shape_extent {
+    SHAPE_NONE, /* 1; of rows: a vector, F32 */
+    SHAPE_EMBD,
+    SHAPE_FF,
+    SHAPE_HEADS_K,
+    SHAPE_HEADS_V,
+    SHAPE_KV_K,
+    SHAPE_KV_V,
+    SHAPE_HEAD_K,
+    SHAPE_VOCAB,
+    SHAPE_HALF_ROT
+};
+
+/* One row per tensor name of an architecture. */
+struct shape_place {
+    const char *name; /* of layer tensors: behind "blk.N." */
+    size_t field;     /* of struct shape_layer, or struct shape: SHAPE_LAYER, SHAPE_GLOBAL */
+    enum shape_extent cols, rows;
+    enum shape_extent matrices; /* of a 3-D tensor: its last dimension */
+    bool optional;
+};
+
+struct shape_tensors {
+    const struct shape_place *layer, *global;
+    size_t n_layer, n_global;
+    const char *const *redundant; /* names that may be there and are not read ("blk.N." for those of layers);
+                                     NULL at the end; or NULL */
+};
+
+#define SHAPE_LAYER(f)  .field = offsetof(struct shape_layer, f)
+#define SHAPE_GLOBAL(f) .field = offsetof(struct shape, f)
+#define SHAPE_TABLE(l, g)                                                                                    \
+    .layer = (l), .n_layer = sizeof(l) / sizeof((l)[0]), .global = (g), .n_global = sizeof(g) / sizeof((g)[0])
 
 /* The tensors of one layer; NULL where the architecture or the file has none. */
 struct shape_layer {
@@ -20,10 +56,12 @@ struct shape_layer {
     const struct gguf_tensor *ffn_norm;
     const struct gguf_tensor *gate, *up; /* rows = n_ff */
     const struct gguf_tensor *down;      /* rows = n_embd */
+    const struct gguf_tensor *own[SHAPE_OWN];
 };
 
 struct shape {
-    enum shape_arch arch;
+    const struct arch *arch;
+    bool arch_unknown; /* general.architecture says one that is not in the list */
     char arch_name[32];
     char model_name[128]; /* general.name, or the file's name; without control characters */
     uint32_t n_layers;
@@ -51,11 +89,13 @@ struct shape {
     struct shape_layer layers[SHAPE_MAX_LAYERS];
 };
 
-/* Fills *s from an open file. STATOR_BAD_MODEL: an unknown architecture (names it and lists the known ones),
- * missing or mistyped keys, missing tensors, shapes that contradict the metadata, tensor types that we can't
- * compute with, tensors that the architecture does not know (ignoring them would be a silent guess). s->arch
- * == SHAPE_ARCHS then means that the architecture is what is not supported. The gguf must outlive the
- * shape. */
-stator_status shape_read(const struct gguf *g, struct shape *s, stator_error *e);
+/* For architectures (arch_read calls them in this order, s->arch_name is set). The gguf must outlive the
+ * shape. STATOR_BAD_MODEL: missing or mistyped keys, ... by name. */
+stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_error *e);
+/* The keys of decoders with RMS norm, RoPE and grouped-query attention. */
+stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e);
+/* Every tensor of the file to its place, and every place checked; a tensor without a place is refused. */
+stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensors *tensors, struct shape *s,
+                                 stator_error *e);
 
 #endif

@@ -1,5 +1,6 @@
 #include "plan/plan_device.h"
 
+#include "arch/arch.h"
 #include "os/pages.h"
 #include "plan/layer_split.h"
 #include "plan/spill.h"
@@ -184,7 +185,8 @@ static void add_weights(const struct graph *g, const struct device_facts *f, con
         place->weights_in_file += w->tensor->bytes;
         place->weights_packed += w->bytes;
         if (w->packed)
-            place->weights_padding += (uint64_t)(w->layout.panels * PANEL_ROWS - w->layout.rows) *
+            place->weights_padding += (uint64_t)w->matrices *
+                                      (w->layout.panels * PANEL_ROWS - w->layout.rows) *
                                       (w->layout.panel_bytes / PANEL_ROWS);
         else
             place->weights_padding += w->bytes - w->tensor->bytes;
@@ -253,7 +255,7 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
                             .result_halves = f->host_memory ? m->slots : 1,
                             .cells = device_cells(f, want->context, want->sequences, want->batch),
                             .tiled = f->host_memory};
-    stator_status st = graph_build(g, s->shape, &gw, e);
+    stator_status st = arch_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
         st = lay_out_caches(want, f, m, &p->missing, e);
     if (st != STATOR_OK)
@@ -317,7 +319,7 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
                             .cells = device_cells(f, want->context, want->sequences, want->batch),
                             .tiled = f->host_memory};
     uint64_t slices[GRAPH_MAX_SLICES];
-    stator_status st = graph_build(g, s->shape, &gw, e);
+    stator_status st = arch_build(g, s->shape, &gw, e);
     if (st == STATOR_OK)
         st = lay_out_caches(want, f, &m, missing, e);
     if (st == STATOR_OK)
@@ -374,7 +376,7 @@ stator_status plan_device_split(struct stator *s, const struct engine_want *want
                             .logits_rows = want->logits_rows,
                             .kv_type_k = want->kv_type_k,
                             .kv_type_v = want->kv_type_v};
-    stator_status st = graph_build(&s->devices[0].graph, s->shape, &gw, e);
+    stator_status st = arch_build(&s->devices[0].graph, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
     uint64_t layers[LAYER_SPLIT_MAX_LAYERS] = {0};

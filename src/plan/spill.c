@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-#define CUT_PANELS 16 /* a matrix is cut at multiples of so many: whole units of most kernels */
+#define CUT_PANELS                                                                                           \
+    16 /* a matrix is cut at multiples of so many: whole units of most kernels; several, between them */
 
 /* The device whose spill is being chosen. */
 struct spilling {
@@ -51,20 +52,22 @@ static stator_status spill_panels(const struct spilling *x, struct graph_weight 
 /* The whole matrix, and back on the device what of it fits. One that is larger than a slice stays whole: its
  * cuts and this one could come too close for the kernels. */
 static stator_status spill_matrix(const struct spilling *x, struct graph_weight *w) {
-    stator_status st = spill_panels(x, w, w->layout.panels);
+    const uint32_t panels = graph_weight_panels(w);
+    const uint32_t cut = w->matrices > 1 ? w->layout.panels : CUT_PANELS;
+    stator_status st = spill_panels(x, w, panels);
     if (st != STATOR_OK || !inside(x) || w->bytes > x->slice_limit)
         return st;
-    uint32_t good = 0; /* in CUT_PANELS, that the device keeps */
-    uint32_t bad = (uint32_t)arith_ceil_div(w->layout.panels, CUT_PANELS);
+    uint32_t good = 0; /* in cuts, that the device keeps */
+    uint32_t bad = (uint32_t)arith_ceil_div(panels, cut);
     while (bad - good > 1 && st == STATOR_OK) {
         uint32_t middle = good + (bad - good) / 2;
-        st = spill_panels(x, w, w->layout.panels - middle * CUT_PANELS);
+        st = spill_panels(x, w, panels - middle * cut);
         if (st == STATOR_OK && inside(x))
             good = middle;
         else
             bad = middle;
     }
-    return st == STATOR_OK ? spill_panels(x, w, w->layout.panels - good * CUT_PANELS) : st;
+    return st == STATOR_OK ? spill_panels(x, w, panels - good * cut) : st;
 }
 
 /* A token reads only a row of it: the embedding, where it is not the output matrix too. */
@@ -87,7 +90,7 @@ static stator_status spill_matrices(const struct spilling *x) {
         const struct graph_op *op = &x->graph->ops[i];
         for (uint32_t k = op->n_weights; k-- > 0 && st == STATOR_OK && !inside(x);) {
             struct graph_weight *w = &x->graph->weights[op->weight[k]];
-            if (w->packed && w->spilled < w->layout.panels)
+            if (w->packed && w->spilled < graph_weight_panels(w))
                 st = spill_matrix(x, w);
         }
     }

@@ -1,7 +1,7 @@
 /* Any bytes as a GGUF file: open, walk every key, value and tensor, read the shape. What opens must lie
  * inside the file. */
 #include "base/check.h"
-#include "model/shape.h"
+#include "arch/arch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void walk(const struct gguf *g, size_t size) {
         CHECK(gguf_find_tensor(g, name) == t);
     }
     CHECK(sum != UINT64_MAX); /* used, so that no read is left out */
-    if (shape_read(g, &shape, &e) == STATOR_OK) {
+    if (arch_read(g, &shape, &e) == STATOR_OK) {
         CHECK(shape.tensor_bytes <= size && shape.n_layers >= 1 &&
               shape.layers[shape.n_layers - 1].down != NULL);
         CHECK(shape.output != NULL && shape.n_heads % shape.n_kv_heads == 0 &&

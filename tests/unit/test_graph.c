@@ -4,7 +4,7 @@
 #include "testing.h"
 
 #include "kernels/shared/act_tiles.h"
-#include "graph/graph.h"
+#include "arch/arch.h"
 #include "tiny_model.h"
 
 struct built {
@@ -28,14 +28,14 @@ static void build_open(struct built *b, struct tiny_model m) {
         fail_msg("%s", e.text);
     b->shape = malloc(sizeof *b->shape);
     assert_non_null(b->shape);
-    if (shape_read(b->file, b->shape, &e) != STATOR_OK)
+    if (arch_read(b->file, b->shape, &e) != STATOR_OK)
         fail_msg("%s", e.text);
     struct carve count = carve_count();
-    graph_layout(&b->graph, &count, b->shape, 1);
+    arch_layout(&b->graph, &count, b->shape, 1);
     b->memory = aligned_alloc(64, count.used);
     assert_non_null(b->memory);
     struct carve c = carve_in(b->memory, count.used);
-    graph_layout(&b->graph, &c, b->shape, 1);
+    arch_layout(&b->graph, &c, b->shape, 1);
     b->work_bytes = graph_place_work_bytes(&b->graph);
     b->work = aligned_alloc(64, (b->work_bytes + 63) / 64 * 64);
     assert_non_null(b->work);
@@ -52,7 +52,7 @@ static void build_close(struct built *b) {
 static stator_status build_place(struct built *b, uint32_t batch, uint32_t rows, uint64_t limit,
                                  uint64_t *slices, stator_error *e) {
     struct graph_want want = {.batch = batch, .logits_rows = rows, .tiled = batch % 2 == 1};
-    stator_status st = graph_build(&b->graph, b->shape, &want, e);
+    stator_status st = arch_build(&b->graph, b->shape, &want, e);
     if (st != STATOR_OK)
         return st;
     return graph_place(&b->graph, limit, 4096, b->work, b->work_bytes, slices, e);

@@ -2,7 +2,7 @@
  * name. */
 #include "testing.h"
 
-#include "model/shape.h"
+#include "arch/arch.h"
 #include "tiny_model.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static stator_status read_model(struct gguf_writer *w, stator_error *e) {
     gguf_writer_finish(w);
     if (gguf_open(gguf_writer_memory_path(w, path), &g, e) != STATOR_OK)
         fail_msg("%s", e->text);
-    stator_status rc = shape_read(g, &shape, e);
+    stator_status rc = arch_read(g, &shape, e);
     gguf_close(g); /* the tensors of the shape are gone: tests look at numbers only */
     gguf_writer_free(w);
     return rc;
@@ -58,9 +58,9 @@ static void every_architecture(void **state) {
             gguf_writer_text(&w, "general.name", "A name");
             gguf_writer_finish(&w);
             assert_int_equal(gguf_open(gguf_writer_memory_path(&w, path), &g, &e), STATOR_OK);
-            if (shape_read(g, &shape, &e) != STATOR_OK)
+            if (arch_read(g, &shape, &e) != STATOR_OK)
                 fail_msg("%s", e.text);
-            assert_int_equal(shape.arch, (enum shape_arch)i);
+            assert_ptr_equal(shape.arch, arch_list[i]);
             assert_string_equal(shape.arch_name, archs[i]);
             assert_string_equal(shape.model_name, "A name");
             assert_true(shape.n_layers == 2 && shape.n_embd == 8 && shape.n_ff == 12 && shape.n_heads == 2);
@@ -370,7 +370,7 @@ static void reference_models(void **state) {
         stator_error e = {0};
         snprintf(relative, sizeof relative, "oracles/models/%s.gguf", models[i].name);
         assert_int_equal(gguf_open(testing_shared(relative), &g, &e), STATOR_OK);
-        stator_status rc = shape_read(g, &shape, &e);
+        stator_status rc = arch_read(g, &shape, &e);
         if (models[i].part == NULL ? rc != STATOR_OK
                                    : rc != STATOR_BAD_MODEL || strstr(e.text, models[i].part) == NULL)
             fail_msg("%s: %d \"%s\"", models[i].name, (int)rc, e.text);

@@ -98,8 +98,7 @@ static void finish(struct stator *s, struct engine_sequence *q, stator_reason re
     emit_done(s, r, prompt_ns, generate_ns, reason, status, text);
 }
 
-/* The sequence has ended by itself: back to its depth when laps are left. What the cache holds beyond is
- * written again before it is read. */
+/* The sequence has ended by itself: back to its depth when laps are left. */
 static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason reason) {
     struct engine_request *r = q->request;
     if (r->laps <= 1) {
@@ -111,7 +110,7 @@ static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason r
                                      clock_ns() - q->prompt_done_ns);
     r->laps--;
     r->n_tokens = r->n_prompt;
-    q->done = r->n_depth;
+    sequences_rewind(s, q, r->n_depth);
     q->began_ns = q->prompt_done_ns = 0;
     atomic_store(&r->shown.prompt_done_ns, 0);
     atomic_store(&r->shown.n_tokens, r->n_tokens);

@@ -100,3 +100,13 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
     q->request = NULL;
     q->room = 0;
 }
+
+void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) {
+    CHECK(q->request != NULL && q->flights == 0 && to <= q->done);
+    const struct device_model *m = &s->devices[0].model;
+    bool can = true;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++)
+        can = can && graph_cache_rewinds(&m->graph->caches[i], m->caches[i].per_sequence, q->done, to);
+    q->done = can ? to : 0;
+    q->fresh = q->fresh || !can;
+}

@@ -2,6 +2,7 @@
  * requests.c, texts about the engine in report.c. */
 #include "engine/engine.h"
 
+#include "arch/arch.h"
 #include "base/clock.h"
 #include "os/pages.h"
 #include "base/units.h"
@@ -36,12 +37,12 @@ static stator_status map_front(struct stator *s, stator_error *e) {
     if (st != STATOR_OK)
         return st;
     shape = memory;
-    st = shape_read(s->gguf, shape, e);
+    st = arch_read(s->gguf, shape, e);
     if (st == STATOR_OK) {
         struct carve c = carve_count();
         carve_take(&c, 1, sizeof *shape);
         struct graph *g = &s->devices[0].graph;
-        graph_layout(g, &c, shape, s->n_devices);
+        arch_layout(g, &c, shape, s->n_devices);
         s->place_work_bytes = graph_place_work_bytes(g);
         carve_take(&c, s->place_work_bytes, 1);
         s->max_plan_blocks = planner_max_blocks(g, s->n_devices);
@@ -53,7 +54,7 @@ static stator_status map_front(struct stator *s, stator_error *e) {
         struct carve c = carve_in(s->front, s->front_bytes);
         s->shape = carve_take(&c, 1, sizeof *shape);
         *s->shape = *shape;
-        graph_layout(&s->devices[0].graph, &c, s->shape, s->n_devices);
+        arch_layout(&s->devices[0].graph, &c, s->shape, s->n_devices);
         s->place_work = carve_take(&c, s->place_work_bytes, 1);
         s->plan_blocks = carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
     }

@@ -89,7 +89,8 @@ static uint8_t *destination(struct device *d, const struct graph_weight *w, uint
     return slice + p->offset + (uint64_t)(panel - p->first_panel) * packed_panel_bytes(w);
 }
 
-/* A run of panels of one weight (or a plain weight, as its one panel), and a member's part of the window. */
+/* A run of panels of one matrix of a weight (or a plain weight, as its one panel), and a member's part of the
+ * window. */
 struct job {
     const struct graph_weight *w;
     uint32_t first;
@@ -105,8 +106,11 @@ static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
         return read_all(l, w->tensor, 0, w->tensor->bytes, to != NULL ? to : destination(l->device, w, 0));
     uint64_t panel_bytes = file_panel_bytes(w);
     uint64_t row_bytes = panel_bytes / PANEL_ROWS;
-    uint32_t rows = ARITH_MIN(j->n * PANEL_ROWS, w->layout.rows - j->first * PANEL_ROWS);
-    if (!read_all(l, w->tensor, j->first * panel_bytes, rows * row_bytes, j->window))
+    uint64_t matrix = j->first / w->layout.panels;
+    uint32_t first = j->first % w->layout.panels;
+    uint32_t rows = ARITH_MIN(j->n * PANEL_ROWS, w->layout.rows - first * PANEL_ROWS);
+    uint64_t from = matrix * w->layout.rows * row_bytes + first * panel_bytes;
+    if (!read_all(l, w->tensor, from, rows * row_bytes, j->window))
         return false;
     for (uint32_t p = 0; p < j->n; p++) {
         uint32_t here = ARITH_MIN(rows - p * PANEL_ROWS, (uint32_t)PANEL_ROWS);
@@ -160,9 +164,9 @@ static bool stopped(const struct stator *s) {
            atomic_load_explicit(&s->cancel_start, memory_order_relaxed);
 }
 
-static void load_member(void *context, uint32_t member, uint32_t n) {
+static void load_member(void *context, uint32_t member, uint32_t n_members) {
     struct loading *l = context;
-    uint32_t members = ARITH_MIN(l->members, n);
+    uint32_t members = ARITH_MIN(l->members, n_members);
     if (member >= members)
         return;
     struct stator *s = l->s;
@@ -170,16 +174,18 @@ static void load_member(void *context, uint32_t member, uint32_t n) {
     uint64_t number = 0;
     for (uint32_t i = 0; i < l->graph->n_weights; i++) {
         j.w = &l->graph->weights[i];
-        uint32_t panels = j.w->packed ? j.w->layout.panels : 1;
+        uint32_t panels = graph_weight_panels(j.w);
+        uint32_t of_matrix = panels / j.w->matrices;
         uint32_t step =
             (uint32_t)ARITH_MIN(ARITH_MAX(l->region / region_bytes(j.w, l->mapped), 1u), (uint64_t)panels);
-        for (uint32_t p = 0; p < panels; p += step, number++) {
+        for (uint32_t p = 0, n = 0; p < panels; p += n, number++) {
+            n = ARITH_MIN(step, of_matrix - p % of_matrix);
             if (number % members != member)
                 continue;
             if (atomic_load_explicit(&l->failed, memory_order_relaxed) || stopped(s))
                 return;
             j.first = p;
-            j.n = ARITH_MIN(step, panels - p);
+            j.n = n;
             if (!load_job(l, &j))
                 return;
             uint64_t bytes = j.w->packed ? j.n * file_panel_bytes(j.w) : j.w->tensor->bytes;

@@ -1,0 +1,6 @@
+/* The registry: a row per architecture. */
+#include "arch/arch.h"
+
+extern const struct arch arch_llama, arch_qwen2, arch_qwen3;
+
+const struct arch *const arch_list[] = {&arch_llama, &arch_qwen2, &arch_qwen3, NULL};

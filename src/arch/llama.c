@@ -1,0 +1,24 @@
+/* llama: dense decoders with pairs (2j, 2j + 1) of RoPE. */
+#include "arch/parts/parts.h"
+
+static const struct shape_place layer[] = {
+    PARTS_DENSE_LAYER,
+    {SHAPE_LAYER(q_bias), .name = "attn_q.bias", .cols = SHAPE_HEADS_K, .optional = true},
+    {SHAPE_LAYER(k_bias), .name = "attn_k.bias", .cols = SHAPE_KV_K, .optional = true},
+    {SHAPE_LAYER(v_bias), .name = "attn_v.bias", .cols = SHAPE_KV_V, .optional = true},
+    {SHAPE_LAYER(attn_output_bias), .name = "attn_output.bias", .cols = SHAPE_EMBD, .optional = true},
+};
+
+static const struct shape_place global[] = {
+    PARTS_ENDS,
+    {SHAPE_GLOBAL(rope_freqs), .name = "rope_freqs.weight", .cols = SHAPE_HALF_ROT, .optional = true},
+};
+
+/* Old files carry the plain inverse frequencies, which rope.freq_base says again: nothing to compute from. */
+static const char *const redundant[] = {"blk.N.attn_rot_embd", "blk.N.attn_rot_embd.weight", "rope.freqs",
+                                        NULL};
+
+const struct arch arch_llama = {.name = "llama",
+                                .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
+                                .read = shape_read_dense,
+                                .build = parts_dense};

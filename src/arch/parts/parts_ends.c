@@ -1,0 +1,134 @@
+/* Begin and end of every graph, values and norms, and the builder of plain dense decoders. */
+#include "arch/parts/parts.h"
+
+#include "kernels/shared/kv_layout.h"
+
+#include <stdio.h>
+
+uint32_t parts_forms(const struct gguf_tensor *a, const struct gguf_tensor *b, const struct gguf_tensor *c) {
+    uint32_t forms = graph_form_for(a);
+    if (b != NULL)
+        forms |= graph_form_for(b);
+    if (c != NULL)
+        forms |= graph_form_for(c);
+    return forms;
+}
+
+uint32_t parts_value(struct parts *p, uint32_t layer, const char *name, uint32_t width, uint32_t forms) {
+    char text[32];
+    snprintf(text, sizeof text, "blk.%u.%s", layer, name);
+    return graph_add_value(p->g, text, GRAPH_SCRATCH, p->g->want.batch, width, forms);
+}
+
+struct graph_norm parts_norm_of(const struct shape *s, uint32_t width) {
+    return (struct graph_norm){.eps = s->norm_eps, .inv_width = 1.0f / (float)width};
+}
+
+static void add_norm(const struct parts *p, enum graph_kind kind, uint32_t layer, uint32_t out,
+                     const struct gguf_tensor *weight) {
+    struct graph_op *op = graph_add_op(p->g, kind, layer, p->x, out);
+    op->norm = parts_norm_of(p->s, p->s->n_embd);
+    graph_op_weight(p->g, op, weight, NULL, 0);
+}
+
+uint32_t parts_norm(struct parts *p, uint32_t layer, const char *name, const struct gguf_tensor *weight,
+                    uint32_t forms) {
+    uint32_t out = parts_value(p, layer, name, p->s->n_embd, forms);
+    add_norm(p, GRAPH_NORM, layer, out, weight);
+    return out;
+}
+
+void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
+                       const struct gguf_tensor *matrix, const struct gguf_tensor *bias) {
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, layer, in, out);
+    op->epilogue = GRAPH_RESIDUAL;
+    graph_op_weight(p->g, op, matrix, bias, 0);
+}
+
+/* Two residual streams, so that one is under way while the next is computed. */
+static uint32_t boundary_value(struct graph *g, const char *name) {
+    uint32_t v = graph_add_value(g, name, GRAPH_EXCHANGE, g->want.batch, g->width, GRAPH_F32);
+    graph_value_halves(g, v, 2);
+    return v;
+}
+
+static uint32_t add_kv_cache(struct graph *g, const struct shape *s) {
+    const struct graph_want *w = &g->want;
+    struct graph_cache c = {.name = "kv",
+                            .kind = GRAPH_PAGED,
+                            .units = s->n_kv_heads,
+                            .k_bytes = kv_layout_bytes(w->kv_type_k, s->head_dim_k),
+                            .type_k = w->kv_type_k,
+                            .type_v = w->kv_type_v};
+    c.bytes = c.k_bytes + kv_layout_bytes(w->kv_type_v, s->head_dim_v);
+    return graph_add_cache(g, &c);
+}
+
+void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
+    *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE};
+    p->angles = graph_add_angles(
+        g, &(struct graph_angles){
+               .n_rot = s->n_rot, .base = s->rope_base, .scale = s->rope_scale, .divisors = s->rope_freqs});
+    p->kv = add_kv_cache(g, s);
+    p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
+    if (g->want.cells != 0)
+        p->arrivals =
+            graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch, s->n_kv_heads, GRAPH_F32);
+    graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
+    if (g->want.first_layer == 0) {
+        struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, p->x);
+        graph_op_weight(g, op, s->token_embd, NULL, 0);
+    } else {
+        g->landing = boundary_value(g, "landing");
+        graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, p->x);
+    }
+}
+
+static void add_tail(struct parts *p) {
+    struct graph *g = p->g;
+    const struct shape *s = p->s;
+    /* The output matrix sees its activations at twice the bits: this one rounding would weigh as much as any
+     * in the layers, and a second row of a memory-bound product is almost free. */
+    uint32_t rows = g->want.logits_rows;
+    uint32_t form = graph_form_for(s->output);
+    uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH, form == GRAPH_F32 ? rows : 2 * rows,
+                                      s->n_embd, form);
+    add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, normed, s->output_norm);
+    g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
+    graph_value_halves(g, g->logits, g->want.result_halves);
+    struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
+    op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
+    graph_op_weight(g, op, s->output, NULL, 0);
+    g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
+    graph_value_halves(g, g->picks, g->want.result_halves);
+    graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
+}
+
+void parts_end(struct parts *p) {
+    struct graph *g = p->g;
+    bool last = g->want.end_layer == p->s->n_layers;
+    if (!last) {
+        g->outgoing = boundary_value(g, "outgoing");
+        graph_add_op(g, GRAPH_SEND, GRAPH_NONE, p->x, g->outgoing);
+    }
+    g->tail = g->n_ops;
+    if (last)
+        add_tail(p);
+}
+
+void parts_dense(struct graph *g, const struct shape *s) {
+    struct parts p;
+    parts_begin(&p, g, s);
+    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
+        const struct shape_layer *l = &s->layers[i];
+        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
+        parts_swiglu(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL)));
+    }
+    parts_end(&p);
+}
+
+stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = shape_read_dense(g, s, e);
+    s->rope_neox = true;
+    return rc;
+}

@@ -1,0 +1,70 @@
+/* What a layer does to the residual stream: attention, the dense feed-forward. */
+#include "arch/parts/parts.h"
+
+#include <stdio.h>
+
+static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) {
+    const struct shape *s = p->s;
+    const struct shape_layer *l = &s->layers[i];
+    uint32_t q_width = s->n_heads * s->head_dim_k;
+    uint32_t k_width = s->n_kv_heads * s->head_dim_k;
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, qkv);
+    graph_op_weight(p->g, op, l->q, l->q_bias, 0);
+    graph_op_weight(p->g, op, l->k, l->k_bias, q_width);
+    graph_op_weight(p->g, op, l->v, l->v_bias, q_width + k_width);
+
+    op = graph_add_op(p->g, GRAPH_ROPE_STORE, i, qkv, qkv);
+    op->rope = (struct graph_rope){.heads = s->n_heads,
+                                   .kv_heads = s->n_kv_heads,
+                                   .dim_k = s->head_dim_k,
+                                   .dim_v = s->head_dim_v,
+                                   .n_rot = s->n_rot,
+                                   .neox = s->rope_neox,
+                                   .angles = p->angles,
+                                   .norm = parts_norm_of(s, s->head_dim_k)};
+    graph_op_cache(p->g, op, p->kv);
+    if (l->q_norm != NULL) {
+        graph_op_weight(p->g, op, l->q_norm, NULL, 0);
+        graph_op_weight(p->g, op, l->k_norm, NULL, q_width);
+    }
+}
+
+void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
+    struct graph *g = p->g;
+    const struct shape *s = p->s;
+    const struct shape_layer *l = &s->layers[i];
+    uint32_t width =
+        s->n_heads * s->head_dim_k + s->n_kv_heads * s->head_dim_k + s->n_kv_heads * s->head_dim_v;
+    uint32_t qkv = parts_value(p, i, "qkv", width, GRAPH_F32);
+    add_qkv(p, i, normed, qkv);
+
+    /* The kernel writes floats first, whatever the consumer wants. */
+    uint32_t heads =
+        parts_value(p, i, "attn", s->n_heads * s->head_dim_v, GRAPH_F32 | graph_form_for(l->attn_output));
+    struct graph_op *op = graph_add_op(g, GRAPH_ATTENTION, i, qkv, heads);
+    op->attention = (struct graph_attention){.heads = s->n_heads,
+                                             .kv_heads = s->n_kv_heads,
+                                             .dim_k = s->head_dim_k,
+                                             .dim_v = s->head_dim_v,
+                                             .scale = s->attention_scale,
+                                             .arrivals = p->arrivals};
+    graph_op_cache(g, op, p->kv);
+    if (g->want.cells != 0) {
+        char text[32];
+        snprintf(text, sizeof text, "blk.%u.attn_cells", i);
+        op->work = graph_add_value(g, text, GRAPH_SCRATCH, g->want.cells, s->n_heads * (s->head_dim_v + 2),
+                                   GRAPH_F32);
+    }
+    parts_add_product(p, i, heads, p->x, l->attn_output, l->attn_output_bias);
+}
+
+void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
+    struct graph *g = p->g;
+    const struct shape_layer *l = &p->s->layers[i];
+    uint32_t h = parts_value(p, i, "ffn_h", p->s->n_ff, GRAPH_F32 | graph_form_for(l->down));
+    struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, i, normed, h);
+    op->epilogue = GRAPH_SWIGLU;
+    graph_op_weight(g, op, l->gate, NULL, 0);
+    graph_op_weight(g, op, l->up, NULL, 0);
+    parts_add_product(p, i, h, p->x, l->down, NULL);
+}
