@@ -3,6 +3,7 @@
  * be llama's bits; the caches' bytes are planned, split and spilled, blocks are zero when a sequence gets
  * them, and a state makes a lap begin anew. */
 #include "engine_harness.h"
+#include "stator_bench.h"
 #include "tiny_model.h"
 
 #include "arch/parts/parts.h"
@@ -164,8 +165,10 @@ static void runs(void **state) {
         for (uint32_t k = 0; k < 3; k++) /* 20 + 20 tokens: two blocks of 32 each, of two that a ring has */
             texts[k].id = harness_submit(s, ids, N_IDS, 20, 0, 0);
         harness_collect(s, texts, 3);
-        assert_int_equal(count(zero_blocks(s, ring_of)), 6);
-        assert_int_equal(count(zero_blocks(s, state_of)), 3);
+        /* One that ends early leaves its blocks to another. */
+        states = zero_blocks(s, state_of);
+        assert_true(count(states) >= 1 && count(states) <= 3);
+        assert_int_equal(count(zero_blocks(s, ring_of)), 2 * count(states));
         for (uint32_t c = 0; c < 3; c++)
             assert_int_equal(s->caches[c].n_free, s->devices[0].model.caches[c].n_blocks);
         stator_close(s);
@@ -192,15 +195,14 @@ static void laps(void **state) {
                         .n_tokens = N_IDS,
                         .max_new = 4,
                         .ignore_eos = 1,
-                        .n_depth = 11,
-                        .laps = 3,
                         .sampling = {.has = STATOR_HAS_TEMPERATURE}};
     uint64_t id = 0;
-    assert_int_equal(stator_submit(s, &q, &id, NULL), STATOR_OK);
+    stator_bench b = {.size = sizeof b, .n_depth = 11, .laps = 3};
+    assert_int_equal(stator_bench_submit(s, &q, &b, &id, NULL), STATOR_OK);
     uint32_t n = 0, ends = 0;
     uint64_t zeroed = 0;
     while (ends < 3) {
-        stator_event ev;
+        stator_event ev = {.size = sizeof ev};
         int have = 0;
         assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
         if (!have)

@@ -98,9 +98,15 @@ static const char *sequences_note(const struct plan *p) {
 
 static void print_kv(const struct plan *p, FILE *out) {
     uint64_t per_token = 0;
-    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+    uint64_t per_sequence = 0;
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
         per_token += p->places[i].kv_per_token;
+        per_sequence += p->places[i].kv_per_sequence;
+    }
     char size[UNITS_TEXT];
+    if (per_sequence > 0)
+        fprintf(out, "windows and states: %s a sequence, whatever its tokens\n",
+                units_format_size(per_sequence, size));
     uint64_t sequences = input(p, "sequences");
     fprintf(out, "KV: %s a token; planned are %" PRIu64 " tokens, %" PRIu64 " sequence%s of %" PRIu64 "\n",
             units_format_size(per_token, size), p->kv_tokens, sequences, sequences == 1 ? "" : "s",
@@ -134,7 +140,8 @@ static void print_spill(const struct plan *p, FILE *out) {
         fprintf(out,
                 "spill of %s: a token brings %s over the bus, %" PRIu64
                 " bytes more for each token of its context: %s at the full one, beside %s from the device\n",
-                p->places[i].name, units_format_size(x->per_step + x->per_token, weights), x->kv_per_token,
+                p->places[i].name,
+                units_format_size(x->per_step + x->per_token + x->kv_per_sequence, weights), x->kv_per_token,
                 units_format_size(x->far, far), units_format_size(x->near, near));
     }
     if (spills(p) && p->slowdown > 0)
