@@ -162,7 +162,7 @@ $(BUILD)/src/%.o: src/%.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
-.PHONY: setup setup-gpu setup-test setup-lint setup-fuzz
+.PHONY: setup setup-gpu setup-test setup-lint setup-fuzz setup-fresh
 setup: ## install what the build needs (Debian packages)
 	@tools/setup core
 setup-gpu: ## install what the GPU kernels need
@@ -173,6 +173,8 @@ setup-lint: ## install what `make lint` needs
 	@tools/setup core lint
 setup-fuzz: ## install what `make fuzz` needs
 	@tools/setup core fuzz
+setup-fresh: ## install what `make check-fresh` needs
+	@tools/setup fresh
 
 DEMO_PROMPT ?= Once upon a time, there was a little fox named Pip.
 .PHONY: demo
@@ -251,6 +253,10 @@ print-build:
 print-cl-flags:
 	@echo '$(CL_FLAGS)'
 stator-only: $(BUILD)/stator
+
+.PHONY: check-fresh
+check-fresh: ## the README's two commands on a minimal Debian 12, as root and as a user with sudo
+	@tools/check_fresh
 
 .PHONY: lint
 lint: ## clang-format, clang-tidy, cppcheck, room table
