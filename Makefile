@@ -41,10 +41,13 @@ NUMERICS := -ffp-contract=off -fno-fast-math -fno-associative-math
 BASE_FLAGS := -std=c11 -D_GNU_SOURCE -DSTATOR_VERSION='"$(VERSION)"' -Iinclude -Isrc $(WARNINGS) $(NUMERICS) \
               -fno-strict-aliasing -pthread $(if $(DEBUG),-DSTATOR_DEBUG) $(if $(CL_MISSING),,-DSTATOR_LEVEL_ZERO)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS)
+# No path of this machine gets into what is built: the same bytes in any folder (make check-reproducible).
+HERE := -ffile-prefix-map=$(CURDIR)=.
+ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(HERE)
 ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 # Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
-LIBS := -Wl,-Bstatic -lconfig -ljansson -lpcre2-8 -lxxhash -lck -Wl,-Bdynamic -lm
+STATIC_LIBS := -lconfig -ljansson -lpcre2-8 -lxxhash -lck
+LIBS := -Wl,-Bstatic $(STATIC_LIBS) -Wl,-Bdynamic -lm
 
 # `make V=1` shows whole commands.
 Q := $(if $(V),,@)
@@ -111,7 +114,30 @@ $(BUILD)/stator: $(BUILD)/src/app/main.o $(LIBRARY)
 
 $(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS)) $(CARRIED)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar rcsD $@ $^
+
+# The fully static binary: the same objects without the Level Zero back end, whose loader a static program can't open.
+LZ_USERS := $(if $(CL_MISSING),,$(sort $(shell grep -rl --include='*.c' STATOR_LEVEL_ZERO src)))
+STATIC_OBJECTS := $(filter-out $(BUILD)/src/device/level_zero/lz_% $(LZ_USERS:src/%.c=$(BUILD)/src/%.o),$(OBJECTS)) \
+    $(LZ_USERS:src/%.c=$(BUILD)/static/%.o) $(BUILD)/static/opencl_modules.o
+.PHONY: static
+static: stator-static ## build ./stator-static, which needs no library at run time: for the CPU only
+stator-static: $(BUILD)/stator-static FORCE
+	@cmp -s $< $@ || cp $< $@
+
+$(BUILD)/stator-static: $(STATIC_OBJECTS)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -static -Wl,--fatal-warnings -o $@ $(STATIC_OBJECTS) $(STATIC_LIBS) -lm
+
+$(BUILD)/static/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -USTATOR_LEVEL_ZERO $(TIER_FLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/static/opencl_modules.o: tools/embed_spirv
+	@mkdir -p $(@D)
+	$(Q)tools/embed_spirv "a static binary: CPU only" >$(@:.o=.c)
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 define CL_COMPILE
 	@mkdir -p $(@D)
@@ -190,7 +216,7 @@ include tools/zecuda/zecuda.mk
 
 .PHONY: tests-build
 tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1 $(BUILD)/sysman/libze_loader.so.1 $(BUILD)/abort/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
-             $(BUILD)/bench_pack
+             $(BUILD)/bench_pack $(if $(SANITIZE),,$(BUILD)/stator-static)
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
@@ -287,12 +313,12 @@ install: stator ## install to $(DESTDIR)$(PREFIX)
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf build stator
+	rm -rf build stator stator-static
 
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' Makefile tools/zesim/zesim.mk tools/zecuda/zecuda.mk
 
--include $(OBJECTS:.o=.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
+-include $(OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
 
 endif # one goal

@@ -172,6 +172,20 @@ static bool render_node(const struct doctor *d, const struct gpu *g, char out[64
     return found;
 }
 
+/* From /etc/group, where the groups of devices are. getgrgid would open libraries, which a static binary
+ * can't. */
+static void group_name(gid_t gid, char *out, size_t size) {
+    FILE *f = fopen("/etc/group", "r");
+    snprintf(out, size, "a group without a name here");
+    for (const struct group *g = NULL; f != NULL && (g = fgetgrent(f)) != NULL;)
+        if (g->gr_gid == gid) {
+            snprintf(out, size, "%.60s", g->gr_name);
+            break;
+        }
+    if (f != NULL)
+        fclose(f);
+}
+
 static void check_node(struct doctor *d, const struct gpu *g) {
     char subject[48];
     char node[64];
@@ -189,9 +203,8 @@ static void check_node(struct doctor *d, const struct gpu *g) {
                    "%s is not there: %s", node, strerror(errno));
         return;
     }
-    const struct group *group = getgrgid(st.st_gid);
     char owner[64];
-    snprintf(owner, sizeof owner, "%.60s", group != NULL ? group->gr_name : "a group without a name here");
+    group_name(st.st_gid, owner, sizeof owner);
     if (access(path, R_OK | W_OK) != 0)
         doctor_add(d, DOCTOR_PROBLEM, subject,
                    "add the user to that group (usermod -aG GROUP USER) and log in again",
