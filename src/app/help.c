@@ -2,6 +2,7 @@
  * README files that are carried in the binary. */
 #include "app/commands.h"
 #include "app/help_topics.h"
+#include "app/man.h"
 #include "app/options.h"
 #include "app/out.h"
 #include "base/json_writer.h"
@@ -28,10 +29,12 @@ static void print_wrapped(const char *text) {
     }
 }
 
-static bool has_quotes(const struct config_row *row) {
+const char *help_quote(const struct config_row *row) {
     uint64_t ignored = 0;
     return row->kind >= CONFIG_KIND_ENUM || row->kind == CONFIG_KIND_SIZE ||
-           config_table_word(row, row->default_text, &ignored);
+                   config_table_word(row, row->default_text, &ignored)
+               ? "\""
+               : "";
 }
 
 static void print_keys(void) {
@@ -40,7 +43,7 @@ static void print_keys(void) {
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
         const struct config_row *row = &config_table[i];
         char expected[CONFIG_EXPECTED];
-        const char *quote = has_quotes(row) ? "\"" : "";
+        const char *quote = help_quote(row);
         printf("\n%s.%s  (%s%s%s)  default %s%s%s\n", row->section, row->name, config_table_kind(row),
                row->unit[0] != '\0' ? ", " : "", row->unit, quote, row->default_text, quote);
         print_wrapped(config_table_expected(row, expected));
@@ -148,7 +151,10 @@ static int help_of(const char *name, bool as_json) {
 
 int help_command(int argc, char **argv) {
     bool json = false;
-    const struct options_row rows[] = {OPTIONS_JSON(&json)};
+    bool man = false;
+    const struct options_row rows[] = {
+        OPTIONS_JSON(&json),
+        {.name = "man", .kind = OPTIONS_FLAG, .target = &man, .help = "print the manual page (roff)"}};
     struct options o = {
         .command = "help",
         .usage = "[COMMAND | TOPIC]",
@@ -160,6 +166,10 @@ int help_command(int argc, char **argv) {
     int code = 0;
     if (!options_parse(&o, argc, argv, &code))
         return code;
+    if (man && (json || o.n_arguments > 0))
+        return out_fail("help", STATOR_USAGE, "--man is the whole page: without --json and arguments");
+    if (man)
+        return man_print();
     if (o.n_arguments == 0 && json)
         print_commands_json();
     else if (o.n_arguments == 0)

@@ -18,6 +18,8 @@
 #define MAX_NAME  64
 #define HELP_LEFT 28 /* columns of the options' names */
 
+static bool help_is_roff; /* of this process: `stator help --man` */
+
 /* "--name" or "-n", for messages. */
 static const char *row_name(const struct options_row *row, char *out) {
     if (row->name != NULL)
@@ -31,7 +33,69 @@ static void print_row(const char *left, const char *help) {
     printf("  %-*s%s%s\n", HELP_LEFT, left, strlen(left) >= HELP_LEFT ? " " : "", help);
 }
 
+void options_print_roff(const char *text) {
+    bool first = true;
+    for (; *text != '\0'; text++) {
+        if (first && (*text == '.' || *text == '\''))
+            printf("\\&");
+        first = *text == '\n';
+        if (*text == '\\')
+            printf("\\e");
+        else if (*text == '-')
+            printf("\\-");
+        else if (*text == '`')
+            printf("\\(ga");
+        else if (*text == '^')
+            printf("\\(ha");
+        else if (*text == '~')
+            printf("\\(ti");
+        else
+            putchar(*text);
+    }
+}
+
+static void print_roff(const struct options *o) {
+    printf(".SS stator ");
+    options_print_roff(o->command);
+    printf("\n.B stator ");
+    options_print_roff(o->command);
+    printf("\n");
+    if (o->usage[0] != '\0') {
+        options_print_roff(o->usage);
+        printf("\n");
+    }
+    printf("%s.PP\n", o->n_rows > 0 ? "[OPTION]...\n" : "");
+    options_print_roff(o->summary);
+    printf("\n");
+    for (size_t i = 0; i < o->n_rows; i++) {
+        const struct options_row *row = &o->rows[i];
+        printf(".TP\n\\fB");
+        if (row->letter != 0)
+            printf("\\-%c%s", row->letter, row->name != NULL ? ", " : "");
+        if (row->name != NULL) {
+            options_print_roff("--");
+            options_print_roff(row->name);
+        }
+        printf("\\fR");
+        if (row->value != NULL) {
+            putchar(' ');
+            options_print_roff(row->value);
+        }
+        printf("\n");
+        options_print_roff(row->help);
+        printf("\n");
+    }
+}
+
+void options_help_is_roff(void) {
+    help_is_roff = true;
+}
+
 static void print_help(const struct options *o) {
+    if (help_is_roff) {
+        print_roff(o);
+        return;
+    }
     printf("usage: stator %s%s%s%s\n\n%s\n\noptions:\n", o->command, o->usage[0] != '\0' ? " " : "", o->usage,
            o->n_rows > 0 ? " [OPTION]..." : "", o->summary);
     for (size_t i = 0; i < o->n_rows; i++) {

@@ -65,4 +65,10 @@ struct options {
  * stderr). */
 bool options_parse(struct options *o, int argc, char **argv, int *code);
 
+/* From here on --help prints a section of the manual page instead (roff). */
+void options_help_is_roff(void);
+
+/* Text that roff takes as it stands: escapes, and no line that begins like a request. */
+void options_print_roff(const char *text);
+
 #endif

@@ -39,6 +39,29 @@ test_each_command_has_help() {
     [ "$n" -ge 3 ] || fail "only $n commands"
 }
 
+# The manual page has every command with its options, every topic and every key.
+test_manual_page() {
+    expect 0 "$stator" help --man
+    cp "$tmp/out" "$tmp/page"
+    local name option topics n=0
+    for name in $(commands); do
+        grep -qx "\.SS stator $name" "$tmp/page" || fail "no command $name"
+        for option in $("$stator" "$name" --help | grep -oE '^  (-., )?--[a-z-]+' | grep -oE '\-\-[a-z-]+' | grep -v -- --help); do
+            grep -qF -- "${option//-/\\-}\\fR" "$tmp/page" || fail "no option $option of $name"
+            n=$((n + 1))
+        done
+    done
+    [ "$n" -gt 20 ] || fail "only $n options"
+    for name in $("$stator" help config | grep -oE '^[a-z]+\.[a-z_]+'); do
+        grep -qF "\\fB$name\\fR (" "$tmp/page" || grep -qF "\\fB${name//-/\\-}\\fR (" "$tmp/page" || fail "no key $name"
+    done
+    topics=$(sed -n '/^\.SH TOPICS/,/^\.SH CONFIG/p' "$tmp/page" | grep -c '^\.TP')
+    [ "$topics" -ge 3 ] || fail "$topics topics"
+    ! grep -qE '[0-9]{4}-[0-9]{2}-[0-9]{2}' "$tmp/page" || fail "a date in it"
+    expect 2 "$stator" help --man --json
+    expect 2 "$stator" help run --man
+}
+
 test_unknown_command() {
     expect 2 "$stator" vresion
     said '^stator: unknown command "vresion"; did you mean "version"'
