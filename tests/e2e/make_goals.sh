@@ -42,4 +42,10 @@ test_a_build_without_gpu_compilers_says_so() {
     printed 'GPU kernels are left out \(no .*/bin/clang at build time: run make setup-gpu'
 }
 
+# What check-fresh tries is what the README says.
+test_the_commands_of_the_readme() {
+    expect 0 tools/check_fresh --commands
+    printf '%s\n' "make setup demo" "make setup-test test" | cmp - "$tmp/out" || fail "README.md has: $(cat "$tmp/out")"
+}
+
 run_tests
