@@ -20,8 +20,6 @@ CC ?= gcc
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-PREFIX ?= /usr/local
-DESTDIR ?=
 CFLAGS ?= -O2 -g
 SANITIZE ?=
 DEBUG ?=
@@ -44,7 +42,8 @@ SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointe
 # No path of this machine gets into what is built: the same bytes in any folder (make check-reproducible).
 HERE := -ffile-prefix-map=$(CURDIR)=.
 ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(HERE)
-ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+, := ,
+ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl$(,)-z$(,)now) $(LDFLAGS)
 # Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
 STATIC_LIBS := -lconfig -ljansson -lpcre2-8 -lxxhash -lck
 LIBS := -Wl,-Bstatic $(STATIC_LIBS) -Wl,-Bdynamic -lm
@@ -188,7 +187,7 @@ $(BUILD)/src/%.o: src/%.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
-.PHONY: setup setup-gpu setup-test setup-lint setup-fuzz setup-fresh
+.PHONY: setup setup-gpu setup-test setup-lint setup-fuzz setup-fresh setup-deb
 setup: ## install what the build needs (Debian packages)
 	@tools/setup core
 setup-gpu: ## install what the GPU kernels need
@@ -201,6 +200,8 @@ setup-fuzz: ## install what `make fuzz` needs
 	@tools/setup core fuzz
 setup-fresh: ## install what `make check-fresh` needs
 	@tools/setup fresh
+setup-deb: ## install what `make deb`, `check-deb` and `check-reproducible` need
+	@tools/setup core gpu deb fresh
 
 DEMO_PROMPT ?= Once upon a time, there was a little fox named Pip.
 .PHONY: demo
@@ -306,10 +307,7 @@ $(BUILD)/bench_pack: tools/bench_pack.c $(LIBRARY)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
 
-.PHONY: install
-install: stator ## install to $(DESTDIR)$(PREFIX)
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 stator $(DESTDIR)$(PREFIX)/bin/stator
+include tools/package/package.mk
 
 .PHONY: clean
 clean: ## remove what was built
@@ -317,7 +315,7 @@ clean: ## remove what was built
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' Makefile tools/zesim/zesim.mk tools/zecuda/zecuda.mk
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-19s %s\n", $$1, $$2 }' Makefile tools/package/package.mk tools/zesim/zesim.mk tools/zecuda/zecuda.mk
 
 -include $(OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
 

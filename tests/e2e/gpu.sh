@@ -61,7 +61,7 @@ test_plan_and_seal() {
     closes=$(total zeCommandListClose)
     expect_gpu 0 "fault=zeCommandListClose@$closes:mark:sealed" "${run[@]}"
     grep -q '"mark": "sealed"' "$tmp/log.json" || fail "no mark: $(head -c 300 "$tmp/log.json")"
-    sum=$(sed -n '/"arena_bytes"/,/}/p' "$tmp/report" | grep -v driver | grep -oE '[0-9]+' | paste -sd+ | bc)
+    sum=$(sed -n '/"arena_bytes"/,/}/p' "$tmp/report" | grep -v driver | grep -oE '[0-9]+' | awk '{ s += $1 } END { printf "%.0f", s }')
     [ "$(total alloc.device.gpu0.bytes)" = "$sum" ] || fail "$(total alloc.device.gpu0.bytes) bytes allocated, the plan has $sum"
     expect 0 "$stator" plan configs/demo.cfg --device gpu0=15GiB --json
     [ "$(total zeMemAllocDevice)" = 4 ] || fail "$(total zeMemAllocDevice) allocations for 4 slices"
