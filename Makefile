@@ -1,5 +1,10 @@
 # stator: `make help` lists the targets.
 
+# On all processors, unless the command line says otherwise.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
 # Several goals are made one after the other, each by a make of its own: what a goal installs (setup-*) is there when the next one
 # looks for compilers and headers.
 ifneq ($(word 2,$(MAKECMDGOALS)),)
@@ -9,11 +14,6 @@ $(MAKECMDGOALS): goals-in-order
 goals-in-order:
 	@for goal in $(MAKECMDGOALS); do $(MAKE) --no-print-directory "$$goal" || exit; done
 else
-
-# One goal is made on all processors unless told otherwise.
-ifeq ($(findstring -j,$(MAKEFLAGS)),)
-MAKEFLAGS += -j$(shell nproc)
-endif
 
 VERSION := 0.1.0
 CC ?= gcc
