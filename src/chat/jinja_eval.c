@@ -1,0 +1,640 @@
+/* Walks a template's tree and writes its text. */
+#include "chat/jinja_parse.h"
+
+#include "base/check.h"
+
+#include <math.h>
+#include <string.h>
+
+struct variable {
+    struct variable *next;
+    struct jinja_string name;
+    struct jinja_value v;
+};
+
+/* Names are looked for here, then outside. */
+struct jinja_scope {
+    struct jinja_scope *outer;
+    struct variable *first;
+};
+
+struct jinja_macro {
+    const struct jinja_node *node; /* MACRO or CALL: args and body */
+    struct jinja_scope *scope;     /* where it was made */
+};
+
+enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
+
+static struct jinja_value evaluate(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n);
+static enum flow run(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n);
+
+static struct jinja_value *find(struct jinja *j, struct jinja_scope *s, struct jinja_string name) {
+    for (; s != NULL; s = s->outer)
+        for (struct variable *v = s->first; v != NULL; v = v->next) {
+            jinja_step(j, 1);
+            if (v->name.n == name.n && memcmp(v->name.p, name.p, name.n) == 0)
+                return &v->v;
+        }
+    return NULL;
+}
+
+static void set(struct jinja *j, struct jinja_scope *s, struct jinja_string name, struct jinja_value value) {
+    struct jinja_scope here = {.first = s->first};
+    struct jinja_value *old = find(j, &here, name);
+    if (old != NULL) {
+        *old = value;
+        return;
+    }
+    struct variable *v = jinja_take(j, 1, sizeof *v);
+    *v = (struct variable){s->first, name, value};
+    s->first = v;
+}
+
+static struct jinja_scope *inside(struct jinja *j, struct jinja_scope *outer) {
+    struct jinja_scope *s = jinja_take(j, 1, sizeof *s);
+    s->outer = outer;
+    return s;
+}
+
+static struct jinja_value look_up(struct jinja *j, struct jinja_scope *s, struct jinja_string name) {
+    const struct jinja_value *v = find(j, s, name);
+    if (v != NULL)
+        return *v;
+    if (jinja_has_function(name) && !(jinja_is(name, "strftime_now") && j->in->now == NULL))
+        return (struct jinja_value){.kind = JINJA_FUNCTION, .s = name};
+    return jinja_undefined(name);
+}
+
+/* --- calls */
+
+static struct jinja_args arguments(struct jinja *j, struct jinja_scope *s, const struct jinja_arg *a) {
+    struct jinja_list *list = jinja_new_list(j, 0).list;
+    struct jinja_args args = {.named = jinja_new_dict(j, 0).dict};
+    for (; a != NULL; a = a->next) {
+        struct jinja_value v = evaluate(j, s, a->value);
+        if (a->name.p == NULL)
+            jinja_list_add(j, list, v);
+        else
+            jinja_dict_put(j, args.named, jinja_of_string(a->name.p, a->name.n), v);
+    }
+    args.at = list->items;
+    args.n = list->n;
+    return args;
+}
+
+static struct jinja_value capture(struct jinja *j, struct jinja_scope *s, const struct jinja_node *body) {
+    struct jinja_text text = {0};
+    struct jinja_text *outer = j->out;
+    j->out = &text;
+    (void)run(j, s, body);
+    j->out = outer;
+    return jinja_text_value(&text);
+}
+
+static struct jinja_value call_macro(struct jinja *j, const struct jinja_macro *m,
+                                     const struct jinja_args *args, const struct jinja_value *caller) {
+    struct jinja_scope *s = inside(j, m->scope);
+    size_t place = 0, named = 0;
+    for (const struct jinja_arg *a = m->node->args; a != NULL; a = a->next, place++) {
+        const struct jinja_value *given =
+            jinja_dict_find(j, args->named, jinja_of_string(a->name.p, a->name.n));
+        if (given != NULL && place < args->n)
+            jinja_fail(j, "a macro gets its argument '%.*s' twice", (int)a->name.n, a->name.p);
+        named += given != NULL;
+        if (place < args->n)
+            set(j, s, a->name, args->at[place]);
+        else if (given != NULL)
+            set(j, s, a->name, *given);
+        else
+            set(j, s, a->name, a->value != NULL ? evaluate(j, s, a->value) : jinja_undefined(a->name));
+    }
+    if (args->n > place)
+        jinja_fail(j, "a macro with %zu parameters gets %zu arguments", place, args->n);
+    if (caller != NULL)
+        set(j, s, (struct jinja_string){"caller", 6}, *caller);
+    else if (named < args->named->n)
+        jinja_fail(j, "a macro gets an argument that it has no parameter for");
+    return capture(j, s, m->node->body);
+}
+
+static struct jinja_value invoke(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n,
+                                 const struct jinja_value *caller) {
+    struct jinja_value f = evaluate(j, s, n->a);
+    struct jinja_args args = arguments(j, s, n->args);
+    j->line = n->line;
+    switch (f.kind) {
+    case JINJA_MACRO:
+        return call_macro(j, f.macro, &args, caller);
+    case JINJA_FUNCTION:
+        return jinja_function(j, f.s, &args);
+    case JINJA_METHOD:
+        return jinja_method(j, &f.bound->self, f.s, &args);
+    case JINJA_UNDEFINED:
+        jinja_fail(j, "'%.*s' is called, but is undefined", (int)(f.s.n < 80 ? f.s.n : 80), f.s.p);
+    default:
+        jinja_fail(j, "a %s is called", jinja_kind_name(&f));
+    }
+}
+
+/* --- operators */
+
+static bool whole_pair(const struct jinja_value *a, const struct jinja_value *b, int64_t *x, int64_t *y) {
+    if ((a->kind != JINJA_INT && a->kind != JINJA_BOOL) || (b->kind != JINJA_INT && b->kind != JINJA_BOOL))
+        return false;
+    *x = a->kind == JINJA_INT ? a->i : (int64_t)a->b;
+    *y = b->kind == JINJA_INT ? b->i : (int64_t)b->b;
+    return true;
+}
+
+static struct jinja_value power_whole(struct jinja *j, int64_t x, int64_t y) {
+    int64_t out = 1;
+    for (; y > 0; y--) {
+        jinja_step(j, 1);
+        if (__builtin_mul_overflow(out, x, &out))
+            jinja_fail(j, "a number is too large");
+    }
+    return jinja_int(out);
+}
+
+static struct jinja_value calculate_whole(struct jinja *j, struct jinja_string op, int64_t x, int64_t y) {
+    int64_t out = 0;
+    bool wrong = false;
+    if (jinja_is(op, "+"))
+        wrong = __builtin_add_overflow(x, y, &out);
+    else if (jinja_is(op, "-"))
+        wrong = __builtin_sub_overflow(x, y, &out);
+    else if (jinja_is(op, "*"))
+        wrong = __builtin_mul_overflow(x, y, &out);
+    else if (jinja_is(op, "**") && y >= 0)
+        return power_whole(j, x, y);
+    else if (jinja_is(op, "**"))
+        return jinja_float(pow((double)x, (double)y));
+    else if (y == 0)
+        jinja_fail(j, "a division by zero");
+    else if (jinja_is(op, "/"))
+        return jinja_float((double)x / (double)y);
+    else if (y == -1)
+        wrong = jinja_is(op, "//") && __builtin_sub_overflow((int64_t)0, x, &out);
+    else if (jinja_is(op, "//"))
+        out = x / y - (x % y != 0 && (x < 0) != (y < 0)); /* towards minus infinity, as in Python */
+    else
+        out = x % y + (x % y != 0 && (x < 0) != (y < 0) ? y : 0);
+    if (wrong)
+        jinja_fail(j, "a number is too large");
+    return jinja_int(out);
+}
+
+static struct jinja_value calculate(struct jinja *j, struct jinja_string op, double x, double y) {
+    if (jinja_is(op, "+"))
+        return jinja_float(x + y);
+    if (jinja_is(op, "-"))
+        return jinja_float(x - y);
+    if (jinja_is(op, "*"))
+        return jinja_float(x * y);
+    if (jinja_is(op, "**"))
+        return jinja_float(pow(x, y));
+    if (y == 0)
+        jinja_fail(j, "a division by zero");
+    if (jinja_is(op, "/"))
+        return jinja_float(x / y);
+    double whole = floor(x / y);
+    return jinja_float(jinja_is(op, "//") ? whole : x - whole * y);
+}
+
+static struct jinja_value join_lists(struct jinja *j, const struct jinja_list *a,
+                                     const struct jinja_list *b) {
+    struct jinja_value v = jinja_new_list(j, a->n + b->n);
+    v.list->tuple = a->tuple;
+    for (size_t i = 0; i < a->n; i++)
+        jinja_list_add(j, v.list, a->items[i]);
+    for (size_t i = 0; i < b->n; i++)
+        jinja_list_add(j, v.list, b->items[i]);
+    return v;
+}
+
+static struct jinja_value repeat(struct jinja *j, const struct jinja_value *v, int64_t times) {
+    struct jinja_text text = {0};
+    struct jinja_value list = {0};
+    if (v->kind == JINJA_LIST)
+        list = jinja_new_list(j, 0);
+    for (; times > 0; times--) {
+        jinja_step(j, 1);
+        if (v->kind == JINJA_STRING)
+            jinja_text_put(j, &text, v->s.p, v->s.n);
+        for (size_t i = 0; v->kind == JINJA_LIST && i < v->list->n; i++)
+            jinja_list_add(j, list.list, v->list->items[i]);
+    }
+    return v->kind == JINJA_LIST ? list : jinja_text_value(&text);
+}
+
+static _Noreturn void no_operator(struct jinja *j, struct jinja_string op, const struct jinja_value *a,
+                                  const struct jinja_value *b) {
+    const struct jinja_value *u = a->kind == JINJA_UNDEFINED ? a : b;
+    if (u->kind == JINJA_UNDEFINED)
+        jinja_fail(j, "'%.*s' is undefined", (int)(u->s.n < 80 ? u->s.n : 80), u->s.p);
+    jinja_fail(j, "%s %.*s %s is not possible", jinja_kind_name(a), (int)op.n, op.p, jinja_kind_name(b));
+}
+
+static struct jinja_value concatenate(struct jinja *j, const struct jinja_value *a,
+                                      const struct jinja_value *b) {
+    struct jinja_text t = {0};
+    jinja_print(j, &t, a, false);
+    jinja_print(j, &t, b, false);
+    return jinja_text_value(&t);
+}
+
+static struct jinja_value binary(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value a = evaluate(j, s, n->a);
+    if (jinja_is(n->name, "and") || jinja_is(n->name, "or"))
+        return jinja_true(j, &a) == jinja_is(n->name, "or") ? a : evaluate(j, s, n->b);
+    struct jinja_value b = evaluate(j, s, n->b);
+    int64_t x = 0, y = 0;
+    double f = 0, g = 0;
+    j->line = n->line;
+    if (jinja_is(n->name, "~"))
+        return concatenate(j, &a, &b);
+    if (whole_pair(&a, &b, &x, &y))
+        return calculate_whole(j, n->name, x, y);
+    if (jinja_number(&a, &f) && jinja_number(&b, &g))
+        return calculate(j, n->name, f, g);
+    if (jinja_is(n->name, "+") && a.kind == JINJA_STRING && b.kind == JINJA_STRING)
+        return concatenate(j, &a, &b);
+    if (jinja_is(n->name, "+") && a.kind == JINJA_LIST && b.kind == JINJA_LIST &&
+        a.list->tuple == b.list->tuple)
+        return join_lists(j, a.list, b.list);
+    if (jinja_is(n->name, "*") && b.kind == JINJA_INT && (a.kind == JINJA_STRING || a.kind == JINJA_LIST))
+        return repeat(j, &a, b.i);
+    if (jinja_is(n->name, "*") && a.kind == JINJA_INT && (b.kind == JINJA_STRING || b.kind == JINJA_LIST))
+        return repeat(j, &b, a.i);
+    no_operator(j, n->name, &a, &b);
+}
+
+static struct jinja_value unary(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value a = evaluate(j, s, n->a);
+    double f = 0;
+    j->line = n->line;
+    if (jinja_is(n->name, "not"))
+        return jinja_bool(!jinja_true(j, &a));
+    if (a.kind == JINJA_INT || a.kind == JINJA_BOOL)
+        return calculate_whole(j, n->name, 0, a.kind == JINJA_INT ? a.i : (int64_t)a.b);
+    if (!jinja_number(&a, &f))
+        no_operator(j, n->name, &a, &a);
+    return jinja_float(jinja_is(n->name, "-") ? -f : f);
+}
+
+static bool holds(struct jinja *j, struct jinja_string op, const struct jinja_value *a,
+                  const struct jinja_value *b) {
+    if (jinja_is(op, "=="))
+        return jinja_equal(j, a, b);
+    if (jinja_is(op, "!="))
+        return !jinja_equal(j, a, b);
+    if (jinja_is(op, "in"))
+        return jinja_in(j, a, b);
+    if (jinja_is(op, "not"))
+        return !jinja_in(j, a, b);
+    if (a->kind == JINJA_UNDEFINED || b->kind == JINJA_UNDEFINED)
+        no_operator(j, op, a, b);
+    int c = jinja_order(j, a, b);
+    return jinja_is(op, "<") ? c < 0 : jinja_is(op, "<=") ? c <= 0 : jinja_is(op, ">") ? c > 0 : c >= 0;
+}
+
+static struct jinja_value compare(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value a = evaluate(j, s, n->a);
+    for (const struct jinja_arg *arg = n->args; arg != NULL; arg = arg->next) {
+        struct jinja_value b = evaluate(j, s, arg->value);
+        j->line = n->line;
+        if (!holds(j, arg->name, &a, &b))
+            return jinja_bool(false);
+        a = b;
+    }
+    return jinja_bool(true);
+}
+
+/* A bound of a slice, as Python resolves it. */
+static int64_t bound(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n, int64_t otherwise,
+                     int64_t least, int64_t length) {
+    if (n == NULL)
+        return otherwise;
+    struct jinja_value v = evaluate(j, s, n);
+    if (v.kind == JINJA_NONE)
+        return otherwise;
+    if (v.kind != JINJA_INT)
+        jinja_fail(j, "a slice's bound is a %s, an integer is expected", jinja_kind_name(&v));
+    int64_t at = v.i < 0 ? v.i + length : v.i;
+    return at < least ? least : at > length + least ? length + least : at;
+}
+
+static struct jinja_value slice(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value a = evaluate(j, s, n->a);
+    struct jinja_value step = n->d != NULL ? evaluate(j, s, n->d) : jinja_int(1);
+    j->line = n->line;
+    if (a.kind != JINJA_LIST && a.kind != JINJA_STRING)
+        jinja_fail(j, "a %s can't be sliced", jinja_kind_name(&a));
+    if (step.kind == JINJA_NONE)
+        step = jinja_int(1);
+    if (step.kind != JINJA_INT || step.i == 0 || step.i == INT64_MIN)
+        jinja_fail(j, "a slice's step must be an integer other than 0");
+    const struct jinja_list *items = jinja_items(j, &a);
+    const int64_t length = (int64_t)items->n;
+    const bool back = step.i < 0;
+    int64_t from = bound(j, s, n->b, back ? length - 1 : 0, back ? -1 : 0, length);
+    int64_t to = bound(j, s, n->c, back ? -1 : length, back ? -1 : 0, length);
+    struct jinja_value out = jinja_new_list(j, 0);
+    out.list->tuple = a.kind == JINJA_LIST && a.list->tuple;
+    struct jinja_text text = {0};
+    while (back ? from > to : from < to) {
+        const struct jinja_value *item = &items->items[from];
+        if (a.kind == JINJA_STRING)
+            jinja_text_put(j, &text, item->s.p, item->s.n);
+        else
+            jinja_list_add(j, out.list, *item);
+        if (__builtin_add_overflow(from, step.i, &from))
+            break;
+    }
+    return a.kind == JINJA_STRING ? jinja_text_value(&text) : out;
+}
+
+static struct jinja_value list_of(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value v = jinja_new_list(j, 0);
+    v.list->tuple = n->kind == JINJA_N_TUPLE;
+    for (const struct jinja_arg *a = n->args; a != NULL; a = a->next)
+        jinja_list_add(j, v.list, evaluate(j, s, a->value));
+    return v;
+}
+
+static struct jinja_value dict_of(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value v = jinja_new_dict(j, 0);
+    for (const struct jinja_arg *a = n->args; a != NULL; a = a->next) {
+        struct jinja_value key = evaluate(j, s, a->key);
+        if (key.kind == JINJA_LIST || key.kind == JINJA_DICT)
+            jinja_fail(j, "a %s can't be the key of a dict", jinja_kind_name(&key));
+        jinja_dict_put(j, v.dict, key, evaluate(j, s, a->value));
+    }
+    return v;
+}
+
+static struct jinja_value dig(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value a = evaluate(j, s, n->a);
+    struct jinja_value key = {0};
+    if (n->kind == JINJA_N_ITEM)
+        key = evaluate(j, s, n->b);
+    j->line = n->line;
+    if (a.kind == JINJA_UNDEFINED)
+        jinja_fail(j, "'%.*s' is undefined", (int)(a.s.n < 80 ? a.s.n : 80), a.s.p);
+    return n->kind == JINJA_N_ITEM ? jinja_item(j, &a, &key) : jinja_attribute(j, &a, n->name);
+}
+
+/* A filter's operand: of a block's filters the captured text stands innermost. */
+static struct jinja_value filter(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n,
+                                 const struct jinja_value *innermost) {
+    struct jinja_value v = n->a == NULL                                        ? *innermost
+                           : innermost != NULL && n->a->kind == JINJA_N_FILTER ? filter(j, s, n->a, innermost)
+                                                                               : evaluate(j, s, n->a);
+    struct jinja_args args = arguments(j, s, n->args);
+    j->line = n->line;
+    return jinja_filter(j, n->name, v, &args);
+}
+
+static struct jinja_value evaluate(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value v = {0};
+    struct jinja_args args;
+    jinja_step(j, 1);
+    jinja_deeper(j);
+    j->line = n->line;
+    switch (n->kind) {
+    case JINJA_N_CONST:
+        v = n->v;
+        break;
+    case JINJA_N_NAME:
+        v = look_up(j, s, n->name);
+        break;
+    case JINJA_N_LIST:
+    case JINJA_N_TUPLE:
+        v = list_of(j, s, n);
+        break;
+    case JINJA_N_DICT:
+        v = dict_of(j, s, n);
+        break;
+    case JINJA_N_ATTRIBUTE:
+    case JINJA_N_ITEM:
+        v = dig(j, s, n);
+        break;
+    case JINJA_N_SLICE:
+        v = slice(j, s, n);
+        break;
+    case JINJA_N_INVOKE:
+        v = invoke(j, s, n, NULL);
+        break;
+    case JINJA_N_FILTER:
+        v = filter(j, s, n, NULL);
+        break;
+    case JINJA_N_TEST:
+        v = evaluate(j, s, n->a);
+        args = arguments(j, s, n->args);
+        j->line = n->line;
+        v = jinja_bool(jinja_test(j, n->name, &v, &args) != n->negated);
+        break;
+    case JINJA_N_UNARY:
+        v = unary(j, s, n);
+        break;
+    case JINJA_N_BINARY:
+        v = binary(j, s, n);
+        break;
+    case JINJA_N_COMPARE:
+        v = compare(j, s, n);
+        break;
+    case JINJA_N_CHOICE:
+        v = evaluate(j, s, n->b);
+        if (jinja_true(j, &v))
+            v = evaluate(j, s, n->a);
+        else
+            v = n->c != NULL ? evaluate(j, s, n->c) : jinja_undefined((struct jinja_string){"else", 4});
+        break;
+    default:
+        CHECK(!"an expression");
+    }
+    j->depth--;
+    return v;
+}
+
+/* --- statements */
+
+static void assign(struct jinja *j, struct jinja_scope *s, const struct jinja_node *target,
+                   struct jinja_value v) {
+    if (target->kind == JINJA_N_NAME) {
+        set(j, s, target->name, v);
+        return;
+    }
+    if (target->kind == JINJA_N_ATTRIBUTE) {
+        struct jinja_value space = look_up(j, s, target->a->name);
+        if (space.kind != JINJA_NAMESPACE)
+            jinja_fail(j, "'%.*s' is a %s: attributes are set on namespaces only", (int)target->a->name.n,
+                       target->a->name.p, jinja_kind_name(&space));
+        jinja_dict_put(j, space.dict, jinja_of_string(target->name.p, target->name.n), v);
+        return;
+    }
+    const struct jinja_list *items = jinja_items(j, &v);
+    size_t n = 0, wanted = 0;
+    for (const struct jinja_arg *a = target->args; a != NULL; a = a->next)
+        wanted++;
+    if (items->n != wanted)
+        jinja_fail(j, "%zu variables are to take %zu values", wanted, items->n);
+    for (const struct jinja_arg *a = target->args; a != NULL; a = a->next)
+        set(j, s, a->value->name, items->items[n++]);
+}
+
+static void put(struct jinja *j, struct jinja_dict *d, const char *key, struct jinja_value v) {
+    jinja_dict_put(j, d, jinja_of_text(key), v);
+}
+
+/* The variable `loop`. */
+static struct jinja_value loop_of(struct jinja *j, const struct jinja_list *items, size_t i,
+                                  struct jinja_value cycle) {
+    struct jinja_value v = jinja_new_dict(j, 12);
+    const struct jinja_string nothing = {"loop", 4};
+    v.kind = JINJA_NAMESPACE;
+    put(j, v.dict, "index", jinja_int((int64_t)i + 1));
+    put(j, v.dict, "index0", jinja_int((int64_t)i));
+    put(j, v.dict, "revindex", jinja_int((int64_t)(items->n - i)));
+    put(j, v.dict, "revindex0", jinja_int((int64_t)(items->n - i - 1)));
+    put(j, v.dict, "first", jinja_bool(i == 0));
+    put(j, v.dict, "last", jinja_bool(i + 1 == items->n));
+    put(j, v.dict, "length", jinja_int((int64_t)items->n));
+    put(j, v.dict, "previtem", i > 0 ? items->items[i - 1] : jinja_undefined(nothing));
+    put(j, v.dict, "nextitem", i + 1 < items->n ? items->items[i + 1] : jinja_undefined(nothing));
+    put(j, v.dict, "cycle", cycle);
+    return v;
+}
+
+static enum flow run_for(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value over = evaluate(j, s, n->a);
+    j->line = n->line;
+    const struct jinja_list *items = jinja_items(j, &over);
+    if (n->b != NULL) {
+        struct jinja_list *kept = jinja_new_list(j, 0).list;
+        for (size_t i = 0; i < items->n; i++) {
+            struct jinja_scope *trial = inside(j, s);
+            assign(j, trial, n->target, items->items[i]);
+            struct jinja_value take = evaluate(j, trial, n->b);
+            if (jinja_true(j, &take))
+                jinja_list_add(j, kept, items->items[i]);
+        }
+        items = kept;
+    }
+    for (size_t i = 0; i < items->n; i++) {
+        struct jinja_scope *body = inside(j, s);
+        struct jinja_bound *index = jinja_take(j, 1, sizeof *index);
+        index->self = jinja_int((int64_t)i);
+        struct jinja_value cycle = {.kind = JINJA_METHOD, .bound = index, .s = {"cycle", 5}};
+        jinja_step(j, 1);
+        set(j, body, (struct jinja_string){"loop", 4}, loop_of(j, items, i, cycle));
+        assign(j, body, n->target, items->items[i]);
+        if (run(j, body, n->body) == FLOW_BREAK)
+            break;
+    }
+    return items->n == 0 && n->other != NULL ? run(j, inside(j, s), n->other) : FLOW_ON;
+}
+
+static void run_call(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_macro *m = jinja_take(j, 1, sizeof *m);
+    *m = (struct jinja_macro){n, s};
+    struct jinja_value caller = {.kind = JINJA_MACRO, .macro = m};
+    struct jinja_value v = invoke(j, s, n->a, &caller);
+    jinja_print(j, j->out, &v, false);
+}
+
+static enum flow run_one(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    struct jinja_value v;
+    struct jinja_scope *scope = s;
+    struct jinja_macro *m = NULL;
+    switch (n->kind) {
+    case JINJA_N_TEXT:
+        jinja_text_put(j, j->out, n->v.s.p, n->v.s.n);
+        return FLOW_ON;
+    case JINJA_N_OUTPUT:
+        v = evaluate(j, s, n->a);
+        j->line = n->line;
+        jinja_print(j, j->out, &v, false);
+        return FLOW_ON;
+    case JINJA_N_IF:
+        v = evaluate(j, s, n->a);
+        return run(j, s, jinja_true(j, &v) ? n->body : n->other);
+    case JINJA_N_FOR:
+        return run_for(j, s, n);
+    case JINJA_N_SET:
+        v = evaluate(j, s, n->a);
+        j->line = n->line;
+        assign(j, s, n->target, v);
+        return FLOW_ON;
+    case JINJA_N_CAPTURE:
+        v = capture(j, inside(j, s), n->body);
+        assign(j, s, n->target, n->a != NULL ? filter(j, s, n->a, &v) : v);
+        return FLOW_ON;
+    case JINJA_N_FILTERED:
+        v = capture(j, inside(j, s), n->body);
+        v = filter(j, s, n->a, &v);
+        jinja_print(j, j->out, &v, false);
+        return FLOW_ON;
+    case JINJA_N_MACRO:
+        m = jinja_take(j, 1, sizeof *m);
+        *m = (struct jinja_macro){n, s};
+        set(j, s, n->name, (struct jinja_value){.kind = JINJA_MACRO, .macro = m});
+        return FLOW_ON;
+    case JINJA_N_CALL:
+        run_call(j, s, n);
+        return FLOW_ON;
+    case JINJA_N_WITH:
+        scope = inside(j, s);
+        for (const struct jinja_arg *a = n->args; a != NULL; a = a->next)
+            set(j, scope, a->name, evaluate(j, s, a->value));
+        return run(j, scope, n->body);
+    case JINJA_N_GROUP:
+        return run(j, s, n->body);
+    case JINJA_N_BREAK:
+        return FLOW_BREAK;
+    default:
+        CHECK(n->kind == JINJA_N_CONTINUE);
+        return FLOW_CONTINUE;
+    }
+}
+
+static enum flow run(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+    enum flow flow = FLOW_ON;
+    jinja_deeper(j);
+    for (; n != NULL && flow == FLOW_ON; n = n->next) {
+        jinja_step(j, 1);
+        j->line = n->line;
+        flow = run_one(j, s, n);
+    }
+    j->depth--;
+    return flow;
+}
+
+static void render(struct jinja *j) {
+    struct jinja_scope *globals = inside(j, NULL);
+    struct jinja_value given = jinja_from_json(j, j->in->variables);
+    for (size_t i = 0; i < given.dict->n; i++)
+        set(j, globals, given.dict->entries[i].key.s, given.dict->entries[i].value);
+    const struct jinja_node *template = jinja_parse(j);
+    (void)run(j, inside(j, globals), template);
+}
+
+stator_status jinja_render(const struct jinja_input *in, void *memory, size_t bytes, const char **text,
+                           size_t *length, stator_error *e) {
+    CHECK(json_is_object(in->variables) && (uintptr_t)memory % 16 == 0);
+    struct jinja_text out = {0};
+    stator_error own;
+    struct jinja j = {.in = in,
+                      .memory = memory,
+                      .bytes = bytes,
+                      .max_steps = in->max_steps != 0 ? in->max_steps : JINJA_STEPS,
+                      .line = 1,
+                      .out = &out,
+                      .e = e != NULL ? e : &own};
+    if (setjmp(j.failed) != 0)
+        return STATOR_USAGE;
+    render(&j);
+    *text = out.n > 0 ? out.p : "";
+    *length = out.n;
+    return STATOR_OK;
+}

@@ -1,0 +1,121 @@
+/* Inside the Jinja: what a template says, as a tree. jinja_lex.c makes tokens of the text, jinja_parse.c a
+ * tree of the tokens, jinja_eval.c walks it. */
+#ifndef STATOR_CHAT_JINJA_PARSE_H
+#define STATOR_CHAT_JINJA_PARSE_H
+
+#include "chat/jinja_value.h"
+
+enum jinja_token_kind {
+    JINJA_T_TEXT,
+    JINJA_T_OUTPUT, /* {{ */
+    JINJA_T_OUTPUT_END,
+    JINJA_T_BLOCK, /* {% */
+    JINJA_T_BLOCK_END,
+    JINJA_T_NAME,
+    JINJA_T_STRING,
+    JINJA_T_INT,
+    JINJA_T_FLOAT,
+    JINJA_T_OPERATOR, /* s: its characters */
+    JINJA_T_END
+};
+
+struct jinja_token {
+    enum jinja_token_kind kind;
+    uint32_t line;
+    struct jinja_string s;
+    struct jinja_value v; /* STRING, INT, FLOAT */
+};
+
+/* All tokens of j->in->source, the last one END. Text is already trimmed by its neighbours' signs. */
+struct jinja_token *jinja_lex(struct jinja *j, size_t *n);
+
+enum jinja_node_kind {
+    /* statements, chained by next */
+    JINJA_N_TEXT,     /* v */
+    JINJA_N_OUTPUT,   /* a */
+    JINJA_N_IF,       /* a: condition, body, other: statements of else or a further if */
+    JINJA_N_FOR,      /* target, a: items, b: condition or NULL, body, other: else */
+    JINJA_N_SET,      /* target, a */
+    JINJA_N_CAPTURE,  /* target, body; a: filters on it (a chain of FILTER whose innermost operand is NULL) or
+                         NULL */
+    JINJA_N_MACRO,    /* name, args, body */
+    JINJA_N_CALL,     /* a: the call, args: of caller, body */
+    JINJA_N_FILTERED, /* a: as CAPTURE's, body: its output is filtered and printed */
+    JINJA_N_WITH,     /* args: name = value, body */
+    JINJA_N_GROUP,    /* body: statements without a scope of their own */
+    JINJA_N_BREAK,
+    JINJA_N_CONTINUE,
+    /* expressions */
+    JINJA_N_CONST,     /* v */
+    JINJA_N_NAME,      /* name */
+    JINJA_N_LIST,      /* args */
+    JINJA_N_TUPLE,     /* args */
+    JINJA_N_DICT,      /* args: value, and b: key */
+    JINJA_N_ATTRIBUTE, /* a.name */
+    JINJA_N_ITEM,      /* a[b] */
+    JINJA_N_SLICE,     /* a[b:c:d] */
+    JINJA_N_INVOKE,    /* a(args) */
+    JINJA_N_FILTER,    /* a | name(args) */
+    JINJA_N_TEST,      /* a is name(args); negated: is not */
+    JINJA_N_UNARY,     /* name: - + not */
+    JINJA_N_BINARY,    /* a name b: + - * / // % ** ~ and or */
+    JINJA_N_COMPARE,   /* a, then args: name is the operator */
+    JINJA_N_CHOICE     /* a if b else c (NULL) */
+};
+
+struct jinja_node;
+
+/* One of a list: a value, with a name where it has one. */
+struct jinja_arg {
+    struct jinja_arg *next;
+    struct jinja_string name; /* p NULL: none */
+    struct jinja_node *value; /* NULL: a macro's parameter without default */
+    struct jinja_node *key;   /* of a dict */
+};
+
+struct jinja_node {
+    enum jinja_node_kind kind;
+    uint32_t line;
+    bool negated;
+    struct jinja_string name;
+    struct jinja_value v;
+    struct jinja_node *a, *b, *c, *d;
+    struct jinja_node *target; /* NAME, TUPLE of them, or ATTRIBUTE of a namespace */
+    struct jinja_node *body, *other, *next;
+    struct jinja_arg *args;
+};
+
+/* The template's statements. */
+struct jinja_node *jinja_parse(struct jinja *j);
+
+/* jinja_filters.c, jinja_methods.c: arguments that a call was given. */
+struct jinja_args {
+    struct jinja_value *at; /* by place */
+    size_t n;
+    struct jinja_dict *named;
+};
+/* Parameter `name`, which is also argument number `place`; NULL: not given. */
+const struct jinja_value *jinja_arg(struct jinja *j, const struct jinja_args *a, size_t place,
+                                    const char *name);
+/* Fails unless there are at most n arguments by place and only named ones of `names` (NULL-terminated). */
+void jinja_args_check(struct jinja *j, const struct jinja_args *a, struct jinja_string who, size_t n,
+                      const char *const *names);
+
+struct jinja_value jinja_filter(struct jinja *j, struct jinja_string name, struct jinja_value v,
+                                const struct jinja_args *a);
+bool jinja_test(struct jinja *j, struct jinja_string name, const struct jinja_value *v,
+                const struct jinja_args *a);
+bool jinja_has_filter(struct jinja_string name);
+bool jinja_has_test(struct jinja_string name);
+bool jinja_in(struct jinja *j, const struct jinja_value *item, const struct jinja_value *in);
+/* v.name, as the template sees it (methods too); UNDEFINED: there is none. */
+struct jinja_value jinja_attribute(struct jinja *j, const struct jinja_value *v, struct jinja_string name);
+struct jinja_value jinja_item(struct jinja *j, const struct jinja_value *v, const struct jinja_value *key);
+struct jinja_value jinja_method(struct jinja *j, const struct jinja_value *self, struct jinja_string name,
+                                const struct jinja_args *a);
+bool jinja_has_method(const struct jinja_value *self, struct jinja_string name);
+/* The globals: range, namespace, dict, raise_exception, strftime_now. */
+bool jinja_has_function(struct jinja_string name);
+struct jinja_value jinja_function(struct jinja *j, struct jinja_string name, const struct jinja_args *a);
+
+#endif

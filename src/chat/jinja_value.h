@@ -1,0 +1,141 @@
+/* Inside the Jinja: values, the memory they lie in, and how errors leave.
+ *
+ * Everything lives in one piece of the caller's memory that is only ever taken from, never given back, until
+ * the rendering ends. An error jumps out of the rendering (jinja_fail), so no function returns one. Values
+ * are passed by copy; lists and dicts are shared. */
+#ifndef STATOR_CHAT_JINJA_VALUE_H
+#define STATOR_CHAT_JINJA_VALUE_H
+
+#include "chat/jinja.h"
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum jinja_kind {
+    JINJA_UNDEFINED, /* s: the name that was not found */
+    JINJA_NONE,
+    JINJA_BOOL,
+    JINJA_INT,
+    JINJA_FLOAT,
+    JINJA_STRING,
+    JINJA_LIST,
+    JINJA_DICT,
+    JINJA_NAMESPACE, /* dict, whose entries `set` may change */
+    JINJA_FUNCTION,  /* one of the globals; s: its name */
+    JINJA_METHOD,    /* of bound->self; s: its name */
+    JINJA_MACRO
+};
+
+struct jinja_string {
+    const char *p; /* UTF-8, no NUL */
+    size_t n;
+};
+
+struct jinja_list;
+struct jinja_dict;
+struct jinja_macro;
+struct jinja_bound;
+
+struct jinja_value {
+    enum jinja_kind kind;
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        struct jinja_list *list;
+        struct jinja_dict *dict;
+        const struct jinja_macro *macro;
+        const struct jinja_bound *bound;
+    };
+    struct jinja_string s; /* STRING; UNDEFINED, FUNCTION, METHOD: a name */
+};
+
+struct jinja_list {
+    struct jinja_value *items;
+    size_t n, capacity;
+    bool tuple; /* prints with parentheses */
+};
+
+struct jinja_entry {
+    struct jinja_value key, value;
+};
+
+struct jinja_dict {
+    struct jinja_entry *entries; /* in the order of their arrival */
+    size_t n, capacity;
+};
+
+struct jinja_bound {
+    struct jinja_value self;
+};
+
+/* Text under way. */
+struct jinja_text {
+    char *p;
+    size_t n, capacity;
+};
+
+struct jinja_scope;
+
+struct jinja {
+    const struct jinja_input *in;
+    uint8_t *memory;
+    size_t bytes, used;
+    uint64_t steps, max_steps;
+    uint32_t depth;
+    uint32_t line; /* of what is being parsed or done */
+    struct jinja_text *out;
+    struct jinja_scope *globals;
+    jmp_buf failed;
+    stator_error *e;
+};
+
+_Noreturn void jinja_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void jinja_step(struct jinja *j, uint64_t n); /* fails beyond max_steps */
+void jinja_deeper(struct jinja *j); /* fails beyond JINJA_DEPTH; the caller takes it back with j->depth-- */
+
+void *jinja_take(struct jinja *j, size_t count, size_t size); /* zeroed, aligned to 16 */
+
+void jinja_text_put(struct jinja *j, struct jinja_text *t, const char *p, size_t n);
+void jinja_text_puts(struct jinja *j, struct jinja_text *t, const char *s);
+struct jinja_value jinja_text_value(const struct jinja_text *t);
+
+struct jinja_value jinja_none(void);
+struct jinja_value jinja_bool(bool b);
+struct jinja_value jinja_int(int64_t i);
+struct jinja_value jinja_float(double f);
+struct jinja_value jinja_of_string(const char *p, size_t n); /* not copied */
+struct jinja_value jinja_of_text(const char *s);             /* likewise, up to its NUL */
+struct jinja_value jinja_undefined(struct jinja_string name);
+struct jinja_value jinja_new_list(struct jinja *j, size_t capacity);
+struct jinja_value jinja_new_dict(struct jinja *j, size_t capacity);
+void jinja_list_add(struct jinja *j, struct jinja_list *l, struct jinja_value v);
+void jinja_dict_put(struct jinja *j, struct jinja_dict *d, struct jinja_value key, struct jinja_value v);
+/* NULL: no such key. */
+const struct jinja_value *jinja_dict_find(struct jinja *j, const struct jinja_dict *d,
+                                          struct jinja_value key);
+struct jinja_value jinja_from_json(struct jinja *j, const json_t *json);
+
+bool jinja_is(struct jinja_string s, const char *name);
+bool jinja_is_string(const struct jinja_value *v, const char *text);
+bool jinja_true(struct jinja *j, const struct jinja_value *v); /* as Python has it */
+bool jinja_equal(struct jinja *j, const struct jinja_value *a, const struct jinja_value *b);
+/* < 0, 0, > 0; fails for values without an order. */
+int jinja_order(struct jinja *j, const struct jinja_value *a, const struct jinja_value *b);
+bool jinja_number(const struct jinja_value *v, double *f); /* BOOL, INT, FLOAT */
+const char *jinja_kind_name(const struct jinja_value *v);  /* for people */
+/* How Python prints it: str(v), or repr(v). */
+void jinja_print(struct jinja *j, struct jinja_text *t, const struct jinja_value *v, bool repr);
+struct jinja_value jinja_str(struct jinja *j, const struct jinja_value *v);
+/* json.dumps(v, ensure_ascii=False): indent < 0: one line. */
+void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value *v, int indent, bool sorted,
+                int level);
+/* Values that a loop, list() or join() goes through: list, dict's keys, string's characters. */
+struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *v);
+
+/* Bytes of the UTF-8 character at p (n > 0 bytes are there); a stray byte counts as one. */
+size_t jinja_char(const char *p, size_t n);
+size_t jinja_length_of(struct jinja_string s); /* in characters */
+
+#endif

@@ -1,0 +1,48 @@
+# stator template: the text exactly, from a file or a model; and what it refuses.
+. tests/lib.sh
+
+input='{"messages": [{"role": "user", "content": "Hi \u00e9"}], "add_generation_prompt": true}'
+
+test_a_file() {
+    printf '%s' "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}{{ bos_token }}" >"$tmp/t.jinja"
+    echo "$input" >"$tmp/in.json"
+    expect 0 "$stator" template "$tmp/t.jinja" -f "$tmp/in.json"
+    [ "$(cat "$tmp/out")" = '<|user|>Hi é' ] || fail "it printed $(cat "$tmp/out")"
+    "$stator" template "$tmp/t.jinja" <"$tmp/in.json" | cmp - "$tmp/out" || fail "standard input gives something else"
+}
+
+test_a_model() {
+    need_shared vocab
+    local f found=
+    for f in "$shared"/vocab/*.gguf; do
+        "$stator" inspect "$f" 2>/dev/null | grep -q tokenizer.chat_template && found=$f && break
+    done
+    [ -n "$found" ] || { expect 2 sh -c "echo '$input' | $stator template $f"; said 'has no chat template'; return; }
+    expect 0 sh -c "echo '$input' | $stator template $found"
+    printed 'Hi é'
+}
+
+test_what_it_refuses() {
+    echo '{{ messages[0].nothing.x }}' >"$tmp/t"
+    expect 2 sh -c "echo '$input' | $stator template $tmp/t"
+    said "line 1: 'nothing' is undefined"
+    expect 2 sh -c "echo '[1]' | $stator template $tmp/t"
+    said 'a JSON object'
+    expect 2 sh -c "echo '{\"a\": }' | $stator template $tmp/t"
+    said 'line 1, column'
+    expect 2 "$stator" template "$tmp/absent" -f /dev/null
+    expect 2 sh -c "echo '{}' | $stator template $tmp/absent"
+    said 'absent'
+    expect 2 sh -c "echo '{}' | $stator template configs/demo.gguf"
+    said 'has no chat template'
+    expect 2 sh -c "echo '{}' | timeout 60 $stator template /dev/zero"
+    said 'has more than'
+    expect 2 "$stator" template
+    : >"$tmp/empty"
+    expect 0 sh -c "echo '{}' | $stator template $tmp/empty"
+    [ ! -s "$tmp/out" ] || fail 'an empty template printed something'
+    echo x >"$tmp/x"
+    expect 1 sh -c "echo '{}' | $stator template $tmp/x >/dev/full"
+}
+
+run_tests
