@@ -156,6 +156,8 @@ static void bounds_hold(void **state) {
         size_t at = (size_t)snprintf(deep, sizeof deep, "%s", k == 4 ? "" : "{{ ");
         while (at + 16 < sizeof deep)
             at += (size_t)snprintf(deep + at, sizeof deep - at, "%s", pieces[k]);
+        if (k == 2 || k == 3)
+            at += (size_t)snprintf(deep + at, sizeof deep - at, "1 }}");
         assert_null(render(deep, at, nothing, MEMORY, 0, &n, &e));
         assert_non_null(strstr(e.text, "deep"));
     }
