@@ -62,11 +62,13 @@ void kernels_init(struct kernels *k, enum kernels_tier t) {
         avx2_init(k);
         avx2_attention_init(k);
         avx2_kv_init(k);
+        avx2_delta_init(k);
     }
     if (t >= KERNELS_TIER_AVX512) {
         avx512_matmul_init(k);
         avx512_init(k);
         avx512_attention_init(k);
+        avx512_delta_init(k);
     }
     if (t >= KERNELS_TIER_AMX) {
         amx_matmul32_init(k);

@@ -26,6 +26,9 @@
 #define KERNELS_SPLIT     256             /* tokens in an attention split, aligned to absolute position */
 #define KERNELS_MAX_HEAD  512             /* largest head dimension */
 #define KERNELS_MAX_GROUP 64              /* most query heads that share a KV head */
+#define KERNELS_MAX_TAPS  16              /* of a convolution */
+#define KERNELS_MAX_STATE 256             /* values of a key of the delta rule */
+#define KERNELS_COLUMNS   32              /* of a state that lie together */
 
 /* Activations of `tokens` rows of k values, in the forms that the weights need (unused ones are NULL). Row t
  * of a form begins t * its row length behind the pointer, but for quants, which may be tiles (act_tiles.h).
@@ -117,6 +120,42 @@ uint32_t kernels_attention_queries(uint32_t group);
 /* Floats of work for any call with these bounds. */
 size_t kernels_attention_work(uint32_t max_queries, uint32_t group, uint32_t head_dim_k, uint32_t head_dim_v);
 
+/* A causal convolution of each channel, then silu: y_t = num_silu(sum over j of w[j] * x[t - taps + 1 + j]),
+ * the sum by fmaf in order of j from +0. */
+struct kernels_conv {
+    float *out;      /* token t, channel c at out + t * out_stride + c */
+    const float *in; /* likewise; not out */
+    size_t out_stride, in_stride;
+    const float *before; /* the inputs of the taps - 1 tokens before the first, oldest first */
+    size_t before_stride;
+    const float *weights; /* F32 panels of all channels: tap j of channel c at weights + c / 16 * panel + j *
+                             16 + c % 16 */
+    size_t panel;         /* floats of a panel */
+    uint32_t first;       /* number of channel 0 among all channels */
+    uint32_t channels, tokens;
+    uint32_t taps; /* 1..KERNELS_MAX_TAPS */
+};
+
+/* The gated delta rule over consecutive tokens of one sequence, for KERNELS_COLUMNS columns of one head's
+ * state. Of token t, with decay = num_exp(num_softplus(alpha + bias) * a) and beta' = num_sigmoid(beta):
+ *
+ *   d = sum4 of S[i] * k[i]; e = fmaf(-decay, d, v) * beta'; S[i] = fmaf(k[i], e, S[i] * decay), the inner
+ *   product rounded; out = (sum4 of S[i] * q[i]) * scale
+ *
+ * for each column, sum4: lane i % 4 accumulates by fmaf in order of i from +0, then (0 + 2) + (1 + 3). */
+struct kernels_delta {
+    float *state;           /* [dim_k][KERNELS_COLUMNS], aligned to 64 bytes */
+    const float *q, *k, *v; /* of token 0; v of the first column */
+    const float *beta, *alpha;
+    size_t stride; /* floats from token to token, of these five */
+    float *out;
+    size_t out_stride;
+    uint32_t tokens;
+    uint32_t dim_k;   /* 1..KERNELS_MAX_STATE */
+    uint32_t columns; /* 1..KERNELS_COLUMNS that v and out have; v is 0 in the others */
+    float bias, a, scale;
+};
+
 struct kernels {
     const char *tier; /* "scalar", "avx2", "avx512", "amx" */
 
@@ -147,6 +186,8 @@ struct kernels {
 
     /* y[i] = num_silu(gate[i]) * up[i]; y may be gate. */
     void (*silu_mul)(float *y, const float *gate, const float *up, uint32_t n);
+    /* y[i] = num_sigmoid(gate[i]) * x[i]; y may be x. */
+    void (*sigmoid_mul)(float *y, const float *gate, const float *x, uint32_t n);
     /* y[i] = a[i] + b[i]; y may be a. */
     void (*add)(float *y, const float *a, const float *b, uint32_t n);
 
@@ -202,6 +243,9 @@ struct kernels {
      * as from one call of attention. */
     void (*attention_merge)(const struct kernels_attention *a);
 
+    void (*conv)(const struct kernels_conv *c);
+    void (*delta)(const struct kernels_delta *d);
+
     /* Index of the largest x (the first of equals); *finite = false if any x is not finite (the index is then
      * any). */
     uint32_t (*argmax)(const float *x, uint32_t n, bool *finite);
@@ -229,13 +273,16 @@ void avx2_matmul_init(struct kernels *k);
 void avx2_init(struct kernels *k);
 void avx2_attention_init(struct kernels *k);
 void avx2_kv_init(struct kernels *k);
+void avx2_delta_init(struct kernels *k);
 void avx512_matmul_init(struct kernels *k);
 void avx512_init(struct kernels *k);
 void avx512_attention_init(struct kernels *k);
+void avx512_delta_init(struct kernels *k);
 void amx_matmul32_init(struct kernels *k);
 void amx_matmul_k_init(struct kernels *k);
 /* Called by the tier's init above. */
 void scalar_attention_init(struct kernels *k);
 void scalar_kv_init(struct kernels *k);
+void scalar_delta_init(struct kernels *k);
 
 #endif

@@ -83,6 +83,19 @@ static void sigmoid_and_silu(void **state) {
     assert_true(num_silu(1e30f) == 1e30f && num_silu(-1e30f) == 0.0f);
 }
 
+static double exact_softplus(double x) {
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
+static void softplus(void **state) {
+    (void)state;
+    assert_true(worst(num_softplus, exact_softplus, bits(0x1p-30f), bits(1000.0f), 101) <= 4.0);
+    assert_true(worst(num_softplus, exact_softplus, bits(-0x1p-30f), bits(-86.0f), 101) <= 4.0);
+    assert_int_equal(bits(num_softplus(-1e30f)), 0);
+    assert_true(num_softplus(1e30f) == 1e30f);
+    assert_true(isnan(num_softplus(NAN)));
+}
+
 /* The order of the tree shows in sums that round. */
 static void sum_tree(void **state) {
     (void)state;
@@ -105,7 +118,7 @@ static void sum_tree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reciprocal),       cmocka_unit_test(reciprocal_root), cmocka_unit_test(exponential),
-        cmocka_unit_test(sigmoid_and_silu), cmocka_unit_test(sum_tree),
+        cmocka_unit_test(sigmoid_and_silu), cmocka_unit_test(sum_tree),        cmocka_unit_test(softplus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

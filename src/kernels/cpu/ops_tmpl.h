@@ -87,6 +87,18 @@ static void ops_silu_mul(float *y, const float *gate, const float *up, uint32_t 
         ops_silu_part(y + i, gate + i, up + i, n - i);
 }
 
+VEC_INLINE void ops_sigmoid_part(float *y, const float *gate, const float *x, const uint32_t n) {
+    vec_store_n(y, n, vec_mul(vec_sigmoid(vec_load_n(gate, n)), vec_load_n(x, n)));
+}
+
+static void ops_sigmoid_mul(float *y, const float *gate, const float *x, uint32_t n) {
+    uint32_t i = 0;
+    for (; n - i >= VEC; i += VEC)
+        ops_sigmoid_part(y + i, gate + i, x + i, VEC);
+    if (i < n)
+        ops_sigmoid_part(y + i, gate + i, x + i, n - i);
+}
+
 VEC_INLINE void ops_add_part(float *y, const float *a, const float *b, const uint32_t n) {
     vec_store_n(y, n, vec_add(vec_load_n(a, n), vec_load_n(b, n)));
 }
@@ -181,6 +193,7 @@ void TIER(init)(struct kernels *k) {
     k->quantise32 = ops_quantise32;
     k->quantise256 = ops_quantise256;
     k->silu_mul = ops_silu_mul;
+    k->sigmoid_mul = ops_sigmoid_mul;
     k->add = ops_add;
     k->rope = ops_rope;
     k->argmax = ops_argmax;

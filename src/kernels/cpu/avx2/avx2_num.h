@@ -39,11 +39,15 @@ static inline __m256 avx2_exp(__m256 x) {
     return _mm256_and_ps(in, _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(power, 23))));
 }
 
-static inline __m256 avx2_silu(__m256 x) {
+static inline __m256 avx2_sigmoid(__m256 x) {
     __m256 e = avx2_exp(_mm256_or_ps(x, _mm256_set1_ps(-0.0f)));
     __m256 r = avx2_rcp(_mm256_add_ps(_mm256_set1_ps(1.0f), e));
     __m256 below = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ);
-    return _mm256_mul_ps(x, _mm256_blendv_ps(r, _mm256_mul_ps(e, r), below));
+    return _mm256_blendv_ps(r, _mm256_mul_ps(e, r), below);
+}
+
+static inline __m256 avx2_silu(__m256 x) {
+    return _mm256_mul_ps(x, avx2_sigmoid(x));
 }
 
 static inline __m256 avx2_abs(__m256 x) {

@@ -107,6 +107,10 @@ VEC_INLINE vec vec_rcp(vec x) {
     return avx2_rcp(x);
 }
 
+VEC_INLINE vec vec_sigmoid(vec x) {
+    return avx2_sigmoid(x);
+}
+
 VEC_INLINE vec vec_silu(vec x) {
     return avx2_silu(x);
 }

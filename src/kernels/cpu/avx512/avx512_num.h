@@ -52,12 +52,16 @@ static inline __attribute__((always_inline)) void avx512_exp_below(const int n, 
     }
 }
 
-static inline __m512 avx512_silu(__m512 x) {
+static inline __m512 avx512_sigmoid(__m512 x) {
     __m512 e = _mm512_or_ps(x, _mm512_set1_ps(-0.0f));
     avx512_exp_below(1, &e);
     __m512 r = avx512_rcp(_mm512_add_ps(_mm512_set1_ps(1.0f), e));
     __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return _mm512_mul_ps(x, _mm512_mask_mul_ps(r, below, e, r));
+    return _mm512_mask_mul_ps(r, below, e, r);
+}
+
+static inline __m512 avx512_silu(__m512 x) {
+    return _mm512_mul_ps(x, avx512_sigmoid(x));
 }
 
 /* The tree of sum128 over 128 lanes in 8 vectors, down to 16 lanes. */

@@ -101,6 +101,10 @@ VEC_INLINE vec vec_rcp(vec x) {
     return avx512_rcp(x);
 }
 
+VEC_INLINE vec vec_sigmoid(vec x) {
+    return avx512_sigmoid(x);
+}
+
 VEC_INLINE vec vec_silu(vec x) {
     return avx512_silu(x);
 }

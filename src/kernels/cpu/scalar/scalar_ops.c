@@ -93,6 +93,11 @@ static void silu_mul(float *y, const float *gate, const float *up, uint32_t n) {
         y[i] = num_silu(gate[i]) * up[i];
 }
 
+static void sigmoid_mul(float *y, const float *gate, const float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = num_sigmoid(gate[i]) * x[i];
+}
+
 static void add(float *y, const float *a, const float *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
@@ -134,8 +139,10 @@ void scalar_init(struct kernels *k) {
     k->quantise256 = quantise256;
     k->remainder = what_is_left;
     k->silu_mul = silu_mul;
+    k->sigmoid_mul = sigmoid_mul;
     k->add = add;
     k->rope = rope;
     k->argmax = argmax;
     scalar_attention_init(k);
+    scalar_delta_init(k);
 }

@@ -1,0 +1,225 @@
+/* Convolution and gated delta rule: scalar against double, every other tier against scalar by bits, in
+ * guarded buffers, over random sizes with tails; and a sequence in pieces is the sequence in one. */
+#include "kernel_check.h"
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+#define ROUNDS 150
+
+static struct kernels tiers[KERNELS_TIERS];
+static int n_tiers;
+
+static int fill_tiers(void **state) {
+    (void)state;
+    n_tiers = (int)kernels_best_tier() + 1;
+    for (int t = 0; t < n_tiers; t++)
+        kernels_init(&tiers[t], (enum kernels_tier)t);
+    return 0;
+}
+
+static float *floats(struct kernel_check_edge *b, size_t n, uint64_t *seed, float scale) {
+    float *x = kernel_check_edge_alloc(b, n * sizeof *x);
+    kernel_check_random_floats(seed, x, n, scale);
+    return x;
+}
+
+/* All channels of `in`, whose first taps - 1 rows are those before the first token. */
+struct convolution {
+    uint32_t tokens, width, taps, first, channels;
+    struct kernel_check_edge b_in, b_weights;
+    float *in, *weights;
+};
+
+static struct convolution convolution_new(uint64_t *seed) {
+    struct convolution c = {.taps = 1 + (uint32_t)testing_below(seed, testing_below(seed, 3) == 0 ? 16 : 5),
+                            .tokens = 1 + (uint32_t)testing_below(seed, 9),
+                            .width = 1 + (uint32_t)testing_below(seed, 200)};
+    c.first = testing_below(seed, 2) ? 0 : (uint32_t)testing_below(seed, c.width);
+    c.channels = 1 + (uint32_t)testing_below(seed, c.width - c.first);
+    c.in = floats(&c.b_in, (size_t)(c.tokens + c.taps - 1) * c.width, seed, 2.0f);
+    c.weights = floats(&c.b_weights, (size_t)(c.width + 15) / 16 * 16 * c.taps, seed, 1.0f);
+    return c;
+}
+
+static struct kernels_conv call_of(const struct convolution *c, float *out, uint32_t from, uint32_t tokens) {
+    const float *before = c->in + (size_t)from * c->width + c->first;
+    return (struct kernels_conv){.out = out + (size_t)from * c->channels,
+                                 .out_stride = c->channels,
+                                 .in = before + (size_t)(c->taps - 1) * c->width,
+                                 .in_stride = c->width,
+                                 .before = before,
+                                 .before_stride = c->width,
+                                 .weights = c->weights,
+                                 .panel = (size_t)16 * c->taps,
+                                 .first = c->first,
+                                 .channels = c->channels,
+                                 .tokens = tokens,
+                                 .taps = c->taps};
+}
+
+static void conv(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("conv");
+    for (int round = 0; round < ROUNDS; round++) {
+        struct convolution c = convolution_new(&seed);
+        struct kernel_check_edge by, bz;
+        const size_t n = (size_t)c.tokens * c.channels;
+        float *y = kernel_check_edge_alloc(&by, n * sizeof *y);
+        float *z = kernel_check_edge_alloc(&bz, n * sizeof *z);
+        struct kernels_conv call = call_of(&c, y, 0, c.tokens);
+        tiers[0].conv(&call);
+        for (size_t i = 0; i < n; i++) {
+            size_t channel = c.first + i % c.channels;
+            double sum = 0, size = 0;
+            for (uint32_t j = 0; j < c.taps; j++) {
+                double w = (double)c.weights[channel / 16 * 16 * c.taps + 16 * j + channel % 16];
+                double x = (double)c.in[(i / c.channels + j) * c.width + channel];
+                sum += w * x;
+                size += fabs(w * x);
+            }
+            assert_true(fabs((double)y[i] - sum / (1.0 + exp(-sum))) <= 1e-6 * (size + 1e-6));
+        }
+        for (int t = 0; t < n_tiers; t++) { /* in two pieces */
+            uint32_t cut = (uint32_t)testing_below(&seed, c.tokens);
+            memset(z, 0xA9, n * sizeof *z);
+            for (uint32_t from = 0, to = cut; from < c.tokens; from = to, to = c.tokens) {
+                call = call_of(&c, z, from, to - from);
+                tiers[t].conv(&call);
+            }
+            kernel_check_same_floats(z, y, n, tiers[t].tier);
+        }
+        kernel_check_edge_free(&by), kernel_check_edge_free(&bz), kernel_check_edge_free(&c.b_in),
+            kernel_check_edge_free(&c.b_weights);
+    }
+}
+
+struct sequence {
+    uint32_t tokens, dim, columns;
+    struct kernel_check_edge b_rows;
+    float *rows; /* of a token: q, k, v, beta, alpha */
+    size_t stride;
+    float bias, a, scale;
+};
+
+static struct kernels_delta delta_of(const struct sequence *s, float *state, float *out, uint32_t from,
+                                     uint32_t tokens) {
+    const float *row = s->rows + from * s->stride;
+    return (struct kernels_delta){.state = state,
+                                  .q = row,
+                                  .k = row + s->dim,
+                                  .v = row + (size_t)2 * s->dim,
+                                  .beta = row + (size_t)2 * s->dim + s->columns,
+                                  .alpha = row + (size_t)2 * s->dim + s->columns + 1,
+                                  .stride = s->stride,
+                                  .out = out + (size_t)from * s->columns,
+                                  .out_stride = s->columns,
+                                  .tokens = tokens,
+                                  .dim_k = s->dim,
+                                  .columns = s->columns,
+                                  .bias = s->bias,
+                                  .a = s->a,
+                                  .scale = s->scale};
+}
+
+/* Of the formulas as papers have them. */
+static void check_delta(const struct sequence *s, const float *before, const float *after, const float *out) {
+    double state[KERNELS_MAX_STATE];
+    for (uint32_t j = 0; j < s->columns; j++) {
+        for (uint32_t i = 0; i < s->dim; i++)
+            state[i] = (double)before[i * KERNELS_COLUMNS + j];
+        for (uint32_t t = 0; t < s->tokens; t++) {
+            const float *q = s->rows + t * s->stride, *k = q + s->dim, *v = k + s->dim;
+            double beta = 1.0 / (1.0 + exp(-(double)v[s->columns]));
+            double decay = exp(log1p(exp((double)v[s->columns + 1] + (double)s->bias)) * (double)s->a);
+            double found = 0, sum = 0;
+            for (uint32_t i = 0; i < s->dim; i++) {
+                state[i] *= decay;
+                found += state[i] * (double)k[i];
+            }
+            for (uint32_t i = 0; i < s->dim; i++) {
+                state[i] += (double)k[i] * ((double)v[j] - found) * beta;
+                sum += state[i] * (double)q[i];
+            }
+            assert_true(fabs((double)out[t * s->columns + j] - sum * (double)s->scale) <= 1e-4);
+        }
+        for (uint32_t i = 0; i < s->dim; i++)
+            assert_true(fabs((double)after[i * KERNELS_COLUMNS + j] - state[i]) <= 1e-4);
+    }
+}
+
+static void delta(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("delta");
+    for (int round = 0; round < ROUNDS; round++) {
+        struct sequence s = {
+            .tokens = 1 + (uint32_t)testing_below(&seed, 9),
+            .dim = round % 3 == 0 ? 128 : 1 + (uint32_t)testing_below(&seed, KERNELS_MAX_STATE),
+            .columns = round % 2 == 0 ? KERNELS_COLUMNS : 1 + (uint32_t)testing_below(&seed, KERNELS_COLUMNS),
+            .bias = testing_uniform(&seed),
+            .a = -4.0f * fabsf(testing_uniform(&seed)),
+            .scale = 0.25f};
+        s.stride = (size_t)2 * s.dim + s.columns + 2;
+        s.rows = floats(&s.b_rows, s.tokens * s.stride, &seed, 1.0f);
+        for (uint32_t t = 0; t < s.tokens; t++) /* as long as normed ones */
+            for (uint32_t i = 0; i < 2 * s.dim; i++)
+                s.rows[t * s.stride + i] *= 1.7f / sqrtf((float)s.dim);
+        const size_t n = (size_t)s.dim * KERNELS_COLUMNS, n_out = (size_t)s.tokens * s.columns;
+        struct kernel_check_buffer before = kernel_check_alloc(n * sizeof(float));
+        struct kernel_check_buffer expected = kernel_check_alloc(n * sizeof(float));
+        struct kernel_check_buffer got = kernel_check_alloc(n * sizeof(float));
+        struct kernel_check_edge by, bz;
+        float *y = kernel_check_edge_alloc(&by, n_out * sizeof *y);
+        float *z = kernel_check_edge_alloc(&bz, n_out * sizeof *z);
+        kernel_check_random_floats(&seed, (float *)(void *)before.data, n, 1.0f);
+        memcpy(expected.data, before.data, before.bytes);
+        struct kernels_delta call = delta_of(&s, (float *)(void *)expected.data, y, 0, s.tokens);
+        tiers[0].delta(&call);
+        check_delta(&s, (float *)(void *)before.data, (float *)(void *)expected.data, y);
+        for (int t = 0; t < n_tiers; t++) {
+            uint32_t cut = (uint32_t)testing_below(&seed, s.tokens);
+            memcpy(got.data, before.data, before.bytes);
+            for (uint32_t from = 0, to = cut; from < s.tokens; from = to, to = s.tokens) {
+                call = delta_of(&s, (float *)(void *)got.data, z, from, to - from);
+                if (to > from)
+                    tiers[t].delta(&call);
+            }
+            kernel_check_same_floats(z, y, n_out, tiers[t].tier);
+            kernel_check_same_floats((float *)(void *)got.data, (float *)(void *)expected.data, n,
+                                     tiers[t].tier);
+        }
+        kernel_check_free(&before), kernel_check_free(&expected), kernel_check_free(&got);
+        kernel_check_edge_free(&by), kernel_check_edge_free(&bz), kernel_check_edge_free(&s.b_rows);
+    }
+}
+
+static void sigmoid_mul(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("sigmoid_mul");
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t n = 1 + (uint32_t)testing_below(&seed, 300);
+        struct kernel_check_edge ba, bb, by, bz;
+        float *a = floats(&ba, n, &seed, round % 3 == 0 ? 100.0f : 4.0f), *b = floats(&bb, n, &seed, 2.0f);
+        float *y = kernel_check_edge_alloc(&by, n * sizeof *y);
+        float *z = kernel_check_edge_alloc(&bz, n * sizeof *z);
+        tiers[0].sigmoid_mul(y, a, b, n);
+        for (uint32_t i = 0; i < n; i++) {
+            double want = (double)b[i] / (1.0 + exp(-(double)a[i]));
+            assert_true(fabs((double)y[i] - want) <= 5e-7 * fabs(want) + 1e-35);
+        }
+        for (int t = 1; t < n_tiers; t++) {
+            memcpy(z, b, n * sizeof *z);
+            tiers[t].sigmoid_mul(z, a, z, n);
+            kernel_check_same_floats(z, y, n, tiers[t].tier);
+        }
+        kernel_check_edge_free(&ba), kernel_check_edge_free(&bb), kernel_check_edge_free(&by),
+            kernel_check_edge_free(&bz);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(delta),
+                                       cmocka_unit_test(sigmoid_mul)};
+    return cmocka_run_group_tests(tests, fill_tiers, NULL);
+}
