@@ -5,7 +5,7 @@
 #include "app/out.h"
 #include "base/json_writer.h"
 #include "config/config_table.h"
-#include "plan/resolved_config.h"
+#include "engine/resolved_config.h"
 
 #include <string.h>
 

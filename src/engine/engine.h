@@ -19,15 +19,13 @@
 #include "base/log.h"
 #include "base/phase.h"
 #include "base/ring.h"
-#include "config/config.h"
-#include "device/device.h"
 #include "engine/report/audit.h"
 #include "engine/start/log_sink.h"
 #include "engine/start/placement.h"
 #include "engine/run/bell.h"
 #include "engine/run/outbox.h"
 #include "engine/run/sampler.h"
-#include "plan/plan.h"
+#include "plan/planning.h"
 #include "tokenizer/tokenizer.h"
 
 #include <pthread.h>
@@ -133,32 +131,11 @@ struct engine_step {
     uint32_t round; /* the reader's then: of another, the step is stale */
 };
 
-/* A slice that a device's driver did not give. */
-struct engine_refusal {
-    uint64_t bytes; /* of the slice; 0: none was refused */
-    uint64_t given; /* bytes of the device's own slices before it */
-    uint64_t left;  /* that the driver calls free then; 0: not known */
-    bool in_host;   /* it was to be host memory */
-};
-
-/* A device of the model, in the order of the layers. */
+/* A device of the model as the engine runs it; planning.devices[i] is what was planned for it. */
 struct engine_device {
-    struct device_facts facts; /* of `choice`, or (imagined) as a person described them */
-    struct device_choice choice;
-    struct graph graph;
-    struct device_model model;
-    struct device_pinned pinned;
-    uint64_t at_pinned;    /* in staging */
-    uint64_t at_window;    /* in staging: two windows to the next device */
-    uint64_t window_bytes; /* of one */
-    bool has_window;
-    uint64_t spilled_weights[GRAPH_MAX_SLICES]; /* bytes of the slices of weights in host memory (spill.c) */
-    void *memory;                               /* the device's own, in the run's state */
+    void *memory; /* the device's own, in the run's state */
     uint64_t memory_bytes;
     /* From start on. */
-    struct engine_refusal refused;
-    uint32_t halved;  /* times that a refusal has halved its slices, */
-    uint32_t reduced; /* and lowered its memory (refusal.c) */
     struct device *device;
     struct device_link in; /* from the device before */
     struct device_link out;
@@ -187,18 +164,6 @@ struct engine_event {
     uint64_t done, total; /* PROGRESS */
 };
 
-/* Sizes that the plan follows from, all resolved. */
-struct engine_want {
-    uint32_t context;
-    uint32_t sequences;
-    uint32_t batch;
-    uint32_t logits_rows;
-    uint32_t kv_type_k; /* enum kernels_kv */
-    uint32_t kv_type_v;
-    bool any_slice; /* slices of any size: what a plan would be that no device can hold */
-    bool spill;     /* what a GPU is too small for goes to host memory */
-};
-
 struct stator {
     struct log log;
     struct log_sink sink;
@@ -209,30 +174,10 @@ struct stator {
     struct trace *trace;
     bool expects_plan;
     char expect_plan[2 * HASH_TEXT]; /* longer than any hash, so that a wrong one is not cut to a right one */
-    struct config config;
-    struct gguf *gguf;
-    struct shape *shape;
-    void *front; /* shape, graph tables, work of the placement */
-    uint64_t front_bytes;
-    void *place_work;
-    uint64_t place_work_bytes;
-
+    struct planning planning;
     struct engine_device devices[DEVICE_MAX];
-    uint32_t n_devices;
-    bool only_plans; /* opened with options.described: to plan, and maybe not to run */
-    bool imagined;   /* the devices are those that a person described: they can be planned for, not run */
-    uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
-    struct engine_want want;
-    bool rows_follow_sequences; /* memory.logits_rows is auto */
-    uint64_t host_limit;
-    uint64_t load_window;     /* bytes of staging that loading has */
-    uint64_t staging_bytes;   /* of all of it (staging.c) */
-    uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used, tokenizer_error says why */
-    stator_error tokenizer_error;
-    struct plan plan;
-    struct plan_block *plan_blocks; /* of the plan */
-    uint32_t max_plan_blocks;
-    bool planned;
+    bool only_plans;              /* opened with options.described: to plan, and maybe not to run */
+    stator_error tokenizer_error; /* why there is no tokenizer */
 
     uint64_t private_before; /* bytes of the process before the engine */
     const char *root;        /* "": where /sys and /proc are; a test's folder */
@@ -309,40 +254,10 @@ struct stator {
     } served; /* of requests and laps that have ended */
 };
 
-/* planner.c: the plan for `want`, without touching a device. Fills the devices' graphs and models, what
- * staging.c says, and *p (p->fits says whether it fits). An error is a plan that can't even be made (a slice
- * too small, numbers beyond 2^63). */
-stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p, stator_error *e);
-/* Bytes of the run's state, and where everything in it lies when c has memory. */
-void planner_lay_out_run(struct stator *s, const struct engine_want *want, struct carve *c);
-/* The inputs that a plan follows from, and their hash, into p. */
-void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p);
-uint32_t planner_max_blocks(const struct graph *g, uint32_t n_devices);
-
-/* staging.c: what lies in staging, for the devices' models: the load window, and later in its place the
- * windows of staged boundaries; then the devices' pinned parts. */
-void staging_lay_out(struct stator *s);
-void staging_add_blocks(const struct stator *s, struct plan *p);
-float *staging_window(const struct stator *s, uint32_t device, uint32_t half); /* of the boundary behind it */
-
-/* fit.c: fills p->missing of a plan that does not fit, by search over plans. */
-void fit_search(struct stator *s, const struct engine_want *want, struct plan *p);
-/* 0: none. A context is never bought with spill: where nothing fits without, it is at most want->context. */
-uint32_t fit_largest_context(struct stator *s, const struct engine_want *want);
-/* What more the free bytes of a plan that fits would hold without spilling: fills p->room_tokens and
- * p->sequences_fit. A plan that spills has no room. */
-void fit_room(struct stator *s, const struct engine_want *want, struct plan *p);
-
 /* start.c, on the engine thread: opens the devices, allocates the plan, loads, decides the routes, prepares.
  */
 stator_status start_devices(struct stator *s, stator_error *e);
 void start_close_devices(struct stator *s);
-
-/* loader.c: reads, repacks and uploads all weights of a device through the load window. */
-stator_status loader_run(struct stator *s, struct engine_device *d, stator_error *e);
-/* Bytes of the least load window: one panel of the widest matrix, as in the file; for a device whose memory
- * the host can't touch also twice as packed. */
-uint64_t loader_least_window(const struct engine_device *d);
 
 /* loop.c: the engine thread. */
 void *loop_thread(void *s);
@@ -357,8 +272,6 @@ bool step_fill_others(const struct stator *s, const struct engine_sequence *q);
 uint32_t step_fill_reader_room(const struct engine_sequence *q);
 
 /* step_writer.c */
-void step_writer_layout(const struct device_model *m, const struct engine_want *want, struct step_header *h,
-                        uint64_t *bytes);
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position);
 /* The same step in another device's slot: what the step uses, not what the slot could hold. */

@@ -1,12 +1,13 @@
-/* What would fit: searches over real plans, one size at a time, the others as wanted. */
-#include "engine/engine.h"
+#include "plan/fit.h"
+
+#include "plan/planner.h"
 #include "plan/spill.h"
 
 #define MOST_SEQUENCES 1024 /* that memory.sequences takes */
 
 struct probe {
-    struct stator *s;
-    struct engine_want want;
+    struct planning *s;
+    struct planning_want want;
     uint32_t *field; /* of want */
     uint32_t step;   /* its values are multiples of it, or the wanted one */
 };
@@ -22,7 +23,7 @@ static bool fits(struct probe *p, uint64_t v) {
 }
 
 /* The largest multiple of step up to `most` that fits (plans grow with each size); 0: none. */
-static uint64_t largest(struct stator *s, const struct engine_want *want, size_t field, uint32_t step,
+static uint64_t largest(struct planning *s, const struct planning_want *want, size_t field, uint32_t step,
                         uint32_t most) {
     struct probe p = {.s = s, .want = *want, .step = step};
     p.field = (uint32_t *)((uint8_t *)&p.want + field);
@@ -41,18 +42,18 @@ static uint64_t largest(struct stator *s, const struct engine_want *want, size_t
     return good * step;
 }
 
-uint32_t fit_largest_context(struct stator *s, const struct engine_want *want) {
-    struct engine_want w = *want;
+uint32_t fit_largest_context(struct planning *s, const struct planning_want *want) {
+    struct planning_want w = *want;
     w.spill = false;
     uint32_t most = ARITH_MIN((uint32_t)CONFIG_CONTEXT_MOST, s->shape->context_trained);
-    uint64_t context = largest(s, &w, offsetof(struct engine_want, context), 32, most);
+    uint64_t context = largest(s, &w, offsetof(struct planning_want, context), 32, most);
     if (context == 0 && want->spill)
-        context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
+        context = largest(s, want, offsetof(struct planning_want, context), 32, want->context);
     return (uint32_t)context;
 }
 
 /* The tokens whose KV the free bytes hold, on every device at once. */
-static uint64_t tokens_in_room(const struct stator *s, const struct plan *p) {
+static uint64_t tokens_in_room(const struct planning *s, const struct plan *p) {
     uint64_t most = UINT64_MAX;
     uint64_t in_host = 0;
     const struct plan_place *host = &p->places[p->n_places - 1];
@@ -68,14 +69,14 @@ static uint64_t tokens_in_room(const struct stator *s, const struct plan *p) {
     return most != UINT64_MAX ? most : 0;
 }
 
-void fit_room(struct stator *s, const struct engine_want *want, struct plan *p) {
+void fit_room(struct planning *s, const struct planning_want *want, struct plan *p) {
     CHECK(p->fits);
     p->room_known = true;
     p->sequences_fit = want->sequences;
     if (spill_all(p) > 0)
         return;
     p->room_tokens = tokens_in_room(s, p);
-    struct engine_want kept = *want;
+    struct planning_want kept = *want;
     kept.spill = false;
     want = &kept;
     struct probe q = {.s = s, .want = *want, .step = 1};
@@ -99,12 +100,12 @@ void fit_room(struct stator *s, const struct engine_want *want, struct plan *p) 
     p->sequences_fit = good;
 }
 
-void fit_search(struct stator *s, const struct engine_want *want, struct plan *p) {
-    p->missing.largest_context = largest(s, want, offsetof(struct engine_want, context), 32, want->context);
-    p->missing.largest_batch = largest(s, want, offsetof(struct engine_want, batch), 1, want->batch);
+void fit_search(struct planning *s, const struct planning_want *want, struct plan *p) {
+    p->missing.largest_context = largest(s, want, offsetof(struct planning_want, context), 32, want->context);
+    p->missing.largest_batch = largest(s, want, offsetof(struct planning_want, batch), 1, want->batch);
     /* A step takes a token of every sequence, and the rows that were asked for. */
     if (p->missing.largest_batch < ARITH_MAX(want->sequences, want->logits_rows))
         p->missing.largest_batch = 0;
     p->missing.largest_sequences =
-        largest(s, want, offsetof(struct engine_want, sequences), 1, want->sequences);
+        largest(s, want, offsetof(struct planning_want, sequences), 1, want->sequences);
 }

@@ -1,9 +1,10 @@
 #include "plan/plan_device.h"
 
 #include "arch/arch.h"
-#include "os/pages.h"
 #include "plan/layer_split.h"
+#include "plan/slices.h"
 #include "plan/spill.h"
+#include "plan/step_layout.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>
@@ -20,17 +21,13 @@
 #define ANY_MEMORY ((uint64_t)1 << 60)
 #define HOST_SPEED 8
 
-static uint64_t slice_limit(const struct engine_want *want, const struct device_facts *f) {
+static uint64_t slice_limit(const struct planning_want *want, const struct device_facts *f) {
     uint64_t limit = DEVICE_SLICE_LIMIT;
     if (want->any_slice)
         return ANY_SLICE;
     if (f->max_alloc != 0 && f->max_alloc < limit)
         limit = f->max_alloc / SLICE_STEP * SLICE_STEP;
     return limit;
-}
-
-uint64_t plan_device_rounded(const struct device_facts *f, uint64_t bytes) {
-    return arith_round_up(bytes, ARITH_MAX(f->alignment, (uint64_t)PAGES_SIZE));
 }
 
 /* What a slice of the device can't hold. */
@@ -42,7 +39,7 @@ static void set_slice_short(struct plan_short *missing, const struct device_fact
     missing->slice_limit = limit;
 }
 
-static stator_status cache_too_large(const struct graph_cache *g, const struct engine_want *want,
+static stator_status cache_too_large(const struct graph_cache *g, const struct planning_want *want,
                                      const struct device_facts *f, uint64_t limit, stator_error *e) {
     if (g->kind == GRAPH_PAGED)
         return error_set(e, STATOR_DOES_NOT_FIT,
@@ -57,7 +54,7 @@ static stator_status cache_too_large(const struct graph_cache *g, const struct e
 }
 
 /* The caches of the built graph: how large, and how many units a slice has. */
-static stator_status lay_out_caches(const struct engine_want *want, const struct device_facts *f,
+static stator_status lay_out_caches(const struct planning_want *want, const struct device_facts *f,
                                     struct device_model *m, struct plan_short *missing, stator_error *e) {
     uint64_t limit = slice_limit(want, f);
     for (uint32_t i = 0; i < m->graph->n_caches; i++) {
@@ -77,53 +74,6 @@ static stator_status lay_out_caches(const struct engine_want *want, const struct
     return STATOR_OK;
 }
 
-/* What a layer has of a cache in a slice is a block. */
-static void add_cached_blocks(const struct device_model *m, const struct graph_cached *l, bool spilled,
-                              uint32_t at, struct plan *p) {
-    const struct graph_cache *g = &m->graph->caches[l->cache];
-    const struct device_cache *c = &m->caches[l->cache];
-    uint32_t kept = g->n_layers - c->spilled_layers;
-    if (spilled != (l->at >= kept))
-        return;
-    uint64_t unit = (uint64_t)(l->at - (spilled ? kept : 0)) * g->units;
-    uint64_t last = unit + g->units;
-    at += device_cache_part(m, l->cache, spilled).first - (spilled ? device_cache_slices(m, false) : 0);
-    while (unit < last) {
-        uint64_t slice = unit / c->units_per_slice;
-        uint64_t n = ARITH_MIN(last, (slice + 1) * c->units_per_slice) - unit;
-        char name[48];
-        int length = snprintf(name, sizeof name, "blk.%u.%s", l->layer, g->name);
-        plan_add_block(p, name, (size_t)length, at + (uint32_t)slice,
-                       unit % c->units_per_slice * c->unit_bytes, n * c->unit_bytes, 0, 0);
-        unit += n;
-    }
-}
-
-void plan_device_cache_blocks(const struct device_model *m, bool spilled, uint32_t at, struct plan *p) {
-    for (uint32_t i = 0; i < m->graph->n_cached; i++)
-        add_cached_blocks(m, &m->graph->cached[i], spilled, at, p);
-}
-
-void plan_device_cache_slices(const struct device_facts *f, const struct device_model *m, bool spilled,
-                              struct plan_place *place, struct plan_arena *a) {
-    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
-        const struct device_cache *c = &m->caches[i];
-        for (uint64_t left = device_cache_part(m, i, spilled).units; left > 0;) {
-            uint64_t n = ARITH_MIN(left, (uint64_t)c->units_per_slice);
-            plan_add_slice(place, a, plan_device_rounded(f, n * c->unit_bytes));
-            left -= n;
-        }
-    }
-}
-
-uint64_t plan_device_cache_bytes(const struct device_model *m, bool spilled) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < m->graph->n_caches; i++)
-        sum = arith_must_add(sum,
-                             arith_must_mul(device_cache_part(m, i, spilled).units, m->caches[i].unit_bytes));
-    return sum;
-}
-
 static uint64_t slices_hold(const struct device_model *m) {
     uint64_t most = 0;
     for (uint32_t i = 0; i < m->graph->n_caches; i++)
@@ -134,7 +84,7 @@ static uint64_t slices_hold(const struct device_model *m) {
 static stator_status add_caches(const struct device_facts *f, const struct device_model *m, struct plan *p,
                                 stator_error *e) {
     struct plan_place *place = &p->places[p->n_places - 1];
-    uint64_t own = plan_device_cache_bytes(m, false), spilled = plan_device_cache_bytes(m, true);
+    uint64_t own = slices_cache_bytes(m, false), spilled = slices_cache_bytes(m, true);
     if (device_cache_slices(m, true) > PLAN_MAX_SLICES) {
         set_slice_short(&p->missing, f, "kv", own + spilled, slices_hold(m));
         return error_set(
@@ -143,7 +93,7 @@ static stator_status add_caches(const struct device_facts *f, const struct devic
             PLAN_MAX_SLICES, f->name);
     }
     struct plan_arena *a = plan_add_arena(place, "kv", 0, 0);
-    plan_device_cache_slices(f, m, false, place, a);
+    slices_add_caches(f, m, false, place, a);
     a->lower_bound = own;
     for (uint32_t i = 0; i < m->graph->n_caches; i++) {
         const struct graph_cache *g = &m->graph->caches[i];
@@ -153,22 +103,8 @@ static stator_status add_caches(const struct device_facts *f, const struct devic
         else
             place->kv_per_sequence += units * g->bytes * m->caches[i].per_sequence;
     }
-    plan_device_cache_blocks(m, false, 0, p);
+    slices_cache_blocks(m, false, 0, p);
     return STATOR_OK;
-}
-
-void plan_device_weight_blocks(const struct graph *g, uint32_t first, uint32_t end, uint32_t at,
-                               struct plan *p) {
-    for (uint32_t i = 0; i < g->n_weights; i++) {
-        const struct graph_weight *w = &g->weights[i];
-        for (uint32_t k = 0; k < w->n_pieces; k++) {
-            const struct graph_piece *piece = &w->pieces[k];
-            uint64_t bytes = w->packed ? (uint64_t)piece->panels * w->layout.panel_bytes : w->bytes;
-            if (piece->slice >= first && piece->slice < end)
-                plan_add_block(p, w->tensor->name.data, w->tensor->name.length, piece->slice - first + at,
-                               piece->offset, bytes, 0, 0);
-        }
-    }
 }
 
 static void add_weights(const struct graph *g, const struct device_facts *f, const uint64_t *slices,
@@ -177,7 +113,7 @@ static void add_weights(const struct graph *g, const struct device_facts *f, con
     struct plan_arena *a = plan_add_arena(place, "weights", 0, 0);
     uint32_t own = g->weight_slices - g->spilled_slices;
     for (uint32_t i = 0; i < own; i++) {
-        plan_add_slice(place, a, plan_device_rounded(f, slices[i]));
+        plan_add_slice(place, a, slices_rounded(f, slices[i]));
         a->lower_bound += slices[i];
     }
     for (uint32_t i = 0; i < g->n_weights; i++) {
@@ -191,7 +127,7 @@ static void add_weights(const struct graph *g, const struct device_facts *f, con
         else
             place->weights_padding += w->bytes - w->tensor->bytes;
     }
-    plan_device_weight_blocks(g, 0, own, 0, p);
+    slices_weight_blocks(g, 0, own, 0, p);
 }
 
 static void add_values(const struct graph *g, enum graph_arena arena, struct plan *p) {
@@ -206,7 +142,7 @@ static void add_values(const struct graph *g, enum graph_arena arena, struct pla
 
 static void add_exchange(const struct graph *g, const struct device_facts *f, const struct device_model *m,
                          struct plan *p) {
-    plan_add_arena(&p->places[p->n_places - 1], "exchange", plan_device_rounded(f, g->exchange_bytes),
+    plan_add_arena(&p->places[p->n_places - 1], "exchange", slices_rounded(f, g->exchange_bytes),
                    g->exchange_bytes);
     const struct step_header *h = &m->step;
     struct {
@@ -234,7 +170,7 @@ static void add_exchange(const struct graph *g, const struct device_facts *f, co
     add_values(g, GRAPH_EXCHANGE, p);
 }
 
-stator_status plan_device_add(struct stator *s, const struct engine_want *want, uint32_t index,
+stator_status plan_device_add(struct planning *s, const struct planning_want *want, uint32_t index,
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
     const struct device_facts *f = &s->devices[index].facts;
     struct graph *g = &s->devices[index].graph;
@@ -261,7 +197,7 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     if (st != STATOR_OK)
         return st;
     CHECK(g->n_caches == s->devices[0].graph.n_caches); /* sequences hold the same blocks everywhere */
-    step_writer_layout(m, want, &m->step, &m->step_bytes);
+    step_layout(m, want, &m->step, &m->step_bytes);
     uint64_t slices[GRAPH_MAX_SLICES];
     /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
@@ -280,7 +216,7 @@ stator_status plan_device_add(struct stator *s, const struct engine_want *want, 
     if (st != STATOR_OK)
         return st;
     spill_fill(s, want, index, place);
-    plan_add_arena(place, "scratch", plan_device_rounded(f, g->scratch_bytes), g->scratch_bound);
+    plan_add_arena(place, "scratch", slices_rounded(f, g->scratch_bytes), g->scratch_bound);
     add_values(g, GRAPH_SCRATCH, p);
     add_exchange(g, f, m, p);
     if (!f->host_memory) {
@@ -306,8 +242,9 @@ static void sum_weights(const struct graph *g, uint64_t *layers, uint64_t *head,
 
 /* Beside layers: scratch as one layer needs it, exchange, the driver's reserve, and the rounding of slices.
  */
-static stator_status overheads(struct stator *s, const struct engine_want *want, const struct device_facts *f,
-                               bool last, uint64_t *bytes, struct plan_short *missing, stator_error *e) {
+static stator_status overheads(struct planning *s, const struct planning_want *want,
+                               const struct device_facts *f, bool last, uint64_t *bytes,
+                               struct plan_short *missing, stator_error *e) {
     struct graph *g = &s->devices[0].graph;
     struct device_model m = {.graph = g};
     uint64_t step_bytes = 0;
@@ -323,7 +260,7 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
     if (st == STATOR_OK)
         st = lay_out_caches(want, f, &m, missing, e);
     if (st == STATOR_OK)
-        step_writer_layout(&m, want, &m.step, &step_bytes);
+        step_layout(&m, want, &m.step, &step_bytes);
     if (st == STATOR_OK)
         st = graph_place(g, want->any_slice ? ANY_SLICE : DEVICE_SLICE_LIMIT, step_bytes, s->place_work,
                          s->place_work_bytes, slices, e);
@@ -341,7 +278,7 @@ static stator_status overheads(struct stator *s, const struct engine_want *want,
     return STATOR_OK;
 }
 
-stator_status plan_device_split(struct stator *s, const struct engine_want *want, const uint64_t *spare,
+stator_status plan_device_split(struct planning *s, const struct planning_want *want, const uint64_t *spare,
                                 uint32_t *ends, uint64_t *guess, bool *fit, struct plan_short *missing,
                                 stator_error *e) {
     uint32_t n = s->n_devices;

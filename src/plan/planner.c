@@ -1,98 +1,19 @@
 /* The memory plan: shape and config in, arenas out. Touches no device and reads no tensor data.
  *
  * Invariant: planner_make for the same model, sizes and device facts gives the same plan, byte for byte. */
-#include "engine/engine.h"
+#include "plan/planner.h"
 
-#include "os/pages.h"
-#include "plan/plan_device.h"
-#include "engine/start/routes.h"
-#include "plan/spill.h"
-#include "engine/report/trace.h"
 #include "kernels/kernels.h"
+#include "os/pages.h"
+#include "plan/load_window.h"
+#include "plan/plan_device.h"
+#include "plan/planned_route.h"
+#include "plan/spill.h"
+#include "plan/staging.h"
 
 #include <string.h>
 
 #define PLANNER_VERSION 9
-
-/* Of a device that was only described nothing is known but that, unless it is this machine's processor. */
-static uint64_t host_bytes(const struct stator *s, const struct engine_device *d) {
-    return s->imagined && !d->facts.host_memory ? 0 : device_host_bytes(&d->choice, &d->model, s->traces);
-}
-
-static void lay_out_steps(struct stator *s, const struct engine_want *want, struct carve *c) {
-    s->max_steps = s->n_devices * s->devices[0].model.slots;
-    s->steps = carve_take(c, s->max_steps, sizeof *s->steps);
-    struct engine_sequence **rows =
-        carve_take(c, (uint64_t)s->max_steps * want->logits_rows, sizeof(struct engine_sequence *));
-    struct engine_sequence **carried =
-        carve_take(c, (uint64_t)s->max_steps * want->sequences, sizeof(struct engine_sequence *));
-    for (uint32_t i = 0; i < s->max_steps && c->base != NULL; i++) {
-        s->steps[i].of_row = rows + (size_t)i * want->logits_rows;
-        s->steps[i].carried = carried + (size_t)i * want->sequences;
-    }
-}
-
-void planner_lay_out_run(struct stator *s, const struct engine_want *want, struct carve *c) {
-    const struct device_model *m = &s->devices[0].model;
-    s->n_requests = want->sequences + (uint32_t)s->config.server.max_queue;
-    s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
-    int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
-    s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
-    uint32_t n_caches = m->graph->n_caches;
-    uint32_t *tables[GRAPH_MAX_CACHES];
-    for (uint32_t i = 0; i < n_caches; i++)
-        tables[i] = carve_take(c, m->caches[i].n_blocks, sizeof *tables[i]);
-    lay_out_steps(s, want, c);
-    for (uint32_t i = 0; i < n_caches; i++)
-        s->caches[i].free = carve_take(c, m->caches[i].n_blocks, sizeof *s->caches[i].free);
-    s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
-    s->rope_frequency =
-        carve_take(c, graph_angles_stride(&s->devices[0].graph) / 2, sizeof *s->rope_frequency);
-    sampler_layout(&s->sampler, c, s->shape->vocab);
-    struct outbox_event *told =
-        carve_take(c, (uint64_t)s->n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
-    s->n_rows = ARITH_MIN(want->sequences, want->logits_rows);
-    s->rows = carve_take(c, s->n_rows, sizeof *s->rows);
-    float *rows = carve_take(c, (uint64_t)s->n_rows * ENGINE_READER_ROWS, s->shape->vocab * sizeof(float));
-    bell_lay_out(&s->bell, c, s->n_requests);
-    uint32_t places = 2; /* a submit of every slot; one place of a ring stays free */
-    while (places < s->n_requests + 1)
-        places *= 2;
-    uint64_t commands = ring_bytes(places, sizeof(struct engine_command));
-    uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
-    void *command_memory = carve_take(c, commands, 1);
-    void *event_memory = carve_take(c, events, 1);
-    for (uint32_t i = 0; i < s->n_devices; i++) {
-        struct engine_device *d = &s->devices[i];
-        d->memory_bytes = host_bytes(s, d);
-        d->memory = carve_take(c, d->memory_bytes, 1);
-    }
-    trace_lay_out(s, c);
-    s->engine_stack = carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
-    s->edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
-    s->edge_work = carve_take(c, s->edge_work_bytes, 1);
-    if (c->base == NULL)
-        return;
-    s->commands = ring_init(command_memory, commands, places, sizeof(struct engine_command));
-    s->events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
-    for (uint32_t i = 0; i < s->n_requests; i++) {
-        s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
-        s->requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
-    }
-    for (uint32_t i = 0; i < s->n_rows * ENGINE_READER_ROWS; i++)
-        s->rows[i / ENGINE_READER_ROWS].row[i % ENGINE_READER_ROWS] = rows + (size_t)i * s->shape->vocab;
-    s->shown.blocks = 0;
-    for (uint32_t k = 0; k < n_caches; k++) {
-        const struct device_cache *d = &m->caches[k];
-        for (uint32_t i = 0; i < want->sequences; i++)
-            s->sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
-        s->caches[k].n_free = d->n_blocks;
-        s->shown.blocks += d->n_blocks;
-        for (uint32_t i = 0; i < d->n_blocks; i++)
-            s->caches[k].free[i] = d->n_blocks - 1 - i;
-    }
-    atomic_store(&s->shown.free_blocks, s->shown.blocks);
-}
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
     if (bytes == 0)
@@ -108,20 +29,17 @@ static uint64_t sum_of_bounds(const struct plan_place *place) {
     return sum;
 }
 
-static stator_status add_host(struct stator *s, const struct engine_want *want, struct plan *p,
+static stator_status add_host(struct planning *s, const struct planning_want *want, struct plan *p,
                               stator_error *e) {
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
     staging_add_blocks(s, p);
-    struct carve c = carve_count();
-    planner_lay_out_run(
-        s, want, &c); /* writes NULLs, there is no state yet; a copy of *s would race with stator_cancel */
     struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
-    add_engine_slice(p, a, "engine's struct", sizeof(struct stator));
+    add_engine_slice(p, a, "engine's struct", s->engine.bytes);
     add_engine_slice(p, a, "model's directory", gguf_host_bytes(s->gguf));
-    add_engine_slice(p, a, "shape, graph, plan", s->front_bytes);
+    add_engine_slice(p, a, "shape, graph, plan", s->tables_bytes);
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
-    add_engine_slice(p, a, "run's state", c.used);
+    add_engine_slice(p, a, "run's state", s->engine.run_bytes(s->engine.context, want));
     a->lower_bound = a->bytes;
     for (uint32_t i = 0; i < s->n_devices; i++)
         if (s->devices[i].facts.host_memory)
@@ -139,7 +57,7 @@ static const struct plan_arena *largest_arena(const struct plan_place *place) {
 
 /* The place that is over its budget and its largest arena, which says most. A device in host memory is a part
  * of the host, whose figure is the one to act on. */
-static void find_short(const struct stator *s, struct plan *p) {
+static void find_short(const struct planning *s, struct plan *p) {
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
         if (place->total <= place->budget || (!place->is_host && s->devices[i].facts.host_memory))
@@ -158,7 +76,7 @@ static void find_short(const struct stator *s, struct plan *p) {
 }
 
 /* The devices' places on these ends of layers. */
-static stator_status add_devices(struct stator *s, const struct engine_want *want, const uint32_t *ends,
+static stator_status add_devices(struct planning *s, const struct planning_want *want, const uint32_t *ends,
                                  struct plan *p, stator_error *e) {
     plan_init(p);
     if (p == &s->plan)
@@ -173,7 +91,7 @@ static stator_status add_devices(struct stator *s, const struct engine_want *wan
 
 /* A first look decides the split; where it was too kind to a device, it is told by how much, and the plan is
  * made again. */
-static stator_status add_split(struct stator *s, const struct engine_want *want, uint32_t *ends,
+static stator_status add_split(struct planning *s, const struct planning_want *want, uint32_t *ends,
                                struct plan *p, stator_error *e) {
     uint64_t spare[PLAN_MAX_PLACES] = {0};
     uint64_t guess[PLAN_MAX_PLACES] = {0};
@@ -197,7 +115,7 @@ static stator_status add_split(struct stator *s, const struct engine_want *want,
     }
 }
 
-static bool gpu_over(const struct stator *s, const struct plan *p) {
+static bool gpu_over(const struct planning *s, const struct plan *p) {
     for (uint32_t i = 0; i < s->n_devices; i++)
         if (!s->devices[i].facts.host_memory && p->places[i].total > p->places[i].budget)
             return true;
@@ -205,9 +123,9 @@ static bool gpu_over(const struct stator *s, const struct plan *p) {
 }
 
 /* Nothing is spilled that another split would find room for. */
-static stator_status add_places(struct stator *s, const struct engine_want *want, struct plan *p,
+static stator_status add_places(struct planning *s, const struct planning_want *want, struct plan *p,
                                 stator_error *e) {
-    struct engine_want kept = *want;
+    struct planning_want kept = *want;
     kept.spill = false;
     uint32_t ends[PLAN_MAX_PLACES] = {s->shape->n_layers};
     stator_status st =
@@ -217,14 +135,14 @@ static stator_status add_places(struct stator *s, const struct engine_want *want
     return st;
 }
 
-stator_status planner_make(struct stator *s, const struct engine_want *want, struct plan *p,
+stator_status planner_make(struct planning *s, const struct planning_want *want, struct plan *p,
                            stator_error *e) {
     stator_status st = add_places(s, want, p, e);
     if (st != STATOR_OK)
         return st;
     uint64_t least = 0;
     for (uint32_t i = 0; i < s->n_devices; i++)
-        least = ARITH_MAX(least, loader_least_window(&s->devices[i]));
+        least = ARITH_MAX(least, load_window_least(&s->devices[i].graph, s->devices[i].facts.host_memory));
     if (s->load_window < least)
         return error_set(
             e, STATOR_USAGE,
@@ -234,7 +152,7 @@ stator_status planner_make(struct stator *s, const struct engine_want *want, str
     for (uint32_t i = 0; i + 1 < s->n_devices; i++) {
         const char *why = "";
         struct plan_place *place = &p->places[i];
-        snprintf(place->route, sizeof place->route, "%s", routes_planned(s, i, &why));
+        snprintf(place->route, sizeof place->route, "%s", planned_route(s, i, &why));
         snprintf(place->route_why, sizeof place->route_why, "%s", why);
     }
     staging_lay_out(s);
@@ -299,7 +217,7 @@ static void add_facts(struct plan *p, const struct device_facts *f) {
 
 /* No paths, thread counts, tiers, live free memory. The host's limit decides whether a plan fits, not what it
  * is. */
-void planner_inputs(const struct stator *s, const struct engine_want *want, struct plan *p) {
+void planner_inputs(const struct planning *s, const struct planning_want *want, struct plan *p) {
     char directory[HASH_TEXT];
     directory_hash(s->gguf, directory);
     snprintf(p->model, sizeof p->model, "%s", s->shape->model_name);

@@ -1,6 +1,7 @@
 #include "plan/refusal.h"
 
 #include "base/units.h"
+#include "plan/planner.h"
 #include "plan/spill.h"
 
 #include <inttypes.h>
@@ -10,19 +11,19 @@
 #define RETRIES     6         /* for each device: with halved slices, and again with less memory */
 #define LEAST_SLICE (1 << 20) /* bytes: no smaller ones are tried */
 
-static struct engine_device *refused(const struct stator *s) {
+static struct planning_device *refused(const struct planning *s) {
     for (uint32_t i = 0; i < s->n_devices; i++)
         if (s->devices[i].refused.bytes > 0)
-            return (struct engine_device *)&s->devices[i];
+            return (struct planning_device *)&s->devices[i];
     return NULL;
 }
 
-bool refusal_pending(const struct stator *s) {
+bool refusal_pending(const struct planning *s) {
     return refused(s) != NULL;
 }
 
 /* A plan into *p that fits, or why there is none. */
-static stator_status make(struct stator *s, const struct engine_want *want, struct plan *p,
+static stator_status make(struct planning *s, const struct planning_want *want, struct plan *p,
                           stator_error *why) {
     stator_status st = planner_make(s, want, p, why);
     if (st == STATOR_OK && !p->fits)
@@ -32,12 +33,13 @@ static stator_status make(struct stator *s, const struct engine_want *want, stru
 }
 
 /* Its driver counts less than the plan's slices still need, so smaller ones would not do. */
-static bool is_full(const struct stator *s, const struct engine_device *d, const struct engine_refusal *r) {
+static bool is_full(const struct planning *s, const struct planning_device *d,
+                    const struct planning_refusal *r) {
     uint64_t own = s->plan.places[d - s->devices].total - s->config.memory.driver_reserve;
     return r->left != 0 && own > r->given + r->left;
 }
 
-static stator_status halve(struct stator *s, struct engine_device *d, const struct engine_refusal *r,
+static stator_status halve(struct planning *s, struct planning_device *d, const struct planning_refusal *r,
                            stator_error *why) {
     uint64_t before = d->facts.max_alloc;
     char was[UNITS_TEXT];
@@ -51,7 +53,7 @@ static stator_status halve(struct stator *s, struct engine_device *d, const stru
         d->facts.max_alloc = before;
         return st;
     }
-    log_write(&s->log, STATOR_LOG_WARN,
+    log_write(s->log, STATOR_LOG_WARN,
               "%s: its driver refuses a slice of %s that the plan has room for: planned again with slices of "
               "at most %s",
               d->facts.name, units_format_size(r->bytes, was), units_format_size(d->facts.max_alloc, now));
@@ -60,12 +62,13 @@ static stator_status halve(struct stator *s, struct engine_device *d, const stru
 
 /* The device's memory as it has turned out to be: a driver that refuses what it counts as free is not asked
  * for that again. Its reserve has to come out of it too. */
-static uint64_t real_memory(const struct engine_device *d, const struct engine_refusal *r, bool full) {
+static uint64_t real_memory(const struct planning_device *d, const struct planning_refusal *r, bool full) {
     uint64_t pages = ARITH_MAX(d->facts.alignment, (uint64_t)1);
     return (r->given + (full ? r->left : 0)) / pages * pages;
 }
 
-static stator_status reduce(struct stator *s, struct engine_device *d, uint64_t memory, stator_error *why) {
+static stator_status reduce(struct planning *s, struct planning_device *d, uint64_t memory,
+                            stator_error *why) {
     uint64_t before = d->facts.memory;
     char was[UNITS_TEXT];
     char now[UNITS_TEXT];
@@ -77,15 +80,15 @@ static stator_status reduce(struct stator *s, struct engine_device *d, uint64_t 
     d->facts.memory = memory;
     stator_status st = make(s, &s->want, &s->plan, why);
     if (st == STATOR_OK)
-        log_write(&s->log, STATOR_LOG_WARN,
+        log_write(s->log, STATOR_LOG_WARN,
                   "%s: its driver gives %s where %s were planned with: planned again for that", d->facts.name,
                   units_format_size(memory, now), units_format_size(before, was));
     return st;
 }
 
 /* What memory.on_oom = "spill" would have done. */
-static void add_hint(struct stator *s, struct engine_device *d, uint64_t memory, stator_error *e) {
-    struct engine_want want = s->want;
+static void add_hint(struct planning *s, struct planning_device *d, uint64_t memory, stator_error *e) {
+    struct planning_want want = s->want;
     uint64_t before = d->facts.memory;
     struct plan made;
     want.spill = true;
@@ -97,11 +100,11 @@ static void add_hint(struct stator *s, struct engine_device *d, uint64_t memory,
     d->facts.memory = before;
 }
 
-stator_status refusal_plan(struct stator *s, stator_error *e) {
-    struct engine_device *d = refused(s);
+stator_status refusal_plan(struct planning *s, stator_error *e) {
+    struct planning_device *d = refused(s);
     CHECK(d != NULL);
-    struct engine_refusal r = d->refused;
-    d->refused = (struct engine_refusal){0};
+    struct planning_refusal r = d->refused;
+    d->refused = (struct planning_refusal){0};
     stator_error halved = {0};
     stator_error reduced = {0};
     bool spill = s->want.spill && !r.in_host;
@@ -115,7 +118,7 @@ stator_status refusal_plan(struct stator *s, stator_error *e) {
     if (st != STATOR_OK && spill)
         st = reduce(s, d, memory, &reduced);
     if (st == STATOR_OK) {
-        log_write(&s->log, STATOR_LOG_INFO, "plan %s", s->plan.hash);
+        log_write(s->log, STATOR_LOG_INFO, "plan %s", s->plan.hash);
         spill_log(s);
         return STATOR_OK;
     }

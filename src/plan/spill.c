@@ -1,7 +1,7 @@
 #include "plan/spill.h"
 
 #include "base/units.h"
-#include "plan/plan_device.h"
+#include "plan/slices.h"
 #include "kernels/kernels.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 /* The device whose spill is being chosen. */
 struct spilling {
-    const struct stator *s;
+    const struct planning *s;
     const struct device_facts *facts;
     struct graph *graph;
     struct device_model *model;
@@ -23,20 +23,20 @@ struct spilling {
 static uint64_t cache_bytes(const struct spilling *x, uint32_t cache) {
     struct device_cache_part part = device_cache_part(x->model, cache, false);
     const struct device_cache *c = &x->model->caches[cache];
-    uint64_t whole = plan_device_rounded(x->facts, c->units_per_slice * c->unit_bytes);
-    uint64_t last = plan_device_rounded(x->facts, part.units % c->units_per_slice * c->unit_bytes);
+    uint64_t whole = slices_rounded(x->facts, c->units_per_slice * c->unit_bytes);
+    uint64_t last = slices_rounded(x->facts, part.units % c->units_per_slice * c->unit_bytes);
     return arith_must_add(arith_must_mul(part.units / c->units_per_slice, whole), last);
 }
 
 /* What the device has to hold itself, as the plan counts it. */
 static uint64_t own_bytes(const struct spilling *x) {
     uint64_t sum = x->s->config.memory.driver_reserve;
-    sum = arith_must_add(sum, plan_device_rounded(x->facts, x->graph->scratch_bytes));
-    sum = arith_must_add(sum, plan_device_rounded(x->facts, x->graph->exchange_bytes));
+    sum = arith_must_add(sum, slices_rounded(x->facts, x->graph->scratch_bytes));
+    sum = arith_must_add(sum, slices_rounded(x->facts, x->graph->exchange_bytes));
     for (uint32_t i = 0; i < x->graph->n_caches; i++)
         sum = arith_must_add(sum, cache_bytes(x, i));
     for (uint32_t i = 0; i < x->graph->weight_slices - x->graph->spilled_slices; i++)
-        sum = arith_must_add(sum, plan_device_rounded(x->facts, x->slices[i]));
+        sum = arith_must_add(sum, slices_rounded(x->facts, x->slices[i]));
     return sum;
 }
 
@@ -145,9 +145,9 @@ static void token_bytes(const struct device_model *m, bool spilled, uint64_t *pe
     }
 }
 
-stator_status spill_choose(struct stator *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
+stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
                            stator_error *e) {
-    struct engine_device *d = &s->devices[index];
+    struct planning_device *d = &s->devices[index];
     struct spilling x = {.s = s,
                          .facts = &d->facts,
                          .graph = &d->graph,
@@ -169,9 +169,9 @@ stator_status spill_choose(struct stator *s, uint32_t index, uint64_t slice_limi
     return st;
 }
 
-void spill_fill(const struct stator *s, const struct engine_want *want, uint32_t index,
+void spill_fill(const struct planning *s, const struct planning_want *want, uint32_t index,
                 struct plan_place *p) {
-    const struct engine_device *d = &s->devices[index];
+    const struct planning_device *d = &s->devices[index];
     const struct graph *g = &d->graph;
     struct plan_spill *out = &p->spill;
     uint64_t near = 0;
@@ -194,15 +194,15 @@ void spill_fill(const struct stator *s, const struct engine_want *want, uint32_t
     token_bytes(&d->model, false, &near_token, &near_sequence);
     token_bytes(&d->model, true, &out->kv_per_token, &out->kv_per_sequence);
     out->kv_layers = spilled_layers(&d->model);
-    out->kv = plan_device_cache_bytes(&d->model, true);
+    out->kv = slices_cache_bytes(&d->model, true);
     out->far = out->per_step + out->per_token + want->context * out->kv_per_token + out->kv_per_sequence;
     out->near = near + want->context * near_token + near_sequence;
 }
 
-stator_status spill_add_arenas(struct stator *s, struct plan *p, stator_error *e) {
+stator_status spill_add_arenas(struct planning *s, struct plan *p, stator_error *e) {
     struct plan_place *host = &p->places[p->n_places - 1];
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        const struct engine_device *d = &s->devices[i];
+        const struct planning_device *d = &s->devices[i];
         const struct graph *g = &d->graph;
         uint32_t n_kv = device_cache_slices(&d->model, true) - device_cache_slices(&d->model, false);
         if (n_kv + g->spilled_slices == 0)
@@ -216,18 +216,18 @@ stator_status spill_add_arenas(struct stator *s, struct plan *p, stator_error *e
         snprintf(name, sizeof name, "spill %s", d->facts.name);
         p->places[i].spill.arena = host->n_arenas;
         struct plan_arena *a = plan_add_arena(host, name, 0, 0);
-        plan_device_cache_slices(&d->facts, &d->model, true, host, a);
-        plan_device_cache_blocks(&d->model, true, 0, p);
+        slices_add_caches(&d->facts, &d->model, true, host, a);
+        slices_cache_blocks(&d->model, true, 0, p);
         uint32_t own = g->weight_slices - g->spilled_slices;
-        plan_device_weight_blocks(g, own, g->weight_slices, a->n_slices, p);
+        slices_weight_blocks(g, own, g->weight_slices, a->n_slices, p);
         for (uint32_t k = 0; k < g->spilled_slices; k++)
-            plan_add_slice(host, a, plan_device_rounded(&d->facts, d->spilled_weights[k]));
+            plan_add_slice(host, a, slices_rounded(&d->facts, d->spilled_weights[k]));
         a->lower_bound = p->places[i].spill.weights + p->places[i].spill.kv;
     }
     return STATOR_OK;
 }
 
-void spill_estimate(const struct stator *s, struct plan *p) {
+void spill_estimate(const struct planning *s, struct plan *p) {
     double with = 0;
     double without = 0;
     p->slowdown = 0;
@@ -265,7 +265,7 @@ uint64_t spill_allocated(const struct plan *p, uint32_t index) {
     return arena > 0 ? p->places[p->n_places - 1].arenas[arena].allocated : 0;
 }
 
-void spill_log(const struct stator *s) {
+void spill_log(const struct planning *s) {
     for (uint32_t i = 0; i < s->n_devices; i++) {
         const struct plan_place *p = &s->plan.places[i];
         char all[UNITS_TEXT], size[UNITS_TEXT], kv[64] = "", weights[48] = "";
@@ -277,7 +277,7 @@ void spill_log(const struct stator *s) {
         if (p->spill.weights > 0)
             snprintf(weights, sizeof weights, ", weights %s", units_format_size(p->spill.weights, size));
         log_write(
-            &s->log, STATOR_LOG_WARN,
+            s->log, STATOR_LOG_WARN,
             "%s is too small: %s lie in host memory (memory.on_oom = \"spill\")%s%s; a token at the full "
             "context brings %s over the bus",
             p->name, units_format_size(spill_bytes(p), all), kv, weights,

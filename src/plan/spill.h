@@ -3,24 +3,25 @@
 #ifndef STATOR_PLAN_SPILL_H
 #define STATOR_PLAN_SPILL_H
 
-#include "engine/engine.h"
+#include "plan/planning.h"
 
 /* For device `index`, whose graph is placed (`slices`: bytes of the slices of its weights) and whose KV is
  * laid out: spills as little as brings its arenas inside its memory, or all that can be spilled where that is
  * not enough. Changes `spilled` and the places of its weights, the caches' spilled_layers, and slices. Errors
  * as graph_place's. */
-stator_status spill_choose(struct stator *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
+stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
                            stator_error *e);
 
 /* What the device's spill is and costs, into its place. */
-void spill_fill(const struct stator *s, const struct engine_want *want, uint32_t index, struct plan_place *p);
+void spill_fill(const struct planning *s, const struct planning_want *want, uint32_t index,
+                struct plan_place *p);
 
 /* For every device that spills, an arena of the host (p's newest place): first its slices of KV, then those
  * of weights. Their number is at most PLAN_MAX_SLICES, or STATOR_DOES_NOT_FIT. */
-stator_status spill_add_arenas(struct stator *s, struct plan *p, stator_error *e);
+stator_status spill_add_arenas(struct planning *s, struct plan *p, stator_error *e);
 
 /* Fills p->slowdown. */
-void spill_estimate(const struct stator *s, struct plan *p);
+void spill_estimate(const struct planning *s, struct plan *p);
 
 /* Bytes of a device that lie in host memory, and what all devices take there, in whole pages. */
 uint64_t spill_bytes(const struct plan_place *p);
@@ -31,6 +32,6 @@ struct plan_arena *spill_arena(struct plan *p, uint32_t index);
 uint64_t spill_allocated(const struct plan *p, uint32_t index);
 
 /* One line per device that spills, as a warning. */
-void spill_log(const struct stator *s);
+void spill_log(const struct planning *s);
 
 #endif

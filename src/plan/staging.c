@@ -1,6 +1,4 @@
-/* Where everything in `staging` lies. Loading is over before a step runs, so the windows of staged boundaries
- * lie where the load window was; the devices' pinned parts are always there and lie behind. */
-#include "engine/engine.h"
+#include "plan/staging.h"
 
 #include "os/pages.h"
 
@@ -13,17 +11,17 @@ static uint64_t window_bytes(const struct graph *g) {
 }
 
 /* Whether copies to the next device may have to go through the host. Memory of one processor is direct. */
-static bool may_be_staged(const struct stator *s, uint32_t i) {
+static bool may_be_staged(const struct planning *s, uint32_t i) {
     if (i + 1 == s->n_devices || s->config.transfer.mode == CONFIG_TRANSFER_DIRECT)
         return false;
     bool processor = s->devices[i].facts.host_memory && s->devices[i + 1].facts.host_memory;
     return s->config.transfer.mode == CONFIG_TRANSFER_STAGED || !processor;
 }
 
-void staging_lay_out(struct stator *s) {
+void staging_lay_out(struct planning *s) {
     uint64_t at = 0;
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        struct engine_device *d = &s->devices[i];
+        struct planning_device *d = &s->devices[i];
         d->has_window = may_be_staged(s, i);
         d->at_window = at;
         d->window_bytes = window_bytes(&d->graph);
@@ -32,7 +30,7 @@ void staging_lay_out(struct stator *s) {
     }
     at = pages_rounded(ARITH_MAX(at, s->load_window));
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        struct engine_device *d = &s->devices[i];
+        struct planning_device *d = &s->devices[i];
         device_pinned_lay_out(&d->facts, &d->model, &d->pinned);
         d->at_pinned = at;
         at = arith_must_add(at, pages_rounded(d->pinned.bytes));
@@ -40,11 +38,11 @@ void staging_lay_out(struct stator *s) {
     s->staging_bytes = at;
 }
 
-void staging_add_blocks(const struct stator *s, struct plan *p) {
+void staging_add_blocks(const struct planning *s, struct plan *p) {
     bool windows = false;
     char name[64];
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        const struct engine_device *d = &s->devices[i];
+        const struct planning_device *d = &s->devices[i];
         if (!d->has_window)
             continue;
         windows = true;
@@ -55,14 +53,8 @@ void staging_add_blocks(const struct stator *s, struct plan *p) {
     }
     plan_add_block(p, "load window", 11, 0, 0, s->load_window, 0, windows ? 1 : 0);
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        const struct engine_device *d = &s->devices[i];
+        const struct planning_device *d = &s->devices[i];
         int n = snprintf(name, sizeof name, "steps and results of %.20s", d->facts.name);
         plan_add_block(p, name, (size_t)n, 0, d->at_pinned, d->pinned.bytes, 0, 0);
     }
-}
-
-float *staging_window(const struct stator *s, uint32_t device, uint32_t half) {
-    const struct engine_device *d = &s->devices[device];
-    CHECK(d->has_window && s->staging != NULL);
-    return (float *)(void *)((uint8_t *)s->staging + d->at_window + half * d->window_bytes);
 }

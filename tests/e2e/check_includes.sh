@@ -88,6 +88,7 @@ test_each_violation_is_found() {
     violates device/x.c '#include "kernels/opencl/cl_common.h"' 'is private to kernels/'
     violates kernels/x.c '#include "model/gguf.h"' 'kernels/ may not include'
     violates device/x.c '#include "model/gguf.h"' 'device/ may not include'
+    violates plan/x.c '#include "engine/engine.h"' 'plan/ may not include'
     violates engine/y.c '#include "app/out.h"' 'engine/ may not include'
     violates engine/z.c '#include "device/cpu/device_cpu.h"' 'engine/ may not include "device/cpu'
     violates server/x.c '#include "engine/engine.h"' 'server/ may not include'

@@ -307,7 +307,7 @@ static void routes(void **state) {
         struct harness_text t = {.id = harness_submit(s, ids, 40, 11, 0, 0)};
         harness_collect(s, &t, 1);
         char *json = report_of(s);
-        uint64_t bytes = (40 + 10) * (uint64_t)s->shape->n_embd * sizeof(float);
+        uint64_t bytes = (40 + 10) * (uint64_t)s->planning.shape->n_embd * sizeof(float);
         assert_int_equal(number_after(json, "fake:0", "direct_bytes"), mode == 0 ? bytes : 0);
         assert_int_equal(number_after(json, "fake:0", "staged_bytes"), mode == 0 ? 0 : bytes);
         assert_int_equal(number_after(json, "fake:1", "direct_bytes"), 0);
@@ -341,12 +341,12 @@ static void memory_rows(void **state) {
     assert_int_equal(rows, 5 + 4 + 5 + 3);
     uint32_t a = 0;
     uint32_t b = 0;
-    assert_true(plan_blocks_apart(&s->plan, &a, &b));
+    assert_true(plan_blocks_apart(&s->planning.plan, &a, &b));
     uint32_t pinned = 0;
     uint32_t windows = 0;
-    for (uint32_t i = 0; i < s->plan.n_blocks; i++) {
-        pinned += strncmp(s->plan.blocks[i].name, "steps and results of fake:", 26) == 0;
-        windows += strncmp(s->plan.blocks[i].name, "window ", 7) == 0;
+    for (uint32_t i = 0; i < s->planning.plan.n_blocks; i++) {
+        pinned += strncmp(s->planning.plan.blocks[i].name, "steps and results of fake:", 26) == 0;
+        windows += strncmp(s->planning.plan.blocks[i].name, "window ", 7) == 0;
     }
     assert_int_equal(pinned, 2);
     assert_int_equal(windows, 4);
@@ -509,7 +509,7 @@ static void smaller_slices(void **state) {
         assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
         assert_int_equal(stator_plan(s, &e), STATOR_OK);
         char hash[40];
-        snprintf(hash, sizeof hash, "%s", s->plan.hash);
+        snprintf(hash, sizeof hash, "%s", s->planning.plan.hash);
         if (round == 1) {
             stator_close(s);
             o.expect_plan = hash;
@@ -528,8 +528,8 @@ static void smaller_slices(void **state) {
             fail_msg("%s", e.text);
         assert_true(w.n_plans > 1);
         assert_string_not_equal(w.plans[w.n_plans - 1], hash);
-        assert_string_equal(w.plans[w.n_plans - 1], s->plan.hash);
-        assert_true(plan_arena_find(&s->plan.places[0], "weights")->n_slices > 1);
+        assert_string_equal(w.plans[w.n_plans - 1], s->planning.plan.hash);
+        assert_true(plan_arena_find(&s->planning.plan.places[0], "weights")->n_slices > 1);
         float *got = harness_logits(s, ids, N_IDS);
         assert_memory_equal(got, expected, bytes);
         free(got);

@@ -80,7 +80,7 @@ static void side_by_side(void **state) {
     fake.driver_bytes = 300 * KIB;
     stator *s = start("memory.strict=true", "memory.host_limit=auto");
     uint64_t planned[2] = {audit_slices(s, 0), audit_slices(s, 2)};
-    kernel_says(0, planned[0] + 400 * KIB, s->staging_bytes + 64 * KIB);
+    kernel_says(0, planned[0] + 400 * KIB, s->planning.staging_bytes + 64 * KIB);
     audit_take(s, &s->sealed);
     int have = 0;
     stator_device_audit d = get(s, 0, &have);
@@ -88,7 +88,7 @@ static void side_by_side(void **state) {
     assert_string_equal(d.name, "fake:0");
     assert_true(d.planned == planned[0] && d.driver == planned[0] + 300 * KIB);
     assert_true(d.kernel_told && d.kernel == planned[0] + 400 * KIB);
-    assert_true(d.host == s->staging_bytes && d.kernel_host == s->staging_bytes + 64 * KIB);
+    assert_true(d.host == s->planning.staging_bytes && d.kernel_host == s->planning.staging_bytes + 64 * KIB);
     assert_true(d.reserve == 1 << 20 && d.grown == 0);
     d = get(s, 1, &have); /* the next GPU, of which the kernel says nothing; staging is the first one's */
     assert_true(have && strcmp(d.name, "fake:1") == 0 && d.planned == planned[1] && d.planned != planned[0]);
@@ -100,7 +100,7 @@ static void side_by_side(void **state) {
     assert_true(a.drm_clients == 1 && a.drm_vram == planned[0] + 400 * KIB);
     /* What was written of the staging of the fake devices, plain memory, is in the process's figure: counted
      * once. */
-    assert_true(a.pinned < s->staging_bytes - (64 << 10));
+    assert_true(a.pinned < s->planning.staging_bytes - (64 << 10));
     assert_true((int64_t)(a.planned - a.not_in_ram + a.before) + a.others == (int64_t)a.kernel);
     size_t n = 0;
     char *json = malloc(1 << 20);
@@ -143,7 +143,7 @@ static void judged(void **state) {
         assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
         assert_int_equal(stator_start(s, &e), STATOR_OK);
         s->root = root;
-        s->config.memory.strict = strict;
+        s->planning.config.memory.strict = strict;
         kernel_says(0, audit_slices(s, 0) + cases[i / 2].first, 0);
         audit_take(s, &s->sealed);
         kernel_says(0, audit_slices(s, 0) + cases[i / 2].last, 0);

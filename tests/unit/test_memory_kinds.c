@@ -99,32 +99,33 @@ static stator *start(const char *path, const char *devices) {
 
 /* The unit `unit` of the cache's layers on a device. */
 static uint8_t *unit_at(stator *s, uint32_t device, uint32_t cache, uint32_t unit) {
-    struct engine_device *d = &s->devices[device];
-    const struct device_cache *c = &d->model.caches[cache];
-    uint32_t slice = device_cache_part(&d->model, cache, false).first + unit / c->units_per_slice;
-    uint8_t *at = d->device->vtable->map(d->device, DEVICE_KV, slice);
+    struct device *d = s->devices[device].device;
+    const struct device_model *m = &s->planning.devices[device].model;
+    const struct device_cache *c = &m->caches[cache];
+    uint32_t slice = device_cache_part(m, cache, false).first + unit / c->units_per_slice;
+    uint8_t *at = d->vtable->map(d, DEVICE_KV, slice);
     return at + (uint64_t)(unit % c->units_per_slice) * c->unit_bytes;
 }
 
 static uint32_t units_of(const stator *s, uint32_t device, uint32_t cache) {
-    return device_cache_part(&s->devices[device].model, cache, false).units;
+    return device_cache_part(&s->planning.devices[device].model, cache, false).units;
 }
 
 /* Writes a pattern to all rings and states. */
 static void soil(stator *s) {
-    for (uint32_t d = 0; d < s->n_devices; d++)
+    for (uint32_t d = 0; d < s->planning.n_devices; d++)
         for (uint32_t c = ring_of; c <= state_of; c++)
             for (uint32_t u = 0; u < units_of(s, d, c); u++)
-                memset(unit_at(s, d, c, u), 0xA5, s->devices[d].model.caches[c].unit_bytes);
+                memset(unit_at(s, d, c, u), 0xA5, s->planning.devices[d].model.caches[c].unit_bytes);
 }
 
 /* Blocks of a cache that are zero in all layers of all devices; fails where they are half zero. */
 static uint64_t zero_blocks(stator *s, uint32_t cache) {
     uint64_t zeros = 0;
-    const uint64_t bytes = s->devices[0].graph.caches[cache].bytes;
-    for (uint32_t b = 0; b < s->devices[0].model.caches[cache].n_blocks; b++) {
+    const uint64_t bytes = s->planning.devices[0].graph.caches[cache].bytes;
+    for (uint32_t b = 0; b < s->planning.devices[0].model.caches[cache].n_blocks; b++) {
         uint64_t zero = 0, all = 0;
-        for (uint32_t d = 0; d < s->n_devices; d++)
+        for (uint32_t d = 0; d < s->planning.n_devices; d++)
             for (uint32_t u = 0; u < units_of(s, d, cache); u++)
                 for (uint64_t i = 0; i < bytes; i++, all++)
                     zero += unit_at(s, d, cache, u)[b * bytes + i] == 0;
@@ -152,7 +153,7 @@ static void runs(void **state) {
     model(&w, "kinds", path);
     for (int i = 0; i < 3; i++) {
         s = start(path, devices[i]);
-        assert_int_equal(s->devices[0].graph.n_caches, 3);
+        assert_int_equal(s->planning.devices[0].graph.n_caches, 3);
         soil(s);
         float *got = harness_logits(s, ids, N_IDS);
         assert_memory_equal(got, want, N_IDS * VOCAB * sizeof *got);
@@ -170,7 +171,7 @@ static void runs(void **state) {
         assert_true(count(states) >= 1 && count(states) <= 3);
         assert_int_equal(count(zero_blocks(s, ring_of)), 2 * count(states));
         for (uint32_t c = 0; c < 3; c++)
-            assert_int_equal(s->caches[c].n_free, s->devices[0].model.caches[c].n_blocks);
+            assert_int_equal(s->caches[c].n_free, s->planning.devices[0].model.caches[c].n_blocks);
         stator_close(s);
         free(got);
     }
@@ -261,9 +262,9 @@ static stator *planned(const char *path, const char *oom, const char *const *dev
 
 static void check_plan(const stator *s) {
     uint32_t a = 0, b = 0;
-    plan_check(&s->plan);
-    if (!plan_blocks_apart(&s->plan, &a, &b))
-        fail_msg("%s overlaps %s", s->plan.blocks[a].name, s->plan.blocks[b].name);
+    plan_check(&s->planning.plan);
+    if (!plan_blocks_apart(&s->planning.plan, &a, &b))
+        fail_msg("%s overlaps %s", s->planning.plan.blocks[a].name, s->planning.plan.blocks[b].name);
 }
 
 /* All bytes of every cache have one place, however the model is split and spilled; what spills are whole
@@ -288,7 +289,7 @@ static void plans(void **state) {
         if (stator_plan(s, &e) != STATOR_OK)
             fail_msg("%s", e.text);
         check_plan(s);
-        const struct plan *p = &s->plan;
+        const struct plan *p = &s->planning.plan;
         uint32_t host = p->n_places - 1;
         uint64_t ring = sum_of(p, host, "spill", ".ring"), one = sum_of(p, host, "spill", ".state"), own = 0;
         for (uint32_t k = 0; k < n; k++) {
@@ -296,8 +297,8 @@ static void plans(void **state) {
             one += sum_of(p, k, "kv", ".state");
             own += p->places[k].kv_per_sequence;
             spilled = spilled || p->places[k].spill.kv_per_sequence > 0;
-            for (uint32_t t = 0; t < s->devices[k].graph.n_weights; t++) {
-                const struct graph_weight *x = &s->devices[k].graph.weights[t];
+            for (uint32_t t = 0; t < s->planning.devices[k].graph.n_weights; t++) {
+                const struct graph_weight *x = &s->planning.devices[k].graph.weights[t];
                 far_matrices = far_matrices || (x->matrices > 1 && x->spilled > 0);
                 for (uint32_t c = 0; c < x->n_pieces && x->matrices > 1; c++)
                     assert_true(x->pieces[c].first_panel % x->layout.panels == 0 &&
@@ -320,8 +321,8 @@ static void matrices(void **state) {
     stator *s = start(model(&w, "kinds", path), "cpu:0");
     struct engine_device *d = &s->devices[0];
     uint32_t seen = 0;
-    for (uint32_t i = 0; i < d->graph.n_weights; i++) {
-        const struct graph_weight *x = &d->graph.weights[i];
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_weights; i++) {
+        const struct graph_weight *x = &s->planning.devices[0].graph.weights[i];
         if (x->matrices == 1)
             continue;
         seen++;
@@ -334,7 +335,7 @@ static void matrices(void **state) {
         assert_true(block_row_bytes(x->tensor->type, x->tensor->ne[0], &row));
         uint8_t *file = malloc(x->tensor->bytes), *packed = calloc(1, x->layout.panel_bytes);
         assert_true(file != NULL && packed != NULL);
-        assert_int_equal(gguf_load(s->gguf, x->tensor, 0, x->tensor->bytes, file, NULL), STATOR_OK);
+        assert_int_equal(gguf_load(s->planning.gguf, x->tensor, 0, x->tensor->bytes, file, NULL), STATOR_OK);
         for (uint32_t p = 0; p < graph_weight_panels(x); p++) {
             uint32_t of = p / x->layout.panels, first = p % x->layout.panels * PANEL_ROWS;
             uint32_t here = ARITH_MIN(x->layout.rows - first, (uint32_t)PANEL_ROWS);

@@ -172,7 +172,7 @@ static void processor(void **state) {
     unsigned long nodes = 0;
     stator *s = start(DATA "two", "devices.use=cpu:0", "cpu.numa=auto");
     struct device *d = s->devices[0].device;
-    bool pinned = s->devices[0].choice.pinned;
+    bool pinned = s->planning.devices[0].choice.pinned;
     void *kv = d->vtable->map(d, DEVICE_KV, 0);
     assert_int_equal(policy_of(kv, &nodes), pinned ? MPOL_PREFERRED : MPOL_DEFAULT);
     if (pinned)

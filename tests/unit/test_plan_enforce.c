@@ -61,7 +61,7 @@ static uint8_t *memory_of(stator *s, enum device_arena a) {
 
 /* The end of the last block of an arena's slice 0. */
 static uint64_t blocks_end(const stator *s, const char *arena) {
-    const struct plan *p = &s->plan;
+    const struct plan *p = &s->planning.plan;
     uint64_t end = 0;
     for (uint32_t i = 0; i < p->n_blocks; i++)
         if (p->blocks[i].place == 0 && strcmp(p->places[0].arenas[p->blocks[i].arena].name, arena) == 0)
@@ -102,7 +102,7 @@ static void test_high_water(void **state) {
     uint64_t end[3];
     for (int i = 0; i < 3; i++) {
         end[i] = blocks_end(s, names[i]);
-        assert_true(end[i] > 0 && end[i] <= plan_arena_find(&s->plan.places[0], names[i])->bytes);
+        assert_true(end[i] > 0 && end[i] <= plan_arena_find(&s->planning.plan.places[0], names[i])->bytes);
         if (arenas[i] != DEVICE_EXCHANGE) /* whose header is written once, at the start */
             memset(memory_of(s, arenas[i]), PATTERN, end[i]);
         else
@@ -122,10 +122,11 @@ static void test_high_water(void **state) {
 
 static void damage_and_close(enum device_arena a, const char *name, struct heard *h) {
     stator *s = start(h);
-    struct plan_arena *arena = plan_arena_find(&s->plan.places[0], name);
+    struct plan_arena *arena = plan_arena_find(&s->planning.plan.places[0], name);
     uint64_t begin = 0;
     uint64_t end = 0;
-    assert_true(enforce_gap(&s->plan, 0, (uint32_t)(arena - s->plan.places[0].arenas), 0, 0, &begin, &end));
+    assert_true(enforce_gap(&s->planning.plan, 0, (uint32_t)(arena - s->planning.plan.places[0].arenas), 0, 0,
+                            &begin, &end));
     assert_true(begin < end && end <= arena->slices[0]);
     run_full(s);
     memory_of(s, a)[end - 1] ^= 1;

@@ -7,7 +7,7 @@
 #include "plan/device_spec.h"
 #include "engine/engine.h"
 #include "plan/layer_split.h"
-#include "plan/plan_view.h"
+#include "engine/plan_view.h"
 
 #include <inttypes.h>
 
@@ -383,12 +383,13 @@ static void check_plan(stator *s, uint64_t max_alloc) {
     plan_check(p);
     if (!plan_blocks_apart(p, &a, &b))
         fail_msg("%s and %s overlap", p->blocks[a].name, p->blocks[b].name);
-    for (uint64_t i = 0; i < gguf_tensors(s->gguf); i++) {
-        const struct gguf_tensor *t = gguf_tensor(s->gguf, i);
+    for (uint64_t i = 0; i < gguf_tensors(s->planning.gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor(s->planning.gguf, i);
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)t->name.length, t->name.data);
         uint64_t bytes = sum_of(p, "weights", name, &n);
-        uint32_t copies = s->shape->tied && t == s->shape->token_embd && p->n_places > 2 ? 2 : 1;
+        uint32_t copies =
+            s->planning.shape->tied && t == s->planning.shape->token_embd && p->n_places > 2 ? 2 : 1;
         if (strcmp(name, "rope_freqs.weight") == 0)
             continue;
         assert_true(n >= copies && bytes >= copies * t->bytes);
@@ -408,10 +409,10 @@ static void check_plan(stator *s, uint64_t max_alloc) {
                 assert_true(strcmp(place->arenas[k].name, "driver") == 0 ||
                             place->arenas[k].slices[x] <= max_alloc);
     }
-    assert_int_equal(layer, s->shape->n_layers);
+    assert_int_equal(layer, s->planning.shape->n_layers);
     assert_int_equal(sum_of(p, "weights", NULL, &n), packed);
     assert_int_equal(sum_of(p, "kv", NULL, &n), kv_bytes);
-    assert_int_equal(sum_of(p, "kv", "blk.0.kv", &n), (uint64_t)kv_bytes / s->shape->n_layers);
+    assert_int_equal(sum_of(p, "kv", "blk.0.kv", &n), (uint64_t)kv_bytes / s->planning.shape->n_layers);
 }
 
 static void test_blocks(void **state) {

@@ -4,7 +4,7 @@
 
 #include "device/launch/launch.h"
 #include "engine/engine.h"
-#include "plan/plan_view.h"
+#include "engine/plan_view.h"
 #include "plan/spill.h"
 #include "kernels/kernels.h"
 
@@ -83,7 +83,7 @@ static void check_pieces(const struct graph *g) {
 
 /* One device's place: all of it somewhere, once, in the order that on_oom promises. */
 static void check_device(const stator *s, const struct plan *p, uint32_t i) {
-    const struct graph *g = &s->devices[i].graph;
+    const struct graph *g = &s->planning.devices[i].graph;
     const struct plan_place *place = &p->places[i];
     const struct plan_spill *x = &place->spill;
     uint64_t weights = 0, kv = 0, far_weights = 0, far_kv = 0;
@@ -91,8 +91,10 @@ static void check_device(const stator *s, const struct plan *p, uint32_t i) {
     sum_blocks(p, i, true, &far_weights, &far_kv);
     uint32_t layers = g->want.end_layer - g->want.first_layer;
     assert_true(weights + far_weights == packed_bytes(g) && far_weights == x->weights && far_kv == x->kv);
-    assert_true(kv + far_kv == layers * s->shape->n_kv_heads * s->devices[i].model.caches[0].unit_bytes);
-    assert_true(x->kv == x->kv_layers * s->shape->n_kv_heads * s->devices[i].model.caches[0].unit_bytes);
+    assert_true(kv + far_kv ==
+                layers * s->planning.shape->n_kv_heads * s->planning.devices[i].model.caches[0].unit_bytes);
+    assert_true(x->kv == x->kv_layers * s->planning.shape->n_kv_heads *
+                             s->planning.devices[i].model.caches[0].unit_bytes);
     check_pieces(g);
     bool looked_up = true, all_kv = x->kv_layers == layers;
     for (uint32_t w = 0; w < g->n_weights; w++) {
@@ -110,10 +112,10 @@ static void check_device(const stator *s, const struct plan *p, uint32_t i) {
 /* Nothing could come back: the next thing in the order, taken back, is too much for the device. */
 static void check_least(const stator *s, const struct plan *p, uint32_t i) {
     const struct plan_place *place = &p->places[i];
-    const struct graph *g = &s->devices[i].graph;
+    const struct graph *g = &s->planning.devices[i].graph;
     uint64_t room = place->budget - place->total;
     if (place->spill.weights == 0 && place->spill.kv_layers > 0)
-        assert_true(room < s->shape->n_kv_heads * s->devices[i].model.caches[0].unit_bytes);
+        assert_true(room < s->planning.shape->n_kv_heads * s->planning.devices[i].model.caches[0].unit_bytes);
     uint64_t most = 0; /* of one step of a cut, and the page that it may begin */
     for (uint32_t w = 0; w < g->n_weights; w++)
         if (g->weights[w].packed)
@@ -138,7 +140,7 @@ static void sweep(const char *config, uint64_t least, uint64_t most, const char 
         stator_status st = stator_plan(s, &e);
         if (st != STATOR_OK)
             fail_msg("%s: %s", device, e.text);
-        const struct plan *p = &s->plan;
+        const struct plan *p = &s->planning.plan;
         uint32_t a, b;
         assert_true(p->fits && p->places[0].total <= p->places[0].budget);
         plan_check(p);
@@ -148,7 +150,7 @@ static void sweep(const char *config, uint64_t least, uint64_t most, const char 
         uint64_t spilled = spill_bytes(&p->places[0]);
         assert_true(spilled <= spilled_before); /* more memory, no more spill */
         spilled_before = spilled;
-        kinds[spilled == 0 ? 0 : p->places[0].spill.kv_layers == s->shape->n_layers ? 2 : 1] = true;
+        kinds[spilled == 0 ? 0 : p->places[0].spill.kv_layers == s->planning.shape->n_layers ? 2 : 1] = true;
         stator_close(s);
     }
     assert_true(kinds[0] && kinds[1] && kinds[2]);
@@ -176,10 +178,10 @@ static void test_untied(void **state) {
         stator *s = open_for(model, "spill", set, 2, devices, 1);
         stator_error e;
         if (stator_plan(s, &e) == STATOR_OK)
-            check_device(s, &s->plan, 0);
-        if (s->plan.fits && s->plan.places[0].spill.per_token > 0) {
-            const struct graph_weight *w = &s->devices[0].graph.weights[0];
-            assert_true(s->plan.places[0].spill.per_token == w->layout.panel_bytes / PANEL_ROWS);
+            check_device(s, &s->planning.plan, 0);
+        if (s->planning.plan.fits && s->planning.plan.places[0].spill.per_token > 0) {
+            const struct graph_weight *w = &s->planning.devices[0].graph.weights[0];
+            assert_true(s->planning.plan.places[0].spill.per_token == w->layout.panel_bytes / PANEL_ROWS);
         }
         stator_close(s);
     }
@@ -194,22 +196,23 @@ static void test_split(void **state) {
         stator_error e;
         assert_int_equal(stator_plan(s, &e), STATOR_OK);
         for (uint32_t d = 0; d < 2; d++) {
-            assert_true(s->plan.places[d].total <= s->plan.places[d].budget);
-            check_device(s, &s->plan, d);
+            assert_true(s->planning.plan.places[d].total <= s->planning.plan.places[d].budget);
+            check_device(s, &s->planning.plan, d);
         }
-        assert_true(spill_all(&s->plan) > 0);
+        assert_true(spill_all(&s->planning.plan) > 0);
         stator_close(s);
     }
     /* Nothing is spilled that another split has room for, and a CPU device spills nothing. */
     stator *s = open_for(DEMO, "spill", NULL, 0, devices + 1, 2);
     stator_error e;
     assert_int_equal(stator_plan(s, &e), STATOR_OK);
-    assert_true(spill_all(&s->plan) == 0 && s->plan.places[1].n_layers > 0);
+    assert_true(spill_all(&s->planning.plan) == 0 && s->planning.plan.places[1].n_layers > 0);
     stator_close(s);
     static const char *const all_on_a[] = {"devices.split=7,1"};
     s = open_for(DEMO, "spill", all_on_a, 1, devices + 1, 2);
     assert_int_equal(stator_plan(s, &e), STATOR_OK);
-    assert_true(spill_bytes(&s->plan.places[0]) > 0 && spill_bytes(&s->plan.places[1]) == 0);
+    assert_true(spill_bytes(&s->planning.plan.places[0]) > 0 &&
+                spill_bytes(&s->planning.plan.places[1]) == 0);
     stator_close(s);
 }
 
@@ -230,8 +233,8 @@ static void test_no_spill_without_need(void **state) {
         fitted += fits;
         assert_int_equal(stator_plan(spill, &e), STATOR_OK);
         if (fits)
-            assert_int_equal(fail->plan.places[0].n_layers, spill->plan.places[0].n_layers);
-        assert_int_equal(fits, spill_all(&spill->plan) == 0);
+            assert_int_equal(fail->planning.plan.places[0].n_layers, spill->planning.plan.places[0].n_layers);
+        assert_int_equal(fits, spill_all(&spill->planning.plan) == 0);
         stator_close(fail);
         stator_close(spill);
     }
@@ -252,10 +255,10 @@ static void test_launches(void **state) {
         stator_error e;
         uint32_t n = 0;
         assert_int_equal(stator_plan(s, &e), STATOR_OK);
-        const struct device_model *m = &s->devices[0].model;
+        const struct device_model *m = &s->planning.devices[0].model;
         struct device_cache_part own = device_cache_part(m, 0, false);
         struct device_cache_part far = device_cache_part(m, 0, true);
-        assert_true(own.end == far.first && own.units + far.units == 8 * s->shape->n_kv_heads);
+        assert_true(own.end == far.first && own.units + far.units == 8 * s->planning.shape->n_kv_heads);
         assert_int_equal(far.units > 0, memory < 10);
         assert_int_equal(launch_build(m, &t, LAUNCH_BODY, 1, NULL, &n, &e), STATOR_OK);
         struct launch *l = calloc(n, sizeof *l);
@@ -294,13 +297,13 @@ static void test_hash_and_host(void **state) {
     stator *s = open_for(DEMO, "fail", NULL, 0, small, 1);
     assert_int_equal(stator_plan(s, &e), STATOR_DOES_NOT_FIT);
     assert_non_null(strstr(e.text, "With memory.on_oom = \"spill\" it fits: that puts 1310720 bytes"));
-    memcpy(hash[0], s->plan.hash, HASH_TEXT);
+    memcpy(hash[0], s->planning.plan.hash, HASH_TEXT);
     stator_close(s);
     s = open_for(DEMO, "spill", NULL, 0, small, 1);
     assert_int_equal(stator_plan(s, &e), STATOR_OK);
-    assert_true(spill_all(&s->plan) == 1310720);
-    assert_true(s->plan.places[1].total > spill_all(&s->plan));
-    memcpy(hash[1], s->plan.hash, HASH_TEXT);
+    assert_true(spill_all(&s->planning.plan) == 1310720);
+    assert_true(s->planning.plan.places[1].total > spill_all(&s->planning.plan));
+    memcpy(hash[1], s->planning.plan.hash, HASH_TEXT);
     /* No room is promised that only spill could give. */
     const struct plan *p = plan_view(s);
     assert_true(p->room_known && p->room_tokens == 0 && p->sequences_fit == 1);
@@ -309,13 +312,13 @@ static void test_hash_and_host(void **state) {
     assert_int_equal(stator_plan(s, &e), STATOR_DOES_NOT_FIT);
     assert_non_null(strstr(e.text, "does not fit: host needs"));
     assert_non_null(strstr(e.text, "What the GPUs spill to the host, 1.25 MiB"));
-    memcpy(hash[2], s->plan.hash, HASH_TEXT);
+    memcpy(hash[2], s->planning.plan.hash, HASH_TEXT);
     stator_close(s);
     assert_string_not_equal(hash[0], hash[1]);
     assert_string_equal(hash[1], hash[2]); /* the host's limit is no input */
     s = open_for(DEMO, "spill", NULL, 0, large, 1);
     assert_int_equal(stator_plan(s, &e), STATOR_OK);
-    assert_true(spill_all(&s->plan) == 0 && s->plan.slowdown == 0);
+    assert_true(spill_all(&s->planning.plan) == 0 && s->planning.plan.slowdown == 0);
     p = plan_view(s);
     assert_true(p->room_tokens > 0 && p->sequences_fit > 1);
     stator_close(s);
@@ -341,16 +344,16 @@ static void test_auto_context(void **state) {
     for (int spill = 0; spill < 2; spill++) {
         stator *s = open_for(DEMO, spill ? "spill" : "fail", set, 1, nine, 1);
         assert_int_equal(stator_plan(s, &e), STATOR_OK);
-        context[spill] = s->want.context;
-        assert_true(spill_all(&s->plan) == 0);
+        context[spill] = s->planning.want.context;
+        assert_true(spill_all(&s->planning.plan) == 0);
         stator_close(s);
     }
     assert_int_equal(context[0], context[1]);
     assert_int_equal(context[0], 896);
     stator *s = open_for(DEMO, "spill", set, 1, six, 1);
     assert_int_equal(stator_plan(s, &e), STATOR_OK);
-    assert_int_equal(s->want.context, s->shape->context_trained);
-    assert_true(spill_all(&s->plan) > 0);
+    assert_int_equal(s->planning.want.context, s->planning.shape->context_trained);
+    assert_true(spill_all(&s->planning.plan) > 0);
     stator_close(s);
 }
 
@@ -362,21 +365,22 @@ static void test_cost(void **state) {
     stator_error e;
     stator *s = open_for(DEMO, "spill", NULL, 0, known, 1);
     assert_int_equal(stator_plan(s, &e), STATOR_OK);
-    const struct plan_spill *x = &s->plan.places[0].spill;
-    uint64_t kv_token = s->plan.places[0].kv_per_token / s->shape->n_layers;
+    const struct plan_spill *x = &s->planning.plan.places[0].spill;
+    uint64_t kv_token = s->planning.plan.places[0].kv_per_token / s->planning.shape->n_layers;
     assert_true(x->weights == 0 && x->per_step == 0 && x->per_token == 0 && x->kv_layers == 5);
     assert_true(x->kv_per_token == 5 * kv_token && x->far == 1024 * 5 * kv_token);
     uint64_t read = 0; /* tied: the output matrix is all that is read, and the layers */
-    for (uint32_t i = 0; i < s->devices[0].graph.n_weights; i++)
-        read += s->devices[0].graph.weights[i].bytes;
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_weights; i++)
+        read += s->planning.devices[0].graph.weights[i].bytes;
     assert_true(x->near == read + 1024 * 3 * kv_token);
     double far = (double)x->far, near = (double)x->near;
     double expected = (near / 400e9 + far / 20e9) / ((near + far) / 400e9);
-    assert_true(s->plan.slowdown > expected * 0.999999 && s->plan.slowdown < expected * 1.000001);
+    assert_true(s->planning.plan.slowdown > expected * 0.999999 &&
+                s->planning.plan.slowdown < expected * 1.000001);
     stator_close(s);
     s = open_for(DEMO, "spill", NULL, 0, unknown, 1);
     assert_int_equal(stator_plan(s, &e), STATOR_OK);
-    assert_true(s->plan.slowdown == 0 && spill_all(&s->plan) > 0);
+    assert_true(s->planning.plan.slowdown == 0 && spill_all(&s->planning.plan) > 0);
     stator_close(s);
 }
 

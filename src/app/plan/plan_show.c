@@ -4,7 +4,7 @@
 #include "app/out.h"
 #include "app/plan/plan_parts.h"
 #include "app/session.h"
-#include "plan/plan_view.h"
+#include "engine/plan_view.h"
 
 #include "base/error.h"
 

@@ -36,8 +36,8 @@ static uint64_t absent_bytes(const void *memory, uint64_t bytes) {
 static uint64_t absent_in_device(const struct stator *s, uint32_t i) {
     const struct engine_device *d = &s->devices[i];
     uint64_t absent = 0;
-    for (int a = 0; a < DEVICE_ARENAS && d->facts.host_memory && d->device != NULL; a++) {
-        const struct plan_place *place = &s->plan.places[i];
+    for (int a = 0; a < DEVICE_ARENAS && s->planning.devices[i].facts.host_memory && d->device != NULL; a++) {
+        const struct plan_place *place = &s->planning.plan.places[i];
         for (uint32_t k = 0; k < place->n_arenas; k++) {
             const struct plan_arena *arena = &place->arenas[k];
             for (uint32_t n = 0;
@@ -65,7 +65,7 @@ static uint64_t resident_spill(const struct stator *s, uint32_t i) {
 
 uint64_t audit_slices(const struct stator *s, uint32_t device) {
     uint64_t sum = 0;
-    const struct plan_place *place = &s->plan.places[device];
+    const struct plan_place *place = &s->planning.plan.places[device];
     for (uint32_t i = 0; i < place->n_arenas; i++)
         sum += place->arenas[i].allocated;
     return sum;
@@ -81,40 +81,40 @@ static void take_devices(const struct stator *s, struct audit *a) {
     drm_fdinfo_read(s->root, &drm);
     a->drm = drm.all;
     bool owned = s->staging_is_pages;
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         const struct engine_device *d = &s->devices[i];
         struct audit_device *of = &a->devices[i];
-        if (d->facts.host_memory)
+        if (s->planning.devices[i].facts.host_memory)
             continue;
         of->planned = audit_slices(s, i);
         if (d->device != NULL)
             of->driver = d->device->vtable->taken_bytes(d->device);
-        const struct drm_figures *f = drm_fdinfo_of(&drm, d->choice.pci);
+        const struct drm_figures *f = drm_fdinfo_of(&drm, s->planning.devices[i].choice.pci);
         of->kernel_told = f != NULL;
         if (f != NULL) {
             of->kernel = f->local_bytes;
             of->kernel_host = f->system_bytes;
         }
-        of->host = (owned ? 0 : s->staging_bytes) + spill_allocated(&s->plan, i);
+        of->host = (owned ? 0 : s->planning.staging_bytes) + spill_allocated(&s->planning.plan, i);
         owned = true;
     }
 }
 
 void audit_take(const struct stator *s, struct audit *a) {
     *a = (struct audit){.taken = true, .before = s->private_before};
-    a->spilled = spill_all(&s->plan);
+    a->spilled = spill_all(&s->planning.plan);
     if (!s->staging_is_pages)
-        a->pinned = s->staging_bytes - host_memory_resident(s->staging, s->staging_bytes);
-    for (uint32_t i = 0; i < s->n_devices; i++)
-        a->pinned += spill_allocated(&s->plan, i) - resident_spill(s, i);
-    a->planned = s->plan.places[s->plan.n_places - 1].total - a->pinned;
+        a->pinned = s->planning.staging_bytes - host_memory_resident(s->staging, s->planning.staging_bytes);
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        a->pinned += spill_allocated(&s->planning.plan, i) - resident_spill(s, i);
+    a->planned = s->planning.plan.places[s->planning.plan.n_places - 1].total - a->pinned;
     if (s->staging_is_pages)
-        a->not_in_ram += absent_bytes(s->staging, s->staging_bytes);
-    a->not_in_ram += absent_bytes(s->tokenizer_memory, s->tokenizer_bytes);
+        a->not_in_ram += absent_bytes(s->staging, s->planning.staging_bytes);
+    a->not_in_ram += absent_bytes(s->tokenizer_memory, s->planning.tokenizer_bytes);
     a->not_in_ram += absent_bytes(s->run, s->run_bytes);
-    a->not_in_ram += absent_bytes(s->front, s->front_bytes);
+    a->not_in_ram += absent_bytes(s->planning.tables, s->planning.tables_bytes);
     a->not_in_ram += absent_bytes(s, sizeof *s);
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
         a->not_in_ram += absent_in_device(s, i);
     a->kernel = host_memory_private();
     a->others = (int64_t)a->kernel - (int64_t)(a->planned - a->not_in_ram) - (int64_t)a->before;
@@ -135,22 +135,22 @@ int64_t audit_device_growth(const struct stator *s, const struct audit *now, uin
 
 static bool has_gpu(const struct stator *s) {
     bool gpu = false;
-    for (uint32_t i = 0; i < s->n_devices; i++)
-        gpu = gpu || !s->devices[i].facts.host_memory;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        gpu = gpu || !s->planning.devices[i].facts.host_memory;
     return gpu;
 }
 
 static void judge_device(const struct stator *s, const struct audit *now, uint32_t i, char *text, size_t n) {
     const struct audit_device *d = &now->devices[i];
-    const char *name = s->devices[i].facts.name;
+    const char *name = s->planning.devices[i].facts.name;
     char a[UNITS_TEXT];
     char b[UNITS_TEXT];
     uint64_t own = atomic_load(&s->devices[i].driver_bytes);
     if (d->kernel_told && d->kernel > d->planned) /* the kernel counts this process alone */
         own = d->kernel - d->planned;
-    if (own > s->config.memory.driver_reserve)
+    if (own > s->planning.config.memory.driver_reserve)
         snprintf(text, n, "%s: its driver holds %s for itself, memory.driver_reserve is %s", name,
-                 units_format_size(own, a), units_format_size(s->config.memory.driver_reserve, b));
+                 units_format_size(own, a), units_format_size(s->planning.config.memory.driver_reserve, b));
     int64_t growth = audit_device_growth(s, now, i);
     if (growth > (int64_t)GROWTH_GPU)
         snprintf(
@@ -165,8 +165,8 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
     char b[UNITS_TEXT];
     char c[UNITS_TEXT];
     text[0] = '\0';
-    for (uint32_t i = 0; i < s->n_devices; i++)
-        if (!s->devices[i].facts.host_memory)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        if (!s->planning.devices[i].facts.host_memory)
             judge_device(s, now, i, text, n);
     int64_t growth = audit_growth(s, now);
     uint64_t heap = now->heap > s->sealed.heap ? now->heap - s->sealed.heap : 0;
@@ -177,17 +177,17 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
                  "RssShmem; malloc has handed out %s more; up to %s is not counted)",
                  units_format_size((uint64_t)growth, a), units_format_size(heap, c),
                  units_format_size(most, b));
-    if (audit_host(now) > s->host_limit)
+    if (audit_host(now) > s->planning.host_limit)
         snprintf(text, n,
                  "host: the process holds %s (RssAnon + RssShmem, and what drivers pin beside them), "
                  "memory.host_limit is %s",
-                 units_format_size(audit_host(now), a), units_format_size(s->host_limit, b));
+                 units_format_size(audit_host(now), a), units_format_size(s->planning.host_limit, b));
 }
 
 static void device_to_json(const struct stator *s, const struct audit *now, uint32_t i, struct json *j) {
     const struct audit_device *d = &now->devices[i];
     json_object(j, NULL);
-    json_string(j, "device", s->devices[i].facts.name);
+    json_string(j, "device", s->planning.devices[i].facts.name);
     json_u64(j, "planned_bytes", d->planned);
     json_u64(j, "driver_bytes", d->driver); /* 0: not told */
     json_bool(j, "kernel_told", d->kernel_told);
@@ -213,8 +213,8 @@ void audit_to_json(const struct stator *s, const struct audit *now, struct json 
     json_u64(j, "drm_vram_bytes", now->drm.local_bytes);
     json_u64(j, "drm_gtt_bytes", now->drm.system_bytes);
     json_array(j, "devices");
-    for (uint32_t i = 0; i < s->n_devices; i++)
-        if (!s->devices[i].facts.host_memory)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        if (!s->planning.devices[i].facts.host_memory)
             device_to_json(s, now, i, j);
     json_close(j);
     json_close(j);

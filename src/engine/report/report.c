@@ -11,8 +11,8 @@
 
 /* What a step reads and multiplies at least, from the graphs' ops. */
 static void least_work(const struct stator *s, stator_info *info) {
-    for (uint32_t d = 0; d < s->n_devices; d++) {
-        const struct graph *g = &s->devices[d].graph;
+    for (uint32_t d = 0; d < s->planning.n_devices; d++) {
+        const struct graph *g = &s->planning.devices[d].graph;
         for (uint32_t i = 0; i < g->n_caches; i++)
             if (g->caches[i].kind == GRAPH_PAGED)
                 info->context_read_bytes +=
@@ -32,8 +32,8 @@ static void least_work(const struct stator *s, stator_info *info) {
 static void weight_type(const struct stator *s, char out[16]) {
     uint64_t bytes[BLOCK_TYPES] = {0};
     uint32_t most = 0;
-    for (uint64_t i = 0; i < gguf_tensors(s->gguf); i++) {
-        const struct gguf_tensor *t = gguf_tensor(s->gguf, i);
+    for (uint64_t i = 0; i < gguf_tensors(s->planning.gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor(s->planning.gguf, i);
         bytes[t->type] += t->bytes;
         if (bytes[t->type] > bytes[most])
             most = t->type;
@@ -46,25 +46,26 @@ static void weight_type(const struct stator *s, char out[16]) {
 }
 
 static void info_of(const struct stator *s, stator_info *info) {
-    *info = (stator_info){.threads = s->devices[0].choice.threads,
-                          .vocab = s->shape->vocab,
-                          .context = s->want.context,
-                          .batch = s->want.batch,
-                          .sequences = s->want.sequences,
-                          .logits_rows = s->want.logits_rows,
-                          .parameters = s->shape->parameters,
-                          .model_bytes = s->shape->tensor_bytes,
+    *info = (stator_info){.threads = s->planning.devices[0].choice.threads,
+                          .vocab = s->planning.shape->vocab,
+                          .context = s->planning.want.context,
+                          .batch = s->planning.want.batch,
+                          .sequences = s->planning.want.sequences,
+                          .logits_rows = s->planning.want.logits_rows,
+                          .parameters = s->planning.shape->parameters,
+                          .model_bytes = s->planning.shape->tensor_bytes,
                           .load_ns = s->load_ns};
-    const struct config_origin *origin = &s->config.origin[CONFIG_MEMORY_CONTEXT];
+    const struct config_origin *origin = &s->planning.config.origin[CONFIG_MEMORY_CONTEXT];
     info->context_fixed = (origin->source == CONFIG_FROM_FILE || origin->source == CONFIG_FROM_SET) &&
-                          s->config.memory.context != 0 && s->config.memory.context != CONFIG_CONTEXT_AUTO;
+                          s->planning.config.memory.context != 0 &&
+                          s->planning.config.memory.context != CONFIG_CONTEXT_AUTO;
     weight_type(s, info->weight_type);
-    if (s->planned)
+    if (s->planning.planned)
         least_work(s, info);
-    snprintf(info->plan_hash, sizeof info->plan_hash, "%s", s->plan.hash);
-    snprintf(info->model_name, sizeof info->model_name, "%s", s->shape->model_name);
-    snprintf(info->architecture, sizeof info->architecture, "%s", s->shape->arch_name);
-    snprintf(info->tier, sizeof info->tier, "%s", s->devices[0].choice.tier);
+    snprintf(info->plan_hash, sizeof info->plan_hash, "%s", s->planning.plan.hash);
+    snprintf(info->model_name, sizeof info->model_name, "%s", s->planning.shape->model_name);
+    snprintf(info->architecture, sizeof info->architecture, "%s", s->planning.shape->arch_name);
+    snprintf(info->tier, sizeof info->tier, "%s", s->planning.devices[0].choice.tier);
 }
 
 stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e) {
@@ -76,12 +77,14 @@ stator_status stator_get_info(const stator *s, stator_info *info, stator_error *
     return STATOR_OK;
 }
 
-/* The device whose place it is; NULL: the host's. */
-static const struct engine_device *device_of(const struct stator *s, const struct plan_place *place) {
-    return place->is_host ? NULL : &s->devices[place - s->plan.places];
+/* The index of the device whose place it is. */
+static uint32_t device_of(const struct stator *s, const struct plan_place *place) {
+    CHECK(!place->is_host);
+    return (uint32_t)(place - s->planning.plan.places);
 }
 
-static uint64_t used_kv(const struct stator *s, const struct engine_device *d, bool spilled) {
+static uint64_t used_kv(const struct stator *s, uint32_t device, bool spilled) {
+    const struct planning_device *d = &s->planning.devices[device];
     uint64_t sum = 0;
     for (uint32_t i = 0; i < d->graph.n_caches; i++)
         sum += atomic_load(&s->used_blocks[i]) * d->graph.caches[i].bytes *
@@ -90,26 +93,26 @@ static uint64_t used_kv(const struct stator *s, const struct engine_device *d, b
 }
 
 /* Values have fixed places, so a step owns all of scratch and exchange; KV blocks are handed out. */
-static uint64_t used_in_device(const struct stator *s, const struct engine_device *d,
-                               const struct plan_arena *a) {
-    bool stepped = atomic_load(&d->submits) > 0;
+static uint64_t used_in_device(const struct stator *s, uint32_t device, const struct plan_arena *a) {
+    const struct planning_device *d = &s->planning.devices[device];
+    bool stepped = atomic_load(&s->devices[device].submits) > 0;
     if (strcmp(a->name, "weights") == 0)
         return a->lower_bound;
     if (strcmp(a->name, "kv") == 0)
-        return used_kv(s, d, false);
+        return used_kv(s, device, false);
     if (strcmp(a->name, "scratch") == 0)
         return stepped ? d->graph.scratch_bytes : 0;
     if (strcmp(a->name, "exchange") == 0)
         return stepped ? d->graph.exchange_bytes : d->model.step_bytes;
-    return atomic_load(&d->driver_bytes);
+    return atomic_load(&s->devices[device].driver_bytes);
 }
 
 /* An arena of the host with a device's name is that device's place. */
 static const struct plan_place *place_in_host(const struct stator *s, const struct plan_place *place,
                                               const struct plan_arena *a) {
-    for (uint32_t i = 0; i < s->n_devices && place->is_host; i++)
-        if (strcmp(s->plan.places[i].name, a->name) == 0)
-            return &s->plan.places[i];
+    for (uint32_t i = 0; i < s->planning.n_devices && place->is_host; i++)
+        if (strcmp(s->planning.plan.places[i].name, a->name) == 0)
+            return &s->planning.plan.places[i];
     return NULL;
 }
 
@@ -119,10 +122,10 @@ static uint64_t used_bytes(const struct stator *s, const struct plan_place *plac
         return 0;
     if (!place->is_host)
         return used_in_device(s, device_of(s, place), a);
-    for (uint32_t i = 0; i < s->n_devices; i++) {
-        const struct plan_spill *spill = &s->plan.places[i].spill;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+        const struct plan_spill *spill = &s->planning.plan.places[i].spill;
         if (spill->arena > 0 && a == &place->arenas[spill->arena])
-            return spill->weights + used_kv(s, &s->devices[i], true);
+            return spill->weights + used_kv(s, i, true);
     }
     const struct plan_place *inside = place_in_host(s, place, a);
     if (inside == NULL)
@@ -150,8 +153,8 @@ stator_status stator_get_memory(const stator *s, size_t index, stator_memory_row
     ARGUMENTS_NEED(have);
     *have = 0;
     ARGUMENTS_SIZED(row, size);
-    for (uint32_t i = 0; i < s->plan.n_places; i++) {
-        const struct plan_place *place = &s->plan.places[i];
+    for (uint32_t i = 0; i < s->planning.plan.n_places; i++) {
+        const struct plan_place *place = &s->planning.plan.places[i];
         if (index >= place->n_arenas) {
             index -= place->n_arenas;
             continue;
@@ -185,19 +188,19 @@ stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size
     *n = 0;
     if (capacity > 0)
         ARGUMENTS_NEED(out);
-    if (s->plan.n_places == 0)
+    if (s->planning.plan.n_places == 0)
         return error_set(e, STATOR_USAGE, "stator_plan_json: call stator_plan first");
     struct json j;
     json_to_buffer(&j, out, capacity, true);
-    plan_to_json(&s->plan, &j, NULL);
+    plan_to_json(&s->planning.plan, &j, NULL);
     return finish_json(&j, capacity, n, e);
 }
 
 static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
     const struct device_route *r = &s->devices[i].route;
     json_object(j, NULL);
-    json_string(j, "from", s->devices[i].facts.name);
-    json_string(j, "to", s->devices[i + 1].facts.name);
+    json_string(j, "from", s->planning.devices[i].facts.name);
+    json_string(j, "to", s->planning.devices[i + 1].facts.name);
     json_string(j, "route", r->direct ? "direct" : "staged");
     json_string(j, "why", r->why);
     json_u64(j, "bytes_per_second", r->bytes_per_second);
@@ -206,11 +209,12 @@ static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
 }
 
 static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
-    const struct plan_place *place = &s->plan.places[i];
+    const struct plan_place *place = &s->planning.plan.places[i];
     const struct engine_device *d = &s->devices[i];
+    const struct planning_device *p = &s->planning.devices[i];
     json_object(j, NULL);
     json_string(j, "name", place->name);
-    json_string(j, "kind", d->facts.kind);
+    json_string(j, "kind", p->facts.kind);
     json_u64(j, "layers", place->n_layers);
     json_u64(j, "first_layer", place->first_layer);
     json_object(j, "arena_bytes");
@@ -223,12 +227,12 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
     json_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
     json_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
-    json_u64(j, "spilled_bytes", spill_allocated(&s->plan, i));
+    json_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */
     json_u64(j, "host_bytes",
-             d->facts.host_memory ? place->total
-                                  : d->pinned.bytes + (d->has_window ? 2 * d->window_bytes : 0) +
-                                        spill_allocated(&s->plan, i));
+             p->facts.host_memory ? place->total
+                                  : p->pinned.bytes + (p->has_window ? 2 * p->window_bytes : 0) +
+                                        spill_allocated(&s->planning.plan, i));
     json_close(j);
 }
 
@@ -253,7 +257,7 @@ stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_erro
                         .drm_gtt = a.drm.system_bytes};
     audit_judge(s, &a, all.text, sizeof all.text);
     ARGUMENTS_WRITE(audit, &all);
-    if (all.text[0] != '\0' && s->config.memory.strict)
+    if (all.text[0] != '\0' && s->planning.config.memory.strict)
         return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", all.text);
     return STATOR_OK;
 }
@@ -266,21 +270,21 @@ stator_status stator_get_device_audit(const stator *s, size_t index, stator_devi
     ARGUMENTS_SIZED(audit, size);
     if (!s->started)
         return error_set(e, STATOR_USAGE, "stator_get_device_audit: call stator_start first");
-    for (uint32_t i = 0; i < s->n_devices; i++) {
-        if (s->devices[i].facts.host_memory || index-- > 0)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+        if (s->planning.devices[i].facts.host_memory || index-- > 0)
             continue;
         struct audit a;
         audit_take(s, &a);
         const struct audit_device *d = &a.devices[i];
         stator_device_audit all = {.planned = d->planned,
-                                   .reserve = s->config.memory.driver_reserve,
+                                   .reserve = s->planning.config.memory.driver_reserve,
                                    .driver = d->driver,
                                    .kernel_told = d->kernel_told,
                                    .kernel = d->kernel,
                                    .host = d->host,
                                    .kernel_host = d->kernel_host,
                                    .grown = audit_device_growth(s, &a, i)};
-        snprintf(all.name, sizeof all.name, "%s", s->devices[i].facts.name);
+        snprintf(all.name, sizeof all.name, "%s", s->planning.devices[i].facts.name);
         ARGUMENTS_WRITE(audit, &all);
         *have = 1;
         break;
@@ -309,16 +313,16 @@ static void memory_to_json(const struct stator *s, struct json *j) {
 static void report_to_json(const struct stator *s, struct json *j) {
     json_object(j, NULL);
     json_string(j, "version", STATOR_VERSION);
-    json_string(j, "hash", s->plan.hash);
-    json_string(j, "model", s->config.model.path);
-    json_string(j, "tier", s->devices[0].choice.tier);
-    json_u64(j, "threads", s->devices[0].choice.threads);
+    json_string(j, "hash", s->planning.plan.hash);
+    json_string(j, "model", s->planning.config.model.path);
+    json_string(j, "tier", s->planning.devices[0].choice.tier);
+    json_u64(j, "threads", s->planning.devices[0].choice.threads);
     json_array(j, "devices");
-    for (uint32_t i = 0; i + 1 < s->plan.n_places; i++)
+    for (uint32_t i = 0; i + 1 < s->planning.plan.n_places; i++)
         device_to_json(s, i, j);
     json_close(j);
     json_array(j, "routes");
-    for (uint32_t i = 0; s->started && i + 1 < s->n_devices; i++)
+    for (uint32_t i = 0; s->started && i + 1 < s->planning.n_devices; i++)
         route_to_json(s, i, j);
     json_close(j);
     memory_to_json(s, j);

@@ -26,8 +26,8 @@ void trace_lay_out(struct stator *s, struct carve *c) {
     if (!s->traces)
         return;
     uint32_t most = 0;
-    for (uint32_t i = 0; i < s->n_devices; i++)
-        most = ARITH_MAX(most, s->devices[i].graph.n_ops);
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        most = ARITH_MAX(most, s->planning.devices[i].graph.n_ops);
     struct trace *t = carve_take(c, 1, sizeof *t);
     struct device_span *spans = carve_take(c, most, sizeof *spans);
     s->trace = t;
@@ -70,12 +70,12 @@ stator_status trace_open(struct stator *s, stator_error *e) {
         return error_set(e, errno == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED,
                          "the trace can't be written to %s: %s", s->trace_path, strerror(errno));
     put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
-    for (uint32_t i = 0; i < s->n_devices; i++) {
-        const struct engine_device *d = &s->devices[i];
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         put(t,
             "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"%s, layers %u to "
             "%u\"}}",
-            i > 0 ? "," : "", i, d->facts.name, d->graph.want.first_layer, d->graph.want.end_layer - 1);
+            i > 0 ? "," : "", i, s->planning.devices[i].facts.name,
+            s->planning.devices[i].graph.want.first_layer, s->planning.devices[i].graph.want.end_layer - 1);
         put(t,
             ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"steps\"}}",
             i);
@@ -102,9 +102,10 @@ void trace_step(struct stator *s, const struct engine_step *st) {
     struct trace *t = s->trace;
     if (t == NULL || t->fd < 0 || t->failed != 0)
         return;
-    const struct engine_device *d = &s->devices[st->at];
+    const struct planning_device *d = &s->planning.devices[st->at];
+    struct device *device = s->devices[st->at].device;
     uint32_t slot = (uint32_t)(st->number % d->model.slots);
-    uint32_t n = d->device->vtable->spans(d->device, slot, t->spans, t->max_spans);
+    uint32_t n = device->vtable->spans(device, slot, t->spans, t->max_spans);
     if (n == 0)
         return;
     char name[64];

@@ -60,7 +60,7 @@ static struct outbox_event figures(struct stator *s, const struct engine_request
 
 /* For the report. */
 static void publish_counters(struct stator *s) {
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         struct engine_device *d = &s->devices[i];
         struct device_counters c;
         d->device->vtable->counters(d->device, &c);
@@ -127,7 +127,7 @@ static void take_commands(struct stator *s) {
 
 /* Ends sequences that were cancelled or have failed, as soon as no step carries them. */
 static void drop_ended(struct stator *s) {
-    for (uint32_t i = 0; i < s->want.sequences; i++) {
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         struct engine_sequence *q = &s->sequences[i];
         if (q->request == NULL || q->flights > 0)
             continue;
@@ -178,7 +178,7 @@ static void fail_all(struct stator *s, const stator_error *e) {
     s->broken_why = *e;
     atomic_store(&s->shown.fault, 1);
     pipeline_drain(s);
-    for (uint32_t i = 0; i < s->want.sequences; i++) {
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         s->sequences[i].flights = 0;
         if (s->sequences[i].request != NULL)
             finish(s, &s->sequences[i], STATOR_REASON_FAILED, e->code, e->text);
@@ -214,7 +214,7 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
     atomic_fetch_add(&s->shown.tokens_out, 1);
     tell(s, r, &ev);
     /* A token at position `context` can be told, but not computed with. */
-    if (r->n_tokens - r->n_prompt >= r->max_new || r->n_tokens > s->want.context)
+    if (r->n_tokens - r->n_prompt >= r->max_new || r->n_tokens > s->planning.want.context)
         end_lap(s, q, STATOR_REASON_LENGTH);
 }
 
@@ -226,7 +226,8 @@ static bool hand_out_rows(struct stator *s, struct engine_step *st, const float 
         if (step_fill_reader_room(q) == 0)
             return false;
         float *row = r->rows->row[r->rows_told % ENGINE_READER_ROWS];
-        memcpy(row, logits + (size_t)st->row * s->shape->vocab, s->shape->vocab * sizeof *row);
+        memcpy(row, logits + (size_t)st->row * s->planning.shape->vocab,
+               s->planning.shape->vocab * sizeof *row);
         r->rows_told++;
         struct outbox_event ev = {
             .kind = STATOR_EVENT_LOGITS, .position = st->position + st->rows_done + st->row, .logits = row};
@@ -268,7 +269,7 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
     }
     uint32_t done = st->rows_done + st->row;
     if (told && !others && done < st->n_tokens)
-        return pipeline_again(s, st, done, ARITH_MIN(st->n_tokens - done, s->want.logits_rows), e);
+        return pipeline_again(s, st, done, ARITH_MIN(st->n_tokens - done, s->planning.want.logits_rows), e);
     if (!ended && done < st->n_tokens) {
         q->done = st->position + done; /* what the cache holds beyond is written again, the same */
         q->round++;
@@ -284,7 +285,7 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
 /* What the step found, to those who wanted it. *stalls: as in read_rows. */
 static stator_status deliver(struct stator *s, struct engine_step *st, bool *stalls, stator_error *e) {
     struct device *d = s->devices[st->at].device;
-    uint32_t slot = (uint32_t)(st->number % s->devices[st->at].model.slots);
+    uint32_t slot = (uint32_t)(st->number % s->planning.devices[st->at].model.slots);
     s->step_ns = clock_ns();
     if (st->ended_ns == 0)
         st->ended_ns = s->step_ns;
@@ -294,7 +295,7 @@ static stator_status deliver(struct stator *s, struct engine_step *st, bool *sta
         return read_rows(s, st, logits, picks, stalls, e);
     pipeline_finish(s, st); /* nothing begins before we return, so the rows hold */
     for (uint32_t i = 0; i < st->n_rows; i++)
-        take_row(s, st->of_row[i], logits + (size_t)i * s->shape->vocab, &picks[i]);
+        take_row(s, st->of_row[i], logits + (size_t)i * s->planning.shape->vocab, &picks[i]);
     return STATOR_OK;
 }
 

@@ -15,16 +15,16 @@ static struct engine_step *step_of(const struct stator *s, uint64_t number) {
 }
 
 static uint32_t slot_of(const struct stator *s, uint64_t number) {
-    return (uint32_t)(number % s->devices[0].model.slots);
+    return (uint32_t)(number % s->planning.devices[0].model.slots);
 }
 
 static bool is_last(const struct stator *s, uint32_t device) {
-    return device + 1 == s->n_devices;
+    return device + 1 == s->planning.n_devices;
 }
 
 /* Whether step `number` finds its slot on the device, and the halves behind it, free. */
 static bool slot_is_free(const struct stator *s, uint64_t number, uint32_t device) {
-    uint32_t slots = s->devices[0].model.slots;
+    uint32_t slots = s->planning.devices[0].model.slots;
     if (number < s->first_step + slots)
         return true; /* the one before it in the slot was finished, or never was */
     const struct engine_step *before = step_of(s, number - slots);
@@ -105,7 +105,7 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
         return error_set(e, STATOR_DEVICE,
                          "%s: wait: a step of %u tokens has not ended after %.1f s: the device or its driver "
                          "hangs",
-                         d->facts.name, st->n_tokens, (double)s->deadline_ns * 1e-9);
+                         s->planning.devices[st->at].facts.name, st->n_tokens, (double)s->deadline_ns * 1e-9);
     }
     st->running = false;
     d->n_running--;
@@ -150,7 +150,7 @@ struct engine_step *pipeline_ended(struct stator *s) {
 
 stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t first, uint32_t rows,
                              stator_error *e) {
-    CHECK(st == pipeline_ended(s) && st->reader != NULL && rows <= s->want.logits_rows);
+    CHECK(st == pipeline_ended(s) && st->reader != NULL && rows <= s->planning.want.logits_rows);
     struct device *d = s->devices[st->at].device;
     uint8_t *slot = d->vtable->step_slot(d, slot_of(s, st->number));
     struct step_header *h = (struct step_header *)slot;
@@ -207,7 +207,7 @@ void pipeline_drain(struct stator *s) {
                 break; /* it is lost, and with it what it ran */
         st->running = false;
     }
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
         s->devices[i].n_running = 0;
     s->first_step = s->next_step;
     atomic_store(&s->shown.moved_ns, 0);

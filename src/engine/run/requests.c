@@ -119,15 +119,15 @@ static stator_status check_request(const struct stator *s, const stator_request 
             r->logprobs, r->top_logprobs, STATOR_TOP_LOGPROBS);
     if (r->logprobs && r->kind == STATOR_LOGITS)
         return error_set(e, STATOR_USAGE, "stator_submit: request.logprobs is for STATOR_GENERATE");
-    if (r->n_tokens > s->want.context)
+    if (r->n_tokens > s->planning.want.context)
         return error_set(e, STATOR_USAGE,
                          "the prompt has %zu tokens, memory.context is %u: raise it, or shorten the prompt",
-                         r->n_tokens, s->want.context);
+                         r->n_tokens, s->planning.want.context);
     for (size_t i = 0; i < r->n_tokens; i++)
-        if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= s->shape->vocab)
+        if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= s->planning.shape->vocab)
             return error_set(e, STATOR_USAGE,
                              "token %zu of the prompt is %d: the model's vocabulary is 0 .. %u", i,
-                             r->tokens[i], s->shape->vocab - 1);
+                             r->tokens[i], s->planning.shape->vocab - 1);
     return STATOR_OK;
 }
 
@@ -139,7 +139,7 @@ static uint64_t clock_seed(void) {
 
 static stator_status resolve_sampling(const struct stator *s, const stator_sampling *w,
                                       struct sampler_settings *out, stator_error *e) {
-    const struct config *c = &s->config;
+    const struct config *c = &s->planning.config;
     out->temperature = w->has & STATOR_HAS_TEMPERATURE ? w->temperature : (float)c->sampling.temperature;
     out->top_k = w->has & STATOR_HAS_TOP_K ? w->top_k : (uint32_t)c->sampling.top_k;
     out->top_p = w->has & STATOR_HAS_TOP_P ? w->top_p : (float)c->sampling.top_p;
@@ -182,7 +182,7 @@ stator_status stator_check(const stator *s, const stator_request *request, stato
 static void fill_slot(stator *s, struct engine_request *q, const stator_request *r, const stator_bench *b,
                       const struct sampler_settings *sampling, uint64_t *id) {
     uint32_t n = (uint32_t)r->n_tokens;
-    uint32_t room = s->want.context - n + 1;
+    uint32_t room = s->planning.want.context - n + 1;
     q->kind = r->kind;
     q->ignore_eos = r->ignore_eos != 0;
     q->n_prompt = q->n_tokens = n;

@@ -8,13 +8,13 @@
 #include "base/clock.h"
 
 static uint32_t need_of(const struct stator *s, uint32_t cache, uint32_t tokens) {
-    const struct device_model *m = &s->devices[0].model;
+    const struct device_model *m = &s->planning.devices[0].model;
     return graph_cache_need(&m->graph->caches[cache], m->caches[cache].per_sequence, tokens);
 }
 
 static bool has_room(const struct stator *s, uint32_t tokens) {
     bool room = true;
-    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++)
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
         room = room && need_of(s, i, tokens) <= s->caches[i].n_free;
     return room;
 }
@@ -22,29 +22,29 @@ static bool has_room(const struct stator *s, uint32_t tokens) {
 /* Of all caches. */
 static uint32_t free_blocks(const struct stator *s) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++)
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
         n += s->caches[i].n_free;
     return n;
 }
 
 static uint32_t held_blocks(const struct stator *s, const struct engine_sequence *q) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++)
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
         n += q->caches[i].n_blocks;
     return n;
 }
 
 bool sequences_admit(struct stator *s, uint32_t slot) {
     struct engine_request *r = &s->requests[slot];
-    uint32_t tokens = ARITH_MIN(r->n_prompt + r->max_new, s->want.context);
+    uint32_t tokens = ARITH_MIN(r->n_prompt + r->max_new, s->planning.want.context);
     struct engine_sequence *q = NULL;
-    for (uint32_t i = 0; i < s->want.sequences && q == NULL; i++)
+    for (uint32_t i = 0; i < s->planning.want.sequences && q == NULL; i++)
         if (s->sequences[i].request == NULL)
             q = &s->sequences[i];
     if (q == NULL || !has_room(s, tokens))
         return false;
-    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++) {
-        const struct device_cache *d = &s->devices[0].model.caches[i];
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
+        const struct device_cache *d = &s->planning.devices[0].model.caches[i];
         struct engine_cache *c = &s->caches[i];
         uint32_t need = need_of(s, i, tokens);
         CHECK(need <= d->per_sequence);
@@ -88,11 +88,11 @@ bool sequences_take_rows(struct stator *s, uint32_t slot) {
 
 void sequences_release(struct stator *s, struct engine_sequence *q) {
     CHECK(q->request != NULL && q->flights == 0);
-    for (uint32_t i = 0; i < s->devices[0].graph.n_caches; i++) {
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         struct engine_cache *c = &s->caches[i];
         for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)
             c->free[c->n_free++] = q->caches[i].table[k];
-        CHECK(c->n_free <= s->devices[0].model.caches[i].n_blocks);
+        CHECK(c->n_free <= s->planning.devices[0].model.caches[i].n_blocks);
         q->caches[i].n_blocks = 0;
     }
     atomic_store(&q->request->shown.blocks, 0);
@@ -103,7 +103,7 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
 
 void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) {
     CHECK(q->request != NULL && q->flights == 0 && to <= q->done);
-    const struct device_model *m = &s->devices[0].model;
+    const struct device_model *m = &s->planning.devices[0].model;
     bool can = true;
     for (uint32_t i = 0; i < m->graph->n_caches; i++)
         can = can && graph_cache_rewinds(&m->graph->caches[i], m->caches[i].per_sequence, q->done, to);

@@ -30,7 +30,7 @@ uint32_t step_fill_reader_room(const struct engine_sequence *q) {
 }
 
 bool step_fill_others(const struct stator *s, const struct engine_sequence *q) {
-    for (uint32_t i = 0; i < s->want.sequences; i++) {
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         const struct engine_sequence *other = &s->sequences[i];
         if (other == q)
             continue;
@@ -64,7 +64,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     uint32_t sequence = (uint32_t)(q - s->sequences);
     struct engine_request *r = q->request;
     struct step_header *h = f->h;
-    CHECK(h->n_tokens + n <= s->want.batch && q->done + n <= r->n_tokens);
+    CHECK(h->n_tokens + n <= s->planning.want.batch && q->done + n <= r->n_tokens);
     CHECK(q->done + n <= q->room);
     if (q->began_ns == 0 || q->done == r->n_depth)
         q->began_ns = clock_ns();
@@ -91,19 +91,19 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
 
 /* The most of a prompt of n tokens that goes into one step. */
 static uint32_t largest_chunk(const struct stator *s, uint32_t n) {
-    if (s->n_devices == 1)
-        return s->want.batch;
-    uint32_t part = (uint32_t)arith_ceil_div(n, 2 * s->n_devices);
-    return ARITH_MIN(ARITH_MAX(part, (uint32_t)LEAST_CHUNK), s->want.batch);
+    if (s->planning.n_devices == 1)
+        return s->planning.want.batch;
+    uint32_t part = (uint32_t)arith_ceil_div(n, 2 * s->planning.n_devices);
+    return ARITH_MIN(ARITH_MAX(part, (uint32_t)LEAST_CHUNK), s->planning.want.batch);
 }
 
 /* The most generating sequences that go into one step. */
 static uint32_t largest_group(const struct stator *s) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->want.sequences; i++)
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++)
         n += runs(&s->sequences[i], STATOR_GENERATE) &&
              s->sequences[i].done >= s->sequences[i].request->n_prompt;
-    return s->n_devices == 1 ? n : (uint32_t)arith_ceil_div(n, s->n_devices);
+    return s->planning.n_devices == 1 ? n : (uint32_t)arith_ceil_div(n, s->planning.n_devices);
 }
 
 /* Whether every device has a group already: who wants a row joins one of them as soon as that has ended. */
@@ -113,7 +113,7 @@ static bool groups_are_under_way(const struct stator *s) {
         const struct engine_step *st = &s->steps[i % s->max_steps];
         n += st->reader == NULL && st->n_rows > 0;
     }
-    return n >= s->n_devices;
+    return n >= s->planning.n_devices;
 }
 
 /* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all
@@ -122,8 +122,8 @@ static void fill_generation(struct stator *s, struct filling *f) {
     uint32_t group = largest_group(s);
     bool grouped = groups_are_under_way(s);
     for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t k = 0; k < s->want.sequences; k++) {
-            struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->want.sequences];
+        for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
+            struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->planning.want.sequences];
             if (!runs(q, STATOR_GENERATE))
                 continue;
             const struct engine_request *r = q->request;
@@ -135,14 +135,14 @@ static void fill_generation(struct stator *s, struct filling *f) {
             uint32_t left = r->n_tokens - q->done;
             if (left == 0)
                 continue; /* its next token is not known yet */
-            uint32_t n = ARITH_MIN(left, s->want.batch - f->h->n_tokens);
+            uint32_t n = ARITH_MIN(left, s->planning.want.batch - f->h->n_tokens);
             if (q->done < r->n_depth)
                 n = ARITH_MIN(n, r->n_depth - q->done);
             n = generating ? ARITH_MIN(n, group) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
             bool row = n == left;
             if (row && (grouped || !outbox_has_room(&q->request->out)))
                 continue;
-            if (row && f->h->n_rows == s->want.logits_rows) {
+            if (row && f->h->n_rows == s->planning.want.logits_rows) {
                 row = false;
                 n--;
             }
@@ -160,28 +160,28 @@ static void fill_reading(struct stator *s, struct filling *f, struct engine_sequ
     uint32_t left = q->request->n_tokens - q->done;
     uint32_t n = ARITH_MIN(left, largest_chunk(s, q->request->n_tokens));
     if (step_fill_others(s, q))
-        n = ARITH_MIN(n, ARITH_MIN(step_fill_reader_room(q), s->want.logits_rows));
+        n = ARITH_MIN(n, ARITH_MIN(step_fill_reader_room(q), s->planning.want.logits_rows));
     f->st->reader = q;
     f->st->round = q->round;
     f->st->position = q->done;
     add_chunk(s, f, q, n, false);
     uint32_t *rows = (uint32_t *)(f->slot + f->h->at_rows);
-    f->h->n_rows = ARITH_MIN(n, s->want.logits_rows);
+    f->h->n_rows = ARITH_MIN(n, s->planning.want.logits_rows);
     for (uint32_t i = 0; i < f->h->n_rows; i++)
         rows[i] = i;
 }
 
 /* The next logits request that has something left to compute; NULL: none. */
 static struct engine_sequence *find_reader(struct stator *s) {
-    for (uint32_t k = 0; k < s->want.sequences; k++) {
-        uint32_t i = (s->next_reader + k) % s->want.sequences;
+    for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
+        uint32_t i = (s->next_reader + k) % s->planning.want.sequences;
         struct engine_sequence *q = &s->sequences[i];
         if (!runs(q, STATOR_LOGITS) || q->done == q->request->n_tokens)
             continue;
         /* Rows on their way may fill the room. */
         if (step_fill_others(s, q) && (step_fill_reader_room(q) == 0 || q->flights > 0))
             continue;
-        s->next_reader = (i + 1) % s->want.sequences;
+        s->next_reader = (i + 1) % s->planning.want.sequences;
         return q;
     }
     return NULL;
@@ -204,7 +204,7 @@ bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
     }
     s->read_last = st->reader != NULL;
     if (st->reader == NULL && f.h->n_tokens > 0)
-        s->next_sequence = (s->next_sequence + 1) % s->want.sequences;
+        s->next_sequence = (s->next_sequence + 1) % s->planning.want.sequences;
     st->n_tokens = f.h->n_tokens;
     st->n_rows = f.h->n_rows;
     return f.h->n_tokens > 0;

@@ -43,13 +43,13 @@ struct gap {
 static bool walk(struct stator *s, uint32_t place, bool (*visit)(struct stator *s, const struct gap *g)) {
     struct device *d = s->devices[place].device;
     for (int i = 0; i < DEVICE_ARENAS; i++) {
-        struct gap g = {.place = s->plan.places[place].name};
-        g.arena = plan_arena_find(&s->plan.places[place], device_arena_name((enum device_arena)i));
-        uint32_t arena = (uint32_t)(g.arena - s->plan.places[place].arenas);
+        struct gap g = {.place = s->planning.plan.places[place].name};
+        g.arena = plan_arena_find(&s->planning.plan.places[place], device_arena_name((enum device_arena)i));
+        uint32_t arena = (uint32_t)(g.arena - s->planning.plan.places[place].arenas);
         for (g.slice = 0; g.slice < g.arena->n_slices; g.slice++) {
             g.memory = d->vtable->map(d, (enum device_arena)i, g.slice);
-            for (uint64_t at = 0;
-                 g.memory != NULL && enforce_gap(&s->plan, place, arena, g.slice, at, &g.begin, &g.end);
+            for (uint64_t at = 0; g.memory != NULL &&
+                                  enforce_gap(&s->planning.plan, place, arena, g.slice, at, &g.begin, &g.end);
                  at = g.end)
                 if (!visit(s, &g))
                     return false;
@@ -78,13 +78,13 @@ static bool intact(struct stator *s, const struct gap *g) {
 }
 
 void enforce_poison(struct stator *s) {
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
         (void)walk(s, i, poison);
 }
 
 bool enforce_check(struct stator *s) {
     bool ok = true;
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
         ok = walk(s, i, intact) && ok;
 #ifdef STATOR_DEBUG
     CHECK(ok);

@@ -7,7 +7,9 @@
  *
  * Invariants: a job is a run of panels of one weight; jobs are dealt out in turn, so every panel is written
  * once. A packed half is written only after an upload_wait that followed its upload. */
-#include "engine/engine.h"
+#include "engine/start/loader.h"
+
+#include "plan/load_window.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -25,37 +27,6 @@ struct loading {
     stator_error error; /* of the first that failed */
 };
 
-static uint64_t file_panel_bytes(const struct graph_weight *w) {
-    uint64_t row = 0;
-    bool ok = block_row_bytes(w->tensor->type, w->tensor->ne[0], &row);
-    CHECK(ok);
-    return w->packed ? row * PANEL_ROWS : row;
-}
-
-static uint64_t packed_panel_bytes(const struct graph_weight *w) {
-    return w->packed ? w->layout.panel_bytes : w->bytes;
-}
-
-/* Bytes that one panel of a job needs in a region of a member's part. */
-static uint64_t region_bytes(const struct graph_weight *w, bool mapped) {
-    return mapped ? file_panel_bytes(w) : ARITH_MAX(file_panel_bytes(w), packed_panel_bytes(w));
-}
-
-static uint32_t regions(bool mapped) {
-    return mapped ? 1 : 3;
-}
-
-static uint64_t least_window(const struct graph *g, bool mapped) {
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < g->n_weights; i++)
-        most = ARITH_MAX(most, region_bytes(&g->weights[i], mapped));
-    return mapped ? most : regions(false) * arith_round_up(most, CARVE_ALIGN);
-}
-
-uint64_t loader_least_window(const struct engine_device *d) {
-    return least_window(&d->graph, d->facts.host_memory);
-}
-
 static void fail(struct loading *l, const stator_error *e) {
     int expected = 0;
     if (atomic_compare_exchange_strong(&l->failed, &expected, 1))
@@ -64,7 +35,7 @@ static void fail(struct loading *l, const stator_error *e) {
 
 static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t from, uint64_t n,
                      uint8_t *out) {
-    const struct gguf *g = l->s->gguf;
+    const struct gguf *g = l->s->planning.gguf;
     stator_error e;
     if (gguf_load(g, t, from, n, out, &e) != STATOR_OK) {
         fail(l, &e);
@@ -86,7 +57,7 @@ static uint8_t *destination(struct device *d, const struct graph_weight *w, uint
     const struct graph_piece *p = piece_of(w, panel);
     uint8_t *slice = d->vtable->map(d, DEVICE_WEIGHTS, p->slice);
     CHECK(slice != NULL);
-    return slice + p->offset + (uint64_t)(panel - p->first_panel) * packed_panel_bytes(w);
+    return slice + p->offset + (uint64_t)(panel - p->first_panel) * load_window_packed_panel(w);
 }
 
 /* A run of panels of one matrix of a weight (or a plain weight, as its one panel), and a member's part of the
@@ -104,7 +75,7 @@ static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
     const struct graph_weight *w = j->w;
     if (!w->packed) /* no other order of its bytes: what is behind it in the slice stays zero */
         return read_all(l, w->tensor, 0, w->tensor->bytes, to != NULL ? to : destination(l->device, w, 0));
-    uint64_t panel_bytes = file_panel_bytes(w);
+    uint64_t panel_bytes = load_window_file_panel(w);
     uint64_t row_bytes = panel_bytes / PANEL_ROWS;
     uint64_t matrix = j->first / w->layout.panels;
     uint32_t first = j->first % w->layout.panels;
@@ -130,7 +101,7 @@ static bool upload(struct loading *l, const struct job *j, const uint8_t *from) 
         const struct graph_piece *piece = piece_of(j->w, j->first + p);
         uint32_t here = j->w->packed ? piece->first_panel + piece->panels - (j->first + p) : 1;
         here = ARITH_MIN(here, j->n - p);
-        uint64_t bytes = packed_panel_bytes(j->w);
+        uint64_t bytes = load_window_packed_panel(j->w);
         st = v->upload(l->device, DEVICE_WEIGHTS, piece->slice,
                        piece->offset + (j->first + p - piece->first_panel) * bytes, from + p * bytes,
                        here * bytes, &e);
@@ -155,7 +126,8 @@ static bool load_job(struct loading *l, struct job *j) {
 }
 
 static void report_progress(struct stator *s, uint64_t done) {
-    struct engine_event ev = {.kind = ENGINE_PROGRESS, .done = done, .total = s->shape->tensor_bytes};
+    struct engine_event ev = {
+        .kind = ENGINE_PROGRESS, .done = done, .total = s->planning.shape->tensor_bytes};
     (void)ring_push(s->events, &ev); /* a lost one is no harm */
 }
 
@@ -170,14 +142,14 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
     if (member >= members)
         return;
     struct stator *s = l->s;
-    struct job j = {.window = (uint8_t *)s->staging + member * regions(l->mapped) * l->region};
+    struct job j = {.window = (uint8_t *)s->staging + member * load_window_regions(l->mapped) * l->region};
     uint64_t number = 0;
     for (uint32_t i = 0; i < l->graph->n_weights; i++) {
         j.w = &l->graph->weights[i];
         uint32_t panels = graph_weight_panels(j.w);
         uint32_t of_matrix = panels / j.w->matrices;
-        uint32_t step =
-            (uint32_t)ARITH_MIN(ARITH_MAX(l->region / region_bytes(j.w, l->mapped), 1u), (uint64_t)panels);
+        uint32_t step = (uint32_t)ARITH_MIN(ARITH_MAX(l->region / load_window_region(j.w, l->mapped), 1u),
+                                            (uint64_t)panels);
         for (uint32_t p = 0, n = 0; p < panels; p += n, number++) {
             n = ARITH_MIN(step, of_matrix - p % of_matrix);
             if (number % members != member)
@@ -188,27 +160,31 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
             j.n = n;
             if (!load_job(l, &j))
                 return;
-            uint64_t bytes = j.w->packed ? j.n * file_panel_bytes(j.w) : j.w->tensor->bytes;
+            uint64_t bytes = j.w->packed ? j.n * load_window_file_panel(j.w) : j.w->tensor->bytes;
             uint64_t done = atomic_fetch_add(&s->loaded_bytes, bytes) + bytes;
             if (member == 0) /* the engine thread is the ring's producer */
-                report_progress(s, ARITH_MIN(done, s->shape->tensor_bytes));
+                report_progress(s, ARITH_MIN(done, s->planning.shape->tensor_bytes));
         }
     }
 }
 
-stator_status loader_run(struct stator *s, struct engine_device *d, stator_error *e) {
-    struct loading l = {.s = s, .device = d->device, .graph = &d->graph};
-    l.mapped = d->device->vtable->map(d->device, DEVICE_WEIGHTS, 0) != NULL;
-    uint64_t least = arith_round_up(least_window(&d->graph, l.mapped), CARVE_ALIGN);
-    CHECK(least > 0 && s->load_window >= least); /* the planner has refused less */
-    l.members = (uint32_t)ARITH_MAX(ARITH_MIN((uint64_t)d->choice.threads, s->load_window / least), 1u);
-    l.region = s->load_window / l.members / regions(l.mapped) / CARVE_ALIGN * CARVE_ALIGN;
+stator_status loader_run(struct stator *s, uint32_t device, stator_error *e) {
+    const struct planning_device *p = &s->planning.devices[device];
+    struct device *d = s->devices[device].device;
+    struct loading l = {.s = s, .device = d, .graph = &p->graph};
+    l.mapped = d->vtable->map(d, DEVICE_WEIGHTS, 0) != NULL;
+    uint64_t least = arith_round_up(load_window_least(&p->graph, l.mapped), CARVE_ALIGN);
+    CHECK(least > 0 && s->planning.load_window >= least); /* the planner has refused less */
+    l.members =
+        (uint32_t)ARITH_MAX(ARITH_MIN((uint64_t)p->choice.threads, s->planning.load_window / least), 1u);
+    l.region =
+        s->planning.load_window / l.members / load_window_regions(l.mapped) / CARVE_ALIGN * CARVE_ALIGN;
     pthread_mutex_init(&l.upload, NULL);
-    d->device->vtable->parallel(d->device, load_member, &l);
+    d->vtable->parallel(d, load_member, &l);
     pthread_mutex_destroy(&l.upload);
     if (!l.mapped && !atomic_load(&l.failed)) {
         stator_error why;
-        if (d->device->vtable->upload_wait(d->device, &why) != STATOR_OK)
+        if (d->vtable->upload_wait(d, &why) != STATOR_OK)
             fail(&l, &why);
     }
     if (atomic_load(&l.failed)) {

@@ -14,8 +14,10 @@ static uint32_t count(uint64_t set) {
 static int node_of_gpus(const struct stator *s, uint32_t *n_known) {
     int nodes[DEVICE_MAX];
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_devices; i++) {
-        int node = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(s->root, s->devices[i].choice.pci);
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+        int node = s->planning.devices[i].facts.host_memory
+                       ? -1
+                       : numa_node_of_pci(s->root, s->planning.devices[i].choice.pci);
         if (node >= 0)
             nodes[n++] = node;
     }
@@ -36,8 +38,10 @@ static int node_of_gpus(const struct stator *s, uint32_t *n_known) {
 
 static uint32_t far_gpus(const struct stator *s, int node) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_devices && node >= 0; i++) {
-        int own = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(s->root, s->devices[i].choice.pci);
+    for (uint32_t i = 0; i < s->planning.n_devices && node >= 0; i++) {
+        int own = s->planning.devices[i].facts.host_memory
+                      ? -1
+                      : numa_node_of_pci(s->root, s->planning.devices[i].choice.pci);
         n += own >= 0 && own != node;
     }
     return n;
@@ -48,7 +52,7 @@ void placement_decide(struct stator *s) {
     *p = (struct placement){.staging = -1, .staging_is_on = -1};
     uint64_t online = numa_online(s->root);
     p->n_nodes = count(online);
-    if (s->config.cpu.numa == CONFIG_NUMA_OFF)
+    if (s->planning.config.cpu.numa == CONFIG_NUMA_OFF)
         snprintf(p->why, sizeof p->why, "cpu.numa is \"off\"");
     else if (online == 0)
         snprintf(p->why, sizeof p->why, "the kernel tells of no nodes (/sys/devices/system/node/online)");
@@ -90,13 +94,13 @@ void placement_end_staging(struct stator *s) {
     (void)numa_prefer(-1);
     if (s->staging == NULL)
         return;
-    if (s->staging_is_pages && !numa_place(s->staging, s->staging_bytes, (uint64_t)1 << p->staging))
-        p->refused += s->staging_bytes;
+    if (s->staging_is_pages && !numa_place(s->staging, s->planning.staging_bytes, (uint64_t)1 << p->staging))
+        p->refused += s->planning.staging_bytes;
     p->staging_is_on = numa_node_of(s->staging);
 }
 
 void placement_begin_spill(struct stator *s, uint32_t i) {
-    int node = numa_node_of_pci(s->root, s->devices[i].choice.pci);
+    int node = numa_node_of_pci(s->root, s->planning.devices[i].choice.pci);
     if (s->placement.on && node >= 0)
         (void)numa_prefer(node); /* refused: the pages lie anywhere, as those of staging would */
 }
@@ -107,9 +111,9 @@ void placement_end_spill(struct stator *s) {
 }
 
 void placement_slice(struct stator *s, uint32_t i, void *memory, uint64_t bytes) {
-    const struct device_choice *c = &s->devices[i].choice;
+    const struct device_choice *c = &s->planning.devices[i].choice;
     uint64_t nodes = 0;
-    if (!s->placement.on || !s->devices[i].facts.host_memory || !c->pinned || memory == NULL)
+    if (!s->placement.on || !s->planning.devices[i].facts.host_memory || !c->pinned || memory == NULL)
         return;
     for (uint32_t k = 0; k < c->threads && k < sizeof c->cpus / sizeof c->cpus[0]; k++)
         nodes |= numa_node_of_cpu(s->root, (unsigned)c->cpus[k]);

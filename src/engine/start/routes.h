@@ -9,9 +9,6 @@
 /* Probes every pair of neighbours (slices exist, nothing is prepared) and fills route, in and out of all
  * devices. STATOR_DEVICE: transfer.mode = "direct" and a pair can't, with the reason; or a lost device. */
 stator_status routes_decide(struct stator *s, stator_error *e);
-/* What a plan can say of the route from device i to the next before anything was probed: "direct", "staged",
- * or "by probe"; and why. */
-const char *routes_planned(const struct stator *s, uint32_t i, const char **why);
 /* One log line per route. On the driver thread. */
 void routes_log(const struct stator *s);
 

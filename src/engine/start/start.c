@@ -4,15 +4,16 @@
 
 #include "os/pages.h"
 #include "engine/start/enforce.h"
+#include "engine/start/loader.h"
 #include "engine/start/routes.h"
 #include "plan/spill.h"
 #include "engine/report/trace.h"
 
 static stator_status open_devices(struct stator *s, stator_error *e) {
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         struct engine_device *d = &s->devices[i];
-        stator_status st = device_open(&d->choice, &d->model, s->traces, &s->phase, d->memory,
-                                       d->memory_bytes, &d->device, e);
+        stator_status st = device_open(&s->planning.devices[i].choice, &s->planning.devices[i].model,
+                                       s->traces, &s->phase, d->memory, d->memory_bytes, &d->device, e);
         if (st != STATOR_OK)
             return st;
     }
@@ -22,34 +23,37 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
 /* Pinned by the first device that wants that. */
 static stator_status create_staging(struct stator *s, stator_error *e) {
     struct device *owner = NULL;
-    for (uint32_t i = 0; i < s->n_devices && owner == NULL; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices && owner == NULL; i++)
         if (s->devices[i].device->vtable->host_create != NULL)
             owner = s->devices[i].device;
     s->staging_is_pages = owner == NULL;
     placement_begin_staging(s);
-    stator_status st = owner != NULL ? owner->vtable->host_create(owner, s->staging_bytes, &s->staging, e)
-                                     : pages_map(s->staging_bytes, "staging", &s->staging, e);
+    stator_status st = owner != NULL
+                           ? owner->vtable->host_create(owner, s->planning.staging_bytes, &s->staging, e)
+                           : pages_map(s->planning.staging_bytes, "staging", &s->staging, e);
     placement_end_staging(s);
     if (st == STATOR_OK)
-        plan_arena_find(plan_find(&s->plan, "host"), "staging")->allocated = s->staging_bytes;
+        plan_arena_find(plan_find(&s->planning.plan, "host"), "staging")->allocated =
+            s->planning.staging_bytes;
     return st;
 }
 
 /* The slices behind the device's own: of KV, then of weights. */
 static stator_status create_spill(struct stator *s, uint32_t device, stator_error *e) {
-    struct engine_device *ed = &s->devices[device];
-    struct plan_arena *a = spill_arena(&s->plan, device);
+    struct planning_device *p = &s->planning.devices[device];
+    struct device *d = s->devices[device].device;
+    struct plan_arena *a = spill_arena(&s->planning.plan, device);
     if (a == NULL)
         return STATOR_OK;
-    uint32_t first_kv = device_cache_slices(&ed->model, false);
-    uint32_t n_kv = device_cache_slices(&ed->model, true) - first_kv;
-    uint32_t weights = ed->graph.weight_slices - ed->graph.spilled_slices;
+    uint32_t first_kv = device_cache_slices(&p->model, false);
+    uint32_t n_kv = device_cache_slices(&p->model, true) - first_kv;
+    uint32_t weights = p->graph.weight_slices - p->graph.spilled_slices;
     for (uint32_t k = 0; k < a->n_slices; k++) {
         stator_status st =
-            ed->device->vtable->slice_spill(ed->device, k < n_kv ? DEVICE_KV : DEVICE_WEIGHTS,
-                                            k < n_kv ? first_kv + k : weights + k - n_kv, a->slices[k], e);
+            d->vtable->slice_spill(d, k < n_kv ? DEVICE_KV : DEVICE_WEIGHTS,
+                                   k < n_kv ? first_kv + k : weights + k - n_kv, a->slices[k], e);
         if (st == STATOR_DOES_NOT_FIT)
-            ed->refused = (struct engine_refusal){.bytes = a->slices[k], .in_host = true};
+            p->refused = (struct planning_refusal){.bytes = a->slices[k], .in_host = true};
         if (st != STATOR_OK)
             return st;
         a->allocated += a->slices[k];
@@ -59,24 +63,25 @@ static stator_status create_spill(struct stator *s, uint32_t device, stator_erro
 
 /* What the device has given so far, and what it still has. */
 static void note_refusal(struct stator *s, uint32_t device, uint64_t bytes) {
-    struct engine_device *d = &s->devices[device];
-    const struct plan_place *place = &s->plan.places[device];
-    d->refused = (struct engine_refusal){.bytes = bytes};
+    struct device *d = s->devices[device].device;
+    const struct plan_place *place = &s->planning.plan.places[device];
+    struct planning_refusal *r = &s->planning.devices[device].refused;
+    *r = (struct planning_refusal){.bytes = bytes};
     for (uint32_t k = 0; k < place->n_arenas; k++)
-        d->refused.given += place->arenas[k].allocated;
-    if (d->device->vtable->free_bytes != NULL)
-        d->refused.left = d->device->vtable->free_bytes(d->device);
+        r->given += place->arenas[k].allocated;
+    if (d->vtable->free_bytes != NULL)
+        r->left = d->vtable->free_bytes(d);
 }
 
 static stator_status create_arenas(struct stator *s, uint32_t device, stator_error *e) {
     struct device *d = s->devices[device].device;
     for (int i = 0; i < DEVICE_ARENAS; i++) {
         struct plan_arena *a =
-            plan_arena_find(&s->plan.places[device], device_arena_name((enum device_arena)i));
+            plan_arena_find(&s->planning.plan.places[device], device_arena_name((enum device_arena)i));
         CHECK(a != NULL);
         for (uint32_t k = 0; k < a->n_slices; k++) {
             stator_status st = d->vtable->slice_create(d, (enum device_arena)i, k, a->slices[k], e);
-            if (st == STATOR_DOES_NOT_FIT && !s->devices[device].facts.host_memory)
+            if (st == STATOR_DOES_NOT_FIT && !s->planning.devices[device].facts.host_memory)
                 note_refusal(s, device, a->slices[k]);
             if (st != STATOR_OK)
                 return st;
@@ -100,11 +105,12 @@ static uint64_t driver_bytes(const struct stator *s, uint32_t i) {
 
 static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     struct engine_device *d = &s->devices[i];
+    const struct planning_device *p = &s->planning.devices[i];
     struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
-                                 .out = i + 1 < s->n_devices ? &d->out : NULL,
-                                 .pinned = d->pinned.bytes > 0 ? (uint8_t *)s->staging + d->at_pinned : NULL,
+                                 .out = i + 1 < s->planning.n_devices ? &d->out : NULL,
+                                 .pinned = p->pinned.bytes > 0 ? (uint8_t *)s->staging + p->at_pinned : NULL,
                                  .log = &s->log,
-                                 .kernel_cache = s->config.cache.dir};
+                                 .kernel_cache = s->planning.config.cache.dir};
     stator_status st = d->device->vtable->prepare(d->device, &setup, e);
     if (st == STATOR_OK)
         atomic_store(&d->driver_bytes, driver_bytes(s, i));
@@ -118,29 +124,29 @@ stator_status start_devices(struct stator *s, stator_error *e) {
         st = open_devices(s, e);
     if (st == STATOR_OK)
         st = create_staging(s, e);
-    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++)
         st = create_arenas(s, i, e);
     if (st == STATOR_OK)
         enforce_poison(s);
-    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
-        st = loader_run(s, &s->devices[i], e);
+    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++)
+        st = loader_run(s, i, e);
     if (st == STATOR_OK)
-        st = gguf_unchanged(s->gguf, e);
+        st = gguf_unchanged(s->planning.gguf, e);
     if (st == STATOR_OK)
         st = routes_decide(s, e);
-    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++)
         st = prepare(s, i, e);
     return st;
 }
 
 void start_close_devices(struct stator *s) {
     trace_close(s);
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         struct device *d = s->devices[i].device;
         if (d != NULL && d->vtable->settle != NULL)
             d->vtable->settle(d);
     }
-    for (uint32_t i = s->n_devices; i-- > 0;) {
+    for (uint32_t i = s->planning.n_devices; i-- > 0;) {
         struct engine_device *d = &s->devices[i];
         if (d->device != NULL)
             d->device->vtable->close(d->device);

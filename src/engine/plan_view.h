@@ -1,6 +1,6 @@
 /* The whole plan of an engine, for `stator plan`. */
-#ifndef STATOR_PLAN_PLAN_VIEW_H
-#define STATOR_PLAN_PLAN_VIEW_H
+#ifndef STATOR_ENGINE_PLAN_VIEW_H
+#define STATOR_ENGINE_PLAN_VIEW_H
 
 #include "plan/plan.h"
 

@@ -1,4 +1,4 @@
-#include "plan/resolved_config.h"
+#include "engine/resolved_config.h"
 
 #include "engine/engine.h"
 
@@ -10,7 +10,7 @@ stator_status resolved_config_load(const char *path, const char *const *set, siz
     if (st != STATOR_OK)
         return st;
     st = stator_plan(s, e);
-    *out = s->config;
+    *out = s->planning.config;
     stator_close(s);
     return st == STATOR_DOES_NOT_FIT ? STATOR_OK : st;
 }

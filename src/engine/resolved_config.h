@@ -1,7 +1,7 @@
 /* The config as an engine on it would see it: what depends on the model and the machine (context, logits
  * rows, threads, host limit) filled in, with the origin "derived". For `stator config`. */
-#ifndef STATOR_PLAN_RESOLVED_CONFIG_H
-#define STATOR_PLAN_RESOLVED_CONFIG_H
+#ifndef STATOR_ENGINE_RESOLVED_CONFIG_H
+#define STATOR_ENGINE_RESOLVED_CONFIG_H
 
 #include "config/config.h"
 

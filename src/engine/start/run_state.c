@@ -1,0 +1,181 @@
+#include "engine/start/run_state.h"
+
+#include "engine/report/trace.h"
+#include "kernels/kernels.h"
+#include "os/pages.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of a device that was only described nothing is known but that, unless it is this machine's processor. */
+static uint64_t host_bytes(const struct stator *s, uint32_t device) {
+    const struct planning_device *d = &s->planning.devices[device];
+    return s->planning.imagined && !d->facts.host_memory
+               ? 0
+               : device_host_bytes(&d->choice, &d->model, s->traces);
+}
+
+static void lay_out_steps(struct stator *s, const struct planning_want *want, struct carve *c) {
+    s->max_steps = s->planning.n_devices * s->planning.devices[0].model.slots;
+    s->steps = carve_take(c, s->max_steps, sizeof *s->steps);
+    struct engine_sequence **rows =
+        carve_take(c, (uint64_t)s->max_steps * want->logits_rows, sizeof(struct engine_sequence *));
+    struct engine_sequence **carried =
+        carve_take(c, (uint64_t)s->max_steps * want->sequences, sizeof(struct engine_sequence *));
+    for (uint32_t i = 0; i < s->max_steps && c->base != NULL; i++) {
+        s->steps[i].of_row = rows + (size_t)i * want->logits_rows;
+        s->steps[i].carried = carried + (size_t)i * want->sequences;
+    }
+}
+
+static void lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
+    const struct device_model *m = &s->planning.devices[0].model;
+    s->n_requests = want->sequences + (uint32_t)s->planning.config.server.max_queue;
+    s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
+    int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
+    s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
+    uint32_t n_caches = m->graph->n_caches;
+    uint32_t *tables[GRAPH_MAX_CACHES];
+    for (uint32_t i = 0; i < n_caches; i++)
+        tables[i] = carve_take(c, m->caches[i].n_blocks, sizeof *tables[i]);
+    lay_out_steps(s, want, c);
+    for (uint32_t i = 0; i < n_caches; i++)
+        s->caches[i].free = carve_take(c, m->caches[i].n_blocks, sizeof *s->caches[i].free);
+    s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
+    s->rope_frequency =
+        carve_take(c, graph_angles_stride(&s->planning.devices[0].graph) / 2, sizeof *s->rope_frequency);
+    sampler_layout(&s->sampler, c, s->planning.shape->vocab);
+    struct outbox_event *told =
+        carve_take(c, (uint64_t)s->n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
+    s->n_rows = ARITH_MIN(want->sequences, want->logits_rows);
+    s->rows = carve_take(c, s->n_rows, sizeof *s->rows);
+    float *rows =
+        carve_take(c, (uint64_t)s->n_rows * ENGINE_READER_ROWS, s->planning.shape->vocab * sizeof(float));
+    bell_lay_out(&s->bell, c, s->n_requests);
+    uint32_t places = 2; /* a submit of every slot; one place of a ring stays free */
+    while (places < s->n_requests + 1)
+        places *= 2;
+    uint64_t commands = ring_bytes(places, sizeof(struct engine_command));
+    uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
+    void *command_memory = carve_take(c, commands, 1);
+    void *event_memory = carve_take(c, events, 1);
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        d->memory_bytes = host_bytes(s, i);
+        d->memory = carve_take(c, d->memory_bytes, 1);
+    }
+    trace_lay_out(s, c);
+    s->engine_stack = carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
+    s->edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
+    s->edge_work = carve_take(c, s->edge_work_bytes, 1);
+    if (c->base == NULL)
+        return;
+    s->commands = ring_init(command_memory, commands, places, sizeof(struct engine_command));
+    s->events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
+        s->requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
+    }
+    for (uint32_t i = 0; i < s->n_rows * ENGINE_READER_ROWS; i++)
+        s->rows[i / ENGINE_READER_ROWS].row[i % ENGINE_READER_ROWS] =
+            rows + (size_t)i * s->planning.shape->vocab;
+    s->shown.blocks = 0;
+    for (uint32_t k = 0; k < n_caches; k++) {
+        const struct device_cache *d = &m->caches[k];
+        for (uint32_t i = 0; i < want->sequences; i++)
+            s->sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
+        s->caches[k].n_free = d->n_blocks;
+        s->shown.blocks += d->n_blocks;
+        for (uint32_t i = 0; i < d->n_blocks; i++)
+            s->caches[k].free[i] = d->n_blocks - 1 - i;
+    }
+    atomic_store(&s->shown.free_blocks, s->shown.blocks);
+}
+
+/* Writes NULLs into *engine, which has no state yet; a copy of it would race with stator_cancel. */
+uint64_t run_state_bytes(void *engine, const struct planning_want *want) {
+    struct carve c = carve_count();
+    lay_out(engine, want, &c);
+    return c.used;
+}
+
+static void warn_of_tokenizer(struct stator *s) {
+    log_write(&s->log, STATOR_LOG_WARN, "no texts with this model, only token ids (--tokens): %s",
+              s->tokenizer_error.text);
+}
+
+stator_status run_state_try_tokenizer(struct stator *s, stator_error *e) {
+    struct tokenizer *t = NULL;
+    void *memory = NULL;
+    if (s->planning.tokenizer_bytes > 0) {
+        stator_status st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &memory, e);
+        if (st != STATOR_OK)
+            return st;
+        if (tokenizer_create(s->planning.gguf, memory, s->planning.tokenizer_bytes, &t,
+                             &s->tokenizer_error) != STATOR_OK)
+            t = NULL;
+        pages_unmap(memory, s->planning.tokenizer_bytes);
+    }
+    if (t == NULL)
+        warn_of_tokenizer(s);
+    return STATOR_OK;
+}
+
+stator_status run_state_make(struct stator *s, stator_error *e) {
+    struct carve count = carve_count();
+    lay_out(s, &s->planning.want, &count);
+    s->run_bytes = count.used;
+    stator_status st = pages_map(s->run_bytes, "engine: the run's state", &s->run, e);
+    if (st != STATOR_OK)
+        return st;
+    struct carve c = carve_in(s->run, s->run_bytes);
+    lay_out(s, &s->planning.want, &c);
+    uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->planning.gguf)) +
+                      pages_rounded(s->planning.tables_bytes) + pages_rounded(s->run_bytes);
+    if (s->planning.tokenizer_bytes > 0) {
+        st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &s->tokenizer_memory, e);
+        if (st != STATOR_OK)
+            return st;
+        engine += pages_rounded(s->planning.tokenizer_bytes);
+        if (tokenizer_create(s->planning.gguf, s->tokenizer_memory, s->planning.tokenizer_bytes,
+                             &s->tokenizer, &s->tokenizer_error) != STATOR_OK)
+            s->tokenizer = NULL;
+    }
+    if (s->tokenizer == NULL)
+        warn_of_tokenizer(s);
+    struct plan_arena *a = plan_arena_find(plan_find(&s->planning.plan, "host"), "engine");
+    a->allocated = engine;
+    CHECK(a->allocated == a->bytes);
+    return STATOR_OK;
+}
+
+static stator_status fill_angles(struct stator *s, const struct graph_angles *a, double *frequency,
+                                 stator_error *e) {
+    const struct gguf_tensor *t = a->divisors;
+    for (uint32_t j = 0; j < a->n_rot / 2; j++)
+        frequency[j] = pow((double)a->base, -2.0 * j / a->n_rot) / a->scale;
+    if (t == NULL)
+        return STATOR_OK;
+    float divisor[KERNELS_MAX_HEAD / 2];
+    uint64_t bytes = a->n_rot / 2 * sizeof(float);
+    CHECK(t->bytes == bytes && bytes <= sizeof divisor);
+    stator_status st = gguf_load(s->planning.gguf, t, 0, bytes, divisor, e);
+    if (st != STATOR_OK)
+        return st;
+    for (uint32_t j = 0; j < a->n_rot / 2; j++) {
+        if (!isfinite(divisor[j]) || divisor[j] <= 0)
+            return error_set(
+                e, STATOR_BAD_MODEL, "%s: tensor '%.*s': value %u is %g, a positive number is expected",
+                s->planning.config.model.path, (int)t->name.length, t->name.data, j, (double)divisor[j]);
+        frequency[j] /= (double)divisor[j];
+    }
+    return STATOR_OK;
+}
+
+stator_status run_state_fill_angles(struct stator *s, stator_error *e) {
+    const struct graph *g = &s->planning.devices[0].graph; /* all have the same angles */
+    stator_status st = STATOR_OK;
+    for (uint32_t i = 0; i < g->n_angles && st == STATOR_OK; i++)
+        st = fill_angles(s, &g->angles[i], s->rope_frequency + g->angles[i].first / 2, e);
+    return st;
+}

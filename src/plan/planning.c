@@ -1,0 +1,358 @@
+#include "plan/planning.h"
+
+#include "arch/arch.h"
+#include "kernels/kernels.h"
+#include "os/host_memory.h"
+#include "os/pages.h"
+#include "plan/device_spec.h"
+#include "plan/fit.h"
+#include "plan/planner.h"
+#include "plan/shortage.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Shape, graph tables and the placement's work, in one mapping: first counted, then placed. */
+static stator_status map_tables(struct planning *s, stator_error *e) {
+    struct shape *shape = NULL;
+    void *memory = NULL;
+    stator_status st = pages_map(sizeof *shape, "the model's shape", &memory, e);
+    if (st != STATOR_OK)
+        return st;
+    shape = memory;
+    st = arch_read(s->gguf, shape, e);
+    if (st == STATOR_OK) {
+        struct carve c = carve_count();
+        carve_take(&c, 1, sizeof *shape);
+        struct graph *g = &s->devices[0].graph;
+        arch_layout(g, &c, shape, s->n_devices);
+        s->place_work_bytes = graph_place_work_bytes(g);
+        carve_take(&c, s->place_work_bytes, 1);
+        s->max_plan_blocks = planner_max_blocks(g, s->n_devices);
+        carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
+        s->tables_bytes = c.used;
+        st = pages_map(s->tables_bytes, "the model's graph", &s->tables, e);
+    }
+    if (st == STATOR_OK) {
+        struct carve c = carve_in(s->tables, s->tables_bytes);
+        s->shape = carve_take(&c, 1, sizeof *shape);
+        *s->shape = *shape;
+        arch_layout(&s->devices[0].graph, &c, s->shape, s->n_devices);
+        s->place_work = carve_take(&c, s->place_work_bytes, 1);
+        s->plan_blocks = carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
+    }
+    pages_unmap(shape, sizeof *shape);
+    return st;
+}
+
+/* Its memory is the host's, of which it has what the others leave. */
+static void keep_described(struct planning *s, const struct device_facts *facts) {
+    struct device_facts *f = &s->devices[s->n_devices++].facts;
+    *f = *facts;
+    if (!f->host_memory)
+        return;
+    s->described_host = ARITH_MAX(s->described_host, f->memory);
+    f->memory = 0;
+}
+
+/* The devices of devices.use by devices.facts; all of those with "auto". */
+static stator_status take_facts(struct planning *s, stator_error *e) {
+    const struct config *c = &s->config;
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0;
+    stator_status st = device_spec_parse_list(c->devices.facts, "devices.facts:", facts, &n, e);
+    if (st != STATOR_OK || n == 0)
+        return st;
+    uint32_t wanted = c->devices.n > 0 ? c->devices.n : n;
+    if (wanted > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "devices.facts: %u devices; at most %d", wanted, DEVICE_MAX);
+    for (uint32_t i = 0; i < wanted; i++) {
+        const struct device_facts *f =
+            c->devices.n == 0 ? &facts[i] : device_spec_find(facts, n, c->devices.list[i].name);
+        if (f == NULL)
+            return error_set(e, STATOR_USAGE,
+                             "devices.use names %s, which devices.facts does not describe (with "
+                             "--set devices.facts= the devices are those of this machine)",
+                             c->devices.list[i].name);
+        keep_described(s, f);
+    }
+    s->imagined = true;
+    return STATOR_OK;
+}
+
+/* A run takes what is here, but tells who trusts a plan for something else. */
+static stator_status compare_facts(struct planning *s, stator_error *e) {
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0;
+    stator_status st = device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, e);
+    for (uint32_t i = 0; st == STATOR_OK && i < s->n_devices; i++) {
+        const struct device_facts *here = &s->devices[i].facts;
+        const struct device_facts *said = device_spec_find(facts, n, here->name);
+        if (said == NULL || here->host_memory ||
+            (said->memory == here->memory && said->bandwidth == here->bandwidth &&
+             said->max_alloc == here->max_alloc))
+            continue;
+        log_write(s->log, STATOR_LOG_WARN,
+                  "%s: devices.facts says %" PRIu64 " bytes, max_alloc %" PRIu64 ", bandwidth %" PRIu64
+                  "; here it has %" PRIu64 ", %" PRIu64 ", %" PRIu64
+                  ": plans made from the file are not this run's",
+                  here->name, said->memory, said->max_alloc, said->bandwidth, here->memory, here->max_alloc,
+                  here->bandwidth);
+    }
+    return st;
+}
+
+/* Devices that are not here; devices.use names them, so that devices.split and `stator config` know them too.
+ */
+stator_status planning_load_config(struct planning *s, const stator_options *o, stator_error *e) {
+    if (o->n_devices == 0) {
+        stator_status st = config_load(o->config, o->set, o->n_set, &s->config, e);
+        return st == STATOR_OK && o->described ? take_facts(s, e) : st;
+    }
+    if (o->n_devices > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices, DEVICE_MAX);
+    char use[CONFIG_LIST] = "devices.use=";
+    for (size_t i = 0; i < o->n_devices; i++) {
+        struct device_facts f;
+        stator_status st = device_spec_parse(o->devices[i], "--device", &f, e);
+        if (st != STATOR_OK)
+            return st;
+        keep_described(s, &f);
+        size_t n = strlen(use);
+        snprintf(use + n, sizeof use - n, "%s%s", i > 0 ? "," : "", f.name);
+    }
+    s->imagined = true;
+    uint64_t bytes = (o->n_set + 1) * sizeof(char *);
+    void *memory = NULL;
+    stator_status st = pages_map(bytes, "the list of --set", &memory, e);
+    if (st != STATOR_OK)
+        return st;
+    const char **set = memory;
+    for (size_t i = 0; i < o->n_set; i++)
+        set[i] = o->set[i];
+    set[o->n_set] = use;
+    st = config_load(o->config, set, o->n_set + 1, &s->config, e);
+    pages_unmap(memory, bytes);
+    return st;
+}
+
+/* The devices of the config, or "auto", which may be several. */
+static stator_status choose_devices(struct planning *s, const struct device_options *o, stator_error *e) {
+    const struct config *c = &s->config;
+    struct device_choice choices[DEVICE_MAX];
+    uint32_t n = 0;
+    if (c->devices.n > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "devices.use = \"%s\": %u devices; at most %d", c->devices.use,
+                         c->devices.n, DEVICE_MAX);
+    stator_status st = STATOR_OK;
+    if (c->devices.n == 0)
+        st = device_choose("auto", o, choices, DEVICE_MAX, &n, e);
+    for (uint32_t i = 0; i < c->devices.n && st == STATOR_OK; i++) {
+        uint32_t one = 0;
+        st = device_choose(c->devices.list[i].name, o, &choices[i], 1, &one, e);
+        n += one;
+    }
+    for (uint32_t i = 0; i < n && st == STATOR_OK; i++) {
+        s->devices[i].choice = choices[i];
+        s->devices[i].facts = choices[i].facts;
+    }
+    s->n_devices = n;
+    return st;
+}
+
+/* Described devices keep their facts; those that are memory of the host run as this machine's processors do.
+ */
+static stator_status choose_described(struct planning *s, const struct device_options *o, stator_error *e) {
+    struct device_choice here;
+    uint32_t n = 0;
+    stator_status st = device_choose("cpu:0", o, &here, 1, &n, e);
+    for (uint32_t i = 0; i < s->n_devices && st == STATOR_OK; i++)
+        s->devices[i].choice = here;
+    return st;
+}
+
+uint64_t planning_deadline_ns(const struct config *c) {
+    return (uint64_t)(c->devices.deadline * 1e9);
+}
+
+static struct device_options options_of(const struct config *c) {
+    struct device_options o = {.threads = (uint32_t)c->cpu.threads, .deadline_ns = planning_deadline_ns(c)};
+    for (uint32_t i = 0; i < c->devices.n; i++)
+        o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
+    snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
+    return o;
+}
+
+static stator_status resolve_devices(struct planning *s, stator_error *e) {
+    struct device_options o = options_of(&s->config);
+    stator_status st = s->imagined ? choose_described(s, &o, e) : choose_devices(s, &o, e);
+    if (st == STATOR_OK && !s->imagined)
+        st = compare_facts(s, e);
+    if (st == STATOR_OK)
+        config_derive(&s->config, CONFIG_CPU_THREADS, s->devices[0].choice.threads);
+    return st;
+}
+
+/* Every type takes every shape: heads are multiples of 32 (model/shape.c). */
+static void resolve_kv_types(const struct config *c, struct planning_want *w) {
+    static const uint32_t types[] = {[CONFIG_KV_F32] = KERNELS_KV_F32,
+                                     [CONFIG_KV_F16] = KERNELS_KV_F16,
+                                     [CONFIG_KV_Q8_0] = KERNELS_KV_Q8_0,
+                                     [CONFIG_KV_Q4_0] = KERNELS_KV_Q4_0};
+    w->kv_type_k = types[c->memory.kv_type_k];
+    w->kv_type_v = types[c->memory.kv_type_v];
+}
+
+static stator_status resolve_host_limit(struct planning *s, stator_error *e) {
+    s->host_limit = s->config.memory.host_limit != 0 ? s->config.memory.host_limit : s->described_host;
+    if (s->host_limit != 0)
+        return STATOR_OK;
+    int why = host_memory_unreadable();
+    if (why != 0)
+        return error_set(
+            e, STATOR_FAILED,
+            "how much memory there is can't be read from /proc: %s (ulimit -n); raise the limit, "
+            "or set memory.host_limit",
+            strerror(why));
+    uint64_t available = host_memory_available();
+    if (available == 0)
+        return error_set(
+            e, STATOR_USAGE,
+            "neither /proc/meminfo nor the cgroup says how much memory there is: set memory.host_limit");
+    s->host_limit = available / 10 * 9;
+    config_derive(&s->config, CONFIG_MEMORY_HOST_LIMIT, s->host_limit);
+    return STATOR_OK;
+}
+
+/* Sizes that do not need a plan; "auto" context is resolved by planning. */
+static stator_status resolve_want(struct planning *s, stator_error *e) {
+    const struct config *c = &s->config;
+    struct planning_want *w = &s->want;
+    resolve_kv_types(c, w);
+    w->spill = c->memory.on_oom == CONFIG_OOM_SPILL;
+    w->sequences = (uint32_t)c->memory.sequences;
+    w->batch = (uint32_t)c->memory.batch;
+    w->logits_rows = (uint32_t)(c->memory.logits_rows != 0 ? c->memory.logits_rows : c->memory.sequences);
+    w->logits_rows = ARITH_MIN(w->logits_rows, w->batch);
+    s->rows_follow_sequences = c->memory.logits_rows == 0;
+    if (c->memory.context > s->shape->context_trained && c->memory.context != CONFIG_CONTEXT_AUTO)
+        return error_set(e, STATOR_USAGE,
+                         "memory.context = %" PRIu64 ": this model was trained for %u tokens",
+                         c->memory.context, s->shape->context_trained);
+    w->context = (uint32_t)(c->memory.context == 0 || c->memory.context == CONFIG_CONTEXT_AUTO
+                                ? ARITH_MIN(4096u, s->shape->context_trained)
+                                : c->memory.context);
+    s->load_window = pages_rounded(c->memory.staging);
+    return resolve_host_limit(s, e);
+}
+
+stator_status planning_open(struct planning *s, stator_error *e) {
+    stator_status st = gguf_open(s->config.model.path, &s->gguf, e);
+    if (st == STATOR_OK)
+        st = resolve_devices(s, e);
+    if (st == STATOR_OK)
+        st = map_tables(s, e);
+    return st == STATOR_OK ? resolve_want(s, e) : st;
+}
+
+void planning_close(struct planning *s) {
+    pages_unmap(s->tables, s->tables_bytes);
+    gguf_close(s->gguf);
+}
+
+#define NO_DEVICE UINT32_MAX
+
+/* Whether the model with these sizes fits on the first n devices. *refuses: the device whose kernels do not
+ * take it, *why; or NO_DEVICE. */
+static bool fits_on(struct planning *s, uint32_t n, bool spill, uint32_t *refuses, stator_error *why) {
+    struct planning_want want = s->want;
+    struct plan made;
+    *refuses = NO_DEVICE;
+    want.spill = spill;
+    s->n_devices = n;
+    if (s->config.memory.context == CONFIG_CONTEXT_AUTO)
+        want.context = fit_largest_context(s, &want);
+    if (want.context == 0 || planner_make(s, &want, &made, NULL) != STATOR_OK || !made.fits)
+        return false;
+    for (uint32_t i = 0; i < n && *refuses == NO_DEVICE; i++)
+        if (device_takes(&s->devices[i].choice, &s->devices[i].model, why) != STATOR_OK)
+            *refuses = i;
+    return *refuses == NO_DEVICE;
+}
+
+/* Leaves a device of "auto" out. */
+static void leave_out(struct planning *s, uint32_t device, uint32_t all, const stator_error *why) {
+    log_write(s->log, STATOR_LOG_WARN, "devices.use = \"auto\": %s is left out: %s",
+              s->devices[device].facts.name, why->text);
+    for (uint32_t i = device; i + 1 < all; i++) {
+        s->devices[i].choice = s->devices[i + 1].choice;
+        s->devices[i].facts = s->devices[i + 1].facts;
+    }
+}
+
+/* "auto" with GPUs: as few of them as hold the model (each boundary costs time), all of them for the largest
+ * context and where they have to spill, and the CPU when they do not. */
+stator_status planning_narrow(struct planning *s, stator_error *e) {
+    uint32_t all = s->n_devices;
+    if (s->config.devices.n != 0 || s->imagined || s->devices[0].facts.host_memory || s->planned)
+        return STATOR_OK;
+    bool longest = s->config.memory.context == CONFIG_CONTEXT_AUTO;
+    for (bool spill = false;; spill = true) {
+        bool whole = longest || spill;
+        for (uint32_t n = whole ? all : 1; n > 0 && n <= all;) {
+            uint32_t refuses = NO_DEVICE;
+            stator_error why;
+            if (fits_on(s, n, spill, &refuses, &why))
+                return STATOR_OK;
+            if (refuses == NO_DEVICE) {
+                n++;
+            } else {
+                leave_out(s, refuses, all--, &why);
+                n = whole ? all : 1;
+            }
+        }
+        if (spill || !s->want.spill)
+            break;
+    }
+    if (all == 0)
+        log_write(s->log, STATOR_LOG_WARN,
+                  "devices.use = \"auto\": no GPU is left, so the model runs on the CPU");
+    else
+        log_write(s->log, STATOR_LOG_WARN,
+                  "devices.use = \"auto\": the %u GPU%s here can't hold this model with these sizes, so it "
+                  "runs on the CPU (name them in devices.use to see what is short)",
+                  all, all == 1 ? "" : "s");
+    struct device_options o = options_of(&s->config);
+    struct device_choice choice;
+    uint32_t one = 0;
+    stator_status st = device_choose("cpu:0", &o, &choice, 1, &one, e);
+    if (st != STATOR_OK)
+        return st;
+    s->n_devices = 1;
+    s->devices[0].choice = choice;
+    s->devices[0].facts = choice.facts;
+    return STATOR_OK;
+}
+
+stator_status planning_make(struct planning *s, stator_error *e) {
+    if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
+        uint32_t context = fit_largest_context(s, &s->want);
+        if (context > 0)
+            s->want.context = context;
+    }
+    stator_error why;
+    stator_status st = planner_make(s, &s->want, &s->plan, &why);
+    if (st == STATOR_DOES_NOT_FIT)
+        return shortage_refuse_unmade(s, &why, e);
+    if (st != STATOR_OK) {
+        plan_init(&s->plan);
+        if (e != NULL)
+            *e = why;
+        return st;
+    }
+    s->planned = true;
+    config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
+    config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);
+    return STATOR_OK;
+}

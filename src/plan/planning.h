@@ -1,0 +1,107 @@
+/* What planning works on: the model, the config, the devices of the model, the wanted sizes and the plan that
+ * follows. The engine holds one and plans with it before its thread runs; afterwards the thread reads it, and
+ * nothing but the plan's `allocated` and `used` changes.
+ *
+ * planning_open fills it in this order: config (planning_load_config), file, devices, tables, sizes. Owner:
+ * the driver thread. Functions of plan/ call it `s`. */
+#ifndef STATOR_PLAN_PLANNING_H
+#define STATOR_PLAN_PLANNING_H
+
+#include "base/log.h"
+#include "config/config.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "model/gguf.h"
+#include "model/shape.h"
+#include "plan/plan.h"
+#include "stator.h"
+
+/* Sizes that the plan follows from, all resolved. */
+struct planning_want {
+    uint32_t context;
+    uint32_t sequences;
+    uint32_t batch;
+    uint32_t logits_rows;
+    uint32_t kv_type_k; /* enum kernels_kv */
+    uint32_t kv_type_v;
+    bool any_slice; /* slices of any size: what a plan would be that no device can hold */
+    bool spill;     /* what a GPU is too small for goes to host memory */
+};
+
+/* A slice that a device's driver did not give. */
+struct planning_refusal {
+    uint64_t bytes; /* of the slice; 0: none was refused */
+    uint64_t given; /* bytes of the device's own slices before it */
+    uint64_t left;  /* that the driver calls free then; 0: not known */
+    bool in_host;   /* it was to be host memory */
+};
+
+/* A device of the model, in the order of the layers. */
+struct planning_device {
+    struct device_facts facts; /* of `choice`, or (imagined) as a person described them */
+    struct device_choice choice;
+    struct graph graph;
+    struct device_model model;
+    struct device_pinned pinned;
+    uint64_t at_pinned;    /* in staging */
+    uint64_t at_window;    /* in staging: two windows to the next device */
+    uint64_t window_bytes; /* of one */
+    bool has_window;
+    uint64_t spilled_weights[GRAPH_MAX_SLICES]; /* bytes of the slices of weights in host memory (spill.c) */
+    struct planning_refusal refused;
+    uint32_t halved;  /* times that a refusal has halved its slices, */
+    uint32_t reduced; /* and lowered its memory (refusal.c) */
+};
+
+/* What the engine itself keeps in host memory, which the plan counts. */
+struct planning_engine {
+    uint64_t bytes; /* of its struct */
+    /* Of the state of a run of these sizes; the devices' graphs and models are those of the plan. */
+    uint64_t (*run_bytes)(void *context, const struct planning_want *want);
+    void *context;
+};
+
+struct planning {
+    const struct log *log;
+    struct planning_engine engine;
+    struct config config;
+    struct gguf *gguf;
+    struct shape *shape;
+    void *tables; /* one mapping: shape, graphs' tables, work of the placement, blocks of the plan */
+    uint64_t tables_bytes;
+    void *place_work;
+    uint64_t place_work_bytes;
+    struct planning_device devices[DEVICE_MAX];
+    uint32_t n_devices;
+    bool imagined; /* the devices are those that a person described: they can be planned for, not run */
+    uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
+    struct planning_want want;
+    bool rows_follow_sequences; /* memory.logits_rows is auto */
+    uint64_t host_limit;
+    uint64_t load_window;     /* bytes of staging that loading has */
+    uint64_t staging_bytes;   /* of all of it (staging.c) */
+    uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used */
+    struct plan plan;
+    struct plan_block *plan_blocks; /* of the plan */
+    uint32_t max_plan_blocks;
+    bool planned;
+};
+
+/* The config, and where o->devices or devices.facts describe devices, those. s is zero, but for log and
+ * engine. */
+stator_status planning_load_config(struct planning *s, const stator_options *o, stator_error *e);
+/* The model's file, its shape and tables, the devices and the wanted sizes, after planning_load_config. What
+ * it took, planning_close gives back, also after an error. */
+stator_status planning_open(struct planning *s, stator_error *e);
+void planning_close(struct planning *s);
+
+/* With devices.use = "auto" and before the first plan: chooses how many of the GPUs here take part, or the
+ * CPU where they do not hold the model. */
+stator_status planning_narrow(struct planning *s, stator_error *e);
+/* The plan for s->want into s->plan, with "auto" context resolved. STATOR_DOES_NOT_FIT: the plan does not fit
+ * (s->planned) or can't be made; the text says what is short and what would fit. */
+stator_status planning_make(struct planning *s, stator_error *e);
+
+uint64_t planning_deadline_ns(const struct config *c);
+
+#endif

@@ -1,0 +1,124 @@
+#include "plan/shortage.h"
+
+#include "base/units.h"
+#include "plan/fit.h"
+#include "plan/planner.h"
+#include "plan/spill.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What memory.on_oom = "spill" would do or does, where a GPU is too small; else "". */
+static const char *spill_hint(struct planning *s, char *out, size_t n) {
+    struct planning_want want = s->want;
+    struct plan made;
+    char size[UNITS_TEXT];
+    out[0] = '\0';
+    if (spill_all(&s->plan) > 0)
+        snprintf(out, n, " What the GPUs spill to the host, %s, is in these figures.",
+                 units_format_size(spill_all(&s->plan), size));
+    bool gpu = false;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        gpu = gpu || (!s->devices[i].facts.host_memory && s->plan.places[i].total > s->plan.places[i].budget);
+    want.spill = true;
+    if (!gpu || s->want.spill || planner_make(s, &want, &made, NULL) != STATOR_OK)
+        return out;
+    if (made.fits)
+        snprintf(out, n,
+                 " With memory.on_oom = \"spill\" it fits: that puts %" PRIu64 " bytes (%s) in host memory.",
+                 spill_all(&made), units_format_size(spill_all(&made), size));
+    else
+        snprintf(out, n, " memory.on_oom = \"spill\" is not enough: %s would be short by %s.",
+                 made.missing.where, units_format_size(made.missing.bytes, size));
+    return out;
+}
+
+/* What would fit instead, a sentence. */
+static const char *offer(const struct planning *s, char *out, size_t n) {
+    const struct plan_short *m = &s->plan.missing;
+    if (m->largest_context == 0 && m->largest_batch == 0 && m->largest_sequences == 0)
+        snprintf(out, n,
+                 "No smaller context, batch or number of sequences alone would fit; wanted %u, %u, %u.",
+                 s->want.context, s->want.batch, s->want.sequences);
+    else
+        snprintf(out, n,
+                 "One change alone that would fit: context %" PRIu64 ", batch %" PRIu64
+                 " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
+                 m->largest_context, m->largest_batch, m->largest_sequences, s->want.context, s->want.batch,
+                 s->want.sequences);
+    return out;
+}
+
+/* ", and gpu1 1.86 GiB, and 2 more places": what is short beside `place`, as far as there is room. */
+static const char *others_short(const struct planning *s, const struct plan_place *place, char *out,
+                                size_t n) {
+    uint32_t more = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < s->plan.n_places; i++) {
+        const struct plan_place *other = &s->plan.places[i];
+        bool counted = other == place ||
+                       (i < s->n_devices && s->devices[i].facts.host_memory); /* in the host's figure */
+        char over[UNITS_TEXT];
+        char item[64];
+        if (counted || other->total <= other->budget)
+            continue;
+        snprintf(item, sizeof item, ", and %.31s %s", other->name,
+                 units_format_size(other->total - other->budget, over));
+        if (more > 0 || strlen(out) + strlen(item) + sizeof ", and 99 more places" > n)
+            more++;
+        else
+            strcat(out, item);
+    }
+    size_t used = strlen(out);
+    if (more > 0)
+        snprintf(out + used, n - used, ", and %u more place%s", more, more == 1 ? "" : "s");
+    return out;
+}
+
+stator_status shortage_refuse(struct planning *s, stator_error *e) {
+    fit_search(s, &s->want, &s->plan);
+    const struct plan_short *m = &s->plan.missing;
+    char missing[UNITS_TEXT];
+    const struct plan_place *place = &s->plan.places[0];
+    for (uint32_t i = 0; i < s->plan.n_places; i++)
+        if (s->plan.places[i].total == s->plan.places[i].budget + m->bytes) {
+            place = &s->plan.places[i];
+            break;
+        }
+    char others[128];
+    char instead[160];
+    char hint[160];
+    char total[UNITS_TEXT];
+    char budget[UNITS_TEXT];
+    return error_set(e, STATOR_DOES_NOT_FIT,
+                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. %s%s",
+                     place->name, units_format_size(place->total, total),
+                     units_format_size(place->budget, budget), units_format_size(m->bytes, missing), m->where,
+                     others_short(s, place, others, sizeof others), offer(s, instead, sizeof instead),
+                     spill_hint(s, hint, sizeof hint));
+}
+
+stator_status shortage_refuse_unmade(struct planning *s, const stator_error *why, stator_error *e) {
+    struct plan *p = &s->plan;
+    struct plan_short found = p->missing;
+    struct planning_want whole = s->want;
+    whole.any_slice = true;
+    if (planner_make(s, &whole, p, NULL) != STATOR_OK) {
+        plan_init(p);
+        plan_add_place(p, "host", true, s->host_limit);
+        planner_inputs(s, &s->want, p);
+    }
+    p->fits = false;
+    p->missing = found;
+    fit_search(s, &s->want, p);
+    const struct plan_short *m = &p->missing;
+    if (m->slice_limit == 0)
+        return error_set(e, STATOR_DOES_NOT_FIT, "does not fit: %s", why->text);
+    char needs[UNITS_TEXT], limit[UNITS_TEXT], over[UNITS_TEXT], instead[160];
+    return error_set(
+        e, STATOR_DOES_NOT_FIT,
+        "does not fit: %s needs %s that can't be cut, slices there hold %s, %s too much: %.200s. %s",
+        m->where, units_format_size(m->slice_bytes, needs), units_format_size(m->slice_limit, limit),
+        units_format_size(m->bytes, over), why->text, offer(s, instead, sizeof instead));
+}
