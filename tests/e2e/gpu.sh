@@ -269,7 +269,7 @@ test_kernel_cache() {
     # What others can write to, or own, is not used.
     chmod 666 "${files[0]}"
     cached ''
-    said "kept binary of .* is not used: other users can write to it"
+    said "stored binary of .* is not used: other users can write to it"
     [ "$(total zeModuleGetNativeBinary)" = 2 ] || fail "a file that others can write to is used"
     [ "$(stat -c %a "${files[0]}")" = 600 ] || fail "it was not replaced"
     chmod 775 "$kept"
@@ -280,7 +280,7 @@ test_kernel_cache() {
     if [ "$(id -u)" = 0 ]; then
         chown 65534 "${files[1]}"
         cached ''
-        said "kept binary of .* is not used: it belongs to another user"
+        said "stored binary of .* is not used: it belongs to another user"
         chown 65534 "$kept"
         cached ''
         said "cache.dir: $kept is not used: it belongs to another user"
