@@ -18,14 +18,14 @@
 #include "model/shape.h"
 
 enum graph_kind {
-    GRAPH_ZERO_KV,     /* clears the KV blocks that the step names */
-    GRAPH_EMBED,       /* out = rows of weight[0] by token id */
-    GRAPH_NORM,        /* out = rms_norm(in) * weight[0], in the forms of out */
-    GRAPH_MATMUL,      /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
-    GRAPH_ROPE_STORE,  /* per head: q and k of `in` normed (optional), rotated in place; k and v stored to the
-                          cache */
-    GRAPH_ATTENTION,   /* out = attention of the q in `in` over the cache, in the forms of out; work: f32
-                          [cells][heads * (dim_v + 2)] */
+    GRAPH_ZERO_KV,    /* clears the KV blocks that the step names */
+    GRAPH_EMBED,      /* out = rows of weight[0] by token id */
+    GRAPH_NORM,       /* out = rms_norm(in) * weight[0], in the forms of out */
+    GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
+    GRAPH_ROPE_STORE, /* per head: q and k of `in` normed (optional), rotated in place; k and v stored to the
+                         cache */
+    GRAPH_ATTENTION, /* out = attention of the q in `in` over the cache, as far as its window, in the forms of
+                        out; weight[0] if there: a sink per head; work: f32 [cells][heads * (dim_v + 2)] */
     GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
                           NORM, 2r + 1 what quantising row 2r left, quantised again */
     GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */

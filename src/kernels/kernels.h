@@ -92,27 +92,36 @@ struct kernels_attention {
     size_t q_stride; /* floats */
     size_t out_stride;
     uint32_t n_queries;      /* >= 1 */
-    uint32_t first_position; /* of query 0; query i sees tokens 0 .. first_position + i */
+    uint32_t first_position; /* of query 0; query i is at first_position + i */
+    uint32_t window;         /* tokens that a query sees, the last of them its own; 0: all */
     uint32_t group;          /* query heads, 1..KERNELS_MAX_GROUP */
     uint32_t head_dim_k;
     uint32_t head_dim_v;
     float scale;
     enum kernels_kv type_k;
     enum kernels_kv type_v;
-    /* Token t is slot t % 32 of the block blocks[t / 32]; that block's bytes for this layer and KV head are
-     * at k + blocks[..] * block_stride and v + blocks[..] * block_stride. */
+    const float *sinks; /* NULL, or a logit per head of the group that stands for a token without a value */
+    /* Token t is slot t % 32 of the block blocks[t / 32], or with a ring of blocks[t / 32 % ring]; that
+     * block's bytes for this layer and KV head are at k + blocks[..] * block_stride and v + blocks[..] *
+     * block_stride. A ring has at least the blocks of all tokens that the queries of a call see. */
+    uint32_t ring; /* 0: none */
     const uint8_t *k;
     const uint8_t *v;
     uint64_t block_stride;
     const uint32_t *blocks;
     float *work; /* kernels_attention_work() floats, aligned to 64 bytes, of the calling thread */
     /* NULL: all splits, merged into out. Else (n_queries 1) splits first_split .. end_split - 1 are computed
-     * and not merged: split s is at parts + s * kernels_attention_part(), aligned to 64 bytes. */
+     * and not merged: split s is at parts + (s - kernels_attention_first()) * kernels_attention_part(),
+     * aligned to 64 bytes. */
     float *parts;
     uint32_t first_split;
     uint32_t end_split;
 };
 
+/* The first split that a query at this position sees; the last is position / KERNELS_SPLIT. */
+static inline uint32_t kernels_attention_first(uint32_t position, uint32_t window) {
+    return window == 0 || position < window ? 0 : (position + 1 - window) / KERNELS_SPLIT;
+}
 /* Floats of a split's part: o, each head's padded to 16; the maxima; the sums, these too padded to 16. */
 size_t kernels_attention_part(uint32_t group, uint32_t head_dim_v);
 /* Queries of a call that read K and V once: more are several passes inside. */
@@ -188,6 +197,8 @@ struct kernels {
     void (*silu_mul)(float *y, const float *gate, const float *up, uint32_t n);
     /* y[i] = num_sigmoid(gate[i]) * x[i]; y may be x. */
     void (*sigmoid_mul)(float *y, const float *gate, const float *x, uint32_t n);
+    /* y[i] = num_gelu(gate[i]) * up[i]; y may be gate. */
+    void (*gelu_mul)(float *y, const float *gate, const float *up, uint32_t n);
     /* y[i] = a[i] + b[i]; y may be a. */
     void (*add)(float *y, const float *a, const float *b, uint32_t n);
 
@@ -218,7 +229,9 @@ struct kernels {
      * fmaf(e_t, v_t[d], o_d) in token order from +0. Merge: first split M = m, L = l, O = o; then with M' =
      * max(M, m), a = num_exp(M - M'), b = num_exp(m - M'): L = fmaf(l, b, L * a), O = fmaf(o, b, O * a)
      * (inner products rounded), M = M'. out = O * num_rcp(L). Tokens beyond the query are skipped by select,
-     * never multiplied.
+     * never multiplied. So are those before its window (t % 128 and the splits stay those of the position),
+     * and a split of which a query sees nothing is not one of its splits. With a sink z: after the splits M'
+     * = max(M, z), a = num_exp(M - M'), L = L * a + num_exp(z - M') and O = O * a, each product rounded.
      *
      * Quantised K: each 32 values of the query become integers of 15 bits: amax < 2^-100: d_q = 0, q = 0;
      * else d_q = amax * (1/16256 as float), q = rne(clamp(x * num_rcp(d_q))), to +-16256. (That is 127 * 128,

@@ -1,6 +1,7 @@
 /* Attention: scalar against a softmax in double, every other tier against scalar by bits, several queries in
- * one call against one call per query by bits. Cache slots that no query may see are NaN, table entries that
- * none needs point far outside, and all buffers are guarded. */
+ * one call against one call per query by bits, over all tokens, windows and rings, with and without sinks.
+ * Cache slots that no query may see are NaN (where a tier reads a quantised value of the block where a window
+ * begins, another token's), table entries that none needs point far outside, and all buffers are guarded. */
 #include "kernel_check.h"
 
 #include "kernels/kernels.h"
@@ -29,6 +30,7 @@ struct problem {
     float *values;
     uint8_t *k;
     uint8_t *v;
+    float sinks[KERNELS_MAX_GROUP];
     struct kernel_check_edge q, bk, bv, blocks, work, out;
 };
 
@@ -48,12 +50,25 @@ static float decoded(enum kernels_kv type, bool key, const uint8_t *p, uint32_t 
     return scale * (float)((d % 32 < 16 ? byte & 15 : byte >> 4) - 8);
 }
 
-/* Writes the first n tokens into a cache that is NaN everywhere else. */
-static void fill_cache(struct problem *p, uint32_t n) {
+static uint64_t block_at(const struct kernels_attention *a, uint32_t t) {
+    return a->blocks[a->ring != 0 ? t / 32 % a->ring : t / 32] * a->block_stride;
+}
+
+/* The first token that the query at `position` sees. */
+static uint32_t window_begin(const struct kernels_attention *a, uint32_t position) {
+    return a->window != 0 && position + 1 > a->window ? position + 1 - a->window : 0;
+}
+
+/* Writes the first n tokens, as far as the query at `oldest` and later ones see them, into a cache that is
+ * NaN everywhere else. */
+static void fill_cache(struct problem *p, uint32_t oldest, uint32_t n) {
+    uint32_t begin = window_begin(&p->a, oldest);
     memset(p->k, 0xFF, p->bk.bytes);
     memset(p->v, 0xFF, p->bv.bytes);
-    for (uint32_t t = 0; t < n; t++) {
-        uint64_t at = p->a.blocks[t / 32] * p->a.block_stride;
+    if (kernels_kv_group(p->a.type_v) > 1)
+        begin -= begin % 32;
+    for (uint32_t t = begin; t < n; t++) {
+        uint64_t at = block_at(&p->a, t);
         tiers[0].store_k[p->a.type_k](p->k + at, p->given_keys + (size_t)t * p->a.head_dim_k, p->a.head_dim_k,
                                       t % 32);
         tiers[0].store_v[p->a.type_v](p->v + at, p->given_values + (size_t)t * p->a.head_dim_v,
@@ -63,8 +78,8 @@ static void fill_cache(struct problem *p, uint32_t n) {
 
 static void read_cache(struct problem *p) {
     const struct kernels_attention *a = &p->a;
-    for (uint32_t t = 0; t < p->tokens; t++) {
-        uint64_t at = a->blocks[t / 32] * a->block_stride;
+    for (uint32_t t = window_begin(a, a->first_position); t < p->tokens; t++) {
+        uint64_t at = block_at(a, t);
         for (uint32_t d = 0; d < a->head_dim_k; d++)
             p->keys[(size_t)t * a->head_dim_k + d] =
                 decoded(a->type_k, true, p->k + at, a->head_dim_k, d, t % 32);
@@ -91,7 +106,11 @@ static enum kernels_kv random_type(uint32_t dim, uint64_t *seed) {
 static void problem_fill(struct problem *p, uint64_t *seed, uint32_t group, uint32_t dim_k, uint32_t dim_v,
                          uint32_t first, uint32_t queries, float sharpness) {
     p->tokens = first + queries;
-    uint32_t n_blocks = (p->tokens + 31) / 32, spare = (uint32_t)testing_below(seed, 3);
+    uint32_t n_blocks = (p->tokens + 31) / 32;
+    uint32_t ring = (p->a.window + queries - 1 + 31) / 32 + 1;
+    if (p->a.ring != 0) /* wanted */
+        p->a.ring = n_blocks = n_blocks < ring ? n_blocks : ring;
+    uint32_t spare = (uint32_t)testing_below(seed, 3);
     size_t k_bytes = kernels_kv_bytes(p->a.type_k, dim_k), v_bytes = kernels_kv_bytes(p->a.type_v, dim_v);
     struct kernels_attention *a = &p->a;
     a->block_stride = (k_bytes > v_bytes ? k_bytes : v_bytes) + 64 * testing_below(seed, 3);
@@ -130,13 +149,26 @@ static void problem_fill(struct problem *p, uint64_t *seed, uint32_t group, uint
     p->values = malloc((size_t)p->tokens * dim_v * sizeof *p->values);
     assert_non_null(p->keys);
     assert_non_null(p->values);
-    fill_cache(p, p->tokens);
+    fill_cache(p, first, p->tokens);
     read_cache(p);
+}
+
+/* Of three problems one has a window, of two of those it is in a ring; of two problems one has sinks. */
+static void random_view(struct problem *p, uint32_t tokens, uint64_t *seed) {
+    static const uint32_t windows[] = {1, 2, 16, 31, 32, 33, 64, 128, 255, 256, 257, 300};
+    if (testing_below(seed, 3) == 0)
+        p->a.window = testing_below(seed, 3) == 0 ? windows[testing_below(seed, 12)]
+                                                  : 1 + (uint32_t)testing_below(seed, tokens + 3);
+    p->a.ring = p->a.window != 0 && testing_below(seed, 2) == 0;
+    for (uint32_t i = 0; i < KERNELS_MAX_GROUP; i++)
+        p->sinks[i] = testing_uniform(seed) * (i % 2 == 0 ? 1.0f : 40.0f);
+    p->a.sinks = testing_below(seed, 2) == 0 ? p->sinks : NULL;
 }
 
 static void problem_init(struct problem *p, uint64_t *seed, uint32_t group, uint32_t dim_k, uint32_t dim_v,
                          uint32_t first, uint32_t queries, float sharpness) {
     *p = (struct problem){.a = {.type_k = random_type(dim_k, seed), .type_v = random_type(dim_v, seed)}};
+    random_view(p, first + queries, seed);
     problem_fill(p, seed, group, dim_k, dim_v, first, queries, sharpness);
 }
 
@@ -159,12 +191,12 @@ static void check_against_double(const struct problem *p) {
         for (uint32_t h = 0; h < a->group; h++) {
             const float *q = a->q + i * a->q_stride + (size_t)h * a->head_dim_k;
             const float *out = a->out + i * a->out_stride + (size_t)h * a->head_dim_v;
-            uint32_t n = a->first_position + i + 1;
+            uint32_t n = a->first_position + i + 1, begin = window_begin(a, n - 1);
             double largest_query = 0.0;
             for (uint32_t d = 0; d < a->head_dim_k; d++)
                 largest_query = fmax(largest_query, fabs((double)q[d]));
             double max = -INFINITY, sum = 0.0, size = 1.0, slack = 0.0;
-            for (uint32_t t = 0; t < n; t++) {
+            for (uint32_t t = begin; t < n; t++) {
                 double dot = 0.0, terms = 0.0, keys = 0.0;
                 for (uint32_t d = 0; d < a->head_dim_k; d++) {
                     double term = (double)q[d] * (double)p->keys[(size_t)t * a->head_dim_k + d];
@@ -177,11 +209,15 @@ static void check_against_double(const struct problem *p) {
                 max = score[t] > max ? score[t] : max;
                 size = terms * (double)a->scale > size ? terms * (double)a->scale : size;
             }
-            for (uint32_t t = 0; t < n; t++)
+            if (a->sinks != NULL) {
+                max = fmax(max, (double)a->sinks[h]);
+                sum = exp((double)a->sinks[h] - max);
+            }
+            for (uint32_t t = begin; t < n; t++)
                 sum += score[t] = exp(score[t] - max);
             for (uint32_t d = 0; d < a->head_dim_v; d++) {
                 double want = 0.0;
-                for (uint32_t t = 0; t < n; t++)
+                for (uint32_t t = begin; t < n; t++)
                     want += score[t] / sum * (double)p->values[(size_t)t * a->head_dim_v + d];
                 /* scores err by about size * 2^-24 * a few; |v| <= 1. Quantised keys: by half a step of the
                  * query's 15 bits in each dim. */
@@ -218,7 +254,7 @@ static void check_single_queries(struct problem *p, int t) {
         one.first_position += i;
         one.q += i * one.q_stride;
         one.out += i * one.out_stride;
-        fill_cache(p, one.first_position + 1);
+        fill_cache(p, one.first_position, one.first_position + 1);
         tiers[t].attention(&one);
     }
     kernel_check_same_floats(p->a.out, want, p->floats_out, "one query at a time");
@@ -234,7 +270,8 @@ static void check_parts(struct problem *p, uint64_t *seed) {
     one.q += (one.n_queries - 1) * one.q_stride;
     one.out += (one.n_queries - 1) * one.out_stride;
     one.n_queries = 1;
-    uint32_t splits = one.first_position / KERNELS_SPLIT + 1;
+    uint32_t begin = kernels_attention_first(one.first_position, one.window);
+    uint32_t end = one.first_position / KERNELS_SPLIT + 1, splits = end - begin;
     size_t part = kernels_attention_part(one.group, one.head_dim_v);
     assert_int_equal(part % 16, 0);
     one.parts = kernel_check_edge_alloc(&edge, splits * part * sizeof(float));
@@ -244,8 +281,8 @@ static void check_parts(struct problem *p, uint64_t *seed) {
     for (int t = 0; t < n_tiers; t++) {
         memset(one.parts, 0xFF, edge.bytes);
         memset(one.out, 0xA9, floats * sizeof *want);
-        for (one.end_split = splits; one.end_split > 0; one.end_split = one.first_split) {
-            one.first_split = one.end_split - 1 - (uint32_t)testing_below(seed, one.end_split);
+        for (one.end_split = end; one.end_split > begin; one.end_split = one.first_split) {
+            one.first_split = one.end_split - 1 - (uint32_t)testing_below(seed, one.end_split - begin);
             tiers[t].attention(&one);
             for (size_t d = 0; d < floats; d++) /* it is the merge that writes out */
                 assert_memory_equal(&one.out[d], "\xA9\xA9\xA9\xA9", 4);
@@ -314,7 +351,9 @@ static void many_rows(void **state) {
         uint32_t dim_k = dims[testing_below(&seed, 3)], dim_v = dims[testing_below(&seed, 3)];
         struct problem p = {.a = {.type_k = (enum kernels_kv)(pair % KERNELS_KV_TYPES),
                                   .type_v = (enum kernels_kv)(pair / KERNELS_KV_TYPES)}};
-        problem_fill(&p, &seed, group, dim_k, dim_v, (uint32_t)testing_below(&seed, 600), queries, 2.0f);
+        uint32_t first = (uint32_t)testing_below(&seed, 600);
+        random_view(&p, first + queries, &seed);
+        problem_fill(&p, &seed, group, dim_k, dim_v, first, queries, 2.0f);
         tiers[0].attention(&p.a);
         check_tiers(&p);
         check_parts(&p, &seed);
@@ -344,13 +383,15 @@ static void one_token_wins(void **state) {
     uint64_t seed = testing_seed("attention extremes");
     for (uint32_t winner = 0; winner < 600; winner += 149) {
         struct problem p;
-        problem_init(&p, &seed, 2, 32, winner % 2 == 0 ? 48 : 64, 599, 1, 1.0f);
+        p = (struct problem){
+            .a = {.type_k = random_type(32, &seed), .type_v = random_type(winner % 2 == 0 ? 48 : 64, &seed)}};
+        problem_fill(&p, &seed, 2, 32, winner % 2 == 0 ? 48 : 64, 599, 1, 1.0f);
         for (uint32_t d = 0; d < 64; d++)
             ((float *)p.q.data)[d] = 8.0f;
         for (uint32_t t = 0; t < p.tokens; t++)
             for (uint32_t d = 0; d < 32; d++)
                 p.given_keys[t * 32 + d] = t == winner ? 8.0f : -8.0f;
-        fill_cache(&p, p.tokens);
+        fill_cache(&p, 0, p.tokens);
         read_cache(&p);
         tiers[0].attention(&p.a);
         uint32_t dim = p.a.head_dim_v;

@@ -242,6 +242,18 @@ static void silu_and_add(void **state) {
             tiers[t].silu_mul(z, z, b, n);
             kernel_check_same_floats(z, y, n, tiers[t].tier);
         }
+        tiers[0].gelu_mul(y, a, b, n);
+        for (uint32_t i = 0; i < n; i++) {
+            double x = a[i], inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+            double want = x / (1.0 + exp(-2 * inner)) * (double)b[i];
+            assert_true(fabs((double)y[i] - want) <=
+                        (5e-7 + 3e-7 * fabs(inner)) * fabs(want) + 1e-35 * (1.0 + fabs((double)b[i])));
+        }
+        for (int t = 1; t < n_tiers; t++) {
+            memcpy(z, a, n * sizeof *z);
+            tiers[t].gelu_mul(z, z, b, n);
+            kernel_check_same_floats(z, y, n, tiers[t].tier);
+        }
         tiers[0].add(y, a, b, n);
         for (uint32_t i = 0; i < n; i++)
             assert_true(y[i] == a[i] + b[i]);

@@ -96,6 +96,22 @@ static void softplus(void **state) {
     assert_true(isnan(num_softplus(NAN)));
 }
 
+static double exact_gelu(double x) {
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+/* Below 0 the argument's rounding counts as often as it is large. */
+static void gelu(void **state) {
+    (void)state;
+    assert_true(worst(num_gelu, exact_gelu, bits(0x1p-30f), bits(40.0f), 101) <= 4.0);
+    for (float x = -9.0f; x <= 0.0f; x += 0x1p-10f) {
+        double inner = sqrt(2.0 / 3.14159265358979323846) * ((double)x + 0.044715 * (double)x * x * x);
+        double want = (double)x / (1.0 + exp(-2.0 * inner));
+        assert_true(fabs((double)num_gelu(x) - want) <= (5e-7 + 3e-7 * fabs(inner)) * fabs(want) + 1e-38);
+    }
+    assert_true(num_gelu(1e30f) == 1e30f && num_gelu(-1e30f) == 0.0f && num_gelu(0.0f) == 0.0f);
+}
+
 /* The order of the tree shows in sums that round. */
 static void sum_tree(void **state) {
     (void)state;
@@ -117,8 +133,10 @@ static void sum_tree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reciprocal),       cmocka_unit_test(reciprocal_root), cmocka_unit_test(exponential),
-        cmocka_unit_test(sigmoid_and_silu), cmocka_unit_test(sum_tree),        cmocka_unit_test(softplus),
+        cmocka_unit_test(reciprocal),  cmocka_unit_test(reciprocal_root),
+        cmocka_unit_test(exponential), cmocka_unit_test(sigmoid_and_silu),
+        cmocka_unit_test(gelu),        cmocka_unit_test(sum_tree),
+        cmocka_unit_test(softplus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,8 +89,10 @@ static size_t attention_parts(const struct device_choice *c, const struct device
         const struct graph_attention *a = &op->attention;
         if (op->kind != GRAPH_ATTENTION || a->kv_heads % c->threads == 0)
             continue;
+        /* A window may begin and end inside of a split. */
+        const size_t ends = m->graph->caches[op->cache].kind == GRAPH_RING ? 2 : 1;
         size_t splits =
-            m->caches[op->cache].n_blocks / (KERNELS_SPLIT / KERNELS_KV_BLOCK) + (size_t)m->sequences;
+            m->caches[op->cache].n_blocks / (KERNELS_SPLIT / KERNELS_KV_BLOCK) + ends * m->sequences;
         most =
             ARITH_MAX(most, splits * a->kv_heads * kernels_attention_part(a->heads / a->kv_heads, a->dim_v));
     }

@@ -410,7 +410,8 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
             (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride + angles;
         const struct step_chunk *c = chunk_of(m, t);
         uint32_t position = c->position + (t - c->first);
-        uint32_t block = block_table(m, op->cache, c->slot)[position / KERNELS_KV_BLOCK];
+        uint32_t block = block_table(
+            m, op->cache, c->slot)[position / KERNELS_KV_BLOCK % m->h->cache[op->cache].table_stride];
         for (uint32_t i = 0; i < heads; i++) {
             float *x = row + (size_t)i * r->dim_k;
             const float *norm = i < r->heads ? q_norm : k_norm;
@@ -444,6 +445,8 @@ static struct kernels_attention attention_of(const struct member *m, const struc
         .out_stride = out_width,
         .n_queries = n,
         .first_position = c->position + first,
+        .window = kv->window,
+        .sinks = op->n_weights > 0 ? plain_weight(m, op->weight[0]) + (size_t)head * group : NULL,
         .group = group,
         .head_dim_k = g->dim_k,
         .head_dim_v = g->dim_v,
@@ -454,6 +457,7 @@ static struct kernels_attention attention_of(const struct member *m, const struc
         .v = base + kv->k_bytes,
         .block_stride = kv->bytes,
         .blocks = block_table(m, op->cache, c->slot),
+        .ring = kv->kind == GRAPH_RING ? m->h->cache[op->cache].table_stride : 0,
         .work = m->d->attention_work + (size_t)m->id * m->d->work_floats,
     };
 }
@@ -476,6 +480,7 @@ struct attention_cut {
     const struct step_chunk *chunks;
     uint32_t kv_heads;
     uint32_t group; /* query heads of a KV head */
+    uint32_t window;
     uint32_t parts; /* into so many at least, if there are queries: where heads are fewer than members */
     bool splits;
     uint64_t items; /* of all heads of all chunks */
@@ -487,7 +492,7 @@ static uint32_t queries_of_item(const struct attention_cut *cut, const struct st
 
 static uint32_t items_of_head(const struct attention_cut *cut, const struct step_chunk *c) {
     if (cut->splits)
-        return c->position / KERNELS_SPLIT + 1;
+        return c->position / KERNELS_SPLIT + 1 - kernels_attention_first(c->position, cut->window);
     const uint32_t queries = queries_of_item(cut, c);
     return (c->n + queries - 1) / queries;
 }
@@ -500,11 +505,13 @@ static uint64_t items_of_step(const struct member *m, const struct attention_cut
 }
 
 /* Splits are for generation alone, where whole heads would leave members idle. */
-static struct attention_cut attention_cut(const struct member *m, const struct graph_attention *a) {
+static struct attention_cut attention_cut(const struct member *m, const struct graph_op *op) {
+    const struct graph_attention *a = &op->attention;
     const uint32_t heads = m->h->n_chunks * a->kv_heads;
     struct attention_cut cut = {.chunks = (const struct step_chunk *)(m->slot + m->h->at_chunks),
                                 .kv_heads = a->kv_heads,
                                 .group = a->heads / a->kv_heads,
+                                .window = m->g->caches[op->cache].window,
                                 .parts = (m->n + heads - 1) / heads,
                                 .splits = m->h->n_tokens == m->h->n_chunks && heads % m->n != 0 &&
                                           heads < 8 * m->n};
@@ -528,8 +535,9 @@ static void run_attention_items(const struct member *m, const struct graph_op *o
             if (first < last && cut->splits) {
                 struct kernels_attention a = attention_of(m, op, c, head, 0, 1);
                 a.parts = m->d->attention_parts + base * part;
-                a.first_split = (uint32_t)(first - base);
-                a.end_split = (uint32_t)(last - base);
+                const uint32_t seen = kernels_attention_first(c->position, cut->window);
+                a.first_split = seen + (uint32_t)(first - base);
+                a.end_split = seen + (uint32_t)(last - base);
                 m->d->kernels.attention(&a);
                 continue;
             }
@@ -561,7 +569,7 @@ static void merge_splits(const struct member *m, const struct graph_op *op, cons
 }
 
 static void run_attention(const struct member *m, const struct graph_op *op) {
-    const struct attention_cut cut = attention_cut(m, &op->attention);
+    const struct attention_cut cut = attention_cut(m, op);
     struct team_share share = team_share_begin(m->d->team, m->id, cut.items);
     for (uint64_t first, end; team_share_take(&share, 1, cut.items, &first, &end);)
         run_attention_items(m, op, &cut, first, end);

@@ -8,8 +8,9 @@
  * Where a pass has several tiles, f16 keys and all V of a split are first converted to floats ("plain"), once
  * for all tiles; the tiles read them from a near cache, and while they work the next split's bytes are
  * fetched there. A single tile reads K and V as they lie, each block from memory once, and prefetches some
- * blocks ahead. Scores of tokens beyond a row's query are computed with the block's other tokens and dropped:
- * never read. */
+ * blocks ahead. Scores of tokens beyond a row's query, and before its window, are computed with the block's
+ * other tokens and dropped: never read. Windows of later rows begin later, so the rows whose first split it
+ * is are a suffix of a tile, and so are those that see nothing of it any more. */
 #ifndef STATOR_KERNELS_CPU_ATTENTION_WALK_H
 #define STATOR_KERNELS_CPU_ATTENTION_WALK_H
 
@@ -19,6 +20,7 @@
 #include "kernels/cpu/prefetch.h"
 #include "kernels/shared/num.h"
 
+#include <math.h>
 #include <string.h>
 
 #define ATTENTION_WALK_ROWS   256  /* rows of a pass, where it has several queries */
@@ -139,6 +141,7 @@ struct attention_pass {
 /* Tokens of a split and where their K lies. */
 struct attention_split {
     uint32_t begin;
+    uint32_t from; /* the block of the first token that a row of the pass sees */
     uint32_t end;
     enum kernels_kv type_k;
     const void *k[ATTENTION_WALK_BLOCKS];
@@ -187,6 +190,19 @@ static inline uint32_t attention_walk_seen(const struct attention_pass *p, uint3
     return end <= token ? 0 : end - token < most ? end - token : most;
 }
 
+/* The first token that row r sees. */
+static inline uint32_t attention_walk_start(const struct attention_pass *p, uint32_t r) {
+    uint32_t end = p->end[r], window = p->a->window;
+    return window != 0 && end > window ? end - window : 0;
+}
+
+/* Tokens from `token` on, at most `most`, that are before what row r sees. */
+static inline uint32_t attention_walk_hidden(const struct attention_pass *p, uint32_t r, uint32_t token,
+                                             uint32_t most) {
+    uint32_t start = attention_walk_start(p, r);
+    return start <= token ? 0 : start - token < most ? start - token : most;
+}
+
 /* Where a part has its maxima, and its sums. */
 static inline float *attention_walk_maxima(const struct kernels_attention *a, float *part) {
     return part + a->group * attention_walk_stride(a->head_dim_v);
@@ -199,7 +215,8 @@ static inline float *attention_walk_sums(const struct kernels_attention *a, floa
 /* The block of the token in the K or V that begins at `base`. */
 static inline const uint8_t *attention_walk_block(const struct kernels_attention *a, const uint8_t *base,
                                                   uint32_t token) {
-    return base + a->blocks[token / KERNELS_KV_BLOCK] * a->block_stride;
+    uint32_t block = token / KERNELS_KV_BLOCK;
+    return base + a->blocks[a->ring != 0 ? block % a->ring : block] * a->block_stride;
 }
 
 /* The block of K, or V, some blocks after the token's: K and V of a split, then those of the next. Who asks
@@ -210,7 +227,7 @@ static inline const uint8_t *attention_walk_next(const struct attention_pass *p,
     uint32_t then = token + p->ahead, last = p->position + p->queries;
     if (then >= s->end && key) {
         key = false;
-        then = s->begin + (then - s->end < s->end - s->begin ? then - s->end : 0);
+        then = s->from + (then - s->end < s->end - s->from ? then - s->end : 0);
     } else if (then >= s->end) {
         key = true;
         then = then < last ? then : token;
@@ -241,7 +258,7 @@ static inline void attention_walk_fetch(struct attention_pass *p) {
     if (p->fetch_unit >= p->fetch_end)
         return;
     uint32_t v = p->fetch_unit % 2;
-    const uint8_t *base = (v ? a->v : a->k) + a->blocks[p->fetch_unit / 2] * a->block_stride;
+    const uint8_t *base = attention_walk_block(a, v ? a->v : a->k, p->fetch_unit / 2 * KERNELS_KV_BLOCK);
     size_t end =
         p->fetch_at + p->fetch_step < p->fetch_size[v] ? p->fetch_at + p->fetch_step : p->fetch_size[v];
     for (size_t at = p->fetch_at; at < end; at += 64)
@@ -256,18 +273,35 @@ static inline void attention_walk_fetch(struct attention_pass *p) {
 /* --- one tile of rows in one split */
 
 /* Rows from `first` on over the tokens 0 .. end - 1 (from `token` on in the sequence) that they see, of what
- * `b` describes, which is used up. Tokens that only later rows see come row by row. */
+ * `b` describes, which is used up. Tokens that only earlier rows see, and then those that only later rows
+ * see, come row by row. */
 static inline void attention_walk_add(const struct attention_pass *p, struct attention_pv *b, bool f16,
                                       uint32_t first, uint32_t token) {
-    uint32_t rows = b->rows, most = b->end;
-    b->end = attention_walk_seen(p, first, token, most);
-    if (b->end > 0)
+    const uint32_t rows = b->rows, most = b->end;
+    const struct attention_pv all = *b;
+    const uint32_t all_end = attention_walk_seen(p, first, token, most);
+    const uint32_t latest = attention_walk_hidden(p, first + rows - 1, token, most);
+    const uint32_t all_begin = latest < all_end ? latest : all_end;
+    b->rows = 1;
+    for (uint32_t i = 0; i < rows && all_begin > 0; i++) {
+        b->begin = attention_walk_hidden(p, first + i, token, most);
+        b->end = all_begin;
+        if (b->end > b->begin)
+            p->tier->pv[f16](b);
+        b->e += KERNELS_SPLIT;
+        b->o += b->o_stride;
+    }
+    *b = all;
+    b->begin = all_begin;
+    b->end = all_end;
+    if (b->end > b->begin)
         p->tier->pv[f16](b);
     b->rows = 1;
-    b->begin = b->end;
     for (uint32_t i = 1; i < rows; i++) {
         b->e += KERNELS_SPLIT;
         b->o += b->o_stride;
+        uint32_t hidden = attention_walk_hidden(p, first + i, token, most);
+        b->begin = hidden > all_end ? hidden : all_end;
         b->end = attention_walk_seen(p, first + i, token, most);
         if (b->end > b->begin)
             p->tier->pv[f16](b);
@@ -278,6 +312,7 @@ static inline void attention_walk_add(const struct attention_pass *p, struct att
 struct attention_rows {
     uint32_t first;
     uint32_t n;
+    uint32_t from;  /* the block of the first token that the first of them sees */
     uint32_t end;   /* of the tokens that the last of them sees */
     const float *e; /* of the first */
     float *o;
@@ -302,6 +337,7 @@ static inline void attention_walk_pv_plain(const struct attention_pass *p, const
                                   .next = panel,
                                   .v_stride = ATTENTION_WALK_WIDTH,
                                   .dims = rest < ATTENTION_WALK_WIDTH ? rest : ATTENTION_WALK_WIDTH,
+                                  .begin = attention_walk_hidden(p, r->first, s->begin, KERNELS_SPLIT),
                                   .end = r->end - s->begin,
                                   .o = r->o + d,
                                   .o_stride = p->stride,
@@ -318,8 +354,8 @@ static inline void attention_walk_pv_plain(const struct attention_pass *p, const
 static inline void attention_walk_pv_direct(const struct attention_pass *p, const struct attention_split *s,
                                             const struct attention_rows *r) {
     const struct kernels_attention *a = p->a;
-    const float *e = r->e;
-    for (uint32_t t = s->begin; t < r->end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
+    const float *e = r->e + (r->from - s->begin);
+    for (uint32_t t = r->from; t < r->end; t += KERNELS_KV_BLOCK, e += KERNELS_KV_BLOCK) {
         const uint8_t *v = attention_walk_block(a, a->v, t), *next = attention_walk_next(p, false, s, t);
         uint32_t tokens = r->end - t < KERNELS_KV_BLOCK ? r->end - t : KERNELS_KV_BLOCK;
         if (kv_layout_quantised(a->type_v)) {
@@ -370,12 +406,12 @@ static inline void attention_walk_merge(struct attention_pass *p, uint32_t first
                        s->both[ATTENTION_WALK_TILE + i]);
 }
 
-/* The scores of n rows from `first` on, whose tokens end at `end`. */
+/* The scores of n rows from `first` on, whose tokens lie in the block at `from` to `end`. */
 static inline void attention_walk_scores(struct attention_pass *p, const struct attention_split *s,
-                                         uint32_t first, uint32_t n, uint32_t end) {
+                                         uint32_t first, uint32_t n, uint32_t from, uint32_t end) {
     const struct kernels_attention *a = p->a;
     const uint32_t most = kv_layout_quantised(s->type_k) ? p->tier->tile_small : n;
-    for (uint32_t t = s->begin, b = 0; t < end; t += KERNELS_KV_BLOCK, b++) {
+    for (uint32_t t = from, b = (from - s->begin) / KERNELS_KV_BLOCK; t < end; t += KERNELS_KV_BLOCK, b++) {
         const void *next = p->plain_v ? s->k[b] : attention_walk_next(p, true, s, t);
         for (uint32_t r = 0; r < n; r += most)
             p->tier->qk[s->type_k](n - r < most ? n - r : most, p->q + (first + r) * p->row_floats, s->k[b],
@@ -385,38 +421,46 @@ static inline void attention_walk_scores(struct attention_pass *p, const struct 
     }
 }
 
-/* The tile that begins at row `first`. */
-static inline void attention_walk_tile(struct attention_pass *p, const struct attention_split *s,
-                                       uint32_t first) {
+/* The first token of the block where row r's view of the split begins. */
+static inline uint32_t attention_walk_from(const struct attention_pass *p, const struct attention_split *s,
+                                           uint32_t r) {
+    uint32_t hidden = attention_walk_hidden(p, r, s->begin, KERNELS_SPLIT);
+    return s->begin + hidden / KERNELS_KV_BLOCK * KERNELS_KV_BLOCK;
+}
+
+/* Rows first .. first + n - 1 of a tile with their scores: softmax, V and merge. fresh: it is the first split
+ * of all of them, else of none. All see something of it. */
+static inline void attention_walk_rest(struct attention_pass *p, const struct attention_split *s,
+                                       uint32_t first, uint32_t n, bool fresh, float *e) {
     const struct kernels_attention *a = p->a;
-    uint32_t n = p->rows - first < p->tier->tile ? p->rows - first : p->tier->tile;
-    uint32_t end = s->begin + attention_walk_seen(p, first + n - 1, s->begin, s->end - s->begin);
-    if (end == s->begin)
-        return;
-    attention_walk_scores(p, s, first, n, end);
-    uint32_t skip = 0; /* rows that see nothing of this split */
-    while (attention_walk_seen(p, first + skip, s->begin, 1) == 0)
-        skip++;
-    first += skip;
-    n -= skip;
-    uint32_t seen[ATTENTION_WALK_TILE];
+    uint32_t seen[ATTENTION_WALK_TILE], hidden = 0;
     float max[ATTENTION_WALK_TILE], sum[ATTENTION_WALK_TILE];
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         seen[i] = attention_walk_seen(p, first + i, s->begin, KERNELS_SPLIT);
-    float *e = p->score + (size_t)skip * KERNELS_SPLIT;
+        hidden = attention_walk_hidden(p, first + i, s->begin, KERNELS_SPLIT);
+        for (uint32_t t = 0; t < hidden; t++) /* their e is 0 */
+            e[i * KERNELS_SPLIT + t] = -INFINITY;
+    }
     p->tier->softmax(n, e, seen, max, sum);
     bool alone = a->parts != NULL;
-    float *part = alone
-                      ? a->parts + s->begin / KERNELS_SPLIT * kernels_attention_part(a->group, a->head_dim_v)
-                      : p->all;
+    float *part = p->all;
+    if (alone)
+        part = a->parts + (s->begin / KERNELS_SPLIT - kernels_attention_first(a->first_position, a->window)) *
+                              kernels_attention_part(a->group, a->head_dim_v);
     struct attention_shares shares;
-    struct attention_rows r = {.first = first, .n = n, .end = end, .e = e, .o = part + first * p->stride};
-    r.whole = p->plain_v && seen[0] == seen[n - 1];
+    struct attention_rows r = {.first = first,
+                               .n = n,
+                               .from = attention_walk_from(p, s, first),
+                               .end = s->begin + seen[n - 1],
+                               .e = e,
+                               .o = part + first * p->stride};
+    r.whole = p->plain_v && seen[0] == seen[n - 1] &&
+              attention_walk_hidden(p, first, s->begin, KERNELS_SPLIT) == hidden;
     bool merged = false;
     if (alone) {
         memcpy(attention_walk_maxima(a, part) + first, max, n * sizeof *max);
         memcpy(attention_walk_sums(a, part) + first, sum, n * sizeof *sum);
-    } else if (s->begin == 0) {
+    } else if (fresh) {
         memcpy(p->max + first, max, n * sizeof *max);
         memcpy(p->sum + first, sum, n * sizeof *sum);
     } else {
@@ -439,6 +483,29 @@ static inline void attention_walk_tile(struct attention_pass *p, const struct at
         attention_walk_merge(p, first, n, &shares, p->part);
 }
 
+/* The tile that begins at row `first`. */
+static inline void attention_walk_tile(struct attention_pass *p, const struct attention_split *s,
+                                       uint32_t first) {
+    uint32_t n = p->rows - first < p->tier->tile ? p->rows - first : p->tier->tile;
+    uint32_t end = s->begin + attention_walk_seen(p, first + n - 1, s->begin, s->end - s->begin);
+    if (end == s->begin || attention_walk_hidden(p, first, s->begin, KERNELS_SPLIT) == KERNELS_SPLIT)
+        return;
+    attention_walk_scores(p, s, first, n, attention_walk_from(p, s, first), end);
+    uint32_t skip = 0, fresh,
+             last = n; /* rows that see nothing of this split are before skip and from last on */
+    while (attention_walk_seen(p, first + skip, s->begin, 1) == 0)
+        skip++;
+    while (attention_walk_hidden(p, first + last - 1, s->begin, KERNELS_SPLIT) == KERNELS_SPLIT)
+        last--;
+    for (fresh = skip; fresh < last && attention_walk_start(p, first + fresh) < s->begin;)
+        fresh++; /* these have seen others */
+    float *e = p->score;
+    if (fresh > skip)
+        attention_walk_rest(p, s, first + skip, fresh - skip, false, e + (size_t)skip * KERNELS_SPLIT);
+    if (last > fresh)
+        attention_walk_rest(p, s, first + fresh, last - fresh, true, e + (size_t)fresh * KERNELS_SPLIT);
+}
+
 /* --- a pass */
 
 static inline void attention_walk_split(struct attention_pass *p, uint32_t begin) {
@@ -447,7 +514,9 @@ static inline void attention_walk_split(struct attention_pass *p, uint32_t begin
     struct attention_split s = {.begin = begin,
                                 .end = last - begin < KERNELS_SPLIT ? last : begin + KERNELS_SPLIT,
                                 .type_k = p->plain_k ? KERNELS_KV_F32 : a->type_k};
-    for (uint32_t t = begin, b = 0; t < s.end; t += KERNELS_KV_BLOCK, b++) {
+    s.from = attention_walk_from(p, &s, 0);
+    for (uint32_t t = s.from, b = (s.from - begin) / KERNELS_KV_BLOCK; t < s.end;
+         t += KERNELS_KV_BLOCK, b++) {
         float *keys = p->keys + (size_t)b * KERNELS_KV_BLOCK * a->head_dim_k;
         s.k[b] = attention_walk_block(a, a->k, t);
         if (p->plain_k) {
@@ -507,8 +576,21 @@ static inline void attention_walk_rows(struct attention_pass *p, uint32_t i) {
     }
 }
 
-static inline void attention_walk_scale(const struct attention_pass *p, uint32_t i) {
+/* The sinks are one more split, without a value. */
+static inline void attention_walk_sink(struct attention_pass *p) {
     const struct kernels_attention *a = p->a;
+    for (uint32_t r = 0; r < p->rows; r++) {
+        float sink = a->sinks[r % a->group], max = sink > p->max[r] ? sink : p->max[r];
+        float old = num_exp(p->max[r] - max), scaled = p->sum[r] * old;
+        p->sum[r] = scaled + num_exp(sink - max);
+        p->tier->scale(p->all + r * p->stride, p->all + r * p->stride, a->head_dim_v, old);
+    }
+}
+
+static inline void attention_walk_scale(struct attention_pass *p, uint32_t i) {
+    const struct kernels_attention *a = p->a;
+    if (a->sinks != NULL)
+        attention_walk_sink(p);
     for (uint32_t r = 0; r < p->rows; r++)
         p->tier->scale(a->out + (i + r / a->group) * a->out_stride + (size_t)(r % a->group) * a->head_dim_v,
                        p->all + r * p->stride, a->head_dim_v, num_rcp(p->sum[r]));
@@ -524,7 +606,8 @@ static inline void attention_walk_pass(struct attention_pass *p, uint32_t i) {
     p->plain_v =
         several || (kv_layout_quantised(a->type_v) && (p->queries > 1 || p->rows > tier->tile_small));
     attention_walk_rows(p, i);
-    uint32_t begin = 0, end = p->position + p->queries;
+    uint32_t begin = kernels_attention_first(p->position, a->window) * KERNELS_SPLIT;
+    uint32_t end = p->position + p->queries;
     if (a->parts != NULL) {
         begin = a->first_split * KERNELS_SPLIT;
         end = a->end_split * KERNELS_SPLIT < end ? a->end_split * KERNELS_SPLIT : end;
@@ -583,7 +666,9 @@ static inline void attention_walk_join(const struct kernels_attention *a, const 
     memcpy(p.all, a->parts, p.rows * p.stride * sizeof *p.all);
     memcpy(p.max, attention_walk_maxima(a, a->parts), p.rows * sizeof *p.max);
     memcpy(p.sum, attention_walk_sums(a, a->parts), p.rows * sizeof *p.sum);
-    for (uint32_t i = 1; i * KERNELS_SPLIT <= a->first_position; i++) {
+    uint32_t splits =
+        a->first_position / KERNELS_SPLIT + 1 - kernels_attention_first(a->first_position, a->window);
+    for (uint32_t i = 1; i < splits; i++) {
         float *part = a->parts + i * floats;
         for (uint32_t r = 0, n; r < p.rows; r += n) {
             n = p.rows - r < ATTENTION_WALK_TILE ? p.rows - r : ATTENTION_WALK_TILE;

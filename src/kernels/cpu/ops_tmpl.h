@@ -99,6 +99,20 @@ static void ops_sigmoid_mul(float *y, const float *gate, const float *x, uint32_
         ops_sigmoid_part(y + i, gate + i, x + i, n - i);
 }
 
+VEC_INLINE void ops_gelu_part(float *y, const float *gate, const float *up, const uint32_t n) {
+    const vec x = vec_load_n(gate, n);
+    const vec inner = vec_fma(vec_mul(x, x), vec_set(NUM_GELU_3), vec_set(NUM_GELU_1));
+    vec_store_n(y, n, vec_mul(vec_mul(x, vec_sigmoid(vec_mul(x, inner))), vec_load_n(up, n)));
+}
+
+static void ops_gelu_mul(float *y, const float *gate, const float *up, uint32_t n) {
+    uint32_t i = 0;
+    for (; n - i >= VEC; i += VEC)
+        ops_gelu_part(y + i, gate + i, up + i, VEC);
+    if (i < n)
+        ops_gelu_part(y + i, gate + i, up + i, n - i);
+}
+
 VEC_INLINE void ops_add_part(float *y, const float *a, const float *b, const uint32_t n) {
     vec_store_n(y, n, vec_add(vec_load_n(a, n), vec_load_n(b, n)));
 }
@@ -194,6 +208,7 @@ void TIER(init)(struct kernels *k) {
     k->quantise256 = ops_quantise256;
     k->silu_mul = ops_silu_mul;
     k->sigmoid_mul = ops_sigmoid_mul;
+    k->gelu_mul = ops_gelu_mul;
     k->add = ops_add;
     k->rope = ops_rope;
     k->argmax = ops_argmax;

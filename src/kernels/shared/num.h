@@ -137,6 +137,16 @@ static inline float num_softplus(float x) {
     return x > 0.0f ? x + log : log;
 }
 
+/* 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), which is x * sigmoid(2 * that argument of tanh),
+ * all x (-0 far below 0). The constants are 2 * sqrt(2 / pi), and that times 0.044715. */
+#define NUM_GELU_1 0x1.988454p0f
+#define NUM_GELU_3 0x1.2444f2p-4f
+static inline float num_gelu(float x) {
+    float square = x * x;
+    float inner = NUM_FMA(square, NUM_GELU_3, NUM_GELU_1);
+    return x * num_sigmoid(x * inner);
+}
+
 /* The tree of sum128; the lanes are overwritten. */
 static inline float num_sum128(float *lane) {
     for (int reach = 64; reach > 0; reach >>= 1)

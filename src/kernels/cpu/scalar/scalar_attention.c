@@ -95,24 +95,32 @@ static void add_value(const struct kernels_attention *a, float e, const uint8_t 
     }
 }
 
-/* One head of one query over tokens begin .. begin + n - 1, all in one split. */
-static void attend_split(const struct kernels_attention *a, const struct query *q, uint32_t begin, uint32_t n,
-                         struct split *s) {
+/* Where the token's block begins in a layer's K, or V. */
+static uint64_t block_of(const struct kernels_attention *a, uint32_t token) {
+    uint32_t block = token / KERNELS_KV_BLOCK;
+    return a->blocks[a->ring != 0 ? block % a->ring : block] * a->block_stride;
+}
+
+/* One head of the query at `position` over what it sees of a split. */
+static void attend_split(const struct kernels_attention *a, const struct query *q, uint32_t split,
+                         uint32_t position, struct split *s) {
+    const uint32_t begin = split * KERNELS_SPLIT;
+    uint32_t n = position + 1 - begin < KERNELS_SPLIT ? position + 1 - begin : KERNELS_SPLIT;
+    uint32_t hidden = a->window != 0 && position >= a->window ? position + 1 - a->window : 0;
+    const uint32_t from = hidden > begin ? hidden - begin : 0;
     float score[KERNELS_SPLIT];
     float lane[128] = {0};
     s->max = -INFINITY;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *k = a->k + a->blocks[(begin + i) / KERNELS_KV_BLOCK] * a->block_stride;
-        score[i] = dot(a, q, k, i % KERNELS_KV_BLOCK) * a->scale;
+    for (uint32_t i = from; i < n; i++) {
+        score[i] = dot(a, q, a->k + block_of(a, begin + i), i % KERNELS_KV_BLOCK) * a->scale;
         s->max = score[i] > s->max ? score[i] : s->max;
     }
     for (uint32_t d = 0; d < a->head_dim_v; d++)
         s->o[d] = 0.0f;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *v = a->v + a->blocks[(begin + i) / KERNELS_KV_BLOCK] * a->block_stride;
+    for (uint32_t i = from; i < n; i++) {
         float e = num_exp(score[i] - s->max);
         lane[i % 128] += e;
-        add_value(a, e, v, i % KERNELS_KV_BLOCK, s->o);
+        add_value(a, e, a->v + block_of(a, begin + i), i % KERNELS_KV_BLOCK, s->o);
     }
     s->sum = num_sum128(lane);
 }
@@ -146,47 +154,58 @@ static void get_part(const struct kernels_attention *a, const float *part, uint3
     s->sum = max[(a->group + 15) / 16 * 16 + h];
 }
 
-static void finish(const struct split *all, uint32_t dim, float *out) {
-    float inverse = num_rcp(all->sum);
+static void add_sink(struct split *all, float sink, uint32_t dim) {
+    float max = sink > all->max ? sink : all->max;
+    float a = num_exp(all->max - max), scaled = all->sum * a;
+    all->sum = scaled + num_exp(sink - max);
     for (uint32_t d = 0; d < dim; d++)
+        all->o[d] = all->o[d] * a;
+}
+
+static void finish(const struct kernels_attention *a, struct split *all, uint32_t head, float *out) {
+    if (a->sinks != NULL)
+        add_sink(all, a->sinks[head], a->head_dim_v);
+    float inverse = num_rcp(all->sum);
+    for (uint32_t d = 0; d < a->head_dim_v; d++)
         out[d] = all->o[d] * inverse;
 }
 
-static uint32_t tokens_in(uint32_t split, uint32_t tokens) {
-    uint32_t begin = split * KERNELS_SPLIT;
-    return tokens - begin < KERNELS_SPLIT ? tokens - begin : KERNELS_SPLIT;
-}
-
-static void attend(const struct kernels_attention *a, const struct query *q, uint32_t tokens, float *out) {
+static void attend(const struct kernels_attention *a, const struct query *q, uint32_t position, uint32_t head,
+                   float *out) {
     struct split all, next;
-    attend_split(a, q, 0, tokens_in(0, tokens), &all);
-    for (uint32_t i = 1; i * KERNELS_SPLIT < tokens; i++) {
-        attend_split(a, q, i * KERNELS_SPLIT, tokens_in(i, tokens), &next);
+    uint32_t i = kernels_attention_first(position, a->window);
+    attend_split(a, q, i, position, &all);
+    for (i++; i <= position / KERNELS_SPLIT; i++) {
+        attend_split(a, q, i, position, &next);
         merge(&all, &next, a->head_dim_v);
     }
-    finish(&all, a->head_dim_v, out);
+    finish(a, &all, head, out);
 }
 
 static void attend_parts(const struct kernels_attention *a, const struct query *q, uint32_t h) {
     size_t part = kernels_attention_part(a->group, a->head_dim_v);
+    uint32_t first = kernels_attention_first(a->first_position, a->window);
+    CHECK(a->first_split >= first);
     struct split s;
     for (uint32_t i = a->first_split; i < a->end_split; i++) {
-        attend_split(a, q, i * KERNELS_SPLIT, tokens_in(i, a->first_position + 1), &s);
-        put_part(a, a->parts + i * part, h, &s);
+        attend_split(a, q, i, a->first_position, &s);
+        put_part(a, a->parts + (i - first) * part, h, &s);
     }
 }
 
 static void attention_merge(const struct kernels_attention *a) {
     CHECK(a->n_queries == 1 && a->parts != NULL);
     size_t part = kernels_attention_part(a->group, a->head_dim_v);
+    uint32_t splits =
+        a->first_position / KERNELS_SPLIT + 1 - kernels_attention_first(a->first_position, a->window);
     for (uint32_t h = 0; h < a->group; h++) {
         struct split all, next;
         get_part(a, a->parts, h, &all);
-        for (uint32_t i = 1; i * KERNELS_SPLIT <= a->first_position; i++) {
+        for (uint32_t i = 1; i < splits; i++) {
             get_part(a, a->parts + i * part, h, &next);
             merge(&all, &next, a->head_dim_v);
         }
-        finish(&all, a->head_dim_v, a->out + (size_t)h * a->head_dim_v);
+        finish(a, &all, h, a->out + (size_t)h * a->head_dim_v);
     }
 }
 
@@ -205,7 +224,7 @@ static void attention(const struct kernels_attention *a) {
             if (a->parts != NULL)
                 attend_parts(a, &q, h);
             else
-                attend(a, &q, a->first_position + i + 1,
+                attend(a, &q, a->first_position + i, h,
                        a->out + i * a->out_stride + (size_t)h * a->head_dim_v);
         }
     }

@@ -88,6 +88,11 @@ static void quantise256(const float *x, uint32_t n, int8_t *q, float *d, int16_t
     }
 }
 
+static void gelu_mul(float *y, const float *gate, const float *up, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = num_gelu(gate[i]) * up[i];
+}
+
 static void silu_mul(float *y, const float *gate, const float *up, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         y[i] = num_silu(gate[i]) * up[i];
@@ -140,6 +145,7 @@ void scalar_init(struct kernels *k) {
     k->remainder = what_is_left;
     k->silu_mul = silu_mul;
     k->sigmoid_mul = sigmoid_mul;
+    k->gelu_mul = gelu_mul;
     k->add = add;
     k->rope = rope;
     k->argmax = argmax;
