@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/phase.h"
 #include "base/ring.h"
-#include "engine/report/audit.h"
+#include "engine/report/audit_figures.h"
 #include "engine/start/log_sink.h"
 #include "engine/start/placement.h"
 #include "engine/run/bell.h"
@@ -164,38 +164,58 @@ struct engine_event {
     uint64_t done, total; /* PROGRESS */
 };
 
-struct stator {
-    struct log log;
-    struct log_sink sink;
+/* From stator_open to the seal. */
+struct engine_start {
     void (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
-    bool traces; /* to trace_path */
-    char trace_path[CONFIG_PATH];
-    struct trace *trace;
+    bool only_plans; /* opened with options.described: to plan, and maybe not to run */
     bool expects_plan;
     char expect_plan[2 * HASH_TEXT]; /* longer than any hash, so that a wrong one is not cut to a right one */
-    struct planning planning;
-    struct engine_device devices[DEVICE_MAX];
-    bool only_plans;              /* opened with options.described: to plan, and maybe not to run */
-    stator_error tokenizer_error; /* why there is no tokenizer */
-
-    uint64_t private_before; /* bytes of the process before the engine */
-    const char *root;        /* "": where /sys and /proc are; a test's folder */
-
-    /* From start on. */
-    struct phase phase;
-    struct audit sealed; /* taken when the engine was */
+    bool traces;                     /* to trace_path */
+    char trace_path[CONFIG_PATH];
+    bool prepare_tried; /* once only, and no plan after it */
+    bool prepared;
+    bool start_tried; /* once only: what a failed start has mapped stays until close */
     struct placement placement;
     void *staging;
     bool staging_is_pages; /* ours to unmap; else the device's that made it */
     void *run;             /* the run's state, run_bytes */
     uint64_t run_bytes;
-    struct tokenizer *tokenizer;
     void *tokenizer_memory;
+    void *engine_stack;
+    pthread_t thread;
+    bool thread_runs;
+    struct ring *events; /* from the thread to who called stator_start */
+    stator_error start_error;
+    uint64_t load_ns;
+    _Atomic uint64_t loaded_bytes;
+    _Atomic int cancel_start; /* ends a start; one that comes too late for that does nothing */
+};
+
+/* What an audit compares with. */
+struct engine_report {
+    uint64_t private_before; /* bytes of the process before the engine */
+    struct audit sealed;     /* taken when the engine was */
+};
+
+struct stator {
+    struct log log;
+    struct log_sink sink;
+    struct trace *trace;
+    struct planning planning;
+    struct engine_start start;
+    struct engine_report report;
+    struct engine_device devices[DEVICE_MAX];
+    stator_error tokenizer_error; /* why there is no tokenizer */
+
+    const char *root; /* "": where /sys and /proc are; a test's folder */
+
+    /* From start on. */
+    struct phase phase;
+    struct tokenizer *tokenizer;
     void *edge_work; /* workspace of stator_tokenize, in the run's state */
     uint64_t edge_work_bytes;
     struct ring *commands;
-    struct ring *events;
     struct engine_request *requests;
     uint32_t n_requests;
     struct bell bell;
@@ -219,23 +239,13 @@ struct stator {
     stator_error broken_why;
     double *rope_frequency; /* radians per position, of every pair of the step's angles */
     struct sampler sampler;
-    void *engine_stack;
     uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
     uint32_t n_waiting;
-    pthread_t thread;
-    bool thread_runs;
-    bool prepare_tried; /* once only, and no plan after it */
-    bool prepared;
-    bool start_tried;    /* once only: what a failed start has mapped stays until close */
     _Atomic int started; /* read by stator_cancel */
     uint64_t step_ns;    /* the engine thread: when the last step ended */
-    stator_error start_error;
-    uint64_t last_id; /* under submit_lock */
-    uint64_t load_ns;
+    uint64_t last_id;    /* under submit_lock */
     _Atomic int stop;
-    _Atomic int cancel_start; /* ends a start; one that comes too late for that does nothing */
     /* Written by the engine thread, read by the driver at any time. */
-    _Atomic uint64_t loaded_bytes;
     _Atomic uint32_t used_blocks[GRAPH_MAX_CACHES]; /* the caches' peaks */
     _Atomic uint64_t stepped;                       /* steps that have ended */
     struct {
@@ -253,37 +263,5 @@ struct stator {
         _Atomic uint64_t prompt_tokens, prompt_ns, generated_tokens, generate_ns, requests;
     } served; /* of requests and laps that have ended */
 };
-
-/* start.c, on the engine thread: opens the devices, allocates the plan, loads, decides the routes, prepares.
- */
-stator_status start_devices(struct stator *s, stator_error *e);
-void start_close_devices(struct stator *s);
-
-/* loop.c: the engine thread. */
-void *loop_thread(void *s);
-/* Whether somebody wants the request ended. */
-bool loop_cancelled(const struct engine_request *r);
-
-/* step_fill.c: what goes into the next step. False: nothing can. `slot` is the descriptor. */
-bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot);
-/* Whether a sequence other than q has something to compute, or will have when its step has ended. */
-bool step_fill_others(const struct stator *s, const struct engine_sequence *q);
-/* Rows of logits that q's reader has room for. */
-uint32_t step_fill_reader_room(const struct engine_sequence *q);
-
-/* step_writer.c */
-void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
-                      uint32_t position);
-/* The same step in another device's slot: what the step uses, not what the slot could hold. */
-void step_writer_copy(uint8_t *to, const uint8_t *from);
-
-/* sequences.c: admission and release. */
-bool sequences_admit(struct stator *s, uint32_t slot); /* false: no room now */
-/* Gives a logits request its rows. False: all are in use. */
-bool sequences_take_rows(struct stator *s, uint32_t slot);
-void sequences_release(struct stator *s, struct engine_sequence *q);
-/* Back to its first `to` tokens, of which what lies behind is written again before it is read; or, where a
- * cache can't, to its begin: the tokens before `to` are then computed once more. No step may carry it. */
-void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to);
 
 #endif

@@ -5,7 +5,7 @@
 #include "plan/planner.h"
 
 const struct plan *plan_view(stator *s) {
-    CHECK(!s->start_tried);
+    CHECK(!s->start.start_tried);
     if (s->planning.planned && s->planning.plan.fits && !s->planning.plan.room_known) {
         fit_room(&s->planning, &s->planning.want, &s->planning.plan);
         struct plan made; /* the search has left the graph at another size */

@@ -109,6 +109,13 @@ struct plan_arena *plan_arena_find(struct plan_place *place, const char *name) {
     return NULL;
 }
 
+uint64_t plan_allocated(const struct plan_place *place) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < place->n_arenas; i++)
+        sum += place->arenas[i].allocated;
+    return sum;
+}
+
 void plan_check(const struct plan *p) {
     CHECK(p->n_places > 0 && p->places[p->n_places - 1].is_host);
     for (uint32_t i = 0; i < p->n_places; i++) {

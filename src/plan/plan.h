@@ -167,6 +167,9 @@ void plan_add_text(struct plan *p, const char *name, const char *text);
 /* The hash, over all inputs. */
 void plan_hash_inputs(struct plan *p);
 
+/* Bytes of the place that are allocated. */
+uint64_t plan_allocated(const struct plan_place *place);
+
 struct plan_place *plan_find(struct plan *p, const char *name); /* NULL: not there */
 struct plan_arena *plan_arena_find(struct plan_place *place, const char *name);
 void plan_check(const struct plan *p);

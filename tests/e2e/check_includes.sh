@@ -5,8 +5,8 @@
 good_tree() {
     mkdir -p "$tmp/t/include" "$tmp/t/tests"
     local room
-    for room in base os config formats model tokenizer chat pack plan graph kernels/opencl kernels/shared device/cpu device/level_zero \
-        engine server app; do
+    for room in base os config formats model tokenizer chat pack plan graph kernels/opencl kernels/shared device/cpu device/launch \
+        device/level_zero engine/run engine/start engine/report arch/parts server app/plan app/bench; do
         mkdir -p "$tmp/t/src/$room"
     done
     cd "$tmp/t" || fail cd
@@ -32,10 +32,20 @@ good_tree() {
     printf '#include "device/cpu/device_cpu.h"\n' >src/device/device_list.c
     echo '#include <level_zero/ze_api.h>' >src/device/level_zero/ze.c
     printf '#include "device/device.h"\n#include "config/config.h"\n' >src/engine/engine.h
+    printf '#include "engine/engine.h"\n' >src/engine/run/loop.h
+    printf '#include "engine/run/loop.h"\n' >src/engine/start/start.h
+    printf '#include "engine/start/start.h"\n#include "engine/run/loop.h"\n' >src/engine/report/report.h
+    printf '#include "engine/report/report.h"\n#include "engine/start/start.h"\n' >src/engine/api.c
+    echo '#include "device/device.h"' >src/device/launch/launch.h
+    echo '#include "device/launch/launch.h"' >src/device/level_zero/lz.h
+    : >src/arch/parts/parts.h
+    echo '#include "arch/parts/parts.h"' >src/arch/llama.c
     printf '#include <event2/http.h>\n#include "stator.h"\n#include "config/config.h"\n' >src/server/server.c
     printf '#include "engine/engine.h"\n#include "device/device.h"\n' >src/app/main.c
     printf '#include "stator.h"\n#include "base/error.h"\n#include "app/out.h"\n' >src/app/run.c
     : >src/app/out.h
+    echo '#include "app/out.h"' >src/app/plan/plan_show.h
+    : >src/app/bench/table.h
     cd "$OLDPWD" || fail cd
 }
 
@@ -51,6 +61,12 @@ test_the_table_is_documented() {
     awk -F ' *[|] *' '$2 ~ /^`[a-z]+\/`$/ { gsub(/[`\/]/, "", $2); print $2 ": " $4 }' src/README.md | sort >"$tmp/readme"
     diff "$tmp/tool" "$tmp/readme" >"$tmp/diff" ||
         fail "the table of rooms differs (< tools/check_includes, > src/README.md): $(tr '\n' ' ' <"$tmp/diff")"
+    sed -n 's/^    part\["\([^"]*\)"\] = "\(.*\)"$/\1: \2/p' tools/check_includes | sort >"$tmp/tool"
+    [ "$(wc -l <"$tmp/tool")" -ge 10 ] || fail "the table of parts in tools/check_includes was not found: $(cat "$tmp/tool")"
+    awk -F ' *[|] *' '$2 ~ /^`[a-z]+\/[a-z_.*]+`$/ { gsub(/`/, "", $2); gsub(/`/, "", $4); print $2 ": " $4 }' src/README.md |
+        sort >"$tmp/readme"
+    diff "$tmp/tool" "$tmp/readme" >"$tmp/diff" ||
+        fail "the table of parts differs (< tools/check_includes, > src/README.md): $(tr '\n' ' ' <"$tmp/diff")"
 }
 
 test_a_good_tree_is_clean() {
@@ -98,6 +114,16 @@ test_each_violation_is_found() {
     violates device/x.c '#include "device/cpu/device_cpu.h"' 'device_list\.c alone names back ends'
     violates device/level_zero/ze.c '#include "device/cpu/device_cpu.h"' 'private to device/cpu/'
     violates extra/x.c '' 'src/extra is no room of the table'
+    # parts of rooms
+    violates engine/run/x.c '#include "engine/start/start.h"' 'engine/run may not include "engine/start/start\.h" .of this room it may: \..'
+    violates engine/run/x.c '#include "engine/report/report.h"' 'engine/run may not include'
+    violates engine/start/x.c '#include "engine/report/report.h"' 'engine/start may not include'
+    violates device/launch/x.c '#include "device/level_zero/lz.h"' 'private to device/level_zero/'
+    violates device/cpu/x.c '#include "device/launch/launch.h"' 'device/cpu may not include'
+    violates device/x.c '#include "device/launch/launch.h"' 'device/\. may not include "device/launch/launch\.h" .of this room it may: nothing.'
+    violates app/x.c '#include "app/plan/plan_show.h"' 'app/\. may not include'
+    violates app/bench/x.c '#include "app/plan/plan_show.h"' 'app/\* may not include'
+    violates engine/extra/x.c '' 'src/engine/extra is no part of the table'
     # libraries
     violates base/x.c '#include <ck_ring.h>' '<ck_ring\.h> may be included only'
     violates kernels/x.c '#include <ck/ck_pr.h>' '<ck/ck_pr\.h> may be included only'

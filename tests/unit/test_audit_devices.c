@@ -4,7 +4,7 @@
 
 #include "engine_harness.h"
 
-#include "engine/engine.h"
+#include "engine/report/audit.h"
 
 #include <sys/stat.h>
 
@@ -64,7 +64,7 @@ static stator *start(const char *strict, const char *limit) {
                           NULL};
     stator *s = harness_start(MODEL, sets);
     s->root = root;
-    audit_take(s, &s->sealed);
+    audit_take(s, &s->report.sealed);
     return s;
 }
 
@@ -79,9 +79,10 @@ static void side_by_side(void **state) {
     memset(&fake, 0, sizeof fake);
     fake.driver_bytes = 300 * KIB;
     stator *s = start("memory.strict=true", "memory.host_limit=auto");
-    uint64_t planned[2] = {audit_slices(s, 0), audit_slices(s, 2)};
+    uint64_t planned[2] = {plan_allocated(&s->planning.plan.places[0]),
+                           plan_allocated(&s->planning.plan.places[2])};
     kernel_says(0, planned[0] + 400 * KIB, s->planning.staging_bytes + 64 * KIB);
-    audit_take(s, &s->sealed);
+    audit_take(s, &s->report.sealed);
     int have = 0;
     stator_device_audit d = get(s, 0, &have);
     assert_true(have && planned[0] > 1 << 20);
@@ -144,9 +145,9 @@ static void judged(void **state) {
         assert_int_equal(stator_start(s, &e), STATOR_OK);
         s->root = root;
         s->planning.config.memory.strict = strict;
-        kernel_says(0, audit_slices(s, 0) + cases[i / 2].first, 0);
-        audit_take(s, &s->sealed);
-        kernel_says(0, audit_slices(s, 0) + cases[i / 2].last, 0);
+        kernel_says(0, plan_allocated(&s->planning.plan.places[0]) + cases[i / 2].first, 0);
+        audit_take(s, &s->report.sealed);
+        kernel_says(0, plan_allocated(&s->planning.plan.places[0]) + cases[i / 2].last, 0);
         stator_audit a = {.size = sizeof a};
         stator_status st = stator_get_audit(s, &a, &e);
         bool wrong = cases[i / 2].says[0] != '\0';

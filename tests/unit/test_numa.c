@@ -112,7 +112,7 @@ static void gpus(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         stator *s = start(cases[i].root, GPUS, cases[i].numa);
-        const struct placement *p = &s->placement;
+        const struct placement *p = &s->start.placement;
         if (p->staging != cases[i].staging || p->n_nodes != cases[i].nodes || p->n_far != cases[i].far_gpus ||
             strncmp(p->why, cases[i].why, strlen(cases[i].why)) != 0)
             fail_msg("%s: node %d of %u, %u far, '%s'", cases[i].root, p->staging, p->n_nodes, p->n_far,
@@ -120,7 +120,7 @@ static void gpus(void **state) {
         assert_int_equal(fake.host_is_free, cases[i].staging < 0);
         assert_true(fake.later_is_free);
         if (cases[i].staging >= 0)
-            assert_int_equal(p->staging_is_on, numa_node_of(s->staging));
+            assert_int_equal(p->staging_is_on, numa_node_of(s->start.staging));
         size_t n = 0;
         static char json[1 << 20];
         assert_int_equal(stator_report_json(s, json, sizeof json, &n, NULL), STATOR_OK);
@@ -176,7 +176,7 @@ static void processor(void **state) {
     void *kv = d->vtable->map(d, DEVICE_KV, 0);
     assert_int_equal(policy_of(kv, &nodes), pinned ? MPOL_PREFERRED : MPOL_DEFAULT);
     if (pinned)
-        assert_true(nodes == 1 && numa_node_of(kv) == 0 && s->placement.refused == 0);
+        assert_true(nodes == 1 && numa_node_of(kv) == 0 && s->start.placement.refused == 0);
     stator_close(s);
     s = start(DATA "two", "devices.use=cpu:0", "cpu.numa=off");
     d = s->devices[0].device;
@@ -198,8 +198,8 @@ static void refused(void **state) {
     assert_false(numa_prefer(1));
     memset(&fake, 0, sizeof fake);
     stator *s = start(DATA "apart", "devices.use=fake:0", "cpu.numa=auto"); /* its GPU is on node 1 */
-    assert_int_equal(s->placement.staging, -1);
-    assert_non_null(strstr(s->placement.why, "the kernel does not take node 1 for staging"));
+    assert_int_equal(s->start.placement.staging, -1);
+    assert_non_null(strstr(s->start.placement.why, "the kernel does not take node 1 for staging"));
     int32_t ids[3] = {5, 6, 7};
     struct harness_text t = {.id = harness_submit(s, ids, 3, 4, 0, 0)};
     harness_collect(s, &t, 1);

@@ -3,7 +3,6 @@
 #include "os/host_memory.h"
 #include "os/pages.h"
 #include "base/units.h"
-#include "engine/engine.h"
 #include "plan/spill.h"
 
 #include <stdio.h>
@@ -63,14 +62,6 @@ static uint64_t resident_spill(const struct stator *s, uint32_t i) {
     return sum;
 }
 
-uint64_t audit_slices(const struct stator *s, uint32_t device) {
-    uint64_t sum = 0;
-    const struct plan_place *place = &s->planning.plan.places[device];
-    for (uint32_t i = 0; i < place->n_arenas; i++)
-        sum += place->arenas[i].allocated;
-    return sum;
-}
-
 uint64_t audit_host(const struct audit *a) {
     return a->kernel + ARITH_MAX(a->pinned, a->drm.system_bytes);
 }
@@ -80,13 +71,13 @@ static void take_devices(const struct stator *s, struct audit *a) {
     struct drm_fdinfo drm;
     drm_fdinfo_read(s->root, &drm);
     a->drm = drm.all;
-    bool owned = s->staging_is_pages;
+    bool owned = s->start.staging_is_pages;
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         const struct engine_device *d = &s->devices[i];
         struct audit_device *of = &a->devices[i];
         if (s->planning.devices[i].facts.host_memory)
             continue;
-        of->planned = audit_slices(s, i);
+        of->planned = plan_allocated(&s->planning.plan.places[i]);
         if (d->device != NULL)
             of->driver = d->device->vtable->taken_bytes(d->device);
         const struct drm_figures *f = drm_fdinfo_of(&drm, s->planning.devices[i].choice.pci);
@@ -101,17 +92,18 @@ static void take_devices(const struct stator *s, struct audit *a) {
 }
 
 void audit_take(const struct stator *s, struct audit *a) {
-    *a = (struct audit){.taken = true, .before = s->private_before};
+    *a = (struct audit){.taken = true, .before = s->report.private_before};
     a->spilled = spill_all(&s->planning.plan);
-    if (!s->staging_is_pages)
-        a->pinned = s->planning.staging_bytes - host_memory_resident(s->staging, s->planning.staging_bytes);
+    if (!s->start.staging_is_pages)
+        a->pinned =
+            s->planning.staging_bytes - host_memory_resident(s->start.staging, s->planning.staging_bytes);
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         a->pinned += spill_allocated(&s->planning.plan, i) - resident_spill(s, i);
     a->planned = s->planning.plan.places[s->planning.plan.n_places - 1].total - a->pinned;
-    if (s->staging_is_pages)
-        a->not_in_ram += absent_bytes(s->staging, s->planning.staging_bytes);
-    a->not_in_ram += absent_bytes(s->tokenizer_memory, s->planning.tokenizer_bytes);
-    a->not_in_ram += absent_bytes(s->run, s->run_bytes);
+    if (s->start.staging_is_pages)
+        a->not_in_ram += absent_bytes(s->start.staging, s->planning.staging_bytes);
+    a->not_in_ram += absent_bytes(s->start.tokenizer_memory, s->planning.tokenizer_bytes);
+    a->not_in_ram += absent_bytes(s->start.run, s->start.run_bytes);
     a->not_in_ram += absent_bytes(s->planning.tables, s->planning.tables_bytes);
     a->not_in_ram += absent_bytes(s, sizeof *s);
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
@@ -123,14 +115,15 @@ void audit_take(const struct stator *s, struct audit *a) {
 }
 
 int64_t audit_growth(const struct stator *s, const struct audit *now) {
-    return s->sealed.taken ? now->others - s->sealed.others : 0;
+    return s->report.sealed.taken ? now->others - s->report.sealed.others : 0;
 }
 
 int64_t audit_device_growth(const struct stator *s, const struct audit *now, uint32_t device) {
-    const struct audit_device *was = &s->sealed.devices[device];
+    const struct audit_device *was = &s->report.sealed.devices[device];
     const struct audit_device *is = &now->devices[device];
-    return s->sealed.taken && was->kernel_told && is->kernel_told ? (int64_t)is->kernel - (int64_t)was->kernel
-                                                                  : 0;
+    return s->report.sealed.taken && was->kernel_told && is->kernel_told
+               ? (int64_t)is->kernel - (int64_t)was->kernel
+               : 0;
 }
 
 static bool has_gpu(const struct stator *s) {
@@ -169,7 +162,7 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
         if (!s->planning.devices[i].facts.host_memory)
             judge_device(s, now, i, text, n);
     int64_t growth = audit_growth(s, now);
-    uint64_t heap = now->heap > s->sealed.heap ? now->heap - s->sealed.heap : 0;
+    uint64_t heap = now->heap > s->report.sealed.heap ? now->heap - s->report.sealed.heap : 0;
     uint64_t most = has_gpu(s) ? GROWTH_GPU : GROWTH;
     if (growth > (int64_t)most)
         snprintf(text, n,

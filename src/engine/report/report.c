@@ -1,8 +1,8 @@
 /* What the engine says about itself: the memory table, the plan and the report as JSON. On the driver thread.
  */
-#include "engine/engine.h"
+#include "engine/report/audit.h"
 
-#include "engine/start/arguments.h"
+#include "engine/arguments.h"
 #include "os/host_memory.h"
 #include "plan/spill.h"
 #include "kernels/kernels.h"
@@ -54,7 +54,7 @@ static void info_of(const struct stator *s, stator_info *info) {
                           .logits_rows = s->planning.want.logits_rows,
                           .parameters = s->planning.shape->parameters,
                           .model_bytes = s->planning.shape->tensor_bytes,
-                          .load_ns = s->load_ns};
+                          .load_ns = s->start.load_ns};
     const struct config_origin *origin = &s->planning.config.origin[CONFIG_MEMORY_CONTEXT];
     info->context_fixed = (origin->source == CONFIG_FROM_FILE || origin->source == CONFIG_FROM_SET) &&
                           s->planning.config.memory.context != 0 &&
@@ -251,7 +251,7 @@ stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_erro
                         .pinned = a.pinned,
                         .spilled = a.spilled,
                         .grown = audit_growth(s, &a),
-                        .heap_grown = (int64_t)a.heap - (int64_t)s->sealed.heap,
+                        .heap_grown = (int64_t)a.heap - (int64_t)s->report.sealed.heap,
                         .drm_clients = a.drm.clients,
                         .drm_vram = a.drm.local_bytes,
                         .drm_gtt = a.drm.system_bytes};
@@ -329,9 +329,9 @@ static void report_to_json(const struct stator *s, struct json *j) {
     if (s->started) {
         struct audit now;
         audit_take(s, &now);
-        placement_to_json(&s->placement, j);
+        placement_to_json(&s->start.placement, j);
         json_object(j, "audit");
-        audit_to_json(s, &s->sealed, j, "sealed");
+        audit_to_json(s, &s->report.sealed, j, "sealed");
         audit_to_json(s, &now, j, "end");
         json_close(j);
     }
@@ -340,7 +340,7 @@ static void report_to_json(const struct stator *s, struct json *j) {
     json_u64(j, "peak_rss_bytes", host_memory_peak());
     json_close(j);
     json_object(j, "timings");
-    json_double(j, "load_s", (double)s->load_ns * 1e-9);
+    json_double(j, "load_s", (double)s->start.load_ns * 1e-9);
     json_u64(j, "requests", atomic_load(&s->served.requests));
     json_u64(j, "prompt_tokens", atomic_load(&s->served.prompt_tokens));
     json_double(j, "prompt_s", (double)atomic_load(&s->served.prompt_ns) * 1e-9);

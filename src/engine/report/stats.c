@@ -4,7 +4,7 @@
 #include "engine/engine.h"
 
 #include "base/clock.h"
-#include "engine/start/arguments.h"
+#include "engine/arguments.h"
 #include "kernels/kernels.h"
 
 #include <inttypes.h>

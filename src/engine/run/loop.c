@@ -1,36 +1,24 @@
-/* The engine thread: starts the devices, loads, seals, then keeps steps under way (pipeline.c) until it is
- * told to stop, and does with their results what the requests want.
+/* Keeps steps under way (pipeline.c) until it is told to stop, and does with their results what the requests
+ * want.
  *
  * Invariants: between seal and shutdown nothing here allocates or waits for a reader; a request slot is
  * touched only between its submit command and its end; a sequence ends only when no step under way carries
  * it. */
-#include "engine/engine.h"
+#include "engine/run/loop.h"
 
 #include "base/clock.h"
-#include "engine/start/enforce.h"
 #include "engine/run/pipeline.h"
+#include "engine/run/sequences.h"
+#include "engine/run/step_fill.h"
 #include "kernels/kernels.h"
 #include "stator_bench.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static bool stopping(const struct stator *s) {
     /* What the driver thread has read of our devices is read before they are closed. */
     return atomic_load_explicit(&s->stop, memory_order_acquire) != 0;
-}
-
-/* Of the start: who called stator_start reads it. */
-static void emit(struct stator *s, const struct engine_event *ev) {
-    while (!ring_push(s->events, ev) && !stopping(s)) {
-        struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
-    }
-}
-
-bool loop_cancelled(const struct engine_request *r) {
-    return atomic_load(&r->cancelled) == atomic_load_explicit(&r->id, memory_order_relaxed);
 }
 
 static void tell(struct stator *s, struct engine_request *r, const struct outbox_event *ev) {
@@ -133,13 +121,13 @@ static void drop_ended(struct stator *s) {
             continue;
         if (q->failed)
             finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED, q->failure);
-        else if (loop_cancelled(q->request))
+        else if (step_fill_cancelled(q->request))
             finish(s, q, STATOR_REASON_CANCELLED, STATOR_OK, "");
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < s->n_waiting; i++) {
         struct engine_request *r = &s->requests[s->waiting[i]];
-        if (loop_cancelled(r))
+        if (step_fill_cancelled(r))
             emit_done(s, r, 0, 0, STATOR_REASON_CANCELLED, STATOR_OK, "");
         else
             s->waiting[kept++] = s->waiting[i];
@@ -259,7 +247,7 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
         return STATOR_OK;
     }
     check_rows(st, picks);
-    bool ended = q->failed || loop_cancelled(q->request);
+    bool ended = q->failed || step_fill_cancelled(q->request);
     bool told = !ended && hand_out_rows(s, st, logits);
     bool others = !ended && step_fill_others(s, q);
     *stalls = !ended && !told && !others;
@@ -319,7 +307,7 @@ static bool work(struct stator *s, stator_error *e, stator_status *rc) {
     return true;
 }
 
-static void run_until_stopped(struct stator *s) {
+void loop_run(struct stator *s) {
     while (!stopping(s)) {
         take_commands(s);
         drop_ended(s);
@@ -335,25 +323,4 @@ static void run_until_stopped(struct stator *s) {
             fail_all(s, &e);
     }
     pipeline_drain(s);
-}
-
-void *loop_thread(void *context) {
-    struct stator *s = context;
-    uint64_t began = clock_ns();
-    phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
-    stator_status st = start_devices(s, &s->start_error);
-    struct engine_event ev = {.kind = st == STATOR_OK ? ENGINE_STARTED : ENGINE_START_FAILED, .status = st};
-    if (st == STATOR_OK) {
-        s->load_ns = clock_ns() - began;
-        phase_advance(&s->phase, PHASE_SEALED);
-        emit(s, &ev);
-        run_until_stopped(s);
-        phase_advance(&s->phase, PHASE_SHUTDOWN);
-        if (!s->broken)
-            (void)enforce_check(s); /* it has logged */
-    } else {
-        emit(s, &ev);
-    }
-    start_close_devices(s);
-    return NULL;
 }

@@ -1,7 +1,8 @@
 #include "engine/run/pipeline.h"
 
 #include "base/clock.h"
-#include "engine/report/trace.h"
+#include "engine/run/step_writer.h"
+#include "engine/run/trace.h"
 
 #include <inttypes.h>
 #include <string.h>

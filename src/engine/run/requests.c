@@ -4,7 +4,7 @@
 
 #include "config/config_table.h"
 #include "base/clock.h"
-#include "engine/start/arguments.h"
+#include "engine/arguments.h"
 #include "kernels/kernels.h"
 #include "stator_bench.h"
 
@@ -18,7 +18,7 @@ static stator_status need_started(const struct stator *s, const char *call, stat
 }
 
 static stator_status need_prepared(const struct stator *s, const char *call, stator_error *e) {
-    if (!s->prepared)
+    if (!s->start.prepared)
         return error_set(e, STATOR_USAGE, "%s: call stator_prepare or stator_start first", call);
     return STATOR_OK;
 }
@@ -398,7 +398,7 @@ void stator_cancel(stator *s, uint64_t id) {
         return;
     if (!atomic_load(&s->started)) {
         if (id == 0)
-            atomic_store(&s->cancel_start, 1);
+            atomic_store(&s->start.cancel_start, 1);
         return;
     }
     for (uint32_t i = 0; i < s->n_requests; i++) {

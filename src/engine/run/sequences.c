@@ -1,9 +1,4 @@
-/* Who holds which blocks of the caches. Admission takes all blocks that a request can ever need, so that a
- * running request never fails for memory.
- *
- * Invariant: of each cache, free blocks and those of the running sequences are disjoint and together all.
- * Thread: the engine's. */
-#include "engine/engine.h"
+#include "engine/run/sequences.h"
 
 #include "base/clock.h"
 

@@ -4,7 +4,9 @@
  * With several devices, steps are made smaller, so that there is one for each device to work on: the
  * generating sequences go in as many groups as there are devices, never more, since a step costs about the
  * same whatever their number; and a prompt in chunks of a part of it. The numbers do not depend on it. */
-#include "engine/engine.h"
+#include "engine/run/step_fill.h"
+
+#include "engine/run/step_writer.h"
 
 #include "base/clock.h"
 #include "kernels/kernels.h"
@@ -21,7 +23,7 @@ struct filling {
 
 /* Whether anything of q may go into a step. */
 static bool runs(const struct engine_sequence *q, stator_request_kind kind) {
-    return q->request != NULL && q->request->kind == kind && !q->failed && !loop_cancelled(q->request);
+    return q->request != NULL && q->request->kind == kind && !q->failed && !step_fill_cancelled(q->request);
 }
 
 uint32_t step_fill_reader_room(const struct engine_sequence *q) {

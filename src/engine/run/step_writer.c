@@ -1,5 +1,4 @@
-/* Angles of RoPE into a step descriptor, and a descriptor into another device's slot. */
-#include "engine/engine.h"
+#include "engine/run/step_writer.h"
 
 #include <math.h>
 #include <string.h>

@@ -128,12 +128,12 @@ static bool load_job(struct loading *l, struct job *j) {
 static void report_progress(struct stator *s, uint64_t done) {
     struct engine_event ev = {
         .kind = ENGINE_PROGRESS, .done = done, .total = s->planning.shape->tensor_bytes};
-    (void)ring_push(s->events, &ev); /* a lost one is no harm */
+    (void)ring_push(s->start.events, &ev); /* a lost one is no harm */
 }
 
 static bool stopped(const struct stator *s) {
     return atomic_load_explicit(&s->stop, memory_order_relaxed) ||
-           atomic_load_explicit(&s->cancel_start, memory_order_relaxed);
+           atomic_load_explicit(&s->start.cancel_start, memory_order_relaxed);
 }
 
 static void load_member(void *context, uint32_t member, uint32_t n_members) {
@@ -142,7 +142,8 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
     if (member >= members)
         return;
     struct stator *s = l->s;
-    struct job j = {.window = (uint8_t *)s->staging + member * load_window_regions(l->mapped) * l->region};
+    struct job j = {.window =
+                        (uint8_t *)s->start.staging + member * load_window_regions(l->mapped) * l->region};
     uint64_t number = 0;
     for (uint32_t i = 0; i < l->graph->n_weights; i++) {
         j.w = &l->graph->weights[i];
@@ -161,7 +162,7 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
             if (!load_job(l, &j))
                 return;
             uint64_t bytes = j.w->packed ? j.n * load_window_file_panel(j.w) : j.w->tensor->bytes;
-            uint64_t done = atomic_fetch_add(&s->loaded_bytes, bytes) + bytes;
+            uint64_t done = atomic_fetch_add(&s->start.loaded_bytes, bytes) + bytes;
             if (member == 0) /* the engine thread is the ring's producer */
                 report_progress(s, ARITH_MIN(done, s->planning.shape->tensor_bytes));
         }

@@ -1,8 +1,7 @@
 #include "engine/start/placement.h"
 
-#include "os/numa.h"
 #include "base/units.h"
-#include "engine/engine.h"
+#include "os/numa.h"
 
 #include <stdio.h>
 
@@ -11,13 +10,11 @@ static uint32_t count(uint64_t set) {
 }
 
 /* The node of most GPUs, of the first of them where it is a draw; -1: none is known. */
-static int node_of_gpus(const struct stator *s, uint32_t *n_known) {
+static int node_of_gpus(const struct planning *s, const char *root, uint32_t *n_known) {
     int nodes[DEVICE_MAX];
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
-        int node = s->planning.devices[i].facts.host_memory
-                       ? -1
-                       : numa_node_of_pci(s->root, s->planning.devices[i].choice.pci);
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        int node = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(root, s->devices[i].choice.pci);
         if (node >= 0)
             nodes[n++] = node;
     }
@@ -36,23 +33,20 @@ static int node_of_gpus(const struct stator *s, uint32_t *n_known) {
     return best;
 }
 
-static uint32_t far_gpus(const struct stator *s, int node) {
+static uint32_t far_gpus(const struct planning *s, const char *root, int node) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->planning.n_devices && node >= 0; i++) {
-        int own = s->planning.devices[i].facts.host_memory
-                      ? -1
-                      : numa_node_of_pci(s->root, s->planning.devices[i].choice.pci);
+    for (uint32_t i = 0; i < s->n_devices && node >= 0; i++) {
+        int own = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(root, s->devices[i].choice.pci);
         n += own >= 0 && own != node;
     }
     return n;
 }
 
-void placement_decide(struct stator *s) {
-    struct placement *p = &s->placement;
-    *p = (struct placement){.staging = -1, .staging_is_on = -1};
-    uint64_t online = numa_online(s->root);
+void placement_decide(struct placement *p, const struct planning *s, const char *root) {
+    *p = (struct placement){.root = root, .staging = -1, .staging_is_on = -1};
+    uint64_t online = numa_online(root);
     p->n_nodes = count(online);
-    if (s->planning.config.cpu.numa == CONFIG_NUMA_OFF)
+    if (s->config.cpu.numa == CONFIG_NUMA_OFF)
         snprintf(p->why, sizeof p->why, "cpu.numa is \"off\"");
     else if (online == 0)
         snprintf(p->why, sizeof p->why, "the kernel tells of no nodes (/sys/devices/system/node/online)");
@@ -65,8 +59,8 @@ void placement_decide(struct stator *s) {
     if (!p->on)
         return;
     uint32_t known = 0;
-    p->staging = node_of_gpus(s, &known);
-    p->n_far = far_gpus(s, p->staging);
+    p->staging = node_of_gpus(s, root, &known);
+    p->n_far = far_gpus(s, root, p->staging);
     if (p->staging < 0)
         snprintf(p->why, sizeof p->why, "no GPU whose node the firmware tells: staging lies anywhere");
     else if (p->n_far > 0)
@@ -78,59 +72,55 @@ void placement_decide(struct stator *s) {
         snprintf(p->why, sizeof p->why, "staging is meant for node %d, where the GPUs are", p->staging);
 }
 
-void placement_begin_staging(struct stator *s) {
-    struct placement *p = &s->placement;
+void placement_begin_staging(struct placement *p) {
     if (p->on && p->staging >= 0 && !numa_prefer(p->staging)) {
         snprintf(p->why, sizeof p->why, "the kernel does not take node %d for staging", p->staging);
         p->staging = -1;
     }
 }
 
-/* Our own pages are not touched yet, a driver's are there. */
-void placement_end_staging(struct stator *s) {
-    struct placement *p = &s->placement;
+void placement_end_staging(struct placement *p, void *memory, uint64_t bytes, bool ours) {
     if (!p->on || p->staging < 0)
         return;
     (void)numa_prefer(-1);
-    if (s->staging == NULL)
+    if (memory == NULL)
         return;
-    if (s->staging_is_pages && !numa_place(s->staging, s->planning.staging_bytes, (uint64_t)1 << p->staging))
-        p->refused += s->planning.staging_bytes;
-    p->staging_is_on = numa_node_of(s->staging);
+    if (ours && !numa_place(memory, bytes, (uint64_t)1 << p->staging))
+        p->refused += bytes;
+    p->staging_is_on = numa_node_of(memory);
 }
 
-void placement_begin_spill(struct stator *s, uint32_t i) {
-    int node = numa_node_of_pci(s->root, s->planning.devices[i].choice.pci);
-    if (s->placement.on && node >= 0)
+void placement_begin_spill(const struct placement *p, const struct planning_device *d) {
+    int node = numa_node_of_pci(p->root, d->choice.pci);
+    if (p->on && node >= 0)
         (void)numa_prefer(node); /* refused: the pages lie anywhere, as those of staging would */
 }
 
-void placement_end_spill(struct stator *s) {
-    if (s->placement.on)
+void placement_end_spill(const struct placement *p) {
+    if (p->on)
         (void)numa_prefer(-1);
 }
 
-void placement_slice(struct stator *s, uint32_t i, void *memory, uint64_t bytes) {
-    const struct device_choice *c = &s->planning.devices[i].choice;
+void placement_slice(struct placement *p, const struct planning_device *d, void *memory, uint64_t bytes) {
+    const struct device_choice *c = &d->choice;
     uint64_t nodes = 0;
-    if (!s->placement.on || !s->planning.devices[i].facts.host_memory || !c->pinned || memory == NULL)
+    if (!p->on || !d->facts.host_memory || !c->pinned || memory == NULL)
         return;
     for (uint32_t k = 0; k < c->threads && k < sizeof c->cpus / sizeof c->cpus[0]; k++)
-        nodes |= numa_node_of_cpu(s->root, (unsigned)c->cpus[k]);
+        nodes |= numa_node_of_cpu(p->root, (unsigned)c->cpus[k]);
     if (nodes != 0 && !numa_place(memory, bytes, nodes))
-        s->placement.refused += bytes;
+        p->refused += bytes;
 }
 
-void placement_log(const struct stator *s) {
-    const struct placement *p = &s->placement;
+void placement_log(const struct placement *p, const struct log *log) {
     char size[UNITS_TEXT];
-    log_write(&s->log, p->n_nodes > 1 || p->n_nodes == 0 ? STATOR_LOG_INFO : STATOR_LOG_DEBUG, "NUMA: %s",
+    log_write(log, p->n_nodes > 1 || p->n_nodes == 0 ? STATOR_LOG_INFO : STATOR_LOG_DEBUG, "NUMA: %s",
               p->why);
     if (p->staging >= 0 && p->staging_is_on >= 0 && p->staging_is_on != p->staging)
-        log_write(&s->log, STATOR_LOG_WARN, "NUMA: staging was meant for node %d and lies on node %d",
-                  p->staging, p->staging_is_on);
+        log_write(log, STATOR_LOG_WARN, "NUMA: staging was meant for node %d and lies on node %d", p->staging,
+                  p->staging_is_on);
     if (p->refused > 0)
-        log_write(&s->log, STATOR_LOG_WARN,
+        log_write(log, STATOR_LOG_WARN,
                   "NUMA: the kernel would not place %s: they lie where they are first used",
                   units_format_size(p->refused, size));
 }

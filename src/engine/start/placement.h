@@ -4,14 +4,10 @@
 #ifndef STATOR_ENGINE_PLACEMENT_H
 #define STATOR_ENGINE_PLACEMENT_H
 
-#include "base/json_writer.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-
-struct stator;
+#include "plan/planning.h"
 
 struct placement {
+    const char *root;  /* as in placement_decide */
     bool on;           /* there are several nodes, and the config lets us choose */
     uint32_t n_nodes;  /* online; 0: not known */
     int staging;       /* its node; -1: any */
@@ -21,18 +17,19 @@ struct placement {
     char why[160];     /* for people: what was done, or why nothing */
 };
 
-/* Reads sysfs below s->root. */
-void placement_decide(struct stator *s);
-/* Around the call that makes staging: the thread's policy is that of staging in between. */
-void placement_begin_staging(struct stator *s);
-void placement_end_staging(struct stator *s);
-/* Around the calls that make the spill of device i: likewise, that of the GPU's node. */
-void placement_begin_spill(struct stator *s, uint32_t i);
-void placement_end_spill(struct stator *s);
-/* A slice of device i that nothing has been written to. */
-void placement_slice(struct stator *s, uint32_t i, void *memory, uint64_t bytes);
+/* Reads sysfs below `root` ("": the machine's). */
+void placement_decide(struct placement *p, const struct planning *planning, const char *root);
+/* Around the call that makes staging: the thread's policy is that of staging in between. ours: pages of ours,
+ * which nothing has touched; else a driver's. memory is NULL where it could not be made. */
+void placement_begin_staging(struct placement *p);
+void placement_end_staging(struct placement *p, void *memory, uint64_t bytes, bool ours);
+/* Around the calls that make a GPU's spill: likewise, that of the GPU's node. */
+void placement_begin_spill(const struct placement *p, const struct planning_device *d);
+void placement_end_spill(const struct placement *p);
+/* A slice of the device that nothing has been written to. */
+void placement_slice(struct placement *p, const struct planning_device *d, void *memory, uint64_t bytes);
 /* Log lines, on the driver thread; and the report's. */
-void placement_log(const struct stator *s);
+void placement_log(const struct placement *p, const struct log *log);
 void placement_to_json(const struct placement *p, struct json *j);
 
 #endif

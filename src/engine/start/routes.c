@@ -17,15 +17,15 @@ static stator_status probe(struct stator *s, uint32_t i, struct device_route *r,
         snprintf(r->why, sizeof r->why, "this kind of device has no direct copies");
     else
         return from->vtable->peer_probe(from, s->devices[i + 1].device, s->planning.config.transfer.verify,
-                                        s->staging, s->planning.staging_bytes, r, e);
+                                        s->start.staging, s->planning.staging_bytes, r, e);
     return STATOR_OK;
 }
 
 /* Of the boundary behind the device, in staging. */
 static float *window(const struct stator *s, uint32_t device, uint32_t half) {
     const struct planning_device *d = &s->planning.devices[device];
-    CHECK(d->has_window && s->staging != NULL);
-    return (float *)(void *)((uint8_t *)s->staging + d->at_window + half * d->window_bytes);
+    CHECK(d->has_window && s->start.staging != NULL);
+    return (float *)(void *)((uint8_t *)s->start.staging + d->at_window + half * d->window_bytes);
 }
 
 stator_status routes_decide(struct stator *s, stator_error *e) {

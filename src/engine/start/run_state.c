@@ -1,6 +1,6 @@
 #include "engine/start/run_state.h"
 
-#include "engine/report/trace.h"
+#include "engine/run/trace.h"
 #include "kernels/kernels.h"
 #include "os/pages.h"
 
@@ -12,7 +12,7 @@ static uint64_t host_bytes(const struct stator *s, uint32_t device) {
     const struct planning_device *d = &s->planning.devices[device];
     return s->planning.imagined && !d->facts.host_memory
                ? 0
-               : device_host_bytes(&d->choice, &d->model, s->traces);
+               : device_host_bytes(&d->choice, &d->model, s->start.traces);
 }
 
 static void lay_out_steps(struct stator *s, const struct planning_want *want, struct carve *c) {
@@ -65,13 +65,14 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         d->memory = carve_take(c, d->memory_bytes, 1);
     }
     trace_lay_out(s, c);
-    s->engine_stack = carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
+    s->start.engine_stack =
+        carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */
     s->edge_work_bytes = ENGINE_EDGE_BASE + (uint64_t)want->context * ENGINE_EDGE_PER_TOKEN;
     s->edge_work = carve_take(c, s->edge_work_bytes, 1);
     if (c->base == NULL)
         return;
     s->commands = ring_init(command_memory, commands, places, sizeof(struct engine_command));
-    s->events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
+    s->start.events = ring_init(event_memory, events, ENGINE_EVENTS, sizeof(struct engine_event));
     for (uint32_t i = 0; i < s->n_requests; i++) {
         s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
         s->requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
@@ -124,20 +125,20 @@ stator_status run_state_try_tokenizer(struct stator *s, stator_error *e) {
 stator_status run_state_make(struct stator *s, stator_error *e) {
     struct carve count = carve_count();
     lay_out(s, &s->planning.want, &count);
-    s->run_bytes = count.used;
-    stator_status st = pages_map(s->run_bytes, "engine: the run's state", &s->run, e);
+    s->start.run_bytes = count.used;
+    stator_status st = pages_map(s->start.run_bytes, "engine: the run's state", &s->start.run, e);
     if (st != STATOR_OK)
         return st;
-    struct carve c = carve_in(s->run, s->run_bytes);
+    struct carve c = carve_in(s->start.run, s->start.run_bytes);
     lay_out(s, &s->planning.want, &c);
     uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->planning.gguf)) +
-                      pages_rounded(s->planning.tables_bytes) + pages_rounded(s->run_bytes);
+                      pages_rounded(s->planning.tables_bytes) + pages_rounded(s->start.run_bytes);
     if (s->planning.tokenizer_bytes > 0) {
-        st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &s->tokenizer_memory, e);
+        st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &s->start.tokenizer_memory, e);
         if (st != STATOR_OK)
             return st;
         engine += pages_rounded(s->planning.tokenizer_bytes);
-        if (tokenizer_create(s->planning.gguf, s->tokenizer_memory, s->planning.tokenizer_bytes,
+        if (tokenizer_create(s->planning.gguf, s->start.tokenizer_memory, s->planning.tokenizer_bytes,
                              &s->tokenizer, &s->tokenizer_error) != STATOR_OK)
             s->tokenizer = NULL;
     }

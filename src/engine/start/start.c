@@ -1,19 +1,17 @@
-/* From a plan to devices that can run: everything that is allocated after stator_plan and on the engine
- * thread. What a failed start has taken, start_close_devices gives back. */
-#include "engine/engine.h"
+#include "engine/start/start.h"
 
 #include "os/pages.h"
 #include "engine/start/enforce.h"
 #include "engine/start/loader.h"
 #include "engine/start/routes.h"
 #include "plan/spill.h"
-#include "engine/report/trace.h"
+#include "engine/run/trace.h"
 
 static stator_status open_devices(struct stator *s, stator_error *e) {
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         struct engine_device *d = &s->devices[i];
         stator_status st = device_open(&s->planning.devices[i].choice, &s->planning.devices[i].model,
-                                       s->traces, &s->phase, d->memory, d->memory_bytes, &d->device, e);
+                                       s->start.traces, &s->phase, d->memory, d->memory_bytes, &d->device, e);
         if (st != STATOR_OK)
             return st;
     }
@@ -26,12 +24,12 @@ static stator_status create_staging(struct stator *s, stator_error *e) {
     for (uint32_t i = 0; i < s->planning.n_devices && owner == NULL; i++)
         if (s->devices[i].device->vtable->host_create != NULL)
             owner = s->devices[i].device;
-    s->staging_is_pages = owner == NULL;
-    placement_begin_staging(s);
-    stator_status st = owner != NULL
-                           ? owner->vtable->host_create(owner, s->planning.staging_bytes, &s->staging, e)
-                           : pages_map(s->planning.staging_bytes, "staging", &s->staging, e);
-    placement_end_staging(s);
+    s->start.staging_is_pages = owner == NULL;
+    placement_begin_staging(&s->start.placement);
+    stator_status st =
+        owner != NULL ? owner->vtable->host_create(owner, s->planning.staging_bytes, &s->start.staging, e)
+                      : pages_map(s->planning.staging_bytes, "staging", &s->start.staging, e);
+    placement_end_staging(&s->start.placement, s->start.staging, s->planning.staging_bytes, owner == NULL);
     if (st == STATOR_OK)
         plan_arena_find(plan_find(&s->planning.plan, "host"), "staging")->allocated =
             s->planning.staging_bytes;
@@ -85,13 +83,14 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
                 note_refusal(s, device, a->slices[k]);
             if (st != STATOR_OK)
                 return st;
-            placement_slice(s, device, d->vtable->map(d, (enum device_arena)i, k), a->slices[k]);
+            placement_slice(&s->start.placement, &s->planning.devices[device],
+                            d->vtable->map(d, (enum device_arena)i, k), a->slices[k]);
             a->allocated += a->slices[k];
         }
     }
-    placement_begin_spill(s, device);
+    placement_begin_spill(&s->start.placement, &s->planning.devices[device]);
     stator_status st = create_spill(s, device, e);
-    placement_end_spill(s);
+    placement_end_spill(&s->start.placement);
     return st;
 }
 
@@ -99,7 +98,7 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
 static uint64_t driver_bytes(const struct stator *s, uint32_t i) {
     const struct device *d = s->devices[i].device;
     uint64_t taken = d->vtable->taken_bytes(d);
-    uint64_t ours = audit_slices(s, i);
+    uint64_t ours = plan_allocated(&s->planning.plan.places[i]);
     return taken > ours ? taken - ours : 0;
 }
 
@@ -108,7 +107,8 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     const struct planning_device *p = &s->planning.devices[i];
     struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
                                  .out = i + 1 < s->planning.n_devices ? &d->out : NULL,
-                                 .pinned = p->pinned.bytes > 0 ? (uint8_t *)s->staging + p->at_pinned : NULL,
+                                 .pinned =
+                                     p->pinned.bytes > 0 ? (uint8_t *)s->start.staging + p->at_pinned : NULL,
                                  .log = &s->log,
                                  .kernel_cache = s->planning.config.cache.dir};
     stator_status st = d->device->vtable->prepare(d->device, &setup, e);
@@ -118,7 +118,7 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
 }
 
 stator_status start_devices(struct stator *s, stator_error *e) {
-    placement_decide(s);
+    placement_decide(&s->start.placement, &s->planning, s->root);
     stator_status st = trace_open(s, e);
     if (st == STATOR_OK)
         st = open_devices(s, e);
@@ -152,6 +152,6 @@ void start_close_devices(struct stator *s) {
             d->device->vtable->close(d->device);
         d->device = NULL;
     }
-    if (!s->staging_is_pages)
-        s->staging = NULL;
+    if (!s->start.staging_is_pages)
+        s->start.staging = NULL;
 }

@@ -1,4 +1,4 @@
-#include "engine/report/trace.h"
+#include "engine/run/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ struct trace {
 };
 
 void trace_lay_out(struct stator *s, struct carve *c) {
-    if (!s->traces)
+    if (!s->start.traces)
         return;
     uint32_t most = 0;
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
@@ -65,10 +65,10 @@ stator_status trace_open(struct stator *s, stator_error *e) {
     struct trace *t = s->trace;
     if (t == NULL)
         return STATOR_OK;
-    t->fd = open(s->trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    t->fd = open(s->start.trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (t->fd < 0)
         return error_set(e, errno == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED,
-                         "the trace can't be written to %s: %s", s->trace_path, strerror(errno));
+                         "the trace can't be written to %s: %s", s->start.trace_path, strerror(errno));
     put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         put(t,
@@ -137,6 +137,6 @@ void trace_close(struct stator *s) {
 stator_status trace_result(const struct stator *s, stator_error *e) {
     if (s->trace == NULL || s->trace->failed == 0)
         return STATOR_OK;
-    return error_set(e, STATOR_FAILED, "the trace in %s is not whole: %s", s->trace_path,
+    return error_set(e, STATOR_FAILED, "the trace in %s is not whole: %s", s->start.trace_path,
                      strerror(s->trace->failed));
 }

@@ -1,4 +1,4 @@
-#include "engine/start/arguments.h"
+#include "engine/arguments.h"
 
 stator_status arguments_missing(stator_error *e, const char *call, const char *name) {
     return error_set(e, STATOR_USAGE, "%s: %s is NULL", call, name);

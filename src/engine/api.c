@@ -3,10 +3,12 @@
 #include "engine/engine.h"
 
 #include "base/clock.h"
-#include "engine/report/trace.h"
-#include "engine/start/arguments.h"
+#include "engine/arguments.h"
+#include "engine/report/audit.h"
+#include "engine/run/trace.h"
 #include "engine/start/routes.h"
 #include "engine/start/run_state.h"
+#include "engine/start/thread.h"
 #include "os/host_memory.h"
 #include "os/pages.h"
 #include "plan/planner.h"
@@ -77,21 +79,21 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     if (st != STATOR_OK)
         return st;
     struct stator *s = memory;
-    s->private_before = before;
+    s->report.private_before = before;
     s->root = "";
     s->log = (struct log){.write = o->log, .context = o->context, .level = STATOR_LOG_INFO};
-    s->progress = o->progress;
-    s->context = o->context;
-    s->traces = o->trace != NULL;
-    s->only_plans = o->described != 0;
-    if (s->traces &&
-        (size_t)snprintf(s->trace_path, sizeof s->trace_path, "%s", o->trace) >= sizeof s->trace_path) {
+    s->start.progress = o->progress;
+    s->start.context = o->context;
+    s->start.traces = o->trace != NULL;
+    s->start.only_plans = o->described != 0;
+    if (s->start.traces && (size_t)snprintf(s->start.trace_path, sizeof s->start.trace_path, "%s",
+                                            o->trace) >= sizeof s->start.trace_path) {
         pages_unmap(s, sizeof *s);
         return error_set(e, STATOR_USAGE, "stator_open: options.trace is longer than a path can be");
     }
-    s->expects_plan = o->expect_plan != NULL;
-    if (s->expects_plan)
-        snprintf(s->expect_plan, sizeof s->expect_plan, "%s", o->expect_plan);
+    s->start.expects_plan = o->expect_plan != NULL;
+    if (s->start.expects_plan)
+        snprintf(s->start.expect_plan, sizeof s->start.expect_plan, "%s", o->expect_plan);
     phase_init(&s->phase);
     pthread_mutex_init(&s->submit_lock, NULL);
     pthread_mutex_init(&s->edge_lock, NULL);
@@ -106,7 +108,7 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
 
 stator_status stator_plan(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
-    if (s->prepare_tried)
+    if (s->start.prepare_tried)
         return error_set(e, STATOR_USAGE, "stator_plan: this engine was prepared or started before");
     struct planning *p = &s->planning;
     stator_status st = planning_narrow(p, e);
@@ -119,7 +121,7 @@ stator_status stator_plan(stator *s, stator_error *e) {
         if (s->planning.devices[i].choice.about[0] != '\0')
             log_write(&s->log, STATOR_LOG_INFO, "%s: %s", s->planning.devices[i].facts.name,
                       s->planning.devices[i].choice.about);
-    st = s->only_plans ? run_state_try_tokenizer(s, e) : STATOR_OK;
+    st = s->start.only_plans ? run_state_try_tokenizer(s, e) : STATOR_OK;
     if (st != STATOR_OK)
         return st;
     if (s->planning.plan.fits) {
@@ -136,16 +138,16 @@ stator_status stator_plan(stator *s, stator_error *e) {
 static stator_status wait_for_start(struct stator *s, stator_error *e) {
     for (;;) {
         struct engine_event ev;
-        ring_wait(s->events, UINT64_MAX);
-        if (!ring_pop(s->events, &ev))
+        ring_wait(s->start.events, UINT64_MAX);
+        if (!ring_pop(s->start.events, &ev))
             continue;
-        if (ev.kind == ENGINE_PROGRESS && s->progress != NULL)
-            s->progress(s->context, ev.done, ev.total);
+        if (ev.kind == ENGINE_PROGRESS && s->start.progress != NULL)
+            s->start.progress(s->start.context, ev.done, ev.total);
         if (ev.kind == ENGINE_STARTED)
             return STATOR_OK;
         if (ev.kind == ENGINE_START_FAILED) {
             if (e != NULL)
-                *e = s->start_error;
+                *e = s->start.start_error;
             return ev.status;
         }
     }
@@ -156,16 +158,16 @@ static stator_status start_thread(struct stator *s, stator_error *e) {
     int rc = pthread_attr_init(&attr);
     CHECK(rc == 0);
     /* The lowest page is a guard: what overflows the stack stops there. */
-    uint8_t *stack = (uint8_t *)arith_round_up((uintptr_t)s->engine_stack, PAGES_SIZE);
+    uint8_t *stack = (uint8_t *)arith_round_up((uintptr_t)s->start.engine_stack, PAGES_SIZE);
     rc = mprotect(stack, PAGES_SIZE, PROT_NONE) == 0 ? 0 : errno;
     if (rc == 0)
         rc = pthread_attr_setstack(&attr, stack + PAGES_SIZE, ENGINE_STACK);
     if (rc == 0)
-        rc = pthread_create(&s->thread, &attr, loop_thread, s);
+        rc = pthread_create(&s->start.thread, &attr, thread_main, s);
     pthread_attr_destroy(&attr);
     if (rc != 0)
         return error_set(e, STATOR_FAILED, "the engine's thread can't be started: %s", strerror(rc));
-    s->thread_runs = true;
+    s->start.thread_runs = true;
     return STATOR_OK;
 }
 
@@ -209,40 +211,41 @@ static stator_status start_once(struct stator *s, stator_error *e) {
 }
 
 static void join_thread(struct stator *s) {
-    if (!s->thread_runs)
+    if (!s->start.thread_runs)
         return;
-    int rc = pthread_join(s->thread, NULL);
+    int rc = pthread_join(s->start.thread, NULL);
     CHECK(rc == 0);
-    s->thread_runs = false;
+    s->start.thread_runs = false;
 }
 
 /* Gives back what a start and the run's state took; NULL where there is nothing. */
 static void undo_start(struct stator *s) {
     join_thread(s);
-    pages_unmap(s->staging, s->planning.staging_bytes); /* NULL when it was a device's */
-    pages_unmap(s->tokenizer_memory, s->planning.tokenizer_bytes);
-    pages_unmap(s->run, s->run_bytes);
-    s->staging = s->tokenizer_memory = s->run = NULL;
+    pages_unmap(s->start.staging, s->planning.staging_bytes); /* NULL when it was a device's */
+    pages_unmap(s->start.tokenizer_memory, s->planning.tokenizer_bytes);
+    pages_unmap(s->start.run, s->start.run_bytes);
+    s->start.staging = s->start.tokenizer_memory = s->start.run = NULL;
     s->tokenizer = NULL;
     s->trace = NULL;
-    s->prepared = false;
-    atomic_store(&s->loaded_bytes, 0);
+    s->start.prepared = false;
+    atomic_store(&s->start.loaded_bytes, 0);
 }
 
 static stator_status expect_plan(const struct stator *s, stator_error *e) {
-    if (s->expects_plan && strcmp(s->expect_plan, s->planning.plan.hash) != 0)
+    if (s->start.expects_plan && strcmp(s->start.expect_plan, s->planning.plan.hash) != 0)
         return error_set(
             e, STATOR_DOES_NOT_FIT,
             "the plan's hash is %s, --expect-plan wants %s: the model, the config or the devices differ",
-            s->planning.plan.hash, s->expect_plan);
+            s->planning.plan.hash, s->start.expect_plan);
     return STATOR_OK;
 }
 
 stator_status stator_prepare(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
-    if (s->prepare_tried)
-        return s->prepared ? STATOR_OK
-                           : error_set(e, STATOR_USAGE, "stator_prepare: it failed before: close the engine");
+    if (s->start.prepare_tried)
+        return s->start.prepared
+                   ? STATOR_OK
+                   : error_set(e, STATOR_USAGE, "stator_prepare: it failed before: close the engine");
     if (s->planning.imagined)
         return error_set(e, STATOR_DEVICE,
                          "stator_start: %s is not here, it was only described; this engine can plan",
@@ -253,21 +256,21 @@ stator_status stator_prepare(stator *s, stator_error *e) {
     st = expect_plan(s, e);
     if (st != STATOR_OK)
         return st;
-    s->prepare_tried = true;
+    s->start.prepare_tried = true;
     st = run_state_make(s, e);
-    s->prepared = st == STATOR_OK;
+    s->start.prepared = st == STATOR_OK;
     return st;
 }
 
 stator_status stator_start(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
-    if (s->start_tried)
+    if (s->start.start_tried)
         return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
-    atomic_store(&s->cancel_start, 0); /* what came before this call had nothing to end */
+    atomic_store(&s->start.cancel_start, 0); /* what came before this call had nothing to end */
     stator_status st = stator_prepare(s, e);
     if (st != STATOR_OK)
         return st;
-    s->start_tried = true;
+    s->start.start_tried = true;
     stator_error own = {0};
     e = e != NULL ? e : &own;
     st = start_once(s, e);
@@ -278,27 +281,28 @@ stator_status stator_start(stator *s, stator_error *e) {
             st = expect_plan(s, e);
         if (st == STATOR_OK)
             st = run_state_make(s, e);
-        s->prepared = st == STATOR_OK;
+        s->start.prepared = st == STATOR_OK;
         if (st == STATOR_OK)
             st = start_once(s, e);
     }
     if (st != STATOR_OK)
         return st;
     atomic_store(&s->started, 1);
-    audit_take(s, &s->sealed);
-    st = audit_verdict(s, &s->sealed, e);
+    audit_take(s, &s->report.sealed);
+    st = audit_verdict(s, &s->report.sealed, e);
     if (st != STATOR_OK)
         return st;
     routes_log(s);
-    placement_log(s);
-    log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads", (double)s->load_ns * 1e-9,
-              s->planning.devices[0].choice.tier, s->planning.devices[0].choice.threads);
+    placement_log(&s->start.placement, &s->log);
+    log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads",
+              (double)s->start.load_ns * 1e-9, s->planning.devices[0].choice.tier,
+              s->planning.devices[0].choice.threads);
     return log_sink_result(&s->sink, &s->planning.config, e);
 }
 
 stator_status stator_stop(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
-    if (s->thread_runs) {
+    if (s->start.thread_runs) {
         atomic_store(&s->stop, 1);
         ring_wake(s->commands);
     }

@@ -1,0 +1,13 @@
+/* Angles of RoPE into a step descriptor, and a descriptor into another device's slot. */
+#ifndef STATOR_ENGINE_STEP_WRITER_H
+#define STATOR_ENGINE_STEP_WRITER_H
+
+#include "engine/engine.h"
+
+/* The angles of the step's token `token`, which has this position in its sequence. */
+void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
+                      uint32_t position);
+/* The same step in another device's slot: what the step uses, not what the slot could hold. */
+void step_writer_copy(uint8_t *to, const uint8_t *from);
+
+#endif
