@@ -1,6 +1,6 @@
 /* The registry: a row per architecture. */
 #include "arch/arch.h"
 
-extern const struct arch arch_llama, arch_qwen2, arch_qwen3;
+extern const struct arch arch_llama, arch_qwen2, arch_qwen3, arch_qwen35;
 
-const struct arch *const arch_list[] = {&arch_llama, &arch_qwen2, &arch_qwen3, NULL};
+const struct arch *const arch_list[] = {&arch_llama, &arch_qwen2, &arch_qwen3, &arch_qwen35, NULL};

@@ -96,17 +96,25 @@ void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves) {
     v->bytes = arith_must_mul(v->half_bytes, halves);
 }
 
-uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
+static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct graph_runs runs) {
     for (uint32_t i = 0; i < g->n_weights; i++)
-        if (g->weights[i].tensor == t)
+        if (g->weights[i].tensor == t && g->weights[i].runs.run == runs.run &&
+            g->weights[i].runs.first == runs.first)
             return i;
     CHECK(g->n_weights < g->max_weights);
     struct graph_weight *w = &g->weights[g->n_weights];
     memset(w, 0, sizeof *w);
     w->tensor = t;
+    w->runs = runs;
     w->packed = t->n_dims > 1;
+    uint64_t rows = t->ne[1];
+    if (runs.run > 0) {
+        CHECK(w->packed && t->ne[2] == 1 && runs.run % PANEL_ROWS == 0 &&
+              runs.first + runs.run <= runs.stride && rows % runs.stride == 0);
+        rows = rows / runs.stride * runs.run;
+    }
     if (w->packed) {
-        bool ok = panel_layout_init(&w->layout, t->type, t->ne[1], t->ne[0]);
+        bool ok = panel_layout_init(&w->layout, t->type, rows, t->ne[0]);
         CHECK(ok); /* shape_read has bounded it */
         w->matrices = (uint32_t)t->ne[2];
         CHECK(w->matrices == t->ne[2] && w->matrices > 0 &&
@@ -118,6 +126,20 @@ uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
         w->bytes = arith_round_up(arith_must_mul(t->ne[0], 4), PANEL_ALIGN);
     }
     return g->n_weights++;
+}
+
+uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
+    return add_weight(g, t, (struct graph_runs){0});
+}
+
+uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *n) {
+    const struct graph_runs *r = &w->runs;
+    *n = r->run == 0 ? w->layout.rows - row : r->run - row % r->run;
+    return r->run == 0 ? row : row / r->run * r->stride + r->first + row % r->run;
+}
+
+uint64_t graph_weight_file_bytes(const struct graph_weight *w) {
+    return w->runs.run == 0 ? w->tensor->bytes : w->tensor->bytes / w->runs.stride * w->runs.run;
 }
 
 uint32_t graph_weight_panels(const struct graph_weight *w) {
@@ -148,6 +170,14 @@ void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_ten
     uint32_t i = op->n_weights++;
     op->weight[i] = graph_add_weight(g, t);
     op->bias[i] = bias != NULL ? graph_add_weight(g, bias) : GRAPH_NONE;
+    op->column[i] = column;
+}
+
+void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tensor *t, struct graph_runs runs,
+                   uint32_t column) {
+    CHECK(op->n_weights < GRAPH_OP_WEIGHTS);
+    uint32_t i = op->n_weights++;
+    op->weight[i] = add_weight(g, t, runs);
     op->column[i] = column;
 }
 

@@ -26,6 +26,12 @@ enum graph_kind {
                          cache */
     GRAPH_ATTENTION, /* out = attention of the q in `in` over the cache, as far as its window, in the forms of
                         out; weight[0] if there: a sink per head; work: f32 [cells][heads * (dim_v + 2)] */
+    GRAPH_CONV,  /* q, k, v of delta-net layers: out[:, ..] = convolved `in` through silu, heads of q and k
+                    then at length 1; weight[0]: [taps, channels] */
+    GRAPH_DELTA, /* out = gated delta rule on the q, k, v, beta, alpha of `in`, weight: bias of alpha, a.
+                    Also keeps the last rows of `work`, what CONV read */
+    GRAPH_GATE,  /* out = heads of `in`, normed (optional) times silu, or else times sigmoid, of columns
+                    of `work`, in the forms of out */
     GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
                           NORM, 2r + 1 what quantising row 2r left, quantised again */
     GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */
@@ -67,6 +73,12 @@ struct graph_value {
 
 #define GRAPH_MAX_PIECES 16
 
+/* Rows of a tensor that a weight has: `run` rows from `first` on, then those `stride` further, ..; run 0:
+ * all. Runs are whole panels. */
+struct graph_runs {
+    uint32_t first, run, stride;
+};
+
 /* A run of panels (or all bytes of a plain weight) in one slice; of several matrices, whole ones. */
 struct graph_piece {
     uint32_t slice;
@@ -78,6 +90,7 @@ struct graph_piece {
 
 struct graph_weight {
     const struct gguf_tensor *tensor;
+    struct graph_runs runs;     /* packed only */
     bool packed;                /* panels; else plain float32 */
     struct panel_layout layout; /* packed only; of one matrix */
     uint32_t matrices; /* of a 3-D tensor, one behind the other, layout.bytes apart in a piece; else 1 */
@@ -115,6 +128,26 @@ struct graph_attention {
                           and after every op. GRAPH_NONE without cells */
 };
 
+/* Of CONV and DELTA. Columns of `in` of CONV: heads of q, of k, dim_k wide each, then of v, dim_v wide. Value
+ * head h has the q and k of key head h % key_heads. A state is f32 [value_heads][dim_v / 32, rounded
+ * up][dim_k][32], then the last taps - 1 rows of what CONV reads. */
+struct graph_delta {
+    uint32_t key_heads, value_heads;
+    uint32_t dim_k, dim_v;
+    uint32_t taps;
+    uint32_t channels;    /* q, k, v together */
+    uint32_t beta, alpha; /* columns of `in` of DELTA */
+    float eps, scale;     /* of heads' lengths; of queries */
+    uint64_t window;      /* bytes of a state before its rows */
+};
+
+/* Of GATE. */
+struct graph_gate {
+    uint32_t heads, dim;
+    uint32_t column;        /* of work */
+    struct graph_norm norm; /* where the op has a weight: of a head; then the gate is silu */
+};
+
 /* What is remembered between steps, in blocks that sequences hold: PAGED, a block for every 32 tokens; RING,
  * as many as a window and a step need, used again and again; STATE, one block whatever the tokens. Blocks are
  * zero when a sequence gets them. */
@@ -148,13 +181,15 @@ struct graph_op {
         struct graph_norm norm;   /* NORM, GATHER_NORM */
         struct graph_rope rope;
         struct graph_attention attention;
+        struct graph_delta delta;
+        struct graph_gate gate;
     };
     uint32_t layer;       /* GRAPH_NONE outside layers */
     uint32_t cache;       /* of graph.caches, or GRAPH_NONE */
     uint32_t cache_layer; /* the layer's number among those of the cache */
     uint32_t in;          /* value, or GRAPH_NONE */
     uint32_t out;
-    uint32_t work; /* value: workspace, or GRAPH_NONE */
+    uint32_t work; /* value: workspace, or what DELTA and GATE read besides in; or GRAPH_NONE */
     uint32_t n_weights;
     uint32_t weight[GRAPH_OP_WEIGHTS];
     uint32_t bias[GRAPH_OP_WEIGHTS];   /* weight, or GRAPH_NONE */
@@ -306,6 +341,12 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
                               uint32_t out);
 void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,
                      const struct gguf_tensor *bias, uint32_t column);
+/* The same with a part of a tensor's rows. */
+void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tensor *t, struct graph_runs runs,
+                   uint32_t column);
+/* Where rows from `row` of the weight's on lie in its tensor; *n gets how many of them lie side by side. */
+uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *n);
+uint64_t graph_weight_file_bytes(const struct graph_weight *w); /* of its rows, in the file */
 uint32_t graph_form_for(const struct gguf_tensor *t); /* the activation form that this weight multiplies */
 
 uint32_t graph_add_cache(struct graph *g, const struct graph_cache *c);

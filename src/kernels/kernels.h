@@ -14,6 +14,7 @@
 
 #include "formats/panel.h"
 #include "kernels/shared/act_tiles.h"
+#include "kernels/shared/delta.h"
 #include "kernels/shared/kv_layout.h"
 
 #include <stdbool.h>
@@ -26,9 +27,9 @@
 #define KERNELS_SPLIT     256             /* tokens in an attention split, aligned to absolute position */
 #define KERNELS_MAX_HEAD  512             /* largest head dimension */
 #define KERNELS_MAX_GROUP 64              /* most query heads that share a KV head */
-#define KERNELS_MAX_TAPS  16              /* of a convolution */
-#define KERNELS_MAX_STATE 256             /* values of a key of the delta rule */
-#define KERNELS_COLUMNS   32              /* of a state that lie together */
+#define KERNELS_MAX_TAPS  DELTA_MAX_TAPS
+#define KERNELS_MAX_STATE DELTA_MAX_STATE
+#define KERNELS_COLUMNS   DELTA_BLOCK
 
 /* Activations of `tokens` rows of k values, in the forms that the weights need (unused ones are NULL). Row t
  * of a form begins t * its row length behind the pointer, but for quants, which may be tiles (act_tiles.h).
@@ -193,7 +194,7 @@ struct kernels {
      * f32. Segments of 512 k, see above. Weight bytes of any value are legal (q_w = -128 too). */
     void (*matmul[BLOCK_TYPES])(const struct kernels_matmul *m);
 
-    /* y[i] = num_silu(gate[i]) * up[i]; y may be gate. */
+    /* y[i] = num_silu(gate[i]) * up[i]; y may be gate or up. */
     void (*silu_mul)(float *y, const float *gate, const float *up, uint32_t n);
     /* y[i] = num_sigmoid(gate[i]) * x[i]; y may be x. */
     void (*sigmoid_mul)(float *y, const float *gate, const float *x, uint32_t n);

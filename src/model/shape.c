@@ -53,8 +53,8 @@ stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_erro
     return STATOR_OK;
 }
 
-static stator_status read_u32(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
-                              uint32_t max, uint32_t *v, stator_error *e) {
+stator_status shape_read_u32(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
+                             uint32_t max, uint32_t *v, stator_error *e) {
     char key[96];
     uint64_t value = 0;
     stator_status rc = gguf_read_u64(g, key_of(s, name, key), min, max, &value, e);
@@ -62,11 +62,11 @@ static stator_status read_u32(const struct gguf *g, const struct shape *s, const
     return rc;
 }
 
-static stator_status read_u32_or(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
-                                 uint32_t max, uint32_t fallback, uint32_t *v, stator_error *e) {
+stator_status shape_read_u32_or(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
+                                uint32_t max, uint32_t fallback, uint32_t *v, stator_error *e) {
     char key[96];
     *v = fallback;
-    return gguf_find(g, key_of(s, name, key), NULL) ? read_u32(g, s, name, min, max, v, e) : STATOR_OK;
+    return gguf_find(g, key_of(s, name, key), NULL) ? shape_read_u32(g, s, name, min, max, v, e) : STATOR_OK;
 }
 
 /* A number, or an array with one item per layer that are all the same number. */
@@ -75,7 +75,7 @@ static stator_status read_per_layer(const struct gguf *g, const struct shape *s,
     char key[96];
     struct gguf_value value;
     if (!gguf_find(g, key_of(s, name, key), &value) || value.kind != GGUF_ARRAY)
-        return read_u32(g, s, name, 1, max, v, e);
+        return shape_read_u32(g, s, name, 1, max, v, e);
     if (value.item == GGUF_STRING || value.item == GGUF_F32 || value.item == GGUF_F64 ||
         value.item == GGUF_BOOL)
         return gguf_error(g, e, "key '%s' has type array of %s, expected an integer", key,
@@ -126,9 +126,9 @@ static stator_status read_heads(const struct gguf *g, struct shape *s, stator_er
                           "key '%s' is missing, and %s.embedding_length %" PRIu32
                           " is not a multiple of the %" PRIu32 " attention heads",
                           key, s->arch_name, s->n_embd, s->n_heads);
-    rc = read_u32_or(g, s, "attention.key_length", 1, MAX_WIDTH, fallback, &s->head_dim_k, e);
+    rc = shape_read_u32_or(g, s, "attention.key_length", 1, MAX_WIDTH, fallback, &s->head_dim_k, e);
     if (rc == STATOR_OK)
-        rc = read_u32_or(g, s, "attention.value_length", 1, MAX_WIDTH, fallback, &s->head_dim_v, e);
+        rc = shape_read_u32_or(g, s, "attention.value_length", 1, MAX_WIDTH, fallback, &s->head_dim_v, e);
     if (rc == STATOR_OK)
         rc = check_head_dim(g, "K (attention.key_length)", s->head_dim_k, e);
     if (rc == STATOR_OK)
@@ -178,7 +178,7 @@ static stator_status read_rope_scaling(const struct gguf *g, struct shape *s, st
 
 static stator_status read_rope(const struct gguf *g, struct shape *s, stator_error *e) {
     stator_status rc =
-        read_u32_or(g, s, "rope.dimension_count", 2, s->head_dim_k, s->head_dim_k, &s->n_rot, e);
+        shape_read_u32_or(g, s, "rope.dimension_count", 2, s->head_dim_k, s->head_dim_k, &s->n_rot, e);
     if (rc == STATOR_OK && s->n_rot % 2 != 0)
         rc = gguf_error(g, e, "key '%s.rope.dimension_count' is %" PRIu32 ", expected an even number",
                         s->arch_name, s->n_rot);
@@ -192,7 +192,7 @@ static stator_status refuse_variants(const struct gguf *g, const struct shape *s
     uint32_t experts = 0;
     bool causal = true;
     char key[96];
-    stator_status rc = read_u32_or(g, s, "expert_count", 0, UINT32_MAX, 0, &experts, e);
+    stator_status rc = shape_read_u32_or(g, s, "expert_count", 0, UINT32_MAX, 0, &experts, e);
     if (rc == STATOR_OK && experts > 0)
         rc = gguf_error(g, e,
                         "key '%s.expert_count' is %" PRIu32
@@ -210,13 +210,13 @@ stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_err
     char key[96];
     stator_status rc = refuse_variants(g, s, e);
     if (rc == STATOR_OK)
-        rc = read_u32(g, s, "block_count", 1, SHAPE_MAX_LAYERS, &s->n_layers, e);
+        rc = shape_read_u32(g, s, "block_count", 1, SHAPE_MAX_LAYERS, &s->n_layers, e);
     if (rc == STATOR_OK)
-        rc = read_u32(g, s, "embedding_length", 1, MAX_WIDTH, &s->n_embd, e);
+        rc = shape_read_u32(g, s, "embedding_length", 1, MAX_WIDTH, &s->n_embd, e);
     if (rc == STATOR_OK)
         rc = read_per_layer(g, s, "feed_forward_length", MAX_WIDTH, &s->n_ff, e);
     if (rc == STATOR_OK)
-        rc = read_u32(g, s, "context_length", 1, MAX_CONTEXT, &s->context_trained, e);
+        rc = shape_read_u32(g, s, "context_length", 1, MAX_CONTEXT, &s->context_trained, e);
     if (rc == STATOR_OK)
         rc = read_heads(g, s, e);
     if (rc == STATOR_OK)
@@ -275,10 +275,15 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
     void *base = s;
     bool in_layer = split_layer_name(t->name, &layer, &name);
     if (in_layer) {
+        if (layer >= s->n_layers && layer - s->n_layers < s->n_nextn) {
+            s->nextn_tensors++;
+            s->nextn_bytes = arith_must_add(s->nextn_bytes, t->bytes);
+            return STATOR_OK;
+        }
         if (layer >= s->n_layers)
             return gguf_error(g, e,
                               "tensor '%s' belongs to layer %" PRIu64 ", but %s.block_count is %" PRIu32,
-                              gguf_show(t->name, shown), layer, s->arch_name, s->n_layers);
+                              gguf_show(t->name, shown), layer, s->arch_name, s->n_layers + s->n_nextn);
         base = &s->layers[layer];
         places = tensors->layer;
         n = tensors->n_layer;
@@ -321,6 +326,19 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
         return s->vocab;
     case SHAPE_HALF_ROT:
         return s->n_rot / 2;
+    case SHAPE_GATED_HEADS_K:
+        return (uint64_t)2 * s->n_heads * s->head_dim_k;
+    case SHAPE_DELTA_QKV:
+        return (uint64_t)2 * s->delta.key_heads * s->delta.dim_k +
+               (uint64_t)s->delta.value_heads * s->delta.dim_v;
+    case SHAPE_DELTA_V:
+        return (uint64_t)s->delta.value_heads * s->delta.dim_v;
+    case SHAPE_DELTA_HEADS:
+        return s->delta.value_heads;
+    case SHAPE_DELTA_HEAD_V:
+        return s->delta.dim_v;
+    case SHAPE_DELTA_TAPS:
+        return s->delta.taps;
     }
     CHECK(!"an extent");
     return 0;
@@ -338,15 +356,30 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
                           prefix, p->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], cols, rows, matrices);
     const struct block_info *b = block_info(t->type);
     CHECK(b != NULL);
-    if (p->rows == SHAPE_NONE && t->type != BLOCK_F32)
-        return gguf_error(g, e, "tensor '%s%s' has type %s, expected f32 for a vector", prefix, p->name,
-                          b->name);
+    if ((p->rows == SHAPE_NONE || p->f32) && t->type != BLOCK_F32)
+        return gguf_error(g, e, "tensor '%s%s' has type %s, expected f32%s", prefix, p->name, b->name,
+                          p->rows == SHAPE_NONE ? " for a vector" : "");
     if (!b->computable)
         return gguf_error(g, e,
                           "tensor '%s%s' has type %s, which stator can't compute with; it can with f32, f16, "
                           "bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, iq4_nl and mxfp4",
                           prefix, p->name, b->name);
     return STATOR_OK;
+}
+
+static bool layer_has(const struct shape *s, const struct shape_place *p, uint32_t layer) {
+    return p->layers == SHAPE_ALL_LAYERS || shape_is_delta(s, layer) == (p->layers == SHAPE_DELTA_LAYERS);
+}
+
+static stator_status check_absent(const struct gguf *g, const struct shape *s, const struct shape_place *p,
+                                  const char *prefix, const struct gguf_tensor *t, stator_error *e) {
+    if (t == NULL)
+        return STATOR_OK;
+    return gguf_error(g, e,
+                      "tensor '%s%s' is not expected: by %s.full_attention_interval, %" PRIu32
+                      ", this layer is a %s one",
+                      prefix, p->name, s->arch_name, s->delta.interval,
+                      p->layers == SHAPE_DELTA_LAYERS ? "full attention" : "delta-net");
 }
 
 /* The vocabulary's size is the number of rows of token_embd; the metadata may repeat it in two places. */
@@ -391,8 +424,11 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
         rc = check_place(g, s, &tensors->global[i], "", *slot(s, &tensors->global[i]), e);
     for (uint32_t l = 0; l < s->n_layers && rc == STATOR_OK; l++) {
         snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", l);
-        for (size_t i = 0; i < tensors->n_layer && rc == STATOR_OK; i++)
-            rc = check_place(g, s, &tensors->layer[i], prefix, *slot(&s->layers[l], &tensors->layer[i]), e);
+        for (size_t i = 0; i < tensors->n_layer && rc == STATOR_OK; i++) {
+            const struct shape_place *p = &tensors->layer[i];
+            rc = (layer_has(s, p, l) ? check_place : check_absent)(g, s, p, prefix, *slot(&s->layers[l], p),
+                                                                   e);
+        }
     }
     s->tied = s->output == NULL;
     if (s->tied)

@@ -21,7 +21,20 @@ enum shape_extent {
     SHAPE_KV_V,
     SHAPE_HEAD_K,
     SHAPE_VOCAB,
-    SHAPE_HALF_ROT
+    SHAPE_HALF_ROT,
+    SHAPE_GATED_HEADS_K, /* heads of q, each with its gate behind it */
+    SHAPE_DELTA_QKV,
+    SHAPE_DELTA_V,
+    SHAPE_DELTA_HEADS, /* of values */
+    SHAPE_DELTA_HEAD_V,
+    SHAPE_DELTA_TAPS
+};
+
+/* Layers that have a tensor. */
+enum shape_layers {
+    SHAPE_ALL_LAYERS,
+    SHAPE_DELTA_LAYERS, /* shape_is_delta */
+    SHAPE_FULL_LAYERS   /* the others: with attention */
 };
 
 /* One row per tensor name of an architecture. */
@@ -31,6 +44,8 @@ struct shape_place {
     enum shape_extent cols, rows;
     enum shape_extent matrices; /* of a 3-D tensor: its last dimension */
     bool optional;
+    bool f32; /* other types are refused; vectors are F32 anyhow */
+    enum shape_layers layers;
 };
 
 struct shape_tensors {
@@ -57,6 +72,14 @@ struct shape_layer {
     const struct gguf_tensor *gate, *up; /* rows = n_ff */
     const struct gguf_tensor *down;      /* rows = n_embd */
     const struct gguf_tensor *own[SHAPE_OWN];
+};
+
+/* Gated delta-net layers; key_heads 0: the model has none. */
+struct shape_delta {
+    uint32_t key_heads, value_heads; /* value_heads is a multiple */
+    uint32_t dim_k, dim_v;
+    uint32_t taps;     /* of the convolution, its own token included */
+    uint32_t interval; /* every so many layers the last one has attention */
 };
 
 struct shape {
@@ -86,6 +109,11 @@ struct shape {
     const struct gguf_tensor *rope_freqs; /* [n_rot / 2] F32 divisors of the angles, or NULL */
     uint64_t parameters;
     uint64_t tensor_bytes;
+    uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: not loaded */
+    uint32_t nextn_tensors; /* of them */
+    uint64_t nextn_bytes;
+    bool gated; /* heads of q have gates: attention's output is multiplied by their sigmoid */
+    struct shape_delta delta;
     struct shape_layer layers[SHAPE_MAX_LAYERS];
 };
 
@@ -94,6 +122,18 @@ struct shape {
 stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_error *e);
 /* The keys of decoders with RMS norm, RoPE and grouped-query attention. */
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e);
+/* The keys of hybrids of gated delta-net and attention layers, after those. */
+stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e);
+/* Blocks of nextn (ARCH.nextn_predict_layers), which block_count includes; after those. */
+stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e);
+static inline bool shape_is_delta(const struct shape *s, uint32_t layer) {
+    return s->delta.key_heads > 0 && (layer + 1) % s->delta.interval != 0;
+}
+/* "ARCH.name", min to max; or, if the file has none, the fallback. */
+stator_status shape_read_u32(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
+                             uint32_t max, uint32_t *v, stator_error *e);
+stator_status shape_read_u32_or(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
+                                uint32_t max, uint32_t fallback, uint32_t *v, stator_error *e);
 /* Every tensor of the file to its place, and every place checked; a tensor without a place is refused. */
 stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensors *tensors, struct shape *s,
                                  stator_error *e);

@@ -118,7 +118,7 @@ static void add_weights(const struct graph *g, const struct device_facts *f, con
     }
     for (uint32_t i = 0; i < g->n_weights; i++) {
         const struct graph_weight *w = &g->weights[i];
-        place->weights_in_file += w->tensor->bytes;
+        place->weights_in_file += graph_weight_file_bytes(w);
         place->weights_packed += w->bytes;
         if (w->packed)
             place->weights_padding += (uint64_t)w->matrices *

@@ -90,7 +90,7 @@ static stator_status spill_matrices(const struct spilling *x) {
         const struct graph_op *op = &x->graph->ops[i];
         for (uint32_t k = op->n_weights; k-- > 0 && st == STATOR_OK && !inside(x);) {
             struct graph_weight *w = &x->graph->weights[op->weight[k]];
-            if (w->packed && w->spilled < graph_weight_panels(w))
+            if (graph_kind_info(op->kind)->multiplies && w->packed && w->spilled < graph_weight_panels(w))
                 st = spill_matrix(x, w);
         }
     }

@@ -13,6 +13,7 @@ struct parts {
     uint32_t arrivals; /* value of all attention, or GRAPH_NONE */
     uint32_t angles;   /* of all attention */
     uint32_t kv;       /* cache of all attention */
+    uint32_t state;    /* cache of all delta-net layers */
 };
 
 /* Caches, angles, the residual stream, and what it begins with: the embedding, or the device before. Caches
@@ -35,6 +36,28 @@ void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t ou
                        const struct gguf_tensor *matrix, const struct gguf_tensor *bias);
 /* p->x += grouped-query attention of `normed` with RoPE, over p->kv. */
 void parts_attention(struct parts *p, uint32_t layer, uint32_t normed);
+/* Heads of `in`, normed (or NULL) and gated by columns of `gates`, as `next` multiplies them. */
+uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates,
+                    const struct graph_gate *gate, const struct gguf_tensor *norm,
+                    const struct gguf_tensor *next);
+
+/* Gated delta-net layers: their tensors in own[], their cache, and p->x += the layer's output for `normed`,
+ * in the forms that are asked for. */
+enum {
+    PARTS_QKV,
+    PARTS_Z,
+    PARTS_BETA,
+    PARTS_ALPHA,
+    PARTS_CONV,
+    PARTS_DT,
+    PARTS_A,
+    PARTS_HEAD_NORM,
+    PARTS_OUT
+};
+void parts_delta_begin(struct parts *p); /* right after parts_begin */
+uint32_t parts_delta_forms(const struct shape_layer *l);
+void parts_delta(struct parts *p, uint32_t layer, uint32_t normed);
+
 /* p->x += down x (silu(gate x normed) * (up x normed)). */
 void parts_swiglu(struct parts *p, uint32_t layer, uint32_t normed);
 
@@ -54,6 +77,30 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF}, {                  \
         SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD                   \
     }
+
+#define PARTS_DELTA_ROW(at, text, ...)                                                                       \
+    { SHAPE_LAYER(own[at]), .name = (text), .layers = SHAPE_DELTA_LAYERS, __VA_ARGS__ }
+#define PARTS_DELTA                                                                                          \
+    PARTS_DELTA_ROW(PARTS_QKV, "attn_qkv.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_QKV),              \
+        PARTS_DELTA_ROW(PARTS_Z, "attn_gate.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_V),             \
+        PARTS_DELTA_ROW(PARTS_BETA, "ssm_beta.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_HEADS),       \
+        PARTS_DELTA_ROW(PARTS_ALPHA, "ssm_alpha.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_HEADS),     \
+        PARTS_DELTA_ROW(PARTS_CONV, "ssm_conv1d.weight", .cols = SHAPE_DELTA_TAPS, .rows = SHAPE_DELTA_QKV,  \
+                        .f32 = true),                                                                        \
+        PARTS_DELTA_ROW(PARTS_DT, "ssm_dt.bias", .cols = SHAPE_DELTA_HEADS),                                 \
+        PARTS_DELTA_ROW(PARTS_A, "ssm_a", .cols = SHAPE_DELTA_HEADS),                                        \
+        PARTS_DELTA_ROW(PARTS_HEAD_NORM, "ssm_norm.weight", .cols = SHAPE_DELTA_HEAD_V),                     \
+        PARTS_DELTA_ROW(PARTS_OUT, "ssm_out.weight", .cols = SHAPE_DELTA_V, .rows = SHAPE_EMBD)
+/* Attention whose heads of q have gates, in some layers. */
+#define PARTS_FULL_ROW(field, text, c, r)                                                                    \
+    { SHAPE_LAYER(field), .name = (text), .cols = (c), .rows = (r), .layers = SHAPE_FULL_LAYERS }
+#define PARTS_GATED_ATTENTION                                                                                \
+    PARTS_FULL_ROW(q, "attn_q.weight", SHAPE_EMBD, SHAPE_GATED_HEADS_K),                                     \
+        PARTS_FULL_ROW(k, "attn_k.weight", SHAPE_EMBD, SHAPE_KV_K),                                          \
+        PARTS_FULL_ROW(v, "attn_v.weight", SHAPE_EMBD, SHAPE_KV_V),                                          \
+        PARTS_FULL_ROW(q_norm, "attn_q_norm.weight", SHAPE_HEAD_K, SHAPE_NONE),                              \
+        PARTS_FULL_ROW(k_norm, "attn_k_norm.weight", SHAPE_HEAD_K, SHAPE_NONE),                              \
+        PARTS_FULL_ROW(attn_output, "attn_output.weight", SHAPE_HEADS_V, SHAPE_EMBD)
 
 #define PARTS_ENDS                                                                                           \
     {SHAPE_GLOBAL(token_embd), .name = "token_embd.weight", .cols = SHAPE_EMBD, .rows = SHAPE_VOCAB},        \

@@ -9,7 +9,11 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
     uint32_t q_width = s->n_heads * s->head_dim_k;
     uint32_t k_width = s->n_kv_heads * s->head_dim_k;
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, qkv);
-    graph_op_weight(p->g, op, l->q, l->q_bias, 0);
+    const struct graph_runs q = {.run = s->head_dim_k, .stride = 2 * s->head_dim_k};
+    if (s->gated)
+        graph_op_runs(p->g, op, l->q, q, 0);
+    else
+        graph_op_weight(p->g, op, l->q, l->q_bias, 0);
     graph_op_weight(p->g, op, l->k, l->k_bias, q_width);
     graph_op_weight(p->g, op, l->v, l->v_bias, q_width + k_width);
 
@@ -29,6 +33,29 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
     }
 }
 
+uint32_t parts_gate(struct parts *p, uint32_t i, uint32_t in, uint32_t gates, const struct graph_gate *gate,
+                    const struct gguf_tensor *norm, const struct gguf_tensor *next) {
+    uint32_t out = parts_value(p, i, "gated", gate->heads * gate->dim, GRAPH_F32 | graph_form_for(next));
+    struct graph_op *op = graph_add_op(p->g, GRAPH_GATE, i, in, out);
+    op->work = gates;
+    op->gate = *gate;
+    if (norm != NULL)
+        graph_op_weight(p->g, op, norm, NULL, 0);
+    return out;
+}
+
+/* The output of heads times what the gates beside q say. */
+static uint32_t add_attention_gate(struct parts *p, uint32_t i, uint32_t normed, uint32_t heads) {
+    const struct shape *s = p->s;
+    const struct graph_gate gate = {.heads = s->n_heads, .dim = s->head_dim_v};
+    uint32_t gates = parts_value(p, i, "attn_gate", s->n_heads * s->head_dim_v, GRAPH_F32);
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, gates);
+    graph_op_runs(
+        p->g, op, s->layers[i].q,
+        (struct graph_runs){.first = s->head_dim_k, .run = s->head_dim_k, .stride = 2 * s->head_dim_k}, 0);
+    return parts_gate(p, i, heads, gates, &gate, NULL, s->layers[i].attn_output);
+}
+
 void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
     struct graph *g = p->g;
     const struct shape *s = p->s;
@@ -39,8 +66,8 @@ void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
     add_qkv(p, i, normed, qkv);
 
     /* The kernel writes floats first, whatever the consumer wants. */
-    uint32_t heads =
-        parts_value(p, i, "attn", s->n_heads * s->head_dim_v, GRAPH_F32 | graph_form_for(l->attn_output));
+    uint32_t heads = parts_value(p, i, "attn", s->n_heads * s->head_dim_v,
+                                 GRAPH_F32 | (s->gated ? 0 : graph_form_for(l->attn_output)));
     struct graph_op *op = graph_add_op(g, GRAPH_ATTENTION, i, qkv, heads);
     op->attention = (struct graph_attention){.heads = s->n_heads,
                                              .kv_heads = s->n_kv_heads,
@@ -55,6 +82,8 @@ void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
         op->work = graph_add_value(g, text, GRAPH_SCRATCH, g->want.cells, s->n_heads * (s->head_dim_v + 2),
                                    GRAPH_F32);
     }
+    if (s->gated)
+        heads = add_attention_gate(p, i, normed, heads);
     parts_add_product(p, i, heads, p->x, l->attn_output, l->attn_output_bias);
 }
 

@@ -242,7 +242,7 @@ static stator_status cpu_prepare(struct device *d, const struct device_setup *s,
     }
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct graph_op *op = &g->ops[i];
-        if (op->cache != GRAPH_NONE && g->caches[op->cache].kind != GRAPH_PAGED)
+        if (op->cache != GRAPH_NONE && g->caches[op->cache].kind == GRAPH_RING)
             return error_set(e, STATOR_BAD_MODEL, "layer %u: no kernel of the CPU works on its cache '%s'",
                              op->layer, g->caches[op->cache].name);
     }

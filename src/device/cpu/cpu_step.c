@@ -1,26 +1,11 @@
 /* One step on the team: every member walks the ops in order, does its share of the work items, and meets the
  * others at a barrier where the next op reads what this one wrote. A work item, never a thread, owns an
  * output, so the number of threads changes no bit. */
-#include "device/cpu/cpu_device.h"
+#include "device/cpu/cpu_member.h"
 
 #include "base/clock.h"
 
 #include <string.h>
-
-struct member {
-    struct cpu_device *d;
-    const struct graph *g;
-    const struct step_header *h;
-    const uint8_t *slot; /* the descriptor's bytes */
-    uint32_t half;       /* the slot's number: of values with two halves */
-    uint32_t id;
-    uint32_t n;
-};
-
-static uint8_t *value_base(const struct cpu_device *d, const struct graph_value *v, uint32_t slot) {
-    enum device_arena a = v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE;
-    return d->slices[a][0].memory + v->offset + (v->halves > 1 ? slot * v->half_bytes : 0);
-}
 
 float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot) {
     const struct graph_value *v = &d->model.graph->values[value];
@@ -31,61 +16,6 @@ float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot)
 uint8_t *cpu_step_slot(const struct cpu_device *d, uint32_t slot) {
     CHECK(slot < d->model.slots);
     return d->slices[DEVICE_EXCHANGE][0].memory + slot * d->model.step_bytes;
-}
-
-static float *value_f32(const struct member *m, uint32_t value) {
-    return cpu_step_value(m->d, value, m->half);
-}
-
-static struct kernels_act value_act(const struct member *m, uint32_t value) {
-    const struct graph_value *v = &m->g->values[value];
-    uint8_t *base = value_base(m->d, v, m->half);
-    struct kernels_act a = {.tile_rows = v->tile_rows};
-    if (v->forms & GRAPH_F32)
-        a.f32 = (float *)(void *)(base + v->f32);
-    if (v->forms & GRAPH_I8_32) {
-        a.q32 = (int8_t *)(base + v->q32);
-        a.d32 = (float *)(void *)(base + v->d32);
-        a.s32 = (int16_t *)(base + v->s32);
-    }
-    if (v->forms & GRAPH_I8_256) {
-        a.q256 = (int8_t *)(base + v->q256);
-        a.d256 = (float *)(void *)(base + v->d256);
-        a.s256 = (int16_t *)(base + v->s256);
-    }
-    return a;
-}
-
-/* Values that become int8 together; the kernels write quants side by side, from there they go to their tile.
- */
-#define QUANTISED_TOGETHER 256
-
-/* Columns column .. column + n of row `row` of a value from floats to the int8 forms that it has. */
-static void quantise_part(const struct member *m, const struct graph_value *v, const struct kernels_act *a,
-                          uint32_t row, uint32_t column, uint32_t n, const float *x) {
-    _Alignas(64) int8_t q[QUANTISED_TOGETHER];
-    for (uint32_t done = 0; done < n; done += QUANTISED_TOGETHER) {
-        const uint32_t here = ARITH_MIN(n - done, (uint32_t)QUANTISED_TOGETHER);
-        const size_t at = (size_t)row * v->width + column + done;
-        if (v->forms & GRAPH_I8_32) {
-            m->d->kernels.quantise32(x + done, here, q, a->d32 + at / 32, a->s32 + at / 32);
-            act_tiles_put(a->q32, q, a->tile_rows, ACT_TILE_32, v->width, row, column + done, here);
-        }
-        if (v->forms & GRAPH_I8_256) {
-            m->d->kernels.quantise256(x + done, here, q, a->d256 + at / 256, a->s256 + at / 16);
-            act_tiles_put(a->q256, q, a->tile_rows, ACT_TILE_256, v->width, row, column + done, here);
-        }
-    }
-}
-
-static void quantise_row(const struct member *m, const struct graph_value *v, const struct kernels_act *a,
-                         uint32_t row, const float *x) {
-    quantise_part(m, v, a, row, 0, v->width, x);
-}
-
-/* Values of a row that its int8 forms take together; 0: it has none. */
-static uint32_t int8_group(const struct graph_value *v) {
-    return v->forms & GRAPH_I8_256 ? 256 : v->forms & GRAPH_I8_32 ? 32 : 0;
 }
 
 /* Row + 1 becomes what the int8 form of row `row` left of y, which is overwritten. */
@@ -103,45 +33,6 @@ static void quantise_remainder(const struct member *m, const struct graph_value 
         m->d->kernels.remainder(y + done, y + done, q, d + done / group, here, group);
     }
     quantise_row(m, v, a, row + 1, y);
-}
-
-static const float *plain_weight(const struct member *m, uint32_t weight) {
-    const struct graph_weight *w = &m->g->weights[weight];
-    CHECK(!w->packed && w->n_pieces == 1);
-    return (const float *)(const void *)(m->d->slices[DEVICE_WEIGHTS][w->pieces[0].slice].memory +
-                                         w->pieces[0].offset);
-}
-
-static const uint8_t *panel_at(const struct member *m, const struct graph_weight *w, uint32_t panel) {
-    const struct graph_piece *p = w->pieces;
-    while (panel >= p->first_panel + p->panels)
-        p++;
-    DCHECK(p < w->pieces + w->n_pieces);
-    return m->d->slices[DEVICE_WEIGHTS][p->slice].memory + p->offset +
-           (uint64_t)(panel - p->first_panel) * w->layout.panel_bytes;
-}
-
-static uint32_t share_begin(const struct member *m, uint64_t items) {
-    return (uint32_t)(items * m->id / m->n);
-}
-
-static uint32_t share_end(const struct member *m, uint64_t items) {
-    return (uint32_t)(items * (m->id + 1) / m->n);
-}
-
-/* Block `block` of a layer's unit. */
-static uint8_t *cache_block(const struct member *m, uint32_t cache, uint32_t layer, uint32_t unit,
-                            uint32_t block) {
-    const struct graph_cache *g = &m->g->caches[cache];
-    const struct device_cache *c = &m->d->model.caches[cache];
-    unit += layer * g->units;
-    return m->d->slices[DEVICE_KV][m->d->cache_slice[cache] + unit / c->units_per_slice].memory +
-           (uint64_t)(unit % c->units_per_slice) * c->unit_bytes + (uint64_t)block * g->bytes;
-}
-
-static const uint32_t *block_table(const struct member *m, uint32_t cache, uint32_t slot) {
-    const struct step_cache *c = &m->h->cache[cache];
-    return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
 }
 
 static const struct step_chunk *chunk_of(const struct member *m, uint32_t token) {
@@ -623,7 +514,8 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_ZERO_KV] = run_zero_kv,  [GRAPH_EMBED] = run_embed,           [GRAPH_NORM] = run_norm,
     [GRAPH_MATMUL] = run_matmul,    [GRAPH_ROPE_STORE] = run_rope_store, [GRAPH_ATTENTION] = run_attention,
     [GRAPH_GATHER_NORM] = run_norm, [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
-    [GRAPH_SEND] = run_send,
+    [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
+    [GRAPH_GATE] = cpu_delta_gate,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

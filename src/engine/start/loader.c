@@ -80,7 +80,10 @@ static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
     uint64_t matrix = j->first / w->layout.panels;
     uint32_t first = j->first % w->layout.panels;
     uint32_t rows = ARITH_MIN(j->n * PANEL_ROWS, w->layout.rows - first * PANEL_ROWS);
-    uint64_t from = matrix * w->layout.rows * row_bytes + first * panel_bytes;
+    uint64_t together = 0;
+    uint64_t from =
+        (matrix * w->layout.rows + graph_weight_row(w, (uint64_t)first * PANEL_ROWS, &together)) * row_bytes;
+    CHECK(rows <= together);
     if (!read_all(l, w->tensor, from, rows * row_bytes, j->window))
         return false;
     for (uint32_t p = 0; p < j->n; p++) {
@@ -148,7 +151,7 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
     for (uint32_t i = 0; i < l->graph->n_weights; i++) {
         j.w = &l->graph->weights[i];
         uint32_t panels = graph_weight_panels(j.w);
-        uint32_t of_matrix = panels / j.w->matrices;
+        uint32_t of_matrix = j.w->runs.run > 0 ? j.w->runs.run / PANEL_ROWS : panels / j.w->matrices;
         uint32_t step = (uint32_t)ARITH_MIN(ARITH_MAX(l->region / load_window_region(j.w, l->mapped), 1u),
                                             (uint64_t)panels);
         for (uint32_t p = 0, n = 0; p < panels; p += n, number++) {

@@ -1,0 +1,73 @@
+/* Gated delta-net layers: products, convolution, delta rule, norm and gate, product. */
+#include "arch/parts/parts.h"
+
+#include "kernels/shared/delta.h"
+
+#include <math.h>
+
+static struct graph_delta delta_of(const struct shape *s) {
+    const struct shape_delta *d = &s->delta;
+    const uint64_t blocks = arith_ceil_div(d->dim_v, DELTA_BLOCK);
+    struct graph_delta g = {.key_heads = d->key_heads,
+                            .value_heads = d->value_heads,
+                            .dim_k = d->dim_k,
+                            .dim_v = d->dim_v,
+                            .taps = d->taps,
+                            .channels = 2 * d->key_heads * d->dim_k + d->value_heads * d->dim_v,
+                            .eps = s->norm_eps,
+                            .scale = (float)(1 / sqrt((double)d->dim_k))};
+    g.beta = g.channels + d->value_heads * d->dim_v;
+    g.alpha = g.beta + d->value_heads;
+    g.window = d->value_heads * blocks * d->dim_k * DELTA_BLOCK * sizeof(float);
+    return g;
+}
+
+void parts_delta_begin(struct parts *p) {
+    const struct graph_delta d = delta_of(p->s);
+    const uint64_t window = (uint64_t)(d.taps - 1) * d.channels * sizeof(float);
+    struct graph_cache c = {.name = "state",
+                            .kind = GRAPH_STATE,
+                            .units = 1,
+                            .bytes = arith_round_up(d.window + window, GRAPH_CACHE_ALIGN)};
+    p->state = graph_add_cache(p->g, &c);
+}
+
+uint32_t parts_delta_forms(const struct shape_layer *l) {
+    return parts_forms(l->own[PARTS_QKV], l->own[PARTS_Z], l->own[PARTS_BETA]) |
+           graph_form_for(l->own[PARTS_ALPHA]);
+}
+
+void parts_delta(struct parts *p, uint32_t i, uint32_t normed) {
+    struct graph *g = p->g;
+    const struct gguf_tensor *const *own = p->s->layers[i].own;
+    const struct graph_delta d = delta_of(p->s);
+    const uint32_t width = d.value_heads * d.dim_v;
+    uint32_t qkv = parts_value(p, i, "qkv", d.channels, GRAPH_F32);
+    struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, i, normed, qkv);
+    graph_op_weight(g, op, own[PARTS_QKV], NULL, 0);
+
+    /* q, k, v after the convolution; gates of the output; beta, alpha */
+    uint32_t heads = parts_value(p, i, "heads", d.alpha + d.value_heads, GRAPH_F32);
+    op = graph_add_op(g, GRAPH_MATMUL, i, normed, heads);
+    graph_op_weight(g, op, own[PARTS_Z], NULL, d.channels);
+    op = graph_add_op(g, GRAPH_MATMUL, i, normed, heads);
+    graph_op_weight(g, op, own[PARTS_BETA], NULL, d.beta);
+    graph_op_weight(g, op, own[PARTS_ALPHA], NULL, d.alpha);
+    op = graph_add_op(g, GRAPH_CONV, i, qkv, heads);
+    op->delta = d;
+    graph_op_weight(g, op, own[PARTS_CONV], NULL, 0);
+    graph_op_cache(g, op, p->state);
+
+    uint32_t out = parts_value(p, i, "delta", width, GRAPH_F32);
+    op = graph_add_op(g, GRAPH_DELTA, i, heads, out);
+    op->work = qkv;
+    op->delta = d;
+    graph_op_weight(g, op, own[PARTS_DT], NULL, 0);
+    graph_op_weight(g, op, own[PARTS_A], NULL, 0);
+    graph_op_cache(g, op, p->state);
+
+    const struct graph_gate gate = {
+        .heads = d.value_heads, .dim = d.dim_v, .column = d.channels, .norm = parts_norm_of(p->s, d.dim_v)};
+    uint32_t gated = parts_gate(p, i, out, heads, &gate, own[PARTS_HEAD_NORM], own[PARTS_OUT]);
+    parts_add_product(p, i, gated, p->x, own[PARTS_OUT], NULL);
+}

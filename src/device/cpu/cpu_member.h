@@ -1,0 +1,125 @@
+/* What the functions that run ops share (cpu_step.c, cpu_delta.c): a member of the team in a step, and
+ * where things are. */
+#ifndef STATOR_DEVICE_CPU_MEMBER_H
+#define STATOR_DEVICE_CPU_MEMBER_H
+
+#include "device/cpu/cpu_device.h"
+
+#include <string.h>
+
+struct member {
+    struct cpu_device *d;
+    const struct graph *g;
+    const struct step_header *h;
+    const uint8_t *slot; /* the descriptor's bytes */
+    uint32_t half;       /* the slot's number: of values with two halves */
+    uint32_t id;
+    uint32_t n;
+};
+
+static inline uint8_t *value_base(const struct cpu_device *d, const struct graph_value *v, uint32_t slot) {
+    enum device_arena a = v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE;
+    return d->slices[a][0].memory + v->offset + (v->halves > 1 ? slot * v->half_bytes : 0);
+}
+
+static inline float *value_f32(const struct member *m, uint32_t value) {
+    return cpu_step_value(m->d, value, m->half);
+}
+
+static inline struct kernels_act value_act(const struct member *m, uint32_t value) {
+    const struct graph_value *v = &m->g->values[value];
+    uint8_t *base = value_base(m->d, v, m->half);
+    struct kernels_act a = {.tile_rows = v->tile_rows};
+    if (v->forms & GRAPH_F32)
+        a.f32 = (float *)(void *)(base + v->f32);
+    if (v->forms & GRAPH_I8_32) {
+        a.q32 = (int8_t *)(base + v->q32);
+        a.d32 = (float *)(void *)(base + v->d32);
+        a.s32 = (int16_t *)(base + v->s32);
+    }
+    if (v->forms & GRAPH_I8_256) {
+        a.q256 = (int8_t *)(base + v->q256);
+        a.d256 = (float *)(void *)(base + v->d256);
+        a.s256 = (int16_t *)(base + v->s256);
+    }
+    return a;
+}
+
+/* Values that become int8 together; the kernels write quants side by side, from there they go to their tile.
+ */
+#define QUANTISED_TOGETHER 256
+
+/* Columns column .. column + n of row `row` of a value from floats to the int8 forms that it has. */
+static inline void quantise_part(const struct member *m, const struct graph_value *v,
+                                 const struct kernels_act *a, uint32_t row, uint32_t column, uint32_t n,
+                                 const float *x) {
+    _Alignas(64) int8_t q[QUANTISED_TOGETHER];
+    for (uint32_t done = 0; done < n; done += QUANTISED_TOGETHER) {
+        const uint32_t here = ARITH_MIN(n - done, (uint32_t)QUANTISED_TOGETHER);
+        const size_t at = (size_t)row * v->width + column + done;
+        if (v->forms & GRAPH_I8_32) {
+            m->d->kernels.quantise32(x + done, here, q, a->d32 + at / 32, a->s32 + at / 32);
+            act_tiles_put(a->q32, q, a->tile_rows, ACT_TILE_32, v->width, row, column + done, here);
+        }
+        if (v->forms & GRAPH_I8_256) {
+            m->d->kernels.quantise256(x + done, here, q, a->d256 + at / 256, a->s256 + at / 16);
+            act_tiles_put(a->q256, q, a->tile_rows, ACT_TILE_256, v->width, row, column + done, here);
+        }
+    }
+}
+
+static inline void quantise_row(const struct member *m, const struct graph_value *v,
+                                const struct kernels_act *a, uint32_t row, const float *x) {
+    quantise_part(m, v, a, row, 0, v->width, x);
+}
+
+/* Values of a row that its int8 forms take together; 0: it has none. */
+static inline uint32_t int8_group(const struct graph_value *v) {
+    return v->forms & GRAPH_I8_256 ? 256 : v->forms & GRAPH_I8_32 ? 32 : 0;
+}
+
+static inline const float *plain_weight(const struct member *m, uint32_t weight) {
+    const struct graph_weight *w = &m->g->weights[weight];
+    CHECK(!w->packed && w->n_pieces == 1);
+    return (const float *)(const void *)(m->d->slices[DEVICE_WEIGHTS][w->pieces[0].slice].memory +
+                                         w->pieces[0].offset);
+}
+
+static inline const uint8_t *panel_at(const struct member *m, const struct graph_weight *w, uint32_t panel) {
+    const struct graph_piece *p = w->pieces;
+    while (panel >= p->first_panel + p->panels)
+        p++;
+    DCHECK(p < w->pieces + w->n_pieces);
+    return m->d->slices[DEVICE_WEIGHTS][p->slice].memory + p->offset +
+           (uint64_t)(panel - p->first_panel) * w->layout.panel_bytes;
+}
+
+static inline uint32_t share_begin(const struct member *m, uint64_t items) {
+    return (uint32_t)(items * m->id / m->n);
+}
+
+static inline uint32_t share_end(const struct member *m, uint64_t items) {
+    return (uint32_t)(items * (m->id + 1) / m->n);
+}
+
+/* Block `block` of a layer's unit. */
+static inline uint8_t *cache_block(const struct member *m, uint32_t cache, uint32_t layer, uint32_t unit,
+                                   uint32_t block) {
+    const struct graph_cache *g = &m->g->caches[cache];
+    const struct device_cache *c = &m->d->model.caches[cache];
+    unit += layer * g->units;
+    return m->d->slices[DEVICE_KV][m->d->cache_slice[cache] + unit / c->units_per_slice].memory +
+           (uint64_t)(unit % c->units_per_slice) * c->unit_bytes + (uint64_t)block * g->bytes;
+}
+
+static inline const uint32_t *block_table(const struct member *m, uint32_t cache, uint32_t slot) {
+    const struct step_cache *c = &m->h->cache[cache];
+    return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
+}
+
+/* cpu_delta.c */
+void cpu_delta_conv(const struct member *m, const struct graph_op *op);
+void cpu_delta_rule(const struct member *m, const struct graph_op *op);
+void cpu_delta_gate(const struct member *m, const struct graph_op *op);
+
+#endif

@@ -1,0 +1,10 @@
+/* Bounds of delta-net layers, and how a head's state is cut: [columns / DELTA_BLOCK, rounded up][dim_k]
+ * [DELTA_BLOCK] floats. Compiles as C and as OpenCL C. */
+#ifndef STATOR_KERNELS_SHARED_DELTA_H
+#define STATOR_KERNELS_SHARED_DELTA_H
+
+#define DELTA_BLOCK     32  /* columns of a state that lie together */
+#define DELTA_MAX_STATE 256 /* values of a key */
+#define DELTA_MAX_TAPS  16  /* of the convolution */
+
+#endif

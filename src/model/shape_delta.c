@@ -1,0 +1,63 @@
+/* What hybrids of delta-net and attention layers have besides: keys ARCH.ssm.* and the interval of attention
+ * layers; and blocks of nextn. */
+#include "model/shape.h"
+
+#include <inttypes.h>
+
+enum {
+    MAX_WIDTH = 1 << 20, /* as in shape.c */
+    MAX_HEADS = 4096,
+    MAX_STATE = 256, /* KERNELS_MAX_STATE */
+    MAX_TAPS = 16    /* KERNELS_MAX_TAPS */
+};
+
+static stator_status check_heads(const struct gguf *g, struct shape *s, uint32_t inner, stator_error *e) {
+    struct shape_delta *d = &s->delta;
+    if (d->value_heads % d->key_heads != 0)
+        return gguf_error(g, e,
+                          "%" PRIu32 " value heads (%s.ssm.time_step_rank) do not share %" PRIu32
+                          " key heads (%s.ssm.group_count) evenly",
+                          d->value_heads, s->arch_name, d->key_heads, s->arch_name);
+    if (inner % d->value_heads != 0)
+        return gguf_error(g, e,
+                          "key '%s.ssm.inner_size' is %" PRIu32 ", expected a multiple of the %" PRIu32
+                          " value heads (%s.ssm.time_step_rank)",
+                          s->arch_name, inner, d->value_heads, s->arch_name);
+    d->dim_v = inner / d->value_heads;
+    if ((uint64_t)2 * d->key_heads * d->dim_k + inner > MAX_WIDTH)
+        return gguf_error(g, e,
+                          "%" PRIu32 " key heads of %" PRIu32
+                          " (%s.ssm.group_count, %s.ssm.state_size) and values of "
+                          "%" PRIu32 " (%s.ssm.inner_size): at most %d channels together are supported",
+                          d->key_heads, d->dim_k, s->arch_name, s->arch_name, inner, s->arch_name, MAX_WIDTH);
+    return STATOR_OK;
+}
+
+stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct shape_delta d = {0};
+    uint32_t inner = 0;
+    stator_status rc = shape_read_u32(g, s, "ssm.group_count", 1, MAX_HEADS, &d.key_heads, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "ssm.time_step_rank", 1, MAX_HEADS, &d.value_heads, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "ssm.state_size", 1, MAX_STATE, &d.dim_k, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "ssm.inner_size", 1, MAX_WIDTH, &inner, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "ssm.conv_kernel", 1, MAX_TAPS, &d.taps, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "full_attention_interval", 1, UINT32_MAX, 4, &d.interval, e);
+    s->delta = d;
+    return rc == STATOR_OK ? check_heads(g, s, inner, e) : rc;
+}
+
+stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = shape_read_u32_or(g, s, "nextn_predict_layers", 0, UINT32_MAX, 0, &s->n_nextn, e);
+    if (rc == STATOR_OK && s->n_nextn >= s->n_layers)
+        rc = gguf_error(g, e,
+                        "key '%s.nextn_predict_layers' is %" PRIu32
+                        ", but %s.block_count, which includes them, is %" PRIu32,
+                        s->arch_name, s->n_nextn, s->arch_name, s->n_layers);
+    s->n_layers -= rc == STATOR_OK ? s->n_nextn : 0;
+    return rc;
+}
