@@ -3,7 +3,11 @@
 #ifndef STATOR_TESTS_TINY_MODEL_H
 #define STATOR_TESTS_TINY_MODEL_H
 
-#include "gguf_writer.h"
+#include "model/gguf_writer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct tiny_model {
     const char *arch; /* "llama", "qwen2", "qwen3" */

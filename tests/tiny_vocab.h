@@ -2,7 +2,11 @@
 #ifndef STATOR_TESTS_TINY_VOCAB_H
 #define STATOR_TESTS_TINY_VOCAB_H
 
-#include "gguf_writer.h"
+#include "model/gguf_writer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define TINY_VOCAB_MAX 600
 

@@ -4,6 +4,7 @@
 #define STATOR_APP_SELFTEST_MODEL_H
 
 #include "base/error.h"
+#include "model/gguf_writer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,9 +17,10 @@ struct selftest_model {
     uint64_t seed;
 };
 
-#define SELFTEST_MODEL_PATH 64
+#define SELFTEST_MODEL_PATH GGUF_WRITER_PATH
 
-/* Writes the model as a GGUF file that has no name; path ("/proc/self/fd/N") lasts until *fd is closed. */
+/* Writes the model as a GGUF file that has no name; path ("/proc/self/fd/N") lasts until *fd is closed. *fd
+ * is -1 where there is none, after an error. */
 stator_status selftest_model_make(const struct selftest_model *m, int *fd, char path[SELFTEST_MODEL_PATH],
                                   stator_error *e);
 

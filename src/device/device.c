@@ -1,5 +1,5 @@
-/* What all back ends share: names of arenas, where KV lies, the layout of their pinned parts, workspaces of
- * graphs. */
+/* What device.h promises of all back ends alike: names of arenas, where caches lie, the layout of pinned
+ * parts, workspaces of graphs. */
 #include "device/device.h"
 #include "kernels/kernels.h"
 #include "kernels/shared/opencl.h"
