@@ -54,25 +54,25 @@ static void json_value(struct json *j, const struct config *c, enum config_key k
     case CONFIG_KIND_SIZE:
         memcpy(&v, field, sizeof v);
         if (config_table_word_of(row, v) != NULL)
-            json_string(j, "value", config_table_word_of(row, v));
+            json_put_string(j, "value", config_table_word_of(row, v));
         else
-            json_u64(j, "value", v);
+            json_put_u64(j, "value", v);
         break;
     case CONFIG_KIND_NUMBER:
         memcpy(&number, field, sizeof number);
-        json_double(j, "value", number);
+        json_put_double(j, "value", number);
         break;
     case CONFIG_KIND_BOOL:
-        json_bool(j, "value", *(const bool *)field);
+        json_put_bool(j, "value", *(const bool *)field);
         break;
     case CONFIG_KIND_ENUM:
         memcpy(&index, field, sizeof index);
-        json_string(j, "value", config_enum_name(key, index));
+        json_put_string(j, "value", config_enum_name(key, index));
         break;
     case CONFIG_KIND_TEXT:
     case CONFIG_KIND_PATH:
     case CONFIG_KIND_LIST:
-        json_string(j, "value", field);
+        json_put_string(j, "value", field);
         break;
     }
 }
@@ -81,17 +81,17 @@ static void print_json(const struct config *c) {
     char origin[ORIGIN];
     struct json j;
     json_to_file(&j, stdout, true);
-    json_object(&j, NULL);
+    json_open_object(&j, NULL);
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
         enum config_key key = (enum config_key)i;
         if (section_begins(i)) {
             if (i > 0)
                 json_close(&j);
-            json_object(&j, config_table[i].section);
+            json_open_object(&j, config_table[i].section);
         }
-        json_object(&j, config_table[i].name);
+        json_open_object(&j, config_table[i].name);
         json_value(&j, c, key);
-        json_string(&j, "from", config_origin_text(c, key, origin, sizeof origin));
+        json_put_string(&j, "from", config_origin_text(c, key, origin, sizeof origin));
         json_close(&j);
     }
     json_close(&j);

@@ -53,36 +53,36 @@ static void print_keys(void) {
 
 static void json_bounds(struct json *j, const struct config_row *row) {
     if (row->kind == CONFIG_KIND_INTEGER || row->kind == CONFIG_KIND_SIZE) {
-        json_u64(j, "min", row->min);
-        json_u64(j, "max", row->max);
+        json_put_u64(j, "min", row->min);
+        json_put_u64(j, "max", row->max);
     } else if (row->kind == CONFIG_KIND_NUMBER) {
-        json_double(j, "min", row->number_min);
-        json_double(j, "max", row->number_max);
+        json_put_double(j, "min", row->number_min);
+        json_put_double(j, "max", row->number_max);
     }
     if (row->names[0] == NULL && row->words[0].word == NULL)
         return;
-    json_array(j, "values");
+    json_open_array(j, "values");
     for (size_t i = 0; i < CONFIG_MAX_NAMES && row->names[i] != NULL; i++)
-        json_string(j, NULL, row->names[i]);
+        json_put_string(j, NULL, row->names[i]);
     for (size_t i = 0; i < CONFIG_MAX_WORDS && row->words[i].word != NULL; i++)
-        json_string(j, NULL, row->words[i].word);
+        json_put_string(j, NULL, row->words[i].word);
     json_close(j);
 }
 
 static void print_keys_json(void) {
     struct json j;
     json_to_file(&j, stdout, true);
-    json_array(&j, NULL);
+    json_open_array(&j, NULL);
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
         const struct config_row *row = &config_table[i];
-        json_object(&j, NULL);
-        json_string(&j, "section", row->section);
-        json_string(&j, "key", row->name);
-        json_string(&j, "type", config_table_kind(row));
+        json_open_object(&j, NULL);
+        json_put_string(&j, "section", row->section);
+        json_put_string(&j, "key", row->name);
+        json_put_string(&j, "type", config_table_kind(row));
         json_bounds(&j, row);
-        json_string(&j, "default", row->default_text);
-        json_string(&j, "unit", row->unit);
-        json_string(&j, "help", row->help);
+        json_put_string(&j, "default", row->default_text);
+        json_put_string(&j, "unit", row->unit);
+        json_put_string(&j, "help", row->help);
         json_close(&j);
     }
     json_close(&j);
@@ -92,11 +92,11 @@ static void print_keys_json(void) {
 static void print_commands_json(void) {
     struct json j;
     json_to_file(&j, stdout, true);
-    json_array(&j, NULL);
+    json_open_array(&j, NULL);
     for (size_t i = 0; i < commands_table_size; i++) {
-        json_object(&j, NULL);
-        json_string(&j, "command", commands_table[i].name);
-        json_string(&j, "help", commands_table[i].help);
+        json_open_object(&j, NULL);
+        json_put_string(&j, "command", commands_table[i].name);
+        json_put_string(&j, "help", commands_table[i].help);
         json_close(&j);
     }
     json_close(&j);
@@ -107,10 +107,10 @@ static void print_topic(const struct help_topic *t, bool as_json) {
     if (as_json) {
         struct json j;
         json_to_file(&j, stdout, true);
-        json_object(&j, NULL);
-        json_string(&j, "topic", t->name);
-        json_string(&j, "file", t->file);
-        json_string(&j, "text", t->text);
+        json_open_object(&j, NULL);
+        json_put_string(&j, "topic", t->name);
+        json_put_string(&j, "file", t->file);
+        json_put_string(&j, "text", t->text);
         json_close(&j);
         (void)json_end(&j);
         return;

@@ -194,13 +194,13 @@ static void print_report(const struct report *r) {
 static void json_item(struct json *j, const char *name, enum gguf_kind kind, const struct gguf_value *v,
                       uint64_t i) {
     if (kind == GGUF_F32 || kind == GGUF_F64)
-        json_double(j, name, (double)gguf_item_f32(v, i));
+        json_put_double(j, name, (double)gguf_item_f32(v, i));
     else if (kind == GGUF_BOOL)
-        json_bool(j, name, gguf_item_i64(v, i) != 0);
+        json_put_bool(j, name, gguf_item_i64(v, i) != 0);
     else if (kind == GGUF_U64)
-        json_u64(j, name, (uint64_t)gguf_item_i64(v, i));
+        json_put_u64(j, name, (uint64_t)gguf_item_i64(v, i));
     else
-        json_i64(j, name, gguf_item_i64(v, i));
+        json_put_i64(j, name, gguf_item_i64(v, i));
 }
 
 static void json_value(struct json *j, const struct gguf_value *v) {
@@ -208,16 +208,16 @@ static void json_value(struct json *j, const struct gguf_value *v) {
     bool array = v->kind == GGUF_ARRAY;
     enum gguf_kind kind = array ? v->item : v->kind;
     const char *name = array ? NULL : "value";
-    json_string(j, "type", gguf_kind_name(v->kind));
+    json_put_string(j, "type", gguf_kind_name(v->kind));
     if (array) {
-        json_string(j, "item", gguf_kind_name(kind));
-        json_u64(j, "count", v->count);
-        json_array(j, "first");
+        json_put_string(j, "item", gguf_kind_name(kind));
+        json_put_u64(j, "count", v->count);
+        json_open_array(j, "first");
     }
     for (uint64_t i = 0; i < v->count && i < ARRAY_SHOWN; i++) {
         if (kind == GGUF_STRING) {
             struct gguf_text t = gguf_next_text(&cursor);
-            json_string_n(j, name, t.data, t.length);
+            json_put_string_n(j, name, t.data, t.length);
         } else {
             json_item(j, name, kind, v, i);
         }
@@ -227,16 +227,16 @@ static void json_value(struct json *j, const struct gguf_value *v) {
 }
 
 static void json_tensor(struct json *j, const struct gguf_tensor *t) {
-    json_object(j, NULL);
-    json_string_n(j, "name", t->name.data, t->name.length);
-    json_string(j, "type", block_info(t->type)->name);
-    json_array(j, "shape");
+    json_open_object(j, NULL);
+    json_put_string_n(j, "name", t->name.data, t->name.length);
+    json_put_string(j, "type", block_info(t->type)->name);
+    json_open_array(j, "shape");
     for (uint32_t d = 0; d < t->n_dims; d++)
-        json_u64(j, NULL, t->ne[d]);
+        json_put_u64(j, NULL, t->ne[d]);
     json_close(j);
-    json_u64(j, "file", t->shard);
-    json_u64(j, "offset", t->offset);
-    json_u64(j, "bytes", t->bytes);
+    json_put_u64(j, "file", t->shard);
+    json_put_u64(j, "offset", t->offset);
+    json_put_u64(j, "bytes", t->bytes);
     json_close(j);
 }
 
@@ -244,46 +244,46 @@ static void json_report(const struct report *r) {
     const struct gguf *g = r->gguf;
     struct json j;
     json_to_file(&j, stdout, true);
-    json_object(&j, NULL);
-    json_array(&j, "files");
+    json_open_object(&j, NULL);
+    json_open_array(&j, "files");
     for (uint32_t i = 0; i < gguf_shards(g); i++)
-        json_string(&j, NULL, gguf_path(g, i));
+        json_put_string(&j, NULL, gguf_path(g, i));
     json_close(&j);
-    json_u64(&j, "version", gguf_version(g));
-    json_bool(&j, "runs", r->why_not == NULL);
+    json_put_u64(&j, "version", gguf_version(g));
+    json_put_bool(&j, "runs", r->why_not == NULL);
     if (r->why_not != NULL)
-        json_string(&j, "why_not", r->why_not);
-    json_array(&j, "metadata");
+        json_put_string(&j, "why_not", r->why_not);
+    json_open_array(&j, "metadata");
     for (uint64_t i = 0; i < gguf_keys(g); i++) {
         struct gguf_value v;
         struct gguf_text key = gguf_key(g, i, &v);
-        json_object(&j, NULL);
-        json_string_n(&j, "key", key.data, key.length);
+        json_open_object(&j, NULL);
+        json_put_string_n(&j, "key", key.data, key.length);
         json_value(&j, &v);
         json_close(&j);
     }
     json_close(&j);
-    json_array(&j, "tensors");
+    json_open_array(&j, "tensors");
     for (uint64_t i = 0; i < gguf_tensors(g); i++)
         json_tensor(&j, gguf_tensor(g, i));
     json_close(&j);
-    json_array(&j, "types");
+    json_open_array(&j, "types");
     for (uint32_t i = 0; i < BLOCK_TYPES; i++) {
         if (r->types[i].tensors == 0)
             continue;
-        json_object(&j, NULL);
-        json_string(&j, "type", block_info(i)->name);
-        json_u64(&j, "tensors", r->types[i].tensors);
-        json_u64(&j, "weights", r->types[i].weights);
-        json_u64(&j, "bytes", r->types[i].bytes);
+        json_open_object(&j, NULL);
+        json_put_string(&j, "type", block_info(i)->name);
+        json_put_u64(&j, "tensors", r->types[i].tensors);
+        json_put_u64(&j, "weights", r->types[i].weights);
+        json_put_u64(&j, "bytes", r->types[i].bytes);
         json_close(&j);
     }
     json_close(&j);
-    json_object(&j, "total");
-    json_u64(&j, "tensors", gguf_tensors(g));
-    json_u64(&j, "weights", r->weights);
-    json_u64(&j, "bytes", r->bytes);
-    json_double(&j, "bits_per_weight", bits_per_weight(r->bytes, r->weights));
+    json_open_object(&j, "total");
+    json_put_u64(&j, "tensors", gguf_tensors(g));
+    json_put_u64(&j, "weights", r->weights);
+    json_put_u64(&j, "bytes", r->bytes);
+    json_put_double(&j, "bits_per_weight", bits_per_weight(r->bytes, r->weights));
     json_close(&j);
     json_close(&j);
     json_end(&j); /* out_finish checks that everything was written */

@@ -126,22 +126,22 @@ static void write_json(const struct job *job) {
     const struct pack_result *r = &job->result;
     struct json j;
     json_to_file(&j, stdout, true);
-    json_object(&j, NULL);
-    json_u64(&j, "blocks", job->n);
-    json_u64(&j, "peak", r->peak);
-    json_u64(&j, "lower_bound", r->lower_bound);
-    json_u64(&j, "proven", r->proven);
-    json_bool(&j, "optimal", r->optimal);
-    json_bool(&j, "finished", r->finished);
+    json_open_object(&j, NULL);
+    json_put_u64(&j, "blocks", job->n);
+    json_put_u64(&j, "peak", r->peak);
+    json_put_u64(&j, "lower_bound", r->lower_bound);
+    json_put_u64(&j, "proven", r->proven);
+    json_put_bool(&j, "optimal", r->optimal);
+    json_put_bool(&j, "finished", r->finished);
     if (job->has_capacity)
-        json_u64(&j, "capacity", job->capacity);
-    json_bool(&j, "fits", !job->has_capacity || r->peak <= job->capacity);
-    json_double(&j, "seconds", job->seconds);
-    json_array(&j, "offsets");
+        json_put_u64(&j, "capacity", job->capacity);
+    json_put_bool(&j, "fits", !job->has_capacity || r->peak <= job->capacity);
+    json_put_double(&j, "seconds", job->seconds);
+    json_open_array(&j, "offsets");
     for (size_t i = 0; i < job->n; i++) {
-        json_object(&j, NULL);
-        json_string_n(&j, "id", job->rows[i].id, job->rows[i].id_length);
-        json_u64(&j, "offset", job->blocks[i].offset);
+        json_open_object(&j, NULL);
+        json_put_string_n(&j, "id", job->rows[i].id, job->rows[i].id_length);
+        json_put_u64(&j, "offset", job->blocks[i].offset);
         json_close(&j);
     }
     json_close(&j);

@@ -239,37 +239,37 @@ static void print_json(const struct run *r) {
         return;
     struct json j;
     json_to_file(&j, stdout, false);
-    json_object(&j, NULL);
-    json_string(&j, "plan", info.plan_hash);
-    json_array(&j, "prompt_ids");
+    json_open_object(&j, NULL);
+    json_put_string(&j, "plan", info.plan_hash);
+    json_open_array(&j, "prompt_ids");
     for (size_t i = 0; i < r->n_ids; i++)
-        json_i64(&j, NULL, r->ids[i]);
+        json_put_i64(&j, NULL, r->ids[i]);
     json_close(&j);
-    json_array(&j, "ids");
+    json_open_array(&j, "ids");
     for (size_t i = 0; i < r->n_out_ids; i++)
-        json_i64(&j, NULL, r->out_ids[i]);
+        json_put_i64(&j, NULL, r->out_ids[i]);
     json_close(&j);
-    json_string_n(&j, "text", r->out != NULL ? r->out : "", r->out_length);
-    json_string(&j, "reason", reason_name(r->done.reason));
-    json_object(&j, "timings");
-    json_double(&j, "load_s", (double)info.load_ns * 1e-9);
-    json_u64(&j, "prompt_tokens", r->done.n_prompt);
-    json_double(&j, "prompt_s", (double)r->done.prompt_ns * 1e-9);
-    json_u64(&j, "generated_tokens", r->done.n_generated);
-    json_double(&j, "generate_s", (double)r->done.generate_ns * 1e-9);
+    json_put_string_n(&j, "text", r->out != NULL ? r->out : "", r->out_length);
+    json_put_string(&j, "reason", reason_name(r->done.reason));
+    json_open_object(&j, "timings");
+    json_put_double(&j, "load_s", (double)info.load_ns * 1e-9);
+    json_put_u64(&j, "prompt_tokens", r->done.n_prompt);
+    json_put_double(&j, "prompt_s", (double)r->done.prompt_ns * 1e-9);
+    json_put_u64(&j, "generated_tokens", r->done.n_generated);
+    json_put_double(&j, "generate_s", (double)r->done.generate_ns * 1e-9);
     json_close(&j);
-    json_array(&j, "memory");
+    json_open_array(&j, "memory");
     for (size_t i = 0;; i++) {
         stator_memory_row row = {.size = sizeof row};
         int have = 0;
         if (stator_get_memory(r->engine, i, &row, &have, NULL) != STATOR_OK || !have)
             break;
-        json_object(&j, NULL);
-        json_string(&j, "place", row.place);
-        json_string(&j, "arena", row.arena);
-        json_u64(&j, "planned", row.planned);
-        json_u64(&j, "allocated", row.allocated);
-        json_u64(&j, "used", row.used);
+        json_open_object(&j, NULL);
+        json_put_string(&j, "place", row.place);
+        json_put_string(&j, "arena", row.arena);
+        json_put_u64(&j, "planned", row.planned);
+        json_put_u64(&j, "allocated", row.allocated);
+        json_put_u64(&j, "used", row.used);
         json_close(&j);
     }
     json_close(&j);

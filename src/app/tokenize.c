@@ -55,17 +55,17 @@ static stator_status make_room(const struct tokenizer *t, const struct job *job,
 }
 
 static void print_json(const struct tokenizer *t, struct json *j, const int32_t *ids, uint64_t n) {
-    json_object(j, NULL);
-    json_u64(j, "n", n);
-    json_array(j, "ids");
+    json_open_object(j, NULL);
+    json_put_u64(j, "n", n);
+    json_open_array(j, "ids");
     for (uint64_t i = 0; i < n; i++)
-        json_i64(j, NULL, ids[i]);
+        json_put_i64(j, NULL, ids[i]);
     json_close(j);
-    json_array(j, "pieces");
+    json_open_array(j, "pieces");
     char piece[512];
     for (uint64_t i = 0; i < n; i++) {
         uint64_t bytes = tokenizer_piece(t, ids[i], true, piece, sizeof piece);
-        json_string_n(j, NULL, piece, ARITH_MIN(bytes, sizeof piece));
+        json_put_string_n(j, NULL, piece, ARITH_MIN(bytes, sizeof piece));
     }
     json_close(j);
     json_close(j);
@@ -78,7 +78,7 @@ static stator_status encode_inputs(const struct tokenizer *t, const struct job *
     if (job->as_json)
         json_to_file(&j, stdout, false);
     if (job->as_json && job->n > 1)
-        json_array(&j, NULL);
+        json_open_array(&j, NULL);
     for (size_t i = 0; s == STATOR_OK && i < job->n; i++) {
         const struct input *in = &job->inputs[i];
         uint64_t n = 0;
@@ -173,8 +173,8 @@ static stator_status decode_input(const struct tokenizer *t, const struct job *j
     if (s == STATOR_OK && job->as_json) {
         struct json j;
         json_to_file(&j, stdout, false);
-        json_object(&j, NULL);
-        json_string_n(&j, "text", text, n);
+        json_open_object(&j, NULL);
+        json_put_string_n(&j, "text", text, n);
         json_close(&j);
         json_end(&j);
     } else if (s == STATOR_OK && isatty(STDOUT_FILENO)) {

@@ -17,21 +17,21 @@
 static void print_json(enum kernels_tier best) {
     struct json j;
     json_to_file(&j, stdout, true);
-    json_object(&j, NULL);
-    json_string(&j, "version", STATOR_VERSION);
-    json_u64(&j, "api", STATOR_API_VERSION);
-    json_string(&j, "compiler", COMPILER);
-    json_object(&j, "backends");
-    json_object(&j, "cpu");
-    json_array(&j, "tiers");
+    json_open_object(&j, NULL);
+    json_put_string(&j, "version", STATOR_VERSION);
+    json_put_u64(&j, "api", STATOR_API_VERSION);
+    json_put_string(&j, "compiler", COMPILER);
+    json_open_object(&j, "backends");
+    json_open_object(&j, "cpu");
+    json_open_array(&j, "tiers");
     for (int t = 0; t <= (int)best; t++)
-        json_string(&j, NULL, kernels_tier_name((enum kernels_tier)t));
+        json_put_string(&j, NULL, kernels_tier_name((enum kernels_tier)t));
     json_close(&j);
     json_close(&j);
-    json_object(&j, "level_zero");
-    json_u64(&j, "kernel_modules", opencl_n_modules);
+    json_open_object(&j, "level_zero");
+    json_put_u64(&j, "kernel_modules", opencl_n_modules);
     if (opencl_n_modules == 0)
-        json_string(&j, "missing", opencl_missing);
+        json_put_string(&j, "missing", opencl_missing);
     json_close(&j);
     json_close(&j);
     json_close(&j);

@@ -115,11 +115,11 @@ static void open_level(struct json *j, const char *name, char kind) {
     put(j, &kind, 1);
 }
 
-void json_object(struct json *j, const char *name) {
+void json_open_object(struct json *j, const char *name) {
     open_level(j, name, '{');
 }
 
-void json_array(struct json *j, const char *name) {
+void json_open_array(struct json *j, const char *name) {
     open_level(j, name, '[');
 }
 
@@ -131,34 +131,34 @@ void json_close(struct json *j) {
     put_text(j, j->kind[j->depth] == '{' ? "}" : "]");
 }
 
-void json_string_n(struct json *j, const char *name, const char *value, size_t n) {
+void json_put_string_n(struct json *j, const char *name, const char *value, size_t n) {
     begin_value(j, name);
     put_quoted(j, value, n);
 }
 
-void json_string(struct json *j, const char *name, const char *value) {
-    json_string_n(j, name, value, strlen(value));
+void json_put_string(struct json *j, const char *name, const char *value) {
+    json_put_string_n(j, name, value, strlen(value));
 }
 
-void json_u64(struct json *j, const char *name, uint64_t v) {
+void json_put_u64(struct json *j, const char *name, uint64_t v) {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, j->widest ? UINT64_MAX : v);
     begin_value(j, name);
     put_text(j, text);
 }
 
-void json_i64(struct json *j, const char *name, int64_t v) {
+void json_put_i64(struct json *j, const char *name, int64_t v) {
     char text[24];
     snprintf(text, sizeof text, "%" PRId64, j->widest ? INT64_MIN : v);
     begin_value(j, name);
     put_text(j, text);
 }
 
-void json_double(struct json *j, const char *name, double v) {
+void json_put_double(struct json *j, const char *name, double v) {
     if (j->widest)
         v = -DBL_MAX;
     if (!isfinite(v)) {
-        json_null(j, name);
+        json_put_null(j, name);
         return;
     }
     char text[32];
@@ -171,12 +171,12 @@ void json_double(struct json *j, const char *name, double v) {
     put_text(j, text);
 }
 
-void json_bool(struct json *j, const char *name, bool v) {
+void json_put_bool(struct json *j, const char *name, bool v) {
     begin_value(j, name);
     put_text(j, v && !j->widest ? "true" : "false");
 }
 
-void json_null(struct json *j, const char *name) {
+void json_put_null(struct json *j, const char *name) {
     begin_value(j, name);
     put_text(j, "null");
 }

@@ -13,12 +13,6 @@
 
 #define JSON_DEPTH 16
 
-/* jansson, which json_reader.c reads with, exports functions of these names. */
-#define json_object json_writer_object
-#define json_array  json_writer_array
-#define json_string json_writer_string
-#define json_null   json_writer_null
-
 struct json {
     FILE *file;   /* or */
     char *buffer; /* NULL with file == NULL: only count */
@@ -39,17 +33,17 @@ void json_to_buffer(struct json *j, char *buffer, size_t capacity,
 void json_to_measure(struct json *j, bool pretty);
 
 /* name: NULL inside arrays and at the top. */
-void json_object(struct json *j, const char *name);
-void json_array(struct json *j, const char *name);
+void json_open_object(struct json *j, const char *name);
+void json_open_array(struct json *j, const char *name);
 void json_close(struct json *j); /* the innermost object or array */
-void json_string(struct json *j, const char *name, const char *value);
-void json_string_n(struct json *j, const char *name, const char *value, size_t n);
-void json_u64(struct json *j, const char *name, uint64_t v);
-void json_i64(struct json *j, const char *name, int64_t v);
-void json_double(struct json *j, const char *name,
-                 double v); /* shortest text that reads back equal; null if not finite */
-void json_bool(struct json *j, const char *name, bool v);
-void json_null(struct json *j, const char *name);
+void json_put_string(struct json *j, const char *name, const char *value);
+void json_put_string_n(struct json *j, const char *name, const char *value, size_t n);
+void json_put_u64(struct json *j, const char *name, uint64_t v);
+void json_put_i64(struct json *j, const char *name, int64_t v);
+void json_put_double(struct json *j, const char *name,
+                     double v); /* shortest text that reads back equal; null if not finite */
+void json_put_bool(struct json *j, const char *name, bool v);
+void json_put_null(struct json *j, const char *name);
 
 /* Ends the text (a newline for files). True if everything was written: nothing failed and the buffer was
  * enough. */

@@ -2,18 +2,18 @@
 #include "plan/plan.h"
 
 static void blocks_to_json(const struct plan *p, uint32_t place, uint32_t arena, struct json *j) {
-    json_array(j, "blocks");
+    json_open_array(j, "blocks");
     for (uint32_t i = 0; i < p->n_blocks; i++) {
         const struct plan_block *b = &p->blocks[i];
         if (b->place != place || b->arena != arena)
             continue;
-        json_object(j, NULL);
-        json_string(j, "name", b->name);
-        json_u64(j, "slice", b->slice);
-        json_u64(j, "offset", b->offset);
-        json_u64(j, "bytes", b->bytes);
-        json_u64(j, "first", b->first);
-        json_u64(j, "end", b->end);
+        json_open_object(j, NULL);
+        json_put_string(j, "name", b->name);
+        json_put_u64(j, "slice", b->slice);
+        json_put_u64(j, "offset", b->offset);
+        json_put_u64(j, "bytes", b->bytes);
+        json_put_u64(j, "first", b->first);
+        json_put_u64(j, "end", b->end);
         json_close(j);
     }
     json_close(j);
@@ -21,13 +21,13 @@ static void blocks_to_json(const struct plan *p, uint32_t place, uint32_t arena,
 
 static void arena_to_json(const struct plan *p, uint32_t place, uint32_t arena, struct json *j) {
     const struct plan_arena *a = &p->places[place].arenas[arena];
-    json_object(j, NULL);
-    json_string(j, "name", a->name);
-    json_u64(j, "bytes", a->bytes);
-    json_u64(j, "lower_bound", a->lower_bound);
-    json_array(j, "slices");
+    json_open_object(j, NULL);
+    json_put_string(j, "name", a->name);
+    json_put_u64(j, "bytes", a->bytes);
+    json_put_u64(j, "lower_bound", a->lower_bound);
+    json_open_array(j, "slices");
     for (uint32_t i = 0; i < a->n_slices; i++)
-        json_u64(j, NULL, a->slices[i]);
+        json_put_u64(j, NULL, a->slices[i]);
     json_close(j);
     if (p->blocks != NULL)
         blocks_to_json(p, place, arena, j);
@@ -35,49 +35,49 @@ static void arena_to_json(const struct plan *p, uint32_t place, uint32_t arena, 
 }
 
 static void spill_to_json(const struct plan_spill *x, struct json *j) {
-    json_object(j, "spill");
-    json_u64(j, "bytes", x->weights + x->kv);
-    json_u64(j, "weights", x->weights);
-    json_u64(j, "kv", x->kv);
-    json_u64(j, "kv_layers", x->kv_layers);
-    json_u64(j, "bus_bytes_per_step", x->per_step);
-    json_u64(j, "bus_bytes_per_token", x->per_token);
-    json_u64(j, "bus_bytes_per_token_of_context", x->kv_per_token);
+    json_open_object(j, "spill");
+    json_put_u64(j, "bytes", x->weights + x->kv);
+    json_put_u64(j, "weights", x->weights);
+    json_put_u64(j, "kv", x->kv);
+    json_put_u64(j, "kv_layers", x->kv_layers);
+    json_put_u64(j, "bus_bytes_per_step", x->per_step);
+    json_put_u64(j, "bus_bytes_per_token", x->per_token);
+    json_put_u64(j, "bus_bytes_per_token_of_context", x->kv_per_token);
     if (x->kv_per_sequence > 0)
-        json_u64(j, "bus_bytes_per_sequence", x->kv_per_sequence);
-    json_u64(j, "bus_bytes_at_full_context", x->far);
+        json_put_u64(j, "bus_bytes_per_sequence", x->kv_per_sequence);
+    json_put_u64(j, "bus_bytes_at_full_context", x->far);
     json_close(j);
 }
 
 static void place_to_json(const struct plan *p, uint32_t i, struct json *j, const char *name) {
     const struct plan_place *place = &p->places[i];
-    json_object(j, name);
-    json_string(j, "name", place->name);
-    json_u64(j, place->is_host ? "limit" : "budget", place->budget);
-    json_u64(j, "total", place->total);
+    json_open_object(j, name);
+    json_put_string(j, "name", place->name);
+    json_put_u64(j, place->is_host ? "limit" : "budget", place->budget);
+    json_put_u64(j, "total", place->total);
     if (!place->is_host) {
-        json_object(j, "layers");
-        json_u64(j, "first", place->first_layer);
-        json_u64(j, "count", place->n_layers);
+        json_open_object(j, "layers");
+        json_put_u64(j, "first", place->first_layer);
+        json_put_u64(j, "count", place->n_layers);
         json_close(j);
-        json_object(j, "weights");
-        json_u64(j, "in_file", place->weights_in_file);
-        json_u64(j, "packed", place->weights_packed);
-        json_u64(j, "padding", place->weights_padding);
+        json_open_object(j, "weights");
+        json_put_u64(j, "in_file", place->weights_in_file);
+        json_put_u64(j, "packed", place->weights_packed);
+        json_put_u64(j, "padding", place->weights_padding);
         json_close(j);
-        json_u64(j, "kv_bytes_per_token", place->kv_per_token);
+        json_put_u64(j, "kv_bytes_per_token", place->kv_per_token);
         if (place->kv_per_sequence > 0)
-            json_u64(j, "kv_bytes_per_sequence", place->kv_per_sequence);
+            json_put_u64(j, "kv_bytes_per_sequence", place->kv_per_sequence);
         if (place->spill.weights + place->spill.kv > 0)
             spill_to_json(&place->spill, j);
         if (place->route[0] != '\0') {
-            json_object(j, "to_next");
-            json_string(j, "route", place->route);
-            json_string(j, "why", place->route_why);
+            json_open_object(j, "to_next");
+            json_put_string(j, "route", place->route);
+            json_put_string(j, "why", place->route_why);
             json_close(j);
         }
     }
-    json_array(j, "arenas");
+    json_open_array(j, "arenas");
     for (uint32_t k = 0; k < place->n_arenas; k++)
         arena_to_json(p, i, k, j);
     json_close(j);
@@ -85,44 +85,44 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
 }
 
 void plan_to_json(const struct plan *p, struct json *j, const char *name) {
-    json_object(j, name);
-    json_u64(j, "format", PLAN_FORMAT);
-    json_string(j, "model", p->model);
-    json_string(j, "hash", p->hash);
-    json_bool(j, "fits", p->fits);
-    json_object(j, "inputs");
+    json_open_object(j, name);
+    json_put_u64(j, "format", PLAN_FORMAT);
+    json_put_string(j, "model", p->model);
+    json_put_string(j, "hash", p->hash);
+    json_put_bool(j, "fits", p->fits);
+    json_open_object(j, "inputs");
     for (uint32_t i = 0; i < p->n_inputs; i++) {
         if (p->inputs[i].is_number)
-            json_u64(j, p->inputs[i].name, p->inputs[i].number);
+            json_put_u64(j, p->inputs[i].name, p->inputs[i].number);
         else
-            json_string(j, p->inputs[i].name, p->inputs[i].text);
+            json_put_string(j, p->inputs[i].name, p->inputs[i].text);
     }
     json_close(j);
-    json_array(j, "devices");
+    json_open_array(j, "devices");
     for (uint32_t i = 0; i + 1 < p->n_places; i++)
         place_to_json(p, i, j, NULL);
     json_close(j);
     place_to_json(p, p->n_places - 1, j, "host");
-    json_object(j, "kv");
-    json_u64(j, "tokens", p->kv_tokens);
+    json_open_object(j, "kv");
+    json_put_u64(j, "tokens", p->kv_tokens);
     if (p->room_known) {
-        json_u64(j, "room_tokens", p->room_tokens);
-        json_u64(j, "sequences_fit", p->sequences_fit);
+        json_put_u64(j, "room_tokens", p->room_tokens);
+        json_put_u64(j, "sequences_fit", p->sequences_fit);
     }
     json_close(j);
     if (p->slowdown > 0)
-        json_double(j, "spill_slowdown", p->slowdown);
+        json_put_double(j, "spill_slowdown", p->slowdown);
     if (!p->fits) {
-        json_object(j, "short");
-        json_string(j, "where", p->missing.where);
-        json_u64(j, "bytes", p->missing.bytes);
+        json_open_object(j, "short");
+        json_put_string(j, "where", p->missing.where);
+        json_put_u64(j, "bytes", p->missing.bytes);
         if (p->missing.slice_limit > 0) {
-            json_u64(j, "slice_bytes", p->missing.slice_bytes);
-            json_u64(j, "slice_limit", p->missing.slice_limit);
+            json_put_u64(j, "slice_bytes", p->missing.slice_bytes);
+            json_put_u64(j, "slice_limit", p->missing.slice_limit);
         }
-        json_u64(j, "largest_context", p->missing.largest_context);
-        json_u64(j, "largest_batch", p->missing.largest_batch);
-        json_u64(j, "largest_sequences", p->missing.largest_sequences);
+        json_put_u64(j, "largest_context", p->missing.largest_context);
+        json_put_u64(j, "largest_batch", p->missing.largest_batch);
+        json_put_u64(j, "largest_sequences", p->missing.largest_sequences);
         json_close(j);
     }
     json_close(j);

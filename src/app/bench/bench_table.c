@@ -119,42 +119,42 @@ static void md_row(struct bench_table *t, const struct bench_result *r, const st
 
 static void json_limits(struct json *j, const struct bench_table *t, const struct bench_result *r,
                         const struct figures *f) {
-    json_double(j, "read_gb_per_s", r->limits.read_rate * 1e-9);
-    json_double(j, "int8_tops", 2 * r->limits.int8_rate * 1e-12);
-    json_string(j, "int8_instruction", r->limits.int8_name);
-    json_u64(j, "step_read_bytes", t->info.step_read_bytes);
-    json_u64(j, "context_read_bytes", t->info.context_read_bytes);
-    json_u64(j, "token_macs", t->info.token_macs);
-    json_string(j, "limit", r->test.generation ? "read" : "int8");
-    json_double(j, "limit_fraction", f->fraction);
+    json_put_double(j, "read_gb_per_s", r->limits.read_rate * 1e-9);
+    json_put_double(j, "int8_tops", 2 * r->limits.int8_rate * 1e-12);
+    json_put_string(j, "int8_instruction", r->limits.int8_name);
+    json_put_u64(j, "step_read_bytes", t->info.step_read_bytes);
+    json_put_u64(j, "context_read_bytes", t->info.context_read_bytes);
+    json_put_u64(j, "token_macs", t->info.token_macs);
+    json_put_string(j, "limit", r->test.generation ? "read" : "int8");
+    json_put_double(j, "limit_fraction", f->fraction);
 }
 
 static void json_row(struct bench_table *t, const struct bench_result *r, const struct figures *f) {
     struct json *j = &t->json;
-    json_object(j, NULL);
-    json_string(j, "test", f->label);
-    json_u64(j, "n_prompt", r->test.generation ? 0 : r->test.n);
-    json_u64(j, "n_gen", r->test.generation ? r->test.n : 0);
-    json_u64(j, "n_depth", r->test.depth);
-    json_u64(j, "n_parallel", r->test.sequences);
-    json_double(j, "avg_ts", f->mean);
-    json_double(j, "stddev_ts", f->deviation);
-    json_double(j, "median_ts", f->median);
-    json_array(j, "samples_ts");
+    json_open_object(j, NULL);
+    json_put_string(j, "test", f->label);
+    json_put_u64(j, "n_prompt", r->test.generation ? 0 : r->test.n);
+    json_put_u64(j, "n_gen", r->test.generation ? r->test.n : 0);
+    json_put_u64(j, "n_depth", r->test.depth);
+    json_put_u64(j, "n_parallel", r->test.sequences);
+    json_put_double(j, "avg_ts", f->mean);
+    json_put_double(j, "stddev_ts", f->deviation);
+    json_put_double(j, "median_ts", f->median);
+    json_open_array(j, "samples_ts");
     for (uint32_t i = 0; i < r->n_rates; i++)
-        json_double(j, NULL, r->rates[i]);
+        json_put_double(j, NULL, r->rates[i]);
     json_close(j);
-    json_u64(j, "threads", t->info.threads);
-    json_string(j, "backend", t->backend);
-    json_string(j, "tier", t->info.tier);
-    json_string(j, "model", t->model);
-    json_string(j, "model_path", t->path);
-    json_u64(j, "model_bytes", t->info.model_bytes);
-    json_u64(j, "model_params", t->info.parameters);
-    json_u64(j, "context", t->info.context);
-    json_u64(j, "batch", t->info.batch);
-    json_string(j, "plan", t->info.plan_hash);
-    json_double(j, "fill_ts", r->fill_rate);
+    json_put_u64(j, "threads", t->info.threads);
+    json_put_string(j, "backend", t->backend);
+    json_put_string(j, "tier", t->info.tier);
+    json_put_string(j, "model", t->model);
+    json_put_string(j, "model_path", t->path);
+    json_put_u64(j, "model_bytes", t->info.model_bytes);
+    json_put_u64(j, "model_params", t->info.parameters);
+    json_put_u64(j, "context", t->info.context);
+    json_put_u64(j, "batch", t->info.batch);
+    json_put_string(j, "plan", t->info.plan_hash);
+    json_put_double(j, "fill_ts", r->fill_rate);
     if (t->roofline)
         json_limits(j, t, r, f);
     json_close(j);
@@ -214,7 +214,7 @@ struct bench_table *bench_table_begin(FILE *out, enum bench_form form, const sta
                  form == BENCH_MD ? info->tier : "");
     if (form == BENCH_JSON) {
         json_to_file(&t->json, out, true);
-        json_array(&t->json, NULL);
+        json_open_array(&t->json, NULL);
     }
     return t;
 }

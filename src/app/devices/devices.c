@@ -115,37 +115,37 @@ static void print_table(const struct devices *d) {
 }
 
 static void device_json(struct json *j, const struct device_info *i) {
-    json_object(j, NULL);
-    json_string(j, "name", i->facts.name);
-    json_string(j, "kind", i->facts.kind);
-    json_string(j, "model", i->model);
-    json_u64(j, "memory", i->facts.memory);
-    json_u64(j, "max_alloc", i->facts.max_alloc);
-    json_u64(j, "bandwidth", i->facts.bandwidth);
-    json_u64(j, "bus", i->facts.bus);
-    json_u64(j, "alignment", i->facts.alignment);
-    json_u64(j, "total", i->total);
-    json_u64(j, "free", i->free);
-    json_string(j, "free_source", i->free_source);
-    json_u64(j, i->gpu ? "eus" : "cores", i->units);
+    json_open_object(j, NULL);
+    json_put_string(j, "name", i->facts.name);
+    json_put_string(j, "kind", i->facts.kind);
+    json_put_string(j, "model", i->model);
+    json_put_u64(j, "memory", i->facts.memory);
+    json_put_u64(j, "max_alloc", i->facts.max_alloc);
+    json_put_u64(j, "bandwidth", i->facts.bandwidth);
+    json_put_u64(j, "bus", i->facts.bus);
+    json_put_u64(j, "alignment", i->facts.alignment);
+    json_put_u64(j, "total", i->total);
+    json_put_u64(j, "free", i->free);
+    json_put_string(j, "free_source", i->free_source);
+    json_put_u64(j, i->gpu ? "eus" : "cores", i->units);
     if (i->gpu) {
         char text[160];
         spec(i, text);
-        json_string(j, "spec", text);
-        json_string(j, "pci", i->pci);
-        json_string(j, "driver", i->driver);
-        json_u64(j, "vendor_id", i->vendor);
-        json_u64(j, "device_id", i->device);
-        json_bool(j, "integrated", i->integrated);
-        json_u64(j, "threads_per_eu", i->threads_per_unit);
-        json_array(j, "sub_group_sizes");
+        json_put_string(j, "spec", text);
+        json_put_string(j, "pci", i->pci);
+        json_put_string(j, "driver", i->driver);
+        json_put_u64(j, "vendor_id", i->vendor);
+        json_put_u64(j, "device_id", i->device);
+        json_put_bool(j, "integrated", i->integrated);
+        json_put_u64(j, "threads_per_eu", i->threads_per_unit);
+        json_open_array(j, "sub_group_sizes");
         for (uint32_t k = 0; k < i->n_sub_groups; k++)
-            json_u64(j, NULL, i->sub_groups[k]);
+            json_put_u64(j, NULL, i->sub_groups[k]);
         json_close(j);
-        json_u64(j, "max_group", i->max_group);
-        json_u64(j, "local_memory", i->local_memory);
-        json_bool(j, "dp4a", i->dp4a);
-        json_bool(j, "dpas", i->dpas);
+        json_put_u64(j, "max_group", i->max_group);
+        json_put_u64(j, "local_memory", i->local_memory);
+        json_put_bool(j, "dp4a", i->dp4a);
+        json_put_bool(j, "dpas", i->dpas);
     }
     json_close(j);
 }
@@ -153,11 +153,11 @@ static void device_json(struct json *j, const struct device_info *i) {
 static void print_json(const struct devices *d) {
     struct json j;
     json_to_file(&j, stdout, true);
-    json_object(&j, NULL);
-    json_string(&j, "loader", d->stack.loader);
+    json_open_object(&j, NULL);
+    json_put_string(&j, "loader", d->stack.loader);
     if (d->stack.no_gpus.code != STATOR_OK)
-        json_string(&j, "no_gpus", d->stack.no_gpus.text);
-    json_array(&j, "devices");
+        json_put_string(&j, "no_gpus", d->stack.no_gpus.text);
+    json_open_array(&j, "devices");
     for (uint32_t i = 0; i < d->n; i++)
         device_json(&j, &d->list[i]);
     json_close(&j);

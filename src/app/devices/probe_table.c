@@ -133,7 +133,7 @@ void probe_table_print(const struct probe_table *t) {
 }
 
 void probe_table_json(const struct probe_table *t, struct json *j) {
-    json_array(j, "routes");
+    json_open_array(j, "routes");
     for (uint32_t i = 0; i < t->n; i++) {
         for (uint32_t k = 0; k < t->n; k++) {
             const struct device_info_pair *p = &t->pairs[i][k];
@@ -141,20 +141,20 @@ void probe_table_json(const struct probe_table *t, struct json *j) {
             if (i == k)
                 continue;
             probe_table_hint(t, i, k, hint);
-            json_object(j, NULL);
-            json_string(j, "from", t->list[i].facts.name);
-            json_string(j, "to", t->list[k].facts.name);
-            json_bool(j, "direct", p->route.direct);
-            json_string(j, "why", p->route.why);
-            json_string(j, "hint", hint);
-            json_u64(j, "bytes_per_second", p->route.bytes_per_second);
-            json_u64(j, "latency_ns", p->route.latency_ns);
-            json_array(j, "copies"); /* 0: not measured */
+            json_open_object(j, NULL);
+            json_put_string(j, "from", t->list[i].facts.name);
+            json_put_string(j, "to", t->list[k].facts.name);
+            json_put_bool(j, "direct", p->route.direct);
+            json_put_string(j, "why", p->route.why);
+            json_put_string(j, "hint", hint);
+            json_put_u64(j, "bytes_per_second", p->route.bytes_per_second);
+            json_put_u64(j, "latency_ns", p->route.latency_ns);
+            json_open_array(j, "copies"); /* 0: not measured */
             for (uint32_t s = 0; s < DEVICE_INFO_COPIES; s++) {
-                json_object(j, NULL);
-                json_u64(j, "bytes", device_info_copy_bytes[s]);
-                json_u64(j, "direct_ns", p->copies[s].direct_ns);
-                json_u64(j, "staged_ns", p->copies[s].staged_ns);
+                json_open_object(j, NULL);
+                json_put_u64(j, "bytes", device_info_copy_bytes[s]);
+                json_put_u64(j, "direct_ns", p->copies[s].direct_ns);
+                json_put_u64(j, "staged_ns", p->copies[s].staged_ns);
                 json_close(j);
             }
             json_close(j);

@@ -98,15 +98,15 @@ static const char *state_name(enum doctor_state s) {
 static void print_json(const struct doctor *d, uint32_t problems) {
     struct json j;
     json_to_file(&j, stdout, true);
-    json_object(&j, NULL);
-    json_u64(&j, "problems", problems);
-    json_array(&j, "findings");
+    json_open_object(&j, NULL);
+    json_put_u64(&j, "problems", problems);
+    json_open_array(&j, "findings");
     for (uint32_t i = 0; i < d->n; i++) {
-        json_object(&j, NULL);
-        json_string(&j, "state", state_name(d->findings[i].state));
-        json_string(&j, "subject", d->findings[i].subject);
-        json_string(&j, "text", d->findings[i].text);
-        json_string(&j, "advice", d->findings[i].advice);
+        json_open_object(&j, NULL);
+        json_put_string(&j, "state", state_name(d->findings[i].state));
+        json_put_string(&j, "subject", d->findings[i].subject);
+        json_put_string(&j, "text", d->findings[i].text);
+        json_put_string(&j, "advice", d->findings[i].advice);
         json_close(&j);
     }
     json_close(&j);

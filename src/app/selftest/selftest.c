@@ -333,21 +333,21 @@ static stator_status write_report(const struct selftest *t, stator_error *e) {
     const struct device_info *i = &t->list[t->index];
     struct json j;
     json_to_file(&j, f, true);
-    json_object(&j, NULL);
-    json_string(&j, "version", STATOR_VERSION);
-    json_string(&j, "device", i->facts.name);
-    json_string(&j, "model", i->model);
-    json_string(&j, "driver", i->driver);
-    json_string(&j, "loader", t->stack.loader);
-    json_u64(&j, "device_id", i->device);
-    json_u64(&j, "failed", t->failed);
-    json_array(&j, "cases");
+    json_open_object(&j, NULL);
+    json_put_string(&j, "version", STATOR_VERSION);
+    json_put_string(&j, "device", i->facts.name);
+    json_put_string(&j, "model", i->model);
+    json_put_string(&j, "driver", i->driver);
+    json_put_string(&j, "loader", t->stack.loader);
+    json_put_u64(&j, "device_id", i->device);
+    json_put_u64(&j, "failed", t->failed);
+    json_open_array(&j, "cases");
     for (uint32_t k = 0; k < t->n_results; k++) {
-        json_object(&j, NULL);
-        json_string(&j, "name", t->results[k].name);
-        json_bool(&j, "ok", t->results[k].ok);
-        json_string(&j, "text", t->results[k].text);
-        json_double(&j, "seconds", t->results[k].seconds);
+        json_open_object(&j, NULL);
+        json_put_string(&j, "name", t->results[k].name);
+        json_put_bool(&j, "ok", t->results[k].ok);
+        json_put_string(&j, "text", t->results[k].text);
+        json_put_double(&j, "seconds", t->results[k].seconds);
         json_close(&j);
     }
     json_close(&j);

@@ -179,33 +179,33 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
 
 static void device_to_json(const struct stator *s, const struct audit *now, uint32_t i, struct json *j) {
     const struct audit_device *d = &now->devices[i];
-    json_object(j, NULL);
-    json_string(j, "device", s->planning.devices[i].facts.name);
-    json_u64(j, "planned_bytes", d->planned);
-    json_u64(j, "driver_bytes", d->driver); /* 0: not told */
-    json_bool(j, "kernel_told", d->kernel_told);
-    json_u64(j, "kernel_bytes", d->kernel);
-    json_u64(j, "host_planned_bytes", d->host);
-    json_u64(j, "host_kernel_bytes", d->kernel_host);
-    json_i64(j, "grown_since_seal_bytes", audit_device_growth(s, now, i));
+    json_open_object(j, NULL);
+    json_put_string(j, "device", s->planning.devices[i].facts.name);
+    json_put_u64(j, "planned_bytes", d->planned);
+    json_put_u64(j, "driver_bytes", d->driver); /* 0: not told */
+    json_put_bool(j, "kernel_told", d->kernel_told);
+    json_put_u64(j, "kernel_bytes", d->kernel);
+    json_put_u64(j, "host_planned_bytes", d->host);
+    json_put_u64(j, "host_kernel_bytes", d->kernel_host);
+    json_put_i64(j, "grown_since_seal_bytes", audit_device_growth(s, now, i));
     json_close(j);
 }
 
 void audit_to_json(const struct stator *s, const struct audit *now, struct json *j, const char *name) {
-    json_object(j, name);
-    json_u64(j, "planned_bytes", now->planned);
-    json_u64(j, "not_in_ram_bytes", now->not_in_ram);
-    json_u64(j, "before_bytes", now->before);
-    json_i64(j, "libraries_and_drivers_bytes", now->others);
-    json_u64(j, "kernel_bytes", now->kernel);
-    json_u64(j, "pinned_bytes", now->pinned);
-    json_u64(j, "spilled_bytes", now->spilled);
-    json_u64(j, "malloc_bytes", now->heap);
-    json_i64(j, "grown_since_seal_bytes", audit_growth(s, now));
-    json_u64(j, "drm_clients", now->drm.clients);
-    json_u64(j, "drm_vram_bytes", now->drm.local_bytes);
-    json_u64(j, "drm_gtt_bytes", now->drm.system_bytes);
-    json_array(j, "devices");
+    json_open_object(j, name);
+    json_put_u64(j, "planned_bytes", now->planned);
+    json_put_u64(j, "not_in_ram_bytes", now->not_in_ram);
+    json_put_u64(j, "before_bytes", now->before);
+    json_put_i64(j, "libraries_and_drivers_bytes", now->others);
+    json_put_u64(j, "kernel_bytes", now->kernel);
+    json_put_u64(j, "pinned_bytes", now->pinned);
+    json_put_u64(j, "spilled_bytes", now->spilled);
+    json_put_u64(j, "malloc_bytes", now->heap);
+    json_put_i64(j, "grown_since_seal_bytes", audit_growth(s, now));
+    json_put_u64(j, "drm_clients", now->drm.clients);
+    json_put_u64(j, "drm_vram_bytes", now->drm.local_bytes);
+    json_put_u64(j, "drm_gtt_bytes", now->drm.system_bytes);
+    json_open_array(j, "devices");
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         if (!s->planning.devices[i].facts.host_memory)
             device_to_json(s, now, i, j);

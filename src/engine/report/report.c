@@ -198,13 +198,13 @@ stator_status stator_plan_json(const stator *s, char *out, size_t capacity, size
 
 static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
     const struct device_route *r = &s->devices[i].route;
-    json_object(j, NULL);
-    json_string(j, "from", s->planning.devices[i].facts.name);
-    json_string(j, "to", s->planning.devices[i + 1].facts.name);
-    json_string(j, "route", r->direct ? "direct" : "staged");
-    json_string(j, "why", r->why);
-    json_u64(j, "bytes_per_second", r->bytes_per_second);
-    json_u64(j, "latency_ns", r->latency_ns);
+    json_open_object(j, NULL);
+    json_put_string(j, "from", s->planning.devices[i].facts.name);
+    json_put_string(j, "to", s->planning.devices[i + 1].facts.name);
+    json_put_string(j, "route", r->direct ? "direct" : "staged");
+    json_put_string(j, "why", r->why);
+    json_put_u64(j, "bytes_per_second", r->bytes_per_second);
+    json_put_u64(j, "latency_ns", r->latency_ns);
     json_close(j);
 }
 
@@ -212,27 +212,27 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     const struct plan_place *place = &s->planning.plan.places[i];
     const struct engine_device *d = &s->devices[i];
     const struct planning_device *p = &s->planning.devices[i];
-    json_object(j, NULL);
-    json_string(j, "name", place->name);
-    json_string(j, "kind", p->facts.kind);
-    json_u64(j, "layers", place->n_layers);
-    json_u64(j, "first_layer", place->first_layer);
-    json_object(j, "arena_bytes");
+    json_open_object(j, NULL);
+    json_put_string(j, "name", place->name);
+    json_put_string(j, "kind", p->facts.kind);
+    json_put_u64(j, "layers", place->n_layers);
+    json_put_u64(j, "first_layer", place->first_layer);
+    json_open_object(j, "arena_bytes");
     for (uint32_t k = 0; k < place->n_arenas; k++)
-        json_u64(j, place->arenas[k].name, place->arenas[k].allocated);
+        json_put_u64(j, place->arenas[k].name, place->arenas[k].allocated);
     json_close(j);
-    json_u64(j, "submits", atomic_load(&d->submits));
-    json_u64(j, "kernels_executed", atomic_load(&d->kernels_executed));
-    json_u64(j, "direct_bytes", atomic_load(&d->direct_bytes));
-    json_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
-    json_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
-    json_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
-    json_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
+    json_put_u64(j, "submits", atomic_load(&d->submits));
+    json_put_u64(j, "kernels_executed", atomic_load(&d->kernels_executed));
+    json_put_u64(j, "direct_bytes", atomic_load(&d->direct_bytes));
+    json_put_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
+    json_put_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
+    json_put_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
+    json_put_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */
-    json_u64(j, "host_bytes",
-             p->facts.host_memory ? place->total
-                                  : p->pinned.bytes + (p->has_window ? 2 * p->window_bytes : 0) +
-                                        spill_allocated(&s->planning.plan, i));
+    json_put_u64(j, "host_bytes",
+                 p->facts.host_memory ? place->total
+                                      : p->pinned.bytes + (p->has_window ? 2 * p->window_bytes : 0) +
+                                            spill_allocated(&s->planning.plan, i));
     json_close(j);
 }
 
@@ -293,35 +293,35 @@ stator_status stator_get_device_audit(const stator *s, size_t index, stator_devi
 }
 
 static void memory_to_json(const struct stator *s, struct json *j) {
-    json_array(j, "memory");
+    json_open_array(j, "memory");
     for (size_t i = 0;; i++) {
         stator_memory_row row = {.size = sizeof row};
         int have = 0;
         if (stator_get_memory(s, i, &row, &have, NULL) != STATOR_OK || !have)
             break;
-        json_object(j, NULL);
-        json_string(j, "place", row.place);
-        json_string(j, "arena", row.arena);
-        json_u64(j, "planned", row.planned);
-        json_u64(j, "allocated", row.allocated);
-        json_u64(j, "used", row.used);
+        json_open_object(j, NULL);
+        json_put_string(j, "place", row.place);
+        json_put_string(j, "arena", row.arena);
+        json_put_u64(j, "planned", row.planned);
+        json_put_u64(j, "allocated", row.allocated);
+        json_put_u64(j, "used", row.used);
         json_close(j);
     }
     json_close(j);
 }
 
 static void report_to_json(const struct stator *s, struct json *j) {
-    json_object(j, NULL);
-    json_string(j, "version", STATOR_VERSION);
-    json_string(j, "hash", s->planning.plan.hash);
-    json_string(j, "model", s->planning.config.model.path);
-    json_string(j, "tier", s->planning.devices[0].choice.tier);
-    json_u64(j, "threads", s->planning.devices[0].choice.threads);
-    json_array(j, "devices");
+    json_open_object(j, NULL);
+    json_put_string(j, "version", STATOR_VERSION);
+    json_put_string(j, "hash", s->planning.plan.hash);
+    json_put_string(j, "model", s->planning.config.model.path);
+    json_put_string(j, "tier", s->planning.devices[0].choice.tier);
+    json_put_u64(j, "threads", s->planning.devices[0].choice.threads);
+    json_open_array(j, "devices");
     for (uint32_t i = 0; i + 1 < s->planning.plan.n_places; i++)
         device_to_json(s, i, j);
     json_close(j);
-    json_array(j, "routes");
+    json_open_array(j, "routes");
     for (uint32_t i = 0; s->started && i + 1 < s->planning.n_devices; i++)
         route_to_json(s, i, j);
     json_close(j);
@@ -330,22 +330,22 @@ static void report_to_json(const struct stator *s, struct json *j) {
         struct audit now;
         audit_take(s, &now);
         placement_to_json(&s->start.placement, j);
-        json_object(j, "audit");
+        json_open_object(j, "audit");
         audit_to_json(s, &s->report.sealed, j, "sealed");
         audit_to_json(s, &now, j, "end");
         json_close(j);
     }
-    json_object(j, "process");
-    json_u64(j, "private_bytes", host_memory_private());
-    json_u64(j, "peak_rss_bytes", host_memory_peak());
+    json_open_object(j, "process");
+    json_put_u64(j, "private_bytes", host_memory_private());
+    json_put_u64(j, "peak_rss_bytes", host_memory_peak());
     json_close(j);
-    json_object(j, "timings");
-    json_double(j, "load_s", (double)s->start.load_ns * 1e-9);
-    json_u64(j, "requests", atomic_load(&s->served.requests));
-    json_u64(j, "prompt_tokens", atomic_load(&s->served.prompt_tokens));
-    json_double(j, "prompt_s", (double)atomic_load(&s->served.prompt_ns) * 1e-9);
-    json_u64(j, "generated_tokens", atomic_load(&s->served.generated_tokens));
-    json_double(j, "generate_s", (double)atomic_load(&s->served.generate_ns) * 1e-9);
+    json_open_object(j, "timings");
+    json_put_double(j, "load_s", (double)s->start.load_ns * 1e-9);
+    json_put_u64(j, "requests", atomic_load(&s->served.requests));
+    json_put_u64(j, "prompt_tokens", atomic_load(&s->served.prompt_tokens));
+    json_put_double(j, "prompt_s", (double)atomic_load(&s->served.prompt_ns) * 1e-9);
+    json_put_u64(j, "generated_tokens", atomic_load(&s->served.generated_tokens));
+    json_put_double(j, "generate_s", (double)atomic_load(&s->served.generate_ns) * 1e-9);
     json_close(j);
     json_close(j);
 }

@@ -13,10 +13,10 @@ static void format_json(char *out, size_t n, stator_log_level level, const char 
     clock_gettime(CLOCK_REALTIME, &now);
     struct json j;
     json_to_buffer(&j, out, n, false);
-    json_object(&j, NULL);
-    json_double(&j, "time", (double)now.tv_sec + (double)(now.tv_nsec / 1000000) * 1e-3);
-    json_string(&j, "level", names[level]);
-    json_string(&j, "message", line);
+    json_open_object(&j, NULL);
+    json_put_double(&j, "time", (double)now.tv_sec + (double)(now.tv_nsec / 1000000) * 1e-3);
+    json_put_string(&j, "level", names[level]);
+    json_put_string(&j, "message", line);
     json_close(&j);
     (void)json_end(&j);
     out[n - 1] = '\0';

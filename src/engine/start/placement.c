@@ -126,13 +126,13 @@ void placement_log(const struct placement *p, const struct log *log) {
 }
 
 void placement_to_json(const struct placement *p, struct json *j) {
-    json_object(j, "numa");
-    json_u64(j, "nodes", p->n_nodes); /* 0: not known */
-    json_bool(j, "placed", p->on);
-    json_i64(j, "staging_node", p->staging); /* -1: any */
-    json_i64(j, "staging_is_on", p->staging_is_on);
-    json_u64(j, "far_gpus", p->n_far);
-    json_u64(j, "refused_bytes", p->refused);
-    json_string(j, "why", p->why);
+    json_open_object(j, "numa");
+    json_put_u64(j, "nodes", p->n_nodes); /* 0: not known */
+    json_put_bool(j, "placed", p->on);
+    json_put_i64(j, "staging_node", p->staging); /* -1: any */
+    json_put_i64(j, "staging_is_on", p->staging_is_on);
+    json_put_u64(j, "far_gpus", p->n_far);
+    json_put_u64(j, "refused_bytes", p->refused);
+    json_put_string(j, "why", p->why);
     json_close(j);
 }
