@@ -1,6 +1,7 @@
 /* The registry: a row per architecture. */
 #include "arch/arch.h"
 
-extern const struct arch arch_llama, arch_qwen2, arch_qwen3, arch_qwen35;
+extern const struct arch arch_llama, arch_qwen2, arch_qwen3, arch_qwen35, arch_gemma3, arch_phi3;
 
-const struct arch *const arch_list[] = {&arch_llama, &arch_qwen2, &arch_qwen3, &arch_qwen35, NULL};
+const struct arch *const arch_list[] = {&arch_llama,  &arch_qwen2, &arch_qwen3, &arch_qwen35,
+                                        &arch_gemma3, &arch_phi3,  NULL};

@@ -109,7 +109,7 @@ static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct 
     w->packed = t->n_dims > 1;
     uint64_t rows = t->ne[1];
     if (runs.run > 0) {
-        CHECK(w->packed && t->ne[2] == 1 && runs.run % PANEL_ROWS == 0 &&
+        CHECK(w->packed && t->ne[2] == 1 && (runs.run % PANEL_ROWS == 0 || rows == runs.stride) &&
               runs.first + runs.run <= runs.stride && rows % runs.stride == 0);
         rows = rows / runs.stride * runs.run;
     }
@@ -181,10 +181,16 @@ void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tenso
     op->column[i] = column;
 }
 
+static bool same_angles(const struct graph_angles *a, const struct graph_angles *b) {
+    const struct shape_yarn *x = &a->yarn, *y = &b->yarn;
+    return a->n_rot == b->n_rot && a->base == b->base && a->scale == b->scale &&
+           a->magnitude == b->magnitude && x->share == y->share && x->low == y->low && x->width == y->width &&
+           a->divisors == b->divisors && a->divisors_long == b->divisors_long && a->original == b->original;
+}
+
 uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a) {
     for (uint32_t i = 0; i < g->n_angles; i++) {
-        const struct graph_angles *b = &g->angles[i];
-        if (b->n_rot == a->n_rot && b->base == a->base && b->scale == a->scale && b->divisors == a->divisors)
+        if (same_angles(&g->angles[i], a))
             return i;
     }
     CHECK(g->n_angles < GRAPH_MAX_ANGLES && a->n_rot > 0 && a->n_rot % 2 == 0);

@@ -19,8 +19,8 @@
 
 enum graph_kind {
     GRAPH_ZERO_KV,    /* clears the KV blocks that the step names */
-    GRAPH_EMBED,      /* out = rows of weight[0] by token id */
-    GRAPH_NORM,       /* out = rms_norm(in) * weight[0], in the forms of out */
+    GRAPH_EMBED,      /* out = rows of weight[0] by token id, scaled */
+    GRAPH_NORM,       /* out = rms_norm(in) * weight[0], in the forms of out; RESIDUAL: out += that */
     GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
     GRAPH_ROPE_STORE, /* per head: q and k of `in` normed (optional), rotated in place; k and v stored to the
                          cache */
@@ -45,7 +45,8 @@ enum graph_epilogue {
     GRAPH_RESIDUAL, /* out += sum + bias */
     GRAPH_PAIRS,    /* out[r] = sum[2r] + sum[2r + 1]: the int8 forms of in hold each row twice, value and
                        remainder */
-    GRAPH_SWIGLU    /* weight[0] is the gate, weight[1] up: out = silu(gate) * up */
+    GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up */
+    GRAPH_GEGLU     /* the same with gelu */
 };
 
 /* Forms that a value has (struct kernels_act). */
@@ -74,7 +75,7 @@ struct graph_value {
 #define GRAPH_MAX_PIECES 16
 
 /* Rows of a tensor that a weight has: `run` rows from `first` on, then those `stride` further, ..; run 0:
- * all. Runs are whole panels. */
+ * all. Runs are whole panels, but one that is alone need not be. */
 struct graph_runs {
     uint32_t first, run, stride;
 };
@@ -176,8 +177,9 @@ struct graph_cached {
 
 struct graph_op {
     enum graph_kind kind;
-    enum graph_epilogue epilogue; /* MATMUL */
+    enum graph_epilogue epilogue; /* MATMUL, NORM */
     union {                       /* by kind */
+        float scale;              /* EMBED: of the rows */
         struct graph_norm norm;   /* NORM, GATHER_NORM */
         struct graph_rope rope;
         struct graph_attention attention;
@@ -234,12 +236,17 @@ struct graph_want {
     bool tiled;
 };
 
-/* Angles of RoPE: of pair j at a position p, p * base^(-2j / n_rot) / scale / divisor[j]. */
+/* Angles of RoPE: of pair j at a position p, p * base^(-2j / n_rot) / scale (shape.h: of YaRN, as far as that
+ * says) / divisor[j]; their cos and sin times magnitude. */
 struct graph_angles {
     uint32_t n_rot;
-    float base, scale;
+    float base, scale, magnitude;
+    struct shape_yarn yarn;
     const struct gguf_tensor *divisors; /* F32 [n_rot / 2], or NULL */
-    uint32_t first;                     /* float of a token's row in the step descriptor */
+    const struct gguf_tensor
+        *divisors_long; /* in their place where memory.context is above `original`, or NULL */
+    uint32_t original;
+    uint32_t first; /* float of a token's row in the step descriptor */
 };
 
 #define GRAPH_MAX_ANGLES 2
@@ -316,6 +323,8 @@ const char *graph_op_name(const struct graph_op *op);
 uint32_t graph_op_value(const struct graph_op *op, uint32_t bit);
 bool graph_op_reads(const struct graph_op *op, uint32_t value);
 bool graph_op_writes(const struct graph_op *op, uint32_t value);
+/* A product of two matrices, gate and up, for one output. */
+bool graph_op_gated(const struct graph_op *op);
 /* Multiply-adds of one row of a step. */
 uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op);
 /* The rows' angles together: floats of a token in the step descriptor. */

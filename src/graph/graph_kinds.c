@@ -24,9 +24,14 @@ const struct graph_kind_info *graph_kind_info(enum graph_kind kind) {
     return &kinds[kind];
 }
 
+bool graph_op_gated(const struct graph_op *op) {
+    return op->kind == GRAPH_MATMUL && (op->epilogue == GRAPH_SWIGLU || op->epilogue == GRAPH_GEGLU);
+}
+
 const char *graph_op_name(const struct graph_op *op) {
-    bool swiglu = op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_SWIGLU;
-    return swiglu ? "matmul swiglu" : graph_kind_info(op->kind)->name;
+    if (graph_op_gated(op))
+        return op->epilogue == GRAPH_SWIGLU ? "matmul swiglu" : "matmul geglu";
+    return graph_kind_info(op->kind)->name;
 }
 
 uint32_t graph_op_value(const struct graph_op *op, uint32_t bit) {
@@ -51,7 +56,7 @@ static bool names(const struct graph_op *op, uint32_t bits, uint32_t value) {
 }
 
 bool graph_op_reads(const struct graph_op *op, uint32_t value) {
-    bool adds = op->kind == GRAPH_MATMUL && op->epilogue == GRAPH_RESIDUAL;
+    bool adds = (op->kind == GRAPH_MATMUL || op->kind == GRAPH_NORM) && op->epilogue == GRAPH_RESIDUAL;
     return names(op, graph_kind_info(op->kind)->reads | (adds ? GRAPH_OUT : 0), value);
 }
 

@@ -140,53 +140,6 @@ static stator_status read_heads(const struct gguf *g, struct shape *s, stator_er
     return rc;
 }
 
-static stator_status read_positive_or(const struct gguf *g, const struct shape *s, const char *name,
-                                      float fallback, float *v, stator_error *e) {
-    char key[96];
-    stator_status rc = gguf_read_f32_or(g, key_of(s, name, key), fallback, v, e);
-    if (rc == STATOR_OK && !(*v > 0))
-        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)*v);
-    return rc;
-}
-
-/* A missing type means linear, a missing factor or 0 means none; the older key rope.scale_linear is a factor
- * too. */
-static stator_status read_rope_scaling(const struct gguf *g, struct shape *s, stator_error *e) {
-    char key[96], shown[GGUF_SHOWN];
-    struct gguf_text type = {"linear", 6};
-    stator_status rc = STATOR_OK;
-    s->rope_scale = 1;
-    if (gguf_find(g, key_of(s, "rope.scaling.type", key), NULL))
-        rc = gguf_read_text(g, key, &type, e);
-    if (rc != STATOR_OK)
-        return rc;
-    if (gguf_text_is(type, "none"))
-        return STATOR_OK;
-    if (!gguf_text_is(type, "linear"))
-        return gguf_error(g, e, "key '%s': RoPE scaling '%s' is not supported (none and linear are)", key,
-                          gguf_show(type, shown));
-    float factor = 0;
-    if (!gguf_find(g, key_of(s, "rope.scaling.factor", key), NULL))
-        key_of(s, "rope.scale_linear", key);
-    rc = gguf_read_f32_or(g, key, 0, &factor, e);
-    if (rc == STATOR_OK && factor < 0)
-        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)factor);
-    if (rc == STATOR_OK && factor > 0)
-        s->rope_scale = factor;
-    return rc;
-}
-
-static stator_status read_rope(const struct gguf *g, struct shape *s, stator_error *e) {
-    stator_status rc =
-        shape_read_u32_or(g, s, "rope.dimension_count", 2, s->head_dim_k, s->head_dim_k, &s->n_rot, e);
-    if (rc == STATOR_OK && s->n_rot % 2 != 0)
-        rc = gguf_error(g, e, "key '%s.rope.dimension_count' is %" PRIu32 ", expected an even number",
-                        s->arch_name, s->n_rot);
-    if (rc == STATOR_OK)
-        rc = read_positive_or(g, s, "rope.freq_base", 10000, &s->rope_base, e);
-    return rc == STATOR_OK ? read_rope_scaling(g, s, e) : rc;
-}
-
 /* Refuses what would change the result and is not computed here. */
 static stator_status refuse_variants(const struct gguf *g, const struct shape *s, stator_error *e) {
     uint32_t experts = 0;
@@ -220,7 +173,7 @@ stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_err
     if (rc == STATOR_OK)
         rc = read_heads(g, s, e);
     if (rc == STATOR_OK)
-        rc = read_rope(g, s, e);
+        rc = shape_read_rope(g, s, e);
     if (rc == STATOR_OK)
         rc = gguf_read_f32(g, key_of(s, "attention.layer_norm_rms_epsilon", key), &s->norm_eps, e);
     if (rc == STATOR_OK && !(s->norm_eps > 0 && s->norm_eps < 1))
@@ -339,6 +292,13 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
         return s->delta.dim_v;
     case SHAPE_DELTA_TAPS:
         return s->delta.taps;
+    case SHAPE_HEADS:
+        return s->n_heads;
+    case SHAPE_QKV:
+        return (uint64_t)s->n_heads * s->head_dim_k +
+               (uint64_t)s->n_kv_heads * (s->head_dim_k + s->head_dim_v);
+    case SHAPE_TWO_FF:
+        return 2 * (uint64_t)s->n_ff;
     }
     CHECK(!"an extent");
     return 0;
@@ -430,6 +390,13 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
                                                                    e);
         }
     }
+    if (rc == STATOR_OK && s->rope_needs_freqs && s->rope_freqs == NULL)
+        rc = gguf_error(g, e,
+                        "key '%s.rope.scaling.type' is llama3, but tensor 'rope_freqs.weight' is missing",
+                        s->arch_name);
+    if (rc == STATOR_OK && s->rope_long && (s->rope_factors_long == NULL || s->rope_factors_short == NULL))
+        rc = gguf_error(g, e, "RoPE scaling longrope: tensor 'rope_factors_%s.weight' is missing",
+                        s->rope_factors_long == NULL ? "long" : "short");
     s->tied = s->output == NULL;
     if (s->tied)
         s->output = s->token_embd;

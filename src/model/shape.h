@@ -22,6 +22,9 @@ enum shape_extent {
     SHAPE_HEAD_K,
     SHAPE_VOCAB,
     SHAPE_HALF_ROT,
+    SHAPE_HEADS,
+    SHAPE_QKV,           /* q, then k, then v */
+    SHAPE_TWO_FF,        /* gate, then up */
     SHAPE_GATED_HEADS_K, /* heads of q, each with its gate behind it */
     SHAPE_DELTA_QKV,
     SHAPE_DELTA_V,
@@ -64,12 +67,14 @@ struct shape_tensors {
 struct shape_layer {
     const struct gguf_tensor *attn_norm; /* [n_embd] F32 */
     const struct gguf_tensor *q, *k, *v; /* rows = heads * head_dim, cols = n_embd */
+    const struct gguf_tensor *qkv;       /* in place of these three: one after the other */
     const struct gguf_tensor *q_bias, *k_bias, *v_bias;
     const struct gguf_tensor *q_norm, *k_norm; /* [head_dim_k] */
     const struct gguf_tensor *attn_output;     /* rows = n_embd, cols = n_head * head_dim_v */
     const struct gguf_tensor *attn_output_bias;
+    const struct gguf_tensor *sinks; /* [n_heads] */
     const struct gguf_tensor *ffn_norm;
-    const struct gguf_tensor *gate, *up; /* rows = n_ff */
+    const struct gguf_tensor *gate, *up; /* rows = n_ff; without gate: up has both, gate first */
     const struct gguf_tensor *down;      /* rows = n_embd */
     const struct gguf_tensor *own[SHAPE_OWN];
 };
@@ -80,6 +85,13 @@ struct shape_delta {
     uint32_t dim_k, dim_v;
     uint32_t taps;     /* of the convolution, its own token included */
     uint32_t interval; /* every so many layers the last one has attention */
+};
+
+/* Pair j of YaRN: its frequency is what it was, times 1 - m + m / rope_scale; m = share less 1 at `low` and
+ * below, 1 at low + width and above. */
+struct shape_yarn {
+    float share; /* 0: all pairs are scaled */
+    float low, width;
 };
 
 struct shape {
@@ -97,7 +109,18 @@ struct shape {
     uint32_t n_rot; /* dimensions that RoPE rotates, even, <= head_dim_k */
     bool rope_neox; /* pairs are (j, j + n_rot/2); else (2j, 2j + 1) */
     float rope_base;
-    float rope_scale; /* linear scaling: angle = position / rope_scale * ...; 1 = none */
+    float rope_scale; /* angle = position / rope_scale * ...; 1 = none */
+    struct shape_yarn rope_yarn;
+    bool rope_yarn_exact;    /* set before the keys are read: YaRN's ends are not rounded to whole pairs */
+    float rope_magnitude;    /* cos and sin times this */
+    uint32_t rope_original;  /* context before it was stretched */
+    bool rope_needs_freqs;   /* llama3: its scaling is in rope_freqs */
+    bool rope_long;          /* divisors are rope_factors_short, or _long where a sequence may be longer than
+                                rope_original */
+    uint32_t window;         /* tokens that a query of windowed layers sees; 0: the model has none */
+    uint32_t window_pattern; /* of so many layers the last one has none */
+    float rope_local_base;   /* of the windowed layers, where they have a base of their own */
+    float embed_scale;       /* embedding times this; 0: as it is */
     float norm_eps;
     float attention_scale; /* 1 / sqrt(head_dim_k), or what the metadata says */
     uint32_t vocab;        /* rows of token_embd */
@@ -107,6 +130,7 @@ struct shape {
     const struct gguf_tensor *output; /* == token_embd when tied */
     const struct gguf_tensor *output_norm;
     const struct gguf_tensor *rope_freqs; /* [n_rot / 2] F32 divisors of the angles, or NULL */
+    const struct gguf_tensor *rope_factors_long, *rope_factors_short; /* likewise; both or none */
     uint64_t parameters;
     uint64_t tensor_bytes;
     uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: not loaded */
@@ -120,6 +144,13 @@ struct shape {
 /* For architectures (arch_read calls them in this order, s->arch_name is set). The gguf must outlive the
  * shape. STATOR_BAD_MODEL: missing or mistyped keys, ... by name. */
 stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_error *e);
+/* n_rot, base and scaling; the latter needs context_trained. */
+stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_error *e);
+/* The window, after those: a width of 0 is an error, or says that there is none; pattern: if the file does
+ * not say, or 0: all layers have the window. */
+stator_status shape_read_window(const struct gguf *g, struct shape *s, bool zero_is_none, uint32_t pattern,
+                                stator_error *e);
+stator_status shape_read_local_base(const struct gguf *g, struct shape *s, float fallback, stator_error *e);
 /* The keys of decoders with RMS norm, RoPE and grouped-query attention. */
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e);
 /* The keys of hybrids of gated delta-net and attention layers, after those. */

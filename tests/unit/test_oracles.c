@@ -79,6 +79,18 @@ static void qwen35(void **state) {
     check_dense("qwen35", "q4_0", .0225);
 }
 
+static void gemma3(void **state) {
+    (void)state;
+    check_dense("gemma3", "f32", 1e-3);
+    check_dense("gemma3", "f16", 3e-2);
+}
+
+static void phi3(void **state) {
+    (void)state;
+    check_dense("phi3", "f32", 1e-3);
+    check_dense("phi3", "f16", 3e-2);
+}
+
 static void log_softmax(const float *logits, double *out) {
     double top = logits[0];
     double sum = 0;
@@ -142,6 +154,7 @@ static void quantised(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied),
                                        cmocka_unit_test(qwen2),      cmocka_unit_test(qwen3),
-                                       cmocka_unit_test(qwen35),     cmocka_unit_test(quantised)};
+                                       cmocka_unit_test(qwen35),     cmocka_unit_test(gemma3),
+                                       cmocka_unit_test(phi3),       cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

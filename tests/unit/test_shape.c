@@ -147,8 +147,8 @@ static void rope_scaling(void **state) {
     gguf_writer_f32(&w, "llama.rope.scaling.factor", -1);
     refused(&w, "key 'llama.rope.scaling.factor' is -1");
     w = tiny("qwen2", NULL);
-    gguf_writer_text(&w, "qwen2.rope.scaling.type", "yarn");
-    refused(&w, "key 'qwen2.rope.scaling.type': RoPE scaling 'yarn' is not supported");
+    gguf_writer_text(&w, "qwen2.rope.scaling.type", "dynamic");
+    refused(&w, "key 'qwen2.rope.scaling.type': RoPE scaling 'dynamic' is not supported");
     w = tiny("llama", NULL);
     gguf_writer_tensor(&w, "rope_freqs.weight", BLOCK_F32, 1, (uint64_t[]){16}, NULL);
     accepted(&w);
@@ -158,6 +158,68 @@ static void rope_scaling(void **state) {
     w = tiny("qwen3", NULL);
     gguf_writer_tensor(&w, "rope_freqs.weight", BLOCK_F32, 1, (uint64_t[]){16}, NULL);
     refused(&w, "tensor 'rope_freqs.weight' is not known for the architecture qwen3");
+}
+
+/* Numbers by hand: 32 dimensions, base 10000, 16 tokens stretched to 64: pair 0 turns 2.5 times, pair 1 once
+ * and a half. */
+static void rope_stretched(void **state) {
+    (void)state;
+    struct gguf_writer w = tiny("qwen2", NULL);
+    gguf_writer_text(&w, "qwen2.rope.scaling.type", "yarn");
+    gguf_writer_f32(&w, "qwen2.rope.scaling.factor", 4);
+    gguf_writer_u32(&w, "qwen2.rope.scaling.original_context_length", 16);
+    accepted(&w);
+    assert_true(shape.rope_scale == 4 && shape.rope_yarn.share == 1 && shape.rope_yarn.low == 0 &&
+                shape.rope_yarn.width == 2);
+    assert_true(shape.rope_magnitude > 1.13862f && shape.rope_magnitude < 1.13864f); /* 1 + ln 4 / 10 */
+    w = tiny("llama", NULL);
+    gguf_writer_text(&w, "llama.rope.scaling.type", "yarn");
+    gguf_writer_f32(&w, "llama.rope.scaling.factor", 4);
+    gguf_writer_f32(&w, "llama.rope.scaling.attn_factor", 2);
+    gguf_writer_f32(&w, "llama.rope.scaling.yarn_ext_factor", 0);
+    accepted(&w);
+    assert_true(shape.rope_yarn.share == 0 && shape.rope_magnitude == 2 && shape.rope_original == 64);
+    w = tiny("llama", NULL);
+    gguf_writer_text(&w, "llama.rope.scaling.type", "yarn");
+    gguf_writer_f32(&w, "llama.rope.scaling.yarn_log_multiplier", 0.1f);
+    refused(&w, "key 'llama.rope.scaling.yarn_log_multiplier' is 0.1");
+    w = tiny("llama", NULL);
+    gguf_writer_text(&w, "llama.rope.scaling.type", "yarn");
+    gguf_writer_f32(&w, "llama.rope.scaling.yarn_beta_slow", 0);
+    refused(&w, "key 'llama.rope.scaling.yarn_beta_slow' is 0, expected a number above 0");
+    w = tiny("llama", NULL);
+    gguf_writer_text(&w, "llama.rope.scaling.type", "llama3");
+    refused(&w, "key 'llama.rope.scaling.type' is llama3, but tensor 'rope_freqs.weight' is missing");
+    w = tiny("llama", NULL);
+    gguf_writer_text(&w, "llama.rope.scaling.type", "llama3");
+    gguf_writer_tensor(&w, "rope_freqs.weight", BLOCK_F32, 1, (uint64_t[]){16}, NULL);
+    accepted(&w);
+    w = tiny("llama", NULL);
+    gguf_writer_text(&w, "llama.rope.scaling.type", "longrope");
+    refused(&w, "RoPE scaling longrope: tensor 'rope_factors_long.weight' is missing");
+    w = tiny("llama", NULL);
+    gguf_writer_text(&w, "llama.rope.scaling.type", "linear");
+    gguf_writer_u32(&w, "llama.rope.scaling.original_context_length", 0);
+    refused(&w, "key 'llama.rope.scaling.original_context_length' is 0");
+}
+
+/* The keys come before the tensors. */
+static void windows(void **state) {
+    (void)state;
+    struct gguf_writer w = tiny("gemma3", NULL);
+    gguf_writer_u32(&w, "gemma3.attention.sliding_window", 0);
+    refused(&w, "key 'gemma3.attention.sliding_window' is 0");
+    w = tiny("gemma3", NULL);
+    gguf_writer_u32(&w, "gemma3.attention.sliding_window", 16);
+    gguf_writer_u32(&w, "gemma3.attention.sliding_window_pattern", 0);
+    refused(&w, "key 'gemma3.attention.sliding_window_pattern' is 0");
+    w = tiny("gemma3", NULL);
+    gguf_writer_f32(&w, "gemma3.final_logit_softcapping", 30);
+    refused(&w, "key 'gemma3.final_logit_softcapping' is 30: capped logits are not supported");
+    w = tiny("gemma3", NULL);
+    gguf_writer_f32(&w, "gemma3.rope.freq_base_swa", -1);
+    gguf_writer_u32(&w, "gemma3.attention.sliding_window", 16);
+    refused(&w, "key 'gemma3.rope.freq_base_swa' is -1");
 }
 
 static void missing_keys(void **state) {
@@ -356,13 +418,27 @@ static void reference_models(void **state) {
     TESTING_NEED_SHARED("oracles/models/llama-tied.gguf");
     static const struct {
         const char *name, *part; /* NULL: it is read */
-    } models[] = {{"llama-tied", NULL},      {"llama-untied", NULL},     {"qwen2", NULL},
-                  {"qwen3", NULL},           {"quant-q8_0", NULL},       {"quant-q4_0", NULL},
-                  {"quant-q4_1", NULL},      {"quant-q5_0", NULL},       {"quant-q5_1", NULL},
-                  {"quant-q4_k", NULL},      {"quant-q5_k", NULL},       {"quant-q6_k", NULL},
-                  {"quant-q2_k", "q2_k"},    {"quant-q3_k", "q3_k"},     {"quant-iq3_s", "iq3_s"},
-                  {"quant-iq4_nl", NULL},    {"quant-iq4_xs", "iq4_xs"}, {"gemma3", "'gemma3'"},
-                  {"phi3", "'phi3'"},        {"qwen35", NULL},           {"qwen35moe", "'qwen35moe'"},
+    } models[] = {{"llama-tied", NULL},
+                  {"llama-untied", NULL},
+                  {"qwen2", NULL},
+                  {"qwen3", NULL},
+                  {"quant-q8_0", NULL},
+                  {"quant-q4_0", NULL},
+                  {"quant-q4_1", NULL},
+                  {"quant-q5_0", NULL},
+                  {"quant-q5_1", NULL},
+                  {"quant-q4_k", NULL},
+                  {"quant-q5_k", NULL},
+                  {"quant-q6_k", NULL},
+                  {"quant-q2_k", "q2_k"},
+                  {"quant-q3_k", "q3_k"},
+                  {"quant-iq3_s", "iq3_s"},
+                  {"quant-iq4_nl", NULL},
+                  {"quant-iq4_xs", "iq4_xs"},
+                  {"gemma3", NULL},
+                  {"phi3", NULL},
+                  {"qwen35", NULL},
+                  {"qwen35moe", "'qwen35moe'"},
                   {"qwen3moe", "'qwen3moe'"}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char relative[64];
@@ -387,6 +463,7 @@ static void reference_models(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_architecture), cmocka_unit_test(defaults),
+        cmocka_unit_test(rope_stretched),     cmocka_unit_test(windows),
         cmocka_unit_test(rope_scaling),       cmocka_unit_test(missing_keys),
         cmocka_unit_test(bad_numbers),        cmocka_unit_test(numbers_per_layer),
         cmocka_unit_test(bad_tensors),        cmocka_unit_test(architectures),

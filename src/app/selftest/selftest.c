@@ -35,13 +35,16 @@ struct shape_class {
     const char *architecture;
     uint32_t n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab;
     bool untied;
+    uint32_t window;
 };
 
 /* The first is for every type; sizes are multiples of 256, as the K types need. */
 static const struct shape_class shapes[] = {
-    {"even", "llama", 256, 512, 4, 2, 64, 320, false},
-    {"biases, tails of panels", "qwen2", 256, 768, 8, 1, 32, 301, true},
-    {"norms of heads, wide heads", "qwen3", 512, 256, 4, 4, 128, 333, false},
+    {"even", "llama", 256, 512, 4, 2, 64, 320, false, 0},
+    {"biases, tails of panels", "qwen2", 256, 768, 8, 1, 32, 301, true, 0},
+    {"norms of heads, wide heads", "qwen3", 512, 256, 4, 4, 128, 333, false, 0},
+    {"a window, GELU, norms behind", "gemma3", 256, 512, 4, 1, 64, 310, false, 50},
+    {"a window, fused tensors", "phi3", 256, 256, 8, 2, 96, 290, true, 277},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -245,6 +248,7 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
                                .head_dim = c->head_dim,
                                .vocab = c->vocab,
                                .context = CONTEXT,
+                               .window = c->window,
                                .untied = c->untied,
                                .seed = type + 1};
     uint64_t began = clock_ns();

@@ -72,24 +72,29 @@ static void add_layer(struct making *w, uint32_t layer) {
     uint64_t q = (uint64_t)m->n_heads * m->head_dim;
     uint64_t kv = (uint64_t)m->n_kv_heads * m->head_dim;
     bool biases = strcmp(m->architecture, "qwen2") == 0;
-    bool norms = strcmp(m->architecture, "qwen3") == 0;
+    bool post = strcmp(m->architecture, "gemma3") == 0;
+    bool norms = post || strcmp(m->architecture, "qwen3") == 0;
+    bool fused = strcmp(m->architecture, "phi3") == 0;
     const struct {
         const char *name;
         uint64_t cols, rows;
         bool there;
     } parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
-                 {"attn_q.weight", m->n_embd, q, true},
+                 {"attn_qkv.weight", m->n_embd, q + 2 * kv, fused},
+                 {"attn_q.weight", m->n_embd, q, !fused},
                  {"attn_q.bias", q, 0, biases},
-                 {"attn_k.weight", m->n_embd, kv, true},
+                 {"attn_k.weight", m->n_embd, kv, !fused},
                  {"attn_k.bias", kv, 0, biases},
-                 {"attn_v.weight", m->n_embd, kv, true},
+                 {"attn_v.weight", m->n_embd, kv, !fused},
                  {"attn_v.bias", kv, 0, biases},
                  {"attn_q_norm.weight", m->head_dim, 0, norms},
                  {"attn_k_norm.weight", m->head_dim, 0, norms},
                  {"attn_output.weight", q, m->n_embd, true},
+                 {"post_attention_norm.weight", m->n_embd, 0, post},
                  {"ffn_norm.weight", m->n_embd, 0, true},
-                 {"ffn_gate.weight", m->n_embd, m->n_ff, true},
-                 {"ffn_up.weight", m->n_embd, m->n_ff, true},
+                 {"ffn_gate.weight", m->n_embd, m->n_ff, !fused},
+                 {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, true},
+                 {"post_ffw_norm.weight", m->n_embd, 0, post},
                  {"ffn_down.weight", m->n_ff, m->n_embd, true}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         char name[48];
@@ -104,14 +109,22 @@ static void add_keys(struct making *w) {
     const struct {
         const char *name;
         uint32_t v;
-    } numbers[] = {{"block_count", m->n_layers},          {"embedding_length", m->n_embd},
-                   {"feed_forward_length", m->n_ff},      {"context_length", m->context},
-                   {"attention.head_count", m->n_heads},  {"attention.head_count_kv", m->n_kv_heads},
-                   {"attention.key_length", m->head_dim}, {"attention.value_length", m->head_dim},
-                   {"rope.dimension_count", m->head_dim}, {"vocab_size", m->vocab}};
+    } numbers[] = {{"block_count", m->n_layers},
+                   {"embedding_length", m->n_embd},
+                   {"feed_forward_length", m->n_ff},
+                   {"context_length", m->context},
+                   {"attention.head_count", m->n_heads},
+                   {"attention.head_count_kv", m->n_kv_heads},
+                   {"attention.key_length", m->head_dim},
+                   {"attention.value_length", m->head_dim},
+                   {"rope.dimension_count", m->head_dim},
+                   {"vocab_size", m->vocab},
+                   {"attention.sliding_window", m->window},
+                   {"attention.sliding_window_pattern", 2}};
+    const size_t n = sizeof numbers / sizeof numbers[0] - (m->window == 0 ? 2 : 0);
     gguf_writer_text(w->w, "general.architecture", m->architecture);
     char key[96];
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < n; i++) {
         snprintf(key, sizeof key, "%s.%s", m->architecture, numbers[i].name);
         gguf_writer_u32(w->w, key, numbers[i].v);
     }

@@ -10,10 +10,13 @@
 #include <stdint.h>
 
 struct selftest_model {
-    const char *architecture; /* "llama", "qwen2" (biases), "qwen3" (norms of q and k) */
-    uint32_t type;            /* of the matrices: enum block_type, computable */
+    /* "llama", "qwen2" (biases), "qwen3" (norms of q and k), "gemma3" (windows, norms also behind attention
+     * and feed-forward), "phi3" (fused tensors, windows) */
+    const char *architecture;
+    uint32_t type; /* of the matrices: enum block_type, computable */
     uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab, context;
-    bool untied; /* an output matrix of its own */
+    uint32_t window; /* 0: none; of gemma3 every second layer has none */
+    bool untied;     /* an output matrix of its own */
     uint64_t seed;
 };
 

@@ -11,8 +11,8 @@ struct parts {
     const struct shape *s;
     uint32_t x;        /* value: the residual stream */
     uint32_t arrivals; /* value of all attention, or GRAPH_NONE */
-    uint32_t angles;   /* of all attention */
-    uint32_t kv;       /* cache of all attention */
+    uint32_t angles;   /* of attention from here on */
+    uint32_t kv;       /* its cache */
     uint32_t state;    /* cache of all delta-net layers */
 };
 
@@ -34,7 +34,19 @@ uint32_t parts_norm(struct parts *p, uint32_t layer, const char *name, const str
 /* out += matrix x in (+ bias); out: mostly p->x. */
 void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
                        const struct gguf_tensor *matrix, const struct gguf_tensor *bias);
-/* p->x += grouped-query attention of `normed` with RoPE, over p->kv. */
+/* The product as a value of its own, in floats. */
+uint32_t parts_product(struct parts *p, uint32_t layer, const char *name, uint32_t in,
+                       const struct gguf_tensor *matrix);
+/* p->x += the norm of `in`. */
+void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct gguf_tensor *weight);
+
+/* A cache like p->kv of a window's tokens. */
+uint32_t parts_window(struct parts *p, uint32_t window);
+/* The heads' outputs: grouped-query attention of `normed` with RoPE, over p->kv. */
+uint32_t parts_heads(struct parts *p, uint32_t layer, uint32_t normed);
+/* gate x normed through silu or gelu, times up x normed. */
+uint32_t parts_gated(struct parts *p, uint32_t layer, uint32_t normed, enum graph_epilogue gate);
+/* p->x += the product of those heads. */
 void parts_attention(struct parts *p, uint32_t layer, uint32_t normed);
 /* Heads of `in`, normed (or NULL) and gated by columns of `gates`, as `next` multiplies them. */
 uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates,

@@ -52,24 +52,51 @@ static uint32_t boundary_value(struct graph *g, const char *name) {
     return v;
 }
 
-static uint32_t add_kv_cache(struct graph *g, const struct shape *s) {
+uint32_t parts_product(struct parts *p, uint32_t layer, const char *name, uint32_t in,
+                       const struct gguf_tensor *matrix) {
+    uint32_t out = parts_value(p, layer, name, (uint32_t)matrix->ne[1], GRAPH_F32);
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, layer, in, out);
+    graph_op_weight(p->g, op, matrix, NULL, 0);
+    return out;
+}
+
+void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct gguf_tensor *weight) {
+    struct graph_op *op = graph_add_op(p->g, GRAPH_NORM, layer, in, p->x);
+    op->norm = parts_norm_of(p->s, p->s->n_embd);
+    op->epilogue = GRAPH_RESIDUAL;
+    graph_op_weight(p->g, op, weight, NULL, 0);
+}
+
+/* window 0: all tokens. */
+static uint32_t add_kv_cache(struct graph *g, const struct shape *s, uint32_t window) {
     const struct graph_want *w = &g->want;
-    struct graph_cache c = {.name = "kv",
-                            .kind = GRAPH_PAGED,
+    struct graph_cache c = {.kind = window > 0 ? GRAPH_RING : GRAPH_PAGED,
+                            .window = window,
                             .units = s->n_kv_heads,
                             .k_bytes = kv_layout_bytes(w->kv_type_k, s->head_dim_k),
                             .type_k = w->kv_type_k,
                             .type_v = w->kv_type_v};
     c.bytes = c.k_bytes + kv_layout_bytes(w->kv_type_v, s->head_dim_v);
+    snprintf(c.name, sizeof c.name, "%s", window > 0 ? "window" : "kv");
     return graph_add_cache(g, &c);
+}
+
+uint32_t parts_window(struct parts *p, uint32_t window) {
+    return add_kv_cache(p->g, p->s, window);
 }
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE};
     p->angles = graph_add_angles(
-        g, &(struct graph_angles){
-               .n_rot = s->n_rot, .base = s->rope_base, .scale = s->rope_scale, .divisors = s->rope_freqs});
-    p->kv = add_kv_cache(g, s);
+        g, &(struct graph_angles){.n_rot = s->n_rot,
+                                  .base = s->rope_base,
+                                  .scale = s->rope_scale,
+                                  .magnitude = s->rope_magnitude,
+                                  .yarn = s->rope_yarn,
+                                  .divisors = s->rope_long ? s->rope_factors_short : s->rope_freqs,
+                                  .divisors_long = s->rope_long ? s->rope_factors_long : NULL,
+                                  .original = s->rope_original});
+    p->kv = add_kv_cache(g, s, 0);
     p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
     if (g->want.cells != 0)
         p->arrivals =
@@ -77,6 +104,7 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     if (g->want.first_layer == 0) {
         struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, p->x);
+        op->scale = s->embed_scale != 0 ? s->embed_scale : 1;
         graph_op_weight(g, op, s->token_embd, NULL, 0);
     } else {
         g->landing = boundary_value(g, "landing");

@@ -8,14 +8,22 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
     const struct shape_layer *l = &s->layers[i];
     uint32_t q_width = s->n_heads * s->head_dim_k;
     uint32_t k_width = s->n_kv_heads * s->head_dim_k;
+    uint32_t v_width = s->n_kv_heads * s->head_dim_v, all = q_width + k_width + v_width;
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, qkv);
-    const struct graph_runs q = {.run = s->head_dim_k, .stride = 2 * s->head_dim_k};
-    if (s->gated)
-        graph_op_runs(p->g, op, l->q, q, 0);
-    else
-        graph_op_weight(p->g, op, l->q, l->q_bias, 0);
-    graph_op_weight(p->g, op, l->k, l->k_bias, q_width);
-    graph_op_weight(p->g, op, l->v, l->v_bias, q_width + k_width);
+    if (l->qkv != NULL) {
+        graph_op_runs(p->g, op, l->qkv, (struct graph_runs){0, q_width, all}, 0);
+        graph_op_runs(p->g, op, l->qkv, (struct graph_runs){q_width, k_width, all}, q_width);
+        graph_op_runs(p->g, op, l->qkv, (struct graph_runs){q_width + k_width, v_width, all},
+                      q_width + k_width);
+    } else {
+        const struct graph_runs q = {.run = s->head_dim_k, .stride = 2 * s->head_dim_k};
+        if (s->gated)
+            graph_op_runs(p->g, op, l->q, q, 0);
+        else
+            graph_op_weight(p->g, op, l->q, l->q_bias, 0);
+        graph_op_weight(p->g, op, l->k, l->k_bias, q_width);
+        graph_op_weight(p->g, op, l->v, l->v_bias, q_width + k_width);
+    }
 
     op = graph_add_op(p->g, GRAPH_ROPE_STORE, i, qkv, qkv);
     op->rope = (struct graph_rope){.heads = s->n_heads,
@@ -56,7 +64,7 @@ static uint32_t add_attention_gate(struct parts *p, uint32_t i, uint32_t normed,
     return parts_gate(p, i, heads, gates, &gate, NULL, s->layers[i].attn_output);
 }
 
-void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
+uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
     struct graph *g = p->g;
     const struct shape *s = p->s;
     const struct shape_layer *l = &s->layers[i];
@@ -76,24 +84,39 @@ void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
                                              .scale = s->attention_scale,
                                              .arrivals = p->arrivals};
     graph_op_cache(g, op, p->kv);
+    if (l->sinks != NULL)
+        graph_op_weight(g, op, l->sinks, NULL, 0);
     if (g->want.cells != 0) {
         char text[32];
         snprintf(text, sizeof text, "blk.%u.attn_cells", i);
         op->work = graph_add_value(g, text, GRAPH_SCRATCH, g->want.cells, s->n_heads * (s->head_dim_v + 2),
                                    GRAPH_F32);
     }
-    if (s->gated)
-        heads = add_attention_gate(p, i, normed, heads);
-    parts_add_product(p, i, heads, p->x, l->attn_output, l->attn_output_bias);
+    return s->gated ? add_attention_gate(p, i, normed, heads) : heads;
 }
 
-void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
+void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
+    const struct shape_layer *l = &p->s->layers[i];
+    parts_add_product(p, i, parts_heads(p, i, normed), p->x, l->attn_output, l->attn_output_bias);
+}
+
+uint32_t parts_gated(struct parts *p, uint32_t i, uint32_t normed, enum graph_epilogue gate) {
     struct graph *g = p->g;
+    uint32_t ff = p->s->n_ff;
     const struct shape_layer *l = &p->s->layers[i];
     uint32_t h = parts_value(p, i, "ffn_h", p->s->n_ff, GRAPH_F32 | graph_form_for(l->down));
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, i, normed, h);
-    op->epilogue = GRAPH_SWIGLU;
-    graph_op_weight(g, op, l->gate, NULL, 0);
-    graph_op_weight(g, op, l->up, NULL, 0);
-    parts_add_product(p, i, h, p->x, l->down, NULL);
+    op->epilogue = gate;
+    if (l->gate != NULL) {
+        graph_op_weight(g, op, l->gate, NULL, 0);
+        graph_op_weight(g, op, l->up, NULL, 0);
+    } else {
+        graph_op_runs(g, op, l->up, (struct graph_runs){0, ff, 2 * ff}, 0);
+        graph_op_runs(g, op, l->up, (struct graph_runs){ff, ff, 2 * ff}, 0);
+    }
+    return h;
+}
+
+void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
+    parts_add_product(p, i, parts_gated(p, i, normed, GRAPH_SWIGLU), p->x, p->s->layers[i].down, NULL);
 }

@@ -240,12 +240,6 @@ static stator_status cpu_prepare(struct device *d, const struct device_setup *s,
                              (int)w->tensor->name.length, w->tensor->name.data,
                              block_info(w->layout.type)->name);
     }
-    for (uint32_t i = 0; i < g->n_ops; i++) {
-        const struct graph_op *op = &g->ops[i];
-        if (op->cache != GRAPH_NONE && g->caches[op->cache].kind == GRAPH_RING)
-            return error_set(e, STATOR_BAD_MODEL, "layer %u: no kernel of the CPU works on its cache '%s'",
-                             op->layer, g->caches[op->cache].name);
-    }
     CHECK(c->slices[DEVICE_EXCHANGE][0].memory != NULL && c->slices[DEVICE_SCRATCH][0].memory != NULL);
     for (uint32_t k = 0; k < m->slots; k++)
         memcpy(cpu_step_slot(c, k), &m->step, step_header_bytes(g->n_caches));

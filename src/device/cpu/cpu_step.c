@@ -75,8 +75,10 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
         uint32_t row = (uint32_t)tokens[t];
         CHECK(row < w->layout.rows);
         /* One panel is a matrix of its own: pieces lie in different slices. */
-        panel_decode_row(&w->layout, panel_at(m, w, row / PANEL_ROWS), row % PANEL_ROWS,
-                         x + (size_t)t * width);
+        float *to = x + (size_t)t * width;
+        panel_decode_row(&w->layout, panel_at(m, w, row / PANEL_ROWS), row % PANEL_ROWS, to);
+        for (uint32_t i = 0; i < width && op->scale != 1; i++)
+            to[i] = to[i] * op->scale;
     }
 }
 
@@ -90,12 +92,17 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     struct kernels_act a = value_act(m, op->out);
     uint32_t n = gather ? m->h->n_rows : m->h->n_tokens;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
-    bool pairs = gather && a.f32 == NULL;
+    bool pairs = gather && a.f32 == NULL, adds = op->epilogue == GRAPH_RESIDUAL;
+    CHECK(!adds || (!gather && out->forms == GRAPH_F32));
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
         const float *x = in + (size_t)(gather ? rows[t] : t) * out->width;
-        float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : temporary;
+        float *sum = a.f32 != NULL ? a.f32 + (size_t)t * out->width : NULL;
+        float *y = sum != NULL && !adds ? sum : temporary;
         m->d->kernels.rms_norm(y, x, weight, out->width, op->norm.inv_width, op->norm.eps);
-        quantise_row(m, out, &a, pairs ? 2 * t : t, y);
+        if (adds)
+            m->d->kernels.add(sum, sum, y, out->width);
+        else
+            quantise_row(m, out, &a, pairs ? 2 * t : t, y);
         if (pairs)
             quantise_remainder(m, out, &a, 2 * t, y);
     }
@@ -105,7 +112,7 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
  * together, if the op's tiles become int8 where they are made. */
 static uint32_t panels_together(const struct member *m, const struct graph_op *op) {
     uint32_t group = int8_group(&m->g->values[op->out]);
-    return op->epilogue == GRAPH_SWIGLU && group > 2 * PANEL_ROWS ? group / PANEL_ROWS : 2;
+    return graph_op_gated(op) && group > 2 * PANEL_ROWS ? group / PANEL_ROWS : 2;
 }
 
 _Static_assert(CPU_TILE_ROWS % 256 == 0, "a tile has whole groups");
@@ -113,7 +120,7 @@ _Static_assert(CPU_TILE_ROWS % 256 == 0, "a tile has whole groups");
 /* The tiles of a SwiGLU become int8 while they are near. Not where a group of values would be cut, and not
  * where whole groups share out badly: then it is done in a second pass. The bits are the same. */
 static bool quantises_tiles(const struct member *m, const struct graph_op *op) {
-    if (op->epilogue != GRAPH_SWIGLU || int8_group(&m->g->values[op->out]) == 0)
+    if (!graph_op_gated(op) || int8_group(&m->g->values[op->out]) == 0)
         return false;
     const struct graph_weight *gate = &m->g->weights[op->weight[0]];
     uint32_t items = gate->layout.panels / panels_together(m, op);
@@ -212,14 +219,16 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             .work = other + CPU_TILE_PANELS * apart,
         };
         k->matmul[w->layout.type](&product);
-        if (op->epilogue == GRAPH_SWIGLU) {
+        if (graph_op_gated(op)) {
             const struct graph_weight *up = &m->g->weights[op->weight[1]];
             product.out = other;
             product.l = &up->layout;
             product.panels = panel_at(m, up, panel);
             k->matmul[up->layout.type](&product);
+            void (*const multiply)(float *, const float *, const float *, uint32_t) =
+                op->epilogue == GRAPH_GEGLU ? k->gelu_mul : k->silu_mul;
             for (uint32_t p = 0; p < n_panels; p++)
-                k->silu_mul(sums + p * apart, sums + p * apart, other + p * apart, tile.tokens * PANEL_ROWS);
+                multiply(sums + p * apart, sums + p * apart, other + p * apart, tile.tokens * PANEL_ROWS);
         }
         finish_tile(m, op, &tile, sums);
     }
@@ -239,7 +248,7 @@ static uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
 /* Panels begin .. end of the op's, where those of all its weights stand in one row. */
 static void run_matmul_part(const struct member *m, const struct graph_op *op, const struct kernels_act *a,
                             uint64_t begin, uint64_t end, uint32_t tokens) {
-    bool swiglu = op->epilogue == GRAPH_SWIGLU;
+    bool gated = graph_op_gated(op);
     uint64_t base = 0;
     for (uint32_t i = 0; base < end; i++) {
         const struct graph_weight *w = &m->g->weights[op->weight[i]];
@@ -248,7 +257,7 @@ static void run_matmul_part(const struct member *m, const struct graph_op *op, c
             uint32_t panel = (uint32_t)(p - base);
             uint32_t n = (uint32_t)ARITH_MIN(ARITH_MIN(end, base + here) - p, (uint64_t)CPU_TILE_PANELS);
             n = ARITH_MIN(n, panels_in_piece(w, panel));
-            if (swiglu)
+            if (gated)
                 n = ARITH_MIN(n, panels_in_piece(&m->g->weights[op->weight[1]], panel));
             run_matmul_panels(m, op, a, i, panel, n, tokens);
             p += n;
@@ -273,7 +282,7 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
     if (op->epilogue == GRAPH_PAIRS)
         tokens *= 2;
     const struct kernels_act a = value_act(m, op->in);
-    uint32_t n_weights = op->epilogue == GRAPH_SWIGLU ? 1 : op->n_weights;
+    uint32_t n_weights = graph_op_gated(op) ? 1 : op->n_weights;
     uint64_t panels = 0;
     for (uint32_t i = 0; i < n_weights; i++)
         panels += m->g->weights[op->weight[i]].layout.panels;
@@ -282,7 +291,7 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
     const uint64_t most = CPU_TILE_PANELS / unit, least = tokens > MATMUL_FEW ? most : 1;
     for (uint64_t first, end; team_share_take(&share, least, most, &first, &end);)
         run_matmul_part(m, op, &a, unit * first, ARITH_MIN(unit * end, panels), tokens);
-    if (op->epilogue == GRAPH_SWIGLU && !quantises_tiles(m, op))
+    if (graph_op_gated(op) && !quantises_tiles(m, op))
         quantise_later(m, op);
 }
 

@@ -7,10 +7,14 @@
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position) {
     float *out = (float *)(void *)(slot + h->at_rope) + (size_t)token * h->rope_stride;
-    for (uint32_t j = 0; j < h->rope_stride / 2; j++) {
-        double angle = (double)position * s->rope_frequency[j];
-        out[2 * j] = (float)cos(angle);
-        out[2 * j + 1] = (float)sin(angle);
+    const struct graph *g = &s->planning.devices[0].graph; /* all have the same angles */
+    for (uint32_t i = 0; i < g->n_angles; i++) {
+        const struct graph_angles *a = &g->angles[i];
+        for (uint32_t j = a->first / 2; j < (a->first + a->n_rot) / 2; j++) {
+            double angle = (double)position * s->rope_frequency[j];
+            out[2 * j] = (float)(cos(angle) * (double)a->magnitude);
+            out[2 * j + 1] = (float)(sin(angle) * (double)a->magnitude);
+        }
     }
 }
 

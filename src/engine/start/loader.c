@@ -151,7 +151,9 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
     for (uint32_t i = 0; i < l->graph->n_weights; i++) {
         j.w = &l->graph->weights[i];
         uint32_t panels = graph_weight_panels(j.w);
-        uint32_t of_matrix = j.w->runs.run > 0 ? j.w->runs.run / PANEL_ROWS : panels / j.w->matrices;
+        uint32_t of_matrix = panels / j.w->matrices;
+        if (j.w->runs.run > 0 && j.w->runs.run < j.w->layout.rows)
+            of_matrix = j.w->runs.run / PANEL_ROWS;
         uint32_t step = (uint32_t)ARITH_MIN(ARITH_MAX(l->region / load_window_region(j.w, l->mapped), 1u),
                                             (uint64_t)panels);
         for (uint32_t p = 0, n = 0; p < panels; p += n, number++) {

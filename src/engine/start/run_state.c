@@ -150,11 +150,22 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
+/* Pair j's share of its frequency. */
+static double scale_of(const struct graph_angles *a, uint32_t j) {
+    double scaled = 1 / (double)a->scale;
+    if (a->yarn.share == 0)
+        return scaled;
+    double ramp = ((double)j - (double)a->yarn.low) / (double)a->yarn.width;
+    double kept = (1 - fmin(fmax(ramp, 0), 1)) * (double)a->yarn.share;
+    return scaled * (1 - kept) + kept;
+}
+
 static stator_status fill_angles(struct stator *s, const struct graph_angles *a, double *frequency,
                                  stator_error *e) {
-    const struct gguf_tensor *t = a->divisors;
+    const bool is_long = a->divisors_long != NULL && s->planning.want.context > a->original;
+    const struct gguf_tensor *t = is_long ? a->divisors_long : a->divisors;
     for (uint32_t j = 0; j < a->n_rot / 2; j++)
-        frequency[j] = pow((double)a->base, -2.0 * j / a->n_rot) / a->scale;
+        frequency[j] = pow((double)a->base, -2.0 * j / a->n_rot) * scale_of(a, j);
     if (t == NULL)
         return STATOR_OK;
     float divisor[KERNELS_MAX_HEAD / 2];

@@ -1,0 +1,42 @@
+/* phi3: q, k and v are one tensor, gate and up are one; longrope; where the file has a window, all layers do.
+ */
+#include "arch/parts/parts.h"
+
+static const struct shape_place layer[] = {
+    {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
+    {SHAPE_LAYER(qkv), .name = "attn_qkv.weight", .cols = SHAPE_EMBD, .rows = SHAPE_QKV},
+    {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD},
+    {SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD},
+    {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_TWO_FF},
+    {SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD},
+};
+
+static const struct shape_place global[] = {
+    PARTS_ENDS,
+    {SHAPE_GLOBAL(rope_factors_long), .name = "rope_factors_long.weight", .cols = SHAPE_HALF_ROT,
+     .optional = true},
+    {SHAPE_GLOBAL(rope_factors_short), .name = "rope_factors_short.weight", .cols = SHAPE_HALF_ROT,
+     .optional = true},
+};
+
+/* A window of 0 tells Phi-4 from Phi-3: it has none. */
+static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = parts_read_neox(g, s, e);
+    return rc == STATOR_OK ? shape_read_window(g, s, true, 0, e) : rc;
+}
+
+static void build(struct graph *g, const struct shape *s) {
+    struct parts p;
+    parts_begin(&p, g, s);
+    if (s->window > 0)
+        p.kv = parts_window(&p, s->window);
+    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
+        const struct shape_layer *l = &s->layers[i];
+        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->qkv, NULL, NULL)));
+        parts_swiglu(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->up, NULL, NULL)));
+    }
+    parts_end(&p);
+}
+
+const struct arch arch_phi3 = {
+    .name = "phi3", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = build};

@@ -1,0 +1,142 @@
+/* RoPE: which dimensions, base, and how a model's context was stretched (keys ARCH.rope.*, meanings and
+ * defaults as llama.cpp has them). */
+#include "model/shape.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+struct reader {
+    const struct gguf *g;
+    const struct shape *s;
+    stator_error *e;
+    stator_status rc; /* of the first that failed */
+};
+
+static const char *key_of(const struct reader *r, const char *name, char out[96]) {
+    snprintf(out, 96, "%s.rope.%s", r->s->arch_name, name);
+    return out;
+}
+
+static bool has(const struct reader *r, const char *name) {
+    char key[96];
+    return gguf_find(r->g, key_of(r, name, key), NULL);
+}
+
+/* A number that is at least `least`, or above it; the fallback where the file has none. */
+static float number(struct reader *r, const char *name, float fallback, float least, bool above) {
+    char key[96];
+    float v = fallback;
+    if (r->rc == STATOR_OK)
+        r->rc = gguf_read_f32_or(r->g, key_of(r, name, key), fallback, &v, r->e);
+    if (r->rc == STATOR_OK && !(isfinite(v) && (above ? v > least : v >= least)))
+        r->rc = gguf_error(r->g, r->e, "key '%s' is %g, expected a number %s %g", key, (double)v,
+                           above ? "above" : "of at least", (double)least);
+    return r->rc == STATOR_OK ? v : fallback;
+}
+
+static void read_original(struct reader *r, struct shape *s) {
+    char key[96];
+    uint64_t v = 0;
+    if (r->rc == STATOR_OK)
+        r->rc = gguf_read_u64_or(r->g, key_of(r, "scaling.original_context_length", key), 1, INT32_MAX,
+                                 s->context_trained, &v, r->e);
+    s->rope_original = (uint32_t)v;
+}
+
+/* The pair that turns so many times over the original context. */
+static double pair_of(const struct shape *s, double turns) {
+    return s->n_rot * log(s->rope_original / (turns * 2 * 3.14159265358979323846)) /
+           (2 * log((double)s->rope_base));
+}
+
+/* Pairs below `low` keep their frequency, those above `high` are scaled, between it is mixed. */
+static void read_yarn(struct reader *r, struct shape *s) {
+    struct shape_yarn *y = &s->rope_yarn;
+    float fast = number(r, "scaling.yarn_beta_fast", 32, 0, true);
+    float slow = number(r, "scaling.yarn_beta_slow", 1, 0, true);
+    float multiplier = number(r, "scaling.yarn_log_multiplier", 0, 0, false);
+    y->share = number(r, "scaling.yarn_ext_factor", 1, 0, false);
+    s->rope_magnitude *= number(r, "scaling.yarn_attn_factor", 1, 0, true);
+    if (r->rc == STATOR_OK && multiplier != 0)
+        r->rc = gguf_error(
+            r->g, r->e,
+            "key '%s.rope.scaling.yarn_log_multiplier' is %g: no known architecture computes with it",
+            s->arch_name, (double)multiplier);
+    if (r->rc == STATOR_OK && !(s->rope_base > 1))
+        r->rc = gguf_error(r->g, r->e, "key '%s.rope.freq_base' is %g, expected more than 1 with yarn",
+                           s->arch_name, (double)s->rope_base);
+    if (r->rc != STATOR_OK)
+        return;
+    double low = pair_of(s, fast), high = pair_of(s, slow);
+    low = fmax(s->rope_yarn_exact ? low : floor(low), 0);
+    high = fmin(s->rope_yarn_exact ? high : ceil(high), s->n_rot - 1);
+    y->low = (float)low;
+    y->width = (float)fmax(high - low, 0.001);
+    if (y->share != 0)
+        s->rope_magnitude *= (float)(1 + 0.1 * log((double)s->rope_scale));
+}
+
+/* A missing factor, or 0, means none; the older key rope.scale_linear is a factor too. */
+static void read_factor(struct reader *r, struct shape *s) {
+    float factor = number(r, has(r, "scaling.factor") ? "scaling.factor" : "scale_linear", 0, 0, false);
+    if (factor > 0)
+        s->rope_scale = factor;
+}
+
+/* Long and short divisors come as tensors; how much larger cos and sin become, a missing key leaves to the
+ * lengths of the contexts. */
+static void read_longrope(struct reader *r, struct shape *s) {
+    s->rope_long = true;
+    if (has(r, "scaling.attn_factor") || s->rope_original < 2 || s->context_trained <= s->rope_original)
+        return;
+    double stretch = (double)s->context_trained / s->rope_original;
+    s->rope_magnitude = (float)sqrt(1 + log(stretch) / log((double)s->rope_original));
+}
+
+/* A missing type means linear, or longrope where the file has its tensors. */
+static void read_scaling(struct reader *r, struct shape *s) {
+    char key[96], shown[GGUF_SHOWN];
+    struct gguf_text type = {"linear", 6};
+    if (has(r, "scaling.type"))
+        r->rc = gguf_read_text(r->g, key_of(r, "scaling.type", key), &type, r->e);
+    else if (gguf_find_tensor(r->g, "rope_factors_long.weight") != NULL)
+        type = (struct gguf_text){"longrope", 8};
+    if (r->rc != STATOR_OK || gguf_text_is(type, "none"))
+        return;
+    bool yarn = gguf_text_is(type, "yarn"), longrope = gguf_text_is(type, "longrope");
+    s->rope_needs_freqs = gguf_text_is(type, "llama3");
+    if (!yarn && !longrope && !s->rope_needs_freqs && !gguf_text_is(type, "linear")) {
+        r->rc = gguf_error(
+            r->g, r->e,
+            "key '%s': RoPE scaling '%s' is not supported (none, linear, yarn, llama3 and longrope are)", key,
+            gguf_show(type, shown));
+        return;
+    }
+    s->rope_magnitude = number(r, "scaling.attn_factor", 1, 0, true);
+    if (!longrope && !s->rope_needs_freqs)
+        read_factor(r, s);
+    read_original(r, s);
+    if (yarn && r->rc == STATOR_OK)
+        read_yarn(r, s);
+    if (longrope && r->rc == STATOR_OK)
+        read_longrope(r, s);
+}
+
+stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct reader r = {g, s, e, STATOR_OK};
+    char key[96];
+    uint64_t n = 0;
+    s->rope_scale = s->rope_magnitude = 1;
+    stator_status rc =
+        gguf_read_u64_or(g, key_of(&r, "dimension_count", key), 2, s->head_dim_k, s->head_dim_k, &n, e);
+    s->n_rot = (uint32_t)n;
+    if (rc == STATOR_OK && n % 2 != 0)
+        rc = gguf_error(g, e, "key '%s' is %" PRIu64 ", expected an even number", key, n);
+    if (rc != STATOR_OK)
+        return rc;
+    s->rope_base = number(&r, "freq_base", 10000, 0, true);
+    if (r.rc == STATOR_OK)
+        read_scaling(&r, s);
+    return r.rc;
+}
