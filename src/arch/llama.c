@@ -1,8 +1,12 @@
-/* llama: dense decoders with pairs (2j, 2j + 1) of RoPE. */
+/* llama: decoders with pairs (2j, 2j + 1) of RoPE, dense or (Mixtral) with experts in place of the
+ * feed-forward.
+ */
 #include "arch/parts/parts.h"
 
 static const struct shape_place layer[] = {
-    PARTS_DENSE_LAYER,
+    PARTS_ATTENTION,
+    PARTS_DENSE(SHAPE_DENSE_LAYERS),
+    PARTS_EXPERTS,
     {SHAPE_LAYER(q_bias), .name = "attn_q.bias", .cols = SHAPE_HEADS_K, .optional = true},
     {SHAPE_LAYER(k_bias), .name = "attn_k.bias", .cols = SHAPE_KV_K, .optional = true},
     {SHAPE_LAYER(v_bias), .name = "attn_v.bias", .cols = SHAPE_KV_V, .optional = true},
@@ -18,7 +22,12 @@ static const struct shape_place global[] = {
 static const char *const redundant[] = {"blk.N.attn_rot_embd", "blk.N.attn_rot_embd.weight", "rope.freqs",
                                         NULL};
 
+static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
+    s->experts.norm = true;
+    return shape_read_experts(g, s, e);
+}
+
 const struct arch arch_llama = {.name = "llama",
                                 .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
-                                .read = shape_read_dense,
+                                .read = read,
                                 .build = parts_dense};

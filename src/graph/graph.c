@@ -2,18 +2,23 @@
 #include "graph/graph.h"
 
 #include "kernels/shared/act_tiles.h"
+#include "kernels/shared/experts.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* Upper bounds per layer and outside layers; graph_add_* check them. */
-#define OPS_PER_LAYER     8
+#define OPS_PER_LAYER     8 /* dense */
 #define OPS_OUTSIDE       8
 #define VALUES_PER_LAYER  8
 #define VALUES_OUTSIDE    8
 #define WEIGHTS_PER_LAYER 16
 #define WEIGHTS_OUTSIDE   8
 #define CACHES_PER_LAYER  2
+/* More in a layer with experts. */
+#define EXPERTS_OPS     6
+#define EXPERTS_VALUES  6
+#define EXPERTS_WEIGHTS 12
 
 #define VALUE_ALIGN 64
 
@@ -25,9 +30,13 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
                   uint32_t parts) {
     CHECK(parts > 0);
     memset(g, 0, sizeof *g);
-    g->max_ops = bound(layer->ops, OPS_PER_LAYER) * s->n_layers + OPS_OUTSIDE * parts;
-    g->max_values = bound(layer->values, VALUES_PER_LAYER) * s->n_layers + VALUES_OUTSIDE * parts;
-    g->max_weights = bound(layer->weights, WEIGHTS_PER_LAYER) * s->n_layers + WEIGHTS_OUTSIDE * parts;
+    const uint32_t experts = s->experts.count > 0;
+    g->max_ops =
+        (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS) * s->n_layers + OPS_OUTSIDE * parts;
+    g->max_values = (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES) * s->n_layers +
+                    VALUES_OUTSIDE * parts;
+    g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * s->n_layers +
+                     WEIGHTS_OUTSIDE * parts;
     g->max_cached = CACHES_PER_LAYER * s->n_layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
@@ -96,17 +105,18 @@ void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves) {
     v->bytes = arith_must_mul(v->half_bytes, halves);
 }
 
-static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct graph_runs runs) {
+static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct graph_runs runs,
+                           bool packed) {
     for (uint32_t i = 0; i < g->n_weights; i++)
-        if (g->weights[i].tensor == t && g->weights[i].runs.run == runs.run &&
-            g->weights[i].runs.first == runs.first)
+        if (g->weights[i].tensor == t && g->weights[i].packed == packed &&
+            g->weights[i].runs.run == runs.run && g->weights[i].runs.first == runs.first)
             return i;
     CHECK(g->n_weights < g->max_weights);
     struct graph_weight *w = &g->weights[g->n_weights];
     memset(w, 0, sizeof *w);
     w->tensor = t;
     w->runs = runs;
-    w->packed = t->n_dims > 1;
+    w->packed = packed;
     uint64_t rows = t->ne[1];
     if (runs.run > 0) {
         CHECK(w->packed && t->ne[2] == 1 && (runs.run % PANEL_ROWS == 0 || rows == runs.stride) &&
@@ -121,15 +131,15 @@ static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct 
               arith_must_mul(w->layout.panels, w->matrices) <= UINT32_MAX);
         w->bytes = arith_must_mul(w->layout.bytes, w->matrices);
     } else {
-        CHECK(t->type == BLOCK_F32);
+        CHECK(t->type == BLOCK_F32 && t->ne[2] == 1);
         w->matrices = 1;
-        w->bytes = arith_round_up(arith_must_mul(t->ne[0], 4), PANEL_ALIGN);
+        w->bytes = arith_round_up(arith_must_mul(arith_must_mul(t->ne[0], t->ne[1]), 4), PANEL_ALIGN);
     }
     return g->n_weights++;
 }
 
 uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
-    return add_weight(g, t, (struct graph_runs){0});
+    return add_weight(g, t, (struct graph_runs){0}, true);
 }
 
 uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *n) {
@@ -140,6 +150,10 @@ uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *
 
 uint64_t graph_weight_file_bytes(const struct graph_weight *w) {
     return w->runs.run == 0 ? w->tensor->bytes : w->tensor->bytes / w->runs.stride * w->runs.run;
+}
+
+uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t) {
+    return add_weight(g, t, (struct graph_runs){0}, false);
 }
 
 uint32_t graph_weight_panels(const struct graph_weight *w) {
@@ -159,6 +173,8 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
     op->cache = GRAPH_NONE;
     if (kind == GRAPH_ATTENTION)
         op->attention.arrivals = GRAPH_NONE;
+    if (kind == GRAPH_EXPERTS)
+        op->experts.routes = op->experts.shared = op->experts.gate = GRAPH_NONE;
     for (int i = 0; i < GRAPH_OP_WEIGHTS; i++)
         op->weight[i] = op->bias[i] = GRAPH_NONE;
     return op;
@@ -168,8 +184,9 @@ void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_ten
                      const struct gguf_tensor *bias, uint32_t column) {
     CHECK(op->n_weights < GRAPH_OP_WEIGHTS && t != NULL);
     uint32_t i = op->n_weights++;
-    op->weight[i] = graph_add_weight(g, t);
-    op->bias[i] = bias != NULL ? graph_add_weight(g, bias) : GRAPH_NONE;
+    const struct graph_kind_info *info = graph_kind_info(op->kind);
+    op->weight[i] = add_weight(g, t, (struct graph_runs){0}, t->n_dims > 1 || info->multiplies);
+    op->bias[i] = bias != NULL ? graph_add_plain(g, bias) : GRAPH_NONE;
     op->column[i] = column;
 }
 
@@ -177,7 +194,7 @@ void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tenso
                    uint32_t column) {
     CHECK(op->n_weights < GRAPH_OP_WEIGHTS);
     uint32_t i = op->n_weights++;
-    op->weight[i] = add_weight(g, t, runs);
+    op->weight[i] = add_weight(g, t, runs, true);
     op->column[i] = column;
 }
 
@@ -235,7 +252,7 @@ static void touch(struct graph *g, uint32_t value, uint32_t op) {
 static void find_lives(struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++) {
         const struct graph_kind_info *info = graph_kind_info(g->ops[i].kind);
-        for (uint32_t bit = GRAPH_IN; bit <= GRAPH_ARRIVALS; bit *= 2)
+        for (uint32_t bit = GRAPH_IN; bit < GRAPH_VALUES_END; bit *= 2)
             if ((info->reads | info->writes) & bit)
                 touch(g, graph_op_value(&g->ops[i], bit), i);
     }
@@ -254,6 +271,10 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
         ARITH_MAX(ARITH_MAX((uint64_t)s->n_ff, s->vocab), (uint64_t)s->n_heads * s->head_dim_k * 3);
     uint64_t rows = ARITH_MAX(want->batch, want->logits_rows);
     uint64_t all = 0;
+    if (s->experts.count > 0) { /* values have a row per token and expert that it uses, and some to align */
+        widest = ARITH_MAX(widest, ARITH_MAX((uint64_t)s->experts.ff, s->n_embd));
+        rows = (rows + EXPERTS_MAX) * s->experts.used;
+    }
     if (!arith_mul(widest * 8, rows, &all) || !arith_mul(all, g->max_values, &all) || all > INT64_MAX)
         return error_set(e, STATOR_DOES_NOT_FIT, "memory.batch = %u with this model is beyond any memory",
                          want->batch);

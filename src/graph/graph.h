@@ -26,12 +26,15 @@ enum graph_kind {
                          cache */
     GRAPH_ATTENTION, /* out = attention of the q in `in` over the cache, as far as its window, in the forms of
                         out; weight[0] if there: a sink per head; work: f32 [cells][heads * (dim_v + 2)] */
-    GRAPH_CONV,  /* q, k, v of delta-net layers: out[:, ..] = convolved `in` through silu, heads of q and k
-                    then at length 1; weight[0]: [taps, channels] */
-    GRAPH_DELTA, /* out = gated delta rule on the q, k, v, beta, alpha of `in`, weight: bias of alpha, a.
-                    Also keeps the last rows of `work`, what CONV read */
-    GRAPH_GATE,  /* out = heads of `in`, normed (optional) times silu, or else times sigmoid, of columns
-                    of `work`, in the forms of out */
+    GRAPH_CONV,    /* q, k, v of delta-net layers: out[:, ..] = convolved `in` through silu, heads of q and k
+                      then at length 1; weight[0]: [taps, channels] */
+    GRAPH_DELTA,   /* out = gated delta rule on the q, k, v, beta, alpha of `in`, weight: bias of alpha, a.
+                      Also keeps the last rows of `work`, what CONV read */
+    GRAPH_GATE,    /* out = heads of `in`, normed (optional) times silu, or else times sigmoid, of columns
+                      of `work`, in the forms of out */
+    GRAPH_ROUTE,   /* per row: the experts that the logits `in` choose, (score + weight[0]); out: what
+                      kernels/shared/experts.h says */
+    GRAPH_EXPERTS, /* like MATMUL, each row with the experts that experts.routes names for it */
     GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
                           NORM, 2r + 1 what quantising row 2r left, quantised again */
     GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */
@@ -47,6 +50,8 @@ enum graph_epilogue {
                        remainder */
     GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up */
     GRAPH_GEGLU     /* the same with gelu */
+    /* Of EXPERTS: SWIGLU, in: a row per token, out: a row per chosen expert; RESIDUAL, in: those rows, out +=
+     * the sum of a token's, times their weights (+ shared), added in ascending order of experts. */
 };
 
 /* Forms that a value has (struct kernels_act). */
@@ -175,6 +180,21 @@ struct graph_cached {
     uint32_t cache, layer, at;
 };
 
+/* Of ROUTE and EXPERTS. The value routes has struct kernels/shared/experts.h for batch * used slots. */
+struct graph_experts {
+    uint32_t experts, used;
+    uint32_t rows; /* of values with a row per slot: an expert's begin at multiples of align */
+    uint32_t align;
+    uint32_t how; /* EXPERTS_SIGMOID | EXPERTS_NORM */
+    float scale;  /* of weights */
+    bool clamped; /* SWIGLU is clamped_glu, with these */
+    float alpha, limit;
+    uint32_t routes; /* value; ROUTE: its out */
+    uint32_t shared; /* value: f32 rows of tokens, added last; or GRAPH_NONE */
+    uint32_t gate;   /* value: column `experts` of a token is the shared rows' gate, through num_sigmoid; or
+                        GRAPH_NONE: 1 */
+};
+
 struct graph_op {
     enum graph_kind kind;
     enum graph_epilogue epilogue; /* MATMUL, NORM */
@@ -185,6 +205,7 @@ struct graph_op {
         struct graph_attention attention;
         struct graph_delta delta;
         struct graph_gate gate;
+        struct graph_experts experts;
     };
     uint32_t layer;       /* GRAPH_NONE outside layers */
     uint32_t cache;       /* of graph.caches, or GRAPH_NONE */
@@ -199,13 +220,23 @@ struct graph_op {
 };
 
 /* The values that an op may name: bits of reads and writes. */
-enum { GRAPH_IN = 1, GRAPH_OUT = 2, GRAPH_WORK = 4, GRAPH_ARRIVALS = 8 };
+enum {
+    GRAPH_IN = 1,
+    GRAPH_OUT = 2,
+    GRAPH_WORK = 4,
+    GRAPH_ARRIVALS = 8,
+    GRAPH_ROUTES = 16,
+    GRAPH_SHARED = 32,
+    GRAPH_SHARED_GATE = 64,
+    GRAPH_VALUES_END = 128
+};
 
 enum graph_rows { GRAPH_TOKENS, GRAPH_LOGITS_ROWS, GRAPH_ZEROED /* blocks to clear */ };
 
 enum graph_use {
-    GRAPH_WHOLE, /* a step reads all bytes of its weights */
-    GRAPH_LOOKUP /* a row for every token */
+    GRAPH_WHOLE,  /* a step reads all bytes of its weights */
+    GRAPH_LOOKUP, /* a row for every token */
+    GRAPH_CHOSEN  /* the matrices of the experts that its tokens chose */
 };
 
 /* What is true of all ops of a kind. */
@@ -234,6 +265,9 @@ struct graph_want {
     uint32_t cells;
     /* Quants of values that have the rows for it are tiles (act_tiles.h), as the CPU's kernels like them. */
     bool tiled;
+    /* What a token's experts give is kept apart (work of EXPERTS) and added afterwards: a device that
+     * computes experts side by side. */
+    bool experts_apart;
 };
 
 /* Angles of RoPE: of pair j at a position p, p * base^(-2j / n_rot) / scale (shape.h: of YaRN, as far as that
@@ -289,7 +323,7 @@ struct graph {
 
 #define GRAPH_MAX_SLICES 64
 
-/* The most that a layer has; 0: as many as a dense layer. */
+/* The most that a layer has, besides what experts add; 0: as many as a dense layer. */
 struct graph_bounds {
     uint32_t ops, values, weights;
 };
@@ -344,8 +378,9 @@ bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uin
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
 void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves);
-uint32_t graph_add_weight(struct graph *g,
-                          const struct gguf_tensor *t); /* the same tensor twice is one weight */
+/* The same tensor twice is one weight. */
+uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t); /* panels */
+uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t);  /* F32 as it lies in the file */
 struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,
                               uint32_t out);
 void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,

@@ -13,6 +13,12 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_CONV] = {.name = "convolution", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_DELTA] = {.name = "delta rule", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_GATE] = {.name = "gate", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
+    [GRAPH_ROUTE] = {.name = "route", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_EXPERTS] = {.name = "experts",
+                       .reads = GRAPH_IN | GRAPH_ROUTES | GRAPH_SHARED | GRAPH_SHARED_GATE,
+                       .writes = GRAPH_OUT | GRAPH_WORK,
+                       .use = GRAPH_CHOSEN,
+                       .multiplies = true},
     [GRAPH_GATHER_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
@@ -29,6 +35,8 @@ bool graph_op_gated(const struct graph_op *op) {
 }
 
 const char *graph_op_name(const struct graph_op *op) {
+    if (op->kind == GRAPH_EXPERTS)
+        return op->epilogue == GRAPH_SWIGLU ? "experts swiglu" : "experts down";
     if (graph_op_gated(op))
         return op->epilogue == GRAPH_SWIGLU ? "matmul swiglu" : "matmul geglu";
     return graph_kind_info(op->kind)->name;
@@ -42,21 +50,28 @@ uint32_t graph_op_value(const struct graph_op *op, uint32_t bit) {
         return op->out;
     case GRAPH_WORK:
         return op->work;
-    default:
-        CHECK(bit == GRAPH_ARRIVALS);
+    case GRAPH_ARRIVALS:
         return op->kind == GRAPH_ATTENTION ? op->attention.arrivals : GRAPH_NONE;
+    default:
+        CHECK(bit < GRAPH_VALUES_END);
+        if (op->kind != GRAPH_EXPERTS)
+            return GRAPH_NONE;
+        return bit == GRAPH_ROUTES   ? op->experts.routes
+               : bit == GRAPH_SHARED ? op->experts.shared
+                                     : op->experts.gate;
     }
 }
 
 static bool names(const struct graph_op *op, uint32_t bits, uint32_t value) {
     bool found = false;
-    for (uint32_t bit = GRAPH_IN; bit <= GRAPH_ARRIVALS && !found; bit *= 2)
+    for (uint32_t bit = GRAPH_IN; bit < GRAPH_VALUES_END && !found; bit *= 2)
         found = (bits & bit) && graph_op_value(op, bit) == value;
     return found && value != GRAPH_NONE;
 }
 
 bool graph_op_reads(const struct graph_op *op, uint32_t value) {
-    bool adds = (op->kind == GRAPH_MATMUL || op->kind == GRAPH_NORM) && op->epilogue == GRAPH_RESIDUAL;
+    bool adds = (op->kind == GRAPH_MATMUL || op->kind == GRAPH_NORM || op->kind == GRAPH_EXPERTS) &&
+                op->epilogue == GRAPH_RESIDUAL;
     return names(op, graph_kind_info(op->kind)->reads | (adds ? GRAPH_OUT : 0), value);
 }
 
@@ -72,5 +87,5 @@ uint64_t graph_op_macs(const struct graph *g, const struct graph_op *op) {
         const struct panel_layout *l = &g->weights[op->weight[k]].layout;
         sum += (uint64_t)l->rows * l->cols;
     }
-    return sum;
+    return op->kind == GRAPH_EXPERTS ? sum * op->experts.used : sum;
 }

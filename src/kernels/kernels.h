@@ -166,6 +166,18 @@ struct kernels_delta {
     float bias, a, scale;
 };
 
+/* A token's experts (kernels/shared/experts.h). */
+struct kernels_route {
+    const float *logits; /* [experts] */
+    const float *bias;   /* [experts], added to what chooses, not to weights; or NULL */
+    uint32_t experts;    /* 1..EXPERTS_MAX */
+    uint32_t used;       /* 1..EXPERTS_MAX_USED, at most experts */
+    uint32_t how;        /* EXPERTS_SIGMOID | EXPERTS_NORM */
+    float scale;         /* of the weights */
+    uint32_t *chosen;    /* [used], ascending */
+    float *weight;       /* [used] */
+};
+
 struct kernels {
     const char *tier; /* "scalar", "avx2", "avx512", "amx" */
 
@@ -200,8 +212,20 @@ struct kernels {
     void (*sigmoid_mul)(float *y, const float *gate, const float *x, uint32_t n);
     /* y[i] = num_gelu(gate[i]) * up[i]; y may be gate. */
     void (*gelu_mul)(float *y, const float *gate, const float *up, uint32_t n);
+    /* g = the smaller of gate[i] and limit, u = up[i] clamped to +-limit: y[i] = (num_sigmoid(g * alpha) * g)
+     * * (u + 1); y may be gate. */
+    void (*clamped_glu)(float *y, const float *gate, const float *up, uint32_t n, float alpha, float limit);
     /* y[i] = a[i] + b[i]; y may be a. */
     void (*add)(float *y, const float *a, const float *b, uint32_t n);
+    /* y[i] = fmaf(x[i], by, y[i]). */
+    void (*add_scaled)(float *y, const float *x, float by, uint32_t n);
+
+    /* Chooses the experts with the largest scores, of equals those with the lower numbers; a score is the
+     * logit, with EXPERTS_SIGMOID num_sigmoid(logit) + bias (+0 without one). Weights: softmax: e = num_exp(l
+     * - m), m the largest logit, times num_rcp(sum of e), the sum with EXPERTS_NORM of those chosen in
+     * ascending order from +0, else of all as sum128. Sigmoid: num_sigmoid(l), with EXPERTS_NORM times
+     * num_rcp(the larger of their sum, in ascending order, and EXPERTS_LEAST). Then times scale. */
+    void (*route)(const struct kernels_route *r);
 
     /* Rotates the first 2 * n_pairs of x, pair j by cos_sin[2j], cos_sin[2j + 1]. neox: the pair is (x[j],
      * x[j + n_pairs]); else (x[2j], x[2j + 1]). (a, b) -> (fmaf(a, c, -(b * s)), fmaf(a, s, b * c)), the
@@ -298,5 +322,6 @@ void amx_matmul_k_init(struct kernels *k);
 void scalar_attention_init(struct kernels *k);
 void scalar_kv_init(struct kernels *k);
 void scalar_delta_init(struct kernels *k);
+void scalar_experts_init(struct kernels *k);
 
 #endif

@@ -19,6 +19,8 @@ enum {
     MAX_HEAD_DIM = 512, /* KERNELS_MAX_HEAD */
     MAX_GROUP = 64,     /* KERNELS_MAX_GROUP */
     HEAD_DIM_STEP = 32,
+    MAX_EXPERTS = 1024, /* EXPERTS_MAX */
+    MAX_USED = 64,      /* EXPERTS_MAX_USED */
     MAX_CONTEXT = INT32_MAX
 };
 
@@ -142,9 +144,16 @@ static stator_status read_heads(const struct gguf *g, struct shape *s, stator_er
 
 /* Refuses what would change the result and is not computed here. */
 static stator_status refuse_variants(const struct gguf *g, const struct shape *s, stator_error *e) {
-    uint32_t experts = 0;
     bool causal = true;
     char key[96];
+    stator_status rc = gguf_read_bool_or(g, key_of(s, "attention.causal", key), true, &causal, e);
+    if (rc == STATOR_OK && !causal)
+        rc = gguf_error(g, e, "key '%s' is false: only models with causal attention are supported", key);
+    return rc;
+}
+
+static stator_status refuse_experts(const struct gguf *g, const struct shape *s, stator_error *e) {
+    uint32_t experts = 0;
     stator_status rc = shape_read_u32_or(g, s, "expert_count", 0, UINT32_MAX, 0, &experts, e);
     if (rc == STATOR_OK && experts > 0)
         rc = gguf_error(g, e,
@@ -152,14 +161,10 @@ static stator_status refuse_variants(const struct gguf *g, const struct shape *s
                         ": mixture-of-experts models of this architecture are not "
                         "supported",
                         s->arch_name, experts);
-    if (rc == STATOR_OK)
-        rc = gguf_read_bool_or(g, key_of(s, "attention.causal", key), true, &causal, e);
-    if (rc == STATOR_OK && !causal)
-        rc = gguf_error(g, e, "key '%s' is false: only models with causal attention are supported", key);
     return rc;
 }
 
-stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e) {
+static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
     stator_status rc = refuse_variants(g, s, e);
     if (rc == STATOR_OK)
@@ -186,6 +191,82 @@ stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_err
         rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)s->attention_scale);
     if (rc == STATOR_OK && s->attention_scale == 0)
         s->attention_scale = (float)(1 / sqrt((double)s->head_dim_k));
+    return rc;
+}
+
+stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = refuse_experts(g, s, e);
+    return rc == STATOR_OK ? read_decoder(g, s, e) : rc;
+}
+
+/* How weights come of the router's logits: keys over the architecture's defaults. */
+static stator_status read_routing(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct shape_experts *x = &s->experts;
+    enum { SOFTMAX = 1, SIGMOID, SOFTMAX_OF_CHOSEN };
+    uint32_t function = 0;
+    char key[96];
+    stator_status rc = gguf_read_bool_or(g, key_of(s, "expert_weights_norm", key), x->norm, &x->norm, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "expert_gating_func", 0, SOFTMAX_OF_CHOSEN, 0, &function, e);
+    if (rc != STATOR_OK)
+        return rc;
+    if (function != 0)
+        x->sigmoid = function == SIGMOID;
+    x->norm = x->norm || function == SOFTMAX_OF_CHOSEN;
+    float scale = 0; /* which, like a missing key, means none */
+    rc = gguf_read_f32_or(g, key_of(s, "expert_weights_scale", key), 0, &scale, e);
+    if (scale != 0 || x->scale == 0)
+        x->scale = scale != 0 ? scale : 1;
+    uint32_t groups = 1;
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "expert_group_count", 0, UINT32_MAX, 1, &groups, e);
+    if (rc == STATOR_OK && groups > 1)
+        rc = gguf_error(g, e,
+                        "key '%s.expert_group_count' is %" PRIu32 ": groups of experts are not supported",
+                        s->arch_name, groups);
+    return rc;
+}
+
+static stator_status read_expert_sizes(const struct gguf *g, struct shape *s, stator_error *e) {
+    struct shape_experts *x = &s->experts;
+    uint32_t shared = 0;
+    stator_status rc = shape_read_u32(g, s, "expert_used_count", 1, MAX_USED, &x->used, e);
+    if (rc == STATOR_OK && x->used > x->count)
+        rc = gguf_error(g, e,
+                        "key '%s.expert_used_count' is %" PRIu32 ", but %s.expert_count is only %" PRIu32,
+                        s->arch_name, x->used, s->arch_name, x->count);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "expert_feed_forward_length", 1, MAX_WIDTH, x->ff != 0 ? x->ff : s->n_ff,
+                               &x->ff, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "expert_shared_count", 0, MAX_EXPERTS, 0, &shared, e);
+    if (rc == STATOR_OK && (uint64_t)shared * x->ff > MAX_WIDTH)
+        rc = gguf_error(g, e, "key '%s.expert_shared_count' is %" PRIu32 ": too many of %" PRIu32 " rows",
+                        s->arch_name, shared, x->ff);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "expert_shared_feed_forward_length", 0, MAX_WIDTH, shared * x->ff,
+                               &x->shared_ff, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "leading_dense_block_count", 0, s->n_layers, 0, &x->leading_dense, e);
+    uint32_t every = 1;
+    if (rc == STATOR_OK)
+        rc = shape_read_u32_or(g, s, "interleave_moe_layer_step", 0, UINT32_MAX, 1, &every, e);
+    if (rc == STATOR_OK && every > 1)
+        rc = gguf_error(g, e,
+                        "key '%s.interleave_moe_layer_step' is %" PRIu32
+                        ": only leading layers may be without experts",
+                        s->arch_name, every);
+    return rc;
+}
+
+stator_status shape_read_experts(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = shape_read_u32_or(g, s, "expert_count", 0, MAX_EXPERTS, 0, &s->experts.count, e);
+    if (rc == STATOR_OK)
+        rc = read_decoder(g, s, e);
+    if (rc == STATOR_OK && s->experts.count > 0)
+        rc = read_expert_sizes(g, s, e);
+    if (rc == STATOR_OK && s->experts.count > 0)
+        rc = read_routing(g, s, e);
     return rc;
 }
 
@@ -299,9 +380,34 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
                (uint64_t)s->n_kv_heads * (s->head_dim_k + s->head_dim_v);
     case SHAPE_TWO_FF:
         return 2 * (uint64_t)s->n_ff;
+    case SHAPE_EXPERTS:
+        return s->experts.count;
+    case SHAPE_EXPERT_FF:
+        return s->experts.ff;
+    case SHAPE_SHARED_FF:
+        return s->experts.shared_ff;
     }
     CHECK(!"an extent");
     return 0;
+}
+
+static bool layer_has(const struct shape *s, const struct shape_place *p, uint32_t layer) {
+    switch (p->layers) {
+    case SHAPE_ALL_LAYERS:
+        return true;
+    case SHAPE_DELTA_LAYERS:
+        return shape_is_delta(s, layer);
+    case SHAPE_FULL_LAYERS:
+        return !shape_is_delta(s, layer);
+    case SHAPE_DENSE_LAYERS:
+        return !shape_has_experts(s, layer);
+    case SHAPE_EXPERT_LAYERS:
+        return shape_has_experts(s, layer);
+    case SHAPE_SHARED_LAYERS:
+        return shape_has_experts(s, layer) && s->experts.shared_ff > 0;
+    }
+    CHECK(!"a kind of layers");
+    return false;
 }
 
 static stator_status check_place(const struct gguf *g, const struct shape *s, const struct shape_place *p,
@@ -327,14 +433,16 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
     return STATOR_OK;
 }
 
-static bool layer_has(const struct shape *s, const struct shape_place *p, uint32_t layer) {
-    return p->layers == SHAPE_ALL_LAYERS || shape_is_delta(s, layer) == (p->layers == SHAPE_DELTA_LAYERS);
-}
-
 static stator_status check_absent(const struct gguf *g, const struct shape *s, const struct shape_place *p,
                                   const char *prefix, const struct gguf_tensor *t, stator_error *e) {
     if (t == NULL)
         return STATOR_OK;
+    if (p->layers >= SHAPE_DENSE_LAYERS)
+        return gguf_error(
+            g, e,
+            "tensor '%s%s' does not belong to this layer: %s.expert_count is %" PRIu32
+            ", leading_dense_block_count %" PRIu32 ", and the shared expert has %" PRIu32 " rows",
+            prefix, p->name, s->arch_name, s->experts.count, s->experts.leading_dense, s->experts.shared_ff);
     return gguf_error(g, e,
                       "tensor '%s%s' is not expected: by %s.full_attention_interval, %" PRIu32
                       ", this layer is a %s one",
@@ -389,6 +497,10 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
             rc = (layer_has(s, p, l) ? check_place : check_absent)(g, s, p, prefix, *slot(&s->layers[l], p),
                                                                    e);
         }
+        if (rc == STATOR_OK && s->layers[l].experts.choice_bias != NULL && !s->experts.sigmoid)
+            rc = gguf_error(
+                g, e, "tensor '%sexp_probs_b.bias' is there, but %s.expert_gating_func is not 2 (sigmoid)",
+                prefix, s->arch_name);
     }
     if (rc == STATOR_OK && s->rope_needs_freqs && s->rope_freqs == NULL)
         rc = gguf_error(g, e,

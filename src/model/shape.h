@@ -30,14 +30,20 @@ enum shape_extent {
     SHAPE_DELTA_V,
     SHAPE_DELTA_HEADS, /* of values */
     SHAPE_DELTA_HEAD_V,
-    SHAPE_DELTA_TAPS
+    SHAPE_DELTA_TAPS,
+    SHAPE_EXPERTS,
+    SHAPE_EXPERT_FF,
+    SHAPE_SHARED_FF
 };
 
 /* Layers that have a tensor. */
 enum shape_layers {
     SHAPE_ALL_LAYERS,
-    SHAPE_DELTA_LAYERS, /* shape_is_delta */
-    SHAPE_FULL_LAYERS   /* the others: with attention */
+    SHAPE_DELTA_LAYERS,  /* shape_is_delta */
+    SHAPE_FULL_LAYERS,   /* the others: with attention */
+    SHAPE_DENSE_LAYERS,  /* without experts */
+    SHAPE_EXPERT_LAYERS, /* shape_has_experts */
+    SHAPE_SHARED_LAYERS  /* of those, in models with a shared expert */
 };
 
 /* One row per tensor name of an architecture. */
@@ -76,6 +82,15 @@ struct shape_layer {
     const struct gguf_tensor *ffn_norm;
     const struct gguf_tensor *gate, *up; /* rows = n_ff; without gate: up has both, gate first */
     const struct gguf_tensor *down;      /* rows = n_embd */
+    struct shape_experts_tensors {
+        const struct gguf_tensor *router;                          /* [n_embd, experts] */
+        const struct gguf_tensor *router_bias;                     /* [experts] */
+        const struct gguf_tensor *choice_bias;                     /* [experts], of what chooses alone */
+        const struct gguf_tensor *gate, *up, *down;                /* 3-D, a matrix per expert */
+        const struct gguf_tensor *gate_bias, *up_bias, *down_bias; /* [rows, experts] F32 */
+        const struct gguf_tensor *shared_router;                   /* [n_embd] */
+        const struct gguf_tensor *shared_gate, *shared_up, *shared_down;
+    } experts;
     const struct gguf_tensor *own[SHAPE_OWN];
 };
 
@@ -92,6 +107,19 @@ struct shape_delta {
 struct shape_yarn {
     float share; /* 0: all pairs are scaled */
     float low, width;
+};
+
+/* Mixture of experts; count 0: none. */
+struct shape_experts {
+    uint32_t count, used;
+    uint32_t ff;            /* rows of an expert's gate and up */
+    uint32_t shared_ff;     /* of the shared expert; 0: none */
+    uint32_t leading_dense; /* layers that have a dense feed-forward */
+    bool sigmoid;           /* weights are sigmoids of the router's logits; else a softmax */
+    bool norm;              /* divided by the sum of those chosen */
+    float scale;            /* of weights; 0: 1 */
+    bool clamped;           /* SwiGLU is clamped */
+    float alpha, limit;
 };
 
 struct shape {
@@ -138,6 +166,7 @@ struct shape {
     uint64_t nextn_bytes;
     bool gated; /* heads of q have gates: attention's output is multiplied by their sigmoid */
     struct shape_delta delta;
+    struct shape_experts experts;
     struct shape_layer layers[SHAPE_MAX_LAYERS];
 };
 
@@ -165,6 +194,12 @@ stator_status shape_read_u32(const struct gguf *g, const struct shape *s, const 
                              uint32_t max, uint32_t *v, stator_error *e);
 stator_status shape_read_u32_or(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,
                                 uint32_t max, uint32_t fallback, uint32_t *v, stator_error *e);
+/* The same, and s->experts, whose ff, sigmoid, norm and scale have the architecture's defaults; ff 0: it is
+ * n_ff. A file without experts is one without (count 0). */
+stator_status shape_read_experts(const struct gguf *g, struct shape *s, stator_error *e);
+static inline bool shape_has_experts(const struct shape *s, uint32_t layer) {
+    return s->experts.count > 0 && layer >= s->experts.leading_dense;
+}
 /* Every tensor of the file to its place, and every place checked; a tensor without a place is refused. */
 stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensors *tensors, struct shape *s,
                                  stator_error *e);

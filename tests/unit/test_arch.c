@@ -23,7 +23,7 @@ static void build(struct graph *g, const struct shape *s) {
         uint32_t second = parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL));
         parts_attention(&p, i, first);
         parts_swiglu(&p, i, second);
-        g->ops[g->n_ops - 1].bias[0] = graph_add_weight(g, l->own[DOWN_BIAS]);
+        g->ops[g->n_ops - 1].bias[0] = graph_add_plain(g, l->own[DOWN_BIAS]);
     }
     parts_end(&p);
 }

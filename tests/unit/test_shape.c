@@ -3,7 +3,7 @@
 #include "testing.h"
 
 #include "arch/arch.h"
-#include "tiny_model.h"
+#include "experts_model.h"
 
 #include <math.h>
 
@@ -282,7 +282,8 @@ static void bad_numbers(void **state) {
         {"llama.rope.dimension_count", 31, "expected an even number"},
         {"llama.rope.dimension_count", 0, "expected 2 to 32"},
         {"llama.vocab_size", 6, "key 'llama.vocab_size' is 6, but tensor 'token_embd.weight' has 5 rows"},
-        {"llama.expert_count", 8, "key 'llama.expert_count' is 8: mixture-of-experts models"},
+        {"llama.expert_count", 8, "key 'llama.expert_used_count' is missing"},
+        {"llama.expert_count", 1025, "key 'llama.expert_count' is 1025, expected 0 to 1024"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct gguf_writer w = tiny("llama", cases[i].key);
@@ -418,28 +419,14 @@ static void reference_models(void **state) {
     TESTING_NEED_SHARED("oracles/models/llama-tied.gguf");
     static const struct {
         const char *name, *part; /* NULL: it is read */
-    } models[] = {{"llama-tied", NULL},
-                  {"llama-untied", NULL},
-                  {"qwen2", NULL},
-                  {"qwen3", NULL},
-                  {"quant-q8_0", NULL},
-                  {"quant-q4_0", NULL},
-                  {"quant-q4_1", NULL},
-                  {"quant-q5_0", NULL},
-                  {"quant-q5_1", NULL},
-                  {"quant-q4_k", NULL},
-                  {"quant-q5_k", NULL},
-                  {"quant-q6_k", NULL},
-                  {"quant-q2_k", "q2_k"},
-                  {"quant-q3_k", "q3_k"},
-                  {"quant-iq3_s", "iq3_s"},
-                  {"quant-iq4_nl", NULL},
-                  {"quant-iq4_xs", "iq4_xs"},
-                  {"gemma3", NULL},
-                  {"phi3", NULL},
-                  {"qwen35", NULL},
-                  {"qwen35moe", "'qwen35moe'"},
-                  {"qwen3moe", "'qwen3moe'"}};
+    } models[] = {{"llama-tied", NULL},   {"llama-untied", NULL},     {"qwen2", NULL},
+                  {"qwen3", NULL},        {"quant-q8_0", NULL},       {"quant-q4_0", NULL},
+                  {"quant-q4_1", NULL},   {"quant-q5_0", NULL},       {"quant-q5_1", NULL},
+                  {"quant-q4_k", NULL},   {"quant-q5_k", NULL},       {"quant-q6_k", NULL},
+                  {"quant-q2_k", "q2_k"}, {"quant-q3_k", "q3_k"},     {"quant-iq3_s", "iq3_s"},
+                  {"quant-iq4_nl", NULL}, {"quant-iq4_xs", "iq4_xs"}, {"gemma3", NULL},
+                  {"phi3", NULL},         {"qwen35", NULL},           {"qwen35moe", "'qwen35moe'"},
+                  {"qwen3moe", NULL},     {"mixtral", NULL}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char relative[64];
         struct gguf *g = NULL;
@@ -460,6 +447,88 @@ static void reference_models(void **state) {
     }
 }
 
+/* A model with experts without the named key or tensor. */
+static struct gguf_writer with_experts(const char *without, struct experts_model m) {
+    struct gguf_writer w = gguf_writer_new();
+    w.drop[0] = without;
+    experts_model_write(&w, m);
+    w.drop[0] = NULL;
+    return w;
+}
+
+/* 10 experts, 3 used, and a dense layer first. */
+static void experts(void **state) {
+    (void)state;
+    const struct experts_model odd = experts_model_odd(BLOCK_F16);
+    struct gguf_writer w = with_experts(NULL, odd);
+    accepted(&w);
+    assert_true(shape.experts.count == 10 && shape.experts.used == 3 && shape.experts.ff == 96 &&
+                shape.experts.leading_dense == 1 && shape.experts.norm && !shape.experts.sigmoid &&
+                shape.experts.scale == 1 && shape.experts.shared_ff == 0);
+    static const struct {
+        const char *key;
+        uint32_t v;
+        const char *part;
+    } cases[] = {
+        {"llama.expert_used_count", 11,
+         "key 'llama.expert_used_count' is 11, but llama.expert_count is only 10"},
+        {"llama.expert_used_count", 0, "key 'llama.expert_used_count' is 0"},
+        {"llama.expert_used_count", 65, "key 'llama.expert_used_count' is 65, expected 1 to 64"},
+        {"llama.expert_count", 12,
+         "tensor 'blk.1.ffn_gate_inp.weight' has shape [160, 10, 1, 1], but the metadata says [160, 12"},
+        {"llama.expert_count", 0, "tensor 'blk.1.ffn_gate.weight' is missing"},
+        {"llama.expert_feed_forward_length", 64,
+         "tensor 'blk.1.ffn_gate_exps.weight' has shape [160, 96, 10, 1], but the metadata says [160, 64, "
+         "10, 1]"},
+        {"llama.leading_dense_block_count", 0,
+         "tensor 'blk.0.ffn_gate.weight' does not belong to this layer"},
+        {"llama.leading_dense_block_count", 2, "tensor 'blk.1.ffn_gate.weight' is missing"},
+        {"llama.leading_dense_block_count", 4, "key 'llama.leading_dense_block_count' is 4, expected 0 to 3"},
+        {"llama.expert_gating_func", 4, "key 'llama.expert_gating_func' is 4, expected 0 to 3"},
+        {"llama.expert_group_count", 8, "key 'llama.expert_group_count' is 8"},
+        {"llama.interleave_moe_layer_step", 2, "key 'llama.interleave_moe_layer_step' is 2"},
+        {"llama.expert_shared_feed_forward_length", UINT32_MAX, "expected 0 to 1048576"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        w = with_experts(cases[i].key, odd);
+        gguf_writer_u32(&w, cases[i].key, cases[i].v);
+        refused(&w, cases[i].part);
+    }
+    static const char *const missing[] = {"blk.2.ffn_down_exps.weight", "blk.1.ffn_gate_inp.weight",
+                                          "blk.0.ffn_up.weight"};
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
+        char part[96];
+        w = with_experts(missing[i], odd);
+        snprintf(part, sizeof part, "tensor '%s' is missing", missing[i]);
+        refused(&w, part);
+    }
+    w = with_experts("blk.1.ffn_up_exps.weight", odd);
+    gguf_writer_tensor(&w, "blk.1.ffn_up_exps.weight", BLOCK_F16, 3, (uint64_t[]){160, 96, 9}, NULL);
+    refused(
+        &w,
+        "tensor 'blk.1.ffn_up_exps.weight' has shape [160, 96, 9, 1], but the metadata says [160, 96, 10");
+    w = with_experts(NULL, odd);
+    gguf_writer_tensor(&w, "blk.1.ffn_gate_shexp.weight", BLOCK_F16, 2, (uint64_t[]){160, 96}, NULL);
+    refused(&w, "tensor 'blk.1.ffn_gate_shexp.weight' is not known for the architecture llama");
+    static const struct {
+        uint32_t function;
+        bool norm, sigmoid, normed;
+    } ways[] = {{0, true, false, true},
+                {1, false, false, false},
+                {2, false, true, false},
+                {2, true, true, true},
+                {3, false, false, true}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        w = with_experts(NULL, odd);
+        gguf_writer_u32(&w, "llama.expert_gating_func", ways[i].function);
+        gguf_writer_bool(&w, "llama.expert_weights_norm", ways[i].norm);
+        gguf_writer_f32(&w, "llama.expert_weights_scale", 2.5f);
+        accepted(&w);
+        assert_true(shape.experts.sigmoid == ways[i].sigmoid && shape.experts.norm == ways[i].normed &&
+                    shape.experts.scale == 2.5f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_architecture), cmocka_unit_test(defaults),
@@ -467,7 +536,7 @@ int main(void) {
         cmocka_unit_test(rope_scaling),       cmocka_unit_test(missing_keys),
         cmocka_unit_test(bad_numbers),        cmocka_unit_test(numbers_per_layer),
         cmocka_unit_test(bad_tensors),        cmocka_unit_test(architectures),
-        cmocka_unit_test(reference_models),
+        cmocka_unit_test(reference_models),   cmocka_unit_test(experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

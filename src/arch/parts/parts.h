@@ -73,21 +73,74 @@ void parts_delta(struct parts *p, uint32_t layer, uint32_t normed);
 /* p->x += down x (silu(gate x normed) * (up x normed)). */
 void parts_swiglu(struct parts *p, uint32_t layer, uint32_t normed);
 
+/* p->x += the experts that the router chooses for each row of `normed` (in parts_experts_forms), and the
+ * shared one. */
+uint32_t parts_experts_forms(const struct shape *s, uint32_t layer);
+void parts_experts(struct parts *p, uint32_t layer, uint32_t normed);
+/* Norm, and the layer's experts or its dense feed-forward. */
+void parts_feed_forward(struct parts *p, uint32_t layer);
+
 /* A whole builder, and the read of keys of architectures whose pairs are as neox has them. */
 void parts_dense(struct graph *g, const struct shape *s);
 stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_error *e);
 
 /* Rows of the tables of tensors. */
-#define PARTS_DENSE_LAYER                                                                                    \
+#define PARTS_DENSE_LAYER PARTS_ATTENTION, PARTS_DENSE(SHAPE_ALL_LAYERS)
+#define PARTS_ATTENTION                                                                                      \
     {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},                                \
         {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_HEADS_K},                \
         {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K},                   \
         {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V},                   \
         {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD}, \
-        {SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD},                              \
-        {SHAPE_LAYER(gate), .name = "ffn_gate.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF},                \
-        {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF}, {                  \
-        SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD                   \
+    {                                                                                                        \
+        SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD                                 \
+    }
+#define PARTS_DENSE(of)                                                                                      \
+    {SHAPE_LAYER(gate), .name = "ffn_gate.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF, .layers = (of)},    \
+        {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF, .layers = (of)}, {  \
+        SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD, .layers = (of)   \
+    }
+/* Router and experts; biases and the shared expert are rows of their own. */
+#define PARTS_EXPERTS_MATRIX(field, text, c, r)                                                              \
+    {                                                                                                        \
+        SHAPE_LAYER(experts.field), .name = text, .cols = (c), .rows = (r), .matrices = SHAPE_EXPERTS,       \
+                                    .layers = SHAPE_EXPERT_LAYERS                                            \
+    }
+#define PARTS_EXPERTS                                                                                        \
+    {SHAPE_LAYER(experts.router), .name = "ffn_gate_inp.weight", .cols = SHAPE_EMBD, .rows = SHAPE_EXPERTS,  \
+     .layers = SHAPE_EXPERT_LAYERS},                                                                         \
+        PARTS_EXPERTS_MATRIX(gate, "ffn_gate_exps.weight", SHAPE_EMBD, SHAPE_EXPERT_FF),                     \
+        PARTS_EXPERTS_MATRIX(up, "ffn_up_exps.weight", SHAPE_EMBD, SHAPE_EXPERT_FF),                         \
+        PARTS_EXPERTS_MATRIX(down, "ffn_down_exps.weight", SHAPE_EXPERT_FF, SHAPE_EMBD)
+#define PARTS_EXPERTS_BIAS(field, text, c)                                                                   \
+    {                                                                                                        \
+        SHAPE_LAYER(experts.field), .name = text, .cols = (c), .rows = SHAPE_EXPERTS, .f32 = true,           \
+                                    .layers = SHAPE_EXPERT_LAYERS                                            \
+    }
+#define PARTS_EXPERTS_BIASES                                                                                 \
+    {SHAPE_LAYER(experts.router_bias), .name = "ffn_gate_inp.bias", .cols = SHAPE_EXPERTS,                   \
+     .layers = SHAPE_EXPERT_LAYERS},                                                                         \
+        PARTS_EXPERTS_BIAS(gate_bias, "ffn_gate_exps.bias", SHAPE_EXPERT_FF),                                \
+        PARTS_EXPERTS_BIAS(up_bias, "ffn_up_exps.bias", SHAPE_EXPERT_FF),                                    \
+        PARTS_EXPERTS_BIAS(down_bias, "ffn_down_exps.bias", SHAPE_EMBD)
+#define PARTS_CHOICE_BIAS                                                                                    \
+    {                                                                                                        \
+        SHAPE_LAYER(experts.choice_bias), .name = "exp_probs_b.bias", .cols = SHAPE_EXPERTS,                 \
+                                          .optional = true, .layers = SHAPE_EXPERT_LAYERS                    \
+    }
+#define PARTS_SHARED_EXPERT                                                                                  \
+    {SHAPE_LAYER(experts.shared_gate), .name = "ffn_gate_shexp.weight", .cols = SHAPE_EMBD,                  \
+     .rows = SHAPE_SHARED_FF, .layers = SHAPE_SHARED_LAYERS},                                                \
+        {SHAPE_LAYER(experts.shared_up), .name = "ffn_up_shexp.weight", .cols = SHAPE_EMBD,                  \
+         .rows = SHAPE_SHARED_FF, .layers = SHAPE_SHARED_LAYERS},                                            \
+    {                                                                                                        \
+        SHAPE_LAYER(experts.shared_down), .name = "ffn_down_shexp.weight", .cols = SHAPE_SHARED_FF,          \
+                                          .rows = SHAPE_EMBD, .layers = SHAPE_SHARED_LAYERS                  \
+    }
+#define PARTS_SHARED_ROUTER                                                                                  \
+    {                                                                                                        \
+        SHAPE_LAYER(experts.shared_router), .name = "ffn_gate_inp_shexp.weight", .cols = SHAPE_EMBD,         \
+                                            .layers = SHAPE_SHARED_LAYERS                                    \
     }
 
 #define PARTS_DELTA_ROW(at, text, ...)                                                                       \

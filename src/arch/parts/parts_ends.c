@@ -150,7 +150,7 @@ void parts_dense(struct graph *g, const struct shape *s) {
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
-        parts_swiglu(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL)));
+        parts_feed_forward(&p, i);
     }
     parts_end(&p);
 }

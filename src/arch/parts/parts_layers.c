@@ -120,3 +120,11 @@ uint32_t parts_gated(struct parts *p, uint32_t i, uint32_t normed, enum graph_ep
 void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
     parts_add_product(p, i, parts_gated(p, i, normed, GRAPH_SWIGLU), p->x, p->s->layers[i].down, NULL);
 }
+
+void parts_feed_forward(struct parts *p, uint32_t i) {
+    const struct shape_layer *l = &p->s->layers[i];
+    if (shape_has_experts(p->s, i))
+        parts_experts(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(p->s, i)));
+    else
+        parts_swiglu(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL)));
+}

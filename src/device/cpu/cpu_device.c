@@ -106,6 +106,7 @@ struct parts {
     float *attention_parts;
     uint8_t *matmul_work;
     float *norm_rows;
+    uint8_t *experts_work;
     struct device_span *spans;
 };
 
@@ -145,6 +146,7 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     p.attention_parts = carve_take(c, attention_parts(choice, m), sizeof(float));
     p.matmul_work = carve_take(c, choice->threads, matmul_stride(m));
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
+    p.experts_work = carve_take(c, choice->threads, cpu_experts_bytes(m->graph));
     p.spans = carve_take(c, trace ? (uint64_t)m->slots * m->graph->n_ops : 0, sizeof *p.spans);
     p.team = carve_take(c, team_bytes(choice->threads), 1);
     return p;
@@ -373,6 +375,8 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->sums_panel = sums_panel(m);
     p.device->norm_rows = p.norm_rows;
     p.device->norm_stride = norm_stride(m);
+    p.device->experts_work = p.experts_work;
+    p.device->experts_stride = cpu_experts_bytes(m->graph);
     p.device->spans = trace ? p.spans : NULL;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
     stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, c->alone, phase, p.team,

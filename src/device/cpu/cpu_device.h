@@ -20,6 +20,8 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
 #define CPU_TILE_TOKENS 256
 #define CPU_TILE_PANELS 16
 #define CPU_TILE_ROWS   (CPU_TILE_PANELS * PANEL_ROWS)
+/* Rows of an expert that are gathered at a time, at most; a multiple of ACT_TILE_PAIR. */
+#define CPU_EXPERT_ROWS 128
 
 struct cpu_slice {
     uint8_t *memory;
@@ -49,6 +51,8 @@ struct cpu_device {
     size_t sums_panel; /* floats from the sums of a panel to the next one's */
     float *norm_rows;  /* norm_stride floats per member: a normed row that is only wanted as int8 */
     size_t norm_stride;
+    uint8_t *experts_work; /* experts_stride bytes per member: gathered rows, or the sums of all experts */
+    size_t experts_stride;
     struct device_counters counters;
     struct device_span *spans; /* [slots][ops], or NULL: no trace */
     uint32_t n_spans[2];
@@ -59,6 +63,9 @@ void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t
 uint8_t *cpu_step_slot(const struct cpu_device *d, uint32_t slot); /* its descriptor */
 /* The slot's half of a value with floats, [rows][width]. */
 float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot);
+
+/* Bytes of a member's experts_work; 0 without experts (cpu_experts.c). */
+uint64_t cpu_experts_bytes(const struct graph *g);
 
 /* Physical cores that this process may run on: *n processors (one per core, ascending), at most max
  * (cpu_topology.c). */

@@ -1,4 +1,5 @@
-/* What the functions that run ops share (cpu_step.c, cpu_delta.c): a member of the team in a step, and
+/* What the functions that run ops share (cpu_step.c, cpu_delta.c, cpu_experts.c): a member of the team in a
+ * step, and
  * where things are. */
 #ifndef STATOR_DEVICE_CPU_MEMBER_H
 #define STATOR_DEVICE_CPU_MEMBER_H
@@ -121,5 +122,26 @@ static inline const uint32_t *block_table(const struct member *m, uint32_t cache
 void cpu_delta_conv(const struct member *m, const struct graph_op *op);
 void cpu_delta_rule(const struct member *m, const struct graph_op *op);
 void cpu_delta_gate(const struct member *m, const struct graph_op *op);
+/* The sums of token j, n rows from the first panel on, which lie panel after panel. */
+static inline void take_sums(const struct member *m, const float *sums, uint32_t j, uint32_t n, float *to) {
+    sums += (size_t)j * PANEL_ROWS;
+    uint32_t r = 0;
+    for (; n - r >= PANEL_ROWS; r += PANEL_ROWS, sums += m->d->sums_panel)
+        memcpy(to + r, sums, PANEL_ROWS * sizeof *to);
+    if (r < n)
+        memcpy(to + r, sums, (n - r) * sizeof *to);
+}
+
+/* Panels from `panel` on that lie one after the other. */
+static inline uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
+    const struct graph_piece *p = w->pieces;
+    while (panel >= p->first_panel + p->panels)
+        p++;
+    return p->first_panel + p->panels - panel;
+}
+
+/* cpu_experts.c */
+void cpu_experts_route(const struct member *m, const struct graph_op *op);
+void cpu_experts_run(const struct member *m, const struct graph_op *op);
 
 #endif

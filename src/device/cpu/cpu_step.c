@@ -146,16 +146,6 @@ struct tile {
     uint32_t tokens;
 };
 
-/* The sums of token j, n rows from the first panel on, which lie panel after panel. */
-static void take_sums(const struct member *m, const float *sums, uint32_t j, uint32_t n, float *to) {
-    sums += (size_t)j * PANEL_ROWS;
-    uint32_t r = 0;
-    for (; n - r >= PANEL_ROWS; r += PANEL_ROWS, sums += m->d->sums_panel)
-        memcpy(to + r, sums, PANEL_ROWS * sizeof *to);
-    if (r < n)
-        memcpy(to + r, sums, (n - r) * sizeof *to);
-}
-
 static void finish_tile(const struct member *m, const struct graph_op *op, const struct tile *t,
                         const float *sums) {
     const struct kernels *k = &m->d->kernels;
@@ -232,14 +222,6 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
         }
         finish_tile(m, op, &tile, sums);
     }
-}
-
-/* Panels from `panel` on that lie one after the other. */
-static uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
-    const struct graph_piece *p = w->pieces;
-    while (panel >= p->first_panel + p->panels)
-        p++;
-    return p->first_panel + p->panels - panel;
 }
 
 /* With more tokens a kernel's call is dear enough that it shall have all its panels. */
@@ -524,7 +506,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_MATMUL] = run_matmul,    [GRAPH_ROPE_STORE] = run_rope_store, [GRAPH_ATTENTION] = run_attention,
     [GRAPH_GATHER_NORM] = run_norm, [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
     [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
-    [GRAPH_GATE] = cpu_delta_gate,
+    [GRAPH_GATE] = cpu_delta_gate,  [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

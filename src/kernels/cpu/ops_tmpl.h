@@ -125,6 +125,19 @@ static void ops_add(float *y, const float *a, const float *b, uint32_t n) {
         ops_add_part(y + i, a + i, b + i, n - i);
 }
 
+VEC_INLINE void ops_add_scaled_part(float *y, const float *x, vec by, const uint32_t n) {
+    vec_store_n(y, n, vec_fma(vec_load_n(x, n), by, vec_load_n(y, n)));
+}
+
+static void ops_add_scaled(float *y, const float *x, float by, uint32_t n) {
+    const vec all = vec_set(by);
+    uint32_t i = 0;
+    for (; n - i >= VEC; i += VEC)
+        ops_add_scaled_part(y + i, x + i, all, VEC);
+    if (i < n)
+        ops_add_scaled_part(y + i, x + i, all, n - i);
+}
+
 /* n pairs (first[j], second[j]). */
 VEC_INLINE void ops_rope_halves(float *first, float *second, const float *cos_sin, const uint32_t n) {
     const vec low = vec_load_n(cos_sin, 2 * n);
@@ -210,6 +223,7 @@ void TIER(init)(struct kernels *k) {
     k->sigmoid_mul = ops_sigmoid_mul;
     k->gelu_mul = ops_gelu_mul;
     k->add = ops_add;
+    k->add_scaled = ops_add_scaled;
     k->rope = ops_rope;
     k->argmax = ops_argmax;
 }

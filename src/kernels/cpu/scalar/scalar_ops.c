@@ -151,4 +151,5 @@ void scalar_init(struct kernels *k) {
     k->argmax = argmax;
     scalar_attention_init(k);
     scalar_delta_init(k);
+    scalar_experts_init(k);
 }

@@ -1,0 +1,105 @@
+/* Mixture of experts: router, chosen experts, the shared expert. */
+#include "arch/parts/parts.h"
+
+#include "kernels/shared/act_tiles.h"
+#include "kernels/shared/experts.h"
+
+#include <stdio.h>
+
+/* Rows of an expert begin where products may begin (struct kernels_matmul), and on devices that keep slots
+ * apart one after the other. */
+static struct graph_experts experts_of(const struct parts *p) {
+    const struct shape_experts *x = &p->s->experts;
+    const uint64_t slots = (uint64_t)p->g->want.batch * x->used;
+    const uint32_t align = p->g->want.tiled ? ACT_TILE_PAIR : 1;
+    const uint64_t rows = slots + (align - 1) * ARITH_MIN(slots, (uint64_t)x->count);
+    CHECK(EXPERTS_WORDS(slots, rows) <= UINT32_MAX); /* graph_build has bounded it */
+    return (struct graph_experts){.experts = x->count,
+                                  .used = x->used,
+                                  .rows = (uint32_t)rows,
+                                  .align = align,
+                                  .how = (x->sigmoid ? EXPERTS_SIGMOID : 0) | (x->norm ? EXPERTS_NORM : 0),
+                                  .scale = x->scale,
+                                  .clamped = x->clamped,
+                                  .alpha = x->alpha,
+                                  .limit = x->limit,
+                                  .routes = GRAPH_NONE,
+                                  .shared = GRAPH_NONE,
+                                  .gate = GRAPH_NONE};
+}
+
+static uint32_t value_of_rows(struct parts *p, uint32_t layer, const char *name, uint32_t rows,
+                              uint32_t width, uint32_t forms) {
+    char text[32];
+    snprintf(text, sizeof text, "blk.%u.%s", layer, name);
+    return graph_add_value(p->g, text, GRAPH_SCRATCH, rows, width, forms);
+}
+
+uint32_t parts_experts_forms(const struct shape *s, uint32_t layer) {
+    const struct shape_experts_tensors *t = &s->layers[layer].experts;
+    uint32_t forms = parts_forms(t->router, t->gate, t->up);
+    if (t->shared_router != NULL)
+        forms |= graph_form_for(t->shared_router);
+    return t->shared_gate != NULL ? forms | parts_forms(t->shared_gate, t->shared_up, NULL) : forms;
+}
+
+/* One column of logits for each expert, and behind them the shared expert's gate. */
+static uint32_t add_router(struct parts *p, uint32_t i, uint32_t normed) {
+    const struct shape_experts_tensors *t = &p->s->layers[i].experts;
+    const uint32_t experts = p->s->experts.count;
+    const bool gate = t->shared_router != NULL;
+    uint32_t logits = parts_value(p, i, "ffn_router", experts + gate, GRAPH_F32);
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, logits);
+    graph_op_weight(p->g, op, t->router, t->router_bias, 0);
+    if (gate) {
+        op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, logits);
+        graph_op_weight(p->g, op, t->shared_router, NULL, experts);
+    }
+    return logits;
+}
+
+static uint32_t add_shared(struct parts *p, uint32_t i, uint32_t normed) {
+    const struct shape_experts_tensors *t = &p->s->layers[i].experts;
+    uint32_t h =
+        parts_value(p, i, "ffn_shexp_h", p->s->experts.shared_ff, GRAPH_F32 | graph_form_for(t->shared_down));
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, h);
+    op->epilogue = GRAPH_SWIGLU;
+    graph_op_weight(p->g, op, t->shared_gate, NULL, 0);
+    graph_op_weight(p->g, op, t->shared_up, NULL, 0);
+    uint32_t out = parts_value(p, i, "ffn_shexp", p->s->n_embd, GRAPH_F32);
+    op = graph_add_op(p->g, GRAPH_MATMUL, i, h, out);
+    graph_op_weight(p->g, op, t->shared_down, NULL, 0);
+    return out;
+}
+
+void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
+    struct graph *g = p->g;
+    const struct shape_experts_tensors *t = &p->s->layers[i].experts;
+    struct graph_experts x = experts_of(p);
+    const uint32_t slots = g->want.batch * x.used;
+    uint32_t logits = add_router(p, i, normed);
+    x.routes = value_of_rows(p, i, "ffn_routes", 1, EXPERTS_WORDS(slots, x.rows), GRAPH_F32);
+    struct graph_op *op = graph_add_op(g, GRAPH_ROUTE, i, logits, x.routes);
+    op->experts = x;
+    if (t->choice_bias != NULL)
+        graph_op_weight(g, op, t->choice_bias, NULL, 0);
+
+    uint32_t h =
+        value_of_rows(p, i, "ffn_experts_h", x.rows, p->s->experts.ff, GRAPH_F32 | graph_form_for(t->down));
+    op = graph_add_op(g, GRAPH_EXPERTS, i, normed, h);
+    op->epilogue = GRAPH_SWIGLU;
+    op->experts = x;
+    graph_op_weight(g, op, t->gate, t->gate_bias, 0);
+    graph_op_weight(g, op, t->up, t->up_bias, 0);
+
+    if (t->shared_gate != NULL)
+        x.shared = add_shared(p, i, normed);
+    if (t->shared_router != NULL)
+        x.gate = logits;
+    op = graph_add_op(g, GRAPH_EXPERTS, i, h, p->x);
+    op->epilogue = GRAPH_RESIDUAL;
+    op->experts = x;
+    graph_op_weight(g, op, t->down, t->down_bias, 0);
+    if (g->want.experts_apart)
+        op->work = value_of_rows(p, i, "ffn_experts", slots, p->s->n_embd, GRAPH_F32);
+}

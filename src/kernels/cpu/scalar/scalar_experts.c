@@ -1,0 +1,91 @@
+/* Mixture of experts: the definition of routing and of what else only its layers do. No state; any thread. */
+#include "kernels/kernels.h"
+#include "kernels/shared/experts.h"
+
+#include "base/check.h"
+
+static float score(const struct kernels_route *r, uint32_t expert) {
+    if (!(r->how & EXPERTS_SIGMOID))
+        return r->logits[expert];
+    return num_sigmoid(r->logits[expert]) + (r->bias != NULL ? r->bias[expert] : 0.0f);
+}
+
+/* The best so far in descending order: an equal one comes behind. */
+static void choose(const struct kernels_route *r) {
+    uint32_t best[EXPERTS_MAX_USED], key[EXPERTS_MAX_USED], n = 0;
+    for (uint32_t e = 0; e < r->experts; e++) {
+        const uint32_t k = experts_key(score(r, e));
+        if (n == r->used && k <= key[n - 1])
+            continue;
+        uint32_t at = n < r->used ? n++ : n - 1;
+        for (; at > 0 && key[at - 1] < k; at--) {
+            key[at] = key[at - 1];
+            best[at] = best[at - 1];
+        }
+        key[at] = k;
+        best[at] = e;
+    }
+    for (uint32_t i = 0; i < n; i++) { /* ascending */
+        uint32_t at = i;
+        for (; at > 0 && r->chosen[at - 1] > best[i]; at--)
+            r->chosen[at] = r->chosen[at - 1];
+        r->chosen[at] = best[i];
+    }
+}
+
+static float sum_all(const struct kernels_route *r, float most) {
+    float lane[128] = {0};
+    for (uint32_t e = 0; e < r->experts; e++)
+        lane[e % 128] += num_exp(r->logits[e] - most);
+    return num_sum128(lane);
+}
+
+static float largest(const struct kernels_route *r) {
+    uint32_t best = 0;
+    for (uint32_t e = 1; e < r->experts; e++)
+        if (experts_key(r->logits[e]) > experts_key(r->logits[best]))
+            best = e;
+    return r->logits[best];
+}
+
+static void route(const struct kernels_route *r) {
+    CHECK(r->used > 0 && r->used <= r->experts && r->used <= EXPERTS_MAX_USED && r->experts <= EXPERTS_MAX);
+    const bool sigmoid = (r->how & EXPERTS_SIGMOID) != 0, norm = (r->how & EXPERTS_NORM) != 0;
+    choose(r);
+    const float most = sigmoid ? 0.0f : largest(r);
+    float sum = 0;
+    for (uint32_t i = 0; i < r->used; i++) {
+        const float l = r->logits[r->chosen[i]];
+        r->weight[i] = sigmoid ? num_sigmoid(l) : num_exp(l - most);
+        sum += r->weight[i];
+    }
+    float by = 1.0f;
+    if (sigmoid && norm)
+        by = num_rcp(sum > EXPERTS_LEAST ? sum : EXPERTS_LEAST);
+    else if (!sigmoid)
+        by = num_rcp(norm ? sum : sum_all(r, most));
+    for (uint32_t i = 0; i < r->used; i++) {
+        const float w = r->weight[i] * by;
+        r->weight[i] = w * r->scale;
+    }
+}
+
+static void clamped_glu(float *y, const float *gate, const float *up, uint32_t n, float alpha, float limit) {
+    for (uint32_t i = 0; i < n; i++) {
+        const float g = gate[i] < limit ? gate[i] : limit;
+        const float below = up[i] < limit ? up[i] : limit, u = below > -limit ? below : -limit;
+        const float s = num_sigmoid(g * alpha) * g, one = u + 1.0f;
+        y[i] = s * one;
+    }
+}
+
+static void add_scaled(float *y, const float *x, float by, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = fmaf(x[i], by, y[i]);
+}
+
+void scalar_experts_init(struct kernels *k) {
+    k->route = route;
+    k->clamped_glu = clamped_glu;
+    k->add_scaled = add_scaled;
+}
