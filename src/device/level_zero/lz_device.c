@@ -2,9 +2,9 @@
 #include "device/level_zero/lz_device.h"
 
 #include "device/level_zero/lz_cache.h"
-
 #include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_peer.h"
+#include "device/level_zero/lz_steps.h"
 #include "kernels/shared/opencl.h"
 
 #include <inttypes.h>
@@ -21,18 +21,6 @@ static struct lz_device *self(struct device *d) {
 
 static const struct lz_device *const_self(const struct device *d) {
     return (const struct lz_device *)d;
-}
-
-struct launch_traits lz_device_traits(const struct lz_gpu *g) {
-    struct launch_traits t = {.max_group = g->max_group,
-                              .local_bytes = g->local_memory,
-                              .threads = ARITH_MAX(g->eus * g->threads_per_eu, 1u),
-                              .dpas = g->dpas};
-    for (uint32_t i = 0; i < g->n_sub_groups; i++)
-        for (uint32_t bit = 0; bit < 8; bit++)
-            if (g->sub_groups[i] == 1u << bit)
-                t.sub_group_sizes |= 1u << bit;
-    return t;
 }
 
 static void fill_choice(const struct lz_system *s, uint32_t index, const struct device_options *o,
@@ -82,7 +70,7 @@ stator_status lz_device_takes(const struct device_choice *c, const struct device
     if (st != STATOR_OK)
         return st;
     CHECK(c->where[0] < s->n_gpus);
-    struct launch_traits t = lz_device_traits(&s->gpus[c->where[0]]);
+    struct launch_traits t = lz_facts_traits(&s->gpus[c->where[0]]);
     const struct graph *g = m->graph;
     uint32_t bounds[LAUNCH_BUCKETS];
     for (int part = LAUNCH_BODY; part <= LAUNCH_TAIL; part++) {

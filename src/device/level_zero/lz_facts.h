@@ -3,6 +3,7 @@
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_FACTS_H
 
 #include "device/device.h"
+#include "device/launch/launch.h"
 #include "device/level_zero/lz_system.h"
 
 #define LZ_FACTS_ALIGNMENT 65536 /* of slices: whole pages of device memory */
@@ -10,5 +11,7 @@
 /* Memory is the driver's total less 1/32, which the driver and the display keep. Free memory is not a fact;
  * it is checked when slices are made. */
 void lz_facts_of(const struct lz_gpu *g, struct device_facts *f);
+/* And what launches are made by. */
+struct launch_traits lz_facts_traits(const struct lz_gpu *g);
 
 #endif

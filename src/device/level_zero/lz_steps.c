@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "os/pages.h"
 #include "device/level_zero/lz_cache.h"
-#include "device/level_zero/lz_device.h"
+#include "device/level_zero/lz_facts.h"
 #include "kernels/shared/opencl.h"
 
 #include <stdio.h>
@@ -310,7 +310,7 @@ static stator_status append_results(struct recording *r) {
 /* The launches of one part for the recording's rows into steps.launches. */
 static stator_status build(struct recording *r, enum launch_part part, uint32_t *n) {
     struct lz_device *d = r->d;
-    struct launch_traits t = lz_device_traits(d->gpu);
+    struct launch_traits t = lz_facts_traits(d->gpu);
     stator_status st = launch_build(d->model, &t, part, r->rows, NULL, n, r->e);
     if (st != STATOR_OK)
         return st;
@@ -473,7 +473,7 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
     bool tail = h->n_rows > 0 && s->n_tails > 0;
     if (h->run_body) {
         uint32_t bucket = bucket_of(s->body_bounds, s->n_bodies, h->n_tokens);
-        struct launch_traits t = lz_device_traits(d->gpu);
+        struct launch_traits t = lz_facts_traits(d->gpu);
         launch_cut(d->model, &t, s->body_bounds[bucket], h);
         lists[n++] = &s->body[slot][bucket];
     } else if (tail)

@@ -11,39 +11,7 @@
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_STEPS_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_STEPS_H
 
-#include "device/device.h"
-#include "device/launch/launch.h"
-#include "device/level_zero/lz_queue.h"
-
-struct lz_device;
-
-struct lz_list {
-    ze_command_list_handle_t handle;
-    uint32_t launches;
-    uint32_t first_event; /* with trace: of the slot's events, one per launch, */
-    uint32_t *ops;        /* and the launches' ops */
-    uint64_t direct_bytes, staged_bytes, copied_bytes;
-};
-
-struct lz_steps {
-    ze_module_handle_t *modules; /* [opencl_n_modules], NULL where no launch needs it */
-    ze_kernel_handle_t *kernels; /* [launch_n_kernels], likewise */
-    struct launch *launches;     /* of the list that is being recorded; mapped while recording */
-    uint64_t launches_bytes;
-    uint32_t n_bodies, n_tails; /* buckets */
-    uint32_t body_bounds[LAUNCH_BUCKETS];
-    uint32_t tail_bounds[LAUNCH_BUCKETS];
-    struct lz_list body[2][LAUNCH_BUCKETS];
-    struct lz_list tail[2][LAUNCH_BUCKETS];
-    struct lz_list head[2];
-    ze_fence_handle_t fence[2];
-    bool running[2];
-    /* With trace. */
-    uint32_t max_events; /* per slot; 0: no trace */
-    ze_event_pool_handle_t pool;
-    ze_event_handle_t *events[2];
-    const struct lz_list *last[2][2]; /* the lists of the slot's last step */
-};
+#include "device/level_zero/lz_parts.h"
 
 /* Takes the tables out of c (carve_count() to measure). */
 void lz_steps_lay_out(struct lz_steps *s, struct carve *c, const struct device_model *m, bool trace);
