@@ -12,6 +12,7 @@
 #include "os/host_memory.h"
 #include "os/pages.h"
 #include "plan/planner.h"
+#include "plan/planning_open.h"
 #include "plan/refusal.h"
 #include "plan/shortage.h"
 #include "plan/spill.h"

@@ -2,8 +2,7 @@
  * follows. The engine holds one and plans with it before its thread runs; afterwards the thread reads it, and
  * nothing but the plan's `allocated` and `used` changes.
  *
- * planning_open fills it in this order: config (planning_load_config), file, devices, tables, sizes. Owner:
- * the driver thread. Functions of plan/ call it `s`. */
+ * planning_open.h fills it. Owner: the driver thread. Functions of plan/ call it `s`. */
 #ifndef STATOR_PLAN_PLANNING_H
 #define STATOR_PLAN_PLANNING_H
 
@@ -14,7 +13,6 @@
 #include "model/gguf.h"
 #include "model/shape.h"
 #include "plan/plan.h"
-#include "stator.h"
 
 /* Sizes that the plan follows from, all resolved. */
 struct planning_want {
@@ -86,22 +84,5 @@ struct planning {
     uint32_t max_plan_blocks;
     bool planned;
 };
-
-/* The config, and where o->devices or devices.facts describe devices, those. s is zero, but for log and
- * engine. */
-stator_status planning_load_config(struct planning *s, const stator_options *o, stator_error *e);
-/* The model's file, its shape and tables, the devices and the wanted sizes, after planning_load_config. What
- * it took, planning_close gives back, also after an error. */
-stator_status planning_open(struct planning *s, stator_error *e);
-void planning_close(struct planning *s);
-
-/* With devices.use = "auto" and before the first plan: chooses how many of the GPUs here take part, or the
- * CPU where they do not hold the model. */
-stator_status planning_narrow(struct planning *s, stator_error *e);
-/* The plan for s->want into s->plan, with "auto" context resolved. STATOR_DOES_NOT_FIT: the plan does not fit
- * (s->planned) or can't be made; the text says what is short and what would fit. */
-stator_status planning_make(struct planning *s, stator_error *e);
-
-uint64_t planning_deadline_ns(const struct config *c);
 
 #endif

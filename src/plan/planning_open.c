@@ -1,4 +1,4 @@
-#include "plan/planning.h"
+#include "plan/planning_open.h"
 
 #include "arch/arch.h"
 #include "kernels/kernels.h"
