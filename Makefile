@@ -66,7 +66,7 @@ CL_FLAGS := -x cl -cl-std=CL3.0 --target=spir64-unknown-unknown -O2 -Xclang -dis
     -Wall -Wextra -Werror -Isrc
 # The modules do not depend on the compiler and flags of the rest.
 CL_BUILD := build/spirv
-CL_MODULES := norm ends
+CL_MODULES := norm ends delta
 # Attention: a module per type of K and V (enum kernels_kv), and one for two types.
 CL_KV_f32 := -DCL_KV=0
 CL_KV_f16 := -DCL_KV=1

@@ -48,6 +48,24 @@ oracle() {
 }
 test_oracle_llama() { oracle llama-tied && oracle llama-untied; }
 test_oracle_qwen() { oracle qwen2 && oracle qwen3; }
+test_oracle_qwen35() { oracle qwen35; }
+
+# States and KV in one piece and split, in steps of other sizes, in other orders of work items.
+test_hybrid() {
+    need_driver
+    need_shared oracles/models/qwen35.gguf
+    local model=$shared/oracles/models/qwen35.gguf ids kv batch
+    ids=$(sed -n 's/.*"prompt": *\[\([^]]*\)\].*/\1/p' <(tr -d '\n' <"$shared/oracles/models/qwen35.json"))
+    for kv in f32 f16; do
+        expect 0 "$stator" logits "$model" --set devices.use=cpu:0 --tokens "$ids" -o "$tmp/cpu" --set memory.kv_type=$kv
+        for batch in 1 7 64; do
+            expect_gpu 0 'devices=2,order=shuffle' "$stator" logits "$model" --set 'devices.use="level_zero:0,level_zero:1"' \
+                --tokens "$ids" -o "$tmp/gpu" --set memory.kv_type=$kv --set memory.batch=$batch
+            cmp "$tmp/gpu" "$tmp/cpu" || fail "KV $kv, steps of $batch: other logits than the CPU's"
+            clean
+        done
+    done
+}
 test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl; do oracle quant-$t; done; }
 test_oracle_k_blocks() { for t in q4_k q5_k q6_k; do oracle quant-$t; done; }
 

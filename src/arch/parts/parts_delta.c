@@ -37,23 +37,27 @@ uint32_t parts_delta_forms(const struct shape_layer *l) {
            graph_form_for(l->own[PARTS_ALPHA]);
 }
 
+/* Each its own op: GPU kernels multiply one matrix at a time. */
+static void add_product(struct parts *p, uint32_t i, uint32_t in, uint32_t out, uint32_t own,
+                        uint32_t column) {
+    struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, in, out);
+    graph_op_weight(p->g, op, p->s->layers[i].own[own], NULL, column);
+}
+
 void parts_delta(struct parts *p, uint32_t i, uint32_t normed) {
     struct graph *g = p->g;
     const struct gguf_tensor *const *own = p->s->layers[i].own;
     const struct graph_delta d = delta_of(p->s);
     const uint32_t width = d.value_heads * d.dim_v;
     uint32_t qkv = parts_value(p, i, "qkv", d.channels, GRAPH_F32);
-    struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, i, normed, qkv);
-    graph_op_weight(g, op, own[PARTS_QKV], NULL, 0);
+    add_product(p, i, normed, qkv, PARTS_QKV, 0);
 
     /* q, k, v after the convolution; gates of the output; beta, alpha */
     uint32_t heads = parts_value(p, i, "heads", d.alpha + d.value_heads, GRAPH_F32);
-    op = graph_add_op(g, GRAPH_MATMUL, i, normed, heads);
-    graph_op_weight(g, op, own[PARTS_Z], NULL, d.channels);
-    op = graph_add_op(g, GRAPH_MATMUL, i, normed, heads);
-    graph_op_weight(g, op, own[PARTS_BETA], NULL, d.beta);
-    graph_op_weight(g, op, own[PARTS_ALPHA], NULL, d.alpha);
-    op = graph_add_op(g, GRAPH_CONV, i, qkv, heads);
+    add_product(p, i, normed, heads, PARTS_Z, d.channels);
+    add_product(p, i, normed, heads, PARTS_BETA, d.beta);
+    add_product(p, i, normed, heads, PARTS_ALPHA, d.alpha);
+    struct graph_op *op = graph_add_op(g, GRAPH_CONV, i, qkv, heads);
     op->delta = d;
     graph_op_weight(g, op, own[PARTS_CONV], NULL, 0);
     graph_op_cache(g, op, p->state);

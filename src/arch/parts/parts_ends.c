@@ -85,6 +85,14 @@ uint32_t parts_window(struct parts *p, uint32_t window) {
     return add_kv_cache(p->g, p->s, window);
 }
 
+/* Some layer of the part. */
+static bool has_attention(const struct graph_want *w, const struct shape *s) {
+    for (uint32_t i = w->first_layer; i < w->end_layer; i++)
+        if (!shape_is_delta(s, i))
+            return true;
+    return false;
+}
+
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE};
     p->angles = graph_add_angles(
@@ -98,7 +106,7 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
                                   .original = s->rope_original});
     p->kv = add_kv_cache(g, s, 0);
     p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
-    if (g->want.cells != 0)
+    if (g->want.cells != 0 && has_attention(&g->want, s))
         p->arrivals =
             graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch, s->n_kv_heads, GRAPH_F32);
     graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);

@@ -17,6 +17,10 @@ enum {
     LAUNCH_EMBED,
     LAUNCH_ARGMAX,
     LAUNCH_NORM,
+    LAUNCH_CONV,
+    LAUNCH_DELTA,
+    LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
+    LAUNCH_GATE,
     LAUNCH_ATTENTION, /* by enum kernels_kv of K and V, then for two different types */
     LAUNCH_MATMUL = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1
 };
@@ -50,6 +54,11 @@ void launch_plain_weight(struct launch_list *b, struct launch *l, uint32_t weigh
 void launch_forms(struct launch *l, const struct graph_value *v);
 /* Ten arguments: where the op's layer lies in its cache. */
 stator_status launch_cache(struct launch_list *b, struct launch *l, const struct graph_op *o);
+
+/* launch_delta.c */
+stator_status launch_conv(struct launch_list *b, uint32_t op);
+stator_status launch_delta(struct launch_list *b, uint32_t op);
+stator_status launch_gate(struct launch_list *b, uint32_t op);
 
 /* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);

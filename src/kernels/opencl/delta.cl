@@ -1,0 +1,209 @@
+/* Delta-net layers (kernels.h, struct kernels_conv and kernels_delta): the convolution, a group per (token,
+ * head); the delta rule, a group per 32 columns of a head's state of one sequence, which stay in registers
+ * over all tokens of its chunk; gates of heads. */
+#include "kernels/opencl/cl_heads.h"
+#include "kernels/shared/delta.h"
+
+/* A layer's states: the sequence's block begins at base + block * block_bytes. */
+struct states {
+    global uchar *base;
+    uint block_bytes;
+    uint cache;
+    uint window; /* bytes of a state before the rows that the convolution keeps */
+};
+
+static inline global float *state_of(const struct states *s, cl_bytes step,
+                                     global const struct step_chunk *c) {
+    return (global float *)(s->base + cl_table(step, s->cache, c->slot)[0] * s->block_bytes);
+}
+
+#define STATE_PARAMETERS                                                                                     \
+    global uchar *state, uint block_bytes, uint cache, uint window, uint key_heads, uint value_heads,        \
+        uint dim_k, uint dim_v, uint taps
+
+/* weights: F32 panels. Local: tile dim_k floats, lane 128 floats. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void
+delta_conv(global const uchar *step, global const float *in, uint in_width, global float *out, uint out_width,
+           global const float *weights, uint panel, STATE_PARAMETERS, float eps, local float *tile,
+           local float *lane) {
+    struct states states = {state, block_bytes, cache, window};
+    uint me = get_local_id(0), items = get_local_size(0);
+    uint heads = 2 * key_heads + value_heads;
+    uint channels = 2 * key_heads * dim_k + value_heads * dim_v;
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * heads; item += get_num_groups(0)) {
+        uint t = item / heads, head = item % heads;
+        bool key = head < 2 * key_heads;
+        uint first = key ? head * dim_k : 2 * key_heads * dim_k + (head - 2 * key_heads) * dim_v;
+        uint n = key ? dim_k : dim_v;
+        global const struct step_chunk *chunk = cl_chunk_of(step, false, t);
+        global const float *before = state_of(&states, step, chunk) + window / 4 + first;
+        uint at = t - chunk->first;
+        for (uint i = me; i < n; i += items) {
+            uint channel = first + i;
+            global const float *w = weights + channel / 16 * panel + channel % 16;
+            float sum = 0.0f;
+            for (uint j = 0; j < taps; j++) {
+                float x = at + j + 1 < taps ? before[(at + j) * channels + i]
+                                            : in[(t + j + 1 - taps) * in_width + channel];
+                sum = fma(w[16 * j], x, sum);
+            }
+            float y = num_silu(sum);
+            if (key)
+                tile[i] = y;
+            else
+                out[t * out_width + channel] = y;
+        }
+        if (!key) /* the same for the whole group */
+            continue;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint j = me; j < 128; j += items) {
+            float sum = 0.0f;
+            for (uint i = j; i < n; i += 128)
+                sum = fma(tile[i], tile[i], sum);
+            lane[j] = sum;
+        }
+        cl_sum128(lane, 1);
+        float r = num_rsqrt(lane[0] + eps);
+        for (uint i = me; i < n; i += items)
+            out[t * out_width + first + i] = tile[i] * r;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Items of a group: those of a column have a quarter of its rows each, every fourth. */
+#define LANES 4
+#define ITEMS (DELTA_BLOCK * LANES)
+
+/* The last taps - 1 rows of what was convolved, for the next step; a channel per item. */
+static inline void keep_window(global float *kept, global const float *rows, uint channels, uint channel,
+                               uint taps, uint tokens) {
+    if (channel >= channels)
+        return;
+    for (uint i = 0; i + 1 < taps; i++) {
+        uint from = i + tokens;
+        kept[i * channels + channel] =
+            from + 1 < taps ? kept[from * channels + channel] : rows[(from + 1 - taps) * channels + channel];
+    }
+}
+
+static inline float sum4(local const float *part, uint column) {
+    float even = part[column] + part[column + 2 * DELTA_BLOCK];
+    float odd = part[column + DELTA_BLOCK] + part[column + 3 * DELTA_BLOCK];
+    return even + odd;
+}
+
+/* in: rows of q, k, v, .., beta, alpha; raw: what was convolved. Local: 2 * dim_k + 4 * ITEMS floats.
+ * Compiled for states of up to MOST * LANES rows. */
+#define DELTA_RULE(NAME, KEPT, MOST)                                                                         \
+    kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void NAME(      \
+        global const uchar *step, global const float *in, uint in_width, global const float *raw,            \
+        global float *out, uint out_width, global const float *bias, global const float *a,                  \
+        STATE_PARAMETERS, uint beta_at, uint alpha_at, float scale, local float *memory) {                   \
+        struct states states = {state, block_bytes, cache, window};                                          \
+        uint me = get_local_id(0), column = me % DELTA_BLOCK, lane = me / DELTA_BLOCK;                       \
+        local float *k = memory, *q = k + dim_k, *part = q + dim_k, *part_out = part + ITEMS;                \
+        local float *decays = part_out + ITEMS, *betas = decays + ITEMS;                                     \
+        uint keys = key_heads * dim_k, channels = 2 * keys + value_heads * dim_v;                            \
+        uint blocks = cl_ceil_div(dim_v, (uint)DELTA_BLOCK), rules = value_heads * blocks;                   \
+        uint each = rules + cl_ceil_div(channels, (uint)ITEMS);                                              \
+        for (uint item = get_group_id(0); item < CL_STEP(step)->n_chunks * each;                             \
+             item += get_num_groups(0)) {                                                                    \
+            global const struct step_chunk *chunk =                                                          \
+                (global const struct step_chunk *)(step + CL_STEP(step)->at_chunks) + item / each;           \
+            global float *all = state_of(&states, step, chunk);                                              \
+            uint at = item % each, first = chunk->first, tokens = chunk->n;                                  \
+            if (at >= rules) {                                                                               \
+                keep_window(all + window / 4, raw + first * channels, channels, (at - rules) * ITEMS + me,   \
+                            taps, tokens);                                                                   \
+                continue;                                                                                    \
+            }                                                                                                \
+            uint head = at / blocks, block = at % blocks, columns = dim_v - block * DELTA_BLOCK;             \
+            global float *rows = all + at * dim_k * DELTA_BLOCK + column;                                    \
+            uint key = head % key_heads * dim_k, to = head * dim_v + block * DELTA_BLOCK + column;           \
+            float s[MOST];                                                                                   \
+            uint most = cl_ceil_div(dim_k, (uint)LANES);                                                     \
+            _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                              \
+                uint row = LANES * i + lane;                                                                 \
+                if (KEPT)                                                                                    \
+                    s[i] = row < dim_k ? rows[row * DELTA_BLOCK] : 0.0f;                                     \
+            }                                                                                                \
+            for (uint t = 0; t < tokens; t++) {                                                              \
+                global const float *x = in + (first + t) * in_width;                                         \
+                if (t % ITEMS == 0 && t + me < tokens) {                                                     \
+                    global const float *mine = x + me * in_width;                                            \
+                    decays[me] = num_exp(num_softplus(mine[alpha_at + head] + bias[head]) * a[head]);        \
+                    betas[me] = num_sigmoid(mine[beta_at + head]);                                           \
+                }                                                                                            \
+                for (uint i = me; i < dim_k; i += ITEMS) {                                                   \
+                    q[i] = x[key + i];                                                                       \
+                    k[i] = x[keys + key + i];                                                                \
+                }                                                                                            \
+                barrier(CLK_LOCAL_MEM_FENCE);                                                                \
+                float decay = decays[t % ITEMS], sum = 0.0f;                                                 \
+                _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                          \
+                    uint row = LANES * i + lane;                                                             \
+                    if (row < dim_k)                                                                         \
+                        sum = fma(KEPT ? s[i] : rows[row * DELTA_BLOCK], k[row], sum);                       \
+                }                                                                                            \
+                part[me] = sum;                                                                              \
+                barrier(CLK_LOCAL_MEM_FENCE);                                                                \
+                float v = column < columns ? x[2 * keys + to] : 0.0f;                                        \
+                float e = fma(-decay, sum4(part, column), v) * betas[t % ITEMS];                             \
+                sum = 0.0f;                                                                                  \
+                _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                          \
+                    uint row = LANES * i + lane;                                                             \
+                    if (row < dim_k) {                                                                       \
+                        float kept = (KEPT ? s[i] : rows[row * DELTA_BLOCK]) * decay;                        \
+                        float now = fma(k[row], e, kept);                                                    \
+                        if (KEPT)                                                                            \
+                            s[i] = now;                                                                      \
+                        else                                                                                 \
+                            rows[row * DELTA_BLOCK] = now;                                                   \
+                        sum = fma(now, q[row], sum);                                                         \
+                    }                                                                                        \
+                }                                                                                            \
+                part_out[me] = sum;                                                                          \
+                barrier(CLK_LOCAL_MEM_FENCE);                                                                \
+                if (lane == 0 && column < columns)                                                           \
+                    out[(first + t) * out_width + to] = sum4(part_out, column) * scale;                      \
+            }                                                                                                \
+            _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                              \
+                uint row = LANES * i + lane;                                                                 \
+                if (KEPT && row < dim_k)                                                                     \
+                    rows[row * DELTA_BLOCK] = s[i];                                                          \
+            }                                                                                                \
+            barrier(CLK_LOCAL_MEM_FENCE);                                                                    \
+        }                                                                                                    \
+    }
+
+DELTA_RULE(delta_rule, true, 32)
+DELTA_RULE(delta_rule_wide, false, 1)
+
+/* A group has `together` heads of a token, so that groups of int8 are whole. Local: tile together * dim
+ * floats, lane 128 for each of CL_HEADS_AT_ONCE, work OPENCL_QUANTISE_WORDS of the tile. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void
+gate(global const uchar *step, global const float *in, global const float *gates, uint gates_width,
+     uint column, global uchar *out, uint has, uint width, uint f32, uint q32, uint d32, uint s32, uint q256,
+     uint d256, uint s256, global const float *weight, uint normed, uint heads, uint dim, uint together,
+     float inv_n, float eps, local float *tile, local float *lane, local uint *work) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    uint parts = heads / together, n = together * dim;
+    struct cl_forms o = {out, has, width, f32, q32, d32, s32, q256, d256, s256};
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * parts; item += get_num_groups(0)) {
+        uint t = item / parts, at = item % parts * n;
+        for (uint i = me; i < n; i += items)
+            tile[i] = in[t * width + at + i];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (normed)
+            cl_norm_heads(tile, together, dim, weight, inv_n, eps, lane);
+        for (uint i = me; i < n; i += items) {
+            float g = gates[t * gates_width + column + at + i];
+            float y = (normed ? num_silu(g) : num_sigmoid(g)) * tile[i];
+            tile[i] = y;
+            ((global float *)(out + f32))[t * width + at + i] = y;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        cl_quantise_forms(&o, t, at, tile, n, false, work);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
