@@ -17,7 +17,7 @@ static const struct plan *now(void) {
     snprintf(p.model, sizeof p.model, "model");
     p.fits = true;
     for (int i = 0; i < 3; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "gpu%d", i);
         struct plan_place *place = plan_add_place(&p, i < 2 ? name : "host", i == 2, 1 << 30);
         plan_add_arena(place, i < 2 ? "weights" : "engine", 1 << 20, 1 << 20);

@@ -25,14 +25,14 @@ MATMUL_INLINE void matmul_prefetch(const struct matmul_tile *m, uint32_t plane, 
     size_t ahead = at + MATMUL_AHEAD;
     if (ahead >= plane_bytes)
         ahead += m->l->panel_bytes - plane_bytes;
-    MATMUL_UNROLL
+    UNROLL
     for (size_t i = 0; i < bytes; i += 64)
         prefetch_line(m->panel, plane + ahead + i);
 }
 
 /* The same of small planes: the next panel's bytes there. */
 MATMUL_INLINE void matmul_prefetch_next(const struct matmul_tile *m, uint32_t at, size_t bytes) {
-    MATMUL_UNROLL
+    UNROLL
     for (size_t i = 0; i < bytes; i += 64)
         prefetch_line(m->panel, m->l->panel_bytes + at + i);
 }

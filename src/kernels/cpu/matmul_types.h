@@ -4,26 +4,13 @@
 #define STATOR_KERNELS_CPU_MATMUL_TYPES_H
 
 #include "formats/block_parts.h"
+#include "kernels/cpu/unroll.h"
 #include "kernels/kernels.h"
 
 #include <immintrin.h>
 #include <string.h>
 
 #define MATMUL_INLINE static inline __attribute__((always_inline))
-
-/* Loops over steps and tokens have constant bounds and must vanish, or their registers lie in memory. Under a
- * sanitizer, whose checks would be unrolled with them, compiling then takes minutes: there they stay. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MATMUL_UNROLL
-#elif defined(__clang__)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MATMUL_UNROLL
-#else
-#define MATMUL_UNROLL _Pragma("unroll")
-#endif
-#else
-#define MATMUL_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 MATMUL_INLINE bool matmul_is_k(uint32_t type) {
     return type == BLOCK_Q4_K || type == BLOCK_Q5_K || type == BLOCK_Q6_K;

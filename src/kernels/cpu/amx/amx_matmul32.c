@@ -40,7 +40,7 @@ MATMUL_INLINE const int8_t *unpack32(uint32_t type, const struct amx_part *s, co
     for (uint32_t b = 0; b < blocks; b++) {
         __m512i q[8];
         unpack_steps(type, quants, high, q);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t i = 0; i < 8; i++)
             _mm512_store_si512(w->q[b][i], _mm512_sub_epi8(q[i], _mm512_set1_epi8((char)offset)));
         quants += matmul_block_bytes(type);
@@ -58,7 +58,7 @@ MATMUL_INLINE void add_block(uint32_t type, const struct amx_near32 *x, const st
                              uint32_t b, const int32_t (*sums)[16], __m512 *acc) {
     __m512 d = _mm512_load_ps(w->d[b]);
     __m512 least = matmul_has_m(type) ? _mm512_load_ps(w->m[b]) : d;
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < AMX_ROWS; t++) {
         __m512 da = _mm512_set1_ps(x->d[t][b]);
         __m512 i = _mm512_cvtepi32_ps(_mm512_load_si512(sums[t]));
@@ -83,7 +83,7 @@ MATMUL_INLINE void panel32(uint32_t type, const struct amx_part *s, uint32_t pan
     const uint32_t groups = (s->cols / 32 + GROUP - 1) / GROUP;
     const uint32_t steps = groups * amx_tiles(s->tokens);
     __m512 acc[AMX_ROWS];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < AMX_ROWS; t++)
         acc[t] = _mm512_setzero_ps();
     uint32_t tile = 0, group = 0, done_tile = 0, done = 0;
@@ -119,7 +119,7 @@ MATMUL_INLINE void panel32(uint32_t type, const struct amx_part *s, uint32_t pan
         if (step > 0 && ++done == groups) {
             float *out = amx_part_out(s, panel, done_tile);
             const uint32_t tokens = amx_part_tokens(s, done_tile);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t t = 0; t < AMX_ROWS; t++) {
                 if (t < tokens)
                     amx_part_put(out + t * PANEL_ROWS, s->start == 0, acc[t]);

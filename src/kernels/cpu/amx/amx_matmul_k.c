@@ -59,7 +59,7 @@ MATMUL_INLINE void unpack256(uint32_t type, const struct amx_part *s, const uint
         __m512i q[8];
         unpack_steps(type, quants, high, q);
         __m512i scale = unpack_sub(type, sub);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t i = 0; i < 8; i++) {
             if (type == BLOCK_Q6_K && i == 4)
                 scale = unpack_sub(type, sub + 16);
@@ -100,12 +100,12 @@ MATMUL_INLINE void add_super(uint32_t type, uint32_t supers, uint32_t super, con
     const __m512 m = matmul_has_m(type) ? _mm512_load_ps(p->weights->m[super]) : d;
     __m512i minima[4];
     if (matmul_has_m(type)) {
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t j = 0; j < 4; j++)
             minima[j] = _mm512_load_si512(p->weights->least[super][j]);
     }
     const uint32_t end = t + 4;
-    MATMUL_UNROLL
+    UNROLL
     for (; t < end; t++) {
         __m512 da = _mm512_set1_ps(p->x[tile]->d[super][t]);
         __m512i high = _mm512_load_si512(p->sums[2 * tile + 1][t]);
@@ -115,7 +115,7 @@ MATMUL_INLINE void add_super(uint32_t type, uint32_t supers, uint32_t super, con
         acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(d, da), acc);
         if (matmul_has_m(type)) {
             __m512i least = _mm512_setzero_si512();
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t j = 0; j < 4; j++)
                 least = _mm512_dpwssd_epi32(
                     least, minima[j],
@@ -158,7 +158,7 @@ MATMUL_INLINE void add_super(uint32_t type, uint32_t supers, uint32_t super, con
 MATMUL_INLINE void step256(uint32_t type, uint32_t supers, uint32_t super, const uint8_t *w, const int8_t *q,
                            struct pair p, int32_t (*sums)[AMX_ROWS][16], bool before, bool live) {
     const size_t apart = (size_t)AMX_ROWS * 256 * supers;
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t k = 0; k < 4; k++) {
         if (live) {
             AMX_ADDRESSES;

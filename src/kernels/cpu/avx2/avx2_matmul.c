@@ -23,11 +23,11 @@ MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, c
                              int to, const int8_t *q, size_t row, __m256i *i) {
     __m256i p[MATMUL_TILE];
     const int group = avx2_steps_in_int16(type);
-    MATMUL_UNROLL
+    UNROLL
     for (int s = from; s < to; s++) {
         __m256i w = avx2_load_step(type, quants, high, s);
         __m256i size = matmul_is_wide(type) ? _mm256_abs_epi8(w) : w;
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
             if (matmul_is_wide(type))
@@ -44,7 +44,7 @@ MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, c
 
 /* Ends the segments before the next step of k begins. */
 MATMUL_INLINE void end_segments(uint32_t n, __m256 *total, __m256 *acc) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++) {
         total[t] = _mm256_add_ps(total[t], acc[t]);
         acc[t] = _mm256_setzero_ps();
@@ -52,7 +52,7 @@ MATMUL_INLINE void end_segments(uint32_t n, __m256 *total, __m256 *acc) {
 }
 
 MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, uint32_t half, const __m256 *total) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         _mm256_storeu_ps(m->out + t * PANEL_ROWS + (size_t)AVX2_HALF_ROWS * half, total[t]);
 }
@@ -70,7 +70,7 @@ MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *
     __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
     __m256i i[MATMUL_TILE];
     dot_steps(type, n, quants, high, 0, 8, a->q, a->token, i);
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++) {
         if (matmul_offset(type) != 0)
             i[t] = _mm256_add_epi32(i[t], _mm256_set1_epi32(-matmul_offset(type) * sums[t * blocks]));
@@ -87,7 +87,7 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
     const uint32_t blocks = m->l->cols / 32;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
@@ -113,7 +113,7 @@ MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile 
                             uint32_t super, __m256i *i) {
     const size_t row = m->l->cols / 16;
     const int16_t *sums = m->a->s256 + m->first * row + (size_t)super * 16;
-    MATMUL_UNROLL
+    UNROLL
     for (int j = 0; j < 8; j++) {
         __m256i pair;
         if (type == BLOCK_Q6_K) {
@@ -125,7 +125,7 @@ MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile 
                                            (size_t)AVX2_HALF_ROWS * half);
             pair = avx2_pair(pair, pair);
         }
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m256i v = _mm256_madd_epi16(pair, _mm256_set1_epi32(matmul_load32(sums + t * row + 2 * j)));
             i[t] = j == 0 ? v : in_order(n, _mm256_add_epi32(i[t], v));
@@ -144,19 +144,19 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
     const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
     __m256i sum[MATMUL_TILE];
     __m256i i[MATMUL_TILE];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         sum[t] = _mm256_setzero_si256();
     for (uint32_t b = 0; b < 8; b++) {
         const int8_t *q = a->q + b / 2 * a->block + b % 2 * 32;
         if (m->ahead && half == 0)
             matmul_prefetch32(type, m, (size_t)8 * super + b);
-        MATMUL_UNROLL
+        UNROLL
         for (int from = 0; from < 8; from += part) {
             dot_steps(type, n, quants, high, from, from + part, q, a->token, i);
             __m256i scale = avx2_load_sub(type, sub);
             sub += 16;
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t t = 0; t < n; t++)
                 sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(i[t], scale));
         }
@@ -167,7 +167,7 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
     __m256 d = avx2_load_f16(m->panel + m->l->d + scale_at);
     __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
     dot_sums(type, n, m, half, super, i);
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++) {
         __m256 da = _mm256_set1_ps(m->a->d256[(m->first + t) * (m->l->cols / 256) + super]);
         if (type == BLOCK_Q6_K)
@@ -182,7 +182,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     const uint32_t supers = m->l->cols / 256;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
@@ -218,7 +218,7 @@ MATMUL_INLINE void add_column(uint32_t type, uint32_t n, const uint8_t *columns,
                               size_t row, __m256 acc[2][MATMUL_TILE]) {
     __m256 w0 = load_column(type, columns, 0, odd);
     __m256 w1 = load_column(type, columns, 1, odd);
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++) {
         __m256 a = _mm256_set1_ps(x[t * row + odd]);
         acc[0][t] = _mm256_fmadd_ps(w0, a, acc[0][t]);
@@ -232,7 +232,7 @@ MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_til
     const size_t column = type == BLOCK_F32 ? 64 : 32;
     __m256 total[2][MATMUL_TILE];
     __m256 acc[2][MATMUL_TILE];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[0][t] = total[1][t] = acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t start = 0; start < cols; start += KERNELS_SEGMENT) {

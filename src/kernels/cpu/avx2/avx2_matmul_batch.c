@@ -22,11 +22,11 @@ struct place {
 };
 
 MATMUL_INLINE void put_tile(uint32_t n, const struct place *to, __m256 acc[2][TOKENS]) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++) {
         if (t >= to->tokens)
             return;
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t h = 0; h < 2; h++) {
             float *out = to->out + t * PANEL_ROWS + (size_t)AVX2_HALF_ROWS * h;
             _mm256_storeu_ps(
@@ -53,10 +53,10 @@ MATMUL_INLINE __m256i load_half(const void *row, uint32_t half) {
  * words into int32. Not fresh: added to what sum has. */
 MATMUL_INLINE void dot(uint32_t n, bool words, bool fresh, int steps, const uint8_t (*w)[64], const int8_t *q,
                        size_t row, __m256i sum[2][TOKENS]) {
-    MATMUL_UNROLL
+    UNROLL
     for (int s = 0; s < steps; s++) {
         const __m256i w0 = load_half(w[s], 0), w1 = load_half(w[s], 1);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             const __m256i a = _mm256_set1_epi32(matmul_load32(q + t * row + 4 * s));
             const __m256i x0 = words ? _mm256_madd_epi16(w0, a) : _mm256_maddubs_epi16(w0, a);
@@ -75,13 +75,13 @@ MATMUL_INLINE void dot_block(uint32_t type, uint32_t n, const uint8_t (*w)[64], 
         return;
     }
     const int group = avx2_steps_in_int16(type);
-    MATMUL_UNROLL
+    UNROLL
     for (int from = 0; from < 8; from += group) {
         __m256i sum[2][TOKENS];
         dot(n, false, true, group, w + from, q + 4 * from, row, sum);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t h = 0; h < 2; h++) {
                 __m256i x = _mm256_madd_epi16(sum[h][t], _mm256_set1_epi16(1));
                 i[h][t] = from == 0 ? x : _mm256_add_epi32(i[h][t], x);
@@ -96,17 +96,17 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct avx2_batch_wor
     const struct avx2_weights32 *w = &work->weights32;
     const size_t block_bytes = matmul_is_wide(type) ? 64 : 32;
     __m256 acc[2][TOKENS];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < blocks; b++) {
         matmul_ahead_step(next);
         __m256i i[2][TOKENS];
         dot_block(type, n, w->q[b], x->q + block_bytes * b, sizeof *x, i);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             const __m256 d = _mm256_set1_ps(x[t].d[b]);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t h = 0; h < 2; h++) {
                 if (matmul_offset(type) != 0)
                     i[h][t] = _mm256_add_epi32(i[h][t], _mm256_set1_epi32(x[t].below[b]));
@@ -128,24 +128,24 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct avx2_weight
                              struct matmul_ahead *next) {
     const bool below = type == BLOCK_Q6_K;
     const int part = below ? 4 : 8, group = below ? 4 : avx2_steps_in_int16(type);
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm256_setzero_si256();
     for (uint32_t b = 0; b < 8; b++) {
         matmul_ahead_step(next);
         const uint8_t(*q)[64] = w->q[8 * super + b];
         const int32_t(*sub)[16] = w->sub[super] + b * (8 / (uint32_t)part);
-        MATMUL_UNROLL
+        UNROLL
         for (int from = 0; from < 8; from += group) {
             __m256i i[2][TOKENS];
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t t = 0; t < n && below; t++)
                 i[0][t] = i[1][t] = _mm256_set1_epi32(x[t].below[super][2 * b + (uint32_t)from / 4]);
             dot(n, false, !below, group, q + from, x->q + 256 * super + 32 * b + 4 * (size_t)from, sizeof *x,
                 i);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t t = 0; t < n; t++) {
-                MATMUL_UNROLL
+                UNROLL
                 for (uint32_t h = 0; h < 2; h++)
                     sum[h][t] = _mm256_add_epi32(sum[h][t],
                                                  _mm256_madd_epi16(i[h][t], load_half(sub[from / part], h)));
@@ -157,10 +157,10 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct avx2_weight
 /* The sums of activations times minima. */
 MATMUL_INLINE void dot_minima(uint32_t n, const struct avx2_weights256 *w, const struct avx2_near256 *x,
                               uint32_t super, __m256i i[2][TOKENS]) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t j = 0; j < 4; j++) {
         const __m256i w0 = load_half(w->minima[super][j], 0), w1 = load_half(w->minima[super][j], 1);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             const __m256i a = _mm256_set1_epi32(matmul_load32(x[t].s[super] + 2 * j));
             const __m256i x0 = _mm256_madd_epi16(w0, a), x1 = _mm256_madd_epi16(w1, a);
@@ -175,7 +175,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct avx2_batch_wo
     const struct avx2_near256 *x = (const struct avx2_near256 *)(const void *)(work + 1) + at;
     const struct avx2_weights256 *w = &work->weights256;
     __m256 acc[2][TOKENS];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
@@ -183,10 +183,10 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct avx2_batch_wo
         super_sum(type, n, w, x, super, sum, next);
         if (matmul_has_m(type))
             dot_minima(n, w, x, super, i);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             const __m256 d = _mm256_set1_ps(x[t].d[super]);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t h = 0; h < 2; h++) {
                 acc[h][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[h][t]),
                                             _mm256_mul_ps(_mm256_load_ps(w->d[super] + 8 * h), d), acc[h][t]);
@@ -266,7 +266,7 @@ MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, co
     const uint8_t *high = panel + l->high + (size_t)start * 64 * matmul_high_bits(type);
     for (uint32_t b = 0; b < blocks; b++, to += matmul_is_wide(type) ? 16 : 8) {
         for (uint32_t h = 0; h < 2; h++) {
-            MATMUL_UNROLL
+            UNROLL
             for (int s = 0; s < 8; s++) {
                 __m256i w = avx2_load_step(type, quants + (size_t)32 * h, high + (size_t)32 * h, s);
                 _mm256_store_si256((__m256i *)(void *)to[s] + h, matmul_is_wide(type) ? even_bytes(w) : w);

@@ -2,15 +2,10 @@
 #ifndef STATOR_KERNELS_AVX2_NUM_H
 #define STATOR_KERNELS_AVX2_NUM_H
 
+#include "kernels/cpu/unroll.h"
 #include "kernels/shared/num.h"
 
 #include <immintrin.h>
-
-#ifdef __clang__
-#define AVX2_UNROLL _Pragma("unroll")
-#else
-#define AVX2_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 static inline __m256 avx2_rcp(__m256 x) {
     const __m256 one = _mm256_set1_ps(1.0f);

@@ -11,7 +11,7 @@
 #define TIER(name)  avx2_##name
 #define TIER_NAME   "avx2"
 #define VEC         8 /* lanes */
-#define VEC_REPEAT  AVX2_UNROLL
+#define VEC_REPEAT  UNROLL
 #define VEC_INLINE  static inline __attribute__((always_inline))
 #define VEC_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 

@@ -13,9 +13,9 @@
  * are the inner loop: their sums don't wait for each other. */
 MATMUL_INLINE void dot_steps(uint32_t n, __m512i *i, const __m512i *w, int steps, const int8_t *q,
                              size_t row) {
-    MATMUL_UNROLL
+    UNROLL
     for (int s = 0; s < steps; s++) {
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++)
             i[t] = _mm512_dpbusd_epi32(i[t], w[s], _mm512_set1_epi32(matmul_load32(q + t * row + 4 * s)));
     }
@@ -23,7 +23,7 @@ MATMUL_INLINE void dot_steps(uint32_t n, __m512i *i, const __m512i *w, int steps
 
 /* Ends the segments before k begins. */
 MATMUL_INLINE void end_segments(uint32_t n, __m512 *total, __m512 *acc) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++) {
         total[t] = _mm512_add_ps(total[t], acc[t]);
         acc[t] = _mm512_setzero_ps();
@@ -31,7 +31,7 @@ MATMUL_INLINE void end_segments(uint32_t n, __m512 *total, __m512 *acc) {
 }
 
 MATMUL_INLINE void store_totals(uint32_t n, const struct matmul_tile *m, const __m512 *total) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         _mm512_storeu_ps(m->out + t * PANEL_ROWS, total[t]);
 }
@@ -45,7 +45,7 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
     const int16_t *sums = m->a->s32 + m->first * blocks;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[t] = acc[t] = _mm512_setzero_ps();
     for (uint32_t start = 0; start < blocks; start += KERNELS_SEGMENT / 32) {
@@ -63,13 +63,13 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
             if (matmul_has_m(type))
                 least = unpack_f16(m->panel + m->l->m + (size_t)b * 32);
             __m512i i[MATMUL_TILE];
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t t = 0; t < n; t++)
                 i[t] =
                     offset != 0 ? _mm512_set1_epi32(-offset * sums[t * blocks + b]) : _mm512_setzero_si512();
             dot_steps(n, i, w, 8, a.q, a.token);
             a.q += a.block;
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t t = 0; t < n; t++) {
                 __m512 one = _mm512_set1_ps(da[t * blocks + b]);
                 acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[t]), _mm512_mul_ps(d, one), acc[t]);
@@ -88,7 +88,7 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
  * 2j and 2j + 1 as int16. */
 MATMUL_INLINE __m512i dot_sums(const __m512i pairs[8], const int16_t *s) {
     __m512i i = _mm512_setzero_si512();
-    MATMUL_UNROLL
+    UNROLL
     for (int j = 0; j < 8; j++)
         i = _mm512_dpwssd_epi32(i, pairs[j], _mm512_set1_epi32(matmul_load32(s + 2 * j)));
     return i;
@@ -96,7 +96,7 @@ MATMUL_INLINE __m512i dot_sums(const __m512i pairs[8], const int16_t *s) {
 
 /* What the sums of 16 are multiplied with: Q6_K the scales (for the offset), else each minimum twice. */
 MATMUL_INLINE void load_pairs(uint32_t type, const struct matmul_tile *m, uint32_t super, __m512i pairs[8]) {
-    MATMUL_UNROLL
+    UNROLL
     for (int j = 0; j < 8; j++) {
         if (type == BLOCK_Q6_K) {
             const uint8_t *sub = m->panel + m->l->sub + (size_t)super * 256 + 32 * j;
@@ -117,7 +117,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[t] = acc[t] = _mm512_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
@@ -127,7 +127,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
         if (m->ahead)
             matmul_prefetch256(type, m, super);
         __m512i sum[MATMUL_TILE];
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++)
             sum[t] = _mm512_setzero_si512();
         for (uint32_t b = 0; b < 8; b++) {
@@ -138,16 +138,16 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             unpack_steps(type, quants, high, w);
             quants += 256;
             high += (size_t)64 * matmul_high_bits(type);
-            MATMUL_UNROLL
+            UNROLL
             for (int from = 0; from < 8; from += part) {
                 __m512i scale = unpack_sub(type, sub);
                 sub += 16;
                 __m512i i[MATMUL_TILE];
-                MATMUL_UNROLL
+                UNROLL
                 for (uint32_t t = 0; t < n; t++)
                     i[t] = _mm512_setzero_si512();
                 dot_steps(n, i, w + from, part, q + 4 * from, a.token);
-                MATMUL_UNROLL
+                UNROLL
                 for (uint32_t t = 0; t < n; t++)
                     sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i[t], scale));
             }
@@ -158,7 +158,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
         __m512 least = d;
         if (matmul_has_m(type))
             least = unpack_f16(m->panel + m->l->m + (size_t)super * 32);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m512i i = dot_sums(pairs, m->a->s256 + ((m->first + t) * supers + super) * 16);
             __m512 da = _mm512_set1_ps(m->a->d256[(m->first + t) * supers + super]);
@@ -175,7 +175,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
 
 /* The product of one column with the activations at x of n tokens, each `row` after the last. */
 MATMUL_INLINE void add_column(uint32_t n, __m512 w, const float *x, size_t row, __m512 *acc) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         acc[t] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[t * row]), acc[t]);
 }
@@ -187,7 +187,7 @@ MATMUL_INLINE void tile_float(uint32_t type, uint32_t n, const struct matmul_til
     const float *x = m->a->f32 + m->first * cols;
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         total[t] = acc[t] = _mm512_setzero_ps();
     for (uint32_t k = 0; k < cols; k += 2) { /* in pairs, as BF16 has them */

@@ -29,7 +29,7 @@ MATMUL_INLINE void put_row(float *out, bool first, __m512 acc) {
 }
 
 MATMUL_INLINE void put_tile(uint32_t n, const struct place *to, const __m512 *acc0, const __m512 *acc1) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++) {
         put_row(to->out + t * PANEL_ROWS, to->first, acc0[t]);
         if (to->second)
@@ -59,11 +59,11 @@ MATMUL_INLINE __m512i set_memory(const int32_t *a) {
  * from memory: neither the loads nor the instructions issued are then what the tile waits for. */
 MATMUL_INLINE void dot_steps(uint32_t n, uint32_t steps, const uint8_t (*w)[2][64], const int8_t *q,
                              size_t row, __m512i i[2][TOKENS]) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t s = 0; s < steps; s++) {
         __m512i w0 = _mm512_load_si512(w[s][0]);
         __m512i w1 = _mm512_load_si512(w[s][1]);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             const int8_t *at = q + t * row + 4 * s;
             if (t % 2 == 0) {
@@ -83,23 +83,23 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *wo
     const struct batch_near32 *x = (const struct batch_near32 *)(const void *)(work + 1) + at;
     const struct batch_weights32 *w = &work->weights32;
     __m512 acc[2][TOKENS];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm512_setzero_ps();
     for (uint32_t b = 0; b < blocks; b++) {
         matmul_ahead_step(next);
         __m512i i[2][TOKENS];
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t p = 0; p < 2; p++)
                 i[p][t] = unpack_offset(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();
         }
         dot_steps(n, 8, w->q[b], x->q + 32 * b, sizeof *x, i);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m512 d = _mm512_set1_ps(x[t].d[b]);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t p = 0; p < 2; p++) {
                 acc[p][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
                                             _mm512_mul_ps(_mm512_load_ps(w->d[b][p]), d), acc[p][t]);
@@ -121,11 +121,11 @@ MATMUL_INLINE uint32_t parts_of(uint32_t type) {
 /* Sums of products of numbers in pairs. */
 MATMUL_INLINE void dot_pairs(uint32_t n, uint32_t pairs, const int32_t (*w)[2][16], const int16_t *s,
                              size_t row, __m512i i[2][TOKENS]) {
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t j = 0; j < pairs; j++) {
         __m512i w0 = _mm512_load_si512(w[j][0]);
         __m512i w1 = _mm512_load_si512(w[j][1]);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m512i a = set_pair(s + t * row + (size_t)2 * j);
             i[0][t] = _mm512_dpwssd_epi32(i[0][t], w0, a);
@@ -142,7 +142,7 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work 
     const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
     const struct batch_weights256 *w = &work->weights256;
     const uint32_t parts = parts_of(type);
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm512_setzero_si512();
     if (type != BLOCK_Q6_K)
@@ -152,17 +152,17 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work 
     for (uint32_t j = 0; j < parts; j++, q += steps) {
         matmul_ahead_step(next);
         __m512i i[2][TOKENS];
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t p = 0; p < 2; p++)
                 i[p][t] = set_memory(&x[t].below[super][j]);
         }
         dot_steps(n, steps, q, x->q + 256 * super + 4 * steps * j, sizeof *x, i);
         const int32_t(*scale)[16] = w->sub[super][type == BLOCK_Q6_K ? j / 2 : j];
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t p = 0; p < 2; p++)
                 sum[p][t] = _mm512_dpwssd_epi32(sum[p][t], i[p][t], _mm512_load_si512(scale[p]));
         }
@@ -179,7 +179,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct batch_work *w
     const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
     const struct batch_weights256 *w = &work->weights256;
     __m512 acc[2][TOKENS];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm512_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
@@ -187,10 +187,10 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct batch_work *w
         __asm__(""
                 : "+m"(acc)); /* the integers need the registers: gcc would keep these, and those in memory */
         super_sum(type, n, work, at, super, i, next);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m512 d = _mm512_set1_ps(x[t].d[super]);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t p = 0; p < 2; p++) {
                 acc[p][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
                                             _mm512_mul_ps(_mm512_load_ps(w->d[super][p]), d), acc[p][t]);
@@ -200,10 +200,10 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct batch_work *w
         if (!matmul_has_m(type))
             continue;
         dot_pairs(n, 4, w->least[super], x->sum[super], sizeof *x / sizeof(int16_t), i);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m512 d = _mm512_set1_ps(x[t].d[super]);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t p = 0; p < 2; p++)
                 acc[p][t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
                                              _mm512_mul_ps(_mm512_load_ps(w->m[super][p]), d), acc[p][t]);
@@ -219,7 +219,7 @@ MATMUL_INLINE void tile_float(struct batch_work *work, uint32_t at, uint32_t chu
     const float *columns = x->x + (size_t)chunk * CHUNK;
     const float(*w)[2][16] = work->weights_float.w;
     __m512 acc[2][TOKENS_FLOAT];
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
         acc[0][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(x[t].acc[0]);
         acc[1][t] = chunk == 0 ? _mm512_setzero_ps() : _mm512_load_ps(x[t].acc[1]);
@@ -229,14 +229,14 @@ MATMUL_INLINE void tile_float(struct batch_work *work, uint32_t at, uint32_t chu
             matmul_ahead_step(next);
         __m512 w0 = _mm512_load_ps(w[k][0]);
         __m512 w1 = _mm512_load_ps(w[k][1]);
-        MATMUL_UNROLL
+        UNROLL
         for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
             __m512 a = _mm512_set1_ps(columns[t * (sizeof *x / sizeof(float)) + k]);
             acc[0][t] = _mm512_fmadd_ps(w0, a, acc[0][t]);
             acc[1][t] = _mm512_fmadd_ps(w1, a, acc[1][t]);
         }
     }
-    MATMUL_UNROLL
+    UNROLL
     for (uint32_t t = 0; t < TOKENS_FLOAT; t++) {
         _mm512_store_ps(x[t].acc[0], acc[0][t]);
         _mm512_store_ps(x[t].acc[1], acc[1][t]);
@@ -302,7 +302,7 @@ MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, co
         for (uint32_t b = 0; b < blocks; b++) {
             __m512i w[8];
             unpack_steps(type, quants, high, w);
-            MATMUL_UNROLL
+            UNROLL
             for (uint32_t s = 0; s < 8; s++)
                 _mm512_store_si512(q[b][s][p], w[s]);
             quants += matmul_block_bytes(type);

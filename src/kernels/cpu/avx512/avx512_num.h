@@ -2,15 +2,10 @@
 #ifndef STATOR_KERNELS_AVX512_NUM_H
 #define STATOR_KERNELS_AVX512_NUM_H
 
+#include "kernels/cpu/unroll.h"
 #include "kernels/shared/num.h"
 
 #include <immintrin.h>
-
-#ifdef __clang__
-#define AVX512_UNROLL _Pragma("unroll")
-#else
-#define AVX512_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 static inline __m512 avx512_rcp(__m512 x) {
     const __m512 one = _mm512_set1_ps(1.0f);
@@ -26,26 +21,26 @@ static inline __m512 avx512_rcp(__m512 x) {
 static inline __attribute__((always_inline)) void avx512_exp_below(const int n, __m512 *x) {
     static const float c[] = {NUM_EXP_C5, NUM_EXP_C4, NUM_EXP_C3, NUM_EXP_C2, 1.0f, 1.0f};
     __m512 k[4], r[4], p[4];
-    AVX512_UNROLL
+    UNROLL
     for (int i = 0; i < n; i++) {
         k[i] = _mm512_fmadd_ps(x[i], _mm512_set1_ps(NUM_LOG2E), _mm512_set1_ps(NUM_ROUND));
         k[i] = _mm512_sub_ps(k[i], _mm512_set1_ps(NUM_ROUND));
     }
-    AVX512_UNROLL
+    UNROLL
     for (int i = 0; i < n; i++)
         r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_HIGH), x[i]);
-    AVX512_UNROLL
+    UNROLL
     for (int i = 0; i < n; i++) {
         r[i] = _mm512_fnmadd_ps(k[i], _mm512_set1_ps(NUM_LN2_LOW), r[i]);
         p[i] = _mm512_set1_ps(NUM_EXP_C6);
     }
-    AVX512_UNROLL
+    UNROLL
     for (int step = 0; step < 6; step++) {
-        AVX512_UNROLL
+        UNROLL
         for (int i = 0; i < n; i++)
             p[i] = _mm512_fmadd_ps(p[i], r[i], _mm512_set1_ps(c[step]));
     }
-    AVX512_UNROLL
+    UNROLL
     for (int i = 0; i < n; i++) {
         __mmask16 in = _mm512_cmp_ps_mask(x[i], _mm512_set1_ps(NUM_EXP_MIN), _CMP_NLT_UQ);
         x[i] = _mm512_maskz_scalef_ps(in, p[i], k[i]);

@@ -13,13 +13,13 @@ MATMUL_INLINE int32_t unpack_offset(uint32_t type) {
 /* The eight steps of a 32-block, four unsigned bytes per row. */
 MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
     if (type == BLOCK_Q8_0) {
-        MATMUL_UNROLL
+        UNROLL
         for (int s = 0; s < 8; s++)
             w[s] = _mm512_xor_si512(_mm512_load_si512(quants + 64 * s), _mm512_set1_epi8((char)0x80));
         return;
     }
     const __m512i low = _mm512_set1_epi8(15);
-    MATMUL_UNROLL
+    UNROLL
     for (int s = 0; s < 4; s++) {
         __m512i both = _mm512_load_si512(quants + 64 * s);
         w[s] = _mm512_and_si512(both, low);
@@ -29,19 +29,19 @@ MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint
         __m128i table = matmul_table(type);
         if (matmul_is_wide(type))
             table = _mm_xor_si128(table, _mm_set1_epi8((char)0x80));
-        MATMUL_UNROLL
+        UNROLL
         for (int s = 0; s < 8; s++)
             w[s] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), w[s]);
     }
     if (matmul_high_bits(type) == 1) {
         __m512i h = _mm512_load_si512(high);
-        MATMUL_UNROLL
+        UNROLL
         for (int s = 0; s < 8; s++) { /* bit s of each byte to bit 4; 0xF8: a | (b & c) */
             __m512i at4 = s < 4 ? _mm512_slli_epi32(h, 4 - s) : _mm512_srli_epi32(h, s - 4);
             w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x10), 0xF8);
         }
     } else if (matmul_high_bits(type) == 2) {
-        MATMUL_UNROLL
+        UNROLL
         for (int s = 0; s < 8; s++) { /* bits 2f, 2f + 1 to bits 4, 5 */
             __m512i h = _mm512_load_si512(high + 64 * (s / 4));
             int f = s % 4;

@@ -9,7 +9,7 @@
 #define TIER(name)  avx512_##name
 #define TIER_NAME   "avx512"
 #define VEC         16 /* lanes */
-#define VEC_REPEAT  AVX512_UNROLL
+#define VEC_REPEAT  UNROLL
 #define VEC_INLINE  static inline __attribute__((always_inline))
 #define VEC_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
