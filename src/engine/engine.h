@@ -95,10 +95,10 @@ struct engine_sequence {
         uint32_t n_blocks;
         uint32_t *table;
     } caches[GRAPH_MAX_CACHES];
-    uint32_t room;  /* tokens that its blocks are for */
-    bool fresh;     /* its blocks are to be cleared by the next step */
-    uint32_t round; /* a logits request: how often steps of it were given up */
-    bool failed;    /* nothing of it goes into steps any more; failure says why */
+    uint32_t capacity; /* tokens that its blocks are for */
+    bool fresh;        /* its blocks are to be cleared by the next step */
+    uint32_t round;    /* a logits request: how often steps of it were given up */
+    bool failed;       /* nothing of it goes into steps any more; failure says why */
     char failure[160];
     uint64_t began_ns;
     uint64_t prompt_done_ns;

@@ -109,15 +109,15 @@ static stator_status place_panels(struct graph_weight *w, uint32_t first, uint32
     if (bytes <= s->limit && s->bytes[s->at] + bytes > s->limit && !next_slice(s))
         return too_many(w, s->limit, e);
     while (first < end) {
-        uint64_t room = (s->limit - s->bytes[s->at]) / unit;
-        if (room == 0) {
+        uint64_t fit = (s->limit - s->bytes[s->at]) / unit;
+        if (fit == 0) {
             if (!next_slice(s))
                 return too_many(w, s->limit, e);
             continue;
         }
         if (w->n_pieces == GRAPH_MAX_PIECES)
             return too_many(w, s->limit, e);
-        uint32_t n = (uint32_t)ARITH_MIN(room, (uint64_t)(end - first) / together);
+        uint32_t n = (uint32_t)ARITH_MIN(fit, (uint64_t)(end - first) / together);
         w->pieces[w->n_pieces++] = (struct graph_piece){
             .slice = s->at, .first_panel = first, .panels = n * together, .offset = s->bytes[s->at]};
         s->bytes[s->at] += n * unit;

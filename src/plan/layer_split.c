@@ -13,8 +13,8 @@ static uint64_t ratio(uint64_t a, uint64_t b, uint64_t scale) {
 static uint64_t cost(const struct layer_split_device *d, uint64_t layers) {
     uint64_t load = arith_must_add(layers, d->output);
     uint64_t bytes = arith_must_add(load, d->held);
-    if (bytes > d->room)
-        return OVER + ratio(bytes, d->room, 1 << 16);
+    if (bytes > d->budget)
+        return OVER + ratio(bytes, d->budget, 1 << 16);
     return ratio(load, d->speed, (uint64_t)1 << 32);
 }
 

@@ -10,15 +10,15 @@
 #define LAYER_SPLIT_MAX_LAYERS  512
 
 struct layer_split_device {
-    uint64_t room;   /* bytes that all of these may take */
+    uint64_t budget; /* bytes that all of these may take */
     uint64_t held;   /* bytes beside the layers that a step does not read as a whole: the embedding */
     uint64_t output; /* bytes beside the layers that a step reads: the output matrix */
     uint64_t speed;  /* bandwidth, or memory where bandwidths are not known; above 0 */
 };
 
 /* Contiguous runs of layers, at least one each (n <= n_layers): ends[i] is the first layer after device i's.
- * The slowest device's time (load / speed) is as short as it can be with everybody inside its room; where
- * that is impossible, the worst overload is as small as it can be, and the answer is false. */
+ * The slowest device's time (load / speed) is as short as it can be with every device within its budget;
+ * where that is impossible, the worst overload is as small as it can be, and the answer is false. */
 bool layer_split_auto(const struct layer_split_device *devices, uint32_t n, const uint64_t *layer_bytes,
                       uint32_t n_layers, uint32_t *ends);
 

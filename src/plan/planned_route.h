@@ -1,4 +1,4 @@
-/* What a plan can say of the way from a device to the next before anything was probed. */
+/* What a plan can say of the route from a device to the next before anything was probed. */
 #ifndef STATOR_PLAN_PLANNED_ROUTE_H
 #define STATOR_PLAN_PLANNED_ROUTE_H
 

@@ -57,8 +57,8 @@ static double worst(const struct layer_split_device *d, uint32_t n, const uint64
         for (uint32_t l = begin; l < ends[i]; l++)
             sum += layers[l];
         begin = ends[i];
-        if (sum + d[i].held > d[i].room)
-            most_over = ARITH_MAX(most_over, (double)(sum + d[i].held) / (double)d[i].room);
+        if (sum + d[i].held > d[i].budget)
+            most_over = ARITH_MAX(most_over, (double)(sum + d[i].held) / (double)d[i].budget);
         else
             most = ARITH_MAX(most, (double)sum / (double)d[i].speed);
     }
@@ -106,7 +106,7 @@ static void test_split_is_the_best(void **state) {
         for (uint32_t i = 0; i < n_layers; i++)
             layers[i] = 1 + testing_below(&seed, 1000);
         for (uint32_t i = 0; i < n; i++)
-            d[i] = (struct layer_split_device){.room = 1 + testing_below(&seed, 6000),
+            d[i] = (struct layer_split_device){.budget = 1 + testing_below(&seed, 6000),
                                                .speed = 1 + testing_below(&seed, 50),
                                                .held = i == 0 ? testing_below(&seed, 500) : 0,
                                                .output = i + 1 == n ? testing_below(&seed, 500) : 0};

@@ -288,12 +288,12 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint64_t splits =
         arith_ceil_div((uint64_t)b->m->caches[o->cache].per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
     uint64_t items = (uint64_t)b->rows * a->kv_heads;
-    uint64_t aside = cells > 0 ? items * splits : 0;
+    uint64_t parallel = cells > 0 ? items * splits : 0;
     uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
      * once, which go round for the rest. A group without work costs its launch. */
     uint64_t enough = groups_at_once(b->traits, OPENCL_GROUP);
-    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP, ARITH_MAX(items, ARITH_MIN(aside, enough)));
+    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP, ARITH_MAX(items, ARITH_MIN(parallel, enough)));
     launch_value_f32(b, l, o->in);
     launch_u32(l, in->width);
     launch_value(b, l, o->out);

@@ -115,7 +115,7 @@ static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
 }
 
 /* How a product is computed. */
-struct way {
+struct scheme {
     enum family family;
     uint32_t kernel;
     uint32_t tokens;   /* in a pass */
@@ -124,8 +124,8 @@ struct way {
     uint32_t group;    /* work items */
 };
 
-static struct way choose_way(const struct launch_list *b, const struct graph_op *o, bool heads) {
-    struct way w = {0};
+static struct scheme choose_scheme(const struct launch_list *b, const struct graph_op *o, bool heads) {
+    struct scheme w = {0};
     uint32_t set = set_of(b->g, o);
     uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
     if (rows == 1)
@@ -147,7 +147,7 @@ static struct way choose_way(const struct launch_list *b, const struct graph_op 
 
 /* Work items of a group for units of so many panels. A group is at most 64 hardware threads, and the compiler
  * may choose 8 items per thread, hence 512. */
-static void choose_group(const struct launch_list *b, struct way *w, uint32_t panels) {
+static void choose_group(const struct launch_list *b, struct scheme *w, uint32_t panels) {
     uint32_t most = ARITH_MIN(b->traits->max_group, 512u) / 16;
     if (w->family >= PREFILL) {
         w->split = 1;
@@ -159,7 +159,7 @@ static void choose_group(const struct launch_list *b, struct way *w, uint32_t pa
 }
 
 /* Bytes of local memory that cl_sums and the epilogues share. */
-static uint64_t work_bytes(const struct launch_list *b, const struct graph_op *o, const struct way *w,
+static uint64_t work_bytes(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                            uint64_t epilogue) {
     uint64_t bytes = (uint64_t)w->tokens * w->group * sizeof(float);
     if (w->family >= PREFILL) {
@@ -240,7 +240,7 @@ static void source_args(struct launch_list *b, struct launch *l, const struct gr
     launch_u32(l, b->g->weights[o->weight[0]].layout.cols);
 }
 
-static uint64_t groups_of(const struct launch_list *b, const struct graph_op *o, const struct way *w,
+static uint64_t groups_of(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                           uint32_t units) {
     uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
     return w->family >= PREFILL ? units * arith_ceil_div(rows, w->tokens) : units;
@@ -260,7 +260,7 @@ static bool plain_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t 
 }
 
 /* Panels of a unit: whole groups of the int8 forms that the epilogue makes, else enough for a group. */
-static uint32_t plain_unit(const struct launch_list *b, const struct graph_op *o, const struct way *w,
+static uint32_t plain_unit(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                            uint32_t panels) {
     uint32_t forms = b->g->values[o->out].forms;
     uint32_t unit = w->family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
@@ -279,7 +279,7 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     if (o->n_weights != (two ? 2 : 1))
         return error_set(b->e, STATOR_DEVICE, "there is no GPU kernel for a product with %u matrices",
                          o->n_weights);
-    struct way w = choose_way(b, o, false);
+    struct scheme w = choose_scheme(b, o, false);
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
     struct plain_shape s = {.panels = layout->panels};
     s.unit = plain_unit(b, o, &w, layout->panels);
@@ -300,7 +300,7 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
         launch_u32(l, op >= b->g->tail);
         launch_u32(l, o->epilogue);
         launch_value(b, l, o->out);
-        /* The floats of a product that is wanted as integers are nobody's. */
+        /* Where a product is wanted as integers, nothing reads its floats. */
         launch_u32(l, out->forms == GRAPH_F32 ? GRAPH_F32 : out->forms & ~(uint32_t)GRAPH_F32);
         launch_u32(l, out->width);
         launch_forms(l, out);
@@ -377,7 +377,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     const struct graph_rope *of = &b->g->ops[rope].rope;
     CHECK(o->n_weights == 3 && o->epilogue == GRAPH_STORE && b->g->ops[rope].in == o->out &&
           o->column[0] == 0);
-    struct way w = choose_way(b, o, true);
+    struct scheme w = choose_scheme(b, o, true);
     struct heads_shape s = {.n_heads = {of->heads, of->kv_heads, of->kv_heads},
                             .dim = {of->dim_k, of->dim_k, of->dim_v}};
     uint32_t widest = ARITH_MAX(of->dim_k, of->dim_v);

@@ -89,15 +89,15 @@ static bool kept_module(struct lz_device *d, const struct lz_cache *c, const str
 static void keep_module(struct lz_device *d, const struct lz_cache *c, const struct opencl_module *m,
                         ze_module_handle_t module) {
     const struct lz_calls *ze = &d->system->ze;
-    size_t room = 0;
+    size_t capacity = 0;
     void *binary = NULL;
-    if (ze->zeModuleGetNativeBinary(module, &room, NULL) != ZE_RESULT_SUCCESS || room == 0 ||
-        pages_map(room, "a compiled module", &binary, NULL) != STATOR_OK)
+    if (ze->zeModuleGetNativeBinary(module, &capacity, NULL) != ZE_RESULT_SUCCESS || capacity == 0 ||
+        pages_map(capacity, "a compiled module", &binary, NULL) != STATOR_OK)
         return;
-    size_t bytes = room;
+    size_t bytes = capacity;
     if (ze->zeModuleGetNativeBinary(module, &bytes, binary) == ZE_RESULT_SUCCESS)
-        lz_cache_store(c, m, binary, ARITH_MIN(bytes, room));
-    lz_cache_free(binary, room);
+        lz_cache_store(c, m, binary, ARITH_MIN(bytes, capacity));
+    lz_cache_free(binary, capacity);
 }
 
 static stator_status build_module(struct lz_device *d, const struct opencl_module *m,

@@ -18,7 +18,7 @@
 #define PATIENCE   30                    /* seconds for the trial: drivers take less than one */
 
 /* Bytes that `resource` leaves; UINT64_MAX: it is not limited. field: of /proc/self/status, what is used. */
-static uint64_t room(int resource, const char *field) {
+static uint64_t headroom(int resource, const char *field) {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
@@ -64,7 +64,7 @@ static void try_drivers(void) {
 }
 
 stator_status lz_trial(stator_error *e) {
-    uint64_t space = room(RLIMIT_AS, "VmSize"), data = room(RLIMIT_DATA, "VmData");
+    uint64_t space = headroom(RLIMIT_AS, "VmSize"), data = headroom(RLIMIT_DATA, "VmData");
     uint64_t left = ARITH_MIN(space, data);
     const char *limit = space <= data ? "address space (ulimit -v)" : "data (ulimit -d)";
     char size[UNITS_TEXT], least[UNITS_TEXT];

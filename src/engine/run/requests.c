@@ -182,11 +182,11 @@ stator_status stator_check(const stator *s, const stator_request *request, stato
 static void fill_slot(stator *s, struct engine_request *q, const stator_request *r, const stator_bench *b,
                       const struct sampler_settings *sampling, uint64_t *id) {
     uint32_t n = (uint32_t)r->n_tokens;
-    uint32_t room = s->planning.want.context - n + 1;
+    uint32_t most_new = s->planning.want.context - n + 1;
     q->kind = r->kind;
     q->ignore_eos = r->ignore_eos != 0;
     q->n_prompt = q->n_tokens = n;
-    q->max_new = r->kind == STATOR_LOGITS ? 0 : r->max_new != 0 ? ARITH_MIN(r->max_new, room) : room;
+    q->max_new = r->kind == STATOR_LOGITS ? 0 : r->max_new != 0 ? ARITH_MIN(r->max_new, most_new) : most_new;
     q->n_depth = b->n_depth;
     q->laps = b->laps;
     q->sampling = *sampling;

@@ -8,10 +8,10 @@ static uint32_t need_of(const struct stator *s, uint32_t cache, uint32_t tokens)
 }
 
 static bool has_room(const struct stator *s, uint32_t tokens) {
-    bool room = true;
+    bool fit = true;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
-        room = room && need_of(s, i, tokens) <= s->caches[i].n_free;
-    return room;
+        fit = fit && need_of(s, i, tokens) <= s->caches[i].n_free;
+    return fit;
 }
 
 /* Of all caches. */
@@ -49,7 +49,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
         c->peak = ARITH_MAX(c->peak, d->n_blocks - c->n_free);
     }
     q->request = r;
-    q->room = tokens;
+    q->capacity = tokens;
     q->done = 0;
     q->fresh = true;
     q->round = 0;
@@ -93,7 +93,7 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
     atomic_store(&q->request->shown.blocks, 0);
     atomic_store(&s->shown.free_blocks, free_blocks(s));
     q->request = NULL;
-    q->room = 0;
+    q->capacity = 0;
 }
 
 void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) {

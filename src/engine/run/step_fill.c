@@ -67,7 +67,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     struct engine_request *r = q->request;
     struct step_header *h = f->h;
     CHECK(h->n_tokens + n <= s->planning.want.batch && q->done + n <= r->n_tokens);
-    CHECK(q->done + n <= q->room);
+    CHECK(q->done + n <= q->capacity);
     if (q->began_ns == 0 || q->done == r->n_depth)
         q->began_ns = clock_ns();
     atomic_store(&r->shown.began_ns, q->began_ns);
