@@ -86,6 +86,12 @@ struct device_model {
     uint32_t slots;          /* of steps: 1 (one CPU device alone) or 2 */
 };
 
+/* Invariants of a step descriptor that a device gets: NULL, or what is wrong. A bug of ours in any case. The
+ * first looks at counts, offsets, chunks and wanted rows, which is cheap; the second, after it, at the block
+ * tables. */
+const char *device_step_flaw(const struct device_model *m, const void *slot);
+const char *device_tables_flaw(const struct device_model *m, const void *slot);
+
 /* The slices [first, end) of the kv arena with the cache's layers that are kept (spilled = false) or spilled,
  * and their units. */
 struct device_cache_part {

@@ -267,10 +267,8 @@ static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e
     struct cpu_device *c = self(d);
     const struct step_header *h = cpu_slot(d, slot);
     const struct graph *g = c->model.graph;
-    CHECK(h->n_tokens > 0 && h->n_tokens <= g->want.batch && h->n_rows <= g->want.logits_rows);
-    CHECK(h->n_chunks > 0 && h->n_chunks <= c->model.sequences && h->n_caches == g->n_caches);
-    for (uint32_t i = 0; i < g->n_caches; i++)
-        CHECK(h->cache[i].n_zero <= c->model.caches[i].n_blocks);
+    CHECK(device_step_flaw(&c->model, h) == NULL);
+    DCHECK(device_tables_flaw(&c->model, h) == NULL);
     c->counters.submits++;
     c->counters.kernels_executed += (h->run_body ? g->tail : 0) + (h->n_rows > 0 ? g->n_ops - g->tail : 0);
     if (h->run_body && c->out != NULL) {

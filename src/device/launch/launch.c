@@ -264,6 +264,7 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
             taken += want;
             spare -= few ? 0 : want;
         }
+        CHECK(c->queries > 0 && taken <= cells);
         h->n_items += (uint32_t)arith_ceil_div(c->n, c->queries) * a->kv_heads * ARITH_MAX(c->splits, 1u);
     }
 }

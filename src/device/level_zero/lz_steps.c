@@ -461,13 +461,10 @@ static stator_status reset_events(struct lz_device *d, uint32_t slot, stator_err
 
 stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *e) {
     struct lz_steps *s = &d->steps;
-    const struct graph *g = d->model->graph;
     struct step_header *h = (struct step_header *)((uint8_t *)d->setup.pinned + d->pinned.step[slot]);
     CHECK(slot < d->model->slots && !s->running[slot]);
-    CHECK(h->n_tokens > 0 && h->n_tokens <= g->want.batch && h->n_rows <= g->want.logits_rows);
-    CHECK(h->n_chunks > 0 && h->n_chunks <= d->model->sequences && h->n_caches == g->n_caches);
-    for (uint32_t i = 0; i < g->n_caches; i++)
-        CHECK(h->cache[i].n_zero <= d->model->caches[i].n_blocks);
+    CHECK(device_step_flaw(d->model, h) == NULL);
+    DCHECK(device_tables_flaw(d->model, h) == NULL);
     const struct lz_list *lists[2] = {NULL, NULL};
     uint32_t n = 0;
     bool tail = h->n_rows > 0 && s->n_tails > 0;

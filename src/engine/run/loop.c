@@ -108,7 +108,8 @@ static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason r
 static void take_commands(struct stator *s) {
     struct engine_command c;
     while (ring_pop(s->commands, &c)) {
-        CHECK(s->n_waiting < s->n_requests);
+        CHECK(s->n_waiting < s->n_requests && c.submit < s->n_requests);
+        CHECK(atomic_load(&s->requests[c.submit].id) != 0); /* it was submitted, and has not ended */
         s->waiting[s->n_waiting++] = c.submit;
     }
 }

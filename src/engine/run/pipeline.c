@@ -82,6 +82,7 @@ static stator_status submit(struct stator *s, struct engine_step *st, uint32_t d
 stator_status pipeline_begin(struct stator *s, stator_error *e) {
     DCHECK(pipeline_has_room(s));
     struct engine_step *st = &s->steps[s->next_step % s->max_steps];
+    CHECK(st->number == s->next_step && st->n_tokens > 0 && st->n_chunks > 0);
     for (uint32_t i = 0; i < st->n_chunks; i++)
         st->carried[i]->flights++;
     st->began_ns = clock_ns();

@@ -29,6 +29,22 @@ static uint32_t held_blocks(const struct stator *s, const struct engine_sequence
     return n;
 }
 
+/* The invariant of the header, by counting; that no block is there twice is not looked at. */
+static inline bool blocks_are_whole(const struct stator *s) {
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
+        uint32_t n_blocks = s->planning.devices[0].model.caches[i].n_blocks;
+        uint32_t n = s->caches[i].n_free;
+        for (uint32_t k = 0; k < s->caches[i].n_free; k++)
+            if (s->caches[i].free[k] >= n_blocks)
+                return false;
+        for (uint32_t k = 0; k < s->planning.want.sequences; k++)
+            n += s->sequences[k].request != NULL ? s->sequences[k].caches[i].n_blocks : 0;
+        if (n != n_blocks)
+            return false;
+    }
+    return true;
+}
+
 bool sequences_admit(struct stator *s, uint32_t slot) {
     struct engine_request *r = &s->requests[slot];
     uint32_t tokens = ARITH_MIN(r->n_prompt + r->max_new, s->planning.want.context);
@@ -49,6 +65,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
         c->peak = ARITH_MAX(c->peak, d->n_blocks - c->n_free);
     }
     q->request = r;
+    DCHECK(blocks_are_whole(s));
     q->capacity = tokens;
     q->done = 0;
     q->fresh = true;
@@ -83,6 +100,7 @@ bool sequences_take_rows(struct stator *s, uint32_t slot) {
 
 void sequences_release(struct stator *s, struct engine_sequence *q) {
     CHECK(q->request != NULL && q->flights == 0);
+    DCHECK(blocks_are_whole(s));
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         struct engine_cache *c = &s->caches[i];
         for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)

@@ -209,5 +209,6 @@ bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
         s->next_sequence = (s->next_sequence + 1) % s->planning.want.sequences;
     st->n_tokens = f.h->n_tokens;
     st->n_rows = f.h->n_rows;
+    CHECK(st->n_chunks == f.h->n_chunks && st->n_rows <= s->planning.want.logits_rows);
     return f.h->n_tokens > 0;
 }
