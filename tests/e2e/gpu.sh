@@ -425,6 +425,8 @@ test_selftest() {
     printed '^ok +copies level_zero:0 -> level_zero:1 .*direct'
     grep -q '"failed": 0' "$tmp/report" || fail "$(cat "$tmp/report")"
     clean
+    expect_gpu 0 '' "$stator" selftest --only 'f16, states of odd sizes'
+    printed '^ok +f16, states of odd sizes, KV f16'
     expect_gpu 5 devices=1 "$stator" selftest --device level_zero:7
     expect 5 "$stator" selftest
     expect_gpu 5 fault=exec.kernel@300:lost "$stator" selftest --only 'q8_0, even'

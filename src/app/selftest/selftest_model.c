@@ -57,14 +57,61 @@ static void add(struct making *w, const char *name, uint32_t type, uint64_t cols
     const struct block_info *info = block_info(type);
     uint8_t *to = gguf_writer_tensor(w->w, name, type, rows != 0 ? 2 : 1, (uint64_t[]){cols, rows}, NULL);
     bool norm = rows == 0 && strstr(name, "norm") != NULL;
+    bool decay = rows == 0 && strstr(name, "ssm_a") != NULL;
     for (uint64_t i = 0; to != NULL && i < cols * ARITH_MAX(rows, 1u) / info->values; i++) {
         if (info->values == 1) {
-            to = put_value(to, type, norm ? 1.0f + 0.25f * next_float(w) : 0.1f * next_float(w));
+            float v = next_float(w);
+            to = put_value(to, type, norm ? 1.0f + 0.25f * v : decay ? 0.4f * v - 0.5f : 0.1f * v);
         } else {
             fill_block(w, type, to, info->bytes);
             to += info->bytes;
         }
     }
+}
+
+struct part {
+    const char *name;
+    uint64_t cols, rows;
+    bool there;
+};
+
+static void add_parts(struct making *w, uint32_t layer, const struct part *parts, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i].name);
+        bool plain = parts[i].rows == 0 || strstr(name, "conv1d") != NULL;
+        if (parts[i].there)
+            add(w, name, plain ? (uint32_t)BLOCK_F32 : w->m->type, parts[i].cols, parts[i].rows);
+    }
+}
+
+static void add_hybrid_layer(struct making *w, uint32_t layer) {
+    const struct selftest_model *m = w->m;
+    const uint64_t q = (uint64_t)m->n_heads * m->head_dim, kv = (uint64_t)m->n_kv_heads * m->head_dim;
+    const uint64_t inner = (uint64_t)m->value_heads * m->dim_v;
+    const uint64_t channels = (uint64_t)2 * m->key_heads * m->dim_k + inner;
+    const bool full = layer % 2 == 1;
+    const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
+                                 {"attn_q.weight", m->n_embd, 2 * q, full},
+                                 {"attn_k.weight", m->n_embd, kv, full},
+                                 {"attn_v.weight", m->n_embd, kv, full},
+                                 {"attn_q_norm.weight", m->head_dim, 0, full},
+                                 {"attn_k_norm.weight", m->head_dim, 0, full},
+                                 {"attn_output.weight", q, m->n_embd, full},
+                                 {"attn_qkv.weight", m->n_embd, channels, !full},
+                                 {"attn_gate.weight", m->n_embd, inner, !full},
+                                 {"ssm_beta.weight", m->n_embd, m->value_heads, !full},
+                                 {"ssm_alpha.weight", m->n_embd, m->value_heads, !full},
+                                 {"ssm_conv1d.weight", m->taps, channels, !full},
+                                 {"ssm_dt.bias", m->value_heads, 0, !full},
+                                 {"ssm_a", m->value_heads, 0, !full},
+                                 {"ssm_norm.weight", m->dim_v, 0, !full},
+                                 {"ssm_out.weight", inner, m->n_embd, !full},
+                                 {"post_attention_norm.weight", m->n_embd, 0, true},
+                                 {"ffn_gate.weight", m->n_embd, m->n_ff, true},
+                                 {"ffn_up.weight", m->n_embd, m->n_ff, true},
+                                 {"ffn_down.weight", m->n_ff, m->n_embd, true}};
+    add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
 }
 
 static void add_layer(struct making *w, uint32_t layer) {
@@ -75,33 +122,24 @@ static void add_layer(struct making *w, uint32_t layer) {
     bool post = strcmp(m->architecture, "gemma3") == 0;
     bool norms = post || strcmp(m->architecture, "qwen3") == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
-    const struct {
-        const char *name;
-        uint64_t cols, rows;
-        bool there;
-    } parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
-                 {"attn_qkv.weight", m->n_embd, q + 2 * kv, fused},
-                 {"attn_q.weight", m->n_embd, q, !fused},
-                 {"attn_q.bias", q, 0, biases},
-                 {"attn_k.weight", m->n_embd, kv, !fused},
-                 {"attn_k.bias", kv, 0, biases},
-                 {"attn_v.weight", m->n_embd, kv, !fused},
-                 {"attn_v.bias", kv, 0, biases},
-                 {"attn_q_norm.weight", m->head_dim, 0, norms},
-                 {"attn_k_norm.weight", m->head_dim, 0, norms},
-                 {"attn_output.weight", q, m->n_embd, true},
-                 {"post_attention_norm.weight", m->n_embd, 0, post},
-                 {"ffn_norm.weight", m->n_embd, 0, true},
-                 {"ffn_gate.weight", m->n_embd, m->n_ff, !fused},
-                 {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, true},
-                 {"post_ffw_norm.weight", m->n_embd, 0, post},
-                 {"ffn_down.weight", m->n_ff, m->n_embd, true}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i].name);
-        if (parts[i].there)
-            add(w, name, parts[i].rows != 0 ? m->type : (uint32_t)BLOCK_F32, parts[i].cols, parts[i].rows);
-    }
+    const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
+                                 {"attn_qkv.weight", m->n_embd, q + 2 * kv, fused},
+                                 {"attn_q.weight", m->n_embd, q, !fused},
+                                 {"attn_q.bias", q, 0, biases},
+                                 {"attn_k.weight", m->n_embd, kv, !fused},
+                                 {"attn_k.bias", kv, 0, biases},
+                                 {"attn_v.weight", m->n_embd, kv, !fused},
+                                 {"attn_v.bias", kv, 0, biases},
+                                 {"attn_q_norm.weight", m->head_dim, 0, norms},
+                                 {"attn_k_norm.weight", m->head_dim, 0, norms},
+                                 {"attn_output.weight", q, m->n_embd, true},
+                                 {"post_attention_norm.weight", m->n_embd, 0, post},
+                                 {"ffn_norm.weight", m->n_embd, 0, true},
+                                 {"ffn_gate.weight", m->n_embd, m->n_ff, !fused},
+                                 {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, true},
+                                 {"post_ffw_norm.weight", m->n_embd, 0, post},
+                                 {"ffn_down.weight", m->n_ff, m->n_embd, true}};
+    add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
 }
 
 static void add_keys(struct making *w) {
@@ -128,6 +166,19 @@ static void add_keys(struct making *w) {
         snprintf(key, sizeof key, "%s.%s", m->architecture, numbers[i].name);
         gguf_writer_u32(w->w, key, numbers[i].v);
     }
+    const struct {
+        const char *name;
+        uint32_t v;
+    } states[] = {{"ssm.conv_kernel", m->taps},
+                  {"ssm.state_size", m->dim_k},
+                  {"ssm.group_count", m->key_heads},
+                  {"ssm.time_step_rank", m->value_heads},
+                  {"ssm.inner_size", m->value_heads * m->dim_v},
+                  {"full_attention_interval", 2}};
+    for (size_t i = 0; m->key_heads > 0 && i < sizeof states / sizeof states[0]; i++) {
+        snprintf(key, sizeof key, "%s.%s", m->architecture, states[i].name);
+        gguf_writer_u32(w->w, key, states[i].v);
+    }
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->architecture);
     gguf_writer_f32(w->w, key, 1e-5f);
     snprintf(key, sizeof key, "%s.rope.freq_base", m->architecture);
@@ -144,7 +195,7 @@ stator_status selftest_model_make(const struct selftest_model *m, int *fd, char 
     if (m->untied)
         add(&w, "output.weight", m->type, m->n_embd, m->vocab);
     for (uint32_t i = 0; i < m->n_layers; i++)
-        add_layer(&w, i);
+        (m->key_heads > 0 ? add_hybrid_layer : add_layer)(&w, i);
     stator_status st = STATOR_OK;
     errno = ENOMEM;
     if (!gguf_writer_finish(&writer) || gguf_writer_memory_path(&writer, path) == NULL)

@@ -1,0 +1,221 @@
+/* Hybrids of delta-net and attention layers: the same bits in chunks of any size, on any tier, split, beside
+ * neighbours and after ones that were cancelled, also in odd shapes; what can't be is refused by name. */
+#include "engine_harness.h"
+#include "hybrid_model.h"
+
+#include "arch/arch.h"
+#include "kernels/kernels.h"
+
+#define N_IDS 77
+
+static void make_ids(int32_t *ids, size_t n, uint32_t vocab) {
+    uint64_t random = 7;
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)testing_below(&random, vocab);
+}
+
+/* The logits with each of the settings are those with none. */
+static void check_shape(struct hybrid_model m, const char *what) {
+    const char *const settings[] = {"memory.batch=1",
+                                    "memory.batch=7",
+                                    "memory.batch=512",
+                                    "cpu.tier=scalar",
+                                    "cpu.threads=5",
+                                    "devices.use=cpu:0,cpu:1",
+                                    "devices.use=cpu:0,cpu:1,cpu:2",
+                                    kernels_best_tier() > KERNELS_TIER_AVX2 ? "cpu.tier=avx2"
+                                                                            : "cpu.threads=1"};
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    int32_t ids[N_IDS];
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    make_ids(ids, N_IDS, m.vocab);
+    const char *model = gguf_writer_memory_path(&w, path);
+    const char *plain[] = {"cpu.threads=2", "memory.batch=64", "memory.context=512", NULL};
+    stator *s = harness_start(model, plain);
+    float *expected = harness_logits(s, ids, N_IDS);
+    stator_close(s);
+    for (size_t i = 0; i < N_IDS * m.vocab; i++)
+        assert_true(expected[i] - expected[i] == 0.0f); /* finite */
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const char *sets[] = {"cpu.threads=2", "memory.batch=64", "memory.context=512", settings[i], NULL};
+        s = harness_start(model, sets);
+        float *got = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        if (memcmp(got, expected, N_IDS * m.vocab * sizeof *got) != 0)
+            fail_msg("%s: logits differ with %s", what, settings[i]);
+        free(got);
+    }
+    free(expected);
+    gguf_writer_free(&w);
+}
+
+static void odd_shapes(void **state) {
+    (void)state;
+    check_shape(hybrid_model_usual(), "usual");
+    struct hybrid_model m = hybrid_model_usual();
+    m.taps = 1; /* no window */
+    check_shape(m, "conv kernel 1");
+    m.taps = 16;
+    check_shape(m, "conv kernel 16");
+    m = hybrid_model_usual();
+    m.heads = 5;
+    m.kv_heads = 1;
+    m.key_heads = 1;
+    m.value_heads = 5;
+    m.dim_k = 37; /* heads begin anywhere in panels and vectors */
+    m.inner = 5 * 41;
+    check_shape(m, "5 heads, MQA, states of 37 x 41");
+    m = hybrid_model_usual();
+    m.key_heads = 3;
+    m.value_heads = 9;
+    m.dim_k = 160;
+    m.inner = 9 * 72;
+    m.n_rot = 32;
+    m.type = BLOCK_F32;
+    check_shape(m, "states of 160 x 72");
+    m = hybrid_model_usual();
+    m.interval = 1;
+    check_shape(m, "attention only");
+    m.interval = 2;
+    m.blocks = 3; /* the last layer has a state */
+    check_shape(m, "every other layer");
+    m.interval = 5;
+    check_shape(m, "no attention");
+}
+
+/* Requests that arrive and leave beside each other, some cancelled on the way, get the text that they get
+ * alone: a state is its sequence's own and begins empty. */
+static void neighbours(void **state) {
+    (void)state;
+    enum { REQUESTS = 9 };
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    int32_t ids[64];
+    static struct harness_text alone[REQUESTS], together[REQUESTS];
+    memset(alone, 0, sizeof alone);
+    hybrid_model_write(&w, hybrid_model_usual());
+    gguf_writer_finish(&w);
+    make_ids(ids, 64, 96);
+    const char *model = gguf_writer_memory_path(&w, path);
+    const char *one[] = {"memory.context=256", "memory.sequences=1", NULL};
+    stator *s = harness_start(model, one);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        alone[i].id = harness_submit(s, ids + i, 3 + 6 * i, 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
+        harness_collect(s, &alone[i], 1);
+    }
+    stator_close(s);
+    static const char *const sequences[] = {"memory.sequences=1", "memory.sequences=3", "memory.sequences=8"};
+    for (size_t n = 0; n < 3; n++) {
+        const char *many[] = {"memory.context=256", sequences[n], "memory.batch=16", NULL};
+        s = harness_start(model, many);
+        for (int lap = 0; lap < 2; lap++) { /* in the first some are cancelled */
+            memset(together, 0, sizeof together);
+            for (uint32_t i = 0; i < REQUESTS; i++)
+                together[i].id = harness_submit(s, ids + i, 3 + 6 * i, 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
+            for (uint32_t i = 0; lap == 0 && i < REQUESTS; i += 2)
+                stator_cancel(s, together[i].id);
+            harness_collect(s, together, REQUESTS);
+            for (uint32_t i = 0; i < REQUESTS; i++) {
+                if (lap == 0 && i % 2 == 0)
+                    continue;
+                assert_int_equal(together[i].n, alone[i].n);
+                assert_memory_equal(together[i].ids, alone[i].ids, alone[i].n * sizeof(int32_t));
+            }
+        }
+        stator_close(s);
+    }
+    gguf_writer_free(&w);
+}
+
+static struct shape shape;
+
+static stator_status read_shape(struct hybrid_model m, const char *drop, stator_error *e) {
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    struct gguf *g = NULL;
+    w.drop[0] = drop;
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    assert_int_equal(gguf_open(gguf_writer_memory_path(&w, path), &g, e), STATOR_OK);
+    stator_status st = arch_read(g, &shape, e);
+    gguf_close(g);
+    gguf_writer_free(&w);
+    return st;
+}
+
+static void refused(struct hybrid_model m, const char *drop, const char *part) {
+    stator_error e = {0};
+    stator_status st = read_shape(m, drop, &e);
+    if (st != STATOR_BAD_MODEL || strstr(e.text, part) == NULL)
+        fail_msg("%d \"%s\", expected \"%s\"", (int)st, e.text, part);
+}
+
+static void bad_models(void **state) {
+    (void)state;
+    const struct hybrid_model good = hybrid_model_usual();
+    struct hybrid_model m = good;
+    m.taps = 0;
+    refused(m, NULL, "key 'qwen35.ssm.conv_kernel' is 0, expected 1 to 16");
+    m.taps = 17;
+    refused(m, NULL, "key 'qwen35.ssm.conv_kernel' is 17");
+    m = good;
+    m.key_heads = 3;
+    refused(m, NULL, "4 value heads (qwen35.ssm.time_step_rank) do not share 3 key heads");
+    m = good;
+    m.inner = 130;
+    refused(m, NULL, "key 'qwen35.ssm.inner_size' is 130, expected a multiple of the 4 value heads");
+    m = good;
+    m.dim_k = 0;
+    refused(m, NULL, "key 'qwen35.ssm.state_size' is 0");
+    m.dim_k = 257;
+    refused(m, NULL, "key 'qwen35.ssm.state_size' is 257");
+    m = good;
+    m.nextn = 4;
+    refused(m, NULL, "key 'qwen35.nextn_predict_layers' is 4, but qwen35.block_count");
+    refused(good, "qwen35.ssm.group_count", "'qwen35.ssm.group_count'");
+    refused(good, "blk.1.ssm_a", "tensor 'blk.1.ssm_a' is missing");
+    refused(good, "blk.3.attn_q_norm.weight", "tensor 'blk.3.attn_q_norm.weight' is missing");
+}
+
+/* A layer that is of the other kind than the keys say. */
+static void other_kind(void **state) {
+    (void)state;
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    struct gguf *g = NULL;
+    stator_error e = {0};
+    struct hybrid_model m = hybrid_model_usual();
+    hybrid_model_write(&w, m);
+    hybrid_model_tensor(&w, &m, "blk.0.attn_k.weight", BLOCK_F16, m.embd, m.kv_heads * m.head_dim, 0);
+    gguf_writer_finish(&w);
+    assert_int_equal(gguf_open(gguf_writer_memory_path(&w, path), &g, &e), STATOR_OK);
+    assert_int_equal(arch_read(g, &shape, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "tensor 'blk.0.attn_k.weight' is not expected"));
+    gguf_close(g);
+    gguf_writer_free(&w);
+}
+
+/* Blocks of nextn are counted and left. */
+static void nextn(void **state) {
+    (void)state;
+    struct hybrid_model m = hybrid_model_usual();
+    stator_error e = {0};
+    m.blocks = 6;
+    m.nextn = 2;
+    if (read_shape(m, NULL, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    assert_int_equal(shape.n_layers, 4);
+    assert_int_equal(shape.n_nextn, 2);
+    assert_int_equal(shape.nextn_tensors, 2);
+    assert_int_equal(shape.nextn_bytes, 2 * 128 * 64 * 2);
+    check_shape(m, "with nextn");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(odd_shapes), cmocka_unit_test(neighbours),
+                                       cmocka_unit_test(bad_models), cmocka_unit_test(other_kind),
+                                       cmocka_unit_test(nextn)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
