@@ -23,6 +23,8 @@ struct gpu_model_want {
     uint32_t n_rot;
     uint32_t type_k, type_v;
     uint32_t kv_slices;
+    uint32_t window; /* not 0: blocks are a ring, for at least this many tokens and a step */
+    bool sinks;
     uint32_t cells; /* of attention; at most this, or 0 where no sequence has two splits */
 };
 
@@ -91,6 +93,8 @@ static inline void gpu_model_shape(struct gpu_model *m) {
         l->q_norm = gpu_model_tensor(m, "q_norm", BLOCK_F32, w->head_k, 0);
         l->k_norm = gpu_model_tensor(m, "k_norm", BLOCK_F32, w->head_k, 0);
     }
+    if (w->sinks)
+        l->sinks = gpu_model_tensor(m, "sinks", BLOCK_F32, w->n_heads, 0);
     l->attn_output = gpu_model_tensor(m, "o", w->type[3], w->n_heads * w->head_v, w->n_embd);
     l->ffn_norm = gpu_model_tensor(m, "ffn_norm", BLOCK_F32, w->n_embd, 0);
     l->gate = gpu_model_tensor(m, "gate", w->type[4], w->n_embd, w->n_ff);
@@ -230,7 +234,12 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
                             .cells = ARITH_MIN(want->cells, cells)};
     assert_int_equal(arch_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     assert_int_equal(m->graph.n_caches, 1);
-    const struct graph_cache *cache = &m->graph.caches[0];
+    struct graph_cache *cache = &m->graph.caches[0];
+    if (want->window > 0) {
+        assert_true(want->blocks * KERNELS_KV_BLOCK >= want->window + want->batch - 1 + 31);
+        cache->kind = GRAPH_RING;
+        cache->window = want->window;
+    }
     struct device_cache *kv = &m->model.caches[0];
     *kv = (struct device_cache){.n_blocks = want->blocks * want->sequences, .per_sequence = want->blocks};
     kv->unit_bytes = cache->bytes * kv->n_blocks;
@@ -320,7 +329,7 @@ static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t 
         uint32_t c = h->n_chunks++;
         bool last = h->n_chunks == w->sequences;
         uint32_t n = last ? tokens - done : 1 + (uint32_t)testing_below(seed, tokens - done);
-        uint32_t room = w->blocks * KERNELS_KV_BLOCK - n;
+        uint32_t room = (w->window > 0 ? 1200 : w->blocks * KERNELS_KV_BLOCK) - n;
         chunks[c] = (struct step_chunk){.slot = (c + 1) % w->sequences,
                                         .first = done,
                                         .n = n,

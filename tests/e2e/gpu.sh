@@ -49,22 +49,29 @@ oracle() {
 test_oracle_llama() { oracle llama-tied && oracle llama-untied; }
 test_oracle_qwen() { oracle qwen2 && oracle qwen3; }
 test_oracle_qwen35() { oracle qwen35; }
+test_oracle_windows() { oracle gemma3 && oracle phi3; }
 
-# States and KV in one piece and split, in steps of other sizes, in other orders of work items.
-test_hybrid() {
+# Caches in one piece and split, in steps of other sizes, in other orders of work items.
+pieces() {
     need_driver
-    need_shared oracles/models/qwen35.gguf
-    local model=$shared/oracles/models/qwen35.gguf ids kv batch
-    ids=$(sed -n 's/.*"prompt": *\[\([^]]*\)\].*/\1/p' <(tr -d '\n' <"$shared/oracles/models/qwen35.json"))
+    need_shared oracles/models/$1.gguf
+    local model=$shared/oracles/models/$1.gguf ids kv batch
+    ids=$(sed -n 's/.*"prompt": *\[\([^]]*\)\].*/\1/p' <(tr -d '\n' <"$shared/oracles/models/$1.json"))
     for kv in f32 f16; do
         expect 0 "$stator" logits "$model" --set devices.use=cpu:0 --tokens "$ids" -o "$tmp/cpu" --set memory.kv_type=$kv
         for batch in 1 7 64; do
             expect_gpu 0 'devices=2,order=shuffle' "$stator" logits "$model" --set 'devices.use="level_zero:0,level_zero:1"' \
                 --tokens "$ids" -o "$tmp/gpu" --set memory.kv_type=$kv --set memory.batch=$batch
-            cmp "$tmp/gpu" "$tmp/cpu" || fail "KV $kv, steps of $batch: other logits than the CPU's"
+            cmp "$tmp/gpu" "$tmp/cpu" || fail "$1, KV $kv, steps of $batch: other logits than the CPU's"
             clean
         done
     done
+}
+test_pieces_of_states() { pieces qwen35; }
+test_pieces_of_windows() {
+    pieces gemma3
+    pieces phi3
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, a window, GELU, norms behind, KV f16'
 }
 test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl; do oracle quant-$t; done; }
 test_oracle_k_blocks() { for t in q4_k q5_k q6_k; do oracle quant-$t; done; }

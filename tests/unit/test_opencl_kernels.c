@@ -51,6 +51,9 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     w.kv_slices = 1 + (uint32_t)testing_below(seed, ARITH_MIN(w.n_kv_heads, 4u));
     w.blocks = (uint32_t)arith_ceil_div(batch, KERNELS_KV_BLOCK) + (testing_below(seed, 3) == 0 ? 18 : 2);
     w.cells = testing_below(seed, 3) == 0 ? (uint32_t)testing_below(seed, 40) : UINT32_MAX;
+    w.sinks = testing_below(seed, 2);
+    uint32_t spare = (w.blocks - 1) * KERNELS_KV_BLOCK - batch + 2; /* the widest window of a ring of these */
+    w.window = testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, spare) : 0;
     return w;
 }
 
@@ -163,6 +166,7 @@ struct deep {
     uint32_t bucket;
     uint32_t heads, group, head;
     uint32_t blocks, cells;
+    uint32_t window; /* 0: none */
     struct {
         uint32_t n, position;
     } chunk[DEEP_CHUNKS];
@@ -178,6 +182,7 @@ static void check_deep(uint64_t *seed, const struct launch_traits *t, const uint
     w.type_k = w.type_v = kv;
     w.blocks = d->blocks;
     w.cells = d->cells;
+    w.window = d->window;
     w.kv_slices = 1;
     while (w.sequences < DEEP_CHUNKS && d->chunk[w.sequences].n > 0)
         w.sequences++;
@@ -216,26 +221,52 @@ static void deep_contexts(void **state) {
         skip();
     const uint32_t all = UINT32_MAX;
     const struct deep deep[] = {
-        {1, 2, 2, 32, 24, all, {{1, 255}}}, /* the last context of one split */
-        {1, 2, 2, 32, 24, all, {{1, 256}}},
-        {1, 1, 4, 64, 24, all, {{1, 767}}},
-        {1, 1, 1, 32, 1100, all, {{1, 34000}}},                /* 133 splits */
-        {4, 2, 3, 32, 48, all, {{2, 511}, {1, 1500}, {1, 3}}}, /* tiles of which one query sees a split more
-                                                                */
-        {4, 2, 12, 32, 32, all, {{3, 510}}},                   /* more rows than a group takes at a time */
-        {4, 2, 2, 32, 48, 20, {{2, 1000}, {1, 1400}, {1, 500}}},
-        {16, 2, 2, 32, 64, all, {{3, 300}, {10, 1000}, {3, 1900}}}, /* many queries have what is spare */
-        {16, 2, 2, 32, 64, 30, {{4, 400}, {12, 1000}}},
-        {20, 2, 2, 32, 64, all, {{20, 500}}},
-        {18, 8, 4, 32, 64, all, {{17, 900}, {1, 1500}}}, /* enough tiles: the long chunk goes one by one */
+        {1, 2, 2, 32, 24, all, 0, {{1, 255}}}, /* the last context of one split */
+        {1, 2, 2, 32, 24, all, 0, {{1, 256}}},
+        {1, 1, 4, 64, 24, all, 0, {{1, 767}}},
+        {1, 1, 1, 32, 1100, all, 0, {{1, 34000}}},                /* 133 splits */
+        {4, 2, 3, 32, 48, all, 0, {{2, 511}, {1, 1500}, {1, 3}}}, /* tiles of which one query sees a split
+                                                                   * more
+                                                                   */
+        {4, 2, 12, 32, 32, all, 0, {{3, 510}}},                   /* more rows than a group takes at a time */
+        {4, 2, 2, 32, 48, 20, 0, {{2, 1000}, {1, 1400}, {1, 500}}},
+        {16, 2, 2, 32, 64, all, 0, {{3, 300}, {10, 1000}, {3, 1900}}}, /* many queries have what is spare */
+        {16, 2, 2, 32, 64, 30, 0, {{4, 400}, {12, 1000}}},
+        {20, 2, 2, 32, 64, all, 0, {{20, 500}}},
+        {18, 8, 4, 32, 64, all, 0, {{17, 900}, {1, 1500}}}, /* enough tiles: the long chunk goes one by one */
         {9,
          2,
          2,
          32,
          24,
          all,
+         0,
          {{1, 600}, {1, 0}, {1, 255}, {1, 256}, {1, 511}, {1, 5}, {1, 700}, {1, 300}, {1, 31}}},
-        {20, 2, 2, 32, 24, 20, {{1, 0}, {2, 511}, {6, 250}, {1, 600}, {1, 3}, {4, 254}, {1, 512}, {4, 20}}},
+        {20,
+         2,
+         2,
+         32,
+         24,
+         20,
+         0,
+         {{1, 0}, {2, 511}, {6, 250}, {1, 600}, {1, 3}, {4, 254}, {1, 512}, {4, 20}}},
+        /* windows: of one split and of several, of more than are merged at a time, in rings */
+        {1, 2, 2, 32, 4, all, 33, {{1, 34000}}},
+        {1, 2, 2, 32, 11, all, 257, {{1, 767}}},
+        {1, 1, 1, 32, 1070, all, 33900, {{1, 36000}}},
+        {4, 2, 3, 32, 12, all, 255, {{3, 510}, {1, 1500}}},
+        {4, 2, 12, 32, 6, all, 100, {{3, 510}}},
+        {16, 2, 2, 32, 27, all, 700, {{3, 300}, {10, 1016}, {3, 1900}}},
+        {20, 2, 2, 32, 3, all, 1, {{20, 500}}},
+        {20,
+         2,
+         2,
+         32,
+         24,
+         20,
+         600,
+         {{1, 0}, {2, 511}, {6, 250}, {1, 600}, {1, 3}, {4, 1254}, {1, 512}, {4, 20}}},
+        {300, 1, 2, 32, 20, all, 40, {{300, 200}}},
     };
     static const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
                                    BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
@@ -247,7 +278,7 @@ static void deep_contexts(void **state) {
     /* Eight KV heads have one group of 256: they arrive at one count. */
     static const uint32_t k[7] = {BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_Q4_K,
                                   BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q4_K};
-    const struct deep together = {2, 8, 1, 32, 48, all, {{1, 700}, {1, 1300}}};
+    const struct deep together = {2, 8, 1, 32, 48, all, 0, {{1, 700}, {1, 1300}}};
     for (uint32_t kv = 0; kv < KERNELS_KV_TYPES; kv++)
         check_deep(&seed, &many, k, kv, &together);
     struct launch_traits few = plain_traits;

@@ -111,7 +111,7 @@ void launch_plain_weight(struct launch_list *b, struct launch *l, uint32_t weigh
 stator_status launch_cache(struct launch_list *b, struct launch *l, const struct graph_op *o) {
     const struct graph_cache *g = &b->g->caches[o->cache];
     const struct device_cache *c = &b->m->caches[o->cache];
-    if (g->kind != GRAPH_PAGED)
+    if (g->kind == GRAPH_STATE)
         return error_set(b->e, STATOR_DEVICE, "layer %u: no GPU kernel works on its cache '%s'", o->layer,
                          g->name);
     uint32_t kept = g->n_layers - c->spilled_layers;
@@ -172,6 +172,7 @@ static stator_status add_embed(struct launch_list *b, uint32_t op) {
         launch_u32(l, w->layout.cols);
         launch_u32(l, p->first_panel);
         launch_u32(l, p->panels);
+        launch_f32(l, o->scale);
     }
     return STATOR_OK;
 }
@@ -189,6 +190,7 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
     launch_u32(l, out->width);
     launch_u32(l, gather);
     launch_u32(l, gather && !(out->forms & GRAPH_F32));
+    launch_u32(l, o->epilogue == GRAPH_RESIDUAL);
     launch_f32(l, o->norm.inv_width);
     launch_f32(l, o->norm.eps);
     launch_local(b, l, OPENCL_NORM_CHUNK * sizeof(float));
@@ -310,6 +312,12 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         return st;
     launch_u32(l, a->kv_heads);
     launch_u32(l, heads);
+    launch_u32(l, kv->window);
+    if (o->n_weights > 0)
+        launch_plain_weight(b, l, o->weight[0]);
+    else
+        launch_no_buffer(l);
+    launch_u32(l, o->n_weights > 0);
     launch_cell_arguments(b, l, o, cells);
     uint64_t rows = OPENCL_ATTENTION_ROWS;
     launch_local(b, l, rows * (256 + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float));

@@ -264,10 +264,10 @@ static uint32_t plain_unit(const struct launch_list *b, const struct graph_op *o
                            uint32_t panels) {
     uint32_t forms = b->g->values[o->out].forms;
     uint32_t unit = w->family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
-    if (o->epilogue == GRAPH_SWIGLU && forms & GRAPH_I8_256)
+    if (graph_op_gated(o) && forms & GRAPH_I8_256)
         return 16;
     unit = ARITH_MIN(unit, panels);
-    if (o->epilogue == GRAPH_SWIGLU && forms & GRAPH_I8_32)
+    if (graph_op_gated(o) && forms & GRAPH_I8_32)
         unit = (uint32_t)arith_round_up(unit, 2);
     return unit;
 }
@@ -275,7 +275,7 @@ static uint32_t plain_unit(const struct launch_list *b, const struct graph_op *o
 stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *out = &b->g->values[o->out];
-    bool two = o->epilogue == GRAPH_SWIGLU;
+    bool two = graph_op_gated(o);
     if (o->n_weights != (two ? 2 : 1))
         return error_set(b->e, STATOR_DEVICE, "there is no GPU kernel for a product with %u matrices",
                          o->n_weights);

@@ -31,6 +31,8 @@
 #define AHEAD 4
 #endif
 
+#define ALL 0x7fffff00 /* more than any difference of positions; and a split less stays in an int */
+
 /* What all rows of a group's work share. */
 struct look {
     struct cl_cache cache;
@@ -39,6 +41,10 @@ struct look {
     struct cl_forms out;
     uint group, head_k, head_v;
     float scale;
+    int window; /* tokens that a query sees, or ALL */
+    uint ring;  /* blocks of a table that goes round; 0: it does not */
+    bool has_sinks;
+    global const float *sinks; /* of all heads */
 };
 
 /* Local memory. */
@@ -74,6 +80,32 @@ struct rows {
 /* Tokens of the split at `begin` that row i sees; 0 or less: none. */
 static inline int seen(const struct look *l, const struct rows *r, uint i, uint begin) {
     return (int)(r->position + (r->first + i) / l->group + 1) - (int)begin;
+}
+
+/* Tokens of the split at `begin` that are before what row i sees; 0 or less: none. */
+static inline int hidden(const struct look *l, const struct rows *r, uint i, uint begin) {
+    return seen(l, r, i, begin) - l->window;
+}
+
+static inline bool sees_some(const struct look *l, const struct rows *r, uint i, uint begin) {
+    return seen(l, r, i, begin) > 0 && hidden(l, r, i, begin) < SPLIT;
+}
+
+/* The same of any row. */
+static inline bool any_sees(const struct look *l, const struct rows *r, uint begin) {
+    return seen(l, r, r->n - 1, begin) > 0 && hidden(l, r, 0, begin) < SPLIT;
+}
+
+/* The first split of which row i sees something. */
+static inline uint first_split(const struct look *l, const struct rows *r, uint i) {
+    int before = hidden(l, r, i, 0);
+    return before > 0 ? (uint)before / SPLIT : 0;
+}
+
+/* Where the token's block begins in a unit. */
+static inline uint block_of(const struct look *l, global const uint *table, uint token) {
+    uint block = token / KV_LAYOUT_BLOCK;
+    return table[l->ring != 0 ? block % l->ring : block] * l->cache.block_stride;
 }
 
 /* x[j] = number first + j * stride of F16 or F32. */
@@ -204,10 +236,9 @@ static inline void score_split(const struct look *l, const struct scratch *m, co
 #pragma unroll
     for (uint i = 0; i < ROWS; i++)
         acc[i] = 0.0f;
-    if ((int)me < seen(l, r, r->n - 1, begin)) {
+    if ((int)me < seen(l, r, r->n - 1, begin) && (int)me >= hidden(l, r, 0, begin)) {
         uint token = begin + me;
-        global const uchar *k =
-            cl_unit_at(&l->cache, r->head) + table[token / KV_LAYOUT_BLOCK] * l->cache.block_stride;
+        global const uchar *k = cl_unit_at(&l->cache, r->head) + block_of(l, table, token);
         uint slot = token % KV_LAYOUT_BLOCK;
         if (kv_layout_quantised(TYPE_K(l)))
             dots_quantised(TYPE_K(l) == KV_LAYOUT_Q8_0, k, slot, l->head_k, r->n, m, acc);
@@ -218,7 +249,7 @@ static inline void score_split(const struct look *l, const struct scratch *m, co
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
         float s = (exact ? acc[i] : 0.0f + acc[i]) * l->scale;
-        acc[i] = (int)me < seen(l, r, i, begin) ? s : -INFINITY;
+        acc[i] = (int)me < seen(l, r, i, begin) && (int)me >= hidden(l, r, i, begin) ? s : -INFINITY;
         m->score[i * SPLIT + me] = acc[i];
     }
     for (uint bits = 8; bits-- > 0;) { /* SPLIT / 2 = 2^7 */
@@ -270,10 +301,10 @@ struct column {
     uint d, row, step, n;
 };
 
-/* o[i] += e * x over tokens t .. t + 4 of the split, those before sees[i]; scaled: e * scale for e. whole:
- * all rows see all four. */
+/* o[i] += e * x over tokens t .. t + 4 of the split, the last `window` of those before sees[i]; scaled: e *
+ * scale for e. whole: all rows see all four. */
 static inline void add_four(bool whole, bool scaled, local const float *score, const struct column *c, uint t,
-                            const int *sees, float4 x, float4 scale, float *o) {
+                            const int *sees, int window, float4 x, float4 scale, float *o) {
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
         if (i >= c->n)
@@ -281,14 +312,15 @@ static inline void add_four(bool whole, bool scaled, local const float *score, c
         float4 e = *(local const float4 *)(score + (c->row + i * c->step) * SPLIT + t);
         if (scaled)
             e *= scale;
+        int end = sees[i] - (int)t, begin = end - window; /* from t on */
         float sum = fma(e.x, x.x, o[i]);
-        o[i] = whole || (int)t < sees[i] ? sum : o[i];
+        o[i] = whole || (0 < end && 0 >= begin) ? sum : o[i];
         sum = fma(e.y, x.y, o[i]);
-        o[i] = whole || (int)t + 1 < sees[i] ? sum : o[i];
+        o[i] = whole || (1 < end && 1 >= begin) ? sum : o[i];
         sum = fma(e.z, x.z, o[i]);
-        o[i] = whole || (int)t + 2 < sees[i] ? sum : o[i];
+        o[i] = whole || (2 < end && 2 >= begin) ? sum : o[i];
         sum = fma(e.w, x.w, o[i]);
-        o[i] = whole || (int)t + 3 < sees[i] ? sum : o[i];
+        o[i] = whole || (3 < end && 3 >= begin) ? sum : o[i];
     }
 }
 
@@ -299,7 +331,8 @@ static inline void weigh(bool whole, bool f16, const struct look *l, local const
     load_floats(f16, v, t % KV_LAYOUT_BLOCK * l->head_v + c->d, l->head_v, x);
 #pragma unroll
     for (uint j = 0; j < AHEAD; j += 4)
-        add_four(whole, false, score, c, t + j, sees, (float4)(x[j], x[j + 1], x[j + 2], x[j + 3]), 0.0f, o);
+        add_four(whole, false, score, c, t + j, sees, l->window, (float4)(x[j], x[j + 1], x[j + 2], x[j + 3]),
+                 0.0f, o);
 }
 
 /* The same with quantised V: four tokens lie in a word. */
@@ -330,12 +363,12 @@ static inline void weigh_quantised(bool whole, bool eight, const struct look *l,
             x[k] = eight ? (float)(char)(bits & 255u) : (float)((int)(bits >> shift & 15u) - 8);
         }
         float4 by = {(float)scale[j].x, (float)scale[j].y, (float)scale[j].z, (float)scale[j].w};
-        add_four(whole, true, score, c, t + 4 * j, sees, (float4)(x[0], x[1], x[2], x[3]), by, o);
+        add_four(whole, true, score, c, t + 4 * j, sees, l->window, (float4)(x[0], x[1], x[2], x[3]), by, o);
     }
 }
 
-/* o[i] += e * v over tokens 0 .. n of the split. All bytes of a block exist, whether the row sees them or
- * not. */
+/* o[i] += e * v over the tokens before n of the split that the rows see. All bytes of a block exist, whether
+ * the row sees them or not. */
 static inline void weigh_split(const struct look *l, const struct scratch *m, const struct rows *r,
                                global const uint *table, uint begin, uint n, const struct column *c,
                                float *o) {
@@ -344,9 +377,11 @@ static inline void weigh_split(const struct look *l, const struct scratch *m, co
 #pragma unroll
     for (uint i = 0; i < ROWS; i++)
         sees[i] = seen(l, r, c->row + i * c->step, begin);
-    for (uint t = 0; t < n; t += AHEAD) {
-        global const uchar *v = unit + table[(begin + t) / KV_LAYOUT_BLOCK] * l->cache.block_stride;
-        bool whole = (int)(t + AHEAD) <= sees[0];
+    int latest = hidden(l, r, c->row + (c->n - 1) * c->step, begin);
+    int before = hidden(l, r, 0, begin);
+    for (uint t = before > 0 ? (uint)before / AHEAD * AHEAD : 0; t < n; t += AHEAD) {
+        global const uchar *v = unit + block_of(l, table, begin + t);
+        bool whole = (int)(t + AHEAD) <= sees[0] && (int)t >= latest;
         if (kv_layout_quantised(TYPE_V(l))) {
             if (whole)
                 weigh_quantised(true, TYPE_V(l) == KV_LAYOUT_Q8_0, l, m->score, v, c, t, sees, o);
@@ -361,13 +396,14 @@ static inline void weigh_split(const struct look *l, const struct scratch *m, co
     }
 }
 
-/* Group: one split of the rows, merged into max, sum and o. first: nothing is there yet. */
+/* Group: one split of the rows, merged into max, sum and o; of a row's first split, and if it is alone,
+ * nothing is there yet. */
 static inline void add_split(const struct look *l, const struct scratch *m, const struct rows *r,
-                             global const uint *table, uint begin, bool first) {
+                             global const uint *table, uint begin, bool alone) {
     uint me = get_local_id(0);
     score_split(l, m, r, table, begin);
-    if (me < r->n && seen(l, r, me, begin) > 0)
-        plan_merge(m, me, first);
+    if (me < r->n && sees_some(l, r, me, begin))
+        plan_merge(m, me, alone || begin == first_split(l, r, me) * SPLIT);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint n = min((uint)seen(l, r, r->n - 1, begin), (uint)SPLIT);
     uint wide = min(l->head_v, (uint)ITEMS);
@@ -383,7 +419,8 @@ static inline void add_split(const struct look *l, const struct scratch *m, cons
 #pragma unroll
         for (uint i = 0; i < ROWS; i++) {
             uint at = row + i * step;
-            if (at < r->n && seen(l, r, at, begin) > 0) {
+            if (at < r->n && sees_some(l, r, at, begin)) {
+                bool first = alone || begin == first_split(l, r, at) * SPLIT;
                 local float *merged = m->o + at * l->head_v + d;
                 float scaled = *merged * m->before[at];
                 *merged = first ? o[i] : fma(o[i], m->now[at], scaled);
@@ -422,8 +459,26 @@ static inline global float *out_of(const struct look *l, const struct rows *r, u
            (r->head * l->group + at % l->group) * l->head_v;
 }
 
+/* Group: a sink is one more split, without a value: what that makes of the sum, and of o in `before`. */
+static inline void add_sinks(const struct look *l, const struct scratch *m, const struct rows *r) {
+    uint me = get_local_id(0);
+    if (me < r->n) {
+        float sink = l->sinks[r->head * l->group + (r->first + me) % l->group];
+        float all = sink > m->max[me] ? sink : m->max[me];
+        float a = num_exp(m->max[me] - all), scaled = m->sum[me] * a;
+        m->sum[me] = scaled + num_exp(sink - all);
+        m->before[me] = a;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = me; i < r->n * l->head_v; i += ITEMS)
+        m->o[i] = m->o[i] * m->before[i / l->head_v];
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
 /* Group: the rows' finished output. */
 static inline void put_rows(const struct look *l, const struct scratch *m, const struct rows *r) {
+    if (l->has_sinks)
+        add_sinks(l, m, r);
     for (uint i = get_local_id(0); i < r->n * l->head_v; i += ITEMS)
         out_of(l, r, i / l->head_v)[i % l->head_v] = m->o[i] * num_rcp(m->sum[i / l->head_v]);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -451,10 +506,10 @@ static inline void keep_rows(const struct look *l, const struct scratch *m, cons
     uint me = get_local_id(0);
     for (uint i = me; i < r->n * l->head_v; i += ITEMS) {
         uint row = i / l->head_v;
-        if (seen(l, r, row, split * SPLIT) > 0)
+        if (sees_some(l, r, row, split * SPLIT))
             c->o[(cell_of(l, c, r, row) + split * c->n_heads) * l->head_v + i % l->head_v] = m->o[i];
     }
-    if (me < r->n && seen(l, r, me, split * SPLIT) > 0) {
+    if (me < r->n && sees_some(l, r, me, split * SPLIT)) {
         global float *ends = c->ends + (cell_of(l, c, r, me) + split * c->n_heads) * 2;
         ends[0] = m->max[me];
         ends[1] = m->sum[me];
@@ -486,21 +541,21 @@ static inline bool last_of_all(const struct scratch *m, global uint *arrivals, u
 #define IN_HAND 8
 
 /* Group: the factors of merging splits from .. from + n: before them, and of them; [split][ROWS] each. m's
- * max and sum are those of the splits before, then of these too. */
+ * max and sum are those of the splits before, if these are not the first, then of these too. */
 static inline void plan_merges(const struct look *l, const struct scratch *m, const struct rows *r,
-                               const struct cells *c, uint from, uint n) {
+                               const struct cells *c, uint from, uint n, bool first) {
     uint me = get_local_id(0);
     local float *before = m->score, *now = m->score + MERGED * ROWS;
     for (uint i = me; i < n * ROWS; i += ITEMS) {
         uint row = i % ROWS, split = from + i / ROWS;
         if (row >= r->n)
             continue;
-        bool is = seen(l, r, row, split * SPLIT) > 0;
+        bool is = sees_some(l, r, row, split * SPLIT);
         now[i] = is ? c->ends[(cell_of(l, c, r, row) + split * c->n_heads) * 2] : -INFINITY;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (me < r->n) { /* what is before each */
-        float max = from == 0 ? -INFINITY : m->max[me];
+        float max = first ? -INFINITY : m->max[me];
         for (uint i = 0; i < n; i++) {
             before[i * ROWS + me] = max;
             max = now[i * ROWS + me] > max ? now[i * ROWS + me] : max;
@@ -545,18 +600,23 @@ static inline void merge_rows(const struct look *l, const struct scratch *m, con
     uint me = get_local_id(0);
     local const float *before = m->score, *now = m->score + MERGED * ROWS;
     uint splits = cl_ceil_div((uint)seen(l, r, r->n - 1, 0), SPLIT);
-    for (uint from = 0; from < splits; from += MERGED) {
+    uint begin = first_split(l, r, 0);
+    for (uint from = begin; from < splits; from += MERGED) {
         uint n = min(splits - from, (uint)MERGED);
-        plan_merges(l, m, r, c, from, n);
+        plan_merges(l, m, r, c, from, n, from == begin);
         for (uint i = me; i < r->n * (l->head_v + 1); i += ITEMS) {
             bool is_sum = i < r->n; /* then the columns */
             uint row = is_sum ? i : (i - r->n) / l->head_v, d = is_sum ? 0 : (i - r->n) % l->head_v;
             int here = min((int)n, (int)cl_ceil_div((uint)seen(l, r, row, 0), SPLIT) - (int)from);
-            uint at = cell_of(l, c, r, row) + from * c->n_heads;
+            uint own = first_split(l, r, row);
+            uint skip = own > from ? own - from : 0; /* splits that are before what the row sees */
+            uint at = cell_of(l, c, r, row) + (from + skip) * c->n_heads;
             local float *merged = is_sum ? m->sum + row : m->o + row * l->head_v + d;
-            if (here > 0)
-                *merged = merge(*merged, from == 0, is_sum ? c->ends + at * 2 + 1 : c->o + at * l->head_v + d,
-                                c->n_heads * (is_sum ? 2 : l->head_v), (uint)here, before + row, now + row);
+            if (here > (int)skip)
+                *merged =
+                    merge(*merged, own >= from, is_sum ? c->ends + at * 2 + 1 : c->o + at * l->head_v + d,
+                          c->n_heads * (is_sum ? 2 : l->head_v), (uint)here - skip,
+                          before + skip * ROWS + row, now + skip * ROWS + row);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -589,11 +649,14 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
         uint f32, uint q32, uint d32, uint s32, uint q256, uint d256, uint s256, uint group, uint head_k,    \
         uint head_v, float scale, global uchar *kv0, global uchar *kv1, global uchar *kv2,                   \
         global uchar *kv3, uint kv_unit, uint units_per_slice, uint unit_bytes, uint block_stride,           \
-        uint k_bytes, uint what, uint n_kv_heads, uint heads
+        uint k_bytes, uint what, uint n_kv_heads, uint heads, uint window, global const float *sinks,        \
+        uint has_sinks
 #define LOOK                                                                                                 \
     {                                                                                                        \
         {kv0, kv1, kv2, kv3, kv_unit, units_per_slice, unit_bytes, block_stride, k_bytes, what}, q, q_width, \
-            {out, has, width, f32, q32, d32, s32, q256, d256, s256}, group, head_k, head_v, scale            \
+            {out, has, width, f32, q32, d32, s32, q256, d256, s256}, group, head_k, head_v, scale,           \
+            window != 0 ? (int)window : ALL,                                                                 \
+            window != 0 ? CL_STEP(step)->cache[OPENCL_CACHE_NUMBER(what)].table_stride : 0, has_sinks, sinks \
     }
 
 /* Work: items of the chunks, cut as the step says. Local memory: struct scratch. cells: of n_cells cells,
@@ -624,11 +687,13 @@ CL_NAME(LOOK_PARAMETERS, global float *cells, global uint *arrivals, uint n_cell
         for (uint h = head; h < head + n_heads; h++) {
             for (uint first = 0; first < n_queries * group; first += ROWS) {
                 struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, h};
+                uint begin = parallel ? split * SPLIT : first_split(&l, &r, 0) * SPLIT;
+                if (!any_sees(&l, &r, begin))
+                    continue;
                 load_q(&l, &m, &r);
-                uint begin = split * SPLIT;
                 do {
-                    if (seen(&l, &r, r.n - 1, begin) > 0)
-                        add_split(&l, &m, &r, table, begin, begin == split * SPLIT);
+                    if (any_sees(&l, &r, begin))
+                        add_split(&l, &m, &r, table, begin, parallel);
                     begin += SPLIT;
                 } while (!parallel && seen(&l, &r, r.n - 1, begin) > 0);
                 if (parallel)

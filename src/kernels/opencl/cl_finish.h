@@ -14,8 +14,8 @@ struct cl_plain {
     bool biased;
 };
 
-/* Rows row .. row + rows of tokens t0 .. t0 + nt. Of SWIGLU the gate is at tile[t][0..], up at tile[t][up..].
- * work: OPENCL_QUANTISE_WORDS(rows) words. */
+/* Rows row .. row + rows of tokens t0 .. t0 + nt. Of SWIGLU and GEGLU the gate is at tile[t][0..], up at
+ * tile[t][up..]. work: OPENCL_QUANTISE_WORDS(rows) words. */
 static inline void cl_finish_plain(const struct cl_plain *p, local float *tile, uint R, uint up, uint row,
                                    uint rows, uint t0, uint nt, local uint *work) {
     uint me = get_local_id(0), items = get_local_size(0);
@@ -26,7 +26,7 @@ static inline void cl_finish_plain(const struct cl_plain *p, local float *tile, 
                 y[(t0 + t) / 2 * p->out.width + i] = tile[t * R + i] + tile[(t + 1) * R + i];
         return;
     }
-    if (p->epilogue != OPENCL_SWIGLU) {
+    if (!OPENCL_GATED(p->epilogue)) {
         for (uint t = 0; t < nt; t++) {
             for (uint i = me; i < rows; i += items) {
                 global float *at = y + (t0 + t) * p->out.width + i;
@@ -40,7 +40,9 @@ static inline void cl_finish_plain(const struct cl_plain *p, local float *tile, 
     }
     for (uint t = 0; t < nt; t++) {
         for (uint i = me; i < rows; i += items) {
-            float h = num_silu(tile[t * R + i]) * tile[t * R + up + i];
+            float gate = tile[t * R + i];
+            gate = p->epilogue == OPENCL_SWIGLU ? num_silu(gate) : num_gelu(gate);
+            float h = gate * tile[t * R + up + i];
             tile[t * R + i] = h;
             if (p->out.has & OPENCL_F32)
                 y[(t0 + t) * p->out.width + i] = h;

@@ -113,7 +113,9 @@ static inline void cl_store(const struct cl_cache *c, cl_bytes step, uint token,
                             uint heads, uint dim, local const float *x) {
     global const struct step_chunk *chunk = cl_chunk_of(step, false, token);
     uint position = chunk->position + (token - chunk->first);
-    uint block = cl_table(step, OPENCL_CACHE_NUMBER(c->what), chunk->slot)[position / KV_LAYOUT_BLOCK];
+    uint cache = OPENCL_CACHE_NUMBER(c->what);
+    uint block = cl_table(step, cache, chunk->slot)[position / KV_LAYOUT_BLOCK % /* a ring goes round */
+                                                    CL_STEP(step)->cache[cache].table_stride];
     uint slot = position % KV_LAYOUT_BLOCK;
     uint type = is_k ? OPENCL_CACHE_K(c->what) : OPENCL_CACHE_V(c->what);
     uint begin = block * c->block_stride + (is_k ? 0 : c->k_bytes);

@@ -37,7 +37,7 @@
 
 /* Units first_unit .. + units of the work, each of `unit` panels; split: how many segments of k are under way
  * at once (decode). rows: of the weight (of both). Local: tile CL_TOKENS x R floats, R = 16 * unit, twice
- * that for SWIGLU; work as the family says. */
+ * that for SWIGLU and GEGLU; work as the family says. */
 CL_KERNEL void CL_NAME(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_PARAMETERS(1), uint rows,
                        uint unit, uint first_unit, uint units, uint split, uint tail, uint epilogue,
                        global uchar *out, uint has, uint width, uint f32, uint q32, uint d32, uint s32,
@@ -46,7 +46,7 @@ CL_KERNEL void CL_NAME(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_
     struct cl_source src = CL_SOURCE;
     struct cl_plain plain = {
         {out, has, width, f32, q32, d32, s32, q256, d256, s256}, epilogue, column, bias, biased};
-    bool two = epilogue == OPENCL_SWIGLU;
+    bool two = OPENCL_GATED(epilogue);
     struct cl_unit u = {CL_WEIGHT(0), CL_WEIGHT(1), 0, cl_ceil_div(rows, 16), unit, two ? 2 * unit : unit};
     uint R = 16 * u.all;
     uint tokens = tail ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;

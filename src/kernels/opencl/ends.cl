@@ -14,9 +14,10 @@ kernel void zero_kv(global const uchar *step, global uchar *kv, uint units, uint
     }
 }
 
-/* x[token] = row of the weight, for tokens whose panel lies in this piece: panels first_panel .. + panels. */
+/* x[token] = scale * row of the weight, for tokens whose panel lies in this piece: panels first_panel .. +
+ * panels. */
 kernel void embed(global const uchar *step, global const uchar *piece, global float *x, uint type, uint width,
-                  uint first_panel, uint panels) {
+                  uint first_panel, uint panels, float scale) {
     struct cl_planes p = cl_planes(type, width);
     global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
     uint n = CL_STEP(step)->n_tokens;
@@ -27,7 +28,7 @@ kernel void embed(global const uchar *step, global const uchar *piece, global fl
             continue;
         cl_bytes at = piece + panel * p.panel_bytes;
         for (uint c = get_local_id(0); c < width; c += get_local_size(0))
-            x[t * width + c] = cl_decode(type, &p, at, row % 16, c);
+            x[t * width + c] = cl_decode(type, &p, at, row % 16, c) * scale;
     }
 }
 

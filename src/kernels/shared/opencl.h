@@ -28,13 +28,17 @@
 #define OPENCL_CACHE_V(a)                   ((a) >> 8 & 255u)
 #define OPENCL_CACHE_NUMBER(a)              ((a) >> 16)
 
-/* What a matmul kernel does with finished sums; the first four are enum graph_epilogue. */
+/* What a matmul kernel does with finished sums; the first five are enum graph_epilogue. */
 #define OPENCL_STORE    0
 #define OPENCL_RESIDUAL 1
 #define OPENCL_PAIRS    2
 #define OPENCL_SWIGLU   3
+#define OPENCL_GEGLU    4
 #define OPENCL_ROPE                                                                                          \
-    4 /* weights are q, k, v: heads normed (optional), rotated; q stored, k and v to the cache */
+    5 /* weights are q, k, v: heads normed (optional), rotated; q stored, k and v to the cache */
+
+/* Of two matrices for one output. */
+#define OPENCL_GATED(epilogue) ((epilogue) == OPENCL_SWIGLU || (epilogue) == OPENCL_GEGLU)
 
 /* Forms of a value (graph.h). */
 #define OPENCL_F32    1
