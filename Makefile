@@ -91,6 +91,7 @@ CL_TYPES_f32 := 1ul<<0
 CL_TYPES_f16 := 1ul<<1
 CL_TYPES_bf16 := 1ul<<30
 CL_TYPES_any := 0x80401071CFul
+CL_MODULES += experts
 CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach s,$(CL_INTEGER),dpas8_$s dpas16_$s)
 SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
 # The texts of `stator help TOPIC`.

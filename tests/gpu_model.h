@@ -9,6 +9,7 @@
 #include "arch/arch.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
+#include "kernels/shared/experts.h"
 
 #define GPU_MODEL_GAP     256
 #define GPU_MODEL_TENSORS 64
@@ -25,6 +26,9 @@ struct gpu_model_want {
     uint32_t kv_slices;
     uint32_t window; /* not 0: blocks are a ring, for at least this many tokens and a step */
     bool sinks;
+    /* Of the types of gate, up, down; 0: dense. */
+    uint32_t experts, used, shared_ff;
+    bool expert_bias, sigmoid, norm, clamped;
     uint32_t cells; /* of attention; at most this, or 0 where no sequence has two splits */
 };
 
@@ -56,6 +60,48 @@ static inline const struct gguf_tensor *gpu_model_tensor(struct gpu_model *m, co
     t->ne[2] = t->ne[3] = 1;
     m->n_tensors++;
     return t;
+}
+
+static inline const struct gguf_tensor *gpu_model_matrices(struct gpu_model *m, const char *name,
+                                                           uint32_t type, uint32_t cols, uint32_t rows) {
+    const struct gguf_tensor *t = gpu_model_tensor(m, name, type, cols, rows);
+    m->tensors[m->n_tensors - 1].n_dims = 3;
+    m->tensors[m->n_tensors - 1].ne[2] = m->want.experts;
+    return t;
+}
+
+static inline void gpu_model_experts(struct gpu_model *m, struct shape *s) {
+    const struct gpu_model_want *w = &m->want;
+    struct shape_experts_tensors *t = &s->layers[0].experts;
+    s->experts = (struct shape_experts){.count = w->experts,
+                                        .used = w->used,
+                                        .ff = w->n_ff,
+                                        .shared_ff = w->shared_ff,
+                                        .sigmoid = w->sigmoid,
+                                        .norm = w->norm,
+                                        .scale = 1.5f,
+                                        .clamped = w->clamped,
+                                        .alpha = 1.702f,
+                                        .limit = 0.5f};
+    t->router = gpu_model_tensor(m, "router", BLOCK_F32, w->n_embd, w->experts);
+    t->gate = gpu_model_matrices(m, "gate_exps", w->type[4], w->n_embd, w->n_ff);
+    t->up = gpu_model_matrices(m, "up_exps", w->type[5], w->n_embd, w->n_ff);
+    t->down = gpu_model_matrices(m, "down_exps", w->type[6], w->n_ff, w->n_embd);
+    if (w->expert_bias) {
+        t->router_bias = gpu_model_tensor(m, "router_bias", BLOCK_F32, w->experts, 0);
+        t->gate_bias = gpu_model_tensor(m, "gate_bias", BLOCK_F32, w->n_ff, w->experts);
+        t->up_bias = gpu_model_tensor(m, "up_bias", BLOCK_F32, w->n_ff, w->experts);
+        t->down_bias = gpu_model_tensor(m, "down_bias", BLOCK_F32, w->n_embd, w->experts);
+    }
+    if (w->sigmoid)
+        t->choice_bias = gpu_model_tensor(m, "choice_bias", BLOCK_F32, w->experts, 0);
+    if (w->shared_ff == 0)
+        return;
+    t->shared_gate = gpu_model_tensor(m, "shared_gate", w->type[4], w->n_embd, w->shared_ff);
+    t->shared_up = gpu_model_tensor(m, "shared_up", w->type[5], w->n_embd, w->shared_ff);
+    t->shared_down = gpu_model_tensor(m, "shared_down", w->type[6], w->shared_ff, w->n_embd);
+    if (w->norm)
+        t->shared_router = gpu_model_tensor(m, "shared_router", BLOCK_F32, w->n_embd, 0);
 }
 
 static inline void gpu_model_shape(struct gpu_model *m) {
@@ -97,6 +143,10 @@ static inline void gpu_model_shape(struct gpu_model *m) {
         l->sinks = gpu_model_tensor(m, "sinks", BLOCK_F32, w->n_heads, 0);
     l->attn_output = gpu_model_tensor(m, "o", w->type[3], w->n_heads * w->head_v, w->n_embd);
     l->ffn_norm = gpu_model_tensor(m, "ffn_norm", BLOCK_F32, w->n_embd, 0);
+    if (w->experts > 0) {
+        gpu_model_experts(m, s);
+        return;
+    }
     l->gate = gpu_model_tensor(m, "gate", w->type[4], w->n_embd, w->n_ff);
     l->up = gpu_model_tensor(m, "up", w->type[5], w->n_embd, w->n_ff);
     l->down = gpu_model_tensor(m, "down", w->type[6], w->n_ff, w->n_embd);
@@ -116,9 +166,10 @@ static inline void gpu_model_place(struct gpu_model *m, uint64_t *seed) {
     uint64_t *slice = m->bytes[DEVICE_WEIGHTS];
     for (uint32_t i = 0; i < g->n_weights; i++) {
         struct graph_weight *w = &g->weights[i];
-        uint32_t panels = w->packed ? w->layout.panels : 1;
+        uint32_t whole = w->matrices > 1 ? w->layout.panels : 1; /* panels that are not cut */
+        uint32_t panels = graph_weight_panels(w), cuts = panels / whole;
         uint32_t first =
-            panels > 1 && testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, panels - 1) : panels;
+            whole * (cuts > 1 && testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, cuts - 1) : cuts);
         w->n_pieces = first < panels ? 2 : 1;
         for (uint32_t p = 0; p < w->n_pieces; p++) {
             uint32_t n = p == 0 ? first : panels - first;
@@ -172,7 +223,7 @@ static inline void gpu_model_fill_weight(struct gpu_model *m, uint64_t *seed, co
     uint8_t **slices = m->before[DEVICE_WEIGHTS];
     if (!w->packed) {
         float *to = (float *)(void *)(slices[0] + w->pieces[0].offset);
-        for (uint32_t i = 0; i < w->tensor->ne[0]; i++)
+        for (uint64_t i = 0; i < w->tensor->ne[0] * w->tensor->ne[1]; i++)
             to[i] = 1.0f + 0.5f * testing_uniform(seed);
         return;
     }
@@ -180,8 +231,8 @@ static inline void gpu_model_fill_weight(struct gpu_model *m, uint64_t *seed, co
     assert_true(block_row_bytes(w->layout.type, w->layout.cols, &row_bytes));
     uint8_t *rows = malloc(PANEL_ROWS * row_bytes);
     assert_non_null(rows);
-    for (uint32_t p = 0; p < w->layout.panels; p++) {
-        uint32_t n = ARITH_MIN(w->layout.rows - p * PANEL_ROWS, (uint32_t)PANEL_ROWS);
+    for (uint32_t p = 0; p < graph_weight_panels(w); p++) {
+        uint32_t n = ARITH_MIN(w->layout.rows - p % w->layout.panels * PANEL_ROWS, (uint32_t)PANEL_ROWS);
         for (uint32_t r = 0; r < n; r++)
             gpu_model_row(seed, w->layout.type, rows + r * row_bytes, w->layout.cols);
         const struct graph_piece *piece = &w->pieces[p >= w->pieces[0].panels];
@@ -231,7 +282,8 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
                             .logits_rows = want->rows,
                             .kv_type_k = want->type_k,
                             .kv_type_v = want->type_v,
-                            .cells = ARITH_MIN(want->cells, cells)};
+                            .cells = ARITH_MIN(want->cells, cells),
+                            .experts_apart = true};
     assert_int_equal(arch_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     assert_int_equal(m->graph.n_caches, 1);
     struct graph_cache *cache = &m->graph.caches[0];
@@ -410,7 +462,14 @@ static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored)
         const struct graph_value *v = &g->values[o->out];
         if (o->work != GRAPH_NONE)
             memset(ignored + g->values[o->work].offset, 1, g->values[o->work].bytes);
-        if (o->kind == GRAPH_MATMUL && o->epilogue == GRAPH_SWIGLU && v->forms != GRAPH_F32)
+        if (o->kind == GRAPH_ROUTE) { /* items: the CPU's are whole experts */
+            uint32_t slots = g->want.batch * o->experts.used;
+            memset(ignored + v->offset + v->f32, 1, EXPERTS_HEAD * 4);
+            memset(ignored + v->offset + v->f32 + EXPERTS_ITEMS(slots) * 4, 1,
+                   (EXPERTS_TOKEN(slots) - EXPERTS_ITEMS(slots)) * 4);
+        }
+        if ((o->kind == GRAPH_MATMUL || o->kind == GRAPH_EXPERTS) && o->epilogue == GRAPH_SWIGLU &&
+            v->forms != GRAPH_F32)
             memset(ignored + v->offset + v->f32, 1, (size_t)v->rows * v->width * 4);
         if (o->kind == GRAPH_ROPE_STORE) {
             uint32_t q = m->want.n_heads * m->want.head_k;

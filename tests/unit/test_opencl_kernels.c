@@ -124,6 +124,38 @@ static void check(uint64_t *seed, const struct launch_traits *t, const uint32_t 
     gpu_model_free(m);
 }
 
+/* The same of a layer with experts: every way of routing, biases, a shared expert, a clamped SwiGLU. */
+static void check_experts(uint64_t *seed, const struct launch_traits *t, const uint32_t type[7],
+                          uint32_t tokens, uint32_t bucket) {
+    uint64_t began = *seed;
+    struct gpu_model_want w = random_want(seed, type, bucket);
+    const bool k = block_info(type[6])->values == 256;
+    w.experts = 1 + (uint32_t)testing_below(seed, testing_below(seed, 3) == 0 ? 300 : 20);
+    w.used = 1 + (uint32_t)testing_below(seed, ARITH_MIN(w.experts, 8u));
+    w.n_embd = ARITH_MIN(w.n_embd, 256u);
+    w.n_ff = w.experts > 20 ? (k ? 256 : 32) : w.n_ff;
+    w.shared_ff = testing_below(seed, 2) ? 0 : w.n_ff;
+    w.expert_bias = testing_below(seed, 2);
+    w.sigmoid = testing_below(seed, 2);
+    w.norm = testing_below(seed, 2);
+    w.clamped = testing_below(seed, 2);
+    struct gpu_model *m = gpu_model_new(&w, seed);
+    gpu_model_step(m, seed, tokens, w.rows);
+    launch_cut(&m->model, t, bucket, (struct step_header *)(void *)m->before[DEVICE_EXCHANGE][0]);
+    gpu_model_run_cpu(m);
+    run_gpu(m, t, bucket, w.rows);
+    char what[256];
+    snprintf(
+        what, sizeof what,
+        "seed %llu, %u tokens of %u, embd %u, ff %u, %u of %u experts, shared %u, bias %d, sigmoid %d, norm "
+        "%d, clamped %d, types %s %s %s",
+        (unsigned long long)began, tokens, bucket, w.n_embd, w.n_ff, w.used, w.experts, w.shared_ff,
+        w.expert_bias, w.sigmoid, w.norm, w.clamped, block_info(type[4])->name, block_info(type[5])->name,
+        block_info(type[6])->name);
+    gpu_model_compare(m, what);
+    gpu_model_free(m);
+}
+
 /* Every set of types that has kernels: each type alone, K types mixed, all mixed. */
 static void each_set(const char *test, const struct launch_traits *t, uint32_t n_sets, uint32_t least,
                      uint32_t most) {
@@ -286,6 +318,28 @@ static void deep_contexts(void **state) {
     check_deep(&seed, &few, k, KERNELS_KV_F16, &together);
 }
 
+/* Every type, in lists for one token, few and many, and on the matrix engine. */
+static void experts(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    static const uint32_t buckets[] = {1, 4, 21, 21, 21};
+    uint64_t seed = testing_seed("experts");
+    for (uint32_t set = 0; set < N_TYPES + 4; set++) {
+        for (uint32_t i = 0; i < 5; i++) {
+            struct launch_traits t = plain_traits;
+            t.dpas = i > 2;
+            t.sub_group_sizes = i == 4 ? 1u << 4 : t.sub_group_sizes;
+            uint32_t type[7];
+            for (uint32_t k = 0; k < 7; k++)
+                type[k] = set < N_TYPES       ? all_types[set]
+                          : set < N_TYPES + 2 ? pick(&seed, all_types + 5, 3)
+                                              : pick(&seed, all_types, N_TYPES);
+            check_experts(&seed, &t, type, 1 + (uint32_t)testing_below(&seed, buckets[i]), buckets[i]);
+        }
+    }
+}
+
 static void decode_one(void **state) {
     (void)state;
     each_set("decode_one", &plain_traits, N_TYPES + 2, 1, 1);
@@ -427,15 +481,11 @@ static void buckets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets),
-        cmocka_unit_test(launches_per_layer),
-        cmocka_unit_test(decode_one),
-        cmocka_unit_test(decode_few),
-        cmocka_unit_test(prefill),
-        cmocka_unit_test(matrix_engine),
-        cmocka_unit_test(wide_heads),
-        cmocka_unit_test(deep_contexts),
-        cmocka_unit_test(context_and_groups),
+        cmocka_unit_test(buckets),       cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(decode_one),    cmocka_unit_test(decode_few),
+        cmocka_unit_test(prefill),       cmocka_unit_test(experts),
+        cmocka_unit_test(matrix_engine), cmocka_unit_test(wide_heads),
+        cmocka_unit_test(deep_contexts), cmocka_unit_test(context_and_groups),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

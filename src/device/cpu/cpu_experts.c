@@ -172,23 +172,31 @@ static void gather(const struct member *m, const struct graph_op *op, const stru
         copy_row(&to->act, j, &from, r->token[row + j], k);
 }
 
-/* Panels of one expert's matrix times rows first .. first + tokens of a, into sums. */
+/* Panels of one expert's matrix times rows first .. first + tokens of a, into sums. Where there are several
+ * experts a matrix lies in one piece. */
 static void multiply(const struct member *m, const struct graph_weight *w, uint32_t expert, uint32_t panel,
                      uint32_t n_panels, const struct kernels_act *a, uint32_t first, uint32_t tokens,
                      float *sums) {
     float *begin = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
-    struct kernels_matmul product = {
-        .out = sums,
-        .out_panel = m->d->sums_panel,
-        .l = &w->layout,
-        .panels = panel_at(m, w, expert * w->layout.panels + panel),
-        .n_panels = n_panels,
-        .a = a,
-        .first = first,
-        .tokens = tokens,
-        .work = begin + 2 * CPU_TILE_PANELS * m->d->sums_panel,
-    };
-    m->d->kernels.matmul[w->layout.type](&product);
+    panel += expert * w->layout.panels;
+    while (n_panels > 0) {
+        const uint32_t n = ARITH_MIN(n_panels, panels_in_piece(w, panel));
+        struct kernels_matmul product = {
+            .out = sums,
+            .out_panel = m->d->sums_panel,
+            .l = &w->layout,
+            .panels = panel_at(m, w, panel),
+            .n_panels = n,
+            .a = a,
+            .first = first,
+            .tokens = tokens,
+            .work = begin + 2 * CPU_TILE_PANELS * m->d->sums_panel,
+        };
+        m->d->kernels.matmul[w->layout.type](&product);
+        panel += n;
+        n_panels -= n;
+        sums += n * m->d->sums_panel;
+    }
 }
 
 static const float *bias_of(const struct member *m, const struct graph_op *op, uint32_t i, uint32_t expert,

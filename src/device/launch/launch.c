@@ -371,10 +371,11 @@ static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
 
 /* By kind. Copies are not launches: the back end makes them. */
 static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_t op) = {
-    [GRAPH_ZERO_KV] = add_zero_kv,  [GRAPH_EMBED] = add_embed,           [GRAPH_NORM] = add_norm,
-    [GRAPH_MATMUL] = add_matmul,    [GRAPH_ROPE_STORE] = add_rope_store, [GRAPH_ATTENTION] = add_attention,
-    [GRAPH_GATHER_NORM] = add_norm, [GRAPH_ARGMAX] = add_argmax,         [GRAPH_CONV] = launch_conv,
-    [GRAPH_DELTA] = launch_delta,   [GRAPH_GATE] = launch_gate,
+    [GRAPH_ZERO_KV] = add_zero_kv,    [GRAPH_EMBED] = add_embed,           [GRAPH_NORM] = add_norm,
+    [GRAPH_MATMUL] = add_matmul,      [GRAPH_ROPE_STORE] = add_rope_store, [GRAPH_ATTENTION] = add_attention,
+    [GRAPH_GATHER_NORM] = add_norm,   [GRAPH_ARGMAX] = add_argmax,         [GRAPH_CONV] = launch_conv,
+    [GRAPH_DELTA] = launch_delta,     [GRAPH_GATE] = launch_gate,          [GRAPH_ROUTE] = launch_route,
+    [GRAPH_EXPERTS] = launch_experts,
 };
 
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,

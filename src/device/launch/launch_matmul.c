@@ -3,6 +3,7 @@
 #include "device/launch/launch_parts.h"
 
 #include "kernels/kernels.h"
+#include "kernels/shared/experts.h"
 #include "kernels/shared/opencl.h"
 
 /* Sets of weight types that have kernels; the integer ones first, which the matrix engine takes. */
@@ -41,6 +42,7 @@ enum {
     SETS
 };
 
+#define EXPERTS_KERNEL(family, set, size) {#family "_" #set "_experts", #family "_" #set, size},
 #define KERNEL(family, set, size)                                                                            \
     {#family "_" #set, #family "_" #set, size}, {#family "_" #set "_heads", #family "_" #set, size},
 
@@ -58,12 +60,19 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_ATTENTION + KERNELS_KV_Q8_0] = {"attention_q8_0", "attention_q8_0", 16},
     [LAUNCH_ATTENTION + KERNELS_KV_Q4_0] = {"attention_q4_0", "attention_q4_0", 16},
     [LAUNCH_ATTENTION + KERNELS_KV_TYPES] = {"attention_any", "attention_any", 16},
+    [LAUNCH_ROUTE] = {"route", "experts", 0},
+    [LAUNCH_GROUP_SLOTS] = {"group_slots", "experts", 0},
+    [LAUNCH_MIX] = {"mix", "experts", 0},
     /* clang-format off */
     SETS_INTEGER(KERNEL, decode1, 16) SETS_OTHER(KERNEL, decode1, 16)
     SETS_INTEGER(KERNEL, decode4, 0) SETS_OTHER(KERNEL, decode4, 0)
     SETS_INTEGER(KERNEL, prefill, 16) SETS_OTHER(KERNEL, prefill, 16)
     SETS_INTEGER(KERNEL, dpas8, 8)
     SETS_INTEGER(KERNEL, dpas16, 16)
+    SETS_INTEGER(EXPERTS_KERNEL, decode1, 16) SETS_OTHER(EXPERTS_KERNEL, decode1, 16)
+    SETS_INTEGER(EXPERTS_KERNEL, prefill, 16) SETS_OTHER(EXPERTS_KERNEL, prefill, 16)
+    SETS_INTEGER(EXPERTS_KERNEL, dpas8, 8)
+    SETS_INTEGER(EXPERTS_KERNEL, dpas16, 16)
     /* clang-format on */
 };
 const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[0];
@@ -124,6 +133,12 @@ struct scheme {
     uint32_t group;    /* work items */
 };
 
+static enum family prefill_family(const struct launch_list *b, uint32_t set) {
+    if (!b->traits->dpas || set >= SETS_INTEGERS)
+        return PREFILL;
+    return b->traits->sub_group_sizes & 1u << 3 ? DPAS8 : DPAS16;
+}
+
 static struct scheme choose_scheme(const struct launch_list *b, const struct graph_op *o, bool heads) {
     struct scheme w = {0};
     uint32_t set = set_of(b->g, o);
@@ -132,10 +147,8 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
         w.family = DECODE1;
     else if (rows <= LAUNCH_FEW)
         w.family = DECODE4;
-    else if (!b->traits->dpas || set >= SETS_INTEGERS)
-        w.family = PREFILL;
     else
-        w.family = b->traits->sub_group_sizes & 1u << 3 ? DPAS8 : DPAS16;
+        w.family = prefill_family(b, set);
     uint32_t at = w.family <= PREFILL ? SETS * (uint32_t)w.family
                                       : SETS * 3 + SETS_INTEGERS * ((uint32_t)w.family - DPAS8);
     w.kernel = LAUNCH_MATMUL + 2 * (at + set) + heads;
@@ -405,5 +418,157 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         launch_local(b, l, w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float));
         launch_local(b, l, work_bytes(b, o, &w, 8 * 128 * sizeof(float)));
     }
+    return STATOR_OK;
+}
+
+/* Rows of an expert that a product takes at once: one where most experts that have any have one. */
+static uint32_t experts_tile(const struct launch_list *b, const struct graph_experts *x) {
+    return (uint64_t)b->rows * x->used <= x->experts ? 1 : OPENCL_PREFILL_TOKENS;
+}
+
+static uint64_t experts_items(const struct launch_list *b, const struct graph_experts *x) {
+    const uint64_t slots = (uint64_t)b->rows * x->used;
+    return ARITH_MIN(slots, x->experts + slots / experts_tile(b, x));
+}
+
+static struct scheme experts_scheme(const struct launch_list *b, const struct graph_op *o) {
+    const uint32_t set = set_of(b->g, o);
+    struct scheme w = {.tokens = experts_tile(b, &o->experts)};
+    w.family = w.tokens == 1 ? DECODE1 : prefill_family(b, set);
+    static const uint32_t first[] = {
+        [DECODE1] = 0, [PREFILL] = SETS, [DPAS8] = 2 * SETS, [DPAS16] = 2 * SETS + SETS_INTEGERS};
+    w.kernel = LAUNCH_MATMUL + 2 * (3 * SETS + 2 * SETS_INTEGERS) + first[w.family] + set;
+    w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
+    return w;
+}
+
+stator_status launch_route(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_experts *x = &o->experts;
+    const uint64_t slots = (uint64_t)b->g->want.batch * x->used;
+    struct launch *l = launch_add(b, LAUNCH_ROUTE, op, OPENCL_GROUP, b->rows);
+    launch_value_f32(b, l, o->in);
+    launch_u32(l, b->g->values[o->in].width);
+    launch_value_f32(b, l, o->out);
+    if (o->n_weights > 0)
+        launch_plain_weight(b, l, o->weight[0]);
+    else
+        launch_no_buffer(l);
+    launch_u32(l, o->n_weights > 0);
+    launch_u32(l, x->experts);
+    launch_u32(l, x->used);
+    launch_u32(l, slots);
+    launch_u32(l, x->how);
+    launch_f32(l, x->scale);
+    launch_local(b, l, x->experts * sizeof(uint32_t));
+    launch_local(b, l, x->experts * sizeof(uint32_t));
+    launch_local(b, l, EXPERTS_MAX_USED * sizeof(float));
+    launch_local(b, l, 128 * sizeof(float));
+
+    l = launch_add(b, LAUNCH_GROUP_SLOTS, op, OPENCL_GROUP, 1);
+    launch_value_f32(b, l, o->out);
+    launch_u32(l, x->experts);
+    launch_u32(l, x->used);
+    launch_u32(l, slots);
+    launch_u32(l, x->rows);
+    launch_u32(l, x->align);
+    launch_u32(l, experts_tile(b, x));
+    launch_local(b, l, x->experts * sizeof(uint32_t));
+    return STATOR_OK;
+}
+
+static void mix_launch(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_experts *x = &o->experts;
+    const uint32_t width = b->g->values[o->out].width;
+    const uint32_t shared = x->shared, gate = x->gate;
+    struct launch *l =
+        launch_add(b, LAUNCH_MIX, op, OPENCL_GROUP, (uint64_t)b->rows * arith_ceil_div(width, OPENCL_GROUP));
+    launch_value_f32(b, l, x->routes);
+    launch_u32(l, x->used);
+    launch_u32(l, (uint64_t)b->g->want.batch * x->used);
+    launch_value_f32(b, l, o->work);
+    launch_value_f32(b, l, o->out);
+    launch_u32(l, width);
+    launch_value_f32(b, l, shared != GRAPH_NONE ? shared : o->out);
+    launch_u32(l, shared != GRAPH_NONE);
+    launch_value_f32(b, l, gate != GRAPH_NONE ? gate : o->out);
+    launch_u32(l, gate != GRAPH_NONE ? b->g->values[gate].width : 0);
+    launch_u32(l, x->experts);
+    launch_u32(l, gate != GRAPH_NONE);
+}
+
+/* Experts from `expert` on whose matrices lie, for each weight, in at most two pieces one after the other. */
+static uint32_t experts_run(const struct launch_list *b, const struct graph_op *o, uint32_t expert,
+                            uint32_t piece[GRAPH_OP_WEIGHTS]) {
+    uint32_t end = UINT32_MAX;
+    for (uint32_t i = 0; i < o->n_weights; i++) {
+        const struct graph_weight *w = &b->g->weights[o->weight[i]];
+        piece[i] = piece_of(w, expert * w->layout.panels);
+        const struct graph_piece *p = &w->pieces[ARITH_MIN(piece[i] + 1, w->n_pieces - 1)];
+        end = ARITH_MIN(end, (p->first_panel + p->panels) / w->layout.panels);
+    }
+    return end;
+}
+
+stator_status launch_experts(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_experts *x = &o->experts;
+    const bool gated = o->epilogue == GRAPH_SWIGLU;
+    const uint32_t to = gated ? o->out : o->work;
+    if (to == GRAPH_NONE || x->align != 1)
+        return error_set(b->e, STATOR_DEVICE, "layer %u: the GPU kernels keep rows of experts apart",
+                         o->layer);
+    const struct graph_value *out = &b->g->values[to];
+    struct scheme w = experts_scheme(b, o);
+    const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
+    uint32_t unit = w.family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w.segments, 8u));
+    unit = ARITH_MIN(unit, layout->panels);
+    if (gated && out->forms & GRAPH_I8_256)
+        unit = 16;
+    else if (gated && out->forms & GRAPH_I8_32)
+        unit = (uint32_t)arith_round_up(unit, 2);
+    choose_group(b, &w, w.family >= PREFILL ? unit : gated ? 2 * unit : unit);
+    const uint64_t units = arith_ceil_div(layout->panels, unit);
+    uint32_t piece[GRAPH_OP_WEIGHTS];
+    for (uint32_t expert = 0, end = 0; expert < x->experts; expert = end) {
+        end = experts_run(b, o, expert, piece);
+        if (end <= expert)
+            return cut_too_often(b, o);
+        struct launch *l = launch_add(b, w.kernel, op, w.group, experts_items(b, x) * units);
+        source_args(b, l, o);
+        weight_args(b, l, o->weight[0], piece[0]);
+        weight_args(b, l, o->weight[gated], piece[gated]);
+        launch_u32(l, layout->rows);
+        launch_u32(l, unit);
+        launch_u32(l, w.split);
+        launch_u32(l, gated);
+        launch_u32(l, gated); /* rows of `in` are tokens */
+        launch_value_f32(b, l, x->routes);
+        launch_u32(l, (uint64_t)b->g->want.batch * x->used);
+        launch_u32(l, expert);
+        launch_u32(l, end);
+        launch_value(b, l, to);
+        launch_u32(l, out->forms == GRAPH_F32 ? GRAPH_F32 : out->forms & ~(uint32_t)GRAPH_F32);
+        launch_u32(l, out->width);
+        launch_forms(l, out);
+        uint32_t biased = 0;
+        for (uint32_t i = 0; i < 2; i++) {
+            const bool there = i < o->n_weights && o->bias[i] != GRAPH_NONE;
+            biased |= there ? 1u << i : 0;
+            if (there)
+                launch_plain_weight(b, l, o->bias[i]);
+            else
+                launch_no_buffer(l);
+        }
+        launch_u32(l, biased);
+        launch_u32(l, x->clamped);
+        launch_f32(l, x->alpha);
+        launch_f32(l, x->limit);
+        launch_local(b, l, w.tokens * 16 * (uint64_t)(gated ? 2 * unit : unit) * sizeof(float));
+        launch_local(b, l, work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * unit) * sizeof(uint32_t)));
+    }
+    if (!gated)
+        mix_launch(b, op);
     return STATOR_OK;
 }

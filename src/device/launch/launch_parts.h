@@ -22,7 +22,10 @@ enum {
     LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
     LAUNCH_GATE,
     LAUNCH_ATTENTION, /* by enum kernels_kv of K and V, then for two different types */
-    LAUNCH_MATMUL = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1
+    LAUNCH_ROUTE = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1,
+    LAUNCH_GROUP_SLOTS,
+    LAUNCH_MIX,
+    LAUNCH_MATMUL
 };
 
 struct launch_list {
@@ -63,5 +66,8 @@ stator_status launch_gate(struct launch_list *b, uint32_t op);
 /* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope);
+/* ROUTE and EXPERTS. */
+stator_status launch_route(struct launch_list *b, uint32_t op);
+stator_status launch_experts(struct launch_list *b, uint32_t op);
 
 #endif

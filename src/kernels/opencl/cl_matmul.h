@@ -28,7 +28,7 @@
     global const uchar *step, global const uchar *in, uint in_f32, uint in_q32, uint in_d32, uint in_s32,    \
         uint in_q256, uint in_d256, uint in_s256, uint cols
 #define CL_SOURCE                                                                                            \
-    { in, in_f32, in_q32, in_d32, in_s32, in_q256, in_d256, in_s256, cols }
+    { in, in_f32, in_q32, in_d32, in_s32, in_q256, in_d256, in_s256, cols, 0 }
 #define CL_WEIGHT_PARAMETERS(n)                                                                              \
     global const uchar *w##n##a, global const uchar *w##n##b, uint w##n##first, uint w##n##cut,              \
         uint w##n##type
@@ -122,5 +122,9 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(
         }
     }
 }
+
+#if CL_TILES || CL_TOKENS == 1
+#include "kernels/opencl/cl_experts.h"
+#endif
 
 #endif

@@ -10,6 +10,8 @@ struct cl_source {
     cl_bytes base;
     uint f32, q32, d32, s32, q256, d256, s256;
     uint cols;
+    /* Tiles of experts: rows that are not one after the other; else 0. */
+    global const uint *row;
 };
 
 /* Whether weights of this type multiply values in groups of 256, not 32. */

@@ -11,27 +11,28 @@
 
 /* Group: columns at .. at + n (a multiple of 32) of nt rows of bytes, [CL_TOKENS][512]; rows that are not
  * there become zero. */
-static inline void cl_stage_bytes(local uint *to, cl_bytes from, uint cols, uint at, uint n, uint nt) {
+static inline void cl_stage_bytes(local uint *to, cl_bytes from, global const uint *row, uint cols, uint at,
+                                  uint n, uint nt) {
     for (uint i = get_local_id(0); i < CL_TOKENS * CL_WORDS; i += get_local_size(0)) {
         uint t = i / CL_WORDS, c = i % CL_WORDS;
-        to[i] = t < nt && 4 * c < n ? cl_word(from + t * cols + at + 4 * c) : 0;
+        to[i] = t < nt && 4 * c < n ? cl_word(from + (row ? row[t] : t) * cols + at + 4 * c) : 0;
     }
 }
 
 /* Group: numbers first .. first + n (at most `stride`) of nt rows of row_length, [CL_TOKENS][stride]. */
-static inline void cl_stage_floats(local float *to, global const float *from, uint row_length, uint first,
-                                   uint n, uint stride, uint nt) {
+static inline void cl_stage_floats(local float *to, global const float *from, global const uint *row,
+                                   uint row_length, uint first, uint n, uint stride, uint nt) {
     for (uint i = get_local_id(0); i < CL_TOKENS * stride; i += get_local_size(0)) {
         uint t = i / stride, c = i % stride;
-        to[i] = t < nt && c < n ? from[t * row_length + first + c] : 0.0f;
+        to[i] = t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : 0.0f;
     }
 }
 
-static inline void cl_stage_shorts(local short *to, global const short *from, uint row_length, uint first,
-                                   uint n, uint stride, uint nt) {
+static inline void cl_stage_shorts(local short *to, global const short *from, global const uint *row,
+                                   uint row_length, uint first, uint n, uint stride, uint nt) {
     for (uint i = get_local_id(0); i < CL_TOKENS * stride; i += get_local_size(0)) {
         uint t = i / stride, c = i % stride;
-        to[i] = t < nt && c < n ? from[t * row_length + first + c] : (short)0;
+        to[i] = t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : (short)0;
     }
 }
 
@@ -40,19 +41,20 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
                             local uchar *work) {
     uint cols = src->cols;
     if (CL_ANY_FLOAT && cl_is_float(type)) {
-        cl_stage_floats((local float *)work, (cl_floats)(src->base + src->f32) + t0 * cols, cols, at, n,
-                        CL_SEGMENT, nt);
+        cl_stage_floats((local float *)work, (cl_floats)(src->base + src->f32) + t0 * cols, src->row, cols,
+                        at, n, CL_SEGMENT, nt);
         return;
     }
     bool k = cl_by_256(type);
     uint scales = k ? 256 : 32, sums = k ? 16 : 32;
     local float *d = (local float *)(work + CL_TOKENS * CL_SEGMENT);
     local short *s = (local short *)(d + CL_TOKENS * 16);
-    cl_stage_bytes((local uint *)work, src->base + (k ? src->q256 : src->q32) + t0 * cols, cols, at, n, nt);
-    cl_stage_floats(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (cols / scales),
+    cl_stage_bytes((local uint *)work, src->base + (k ? src->q256 : src->q32) + t0 * cols, src->row, cols, at,
+                   n, nt);
+    cl_stage_floats(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (cols / scales), src->row,
                     cols / scales, at / scales, n / scales, 16, nt);
-    cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (cols / sums), cols / sums,
-                    at / sums, n / sums, 32, nt);
+    cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (cols / sums), src->row,
+                    cols / sums, at / sums, n / sums, 32, nt);
 }
 
 /* Local work: CL_TOKENS x 512 bytes, 16 floats and 32 shorts; for weights of floats CL_TOKENS x 512 floats.

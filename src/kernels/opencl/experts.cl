@@ -1,0 +1,128 @@
+/* Mixture of experts but for its products: which experts a token has, slots grouped by expert, and the sum of
+ * a token's. kernels/shared/experts.h has the words of routes, kernels/kernels.h the definition. */
+#include "kernels/opencl/cl_common.h"
+#include "kernels/shared/experts.h"
+
+/* Per token: a group. Local: key and flag a word per expert, weight EXPERTS_MAX_USED floats, lane 128. An
+ * expert is chosen if fewer than `used` are better: keys are integers, so that as many as `used` always are.
+ */
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
+route(global const uchar *step, global const float *logits, uint width, global uint *routes,
+      global const float *bias, uint biased, uint experts, uint used, uint slots, uint how, float scale,
+      local uint *key, local uint *flag, local float *weight, local float *lane) {
+    uint me = get_local_id(0), n = CL_STEP(step)->n_tokens;
+    for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {
+        global const float *l = logits + t * width;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint e = me; e < experts; e += OPENCL_GROUP) {
+            float score = l[e];
+            if (how & EXPERTS_SIGMOID)
+                score = num_sigmoid(score) + (biased ? bias[e] : 0.0f);
+            key[e] = experts_key(score);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint e = me; e < experts; e += OPENCL_GROUP) {
+            uint mine = key[e], better = 0;
+            for (uint o = 0; o < experts; o++)
+                better += key[o] > mine || (key[o] == mine && o < e);
+            flag[e] = better < used;
+            if (better == 0)
+                lane[0] = l[e];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        float most = how & EXPERTS_SIGMOID ? 0.0f : lane[0];
+        for (uint e = me; e < experts; e += OPENCL_GROUP) {
+            if (!flag[e])
+                continue;
+            uint at = 0;
+            for (uint o = 0; o < e; o++)
+                at += flag[o];
+            routes[EXPERTS_CHOSEN(slots) + t * used + at] = e;
+            weight[at] = how & EXPERTS_SIGMOID ? num_sigmoid(l[e]) : num_exp(l[e] - most);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (!(how & (EXPERTS_SIGMOID | EXPERTS_NORM))) {
+            for (uint j = me; j < 128; j += OPENCL_GROUP) {
+                float sum = 0.0f;
+                for (uint e = j; e < experts; e += 128)
+                    sum += num_exp(l[e] - most);
+                lane[j] = sum;
+            }
+            cl_sum128(lane, 1);
+        }
+        if (me < used) {
+            float sum = 0.0f, by = 1.0f;
+            for (uint i = 0; i < used; i++)
+                sum += weight[i];
+            if (how == (EXPERTS_SIGMOID | EXPERTS_NORM))
+                by = num_rcp(sum > EXPERTS_LEAST ? sum : EXPERTS_LEAST);
+            else if (!(how & EXPERTS_SIGMOID))
+                by = num_rcp(how & EXPERTS_NORM ? sum : lane[0]);
+            float w = weight[me] * by;
+            routes[EXPERTS_WEIGHT(slots) + t * used + me] = NUM_BITS(w * scale);
+        }
+    }
+}
+
+/* One group: rows and items of the step's slots. Local: a word per expert. */
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
+group_slots(global const uchar *step, global uint *routes, uint experts, uint used, uint slots, uint rows,
+            uint align, uint tile, local uint *count) {
+    uint me = get_local_id(0), n = CL_STEP(step)->n_tokens * used;
+    global const uint *chosen = routes + EXPERTS_CHOSEN(slots);
+    if (get_group_id(0) > 0)
+        return;
+    for (uint e = me; e < experts; e += OPENCL_GROUP) {
+        uint c = 0;
+        for (uint s = 0; s < n; s++)
+            c += chosen[s] == e;
+        count[e] = c;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint e = me; e < experts; e += OPENCL_GROUP) {
+        uint row = 0, item = 0, left = count[e];
+        for (uint o = 0; o < e; o++) {
+            row += cl_ceil_div(count[o], align) * align;
+            item += cl_ceil_div(count[o], tile);
+        }
+        if (e + 1 == experts)
+            routes[0] = item + cl_ceil_div(left, tile);
+        global uint *to = routes + EXPERTS_ITEMS(slots) + EXPERTS_ITEM * item;
+        for (uint first = 0; first < left; first += tile, to += EXPERTS_ITEM) {
+            to[EXPERTS_EXPERT] = e;
+            to[EXPERTS_ROW] = row + first;
+            to[EXPERTS_ROWS] = min(left - first, tile);
+        }
+        for (uint s = 0; left > 0 && s < n; s++) {
+            if (chosen[s] != e)
+                continue;
+            routes[EXPERTS_PLACE(slots) + s] = row;
+            routes[EXPERTS_TOKEN(slots) + row] = s / used;
+            routes[EXPERTS_FACTOR(slots, rows) + row] = routes[EXPERTS_WEIGHT(slots) + s];
+            row++;
+            left--;
+        }
+    }
+}
+
+/* x[token] += the rows of its slots, times their weights, in order; then the shared row, times its gate. */
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
+mix(global const uchar *step, global const uint *routes, uint used, uint slots, global const float *y,
+    global float *x, uint width, global const float *shared, uint has_shared, global const float *gate,
+    uint gate_width, uint gate_column, uint has_gate) {
+    uint parts = cl_ceil_div(width, OPENCL_GROUP), items = CL_STEP(step)->n_tokens * parts;
+    for (uint item = get_group_id(0); item < items; item += get_num_groups(0)) {
+        uint t = item / parts, i = item % parts * OPENCL_GROUP + (uint)get_local_id(0);
+        if (i >= width)
+            continue;
+        float sum = 0.0f;
+        for (uint s = t * used; s < (t + 1) * used; s++)
+            sum = fma(y[routes[EXPERTS_PLACE(slots) + s] * width + i],
+                      NUM_FLOAT(routes[EXPERTS_WEIGHT(slots) + s]), sum);
+        if (has_shared) {
+            float by = has_gate ? num_sigmoid(gate[t * gate_width + gate_column]) : 1.0f;
+            sum = fma(shared[t * width + i], by, sum);
+        }
+        x[t * width + i] = x[t * width + i] + sum;
+    }
+}
