@@ -164,6 +164,16 @@ static stator_status refuse_experts(const struct gguf *g, const struct shape *s,
     return rc;
 }
 
+/* A model of nothing but experts may say so: 0, or no key. */
+static stator_status read_feed_forward(const struct gguf *g, struct shape *s, stator_error *e) {
+    char key[96];
+    struct gguf_value value;
+    const bool there = gguf_find(g, key_of(s, "feed_forward_length", key), &value);
+    if (s->experts.count > 0 && (!there || value.kind != GGUF_ARRAY))
+        return shape_read_u32_or(g, s, "feed_forward_length", 0, MAX_WIDTH, 0, &s->n_ff, e);
+    return read_per_layer(g, s, "feed_forward_length", MAX_WIDTH, &s->n_ff, e);
+}
+
 static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
     stator_status rc = refuse_variants(g, s, e);
@@ -172,7 +182,7 @@ static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_
     if (rc == STATOR_OK)
         rc = shape_read_u32(g, s, "embedding_length", 1, MAX_WIDTH, &s->n_embd, e);
     if (rc == STATOR_OK)
-        rc = read_per_layer(g, s, "feed_forward_length", MAX_WIDTH, &s->n_ff, e);
+        rc = read_feed_forward(g, s, e);
     if (rc == STATOR_OK)
         rc = shape_read_u32(g, s, "context_length", 1, MAX_CONTEXT, &s->context_trained, e);
     if (rc == STATOR_OK)
@@ -248,6 +258,10 @@ static stator_status read_expert_sizes(const struct gguf *g, struct shape *s, st
                                &x->shared_ff, e);
     if (rc == STATOR_OK)
         rc = shape_read_u32_or(g, s, "leading_dense_block_count", 0, s->n_layers, 0, &x->leading_dense, e);
+    if (rc == STATOR_OK && (x->ff == 0 || (x->leading_dense > 0 && s->n_ff == 0)))
+        rc = gguf_error(g, e, "key '%s.feed_forward_length' is missing or 0, but %s", s->arch_name,
+                        x->ff == 0 ? "expert_feed_forward_length does not say how wide experts are"
+                                   : "leading_dense_block_count says that there are dense layers");
     uint32_t every = 1;
     if (rc == STATOR_OK)
         rc = shape_read_u32_or(g, s, "interleave_moe_layer_step", 0, UINT32_MAX, 1, &every, e);

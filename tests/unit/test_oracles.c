@@ -67,6 +67,11 @@ static void mixtral(void **state) {
     check_experts("mixtral", 3e-2);
 }
 
+static void qwen35moe(void **state) {
+    (void)state;
+    check_experts("qwen35moe", 1e-3);
+}
+
 static void llama_tied(void **state) {
     (void)state;
     check_dense("llama-tied", "f32", 1e-3);
@@ -105,6 +110,7 @@ static void qwen35(void **state) {
     check_dense("qwen35", "f16", 3e-3);
     check_dense("qwen35", "q8_0", .00145);
     check_dense("qwen35", "q4_0", .0225);
+    check_experts("qwen35", 1e-3);
 }
 
 static void gemma3(void **state) {
@@ -180,10 +186,10 @@ static void quantised(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied),
-                                       cmocka_unit_test(qwen2),      cmocka_unit_test(qwen3),
-                                       cmocka_unit_test(qwen35),     cmocka_unit_test(gemma3),
-                                       cmocka_unit_test(phi3),       cmocka_unit_test(qwen3moe),
-                                       cmocka_unit_test(mixtral),    cmocka_unit_test(quantised)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_tied), cmocka_unit_test(llama_untied), cmocka_unit_test(qwen2),
+        cmocka_unit_test(qwen3),      cmocka_unit_test(qwen35),       cmocka_unit_test(gemma3),
+        cmocka_unit_test(phi3),       cmocka_unit_test(qwen3moe),     cmocka_unit_test(qwen35moe),
+        cmocka_unit_test(mixtral),    cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

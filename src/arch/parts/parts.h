@@ -70,6 +70,12 @@ void parts_delta_begin(struct parts *p); /* right after parts_begin */
 uint32_t parts_delta_forms(const struct shape_layer *l);
 void parts_delta(struct parts *p, uint32_t layer, uint32_t normed);
 
+/* A whole builder of hybrids, and their keys besides those of decoders. */
+void parts_hybrid(struct graph *g, const struct shape *s);
+stator_status parts_read_hybrid(const struct gguf *g, struct shape *s, stator_error *e);
+#define PARTS_HYBRID_BOUNDS                                                                                  \
+    { .ops = 12, .values = 10, .weights = 16 }
+
 /* p->x += down x (silu(gate x normed) * (up x normed)). */
 void parts_swiglu(struct parts *p, uint32_t layer, uint32_t normed);
 

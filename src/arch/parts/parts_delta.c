@@ -75,3 +75,34 @@ void parts_delta(struct parts *p, uint32_t i, uint32_t normed) {
     uint32_t gated = parts_gate(p, i, out, heads, &gate, own[PARTS_HEAD_NORM], own[PARTS_OUT]);
     parts_add_product(p, i, gated, p->x, own[PARTS_OUT], NULL);
 }
+
+/* Keys rope.dimension_sections divide the rotated dimensions among positions in time, height and width, which
+ * are one number in text. */
+stator_status parts_read_hybrid(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = shape_read_nextn(g, s, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_delta(g, s, e);
+    if (rc == STATOR_OK && s->head_dim_k != s->head_dim_v)
+        rc = gguf_error(g, e,
+                        "key '%s.attention.value_length' is %u, but gates lie beside heads of q, whose "
+                        "attention.key_length is %u: only equal ones are supported",
+                        s->arch_name, s->head_dim_v, s->head_dim_k);
+    s->gated = s->rope_neox = true;
+    return rc;
+}
+
+void parts_hybrid(struct graph *g, const struct shape *s) {
+    struct parts p;
+    parts_begin(&p, g, s);
+    parts_delta_begin(&p);
+    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
+        const struct shape_layer *l = &s->layers[i];
+        if (shape_is_delta(s, i))
+            parts_delta(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_delta_forms(l)));
+        else
+            parts_attention(&p, i,
+                            parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
+        parts_feed_forward(&p, i);
+    }
+    parts_end(&p);
+}
