@@ -201,23 +201,25 @@ struct engine_report {
 struct stator {
     struct log log;
     struct log_sink sink;
-    struct trace *trace;
+    struct trace *trace; /* NULL: none was asked for */
     struct planning planning;
     struct engine_start start;
     struct engine_report report;
     struct engine_device devices[DEVICE_MAX];
-    stator_error tokenizer_error; /* why there is no tokenizer */
-
     const char *root; /* "": where /sys and /proc are; a test's folder */
-
-    /* From start on. */
     struct phase phase;
-    struct tokenizer *tokenizer;
+    struct tokenizer *tokenizer;  /* NULL: this model has none that can be used, */
+    stator_error tokenizer_error; /* for this reason */
+
+    /* Callers, and between them and the engine's thread. */
     void *edge_work; /* workspace of stator_tokenize, in the run's state */
     uint64_t edge_work_bytes;
     struct ring *commands;
     struct engine_request *requests;
     uint32_t n_requests;
+    uint64_t last_id;    /* under submit_lock */
+    _Atomic int started; /* read by stator_cancel */
+    _Atomic int stop;
     struct bell bell;
     struct engine_rows *rows; /* [n_rows] */
     uint32_t n_rows;
@@ -225,6 +227,8 @@ struct stator {
     pthread_mutex_t edge_lock;      /* edge_work */
     _Atomic bool polled;            /* a thread is in stator_poll */
     struct engine_request *in_hand; /* who polls: whose row of logits it has read */
+
+    /* The engine's thread. */
     struct engine_sequence *sequences;
     struct engine_step *steps; /* [max_steps], those under way: the oldest is steps[first_step % max_steps] */
     uint32_t max_steps;
@@ -241,10 +245,8 @@ struct stator {
     struct sampler sampler;
     uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
     uint32_t n_waiting;
-    _Atomic int started; /* read by stator_cancel */
-    uint64_t step_ns;    /* the engine thread: when the last step ended */
-    uint64_t last_id;    /* under submit_lock */
-    _Atomic int stop;
+    uint64_t step_ns; /* when the last step ended */
+
     /* Written by the engine thread, read by the driver at any time. */
     _Atomic uint32_t used_blocks[GRAPH_MAX_CACHES]; /* the caches' peaks */
     _Atomic uint64_t stepped;                       /* steps that have ended */

@@ -4,8 +4,8 @@
  *
  * Invariants (plan_check): an arena's bytes are the sum of its slices; a place's total is the sum of its
  * arenas; the host is the last place; a block lies inside its slice, and two blocks that live at the same
- * time do not overlap. Filled by the engine's planner, read by everybody, `allocated` and `used` written by
- * the owner of the arena only.
+ * time do not overlap. Filled by planner.c and read by all; the owner of an arena alone writes its
+ * `allocated` and `used`.
  *
  * The JSON (`stator plan --json`); sizes are bytes, members may be added, those named here stay:
  *   format    1

@@ -17,10 +17,12 @@ void planning_close(struct planning *s);
 /* With devices.use = "auto" and before the first plan: chooses how many of the GPUs here take part, or the
  * CPU where they do not hold the model. */
 stator_status planning_narrow(struct planning *s, stator_error *e);
-/* The plan for s->want into s->plan, with "auto" context resolved. STATOR_DOES_NOT_FIT: the plan does not fit
- * (s->planned) or can't be made; the text says what is short and what would fit. */
+/* The plan for s->want into s->plan, with "auto" context resolved; it may not fit (s->plan.fits, and
+ * shortage.h). STATOR_DOES_NOT_FIT: it can't be made, because slices are too small; s->plan is then as
+ * shortage_refuse_unmade leaves it. */
 stator_status planning_make(struct planning *s, stator_error *e);
 
+/* devices.deadline. */
 uint64_t planning_deadline_ns(const struct config *c);
 
 #endif

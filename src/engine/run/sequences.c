@@ -29,8 +29,8 @@ static uint32_t held_blocks(const struct stator *s, const struct engine_sequence
     return n;
 }
 
-/* The invariant of the header, by counting; that no block is there twice is not looked at. */
-static inline bool blocks_are_whole(const struct stator *s) {
+/* For DCHECK: the invariant of the header, by counting; that no block is there twice is not looked at. */
+__attribute__((unused)) static bool blocks_are_whole(const struct stator *s) {
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         uint32_t n_blocks = s->planning.devices[0].model.caches[i].n_blocks;
         uint32_t n = s->caches[i].n_free;
