@@ -30,6 +30,7 @@ struct report {
         uint64_t tensors, weights, bytes;
     } types[BLOCK_TYPES];
     const char *why_not; /* NULL: stator can run it */
+    const struct shape *shape;
 };
 
 static uint64_t weights_of(const struct gguf_tensor *t) {
@@ -187,6 +188,13 @@ static void print_report(const struct report *r) {
         print_tensors(g);
         print_types(r);
     }
+    const struct shape *s = r->shape;
+    char size[UNITS_TEXT];
+    if (s->n_nextn > 0)
+        printf("\nnot loaded: %" PRIu32 " block%s of nextn (guesses of further tokens), %" PRIu32
+               " tensor%s, %s\n",
+               s->n_nextn, s->n_nextn == 1 ? "" : "s", s->nextn_tensors, s->nextn_tensors == 1 ? "" : "s",
+               units_format_size(s->nextn_bytes, size));
     printf("\nruns in stator: %s%s\n",
            r->why_not == NULL ? "yes" : "no: ", r->why_not == NULL ? "" : r->why_not);
 }
@@ -253,6 +261,13 @@ static void json_report(const struct report *r) {
     json_put_bool(&j, "runs", r->why_not == NULL);
     if (r->why_not != NULL)
         json_put_string(&j, "why_not", r->why_not);
+    if (r->shape->n_nextn > 0) {
+        json_open_object(&j, "nextn");
+        json_put_u64(&j, "blocks", r->shape->n_nextn);
+        json_put_u64(&j, "tensors", r->shape->nextn_tensors);
+        json_put_u64(&j, "bytes", r->shape->nextn_bytes);
+        json_close(&j);
+    }
     json_open_array(&j, "metadata");
     for (uint64_t i = 0; i < gguf_keys(g); i++) {
         struct gguf_value v;
@@ -291,7 +306,7 @@ static void json_report(const struct report *r) {
 
 /* Prints the listing and says whether stator can run the model. The shape is large: the caller gives it. */
 static stator_status inspect(const struct gguf *g, struct shape *s, bool as_json, stator_error *e) {
-    struct report r = {.gguf = g};
+    struct report r = {.gguf = g, .shape = s};
     stator_status rc = arch_read(g, s, e);
     if (rc != STATOR_OK)
         r.why_not = e->text;

@@ -144,4 +144,27 @@ test_broken_pipe() {
     done
 }
 
+# Blocks of nextn are named and left: a file of one layer and one such block, without the rest.
+test_inspect_nextn() {
+    python3 - "$tmp/nextn.gguf" <<'PY'
+import struct, sys
+def text(s): return struct.pack("<Q", len(s)) + s.encode()
+def u32(k, v): return text(k) + struct.pack("<II", 4, v)
+def f32(k, v): return text(k) + struct.pack("<If", 6, v)
+numbers = {"block_count": 2, "nextn_predict_layers": 1, "embedding_length": 64, "feed_forward_length": 64, "context_length": 64,
+           "attention.head_count": 2, "attention.key_length": 32, "attention.value_length": 32, "ssm.conv_kernel": 4,
+           "ssm.state_size": 32, "ssm.group_count": 1, "ssm.time_step_rank": 1, "ssm.inner_size": 32}
+keys = [text("general.architecture") + struct.pack("<I", 8) + text("qwen35"), f32("qwen35.attention.layer_norm_rms_epsilon", 1e-6)]
+keys += [u32("qwen35." + k, v) for k, v in numbers.items()]
+out = b"GGUF" + struct.pack("<IQQ", 3, 1, len(keys)) + b"".join(keys)
+out += text("blk.1.nextn.enorm.weight") + struct.pack("<IQIQ", 1, 64, 0, 0)
+out += b"\0" * (-len(out) % 32) + b"\0" * 256
+open(sys.argv[1], "wb").write(out)
+PY
+    expect 4 "$stator" inspect "$tmp/nextn.gguf"
+    printed '^not loaded: 1 block of nextn \(guesses of further tokens\), 1 tensor, 256 B$'
+    expect 4 "$stator" inspect "$tmp/nextn.gguf" --json
+    printed '"nextn"'
+}
+
 run_tests

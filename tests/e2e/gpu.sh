@@ -48,7 +48,7 @@ oracle() {
 }
 test_oracle_llama() { oracle llama-tied && oracle llama-untied; }
 test_oracle_qwen() { oracle qwen2 && oracle qwen3; }
-test_oracle_qwen35() { oracle qwen35; }
+test_oracle_qwen35() { oracle qwen35 && oracle qwen35moe; }
 test_oracle_windows() { oracle gemma3 && oracle phi3; }
 
 # Caches in one piece and split, in steps of other sizes, in other orders of work items.
@@ -67,7 +67,7 @@ pieces() {
         done
     done
 }
-test_pieces_of_states() { pieces qwen35; }
+test_pieces_of_states() { pieces qwen35 && pieces qwen35moe; }
 test_pieces_of_windows() {
     pieces gemma3
     pieces phi3
