@@ -139,7 +139,6 @@ struct shape {
     float rope_base;
     float rope_scale; /* angle = position / rope_scale * ...; 1 = none */
     struct shape_yarn rope_yarn;
-    bool rope_yarn_exact;    /* set before the keys are read: YaRN's ends are not rounded to whole pairs */
     float rope_magnitude;    /* cos and sin times this */
     uint32_t rope_original;  /* context before it was stretched */
     bool rope_needs_freqs;   /* llama3: its scaling is in rope_freqs */

@@ -69,8 +69,8 @@ static void read_yarn(struct reader *r, struct shape *s) {
     if (r->rc != STATOR_OK)
         return;
     double low = pair_of(s, fast), high = pair_of(s, slow);
-    low = fmax(s->rope_yarn_exact ? low : floor(low), 0);
-    high = fmin(s->rope_yarn_exact ? high : ceil(high), s->n_rot - 1);
+    low = fmax(floor(low), 0);
+    high = fmin(ceil(high), s->n_rot - 1);
     y->low = (float)low;
     y->width = (float)fmax(high - low, 0.001);
     if (y->share != 0)

@@ -25,7 +25,7 @@ struct splitter;
 
 /* NULL: unknown. */
 const struct split_kind *split_find(struct gguf_text name);
-/* All known names, for an error; returns out[SPLIT_NAMES_TEXT]. */
+/* The first name of every kind, for an error; returns out[SPLIT_NAMES_TEXT]. */
 const char *split_names(char *out);
 
 /* Bytes that split_create takes for this kind; found by compiling once (start-up only: uses the heap

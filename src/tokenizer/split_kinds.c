@@ -18,6 +18,11 @@
 #define QWEN35                                                                                               \
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*"      \
                 "|" LINES
+/* A word: capitals and what has no case, then the rest; or the former alone. */
+#define WORDS(end)                                                                                           \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" end          \
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" end
+#define O200K(end, digits) WORDS(end) "|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]*|" LINES
 #define DEEPSEEK_V3                                                                                          \
     "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                                \
     "?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES
@@ -56,6 +61,8 @@ static const struct split_kind kinds[] = {
     {.names = "qwen2 stablelm2 deepseek-r1-qwen megrez hunyuan solar-open grok-2 kormo",
      .patterns = {LLAMA3("\\p{N}")}},
     {.names = "qwen35", .patterns = {QWEN35}},
+    {.names = "gpt-4o llama4 kanana2", .patterns = {O200K("(?:" CONTRACTION ")?", "\\p{N}{1,3}")}},
+    {.names = "tekken", .patterns = {O200K("", "\\p{N}")}, .ignore_merges = true, .adds_bos = true},
     {.names = "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
      .patterns = {"\\p{N}", GPT2}},
     {.names = "falcon", .patterns = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
@@ -93,7 +100,8 @@ const struct split_kind *split_find(struct gguf_text name) {
 const char *split_names(char *out) {
     size_t at = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        int n = snprintf(out + at, SPLIT_NAMES_TEXT - at, "%s%s", i > 0 ? " " : "", kinds[i].names);
+        int n = snprintf(out + at, SPLIT_NAMES_TEXT - at, "%s%.*s", i > 0 ? " " : "",
+                         (int)strcspn(kinds[i].names, " "), kinds[i].names);
         CHECK(n > 0 && (size_t)n < SPLIT_NAMES_TEXT - at);
         at += (size_t)n;
     }

@@ -4,11 +4,15 @@
 
 #include "kernels/kernels.h"
 
-static const char *const models[] = {
-    "../shared/oracles/models/llama-tied.gguf", "../shared/oracles/models/qwen3.gguf",
-    "../shared/oracles/models/quant-q4_k.gguf", "../shared/oracles/models/quant-q8_0.gguf",
-    "../shared/oracles/models/quant-q5_1.gguf", "../shared/oracles/models/qwen35.gguf",
-    "../shared/oracles/models/qwen35moe.gguf",  "configs/demo.gguf"};
+static const char *const models[] = {"../shared/oracles/models/llama-tied.gguf",
+                                     "../shared/oracles/models/qwen3.gguf",
+                                     "../shared/oracles/models/quant-q4_k.gguf",
+                                     "../shared/oracles/models/quant-q8_0.gguf",
+                                     "../shared/oracles/models/quant-q5_1.gguf",
+                                     "../shared/oracles/models/qwen35.gguf",
+                                     "../shared/oracles/models/qwen35moe.gguf",
+                                     "../shared/oracles/models/gpt-oss.gguf",
+                                     "configs/demo.gguf"};
 #define N_MODELS (sizeof models / sizeof models[0])
 #define N_IDS    77
 

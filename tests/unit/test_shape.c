@@ -213,6 +213,9 @@ static void windows(void **state) {
     gguf_writer_u32(&w, "gemma3.attention.sliding_window", 16);
     gguf_writer_u32(&w, "gemma3.attention.sliding_window_pattern", 0);
     refused(&w, "key 'gemma3.attention.sliding_window_pattern' is 0");
+    w = tiny("gpt-oss", NULL);
+    gguf_writer_u32(&w, "gpt-oss.attention.sliding_window", 16);
+    refused(&w, "key 'gpt-oss.expert_count' is 0 or missing");
     w = tiny("gemma3", NULL);
     gguf_writer_f32(&w, "gemma3.final_logit_softcapping", 30);
     refused(&w, "key 'gemma3.final_logit_softcapping' is 30: capped logits are not supported");
@@ -424,8 +427,8 @@ static void reference_models(void **state) {
         {"quant-q8_0", NULL},       {"quant-q4_0", NULL},   {"quant-q4_1", NULL},     {"quant-q5_0", NULL},
         {"quant-q5_1", NULL},       {"quant-q4_k", NULL},   {"quant-q5_k", NULL},     {"quant-q6_k", NULL},
         {"quant-q2_k", "q2_k"},     {"quant-q3_k", "q3_k"}, {"quant-iq3_s", "iq3_s"}, {"quant-iq4_nl", NULL},
-        {"quant-iq4_xs", "iq4_xs"}, {"gemma3", NULL},       {"phi3", NULL},           {"qwen35", NULL},
-        {"qwen35moe", NULL},        {"qwen3moe", NULL},     {"mixtral", NULL}};
+        {"quant-iq4_xs", "iq4_xs"}, {"gemma3", NULL},       {"phi3", NULL},           {"gpt-oss", NULL},
+        {"qwen35", NULL},           {"qwen35moe", NULL},    {"qwen3moe", NULL},       {"mixtral", NULL}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char relative[64];
         struct gguf *g = NULL;

@@ -279,6 +279,11 @@ static void test_patterns(void **state) {
         {"qwen2", "111", {"1", "1", "1"}},
         {"qwen2", "a'Sa", {"a", "'", "S", "a"}},
         {"qwen35", "111", {"1", "1", "1"}},
+        {"gpt-4o", "1111", {"11", "1", "1"}},
+        {"gpt-4o", "a's", {"a", "'", "s"}},
+        {"gpt-4o", "a\n\nb", {"a", "ĊĊ", "b"}},
+        {"tekken", "111", {"1", "1", "1"}},
+        {"tekken", " hello", {"Ġhello"}},
         {"starcoder", "11", {"1", "1"}},
         {"smollm", "11", {"1", "1"}},
         {"falcon", "11111", {"11", "1", "11"}},
@@ -297,7 +302,8 @@ static void test_patterns(void **state) {
         gguf_writer_u32(&l.w, "tokenizer.ggml.bos_token_id", (uint32_t)tiny_vocab_id(&v, "<|endoftext|>"));
         load_writer(&l);
         check_names(l.t, &v, cases[i].text, 0, cases[i].names);
-        bool llama = cases[i].pre != NULL && strncmp(cases[i].pre, "llama", 5) == 0;
+        bool llama = cases[i].pre != NULL &&
+                     (strncmp(cases[i].pre, "llama", 5) == 0 || strcmp(cases[i].pre, "tekken") == 0);
         assert_int_equal(tokenizer_adds_bos(l.t), llama);
         unload(&l);
     }
@@ -442,9 +448,9 @@ static void test_against_naive_merging(void **state) {
     }
 }
 
-static const char *const all_kinds[] = {"default",      "gpt-2",          "llama-bpe",   "dbrx",
-                                        "qwen2",        "qwen35",         "starcoder",   "falcon",
-                                        "deepseek-llm", "deepseek-coder", "deepseek-v3", NULL};
+static const char *const all_kinds[] = {
+    "default", "gpt-2",        "llama-bpe",      "dbrx",        "qwen2",  "qwen35", "starcoder",
+    "falcon",  "deepseek-llm", "deepseek-coder", "deepseek-v3", "gpt-4o", "tekken", NULL};
 
 /* k == 0: SentencePiece; else a kind of pattern. False: no more. */
 static bool load_tiny(struct loaded *l, size_t k) {
