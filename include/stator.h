@@ -108,7 +108,8 @@ typedef struct stator_info {
     uint64_t model_bytes; /* of tensor data in the file */
     uint64_t load_ns;     /* from start until sealed */
     /* The least work of a step, for comparing rates with the limits of a machine; 0 before stator_plan. */
-    uint64_t step_read_bytes; /* of packed weights, read once by a step with logits, however few its tokens */
+    uint64_t step_read_bytes; /* of packed weights, read once by a step with logits, however few its tokens;
+                                 of experts those of one token */
     uint64_t context_read_bytes; /* of the KV cache, per token of context that a token attends to */
     uint64_t token_macs;         /* multiply-adds with weights per token, without the logits */
 } stator_info;

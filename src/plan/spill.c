@@ -84,10 +84,13 @@ static bool only_looked_up(const struct graph *g, uint32_t weight) {
     return embeds;
 }
 
-static stator_status spill_matrices(const struct spilling *x) {
+/* Matrices of experts, of which a token reads few; or all. */
+static stator_status spill_matrices(const struct spilling *x, bool experts) {
     stator_status st = STATOR_OK;
     for (uint32_t i = x->graph->n_ops; i-- > 0;) {
         const struct graph_op *op = &x->graph->ops[i];
+        if (experts && graph_kind_info(op->kind)->use != GRAPH_CHOSEN)
+            continue;
         for (uint32_t k = op->n_weights; k-- > 0 && st == STATOR_OK && !inside(x);) {
             struct graph_weight *w = &x->graph->weights[op->weight[k]];
             if (graph_kind_info(op->kind)->multiplies && w->packed && w->spilled < graph_weight_panels(w))
@@ -160,10 +163,12 @@ stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_li
     for (uint32_t i = 0; i < x.graph->n_weights && st == STATOR_OK && !inside(&x); i++)
         if (x.graph->weights[i].packed && only_looked_up(x.graph, i))
             st = spill_matrix(&x, &x.graph->weights[i]);
+    if (st == STATOR_OK)
+        st = spill_matrices(&x, true);
     while (st == STATOR_OK && !inside(&x) && spill_last_layer(&x))
         ;
     if (st == STATOR_OK)
-        st = spill_matrices(&x);
+        st = spill_matrices(&x, false);
     for (uint32_t i = 0; i < x.graph->spilled_slices && st == STATOR_OK; i++)
         d->spilled_weights[i] = slices[x.graph->weight_slices - x.graph->spilled_slices + i];
     return st;
@@ -185,8 +190,15 @@ void spill_fill(const struct planning *s, const struct planning_want *want, uint
                 out->per_token += far > 0 ? w->layout.panel_bytes / PANEL_ROWS : 0;
                 continue;
             }
+            uint64_t kept = w->bytes - far;
+            if (graph_kind_info(g->ops[i].kind)->use == GRAPH_CHOSEN) { /* expected of a token */
+                const struct graph_experts *e = &g->ops[i].experts;
+                out->per_token += far / e->experts * e->used;
+                near += kept / e->experts * e->used;
+                continue;
+            }
             out->per_step += far;
-            near += w->bytes - far;
+            near += kept;
         }
     }
     uint64_t near_token = 0;

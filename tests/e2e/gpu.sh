@@ -74,7 +74,16 @@ test_pieces_of_windows() {
     expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, a window, GELU, norms behind, KV f16'
 }
 test_oracle_experts() { oracle qwen3moe && oracle mixtral; }
-test_pieces_of_experts() { pieces qwen3moe && pieces mixtral; }
+test_pieces_of_experts() {
+    pieces qwen3moe
+    pieces mixtral
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, experts, KV f16'
+}
+# Experts are what goes to host memory first.
+test_spilled_experts() {
+    need_driver
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q4_k, experts, KV f16, spilled'
+}
 test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl; do oracle quant-$t; done; }
 test_oracle_k_blocks() { for t in q4_k q5_k q6_k; do oracle quant-$t; done; }
 

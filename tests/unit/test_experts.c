@@ -231,9 +231,42 @@ static void neighbours(void **state) {
     gguf_writer_free(&w);
 }
 
+/* Bytes of scratch that the plan has for a context. */
+static uint64_t scratch_of(const char *path, const char *context) {
+    const char *sets[] = {context, "memory.batch=64"};
+    stator_options o = {.size = sizeof o, .config = path, .set = sets, .n_set = 2};
+    stator *s = NULL;
+    stator_error e = {0};
+    if (stator_open(&o, &s, &e) != STATOR_OK || stator_plan(s, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    uint64_t bytes = 0;
+    for (size_t i = 0;; i++) {
+        stator_memory_row row = {.size = sizeof row};
+        int have = 0;
+        if (stator_get_memory(s, i, &row, &have, NULL) != STATOR_OK || !have)
+            break;
+        if (strcmp(row.arena, "scratch") == 0)
+            bytes = row.planned;
+    }
+    stator_close(s);
+    return bytes;
+}
+
+static void scratch(void **state) {
+    (void)state;
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    experts_model_write(&w, experts_model_k());
+    gguf_writer_finish(&w);
+    gguf_writer_memory_path(&w, path);
+    uint64_t few = scratch_of(path, "memory.context=4096"), many = scratch_of(path, "memory.context=262144");
+    assert_true(few > 0 && few == many);
+    gguf_writer_free(&w);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(routing), cmocka_unit_test(small_kernels),
-                                       cmocka_unit_test(alike), cmocka_unit_test(one_numerics),
-                                       cmocka_unit_test(neighbours)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(routing),    cmocka_unit_test(small_kernels),
+                                       cmocka_unit_test(alike),      cmocka_unit_test(one_numerics),
+                                       cmocka_unit_test(neighbours), cmocka_unit_test(scratch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@
 #define ROWS        70
 #define STEPS       100
 #define PROBE_BYTES (1u << 20)
-#define MAX_CASES   64
+#define MAX_CASES   96
 
 /* Prompt lengths: all buckets of token counts, chunks that do not fill a batch, more than one attention
  * split. */
@@ -37,17 +37,19 @@ struct shape_class {
     bool untied;
     uint32_t window;
     uint32_t key_heads, value_heads, dim_k, dim_v, taps;
+    uint32_t experts, used;
 };
 
 /* The first is for every type; sizes are multiples of 256, as the K types need. */
 static const struct shape_class shapes[] = {
-    {"even", "llama", 256, 512, 4, 2, 64, 320, false, 0, 0, 0, 0, 0, 0},
-    {"biases, tails of panels", "qwen2", 256, 768, 8, 1, 32, 301, true, 0, 0, 0, 0, 0, 0},
-    {"norms of heads, wide heads", "qwen3", 512, 256, 4, 4, 128, 333, false, 0, 0, 0, 0, 0, 0},
-    {"a window, GELU, norms behind", "gemma3", 256, 512, 4, 1, 64, 310, false, 50, 0, 0, 0, 0, 0},
-    {"a window, fused tensors", "phi3", 256, 256, 8, 2, 96, 290, true, 277, 0, 0, 0, 0, 0},
-    {"states, gates", "qwen35", 256, 512, 4, 2, 64, 320, false, 0, 2, 4, 128, 128, 4},
-    {"states of odd sizes", "qwen35", 256, 256, 5, 1, 256, 301, true, 0, 1, 16, 150, 48, 6},
+    {"even", "llama", 256, 512, 4, 2, 64, 320, false, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"biases, tails of panels", "qwen2", 256, 768, 8, 1, 32, 301, true, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"norms of heads, wide heads", "qwen3", 512, 256, 4, 4, 128, 333, false, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"a window, GELU, norms behind", "gemma3", 256, 512, 4, 1, 64, 310, false, 50, 0, 0, 0, 0, 0, 0, 0},
+    {"a window, fused tensors", "phi3", 256, 256, 8, 2, 96, 290, true, 277, 0, 0, 0, 0, 0, 0, 0},
+    {"states, gates", "qwen35", 256, 512, 4, 2, 64, 320, false, 0, 2, 4, 128, 128, 4, 0, 0},
+    {"states of odd sizes", "qwen35", 256, 256, 5, 1, 256, 301, true, 0, 1, 16, 150, 48, 6, 0, 0},
+    {"experts", "qwen3moe", 256, 256, 4, 2, 64, 310, false, 0, 0, 0, 0, 0, 0, 10, 3},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -252,6 +254,8 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
                                .vocab = c->vocab,
                                .context = CONTEXT,
                                .window = c->window,
+                               .experts = c->experts,
+                               .used = c->used,
                                .key_heads = c->key_heads,
                                .value_heads = c->value_heads,
                                .dim_k = c->dim_k,

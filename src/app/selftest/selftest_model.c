@@ -52,13 +52,16 @@ static uint8_t *put_value(uint8_t *to, uint32_t type, float v) {
     return (uint8_t *)memcpy(to, type == BLOCK_F16 ? &half : &high, sizeof half) + sizeof half;
 }
 
-/* rows 0: one dimension. */
-static void add(struct making *w, const char *name, uint32_t type, uint64_t cols, uint64_t rows) {
+/* rows 0: one dimension; matrices 0: two. */
+static void add_matrices(struct making *w, const char *name, uint32_t type, uint64_t cols, uint64_t rows,
+                         uint64_t matrices) {
     const struct block_info *info = block_info(type);
-    uint8_t *to = gguf_writer_tensor(w->w, name, type, rows != 0 ? 2 : 1, (uint64_t[]){cols, rows}, NULL);
+    const uint32_t dims = matrices != 0 ? 3 : rows != 0 ? 2 : 1;
+    uint8_t *to = gguf_writer_tensor(w->w, name, type, dims, (uint64_t[]){cols, rows, matrices}, NULL);
+    const uint64_t values = cols * ARITH_MAX(rows, 1u) * ARITH_MAX(matrices, 1u);
     bool norm = rows == 0 && strstr(name, "norm") != NULL;
     bool decay = rows == 0 && strstr(name, "ssm_a") != NULL;
-    for (uint64_t i = 0; to != NULL && i < cols * ARITH_MAX(rows, 1u) / info->values; i++) {
+    for (uint64_t i = 0; to != NULL && i < values / info->values; i++) {
         if (info->values == 1) {
             float v = next_float(w);
             to = put_value(to, type, norm ? 1.0f + 0.25f * v : decay ? 0.4f * v - 0.5f : 0.1f * v);
@@ -67,6 +70,10 @@ static void add(struct making *w, const char *name, uint32_t type, uint64_t cols
             to += info->bytes;
         }
     }
+}
+
+static void add(struct making *w, const char *name, uint32_t type, uint64_t cols, uint64_t rows) {
+    add_matrices(w, name, type, cols, rows, 0);
 }
 
 struct part {
@@ -114,13 +121,25 @@ static void add_hybrid_layer(struct making *w, uint32_t layer) {
     add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
 }
 
+static void add_experts(struct making *w, uint32_t layer) {
+    const struct selftest_model *m = w->m;
+    static const char *const names[] = {"gate", "up", "down"};
+    char name[48];
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", layer);
+    add(w, name, BLOCK_F32, m->n_embd, m->experts);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.weight", layer, names[i]);
+        add_matrices(w, name, m->type, i < 2 ? m->n_embd : m->n_ff, i < 2 ? m->n_ff : m->n_embd, m->experts);
+    }
+}
+
 static void add_layer(struct making *w, uint32_t layer) {
     const struct selftest_model *m = w->m;
     uint64_t q = (uint64_t)m->n_heads * m->head_dim;
     uint64_t kv = (uint64_t)m->n_kv_heads * m->head_dim;
     bool biases = strcmp(m->architecture, "qwen2") == 0;
     bool post = strcmp(m->architecture, "gemma3") == 0;
-    bool norms = post || strcmp(m->architecture, "qwen3") == 0;
+    bool norms = post || strncmp(m->architecture, "qwen3", 5) == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
                                  {"attn_qkv.weight", m->n_embd, q + 2 * kv, fused},
@@ -135,11 +154,13 @@ static void add_layer(struct making *w, uint32_t layer) {
                                  {"attn_output.weight", q, m->n_embd, true},
                                  {"post_attention_norm.weight", m->n_embd, 0, post},
                                  {"ffn_norm.weight", m->n_embd, 0, true},
-                                 {"ffn_gate.weight", m->n_embd, m->n_ff, !fused},
-                                 {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, true},
+                                 {"ffn_gate.weight", m->n_embd, m->n_ff, !fused && m->experts == 0},
+                                 {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, m->experts == 0},
                                  {"post_ffw_norm.weight", m->n_embd, 0, post},
-                                 {"ffn_down.weight", m->n_ff, m->n_embd, true}};
+                                 {"ffn_down.weight", m->n_ff, m->n_embd, m->experts == 0}};
     add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
+    if (m->experts > 0)
+        add_experts(w, layer);
 }
 
 static void add_keys(struct making *w) {
@@ -178,6 +199,16 @@ static void add_keys(struct making *w) {
     for (size_t i = 0; m->key_heads > 0 && i < sizeof states / sizeof states[0]; i++) {
         snprintf(key, sizeof key, "%s.%s", m->architecture, states[i].name);
         gguf_writer_u32(w->w, key, states[i].v);
+    }
+    const struct {
+        const char *name;
+        uint32_t v;
+    } experts[] = {{"expert_count", m->experts},
+                   {"expert_used_count", m->used},
+                   {"expert_feed_forward_length", m->n_ff}};
+    for (size_t i = 0; m->experts > 0 && i < sizeof experts / sizeof experts[0]; i++) {
+        snprintf(key, sizeof key, "%s.%s", m->architecture, experts[i].name);
+        gguf_writer_u32(w->w, key, experts[i].v);
     }
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->architecture);
     gguf_writer_f32(w->w, key, 1e-5f);

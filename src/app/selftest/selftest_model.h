@@ -17,7 +17,8 @@ struct selftest_model {
     uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab, context;
     uint32_t window;                                     /* 0: none; of gemma3 every second layer has none */
     uint32_t key_heads, value_heads, dim_k, dim_v, taps; /* of a state; 0: none */
-    bool untied;                                         /* an output matrix of its own */
+    uint32_t experts, used; /* of n_ff each, in place of the feed-forward ("qwen3moe", "llama"); 0: none */
+    bool untied;            /* an output matrix of its own */
     uint64_t seed;
 };
 

@@ -21,9 +21,12 @@ static void least_work(const struct stator *s, stator_info *info) {
             const struct graph_op *op = &g->ops[i];
             if (i < g->tail)
                 info->token_macs += graph_op_macs(g, op);
-            if (graph_kind_info(op->kind)->use == GRAPH_WHOLE)
-                for (uint32_t k = 0; k < op->n_weights; k++)
-                    info->step_read_bytes += g->weights[op->weight[k]].bytes;
+            const enum graph_use use = graph_kind_info(op->kind)->use;
+            for (uint32_t k = 0; k < op->n_weights && use != GRAPH_LOOKUP; k++) {
+                const uint64_t bytes = g->weights[op->weight[k]].bytes;
+                info->step_read_bytes +=
+                    use == GRAPH_CHOSEN ? bytes / op->experts.experts * op->experts.used : bytes;
+            }
         }
     }
 }
