@@ -77,9 +77,10 @@ struct gathered {
     struct kernels_act act;
 };
 
-static struct kernels_act carve_act(uint8_t *memory, uint32_t forms, uint32_t rows, uint32_t k,
-                                    uint64_t *bytes) {
-    struct carve c = memory != NULL ? carve_in(memory, UINT32_MAX) : carve_count();
+/* memory NULL: only the bytes that it takes. */
+static struct kernels_act carve_act(uint8_t *memory, uint64_t capacity, uint32_t forms, uint32_t rows,
+                                    uint32_t k, uint64_t *bytes) {
+    struct carve c = memory != NULL ? carve_in(memory, capacity) : carve_count();
     struct kernels_act a = {0};
     if (forms & GRAPH_F32)
         a.f32 = carve_take(&c, (uint64_t)rows * k, sizeof *a.f32);
@@ -117,7 +118,7 @@ uint64_t cpu_experts_bytes(const struct graph *g) {
         if (op->kind != GRAPH_EXPERTS)
             continue;
         if (op->epilogue == GRAPH_SWIGLU)
-            carve_act(NULL, forms_of(g, op), gathered_rows(g), g->values[op->in].width, &bytes);
+            carve_act(NULL, 0, forms_of(g, op), gathered_rows(g), g->values[op->in].width, &bytes);
         else
             bytes = (uint64_t)g->want.batch * CPU_TILE_ROWS * sizeof(float);
         most = ARITH_MAX(most, bytes);
@@ -164,7 +165,7 @@ static void gather(const struct member *m, const struct graph_op *op, const stru
     const uint32_t k = m->g->values[op->in].width;
     const struct kernels_act from = value_act(m, op->in);
     uint64_t bytes = 0;
-    to->act = carve_act(work_of(m), forms_of(m->g, op), gathered_rows(m->g), k, &bytes);
+    to->act = carve_act(work_of(m), m->d->experts_stride, forms_of(m->g, op), gathered_rows(m->g), k, &bytes);
     to->act.tile_rows = n < ACT_TILE_ROWS ? 0 : (uint32_t)arith_round_up(n, ACT_TILE_PAIR);
     to->row = row;
     to->n = n;
