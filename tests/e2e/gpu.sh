@@ -49,7 +49,7 @@ oracle() {
 test_oracle_llama() { oracle llama-tied && oracle llama-untied; }
 test_oracle_qwen() { oracle qwen2 && oracle qwen3; }
 test_oracle_qwen35() { oracle qwen35 && oracle qwen35moe; }
-test_oracle_windows() { oracle gemma3 && oracle phi3; }
+test_oracle_windows() { oracle gemma3 && oracle phi3 && oracle gpt-oss; }
 
 # Caches in one piece and split, in steps of other sizes, in other orders of work items.
 pieces() {
@@ -71,7 +71,9 @@ test_pieces_of_states() { pieces qwen35 && pieces qwen35moe; }
 test_pieces_of_windows() {
     pieces gemma3
     pieces phi3
+    pieces gpt-oss
     expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, a window, GELU, norms behind, KV f16'
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, windows, sinks, experts, KV f16'
 }
 test_oracle_experts() { oracle qwen3moe && oracle mixtral; }
 test_pieces_of_experts() {

@@ -27,7 +27,30 @@ static struct file make(const char *architecture, uint32_t window, uint32_t head
                                .vocab = VOCAB,
                                .context = 4096,
                                .window = window,
+                               .experts = strcmp(architecture, "gpt-oss") == 0 ? 5 : 0,
+                               .used = 2,
                                .seed = window + heads};
+    struct file f;
+    stator_error e = {0};
+    if (selftest_model_make(&m, &f.fd, f.path, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    return f;
+}
+
+static struct file make_rope(float factor, bool longrope) {
+    struct selftest_model m = {.architecture = "phi3",
+                               .type = BLOCK_F16,
+                               .n_layers = 2,
+                               .n_embd = 64,
+                               .n_ff = 48,
+                               .n_heads = 2,
+                               .n_kv_heads = 1,
+                               .head_dim = 32,
+                               .vocab = VOCAB,
+                               .context = 4096,
+                               .rope_factor = factor,
+                               .longrope = longrope,
+                               .seed = 5};
     struct file f;
     stator_error e = {0};
     if (selftest_model_make(&m, &f.fd, f.path, &e) != STATOR_OK)
@@ -74,6 +97,7 @@ static void chunks(void **state) {
     } cases[] = {
         {"gemma3", 1, 4, 2, 200, "memory.kv_type=f32"},   {"gemma3", 16, 5, 1, 200, "memory.kv_type=f16"},
         {"gemma3", 32, 4, 4, 200, "memory.kv_type=q8_0"}, {"gemma3", 50, 5, 5, 330, "memory.kv_type=f32"},
+        {"gpt-oss", 16, 5, 1, 200, "memory.kv_type=f16"}, {"gpt-oss", 300, 4, 2, 700, "memory.kv_type=f32"},
         {"phi3", 31, 5, 1, 700, "memory.kv_type=f16"},    {"phi3", 257, 4, 2, 700, "memory.kv_type=q4_0"},
         {"phi3", 4000, 4, 2, 200, "memory.kv_type=f16"},
     };
@@ -106,8 +130,8 @@ static void chunks(void **state) {
 /* Layers over two devices, with weights of blocks, whose fused tensors are cut into their parts. */
 static void split(void **state) {
     (void)state;
-    static const char *const architectures[] = {"gemma3", "phi3"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const architectures[] = {"gemma3", "phi3", "gpt-oss"};
+    for (int i = 0; i < 3; i++) {
         struct file f = make(architectures[i], 40, 4, 2, i == 0 ? BLOCK_F16 : BLOCK_Q8_0);
         float *want = logits_with(&f, 64, 200, (const char *[]){"cpu.threads=2", NULL});
         float *got =
@@ -193,8 +217,24 @@ static void sizes(void **state) {
     close(f.fd);
 }
 
+/* Divisors of 1 are none, divisors of 2 are what a linear factor of 2 is; the planned context chooses. */
+static void longrope(void **state) {
+    (void)state;
+    struct file plain = make_rope(0, false), linear = make_rope(2, false), both = make_rope(0, true);
+    const char *const small[] = {"memory.context=512", "cpu.threads=2", NULL}; /* the later setting counts */
+    const char *const large[] = {"memory.context=513", "cpu.threads=2", NULL};
+    float *one = logits_with(&plain, 64, 100, small), *two = logits_with(&linear, 64, 100, small);
+    float *near = logits_with(&both, 64, 100, small), *far = logits_with(&both, 64, 100, large);
+    expect_same(near, one, 100, "short divisors");
+    expect_same(far, two, 100, "long divisors");
+    assert_memory_not_equal(one + 99 * VOCAB, two + 99 * VOCAB, VOCAB * sizeof *one);
+    free(one), free(two), free(near), free(far);
+    close(plain.fd), close(linear.fd), close(both.fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(chunks), cmocka_unit_test(split),
-                                       cmocka_unit_test(neighbours), cmocka_unit_test(sizes)};
+                                       cmocka_unit_test(neighbours), cmocka_unit_test(sizes),
+                                       cmocka_unit_test(longrope)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@
 #define ROWS        70
 #define STEPS       100
 #define PROBE_BYTES (1u << 20)
-#define MAX_CASES   96
+#define MAX_CASES   128
 
 /* Prompt lengths: all buckets of token counts, chunks that do not fill a batch, more than one attention
  * split. */
@@ -50,6 +50,7 @@ static const struct shape_class shapes[] = {
     {"states, gates", "qwen35", 256, 512, 4, 2, 64, 320, false, 0, 2, 4, 128, 128, 4, 0, 0},
     {"states of odd sizes", "qwen35", 256, 256, 5, 1, 256, 301, true, 0, 1, 16, 150, 48, 6, 0, 0},
     {"experts", "qwen3moe", 256, 256, 4, 2, 64, 310, false, 0, 0, 0, 0, 0, 0, 10, 3},
+    {"windows, sinks, experts", "gpt-oss", 256, 256, 8, 2, 64, 310, true, 40, 0, 0, 0, 0, 0, 6, 3},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 

@@ -123,13 +123,25 @@ static void add_hybrid_layer(struct making *w, uint32_t layer) {
 
 static void add_experts(struct making *w, uint32_t layer) {
     const struct selftest_model *m = w->m;
-    static const char *const names[] = {"gate", "up", "down"};
-    char name[48];
-    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", layer);
-    add(w, name, BLOCK_F32, m->n_embd, m->experts);
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.weight", layer, names[i]);
-        add_matrices(w, name, m->type, i < 2 ? m->n_embd : m->n_ff, i < 2 ? m->n_ff : m->n_embd, m->experts);
+    const bool biases = strcmp(m->architecture, "gpt-oss") == 0;
+    const struct {
+        const char *name;
+        uint32_t type;
+        uint64_t cols, rows, matrices;
+        bool there;
+    } parts[] = {{"gate_inp.weight", BLOCK_F32, m->n_embd, m->experts, 0, true},
+                 {"gate_inp.bias", BLOCK_F32, m->experts, 0, 0, biases},
+                 {"gate_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
+                 {"gate_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
+                 {"up_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
+                 {"up_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
+                 {"down_exps.weight", m->type, m->n_ff, m->n_embd, m->experts, true},
+                 {"down_exps.bias", BLOCK_F32, m->n_embd, m->experts, 0, biases}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%u.ffn_%s", layer, parts[i].name);
+        if (parts[i].there)
+            add_matrices(w, name, parts[i].type, parts[i].cols, parts[i].rows, parts[i].matrices);
     }
 }
 
@@ -137,9 +149,10 @@ static void add_layer(struct making *w, uint32_t layer) {
     const struct selftest_model *m = w->m;
     uint64_t q = (uint64_t)m->n_heads * m->head_dim;
     uint64_t kv = (uint64_t)m->n_kv_heads * m->head_dim;
-    bool biases = strcmp(m->architecture, "qwen2") == 0;
-    bool post = strcmp(m->architecture, "gemma3") == 0;
-    bool norms = post || strncmp(m->architecture, "qwen3", 5) == 0;
+    bool experts = m->experts > 0, oss = strcmp(m->architecture, "gpt-oss") == 0;
+    bool biases = oss || strcmp(m->architecture, "qwen2") == 0;
+    bool gemma = strcmp(m->architecture, "gemma3") == 0, post = gemma || oss;
+    bool norms = gemma || strncmp(m->architecture, "qwen3", 5) == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
                                  {"attn_qkv.weight", m->n_embd, q + 2 * kv, fused},
@@ -152,14 +165,16 @@ static void add_layer(struct making *w, uint32_t layer) {
                                  {"attn_q_norm.weight", m->head_dim, 0, norms},
                                  {"attn_k_norm.weight", m->head_dim, 0, norms},
                                  {"attn_output.weight", q, m->n_embd, true},
+                                 {"attn_output.bias", m->n_embd, 0, oss},
+                                 {"attn_sinks.weight", m->n_heads, 0, oss},
                                  {"post_attention_norm.weight", m->n_embd, 0, post},
-                                 {"ffn_norm.weight", m->n_embd, 0, true},
-                                 {"ffn_gate.weight", m->n_embd, m->n_ff, !fused && m->experts == 0},
-                                 {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, m->experts == 0},
-                                 {"post_ffw_norm.weight", m->n_embd, 0, post},
-                                 {"ffn_down.weight", m->n_ff, m->n_embd, m->experts == 0}};
+                                 {"ffn_norm.weight", m->n_embd, 0, !oss},
+                                 {"ffn_gate.weight", m->n_embd, m->n_ff, !fused && !experts},
+                                 {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, !experts},
+                                 {"post_ffw_norm.weight", m->n_embd, 0, gemma},
+                                 {"ffn_down.weight", m->n_ff, m->n_embd, !experts}};
     add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
-    if (m->experts > 0)
+    if (experts)
         add_experts(w, layer);
 }
 
@@ -196,6 +211,22 @@ static void add_keys(struct making *w) {
                   {"ssm.time_step_rank", m->value_heads},
                   {"ssm.inner_size", m->value_heads * m->dim_v},
                   {"full_attention_interval", 2}};
+    if (m->rope_factor > 0) {
+        snprintf(key, sizeof key, "%s.rope.scaling.factor", m->architecture);
+        gguf_writer_f32(w->w, key, m->rope_factor);
+    }
+    if (m->longrope) {
+        snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", m->architecture);
+        gguf_writer_u32(w->w, key, 512);
+        snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", m->architecture);
+        gguf_writer_f32(w->w, key, 1);
+    }
+    if (strcmp(m->architecture, "gpt-oss") == 0) {
+        snprintf(key, sizeof key, "%s.rope.scaling.type", m->architecture);
+        gguf_writer_text(w->w, key, "yarn");
+        snprintf(key, sizeof key, "%s.rope.scaling.factor", m->architecture);
+        gguf_writer_f32(w->w, key, 4);
+    }
     for (size_t i = 0; m->key_heads > 0 && i < sizeof states / sizeof states[0]; i++) {
         snprintf(key, sizeof key, "%s.%s", m->architecture, states[i].name);
         gguf_writer_u32(w->w, key, states[i].v);
@@ -216,6 +247,17 @@ static void add_keys(struct making *w) {
     gguf_writer_f32(w->w, key, 10000.0f);
 }
 
+static void add_divisors(struct making *w) {
+    for (int i = 0; i < 2; i++) {
+        const uint64_t n = w->m->head_dim / 2;
+        uint8_t *to =
+            gguf_writer_tensor(w->w, i == 0 ? "rope_factors_short.weight" : "rope_factors_long.weight",
+                               BLOCK_F32, 1, (uint64_t[]){n}, NULL);
+        for (uint64_t k = 0; to != NULL && k < n; k++)
+            to = put_value(to, BLOCK_F32, (float)(1 + i));
+    }
+}
+
 stator_status selftest_model_make(const struct selftest_model *m, int *fd, char path[SELFTEST_MODEL_PATH],
                                   stator_error *e) {
     struct gguf_writer writer = gguf_writer_new();
@@ -225,6 +267,8 @@ stator_status selftest_model_make(const struct selftest_model *m, int *fd, char 
     add(&w, "output_norm.weight", BLOCK_F32, m->n_embd, 0);
     if (m->untied)
         add(&w, "output.weight", m->type, m->n_embd, m->vocab);
+    if (m->longrope)
+        add_divisors(&w);
     for (uint32_t i = 0; i < m->n_layers; i++)
         (m->key_heads > 0 ? add_hybrid_layer : add_layer)(&w, i);
     stator_status st = STATOR_OK;

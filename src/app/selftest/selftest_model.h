@@ -11,14 +11,18 @@
 
 struct selftest_model {
     /* "llama", "qwen2" (biases), "qwen3" (norms of q and k), "gemma3" (windows, norms also behind attention
-     * and feed-forward), "phi3" (fused tensors, windows), "qwen35" (every other layer has a state) */
+     * and feed-forward), "phi3" (fused tensors, windows), "qwen35" (every other layer has a state),
+     * "gpt-oss" (windows, sinks, YaRN, experts with biases) */
     const char *architecture;
     uint32_t type; /* of the matrices: enum block_type, computable */
     uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab, context;
     uint32_t window;                                     /* 0: none; of gemma3 every second layer has none */
     uint32_t key_heads, value_heads, dim_k, dim_v, taps; /* of a state; 0: none */
-    uint32_t experts, used; /* of n_ff each, in place of the feed-forward ("qwen3moe", "llama"); 0: none */
-    bool untied;            /* an output matrix of its own */
+    float rope_factor;                                   /* RoPE scaled linearly; 0: not */
+    bool longrope; /* of phi3: divisors of 1, or of 2 where the context is above 512 */
+    uint32_t experts,
+        used;    /* of n_ff each, in place of the feed-forward ("qwen3moe", "llama", "gpt-oss"); 0: none */
+    bool untied; /* an output matrix of its own */
     uint64_t seed;
 };
 
