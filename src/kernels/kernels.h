@@ -147,7 +147,8 @@ struct kernels_conv {
 };
 
 /* The gated delta rule over consecutive tokens of one sequence, for KERNELS_COLUMNS columns of one head's
- * state. Of token t, with decay = num_exp(num_softplus(alpha + bias) * a) and beta' = num_sigmoid(beta):
+ * state. Of token t, with decay = num_exp(num_softplus(alpha + bias) * a) and beta' = num_sigmoid(beta), both
+ * 0 below DELTA_LEAST:
  *
  *   d = sum4 of S[i] * k[i]; e = fmaf(-decay, d, v) * beta'; S[i] = fmaf(k[i], e, S[i] * decay), the inner
  *   product rounded; out = (sum4 of S[i] * q[i]) * scale

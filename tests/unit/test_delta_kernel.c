@@ -165,6 +165,11 @@ static void delta(void **state) {
         for (uint32_t t = 0; t < s.tokens; t++) /* as long as normed ones */
             for (uint32_t i = 0; i < 2 * s.dim; i++)
                 s.rows[t * s.stride + i] *= 1.7f / sqrtf((float)s.dim);
+        for (uint32_t t = 0; t < s.tokens; t++) { /* some write nothing, some forget all */
+            float *gates = s.rows + t * s.stride + (size_t)2 * s.dim + s.columns;
+            if (testing_below(&seed, 4) == 0)
+                gates[testing_below(&seed, 2)] = testing_below(&seed, 2) ? 150.0f : -60.0f;
+        }
         const size_t n = (size_t)s.dim * KERNELS_COLUMNS, n_out = (size_t)s.tokens * s.columns;
         struct kernel_check_buffer before = kernel_check_alloc(n * sizeof(float));
         struct kernel_check_buffer expected = kernel_check_alloc(n * sizeof(float));
@@ -176,6 +181,9 @@ static void delta(void **state) {
         memcpy(expected.data, before.data, before.bytes);
         struct kernels_delta call = delta_of(&s, (float *)(void *)expected.data, y, 0, s.tokens);
         tiers[0].delta(&call);
+        for (size_t i = 0; i < n; i++) /* no subnormals */
+            assert_true(((float *)(void *)expected.data)[i] == 0.0f ||
+                        fabsf(((float *)(void *)expected.data)[i]) >= 0x1p-126f);
         check_delta(&s, (float *)(void *)before.data, (float *)(void *)expected.data, y);
         for (int t = 0; t < n_tiers; t++) {
             uint32_t cut = (uint32_t)testing_below(&seed, s.tokens);

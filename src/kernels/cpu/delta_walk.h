@@ -37,8 +37,8 @@ static inline struct delta_token delta_walk_token(const struct kernels_delta *d,
     const size_t at = t * d->stride;
     return (struct delta_token){.q = d->q + at,
                                 .k = d->k + at,
-                                .decay = num_exp(num_softplus(d->alpha[at] + d->bias) * d->a),
-                                .beta = num_sigmoid(d->beta[at])};
+                                .decay = delta_factor(num_exp(num_softplus(d->alpha[at] + d->bias) * d->a)),
+                                .beta = delta_factor(num_sigmoid(d->beta[at]))};
 }
 
 #endif

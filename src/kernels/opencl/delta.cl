@@ -131,8 +131,9 @@ static inline float sum4(local const float *part, uint column) {
                 global const float *x = in + (first + t) * in_width;                                         \
                 if (t % ITEMS == 0 && t + me < tokens) {                                                     \
                     global const float *mine = x + me * in_width;                                            \
-                    decays[me] = num_exp(num_softplus(mine[alpha_at + head] + bias[head]) * a[head]);        \
-                    betas[me] = num_sigmoid(mine[beta_at + head]);                                           \
+                    decays[me] =                                                                             \
+                        delta_factor(num_exp(num_softplus(mine[alpha_at + head] + bias[head]) * a[head]));   \
+                    betas[me] = delta_factor(num_sigmoid(mine[beta_at + head]));                             \
                 }                                                                                            \
                 for (uint i = me; i < dim_k; i += ITEMS) {                                                   \
                     q[i] = x[key + i];                                                                       \
