@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdalign.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- jansson's memory: blocks of 16 << n bytes, each behind its n; a freed one is the next of its kind */
@@ -31,13 +32,14 @@ struct pool {
     jmp_buf full;
 };
 
-/* jansson's allocator is a function without a context: during a walk this is the walk's pool. */
+/* jansson's allocator is a function without a context: during a walk this is the walk's pool, else NULL. */
 static _Thread_local struct pool *current;
 
 static void *pool_take(size_t bytes) {
     struct pool *p = current;
     size_t kind = 0;
-    CHECK(p != NULL);
+    if (p == NULL) /* not a walk's: chat/ */
+        return malloc(bytes);
     while (kind < KINDS && UNIT << kind < bytes)
         kind++;
     if (kind == KINDS || (p->free[kind] == NULL && (UNIT << kind) + UNIT > p->bytes - p->used))
@@ -55,10 +57,14 @@ static void *pool_take(size_t bytes) {
 
 static void pool_give(void *block) {
     struct pool *p = current;
+    if (p == NULL) {
+        free(block);
+        return;
+    }
     if (block == NULL)
         return;
     struct block *b = (struct block *)block - 1;
-    CHECK(p != NULL && (unsigned char *)b >= p->begin && (unsigned char *)b < p->begin + p->used);
+    CHECK((unsigned char *)b >= p->begin && (unsigned char *)b < p->begin + p->used);
     CHECK(b->kind < KINDS);
     b->next = p->free[b->kind];
     p->free[b->kind] = b;

@@ -391,7 +391,9 @@ static struct jinja_value f_indent(struct jinja *j, struct jinja_value v, const 
 }
 
 static struct jinja_args rest_of(const struct jinja_args *a, size_t skip) {
-    return (struct jinja_args){a->at + (a->n < skip ? a->n : skip), a->n < skip ? 0 : a->n - skip, a->named};
+    if (a->n <= skip)
+        return (struct jinja_args){.named = a->named};
+    return (struct jinja_args){a->at + skip, a->n - skip, a->named};
 }
 
 static struct jinja_value f_map(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {

@@ -195,7 +195,7 @@ static void lex_number(struct lexer *x) {
     size_t n = 0;
     bool real = false;
     const char *p = x->p;
-    for (; p < x->end && n + 1 < sizeof text; p++) {
+    for (; p < x->end && n + 2 < sizeof text; p++) {
         if (isdigit((unsigned char)*p)) {
             text[n++] = *p;
         } else if (*p == '.' && !real && p + 1 < x->end && isdigit((unsigned char)p[1])) {
@@ -215,7 +215,7 @@ static void lex_number(struct lexer *x) {
     struct jinja_token token = {.kind = real ? JINJA_T_FLOAT : JINJA_T_INT, .s = {x->p, (size_t)(p - x->p)}};
     errno = 0;
     token.v = real ? jinja_float(strtod(text, NULL)) : jinja_int(strtoll(text, NULL, 10));
-    if (errno == ERANGE || n + 1 >= sizeof text)
+    if (errno == ERANGE || n + 2 >= sizeof text)
         jinja_fail(x->j, "the number %.40s is too large", text);
     add(x, token);
     x->p = p;

@@ -163,6 +163,8 @@ static bool is_named(const char *list, const char *name) {
     bool fact = strchr(name, '.') != NULL;
     size_t n = fact ? strlen("devices") : strlen(name);
     const char *wanted = fact ? "devices" : name;
+    if (n == 0)
+        return false;
     for (const char *at = list; (at = strstr(at, wanted)) != NULL; at += n)
         if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
             return true;
