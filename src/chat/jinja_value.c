@@ -64,7 +64,7 @@ void jinja_text_puts(struct jinja *j, struct jinja_text *t, const char *s) {
 }
 
 struct jinja_value jinja_text_value(const struct jinja_text *t) {
-    return jinja_of_string(t->p, t->n);
+    return jinja_of_string(t->n > 0 ? t->p : "", t->n);
 }
 
 struct jinja_value jinja_none(void) {

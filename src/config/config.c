@@ -97,7 +97,7 @@ static bool number_of(const struct config_row *row, const char *text, double *va
     double v = strtod(text, &end);
     if (*end != '\0' || !(v >= row->number_min && v <= row->number_max))
         return false;
-    *value = v;
+    *value = v + 0.0; /* -0 is 0 */
     return true;
 }
 
