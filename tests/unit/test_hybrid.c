@@ -213,9 +213,52 @@ static void nextn(void **state) {
     check_shape(m, "with nextn");
 }
 
+/* Readers of logits beside each other and beside a generation: where others have work a chunk's rest is given
+ * up and computed again, which a state can't go back for. */
+static void readers(void **state) {
+    (void)state;
+    enum { READERS = 2 };
+    struct hybrid_model m = hybrid_model_usual();
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    int32_t ids[N_IDS];
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    make_ids(ids, N_IDS, m.vocab);
+    const char *sets[] = {"cpu.threads=2",      "memory.batch=64",      "memory.context=512",
+                          "memory.sequences=4", "memory.logits_rows=3", NULL};
+    stator *s = harness_start(gguf_writer_memory_path(&w, path), sets);
+    float *expected = harness_logits(s, ids, N_IDS);
+    uint64_t reader[READERS], generator = harness_submit(s, ids, 20, 200, 0, 0);
+    uint32_t seen[READERS] = {0};
+    for (uint32_t i = 0; i < READERS; i++) {
+        stator_request q = {.size = sizeof q, .kind = STATOR_LOGITS, .tokens = ids, .n_tokens = N_IDS};
+        assert_int_equal(stator_submit(s, &q, &reader[i], NULL), STATOR_OK);
+    }
+    for (uint32_t left = READERS + 1; left > 0;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        assert_int_equal(stator_poll(s, 60000000000u, &ev, &have, NULL), STATOR_OK);
+        assert_true(have);
+        left -= ev.kind == STATOR_EVENT_DONE;
+        for (uint32_t i = 0; i < READERS && ev.kind == STATOR_EVENT_LOGITS; i++)
+            if (ev.request == reader[i]) {
+                assert_int_equal(ev.position, seen[i]++);
+                if (memcmp(ev.logits, expected + (size_t)ev.position * m.vocab, m.vocab * sizeof(float)) != 0)
+                    fail_msg("reader %u: position %u has other logits", i, ev.position);
+            }
+    }
+    (void)generator;
+    for (uint32_t i = 0; i < READERS; i++)
+        assert_int_equal(seen[i], N_IDS);
+    stator_close(s);
+    free(expected);
+    gguf_writer_free(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(odd_shapes), cmocka_unit_test(neighbours),
-                                       cmocka_unit_test(bad_models), cmocka_unit_test(other_kind),
-                                       cmocka_unit_test(nextn)};
+                                       cmocka_unit_test(readers),    cmocka_unit_test(bad_models),
+                                       cmocka_unit_test(other_kind), cmocka_unit_test(nextn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

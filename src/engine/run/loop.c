@@ -239,7 +239,8 @@ static void check_rows(struct engine_step *st, const struct step_pick *picks) {
 
 /* The rows of one tail of a chunk of a logits request; then the next tail, until all its rows were read.
  * Where others have work meanwhile, the rest of the chunk is given up and computed again, so that they wait
- * for no reader. *stalls: the reader has no room, and nobody else wants the step's place. */
+ * for no reader; not where a cache can't go back (a state, a ring that has gone round): there they wait.
+ * *stalls: the reader has no room, and the step keeps its place. */
 static stator_status read_rows(struct stator *s, struct engine_step *st, const float *logits,
                                const struct step_pick *picks, bool *stalls, stator_error *e) {
     struct engine_sequence *q = st->reader;
@@ -250,13 +251,15 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
     check_rows(st, picks);
     bool ended = q->failed || step_fill_cancelled(q->request);
     bool told = !ended && hand_out_rows(s, st, logits);
-    bool others = !ended && step_fill_others(s, q);
+    const uint32_t reached = st->rows_done + st->row; /* with what was handed out just now */
+    bool others = !ended && step_fill_others(s, q) &&
+                  (reached == st->n_tokens || sequences_can_rewind(s, q, st->position + reached));
     *stalls = !ended && !told && !others;
     if (*stalls) {
         atomic_store(&s->shown.moved_ns, 0); /* a reader that waits is no device that hangs */
         return STATOR_OK;
     }
-    uint32_t done = st->rows_done + st->row;
+    const uint32_t done = reached;
     if (told && !others && done < st->n_tokens)
         return pipeline_again(s, st, done, ARITH_MIN(st->n_tokens - done, s->planning.want.logits_rows), e);
     if (!ended && done < st->n_tokens) {

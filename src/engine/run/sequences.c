@@ -114,12 +114,18 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
     q->capacity = 0;
 }
 
-void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) {
-    CHECK(q->request != NULL && q->flights == 0 && to <= q->done);
+bool sequences_can_rewind(const struct stator *s, const struct engine_sequence *q, uint32_t to) {
+    CHECK(q->request != NULL && to <= q->done);
     const struct device_model *m = &s->planning.devices[0].model;
     bool can = true;
     for (uint32_t i = 0; i < m->graph->n_caches; i++)
         can = can && graph_cache_rewinds(&m->graph->caches[i], m->caches[i].per_sequence, q->done, to);
+    return can;
+}
+
+void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) {
+    CHECK(q->flights == 0);
+    bool can = sequences_can_rewind(s, q, to);
     q->done = can ? to : 0;
     q->fresh = q->fresh || !can;
 }
