@@ -66,7 +66,7 @@ EOF
     # shellcheck disable=SC2086
     clang-15 -c $flags -emit-llvm -o "$tmp/probe.bc" "$tmp/probe.cl" || fail "clang-15 does not take the probe"
     llvm-spirv-15 --spirv-max-version=1.2 -o "$tmp/probe.spv" "$tmp/probe.bc" || fail "llvm-spirv-15 does not take the probe"
-    ln -s "$(ldconfig -p | awk '/libiga64\.so/ { print $NF; exit }')" "$tmp/libiga64.so"
+    ln -s "$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '/libiga64\.so/ { print $NF; exit }')" "$tmp/libiga64.so"
     local device
     for device in dg1 acm-g10 pvc; do
         ocloc compile -spirv_input -file "$tmp/probe.spv" -device $device -output $device -out_dir "$tmp/$device" >"$tmp/log" 2>&1 ||

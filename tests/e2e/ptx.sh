@@ -80,7 +80,7 @@ test_a_module_with_an_unknown_built_in_is_refused() {
 
 test_the_driver_over_cuda_says_what_it_needs() {
     need_clang
-    ldconfig -p | grep -q 'libcuda\.so\.1' && skip "there is a libcuda here"
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q 'libcuda\.so\.1' && skip "there is a libcuda here"
     make -s build/libzecuda.so >"$tmp/log" 2>&1 || fail "$(tail -3 "$tmp/log")"
     ZE_ENABLE_ALT_DRIVERS=$PWD/build/libzecuda.so expect 5 "$stator" run configs/demo.cfg --set devices.use=level_zero:0 -p a -n 1
     said "zecuda: libcuda.so.1: .*NVIDIA's driver is needed"
