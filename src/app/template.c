@@ -3,13 +3,13 @@
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "app/session.h"
 
 #include "base/error.h"
 #include "chat/chat_render.h"
 #include "model/gguf.h"
 #include "os/pages.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,28 +23,6 @@ struct text {
     char *data; /* to be freed */
     size_t n;
 };
-
-static stator_status read_file(const char *path, size_t most, struct text *t, stator_error *e) {
-    const bool is_stdin = strcmp(path, "-") == 0;
-    FILE *f = is_stdin ? stdin : fopen(path, "rb");
-    if (f == NULL)
-        return error_set(e, STATOR_USAGE, "%s can't be opened: %s", path, strerror(errno));
-    stator_status st = STATOR_OK;
-    t->data = malloc(most + 1);
-    if (t->data == NULL)
-        st = error_set(e, STATOR_FAILED, "no memory to read %s", path);
-    if (st == STATOR_OK) {
-        t->n = fread(t->data, 1, most + 1, f);
-        if (ferror(f))
-            st = error_set(e, STATOR_FAILED, "%s can't be read: %s", path, strerror(errno));
-        else if (t->n > most)
-            st = error_set(e, STATOR_USAGE, "%s has more than %zu bytes", is_stdin ? "standard input" : path,
-                           most);
-    }
-    if (!is_stdin)
-        (void)fclose(f);
-    return st;
-}
 
 static bool is_gguf(const char *path) {
     char magic[4] = {0};
@@ -110,7 +88,7 @@ static stator_status read_model(const char *path, struct source *s, stator_error
 static stator_status read_source(const char *path, struct source *s, stator_error *e) {
     if (is_gguf(path))
         return read_model(path, s, e);
-    stator_status st = read_file(path, TEMPLATE_MAX, &s->file, e);
+    stator_status st = session_read_file(path, TEMPLATE_MAX, &s->file.data, &s->file.n, e);
     s->text = s->file.data;
     s->length = s->file.n;
     return st;
@@ -164,7 +142,7 @@ int template_command(int argc, char **argv) {
     stator_error e = {0};
     struct text variables = {0};
     struct source source = {0};
-    stator_status st = read_file(input, INPUT_MAX, &variables, &e);
+    stator_status st = session_read_file(input, INPUT_MAX, &variables.data, &variables.n, &e);
     if (st == STATOR_OK)
         st = read_source(o.arguments[0], &source, &e);
     if (st == STATOR_OK)

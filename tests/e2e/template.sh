@@ -36,7 +36,7 @@ test_what_it_refuses() {
     expect 2 sh -c "echo '{}' | $stator template configs/demo.gguf"
     said 'has no chat template'
     expect 2 sh -c "echo '{}' | timeout 60 $stator template /dev/zero"
-    said 'has more than'
+    said 'is longer than 1.00 MiB'
     expect 2 "$stator" template
     : >"$tmp/empty"
     expect 0 sh -c "echo '{}' | $stator template $tmp/empty"
