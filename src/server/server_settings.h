@@ -1,0 +1,36 @@
+/* What the server needs of the config, taken apart and checked. */
+#ifndef STATOR_SERVER_SERVER_SETTINGS_H
+#define STATOR_SERVER_SERVER_SETTINGS_H
+
+#include "config/config.h"
+
+#include <sys/socket.h>
+
+#define SERVER_MAX_KEYS 16
+#define SERVER_KEY      256 /* bytes of a key, with the end */
+
+struct server_settings {
+    struct sockaddr_storage address;
+    socklen_t address_length;
+    char address_text[64]; /* "127.0.0.1", "[::1]" */
+    bool loopback;
+    uint32_t n_keys; /* 0: no key is asked for */
+    char keys[SERVER_MAX_KEYS][SERVER_KEY];
+    uint32_t max_connections;
+    uint64_t max_body;
+    uint64_t request_timeout_ns;
+    uint32_t default_max_tokens;
+    bool stay_on_fault;
+    uint64_t deadline_ns;    /* devices.deadline */
+    char cors[CONFIG_LIST];  /* origins separated by ", "; "" or "*" */
+    char hosts[CONFIG_LIST]; /* further names that Host may have */
+    bool log_requests;
+    bool log_json;
+    char log_file[CONFIG_PATH];
+};
+
+/* STATOR_USAGE: an address that is none, a key file that can't be read, an address open to others without
+ * either a key or server.open. */
+stator_status server_settings_read(const struct config *c, struct server_settings *out, stator_error *e);
+
+#endif
