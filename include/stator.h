@@ -122,16 +122,32 @@ enum {
     STATOR_HAS_TOP_P = 4,
     STATOR_HAS_MIN_P = 8,
     STATOR_HAS_REPEAT_PENALTY = 16,
-    STATOR_HAS_SEED = 32
+    STATOR_HAS_SEED = 32,
+    STATOR_HAS_PRESENCE_PENALTY = 64,
+    STATOR_HAS_FREQUENCY_PENALTY = 128
 };
+/* Added to the logit of a token: a finite number, at most 1e6 either way. 100 makes most tokens certain, -100
+ * impossible. */
+typedef struct stator_logit_bias {
+    int32_t token;
+    float bias;
+} stator_logit_bias;
+#define STATOR_LOGIT_BIASES 300 /* of a request at most */
+/* In the order of their work: logit_bias, the penalties, top_k, top_p, min_p, temperature. */
 typedef struct stator_sampling {
     uint32_t has;
     float temperature;    /* 0: greedy */
     uint32_t top_k;       /* 0: off */
     float top_p;          /* 1: off, 0: the likeliest token */
     float min_p;          /* 0: off */
-    float repeat_penalty; /* 1: off; over the last 64 tokens */
+    float repeat_penalty; /* 1: off; over the last 64 tokens, the prompt's among them */
     uint64_t seed;
+    /* Taken off the logit of a token that the request has generated: once, and for every time that it has.
+     * Tokens of the prompt do not count. 0: off; below 0 a token comes the likelier again. */
+    float presence_penalty;
+    float frequency_penalty;
+    const stator_logit_bias *logit_bias; /* copied by submit; those of one token add up */
+    uint32_t n_logit_bias;               /* 0: none */
 } stator_sampling;
 
 typedef enum stator_request_kind {
@@ -206,6 +222,8 @@ typedef struct stator_event {
     float logprob;    /* TOKEN, with request.logprobs: of that token */
     uint32_t n_top;
     stator_logprob top[STATOR_TOP_LOGPROBS]; /* the likeliest first, equal ones by id */
+    uint32_t n_cached; /* DONE: tokens of the prompt that were there already and not computed; n_prompt counts
+                          them too */
 } stator_event;
 
 /* Fills *event with the next event. *have = 0 when none came within timeout_ns (0: do not wait). Events of
@@ -273,6 +291,7 @@ typedef struct stator_request_stats {
     uint64_t steps;       /* that carried it and have ended */
     uint64_t step_ns;     /* of them all */
     uint64_t last_step_ns;
+    uint32_t n_cached; /* tokens of the prompt that were there already; n_computed counts them too */
 } stator_request_stats;
 /* Of a request from its submit until its DONE was polled; STATOR_USAGE: there is none of that id. */
 stator_status stator_get_request(stator *s, uint64_t id, stator_request_stats *stats, stator_error *e);

@@ -23,8 +23,9 @@ struct run {
     const char *trace;
     struct options_list set;
     uint64_t max_new, top_k, seed;
-    double temperature, top_p, min_p, repeat_penalty;
-    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repeat_penalty, has_seed;
+    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repeat_penalty, has_presence_penalty,
+        has_frequency_penalty, has_seed;
     bool json, ignore_eos;
 
     stator *engine;
@@ -73,10 +74,15 @@ static stator_sampling sampling_of(const struct run *r) {
                          .top_p = (float)r->top_p,
                          .min_p = (float)r->min_p,
                          .repeat_penalty = (float)r->repeat_penalty,
+                         .presence_penalty = (float)r->presence_penalty,
+                         .frequency_penalty = (float)r->frequency_penalty,
                          .seed = r->seed};
     s.has = (r->has_temperature ? STATOR_HAS_TEMPERATURE : 0) | (r->has_top_k ? STATOR_HAS_TOP_K : 0) |
             (r->has_top_p ? STATOR_HAS_TOP_P : 0) | (r->has_min_p ? STATOR_HAS_MIN_P : 0) |
-            (r->has_repeat_penalty ? STATOR_HAS_REPEAT_PENALTY : 0) | (r->has_seed ? STATOR_HAS_SEED : 0);
+            (r->has_repeat_penalty ? STATOR_HAS_REPEAT_PENALTY : 0) |
+            (r->has_presence_penalty ? STATOR_HAS_PRESENCE_PENALTY : 0) |
+            (r->has_frequency_penalty ? STATOR_HAS_FREQUENCY_PENALTY : 0) |
+            (r->has_seed ? STATOR_HAS_SEED : 0);
     return s;
 }
 
@@ -372,6 +378,20 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .key = "sampling.repeat_penalty",
          .given = &r->has_repeat_penalty,
          .help = "penalty on the last 64 tokens (1: none)"},
+        {.name = "presence-penalty",
+         .kind = OPTIONS_NUMBER,
+         .target = &r->presence_penalty,
+         .value = "P",
+         .key = "sampling.presence_penalty",
+         .given = &r->has_presence_penalty,
+         .help = "penalty on tokens that were generated already (0: none)"},
+        {.name = "frequency-penalty",
+         .kind = OPTIONS_NUMBER,
+         .target = &r->frequency_penalty,
+         .value = "F",
+         .key = "sampling.frequency_penalty",
+         .given = &r->has_frequency_penalty,
+         .help = "the same for every time that they were (0: none)"},
         {.name = "seed",
          .kind = OPTIONS_U64,
          .target = &r->seed,

@@ -52,6 +52,8 @@ enum config_key {
     CONFIG_SAMPLING_TOP_P,
     CONFIG_SAMPLING_MIN_P,
     CONFIG_SAMPLING_REPEAT_PENALTY,
+    CONFIG_SAMPLING_PRESENCE_PENALTY,
+    CONFIG_SAMPLING_FREQUENCY_PENALTY,
     CONFIG_SAMPLING_SEED,
     CONFIG_CACHE_DIR,
     CONFIG_SERVER_MAX_QUEUE,
@@ -129,7 +131,9 @@ struct config {
         double top_p;       /* 1: off */
         double min_p;       /* 0: off */
         double repeat_penalty;
-        uint64_t seed; /* or CONFIG_SEED_RANDOM */
+        double presence_penalty;  /* 0: off */
+        double frequency_penalty; /* 0: off */
+        uint64_t seed;            /* or CONFIG_SEED_RANDOM */
     } sampling;
     struct {
         char dir[CONFIG_PATH]; /* empty: no cache */

@@ -147,6 +147,14 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(sampling, repeat_penalty), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 10,
          .default_text = "1.0", .unit = "",
          .help = "Makes the last 64 tokens less likely to be repeated; 1 turns this off."},
+    [CONFIG_SAMPLING_PRESENCE_PENALTY] =
+        {KEY(sampling, presence_penalty), .kind = CONFIG_KIND_NUMBER, .number_min = -10, .number_max = 10,
+         .default_text = "0.0", .unit = "",
+         .help = "Makes tokens that were generated already less likely, however often they were; 0 turns "
+                 "this off. Tokens of the prompt do not count."},
+    [CONFIG_SAMPLING_FREQUENCY_PENALTY] =
+        {KEY(sampling, frequency_penalty), .kind = CONFIG_KIND_NUMBER, .number_min = -10, .number_max = 10,
+         .default_text = "0.0", .unit = "", .help = "The same for every time that a token was generated."},
     [CONFIG_SAMPLING_SEED] =
         {KEY(sampling, seed), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = CONFIG_SEED_RANDOM - 1,
          .words = {{"random", CONFIG_SEED_RANDOM}}, .default_text = "random", .unit = "",

@@ -56,6 +56,7 @@ struct engine_shown {
     _Atomic uint32_t blocks;
     _Atomic uint32_t done; /* tokens gone into steps */
     _Atomic uint32_t n_tokens;
+    _Atomic uint32_t n_cached;
     _Atomic uint64_t steps;
     _Atomic uint64_t step_ns;
     _Atomic uint64_t last_step_ns;
@@ -74,6 +75,7 @@ struct engine_request {
     uint32_t n_depth; /* of the prompt; what comes after it is timed */
     uint32_t laps;    /* left, with the running one */
     struct sampler_settings sampling;
+    stator_logit_bias *bias; /* [STATOR_LOGIT_BIASES], of sampling */
     bool logprobs;
     uint32_t top_logprobs;
     int32_t *tokens; /* [context + 1]: the prompt, then what was generated */

@@ -127,12 +127,21 @@ test_sampling() {
     cp "$tmp/out" "$tmp/one"
     expect 0 "$stator" run $cfg -p 'no no no no no no' -n 30 --temp 0
     ! cmp -s "$tmp/out" "$tmp/one" || fail "the repeat penalty changes nothing"
+    cp "$tmp/out" "$tmp/one"
+    for option in presence frequency; do
+        expect 0 "$stator" run $cfg -p 'no no no no no no' -n 30 --temp 0 --$option-penalty 10
+        ! cmp -s "$tmp/out" "$tmp/one" || fail "the $option penalty changes nothing"
+        cp "$tmp/out" "$tmp/two"
+        expect 0 "$stator" run $cfg -p 'no no no no no no' -n 30 --temp 0 --set sampling.${option}_penalty=10
+        cmp -s "$tmp/out" "$tmp/two" || fail "the $option penalty of the config is another one"
+    done
 }
 
 test_options_out_of_range() {
     local bad
     # The config and the options have one set of bounds.
-    for one in top_p=0 top_p=1 min_p=0 temperature=100 repeat_penalty=0.1 repeat_penalty=10 top_k=0; do
+    for one in top_p=0 top_p=1 min_p=0 temperature=100 repeat_penalty=0.1 repeat_penalty=10 presence_penalty=-10 presence_penalty=10 \
+        frequency_penalty=-10 frequency_penalty=10 top_k=0; do
         expect 0 "$stator" config $cfg --set sampling.$one
         option=${one%%=*}
         [ $option != temperature ] || option=temp
@@ -140,7 +149,7 @@ test_options_out_of_range() {
         expect 0 "$stator" run $cfg -p a -n 1 --set sampling.$one
     done
     for bad in '--temp -1' '--temp nan' '--temp 1000' '--temp warm' '--top-p 1.5' '--top-p -0.1' '--min-p 2' '--min-p -1' \
-        '--repeat-penalty 0' '--repeat-penalty 11' '--top-k -1' '--top-k 99999999999' '--top-k 1.5' '-n -1' '-n 99999999999999999999' \
+        '--repeat-penalty 0' '--repeat-penalty 11' '--presence-penalty 11' '--frequency-penalty -11' '--top-k -1' '--top-k 99999999999' '--top-k 1.5' '-n -1' '-n 99999999999999999999' \
         '-n x' '--seed -1' '--seed 18446744073709551616' '--set memory.context=2000000000' \
         '--set memory.context=1025' '--set memory.batch=0' '--set memory.sequences=9999999' '--set cpu.threads=100000' \
         '--set memory.staging=1' '--set memory.kv_type=q9_9' '--set devices.use=toaster' \

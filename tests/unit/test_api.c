@@ -169,7 +169,17 @@ static void invalid_requests(void **state) {
                {{.has = STATOR_HAS_TOP_P, .top_p = 1.01f}, "top_p"},
                {{.has = STATOR_HAS_MIN_P, .min_p = -1}, "min_p"},
                {{.has = STATOR_HAS_MIN_P, .min_p = NAN}, "min_p"},
-               {{.has = STATOR_HAS_REPEAT_PENALTY, .repeat_penalty = 0}, "repeat_penalty"}};
+               {{.has = STATOR_HAS_REPEAT_PENALTY, .repeat_penalty = 0}, "repeat_penalty"},
+               {{.has = STATOR_HAS_PRESENCE_PENALTY, .presence_penalty = 11}, "presence_penalty"},
+               {{.has = STATOR_HAS_PRESENCE_PENALTY, .presence_penalty = NAN}, "presence_penalty"},
+               {{.has = STATOR_HAS_FREQUENCY_PENALTY, .frequency_penalty = -11}, "frequency_penalty"},
+               {{.n_logit_bias = 1}, "logit_bias is NULL"},
+               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){2048, 1}}, "token 2048"},
+               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){-1, 1}}, "token -1"},
+               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){5, INFINITY}}, "token 5 is inf"},
+               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){5, NAN}}, "token 5 is"},
+               {{.n_logit_bias = STATOR_LOGIT_BIASES + 1, .logit_bias = &(stator_logit_bias){5, 1}},
+                "has 301 tokens"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         q = generate_of(prompt, N_PROMPT, 1);
         q.sampling = bad[i].sampling;
@@ -181,6 +191,29 @@ static void invalid_requests(void **state) {
     harness_collect(s, &t, 1);
     assert_int_equal(t.n, 1);
     assert_int_equal(t.reason, STATOR_REASON_LENGTH);
+    stator_close(s);
+}
+
+/* A request's own biases, which submit has copied, and no neighbour's. */
+static void biased(void **state) {
+    (void)state;
+    const char *sets[] = {"memory.context=64", "memory.batch=32", "memory.sequences=2", "cpu.threads=1",
+                          NULL};
+    stator *s = harness_start(DEMO, sets);
+    stator_logit_bias bias[] = {{7, 1000}, {9, 1000.5f}, {11, 1e6f}, {11, -1e6f}};
+    stator_request q = generate_of(prompt, N_PROMPT, 8);
+    q.ignore_eos = 1;
+    q.sampling = (stator_sampling){.has = STATOR_HAS_TEMPERATURE, .logit_bias = bias, .n_logit_bias = 4};
+    struct harness_text t[2];
+    memset(t, 0, sizeof t);
+    assert_int_equal(stator_submit(s, &q, &t[0].id, NULL), STATOR_OK);
+    memset(bias, 0, sizeof bias);
+    t[1].id = harness_submit(s, prompt, N_PROMPT, 8, 0, 0);
+    harness_collect(s, t, 2);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_true(t[0].ids[i] == 9 || t[0].ids[i] == 7);
+    assert_int_equal(t[0].n, 8);
+    assert_int_not_equal(t[1].ids[0], 9);
     stator_close(s);
 }
 
@@ -701,6 +734,7 @@ int main(void) {
                                        cmocka_unit_test(wrong_order),
                                        cmocka_unit_test(wrong_sizes),
                                        cmocka_unit_test(invalid_requests),
+                                       cmocka_unit_test(biased),
                                        cmocka_unit_test(queue_full),
                                        cmocka_unit_test(many_sequences),
                                        cmocka_unit_test(cancel_one),

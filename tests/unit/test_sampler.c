@@ -28,7 +28,7 @@ static void count_picks(const struct sampler_settings *set, const float *row, ui
     struct sampler s = sampler_of(n, &memory);
     memset(counts, 0, n * sizeof *counts);
     for (uint32_t p = 0; p < draws; p++) {
-        int32_t t = sampler_pick(&s, set, row, NULL, 0, p);
+        int32_t t = sampler_pick(&s, set, row, NULL, 0, 0, p);
         assert_in_range(t, 0, n - 1);
         counts[t]++;
     }
@@ -55,15 +55,15 @@ static void greedy(void **state) {
     set.temperature = 0;
     set.top_k = 3;
     const float row[] = {-1, 2, 5, 5, -7, 4.99f};
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0), 2); /* the first of equals */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 2); /* the first of equals */
     const float equal[] = {3, 3, 3, 3, 3, 3};
-    assert_int_equal(sampler_pick(&s, &set, equal, NULL, 0, 0), 0);
+    assert_int_equal(sampler_pick(&s, &set, equal, NULL, 0, 0, 0), 0);
     const float low[] = {-3e38f, -3e38f, -2e38f, -3e38f, -3e38f, -2e38f};
-    assert_int_equal(sampler_pick(&s, &set, low, NULL, 0, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, low, NULL, 0, 0, 0), 2);
     free(memory);
     s = sampler_of(1, &memory);
     set = plain;
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 9), 0);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 9), 0);
     free(memory);
 }
 
@@ -123,22 +123,92 @@ static void penalty(void **state) {
     set.temperature = 0;
     set.repeat_penalty = 2;
     const float row[] = {0, 3, 2, 1.4f, 1, -1};
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0), 1);
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1}, 1, 0), 2); /* 1.5 < 2 */
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 1}, 3, 0), 2);
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 2}, 3, 0),
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1}, 1, 0, 0), 2); /* 1.5 < 2 */
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 1}, 3, 0, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 2}, 3, 0, 0),
                      1); /* once: 1.5, 1, 1.4 */
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 2, 3, 2}, 4, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 2, 3, 2}, 4, 0, 0), 1);
     const float negative[] = {-1, -1.5f, -4, -5, -6, -7};
-    assert_int_equal(sampler_pick(&s, &set, negative, (const int32_t[]){0}, 1, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, negative, (const int32_t[]){0}, 1, 0, 0), 1);
     int32_t tokens[65];
     memset(tokens, 0, sizeof tokens);
     tokens[0] = 1;
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 65, 0), 1); /* 65 tokens ago: forgotten */
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 64, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 65, 0, 0), 1); /* 65 tokens ago: forgotten */
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 64, 0, 0), 2);
     set.repeat_penalty = 0.5f; /* below 1 it is a reward */
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){2}, 1, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){2}, 1, 0, 0), 2);
     free(memory);
+}
+
+/* Off the logits of generated tokens, once and for every time, and of none of the prompt's. */
+static void generated_penalties(void **state) {
+    (void)state;
+    void *memory;
+    struct sampler s = sampler_of(4, &memory);
+    struct sampler_settings set = plain;
+    set.temperature = 0;
+    set.presence_penalty = 1;
+    const float row[] = {5, 4.5f, 3.5f, -1};
+    const int32_t tokens[] = {1, 0, 0, 1, 1, 1};
+    for (int twice = 0; twice < 2; twice++) { /* a call leaves nothing behind */
+        assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 0, 0), 0);
+        assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 1, 0), 1);
+        assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 3, 0), 0); /* 4, 3.5, 3.5 */
+        assert_int_equal(sampler_pick(&s, &set, row, tokens, 6, 6, 0), 0); /* however often */
+    }
+    set.presence_penalty = 0;
+    set.frequency_penalty = 0.5f;
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 2, 1, 0), 0); /* 4.5 twice: the first */
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 2, 0), 1); /* 4, 4.5 */
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 6, 6, 0), 0); /* 4, 2.5 */
+    set.presence_penalty = 0.25f;
+    set.frequency_penalty = -0.375f;
+    assert_int_equal(sampler_pick(&s, &set, row, tokens + 3, 2, 1, 0), 0); /* 5, 4.625 */
+    assert_int_equal(sampler_pick(&s, &set, row, tokens + 3, 3, 2, 0), 0); /* 5, 5: the first */
+    assert_int_equal(sampler_pick(&s, &set, row, tokens + 3, 3, 3, 0), 1); /* 5, 5.375 */
+    /* They come before the filters. */
+    set = plain;
+    set.top_k = 1;
+    set.presence_penalty = 2;
+    for (uint32_t p = 0; p < 50; p++)
+        assert_int_equal(sampler_pick(&s, &set, row, tokens, 2, 1, p), 1);
+    free(memory);
+}
+
+static void logit_bias(void **state) {
+    (void)state;
+    void *memory;
+    struct sampler s = sampler_of(4, &memory);
+    struct sampler_settings set = plain;
+    const float row[] = {5, 4.5f, 3.5f, -1};
+    const stator_logit_bias one[] = {{3, 100}};
+    const stator_logit_bias two[] = {{0, -0.25f}, {2, -3}, {0, -0.5f}};
+    set.bias = one;
+    set.n_bias = 1;
+    for (uint32_t p = 0; p < 50; p++)
+        assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, p), 3);
+    set.temperature = 0;
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 3);
+    set.bias = two;
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 0); /* 4.75 */
+    set.n_bias = 3;
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 1); /* 4.25: they add up */
+    /* The repeat penalty sees the biased logits: 4.25 / 2 and 4.5 / 2. */
+    set.repeat_penalty = 2;
+    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){0, 1}, 2, 0, 0), 1);
+    free(memory);
+    set = plain;
+    set.temperature = 0;
+    assert_true(sampler_is_plain(&set));
+    set.n_bias = 1;
+    assert_false(sampler_is_plain(&set));
+    set.n_bias = 0;
+    set.presence_penalty = -1;
+    assert_false(sampler_is_plain(&set));
+    set.presence_penalty = 0;
+    set.frequency_penalty = 1;
+    assert_false(sampler_is_plain(&set));
 }
 
 /* 0.999 quantile of chi-square, by Wilson and Hilferty. */
@@ -242,13 +312,13 @@ static void counters(void **state) {
         struct sampler_settings set = plain;
         set.seed = (uint64_t)seed << 40; /* high bits of the seed count */
         for (uint32_t p = 0; p < 200; p++)
-            forward[p] = sampler_pick(&s, &set, row, NULL, 0, p);
+            forward[p] = sampler_pick(&s, &set, row, NULL, 0, 0, p);
         for (uint32_t p = 200; p-- > 0;)
-            assert_int_equal(sampler_pick(&other, &set, row, NULL, 0, p), forward[p]);
+            assert_int_equal(sampler_pick(&other, &set, row, NULL, 0, 0, p), forward[p]);
         struct sampler_settings next = set;
         next.seed++;
         for (uint32_t p = 0; p < 200; p++)
-            differ += sampler_pick(&s, &next, row, NULL, 0, p) != forward[p];
+            differ += sampler_pick(&s, &next, row, NULL, 0, 0, p) != forward[p];
     }
     assert_true(differ > 500);
     /* Neither neighbouring seeds nor positions are in step; 24 bits in [0, 1). */
@@ -285,9 +355,15 @@ static void extremes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(greedy),       cmocka_unit_test(filters),
-                                       cmocka_unit_test(filter_ties),  cmocka_unit_test(penalty),
-                                       cmocka_unit_test(distribution), cmocka_unit_test(top_k_of_equals),
-                                       cmocka_unit_test(counters),     cmocka_unit_test(extremes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(greedy),
+                                       cmocka_unit_test(filters),
+                                       cmocka_unit_test(filter_ties),
+                                       cmocka_unit_test(penalty),
+                                       cmocka_unit_test(generated_penalties),
+                                       cmocka_unit_test(logit_bias),
+                                       cmocka_unit_test(distribution),
+                                       cmocka_unit_test(top_k_of_equals),
+                                       cmocka_unit_test(counters),
+                                       cmocka_unit_test(extremes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

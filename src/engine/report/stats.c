@@ -85,7 +85,8 @@ static void stats_of(const struct engine_request *r, uint64_t id, stator_request
                                   .generate_ns = between(prompt_done, 0, end),
                                   .steps = atomic_load(&x->steps),
                                   .step_ns = atomic_load(&x->step_ns),
-                                  .last_step_ns = atomic_load(&x->last_step_ns)};
+                                  .last_step_ns = atomic_load(&x->last_step_ns),
+                                  .n_cached = atomic_load(&x->n_cached)};
 }
 
 stator_status stator_get_request(stator *s, uint64_t id, stator_request_stats *stats, stator_error *e) {

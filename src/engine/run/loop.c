@@ -38,7 +38,8 @@ static struct outbox_event figures(struct stator *s, const struct engine_request
                               .prompt_ns = prompt_ns,
                               .generate_ns = generate_ns,
                               .n_prompt = r->n_prompt - r->n_depth,
-                              .n_generated = r->n_tokens - r->n_prompt};
+                              .n_generated = r->n_tokens - r->n_prompt,
+                              .n_cached = atomic_load(&r->shown.n_cached)};
     atomic_fetch_add(&s->served.prompt_tokens, ev.n_prompt);
     atomic_fetch_add(&s->served.prompt_ns, prompt_ns);
     atomic_fetch_add(&s->served.generated_tokens, ev.n_generated);
@@ -187,9 +188,9 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
         return;
     }
     const struct sampler_settings *set = &r->sampling;
-    bool greedy = set->temperature <= 0 && set->repeat_penalty == 1.0f;
-    int32_t token =
-        greedy ? pick->token : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens, r->n_tokens);
+    int32_t token = sampler_is_plain(set) ? pick->token
+                                          : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens,
+                                                         r->n_tokens - r->n_prompt, r->n_tokens);
     if (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token)) {
         end_lap(s, q, STATOR_REASON_EOS);
         return;

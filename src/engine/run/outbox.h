@@ -22,7 +22,7 @@ struct outbox_event {
     uint32_t position;
     stator_reason reason;
     stator_status status;
-    uint32_t n_prompt, n_generated;
+    uint32_t n_prompt, n_generated, n_cached;
     const float *logits;
     uint64_t queue_ns, prompt_ns, generate_ns;
     uint64_t time_ns;

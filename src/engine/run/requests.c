@@ -137,6 +137,25 @@ static uint64_t clock_seed(void) {
     return (uint64_t)t.tv_sec * 1000000007u + (uint64_t)t.tv_nsec;
 }
 
+static stator_status check_biases(const struct stator *s, const stator_sampling *w, stator_error *e) {
+    if (w->n_logit_bias > STATOR_LOGIT_BIASES)
+        return error_set(e, STATOR_USAGE, "logit_bias has %u tokens: at most %d are taken", w->n_logit_bias,
+                         STATOR_LOGIT_BIASES);
+    if (w->n_logit_bias > 0 && w->logit_bias == NULL)
+        return error_set(e, STATOR_USAGE, "stator_submit: request.sampling.logit_bias is NULL");
+    for (uint32_t i = 0; i < w->n_logit_bias; i++) {
+        const stator_logit_bias *b = &w->logit_bias[i];
+        if (b->token < 0 || (uint32_t)b->token >= s->planning.shape->vocab)
+            return error_set(e, STATOR_USAGE, "logit_bias names token %d: the model's vocabulary is 0 .. %u",
+                             b->token, s->planning.shape->vocab - 1);
+        if (!(b->bias >= -1e6f && b->bias <= 1e6f))
+            return error_set(e, STATOR_USAGE,
+                             "logit_bias of token %d is %g: a number between -1e6 and 1e6 is expected",
+                             b->token, (double)b->bias);
+    }
+    return STATOR_OK;
+}
+
 static stator_status resolve_sampling(const struct stator *s, const stator_sampling *w,
                                       struct sampler_settings *out, stator_error *e) {
     const struct config *c = &s->planning.config;
@@ -146,6 +165,12 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
     out->min_p = w->has & STATOR_HAS_MIN_P ? w->min_p : (float)c->sampling.min_p;
     out->repeat_penalty =
         w->has & STATOR_HAS_REPEAT_PENALTY ? w->repeat_penalty : (float)c->sampling.repeat_penalty;
+    out->presence_penalty =
+        w->has & STATOR_HAS_PRESENCE_PENALTY ? w->presence_penalty : (float)c->sampling.presence_penalty;
+    out->frequency_penalty =
+        w->has & STATOR_HAS_FREQUENCY_PENALTY ? w->frequency_penalty : (float)c->sampling.frequency_penalty;
+    out->n_bias = w->n_logit_bias;
+    out->bias = w->logit_bias;
     out->seed = w->has & STATOR_HAS_SEED ? w->seed : c->sampling.seed;
     if (!(w->has & STATOR_HAS_SEED) && out->seed == CONFIG_SEED_RANDOM)
         out->seed = clock_seed();
@@ -155,7 +180,9 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
     } numbers[] = {{CONFIG_SAMPLING_TEMPERATURE, out->temperature},
                    {CONFIG_SAMPLING_TOP_P, out->top_p},
                    {CONFIG_SAMPLING_MIN_P, out->min_p},
-                   {CONFIG_SAMPLING_REPEAT_PENALTY, out->repeat_penalty}};
+                   {CONFIG_SAMPLING_REPEAT_PENALTY, out->repeat_penalty},
+                   {CONFIG_SAMPLING_PRESENCE_PENALTY, out->presence_penalty},
+                   {CONFIG_SAMPLING_FREQUENCY_PENALTY, out->frequency_penalty}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         stator_status st = config_table_check_number(numbers[i].key, (double)numbers[i].v, e);
         if (st != STATOR_OK)
@@ -163,7 +190,7 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
     }
     if (out->temperature > 0 && out->temperature < 1e-6f)
         out->temperature = 0; /* its reciprocal would overflow; the limit is greedy */
-    return STATOR_OK;
+    return check_biases(s, w, e);
 }
 
 stator_status stator_check(const stator *s, const stator_request *request, stator_error *e) {
@@ -190,6 +217,9 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     q->n_depth = b->n_depth;
     q->laps = b->laps;
     q->sampling = *sampling;
+    if (sampling->n_bias > 0)
+        memcpy(q->bias, sampling->bias, sampling->n_bias * sizeof *q->bias);
+    q->sampling.bias = q->bias;
     memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
     q->logprobs = r->logprobs != 0;
     q->top_logprobs = r->top_logprobs;
@@ -301,7 +331,8 @@ static void to_public(const struct outbox_event *in, uint64_t id, stator_event *
                           .time_ns = in->time_ns,
                           .queue_ns = in->queue_ns,
                           .logprob = in->logprob,
-                          .n_top = in->n_top};
+                          .n_top = in->n_top,
+                          .n_cached = in->n_cached};
     memcpy(out->top, in->top, in->n_top * sizeof *out->top);
 }
 

@@ -9,6 +9,9 @@ void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab) {
     s->heap = carve_take(c, vocab, sizeof *s->heap);
     s->chosen = carve_take(c, vocab, sizeof *s->chosen);
     s->weight = carve_take(c, vocab, sizeof *s->weight);
+    s->count = carve_take(c, vocab, sizeof *s->count);
+    if (c->base != NULL)
+        memset(s->count, 0, vocab * sizeof *s->count);
 }
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection with full avalanche. */
@@ -93,6 +96,20 @@ static void penalise(struct sampler *s, float penalty, const int32_t *tokens, ui
     }
 }
 
+/* Of the n tokens that were generated, each once: its logit less the penalties. */
+static void penalise_generated(struct sampler *s, const struct sampler_settings *set, const int32_t *tokens,
+                               uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        s->count[tokens[i]]++;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t *count = &s->count[tokens[i]];
+        if (*count == 0)
+            continue; /* seen */
+        s->heap[tokens[i]].logit -= (float)*count * set->frequency_penalty + set->presence_penalty;
+        *count = 0;
+    }
+}
+
 /* The candidates that top-k, top-p and min-p leave, best first, into chosen. Their weights at temperature 1
  * decide top-p and min-p. Without top-k popping stops as soon as the filters close, so a usual call sorts a
  * few dozen candidates only. */
@@ -127,11 +144,15 @@ static uint32_t filter(struct sampler *s, const struct sampler_settings *set) {
 }
 
 int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
-                     const int32_t *tokens, uint32_t n, uint32_t position) {
+                     const int32_t *tokens, uint32_t n, uint32_t n_generated, uint32_t position) {
     for (uint32_t i = 0; i < s->vocab; i++)
         s->heap[i] = (struct sampler_candidate){logits[i], (int32_t)i};
+    for (uint32_t i = 0; i < set->n_bias; i++)
+        s->heap[set->bias[i].token].logit += set->bias[i].bias;
     if (set->repeat_penalty != 1.0f)
         penalise(s, set->repeat_penalty, tokens, n);
+    if (set->presence_penalty != 0 || set->frequency_penalty != 0)
+        penalise_generated(s, set, tokens + (n - n_generated), n_generated);
     if (set->temperature <= 0) {
         struct sampler_candidate best = s->heap[0];
         for (uint32_t i = 1; i < s->vocab; i++)

@@ -1,6 +1,6 @@
 /* From a row of logits to a token. Random numbers are counter-based on (seed, position), so a request's text
- * depends on nothing but its own logits, settings and seed. Order of the filters: repeat penalty, top-k,
- * top-p, min-p, temperature.
+ * depends on nothing but its own logits, settings and seed. Order: logit biases, repeat penalty, presence and
+ * frequency penalty, top-k, top-p, min-p, temperature.
  *
  * Thread: the engine's. Works in memory given once; allocates nothing. */
 #ifndef STATOR_ENGINE_SAMPLER_H
@@ -19,6 +19,10 @@ struct sampler_settings {
     float top_p;          /* 1: off */
     float min_p;          /* 0: off */
     float repeat_penalty; /* 1: off */
+    float presence_penalty;
+    float frequency_penalty;
+    uint32_t n_bias;
+    const stator_logit_bias *bias; /* tokens of the vocabulary */
     uint64_t seed;
 };
 
@@ -32,14 +36,21 @@ struct sampler {
     struct sampler_candidate *heap;   /* vocab */
     struct sampler_candidate *chosen; /* vocab, best first */
     float *weight;                    /* vocab */
+    uint32_t *count;                  /* vocab: all 0 between calls */
 };
 
 void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab);
 
-/* logits: [vocab], all finite. tokens: the n tokens of the sequence so far. position: of the token to choose.
- */
+/* Whether the likeliest token by the logits as they are is the one that sampler_pick takes. */
+static inline bool sampler_is_plain(const struct sampler_settings *set) {
+    return set->temperature <= 0 && set->repeat_penalty == 1.0f && set->presence_penalty == 0 &&
+           set->frequency_penalty == 0 && set->n_bias == 0;
+}
+
+/* logits: [vocab], all finite. tokens: the n tokens of the sequence so far, of which the last n_generated
+ * were generated. position: of the token to choose. */
 int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
-                     const int32_t *tokens, uint32_t n, uint32_t position);
+                     const int32_t *tokens, uint32_t n, uint32_t n_generated, uint32_t position);
 
 /* The log probability of a token by these logits, as stator.h defines it, and of the n likeliest (at most
  * STATOR_TOP_LOGPROBS) into top; returns how many those are. */
