@@ -39,76 +39,55 @@ struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, u
     l->group = group;
     l->groups = (uint32_t)ARITH_MAX(ARITH_MIN(items, most), (uint64_t)1);
     l->n_args = 0;
-    launch_buffer(l, DEVICE_EXCHANGE, 0, 0);
+    launch_put_step(b, l);
     return l;
 }
 
-static struct launch_arg *next_arg(struct launch *l, enum launch_arg_kind kind) {
-    CHECK(l->n_args < LAUNCH_MAX_ARGS);
-    struct launch_arg *a = &l->args[l->n_args++];
-    memset(a, 0, sizeof *a);
-    a->kind = kind;
-    return a;
+struct launch_at launch_nowhere(void) {
+    return (struct launch_at){DEVICE_EXCHANGE, 0, 0};
 }
 
-void launch_buffer(struct launch *l, enum device_arena arena, uint32_t slice, uint64_t offset) {
-    struct launch_arg *a = next_arg(l, LAUNCH_BUFFER);
-    a->buffer.arena = arena;
-    a->buffer.slice = slice;
-    a->buffer.offset = offset;
-}
-
-void launch_no_buffer(struct launch *l) {
-    launch_buffer(l, DEVICE_EXCHANGE, 0, 0);
-}
-
-void launch_u32(struct launch *l, uint64_t v) {
-    CHECK(v <= UINT32_MAX);
-    next_arg(l, LAUNCH_U32)->u32 = (uint32_t)v;
-}
-
-void launch_f32(struct launch *l, float v) {
-    next_arg(l, LAUNCH_F32)->f32 = v;
-}
-
-void launch_local(struct launch_list *b, struct launch *l, uint64_t bytes) {
-    launch_u32(l, arith_round_up(bytes, 64));
-    l->args[l->n_args - 1].kind = LAUNCH_LOCAL;
-    uint64_t all = 0;
-    for (uint32_t i = 0; i < l->n_args; i++)
-        all += l->args[i].kind == LAUNCH_LOCAL ? l->args[i].u32 : 0;
-    b->local_needed = ARITH_MAX(b->local_needed, all);
-}
-
-static uint64_t value_base(const struct graph_value *v) {
+static struct launch_at at_value(const struct launch_list *b, uint32_t value, uint64_t form) {
+    const struct graph_value *v = &b->g->values[value];
     CHECK(v->halves == 1); /* boundaries make no launch, and a GPU's results have no second half */
-    return v->offset;
+    return (struct launch_at){v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0,
+                              v->offset + form};
 }
 
-void launch_value(struct launch_list *b, struct launch *l, uint32_t value) {
-    const struct graph_value *v = &b->g->values[value];
-    launch_buffer(l, v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0, value_base(v));
+struct launch_at launch_floats(const struct launch_list *b, uint32_t value) {
+    CHECK(b->g->values[value].f32 != UINT64_MAX);
+    return at_value(b, value, b->g->values[value].f32);
 }
 
-void launch_value_f32(struct launch_list *b, struct launch *l, uint32_t value) {
-    const struct graph_value *v = &b->g->values[value];
-    CHECK(v->f32 != UINT64_MAX);
-    launch_buffer(l, v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE, 0, value_base(v) + v->f32);
-}
-
-void launch_forms(struct launch *l, const struct graph_value *v) {
+static struct launch_offsets offsets_of(const struct graph_value *v) {
     const uint64_t at[] = {v->f32, v->q32, v->d32, v->s32, v->q256, v->d256, v->s256};
-    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
-        launch_u32(l, at[i] == UINT64_MAX ? 0 : at[i]);
+    struct launch_offsets o;
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        CHECK(at[i] == UINT64_MAX || at[i] <= UINT32_MAX);
+        o.at[i] = at[i] == UINT64_MAX ? 0 : (uint32_t)at[i];
+    }
+    return o;
 }
 
-void launch_plain_weight(struct launch_list *b, struct launch *l, uint32_t weight) {
+struct launch_forms launch_forms_of(const struct launch_list *b, uint32_t value, uint32_t has) {
+    const struct graph_value *v = &b->g->values[value];
+    return (struct launch_forms){at_value(b, value, 0), has, v->width, offsets_of(v)};
+}
+
+struct launch_source launch_source_of(const struct launch_list *b, const struct graph_op *o) {
+    return (struct launch_source){at_value(b, o->in, 0), offsets_of(&b->g->values[o->in]),
+                                  b->g->weights[o->weight[0]].layout.cols};
+}
+
+struct launch_at launch_plain_weight(const struct launch_list *b, uint32_t weight) {
+    if (weight == GRAPH_NONE)
+        return launch_nowhere();
     const struct graph_weight *w = &b->g->weights[weight];
     CHECK(!w->packed && w->n_pieces == 1);
-    launch_buffer(l, DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset);
+    return (struct launch_at){DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset};
 }
 
-stator_status launch_cache(struct launch_list *b, struct launch *l, const struct graph_op *o) {
+stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, struct launch_cache *out) {
     const struct graph_cache *g = &b->g->caches[o->cache];
     const struct device_cache *c = &b->m->caches[o->cache];
     if (g->kind == GRAPH_STATE)
@@ -125,14 +104,15 @@ stator_status launch_cache(struct launch_list *b, struct launch *l, const struct
                          "layer %u: its KV cache lies in %u allocations, the kernels take %d: allow larger "
                          "allocations (max_alloc) or lower memory.context or memory.sequences",
                          o->layer, last - first + 1, OPENCL_KV_SLICES);
+    CHECK(c->unit_bytes <= UINT32_MAX && g->bytes <= UINT32_MAX && g->k_bytes <= UINT32_MAX);
     for (uint32_t i = 0; i < OPENCL_KV_SLICES; i++)
-        launch_buffer(l, DEVICE_KV, ARITH_MIN(first + i, last), 0);
-    launch_u32(l, unit % c->units_per_slice);
-    launch_u32(l, c->units_per_slice);
-    launch_u32(l, c->unit_bytes);
-    launch_u32(l, g->bytes);
-    launch_u32(l, g->k_bytes);
-    launch_u32(l, OPENCL_CACHE(g->type_k, g->type_v, o->cache));
+        out->slice[i] = (struct launch_at){DEVICE_KV, ARITH_MIN(first + i, last), 0};
+    out->unit = unit % c->units_per_slice;
+    out->units_per_slice = c->units_per_slice;
+    out->unit_bytes = (uint32_t)c->unit_bytes;
+    out->block_stride = (uint32_t)g->bytes;
+    out->k_bytes = (uint32_t)g->k_bytes;
+    out->what = OPENCL_CACHE(g->type_k, g->type_v, o->cache);
     return STATOR_OK;
 }
 
@@ -143,11 +123,14 @@ static void zero_part(struct launch_list *b, uint32_t op, uint32_t cache, bool s
     for (uint32_t slice = part.first; slice < part.end; slice++) {
         uint32_t here = ARITH_MIN(left, c->units_per_slice);
         struct launch *l = launch_add(b, LAUNCH_ZERO_KV, op, OPENCL_GROUP, (uint64_t)here * c->n_blocks);
-        launch_buffer(l, DEVICE_KV, slice, 0);
-        launch_u32(l, here);
-        launch_u32(l, c->unit_bytes);
-        launch_u32(l, b->g->caches[cache].bytes);
-        launch_u32(l, cache);
+        launch_put_zero_kv(b, l,
+                           &(struct launch_zero_kv_arguments){
+                               .kv = {DEVICE_KV, slice, 0},
+                               .units = here,
+                               .unit_bytes = c->unit_bytes,
+                               .block_stride = b->g->caches[cache].bytes,
+                               .cache = cache,
+                           });
         left -= here;
     }
 }
@@ -166,13 +149,16 @@ static stator_status add_embed(struct launch_list *b, uint32_t op) {
     for (uint32_t i = 0; i < w->n_pieces; i++) {
         const struct graph_piece *p = &w->pieces[i];
         struct launch *l = launch_add(b, LAUNCH_EMBED, op, OPENCL_GROUP, b->rows);
-        launch_buffer(l, DEVICE_WEIGHTS, p->slice, p->offset);
-        launch_value_f32(b, l, o->out);
-        launch_u32(l, w->layout.type);
-        launch_u32(l, w->layout.cols);
-        launch_u32(l, p->first_panel);
-        launch_u32(l, p->panels);
-        launch_f32(l, o->scale);
+        launch_put_embed(b, l,
+                         &(struct launch_embed_arguments){
+                             .piece = {DEVICE_WEIGHTS, p->slice, p->offset},
+                             .x = launch_floats(b, o->out),
+                             .type = w->layout.type,
+                             .width = w->layout.cols,
+                             .first_panel = p->first_panel,
+                             .panels = p->panels,
+                             .scale = o->scale,
+                         });
     }
     return STATOR_OK;
 }
@@ -182,20 +168,20 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
     const struct graph_value *out = &b->g->values[o->out];
     bool gather = o->kind == GRAPH_GATHER_NORM;
     struct launch *l = launch_add(b, LAUNCH_NORM, op, OPENCL_GROUP, b->rows);
-    launch_value_f32(b, l, o->in);
-    launch_plain_weight(b, l, o->weight[0]);
-    launch_value(b, l, o->out);
-    launch_u32(l, out->forms);
-    launch_forms(l, out);
-    launch_u32(l, out->width);
-    launch_u32(l, gather);
-    launch_u32(l, gather && !(out->forms & GRAPH_F32));
-    launch_u32(l, o->epilogue == GRAPH_RESIDUAL);
-    launch_f32(l, o->norm.inv_width);
-    launch_f32(l, o->norm.eps);
-    launch_local(b, l, OPENCL_NORM_CHUNK * sizeof(float));
-    launch_local(b, l, 128 * sizeof(float));
-    launch_local(b, l, OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t));
+    launch_put_norm(b, l,
+                    &(struct launch_norm_arguments){
+                        .x = launch_floats(b, o->in),
+                        .weight = launch_plain_weight(b, o->weight[0]),
+                        .out = launch_forms_of(b, o->out, out->forms),
+                        .gather = gather,
+                        .pairs = gather && !(out->forms & GRAPH_F32),
+                        .adds = o->epilogue == GRAPH_RESIDUAL,
+                        .inv_n = o->norm.inv_width,
+                        .eps = o->norm.eps,
+                        .tile = OPENCL_NORM_CHUNK * sizeof(float),
+                        .lane = 128 * sizeof(float),
+                        .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
+                    });
     return STATOR_OK;
 }
 
@@ -214,19 +200,6 @@ static uint32_t splits_of(const struct step_chunk *c) {
 
 static uint64_t cells_of(const struct step_chunk *c) {
     return (uint64_t)c->n * splits_of(c);
-}
-
-/* The value that is the op's workspace, of so many cells, and the counts beside it. */
-static void launch_cell_arguments(struct launch_list *b, struct launch *l, const struct graph_op *o,
-                                  uint32_t cells) {
-    if (cells == 0) {
-        launch_no_buffer(l);
-        launch_no_buffer(l);
-    } else {
-        launch_value_f32(b, l, o->work);
-        launch_value_f32(b, l, o->attention.arrivals);
-    }
-    launch_u32(l, cells);
 }
 
 /* All have the same heads (add_attention); NULL: there is none. */
@@ -297,39 +270,40 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
      * once, which go round for the rest. A group without work costs its launch. */
     uint64_t enough = groups_at_once(b->traits, OPENCL_GROUP);
     struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP, ARITH_MAX(items, ARITH_MIN(parallel, enough)));
-    launch_value_f32(b, l, o->in);
-    launch_u32(l, in->width);
-    launch_value(b, l, o->out);
-    launch_u32(l, out->forms);
-    launch_u32(l, out->width);
-    launch_forms(l, out);
-    launch_u32(l, group);
-    launch_u32(l, a->dim_k);
-    launch_u32(l, a->dim_v);
-    launch_f32(l, a->scale);
-    stator_status st = launch_cache(b, l, o);
+    struct launch_attention_arguments args = {
+        .q = launch_floats(b, o->in),
+        .q_width = in->width,
+        .out = launch_forms_of(b, o->out, out->forms),
+        .group = group,
+        .head_k = a->dim_k,
+        .head_v = a->dim_v,
+        .scale = a->scale,
+        .n_kv_heads = a->kv_heads,
+        .heads = heads,
+        .window = kv->window,
+        .sinks = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
+        .has_sinks = o->n_weights > 0,
+        .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
+        .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
+        .n_cells = cells,
+        .whole = OPENCL_ATTENTION_ROWS * (256ull + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float),
+    };
+    stator_status st = launch_cache_of(b, o, &args.kv);
     if (st != STATOR_OK)
         return st;
-    launch_u32(l, a->kv_heads);
-    launch_u32(l, heads);
-    launch_u32(l, kv->window);
-    if (o->n_weights > 0)
-        launch_plain_weight(b, l, o->weight[0]);
-    else
-        launch_no_buffer(l);
-    launch_u32(l, o->n_weights > 0);
-    launch_cell_arguments(b, l, o, cells);
-    uint64_t rows = OPENCL_ATTENTION_ROWS;
-    launch_local(b, l, rows * (256 + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float));
+    launch_put_attention(b, l, &args);
     return STATOR_OK;
 }
 
 static stator_status add_argmax(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     struct launch *l = launch_add(b, LAUNCH_ARGMAX, op, OPENCL_GROUP, b->rows);
-    launch_value_f32(b, l, o->in);
-    launch_value_f32(b, l, o->out);
-    launch_u32(l, b->g->values[o->in].width);
+    launch_put_argmax(b, l,
+                      &(struct launch_argmax_arguments){
+                          .logits = launch_floats(b, o->in),
+                          .picks = launch_floats(b, o->out),
+                          .vocab = b->g->values[o->in].width,
+                      });
     return STATOR_OK;
 }
 

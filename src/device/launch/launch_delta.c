@@ -4,8 +4,8 @@
 #include "kernels/shared/delta.h"
 #include "kernels/shared/opencl.h"
 
-/* Nine arguments: where the layer's states lie, and the shape of what they are of. */
-static stator_status launch_states(struct launch_list *b, struct launch *l, const struct graph_op *o) {
+/* Where the layer's states lie, and the shape of what they are of. */
+static stator_status states_of(struct launch_list *b, const struct graph_op *o, struct launch_states *out) {
     const struct graph_cache *g = &b->g->caches[o->cache];
     const struct device_cache *c = &b->m->caches[o->cache];
     const struct graph_delta *d = &o->delta;
@@ -20,15 +20,18 @@ static stator_status launch_states(struct launch_list *b, struct launch *l, cons
             "layer %u: the states of all sequences are %llu bytes, the kernels take 4 GiB: lower "
             "memory.sequences",
             o->layer, (unsigned long long)c->unit_bytes);
-    launch_buffer(l, DEVICE_KV, slice, unit % c->units_per_slice * c->unit_bytes);
-    launch_u32(l, g->bytes);
-    launch_u32(l, o->cache);
-    launch_u32(l, d->window);
-    launch_u32(l, d->key_heads);
-    launch_u32(l, d->value_heads);
-    launch_u32(l, d->dim_k);
-    launch_u32(l, d->dim_v);
-    launch_u32(l, d->taps);
+    CHECK(g->bytes <= UINT32_MAX);
+    *out = (struct launch_states){
+        .base = {DEVICE_KV, slice, unit % c->units_per_slice * c->unit_bytes},
+        .block_bytes = (uint32_t)g->bytes,
+        .cache = o->cache,
+        .window = (uint32_t)d->window,
+        .key_heads = d->key_heads,
+        .value_heads = d->value_heads,
+        .dim_k = d->dim_k,
+        .dim_v = d->dim_v,
+        .taps = d->taps,
+    };
     return STATOR_OK;
 }
 
@@ -43,18 +46,21 @@ stator_status launch_conv(struct launch_list *b, uint32_t op) {
                          o->layer, w->n_pieces);
     uint64_t heads = 2ull * d->key_heads + d->value_heads;
     struct launch *l = launch_add(b, LAUNCH_CONV, op, OPENCL_GROUP / 2, b->rows * heads);
-    launch_value_f32(b, l, o->in);
-    launch_u32(l, b->g->values[o->in].width);
-    launch_value_f32(b, l, o->out);
-    launch_u32(l, b->g->values[o->out].width);
-    launch_buffer(l, DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset);
-    launch_u32(l, w->layout.panel_bytes / sizeof(float));
-    stator_status st = launch_states(b, l, o);
+    struct launch_conv_arguments args = {
+        .in = launch_floats(b, o->in),
+        .in_width = b->g->values[o->in].width,
+        .out = launch_floats(b, o->out),
+        .out_width = b->g->values[o->out].width,
+        .weights = {DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset},
+        .panel = w->layout.panel_bytes / sizeof(float),
+        .eps = d->eps,
+        .tile = d->dim_k * sizeof(float),
+        .lane = 128 * sizeof(float),
+    };
+    stator_status st = states_of(b, o, &args.state);
     if (st != STATOR_OK)
         return st;
-    launch_f32(l, d->eps);
-    launch_local(b, l, d->dim_k * sizeof(float));
-    launch_local(b, l, 128 * sizeof(float));
+    launch_put_conv(b, l, &args);
     return STATOR_OK;
 }
 
@@ -68,20 +74,23 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
     uint32_t kernel = d->dim_k <= 128 ? LAUNCH_DELTA : LAUNCH_DELTA_WIDE;
     struct launch *l = launch_add(b, kernel, op, group, chunks * each);
     CHECK(b->g->values[o->work].width == d->channels);
-    launch_value_f32(b, l, o->in);
-    launch_u32(l, b->g->values[o->in].width);
-    launch_value_f32(b, l, o->work);
-    launch_value_f32(b, l, o->out);
-    launch_u32(l, b->g->values[o->out].width);
-    launch_plain_weight(b, l, o->weight[0]);
-    launch_plain_weight(b, l, o->weight[1]);
-    stator_status st = launch_states(b, l, o);
+    struct launch_delta_arguments args = {
+        .in = launch_floats(b, o->in),
+        .in_width = b->g->values[o->in].width,
+        .raw = launch_floats(b, o->work),
+        .out = launch_floats(b, o->out),
+        .out_width = b->g->values[o->out].width,
+        .bias = launch_plain_weight(b, o->weight[0]),
+        .a = launch_plain_weight(b, o->weight[1]),
+        .beta_at = d->beta,
+        .alpha_at = d->alpha,
+        .scale = d->scale,
+        .memory = (2 * d->dim_k + 4ull * group) * sizeof(float),
+    };
+    stator_status st = states_of(b, o, &args.state);
     if (st != STATOR_OK)
         return st;
-    launch_u32(l, d->beta);
-    launch_u32(l, d->alpha);
-    launch_f32(l, d->scale);
-    launch_local(b, l, (2 * d->dim_k + 4ull * group) * sizeof(float));
+    launch_put_delta(b, l, &args);
     return STATOR_OK;
 }
 
@@ -96,27 +105,24 @@ stator_status launch_gate(struct launch_list *b, uint32_t op) {
     CHECK(g->heads % together == 0); /* as the row is whole groups */
     struct launch *l =
         launch_add(b, LAUNCH_GATE, op, OPENCL_GROUP, (uint64_t)b->rows * (g->heads / together));
-    launch_value_f32(b, l, o->in);
-    launch_value_f32(b, l, o->work);
-    launch_u32(l, b->g->values[o->work].width);
-    launch_u32(l, g->column);
-    launch_value(b, l, o->out);
-    launch_u32(l, out->forms);
-    launch_u32(l, out->width);
-    launch_forms(l, out);
-    if (o->n_weights > 0)
-        launch_plain_weight(b, l, o->weight[0]);
-    else
-        launch_no_buffer(l);
-    launch_u32(l, o->n_weights > 0);
-    launch_u32(l, g->heads);
-    launch_u32(l, g->dim);
-    launch_u32(l, together);
-    launch_f32(l, g->norm.inv_width);
-    launch_f32(l, g->norm.eps);
     const uint64_t n = (uint64_t)together * g->dim;
-    launch_local(b, l, n * sizeof(float));
-    launch_local(b, l, 8 * 128 * sizeof(float)); /* CL_HEADS_AT_ONCE */
-    launch_local(b, l, OPENCL_QUANTISE_WORDS(n) * sizeof(uint32_t));
+    launch_put_gate(b, l,
+                    &(struct launch_gate_arguments){
+                        .in = launch_floats(b, o->in),
+                        .gates = launch_floats(b, o->work),
+                        .gates_width = b->g->values[o->work].width,
+                        .column = g->column,
+                        .out = launch_forms_of(b, o->out, out->forms),
+                        .weight = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
+                        .normed = o->n_weights > 0,
+                        .heads = g->heads,
+                        .dim = g->dim,
+                        .together = together,
+                        .inv_n = g->norm.inv_width,
+                        .eps = g->norm.eps,
+                        .tile = n * sizeof(float),
+                        .lane = 8 * 128 * sizeof(float), /* CL_HEADS_AT_ONCE */
+                        .work = OPENCL_QUANTISE_WORDS(n) * sizeof(uint32_t),
+                    });
     return STATOR_OK;
 }

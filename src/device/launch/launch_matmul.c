@@ -235,22 +235,23 @@ static stator_status cut_too_often(const struct launch_list *b, const struct gra
                      (int)t->name.length, t->name.data);
 }
 
-/* Five arguments: a weight from its piece on. */
-static void weight_args(const struct launch_list *b, struct launch *l, uint32_t weight, uint32_t piece) {
+/* A weight from its piece on. */
+static struct launch_weight weight_of(const struct launch_list *b, uint32_t weight, uint32_t piece) {
     const struct graph_weight *w = &b->g->weights[weight];
     const struct graph_piece *p = &w->pieces[piece];
     const struct graph_piece *next = piece + 1 < w->n_pieces ? p + 1 : p;
-    launch_buffer(l, DEVICE_WEIGHTS, p->slice, p->offset);
-    launch_buffer(l, DEVICE_WEIGHTS, next->slice, next->offset);
-    launch_u32(l, p->first_panel);
-    launch_u32(l, p->first_panel + p->panels);
-    launch_u32(l, w->layout.type);
+    return (struct launch_weight){
+        .a = {DEVICE_WEIGHTS, p->slice, p->offset},
+        .b = {DEVICE_WEIGHTS, next->slice, next->offset},
+        .first = p->first_panel,
+        .cut = p->first_panel + p->panels,
+        .type = w->layout.type,
+    };
 }
 
-static void source_args(struct launch_list *b, struct launch *l, const struct graph_op *o) {
-    launch_value(b, l, o->in);
-    launch_forms(l, &b->g->values[o->in]);
-    launch_u32(l, b->g->weights[o->weight[0]].layout.cols);
+/* The forms of a product. Where it is wanted as integers, nothing reads its floats. */
+static uint32_t forms_wanted(const struct graph_value *v) {
+    return v->forms == GRAPH_F32 ? GRAPH_F32 : v->forms & ~(uint32_t)GRAPH_F32;
 }
 
 static uint64_t groups_of(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
@@ -302,31 +303,27 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
         if (!find_run(b, o, plain_panels, &s, units, &r))
             return cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
-        source_args(b, l, o);
-        weight_args(b, l, o->weight[0], r.piece[0]);
-        weight_args(b, l, o->weight[two], r.piece[two]);
-        launch_u32(l, layout->rows);
-        launch_u32(l, s.unit);
-        launch_u32(l, r.first_unit);
-        launch_u32(l, r.units);
-        launch_u32(l, w.split);
-        launch_u32(l, op >= b->g->tail);
-        launch_u32(l, o->epilogue);
-        launch_value(b, l, o->out);
-        /* Where a product is wanted as integers, nothing reads its floats. */
-        launch_u32(l, out->forms == GRAPH_F32 ? GRAPH_F32 : out->forms & ~(uint32_t)GRAPH_F32);
-        launch_u32(l, out->width);
-        launch_forms(l, out);
-        launch_u32(l, o->column[0]);
-        bool biased = o->bias[0] != GRAPH_NONE;
-        if (biased)
-            launch_plain_weight(b, l, o->bias[0]);
-        else
-            launch_no_buffer(l);
-        launch_u32(l, biased);
         uint64_t tile_rows = 16 * (uint64_t)(two ? 2 * s.unit : s.unit);
-        launch_local(b, l, w.tokens * tile_rows * sizeof(float));
-        launch_local(b, l, work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * s.unit) * sizeof(uint32_t)));
+        launch_put_matmul(
+            b, l,
+            &(struct launch_matmul_arguments){
+                .in = launch_source_of(b, o),
+                .w0 = weight_of(b, o->weight[0], r.piece[0]),
+                .w1 = weight_of(b, o->weight[two], r.piece[two]),
+                .rows = layout->rows,
+                .unit = s.unit,
+                .first_unit = r.first_unit,
+                .units = r.units,
+                .split = w.split,
+                .tail = op >= b->g->tail,
+                .epilogue = o->epilogue,
+                .out = launch_forms_of(b, o->out, forms_wanted(out)),
+                .column = o->column[0],
+                .bias = launch_plain_weight(b, o->bias[0]),
+                .biased = o->bias[0] != GRAPH_NONE,
+                .tile = w.tokens * tile_rows * sizeof(float),
+                .work = work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * s.unit) * sizeof(uint32_t)),
+            });
     }
     return STATOR_OK;
 }
@@ -355,39 +352,18 @@ static bool heads_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t 
     return true;
 }
 
-static void rope_args(struct launch_list *b, struct launch *l, const struct graph_op *o,
-                      const struct graph_op *rope) {
-    const struct graph_rope *r = &rope->rope;
-    launch_u32(l, r->heads);
-    launch_u32(l, r->kv_heads);
-    launch_u32(l, r->dim_k);
-    launch_u32(l, r->dim_v);
-    launch_u32(l, r->n_rot);
-    launch_u32(l, 2 * (uint64_t)b->g->angles[r->angles].first + r->neox);
-    uint32_t biased = 0;
-    for (uint32_t i = 0; i < o->n_weights; i++)
-        biased |= o->bias[i] != GRAPH_NONE ? 1u << i : 0;
-    launch_u32(l, biased);
-    for (uint32_t i = 0; i < o->n_weights; i++) {
-        if (o->bias[i] != GRAPH_NONE)
-            launch_plain_weight(b, l, o->bias[i]);
-        else
-            launch_no_buffer(l);
-    }
-    launch_u32(l, rope->n_weights > 0);
-    for (uint32_t i = 0; i < 2; i++) {
-        if (rope->n_weights > 0)
-            launch_plain_weight(b, l, rope->weight[i]);
-        else
-            launch_no_buffer(l);
-    }
-    launch_f32(l, r->norm.inv_width);
-    launch_f32(l, r->norm.eps);
+/* Bit i: weight i of the first n has a bias. */
+static uint32_t biased_bits(const struct graph_op *o, uint32_t n) {
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < n; i++)
+        bits |= i < o->n_weights && o->bias[i] != GRAPH_NONE ? 1u << i : 0;
+    return bits;
 }
 
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_rope *of = &b->g->ops[rope].rope;
+    const bool normed = b->g->ops[rope].n_weights > 0;
     CHECK(o->n_weights == 3 && o->epilogue == GRAPH_STORE && b->g->ops[rope].in == o->out &&
           o->column[0] == 0);
     struct scheme w = choose_scheme(b, o, true);
@@ -402,21 +378,39 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         if (!find_run(b, o, heads_panels, &s, units, &r))
             return cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
-        source_args(b, l, o);
-        for (uint32_t i = 0; i < 3; i++)
-            weight_args(b, l, o->weight[i], r.piece[i]);
-        launch_u32(l, s.heads);
-        launch_u32(l, r.first_unit);
-        launch_u32(l, r.units);
-        launch_u32(l, w.split);
-        launch_value_f32(b, l, o->out);
-        launch_u32(l, b->g->values[o->out].width);
-        rope_args(b, l, o, &b->g->ops[rope]);
-        stator_status st = launch_cache(b, l, &b->g->ops[rope]);
+        struct launch_heads_arguments args = {
+            .in = launch_source_of(b, o),
+            .w0 = weight_of(b, o->weight[0], r.piece[0]),
+            .w1 = weight_of(b, o->weight[1], r.piece[1]),
+            .w2 = weight_of(b, o->weight[2], r.piece[2]),
+            .heads = s.heads,
+            .first_unit = r.first_unit,
+            .units = r.units,
+            .split = w.split,
+            .q = launch_floats(b, o->out),
+            .width = b->g->values[o->out].width,
+            .n_heads = of->heads,
+            .n_kv_heads = of->kv_heads,
+            .head_k = of->dim_k,
+            .head_v = of->dim_v,
+            .n_rot = of->n_rot,
+            .rotation = 2 * (uint64_t)b->g->angles[of->angles].first + of->neox,
+            .biased = biased_bits(o, 3),
+            .bias0 = launch_plain_weight(b, o->bias[0]),
+            .bias1 = launch_plain_weight(b, o->bias[1]),
+            .bias2 = launch_plain_weight(b, o->bias[2]),
+            .normed = normed,
+            .q_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[0] : GRAPH_NONE),
+            .k_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[1] : GRAPH_NONE),
+            .inv_head = of->norm.inv_width,
+            .eps = of->norm.eps,
+            .tile = w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float),
+            .work = work_bytes(b, o, &w, 8 * 128 * sizeof(float)),
+        };
+        stator_status st = launch_cache_of(b, &b->g->ops[rope], &args.kv);
         if (st != STATOR_OK)
             return st;
-        launch_local(b, l, w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float));
-        launch_local(b, l, work_bytes(b, o, &w, 8 * 128 * sizeof(float)));
+        launch_put_heads(b, l, &args);
     }
     return STATOR_OK;
 }
@@ -447,33 +441,35 @@ stator_status launch_route(struct launch_list *b, uint32_t op) {
     const struct graph_experts *x = &o->experts;
     const uint64_t slots = (uint64_t)b->g->want.batch * x->used;
     struct launch *l = launch_add(b, LAUNCH_ROUTE, op, OPENCL_GROUP, b->rows);
-    launch_value_f32(b, l, o->in);
-    launch_u32(l, b->g->values[o->in].width);
-    launch_value_f32(b, l, o->out);
-    if (o->n_weights > 0)
-        launch_plain_weight(b, l, o->weight[0]);
-    else
-        launch_no_buffer(l);
-    launch_u32(l, o->n_weights > 0);
-    launch_u32(l, x->experts);
-    launch_u32(l, x->used);
-    launch_u32(l, slots);
-    launch_u32(l, x->how);
-    launch_f32(l, x->scale);
-    launch_local(b, l, x->experts * sizeof(uint32_t));
-    launch_local(b, l, x->experts * sizeof(uint32_t));
-    launch_local(b, l, EXPERTS_MAX_USED * sizeof(float));
-    launch_local(b, l, 128 * sizeof(float));
-
+    launch_put_route(b, l,
+                     &(struct launch_route_arguments){
+                         .logits = launch_floats(b, o->in),
+                         .width = b->g->values[o->in].width,
+                         .routes = launch_floats(b, o->out),
+                         .bias = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
+                         .biased = o->n_weights > 0,
+                         .experts = x->experts,
+                         .used = x->used,
+                         .slots = slots,
+                         .how = x->how,
+                         .scale = x->scale,
+                         .key = x->experts * sizeof(uint32_t),
+                         .flag = x->experts * sizeof(uint32_t),
+                         .weight = EXPERTS_MAX_USED * sizeof(float),
+                         .lane = 128 * sizeof(float),
+                     });
     l = launch_add(b, LAUNCH_GROUP_SLOTS, op, OPENCL_GROUP, 1);
-    launch_value_f32(b, l, o->out);
-    launch_u32(l, x->experts);
-    launch_u32(l, x->used);
-    launch_u32(l, slots);
-    launch_u32(l, x->rows);
-    launch_u32(l, x->align);
-    launch_u32(l, experts_tile(b, x));
-    launch_local(b, l, x->experts * sizeof(uint32_t));
+    launch_put_group_slots(b, l,
+                           &(struct launch_group_slots_arguments){
+                               .routes = launch_floats(b, o->out),
+                               .experts = x->experts,
+                               .used = x->used,
+                               .slots = slots,
+                               .rows = x->rows,
+                               .align = x->align,
+                               .tile = experts_tile(b, x),
+                               .count = x->experts * sizeof(uint32_t),
+                           });
     return STATOR_OK;
 }
 
@@ -484,18 +480,21 @@ static void mix_launch(struct launch_list *b, uint32_t op) {
     const uint32_t shared = x->shared, gate = x->gate;
     struct launch *l =
         launch_add(b, LAUNCH_MIX, op, OPENCL_GROUP, (uint64_t)b->rows * arith_ceil_div(width, OPENCL_GROUP));
-    launch_value_f32(b, l, x->routes);
-    launch_u32(l, x->used);
-    launch_u32(l, (uint64_t)b->g->want.batch * x->used);
-    launch_value_f32(b, l, o->work);
-    launch_value_f32(b, l, o->out);
-    launch_u32(l, width);
-    launch_value_f32(b, l, shared != GRAPH_NONE ? shared : o->out);
-    launch_u32(l, shared != GRAPH_NONE);
-    launch_value_f32(b, l, gate != GRAPH_NONE ? gate : o->out);
-    launch_u32(l, gate != GRAPH_NONE ? b->g->values[gate].width : 0);
-    launch_u32(l, x->experts);
-    launch_u32(l, gate != GRAPH_NONE);
+    launch_put_mix(b, l,
+                   &(struct launch_mix_arguments){
+                       .routes = launch_floats(b, x->routes),
+                       .used = x->used,
+                       .slots = (uint64_t)b->g->want.batch * x->used,
+                       .y = launch_floats(b, o->work),
+                       .x = launch_floats(b, o->out),
+                       .width = width,
+                       .shared = launch_floats(b, shared != GRAPH_NONE ? shared : o->out),
+                       .has_shared = shared != GRAPH_NONE,
+                       .gate = launch_floats(b, gate != GRAPH_NONE ? gate : o->out),
+                       .gate_width = gate != GRAPH_NONE ? b->g->values[gate].width : 0,
+                       .gate_column = x->experts,
+                       .has_gate = gate != GRAPH_NONE,
+                   });
 }
 
 /* Experts from `expert` on whose matrices lie, for each weight, in at most two pieces one after the other. */
@@ -536,37 +535,31 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
         if (end <= expert)
             return cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, experts_items(b, x) * units);
-        source_args(b, l, o);
-        weight_args(b, l, o->weight[0], piece[0]);
-        weight_args(b, l, o->weight[gated], piece[gated]);
-        launch_u32(l, layout->rows);
-        launch_u32(l, unit);
-        launch_u32(l, w.split);
-        launch_u32(l, gated);
-        launch_u32(l, gated); /* rows of `in` are tokens */
-        launch_value_f32(b, l, x->routes);
-        launch_u32(l, (uint64_t)b->g->want.batch * x->used);
-        launch_u32(l, expert);
-        launch_u32(l, end);
-        launch_value(b, l, to);
-        launch_u32(l, out->forms == GRAPH_F32 ? GRAPH_F32 : out->forms & ~(uint32_t)GRAPH_F32);
-        launch_u32(l, out->width);
-        launch_forms(l, out);
-        uint32_t biased = 0;
-        for (uint32_t i = 0; i < 2; i++) {
-            const bool there = i < o->n_weights && o->bias[i] != GRAPH_NONE;
-            biased |= there ? 1u << i : 0;
-            if (there)
-                launch_plain_weight(b, l, o->bias[i]);
-            else
-                launch_no_buffer(l);
-        }
-        launch_u32(l, biased);
-        launch_u32(l, x->clamped);
-        launch_f32(l, x->alpha);
-        launch_f32(l, x->limit);
-        launch_local(b, l, w.tokens * 16 * (uint64_t)(gated ? 2 * unit : unit) * sizeof(float));
-        launch_local(b, l, work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * unit) * sizeof(uint32_t)));
+        launch_put_experts(
+            b, l,
+            &(struct launch_experts_arguments){
+                .in = launch_source_of(b, o),
+                .w0 = weight_of(b, o->weight[0], piece[0]),
+                .w1 = weight_of(b, o->weight[gated], piece[gated]),
+                .rows = layout->rows,
+                .unit = unit,
+                .split = w.split,
+                .gated = gated,
+                .gather = gated, /* rows of `in` are tokens */
+                .routes = launch_floats(b, x->routes),
+                .slots = (uint64_t)b->g->want.batch * x->used,
+                .first = expert,
+                .end = end,
+                .out = launch_forms_of(b, to, forms_wanted(out)),
+                .bias0 = launch_plain_weight(b, o->bias[0]),
+                .bias1 = launch_plain_weight(b, o->n_weights > 1 ? o->bias[1] : GRAPH_NONE),
+                .biased = biased_bits(o, 2),
+                .clamped = x->clamped,
+                .alpha = x->alpha,
+                .limit = x->limit,
+                .tile = w.tokens * 16 * (uint64_t)(gated ? 2 * unit : unit) * sizeof(float),
+                .work = work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * unit) * sizeof(uint32_t)),
+            });
     }
     if (!gated)
         mix_launch(b, op);

@@ -3,6 +3,7 @@
 #define STATOR_DEVICE_LAUNCH_PARTS_H
 
 #include "device/launch/launch.h"
+#include "device/launch/launch_arguments.h"
 
 #include "base/arith.h"
 #include "base/check.h"
@@ -40,23 +41,21 @@ struct launch_list {
     stator_error *e;
 };
 
-/* A new launch with its first argument, the step descriptor; at most `items` groups have work. */
+/* A new launch, which has its first argument, the step descriptor; at most `items` groups have work. */
 struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, uint32_t group,
                           uint64_t items);
 
-/* The next argument. */
-void launch_buffer(struct launch *l, enum device_arena arena, uint32_t slice, uint64_t offset);
-void launch_no_buffer(struct launch *l); /* for a pointer that the kernel will not follow */
-void launch_u32(struct launch *l, uint64_t v);
-void launch_f32(struct launch *l, float v);
-void launch_local(struct launch_list *b, struct launch *l, uint64_t bytes);
-void launch_value(struct launch_list *b, struct launch *l, uint32_t value);     /* its base */
-void launch_value_f32(struct launch_list *b, struct launch *l, uint32_t value); /* its floats */
-void launch_plain_weight(struct launch_list *b, struct launch *l, uint32_t weight);
-/* Seven arguments: offsets of f32, q32, d32, s32, q256, d256, s256 from the value's base. */
-void launch_forms(struct launch *l, const struct graph_value *v);
-/* Ten arguments: where the op's layer lies in its cache. */
-stator_status launch_cache(struct launch_list *b, struct launch *l, const struct graph_op *o);
+/* launch_arguments.c; launch_add calls it. */
+void launch_put_step(struct launch_list *b, struct launch *l);
+
+/* What arguments are made of. */
+struct launch_at launch_nowhere(void); /* for a pointer that the kernel will not follow */
+struct launch_at launch_floats(const struct launch_list *b, uint32_t value);
+struct launch_at launch_plain_weight(const struct launch_list *b, uint32_t weight); /* GRAPH_NONE: nowhere */
+struct launch_forms launch_forms_of(const struct launch_list *b, uint32_t value, uint32_t has);
+struct launch_source launch_source_of(const struct launch_list *b, const struct graph_op *o);
+/* Where the op's layer lies in its cache. */
+stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, struct launch_cache *out);
 
 /* launch_delta.c */
 stator_status launch_conv(struct launch_list *b, uint32_t op);

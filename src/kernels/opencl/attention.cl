@@ -644,25 +644,18 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
     }
 }
 
-#define LOOK_PARAMETERS                                                                                      \
-    global const uchar *step, global const float *q, uint q_width, global uchar *out, uint has, uint width,  \
-        uint f32, uint q32, uint d32, uint s32, uint q256, uint d256, uint s256, uint group, uint head_k,    \
-        uint head_v, float scale, global uchar *kv0, global uchar *kv1, global uchar *kv2,                   \
-        global uchar *kv3, uint kv_unit, uint units_per_slice, uint unit_bytes, uint block_stride,           \
-        uint k_bytes, uint what, uint n_kv_heads, uint heads, uint window, global const float *sinks,        \
-        uint has_sinks
 #define LOOK                                                                                                 \
     {                                                                                                        \
-        {kv0, kv1, kv2, kv3, kv_unit, units_per_slice, unit_bytes, block_stride, k_bytes, what}, q, q_width, \
-            {out, has, width, f32, q32, d32, s32, q256, d256, s256}, group, head_k, head_v, scale,           \
+        CL_CACHE(kv), q, q_width, CL_FORMS(out), group, head_k, head_v, scale,                               \
             window != 0 ? (int)window : ALL,                                                                 \
-            window != 0 ? CL_STEP(step)->cache[OPENCL_CACHE_NUMBER(what)].table_stride : 0, has_sinks, sinks \
+            window != 0 ? CL_STEP(step)->cache[OPENCL_CACHE_NUMBER(kv_what)].table_stride : 0, has_sinks,    \
+            sinks                                                                                            \
     }
 
 /* Work: items of the chunks, cut as the step says. Local memory: struct scratch. cells: of n_cells cells,
  * struct cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
-CL_NAME(LOOK_PARAMETERS, global float *cells, global uint *arrivals, uint n_cells, local float4 *whole) {
+CL_NAME(CL_ARGUMENTS(ATTENTION)) {
     struct look l = LOOK;
     local float *memory = (local float *)whole;
     struct scratch m = scratch_in(memory, head_k);
@@ -681,7 +674,7 @@ CL_NAME(LOOK_PARAMETERS, global float *cells, global uint *arrivals, uint n_cell
         uint unit = head / heads;
         if (head % n_heads != 0 || split * SPLIT >= position + n_queries)
             continue; /* the unit's first head has it; other tiles of the chunk see one split more */
-        global const uint *table = cl_table(step, OPENCL_CACHE_NUMBER(what), chunk->slot);
+        global const uint *table = cl_table(step, OPENCL_CACHE_NUMBER(kv_what), chunk->slot);
         c.first = chunk->cell + query * chunk->splits;
         c.splits = chunk->splits;
         for (uint h = head; h < head + n_heads; h++) {

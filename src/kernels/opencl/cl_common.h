@@ -3,6 +3,7 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_COMMON_H
 #define STATOR_KERNELS_OPENCL_CL_COMMON_H
 
+#include "kernels/opencl/cl_arguments.h"
 #include "kernels/shared/num.h"
 #include "kernels/shared/opencl.h"
 #include "kernels/shared/step.h"

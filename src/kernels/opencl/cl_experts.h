@@ -52,16 +52,9 @@ static inline void cl_finish_experts(const struct cl_glu *p, local float *tile, 
 
 /* Experts first .. end of the weights, whose matrices have `rows` rows. gather: rows of `in` are tokens.
  * Local as of NAME. */
-CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0),
-                                          CL_WEIGHT_PARAMETERS(1), uint rows, uint unit, uint split,
-                                          uint gated, uint gather, global const uint *routes, uint slots,
-                                          uint first, uint end, global uchar *out, uint has, uint width,
-                                          uint f32, uint q32, uint d32, uint s32, uint q256, uint d256,
-                                          uint s256, global const float *bias0, global const float *bias1,
-                                          uint biased, uint clamped, float alpha, float limit,
-                                          local float *tile, local uchar *work) {
-    struct cl_source src = CL_SOURCE;
-    struct cl_unit u = {CL_WEIGHT(0), CL_WEIGHT(1), 0, 0, unit, gated ? 2 * unit : unit};
+CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
+    struct cl_source src = CL_SOURCE(in);
+    struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1), 0, 0, unit, gated ? 2 * unit : unit};
     uint R = 16 * u.all, panels = cl_ceil_div(rows, 16), units = cl_ceil_div(panels, unit);
     uint n = routes[0] * units;
     (void)step;
@@ -80,12 +73,9 @@ CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAME
 #else
         cl_sums(&src, &u, split, gather ? token[0] : t0, 1, tile, R, work);
 #endif
-        struct cl_glu glu = {{out, has, width, f32, q32, d32, s32, q256, d256, s256},
-                             {bias0 + expert * rows + row, bias1 + expert * rows + row},
-                             biased,
-                             gated != 0,
-                             clamped != 0,
-                             alpha,
+        struct cl_glu glu = {CL_FORMS(out), {bias0 + expert * rows + row, bias1 + expert * rows + row},
+                             biased,        gated != 0,
+                             clamped != 0,  alpha,
                              limit};
         barrier(CLK_LOCAL_MEM_FENCE);
         cl_finish_experts(&glu, tile, R, 16 * unit, row, min(16 * unit, rows - row), t0, nt,

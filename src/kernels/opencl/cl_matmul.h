@@ -24,30 +24,14 @@
 #define CL_KERNEL kernel
 #endif
 
-#define CL_SOURCE_PARAMETERS                                                                                 \
-    global const uchar *step, global const uchar *in, uint in_f32, uint in_q32, uint in_d32, uint in_s32,    \
-        uint in_q256, uint in_d256, uint in_s256, uint cols
-#define CL_SOURCE                                                                                            \
-    { in, in_f32, in_q32, in_d32, in_s32, in_q256, in_d256, in_s256, cols, 0 }
-#define CL_WEIGHT_PARAMETERS(n)                                                                              \
-    global const uchar *w##n##a, global const uchar *w##n##b, uint w##n##first, uint w##n##cut,              \
-        uint w##n##type
-#define CL_WEIGHT(n)                                                                                         \
-    { w##n##a, w##n##b, w##n##first, w##n##cut, w##n##type }
-
 /* Units first_unit .. + units of the work, each of `unit` panels; split: how many segments of k are under way
  * at once (decode). rows: of the weight (of both). Local: tile CL_TOKENS x R floats, R = 16 * unit, twice
  * that for SWIGLU and GEGLU; work as the family says. */
-CL_KERNEL void CL_NAME(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_PARAMETERS(1), uint rows,
-                       uint unit, uint first_unit, uint units, uint split, uint tail, uint epilogue,
-                       global uchar *out, uint has, uint width, uint f32, uint q32, uint d32, uint s32,
-                       uint q256, uint d256, uint s256, uint column, global const float *bias, uint biased,
-                       local float *tile, local uchar *work) {
-    struct cl_source src = CL_SOURCE;
-    struct cl_plain plain = {
-        {out, has, width, f32, q32, d32, s32, q256, d256, s256}, epilogue, column, bias, biased};
+CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
+    struct cl_source src = CL_SOURCE(in);
+    struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased};
     bool two = OPENCL_GATED(epilogue);
-    struct cl_unit u = {CL_WEIGHT(0), CL_WEIGHT(1), 0, cl_ceil_div(rows, 16), unit, two ? 2 * unit : unit};
+    struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1), 0, cl_ceil_div(rows, 16), unit, two ? 2 * unit : unit};
     uint R = 16 * u.all;
     uint tokens = tail ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
     if (epilogue == OPENCL_PAIRS)
@@ -69,29 +53,10 @@ CL_KERNEL void CL_NAME(CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_
 
 /* Units are of `heads` heads: those of q come first, then k's, then v's. Biased: bits 0, 1, 2 for q, k, v.
  * normed: q_norm and k_norm are there. Work also holds 128 floats for each of CL_HEADS_AT_ONCE heads. */
-CL_KERNEL void CL_JOIN(CL_NAME, _heads)(
-    CL_SOURCE_PARAMETERS, CL_WEIGHT_PARAMETERS(0), CL_WEIGHT_PARAMETERS(1), CL_WEIGHT_PARAMETERS(2),
-    uint heads, uint first_unit, uint units, uint split, global float *q, uint width, uint n_heads,
-    uint n_kv_heads, uint head_k, uint head_v, uint n_rot, uint rotation, uint biased,
-    global const float *bias0, global const float *bias1, global const float *bias2, uint normed,
-    global const float *q_norm, global const float *k_norm, float inv_head, float eps, global uchar *kv0,
-    global uchar *kv1, global uchar *kv2, global uchar *kv3, uint kv_unit, uint units_per_slice,
-    uint unit_bytes, uint block_stride, uint k_bytes, uint what, local float *tile, local uchar *work) {
-    struct cl_source src = CL_SOURCE;
-    struct cl_heads h = {
-        step,
-        q,
-        width,
-        head_k,
-        head_v,
-        n_rot,
-        rotation,
-        normed,
-        q_norm,
-        k_norm,
-        inv_head,
-        eps,
-        {kv0, kv1, kv2, kv3, kv_unit, units_per_slice, unit_bytes, block_stride, k_bytes, what}};
+CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
+    struct cl_source src = CL_SOURCE(in);
+    struct cl_heads h = {step,   q,      width,  head_k,   head_v, n_rot,       rotation,
+                         normed, q_norm, k_norm, inv_head, eps,    CL_CACHE(kv)};
     uint q_units = cl_ceil_div(n_heads, heads), kv_units = cl_ceil_div(n_kv_heads, heads);
     uint tokens = CL_STEP(step)->n_tokens;
     uint tiles = cl_ceil_div(tokens, CL_TOKENS);
@@ -101,9 +66,9 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(
         uint head = (which == CL_Q ? i : i - q_units - (which == CL_V ? kv_units : 0)) * heads;
         uint all = which == CL_Q ? n_heads : n_kv_heads;
         uint dim = which == CL_V ? head_v : head_k;
-        struct cl_weight w0 = CL_WEIGHT(0), w1 = CL_WEIGHT(1), w2 = CL_WEIGHT(2);
+        struct cl_weight wq = CL_WEIGHT(w0), wk = CL_WEIGHT(w1), wv = CL_WEIGHT(w2);
         struct cl_unit u;
-        u.w0 = which == CL_Q ? w0 : which == CL_K ? w1 : w2;
+        u.w0 = which == CL_Q ? wq : which == CL_K ? wk : wv;
         u.w1 = u.w0;
         u.panel = head * dim / 16;
         u.panels = all * dim / 16;

@@ -17,15 +17,8 @@ static inline global float *state_of(const struct states *s, cl_bytes step,
     return (global float *)(s->base + cl_table(step, s->cache, c->slot)[0] * s->block_bytes);
 }
 
-#define STATE_PARAMETERS                                                                                     \
-    global uchar *state, uint block_bytes, uint cache, uint window, uint key_heads, uint value_heads,        \
-        uint dim_k, uint dim_v, uint taps
-
 /* weights: F32 panels. Local: tile dim_k floats, lane 128 floats. */
-kernel __attribute__((intel_reqd_sub_group_size(16))) void
-delta_conv(global const uchar *step, global const float *in, uint in_width, global float *out, uint out_width,
-           global const float *weights, uint panel, STATE_PARAMETERS, float eps, local float *tile,
-           local float *lane) {
+kernel __attribute__((intel_reqd_sub_group_size(16))) void delta_conv(CL_ARGUMENTS(CONV)) {
     struct states states = {state, block_bytes, cache, window};
     uint me = get_local_id(0), items = get_local_size(0);
     uint heads = 2 * key_heads + value_heads;
@@ -96,9 +89,7 @@ static inline float sum4(local const float *part, uint column) {
  * Compiled for states of up to MOST * LANES rows. */
 #define DELTA_RULE(NAME, KEPT, MOST)                                                                         \
     kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void NAME(      \
-        global const uchar *step, global const float *in, uint in_width, global const float *raw,            \
-        global float *out, uint out_width, global const float *bias, global const float *a,                  \
-        STATE_PARAMETERS, uint beta_at, uint alpha_at, float scale, local float *memory) {                   \
+        CL_ARGUMENTS(DELTA)) {                                                                               \
         struct states states = {state, block_bytes, cache, window};                                          \
         uint me = get_local_id(0), column = me % DELTA_BLOCK, lane = me / DELTA_BLOCK;                       \
         local float *k = memory, *q = k + dim_k, *part = q + dim_k, *part_out = part + ITEMS;                \
@@ -182,14 +173,11 @@ DELTA_RULE(delta_rule_wide, false, 1)
 
 /* A group has `together` heads of a token, so that groups of int8 are whole. Local: tile together * dim
  * floats, lane 128 for each of CL_HEADS_AT_ONCE, work OPENCL_QUANTISE_WORDS of the tile. */
-kernel __attribute__((intel_reqd_sub_group_size(16))) void
-gate(global const uchar *step, global const float *in, global const float *gates, uint gates_width,
-     uint column, global uchar *out, uint has, uint width, uint f32, uint q32, uint d32, uint s32, uint q256,
-     uint d256, uint s256, global const float *weight, uint normed, uint heads, uint dim, uint together,
-     float inv_n, float eps, local float *tile, local float *lane, local uint *work) {
+kernel __attribute__((intel_reqd_sub_group_size(16))) void gate(CL_ARGUMENTS(GATE)) {
+    uint width = out_width;
     uint me = get_local_id(0), items = get_local_size(0);
     uint parts = heads / together, n = together * dim;
-    struct cl_forms o = {out, has, width, f32, q32, d32, s32, q256, d256, s256};
+    struct cl_forms o = CL_FORMS(out);
     for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * parts; item += get_num_groups(0)) {
         uint t = item / parts, at = item % parts * n;
         for (uint i = me; i < n; i += items)
@@ -201,7 +189,7 @@ gate(global const uchar *step, global const float *in, global const float *gates
             float g = gates[t * gates_width + column + at + i];
             float y = (normed ? num_silu(g) : num_sigmoid(g)) * tile[i];
             tile[i] = y;
-            ((global float *)(out + f32))[t * width + at + i] = y;
+            ((global float *)(out + out_f32))[t * width + at + i] = y;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         cl_quantise_forms(&o, t, at, tile, n, false, work);

@@ -2,8 +2,7 @@
 #include "kernels/opencl/cl_panel.h"
 
 /* Zeroes the blocks of a cache that the step names in `units` units of one slice, beginning at kv. */
-kernel void zero_kv(global const uchar *step, global uchar *kv, uint units, uint unit_bytes,
-                    uint block_stride, uint cache) {
+kernel void zero_kv(CL_ARGUMENTS(ZERO_KV)) {
     global const struct step_cache *c = &CL_STEP(step)->cache[cache];
     global const uint *blocks = (global const uint *)(step + c->at_zero);
     uint n = c->n_zero * units;
@@ -16,8 +15,7 @@ kernel void zero_kv(global const uchar *step, global uchar *kv, uint units, uint
 
 /* x[token] = scale * row of the weight, for tokens whose panel lies in this piece: panels first_panel .. +
  * panels. */
-kernel void embed(global const uchar *step, global const uchar *piece, global float *x, uint type, uint width,
-                  uint first_panel, uint panels, float scale) {
+kernel void embed(CL_ARGUMENTS(EMBED)) {
     struct cl_planes p = cl_planes(type, width);
     global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
     uint n = CL_STEP(step)->n_tokens;
@@ -36,8 +34,7 @@ kernel void embed(global const uchar *step, global const uchar *piece, global fl
 #define AHEAD 16
 
 /* Per row of logits: the index of the largest, the first of equals, and whether all are finite. */
-kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
-argmax(global const uchar *step, global const float *logits, global struct step_pick *picks, uint vocab) {
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void argmax(CL_ARGUMENTS(ARGMAX)) {
     local float largest[OPENCL_GROUP];
     local uint where[OPENCL_GROUP];
     local uint finite[OPENCL_GROUP];

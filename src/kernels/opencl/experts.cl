@@ -6,10 +6,7 @@
 /* Per token: a group. Local: key and flag a word per expert, weight EXPERTS_MAX_USED floats, lane 128. An
  * expert is chosen if fewer than `used` are better: keys are integers, so that as many as `used` always are.
  */
-kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
-route(global const uchar *step, global const float *logits, uint width, global uint *routes,
-      global const float *bias, uint biased, uint experts, uint used, uint slots, uint how, float scale,
-      local uint *key, local uint *flag, local float *weight, local float *lane) {
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_ARGUMENTS(ROUTE)) {
     uint me = get_local_id(0), n = CL_STEP(step)->n_tokens;
     for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {
         global const float *l = logits + t * width;
@@ -65,9 +62,7 @@ route(global const uchar *step, global const float *logits, uint width, global u
 }
 
 /* One group: rows and items of the step's slots. Local: a word per expert. */
-kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
-group_slots(global const uchar *step, global uint *routes, uint experts, uint used, uint slots, uint rows,
-            uint align, uint tile, local uint *count) {
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void group_slots(CL_ARGUMENTS(GROUP_SLOTS)) {
     uint me = get_local_id(0), n = CL_STEP(step)->n_tokens * used;
     global const uint *chosen = routes + EXPERTS_CHOSEN(slots);
     if (get_group_id(0) > 0)
@@ -106,10 +101,7 @@ group_slots(global const uchar *step, global uint *routes, uint experts, uint us
 }
 
 /* x[token] += the rows of its slots, times their weights, in order; then the shared row, times its gate. */
-kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void
-mix(global const uchar *step, global const uint *routes, uint used, uint slots, global const float *y,
-    global float *x, uint width, global const float *shared, uint has_shared, global const float *gate,
-    uint gate_width, uint gate_column, uint has_gate) {
+kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void mix(CL_ARGUMENTS(MIX)) {
     uint parts = cl_ceil_div(width, OPENCL_GROUP), items = CL_STEP(step)->n_tokens * parts;
     for (uint item = get_group_id(0); item < items; item += get_num_groups(0)) {
         uint t = item / parts, i = item % parts * OPENCL_GROUP + (uint)get_local_id(0);

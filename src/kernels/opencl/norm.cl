@@ -1,19 +1,17 @@
 /* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row. */
 #include "kernels/opencl/cl_common.h"
 
-/* x: rows of `width` floats. gather: the rows that the step wants logits of, else all tokens. pairs: row r
+/* x: rows as wide as out. gather: the rows that the step wants logits of, else all tokens. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
  * there.
  * Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, work OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
  */
-kernel __attribute__((intel_reqd_sub_group_size(16))) void
-norm(global const uchar *step, global const float *x, global const float *weight, global uchar *out, uint has,
-     uint f32, uint q32, uint d32, uint s32, uint q256, uint d256, uint s256, uint width, uint gather,
-     uint pairs, uint adds, float inv_n, float eps, local float *tile, local float *lane, local uint *work) {
+kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NORM)) {
+    uint width = out_width;
     uint me = get_local_id(0), items = get_local_size(0);
     global const uint *rows = (global const uint *)(step + CL_STEP(step)->at_rows);
     uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
-    struct cl_forms o = {out, has, width, f32, q32, d32, s32, q256, d256, s256};
+    struct cl_forms o = CL_FORMS(out);
     for (uint row = get_group_id(0); row < n; row += get_num_groups(0)) {
         global const float *from = x + (gather ? rows[row] : row) * width;
         for (uint j = me; j < 128; j += items) {
@@ -41,8 +39,8 @@ norm(global const uchar *step, global const float *x, global const float *weight
             for (uint i = me; i < here; i += items) {
                 float y = from[at + i] * r * weight[at + i];
                 tile[i] = y;
-                global float *to = (global float *)(out + f32) + row * width + at + i;
-                if (has & OPENCL_F32)
+                global float *to = (global float *)(out + out_f32) + row * width + at + i;
+                if (out_has & OPENCL_F32)
                     *to = adds ? *to + y : y;
             }
             barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,0 +1,164 @@
+/* What each GPU kernel is given, in order, once for both sides: kernels/opencl/cl_arguments.h makes
+ * parameters of it, device/launch/launch_arguments.h a struct that the host fills by name. Before all of it
+ * goes the step descriptor. Compiles as C and as OpenCL C.
+ *
+ * X(KIND, ..): BUFFER(type, name) an address in an arena; U32(name), F32(name); LOCAL(type, name) local
+ * memory, its bytes. Several at once: FORMS(name) a value with the forms that it has (graph.h) and its width;
+ * SOURCE(name) a value that is multiplied, its forms and columns; WEIGHT(name) panels in at most two pieces;
+ * CACHE(name) where a layer lies in its KV cache; STATES(name) the same in a cache of states, and what they
+ * are of. */
+#ifndef STATOR_KERNELS_SHARED_KERNEL_ARGUMENTS_H
+#define STATOR_KERNELS_SHARED_KERNEL_ARGUMENTS_H
+
+#define KERNEL_ARGUMENTS_ZERO_KV(X)                                                                          \
+    X(BUFFER, uchar, kv) X(U32, units) X(U32, unit_bytes) X(U32, block_stride) X(U32, cache)
+
+#define KERNEL_ARGUMENTS_EMBED(X)                                                                            \
+    X(BUFFER, const uchar, piece)                                                                            \
+    X(BUFFER, float, x) X(U32, type) X(U32, width) X(U32, first_panel) X(U32, panels) X(F32, scale)
+
+#define KERNEL_ARGUMENTS_ARGMAX(X)                                                                           \
+    X(BUFFER, const float, logits) X(BUFFER, struct step_pick, picks) X(U32, vocab)
+
+#define KERNEL_ARGUMENTS_NORM(X)                                                                             \
+    X(BUFFER, const float, x)                                                                                \
+    X(BUFFER, const float, weight)                                                                           \
+    X(FORMS, out)                                                                                            \
+    X(U32, gather)                                                                                           \
+    X(U32, pairs)                                                                                            \
+    X(U32, adds) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_CONV(X)                                                                             \
+    X(BUFFER, const float, in)                                                                               \
+    X(U32, in_width)                                                                                         \
+    X(BUFFER, float, out)                                                                                    \
+    X(U32, out_width)                                                                                        \
+    X(BUFFER, const float, weights)                                                                          \
+    X(U32, panel) X(STATES, state) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane)
+
+#define KERNEL_ARGUMENTS_DELTA(X)                                                                            \
+    X(BUFFER, const float, in)                                                                               \
+    X(U32, in_width)                                                                                         \
+    X(BUFFER, const float, raw)                                                                              \
+    X(BUFFER, float, out)                                                                                    \
+    X(U32, out_width)                                                                                        \
+    X(BUFFER, const float, bias)                                                                             \
+    X(BUFFER, const float, a)                                                                                \
+    X(STATES, state) X(U32, beta_at) X(U32, alpha_at) X(F32, scale) X(LOCAL, float, memory)
+
+#define KERNEL_ARGUMENTS_GATE(X)                                                                             \
+    X(BUFFER, const float, in)                                                                               \
+    X(BUFFER, const float, gates)                                                                            \
+    X(U32, gates_width)                                                                                      \
+    X(U32, column)                                                                                           \
+    X(FORMS, out)                                                                                            \
+    X(BUFFER, const float, weight)                                                                           \
+    X(U32, normed)                                                                                           \
+    X(U32, heads)                                                                                            \
+    X(U32, dim)                                                                                              \
+    X(U32, together)                                                                                         \
+    X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_ATTENTION(X)                                                                        \
+    X(BUFFER, const float, q)                                                                                \
+    X(U32, q_width)                                                                                          \
+    X(FORMS, out)                                                                                            \
+    X(U32, group)                                                                                            \
+    X(U32, head_k)                                                                                           \
+    X(U32, head_v)                                                                                           \
+    X(F32, scale)                                                                                            \
+    X(CACHE, kv)                                                                                             \
+    X(U32, n_kv_heads)                                                                                       \
+    X(U32, heads)                                                                                            \
+    X(U32, window)                                                                                           \
+    X(BUFFER, const float, sinks)                                                                            \
+    X(U32, has_sinks)                                                                                        \
+    X(BUFFER, float, cells) X(BUFFER, uint, arrivals) X(U32, n_cells) X(LOCAL, float4, whole)
+
+#define KERNEL_ARGUMENTS_ROUTE(X)                                                                            \
+    X(BUFFER, const float, logits)                                                                           \
+    X(U32, width)                                                                                            \
+    X(BUFFER, uint, routes)                                                                                  \
+    X(BUFFER, const float, bias)                                                                             \
+    X(U32, biased)                                                                                           \
+    X(U32, experts)                                                                                          \
+    X(U32, used)                                                                                             \
+    X(U32, slots)                                                                                            \
+    X(U32, how)                                                                                              \
+    X(F32, scale) X(LOCAL, uint, key) X(LOCAL, uint, flag) X(LOCAL, float, weight) X(LOCAL, float, lane)
+
+#define KERNEL_ARGUMENTS_GROUP_SLOTS(X)                                                                      \
+    X(BUFFER, uint, routes)                                                                                  \
+    X(U32, experts)                                                                                          \
+    X(U32, used) X(U32, slots) X(U32, rows) X(U32, align) X(U32, tile) X(LOCAL, uint, count)
+
+#define KERNEL_ARGUMENTS_MIX(X)                                                                              \
+    X(BUFFER, const uint, routes)                                                                            \
+    X(U32, used)                                                                                             \
+    X(U32, slots)                                                                                            \
+    X(BUFFER, const float, y)                                                                                \
+    X(BUFFER, float, x)                                                                                      \
+    X(U32, width)                                                                                            \
+    X(BUFFER, const float, shared)                                                                           \
+    X(U32, has_shared) X(BUFFER, const float, gate) X(U32, gate_width) X(U32, gate_column) X(U32, has_gate)
+
+#define KERNEL_ARGUMENTS_MATMUL(X)                                                                           \
+    X(SOURCE, in)                                                                                            \
+    X(WEIGHT, w0)                                                                                            \
+    X(WEIGHT, w1)                                                                                            \
+    X(U32, rows)                                                                                             \
+    X(U32, unit)                                                                                             \
+    X(U32, first_unit)                                                                                       \
+    X(U32, units)                                                                                            \
+    X(U32, split)                                                                                            \
+    X(U32, tail)                                                                                             \
+    X(U32, epilogue)                                                                                         \
+    X(FORMS, out)                                                                                            \
+    X(U32, column)                                                                                           \
+    X(BUFFER, const float, bias) X(U32, biased) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+
+#define KERNEL_ARGUMENTS_HEADS(X)                                                                            \
+    X(SOURCE, in)                                                                                            \
+    X(WEIGHT, w0)                                                                                            \
+    X(WEIGHT, w1)                                                                                            \
+    X(WEIGHT, w2)                                                                                            \
+    X(U32, heads)                                                                                            \
+    X(U32, first_unit)                                                                                       \
+    X(U32, units)                                                                                            \
+    X(U32, split)                                                                                            \
+    X(BUFFER, float, q)                                                                                      \
+    X(U32, width)                                                                                            \
+    X(U32, n_heads)                                                                                          \
+    X(U32, n_kv_heads)                                                                                       \
+    X(U32, head_k)                                                                                           \
+    X(U32, head_v)                                                                                           \
+    X(U32, n_rot)                                                                                            \
+    X(U32, rotation)                                                                                         \
+    X(U32, biased)                                                                                           \
+    X(BUFFER, const float, bias0)                                                                            \
+    X(BUFFER, const float, bias1)                                                                            \
+    X(BUFFER, const float, bias2)                                                                            \
+    X(U32, normed)                                                                                           \
+    X(BUFFER, const float, q_norm)                                                                           \
+    X(BUFFER, const float, k_norm)                                                                           \
+    X(F32, inv_head) X(F32, eps) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+
+#define KERNEL_ARGUMENTS_EXPERTS(X)                                                                          \
+    X(SOURCE, in)                                                                                            \
+    X(WEIGHT, w0)                                                                                            \
+    X(WEIGHT, w1)                                                                                            \
+    X(U32, rows)                                                                                             \
+    X(U32, unit)                                                                                             \
+    X(U32, split)                                                                                            \
+    X(U32, gated)                                                                                            \
+    X(U32, gather)                                                                                           \
+    X(BUFFER, const uint, routes)                                                                            \
+    X(U32, slots)                                                                                            \
+    X(U32, first)                                                                                            \
+    X(U32, end)                                                                                              \
+    X(FORMS, out)                                                                                            \
+    X(BUFFER, const float, bias0)                                                                            \
+    X(BUFFER, const float, bias1)                                                                            \
+    X(U32, biased) X(U32, clamped) X(F32, alpha) X(F32, limit) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+
+#endif
