@@ -316,6 +316,22 @@ typedef struct stator_decoder {
 stator_status stator_decode(const stator *s, stator_decoder *decoder, int32_t id, int special, char *out,
                             size_t capacity, size_t *n, stator_error *e);
 
+/* What the model's file says of conversations: the template (Jinja) that makes a prompt of messages, and the
+ * two tokens that templates name. Texts are UTF-8 without a NUL behind them and live until stator_close. */
+typedef struct stator_chat_template {
+    size_t size;
+    const char *text; /* NULL: the model has none */
+    size_t length;
+    const char *
+        file; /* chat.template of the config, a path, with a NUL: a template in place of the model's; or "" */
+    const char *bos; /* length 0: it has none */
+    size_t bos_length;
+    const char *eos;
+    size_t eos_length;
+} stator_chat_template;
+/* Any time after stator_open. */
+stator_status stator_get_chat_template(const stator *s, stator_chat_template *t, stator_error *e);
+
 /* One row of the memory table. */
 typedef struct stator_memory_row {
     size_t size;

@@ -211,10 +211,8 @@ static bool section_known(const char *section) {
 /* Sections that the documents name for things that are still to come: what they would set is not there. */
 static const struct {
     const char *section, *what;
-} not_yet[] = {{"server", "HTTP server"},
-               {"speculation", "speculation"},
-               {"chat", "chat"},
-               {"cluster", "runs over several hosts"}};
+} not_yet[] = {
+    {"server", "HTTP server"}, {"speculation", "speculation"}, {"cluster", "runs over several hosts"}};
 
 static stator_status unknown_section(struct parse *p, const char *where, const char *section) {
     const char *names[CONFIG_KEYS];

@@ -56,6 +56,7 @@ enum config_key {
     CONFIG_SAMPLING_FREQUENCY_PENALTY,
     CONFIG_SAMPLING_SEED,
     CONFIG_CACHE_DIR,
+    CONFIG_CHAT_TEMPLATE,
     CONFIG_SERVER_MAX_QUEUE,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
@@ -138,6 +139,9 @@ struct config {
     struct {
         char dir[CONFIG_PATH]; /* empty: no cache */
     } cache;
+    struct {
+        char template[CONFIG_PATH]; /* empty: the model's own */
+    } chat;
     struct {
         uint64_t max_queue; /* requests that wait, beside memory.sequences that run */
     } server;

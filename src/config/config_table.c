@@ -163,6 +163,10 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_CACHE_DIR] =
         {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "Folder in which compiled GPU kernels are kept; empty: they are compiled at each start."},
+    [CONFIG_CHAT_TEMPLATE] =
+        {TEXT(chat, template), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+         .help = "A file with the chat template (Jinja) that chat and serve use in place of the model's own; "
+                 "`stator template` shows what one renders. Empty: the model's."},
     [CONFIG_SERVER_MAX_QUEUE] =
         {KEY(server, max_queue), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65536, .default_text = "16",
          .unit = "requests",

@@ -88,12 +88,12 @@ test_help_config() {
     for key in model.path devices.use devices.split devices.facts devices.deadline memory.context memory.sequences memory.batch memory.kv_type \
         memory.kv_type_k memory.kv_type_v memory.logits_rows memory.staging memory.host_limit memory.driver_reserve \
         memory.on_oom memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa sampling.temperature \
-        sampling.top_k sampling.top_p sampling.min_p sampling.repeat_penalty sampling.presence_penalty sampling.frequency_penalty sampling.seed cache.dir server.max_queue \
+        sampling.top_k sampling.top_p sampling.min_p sampling.repeat_penalty sampling.presence_penalty sampling.frequency_penalty sampling.seed cache.dir chat.template server.max_queue \
         log.level log.format log.file; do
         printed "^$key  \(.*\)  default "
     done
     expect 0 "$stator" help config --json
-    [ "$(grep -c '"key":' "$tmp/out")" = 35 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 35"
+    [ "$(grep -c '"key":' "$tmp/out")" = 36 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 36"
 }
 
 test_example() {

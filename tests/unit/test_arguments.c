@@ -35,6 +35,7 @@ static void missing(void **state) {
     stator_device_audit device = {.size = sizeof device};
     stator_stats stats = {.size = sizeof stats};
     stator_request_stats request = {.size = sizeof request};
+    stator_chat_template chat = {.size = sizeof chat};
     uint64_t id = 0;
     size_t n = 0;
     int have = 0;
@@ -100,6 +101,8 @@ static void missing(void **state) {
     REFUSED(stator_get_stats, "stats is NULL", (s, NULL, &e));
     REFUSED(stator_get_request, "s is NULL", (NULL, 1, &request, &e));
     REFUSED(stator_get_request, "stats is NULL", (s, 1, NULL, &e));
+    REFUSED(stator_get_chat_template, "s is NULL", (NULL, &chat, &e));
+    REFUSED(stator_get_chat_template, "t is NULL", (s, NULL, &e));
     assert_int_equal(stator_event_fd(NULL), -1);
     stator_cancel(NULL, 0);
     stator_close(NULL);
@@ -130,6 +133,7 @@ static void wrong_sizes(void **state) {
     stator_device_audit device = {.size = 0};
     stator_stats stats = {.size = 0};
     stator_request_stats request = {.size = 0};
+    stator_chat_template chat = {.size = 0};
     uint64_t id = 0;
     size_t n = 0;
     int have = 0;
@@ -158,6 +162,8 @@ static void wrong_sizes(void **state) {
         REFUSED(stator_get_stats, "stats.size is", (s, &stats, &e));
         request.size = WRONG(request);
         REFUSED(stator_get_request, "stats.size is", (s, 1, &request, &e));
+        chat.size = WRONG(chat);
+        REFUSED(stator_get_chat_template, "t.size is", (s, &chat, &e));
     }
     q.size = sizeof q;
     b.size = sizeof b + 8;
