@@ -59,7 +59,7 @@ stator_status session_open(const char *config, const struct options_list *set, c
 }
 
 stator_status session_open_for(const char *config, const struct options_list *set,
-                               const struct options_list *devices, stator **s, stator_error *e) {
+                               const struct options_list *devices, bool serve, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -67,7 +67,8 @@ stator_status session_open_for(const char *config, const struct options_list *se
                         .log = print_log,
                         .devices = devices->items,
                         .n_devices = devices->n,
-                        .described = 1};
+                        .described = 1,
+                        .serve = serve};
     return stator_open(&o, s, e);
 }
 

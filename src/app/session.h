@@ -14,9 +14,9 @@ stator_status session_open(const char *config, const struct options_list *set, c
                            const char *trace, stator **s, stator_error *e);
 
 /* The same for devices that may only be described (`--device`, devices.facts); such an engine can plan but
- * not start. */
+ * not start. serve: options.serve. */
 stator_status session_open_for(const char *config, const struct options_list *set,
-                               const struct options_list *devices, stator **s, stator_error *e);
+                               const struct options_list *devices, bool serve, stator **s, stator_error *e);
 
 /* SIGINT and SIGTERM cancel all requests of s (NULL: no longer); a second one ends the process at once. */
 void session_catch_signals(stator *s);

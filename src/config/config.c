@@ -211,8 +211,7 @@ static bool section_known(const char *section) {
 /* Sections that the documents name for things that are still to come: what they would set is not there. */
 static const struct {
     const char *section, *what;
-} not_yet[] = {
-    {"server", "HTTP server"}, {"speculation", "speculation"}, {"cluster", "runs over several hosts"}};
+} not_yet[] = {{"speculation", "speculation"}, {"cluster", "runs over several hosts"}};
 
 static stator_status unknown_section(struct parse *p, const char *where, const char *section) {
     const char *names[CONFIG_KEYS];
@@ -244,10 +243,6 @@ static stator_status find_key(struct parse *p, const char *where, const char *se
     char text[SHOWN];
     size_t n = 0;
     const char *elsewhere = NULL;
-    const char *absent = NULL;
-    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++)
-        if (strcmp(not_yet[i].section, section) == 0)
-            absent = not_yet[i].what;
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
         bool same = strcmp(config_table[i].name, name) == 0;
         if (strcmp(config_table[i].section, section) != 0) {
@@ -261,9 +256,6 @@ static stator_status find_key(struct parse *p, const char *where, const char *se
         }
     }
     const char *near = nearest_name(name, names, n);
-    if (absent != NULL && near == NULL)
-        return error_set(p->e, STATOR_USAGE, "%s: section \"%s\": this build has no %s yet; take \"%s\" out",
-                         where, section, absent, shown(name, text));
     if (elsewhere != NULL && near == NULL)
         return error_set(p->e, STATOR_USAGE, "%s: unknown key \"%s\" in section %s; did you mean %s.%s?",
                          where, shown(name, text), section, elsewhere, name);

@@ -57,7 +57,20 @@ enum config_key {
     CONFIG_SAMPLING_SEED,
     CONFIG_CACHE_DIR,
     CONFIG_CHAT_TEMPLATE,
+    CONFIG_SERVER_HOST,
+    CONFIG_SERVER_PORT,
+    CONFIG_SERVER_API_KEY_FILE,
+    CONFIG_SERVER_OPEN,
+    CONFIG_SERVER_HOSTS,
+    CONFIG_SERVER_CORS,
+    CONFIG_SERVER_MAX_CONNECTIONS,
+    CONFIG_SERVER_MAX_BODY,
     CONFIG_SERVER_MAX_QUEUE,
+    CONFIG_SERVER_MEMORY,
+    CONFIG_SERVER_REQUEST_TIMEOUT,
+    CONFIG_SERVER_DEFAULT_MAX_TOKENS,
+    CONFIG_SERVER_ON_FAULT,
+    CONFIG_SERVER_LOG_REQUESTS,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -76,6 +89,7 @@ enum config_tier {
     CONFIG_TIER_AMX
 };
 enum config_numa { CONFIG_NUMA_AUTO, CONFIG_NUMA_OFF };
+enum config_fault { CONFIG_FAULT_EXIT, CONFIG_FAULT_STAY };
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
 /* Where a value came from. kv_type_k and kv_type_v that follow kv_type are derived. */
@@ -143,7 +157,20 @@ struct config {
         char template[CONFIG_PATH]; /* empty: the model's own */
     } chat;
     struct {
-        uint64_t max_queue; /* requests that wait, beside memory.sequences that run */
+        char host[CONFIG_NAME]; /* as text: a numeric address, or "localhost" */
+        uint64_t port;          /* 0: the system chooses */
+        char api_key_file[CONFIG_PATH];
+        bool open;
+        char hosts[CONFIG_LIST]; /* as text: names separated by commas; empty: none */
+        char cors[CONFIG_LIST];  /* as text: origins separated by commas, or "*"; empty: none */
+        uint64_t max_connections;
+        uint64_t max_body;      /* bytes */
+        uint64_t max_queue;     /* requests that wait, beside memory.sequences that run */
+        uint64_t memory;        /* bytes; 0: what follows from the keys above (plan/edge.h) */
+        double request_timeout; /* seconds */
+        uint64_t default_max_tokens;
+        enum config_fault on_fault;
+        bool log_requests;
     } server;
     struct {
         stator_log_level level;

@@ -167,12 +167,77 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {TEXT(chat, template), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "A file with the chat template (Jinja) that chat and serve use in place of the model's own; "
                  "`stator template` shows what one renders. Empty: the model's."},
+    [CONFIG_SERVER_HOST] =
+        {TEXT(server, host), .kind = CONFIG_KIND_TEXT, .default_text = "127.0.0.1", .unit = "",
+         .help = "The address that `stator serve` listens on: a number such as \"127.0.0.1\", \"0.0.0.0\" "
+                 "(all of "
+                 "IPv4) or \"::\" (all of both), or \"localhost\". Others than this machine's own need "
+                 "api_key_file or open."},
+    [CONFIG_SERVER_PORT] =
+        {KEY(server, port), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65535, .default_text = "8080",
+         .unit = "",
+         .help = "The TCP port; 0: the system chooses one, which the first line on standard output tells."},
+    [CONFIG_SERVER_API_KEY_FILE] =
+        {TEXT(server, api_key_file), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+         .help = "A file of keys, one per line (16 at most; lines that begin with # are none). Requests must "
+                 "then "
+                 "have one as `Authorization: Bearer KEY`, except those for / and /health."},
+    [CONFIG_SERVER_OPEN] = {KEY(server, open), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
+                            .help = "true allows an address that other machines reach without a key: whoever "
+                                    "reaches it uses the model."},
+    [CONFIG_SERVER_HOSTS] = {TEXT(server, hosts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+                             .help = "Further names, separated by commas, by which clients may call the "
+                                     "server (\"box.local\"). Requests "
+                                     "whose Host is neither one of them nor localhost, this machine's name "
+                                     "or an address are refused, "
+                                     "so that no web site can reach the server through a name of its own."},
+    [CONFIG_SERVER_CORS] = {TEXT(server, cors), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+                            .help = "Origins, separated by commas, whose web pages may use the server "
+                                    "(\"https://chat.example\"); \"*\": "
+                                    "all. Requests from other origins than the server's own are refused."},
+    [CONFIG_SERVER_MAX_CONNECTIONS] =
+        {KEY(server, max_connections), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 4096,
+         .default_text = "64", .unit = "connections",
+         .help = "Connections at a time; one more is told to come back (503). Each is planned memory."},
+    [CONFIG_SERVER_MAX_BODY] =
+        {KEY(server, max_body), .kind = CONFIG_KIND_SIZE, .min = 1024, .max = GIB, .default_text = "1MiB",
+         .unit = "bytes",
+         .help =
+             "The longest body of a request. The server's memory has room for eight times as much, for what "
+             "becomes of it."},
     [CONFIG_SERVER_MAX_QUEUE] =
         {KEY(server, max_queue), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65536, .default_text = "16",
          .unit = "requests",
          .help =
              "Requests that may wait beside the `memory.sequences` that run; one more is refused as busy. "
              "The tokens of each are planned memory: 4 bytes per token of `memory.context`."},
+    [CONFIG_SERVER_MEMORY] = {KEY(server, memory), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 64 * GIB,
+                              .words = {{"auto", 0}}, .default_text = "auto", .unit = "bytes",
+                              .help = "The memory of the server and its libraries, the row \"edge\" of the "
+                                      "plan. \"auto\" follows from "
+                                      "max_connections, max_body, max_queue and memory.sequences. A request "
+                                      "that finds none left gets 503."},
+    [CONFIG_SERVER_REQUEST_TIMEOUT] = {KEY(server, request_timeout), .kind = CONFIG_KIND_NUMBER,
+                                       .number_min = 1, .number_max = 86400, .default_text = "600",
+                                       .unit = "seconds",
+                                       .help = "The longest that a request may take, waiting included; then "
+                                               "it is ended. After SIGTERM the server "
+                                               "waits no longer than that for running requests."},
+    [CONFIG_SERVER_DEFAULT_MAX_TOKENS] = {KEY(server, default_max_tokens), .kind = CONFIG_KIND_INTEGER,
+                                          .min = 1, .max = CONFIG_CONTEXT_MOST, .default_text = "1024",
+                                          .unit = "tokens",
+                                          .help = "Tokens that a request without max_tokens may generate, as "
+                                                  "far as the context has room for them."},
+    [CONFIG_SERVER_ON_FAULT] =
+        {KEY(server, on_fault), .kind = CONFIG_KIND_ENUM, .names = {"exit", "stay"}, .default_text = "exit",
+         .unit = "",
+         .help =
+             "After the failure of a device, when every request has got its error: \"exit\" ends the server "
+             "with "
+             "code 5, so that systemd starts it again; \"stay\" leaves it there to be asked what happened."},
+    [CONFIG_SERVER_LOG_REQUESTS] =
+        {KEY(server, log_requests), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
+         .help = "A log line for each request: tokens, times, how it ended. Texts are never logged."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},
@@ -364,4 +429,14 @@ const char *config_table_value(const struct config *c, enum config_key key, char
         break;
     }
     return out;
+}
+
+bool config_table_is_default(const struct config *c, enum config_key key) {
+    char value[CONFIG_VALUE];
+    const char *is = config_table_value(c, key, value);
+    const char *text = config_table[key].default_text;
+    if (*is != '"')
+        return strcmp(is, text) == 0;
+    const size_t n = strlen(text);
+    return strncmp(is + 1, text, n) == 0 && is[n + 1] == '"' && is[n + 2] == '\0';
 }

@@ -55,6 +55,8 @@ const char *config_table_kind(const struct config_row *row);
 /* The number that a word stands for: false if the row has no such word. And back: NULL if there is none. */
 bool config_table_word(const struct config_row *row, const char *word, uint64_t *value);
 const char *config_table_word_of(const struct config_row *row, uint64_t value);
+/* The value in c is the row's default, wherever it came from. */
+bool config_table_is_default(const struct config *c, enum config_key key);
 /* The value in c in the syntax of the config file, into out[CONFIG_VALUE]; reads back equal. Returns out. */
 const char *config_table_value(const struct config *c, enum config_key key, char *out);
 

@@ -11,6 +11,7 @@
 #include "engine/start/thread.h"
 #include "os/host_memory.h"
 #include "os/pages.h"
+#include "plan/edge.h"
 #include "plan/planner.h"
 #include "plan/planning_open.h"
 #include "plan/refusal.h"
@@ -38,6 +39,8 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
         st = log_sink_open(&s->sink, &p->config, &s->log, e);
     if (st != STATOR_OK)
         return st;
+    if (o->serve != 0 || edge_is_server(&p->config))
+        p->edge_bytes = edge_bytes(&p->config);
     s->deadline_ns = planning_deadline_ns(&p->config);
     st = planning_open(p, e);
     /* A model without a tokenizer of ours still runs on token ids. */
@@ -263,6 +266,18 @@ stator_status stator_prepare(stator *s, stator_error *e) {
     return st;
 }
 
+stator_status stator_edge_memory(stator *s, void **memory, uint64_t *bytes, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(memory);
+    ARGUMENTS_NEED(bytes);
+    if (s->start.edge == NULL)
+        return error_set(e, STATOR_USAGE,
+                         "stator_edge_memory: there is none before stator_prepare, or without options.serve");
+    *memory = s->start.edge;
+    *bytes = s->planning.edge_bytes;
+    return STATOR_OK;
+}
+
 stator_status stator_start(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
     if (s->start.start_tried)
@@ -321,6 +336,7 @@ void stator_close(stator *s) {
         close(s->bell.fd);
     pthread_mutex_destroy(&s->submit_lock);
     pthread_mutex_destroy(&s->edge_lock);
+    pages_unmap(s->start.edge, s->planning.edge_bytes);
     planning_close(&s->planning);
     log_sink_close(&s->sink);
     pages_unmap(s, sizeof *s);

@@ -184,6 +184,7 @@ struct engine_start {
     void *run;             /* the run's state, run_bytes */
     uint64_t run_bytes;
     void *tokenizer_memory;
+    void *edge; /* the program's (stator_edge_memory), planning.edge_bytes */
     void *engine_stack;
     pthread_t thread;
     bool thread_runs;

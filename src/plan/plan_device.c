@@ -309,7 +309,8 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
         if (st != STATOR_OK)
             return st;
         uint64_t taken = guess[i] = arith_must_add(guess[i], spare[i]);
-        devices[i] = (struct layer_split_device){.budget = memory > taken ? memory - taken : 0, .speed = speed};
+        devices[i] =
+            (struct layer_split_device){.budget = memory > taken ? memory - taken : 0, .speed = speed};
     }
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,

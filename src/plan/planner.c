@@ -41,6 +41,8 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
     add_engine_slice(p, a, "run's state", s->engine.run_bytes(s->engine.context, want));
     a->lower_bound = a->bytes;
+    if (s->edge_bytes > 0)
+        plan_add_arena(host, "edge", s->edge_bytes, s->edge_bytes);
     for (uint32_t i = 0; i < s->n_devices; i++)
         if (s->devices[i].facts.host_memory)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
@@ -229,6 +231,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_number(p, "batch", want->batch);
     plan_add_number(p, "logits_rows", want->logits_rows);
     plan_add_number(p, "max_queue", s->config.server.max_queue);
+    if (s->edge_bytes > 0)
+        plan_add_number(p, "edge", s->edge_bytes);
     char kv_type[32];
     bool same = want->kv_type_k == want->kv_type_v;
     snprintf(kv_type, sizeof kv_type, same ? "%s" : "%s/%s", kernels_kv_name(want->kv_type_k),

@@ -74,8 +74,8 @@ test_bad_files() {
     expect 2 timeout 300 "$stator" config "$tmp/large.cfg"
     said 'larger than 1 MiB'
     expect 2 timeout 300 "$stator" config /dev/zero
-    expect 2 "$stator" config configs/demo.cfg --set server.port=8080
-    said 'section "server": this build has no HTTP server yet'
+    expect 2 "$stator" config configs/demo.cfg --set speculation.mode=ngram
+    said 'section "speculation": this build has no speculation yet'
     echo 'model = { path = "x.gguf"; pth = 1 }' >"$tmp/typo.cfg"
     expect 2 "$stator" config "$tmp/typo.cfg"
     said 'typo\.cfg:1: unknown key "pth" in section model; did you mean "path"'
@@ -88,12 +88,15 @@ test_help_config() {
     for key in model.path devices.use devices.split devices.facts devices.deadline memory.context memory.sequences memory.batch memory.kv_type \
         memory.kv_type_k memory.kv_type_v memory.logits_rows memory.staging memory.host_limit memory.driver_reserve \
         memory.on_oom memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa sampling.temperature \
-        sampling.top_k sampling.top_p sampling.min_p sampling.repeat_penalty sampling.presence_penalty sampling.frequency_penalty sampling.seed cache.dir chat.template server.max_queue \
-        log.level log.format log.file; do
+        sampling.top_k sampling.top_p sampling.min_p sampling.repeat_penalty sampling.presence_penalty \
+        sampling.frequency_penalty sampling.seed cache.dir chat.template \
+        server.host server.port server.api_key_file server.open server.hosts server.cors server.max_connections \
+        server.max_body server.max_queue server.memory server.request_timeout server.default_max_tokens \
+        server.on_fault server.log_requests log.level log.format log.file; do
         printed "^$key  \(.*\)  default "
     done
     expect 0 "$stator" help config --json
-    [ "$(grep -c '"key":' "$tmp/out")" = 36 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 36"
+    [ "$(grep -c '"key":' "$tmp/out")" = 49 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 49"
 }
 
 test_example() {

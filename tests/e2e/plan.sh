@@ -180,4 +180,29 @@ test_refusals() {
     fi
 }
 
+# A server's plan has a row for what is around the engine, whose size follows from section server; other commands on the same
+# config have it too, and the same hash.
+test_edge() {
+    local hash edge
+    expect 0 "$stator" plan $cfg
+    grep -q ' edge ' "$tmp/out" && fail "there is a server's row without a server"
+    expect 0 "$stator" plan $cfg --set server.port=8080 --set server.max_body=1MiB # the defaults
+    grep -q ' edge ' "$tmp/out" && fail "defaults count as a server's"
+    expect 0 "$stator" plan $cfg --serve
+    printed '^ +edge +12419072 '
+    hash=$(sed -n 's/^plan //p' "$tmp/out")
+    expect 0 "$stator" plan $cfg --set server.port=8081
+    printed "^plan $hash$"
+    expect 0 "$stator" config $cfg --set server.port=8081
+    cp "$tmp/out" "$tmp/all.cfg"
+    expect 0 "$stator" plan "$tmp/all.cfg"
+    printed "^plan $hash$"
+    expect 0 "$stator" plan $cfg --serve --set server.memory=5MiB
+    printed '^ +edge +5242880 '
+    expect 0 "$stator" plan $cfg --serve --set server.max_connections=65 # 20 KiB more
+    printed '^ +edge +12439552 '
+    expect 0 "$stator" run $cfg --set server.memory=5MiB --json --tokens '1 2' -n 2 --temp 0
+    printed '"arena":"edge","planned":5242880,"allocated":5242880,'
+}
+
 run_tests

@@ -102,8 +102,12 @@ static void wrong_order(void **state) {
     assert_int_equal(have, 0);
     assert_int_equal(stator_plan(s, NULL), STATOR_OK);
     assert_int_equal(stator_plan(s, NULL), STATOR_OK); /* again is fine */
+    void *edge = NULL;
+    uint64_t edge_bytes = 0;
+    REFUSED(STATOR_USAGE, "stator_prepare", stator_edge_memory(s, &edge, &edge_bytes, e));
     assert_int_equal(stator_prepare(s, NULL), STATOR_OK);
     assert_int_equal(stator_prepare(s, NULL), STATOR_OK);
+    REFUSED(STATOR_USAGE, "options.serve", stator_edge_memory(s, &edge, &edge_bytes, e));
     REFUSED(STATOR_USAGE, "prepared", stator_plan(s, e));
     assert_int_equal(stator_tokenize(s, "a", 1, 1, 1, ids, 8, &n, NULL), STATOR_OK);
     assert_int_equal(stator_check(s, &q, NULL), STATOR_OK);

@@ -200,7 +200,8 @@ static void errors_say_where_and_what(void **state) {
          {"memory.staging", "memory.host_limit"}},
         {MODEL "sampling = { top_p = 1.5 }", {"x.cfg:2", "1.5", "from 0 to 1"}},
         {MODEL "sampling = { temperature = 1e999 }", {"x.cfg:2", "inf"}},
-        {MODEL "server = { port = 8080 }", {"x.cfg:2", "section \"server\"", "no HTTP server yet"}},
+        {MODEL "server = { port = 65536 }", {"x.cfg:2", "65536", "from 0 to 65535"}},
+        {MODEL "speculation = { tokens = 4 }", {"x.cfg:2", "section \"speculation\"", "no speculation yet"}},
         {MODEL "devices = { split = \"1,2\" }", {"devices.split", "devices.use"}},
         {MODEL "devices = { use = \"cpu\"; split = \"1,2\" }", {"devices.split", "one number per device"}},
         {MODEL "devices = { use = \"cpu:0,cpu:1\"; split = \"1,x\" }", {"devices.split", "whole number"}},
@@ -266,7 +267,7 @@ static void set_errors(void **state) {
         {"sampling.temperature=-0.1", {"-0.1"}},
         {"transfer.verify=maybe", {"maybe", "true or false"}},
         {"cpu.tier=avx3", {"avx3", "did you mean \"avx2\""}},
-        {"server.host=::1", {"--set: section \"server\"", "no HTTP server yet"}},
+        {"server.hsot=::1", {"--set: unknown key \"hsot\"", "did you mean \"host\""}},
         {"speculation.mode=ngram", {"section \"speculation\"", "no speculation yet"}},
         {"model.path=", {"model.path is missing"}},
     };

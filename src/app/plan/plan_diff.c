@@ -182,7 +182,8 @@ static const char *reasons_of(const char *arena) {
                  {"exchange", "planner model batch logits_rows context sequences split devices"},
                  {"driver", "driver_reserve devices"},
                  {"staging", "planner model staging batch split devices"},
-                 {"engine", "planner model context sequences batch logits_rows devices split"}};
+                 {"engine", "planner model context sequences batch logits_rows max_queue devices split"},
+                 {"edge", "edge"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strcmp(table[i].arena, arena) == 0)
             return table[i].inputs;

@@ -15,7 +15,7 @@
 struct asked {
     struct options_list set;
     struct options_list devices;
-    bool json, ascii, verbose;
+    bool json, ascii, verbose, serve;
     bool svg_only; /* on standard output */
     const char *svg;
     const char *diff;
@@ -89,6 +89,12 @@ int plan_command(int argc, char **argv) {
          .target = &o.diff,
          .value = "OLD.json",
          .help = "say what changed since the plan in OLD.json (made by --json), and why"},
+        {.name = "serve",
+         .kind = OPTIONS_FLAG,
+         .target = &o.serve,
+         .help =
+             "with the server's memory, as `stator serve` plans (also without this if the config's section "
+             "server says anything but the defaults)"},
         {.name = "verbose",
          .letter = 'v',
          .kind = OPTIONS_FLAG,
@@ -130,7 +136,7 @@ int plan_command(int argc, char **argv) {
                         "--json, --ascii and --svg - print to standard output: give one of them");
     stator *s = NULL;
     stator_error e;
-    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, &s, &e);
+    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, o.serve, &s, &e);
     if (st != STATOR_OK)
         return out_error("plan", &e);
     st = stator_plan(s, &e);

@@ -124,6 +124,18 @@ stator_status run_state_try_tokenizer(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
+/* It stays as it is when a start is planned again. */
+static stator_status make_edge(struct stator *s, stator_error *e) {
+    const uint64_t bytes = s->planning.edge_bytes;
+    if (bytes == 0)
+        return STATOR_OK;
+    stator_status st =
+        s->start.edge == NULL ? pages_map(bytes, "the edge pool", &s->start.edge, e) : STATOR_OK;
+    if (st == STATOR_OK)
+        plan_arena_find(plan_find(&s->planning.plan, "host"), "edge")->allocated = bytes;
+    return st;
+}
+
 stator_status run_state_make(struct stator *s, stator_error *e) {
     struct carve count = carve_count();
     lay_out(s, &s->planning.want, &count);
@@ -149,7 +161,7 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     struct plan_arena *a = plan_arena_find(plan_find(&s->planning.plan, "host"), "engine");
     a->allocated = engine;
     CHECK(a->allocated == a->bytes);
-    return STATOR_OK;
+    return make_edge(s, e);
 }
 
 /* Pair j's share of its frequency. */

@@ -1,0 +1,29 @@
+#include "plan/edge.h"
+
+#include "base/arith.h"
+#include "config/config_table.h"
+#include "os/pages.h"
+
+#include <string.h>
+
+#define BASE       (1u << 20) /* libevent, the tables of the server, answers about the server itself */
+#define CONNECTION 20480      /* a request's head (16 KiB) and the rest of a connection */
+#define JOB        98304      /* of a request that runs or waits: 64 KiB of its stream, its own state */
+#define BODIES     8          /* the room for bodies and what becomes of them, in longest bodies */
+
+bool edge_is_server(const struct config *c) {
+    for (size_t i = 0; i < CONFIG_KEYS; i++)
+        if (strcmp(config_table[i].section, "server") == 0 && i != CONFIG_SERVER_MAX_QUEUE &&
+            !config_table_is_default(c, (enum config_key)i))
+            return true;
+    return false;
+}
+
+uint64_t edge_bytes(const struct config *c) {
+    if (c->server.memory != 0)
+        return pages_rounded(c->server.memory);
+    const uint64_t jobs = arith_must_add(c->memory.sequences, c->server.max_queue);
+    uint64_t bytes = arith_must_add(BASE, arith_must_mul(c->server.max_connections, CONNECTION));
+    bytes = arith_must_add(bytes, arith_must_mul(jobs, JOB));
+    return pages_rounded(arith_must_add(bytes, arith_must_mul(c->server.max_body, BODIES)));
+}
