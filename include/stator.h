@@ -321,6 +321,10 @@ typedef struct stator_decoder {
  * capacity is too small. */
 stator_status stator_decode(const stator *s, stator_decoder *decoder, int32_t id, int special, char *out,
                             size_t capacity, size_t *n, stator_error *e);
+/* The bytes of one token, which may be parts of characters; control tokens are written as their names. Writes
+ * at most capacity bytes; *n is always how many the token has. */
+stator_status stator_token_bytes(const stator *s, int32_t id, char *out, size_t capacity, size_t *n,
+                                 stator_error *e);
 
 /* What the model's file says of conversations: the template (Jinja) that makes a prompt of messages, and the
  * two tokens that templates name. Texts are UTF-8 without a NUL behind them and live until stator_close. */

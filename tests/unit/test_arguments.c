@@ -101,6 +101,9 @@ static void missing(void **state) {
     REFUSED(stator_get_stats, "stats is NULL", (s, NULL, &e));
     REFUSED(stator_get_request, "s is NULL", (NULL, 1, &request, &e));
     REFUSED(stator_get_request, "stats is NULL", (s, 1, NULL, &e));
+    REFUSED(stator_token_bytes, "s is NULL", (NULL, 1, text, 64, &n, &e));
+    REFUSED(stator_token_bytes, "out is NULL", (s, 1, NULL, 64, &n, &e));
+    REFUSED(stator_token_bytes, "n is NULL", (s, 1, text, 64, NULL, &e));
     REFUSED(stator_get_chat_template, "s is NULL", (NULL, &chat, &e));
     REFUSED(stator_get_chat_template, "t is NULL", (s, NULL, &e));
     assert_int_equal(stator_event_fd(NULL), -1);

@@ -104,6 +104,23 @@ stator_status stator_decode(const stator *s, stator_decoder *decoder, int32_t id
     return STATOR_OK;
 }
 
+stator_status stator_token_bytes(const stator *s, int32_t id, char *out, size_t capacity, size_t *n,
+                                 stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_NEED(n);
+    *n = 0;
+    if (capacity > 0)
+        ARGUMENTS_NEED(out);
+    stator_status st = need_tokenizer(s, "stator_token_bytes", e);
+    if (st != STATOR_OK)
+        return st;
+    if (id < 0 || id >= (int32_t)tokenizer_vocab(s->tokenizer))
+        return error_set(e, STATOR_USAGE, "token %d is outside the vocabulary of %u", id,
+                         tokenizer_vocab(s->tokenizer));
+    *n = tokenizer_piece(s->tokenizer, id, true, out, capacity);
+    return STATOR_OK;
+}
+
 static stator_status check_request(const struct stator *s, const stator_request *r, stator_error *e) {
     if (r->kind != STATOR_GENERATE && r->kind != STATOR_LOGITS)
         return error_set(e, STATOR_USAGE, "stator_submit: unknown kind of request %d", (int)r->kind);
