@@ -9,6 +9,7 @@ const struct command commands_table[] = {
     {"run", run_command, "generate text from a prompt"},
     {"logits", logits_command, "logits of every position of given token ids"},
     {"bench", bench_command, "rates of prompt processing and generation"},
+    {"perplexity", perplexity_command, "how well a model predicts a text, and against another run"},
     {"tokenize", tokenize_command, "text to token ids, and back"},
     {"config", config_command, "every key of a config with its resolved value and where it came from"},
     {"inspect", inspect_command, "metadata, tensors, types and sizes of a GGUF file"},

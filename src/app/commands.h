@@ -21,6 +21,7 @@ int plan_command(int argc, char **argv);
 int run_command(int argc, char **argv);
 int logits_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
+int perplexity_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int template_command(int argc, char **argv);
