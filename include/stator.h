@@ -178,7 +178,13 @@ typedef struct stator_request {
 
 #define STATOR_TOP_LOGPROBS 20
 
-/* Queues a request; *id names it in events (never 0). STATOR_USAGE: a request that can never run (too long
+/* Queues a request. Its prompt's beginning is not computed again where another request with the same
+ * beginning has computed it in full blocks of stats.block_tokens tokens, and they are still there: before it,
+ * or at the same time. So several answers to one prompt are several requests with that prompt, submitted one
+ * behind the other: they share its blocks and compute it once. At least the prompt's last token is computed,
+ * and the bytes of an answer are the same either way.
+ *
+ * *id names it in events (never 0). STATOR_USAGE: a request that can never run (too long
  * for the context, ids outside the vocabulary). STATOR_BUSY: memory.sequences requests and server.max_queue
  * more are there already; a request is until its DONE was polled. */
 stator_status stator_submit(stator *s, const stator_request *request, uint64_t *id, stator_error *e);
@@ -275,6 +281,11 @@ typedef struct stator_stats {
     uint64_t longest_step_ns;
     uint64_t stuck_ns; /* since a step has ended, or the first has begun; 0: none is under way */
     char fault_text[256];
+    /* What requests left behind (server.prefix_cache). */
+    uint32_t blocks_cached;  /* that no running request holds: until one takes them, as they are or anew */
+    uint64_t blocks_evicted; /* that had to go */
+    uint64_t prefix_hits;    /* requests that began behind what others had computed */
+    uint64_t tokens_cached;  /* of prompts, not computed therefore; tokens_in has none of them */
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

@@ -71,6 +71,7 @@ enum config_key {
     CONFIG_SERVER_DEFAULT_MAX_TOKENS,
     CONFIG_SERVER_ON_FAULT,
     CONFIG_SERVER_LOG_REQUESTS,
+    CONFIG_SERVER_PREFIX_CACHE,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -171,6 +172,7 @@ struct config {
         uint64_t default_max_tokens;
         enum config_fault on_fault;
         bool log_requests;
+        bool prefix_cache;
     } server;
     struct {
         stator_log_level level;

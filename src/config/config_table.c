@@ -238,6 +238,10 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_SERVER_LOG_REQUESTS] =
         {KEY(server, log_requests), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
          .help = "A log line for each request: tokens, times, how it ended. Texts are never logged."},
+    [CONFIG_SERVER_PREFIX_CACHE] =
+        {KEY(server, prefix_cache), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
+         .help = "Keys and values that a request leaves behind are kept while nobody needs the memory, and a "
+                 "request with the same beginning starts behind them. The answer has the same bytes."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},

@@ -23,6 +23,7 @@
 #include "engine/start/log_sink.h"
 #include "engine/start/placement.h"
 #include "engine/run/bell.h"
+#include "engine/run/kv_pool.h"
 #include "engine/run/outbox.h"
 #include "engine/run/sampler.h"
 #include "plan/planning.h"
@@ -74,6 +75,7 @@ struct engine_request {
     uint32_t max_new;
     uint32_t n_depth; /* of the prompt; what comes after it is timed */
     uint32_t laps;    /* left, with the running one */
+    bool measured;    /* a benchmark's: it computes all that it is asked to */
     struct sampler_settings sampling;
     stator_logit_bias *bias; /* [STATOR_LOGIT_BIASES], of sampling */
     bool logprobs;
@@ -93,14 +95,22 @@ struct engine_sequence {
     struct engine_request *request; /* NULL: free */
     uint32_t done;                  /* tokens that have gone into steps */
     uint32_t flights;               /* steps under way that carry it; it ends when there is none */
+    uint32_t capacity;              /* tokens that it may come to have */
+    /* Of all PAGED caches alike: blocks of the pool in the order of its tokens, taken as they come. */
+    uint32_t *blocks;
+    uint32_t n_blocks;
+    uint32_t reserved;  /* that it may come to have */
+    uint32_t n_cleared; /* the first blocks, which are no news to the devices */
+    uint32_t n_kept;    /* the first blocks, which the pool keeps */
+    bool shares;        /* it takes blocks that are kept, and lets its own be */
+    /* Of the other caches: all that it needs, from the begin. */
     struct {
         uint32_t n_blocks;
         uint32_t *table;
     } caches[GRAPH_MAX_CACHES];
-    uint32_t capacity; /* tokens that its blocks are for */
-    bool fresh;        /* its blocks are to be cleared by the next step */
-    uint32_t round;    /* a logits request: how often steps of it were given up */
-    bool failed;       /* nothing of it goes into steps any more; failure says why */
+    bool fresh;     /* these are to be cleared by the next step */
+    uint32_t round; /* a logits request: how often steps of it were given up */
+    bool failed;    /* nothing of it goes into steps any more; failure says why */
     char failure[160];
     uint64_t began_ns;
     uint64_t prompt_done_ns;
@@ -108,9 +118,9 @@ struct engine_sequence {
 
 /* The blocks of one of the graph's caches, on all devices alike. */
 struct engine_cache {
-    uint32_t *free;
+    uint32_t *free; /* not of PAGED ones, whose blocks the pool has */
     uint32_t n_free;
-    uint32_t peak; /* most that sequences have held */
+    uint32_t peak; /* most that sequences have held, or reserved */
 };
 
 /* A step under way (pipeline.c). */
@@ -238,6 +248,9 @@ struct stator {
     uint64_t first_step; /* numbers of the oldest under way and of the next to come */
     uint64_t next_step;
     struct engine_cache caches[GRAPH_MAX_CACHES];
+    struct kv_pool pool;
+    uint32_t reserved;      /* blocks of the pool, by sequences */
+    bool reuses;            /* who begins as another takes its blocks */
     uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
     uint32_t next_reader;   /* the same for logits requests */
     bool read_last;         /* the last step was of a logits request */
@@ -257,6 +270,9 @@ struct stator {
         uint32_t blocks; /* of all caches; from the plan */
         _Atomic uint32_t free_blocks;
         _Atomic uint32_t peak_blocks;
+        _Atomic uint32_t cached_blocks;
+        _Atomic uint64_t evicted_blocks;
+        _Atomic uint64_t hits, tokens_cached;
         _Atomic uint64_t cancelled, failed;
         _Atomic uint64_t tokens_in, tokens_out;
         _Atomic uint64_t queue_ns;

@@ -11,9 +11,14 @@
 #define JOB        98304      /* of a request that runs or waits: 64 KiB of its stream, its own state */
 #define BODIES     8          /* the room for bodies and what becomes of them, in longest bodies */
 
+/* Keys of the section that are of the engine itself. */
+static bool is_engines(size_t key) {
+    return key == CONFIG_SERVER_MAX_QUEUE || key == CONFIG_SERVER_PREFIX_CACHE;
+}
+
 bool edge_is_server(const struct config *c) {
     for (size_t i = 0; i < CONFIG_KEYS; i++)
-        if (strcmp(config_table[i].section, "server") == 0 && i != CONFIG_SERVER_MAX_QUEUE &&
+        if (strcmp(config_table[i].section, "server") == 0 && !is_engines(i) &&
             !config_table_is_default(c, (enum config_key)i))
             return true;
     return false;

@@ -34,7 +34,11 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
                         .steps = atomic_load(&s->stepped),
                         .step_ns = atomic_load(&s->shown.step_ns),
                         .last_step_ns = atomic_load(&s->shown.last_step_ns),
-                        .longest_step_ns = atomic_load(&s->shown.longest_step_ns)};
+                        .longest_step_ns = atomic_load(&s->shown.longest_step_ns),
+                        .blocks_cached = atomic_load(&s->shown.cached_blocks),
+                        .blocks_evicted = atomic_load(&s->shown.evicted_blocks),
+                        .prefix_hits = atomic_load(&s->shown.hits),
+                        .tokens_cached = atomic_load(&s->shown.tokens_cached)};
     all.blocks_held = all.blocks - all.blocks_free;
     all.blocks_peak = atomic_load(&s->shown.peak_blocks);
     pthread_mutex_lock(&s->submit_lock);

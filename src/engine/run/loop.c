@@ -40,7 +40,7 @@ static struct outbox_event figures(struct stator *s, const struct engine_request
                               .n_prompt = r->n_prompt - r->n_depth,
                               .n_generated = r->n_tokens - r->n_prompt,
                               .n_cached = atomic_load(&r->shown.n_cached)};
-    atomic_fetch_add(&s->served.prompt_tokens, ev.n_prompt);
+    atomic_fetch_add(&s->served.prompt_tokens, ev.n_prompt - ev.n_cached);
     atomic_fetch_add(&s->served.prompt_ns, prompt_ns);
     atomic_fetch_add(&s->served.generated_tokens, ev.n_generated);
     atomic_fetch_add(&s->served.generate_ns, generate_ns);

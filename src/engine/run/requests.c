@@ -222,7 +222,7 @@ stator_status stator_check(const stator *s, const stator_request *request, stato
     return st == STATOR_OK ? resolve_sampling(s, &r.sampling, &sampling, e) : st;
 }
 
-/* Into a free slot, and off to the engine. */
+/* Into a free slot, and off to the engine. b: its size is 0 where nothing is measured. */
 static void fill_slot(stator *s, struct engine_request *q, const stator_request *r, const stator_bench *b,
                       const struct sampler_settings *sampling, uint64_t *id) {
     uint32_t n = (uint32_t)r->n_tokens;
@@ -233,6 +233,7 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     q->max_new = r->kind == STATOR_LOGITS ? 0 : r->max_new != 0 ? ARITH_MIN(r->max_new, most_new) : most_new;
     q->n_depth = b->n_depth;
     q->laps = b->laps;
+    q->measured = b->size != 0;
     q->sampling = *sampling;
     if (sampling->n_bias > 0)
         memcpy(q->bias, sampling->bias, sampling->n_bias * sizeof *q->bias);

@@ -2,6 +2,10 @@
 
 #include "base/clock.h"
 
+static bool is_paged(const struct stator *s, uint32_t cache) {
+    return s->planning.devices[0].graph.caches[cache].kind == GRAPH_PAGED;
+}
+
 static uint32_t need_of(const struct stator *s, uint32_t cache, uint32_t tokens) {
     const struct device_model *m = &s->planning.devices[0].model;
     return graph_cache_need(&m->graph->caches[cache], m->caches[cache].per_sequence, tokens);
@@ -10,30 +14,48 @@ static uint32_t need_of(const struct stator *s, uint32_t cache, uint32_t tokens)
 static bool has_room(const struct stator *s, uint32_t tokens) {
     bool fit = true;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
-        fit = fit && need_of(s, i, tokens) <= s->caches[i].n_free;
+        fit = fit && need_of(s, i, tokens) <=
+                         (is_paged(s, i) ? s->pool.n_blocks - s->reserved : s->caches[i].n_free);
     return fit;
 }
 
-/* Of all caches. */
+/* Of all caches; what is reserved is not free. */
 static uint32_t free_blocks(const struct stator *s) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
-        n += s->caches[i].n_free;
+        n += is_paged(s, i) ? s->pool.n_blocks - s->reserved : s->caches[i].n_free;
     return n;
 }
 
 static uint32_t held_blocks(const struct stator *s, const struct engine_sequence *q) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
-        n += q->caches[i].n_blocks;
+        n += is_paged(s, i) ? q->reserved : q->caches[i].n_blocks;
     return n;
 }
 
-/* For DCHECK: the invariant of the header, by counting; that no block is there twice is not looked at. */
-__attribute__((unused)) static bool blocks_are_whole(const struct stator *s) {
+/* Every block of the pool has as many holders as there are sequences with it. */
+static bool pool_is_whole(const struct stator *s) {
+    uint64_t holders = 0;
+    for (uint32_t i = 0; i < s->pool.n_blocks; i++)
+        holders += s->pool.blocks[i].holders;
+    for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
+        const struct engine_sequence *q = &s->sequences[k];
+        holders -= q->request != NULL ? q->n_blocks : 0;
+        for (uint32_t i = 0; i < q->n_blocks && q->request != NULL; i++)
+            if (s->pool.blocks[q->blocks[i]].holders == 0)
+                return false;
+    }
+    return holders == 0 && kv_pool_is_whole(&s->pool);
+}
+
+/* Of each other cache, the free blocks and those of running sequences are all there are. */
+static bool blocks_are_whole(const struct stator *s) {
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
-        uint32_t n_blocks = s->planning.devices[0].model.caches[i].n_blocks;
+        if (is_paged(s, i))
+            continue;
         uint32_t n = s->caches[i].n_free;
+        uint32_t n_blocks = s->planning.devices[0].model.caches[i].n_blocks;
         for (uint32_t k = 0; k < s->caches[i].n_free; k++)
             if (s->caches[i].free[k] >= n_blocks)
                 return false;
@@ -42,7 +64,110 @@ __attribute__((unused)) static bool blocks_are_whole(const struct stator *s) {
         if (n != n_blocks)
             return false;
     }
-    return true;
+    return pool_is_whole(s);
+}
+
+static void tell_of_pool(struct stator *s) {
+    atomic_store(&s->shown.cached_blocks, s->pool.n_cached);
+    atomic_store(&s->shown.evicted_blocks, s->pool.evicted);
+}
+
+/* The block before q's k-th. */
+static uint32_t before(const struct engine_sequence *q, uint32_t k) {
+    return k > 0 ? q->blocks[k - 1] : KV_POOL_NONE;
+}
+
+/* Somebody else's name for q's k-th block; they have it at the same place. */
+static uint64_t other_holder(const struct stator *s, const struct engine_sequence *q, uint32_t k) {
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        const struct engine_sequence *other = &s->sequences[i];
+        if (other != q && other->request != NULL && other->n_blocks > k && other->blocks[k] == q->blocks[k])
+            return atomic_load(&other->request->id);
+    }
+    return 0;
+}
+
+void sequences_keep(struct stator *s, struct engine_sequence *q) {
+    const int32_t *tokens = q->request->tokens;
+    for (; q->shares && q->n_kept < q->done / KV_LAYOUT_BLOCK; q->n_kept++) {
+        const int32_t *here = tokens + (size_t)q->n_kept * KV_LAYOUT_BLOCK;
+        if (kv_pool_find(&s->pool, before(q, q->n_kept), here) != KV_POOL_NONE)
+            return; /* another has computed the same: sequences_reuse */
+        kv_pool_keep(&s->pool, q->blocks[q->n_kept], before(q, q->n_kept), here);
+    }
+}
+
+/* Its finished blocks that another has kept before it did, for the other's: they have the same bytes, and
+ * steps that still read its own come before any that could write there again. */
+static void swap_equal(struct stator *s, struct engine_sequence *q) {
+    uint64_t name = atomic_load(&q->request->id);
+    for (; q->n_kept < q->done / KV_LAYOUT_BLOCK; sequences_keep(s, q)) {
+        const int32_t *here = q->request->tokens + (size_t)q->n_kept * KV_LAYOUT_BLOCK;
+        uint32_t kept = kv_pool_find(&s->pool, before(q, q->n_kept), here);
+        if (kept == KV_POOL_NONE)
+            continue; /* it is gone again */
+        uint32_t own = q->blocks[q->n_kept];
+        kv_pool_hold(&s->pool, kept, name);
+        kv_pool_drop(&s->pool, own, 0);
+        q->blocks[q->n_kept++] = kept;
+    }
+}
+
+void sequences_reuse(struct stator *s, struct engine_sequence *q) {
+    struct engine_request *r = q->request;
+    if (!q->shares)
+        return;
+    swap_equal(s, q);
+    uint32_t from = q->done;
+    uint32_t most = (r->n_prompt - 1) / KV_LAYOUT_BLOCK; /* the last token's logits are wanted */
+    while (q->n_kept < most) {
+        const uint32_t k = q->n_kept;
+        uint32_t kept = kv_pool_find(&s->pool, before(q, k), r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
+        if (kept == KV_POOL_NONE)
+            break;
+        CHECK(q->n_blocks <= k + 1 && q->n_cleared == q->n_blocks && k < q->reserved);
+        kv_pool_hold(&s->pool, kept, atomic_load(&r->id));
+        if (q->n_blocks > k)
+            kv_pool_drop(&s->pool, q->blocks[k], 0); /* its own, half full */
+        q->blocks[k] = kept;
+        q->n_kept = q->n_cleared = q->n_blocks = k + 1;
+        q->done = q->n_kept * KV_LAYOUT_BLOCK;
+    }
+    tell_of_pool(s);
+    if (q->done == from)
+        return;
+    if (atomic_fetch_add(&r->shown.n_cached, q->done - from) == 0)
+        atomic_fetch_add(&s->shown.hits, 1);
+    atomic_fetch_add(&s->shown.tokens_cached, q->done - from);
+    atomic_store(&r->shown.done, q->done);
+}
+
+void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
+    CHECK(tokens <= q->capacity);
+    while (q->n_blocks < q->reserved && q->n_blocks * KV_LAYOUT_BLOCK < tokens)
+        q->blocks[q->n_blocks++] = kv_pool_take(&s->pool, atomic_load(&q->request->id));
+    tell_of_pool(s);
+}
+
+/* What it can ever need, which is taken as it is needed; of caches that are not PAGED at once. */
+static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
+    q->n_blocks = q->n_cleared = q->n_kept = q->reserved = 0;
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
+        const struct device_cache *d = &s->planning.devices[0].model.caches[i];
+        struct engine_cache *c = &s->caches[i];
+        uint32_t need = need_of(s, i, tokens);
+        CHECK(need <= d->per_sequence);
+        if (is_paged(s, i)) {
+            q->reserved = need;
+            c->peak = ARITH_MAX(c->peak, s->reserved + need);
+            continue;
+        }
+        for (uint32_t k = 0; k < need; k++)
+            q->caches[i].table[k] = c->free[--c->n_free];
+        q->caches[i].n_blocks = need;
+        c->peak = ARITH_MAX(c->peak, d->n_blocks - c->n_free);
+    }
+    s->reserved += q->reserved;
 }
 
 bool sequences_admit(struct stator *s, uint32_t slot) {
@@ -54,18 +179,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
             q = &s->sequences[i];
     if (q == NULL || !has_room(s, tokens))
         return false;
-    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
-        const struct device_cache *d = &s->planning.devices[0].model.caches[i];
-        struct engine_cache *c = &s->caches[i];
-        uint32_t need = need_of(s, i, tokens);
-        CHECK(need <= d->per_sequence);
-        for (uint32_t k = 0; k < need; k++)
-            q->caches[i].table[k] = c->free[--c->n_free];
-        q->caches[i].n_blocks = need;
-        c->peak = ARITH_MAX(c->peak, d->n_blocks - c->n_free);
-    }
+    reserve(s, q, tokens);
     q->request = r;
-    DCHECK(blocks_are_whole(s));
     q->capacity = tokens;
     q->done = 0;
     q->fresh = true;
@@ -73,6 +188,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->failed = false;
     CHECK(q->flights == 0);
     q->began_ns = q->prompt_done_ns = 0;
+    /* Who reads all logits computes all tokens. */
+    q->shares = s->reuses && r->kind == STATOR_GENERATE && !r->measured;
     uint64_t now = clock_ns();
     uint32_t before = atomic_load(&s->shown.free_blocks);
     uint32_t left = free_blocks(s);
@@ -84,6 +201,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     atomic_store(&s->shown.free_blocks, left);
     atomic_store(&s->shown.peak_blocks,
                  ARITH_MAX(atomic_load(&s->shown.peak_blocks), s->shown.blocks - left));
+    sequences_reuse(s, q);
+    DCHECK(blocks_are_whole(s));
     return true;
 }
 
@@ -101,6 +220,14 @@ bool sequences_take_rows(struct stator *s, uint32_t slot) {
 void sequences_release(struct stator *s, struct engine_sequence *q) {
     CHECK(q->request != NULL && q->flights == 0);
     DCHECK(blocks_are_whole(s));
+    while (q->n_blocks > 0) { /* from the end: the pool's invariant */
+        uint32_t k = q->n_blocks - 1, block = q->blocks[k];
+        kv_pool_drop(&s->pool, block, s->pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
+        q->n_blocks--;
+    }
+    s->reserved -= q->reserved;
+    q->reserved = 0;
+    tell_of_pool(s);
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         struct engine_cache *c = &s->caches[i];
         for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)

@@ -6,6 +6,7 @@
  * same whatever their number; and a prompt in chunks of a part of it. The numbers do not depend on it. */
 #include "engine/run/step_fill.h"
 
+#include "engine/run/sequences.h"
 #include "engine/run/step_writer.h"
 
 #include "base/clock.h"
@@ -49,14 +50,16 @@ static void add_tables(const struct stator *s, struct filling *f, struct engine_
     size_t sequence = (size_t)(q - s->sequences);
     for (uint32_t i = 0; i < f->h->n_caches; i++) {
         struct step_cache *c = &f->h->cache[i];
-        size_t bytes = q->caches[i].n_blocks * sizeof(uint32_t);
-        CHECK(q->caches[i].n_blocks <= c->table_stride);
-        memcpy((uint32_t *)(f->slot + c->at_tables) + sequence * c->table_stride, q->caches[i].table, bytes);
-        if (!q->fresh)
-            continue;
-        memcpy((uint32_t *)(f->slot + c->at_zero) + c->n_zero, q->caches[i].table, bytes);
-        c->n_zero += q->caches[i].n_blocks;
+        bool paged = s->planning.devices[0].graph.caches[i].kind == GRAPH_PAGED;
+        const uint32_t *table = paged ? q->blocks : q->caches[i].table;
+        uint32_t n = paged ? q->n_blocks : q->caches[i].n_blocks;
+        uint32_t known = paged ? q->n_cleared : q->fresh ? 0 : n;
+        CHECK(n <= c->table_stride && known <= n);
+        memcpy((uint32_t *)(f->slot + c->at_tables) + sequence * c->table_stride, table, n * sizeof *table);
+        memcpy((uint32_t *)(f->slot + c->at_zero) + c->n_zero, table + known, (n - known) * sizeof *table);
+        c->n_zero += n - known;
     }
+    q->n_cleared = q->n_blocks;
     q->fresh = false;
 }
 
@@ -81,6 +84,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
     for (uint32_t i = 0; i < n; i++)
         step_writer_rope(s, h, f->slot, first + i, q->done + i);
+    sequences_take_blocks(s, q, q->done + n);
     add_tables(s, f, q);
     h->n_tokens += n;
     if (with_row) {
@@ -89,6 +93,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     }
     q->done += n;
     atomic_store(&r->shown.done, q->done);
+    sequences_keep(s, q);
 }
 
 /* The most of a prompt of n tokens that goes into one step. */
@@ -134,6 +139,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 continue;
             if (q->done == r->n_depth && q->flights > 0)
                 continue; /* what is timed begins when the depth is there */
+            sequences_reuse(s, q);
             uint32_t left = r->n_tokens - q->done;
             if (left == 0)
                 continue; /* its next token is not known yet */

@@ -28,6 +28,23 @@ static void lay_out_steps(struct stator *s, const struct planning_want *want, st
     }
 }
 
+/* All PAGED caches have as many blocks, and a sequence has the same ones of each. */
+static void lay_out_pool(struct stator *s, const struct planning_want *want, struct carve *c) {
+    const struct device_model *m = &s->planning.devices[0].model;
+    uint32_t per_sequence = 0;
+    s->reuses = s->planning.config.server.prefix_cache;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        bool paged = m->graph->caches[i].kind == GRAPH_PAGED;
+        CHECK(!paged || per_sequence == 0 || per_sequence == m->caches[i].per_sequence);
+        per_sequence = paged ? m->caches[i].per_sequence : per_sequence;
+        s->reuses = s->reuses && paged;
+    }
+    kv_pool_lay_out(&s->pool, c, want->sequences * per_sequence);
+    uint32_t *blocks = carve_take(c, s->pool.n_blocks, sizeof *blocks);
+    for (uint32_t i = 0; i < want->sequences && c->base != NULL; i++)
+        s->sequences[i].blocks = blocks + (size_t)i * per_sequence;
+}
+
 static void lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
     const struct device_model *m = &s->planning.devices[0].model;
     s->n_requests = want->sequences + (uint32_t)s->planning.config.server.max_queue;
@@ -38,10 +55,11 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     uint32_t n_caches = m->graph->n_caches;
     uint32_t *tables[GRAPH_MAX_CACHES];
     for (uint32_t i = 0; i < n_caches; i++)
-        tables[i] = carve_take(c, m->caches[i].n_blocks, sizeof *tables[i]);
+        tables[i] = carve_take(c, (uint64_t)want->sequences * m->caches[i].per_sequence, sizeof *tables[i]);
     lay_out_steps(s, want, c);
     for (uint32_t i = 0; i < n_caches; i++)
         s->caches[i].free = carve_take(c, m->caches[i].n_blocks, sizeof *s->caches[i].free);
+    lay_out_pool(s, want, c);
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
     s->rope_frequency =
         carve_take(c, graph_angles_stride(&s->planning.devices[0].graph) / 2, sizeof *s->rope_frequency);
