@@ -2,6 +2,7 @@
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "app/sampling_rows.h"
 #include "app/session.h"
 
 #include "base/error.h"
@@ -22,10 +23,8 @@ struct run {
     const char *expect_plan;
     const char *trace;
     struct options_list set;
-    uint64_t max_new, top_k, seed;
-    double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repeat_penalty, has_presence_penalty,
-        has_frequency_penalty, has_seed;
+    uint64_t max_new;
+    struct sampling_rows sampling;
     bool json, ignore_eos;
 
     stator *engine;
@@ -66,24 +65,6 @@ static stator_status tokenize_prompt(struct run *r, stator_error *e) {
     if (r->ids == NULL)
         return error_set(e, STATOR_FAILED, "no memory for the prompt's token ids");
     return stator_tokenize(r->engine, r->text, r->text_length, 1, 1, r->ids, capacity, &r->n_ids, e);
-}
-
-static stator_sampling sampling_of(const struct run *r) {
-    stator_sampling s = {.temperature = (float)r->temperature,
-                         .top_k = (uint32_t)r->top_k,
-                         .top_p = (float)r->top_p,
-                         .min_p = (float)r->min_p,
-                         .repeat_penalty = (float)r->repeat_penalty,
-                         .presence_penalty = (float)r->presence_penalty,
-                         .frequency_penalty = (float)r->frequency_penalty,
-                         .seed = r->seed};
-    s.has = (r->has_temperature ? STATOR_HAS_TEMPERATURE : 0) | (r->has_top_k ? STATOR_HAS_TOP_K : 0) |
-            (r->has_top_p ? STATOR_HAS_TOP_P : 0) | (r->has_min_p ? STATOR_HAS_MIN_P : 0) |
-            (r->has_repeat_penalty ? STATOR_HAS_REPEAT_PENALTY : 0) |
-            (r->has_presence_penalty ? STATOR_HAS_PRESENCE_PENALTY : 0) |
-            (r->has_frequency_penalty ? STATOR_HAS_FREQUENCY_PENALTY : 0) |
-            (r->has_seed ? STATOR_HAS_SEED : 0);
-    return s;
 }
 
 /* Text as it comes: to stdout, or kept for --json. False: it could not be written or kept. */
@@ -161,7 +142,7 @@ static stator_request request_of(const struct run *r) {
                             .n_tokens = r->n_ids,
                             .max_new = (uint32_t)r->max_new,
                             .ignore_eos = r->ignore_eos,
-                            .sampling = sampling_of(r)};
+                            .sampling = sampling_rows_get(&r->sampling)};
 }
 
 /* Everything that can be refused before the weights are loaded. */
@@ -343,61 +324,7 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .value = "N",
          .max = INT32_MAX,
          .help = "most tokens to generate (0: until the end token or a full context)"},
-        {.name = "temp",
-         .kind = OPTIONS_NUMBER,
-         .target = &r->temperature,
-         .value = "T",
-         .key = "sampling.temperature",
-         .given = &r->has_temperature,
-         .help = "temperature; 0 takes the most likely token"},
-        {.name = "top-k",
-         .kind = OPTIONS_U64,
-         .target = &r->top_k,
-         .value = "K",
-         .key = "sampling.top_k",
-         .given = &r->has_top_k,
-         .help = "only the K most likely tokens (0: all)"},
-        {.name = "top-p",
-         .kind = OPTIONS_NUMBER,
-         .target = &r->top_p,
-         .value = "P",
-         .key = "sampling.top_p",
-         .given = &r->has_top_p,
-         .help = "only the most likely tokens that together have probability P (1: all, 0: the first one)"},
-        {.name = "min-p",
-         .kind = OPTIONS_NUMBER,
-         .target = &r->min_p,
-         .value = "P",
-         .key = "sampling.min_p",
-         .given = &r->has_min_p,
-         .help = "only tokens at least P times as likely as the most likely one (0: all)"},
-        {.name = "repeat-penalty",
-         .kind = OPTIONS_NUMBER,
-         .target = &r->repeat_penalty,
-         .value = "R",
-         .key = "sampling.repeat_penalty",
-         .given = &r->has_repeat_penalty,
-         .help = "penalty on the last 64 tokens (1: none)"},
-        {.name = "presence-penalty",
-         .kind = OPTIONS_NUMBER,
-         .target = &r->presence_penalty,
-         .value = "P",
-         .key = "sampling.presence_penalty",
-         .given = &r->has_presence_penalty,
-         .help = "penalty on tokens that were generated already (0: none)"},
-        {.name = "frequency-penalty",
-         .kind = OPTIONS_NUMBER,
-         .target = &r->frequency_penalty,
-         .value = "F",
-         .key = "sampling.frequency_penalty",
-         .given = &r->has_frequency_penalty,
-         .help = "the same for every time that they were (0: none)"},
-        {.name = "seed",
-         .kind = OPTIONS_U64,
-         .target = &r->seed,
-         .value = "S",
-         .given = &r->has_seed,
-         .help = "seed of the random numbers"},
+        SAMPLING_ROWS(&r->sampling),
         {.name = "ignore-eos",
          .kind = OPTIONS_FLAG,
          .target = &r->ignore_eos,

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static void print_log(void *context, stator_log_level level, const char *line) {
@@ -35,6 +36,7 @@ static void print_progress(uint64_t done, uint64_t total) {
 /* A signal handler has nothing but globals to reach its engine by. */
 static stator *volatile signal_engine;
 static atomic_int signal_seen;
+static atomic_int signal_fd = -1; /* an eventfd, once somebody asked for it */
 
 /* A signal that came between session_catch_signals and stator_start had nothing to cancel yet. */
 static void on_progress(void *context, uint64_t done, uint64_t total) {
@@ -76,6 +78,11 @@ static void on_signal(int number) {
     if (signal_seen)
         _exit(128 + number);
     signal_seen = number;
+    const int saved = errno;
+    const uint64_t one = 1;
+    if (signal_fd >= 0 && write(signal_fd, &one, sizeof one) < 0)
+        signal_seen = number; /* full: it is readable already */
+    errno = saved;
     stator *s = signal_engine;
     if (s != NULL)
         stator_cancel(s, 0);
@@ -101,6 +108,19 @@ const atomic_int *session_note_signals(void) {
 
 int session_signal(void) {
     return signal_seen;
+}
+
+void session_forget_signal(void) {
+    uint64_t count;
+    signal_seen = 0; /* first: what comes in between is seen by session_signal, if not by poll */
+    while (signal_fd >= 0 && read(signal_fd, &count, sizeof count) < 0 && errno == EINTR)
+        continue;
+}
+
+int session_signal_fd(void) {
+    if (signal_fd < 0)
+        signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return signal_fd;
 }
 
 /* Of the table's first two columns. */

@@ -24,6 +24,10 @@ void session_catch_signals(stator *s);
  * yet). */
 const atomic_int *session_note_signals(void);
 int session_signal(void); /* the signal that came, or 0 */
+/* The signal was heard: the next one is a first one again. */
+void session_forget_signal(void);
+/* A descriptor that is readable when a signal has come, until it is forgotten; -1: there is none. */
+int session_signal_fd(void);
 
 /* The memory table: planned, and with_use also what was allocated and used. */
 void session_print_memory(const stator *s, FILE *out, bool with_use);
