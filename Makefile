@@ -72,7 +72,7 @@ CL_KV_f32 := -DCL_KV=0
 CL_KV_f16 := -DCL_KV=1
 CL_KV_q8_0 := -DCL_KV=2
 CL_KV_q4_0 := -DCL_KV=3
-CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t)
+CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t) $(foreach t,f32 f16,$(foreach n,64 32,tiles$nx8_$t tiles$nx16_$t))
 # Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
 CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 q4_k q5_k q6_k k
 CL_SETS := $(CL_INTEGER) f32 f16 bf16 any
@@ -150,6 +150,11 @@ $(CL_BUILD)/%.spv: src/kernels/opencl/%.cl Makefile
 	$(call CL_COMPILE,)
 $(CL_BUILD)/attention_%.spv: src/kernels/opencl/attention.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=attention_$* $(CL_KV_$*))
+define TILES_RULE
+$$(CL_BUILD)/tiles$(1)x$(2)_%.spv: src/kernels/opencl/attention.cl Makefile
+	$$(call CL_COMPILE,-DCL_NAME=tiles$(1)x$(2)_$$* $$(CL_KV_$$*) -DTILE_ROWS=$(1) -DCL_SUB_GROUP=$(2))
+endef
+$(foreach n,64 32,$(foreach s,8 16,$(eval $(call TILES_RULE,$n,$s))))
 $(CL_BUILD)/decode1_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=decode1_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=1)
 $(CL_BUILD)/decode4_%.spv: src/kernels/opencl/matmul_decode.cl Makefile

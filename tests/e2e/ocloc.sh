@@ -12,7 +12,7 @@ need_ocloc() {
 table() {
     need_ocloc
     local some=(norm ends experts delta attention_f16 attention_any decode1_q4_k decode1_any decode4_q4_0 decode4_k decode4_any prefill_k prefill_mxfp4
-        dpas8_q8_0 dpas8_k dpas16_q4_0 dpas16_k)
+        tiles64x8_f16 tiles64x16_f16 tiles32x8_f16 tiles32x16_f16 dpas8_q8_0 dpas8_k dpas16_q4_0 dpas16_k)
     [ "${STATOR_TEST_OCLOC:-}" != all ] || some=()
     tools/ocloc_table "${some[@]}" >"$tmp/table" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
     [ "$(wc -l <"$tmp/table")" -ge 40 ] || fail "the table has $(wc -l <"$tmp/table") lines"

@@ -191,6 +191,7 @@ static void wide_heads(void **state) {
 }
 
 #define DEEP_CHUNKS 9
+static uint32_t tiled_chunks;
 
 /* One step with the chunks' lengths and positions given (n 0: no chunk) in a list for `bucket`, its cells
  * limited. */
@@ -235,6 +236,8 @@ static void check_deep(uint64_t *seed, const struct launch_traits *t, const uint
     h->cache[0].n_zero = 0;
     memset((uint8_t *)h + h->at_rows, 0, 4);
     launch_cut(&m->model, t, d->bucket, h);
+    for (uint32_t i = 0; i < h->n_chunks; i++)
+        tiled_chunks += c[i].tiled;
     gpu_model_run_cpu(m);
     run_gpu(m, t, d->bucket, 1);
     char what[160];
@@ -318,6 +321,42 @@ static void deep_contexts(void **state) {
     check_deep(&seed, &few, k, KERNELS_KV_F16, &together);
 }
 
+/* Tiles of many queries: beside chunks that are not tiled, at the edges of splits and blocks, of windows and
+ * rings, with groups that do not fill a tile or fill several, of 32 and of 64 rows. */
+static void tiles(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    const uint32_t all = UINT32_MAX;
+    const struct deep deep[] = {
+        {40, 2, 4, 64, 8, all, 0, {{40, 0}}},
+        {70, 1, 3, 64, 24, all, 0, {{37, 240}, {1, 600}, {32, 511}}},
+        {40, 2, 2, 128, 24, all, 0, {{24, 500}, {16, 250}}},
+        {33, 1, 12, 96, 24, all, 0, {{30, 255}, {2, 256}, {1, 0}}},
+        {80, 1, 1, 32, 24, 40, 0, {{80, 441}}},
+        {20, 1, 64, 32, 24, all, 0, {{3, 300}, {17, 80}}},
+        /* windows: less than a block, of some blocks, of more than a split, in rings */
+        {64, 1, 2, 64, 6, all, 5, {{64, 700}}},
+        {64, 2, 1, 128, 10, all, 100, {{40, 1003}, {24, 0}}},
+        {100, 1, 3, 64, 14, all, 300, {{100, 1000}}},
+        {34, 1, 2, 32, 13, all, 257, {{34, 766}}},
+    };
+    static const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
+                                   BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
+    uint64_t seed = testing_seed("tiles");
+    tiled_chunks = 0;
+    struct launch_traits sixteen = plain_traits;
+    sixteen.sub_group_sizes = 1u << 4;
+    for (size_t i = 0; i < 2 * sizeof deep / sizeof deep[0]; i++)
+        check_deep(&seed, (i + i / 2) % 2 ? &sixteen : &plain_traits, q8,
+                   i % 2 ? KERNELS_KV_F16 : KERNELS_KV_F32, &deep[i / 2]);
+    static const uint32_t k[7] = {BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_Q4_K,
+                                  BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q4_K};
+    const struct deep together = {40, 8, 1, 32, 48, all, 0, {{40, 700}}};
+    check_deep(&seed, &plain_traits, k, KERNELS_KV_F16, &together);
+    assert_int_equal(tiled_chunks, 31);
+}
+
 /* Every type, in lists for one token, few and many, and on the matrix engine. */
 static void experts(void **state) {
     (void)state;
@@ -382,6 +421,7 @@ static void nothing(void **state) {
 #define matrix_engine nothing
 #define wide_heads    nothing
 #define deep_contexts nothing
+#define tiles         nothing
 
 #endif
 
@@ -481,11 +521,18 @@ static void buckets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets),       cmocka_unit_test(launches_per_layer),
-        cmocka_unit_test(decode_one),    cmocka_unit_test(decode_few),
-        cmocka_unit_test(prefill),       cmocka_unit_test(experts),
-        cmocka_unit_test(matrix_engine), cmocka_unit_test(wide_heads),
-        cmocka_unit_test(deep_contexts), cmocka_unit_test(context_and_groups),
+        cmocka_unit_test(buckets),
+        cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(decode_one),
+        cmocka_unit_test(decode_few),
+        cmocka_unit_test(prefill),
+        cmocka_unit_test(experts),
+        cmocka_unit_test(matrix_engine),
+        cmocka_unit_test(wide_heads),
+        cmocka_unit_test(deep_contexts),
+        cmocka_unit_test(tiles),
+        cmocka_unit_test(context_and_groups),
     };
+    cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -203,20 +203,40 @@ static uint64_t cells_of(const struct step_chunk *c) {
 }
 
 /* All have the same heads (add_attention); NULL: there is none. */
-static const struct graph_attention *attention_of(const struct graph *g) {
+static const struct graph_op *attention_of(const struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++)
         if (g->ops[i].kind == GRAPH_ATTENTION)
-            return &g->ops[i].attention;
+            return &g->ops[i];
     return NULL;
+}
+
+static uint64_t attention_local(const struct graph_attention *a) {
+    return (uint64_t)OPENCL_ATTENTION_ROWS * (256 + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float);
+}
+
+/* Rows of a tile of many queries; 0: the op has no kernel for them. */
+static uint32_t tile_rows(const struct graph *g, const struct launch_traits *t, const struct graph_op *o) {
+    const struct graph_attention *a = &o->attention;
+    const struct graph_cache *kv = &g->caches[o->cache];
+    if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_F16 || a->dim_v % 4 != 0 ||
+        !(t->sub_group_sizes & (1u << 3 | 1u << 4)))
+        return 0;
+    for (uint32_t rows = a->dim_v <= 64 ? 64 : 32; rows >= 32 && a->dim_v <= 128; rows /= 2)
+        if (OPENCL_TILE_FLOATS((uint64_t)rows, a->dim_k) * sizeof(float) <= t->local_bytes)
+            return rows;
+    return 0;
 }
 
 void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
                 struct step_header *h) {
-    const struct graph_attention *a = attention_of(m->graph);
+    const struct graph_op *o = attention_of(m->graph);
     h->n_items = 0;
-    if (a == NULL)
+    if (o == NULL)
         return;
-    uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / (a->heads / a->kv_heads), 1u);
+    const struct graph_attention *a = &o->attention;
+    const uint32_t group = a->heads / a->kv_heads;
+    uint32_t tile = rows > LAUNCH_FEW ? tile_rows(m->graph, t, o) : 0;
+    uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
     uint32_t enough = groups_at_once(t, OPENCL_GROUP);
     struct step_chunk *chunks = (struct step_chunk *)((uint8_t *)h + h->at_chunks);
     uint64_t cells = m->graph->want.cells, taken = 0;
@@ -231,9 +251,16 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
         c->cell = (uint32_t)taken;
         c->queries = rows <= LAUNCH_FEW ? 1 : most;
         c->splits = 0;
+        c->tiled = 0;
+        /* At least half of a tile, and tiles for a sixteenth of the device: they are that much faster. */
+        uint64_t tiles = arith_ceil_div((uint64_t)c->n * group, ARITH_MAX(tile, 1u)) * a->kv_heads;
+        if (tile > 0 && 2 * (uint64_t)c->n * group >= tile && 16 * tiles >= enough) {
+            c->tiled = 1;
+            c->queries = ARITH_MAX(tile / group, 1u);
+        }
         uint64_t want = cells_of(c);
         bool idle = arith_ceil_div(c->n, c->queries) * a->kv_heads < enough;
-        if (want > c->n && want <= (few ? cells - taken : spare) && (few || idle)) {
+        if (!c->tiled && want > c->n && want <= (few ? cells - taken : spare) && (few || idle)) {
             c->queries = most;
             c->splits = splits_of(c);
             taken += want;
@@ -248,7 +275,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
     const struct graph_attention *a = &o->attention;
-    const struct graph_attention *first = attention_of(b->g);
+    const struct graph_attention *first = &attention_of(b->g)->attention;
     if (a->heads != first->heads || a->kv_heads != first->kv_heads)
         return error_set(
             b->e, STATOR_DEVICE,
@@ -266,6 +293,9 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint64_t items = (uint64_t)b->rows * a->kv_heads;
     uint64_t parallel = cells > 0 ? items * splits : 0;
     uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
+    uint32_t tile = b->rows > LAUNCH_FEW ? tile_rows(b->g, b->traits, o) : 0;
+    if (tile > 0)
+        kernel = LAUNCH_TILES_OF(tile == 32, kv->type_k, (b->traits->sub_group_sizes & 1u << 3) != 0);
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
      * once, which go round for the rest. A group without work costs its launch. */
     uint64_t enough = groups_at_once(b->traits, OPENCL_GROUP);
@@ -286,7 +316,8 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
         .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
         .n_cells = cells,
-        .whole = OPENCL_ATTENTION_ROWS * (256ull + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float),
+        .whole = ARITH_MAX(attention_local(a),
+                           tile > 0 ? OPENCL_TILE_FLOATS((uint64_t)tile, a->dim_k) * sizeof(float) : 0),
     };
     stator_status st = launch_cache_of(b, o, &args.kv);
     if (st != STATOR_OK)

@@ -8,7 +8,8 @@
  * other, for several KV heads if the int8 forms of the output need them together.
  *
  * Local memory does not grow with the context. Compiled once per type of K and V (CL_KV, CL_NAME), and once
- * for all of them. */
+ * for all of them; and with TILE_ROWS, for lists of many tokens: chunks whose tiles have many rows go
+ * cl_tiles.h's way. */
 #include "kernels/opencl/cl_kv.h"
 
 #ifdef CL_KV /* compiled for one type of K and V */
@@ -459,16 +460,20 @@ static inline global float *out_of(const struct look *l, const struct rows *r, u
            (r->head * l->group + at % l->group) * l->head_v;
 }
 
-/* Group: a sink is one more split, without a value: what that makes of the sum, and of o in `before`. */
+/* Item me < n: a sink is one more split, without a value: what that makes of the sum, and of o in `before`.
+ */
+static inline void plan_sink(const struct look *l, const struct scratch *m, const struct rows *r, uint me) {
+    float sink = l->sinks[r->head * l->group + (r->first + me) % l->group];
+    float all = sink > m->max[me] ? sink : m->max[me];
+    float a = num_exp(m->max[me] - all), scaled = m->sum[me] * a;
+    m->sum[me] = scaled + num_exp(sink - all);
+    m->before[me] = a;
+}
+
 static inline void add_sinks(const struct look *l, const struct scratch *m, const struct rows *r) {
     uint me = get_local_id(0);
-    if (me < r->n) {
-        float sink = l->sinks[r->head * l->group + (r->first + me) % l->group];
-        float all = sink > m->max[me] ? sink : m->max[me];
-        float a = num_exp(m->max[me] - all), scaled = m->sum[me] * a;
-        m->sum[me] = scaled + num_exp(sink - all);
-        m->before[me] = a;
-    }
+    if (me < r->n)
+        plan_sink(l, m, r, me);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = me; i < r->n * l->head_v; i += ITEMS)
         m->o[i] = m->o[i] * m->before[i / l->head_v];
@@ -644,6 +649,10 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
     }
 }
 
+#ifdef TILE_ROWS
+#include "kernels/opencl/cl_tiles.h"
+#endif
+
 #define LOOK                                                                                                 \
     {                                                                                                        \
         CL_CACHE(kv), q, q_width, CL_FORMS(out), group, head_k, head_v, scale,                               \
@@ -652,10 +661,15 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
             sinks                                                                                            \
     }
 
+#ifndef CL_SUB_GROUP /* tiles need all registers of a thread: 8 items have twice as many as 16 */
+#define CL_SUB_GROUP 16
+#endif
+#define ATTENTION_KERNEL                                                                                     \
+    kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(CL_SUB_GROUP)))
+
 /* Work: items of the chunks, cut as the step says. Local memory: struct scratch. cells: of n_cells cells,
  * struct cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
-kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void
-CL_NAME(CL_ARGUMENTS(ATTENTION)) {
+ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
     struct look l = LOOK;
     local float *memory = (local float *)whole;
     struct scratch m = scratch_in(memory, head_k);
@@ -677,6 +691,19 @@ CL_NAME(CL_ARGUMENTS(ATTENTION)) {
         global const uint *table = cl_table(step, OPENCL_CACHE_NUMBER(kv_what), chunk->slot);
         c.first = chunk->cell + query * chunk->splits;
         c.splits = chunk->splits;
+#ifdef TILE_ROWS
+        if (chunk->tiled) {
+            for (uint h = head; h < head + n_heads; h++) {
+                for (uint first = 0; first < n_queries * group; first += TILE_ROWS) {
+                    struct rows r = {first, min(n_queries * group - first, (uint)TILE_ROWS), position, token,
+                                     h};
+                    tile_rows(&l, memory, &r, table);
+                }
+            }
+            quantise_out(&l, memory, token, n_queries, unit * heads * group * head_v, heads * group * head_v);
+            continue;
+        }
+#endif
         for (uint h = head; h < head + n_heads; h++) {
             for (uint first = 0; first < n_queries * group; first += ROWS) {
                 struct rows r = {first, min(n_queries * group - first, (uint)ROWS), position, token, h};

@@ -15,6 +15,10 @@
 #define OPENCL_PREFILL_TOKENS 8
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
+/* A tile of many queries has 64 rows, of heads whose V is wider than 64 values 32, of those wider than 128
+ * there is none; floats of local memory that it takes. */
+#define OPENCL_TILE_STRIDE(rows)         ((rows) + 4)
+#define OPENCL_TILE_FLOATS(rows, head_k) ((64 + (head_k)) * OPENCL_TILE_STRIDE(rows) + 8 * (rows))
 /* Tokens of a split (KERNELS_SPLIT), and queries of one sequence for which there are always cells, so that
  * their splits can be computed side by side. */
 #define OPENCL_SPLIT         256

@@ -28,6 +28,7 @@ struct step_chunk {
     step_u32 queries; /* of a tile */
     step_u32 splits;  /* side by side, of every tile; 0: one after the other */
     step_u32 cell;    /* the first of its n * splits cells */
+    step_u32 tiled;   /* 1: tiles of many rows (cl_tiles.h), where the kernel has that way */
 };
 
 /* What the steps of all sequences say of one cache of the graph. */
