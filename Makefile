@@ -74,7 +74,7 @@ CL_KV_q8_0 := -DCL_KV=2
 CL_KV_q4_0 := -DCL_KV=3
 CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t) $(foreach t,f32 f16,$(foreach n,64 32,tiles$nx8_$t tiles$nx16_$t))
 # Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
-CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 q4_k q5_k q6_k k
+CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 q4_k q5_k q6_k k q2_k q3_k iq2_s iq4_xs k_all
 CL_SETS := $(CL_INTEGER) f32 f16 bf16 any
 CL_TYPES_q4_0 := 1ul<<2
 CL_TYPES_q4_1 := 1ul<<3
@@ -87,10 +87,15 @@ CL_TYPES_q4_k := 1ul<<12
 CL_TYPES_q5_k := 1ul<<13
 CL_TYPES_q6_k := 1ul<<14
 CL_TYPES_k := 7ul<<12
+CL_TYPES_q2_k := 1ul<<10
+CL_TYPES_q3_k := 1ul<<11
+CL_TYPES_iq2_s := 1ul<<22
+CL_TYPES_iq4_xs := 1ul<<23
+CL_TYPES_k_all := 0xC07C00ul
 CL_TYPES_f32 := 1ul<<0
 CL_TYPES_f16 := 1ul<<1
 CL_TYPES_bf16 := 1ul<<30
-CL_TYPES_any := 0x80401071CFul
+CL_TYPES_any := 0x8040D07DCFul
 CL_MODULES += experts
 CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach s,$(CL_INTEGER),dpas8_$s dpas16_$s)
 SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))

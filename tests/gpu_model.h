@@ -205,16 +205,14 @@ static inline void gpu_model_row(uint64_t *seed, uint32_t type, uint8_t *row, ui
         } else {
             kernel_check_random_bytes(seed, block, info->bytes);
             bool k = info->values == 256;
-            uint16_t d = block_to_f16(w * (type == BLOCK_Q8_0 || type == BLOCK_IQ4_NL ? 0.01f
-                                           : k                                        ? 0.003f
-                                                                                      : 0.1f));
-            uint16_t least = block_to_f16(w * (k ? 0.02f : 0.5f));
             if (type == BLOCK_MXFP4)
                 block[0] = (uint8_t)(119 + block[0] % 4);
             else
-                memcpy(block + (type == BLOCK_Q6_K ? 208 : 0), &d, 2);
-            if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K)
-                memcpy(block + 2, &least, 2);
+                block_put_scales(type, block,
+                                 w * (type == BLOCK_Q8_0 || type == BLOCK_IQ4_NL ? 0.01f
+                                      : k                                        ? 0.003f
+                                                                                 : 0.1f),
+                                 w * (k ? 0.02f : 0.5f));
         }
     }
 }
@@ -228,13 +226,13 @@ static inline void gpu_model_fill_weight(struct gpu_model *m, uint64_t *seed, co
         return;
     }
     uint64_t row_bytes = 0;
-    assert_true(block_row_bytes(w->layout.type, w->layout.cols, &row_bytes));
+    assert_true(block_row_bytes(w->layout.file, w->layout.cols, &row_bytes));
     uint8_t *rows = malloc(PANEL_ROWS * row_bytes);
     assert_non_null(rows);
     for (uint32_t p = 0; p < graph_weight_panels(w); p++) {
         uint32_t n = ARITH_MIN(w->layout.rows - p % w->layout.panels * PANEL_ROWS, (uint32_t)PANEL_ROWS);
         for (uint32_t r = 0; r < n; r++)
-            gpu_model_row(seed, w->layout.type, rows + r * row_bytes, w->layout.cols);
+            gpu_model_row(seed, w->layout.file, rows + r * row_bytes, w->layout.cols);
         const struct graph_piece *piece = &w->pieces[p >= w->pieces[0].panels];
         panel_pack(&w->layout, rows, n,
                    slices[piece->slice] + piece->offset +

@@ -22,32 +22,33 @@ static const struct block_info infos[BLOCK_TYPES] = {
     [BLOCK_Q5_1] = {"q5_1", 32, 24, true},
     [BLOCK_Q8_0] = {"q8_0", 32, 34, true},
     [9] = {"q8_1", 32, 36, false},
-    [10] = {"q2_k", 256, 84, false},
-    [11] = {"q3_k", 256, 110, false},
+    [BLOCK_Q2_K] = {"q2_k", 256, 84, true},
+    [BLOCK_Q3_K] = {"q3_k", 256, 110, true},
     [BLOCK_Q4_K] = {"q4_k", 256, 144, true},
     [BLOCK_Q5_K] = {"q5_k", 256, 176, true},
     [BLOCK_Q6_K] = {"q6_k", 256, 210, true},
     [15] = {"q8_k", 256, 292, false},
-    [16] = {"iq2_xxs", 256, 66, false},
-    [17] = {"iq2_xs", 256, 74, false},
-    [18] = {"iq3_xxs", 256, 98, false},
-    [19] = {"iq1_s", 256, 50, false},
+    [BLOCK_IQ2_XXS] = {"iq2_xxs", 256, 66, true},
+    [BLOCK_IQ2_XS] = {"iq2_xs", 256, 74, true},
+    [BLOCK_IQ3_XXS] = {"iq3_xxs", 256, 98, true},
+    [BLOCK_IQ1_S] = {"iq1_s", 256, 50, true},
     [BLOCK_IQ4_NL] = {"iq4_nl", 32, 18, true},
-    [21] = {"iq3_s", 256, 110, false},
-    [22] = {"iq2_s", 256, 82, false},
-    [23] = {"iq4_xs", 256, 136, false},
+    [BLOCK_IQ3_S] = {"iq3_s", 256, 110, true},
+    [BLOCK_IQ2_S] = {"iq2_s", 256, 82, true},
+    [BLOCK_IQ4_XS] = {"iq4_xs", 256, 136, true},
     [24] = {"i8", 1, 1, false},
     [25] = {"i16", 1, 2, false},
     [26] = {"i32", 1, 4, false},
     [27] = {"i64", 1, 8, false},
     [28] = {"f64", 1, 8, false},
-    [29] = {"iq1_m", 256, 56, false},
+    [BLOCK_IQ1_M] = {"iq1_m", 256, 56, true},
     [BLOCK_BF16] = {"bf16", 1, 2, true},
-    [34] = {"tq1_0", 256, 54, false},
-    [35] = {"tq2_0", 256, 66, false},
+    [BLOCK_TQ1_0] = {"tq1_0", 256, 54, true},
+    [BLOCK_TQ2_0] = {"tq2_0", 256, 66, true},
     [BLOCK_MXFP4] = {"mxfp4", 32, 17, true},
-    [40] = {"nvfp4", 64, 36, false},
-    [41] = {"q1_0", 128, 18, false},
+    [BLOCK_NVFP4] = {"nvfp4", 64, 36, true},
+    [BLOCK_Q1_0] = {"q1_0", 128, 18, true},
+    [BLOCK_Q2_0] = {"q2_0", 64, 18, true},
 };
 
 const struct block_info *block_info(uint32_t type) {
@@ -70,8 +71,76 @@ const int8_t block_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 /* E2M1, doubled: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below zero. */
 const int8_t block_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-int block_integer(uint32_t type, uint8_t q) {
+/* The highest bit of a code is the sign; of IQ1 it chooses what is added: 8 * (-1, 0, 1) + 1 or - 1. */
+static const int8_t iq3_s_values[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
+static const int8_t iq3_xxs_values[16] = {4,  12,  20,  28,  36,  44,  52,  62,
+                                          -4, -12, -20, -28, -36, -44, -52, -62};
+static const int8_t iq2_values[16] = {8, 25, 43, 0, -8, -25, -43, 0};
+static const int8_t iq1_values[16] = {-7, 1, 9, 0, -9, -1, 7, 0};
+
+const int8_t *block_table(uint32_t type) {
     switch (type) {
+    case BLOCK_IQ4_NL:
+    case BLOCK_IQ4_XS:
+        return block_iq4_values;
+    case BLOCK_MXFP4:
+        return block_mxfp4_values;
+    case BLOCK_IQ3_S:
+        return iq3_s_values;
+    case BLOCK_IQ3_XXS:
+        return iq3_xxs_values;
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_S:
+        return iq2_values;
+    case BLOCK_IQ1_S:
+    case BLOCK_IQ1_M:
+        return iq1_values;
+    default:
+        return NULL;
+    }
+}
+
+float block_factor(uint32_t type) {
+    switch (type) {
+    case BLOCK_IQ3_XXS:
+        return 0.25f;
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_S:
+    case BLOCK_IQ1_S:
+    case BLOCK_IQ1_M:
+        return 0.125f;
+    default:
+        return 1;
+    }
+}
+
+uint32_t block_subs(uint32_t type) {
+    switch (type) {
+    case BLOCK_Q4_K:
+    case BLOCK_Q5_K:
+    case BLOCK_IQ4_XS:
+    case BLOCK_IQ3_S:
+    case BLOCK_IQ3_XXS:
+        return 8;
+    default:
+        return block_info(type)->values == 256 ? 16 : 0;
+    }
+}
+
+bool block_has_m(uint32_t type) {
+    return type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q2_K || type == BLOCK_Q4_K ||
+           type == BLOCK_Q5_K || type == BLOCK_TQ1_0 || type == BLOCK_TQ2_0;
+}
+
+int block_integer(uint32_t type, uint8_t q) {
+    const int8_t *table = block_table(type);
+    if (table != NULL)
+        return table[q];
+    switch (type) {
+    case BLOCK_Q3_K:
+        return q - 4;
     case BLOCK_Q4_0:
         return q - 8;
     case BLOCK_Q5_0:
@@ -80,9 +149,6 @@ int block_integer(uint32_t type, uint8_t q) {
         return q - 32;
     case BLOCK_Q8_0:
         return (int8_t)q;
-    case BLOCK_IQ4_NL:
-    case BLOCK_MXFP4:
-        return block_table(type)[q];
     default:
         return q;
     }
@@ -231,45 +297,25 @@ void block_take_apart(uint32_t type, const uint8_t *block, struct block_parts *p
         take_k6(block, p);
         break;
     default:
-        CHECK(!"a computable, quantised type");
+        block_take_codes(type, block, p);
     }
 }
 
 void block_decode_parts(uint32_t type, const struct block_parts *p, float *out) {
-    const float d = p->d;
+    const uint32_t subs = block_subs(type);
+    const float d = p->d * block_factor(type);
     const float m = p->m;
-    switch (type) {
-    case BLOCK_Q8_0:
-    case BLOCK_Q4_0:
-    case BLOCK_Q5_0:
-    case BLOCK_IQ4_NL:
-    case BLOCK_MXFP4:
+    if (subs == 0) {
         for (uint32_t j = 0; j < 32; j++)
-            out[j] = (float)block_integer(type, p->q[j]) * d;
-        break;
-    case BLOCK_Q4_1:
-    case BLOCK_Q5_1:
-        for (uint32_t j = 0; j < 32; j++)
-            out[j] = (float)p->q[j] * d + m;
-        break;
-    case BLOCK_Q4_K:
-    case BLOCK_Q5_K:
-        for (uint32_t g = 0; g < 8; g++) {
-            float scale = d * (float)p->sub[g];
-            float least = m * (float)p->submin[g];
-            for (uint32_t j = 32 * g; j < 32 * g + 32; j++)
-                out[j] = scale * (float)p->q[j] - least;
-        }
-        break;
-    case BLOCK_Q6_K:
-        for (uint32_t g = 0; g < 16; g++) {
-            float scale = d * (float)(int8_t)p->sub[g];
-            for (uint32_t j = 16 * g; j < 16 * g + 16; j++)
-                out[j] = scale * (float)block_integer(type, p->q[j]);
-        }
-        break;
-    default:
-        CHECK(!"a computable, quantised type");
+            out[j] = block_has_m(type) ? (float)p->q[j] * d + m : (float)block_integer(type, p->q[j]) * d;
+        return;
+    }
+    for (uint32_t g = 0, n = 256 / subs; g < subs; g++) {
+        const float scale = d * (float)(int8_t)p->sub[g];
+        const float least = block_has_m(type) ? m * (float)p->submin[g] : 0;
+        for (uint32_t j = n * g; j < n * g + n; j++)
+            out[j] = block_has_m(type) ? scale * (float)p->q[j] - least
+                                       : scale * (float)block_integer(type, p->q[j]);
     }
 }
 
@@ -285,11 +331,64 @@ void block_decode_row(uint32_t type, const void *row, float *out, uint64_t n) {
     } else if (type == BLOCK_BF16) {
         for (uint64_t i = 0; i < n; i++)
             out[i] = block_from_bf16(load16(from + 2 * i));
+    } else if (type == BLOCK_NVFP4) {
+        for (uint64_t i = 0; i < n; i += 64, from += info->bytes)
+            block_take_nvfp4(from, out + i);
+    } else if (type == BLOCK_Q1_0 || type == BLOCK_Q2_0) {
+        uint8_t blocks[4 * 18];
+        for (uint64_t i = 0; i < n; i += info->values, from += info->bytes) {
+            block_as_q4_0(type, from, blocks);
+            block_decode_row(BLOCK_Q4_0, blocks, out + i, info->values);
+        }
     } else {
         struct block_parts p;
         for (uint64_t i = 0; i < n; i += info->values, from += info->bytes) {
             block_take_apart(type, from, &p);
             block_decode_parts(type, &p, out + i);
         }
+    }
+}
+
+static void store_f16(uint8_t *p, float v) {
+    const uint16_t h = block_to_f16(v);
+    memcpy(p, &h, sizeof h);
+}
+
+void block_put_scales(uint32_t type, void *block, float d, float m) {
+    uint8_t *b = block;
+    const uint32_t bytes = block_info(type)->bytes;
+    const uint16_t half = block_to_f16(d);
+    switch (type) {
+    case BLOCK_F32:
+        memcpy(b, &d, sizeof d);
+        break;
+    case BLOCK_BF16:
+        memcpy(b, (const uint8_t *)&d + 2, 2);
+        break;
+    case BLOCK_MXFP4: /* powers of two */
+        b[0] = (uint8_t)((bits_of_float(d) >> 23 & 255) + 1);
+        break;
+    case BLOCK_NVFP4: /* their exponents have 4 bits */
+        for (uint32_t i = 0; i < 4; i++)
+            b[i] = (uint8_t)((block_to_f16(d) >> 7 & 0x7F) - (b[i] & 3));
+        break;
+    case BLOCK_IQ1_M:
+        for (uint32_t i = 0; i < 4; i++)
+            b[49 + 2 * i] = (uint8_t)((b[49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4);
+        break;
+    case BLOCK_Q3_K:
+    case BLOCK_Q6_K:
+    case BLOCK_TQ1_0:
+    case BLOCK_TQ2_0:
+        store_f16(b + bytes - 2, d);
+        break;
+    case BLOCK_Q2_K:
+        store_f16(b + 80, d);
+        store_f16(b + 82, m);
+        break;
+    default:
+        store_f16(b, d);
+        if (block_has_m(type))
+            store_f16(b + 2, m);
     }
 }

@@ -16,12 +16,27 @@ enum block_type {
     BLOCK_Q5_0 = 6,
     BLOCK_Q5_1 = 7,
     BLOCK_Q8_0 = 8,
+    BLOCK_Q2_K = 10,
+    BLOCK_Q3_K = 11,
     BLOCK_Q4_K = 12,
     BLOCK_Q5_K = 13,
     BLOCK_Q6_K = 14,
+    BLOCK_IQ2_XXS = 16,
+    BLOCK_IQ2_XS = 17,
+    BLOCK_IQ3_XXS = 18,
+    BLOCK_IQ1_S = 19,
     BLOCK_IQ4_NL = 20,
+    BLOCK_IQ3_S = 21,
+    BLOCK_IQ2_S = 22,
+    BLOCK_IQ4_XS = 23,
+    BLOCK_IQ1_M = 29,
     BLOCK_BF16 = 30,
+    BLOCK_TQ1_0 = 34,
+    BLOCK_TQ2_0 = 35,
     BLOCK_MXFP4 = 39,
+    BLOCK_NVFP4 = 40,
+    BLOCK_Q1_0 = 41,
+    BLOCK_Q2_0 = 42,
     BLOCK_TYPES = 48 /* ids are below this */
 };
 
@@ -43,6 +58,10 @@ bool block_row_bytes(uint32_t type, uint64_t n, uint64_t *bytes);
 /* n decoded weights, bit-equal to ggml's dequantize_row_*. The type is computable, n a multiple of its block.
  */
 void block_decode_row(uint32_t type, const void *row, float *out, uint64_t n);
+
+/* Makes random bytes a block of finite numbers (tests, selftest): its scale becomes d, as nearly as the type
+ * can, and its minimum m, if it has one. Of F32, F16 and BF16 d is the number. */
+void block_put_scales(uint32_t type, void *block, float d, float m);
 
 /* IEEE half, exact to float; to half rounds to nearest even, subnormals kept. */
 float block_from_f16(uint16_t h);

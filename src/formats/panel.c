@@ -11,7 +11,7 @@
 
 /* What distinguishes the quantised types here. */
 struct planes {
-    uint32_t low_bits;  /* of a quant in the quants plane: 4 or 8 */
+    uint32_t low_bits;  /* of a quant in the quants plane: 2, 4 or 8 */
     uint32_t high_bits; /* of a quant in the high plane: 0, 1, 2 */
     uint32_t subs;      /* sub-scales in a block */
     uint32_t submins;   /* sub-minima in a block */
@@ -38,9 +38,39 @@ static struct planes planes_of(uint32_t type) {
         return (struct planes){4, 0, 8, 8, true, 2};
     case BLOCK_Q5_K:
         return (struct planes){4, 1, 8, 8, true, 2};
+    case BLOCK_Q2_K:
+        return (struct planes){2, 0, 16, 0, true, 2};
+    case BLOCK_Q3_K:
+    case BLOCK_IQ2_S:
+        return (struct planes){2, 1, 16, 0, false, 2};
+    case BLOCK_IQ4_XS:
+        return (struct planes){4, 0, 8, 0, false, 2};
     default:
         CHECK(type == BLOCK_Q6_K);
         return (struct planes){4, 2, 16, 0, false, 2};
+    }
+}
+
+uint32_t panel_type(uint32_t file) {
+    switch (file) {
+    case BLOCK_IQ3_S:
+    case BLOCK_IQ3_XXS:
+        return BLOCK_IQ4_XS;
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ1_S:
+    case BLOCK_IQ1_M:
+        return BLOCK_IQ2_S;
+    case BLOCK_TQ1_0:
+    case BLOCK_TQ2_0:
+        return BLOCK_Q2_K;
+    case BLOCK_Q1_0:
+    case BLOCK_Q2_0:
+        return BLOCK_Q4_0;
+    case BLOCK_NVFP4:
+        return BLOCK_F16;
+    default:
+        return file;
     }
 }
 
@@ -58,11 +88,13 @@ static uint64_t quants_bytes(uint32_t type, uint64_t cols) {
     }
 }
 
-bool panel_layout_init(struct panel_layout *l, uint32_t type, uint64_t rows, uint64_t cols) {
-    const struct block_info *info = block_info(type);
+bool panel_layout_init(struct panel_layout *l, uint32_t file, uint64_t rows, uint64_t cols) {
+    const struct block_info *info = block_info(file);
     if (info == NULL || !info->computable || rows == 0 || cols == 0 || rows > UINT32_MAX ||
         cols > UINT32_MAX || cols % info->values != 0)
         return false;
+    const uint32_t type = panel_type(file);
+    info = block_info(type);
     struct planes planes = {0};
     if (block_is_quantised(type))
         planes = planes_of(type);
@@ -85,6 +117,7 @@ bool panel_layout_init(struct panel_layout *l, uint32_t type, uint64_t rows, uin
             offset[i] = at;
     *l = (struct panel_layout){
         .type = type,
+        .file = file,
         .rows = (uint32_t)rows,
         .cols = (uint32_t)cols,
         .panels = (uint32_t)arith_ceil_div(rows, PANEL_ROWS),
@@ -94,7 +127,10 @@ bool panel_layout_init(struct panel_layout *l, uint32_t type, uint64_t rows, uin
         .submin = (uint32_t)offset[2],
         .d = (uint32_t)offset[3],
         .m = (uint32_t)offset[4],
+        .factor = block_factor(file),
     };
+    if (block_table(file) != NULL)
+        memcpy(l->table, block_table(file), sizeof l->table);
     l->bytes = (uint64_t)l->panels * l->panel_bytes;
     return true;
 }
@@ -109,9 +145,10 @@ static void store32(uint8_t *p, uint32_t v) {
     memcpy(p, &v, sizeof v);
 }
 
-static uint32_t high_quants(uint32_t word, uint32_t high_bits, uint32_t field) {
-    uint32_t mask = high_bits == 1 ? 0x01010101 : 0x03030303;
-    return (word >> high_bits * field & mask) << 4;
+/* Field number `field` of `bits` bits in each byte of a word. */
+static uint32_t fields_of(uint32_t word, uint32_t bits, uint32_t field) {
+    const uint32_t mask = bits == 1 ? 0x01010101 : 0x03030303;
+    return word >> bits * field & mask;
 }
 
 static void take_quants(const struct panel_layout *l, const struct planes *planes, const uint8_t *panel,
@@ -122,18 +159,24 @@ static void take_quants(const struct panel_layout *l, const struct planes *plane
             store32(q + 4 * s, load32(from + 64 * s));
         return;
     }
-    const uint8_t *from = panel + (size_t)b * 256 + 4 * r;
-    for (uint32_t s = 0; s < 4; s++) {
-        uint32_t both = load32(from + 64 * s);
-        store32(q + 4 * s, both & 0x0F0F0F0F);
-        store32(q + 16 + 4 * s, both >> 4 & 0x0F0F0F0F);
+    if (planes->low_bits == 4) {
+        const uint8_t *from = panel + (size_t)b * 256 + 4 * r;
+        for (uint32_t s = 0; s < 4; s++) {
+            uint32_t both = load32(from + 64 * s);
+            store32(q + 4 * s, both & 0x0F0F0F0F);
+            store32(q + 16 + 4 * s, both >> 4 & 0x0F0F0F0F);
+        }
+    } else {
+        const uint8_t *from = panel + (size_t)b * 128 + 4 * r;
+        for (uint32_t s = 0; s < 8; s++)
+            store32(q + 4 * s, fields_of(load32(from + 64 * (s / 4)), 2, s % 4));
     }
     uint32_t fields = planes->high_bits == 2 ? 4 : 8;
     for (uint32_t w = 0; w < planes->high_bits; w++) {
         uint32_t word = load32(panel + l->high + ((size_t)b * planes->high_bits + w) * 64 + 4 * r);
         for (uint32_t f = 0; f < fields; f++) {
             uint8_t *four = q + 4 * (fields * w + f);
-            store32(four, load32(four) | high_quants(word, planes->high_bits, f));
+            store32(four, load32(four) | fields_of(word, planes->high_bits, f) << planes->low_bits);
         }
     }
 }
@@ -154,6 +197,10 @@ void panel_take_apart(const struct panel_layout *l, const uint8_t *panel, uint32
         p->sub[j] = panel[l->sub + ((size_t)block * planes.subs + j) * PANEL_ROWS + r];
     for (uint32_t j = 0; j < planes.submins; j++)
         p->submin[j] = panel[l->submin + ((size_t)block * planes.submins + j) * PANEL_ROWS + r];
+    for (uint32_t j = 0; j < 16 && l->type == BLOCK_Q2_K; j++) {
+        p->submin[j] = p->sub[j] >> 4;
+        p->sub[j] &= 15;
+    }
     p->d = planes.d_bytes == 1 ? block_from_e8m0_half(panel[l->d + (size_t)block * PANEL_ROWS + r])
                                : take_f16(panel + l->d, r, block);
     p->m = planes.m ? take_f16(panel + l->m, r, block) : 0;
@@ -304,6 +351,65 @@ static inline void put_k6(const struct panel_layout *l, uint8_t *panel, uint32_t
     }
 }
 
+/* The quants of 32-block b in the order of columns, below 2^(low_bits + high_bits). */
+static inline void put_codes(const struct panel_layout *l, const struct planes *planes, uint8_t *panel,
+                             uint32_t r, uint32_t b, const uint8_t *q) {
+    const size_t row = sizeof(uint32_t) * r;
+    uint32_t w[8];
+    memcpy(w, q, sizeof w);
+    if (planes->low_bits == 4) {
+        for (uint32_t s = 0; s < 4; s++)
+            store32(panel + (size_t)b * 256 + WORD * s + row, w[s] | w[s + 4] << 4);
+        return;
+    }
+    uint32_t high = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t word = 0;
+        for (uint32_t f = 0; f < 4; f++) {
+            word |= (w[4 * i + f] & 0x03030303) << 2 * f;
+            high |= (w[4 * i + f] >> 2 & 0x01010101) << (4 * i + f);
+        }
+        store32(panel + (size_t)b * 128 + WORD * i + row, word);
+    }
+    if (planes->high_bits == 1)
+        store32(panel + l->high + WORD * b + row, high);
+}
+
+static inline void put16(uint8_t *plane, uint32_t block, uint32_t r, uint16_t v) {
+    memcpy(plane + ((size_t)block * PANEL_ROWS + r) * 2, &v, sizeof v);
+}
+
+/* A 256-value block of the types in block_codes.c. */
+static void put_parts(const struct panel_layout *l, uint8_t *panel, uint32_t r, uint32_t super,
+                      const uint8_t *from) {
+    const struct planes planes = planes_of(l->type);
+    struct block_parts p;
+    block_take_codes(l->file, from, &p);
+    for (uint32_t b = 0; b < 8; b++)
+        put_codes(l, &planes, panel, r, 8 * super + b, p.q + (size_t)32 * b);
+    for (uint32_t j = 0; j < planes.subs; j++)
+        panel[l->sub + ((size_t)super * planes.subs + j) * PANEL_ROWS + r] =
+            l->type == BLOCK_Q2_K ? (uint8_t)(p.sub[j] | p.submin[j] << 4) : p.sub[j];
+    put16(panel + l->d, super, r, block_to_f16(p.d));
+    if (planes.m)
+        put16(panel + l->m, super, r, block_to_f16(p.m));
+}
+
+static void put_as_q4_0(const struct panel_layout *l, uint8_t *panel, uint32_t r, uint32_t block,
+                        const uint8_t *from) {
+    uint8_t blocks[4 * 18];
+    const uint32_t n = block_as_q4_0(l->file, from, blocks);
+    for (uint32_t i = 0; i < n; i++)
+        put_block32(BLOCK_Q4_0, l, panel, r, n * block + i, blocks + (size_t)18 * i);
+}
+
+static void put_nvfp4(uint8_t *panel, uint32_t r, uint32_t block, const uint8_t *from) {
+    float v[64];
+    block_take_nvfp4(from, v);
+    for (uint32_t c = 0; c < 64; c++)
+        put16(panel, 64 * block + c, r, block_to_f16(v[c]));
+}
+
 /* A row of 16-bit numbers beside the next one: in each column two rows are one word. */
 static void put_f16_rows(const struct panel_layout *l, uint8_t *panel, uint32_t r, const uint8_t *row,
                          const uint8_t *next, uint32_t start, uint32_t end) {
@@ -362,6 +468,12 @@ static inline void pack_blocks(uint32_t type, const struct panel_layout *l, cons
                 put_k6(l, panel, r, block, from);
             else if (type == BLOCK_Q4_K || type == BLOCK_Q5_K)
                 put_k45(type, l, panel, r, block, from);
+            else if (type == BLOCK_Q1_0 || type == BLOCK_Q2_0)
+                put_as_q4_0(l, panel, r, block, from);
+            else if (type == BLOCK_NVFP4)
+                put_nvfp4(panel, r, block, from);
+            else if (info->values == 256)
+                put_parts(l, panel, r, block, from);
             else
                 put_block32(type, l, panel, r, block, from);
         }
@@ -383,9 +495,9 @@ static void clear(const struct panel_layout *l, uint32_t n, uint8_t *panel) {
 void panel_pack(const struct panel_layout *l, const void *rows, uint32_t n, void *dst) {
     CHECK(n <= PANEL_ROWS);
     uint64_t row_bytes = 0;
-    CHECK(block_row_bytes(l->type, l->cols, &row_bytes));
+    CHECK(block_row_bytes(l->file, l->cols, &row_bytes));
     clear(l, n, dst);
-    switch (l->type) {
+    switch (l->file) {
 #define CASE(t)                                                                                              \
     case t:                                                                                                  \
         pack_blocks(t, l, rows, row_bytes, n, dst);                                                          \
@@ -401,8 +513,13 @@ void panel_pack(const struct panel_layout *l, const void *rows, uint32_t n, void
         CASE(BLOCK_Q5_K)
         CASE(BLOCK_Q6_K)
 #undef CASE
-    default:
+    case BLOCK_F32:
+    case BLOCK_F16:
+    case BLOCK_BF16:
         pack_floats(l, rows, row_bytes, n, dst);
+        break;
+    default:
+        pack_blocks(l->file, l, rows, row_bytes, n, dst);
     }
 }
 
@@ -416,9 +533,11 @@ void panel_decode_row(const struct panel_layout *l, const void *panels, uint32_t
         return;
     }
     uint32_t values = block_info(l->type)->values;
+    /* Of types whose blocks are of another size the panel's type decodes to the same. */
+    const uint32_t type = values == block_info(l->file)->values ? l->file : l->type;
     struct block_parts p;
     for (uint32_t block = 0; block < l->cols / values; block++) {
         panel_take_apart(l, panel, r, block, &p);
-        block_decode_parts(l->type, &p, out + (size_t)block * values);
+        block_decode_parts(type, &p, out + (size_t)block * values);
     }
 }

@@ -224,18 +224,8 @@ uint32_t graph_angles_stride(const struct graph *g) {
 }
 
 uint32_t graph_form_for(const struct gguf_tensor *t) {
-    switch (t->type) {
-    case BLOCK_F32:
-    case BLOCK_F16:
-    case BLOCK_BF16:
-        return GRAPH_F32;
-    case BLOCK_Q4_K:
-    case BLOCK_Q5_K:
-    case BLOCK_Q6_K:
-        return GRAPH_I8_256;
-    default:
-        return GRAPH_I8_32;
-    }
+    const uint32_t values = block_info(panel_type(t->type))->values;
+    return values == 1 ? GRAPH_F32 : values == 256 ? GRAPH_I8_256 : GRAPH_I8_32;
 }
 
 static void touch(struct graph *g, uint32_t value, uint32_t op) {

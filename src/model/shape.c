@@ -441,8 +441,8 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
                           p->rows == SHAPE_NONE ? " for a vector" : "");
     if (!b->computable)
         return gguf_error(g, e,
-                          "tensor '%s%s' has type %s, which stator can't compute with; it can with f32, f16, "
-                          "bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, iq4_nl and mxfp4",
+                          "tensor '%s%s' has type %s, which is none of weights: stator computes with f32, f16, bf16 "
+                          "and all block formats of GGUF files but q8_1 and q8_k",
                           prefix, p->name, b->name);
     return STATOR_OK;
 }

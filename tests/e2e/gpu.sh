@@ -87,7 +87,7 @@ test_spilled_experts() {
     expect_gpu 0 devices=1 "$stator" selftest --only 'q4_k, experts, KV f16, spilled'
 }
 test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl; do oracle quant-$t; done; }
-test_oracle_k_blocks() { for t in q4_k q5_k q6_k; do oracle quant-$t; done; }
+test_oracle_k_blocks() { for t in q2_k q3_k q4_k q5_k q6_k iq3_s iq4_xs; do oracle quant-$t; done; }
 
 # The driver was asked for what the plan says, once, and for nothing after the seal. The last list that is closed is the last thing
 # that a start does, so a first run counts them and a second one puts the mark there.

@@ -7,9 +7,10 @@
 
 #include <math.h>
 
-static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,    BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1,
-                                 BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K,
-                                 BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
+static const uint32_t types[] = {
+    BLOCK_F32,   BLOCK_F16,     BLOCK_BF16,  BLOCK_Q4_0,   BLOCK_Q4_1,  BLOCK_Q5_0,  BLOCK_Q5_1, BLOCK_Q8_0,
+    BLOCK_Q4_K,  BLOCK_Q5_K,    BLOCK_Q6_K,  BLOCK_IQ4_NL, BLOCK_MXFP4, BLOCK_Q2_K,  BLOCK_Q3_K, BLOCK_IQ4_XS,
+    BLOCK_IQ3_S, BLOCK_IQ3_XXS, BLOCK_IQ2_S, BLOCK_IQ1_M,  BLOCK_TQ2_0, BLOCK_NVFP4, BLOCK_Q1_0};
 #define N_TYPES (sizeof types / sizeof types[0])
 
 struct tiers {
@@ -49,28 +50,19 @@ static void set_f16(uint8_t *p, float v) {
 /* The weights' scales and minima (or the numbers themselves) become d and m, times +-[0.5, 1.5) if vary is
  * set. */
 static void set_scales(struct problem *p, uint64_t *seed, float d, float m, bool vary) {
-    const struct block_info *info = block_info(p->l.type);
-    bool has_m = p->l.m != p->l.panel_bytes;
+    const struct block_info *info = block_info(p->l.file);
     for (size_t at = 0; at < p->rows.bytes; at += info->bytes) {
         float by = vary ? 1.0f + testing_uniform(seed) / 2 : 1.0f;
         if (vary && testing_below(seed, 2) == 0)
             by = -by;
         uint8_t *block = p->rows.data + at;
-        if (p->l.type == BLOCK_F32) {
-            float w = d * testing_uniform(seed);
-            memcpy(block, &w, sizeof w);
-        } else if (p->l.type == BLOCK_F16) {
-            set_f16(block, d * testing_uniform(seed));
-        } else if (p->l.type == BLOCK_BF16) {
-            float w = d * testing_uniform(seed);
-            memcpy(block, (const uint8_t *)&w + 2, 2);
-        } else if (p->l.type == BLOCK_MXFP4) { /* powers of two; now and then the least two */
+        if (info->values == 1) {
+            block_put_scales(p->l.file, block, d * testing_uniform(seed), 0);
+        } else if (p->l.file == BLOCK_MXFP4) { /* powers of two; now and then the least two */
             const bool least = vary && testing_below(seed, 8) == 0;
             block[0] = (uint8_t)(least ? testing_below(seed, 2) : 128 + (uint64_t)ilogbf(d) + (by < 0));
         } else {
-            set_f16(block + (p->l.type == BLOCK_Q6_K ? 208 : 0), d * by);
-            if (has_m)
-                set_f16(block + 2, m * by);
+            block_put_scales(p->l.file, block, d * by, m * by);
         }
     }
 }
@@ -206,7 +198,7 @@ static void compare_tiers(const struct tiers *tiers, const struct problem *p, ui
         const bool tiled = i == 0 || i % 2 == 0;
         char what[128];
         snprintf(what, sizeof what, "%s, %s, k %u, rows %u, tokens %u from %u%s, gap %u", k->tier,
-                 block_info(p->l.type)->name, p->l.cols, p->l.rows, tokens, first, tiled ? ", tiled" : "",
+                 block_info(p->l.file)->name, p->l.cols, p->l.rows, tokens, first, tiled ? ", tiled" : "",
                  gap);
         struct kernel_check_buffer got = kernel_check_alloc(n * sizeof(float));
         assert_true(i == 0 || k->matmul[p->l.type] != tiers->scalar.matmul[p->l.type]);
@@ -296,7 +288,7 @@ static void check_rounding(const struct tiers *tiers, const struct problem *p) {
     multiply(&tiers->scalar, p, floats(&out), apart, 0, false);
     uint32_t values = block_info(p->l.type)->values;
     for (uint32_t r = 0; r < p->l.rows; r++) {
-        block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
+        block_decode_row(p->l.file, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
         for (uint32_t t = 0; t < p->tokens; t++) {
             double size = 0;
             double sum = exact(p, floats(&w), t, true, &size);
@@ -305,7 +297,7 @@ static void check_rounding(const struct tiers *tiers, const struct problem *p) {
             double steps = 4.0 * (p->l.cols / values + 8);
             double got = (double)floats(&out)[r / PANEL_ROWS * apart + t * PANEL_ROWS + r % PANEL_ROWS];
             if (!(fabs(got - sum) <= steps * 0x1p-24 * size + 1e-30))
-                fail_msg("%s, k %u, row %u, token %u: %a, expected %a", block_info(p->l.type)->name,
+                fail_msg("%s, k %u, row %u, token %u: %a, expected %a", block_info(p->l.file)->name,
                          p->l.cols, r, t, got, sum);
         }
     }
@@ -424,7 +416,7 @@ static void check_error(const struct tiers *tiers, const struct problem *p, cons
     double quantisation = 0;
     multiply(&tiers->scalar, p, floats(&out), apart, 0, false);
     for (uint32_t r = 0; r < p->l.rows; r++) {
-        block_decode_row(p->l.type, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
+        block_decode_row(p->l.file, p->rows.data + r * p->row_bytes, floats(&w), p->l.cols);
         for (uint32_t t = 0; t < p->tokens; t++) {
             double size = 0;
             double sum = exact(p, floats(&w), t, false, &size);
@@ -437,7 +429,7 @@ static void check_error(const struct tiers *tiers, const struct problem *p, cons
     assert_true(quantisation > 0);
     if (!(sqrt(ours) <= 1.2 * sqrt(quantisation)))
         fail_msg("%s, %s weights: the error is %g times that of the activations' quantisation",
-                 block_info(p->l.type)->name, from, sqrt(ours / quantisation));
+                 block_info(p->l.file)->name, from, sqrt(ours / quantisation));
     kernel_check_free(&out);
     kernel_check_free(&w);
 }
@@ -447,9 +439,11 @@ static void scalar_is_as_good_as_its_activations(void **state) {
     uint64_t seed = testing_seed("scalar_is_as_good_as_its_activations");
     struct tiers tiers = available_tiers();
     for (size_t i = 0; i < N_TYPES; i++) {
-        if (block_info(types[i])->values == 1)
-            continue;
         struct problem p = problem_new(types[i], 8, 1024, 12);
+        if (block_info(p.l.type)->values == 1) {
+            problem_free(&p);
+            continue;
+        }
         kernel_check_random_floats(&seed, floats(&p.x), (size_t)p.tokens * p.l.cols, 2.0f);
         quantise_all(&p);
         kernel_check_random_bytes(&seed, p.rows.data, p.rows.bytes);

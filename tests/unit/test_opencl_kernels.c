@@ -4,10 +4,13 @@
 #include "gpu_model.h"
 #include "ze_runner.h"
 
-static const uint32_t all_types[] = {BLOCK_Q4_0, BLOCK_Q4_1,   BLOCK_Q5_0, BLOCK_Q5_1, BLOCK_Q8_0,
-                                     BLOCK_Q4_K, BLOCK_Q5_K,   BLOCK_Q6_K, BLOCK_F32,  BLOCK_F16,
-                                     BLOCK_BF16, BLOCK_IQ4_NL, BLOCK_MXFP4};
+static const uint32_t all_types[] = {
+    BLOCK_Q4_0, BLOCK_Q4_1,  BLOCK_Q5_0,   BLOCK_Q5_1,  BLOCK_Q8_0,   BLOCK_Q4_K,    BLOCK_Q5_K,
+    BLOCK_Q6_K, BLOCK_F32,   BLOCK_F16,    BLOCK_BF16,  BLOCK_IQ4_NL, BLOCK_MXFP4,   BLOCK_Q2_K,
+    BLOCK_Q3_K, BLOCK_IQ2_S, BLOCK_IQ4_XS, BLOCK_IQ1_S, BLOCK_IQ3_S,  BLOCK_IQ3_XXS, BLOCK_TQ2_0};
 #define N_TYPES (sizeof all_types / sizeof all_types[0])
+static const uint32_t k_types[] = {BLOCK_Q4_K, BLOCK_Q5_K,  BLOCK_Q6_K,   BLOCK_Q2_K,
+                                   BLOCK_Q3_K, BLOCK_IQ2_S, BLOCK_IQ3_XXS};
 
 static const struct launch_traits plain_traits = {
     .max_group = 512, .local_bytes = 65536, .threads = 64, .sub_group_sizes = 1u << 3 | 1u << 4 | 1u << 5};
@@ -156,7 +159,7 @@ static void check_experts(uint64_t *seed, const struct launch_traits *t, const u
     gpu_model_free(m);
 }
 
-/* Every set of types that has kernels: each type alone, K types mixed, all mixed. */
+/* Every set of types that has kernels: each type alone, three K types mixed, all of them, all types. */
 static void each_set(const char *test, const struct launch_traits *t, uint32_t n_sets, uint32_t least,
                      uint32_t most) {
     if (!have_runner)
@@ -168,7 +171,9 @@ static void each_set(const char *test, const struct launch_traits *t, uint32_t n
             if (set < N_TYPES)
                 type[i] = all_types[set];
             else if (set == N_TYPES)
-                type[i] = pick(&seed, all_types + 5, 3);
+                type[i] = pick(&seed, k_types, 3);
+            else if (set == N_TYPES + 1)
+                type[i] = pick(&seed, k_types, sizeof k_types / sizeof k_types[0]);
             else
                 type[i] = pick(&seed, all_types, N_TYPES);
         }
@@ -364,7 +369,7 @@ static void experts(void **state) {
         skip();
     static const uint32_t buckets[] = {1, 4, 21, 21, 21};
     uint64_t seed = testing_seed("experts");
-    for (uint32_t set = 0; set < N_TYPES + 4; set++) {
+    for (uint32_t set = 0; set < N_TYPES + 6; set++) {
         for (uint32_t i = 0; i < 5; i++) {
             struct launch_traits t = plain_traits;
             t.dpas = i > 2;
@@ -372,7 +377,8 @@ static void experts(void **state) {
             uint32_t type[7];
             for (uint32_t k = 0; k < 7; k++)
                 type[k] = set < N_TYPES       ? all_types[set]
-                          : set < N_TYPES + 2 ? pick(&seed, all_types + 5, 3)
+                          : set < N_TYPES + 2 ? pick(&seed, k_types, 3)
+                          : set < N_TYPES + 4 ? pick(&seed, k_types, sizeof k_types / sizeof k_types[0])
                                               : pick(&seed, all_types, N_TYPES);
             check_experts(&seed, &t, type, 1 + (uint32_t)testing_below(&seed, buckets[i]), buckets[i]);
         }
@@ -381,17 +387,17 @@ static void experts(void **state) {
 
 static void decode_one(void **state) {
     (void)state;
-    each_set("decode_one", &plain_traits, N_TYPES + 2, 1, 1);
+    each_set("decode_one", &plain_traits, N_TYPES + 3, 1, 1);
 }
 
 static void decode_few(void **state) {
     (void)state;
-    each_set("decode_few", &plain_traits, N_TYPES + 2, 1, 9);
+    each_set("decode_few", &plain_traits, N_TYPES + 3, 1, 9);
 }
 
 static void prefill(void **state) {
     (void)state;
-    each_set("prefill", &plain_traits, N_TYPES + 2, 10, 21);
+    each_set("prefill", &plain_traits, N_TYPES + 3, 10, 21);
 }
 
 static void matrix_engine(void **state) {
@@ -399,7 +405,7 @@ static void matrix_engine(void **state) {
     struct launch_traits t = plain_traits;
     t.dpas = true;
     each_set("dpas8", &t, 8, 10, 21);
-    each_set("dpas8_mixed", &t, N_TYPES + 1, 20, 21);
+    each_set("dpas8_mixed", &t, N_TYPES + 2, 20, 21);
     t.sub_group_sizes = 1u << 4 | 1u << 5;
     each_set("dpas16", &t, 8, 10, 21);
 }

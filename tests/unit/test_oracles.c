@@ -146,9 +146,10 @@ static void quantised(void **state) {
     static const struct {
         const char *name;
         double limit;
-    } types[] = {{"quant-q8_0", .035}, {"quant-q4_0", .035}, {"quant-q4_1", .035},
-                 {"quant-q5_0", .036}, {"quant-q5_1", .037}, {"quant-q4_k", .051},
-                 {"quant-q5_k", .050}, {"quant-q6_k", .049}, {"quant-iq4_nl", .036}};
+    } types[] = {{"quant-q8_0", .035},   {"quant-q4_0", .035}, {"quant-q4_1", .035}, {"quant-q5_0", .036},
+                 {"quant-q5_1", .037},   {"quant-q4_k", .051}, {"quant-q5_k", .050}, {"quant-q6_k", .049},
+                 {"quant-iq4_nl", .036}, {"quant-q2_k", .048}, {"quant-q3_k", .049}, {"quant-iq4_xs", .051},
+                 {"quant-iq3_s", .055}};
     TESTING_NEED_SHARED("oracles/models/quant-q8_0.gguf");
     int worse = 0;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {

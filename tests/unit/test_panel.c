@@ -5,9 +5,11 @@
 
 #include <math.h>
 
-static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,    BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1,
-                                 BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K,
-                                 BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
+static const uint32_t types[] = {
+    BLOCK_F32,   BLOCK_F16,    BLOCK_BF16,  BLOCK_Q4_0,    BLOCK_Q4_1,   BLOCK_Q5_0,   BLOCK_Q5_1,
+    BLOCK_Q8_0,  BLOCK_Q4_K,   BLOCK_Q5_K,  BLOCK_Q6_K,    BLOCK_IQ4_NL, BLOCK_MXFP4,  BLOCK_Q2_K,
+    BLOCK_Q3_K,  BLOCK_IQ4_XS, BLOCK_IQ3_S, BLOCK_IQ3_XXS, BLOCK_IQ2_S,  BLOCK_IQ2_XS, BLOCK_IQ2_XXS,
+    BLOCK_IQ1_S, BLOCK_IQ1_M,  BLOCK_TQ1_0, BLOCK_TQ2_0,   BLOCK_NVFP4,  BLOCK_Q1_0,   BLOCK_Q2_0};
 #define N_TYPES (sizeof types / sizeof types[0])
 
 /* Packs a random matrix, panel by panel, and reads every row back. */
@@ -23,6 +25,9 @@ static void round_trip(uint64_t *seed, uint32_t type, uint32_t rows, uint32_t co
     struct kernel_check_buffer expected = kernel_check_alloc(cols * sizeof(float));
     struct kernel_check_buffer got = kernel_check_alloc(cols * sizeof(float));
     kernel_check_random_bytes(seed, file.data, file.bytes);
+    /* A NaN of a type that is packed as others are may become another. */
+    for (uint64_t at = 0; type != l.type && at < file.bytes; at += block_info(type)->bytes)
+        block_put_scales(type, file.data + at, 0.01f * testing_uniform(seed), 0.02f * testing_uniform(seed));
     for (uint32_t p = 0; p < l.panels; p++) {
         uint32_t n = rows - 16 * p < 16 ? rows - 16 * p : 16;
         panel_pack(&l, file.data + 16 * p * row_bytes, n, packed.data + (size_t)p * l.panel_bytes);
@@ -115,6 +120,10 @@ static void planes_lie_where_the_header_says(void **state) {
         {BLOCK_Q4_K, 256, 2432, 2432, 2048, 2176, 2304, 2368},
         {BLOCK_Q5_K, 256, 2944, 2048, 2560, 2688, 2816, 2880},
         {BLOCK_Q6_K, 256, 3392, 2048, 3072, 3392, 3328, 3392},
+        {BLOCK_Q2_K, 256, 1408, 1408, 1024, 1408, 1280, 1344},
+        {BLOCK_Q3_K, 256, 1856, 1024, 1536, 1856, 1792, 1856},
+        {BLOCK_IQ4_XS, 256, 2240, 2240, 2048, 2240, 2176, 2240},
+        {BLOCK_IQ2_S, 256, 1856, 1024, 1536, 1856, 1792, 1856},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct panel_layout l;
@@ -188,6 +197,25 @@ static void bits_lie_where_the_header_says(void **state) {
     panel_pack(&l, q4, 16, panel);
     assert_int_equal(panel[l.sub + 7 * 16 + 15], 0x3F);
     assert_int_equal(panel[l.submin + 7 * 16 + 15], 0x2A);
+    /* Q3_K, row 5, column 32 * 3 + 4 * 6 + 1: 32-block 3, step 6 = 4 + 2, byte 1; quant 6, scale 7 is 0x2A
+     * - 32. */
+    uint8_t q3[16 * 110] = {0};
+    block = q3 + 5 * 110;
+    block[25] = 1 << 3;
+    block[32 + 25] = 2 << 6;
+    block[96 + 7] = 0x0A;
+    block[96 + 8 + 3] = 2 << 2;
+    assert_true(panel_layout_init(&l, BLOCK_Q3_K, 16, 256));
+    panel_pack(&l, q3, 16, panel);
+    assert_int_equal(panel[3 * 128 + 1 * 64 + 5 * 4 + 1], 2 << 4);
+    assert_int_equal(panel[l.high + 3 * 64 + 5 * 4 + 1], 1 << 6);
+    assert_int_equal(panel[l.sub + 7 * 16 + 5], 0x0A);
+    /* Q2_K, row 1: scale and minimum of the 16 columns from 80 on lie together, as in the file. */
+    uint8_t q2[16 * 84] = {0};
+    q2[84 + 5] = 0xC7;
+    assert_true(panel_layout_init(&l, BLOCK_Q2_K, 16, 256));
+    panel_pack(&l, q2, 16, panel);
+    assert_int_equal(panel[l.sub + 5 * 16 + 1], 0xC7);
     /* BF16, three columns: row 2 of the last one, and zero where a fourth would be. */
     const uint16_t bf[3 * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 0xABCD};
     assert_true(panel_layout_init(&l, BLOCK_BF16, 3, 3));
@@ -204,7 +232,9 @@ static void absurd_sizes_are_refused(void **state) {
     assert_false(panel_layout_init(&l, BLOCK_F32, 32, 0));
     assert_false(panel_layout_init(&l, BLOCK_Q4_K, 1, 128));
     assert_false(panel_layout_init(&l, BLOCK_Q8_0, 1, 33));
-    assert_false(panel_layout_init(&l, 10, 1, 256)); /* sized only */
+    assert_false(panel_layout_init(&l, 15, 1, 256)); /* sized only */
+    assert_false(panel_layout_init(&l, BLOCK_Q1_0, 1, 64));
+    assert_false(panel_layout_init(&l, BLOCK_NVFP4, 1, 32));
     assert_false(panel_layout_init(&l, 4, 1, 256));
     assert_false(panel_layout_init(&l, UINT32_MAX, 1, 256));
     assert_false(panel_layout_init(&l, BLOCK_F32, 1ull << 32, 32));

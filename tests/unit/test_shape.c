@@ -420,25 +420,20 @@ static void architectures(void **state) {
 static void reference_models(void **state) {
     (void)state;
     TESTING_NEED_SHARED("oracles/models/llama-tied.gguf");
-    static const struct {
-        const char *name, *part; /* NULL: it is read */
-    } models[] = {
-        {"llama-tied", NULL},       {"llama-untied", NULL}, {"qwen2", NULL},          {"qwen3", NULL},
-        {"quant-q8_0", NULL},       {"quant-q4_0", NULL},   {"quant-q4_1", NULL},     {"quant-q5_0", NULL},
-        {"quant-q5_1", NULL},       {"quant-q4_k", NULL},   {"quant-q5_k", NULL},     {"quant-q6_k", NULL},
-        {"quant-q2_k", "q2_k"},     {"quant-q3_k", "q3_k"}, {"quant-iq3_s", "iq3_s"}, {"quant-iq4_nl", NULL},
-        {"quant-iq4_xs", "iq4_xs"}, {"gemma3", NULL},       {"phi3", NULL},           {"gpt-oss", NULL},
-        {"qwen35", NULL},           {"qwen35moe", NULL},    {"qwen3moe", NULL},       {"mixtral", NULL}};
+    static const char *const models[] = {
+        "llama-tied", "llama-untied", "qwen2",       "qwen3",        "quant-q8_0",   "quant-q4_0",
+        "quant-q4_1", "quant-q5_0",   "quant-q5_1",  "quant-q4_k",   "quant-q5_k",   "quant-q6_k",
+        "quant-q2_k", "quant-q3_k",   "quant-iq3_s", "quant-iq4_nl", "quant-iq4_xs", "gemma3",
+        "phi3",       "gpt-oss",      "qwen35",      "qwen35moe",    "qwen3moe",     "mixtral"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char relative[64];
         struct gguf *g = NULL;
         stator_error e = {0};
-        snprintf(relative, sizeof relative, "oracles/models/%s.gguf", models[i].name);
+        snprintf(relative, sizeof relative, "oracles/models/%s.gguf", models[i]);
         assert_int_equal(gguf_open(testing_shared(relative), &g, &e), STATOR_OK);
         stator_status rc = arch_read(g, &shape, &e);
-        if (models[i].part == NULL ? rc != STATOR_OK
-                                   : rc != STATOR_BAD_MODEL || strstr(e.text, models[i].part) == NULL)
-            fail_msg("%s: %d \"%s\"", models[i].name, (int)rc, e.text);
+        if (rc != STATOR_OK)
+            fail_msg("%s: %d \"%s\"", models[i], (int)rc, e.text);
         if (i == 0) {
             assert_true(shape.tied && shape.rope_freqs != NULL && shape.rope_freqs->ne[0] == 16 &&
                         shape.rope_base == 500000);

@@ -54,9 +54,11 @@ static const struct shape_class shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
-static const uint32_t types[] = {BLOCK_F32,  BLOCK_F16,    BLOCK_BF16, BLOCK_Q4_0, BLOCK_Q4_1,
-                                 BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0, BLOCK_Q4_K, BLOCK_Q5_K,
-                                 BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
+static const uint32_t types[] = {
+    BLOCK_F32,   BLOCK_F16,    BLOCK_BF16,  BLOCK_Q4_0,    BLOCK_Q4_1,   BLOCK_Q5_0,   BLOCK_Q5_1,
+    BLOCK_Q8_0,  BLOCK_Q4_K,   BLOCK_Q5_K,  BLOCK_Q6_K,    BLOCK_IQ4_NL, BLOCK_MXFP4,  BLOCK_Q2_K,
+    BLOCK_Q3_K,  BLOCK_IQ4_XS, BLOCK_IQ3_S, BLOCK_IQ3_XXS, BLOCK_IQ2_S,  BLOCK_IQ2_XS, BLOCK_IQ2_XXS,
+    BLOCK_IQ1_S, BLOCK_IQ1_M,  BLOCK_TQ1_0, BLOCK_TQ2_0,   BLOCK_NVFP4,  BLOCK_Q1_0,   BLOCK_Q2_0};
 #define TYPES (sizeof types / sizeof types[0])
 
 struct result {

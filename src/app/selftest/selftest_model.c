@@ -30,15 +30,13 @@ static float next_float(struct making *w) {
 static void fill_block(struct making *w, uint32_t type, uint8_t *block, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; i++)
         block[i] = (uint8_t)(next_random(w) >> 56);
-    bool k = type == BLOCK_Q4_K || type == BLOCK_Q5_K || type == BLOCK_Q6_K;
-    uint16_t d = block_to_f16((0.75f + 0.25f * next_float(w)) * (k ? 0.0004f : 0.01f));
-    uint16_t m = block_to_f16((k ? 0.0004f : -0.08f) * (0.75f + 0.25f * next_float(w)));
+    const bool k = block_info(type)->values == 256;
+    const float d = (0.75f + 0.25f * next_float(w)) * (k ? 0.0004f : 0.01f);
+    const float m = (k ? 0.0004f : -0.08f) * (0.75f + 0.25f * next_float(w));
     if (type == BLOCK_MXFP4) /* 2^-8 to 2^-7, halved */
         block[0] = (uint8_t)(120 + block[0] % 2);
     else
-        memcpy(type == BLOCK_Q6_K ? block + bytes - 2 : block, &d, sizeof d);
-    if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1 || type == BLOCK_Q4_K || type == BLOCK_Q5_K)
-        memcpy(block + 2, &m, sizeof m);
+        block_put_scales(type, block, d, m);
 }
 
 /* One value; the bytes behind it. */

@@ -240,7 +240,7 @@ static stator_status cpu_prepare(struct device *d, const struct device_setup *s,
         if (w->packed && c->kernels.matmul[w->layout.type] == NULL)
             return error_set(e, STATOR_BAD_MODEL, "tensor '%.*s': no kernel multiplies type %s",
                              (int)w->tensor->name.length, w->tensor->name.data,
-                             block_info(w->layout.type)->name);
+                             block_info(w->layout.file)->name);
     }
     CHECK(c->slices[DEVICE_EXCHANGE][0].memory != NULL && c->slices[DEVICE_SCRATCH][0].memory != NULL);
     for (uint32_t k = 0; k < m->slots; k++)

@@ -154,6 +154,7 @@ static stator_status add_embed(struct launch_list *b, uint32_t op) {
                              .piece = {DEVICE_WEIGHTS, p->slice, p->offset},
                              .x = launch_floats(b, o->out),
                              .type = w->layout.type,
+                             .file = w->layout.file,
                              .width = w->layout.cols,
                              .first_panel = p->first_panel,
                              .panels = p->panels,

@@ -59,7 +59,7 @@ static void put_source(struct launch_list *b, struct launch *l, const struct lau
 static void put_weight(struct launch_list *b, struct launch *l, const struct launch_weight *w) {
     put_buffer(b, l, &w->a);
     put_buffer(b, l, &w->b);
-    put_words(l, (const uint32_t[]){w->first, w->cut, w->type}, 3);
+    put_words(l, (const uint32_t[]){w->first, w->cut, w->type, w->file}, 4);
 }
 
 static void put_cache(struct launch_list *b, struct launch *l, const struct launch_cache *c) {

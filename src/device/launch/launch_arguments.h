@@ -34,7 +34,7 @@ struct launch_source {
 struct launch_weight {
     struct launch_at a, b; /* panels first .. cut - 1, and those from cut on */
     uint32_t first, cut;
-    uint32_t type;
+    uint32_t type, file; /* of the panels, of the rows in the file */
 };
 
 struct launch_cache {

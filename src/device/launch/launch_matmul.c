@@ -18,7 +18,12 @@
     F(family, q4_k, size)                                                                                    \
     F(family, q5_k, size)                                                                                    \
     F(family, q6_k, size)                                                                                    \
-    F(family, k, size)
+    F(family, k, size)                                                                                       \
+    F(family, q2_k, size)                                                                                    \
+    F(family, q3_k, size)                                                                                    \
+    F(family, iq2_s, size)                                                                                   \
+    F(family, iq4_xs, size)                                                                                  \
+    F(family, k_all, size)
 #define SETS_OTHER(F, family, size)                                                                          \
     F(family, f32, size) F(family, f16, size) F(family, bf16, size) F(family, any, size)
 
@@ -34,6 +39,11 @@ enum {
     SET_Q5_K,
     SET_Q6_K,
     SET_K, /* these three mixed */
+    SET_Q2_K,
+    SET_Q3_K,
+    SET_IQ2_S,
+    SET_IQ4_XS,
+    SET_K_ALL, /* all K types mixed */
     SETS_INTEGERS,
     SET_F32 = SETS_INTEGERS,
     SET_F16,
@@ -111,21 +121,33 @@ static uint32_t set_of_type(uint32_t type) {
         return SET_Q4_K;
     case BLOCK_Q5_K:
         return SET_Q5_K;
+    case BLOCK_Q2_K:
+        return SET_Q2_K;
+    case BLOCK_Q3_K:
+        return SET_Q3_K;
+    case BLOCK_IQ2_S:
+        return SET_IQ2_S;
+    case BLOCK_IQ4_XS:
+        return SET_IQ4_XS;
     default:
         CHECK(type == BLOCK_Q6_K);
         return SET_Q6_K;
     }
 }
 
+/* The smallest set with all types of both. */
+static uint32_t joined_sets(uint32_t a, uint32_t b) {
+    if (a == b)
+        return a;
+    if (a >= SET_Q4_K && a <= SET_K && b >= SET_Q4_K && b <= SET_K)
+        return SET_K;
+    return a >= SET_Q4_K && a <= SET_K_ALL && b >= SET_Q4_K && b <= SET_K_ALL ? SET_K_ALL : SET_ANY;
+}
+
 static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
     uint32_t set = set_of_type(g->weights[o->weight[0]].layout.type);
-    for (uint32_t i = 1; i < o->n_weights; i++) {
-        uint32_t other = set_of_type(g->weights[o->weight[i]].layout.type);
-        if (other == set)
-            continue;
-        bool both_k = set >= SET_Q4_K && set <= SET_K && other >= SET_Q4_K && other <= SET_Q6_K;
-        set = both_k ? SET_K : SET_ANY;
-    }
+    for (uint32_t i = 1; i < o->n_weights; i++)
+        set = joined_sets(set, set_of_type(g->weights[o->weight[i]].layout.type));
     return set;
 }
 
@@ -252,6 +274,7 @@ static struct launch_weight weight_of(const struct launch_list *b, uint32_t weig
         .first = p->first_panel,
         .cut = p->first_panel + p->panels,
         .type = w->layout.type,
+        .file = w->layout.file,
     };
 }
 

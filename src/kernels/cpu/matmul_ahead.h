@@ -44,14 +44,14 @@ MATMUL_INLINE void matmul_ahead_panel(uint32_t type, struct matmul_ahead *a, con
     matmul_ahead_add(a, panel, start / 32 * quants, cols / 32 * quants);
     if (high > 0)
         matmul_ahead_add(a, panel + l->high, start / 32 * high, cols / 32 * high);
-    const size_t block = matmul_is_k(type) ? 256 : 32, sub = type == BLOCK_Q6_K ? 256 : 128;
+    const size_t block = matmul_is_k(type) ? 256 : 32, sub = matmul_sub_bytes(type);
     const size_t scale = matmul_scale_bytes(type);
     matmul_ahead_add(a, panel + l->d, start / block * scale, cols / block * scale);
     if (matmul_has_m(type))
         matmul_ahead_add(a, panel + l->m, start / block * 32, cols / block * 32);
     if (matmul_is_k(type))
         matmul_ahead_add(a, panel + l->sub, start / 256 * sub, cols / 256 * sub);
-    if (matmul_is_k(type) && matmul_has_m(type))
+    if (matmul_is_k(type) && matmul_has_m(type) && type != BLOCK_Q2_K)
         matmul_ahead_add(a, panel + l->submin, start / 256 * sub, cols / 256 * sub);
 }
 

@@ -53,11 +53,12 @@ MATMUL_INLINE void matmul_prefetch32(uint32_t type, const struct matmul_tile *m,
 
 /* What a super block reads besides its 32-blocks. */
 MATMUL_INLINE void matmul_prefetch256(uint32_t type, const struct matmul_tile *m, uint32_t super) {
-    const uint32_t sub = type == BLOCK_Q6_K ? 256 : 128;
+    const uint32_t sub = matmul_sub_bytes(type);
     matmul_prefetch_next(m, m->l->sub + super * sub, sub);
     matmul_prefetch_next(m, m->l->d + super * 32, 32);
     if (matmul_has_m(type)) {
-        matmul_prefetch_next(m, m->l->submin + super * 128, 128);
+        if (type != BLOCK_Q2_K)
+            matmul_prefetch_next(m, m->l->submin + super * sub, sub);
         matmul_prefetch_next(m, m->l->m + super * 32, 32);
     }
 }
@@ -137,6 +138,10 @@ MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
     MATMUL_ENTRY(q4_k, BLOCK_Q4_K, TILE_256, BATCH)                                                          \
     MATMUL_ENTRY(q5_k, BLOCK_Q5_K, TILE_256, BATCH)                                                          \
     MATMUL_ENTRY(q6_k, BLOCK_Q6_K, TILE_256, BATCH)                                                          \
+    MATMUL_ENTRY(q2_k, BLOCK_Q2_K, TILE_256, BATCH)                                                          \
+    MATMUL_ENTRY(q3_k, BLOCK_Q3_K, TILE_256, BATCH)                                                          \
+    MATMUL_ENTRY(iq2_s, BLOCK_IQ2_S, TILE_256, BATCH)                                                        \
+    MATMUL_ENTRY(iq4_xs, BLOCK_IQ4_XS, TILE_256, BATCH)                                                      \
     static void matmul_entries(struct kernels *k) {                                                          \
         k->matmul[BLOCK_F32] = matmul_f32;                                                                   \
         k->matmul[BLOCK_F16] = matmul_f16;                                                                   \
@@ -151,6 +156,10 @@ MATMUL_INLINE uint32_t matmul_together(const struct matmul_tile *m) {
         k->matmul[BLOCK_Q4_K] = matmul_q4_k;                                                                 \
         k->matmul[BLOCK_Q5_K] = matmul_q5_k;                                                                 \
         k->matmul[BLOCK_Q6_K] = matmul_q6_k;                                                                 \
+        k->matmul[BLOCK_Q2_K] = matmul_q2_k;                                                                 \
+        k->matmul[BLOCK_Q3_K] = matmul_q3_k;                                                                 \
+        k->matmul[BLOCK_IQ2_S] = matmul_iq2_s;                                                               \
+        k->matmul[BLOCK_IQ4_XS] = matmul_iq4_xs;                                                             \
     }
 
 #endif

@@ -4,8 +4,8 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_AHEAD_H
 #define STATOR_KERNELS_OPENCL_CL_AHEAD_H
 
-/* The words of row r, 32-block `block`, as they lie: Q8_0 eight; else four of low bits, then those of high
- * bits. */
+/* The words of row r, 32-block `block`, as they lie: Q8_0 eight; else four of low bits (or two, and two not
+ * set), then those of high bits. */
 static inline void cl_raw(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint block,
                           uint *raw) {
     if (type == CL_Q8_0) {
@@ -14,9 +14,14 @@ static inline void cl_raw(uint type, const struct cl_planes *p, cl_bytes panel, 
             raw[s] = cl_word(panel + block * 512 + s * 64 + r * 4);
         return;
     }
+    if (cl_low_bits(type) == 2) {
+        raw[0] = cl_word(panel + block * 128 + r * 4);
+        raw[1] = cl_word(panel + block * 128 + 64 + r * 4);
+    } else {
 #pragma unroll
-    for (uint s = 0; s < 4; s++)
-        raw[s] = cl_word(panel + block * 256 + s * 64 + r * 4);
+        for (uint s = 0; s < 4; s++)
+            raw[s] = cl_word(panel + block * 256 + s * 64 + r * 4);
+    }
     if (cl_high_bits(type) == 1)
         raw[4] = cl_word(panel + p->high + block * 64 + r * 4);
     if (cl_high_bits(type) == 2) {
@@ -27,19 +32,27 @@ static inline void cl_raw(uint type, const struct cl_planes *p, cl_bytes panel, 
 }
 
 /* In place: their 32 values, four to a word. */
-static inline void cl_words(uint type, uint *w) {
+static inline void cl_words(uint type, uint file, uint *w) {
+    (void)file;
     if (type == CL_Q8_0)
         return;
     uint high = cl_high_bits(type) ? w[4] : 0, more = cl_high_bits(type) == 2 ? w[5] : 0;
+    if (cl_low_bits(type) == 2) {
+        uint first = w[0], second = w[1];
 #pragma unroll
-    for (uint s = 0; s < 4; s++) {
-        w[s + 4] = w[s] >> 4 & 0x0F0F0F0Fu;
-        w[s] &= 0x0F0F0F0Fu;
+        for (uint s = 0; s < 8; s++)
+            w[s] = (s < 4 ? first : second) >> s % 4 * 2 & 0x03030303u;
+    } else {
+#pragma unroll
+        for (uint s = 0; s < 4; s++) {
+            w[s + 4] = w[s] >> 4 & 0x0F0F0F0Fu;
+            w[s] &= 0x0F0F0F0Fu;
+        }
     }
     if (cl_high_bits(type) == 1) {
 #pragma unroll
         for (uint s = 0; s < 8; s++)
-            w[s] |= (high >> s & 0x01010101u) << 4;
+            w[s] |= (high >> s & 0x01010101u) << cl_low_bits(type);
     }
     if (cl_high_bits(type) == 2) {
 #pragma unroll
@@ -48,9 +61,10 @@ static inline void cl_words(uint type, uint *w) {
     }
 #if CL_ANY_TABLE
     if (cl_is_table(type)) {
+        uint4 table = cl_integers(type, file);
 #pragma unroll
         for (uint s = 0; s < 8; s++)
-            w[s] = cl_look_up(type, w[s]);
+            w[s] = cl_look_up(type, table, w[s]);
     }
 #endif
 }
@@ -73,7 +87,7 @@ static inline void cl_load32(uint type, const struct cl_planes *p, cl_bytes pane
 /* acc[t] of the block that is number `here` of the segment. */
 static inline void cl_add32(uint type, struct cl_block *b, uint here, const struct cl_act *a, float *acc) {
     int i[CL_TOKENS];
-    cl_words(type, b->w);
+    cl_words(type, 0, b->w);
     cl_dots(i, b->w, a, a->q + here * 32, 0, 8);
 #pragma unroll
     for (uint t = 0; t < CL_TOKENS; t++) {
@@ -124,37 +138,43 @@ static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes p
 static inline void cl_load256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint block,
                               struct cl_block *b) {
     cl_raw(type, p, panel, r, block, b->w);
-    if (type == CL_Q6_K) {
-        b->scale = (char)panel[p->sub + block * 32 + r];
-        b->other = (char)panel[p->sub + block * 32 + 16 + r];
+    if (cl_subs(type) == 16) { /* of Q2_K with the minima */
+        b->scale = cl_has_m(type) ? panel[p->sub + block * 32 + r] : (char)panel[p->sub + block * 32 + r];
+        b->other =
+            cl_has_m(type) ? panel[p->sub + block * 32 + 16 + r] : (char)panel[p->sub + block * 32 + 16 + r];
     } else {
-        b->scale = panel[p->sub + block * 16 + r];
-        b->other = panel[p->submin + block * 16 + r];
+        b->scale = cl_sub(type, panel[p->sub + block * 16 + r]);
+        b->other = cl_has_m(type) ? panel[p->submin + block * 16 + r] : 0;
     }
 }
 
 /* The block that is number `here` of the segment, to the integers of its super block. */
-static inline void cl_add256(uint type, struct cl_block *b, uint here, const struct cl_act *a, int *i,
-                             int *least) {
+static inline void cl_add256(uint type, uint file, struct cl_block *b, uint here, const struct cl_act *a,
+                             int *i, int *least) {
     CL_ACT const uchar *q = a->q + here * 32;
     CL_ACT const short *s = a->s + here * 2;
     int part[CL_TOKENS];
-    cl_words(type, b->w);
-    if (type == CL_Q6_K) {
+    cl_words(type, file, b->w);
+    if (cl_subs(type) == 16) {
 #pragma unroll
         for (uint h = 0; h < 2; h++) {
-            int scale = h == 0 ? b->scale : b->other;
+            int both = h == 0 ? b->scale : b->other, scale = cl_has_m(type) ? both & 15 : both;
             cl_dots(part, b->w, a, q, 4 * h, 4 * h + 4);
 #pragma unroll
-            for (uint t = 0; t < CL_TOKENS; t++)
-                i[t] += scale * (part[t] - 32 * s[CL_ROW(a, t) * a->s_stride + h]);
+            for (uint t = 0; t < CL_TOKENS; t++) {
+                int sum = s[CL_ROW(a, t) * a->s_stride + h];
+                i[t] += scale * (part[t] - cl_offset(type) * sum);
+                if (cl_has_m(type))
+                    least[t] += (both >> 4) * sum;
+            }
         }
     } else {
         cl_dots(part, b->w, a, q, 0, 8);
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
             i[t] += b->scale * part[t];
-            least[t] += b->other * (s[CL_ROW(a, t) * a->s_stride] + s[CL_ROW(a, t) * a->s_stride + 1]);
+            if (cl_has_m(type))
+                least[t] += b->other * (s[CL_ROW(a, t) * a->s_stride] + s[CL_ROW(a, t) * a->s_stride + 1]);
         }
     }
 }
@@ -168,15 +188,15 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++)
             i[t] = least[t] = 0;
-        float dw = cl_half(panel + p->d + (super * 16 + r) * 2);
+        float dw = cl_scale256(type, p, panel, super, r);
         float mw = cl_has_m(type) ? cl_half(panel + p->m + (super * 16 + r) * 2) : 0.0f;
         for (uint j = 0; j < 8; j += 2) {
             uint block = super * 8 + j, at = here * 8 + j;
             struct cl_block b0, b1;
             cl_load256(type, p, panel, r, block, &b0);
             cl_load256(type, p, panel, r, block + 1, &b1);
-            cl_add256(type, &b0, at, a, i, least);
-            cl_add256(type, &b1, at + 1, a, i, least);
+            cl_add256(type, p->file, &b0, at, a, i, least);
+            cl_add256(type, p->file, &b1, at + 1, a, i, least);
         }
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {

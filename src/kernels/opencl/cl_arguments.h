@@ -20,7 +20,7 @@
 #define CL_ARGUMENT_SOURCE(name) , global const uchar *name CL_ARGUMENT_OFFSETS(name), uint name##_cols
 #define CL_ARGUMENT_WEIGHT(name)                                                                             \
     , global const uchar *name##_a, global const uchar *name##_b, uint name##_first, uint name##_cut,        \
-        uint name##_type
+        uint name##_type, uint name##_file
 #define CL_ARGUMENT_CACHE(name)                                                                              \
     , global uchar *name##_0, global uchar *name##_1, global uchar *name##_2, global uchar *name##_3,        \
         uint name##_unit, uint name##_units_per_slice, uint name##_unit_bytes, uint name##_block_stride,     \
@@ -36,7 +36,7 @@
 #define CL_SOURCE(name)                                                                                      \
     { name, CL_OFFSETS(name), name##_cols, 0 }
 #define CL_WEIGHT(name)                                                                                      \
-    { name##_a, name##_b, name##_first, name##_cut, name##_type }
+    { name##_a, name##_b, name##_first, name##_cut, name##_type, name##_file }
 #define CL_CACHE(name)                                                                                       \
     {                                                                                                        \
         name##_0, name##_1, name##_2, name##_3, name##_unit, name##_units_per_slice, name##_unit_bytes,      \

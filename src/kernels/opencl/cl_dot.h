@@ -14,8 +14,11 @@
 #define CL_HAS(type)  ((CL_TYPES >> (type)&1ul) != 0)
 #define CL_SEGMENT    512
 #define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
-#define CL_K_BITS     (1ul << CL_Q4_K | 1ul << CL_Q5_K | 1ul << CL_Q6_K)
-#define CL_ANY_TABLE  ((CL_TYPES & (1ul << CL_IQ4_NL | 1ul << CL_MXFP4)) != 0)
+#define CL_K_BITS                                                                                            \
+    (1ul << CL_Q2_K | 1ul << CL_Q3_K | 1ul << CL_Q4_K | 1ul << CL_Q5_K | 1ul << CL_Q6_K | 1ul << CL_IQ2_S |  \
+     1ul << CL_IQ4_XS)
+#define CL_TABLE_BITS (1ul << CL_IQ4_NL | 1ul << CL_MXFP4 | 1ul << CL_IQ4_XS | 1ul << CL_IQ2_S)
+#define CL_ANY_TABLE  ((CL_TYPES & CL_TABLE_BITS) != 0)
 #define CL_ANY_FLOAT  ((CL_TYPES & CL_FLOAT_BITS) != 0)
 #define CL_ANY_K      ((CL_TYPES & CL_K_BITS) != 0)
 #define CL_ANY_32     ((CL_TYPES & ~(CL_FLOAT_BITS | CL_K_BITS)) != 0)
@@ -96,17 +99,27 @@ static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel
             w[s] = cl_word(panel + block * 512 + s * 64 + r * 4);
         return;
     }
+    if (cl_low_bits(type) == 2) {
 #pragma unroll
-    for (uint s = 0; s < 4; s++) {
-        uint both = cl_word(panel + block * 256 + s * 64 + r * 4);
-        w[s] = both & 0x0F0F0F0Fu;
-        w[s + 4] = both >> 4 & 0x0F0F0F0Fu;
+        for (uint v = 0; v < 2; v++) {
+            uint four = cl_word(panel + block * 128 + v * 64 + r * 4);
+#pragma unroll
+            for (uint f = 0; f < 4; f++)
+                w[4 * v + f] = four >> 2 * f & 0x03030303u;
+        }
+    } else {
+#pragma unroll
+        for (uint s = 0; s < 4; s++) {
+            uint both = cl_word(panel + block * 256 + s * 64 + r * 4);
+            w[s] = both & 0x0F0F0F0Fu;
+            w[s + 4] = both >> 4 & 0x0F0F0F0Fu;
+        }
     }
     if (cl_high_bits(type) == 1) {
         uint high = cl_word(panel + p->high + block * 64 + r * 4);
 #pragma unroll
         for (uint s = 0; s < 8; s++)
-            w[s] |= (high >> s & 0x01010101u) << 4;
+            w[s] |= (high >> s & 0x01010101u) << cl_low_bits(type);
     }
     if (cl_high_bits(type) == 2) {
 #pragma unroll
@@ -119,9 +132,10 @@ static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel
     }
 #if CL_ANY_TABLE
     if (cl_is_table(type)) {
+        uint4 table = cl_integers(type, p->file);
 #pragma unroll
         for (uint s = 0; s < 8; s++)
-            w[s] = cl_look_up(type, w[s]);
+            w[s] = cl_look_up(type, table, w[s]);
     }
 #endif
 }
@@ -166,25 +180,25 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
             cl_words(type, p, panel, r, block, w);
             CL_ACT const uchar *q = a->q + here * 256 + j * 32;
             int part[CL_TOKENS];
-            if (type == CL_Q6_K) {
+            if (cl_subs(type) == 16) {
                 CL_ACT const short *s = a->s + here * 16 + j * 2;
 #pragma unroll
                 for (uint h = 0; h < 2; h++) {
-                    int scale = (char)panel[p->sub + (block * 2 + h) * 16 + r];
+                    int scale = cl_sub(type, panel[p->sub + (block * 2 + h) * 16 + r]);
                     cl_dots(part, w, a, q, 4 * h, 4 * h + 4);
 #pragma unroll
                     for (uint t = 0; t < CL_TOKENS; t++)
-                        i[t] += scale * (part[t] - 32 * s[CL_ROW(a, t) * a->s_stride + h]);
+                        i[t] += scale * (part[t] - cl_offset(type) * s[CL_ROW(a, t) * a->s_stride + h]);
                 }
             } else {
-                int scale = panel[p->sub + block * 16 + r];
+                int scale = cl_sub(type, panel[p->sub + block * 16 + r]);
                 cl_dots(part, w, a, q, 0, 8);
 #pragma unroll
                 for (uint t = 0; t < CL_TOKENS; t++)
                     i[t] += scale * part[t];
             }
         }
-        float dw = cl_half(panel + p->d + (super * 16 + r) * 2);
+        float dw = cl_scale256(type, p, panel, super, r);
         float mw = cl_has_m(type) ? cl_half(panel + p->m + (super * 16 + r) * 2) : 0.0f;
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
@@ -198,7 +212,18 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++)
             i[t] = 0;
-        for (uint j = 0; j < 8; j++) {
+        /* In a kernel for all types 16 by 16, as Q2_K has them: with both loops it spills on acm-g10. */
+        const uint all_types = (CL_TYPES & 5ul) == 5ul;
+        bool one_loop = (type == CL_Q2_K) | all_types;
+        for (uint j = 0; one_loop && j < 16; j++) {
+            int by = type == CL_Q2_K ? panel[p->sub + (super * 16 + j) * 16 + r] >> 4
+                                     : panel[p->submin + (super * 8 + j / 2) * 16 + r];
+            CL_ACT const short *s = a->s + here * 16 + j;
+#pragma unroll
+            for (uint t = 0; t < CL_TOKENS; t++)
+                i[t] += by * s[CL_ROW(a, t) * a->s_stride];
+        }
+        for (uint j = 0; !one_loop && j < 8; j++) {
             int by = panel[p->submin + (super * 8 + j) * 16 + r];
             CL_ACT const short *s = a->s + here * 16 + j * 2;
 #pragma unroll
@@ -251,12 +276,12 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
 
 #define CL_CASE32(T)                                                                                         \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
-        struct cl_planes p = cl_planes(T, cols);                                                             \
+        struct cl_planes p = cl_planes(T, file, cols);                                                       \
         cl_segment32(T, &p, panel, r, first / 32, end / 32, a, acc);                                         \
     }
 #define CL_CASE256(T)                                                                                        \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
-        struct cl_planes p = cl_planes(T, cols);                                                             \
+        struct cl_planes p = cl_planes(T, file, cols);                                                       \
         cl_segment256(T, &p, panel, r, first / 256, end / 256, a, acc);                                      \
     }
 #define CL_CASE_FLOAT(T)                                                                                     \
@@ -264,7 +289,7 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         cl_segment_float(T, panel, r, first, end, a, acc);
 
 /* acc[t] = the sum of segment number `segment` of row r of the panel (cols columns). */
-static inline void cl_segment(uint type, cl_bytes panel, uint cols, uint r, uint segment,
+static inline void cl_segment(uint type, uint file, cl_bytes panel, uint cols, uint r, uint segment,
                               const struct cl_act *a, float *acc) {
     uint first = segment * CL_SEGMENT;
     uint end = min(first + CL_SEGMENT, cols);
@@ -278,16 +303,16 @@ static inline void cl_segment(uint type, cl_bytes panel, uint cols, uint r, uint
     CL_CASE32(CL_Q8_0)
     CL_CASE32(CL_IQ4_NL)
     CL_CASE32(CL_MXFP4)
+    CL_CASE256(CL_Q2_K)
+    CL_CASE256(CL_Q3_K)
+    CL_CASE256(CL_IQ2_S)
+    CL_CASE256(CL_IQ4_XS)
     CL_CASE256(CL_Q4_K)
     CL_CASE256(CL_Q5_K)
     CL_CASE256(CL_Q6_K)
     CL_CASE_FLOAT(CL_F32)
     CL_CASE_FLOAT(CL_F16)
     CL_CASE_FLOAT(CL_BF16)
-}
-
-static inline uint cl_panel_bytes(uint type, uint cols) {
-    return cl_planes(type, cols).panel_bytes;
 }
 
 #endif

@@ -15,10 +15,11 @@
 
 /* Without the matrix engine there is no sub-group operation: 16 is asked for because the compiler would take
  * 8, which reads half lines and doubles the instructions (README.md). For decoding several tokens of mixed
- * types the compiler may choose: with 16 it spills on acm-g10. */
+ * types (all, or all K types: Q2_K and Q6_K among them) the compiler may choose: with 16 it spills on
+ * acm-g10. */
 #if CL_SUB_GROUP
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_SUB_GROUP)))
-#elif CL_TILES || CL_TOKENS == 1 || !CL_ANY_K || !CL_ANY_32
+#elif CL_TILES || CL_TOKENS == 1 || !CL_ANY_K || (!CL_ANY_32 && (CL_TYPES & 0x4400ul) != 0x4400ul)
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(16)))
 #else
 #define CL_KERNEL kernel

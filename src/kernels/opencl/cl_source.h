@@ -24,6 +24,7 @@ struct cl_weight {
     cl_bytes a, b;
     uint first, cut;
     uint type;
+    uint file; /* the type in the file */
 };
 
 static inline cl_bytes cl_panel_at(const struct cl_weight *w, uint panel, uint panel_bytes) {
@@ -41,7 +42,7 @@ static inline uint cl_type_bytes(uint type, uint cols) {
     uint bytes = 0;
 #define CL_SIZE(T)                                                                                           \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T)))                                                \
-        bytes = cl_planes(T, cols).panel_bytes;
+        bytes = cl_planes(T, 0, cols).panel_bytes;
     CL_SIZE(CL_Q4_0)
     CL_SIZE(CL_Q4_1)
     CL_SIZE(CL_Q5_0)
@@ -49,6 +50,10 @@ static inline uint cl_type_bytes(uint type, uint cols) {
     CL_SIZE(CL_Q8_0)
     CL_SIZE(CL_IQ4_NL)
     CL_SIZE(CL_MXFP4)
+    CL_SIZE(CL_Q2_K)
+    CL_SIZE(CL_Q3_K)
+    CL_SIZE(CL_IQ2_S)
+    CL_SIZE(CL_IQ4_XS)
     CL_SIZE(CL_Q4_K)
     CL_SIZE(CL_Q5_K)
     CL_SIZE(CL_Q6_K)

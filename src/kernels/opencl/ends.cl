@@ -14,9 +14,9 @@ kernel void zero_kv(CL_ARGUMENTS(ZERO_KV)) {
 }
 
 /* x[token] = scale * row of the weight, for tokens whose panel lies in this piece: panels first_panel .. +
- * panels. */
+ * panels. file: the weight's type there. */
 kernel void embed(CL_ARGUMENTS(EMBED)) {
-    struct cl_planes p = cl_planes(type, width);
+    struct cl_planes p = cl_planes(type, file, width);
     global const int *tokens = (global const int *)(step + CL_STEP(step)->at_tokens);
     uint n = CL_STEP(step)->n_tokens;
     for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {

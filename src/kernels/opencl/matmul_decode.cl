@@ -6,7 +6,8 @@
 #define CL_TILES     0
 #include "kernels/shared/opencl.h" /* OPENCL_DECODE_TOKENS */
 /* As many as fit into registers on every GPU without spilling (tools/ocloc_table). */
-#if CL_TOKENS > 1 || (CL_TYPES & 5ul) == 5ul /* F32 and Q4_0: all types */
+/* F32 and Q4_0: all types; Q2_K and Q6_K: all K types. */
+#if CL_TOKENS > 1 || (CL_TYPES & 5ul) == 5ul || (CL_TYPES & 0x4400ul) == 0x4400ul
 #define CL_AHEAD 1
 #elif CL_TYPES == 1ul << 2 || CL_TYPES == 1ul << 8
 #define CL_AHEAD 4
@@ -53,7 +54,7 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
                 a.s_stride = cols / of_s;
                 a.last = nt - 1;
                 cl_bytes from = cl_panel_at(&w, panel, cl_type_bytes(w.type, cols));
-                cl_segment(w.type, from, cols, r, segment, &a, acc);
+                cl_segment(w.type, w.file, from, cols, r, segment, &a, acc);
 #pragma unroll
                 for (uint t = 0; t < CL_TOKENS; t++)
                     totals[t * items + me] = acc[t];

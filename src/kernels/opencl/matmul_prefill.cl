@@ -94,7 +94,7 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
                 cl_stage(src, w.type, t0, nt, at, min(cols - at, (uint)CL_SEGMENT), work);
                 barrier(CLK_LOCAL_MEM_FENCE);
                 float acc[CL_TOKENS];
-                cl_segment(w.type, from, cols, r, segment, &a, acc);
+                cl_segment(w.type, w.file, from, cols, r, segment, &a, acc);
 #pragma unroll
                 for (uint t = 0; t < CL_TOKENS; t++)
                     total[t] += acc[t];

@@ -15,7 +15,8 @@
 
 #define KERNEL_ARGUMENTS_EMBED(X)                                                                            \
     X(BUFFER, const uchar, piece)                                                                            \
-    X(BUFFER, float, x) X(U32, type) X(U32, width) X(U32, first_panel) X(U32, panels) X(F32, scale)
+    X(BUFFER, float, x)                                                                                      \
+    X(U32, type) X(U32, file) X(U32, width) X(U32, first_panel) X(U32, panels) X(F32, scale)
 
 #define KERNEL_ARGUMENTS_ARGMAX(X)                                                                           \
     X(BUFFER, const float, logits) X(BUFFER, struct step_pick, picks) X(U32, vocab)

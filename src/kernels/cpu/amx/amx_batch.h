@@ -19,7 +19,7 @@ struct amx_near32 {
 };
 struct amx_near256 {
     float d[AMX_SUPERS][AMX_ROWS];
-    int16_t sum[AMX_SUPERS][AMX_ROWS][8]; /* of 32 */
+    int16_t sum[AMX_SUPERS][AMX_ROWS][16]; /* types with a minimum: of 32, Q2_K of 16 */
 };
 
 /* A segment of one panel: signed quants in the panel's order (of Q8_0 they are read where they are). */
@@ -31,7 +31,7 @@ struct amx_weights32 {
 /* The same, 64 columns at a time: quants times sub-scales, in two planes (low, high). */
 struct amx_weights256 {
     uint8_t q[AMX_SUPERS][4][2][16][64];
-    int32_t least[AMX_SUPERS][4][16]; /* two minima, int16 each */
+    int32_t least[AMX_SUPERS][8][16]; /* two minima, int16 each */
     float d[AMX_SUPERS][16];
     float m[AMX_SUPERS][16];
 };

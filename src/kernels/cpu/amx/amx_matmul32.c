@@ -39,7 +39,7 @@ MATMUL_INLINE const int8_t *unpack32(uint32_t type, const struct amx_part *s, co
         return (const int8_t *)quants;
     for (uint32_t b = 0; b < blocks; b++) {
         __m512i q[8];
-        unpack_steps(type, quants, high, q);
+        unpack_steps(type, l, quants, high, q);
         UNROLL
         for (uint32_t i = 0; i < 8; i++)
             _mm512_store_si512(w->q[b][i], _mm512_sub_epi8(q[i], _mm512_set1_epi8((char)offset)));

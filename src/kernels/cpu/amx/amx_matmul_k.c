@@ -1,7 +1,8 @@
 /* Matmul of K types with AMX (see amx_part.h): an integer has 256 columns and sub-scales. The scale goes into
- * the weights, v = low + 8 * high (Q4_K, Q5_K: both planes are the quant times three bits of the scale, at
- * most 31 * 7) or v = low + 128 * high (Q6_K: the product's bits), and both planes are summed in int32 over
- * the 256 columns before they are put together. Two token tiles at a time share the loads of weights. */
+ * the weights, v = low + 8 * high (types with a minimum: both planes are the quant times three bits of the
+ * scale, at most 31 * 7) or v = low + 128 * high (the others: the product's bits), and both planes are summed
+ * in int32 over the 256 columns before they are put together. Two token tiles at a time share the loads of
+ * weights. */
 #include "kernels/cpu/amx/amx_part.h"
 
 static struct amx_near256 *near256(const struct amx_part *s, uint32_t tile) {
@@ -17,6 +18,10 @@ MATMUL_INLINE void bring256(uint32_t type, const struct amx_part *s, uint32_t ti
             if (!matmul_has_m(type))
                 continue;
             __m256i s16 = _mm256_loadu_si256((const __m256i *)(const void *)(s->m->a->s256 + 16 * at));
+            if (type == BLOCK_Q2_K) {
+                _mm256_storeu_si256((__m256i *)(void *)x->sum[super][t], s16);
+                continue;
+            }
             __m256i s32 = _mm256_madd_epi16(s16, _mm256_set1_epi16(1));
             _mm_store_si128((__m128i *)(void *)x->sum[super][t], _mm256_cvtepi32_epi16(s32));
         }
@@ -29,14 +34,14 @@ MATMUL_INLINE __m512i twice(__m512i v) {
 
 /* Four bytes per row, unsigned quants, become the two planes. scale: unpack_sub's. */
 MATMUL_INLINE void scale_step(uint32_t type, __m512i q, __m512i scale, uint8_t low[64], uint8_t high[64]) {
-    if (type != BLOCK_Q6_K) { /* no product of a byte reaches the next one */
+    if (matmul_has_m(type)) { /* no product of a byte reaches the next one */
         _mm512_store_si512(low, _mm512_mullo_epi16(q, twice(_mm512_and_si512(scale, _mm512_set1_epi32(7)))));
         _mm512_store_si512(high, _mm512_mullo_epi16(q, twice(_mm512_srli_epi32(scale, 3))));
         return;
     }
     const __m512i evens = _mm512_set1_epi16(0xFF);
     __m512i both = twice(_mm512_and_si512(scale, _mm512_set1_epi32(0xFFFF)));
-    __m512i offset = _mm512_slli_epi16(both, 5);
+    __m512i offset = _mm512_slli_epi16(both, (unsigned)__builtin_ctz((unsigned)unpack_offset(type)));
     __m512i even = _mm512_sub_epi16(_mm512_mullo_epi16(_mm512_and_si512(q, evens), both), offset);
     __m512i odd = _mm512_sub_epi16(_mm512_mullo_epi16(_mm512_srli_epi16(q, 8), both), offset);
     /* 0xCA: the mask chooses the second or the third. */
@@ -50,35 +55,33 @@ MATMUL_INLINE void unpack256(uint32_t type, const struct amx_part *s, const uint
     struct amx_weights256 *w = &s->work->weights256;
     const struct panel_layout *l = s->m->l;
     const uint32_t at = s->start / 256 + super;
-    const uint8_t *quants = panel + (size_t)at * 2048;
+    const uint8_t *quants = panel + at * 8 * matmul_block_bytes(type);
     const uint8_t *high = panel + l->high + (size_t)at * 512 * matmul_high_bits(type);
-    const uint8_t *sub = panel + l->sub + (size_t)at * (type == BLOCK_Q6_K ? 256 : 128);
+    const uint8_t *sub = panel + l->sub + (size_t)at * matmul_sub_bytes(type);
+    const bool halves = matmul_subs(type) == 16;
     for (uint32_t b = 0; b < 8; b++) {
         uint8_t(*low)[64] = w->q[super][b / 2][0] + 8 * (b % 2);
         uint8_t(*up)[64] = w->q[super][b / 2][1] + 8 * (b % 2);
         __m512i q[8];
-        unpack_steps(type, quants, high, q);
+        unpack_steps(type, l, quants, high, q);
         __m512i scale = unpack_sub(type, sub);
         UNROLL
         for (uint32_t i = 0; i < 8; i++) {
-            if (type == BLOCK_Q6_K && i == 4)
+            if (halves && i == 4)
                 scale = unpack_sub(type, sub + 16);
             scale_step(type, q[i], scale, low[i], up[i]);
         }
-        quants += 256;
+        quants += matmul_block_bytes(type);
         high += (size_t)64 * matmul_high_bits(type);
-        sub += type == BLOCK_Q6_K ? 32 : 16;
+        sub += halves ? 32 : 16;
     }
-    _mm512_store_ps(w->d[super], unpack_f16(panel + l->d + (size_t)at * 32));
+    _mm512_store_ps(w->d[super], unpack_scale256(type, l, panel, at));
     if (!matmul_has_m(type))
         return;
     _mm512_store_ps(w->m[super], unpack_f16(panel + l->m + (size_t)at * 32));
-    const uint8_t *submin = panel + l->submin + (size_t)at * 128;
-    for (uint32_t j = 0; j < 4; j++)
-        _mm512_store_si512(
-            w->least[super][j],
-            _mm512_or_si512(unpack_sub(type, submin + (size_t)32 * j),
-                            _mm512_slli_epi32(unpack_sub(type, submin + (size_t)32 * j + 16), 16)));
+    for (uint32_t j = 0; j < matmul_subs(type); j += 2)
+        _mm512_store_si512(w->least[super][j / 2], unpack_join(unpack_min(type, l, panel, at, j),
+                                                               unpack_min(type, l, panel, at, j + 1)));
 }
 
 /* Whose float step runs beside products: two token tiles. Pointers are kept here, not found through a part:
@@ -98,10 +101,11 @@ MATMUL_INLINE void add_super(uint32_t type, uint32_t supers, uint32_t super, con
                              uint32_t tile, uint32_t t) {
     const __m512 d = _mm512_load_ps(p->weights->d[super]);
     const __m512 m = matmul_has_m(type) ? _mm512_load_ps(p->weights->m[super]) : d;
-    __m512i minima[4];
+    const uint32_t pairs = matmul_subs(type) / 2;
+    __m512i minima[8];
     if (matmul_has_m(type)) {
         UNROLL
-        for (uint32_t j = 0; j < 4; j++)
+        for (uint32_t j = 0; j < pairs; j++)
             minima[j] = _mm512_load_si512(p->weights->least[super][j]);
     }
     const uint32_t end = t + 4;
@@ -109,14 +113,14 @@ MATMUL_INLINE void add_super(uint32_t type, uint32_t supers, uint32_t super, con
     for (; t < end; t++) {
         __m512 da = _mm512_set1_ps(p->x[tile]->d[super][t]);
         __m512i high = _mm512_load_si512(p->sums[2 * tile + 1][t]);
-        __m512i i = _mm512_add_epi32(_mm512_slli_epi32(high, type == BLOCK_Q6_K ? 7 : 3),
+        __m512i i = _mm512_add_epi32(_mm512_slli_epi32(high, matmul_has_m(type) ? 3 : 7),
                                      _mm512_load_si512(p->sums[2 * tile][t]));
         __m512 acc = super == 0 ? _mm512_setzero_ps() : _mm512_load_ps(p->acc[tile][t]);
         acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(d, da), acc);
         if (matmul_has_m(type)) {
             __m512i least = _mm512_setzero_si512();
             UNROLL
-            for (uint32_t j = 0; j < 4; j++)
+            for (uint32_t j = 0; j < pairs; j++)
                 least = _mm512_dpwssd_epi32(
                     least, minima[j],
                     _mm512_set1_epi32(matmul_load32(p->x[tile]->sum[super][t] + (size_t)2 * j)));
@@ -131,7 +135,7 @@ MATMUL_INLINE void add_super(uint32_t type, uint32_t supers, uint32_t super, con
 
 #define DOT256(sum, act, weights)                                                                            \
     do {                                                                                                     \
-        if (type == BLOCK_Q6_K)                                                                              \
+        if (!matmul_has_m(type))                                                                             \
             AMX_DOT(sum, act, weights);                                                                      \
         else                                                                                                 \
             AMX_DOT_UNSIGNED(sum, act, weights);                                                             \
@@ -245,10 +249,18 @@ MATMUL_INLINE void segment256(uint32_t type, const struct amx_part *s) {
 AMX_PART_ENTRY(q4_k, BLOCK_Q4_K, segment256)
 AMX_PART_ENTRY(q5_k, BLOCK_Q5_K, segment256)
 AMX_PART_ENTRY(q6_k, BLOCK_Q6_K, segment256)
+AMX_PART_ENTRY(q2_k, BLOCK_Q2_K, segment256)
+AMX_PART_ENTRY(q3_k, BLOCK_Q3_K, segment256)
+AMX_PART_ENTRY(iq2_s, BLOCK_IQ2_S, segment256)
+AMX_PART_ENTRY(iq4_xs, BLOCK_IQ4_XS, segment256)
 
 void amx_matmul_k_init(struct kernels *k) {
     k->tier = "amx";
     k->matmul[BLOCK_Q4_K] = matmul_q4_k;
     k->matmul[BLOCK_Q5_K] = matmul_q5_k;
     k->matmul[BLOCK_Q6_K] = matmul_q6_k;
+    k->matmul[BLOCK_Q2_K] = matmul_q2_k;
+    k->matmul[BLOCK_Q3_K] = matmul_q3_k;
+    k->matmul[BLOCK_IQ2_S] = matmul_iq2_s;
+    k->matmul[BLOCK_IQ4_XS] = matmul_iq4_xs;
 }

@@ -19,13 +19,13 @@ MATMUL_INLINE __m256i in_order(uint32_t n, __m256i sum) {
 
 /* i[t] = the products of steps from..to of the block with the activations at q of n tokens, each `row` after
  * the last. Tokens are the inner loop: their sums don't wait for each other. */
-MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const uint8_t *quants, const uint8_t *high, int from,
-                             int to, const int8_t *q, size_t row, __m256i *i) {
+MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const struct panel_layout *l, const uint8_t *quants,
+                             const uint8_t *high, int from, int to, const int8_t *q, size_t row, __m256i *i) {
     __m256i p[MATMUL_TILE];
     const int group = avx2_steps_in_int16(type);
     UNROLL
     for (int s = from; s < to; s++) {
-        __m256i w = avx2_load_step(type, quants, high, s);
+        __m256i w = avx2_load_step(type, l, quants, high, s);
         __m256i size = matmul_is_wide(type) ? _mm256_abs_epi8(w) : w;
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
@@ -69,7 +69,7 @@ MATMUL_INLINE void block32(uint32_t type, uint32_t n, const struct matmul_tile *
     __m256 d = avx2_load_scale(type, m->panel + m->l->d, b, half);
     __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
     __m256i i[MATMUL_TILE];
-    dot_steps(type, n, quants, high, 0, 8, a->q, a->token, i);
+    dot_steps(type, n, m->l, quants, high, 0, 8, a->q, a->token, i);
     UNROLL
     for (uint32_t t = 0; t < n; t++) {
         if (matmul_offset(type) != 0)
@@ -107,23 +107,24 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
     store_totals(n, m, 1, total[1]);
 }
 
-/* The sums of 16 activations times a number per row, two sums at a time: the numbers are Q6_K's scales (for
- * the offset), else each minimum twice. */
+/* The sums of 16 activations times a number per row, two sums at a time: the numbers are the minima, else the
+ * scales (for the offset). */
 MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile *m, uint32_t half,
                             uint32_t super, __m256i *i) {
     const size_t row = m->l->cols / 16;
     const int16_t *sums = m->a->s256 + m->first * row + (size_t)super * 16;
     UNROLL
-    for (int j = 0; j < 8; j++) {
+    for (uint32_t j = 0; j < 8; j++) {
+        const bool one = matmul_subs(type) == 8; /* for two sums */
         __m256i pair;
-        if (type == BLOCK_Q6_K) {
-            const uint8_t *sub =
-                m->panel + m->l->sub + (size_t)super * 256 + (size_t)32 * j + (size_t)AVX2_HALF_ROWS * half;
-            pair = avx2_pair(avx2_load_sub(type, sub), avx2_load_sub(type, sub + 16));
+        if (matmul_has_m(type)) {
+            const __m256i first = avx2_load_min(type, m->l, m->panel, super, one ? j : 2 * j, half);
+            pair =
+                avx2_pair(first, one ? first : avx2_load_min(type, m->l, m->panel, super, 2 * j + 1, half));
         } else {
-            pair = avx2_load_sub(type, m->panel + m->l->submin + (size_t)super * 128 + (size_t)16 * j +
-                                           (size_t)AVX2_HALF_ROWS * half);
-            pair = avx2_pair(pair, pair);
+            const uint8_t *sub = m->panel + m->l->sub + (size_t)super * matmul_sub_bytes(type) +
+                                 (size_t)32 * j + (size_t)AVX2_HALF_ROWS * half;
+            pair = avx2_pair(avx2_load_sub(type, sub), avx2_load_sub(type, sub + 16));
         }
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
@@ -136,12 +137,12 @@ MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile 
 /* The 256 columns of a super block, whose activations are a, of one half, added to acc. */
 MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile *m,
                             const struct matmul_quants *a, uint32_t half, uint32_t super, __m256 *acc) {
-    const uint8_t *quants = m->panel + (size_t)super * 2048 + (size_t)32 * half;
+    const uint8_t *quants = m->panel + super * 8 * matmul_block_bytes(type) + (size_t)32 * half;
     const uint8_t *high =
         m->panel + m->l->high + (size_t)super * 512 * matmul_high_bits(type) + (size_t)32 * half;
-    const uint8_t *sub = m->panel + m->l->sub + (size_t)super * (type == BLOCK_Q6_K ? 256 : 128) +
-                         (size_t)AVX2_HALF_ROWS * half;
-    const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
+    const uint8_t *sub =
+        m->panel + m->l->sub + (size_t)super * matmul_sub_bytes(type) + (size_t)AVX2_HALF_ROWS * half;
+    const int part = (int)(64 / matmul_subs(type)); /* steps with one scale */
     __m256i sum[MATMUL_TILE];
     __m256i i[MATMUL_TILE];
     UNROLL
@@ -153,25 +154,27 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
             matmul_prefetch32(type, m, (size_t)8 * super + b);
         UNROLL
         for (int from = 0; from < 8; from += part) {
-            dot_steps(type, n, quants, high, from, from + part, q, a->token, i);
+            dot_steps(type, n, m->l, quants, high, from, from + part, q, a->token, i);
             __m256i scale = avx2_load_sub(type, sub);
             sub += 16;
             UNROLL
             for (uint32_t t = 0; t < n; t++)
                 sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(i[t], scale));
         }
-        quants += 256;
+        quants += matmul_block_bytes(type);
         high += (size_t)64 * matmul_high_bits(type);
     }
     size_t scale_at = ((size_t)super * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
-    __m256 d = avx2_load_f16(m->panel + m->l->d + scale_at);
+    __m256 d = avx2_load_scale256(type, m->l, m->panel, super, half);
     __m256 least = matmul_has_m(type) ? avx2_load_f16(m->panel + m->l->m + scale_at) : d;
-    dot_sums(type, n, m, half, super, i);
+    if (matmul_has_m(type) || matmul_offset(type) != 0)
+        dot_sums(type, n, m, half, super, i);
     UNROLL
     for (uint32_t t = 0; t < n; t++) {
         __m256 da = _mm256_set1_ps(m->a->d256[(m->first + t) * (m->l->cols / 256) + super]);
-        if (type == BLOCK_Q6_K)
-            sum[t] = _mm256_sub_epi32(sum[t], _mm256_slli_epi32(i[t], 5));
+        if (matmul_offset(type) != 0)
+            sum[t] = _mm256_sub_epi32(sum[t],
+                                      _mm256_slli_epi32(i[t], __builtin_ctz((unsigned)matmul_offset(type))));
         acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[t]), _mm256_mul_ps(d, da), acc[t]);
         if (matmul_has_m(type))
             acc[t] = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(i[t]), _mm256_mul_ps(least, da), acc[t]);

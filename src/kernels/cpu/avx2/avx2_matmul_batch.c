@@ -121,13 +121,42 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct avx2_batch_wor
     put_tile(n, to, acc);
 }
 
-/* The exact sum of a super block. Of Q6_K it is that of the weights as q - 32: 8 columns of them fit int16,
- * where the stored ones' would take two sums and two multiplications by the scale. */
+/* The exact sum of a super block of a wide type, whose quants and activations are int16. */
+MATMUL_INLINE void super_sum_wide(uint32_t type, uint32_t n, const struct avx2_weights256 *w,
+                                  const struct avx2_near256 *x, uint32_t super, __m256i sum[2][TOKENS],
+                                  struct matmul_ahead *next) {
+    const int part = (int)(64 / matmul_subs(type));
+    UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        sum[0][t] = sum[1][t] = _mm256_setzero_si256();
+    for (uint32_t b = 0; b < 8; b++) {
+        matmul_ahead_step(next);
+        const uint8_t(*q)[64] = w->q[8 * super + b];
+        const int8_t *a = x->q + 512 * super + (size_t)64 * b;
+        const int32_t(*sub)[16] = w->sub[super] + b * (8 / (uint32_t)part);
+        UNROLL
+        for (int from = 0; from < 8; from += part) {
+            __m256i i[2][TOKENS];
+            dot(n, true, true, part, q + from, a + 4 * (size_t)from, sizeof *x, i);
+            dot(n, true, false, part, q + 8 + from, a + 32 + 4 * (size_t)from, sizeof *x, i);
+            UNROLL
+            for (uint32_t t = 0; t < n; t++) {
+                UNROLL
+                for (uint32_t h = 0; h < 2; h++)
+                    sum[h][t] = _mm256_add_epi32(sum[h][t],
+                                                 _mm256_mullo_epi32(i[h][t], load_half(sub[from / part], h)));
+            }
+        }
+    }
+}
+
+/* The exact sum of a super block. Of Q6_K and Q3_K it is that of the weights as q - 32 and q - 4: 8 columns
+ * of Q6_K's fit int16, where the stored ones' would take two sums and two multiplications by the scale. */
 MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct avx2_weights256 *w,
                              const struct avx2_near256 *x, uint32_t super, __m256i sum[2][TOKENS],
                              struct matmul_ahead *next) {
-    const bool below = type == BLOCK_Q6_K;
-    const int part = below ? 4 : 8, group = below ? 4 : avx2_steps_in_int16(type);
+    const bool below = matmul_offset(type) != 0;
+    const int part = (int)(64 / matmul_subs(type)), group = below ? 4 : avx2_steps_in_int16(type);
     UNROLL
     for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm256_setzero_si256();
@@ -155,10 +184,10 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct avx2_weight
 }
 
 /* The sums of activations times minima. */
-MATMUL_INLINE void dot_minima(uint32_t n, const struct avx2_weights256 *w, const struct avx2_near256 *x,
-                              uint32_t super, __m256i i[2][TOKENS]) {
+MATMUL_INLINE void dot_minima(uint32_t type, uint32_t n, const struct avx2_weights256 *w,
+                              const struct avx2_near256 *x, uint32_t super, __m256i i[2][TOKENS]) {
     UNROLL
-    for (uint32_t j = 0; j < 4; j++) {
+    for (uint32_t j = 0; j < matmul_subs(type) / 2; j++) {
         const __m256i w0 = load_half(w->minima[super][j], 0), w1 = load_half(w->minima[super][j], 1);
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
@@ -180,9 +209,12 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct avx2_batch_wo
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (uint32_t super = 0; super < supers; super++) {
         __m256i sum[2][TOKENS], i[2][TOKENS];
-        super_sum(type, n, w, x, super, sum, next);
+        if (matmul_is_wide(type))
+            super_sum_wide(type, n, w, x, super, sum, next);
+        else
+            super_sum(type, n, w, x, super, sum, next);
         if (matmul_has_m(type))
-            dot_minima(n, w, x, super, i);
+            dot_minima(type, n, w, x, super, i);
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
             const __m256 d = _mm256_set1_ps(x[t].d[super]);
@@ -211,34 +243,38 @@ MATMUL_INLINE __m256i odd_bytes(__m256i x) {
     return _mm256_srai_epi16(x, 8);
 }
 
+/* 32 quants as the type multiplies them. */
+MATMUL_INLINE void bring_block(uint32_t type, int8_t *to, const int8_t *block) {
+    const __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)block);
+    if (matmul_is_wide(type)) {
+        _mm256_store_si256((__m256i *)(void *)to, even_bytes(q));
+        _mm256_store_si256((__m256i *)(void *)(to + 32), odd_bytes(q));
+    } else {
+        _mm256_store_si256((__m256i *)(void *)to, q);
+    }
+}
+
 /* Activation row `row`, k from start on, becomes row t. */
 MATMUL_INLINE void bring32(uint32_t type, struct avx2_near32 *x, const struct kernels_matmul *m, size_t row,
                            uint32_t start, uint32_t count) {
-    const size_t at = (row * m->l->cols + start) / 32;
+    const size_t at = (row * m->l->cols + start) / 32, bytes = matmul_is_wide(type) ? 64 : 32;
     for (uint32_t b = 0; b < count / 32; b++) {
-        const int8_t *block =
-            m->a->q32 + act_tiles_at(m->a->tile_rows, ACT_TILE_32, m->l->cols, row, start + 32 * b);
-        __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)block);
-        if (matmul_is_wide(type)) {
-            _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b), even_bytes(q));
-            _mm256_store_si256((__m256i *)(void *)(x->q + 64 * (size_t)b + 32), odd_bytes(q));
-        } else {
-            _mm256_store_si256((__m256i *)(void *)(x->q + 32 * (size_t)b), q);
-        }
+        bring_block(type, x->q + bytes * b,
+                    m->a->q32 + act_tiles_at(m->a->tile_rows, ACT_TILE_32, m->l->cols, row, start + 32 * b));
         x->d[b] = m->a->d32[at + b];
         x->below[b] = -matmul_offset(type) * m->a->s32[at + b];
         x->sum[b] = m->a->s32[at + b];
     }
 }
 
-/* -32 times the sums of 8 of each 16 columns: 0, 1 of each four, and 2, 3. */
-MATMUL_INLINE void bring_below(int32_t below[16], const int8_t *q) {
+/* -offset times the sums of 8 of each 16 columns: 0, 1 of each four, and 2, 3. */
+MATMUL_INLINE void bring_below(int32_t offset, int32_t below[16], const int8_t *q) {
     for (uint32_t b = 0; b < 8; b++) {
         const __m256i columns = _mm256_load_si256((const __m256i *)(const void *)(q + 32 * (size_t)b));
         __m256i v = _mm256_maddubs_epi16(_mm256_set1_epi8(1), columns);
         v = _mm256_add_epi16(v, _mm256_shuffle_epi32(v, 0x4e));
         v = _mm256_add_epi16(v, _mm256_shuffle_epi32(v, 0xb1));
-        v = _mm256_mullo_epi16(v, _mm256_set1_epi16(-32));
+        v = _mm256_mullo_epi16(v, _mm256_set1_epi16((int16_t)-offset));
         below[2 * b] = _mm256_extract_epi32(v, 0);
         below[2 * b + 1] = _mm256_extract_epi32(v, 4);
     }
@@ -248,13 +284,24 @@ MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct 
                             uint32_t start, uint32_t count) {
     const size_t at = (row * m->l->cols + start) / 256;
     for (uint32_t super = 0; super < count / 256; super++) {
-        act_tiles_get(x->q + 256 * (size_t)super, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row,
-                      start + 256 * super, 256);
+        int8_t *q = x->q + (matmul_is_wide(type) ? 512 : 256) * (size_t)super;
+        if (matmul_is_wide(type)) {
+            _Alignas(32) int8_t plain[256];
+            act_tiles_get(plain, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row,
+                          start + 256 * super, 256);
+            for (uint32_t b = 0; b < 8; b++)
+                bring_block(type, q + (size_t)64 * b, plain + (size_t)32 * b);
+        } else {
+            act_tiles_get(q, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row, start + 256 * super,
+                          256);
+        }
         const int16_t *s = m->a->s256 + 16 * (at + super);
-        for (uint32_t j = 0; j < 8 && matmul_has_m(type); j++)
+        if (type == BLOCK_Q2_K)
+            memcpy(x->s[super], s, 16 * sizeof *s);
+        for (uint32_t j = 0; j < 8 && matmul_has_m(type) && type != BLOCK_Q2_K; j++)
             x->s[super][j] = (int16_t)(s[2 * j] + s[2 * j + 1]);
-        if (type == BLOCK_Q6_K)
-            bring_below(x->below[super], x->q + 256 * (size_t)super);
+        if (matmul_offset(type) != 0)
+            bring_below(matmul_offset(type), x->below[super], q);
         x->d[super] = m->a->d256[at + super];
     }
 }
@@ -268,7 +315,7 @@ MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, co
         for (uint32_t h = 0; h < 2; h++) {
             UNROLL
             for (int s = 0; s < 8; s++) {
-                __m256i w = avx2_load_step(type, quants + (size_t)32 * h, high + (size_t)32 * h, s);
+                __m256i w = avx2_load_step(type, l, quants + (size_t)32 * h, high + (size_t)32 * h, s);
                 _mm256_store_si256((__m256i *)(void *)to[s] + h, matmul_is_wide(type) ? even_bytes(w) : w);
                 if (matmul_is_wide(type))
                     _mm256_store_si256((__m256i *)(void *)to[8 + s] + h, odd_bytes(w));
@@ -301,27 +348,31 @@ MATMUL_INLINE void store_pair(int32_t *to, __m256i low, __m256i high) {
 
 MATMUL_INLINE void unpack_subs(uint32_t type, struct avx2_weights256 *w, uint32_t to,
                                const struct panel_layout *l, const uint8_t *panel, uint32_t super) {
-    const uint32_t subs = type == BLOCK_Q6_K ? 16 : 8;
-    const uint8_t *sub = panel + l->sub + (size_t)super * subs * 16;
-    const uint8_t *submin = panel + l->submin + (size_t)super * 128;
+    const uint32_t subs = matmul_subs(type);
+    const uint8_t *sub = panel + l->sub + (size_t)super * matmul_sub_bytes(type);
     for (uint32_t j = 0; j < subs; j++) {
         for (uint32_t h = 0; h < 2; h++) {
-            const size_t at = (size_t)16 * j + (size_t)AVX2_HALF_ROWS * h;
-            const __m256i scale = avx2_load_sub(type, sub + at);
-            store_pair(w->sub[to][j] + AVX2_HALF_ROWS * h, scale, scale);
+            const __m256i scale = avx2_load_sub(type, sub + (size_t)16 * j + (size_t)AVX2_HALF_ROWS * h);
+            if (matmul_is_wide(type))
+                _mm256_store_si256((__m256i *)(void *)w->sub[to][j] + h, scale);
+            else
+                store_pair(w->sub[to][j] + (size_t)AVX2_HALF_ROWS * h, scale, scale);
             if (matmul_has_m(type) && j % 2 == 0)
-                store_pair(w->minima[to][j / 2] + AVX2_HALF_ROWS * h, avx2_load_sub(type, submin + at),
-                           avx2_load_sub(type, submin + at + 16));
+                store_pair(w->minima[to][j / 2] + (size_t)AVX2_HALF_ROWS * h,
+                           avx2_load_min(type, l, panel, super, j, h),
+                           avx2_load_min(type, l, panel, super, j + 1, h));
         }
     }
-    unpack_f16(w->d[to], panel + l->d + (size_t)super * 32);
+    for (uint32_t h = 0; h < 2; h++)
+        _mm256_store_ps(w->d[to] + 8 * h, avx2_load_scale256(type, l, panel, super, h));
     if (matmul_has_m(type))
         unpack_f16(w->m[to], panel + l->m + (size_t)super * 32);
 }
 
 MATMUL_INLINE void unpack256(uint32_t type, struct avx2_weights256 *w, const struct panel_layout *l,
                              const uint8_t *panel, uint32_t start, uint32_t supers) {
-    unpack_quants(type, l, panel, 8 * start, 8 * supers, w->q[0]);
+    for (uint32_t b = 0; b < 8 * supers; b++)
+        unpack_quants(type, l, panel, 8 * start + b, 1, w->q[b]);
     for (uint32_t s = 0; s < supers; s++)
         unpack_subs(type, w, s, l, panel, start + s);
 }
@@ -399,6 +450,10 @@ bool avx2_batch(uint32_t type, const struct kernels_matmul *m) {
         CASE(BLOCK_Q4_K)
         CASE(BLOCK_Q5_K)
         CASE(BLOCK_Q6_K)
+        CASE(BLOCK_Q2_K)
+        CASE(BLOCK_Q3_K)
+        CASE(BLOCK_IQ2_S)
+        CASE(BLOCK_IQ4_XS)
     default:
         return false;
     }

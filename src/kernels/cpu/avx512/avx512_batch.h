@@ -26,8 +26,9 @@ struct batch_near32 {
 struct batch_near256 {
     _Alignas(64) int8_t q[KERNELS_SEGMENT];
     int32_t below[BATCH_SUPERS][32]; /* -offset * sum of each part */
-    int16_t above[BATCH_SUPERS][16]; /* Q4_K, Q5_K: the same taken back, in pairs: offset * sum */
-    int16_t sum[BATCH_SUPERS][8];    /* of 32 */
+    /* Q4_K, Q5_K: the same taken back, in pairs: offset * sum; Q2_K: sums of 16. */
+    int16_t above[BATCH_SUPERS][16];
+    int16_t sum[BATCH_SUPERS][8]; /* of 32 */
     float d[BATCH_SUPERS];
 };
 struct batch_near_float {
@@ -43,11 +44,12 @@ struct batch_weights32 {
 };
 struct batch_weights256 {
     uint8_t q[BATCH_BLOCKS][8][2][64];
-    /* The scale of 32 columns (Q4_K) or 16 as the lower of two int16, the other 0. */
+    /* The scale of 32 columns (Q4_K, IQ4_XS) or 16 as the lower of two int16, the other 0; of wide types as
+     * an int32. */
     int32_t sub[BATCH_SUPERS][16][2][16];
-    /* Q4_K, Q5_K: two int16, what each two of batch_near256.above are multiplied with. */
+    /* Q2_K, Q4_K, Q5_K: two int16, what each two of batch_near256.above are multiplied with. */
     int32_t pairs[BATCH_SUPERS][8][2][16];
-    int32_t least[BATCH_SUPERS][4][2][16]; /* two minima */
+    int32_t least[BATCH_SUPERS][4][2][16]; /* Q4_K, Q5_K: two minima */
     float d[BATCH_SUPERS][2][16];
     float m[BATCH_SUPERS][2][16];
 };

@@ -55,7 +55,7 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct matmul_tile *m
             __m512i w[8];
             if (m->ahead)
                 matmul_prefetch32(type, m, b);
-            unpack_steps(type, quants, high, w);
+            unpack_steps(type, m->l, quants, high, w);
             quants += matmul_block_bytes(type);
             high += 64;
             __m512 d = unpack_scale(type, m->panel + m->l->d, b);
@@ -94,17 +94,18 @@ MATMUL_INLINE __m512i dot_sums(const __m512i pairs[8], const int16_t *s) {
     return i;
 }
 
-/* What the sums of 16 are multiplied with: Q6_K the scales (for the offset), else each minimum twice. */
+/* What the sums of 16 are multiplied with: the minima, else (for the offset) the scales. */
 MATMUL_INLINE void load_pairs(uint32_t type, const struct matmul_tile *m, uint32_t super, __m512i pairs[8]) {
     UNROLL
-    for (int j = 0; j < 8; j++) {
-        if (type == BLOCK_Q6_K) {
-            const uint8_t *sub = m->panel + m->l->sub + (size_t)super * 256 + 32 * j;
-            pairs[j] = _mm512_mask_blend_epi16(0xAAAAAAAA, unpack_sub(type, sub),
-                                               _mm512_slli_epi32(unpack_sub(type, sub + 16), 16));
+    for (uint32_t j = 0; j < 8; j++) {
+        const bool one = matmul_subs(type) == 8; /* for two sums */
+        if (matmul_has_m(type)) {
+            __m512i first = unpack_min(type, m->l, m->panel, super, one ? j : 2 * j);
+            pairs[j] = unpack_join(first, one ? first : unpack_min(type, m->l, m->panel, super, 2 * j + 1));
         } else {
-            __m512i one = unpack_sub(type, m->panel + m->l->submin + (size_t)super * 128 + 16 * j);
-            pairs[j] = _mm512_or_si512(one, _mm512_slli_epi32(one, 16));
+            const uint8_t *sub = m->panel + m->l->sub + (size_t)super * matmul_sub_bytes(type);
+            __m512i first = unpack_sub(type, sub + (size_t)16 * (one ? j : 2 * j));
+            pairs[j] = unpack_join(first, one ? first : unpack_sub(type, sub + (size_t)32 * j + 16));
         }
     }
 }
@@ -114,7 +115,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
     const uint8_t *quants = m->panel;
     const uint8_t *high = m->panel + m->l->high;
     const uint8_t *sub = m->panel + m->l->sub;
-    const int part = type == BLOCK_Q6_K ? 4 : 8; /* steps with one scale */
+    const int part = (int)(64 / matmul_subs(type)); /* steps with one scale */
     __m512 total[MATMUL_TILE];
     __m512 acc[MATMUL_TILE];
     UNROLL
@@ -135,8 +136,8 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             __m512i w[8];
             if (m->ahead)
                 matmul_prefetch32(type, m, (size_t)8 * super + b);
-            unpack_steps(type, quants, high, w);
-            quants += 256;
+            unpack_steps(type, m->l, quants, high, w);
+            quants += matmul_block_bytes(type);
             high += (size_t)64 * matmul_high_bits(type);
             UNROLL
             for (int from = 0; from < 8; from += part) {
@@ -154,7 +155,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
         }
         __m512i pairs[8];
         load_pairs(type, m, super, pairs);
-        __m512 d = unpack_f16(m->panel + m->l->d + (size_t)super * 32);
+        __m512 d = unpack_scale256(type, m->l, m->panel, super);
         __m512 least = d;
         if (matmul_has_m(type))
             least = unpack_f16(m->panel + m->l->m + (size_t)super * 32);
@@ -162,8 +163,9 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
         for (uint32_t t = 0; t < n; t++) {
             __m512i i = dot_sums(pairs, m->a->s256 + ((m->first + t) * supers + super) * 16);
             __m512 da = _mm512_set1_ps(m->a->d256[(m->first + t) * supers + super]);
-            if (type == BLOCK_Q6_K)
-                sum[t] = _mm512_sub_epi32(sum[t], _mm512_slli_epi32(i, 5));
+            if (unpack_offset(type) != 0)
+                sum[t] = _mm512_sub_epi32(
+                    sum[t], _mm512_slli_epi32(i, (unsigned)__builtin_ctz((unsigned)unpack_offset(type))));
             acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t]), _mm512_mul_ps(d, da), acc[t]);
             if (matmul_has_m(type))
                 acc[t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(least, da), acc[t]);
@@ -213,9 +215,10 @@ void avx512_matmul_init(struct kernels *k) {
 
 void avx512_matmul(uint32_t type, const struct kernels_matmul *m) {
     static void (*const entries[BLOCK_TYPES])(const struct kernels_matmul *m) = {
-        [BLOCK_Q4_0] = matmul_q4_0,  [BLOCK_Q4_1] = matmul_q4_1, [BLOCK_Q5_0] = matmul_q5_0,
-        [BLOCK_Q5_1] = matmul_q5_1,  [BLOCK_Q8_0] = matmul_q8_0, [BLOCK_Q4_K] = matmul_q4_k,
-        [BLOCK_Q5_K] = matmul_q5_k,  [BLOCK_Q6_K] = matmul_q6_k, [BLOCK_IQ4_NL] = matmul_iq4_nl,
-        [BLOCK_MXFP4] = matmul_mxfp4};
+        [BLOCK_Q4_0] = matmul_q4_0,   [BLOCK_Q4_1] = matmul_q4_1,    [BLOCK_Q5_0] = matmul_q5_0,
+        [BLOCK_Q5_1] = matmul_q5_1,   [BLOCK_Q8_0] = matmul_q8_0,    [BLOCK_Q4_K] = matmul_q4_k,
+        [BLOCK_Q5_K] = matmul_q5_k,   [BLOCK_Q6_K] = matmul_q6_k,    [BLOCK_IQ4_NL] = matmul_iq4_nl,
+        [BLOCK_MXFP4] = matmul_mxfp4, [BLOCK_Q2_K] = matmul_q2_k,    [BLOCK_Q3_K] = matmul_q3_k,
+        [BLOCK_IQ2_S] = matmul_iq2_s, [BLOCK_IQ4_XS] = matmul_iq4_xs};
     entries[type](m);
 }

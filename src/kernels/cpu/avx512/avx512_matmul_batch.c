@@ -112,10 +112,10 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *wo
     put_tile(n, to, acc[0], acc[1]);
 }
 
-/* Parts of a super block whose sums are multiplied with a scale: those that have one each, of Q6_K halves of
- * them. */
+/* Parts of a super block whose sums are multiplied with a scale: those that have one each, of Q5_K and Q6_K
+ * halves of them. */
 MATMUL_INLINE uint32_t parts_of(uint32_t type) {
-    return type == BLOCK_Q4_K ? 8 : type == BLOCK_Q5_K ? 16 : 32;
+    return type == BLOCK_Q5_K ? 16 : type == BLOCK_Q6_K ? 32 : matmul_subs(type);
 }
 
 /* Sums of products of numbers in pairs. */
@@ -136,7 +136,8 @@ MATMUL_INLINE void dot_pairs(uint32_t n, uint32_t pairs, const int32_t (*w)[2][1
 
 /* The integer of a super block. The sum of a part, its weights taken as q - 8 (Q4_K, 32 columns), q - 16
  * (Q5_K, 16 columns) and q - 32 (Q6_K, 8 columns), is at most 32512 in size because activations are
- * -127..127: one vpdpwssd multiplies it with the scale. */
+ * -127..127: one vpdpwssd multiplies it with the scale. So it does with q (Q2_K) and q - 4 (Q3_K) of 16
+ * columns; sums of wide types need 32 bits. */
 MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at,
                              uint32_t super, __m512i sum[2][TOKENS], struct matmul_ahead *next) {
     const struct batch_near256 *x = (const struct batch_near256 *)(const void *)(work + 1) + at;
@@ -145,7 +146,7 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work 
     UNROLL
     for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm512_setzero_si512();
-    if (type != BLOCK_Q6_K)
+    if (type == BLOCK_Q4_K || type == BLOCK_Q5_K)
         dot_pairs(n, parts / 2, w->pairs[super], x->above[super], sizeof *x / sizeof(int16_t), sum);
     const uint32_t steps = 64 / parts;
     const uint8_t(*q)[2][64] = w->q[8 * super];
@@ -156,7 +157,7 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work 
         for (uint32_t t = 0; t < n; t++) {
             UNROLL
             for (uint32_t p = 0; p < 2; p++)
-                i[p][t] = set_memory(&x[t].below[super][j]);
+                i[p][t] = type != BLOCK_Q2_K ? set_memory(&x[t].below[super][j]) : _mm512_setzero_si512();
         }
         dot_steps(n, steps, q, x->q + 256 * super + 4 * steps * j, sizeof *x, i);
         const int32_t(*scale)[16] = w->sub[super][type == BLOCK_Q6_K ? j / 2 : j];
@@ -164,7 +165,10 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct batch_work 
         for (uint32_t t = 0; t < n; t++) {
             UNROLL
             for (uint32_t p = 0; p < 2; p++)
-                sum[p][t] = _mm512_dpwssd_epi32(sum[p][t], i[p][t], _mm512_load_si512(scale[p]));
+                sum[p][t] = matmul_is_wide(type)
+                                ? _mm512_add_epi32(sum[p][t],
+                                                   _mm512_mullo_epi32(i[p][t], _mm512_load_si512(scale[p])))
+                                : _mm512_dpwssd_epi32(sum[p][t], i[p][t], _mm512_load_si512(scale[p]));
         }
     }
 }
@@ -199,7 +203,10 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct batch_work *w
         }
         if (!matmul_has_m(type))
             continue;
-        dot_pairs(n, 4, w->least[super], x->sum[super], sizeof *x / sizeof(int16_t), i);
+        if (type == BLOCK_Q2_K)
+            dot_pairs(n, 8, w->pairs[super], x->above[super], sizeof *x / sizeof(int16_t), i);
+        else
+            dot_pairs(n, 4, w->least[super], x->sum[super], sizeof *x / sizeof(int16_t), i);
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
             __m512 d = _mm512_set1_ps(x[t].d[super]);
@@ -281,6 +288,14 @@ MATMUL_INLINE void bring256(uint32_t type, struct batch_near256 *x, const struct
         } else if (type == BLOCK_Q5_K) {
             _mm256_store_si256((__m256i *)(void *)above, _mm256_slli_epi16(s16, 4));
             _mm512_store_si512(below, _mm512_mullo_epi32(_mm512_cvtepi16_epi32(s16), _mm512_set1_epi32(-16)));
+        } else if (type == BLOCK_Q2_K) {
+            _mm256_store_si256((__m256i *)(void *)above, s16);
+        } else if (type == BLOCK_IQ4_XS) {
+            _mm256_store_si256((__m256i *)(void *)below,
+                               _mm256_mullo_epi32(s32, _mm256_set1_epi32(-unpack_offset(type))));
+        } else if (type != BLOCK_Q6_K) {
+            _mm512_store_si512(below, _mm512_mullo_epi32(_mm512_cvtepi16_epi32(s16),
+                                                         _mm512_set1_epi32(-unpack_offset(type))));
         } else {
             for (uint32_t b = 0; b < 4; b++) {
                 __m512i q = _mm512_loadu_si512(x->q + 256 * super + 64 * b);
@@ -301,7 +316,7 @@ MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, co
         const uint8_t *high = panel[p] + l->high + (size_t)start * 64 * matmul_high_bits(type);
         for (uint32_t b = 0; b < blocks; b++) {
             __m512i w[8];
-            unpack_steps(type, quants, high, w);
+            unpack_steps(type, l, quants, high, w);
             UNROLL
             for (uint32_t s = 0; s < 8; s++)
                 _mm512_store_si512(q[b][s][p], w[s]);
@@ -322,15 +337,12 @@ MATMUL_INLINE void unpack32(uint32_t type, struct batch_weights32 *w, const stru
         }
 }
 
-MATMUL_INLINE __m512i join(__m512i low, __m512i high) {
-    return _mm512_mask_blend_epi16(0xAAAAAAAA, low, _mm512_slli_epi32(high, 16));
-}
-
 /* The scales and minima of panel number p's super block as weights256 has them. */
 MATMUL_INLINE void unpack_subs(uint32_t type, struct batch_weights256 *w, uint32_t to, uint32_t p,
                                const struct panel_layout *l, const uint8_t *panel, uint32_t super) {
-    const uint32_t subs = type == BLOCK_Q6_K ? 16 : 8;
-    const uint8_t *sub = panel + l->sub + (size_t)super * subs * 16;
+    const uint32_t subs = matmul_subs(type);
+    const uint8_t *sub = panel + l->sub + (size_t)super * matmul_sub_bytes(type);
+    const __m512i low = _mm512_set1_epi32(matmul_is_wide(type) ? -1 : 0xFFFF);
     for (uint32_t j = 0; j < subs; j += 2) {
         __m512i one = unpack_sub(type, sub + (size_t)16 * j);
         __m512i two = unpack_sub(type, sub + (size_t)16 * j + 16);
@@ -339,24 +351,24 @@ MATMUL_INLINE void unpack_subs(uint32_t type, struct batch_weights256 *w, uint32
             _mm512_store_si512(w->sub[to][2 * j + 1][p], one);
             _mm512_store_si512(w->sub[to][2 * j + 2][p], two);
             _mm512_store_si512(w->sub[to][2 * j + 3][p], two);
-            _mm512_store_si512(w->pairs[to][j][p], join(one, one));
-            _mm512_store_si512(w->pairs[to][j + 1][p], join(two, two));
+            _mm512_store_si512(w->pairs[to][j][p], unpack_join(one, one));
+            _mm512_store_si512(w->pairs[to][j + 1][p], unpack_join(two, two));
         } else {
-            const __m512i low = _mm512_set1_epi32(0xFFFF);
             _mm512_store_si512(w->sub[to][j][p], _mm512_and_si512(one, low));
             _mm512_store_si512(w->sub[to][j + 1][p], _mm512_and_si512(two, low));
             if (type == BLOCK_Q4_K)
-                _mm512_store_si512(w->pairs[to][j / 2][p], join(one, two));
+                _mm512_store_si512(w->pairs[to][j / 2][p], unpack_join(one, two));
         }
     }
-    _mm512_store_ps(w->d[to][p], unpack_f16(panel + l->d + (size_t)super * 32));
+    _mm512_store_ps(w->d[to][p], unpack_scale256(type, l, panel, super));
     if (!matmul_has_m(type))
         return;
     _mm512_store_ps(w->m[to][p], unpack_f16(panel + l->m + (size_t)super * 32));
-    const uint8_t *submin = panel + l->submin + (size_t)super * 128;
-    for (uint32_t j = 0; j < 4; j++)
-        _mm512_store_si512(w->least[to][j][p], join(unpack_sub(type, submin + (size_t)32 * j),
-                                                    unpack_sub(type, submin + (size_t)32 * j + 16)));
+    for (uint32_t j = 0; j < subs; j += 2) {
+        const __m512i both =
+            unpack_join(unpack_min(type, l, panel, super, j), unpack_min(type, l, panel, super, j + 1));
+        _mm512_store_si512(type == BLOCK_Q2_K ? w->pairs[to][j / 2][p] : w->least[to][j / 2][p], both);
+    }
 }
 
 MATMUL_INLINE void unpack256(uint32_t type, struct batch_weights256 *w, const struct panel_layout *l,
@@ -506,6 +518,10 @@ bool avx512_batch(uint32_t type, const struct kernels_matmul *m) {
         CASE(BLOCK_Q4_K, batch)
         CASE(BLOCK_Q5_K, batch)
         CASE(BLOCK_Q6_K, batch)
+        CASE(BLOCK_Q2_K, batch)
+        CASE(BLOCK_Q3_K, batch)
+        CASE(BLOCK_IQ2_S, batch)
+        CASE(BLOCK_IQ4_XS, batch)
     default:
         return false;
     }

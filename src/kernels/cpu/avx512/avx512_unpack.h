@@ -10,12 +10,46 @@ MATMUL_INLINE int32_t unpack_offset(uint32_t type) {
     return matmul_is_wide(type) ? 128 : matmul_offset(type);
 }
 
+/* unpack_steps of two bits, and perhaps a third one. */
+MATMUL_INLINE void unpack_pairs(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
+    UNROLL
+    for (int s = 0; s < 8; s++) {
+        const __m512i four = _mm512_load_si512(quants + 64 * (s / 4));
+        w[s] = _mm512_and_si512(_mm512_srli_epi32(four, 2 * (s % 4)), _mm512_set1_epi8(3));
+    }
+    if (matmul_high_bits(type) == 0)
+        return;
+    const __m512i h = _mm512_load_si512(high);
+    UNROLL
+    for (int s = 0; s < 8; s++) { /* bit s of each byte to bit 2; 0xF8: a | (b & c) */
+        const __m512i at2 = s < 2 ? _mm512_slli_epi32(h, 2 - s) : _mm512_srli_epi32(h, s - 2);
+        w[s] = _mm512_ternarylogic_epi32(w[s], at2, _mm512_set1_epi8(4), 0xF8);
+    }
+}
+
+/* Indices become the bytes that they stand for. */
+MATMUL_INLINE void unpack_look_up(uint32_t type, const struct panel_layout *l, __m512i w[8]) {
+    __m128i table = matmul_table(type, l);
+    if (matmul_is_wide(type))
+        table = _mm_xor_si128(table, _mm_set1_epi8((char)0x80));
+    UNROLL
+    for (int s = 0; s < 8; s++)
+        w[s] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), w[s]);
+}
+
 /* The eight steps of a 32-block, four unsigned bytes per row. */
-MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint8_t *high, __m512i w[8]) {
+MATMUL_INLINE void unpack_steps(uint32_t type, const struct panel_layout *l, const uint8_t *quants,
+                                const uint8_t *high, __m512i w[8]) {
     if (type == BLOCK_Q8_0) {
         UNROLL
         for (int s = 0; s < 8; s++)
             w[s] = _mm512_xor_si512(_mm512_load_si512(quants + 64 * s), _mm512_set1_epi8((char)0x80));
+        return;
+    }
+    if (matmul_low_bits(type) == 2) {
+        unpack_pairs(type, quants, high, w);
+        if (matmul_is_table(type))
+            unpack_look_up(type, l, w);
         return;
     }
     const __m512i low = _mm512_set1_epi8(15);
@@ -25,18 +59,12 @@ MATMUL_INLINE void unpack_steps(uint32_t type, const uint8_t *quants, const uint
         w[s] = _mm512_and_si512(both, low);
         w[s + 4] = _mm512_and_si512(_mm512_srli_epi32(both, 4), low);
     }
-    if (matmul_is_table(type)) {
-        __m128i table = matmul_table(type);
-        if (matmul_is_wide(type))
-            table = _mm_xor_si128(table, _mm_set1_epi8((char)0x80));
-        UNROLL
-        for (int s = 0; s < 8; s++)
-            w[s] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), w[s]);
-    }
+    if (matmul_is_table(type))
+        unpack_look_up(type, l, w);
     if (matmul_high_bits(type) == 1) {
         __m512i h = _mm512_load_si512(high);
         UNROLL
-        for (int s = 0; s < 8; s++) { /* bit s of each byte to bit 4; 0xF8: a | (b & c) */
+        for (int s = 0; s < 8; s++) { /* bit s of each byte to bit 4 */
             __m512i at4 = s < 4 ? _mm512_slli_epi32(h, 4 - s) : _mm512_srli_epi32(h, s - 4);
             w[s] = _mm512_ternarylogic_epi32(w[s], at4, _mm512_set1_epi8(0x10), 0xF8);
         }
@@ -66,9 +94,35 @@ MATMUL_INLINE __m512 unpack_scale(uint32_t type, const uint8_t *plane, size_t b)
     return _mm512_mul_ps(_mm512_castsi512_ps(e), _mm512_set1_ps(0.5f));
 }
 
+/* The scales of a super block. */
+MATMUL_INLINE __m512 unpack_scale256(uint32_t type, const struct panel_layout *l, const uint8_t *panel,
+                                     size_t super) {
+    const __m512 d = unpack_f16(panel + l->d + super * 32);
+    return matmul_is_table(type) ? _mm512_mul_ps(d, _mm512_set1_ps(l->factor)) : d;
+}
+
 MATMUL_INLINE __m512i unpack_sub(uint32_t type, const uint8_t *p) {
     __m128i bytes = _mm_load_si128((const __m128i *)(const void *)p);
-    return type == BLOCK_Q6_K ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
+    if (type == BLOCK_Q2_K)
+        bytes = _mm_and_si128(bytes, _mm_set1_epi8(15));
+    return matmul_signed_subs(type) ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
+}
+
+/* Minimum number j of a super block. */
+MATMUL_INLINE __m512i unpack_min(uint32_t type, const struct panel_layout *l, const uint8_t *panel,
+                                 uint32_t super, uint32_t j) {
+    if (type == BLOCK_Q2_K)
+        return _mm512_srli_epi32(
+            _mm512_cvtepu8_epi32(_mm_load_si128(
+                (const __m128i *)(const void *)(panel + l->sub + (size_t)super * 256 + (size_t)16 * j))),
+            4);
+    return _mm512_cvtepu8_epi32(_mm_load_si128(
+        (const __m128i *)(const void *)(panel + l->submin + (size_t)super * 128 + (size_t)16 * j)));
+}
+
+/* Two numbers that fit int16 in each lane. */
+MATMUL_INLINE __m512i unpack_join(__m512i low, __m512i high) {
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, low, _mm512_slli_epi32(high, 16));
 }
 
 /* The 16 weights of one of the pair of columns at p; of BF16 the two lie side by side. */

@@ -74,24 +74,20 @@ static float add_block32(uint32_t type, const struct block_parts *w, const struc
     return acc;
 }
 
-/* One block of 256. */
+/* One block of 256. type: the file's. */
 static float add_block256(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
                           const int8_t *q, float acc) {
-    float d = a->d256[at / 256];
+    const float d = a->d256[at / 256];
     const int16_t *s = a->s256 + at / 16;
-    int32_t i = 0;
-    if (type == BLOCK_Q6_K) {
-        for (uint32_t j = 0; j < 16; j++)
-            i += (int8_t)w->sub[j] * dot(type, w, q, 16 * j, 16);
-        return fmaf((float)i, w->d * d, acc);
+    const uint32_t subs = block_subs(type), n = 256 / subs;
+    int32_t i = 0, least = 0;
+    for (uint32_t j = 0; j < subs; j++) {
+        i += (int8_t)w->sub[j] * dot(type, w, q, n * j, n);
+        for (uint32_t e = 0; e < n / 16 && block_has_m(type); e++)
+            least += w->submin[j] * s[n / 16 * j + e];
     }
-    int32_t least = 0;
-    for (uint32_t j = 0; j < 8; j++) {
-        i += w->sub[j] * dot(type, w, q, 32 * j, 32);
-        least += w->submin[j] * (s[2 * j] + s[2 * j + 1]);
-    }
-    acc = fmaf((float)i, w->d * d, acc);
-    return fmaf(-(float)least, w->m * d, acc);
+    acc = fmaf((float)i, w->d * block_factor(type) * d, acc);
+    return block_has_m(type) ? fmaf(-(float)least, w->m * d, acc) : acc;
 }
 
 /* Tokens in tiles, so that a block is taken apart once for many. */
@@ -99,7 +95,8 @@ static float add_block256(uint32_t type, const struct block_parts *w, const stru
 
 static void panel_blocks(float *out, const struct panel_layout *l, const uint8_t *panel,
                          const struct kernels_act *a, uint32_t first, uint32_t tokens) {
-    uint32_t values = block_info(l->type)->values;
+    const uint32_t values = block_info(l->type)->values;
+    const uint32_t type = values == 256 ? l->file : l->type;
     for (uint32_t done = 0; done < tokens; done += TILE) {
         uint32_t tile = ARITH_MIN(tokens - done, TILE);
         for (uint32_t r = 0; r < PANEL_ROWS; r++) {
@@ -114,8 +111,8 @@ static void panel_blocks(float *out, const struct panel_layout *l, const uint8_t
                     act_tiles_get(q, values == 32 ? a->q32 : a->q256, a->tile_rows,
                                   values == 32 ? ACT_TILE_32 : ACT_TILE_256, l->cols, row, k, values);
                     sum_at(&s[t], k);
-                    s[t].segment = values == 32 ? add_block32(l->type, &w, a, at, q, s[t].segment)
-                                                : add_block256(l->type, &w, a, at, q, s[t].segment);
+                    s[t].segment = values == 32 ? add_block32(type, &w, a, at, q, s[t].segment)
+                                                : add_block256(type, &w, a, at, q, s[t].segment);
                 }
             }
             for (uint32_t t = 0; t < tile; t++)
@@ -138,8 +135,9 @@ static void matmul_blocks(const struct kernels_matmul *m) {
 
 void scalar_matmul_init(struct kernels *k) {
     static const uint8_t floats[] = {BLOCK_F32, BLOCK_F16, BLOCK_BF16};
-    static const uint8_t blocks[] = {BLOCK_Q4_0, BLOCK_Q4_1, BLOCK_Q5_0, BLOCK_Q5_1,   BLOCK_Q8_0,
-                                     BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_IQ4_NL, BLOCK_MXFP4};
+    static const uint8_t blocks[] = {BLOCK_Q4_0,  BLOCK_Q4_1,   BLOCK_Q5_0,   BLOCK_Q5_1, BLOCK_Q8_0,
+                                     BLOCK_Q2_K,  BLOCK_Q3_K,   BLOCK_Q4_K,   BLOCK_Q5_K, BLOCK_Q6_K,
+                                     BLOCK_IQ2_S, BLOCK_IQ4_XS, BLOCK_IQ4_NL, BLOCK_MXFP4};
     for (size_t i = 0; i < sizeof floats; i++)
         k->matmul[floats[i]] = matmul_float;
     for (size_t i = 0; i < sizeof blocks; i++)
