@@ -440,10 +440,11 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
         return gguf_error(g, e, "tensor '%s%s' has type %s, expected f32%s", prefix, p->name, b->name,
                           p->rows == SHAPE_NONE ? " for a vector" : "");
     if (!b->computable)
-        return gguf_error(g, e,
-                          "tensor '%s%s' has type %s, which is none of weights: stator computes with f32, f16, bf16 "
-                          "and all block formats of GGUF files but q8_1 and q8_k",
-                          prefix, p->name, b->name);
+        return gguf_error(
+            g, e,
+            "tensor '%s%s' has type %s, which is none of weights: stator computes with f32, f16, bf16 "
+            "and all block formats of GGUF files but q8_1 and q8_k",
+            prefix, p->name, b->name);
     return STATOR_OK;
 }
 

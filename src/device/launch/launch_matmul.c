@@ -558,7 +558,7 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
         unit = (uint32_t)arith_round_up(unit, 2);
     choose_group(b, &w, w.family >= PREFILL ? unit : gated ? 2 * unit : unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit);
-    uint32_t piece[GRAPH_OP_WEIGHTS];
+    uint32_t piece[GRAPH_OP_WEIGHTS] = {0};
     for (uint32_t expert = 0, end = 0; expert < x->experts; expert = end) {
         end = experts_run(b, o, expert, piece);
         if (end <= expert)
