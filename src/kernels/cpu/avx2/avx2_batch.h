@@ -20,9 +20,9 @@ struct avx2_near32 {
     float sum[AVX2_BATCH_BLOCKS];     /* types with a minimum */
 };
 struct avx2_near256 {
-    _Alignas(64) int8_t q[2 * KERNELS_SEGMENT]; /* wide types: as in avx2_near32 */
+    _Alignas(64) int8_t q[KERNELS_SEGMENT];
     int32_t below[AVX2_BATCH_SUPERS][16]; /* of each 16: two int16, what weights that are too large add */
-    int16_t s[AVX2_BATCH_SUPERS][16];     /* types with a minimum: sums of 32, Q2_K of 16 */
+    int16_t s[AVX2_BATCH_SUPERS][16];     /* types with a minimum, wide types: sums of 32, or 16 */
     float d[AVX2_BATCH_SUPERS];
 };
 
@@ -33,10 +33,10 @@ struct avx2_weights32 {
     float m[AVX2_BATCH_BLOCKS][16];
 };
 struct avx2_weights256 {
-    uint8_t q[AVX2_BATCH_BLOCKS][16][64]; /* as in avx2_weights32 */
-    /* Two int16, both the scale of a part, which has 32 or 16 columns; wide types: an int32. */
+    uint8_t q[AVX2_BATCH_BLOCKS][16][64]; /* steps; IQ4_XS: the integers' sizes, then the integers */
+    /* Two int16, both the scale of a part, which has 32 or 16 columns. */
     int32_t sub[AVX2_BATCH_SUPERS][16][16];
-    int32_t minima[AVX2_BATCH_SUPERS][8][16]; /* two int16, those of two parts */
+    int32_t minima[AVX2_BATCH_SUPERS][8][16]; /* two int16, those of two parts (IQ2_S, IQ3: their scales) */
     float d[AVX2_BATCH_SUPERS][16];
     float m[AVX2_BATCH_SUPERS][16];
 };

@@ -5,7 +5,8 @@
  * What a tile costs per 32-block and 8 outputs, in operations on three ports: Q4_K 8 vpmaddubsw, 7 sums of
  * int16, vpmaddwd with the sub-scale and a sum, and 1.75 for minima and floats; Q6_K 8 vpmaddubsw, 8 sums,
  * two vpmaddwd and their sums, and 0.5. Wide types' products do not fit int16 together: 16 vpmaddwd of int16,
- * 16 sums, convert, multiply, fma. */
+ * 16 sums, convert, multiply, fma; of K types 8 vpmaddubsw, 8 vpmaddwd with the sub-scale, 8 sums, and of
+ * IQ4_XS 8 vpsignb. */
 #include "base/arith.h"
 #include "base/check.h"
 #include "kernels/cpu/avx2/avx2_batch.h"
@@ -121,30 +122,37 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct avx2_batch_wor
     put_tile(n, to, acc);
 }
 
-/* The exact sum of a super block of a wide type, whose quants and activations are int16. */
-MATMUL_INLINE void super_sum_wide(uint32_t type, uint32_t n, const struct avx2_weights256 *w,
+/* Wide K types whose integers are at most 62 in size: as unsigned bytes 64 larger their products fit int16.
+ */
+#define SMALL_OFFSET 64
+
+/* The exact sum of a super block of a wide type: products are multiplied with the scale two by two. Small
+ * integers are 64 too large; of others the activation takes the sign, the weight is its size. */
+MATMUL_INLINE void super_sum_wide(uint32_t type, bool small, uint32_t n, const struct avx2_weights256 *w,
                                   const struct avx2_near256 *x, uint32_t super, __m256i sum[2][TOKENS],
                                   struct matmul_ahead *next) {
-    const int part = (int)(64 / matmul_subs(type));
+    const uint32_t part = 64 / matmul_subs(type);
     UNROLL
     for (uint32_t t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm256_setzero_si256();
     for (uint32_t b = 0; b < 8; b++) {
         matmul_ahead_step(next);
         const uint8_t(*q)[64] = w->q[8 * super + b];
-        const int8_t *a = x->q + 512 * super + (size_t)64 * b;
-        const int32_t(*sub)[16] = w->sub[super] + b * (8 / (uint32_t)part);
+        const int32_t(*sub)[16] = w->sub[super] + b * (8 / part);
         UNROLL
-        for (int from = 0; from < 8; from += part) {
-            __m256i i[2][TOKENS];
-            dot(n, true, true, part, q + from, a + 4 * (size_t)from, sizeof *x, i);
-            dot(n, true, false, part, q + 8 + from, a + 32 + 4 * (size_t)from, sizeof *x, i);
+        for (uint32_t s = 0; s < 8; s++) {
+            const __m256i w0 = load_half(q[s], 0), w1 = load_half(q[s], 1);
+            const __m256i g0 = small ? w0 : load_half(q[8 + s], 0), g1 = small ? w1 : load_half(q[8 + s], 1);
             UNROLL
             for (uint32_t t = 0; t < n; t++) {
-                UNROLL
-                for (uint32_t h = 0; h < 2; h++)
-                    sum[h][t] = _mm256_add_epi32(sum[h][t],
-                                                 _mm256_mullo_epi32(i[h][t], load_half(sub[from / part], h)));
+                const __m256i a =
+                    _mm256_set1_epi32(matmul_load32(x[t].q + 256 * super + 32 * b + (size_t)4 * s));
+                const __m256i x0 = _mm256_maddubs_epi16(w0, small ? a : _mm256_sign_epi8(a, g0));
+                const __m256i x1 = _mm256_maddubs_epi16(w1, small ? a : _mm256_sign_epi8(a, g1));
+                sum[0][t] =
+                    in_order(_mm256_add_epi32(sum[0][t], _mm256_madd_epi16(x0, load_half(sub[s / part], 0))));
+                sum[1][t] =
+                    in_order(_mm256_add_epi32(sum[1][t], _mm256_madd_epi16(x1, load_half(sub[s / part], 1))));
             }
         }
     }
@@ -183,7 +191,7 @@ MATMUL_INLINE void super_sum(uint32_t type, uint32_t n, const struct avx2_weight
     }
 }
 
-/* The sums of activations times minima. */
+/* The sums of activations times minima (of small integers: scales, for the offset). */
 MATMUL_INLINE void dot_minima(uint32_t type, uint32_t n, const struct avx2_weights256 *w,
                               const struct avx2_near256 *x, uint32_t super, __m256i i[2][TOKENS]) {
     UNROLL
@@ -199,8 +207,8 @@ MATMUL_INLINE void dot_minima(uint32_t type, uint32_t n, const struct avx2_weigh
     }
 }
 
-MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct avx2_batch_work *work, uint32_t at,
-                           uint32_t supers, const struct place *to, struct matmul_ahead *next) {
+MATMUL_INLINE void tile256(uint32_t type, bool small, uint32_t n, const struct avx2_batch_work *work,
+                           uint32_t at, uint32_t supers, const struct place *to, struct matmul_ahead *next) {
     const struct avx2_near256 *x = (const struct avx2_near256 *)(const void *)(work + 1) + at;
     const struct avx2_weights256 *w = &work->weights256;
     __m256 acc[2][TOKENS];
@@ -210,11 +218,16 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct avx2_batch_wo
     for (uint32_t super = 0; super < supers; super++) {
         __m256i sum[2][TOKENS], i[2][TOKENS];
         if (matmul_is_wide(type))
-            super_sum_wide(type, n, w, x, super, sum, next);
+            super_sum_wide(type, small, n, w, x, super, sum, next);
         else
             super_sum(type, n, w, x, super, sum, next);
-        if (matmul_has_m(type))
+        if (matmul_has_m(type) || small)
             dot_minima(type, n, w, x, super, i);
+        UNROLL
+        for (uint32_t t = 0; t < n && small; t++) {
+            sum[0][t] = _mm256_sub_epi32(sum[0][t], _mm256_slli_epi32(i[0][t], 6));
+            sum[1][t] = _mm256_sub_epi32(sum[1][t], _mm256_slli_epi32(i[1][t], 6));
+        }
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
             const __m256 d = _mm256_set1_ps(x[t].d[super]);
@@ -284,21 +297,14 @@ MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct 
                             uint32_t start, uint32_t count) {
     const size_t at = (row * m->l->cols + start) / 256;
     for (uint32_t super = 0; super < count / 256; super++) {
-        int8_t *q = x->q + (matmul_is_wide(type) ? 512 : 256) * (size_t)super;
-        if (matmul_is_wide(type)) {
-            _Alignas(32) int8_t plain[256];
-            act_tiles_get(plain, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row,
-                          start + 256 * super, 256);
-            for (uint32_t b = 0; b < 8; b++)
-                bring_block(type, q + (size_t)64 * b, plain + (size_t)32 * b);
-        } else {
-            act_tiles_get(q, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row, start + 256 * super,
-                          256);
-        }
+        int8_t *q = x->q + 256 * (size_t)super;
+        act_tiles_get(q, m->a->q256, m->a->tile_rows, ACT_TILE_256, m->l->cols, row, start + 256 * super,
+                      256);
         const int16_t *s = m->a->s256 + 16 * (at + super);
-        if (type == BLOCK_Q2_K)
+        const bool sums = matmul_has_m(type) || matmul_is_wide(type);
+        if (sums && matmul_subs(type) == 16)
             memcpy(x->s[super], s, 16 * sizeof *s);
-        for (uint32_t j = 0; j < 8 && matmul_has_m(type) && type != BLOCK_Q2_K; j++)
+        for (uint32_t j = 0; j < 8 && sums && matmul_subs(type) == 8; j++)
             x->s[super][j] = (int16_t)(s[2 * j] + s[2 * j + 1]);
         if (matmul_offset(type) != 0)
             bring_below(matmul_offset(type), x->below[super], q);
@@ -306,23 +312,31 @@ MATMUL_INLINE void bring256(uint32_t type, struct avx2_near256 *x, const struct 
     }
 }
 
-/* The quants of a panel's 32-blocks from `start` on; of wide types as int16. */
-MATMUL_INLINE void unpack_quants(uint32_t type, const struct panel_layout *l, const uint8_t *panel,
-                                 uint32_t start, uint32_t blocks, uint8_t (*to)[64]) {
-    const uint8_t *quants = panel + start * matmul_block_bytes(type);
-    const uint8_t *high = panel + l->high + (size_t)start * 64 * matmul_high_bits(type);
-    for (uint32_t b = 0; b < blocks; b++, to += matmul_is_wide(type) ? 16 : 8) {
-        for (uint32_t h = 0; h < 2; h++) {
-            UNROLL
-            for (int s = 0; s < 8; s++) {
-                __m256i w = avx2_load_step(type, l, quants + (size_t)32 * h, high + (size_t)32 * h, s);
-                _mm256_store_si256((__m256i *)(void *)to[s] + h, matmul_is_wide(type) ? even_bytes(w) : w);
-                if (matmul_is_wide(type))
-                    _mm256_store_si256((__m256i *)(void *)to[8 + s] + h, odd_bytes(w));
+MATMUL_INLINE void store_half(uint8_t to[64], uint32_t half, __m256i v) {
+    _mm256_store_si256((__m256i *)(void *)to + half, v);
+}
+
+/* The quants of a panel's 32-block: of wide types as int16, of wide K types as super_sum_wide has them. */
+MATMUL_INLINE void unpack_quants(uint32_t type, bool small, const struct panel_layout *l,
+                                 const uint8_t *panel, uint32_t block, uint8_t (*to)[64]) {
+    const uint8_t *quants = panel + block * matmul_block_bytes(type);
+    const uint8_t *high = panel + l->high + (size_t)block * 64 * matmul_high_bits(type);
+    for (uint32_t h = 0; h < 2; h++) {
+        UNROLL
+        for (int s = 0; s < 8; s++) {
+            const __m256i w = avx2_load_step(type, l, quants + (size_t)32 * h, high + (size_t)32 * h, s);
+            if (!matmul_is_wide(type)) {
+                store_half(to[s], h, w);
+            } else if (small) {
+                store_half(to[s], h, _mm256_add_epi8(w, _mm256_set1_epi8(SMALL_OFFSET)));
+            } else if (matmul_is_k(type)) {
+                store_half(to[s], h, _mm256_abs_epi8(w));
+                store_half(to[8 + s], h, w);
+            } else {
+                store_half(to[s], h, even_bytes(w));
+                store_half(to[8 + s], h, odd_bytes(w));
             }
         }
-        quants += matmul_block_bytes(type);
-        high += (size_t)64 * matmul_high_bits(type);
     }
 }
 
@@ -334,7 +348,7 @@ MATMUL_INLINE void unpack_f16(float *to, const uint8_t *from) {
 MATMUL_INLINE void unpack32(uint32_t type, struct avx2_weights32 *w, const struct panel_layout *l,
                             const uint8_t *panel, uint32_t start, uint32_t blocks) {
     for (uint32_t b = 0; b < blocks; b++) {
-        unpack_quants(type, l, panel, start + b, 1, w->q[b]);
+        unpack_quants(type, false, l, panel, start + b, w->q[b]);
         for (uint32_t h = 0; h < 2; h++)
             _mm256_store_ps(w->d[b] + 8 * h, avx2_load_scale(type, panel + l->d, start + b, h));
         if (matmul_has_m(type))
@@ -346,17 +360,18 @@ MATMUL_INLINE void store_pair(int32_t *to, __m256i low, __m256i high) {
     _mm256_store_si256((__m256i *)(void *)to, avx2_pair(low, high));
 }
 
-MATMUL_INLINE void unpack_subs(uint32_t type, struct avx2_weights256 *w, uint32_t to,
+MATMUL_INLINE void unpack_subs(uint32_t type, bool small, struct avx2_weights256 *w, uint32_t to,
                                const struct panel_layout *l, const uint8_t *panel, uint32_t super) {
     const uint32_t subs = matmul_subs(type);
     const uint8_t *sub = panel + l->sub + (size_t)super * matmul_sub_bytes(type);
     for (uint32_t j = 0; j < subs; j++) {
         for (uint32_t h = 0; h < 2; h++) {
-            const __m256i scale = avx2_load_sub(type, sub + (size_t)16 * j + (size_t)AVX2_HALF_ROWS * h);
-            if (matmul_is_wide(type))
-                _mm256_store_si256((__m256i *)(void *)w->sub[to][j] + h, scale);
-            else
-                store_pair(w->sub[to][j] + (size_t)AVX2_HALF_ROWS * h, scale, scale);
+            const uint8_t *at = sub + (size_t)16 * j + (size_t)AVX2_HALF_ROWS * h;
+            const __m256i scale = avx2_load_sub(type, at);
+            store_pair(w->sub[to][j] + (size_t)AVX2_HALF_ROWS * h, scale, scale);
+            if (small && j % 2 == 0)
+                store_pair(w->minima[to][j / 2] + (size_t)AVX2_HALF_ROWS * h, scale,
+                           avx2_load_sub(type, at + 16));
             if (matmul_has_m(type) && j % 2 == 0)
                 store_pair(w->minima[to][j / 2] + (size_t)AVX2_HALF_ROWS * h,
                            avx2_load_min(type, l, panel, super, j, h),
@@ -369,21 +384,22 @@ MATMUL_INLINE void unpack_subs(uint32_t type, struct avx2_weights256 *w, uint32_
         unpack_f16(w->m[to], panel + l->m + (size_t)super * 32);
 }
 
-MATMUL_INLINE void unpack256(uint32_t type, struct avx2_weights256 *w, const struct panel_layout *l,
-                             const uint8_t *panel, uint32_t start, uint32_t supers) {
+MATMUL_INLINE void unpack256(uint32_t type, bool small, struct avx2_weights256 *w,
+                             const struct panel_layout *l, const uint8_t *panel, uint32_t start,
+                             uint32_t supers) {
     for (uint32_t b = 0; b < 8 * supers; b++)
-        unpack_quants(type, l, panel, 8 * start + b, 1, w->q[b]);
+        unpack_quants(type, small, l, panel, 8 * start + b, w->q[b]);
     for (uint32_t s = 0; s < supers; s++)
-        unpack_subs(type, w, s, l, panel, start + s);
+        unpack_subs(type, small, w, s, l, panel, start + s);
 }
 
 /* --- the walk */
 
 /* A tile of n tokens, `at` the first of those packed. */
-MATMUL_INLINE void tile(uint32_t type, uint32_t n, const struct avx2_batch_work *work, uint32_t at,
-                        uint32_t count, const struct place *to, struct matmul_ahead *next) {
+MATMUL_INLINE void tile(uint32_t type, bool small, uint32_t n, const struct avx2_batch_work *work,
+                        uint32_t at, uint32_t count, const struct place *to, struct matmul_ahead *next) {
     if (matmul_is_k(type))
-        tile256(type, n, work, at, count / 256, to, next);
+        tile256(type, small, n, work, at, count / 256, to, next);
     else
         tile32(type, n, work, at, count / 32, to, next);
 }
@@ -391,8 +407,8 @@ MATMUL_INLINE void tile(uint32_t type, uint32_t n, const struct avx2_batch_work 
 /* One segment of k, of up to AVX2_BATCH_TOKENS tokens from `first` on. Rows beyond the last token repeat it.
  * Threes until fours are left: as many tiles as fours alone would be, and none but those of 1, 2 and 5 tokens
  * is filled up. */
-MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32_t first, uint32_t tokens,
-                           uint32_t start) {
+MATMUL_INLINE void segment(uint32_t type, bool small, const struct kernels_matmul *m, uint32_t first,
+                           uint32_t tokens, uint32_t start) {
     struct avx2_batch_work *work = m->work;
     const uint32_t count = ARITH_MIN(m->l->cols - start, (uint32_t)KERNELS_SEGMENT);
     for (uint32_t t = 0; t < avx2_batch_padded(tokens); t++) {
@@ -405,7 +421,7 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
     for (uint32_t p = 0; p < m->n_panels; p++) {
         const uint8_t *panel = m->panels + (size_t)p * m->l->panel_bytes;
         if (matmul_is_k(type))
-            unpack256(type, &work->weights256, m->l, panel, start / 256, count / 256);
+            unpack256(type, small, &work->weights256, m->l, panel, start / 256, count / 256);
         else
             unpack32(type, &work->weights32, m->l, panel, start / 32, count / 32);
         struct matmul_ahead next = matmul_ahead_after(type, m, start, p + 1, 1,
@@ -416,23 +432,23 @@ MATMUL_INLINE void segment(uint32_t type, const struct kernels_matmul *m, uint32
                                      start == 0};
             const bool full = left % TOKENS == 0;
             if (full)
-                tile(type, TOKENS, work, t, count, &to, &next);
+                tile(type, small, TOKENS, work, t, count, &to, &next);
             else
-                tile(type, TOKENS - 1, work, t, count, &to, &next);
+                tile(type, small, TOKENS - 1, work, t, count, &to, &next);
             t += full ? TOKENS : TOKENS - 1;
         }
     }
 }
 
-MATMUL_INLINE void batch(uint32_t type, const struct kernels_matmul *m) {
+MATMUL_INLINE void batch(uint32_t type, bool small, const struct kernels_matmul *m) {
     for (uint32_t t = 0; t < m->tokens; t += AVX2_BATCH_TOKENS)
         for (uint32_t start = 0; start < m->l->cols; start += KERNELS_SEGMENT)
-            segment(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)AVX2_BATCH_TOKENS), start);
+            segment(type, small, m, t, ARITH_MIN(m->tokens - t, (uint32_t)AVX2_BATCH_TOKENS), start);
 }
 
 #define CASE(type)                                                                                           \
     case type:                                                                                               \
-        batch(type, m);                                                                                      \
+        batch(type, false, m);                                                                               \
         return true;
 
 bool avx2_batch(uint32_t type, const struct kernels_matmul *m) {
@@ -452,8 +468,15 @@ bool avx2_batch(uint32_t type, const struct kernels_matmul *m) {
         CASE(BLOCK_Q6_K)
         CASE(BLOCK_Q2_K)
         CASE(BLOCK_Q3_K)
-        CASE(BLOCK_IQ2_S)
-        CASE(BLOCK_IQ4_XS)
+    case BLOCK_IQ2_S:
+        batch(BLOCK_IQ2_S, true, m);
+        return true;
+    case BLOCK_IQ4_XS:
+        if (m->l->file == BLOCK_IQ4_XS)
+            batch(BLOCK_IQ4_XS, false, m);
+        else /* IQ3_S, IQ3_XXS */
+            batch(BLOCK_IQ4_XS, true, m);
+        return true;
     default:
         return false;
     }
