@@ -13,7 +13,7 @@
 struct planes {
     uint32_t low_bits;  /* of a quant in the quants plane: 2, 4 or 8 */
     uint32_t high_bits; /* of a quant in the high plane: 0, 1, 2 */
-    uint32_t subs;      /* sub-scales in a block */
+    uint32_t subs;      /* bytes of sub-scales in a block */
     uint32_t submins;   /* sub-minima in a block */
     bool m;
     uint32_t d_bytes; /* of a scale */
@@ -41,8 +41,9 @@ static struct planes planes_of(uint32_t type) {
     case BLOCK_Q2_K:
         return (struct planes){2, 0, 16, 0, true, 2};
     case BLOCK_Q3_K:
-    case BLOCK_IQ2_S:
         return (struct planes){2, 1, 16, 0, false, 2};
+    case BLOCK_IQ2_S:
+        return (struct planes){2, 1, 8, 0, false, 2};
     case BLOCK_IQ4_XS:
         return (struct planes){4, 0, 8, 0, false, 2};
     default:
@@ -200,6 +201,10 @@ void panel_take_apart(const struct panel_layout *l, const uint8_t *panel, uint32
     for (uint32_t j = 0; j < 16 && l->type == BLOCK_Q2_K; j++) {
         p->submin[j] = p->sub[j] >> 4;
         p->sub[j] &= 15;
+    }
+    for (uint32_t j = 8; j-- > 0 && l->type == BLOCK_IQ2_S;) {
+        p->sub[2 * j + 1] = (uint8_t)(2 * (p->sub[j] >> 4) + 1);
+        p->sub[2 * j] = (uint8_t)(2 * (p->sub[j] & 15) + 1);
     }
     p->d = planes.d_bytes == 1 ? block_from_e8m0_half(panel[l->d + (size_t)block * PANEL_ROWS + r])
                                : take_f16(panel + l->d, r, block);
@@ -389,7 +394,9 @@ static void put_parts(const struct panel_layout *l, uint8_t *panel, uint32_t r, 
         put_codes(l, &planes, panel, r, 8 * super + b, p.q + (size_t)32 * b);
     for (uint32_t j = 0; j < planes.subs; j++)
         panel[l->sub + ((size_t)super * planes.subs + j) * PANEL_ROWS + r] =
-            l->type == BLOCK_Q2_K ? (uint8_t)(p.sub[j] | p.submin[j] << 4) : p.sub[j];
+            l->type == BLOCK_Q2_K    ? (uint8_t)(p.sub[j] | p.submin[j] << 4)
+            : l->type == BLOCK_IQ2_S ? (uint8_t)(p.sub[2 * j] >> 1 | p.sub[2 * j + 1] >> 1 << 4)
+                                     : p.sub[j];
     put16(panel + l->d, super, r, block_to_f16(p.d));
     if (planes.m)
         put16(panel + l->m, super, r, block_to_f16(p.m));

@@ -19,7 +19,8 @@
  *                                 weight at step 4w + f, byte b
  *   sub      Q4_K, Q5_K           [S][8][r] u8, the 6-bit scale of each 32-block expanded to a byte
  *            IQ4_XS               [S][8][r] int8, the scale of each 32-block
- *            Q3_K, Q6_K, IQ2_S    [S][16][r] int8, the scale of each 16 columns
+ *            Q3_K, Q6_K           [S][16][r] int8, the scale of each 16 columns
+ *            IQ2_S                [S][8][r] u8, of each 32-block two scales 2n + 1: low nibble the first n
  *            Q2_K                 [S][16][r] u8, the scale (low) and the minimum (high nibble) of each 16
  *   submin   Q4_K, Q5_K           [S][8][r] u8, the 6-bit minimum of each 32-block expanded to a byte
  *   d        32-value types       [B][r] f16; MXFP4 [B][r] u8, the E8M0 exponent

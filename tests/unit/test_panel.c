@@ -123,7 +123,7 @@ static void planes_lie_where_the_header_says(void **state) {
         {BLOCK_Q2_K, 256, 1408, 1408, 1024, 1408, 1280, 1344},
         {BLOCK_Q3_K, 256, 1856, 1024, 1536, 1856, 1792, 1856},
         {BLOCK_IQ4_XS, 256, 2240, 2240, 2048, 2240, 2176, 2240},
-        {BLOCK_IQ2_S, 256, 1856, 1024, 1536, 1856, 1792, 1856},
+        {BLOCK_IQ2_S, 256, 1728, 1024, 1536, 1728, 1664, 1728},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct panel_layout l;
@@ -216,6 +216,12 @@ static void bits_lie_where_the_header_says(void **state) {
     assert_true(panel_layout_init(&l, BLOCK_Q2_K, 16, 256));
     panel_pack(&l, q2, 16, panel);
     assert_int_equal(panel[l.sub + 5 * 16 + 1], 0xC7);
+    /* IQ2_S, row 4: the scales of columns 96 to 111 and 112 to 127 are 2 * 9 + 1 and 2 * 12 + 1. */
+    uint8_t iq2[16 * 82] = {0};
+    iq2[4 * 82 + 74 + 3] = 0xC9;
+    assert_true(panel_layout_init(&l, BLOCK_IQ2_S, 16, 256));
+    panel_pack(&l, iq2, 16, panel);
+    assert_int_equal(panel[l.sub + 3 * 16 + 4], 0xC9);
     /* BF16, three columns: row 2 of the last one, and zero where a fourth would be. */
     const uint16_t bf[3 * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 0xABCD};
     assert_true(panel_layout_init(&l, BLOCK_BF16, 3, 3));

@@ -48,7 +48,7 @@ MATMUL_INLINE uint32_t matmul_subs(uint32_t type) {
 
 /* Bytes of a super block in the plane sub. */
 MATMUL_INLINE uint32_t matmul_sub_bytes(uint32_t type) {
-    return matmul_subs(type) * PANEL_ROWS;
+    return (type == BLOCK_IQ2_S ? 8 : matmul_subs(type)) * PANEL_ROWS;
 }
 
 /* Scales have a sign. */

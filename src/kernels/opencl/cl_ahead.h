@@ -138,12 +138,14 @@ static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes p
 static inline void cl_load256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint block,
                               struct cl_block *b) {
     cl_raw(type, p, panel, r, block, b->w);
-    if (cl_subs(type) == 16) { /* of Q2_K with the minima */
-        b->scale = cl_has_m(type) ? panel[p->sub + block * 32 + r] : (char)panel[p->sub + block * 32 + r];
-        b->other =
-            cl_has_m(type) ? panel[p->sub + block * 32 + 16 + r] : (char)panel[p->sub + block * 32 + 16 + r];
+    if (type == CL_Q2_K) { /* with the minima */
+        b->scale = panel[p->sub + block * 32 + r];
+        b->other = panel[p->sub + block * 32 + 16 + r];
+    } else if (cl_subs(type) == 16) {
+        b->scale = cl_sub(type, p, panel, block * 2, r);
+        b->other = cl_sub(type, p, panel, block * 2 + 1, r);
     } else {
-        b->scale = cl_sub(type, panel[p->sub + block * 16 + r]);
+        b->scale = cl_sub(type, p, panel, block, r);
         b->other = cl_has_m(type) ? panel[p->submin + block * 16 + r] : 0;
     }
 }

@@ -184,14 +184,14 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
                 CL_ACT const short *s = a->s + here * 16 + j * 2;
 #pragma unroll
                 for (uint h = 0; h < 2; h++) {
-                    int scale = cl_sub(type, panel[p->sub + (block * 2 + h) * 16 + r]);
+                    int scale = cl_sub(type, p, panel, block * 2 + h, r);
                     cl_dots(part, w, a, q, 4 * h, 4 * h + 4);
 #pragma unroll
                     for (uint t = 0; t < CL_TOKENS; t++)
                         i[t] += scale * (part[t] - cl_offset(type) * s[CL_ROW(a, t) * a->s_stride + h]);
                 }
             } else {
-                int scale = cl_sub(type, panel[p->sub + block * 16 + r]);
+                int scale = cl_sub(type, p, panel, block, r);
                 cl_dots(part, w, a, q, 0, 8);
 #pragma unroll
                 for (uint t = 0; t < CL_TOKENS; t++)
@@ -293,6 +293,11 @@ static inline void cl_segment(uint type, uint file, cl_bytes panel, uint cols, u
                               const struct cl_act *a, float *acc) {
     uint first = segment * CL_SEGMENT;
     uint end = min(first + CL_SEGMENT, cols);
+#if CL_TILES && (CL_TYPES & 5ul) == 5ul
+    /* Always cols: a panel is below 4 GiB. But if the compiler knew, it would find the planes of all types
+     * before the first segment, and spill them. */
+    cols = segment < 1u << 21 ? cols : 0;
+#endif
 #pragma unroll
     for (uint t = 0; t < CL_TOKENS; t++)
         acc[t] = 0.0f;

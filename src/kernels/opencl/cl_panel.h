@@ -134,7 +134,7 @@ static inline struct cl_planes cl_planes(uint type, uint file, uint cols) {
         p.panel_bytes = (cols + 1) / 2 * 64;
     } else {
         uint blocks = cl_is_k(type) ? cols / 256 : cols / 32;
-        uint subs = cl_is_k(type) ? cl_subs(type) : 0;
+        uint subs = type == CL_IQ2_S ? 8 : cl_is_k(type) ? cl_subs(type) : 0; /* bytes */
         uint submins = cl_is_k(type) && cl_has_m(type) && type != CL_Q2_K ? 8 : 0;
         p.high = cols * 2 * cl_low_bits(type);
         p.sub = p.high + cols * 2 * cl_high_bits(type);
@@ -189,8 +189,13 @@ static inline float cl_scale256(uint type, const struct cl_planes *p, cl_bytes p
     return cl_is_table(type) ? d * cl_factor(type, p->file) : d;
 }
 
-/* The integer of a byte of the plane sub. */
-static inline int cl_sub(uint type, uint sub) {
+/* Scale number `at` of row r, counted from the panel's first. */
+static inline int cl_sub(uint type, const struct cl_planes *p, cl_bytes panel, uint at, uint r) {
+    if (type == CL_IQ2_S) { /* two to a byte */
+        uint both = panel[p->sub + at / 2 * 16 + r];
+        return ((at % 2 == 0 ? both << 1 : both >> 3) & 30) | 1;
+    }
+    uint sub = panel[p->sub + at * 16 + r];
     return type == CL_Q2_K ? sub & 15 : cl_has_m(type) ? sub : (uint)(int)(char)(uchar)sub;
 }
 
@@ -208,8 +213,8 @@ static inline float cl_decode(uint type, const struct cl_planes *p, cl_bytes pan
         return cl_has_m(type) ? y + cl_half(panel + p->m + (col / 32 * 16 + r) * 2) : y;
     }
     float d = cl_scale256(type, p, panel, col / 256, r);
-    uint of = 256 / cl_subs(type), at = col / of * 16 + r;
-    float scale = d * (float)cl_sub(type, panel[p->sub + at]);
+    uint sub = col / (256 / cl_subs(type)), at = sub * 16 + r;
+    float scale = d * (float)cl_sub(type, p, panel, sub, r);
     if (!cl_has_m(type))
         return scale * (float)q;
     uint submin = type == CL_Q2_K ? panel[p->sub + at] >> 4 : panel[p->submin + at];

@@ -64,16 +64,16 @@ MATMUL_INLINE void unpack256(uint32_t type, const struct amx_part *s, const uint
         uint8_t(*up)[64] = w->q[super][b / 2][1] + 8 * (b % 2);
         __m512i q[8];
         unpack_steps(type, l, quants, high, q);
-        __m512i scale = unpack_sub(type, sub);
+        __m512i scale = unpack_sub(type, sub, 0);
         UNROLL
         for (uint32_t i = 0; i < 8; i++) {
             if (halves && i == 4)
-                scale = unpack_sub(type, sub + 16);
+                scale = unpack_sub(type, sub, 1);
             scale_step(type, q[i], scale, low[i], up[i]);
         }
         quants += matmul_block_bytes(type);
         high += (size_t)64 * matmul_high_bits(type);
-        sub += halves ? 32 : 16;
+        sub += matmul_sub_bytes(type) / 8;
     }
     _mm512_store_ps(w->d[super], unpack_scale256(type, l, panel, at));
     if (!matmul_has_m(type))

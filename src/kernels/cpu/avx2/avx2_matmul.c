@@ -122,9 +122,9 @@ MATMUL_INLINE void dot_sums(uint32_t type, uint32_t n, const struct matmul_tile 
             pair =
                 avx2_pair(first, one ? first : avx2_load_min(type, m->l, m->panel, super, 2 * j + 1, half));
         } else {
-            const uint8_t *sub = m->panel + m->l->sub + (size_t)super * matmul_sub_bytes(type) +
-                                 (size_t)32 * j + (size_t)AVX2_HALF_ROWS * half;
-            pair = avx2_pair(avx2_load_sub(type, sub), avx2_load_sub(type, sub + 16));
+            const uint8_t *sub =
+                m->panel + m->l->sub + (size_t)super * matmul_sub_bytes(type) + (size_t)AVX2_HALF_ROWS * half;
+            pair = avx2_pair(avx2_load_sub(type, sub, 2 * j), avx2_load_sub(type, sub, 2 * j + 1));
         }
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
@@ -155,14 +155,14 @@ MATMUL_INLINE void block256(uint32_t type, uint32_t n, const struct matmul_tile 
         UNROLL
         for (int from = 0; from < 8; from += part) {
             dot_steps(type, n, m->l, quants, high, from, from + part, q, a->token, i);
-            __m256i scale = avx2_load_sub(type, sub);
-            sub += 16;
+            __m256i scale = avx2_load_sub(type, sub, (uint32_t)(from / part));
             UNROLL
             for (uint32_t t = 0; t < n; t++)
                 sum[t] = _mm256_add_epi32(sum[t], _mm256_mullo_epi32(i[t], scale));
         }
         quants += matmul_block_bytes(type);
         high += (size_t)64 * matmul_high_bits(type);
+        sub += matmul_sub_bytes(type) / 8;
     }
     size_t scale_at = ((size_t)super * PANEL_ROWS + AVX2_HALF_ROWS * half) * 2;
     __m256 d = avx2_load_scale256(type, m->l, m->panel, super, half);

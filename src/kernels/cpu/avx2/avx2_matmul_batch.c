@@ -366,12 +366,12 @@ MATMUL_INLINE void unpack_subs(uint32_t type, bool small, struct avx2_weights256
     const uint8_t *sub = panel + l->sub + (size_t)super * matmul_sub_bytes(type);
     for (uint32_t j = 0; j < subs; j++) {
         for (uint32_t h = 0; h < 2; h++) {
-            const uint8_t *at = sub + (size_t)16 * j + (size_t)AVX2_HALF_ROWS * h;
-            const __m256i scale = avx2_load_sub(type, at);
+            const uint8_t *at = sub + (size_t)AVX2_HALF_ROWS * h;
+            const __m256i scale = avx2_load_sub(type, at, j);
             store_pair(w->sub[to][j] + (size_t)AVX2_HALF_ROWS * h, scale, scale);
             if (small && j % 2 == 0)
                 store_pair(w->minima[to][j / 2] + (size_t)AVX2_HALF_ROWS * h, scale,
-                           avx2_load_sub(type, at + 16));
+                           avx2_load_sub(type, at, j + 1));
             if (matmul_has_m(type) && j % 2 == 0)
                 store_pair(w->minima[to][j / 2] + (size_t)AVX2_HALF_ROWS * h,
                            avx2_load_min(type, l, panel, super, j, h),

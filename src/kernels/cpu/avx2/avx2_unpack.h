@@ -81,9 +81,16 @@ MATMUL_INLINE __m256 avx2_load_scale256(uint32_t type, const struct panel_layout
     return matmul_is_table(type) ? _mm256_mul_ps(d, _mm256_set1_ps(l->factor)) : d;
 }
 
-/* 8 scales of a K type, an int32 each. */
-MATMUL_INLINE __m256i avx2_load_sub(uint32_t type, const uint8_t *p) {
-    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
+/* Scale number j of the super block whose scales of this half begin at p, an int32 each. */
+MATMUL_INLINE __m256i avx2_load_sub(uint32_t type, const uint8_t *p, uint32_t j) {
+    if (type == BLOCK_IQ2_S) { /* two to a byte */
+        const __m256i both = _mm256_cvtepu8_epi32(
+            _mm_loadl_epi64((const __m128i *)(const void *)(p + (size_t)PANEL_ROWS * (j / 2))));
+        const __m256i n =
+            j % 2 == 0 ? _mm256_and_si256(both, _mm256_set1_epi32(15)) : _mm256_srli_epi32(both, 4);
+        return _mm256_add_epi32(_mm256_add_epi32(n, n), _mm256_set1_epi32(1));
+    }
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(p + (size_t)PANEL_ROWS * j));
     if (type == BLOCK_Q2_K)
         bytes = _mm_and_si128(bytes, _mm_set1_epi8(15));
     return matmul_signed_subs(type) ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes);

@@ -104,8 +104,8 @@ MATMUL_INLINE void load_pairs(uint32_t type, const struct matmul_tile *m, uint32
             pairs[j] = unpack_join(first, one ? first : unpack_min(type, m->l, m->panel, super, 2 * j + 1));
         } else {
             const uint8_t *sub = m->panel + m->l->sub + (size_t)super * matmul_sub_bytes(type);
-            __m512i first = unpack_sub(type, sub + (size_t)16 * (one ? j : 2 * j));
-            pairs[j] = unpack_join(first, one ? first : unpack_sub(type, sub + (size_t)32 * j + 16));
+            __m512i first = unpack_sub(type, sub, one ? j : 2 * j);
+            pairs[j] = unpack_join(first, one ? first : unpack_sub(type, sub, 2 * j + 1));
         }
     }
 }
@@ -141,8 +141,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
             high += (size_t)64 * matmul_high_bits(type);
             UNROLL
             for (int from = 0; from < 8; from += part) {
-                __m512i scale = unpack_sub(type, sub);
-                sub += 16;
+                __m512i scale = unpack_sub(type, sub, (uint32_t)(from / part));
                 __m512i i[MATMUL_TILE];
                 UNROLL
                 for (uint32_t t = 0; t < n; t++)
@@ -152,6 +151,7 @@ MATMUL_INLINE void tile256(uint32_t type, uint32_t n, const struct matmul_tile *
                 for (uint32_t t = 0; t < n; t++)
                     sum[t] = _mm512_add_epi32(sum[t], _mm512_mullo_epi32(i[t], scale));
             }
+            sub += matmul_sub_bytes(type) / 8;
         }
         __m512i pairs[8];
         load_pairs(type, m, super, pairs);

@@ -344,8 +344,8 @@ MATMUL_INLINE void unpack_subs(uint32_t type, struct batch_weights256 *w, uint32
     const uint8_t *sub = panel + l->sub + (size_t)super * matmul_sub_bytes(type);
     const __m512i low = _mm512_set1_epi32(matmul_is_wide(type) ? -1 : 0xFFFF);
     for (uint32_t j = 0; j < subs; j += 2) {
-        __m512i one = unpack_sub(type, sub + (size_t)16 * j);
-        __m512i two = unpack_sub(type, sub + (size_t)16 * j + 16);
+        __m512i one = unpack_sub(type, sub, j);
+        __m512i two = unpack_sub(type, sub, j + 1);
         if (type == BLOCK_Q5_K) { /* both halves of a 32-block have its scale */
             _mm512_store_si512(w->sub[to][2 * j][p], one);
             _mm512_store_si512(w->sub[to][2 * j + 1][p], one);

@@ -101,8 +101,16 @@ MATMUL_INLINE __m512 unpack_scale256(uint32_t type, const struct panel_layout *l
     return matmul_is_table(type) ? _mm512_mul_ps(d, _mm512_set1_ps(l->factor)) : d;
 }
 
-MATMUL_INLINE __m512i unpack_sub(uint32_t type, const uint8_t *p) {
-    __m128i bytes = _mm_load_si128((const __m128i *)(const void *)p);
+/* Scale number j of the super block whose scales begin at p. */
+MATMUL_INLINE __m512i unpack_sub(uint32_t type, const uint8_t *p, uint32_t j) {
+    if (type == BLOCK_IQ2_S) { /* two to a byte */
+        const __m512i both = _mm512_cvtepu8_epi32(
+            _mm_load_si128((const __m128i *)(const void *)(p + (size_t)PANEL_ROWS * (j / 2))));
+        const __m512i n =
+            j % 2 == 0 ? _mm512_and_si512(both, _mm512_set1_epi32(15)) : _mm512_srli_epi32(both, 4);
+        return _mm512_add_epi32(_mm512_add_epi32(n, n), _mm512_set1_epi32(1));
+    }
+    __m128i bytes = _mm_load_si128((const __m128i *)(const void *)(p + (size_t)PANEL_ROWS * j));
     if (type == BLOCK_Q2_K)
         bytes = _mm_and_si128(bytes, _mm_set1_epi8(15));
     return matmul_signed_subs(type) ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
