@@ -368,10 +368,12 @@ void block_put_scales(uint32_t type, void *block, float d, float m) {
     case BLOCK_MXFP4: /* powers of two */
         b[0] = (uint8_t)((bits_of_float(d) >> 23 & 255) + 1);
         break;
-    case BLOCK_NVFP4: /* their exponents have 4 bits */
+    case BLOCK_NVFP4: { /* four exponents of 4 bits; mantissas stay */
+        const int32_t e = (int32_t)(bits_of_float(d) >> 23 & 255) - 127 + 8;
         for (uint32_t i = 0; i < 4; i++)
-            b[i] = (uint8_t)((block_to_f16(d) >> 7 & 0x7F) - (b[i] & 3));
+            b[i] = (uint8_t)((e < 0 ? 0 : e > 15 ? 15 : e) << 3 | (b[i] & 7));
         break;
+    }
     case BLOCK_IQ1_M:
         for (uint32_t i = 0; i < 4; i++)
             b[49 + 2 * i] = (uint8_t)((b[49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4);
