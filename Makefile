@@ -124,7 +124,7 @@ $(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS)) $(CARRIED)
 # The fully static binary: the same objects without the Level Zero back end, whose loader a static program can't open.
 LZ_USERS := $(if $(CL_MISSING),,$(sort $(shell grep -rl --include='*.c' STATOR_LEVEL_ZERO src)))
 STATIC_OBJECTS := $(filter-out $(BUILD)/src/device/level_zero/lz_% $(LZ_USERS:src/%.c=$(BUILD)/src/%.o),$(OBJECTS)) \
-    $(LZ_USERS:src/%.c=$(BUILD)/static/%.o) $(BUILD)/static/opencl_modules.o $(filter-out $(BUILD)/opencl_modules.o,$(CARRIED))
+    $(LZ_USERS:src/%.c=$(BUILD)/static/%.o) $(BUILD)/static/server/static_resolver.o $(BUILD)/static/opencl_modules.o $(filter-out $(BUILD)/opencl_modules.o,$(CARRIED))
 .PHONY: static
 static: stator-static ## build ./stator-static, which needs no library at run time: for the CPU only
 stator-static: $(BUILD)/stator-static FORCE
@@ -137,7 +137,7 @@ $(BUILD)/stator-static: $(STATIC_OBJECTS)
 $(BUILD)/static/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -USTATOR_LEVEL_ZERO $(TIER_FLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) -DSTATOR_STATIC -USTATOR_LEVEL_ZERO $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/static/opencl_modules.o: tools/embed_spirv
 	@mkdir -p $(@D)

@@ -8,6 +8,7 @@ const struct command commands_table[] = {
     {"plan", plan_command, "the memory plan, without touching a device"},
     {"run", run_command, "generate text from a prompt"},
     {"chat", chat_command, "a conversation on the model's chat template"},
+    {"serve", serve_command, "an HTTP server: OpenAI's API, a web page, figures for operators"},
     {"logits", logits_command, "logits of every position of given token ids"},
     {"bench", bench_command, "rates of prompt processing and generation"},
     {"perplexity", perplexity_command, "how well a model predicts a text, and against another run"},

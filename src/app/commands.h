@@ -20,6 +20,7 @@ void commands_print_list(FILE *f);
 int plan_command(int argc, char **argv);
 int run_command(int argc, char **argv);
 int chat_command(int argc, char **argv);
+int serve_command(int argc, char **argv);
 int logits_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int perplexity_command(int argc, char **argv);

@@ -60,6 +60,19 @@ stator_status session_open(const char *config, const struct options_list *set, c
     return stator_open(&o, s, e);
 }
 
+stator_status session_open_serve(const char *config, const struct options_list *set, const char *expect_plan,
+                                 stator **s, stator_error *e) {
+    stator_options o = {.size = sizeof o,
+                        .config = config,
+                        .set = set->items,
+                        .n_set = set->n,
+                        .log = print_log,
+                        .progress = on_progress,
+                        .expect_plan = expect_plan,
+                        .serve = 1};
+    return stator_open(&o, s, e);
+}
+
 stator_status session_open_for(const char *config, const struct options_list *set,
                                const struct options_list *devices, bool serve, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,

@@ -13,6 +13,9 @@
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e);
 
+/* The same for a server: the plan has its memory. */
+stator_status session_open_serve(const char *config, const struct options_list *set, const char *expect_plan,
+                                 stator **s, stator_error *e);
 /* The same for devices that may only be described (`--device`, devices.facts); such an engine can plan but
  * not start. serve: options.serve. */
 stator_status session_open_for(const char *config, const struct options_list *set,

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#define BASE       (1u << 20) /* libevent, the tables of the server, answers about the server itself */
-#define CONNECTION 20480      /* a request's head (16 KiB) and the rest of a connection */
+#define BASE       (2u << 20) /* the stack of the server's thread (1 MiB), libevent, answers about the server */
+#define CONNECTION 24576      /* a request's head (16 KiB) and the rest of a connection */
 #define JOB        98304      /* of a request that runs or waits: 64 KiB of its stream, its own state */
 #define BODIES     8          /* the room for bodies and what becomes of them, in longest bodies */
 

@@ -102,6 +102,17 @@ struct http_figures {
     uint64_t bytes_in, bytes_out;
 };
 
+/* A line of the log: an exchange that is over. Texts are valid during the call. */
+struct http_log_line {
+    const char *peer, *method, *path;
+    int status; /* 0: the client was gone before there was one */
+    bool gone;  /* before the answer was complete */
+    uint64_t bytes, duration_ns;
+    const struct http_account *account;
+};
+void http_set_log(struct http *h, void (*log)(void *context, const struct http_log_line *line),
+                  void *context);
+
 struct event_base;
 /* Listens on settings->host and port; STATOR_USAGE or STATOR_FAILED: the address can't be had. Its memory is
  * the pool's. */

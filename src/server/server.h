@@ -3,8 +3,8 @@
  * everything else: HTTP, and after the start stator_submit, stator_poll and what the engine tells about
  * itself.
  *
- * Memory: the loop's thread takes all of its memory from the edge pool, which is a row of the plan and is
- * touched before the engine is sealed. */
+ * Memory: the loop's thread takes all of its memory, its stack included, from the edge pool, which is a row
+ * of the plan and is in RAM before the engine is sealed. */
 #ifndef STATOR_SERVER_SERVER_H
 #define STATOR_SERVER_SERVER_H
 
@@ -24,9 +24,9 @@ enum server_phase {
 
 struct http;
 struct api;
-struct event;
 struct event_base;
 struct http_exchange;
+struct server_loop;
 
 struct server {
     stator *engine;
@@ -36,15 +36,37 @@ struct server {
     struct http *http;
     struct api *api; /* of api_*.c */
     enum server_phase phase;
-    /* server.c's own */
-    struct server_loop *loop;
+    char fault[256];         /* FAULTY: what the engine says */
+    int64_t created;         /* seconds since 1970 */
+    struct server_loop *own; /* of server.c */
 };
+
+/* --- for the rest of the room, on the loop's thread */
 
 /* False: the engine takes no request now, and the client got 503 that says why. */
 bool server_takes(struct server *s, struct http_exchange *x);
-
-/* The engine has said that a device failed, or has ended a request with STATOR_DEVICE: looks at its
- * statistics at once, not at the next tick. */
+/* A request has ended with STATOR_DEVICE: the engine is asked for a fault at once, not at the next tick. */
 void server_look_for_fault(struct server *s);
+/* A step is under way for longer than devices.deadline. */
+bool server_is_stuck(const struct server *s);
+/* The name of the model in the API. */
+const char *server_model(const struct server *s);
+
+/* --- for app/serve.c, on the main thread */
+
+/* Reads the settings of a config as stator_open would read it. */
+stator_status server_read_settings(const char *config, const char *const *set, size_t n_set,
+                                   struct server_settings *out, stator_error *e);
+/* engine is prepared, with options.serve. Listens, and answers from now on. signal: a variable that becomes
+ * the number of a signal that asks the server to end. One server per process. */
+stator_status server_open(stator *engine, const struct server_settings *settings, const atomic_int *signal,
+                          struct server **out, stator_error *e);
+uint16_t server_port(const struct server *s);
+/* stator_start is through, with this result. */
+void server_started(struct server *s, stator_status st);
+/* Until the server has ended: STATOR_OK, or STATOR_DEVICE after a fault. */
+stator_status server_wait(struct server *s, stator_error *e);
+/* After server_wait, and before stator_close. NULL is allowed. */
+void server_close(struct server *s);
 
 #endif

@@ -189,7 +189,7 @@ test_edge() {
     expect 0 "$stator" plan $cfg --set server.port=8080 --set server.max_body=1MiB # the defaults
     grep -q ' edge ' "$tmp/out" && fail "defaults count as a server's"
     expect 0 "$stator" plan $cfg --serve
-    printed '^ +edge +12419072 '
+    printed '^ +edge +13729792 '
     hash=$(sed -n 's/^plan //p' "$tmp/out")
     expect 0 "$stator" plan $cfg --set server.port=8081
     printed "^plan $hash$"
@@ -199,8 +199,8 @@ test_edge() {
     printed "^plan $hash$"
     expect 0 "$stator" plan $cfg --serve --set server.memory=5MiB
     printed '^ +edge +5242880 '
-    expect 0 "$stator" plan $cfg --serve --set server.max_connections=65 # 20 KiB more
-    printed '^ +edge +12439552 '
+    expect 0 "$stator" plan $cfg --serve --set server.max_connections=65 # 24 KiB more
+    printed '^ +edge +13754368 '
     expect 0 "$stator" run $cfg --set server.memory=5MiB --json --tokens '1 2' -n 2 --temp 0
     printed '"arena":"edge","planned":5242880,"allocated":5242880,'
 }
