@@ -1,0 +1,144 @@
+# What a server must not believe: malformed heads, two lengths, foreign hosts and pages, wrong keys, too much and too slow.
+. tests/lib.sh
+. tests/lib_serve.sh
+
+# refused STATUS WHY HEADER-LINE...: a GET with these lines after the first.
+refused() {
+    local code=$1 why=$2
+    shift 2
+    raw '%s\r\n' 'GET /health HTTP/1.1' "$@" ''
+    answered "$code" "$why"
+    grep -q '"error":{"message":' "$tmp/answer" || fail "no error in OpenAI's form: $(cat "$tmp/answer")"
+}
+
+test_heads() {
+    local host=Host:\ localhost
+    serve
+    ready
+    refused 400 'is there twice' "$host" 'Content-Length: 2' 'Content-Length: 2'
+    refused 400 'are both there' "$host" 'Content-Length: 2' 'Transfer-Encoding: chunked'
+    refused 400 'are both there' "$host" 'Transfer-Encoding: chunked' 'content-length: 2'
+    refused 400 'is there twice' "$host" 'Transfer-Encoding: chunked' 'Transfer-Encoding: chunked'
+    refused 501 'only be chunked' "$host" 'Transfer-Encoding: gzip, chunked'
+    refused 400 'is not a number' "$host" 'Content-Length: 2, 2'
+    refused 400 'is not a number' "$host" 'Content-Length: -2'
+    refused 400 'is not a number' "$host" 'Content-Length: 0x2'
+    refused 400 'is not a number' "$host" 'Content-Length: 99999999999999999999'
+    refused 400 'NAME: VALUE' "$host" 'Content-Length : 2'
+    refused 400 'NAME: VALUE' "$host" 'X: 1' ' folded'
+    refused 400 'Host header is missing' 'X: 1'
+    refused 400 'is there twice' "$host" "$host"
+    refused 417 'Expect' "$host" 'Expect: more'
+    refused 413 'server.max_body' "$host" 'Content-Length: 1048577'
+    refused 431 'longer than 16 KiB' "$host" "X: $(head -c 17000 /dev/zero | tr '\0' x)"
+    refused 431 'more than 64' "$host" $(seq -f 'X%g:1' 70)
+    raw 'GET /health HTTP/1.1\nHost: localhost\n\n'
+    answered 400 'CR LF'
+    raw 'GET /%%00 HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    answered 400 'malformed'
+    raw 'GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n'
+    answered 505
+    raw 'GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n' "$(head -c 5000 /dev/zero | tr '\0' x)"
+    answered 414
+    raw 'nonsense\r\n\r\n'
+    answered 400
+    head -c 20000 "$stator" >"$tmp/garbage"
+    raw_file "$tmp/garbage"
+    answered 400
+    # Two requests in one packet, and a body that is not the second of them.
+    raw 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
+    answered 200
+    grep -q 'HTTP/1.1 404' "$tmp/answer" || fail "the second request has no answer"
+    raw 'GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n'
+    answered 200
+    raw 'GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n'
+    answered 400 'chunks'
+    ready
+    kill -TERM $pid
+    ends 0
+}
+
+test_hosts_and_origins() {
+    serve --set server.hosts=box.local --set server.cors=https://chat.example
+    ready
+    local host
+    for host in localhost 127.0.0.1 "127.0.0.1:$port" '[::1]:80' box.local box.local:1234 a.localhost; do
+        raw 'GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$host"
+        answered 200
+    done
+    for host in example.org localhost.example.org 'localhost:80@evil' '[::1' box.local.example; do
+        raw 'GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$host"
+        answered 403 'does not answer to the name'
+    done
+    get /health 'Origin: https://evil.example'
+    answered 403 'may not use this server'
+    get /health 'Origin: null'
+    answered 403
+    get /health "Origin: http://localhost:$port" # its own
+    answered 200
+    get /health 'Origin: https://chat.example'
+    answered 200 'Access-Control-Allow-Origin: https://chat.example'
+    raw 'OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: https://chat.example\r\nAccess-Control-Request-Method: POST\r\nConnection: close\r\n\r\n'
+    answered 204 'Access-Control-Allow-Headers: Authorization, Content-Type'
+}
+
+test_keys() {
+    printf '# people\nsesame-1\n\n  sesame-2  \n' >"$tmp/keys"
+    serve --set server.api_key_file="$tmp/keys"
+    ready # needs none
+    get /v1/models
+    answered 401 'WWW-Authenticate: Bearer'
+    local key
+    for key in 'Bearer sesame' 'Bearer sesame-11' 'Bearer ' 'Basic sesame-1' sesame-1 'Bearer # people'; do
+        get /v1/models "Authorization: $key"
+        answered 401
+    done
+    for key in 'Bearer sesame-1' 'bearer sesame-2'; do
+        get /v1/models "Authorization: $key"
+        answered 200
+    done
+    ! grep -q sesame "$tmp/serve.err" || fail "a key is in the log"
+}
+
+# Slow clients are cut (here after a second), and hold up nobody; more connections than there may be are told so.
+test_slow_and_many() {
+    serve --set server.max_connections=2 --set server.request_timeout=1
+    ready
+    exec 4<>"/dev/tcp/127.0.0.1/$port"
+    printf 'GET /health HT' >&4
+    exec 5<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST /health HTTP/1.1\r\nHost: localhost\r\n' >&5
+    sleep 0.3
+    get /health
+    answered 503 'all connections of the server are in use'
+    timeout 10 cat <&4 >"$tmp/slow"
+    grep -q '^HTTP/1.1 408' "$tmp/slow" || fail "a slow head: $(cat "$tmp/slow")"
+    timeout 10 cat <&5 >"$tmp/slow"
+    grep -q '^HTTP/1.1 408' "$tmp/slow" || fail "a slow head: $(cat "$tmp/slow")"
+    exec 4>&- 5>&-
+    ready
+    get /metrics
+    answered 200 '^stator_http_clients_cut_total 2'
+    answered 200 '^stator_http_refused_total [1-9]'
+    # Connections that only wait make room for others.
+    exec 4<>"/dev/tcp/127.0.0.1/$port" 5<>"/dev/tcp/127.0.0.1/$port"
+    sleep 0.3
+    get /health
+    answered 200
+}
+
+# A pool that is nearly nothing beside its connections: 503, and the server goes on.
+test_no_memory() {
+    serve --set server.max_connections=2 --set server.max_body=16MiB --set server.memory=3MiB
+    ready
+    printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000000\r\n\r\n' >"$tmp/request"
+    raw_file "$tmp/request"
+    answered 503 'no memory for this request'
+    grep -q '^Retry-After: 1' "$tmp/answer" || fail "no Retry-After"
+    get /health
+    answered 200
+    get /metrics
+    answered 200 '^stator_http_no_memory_total 1'
+}
+
+run_tests
