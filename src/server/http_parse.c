@@ -267,6 +267,8 @@ bool http_parse_head(char *buffer, size_t n, size_t capacity, size_t *seen, stru
     if (end == 0)
         return false;
     *out = (struct http_head){.bytes = end};
+    if (end <= skip + 2)
+        return refuse(r, 400, "the first line is empty");
     buffer[end - 2] = '\0'; /* the empty line's CR: no line is behind it */
     char *at = buffer + skip;
     const char *authority = NULL;

@@ -10,7 +10,7 @@ test_install_honours_prefix_and_destdir() {
         p=/opt/some
         install_to $word=$p
         printf ".$p/%s\n" bin/stator etc/stator/example.cfg include/stator.h lib/libstator.a lib/pkgconfig/stator.pc \
-            share/man/man1/stator.1 >"$tmp/expected"
+            lib/systemd/system/stator.service share/man/man1/stator.1 >"$tmp/expected"
         files | cmp - "$tmp/expected" || fail "installed: $(files | tr '\n' ' ')"
         expect 0 "$tmp/root$p/bin/stator" version
         grep -q '^\.TH STATOR 1' "$tmp/root$p/share/man/man1/stator.1" || fail "no manual page"
@@ -21,6 +21,8 @@ test_install_honours_prefix_and_destdir() {
     done
     install_to prefix=/usr sysconfdir=/etc
     [ -f "$tmp/root/etc/stator/example.cfg" ] || fail "sysconfdir is not honoured"
+    grep -qx 'ExecStart=/usr/bin/stator serve /etc/stator/box.cfg' "$tmp/root/usr/lib/systemd/system/stator.service" ||
+        fail "the unit starts something else"
 }
 
 test_the_default_is_usr_local() {

@@ -68,4 +68,61 @@ test_refused_starts() {
     ready
 }
 
+# What systemd is told: loading, ready, alive, stopping.
+test_notify() {
+    command -v python3 >/dev/null || skip "python3 is missing (make setup-test)"
+    python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+s.settimeout(60)
+while True:
+    text = s.recv(4096).decode()
+    print(text, flush=True)
+    if "STOPPING=1" in text:
+        break
+' "$tmp/socket" >"$tmp/told" &
+    local reader=$! n
+    for ((n = 0; n < 100; n++)); do [ -S "$tmp/socket" ] && break; sleep 0.1; done
+    export NOTIFY_SOCKET=$tmp/socket WATCHDOG_USEC=1000000
+    serve
+    unset NOTIFY_SOCKET WATCHDOG_USEC
+    ready
+    for ((n = 0; n < 100; n++)); do grep -q '^WATCHDOG=1' "$tmp/told" && break; sleep 0.1; done
+    kill -TERM $pid
+    ends 0
+    wait $reader
+    tr '\n' ' ' <"$tmp/told" | grep -qE 'READY=1 .*WATCHDOG=1 .*STOPPING=1' || fail "told: $(cat "$tmp/told")"
+}
+
+# The unit's limits, where the tool that judges them is.
+test_unit() {
+    command -v systemd-analyze >/dev/null || { echo "systemd-analyze is missing" >"$tmp/.skip"; exit 0; }
+    systemd-analyze security --offline=true --threshold=20 configs/stator.service >"$tmp/out" 2>&1 ||
+        fail "$(tail -1 "$tmp/out")"
+}
+
+# A memory of the process that does not grow: thousands of requests after the seal leave no page behind.
+test_no_growth() {
+    sanitized && return
+    serve
+    ready
+    local i
+    for i in 1 2 3; do get /metrics; get /plan; get /report; get /slots; get /props; done
+    get /metrics
+    local before=$(sed -n 's/^stator_host_private_bytes //p' "$tmp/answer") peak=$(sed -n 's/^stator_edge_pool_peak_bytes //p' "$tmp/answer")
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    (for i in $(seq 1000); do printf 'GET /plan HTTP/1.1\r\nHost: localhost\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'; done
+     printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n') >&3 &
+    timeout 100 cat <&3 >"$tmp/many"
+    exec 3>&-
+    [ "$(grep -ac '^stator_ready 1' "$tmp/many")" = 1000 ] || fail "$(grep -ac '^stator_ready 1' "$tmp/many") of 1000 answers"
+    get /metrics
+    local after=$(sed -n 's/^stator_host_private_bytes //p' "$tmp/answer")
+    echo "# private: $before before, $after after 2000 requests"
+    [ $((after - before)) -le 16384 ] || fail "private memory has grown from $before to $after"
+    answered 200 "^stator_edge_pool_peak_bytes [0-9]+"
+    answered 200 "^stator_edge_pool_failures_total 0"
+}
+
 run_tests

@@ -7,16 +7,20 @@ mandir ?= $(prefix)/share/man
 includedir ?= $(prefix)/include
 libdir ?= $(prefix)/lib
 sysconfdir ?= $(prefix)/etc
+unitdir ?= $(prefix)/lib/systemd/system
 DESTDIR ?=
-INSTALLED_PROGRAM := $(bindir)/stator $(mandir)/man1/stator.1 $(sysconfdir)/stator/example.cfg
+INSTALLED_PROGRAM := $(bindir)/stator $(mandir)/man1/stator.1 $(sysconfdir)/stator/example.cfg $(unitdir)/stator.service
 INSTALLED_LIBRARY := $(includedir)/stator.h $(libdir)/libstator.a $(libdir)/pkgconfig/stator.pc
 
 .PHONY: install install-program install-library uninstall
-install: install-program install-library ## install program, manual page, example config, stator.h and libstator.a to $(DESTDIR)$(prefix)
+install: install-program install-library ## install program, manual page, example config, systemd unit, stator.h and libstator.a to $(DESTDIR)$(prefix)
 install-program: $(BUILD)/stator $(BUILD)/stator.1
 	$(Q)install -D -m 755 $(BUILD)/stator "$(DESTDIR)$(bindir)/stator"
 	$(Q)install -D -m 644 $(BUILD)/stator.1 "$(DESTDIR)$(mandir)/man1/stator.1"
 	$(Q)install -D -m 644 configs/example.cfg "$(DESTDIR)$(sysconfdir)/stator/example.cfg"
+	$(Q)install -d "$(DESTDIR)$(unitdir)"
+	$(Q)sed 's,/usr/bin/,$(bindir)/,; s,/etc/stator/,$(sysconfdir)/stator/,' configs/stator.service >"$(DESTDIR)$(unitdir)/stator.service"
+	$(Q)chmod 644 "$(DESTDIR)$(unitdir)/stator.service"
 install-library: $(LIBRARY) FORCE
 	$(Q)install -D -m 644 include/stator.h "$(DESTDIR)$(includedir)/stator.h"
 	$(Q)install -D -m 644 $(LIBRARY) "$(DESTDIR)$(libdir)/libstator.a"
