@@ -1,11 +1,12 @@
 # For tests of `stator serve`: after tests/lib.sh.
 
 # serve ARGUMENT...: starts a server of the demo on a port of the system's choice, with these further arguments. Sets pid and port
-# when it listens; its output is in $tmp/serve.out and $tmp/serve.err.
+# when it listens; its output is in $tmp/serve.out and $tmp/serve.err. With serve_config and the words of serve_under in front of it
+# another config, under another program.
 serve() {
     local n
     : >"$tmp/serve.out"
-    "$stator" serve configs/demo.cfg --set server.port=0 --set cpu.threads=2 "$@" >"$tmp/serve.out" 2>"$tmp/serve.err" &
+    ${serve_under[@]+"${serve_under[@]}"} "$stator" serve "${serve_config:-configs/demo.cfg}" --set server.port=0 --set cpu.threads=2 "$@" >"$tmp/serve.out" 2>"$tmp/serve.err" &
     pid=$!
     trap 'kill -9 $pid 2>/dev/null' EXIT
     for ((n = 0; n < 600; n++)); do

@@ -66,6 +66,12 @@ static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "kv_blocks_free", "gauge", "Of these, free", s->blocks_free);
     put_u64(t, "kv_blocks_held", "gauge", "Of these, held by running requests", s->blocks_held);
     put_u64(t, "kv_blocks_peak", "gauge", "The most that were held at a time", s->blocks_peak);
+    put_u64(t, "kv_blocks_cached", "gauge", "Blocks that keep a prefix and that no request holds",
+            s->blocks_cached);
+    put_u64(t, "kv_blocks_evicted_total", "counter", "Blocks of prefixes that had to go", s->blocks_evicted);
+    put_u64(t, "prefix_hits_total", "counter", "Requests that began behind a prefix", s->prefix_hits);
+    put_u64(t, "prefix_tokens_total", "counter", "Tokens of prompts that were not computed therefore",
+            s->tokens_cached);
     put_u64(t, "fault", "gauge", "1: a device has failed", s->fault != STATOR_OK);
 }
 

@@ -59,6 +59,7 @@ static void write_slots(const void *from, struct json *j) {
     json_put_u64(j, "free", s->stats.blocks_free);
     json_put_u64(j, "held", s->stats.blocks_held);
     json_put_u64(j, "peak", s->stats.blocks_peak);
+    json_put_u64(j, "cached", s->stats.blocks_cached);
     json_close(j);
     json_open_array(j, "requests");
     for (uint32_t i = 0; i < s->n; i++)

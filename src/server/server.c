@@ -173,11 +173,11 @@ static void look_for_signal(struct server_loop *l) {
 }
 
 /* The end, when all is answered, or when it takes too long. */
-static void look_for_end(struct server_loop *l, uint64_t now) {
+static void look_for_end(struct server_loop *l) {
     struct server *s = &l->server;
     if (l->ends_since_ns == 0)
         return;
-    const uint64_t waited = now - l->ends_since_ns;
+    const uint64_t waited = clock_ns() - l->ends_since_ns;
     const uint64_t most = s->phase == SERVER_DRAINING ? s->settings.request_timeout_ns : LAST_ANSWERS_NS;
     if (waited > most && !l->cancelled) {
         l->cancelled = true;
@@ -207,7 +207,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context) {
     api_tick(&l->server, now);
     http_tick(l->server.http);
     give_signs_of_life(l, now);
-    look_for_end(l, now);
+    look_for_end(l);
 }
 
 static void *run_loop(void *context) {
