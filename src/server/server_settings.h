@@ -20,6 +20,7 @@ struct server_settings {
     uint64_t max_body;
     uint64_t request_timeout_ns;
     uint32_t default_max_tokens;
+    uint64_t seed; /* sampling.seed, CONFIG_SEED_RANDOM too */
     bool stay_on_fault;
     uint64_t deadline_ns;    /* devices.deadline */
     char cors[CONFIG_LIST];  /* origins separated by ", "; "" or "*" */
