@@ -104,6 +104,7 @@ stator_status server_settings_read(const struct config *c, struct server_setting
         .max_body = c->server.max_body,
         .request_timeout_ns = (uint64_t)llround(c->server.request_timeout * 1e9),
         .default_max_tokens = (uint32_t)c->server.default_max_tokens,
+        .seed = c->sampling.seed,
         .stay_on_fault = c->server.on_fault == CONFIG_FAULT_STAY,
         .deadline_ns = (uint64_t)llround(c->devices.deadline * 1e9),
         .log_requests = c->server.log_requests && c->log.level >= STATOR_LOG_INFO,
