@@ -50,7 +50,7 @@ static bool pool_is_whole(const struct stator *s) {
 }
 
 /* Of each other cache, the free blocks and those of running sequences are all there are. */
-static bool blocks_are_whole(const struct stator *s) {
+__attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /* DCHECK */
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         if (is_paged(s, i))
             continue;
