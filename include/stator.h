@@ -71,8 +71,8 @@ typedef struct stator_options {
     size_t n_devices;
     int described;     /* 1: if the config has devices.facts, they replace devices.use in the same way */
     const char *trace; /* NULL, or a file for a trace of the devices' work: JSON of Chrome's trace viewer */
-    int serve;         /* 1: the plan has memory for a server around the engine (stator_edge_memory), as it has
-                          if the config's section `server` is not all defaults */
+    int serve; /* 1: the plan has memory for a server around the engine (stator_edge_memory), as it has
+                  if the config's section `server` is not all defaults */
 } stator_options;
 
 /* Reads the config and the model's directory; no weights, no devices. *out is NULL on failure. */
@@ -84,8 +84,8 @@ stator_status stator_plan(stator *s, stator_error *e);
  * was not done. */
 stator_status stator_prepare(stator *s, stator_error *e);
 /* The memory that the plan of a server has for the program around the engine (the host's row "edge"; see
- * options.serve): after stator_prepare, the program's until stator_close. The engine does not touch it, so that it
- * is in RAM only where the program has written. */
+ * options.serve): after stator_prepare, the program's until stator_close. The engine does not touch it, so
+ * that it is in RAM only where the program has written. */
 stator_status stator_edge_memory(stator *s, void **memory, uint64_t *bytes, stator_error *e);
 /* Allocates exactly the plan, loads the weights, seals. Prepares first if that was not done. */
 stator_status stator_start(stator *s, stator_error *e);

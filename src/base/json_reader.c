@@ -27,8 +27,8 @@ struct pool {
     size_t bytes;
     size_t used;
     struct block *free[KINDS];
-    /* Where the walk goes on when the memory is used up. Returning NULL is not safe: jansson 2.14 reads beyond
-     * the end of a buffer that could not grow. Nothing leaks, as all it holds is in the pool. */
+    /* Where the walk goes on when the memory is used up. Returning NULL is not safe: jansson 2.14 reads
+     * beyond the end of a buffer that could not grow. Nothing leaks, as all it holds is in the pool. */
     jmp_buf full;
 };
 
