@@ -55,7 +55,7 @@ Q := $(if $(V),,@)
 FLAG_SET := $(CC) $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS) $(FUZZ)
 BUILD ?= build/$(notdir $(CC))-$(shell printf '%s' '$(subst ','"'"',$(FLAG_SET))' | cksum | cut -d' ' -f1)
 
-SOURCES := $(sort $(filter-out $(if $(CL_MISSING),src/device/level_zero/lz_%),$(shell find src -name '*.c')))
+SOURCES := $(sort $(filter-out $(if $(CL_MISSING),src/device/level_zero/lz_%) src/device/remote/%,$(shell find src -name '*.c')))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/src/%.o)
 LIBRARY := $(BUILD)/libstator.a
 
@@ -101,7 +101,7 @@ CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach
 SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
 # The texts of `stator help TOPIC`.
 HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md \
-               speed=src/kernels/cpu/README.md
+               speed=src/kernels/cpu/README.md hosts=src/device/remote/README.md
 CARRIED := $(BUILD)/opencl_modules.o $(BUILD)/help_topics.o
 TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -138,6 +138,26 @@ $(BUILD)/static/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) -DSTATOR_STATIC -USTATOR_LEVEL_ZERO $(TIER_FLAGS) -MMD -MP -c -o $@ $<
+
+# Runs over several hosts: `make stator-mpi`, with MPI=openmpi (which is used if nothing is said) or MPI=mpich. stator
+# itself has nothing of it.
+MPI ?= openmpi
+MPI_FLAGS = $(filter -I% -L% -l%,$(shell $(if $(filter mpich,$(MPI)),mpicc.mpich -show,mpicc.openmpi --showme) 2>/dev/null))
+MPI_USERS := $(shell grep -rl --include='*.c' STATOR_MPI src)
+MPI_OBJECTS := $(MPI_USERS:src/%.c=$(BUILD)/mpi-$(MPI)/%.o) $(patsubst src/%.c,$(BUILD)/mpi-$(MPI)/%.o,$(wildcard src/device/remote/*.c))
+.PHONY: stator-mpi
+stator-mpi: $(BUILD)/stator-mpi-$(MPI) ## build ./stator-mpi, for runs over several hosts (MPI=openmpi or mpich; make setup-mpi)
+	@cmp -s $< $@ || cp $< $@
+
+$(BUILD)/stator-mpi-$(MPI): $(BUILD)/src/app/main.o $(MPI_OBJECTS) $(LIBRARY)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(MPI_OBJECTS) $(LIBRARY) $(LIBS) $(filter -L% -l%,$(MPI_FLAGS))
+
+$(BUILD)/mpi-$(MPI)/%.o: src/%.c
+	@mkdir -p $(@D)
+	@command -v mpicc.$(MPI) >/dev/null || { echo "stator-mpi: there is no mpicc.$(MPI): run make setup-mpi" >&2; exit 1; }
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) $(ALL_CFLAGS) -DSTATOR_MPI $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_FLAGS))) -MMD -MP -c -o $@ $<
 
 $(BUILD)/static/opencl_modules.o: tools/embed_spirv
 	@mkdir -p $(@D)
@@ -198,13 +218,15 @@ $(BUILD)/src/%.o: src/%.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
-.PHONY: setup setup-gpu setup-test setup-lint setup-fuzz setup-fresh setup-deb
+.PHONY: setup setup-gpu setup-test setup-mpi setup-lint setup-fuzz setup-fresh setup-deb
 setup: ## install what the build needs (Debian packages)
 	@tools/setup core
 setup-gpu: ## install what the GPU kernels need
 	@tools/setup core gpu
 setup-test: ## install what the tests need
 	@tools/setup core test
+setup-mpi: ## install what `make stator-mpi` needs
+	@tools/setup core mpi
 setup-lint: ## install what `make lint` needs
 	@tools/setup core lint
 setup-fuzz: ## install what `make fuzz` needs
@@ -228,7 +250,7 @@ include tools/zecuda/zecuda.mk
 
 .PHONY: tests-build
 tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1 $(BUILD)/sysman/libze_loader.so.1 $(BUILD)/abort/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
-             $(BUILD)/bench_pack $(if $(SANITIZE),,$(BUILD)/stator-static)
+             $(BUILD)/bench_pack $(if $(SANITIZE),,$(BUILD)/stator-static) $(if $(shell command -v mpicc.$(MPI)),$(BUILD)/stator-mpi-$(MPI))
 
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
@@ -322,12 +344,12 @@ include tools/package/package.mk
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf build stator stator-static
+	rm -rf build stator stator-static stator-mpi
 
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-19s %s\n", $$1, $$2 }' Makefile tools/package/package.mk tools/zesim/zesim.mk tools/zecuda/zecuda.mk
 
--include $(OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
+-include $(OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
 
 endif # one goal

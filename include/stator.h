@@ -71,6 +71,7 @@ typedef struct stator_options {
     size_t n_devices;
     int described;     /* 1: if the config has devices.facts, they replace devices.use in the same way */
     const char *trace; /* NULL, or a file for a trace of the devices' work: JSON of Chrome's trace viewer */
+    uint32_t stage;    /* with cluster.stages, and no ranks of MPI: the host whose memory is planned */
     int serve; /* 1: the plan has memory for a server around the engine (stator_edge_memory), as it has
                   if the config's section `server` is not all defaults */
 } stator_options;

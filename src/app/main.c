@@ -2,7 +2,9 @@
 #include "app/commands.h"
 #include "app/limits.h"
 #include "app/out.h"
+#include "base/error.h"
 #include "base/nearest.h"
+#include "device/device.h"
 
 #include <fcntl.h>
 #include <stdint.h>
@@ -54,5 +56,17 @@ static int command(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     occupy_standard_files();
-    return limits_call(command, argc, argv);
+    stator_error e = {0};
+    if (device_cluster_begin(&argc, &argv, &e) != STATOR_OK) {
+        fprintf(stderr, "stator: %s\n", e.text);
+        device_cluster_end(e.code);
+        return (int)e.code;
+    }
+    int code = limits_call(command, argc, argv);
+    if (code != STATOR_OK) {
+        error_set(&e, (stator_status)code, "it has ended with exit code %d", code);
+        device_cluster_refuse(&e);
+    }
+    device_cluster_end(code);
+    return code;
 }

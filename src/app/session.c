@@ -5,6 +5,7 @@
 #include "base/arith.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "device/device.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -47,6 +48,23 @@ static void on_progress(void *context, uint64_t done, uint64_t total) {
         print_progress(done, total);
 }
 
+/* A rank above 0 is its stage's devices and nothing else; rank 0 runs the command. Does not return. */
+static _Noreturn void serve_rank(stator *s, stator_status st, stator_error *e) {
+    signal(SIGINT, SIG_IGN); /* rank 0 ends us */
+    signal(SIGTERM, SIG_IGN);
+    if (st == STATOR_OK)
+        st = stator_start(s, e);
+    if (st == STATOR_OK)
+        st = stator_stop(s, e); /* when rank 0 has ended */
+    if (st != STATOR_OK)
+        fprintf(stderr, "stator (rank %u): %s\n", device_cluster().rank, e->text);
+    stator_close(s);
+    if (st != STATOR_OK)
+        device_cluster_refuse(e);
+    device_cluster_end((int)st);
+    exit((int)st);
+}
+
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
@@ -57,7 +75,10 @@ stator_status session_open(const char *config, const struct options_list *set, c
                         .progress = on_progress,
                         .expect_plan = expect_plan,
                         .trace = trace};
-    return stator_open(&o, s, e);
+    stator_status st = stator_open(&o, s, e);
+    if (device_cluster().rank > 0)
+        serve_rank(*s, st, e);
+    return st;
 }
 
 stator_status session_open_serve(const char *config, const struct options_list *set, const char *expect_plan,

@@ -209,9 +209,7 @@ static bool section_known(const char *section) {
 }
 
 /* Sections that the documents name for things that are still to come: what they would set is not there. */
-static const struct {
-    const char *section, *what;
-} not_yet[] = {{"speculation", "speculation"}, {"cluster", "runs over several hosts"}};
+static const struct { const char *section, *what; } not_yet[] = {{"speculation", "speculation"}};
 
 static stator_status unknown_section(struct parse *p, const char *where, const char *section) {
     const char *names[CONFIG_KEYS];
@@ -337,6 +335,25 @@ static bool type_fits(const struct config_row *row, const config_setting_t *s) {
     return text;
 }
 
+/* ( { host = "a"; devices = "cpu:0" }, .. ) as "a = cpu:0; ..". False: it is something else, or too long. */
+static bool stages_text(const config_setting_t *s, char *out, size_t capacity) {
+    size_t n = 0;
+    out[0] = '\0';
+    for (int i = 0; i < config_setting_length(s); i++) {
+        const config_setting_t *stage = config_setting_get_elem(s, (unsigned)i);
+        const char *host = NULL, *devices = NULL;
+        if (!config_setting_is_group(stage) || config_setting_length(stage) != 2 ||
+            config_setting_lookup_string(stage, "host", &host) != CONFIG_TRUE ||
+            config_setting_lookup_string(stage, "devices", &devices) != CONFIG_TRUE ||
+            strpbrk(host, "=;,") != NULL || strpbrk(devices, "=;") != NULL)
+            return false;
+        int w = snprintf(out + n, capacity - n, "%s%s = %s", i == 0 ? "" : "; ", host, devices);
+        if (w < 0 || (n += (size_t)w) >= capacity)
+            return false;
+    }
+    return true;
+}
+
 /* The items of ["cpu:0", "cpu:1"] or [3, 1] as one text. */
 static bool joined_text(const config_setting_t *s, char *out, size_t capacity) {
     size_t n = 0;
@@ -364,8 +381,13 @@ static stator_status put_setting(struct parse *p, const char *section, const con
     bool have = config_setting_is_scalar(s) ? scalar_text(s, text, sizeof text) : false;
     if (!type_fits(row, s))
         return bad_value(p, where, row, have ? text : " ", type_name(s));
+    if (key == CONFIG_CLUSTER_STAGES && !config_setting_is_scalar(s) && !stages_text(s, text, sizeof text))
+        return error_set(p->e, STATOR_USAGE,
+                         "%s: cluster.stages is a list of groups with a host and its devices: ( { host = "
+                         "\"a\"; devices = \"cpu:0\" }, .. )",
+                         where);
     if (!config_setting_is_scalar(s))
-        have = joined_text(s, text, sizeof text);
+        have = key == CONFIG_CLUSTER_STAGES || joined_text(s, text, sizeof text);
     if (!have)
         return bad_value(p, where, row, "too long, or a list inside a list", "");
     st = put_text(p, key, where, text);

@@ -18,6 +18,7 @@
 #define CONFIG_LIST         512  /* bytes of a list as text, with the end */
 #define CONFIG_FACTS        1024 /* bytes of devices.facts, with the end */
 #define CONFIG_MAX_DEVICES  16
+#define CONFIG_MAX_STAGES   8
 #define CONFIG_MAX_FILE     (1024 * 1024) /* bytes of a config file */
 #define CONFIG_CONTEXT_MOST (1 << 24)     /* tokens */
 #define CONFIG_CONTEXT_AUTO UINT64_MAX    /* memory.context = "auto": the largest that fits */
@@ -30,6 +31,7 @@ enum config_key {
     CONFIG_DEVICES_SPLIT,
     CONFIG_DEVICES_FACTS,
     CONFIG_DEVICES_DEADLINE,
+    CONFIG_CLUSTER_STAGES,
     CONFIG_MEMORY_CONTEXT,
     CONFIG_MEMORY_SEQUENCES,
     CONFIG_MEMORY_BATCH,
@@ -118,6 +120,14 @@ struct config {
         char facts[CONFIG_FACTS];           /* as text (plan/device_spec.h); empty: none */
         double deadline;                    /* seconds */
     } devices;
+    struct {
+        char stages[CONFIG_LIST]; /* as text: "HOST = DEVICE, ..; HOST = ..", or "none" */
+        struct {
+            char host[CONFIG_NAME];
+            uint32_t first, n; /* of devices.list */
+        } stage[CONFIG_MAX_STAGES];
+        uint32_t n; /* 0: all devices are of this host */
+    } cluster;
     struct {
         uint64_t context; /* tokens of one sequence; 0: min(4096, trained); CONFIG_CONTEXT_AUTO */
         uint64_t sequences;

@@ -102,6 +102,56 @@ static stator_status check_devices(struct check *p) {
     return STATOR_OK;
 }
 
+/* "a = cpu:0; b = cpu:0, cpu:1": devices.list is that of all stages, one after the other. */
+static stator_status check_stages(struct check *p) {
+    struct config *c = p->c;
+    char text[CONFIG_LIST];
+    c->cluster.n = 0;
+    if (strcmp(c->cluster.stages, "none") == 0 || c->cluster.stages[0] == '\0')
+        return STATOR_OK;
+    if (strcmp(c->devices.use, "auto") != 0)
+        return problem(p, CONFIG_CLUSTER_STAGES,
+                       "and devices.use are both given: the devices of all hosts stand in cluster.stages");
+    memcpy(text, c->cluster.stages, sizeof text);
+    c->devices.n = 0;
+    for (char *at = text, *next = NULL; at != NULL; at = next) {
+        next = strchr(at, ';');
+        if (next != NULL)
+            *next++ = '\0';
+        char *equals = strchr(at, '=');
+        char item[CONFIG_NAME] = "";
+        if (c->cluster.n == CONFIG_MAX_STAGES)
+            return problem(p, CONFIG_CLUSTER_STAGES, "has more than 8 stages");
+        char *host = c->cluster.stage[c->cluster.n].host;
+        if (equals == NULL || !config_check_trim(at, (size_t)(equals - at), host, 16) || host[0] == '\0' ||
+            host[strspn(host, "abcdefghijklmnopqrstuvwxyz0123456789_")] != '\0')
+            return problem(p, CONFIG_CLUSTER_STAGES,
+                           "is not a list of stages; expected \"HOST = DEVICE, ..; HOST = ..\" with names of "
+                           "hosts of at most 15 small letters, digits and _");
+        for (uint32_t i = 0; i < c->cluster.n; i++)
+            if (strcmp(c->cluster.stage[i].host, host) == 0)
+                return problem(p, CONFIG_CLUSTER_STAGES, "names a host twice");
+        c->cluster.stage[c->cluster.n].first = c->devices.n;
+        const char *devices = equals + 1;
+        bool too_long = false;
+        while (next_item(&devices, item, sizeof item, &too_long)) {
+            if (c->devices.n == CONFIG_MAX_DEVICES)
+                return problem(p, CONFIG_CLUSTER_STAGES, "names more than 16 devices");
+            char *name = c->devices.list[c->devices.n].name;
+            if (too_long || strcmp(item, "auto") == 0 || !device_name(item, name) || strlen(name) > 15)
+                return problem(p, CONFIG_CLUSTER_STAGES,
+                               "has a stage without devices by name, such as \"cpu:0\" or \"level_zero:1\"");
+            for (uint32_t i = c->cluster.stage[c->cluster.n].first; i < c->devices.n; i++)
+                if (strcmp(c->devices.list[i].name, name) == 0)
+                    return problem(p, CONFIG_CLUSTER_STAGES, "names a device of a host twice");
+            c->devices.n++;
+        }
+        c->cluster.stage[c->cluster.n].n = c->devices.n - c->cluster.stage[c->cluster.n].first;
+        c->cluster.n++;
+    }
+    return STATOR_OK;
+}
+
 static stator_status check_split(struct check *p) {
     struct config *c = p->c;
     const char *at = c->devices.split;
@@ -154,6 +204,8 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
             "%s: model.path is missing; add model = { path = \"FILE.gguf\" } or --set model.path=FILE.gguf",
             p->name);
     stator_status st = check_devices(p);
+    if (st == STATOR_OK)
+        st = check_stages(p);
     if (st == STATOR_OK)
         st = check_split(p);
     if (st == STATOR_OK)

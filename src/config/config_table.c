@@ -45,6 +45,12 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .default_text = "60", .unit = "seconds",
          .help = "A device that has not ended a step or a copy after this time is taken to be lost: requests "
                  "end with an error that names it. A step of the largest batch must take much less."},
+    [CONFIG_CLUSTER_STAGES] =
+        {KEY(cluster, stages), .kind = CONFIG_KIND_LIST, .capacity = CONFIG_LIST, .default_text = "none",
+         .unit = "",
+         .help = "Hosts that compute the model one after the other, with stator-mpi (`stator help hosts`): "
+                 "( { host = \"a\"; devices = \"cpu:0\" }, .. ), or as text \"a = cpu:0; b = level_zero:0, "
+                 "level_zero:1\". Rank r takes stage r; then devices.use stays \"auto\"."},
     [CONFIG_MEMORY_CONTEXT] =
         {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_CONTEXT_MOST,
          .words = {{"default", 0}, {"auto", CONFIG_CONTEXT_AUTO}}, .default_text = "default",

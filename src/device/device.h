@@ -49,6 +49,7 @@ struct device_facts {
     char name[32];      /* "cpu:0" */
     char kind[16];      /* "cpu" */
     bool host_memory;   /* its arenas are host memory and count against the host's limit */
+    bool remote;        /* of another host of the run: nothing of it is here */
     uint64_t memory;    /* bytes; 0 with host_memory: the host's limit */
     uint64_t max_alloc; /* largest single allocation; 0: no limit */
     uint64_t bandwidth; /* bytes per second; 0: not known */
@@ -246,5 +247,34 @@ uint64_t device_host_bytes(const struct device_choice *c, const struct device_mo
 stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                           const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                           stator_error *e);
+
+/* A run over several hosts (config: cluster.stages), each with a process of its own, a rank of MPI. Without
+ * MPI, as stator is built by default, size is 0 and the rest does nothing. */
+struct device_cluster {
+    uint32_t size; /* ranks; 0: this is no such run */
+    uint32_t rank; /* of this process: its stage */
+};
+struct device_cluster device_cluster(void);
+/* At the program's start and end, by its main thread. end: may not return, when a rank is lost. */
+stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e);
+void device_cluster_end(int code);
+/* Before a weight is read: all ranks have this plan. STATOR_DOES_NOT_FIT, or the error of a rank that
+ * refuses. */
+stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e);
+/* Instead of that, by a rank that comes no further: tells the others why. Once; nothing after meet. */
+void device_cluster_refuse(const stator_error *why);
+/* The life of a rank above 0 from loaded (or not: then with st and its error) to rank 0's end: runs the steps
+ * that rank 0 sends on devices[first .. end), which are prepared. models and facts: by device. */
+struct device_stage {
+    struct device *device;
+    const struct device_model *model;
+    const struct device_link *in, *out;
+};
+stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
+                                   uint32_t all, void *memory, uint64_t bytes, stator_error *e);
+/* Host bytes that this takes. */
+uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n);
+/* Tells rank 0 whether this rank has loaded. */
+stator_status device_cluster_ready(stator_status st, const stator_error *why, stator_error *e);
 
 #endif

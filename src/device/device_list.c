@@ -7,6 +7,9 @@
 #include "device/level_zero/lz_device.h"
 #include "device/level_zero/lz_info.h"
 #endif
+#ifdef STATOR_MPI
+#include "device/remote/remote_device.h"
+#endif
 #include "os/host_memory.h"
 
 #include <stdio.h>
@@ -69,7 +72,7 @@ stator_status device_choose(const char *name, const struct device_options *o, st
 
 stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
 #ifdef STATOR_LEVEL_ZERO
-    if (!c->facts.host_memory)
+    if (!c->facts.host_memory && !c->facts.remote)
         return lz_device_takes(c, m, e);
 #endif
     (void)c;
@@ -79,6 +82,12 @@ stator_status device_takes(const struct device_choice *c, const struct device_mo
 }
 
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
+#ifdef STATOR_MPI
+    if (c->facts.remote)
+        return remote_device_host_bytes(m);
+#endif
+    if (c->facts.remote)
+        return 0;
 #ifdef STATOR_LEVEL_ZERO
     if (!c->facts.host_memory)
         return lz_device_host_bytes(c, m, trace);
@@ -89,6 +98,11 @@ uint64_t device_host_bytes(const struct device_choice *c, const struct device_mo
 stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                           const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                           stator_error *e) {
+#ifdef STATOR_MPI
+    if (c->facts.remote)
+        return remote_device_open(c, m, memory, bytes, out, e);
+#endif
+    CHECK(!c->facts.remote);
 #ifdef STATOR_LEVEL_ZERO
     if (!c->facts.host_memory)
         return lz_device_open(c, m, trace, phase, memory, bytes, out, e);

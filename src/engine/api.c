@@ -254,6 +254,12 @@ stator_status stator_prepare(stator *s, stator_error *e) {
         return error_set(e, STATOR_DEVICE,
                          "stator_start: %s is not here, it was only described; this engine can plan",
                          s->planning.devices[0].facts.name);
+    if (s->planning.config.cluster.n > 1 && device_cluster().size != s->planning.config.cluster.n)
+        return error_set(
+            e, STATOR_USAGE,
+            "cluster.stages has %u stages, and this is one process: start it with `mpiexec -n %u "
+            "stator-mpi` (`stator help hosts`)",
+            s->planning.config.cluster.n, s->planning.config.cluster.n);
     stator_status st = s->planning.planned && s->planning.plan.fits ? STATOR_OK : stator_plan(s, e);
     if (st != STATOR_OK)
         return st;
@@ -323,7 +329,9 @@ stator_status stator_stop(stator *s, stator_error *e) {
         ring_wake(s->commands);
     }
     join_thread(s);
-    stator_status st = trace_result(s, e);
+    stator_status st = s->planning.stage > 0 && s->broken
+                           ? error_set(e, s->broken_why.code, "%s", s->broken_why.text)
+                           : trace_result(s, e);
     return st == STATOR_OK ? log_sink_result(&s->sink, &s->planning.config, e) : st;
 }
 

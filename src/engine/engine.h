@@ -218,7 +218,9 @@ struct stator {
     struct planning planning;
     struct engine_start start;
     struct engine_report report;
-    struct engine_device devices[DEVICE_MAX];
+    struct engine_device devices[DEVICE_MAX]; /* on a stage above 0 those of other hosts have no device */
+    void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */
+    uint64_t serve_bytes;
     const char *root; /* "": where /sys and /proc are; a test's folder */
     struct phase phase;
     struct tokenizer *tokenizer;  /* NULL: this model has none that can be used, */

@@ -59,9 +59,9 @@ stator_status device_spec_parse(const char *text, const char *what, struct devic
     if (strlen(text) >= sizeof copy)
         return bad(s, "it is too long", e);
     snprintf(copy, sizeof copy, "%s", text);
-    size_t name = strspn(copy, "abcdefghijklmnopqrstuvwxyz0123456789_:");
+    size_t name = strspn(copy, "abcdefghijklmnopqrstuvwxyz0123456789_:/");
     if (name == 0 || name >= sizeof f->name || copy[name] != '=')
-        return bad(s, "the name is not of lower-case letters, digits, _ and :", e);
+        return bad(s, "the name is not of lower-case letters, digits, _, : and /", e);
     memcpy(f->name, copy, name);
     if (strcmp(f->name, "host") == 0)
         return bad(s, "every plan has a place \"host\" of its own", e);

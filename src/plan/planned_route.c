@@ -6,7 +6,19 @@ bool planned_route_same_kind(const struct planning *s, uint32_t i) {
     return strcmp(s->devices[i].facts.kind, s->devices[i + 1].facts.kind) == 0;
 }
 
+bool planned_route_crosses(const struct planning *s, uint32_t i) {
+    const struct config *c = &s->config;
+    for (uint32_t r = 1; r < c->cluster.n; r++)
+        if (c->cluster.stage[r].first == i + 1)
+            return true;
+    return false;
+}
+
 const char *planned_route(const struct planning *s, uint32_t i, const char **why) {
+    if (planned_route_crosses(s, i)) {
+        *why = "over the network";
+        return "staged";
+    }
     bool host = s->devices[i].facts.host_memory && s->devices[i + 1].facts.host_memory;
     if (s->config.transfer.mode == CONFIG_TRANSFER_STAGED) {
         *why = "transfer.mode is \"staged\"";

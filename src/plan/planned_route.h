@@ -8,6 +8,8 @@
 
 /* From device i to the next: "direct", "staged", or "by probe"; and why. */
 const char *planned_route(const struct planning *s, uint32_t i, const char **why);
+/* Whether the next device is of another host. */
+bool planned_route_crosses(const struct planning *s, uint32_t i);
 /* Whether one driver has both. */
 bool planned_route_same_kind(const struct planning *s, uint32_t i);
 

@@ -44,7 +44,7 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
     if (s->edge_bytes > 0)
         plan_add_arena(host, "edge", s->edge_bytes, s->edge_bytes);
     for (uint32_t i = 0; i < s->n_devices; i++)
-        if (s->devices[i].facts.host_memory)
+        if (s->devices[i].facts.host_memory && !s->devices[i].facts.remote)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
     return spill_add_arenas(s, p, e);
 }
@@ -144,7 +144,9 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
         return st;
     uint64_t least = 0;
     for (uint32_t i = 0; i < s->n_devices; i++)
-        least = ARITH_MAX(least, load_window_least(&s->devices[i].graph, s->devices[i].facts.host_memory));
+        if (!s->devices[i].facts.remote)
+            least =
+                ARITH_MAX(least, load_window_least(&s->devices[i].graph, s->devices[i].facts.host_memory));
     if (s->load_window < least)
         return error_set(
             e, STATOR_USAGE,

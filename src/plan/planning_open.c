@@ -106,9 +106,10 @@ static stator_status compare_facts(struct planning *s, stator_error *e) {
 /* Devices that are not here; devices.use names them, so that devices.split and `stator config` know them too.
  */
 stator_status planning_load_config(struct planning *s, const stator_options *o, stator_error *e) {
+    s->stage = o->stage;
     if (o->n_devices == 0) {
         stator_status st = config_load(o->config, o->set, o->n_set, &s->config, e);
-        return st == STATOR_OK && o->described ? take_facts(s, e) : st;
+        return st == STATOR_OK && o->described && s->config.cluster.n == 0 ? take_facts(s, e) : st;
     }
     if (o->n_devices > DEVICE_MAX)
         return error_set(e, STATOR_USAGE, "--device: %zu devices; at most %d", o->n_devices, DEVICE_MAX);
@@ -134,6 +135,76 @@ stator_status planning_load_config(struct planning *s, const stator_options *o, 
     set[o->n_set] = use;
     st = config_load(o->config, set, o->n_set + 1, &s->config, e);
     pages_unmap(memory, bytes);
+    return st;
+}
+
+/* What is known of a device of another host: of a processor all that the plan needs, of a GPU what
+ * devices.facts says. Ours take the described sizes too, so that all hosts plan the same. */
+static stator_status describe(const struct planning *s, uint32_t i, struct device_choice *c,
+                              stator_error *e) {
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0;
+    stator_status st = device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, e);
+    if (st != STATOR_OK)
+        return st;
+    struct device_facts *f = &c->facts;
+    const struct device_facts *said = device_spec_find(facts, n, f->name);
+    const bool processor = strncmp(s->config.devices.list[i].name, "cpu:", 4) == 0;
+    if (f->remote && processor) {
+        f->host_memory = true;
+        f->alignment = PANEL_ALIGN;
+        snprintf(f->kind, sizeof f->kind, "cpu");
+    }
+    if (processor || (said == NULL && !f->remote))
+        return STATOR_OK;
+    if (said == NULL)
+        return error_set(e, STATOR_USAGE,
+                         "cluster.stages has %s, which is not here: devices.facts must describe it "
+                         "(\"%s=24GiB,max_alloc=..\"; `stator devices --save` there writes the rest)",
+                         f->name, f->name);
+    f->memory = said->memory;
+    f->max_alloc = said->max_alloc;
+    f->bandwidth = said->bandwidth;
+    f->bus = said->bus;
+    if (f->remote) {
+        snprintf(f->kind, sizeof f->kind, "level_zero");
+        f->alignment = said->alignment;
+    }
+    return STATOR_OK;
+}
+
+/* Of all stages; what is not ours is only told of. */
+static stator_status choose_stages(struct planning *s, const struct device_options *o, stator_error *e) {
+    const struct config *c = &s->config;
+    const struct device_cluster ranks = device_cluster();
+    if (c->devices.n > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "cluster.stages: %u devices; at most %d", c->devices.n, DEVICE_MAX);
+    if (ranks.size > 1)
+        s->stage = ranks.rank;
+    if (ranks.size > 1 && ranks.size != c->cluster.n)
+        return error_set(e, STATOR_USAGE,
+                         "cluster.stages has %u stages, mpiexec has started %u ranks: give it -n %u",
+                         c->cluster.n, ranks.size, c->cluster.n);
+    if (s->stage >= c->cluster.n)
+        return error_set(e, STATOR_USAGE, "stage %u is wanted, cluster.stages has %u", s->stage,
+                         c->cluster.n);
+    stator_status st = STATOR_OK;
+    for (uint32_t r = 0; r < c->cluster.n; r++) {
+        for (uint32_t k = 0; k < c->cluster.stage[r].n && st == STATOR_OK; k++) {
+            uint32_t i = c->cluster.stage[r].first + k, one = 0;
+            struct device_choice choice = {.tier = "remote", .where = {r, i, r == 1 && k == 0, k == 0}};
+            if (r == s->stage)
+                st = device_choose(c->devices.list[i].name, o, &choice, 1, &one, e);
+            choice.facts.remote = r != s->stage;
+            snprintf(choice.facts.name, sizeof choice.facts.name, "%.15s/%.15s", c->cluster.stage[r].host,
+                     c->devices.list[i].name);
+            if (st == STATOR_OK)
+                st = describe(s, i, &choice, e);
+            s->devices[i].choice = choice;
+            s->devices[i].facts = choice.facts;
+        }
+    }
+    s->n_devices = c->devices.n;
     return st;
 }
 
@@ -176,21 +247,35 @@ uint64_t planning_deadline_ns(const struct config *c) {
     return (uint64_t)(c->devices.deadline * 1e9);
 }
 
-static struct device_options options_of(const struct config *c) {
+static struct device_options options_of(const struct config *c, uint32_t stage) {
     struct device_options o = {.threads = (uint32_t)c->cpu.threads, .deadline_ns = planning_deadline_ns(c)};
-    for (uint32_t i = 0; i < c->devices.n; i++)
+    uint32_t first = c->cluster.n > 0 ? c->cluster.stage[stage].first : 0;
+    uint32_t end = c->cluster.n > 0 ? first + c->cluster.stage[stage].n : c->devices.n;
+    for (uint32_t i = first; i < end; i++)
         o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
     return o;
 }
 
 static stator_status resolve_devices(struct planning *s, stator_error *e) {
-    struct device_options o = options_of(&s->config);
-    stator_status st = s->imagined ? choose_described(s, &o, e) : choose_devices(s, &o, e);
-    if (st == STATOR_OK && !s->imagined)
+    const bool stages = s->config.cluster.n > 0 && !s->imagined;
+    if (device_cluster().size > 1 && !stages)
+        return error_set(
+            e, STATOR_USAGE,
+            "mpiexec has started %u ranks, but the config has no cluster.stages: each rank needs a stage",
+            device_cluster().size);
+    if (stages && device_cluster().size > 1)
+        s->stage = ARITH_MIN(device_cluster().rank, s->config.cluster.n - 1);
+    struct device_options o =
+        options_of(&s->config, stages ? ARITH_MIN(s->stage, s->config.cluster.n - 1) : 0);
+    stator_status st = s->imagined ? choose_described(s, &o, e)
+                       : stages    ? choose_stages(s, &o, e)
+                                   : choose_devices(s, &o, e);
+    if (st == STATOR_OK && !s->imagined && !stages)
         st = compare_facts(s, e);
     if (st == STATOR_OK)
-        config_derive(&s->config, CONFIG_CPU_THREADS, s->devices[0].choice.threads);
+        config_derive(&s->config, CONFIG_CPU_THREADS,
+                      s->devices[stages ? s->config.cluster.stage[s->stage].first : 0].choice.threads);
     return st;
 }
 
@@ -323,7 +408,7 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
                   "devices.use = \"auto\": the %u GPU%s here can't hold this model with these sizes, so it "
                   "runs on the CPU (name them in devices.use to see what is short)",
                   all, all == 1 ? "" : "s");
-    struct device_options o = options_of(&s->config);
+    struct device_options o = options_of(&s->config, 0);
     struct device_choice choice;
     uint32_t one = 0;
     stator_status st = device_choose("cpu:0", &o, &choice, 1, &one, e);

@@ -12,7 +12,13 @@ static uint64_t window_bytes(const struct graph *g) {
 
 /* Whether copies to the next device may have to go through the host. Memory of one processor is direct. */
 static bool may_be_staged(const struct planning *s, uint32_t i) {
-    if (i + 1 == s->n_devices || s->config.transfer.mode == CONFIG_TRANSFER_DIRECT)
+    if (i + 1 == s->n_devices)
+        return false;
+    if (s->devices[i].facts.remote && s->devices[i + 1].facts.remote)
+        return false;
+    if (s->devices[i].facts.remote != s->devices[i + 1].facts.remote)
+        return true;
+    if (s->config.transfer.mode == CONFIG_TRANSFER_DIRECT)
         return false;
     bool processor = s->devices[i].facts.host_memory && s->devices[i + 1].facts.host_memory;
     return s->config.transfer.mode == CONFIG_TRANSFER_STAGED || !processor;
@@ -31,7 +37,9 @@ void staging_lay_out(struct planning *s) {
     at = pages_rounded(ARITH_MAX(at, s->load_window));
     for (uint32_t i = 0; i < s->n_devices; i++) {
         struct planning_device *d = &s->devices[i];
-        device_pinned_lay_out(&d->facts, &d->model, &d->pinned);
+        d->pinned = (struct device_pinned){0};
+        if (!d->facts.remote)
+            device_pinned_lay_out(&d->facts, &d->model, &d->pinned);
         d->at_pinned = at;
         at = arith_must_add(at, pages_rounded(d->pinned.bytes));
     }

@@ -90,6 +90,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     if (with_row) {
         f->st->of_row[h->n_rows] = q;
         ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + n - 1;
+        h->want_logits |= r->logprobs || !sampler_is_plain(&r->sampling);
     }
     q->done += n;
     atomic_store(&r->shown.done, q->done);
@@ -175,6 +176,7 @@ static void fill_reading(struct stator *s, struct filling *f, struct engine_sequ
     add_chunk(s, f, q, n, false);
     uint32_t *rows = (uint32_t *)(f->slot + f->h->at_rows);
     f->h->n_rows = ARITH_MIN(n, s->planning.want.logits_rows);
+    f->h->want_logits = 1;
     for (uint32_t i = 0; i < f->h->n_rows; i++)
         rows[i] = i;
 }
@@ -198,7 +200,7 @@ static struct engine_sequence *find_reader(struct stator *s) {
 bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
     struct filling f = {.h = (struct step_header *)slot, .slot = slot, .st = st};
     f.h->run_body = 1;
-    f.h->n_tokens = f.h->n_chunks = f.h->n_rows = 0;
+    f.h->n_tokens = f.h->n_chunks = f.h->n_rows = f.h->want_logits = 0;
     for (uint32_t i = 0; i < f.h->n_caches; i++)
         f.h->cache[i].n_zero = 0;
     if (s->read_last)

@@ -42,6 +42,8 @@ struct gap {
 /* Calls visit for every gap in memory that the host can touch, until one returns false. */
 static bool walk(struct stator *s, uint32_t place, bool (*visit)(struct stator *s, const struct gap *g)) {
     struct device *d = s->devices[place].device;
+    if (s->planning.devices[place].facts.remote)
+        return true;
     for (int i = 0; i < DEVICE_ARENAS; i++) {
         struct gap g = {.place = s->planning.plan.places[place].name};
         g.arena = plan_arena_find(&s->planning.plan.places[place], device_arena_name((enum device_arena)i));

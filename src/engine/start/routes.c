@@ -9,7 +9,9 @@
 static stator_status probe(struct stator *s, uint32_t i, struct device_route *r, stator_error *e) {
     struct device *from = s->devices[i].device;
     *r = (struct device_route){.direct = false};
-    if (s->planning.config.transfer.mode == CONFIG_TRANSFER_STAGED)
+    if (planned_route_crosses(&s->planning, i))
+        snprintf(r->why, sizeof r->why, "over the network");
+    else if (s->planning.config.transfer.mode == CONFIG_TRANSFER_STAGED)
         snprintf(r->why, sizeof r->why, "transfer.mode is \"staged\"");
     else if (!planned_route_same_kind(&s->planning, i))
         snprintf(r->why, sizeof r->why, PLANNED_ROUTE_OTHER_KIND);
@@ -32,6 +34,11 @@ stator_status routes_decide(struct stator *s, stator_error *e) {
     for (uint32_t i = 0; i + 1 < s->planning.n_devices; i++) {
         struct engine_device *from = &s->devices[i];
         struct engine_device *to = &s->devices[i + 1];
+        if (s->planning.devices[i].facts.remote && s->planning.devices[i + 1].facts.remote) {
+            from->route = (struct device_route){.direct = false};
+            snprintf(from->route.why, sizeof from->route.why, "between other hosts");
+            continue;
+        }
         stator_status st = probe(s, i, &from->route, e);
         if (st != STATOR_OK)
             return st;
@@ -63,7 +70,7 @@ void routes_log(const struct stator *s) {
             log_write(&s->log, STATOR_LOG_INFO, "%s to %s: direct", from, to);
         else /* a pair that should have been direct is a warning */
             log_write(&s->log,
-                      planned_route_same_kind(&s->planning, i) &&
+                      planned_route_same_kind(&s->planning, i) && !planned_route_crosses(&s->planning, i) &&
                               s->planning.config.transfer.mode == CONFIG_TRANSFER_AUTO
                           ? STATOR_LOG_WARN
                           : STATOR_LOG_INFO,

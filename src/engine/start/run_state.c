@@ -10,7 +10,7 @@
 /* Of a device that was only described nothing is known but that, unless it is this machine's processor. */
 static uint64_t host_bytes(const struct stator *s, uint32_t device) {
     const struct planning_device *d = &s->planning.devices[device];
-    return s->planning.imagined && !d->facts.host_memory
+    return (s->planning.imagined && !d->facts.host_memory) || (d->facts.remote && s->planning.stage > 0)
                ? 0
                : device_host_bytes(&d->choice, &d->model, s->start.traces);
 }
@@ -43,6 +43,14 @@ static void lay_out_pool(struct stator *s, const struct planning_want *want, str
     uint32_t *blocks = carve_take(c, s->pool.n_blocks, sizeof *blocks);
     for (uint32_t i = 0; i < want->sequences && c->base != NULL; i++)
         s->sequences[i].blocks = blocks + (size_t)i * per_sequence;
+}
+
+/* Of this host's stage. */
+static uint32_t stage_devices(const struct stator *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        n += !s->planning.devices[i].facts.remote;
+    return n;
 }
 
 static void lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
@@ -83,6 +91,8 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         d->memory_bytes = host_bytes(s, i);
         d->memory = carve_take(c, d->memory_bytes, 1);
     }
+    s->serve_bytes = s->planning.stage > 0 ? device_cluster_serve_bytes(m, stage_devices(s)) : 0;
+    s->serve_memory = carve_take(c, s->serve_bytes, 1);
     trace_lay_out(s, c);
     s->start.engine_stack =
         carve_take(c, ENGINE_STACK + 2 * PAGES_SIZE, 1); /* its guard page, and room to align */

@@ -7,9 +7,13 @@
 #include "plan/spill.h"
 #include "engine/run/trace.h"
 
+#include <stdio.h>
+
 static stator_status open_devices(struct stator *s, stator_error *e) {
     for (uint32_t i = 0; i < s->planning.n_devices; i++) {
         struct engine_device *d = &s->devices[i];
+        if (s->planning.devices[i].facts.remote && s->planning.stage > 0)
+            continue; /* rank 0 drives it */
         stator_status st = device_open(&s->planning.devices[i].choice, &s->planning.devices[i].model,
                                        s->start.traces, &s->phase, d->memory, d->memory_bytes, &d->device, e);
         if (st != STATOR_OK)
@@ -22,7 +26,7 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
 static stator_status create_staging(struct stator *s, stator_error *e) {
     struct device *owner = NULL;
     for (uint32_t i = 0; i < s->planning.n_devices && owner == NULL; i++)
-        if (s->devices[i].device->vtable->host_create != NULL)
+        if (s->devices[i].device != NULL && s->devices[i].device->vtable->host_create != NULL)
             owner = s->devices[i].device;
     s->start.staging_is_pages = owner == NULL;
     placement_begin_staging(&s->start.placement);
@@ -73,6 +77,8 @@ static void note_refusal(struct stator *s, uint32_t device, uint64_t bytes) {
 
 static stator_status create_arenas(struct stator *s, uint32_t device, stator_error *e) {
     struct device *d = s->devices[device].device;
+    if (s->planning.devices[device].facts.remote)
+        return STATOR_OK;
     for (int i = 0; i < DEVICE_ARENAS; i++) {
         struct plan_arena *a =
             plan_arena_find(&s->planning.plan.places[device], device_arena_name((enum device_arena)i));
@@ -105,6 +111,8 @@ static uint64_t driver_bytes(const struct stator *s, uint32_t i) {
 static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     struct engine_device *d = &s->devices[i];
     const struct planning_device *p = &s->planning.devices[i];
+    if (d->device == NULL)
+        return STATOR_OK;
     struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
                                  .out = i + 1 < s->planning.n_devices ? &d->out : NULL,
                                  .pinned =
@@ -117,9 +125,24 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     return st;
 }
 
+/* All hosts have the same plan: its hash, and what lies where. */
+static stator_status meet(const struct stator *s, stator_error *e) {
+    const struct plan *p = &s->planning.plan;
+    char text[64];
+    uint32_t ends = 0;
+    if (s->planning.config.cluster.n == 0)
+        return STATOR_OK;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        ends = ends * 131 + p->places[i].n_layers + (uint32_t)(p->places[i].total / 64);
+    snprintf(text, sizeof text, "%.40s/%08x", p->hash, ends);
+    return device_cluster_meet(text, s->deadline_ns, e);
+}
+
 stator_status start_devices(struct stator *s, stator_error *e) {
     placement_decide(&s->start.placement, &s->planning, s->root);
     stator_status st = trace_open(s, e);
+    if (st == STATOR_OK)
+        st = meet(s, e);
     if (st == STATOR_OK)
         st = open_devices(s, e);
     if (st == STATOR_OK)
@@ -129,7 +152,7 @@ stator_status start_devices(struct stator *s, stator_error *e) {
     if (st == STATOR_OK)
         enforce_poison(s);
     for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++)
-        st = loader_run(s, i, e);
+        st = s->planning.devices[i].facts.remote ? STATOR_OK : loader_run(s, i, e);
     if (st == STATOR_OK)
         st = gguf_unchanged(s->planning.gguf, e);
     if (st == STATOR_OK)

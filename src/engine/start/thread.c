@@ -15,17 +15,44 @@ static void emit(struct stator *s, const struct engine_event *ev) {
     }
 }
 
+/* What a host of a stage above 0 does in place of the loop: what rank 0 says. */
+static void serve_stage(struct stator *s) {
+    struct device_stage stages[DEVICE_MAX] = {0};
+    uint32_t first = DEVICE_MAX, end = 0;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+        struct engine_device *d = &s->devices[i];
+        if (d->device == NULL)
+            continue;
+        stages[i] = (struct device_stage){d->device, &s->planning.devices[i].model, &d->in, &d->out};
+        first = ARITH_MIN(first, i);
+        end = i + 1;
+    }
+    s->broken = device_cluster_serve(stages, first, end, s->planning.n_devices, s->serve_memory,
+                                     s->serve_bytes, &s->broken_why) != STATOR_OK;
+}
+
 void *thread_main(void *context) {
     struct stator *s = context;
     uint64_t began = clock_ns();
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
     stator_status st = start_devices(s, &s->start.start_error);
+    if (s->planning.stage > 0) {
+        stator_error lost;
+        stator_status told = device_cluster_ready(st, &s->start.start_error, &lost);
+        if (st == STATOR_OK && told != STATOR_OK) {
+            s->start.start_error = lost;
+            st = told;
+        }
+    }
     struct engine_event ev = {.kind = st == STATOR_OK ? ENGINE_STARTED : ENGINE_START_FAILED, .status = st};
     if (st == STATOR_OK) {
         s->start.load_ns = clock_ns() - began;
         phase_advance(&s->phase, PHASE_SEALED);
         emit(s, &ev);
-        loop_run(s);
+        if (s->planning.stage > 0)
+            serve_stage(s);
+        else
+            loop_run(s);
         phase_advance(&s->phase, PHASE_SHUTDOWN);
         if (!s->broken)
             (void)enforce_check(s); /* it has logged */

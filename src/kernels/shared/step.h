@@ -47,6 +47,7 @@ struct step_header {
     step_u32 n_tokens;
     step_u32 n_chunks;
     step_u32 n_rows;      /* of logits; 0: no tail */
+    step_u32 want_logits; /* 1: the host reads the rows themselves; 0: their picks are enough */
     step_u32 rope_stride; /* floats per token in rope */
     step_u32 n_items;     /* of attention, on a GPU; written by the device */
     step_u32 at_tokens;   /* i32 [batch]: ids */

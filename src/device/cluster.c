@@ -1,0 +1,60 @@
+/* The build without MPI: a process is a run of its own. */
+#include "device/device.h"
+
+#include "base/check.h"
+
+#ifndef STATOR_MPI
+
+struct device_cluster device_cluster(void) {
+    return (struct device_cluster){0};
+}
+
+stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e) {
+    (void)argc;
+    (void)argv;
+    (void)e;
+    return STATOR_OK;
+}
+
+void device_cluster_end(int code) {
+    (void)code;
+}
+
+stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e) {
+    (void)hash;
+    (void)timeout_ns;
+    (void)e;
+    return STATOR_OK;
+}
+
+void device_cluster_refuse(const stator_error *why) {
+    (void)why;
+}
+
+stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
+                                   uint32_t all, void *memory, uint64_t bytes, stator_error *e) {
+    (void)stages;
+    (void)first;
+    (void)end;
+    (void)all;
+    (void)memory;
+    (void)bytes;
+    (void)e;
+    CHECK(!"a stage of a build without MPI");
+    return STATOR_FAILED;
+}
+
+uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n) {
+    (void)m;
+    (void)n;
+    return 0;
+}
+
+stator_status device_cluster_ready(stator_status st, const stator_error *why, stator_error *e) {
+    (void)st;
+    (void)why;
+    (void)e;
+    return STATOR_OK;
+}
+
+#endif

@@ -1,0 +1,296 @@
+/* Invariants: a slot is submitted again only after its end was seen (pipeline.h), so its buffers and sends
+ * are free then; ends of one device come in the order of its submits. */
+#include "device/remote/remote_device.h"
+
+#include "base/arith.h"
+#include "base/carve.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "device/remote/remote_mpi.h"
+#include "device/remote/remote_wire.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+struct remote_device {
+    struct device device;
+    char name[32];
+    uint32_t rank, index;
+    bool after_us, first;
+    const struct device_link *in;
+    struct device_model model;
+    uint8_t *step[2];
+    struct remote_command *command[2]; /* and the packed step behind it */
+    MPI_Request sending[2], residual[2];
+    struct remote_done *done[2]; /* and picks behind it; of the two receives, which take turns */
+    struct remote_receive receive[2];
+    uint32_t next; /* receive */
+    bool ended[2]; /* by slot */
+    struct step_pick *picks[2];
+    float *logits[2];
+    MPI_Request coming[2]; /* logits */
+    bool has_tail;
+    bool prepared, lost;
+    struct device_counters counters;
+};
+
+static struct remote_device *self(struct device *d) {
+    return (struct remote_device *)d;
+}
+
+static uint64_t command_bytes(const struct device_model *m) {
+    return sizeof(struct remote_command) + remote_wire_most(m);
+}
+
+static uint64_t done_bytes(const struct device_model *m) {
+    return sizeof(struct remote_done) + m->graph->want.logits_rows * sizeof(struct step_pick);
+}
+
+static uint64_t logits_bytes(const struct device_model *m) {
+    const struct graph *g = m->graph;
+    return g->logits == GRAPH_NONE
+               ? 0
+               : (uint64_t)g->want.logits_rows * g->values[g->logits].width * sizeof(float);
+}
+
+static struct remote_device *lay_out(struct carve *c, const struct device_model *m) {
+    struct remote_device *r = carve_take(c, 1, sizeof *r);
+    void *part[10];
+    for (int k = 0; k < 2; k++) {
+        part[k] = carve_take(c, m->step_bytes, 1);
+        part[2 + k] = carve_take(c, command_bytes(m), 1);
+        part[4 + k] = carve_take(c, done_bytes(m), 1);
+        part[6 + k] = carve_take(c, m->graph->want.logits_rows, sizeof(struct step_pick));
+        part[8 + k] = carve_take(c, logits_bytes(m), 1);
+    }
+    if (c->base == NULL)
+        return NULL;
+    memset(r, 0, sizeof *r);
+    for (int k = 0; k < 2; k++) {
+        r->step[k] = part[k];
+        r->command[k] = part[2 + k];
+        r->done[k] = part[4 + k];
+        r->picks[k] = part[6 + k];
+        r->logits[k] = part[8 + k];
+        r->sending[k] = r->residual[k] = r->coming[k] = MPI_REQUEST_NULL;
+    }
+    return r;
+}
+
+uint64_t remote_device_host_bytes(const struct device_model *m) {
+    struct carve count = carve_count();
+    lay_out(&count, m);
+    return count.used;
+}
+
+/* Waits until the rank has loaded its layers. */
+static stator_status await_ready(struct remote_device *r, stator_error *e) {
+    struct remote_done ready = {0};
+    struct remote_receive receive;
+    bool arrived = false;
+    uint64_t bytes = 0;
+    stator_status st = remote_mpi_receive(&receive, &ready, sizeof ready, r->rank, REMOTE_TAG_READY, e);
+    while (st == STATOR_OK && !arrived) {
+        st = remote_mpi_arrived(&receive, &arrived, &bytes, e);
+        struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
+    remote_mpi_forget(&receive);
+    if (st == STATOR_OK && ready.status != STATOR_OK) {
+        ready.text[sizeof ready.text - 1] = '\0';
+        r->lost = true; /* it waits for no commands */
+        st = error_set(e, (stator_status)ready.status, "rank %u: %s", r->rank, ready.text);
+    }
+    return st;
+}
+
+static stator_status prepare(struct device *d, const struct device_setup *s, stator_error *e) {
+    struct remote_device *r = self(d);
+    r->in = s->in;
+    CHECK(r->in != NULL); /* rank 0 has the first stage */
+    for (int k = 0; k < 2; k++) {
+        memcpy(r->step[k], &r->model.step, step_header_bytes(r->model.graph->n_caches));
+        stator_status st = remote_mpi_receive(&r->receive[k], r->done[k], done_bytes(&r->model), r->rank,
+                                              REMOTE_TAG_DONE + (int)r->index, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    r->prepared = true;
+    return r->first ? await_ready(r, e) : STATOR_OK;
+}
+
+static void *step_slot(struct device *d, uint32_t slot) {
+    return self(d)->step[slot];
+}
+
+static stator_status submit(struct device *d, uint32_t slot, stator_error *e) {
+    struct remote_device *r = self(d);
+    const struct step_header *h = (const struct step_header *)r->step[slot];
+    bool sent = true, flowed = true;
+    stator_status st = remote_mpi_sent(&r->sending[slot], &sent, e);
+    if (st == STATOR_OK)
+        st = remote_mpi_sent(&r->residual[slot], &flowed, e);
+    if (st != STATOR_OK)
+        return st;
+    CHECK(sent && flowed && r->coming[slot] == MPI_REQUEST_NULL); /* its end was seen */
+    r->ended[slot] = false;
+    r->counters.submits++;
+    if (h->run_body && r->after_us) {
+        uint64_t bytes = (uint64_t)h->n_tokens * r->model.graph->width * sizeof(float);
+        r->counters.staged_bytes += bytes;
+        st = remote_mpi_send(&r->residual[slot], r->in->window[slot], bytes, r->rank,
+                             REMOTE_TAG_RESIDUAL + (int)slot, e);
+        if (st != STATOR_OK)
+            return st;
+    }
+    struct remote_command *c = r->command[slot];
+    uint32_t bytes = remote_wire_pack(&r->model, r->step[slot], (uint8_t *)(c + 1));
+    *c = (struct remote_command){.kind = REMOTE_STEP, .device = r->index, .slot = slot, .bytes = bytes};
+    r->counters.copied_bytes += sizeof *c + bytes;
+    return remote_mpi_send(&r->sending[slot], c, sizeof *c + bytes, r->rank, REMOTE_TAG_COMMAND, e);
+}
+
+static stator_status lose(struct remote_device *r, stator_error *e, const char *what) {
+    r->lost = true;
+    return error_set(e, STATOR_DEVICE, "%s (rank %u): %s", r->name, r->rank, what);
+}
+
+/* Takes what came. */
+static stator_status take(struct remote_device *r, bool *moved, stator_error *e) {
+    struct remote_done *done = r->done[r->next];
+    uint64_t bytes = 0;
+    *moved = false;
+    stator_status st = remote_mpi_arrived(&r->receive[r->next], moved, &bytes, e);
+    if (st != STATOR_OK || !*moved)
+        return st;
+    if (bytes < sizeof *done || done->device != r->index || done->slot > 1 ||
+        done->n_rows > r->model.graph->want.logits_rows ||
+        bytes != sizeof *done + (uint64_t)done->n_rows * sizeof(struct step_pick))
+        return lose(r, e, "its answer can't be understood");
+    if (done->status != STATOR_OK) {
+        done->text[sizeof done->text - 1] = '\0';
+        return lose(r, e, done->text);
+    }
+    uint32_t slot = done->slot;
+    r->counters.kernels_executed = done->kernels;
+    r->counters.copied_bytes += bytes;
+    memcpy(r->picks[slot], done + 1, done->n_rows * sizeof(struct step_pick));
+    if (done->has_logits) {
+        const struct graph *g = r->model.graph;
+        uint64_t n = (uint64_t)done->n_rows * g->values[g->logits].width * sizeof(float);
+        CHECK(n <= INT32_MAX);
+        r->counters.copied_bytes += n;
+        if (MPI_Irecv(r->logits[slot], (int)n, MPI_BYTE, (int)r->rank, REMOTE_TAG_LOGITS + (int)slot,
+                      MPI_COMM_WORLD, &r->coming[slot]) != MPI_SUCCESS)
+            return lose(r, e, "its logits can't be received");
+    }
+    r->ended[slot] = true;
+    st = remote_mpi_again(&r->receive[r->next], e);
+    r->next ^= 1;
+    return st;
+}
+
+static stator_status look(struct remote_device *r, uint32_t slot, bool *ended, stator_error *e) {
+    bool moved = true;
+    stator_status st = STATOR_OK;
+    while (st == STATOR_OK && moved)
+        st = take(r, &moved, e);
+    *ended = false;
+    if (st == STATOR_OK && r->ended[slot])
+        st = remote_mpi_sent(&r->coming[slot], ended, e); /* true where none come */
+    return st;
+}
+
+static stator_status wait(struct device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
+                          stator_error *e) {
+    struct remote_device *r = self(d);
+    uint64_t began = clock_ns();
+    for (;;) {
+        stator_status st = look(r, slot, ended, e);
+        uint64_t passed = clock_ns() - began;
+        if (st != STATOR_OK || *ended || passed >= timeout_ns)
+            return st;
+        if (passed > 200000) { /* a step is rarely shorter; then the core is left to others */
+            struct timespec pause = {.tv_nsec = 20000};
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+static const float *logits(struct device *d, uint32_t slot) {
+    return self(d)->logits[slot];
+}
+
+static const struct step_pick *picks(struct device *d, uint32_t slot) {
+    return self(d)->picks[slot];
+}
+
+/* Its clock is another one. */
+static uint32_t spans(struct device *d, uint32_t slot, struct device_span *out, uint32_t max) {
+    (void)d;
+    (void)slot;
+    (void)out;
+    (void)max;
+    return 0;
+}
+
+static void counters(const struct device *d, struct device_counters *c) {
+    *c = ((const struct remote_device *)d)->counters;
+}
+
+static uint64_t taken_bytes(const struct device *d) {
+    (void)d;
+    return 0;
+}
+
+/* Nothing of it is mapped here. */
+static void *map(struct device *d, enum device_arena a, uint32_t slice) {
+    (void)d;
+    (void)a;
+    (void)slice;
+    return NULL;
+}
+
+static void close_device(struct device *d) {
+    struct remote_device *r = self(d);
+    static const struct remote_command stop = {.kind = REMOTE_STOP};
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (r->first && !r->lost &&
+        remote_mpi_send(&request, &stop, sizeof stop, r->rank, REMOTE_TAG_COMMAND, NULL) == STATOR_OK)
+        (void)remote_mpi_flush(&request, 1000000000ull);
+    for (int k = 0; k < 2 && r->prepared; k++)
+        remote_mpi_forget(&r->receive[k]);
+}
+
+static const struct device_vtable vtable = {
+    .map = map,
+    .prepare = prepare,
+    .step_slot = step_slot,
+    .submit = submit,
+    .wait = wait,
+    .logits = logits,
+    .picks = picks,
+    .spans = spans,
+    .counters = counters,
+    .taken_bytes = taken_bytes,
+    .close = close_device,
+};
+
+stator_status remote_device_open(const struct device_choice *c, const struct device_model *m, void *memory,
+                                 uint64_t bytes, struct device **out, stator_error *e) {
+    struct carve carve = carve_in(memory, bytes);
+    struct remote_device *r = lay_out(&carve, m);
+    (void)e;
+    r->device.vtable = &vtable;
+    snprintf(r->name, sizeof r->name, "%s", c->facts.name);
+    r->rank = c->where[REMOTE_RANK];
+    r->index = c->where[REMOTE_INDEX];
+    r->after_us = c->where[REMOTE_AFTER_US] != 0;
+    r->first = c->where[REMOTE_FIRST] != 0;
+    r->model = *m;
+    r->has_tail = m->graph->logits != GRAPH_NONE;
+    *out = &r->device;
+    return STATOR_OK;
+}

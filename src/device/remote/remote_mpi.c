@@ -1,0 +1,198 @@
+#include "device/remote/remote_mpi.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct device_cluster here; /* of this process; written by begin */
+static bool met;                   /* device_cluster_meet was there */
+
+struct device_cluster device_cluster(void) {
+    return here;
+}
+
+static stator_status fault(const char *call, int rc, stator_error *e) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    if (MPI_Error_string(rc, text, &n) != MPI_SUCCESS)
+        snprintf(text, sizeof text, "error %d", rc);
+    return error_set(e, STATOR_DEVICE, "rank %u: %s: %.300s", here.rank, call, text);
+}
+
+#define CALL(f, ...)                                                                                         \
+    do {                                                                                                     \
+        int rc_ = f(__VA_ARGS__);                                                                            \
+        if (rc_ != MPI_SUCCESS)                                                                              \
+            return fault(#f, rc_, e);                                                                        \
+    } while (0)
+
+stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e) {
+    int provided = 0, size = 0, rank = 0;
+    CALL(MPI_Init_thread, argc, argv, MPI_THREAD_SERIALIZED, &provided);
+    CALL(MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CALL(MPI_Comm_size, MPI_COMM_WORLD, &size);
+    CALL(MPI_Comm_rank, MPI_COMM_WORLD, &rank);
+    here = (struct device_cluster){.size = (uint32_t)size, .rank = (uint32_t)rank};
+    if (provided < MPI_THREAD_SERIALIZED)
+        return error_set(
+            e, STATOR_FAILED,
+            "this MPI library was built without threads (MPI_THREAD_SERIALIZED is needed, level %d "
+            "is there)",
+            provided);
+    return STATOR_OK;
+}
+
+static void nap(void) {
+    struct timespec pause = {.tv_nsec = 50000};
+    nanosleep(&pause, NULL);
+}
+
+/* What every rank tells the others before a weight is read. */
+struct meeting {
+    uint32_t status;
+    char version[32];
+    char hash[64];
+    char text[256];
+};
+
+static stator_status gather(const struct meeting *mine, struct meeting *all, uint64_t timeout_ns,
+                            stator_error *e) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int done = 0;
+    CALL(MPI_Iallgather, mine, sizeof *mine, MPI_BYTE, all, sizeof *all, MPI_BYTE, MPI_COMM_WORLD, &request);
+    for (uint64_t end = clock_ns() + timeout_ns; !done;) {
+        CALL(MPI_Test, &request, &done, MPI_STATUS_IGNORE);
+        if (!done && clock_ns() > end)
+            return error_set(e, STATOR_DEVICE,
+                             "rank %u: not all of the %u ranks were there after %.0f s (devices.deadline)",
+                             here.rank, here.size, (double)timeout_ns * 1e-9);
+        if (!done)
+            nap();
+    }
+    return STATOR_OK;
+}
+
+/* mine against rank 0's. */
+static stator_status compare(const struct meeting *mine, const struct meeting *all, stator_error *e) {
+    for (uint32_t i = 0; i < here.size; i++)
+        if (all[i].status != STATOR_OK && i != here.rank)
+            return error_set(e, (stator_status)all[i].status, "rank %u: %.200s", i, all[i].text);
+    for (uint32_t i = 1; i < here.size; i++) {
+        if (strcmp(all[i].version, all[0].version) != 0)
+            return error_set(e, STATOR_DOES_NOT_FIT, "rank %u is stator %.31s, rank 0 is %.31s", i,
+                             all[i].version, all[0].version);
+        if (strcmp(all[i].hash, all[0].hash) != 0)
+            return error_set(
+                e, STATOR_DOES_NOT_FIT,
+                "rank %u has plan %.40s, rank 0 has %.40s: the model files, the configs or the devices "
+                "of the hosts differ (`stator plan --json` on both shows where)",
+                i, all[i].hash, all[0].hash);
+    }
+    (void)mine;
+    return STATOR_OK;
+}
+
+static stator_status meet(const struct meeting *mine, uint64_t timeout_ns, stator_error *e) {
+    met = true;
+    struct meeting *all = calloc(here.size, sizeof *all);
+    if (all == NULL)
+        return error_set(e, STATOR_FAILED, "no memory to compare %u ranks", here.size);
+    stator_status st = gather(mine, all, timeout_ns, e);
+    if (st == STATOR_OK)
+        st = compare(mine, all, e);
+    free(all);
+    return st;
+}
+
+stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e) {
+    struct meeting mine = {.status = STATOR_OK};
+    snprintf(mine.version, sizeof mine.version, "%s", STATOR_VERSION);
+    snprintf(mine.hash, sizeof mine.hash, "%s", hash);
+    return meet(&mine, timeout_ns, e);
+}
+
+void device_cluster_refuse(const stator_error *why) {
+    if (here.size < 2 || met)
+        return;
+    struct meeting mine = {.status = (uint32_t)why->code};
+    stator_error other;
+    snprintf(mine.text, sizeof mine.text, "%.255s", why->text);
+    (void)meet(&mine, 10000000000ull, &other);
+}
+
+void device_cluster_end(int code) {
+    if (here.size == 0)
+        return;
+    /* With a rank that is gone MPI_Finalize would wait for it. */
+    if (code == STATOR_DEVICE && here.size > 1)
+        MPI_Abort(MPI_COMM_WORLD, code);
+    MPI_Finalize();
+}
+
+stator_status remote_mpi_receive(struct remote_receive *r, void *memory, uint64_t bytes, uint32_t from,
+                                 int tag, stator_error *e) {
+    CHECK(bytes <= INT32_MAX);
+    r->memory = memory;
+    r->request = MPI_REQUEST_NULL;
+    CALL(MPI_Recv_init, memory, (int)bytes, MPI_BYTE, (int)from, tag, MPI_COMM_WORLD, &r->request);
+    return remote_mpi_again(r, e);
+}
+
+stator_status remote_mpi_arrived(struct remote_receive *r, bool *arrived, uint64_t *bytes, stator_error *e) {
+    int done = 0, n = 0;
+    MPI_Status status;
+    CALL(MPI_Test, &r->request, &done, &status);
+    *arrived = done != 0;
+    *bytes = 0;
+    if (done) {
+        CALL(MPI_Get_count, &status, MPI_BYTE, &n);
+        *bytes = (uint64_t)n;
+    }
+    return STATOR_OK;
+}
+
+stator_status remote_mpi_again(struct remote_receive *r, stator_error *e) {
+    CALL(MPI_Start, &r->request);
+    return STATOR_OK;
+}
+
+void remote_mpi_forget(struct remote_receive *r) {
+    if (r->request == MPI_REQUEST_NULL || r->memory == NULL)
+        return;
+    int done = 0;
+    if (MPI_Test(&r->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+        MPI_Cancel(&r->request);
+    MPI_Request_free(&r->request);
+    r->memory = NULL;
+}
+
+stator_status remote_mpi_send(MPI_Request *request, const void *memory, uint64_t bytes, uint32_t to, int tag,
+                              stator_error *e) {
+    CHECK(bytes <= INT32_MAX && *request == MPI_REQUEST_NULL);
+    CALL(MPI_Isend, memory, (int)bytes, MPI_BYTE, (int)to, tag, MPI_COMM_WORLD, request);
+    return STATOR_OK;
+}
+
+stator_status remote_mpi_sent(MPI_Request *request, bool *sent, stator_error *e) {
+    int done = 0;
+    CALL(MPI_Test, request, &done, MPI_STATUS_IGNORE);
+    *sent = done != 0;
+    return STATOR_OK;
+}
+
+bool remote_mpi_flush(MPI_Request *request, uint64_t timeout_ns) {
+    for (uint64_t end = clock_ns() + timeout_ns;;) {
+        int done = 0;
+        if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return false;
+        if (done)
+            return true;
+        if (clock_ns() > end)
+            return false;
+        nap();
+    }
+}
