@@ -96,7 +96,7 @@ test_help_config() {
         printed "^$key  \(.*\)  default "
     done
     expect 0 "$stator" help config --json
-    [ "$(grep -c '"key":' "$tmp/out")" = 50 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 50"
+    [ "$(grep -c '"key":' "$tmp/out")" = 51 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 51"
 }
 
 test_example() {

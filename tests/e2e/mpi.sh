@@ -1,0 +1,98 @@
+#!/bin/bash
+# Runs over several hosts: ranks of MPI on this machine. Results have the bits of one process; what is wrong ends all ranks.
+. "$(dirname "$0")/../lib.sh"
+mpi=${BUILD:-}/stator-mpi-openmpi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ids="1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 44 17 22"
+
+# Not skip: MPI is in no group that the other tests need.
+need_mpi() {
+    [ -x "$mpi" ] && command -v mpiexec >/dev/null && return
+    echo "no Open MPI here: run make setup-mpi" >"$tmp/.skip"
+    exit 0
+}
+ranks() { timeout 120 mpiexec --oversubscribe -n "$@"; }
+two='cluster.stages=a = cpu:0; b = cpu:0'
+
+# same MODEL: logits of the ids, in chunks, over 2 and 3 ranks, and with two devices of one host.
+same() {
+    expect 0 "$stator" logits "$1" --tokens "$ids" --output "$tmp/one" --set devices.use=cpu
+    local stages n
+    for stages in 'a = cpu:0; b = cpu:0' 'a = cpu:0; b = cpu:0, cpu:1' 'a = cpu:0; b = cpu:0; c = cpu:0'; do
+        n=$(($(tr -cd ';' <<<"$stages" | wc -c) + 1))
+        expect 0 ranks "$n" "$mpi" logits "$1" --tokens "$ids" --output "$tmp/many" --set "cluster.stages=$stages" --set memory.batch=8
+        cmp -s "$tmp/one" "$tmp/many" || fail "$1 over $stages: other logits"
+        rm "$tmp/many"
+    done
+}
+test_demo_has_the_bits_of_one_host() { need_mpi; same configs/demo.gguf; }
+test_hybrid_with_experts_has_them_too() { need_mpi; need_shared oracles/models/qwen35moe.gguf; same "$shared/oracles/models/qwen35moe.gguf"; }
+
+test_sampled_text_is_the_same() {
+    need_mpi
+    expect 0 "$stator" run configs/demo.gguf -p "Once upon a time" -n 40 --temp 0.9 --seed 7 --repeat-penalty 1.1
+    cp "$tmp/out" "$tmp/one"
+    expect 0 ranks 2 "$mpi" run configs/demo.gguf -p "Once upon a time" -n 40 --temp 0.9 --seed 7 --repeat-penalty 1.1 --set "$two"
+    [ "$(cat "$tmp/one")" = "$(cat "$tmp/out")" ] || fail "another text" # mpiexec gives a terminal: a newline more
+}
+
+test_wrong_numbers_of_ranks() {
+    need_mpi
+    expect 2 ranks 3 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two"
+    said 'cluster.stages has 2 stages, mpiexec has started 3 ranks'
+    expect 2 ranks 2 "$mpi" run configs/demo.gguf -p x -n 2
+    said 'no cluster.stages'
+    expect 2 "$stator" run configs/demo.gguf -p x -n 2 --set "$two"
+    said 'mpiexec -n 2'
+}
+
+test_stages_that_are_none() {
+    expect 2 "$stator" plan configs/demo.gguf --set 'cluster.stages=a = cpu:0; a = cpu:0'
+    said 'names a host twice'
+    expect 2 "$stator" plan configs/demo.gguf --set 'cluster.stages=a; b = cpu:0'
+    said 'is not a list of stages'
+    expect 2 "$stator" plan configs/demo.gguf --set 'cluster.stages=a = ; b = cpu:0'
+    said 'without devices'
+    expect 2 "$stator" plan configs/demo.gguf --set "$two" --set devices.use=cpu
+    said 'both given'
+    printf 'model = { path = "%s" };\ncluster = { stages = ( { host = "a" }, 3 ) };\n' "$PWD/configs/demo.gguf" >"$tmp/c.cfg"
+    expect 2 "$stator" plan "$tmp/c.cfg"
+    said 'c.cfg:2: cluster.stages is a list of groups'
+    printf 'model = { path = "%s" };\ncluster = { stages = ( { host = "a"; devices = "cpu:0" }, { host = "b"; devices = "cpu:0" } ) };\n' \
+        "$PWD/configs/demo.gguf" >"$tmp/d.cfg"
+    expect 0 "$stator" plan "$tmp/d.cfg"
+    printed 'b/cpu:0'
+}
+
+test_another_plan_on_another_host() {
+    need_mpi
+    expect 3 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" --set memory.context=256
+    said 'rank 1 has plan'
+}
+
+test_a_rank_that_refuses_tells_why() {
+    need_mpi
+    timeout 60 mpiexec --oversubscribe -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/none.gguf" -p x -n 2 --set "$two" \
+        >"$tmp/out" 2>"$tmp/err"
+    [ $? -ne 0 ] && [ $? -ne 124 ] || fail "it did not end"
+    said 'none.gguf'
+}
+
+test_a_stopped_rank_is_lost_after_the_deadline() {
+    need_mpi
+    timeout 90 mpiexec --oversubscribe -n 2 "$mpi" run configs/demo.gguf -p "Once" -n 1000 --ignore-eos --set "$two" --set devices.deadline=3 \
+        >"$tmp/out" 2>"$tmp/err" &
+    local job=$! n pid=
+    for ((n = 0; n < 300 && ${#pid} == 0; n++)); do
+        sleep 0.1
+        [ -s "$tmp/out" ] && pid=$(pgrep -P "$(pgrep -P $job mpiexec | head -1)" | tail -1)
+    done
+    [ -n "$pid" ] || fail "no rank was found: $(tail -c 300 "$tmp/err")"
+    kill -STOP "$pid"
+    wait $job
+    local code=$?
+    kill -CONT "$pid" 2>/dev/null
+    [ $code = 5 ] || fail "exit $code: $(tail -c 600 "$tmp/err")"
+    said 'cpu:0: wait: a step of .* has not ended'
+}
+run_tests
