@@ -173,7 +173,7 @@ static void test_device_texts(void **state) {
                                         "gpu0=24GiB,a=1",
                                         "gpu0=24GiB,max_alloc=",
                                         "gpu0=1e30",
-                                        "g/0=24GiB",
+                                        "g.0=24GiB",
                                         "gpu0=24GiB/s",
                                         "gpu0=24GiB,max_alloc=1GiB,max_alloc=2GiB",
                                         "gpu0=24GiB,bandwidth=/s",
