@@ -91,7 +91,10 @@ stator_status session_open_serve(const char *config, const struct options_list *
                         .progress = on_progress,
                         .expect_plan = expect_plan,
                         .serve = 1};
-    return stator_open(&o, s, e);
+    stator_status st = stator_open(&o, s, e);
+    if (device_cluster().rank > 0)
+        serve_rank(*s, st, e);
+    return st;
 }
 
 stator_status session_open_for(const char *config, const struct options_list *set,
