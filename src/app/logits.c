@@ -92,11 +92,7 @@ int logits_command(int argc, char **argv) {
          .target = &output,
          .value = "FILE",
          .help = "file to write (-: standard output)"},
-        {.name = "report",
-         .kind = OPTIONS_TEXT,
-         .target = &report,
-         .value = "FILE",
-         .help = "write the closing report as JSON"},
+        OPTIONS_REPORT(&report),
         OPTIONS_SET(&set),
     };
     struct options o = {.command = "logits",

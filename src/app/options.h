@@ -52,11 +52,22 @@ struct options {
     size_t n_arguments;
 };
 
-/* The row of `--set section.key=value`, and of `--json`. */
+/* Rows that several commands have: `--set section.key=value`, `--json`, `--report FILE`, `--expect-plan
+ * HASH`. */
 #define OPTIONS_SET(list)                                                                                    \
     {                                                                                                        \
         .name = "set", .kind = OPTIONS_LIST, .target = (list), .value = "KEY=VALUE",                         \
         .help = "a key of the config, such as memory.context=8192 (may be repeated)"                         \
+    }
+#define OPTIONS_REPORT(path)                                                                                 \
+    {                                                                                                        \
+        .name = "report", .kind = OPTIONS_TEXT, .target = (path), .value = "FILE",                           \
+        .help = "write the closing report as JSON"                                                           \
+    }
+#define OPTIONS_EXPECT_PLAN(hash)                                                                            \
+    {                                                                                                        \
+        .name = "expect-plan", .kind = OPTIONS_TEXT, .target = (hash), .value = "HASH",                      \
+        .help = "exit 3 unless the plan has this hash"                                                       \
     }
 #define OPTIONS_JSON(flag)                                                                                   \
     { .name = "json", .kind = OPTIONS_FLAG, .target = (flag), .help = "print JSON" }

@@ -289,13 +289,7 @@ static stator_status run_engine(struct run *r, stator_error *e) {
         print_report(r);
     else if (st == STATOR_OK)
         st = error_set(e, STATOR_FAILED, "can't write to standard output: %s", strerror(errno));
-    st = session_finish(r->engine, flushed ? stderr : NULL, r->report, st, e);
-    stator_error why;
-    if (stator_stop(r->engine, &why) != STATOR_OK && st == STATOR_OK) {
-        *e = why;
-        st = why.code;
-    }
-    return st;
+    return session_finish(r->engine, flushed ? stderr : NULL, r->report, st, e);
 }
 
 static bool parse(struct run *r, int argc, char **argv, int *code) {
@@ -329,16 +323,8 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .kind = OPTIONS_FLAG,
          .target = &r->ignore_eos,
          .help = "go on after the end token"},
-        {.name = "expect-plan",
-         .kind = OPTIONS_TEXT,
-         .target = &r->expect_plan,
-         .value = "HASH",
-         .help = "exit 3 unless the plan has this hash"},
-        {.name = "report",
-         .kind = OPTIONS_TEXT,
-         .target = &r->report,
-         .value = "FILE",
-         .help = "write the closing report as JSON"},
+        OPTIONS_EXPECT_PLAN(&r->expect_plan),
+        OPTIONS_REPORT(&r->report),
         {.name = "trace",
          .kind = OPTIONS_TEXT,
          .target = &r->trace,

@@ -39,26 +39,13 @@ static stator_status listen_and_start(struct serve *v, stator_error *e) {
         return session_signal() != 0 && st == STATOR_FAILED ? STATOR_OK : st; /* it was asked to end */
     if (served != STATOR_OK)
         *e = why;
-    st = session_finish(v->engine, stderr, v->report, served, e);
-    if (stator_stop(v->engine, &why) != STATOR_OK && st == STATOR_OK) {
-        *e = why;
-        st = why.code;
-    }
-    return st;
+    return session_finish(v->engine, stderr, v->report, served, e);
 }
 
 static bool parse(struct serve *v, int argc, char **argv, int *code) {
     const struct options_row rows[] = {
-        {.name = "expect-plan",
-         .kind = OPTIONS_TEXT,
-         .target = &v->expect_plan,
-         .value = "HASH",
-         .help = "exit 3 unless the plan has this hash (`stator plan --serve` prints it)"},
-        {.name = "report",
-         .kind = OPTIONS_TEXT,
-         .target = &v->report,
-         .value = "FILE",
-         .help = "write the closing report as JSON"},
+        OPTIONS_EXPECT_PLAN(&v->expect_plan),
+        OPTIONS_REPORT(&v->report),
         OPTIONS_SET(&v->set),
     };
     struct options o = {
@@ -66,22 +53,14 @@ static bool parse(struct serve *v, int argc, char **argv, int *code) {
         .usage = "CONFIG",
         .summary =
             "Serves a model over HTTP: OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models), "
-            "/tokenize, /detokenize,\n"
-            "/apply-template, and for operators /health, /metrics, /slots, /props, /plan, /report. CONFIG is "
-            "a config "
-            "file or a\n"
-            ".gguf file; its section `server` has the address, keys, limits (`stator help config`). The "
-            "first line on "
-            "standard\n"
-            "output is the address: \"listening on http://127.0.0.1:8080\". It listens while the model is "
-            "loaded and "
-            "answers\n"
-            "/health with 503 until then. SIGTERM and SIGINT: running requests end, then exit 0. Exit 5 "
-            "after the "
-            "failure of a\n"
-            "device (server.on_fault). Under systemd it tells when it is ready and that it lives "
-            "(Type=notify, "
-            "WatchdogSec=).",
+            "/tokenize, /detokenize, /apply-template, and for operators /health, /metrics, /slots, /props, "
+            "/plan, /report. CONFIG is a config file or a .gguf file; its section `server` has the address, "
+            "keys and limits (`stator help config`). `stator plan --serve` prints the plan's hash.\n"
+            "The first line on standard output is the address: \"listening on http://127.0.0.1:8080\". It "
+            "listens while the model is loaded and answers /health with 503 until then. SIGTERM and SIGINT: "
+            "running requests end, then exit 0. Exit 5 after the failure of a device (server.on_fault). "
+            "Under "
+            "systemd it tells when it is ready and that it lives (Type=notify, WatchdogSec=).",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],
         .min_arguments = 1,

@@ -65,6 +65,13 @@ static _Noreturn void serve_rank(stator *s, stator_status st, stator_error *e) {
     exit((int)st);
 }
 
+static stator_status open_to_run(const stator_options *o, stator **s, stator_error *e) {
+    stator_status st = stator_open(o, s, e);
+    if (device_cluster().rank > 0)
+        serve_rank(*s, st, e);
+    return st;
+}
+
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
@@ -75,10 +82,7 @@ stator_status session_open(const char *config, const struct options_list *set, c
                         .progress = on_progress,
                         .expect_plan = expect_plan,
                         .trace = trace};
-    stator_status st = stator_open(&o, s, e);
-    if (device_cluster().rank > 0)
-        serve_rank(*s, st, e);
-    return st;
+    return open_to_run(&o, s, e);
 }
 
 stator_status session_open_serve(const char *config, const struct options_list *set, const char *expect_plan,
@@ -91,10 +95,7 @@ stator_status session_open_serve(const char *config, const struct options_list *
                         .progress = on_progress,
                         .expect_plan = expect_plan,
                         .serve = 1};
-    stator_status st = stator_open(&o, s, e);
-    if (device_cluster().rank > 0)
-        serve_rank(*s, st, e);
-    return st;
+    return open_to_run(&o, s, e);
 }
 
 stator_status session_open_for(const char *config, const struct options_list *set,
@@ -322,8 +323,7 @@ static stator_status write_report(const stator *s, const char *path, stator_erro
     return st;
 }
 
-stator_status session_finish(const stator *s, FILE *audit, const char *report, stator_status st,
-                             stator_error *e) {
+stator_status session_finish(stator *s, FILE *audit, const char *report, stator_status st, stator_error *e) {
     stator_error why;
     const stator_status audited = session_audit(s, audit, &why);
     if (audited != STATOR_OK && st == STATOR_OK) {
@@ -334,6 +334,11 @@ stator_status session_finish(const stator *s, FILE *audit, const char *report, s
     if (written != STATOR_OK && st == STATOR_OK) {
         *e = why;
         st = written;
+    }
+    const stator_status stopped = stator_stop(s, &why);
+    if (stopped != STATOR_OK && st == STATOR_OK) {
+        *e = why;
+        st = stopped;
     }
     return st;
 }

@@ -38,9 +38,9 @@ void session_print_memory(const stator *s, FILE *out, bool with_use);
  * it found. */
 stator_status session_audit(const stator *s, FILE *out, stator_error *e);
 /* After the work of a started engine, which went as st and e say: the audit (printed when audit is not NULL)
- * and the report as JSON to the file `report` (or NULL). Both come whatever st is; the first error stays. */
-stator_status session_finish(const stator *s, FILE *audit, const char *report, stator_status st,
-                             stator_error *e);
+ * and the report as JSON to the file `report` (or NULL); then the engine stops. All come whatever st is; the
+ * first error stays. */
+stator_status session_finish(stator *s, FILE *audit, const char *report, stator_status st, stator_error *e);
 /* Lets go of the signals and closes s, which may be NULL. */
 void session_close(stator *s);
 

@@ -99,8 +99,9 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .unit = "",
          .help =
              "When a GPU is too small: \"fail\" refuses and says what is short; \"spill\" places what does "
-             "not fit in host memory that the GPU reads over the bus: the embedding, then the KV of the last "
-             "layers, then matrices from the end of the model."},
+             "not fit in host memory that the GPU reads over the bus: the embedding, then experts, then the "
+             "KV of "
+             "the last layers, then other matrices from the end of the model."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
          .help =

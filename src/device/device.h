@@ -263,13 +263,15 @@ void device_cluster_end(int code);
 stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e);
 /* Instead of that, by a rank that comes no further: tells the others why. Once; nothing after meet. */
 void device_cluster_refuse(const stator_error *why);
-/* The life of a rank above 0 from loaded (or not: then with st and its error) to rank 0's end: runs the steps
- * that rank 0 sends on devices[first .. end), which are prepared. models and facts: by device. */
+/* A device of this host's stage, prepared, and its links. */
 struct device_stage {
     struct device *device;
     const struct device_model *model;
     const struct device_link *in, *out;
 };
+/* The life of a rank above 0 between its start and rank 0's end: runs the steps that rank 0 sends, on devices
+ * first
+ * .. end - 1 of `all`; stages: by device. memory: of device_cluster_serve_bytes. */
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
                                    uint32_t all, void *memory, uint64_t bytes, stator_error *e);
 /* Host bytes that this takes. */

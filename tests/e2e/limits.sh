@@ -64,7 +64,7 @@ test_address_space() {
 
 test_data() {
     sanitized && skip "sanitizers need address space"
-    local size # below 1000 the loader of the C library already fails: the binary has half a MB of data
+    local size # below 1000 the loader of the C library already fails: the binary has 0.4 MB of data
     for size in $(seq 1000 3000 40000); do
         under -d "$size" "$stator" plan $cfg
         clean "plan -d $size" 0 1 3

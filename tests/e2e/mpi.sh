@@ -7,11 +7,11 @@ ids="1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 
 
 # Not skip: MPI is in no group that the other tests need.
 need_mpi() {
-    [ -x "$mpi" ] && command -v mpiexec >/dev/null && return
+    [ -x "$mpi" ] && command -v mpiexec.openmpi >/dev/null && return
     echo "no Open MPI here: run make setup-mpi" >"$tmp/.skip"
     exit 0
 }
-ranks() { timeout 120 mpiexec --oversubscribe -n "$@"; }
+ranks() { timeout 120 mpiexec.openmpi --oversubscribe -n "$@"; }
 two='cluster.stages=a = cpu:0; b = cpu:0'
 
 # same MODEL: logits of the ids, in chunks, over 2 and 3 ranks, and with two devices of one host.
@@ -75,7 +75,7 @@ test_another_plan_on_another_host() {
 
 test_a_rank_that_refuses_tells_why() {
     need_mpi
-    timeout 60 mpiexec --oversubscribe -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/none.gguf" -p x -n 2 --set "$two" \
+    timeout 60 mpiexec.openmpi --oversubscribe -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/none.gguf" -p x -n 2 --set "$two" \
         >"$tmp/out" 2>"$tmp/err"
     [ $? -ne 0 ] && [ $? -ne 124 ] || fail "it did not end"
     said 'none.gguf'
@@ -83,12 +83,12 @@ test_a_rank_that_refuses_tells_why() {
 
 test_a_stopped_rank_is_lost_after_the_deadline() {
     need_mpi
-    timeout 90 mpiexec --oversubscribe -n 2 "$mpi" run configs/demo.gguf -p "Once" -n 1000 --ignore-eos --set "$two" --set devices.deadline=3 \
+    timeout 90 mpiexec.openmpi --oversubscribe -n 2 "$mpi" run configs/demo.gguf -p "Once" -n 1000 --ignore-eos --set "$two" --set devices.deadline=3 \
         >"$tmp/out" 2>"$tmp/err" &
     local job=$! n pid=
     for ((n = 0; n < 300 && ${#pid} == 0; n++)); do
         sleep 0.1
-        [ -s "$tmp/out" ] && pid=$(pgrep -P "$(pgrep -P $job mpiexec | head -1)" | tail -1)
+        [ -s "$tmp/out" ] && pid=$(pgrep -P "$(pgrep -P $job | head -1)" | tail -1)
     done
     [ -n "$pid" ] || fail "no rank was found: $(tail -c 300 "$tmp/err")"
     kill -STOP "$pid"

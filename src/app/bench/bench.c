@@ -288,11 +288,7 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
          .kind = OPTIONS_FLAG,
          .target = &b->roofline,
          .help = "also measure the machine, and give rates as fractions of its read bandwidth and int8 peak"},
-        {.name = "report",
-         .kind = OPTIONS_TEXT,
-         .target = &b->report,
-         .value = "FILE",
-         .help = "write the closing report as JSON"},
+        OPTIONS_REPORT(&b->report),
         OPTIONS_JSON(&b->json),
         OPTIONS_SET(&b->set),
     };

@@ -280,13 +280,7 @@ static stator_status chat_with_engine(struct chat *c, stator_error *e) {
         greet(c);
     st = converse(c, e);
     print_report(c);
-    st = session_finish(c->engine, stderr, c->report, st, e);
-    stator_error why;
-    if (stator_stop(c->engine, &why) != STATOR_OK && st == STATOR_OK) {
-        *e = why;
-        st = why.code;
-    }
-    return st;
+    return session_finish(c->engine, stderr, c->report, st, e);
 }
 
 static bool parse(struct chat *c, int argc, char **argv, int *code) {
@@ -315,16 +309,8 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
          .max = INT32_MAX,
          .help = "most tokens of an answer (0: until it ends or the context is full)"},
         SAMPLING_ROWS(&c->sampling),
-        {.name = "expect-plan",
-         .kind = OPTIONS_TEXT,
-         .target = &c->expect_plan,
-         .value = "HASH",
-         .help = "exit 3 unless the plan has this hash"},
-        {.name = "report",
-         .kind = OPTIONS_TEXT,
-         .target = &c->report,
-         .value = "FILE",
-         .help = "write the closing report as JSON"},
+        OPTIONS_EXPECT_PLAN(&c->expect_plan),
+        OPTIONS_REPORT(&c->report),
         OPTIONS_SET(&c->set),
     };
     struct options o = {

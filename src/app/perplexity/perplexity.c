@@ -299,11 +299,7 @@ static bool parse(struct perplexity *p, int argc, char **argv, int *code) {
          .help =
              "compare with what --save-logits has written for the same text, of another format of weights or "
              "KV cache"},
-        {.name = "report",
-         .kind = OPTIONS_TEXT,
-         .target = &p->report,
-         .value = "FILE",
-         .help = "write the closing report as JSON"},
+        OPTIONS_REPORT(&p->report),
         OPTIONS_JSON(&p->json),
         OPTIONS_SET(&p->set),
     };

@@ -1,5 +1,6 @@
-/* Arguments of the kernels as structs, of the lists in kernels/shared/kernel_arguments.h: struct launch_norm
- * is filled by name, and launch_put_norm gives all of it to a launch in the kernel's order. No state. */
+/* Arguments of the kernels as structs, of the lists in kernels/shared/kernel_arguments.h: struct
+ * launch_norm_arguments is filled by name, and launch_put_norm gives all of it to a launch in the kernel's
+ * order. No state. */
 #ifndef STATOR_DEVICE_LAUNCH_ARGUMENTS_H
 #define STATOR_DEVICE_LAUNCH_ARGUMENTS_H
 

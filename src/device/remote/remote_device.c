@@ -31,7 +31,6 @@ struct remote_device {
     struct step_pick *picks[2];
     float *logits[2];
     MPI_Request coming[2]; /* logits */
-    bool has_tail;
     bool prepared, lost;
     struct device_counters counters;
 };
@@ -290,7 +289,6 @@ stator_status remote_device_open(const struct device_choice *c, const struct dev
     r->after_us = c->where[REMOTE_AFTER_US] != 0;
     r->first = c->where[REMOTE_FIRST] != 0;
     r->model = *m;
-    r->has_tail = m->graph->logits != GRAPH_NONE;
     *out = &r->device;
     return STATOR_OK;
 }

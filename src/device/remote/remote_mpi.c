@@ -76,8 +76,8 @@ static stator_status gather(const struct meeting *mine, struct meeting *all, uin
     return STATOR_OK;
 }
 
-/* mine against rank 0's. */
-static stator_status compare(const struct meeting *mine, const struct meeting *all, stator_error *e) {
+/* Everybody's against rank 0's. */
+static stator_status compare(const struct meeting *all, stator_error *e) {
     for (uint32_t i = 0; i < here.size; i++)
         if (all[i].status != STATOR_OK && i != here.rank)
             return error_set(e, (stator_status)all[i].status, "rank %u: %.200s", i, all[i].text);
@@ -92,7 +92,6 @@ static stator_status compare(const struct meeting *mine, const struct meeting *a
                 "of the hosts differ (`stator plan --json` on both shows where)",
                 i, all[i].hash, all[0].hash);
     }
-    (void)mine;
     return STATOR_OK;
 }
 
@@ -103,7 +102,7 @@ static stator_status meet(const struct meeting *mine, uint64_t timeout_ns, stato
         return error_set(e, STATOR_FAILED, "no memory to compare %u ranks", here.size);
     stator_status st = gather(mine, all, timeout_ns, e);
     if (st == STATOR_OK)
-        st = compare(mine, all, e);
+        st = compare(all, e);
     free(all);
     return st;
 }

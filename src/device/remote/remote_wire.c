@@ -35,7 +35,6 @@ static bool walk(uint8_t *slot, bool (*visit)(void *context, uint8_t *at, uint64
 }
 
 struct packing {
-    const struct device_model *model;
     uint8_t *wire;
     uint64_t used, bytes;
 };
@@ -49,7 +48,7 @@ static bool pack(void *context, uint8_t *at, uint64_t bytes) {
 }
 
 uint32_t remote_wire_pack(const struct device_model *m, const uint8_t *slot, uint8_t *out) {
-    struct packing p = {.model = m, .wire = out, .bytes = remote_wire_most(m)};
+    struct packing p = {.wire = out, .bytes = remote_wire_most(m)};
     pack(&p, (uint8_t *)slot, step_header_bytes(m->step.n_caches));
     bool ok = walk((uint8_t *)slot, pack, &p);
     CHECK(ok && p.used <= UINT32_MAX);
@@ -102,7 +101,7 @@ bool remote_wire_unpack(const struct device_model *m, const uint8_t *in, uint32_
     memcpy(&h, in, head);
     if (!header_fits(m, &h) || !chunks_fit(m, in, bytes, &h))
         return false;
-    struct packing p = {.model = m, .wire = (uint8_t *)in, .bytes = bytes, .used = padded(head)};
+    struct packing p = {.wire = (uint8_t *)in, .bytes = bytes, .used = padded(head)};
     memcpy(slot, &h, head);
     return walk(slot, unpack, &p) && p.used == bytes;
 }
