@@ -11,8 +11,8 @@ need_ocloc() {
 
 table() {
     need_ocloc
-    local some=(norm ends experts delta attention_f16 attention_any decode1_q4_k decode1_any decode4_q4_0 decode4_k decode4_any prefill_k prefill_mxfp4
-        decode1_q3_k decode1_k_all decode4_iq4_xs prefill_q2_k dpas8_k_all dpas16_iq2_s
+    local some=(norm ends experts delta attention_f16 attention_any decode1_q4_k decode1_any decode4_q4_0 decode4_k decode4_any prefill_k prefill_any prefill8_k prefill8_mxfp4
+        decode1_q3_k decode1_k_all decode4_iq4_xs prefill8_q2_k dpas8_k_all dpas16_k_all dpas16_iq2_s
         tiles64x8_f16 tiles64x16_f16 tiles32x8_f16 tiles32x16_f16 dpas8_q8_0 dpas8_k dpas16_q4_0 dpas16_k)
     [ "${STATOR_TEST_OCLOC:-}" != all ] || some=()
     tools/ocloc_table "${some[@]}" >"$tmp/table" 2>"$tmp/err" || fail "$(cat "$tmp/err")"

@@ -397,17 +397,19 @@ static void decode_few(void **state) {
 
 static void prefill(void **state) {
     (void)state;
-    each_set("prefill", &plain_traits, N_TYPES + 3, 10, 21);
+    struct launch_traits t = plain_traits;
+    each_set("prefill8", &t, N_TYPES + 3, 10, 37);
+    t.sub_group_sizes = 1u << 4 | 1u << 5;
+    each_set("prefill", &t, N_TYPES + 3, 10, 21);
 }
 
 static void matrix_engine(void **state) {
     (void)state;
     struct launch_traits t = plain_traits;
     t.dpas = true;
-    each_set("dpas8", &t, 8, 10, 21);
-    each_set("dpas8_mixed", &t, N_TYPES + 2, 20, 21);
+    each_set("dpas8", &t, N_TYPES + 3, 10, 21);
     t.sub_group_sizes = 1u << 4 | 1u << 5;
-    each_set("dpas16", &t, 8, 10, 21);
+    each_set("dpas16", &t, N_TYPES + 3, 10, 37);
 }
 
 #else

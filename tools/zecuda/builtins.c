@@ -85,3 +85,141 @@ INLINE int dot(char4 a, char4 b) {
     __asm__("dp4a.s32.s32 %0, %1, %2, 0;" : "=r"(sum) : "r"(x), "r"(y));
     return sum;
 }
+
+/* ---- Intel's matrix engine, sub-groups of 16, two of which are a warp: mma.m16n8k32, one for each.
+ *
+ * The sub-group's b (32 x 16: item i has column i, four values of k in a word) is mma's A, its a (8 x 32:
+ * item i has bytes 2 i, 2 i + 1 of each row) mma's B. Integers, so the order of the sums does not matter, nor
+ * which row of A is which column of b: lanes 4 g .. of the own sub-group, which have columns 4 m .. (m = g %
+ * 4), take rows 4 m and 4 m + 1, those 16 lanes further on 4 m + 2 and 4 m + 3. Words move between lanes in
+ * rounds, in each of which every lane gives one word to one lane: 8 rounds for A, 2 + 4 for B, 8 for the
+ * sums, of both sub-groups together. Intel's engine needs none of them. */
+typedef short short8 __attribute__((ext_vector_type(8)));
+typedef int int8 __attribute__((ext_vector_type(8)));
+
+INLINE static uint lane_id(void) {
+    return (uint)__nvvm_read_ptx_sreg_tid_x() & 31u;
+}
+
+uint sub_group_item(void) __asm__("_Z22get_sub_group_local_idv");
+INLINE uint sub_group_item(void) {
+    return (uint)__nvvm_read_ptx_sreg_tid_x() & 15u;
+}
+
+/* Not volatile: what is moved twice in the same way is moved once. All lanes of the warp are here. */
+INLINE static int from_lane(int x, uint lane) {
+    int y;
+    __asm__("shfl.sync.idx.b32 %0, %1, %2, 31, -1;" : "=r"(y) : "r"(x), "r"(lane));
+    return y;
+}
+
+/* out[n] = in[(n + by) % 4] */
+INLINE static void rotate(int *x, uint by) {
+    int a = x[0], b = x[1], c = x[2], d = x[3];
+    int e = by & 1 ? b : a, f = by & 1 ? c : b, g = by & 1 ? d : c, h = by & 1 ? a : d;
+    x[0] = by & 2 ? g : e, x[1] = by & 2 ? h : f, x[2] = by & 2 ? e : g, x[3] = by & 2 ? f : h;
+}
+
+/* x[n] = x[-n] */
+INLINE static void reverse(int *x) {
+    int one = x[1];
+    x[1] = x[3];
+    x[3] = one;
+}
+
+/* Four words for rows 0 .. 3 of this lane's four lanes: row j's word q, of lane 4 g + j or, for j > 1, of the
+ * lane 16 further on. */
+INLINE static void spread(const int *in, int *out, uint lane) {
+    uint q = lane & 3;
+    int x[4] = {in[0], in[1], in[2], in[3]};
+    rotate(x, q); /* to lane (j + n) % 4 in round n */
+    for (uint n = 0; n < 4; n++) {
+        uint j = (q - n) & 3;
+        out[n] = from_lane(x[n], ((lane & ~3u) | j) ^ (j & 2 ? 16u : 0u));
+    }
+    reverse(out); /* out[n] was of row (q - n) % 4, is of row (n + q) % 4 */
+    rotate(out, 0u - q);
+}
+
+struct rows {
+    int a0, a1, a2, a3, b0, b1, b2, b3; /* A of the own sub-group's mma, and of the other's */
+};
+
+INLINE static struct rows rows_of(int8 b, uint lane) {
+    int low[4] = {b.s0, b.s1, b.s2, b.s3}, high[4] = {b.s4, b.s5, b.s6, b.s7}, x[4], y[4];
+    spread(low, x, lane);
+    spread(high, y, lane);
+    return (struct rows){x[0], x[1], y[0], y[1], x[2], x[3], y[2], y[3]};
+}
+
+INLINE static int joined(short low, short high) {
+    return (int)((uint)(unsigned short)low | (uint)(unsigned short)high << 16);
+}
+
+INLINE static int low_halves(int a, int b) {
+    return (int)(((uint)a & 0xffffu) | (uint)b << 16);
+}
+INLINE static int high_halves(int a, int b) {
+    return (int)((uint)a >> 16 | ((uint)b & 0xffff0000u));
+}
+
+/* B of mma 0 in out[0], out[1], of mma 1 in out[2], out[3]. */
+INLINE static void columns_of(short8 a, int *out, uint lane) {
+    uint odd = lane & 1, c = lane >> 3;
+    int even_low = joined(a.s0, a.s2), even_high = joined(a.s4, a.s6);
+    int odd_low = joined(a.s1, a.s3), odd_high = joined(a.s5, a.s7);
+    /* Words of k: the even lane's are of rows 0, 2, 4, 6, the odd lane's of 1, 3, 5, 7. */
+    int mine_low = odd ? odd_low : even_low, mine_high = odd ? odd_high : even_high;
+    int low = from_lane(odd ? even_low : odd_low, lane ^ 1);
+    int high = from_lane(odd ? even_high : odd_high, lane ^ 1);
+    int first_low = odd ? low : mine_low, second_low = odd ? mine_low : low;
+    int first_high = odd ? high : mine_high, second_high = odd ? mine_high : high;
+    int w[4] = {low_halves(first_low, second_low), high_halves(first_low, second_low),
+                low_halves(first_high, second_high), high_halves(first_high, second_high)};
+    /* Lane 8 c + i has word 4 (c % 2) + i / 2 of sub-group c / 2; in round n it gives row pair (c - n) % 4.
+     */
+    reverse(w);
+    rotate(w, 0u - c);
+    uint at = 2 * (lane & 3) + (lane >> 2 & 1);
+    for (uint n = 0; n < 4; n++)
+        out[n] = from_lane(w[n], 8 * ((n + c) & 3) + at);
+    rotate(out, 0u - c);
+}
+
+INLINE static void multiply(int a0, int a1, int a2, int a3, int b0, int b1, int *c) {
+    __asm__("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%10, %10, %10, %10};"
+            : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
+}
+
+int8 matrix_mad(short8 a, int8 b, int8 c) __asm__("_Z36intel_sub_group_i8_i8_matrix_mad_k32Dv8_sDv8_iS0_");
+INLINE int8 matrix_mad(short8 a, int8 b, int8 c) {
+    uint lane = lane_id(), q = lane & 3;
+    int second = lane >= 16;
+    struct rows r = rows_of(b, lane);
+    int w[4], zero[4], one[4];
+    columns_of(a, w, lane);
+    multiply(second ? r.b0 : r.a0, second ? r.b1 : r.a1, second ? r.b2 : r.a2, second ? r.b3 : r.a3, w[0],
+             w[1], zero);
+    multiply(second ? r.a0 : r.b0, second ? r.a1 : r.b1, second ? r.a2 : r.b2, second ? r.a3 : r.b3, w[2],
+             w[3], one);
+    /* Of rows 0, 1 (own sub-group) and 2, 3 (the other) the sums of a's rows 2 q and 2 q + 1. */
+    int x[4] = {second ? one[0] : zero[0], second ? one[2] : zero[2], second ? zero[0] : one[0],
+                second ? zero[2] : one[2]};
+    int y[4] = {second ? one[1] : zero[1], second ? one[3] : zero[3], second ? zero[1] : one[1],
+                second ? zero[3] : one[3]};
+    rotate(x, q); /* to lane (q + n) % 4 in round n */
+    rotate(y, q);
+    uint other = q & 2 ? 16u : 0u;
+    for (uint n = 0; n < 4; n++) {
+        uint from = ((lane & ~3u) | ((q - n) & 3)) ^ other;
+        x[n] = from_lane(x[n], from);
+        y[n] = from_lane(y[n], from);
+    }
+    reverse(x);
+    reverse(y);
+    rotate(x, 0u - q);
+    rotate(y, 0u - q);
+    return (int8){x[0], y[0], x[1], y[1], x[2], y[2], x[3], y[3]} + c;
+}

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,6 +21,15 @@ struct usable_memory {
     ze_structure_type_t stype;
     void *next;
     uint64_t now;
+};
+
+/* Intel's own: ze_intel_device_module_dp_exp_properties_t. */
+#define DOT_PRODUCT_TYPE      0x00030013
+#define DOT_PRODUCT_EXTENSION "ZE_intel_experimental_device_module_dp_properties"
+struct dot_product {
+    ze_structure_type_t stype;
+    void *next;
+    uint32_t flags; /* 1: dp4a, 2: dpas */
 };
 
 bool device_enter(const struct device *d) {
@@ -113,7 +123,8 @@ ze_result_t ZE_APICALL zeDriverGetProperties(ze_driver_handle_t h, ze_driver_pro
 
 ze_result_t ZE_APICALL zeDriverGetExtensionProperties(ze_driver_handle_t h, uint32_t *n,
                                                       ze_driver_extension_properties_t *out) {
-    static const char *const names[] = {USABLE_MEMORY_EXTENSION, ZE_DEVICE_MEMORY_PROPERTIES_EXT_NAME};
+    static const char *const names[] = {USABLE_MEMORY_EXTENSION, ZE_DEVICE_MEMORY_PROPERTIES_EXT_NAME,
+                                        DOT_PRODUCT_EXTENSION};
     uint32_t have = sizeof names / sizeof names[0];
     (void)h;
     for (uint32_t i = 0; out != NULL && i < *n && i < have; i++) {
@@ -171,8 +182,7 @@ ze_result_t ZE_APICALL zeDeviceGetComputeProperties(ze_device_handle_t h, ze_dev
     p->maxGroupCountX = INT32_MAX;
     p->maxGroupCountY = p->maxGroupCountZ = 65535;
     p->maxSharedLocalMemory = LOCAL_MEMORY;
-    p->numSubGroupSizes =
-        2; /* what kernels ask for; none uses a sub-group operation (ptx_of would refuse it) */
+    p->numSubGroupSizes = 2; /* what kernels ask for; the matrix engine's are of 16 (builtins.c) */
     p->subGroupSizes[0] = 16, p->subGroupSizes[1] = 32;
     return ZE_RESULT_SUCCESS;
 }
@@ -183,6 +193,10 @@ ze_result_t ZE_APICALL zeDeviceGetModuleProperties(ze_device_handle_t h, ze_devi
     p->spirvVersionSupported = ZE_MAKE_VERSION(1, 2);
     p->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_DP4A;
     p->maxArgumentsSize = 4096;
+    const char *dpas = getenv("ZECUDA_DPAS");
+    for (ze_base_properties_t *e = p->pNext; e != NULL; e = e->pNext)
+        if ((int)e->stype == DOT_PRODUCT_TYPE)
+            ((struct dot_product *)(void *)e)->flags = dpas != NULL && dpas[0] == '0' ? 1 : 3;
     return ZE_RESULT_SUCCESS;
 }
 

@@ -4,13 +4,14 @@ ZECUDA_BUILD := build/zecuda-$(notdir $(CC))
 ZECUDA_OBJECTS := $(patsubst tools/zecuda/%.c,$(ZECUDA_BUILD)/%.o,$(filter-out tools/zecuda/builtins.c,$(wildcard tools/zecuda/*.c)))
 ZECUDA_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -pthread $(WARNINGS) \
                '-DZE_APIEXPORT=__attribute__((visibility("hidden")))' '-DZE_DLLEXPORT=__attribute__((visibility("default")))'
-# The matrix engine's instructions are Intel's.
-PTX := $(patsubst %,build/ptx/%.ptx,$(filter-out dpas%,$(CL_MODULES)))
+# Sub-groups are of 16 here.
+ZECUDA_MODULES := $(filter-out dpas8_% prefill8_% tiles32x8_% tiles64x8_%,$(CL_MODULES))
+PTX := $(patsubst %,build/ptx/%.ptx,$(ZECUDA_MODULES))
 
 .PHONY: zecuda ptx
 ifeq ($(CL_MISSING),)
 ptx: $(PTX) ## build PTX of the portable GPU kernels (build/ptx)
-	@for m in $(filter-out dpas%,$(CL_MODULES)); do ln -sf $$m.ptx build/ptx/$$(cksum <build/spirv/$$m.spv | tr ' ' -).ptx; done
+	@for m in $(ZECUDA_MODULES); do ln -sf $$m.ptx build/ptx/$$(cksum <build/spirv/$$m.spv | tr ' ' -).ptx; done
 zecuda: $(ZECUDA) ptx ## build the Level Zero driver over CUDA (build/libzecuda.so)
 else
 ptx zecuda:

@@ -83,17 +83,19 @@ const struct launch_kernel launch_kernels[] = {
     SETS_INTEGER(KERNEL, decode1, 16) SETS_OTHER(KERNEL, decode1, 16)
     SETS_INTEGER(KERNEL, decode4, 0) SETS_OTHER(KERNEL, decode4, 0)
     SETS_INTEGER(KERNEL, prefill, 16) SETS_OTHER(KERNEL, prefill, 16)
+    SETS_INTEGER(KERNEL, prefill8, 8)
     SETS_INTEGER(KERNEL, dpas8, 8)
     SETS_INTEGER(KERNEL, dpas16, 16)
     SETS_INTEGER(EXPERTS_KERNEL, decode1, 16) SETS_OTHER(EXPERTS_KERNEL, decode1, 16)
     SETS_INTEGER(EXPERTS_KERNEL, prefill, 16) SETS_OTHER(EXPERTS_KERNEL, prefill, 16)
+    SETS_INTEGER(EXPERTS_KERNEL, prefill8, 8)
     SETS_INTEGER(EXPERTS_KERNEL, dpas8, 8)
     SETS_INTEGER(EXPERTS_KERNEL, dpas16, 16)
     /* clang-format on */
 };
 const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[0];
 
-enum family { DECODE1, DECODE4, PREFILL, DPAS8, DPAS16 };
+enum family { DECODE1, DECODE4, PREFILL, PREFILL8, DPAS8, DPAS16 }; /* from PREFILL8 on for integers */
 
 static uint32_t set_of_type(uint32_t type) {
     switch (type) {
@@ -155,16 +157,36 @@ static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
 struct scheme {
     enum family family;
     uint32_t kernel;
-    uint32_t tokens;   /* in a pass */
+    uint32_t tokens;   /* in a pass (of a prefill family: choose_group) */
     uint32_t segments; /* of k */
-    uint32_t split;    /* segments at once */
+    uint32_t split;    /* segments at once; of a prefill family: tokens */
     uint32_t group;    /* work items */
 };
 
 static enum family prefill_family(const struct launch_list *b, uint32_t set) {
-    if (!b->traits->dpas || set >= SETS_INTEGERS)
+    const bool eight = b->traits->sub_group_sizes & 1u << 3;
+    if (set >= SETS_INTEGERS)
         return PREFILL;
-    return b->traits->sub_group_sizes & 1u << 3 ? DPAS8 : DPAS16;
+    if (b->traits->dpas)
+        return eight ? DPAS8 : DPAS16;
+    return eight ? PREFILL8 : PREFILL;
+}
+
+/* How a tile of many tokens is dealt out (matmul_prefill.cl). */
+struct tile {
+    uint32_t tokens; /* whose activations local memory has room for */
+    uint32_t each, rows;
+};
+
+static struct tile tile_of(enum family family, uint32_t set) {
+    if (set >= SETS_INTEGERS)
+        return (struct tile){OPENCL_PREFILL_TOKENS,
+                             set == SET_ANY ? OPENCL_PREFILL_MIXED : OPENCL_PREFILL_TOKENS, 1};
+    if (family >= DPAS8) {
+        const bool few = family == DPAS8 ? set >= SET_Q4_K : set == SET_K_ALL;
+        return (struct tile){OPENCL_DPAS_TILE, few ? 8 : OPENCL_DPAS_EACH, OPENCL_DPAS_ROWS};
+    }
+    return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }
 
 static struct scheme choose_scheme(const struct launch_list *b, const struct graph_op *o, bool heads) {
@@ -178,38 +200,59 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
     else
         w.family = prefill_family(b, set);
     uint32_t at = w.family <= PREFILL ? SETS * (uint32_t)w.family
-                                      : SETS * 3 + SETS_INTEGERS * ((uint32_t)w.family - DPAS8);
+                                      : SETS * 3 + SETS_INTEGERS * ((uint32_t)w.family - PREFILL8);
     w.kernel = LAUNCH_MATMUL + 2 * (at + set) + heads;
-    w.tokens = w.family == DECODE1 ? 1 : w.family == DECODE4 ? OPENCL_DECODE_TOKENS : OPENCL_PREFILL_TOKENS;
+    w.tokens = w.family == DECODE1                  ? 1
+               : w.family != DECODE4                ? 0
+               : set == SET_K_ALL || set == SET_ANY ? OPENCL_DECODE_MIXED
+                                                    : OPENCL_DECODE_TOKENS;
     uint32_t cols = b->g->weights[o->weight[0]].layout.cols;
     w.segments = (uint32_t)arith_ceil_div(cols, KERNELS_SEGMENT);
     return w;
 }
 
-/* Work items of a group for units of so many panels. A group is at most 64 hardware threads, and the compiler
- * may choose 8 items per thread, hence 512. */
-static void choose_group(const struct launch_list *b, struct scheme *w, uint32_t panels) {
+/* Bytes of local memory that cl_sums of a prefill family needs beside the tile. */
+static uint64_t staged_bytes(const struct tile *tile, uint32_t set) {
+    return tile->tokens * (set >= SETS_INTEGERS
+                               ? KERNELS_SEGMENT * sizeof(float)
+                               : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t));
+}
+
+/* Work items of a group for units of so many panels, and for the prefill families the tokens of a tile, so
+ * many that it fits. A group is at most 64 hardware threads, and the compiler may choose 8 items per thread,
+ * hence 512. */
+static void choose_group(const struct launch_list *b, const struct graph_op *o, struct scheme *w,
+                         uint32_t panels) {
     uint32_t most = ARITH_MIN(b->traits->max_group, 512u) / 16;
     if (w->family >= PREFILL) {
-        w->split = 1;
-        w->group = 16 * ARITH_MIN(panels, 16u);
+        const uint32_t set = set_of(b->g, o);
+        const struct tile tile = tile_of(w->family, set);
+        w->tokens = tile.tokens;
+        while (w->tokens > tile.each &&
+               w->tokens * 16ull * panels * sizeof(float) + staged_bytes(&tile, set) > b->traits->local_bytes)
+            w->tokens /= 2;
+        w->split = w->tokens;
+        uint32_t slots = (uint32_t)arith_ceil_div(panels, tile.rows) * (w->tokens / tile.each);
+        w->group = 16 * ARITH_MIN((uint32_t)arith_round_up(slots, 2), most / 2 * 2);
         return;
     }
     w->split = ARITH_MIN(w->segments, 8u);
     w->group = 16 * w->split * ARITH_MAX(ARITH_MIN(panels, most / w->split), 1u);
 }
 
-/* Bytes of local memory that cl_sums and the epilogues share. */
+/* Bytes of local memory that cl_sums and the epilogues share. Making int8 takes three words of each item that
+ * has eight values. */
 static uint64_t work_bytes(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
-                           uint64_t epilogue) {
+                           uint32_t panels, uint64_t epilogue) {
     uint64_t bytes = (uint64_t)w->tokens * w->group * sizeof(float);
+    uint64_t words =
+        ARITH_MIN(3 * (uint64_t)w->group, (uint64_t)w->tokens * OPENCL_QUANTISE_WORDS(16 * panels));
     if (w->family >= PREFILL) {
-        uint32_t set = set_of(b->g, o);
-        uint64_t row = set >= SETS_INTEGERS ? KERNELS_SEGMENT * sizeof(float)
-                                            : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t);
-        bytes = w->tokens * row;
+        const uint32_t set = set_of(b->g, o);
+        const struct tile tile = tile_of(w->family, set);
+        bytes = staged_bytes(&tile, set);
     }
-    return ARITH_MAX(bytes, epilogue);
+    return ARITH_MAX(ARITH_MAX(bytes, words * sizeof(uint32_t)), epilogue);
 }
 
 /* A run of units whose panels lie, for each weight, in at most two pieces one after the other. */
@@ -326,33 +369,32 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
     struct plain_shape s = {.panels = layout->panels};
     s.unit = plain_unit(b, o, &w, layout->panels);
-    choose_group(b, &w, w.family >= PREFILL ? s.unit : two ? 2 * s.unit : s.unit);
+    choose_group(b, o, &w, two && w.family < PREFILL ? 2 * s.unit : s.unit);
     uint32_t units = (uint32_t)arith_ceil_div(layout->panels, s.unit);
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
         if (!find_run(b, o, plain_panels, &s, units, &r))
             return cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
-        uint64_t tile_rows = 16 * (uint64_t)(two ? 2 * s.unit : s.unit);
-        launch_put_matmul(
-            b, l,
-            &(struct launch_matmul_arguments){
-                .in = launch_source_of(b, o),
-                .w0 = weight_of(b, o->weight[0], r.piece[0]),
-                .w1 = weight_of(b, o->weight[two], r.piece[two]),
-                .rows = layout->rows,
-                .unit = s.unit,
-                .first_unit = r.first_unit,
-                .units = r.units,
-                .split = w.split,
-                .tail = op >= b->g->tail,
-                .epilogue = o->epilogue,
-                .out = launch_forms_of(b, o->out, forms_wanted(out)),
-                .column = o->column[0],
-                .bias = launch_plain_weight(b, o->bias[0]),
-                .biased = o->bias[0] != GRAPH_NONE,
-                .tile = w.tokens * tile_rows * sizeof(float),
-                .work = work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * s.unit) * sizeof(uint32_t)),
-            });
+        uint64_t tile_rows = 16 * (uint64_t)(two && w.family < PREFILL ? 2 * s.unit : s.unit);
+        launch_put_matmul(b, l,
+                          &(struct launch_matmul_arguments){
+                              .in = launch_source_of(b, o),
+                              .w0 = weight_of(b, o->weight[0], r.piece[0]),
+                              .w1 = weight_of(b, o->weight[two], r.piece[two]),
+                              .rows = layout->rows,
+                              .unit = s.unit,
+                              .first_unit = r.first_unit,
+                              .units = r.units,
+                              .split = w.split,
+                              .tail = op >= b->g->tail,
+                              .epilogue = o->epilogue,
+                              .out = launch_forms_of(b, o->out, forms_wanted(out)),
+                              .column = o->column[0],
+                              .bias = launch_plain_weight(b, o->bias[0]),
+                              .biased = o->bias[0] != GRAPH_NONE,
+                              .tile = w.tokens * tile_rows * sizeof(float),
+                              .work = work_bytes(b, o, &w, s.unit, 0),
+                          });
     }
     return STATOR_OK;
 }
@@ -401,7 +443,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     uint32_t widest = ARITH_MAX(of->dim_k, of->dim_v);
     s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(256 / widest, of->kv_heads), 1u) : 1;
     uint32_t panels = s.heads * widest / PANEL_ROWS;
-    choose_group(b, &w, panels);
+    choose_group(b, o, &w, panels);
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
         if (!find_run(b, o, heads_panels, &s, units, &r))
@@ -434,7 +476,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .inv_head = of->norm.inv_width,
             .eps = of->norm.eps,
             .tile = w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float),
-            .work = work_bytes(b, o, &w, 8 * 128 * sizeof(float)),
+            .work = work_bytes(b, o, &w, 0, 8 * 128 * sizeof(float)),
         };
         stator_status st = launch_cache_of(b, &b->g->ops[rope], &args.kv);
         if (st != STATOR_OK)
@@ -446,7 +488,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
 
 /* Rows of an expert that a product takes at once: one where most experts that have any have one. */
 static uint32_t experts_tile(const struct launch_list *b, const struct graph_experts *x) {
-    return (uint64_t)b->rows * x->used <= x->experts ? 1 : OPENCL_PREFILL_TOKENS;
+    return (uint64_t)b->rows * x->used <= x->experts ? 1 : OPENCL_DPAS_TILE;
 }
 
 static uint64_t experts_items(const struct launch_list *b, const struct graph_experts *x) {
@@ -459,8 +501,13 @@ static struct scheme experts_scheme(const struct launch_list *b, const struct gr
     struct scheme w = {.tokens = experts_tile(b, &o->experts)};
     w.family = w.tokens == 1 ? DECODE1 : prefill_family(b, set);
     static const uint32_t first[] = {
-        [DECODE1] = 0, [PREFILL] = SETS, [DPAS8] = 2 * SETS, [DPAS16] = 2 * SETS + SETS_INTEGERS};
-    w.kernel = LAUNCH_MATMUL + 2 * (3 * SETS + 2 * SETS_INTEGERS) + first[w.family] + set;
+        [DECODE1] = 0,
+        [PREFILL] = SETS,
+        [PREFILL8] = 2 * SETS,
+        [DPAS8] = 2 * SETS + SETS_INTEGERS,
+        [DPAS16] = 2 * SETS + 2 * SETS_INTEGERS,
+    };
+    w.kernel = LAUNCH_MATMUL + 2 * (3 * SETS + 3 * SETS_INTEGERS) + first[w.family] + set;
     w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
     return w;
 }
@@ -556,7 +603,7 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
         unit = 16;
     else if (gated && out->forms & GRAPH_I8_32)
         unit = (uint32_t)arith_round_up(unit, 2);
-    choose_group(b, &w, w.family >= PREFILL ? unit : gated ? 2 * unit : unit);
+    choose_group(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit);
     uint32_t piece[GRAPH_OP_WEIGHTS] = {0};
     for (uint32_t expert = 0, end = 0; expert < x->experts; expert = end) {
@@ -586,8 +633,9 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                 .clamped = x->clamped,
                 .alpha = x->alpha,
                 .limit = x->limit,
-                .tile = w.tokens * 16 * (uint64_t)(gated ? 2 * unit : unit) * sizeof(float),
-                .work = work_bytes(b, o, &w, OPENCL_QUANTISE_WORDS(16 * unit) * sizeof(uint32_t)),
+                .tile =
+                    w.tokens * 16 * (uint64_t)(gated && w.family < PREFILL ? 2 * unit : unit) * sizeof(float),
+                .work = work_bytes(b, o, &w, unit, 0),
             });
     }
     if (!gated)

@@ -635,15 +635,17 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
         return;
     local uint *part = (local uint *)(memory + ROWS * SPLIT);
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    for (uint t = token; t < token + tokens; t++) {
-        for (uint at = 0; at < n; at += ROWS * SPLIT) {
-            uint here = min(n - at, (uint)(ROWS * SPLIT));
+    uint width = min(n, (uint)(ROWS * SPLIT)), rows = ROWS * SPLIT / width;
+    for (uint t = token; t < token + tokens; t += rows) {
+        uint some = min(rows, token + tokens - t);
+        for (uint at = 0; at < n; at += width) {
+            uint here = min(n - at, width);
             global const float *from =
                 (global const float *)(l->out.base + l->out.f32) + t * l->out.width + column + at;
-            for (uint i = get_local_id(0); i < here; i += ITEMS)
-                memory[i] = from[i];
+            for (uint i = get_local_id(0); i < some * here; i += ITEMS)
+                memory[i] = from[i / here * l->out.width + i % here];
             barrier(CLK_LOCAL_MEM_FENCE);
-            cl_quantise_forms(&l->out, t, column + at, memory, here, false, part);
+            cl_quantise_rows(&l->out, t, some, column + at, memory, here, here, false, part);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }

@@ -88,7 +88,7 @@ static inline void cl_load32(uint type, const struct cl_planes *p, cl_bytes pane
 static inline void cl_add32(uint type, struct cl_block *b, uint here, const struct cl_act *a, float *acc) {
     int i[CL_TOKENS];
     cl_words(type, 0, b->w);
-    cl_dots(i, b->w, a, a->q + here * 32, 0, 8);
+    cl_dots(i, b->w, a, a->q + here * 32, 0, 0, 8);
 #pragma unroll
     for (uint t = 0; t < CL_TOKENS; t++) {
         float d = a->d[CL_ROW(a, t) * a->d_stride + here];
@@ -161,7 +161,7 @@ static inline void cl_add256(uint type, uint file, struct cl_block *b, uint here
 #pragma unroll
         for (uint h = 0; h < 2; h++) {
             int both = h == 0 ? b->scale : b->other, scale = cl_has_m(type) ? both & 15 : both;
-            cl_dots(part, b->w, a, q, 4 * h, 4 * h + 4);
+            cl_dots(part, b->w, a, q, 0, 4 * h, 4 * h + 4);
 #pragma unroll
             for (uint t = 0; t < CL_TOKENS; t++) {
                 int sum = s[CL_ROW(a, t) * a->s_stride + h];
@@ -171,7 +171,7 @@ static inline void cl_add256(uint type, uint file, struct cl_block *b, uint here
             }
         }
     } else {
-        cl_dots(part, b->w, a, q, 0, 8);
+        cl_dots(part, b->w, a, q, 0, 0, 8);
 #pragma unroll
         for (uint t = 0; t < CL_TOKENS; t++) {
             i[t] += b->scale * part[t];

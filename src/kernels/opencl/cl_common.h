@@ -94,16 +94,17 @@ static inline float cl_error8(const float *v, float d) {
     return even + odd;
 }
 
-/* Group: n values of x (a multiple of 32) to int8 per 32, by four items each; work: 3 * n / 8 words. */
-static inline void cl_quantise32(local float *x, uint n, bool rest, local uint *work, global uchar *q,
-                                 global float *d, global short *s) {
-    uint at_once = min((uint)get_local_size(0), n / 8);
+/* Group: n values (a multiple of 32) of each of `rows` rows of x, `stride` apart, to int8 per 32, by four
+ * items each; rows of q, d and s are of `width` values. work: three words for each item that has work. */
+static inline void cl_quantise32(local float *x, uint rows, uint stride, uint n, uint width, bool rest,
+                                 local uint *work, global uchar *q, global float *d, global short *s) {
+    uint eighths = n / 8, all = rows * eighths, at_once = min((uint)get_local_size(0), all);
     local float *first_error = (local float *)(work + at_once), *second_error = first_error + at_once;
-    for (uint base = 0; base < n / 8; base += at_once) {
-        uint me = get_local_id(0), i = base + me;
-        bool mine = me < at_once && i < n / 8;
+    for (uint base = 0; base < all; base += at_once) {
+        uint me = get_local_id(0), row = (base + me) / eighths, i = (base + me) % eighths;
+        bool mine = me < at_once && base + me < all;
         uint quarter = me % 4, others = me - quarter;
-        local float *from = x + i / 4 * 32;
+        local float *from = x + row * stride + i / 4 * 32;
         float v[8];
         float first = 0, second = 0;
         if (mine) {
@@ -129,48 +130,56 @@ static inline void cl_quantise32(local float *x, uint n, bool rest, local uint *
             local float *a = first_error + others, *b = second_error + others;
             float error = (a[0] + a[2]) + (a[1] + a[3]), other = (b[0] + b[2]) + (b[1] + b[3]);
             float scale = other < error ? second : first;
-            work[me] = (uint)cl_quantise(from + 8 * quarter, 8, scale, rest, q + 8 * i);
+            work[me] = (uint)cl_quantise(from + 8 * quarter, 8, scale, rest, q + row * width + 8 * i);
             if (quarter == 0)
-                d[i / 4] = scale;
+                d[row * (width / 32) + i / 4] = scale;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (mine && quarter == 0)
-            s[i / 4] = (short)(int)(work[me] + work[me + 1] + work[me + 2] + work[me + 3]);
+            s[row * (width / 32) + i / 4] =
+                (short)(int)(work[me] + work[me + 1] + work[me + 2] + work[me + 3]);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
 
-/* Group: n values of x (a multiple of 256) to int8 per 256; part: n / 16 words. */
-static inline void cl_quantise256(local float *x, uint n, bool rest, local uint *part, global uchar *q,
-                                  global float *d, global short *s) {
-    for (uint p = get_local_id(0); p < n / 16; p += get_local_size(0))
-        part[p] = cl_largest(x + 16 * p, 16);
+/* Group: the same per 256 (n a multiple of 256); part: n / 16 words for each row. */
+static inline void cl_quantise256(local float *x, uint rows, uint stride, uint n, uint width, bool rest,
+                                  local uint *part, global uchar *q, global float *d, global short *s) {
+    uint parts = n / 16;
+    for (uint p = get_local_id(0); p < rows * parts; p += get_local_size(0))
+        part[p] = cl_largest(x + p / parts * stride + p % parts * 16, 16);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint p = get_local_id(0); p < n / 16; p += get_local_size(0)) {
-        uint most = 0;
-        for (uint i = 0; i < 16; i++)
-            most = max(most, part[p / 16 * 16 + i]);
+    for (uint p = get_local_id(0); p < rows * parts; p += get_local_size(0)) {
+        uint row = p / parts, i = p % parts, most = 0;
+        for (uint j = 0; j < 16; j++)
+            most = max(most, part[p / 16 * 16 + j]);
         float scale = cl_scale(NUM_FLOAT(most), NUM_QUANT_INVERSE);
-        if (p % 16 == 0)
-            d[p / 16] = scale;
-        s[p] = (short)cl_quantise(x + 16 * p, 16, scale, rest, q + 16 * p);
+        if (i % 16 == 0)
+            d[row * (width / 256) + i / 16] = scale;
+        s[row * (width / 16) + i] =
+            (short)cl_quantise(x + row * stride + 16 * i, 16, scale, rest, q + row * width + 16 * i);
     }
 }
 
-/* Group: values at .. at + n of row `row` of o, in x, to the int8 forms that o has; work:
- * OPENCL_QUANTISE_WORDS(n) words of local memory. x is ready (a barrier before). With rest (one form only) x
- * becomes what is left. */
-static inline void cl_quantise_forms(const struct cl_forms *o, uint row, uint at, local float *x, uint n,
-                                     bool rest, local uint *work) {
+/* Group: values at .. at + n of rows row .. row + rows of o, which are in x, `stride` apart, to the int8
+ * forms that o has; work: OPENCL_QUANTISE_WORDS(n) words of local memory for each row, or three for each item
+ * if that is less. x is ready (a barrier before). With rest (one form only) x becomes what is left. */
+static inline void cl_quantise_rows(const struct cl_forms *o, uint row, uint rows, uint at, local float *x,
+                                    uint stride, uint n, bool rest, local uint *work) {
     uint first = row * o->width + at;
     if (o->has & OPENCL_I8_32)
-        cl_quantise32(x, n, rest, work, o->base + o->q32 + first,
+        cl_quantise32(x, rows, stride, n, o->width, rest, work, o->base + o->q32 + first,
                       (global float *)(o->base + o->d32) + first / 32,
                       (global short *)(o->base + o->s32) + first / 32);
     if (o->has & OPENCL_I8_256)
-        cl_quantise256(x, n, rest, work, o->base + o->q256 + first,
+        cl_quantise256(x, rows, stride, n, o->width, rest, work, o->base + o->q256 + first,
                        (global float *)(o->base + o->d256) + first / 256,
                        (global short *)(o->base + o->s256) + first / 16);
+}
+
+static inline void cl_quantise_forms(const struct cl_forms *o, uint row, uint at, local float *x, uint n,
+                                     bool rest, local uint *work) {
+    cl_quantise_rows(o, row, 1, at, x, n, n, rest, work);
 }
 
 #endif

@@ -1,16 +1,16 @@
-/* One segment of a sum over k: one row of a panel times up to CL_TOKENS rows of activations. The includer
- * sets, before this file:
- *   CL_TOKENS      rows of activations that a work item has sums for
- *   CL_ACT         global or local: where the activations are
- *   CL_SUB_GROUP   0, or the sub-group size of the matrix engine's instructions (8 or 16; CL_TOKENS is 8)
- *   CL_AHEAD       1; or 2 or 4: how many 32-blocks of a row are loaded at once (CL_TOKENS is 1)
- *   CL_TYPES       which weight types: a mask, bit enum block_type
- * Types become constants in a switch, so that each has its own loop; a kernel for one type has no switch. */
+/* One segment of a sum over k: a row of CL_ROWS panels times up to CL_TOKENS rows of activations. The
+ * includer sets, before this file: CL_TOKENS      rows of activations that a work item has sums for CL_ROWS
+ * rows of weights, each of another panel, that it has them for: sum [row * CL_TOKENS + token] CL_ACT global
+ * or local: where the activations are CL_SUB_GROUP   0, or the sub-group size of the matrix engine's
+ * instructions (8 or 16; CL_TOKENS: n * 8) CL_AHEAD       1; or 2 or 4: how many 32-blocks of a row are
+ * loaded at once (CL_TOKENS is 1) CL_TYPES       which weight types: a mask, bit enum block_type Types become
+ * constants in a switch, so that each has its own loop; a kernel for one type has no switch. */
 #ifndef STATOR_KERNELS_OPENCL_CL_DOT_H
 #define STATOR_KERNELS_OPENCL_CL_DOT_H
 
 #include "kernels/opencl/cl_panel.h"
 
+#define CL_SUMS       (CL_ROWS * CL_TOKENS)
 #define CL_HAS(type)  ((CL_TYPES >> (type)&1ul) != 0)
 #define CL_SEGMENT    512
 #define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
@@ -24,7 +24,9 @@
 #define CL_ANY_32     ((CL_TYPES & ~(CL_FLOAT_BITS | CL_K_BITS)) != 0)
 
 /* Rows of activations in the form that the weight multiplies: values (bytes, or floats), the scales of their
- * groups, sums of values. Row t at t * stride (in elements), beginning with the segment's first value. */
+ * groups, sums of values. Row t of the values is at t * stride (in elements), beginning with the segment's
+ * first. Scale or sum i of row t is at t * d_stride + i; in local memory (CL_TILES) at i * d_stride + t, so
+ * that those of several rows are loaded at once. */
 struct cl_act {
     CL_ACT const uchar *q; /* or floats */
     CL_ACT const float *d;
@@ -43,40 +45,102 @@ typedef short8 cl_rows8; /* item i has bytes 2i, 2i + 1 of each */
 __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, int8, int8);
 #endif
 
-/* i[t] = sum over 32 values (or half of them: first or last 16) of w * the activations at q. */
-static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_ACT const uchar *q, uint begin,
-                           uint end) {
+/* Rows that go together through what is made of a block's integer sums, and F(first row) for each such part,
+ * with constants: left to the compiler, the loop may stay one. */
+#if CL_SUB_GROUP && CL_TOKENS == 16
+#define CL_PART         8
+#define CL_EACH_PART(F) F(0) F(8)
+#else
+#define CL_PART         CL_TOKENS
+#define CL_EACH_PART(F) F(0)
+#endif
+
+/* Scale number `here` of row t; sum. Where few registers are left they are loaded one by one, where they are
+ * used; else several at once, by cl_scales and cl_totals, beforehand. */
+#if !CL_TILES
+#define CL_SCALE(a, here, t) (a)->d[CL_ROW(a, t) * (a)->d_stride + (here)]
+#define CL_TOTAL(a, here, t) (a)->s[CL_ROW(a, t) * (a)->s_stride + (here)]
+#else
+#define CL_SCALE(a, here, t) (a)->d[(here) * (a)->d_stride + (t)]
+#define CL_TOTAL(a, here, t) (a)->s[(here) * (a)->s_stride + (t)]
+#endif
+#define CL_MANY_AT_ONCE (CL_TILES && CL_PART % 8 == 0 && (CL_SUB_GROUP || CL_TYPES != 1ul << CL_Q5_0))
+#if CL_MANY_AT_ONCE
+#define CL_D(d, a, here, t, k) d[k]
+#define CL_S(s, a, here, t, k) s[k]
+#else
+#define CL_D(d, a, here, t, k) CL_SCALE(a, here, (t) + (k))
+#define CL_S(s, a, here, t, k) CL_TOTAL(a, here, (t) + (k))
+#endif
+
+static inline void cl_scales(const struct cl_act *a, uint here, uint t, float *d) {
+    (void)a, (void)here, (void)t, (void)d;
+#if CL_MANY_AT_ONCE
+#pragma unroll
+    for (uint k = 0; k < CL_PART; k += 4) {
+        float4 four = *(CL_ACT const float4 *)&CL_SCALE(a, here, t + k);
+        d[k] = four.x, d[k + 1] = four.y, d[k + 2] = four.z, d[k + 3] = four.w;
+    }
+#endif
+}
+
+static inline void cl_totals(const struct cl_act *a, uint here, uint t, int *s) {
+    (void)a, (void)here, (void)t, (void)s;
+#if CL_MANY_AT_ONCE
+#pragma unroll
+    for (uint k = 0; k < CL_PART; k += 4) {
+        short4 four = *(CL_ACT const short4 *)&CL_TOTAL(a, here, t + k);
+        s[k] = four.x, s[k + 1] = four.y, s[k + 2] = four.z, s[k + 3] = four.w;
+    }
+#endif
+}
+
+/* i[row * CL_PART + k] = sum over 32 values (or half of them: first or last 16) of w * the activations of row
+ * first + k at q; w: eight words of each row of weights. */
+static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_ACT const uchar *q, uint first,
+                           uint begin, uint end) {
 #if CL_SUB_GROUP
-    cl_rows8 a;
     uint lane = get_sub_group_local_id();
+    cl_rows8 a;
+#pragma unroll
     for (uint t = 0; t < 8; t++)
 #if CL_SUB_GROUP == 8
-        a[t] = ((CL_ACT const int *)(q + CL_ROW(act, t) * act->stride))[lane];
+        a[t] = ((CL_ACT const int *)(q + (first + t) * act->stride))[lane];
 #else
-        a[t] = ((CL_ACT const short *)(q + CL_ROW(act, t) * act->stride))[lane];
+        a[t] = ((CL_ACT const short *)(q + (first + t) * act->stride))[lane];
 #endif
-    int8 b;
-    for (uint s = 0; s < 8; s++)
-        b[s] = s >= begin && s < end ? (int)w[s] : 0;
-    int8 sums = intel_sub_group_i8_i8_matrix_mad_k32(a, b, (int8)(0));
-    for (uint t = 0; t < 8; t++)
-        i[t] = sums[t];
+#pragma unroll
+    for (uint row = 0; row < CL_ROWS; row++) {
+        int8 b;
+#pragma unroll
+        for (uint s = 0; s < 8; s++)
+            b[s] = s >= begin && s < end ? (int)w[8 * row + s] : 0;
+        int8 sums = intel_sub_group_i8_i8_matrix_mad_k32(a, b, (int8)(0));
+#pragma unroll
+        for (uint t = 0; t < 8; t++)
+            i[row * 8 + t] = sums[t];
+    }
 #else
 #pragma unroll
-    for (uint t = 0; t < CL_TOKENS; t++) {
-        CL_ACT const uint4 *a = (CL_ACT const uint4 *)(q + CL_ROW(act, t) * act->stride);
-        int sum = 0;
-        if (begin == 0) {
-            uint4 x = a[0];
-            sum += dot(as_char4(w[0]), as_char4(x.x)) + dot(as_char4(w[1]), as_char4(x.y)) +
-                   dot(as_char4(w[2]), as_char4(x.z)) + dot(as_char4(w[3]), as_char4(x.w));
+    for (uint t = 0; t < CL_PART; t++) {
+        CL_ACT const uint4 *a = (CL_ACT const uint4 *)(q + CL_ROW(act, first + t) * act->stride);
+        uint4 x = 0, y = 0;
+        if (begin == 0)
+            x = a[0];
+        if (end == 8)
+            y = a[1];
+#pragma unroll
+        for (uint row = 0; row < CL_ROWS; row++) {
+            const uint *words = w + 8 * row;
+            int sum = 0;
+            if (begin == 0)
+                sum += dot(as_char4(words[0]), as_char4(x.x)) + dot(as_char4(words[1]), as_char4(x.y)) +
+                       dot(as_char4(words[2]), as_char4(x.z)) + dot(as_char4(words[3]), as_char4(x.w));
+            if (end == 8)
+                sum += dot(as_char4(words[4]), as_char4(y.x)) + dot(as_char4(words[5]), as_char4(y.y)) +
+                       dot(as_char4(words[6]), as_char4(y.z)) + dot(as_char4(words[7]), as_char4(y.w));
+            i[row * CL_PART + t] = sum;
         }
-        if (end == 8) {
-            uint4 x = a[1];
-            sum += dot(as_char4(w[4]), as_char4(x.x)) + dot(as_char4(w[5]), as_char4(x.y)) +
-                   dot(as_char4(w[6]), as_char4(x.z)) + dot(as_char4(w[7]), as_char4(x.w));
-        }
-        i[t] = sum;
     }
 #endif
 }
@@ -140,105 +204,177 @@ static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel
 #endif
 }
 
-/* acc[t] of blocks first .. end of a 32-value type. */
-static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
-                                uint end, const struct cl_act *a, float *acc) {
-    for (uint block = first; block < end; block++) {
-        uint here = block - first;
-        uint w[8];
-        cl_words(type, p, panel, r, block, w);
-        float dw = cl_scale32(type, panel + p->d, block, r);
-        float mw = cl_has_m(type) ? cl_half(panel + p->m + (block * 16 + r) * 2) : 0.0f;
-        int i[CL_TOKENS];
-        cl_dots(i, w, a, a->q + here * 32, 0, 8);
+/* What a 32-block of the rows is: its words, and of 32-value types scale and minimum. */
+struct cl_blocks {
+    uint w[8 * CL_ROWS];
+    float d[CL_ROWS], m[CL_ROWS];
+};
+
+/* acc of rows t .. t + CL_PART of activations, block number `here` of the segment. */
+static inline void cl_add32(uint type, const struct cl_blocks *b, uint here, uint t, const struct cl_act *a,
+                            float *acc) {
+    int i[CL_ROWS * CL_PART], s[CL_PART];
+    float d[CL_PART];
+    cl_dots(i, b->w, a, a->q + here * 32, t, 0, 8);
+    cl_scales(a, here, t, d);
+    cl_totals(a, here, t, s);
 #pragma unroll
-        for (uint t = 0; t < CL_TOKENS; t++) {
-            float d = a->d[CL_ROW(a, t) * a->d_stride + here];
-            int s = a->s[CL_ROW(a, t) * a->s_stride + here];
-            float scale = dw * d;
-            acc[t] = fma((float)(i[t] - cl_offset(type) * s), scale, acc[t]);
-            if (cl_has_m(type)) {
-                float least = mw * d;
-                acc[t] = fma((float)s, least, acc[t]);
+    for (uint n = 0; n < CL_ROWS * CL_PART; n++) {
+        uint row = n / CL_PART, k = n % CL_PART;
+        float *to = acc + row * CL_TOKENS + t + k;
+        float by = CL_D(d, a, here, t, k);
+        int sum = CL_S(s, a, here, t, k);
+        float scale = b->d[row] * by;
+        *to = fma((float)(i[n] - cl_offset(type) * sum), scale, *to);
+        if (cl_has_m(type)) {
+            float least = b->m[row] * by;
+            *to = fma((float)sum, least, *to);
+        }
+    }
+}
+
+/* acc of blocks first .. end of a 32-value type. */
+static inline void cl_segment32(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
+                                uint first, uint end, const struct cl_act *a, float *acc) {
+    for (uint block = first; block < end; block++) {
+        struct cl_blocks b;
+#pragma unroll
+        for (uint row = 0; row < CL_ROWS; row++) {
+            cl_words(type, p, panel[row], r, block, b.w + 8 * row);
+            b.d[row] = cl_scale32(type, panel[row] + p->d, block, r);
+            b.m[row] = cl_has_m(type) ? cl_half(panel[row] + p->m + (block * 16 + r) * 2) : 0.0f;
+        }
+#define CL_ADD(t) cl_add32(type, &b, block - first, t, a, acc);
+        CL_EACH_PART(CL_ADD)
+#undef CL_ADD
+    }
+}
+
+/* i += of rows t .. t + CL_PART of activations, block `block`, which is number `here` of the segment. */
+static inline void cl_add256(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r, uint block,
+                             const uint *w, uint here, uint t, const struct cl_act *a, int *i) {
+    const uint halves = cl_subs(type) / 8;
+#pragma unroll
+    for (uint h = 0; h < halves; h++) {
+        int part[CL_ROWS * CL_PART], s[CL_PART];
+        cl_dots(part, w, a, a->q + here * 32, t, 4 * h, halves == 2 ? 4 * h + 4 : 8);
+        if (cl_offset(type) != 0)
+            cl_totals(a, here * 2 + h, t, s);
+#pragma unroll
+        for (uint row = 0; row < CL_ROWS; row++) {
+            int scale = cl_sub(type, p, panel[row], block * halves + h, r);
+#pragma unroll
+            for (uint k = 0; k < CL_PART; k++) {
+                int sum = part[row * CL_PART + k];
+                if (cl_offset(type) != 0)
+                    sum -= cl_offset(type) * CL_S(s, a, here * 2 + h, t, k);
+                i[row * CL_TOKENS + t + k] += scale * sum;
             }
         }
     }
 }
 
-/* acc[t] of super blocks first .. end of a K type. */
-static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
-                                 uint end, const struct cl_act *a, float *acc) {
+/* i += of minima number j of the rows, by[..]; by 16 or by 32 values. */
+static inline void cl_add_least(const int *by, uint here, uint j, bool by_16, uint t, const struct cl_act *a,
+                                int *i) {
+    int s[CL_PART], more[CL_PART];
+    uint at = here * 16 + (by_16 ? j : j * 2);
+    cl_totals(a, at, t, s);
+    if (!by_16)
+        cl_totals(a, at + 1, t, more);
+#pragma unroll
+    for (uint n = 0; n < CL_ROWS * CL_PART; n++) {
+        int sum = CL_S(s, a, at, t, n % CL_PART);
+        if (!by_16)
+            sum += CL_S(more, a, at + 1, t, n % CL_PART);
+        i[n / CL_PART * CL_TOKENS + t + n % CL_PART] += by[n / CL_PART] * sum;
+    }
+}
+
+/* acc = fma(i, w * the activations' scale, acc); minus: -i. */
+static inline void cl_add_scaled(const int *i, const float *w, bool minus, uint here, uint t,
+                                 const struct cl_act *a, float *acc) {
+    float d[CL_PART];
+    cl_scales(a, here, t, d);
+#pragma unroll
+    for (uint n = 0; n < CL_ROWS * CL_PART; n++) {
+        uint at = n / CL_PART * CL_TOKENS + t + n % CL_PART;
+        float scale = w[n / CL_PART] * CL_D(d, a, here, t, n % CL_PART);
+        acc[at] = fma(minus ? -(float)i[at] : (float)i[at], scale, acc[at]);
+    }
+}
+
+/* i = of all blocks of super block `super`, which is number `here` of the segment. */
+static inline void cl_super256(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
+                               uint super, uint here, const struct cl_act *a, int *i) {
+#pragma unroll
+    for (uint t = 0; t < CL_SUMS; t++)
+        i[t] = 0;
+    uint blocks = 8;
+#if CL_TILES && CL_TYPES == 1ul << CL_Q5_K
+    blocks = super < 1u << 21 ? 8 : 0; /* always 8; if IGC knew, it would unroll the loop and spill */
+#endif
+    for (uint j = 0; j < blocks; j++) {
+        uint block = super * 8 + j, w[8 * CL_ROWS];
+#pragma unroll
+        for (uint row = 0; row < CL_ROWS; row++)
+            cl_words(type, p, panel[row], r, block, w + 8 * row);
+#define CL_ADD(t) cl_add256(type, p, panel, r, block, w, here * 8 + j, t, a, i);
+        CL_EACH_PART(CL_ADD)
+#undef CL_ADD
+    }
+}
+
+/* i = of all its minima. */
+static inline void cl_least256(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
+                               uint super, uint here, const struct cl_act *a, int *i) {
+    /* In a kernel for all types 16 by 16, as Q2_K has them: with both loops it spills on acm-g10. */
+    const uint all_types = (CL_TYPES & 5ul) == 5ul;
+    bool by_16 = (type == CL_Q2_K) | all_types;
+#pragma unroll
+    for (uint t = 0; t < CL_SUMS; t++)
+        i[t] = 0;
+    for (uint j = 0; j < (by_16 ? 16 : 8); j++) {
+        int by[CL_ROWS];
+#pragma unroll
+        for (uint row = 0; row < CL_ROWS; row++)
+            by[row] = type == CL_Q2_K ? panel[row][p->sub + (super * 16 + j) * 16 + r] >> 4
+                                      : panel[row][p->submin + (super * 8 + (by_16 ? j / 2 : j)) * 16 + r];
+#define CL_ADD(t) cl_add_least(by, here, j, by_16, t, a, i);
+        CL_EACH_PART(CL_ADD)
+#undef CL_ADD
+    }
+}
+
+/* acc of super blocks first .. end of a K type. */
+static inline void cl_segment256(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
+                                 uint first, uint end, const struct cl_act *a, float *acc) {
     for (uint super = first; super < end; super++) {
         uint here = super - first;
-        int i[CL_TOKENS];
+        int i[CL_SUMS];
+        float w[CL_ROWS];
+        cl_super256(type, p, panel, r, super, here, a, i);
 #pragma unroll
-        for (uint t = 0; t < CL_TOKENS; t++)
-            i[t] = 0;
-        for (uint j = 0; j < 8; j++) {
-            uint block = super * 8 + j;
-            uint w[8];
-            cl_words(type, p, panel, r, block, w);
-            CL_ACT const uchar *q = a->q + here * 256 + j * 32;
-            int part[CL_TOKENS];
-            if (cl_subs(type) == 16) {
-                CL_ACT const short *s = a->s + here * 16 + j * 2;
-#pragma unroll
-                for (uint h = 0; h < 2; h++) {
-                    int scale = cl_sub(type, p, panel, block * 2 + h, r);
-                    cl_dots(part, w, a, q, 4 * h, 4 * h + 4);
-#pragma unroll
-                    for (uint t = 0; t < CL_TOKENS; t++)
-                        i[t] += scale * (part[t] - cl_offset(type) * s[CL_ROW(a, t) * a->s_stride + h]);
-                }
-            } else {
-                int scale = cl_sub(type, p, panel, block, r);
-                cl_dots(part, w, a, q, 0, 8);
-#pragma unroll
-                for (uint t = 0; t < CL_TOKENS; t++)
-                    i[t] += scale * part[t];
-            }
-        }
-        float dw = cl_scale256(type, p, panel, super, r);
-        float mw = cl_has_m(type) ? cl_half(panel + p->m + (super * 16 + r) * 2) : 0.0f;
-#pragma unroll
-        for (uint t = 0; t < CL_TOKENS; t++) {
-            float d = a->d[CL_ROW(a, t) * a->d_stride + here];
-            float scale = dw * d;
-            acc[t] = fma((float)i[t], scale, acc[t]);
-        }
+        for (uint row = 0; row < CL_ROWS; row++)
+            w[row] = cl_scale256(type, p, panel[row], super, r);
+#define CL_ADD(t) cl_add_scaled(i, w, false, here, t, a, acc);
+        CL_EACH_PART(CL_ADD)
+#undef CL_ADD
         if (!cl_has_m(type))
             continue;
-            /* Separate from the loop above: together they would not fit into the registers. */
+        /* Separate from the loop above: together they would not fit into the registers. */
+        cl_least256(type, p, panel, r, super, here, a, i);
 #pragma unroll
-        for (uint t = 0; t < CL_TOKENS; t++)
-            i[t] = 0;
-        /* In a kernel for all types 16 by 16, as Q2_K has them: with both loops it spills on acm-g10. */
-        const uint all_types = (CL_TYPES & 5ul) == 5ul;
-        bool one_loop = (type == CL_Q2_K) | all_types;
-        for (uint j = 0; one_loop && j < 16; j++) {
-            int by = type == CL_Q2_K ? panel[p->sub + (super * 16 + j) * 16 + r] >> 4
-                                     : panel[p->submin + (super * 8 + j / 2) * 16 + r];
-            CL_ACT const short *s = a->s + here * 16 + j;
-#pragma unroll
-            for (uint t = 0; t < CL_TOKENS; t++)
-                i[t] += by * s[CL_ROW(a, t) * a->s_stride];
-        }
-        for (uint j = 0; !one_loop && j < 8; j++) {
-            int by = panel[p->submin + (super * 8 + j) * 16 + r];
-            CL_ACT const short *s = a->s + here * 16 + j * 2;
-#pragma unroll
-            for (uint t = 0; t < CL_TOKENS; t++)
-                i[t] += by * (s[CL_ROW(a, t) * a->s_stride] + s[CL_ROW(a, t) * a->s_stride + 1]);
-        }
-#pragma unroll
-        for (uint t = 0; t < CL_TOKENS; t++) {
-            float minimum = mw * a->d[CL_ROW(a, t) * a->d_stride + here];
-            acc[t] = fma(-(float)i[t], minimum, acc[t]);
-        }
+        for (uint row = 0; row < CL_ROWS; row++)
+            w[row] = cl_half(panel[row] + p->m + (super * 16 + r) * 2);
+#define CL_ADD(t) cl_add_scaled(i, w, true, here, t, a, acc);
+        CL_EACH_PART(CL_ADD)
+#undef CL_ADD
     }
 }
 
-/* acc[t] of columns first .. end. Four at a time where there are four: fewer and wider loads. */
+/* acc[t] of columns first .. end (CL_ROWS is 1). Four at a time where there are four: fewer and wider loads.
+ */
 static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint first, uint end,
                                     const struct cl_act *a, float *acc) {
     uint col = first;
@@ -274,22 +410,28 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
 
 #endif
 
+#if CL_AHEAD > 1 /* one row */
+#define CL_PANEL(panel) (panel)[0]
+#else
+#define CL_PANEL(panel) (panel)
+#endif
+
 #define CL_CASE32(T)                                                                                         \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
         struct cl_planes p = cl_planes(T, file, cols);                                                       \
-        cl_segment32(T, &p, panel, r, first / 32, end / 32, a, acc);                                         \
+        cl_segment32(T, &p, CL_PANEL(panel), r, first / 32, end / 32, a, acc);                               \
     }
 #define CL_CASE256(T)                                                                                        \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T))) {                                              \
         struct cl_planes p = cl_planes(T, file, cols);                                                       \
-        cl_segment256(T, &p, panel, r, first / 256, end / 256, a, acc);                                      \
+        cl_segment256(T, &p, CL_PANEL(panel), r, first / 256, end / 256, a, acc);                            \
     }
 #define CL_CASE_FLOAT(T)                                                                                     \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T)))                                                \
-        cl_segment_float(T, panel, r, first, end, a, acc);
+        cl_segment_float(T, panel[0], r, first, end, a, acc);
 
-/* acc[t] = the sum of segment number `segment` of row r of the panel (cols columns). */
-static inline void cl_segment(uint type, uint file, cl_bytes panel, uint cols, uint r, uint segment,
+/* acc = the sums of segment number `segment` of row r of the panels (cols columns). */
+static inline void cl_segment(uint type, uint file, const cl_bytes *panel, uint cols, uint r, uint segment,
                               const struct cl_act *a, float *acc) {
     uint first = segment * CL_SEGMENT;
     uint end = min(first + CL_SEGMENT, cols);
@@ -299,7 +441,7 @@ static inline void cl_segment(uint type, uint file, cl_bytes panel, uint cols, u
     cols = segment < 1u << 21 ? cols : 0;
 #endif
 #pragma unroll
-    for (uint t = 0; t < CL_TOKENS; t++)
+    for (uint t = 0; t < CL_SUMS; t++)
         acc[t] = 0.0f;
     CL_CASE32(CL_Q4_0)
     CL_CASE32(CL_Q4_1)

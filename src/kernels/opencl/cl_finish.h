@@ -4,7 +4,7 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_FINISH_H
 #define STATOR_KERNELS_OPENCL_CL_FINISH_H
 
-#include "kernels/opencl/cl_panel.h"
+#include "kernels/opencl/cl_source.h"
 
 struct cl_plain {
     struct cl_forms out;
@@ -14,10 +14,33 @@ struct cl_plain {
     bool biased;
 };
 
-/* Rows row .. row + rows of tokens t0 .. t0 + nt. Of SWIGLU and GEGLU the gate is at tile[t][0..], up at
- * tile[t][up..]. work: OPENCL_QUANTISE_WORDS(rows) words. */
-static inline void cl_finish_plain(const struct cl_plain *p, local float *tile, uint R, uint up, uint row,
-                                   uint rows, uint t0, uint nt, local uint *work) {
+/* Rows row .. row + rows of tokens t0 .. t0 + nt. Of two sums of one output the gate is at tile[t][0..], the
+ * other at tile[t][up..], unless they are one already (CL_TILES). work: cl_quantise_rows. */
+static inline void cl_finish_gated(const struct cl_forms *out, const struct cl_gate *gate, uint column,
+                                   local float *tile, uint R, uint up, uint row, uint rows, uint t0, uint nt,
+                                   local uint *work) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    global float *y = (global float *)(out->base + out->f32) + column + row;
+    bool floats = out->has & OPENCL_F32;
+    for (uint t = 0; t < (CL_TILES && !floats ? 0 : nt); t++) {
+        for (uint i = me; i < rows; i += items) {
+            float h = tile[t * R + i];
+            if (!CL_TILES) {
+                h = cl_gated(gate, i, h, tile[t * R + up + i]);
+                tile[t * R + i] = h;
+            }
+            if (floats)
+                y[(t0 + t) * out->width + i] = h;
+        }
+    }
+    if ((out->has & ~OPENCL_F32) == 0)
+        return;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    cl_quantise_rows(out, t0, nt, column + row, tile, R, rows, false, work);
+}
+
+static inline void cl_finish_plain(const struct cl_plain *p, const struct cl_gate *gate, local float *tile,
+                                   uint R, uint up, uint row, uint rows, uint t0, uint nt, local uint *work) {
     uint me = get_local_id(0), items = get_local_size(0);
     global float *y = (global float *)(p->out.base + p->out.f32) + p->column + row;
     if (p->epilogue == OPENCL_PAIRS) {
@@ -26,31 +49,17 @@ static inline void cl_finish_plain(const struct cl_plain *p, local float *tile, 
                 y[(t0 + t) / 2 * p->out.width + i] = tile[t * R + i] + tile[(t + 1) * R + i];
         return;
     }
-    if (!OPENCL_GATED(p->epilogue)) {
-        for (uint t = 0; t < nt; t++) {
-            for (uint i = me; i < rows; i += items) {
-                global float *at = y + (t0 + t) * p->out.width + i;
-                float sum = tile[t * R + i];
-                if (p->biased)
-                    sum = sum + p->bias[row + i];
-                *at = p->epilogue == OPENCL_RESIDUAL ? *at + sum : sum;
-            }
-        }
+    if (OPENCL_GATED(p->epilogue)) {
+        cl_finish_gated(&p->out, gate, p->column, tile, R, up, row, rows, t0, nt, work);
         return;
     }
-    for (uint t = 0; t < nt; t++) {
-        for (uint i = me; i < rows; i += items) {
-            float gate = tile[t * R + i];
-            gate = p->epilogue == OPENCL_SWIGLU ? num_silu(gate) : num_gelu(gate);
-            float h = gate * tile[t * R + up + i];
-            tile[t * R + i] = h;
-            if (p->out.has & OPENCL_F32)
-                y[(t0 + t) * p->out.width + i] = h;
-        }
-    }
-    for (uint t = 0; t < nt; t++) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        cl_quantise_forms(&p->out, t0 + t, p->column + row, tile + t * R, rows, false, work);
+    for (uint j = me; j < nt * rows; j += items) {
+        uint t = j / rows, i = j % rows;
+        global float *at = y + (t0 + t) * p->out.width + i;
+        float sum = tile[t * R + i];
+        if (p->biased)
+            sum = sum + p->bias[row + i];
+        *at = p->epilogue == OPENCL_RESIDUAL ? *at + sum : sum;
     }
 }
 

@@ -3,22 +3,31 @@
  *   void cl_sums(const struct cl_source *src, const struct cl_unit *u, uint split, uint t0, uint nt,
  *                local float *tile, uint R, local uchar *work)
  * group: tile[t][16 * v + row] for all virtual panels v of the unit; ends without a barrier.
- *   CL_TILES: tiles of tokens are dealt out to groups (1) or walked by the group that has the unit (0). */
+ *   CL_TILES: tiles of tokens are dealt out to groups (1) or walked by the group that has the unit (0); 1:
+ * `split` is how many tokens a tile has, and two sums of one output have become one (struct cl_gate). */
 #ifndef STATOR_KERNELS_OPENCL_CL_MATMUL_H
 #define STATOR_KERNELS_OPENCL_CL_MATMUL_H
 
 #include "kernels/opencl/cl_finish.h"
 #include "kernels/opencl/cl_heads.h"
 
+#if CL_TILES /* tokens of a tile */
+#define CL_AT_ONCE split
+#else
+#define CL_AT_ONCE CL_TOKENS
+#endif
+
 #define CL_JOIN2(a, b) a##b
 #define CL_JOIN(a, b)  CL_JOIN2(a, b)
 
-/* Without the matrix engine there is no sub-group operation: 16 is asked for because the compiler would take
- * 8, which reads half lines and doubles the instructions (README.md). For decoding several tokens of mixed
- * types (all, or all K types: Q2_K and Q6_K among them) the compiler may choose: with 16 it spills on
- * acm-g10. */
+/* Without the matrix engine there is no sub-group operation. For decoding 16 is asked for because the
+ * compiler would take 8, which reads half lines and doubles the instructions (README.md); for several tokens
+ * of mixed types (all, or all K types: Q2_K and Q6_K among them) it may choose: with 16 it spills on acm-g10.
+ * Products of many tokens need 8 where there are few registers (CL_ASKED). */
 #if CL_SUB_GROUP
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_SUB_GROUP)))
+#elif defined(CL_ASKED)
+#define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_ASKED)))
 #elif CL_TILES || CL_TOKENS == 1 || !CL_ANY_K || (!CL_ANY_32 && (CL_TYPES & 0x4400ul) != 0x4400ul)
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(16)))
 #else
@@ -26,27 +35,29 @@
 #endif
 
 /* Units first_unit .. + units of the work, each of `unit` panels; split: how many segments of k are under way
- * at once (decode). rows: of the weight (of both). Local: tile CL_TOKENS x R floats, R = 16 * unit, twice
- * that for SWIGLU and GEGLU; work as the family says. */
+ * at once (decode), or tokens of a tile. rows: of the weight (of both). Local: tile CL_AT_ONCE x R floats, R
+ * = 16 * unit, without CL_TILES twice that for SWIGLU and GEGLU; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased};
     bool two = OPENCL_GATED(epilogue);
-    struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1), 0, cl_ceil_div(rows, 16), unit, two ? 2 * unit : unit};
-    uint R = 16 * u.all;
+    struct cl_gate gate = {epilogue, 0, {0, 0}, false, 0, 0};
+    struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1),         0,    cl_ceil_div(rows, 16),
+                        unit,          two ? 2 * unit : unit, &gate};
+    uint R = 16 * (CL_TILES ? unit : u.all);
     uint tokens = tail ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
     if (epilogue == OPENCL_PAIRS)
         tokens *= 2;
-    uint tiles = cl_ceil_div(tokens, CL_TOKENS);
+    uint tiles = cl_ceil_div(tokens, CL_AT_ONCE);
     for (uint item = get_group_id(0); item < units * (CL_TILES ? tiles : 1); item += get_num_groups(0)) {
         uint i = first_unit + (CL_TILES ? item / tiles : item);
         u.panel = i * unit;
         uint row = 16 * u.panel, here = min(16 * unit, rows - row);
         for (uint tile_at = CL_TILES ? item % tiles : 0; tile_at < tiles; tile_at += CL_TILES ? tiles : 1) {
-            uint t0 = tile_at * CL_TOKENS, nt = min(tokens - t0, (uint)CL_TOKENS);
+            uint t0 = tile_at * CL_AT_ONCE, nt = min(tokens - t0, (uint)CL_AT_ONCE);
             cl_sums(&src, &u, split, t0, nt, tile, R, work);
             barrier(CLK_LOCAL_MEM_FENCE);
-            cl_finish_plain(&plain, tile, R, 16 * unit, row, here, t0, nt, (local uint *)work);
+            cl_finish_plain(&plain, &gate, tile, R, 16 * unit, row, here, t0, nt, (local uint *)work);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }
@@ -60,7 +71,7 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
                          normed, q_norm, k_norm, inv_head, eps,    CL_CACHE(kv)};
     uint q_units = cl_ceil_div(n_heads, heads), kv_units = cl_ceil_div(n_kv_heads, heads);
     uint tokens = CL_STEP(step)->n_tokens;
-    uint tiles = cl_ceil_div(tokens, CL_TOKENS);
+    uint tiles = cl_ceil_div(tokens, CL_AT_ONCE);
     for (uint item = get_group_id(0); item < units * (CL_TILES ? tiles : 1); item += get_num_groups(0)) {
         uint i = first_unit + (CL_TILES ? item / tiles : item);
         uint which = i < q_units ? CL_Q : i < q_units + kv_units ? CL_K : CL_V;
@@ -75,7 +86,7 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
         u.panels = all * dim / 16;
         u.half_of = u.all = heads * dim / 16;
         for (uint tile_at = CL_TILES ? item % tiles : 0; tile_at < tiles; tile_at += CL_TILES ? tiles : 1) {
-            uint t0 = tile_at * CL_TOKENS, nt = min(tokens - t0, (uint)CL_TOKENS);
+            uint t0 = tile_at * CL_AT_ONCE, nt = min(tokens - t0, (uint)CL_AT_ONCE);
             uint R = heads * dim;
             cl_sums(&src, &u, split, t0, nt, tile, R, work);
             barrier(CLK_LOCAL_MEM_FENCE);

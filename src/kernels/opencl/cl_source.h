@@ -31,11 +31,39 @@ static inline cl_bytes cl_panel_at(const struct cl_weight *w, uint panel, uint p
     return panel < w->cut ? w->a + (panel - w->first) * panel_bytes : w->b + (panel - w->cut) * panel_bytes;
 }
 
+/* What two finished sums of one output become: OPENCL_SWIGLU or OPENCL_GEGLU; of experts biases, of the
+ * unit's first row, and perhaps the clamped SwiGLU. */
+struct cl_gate {
+    uint epilogue;
+    uint biased; /* bits 0, 1 */
+    global const float *bias[2];
+    bool clamped;
+    float alpha, limit;
+};
+
+/* Of row i of the unit. */
+static inline float cl_gated(const struct cl_gate *g, uint i, float gate, float up) {
+    if (g->biased & 1)
+        gate = gate + g->bias[0][i];
+    if (g->biased & 2)
+        up = up + g->bias[1][i];
+    if (g->clamped) {
+        float least = gate < g->limit ? gate : g->limit;
+        float below = up < g->limit ? up : g->limit;
+        up = below > -g->limit ? below : -g->limit;
+        float s = num_sigmoid(least * g->alpha) * least, one = up + 1.0f;
+        return s * one;
+    }
+    float y = g->epilogue == OPENCL_GEGLU ? num_gelu(gate) : num_silu(gate);
+    return y * up;
+}
+
 /* What a unit of work computes: `half` panels of w0 from `panel` on, then (swiglu) as many of w1; panels
- * beyond the weight's `panels` are computed and dropped. */
+ * beyond the weight's `panels` are computed and dropped. With CL_TILES the two become one in the sums. */
 struct cl_unit {
     struct cl_weight w0, w1;
     uint panel, panels, half_of, all;
+    const struct cl_gate *gate; /* if all is twice half_of */
 };
 
 static inline uint cl_type_bytes(uint type, uint cols) {

@@ -4,6 +4,7 @@
 #define CL_ACT       global
 #define CL_SUB_GROUP 0
 #define CL_TILES     0
+#define CL_ROWS      1
 #include "kernels/shared/opencl.h" /* OPENCL_DECODE_TOKENS */
 /* As many as fit into registers on every GPU without spilling (tools/ocloc_table). */
 /* F32 and Q4_0: all types; Q2_K and Q6_K: all K types. */
@@ -54,7 +55,7 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
                 a.s_stride = cols / of_s;
                 a.last = nt - 1;
                 cl_bytes from = cl_panel_at(&w, panel, cl_type_bytes(w.type, cols));
-                cl_segment(w.type, w.file, from, cols, r, segment, &a, acc);
+                cl_segment(w.type, w.file, &from, cols, r, segment, &a, acc);
 #pragma unroll
                 for (uint t = 0; t < CL_TOKENS; t++)
                     totals[t * items + me] = acc[t];

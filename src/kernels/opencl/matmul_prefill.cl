@@ -1,38 +1,73 @@
-/* Products of many tokens: a work item has one row of a panel for 8 tokens, whose activations lie in local
- * memory one segment of k at a time; all items of a group read the same ones. Compiled once per set of weight
- * types (CL_TYPES, CL_NAME); with CL_SUB_GROUP 8 or 16 the matrix engine does the integer sums (dpas). */
-#define CL_ACT    local
-#define CL_TILES  1
-#define CL_TOKENS OPENCL_PREFILL_TOKENS
-#define CL_AHEAD  1
+/* Products of many tokens: a tile of CL_TILE_TOKENS tokens, whose activations lie in local memory one segment
+ * of k at a time. A work item has CL_TOKENS of them and a row of CL_ROWS panels, so that what is loaded of
+ * one is multiplied by all of the other. Compiled once per set of weight types (CL_TYPES, CL_NAME); with
+ * CL_SUB_GROUP 8 or 16 the matrix engine does the integer sums (dpas). */
+#include "kernels/shared/opencl.h"
+
+#define CL_ACT   local
+#define CL_TILES 1
+#define CL_AHEAD 1
+#if (CL_TYPES & 5ul) == 5ul
+#define CL_TILE_TOKENS OPENCL_PREFILL_TOKENS
+#define CL_TOKENS      OPENCL_PREFILL_MIXED
+#define CL_ROWS        1
+#elif (CL_TYPES & 0x40000003ul) != 0 /* floats: their activations take four times the memory */
+#define CL_TILE_TOKENS OPENCL_PREFILL_TOKENS
+#define CL_TOKENS      OPENCL_PREFILL_TOKENS
+#define CL_ROWS        1
+#elif CL_SUB_GROUP
+#define CL_TILE_TOKENS OPENCL_DPAS_TILE
+/* Of K types, or of all of them mixed, more would not fit into registers. */
+#if (CL_SUB_GROUP == 8 && (CL_TYPES & 0xC07C00ul) != 0) || CL_TYPES == 0xC07C00ul
+#define CL_TOKENS 8
+#else
+#define CL_TOKENS OPENCL_DPAS_EACH
+#endif
+#define CL_ROWS OPENCL_DPAS_ROWS
+#else
+#define CL_TILE_TOKENS OPENCL_PREFILL_TILE
+#define CL_TOKENS      OPENCL_PREFILL_EACH
+#define CL_ROWS        OPENCL_PREFILL_ROWS
+#endif
 #include "kernels/opencl/cl_source.h"
 
 #define CL_WORDS (CL_SEGMENT / 4)
 
-/* Group: columns at .. at + n (a multiple of 32) of nt rows of bytes, [CL_TOKENS][512]; rows that are not
- * there become zero. */
+/* Group: columns at .. at + n (a multiple of 32) of nt rows of bytes, [CL_TILE_TOKENS][512]; rows that are
+ * not there become zero. */
 static inline void cl_stage_bytes(local uint *to, cl_bytes from, global const uint *row, uint cols, uint at,
                                   uint n, uint nt) {
-    for (uint i = get_local_id(0); i < CL_TOKENS * CL_WORDS; i += get_local_size(0)) {
+    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * CL_WORDS; i += get_local_size(0)) {
         uint t = i / CL_WORDS, c = i % CL_WORDS;
         to[i] = t < nt && 4 * c < n ? cl_word(from + (row ? row[t] : t) * cols + at + 4 * c) : 0;
     }
 }
 
-/* Group: numbers first .. first + n (at most `stride`) of nt rows of row_length, [CL_TOKENS][stride]. */
-static inline void cl_stage_floats(local float *to, global const float *from, global const uint *row,
-                                   uint row_length, uint first, uint n, uint stride, uint nt) {
-    for (uint i = get_local_id(0); i < CL_TOKENS * stride; i += get_local_size(0)) {
-        uint t = i / stride, c = i % stride;
-        to[i] = t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : 0.0f;
+/* Group: columns at .. at + n of nt rows of floats, [CL_TILE_TOKENS][512]. */
+static inline void cl_stage_floats(local float *to, cl_floats from, global const uint *row, uint cols,
+                                   uint at, uint n, uint nt) {
+    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * CL_SEGMENT; i += get_local_size(0)) {
+        uint t = i / CL_SEGMENT, c = i % CL_SEGMENT;
+        to[i] = t < nt && c < n ? from[(row ? row[t] : t) * cols + at + c] : 0.0f;
     }
 }
 
-static inline void cl_stage_shorts(local short *to, global const short *from, global const uint *row,
-                                   uint row_length, uint first, uint n, uint stride, uint nt) {
-    for (uint i = get_local_id(0); i < CL_TOKENS * stride; i += get_local_size(0)) {
-        uint t = i / stride, c = i % stride;
-        to[i] = t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : (short)0;
+/* Group: numbers first .. first + n (at most `most`) of nt rows of row_length, [most][CL_TILE_TOKENS]. */
+static inline void cl_stage_scales(local float *to, cl_floats from, global const uint *row, uint row_length,
+                                   uint first, uint n, uint most, uint nt) {
+    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * most; i += get_local_size(0)) {
+        uint t = i / most, c = i % most;
+        to[c * CL_TILE_TOKENS + t] =
+            t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : 0.0f;
+    }
+}
+
+static inline void cl_stage_shorts(local short *to, cl_shorts from, global const uint *row, uint row_length,
+                                   uint first, uint n, uint most, uint nt) {
+    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * most; i += get_local_size(0)) {
+        uint t = i / most, c = i % most;
+        to[c * CL_TILE_TOKENS + t] =
+            t < nt && c < n ? from[(row ? row[t] : t) * row_length + first + c] : (short)0;
     }
 }
 
@@ -42,67 +77,92 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
     uint cols = src->cols;
     if (CL_ANY_FLOAT && cl_is_float(type)) {
         cl_stage_floats((local float *)work, (cl_floats)(src->base + src->f32) + t0 * cols, src->row, cols,
-                        at, n, CL_SEGMENT, nt);
+                        at, n, nt);
         return;
     }
     bool k = cl_by_256(type);
     uint scales = k ? 256 : 32, sums = k ? 16 : 32;
-    local float *d = (local float *)(work + CL_TOKENS * CL_SEGMENT);
-    local short *s = (local short *)(d + CL_TOKENS * 16);
+    local float *d = (local float *)(work + CL_TILE_TOKENS * CL_SEGMENT);
+    local short *s = (local short *)(d + CL_TILE_TOKENS * 16);
     cl_stage_bytes((local uint *)work, src->base + (k ? src->q256 : src->q32) + t0 * cols, src->row, cols, at,
                    n, nt);
-    cl_stage_floats(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (cols / scales), src->row,
-                    cols / scales, at / scales, n / scales, 16, nt);
+    cl_stage_scales(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (cols / scales), src->row,
+                    cols / scales, at / scales, n / scales, k ? 2 : 16, nt);
     cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (cols / sums), src->row,
-                    cols / sums, at / sums, n / sums, 32, nt);
+                    cols / sums, at / sums, n / sums, k ? 32 : 16, nt);
 }
 
-/* Local work: CL_TOKENS x 512 bytes, 16 floats and 32 shorts; for weights of floats CL_TOKENS x 512 floats.
- */
+/* Item's tokens `token` .. + CL_TOKENS, rows r of panels v, v + 1, .. of the unit's half: their sums over all
+ * segments to the tile; `up`: they are the second of two, what the first left in the tile goes with them. */
+static inline void cl_put_sums(const struct cl_unit *u, bool up, uint v, uint r, uint token,
+                               const float *total, local float *tile, uint R) {
+#pragma unroll
+    for (uint row = 0; row < CL_ROWS; row++) {
+        uint i = 16 * (v + row) + r;
+        if (v + row >= u->half_of)
+            break;
+#pragma unroll
+        for (uint t = 0; t < CL_TOKENS; t++) {
+            local float *to = tile + (token + t) * R + i;
+            float sum = total[row * CL_TOKENS + t];
+            *to = up ? cl_gated(u->gate, i, *to, sum) : sum;
+        }
+    }
+}
+
+/* split: tokens of the tile, a multiple of CL_TOKENS. Local work: CL_TILE_TOKENS x 512 bytes, 16 floats and
+ * 32 shorts; for weights of floats CL_TILE_TOKENS x 512 floats. */
 static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u, uint split, uint t0, uint nt,
                            local float *tile, uint R, local uchar *work) {
-    (void)split;
     uint me = get_local_id(0);
     uint r = me % 16, slot = me / 16, at_once = get_local_size(0) / 16;
     uint cols = src->cols, segments = cl_ceil_div(cols, CL_SEGMENT);
-    struct cl_act a;
-    a.q = work;
-    a.d = (local float *)(work + CL_TOKENS * CL_SEGMENT);
-    a.s = (local short *)(a.d + CL_TOKENS * 16);
-    a.stride = CL_SEGMENT;
-    a.d_stride = 16;
-    a.s_stride = 32;
-    a.last = CL_TOKENS - 1;
+    uint wide = cl_ceil_div(u->half_of, CL_ROWS), places = wide * (split / CL_TOKENS);
     for (uint half_at = 0; half_at < u->all; half_at += u->half_of) {
         struct cl_weight w = u->w0;
         if (half_at > 0)
             w = u->w1;
         uint panel_bytes = cl_type_bytes(w.type, cols);
-        for (uint v0 = 0; v0 < u->half_of; v0 += at_once) {
-            uint v = v0 + slot;
-            /* The matrix engine needs all items: for panels that do not exist the last one is computed
-             * again. */
-            cl_bytes from =
-                cl_panel_at(&w, min(u->panel + min(v, u->half_of - 1), u->panels - 1), panel_bytes);
-            float total[CL_TOKENS];
+        for (uint place0 = 0; place0 < places; place0 += at_once) {
+            uint place = place0 + slot, v = place % wide * CL_ROWS, token = place / wide * CL_TOKENS;
+            bool mine = place < places && token < nt, active = mine;
+#if CL_SUB_GROUP ==                                                                                          \
+    16 /* two sub-groups may be one warp (tools/zecuda), which then must be there as a whole */
+            uint beside = place ^ 1;
+            active |= beside < places && beside / wide * CL_TOKENS < nt;
+            token = min(token, split - CL_TOKENS);
+#endif
+            cl_bytes from[CL_ROWS];
 #pragma unroll
-            for (uint t = 0; t < CL_TOKENS; t++)
+            for (uint row = 0; row < CL_ROWS; row++) /* for panels that do not exist the last one again */
+                from[row] =
+                    cl_panel_at(&w, min(u->panel + min(v + row, u->half_of - 1), u->panels - 1), panel_bytes);
+            struct cl_act a;
+            a.q = work + token * CL_SEGMENT * (CL_ANY_FLOAT && cl_is_float(w.type) ? 4 : 1);
+            a.d = (local float *)(work + CL_TILE_TOKENS * CL_SEGMENT) + token;
+            a.s = (local short *)(work + CL_TILE_TOKENS * (CL_SEGMENT + 64)) + token;
+            a.stride = CL_SEGMENT;
+            a.d_stride = a.s_stride = CL_TILE_TOKENS;
+            a.last = CL_TOKENS - 1;
+            float total[CL_SUMS];
+#pragma unroll
+            for (uint t = 0; t < CL_SUMS; t++)
                 total[t] = 0.0f;
             for (uint segment = 0; segment < segments; segment++) {
                 uint at = segment * CL_SEGMENT;
                 barrier(CLK_LOCAL_MEM_FENCE);
                 cl_stage(src, w.type, t0, nt, at, min(cols - at, (uint)CL_SEGMENT), work);
                 barrier(CLK_LOCAL_MEM_FENCE);
-                float acc[CL_TOKENS];
+                if (!active)
+                    continue;
+                float acc[CL_SUMS];
                 cl_segment(w.type, w.file, from, cols, r, segment, &a, acc);
 #pragma unroll
-                for (uint t = 0; t < CL_TOKENS; t++)
+                for (uint t = 0; t < CL_SUMS; t++)
                     total[t] += acc[t];
             }
-            if (v < u->half_of)
-#pragma unroll
-                for (uint t = 0; t < CL_TOKENS; t++)
-                    tile[t * R + 16 * (half_at + v) + r] = total[t];
+            if (mine)
+                cl_put_sums(u, half_at > 0, v, r, token, total, tile, R);
         }
     }
 }

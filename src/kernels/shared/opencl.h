@@ -12,7 +12,17 @@
 #define OPENCL_QUANTISE_WORDS(n) (3 * (n) / 8)
 /* Tokens that one pass of a matmul kernel handles. */
 #define OPENCL_DECODE_TOKENS  4
-#define OPENCL_PREFILL_TOKENS 8
+#define OPENCL_DECODE_MIXED   2 /* of all types, or all K types */
+#define OPENCL_PREFILL_TOKENS 8 /* of weights with floats */
+#define OPENCL_PREFILL_MIXED  2 /* what an item has of those where types of all kinds are mixed */
+/* Tokens whose activations a group of a prefill kernel has in local memory, without and with the matrix
+ * engine; and what an item has of it: tokens, and rows of weights. */
+#define OPENCL_PREFILL_TILE 16
+#define OPENCL_PREFILL_EACH 8
+#define OPENCL_PREFILL_ROWS 2
+#define OPENCL_DPAS_TILE    32
+#define OPENCL_DPAS_EACH    16
+#define OPENCL_DPAS_ROWS    1
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
 /* A tile of many queries has 64 rows, of heads whose V is wider than 64 values 32, of those wider than 128
