@@ -291,6 +291,37 @@ typedef struct stator_stats {
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);
 
+/* A cache of the model: what it remembers of tokens, in blocks. In a paged one a block has block_tokens
+ * tokens of a text, and requests that begin alike share it; a ring has the newest tokens of a sequence, a
+ * state stands for all of them. */
+typedef struct stator_cache {
+    size_t size;
+    char name[16];
+    char kind[8]; /* "paged", "ring", "state" */
+    uint32_t blocks;
+    uint32_t block_tokens; /* 0: it is a state */
+    uint64_t block_bytes;  /* on all devices */
+} stator_cache;
+/* Cache `index`, or *have = 0 past the last one. After stator_start. */
+stator_status stator_get_cache(const stator *s, size_t index, stator_cache *cache, int *have,
+                               stator_error *e);
+
+typedef enum stator_block_state {
+    STATOR_BLOCK_FREE,
+    STATOR_BLOCK_CACHED, /* held by none, kept as long as nobody needs the memory */
+    STATOR_BLOCK_HELD
+} stator_block_state;
+typedef struct stator_block {
+    uint64_t request; /* HELD: of the holders, the one that has come last */
+    stator_block_state state;
+    uint32_t holders; /* HELD; at most 65535 are counted */
+} stator_block;
+/* Blocks of a cache from `first` on, as many as there are and capacity allows: *n. A request's blocks of
+ * request_stats that it has not taken yet are free or cached here. Blocks may be of moments a step apart.
+ * STATOR_USAGE: there is no such cache. */
+stator_status stator_get_blocks(stator *s, size_t cache, size_t first, stator_block *out, size_t capacity,
+                                size_t *n, stator_error *e);
+
 typedef enum stator_request_state { STATOR_WAITING, STATOR_RUNNING, STATOR_ENDED } stator_request_state;
 typedef struct stator_request_stats {
     size_t size;

@@ -120,7 +120,8 @@ struct engine_sequence {
 struct engine_cache {
     uint32_t *free; /* not of PAGED ones, whose blocks the pool has */
     uint32_t n_free;
-    uint32_t peak; /* most that sequences have held, or reserved */
+    uint32_t peak;           /* most that sequences have held, or reserved */
+    _Atomic uint64_t *shown; /* of each block: KV_POOL_SHOWN; of PAGED ones the pool's */
 };
 
 /* A step under way (pipeline.c). */

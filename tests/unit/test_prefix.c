@@ -160,9 +160,73 @@ static void turns(void **state) {
     free(r);
 }
 
+/* The blocks of running requests, shared and their own, cached ones and free ones. */
+static void blocks(void **state) {
+    (void)state;
+    const char *sets[] = {"memory.context=128", "memory.batch=64", "memory.sequences=3", "cpu.threads=2",
+                          NULL};
+    stator_error error, *e = &error;
+    stator *s = harness_start(DEMO, sets);
+    stator_cache cache = {.size = sizeof cache};
+    int have = 0;
+    assert_int_equal(stator_get_cache(s, 0, &cache, &have, NULL), STATOR_OK);
+    assert_true(have == 1 && cache.blocks == 12 && cache.block_tokens == 32);
+    assert_string_equal(cache.kind, "paged");
+    stator_memory_row row = {.size = sizeof row};
+    for (size_t i = 0; strcmp(row.arena, "kv") != 0; i++)
+        assert_int_equal(stator_get_memory(s, i, &row, &have, NULL), STATOR_OK);
+    assert_int_equal(row.planned, cache.blocks * cache.block_bytes);
+    assert_int_equal(stator_get_cache(s, 1, &cache, &have, NULL), STATOR_OK);
+    assert_int_equal(have, 0);
+    struct prefix_play_request *r = calloc(3, sizeof *r);
+    assert_non_null(r);
+    uint64_t random = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        r[i].n_prompt = 70;
+        r[i].max_new = i == 0 ? 1 : 50;
+        for (uint32_t k = 0; k < 70; k++)
+            r[i].prompt[k] = i == 2 ? r[1].prompt[k] : (int32_t)testing_below(&random, 2048);
+    }
+    stator_block b[12];
+    size_t n = 0;
+    prefix_play_submit(s, &r[0]);
+    prefix_play_collect(s, &r[0], 1);
+    for (uint32_t i = 1; i < 3; i++) {
+        prefix_play_submit(s, &r[i]);
+        assert_int_equal(stator_hold(s, r[i].id, 1, NULL), STATOR_OK);
+    }
+    /* 2 blocks are cached, 2 shared, and each has 2 more, as its 50 tokens have come. */
+    for (stator_request_stats q[2] = {{.n_generated = 0}}; q[0].n_generated + q[1].n_generated < 100;)
+        for (uint32_t i = 0; i < 2; i++) {
+            q[i].size = sizeof q[i];
+            assert_int_equal(stator_get_request(s, r[i + 1].id, &q[i], NULL), STATOR_OK);
+        }
+    assert_int_equal(stator_get_blocks(s, 0, 0, b, 12, &n, NULL), STATOR_OK);
+    assert_int_equal(n, 12);
+    uint32_t states[3] = {0};
+    for (uint32_t i = 0; i < 12; i++) {
+        states[b[i].state]++;
+        assert_int_equal(b[i].state == STATOR_BLOCK_HELD, b[i].holders > 0);
+        assert_int_equal(b[i].state == STATOR_BLOCK_HELD, b[i].request == r[1].id || b[i].request == r[2].id);
+    }
+    assert_true(states[STATOR_BLOCK_FREE] >= 4 && states[STATOR_BLOCK_CACHED] >= 2);
+    assert_int_equal(stator_get_blocks(s, 0, 10, b + 5, 7, &n, NULL), STATOR_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(stator_get_blocks(s, 0, 12, b, 12, &n, NULL), STATOR_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(stator_get_blocks(s, 0, SIZE_MAX, NULL, 0, &n, NULL), STATOR_OK);
+    assert_int_equal(stator_get_blocks(s, 1, 0, b, 12, &n, e), STATOR_USAGE);
+    assert_non_null(strstr(error.text, "there is no cache 1"));
+    for (uint32_t i = 1; i < 3; i++)
+        assert_int_equal(stator_hold(s, r[i].id, 0, NULL), STATOR_OK);
+    prefix_play_collect(s, r + 1, 2);
+    stator_close(s);
+    free(r);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(answers),
-                                       cmocka_unit_test(conversations), cmocka_unit_test(pressure),
-                                       cmocka_unit_test(with_experts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns),    cmocka_unit_test(answers),
+                                       cmocka_unit_test(blocks),   cmocka_unit_test(conversations),
+                                       cmocka_unit_test(pressure), cmocka_unit_test(with_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

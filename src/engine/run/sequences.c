@@ -67,6 +67,10 @@ __attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /
     return pool_is_whole(s);
 }
 
+static void show(struct stator *s, uint32_t cache, uint32_t block, uint64_t what) {
+    atomic_store_explicit(&s->caches[cache].shown[block], what, memory_order_relaxed);
+}
+
 static void tell_of_pool(struct stator *s) {
     atomic_store(&s->shown.cached_blocks, s->pool.n_cached);
     atomic_store(&s->shown.evicted_blocks, s->pool.evicted);
@@ -151,6 +155,7 @@ void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t
 
 /* What it can ever need, which is taken as it is needed; of caches that are not PAGED at once. */
 static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
+    uint64_t name = atomic_load(&q->request->id);
     q->n_blocks = q->n_cleared = q->n_kept = q->reserved = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         const struct device_cache *d = &s->planning.devices[0].model.caches[i];
@@ -163,7 +168,7 @@ static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens
             continue;
         }
         for (uint32_t k = 0; k < need; k++)
-            q->caches[i].table[k] = c->free[--c->n_free];
+            show(s, i, q->caches[i].table[k] = c->free[--c->n_free], KV_POOL_SHOWN(name, 1));
         q->caches[i].n_blocks = need;
         c->peak = ARITH_MAX(c->peak, d->n_blocks - c->n_free);
     }
@@ -179,8 +184,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
             q = &s->sequences[i];
     if (q == NULL || !has_room(s, tokens))
         return false;
-    reserve(s, q, tokens);
     q->request = r;
+    reserve(s, q, tokens);
     q->capacity = tokens;
     q->done = 0;
     q->fresh = true;
@@ -231,7 +236,7 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         struct engine_cache *c = &s->caches[i];
         for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)
-            c->free[c->n_free++] = q->caches[i].table[k];
+            show(s, i, c->free[c->n_free++] = q->caches[i].table[k], 0);
         CHECK(c->n_free <= s->planning.devices[0].model.caches[i].n_blocks);
         q->caches[i].n_blocks = 0;
     }

@@ -53,6 +53,18 @@ static uint32_t stage_devices(const struct stator *s) {
     return n;
 }
 
+static void lay_out_cache(struct stator *s, uint32_t cache, struct carve *c) {
+    const struct device_model *m = &s->planning.devices[0].model;
+    const uint32_t n_blocks = m->caches[cache].n_blocks;
+    s->caches[cache].shown = s->pool.shown;
+    if (m->graph->caches[cache].kind == GRAPH_PAGED)
+        return;
+    s->caches[cache].free = carve_take(c, n_blocks, sizeof *s->caches[cache].free);
+    s->caches[cache].shown = carve_take(c, n_blocks, sizeof *s->caches[cache].shown);
+    for (uint32_t i = 0; i < n_blocks && c->base != NULL; i++)
+        atomic_init(&s->caches[cache].shown[i], 0);
+}
+
 static void lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
     const struct device_model *m = &s->planning.devices[0].model;
     s->n_requests = want->sequences + (uint32_t)s->planning.config.server.max_queue;
@@ -65,9 +77,9 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     for (uint32_t i = 0; i < n_caches; i++)
         tables[i] = carve_take(c, (uint64_t)want->sequences * m->caches[i].per_sequence, sizeof *tables[i]);
     lay_out_steps(s, want, c);
-    for (uint32_t i = 0; i < n_caches; i++)
-        s->caches[i].free = carve_take(c, m->caches[i].n_blocks, sizeof *s->caches[i].free);
     lay_out_pool(s, want, c);
+    for (uint32_t i = 0; i < n_caches; i++)
+        lay_out_cache(s, i, c);
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
     s->rope_frequency =
         carve_take(c, graph_angles_stride(&s->planning.devices[0].graph) / 2, sizeof *s->rope_frequency);
@@ -115,8 +127,10 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         const struct device_cache *d = &m->caches[k];
         for (uint32_t i = 0; i < want->sequences; i++)
             s->sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
-        s->caches[k].n_free = d->n_blocks;
         s->shown.blocks += d->n_blocks;
+        if (m->graph->caches[k].kind == GRAPH_PAGED)
+            continue;
+        s->caches[k].n_free = d->n_blocks;
         for (uint32_t i = 0; i < d->n_blocks; i++)
             s->caches[k].free[i] = d->n_blocks - 1 - i;
     }
