@@ -32,7 +32,7 @@ ready() {
 # raw_file FILE: its bytes go to the server as they are; the answer, until the server closes (or for 10 s), is in $tmp/answer, and
 # status is that of its first line.
 raw_file() {
-    exec 3<>"/dev/tcp/127.0.0.1/$port" || fail "no connection to port $port"
+    exec 3<>"/dev/tcp/${address:-127.0.0.1}/$port" || fail "no connection to port $port"
     cat "$1" >&3
     timeout "${patience:-10}" cat <&3 >"$tmp/answer"
     exec 3<&- 3>&-

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 struct serve {
@@ -74,6 +75,7 @@ static bool parse(struct serve *v, int argc, char **argv, int *code) {
 int serve_command(int argc, char **argv) {
     static struct serve v; /* the keys of the settings are too large for a stack */
     int code = 0;
+    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may end before the server */
     if (!parse(&v, argc, argv, &code))
         return code;
     stator_error e;

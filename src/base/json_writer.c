@@ -59,6 +59,15 @@ static size_t utf8_length(const unsigned char *s, size_t n) {
     return len;
 }
 
+bool json_is_utf8(const char *value, size_t n) {
+    for (size_t i = 0, length; i < n; i += length) {
+        length = utf8_length((const unsigned char *)value + i, n - i);
+        if (length == 0)
+            return false;
+    }
+    return true;
+}
+
 static void put_quoted(struct json *j, const char *value, size_t n) {
     const unsigned char *s = (const unsigned char *)value;
     put_text(j, "\"");
@@ -165,6 +174,21 @@ void json_put_double(struct json *j, const char *name, double v) {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v)
+            break;
+    }
+    begin_value(j, name);
+    put_text(j, text);
+}
+
+void json_put_float(struct json *j, const char *name, float v) {
+    char text[32];
+    if (j->widest || !isfinite(v)) {
+        json_put_double(j, name, (double)v);
+        return;
+    }
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)v);
+        if (strtof(text, NULL) == v)
             break;
     }
     begin_value(j, name);

@@ -38,10 +38,13 @@ void json_open_array(struct json *j, const char *name);
 void json_close(struct json *j); /* the innermost object or array */
 void json_put_string(struct json *j, const char *name, const char *value);
 void json_put_string_n(struct json *j, const char *name, const char *value, size_t n);
+/* What a string may have without being repaired. */
+bool json_is_utf8(const char *value, size_t n);
 void json_put_u64(struct json *j, const char *name, uint64_t v);
 void json_put_i64(struct json *j, const char *name, int64_t v);
 void json_put_double(struct json *j, const char *name,
                      double v); /* shortest text that reads back equal; null if not finite */
+void json_put_float(struct json *j, const char *name, float v); /* likewise, as a float */
 void json_put_bool(struct json *j, const char *name, bool v);
 void json_put_null(struct json *j, const char *name);
 

@@ -123,9 +123,24 @@ static void leave(struct api_job_state *job) {
             stator_cancel(job->api->engine, job->choices[i].request);
 }
 
+/* How far an answer is that ends before its time. */
+static void note_unfinished(struct api_choice *c) {
+    stator_request_stats r = {.size = sizeof r};
+    if (c->request == 0 || stator_get_request(c->job->api->engine, c->request, &r, NULL) != STATOR_OK)
+        return;
+    c->end.n_prompt = r.n_prompt;
+    c->end.n_cached = r.n_cached;
+    c->end.queue_ns = r.queue_ns;
+    c->end.prompt_ns = r.prompt_ns;
+    c->end.generate_ns = r.generate_ns;
+}
+
 static void account(struct api_job_state *job, const char *reason) {
     struct http_account *a = http_account(job->x);
     uint64_t prompt, cached, generated;
+    for (uint32_t i = 0; i < job->n_choices; i++)
+        if (!job->choices[i].done)
+            note_unfinished(&job->choices[i]);
     api_reply_count(job, &prompt, &cached, &generated);
     a->n_prompt = (uint32_t)prompt;
     a->n_cached = (uint32_t)cached;
@@ -147,7 +162,7 @@ void api_jobs_fail(struct api_job_state *job, int status, const char *param, con
     va_end(ap);
     if (job->x == NULL)
         return;
-    account(job, "error");
+    account(job, status == 504 ? "timeout" : "error");
     if (job->begun) {
         /* The status is out already: the stream says it, as far as there is room, and ends without [DONE]. */
         job->out.n = 0;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TOKEN_NAME 256 /* bytes of a token's name in completions, with the end */
+
 struct piece {
     struct api_choice *choice;
     enum api_piece kind;
@@ -77,17 +79,11 @@ static void put_head(struct json *j, const struct api_job_state *job, const char
     json_put_string(j, "system_fingerprint", job->api->server->info.plan_hash);
 }
 
-static void put_token(struct json *j, const char *name, struct api_tokens *t, int32_t token) {
-    size_t n = 0;
-    const char *bytes = (const char *)api_token_bytes(t, token, &n);
-    json_put_string_n(j, name, bytes, n);
-}
-
 static void put_chat_logprob(struct json *j, struct api_tokens *t, stator_logprob l) {
     size_t n = 0;
-    put_token(j, "token", t, l.token);
-    json_put_double(j, "logprob", (double)l.logprob);
     const unsigned char *bytes = api_token_bytes(t, l.token, &n);
+    json_put_string_n(j, "token", (const char *)bytes, n);
+    json_put_float(j, "logprob", l.logprob);
     json_open_array(j, "bytes");
     for (size_t i = 0; i < n; i++)
         json_put_u64(j, NULL, bytes[i]);
@@ -117,29 +113,36 @@ static void put_chat_logprobs(struct json *j, const struct api_choice *c, size_t
     json_close(j);
 }
 
-/* {"text": log probability}: of tokens that have the same text (parts of characters) the likelier one. */
+/* How completions name a token: its text, or "bytes:\\xe4.." where that is a part of a character. In
+ * name[TOKEN_NAME]; what is longer is cut. */
+static size_t token_name(struct api_tokens *t, int32_t token, char name[TOKEN_NAME]) {
+    size_t n = 0, at = 0;
+    const char *bytes = (const char *)api_token_bytes(t, token, &n);
+    if (json_is_utf8(bytes, n) && memchr(bytes, '\0', n) == NULL) {
+        at = n < TOKEN_NAME ? n : TOKEN_NAME - 1;
+        while (at < n && at > 0 && ((unsigned char)bytes[at] & 0xC0) == 0x80)
+            at--; /* not inside of a character */
+        memcpy(name, bytes, at);
+    } else {
+        at = (size_t)snprintf(name, TOKEN_NAME, "bytes:");
+        for (size_t k = 0; k < n && at + 5 < TOKEN_NAME; k++)
+            at += (size_t)snprintf(name + at, TOKEN_NAME - at, "\\x%02x", (unsigned char)bytes[k]);
+    }
+    name[at] = '\0';
+    return at;
+}
+
+/* {"name": log probability}: of tokens of the same name (long ones) the likelier one. */
 static void put_top(struct json *j, struct api_tokens *t, const stator_logprob *top, uint32_t n) {
-    char seen[STATOR_TOP_LOGPROBS][64];
+    char seen[STATOR_TOP_LOGPROBS][TOKEN_NAME];
     json_open_object(j, NULL);
     for (uint32_t i = 0; i < n; i++) {
-        size_t length = 0;
-        const unsigned char *bytes = api_token_bytes(t, top[i].token, &length);
-        char *name = seen[i];
-        /* Names need a NUL and must be UTF-8; what does not do is written as bytes. */
-        snprintf(name, sizeof seen[0], "%.*s", (int)length, (const char *)bytes);
-        bool plain = strlen(name) == length;
-        for (size_t k = 0; k < length; k++)
-            plain = plain && bytes[k] < 0x80;
-        if (!plain) {
-            size_t to = (size_t)snprintf(name, sizeof seen[0], "bytes:");
-            for (size_t k = 0; k < length && to + 5 < sizeof seen[0]; k++)
-                to += (size_t)snprintf(name + to, sizeof seen[0] - to, "\\x%02x", bytes[k]);
-        }
+        (void)token_name(t, top[i].token, seen[i]);
         bool again = false;
         for (uint32_t k = 0; k < i; k++)
-            again = again || strcmp(seen[k], name) == 0;
+            again = again || strcmp(seen[k], seen[i]) == 0;
         if (!again)
-            json_put_double(j, name, (double)top[i].logprob);
+            json_put_float(j, seen[i], top[i].logprob);
     }
     json_close(j);
 }
@@ -150,12 +153,15 @@ static void put_text_logprobs(struct json *j, const struct api_choice *c, size_t
     stator_logprob top[STATOR_TOP_LOGPROBS];
     json_open_object(j, "logprobs");
     json_open_array(j, "tokens");
-    for (size_t at = 0; at < entries;)
-        put_token(j, NULL, t, api_answer_entry(p, &at, top).is.token);
+    for (size_t at = 0; at < entries;) {
+        char name[TOKEN_NAME];
+        const size_t n = token_name(t, api_answer_entry(p, &at, top).is.token, name);
+        json_put_string_n(j, NULL, name, n);
+    }
     json_close(j);
     json_open_array(j, "token_logprobs");
     for (size_t at = 0; at < entries;)
-        json_put_double(j, NULL, (double)api_answer_entry(p, &at, top).is.logprob);
+        json_put_float(j, NULL, api_answer_entry(p, &at, top).is.logprob);
     json_close(j);
     json_open_array(j, "top_logprobs");
     for (size_t at = 0; at < entries;) {

@@ -160,6 +160,21 @@ static void append_date(char *out, size_t *n) {
            months + 3 * t.tm_mon, t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
+/* "Allow: GET, HEAD": what may be asked of the path. */
+static void append_allow(const struct http_connection *c, char *out, size_t *n) {
+    const struct http *h = c->http;
+    const char *before = "Allow: ";
+    for (uint32_t t = 0; t < h->n_tables; t++)
+        for (size_t i = 0; i < h->tables[t].n; i++) {
+            const struct http_route *r = &h->tables[t].routes[i];
+            if (strcmp(r->path, c->head.path) != 0)
+                continue;
+            append(out, n, "%s%s%s", before, r->method, strcmp(r->method, "GET") == 0 ? ", HEAD" : "");
+            before = ", ";
+        }
+    append(out, n, "\r\n");
+}
+
 /* Of an answer of n bytes, or (streams) of unknown length. */
 static size_t write_head(struct http_connection *c, int status, const char *type, size_t n, char *out) {
     size_t at = 0;
@@ -182,6 +197,8 @@ static size_t write_head(struct http_connection *c, int status, const char *type
         append(out, &at, "X-Accel-Buffering: no\r\n"); /* proxies would hold events back */
     if (status == 429 || status == 503)
         append(out, &at, "Retry-After: %d\r\n", HTTP_RETRY_AFTER);
+    if (status == 405)
+        append_allow(c, out, &at);
     if (status == 401)
         append(out, &at, "WWW-Authenticate: Bearer\r\n");
     if (c->cross_origin != NULL)

@@ -280,7 +280,20 @@ bool http_parse_head(char *buffer, size_t n, size_t capacity, size_t *seen, stru
     return parse_rest(out, authority, r);
 }
 
-enum { SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER, TRAILER_LINE, TRAILER_LF, END_LF, END };
+enum {
+    SIZE,
+    BLANK,
+    EXTENSION,
+    SIZE_LF,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER,
+    TRAILER_LINE,
+    TRAILER_LF,
+    END_LF,
+    END
+};
 
 static int next_state(struct http_chunks *c, char b) {
     switch (c->state) {
@@ -292,8 +305,10 @@ static int next_state(struct http_chunks *c, char b) {
         }
         if (c->digits == 0)
             return -1;
-        return b == '\r' ? SIZE_LF : b == ';' || b == ' ' || b == '\t' ? EXTENSION : -1;
+        return b == '\r' ? SIZE_LF : b == ';' ? EXTENSION : b == ' ' || b == '\t' ? BLANK : -1;
     }
+    case BLANK: /* only in front of an extension */
+        return b == ';' ? EXTENSION : (b == ' ' || b == '\t') && ++c->extras <= MAX_EXTRAS ? BLANK : -1;
     case EXTENSION:
         if (b == '\r')
             return SIZE_LF;

@@ -10,6 +10,7 @@ struct metrics {
     stator_audit audit;
     struct http_figures http;
     struct edge_pool_figures pool;
+    uint64_t log_lost;
     bool ready; /* the server serves */
     bool has_stats, has_audit;
 };
@@ -105,6 +106,7 @@ static void write_metrics(const void *from, struct ops_text *t) {
     put_u64(t, "edge_pool_used_bytes", "gauge", "Of that, in use", m->pool.used);
     put_u64(t, "edge_pool_peak_bytes", "gauge", "The most that was in use", m->pool.peak);
     put_u64(t, "edge_pool_failures_total", "counter", "Times that it was exhausted", m->pool.failures);
+    put_u64(t, "log_lost_total", "counter", "Log lines of requests that could not be written", m->log_lost);
     if (m->has_audit) {
         put_u64(t, "host_private_bytes", "gauge", "Private memory of the process by the kernel",
                 m->audit.kernel);
@@ -119,6 +121,7 @@ void ops_metrics(void *context, struct http_exchange *x) {
     struct metrics m = {.info = s->info,
                         .stats = {.size = sizeof m.stats},
                         .audit = {.size = sizeof m.audit},
+                        .log_lost = server_log_lost(s),
                         .ready = s->phase == SERVER_READY};
     if (s->phase != SERVER_LOADING) {
         m.has_stats = stator_get_stats(s->engine, &m.stats, NULL) == STATOR_OK;

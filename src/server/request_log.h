@@ -1,5 +1,6 @@
 /* The log's line of a request, as text or JSON, to log.file or standard error. One write per line, no memory
- * of its own. */
+ * of its own. A log that takes no line at once (its reader stands still, its disk is full) loses the line and
+ * holds up nobody. */
 #ifndef STATOR_SERVER_REQUEST_LOG_H
 #define STATOR_SERVER_REQUEST_LOG_H
 
@@ -9,6 +10,7 @@ struct request_log {
     int fd; /* -1: requests are not logged */
     bool json;
     bool owns;
+    uint64_t lost; /* lines that could not be written */
 };
 
 stator_status request_log_open(struct request_log *l, const struct server_settings *s, stator_error *e);

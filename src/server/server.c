@@ -116,6 +116,10 @@ bool server_takes(struct server *s, struct http_exchange *x) {
     return false;
 }
 
+uint64_t server_log_lost(const struct server *s) {
+    return s->own->log.lost;
+}
+
 const char *server_model(const struct server *s) {
     return s->info.model_name[0] != '\0' ? s->info.model_name : "model";
 }

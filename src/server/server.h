@@ -49,6 +49,8 @@ bool server_takes(struct server *s, struct http_exchange *x);
 void server_look_for_fault(struct server *s);
 /* A step is under way for longer than devices.deadline. */
 bool server_is_stuck(const struct server *s);
+/* Log lines of requests that were lost: the log took none. */
+uint64_t server_log_lost(const struct server *s);
 /* The name of the model in the API. */
 const char *server_model(const struct server *s);
 

@@ -68,6 +68,90 @@ test_refused_starts() {
     ready
 }
 
+# Other machines may come with a key, or where all are let in; both kinds of addresses.
+test_addresses() {
+    echo sesame >"$tmp/keys"
+    serve --set server.host=0.0.0.0 --set server.api_key_file="$tmp/keys"
+    grep -q 'listening on http://0.0.0.0:' "$tmp/serve.out" || fail "it listens on $(cat "$tmp/serve.out")"
+    ready
+    get /slots
+    answered 401
+    get /slots 'Authorization: Bearer sesame'
+    answered 200
+    kill -TERM $pid
+    ends 0
+    serve --set server.host=0.0.0.0 --set server.open=true
+    ready
+    get /slots
+    answered 200
+    kill -TERM $pid
+    ends 0
+    [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 || return 0
+    serve --set server.host=::1
+    grep -q 'listening on http://\[::1\]:' "$tmp/serve.out" || fail "it listens on $(cat "$tmp/serve.out")"
+    address=::1 ready
+    kill -TERM $pid
+    ends 0
+    serve --set server.host=:: --set server.open=true
+    ready # IPv4 too
+    address=::1 get /slots "X: [::1]:$port"
+    answered 200
+    kill -TERM $pid
+    ends 0
+}
+
+# One line of JSON for each request, whatever becomes of it; and where none can be written the server goes on.
+test_log() {
+    command -v python3 >/dev/null || skip "python3 is missing (make setup-test)"
+    serve --set log.format=json --set log.file="$tmp/log"
+    ready
+    local body='{"prompt":"Once upon a time","max_tokens":3,"ignore_eos":true,"temperature":0}'
+    get /none
+    raw 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body"
+    answered 200
+    raw 'nonsense\r\n\r\n'
+    kill -TERM $pid
+    ends 0
+    python3 - "$tmp/log" <<'EOF' || fail "$(cat "$tmp/log")"
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+requests = [l for l in lines if l.get("message") == "request"]
+assert len([l for l in requests if l["path"] == "/none"]) == 1
+assert len([l for l in requests if l["status"] == 400]) == 1
+[one] = [l for l in requests if l["path"] == "/v1/completions"]
+assert one["id"].startswith("cmpl-") and one["status"] == 200 and one["method"] == "POST" and one["complete"] is True
+assert one["prompt_tokens"] > 1 and one["generated_tokens"] == 3 and one["cached_tokens"] == 0 and one["reason"] == "length"
+assert 0 <= one["queue_seconds"] <= one["seconds"] and one["prompt_seconds"] > 0 and one["generate_seconds"] > 0
+assert "Once" not in open(sys.argv[1]).read()
+EOF
+    serve_under=(bash -c 'exec "$@" 2>/dev/full' -)
+    serve
+    ready
+    get /metrics
+    answered 200 '^stator_log_lost_total [1-9]'
+    kill -TERM $pid
+    ends 0
+    # A reader of the log that stands still holds up nobody; one that has left ends nothing.
+    mkfifo "$tmp/pipe"
+    exec 7<>"$tmp/pipe"
+    serve_under=(bash -c 'exec "$@" 2>'"$tmp/pipe" -)
+    serve
+    ready
+    local n
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    (for ((n = 0; n < 1500; n++)); do printf 'GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n'; done
+     printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n') >&3 &
+    timeout 30 cat <&3 >"$tmp/many"
+    exec 3>&-
+    n=$(grep -ao 'HTTP/1.1 404' "$tmp/many" | wc -l)
+    [ $n = 1500 ] || fail "$n of 1500 answers"
+    exec 7>&-
+    get /metrics
+    answered 200 '^stator_log_lost_total [1-9]'
+    kill -TERM $pid
+    ends 0
+}
+
 # What systemd is told: loading, ready, alive, stopping.
 test_notify() {
     command -v python3 >/dev/null || skip "python3 is missing (make setup-test)"

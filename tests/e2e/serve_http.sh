@@ -58,6 +58,79 @@ test_heads() {
     ends 0
 }
 
+# chunks STATUS BODY: a GET whose body is chunked in this way, and a second request behind it, which only a body that is understood
+# leaves to be one.
+chunks() {
+    raw 'GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n'"$2"'GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
+    answered "$1"
+    local others=$(grep -o 'HTTP/1.1 404' "$tmp/answer" | wc -l)
+    [ "$others" = $(($1 == 200)) ] || fail "$2: $others answers to what is behind it"
+}
+
+# Where proxies and servers may disagree about a body's end, nothing is guessed.
+test_chunks() {
+    serve
+    ready
+    chunks 200 '3\r\nabc\r\n0\r\n\r\n'
+    chunks 200 '003;name=value;quoted="x y"\r\nabc\r\n0;last\r\nTrailer: 1\r\nContent-Length: 7\r\n\r\n'
+    chunks 200 '3 ;bad=blank\r\nabc\r\n0\r\n\r\n'
+    local body
+    for body in '3\nabc\r\n0\r\n\r\n' '3\r\nabc\n0\r\n\r\n' '3;x\nabc\r\n0\r\n\r\n' '3;x\ry\r\nabc\r\n0\r\n\r\n' '3 4\r\nabc\r\n0\r\n\r\n' \
+        '3 \r\nabc\r\n0\r\n\r\n' '0x3\r\nabc\r\n0\r\n\r\n' '+3\r\nabc\r\n0\r\n\r\n' '-3\r\nabc\r\n0\r\n\r\n' '\r\n\r\n' ';x\r\n\r\n' \
+        'fffffffffffffffff\r\nabc\r\n' '3\r\nabcd\r\n0\r\n\r\n' '3\r\nab\r\n0\r\n\r\n' '0\r\nX: 1\n\r\n' '0\r\nX: \r1\r\n\r\n' '0\r\nX: 1\0\r\n\r\n'; do
+        chunks 400 "$body"
+    done
+    raw 'GET /health HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
+    answered 400 'HTTP/1.0'
+    raw 'GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1;%s\r\nx\r\n0\r\n\r\n' \
+        "$(head -c 5000 /dev/zero | tr '\0' x)"
+    answered 400
+    raw 'GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n'
+    answered 400 'CR LF'
+    raw 'GET /health HTTP/1.1\rHost: localhost\r\n\r\n'
+    answered 400 'CR LF'
+}
+
+test_forms() {
+    serve
+    ready
+    raw 'GET http://localhost/health?x=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
+    answered 200
+    raw 'GET http://localhost/health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n'
+    answered 400 'different hosts'
+    local target
+    for target in health http://localhost //localhost/health/../none /%%2 '/a#b' '*' localhost:80; do
+        raw "GET $target HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        case $status in 400 | 404) ;; *) fail "$target: $status" ;; esac
+    done
+    # HTTP/1.0: no Host is needed, and the connection closes unless it is asked to stay.
+    raw 'GET /health HTTP/1.0\r\n\r\n'
+    answered 200 '^Connection: close'
+    raw 'GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\nHEAD /health HTTP/1.0\r\n\r\n'
+    answered 200 '^Connection: keep-alive'
+    [ "$(grep -o 'HTTP/1.1 200' "$tmp/answer" | wc -l)" = 2 ] || fail "no second answer"
+    raw 'DELETE /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
+    answered 405 '^Allow: POST'
+    raw 'POST /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
+    answered 405 '^Allow: GET, HEAD'
+    # A body that nobody reads is not the next request.
+    raw 'POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Length: 44\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    answered 404
+    [ "$(grep -o 'HTTP/1.1' "$tmp/answer" | wc -l)" = 1 ] || fail "a body became a request"
+    # 100-continue comes before the body, and not where the body is refused.
+    exec 4<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 15\r\nConnection: close\r\n\r\n' >&4
+    local line
+    IFS= read -r -t 10 line <&4
+    [ "$line" = $'HTTP/1.1 100 Continue\r' ] || fail "got '$line'"
+    printf '{"content":"a"}' >&4
+    timeout 10 cat <&4 >"$tmp/answer"
+    exec 4>&-
+    grep -q '^HTTP/1.1 200' "$tmp/answer" || fail "after 100: $(cat "$tmp/answer")"
+    raw 'POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99999999\r\n\r\n'
+    answered 413
+}
+
 test_hosts_and_origins() {
     serve --set server.hosts=box.local --set server.cors=https://chat.example
     ready

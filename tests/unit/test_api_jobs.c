@@ -495,6 +495,9 @@ static void time_runs_out(void **state) {
     api_tick(&server, now + 6000000000u);
     assert_true(xs[0].over && xs[1].over);
     assert_int_equal(xs[0].status, 504);
+    /* The log says how far it was. */
+    assert_string_equal(xs[0].account.reason, "timeout");
+    assert_true(xs[0].account.n_prompt > 0);
     assert_non_null(strstr(xs[0].text, "5 seconds"));
     assert_non_null(strstr(xs[1].text, "data: {\"error\":"));
     assert_null(strstr(xs[1].text, "[DONE]"));

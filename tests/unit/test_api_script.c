@@ -17,6 +17,7 @@ static struct {
     const char *text;
     size_t step, at;
     bool running, cancelled;
+    bool raw; /* the bytes of token i are byte i of the text, which may be a part of a character */
     stator_reason reason; /* at the end */
     uint64_t id;
 } engine;
@@ -58,6 +59,9 @@ stator_status stator_poll(stator *s, uint64_t timeout, stator_event *ev, int *ha
     const bool end = engine.cancelled || engine.at * engine.step >= strlen(engine.text);
     ev->kind = end ? STATOR_EVENT_DONE : STATOR_EVENT_TOKEN;
     ev->token = (int32_t)engine.at++;
+    ev->logprob = -0.1f * (float)engine.at;
+    ev->n_top = end ? 0 : 1;
+    ev->top[0] = (stator_logprob){.token = ev->token, .logprob = ev->logprob};
     ev->reason = !end ? STATOR_REASON_NONE : engine.cancelled ? STATOR_REASON_CANCELLED : engine.reason;
     if (end && ev->reason == STATOR_REASON_FAILED) {
         ev->status = STATOR_DEVICE;
@@ -123,7 +127,13 @@ stator_status stator_decode(const stator *s, stator_decoder *d, int32_t id, int 
 
 stator_status stator_token_bytes(const stator *s, int32_t id, char *out, size_t capacity, size_t *n,
                                  stator_error *e) {
-    return stator_decode(s, NULL, id, 1, out, capacity, n, e);
+    (void)s;
+    (void)e;
+    *n = engine.raw ? 1 : token_bytes(id, &(const char *){NULL});
+    const size_t at = engine.raw ? (size_t)id : token_begin((size_t)id);
+    assert_true(*n <= capacity);
+    memcpy(out, engine.text + at, *n);
+    return STATOR_OK;
 }
 
 stator_status stator_get_chat_template(const stator *s, stator_chat_template *t, stator_error *e) {
@@ -330,6 +340,43 @@ static void long_arguments(void **state) {
     free(x.text);
 }
 
+/* Completions name tokens alike in `tokens` and `top_logprobs`: by their text, or their bytes. */
+static void tokens_have_one_name(void **state) {
+    (void)state;
+    static const char *const names[] = {"a", "\"", "bytes:\\xc3", "bytes:\\xa9", "b"};
+    struct http_exchange x;
+    json_error_t why;
+    open_api(qwen);
+    engine.text = "a\"\xC3\xA9"
+                  "b";
+    engine.step = 1;
+    engine.raw = true;
+    engine.reason = STATOR_REASON_EOS;
+    fake_start(&x, "/v1/completions", "{\"prompt\": \"x\", \"logprobs\": 1}");
+    for (int i = 0; i < 100 && !x.over; i++)
+        api_poll(&server);
+    json_t *json = json_loadb(x.text, x.n, 0, &why);
+    assert_non_null(json);
+    const json_t *l = json_object_get(json_array_get(json_object_get(json, "choices"), 0), "logprobs");
+    assert_int_equal(json_array_size(json_object_get(l, "tokens")), 5);
+    for (size_t i = 0; i < 5; i++) {
+        const json_t *top = json_array_get(json_object_get(l, "top_logprobs"), i);
+        assert_string_equal(json_string_value(json_array_get(json_object_get(l, "tokens"), i)), names[i]);
+        assert_true((float)json_real_value(json_object_get(top, names[i])) == -0.1f * (float)(i + 1));
+    }
+    json_decref(json);
+    free(x.text);
+    engine.text = "\xC3\xA9"; /* a whole character is no bytes */
+    engine.step = 2;
+    engine.raw = false;
+    fake_start(&x, "/v1/completions", "{\"prompt\": \"x\", \"logprobs\": 1}");
+    for (int i = 0; i < 100 && !x.over; i++)
+        api_poll(&server);
+    assert_non_null(strstr(x.text, "\"tokens\":[\"\xC3\xA9\"],"));
+    assert_non_null(strstr(x.text, "\"top_logprobs\":[{\"\xC3\xA9\":-0.1}]"));
+    free(x.text);
+}
+
 static void failures_are_told(void **state) {
     (void)state;
     struct http_exchange x;
@@ -358,6 +405,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_in_tokens_of_any_size),
         cmocka_unit_test(long_arguments),
+        cmocka_unit_test(tokens_have_one_name),
         cmocka_unit_test(failures_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

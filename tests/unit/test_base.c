@@ -90,12 +90,15 @@ static void json_text(void **state) {
     json_put_i64(&j, NULL, -3);
     json_put_double(&j, NULL, 0.1);
     json_put_double(&j, NULL, (double)INFINITY);
+    json_put_float(&j, NULL, 0.1f);
+    json_put_float(&j, NULL, -1.17549435e-38f);
+    json_put_float(&j, NULL, NAN);
     json_put_bool(&j, NULL, true);
     json_close(&j);
     json_close(&j);
     assert_true(json_end(&j));
-    assert_string_equal(
-        out, "{\"a\":\"x\\\"\\n\\u0001\xEF\xBF\xBD\xC3\xA9\",\"b\":[18446744073709551615,-3,0.1,null,true]}");
+    assert_string_equal(out, "{\"a\":\"x\\\"\\n\\u0001\xEF\xBF\xBD\xC3\xA9\",\"b\":[18446744073709551615,-3,"
+                             "0.1,null,0.1,-1.1754944e-38,null,true]}");
     size_t whole = j.length;
     json_to_buffer(&j, out, 4, false);
     json_open_array(&j, NULL);
