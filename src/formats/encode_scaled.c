@@ -1,0 +1,266 @@
+/* Q3_K, Q6_K, IQ4_NL, IQ4_XS, and with weights Q4_0 and Q5_0: x = d * l * v, where l is an integer of each
+ * sub-block and v one of the type's values for each weight.
+ *
+ * The search, per sub-block first: from several ratios of its farthest value to the farthest v, alternately
+ * the v of a given scale and the scale of least error for given v. Then all together: for several d, each
+ * sub-block tries the integers around its own scale / d, and for the l and v that are there d follows again
+ * by least squares. What had the least error in the end, counted with d as it is stored, stays. */
+#include "formats/encode_parts.h"
+
+#include "base/check.h"
+
+#include <math.h>
+
+#define MAX_SUBS 16
+#define MAX_N    32
+
+struct shape {
+    uint32_t type;
+    uint32_t subs, n;        /* sub-blocks, values in one */
+    float below, above;      /* the farthest v on either side of 0, as sizes */
+    float l_least, l_most;   /* integers of sub-blocks */
+    float ratio, ratio_step; /* of scales that are tried: from below times ratio on, in steps */
+    int ratios;
+    int tries; /* of d */
+};
+
+struct sub {
+    float s; /* free */
+    float l;
+    float error;
+    float v[MAX_N];
+};
+
+struct trial {
+    float d; /* as stored */
+    float error;
+    struct sub subs[MAX_SUBS];
+};
+
+/* The code of the nearest of block_iq4_values to v, by 2 v + 256: what is halfway between two of them is a
+ * multiple of a half. */
+static const uint8_t iq4_codes[512] = {
+    [0 ... 24] = 0,     [25 ... 68] = 1,    [69 ... 107] = 2,   [108 ... 141] = 3,
+    [142 ... 171] = 4,  [172 ... 198] = 5,  [199 ... 223] = 6,  [224 ... 246] = 7,
+    [247 ... 269] = 8,  [270 ... 293] = 9,  [294 ... 318] = 10, [319 ... 346] = 11,
+    [347 ... 377] = 12, [378 ... 413] = 13, [414 ... 457] = 14, [458 ... 511] = 15};
+
+/* v for a scale, and their error. */
+static float quantise(const struct shape *f, const float *x, const float *w, float s, float *v) {
+    const float inverse = s != 0 ? 1 / s : 0;
+    float error[4] = {0};
+    if (f->type == BLOCK_IQ4_NL || f->type == BLOCK_IQ4_XS)
+        for (uint32_t i = 0; i < f->n; i++)
+            v[i] = (float)block_iq4_values[iq4_codes[(
+                uint32_t)(2 * encode_clamp(x[i] * inverse, -127.5f, 127.5f) + 256)]];
+    else
+        for (uint32_t i = 0; i < f->n; i++)
+            v[i] = encode_nearest(encode_clamp(x[i] * inverse, -f->below, f->above));
+    for (uint32_t i = 0; i < f->n; i += 4)
+        for (uint32_t k = i; k < i + 4; k++) {
+            const float off = x[k] - s * v[k];
+            error[k - i] += w[k] * off * off;
+        }
+    return encode_total(error);
+}
+
+/* The scale of one sub-block without regard to the others: that of the largest (sum w x v)^2 / (sum w v^2),
+ * which is what the error lacks of sum w x^2. */
+static float search_sub(const struct shape *f, const float *x, const float *w) {
+    float far = 0, best = 0, best_gain = 0;
+    float v[MAX_N];
+    for (uint32_t i = 0; i < f->n; i++)
+        far = fabsf(x[i]) > fabsf(far) ? x[i] : far;
+    if (far == 0)
+        return 0;
+    for (int k = 0; k < 2 * f->ratios + 2; k++) {
+        /* What fits exactly comes first, and is not given up for what is better by rounding errors. */
+        const float ratio = k < 2 ? 1 : f->ratio - f->ratio_step * (float)(k / 2 - 1);
+        float s = far / ((k & 1) != 0 ? ratio * f->above : -ratio * f->below);
+        for (int round = 0; round < 2; round++) {
+            float lxv[4] = {0}, lvv[4] = {0};
+            (void)quantise(f, x, w, s, v);
+            for (uint32_t i = 0; i < f->n; i += 4)
+                for (uint32_t at = i; at < i + 4; at++) {
+                    lxv[at - i] += w[at] * x[at] * v[at];
+                    lvv[at - i] += w[at] * v[at] * v[at];
+                }
+            const float xv = encode_total(lxv), vv = encode_total(lvv);
+            if (!(vv > 0))
+                break;
+            s = xv / vv;
+            if (xv * s > best_gain * 1.000001f) {
+                best_gain = xv * s;
+                best = s;
+            }
+        }
+    }
+    return best;
+}
+
+static void choose(const struct shape *f, const float *x, const float *w, float d, struct sub *b) {
+    const float l0 = d != 0 ? encode_nearest(encode_clamp(b->s / d, f->l_least, f->l_most)) : f->l_least;
+    b->error = INFINITY;
+    for (int k = -1; k <= 1; k++) {
+        const float l = l0 + (float)k;
+        if (l < f->l_least || l > f->l_most)
+            continue;
+        float v[MAX_N];
+        const float error = quantise(f, x, w, d * l, v);
+        if (error < b->error) {
+            b->error = error;
+            b->l = l;
+            memcpy(b->v, v, sizeof v);
+        }
+    }
+}
+
+/* From d: integers and values, then d again, a few times. The best of it goes to *best. */
+static void settle(const struct shape *f, const float *x, const float *w, const struct sub *free_subs,
+                   float d, struct trial *best) {
+    struct trial t;
+    memcpy(t.subs, free_subs, sizeof t.subs);
+    for (int round = 0; round < 3; round++) {
+        double xv = 0, vv = 0;
+        t.d = encode_as_f16(d);
+        t.error = 0;
+        for (uint32_t j = 0; j < f->subs; j++) {
+            struct sub *b = &t.subs[j];
+            choose(f, x + f->n * j, w + f->n * j, t.d, b);
+            t.error += b->error;
+            for (uint32_t i = 0; i < f->n; i++) {
+                const float value = b->l * b->v[i];
+                xv += (double)(w[f->n * j + i] * x[f->n * j + i] * value);
+                vv += (double)(w[f->n * j + i] * value * value);
+            }
+        }
+        if (!(t.error < best->error))
+            return;
+        *best = t;
+        if (!(vv > 0))
+            return;
+        d = (float)(xv / vv);
+    }
+}
+
+/* The 16 scales of Q3_K, 6 bits each: four low bits in 8 bytes, two high ones in 4. */
+static void put_scales_q3(const struct trial *t, uint8_t *to) {
+    memset(to, 0, 12);
+    for (uint32_t j = 0; j < 16; j++) {
+        const uint32_t l = (uint32_t)(t->subs[j].l + 32);
+        to[j % 8] |= (uint8_t)((l & 15) << 4 * (j / 8));
+        to[8 + j % 4] |= (uint8_t)(l >> 4 << 2 * (j / 4));
+    }
+}
+
+static void put_iq4_xs(const struct trial *t, const uint8_t *q, uint8_t *block) {
+    uint32_t high = 0;
+    encode_put_f16(block, t->d);
+    memset(block + 4, 0, 4);
+    for (uint32_t g = 0; g < 8; g++) {
+        const uint32_t l = (uint32_t)(t->subs[g].l + 32);
+        high |= l >> 4 << 2 * g;
+        block[4 + g / 2] |= (uint8_t)((l & 15) << 4 * (g % 2));
+        encode_put_nibbles(q + 32 * g, 16, block + 8 + 16 * g);
+    }
+    block[2] = (uint8_t)high;
+    block[3] = (uint8_t)(high >> 8);
+}
+
+static void put_q6_k(const struct trial *t, const uint8_t *q, uint8_t *block) {
+    memset(block + 128, 0, 64);
+    for (uint32_t half = 0; half < 2; half++) {
+        const uint8_t *from = q + 128 * half;
+        encode_put_nibbles(from, 64, block + 64 * half);
+        for (uint32_t g = 0; g < 4; g++)
+            for (uint32_t j = 0; j < 32; j++)
+                block[128 + 32 * half + j] |= (uint8_t)(from[32 * g + j] >> 4 << 2 * g);
+    }
+    for (uint32_t j = 0; j < 16; j++)
+        block[192 + j] = (uint8_t)(int8_t)t->subs[j].l;
+    encode_put_f16(block + 208, t->d);
+}
+
+static uint8_t code_of(uint32_t type, float v) {
+    uint8_t i = 0;
+    if (type == BLOCK_Q3_K)
+        return (uint8_t)(v + 4);
+    if (type == BLOCK_Q6_K)
+        return (uint8_t)(v + 32);
+    if (type == BLOCK_Q4_0 || type == BLOCK_Q5_0)
+        return (uint8_t)(v + (type == BLOCK_Q4_0 ? 8 : 16));
+    while ((float)block_iq4_values[i] < v)
+        i++;
+    return i;
+}
+
+static void put(const struct shape *f, const struct trial *t, uint8_t *block) {
+    uint8_t q[BLOCK_MAX_VALUES];
+    for (uint32_t j = 0; j < f->subs; j++)
+        for (uint32_t i = 0; i < f->n; i++)
+            q[f->n * j + i] = code_of(f->type, t->subs[j].v[i]);
+    switch (f->type) {
+    case BLOCK_Q3_K:
+        encode_put_high(q, 2, block);
+        encode_put_pairs(q, block + 32);
+        put_scales_q3(t, block + 96);
+        encode_put_f16(block + 108, t->d);
+        break;
+    case BLOCK_Q6_K:
+        put_q6_k(t, q, block);
+        break;
+    case BLOCK_IQ4_XS:
+        put_iq4_xs(t, q, block);
+        break;
+    case BLOCK_IQ4_NL:
+    case BLOCK_Q4_0:
+        encode_put_f16(block, t->d);
+        encode_put_nibbles(q, 16, block + 2);
+        break;
+    case BLOCK_Q5_0:
+        encode_put_f16(block, t->d);
+        encode_put_five(q, block + 2, block + 6);
+        break;
+    default:
+        CHECK(!"a type of this file");
+    }
+}
+
+static struct shape shape_of(uint32_t type) {
+    switch (type) {
+    case BLOCK_Q3_K:
+        return (struct shape){type, 16, 16, 4, 3, -32, 31, 1.15f, 0.05f, 11, 4};
+    case BLOCK_Q6_K:
+        return (struct shape){type, 16, 16, 32, 31, -128, 127, 1.02f, 0.012f, 8, 2};
+    case BLOCK_IQ4_XS:
+        return (struct shape){type, 8, 32, 127, 113, -32, 31, 1.06f, 0.03f, 9, 4};
+    case BLOCK_Q4_0:
+        return (struct shape){type, 1, 32, 8, 7, 1, 1, 1.1f, 0.03f, 13, 1};
+    case BLOCK_Q5_0:
+        return (struct shape){type, 1, 32, 16, 15, 1, 1, 1.04f, 0.015f, 13, 1};
+    default:
+        CHECK(type == BLOCK_IQ4_NL);
+        return (struct shape){type, 1, 32, 127, 113, 1, 1, 1.06f, 0.02f, 13, 1};
+    }
+}
+
+void encode_scaled(uint32_t type, const float *x, const float *w, uint8_t *block) {
+    const struct shape f = shape_of(type);
+    struct sub subs[MAX_SUBS];
+    float far = 0;
+    for (uint32_t j = 0; j < MAX_SUBS; j++) {
+        subs[j] = (struct sub){.s = j < f.subs ? search_sub(&f, x + f.n * j, w + f.n * j) : 0};
+        far = fabsf(subs[j].s) > fabsf(far) ? subs[j].s : far;
+    }
+    struct trial best = {.error = INFINITY};
+    for (int k = 0; k < f.tries; k++) {
+        const float l = f.subs == 1 ? 1 : f.l_least + (float)k;
+        settle(&f, x, w, subs, far / l, &best);
+    }
+    if (!(best.error < INFINITY)) { /* beyond the range of floats */
+        best.d = encode_as_f16(far);
+        for (uint32_t j = 0; j < f.subs; j++)
+            best.subs[j].l = f.l_most;
+    }
+    put(&f, &best, block);
+}

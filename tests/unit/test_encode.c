@@ -1,0 +1,258 @@
+/* formats/encode: ggml's bytes where they are promised, not more error than ggml's quantiser elsewhere,
+ * weights, and numbers that no scale of a type can hold. */
+#include "kernel_check.h"
+
+#include "formats/encode.h"
+
+#include <math.h>
+
+#define COLS 1024
+
+/* How much of the sum of squares of uniform numbers a round trip may lose: what was measured, and 2 % more.
+ * fnv: of the bytes that ggml_quantize_chunk (llama.cpp v0.5.0) makes of ggml_input. */
+static const struct type {
+    uint32_t type;
+    double lost;
+    uint64_t fnv; /* 0: our own search */
+} types[] = {
+    {BLOCK_F32, 0, 0},
+    {BLOCK_F16, 3.52e-8, 0xbf8f6d8aee605732},
+    {BLOCK_BF16, 2.16e-6, 0x5d329fd030966229},
+    {BLOCK_Q8_0, 1.44e-5, 0x9abdfd9423efaacf},
+    {BLOCK_Q4_0, 4.43e-3, 0x1a08df3dd6670434},
+    {BLOCK_Q4_1, 3.71e-3, 0x824b2de8254e0744},
+    {BLOCK_Q5_0, 9.65e-4, 0x8230cbb6c0b8d6f9},
+    {BLOCK_Q5_1, 8.72e-4, 0xb7882efc1a575c99},
+    {BLOCK_Q2_K, 4.73e-2, 0},
+    {BLOCK_Q3_K, 1.40e-2, 0},
+    {BLOCK_Q4_K, 3.02e-3, 0},
+    {BLOCK_Q5_K, 7.32e-4, 0},
+    {BLOCK_Q6_K, 1.59e-4, 0},
+    {BLOCK_IQ4_NL, 4.04e-3, 0},
+    {BLOCK_IQ4_XS, 4.09e-3, 0},
+    {BLOCK_MXFP4, 9.44e-3, 0},
+};
+#define N_TYPES (sizeof types / sizeof types[0])
+
+static double error_of(uint32_t type, const uint8_t *row, const float *x, const float *w, uint64_t n) {
+    float *out = malloc(n * sizeof *out);
+    double sum = 0;
+    block_decode_row(type, row, out, n);
+    for (uint64_t i = 0; i < n; i++) {
+        const double off = (double)x[i] - (double)out[i];
+        sum += (w != NULL ? (double)w[i] : 1) * off * off;
+    }
+    free(out);
+    return sum;
+}
+
+static uint64_t row_bytes(uint32_t type) {
+    uint64_t bytes = 0;
+    assert_true(block_row_bytes(type, COLS, &bytes));
+    return bytes;
+}
+
+static void bytes_of_ggml(void **state) {
+    (void)state;
+    enum { ROWS = 16 };
+    static float x[ROWS * COLS]; /* ggml_input */
+    uint64_t seed = 11;
+    for (size_t i = 0; i < ROWS * COLS; i++) {
+        const float u = testing_uniform(&seed);
+        x[i] = i / COLS % 2 == 1 ? u * u * u : u;
+    }
+    for (size_t i = 0; i < N_TYPES; i++) {
+        if (types[i].fnv == 0)
+            continue;
+        uint64_t fnv = 0xcbf29ce484222325;
+        for (size_t r = 0; r < ROWS; r++) {
+            struct kernel_check_buffer row = kernel_check_alloc(row_bytes(types[i].type));
+            encode_row(types[i].type, x + r * COLS, NULL, row.data, COLS);
+            for (size_t b = 0; b < row.bytes; b++)
+                fnv = (fnv ^ row.data[b]) * 0x100000001b3;
+            kernel_check_free(&row);
+        }
+        if (fnv != types[i].fnv)
+            fail_msg("%s: other bytes than ggml's", block_info(types[i].type)->name);
+    }
+}
+
+/* The vectors were made with an importance matrix of their own: here all columns count alike. */
+static void vectors_of_ggml(void **state) {
+    (void)state;
+    TESTING_NEED_SHARED("oracles/quants/source.f32");
+    size_t n_source = 0;
+    float *source = testing_read_file(testing_shared("oracles/quants/source.f32"), &n_source);
+    assert_int_equal(n_source, 8 * COLS * sizeof *source);
+    float ones[COLS];
+    for (size_t i = 0; i < COLS; i++)
+        ones[i] = 1;
+    for (size_t i = 0; i < N_TYPES; i++) {
+        const uint32_t type = types[i].type;
+        const uint64_t bytes = row_bytes(type);
+        char name[64];
+        if (type == BLOCK_F32)
+            continue;
+        snprintf(name, sizeof name, "oracles/quants/%s.bin", block_info(type)->name);
+        assert_non_null(testing_shared(name));
+        uint8_t *theirs = testing_read_file(testing_shared(name), NULL);
+        double a = 0, b = 0;
+        for (size_t r = 0; r < 8; r++) {
+            struct kernel_check_buffer ours = kernel_check_alloc(bytes);
+            encode_row(type, source + r * COLS, ones, ours.data, COLS);
+            a += error_of(type, ours.data, source + r * COLS, NULL, COLS);
+            b += error_of(type, theirs + r * bytes, source + r * COLS, NULL, COLS);
+            kernel_check_free(&ours);
+        }
+        if (!(a <= b))
+            fail_msg("%s: squared error %g, ggml's is %g", block_info(type)->name, a, b);
+        free(theirs);
+    }
+    free(source);
+}
+
+static void a_round_trip_loses_little(void **state) {
+    (void)state;
+    uint64_t seed = 7;
+    float x[COLS];
+    double all = 0;
+    for (size_t i = 0; i < COLS; i++) {
+        x[i] = testing_uniform(&seed);
+        all += (double)x[i] * (double)x[i];
+    }
+    for (size_t i = 0; i < N_TYPES; i++) {
+        struct kernel_check_buffer row = kernel_check_alloc(row_bytes(types[i].type));
+        encode_row(types[i].type, x, NULL, row.data, COLS);
+        const double lost = error_of(types[i].type, row.data, x, NULL, COLS) / all;
+        print_message("%-7s %.3e\n", block_info(types[i].type)->name, lost);
+        if (!(lost <= types[i].lost))
+            fail_msg("%s loses %.3e, expected at most %.3e", block_info(types[i].type)->name, lost,
+                     types[i].lost);
+        kernel_check_free(&row);
+    }
+}
+
+/* What counts gets more of the precision: the error as it is weighted falls. */
+static void weights_are_heeded(void **state) {
+    (void)state;
+    uint64_t seed = 8;
+    float x[COLS], w[COLS];
+    for (size_t i = 0; i < COLS; i++) {
+        x[i] = testing_uniform(&seed);
+        w[i] = i % 7 == 0 ? 50 : 1;
+    }
+    for (size_t i = 0; i < N_TYPES; i++) {
+        const uint32_t type = types[i].type;
+        if (type == BLOCK_Q8_0 || block_info(type)->values == 1)
+            continue;
+        struct kernel_check_buffer with = kernel_check_alloc(row_bytes(type)),
+                                   without = kernel_check_alloc(row_bytes(type));
+        encode_row(type, x, w, with.data, COLS);
+        encode_row(type, x, NULL, without.data, COLS);
+        const double a = error_of(type, with.data, x, w, COLS), b = error_of(type, without.data, x, w, COLS);
+        if (!(a < 0.985 * b))
+            fail_msg("%s: %g with weights, %g without", block_info(type)->name, a, b);
+        kernel_check_free(&with);
+        kernel_check_free(&without);
+    }
+}
+
+/* Weights of 0 all over a block are no weights; a few zeros are no reason for anything that is not finite. */
+static void weights_of_zero(void **state) {
+    (void)state;
+    uint64_t seed = 9;
+    float x[COLS], zero[COLS] = {0}, ones[COLS], some[COLS] = {0};
+    for (size_t i = 0; i < COLS; i++) {
+        x[i] = testing_uniform(&seed);
+        ones[i] = 1;
+        some[i] = i % 32 == 5;
+    }
+    for (size_t i = 0; i < N_TYPES; i++) {
+        const uint32_t type = types[i].type;
+        struct kernel_check_buffer a = kernel_check_alloc(row_bytes(type)),
+                                   b = kernel_check_alloc(row_bytes(type));
+        encode_row(type, x, zero, a.data, COLS);
+        encode_row(type, x, ones, b.data, COLS);
+        assert_memory_equal(a.data, b.data, a.bytes);
+        encode_row(type, x, some, a.data, COLS);
+        assert_true(isfinite(error_of(type, a.data, x, NULL, COLS)));
+        kernel_check_free(&a);
+        kernel_check_free(&b);
+    }
+}
+
+/* Numbers beyond what a scale can hold become what is nearest, never a NaN. (F16 has infinities for them.) */
+static void extreme_numbers(void **state) {
+    (void)state;
+    static const float sizes[] = {0, 0x1p-149f, 1e-40f, 1e-7f, 1, 60000, 1e6f, 1e30f, 3.4e38f};
+    for (size_t i = 0; i < N_TYPES; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+            for (int shape = 0; shape < 4; shape++) {
+                const uint32_t type = types[i].type;
+                float x[COLS], out[COLS];
+                for (size_t c = 0; c < COLS; c++)
+                    x[c] = shape == 0   ? sizes[k]
+                           : shape == 1 ? -sizes[k]
+                           : shape == 2 ? (c % 2 == 0 ? sizes[k] : -sizes[k])
+                                        : (c % 64 == 3 ? sizes[k] : 0);
+                struct kernel_check_buffer row = kernel_check_alloc(row_bytes(type));
+                encode_row(type, x, NULL, row.data, COLS);
+                block_decode_row(type, row.data, out, COLS);
+                for (size_t c = 0; c < COLS; c++) {
+                    if (isnan(out[c]))
+                        fail_msg("%s: %g in shape %d becomes a NaN", block_info(type)->name, (double)sizes[k],
+                                 shape);
+                    if (sizes[k] == 0 && out[c] != 0)
+                        fail_msg("%s: zeros become %g", block_info(type)->name, (double)out[c]);
+                    if (sizes[k] == 1 && x[c] != 0 && fabsf(out[c] - x[c]) > 0.15f)
+                        fail_msg("%s: %g in shape %d becomes %g", block_info(type)->name, (double)x[c], shape,
+                                 (double)out[c]);
+                }
+                kernel_check_free(&row);
+            }
+}
+
+static void a_block_does_not_know_its_neighbours(void **state) {
+    (void)state;
+    uint64_t seed = 10;
+    float x[COLS], w[COLS];
+    for (size_t i = 0; i < COLS; i++) {
+        x[i] = testing_uniform(&seed) * (float)(1 + i / 256);
+        w[i] = 1.5f + testing_uniform(&seed);
+    }
+    for (size_t i = 0; i < N_TYPES; i++) {
+        const uint32_t type = types[i].type;
+        struct kernel_check_buffer whole = kernel_check_alloc(row_bytes(type)),
+                                   parts = kernel_check_alloc(row_bytes(type));
+        encode_row(type, x, w, whole.data, COLS);
+        for (size_t p = 0; p < 4; p++)
+            encode_row(type, x + 256 * p, w + 256 * p, parts.data + p * parts.bytes / 4, 256);
+        assert_memory_equal(whole.data, parts.data, whole.bytes);
+        kernel_check_free(&whole);
+        kernel_check_free(&parts);
+    }
+}
+
+static void types_that_can_be_written(void **state) {
+    (void)state;
+    for (uint32_t type = 0; type < BLOCK_TYPES + 2; type++) {
+        bool listed = false;
+        for (size_t i = 0; i < N_TYPES; i++)
+            listed = listed || types[i].type == type;
+        assert_int_equal(encode_can(type), listed);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_of_ggml),
+        cmocka_unit_test(vectors_of_ggml),
+        cmocka_unit_test(a_round_trip_loses_little),
+        cmocka_unit_test(weights_are_heeded),
+        cmocka_unit_test(weights_of_zero),
+        cmocka_unit_test(extreme_numbers),
+        cmocka_unit_test(a_block_does_not_know_its_neighbours),
+        cmocka_unit_test(types_that_can_be_written),
+    };
+    return cmocka_run_group_tests_name("encode", tests, NULL, NULL);
+}
