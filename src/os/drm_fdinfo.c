@@ -1,10 +1,14 @@
 #include "os/drm_fdinfo.h"
 
+#include "os/lines.h"
+
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_CLIENTS 64
 #define MOST_REGIONS 16
@@ -67,13 +71,12 @@ static void keep_region(struct client *c, const struct region *r) {
 
 /* False: the descriptor is no GPU's. */
 static bool read_client(const char *path, struct client *c) {
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
+    struct lines l;
+    if (!lines_open(&l, path))
         return false;
     memset(c, 0, sizeof *c);
-    char line[256];
     bool is_drm = false;
-    while (fgets(line, sizeof line, f) != NULL) {
+    for (const char *line; (line = lines_next(&l)) != NULL;) {
         struct region r;
         if (strncmp(line, "drm-driver:", 11) == 0)
             is_drm = true;
@@ -85,7 +88,7 @@ static bool read_client(const char *path, struct client *c) {
         else if (parse_region(line, &r))
             keep_region(c, &r);
     }
-    fclose(f);
+    lines_close(&l);
     return is_drm;
 }
 
@@ -125,32 +128,41 @@ const struct drm_figures *drm_fdinfo_of(const struct drm_fdinfo *f, const char *
     return figures_of((struct drm_fdinfo *)(uintptr_t)f, pci);
 }
 
+static void read_entry(const char *folder, const char *name, struct seen *seen, struct drm_fdinfo *out) {
+    char path[1400];
+    struct client c;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (name[0] == '.' || !read_client(path, &c) || !is_new(seen, out->all.clients, &c))
+        return;
+    memcpy(seen[out->all.clients].device, c.device, sizeof c.device);
+    seen[out->all.clients].id = c.id;
+    add_client(&out->all, &c);
+    struct drm_figures *of = figures_of(out, c.device);
+    if (of == NULL && out->n_devices < DRM_FDINFO_DEVICES) {
+        struct drm_device *new = &out->devices[out->n_devices++];
+        memcpy(new->pci, c.device, sizeof new->pci);
+        of = &new->of;
+    }
+    if (of != NULL)
+        add_client(of, &c);
+}
+
+/* opendir would take memory of the heap, which is what is looked at. */
 void drm_fdinfo_read(const char *root, struct drm_fdinfo *out) {
     memset(out, 0, sizeof *out);
     char folder[1024];
     if ((size_t)snprintf(folder, sizeof folder, "%s/proc/self/fdinfo", root) >= sizeof folder)
         return;
-    DIR *d = opendir(folder);
-    if (d == NULL)
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
         return;
     struct seen seen[MOST_CLIENTS] = {0};
-    for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
-        char path[1400];
-        struct client c;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (entry->d_name[0] == '.' || !read_client(path, &c) || !is_new(seen, out->all.clients, &c))
-            continue;
-        memcpy(seen[out->all.clients].device, c.device, sizeof c.device);
-        seen[out->all.clients].id = c.id;
-        add_client(&out->all, &c);
-        struct drm_figures *of = figures_of(out, c.device);
-        if (of == NULL && out->n_devices < DRM_FDINFO_DEVICES) {
-            struct drm_device *new = &out->devices[out->n_devices++];
-            memcpy(new->pci, c.device, sizeof new->pci);
-            of = &new->of;
+    _Alignas(struct dirent64) char entries[4096];
+    for (ssize_t n; (n = getdents64(fd, entries, sizeof entries)) > 0;)
+        for (ssize_t at = 0; at < n;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
+            read_entry(folder, entry->d_name, seen, out);
+            at += entry->d_reclen;
         }
-        if (of != NULL)
-            add_client(of, &c);
-    }
-    closedir(d);
+    close(fd);
 }

@@ -1,6 +1,7 @@
 #include "os/host_memory.h"
 
 #include "base/arith.h"
+#include "os/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +14,11 @@
 
 #define PATH 1024
 
-/* NULL: it can't be opened. */
-static FILE *open_below(const char *root, const char *path) {
+/* False: it can't be opened. */
+static bool open_below(struct lines *l, const char *root, const char *path) {
     char whole[PATH];
     int n = snprintf(whole, sizeof whole, "%s%s", root, path);
-    return n > 0 && (size_t)n < sizeof whole ? fopen(whole, "re") : NULL;
+    return n > 0 && (size_t)n < sizeof whole && lines_open(l, whole);
 }
 
 /* Sums of what the kernel says saturate at UINT64_MAX. */
@@ -33,28 +34,28 @@ static uint64_t bytes_of_kb(uint64_t kb) {
 
 /* The number after "name:" in a file of "name: number kB" lines, in bytes; 0: not there. */
 static uint64_t field_kb(const char *root, const char *path, const char *name) {
-    FILE *f = open_below(root, path);
-    if (f == NULL)
+    struct lines l;
+    if (!open_below(&l, root, path))
         return 0;
-    char line[256];
     uint64_t kb = 0;
     size_t n = strlen(name);
-    while (fgets(line, sizeof line, f) != NULL)
+    for (const char *line; (line = lines_next(&l)) != NULL;)
         if (strncmp(line, name, n) == 0 && line[n] == ':' && sscanf(line + n + 1, "%" SCNu64, &kb) == 1)
             break;
-    fclose(f);
+    lines_close(&l);
     return bytes_of_kb(kb);
 }
 
 /* A file that holds one number, or "max" (then UINT64_MAX, as when it is absent). */
 static uint64_t one_number(const char *root, const char *path) {
-    FILE *f = open_below(root, path);
-    if (f == NULL)
+    struct lines l;
+    if (!open_below(&l, root, path))
         return UINT64_MAX;
     uint64_t v = UINT64_MAX;
-    if (fscanf(f, "%" SCNu64, &v) != 1)
+    const char *line = lines_next(&l);
+    if (line == NULL || sscanf(line, "%" SCNu64, &v) != 1)
         v = UINT64_MAX;
-    fclose(f);
+    lines_close(&l);
     return v;
 }
 
@@ -64,14 +65,12 @@ static uint64_t cgroup_limit(const char *root) {
     uint64_t top = one_number(root, "/sys/fs/cgroup/memory.max");
     if (top < limit)
         limit = top;
-    FILE *f = open_below(root, "/proc/self/cgroup");
-    if (f == NULL)
+    struct lines l;
+    if (!open_below(&l, root, "/proc/self/cgroup"))
         return limit;
-    char line[512];
-    while (fgets(line, sizeof line, f) != NULL) {
-        if (strncmp(line, "0::/", 4) != 0)
+    for (char *line; (line = lines_next(&l)) != NULL;) {
+        if (strncmp(line, "0::/", 4) != 0 || strlen(line) > 511)
             continue;
-        line[strcspn(line, "\n")] = '\0';
         char *group = line + 3;
         while (strlen(group) > 1) {
             char path[600];
@@ -82,7 +81,7 @@ static uint64_t cgroup_limit(const char *root) {
             *strrchr(group, '/') = '\0';
         }
     }
-    fclose(f);
+    lines_close(&l);
     return limit;
 }
 
@@ -105,24 +104,23 @@ uint64_t host_memory_peak(void) {
 
 /* Adds up the areas of /proc/self/smaps that lie inside; a driver's allocations are areas of their own. */
 uint64_t host_memory_resident_below(const char *root, const void *memory, uint64_t bytes) {
-    FILE *f = open_below(root, "/proc/self/smaps");
-    if (f == NULL)
+    struct lines l;
+    if (!open_below(&l, root, "/proc/self/smaps"))
         return 0;
-    char line[512];
     uint64_t from = (uintptr_t)memory;
     uint64_t begin = 0;
     uint64_t end = 0;
     uint64_t kb = 0;
     uint64_t sum = 0;
     bool inside = false;
-    while (fgets(line, sizeof line, f) != NULL) {
+    for (const char *line; (line = lines_next(&l)) != NULL;) {
         if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &begin, &end) == 2 &&
             strchr(line, '-') < strchr(line, ' '))
             inside = begin < from + bytes && end > from;
         else if (inside && sscanf(line, "Rss: %" SCNu64, &kb) == 1)
             sum = sum_of(sum, bytes_of_kb(kb));
     }
-    fclose(f);
+    lines_close(&l);
     return sum < bytes ? sum : bytes;
 }
 

@@ -199,7 +199,8 @@ test_no_growth() {
     local i
     for i in 1 2 3; do get /metrics; get /plan; get /report; get /slots; get /props; done
     get /metrics
-    local before=$(sed -n 's/^stator_host_private_bytes //p' "$tmp/answer") peak=$(sed -n 's/^stator_edge_pool_peak_bytes //p' "$tmp/answer")
+    local before=$(sed -n 's/^stator_host_private_bytes //p' "$tmp/answer")
+    answered 200 '^stator_host_grown_bytes 0$'
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     (for i in $(seq 1000); do printf 'GET /plan HTTP/1.1\r\nHost: localhost\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'; done
      printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n') >&3 &
@@ -209,7 +210,8 @@ test_no_growth() {
     get /metrics
     local after=$(sed -n 's/^stator_host_private_bytes //p' "$tmp/answer")
     echo "# private: $before before, $after after 2000 requests"
-    [ $((after - before)) -le 16384 ] || fail "private memory has grown from $before to $after"
+    [ "$after" = "$before" ] || fail "private memory has grown from $before to $after"
+    answered 200 '^stator_host_grown_bytes 0$'
     answered 200 "^stator_edge_pool_peak_bytes [0-9]+"
     answered 200 "^stator_edge_pool_failures_total 0"
 }
