@@ -41,6 +41,8 @@ test_sigterm_cuts_what_takes_too_long() {
     timeout 120 cat <&6 >"$tmp/long"
     exec 6>&-
     ends 0
+    grep -q '^data: {"error":{"message":"\(the server is shutting down\|the request took longer than 1 seconds\)' "$tmp/long" || fail "the cut answer ends with: $(tail -c 300 "$tmp/long")"
+    ! grep -q 'DONE' "$tmp/long" || fail "it is said to be complete"
 }
 
 # A client that leaves is cancelled.
@@ -67,7 +69,7 @@ faulty() {
     local closes
     closes=$(total zeCommandListClose)
     serve_config=configs/demo-gpu.cfg
-    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small,fault=zeCommandListClose@$closes:mark:sealed,fault=exec.kernel@sealed/600:lost")
+    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small,fault=zeCommandListClose@$closes:mark:sealed,fault=exec.kernel@sealed/600:${how:-lost}")
     serve "$@"
     ready
     ask '{"prompt":"Once upon a time","max_tokens":200,"temperature":0}'
@@ -91,6 +93,108 @@ test_a_server_that_stays() {
     answered 503 'a device has failed'
     get /metrics
     answered 200 '^stator_fault 1$'
+    kill -TERM $pid
+    ends 5
+}
+
+# told: reads what systemd would be told into $tmp/told, a line with the time before each; its pid is in $reader.
+told() {
+    python3 -c '
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+s.settimeout(60)
+while True:
+    text = s.recv(4096).decode()
+    print("%.3f" % time.time(), text, flush=True)
+    if "STOPPING=1" in text:
+        break
+' "$tmp/socket" >"$tmp/told" &
+    reader=$!
+    local n
+    for ((n = 0; n < 100; n++)); do [ -S "$tmp/socket" ] && break; sleep 0.1; done
+}
+
+# A step that takes longer than devices.deadline: /health says so, the watchdog gets no sign of life, and afterwards all is well.
+test_stuck() {
+    command -v python3 >/dev/null || skip "python3 is missing (make setup-test)"
+    told
+    export NOTIFY_SOCKET=$tmp/socket WATCHDOG_USEC=1000000
+    serve --set cpu.tier=scalar --set cpu.threads=1 --set memory.batch=1024 --set devices.deadline=0.1
+    unset NOTIFY_SOCKET WATCHDOG_USEC
+    ready
+    local body n stuck ok
+    body="{\"prompt\":\"$(printf 'word %.0s' $(seq 150))\",\"max_tokens\":1}"
+    exec 6<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
+    for ((n = 0; n < 200; n++)); do
+        get /health
+        [ "$status" = 200 ] || break
+    done
+    answered 503 '"status":"stuck","message":"a step is under way for [0-9.]+ s \(devices.deadline is 0.1 s\)","running":1'
+    stuck=$(date +%s.%N)
+    for ((n = 0; n < 2000; n++)); do
+        get /health
+        [ "$status" != 503 ] || ok=$(date +%s.%N)
+        [ "$status" = 503 ] || break
+    done
+    answered 200 '"status":"ok"'
+    timeout 60 cat <&6 >"$tmp/long"
+    exec 6>&-
+    grep -q '^HTTP/1.1 200' "$tmp/long" || fail "$(cat "$tmp/long")"
+    kill -TERM $pid
+    ends 0
+    wait $reader
+    # Between the first 503 and the last one nothing is told.
+    awk -v from="$stuck" -v to="$ok" '$2 == "WATCHDOG=1" && $1 > from && $1 < to { n++ } END { exit n > 0 }' "$tmp/told" ||
+        fail "signs of life while a step is stuck from $stuck to $ok: $(cat "$tmp/told")"
+    grep -q 'WATCHDOG=1' "$tmp/told" || fail "no sign of life at all"
+}
+
+# Loading: 503 with the reason, from /health and for requests; what needs no weights answers. (The driver copies slowly.)
+slow() {
+    serve_config=configs/demo-gpu.cfg
+    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small,host_rate=2MB")
+    serve "$@"
+}
+
+test_loading() {
+    need_driver
+    slow
+    get /health
+    answered 503 '"status":"loading","message":"the model is being loaded"'
+    grep -q '^Retry-After: 1' "$tmp/answer" || fail "no Retry-After"
+    ask '{"prompt":"a"}'
+    answered 503 'the model is being loaded; try again'
+    get /plan
+    answered 503 'the model is being loaded'
+    get /v1/models
+    answered 200 '"id":"stator demo"'
+    get /metrics
+    answered 200 '^stator_ready 0$'
+    ready
+    get /metrics
+    answered 200 '^stator_ready 1$'
+    kill -TERM $pid
+    ends 0
+    # SIGTERM while it loads: an orderly end too.
+    slow
+    get /health
+    answered 503 loading
+    kill -TERM $pid
+    ends 0
+}
+
+# A kernel that never ends: "stuck" and then, past the deadline, the fault.
+test_a_device_that_hangs() {
+    need_driver
+    how=hang faulty --set devices.deadline=2
+    answered 500 'has not ended after 2.0 s'
+    ends 5
+    how=hang faulty --set devices.deadline=2 --set 'server.on_fault="stay"'
+    answered 500 'has not ended after 2.0 s'
+    get /health
+    answered 503 '"status":"fault","message":".*has not ended after 2.0 s'
     kill -TERM $pid
     ends 5
 }
