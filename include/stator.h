@@ -237,7 +237,11 @@ typedef struct stator_event {
     stator_logprob top[STATOR_TOP_LOGPROBS]; /* the likeliest first, equal ones by id */
     uint32_t n_cached; /* DONE: tokens of the prompt that were there already and not computed; n_prompt counts
                           them too */
+    uint32_t n_guessed; /* DONE: tokens that were guessed (config: speculation), */
+    uint32_t n_kept;    /* and of those the ones that came; n_generated counts them too */
 } stator_event;
+
+#define STATOR_GUESSES 16 /* of a sequence in a step at most */
 
 /* Fills *event with the next event. *have = 0 when none came within timeout_ns (0: do not wait). Events of
  * one request come in order; requests that have events take turns. Up to 63 events of a request wait to be
@@ -287,6 +291,10 @@ typedef struct stator_stats {
     uint64_t blocks_evicted; /* that had to go */
     uint64_t prefix_hits;    /* requests that began behind what others had computed */
     uint64_t tokens_cached;  /* of prompts, not computed therefore; tokens_in has none of them */
+    /* Speculation. A sequence that generates gets 1 + its kept guesses of tokens in a turn. */
+    uint64_t turns;                   /* times that a generating sequence had a token in a step */
+    uint64_t guessed[STATOR_GUESSES]; /* by place: guesses of the next token, of the one after it, .. */
+    uint64_t kept[STATOR_GUESSES];
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

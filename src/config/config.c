@@ -208,18 +208,10 @@ static bool section_known(const char *section) {
     return false;
 }
 
-/* Sections that the documents name for things that are still to come: what they would set is not there. */
-static const struct { const char *section, *what; } not_yet[] = {{"speculation", "speculation"}};
-
 static stator_status unknown_section(struct parse *p, const char *where, const char *section) {
     const char *names[CONFIG_KEYS];
     size_t n = section_names(names);
     char text[SHOWN];
-    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++)
-        if (strcmp(not_yet[i].section, section) == 0)
-            return error_set(p->e, STATOR_USAGE,
-                             "%s: section \"%s\": this build has no %s yet; take the section out", where,
-                             section, not_yet[i].what);
     for (size_t i = 0; i < CONFIG_KEYS; i++)
         if (strcmp(config_table[i].name, section) == 0)
             return error_set(

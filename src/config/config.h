@@ -22,6 +22,7 @@
 #define CONFIG_MAX_FILE     (1024 * 1024) /* bytes of a config file */
 #define CONFIG_CONTEXT_MOST (1 << 24)     /* tokens */
 #define CONFIG_CONTEXT_AUTO UINT64_MAX    /* memory.context = "auto": the largest that fits */
+#define CONFIG_MOST_GUESSES 16            /* speculation.tokens */
 #define CONFIG_SEED_RANDOM  UINT64_MAX    /* sampling.seed = "random": from the clock */
 
 /* One per key; the order of the table, of `stator config` and of `stator help config`. */
@@ -57,6 +58,8 @@ enum config_key {
     CONFIG_SAMPLING_PRESENCE_PENALTY,
     CONFIG_SAMPLING_FREQUENCY_PENALTY,
     CONFIG_SAMPLING_SEED,
+    CONFIG_SPECULATION_MODE,
+    CONFIG_SPECULATION_TOKENS,
     CONFIG_CACHE_DIR,
     CONFIG_CHAT_TEMPLATE,
     CONFIG_SERVER_HOST,
@@ -92,6 +95,12 @@ enum config_tier {
     CONFIG_TIER_AMX
 };
 enum config_numa { CONFIG_NUMA_AUTO, CONFIG_NUMA_OFF };
+enum config_speculation {
+    CONFIG_SPECULATION_OFF,
+    CONFIG_SPECULATION_NGRAM,
+    CONFIG_SPECULATION_MTP,
+    CONFIG_SPECULATION_DRAFT
+};
 enum config_fault { CONFIG_FAULT_EXIT, CONFIG_FAULT_STAY };
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
@@ -135,7 +144,7 @@ struct config {
         enum config_kv kv_type; /* read kv_type_k and kv_type_v: they are always resolved */
         enum config_kv kv_type_k;
         enum config_kv kv_type_v;
-        uint64_t logits_rows;    /* 0: sequences */
+        uint64_t logits_rows;    /* 0: sequences, with speculation times tokens + 1 */
         uint64_t staging;        /* bytes */
         uint64_t host_limit;     /* bytes; 0: 90% of min(cgroup limit, MemAvailable) */
         uint64_t driver_reserve; /* bytes per GPU */
@@ -161,6 +170,10 @@ struct config {
         double frequency_penalty; /* 0: off */
         uint64_t seed;            /* or CONFIG_SEED_RANDOM */
     } sampling;
+    struct {
+        enum config_speculation mode;
+        uint64_t tokens; /* guessed per step and sequence, at most */
+    } speculation;
     struct {
         char dir[CONFIG_PATH]; /* empty: no cache */
     } cache;

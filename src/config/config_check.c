@@ -29,7 +29,7 @@ bool config_check_trim(const char *text, size_t n, char *out, size_t capacity) {
     return true;
 }
 
-static stator_status problem(struct check *p, enum config_key key, const char *what) {
+static stator_status problem(const struct check *p, enum config_key key, const char *what) {
     char origin[WHERE];
     const struct config_row *row = &config_table[key];
     config_origin_text(p->c, key, origin, sizeof origin);
@@ -196,6 +196,29 @@ static stator_status check_kv(struct check *p) {
     return STATOR_OK;
 }
 
+static stator_status check_speculation(const struct check *p) {
+    const struct config *c = p->c;
+    const uint64_t rows = c->speculation.tokens + 1;
+    if (c->speculation.mode == CONFIG_SPECULATION_OFF)
+        return STATOR_OK;
+    if (c->speculation.mode == CONFIG_SPECULATION_MTP)
+        return problem(
+            p, CONFIG_SPECULATION_MODE,
+            "is \"mtp\": this build does not compute the nextn block of a model yet; take \"ngram\" "
+            "or \"off\"");
+    if (c->speculation.mode == CONFIG_SPECULATION_DRAFT)
+        return problem(p, CONFIG_SPECULATION_MODE,
+                       "is \"draft\": this build can't plan a second model yet; take \"ngram\" or \"off\"");
+    if (rows > c->memory.batch)
+        return problem(p, CONFIG_SPECULATION_TOKENS,
+                       "and the token before them are more than memory.batch: raise batch or lower it");
+    if (c->memory.logits_rows != 0 && rows > c->memory.logits_rows)
+        return problem(p, CONFIG_SPECULATION_TOKENS,
+                       "and the token before them are more than memory.logits_rows: raise that, or leave it "
+                       "\"auto\"");
+    return STATOR_OK;
+}
+
 stator_status config_check(struct config *c, const char *name, stator_error *e) {
     struct check *p = &(struct check){.c = c, .name = name, .e = e};
     if (c->model.path[0] == '\0')
@@ -223,5 +246,5 @@ stator_status config_check(struct config *c, const char *name, stator_error *e) 
     if (c->memory.host_limit != 0 && c->memory.staging >= c->memory.host_limit)
         return problem(p, CONFIG_MEMORY_STAGING,
                        "leaves nothing of memory.host_limit; raise that or lower it");
-    return STATOR_OK;
+    return check_speculation(p);
 }

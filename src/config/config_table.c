@@ -80,7 +80,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(memory, logits_rows), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65536,
          .words = {{"auto", 0}}, .default_text = "auto", .unit = "rows",
          .help = "Rows of logits that one step can give, at most `batch`. \"auto\": as many as "
-                 "`sequences`."},
+                 "`sequences`, with speculation times `speculation.tokens` + 1."},
     [CONFIG_MEMORY_STAGING] =
         {KEY(memory, staging), .kind = CONFIG_KIND_SIZE, .min = 65536, .max = SLICE, .default_text = "16MiB",
          .unit = "bytes",
@@ -167,6 +167,17 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .words = {{"random", CONFIG_SEED_RANDOM}}, .default_text = "random", .unit = "",
          .help = "The same seed gives the same text. \"random\" takes a seed from the clock and prints it. "
                  "Numbers above 2^63-1 must be written as text, in quotes."},
+    [CONFIG_SPECULATION_MODE] =
+        {KEY(speculation, mode), .kind = CONFIG_KIND_ENUM, .names = {"off", "ngram", "mtp", "draft"},
+         .default_text = "off", .unit = "",
+         .help = "Guesses the next tokens and tests them in the step that would compute one. \"ngram\" "
+                 "continues as the text did after the longest ending that it had before. A guess "
+                 "is kept if it is the token that is sampled anyway, so no byte depends on this. \"mtp\" and "
+                 "\"draft\" are refused: this build does not have them yet."},
+    [CONFIG_SPECULATION_TOKENS] =
+        {KEY(speculation, tokens), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_GUESSES,
+         .default_text = "4", .unit = "tokens",
+         .help = "The most guesses of a sequence in one step. Each is a planned row of logits."},
     [CONFIG_CACHE_DIR] =
         {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "Folder in which compiled GPU kernels are kept; empty: they are compiled at each start."},

@@ -26,6 +26,7 @@
 #include "engine/run/kv_pool.h"
 #include "engine/run/outbox.h"
 #include "engine/run/sampler.h"
+#include "engine/run/speculation.h"
 #include "plan/planning.h"
 #include "tokenizer/tokenizer.h"
 
@@ -58,6 +59,8 @@ struct engine_shown {
     _Atomic uint32_t done; /* tokens gone into steps */
     _Atomic uint32_t n_tokens;
     _Atomic uint32_t n_cached;
+    _Atomic uint32_t n_guessed;
+    _Atomic uint32_t n_kept; /* guesses */
     _Atomic uint64_t steps;
     _Atomic uint64_t step_ns;
     _Atomic uint64_t last_step_ns;
@@ -114,6 +117,7 @@ struct engine_sequence {
     char failure[160];
     uint64_t began_ns;
     uint64_t prompt_done_ns;
+    struct speculation speculation;
 };
 
 /* The blocks of one of the graph's caches, on all devices alike. */
@@ -282,6 +286,7 @@ struct stator {
         _Atomic uint64_t step_ns, last_step_ns, longest_step_ns;
         _Atomic uint64_t moved_ns; /* when a step ended, or began where none was; 0: none is under way */
         _Atomic int fault;         /* broken_why may be read */
+        struct speculation_shown speculation;
     } shown;
     struct {
         _Atomic uint64_t prompt_tokens, prompt_ns, generated_tokens, generate_ns, requests;

@@ -15,7 +15,7 @@ struct probe {
 static bool fits(struct probe *p, uint64_t v) {
     *p->field = (uint32_t)v;
     if (p->s->rows_follow_sequences)
-        p->want.logits_rows = p->want.sequences;
+        p->want.logits_rows = p->want.sequences * (p->want.guesses + 1);
     if (p->want.logits_rows > p->want.batch)
         p->want.logits_rows = p->want.batch;
     struct plan plan;
@@ -104,7 +104,8 @@ void fit_search(struct planning *s, const struct planning_want *want, struct pla
     p->missing.largest_context = largest(s, want, offsetof(struct planning_want, context), 32, want->context);
     p->missing.largest_batch = largest(s, want, offsetof(struct planning_want, batch), 1, want->batch);
     /* A step takes a token of every sequence, and the rows that were asked for. */
-    if (p->missing.largest_batch < ARITH_MAX(want->sequences, want->logits_rows))
+    if (p->missing.largest_batch <
+        ARITH_MAX(want->sequences, s->rows_follow_sequences ? want->guesses + 1 : want->logits_rows))
         p->missing.largest_batch = 0;
     p->missing.largest_sequences =
         largest(s, want, offsetof(struct planning_want, sequences), 1, want->sequences);

@@ -232,6 +232,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_number(p, "sequences", want->sequences);
     plan_add_number(p, "batch", want->batch);
     plan_add_number(p, "logits_rows", want->logits_rows);
+    if (want->guesses > 0)
+        plan_add_number(p, "speculation", want->guesses);
     plan_add_number(p, "max_queue", s->config.server.max_queue);
     if (s->edge_bytes > 0)
         plan_add_number(p, "edge", s->edge_bytes);

@@ -20,6 +20,7 @@ struct planning_want {
     uint32_t sequences;
     uint32_t batch;
     uint32_t logits_rows;
+    uint32_t guesses;   /* of a sequence in a step (speculation); 0: off */
     uint32_t kv_type_k; /* enum kernels_kv */
     uint32_t kv_type_v;
     bool any_slice; /* slices of any size: what a plan would be that no device can hold */
@@ -71,8 +72,8 @@ struct planning {
     uint64_t place_work_bytes;
     struct planning_device devices[DEVICE_MAX];
     uint32_t n_devices;
-    uint32_t stage;  /* of this host, in a run over several; devices of others have facts.remote */
-    bool imagined; /* the devices are those that a person described: they can be planned for, not run */
+    uint32_t stage; /* of this host, in a run over several; devices of others have facts.remote */
+    bool imagined;  /* the devices are those that a person described: they can be planned for, not run */
     uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
     struct planning_want want;
     bool rows_follow_sequences; /* memory.logits_rows is auto */

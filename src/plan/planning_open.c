@@ -318,7 +318,9 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
     w->spill = c->memory.on_oom == CONFIG_OOM_SPILL;
     w->sequences = (uint32_t)c->memory.sequences;
     w->batch = (uint32_t)c->memory.batch;
-    w->logits_rows = (uint32_t)(c->memory.logits_rows != 0 ? c->memory.logits_rows : c->memory.sequences);
+    w->guesses = c->speculation.mode != CONFIG_SPECULATION_OFF ? (uint32_t)c->speculation.tokens : 0;
+    w->logits_rows =
+        c->memory.logits_rows != 0 ? (uint32_t)c->memory.logits_rows : w->sequences * (w->guesses + 1);
     w->logits_rows = ARITH_MIN(w->logits_rows, w->batch);
     s->rows_follow_sequences = c->memory.logits_rows == 0;
     if (c->memory.context > s->shape->context_trained && c->memory.context != CONFIG_CONTEXT_AUTO)
@@ -420,6 +422,17 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
     return STATOR_OK;
 }
 
+static stator_status refuse_states(const struct planning *s, stator_error *e) {
+    const struct graph *g = &s->devices[0].graph;
+    for (uint32_t i = 0; i < g->n_caches && s->want.guesses > 0; i++)
+        if (g->caches[i].kind == GRAPH_STATE)
+            return error_set(e, STATOR_USAGE,
+                             "speculation.mode: this model (%s) keeps recurrent states, which can't go back "
+                             "behind wrong guesses yet; set it to \"off\"",
+                             s->shape->model_name);
+    return STATOR_OK;
+}
+
 stator_status planning_make(struct planning *s, stator_error *e) {
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
         uint32_t context = fit_largest_context(s, &s->want);
@@ -436,6 +449,9 @@ stator_status planning_make(struct planning *s, stator_error *e) {
             *e = why;
         return st;
     }
+    st = refuse_states(s, e);
+    if (st != STATOR_OK)
+        return st;
     s->planned = true;
     config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
     config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);

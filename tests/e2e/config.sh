@@ -74,8 +74,8 @@ test_bad_files() {
     expect 2 timeout 300 "$stator" config "$tmp/large.cfg"
     said 'larger than 1 MiB'
     expect 2 timeout 300 "$stator" config /dev/zero
-    expect 2 "$stator" config configs/demo.cfg --set speculation.mode=ngram
-    said 'section "speculation": this build has no speculation yet'
+    expect 2 "$stator" config configs/demo.cfg --set speculation.mode=mtp
+    said 'speculation\.mode .*is "mtp": this build does not compute the nextn block'
     echo 'model = { path = "x.gguf"; pth = 1 }' >"$tmp/typo.cfg"
     expect 2 "$stator" config "$tmp/typo.cfg"
     said 'typo\.cfg:1: unknown key "pth" in section model; did you mean "path"'
@@ -89,14 +89,14 @@ test_help_config() {
         memory.kv_type_k memory.kv_type_v memory.logits_rows memory.staging memory.host_limit memory.driver_reserve \
         memory.on_oom memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa sampling.temperature \
         sampling.top_k sampling.top_p sampling.min_p sampling.repeat_penalty sampling.presence_penalty \
-        sampling.frequency_penalty sampling.seed cache.dir chat.template \
+        sampling.frequency_penalty sampling.seed speculation.mode speculation.tokens cache.dir chat.template \
         server.host server.port server.api_key_file server.open server.hosts server.cors server.max_connections \
         server.max_body server.max_queue server.memory server.request_timeout server.default_max_tokens \
         server.on_fault server.log_requests server.prefix_cache log.level log.format log.file; do
         printed "^$key  \(.*\)  default "
     done
     expect 0 "$stator" help config --json
-    [ "$(grep -c '"key":' "$tmp/out")" = 51 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 51"
+    [ "$(grep -c '"key":' "$tmp/out")" = 53 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 53"
 }
 
 test_example() {

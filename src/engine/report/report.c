@@ -313,6 +313,33 @@ static void memory_to_json(const struct stator *s, struct json *j) {
     json_close(j);
 }
 
+/* kept <= guessed at every place; tokens_per_turn: of a generating sequence, 1 without speculation. */
+static void speculation_to_json(const struct stator *s, struct json *j) {
+    const struct speculation_shown *shown = &s->shown.speculation;
+    const uint64_t turns = atomic_load(&shown->turns);
+    uint64_t guessed = 0;
+    uint64_t kept = 0;
+    for (uint32_t i = 0; i < s->planning.want.guesses; i++) {
+        kept += atomic_load(&shown->kept[i]);
+        guessed += atomic_load(&shown->guessed[i]);
+    }
+    json_open_object(j, "speculation");
+    json_put_string(j, "mode",
+                    config_enum_name(CONFIG_SPECULATION_MODE, (int)s->planning.config.speculation.mode));
+    json_put_u64(j, "tokens", s->planning.want.guesses);
+    json_put_u64(j, "turns", turns);
+    json_put_u64(j, "guessed", guessed);
+    json_put_u64(j, "kept", kept);
+    json_put_double(j, "tokens_per_turn", turns > 0 ? 1 + (double)kept / (double)turns : 0);
+    json_open_array(j, "rate_by_place");
+    for (uint32_t i = 0; i < s->planning.want.guesses; i++) {
+        const uint64_t n = atomic_load(&shown->guessed[i]);
+        json_put_double(j, NULL, n > 0 ? (double)atomic_load(&shown->kept[i]) / (double)n : 0);
+    }
+    json_close(j);
+    json_close(j);
+}
+
 static void report_to_json(const struct stator *s, struct json *j) {
     json_open_object(j, NULL);
     json_put_string(j, "version", STATOR_VERSION);
@@ -350,6 +377,8 @@ static void report_to_json(const struct stator *s, struct json *j) {
     json_put_u64(j, "generated_tokens", atomic_load(&s->served.generated_tokens));
     json_put_double(j, "generate_s", (double)atomic_load(&s->served.generate_ns) * 1e-9);
     json_close(j);
+    if (s->planning.want.guesses > 0)
+        speculation_to_json(s, j);
     json_close(j);
 }
 

@@ -39,6 +39,13 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
                         .blocks_evicted = atomic_load(&s->shown.evicted_blocks),
                         .prefix_hits = atomic_load(&s->shown.hits),
                         .tokens_cached = atomic_load(&s->shown.tokens_cached)};
+    const struct speculation_shown *guesses = &s->shown.speculation;
+    _Static_assert(STATOR_GUESSES == CONFIG_MOST_GUESSES, "a figure for each");
+    all.turns = atomic_load(&guesses->turns);
+    for (uint32_t i = 0; i < STATOR_GUESSES; i++) {
+        all.kept[i] = atomic_load(&guesses->kept[i]);
+        all.guessed[i] = atomic_load(&guesses->guessed[i]);
+    }
     all.blocks_held = all.blocks - all.blocks_free;
     all.blocks_peak = atomic_load(&s->shown.peak_blocks);
     pthread_mutex_lock(&s->submit_lock);

@@ -39,7 +39,9 @@ static struct outbox_event figures(struct stator *s, const struct engine_request
                               .generate_ns = generate_ns,
                               .n_prompt = r->n_prompt - r->n_depth,
                               .n_generated = r->n_tokens - r->n_prompt,
-                              .n_cached = atomic_load(&r->shown.n_cached)};
+                              .n_cached = atomic_load(&r->shown.n_cached),
+                              .n_guessed = atomic_load(&r->shown.n_guessed),
+                              .n_kept = atomic_load(&r->shown.n_kept)};
     atomic_fetch_add(&s->served.prompt_tokens, ev.n_prompt - ev.n_cached);
     atomic_fetch_add(&s->served.prompt_ns, prompt_ns);
     atomic_fetch_add(&s->served.generated_tokens, ev.n_generated);
@@ -175,8 +177,9 @@ static void fail_all(struct stator *s, const stator_error *e) {
     }
 }
 
-static void take_row(struct stator *s, struct engine_sequence *q, const float *logits,
-                     const struct step_pick *pick) {
+/* *token: what was taken. False: nothing more is to be taken; the sequence may be over. */
+static bool take_row(struct stator *s, struct engine_sequence *q, const float *logits,
+                     const struct step_pick *pick, int32_t *taken) {
     struct engine_request *r = q->request;
     if (q->prompt_done_ns == 0) {
         q->prompt_done_ns = s->step_ns;
@@ -185,7 +188,7 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
     if (!pick->finite) {
         fail(q,
              "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
-        return;
+        return false;
     }
     const struct sampler_settings *set = &r->sampling;
     int32_t token = sampler_is_plain(set) ? pick->token
@@ -193,19 +196,43 @@ static void take_row(struct stator *s, struct engine_sequence *q, const float *l
                                                          r->n_tokens - r->n_prompt, r->n_tokens);
     if (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token)) {
         end_lap(s, q, STATOR_REASON_EOS);
-        return;
+        return false;
     }
     struct outbox_event ev = {
         .kind = STATOR_EVENT_TOKEN, .token = token, .position = r->n_tokens, .time_ns = s->step_ns};
     if (r->logprobs)
         ev.n_top = sampler_logprobs(&s->sampler, logits, token, r->top_logprobs, &ev.logprob, ev.top);
-    r->tokens[r->n_tokens++] = token;
+    r->tokens[r->n_tokens++] = *taken = token;
     atomic_store(&r->shown.n_tokens, r->n_tokens);
     atomic_fetch_add(&s->shown.tokens_out, 1);
     tell(s, r, &ev);
     /* A token at position `context` can be told, but not computed with. */
-    if (r->n_tokens - r->n_prompt >= r->max_new || r->n_tokens > s->planning.want.context)
-        end_lap(s, q, STATOR_REASON_LENGTH);
+    if (r->n_tokens - r->n_prompt < r->max_new && r->n_tokens <= s->planning.want.context)
+        return true;
+    end_lap(s, q, STATOR_REASON_LENGTH);
+    return false;
+}
+
+/* The rows of q in a step, as far as its guesses are what is taken: each row is then that of the text.
+ * Returns how many rows q has there. */
+static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const float *logits,
+                          const struct step_pick *picks) {
+    const uint32_t n = q->speculation.n;
+    uint32_t kept = 0;
+    int32_t token = 0;
+    speculation_test(s, q);
+    while (take_row(s, q, logits + (size_t)kept * s->planning.shape->vocab, &picks[kept], &token)) {
+        if (kept == n || token != q->speculation.tokens[kept]) {
+            speculation_learn(s, q, n, kept);
+            break;
+        }
+        kept++;
+        q->done++; /* its K and V are there */
+        atomic_store(&q->request->shown.done, q->done);
+        sequences_keep(s, q);
+        speculation_keep(s, q, kept);
+    }
+    return n + 1;
 }
 
 /* Hands out rows of the tail that has ended. False: the reader has no room for the next one. */
@@ -287,8 +314,8 @@ static stator_status deliver(struct stator *s, struct engine_step *st, bool *sta
     if (st->reader != NULL)
         return read_rows(s, st, logits, picks, stalls, e);
     pipeline_finish(s, st); /* nothing begins before we return, so the rows hold */
-    for (uint32_t i = 0; i < st->n_rows; i++)
-        take_row(s, st->of_row[i], logits + (size_t)i * s->planning.shape->vocab, &picks[i]);
+    for (uint32_t i = 0; i < st->n_rows;)
+        i += take_rows(s, st->of_row[i], logits + (size_t)i * s->planning.shape->vocab, &picks[i]);
     return STATOR_OK;
 }
 

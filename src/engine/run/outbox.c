@@ -22,6 +22,11 @@ bool outbox_has_room(struct outbox *o) {
     return outbox_waiting(o) + OUTBOX_STEP <= OUTBOX_EVENTS;
 }
 
+uint32_t outbox_spare(const struct outbox *o) {
+    uint32_t used = outbox_waiting(o) + OUTBOX_STEP;
+    return used < OUTBOX_EVENTS ? OUTBOX_EVENTS - used : 0;
+}
+
 void outbox_push(struct outbox *o, const struct outbox_event *ev) {
     uint32_t at = atomic_load_explicit(&o->pushed, memory_order_relaxed);
     CHECK(at - atomic_load(&o->popped) < OUTBOX_EVENTS);

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #define OUTBOX_EVENTS 64 /* a power of two */
-#define OUTBOX_STEP   2  /* that a step adds at most: a token, and the end of a lap */
+#define OUTBOX_STEP   2  /* that a step adds at most, guesses apart: a token, and the end of a lap */
 
 struct outbox_event {
     stator_event_kind kind;
@@ -22,7 +22,7 @@ struct outbox_event {
     uint32_t position;
     stator_reason reason;
     stator_status status;
-    uint32_t n_prompt, n_generated, n_cached;
+    uint32_t n_prompt, n_generated, n_cached, n_guessed, n_kept;
     const float *logits;
     uint64_t queue_ns, prompt_ns, generate_ns;
     uint64_t time_ns;
@@ -45,6 +45,8 @@ struct outbox {
 void outbox_clear(struct outbox *o);
 /* By the engine's thread. False: none for a step's events; outbox_pop will say when there is. */
 bool outbox_has_room(struct outbox *o);
+/* Events that have room beside those of a step. */
+uint32_t outbox_spare(const struct outbox *o);
 void outbox_push(struct outbox *o, const struct outbox_event *ev);
 void outbox_end(struct outbox *o, const struct outbox_event *ev, const char *text);
 /* By who polls. False: nothing is there. *last: it was the end. *wake: the engine waits for the room. */

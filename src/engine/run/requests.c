@@ -350,7 +350,9 @@ static void to_public(const struct outbox_event *in, uint64_t id, stator_event *
                           .queue_ns = in->queue_ns,
                           .logprob = in->logprob,
                           .n_top = in->n_top,
-                          .n_cached = in->n_cached};
+                          .n_cached = in->n_cached,
+                          .n_guessed = in->n_guessed,
+                          .n_kept = in->n_kept};
     memcpy(out->top, in->top, in->n_top * sizeof *out->top);
 }
 

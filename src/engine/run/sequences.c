@@ -193,6 +193,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->failed = false;
     CHECK(q->flights == 0);
     q->began_ns = q->prompt_done_ns = 0;
+    speculation_begin(q);
     /* Who reads all logits computes all tokens. */
     q->shares = s->reuses && r->kind == STATOR_GENERATE && !r->measured;
     uint64_t now = clock_ns();
@@ -259,5 +260,6 @@ void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) 
     CHECK(q->flights == 0);
     bool can = sequences_can_rewind(s, q, to);
     q->done = can ? to : 0;
+    speculation_begin(q);
     q->fresh = q->fresh || !can;
 }

@@ -1,5 +1,5 @@
-/* What goes into a step: one token of generating sequences and as much of the prompts as the batch holds; or
- * a chunk of a logits request.
+/* What goes into a step: one token of generating sequences and as much of the prompts as the batch holds,
+ * and guesses where they leave room; or a chunk of a logits request.
  *
  * With several devices, steps are made smaller, so that there is one for each device to work on: the
  * generating sequences go in as many groups as there are devices, never more, since a step costs about the
@@ -63,14 +63,16 @@ static void add_tables(const struct stator *s, struct filling *f, struct engine_
     q->fresh = false;
 }
 
-/* The next n tokens of q into the step; with_row: the logits of the last of them. */
+/* The next n tokens of q into the step; with_row: the logits of the last of them, and of q's guesses. */
 static void add_chunk(struct stator *s, struct filling *f, struct engine_sequence *q, uint32_t n,
                       bool with_row) {
+    const uint32_t guesses = with_row ? q->speculation.n : 0;
+    const uint32_t all = n + guesses;
     uint32_t sequence = (uint32_t)(q - s->sequences);
     struct engine_request *r = q->request;
     struct step_header *h = f->h;
-    CHECK(h->n_tokens + n <= s->planning.want.batch && q->done + n <= r->n_tokens);
-    CHECK(q->done + n <= q->capacity);
+    CHECK(h->n_tokens + all <= s->planning.want.batch && q->done + n <= r->n_tokens);
+    CHECK(q->done + all <= q->capacity && (guesses == 0 || q->done + n == r->n_tokens));
     if (q->began_ns == 0 || q->done == r->n_depth)
         q->began_ns = clock_ns();
     atomic_store(&r->shown.began_ns, q->began_ns);
@@ -79,17 +81,21 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     uint32_t first = h->n_tokens;
     struct step_chunk *chunks = (struct step_chunk *)(f->slot + h->at_chunks);
     chunks[h->n_chunks++] =
-        (struct step_chunk){.slot = sequence, .first = first, .n = n, .position = q->done};
+        (struct step_chunk){.slot = sequence, .first = first, .n = all, .position = q->done};
     f->st->carried[f->st->n_chunks++] = q;
     memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
-    for (uint32_t i = 0; i < n; i++)
+    memcpy(f->slot + h->at_tokens + (first + n) * sizeof(int32_t), q->speculation.tokens,
+           guesses * sizeof(int32_t));
+    for (uint32_t i = 0; i < all; i++)
         step_writer_rope(s, h, f->slot, first + i, q->done + i);
-    sequences_take_blocks(s, q, q->done + n);
+    sequences_take_blocks(s, q, q->done + all);
     add_tables(s, f, q);
-    h->n_tokens += n;
+    h->n_tokens += all;
     if (with_row) {
-        f->st->of_row[h->n_rows] = q;
-        ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + n - 1;
+        for (uint32_t i = n - 1; i < all; i++) {
+            f->st->of_row[h->n_rows] = q;
+            ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + i;
+        }
         h->want_logits |= r->logprobs || !sampler_is_plain(&r->sampling);
     }
     q->done += n;
@@ -124,11 +130,33 @@ static bool groups_are_under_way(const struct stator *s) {
     return n >= s->planning.n_devices;
 }
 
+/* Tokens and rows that guesses may have: those that nobody else's next token needs. */
+static uint32_t spare_of(const struct stator *s, uint32_t *n_guessing) {
+    uint64_t tokens = 0;
+    uint64_t rows = 0;
+    *n_guessing = 0;
+    if (s->planning.want.guesses == 0)
+        return 0;
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        const struct engine_sequence *q = &s->sequences[i];
+        if (!runs(q, STATOR_GENERATE) || q->done == q->request->n_tokens)
+            continue;
+        tokens += q->request->n_tokens - q->done;
+        rows++;
+        *n_guessing += q->done >= q->request->n_prompt;
+    }
+    const uint64_t batch = s->planning.want.batch;
+    const uint64_t most = s->planning.want.logits_rows;
+    return (uint32_t)ARITH_MIN(batch - ARITH_MIN(batch, tokens), most - ARITH_MIN(most, rows));
+}
+
 /* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all
  * a turn when the batch or the logits rows do not hold everybody. */
 static void fill_generation(struct stator *s, struct filling *f) {
     uint32_t group = largest_group(s);
     bool grouped = groups_are_under_way(s);
+    uint32_t n_guessing = 0;
+    uint32_t spare = spare_of(s, &n_guessing);
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
             struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->planning.want.sequences];
@@ -157,6 +185,12 @@ static void fill_generation(struct stator *s, struct filling *f) {
             }
             if (n == 0)
                 continue;
+            q->speculation.n = 0;
+            if (generating && row && spare > 0) {
+                CHECK(n_guessing > 0);
+                uint32_t share = spare / n_guessing--;
+                spare -= speculation_guess(s, q, ARITH_MIN(share, outbox_spare(&q->request->out)));
+            }
             add_chunk(s, f, q, n, row);
             group -= generating;
         }

@@ -76,6 +76,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     uint32_t *tables[GRAPH_MAX_CACHES];
     for (uint32_t i = 0; i < n_caches; i++)
         tables[i] = carve_take(c, (uint64_t)want->sequences * m->caches[i].per_sequence, sizeof *tables[i]);
+    speculation_lay_out(s, want, c);
     lay_out_steps(s, want, c);
     lay_out_pool(s, want, c);
     for (uint32_t i = 0; i < n_caches; i++)

@@ -1,0 +1,62 @@
+/* Guesses: tokens that a generating sequence's step tests beside the one that is known. A guess is kept
+ * exactly if it is the token that the sampler takes from the row before it, so no byte depends on what is
+ * guessed, or whether.
+ *
+ * Invariants: guesses go into a step only behind a sequence's last token, and only where batch, rows and
+ * reader have room that nobody else's next token needs; `done` and kept blocks count no guess before its
+ * verdict, and what caches hold of others is written again before it is read. Thread: the engine's. */
+#ifndef STATOR_ENGINE_SPECULATION_H
+#define STATOR_ENGINE_SPECULATION_H
+
+#include "base/carve.h"
+#include "config/config.h"
+#include "engine/run/ngram.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct stator;
+struct engine_sequence;
+struct planning_want;
+
+/* How much a sequence guesses: less after guesses that all failed, then not at all for a while, twice as long
+ * each time. */
+struct speculation_pace {
+    uint32_t most;   /* guesses of the next step that has any */
+    uint32_t misses; /* steps in a row of whose guesses none was kept */
+    uint32_t rest;   /* steps without guesses before it */
+};
+
+/* Of a sequence. */
+struct speculation {
+    struct ngram ngram;
+    struct speculation_pace pace;
+    uint32_t n; /* guesses of its step that is under way */
+    int32_t tokens[CONFIG_MOST_GUESSES];
+};
+
+/* Figures of use; the engine's thread writes, any reads. */
+struct speculation_shown {
+    _Atomic uint64_t turns; /* times that a sequence that generates had a token in a step */
+    _Atomic uint64_t guessed[CONFIG_MOST_GUESSES]; /* by place among a step's guesses */
+    _Atomic uint64_t kept[CONFIG_MOST_GUESSES];
+};
+
+void speculation_lay_out(struct stator *s, const struct planning_want *want, struct carve *c);
+/* A sequence begins, or goes back. */
+void speculation_begin(struct engine_sequence *q);
+/* Guesses for q's next step into q->speculation, at most `most`; returns how many. */
+uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t most);
+/* Its step has ended: its guesses are counted, */
+void speculation_test(struct stator *s, struct engine_sequence *q);
+/* the k-th, from 1 on, was right, */
+void speculation_keep(struct stator *s, struct engine_sequence *q, uint32_t k);
+/* and of all n, `kept` were; q goes on. */
+void speculation_learn(struct stator *s, struct engine_sequence *q, uint32_t n, uint32_t kept);
+
+/* The pace of a sequence that begins with `tokens` guesses; after a step with n guesses, of which `kept` were
+ * right (n 0: one without). */
+void speculation_pace_begin(struct speculation_pace *p, uint32_t tokens);
+void speculation_pace_step(struct speculation_pace *p, uint32_t tokens, uint32_t n, uint32_t kept);
+
+#endif

@@ -1,0 +1,277 @@
+/* Speculation changes no byte: tokens and log probabilities with guesses are those without, whatever is
+ * guessed, however many sequences there are and however they end. Also the table of n-grams and the pace. */
+#include "experts_model.h"
+#include "prefix_play.h"
+
+#include "engine/run/ngram.h"
+#include "engine/run/speculation.h"
+
+#define DEMO "configs/demo.gguf"
+
+enum { MOST = 250, CASES = 6 };
+
+struct told {
+    int32_t token;
+    float logprob;
+    stator_logprob top[2];
+};
+
+struct answer {
+    uint64_t id;
+    bool done;
+    stator_reason reason;
+    uint32_t n, n_guessed, n_kept, cancel_at;
+    struct told told[MOST];
+};
+
+/* Prompts that repeat, so that there is something to guess. */
+static stator_request request_of(uint32_t i, int32_t *ids, uint32_t context) {
+    static const stator_logit_bias ends[] = {{2, 4.0f}, {77, 3.0f}};
+    const uint32_t n = 20 + 3 * i;
+    for (uint32_t k = 0; k < n; k++)
+        ids[k] = (int32_t)(20 + k % (3 + i) * 2);
+    stator_request q = {.size = sizeof q, .tokens = ids, .n_tokens = n, .max_new = i == 4 ? context : 90 + i};
+    q.ignore_eos = i % 3 != 0;
+    q.logprobs = i % 2;
+    q.top_logprobs = i % 2 * 2;
+    q.sampling =
+        (stator_sampling){.has = STATOR_HAS_TEMPERATURE | STATOR_HAS_SEED | STATOR_HAS_REPEAT_PENALTY,
+                          .temperature = i % 2 ? 0.7f : 0,
+                          .seed = i,
+                          .repeat_penalty = i == 2 || i == 5 ? 1.2f : 1.0f,
+                          .logit_bias = ends,
+                          .n_logit_bias = i == 3 ? 2 : 0};
+    return q;
+}
+
+static void submit(stator *s, uint32_t i, struct answer *a) {
+    int32_t ids[64];
+    stator_info info = {.size = sizeof info};
+    assert_int_equal(stator_get_info(s, &info, NULL), STATOR_OK);
+    for (uint32_t k = 0; k < 64; k++)
+        ids[k] = 0;
+    stator_request q = request_of(i, ids, info.context);
+    stator_error e = {0};
+    a->n = 0;
+    a->done = false;
+    if (stator_submit(s, &q, &a->id, &e) != STATOR_OK)
+        fail_msg("submit %u: %s", i, e.text);
+}
+
+static void collect(stator *s, struct answer *a, uint32_t n) {
+    for (uint32_t left = n; left > 0;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        assert_int_equal(stator_poll(s, UINT64_MAX, &ev, &have, NULL), STATOR_OK);
+        struct answer *x = a;
+        while (have && x->id != ev.request)
+            x++;
+        if (have && ev.kind == STATOR_EVENT_TOKEN) {
+            assert_true(x->n < MOST);
+            struct told *t = &x->told[x->n++];
+            memset(t, 0, sizeof *t);
+            t->token = ev.token;
+            t->logprob = ev.logprob;
+            memcpy(t->top, ev.top, ev.n_top * sizeof *t->top);
+            if (x->n == x->cancel_at)
+                stator_cancel(s, x->id);
+        } else if (have) {
+            if (ev.reason == STATOR_REASON_FAILED)
+                fail_msg("%s", ev.text);
+            x->done = true;
+            x->reason = ev.reason;
+            x->n_guessed = ev.n_guessed;
+            x->n_kept = ev.n_kept;
+            left--;
+        }
+    }
+}
+
+static stator_stats stats_of(stator *s) {
+    stator_stats t = {.size = sizeof t};
+    assert_int_equal(stator_get_stats(s, &t, NULL), STATOR_OK);
+    return t;
+}
+
+/* All requests on an engine, `together` at a time. */
+static stator_stats play(const char *model, const char *const *sets, uint32_t together, struct answer *a) {
+    stator *s = harness_start(model, sets);
+    for (uint32_t i = 0; i < CASES; i += together) {
+        const uint32_t n = together < CASES - i ? together : CASES - i;
+        for (uint32_t k = 0; k < n; k++)
+            submit(s, i + k, &a[i + k]);
+        collect(s, a + i, n);
+    }
+    stator_stats t = stats_of(s);
+    stator_close(s);
+    return t;
+}
+
+static void compare(const struct answer *a, const struct answer *want, const char *what) {
+    for (uint32_t i = 0; i < CASES; i++) {
+        const bool cut = a[i].cancel_at > 0;
+        if ((!cut && (a[i].n != want[i].n || a[i].reason != want[i].reason)) || a[i].n > want[i].n ||
+            memcmp(a[i].told, want[i].told, a[i].n * sizeof *a[i].told) != 0)
+            fail_msg("%s: request %u is another with speculation", what, i);
+        assert_true(a[i].n >= a[i].cancel_at && a[i].n_kept <= a[i].n_guessed);
+    }
+}
+
+/* What a model answers, without; then with guesses, alone and together, with room for them or little. */
+static void same_bytes(const char *model, bool keeps) {
+    static const char *const sizes[][3] = {
+        {"speculation.tokens=4", "memory.batch=64", "memory.logits_rows=auto"},
+        {"speculation.tokens=16", "memory.batch=17", "memory.logits_rows=auto"},
+        {"speculation.tokens=1", "memory.batch=9", "memory.logits_rows=3"}};
+    static const char *const devices[] = {"devices.use=cpu:0", "devices.use=cpu:0,cpu:1"};
+    struct answer *want = calloc(CASES, sizeof *want), *a = calloc(CASES, sizeof *a);
+    assert_true(want != NULL && a != NULL);
+    const char *plain[] = {"memory.context=128", "cpu.threads=2", NULL};
+    play(model, plain, 1, want);
+    assert_int_equal(want[4].n, 128 - 32 + 1); /* to the context's end */
+    uint64_t kept = 0;
+    uint64_t wrong = 0;
+    for (uint32_t d = 0; d < 2; d++)
+        for (uint32_t c = 0; c < 3; c++)
+            for (uint32_t together = 1; together <= 3; together += 2) {
+                char what[96];
+                const char *sets[] = {plain[0],
+                                      plain[1],
+                                      "speculation.mode=ngram",
+                                      "memory.sequences=3",
+                                      sizes[c][0],
+                                      sizes[c][1],
+                                      sizes[c][2],
+                                      devices[d],
+                                      NULL};
+                snprintf(what, sizeof what, "%s, %s, %u together", sizes[c][0], devices[d], together);
+                for (uint32_t i = 0; i < CASES; i++)
+                    a[i].cancel_at = c == 0 && i == 1 ? 37 : 0;
+                stator_stats t = play(model, sets, together, a);
+                compare(a, want, what);
+                assert_true(t.guessed[0] > 0 && t.turns > 0 && t.guessed[0] <= t.turns);
+                uint64_t generated = 0, here = 0;
+                for (uint32_t i = 0; i < STATOR_GUESSES; i++) {
+                    assert_true(t.kept[i] <= t.guessed[i] && (i == 0 || t.kept[i] <= t.kept[i - 1]));
+                    here += t.kept[i];
+                    wrong += t.guessed[i] - t.kept[i];
+                }
+                for (uint32_t i = 0; i < CASES; i++)
+                    generated += a[i].n;
+                assert_true(t.tokens_out == generated);
+                kept += here;
+            }
+    assert_true(wrong > 20);
+    assert_true(!keeps || kept > 100);
+    free(a);
+    free(want);
+}
+
+static void dense(void **state) {
+    (void)state;
+    same_bytes(DEMO, true);
+}
+
+static void with_experts(void **state) {
+    (void)state;
+    struct experts_model m = {.arch = "qwen3moe",
+                              .n_layers = 2,
+                              .n_embd = 64,
+                              .n_ff = 64,
+                              .expert_ff = 32,
+                              .experts = 8,
+                              .used = 3,
+                              .n_heads = 2,
+                              .n_kv_heads = 1,
+                              .head_dim = 32,
+                              .vocab = 96,
+                              .type = BLOCK_F16,
+                              .down = BLOCK_F16,
+                              .seed = 5};
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    experts_model_write(&w, m);
+    gguf_writer_finish(&w);
+    same_bytes(gguf_writer_memory_path(&w, path), false);
+    gguf_writer_free(&w);
+}
+
+/* Random conversations with branches and cancels, whose finished blocks others reuse. */
+static void conversations(void **state) {
+    (void)state;
+    static const char *const plain[] = {"server.prefix_cache=false", "memory.context=256", "memory.batch=64",
+                                        "cpu.threads=2", NULL};
+    const char *sets[] = {"speculation.mode=ngram",
+                          "speculation.tokens=6",
+                          "memory.context=256",
+                          "memory.batch=40",
+                          "memory.sequences=3",
+                          "cpu.threads=2",
+                          NULL};
+    struct prefix_play p;
+    assert_true(prefix_play("speculation", DEMO, sets, plain, 30, &p) > 500);
+    assert_true(p.stats.guessed[0] > 0 && p.stats.blocks_evicted > 0);
+}
+
+static void ngrams(void **state) {
+    (void)state;
+    static _Alignas(CARVE_ALIGN) uint8_t memory[1 << 16];
+    struct ngram g;
+    struct carve c = carve_in(memory, sizeof memory);
+    int32_t out[8];
+    ngram_lay_out(&g, &c, 100);
+    const int32_t text[] = {1, 2, 3, 4, 9, 2, 3, 5, 8, 1, 2, 3};
+    assert_int_equal(ngram_guess(&g, text, 1, out, 4), 0);
+    assert_int_equal(ngram_guess(&g, text, 5, out, 4), 0);
+    /* The last time 5 came after 2 3; but 1 2 3 is a longer ending. */
+    assert_int_equal(ngram_guess(&g, text, 12, out, 3), 3);
+    assert_memory_equal(out, ((int32_t[]){4, 9, 2}), 12);
+    const int32_t other[] = {7, 2, 3, 4, 9, 2, 3, 5, 8, 6, 2, 3};
+    ngram_clear(&g);
+    assert_int_equal(ngram_guess(&g, other, 12, out, 2), 2);
+    assert_memory_equal(out, ((int32_t[]){5, 8}), 8);
+    const int32_t round[] = {5, 6, 7, 5, 6, 7, 5, 6};
+    ngram_clear(&g);
+    assert_int_equal(ngram_guess(&g, round, 8, out, 7), 7);
+    assert_memory_equal(out, ((int32_t[]){7, 5, 6, 7, 5, 6, 7}), 28);
+    assert_int_equal(ngram_guess(&g, round, 8, out, 0), 0);
+    ngram_clear(&g);
+    int32_t same[101];
+    for (uint32_t i = 0; i < 101; i++)
+        same[i] = 4;
+    assert_int_equal(ngram_guess(&g, same, 101, out, 8), 8);
+    assert_int_equal(out[7], 4);
+}
+
+/* Guesses that are never right cost few steps; one that is ends a rest for good. */
+static void pace(void **state) {
+    (void)state;
+    struct speculation_pace p;
+    speculation_pace_begin(&p, 4);
+    uint32_t steps = 0;
+    uint32_t guesses = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        const uint32_t n = p.rest == 0 ? p.most : 0;
+        steps += n > 0;
+        guesses += n;
+        speculation_pace_step(&p, 4, n, 0);
+    }
+    assert_in_range(steps, 10, 30);
+    assert_true(guesses < steps + 8);
+    while (p.rest > 0)
+        speculation_pace_step(&p, 4, 0, 0);
+    assert_int_equal(p.most, 1);
+    speculation_pace_step(&p, 4, 1, 1);
+    assert_true(p.most == 2 && p.rest == 0);
+    speculation_pace_step(&p, 4, 2, 2);
+    assert_int_equal(p.most, 4);
+    speculation_pace_step(&p, 4, 4, 0);
+    assert_true(p.most == 2 && p.rest == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ngrams), cmocka_unit_test(pace),
+                                       cmocka_unit_test(dense), cmocka_unit_test(with_experts),
+                                       cmocka_unit_test(conversations)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
