@@ -217,6 +217,8 @@ static void print_report(const struct run *r) {
     uint32_t stepped = d->n_generated > 0 ? d->n_generated - 1 : 0;
     fprintf(stderr, "generation  %u tokens, %.2f s, %.1f tokens/s (ended by: %s)\n", d->n_generated,
             (double)d->generate_ns * 1e-9, rate(stepped, d->generate_ns), reason_name(d->reason));
+    if (d->n_guessed > 0)
+        fprintf(stderr, "speculation %u of %u guesses kept\n", d->n_kept, d->n_guessed);
     session_print_memory(r->engine, stderr, true);
 }
 

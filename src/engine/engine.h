@@ -79,6 +79,9 @@ struct engine_request {
     uint32_t n_depth; /* of the prompt; what comes after it is timed */
     uint32_t laps;    /* left, with the running one */
     bool measured;    /* a benchmark's: it computes all that it is asked to */
+    uint32_t guesses; /* stator_bench_guesses */
+    float accept;
+    uint32_t n_replayed; /* tokens that the lap before had */
     struct sampler_settings sampling;
     stator_logit_bias *bias; /* [STATOR_LOGIT_BIASES], of sampling */
     bool logprobs;

@@ -54,6 +54,7 @@ static void put_usage(struct json *j, const struct api_job_state *job) {
 /* Of the answers first .. first + n - 1, added up. */
 static void put_timings(struct json *j, const struct api_choice *first, uint32_t n) {
     uint64_t cached = 0, computed = 0, predicted = 0, prompt_ns = 0, predicted_ns = 0;
+    uint64_t guessed = 0, kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         const stator_event *e = &first[i].end;
         cached += e->n_cached;
@@ -61,6 +62,8 @@ static void put_timings(struct json *j, const struct api_choice *first, uint32_t
         predicted += first[i].answer.n_tokens;
         prompt_ns += e->prompt_ns;
         predicted_ns += e->generate_ns;
+        guessed += e->n_guessed;
+        kept += e->n_kept;
     }
     json_open_object(j, "timings");
     json_put_u64(j, "cache_n", cached);
@@ -68,6 +71,10 @@ static void put_timings(struct json *j, const struct api_choice *first, uint32_t
     json_put_double(j, "prompt_ms", (double)prompt_ns / 1e6);
     json_put_u64(j, "predicted_n", predicted);
     json_put_double(j, "predicted_ms", (double)predicted_ns / 1e6);
+    if (guessed > 0) {
+        json_put_u64(j, "draft_n", guessed);
+        json_put_u64(j, "draft_n_accepted", kept);
+    }
     json_close(j);
 }
 

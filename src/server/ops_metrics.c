@@ -73,6 +73,15 @@ static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "prefix_hits_total", "counter", "Requests that began behind a prefix", s->prefix_hits);
     put_u64(t, "prefix_tokens_total", "counter", "Tokens of prompts that were not computed therefore",
             s->tokens_cached);
+    put_u64(t, "speculation_turns_total", "counter",
+            "Times that a generating request had a token in a step, guesses beside it or not", s->turns);
+    put(t, "speculation_guessed_total", "counter",
+        "Guesses by place: of the next token, the one after it, ..");
+    for (int i = 0; i < STATOR_GUESSES; i++)
+        ops_put(t, "stator_speculation_guessed_total{place=\"%d\"} %" PRIu64 "\n", i + 1, s->guessed[i]);
+    put(t, "speculation_kept_total", "counter", "Of these, the ones that were right");
+    for (int i = 0; i < STATOR_GUESSES; i++)
+        ops_put(t, "stator_speculation_kept_total{place=\"%d\"} %" PRIu64 "\n", i + 1, s->kept[i]);
     put_u64(t, "fault", "gauge", "1: a device has failed", s->fault != STATOR_OK);
 }
 

@@ -83,6 +83,24 @@ test_context() {
     said 'memory.logits_rows is 2: 4 sequences'
 }
 
+# Guesses with a share that is right: all of them with 1, none with 0, and then few are made.
+test_speculate() {
+    expect 0 "$stator" bench "$demo" -p 0 -n 50 -r 2 --speculate 4 --accept 0,1 -o json
+    printed '"test": "tg50"'
+    printed '"test": "tg50 \+4 a1"'
+    printed '"accept": 1,'
+    [ "$(grep -cE '"n_guessed": 80,|"n_kept": 80,|"tokens_per_turn": 5,' "$tmp/out")" = 3 ] || fail "not all of 80 guesses kept"
+    [ "$(grep -cE '"n_guessed": ([1-9]|[1-3][0-9]),|"n_kept": 0,|"tokens_per_turn": 1,' "$tmp/out")" = 3 ] || fail "wrong guesses are not few"
+    expect 0 "$stator" bench "$demo" -p 0 -n 20 -d 5 -r 1 --speculate 2 --accept 0.5
+    printed '\| tg20 \+2 a0\.5 @ d5 \|'
+    said '^[0-9]+ of [0-9]+ guesses kept, [0-9.]+ tokens in a turn$'
+    expect 2 "$stator" bench "$demo" --speculate 17
+    expect 2 "$stator" bench "$demo" --accept 0.5
+    said '--accept is for --speculate'
+    expect 2 "$stator" bench "$demo" --speculate 4 --accept 0.5,1.5
+    said '--accept is "0.5,1.5"; expected numbers from 0 to 1'
+}
+
 test_errors() {
     local value
     for value in '' x 1,,2 1, 99999999999 -1 1.5; do

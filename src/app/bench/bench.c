@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 
 #define PROBE_BYTES (512ull << 20) /* beyond any cache */
-#define MAX_TESTS   (BENCH_LIST * BENCH_LIST * (BENCH_LIST + 1))
+#define MAX_TESTS   (BENCH_LIST * BENCH_LIST * (2 * BENCH_LIST + 1))
 #define MAX_SET     48
 
 struct list {
@@ -26,14 +26,16 @@ struct list {
 
 struct bench {
     const char *config;
-    const char *prompt_text, *generate_text, *depth_text, *parallel_text, *form_text, *report;
+    const char *prompt_text, *generate_text, *depth_text, *accept_text, *parallel_text, *form_text, *report;
     struct options_list set;
-    uint64_t laps;
+    uint64_t laps, speculate;
     bool roofline, json;
 
+    double accept[BENCH_LIST];
+    uint32_t n_accept;
     struct list prompt, generate, depth, parallel;
     enum bench_form form;
-    char set_sequences[MAX_SET], set_context[MAX_SET];
+    char set_sequences[MAX_SET], set_context[MAX_SET], set_tokens[MAX_SET];
     struct bench_test *tests;
     uint32_t n_tests;
     stator *engine;
@@ -63,6 +65,25 @@ static stator_status parse_list(const char *text, const char *option, uint32_t m
     }
 }
 
+/* Shares from 0 to 1, separated by commas. */
+static stator_status parse_accept(struct bench *b, stator_error *e) {
+    const char *at = b->accept_text;
+    for (;;) {
+        char *end = NULL;
+        double v = strspn(at, "0123456789.") > 0 ? strtod(at, &end) : -1;
+        if (end == NULL || (*end != '\0' && *end != ',') || !(v >= 0 && v <= 1))
+            return error_set(e, STATOR_USAGE,
+                             "--accept is \"%.60s\"; expected numbers from 0 to 1, separated by commas",
+                             b->accept_text);
+        if (b->n_accept == BENCH_LIST)
+            return error_set(e, STATOR_USAGE, "--accept has more than %d values", BENCH_LIST);
+        b->accept[b->n_accept++] = v;
+        if (*end == '\0')
+            return STATOR_OK;
+        at = end + 1;
+    }
+}
+
 static stator_status parse_form(struct bench *b, stator_error *e) {
     static const char *const names[] = {[BENCH_MD] = "md", [BENCH_JSON] = "json", [BENCH_CSV] = "csv"};
     for (int i = 0; i < 3; i++)
@@ -83,6 +104,12 @@ static stator_status read_options(struct bench *b, stator_error *e) {
         st = parse_list(b->depth_text, "-d", 0, &b->depth, e);
     if (st == STATOR_OK)
         st = parse_list(b->parallel_text, "--parallel", 1, &b->parallel, e);
+    if (st == STATOR_OK && b->accept_text != NULL && b->speculate == 0)
+        return error_set(e, STATOR_USAGE, "--accept is for --speculate N");
+    if (b->accept_text == NULL)
+        b->accept_text = "0,0.5,0.8";
+    if (st == STATOR_OK && b->speculate > 0)
+        st = parse_accept(b, e);
     return st;
 }
 
@@ -104,8 +131,14 @@ static stator_status make_tests(struct bench *b, stator_error *e) {
             for (uint32_t k = 0; k < b->parallel.n; k++) {
                 t.n = b->generate.values[i];
                 t.sequences = b->parallel.values[k];
-                if (t.n > 0)
-                    b->tests[b->n_tests++] = t;
+                if (t.n == 0)
+                    continue;
+                b->tests[b->n_tests++] = t;
+                for (uint32_t a = 0; a < b->n_accept && t.sequences == 1; a++) {
+                    b->tests[b->n_tests] = t;
+                    b->tests[b->n_tests].guesses = (uint32_t)b->speculate;
+                    b->tests[b->n_tests++].accept = b->accept[a];
+                }
             }
     }
     return b->n_tests > 0 ? STATOR_OK
@@ -148,7 +181,13 @@ static stator_status open_engine(struct bench *b, stator_info *info, stator_erro
 static stator_status open_for_tests(struct bench *b, stator_error *e) {
     stator_info info = {.size = sizeof info};
     uint32_t sequences = most_sequences(b);
-    stator_status st = open_engine(b, &info, e);
+    stator_status st = STATOR_OK;
+    if (b->speculate > 0)
+        st = add_set(b, b->set_tokens, "speculation.tokens", b->speculate, e);
+    if (st == STATOR_OK && b->speculate > 0 && b->set.n < OPTIONS_MAX_LIST)
+        b->set.items[b->set.n++] = "speculation.mode=ngram"; /* rows for guesses; which, the tests say */
+    if (st == STATOR_OK)
+        st = open_engine(b, &info, e);
     if (st != STATOR_OK)
         return st;
     const struct bench_test *t = longest(b, info.batch);
@@ -196,7 +235,7 @@ static stator_status run_tests(struct bench *b, const stator_info *info, struct 
         b->roofline ? bench_probe(info->threads, b->memory, PROBE_BYTES, &before, e) : STATOR_OK;
     for (uint32_t i = 0; st == STATOR_OK && !b->stopped && i < b->n_tests; i++) {
         struct bench_result r;
-        st = bench_run(b->engine, &b->tests[i], (uint32_t)b->laps, &r, &b->stopped, e);
+        st = bench_run(b->engine, &b->tests[i], (uint32_t)b->laps, &r, b->speculate > 0, &b->stopped, e);
         if (st == STATOR_OK && b->roofline) {
             struct bench_limits after;
             st = bench_probe(info->threads, b->memory, PROBE_BYTES, &after, e);
@@ -205,6 +244,9 @@ static stator_status run_tests(struct bench *b, const stator_info *info, struct 
         }
         if (st == STATOR_OK && r.n_rates > 0)
             bench_table_row(table, &r);
+        if (st == STATOR_OK && r.test.guesses > 0 && b->form == BENCH_MD)
+            fprintf(stderr, "%" PRIu64 " of %" PRIu64 " guesses kept, %.2f tokens in a turn\n", r.n_kept,
+                    r.n_guessed, bench_tokens_per_turn(&r));
         if (st == STATOR_OK && r.fill_rate > 0 && b->form == BENCH_MD)
             fprintf(stderr, "the context of %u tokens was computed at %.2f tokens/s\n", r.test.depth,
                     r.fill_rate);
@@ -270,6 +312,18 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
          .target = &b->parallel_text,
          .value = "N,..",
          .help = "sequences that generate together; the rate is their sum (1)"},
+        {.name = "speculate",
+         .kind = OPTIONS_U64,
+         .target = &b->speculate,
+         .value = "N",
+         .min = 1,
+         .max = STATOR_GUESSES,
+         .help = "also generate with N guesses in a step, of which so many are right as --accept says"},
+        {.name = "accept",
+         .kind = OPTIONS_TEXT,
+         .target = &b->accept_text,
+         .value = "A,..",
+         .help = "shares of guesses that are right, one test per number (0,0.5,0.8)"},
         {.name = "repetitions",
          .letter = 'r',
          .kind = OPTIONS_U64,
@@ -294,7 +348,7 @@ static bool parse(struct bench *b, int argc, char **argv, int *code) {
     };
     struct options o = {
         .command = "bench",
-        .usage = "CONFIG [-p N,..] [-n N,..] [-d N,..] [-r R] [-o md|json|csv]",
+        .usage = "CONFIG [-p N,..] [-n N,..] [-d N,..] [-r R] [--speculate N] [-o md|json|csv]",
         .summary =
             "Measures prompt processing (pp) and generation (tg) in tokens per second, on random tokens; "
             "rows and "

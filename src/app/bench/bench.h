@@ -25,6 +25,8 @@ struct bench_test {
     uint32_t n;      /* tokens that are timed, of each sequence */
     uint32_t depth;  /* tokens of context before them */
     uint32_t sequences;
+    uint32_t guesses; /* of a step, at most (--speculate); 0: none */
+    double accept;    /* of them, how many are right */
 };
 
 struct bench_result {
@@ -32,18 +34,22 @@ struct bench_result {
     uint32_t n_rates;
     double rates[BENCH_LAPS];   /* tokens per second, all sequences together */
     double fill_rate;           /* of the context before them; 0: none, or several sequences */
+    uint64_t n_guessed, n_kept; /* in all laps */
     struct bench_limits limits; /* zero without --roofline */
 };
 
 /* "pp512", "tg128 @ d4096", "tg128 x8" into out; returns out. */
 const char *bench_label(const struct bench_test *t, char out[BENCH_LABEL]);
+/* Of a sequence, where it guesses. */
+double bench_tokens_per_turn(const struct bench_result *r);
 /* Tokens that one sequence's context must hold. batch: of a step. */
 uint64_t bench_context(const struct bench_test *t, uint32_t batch);
 
-/* bench_run.c: measures one test, `laps` times, filling *r. *stopped: a signal ended it; what was complete is
+/* bench_run.c: measures one test, `laps` times, filling *r. off: without guesses where the test has none,
+ * whatever the config says. *stopped: a signal ended it; what was complete is
  * in *r. */
 stator_status bench_run(stator *s, const struct bench_test *t, uint32_t laps, struct bench_result *r,
-                        bool *stopped, stator_error *e);
+                        bool off, bool *stopped, stator_error *e);
 
 /* bench_probe.c: the limits with so many threads, over `memory` (bytes, touched before). */
 stator_status bench_probe(uint32_t threads, const void *memory, uint64_t bytes, struct bench_limits *out,

@@ -31,12 +31,16 @@ struct measuring {
     uint32_t depth;     /* tokens that the request's laps follow; 0: nothing to time */
     uint64_t submit_ns; /* when it was submitted */
     bool stopped;
+    bool skips; /* the first lap, which the others replay */
+    bool off;   /* no guesses, whatever the config says */
 };
 
 const char *bench_label(const struct bench_test *t, char out[BENCH_LABEL]) {
     int n = snprintf(out, BENCH_LABEL, "%s%u", t->generation ? "tg" : "pp", t->n);
     if (t->sequences > 1)
         n += snprintf(out + n, BENCH_LABEL - (size_t)n, " x%u", t->sequences);
+    if (t->guesses > 0)
+        n += snprintf(out + n, BENCH_LABEL - (size_t)n, " +%u a%.4g", t->guesses, t->accept);
     if (t->depth > 0)
         snprintf(out + n, BENCH_LABEL - (size_t)n, " @ d%u", t->depth);
     return out;
@@ -60,6 +64,11 @@ uint64_t bench_context(const struct bench_test *t, uint32_t batch) {
     return (uint64_t)start_of(t) + t->n + head_start(t, batch);
 }
 
+double bench_tokens_per_turn(const struct bench_result *r) {
+    const double tokens = (double)r->test.n * r->n_rates;
+    return tokens > (double)r->n_kept ? tokens / (tokens - (double)r->n_kept) : 1;
+}
+
 static void random_ids(struct measuring *m, int32_t *ids, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
         m->random = m->random * 1664525u + 1013904223u;
@@ -73,10 +82,16 @@ static void take_figures(struct measuring *m, const stator_event *ev) {
     uint64_t ns = t->generation ? ev->generate_ns : ev->prompt_ns;
     if (r == NULL || t->sequences > 1 || ns == 0)
         return;
-    if (m->depth > 0 && r->n_rates == 0) {
+    r->n_guessed = ev->n_guessed; /* of all laps of the request, and only those have guesses */
+    r->n_kept = ev->n_kept;
+    if (m->depth > 0 && r->fill_rate == 0) {
         double fill_ns =
             (double)(clock_ns() - m->submit_ns) - (double)ev->prompt_ns - (double)ev->generate_ns;
         r->fill_rate = fill_ns > 0 ? m->depth / (fill_ns * 1e-9) : 0;
+    }
+    if (m->skips) {
+        m->skips = false;
+        return;
     }
     if (r->n_rates < BENCH_LAPS)
         r->rates[r->n_rates++] = t->n / ((double)ns * 1e-9);
@@ -129,7 +144,13 @@ static stator_status submit(struct measuring *m, const int32_t *ids, uint64_t n_
                      .temperature = 0,
                      .repeat_penalty = 1},
     };
-    stator_bench b = {.size = sizeof b, .n_depth = depth, .laps = laps};
+    stator_bench b = {.size = sizeof b,
+                      .n_depth = depth,
+                      .laps = laps,
+                      .guesses = m->skips ? STATOR_BENCH_REPLAY
+                                 : m->off ? STATOR_BENCH_NO_GUESSES
+                                          : STATOR_BENCH_AS_CONFIGURED,
+                      .accept = (float)m->test->accept};
     stator_status st = stator_bench_submit(m->s, &q, &b, &lane->id, e);
     if (st == STATOR_OK && session_signal())
         stator_cancel(m->s, 0); /* it came before there was a request to cancel */
@@ -196,19 +217,21 @@ static stator_status warm_up(struct measuring *m, int32_t *ids, stator_error *e)
     few.depth = 0;
     w.test = &few;
     w.result = NULL;
+    few.guesses = 0;
+    few.accept = 0;
     stator_status st = run_one(&w, ids, 1, e);
     m->stopped = w.stopped;
     return st;
 }
 
 stator_status bench_run(stator *s, const struct bench_test *t, uint32_t laps, struct bench_result *r,
-                        bool *stopped, stator_error *e) {
+                        bool off, bool *stopped, stator_error *e) {
     stator_info info = {.size = sizeof info};
     stator_status st = stator_get_info(s, &info, e);
     if (st != STATOR_OK)
         return st;
     *r = (struct bench_result){.test = *t};
-    struct measuring m = {.s = s, .test = t, .result = r, .vocab = info.vocab, .random = SEED};
+    struct measuring m = {.s = s, .test = t, .result = r, .vocab = info.vocab, .random = SEED, .off = off};
     uint64_t room = (uint64_t)t->sequences * (bench_context(t, info.batch) + 1);
     int32_t *ids = malloc((bench_context(t, info.batch) + 1) * sizeof *ids);
     struct lane *lanes = calloc(t->sequences, sizeof *lanes);
@@ -217,10 +240,12 @@ stator_status bench_run(stator *s, const struct bench_test *t, uint32_t laps, st
         st = error_set(e, STATOR_FAILED, "no memory for the token ids of a test");
     if (st == STATOR_OK)
         st = warm_up(&m, ids, e);
-    bool once = t->depth > 0 && t->sequences == 1; /* all laps in one request */
+    /* All laps in one request; guesses are those of the lap before. */
+    bool once = (t->depth > 0 || t->guesses > 0) && t->sequences == 1;
+    m.skips = t->guesses > 0;
     for (uint32_t i = 0; st == STATOR_OK && !m.stopped && i < (once ? 1 : laps); i++)
         st = t->sequences > 1 ? run_shared(&m, ids, lanes, times, info.batch, e)
-                              : run_one(&m, ids, once ? laps : 1, e);
+                              : run_one(&m, ids, once ? laps + m.skips : 1, e);
     free(times);
     free(lanes);
     free(ids);

@@ -137,6 +137,13 @@ static void json_row(struct bench_table *t, const struct bench_result *r, const 
     json_put_u64(j, "n_gen", r->test.generation ? r->test.n : 0);
     json_put_u64(j, "n_depth", r->test.depth);
     json_put_u64(j, "n_parallel", r->test.sequences);
+    if (r->test.guesses > 0) {
+        json_put_u64(j, "n_speculate", r->test.guesses);
+        json_put_double(j, "accept", r->test.accept);
+        json_put_u64(j, "n_guessed", r->n_guessed);
+        json_put_u64(j, "n_kept", r->n_kept);
+        json_put_double(j, "tokens_per_turn", bench_tokens_per_turn(r));
+    }
     json_put_double(j, "avg_ts", f->mean);
     json_put_double(j, "stddev_ts", f->deviation);
     json_put_double(j, "median_ts", f->median);

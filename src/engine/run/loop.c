@@ -100,6 +100,7 @@ static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason r
     struct outbox_event ev = figures(s, r, STATOR_EVENT_LAP, reason, q->prompt_done_ns - q->began_ns,
                                      clock_ns() - q->prompt_done_ns);
     r->laps--;
+    r->n_replayed = r->n_tokens;
     r->n_tokens = r->n_prompt;
     sequences_rewind(s, q, r->n_depth);
     q->began_ns = q->prompt_done_ns = 0;

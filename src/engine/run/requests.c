@@ -234,6 +234,9 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     q->n_depth = b->n_depth;
     q->laps = b->laps;
     q->measured = b->size != 0;
+    q->guesses = b->guesses;
+    q->accept = b->accept;
+    q->n_replayed = 0;
     q->sampling = *sampling;
     if (sampling->n_bias > 0)
         memcpy(q->bias, sampling->bias, sampling->n_bias * sizeof *q->bias);
@@ -308,7 +311,17 @@ stator_status stator_bench_submit(stator *s, const stator_request *request, cons
             e, STATOR_USAGE,
             "stator_bench_submit: n_depth is %u, the prompt has %zu tokens: at least one must come after",
             bench->n_depth, r.n_tokens);
-    return submit(s, &r, bench, id, e);
+    stator_bench b;
+    ARGUMENTS_READ(&b, bench);
+    if (b.guesses > STATOR_BENCH_REPLAY || !(b.accept >= 0 && b.accept <= 1))
+        return error_set(e, STATOR_USAGE,
+                         "stator_bench_submit: guesses is %d, accept %g: one of stator_bench_guesses, and a "
+                         "number from 0 to 1, are expected",
+                         (int)b.guesses, (double)b.accept);
+    if (b.guesses == STATOR_BENCH_REPLAY && s->planning.want.guesses == 0)
+        return error_set(e, STATOR_USAGE,
+                         "stator_bench_submit: guesses are to be tested, but speculation.mode is \"off\"");
+    return submit(s, &r, &b, id, e);
 }
 
 /* The row of logits that the last poll gave out has been read. */

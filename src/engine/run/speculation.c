@@ -1,6 +1,7 @@
 #include "engine/run/speculation.h"
 
 #include "engine/engine.h"
+#include "stator_bench.h"
 
 #define PATIENCE    2 /* misses in a row without a rest */
 #define LAST_DOUBLE 6 /* a rest has at most 2^6 steps */
@@ -38,6 +39,18 @@ void speculation_begin(struct engine_sequence *q) {
         ngram_clear(&q->speculation.ngram);
 }
 
+/* What a lap of a benchmark had before, for a share of the guesses. */
+static uint32_t replay(const struct stator *s, const struct engine_request *r, int32_t *out, uint32_t most) {
+    const uint32_t known = r->n_replayed > r->n_tokens ? r->n_replayed - r->n_tokens : 0;
+    const uint32_t n = ARITH_MIN(most, known);
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t token = r->tokens[r->n_tokens + i];
+        const bool right = sampler_random(r->laps, r->n_tokens + i) < r->accept;
+        out[i] = right ? token : (token + 1) % (int32_t)s->planning.shape->vocab;
+    }
+    return n;
+}
+
 uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t most) {
     const struct engine_request *r = q->request;
     struct speculation *g = &q->speculation;
@@ -47,7 +60,11 @@ uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t
     /* Of n + 1 tokens that may come the last is not computed with. */
     const uint32_t left = r->n_prompt + r->max_new - r->n_tokens;
     most = ARITH_MIN(ARITH_MIN(most, g->pace.most), ARITH_MIN(left - 1, q->capacity - r->n_tokens));
-    if (g->pace.rest == 0)
+    if (g->pace.rest > 0 || r->guesses == STATOR_BENCH_NO_GUESSES)
+        return 0;
+    if (r->guesses == STATOR_BENCH_REPLAY)
+        g->n = replay(s, r, g->tokens, most);
+    else
         g->n = ngram_guess(&g->ngram, r->tokens, r->n_tokens, g->tokens, most);
     return g->n;
 }
