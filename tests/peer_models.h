@@ -1,0 +1,349 @@
+/* Small models of odd shapes with random weights, for tools/check_peer and test_peer_models.c: 5 heads on
+ * one, widths that are no multiple of 64, 10 experts of which 3 are used, windows shorter than the prompt.
+ * Weights are small integers times a power of two, so that F32, F16 and Q8_0 hold the same ones. */
+#ifndef STATOR_TESTS_PEER_MODELS_H
+#define STATOR_TESTS_PEER_MODELS_H
+
+#include "model/gguf_writer.h"
+
+#include "formats/block.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PEER_UNTIED = 1,
+    PEER_BIAS = 2,       /* of q, k, v */
+    PEER_OUT_BIAS = 4,   /* of attn_output */
+    PEER_HEAD_NORMS = 8, /* of q, k */
+    PEER_POST_NORMS = 16,
+    PEER_FUSED = 32, /* qkv, gate and up */
+    PEER_SINKS = 64,
+    PEER_EXPERT_BIAS = 128,
+    PEER_CHOICE_BIAS = 256,
+    PEER_SHARED_ROUTER = 512,
+    PEER_LATE_FFN_NORM = 1024, /* ffn_norm is called post_attention_norm */
+    PEER_LONGROPE = 2048,
+    PEER_ROPE_FREQS = 4096,
+    PEER_NO_PRE_NORMS = 8192,
+    PEER_WIDE_NORMS = 16384 /* of all heads of q together, of all of k */
+};
+
+enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
+
+struct peer_key { /* behind the architecture's name; whole numbers unless text or a fraction is there */
+    const char *name;
+    uint32_t number;
+    float fraction;
+    const char *text;
+};
+
+struct peer_model {
+    const char *name, *arch;
+    uint32_t layers, embd, ff, heads, kv_heads, dim, vocab;
+    uint32_t flags;
+    uint32_t rot; /* 0: dim */
+    uint32_t experts, used, expert_ff, shared_ff, leading;
+    uint32_t key_heads, value_heads, state, taps; /* of delta-net layers, 3 of 4 */
+    uint32_t original;                            /* context before longrope or yarn */
+    struct peer_key keys[10];
+};
+
+static const struct peer_model peer_models[] = {
+    {"llama-mqa", "llama", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_UNTIED},
+    {"llama-freqs", "llama", 2, 96, 160, 6, 2, 64, 257, .flags = PEER_BIAS | PEER_ROPE_FREQS},
+    {"llama-linear", "llama", 2, 96, 96, 3, 3, 96, 130,
+     .keys = {{"rope.scaling.type", .text = "linear"}, {"rope.scaling.factor", .fraction = 2.5f}}},
+    {"llama-yarn", "llama", 2, 96, 96, 3, 1, 64, 130,
+     .keys = {{"rope.scaling.type", .text = "yarn"},
+              {"rope.scaling.factor", .fraction = 4},
+              {"rope.scaling.original_context_length", 64}}},
+    {"llama-experts", "llama", 3, 160, 96, 5, 1, 32, 300, .flags = PEER_UNTIED, .experts = 10, .used = 3,
+     .expert_ff = 96},
+    {"qwen2-odd", "qwen2", 2, 160, 288, 5, 5, 32, 300, .flags = PEER_BIAS},
+    {"qwen3-odd", "qwen3", 3, 96, 160, 7, 1, 96, 300, .flags = PEER_HEAD_NORMS},
+    {"qwen3moe-odd", "qwen3moe", 3, 160, 96, 5, 1, 64, 300, .flags = PEER_HEAD_NORMS | PEER_UNTIED,
+     .experts = 10, .used = 3, .expert_ff = 96},
+    {"qwen3moe-one", "qwen3moe", 2, 96, 96, 3, 3, 32, 200, .flags = PEER_HEAD_NORMS, .experts = 3, .used = 1,
+     .expert_ff = 32},
+    {"qwen35-odd", "qwen35", 5, 160, 224, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM, .key_heads = 2, .value_heads = 6, .state = 32, .taps = 4},
+    {"qwen35-equal", "qwen35", 8, 96, 96, 3, 3, 32, 200, .rot = 16,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_UNTIED, .key_heads = 3, .value_heads = 3,
+     .state = 64, .taps = 4},
+    {"qwen35moe-odd", "qwen35moe", 5, 160, 0, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER, .experts = 10, .used = 3,
+     .expert_ff = 96, .shared_ff = 64, .key_heads = 1, .value_heads = 5, .state = 32, .taps = 4},
+    {"gemma3-odd", "gemma3", 8, 160, 224, 5, 1, 32, 300, .flags = PEER_HEAD_NORMS | PEER_POST_NORMS,
+     .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
+    {"phi3-odd", "phi3", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_FUSED | PEER_LONGROPE | PEER_UNTIED,
+     .original = 64, .keys = {{"rope.scaling.attn_factor", .fraction = 1.19f}}},
+    {"phi3-short", "phi3", 2, 288, 160, 3, 3, 96, 300, .rot = 64, .flags = PEER_FUSED | PEER_LONGROPE,
+     .original = 512, .keys = {{"rope.scaling.attn_factor", .fraction = 1.1f}}},
+    {"gpt-oss-odd", "gpt-oss", 4, 160, 96, 5, 1, 32, 300,
+     .flags = PEER_BIAS | PEER_OUT_BIAS | PEER_SINKS | PEER_EXPERT_BIAS | PEER_LATE_FFN_NORM | PEER_UNTIED,
+     .experts = 10, .used = 3, .expert_ff = 96,
+     .keys = {{"attention.sliding_window", 24},
+              {"rope.scaling.type", .text = "yarn"},
+              {"rope.scaling.factor", .fraction = 32},
+              {"rope.scaling.original_context_length", 64}}},
+};
+
+enum { PEER_MODELS = sizeof peer_models / sizeof peer_models[0] };
+
+struct peer_writer {
+    struct gguf_writer *w;
+    const struct peer_model *m;
+    uint32_t type;  /* of matrices: BLOCK_F32, BLOCK_F16, BLOCK_Q8_0 */
+    uint32_t layer; /* UINT32_MAX: outside layers */
+    uint64_t seed;
+};
+
+static inline uint32_t peer_random(struct peer_writer *p) {
+    p->seed = p->seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(p->seed >> 33);
+}
+
+static inline void peer_put(struct peer_writer *p, const char *name, uint32_t type, uint32_t dims,
+                            const uint64_t ne[3], const void *values) {
+    char full[96];
+    if (p->layer == UINT32_MAX)
+        snprintf(full, sizeof full, "%s", name);
+    else
+        snprintf(full, sizeof full, "blk.%u.%s", p->layer, name);
+    gguf_writer_tensor(p->w, full, type, dims, ne, values);
+}
+
+/* Numbers at +- spread. */
+static inline void peer_floats(struct peer_writer *p, const char *name, uint32_t dims, const uint64_t ne[3],
+                               float at, float spread) {
+    const uint64_t n = ne[0] * ne[1] * ne[2];
+    float *values = malloc(n * sizeof *values);
+    for (uint64_t i = 0; values != NULL && i < n; i++)
+        values[i] = at + spread * ((float)(peer_random(p) % 255) - 127) / 128;
+    peer_put(p, name, BLOCK_F32, dims, ne, values);
+    free(values);
+}
+
+static inline void peer_vector(struct peer_writer *p, const char *name, uint64_t n, float at) {
+    peer_floats(p, name, 1, (uint64_t[]){n, 1, 1}, at, 0.5f);
+}
+
+/* Their standard deviation is about gain / sqrt(columns). */
+static inline void peer_matrices(struct peer_writer *p, const char *name, uint64_t cols, uint64_t rows,
+                                 uint64_t n, float gain) {
+    const struct block_info *info = block_info(p->type);
+    const int power = (int)lrintf(log2f(gain / (73 * sqrtf((float)cols))));
+    uint8_t *bytes = malloc((size_t)(cols / info->values * info->bytes * rows * n));
+    if (bytes == NULL)
+        return;
+    const uint16_t scale = block_to_f16(ldexpf(1, power));
+    for (uint64_t i = 0; i < cols * rows * n; i++) {
+        const int8_t q = (int8_t)((int)(peer_random(p) % 255) - 127);
+        const float x = ldexpf((float)q, power);
+        const uint16_t half = block_to_f16(x);
+        if (p->type == BLOCK_F32)
+            memcpy(bytes + 4 * i, &x, 4);
+        else if (p->type == BLOCK_F16)
+            memcpy(bytes + 2 * i, &half, 2);
+        else {
+            memcpy(bytes + i / 32 * 34, &scale, 2);
+            memcpy(bytes + i / 32 * 34 + 2 + i % 32, &q, 1);
+        }
+    }
+    peer_put(p, name, p->type, n > 1 ? 3 : 2, (uint64_t[]){cols, rows, n}, bytes);
+    free(bytes);
+}
+
+static inline void peer_matrix(struct peer_writer *p, const char *name, uint64_t cols, uint64_t rows) {
+    peer_matrices(p, name, cols, rows, 1, 1);
+}
+
+static inline int peer_is_delta(const struct peer_model *m, uint32_t layer) {
+    return m->key_heads > 0 && (layer + 1) % 4 != 0;
+}
+
+static inline void peer_attention(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const uint64_t q = (uint64_t)m->heads * m->dim, kv = (uint64_t)m->kv_heads * m->dim;
+    if (m->flags & PEER_FUSED) {
+        peer_matrix(p, "attn_qkv.weight", m->embd, q + 2 * kv);
+    } else {
+        peer_matrices(p, "attn_q.weight", m->embd, m->key_heads > 0 ? 2 * q : q, 1, 2);
+        peer_matrices(p, "attn_k.weight", m->embd, kv, 1, 2);
+        peer_matrix(p, "attn_v.weight", m->embd, kv);
+    }
+    if (m->flags & PEER_BIAS) {
+        peer_vector(p, "attn_q.bias", q, 0);
+        peer_vector(p, "attn_k.bias", kv, 0);
+        peer_vector(p, "attn_v.bias", kv, 0);
+    }
+    if (m->flags & (PEER_HEAD_NORMS | PEER_WIDE_NORMS)) {
+        const int wide = (m->flags & PEER_WIDE_NORMS) != 0;
+        peer_vector(p, "attn_q_norm.weight", wide ? q : m->dim, 1);
+        peer_vector(p, "attn_k_norm.weight", wide ? kv : m->dim, 1);
+    }
+    peer_matrix(p, "attn_output.weight", q, m->embd);
+    if (m->flags & PEER_OUT_BIAS)
+        peer_vector(p, "attn_output.bias", m->embd, 0);
+    if (m->flags & PEER_SINKS)
+        peer_vector(p, "attn_sinks.weight", m->heads, 1);
+}
+
+static inline void peer_delta(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const uint64_t inner = (uint64_t)m->value_heads * m->state;
+    const uint64_t channels = (uint64_t)2 * m->key_heads * m->state + inner;
+    peer_matrix(p, "attn_qkv.weight", m->embd, channels);
+    peer_matrix(p, "attn_gate.weight", m->embd, inner);
+    peer_matrix(p, "ssm_beta.weight", m->embd, m->value_heads);
+    peer_matrix(p, "ssm_alpha.weight", m->embd, m->value_heads);
+    peer_floats(p, "ssm_conv1d.weight", 2, (uint64_t[]){m->taps, channels, 1}, 0, 1);
+    peer_vector(p, "ssm_dt.bias", m->value_heads, 0);
+    peer_vector(p, "ssm_a", m->value_heads, -0.7f);
+    peer_vector(p, "ssm_norm.weight", m->state, 1);
+    peer_matrix(p, "ssm_out.weight", inner, m->embd);
+}
+
+static inline void peer_experts(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const uint64_t e = m->embd, ff = m->expert_ff;
+    peer_floats(p, "ffn_gate_inp.weight", 2, (uint64_t[]){e, m->experts, 1}, 0, 4 / sqrtf((float)e));
+    peer_matrices(p, "ffn_gate_exps.weight", e, ff, m->experts, 1);
+    peer_matrices(p, "ffn_up_exps.weight", e, ff, m->experts, 1);
+    peer_matrices(p, "ffn_down_exps.weight", ff, e, m->experts, 1);
+    if (m->flags & PEER_EXPERT_BIAS) {
+        peer_vector(p, "ffn_gate_inp.bias", m->experts, 0);
+        peer_floats(p, "ffn_gate_exps.bias", 2, (uint64_t[]){ff, m->experts, 1}, 0, 0.5f);
+        peer_floats(p, "ffn_up_exps.bias", 2, (uint64_t[]){ff, m->experts, 1}, 0, 0.5f);
+        peer_floats(p, "ffn_down_exps.bias", 2, (uint64_t[]){e, m->experts, 1}, 0, 0.5f);
+    }
+    if (m->flags & PEER_CHOICE_BIAS)
+        peer_vector(p, "exp_probs_b.bias", m->experts, 0);
+    if (m->flags & PEER_SHARED_ROUTER)
+        peer_vector(p, "ffn_gate_inp_shexp.weight", e, 0);
+    if (m->shared_ff > 0) {
+        peer_matrix(p, "ffn_gate_shexp.weight", e, m->shared_ff);
+        peer_matrix(p, "ffn_up_shexp.weight", e, m->shared_ff);
+        peer_matrix(p, "ffn_down_shexp.weight", m->shared_ff, e);
+    }
+}
+
+static inline void peer_layer(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    if (!(m->flags & PEER_NO_PRE_NORMS)) {
+        peer_vector(p, "attn_norm.weight", m->embd, 1);
+        peer_vector(p, m->flags & PEER_LATE_FFN_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
+                    m->embd, 1);
+    }
+    if (m->flags & PEER_POST_NORMS) {
+        peer_vector(p, "post_attention_norm.weight", m->embd, 1);
+        peer_vector(p, "post_ffw_norm.weight", m->embd, 1);
+    }
+    if (peer_is_delta(m, p->layer))
+        peer_delta(p);
+    else
+        peer_attention(p);
+    if (m->experts > 0 && p->layer >= m->leading) {
+        peer_experts(p);
+        return;
+    }
+    if (!(m->flags & PEER_FUSED))
+        peer_matrix(p, "ffn_gate.weight", m->embd, m->ff);
+    peer_matrix(p, "ffn_up.weight", m->embd, m->flags & PEER_FUSED ? 2 * m->ff : m->ff);
+    peer_matrix(p, "ffn_down.weight", m->ff, m->embd);
+}
+
+static inline void peer_number(struct peer_writer *p, const char *name, uint32_t v) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", p->m->arch, name);
+    gguf_writer_u32(p->w, key, v);
+}
+
+static inline void peer_own_keys(struct peer_writer *p) {
+    for (const struct peer_key *k = p->m->keys; k->name != NULL; k++) {
+        char key[96];
+        snprintf(key, sizeof key, "%s.%s", p->m->arch, k->name);
+        if (k->text != NULL)
+            gguf_writer_text(p->w, key, k->text);
+        else if (k->fraction != 0)
+            gguf_writer_f32(p->w, key, k->fraction);
+        else
+            peer_number(p, k->name, k->number);
+    }
+}
+
+static inline void peer_keys(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    const struct {
+        const char *name;
+        uint32_t v;
+    } always[] =
+        {{"block_count", m->layers},         {"embedding_length", m->embd},
+         {"feed_forward_length", m->ff},     {"context_length", 1024},
+         {"attention.head_count", m->heads}, {"attention.head_count_kv", m->kv_heads},
+         {"attention.key_length", m->dim},   {"attention.value_length", m->dim},
+         {"vocab_size", m->vocab},           {"rope.dimension_count", m->rot != 0 ? m->rot : m->dim}},
+      sometimes[] = {{"expert_count", m->experts},
+                     {"expert_used_count", m->used},
+                     {"expert_feed_forward_length", m->expert_ff},
+                     {"expert_shared_feed_forward_length", m->shared_ff},
+                     {"leading_dense_block_count", m->leading},
+                     {"ssm.conv_kernel", m->taps},
+                     {"ssm.state_size", m->state},
+                     {"ssm.group_count", m->key_heads},
+                     {"ssm.time_step_rank", m->value_heads},
+                     {"ssm.inner_size", m->value_heads * m->state},
+                     {"full_attention_interval", m->key_heads > 0 ? 4 : 0},
+                     {"rope.scaling.original_context_length", m->original}};
+    char key[96];
+    gguf_writer_text(p->w, "general.architecture", m->arch);
+    gguf_writer_text(p->w, "tokenizer.ggml.model", "no_vocab");
+    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
+        peer_number(p, always[i].name, always[i].v);
+    for (size_t i = 0; i < sizeof sometimes / sizeof sometimes[0]; i++)
+        if (sometimes[i].v != 0)
+            peer_number(p, sometimes[i].name, sometimes[i].v);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->arch);
+    gguf_writer_f32(p->w, key, 1e-5f);
+    peer_own_keys(p);
+    if (m->key_heads > 0) { /* three kinds of positions, which are one in text */
+        snprintf(key, sizeof key, "%s.rope.dimension_sections", m->arch);
+        gguf_writer_array(p->w, key, GGUF_I32, 4, (int32_t[]){4, 2, 2, 0}, 16);
+    }
+}
+
+/* Everything; call gguf_writer_finish afterwards. */
+static inline void peer_model_write(struct gguf_writer *w, const struct peer_model *m, uint32_t type) {
+    struct peer_writer p = {.w = w, .m = m, .type = type, .layer = UINT32_MAX};
+    for (const char *c = m->name; *c != '\0'; c++)
+        p.seed = p.seed * 131 + (uint8_t)*c;
+    const uint64_t half = (m->rot != 0 ? m->rot : m->dim) / 2;
+    peer_keys(&p);
+    peer_matrices(&p, "token_embd.weight", m->embd, m->vocab, 1,
+                  m->flags & PEER_UNTIED ? sqrtf((float)m->embd) : 1);
+    peer_vector(&p, "output_norm.weight", m->embd, 1);
+    if (m->flags & PEER_UNTIED)
+        peer_matrix(&p, "output.weight", m->embd, m->vocab);
+    if (m->flags & PEER_ROPE_FREQS)
+        peer_floats(&p, "rope_freqs.weight", 1, (uint64_t[]){half, 1, 1}, 2, 1);
+    if (m->flags & PEER_LONGROPE) {
+        peer_floats(&p, "rope_factors_long.weight", 1, (uint64_t[]){half, 1, 1}, 3, 2);
+        peer_floats(&p, "rope_factors_short.weight", 1, (uint64_t[]){half, 1, 1}, 1.2f, 0.2f);
+    }
+    for (p.layer = 0; p.layer < m->layers; p.layer++)
+        peer_layer(&p);
+}
+
+static inline int32_t peer_token(const struct peer_model *m, uint32_t position) {
+    return (int32_t)((position * 7919u + position * position * 31u + 17) % m->vocab);
+}
+
+/* The id whose logit is kept of a position. */
+static inline uint32_t peer_watched(const struct peer_model *m, uint32_t position) {
+    return (position * 89u + 5) % m->vocab;
+}
+
+#endif

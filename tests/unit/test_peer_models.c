@@ -1,0 +1,121 @@
+/* Small models of odd shapes against the published formulas in float64: of every position one logit, which
+ * tools/reference_logits.py computed and tools/check_peer wrote to tests/data/peer_logits.txt (it also
+ * compares all logits with llama.cpp's).
+ *
+ *     test_peer_models --write DIR    the models as DIR/NAME.gguf, ids as NAME.ids, watched ids as
+ * NAME.watched
+ */
+#include "engine_harness.h"
+#include "peer_models.h"
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+static const char *path_of(struct gguf_writer *w, const struct peer_model *m, uint32_t type,
+                           char path[GGUF_WRITER_PATH]) {
+    *w = gguf_writer_new();
+    peer_model_write(w, m, type);
+    assert_true(gguf_writer_finish(w));
+    assert_non_null(gguf_writer_memory_path(w, path));
+    return path;
+}
+
+static void expected_of(const struct peer_model *m, float want[PEER_TOKENS]) {
+    char *text = testing_read_file("tests/data/peer_logits.txt", NULL), line[64];
+    snprintf(line, sizeof line, "\n%s\n", m->name);
+    const char *at = strstr(text, line);
+    if (at == NULL)
+        fail_msg("tests/data/peer_logits.txt has no model %s: run tools/check_peer --update", m->name);
+    at += strlen(line);
+    for (uint32_t i = 0; i < PEER_TOKENS; i++) {
+        char *end = NULL;
+        want[i] = strtof(at, &end);
+        assert_ptr_not_equal(at, end);
+        at = end;
+    }
+    free(text);
+}
+
+/* The limits are of the largest difference and of the rms. */
+static void check(const struct peer_model *m, uint32_t type, const char *set, double limit,
+                  double rms_limit) {
+    struct gguf_writer w;
+    char path[GGUF_WRITER_PATH];
+    const char *sets[] = {
+        "memory.kv_type=f32", "memory.context=256", "memory.logits_rows=16", "memory.batch=64", set, NULL};
+    float want[PEER_TOKENS];
+    int32_t ids[PEER_TOKENS];
+    expected_of(m, want);
+    for (uint32_t i = 0; i < PEER_TOKENS; i++)
+        ids[i] = peer_token(m, i);
+    stator *s = harness_start(path_of(&w, m, type, path), sets);
+    float *logits = harness_logits(s, ids, PEER_TOKENS), worst = 0;
+    double squares = 0;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < PEER_TOKENS; i++) {
+        float d = fabsf(logits[(size_t)i * m->vocab + peer_watched(m, i)] - want[i]);
+        squares += (double)d * (double)d;
+        if (!(d <= worst)) {
+            worst = d;
+            at = i;
+        }
+    }
+    double rms = sqrt(squares / PEER_TOKENS);
+    print_message("%s, %s, %s: at most %.3g off, at position %u; rms %.3g\n", m->name, block_info(type)->name,
+                  set, (double)worst, at, rms);
+    assert_true((double)worst <= limit && rms <= rms_limit);
+    stator_close(s);
+    free(logits);
+    gguf_writer_free(&w);
+}
+
+/* Q8_0 rounds what it multiplies with, and a router may choose another expert then. */
+static void one(void **state) {
+    const struct peer_model *m = *state;
+    for (int t = 0; t <= (int)kernels_best_tier(); t++) {
+        char set[32];
+        snprintf(set, sizeof set, "cpu.tier=%s", kernels_tier_name((enum kernels_tier)t));
+        check(m, BLOCK_F32, set, 1e-3, 2e-4);
+        check(m, BLOCK_Q8_0, set, 2, .25);
+    }
+    check(m, BLOCK_F16, "memory.kv_type=f32", 1e-3, 2e-4);
+    check(m, BLOCK_F32, "devices.use=cpu:0,cpu:1", 1e-3, 2e-4);
+}
+
+static void write_lines(const char *dir, const struct peer_model *m, const char *what) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.%s", dir, m->name, what);
+    FILE *f = fopen(path, "w");
+    for (uint32_t i = 0; f != NULL && i < PEER_TOKENS; i++)
+        fprintf(f, "%d\n", strcmp(what, "ids") == 0 ? peer_token(m, i) : (int)peer_watched(m, i));
+    if (f == NULL || fclose(f) != 0)
+        exit(1);
+}
+
+static int write_all(const char *dir) {
+    for (size_t i = 0; i < PEER_MODELS; i++) {
+        const struct peer_model *m = &peer_models[i];
+        char path[1024];
+        struct gguf_writer w = gguf_writer_new();
+        snprintf(path, sizeof path, "%s/%s.gguf", dir, m->name);
+        peer_model_write(&w, m, BLOCK_F32);
+        if (!gguf_writer_finish(&w) || !gguf_writer_save(&w, path))
+            return 1;
+        gguf_writer_free(&w);
+        write_lines(dir, m, "ids");
+        write_lines(dir, m, "watched");
+        puts(m->name);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "--write") == 0)
+        return write_all(argv[2]);
+    struct CMUnitTest tests[PEER_MODELS];
+    for (size_t i = 0; i < PEER_MODELS; i++)
+        tests[i] =
+            (struct CMUnitTest){peer_models[i].name, one, NULL, NULL, (void *)(uintptr_t)&peer_models[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+#!/usr/bin/python3
+"""Logits of small models of the architectures that stator knows, in float64, from their published formulas alone:
+what tools/check_peer compares with, and where tests/data/peer_logits.txt comes from. Needs numpy; reads GGUF files
+whose tensors are all F32.
+
+    tools/reference_logits.py MODEL.gguf IDS OUTPUT    IDS: a file of numbers; OUTPUT: float32 [positions][vocab]"""
+import struct, sys
+import numpy as np
+
+SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
+TEXT, ARRAY = 8, 9
+# Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
+ADJACENT = ('llama', 'granite', 'granitemoe', 'smollm3', 'mistral3')
+POST_NORMS = ('gemma3', 'olmo2')
+
+
+class Reader:
+    def __init__(self, path):
+        self.data, self.at = open(path, 'rb').read(), 4
+
+    def take(self, code):
+        v = struct.unpack_from('<' + code, self.data, self.at)[0]
+        self.at += struct.calcsize('<' + code)
+        return v
+
+    def text(self):
+        n = self.take('Q')
+        self.at += n
+        return self.data[self.at - n:self.at].decode()
+
+    def value(self, kind):
+        if kind == TEXT:
+            return self.text()
+        if kind == ARRAY:
+            item, n = self.take('I'), self.take('Q')
+            return [self.value(item) for _ in range(n)]
+        return self.take(SCALARS[kind])
+
+
+def read_model(path):
+    r = Reader(path)
+    r.take('I')
+    tensors, keys = r.take('Q'), r.take('Q')
+    meta = {}
+    for _ in range(keys):
+        name = r.text()
+        meta[name] = r.value(r.take('I'))
+    directory = []
+    for _ in range(tensors):
+        name, dims = r.text(), r.take('I')
+        shape = [r.take('Q') for _ in range(dims)][::-1]
+        if r.take('I') != 0:
+            sys.exit('%s: tensor %s is not F32' % (path, name))
+        directory.append((name, shape, r.take('Q')))
+    base = (r.at + 31) // 32 * 32
+    return meta, {name: np.frombuffer(r.data, '<f4', int(np.prod(shape)), base + offset).reshape(shape).astype(np.float64)
+                  for name, shape, offset in directory}
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def gelu(x):
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+
+
+def softmax(x, sink=None):
+    top = x.max(-1, keepdims=True) if sink is None else np.maximum(x.max(-1, keepdims=True), sink)
+    p = np.exp(x - top)
+    return p / (p.sum(-1, keepdims=True) + (0 if sink is None else np.exp(sink - top)))
+
+
+class Model:
+    def __init__(self, path, context):
+        self.meta, self.tensors = read_model(path)
+        self.arch, self.context = self.meta['general.architecture'], context
+        self.eps = self.key('attention.layer_norm_rms_epsilon')
+        self.heads, self.kv_heads, self.dim = (self.key('attention.' + n) for n in ('head_count', 'head_count_kv', 'key_length'))
+        self.rot = self.key('rope.dimension_count', self.dim)
+
+    def key(self, name, default=None):
+        return self.meta.get(self.arch + '.' + name, default)
+
+    def has(self, name):
+        return '%s.%s' % (self.layer, name) in self.tensors
+
+    def w(self, name):
+        return self.tensors['%s.%s' % (self.layer, name)]
+
+    def product(self, x, name):
+        y = x @ self.w(name + '.weight').T
+        return y + self.w(name + '.bias') if self.has(name + '.bias') else y
+
+    def norm(self, x, weight):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * weight
+
+    def angles(self, base):
+        """Frequencies of the pairs, and what cos and sin are multiplied by."""
+        f, factor = base ** (-np.arange(0, self.rot, 2) / self.rot), self.key('rope.scaling.factor', 1.0)
+        kind, original = self.key('rope.scaling.type'), self.key('rope.scaling.original_context_length', 0)
+        if 'rope_freqs.weight' in self.tensors:
+            f = f / self.tensors['rope_freqs.weight']
+        if 'rope_factors_long.weight' in self.tensors:
+            f = f / self.tensors['rope_factors_%s.weight' % ('long' if self.context > original else 'short')]
+            return f, self.key('rope.scaling.attn_factor')
+        if kind == 'linear':
+            return f / factor, 1
+        if kind != 'yarn':
+            return f, 1
+        pair = lambda turns: self.rot * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(base))
+        low, high = max(np.floor(pair(32)), 0), min(np.ceil(pair(1)), self.rot - 1)
+        ramp = np.clip((np.arange(self.rot // 2) - low) / max(high - low, 0.001), 0, 1)
+        magnitude = 1 + 0.1 * np.log(factor)
+        if self.key('rope.scaling.yarn_log_multiplier', 0):
+            magnitude = 1
+        return f * (1 - ramp) + f / factor * ramp, magnitude
+
+    def rotate(self, x, base):
+        f, magnitude = self.angles(base)
+        a = (np.arange(len(x))[:, None] * f)[:, None]
+        cos, sin, y, n = np.cos(a) * magnitude, np.sin(a) * magnitude, x.copy(), self.rot
+        one, two = (slice(0, n, 2), slice(1, n, 2)) if self.arch in ADJACENT else (slice(0, n // 2), slice(n // 2, n))
+        y[..., one], y[..., two] = x[..., one] * cos - x[..., two] * sin, x[..., one] * sin + x[..., two] * cos
+        return y
+
+    def window_of(self, i):
+        """Tokens that layer i sees, or None, and its base of RoPE (None: no RoPE)."""
+        base, window = self.key('rope.freq_base', 10000.0), self.key('attention.sliding_window')
+        if self.arch == 'gemma3':
+            return (window, 10000.0) if (i + 1) % 6 else (None, base)
+        if self.arch == 'gpt-oss':
+            return (window if i % 2 == 0 else None), base
+        if self.arch == 'smollm3':
+            return None, base if (i + 1) % 4 else None
+        return None, base
+
+    def attention(self, h, i):
+        n, gate = len(h), None
+        q_width, kv_width = self.heads * self.dim, self.kv_heads * self.dim
+        if self.has('attn_qkv.weight'):
+            q, k, v = np.split(self.product(h, 'attn_qkv'), [q_width, q_width + kv_width], axis=1)
+        else:
+            q, k, v = (self.product(h, 'attn_' + x) for x in 'qkv')
+        if self.arch == 'olmo2':
+            q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
+        q, k, v = (x.reshape(n, -1, self.dim) for x in (q, k, v))
+        if self.arch.startswith('qwen35'):
+            q = q.reshape(n, self.heads, 2 * self.dim)
+            q, gate = q[..., :self.dim], q[..., self.dim:]
+        if self.arch != 'olmo2' and self.has('attn_q_norm.weight'):
+            q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
+        window, base = self.window_of(i)
+        if base is not None:
+            q, k = self.rotate(q, base), self.rotate(k, base)
+        q = q * self.temperature(n)[:, None, None]
+        k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))
+        scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or self.dim ** -0.5)
+        behind = np.arange(n)[:, None] - np.arange(n)
+        scores = np.where((behind < 0) | (behind >= (window or n)), -np.inf, scores)
+        p = softmax(scores, self.w('attn_sinks.weight')[:, None, None] if self.has('attn_sinks.weight') else None)
+        out = np.einsum('hij,jhd->ihd', p, v)
+        return self.product((out if gate is None else out * sigmoid(gate)).reshape(n, -1), 'attn_output')
+
+    def temperature(self, n):
+        """What queries are multiplied by, by position."""
+        scale, original = self.key('attention.temperature_scale', 0), self.key('rope.scaling.original_context_length', 1)
+        return 1 + scale * np.log(1 + np.floor(np.arange(n) / original))
+
+    def delta(self, h):
+        """The gated delta rule, token by token; value head v has the key of head v mod their number."""
+        n, dim, keys, values, taps = len(h), *(self.key('ssm.' + x) for x in ('state_size', 'group_count', 'time_step_rank', 'conv_kernel'))
+        rows = np.vstack([np.zeros((taps - 1, self.w('attn_qkv.weight').shape[0])), self.product(h, 'attn_qkv')])
+        y = silu(sum(rows[t:t + n] * self.w('ssm_conv1d.weight')[:, t] for t in range(taps)))
+        q, k, v = (x.reshape(n, -1, dim) for x in np.split(y, [keys * dim, 2 * keys * dim], axis=1))
+        q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + self.eps) for x in (q, k))
+        beta = sigmoid(self.product(h, 'ssm_beta'))
+        decay = np.exp(self.w('ssm_a') * np.log1p(np.exp(h @ self.w('ssm_alpha.weight').T + self.w('ssm_dt.bias'))))
+        state, out, of = np.zeros((values, dim, dim)), np.zeros((n, values, dim)), np.arange(values) % keys
+        for t in range(n):
+            state *= decay[t][:, None, None]
+            new = (v[t] - np.einsum('hk,hkv->hv', k[t][of], state)) * beta[t][:, None]
+            state += k[t][of][:, :, None] * new[:, None]
+            out[t] = np.einsum('hk,hkv->hv', q[t][of] / np.sqrt(dim), state)
+        z = self.product(h, 'attn_gate').reshape(n, values, dim)
+        return self.product((self.norm(out, self.w('ssm_norm.weight')) * silu(z)).reshape(n, -1), 'ssm_out')
+
+    def expert(self, e, x):
+        bias = lambda name: self.w(name + '.bias')[e] if self.has(name + '.bias') else 0
+        gate, up = (self.w(n + '.weight')[e] @ x + bias(n) for n in ('ffn_gate_exps', 'ffn_up_exps'))
+        if self.arch == 'gpt-oss':
+            gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+            inner = gate * sigmoid(1.702 * gate) * (up + 1)
+        else:
+            inner = silu(gate) * up
+        return self.w('ffn_down_exps.weight')[e] @ inner + bias('ffn_down_exps')
+
+    def experts(self, h):
+        used, out = self.key('expert_used_count'), np.zeros_like(h)
+        logits = self.product(h, 'ffn_gate_inp')
+        score = sigmoid(logits) if self.arch == 'glm4moe' else softmax(logits)
+        choice = score + (self.w('exp_probs_b.bias') if self.has('exp_probs_b.bias') else 0)
+        for t, x in enumerate(h):
+            top = np.argsort(-choice[t], kind='stable')[:used]
+            weights = score[t, top] / (score[t, top].sum() if self.key('expert_weights_norm', True) else 1)
+            for e, weight in zip(top, weights * (self.key('expert_weights_scale', 0) or 1)):
+                out[t] += weight * self.expert(e, x)
+        if self.has('ffn_up_shexp.weight'):
+            shared = self.product(silu(self.product(h, 'ffn_gate_shexp')) * self.product(h, 'ffn_up_shexp'), 'ffn_down_shexp')
+            out += shared * (sigmoid(h @ self.w('ffn_gate_inp_shexp.weight'))[:, None] if self.has('ffn_gate_inp_shexp.weight') else 1)
+        return out
+
+    def feed_forward(self, h):
+        if self.has('ffn_gate_inp.weight'):
+            return self.experts(h)
+        up = self.product(h, 'ffn_up')
+        gate, up = (self.product(h, 'ffn_gate'), up) if self.has('ffn_gate.weight') else np.split(up, 2, axis=1)
+        return self.product((gelu if self.arch == 'gemma3' else silu)(gate) * up, 'ffn_down')
+
+    def logits(self, ids):
+        scale = np.sqrt(self.key('embedding_length')) if self.arch == 'gemma3' else self.key('embedding_scale', 1.0)
+        x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
+        for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
+            self.layer = 'blk.%d' % i
+            h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
+            out = self.delta(h) if self.has('ssm_a') else self.attention(h, i)
+            x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)
+            late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
+            out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
+            x = x + residual * (self.norm(out, self.w('post_ffw_norm.weight')) if self.arch in POST_NORMS else out)
+        out = self.tensors.get('output.weight', self.tensors['token_embd.weight'])
+        return self.norm(x, self.tensors['output_norm.weight']) @ out.T / self.key('logit_scale', 1.0)
+
+
+def reference(path, ids, context):
+    return Model(path, context).logits(ids)
+
+
+if __name__ == '__main__':
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    reference(sys.argv[1], [int(x) for x in open(sys.argv[2]).read().split()], 256).astype('<f4').tofile(sys.argv[3])
