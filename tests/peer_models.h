@@ -33,11 +33,12 @@ enum {
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
 
-struct peer_key { /* behind the architecture's name; whole numbers unless text or a fraction is there */
+struct peer_key { /* behind the architecture's name; whole numbers, unless one of the others is there */
     const char *name;
     uint32_t number;
     float fraction;
     const char *text;
+    bool yes;
 };
 
 struct peer_model {
@@ -89,6 +90,33 @@ static const struct peer_model peer_models[] = {
               {"rope.scaling.type", .text = "yarn"},
               {"rope.scaling.factor", .fraction = 32},
               {"rope.scaling.original_context_length", 64}}},
+    {"smollm3-odd", "smollm3", 5, 160, 224, 5, 1, 32, 300, .keys = {{"rope.freq_base", .fraction = 5e6f}}},
+    {"granite-odd", "granite", 3, 160, 224, 5, 1, 32, 300,
+     .keys = {{"embedding_scale", .fraction = 12},
+              {"residual_scale", .fraction = 0.22f},
+              {"logit_scale", .fraction = 3},
+              {"attention.scale", .fraction = 0.05f}}},
+    {"granitemoe-odd", "granitemoe", 3, 160, 96, 5, 1, 32, 300, .flags = PEER_UNTIED, .experts = 10,
+     .used = 3, .expert_ff = 96, .shared_ff = 64,
+     .keys = {{"embedding_scale", .fraction = 2},
+              {"residual_scale", .fraction = 0.5f},
+              {"logit_scale", .fraction = 1.5f}}},
+    {"granitemoe-plain", "granitemoe", 2, 96, 96, 3, 3, 32, 200, .experts = 4, .used = 2, .expert_ff = 96,
+     .keys = {{"logit_scale", .fraction = 1}}},
+    {"glm4moe-odd", "glm4moe", 4, 160, 224, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_BIAS | PEER_LATE_FFN_NORM | PEER_CHOICE_BIAS | PEER_UNTIED, .experts = 10, .used = 3,
+     .expert_ff = 96, .shared_ff = 96, .leading = 2,
+     .keys = {{"expert_weights_scale", .fraction = 2.5f},
+              {"expert_gating_func", 2},
+              {"expert_shared_count", 1},
+              {"expert_weights_norm", .yes = true}}},
+    {"glm4moe-norms", "glm4moe", 3, 96, 160, 6, 2, 32, 300, .rot = 16,
+     .flags = PEER_BIAS | PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_CHOICE_BIAS | PEER_UNTIED, .experts = 4,
+     .used = 2, .expert_ff = 32, .shared_ff = 64, .leading = 1,
+     .keys = {{"expert_weights_scale", .fraction = 1},
+              {"expert_gating_func", 2},
+              {"expert_shared_count", 2},
+              {"expert_weights_norm", .yes = true}}},
 };
 
 enum { PEER_MODELS = sizeof peer_models / sizeof peer_models[0] };
@@ -268,6 +296,8 @@ static inline void peer_own_keys(struct peer_writer *p) {
         snprintf(key, sizeof key, "%s.%s", p->m->arch, k->name);
         if (k->text != NULL)
             gguf_writer_text(p->w, key, k->text);
+        else if (k->yes)
+            gguf_writer_bool(p->w, key, true);
         else if (k->fraction != 0)
             gguf_writer_f32(p->w, key, k->fraction);
         else

@@ -512,6 +512,10 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
             rc = (layer_has(s, p, l) ? check_place : check_absent)(g, s, p, prefix, *slot(&s->layers[l], p),
                                                                    e);
         }
+        if (rc == STATOR_OK && (s->layers[l].q_norm == NULL) != (s->layers[l].k_norm == NULL))
+            rc = gguf_error(
+                g, e, "tensor '%sattn_%c_norm.weight' is missing, but attn_%c_norm.weight is there", prefix,
+                s->layers[l].q_norm == NULL ? 'q' : 'k', s->layers[l].q_norm == NULL ? 'k' : 'q');
         if (rc == STATOR_OK && s->layers[l].experts.choice_bias != NULL && !s->experts.sigmoid)
             rc = gguf_error(
                 g, e, "tensor '%sexp_probs_b.bias' is there, but %s.expert_gating_func is not 2 (sigmoid)",

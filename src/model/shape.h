@@ -148,6 +148,9 @@ struct shape {
     uint32_t window_pattern; /* of so many layers the last one has none */
     float rope_local_base;   /* of the windowed layers, where they have a base of their own */
     float embed_scale;       /* embedding times this; 0: as it is */
+    float residual_scale;    /* what layers add to the residual stream times this; 0: as it is */
+    float logit_scale;       /* logits divided by this; 0: as they are */
+    bool no_rope;            /* heads are not rotated */
     float norm_eps;
     float attention_scale; /* 1 / sqrt(head_dim_k), or what the metadata says */
     uint32_t vocab;        /* rows of token_embd */

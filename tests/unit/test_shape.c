@@ -4,6 +4,7 @@
 
 #include "arch/arch.h"
 #include "experts_model.h"
+#include "peer_models.h"
 
 #include <math.h>
 
@@ -444,6 +445,33 @@ static void reference_models(void **state) {
     }
 }
 
+static struct gguf_writer of_peer(const char *name, const char *without) {
+    struct gguf_writer w = gguf_writer_new();
+    w.drop[0] = without;
+    for (size_t i = 0; i < PEER_MODELS; i++)
+        if (strcmp(peer_models[i].name, name) == 0)
+            peer_model_write(&w, &peer_models[i], BLOCK_F32);
+    w.drop[0] = NULL;
+    return w;
+}
+
+static void later_architectures(void **state) {
+    (void)state;
+    struct gguf_writer w = of_peer("glm4moe-norms", "blk.1.attn_k_norm.weight");
+    refused(&w, "tensor 'blk.1.attn_k_norm.weight' is missing, but attn_q_norm.weight is there");
+    w = of_peer("glm4moe-norms", "blk.0.attn_q_norm.weight");
+    refused(&w, "tensor 'blk.0.attn_q_norm.weight' is missing, but attn_k_norm.weight is there");
+    w = of_peer("glm4moe-norms", "glm4moe.leading_dense_block_count");
+    refused(&w, "tensor 'blk.0.ffn_gate.weight' does not belong to this layer");
+    w = of_peer("granite-odd", "granite.residual_scale");
+    gguf_writer_f32(&w, "granite.residual_scale", -1);
+    refused(&w, "key 'granite.residual_scale' is -1, expected a number above 0");
+    w = of_peer("granite-odd", NULL);
+    gguf_writer_bool(&w, "granite.rope.scaling.finetuned", false);
+    accepted(&w);
+    assert_true(shape.no_rope && shape.logit_scale == 3 && shape.embed_scale == 12);
+}
+
 /* A model with experts without the named key or tensor. */
 static struct gguf_writer with_experts(const char *without, struct experts_model m) {
     struct gguf_writer w = gguf_writer_new();
@@ -528,12 +556,19 @@ static void experts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_architecture), cmocka_unit_test(defaults),
-        cmocka_unit_test(rope_stretched),     cmocka_unit_test(windows),
-        cmocka_unit_test(rope_scaling),       cmocka_unit_test(missing_keys),
-        cmocka_unit_test(bad_numbers),        cmocka_unit_test(numbers_per_layer),
-        cmocka_unit_test(bad_tensors),        cmocka_unit_test(architectures),
-        cmocka_unit_test(reference_models),   cmocka_unit_test(experts),
+        cmocka_unit_test(every_architecture),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(rope_stretched),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(later_architectures),
+        cmocka_unit_test(rope_scaling),
+        cmocka_unit_test(missing_keys),
+        cmocka_unit_test(bad_numbers),
+        cmocka_unit_test(numbers_per_layer),
+        cmocka_unit_test(bad_tensors),
+        cmocka_unit_test(architectures),
+        cmocka_unit_test(reference_models),
+        cmocka_unit_test(experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

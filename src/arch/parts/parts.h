@@ -13,6 +13,7 @@ struct parts {
     uint32_t arrivals; /* value of all attention, or GRAPH_NONE */
     uint32_t angles;   /* of attention from here on */
     uint32_t kv;       /* its cache */
+    bool no_rope;      /* of attention from here on: its heads are not rotated */
     uint32_t state;    /* cache of all delta-net layers */
 };
 
@@ -92,13 +93,15 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
 
 /* Rows of the tables of tensors. */
 #define PARTS_DENSE_LAYER PARTS_ATTENTION, PARTS_DENSE(SHAPE_ALL_LAYERS)
-#define PARTS_ATTENTION                                                                                      \
+#define PARTS_PROJECTIONS                                                                                    \
     {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},                                \
         {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_HEADS_K},                \
         {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K},                   \
-        {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V},                   \
-        {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD}, \
-    {                                                                                                        \
+        {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V}, {                 \
+        SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD    \
+    }
+#define PARTS_ATTENTION                                                                                      \
+    PARTS_PROJECTIONS, {                                                                                     \
         SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD                                 \
     }
 #define PARTS_DENSE(of)                                                                                      \

@@ -24,10 +24,28 @@ struct graph_norm parts_norm_of(const struct shape *s, uint32_t width) {
     return (struct graph_norm){.eps = s->norm_eps, .inv_width = 1.0f / (float)width};
 }
 
+/* Of the residual stream, which is kept divided by what all layers' additions are to be multiplied with: one
+ * multiplication less, and the same but for eps. */
+static struct graph_norm stream_norm(const struct shape *s) {
+    struct graph_norm n = parts_norm_of(s, s->n_embd);
+    if (s->residual_scale != 0)
+        n.eps /= s->residual_scale * s->residual_scale;
+    return n;
+}
+
+static float embed_scale(const struct shape *s) {
+    float scale = s->embed_scale != 0 ? s->embed_scale : 1;
+    return s->residual_scale != 0 ? scale / s->residual_scale : scale;
+}
+
 static void add_norm(const struct parts *p, enum graph_kind kind, uint32_t layer, uint32_t out,
                      const struct gguf_tensor *weight) {
     struct graph_op *op = graph_add_op(p->g, kind, layer, p->x, out);
-    op->norm = parts_norm_of(p->s, p->s->n_embd);
+    op->norm = stream_norm(p->s);
+    if (kind == GRAPH_GATHER_NORM && p->s->logit_scale != 0) { /* the same as logits divided by it */
+        op->norm.eps *= p->s->logit_scale * p->s->logit_scale;
+        op->norm.inv_width *= p->s->logit_scale * p->s->logit_scale;
+    }
     graph_op_weight(p->g, op, weight, NULL, 0);
 }
 
@@ -112,7 +130,7 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     if (g->want.first_layer == 0) {
         struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, p->x);
-        op->scale = s->embed_scale != 0 ? s->embed_scale : 1;
+        op->scale = embed_scale(s);
         graph_op_weight(g, op, s->token_embd, NULL, 0);
     } else {
         g->landing = boundary_value(g, "landing");

@@ -30,7 +30,7 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
                                    .kv_heads = s->n_kv_heads,
                                    .dim_k = s->head_dim_k,
                                    .dim_v = s->head_dim_v,
-                                   .n_rot = s->n_rot,
+                                   .n_rot = s->no_rope || p->no_rope ? 0 : s->n_rot,
                                    .neox = s->rope_neox,
                                    .angles = p->angles,
                                    .norm = parts_norm_of(s, s->head_dim_k)};

@@ -1,0 +1,50 @@
+/* granite and granitemoe: like llama, with numbers that embedding, attention, what layers add, and logits are
+ * multiplied or divided by; experts have an ungated shared one. */
+#include "arch/parts/parts.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const struct shape_place layer[] = {
+    PARTS_ATTENTION,
+    PARTS_DENSE(SHAPE_DENSE_LAYERS),
+    PARTS_EXPERTS,
+    PARTS_SHARED_EXPERT,
+};
+
+static const struct shape_place global[] = {PARTS_ENDS};
+
+/* 0, like a missing key, means 1. */
+static stator_status read_scale(const struct gguf *g, const struct shape *s, const char *name, float *v,
+                                stator_error *e) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch_name, name);
+    stator_status rc = gguf_read_f32_or(g, key, 0, v, e);
+    if (rc == STATOR_OK && !(isfinite(*v) && *v >= 0))
+        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)*v);
+    return rc;
+}
+
+static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
+    bool rope = true;
+    char key[96];
+    s->experts.norm = true;
+    stator_status rc = shape_read_experts(g, s, e);
+    if (rc == STATOR_OK)
+        rc = read_scale(g, s, "embedding_scale", &s->embed_scale, e);
+    if (rc == STATOR_OK)
+        rc = read_scale(g, s, "residual_scale", &s->residual_scale, e);
+    if (rc == STATOR_OK)
+        rc = read_scale(g, s, "logit_scale", &s->logit_scale, e);
+    snprintf(key, sizeof key, "%s.rope.scaling.finetuned", s->arch_name);
+    if (rc == STATOR_OK)
+        rc = gguf_read_bool_or(g, key, true, &rope, e);
+    s->no_rope = !rope;
+    return rc;
+}
+
+const struct arch arch_granite = {
+    .name = "granite", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = parts_dense};
+
+const struct arch arch_granitemoe = {
+    .name = "granitemoe", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = parts_dense};
