@@ -12,6 +12,7 @@ const struct command commands_table[] = {
     {"logits", logits_command, "logits of every position of given token ids"},
     {"bench", bench_command, "rates of prompt processing and generation"},
     {"perplexity", perplexity_command, "how well a model predicts a text, and against another run"},
+    {"quantize", quantize_command, "a model in another block format, or in a mixture of them"},
     {"tokenize", tokenize_command, "text to token ids, and back"},
     {"config", config_command, "every key of a config with its resolved value and where it came from"},
     {"inspect", inspect_command, "metadata, tensors, types and sizes of a GGUF file"},

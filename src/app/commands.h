@@ -24,6 +24,7 @@ int serve_command(int argc, char **argv);
 int logits_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
 int perplexity_command(int argc, char **argv);
+int quantize_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int template_command(int argc, char **argv);
