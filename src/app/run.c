@@ -84,12 +84,20 @@ static bool put_text(struct run *r, const char *text, size_t n) {
     return true;
 }
 
+/* The token's text; without a tokenizer the id is the text, and --json has ids anyhow. id -1: the end. */
 static stator_status decode(struct run *r, int32_t id, stator_error *e) {
-    if (r->piece == NULL)
-        return STATOR_OK; /* no tokenizer: ids only */
+    char number[16];
+    const char *text = r->piece;
     size_t n = 0;
-    stator_status st = stator_decode(r->engine, &r->decoder, id, 0, r->piece, r->piece_capacity, &n, e);
-    if (st == STATOR_OK && !put_text(r, r->piece, n))
+    stator_status st = STATOR_OK;
+    if (r->piece != NULL) {
+        st = stator_decode(r->engine, &r->decoder, id, 0, r->piece, r->piece_capacity, &n, e);
+    } else if (!r->json && r->n_out_ids > 0) {
+        text = number;
+        n = (size_t)(id < 0 ? snprintf(number, sizeof number, "\n")
+                            : snprintf(number, sizeof number, "%s%d", r->n_out_ids > 1 ? " " : "", id));
+    }
+    if (st == STATOR_OK && n > 0 && !put_text(r, text, n))
         st = error_set(e, STATOR_FAILED, "the text can't be written: %s",
                        r->json ? "no memory" : "standard output is closed or full");
     return st;
@@ -108,8 +116,8 @@ static stator_status keep_id(struct run *r, int32_t id, stator_error *e) {
     return STATOR_OK;
 }
 
-/* A buffer that holds any token's text; none when the model's tokenizer is not known, then only ids are
- * printed. */
+/* A buffer that holds any token's text; none when the model's tokenizer is not known and the prompt is ids:
+ * then ids are printed. */
 static stator_status make_piece(struct run *r, stator_error *e) {
     r->decoder.size = sizeof r->decoder;
     r->decoder.started = 1; /* it goes on from the prompt: a leading blank belongs to the text */
@@ -128,7 +136,7 @@ static stator_status make_piece(struct run *r, stator_error *e) {
             continue;
         free(r->piece);
         r->piece = NULL;
-        if (r->json && r->ids_text != NULL)
+        if (r->ids_text != NULL)
             return STATOR_OK;
         *e = why;
         return why.code;
@@ -312,7 +320,7 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .kind = OPTIONS_TEXT,
          .target = &r->ids_text,
          .value = "IDS",
-         .help = "the prompt as token ids: \"1 2 3\""},
+         .help = "the prompt as token ids: \"1 2 3\"; of a model without a tokenizer the answer is ids too"},
         {.name = "n-predict",
          .letter = 'n',
          .kind = OPTIONS_U64,

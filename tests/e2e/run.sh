@@ -231,6 +231,23 @@ test_json() {
     iconv -f utf-8 -t utf-8 "$tmp/out" >/dev/null || fail "not UTF-8"
 }
 
+# A model without tokenizer keys runs on ids.
+test_ids_only() {
+    local key
+    for key in tokenizer.ggml.model tokenizer.ggml.tokens; do
+        LC_ALL=C sed "s/$key/xokenizer${key#tokenizer}/" configs/demo.gguf >"$tmp/ids.gguf"
+        expect 0 "$stator" run configs/demo.gguf --tokens '1 2 3' -n 5 --temp 0 --json
+        ids=$(sed -n 's/.*"ids":\[\([^]]*\)\].*/\1/p' "$tmp/out")
+        expect 0 "$stator" run "$tmp/ids.gguf" --tokens '1 2 3' -n 5 --temp 0
+        [ "$(cat "$tmp/out")" = "${ids//,/ }" ] || fail "$(cat "$tmp/out"), expected $ids"
+        said "no texts with this model, only token ids"
+        expect 0 "$stator" run "$tmp/ids.gguf" --tokens '1 2 3' -n 5 --temp 0 --json
+        printed "\"ids\":\[$ids\],\"text\":\"\""
+        expect 4 "$stator" run "$tmp/ids.gguf" -p hello -n 2
+        said "key '$key' is missing"
+    done
+}
+
 test_report() {
     expect 0 "$stator" run $cfg -p "$story" -n 20 --temp 0 --report "$tmp/report" --set cpu.threads=2
     json_ok "$tmp/report" || fail "no JSON"
