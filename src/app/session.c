@@ -85,6 +85,18 @@ stator_status session_open(const char *config, const struct options_list *set, c
     return open_to_run(&o, s, e);
 }
 
+stator_status session_look(const char *config, const struct options_list *set, stator_info *info,
+                           stator_error *e) {
+    stator *s = NULL;
+    stator_options o = {
+        .size = sizeof o, .config = config, .set = set->items, .n_set = set->n, .log = print_log};
+    stator_status st = stator_open(&o, &s, e);
+    if (st == STATOR_OK)
+        st = stator_get_info(s, info, e);
+    stator_close(s);
+    return st;
+}
+
 stator_status session_open_serve(const char *config, const struct options_list *set, const char *expect_plan,
                                  stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
@@ -99,15 +111,17 @@ stator_status session_open_serve(const char *config, const struct options_list *
 }
 
 stator_status session_open_for(const char *config, const struct options_list *set,
-                               const struct options_list *devices, bool serve, stator **s, stator_error *e) {
+                               const struct options_list *devices, uint32_t stage, bool serve, stator **s,
+                               stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
                         .n_set = set->n,
-                        .log = print_log,
+                        .log = stage == 0 ? print_log : NULL, /* once */
                         .devices = devices->items,
                         .n_devices = devices->n,
                         .described = 1,
+                        .stage = stage,
                         .serve = serve};
     return stator_open(&o, s, e);
 }

@@ -13,13 +13,19 @@
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e);
 
+/* What an engine opened so would be (info->size is given): for a command that chooses sizes by it and then opens
+ * once more. No rank begins to serve here. */
+stator_status session_look(const char *config, const struct options_list *set, stator_info *info,
+                           stator_error *e);
+
 /* The same for a server: the plan has its memory. */
 stator_status session_open_serve(const char *config, const struct options_list *set, const char *expect_plan,
                                  stator **s, stator_error *e);
 /* The same for devices that may only be described (`--device`, devices.facts); such an engine can plan but
- * not start. serve: options.serve. */
+ * not start. stage, serve: as in stator_options. */
 stator_status session_open_for(const char *config, const struct options_list *set,
-                               const struct options_list *devices, bool serve, stator **s, stator_error *e);
+                               const struct options_list *devices, uint32_t stage, bool serve, stator **s,
+                               stator_error *e);
 
 /* SIGINT and SIGTERM cancel all requests of s (NULL: no longer); a second one ends the process at once. */
 void session_catch_signals(stator *s);

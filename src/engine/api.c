@@ -250,17 +250,14 @@ stator_status stator_prepare(stator *s, stator_error *e) {
         return s->start.prepared
                    ? STATOR_OK
                    : error_set(e, STATOR_USAGE, "stator_prepare: it failed before: close the engine");
+    stator_status st = planning_need_ranks(&s->planning.config, e);
+    if (st != STATOR_OK)
+        return st;
     if (s->planning.imagined)
         return error_set(e, STATOR_DEVICE,
                          "stator_start: %s is not here, it was only described; this engine can plan",
                          s->planning.devices[0].facts.name);
-    if (s->planning.config.cluster.n > 1 && device_cluster().size != s->planning.config.cluster.n)
-        return error_set(
-            e, STATOR_USAGE,
-            "cluster.stages has %u stages, and this is one process: start it with `mpiexec -n %u "
-            "stator-mpi` (`stator help hosts`)",
-            s->planning.config.cluster.n, s->planning.config.cluster.n);
-    stator_status st = s->planning.planned && s->planning.plan.fits ? STATOR_OK : stator_plan(s, e);
+    st = s->planning.planned && s->planning.plan.fits ? STATOR_OK : stator_plan(s, e);
     if (st != STATOR_OK)
         return st;
     st = expect_plan(s, e);

@@ -13,3 +13,8 @@ const struct plan *plan_view(stator *s) {
     }
     return &s->planning.plan;
 }
+
+const char *plan_view_host(const stator *s, uint32_t stage) {
+    const struct config *c = &s->planning.config;
+    return stage < c->cluster.n ? c->cluster.stage[stage].host : NULL;
+}

@@ -8,4 +8,7 @@
  * search over plans). It lives as long as the engine. */
 const struct plan *plan_view(stator *s);
 
+/* The name of the host of a stage of cluster.stages; NULL: there is no such stage. */
+const char *plan_view_host(const stator *s, uint32_t stage);
+
 #endif

@@ -65,7 +65,9 @@ stator_status device_spec_parse(const char *text, const char *what, struct devic
     memcpy(f->name, copy, name);
     if (strcmp(f->name, "host") == 0)
         return bad(s, "every plan has a place \"host\" of its own", e);
-    bool host = strncmp(f->name, "cpu", 3) == 0 && (f->name[3] == '\0' || f->name[3] == ':');
+    const char *of_host = strchr(f->name, '/'); /* "b/cpu:0" is of the stage b */
+    const char *device = of_host != NULL ? of_host + 1 : f->name;
+    bool host = strncmp(device, "cpu", 3) == 0 && (device[3] == '\0' || device[3] == ':');
     snprintf(f->kind, sizeof f->kind, "%s", host ? "cpu" : "gpu");
     f->host_memory = host;
     f->alignment = host ? PANEL_ALIGN : GPU_ALIGNMENT;

@@ -72,8 +72,9 @@ struct planning {
     uint64_t place_work_bytes;
     struct planning_device devices[DEVICE_MAX];
     uint32_t n_devices;
-    uint32_t stage; /* of this host, in a run over several; devices of others have facts.remote */
-    bool imagined;  /* the devices are those that a person described: they can be planned for, not run */
+    uint32_t stage;  /* of this host, in a run over several; devices of others have facts.remote */
+    bool only_plans; /* options.described: devices of devices.facts need not be here */
+    bool imagined;   /* the devices are those that a person described: they can be planned for, not run */
     uint64_t described_host; /* bytes of the imagined CPU's memory; 0: none was described */
     struct planning_want want;
     bool rows_follow_sequences; /* memory.logits_rows is auto */

@@ -107,6 +107,7 @@ static stator_status compare_facts(struct planning *s, stator_error *e) {
  */
 stator_status planning_load_config(struct planning *s, const stator_options *o, stator_error *e) {
     s->stage = o->stage;
+    s->only_plans = o->described != 0;
     if (o->n_devices == 0) {
         stator_status st = config_load(o->config, o->set, o->n_set, &s->config, e);
         return st == STATOR_OK && o->described && s->config.cluster.n == 0 ? take_facts(s, e) : st;
@@ -173,6 +174,41 @@ static stator_status describe(const struct planning *s, uint32_t i, struct devic
     return STATOR_OK;
 }
 
+stator_status planning_need_ranks(const struct config *c, stator_error *e) {
+    return c->cluster.n <= 1 || device_cluster().size == c->cluster.n
+               ? STATOR_OK
+               : error_set(e, STATOR_USAGE,
+                           "cluster.stages has %u stages, and this is one process: start it with `mpiexec -n "
+                           "%u stator-mpi` (`stator help hosts`)",
+                           c->cluster.n, c->cluster.n);
+}
+
+/* A device of this host. To plan, what devices.facts describes need not be here. */
+static stator_status choose_own(struct planning *s, uint32_t i, const char *name,
+                                const struct device_options *o, struct device_choice *c, stator_error *e) {
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0, one = 0;
+    const char *here = s->config.devices.list[i].name;
+    stator_status st = STATOR_OK;
+    const struct device_facts *said = NULL;
+    if (s->only_plans && device_cluster().size <= 1)
+        st = device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, e);
+    if (st == STATOR_OK)
+        said = device_spec_find(facts, n, name);
+    if (st == STATOR_OK && said == NULL)
+        return device_choose(here, o, c, 1, &one, e);
+    if (st == STATOR_OK)
+        st = device_choose("cpu:0", o, c, 1, &one, e);
+    if (st == STATOR_OK && said->host_memory) {
+        s->described_host = ARITH_MAX(s->described_host, said->memory);
+    } else if (st == STATOR_OK) {
+        c->facts = *said;
+        snprintf(c->facts.kind, sizeof c->facts.kind, "level_zero");
+        s->imagined = true;
+    }
+    return st;
+}
+
 /* Of all stages; what is not ours is only told of. */
 static stator_status choose_stages(struct planning *s, const struct device_options *o, stator_error *e) {
     const struct config *c = &s->config;
@@ -188,16 +224,17 @@ static stator_status choose_stages(struct planning *s, const struct device_optio
     if (s->stage >= c->cluster.n)
         return error_set(e, STATOR_USAGE, "stage %u is wanted, cluster.stages has %u", s->stage,
                          c->cluster.n);
-    stator_status st = STATOR_OK;
-    for (uint32_t r = 0; r < c->cluster.n; r++) {
+    stator_status st = s->only_plans ? STATOR_OK : planning_need_ranks(c, e);
+    for (uint32_t r = 0; r < c->cluster.n && st == STATOR_OK; r++) {
         for (uint32_t k = 0; k < c->cluster.stage[r].n && st == STATOR_OK; k++) {
-            uint32_t i = c->cluster.stage[r].first + k, one = 0;
+            const uint32_t i = c->cluster.stage[r].first + k;
             struct device_choice choice = {.tier = "remote", .where = {r, i, r == 1 && k == 0, k == 0}};
+            char name[sizeof choice.facts.name];
+            snprintf(name, sizeof name, "%.15s/%.15s", c->cluster.stage[r].host, c->devices.list[i].name);
             if (r == s->stage)
-                st = device_choose(c->devices.list[i].name, o, &choice, 1, &one, e);
+                st = choose_own(s, i, name, o, &choice, e);
             choice.facts.remote = r != s->stage;
-            snprintf(choice.facts.name, sizeof choice.facts.name, "%.15s/%.15s", c->cluster.stage[r].host,
-                     c->devices.list[i].name);
+            memcpy(choice.facts.name, name, sizeof name);
             if (st == STATOR_OK)
                 st = describe(s, i, &choice, e);
             s->devices[i].choice = choice;

@@ -22,6 +22,9 @@ stator_status planning_narrow(struct planning *s, stator_error *e);
  * shortage_refuse_unmade leaves it. */
 stator_status planning_make(struct planning *s, stator_error *e);
 
+/* STATOR_USAGE: the config has stages, and no ranks of MPI stand behind them. */
+stator_status planning_need_ranks(const struct config *c, stator_error *e);
+
 /* devices.deadline. */
 uint64_t planning_deadline_ns(const struct config *c);
 

@@ -169,13 +169,6 @@ static stator_status add_set(struct bench *b, char out[MAX_SET], const char *key
     return STATOR_OK;
 }
 
-static stator_status open_engine(struct bench *b, stator_info *info, stator_error *e) {
-    stator_close(b->engine);
-    b->engine = NULL;
-    stator_status st = session_open(b->config, &b->set, NULL, NULL, &b->engine, e);
-    return st == STATOR_OK ? stator_get_info(b->engine, info, e) : st;
-}
-
 /* Opens the engine with a context and sequences that hold every test: the config's own context stays, and
  * must do. */
 static stator_status open_for_tests(struct bench *b, stator_error *e) {
@@ -187,7 +180,7 @@ static stator_status open_for_tests(struct bench *b, stator_error *e) {
     if (st == STATOR_OK && b->speculate > 0 && b->set.n < OPTIONS_MAX_LIST)
         b->set.items[b->set.n++] = "speculation.mode=ngram"; /* rows for guesses; which, the tests say */
     if (st == STATOR_OK)
-        st = open_engine(b, &info, e);
+        st = session_look(b->config, &b->set, &info, e);
     if (st != STATOR_OK)
         return st;
     const struct bench_test *t = longest(b, info.batch);
@@ -200,18 +193,16 @@ static stator_status open_for_tests(struct bench *b, stator_error *e) {
                          " tokens, memory.context is %u: set memory.context=%" PRIu64
                          ", or leave it out, then bench takes what the tests need",
                          label, need, info.context, need);
-    bool reopen = false;
-    if (info.sequences < sequences) {
+    const bool fixed = info.context_fixed;
+    if (info.sequences < sequences)
         st = add_set(b, b->set_sequences, "memory.sequences", sequences, e);
-        reopen = true;
-    }
-    if (st == STATOR_OK && !info.context_fixed) {
+    if (st == STATOR_OK && !fixed)
         st = add_set(b, b->set_context, "memory.context", need, e);
-        reopen = true;
-    }
-    if (st == STATOR_OK && reopen)
-        st = open_engine(b, &info, e);
-    if (st != STATOR_OK && reopen && !info.context_fixed)
+    if (st == STATOR_OK)
+        st = session_open(b->config, &b->set, NULL, NULL, &b->engine, e);
+    if (st == STATOR_OK)
+        st = stator_get_info(b->engine, &info, e);
+    if (st != STATOR_OK && !fixed)
         error_prefix(e, "%s", label);
     if (st == STATOR_OK && info.logits_rows < sequences)
         return error_set(e, STATOR_USAGE,

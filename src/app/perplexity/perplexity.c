@@ -63,20 +63,16 @@ static void show_progress(const struct perplexity_run *r) {
 
 /* The config's context, or the usual window. */
 static stator_status open_engine(struct perplexity *p, stator_error *e) {
-    stator **s = &p->run.engine;
     stator_info *info = &p->info;
-    stator_status st = session_open(p->config, &p->set, NULL, NULL, s, e);
+    stator_status st = session_look(p->config, &p->set, info, e);
+    if (st == STATOR_OK && !info->context_fixed && p->set.n < OPTIONS_MAX_LIST) {
+        snprintf(p->set_context, sizeof p->set_context, "memory.context=%u",
+                 info->context > 0 ? ARITH_MIN(info->context, USUAL_WINDOW) : USUAL_WINDOW);
+        p->set.items[p->set.n++] = p->set_context;
+    }
     if (st == STATOR_OK)
-        st = stator_get_info(*s, info, e);
-    if (st != STATOR_OK || info->context_fixed || p->set.n == OPTIONS_MAX_LIST)
-        return st;
-    snprintf(p->set_context, sizeof p->set_context, "memory.context=%u",
-             info->context > 0 ? ARITH_MIN(info->context, USUAL_WINDOW) : USUAL_WINDOW);
-    p->set.items[p->set.n++] = p->set_context;
-    stator_close(*s);
-    *s = NULL;
-    st = session_open(p->config, &p->set, NULL, NULL, s, e);
-    return st == STATOR_OK ? stator_get_info(*s, info, e) : st;
+        st = session_open(p->config, &p->set, NULL, NULL, &p->run.engine, e);
+    return st == STATOR_OK ? stator_get_info(p->run.engine, info, e) : st;
 }
 
 /* Cuts the ids into windows. */

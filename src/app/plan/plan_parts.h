@@ -9,6 +9,9 @@
 /* The table for people; verbose: also every arena's largest blocks and the slices. */
 void plan_table_print(const struct plan *p, FILE *out, bool verbose);
 
+/* One host's arenas: of another host than that of the table. */
+void plan_table_print_host(const struct plan *p, FILE *out, const char *name);
+
 /* The blocks of each arena drawn with letters. */
 void plan_ascii_print(const struct plan *p, FILE *out);
 

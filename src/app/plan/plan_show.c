@@ -49,8 +49,38 @@ static stator_status print_diff(const struct asked *o, const struct plan *p, sta
     return st;
 }
 
+/* What the hosts of the other stages have in their own memory: each as if it were planned there. The devices
+ * of all are in the table of the first. STATOR_DOES_NOT_FIT: not on one of them. */
+static stator_status print_hosts(const char *config, const struct asked *o, stator *first, stator_error *e) {
+    const char *host;
+    stator_status st = STATOR_OK;
+    stator_info info = {.size = sizeof info};
+    if (stator_get_info(first, &info, e) != STATOR_OK)
+        return e->code;
+    for (uint32_t stage = 1; st == STATOR_OK && (host = plan_view_host(first, stage)) != NULL; stage++) {
+        char name[64];
+        stator *s = NULL;
+        stator_info there = {.size = sizeof there};
+        st = session_open_for(config, &o->set, &o->devices, stage, o->serve, &s, e);
+        if (st == STATOR_OK)
+            st = stator_plan(s, e);
+        if (st == STATOR_OK)
+            st = stator_get_info(s, &there, e);
+        if (st == STATOR_OK && strcmp(info.plan_hash, there.plan_hash) != 0)
+            st = error_set(e, STATOR_FAILED, "stage %u, %s, would plan %s: the ranks would refuse each other",
+                           stage, host, there.plan_hash);
+        if (st == STATOR_OK) {
+            snprintf(name, sizeof name, "\nhost of stage %u, %s:\n", stage, host);
+            fputs(name, stdout);
+            plan_table_print_host(plan_view(s), stdout, host);
+        }
+        stator_close(s);
+    }
+    return st;
+}
+
 /* The plan in every form that was asked for. */
-static stator_status show(const struct asked *o, stator *s, stator_error *e) {
+static stator_status show(const char *config, const struct asked *o, stator *s, bool fits, stator_error *e) {
     const struct plan *p = plan_view(s);
     stator_status st = STATOR_OK;
     if (o->svg != NULL)
@@ -63,9 +93,12 @@ static stator_status show(const struct asked *o, stator *s, stator_error *e) {
         print_json(p);
     else if (o->ascii)
         plan_ascii_print(p, stdout);
-    else if (o->diff == NULL && !o->svg_only)
+    else if (o->diff == NULL && !o->svg_only) {
         print_table(s, p, o->verbose);
-    return STATOR_OK;
+        if (fits)
+            st = print_hosts(config, o, s, e);
+    }
+    return st;
 }
 
 int plan_command(int argc, char **argv) {
@@ -136,13 +169,13 @@ int plan_command(int argc, char **argv) {
                         "--json, --ascii and --svg - print to standard output: give one of them");
     stator *s = NULL;
     stator_error e;
-    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, o.serve, &s, &e);
+    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, 0, o.serve, &s, &e);
     if (st != STATOR_OK)
         return out_error("plan", &e);
     st = stator_plan(s, &e);
     if (st == STATOR_OK || st == STATOR_DOES_NOT_FIT) {
         stator_error why;
-        stator_status shown = show(&o, s, &why);
+        stator_status shown = show(options.arguments[0], &o, s, st == STATOR_OK, &why);
         if (shown != STATOR_OK)
             st = out_error("plan", &why);
         else if (st != STATOR_OK)

@@ -38,23 +38,32 @@ static void print_row(FILE *out, const struct widths *w, const char *place, cons
             units_format_size(bytes, size), units_format_size(bound, least), percent(bytes, budget));
 }
 
+static void print_place(const struct plan_place *place, FILE *out, const struct widths *w, const char *name) {
+    char budget[UNITS_TEXT];
+    uint64_t bound = 0;
+    for (uint32_t k = 0; k < place->n_arenas; k++) {
+        const struct plan_arena *a = &place->arenas[k];
+        bound += a->lower_bound;
+        print_row(out, w, k == 0 ? name : "", a->name, a->bytes, a->lower_bound, place->budget);
+        fputc('\n', out);
+    }
+    print_row(out, w, "", "total", place->total, bound, place->budget);
+    fprintf(out, " of %s\n", units_format_size(place->budget, budget));
+}
+
 static void print_arenas(const struct plan *p, FILE *out) {
     const struct widths w = measure(p);
     fprintf(out, "%-*s %-*s %15s %13s %13s %10s\n", w.place, "place", w.arena, "arena", "bytes", "planned",
             "lower bound", "budget");
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        const struct plan_place *place = &p->places[i];
-        char budget[UNITS_TEXT];
-        uint64_t bound = 0;
-        for (uint32_t k = 0; k < place->n_arenas; k++) {
-            const struct plan_arena *a = &place->arenas[k];
-            bound += a->lower_bound;
-            print_row(out, &w, k == 0 ? place->name : "", a->name, a->bytes, a->lower_bound, place->budget);
-            fputc('\n', out);
-        }
-        print_row(out, &w, "", "total", place->total, bound, place->budget);
-        fprintf(out, " of %s\n", units_format_size(place->budget, budget));
-    }
+    for (uint32_t i = 0; i < p->n_places; i++)
+        print_place(&p->places[i], out, &w, p->places[i].name);
+}
+
+void plan_table_print_host(const struct plan *p, FILE *out, const char *name) {
+    const struct widths w = measure(p);
+    for (uint32_t i = 0; i < p->n_places; i++)
+        if (p->places[i].is_host)
+            print_place(&p->places[i], out, &w, name);
 }
 
 static void print_weights(const struct plan *p, FILE *out) {
