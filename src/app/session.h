@@ -13,8 +13,8 @@
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e);
 
-/* What an engine opened so would be (info->size is given): for a command that chooses sizes by it and then opens
- * once more. No rank begins to serve here. */
+/* What an engine opened so would be (info->size is given): for a command that chooses sizes by it and then
+ * opens once more. No rank begins to serve here. */
 stator_status session_look(const char *config, const struct options_list *set, stator_info *info,
                            stator_error *e);
 

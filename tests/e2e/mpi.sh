@@ -67,6 +67,37 @@ test_stages_that_are_none() {
     printed 'b/cpu:0'
 }
 
+# The hosts of all stages, by what the config says of them: no GPU and no MPI is needed.
+test_plan_shows_every_host() {
+    printf 'model = { path = "%s" };\ncluster = { stages = ( { host = "a"; devices = "level_zero:0, level_zero:1" }, { host = "b"; devices = "level_zero:0, cpu:0" } ) };\ndevices = { facts = "a/level_zero:0=24GiB; a/level_zero:1=24GiB; b/level_zero:0=24GiB; b/cpu:0=64GiB" };\n' \
+        "$PWD/configs/demo.gguf" >"$tmp/c.cfg"
+    expect 0 "$stator" plan "$tmp/c.cfg"
+    printed 'host of stage 1, b:'
+    printed '^b .*staging'
+    printed 'of 64.00 GiB'
+    [ "$(grep -c 'plan [0-9a-f]*$' "$tmp/err")" = 1 ] || fail "the plan's hash is said once"
+    expect 2 "$stator" plan "$tmp/c.cfg" --set "devices.facts=a/level_zero:0=24GiB; a/level_zero:1=24GiB"
+    said 'b/level_zero:0.*devices.facts must describe it'
+    expect 3 "$stator" plan "$tmp/c.cfg" --set "devices.facts=a/level_zero:0=24GiB; a/level_zero:1=24GiB; b/level_zero:0=24GiB; b/cpu:0=8MiB"
+    said 'host'
+    expect 2 "$stator" run "$tmp/c.cfg" -p x
+    said 'mpiexec -n 2'
+}
+
+# Commands that choose a context of their own choose the same one on every rank.
+test_bench_and_perplexity_need_no_context() {
+    need_mpi
+    expect 0 ranks 2 "$mpi" bench configs/demo.gguf -p 16 -n 4 -r 1 --json --set "$two"
+    printed '"test": "pp16"'
+    head -c 6000 src/README.md >"$tmp/text"
+    expect 0 "$stator" perplexity configs/demo.gguf -f "$tmp/text" --json
+    grep -E '"(value|error)"' "$tmp/out" >"$tmp/one"
+    [ -s "$tmp/one" ] || fail "no figures: $(head -c 300 "$tmp/out")"
+    expect 0 ranks 2 "$mpi" perplexity configs/demo.gguf -f "$tmp/text" --json --set "$two"
+    grep -E '"(value|error)"' "$tmp/out" >"$tmp/many"
+    cmp -s "$tmp/one" "$tmp/many" || fail "other figures over two ranks: $(diff "$tmp/one" "$tmp/many")"
+}
+
 test_another_plan_on_another_host() {
     need_mpi
     expect 3 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" --set memory.context=256
@@ -96,6 +127,23 @@ test_a_stopped_rank_is_lost_after_the_deadline() {
     local code=$?
     kill -CONT "$pid" 2>/dev/null
     [ $code = 5 ] || fail "exit $code: $(tail -c 600 "$tmp/err")"
-    said 'cpu:0: wait: a step of .* has not ended'
+    said 'b/cpu:0: wait: a step of .* has not ended .*: the rank of that host was stopped or killed'
+}
+
+# With --enable-recovery Open MPI leaves the others alone when a rank is killed: then the deadline says which one it was.
+test_a_killed_rank_is_lost_after_the_deadline() {
+    need_mpi
+    timeout 90 mpiexec.openmpi --enable-recovery --oversubscribe -n 2 "$mpi" run configs/demo.gguf -p "Once" -n 100000 --ignore-eos --set "$two" \
+        --set devices.deadline=3 >"$tmp/out" 2>"$tmp/err" &
+    local job=$! n pid=
+    for ((n = 0; n < 300 && ${#pid} == 0; n++)); do
+        sleep 0.1
+        [ -s "$tmp/out" ] && pid=$(pgrep -P "$(pgrep -P $job | head -1)" | tail -1)
+    done
+    [ -n "$pid" ] || fail "no rank was found: $(tail -c 300 "$tmp/err")"
+    kill -KILL "$pid"
+    wait $job
+    [ $? != 124 ] || fail "it did not end"
+    said 'b/cpu:0: wait: a step of .* has not ended .*: the rank of that host was stopped or killed'
 }
 run_tests

@@ -104,10 +104,11 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
         d->hangs = now - d->busy_since_ns > s->deadline_ns;
         if (!d->hangs)
             return STATOR_OK;
-        return error_set(e, STATOR_DEVICE,
-                         "%s: wait: a step of %u tokens has not ended after %.1f s: the device or its driver "
-                         "hangs",
-                         s->planning.devices[st->at].facts.name, st->n_tokens, (double)s->deadline_ns * 1e-9);
+        return error_set(e, STATOR_DEVICE, "%s: wait: a step of %u tokens has not ended after %.1f s: %s",
+                         s->planning.devices[st->at].facts.name, st->n_tokens, (double)s->deadline_ns * 1e-9,
+                         s->planning.devices[st->at].facts.remote
+                             ? "the rank of that host was stopped or killed, or the network to it is cut"
+                             : "the device or its driver hangs");
     }
     st->running = false;
     d->n_running--;
