@@ -102,7 +102,10 @@ SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
 # The texts of `stator help TOPIC`.
 HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md \
                speed=src/kernels/cpu/README.md hosts=src/device/remote/README.md
-CARRIED := $(BUILD)/opencl_modules.o $(BUILD)/help_topics.o
+# The files of the web page.
+PAGE_FILES := html=src/server/page.html css=src/server/page.css js=src/server/page.js text=src/server/page_text.js \
+              store=src/server/page_store.js map=src/server/page_map.js icon=src/server/page.svg
+CARRIED := $(BUILD)/opencl_modules.o $(BUILD)/help_topics.o $(BUILD)/page_files.o
 TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -201,7 +204,12 @@ $(BUILD)/opencl_modules.o: $(SPIRV) tools/embed_spirv
 
 $(BUILD)/help_topics.o: $(foreach t,$(HELP_TOPICS),$(lastword $(subst =, ,$t))) tools/embed_text src/app/help_topics.h Makefile
 	@mkdir -p $(@D)
-	$(Q)tools/embed_text $(HELP_TOPICS) >$(@:.o=.c)
+	$(Q)tools/embed_text help topic app/help_topics.h $(HELP_TOPICS) >$(@:.o=.c)
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
+
+$(BUILD)/page_files.o: $(foreach t,$(PAGE_FILES),$(lastword $(subst =, ,$t))) tools/embed_text src/server/page_files.h Makefile
+	@mkdir -p $(@D)
+	$(Q)tools/embed_text page file server/page_files.h $(PAGE_FILES) >$(@:.o=.c)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 # The instruction sets of the kernel tiers; every other file is plain x86-64.
@@ -220,13 +228,15 @@ $(BUILD)/src/%.o: src/%.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
-.PHONY: setup setup-gpu setup-test setup-mpi setup-lint setup-fuzz setup-fresh setup-deb
+.PHONY: setup setup-gpu setup-test setup-browser setup-mpi setup-lint setup-fuzz setup-fresh setup-deb
 setup: ## install what the build needs (Debian packages)
 	@tools/setup core
 setup-gpu: ## install what the GPU kernels need
 	@tools/setup core gpu
 setup-test: ## install what the tests need
 	@tools/setup core test
+setup-browser: ## install what `make check-browser` needs
+	@tools/setup core browser
 setup-mpi: ## install what `make stator-mpi` needs
 	@tools/setup core mpi
 setup-lint: ## install what `make lint` needs
@@ -246,6 +256,10 @@ demo: stator ## generate text with the demo model in the repository
 .PHONY: test
 test: stator tests-build ## run all tests
 	@MAKEFLAGS= BUILD=$(BUILD) tests/run
+
+.PHONY: check-browser
+check-browser: stator ## the web page of `stator serve` in a headless Chromium (make setup-browser)
+	@MAKEFLAGS= BUILD=$(BUILD) STATOR_BROWSER_REQUIRE=1 tests/run browser.sh
 
 include tools/zesim/zesim.mk
 include tools/zecuda/zecuda.mk

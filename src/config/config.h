@@ -77,6 +77,7 @@ enum config_key {
     CONFIG_SERVER_ON_FAULT,
     CONFIG_SERVER_LOG_REQUESTS,
     CONFIG_SERVER_PREFIX_CACHE,
+    CONFIG_SERVER_PAGE,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -196,6 +197,7 @@ struct config {
         enum config_fault on_fault;
         bool log_requests;
         bool prefix_cache;
+        bool page;
     } server;
     struct {
         stator_log_level level;

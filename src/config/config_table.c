@@ -260,6 +260,11 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(server, prefix_cache), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
          .help = "Keys and values that a request leaves behind are kept while nobody needs the memory, and a "
                  "request with the same beginning starts behind them. The answer has the same bytes."},
+    [CONFIG_SERVER_PAGE] =
+        {KEY(server, page), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
+         .help =
+             "The web page at /: a chat, and the map of the memory. Its files need no key, what it asks the "
+             "server does."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},

@@ -17,6 +17,9 @@ void api_cancel_all(struct server *s, const char *why);
 /* Jobs whose exchanges are not answered completely. */
 uint32_t api_jobs(const struct server *s);
 
+/* The chat template that requests are rendered by, the config's or the model's; NULL: there is none. */
+const char *api_template(const struct server *s, size_t *n);
+
 /* A job as /slots shows it. */
 struct api_job {
     uint64_t request; /* stator_get_request tells the rest */

@@ -59,6 +59,11 @@ static stator_status read_model(struct api *api, stator_error *e) {
     return st;
 }
 
+const char *api_template(const struct server *s, size_t *n) {
+    *n = s->api->model.source_length;
+    return s->api->model.source;
+}
+
 stator_status api_open(struct server *s, stator_error *e) {
     struct api *api = edge_pool_zeroed(1, sizeof *api);
     if (api == NULL)

@@ -30,7 +30,9 @@ struct server_settings;
 
 typedef void http_function(void *context, struct http_exchange *x);
 
-#define HTTP_OPEN 1u /* a route's flag: no API key is asked for */
+/* A route's flags. */
+#define HTTP_OPEN  1u /* no API key is asked for */
+#define HTTP_QUIET 2u /* asked again and again: 200 is not logged */
 
 struct http_route {
     const char *method; /* "GET": HEAD is answered too */
@@ -53,6 +55,15 @@ void http_drop_body(struct http_exchange *x);
 
 /* The whole answer; bytes are copied. */
 void http_reply(struct http_exchange *x, int status, const char *content_type, const void *bytes, size_t n);
+/* A text that stays the same while the program runs. Browsers keep it and ask with its tag (at most 64
+ * characters) whether it is still the one: 304. headers: lines of the answer's head, each with its end; at
+ * most 700 bytes. */
+struct http_fixed {
+    const char *content_type, *tag, *headers;
+    const char *bytes;
+    size_t n;
+};
+void http_reply_fixed(struct http_exchange *x, const struct http_fixed *what);
 /* {"error": {"message", "type", "param", "code"}}. type NULL: the one that OpenAI's API has for the status
  * (400 "invalid_request_error", 429 "rate_limit_error", 5xx "server_error", ..); param may be NULL. 429 and
  * 503 get Retry-After. */

@@ -23,6 +23,7 @@ static const struct {
 } statuses[] = {
     {200, "OK", NULL},
     {204, "No Content", NULL},
+    {304, "Not Modified", NULL},
     {400, "Bad Request", NULL},
     {401, "Unauthorized", "authentication_error"},
     {403, "Forbidden", "permission_error"},
@@ -186,13 +187,18 @@ static size_t write_head(struct http_connection *c, int status, const char *type
         append(out, &at, "Content-Type: %.128s\r\n", type);
     if (c->x.chunked)
         append(out, &at, "Transfer-Encoding: chunked\r\n");
-    else if (!c->x.streams && status != 204)
+    else if (!c->x.streams && status != 204 && status != 304)
         append(out, &at, "Content-Length: %zu\r\n", n);
     if (c->closes)
         append(out, &at, "Connection: close\r\n");
     else if (c->head.http10)
         append(out, &at, "Connection: keep-alive\r\n");
-    append(out, &at, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+    if (c->x.fixed != NULL)
+        append(out, &at, "Cache-Control: no-cache\r\nETag: \"%.64s\"\r\n%.700s", c->x.fixed->tag,
+               c->x.fixed->headers);
+    else
+        append(out, &at, "Cache-Control: no-store\r\n");
+    append(out, &at, "X-Content-Type-Options: nosniff\r\n");
     if (c->x.streams)
         append(out, &at, "X-Accel-Buffering: no\r\n"); /* proxies would hold events back */
     if (status == 429 || status == 503)
@@ -243,6 +249,18 @@ void http_reply(struct http_exchange *x, int status, const char *content_type, c
     size_t at = write_head(c, status, content_type, n, head);
     end_head(head, &at);
     answer(c, head, at, bytes, n);
+}
+
+void http_reply_fixed(struct http_exchange *x, const struct http_fixed *what) {
+    char tag[68];
+    const char *asked = http_header(x, "If-None-Match");
+    snprintf(tag, sizeof tag, "\"%.64s\"", what->tag);
+    x->fixed = what;
+    if (asked != NULL && strstr(asked, tag) != NULL)
+        http_reply(x, 304, NULL, NULL, 0);
+    else
+        http_reply(x, 200, what->content_type, what->bytes, what->n);
+    x->fixed = NULL;
 }
 
 /* JSON of an error into text; its length. */
@@ -420,7 +438,7 @@ void http_answer_over(struct http_exchange *x, bool gone) {
         return;
     x->logged = true;
     c->http->figures.gone += gone;
-    if (c->http->log == NULL)
+    if (c->http->log == NULL || (x->quiet && x->status == 200 && !gone))
         return;
     const struct http_log_line line = {.peer = c->peer,
                                        .method = c->head.method != NULL ? c->head.method : "-",

@@ -156,6 +156,7 @@ static const struct http_route *find_route(struct http_connection *c, bool *path
             if (strcmp(r->method, method) != 0)
                 continue;
             c->run = r->run;
+            c->x.quiet = (r->flags & HTTP_QUIET) != 0;
             c->run_context = h->tables[t].context;
             return r;
         }

@@ -16,7 +16,7 @@
 
 #define HTTP_TABLES     8    /* of routes */
 #define HTTP_ROOM       4096 /* bytes of the head's buffer that are a body's, at least */
-#define HTTP_HEAD_LINES 1024 /* bytes of an answer's head */
+#define HTTP_HEAD_LINES 2048 /* bytes of an answer's head */
 
 enum http_state {
     HTTP_FREE,
@@ -36,7 +36,8 @@ struct http_exchange {
     uint64_t sent;     /* bytes of its answer given to the socket */
     int status;        /* of the answer; 0: none yet */
     bool streams, chunked, head_only;
-    bool logged;
+    bool logged, quiet;
+    const struct http_fixed *fixed; /* during http_reply_fixed */
 };
 
 struct http_connection {

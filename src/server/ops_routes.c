@@ -12,6 +12,7 @@ static const struct http_route routes[] = {
     {"GET", "/health", ops_health, HTTP_OPEN},
     {"GET", "/metrics", ops_metrics, 0},
     {"GET", "/slots", ops_slots, 0},
+    {"GET", "/memory", ops_memory, HTTP_QUIET},
     {"GET", "/props", ops_props, 0},
     {"GET", "/plan", ops_plan, 0},
     {"GET", "/report", ops_report, 0},
@@ -22,7 +23,7 @@ void ops_add_routes(struct server *s) {
     http_add_routes(s->http, routes, sizeof routes / sizeof routes[0], s);
 }
 
-static void no_memory(struct http_exchange *x) {
+void ops_no_memory(struct http_exchange *x) {
     http_reply_error(x, 503, NULL, NULL, "the server has no memory for this answer now; try again");
 }
 
@@ -42,7 +43,7 @@ void ops_reply_text(struct http_exchange *x, const char *type,
     write(from, &count);
     struct ops_text t = {.out = edge_pool_alloc(count.n + 1), .capacity = count.n + 1};
     if (t.out == NULL) {
-        no_memory(x);
+        ops_no_memory(x);
         return;
     }
     write(from, &t);
@@ -60,7 +61,7 @@ void ops_reply_json(struct http_exchange *x, int status, void (*write)(const voi
     const size_t n = j.length;
     char *out = edge_pool_alloc(n + 1);
     if (out == NULL) {
-        no_memory(x);
+        ops_no_memory(x);
         return;
     }
     json_to_buffer(&j, out, n + 1, false);

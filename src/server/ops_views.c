@@ -1,5 +1,4 @@
 /* /slots, /props, /plan, /report, /v1/models: JSON about what runs and what it runs on. */
-#include "server/api.h"
 #include "server/edge_pool.h"
 #include "server/ops_inside.h"
 
@@ -8,15 +7,10 @@
 
 /* --- /slots */
 
-struct slot {
-    struct api_job job;
-    stator_request_stats stats;
-};
-
 struct slots {
     stator_info info;
     stator_stats stats;
-    const struct slot *list;
+    struct ops_slot *list;
     uint32_t n;
 };
 
@@ -24,7 +18,7 @@ static double milliseconds(uint64_t ns) {
     return (double)(ns / 1000) * 1e-3;
 }
 
-static void write_slot(const struct slot *s, struct json *j) {
+static void write_slot(const struct ops_slot *s, struct json *j) {
     static const char *const states[] = {"waiting", "running", "ended"};
     const stator_request_stats *r = &s->stats;
     json_open_object(j, NULL);
@@ -46,6 +40,29 @@ static void write_slot(const struct slot *s, struct json *j) {
     json_close(j);
 }
 
+void ops_write_slots(const struct ops_slot *list, uint32_t n, struct json *j, const char *name) {
+    json_open_array(j, name);
+    for (uint32_t i = 0; i < n; i++)
+        write_slot(&list[i], j);
+    json_close(j);
+}
+
+struct ops_slot *ops_take_slots(struct server *s, uint32_t *n) {
+    struct api_job job;
+    uint32_t most = 0;
+    *n = 0;
+    while (api_get_job(s, most, &job))
+        most++;
+    struct ops_slot *list = edge_pool_zeroed(most + 1, sizeof *list);
+    for (uint32_t i = 0; i < most && list != NULL && api_get_job(s, i, &list[*n].job); i++) {
+        struct ops_slot *to = &list[*n];
+        to->stats.size = sizeof to->stats;
+        if (stator_get_request(s->engine, to->job.request, &to->stats, NULL) == STATOR_OK)
+            (*n)++; /* else it has just ended */
+    }
+    return list;
+}
+
 static void write_slots(const void *from, struct json *j) {
     const struct slots *s = from;
     json_open_object(j, NULL);
@@ -61,32 +78,21 @@ static void write_slots(const void *from, struct json *j) {
     json_put_u64(j, "peak", s->stats.blocks_peak);
     json_put_u64(j, "cached", s->stats.blocks_cached);
     json_close(j);
-    json_open_array(j, "requests");
-    for (uint32_t i = 0; i < s->n; i++)
-        write_slot(&s->list[i], j);
-    json_close(j);
+    ops_write_slots(s->list, s->n, j, "requests");
     json_close(j);
 }
 
 void ops_slots(void *context, struct http_exchange *x) {
     struct server *s = context;
     struct slots all = {.info = s->info, .stats = {.size = sizeof all.stats}};
-    struct api_job job;
-    uint32_t most = 0;
     if (s->phase != SERVER_LOADING)
         (void)stator_get_stats(s->engine, &all.stats, NULL);
-    while (api_get_job(s, most, &job))
-        most++;
-    struct slot *list = edge_pool_zeroed(most + 1, sizeof *list);
-    for (uint32_t i = 0; i < most && list != NULL && api_get_job(s, i, &list[all.n].job); i++) {
-        struct slot *to = &list[all.n];
-        to->stats.size = sizeof to->stats;
-        if (stator_get_request(s->engine, to->job.request, &to->stats, NULL) == STATOR_OK)
-            all.n++; /* else it has just ended */
-    }
-    all.list = list;
-    ops_reply_json(x, 200, write_slots, &all);
-    edge_pool_free(list);
+    all.list = ops_take_slots(s, &all.n);
+    if (all.list == NULL)
+        ops_no_memory(x);
+    else
+        ops_reply_json(x, 200, write_slots, &all);
+    edge_pool_free(all.list);
 }
 
 /* --- /props */
@@ -118,8 +124,10 @@ static void write_props(const void *from, struct json *j) {
     json_put_u64(j, "max_body", o->max_body);
     json_put_u64(j, "max_connections", o->max_connections);
     json_put_double(j, "request_timeout", (double)o->request_timeout_ns * 1e-9);
-    if (p->template.text != NULL)
-        json_put_string_n(j, "chat_template", p->template.text, p->template.length);
+    size_t n = 0;
+    const char *template = api_template(p->s, &n);
+    if (template != NULL)
+        json_put_string_n(j, "chat_template", template, n);
     else
         json_put_null(j, "chat_template");
     json_put_string_n(j, "bos_token", p->template.bos != NULL ? p->template.bos : "", p->template.bos_length);

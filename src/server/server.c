@@ -8,6 +8,7 @@
 #include "server/http.h"
 #include "server/notify.h"
 #include "server/ops.h"
+#include "server/page.h"
 #include "server/request_log.h"
 
 #include <errno.h>
@@ -292,6 +293,8 @@ static stator_status open_parts(struct server_loop *l, stator_error *e) {
         return st;
     http_set_log(s->http, request_log_write, &l->log);
     ops_add_routes(s);
+    if (s->settings.page)
+        page_add_routes(s);
     st = api_open(s, e);
     return st == STATOR_OK ? start_thread(l, e) : st;
 }

@@ -28,6 +28,16 @@ struct event_base;
 struct http_exchange;
 struct server_loop;
 
+#define SERVER_GPUS 16 /* whose audits are shown */
+
+/* The last audit, of ops_memory.c: to look at every page of the plan is not for free. */
+struct server_audit {
+    stator_audit host;
+    stator_device_audit gpus[SERVER_GPUS];
+    uint32_t n_gpus;
+    uint64_t taken_ns, cost_ns; /* 0: there is none yet */
+};
+
 struct server {
     stator *engine;
     struct server_settings settings;
@@ -35,6 +45,7 @@ struct server {
     struct event_base *base;
     struct http *http;
     struct api *api; /* of api_*.c */
+    struct server_audit audit;
     enum server_phase phase;
     char fault[256];         /* FAULTY: what the engine says */
     int64_t created;         /* seconds since 1970 */

@@ -107,6 +107,7 @@ stator_status server_settings_read(const struct config *c, struct server_setting
         .seed = c->sampling.seed,
         .stay_on_fault = c->server.on_fault == CONFIG_FAULT_STAY,
         .deadline_ns = (uint64_t)llround(c->devices.deadline * 1e9),
+        .page = c->server.page,
         .log_requests = c->server.log_requests && c->log.level >= STATOR_LOG_INFO,
         .log_json = c->log.format == CONFIG_LOG_JSON,
     };

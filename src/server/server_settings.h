@@ -25,6 +25,7 @@ struct server_settings {
     uint64_t deadline_ns;    /* devices.deadline */
     char cors[CONFIG_LIST];  /* origins separated by ", "; "" or "*" */
     char hosts[CONFIG_LIST]; /* further names that Host may have */
+    bool page;
     bool log_requests;
     bool log_json;
     char log_file[CONFIG_PATH];

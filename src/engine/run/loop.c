@@ -61,8 +61,6 @@ static void publish_counters(struct stator *s) {
         atomic_store(&d->staged_bytes, c.staged_bytes);
         atomic_store(&d->copied_bytes, c.copied_bytes);
     }
-    for (uint32_t i = 0; i < GRAPH_MAX_CACHES; i++)
-        atomic_store(&s->used_blocks[i], s->caches[i].peak);
 }
 
 static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns,

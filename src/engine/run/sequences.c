@@ -153,6 +153,11 @@ void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t
     tell_of_pool(s);
 }
 
+static void show_peak(struct stator *s, uint32_t cache, uint32_t blocks) {
+    s->caches[cache].peak = ARITH_MAX(s->caches[cache].peak, blocks);
+    atomic_store(&s->used_blocks[cache], s->caches[cache].peak);
+}
+
 /* What it can ever need, which is taken as it is needed; of caches that are not PAGED at once. */
 static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
     uint64_t name = atomic_load(&q->request->id);
@@ -164,13 +169,13 @@ static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens
         CHECK(need <= d->per_sequence);
         if (is_paged(s, i)) {
             q->reserved = need;
-            c->peak = ARITH_MAX(c->peak, s->reserved + need);
+            show_peak(s, i, s->reserved + need);
             continue;
         }
         for (uint32_t k = 0; k < need; k++)
             show(s, i, q->caches[i].table[k] = c->free[--c->n_free], KV_POOL_SHOWN(name, 1));
         q->caches[i].n_blocks = need;
-        c->peak = ARITH_MAX(c->peak, d->n_blocks - c->n_free);
+        show_peak(s, i, d->n_blocks - c->n_free);
     }
     s->reserved += q->reserved;
 }

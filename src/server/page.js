@@ -1,0 +1,680 @@
+/* The chat: conversations, requests to OpenAI's API of this server, answers as they stream, settings. */
+import * as map from "./page_map.js";
+import * as store from "./page_store.js";
+import { copy, element, icon, show } from "./page_text.js";
+
+const $ = (id) => document.getElementById(id);
+const POLL_MS = 1000;  /* the map, while it is shown */
+const HEALTH_MS = 5000;
+const SAVE_MS = 1000;  /* an answer that streams */
+const TITLE = 60;      /* characters */
+
+const PENCIL = "M4 16l1-4 8-8 3 3-8 8zM11.5 5.5l3 3", BIN = "M4 6h12M8 6V4h4v2M6 6l1 10h6l1-10", DOWN = "M10 4v9M6 9l4 4 4-4M4 16h12";
+
+let settings = store.settings();
+let current = null;  /* the conversation that is shown */
+let running = null;  /* {abort, conversation, message} of the answer that comes */
+let template = true; /* the model has a chat template */
+let api = store.key();
+
+/* --- the server */
+
+/* What its errors say, in its words. */
+async function wordsOf(response) {
+  const text = await response.text();
+  try {
+    const message = JSON.parse(text).error.message;
+    if (typeof message === "string")
+      return message;
+  } catch { /* not an error of the API */ }
+  return text.slice(0, 500) || "The server answered " + response.status + ".";
+}
+
+class Refused extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function ask(path, body, signal) {
+  const headers = {};
+  if (api !== "")
+    headers.Authorization = "Bearer " + api;
+  if (body !== undefined)
+    headers["Content-Type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, body: body && JSON.stringify(body),
+      signal, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer" });
+  } catch (e) {
+    throw e.name === "AbortError" ? e : new Refused("The server can't be reached.", 0);
+  }
+  if (response.ok)
+    return response;
+  const words = await wordsOf(response);
+  if (response.status === 401)
+    wantKey(words);
+  throw new Refused(words, response.status);
+}
+
+/* Events of a stream: f(object) for each, progress(text) for each comment. False: it ended without [DONE]. */
+async function readEvents(response, f, progress) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done)
+      return false;
+    rest += value;
+    for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
+      const event = rest.slice(0, end);
+      rest = rest.slice(end + 2);
+      if (event.startsWith(":"))
+        progress(event.slice(1).trim());
+      else if (event === "data: [DONE]")
+        return true;
+      else if (event.startsWith("data: "))
+        f(JSON.parse(event.slice(6)));
+    }
+  }
+}
+
+/* --- health, model, key */
+
+let healthy = false;
+
+function tellHealth(state, text) {
+  healthy = state === "ok";
+  if ($("health").dataset.state !== state)
+    $("health").dataset.state = state;
+  if ($("health-text").textContent !== text)
+    $("health-text").textContent = text;
+}
+
+async function lookAtHealth() {
+  try {
+    const response = await fetch("/health", { cache: "no-store" });
+    const h = await response.json();
+    if (h.status === "ok")
+      tellHealth("ok", h.running > 0 ? h.running + " running" + (h.waiting > 0 ? ", " + h.waiting + " waiting" : "") : "ready");
+    else
+      tellHealth(h.status === "loading" || h.status === "draining" ? "wait" : "bad", h.message ?? h.error?.message ?? h.status);
+  } catch {
+    tellHealth("bad", "not reachable");
+  }
+}
+
+let known = false; /* /props was read */
+
+async function lookAtModel() {
+  try {
+    const props = await (await ask("/props")).json();
+    known = true;
+    template = props.chat_template !== null;
+    $("model").textContent = props.model;
+    $("model").title = `${props.model}, ${props.architecture}, ${props.weight_type}, context of ${props.context} tokens; stator ${props.version}`;
+    document.title = props.model + " · stator";
+    for (const input of document.querySelectorAll("[data-field=max_tokens]"))
+      input.placeholder = props.default_max_tokens;
+    $("system-hint").hidden = template;
+    $("system").disabled = !template;
+    $("thinking-label").hidden = !template || !props.chat_template.includes("enable_thinking");
+    $("key-form").hidden = true;
+    showEmpty();
+  } catch { /* loading, or without the key: asked again */ }
+}
+
+function wantKey(words) {
+  $("key-error").textContent = words;
+  $("key-error").hidden = api === "";
+  if (!$("key-form").hidden)
+    return;
+  $("key-form").hidden = false;
+  if (document.activeElement === document.body || document.activeElement === $("prompt"))
+    $("key").focus();
+}
+
+function takeKey(text) {
+  api = text.trim();
+  store.saveKey(api);
+  known = false;
+  lookAtModel();
+  if (mapShown())
+    lookAtMemory();
+}
+
+/* --- the map */
+
+const mapShown = () => document.body.classList.contains("with-map");
+let looking = false;
+
+async function lookAtMemory() {
+  if (looking)
+    return;
+  looking = true;
+  try {
+    map.show(await (await ask("/memory")).json());
+  } catch (e) {
+    map.fail(e.message);
+  }
+  looking = false;
+}
+
+function showMap(shown) {
+  document.body.classList.toggle("with-map", shown);
+  $("open-map").setAttribute("aria-expanded", String(shown));
+  settings.map = shown;
+  store.saveSettings(settings);
+  if (shown)
+    lookAtMemory();
+}
+
+function showList(shown) {
+  $("side").classList.toggle("shown", shown);
+  $("open-list").setAttribute("aria-expanded", String(shown));
+}
+
+/* --- messages */
+
+const title = (c) => c.title || "New conversation";
+
+function notice(text) {
+  $("notice").textContent = text;
+  $("notice").hidden = text === "";
+}
+
+function save(c) {
+  const gone = store.save(c);
+  if (gone === null)
+    notice("This browser has no room to keep the conversation.");
+  else if (gone.length > 0)
+    notice("To make room, the oldest conversations were removed: " + gone.join(", "));
+}
+
+/* Pieces that came at once say nothing of a rate. */
+const rate = (n, ms) => ms > (n > 50 ? 50 : n) ? (1000 * n / ms).toFixed(1) + " tokens/s" : "";
+
+function statsOf(m) {
+  const s = m.stats;
+  if (s === undefined)
+    return "";
+  const text = [];
+  if (s.tokens > 0)
+    text.push(`${s.tokens} tokens`, rate(s.tokens > 1 ? s.tokens - 1 : s.tokens, s.ms));
+  if (s.first_ms !== undefined)
+    text.push(`first after ${(s.first_ms / 1000).toFixed(2)} s`);
+  if (s.prompt > 0)
+    text.push(`prompt of ${s.prompt + s.cached}${s.cached > 0 ? `, ${s.cached} cached` : ""}: ${rate(s.prompt, s.prompt_ms)}`);
+  return text.filter((t) => t !== "").join(" · ");
+}
+
+function reasoningOf(m) {
+  const text = element("div", { class: "text" });
+  const box = element("details", { class: "reasoning" }, element("summary", {}, "Reasoning"), text);
+  box.hidden = !m.reasoning;
+  text.textContent = m.reasoning ?? "";
+  return box;
+}
+
+/* What stands below an answer. */
+function endOf(m, index) {
+  const out = [];
+  if (m.error)
+    out.push(element("div", { class: "fault", role: "alert" }, m.error));
+  if (m.note)
+    out.push(element("p", { class: "note" }, m.note));
+  const tools = element("div", { class: "tools" }, element("span", { class: "stats" }, statsOf(m)));
+  if (m.content !== "") {
+    const button = element("button", { type: "button", onclick: () => copy(m.content, button) }, "Copy");
+    tools.append(button);
+  }
+  if (index === current.messages.length - 1)
+    tools.append(element("button", { type: "button", class: "regenerate", onclick: () => regenerate() }, m.error ? "Try again" : "Regenerate"));
+  out.push(tools);
+  return out;
+}
+
+function messageOf(m, index) {
+  const body = element("div", { class: "body" });
+  const item = element("li", { class: "message " + m.role }, element("div", { class: "who" }, m.role === "user" ? "You" : "Model"));
+  if (m.role === "user") {
+    body.textContent = m.content;
+    const tools = element("div", { class: "tools" }, element("button", { type: "button", class: "edit", onclick: () => edit(item, index) }, "Edit"));
+    item.append(body, tools);
+    return item;
+  }
+  item.append(reasoningOf(m), body);
+  if (running !== null && running.message === m) {
+    body.classList.add("waiting");
+    running.item = item;
+  } else {
+    item.append(...endOf(m, index));
+  }
+  show(body, m.content);
+  return item;
+}
+
+function showEmpty() {
+  $("empty").hidden = current.messages.length > 0;
+  $("empty-title").textContent = template ? "What would you like to know?" : "How does the text begin?";
+  $("empty-text").textContent = template ? "Answers come from this machine. The map beside them shows every byte that they use."
+    : "This model has no chat template: it goes on with what you write.";
+  $("prompt").placeholder = template ? "Message" : "Beginning of a text";
+}
+
+function showMessages() {
+  $("log").replaceChildren(...current.messages.map(messageOf));
+  showEmpty();
+}
+
+const atEnd = () => $("scroll").scrollHeight - $("scroll").scrollTop - $("scroll").clientHeight < 60;
+const toEnd = () => { $("scroll").scrollTop = $("scroll").scrollHeight; };
+
+/* --- conversations */
+
+function tool(label, path, run) {
+  return element("button", { type: "button", "aria-label": label, title: label, onclick: run }, icon(path));
+}
+
+function rowOf(c) {
+  const name = title(c);
+  return element("li", { class: c === current ? "current" : null, "data-id": c.id },
+    element("button", { type: "button", class: "open", "aria-current": c === current ? "true" : null, title: name, onclick: () => open(c) }, name),
+    element("span", { class: "tools" }, tool("Rename " + name, PENCIL, () => rename(c)), tool("Export " + name, DOWN, () => exportOne(c)),
+      tool("Delete " + name, BIN, () => remove(c))));
+}
+
+function showConversations() {
+  const all = store.list();
+  $("list").replaceChildren(...(all.includes(current) ? all : [current, ...all]).map(rowOf));
+}
+
+function open(c) {
+  current = c;
+  settings.last = c.id;
+  store.saveSettings(settings);
+  showConversations();
+  showMessages();
+  showRunning();
+  showList(false);
+  toEnd();
+  $("prompt").focus();
+}
+
+/* One that is empty is used before another is made. */
+function begin() {
+  open(store.list().find((c) => c.messages.length === 0 && c.system === "" && c.title === "") ?? store.create());
+}
+
+async function question(text, more, yes, value) {
+  $("ask-title").textContent = text;
+  $("ask-text").textContent = more;
+  $("ask-yes").textContent = yes;
+  $("ask-value").hidden = value === undefined;
+  $("ask-value").value = value ?? "";
+  $("ask").returnValue = "no";
+  $("ask").showModal();
+  if (value !== undefined)
+    $("ask-value").select();
+  await new Promise((f) => { $("ask").addEventListener("close", f, { once: true }); });
+  return $("ask").returnValue === "yes" ? $("ask-value").value.trim() || true : null;
+}
+
+async function rename(c) {
+  const name = await question("Rename the conversation", "", "Rename", title(c));
+  if (typeof name === "string") {
+    c.title = name;
+    save(c);
+    showConversations();
+  }
+}
+
+async function remove(c) {
+  if (await question("Delete the conversation?", `“${title(c)}” is removed from this browser.`, "Delete") === null)
+    return;
+  if (running !== null && running.conversation === c)
+    running.abort.abort();
+  store.remove(c);
+  if (c === current)
+    open(store.list()[0] ?? store.create());
+  else
+    showConversations();
+}
+
+function exportOne(c) {
+  const file = new Blob([JSON.stringify(c, null, 2) + "\n"], { type: "application/json" });
+  const address = URL.createObjectURL(file);
+  element("a", { href: address, download: title(c).replace(/[^\p{L}\p{N} _-]/gu, "").slice(0, TITLE) + ".json" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+/* --- an answer */
+
+function fieldsOf() {
+  const fields = {};
+  for (const input of document.querySelectorAll("[data-field]")) {
+    const text = settings.sampling[input.dataset.field] ?? "";
+    if (text === "" || input.closest("[hidden]") !== null)
+      continue;
+    fields[input.dataset.field] = input.tagName === "SELECT" ? text === "true" : Number(text);
+  }
+  return fields;
+}
+
+/* Messages before the answer as a request. Without a template they are one text that goes on. */
+function requestOf(c, messages) {
+  const common = { ...fieldsOf(), stream: true, stream_options: { include_usage: true } };
+  if (!template)
+    return ["/v1/completions", { ...common, prompt: messages.map((m) => m.content).join("") }];
+  const sent = messages.filter((m) => m.role === "user" || m.content !== "").map(({ role, content }) => ({ role, content }));
+  return ["/v1/chat/completions", { ...common, messages: c.system.trim() === "" ? sent : [{ role: "system", content: c.system }, ...sent] }];
+}
+
+function showRunning() {
+  const here = running !== null && running.conversation === current;
+  $("stop").hidden = running === null;
+  $("send").hidden = running !== null;
+  $("log").setAttribute("aria-busy", String(here));
+  if (running === null)
+    $("live").textContent = "";
+}
+
+/* At most once per picture. */
+function showLater(r) {
+  if (r.planned)
+    return;
+  r.planned = true;
+  requestAnimationFrame(() => {
+    r.planned = false;
+    if (running !== r)
+      return;
+    const m = r.message, s = m.stats;
+    $("live").textContent = s.tokens > 0 ? `${s.tokens} tokens` + (s.tokens > 1 ? " · " + rate(s.tokens - 1, s.ms) : "") : r.progress;
+    if (r.conversation !== current || r.item === null)
+      return;
+    const follow = atEnd();
+    const reasoning = r.item.querySelector(".reasoning");
+    reasoning.hidden = !m.reasoning;
+    reasoning.querySelector("summary").textContent = m.content === "" && m.reasoning ? "Reasoning …" : "Reasoning";
+    reasoning.querySelector(".text").textContent = m.reasoning ?? "";
+    show(r.item.querySelector(".body"), m.content);
+    if (follow)
+      toEnd();
+  });
+}
+
+/* One event of the stream. */
+function take(r, event) {
+  const m = r.message;
+  if (event.error !== undefined)
+    throw new Refused(event.error.message, event.error.code);
+  if (!r.marked && event.id !== undefined) {
+    r.marked = true;
+    map.mark(event.id);
+  }
+  const choice = event.choices?.[0];
+  const text = choice?.delta?.content ?? choice?.text ?? "", thought = choice?.delta?.reasoning_content ?? "";
+  if (text !== "" || thought !== "") {
+    const now = performance.now();
+    if (m.stats.first_ms === undefined)
+      m.stats.first_ms = now - r.began;
+    m.stats.tokens++; /* an event is a token, mostly; the server's own figures come at the end */
+    m.stats.ms = now - r.began - m.stats.first_ms;
+    m.content += text;
+    if (thought !== "")
+      m.reasoning = (m.reasoning ?? "") + thought;
+  }
+  for (const call of choice?.delta?.tool_calls ?? [])
+    m.content += (call.function?.name ? "\n`" + call.function.name + "` " : "") + (call.function?.arguments ?? "");
+  if (choice?.finish_reason === "length")
+    m.note = "The answer ends here because it has as many tokens as it may have (Most tokens, or the context).";
+  if (event.timings !== undefined) {
+    const t = event.timings;
+    Object.assign(m.stats, { tokens: t.predicted_n, ms: t.predicted_ms, prompt: t.prompt_n, prompt_ms: t.prompt_ms, cached: t.cache_n });
+  }
+}
+
+async function answer(c) {
+  const m = { role: "assistant", content: "", stats: { tokens: 0, ms: 0 } };
+  const [path, body] = requestOf(c, c.messages);
+  c.messages.push(m);
+  const r = running = { abort: new AbortController(), conversation: c, message: m, item: null, began: performance.now(), progress: "", planned: false };
+  showMessages();
+  showRunning();
+  toEnd();
+  $("say").textContent = "The model answers.";
+  const saver = setInterval(() => save(c), SAVE_MS);
+  save(c);
+  try {
+    const response = await ask(path, body, r.abort.signal);
+    const ended = await readEvents(response, (event) => {
+      take(r, event);
+      showLater(r);
+    }, (text) => {
+      r.progress = text === "ping" ? "" : text;
+      showLater(r);
+    });
+    if (!ended)
+      m.error = "The connection was lost before the answer was complete.";
+  } catch (e) {
+    if (e.name === "AbortError")
+      m.note = "Stopped.";
+    else
+      m.error = e instanceof Refused ? e.message : "The answer could not be read: " + e.message;
+  }
+  clearInterval(saver);
+  running = null;
+  c.changed = Date.now();
+  if (store.get(c.id) === c)
+    save(c);
+  if (current === c) {
+    const follow = atEnd();
+    showMessages();
+    if (follow)
+      toEnd();
+  }
+  showConversations();
+  showRunning();
+  $("say").textContent = m.error ?? (m.content + (m.note ? " " + m.note : ""));
+  if (mapShown())
+    lookAtMemory();
+  lookAtHealth();
+}
+
+function send(text) {
+  if (running !== null || text.trim() === "")
+    return false;
+  const c = current;
+  if (c.title === "")
+    c.title = text.trim().replace(/\s+/g, " ").slice(0, TITLE);
+  c.messages.push({ role: "user", content: text });
+  c.changed = Date.now();
+  notice("");
+  save(c);
+  showConversations();
+  answer(c);
+  return true;
+}
+
+function regenerate() {
+  if (running !== null)
+    return;
+  const c = current;
+  while (c.messages.length > 0 && c.messages[c.messages.length - 1].role === "assistant")
+    c.messages.pop();
+  if (c.messages.length > 0)
+    answer(c);
+  $("prompt").focus();
+}
+
+/* A message of the user anew: what came behind it goes. */
+function edit(item, index) {
+  if (running !== null)
+    return;
+  const m = current.messages[index];
+  const text = element("textarea", { rows: Math.min(m.content.split("\n").length + 1, 12), "aria-label": "Edit the message" });
+  text.value = m.content;
+  const done = (take) => {
+    if (take && text.value.trim() !== "" && running === null) {
+      current.messages.length = index;
+      send(text.value);
+    } else {
+      showMessages();
+    }
+    $("prompt").focus();
+  };
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Escape")
+      done(false);
+    else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      done(true);
+    }
+  });
+  item.replaceChildren(element("div", { class: "editing" }, text, element("div", {},
+    element("button", { type: "button", class: "ghost", onclick: () => done(false) }, "Cancel"), " ",
+    element("button", { type: "button", class: "primary", onclick: () => done(true) }, "Send"))));
+  text.focus();
+}
+
+function stop() {
+  if (running !== null)
+    running.abort.abort();
+}
+
+/* --- settings */
+
+function takeTheme() {
+  if (settings.theme === "")
+    delete document.documentElement.dataset.theme;
+  else
+    document.documentElement.dataset.theme = settings.theme;
+  map.redraw();
+}
+
+function openSettings() {
+  $("system").value = current.system;
+  $("theme").value = settings.theme;
+  $("settings-key").value = api;
+  for (const input of document.querySelectorAll("[data-field]"))
+    input.value = settings.sampling[input.dataset.field] ?? "";
+  $("settings").showModal();
+}
+
+/* What is out of bounds is kept as it is: the server says what it expects. */
+function takeSettings() {
+  for (const input of document.querySelectorAll("[data-field]"))
+    settings.sampling[input.dataset.field] = input.value;
+  store.saveSettings(settings);
+  if (current.system !== $("system").value) {
+    current.system = $("system").value;
+    save(current);
+  }
+  if (api !== $("settings-key").value.trim())
+    takeKey($("settings-key").value);
+}
+
+function grow() {
+  const p = $("prompt");
+  p.style.height = "auto";
+  p.style.height = Math.min(p.scrollHeight + 2, innerHeight * 0.4) + "px";
+}
+
+function listen() {
+  const on = (id, event, f) => $(id).addEventListener(event, f);
+  on("form", "submit", (event) => {
+    event.preventDefault();
+    if (send($("prompt").value)) {
+      $("prompt").value = "";
+      grow();
+    }
+  });
+  on("prompt", "input", grow);
+  on("prompt", "keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      $("form").requestSubmit();
+    }
+  });
+  on("stop", "click", () => {
+    stop();
+    $("prompt").focus();
+  });
+  on("new", "click", begin);
+  on("open-list", "click", () => showList(!$("side").classList.contains("shown")));
+  on("open-map", "click", () => showMap(!mapShown()));
+  on("close-map", "click", () => {
+    showMap(false);
+    $("open-map").focus();
+  });
+  on("open-settings", "click", openSettings);
+  on("settings", "close", takeSettings);
+  on("theme", "change", () => {
+    settings.theme = $("theme").value;
+    takeTheme();
+  });
+  on("reset", "click", () => {
+    for (const input of document.querySelectorAll("[data-field]"))
+      input.value = "";
+  });
+  on("ask-no", "click", () => $("ask").close("no"));
+  on("key-form", "submit", (event) => {
+    event.preventDefault();
+    takeKey($("key").value);
+    $("key").value = "";
+    $("prompt").focus();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || $("settings").open || $("ask").open || event.defaultPrevented)
+      return;
+    if ($("side").classList.contains("shown")) {
+      showList(false);
+      $("open-list").focus();
+    } else {
+      stop();
+    }
+  });
+  addEventListener("pagehide", () => {
+    if (running !== null)
+      store.save(running.conversation);
+  });
+  addEventListener("resize", map.redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", map.redraw);
+  /* Another tab has changed it; not in the middle of an answer of this one. */
+  store.watch((id) => {
+    if (running !== null)
+      return;
+    const c = store.get(current.id);
+    current = c ?? (id === current.id || id === null ? store.list()[0] ?? store.create() : current);
+    showConversations();
+    if (id === current.id || c === undefined)
+      showMessages();
+  });
+}
+
+/* --- */
+
+function tick(every, f) {
+  f();
+  setInterval(() => {
+    if (document.visibilityState === "visible")
+      f();
+  }, every);
+}
+
+store.load();
+takeTheme();
+listen();
+current = store.get(settings.last) ?? store.list()[0] ?? store.create();
+open(current);
+showMap(settings.map ?? matchMedia("(min-width: 1181px)").matches);
+tick(HEALTH_MS, async () => {
+  await lookAtHealth();
+  if (!known && healthy && $("key-form").hidden)
+    await lookAtModel();
+});
+tick(POLL_MS, () => {
+  if (mapShown() && $("key-form").hidden)
+    lookAtMemory();
+});
