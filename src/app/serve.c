@@ -54,8 +54,10 @@ static bool parse(struct serve *v, int argc, char **argv, int *code) {
         .usage = "CONFIG",
         .summary =
             "Serves a model over HTTP: OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models), "
-            "/tokenize, /detokenize, /apply-template, and for operators /health, /metrics, /slots, /memory, /props, "
-            "/plan, /report; at / a web page with a chat and the map of the memory. CONFIG is a config file or a .gguf file; its section `server` has the address, "
+            "/tokenize, /detokenize, /apply-template, and for operators /health, /metrics, /slots, /memory, "
+            "/props, "
+            "/plan, /report; at / a web page with a chat and the map of the memory. CONFIG is a config file "
+            "or a .gguf file; its section `server` has the address, "
             "keys and limits (`stator help config`). `stator plan --serve` prints the plan's hash.\n"
             "The first line on standard output is the address: \"listening on http://127.0.0.1:8080\". It "
             "listens while the model is loaded and answers /health with 503 until then. SIGTERM and SIGINT: "

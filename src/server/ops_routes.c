@@ -9,14 +9,10 @@
 #include <stdio.h>
 
 static const struct http_route routes[] = {
-    {"GET", "/health", ops_health, HTTP_OPEN},
-    {"GET", "/metrics", ops_metrics, 0},
-    {"GET", "/slots", ops_slots, 0},
-    {"GET", "/memory", ops_memory, HTTP_QUIET},
-    {"GET", "/props", ops_props, 0},
-    {"GET", "/plan", ops_plan, 0},
-    {"GET", "/report", ops_report, 0},
-    {"GET", "/v1/models", ops_models, 0},
+    {"GET", "/health", ops_health, HTTP_OPEN}, {"GET", "/metrics", ops_metrics, 0},
+    {"GET", "/slots", ops_slots, 0},           {"GET", "/memory", ops_memory, HTTP_QUIET},
+    {"GET", "/props", ops_props, 0},           {"GET", "/plan", ops_plan, 0},
+    {"GET", "/report", ops_report, 0},         {"GET", "/v1/models", ops_models, 0},
 };
 
 void ops_add_routes(struct server *s) {

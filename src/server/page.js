@@ -193,7 +193,7 @@ function save(c) {
 }
 
 /* Pieces that came at once say nothing of a rate. */
-const rate = (n, ms) => ms > (n > 50 ? 50 : n) ? (1000 * n / ms).toFixed(1) + " tokens/s" : "";
+const rate = (n, ms) => ms >= 5 ? (1000 * n / ms).toFixed(1) + " tokens/s" : "";
 
 function statsOf(m) {
   const s = m.stats;

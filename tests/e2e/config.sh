@@ -96,7 +96,7 @@ test_help_config() {
         printed "^$key  \(.*\)  default "
     done
     expect 0 "$stator" help config --json
-    [ "$(grep -c '"key":' "$tmp/out")" = 53 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 53"
+    [ "$(grep -c '"key":' "$tmp/out")" = 54 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 54"
 }
 
 test_example() {

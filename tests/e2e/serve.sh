@@ -10,6 +10,10 @@ test_views() {
     answered 200 '"id":"stator demo","object":"model"'
     get /slots
     answered 200 '"sequences":1,"running":0,"waiting":0,.*"kv":\{"block_tokens":32,"blocks":32,"free":32'
+    get /memory
+    answered 200 '"arenas":\[\{"place":"cpu:0","arena":"weights","planned":6148096,'
+    answered 200 '"caches":\[\{"name":"kv","kind":"paged","blocks":32,"block_tokens":32,"block_bytes":65536,"free":32,"cached":0,"held":0,"runs":\[\[32,"free"\]\]'
+    answered 200 '"requests":\[\],"edge_pool":\{"bytes":[0-9]+,.*"audit":\{"age_ms":[0-9]+,"planned":[0-9]+,.*"wrong":"","gpus":\[\]'
     get /props
     answered 200 '"model":"stator demo".*"context":1024,.*"default_max_tokens":1024'
     get /metrics
@@ -30,7 +34,39 @@ test_views() {
     kill -TERM $pid
     ends 0
     grep -q '^request GET /slots: 200, ' "$tmp/serve.err" || fail "no log line: $(cat "$tmp/serve.err")"
+    ! grep -q '^request GET /memory' "$tmp/serve.err" || fail "the page's figures fill the log"
     grep -q 'growth outside the plan' "$tmp/serve.err" || fail "no audit at the end"
+}
+
+# The page's files come without the key, with a policy, and are not sent again to who has them.
+test_page() {
+    local path tag
+    echo a-key >"$tmp/keys"
+    serve --set server.api_key_file="$tmp/keys"
+    for path in / $(grep -oE '"/page[a-z_.]*"' src/server/page.html | tr -d '"' | sort -u) /page_map.js /page_store.js /page_text.js; do
+        get $path
+        answered 200 "^Content-Security-Policy: default-src 'none'; script-src 'self'; .*frame-ancestors 'none'"
+        answered 200 '^X-Content-Type-Options: nosniff'
+        answered 200 '^Referrer-Policy: no-referrer'
+        answered 200 '^Cache-Control: no-cache'
+        tag=$(sed -n 's/^ETag: \(.*\)\r$/\1/p' "$tmp/answer")
+        sed '1,/^\r$/d' "$tmp/answer" | cmp - "src/server/$([ $path = / ] && echo page.html || echo ${path#/})" || fail "$path is another file"
+        get $path "If-None-Match: $tag"
+        answered 304
+        [ -z "$(sed '1,/^\r$/d' "$tmp/answer")" ] || fail "304 has a body"
+        get $path 'If-None-Match: "0123456789abcdef"'
+        answered 200
+    done
+    ! grep -qE 'style=|<style|onclick|https?://' src/server/page.html || fail "the page has what its policy forbids"
+    get /memory
+    answered 401
+    kill -TERM $pid
+    ends 0
+    serve --set server.page=false
+    get /
+    answered 404
+    get /page.js
+    answered 404
 }
 
 # The plan that is served has the hash that `stator plan --serve` prints, and may be insisted on.
@@ -197,19 +233,19 @@ test_no_growth() {
     serve
     ready
     local i
-    for i in 1 2 3; do get /metrics; get /plan; get /report; get /slots; get /props; done
+    for i in 1 2 3; do get /metrics; get /plan; get /report; get /slots; get /memory; get /page.js; get /props; done
     get /metrics
     local before=$(sed -n 's/^stator_host_private_bytes //p' "$tmp/answer")
     answered 200 '^stator_host_grown_bytes 0$'
     exec 3<>"/dev/tcp/127.0.0.1/$port"
-    (for i in $(seq 1000); do printf 'GET /plan HTTP/1.1\r\nHost: localhost\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'; done
+    (for i in $(seq 1000); do printf 'GET /plan HTTP/1.1\r\nHost: localhost\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\nGET /memory HTTP/1.1\r\nHost: localhost\r\n\r\nGET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n'; done
      printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n') >&3 &
     timeout 100 cat <&3 >"$tmp/many"
     exec 3>&-
     [ "$(grep -ac '^stator_ready 1' "$tmp/many")" = 1000 ] || fail "$(grep -ac '^stator_ready 1' "$tmp/many") of 1000 answers"
     get /metrics
     local after=$(sed -n 's/^stator_host_private_bytes //p' "$tmp/answer")
-    echo "# private: $before before, $after after 2000 requests"
+    echo "# private: $before before, $after after 4000 requests"
     [ "$after" = "$before" ] || fail "private memory has grown from $before to $after"
     answered 200 '^stator_host_grown_bytes 0$'
     answered 200 "^stator_edge_pool_peak_bytes [0-9]+"
