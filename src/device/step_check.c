@@ -39,6 +39,8 @@ const char *device_step_flaw(const struct device_model *m, const void *slot) {
             return "a chunk of no sequence";
         if (chunks[i].n == 0 || chunks[i].first != tokens || chunks[i].n > h->n_tokens - tokens)
             return "chunks do not follow one another";
+        if (chunks[i].tested >= chunks[i].n)
+            return "a chunk of guesses only";
         tokens += chunks[i].n;
     }
     if (tokens != h->n_tokens)

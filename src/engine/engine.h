@@ -99,7 +99,8 @@ struct engine_request {
 /* A request that runs: its place in the KV cache. */
 struct engine_sequence {
     struct engine_request *request; /* NULL: free */
-    uint32_t done;                  /* tokens that have gone into steps */
+    uint32_t done;                  /* tokens that have gone into steps, and that the next chunk follows */
+    uint32_t reached;               /* the most that caches were written to, guesses too */
     uint32_t flights;               /* steps under way that carry it; it ends when there is none */
     uint32_t capacity;              /* tokens that it may come to have */
     /* Of all PAGED caches alike: blocks of the pool in the order of its tokens, taken as they come. */
@@ -260,6 +261,7 @@ struct stator {
     struct engine_cache caches[GRAPH_MAX_CACHES];
     struct kv_pool pool;
     uint32_t reserved;      /* blocks of the pool, by sequences */
+    bool has_states;        /* a cache is a state: guesses that were kept are computed again */
     bool reuses;            /* who begins as another takes its blocks */
     uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
     uint32_t next_reader;   /* the same for logits requests */

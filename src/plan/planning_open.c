@@ -2,6 +2,7 @@
 
 #include "arch/arch.h"
 #include "kernels/kernels.h"
+#include "kernels/shared/delta.h"
 #include "os/host_memory.h"
 #include "os/pages.h"
 #include "plan/device_spec.h"
@@ -459,14 +460,17 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
     return STATOR_OK;
 }
 
-static stator_status refuse_states(const struct planning *s, stator_error *e) {
-    const struct graph *g = &s->devices[0].graph;
-    for (uint32_t i = 0; i < g->n_caches && s->want.guesses > 0; i++)
-        if (g->caches[i].kind == GRAPH_STATE)
-            return error_set(e, STATOR_USAGE,
-                             "speculation.mode: this model (%s) keeps recurrent states, which can't go back "
-                             "behind wrong guesses yet; set it to \"off\"",
-                             s->shape->model_name);
+/* The kernel for wide states keeps none while it tests guesses. */
+static stator_status check_guesses(const struct planning *s, stator_error *e) {
+    for (uint32_t i = 0; i < s->n_devices && s->want.guesses > 0; i++) {
+        const struct graph *g = &s->devices[i].graph;
+        for (uint32_t k = 0; k < g->n_ops && !s->devices[i].facts.host_memory; k++)
+            if (g->ops[k].kind == GRAPH_DELTA && g->ops[k].delta.dim_k > DELTA_TESTED_STATE)
+                return error_set(e, STATOR_USAGE,
+                                 "speculation.mode: the states of this model have %u rows, a GPU tests guesses "
+                                 "with up to %d; set it to \"off\"",
+                                 g->ops[k].delta.dim_k, DELTA_TESTED_STATE);
+    }
     return STATOR_OK;
 }
 
@@ -486,7 +490,7 @@ stator_status planning_make(struct planning *s, stator_error *e) {
             *e = why;
         return st;
     }
-    st = refuse_states(s, e);
+    st = check_guesses(s, e);
     if (st != STATOR_OK)
         return st;
     s->planned = true;

@@ -68,7 +68,7 @@ void cpu_delta_conv(const struct member *m, const struct graph_op *op) {
     }
 }
 
-/* The last taps - 1 rows of what was convolved, for the next step. */
+/* The last taps - 1 rows of what was convolved, guesses apart, for the next step. */
 static void keep_window(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
     const struct graph_delta *d = &op->delta;
     const size_t width = m->g->values[op->work].width;
@@ -76,11 +76,28 @@ static void keep_window(const struct member *m, const struct graph_op *op, const
     const uint32_t begin = share_begin(m, d->channels), n = share_end(m, d->channels) - begin;
     float *window = window_of(m, op, c) + begin;
     for (uint32_t i = 0; i + 1 < d->taps; i++) { /* from behind this row, so nothing is overwritten early */
-        const uint32_t from = i + c->n;
+        const uint32_t from = i + c->n - c->tested;
         const float *row = from + 1 < d->taps ? window + (size_t)from * d->channels
                                               : rows + (from + 1 - d->taps) * width + begin;
         memcpy(window + (size_t)i * d->channels, row, n * sizeof *row);
     }
+}
+
+/* The tokens behind those of `work`, on a copy of its state. */
+static void test_guesses(const struct member *m, const struct kernels_delta *work, uint32_t tokens) {
+    _Alignas(64) float state[KERNELS_MAX_STATE * KERNELS_COLUMNS];
+    struct kernels_delta w = *work;
+    const size_t in = (size_t)work->tokens * work->stride;
+    memcpy(state, work->state, (size_t)work->dim_k * KERNELS_COLUMNS * sizeof *state);
+    w.state = state;
+    w.q += in;
+    w.k += in;
+    w.v += in;
+    w.beta += in;
+    w.alpha += in;
+    w.out += (size_t)work->tokens * work->out_stride;
+    w.tokens = tokens;
+    m->d->kernels.delta(&w);
 }
 
 static void delta_block(const struct member *m, const struct graph_op *op, const struct step_chunk *c,
@@ -91,7 +108,7 @@ static void delta_block(const struct member *m, const struct graph_op *op, const
     const uint32_t column = head * d->dim_v + block * KERNELS_COLUMNS;
     const float *row = value_f32(m, op->in) + c->first * width;
     const size_t key = (size_t)(head % d->key_heads) * d->dim_k, keys = (size_t)d->key_heads * d->dim_k;
-    m->d->kernels.delta(&(struct kernels_delta){
+    struct kernels_delta work = {
         .state = state_of(m, op, c) + ((size_t)head * blocks + block) * d->dim_k * KERNELS_COLUMNS,
         .q = row + key,
         .k = row + keys + key,
@@ -101,12 +118,15 @@ static void delta_block(const struct member *m, const struct graph_op *op, const
         .stride = width,
         .out = value_f32(m, op->out) + c->first * out_width + column,
         .out_stride = out_width,
-        .tokens = c->n,
+        .tokens = c->n - c->tested,
         .dim_k = d->dim_k,
         .columns = ARITH_MIN(d->dim_v - block * KERNELS_COLUMNS, (uint32_t)KERNELS_COLUMNS),
         .bias = plain_weight(m, op->weight[0])[head],
         .a = plain_weight(m, op->weight[1])[head],
-        .scale = d->scale});
+        .scale = d->scale};
+    m->d->kernels.delta(&work);
+    if (c->tested > 0)
+        test_guesses(m, &work, c->tested);
 }
 
 void cpu_delta_rule(const struct member *m, const struct graph_op *op) {

@@ -71,7 +71,7 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
     uint64_t chunks = ARITH_MIN(b->rows, b->m->sequences);
     uint64_t each =
         d->value_heads * arith_ceil_div(d->dim_v, DELTA_BLOCK) + arith_ceil_div(d->channels, group);
-    uint32_t kernel = d->dim_k <= 128 ? LAUNCH_DELTA : LAUNCH_DELTA_WIDE;
+    uint32_t kernel = d->dim_k <= DELTA_TESTED_STATE ? LAUNCH_DELTA : LAUNCH_DELTA_WIDE;
     struct launch *l = launch_add(b, kernel, op, group, chunks * each);
     CHECK(b->g->values[o->work].width == d->channels);
     struct launch_delta_arguments args = {

@@ -226,9 +226,11 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
             break;
         }
         kept++;
-        q->done++; /* its K and V are there */
-        atomic_store(&q->request->shown.done, q->done);
-        sequences_keep(s, q);
+        if (!s->has_states) { /* its K and V are there */
+            q->done++;
+            atomic_store(&q->request->shown.done, q->done);
+            sequences_keep(s, q);
+        }
         speculation_keep(s, q, kept);
     }
     return n + 1;

@@ -192,7 +192,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->request = r;
     reserve(s, q, tokens);
     q->capacity = tokens;
-    q->done = 0;
+    q->done = q->reached = 0;
     q->fresh = true;
     q->round = 0;
     q->failed = false;
@@ -256,8 +256,11 @@ bool sequences_can_rewind(const struct stator *s, const struct engine_sequence *
     CHECK(q->request != NULL && to <= q->done);
     const struct device_model *m = &s->planning.devices[0].model;
     bool can = true;
-    for (uint32_t i = 0; i < m->graph->n_caches; i++)
-        can = can && graph_cache_rewinds(&m->graph->caches[i], m->caches[i].per_sequence, q->done, to);
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        const bool state = m->graph->caches[i].kind == GRAPH_STATE; /* no guess is in it */
+        can = can && graph_cache_rewinds(&m->graph->caches[i], m->caches[i].per_sequence,
+                                         state ? q->done : ARITH_MAX(q->done, q->reached), to);
+    }
     return can;
 }
 
@@ -265,6 +268,7 @@ void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) 
     CHECK(q->flights == 0);
     bool can = sequences_can_rewind(s, q, to);
     q->done = can ? to : 0;
+    q->reached = can ? q->reached : 0;
     speculation_begin(q);
     q->fresh = q->fresh || !can;
 }

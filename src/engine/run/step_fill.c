@@ -81,7 +81,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     uint32_t first = h->n_tokens;
     struct step_chunk *chunks = (struct step_chunk *)(f->slot + h->at_chunks);
     chunks[h->n_chunks++] =
-        (struct step_chunk){.slot = sequence, .first = first, .n = all, .position = q->done};
+        (struct step_chunk){.slot = sequence, .first = first, .n = all, .position = q->done, .tested = guesses};
     f->st->carried[f->st->n_chunks++] = q;
     memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
     memcpy(f->slot + h->at_tokens + (first + n) * sizeof(int32_t), q->speculation.tokens,
@@ -99,6 +99,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
         h->want_logits |= r->logprobs || !sampler_is_plain(&r->sampling);
     }
     q->done += n;
+    q->reached = ARITH_MAX(q->reached, q->done + guesses);
     atomic_store(&r->shown.done, q->done);
     sequences_keep(s, q);
 }
@@ -175,7 +176,8 @@ static void fill_generation(struct stator *s, struct filling *f) {
             uint32_t n = ARITH_MIN(left, s->planning.want.batch - f->h->n_tokens);
             if (q->done < r->n_depth)
                 n = ARITH_MIN(n, r->n_depth - q->done);
-            n = generating ? ARITH_MIN(n, group) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
+            /* Known tokens beside the last one: guesses that were kept and are computed again. */
+            n = generating ? (group > 0 ? n : 0) : ARITH_MIN(n, largest_chunk(s, r->n_prompt));
             bool row = n == left;
             if (row && (grouped || !outbox_has_room(&q->request->out)))
                 continue;

@@ -38,6 +38,7 @@ static void lay_out_pool(struct stator *s, const struct planning_want *want, str
         CHECK(!paged || per_sequence == 0 || per_sequence == m->caches[i].per_sequence);
         per_sequence = paged ? m->caches[i].per_sequence : per_sequence;
         s->reuses = s->reuses && paged;
+        s->has_states = s->has_states || m->graph->caches[i].kind == GRAPH_STATE;
     }
     kv_pool_lay_out(&s->pool, c, want->sequences * per_sequence);
     uint32_t *blocks = carve_take(c, s->pool.n_blocks, sizeof *blocks);

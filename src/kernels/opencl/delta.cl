@@ -67,7 +67,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void delta_conv(CL_ARGUMEN
 #define LANES 4
 #define ITEMS (DELTA_BLOCK * LANES)
 
-/* The last taps - 1 rows of what was convolved, for the next step; a channel per item. */
+/* The last taps - 1 rows of what was convolved by so many tokens, for the next step; a channel per item. */
 static inline void keep_window(global float *kept, global const float *rows, uint channels, uint channel,
                                uint taps, uint tokens) {
     if (channel >= channels)
@@ -85,7 +85,8 @@ static inline float sum4(local const float *part, uint column) {
     return even + odd;
 }
 
-/* in: rows of q, k, v, .., beta, alpha; raw: what was convolved. Local: 2 * dim_k + 4 * ITEMS floats.
+/* in: rows of q, k, v, .., beta, alpha; raw: what was convolved. A state that is not KEPT in registers knows
+ * no guesses (planning refuses them). Local: 2 * dim_k + 4 * ITEMS floats.
  * Compiled for states of up to MOST * LANES rows. */
 #define DELTA_RULE(NAME, KEPT, MOST)                                                                         \
     kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), intel_reqd_sub_group_size(16))) void NAME(      \
@@ -103,9 +104,10 @@ static inline float sum4(local const float *part, uint column) {
                 (global const struct step_chunk *)(step + CL_STEP(step)->at_chunks) + item / each;           \
             global float *all = state_of(&states, step, chunk);                                              \
             uint at = item % each, first = chunk->first, tokens = chunk->n;                                  \
+            uint keep = tokens - chunk->tested; /* the state is stored behind these */                       \
             if (at >= rules) {                                                                               \
                 keep_window(all + window / 4, raw + first * channels, channels, (at - rules) * ITEMS + me,   \
-                            taps, tokens);                                                                   \
+                            taps, keep);                                                                     \
                 continue;                                                                                    \
             }                                                                                                \
             uint head = at / blocks, block = at % blocks, columns = dim_v - block * DELTA_BLOCK;             \
@@ -158,11 +160,11 @@ static inline float sum4(local const float *part, uint column) {
                 barrier(CLK_LOCAL_MEM_FENCE);                                                                \
                 if (lane == 0 && column < columns)                                                           \
                     out[(first + t) * out_width + to] = sum4(part_out, column) * scale;                      \
-            }                                                                                                \
-            _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                              \
-                uint row = LANES * i + lane;                                                                 \
-                if (KEPT && row < dim_k)                                                                     \
-                    rows[row * DELTA_BLOCK] = s[i];                                                          \
+                _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                          \
+                    uint row = LANES * i + lane;                                                             \
+                    if (KEPT && t + 1 == keep && row < dim_k)                                                \
+                        rows[row * DELTA_BLOCK] = s[i];                                                      \
+                }                                                                                            \
             }                                                                                                \
             barrier(CLK_LOCAL_MEM_FENCE);                                                                    \
         }                                                                                                    \

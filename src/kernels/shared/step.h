@@ -23,6 +23,8 @@ struct step_chunk {
     step_u32 first;
     step_u32 n;
     step_u32 position;
+    step_u32 tested; /* of the n, the last ones are guesses: states stay what the others left, and a
+                        sequence goes on there */
     /* How a GPU cuts its attention (launch.h), written by the device. The host writes 0. */
     step_u32 item;    /* first work item, of n_items */
     step_u32 queries; /* of a tile */
