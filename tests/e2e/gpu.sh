@@ -67,6 +67,25 @@ pieces() {
         done
     done
 }
+# guesses MODEL: the tokens with guesses on a GPU are those of the CPU without.
+guesses() {
+    need_driver
+    need_shared oracles/models/$1.gguf
+    local model=$shared/oracles/models/$1.gguf
+    local text=(--tokens "5 9 7 5 9 7 5 9 7 5 9" -n 40 --temp 0 --repeat-penalty 0.3 --json)
+    expect 0 "$stator" run "$model" --set devices.use=cpu:0 "${text[@]}"
+    tr -d ' \n' <"$tmp/out" | grep -o '"ids":\[[^]]*\]' >"$tmp/cpu"
+    expect_gpu 0 devices=1 "$stator" run "$model" --set devices.use=level_zero:0 --set speculation.mode=ngram --set memory.batch=16 \
+        --set speculation.tokens=3 --report "$tmp/report" "${text[@]}"
+    tr -d ' \n' <"$tmp/out" | grep -o '"ids":\[[^]]*\]' >"$tmp/gpu"
+    cmp "$tmp/cpu" "$tmp/gpu" || fail "$1: guesses change the tokens"
+    tr -d ' \n' <"$tmp/report" | grep -qE '"guessed":[1-9][0-9]*,"kept":[1-9]' || fail "no guess was kept: $(grep -A6 '"speculation"' "$tmp/report")"
+    clean
+}
+test_guesses() { guesses llama-untied; }
+test_guesses_of_states() { guesses qwen35 && guesses qwen35moe; }
+test_guesses_of_windows() { guesses gemma3 && guesses gpt-oss; }
+
 test_pieces_of_states() { pieces qwen35 && pieces qwen35moe; }
 test_pieces_of_windows() {
     pieces gemma3
