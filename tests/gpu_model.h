@@ -275,7 +275,7 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     c = carve_in(m->tables, c.used);
     arch_layout(&m->graph, &c, &m->shape, 1);
     uint32_t cells = device_cells(&(struct device_facts){0}, want->blocks * KERNELS_KV_BLOCK, want->sequences,
-                                  want->batch);
+                                  3, want->batch);
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->rows,
                             .kv_type_k = want->type_k,

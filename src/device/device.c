@@ -59,10 +59,18 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
     p->bytes = c.used;
 }
 
-uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t batch) {
+/* Cells beyond what tokens that are generated need, for the few last tokens of a prompt: cells are scratch
+ * that grows with the context, so there are not many. */
+#define CELLS_TO_SPARE 1024
+
+uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t guesses,
+                      uint32_t batch) {
     uint64_t splits = arith_ceil_div(context, KERNELS_SPLIT);
-    uint64_t queries = ARITH_MIN((uint64_t)sequences * OPENCL_SPLIT_QUERIES, (uint64_t)batch);
+    uint64_t each = ARITH_MIN((uint64_t)guesses + 1, (uint64_t)OPENCL_SPLIT_QUERIES);
+    uint64_t least = ARITH_MIN(sequences * each, (uint64_t)batch) * splits;
+    uint64_t most = ARITH_MIN((uint64_t)sequences * OPENCL_SPLIT_QUERIES, (uint64_t)batch) * splits;
     if (f->host_memory || splits <= 1)
         return 0;
-    return (uint32_t)ARITH_MIN(queries * splits, (uint64_t)UINT32_MAX);
+    uint64_t cells = ARITH_MAX(least, ARITH_MIN(most, (uint64_t)CELLS_TO_SPARE));
+    return (uint32_t)ARITH_MIN(cells, (uint64_t)UINT32_MAX);
 }

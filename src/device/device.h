@@ -114,9 +114,11 @@ struct device_pinned {
 void device_pinned_lay_out(const struct device_facts *f, const struct device_model *m,
                            struct device_pinned *p);
 
-/* struct graph_want.cells of a device's graph: on a GPU enough for all splits of OPENCL_SPLIT_QUERIES queries
- * of every sequence, in steps of at most `batch` tokens. 0: none, or no sequence can have two splits. */
-uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t batch);
+/* struct graph_want.cells of a device's graph: on a GPU enough for all splits of a token of every sequence
+ * with its `guesses`, in steps of at most `batch` tokens; of OPENCL_SPLIT_QUERIES queries where that is
+ * little. 0: none, or no sequence can have two splits. */
+uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t guesses,
+                      uint32_t batch);
 
 /* One side of a boundary between two devices. */
 struct device_link {

@@ -189,7 +189,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                             .kv_type_k = want->kv_type_k,
                             .kv_type_v = want->kv_type_v,
                             .result_halves = f->host_memory ? m->slots : 1,
-                            .cells = device_cells(f, want->context, want->sequences, want->batch),
+                            .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
     stator_status st = arch_build(g, s->shape, &gw, e);
@@ -254,7 +254,7 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
                             .end_layer = 1,
                             .kv_type_k = want->kv_type_k,
                             .kv_type_v = want->kv_type_v,
-                            .cells = device_cells(f, want->context, want->sequences, want->batch),
+                            .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
     uint64_t slices[GRAPH_MAX_SLICES];

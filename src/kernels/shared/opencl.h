@@ -29,8 +29,8 @@
  * there is none; floats of local memory that it takes. */
 #define OPENCL_TILE_STRIDE(rows)         ((rows) + 4)
 #define OPENCL_TILE_FLOATS(rows, head_k) ((64 + (head_k)) * OPENCL_TILE_STRIDE(rows) + 8 * (rows))
-/* Tokens of a split (KERNELS_SPLIT), and queries of one sequence for which there are always cells, so that
- * their splits can be computed side by side. */
+/* Tokens of a split (KERNELS_SPLIT), and queries of one sequence that are few: their splits are computed side
+ * by side where there are cells. */
 #define OPENCL_SPLIT         256
 #define OPENCL_SPLIT_QUERIES 4
 /* Slices that the KV of one layer may lie in. */
