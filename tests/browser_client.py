@@ -290,13 +290,30 @@ def chat(p):
     check(p.messages() == before, "after a reload: %s" % p.messages())
     check(p.js("document.querySelector('#list .current .open').innerText").startswith("Tell me a story"), "the title is lost")
 
+    # Another tab saves a conversation of its own in the middle of an answer: both are kept.
+    p.js("""new MutationObserver((all, o) => { if ((document.querySelector("#log li:nth-child(8) .body")?.innerText ?? "").length > 3) {
+        o.disconnect(); localStorage.setItem("stator.conversation.other", JSON.stringify({id: "other", title: "Of the other tab", system: "", changed: 1, messages: []}));
+        dispatchEvent(new StorageEvent("storage", {key: "stator.conversation.other"})); } }).observe(document.getElementById("log"), {childList: true, subtree: true})""")
+    p.say("And then?")
+    p.until("document.querySelectorAll('#log > li').length === 8")
+    told = p.done()
+    kept = p.js("JSON.parse(localStorage['stator.conversation.' + document.querySelector('#list .current').dataset.id]).messages[7].content")
+    check(words(kept) == words(told[7][1]) and told[7][1], "kept: %r, shown: %r" % (kept, told[7][1]))
+    check("Of the other tab" in p.js("document.getElementById('list').innerText"), "the other tab's conversation is not listed")
+
+    # A number that JavaScript can't hold is not sent as another.
+    p.set(seed="18446744073709551615")
+    p.click(".regenerate")
+    p.until("document.querySelector('#log .fault')?.innerText.includes('too large for a browser')")
+    p.set(seed=7)
+
     # A page that goes away in the middle keeps what has come.
     p.set(max_tokens="")
     p.say("A very long one.")
-    p.until("(document.querySelectorAll('#log > li')[7]?.querySelector('.body').innerText.length ?? 0) > 20")
+    p.until("(document.querySelectorAll('#log > li')[9]?.querySelector('.body').innerText.length ?? 0) > 20")
     p.reload()
-    p.until("document.querySelectorAll('#log > li').length === 8")
-    check(len(p.messages()[7][1]) > 10, "what had come is lost: %s" % p.messages()[7])
+    p.until("document.querySelectorAll('#log > li').length === 10")
+    check(len(p.messages()[9][1]) > 10, "what had come is lost: %s" % p.messages()[9])
     p.fair((400, "/v1/chat/completions"))
 
 

@@ -16,7 +16,7 @@
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "                      \
     "require-trusted-types-for 'script'; trusted-types 'none'\r\n"                                           \
     "Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\n"                                              \
-    "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Resource-Policy: same-origin\r\n"               \
+    "Cross-Origin-Resource-Policy: same-origin\r\n"                                                          \
     "Permissions-Policy: camera=(), geolocation=(), microphone=()\r\n"
 
 static const struct {

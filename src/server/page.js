@@ -358,6 +358,8 @@ function fieldsOf() {
     if (text === "" || input.closest("[hidden]") !== null)
       continue;
     fields[input.dataset.field] = input.tagName === "SELECT" ? text === "true" : Number(text);
+    if (Number.isInteger(fields[input.dataset.field]) && !Number.isSafeInteger(fields[input.dataset.field]))
+      throw new Refused(`${input.parentElement.textContent.trim()}: ${text} is too large for a browser: at most ${Number.MAX_SAFE_INTEGER}.`, 0);
   }
   return fields;
 }
@@ -428,25 +430,43 @@ function take(r, event) {
   for (const call of choice?.delta?.tool_calls ?? [])
     m.content += (call.function?.name ? "\n`" + call.function.name + "` " : "") + (call.function?.arguments ?? "");
   if (choice?.finish_reason === "length")
-    m.note = "The answer ends here because it has as many tokens as it may have (Most tokens, or the context).";
+    m.note = "The answer ends here because it has as many tokens as it may have (Max tokens, or the context).";
   if (event.timings !== undefined) {
     const t = event.timings;
     Object.assign(m.stats, { tokens: t.predicted_n, ms: t.predicted_ms, prompt: t.prompt_n, prompt_ms: t.prompt_ms, cached: t.cache_n });
   }
 }
 
+/* Unless it was deleted meanwhile. */
+function keep(c) {
+  if (store.get(c.id) === c)
+    save(c);
+}
+
+/* Nothing else is made anew: what was unfolded stays so, and the focus where it is. */
+function endMessage(r, index) {
+  const m = r.message, body = r.item.querySelector(".body"), reasoning = r.item.querySelector(".reasoning");
+  body.classList.remove("waiting");
+  show(body, m.content);
+  reasoning.hidden = !m.reasoning;
+  reasoning.querySelector("summary").textContent = "Reasoning";
+  reasoning.querySelector(".text").textContent = m.reasoning ?? "";
+  r.item.append(...endOf(m, index));
+}
+
 async function answer(c) {
   const m = { role: "assistant", content: "", stats: { tokens: 0, ms: 0 } };
-  const [path, body] = requestOf(c, c.messages);
+  const before = c.messages.slice();
   c.messages.push(m);
   const r = running = { abort: new AbortController(), conversation: c, message: m, item: null, began: performance.now(), progress: "", planned: false };
   showMessages();
   showRunning();
   toEnd();
   $("say").textContent = "The model answers.";
-  const saver = setInterval(() => save(c), SAVE_MS);
-  save(c);
+  const saver = setInterval(() => keep(c), SAVE_MS);
+  keep(c);
   try {
+    const [path, body] = requestOf(c, before);
     const response = await ask(path, body, r.abort.signal);
     const ended = await readEvents(response, (event) => {
       take(r, event);
@@ -466,11 +486,10 @@ async function answer(c) {
   clearInterval(saver);
   running = null;
   c.changed = Date.now();
-  if (store.get(c.id) === c)
-    save(c);
+  keep(c);
   if (current === c) {
     const follow = atEnd();
-    showMessages();
+    endMessage(r, c.messages.indexOf(m));
     if (follow)
       toEnd();
   }
@@ -637,18 +656,17 @@ function listen() {
   });
   addEventListener("pagehide", () => {
     if (running !== null)
-      store.save(running.conversation);
+      keep(running.conversation);
   });
   addEventListener("resize", map.redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", map.redraw);
-  /* Another tab has changed it; not in the middle of an answer of this one. */
+  /* Another tab has changed it. */
   store.watch((id) => {
-    if (running !== null)
-      return;
-    const c = store.get(current.id);
-    current = c ?? (id === current.id || id === null ? store.list()[0] ?? store.create() : current);
+    store.load(running?.conversation);
+    const was = current;
+    current = store.get(was.id) ?? (id === was.id || id === null ? store.list()[0] ?? store.create() : was);
     showConversations();
-    if (id === current.id || c === undefined)
+    if (current !== was && (id === was.id || id === null))
       showMessages();
   });
 }

@@ -185,9 +185,8 @@ function cacheOf(c, requests) {
     each > 1 ? element("p", { class: "hint" }, `A cell stands for ${each} blocks.`) : null,
     canvas,
     element("table", {}, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "holder"), element("th", { scope: "col" }, "blocks"), element("th", { scope: "col" }, "bytes"))),
-      element("tbody", {},
-        ...[...by].map(([request, h]) => row(request, colourOf(request), nameOf(request, requests) + (h.shared > 0 ? ` (${h.shared} shared)` : ""), h.blocks, bytes(h.blocks))),
-        row("cached", "cached", c.kind === "paged" ? "cached prefixes" : "cached", c.cached, bytes(c.cached)),
+      element("tbody", {}, ...[...by].map(([request, h]) => row(request, colourOf(request), nameOf(request, requests) + (h.shared > 0 ? ` (${h.shared} shared)` : ""), h.blocks, bytes(h.blocks))),
+        c.kind === "paged" || c.cached > 0 ? row("cached", "cached", c.kind === "paged" ? "cached prefixes" : "cached", c.cached, bytes(c.cached)) : null,
         row("free", "free", "free", c.free, bytes(c.free))))) };
 }
 

@@ -22,7 +22,8 @@ function read(name) {
   }
 }
 
-export function load() {
+/* keep: a conversation that this page is writing, which stays as it is here. */
+export function load(keep) {
   held = new Map();
   let names = [];
   try {
@@ -33,6 +34,8 @@ export function load() {
     if (valid(c) && name === PREFIX + c.id)
       held.set(c.id, c);
   }
+  if (keep !== undefined)
+    held.set(keep.id, keep);
 }
 
 /* The newest first. */
@@ -88,13 +91,11 @@ export function save(c) {
   }
 }
 
-/* f is called when another tab has changed the conversation of that id. */
+/* f is called when another tab has changed the conversation of that id (null: all of them); it loads them. */
 export function watch(f) {
   addEventListener("storage", (event) => {
-    if (event.key === null || event.key.startsWith(PREFIX)) {
-      load();
+    if (event.key === null || event.key.startsWith(PREFIX))
       f(event.key === null ? null : event.key.slice(PREFIX.length));
-    }
   });
 }
 
