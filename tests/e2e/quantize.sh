@@ -220,4 +220,13 @@ EOF
     said 'is the importance matrix itself'
 }
 
+# The table of what formats cost: more bits, less divergence.
+test_compare_formats() {
+    expect 0 tools/compare_formats $model -f $text --formats Q8_0,Q4_0 --kv f16,q4_0 --context 256 -n 0 --stator "$stator" --svg "$tmp/x.svg"
+    [ "$(grep -c '^| Q' "$tmp/out")" = 3 ] || fail "$(cat "$tmp/out")"
+    awk -F'|' '/^\| Q/ { split($7, v, " "); k[$2 $3] = v[1] + 0 } END { exit k[" Q8_0  f16 "] < k[" Q8_0  q4_0 "] && k[" Q8_0  f16 "] < k[" Q4_0  f16 "] ? 0 : 1 }' \
+        "$tmp/out" || fail "$(cat "$tmp/out")"
+    grep -q '>Q8_0, KV q4_0</text>' "$tmp/x.svg" || fail "the picture has no such point"
+}
+
 run_tests
