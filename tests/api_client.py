@@ -236,12 +236,13 @@ class Chaos:
     """64 clients that behave, read slowly, vanish, send garbage."""
 
     def __init__(self, s, seconds):
-        self.s, self.end = s, time.time() + seconds
+        self.s = s
         self.lock = threading.Lock()
         self.counts = {}
         cases = [(p, n, t, seed) for p in PROMPTS for n, t, seed in ((5, 0, 1), (40, 0.9, 2), (90, 1.2, 3))]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             self.cases = list(zip(cases, pool.map(lambda c: s.run(*c)["text"], cases)))
+        self.end = time.time() + seconds
 
     def count(self, what):
         with self.lock:

@@ -208,7 +208,7 @@ while True:
     serve
     unset NOTIFY_SOCKET WATCHDOG_USEC
     ready
-    for ((n = 0; n < 100; n++)); do grep -q '^WATCHDOG=1' "$tmp/told" && break; sleep 0.1; done
+    for ((n = 0; n < 100; n++)); do sed '1,/^READY=1/d' "$tmp/told" | grep -q '^WATCHDOG=1' && break; sleep 0.1; done
     kill -TERM $pid
     ends 0
     wait $reader

@@ -64,7 +64,7 @@ test_chats() {
 test_chaos() {
     command -v python3 >/dev/null || skip "no python3"
     serve memory.context=512 memory.sequences=8 server.max_queue=48 server.max_connections=128
-    client chaos "${STATOR_CHAOS_SECONDS:-8}" "$(sanitized && echo any || echo none)"
+    client chaos "${STATOR_CHAOS_SECONDS:-$(sanitized && echo 40 || echo 8)}" "$(sanitized && echo any || echo none)"
     ends
 }
 

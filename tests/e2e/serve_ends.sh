@@ -10,7 +10,7 @@ ask() {
 
 # A long answer in the background, into $tmp/long.
 begin_long() {
-    local body='{"prompt":"Once upon a time","max_tokens":500,"ignore_eos":true,"stream":true}' n
+    local body='{"prompt":"Once upon a time","max_tokens":'"$(sanitized && echo 40 || echo 500)"',"ignore_eos":true,"stream":true}' n
     exec 6<>"/dev/tcp/127.0.0.1/$port"
     printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
     for ((n = 0; n < 100; n++)); do
