@@ -202,7 +202,7 @@ test_slow_and_many() {
 
 # A pool that is nearly nothing beside its connections: 503, and the server goes on.
 test_no_memory() {
-    serve --set server.max_connections=2 --set server.max_body=16MiB --set server.memory=3MiB
+    serve --set server.max_connections=2 --set server.max_body=16MiB --set server.memory=7MiB
     ready
     printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000000\r\n\r\n' >"$tmp/request"
     raw_file "$tmp/request"
