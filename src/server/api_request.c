@@ -66,6 +66,8 @@ bool api_request_load(const char *body, size_t n, const struct api_model *model,
     uint64_t values = 0;
     const uint64_t most = VALUES + 2 * (uint64_t)model->context;
     *kept = NULL;
+    if (n == 0)
+        return api_failure_set(why, 400, NULL, "the body is empty: a JSON object is expected");
     api_json_measure(body, n, &depth, &values);
     if (depth > API_JSON_DEPTH)
         return api_failure_set(why, 400, NULL, "the body is nested %u levels deep, at most %d are read",

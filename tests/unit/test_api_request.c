@@ -143,7 +143,7 @@ static void fields_are_refused_by_name(void **state) {
 }
 
 static const struct refused bodies[] = {
-    {API_CHAT, "", 400, "", "no JSON"},
+    {API_CHAT, "", 400, "", "the body is empty"},
     {API_CHAT, "[]", 400, "", "a JSON object"},
     {API_CHAT, "{} x", 400, "", "no JSON"},
     {API_CHAT, "{\"a\": \"\\u0000\"}", 400, "", "no JSON"},
