@@ -1,4 +1,4 @@
-/* The merges of a byte-level BPE vocabulary: from a pair of token ids to its rank and the token that it
+/* The merges of a BPE vocabulary: from a pair of token ids to its rank and the token that it
  * becomes.
  *
  * A merge whose halves or result are not tokens is left out, since no token could come from it. The first of

@@ -10,6 +10,7 @@
 struct spm_context {
     const struct vocab *vocab;
     const struct spm_work *work;
+    const struct merge_table *merges;
 };
 
 void spm_carve(struct spm_work *w, uint64_t length, struct carve *c) {
@@ -52,25 +53,47 @@ static void pair(const void *context, struct merger *m, uint32_t left) {
         s->rank = rank_of_score(vocab_score(x->vocab, s->merged));
 }
 
-void spm_encode(const struct vocab *v, const int32_t *byte_ids, struct spm_work *w, const char *text,
-                uint64_t length, bool blank_first, struct ids *out) {
+static void pair_of_table(const void *context, struct merger *m, uint32_t left) {
+    const struct spm_context *x = context;
+    struct merger_symbol *s = &m->symbols[left];
+    const char *right = x->work->text + x->work->at[s->next];
+    if ((right[-1] == '\n') != (right[0] == '\n'))
+        return;
+    const struct merge_slot *slot = merge_table_find(x->merges, s->id, m->symbols[s->next].id);
+    if (slot == NULL)
+        return;
+    s->rank = slot->rank;
+    s->merged = slot->merged;
+}
+
+/* Bytes of the symbol that a text begins with: a character, or with a table a run of line breaks that is a
+ * token. A byte outside any character is a symbol of its own, so that it does not swallow what follows
+ * (llama.cpp goes by the first byte alone, and a blank that is swallowed that way comes back as U+2581). */
+static uint64_t first_symbol(const struct spm_context *x, const char *text, uint64_t bytes, bool at_break) {
+    uint64_t run = 0;
+    while (x->merges != NULL && at_break && run < bytes && text[run] == '\n')
+        run++;
+    if (run > 1 && vocab_find(x->vocab, text, run) >= 0)
+        return run;
+    int length = utf8_length(text, bytes);
+    return length > 0 ? (uint64_t)length : 1;
+}
+
+void spm_encode(const struct vocab *v, const int32_t *byte_ids, const struct merge_table *merges,
+                struct spm_work *w, const char *text, uint64_t length, bool blank_first, struct ids *out) {
     uint64_t bytes = escape(text, length, blank_first, w->text);
     if (bytes == 0)
         return;
+    struct spm_context context = {v, w, merges};
     uint32_t n = 0;
     for (uint64_t i = 0; i < bytes; n++) {
-        /* A byte outside any character is a symbol of its own, so that it does not swallow what follows
-         * (llama.cpp goes by the first byte alone, and a blank that is swallowed that way comes back as
-         * U+2581). */
-        int char_bytes = utf8_length(w->text + i, bytes - i);
-        uint64_t size = char_bytes > 0 ? (uint64_t)char_bytes : 1;
+        uint64_t size = first_symbol(&context, w->text + i, bytes - i, i == 0 || w->text[i - 1] != '\n');
         w->at[n] = (uint32_t)i;
         w->merger.symbols[n].id = vocab_find(v, w->text + i, size);
         i += size;
     }
     w->at[n] = (uint32_t)bytes;
-    struct spm_context context = {v, w};
-    w->merger.pair = pair;
+    w->merger.pair = merges != NULL ? pair_of_table : pair;
     w->merger.context = &context;
     merger_run(&w->merger, n);
     for (uint32_t i = 0; i != MERGER_END;) {

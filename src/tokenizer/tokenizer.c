@@ -19,6 +19,7 @@ struct tokenizer {
     struct specials user;    /* without TOKENIZER_PARSE_SPECIAL */
     struct specials control; /* with it */
     bool is_spm;
+    bool by_merges;  /* of SentencePiece's kind: gemma4 */
     bool adds_blank; /* SentencePiece: a blank in front of the text and after special tokens */
     bool adds_bos, adds_eos;
     int32_t bos, eos;
@@ -29,7 +30,7 @@ struct tokenizer {
 
 /* What the file says, before anything is placed. */
 struct plan {
-    bool is_spm;
+    bool is_spm, by_merges;
     struct vocab_file vocab;
     uint64_t special_limit;
     struct gguf_value merges;
@@ -100,19 +101,19 @@ static stator_status read_plan(const struct gguf *g, struct plan *p, stator_erro
     stator_status s = gguf_read_text(g, "tokenizer.ggml.model", &model, e);
     if (s != STATOR_OK)
         return s;
-    p->is_spm = model.length == 5 && memcmp(model.data, "llama", 5) == 0;
-    if (!p->is_spm && !(model.length == 4 && memcmp(model.data, "gpt2", 4) == 0))
+    p->by_merges = gguf_text_is(model, "gemma4");
+    p->is_spm = p->by_merges || gguf_text_is(model, "llama");
+    if (!p->is_spm && !gguf_text_is(model, "gpt2"))
         return error_set(e, STATOR_BAD_MODEL,
-                         "%s: tokenizer.ggml.model is \"%.*s\"; known are \"llama\" and \"gpt2\"",
+                         "%s: tokenizer.ggml.model is \"%.*s\"; known are \"llama\", \"gpt2\" and \"gemma4\"",
                          gguf_path(g, 0), (int)ARITH_MIN(model.length, 64), model.data);
     s = vocab_read(g, &p->vocab, e);
     if (s != STATOR_OK)
         return s;
     p->special_limit = p->vocab.n_special + N_KNOWN + 8;
-    if (p->is_spm)
-        return STATOR_OK;
-    s = merge_table_read(g, &p->merges, e);
-    if (s != STATOR_OK)
+    if (!p->is_spm || p->by_merges)
+        s = merge_table_read(g, &p->merges, e);
+    if (p->is_spm || s != STATOR_OK)
         return s;
     struct gguf_text pre = {"default", 7};
     struct gguf_value there;
@@ -138,11 +139,12 @@ static struct tokenizer *lay_out(const struct plan *p, struct carve *c, void **s
     vocab_carve(&place->vocab, &p->vocab, c);
     specials_carve(&place->user, p->special_limit, c);
     specials_carve(&place->control, p->special_limit, c);
-    if (!p->is_spm) {
+    if (!p->is_spm || p->by_merges) {
         merge_table_carve(&place->bpe.merges, &p->merges, c);
-        *splitter = carve_take(c, p->split_bytes, 1);
         *buffer = carve_take(c, VOCAB_TEXT_MAX, 1);
     }
+    if (!p->is_spm)
+        *splitter = carve_take(c, p->split_bytes, 1);
     return t;
 }
 
@@ -239,7 +241,7 @@ static stator_status read_specials(struct tokenizer *t, const struct plan *p, co
         (s = gguf_read_bool_or(g, "tokenizer.ggml.add_eos_token", false, &t->adds_eos, e)) != STATOR_OK ||
         (s = gguf_read_bool_or(g, "tokenizer.ggml.add_space_prefix", true, &t->adds_blank, e)) != STATOR_OK)
         return s;
-    t->adds_blank = t->adds_blank && t->is_spm;
+    t->adds_blank = t->adds_blank && t->is_spm && !t->by_merges;
     if ((t->adds_bos && t->bos < 0) || (t->adds_eos && t->eos < 0))
         return error_set(e, STATOR_BAD_MODEL,
                          "%s: tokenizer.ggml.%s_token_id is missing, but every text %s with that token "
@@ -279,13 +281,14 @@ stator_status tokenizer_create(const struct gguf *g, void *memory, uint64_t byte
     char *buffer = NULL;
     struct tokenizer *t = lay_out(&p, &c, &splitter, &buffer);
     t->is_spm = p.is_spm;
+    t->by_merges = p.by_merges;
     s = vocab_fill(&t->vocab, &p.vocab, g, e);
+    if (s == STATOR_OK && (!t->is_spm || t->by_merges))
+        s = merge_table_fill(&t->bpe.merges, &p.merges, &t->vocab, buffer, g, e);
     if (s == STATOR_OK && !t->is_spm) {
         t->bpe.ignore_merges = p.split->ignore_merges;
         bpe_fill_bytes(&t->bpe, &t->vocab);
-        s = merge_table_fill(&t->bpe.merges, &p.merges, &t->vocab, buffer, g, e);
-        if (s == STATOR_OK)
-            s = split_create(p.split, splitter, p.split_bytes, &t->bpe.splitter, e);
+        s = split_create(p.split, splitter, p.split_bytes, &t->bpe.splitter, e);
     }
     if (s == STATOR_OK)
         s = read_specials(t, &p, g, e);
@@ -319,7 +322,8 @@ static stator_status encode_piece(const struct tokenizer *t, struct work *w, con
     if (length == 0)
         return STATOR_OK;
     if (t->is_spm) {
-        spm_encode(&t->vocab, t->spm_byte_ids, &w->spm, text, length, t->adds_blank && after_special, ids);
+        spm_encode(&t->vocab, t->spm_byte_ids, t->by_merges ? &t->bpe.merges : NULL, &w->spm, text, length,
+                   t->adds_blank && after_special, ids);
         return STATOR_OK;
     }
     return bpe_encode(&t->bpe, &t->vocab, &w->bpe, text, length, ids, e);

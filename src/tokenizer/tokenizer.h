@@ -1,5 +1,6 @@
 /* Text to ids and back, from the GGUF's metadata alone: SentencePiece-style BPE (tokenizer.ggml.model
- * "llama") and byte-level BPE ("gpt2") with the pre-tokenizer patterns named by tokenizer.ggml.pre.
+ * "llama"; with merges, "gemma4") and byte-level BPE ("gpt2") with the pre-tokenizer patterns named by
+ * tokenizer.ggml.pre.
  *
  * All tables live in memory given by the caller; token texts stay in the memory of the gguf. After
  * tokenizer_create nothing is allocated: encoding works in a workspace given by the caller. pcre2 objects

@@ -25,9 +25,9 @@ enum {
     FLAG_RAW = 128
 };
 
-static const char *const kinds[] = {NULL,        "default",      "gpt-2",         "llama-bpe", "qwen2",
-                                    "qwen35",    "starcoder",    "falcon",        "dbrx",      "deepseek-v3",
-                                    "unknown-x", "deepseek-llm", "deepseek-coder"};
+static const char *const kinds[] = {NULL,        "default",      "gpt-2",          "llama-bpe", "qwen2",
+                                    "qwen35",    "starcoder",    "falcon",         "dbrx",      "deepseek-v3",
+                                    "unknown-x", "deepseek-llm", "deepseek-coder", "gemma4"};
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
 /* What is read of an input, from its front. */
@@ -112,10 +112,11 @@ static void write_file(struct gguf_writer *w, uint8_t kind, uint8_t flags, struc
     t = (struct tokens){.n = 0};
     const char *pre = kinds[kind % N_KINDS];
     uint8_t bos = take_byte(in), eos = take_byte(in);
-    add_tokens(&t, in, (flags & FLAG_BYTES) != 0, pre == NULL);
+    const char *model = pre == NULL ? "llama" : strcmp(pre, "gemma4") == 0 ? "gemma4" : "gpt2";
+    add_tokens(&t, in, (flags & FLAG_BYTES) != 0, strcmp(model, "gpt2") != 0);
     uint32_t n = (flags & FLAG_SHORT) != 0 && t.n > 0 ? t.n - 1 : t.n;
     bool other = (flags & FLAG_OTHER_KINDS) != 0;
-    gguf_writer_text(w, "tokenizer.ggml.model", pre == NULL ? "llama" : "gpt2");
+    gguf_writer_text(w, "tokenizer.ggml.model", model);
     if (pre != NULL)
         gguf_writer_text(w, "tokenizer.ggml.pre", pre);
     gguf_writer_array(w, "tokenizer.ggml.tokens", GGUF_STRING, t.n, t.texts.data, t.texts.n);

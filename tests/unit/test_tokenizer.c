@@ -240,6 +240,38 @@ static void test_spm(void **state) {
     unload(&l);
 }
 
+/* Merges by rank rather than by score, none over the edge of a run of line breaks, which is a token if there
+ * is one of it. llama.cpp gives the same. */
+static void test_gemma4(void **state) {
+    (void)state;
+    struct loaded l = {.w = gguf_writer_new()};
+    struct gguf_writer unused = gguf_writer_new();
+    struct tiny_vocab v;
+    tiny_vocab_spm(&v, &unused);
+    gguf_writer_free(&unused);
+    static const char *const more[] = {"x", "x\n", "\n", "\n\n", "\n\n\n"};
+    static const char *const merges[] = {"a b", "▁ a", "▁a b", "b a", "x \n", "\n \n"};
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        tiny_vocab_add(&v, more[i], 1, -50);
+    tiny_vocab_write(&v, &l.w, "gemma4");
+    gguf_writer_texts(&l.w, "tokenizer.ggml.merges", sizeof merges / sizeof merges[0], merges);
+    load_writer(&l);
+    assert_true(tokenizer_adds_bos(l.t));
+    CHECK_NAMES(&l, &v, "ab", TOKENIZER_ADD_SPECIAL, "<s>", "ab");
+    CHECK_NAMES(&l, &v, " ab", 0, "▁", "ab"); /* by score it were "▁ab" */
+    CHECK_NAMES(&l, &v, " a", 0, "▁a");
+    CHECK_NAMES(&l, &v, "aa", 0, "a", "a"); /* a token that no merge leads to */
+    CHECK_NAMES(&l, &v, "x\ny", 0, "x", "\n", "<0x79>");
+    CHECK_NAMES(&l, &v, "x\n\n\nx", 0, "x", "\n\n\n", "x");
+    CHECK_NAMES(&l, &v, "\n\n\n\n", 0, "\n\n", "\n\n");
+    CHECK_NAMES(&l, &v, "\n \n\n", 0, "\n", "▁", "\n\n");
+    CHECK_NAMES(&l, &v, "b\xC3", 0, "b", "<0xC3>");
+    char out[16];
+    assert_int_equal(tokenizer_piece(l.t, tiny_vocab_id(&v, "▁a"), false, out, sizeof out), 2);
+    assert_memory_equal(out, " a", 2);
+    unload(&l);
+}
+
 static void test_bpe(void **state) {
     (void)state;
     struct loaded l = {.w = gguf_writer_new()};
@@ -769,6 +801,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_vocabularies),
         cmocka_unit_test(test_spm),
+        cmocka_unit_test(test_gemma4),
         cmocka_unit_test(test_bpe),
         cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_special_tokens),
