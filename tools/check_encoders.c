@@ -1,8 +1,8 @@
 /* Squared error of our encoders against that of ggml's quantiser on the same input, and the seconds that each
  * takes on one thread. ggml comes from a prebuilt library:
  *
- *     gcc -D_GNU_SOURCE -O2 -Isrc -Iinclude -o check_encoders tools/check_encoders.c BUILD/libstator.a -lxxhash -lm
- *     check_encoders LIBGGML_BASE [ROWS]
+ *     gcc -D_GNU_SOURCE -O2 -Isrc -Iinclude -o check_encoders tools/check_encoders.c BUILD/libstator.a
+ * -lxxhash -lm check_encoders LIBGGML_BASE [ROWS]
  *
  * BUILD is what `make print-build` says, LIBGGML_BASE the libggml-base.so of the npm package node-llama-cpp.
  * Exit 1: an encoder has more error than ggml's, or (where the bytes are to be equal) other bytes. */
@@ -69,7 +69,7 @@ static double error_of(uint32_t type, const uint8_t *rows, const float *x, const
 
 static bool same_bytes_wanted(uint32_t type) {
     return type == BLOCK_Q8_0 || type == BLOCK_Q4_0 || type == BLOCK_Q4_1 || type == BLOCK_Q5_0 ||
-           type == BLOCK_Q5_1;
+           type == BLOCK_Q5_1 || type == BLOCK_TQ1_0 || type == BLOCK_TQ2_0;
 }
 
 static int check(uint32_t type, int kind, bool weighted, const float *x, const float *w, size_t n_rows,

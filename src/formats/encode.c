@@ -25,6 +25,8 @@ bool encode_can(uint32_t type) {
     case BLOCK_IQ4_NL:
     case BLOCK_IQ4_XS:
     case BLOCK_MXFP4:
+    case BLOCK_TQ1_0:
+    case BLOCK_TQ2_0:
         return true;
     default:
         return false;
@@ -123,6 +125,10 @@ static void encode_block(uint32_t type, const float *x, const float *weights, co
     case BLOCK_Q4_K:
     case BLOCK_Q5_K:
         encode_minimum(type, x, w, block);
+        break;
+    case BLOCK_TQ1_0:
+    case BLOCK_TQ2_0:
+        encode_ternary(type, x, block);
         break;
     case BLOCK_MXFP4:
         encode_mxfp4(x, w, block);

@@ -12,6 +12,7 @@ void encode_minimum(uint32_t type, const float *x, const float *w, uint8_t *bloc
 void encode_offset(uint32_t type, const float *x, const float *w, uint8_t *block);  /* Q4_1, Q5_1 */
 /* Q3_K, Q6_K, IQ4_NL, IQ4_XS, Q4_0, Q5_0 */
 void encode_scaled(uint32_t type, const float *x, const float *w, uint8_t *block);
+void encode_ternary(uint32_t type, const float *x, uint8_t *block); /* TQ1_0, TQ2_0 */
 void encode_mxfp4(const float *x, const float *w, uint8_t *block);
 
 /* To nearest, ties to even, for |v| < 2^22; as rintf, but inlined by every compiler. */

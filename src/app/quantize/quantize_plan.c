@@ -217,7 +217,8 @@ static stator_status deal(struct quantize_plan *p, stator_error *e) {
         return error_set(e, STATOR_USAGE, "%" PRIu64 " tensors can't be in %" PRIu32 " files", p->n_tensors,
                          p->n_shards);
     for (uint64_t i = 0; i < p->n_tensors; i++)
-        all = arith_must_add(all, p->tensors[i].bytes);
+        if (!arith_add(all, p->tensors[i].bytes, &all) || all > INT64_MAX / 2)
+            return error_set(e, STATOR_BAD_MODEL, "the tensors are larger than a file can be");
     uint32_t shard = 0;
     for (uint64_t i = 0; i < p->n_tensors; i++) {
         struct quantize_tensor *t = &p->tensors[i];
@@ -293,9 +294,7 @@ static stator_status write_header(struct quantize_plan *p, uint32_t no, const ch
         name_of(t->from, name);
         t->offset = at;
         gguf_writer_entry(&w, name, t->type, t->from->n_dims, t->from->ne, at);
-        at = arith_must_add(at, t->bytes);
-        if (!arith_align_up(at, p->alignment, &at))
-            return error_set(e, STATOR_BAD_MODEL, "the tensors are too large");
+        at = arith_round_up(at + t->bytes, p->alignment); /* deal has bounded their sum */
     }
     bool good = gguf_writer_finish(&w);
     if (good) { /* up to where the data begin */

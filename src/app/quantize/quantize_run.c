@@ -56,16 +56,28 @@ static uint64_t cost_of(const struct quantize_tensor *t) {
     case BLOCK_BF16:
         return 3;
     case BLOCK_Q8_0:
+    case BLOCK_TQ1_0:
+    case BLOCK_TQ2_0:
         return 5;
     case BLOCK_MXFP4:
         return 20;
     case BLOCK_Q4_0:
-    case BLOCK_Q4_1:
     case BLOCK_Q5_0:
+        return t->weights != NULL ? 165 : 5;
+    case BLOCK_Q4_1:
     case BLOCK_Q5_1:
-        return t->weights != NULL ? 300 : 5;
+        return t->weights != NULL ? 800 : 5;
+    case BLOCK_Q2_K:
+        return 420;
+    case BLOCK_Q3_K:
+        return 290;
+    case BLOCK_Q4_K:
+    case BLOCK_Q5_K:
+        return 130;
+    case BLOCK_Q6_K:
+        return 155;
     default:
-        return 250;
+        return 220;
     }
 }
 
