@@ -256,7 +256,7 @@ class Chaos:
         c = socket.socket()
         if window:
             c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
-        c.settimeout(60)
+        c.settimeout(150)  # more than the server takes
         c.connect(("127.0.0.1", self.s.port))
         body = self.body(case, stream).encode()
         c.sendall(b"POST /v1/completions HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
