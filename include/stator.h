@@ -295,6 +295,10 @@ typedef struct stator_stats {
     uint64_t turns;                   /* times that a generating sequence had a token in a step */
     uint64_t guessed[STATOR_GUESSES]; /* by place: guesses of the next token, of the one after it, .. */
     uint64_t kept[STATOR_GUESSES];
+    /* Copies of windows and recurrent states (server.checkpoints), for models that have such. */
+    uint32_t checkpoints, checkpoints_used; /* planned; that are somebody's beginning */
+    uint64_t checkpoints_taken;
+    uint64_t checkpoints_resumed; /* times that a request went on from one */
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

@@ -301,7 +301,7 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     h->at_tokens = gpu_model_take(&at, want->batch, 4);
     h->at_chunks = gpu_model_take(&at, want->sequences, sizeof(struct step_chunk));
     h->at_rows = gpu_model_take(&at, want->rows, 4);
-    h->cache[0].at_zero = gpu_model_take(&at, kv->n_blocks, 4);
+    h->cache[0].at_fill = gpu_model_take(&at, kv->n_blocks, sizeof(struct step_fill));
     h->cache[0].at_tables = gpu_model_take(&at, kv->n_blocks, 4);
     h->at_rope = gpu_model_take(&at, (uint64_t)want->batch * want->n_rot, 4);
     m->model.step_bytes = at;
@@ -363,8 +363,8 @@ static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t 
     h->n_rows = rows;
     int32_t *ids = (int32_t *)(void *)(slot + h->at_tokens);
     struct step_chunk *chunks = (struct step_chunk *)(void *)(slot + h->at_chunks);
-    uint32_t *row = (uint32_t *)(void *)(slot + h->at_rows),
-             *zero = (uint32_t *)(void *)(slot + h->cache[0].at_zero);
+    uint32_t *row = (uint32_t *)(void *)(slot + h->at_rows);
+    struct step_fill *fill = (struct step_fill *)(void *)(slot + h->cache[0].at_fill);
     uint32_t *tables = (uint32_t *)(void *)(slot + h->cache[0].at_tables);
     for (uint32_t i = 0; i < tokens; i++)
         ids[i] = (int32_t)testing_below(seed, w->vocab);
@@ -386,9 +386,12 @@ static inline void gpu_model_step(struct gpu_model *m, uint64_t *seed, uint32_t 
                                         .position = (uint32_t)testing_below(seed, room + 1)};
         done += n;
     }
-    /* A block that is cleared in the step: the last of a sequence. */
-    h->cache[0].n_zero = 1;
-    zero[0] = (uint32_t)testing_below(seed, m->model.caches[0].n_blocks);
+    /* A block that is cleared in the step, and one that is copied. */
+    const uint32_t blocks = m->model.caches[0].n_blocks;
+    const uint32_t any = (uint32_t)testing_below(seed, blocks);
+    h->cache[0].n_fill = blocks < 3 ? 1 : 2;
+    fill[0] = (struct step_fill){any, STEP_ZEROS};
+    fill[1] = (struct step_fill){(any + 1) % blocks, (any + 2) % blocks};
 }
 
 /* The step on the CPU device in the scalar tier: before -> cpu. */

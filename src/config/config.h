@@ -13,17 +13,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONFIG_PATH         4096 /* bytes of a path, with the end */
-#define CONFIG_NAME         64   /* bytes of a device's or host's name, with the end */
-#define CONFIG_LIST         512  /* bytes of a list as text, with the end */
-#define CONFIG_FACTS        1024 /* bytes of devices.facts, with the end */
-#define CONFIG_MAX_DEVICES  16
-#define CONFIG_MAX_STAGES   8
-#define CONFIG_MAX_FILE     (1024 * 1024) /* bytes of a config file */
-#define CONFIG_CONTEXT_MOST (1 << 24)     /* tokens */
-#define CONFIG_CONTEXT_AUTO UINT64_MAX    /* memory.context = "auto": the largest that fits */
-#define CONFIG_MOST_GUESSES 16            /* speculation.tokens */
-#define CONFIG_SEED_RANDOM  UINT64_MAX    /* sampling.seed = "random": from the clock */
+#define CONFIG_PATH             4096 /* bytes of a path, with the end */
+#define CONFIG_NAME             64   /* bytes of a device's or host's name, with the end */
+#define CONFIG_LIST             512  /* bytes of a list as text, with the end */
+#define CONFIG_FACTS            1024 /* bytes of devices.facts, with the end */
+#define CONFIG_MAX_DEVICES      16
+#define CONFIG_MAX_STAGES       8
+#define CONFIG_MAX_FILE         (1024 * 1024) /* bytes of a config file */
+#define CONFIG_CONTEXT_MOST     (1 << 24)     /* tokens */
+#define CONFIG_CHECKPOINTS_AUTO UINT64_MAX    /* server.checkpoints = "auto" */
+#define CONFIG_CONTEXT_AUTO     UINT64_MAX    /* memory.context = "auto": the largest that fits */
+#define CONFIG_MOST_GUESSES     16            /* speculation.tokens */
+#define CONFIG_SEED_RANDOM      UINT64_MAX    /* sampling.seed = "random": from the clock */
 
 /* One per key; the order of the table, of `stator config` and of `stator help config`. */
 enum config_key {
@@ -78,6 +79,7 @@ enum config_key {
     CONFIG_SERVER_LOG_REQUESTS,
     CONFIG_SERVER_PREFIX_CACHE,
     CONFIG_SERVER_PAGE,
+    CONFIG_SERVER_CHECKPOINTS,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -198,6 +200,7 @@ struct config {
         bool log_requests;
         bool prefix_cache;
         bool page;
+        uint64_t checkpoints; /* or CONFIG_CHECKPOINTS_AUTO */
     } server;
     struct {
         stator_log_level level;

@@ -265,6 +265,15 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help =
              "The web page at /: a chat, and the map of the memory. Its files need no key, what it asks the "
              "server does."},
+    [CONFIG_SERVER_CHECKPOINTS] =
+        {KEY(server, checkpoints), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 1024,
+         .words = {{"auto", CONFIG_CHECKPOINTS_AUTO}}, .default_text = "auto", .unit = "copies",
+         .help =
+             "Copies of what a model with windows or recurrent states remembers beside its KV cache, taken "
+             "near a prompt's end, where prompts part, and in an answer: a later request goes on from the "
+             "longest that is its beginning. Each is planned memory (`stator plan` says how much). \"auto\": "
+             "2 for each of memory.sequences and 2 more, at most 16, as far as they fit; 0: none, so such a "
+             "model computes every prompt again. Models with a KV cache alone need none."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},

@@ -71,6 +71,7 @@ struct device_options {
  * may have put elsewhere. */
 struct device_cache {
     uint32_t n_blocks;
+    uint32_t of_sequences; /* the first of them; behind those are the checkpoints' */
     uint32_t per_sequence; /* entries of a block table */
     uint64_t unit_bytes;
     uint32_t units_per_slice;

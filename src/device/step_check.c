@@ -18,10 +18,10 @@ static const char *header_flaw(const struct device_model *m, const struct step_h
         return "arrays are not where they were planned";
     for (uint32_t i = 0; i < h->n_caches; i++) {
         const struct step_cache *c = &h->cache[i], *p = &planned->cache[i];
-        if (c->at_zero != p->at_zero || c->at_tables != p->at_tables || c->table_stride != p->table_stride)
+        if (c->at_fill != p->at_fill || c->at_tables != p->at_tables || c->table_stride != p->table_stride)
             return "a cache's tables are not where they were planned";
-        if (c->n_zero > m->caches[i].n_blocks)
-            return "more blocks to clear than there are";
+        if (c->n_fill > m->caches[i].n_blocks)
+            return "more blocks to set than there are";
     }
     return NULL;
 }
@@ -56,12 +56,16 @@ static const char *cache_flaw(const struct device_model *m, const uint8_t *at, u
     const struct step_header *h = (const struct step_header *)at;
     const struct step_cache *c = &h->cache[cache];
     const struct step_chunk *chunks = (const struct step_chunk *)(at + h->at_chunks);
-    const uint32_t *zero = (const uint32_t *)(at + c->at_zero);
+    const struct step_fill *fill = (const struct step_fill *)(at + c->at_fill);
     const uint32_t *tables = (const uint32_t *)(at + c->at_tables);
     uint32_t n_blocks = m->caches[cache].n_blocks;
-    for (uint32_t i = 0; i < c->n_zero; i++)
-        if (zero[i] >= n_blocks)
-            return "a block to clear is none of the cache";
+    for (uint32_t i = 0; i < c->n_fill; i++) {
+        if (fill[i].block >= n_blocks || (fill[i].from >= n_blocks && fill[i].from != STEP_ZEROS))
+            return "a block to set, or where from, is none of the cache";
+        for (uint32_t k = 0; k < c->n_fill; k++)
+            if (fill[i].from == fill[k].block || (i != k && fill[i].block == fill[k].block))
+                return "a block is set twice, or set and copied";
+    }
     for (uint32_t i = 0; i < h->n_chunks; i++) {
         const struct step_chunk *k = &chunks[i];
         const uint32_t *table = tables + (size_t)k->slot * c->table_stride;

@@ -96,6 +96,18 @@ struct engine_request {
     _Atomic uint32_t rows_read; /* of these, those whose reader is through with them */
 };
 
+#define CHECKPOINTS_NONE KV_POOL_NONE
+
+/* A copy of a sequence's RING and STATE blocks (run/checkpoints.h). */
+struct engine_checkpoint {
+    uint32_t block;         /* of the pool, at whose end it is; KV_POOL_NONE: none was taken yet */
+    uint32_t holders;       /* sequences that are to go on from it */
+    uint64_t used;          /* when, among all uses */
+    uint64_t written, read; /* steps that did so last; UINT64_MAX: none */
+    const struct engine_sequence *writer; /* in the step `written` */
+    bool shown;                           /* as in use */
+};
+
 /* A request that runs: its place in the KV cache. */
 struct engine_sequence {
     struct engine_request *request; /* NULL: free */
@@ -115,9 +127,14 @@ struct engine_sequence {
         uint32_t n_blocks;
         uint32_t *table;
     } caches[GRAPH_MAX_CACHES];
-    bool fresh;     /* these are to be cleared by the next step */
-    uint32_t round; /* a logits request: how often steps of it were given up */
-    bool failed;    /* nothing of it goes into steps any more; failure says why */
+    /* Checkpoints (run/checkpoints.h): what it goes on from with its next step, what it took last while it
+     * generated, at the end of its answer_at-th block, and where it is to take some in its prompt. */
+    uint32_t resumes, answer;
+    uint32_t answer_at;
+    uint32_t stops[2]; /* tokens, rising; 0: none */
+    bool fresh;        /* these are to be cleared by the next step */
+    uint32_t round;    /* a logits request: how often steps of it were given up */
+    bool failed;       /* nothing of it goes into steps any more; failure says why */
     char failure[160];
     uint64_t began_ns;
     uint64_t prompt_done_ns;
@@ -126,7 +143,7 @@ struct engine_sequence {
 
 /* The blocks of one of the graph's caches, on all devices alike. */
 struct engine_cache {
-    uint32_t *free; /* not of PAGED ones, whose blocks the pool has */
+    uint32_t *free; /* not of PAGED ones, whose blocks the pool has, nor those of checkpoints */
     uint32_t n_free;
     uint32_t peak;           /* most that sequences have held, or reserved */
     _Atomic uint64_t *shown; /* of each block: KV_POOL_SHOWN; of PAGED ones the pool's */
@@ -260,7 +277,10 @@ struct stator {
     uint64_t next_step;
     struct engine_cache caches[GRAPH_MAX_CACHES];
     struct kv_pool pool;
-    uint32_t reserved;      /* blocks of the pool, by sequences */
+    uint32_t reserved;                     /* blocks of the pool, by sequences */
+    struct engine_checkpoint *checkpoints; /* [n_checkpoints] */
+    uint32_t n_checkpoints;
+    uint64_t checkpoint_uses;
     bool has_states;        /* a cache is a state: guesses that were kept are computed again */
     bool reuses;            /* who begins as another takes its blocks */
     uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */
@@ -285,6 +305,8 @@ struct stator {
         _Atomic uint32_t cached_blocks;
         _Atomic uint64_t evicted_blocks;
         _Atomic uint64_t hits, tokens_cached;
+        _Atomic uint32_t checkpoints_used;
+        _Atomic uint64_t checkpoints_taken, checkpoints_resumed;
         _Atomic uint64_t cancelled, failed;
         _Atomic uint64_t tokens_in, tokens_out;
         _Atomic uint64_t queue_ns;

@@ -18,7 +18,7 @@
 #include "model/shape.h"
 
 enum graph_kind {
-    GRAPH_ZERO_KV,    /* clears the KV blocks that the step names */
+    GRAPH_FILL,       /* sets the blocks of caches that the step names: to zeros, or another's content */
     GRAPH_EMBED,      /* out = rows of weight[0] by token id, scaled */
     GRAPH_NORM,       /* out = rms_norm(in) * weight[0], in the forms of out; RESIDUAL: out += that */
     GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
@@ -231,7 +231,7 @@ enum {
     GRAPH_VALUES_END = 128
 };
 
-enum graph_rows { GRAPH_TOKENS, GRAPH_LOGITS_ROWS, GRAPH_ZEROED /* blocks to clear */ };
+enum graph_rows { GRAPH_TOKENS, GRAPH_LOGITS_ROWS, GRAPH_FILLED /* blocks to set */ };
 
 enum graph_use {
     GRAPH_WHOLE,  /* a step reads all bytes of its weights */
@@ -371,6 +371,9 @@ uint32_t graph_weight_panels(const struct graph_weight *w);
 uint32_t graph_cache_blocks(const struct graph_cache *c, uint32_t context, uint32_t batch);
 /* Of those, blocks that a sequence of so many tokens takes. */
 uint32_t graph_cache_need(const struct graph_cache *c, uint32_t per_sequence, uint32_t tokens);
+/* Of those, blocks that one needs to go on behind the end of any of its blocks of tokens, besides PAGED ones.
+ */
+uint32_t graph_cache_kept(const struct graph_cache *c, uint32_t per_sequence);
 /* Whether a sequence that has `from` tokens in the cache can go on behind its first `to`. */
 bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uint32_t from, uint32_t to);
 

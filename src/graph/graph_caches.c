@@ -49,6 +49,13 @@ bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uin
     return from <= tokens || to + tokens + 1 >= (uint64_t)from + c->window;
 }
 
+uint32_t graph_cache_kept(const struct graph_cache *c, uint32_t per_sequence) {
+    if (c->kind != GRAPH_RING)
+        return c->kind == GRAPH_STATE;
+    /* The next token sees window - 1 before it. */
+    return ARITH_MIN((uint32_t)arith_ceil_div(c->window - 1, KV_LAYOUT_BLOCK), per_sequence);
+}
+
 uint32_t graph_cache_need(const struct graph_cache *c, uint32_t per_sequence, uint32_t tokens) {
     uint64_t all = arith_ceil_div(tokens, KV_LAYOUT_BLOCK);
     return c->kind == GRAPH_STATE ? 1 : (uint32_t)ARITH_MIN(all, (uint64_t)per_sequence);

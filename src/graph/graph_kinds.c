@@ -2,7 +2,7 @@
 #include "graph/graph.h"
 
 static const struct graph_kind_info kinds[GRAPH_KINDS] = {
-    [GRAPH_ZERO_KV] = {.name = "zero kv", .rows = GRAPH_ZEROED},
+    [GRAPH_FILL] = {.name = "fill", .rows = GRAPH_FILLED},
     [GRAPH_EMBED] = {.name = "embed", .writes = GRAPH_OUT, .use = GRAPH_LOOKUP},
     [GRAPH_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MATMUL] = {.name = "matmul", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},

@@ -13,7 +13,8 @@
 
 /* Keys of the section that are of the engine itself. */
 static bool is_engines(size_t key) {
-    return key == CONFIG_SERVER_MAX_QUEUE || key == CONFIG_SERVER_PREFIX_CACHE;
+    return key == CONFIG_SERVER_MAX_QUEUE || key == CONFIG_SERVER_PREFIX_CACHE ||
+           key == CONFIG_SERVER_CHECKPOINTS;
 }
 
 bool edge_is_server(const struct config *c) {

@@ -21,6 +21,7 @@
  *                         zero rows in it
  *     kv_bytes_per_token  of one token of one sequence, in this place
  *     kv_bytes_per_sequence  of one sequence whatever its tokens (windows, states), where there are such
+ *     kv_bytes_per_checkpoint  of one of server.checkpoints (windows, states), likewise
  *     spill               struct plan_spill, where something of the device lies in host memory
  *     arenas              array of {name, bytes, lower_bound, slices: [bytes, ..],
  *                         blocks: [{name, slice, offset, bytes, first, end}, ..]}; a block lives in steps
@@ -31,6 +32,7 @@
  *   kv        {tokens: planned, room_tokens: that the free bytes would hold beside them, sequences_fit: the
  *             largest number of sequences of full length of any plan that fits, 0: none; absent where that
  *             was not searched}; both without spilling
+ *   checkpoints     how many copies of windows and states are planned for (server.checkpoints)
  *   spill_slowdown  struct plan's slowdown, where it is known
  *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
  *             largest_sequences} */
@@ -91,6 +93,7 @@ struct plan_place {
     uint64_t weights_padding; /* in weights_packed */
     uint64_t kv_per_token;
     uint64_t kv_per_sequence; /* windows and states */
+    uint64_t kv_per_checkpoint;
     struct plan_spill spill;
     /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. */
     char route[16];
@@ -141,6 +144,7 @@ struct plan {
     uint32_t n_blocks;
     uint32_t max_blocks;
     uint64_t kv_tokens;
+    uint64_t checkpoints; /* server.checkpoints, 0 where the model has no use for them */
     uint64_t room_tokens;
     uint64_t sequences_fit;
     bool room_known; /* the two above */

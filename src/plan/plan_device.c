@@ -62,6 +62,8 @@ static stator_status lay_out_caches(const struct planning_want *want, const stru
         struct device_cache *c = &m->caches[i];
         *c = (struct device_cache){.per_sequence = graph_cache_blocks(g, want->context, want->batch)};
         uint64_t blocks = (uint64_t)c->per_sequence * want->sequences;
+        c->of_sequences = (uint32_t)ARITH_MIN(blocks, (uint64_t)UINT32_MAX);
+        blocks += (uint64_t)graph_cache_kept(g, c->per_sequence) * want->checkpoints;
         if (!arith_mul(blocks, g->bytes, &c->unit_bytes))
             c->unit_bytes = UINT64_MAX;
         if (blocks > UINT32_MAX || c->unit_bytes > limit) {
@@ -102,6 +104,7 @@ static stator_status add_caches(const struct device_facts *f, const struct devic
             place->kv_per_token += units * (g->bytes / KERNELS_KV_BLOCK);
         else
             place->kv_per_sequence += units * g->bytes * m->caches[i].per_sequence;
+        place->kv_per_checkpoint += units * g->bytes * graph_cache_kept(g, m->caches[i].per_sequence);
     }
     slices_cache_blocks(m, false, 0, p);
     return STATOR_OK;
@@ -154,8 +157,8 @@ static void add_exchange(const struct graph *g, const struct device_facts *f, co
                                     {"step rows wanted", h->at_rows}};
     uint32_t n = 4;
     for (uint32_t i = 0; i < h->n_caches; i++) {
-        parts[n].name = "step blocks to clear";
-        parts[n++].at = h->cache[i].at_zero;
+        parts[n].name = "step blocks to set";
+        parts[n++].at = h->cache[i].at_fill;
         parts[n].name = "step block tables";
         parts[n++].at = h->cache[i].at_tables;
     }

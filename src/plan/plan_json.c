@@ -68,6 +68,8 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
         json_put_u64(j, "kv_bytes_per_token", place->kv_per_token);
         if (place->kv_per_sequence > 0)
             json_put_u64(j, "kv_bytes_per_sequence", place->kv_per_sequence);
+        if (place->kv_per_checkpoint > 0)
+            json_put_u64(j, "kv_bytes_per_checkpoint", place->kv_per_checkpoint);
         if (place->spill.weights + place->spill.kv > 0)
             spill_to_json(&place->spill, j);
         if (place->route[0] != '\0') {
@@ -110,6 +112,8 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
         json_put_u64(j, "sequences_fit", p->sequences_fit);
     }
     json_close(j);
+    if (p->checkpoints > 0)
+        json_put_u64(j, "checkpoints", p->checkpoints);
     if (p->slowdown > 0)
         json_put_double(j, "spill_slowdown", p->slowdown);
     if (!p->fits) {

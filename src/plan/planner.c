@@ -152,6 +152,7 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
             e, STATOR_USAGE,
             "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
             (unsigned long long)s->load_window, (unsigned long long)least);
+    p->checkpoints = want->checkpoints;
     p->kv_tokens = arith_round_up(want->context, KERNELS_KV_BLOCK) * want->sequences;
     for (uint32_t i = 0; i + 1 < s->n_devices; i++) {
         const char *why = "";
@@ -234,6 +235,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_number(p, "logits_rows", want->logits_rows);
     if (want->guesses > 0)
         plan_add_number(p, "speculation", want->guesses);
+    if (want->checkpoints > 0)
+        plan_add_number(p, "checkpoints", want->checkpoints);
     plan_add_number(p, "max_queue", s->config.server.max_queue);
     if (s->edge_bytes > 0)
         plan_add_number(p, "edge", s->edge_bytes);

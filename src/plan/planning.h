@@ -20,8 +20,9 @@ struct planning_want {
     uint32_t sequences;
     uint32_t batch;
     uint32_t logits_rows;
-    uint32_t guesses;   /* of a sequence in a step (speculation); 0: off */
-    uint32_t kv_type_k; /* enum kernels_kv */
+    uint32_t guesses;     /* of a sequence in a step (speculation); 0: off */
+    uint32_t checkpoints; /* copies of windows and states; 0 for a model that has none */
+    uint32_t kv_type_k;   /* enum kernels_kv */
     uint32_t kv_type_v;
     bool any_slice; /* slices of any size: what a plan would be that no device can hold */
     bool spill;     /* what a GPU is too small for goes to host memory */

@@ -9,10 +9,13 @@
 #include "plan/fit.h"
 #include "plan/planner.h"
 #include "plan/shortage.h"
+#include "plan/spill.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define AUTO_CHECKPOINTS 16 /* at most, with "auto" */
 
 /* Shape, graph tables and the placement's work, in one mapping: first counted, then placed. */
 static stator_status map_tables(struct planning *s, stator_error *e) {
@@ -356,6 +359,7 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
     w->spill = c->memory.on_oom == CONFIG_OOM_SPILL;
     w->sequences = (uint32_t)c->memory.sequences;
     w->batch = (uint32_t)c->memory.batch;
+    w->checkpoints = c->server.checkpoints != CONFIG_CHECKPOINTS_AUTO ? (uint32_t)c->server.checkpoints : 0;
     w->guesses = c->speculation.mode != CONFIG_SPECULATION_OFF ? (uint32_t)c->speculation.tokens : 0;
     w->logits_rows =
         c->memory.logits_rows != 0 ? (uint32_t)c->memory.logits_rows : w->sequences * (w->guesses + 1);
@@ -460,21 +464,64 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
     return STATOR_OK;
 }
 
+/* A prefix is found by its PAGED blocks: a model without such a cache has no use for checkpoints, nor has one
+ * whose layers have nothing else. */
+static bool takes_checkpoints(struct planning *s) {
+    struct graph *g = &s->devices[0].graph;
+    struct graph_want want = {.batch = s->want.batch,
+                              .logits_rows = s->want.logits_rows,
+                              .kv_type_k = s->want.kv_type_k,
+                              .kv_type_v = s->want.kv_type_v};
+    bool paged = false, other = false;
+    if (!s->config.server.prefix_cache || arch_build(g, s->shape, &want, NULL) != STATOR_OK)
+        return false;
+    for (uint32_t i = 0; i < g->n_caches; i++) {
+        paged = paged || g->caches[i].kind == GRAPH_PAGED;
+        other = other || (g->caches[i].kind != GRAPH_PAGED && g->caches[i].n_layers > 0);
+    }
+    return paged && other;
+}
+
+/* "auto": an answer's and its prompt's for each sequence, and two more, as far as they fit; a context that is
+ * "max" then takes what they leave. */
+static void resolve_checkpoints(struct planning *s) {
+    const uint64_t said = s->config.server.checkpoints;
+    uint64_t n = said == CONFIG_CHECKPOINTS_AUTO
+                     ? ARITH_MIN(2 * (uint64_t)s->want.sequences + 2, (uint64_t)AUTO_CHECKPOINTS)
+                     : said;
+    struct plan plan;
+    if (!takes_checkpoints(s))
+        n = 0;
+    for (;; n /= 2) {
+        s->want.checkpoints = (uint32_t)n;
+        if (n == 0 || said != CONFIG_CHECKPOINTS_AUTO)
+            return;
+        if (s->config.memory.context == CONFIG_CONTEXT_AUTO && fit_largest_context(s, &s->want) > 0)
+            return;
+        if (s->config.memory.context != CONFIG_CONTEXT_AUTO &&
+            planner_make(s, &s->want, &plan, NULL) == STATOR_OK && plan.fits && spill_all(&plan) == 0)
+            return;
+    }
+}
+
 /* The kernel for wide states keeps none while it tests guesses. */
 static stator_status check_guesses(const struct planning *s, stator_error *e) {
     for (uint32_t i = 0; i < s->n_devices && s->want.guesses > 0; i++) {
         const struct graph *g = &s->devices[i].graph;
         for (uint32_t k = 0; k < g->n_ops && !s->devices[i].facts.host_memory; k++)
             if (g->ops[k].kind == GRAPH_DELTA && g->ops[k].delta.dim_k > DELTA_TESTED_STATE)
-                return error_set(e, STATOR_USAGE,
-                                 "speculation.mode: the states of this model have %u rows, a GPU tests guesses "
-                                 "with up to %d; set it to \"off\"",
-                                 g->ops[k].delta.dim_k, DELTA_TESTED_STATE);
+                return error_set(
+                    e, STATOR_USAGE,
+                    "speculation.mode: the states of this model have %u rows, a GPU tests guesses "
+                    "with up to %d; set it to \"off\"",
+                    g->ops[k].delta.dim_k, DELTA_TESTED_STATE);
     }
     return STATOR_OK;
 }
 
 stator_status planning_make(struct planning *s, stator_error *e) {
+    if (!s->planned)
+        resolve_checkpoints(s);
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO && !s->planned) {
         uint32_t context = fit_largest_context(s, &s->want);
         if (context > 0)
@@ -495,6 +542,7 @@ stator_status planning_make(struct planning *s, stator_error *e) {
         return st;
     s->planned = true;
     config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
+    config_derive(&s->config, CONFIG_SERVER_CHECKPOINTS, s->want.checkpoints);
     config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);
     return STATOR_OK;
 }

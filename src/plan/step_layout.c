@@ -18,7 +18,7 @@ void step_layout(const struct device_model *m, const struct planning_want *want,
     for (uint32_t i = 0; i < g->n_caches; i++) {
         const struct device_cache *c = &m->caches[i];
         h->cache[i].table_stride = c->per_sequence;
-        h->cache[i].at_zero = take(&at, c->n_blocks, sizeof(uint32_t));
+        h->cache[i].at_fill = take(&at, c->n_blocks, sizeof(struct step_fill));
         h->cache[i].at_tables = take(&at, (uint64_t)want->sequences * c->per_sequence, sizeof(uint32_t));
     }
     h->at_rope = take(&at, (uint64_t)want->batch * h->rope_stride, sizeof(float));

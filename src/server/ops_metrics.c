@@ -73,6 +73,12 @@ static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "prefix_hits_total", "counter", "Requests that began behind a prefix", s->prefix_hits);
     put_u64(t, "prefix_tokens_total", "counter", "Tokens of prompts that were not computed therefore",
             s->tokens_cached);
+    put_u64(t, "checkpoints", "gauge", "Planned copies of windows and recurrent states", s->checkpoints);
+    put_u64(t, "checkpoints_used", "gauge", "Of these, taken and not free", s->checkpoints_used);
+    put_u64(t, "checkpoints_taken_total", "counter", "Copies of windows and states that were taken",
+            s->checkpoints_taken);
+    put_u64(t, "checkpoints_resumed_total", "counter", "Times that a request went on from one",
+            s->checkpoints_resumed);
     put_u64(t, "speculation_turns_total", "counter",
             "Times that a generating request had a token in a step, guesses beside it or not", s->turns);
     put(t, "speculation_guessed_total", "counter",

@@ -78,6 +78,11 @@ static void write_slots(const void *from, struct json *j) {
     json_put_u64(j, "peak", s->stats.blocks_peak);
     json_put_u64(j, "cached", s->stats.blocks_cached);
     json_close(j);
+    json_open_object(j, "checkpoints");
+    json_put_u64(j, "all", s->stats.checkpoints);
+    json_put_u64(j, "used", s->stats.checkpoints_used);
+    json_put_u64(j, "free", s->stats.checkpoints - s->stats.checkpoints_used);
+    json_close(j);
     ops_write_slots(s->list, s->n, j, "requests");
     json_close(j);
 }

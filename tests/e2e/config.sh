@@ -92,11 +92,11 @@ test_help_config() {
         sampling.frequency_penalty sampling.seed speculation.mode speculation.tokens cache.dir chat.template \
         server.host server.port server.api_key_file server.open server.hosts server.cors server.max_connections \
         server.max_body server.max_queue server.memory server.request_timeout server.default_max_tokens \
-        server.on_fault server.log_requests server.prefix_cache server.page log.level log.format log.file; do
+        server.on_fault server.log_requests server.prefix_cache server.page server.checkpoints log.level log.format log.file; do
         printed "^$key  \(.*\)  default "
     done
     expect 0 "$stator" help config --json
-    [ "$(grep -c '"key":' "$tmp/out")" = 54 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 54"
+    [ "$(grep -c '"key":' "$tmp/out")" = 55 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 55"
 }
 
 test_example() {

@@ -238,7 +238,7 @@ static void check_deep(uint64_t *seed, const struct launch_traits *t, const uint
         tokens += d->chunk[i].n;
     }
     h->n_tokens = tokens;
-    h->cache[0].n_zero = 0;
+    h->cache[0].n_fill = 0;
     memset((uint8_t *)h + h->at_rows, 0, 4);
     launch_cut(&m->model, t, d->bucket, h);
     for (uint32_t i = 0; i < h->n_chunks; i++)

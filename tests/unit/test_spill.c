@@ -274,7 +274,7 @@ static void test_launches(void **state) {
                 if (a->kind == LAUNCH_BUFFER && a->buffer.arena == DEVICE_WEIGHTS)
                     assert_true(a->buffer.slice < m->graph->weight_slices);
             }
-            if (m->graph->ops[l[i].op].kind != GRAPH_ZERO_KV)
+            if (m->graph->ops[l[i].op].kind != GRAPH_FILL)
                 continue;
             assert_int_equal(l[i].args[1].buffer.slice, next);
             cleared[next >= own.end] += l[i].args[2].u32;

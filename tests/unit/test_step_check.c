@@ -12,7 +12,7 @@ struct descriptor {
     int32_t tokens[BATCH];
     struct step_chunk chunks[SEQUENCES];
     uint32_t rows[ROWS];
-    uint32_t zero[BLOCKS];
+    struct step_fill fill[BLOCKS];
     uint32_t tables[SEQUENCES * STRIDE];
 };
 
@@ -30,9 +30,9 @@ static struct descriptor good(void) {
     h->at_chunks = offsetof(struct descriptor, chunks);
     h->at_rows = offsetof(struct descriptor, rows);
     h->at_rope = sizeof d;
-    h->cache[0] = (struct step_cache){.n_zero = 2,
+    h->cache[0] = (struct step_cache){.n_fill = 2,
                                       .table_stride = STRIDE,
-                                      .at_zero = offsetof(struct descriptor, zero),
+                                      .at_fill = offsetof(struct descriptor, fill),
                                       .at_tables = offsetof(struct descriptor, tables)};
     model = (struct device_model){.graph = &graph, .sequences = SEQUENCES, .step = *h};
     model.caches[0] = (struct device_cache){.n_blocks = BLOCKS, .per_sequence = STRIDE};
@@ -40,8 +40,8 @@ static struct descriptor good(void) {
     d.chunks[1] = (struct step_chunk){.slot = 0, .first = 3, .n = 2};
     d.rows[0] = 2;
     d.rows[1] = 4;
-    d.zero[0] = 5;
-    d.zero[1] = 0;
+    d.fill[0] = (struct step_fill){5, STEP_ZEROS};
+    d.fill[1] = (struct step_fill){0, 4};
     d.tables[2 * STRIDE] = 5;
     d.tables[2 * STRIDE + 1] = 1;
     d.tables[0] = 3;
@@ -96,7 +96,7 @@ static void each_flaw_of_a_step_is_found(void **state) {
     FLAW(d.header.rope_stride = 2, "caches or angles are not the graph's");
     FLAW(d.header.at_rows += 4, "arrays are not where they were planned");
     FLAW(d.header.cache[0].table_stride = 1, "a cache's tables are not where they were planned");
-    FLAW(d.header.cache[0].n_zero = BLOCKS + 1, "more blocks to clear than there are");
+    FLAW(d.header.cache[0].n_fill = BLOCKS + 1, "more blocks to set than there are");
     FLAW(d.chunks[1].slot = SEQUENCES, "a chunk of no sequence");
     FLAW(d.chunks[1].first = 2, "chunks do not follow one another");
     FLAW(d.chunks[0].n = 0, "chunks do not follow one another");
@@ -116,7 +116,11 @@ static void each_flaw_of_a_step_is_found(void **state) {
 static void each_flaw_of_its_tables_is_found(void **state) {
     (void)state;
     TABLE_FLAW(d.chunks[1].slot = 2, "two chunks of one sequence");
-    TABLE_FLAW(d.zero[1] = BLOCKS, "a block to clear is none of the cache");
+    TABLE_FLAW(d.fill[1].block = BLOCKS, "a block to set, or where from, is none of the cache");
+    TABLE_FLAW(d.fill[1].from = BLOCKS, "a block to set, or where from, is none of the cache");
+    TABLE_FLAW(d.fill[1].block = 5, "a block is set twice, or set and copied");
+    TABLE_FLAW(d.fill[1].from = 5, "a block is set twice, or set and copied");
+    TABLE_FLAW(d.fill[1].from = 0, "a block is set twice, or set and copied");
     TABLE_FLAW(d.tables[2 * STRIDE + 1] = BLOCKS, "a block of a chunk is none of the cache");
     TABLE_FLAW(d.chunks[1].position = STRIDE * KV_LAYOUT_BLOCK - 1,
                "a chunk lies behind the end of its block table");

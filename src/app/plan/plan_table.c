@@ -108,14 +108,24 @@ static const char *sequences_note(const struct plan *p) {
 static void print_kv(const struct plan *p, FILE *out) {
     uint64_t per_token = 0;
     uint64_t per_sequence = 0;
+    uint64_t per_checkpoint = 0;
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
         per_token += p->places[i].kv_per_token;
         per_sequence += p->places[i].kv_per_sequence;
+        per_checkpoint += p->places[i].kv_per_checkpoint;
     }
     char size[UNITS_TEXT];
+    char all[UNITS_TEXT];
     if (per_sequence > 0)
         fprintf(out, "windows and states: %s a sequence, whatever its tokens\n",
                 units_format_size(per_sequence, size));
+    if (per_checkpoint > 0 && p->checkpoints > 0)
+        fprintf(out, "checkpoints: %" PRIu64 " of %s, %s in all (server.checkpoints)\n", p->checkpoints,
+                units_format_size(per_checkpoint, size),
+                units_format_size(p->checkpoints * per_checkpoint, all));
+    else if (per_checkpoint > 0)
+        fprintf(out, "checkpoints: none, so no prompt is shared; one would take %s (server.checkpoints)\n",
+                units_format_size(per_checkpoint, size));
     uint64_t sequences = input(p, "sequences");
     fprintf(out, "KV: %s a token; planned are %" PRIu64 " tokens, %" PRIu64 " sequence%s of %" PRIu64 "\n",
             units_format_size(per_token, size), p->kv_tokens, sequences, sequences == 1 ? "" : "s",

@@ -127,7 +127,7 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     if (g->want.cells != 0 && has_attention(&g->want, s))
         p->arrivals =
             graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch, s->n_kv_heads, GRAPH_F32);
-    graph_add_op(g, GRAPH_ZERO_KV, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
+    graph_add_op(g, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     if (g->want.first_layer == 0) {
         struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, p->x);
         op->scale = embed_scale(s);

@@ -42,27 +42,32 @@ static const struct step_chunk *chunk_of(const struct member *m, uint32_t token)
     return c;
 }
 
-static void zero_cache(const struct member *m, uint32_t cache) {
+static void fill_cache(const struct member *m, uint32_t cache) {
     const struct graph_cache *g = &m->g->caches[cache];
-    const uint32_t *blocks = (const uint32_t *)(m->slot + m->h->cache[cache].at_zero);
+    const struct step_fill *fill = (const struct step_fill *)(m->slot + m->h->cache[cache].at_fill);
     uint32_t units = g->n_layers * g->units;
-    uint64_t items = (uint64_t)m->h->cache[cache].n_zero * units;
+    uint64_t items = (uint64_t)m->h->cache[cache].n_fill * units;
     for (uint64_t i = items * m->id / m->n; i < items * (m->id + 1) / m->n; i++) {
-        uint32_t unit = (uint32_t)(i % units);
-        memset(cache_block(m, cache, unit / g->units, unit % g->units, blocks[i / units]), 0, g->bytes);
+        const uint32_t layer = (uint32_t)(i % units) / g->units, unit = (uint32_t)(i % units) % g->units;
+        void *to = cache_block(m, cache, layer, unit, fill[i / units].block);
+        const uint32_t from = fill[i / units].from;
+        if (from == STEP_ZEROS)
+            memset(to, 0, g->bytes);
+        else
+            memcpy(to, cache_block(m, cache, layer, unit, from), g->bytes);
     }
 }
 
-static void run_zero_kv(const struct member *m, const struct graph_op *op) {
+static void run_fill(const struct member *m, const struct graph_op *op) {
     (void)op;
     for (uint32_t i = 0; i < m->g->n_caches; i++)
-        zero_cache(m, i);
+        fill_cache(m, i);
 }
 
-static bool zeroes(const struct member *m) {
+static bool fills(const struct member *m) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->g->n_caches; i++)
-        n += m->h->cache[i].n_zero;
+        n += m->h->cache[i].n_fill;
     return n > 0;
 }
 
@@ -502,7 +507,7 @@ static void run_send(const struct member *m, const struct graph_op *op) {
 
 /* By kind. Other ops are other functions here; what they need of the device is in cpu_device.h. */
 static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct graph_op *op) = {
-    [GRAPH_ZERO_KV] = run_zero_kv,  [GRAPH_EMBED] = run_embed,           [GRAPH_NORM] = run_norm,
+    [GRAPH_FILL] = run_fill,        [GRAPH_EMBED] = run_embed,           [GRAPH_NORM] = run_norm,
     [GRAPH_MATMUL] = run_matmul,    [GRAPH_ROPE_STORE] = run_rope_store, [GRAPH_ATTENTION] = run_attention,
     [GRAPH_GATHER_NORM] = run_norm, [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
     [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
@@ -533,7 +538,7 @@ void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t
     uint64_t began = d->spans != NULL ? clock_ns() : 0;
     for (uint32_t i = begin; i < end; i++) {
         const struct graph_op *op = &m.g->ops[i];
-        if (op->kind == GRAPH_ZERO_KV && !zeroes(&m))
+        if (op->kind == GRAPH_FILL && !fills(&m))
             continue;
         run_op[op->kind](&m, op);
         if (i + 1 < end) /* the run's own end is the last meeting */

@@ -116,29 +116,31 @@ stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, s
     return STATOR_OK;
 }
 
-static void zero_part(struct launch_list *b, uint32_t op, uint32_t cache, bool spilled) {
+static void fill_part(struct launch_list *b, uint32_t op, uint32_t cache, bool spilled) {
     const struct device_cache *c = &b->m->caches[cache];
     struct device_cache_part part = device_cache_part(b->m, cache, spilled);
     uint32_t left = part.units;
     for (uint32_t slice = part.first; slice < part.end; slice++) {
         uint32_t here = ARITH_MIN(left, c->units_per_slice);
-        struct launch *l = launch_add(b, LAUNCH_ZERO_KV, op, OPENCL_GROUP, (uint64_t)here * c->n_blocks);
-        launch_put_zero_kv(b, l,
-                           &(struct launch_zero_kv_arguments){
-                               .kv = {DEVICE_KV, slice, 0},
-                               .units = here,
-                               .unit_bytes = c->unit_bytes,
-                               .block_stride = b->g->caches[cache].bytes,
-                               .cache = cache,
-                           });
+        struct launch *l =
+            launch_add(b, LAUNCH_FILL, op, OPENCL_GROUP,
+                       arith_ceil_div(b->g->caches[cache].bytes, OPENCL_FILL_PART) * here * c->n_blocks);
+        launch_put_fill(b, l,
+                        &(struct launch_fill_arguments){
+                            .kv = {DEVICE_KV, slice, 0},
+                            .units = here,
+                            .unit_bytes = c->unit_bytes,
+                            .block_stride = b->g->caches[cache].bytes,
+                            .cache = cache,
+                        });
         left -= here;
     }
 }
 
-static stator_status add_zero_kv(struct launch_list *b, uint32_t op) {
+static stator_status add_fill(struct launch_list *b, uint32_t op) {
     for (uint32_t cache = 0; cache < b->g->n_caches; cache++) {
-        zero_part(b, op, cache, false);
-        zero_part(b, op, cache, true);
+        fill_part(b, op, cache, false);
+        fill_part(b, op, cache, true);
     }
     return STATOR_OK;
 }
@@ -377,7 +379,7 @@ static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
 
 /* By kind. Copies are not launches: the back end makes them. */
 static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_t op) = {
-    [GRAPH_ZERO_KV] = add_zero_kv,    [GRAPH_EMBED] = add_embed,           [GRAPH_NORM] = add_norm,
+    [GRAPH_FILL] = add_fill,          [GRAPH_EMBED] = add_embed,           [GRAPH_NORM] = add_norm,
     [GRAPH_MATMUL] = add_matmul,      [GRAPH_ROPE_STORE] = add_rope_store, [GRAPH_ATTENTION] = add_attention,
     [GRAPH_GATHER_NORM] = add_norm,   [GRAPH_ARGMAX] = add_argmax,         [GRAPH_CONV] = launch_conv,
     [GRAPH_DELTA] = launch_delta,     [GRAPH_GATE] = launch_gate,          [GRAPH_ROUTE] = launch_route,

@@ -62,7 +62,7 @@ struct launch_states {
 
 /* name: of the struct and the function; LIST: of the kernel's arguments. */
 #define LAUNCH_KERNELS(F)                                                                                    \
-    F(zero_kv, ZERO_KV)                                                                                      \
+    F(fill, FILL)                                                                                            \
     F(embed, EMBED)                                                                                          \
     F(argmax, ARGMAX)                                                                                        \
     F(norm, NORM)                                                                                            \

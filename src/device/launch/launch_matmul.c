@@ -57,7 +57,7 @@ enum {
     {#family "_" #set, #family "_" #set, size}, {#family "_" #set "_heads", #family "_" #set, size},
 
 const struct launch_kernel launch_kernels[] = {
-    [LAUNCH_ZERO_KV] = {"zero_kv", "ends", 0},
+    [LAUNCH_FILL] = {"fill", "ends", 0},
     [LAUNCH_EMBED] = {"embed", "ends", 0},
     [LAUNCH_ARGMAX] = {"argmax", "ends", 0},
     [LAUNCH_NORM] = {"norm", "norm", 16},

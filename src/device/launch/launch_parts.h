@@ -14,7 +14,7 @@
 
 /* Indices of launch_kernels; the matmul kernels follow. */
 enum {
-    LAUNCH_ZERO_KV,
+    LAUNCH_FILL,
     LAUNCH_EMBED,
     LAUNCH_ARGMAX,
     LAUNCH_NORM,

@@ -239,7 +239,7 @@ static uint64_t descriptor_bytes(const struct device_model *m, uint32_t tokens) 
     const struct step_header *h = &m->step;
     CHECK(h->at_rope >= h->at_tokens && h->at_rope >= h->at_chunks && h->at_rope >= h->at_rows);
     for (uint32_t i = 0; i < h->n_caches; i++)
-        CHECK(h->at_rope >= h->cache[i].at_zero && h->at_rope >= h->cache[i].at_tables);
+        CHECK(h->at_rope >= h->cache[i].at_fill && h->at_rope >= h->cache[i].at_tables);
     uint64_t bytes = h->at_rope + (uint64_t)tokens * h->rope_stride * sizeof(float);
     return ARITH_MIN(bytes, m->step_bytes);
 }

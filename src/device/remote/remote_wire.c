@@ -25,7 +25,7 @@ static bool walk(uint8_t *slot, bool (*visit)(void *context, uint8_t *at, uint64
               visit(context, slot + h->at_rope, (uint64_t)h->n_tokens * h->rope_stride * sizeof(float));
     for (uint32_t c = 0; c < h->n_caches && ok; c++) {
         const struct step_cache *k = &h->cache[c];
-        ok = visit(context, slot + k->at_zero, k->n_zero * sizeof(uint32_t));
+        ok = visit(context, slot + k->at_fill, k->n_fill * sizeof(struct step_fill));
         for (uint32_t i = 0; i < h->n_chunks && ok; i++)
             ok = visit(context,
                        slot + k->at_tables + (uint64_t)chunks[i].slot * k->table_stride * sizeof(uint32_t),
@@ -73,9 +73,9 @@ static bool header_fits(const struct device_model *m, const struct step_header *
               h->at_chunks == own->at_chunks && h->at_rows == own->at_rows && h->at_rope == own->at_rope &&
               h->n_caches == own->n_caches;
     for (uint32_t i = 0; i < own->n_caches && ok; i++)
-        ok = h->cache[i].n_zero <= m->caches[i].n_blocks &&
+        ok = h->cache[i].n_fill <= m->caches[i].n_blocks &&
              h->cache[i].table_stride == own->cache[i].table_stride &&
-             h->cache[i].at_zero == own->cache[i].at_zero && h->cache[i].at_tables == own->cache[i].at_tables;
+             h->cache[i].at_fill == own->cache[i].at_fill && h->cache[i].at_tables == own->cache[i].at_tables;
     return ok;
 }
 

@@ -38,7 +38,11 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
                         .blocks_cached = atomic_load(&s->shown.cached_blocks),
                         .blocks_evicted = atomic_load(&s->shown.evicted_blocks),
                         .prefix_hits = atomic_load(&s->shown.hits),
-                        .tokens_cached = atomic_load(&s->shown.tokens_cached)};
+                        .tokens_cached = atomic_load(&s->shown.tokens_cached),
+                        .checkpoints = s->n_checkpoints,
+                        .checkpoints_used = atomic_load(&s->shown.checkpoints_used),
+                        .checkpoints_taken = atomic_load(&s->shown.checkpoints_taken),
+                        .checkpoints_resumed = atomic_load(&s->shown.checkpoints_resumed)};
     const struct speculation_shown *guesses = &s->shown.speculation;
     _Static_assert(STATOR_GUESSES == CONFIG_MOST_GUESSES, "a figure for each");
     all.turns = atomic_load(&guesses->turns);

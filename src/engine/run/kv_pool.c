@@ -104,11 +104,21 @@ void kv_pool_keep(struct kv_pool *p, uint32_t block, uint32_t before, const int3
     b->kept = true;
     b->before = before;
     b->behind = 0;
+    b->mark = KV_POOL_NONE;
     memcpy(b->tokens, tokens, sizeof b->tokens);
     b->next = *bucket;
     *bucket = block;
     if (before != KV_POOL_NONE)
         p->blocks[before].behind++;
+}
+
+void kv_pool_set_mark(struct kv_pool *p, uint32_t block, uint32_t mark) {
+    CHECK(p->blocks[block].kept);
+    p->blocks[block].mark = mark;
+}
+
+uint32_t kv_pool_mark(const struct kv_pool *p, uint32_t block) {
+    return p->blocks[block].kept ? p->blocks[block].mark : KV_POOL_NONE;
 }
 
 void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other) {

@@ -27,6 +27,7 @@ struct kv_block {
     uint32_t behind;       /* kept blocks that name it as `before` */
     uint32_t next;         /* kept: of the same bucket */
     uint32_t older, newer; /* cached */
+    uint32_t mark;         /* kept: what else there is at its end; KV_POOL_NONE: nothing */
     bool kept;
     int32_t tokens[KV_LAYOUT_BLOCK]; /* kept */
 };
@@ -58,6 +59,9 @@ uint32_t kv_pool_find(const struct kv_pool *p, uint32_t before, const int32_t *t
 void kv_pool_hold(struct kv_pool *p, uint32_t block, uint64_t name);
 /* Keeps a held block, which a find does not find yet. */
 void kv_pool_keep(struct kv_pool *p, uint32_t block, uint32_t before, const int32_t *tokens);
+/* What the caller notes of a kept block, until it goes; KV_POOL_NONE: nothing, or it is not kept. */
+void kv_pool_set_mark(struct kv_pool *p, uint32_t block, uint32_t mark);
+uint32_t kv_pool_mark(const struct kv_pool *p, uint32_t block);
 /* One holder less; `other` is the name of one that is left, if there is one. */
 void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other);
 /* The invariants, looked at one by one; for tests and debug builds. */

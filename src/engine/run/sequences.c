@@ -1,6 +1,7 @@
 #include "engine/run/sequences.h"
 
 #include "base/clock.h"
+#include "engine/run/checkpoints.h"
 
 static bool is_paged(const struct stator *s, uint32_t cache) {
     return s->planning.devices[0].graph.caches[cache].kind == GRAPH_PAGED;
@@ -55,7 +56,7 @@ __attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /
         if (is_paged(s, i))
             continue;
         uint32_t n = s->caches[i].n_free;
-        uint32_t n_blocks = s->planning.devices[0].model.caches[i].n_blocks;
+        uint32_t n_blocks = s->planning.devices[0].model.caches[i].of_sequences;
         for (uint32_t k = 0; k < s->caches[i].n_free; k++)
             if (s->caches[i].free[k] >= n_blocks)
                 return false;
@@ -64,7 +65,7 @@ __attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /
         if (n != n_blocks)
             return false;
     }
-    return pool_is_whole(s);
+    return pool_is_whole(s) && checkpoints_are_whole(s);
 }
 
 static void show(struct stator *s, uint32_t cache, uint32_t block, uint64_t what) {
@@ -73,7 +74,8 @@ static void show(struct stator *s, uint32_t cache, uint32_t block, uint64_t what
 
 static void tell_of_pool(struct stator *s) {
     atomic_store(&s->shown.cached_blocks, s->pool.n_cached);
-    atomic_store(&s->shown.evicted_blocks, s->pool.evicted);
+    if (atomic_exchange(&s->shown.evicted_blocks, s->pool.evicted) != s->pool.evicted)
+        checkpoints_show(s);
 }
 
 /* The block before q's k-th. */
@@ -117,13 +119,39 @@ static void swap_equal(struct stator *s, struct engine_sequence *q) {
     }
 }
 
+/* Blocks of its prompt that others' may be: its last token's logits are wanted. */
+static uint32_t last_shared(const struct engine_request *r) {
+    return (r->n_prompt - 1) / KV_LAYOUT_BLOCK;
+}
+
+/* How many kept blocks there are with q's beginning, and as many of them as lie before a checkpoint: that,
+ * and its end; or what q has. Those are not all q's yet. */
+static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uint32_t *slot) {
+    const struct engine_request *r = q->request;
+    uint32_t k = q->n_kept, best = q->n_kept;
+    for (uint32_t at = before(q, k); k < last_shared(r); k++) {
+        at = kv_pool_find(&s->pool, at, r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
+        if (at == KV_POOL_NONE)
+            break;
+        uint32_t here = checkpoints_of(s, at);
+        if (here == CHECKPOINTS_NONE)
+            continue;
+        *slot = here;
+        best = k + 1;
+    }
+    if (q->began_ns == 0) /* nothing of it was computed: where kept blocks end, others may branch off too */
+        checkpoints_aim(s, q, k * KV_LAYOUT_BLOCK);
+    return best;
+}
+
 void sequences_reuse(struct stator *s, struct engine_sequence *q) {
     struct engine_request *r = q->request;
     if (!q->shares)
         return;
     swap_equal(s, q);
-    uint32_t from = q->done;
-    uint32_t most = (r->n_prompt - 1) / KV_LAYOUT_BLOCK; /* the last token's logits are wanted */
+    const uint32_t from = q->done;
+    uint32_t slot = CHECKPOINTS_NONE;
+    const uint32_t most = s->n_checkpoints > 0 ? find_checkpoint(s, q, &slot) : last_shared(r);
     while (q->n_kept < most) {
         const uint32_t k = q->n_kept;
         uint32_t kept = kv_pool_find(&s->pool, before(q, k), r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
@@ -140,6 +168,8 @@ void sequences_reuse(struct stator *s, struct engine_sequence *q) {
     tell_of_pool(s);
     if (q->done == from)
         return;
+    if (slot != CHECKPOINTS_NONE)
+        checkpoints_resume(s, q, slot);
     if (atomic_fetch_add(&r->shown.n_cached, q->done - from) == 0)
         atomic_fetch_add(&s->shown.hits, 1);
     atomic_fetch_add(&s->shown.tokens_cached, q->done - from);
@@ -175,7 +205,7 @@ static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens
         for (uint32_t k = 0; k < need; k++)
             show(s, i, q->caches[i].table[k] = c->free[--c->n_free], KV_POOL_SHOWN(name, 1));
         q->caches[i].n_blocks = need;
-        show_peak(s, i, d->n_blocks - c->n_free);
+        show_peak(s, i, d->of_sequences - c->n_free);
     }
     s->reserved += q->reserved;
 }
@@ -199,6 +229,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     CHECK(q->flights == 0);
     q->began_ns = q->prompt_done_ns = 0;
     speculation_begin(q);
+    checkpoints_begin(q);
     /* Who reads all logits computes all tokens. */
     q->shares = s->reuses && r->kind == STATOR_GENERATE && !r->measured;
     uint64_t now = clock_ns();
@@ -231,6 +262,7 @@ bool sequences_take_rows(struct stator *s, uint32_t slot) {
 void sequences_release(struct stator *s, struct engine_sequence *q) {
     CHECK(q->request != NULL && q->flights == 0);
     DCHECK(blocks_are_whole(s));
+    checkpoints_leave(s, q);
     while (q->n_blocks > 0) { /* from the end: the pool's invariant */
         uint32_t k = q->n_blocks - 1, block = q->blocks[k];
         kv_pool_drop(&s->pool, block, s->pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
@@ -243,7 +275,7 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
         struct engine_cache *c = &s->caches[i];
         for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)
             show(s, i, c->free[c->n_free++] = q->caches[i].table[k], 0);
-        CHECK(c->n_free <= s->planning.devices[0].model.caches[i].n_blocks);
+        CHECK(c->n_free <= s->planning.devices[0].model.caches[i].of_sequences);
         q->caches[i].n_blocks = 0;
     }
     atomic_store(&q->request->shown.blocks, 0);

@@ -6,6 +6,7 @@
  * same whatever their number; and a prompt in chunks of a part of it. The numbers do not depend on it. */
 #include "engine/run/step_fill.h"
 
+#include "engine/run/checkpoints.h"
 #include "engine/run/sequences.h"
 #include "engine/run/step_writer.h"
 
@@ -22,8 +23,7 @@ struct filling {
     struct engine_step *st;
 };
 
-/* Whether anything of q may go into a step. */
-static bool runs(const struct engine_sequence *q, stator_request_kind kind) {
+bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind) {
     return q->request != NULL && q->request->kind == kind && !q->failed && !step_fill_cancelled(q->request);
 }
 
@@ -37,16 +37,17 @@ bool step_fill_others(const struct stator *s, const struct engine_sequence *q) {
         const struct engine_sequence *other = &s->sequences[i];
         if (other == q)
             continue;
-        if (runs(other, STATOR_GENERATE) && outbox_has_room(&other->request->out))
+        if (step_fill_runs(other, STATOR_GENERATE) && outbox_has_room(&other->request->out))
             return true;
-        if (runs(other, STATOR_LOGITS) && step_fill_reader_room(other) > 0)
+        if (step_fill_runs(other, STATOR_LOGITS) && step_fill_reader_room(other) > 0)
             return true;
     }
     return false;
 }
 
 /* Where q's blocks are, and those that are new to it as to be cleared. */
-static void add_tables(const struct stator *s, struct filling *f, struct engine_sequence *q) {
+static void add_tables(struct stator *s, struct filling *f, struct engine_sequence *q) {
+    checkpoints_fill(s, f->h, f->st->number, q);
     size_t sequence = (size_t)(q - s->sequences);
     for (uint32_t i = 0; i < f->h->n_caches; i++) {
         struct step_cache *c = &f->h->cache[i];
@@ -56,8 +57,8 @@ static void add_tables(const struct stator *s, struct filling *f, struct engine_
         uint32_t known = paged ? q->n_cleared : q->fresh ? 0 : n;
         CHECK(n <= c->table_stride && known <= n);
         memcpy((uint32_t *)(f->slot + c->at_tables) + sequence * c->table_stride, table, n * sizeof *table);
-        memcpy((uint32_t *)(f->slot + c->at_zero) + c->n_zero, table + known, (n - known) * sizeof *table);
-        c->n_zero += n - known;
+        for (uint32_t k = known; k < n; k++)
+            step_writer_fill(f->h, f->slot, i, table[k], STEP_ZEROS);
     }
     q->n_cleared = q->n_blocks;
     q->fresh = false;
@@ -116,7 +117,7 @@ static uint32_t largest_chunk(const struct stator *s, uint32_t n) {
 static uint32_t largest_group(const struct stator *s) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
-        n += runs(&s->sequences[i], STATOR_GENERATE) &&
+        n += step_fill_runs(&s->sequences[i], STATOR_GENERATE) &&
              s->sequences[i].done >= s->sequences[i].request->n_prompt;
     return s->planning.n_devices == 1 ? n : (uint32_t)arith_ceil_div(n, s->planning.n_devices);
 }
@@ -140,7 +141,7 @@ static uint32_t spare_of(const struct stator *s, uint32_t *n_guessing) {
         return 0;
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         const struct engine_sequence *q = &s->sequences[i];
-        if (!runs(q, STATOR_GENERATE) || q->done == q->request->n_tokens)
+        if (!step_fill_runs(q, STATOR_GENERATE) || q->done == q->request->n_tokens)
             continue;
         tokens += q->request->n_tokens - q->done;
         rows++;
@@ -161,7 +162,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
             struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->planning.want.sequences];
-            if (!runs(q, STATOR_GENERATE))
+            if (!step_fill_runs(q, STATOR_GENERATE))
                 continue;
             const struct engine_request *r = q->request;
             bool generating = q->done >= r->n_prompt;
@@ -173,7 +174,10 @@ static void fill_generation(struct stator *s, struct filling *f) {
             uint32_t left = r->n_tokens - q->done;
             if (left == 0)
                 continue; /* its next token is not known yet */
+            if (checkpoints_wait(s, q))
+                continue;
             uint32_t n = ARITH_MIN(left, s->planning.want.batch - f->h->n_tokens);
+            n = ARITH_MIN(n, checkpoints_room(q));
             if (q->done < r->n_depth)
                 n = ARITH_MIN(n, r->n_depth - q->done);
             /* Known tokens beside the last one: guesses that were kept and are computed again. */
@@ -222,7 +226,7 @@ static struct engine_sequence *find_reader(struct stator *s) {
     for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
         uint32_t i = (s->next_reader + k) % s->planning.want.sequences;
         struct engine_sequence *q = &s->sequences[i];
-        if (!runs(q, STATOR_LOGITS) || q->done == q->request->n_tokens)
+        if (!step_fill_runs(q, STATOR_LOGITS) || q->done == q->request->n_tokens)
             continue;
         /* Rows on their way may fill the room. */
         if (step_fill_others(s, q) && (step_fill_reader_room(q) == 0 || q->flights > 0))
@@ -238,7 +242,7 @@ bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
     f.h->run_body = 1;
     f.h->n_tokens = f.h->n_chunks = f.h->n_rows = f.h->want_logits = 0;
     for (uint32_t i = 0; i < f.h->n_caches; i++)
-        f.h->cache[i].n_zero = 0;
+        f.h->cache[i].n_fill = 0;
     if (s->read_last)
         fill_generation(s, &f);
     if (f.h->n_tokens == 0) {

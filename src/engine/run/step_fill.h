@@ -6,6 +6,8 @@
 
 /* Fills st and its descriptor `slot`. False: nothing can go into it. */
 bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot);
+/* Whether anything of q may go into a step. */
+bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind);
 /* Whether a sequence other than q has something to compute, or will have when its step has ended. */
 bool step_fill_others(const struct stator *s, const struct engine_sequence *q);
 /* Rows of logits that q's reader has room for. */

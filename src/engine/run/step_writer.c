@@ -18,6 +18,12 @@ void step_writer_rope(const struct stator *s, const struct step_header *h, uint8
     }
 }
 
+void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint32_t block, uint32_t from) {
+    struct step_cache *c = &h->cache[cache];
+    struct step_fill *fill = (struct step_fill *)(slot + c->at_fill) + c->n_fill++;
+    *fill = (struct step_fill){.block = block, .from = from};
+}
+
 void step_writer_copy(uint8_t *to, const uint8_t *from) {
     const struct step_header *h = (const struct step_header *)from;
     const struct step_chunk *chunks = (const struct step_chunk *)(from + h->at_chunks);
@@ -28,7 +34,7 @@ void step_writer_copy(uint8_t *to, const uint8_t *from) {
     memcpy(to + h->at_rope, from + h->at_rope, (size_t)h->n_tokens * h->rope_stride * sizeof(float));
     for (uint32_t c = 0; c < h->n_caches; c++) {
         const struct step_cache *k = &h->cache[c];
-        memcpy(to + k->at_zero, from + k->at_zero, k->n_zero * sizeof(uint32_t));
+        memcpy(to + k->at_fill, from + k->at_fill, k->n_fill * sizeof(struct step_fill));
         for (uint32_t i = 0; i < h->n_chunks; i++) {
             size_t at = k->at_tables + (size_t)chunks[i].slot * k->table_stride * sizeof(uint32_t);
             memcpy(to + at, from + at, k->table_stride * sizeof(uint32_t));

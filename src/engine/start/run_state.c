@@ -1,5 +1,6 @@
 #include "engine/start/run_state.h"
 
+#include "engine/run/checkpoints.h"
 #include "engine/run/trace.h"
 #include "kernels/kernels.h"
 #include "os/pages.h"
@@ -33,11 +34,12 @@ static void lay_out_pool(struct stator *s, const struct planning_want *want, str
     const struct device_model *m = &s->planning.devices[0].model;
     uint32_t per_sequence = 0;
     s->reuses = s->planning.config.server.prefix_cache;
+    checkpoints_lay_out(s, c);
     for (uint32_t i = 0; i < m->graph->n_caches; i++) {
         bool paged = m->graph->caches[i].kind == GRAPH_PAGED;
         CHECK(!paged || per_sequence == 0 || per_sequence == m->caches[i].per_sequence);
         per_sequence = paged ? m->caches[i].per_sequence : per_sequence;
-        s->reuses = s->reuses && paged;
+        s->reuses = s->reuses && (paged || s->n_checkpoints > 0);
         s->has_states = s->has_states || m->graph->caches[i].kind == GRAPH_STATE;
     }
     kv_pool_lay_out(&s->pool, c, want->sequences * per_sequence);
@@ -60,7 +62,7 @@ static void lay_out_cache(struct stator *s, uint32_t cache, struct carve *c) {
     s->caches[cache].shown = s->pool.shown;
     if (m->graph->caches[cache].kind == GRAPH_PAGED)
         return;
-    s->caches[cache].free = carve_take(c, n_blocks, sizeof *s->caches[cache].free);
+    s->caches[cache].free = carve_take(c, m->caches[cache].of_sequences, sizeof *s->caches[cache].free);
     s->caches[cache].shown = carve_take(c, n_blocks, sizeof *s->caches[cache].shown);
     for (uint32_t i = 0; i < n_blocks && c->base != NULL; i++)
         atomic_init(&s->caches[cache].shown[i], 0);
@@ -129,12 +131,12 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         const struct device_cache *d = &m->caches[k];
         for (uint32_t i = 0; i < want->sequences; i++)
             s->sequences[i].caches[k].table = tables[k] + (size_t)i * d->per_sequence;
-        s->shown.blocks += d->n_blocks;
+        s->shown.blocks += d->of_sequences;
         if (m->graph->caches[k].kind == GRAPH_PAGED)
             continue;
-        s->caches[k].n_free = d->n_blocks;
-        for (uint32_t i = 0; i < d->n_blocks; i++)
-            s->caches[k].free[i] = d->n_blocks - 1 - i;
+        s->caches[k].n_free = d->of_sequences;
+        for (uint32_t i = 0; i < d->of_sequences; i++)
+            s->caches[k].free[i] = d->of_sequences - 1 - i;
     }
     atomic_store(&s->shown.free_blocks, s->shown.blocks);
 }

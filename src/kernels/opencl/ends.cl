@@ -1,15 +1,27 @@
-/* The ends of a step: clearing KV blocks, rows of the embedding, the largest logit. */
+/* The ends of a step: setting blocks of caches, rows of the embedding, the largest logit. */
 #include "kernels/opencl/cl_panel.h"
 
-/* Zeroes the blocks of a cache that the step names in `units` units of one slice, beginning at kv. */
-kernel void zero_kv(CL_ARGUMENTS(ZERO_KV)) {
+/* Sets the blocks of a cache that the step names in `units` units of one slice, beginning at kv: to zeros, or
+ * to another block's content. A group has a part of a block, of OPENCL_FILL_PART bytes. */
+kernel void fill(CL_ARGUMENTS(FILL)) {
     global const struct step_cache *c = &CL_STEP(step)->cache[cache];
-    global const uint *blocks = (global const uint *)(step + c->at_zero);
-    uint n = c->n_zero * units;
+    global const struct step_fill *list = (global const struct step_fill *)(step + c->at_fill);
+    uint parts = (block_stride + OPENCL_FILL_PART - 1) / OPENCL_FILL_PART;
+    uint n = c->n_fill * units * parts;
     for (uint i = get_group_id(0); i < n; i += get_num_groups(0)) {
-        global uint4 *at = (global uint4 *)(kv + i % units * unit_bytes + blocks[i / units] * block_stride);
-        for (uint j = get_local_id(0); j < block_stride / 16; j += get_local_size(0))
-            at[j] = (uint4)(0);
+        struct step_fill f = list[i / parts / units];
+        global uchar *unit = kv + i / parts % units * unit_bytes;
+        global uint4 *to = (global uint4 *)(unit + f.block * block_stride);
+        uint first = i % parts * (OPENCL_FILL_PART / 16);
+        uint end = min(first + OPENCL_FILL_PART / 16, block_stride / 16);
+        if (f.from == STEP_ZEROS) {
+            for (uint j = first + get_local_id(0); j < end; j += get_local_size(0))
+                to[j] = (uint4)(0);
+        } else {
+            global const uint4 *from = (global const uint4 *)(unit + f.from * block_stride);
+            for (uint j = first + get_local_id(0); j < end; j += get_local_size(0))
+                to[j] = from[j];
+        }
     }
 }
 

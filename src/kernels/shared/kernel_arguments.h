@@ -10,7 +10,7 @@
 #ifndef STATOR_KERNELS_SHARED_KERNEL_ARGUMENTS_H
 #define STATOR_KERNELS_SHARED_KERNEL_ARGUMENTS_H
 
-#define KERNEL_ARGUMENTS_ZERO_KV(X)                                                                          \
+#define KERNEL_ARGUMENTS_FILL(X)                                                                             \
     X(BUFFER, uchar, kv) X(U32, units) X(U32, unit_bytes) X(U32, block_stride) X(U32, cache)
 
 #define KERNEL_ARGUMENTS_EMBED(X)                                                                            \

@@ -10,6 +10,8 @@
 #define OPENCL_NORM_CHUNK 2048
 /* Words of local memory that making n values int8 takes. */
 #define OPENCL_QUANTISE_WORDS(n) (3 * (n) / 8)
+/* Bytes of a block that a group sets at a time. */
+#define OPENCL_FILL_PART 65536
 /* Tokens that one pass of a matmul kernel handles. */
 #define OPENCL_DECODE_TOKENS  4
 #define OPENCL_DECODE_MIXED   2 /* of all types, or all K types */

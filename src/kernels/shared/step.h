@@ -33,11 +33,20 @@ struct step_chunk {
     step_u32 tiled;   /* 1: tiles of many rows (cl_tiles.h), where the kernel has that way */
 };
 
+/* A block that a step sets before it does anything else: to what `from` has, or to zeros. None is set twice
+ * in a step, and none that is set is another's `from`, so they are set in any order. */
+struct step_fill {
+    step_u32 block;
+    step_u32 from; /* or STEP_ZEROS */
+};
+
+#define STEP_ZEROS 0xFFFFFFFFu
+
 /* What the steps of all sequences say of one cache of the graph. */
 struct step_cache {
-    step_u32 n_zero;       /* blocks to clear first */
+    step_u32 n_fill;       /* blocks to set first */
     step_u32 table_stride; /* entries of a slot's block table: blocks of a sequence */
-    step_u32 at_zero;      /* u32 [all blocks] */
+    step_u32 at_fill;      /* struct step_fill [all blocks] */
     step_u32 at_tables;    /* u32 [sequences][table_stride]: the block of each 32 tokens (a ring's: modulo
                               table_stride), or of the state */
 };
