@@ -477,11 +477,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"373ab36637c82352dcb2b9a2e34dfb53", {NULL}, 0, {NULL}, 0},
-        {"cdd6eb1203a5299d3d806a57197c994a", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"16253bc12cb13bc5c029f9fe59b94ccb", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"e5a8bd423babf85f120086e550a10f77", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"6d1ec5fb4abeacbf0aae6d72522d1e34", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"a2e27aea149c6c172cf436d394e82236", {NULL}, 0, {NULL}, 0},
+        {"62fcb1b5d4600f8cf9ee6b9e17c86dba", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"ff9baa5809c26f5a2106898f01614c28", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"a2eef6d8f01b8a844e4343fe7b0995a6", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"7657cc24c355ddc1bc0c43b51c26a291", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];
