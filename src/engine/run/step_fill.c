@@ -81,8 +81,8 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
         atomic_fetch_add(&s->shown.tokens_in, ARITH_MIN(n, r->n_prompt - q->done));
     uint32_t first = h->n_tokens;
     struct step_chunk *chunks = (struct step_chunk *)(f->slot + h->at_chunks);
-    chunks[h->n_chunks++] =
-        (struct step_chunk){.slot = sequence, .first = first, .n = all, .position = q->done, .tested = guesses};
+    chunks[h->n_chunks++] = (struct step_chunk){
+        .slot = sequence, .first = first, .n = all, .position = q->done, .tested = guesses};
     f->st->carried[f->st->n_chunks++] = q;
     memcpy(f->slot + h->at_tokens + first * sizeof(int32_t), r->tokens + q->done, n * sizeof(int32_t));
     memcpy(f->slot + h->at_tokens + (first + n) * sizeof(int32_t), q->speculation.tokens,
