@@ -119,6 +119,15 @@ typedef struct stator_info {
                                  of experts those of one token */
     uint64_t context_read_bytes; /* of the KV cache, per token of context that a token attends to */
     uint64_t token_macs;         /* multiply-adds with weights per token, without the logits */
+    uint64_t step_file_bytes;    /* of the same weights as step_read_bytes, as they are in the file */
+    uint64_t experts_read_bytes; /* in step_read_bytes: of the experts of one token; */
+    uint64_t experts_file_bytes; /* in step_file_bytes */
+    uint32_t experts;            /* that a layer has; 0: none */
+    uint32_t experts_used;       /* by a token */
+    uint64_t
+        window_read_bytes; /* like context_read_bytes, of layers that see the last `window` tokens only */
+    uint64_t window;
+    uint64_t state_bytes; /* of recurrent states, that a token reads and writes */
 } stator_info;
 stator_status stator_get_info(const stator *s, stator_info *info, stator_error *e);
 

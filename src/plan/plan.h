@@ -70,7 +70,9 @@ struct plan_spill {
     uint32_t kv_layers;       /* the last ones */
     uint32_t arena;           /* of the host that has them */
     uint64_t per_step;        /* of weights, over the bus in every step, whatever its tokens */
-    uint64_t per_token;       /* of weights, over the bus for every token of a step */
+    uint64_t per_token;       /* of weights, over the bus for every token of a step: of experts as many as are
+                                 to be expected; */
+    uint64_t per_token_most;  /* if it chose as many as it can of those in host memory */
     uint64_t kv_per_token;    /* over the bus in every step of a sequence, for every token of its context */
     uint64_t kv_per_sequence; /* likewise whatever its context: windows read, states read and written */
     /* For a token that one sequence of full length generates: over the bus, and from the device's memory. */

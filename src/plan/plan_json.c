@@ -42,6 +42,7 @@ static void spill_to_json(const struct plan_spill *x, struct json *j) {
     json_put_u64(j, "kv_layers", x->kv_layers);
     json_put_u64(j, "bus_bytes_per_step", x->per_step);
     json_put_u64(j, "bus_bytes_per_token", x->per_token);
+    json_put_u64(j, "bus_bytes_per_token_most", x->per_token_most);
     json_put_u64(j, "bus_bytes_per_token_of_context", x->kv_per_token);
     if (x->kv_per_sequence > 0)
         json_put_u64(j, "bus_bytes_per_sequence", x->kv_per_sequence);

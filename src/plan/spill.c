@@ -188,12 +188,15 @@ void spill_fill(const struct planning *s, const struct planning_want *want, uint
             uint64_t far = w->spilled * w->layout.panel_bytes;
             if (graph_kind_info(g->ops[i].kind)->use == GRAPH_LOOKUP) {
                 out->per_token += far > 0 ? w->layout.panel_bytes / PANEL_ROWS : 0;
+                out->per_token_most += far > 0 ? w->layout.panel_bytes / PANEL_ROWS : 0;
                 continue;
             }
             uint64_t kept = w->bytes - far;
             if (graph_kind_info(g->ops[i].kind)->use == GRAPH_CHOSEN) { /* expected of a token */
                 const struct graph_experts *e = &g->ops[i].experts;
+                const uint64_t one = w->bytes / e->experts;
                 out->per_token += far / e->experts * e->used;
+                out->per_token_most += ARITH_MIN(far, one * e->used);
                 near += kept / e->experts * e->used;
                 continue;
             }

@@ -60,7 +60,7 @@ test_roofline() {
     expect 0 "$stator" bench "$demo" -p 16 -n 4 -r 1 --roofline
     printed '\| +of limit \|$'
     printed '\| +pp16 \|.*\| +([0-9.]+% of [0-9.]+ TOPS \([A-Z0-9]+\)|-) \|$'
-    printed '\| +tg4 \|.*\| +[0-9.]+% of [0-9.]+ GB/s \|$'
+    printed '\| +tg4 \|.*\| +[0-9.]+, [0-9.]+ MB \| +[0-9.]+% of [0-9.]+ GB/s \|$'
     expect 0 "$stator" bench "$demo" -p 0 -n 4 -d 64 -r 1 --roofline -o json
     # fraction = (weights + 66.5 tokens of cache) * rate / bandwidth
     awk -F '[:,]' '/"avg_ts"/ { rate = $2 } /"read_gb_per_s"/ { limit = $2 * 1e9 } /"step_read_bytes"/ { w = $2 }

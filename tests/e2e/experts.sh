@@ -21,4 +21,37 @@ test_scratch_of_any_context() {
     done
 }
 
+# Of experts a step reads each that is chosen once: E (1 - (1 - used / E)^n) of them are to be expected of n tokens.
+test_bytes_of_parallel_sequences() {
+    need_shared oracles/models/qwen3moe.gguf
+    local n
+    for n in 1 4; do
+        expect 0 "$stator" bench "$shared/oracles/models/qwen3moe.gguf" -p 0 -n 4 -r 1 --parallel $n --roofline -o json
+        awk -F '[:,]' -v n=$n '/"step_read_bytes"/ { w = $2 } /"context_read_bytes"/ { c = $2 } /"experts_read_bytes"/ { x = $2 }
+            /"token_read_bytes"/ { read = $2 } /"token_needed_bytes"/ { needed = $2 }
+            END { share = '"$(share_of_experts)"'
+                want = ((w - x) + x / share * (1 - (1 - share) ^ n)) / n + 3.5 * c
+                exit !(x > 0 && w > x && needed > 0 && needed <= read && (want / read - 1) ^ 2 < 1e-8) }' "$tmp/out" ||
+            fail "$n sequences: $(cat "$tmp/out")"
+    done
+}
+share_of_experts() { # used / all, as the file has them
+    "$stator" inspect "$shared/oracles/models/qwen3moe.gguf" | awk '/qwen3moe.expert_count/ { all = $NF } /qwen3moe.expert_used_count/ { used = $NF }
+        END { print used " / " all }'
+}
+
+# Matrices of experts that are cut between them: what a token brings over the bus is expected to be less than what it can be.
+test_spilled() {
+    need_shared oracles/models/qwen3moe.gguf
+    local model="$shared/oracles/models/qwen3moe.gguf" total
+    total=$("$stator" plan "$model" --device g=1GiB --set memory.driver_reserve=1MiB --json 2>/dev/null | sed -n 's/^ *"total": \([0-9]*\).*/\1/p' | head -n 1)
+    expect 0 "$stator" plan "$model" --device g=$((total - (512 << 10)))B --set memory.driver_reserve=1MiB --set memory.on_oom=spill --json
+    local expected most
+    expected=$(sed -n 's/.*"bus_bytes_per_token": \([0-9]*\).*/\1/p' "$tmp/out")
+    most=$(sed -n 's/.*"bus_bytes_per_token_most": \([0-9]*\).*/\1/p' "$tmp/out")
+    [ "${expected:-0}" -gt 0 ] && [ "$most" -gt "$expected" ] || fail "expected $expected, at most $most"
+    expect 0 "$stator" plan "$model" --device g=$((total - (512 << 10)))B --set memory.driver_reserve=1MiB --set memory.on_oom=spill
+    printed '^spill of g: of experts these are as many as are to be expected; with the choice that is worst a token brings [0-9.]+ [KM]iB more$'
+}
+
 run_tests

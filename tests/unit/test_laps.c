@@ -207,6 +207,9 @@ static void least_work(void **state) {
      */
     assert_int_equal(info.step_read_bytes, 2 * 2 * (64 * 8 + 2 * 32 * 8 + 16 * 64 + 2 * 16 * 8 + 16 * 12) +
                                                2 * 16 * 8 + (2 * 2 + 1) * 64);
+    assert_int_equal(info.step_file_bytes, 2 * 2 * (64 * 8 + 2 * 32 * 8 + 8 * 64 + 2 * 12 * 8 + 8 * 12) +
+                                               2 * 5 * 8 + (2 * 2 + 1) * 8 * 4);
+    assert_true(info.experts == 0 && info.experts_read_bytes == 0 && info.state_bytes == 0);
     stator_close(s);
     const char *set[] = {"memory.context=32"};
     o.set = set;

@@ -29,6 +29,8 @@ struct figures {
     double mean, deviation, median;
     double fraction; /* of the limit; NAN: not known */
     double limit;    /* bytes or multiply-adds per second */
+    /* Generation: bytes per token, with weights as in the file, and as they are read. */
+    double needed, read;
 };
 
 static int by_value(const void *a, const void *b) {
@@ -37,20 +39,34 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Generation is compared with reading memory: the weights once per step, the cache for every sequence; a
+/* Weights that a token reads in a step of so many sequences: of experts each that is chosen once, as many as
+ * are to be expected where tokens choose without regard to each other. */
+static double weights_of(const stator_info *i, uint64_t all, uint64_t experts, uint32_t sequences) {
+    double others = (double)(all - experts), chosen = 0;
+    if (experts > 0) {
+        double share = (double)i->experts_used / i->experts;
+        chosen = (double)experts * (1 - pow(1 - share, sequences)) / share;
+    }
+    return (others + chosen) / sequences;
+}
+
+/* Generation is compared with reading memory: the weights once per step, the caches for every sequence; a
  * prompt with the int8 multiplications of its matrices. */
 static void against_limit(const struct bench_table *t, const struct bench_result *r, struct figures *f) {
     const struct bench_test *test = &r->test;
     f->fraction = NAN;
-    f->limit = 0;
+    f->limit = f->needed = f->read = 0;
     if (!t->roofline)
         return;
     if (test->generation) {
         double attended = (test->depth > 0 ? test->depth : 1) + (test->n + 1) / 2.0;
-        double bytes =
-            (double)t->info.step_read_bytes / test->sequences + attended * (double)t->info.context_read_bytes;
+        const stator_info *i = &t->info;
+        double caches = attended * (double)i->context_read_bytes + (double)i->state_bytes +
+                        fmin(attended, (double)i->window) * (double)i->window_read_bytes;
+        f->needed = caches + weights_of(i, i->step_file_bytes, i->experts_file_bytes, test->sequences);
+        f->read = caches + weights_of(i, i->step_read_bytes, i->experts_read_bytes, test->sequences);
         f->limit = r->limits.read_rate;
-        f->fraction = bytes * f->mean / f->limit;
+        f->fraction = f->read * f->mean / f->limit;
     } else if (r->limits.int8_rate > 0) {
         f->limit = r->limits.int8_rate;
         f->fraction = (double)t->info.token_macs * f->mean / f->limit;
@@ -86,22 +102,30 @@ static const char *fraction_text(const struct bench_result *r, const struct figu
     return out;
 }
 
+static const char *bytes_text(const struct figures *f, char out[64]) {
+    if (f->read > 0)
+        snprintf(out, 64, "%.1f, %.1f MB", f->needed * 1e-6, f->read * 1e-6);
+    else
+        snprintf(out, 64, "-");
+    return out;
+}
+
 static void md_head(const struct bench_table *t) {
     fprintf(t->out, "| %-*s | %10s | %10s | %-10s | %7s | %15s | %20s |", WIDTH_MODEL, "model", "size",
             "params", "backend", "threads", "test", "t/s");
-    fprintf(t->out, t->roofline ? " %28s |\n" : "\n", "of limit");
+    fprintf(t->out, t->roofline ? " %23s | %28s |\n" : "\n", "needed, read per token", "of limit");
     fprintf(
         t->out,
         "| %.*s | ---------: | ---------: | ---------- | ------: | --------------: | -------------------: |",
         WIDTH_MODEL, "------------------------------------------------");
-    fprintf(t->out, t->roofline ? " ---------------------------: |\n" : "\n");
+    fprintf(t->out, t->roofline ? " ----------------------: | ---------------------------: |\n" : "\n");
 }
 
 static void md_row(struct bench_table *t, const struct bench_result *r, const struct figures *f) {
     char size[UNITS_TEXT];
     char params[32];
     char rate[64];
-    char limit[64];
+    char limit[64], bytes[64];
     if (!t->begun)
         md_head(t);
     snprintf(params, sizeof params, "%.2f %s",
@@ -113,7 +137,7 @@ static void md_row(struct bench_table *t, const struct bench_result *r, const st
             units_format_size(t->info.model_bytes, size), params, t->backend, t->info.threads, f->label,
             rate);
     if (t->roofline)
-        fprintf(t->out, " %28s |", fraction_text(r, f, limit));
+        fprintf(t->out, " %23s | %28s |", bytes_text(f, bytes), fraction_text(r, f, limit));
     fputc('\n', t->out);
 }
 
@@ -125,6 +149,12 @@ static void json_limits(struct json *j, const struct bench_table *t, const struc
     json_put_u64(j, "step_read_bytes", t->info.step_read_bytes);
     json_put_u64(j, "context_read_bytes", t->info.context_read_bytes);
     json_put_u64(j, "token_macs", t->info.token_macs);
+    json_put_u64(j, "experts_read_bytes", t->info.experts_read_bytes);
+    json_put_u64(j, "state_bytes", t->info.state_bytes);
+    if (r->test.generation) {
+        json_put_double(j, "token_needed_bytes", f->needed);
+        json_put_double(j, "token_read_bytes", f->read);
+    }
     json_put_string(j, "limit", r->test.generation ? "read" : "int8");
     json_put_double(j, "limit_fraction", f->fraction);
 }

@@ -162,6 +162,12 @@ static void print_spill(const struct plan *p, FILE *out) {
                 p->places[i].name,
                 units_format_size(x->per_step + x->per_token + x->kv_per_sequence, weights), x->kv_per_token,
                 units_format_size(x->far, far), units_format_size(x->near, near));
+        if (x->per_token_most > x->per_token)
+            fprintf(
+                out,
+                "spill of %s: of experts these are as many as are to be expected; with the choice that is "
+                "worst a token brings %s more\n",
+                p->places[i].name, units_format_size(x->per_token_most - x->per_token, far));
     }
     if (spills(p) && p->slowdown > 0)
         fprintf(out,

@@ -9,24 +9,44 @@
 
 #include <string.h>
 
+/* What a step reads of a weight; experts: it is of those. */
+static void add_weight(const struct graph_weight *w, const struct graph_experts *experts, stator_info *info) {
+    uint64_t bytes = w->bytes, file = graph_weight_file_bytes(w);
+    if (experts != NULL) {
+        bytes = bytes / experts->experts * experts->used;
+        file = file / experts->experts * experts->used;
+        info->experts_read_bytes += bytes;
+        info->experts_file_bytes += file;
+        info->experts = experts->experts;
+        info->experts_used = experts->used;
+    }
+    info->step_read_bytes += bytes;
+    info->step_file_bytes += file;
+}
+
 /* What a step reads and multiplies at least, from the graphs' ops. */
 static void least_work(const struct stator *s, stator_info *info) {
     for (uint32_t d = 0; d < s->planning.n_devices; d++) {
         const struct graph *g = &s->planning.devices[d].graph;
-        for (uint32_t i = 0; i < g->n_caches; i++)
-            if (g->caches[i].kind == GRAPH_PAGED)
-                info->context_read_bytes +=
-                    g->caches[i].bytes / KERNELS_KV_BLOCK * g->caches[i].units * g->caches[i].n_layers;
+        for (uint32_t i = 0; i < g->n_caches; i++) {
+            const struct graph_cache *c = &g->caches[i];
+            const uint64_t bytes = c->bytes * c->units * c->n_layers;
+            if (c->kind == GRAPH_PAGED)
+                info->context_read_bytes += bytes / KERNELS_KV_BLOCK;
+            else if (c->kind == GRAPH_STATE)
+                info->state_bytes += 2 * bytes;
+            else {
+                info->window_read_bytes += bytes / KERNELS_KV_BLOCK;
+                info->window = ARITH_MAX(info->window, (uint64_t)c->window);
+            }
+        }
         for (uint32_t i = 0; i < g->n_ops; i++) {
             const struct graph_op *op = &g->ops[i];
             if (i < g->tail)
                 info->token_macs += graph_op_macs(g, op);
             const enum graph_use use = graph_kind_info(op->kind)->use;
-            for (uint32_t k = 0; k < op->n_weights && use != GRAPH_LOOKUP; k++) {
-                const uint64_t bytes = g->weights[op->weight[k]].bytes;
-                info->step_read_bytes +=
-                    use == GRAPH_CHOSEN ? bytes / op->experts.experts * op->experts.used : bytes;
-            }
+            for (uint32_t k = 0; k < op->n_weights && use != GRAPH_LOOKUP; k++)
+                add_weight(&g->weights[op->weight[k]], use == GRAPH_CHOSEN ? &op->experts : NULL, info);
         }
     }
 }
