@@ -3,10 +3,12 @@
 #include "base/check.h"
 #include "base/clock.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct device_cluster here; /* of this process; written by begin */
 static bool met;                   /* device_cluster_meet was there */
@@ -123,12 +125,21 @@ void device_cluster_refuse(const stator_error *why) {
     (void)meet(&mine, 10000000000ull, &other);
 }
 
+static void gone(int number) {
+    (void)number;
+    _exit(STATOR_DEVICE);
+}
+
 void device_cluster_end(int code) {
     if (here.size == 0)
         return;
-    /* With a rank that is gone MPI_Finalize would wait for it. */
-    if (code == STATOR_DEVICE && here.size > 1)
+    /* With a rank that is gone MPI_Finalize would wait for it; and where its host is, MPI_Abort too. */
+    if (code == STATOR_DEVICE && here.size > 1) {
+        fflush(NULL);
+        signal(SIGALRM, gone);
+        alarm(2);
         MPI_Abort(MPI_COMM_WORLD, code);
+    }
     MPI_Finalize();
 }
 
