@@ -2,7 +2,6 @@
  * multiplied or divided by; experts have an ungated shared one. */
 #include "arch/parts/parts.h"
 
-#include <math.h>
 #include <stdio.h>
 
 static const struct shape_place layer[] = {
@@ -14,14 +13,19 @@ static const struct shape_place layer[] = {
 
 static const struct shape_place global[] = {PARTS_ENDS};
 
+/* What squares of are far from the ends of float. */
+#define LEAST 1e-6f
+#define MOST  1e6f
+
 /* 0, like a missing key, means 1. */
 static stator_status read_scale(const struct gguf *g, const struct shape *s, const char *name, float *v,
                                 stator_error *e) {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", s->arch_name, name);
     stator_status rc = gguf_read_f32_or(g, key, 0, v, e);
-    if (rc == STATOR_OK && !(isfinite(*v) && *v >= 0))
-        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)*v);
+    if (rc == STATOR_OK && *v != 0 && !(*v >= LEAST && *v <= MOST))
+        rc = gguf_error(g, e, "key '%s' is %g, expected 0 (none), or %g to %g", key, (double)*v,
+                        (double)LEAST, (double)MOST);
     return rc;
 }
 

@@ -465,7 +465,10 @@ static void later_architectures(void **state) {
     refused(&w, "tensor 'blk.0.ffn_gate.weight' does not belong to this layer");
     w = of_peer("granite-odd", "granite.residual_scale");
     gguf_writer_f32(&w, "granite.residual_scale", -1);
-    refused(&w, "key 'granite.residual_scale' is -1, expected a number above 0");
+    refused(&w, "key 'granite.residual_scale' is -1, expected 0 (none), or 1e-06 to 1e+06");
+    w = of_peer("granite-odd", "granite.logit_scale");
+    gguf_writer_f32(&w, "granite.logit_scale", 1e30f);
+    refused(&w, "key 'granite.logit_scale' is 1e+30, expected");
     w = of_peer("granite-odd", NULL);
     gguf_writer_bool(&w, "granite.rope.scaling.finetuned", false);
     accepted(&w);
