@@ -39,6 +39,7 @@ test_server() {
     local body='{"prompt": "one two three one two three one", "max_tokens": 60, "temperature": 0, "stop": ["the end"]}' mode text
     for mode in off ngram; do
         serve --set speculation.mode=$mode
+        ready
         raw '%s\r\n' 'POST /v1/completions HTTP/1.1' "Host: localhost:$port" 'Connection: close' 'Content-Type: application/json' \
             "Content-Length: ${#body}" '' "$body"
         answered 200 '"text"'
