@@ -235,14 +235,13 @@ def test_disconnects(s):
 class Chaos:
     """64 clients that behave, read slowly, vanish, send garbage."""
 
-    def __init__(self, s, seconds):
-        self.s = s
+    def __init__(self, s):
+        self.s, self.end = s, 0
         self.lock = threading.Lock()
         self.counts = {}
         cases = [(p, n, t, seed) for p in PROMPTS for n, t, seed in ((5, 0, 1), (40, 0.9, 2), (90, 1.2, 3))]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             self.cases = list(zip(cases, pool.map(lambda c: s.run(*c)["text"], cases)))
-        self.end = time.time() + seconds
 
     def count(self, what):
         with self.lock:
@@ -345,10 +344,11 @@ class Chaos:
 
 
 def test_chaos(s, seconds, growth):
-    chaos = Chaos(s, float(seconds))
+    chaos = Chaos(s)
     for case in chaos.cases:  # every path once, so that what is measured then is growth
         s.ask("/v1/completions", chaos.body(case, True))
     before = s.grown()
+    chaos.end = time.time() + float(seconds)
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
         for f in [pool.submit(chaos.client, i) for i in range(64)]:
             f.result()
