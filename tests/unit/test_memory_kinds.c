@@ -93,7 +93,8 @@ static void fill(int32_t *ids) {
 static stator *start(const char *path, const char *devices) {
     char use[64];
     snprintf(use, sizeof use, "devices.use=%s", devices);
-    const char *sets[] = {"memory.context=64", "memory.sequences=3", "memory.batch=9", use, NULL};
+    const char *sets[] = {
+        "memory.context=64", "memory.sequences=3", "memory.batch=9", "server.checkpoints=0", use, NULL};
     return harness_start(path, sets);
 }
 
@@ -249,10 +250,15 @@ static uint64_t sum_of(const struct plan *p, uint32_t place, const char *arena, 
 static stator *planned(const char *path, const char *oom, const char *const *devices, size_t n) {
     char set[32];
     snprintf(set, sizeof set, "memory.on_oom=%s", oom);
-    const char *sets[] = {"memory.context=64",          "memory.sequences=3", "memory.host_limit=1GiB",
-                          "memory.driver_reserve=1MiB", "memory.batch=9",     set};
+    const char *sets[] = {"memory.context=64",
+                          "memory.sequences=3",
+                          "memory.host_limit=1GiB",
+                          "memory.driver_reserve=1MiB",
+                          "memory.batch=9",
+                          "server.checkpoints=0",
+                          set};
     stator_options o = {
-        .size = sizeof o, .config = path, .set = sets, .n_set = 6, .devices = devices, .n_devices = n};
+        .size = sizeof o, .config = path, .set = sets, .n_set = 7, .devices = devices, .n_devices = n};
     stator *s = NULL;
     stator_error e = {0};
     if (stator_open(&o, &s, &e) != STATOR_OK)
