@@ -206,7 +206,7 @@ test_full_context() {
     options='--set memory.context=40 -n 25' play 0 'expect=> ' 'send=Once upon a time\r' 'expect=nearly full' 'expect=> ' \
         'send=there was a little fox and a little cat and a dog\r' 'expect=with this message' 'expect=> ' \
         'send=/clear\r' 'expect=is empty' 'expect=> ' 'send=Once upon a time\r' 'expect=nearly full' 'expect=> ' \
-        "send=/save $tmp/saved\\r" 'expect=2 messages' 'send=\x04' 'expect=turns +2\r'
+        "send=/save $tmp/saved\\r" 'expect=2 messages' 'expect=> ' 'send=\x04' 'expect=turns +2\r'
 }
 
 test_terminal() {
