@@ -58,7 +58,6 @@ static stator_status print_hosts(const char *config, const struct asked *o, stat
     if (stator_get_info(first, &info, e) != STATOR_OK)
         return e->code;
     for (uint32_t stage = 1; st == STATOR_OK && (host = plan_view_host(first, stage)) != NULL; stage++) {
-        char name[64];
         stator *s = NULL;
         stator_info there = {.size = sizeof there};
         st = session_open_for(config, &o->set, &o->devices, stage, o->serve, &s, e);
@@ -70,8 +69,7 @@ static stator_status print_hosts(const char *config, const struct asked *o, stat
             st = error_set(e, STATOR_FAILED, "stage %u, %s, would plan %s: the ranks would refuse each other",
                            stage, host, there.plan_hash);
         if (st == STATOR_OK) {
-            snprintf(name, sizeof name, "\nhost of stage %u, %s:\n", stage, host);
-            fputs(name, stdout);
+            printf("\nhost of stage %u, %s:\n", stage, host);
             plan_table_print_host(plan_view(s), stdout, host);
         }
         stator_close(s);
