@@ -123,6 +123,24 @@ static inline void experts_model_write(struct gguf_writer *w, struct experts_mod
         experts_model_layer(w, &m, i);
 }
 
+/* Quick to compute: for tests of what runs around it. */
+static inline struct experts_model experts_model_small(void) {
+    return (struct experts_model){.arch = "qwen3moe",
+                                  .n_layers = 2,
+                                  .n_embd = 64,
+                                  .n_ff = 64,
+                                  .expert_ff = 32,
+                                  .experts = 8,
+                                  .used = 3,
+                                  .n_heads = 2,
+                                  .n_kv_heads = 1,
+                                  .head_dim = 32,
+                                  .vocab = 96,
+                                  .type = BLOCK_F16,
+                                  .down = BLOCK_F16,
+                                  .seed = 5};
+}
+
 /* 10 experts of which 3 are used, 5 heads on one, widths that are no multiple of 256, a dense layer first. */
 static inline struct experts_model experts_model_odd(uint32_t type) {
     return (struct experts_model){.arch = "llama",

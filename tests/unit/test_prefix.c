@@ -38,23 +38,9 @@ static void pressure(void **state) {
 
 static void with_experts(void **state) {
     (void)state;
-    struct experts_model m = {.arch = "qwen3moe",
-                              .n_layers = 2,
-                              .n_embd = 64,
-                              .n_ff = 64,
-                              .expert_ff = 32,
-                              .experts = 8,
-                              .used = 3,
-                              .n_heads = 2,
-                              .n_kv_heads = 1,
-                              .head_dim = 32,
-                              .vocab = 96,
-                              .type = BLOCK_F16,
-                              .down = BLOCK_F16,
-                              .seed = 5};
     struct gguf_writer w = gguf_writer_new();
     char path[GGUF_WRITER_PATH];
-    experts_model_write(&w, m);
+    experts_model_write(&w, experts_model_small());
     gguf_writer_finish(&w);
     const char *sets[] = {"memory.context=256", "memory.batch=45", "memory.sequences=4", "cpu.threads=2",
                           NULL};
