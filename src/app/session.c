@@ -17,9 +17,13 @@
 #include <unistd.h>
 
 static void print_log(void *context, stator_log_level level, const char *line) {
+    const uint32_t rank = device_cluster().rank;
     (void)context;
     (void)level;
-    fprintf(stderr, "%s\n", line);
+    if (rank > 0)
+        fprintf(stderr, "rank %u: %s\n", rank, line);
+    else
+        fprintf(stderr, "%s\n", line);
 }
 
 static void print_progress(uint64_t done, uint64_t total) {

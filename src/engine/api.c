@@ -281,6 +281,14 @@ stator_status stator_edge_memory(stator *s, void **memory, uint64_t *bytes, stat
     return STATOR_OK;
 }
 
+/* Of this host. */
+static const struct planning_device *first_own(const struct stator *s) {
+    const struct planning_device *d = s->planning.devices;
+    while (d->facts.remote)
+        d++;
+    return d;
+}
+
 stator_status stator_start(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
     if (s->start.start_tried)
@@ -293,7 +301,8 @@ stator_status stator_start(stator *s, stator_error *e) {
     stator_error own = {0};
     e = e != NULL ? e : &own;
     st = start_once(s, e);
-    while (st == STATOR_DOES_NOT_FIT && refusal_pending(&s->planning)) {
+    /* Over several hosts nobody plans again: the others have this plan too. */
+    while (st == STATOR_DOES_NOT_FIT && refusal_pending(&s->planning) && s->planning.config.cluster.n < 2) {
         undo_start(s);
         st = refusal_plan(&s->planning, e);
         if (st == STATOR_OK)
@@ -313,9 +322,9 @@ stator_status stator_start(stator *s, stator_error *e) {
         return st;
     routes_log(s);
     placement_log(&s->start.placement, &s->log);
+    const struct device_choice *first = &first_own(s)->choice;
     log_write(&s->log, STATOR_LOG_INFO, "sealed after %.2f s: %s, %u threads",
-              (double)s->start.load_ns * 1e-9, s->planning.devices[0].choice.tier,
-              s->planning.devices[0].choice.threads);
+              (double)s->start.load_ns * 1e-9, first->tier, first->threads);
     return log_sink_result(&s->sink, &s->planning.config, e);
 }
 

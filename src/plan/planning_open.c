@@ -167,12 +167,19 @@ static stator_status describe(const struct planning *s, uint32_t i, struct devic
                          "cluster.stages has %s, which is not here: devices.facts must describe it "
                          "(\"%s=24GiB,max_alloc=..\"; `stator devices --save` there writes the rest)",
                          f->name, f->name);
+    if (!f->remote && !s->imagined &&
+        (said->memory > f->memory || (f->max_alloc > 0 && said->max_alloc > f->max_alloc)))
+        return error_set(
+            e, STATOR_USAGE,
+            "devices.facts says %s=%" PRIu64 ",max_alloc=%" PRIu64 " (bytes), which is more than "
+            "the %" PRIu64 " and %" PRIu64 " that are here (`stator devices --save` writes them)",
+            f->name, said->memory, said->max_alloc, f->memory, f->max_alloc);
     f->memory = said->memory;
     f->max_alloc = said->max_alloc;
     f->bandwidth = said->bandwidth;
     f->bus = said->bus;
     if (f->remote) {
-        snprintf(f->kind, sizeof f->kind, "level_zero");
+        snprintf(f->kind, sizeof f->kind, "gpu");
         f->alignment = said->alignment;
     }
     return STATOR_OK;
@@ -207,7 +214,7 @@ static stator_status choose_own(struct planning *s, uint32_t i, const char *name
         s->described_host = ARITH_MAX(s->described_host, said->memory);
     } else if (st == STATOR_OK) {
         c->facts = *said;
-        snprintf(c->facts.kind, sizeof c->facts.kind, "level_zero");
+        snprintf(c->facts.kind, sizeof c->facts.kind, "gpu");
         s->imagined = true;
     }
     return st;

@@ -66,7 +66,7 @@ test_a_cut_network_ends_both_sides() {
     local job=$! n
     for ((n = 0; n < 300; n++)); do
         sleep 0.1
-        [ "$(grep -c '^sealed' "$tmp/err")" = 2 ] && break
+        [ "$(grep -c 'sealed after' "$tmp/err")" = 2 ] && break
     done
     sleep 1
     ip -n $right link set ${right}v down

@@ -84,7 +84,7 @@ stator_status device_cluster_ready(stator_status st, const stator_error *why, st
     struct remote_done ready = {.status = (uint32_t)st};
     MPI_Request request = MPI_REQUEST_NULL;
     if (st != STATOR_OK)
-        snprintf(ready.text, sizeof ready.text, "%.159s", why->text);
+        snprintf(ready.text, sizeof ready.text, "%.319s", why->text);
     stator_status sent = remote_mpi_send(&request, &ready, sizeof ready, 0, REMOTE_TAG_READY, e);
     if (sent == STATOR_OK && !remote_mpi_flush(&request, 60000000000ull))
         sent = error_set(e, STATOR_DEVICE, "rank 0 does not hear that this rank is ready");
@@ -258,7 +258,7 @@ static void tell_fault(struct stage *s, const stator_error *why) {
         return;
     *done =
         (struct remote_done){.device = s->first + (uint32_t)(d - s->devices), .status = (uint32_t)why->code};
-    snprintf(done->text, sizeof done->text, "%.159s", why->text);
+    snprintf(done->text, sizeof done->text, "%.319s", why->text);
     if (remote_mpi_send(&d->answer[0], done, sizeof *done, 0, REMOTE_TAG_DONE + (int)done->device, NULL) ==
         STATOR_OK)
         (void)remote_mpi_flush(&d->answer[0], 1000000000ull);

@@ -33,7 +33,7 @@ struct remote_done {
     uint32_t n_rows; /* of picks behind this; 0 on a device without a tail */
     uint32_t has_logits;
     uint32_t kernels; /* executed so far, modulo 2^32 */
-    char text[160];   /* why, with another status than STATOR_OK */
+    char text[320];   /* why, with another status than STATOR_OK */
 };
 
 /* The most bytes of a packed step of the model. */

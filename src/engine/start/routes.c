@@ -61,6 +61,8 @@ void routes_log(const struct stator *s) {
     for (uint32_t i = 0; i + 1 < s->planning.n_devices; i++) {
         const char *from = s->planning.devices[i].facts.name;
         const struct device_route *r = &s->devices[i].route;
+        if (s->planning.devices[i].facts.remote && s->planning.devices[i + 1].facts.remote)
+            continue; /* those say it themselves */
         const char *to = s->planning.devices[i + 1].facts.name;
         char rate[UNITS_TEXT];
         if (r->direct && r->bytes_per_second != 0)
