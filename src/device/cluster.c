@@ -32,11 +32,13 @@ void device_cluster_refuse(const stator_error *why) {
 }
 
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, void *memory, uint64_t bytes, stator_error *e) {
+                                   uint32_t all, uint64_t deadline_ns, void *memory, uint64_t bytes,
+                                   stator_error *e) {
     (void)stages;
     (void)first;
     (void)end;
     (void)all;
+    (void)deadline_ns;
     (void)memory;
     (void)bytes;
     (void)e;
@@ -48,6 +50,16 @@ uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n) {
     (void)m;
     (void)n;
     return 0;
+}
+
+stator_status device_cluster_watch(uint64_t deadline_ns, stator_error *e) {
+    (void)deadline_ns;
+    (void)e;
+    return STATOR_OK;
+}
+
+bool device_cluster_lost(void) {
+    return false;
 }
 
 stator_status device_cluster_ready(stator_status st, const stator_error *why, stator_error *e) {

@@ -205,6 +205,9 @@ struct device_vtable {
     /* If opened with trace: the ops of the slot's ended step, at most max; returns how many. */
     uint32_t (*spans)(struct device *d, uint32_t slot, struct device_span *out, uint32_t max);
     void (*counters)(const struct device *d, struct device_counters *c);
+    /* Once in a while, when nothing runs: hears whether a device of another host is still there, and lets it
+     * hear us; it is lost when it does not answer within deadline_ns. NULL: the device is here. */
+    stator_status (*alive)(struct device *d, uint64_t deadline_ns, stator_error *e);
     /* Device memory taken since open, by the driver's count: free then less free now, whoever took it; 0:
      * none or not known. After open on any thread. */
     uint64_t (*taken_bytes)(const struct device *d);
@@ -274,12 +277,19 @@ struct device_stage {
 };
 /* The life of a rank above 0 between its start and rank 0's end: runs the steps that rank 0 sends, on devices
  * first
- * .. end - 1 of `all`; stages: by device. memory: of device_cluster_serve_bytes. */
+ * .. end - 1 of `all`; stages: by device. Rank 0 is lost when it is silent for deadline_ns. memory: of
+ * device_cluster_serve_bytes. */
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, void *memory, uint64_t bytes, stator_error *e);
+                                   uint32_t all, uint64_t deadline_ns, void *memory, uint64_t bytes,
+                                   stator_error *e);
 /* Host bytes that this takes. */
 uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n);
-/* Tells rank 0 whether this rank has loaded. */
+/* After meet: from now on a rank that is silent for deadline_ns is lost, and all end. */
+stator_status device_cluster_watch(uint64_t deadline_ns, stator_error *e);
+/* Whether one is, or has failed: loading is of no use then. */
+bool device_cluster_lost(void);
+/* Ends that: tells the others whether this rank has loaded, and waits until all have. An error: another
+ * rank's. */
 stator_status device_cluster_ready(stator_status st, const stator_error *why, stator_error *e);
 
 #endif

@@ -7,12 +7,16 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "device/remote/remote_mpi.h"
+#include "device/remote/remote_watch.h"
 #include "device/remote/remote_wire.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#define DONES    3             /* of two steps, and a sign of life */
+#define PULSE_NS 1000000000ull /* between two of them, or a quarter of the deadline */
 
 struct remote_device {
     struct device device;
@@ -24,14 +28,17 @@ struct remote_device {
     uint8_t *step[2];
     struct remote_command *command[2]; /* and the packed step behind it */
     MPI_Request sending[2], residual[2];
-    struct remote_done *done[2]; /* and picks behind it; of the two receives, which take turns */
-    struct remote_receive receive[2];
+    struct remote_done *done[DONES]; /* and picks behind it; of the receives, which take turns */
+    struct remote_receive receive[DONES];
     uint32_t next; /* receive */
     bool ended[2]; /* by slot */
     struct step_pick *picks[2];
     float *logits[2];
     MPI_Request coming[2]; /* logits */
     bool prepared, lost;
+    MPI_Request ping;
+    bool pinged; /* and not answered */
+    uint64_t pinged_ns;
     struct device_counters counters;
 };
 
@@ -56,25 +63,28 @@ static uint64_t logits_bytes(const struct device_model *m) {
 
 static struct remote_device *lay_out(struct carve *c, const struct device_model *m) {
     struct remote_device *r = carve_take(c, 1, sizeof *r);
-    void *part[10];
+    void *part[8], *done[DONES];
     for (int k = 0; k < 2; k++) {
         part[k] = carve_take(c, m->step_bytes, 1);
         part[2 + k] = carve_take(c, command_bytes(m), 1);
-        part[4 + k] = carve_take(c, done_bytes(m), 1);
-        part[6 + k] = carve_take(c, m->graph->want.logits_rows, sizeof(struct step_pick));
-        part[8 + k] = carve_take(c, logits_bytes(m), 1);
+        part[4 + k] = carve_take(c, m->graph->want.logits_rows, sizeof(struct step_pick));
+        part[6 + k] = carve_take(c, logits_bytes(m), 1);
     }
+    for (int k = 0; k < DONES; k++)
+        done[k] = carve_take(c, done_bytes(m), 1);
     if (c->base == NULL)
         return NULL;
     memset(r, 0, sizeof *r);
     for (int k = 0; k < 2; k++) {
         r->step[k] = part[k];
         r->command[k] = part[2 + k];
-        r->done[k] = part[4 + k];
-        r->picks[k] = part[6 + k];
-        r->logits[k] = part[8 + k];
+        r->picks[k] = part[4 + k];
+        r->logits[k] = part[6 + k];
         r->sending[k] = r->residual[k] = r->coming[k] = MPI_REQUEST_NULL;
     }
+    for (int k = 0; k < DONES; k++)
+        r->done[k] = done[k];
+    r->ping = MPI_REQUEST_NULL;
     return r;
 }
 
@@ -84,40 +94,20 @@ uint64_t remote_device_host_bytes(const struct device_model *m) {
     return count.used;
 }
 
-/* Waits until the rank has loaded its layers. */
-static stator_status await_ready(struct remote_device *r, stator_error *e) {
-    struct remote_done ready = {0};
-    struct remote_receive receive;
-    bool arrived = false;
-    uint64_t bytes = 0;
-    stator_status st = remote_mpi_receive(&receive, &ready, sizeof ready, r->rank, REMOTE_TAG_READY, e);
-    while (st == STATOR_OK && !arrived) {
-        st = remote_mpi_arrived(&receive, &arrived, &bytes, e);
-        struct timespec pause = {.tv_nsec = 1000000};
-        nanosleep(&pause, NULL);
-    }
-    remote_mpi_forget(&receive);
-    if (st == STATOR_OK && ready.status != STATOR_OK) {
-        ready.text[sizeof ready.text - 1] = '\0';
-        r->lost = true; /* it waits for no commands */
-        st = error_set(e, (stator_status)ready.status, "rank %u: %s", r->rank, ready.text);
-    }
-    return st;
-}
-
 static stator_status prepare(struct device *d, const struct device_setup *s, stator_error *e) {
     struct remote_device *r = self(d);
     r->in = s->in;
     CHECK(r->in != NULL); /* rank 0 has the first stage */
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++)
         memcpy(r->step[k], &r->model.step, step_header_bytes(r->model.graph->n_caches));
+    for (int k = 0; k < DONES; k++) {
         stator_status st = remote_mpi_receive(&r->receive[k], r->done[k], done_bytes(&r->model), r->rank,
                                               REMOTE_TAG_DONE + (int)r->index, e);
         if (st != STATOR_OK)
             return st;
     }
     r->prepared = true;
-    return r->first ? await_ready(r, e) : STATOR_OK;
+    return STATOR_OK;
 }
 
 static void *step_slot(struct device *d, uint32_t slot) {
@@ -164,7 +154,7 @@ static stator_status take(struct remote_device *r, bool *moved, stator_error *e)
     stator_status st = remote_mpi_arrived(&r->receive[r->next], moved, &bytes, e);
     if (st != STATOR_OK || !*moved)
         return st;
-    if (bytes < sizeof *done || done->device != r->index || done->slot > 1 ||
+    if (bytes < sizeof *done || done->device != r->index || done->slot > REMOTE_NO_SLOT ||
         done->n_rows > r->model.graph->want.logits_rows ||
         bytes != sizeof *done + (uint64_t)done->n_rows * sizeof(struct step_pick))
         return lose(r, e, "its answer can't be understood");
@@ -173,10 +163,15 @@ static stator_status take(struct remote_device *r, bool *moved, stator_error *e)
         return lose(r, e, done->text);
     }
     uint32_t slot = done->slot;
+    if (slot == REMOTE_NO_SLOT)
+        r->pinged = false;
+    else
+        r->ended[slot] = true;
     r->counters.kernels_executed = done->kernels;
     r->counters.copied_bytes += bytes;
-    memcpy(r->picks[slot], done + 1, done->n_rows * sizeof(struct step_pick));
-    if (done->has_logits) {
+    if (slot != REMOTE_NO_SLOT)
+        memcpy(r->picks[slot], done + 1, done->n_rows * sizeof(struct step_pick));
+    if (slot != REMOTE_NO_SLOT && done->has_logits) {
         const struct graph *g = r->model.graph;
         uint64_t n = (uint64_t)done->n_rows * g->values[g->logits].width * sizeof(float);
         CHECK(n <= INT32_MAX);
@@ -185,9 +180,8 @@ static stator_status take(struct remote_device *r, bool *moved, stator_error *e)
                       MPI_COMM_WORLD, &r->coming[slot]) != MPI_SUCCESS)
             return lose(r, e, "its logits can't be received");
     }
-    r->ended[slot] = true;
     st = remote_mpi_again(&r->receive[r->next], e);
-    r->next ^= 1;
+    r->next = (r->next + 1) % DONES;
     return st;
 }
 
@@ -252,14 +246,43 @@ static void *map(struct device *d, enum device_arena a, uint32_t slice) {
     return NULL;
 }
 
+static stator_status alive(struct device *d, uint64_t deadline_ns, stator_error *e) {
+    static const struct remote_command ping = {.kind = REMOTE_PING};
+    struct remote_device *r = self(d);
+    uint64_t now = clock_ns();
+    bool moved = true, sent = false;
+    stator_status st = STATOR_OK;
+    if (!r->first)
+        return STATOR_OK; /* the first of its stage speaks for it */
+    while (st == STATOR_OK && moved)
+        st = take(r, &moved, e);
+    if (st == STATOR_OK)
+        st = remote_mpi_sent(&r->ping, &sent, e);
+    if (st != STATOR_OK)
+        return st;
+    if ((r->pinged || !sent) && now - r->pinged_ns > deadline_ns) {
+        r->lost = true;
+        return error_set(
+            e, STATOR_DEVICE,
+            "%s: its rank %u has not answered for %.1f s: it was stopped or killed, or the network "
+            "to it is cut",
+            r->name, r->rank, (double)(now - r->pinged_ns) * 1e-9);
+    }
+    if (r->pinged || !sent || now - r->pinged_ns < ARITH_MIN(deadline_ns / 4, PULSE_NS))
+        return STATOR_OK;
+    r->pinged = true;
+    r->pinged_ns = now;
+    return remote_mpi_send(&r->ping, &ping, sizeof ping, r->rank, REMOTE_TAG_COMMAND, e);
+}
+
 static void close_device(struct device *d) {
     struct remote_device *r = self(d);
     static const struct remote_command stop = {.kind = REMOTE_STOP};
     MPI_Request request = MPI_REQUEST_NULL;
-    if (r->first && !r->lost &&
+    if (r->first && !r->lost && remote_watch_going() &&
         remote_mpi_send(&request, &stop, sizeof stop, r->rank, REMOTE_TAG_COMMAND, NULL) == STATOR_OK)
         (void)remote_mpi_flush(&request, 1000000000ull);
-    for (int k = 0; k < 2 && r->prepared; k++)
+    for (int k = 0; k < DONES && r->prepared; k++)
         remote_mpi_forget(&r->receive[k]);
 }
 
@@ -273,6 +296,7 @@ static const struct device_vtable vtable = {
     .picks = picks,
     .spans = spans,
     .counters = counters,
+    .alive = alive,
     .taken_bytes = taken_bytes,
     .close = close_device,
 };

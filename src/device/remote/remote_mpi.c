@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "device/remote/remote_watch.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define INIT_SECONDS 120
 
 static struct device_cluster here; /* of this process; written by begin */
 static bool met;                   /* device_cluster_meet was there */
@@ -32,9 +35,22 @@ static stator_status fault(const char *call, int rc, stator_error *e) {
             return fault(#f, rc_, e);                                                                        \
     } while (0)
 
+/* MPI_Init waits for all ranks, and no config with a deadline is read yet. */
+static void nobody_came(int number) {
+    static const char text[] = "stator: MPI_Init has not returned within 120 s: a rank has not started, was "
+                               "stopped, or can't be reached (a firewall?)\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(STATOR_DEVICE);
+}
+
 stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e) {
     int provided = 0, size = 0, rank = 0;
+    signal(SIGALRM, nobody_came);
+    alarm(INIT_SECONDS);
     CALL(MPI_Init_thread, argc, argv, MPI_THREAD_SERIALIZED, &provided);
+    alarm(0);
+    signal(SIGALRM, SIG_DFL);
     CALL(MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     CALL(MPI_Comm_size, MPI_COMM_WORLD, &size);
     CALL(MPI_Comm_rank, MPI_COMM_WORLD, &rank);
@@ -125,21 +141,23 @@ void device_cluster_refuse(const stator_error *why) {
     (void)meet(&mine, 10000000000ull, &other);
 }
 
+static volatile sig_atomic_t end_code;
+
 static void gone(int number) {
     (void)number;
-    _exit(STATOR_DEVICE);
+    _exit(end_code);
 }
 
 void device_cluster_end(int code) {
     if (here.size == 0)
         return;
     /* With a rank that is gone MPI_Finalize would wait for it; and where its host is, MPI_Abort too. */
-    if (code == STATOR_DEVICE && here.size > 1) {
-        fflush(NULL);
-        signal(SIGALRM, gone);
-        alarm(2);
+    fflush(NULL);
+    end_code = code;
+    signal(SIGALRM, gone);
+    alarm(code == STATOR_DEVICE ? 2 : 10);
+    if (code == STATOR_DEVICE && here.size > 1)
         MPI_Abort(MPI_COMM_WORLD, code);
-    }
     MPI_Finalize();
 }
 
@@ -148,8 +166,11 @@ stator_status remote_mpi_receive(struct remote_receive *r, void *memory, uint64_
     CHECK(bytes <= INT32_MAX);
     r->memory = memory;
     r->request = MPI_REQUEST_NULL;
-    CALL(MPI_Recv_init, memory, (int)bytes, MPI_BYTE, (int)from, tag, MPI_COMM_WORLD, &r->request);
-    return remote_mpi_again(r, e);
+    remote_watch_enter();
+    int rc = MPI_Recv_init(memory, (int)bytes, MPI_BYTE, (int)from, tag, MPI_COMM_WORLD, &r->request);
+    stator_status st = rc == MPI_SUCCESS ? remote_mpi_again(r, e) : fault("MPI_Recv_init", rc, e);
+    remote_watch_leave();
+    return st;
 }
 
 stator_status remote_mpi_arrived(struct remote_receive *r, bool *arrived, uint64_t *bytes, stator_error *e) {

@@ -41,6 +41,9 @@ struct stage {
     bool landed[2];
     bool stop;
     uint32_t rank;
+    struct remote_done pong;
+    MPI_Request ponging;
+    uint64_t heard_ns; /* of rank 0 */
 };
 
 static uint64_t command_bytes(const struct device_model *m) {
@@ -61,6 +64,7 @@ static struct stage *lay_out(struct carve *c, const struct device_model *m, uint
     memset(s, 0, sizeof *s);
     s->n = n;
     s->n_commands = commands;
+    s->ponging = MPI_REQUEST_NULL;
     for (uint32_t i = 0; i < commands; i++)
         s->commands[i].memory = received + i * arith_round_up(command_bytes(m), 64);
     for (uint32_t i = 0; i < n; i++) {
@@ -78,17 +82,6 @@ uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n) {
     struct carve count = carve_count();
     lay_out(&count, m, n);
     return count.used;
-}
-
-stator_status device_cluster_ready(stator_status st, const stator_error *why, stator_error *e) {
-    struct remote_done ready = {.status = (uint32_t)st};
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (st != STATOR_OK)
-        snprintf(ready.text, sizeof ready.text, "%.319s", why->text);
-    stator_status sent = remote_mpi_send(&request, &ready, sizeof ready, 0, REMOTE_TAG_READY, e);
-    if (sent == STATOR_OK && !remote_mpi_flush(&request, 60000000000ull))
-        sent = error_set(e, STATOR_DEVICE, "rank 0 does not hear that this rank is ready");
-    return sent;
 }
 
 static uint64_t residual_bytes(const struct stage_device *d, const struct step_header *h) {
@@ -113,13 +106,24 @@ static stator_status listen(struct stage *s, stator_error *e) {
     return st;
 }
 
+static stator_status pong(struct stage *s, stator_error *e) {
+    bool sent = false;
+    stator_status st = remote_mpi_sent(&s->ponging, &sent, e);
+    if (st != STATOR_OK || !sent) /* the one before has not gone: rank 0 will have that */
+        return st;
+    s->pong = (struct remote_done){.device = s->first, .slot = REMOTE_NO_SLOT};
+    return remote_mpi_send(&s->ponging, &s->pong, sizeof s->pong, 0, REMOTE_TAG_DONE + (int)s->first, e);
+}
+
 static stator_status obey(struct stage *s, const struct remote_command *c, uint64_t bytes, stator_error *e) {
     if (bytes < sizeof *c || (c->kind == REMOTE_STEP && bytes != sizeof *c + c->bytes) ||
-        c->kind > REMOTE_STOP)
+        c->kind > REMOTE_PING)
         return error_set(e, STATOR_DEVICE, "rank %u: a command of rank 0 can't be understood", s->rank);
     s->stop = s->stop || c->kind == REMOTE_STOP;
     if (s->stop)
         return STATOR_OK;
+    if (c->kind == REMOTE_PING)
+        return pong(s, e);
     uint32_t i = c->device - s->first;
     if (c->device < s->first || i >= s->n || c->slot > 1 || s->devices[i].n_orders == 2)
         return error_set(e, STATOR_DEVICE,
@@ -142,7 +146,8 @@ static stator_status take_commands(struct stage *s, bool *moved, stator_error *e
         stator_status st = remote_mpi_arrived(r, &arrived, &bytes, e);
         if (st != STATOR_OK || !arrived)
             return st;
-        *moved = true;
+        s->heard_ns = clock_ns();
+        *moved = *moved || ((const struct remote_command *)r->memory)->kind != REMOTE_PING;
         st = obey(s, r->memory, bytes, e);
         if (st == STATOR_OK && !s->stop)
             st = remote_mpi_again(r, e);
@@ -277,6 +282,7 @@ static void let_go(struct stage *s) {
         remote_mpi_forget(&s->commands[i]);
     for (uint32_t k = 0; k < 2; k++)
         remote_mpi_forget(&s->landing[k]);
+    (void)remote_mpi_flush(&s->ponging, 1000000000ull);
     for (uint32_t i = 0; i < s->n; i++)
         for (uint32_t k = 0; k < 2; k++) {
             (void)remote_mpi_flush(&s->devices[i].answer[k], 1000000000ull);
@@ -286,7 +292,8 @@ static void let_go(struct stage *s) {
 }
 
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, void *memory, uint64_t bytes, stator_error *e) {
+                                   uint32_t all, uint64_t deadline_ns, void *memory, uint64_t bytes,
+                                   stator_error *e) {
     struct carve carve = carve_in(memory, bytes);
     struct stage *s = lay_out(&carve, stages[first].model, end - first);
     s->first = first;
@@ -295,7 +302,7 @@ stator_status device_cluster_serve(const struct device_stage *stages, uint32_t f
     for (uint32_t i = 0; i < s->n; i++)
         s->devices[i].of = &stages[first + i];
     stator_status st = listen(s, e);
-    uint64_t since = clock_ns();
+    uint64_t since = s->heard_ns = clock_ns();
     while (st == STATOR_OK && !s->stop) {
         bool moved = false;
         st = take_commands(s, &moved, e);
@@ -303,6 +310,12 @@ stator_status device_cluster_serve(const struct device_stage *stages, uint32_t f
             st = take_landings(s, &moved, e);
         for (uint32_t i = 0; i < s->n && st == STATOR_OK && !s->stop; i++)
             st = run_device(s, i, &moved, e);
+        if (st == STATOR_OK && clock_ns() - s->heard_ns > deadline_ns)
+            st = error_set(
+                e, STATOR_DEVICE,
+                "rank 0 was not heard of for %.1f s (devices.deadline): it was stopped or killed, or the "
+                "network to it is cut",
+                (double)deadline_ns * 1e-9);
         if (moved)
             since = clock_ns();
         else

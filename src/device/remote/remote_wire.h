@@ -17,7 +17,9 @@
 #define REMOTE_TAG_LOGITS   6  /* and 7 */
 #define REMOTE_TAG_DONE     16 /* + index of the device */
 
-enum remote_kind { REMOTE_STEP, REMOTE_STOP };
+/* A ping is answered by the first device of a stage as by the end of a step in no slot. */
+enum remote_kind { REMOTE_STEP, REMOTE_STOP, REMOTE_PING };
+#define REMOTE_NO_SLOT 2
 
 struct remote_command {
     uint32_t kind;

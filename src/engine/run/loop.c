@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PULSE_NS 500000000ull /* of an idle run over several hosts */
+
 static bool stopping(const struct stator *s) {
     /* What the driver thread has read of our devices is read before they are closed. */
     return atomic_load_explicit(&s->stop, memory_order_acquire) != 0;
@@ -340,6 +342,19 @@ static bool work(struct stator *s, stator_error *e, stator_status *rc) {
     return true;
 }
 
+/* Until there is a command; the ranks of other hosts hear of us meanwhile. */
+static stator_status idle(struct stator *s, stator_error *e) {
+    const bool others = s->planning.config.cluster.n > 1 && !s->broken;
+    stator_status st = STATOR_OK;
+    ring_wait(s->commands, others ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS) : UINT64_MAX);
+    for (uint32_t i = 0; i < s->planning.n_devices && others && st == STATOR_OK; i++) {
+        struct device *d = s->devices[i].device;
+        if (d->vtable->alive != NULL)
+            st = d->vtable->alive(d, s->deadline_ns, e);
+    }
+    return st;
+}
+
 void loop_run(struct stator *s) {
     while (!stopping(s)) {
         take_commands(s);
@@ -351,7 +366,7 @@ void loop_run(struct stator *s) {
         if (rc == STATOR_OK && !moved && !stopping(s) && !s->broken && pipeline_works(s))
             rc = pipeline_wait(s, &e);
         else if (rc == STATOR_OK && !moved && !stopping(s))
-            ring_wait(s->commands, UINT64_MAX);
+            rc = idle(s, &e);
         if (rc != STATOR_OK)
             fail_all(s, &e);
     }

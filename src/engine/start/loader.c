@@ -136,7 +136,7 @@ static void report_progress(struct stator *s, uint64_t done) {
 
 static bool stopped(const struct stator *s) {
     return atomic_load_explicit(&s->stop, memory_order_relaxed) ||
-           atomic_load_explicit(&s->start.cancel_start, memory_order_relaxed);
+           atomic_load_explicit(&s->start.cancel_start, memory_order_relaxed) || device_cluster_lost();
 }
 
 static void load_member(void *context, uint32_t member, uint32_t n_members) {

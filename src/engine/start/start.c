@@ -135,7 +135,8 @@ static stator_status meet(const struct stator *s, stator_error *e) {
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         ends = ends * 131 + p->places[i].n_layers + (uint32_t)(p->places[i].total / 64);
     snprintf(text, sizeof text, "%.40s/%08x", p->hash, ends);
-    return device_cluster_meet(text, s->deadline_ns, e);
+    stator_status st = device_cluster_meet(text, s->deadline_ns, e);
+    return st == STATOR_OK ? device_cluster_watch(s->deadline_ns, e) : st;
 }
 
 stator_status start_devices(struct stator *s, stator_error *e) {

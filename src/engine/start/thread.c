@@ -27,8 +27,8 @@ static void serve_stage(struct stator *s) {
         first = ARITH_MIN(first, i);
         end = i + 1;
     }
-    s->broken = device_cluster_serve(stages, first, end, s->planning.n_devices, s->serve_memory,
-                                     s->serve_bytes, &s->broken_why) != STATOR_OK;
+    s->broken = device_cluster_serve(stages, first, end, s->planning.n_devices, s->deadline_ns,
+                                     s->serve_memory, s->serve_bytes, &s->broken_why) != STATOR_OK;
 }
 
 void *thread_main(void *context) {
@@ -36,13 +36,11 @@ void *thread_main(void *context) {
     uint64_t began = clock_ns();
     phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
     stator_status st = start_devices(s, &s->start.start_error);
-    if (s->planning.stage > 0) {
-        stator_error lost;
-        stator_status told = device_cluster_ready(st, &s->start.start_error, &lost);
-        if (st == STATOR_OK && told != STATOR_OK) {
-            s->start.start_error = lost;
-            st = told;
-        }
+    stator_error lost;
+    stator_status others = device_cluster_ready(st, &s->start.start_error, &lost);
+    if (others != STATOR_OK) {
+        s->start.start_error = lost;
+        st = others;
     }
     struct engine_event ev = {.kind = st == STATOR_OK ? ENGINE_STARTED : ENGINE_START_FAILED, .status = st};
     if (st == STATOR_OK) {

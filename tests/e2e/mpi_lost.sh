@@ -1,0 +1,132 @@
+#!/bin/bash
+# Ranks that are lost when nothing runs: while they load, while they idle; and mpiexec that is told to end.
+. "$(dirname "$0")/../lib.sh"
+mpi=${BUILD:-}/stator-mpi-openmpi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+two='cluster.stages=a = cpu:0; b = cpu:0'
+
+need_mpi() { # as in mpi.sh
+    [ -x "$mpi" ] && command -v mpiexec.openmpi >/dev/null && return
+    echo "no Open MPI here: run make setup-mpi" >"$tmp/.skip"
+    exit 0
+}
+
+# begin SLOW COMMAND...: two ranks in the background, $job; reads of rank SLOW (none: -) take 0.2 s each.
+begin() {
+    local slow=$1 r job_of=()
+    shift
+    if [ "$slow" != - ]; then
+        printf '#include <sys/syscall.h>\n#include <unistd.h>\nssize_t pread(int f, void *b, size_t n, off_t o) { usleep(200000); return syscall(SYS_pread64, f, b, n, o); }\n' >"$tmp/slow.c"
+        cc -shared -fPIC -o "$tmp/slow.so" "$tmp/slow.c" 2>"$tmp/err" || fail "no slow reads: $(head -c 300 "$tmp/err")"
+    fi
+    for r in 0 1; do
+        [ $r = 0 ] || job_of+=(:)
+        job_of+=(-n 1)
+        [ "$slow" != $r ] || job_of+=(env "LD_PRELOAD=$tmp/slow.so")
+        job_of+=("$mpi" "$@" --set "$two" --set devices.deadline=3)
+    done
+    timeout -k 5 90 mpiexec.openmpi "${options[@]}" --oversubscribe "${job_of[@]}" >"$tmp/out" 2>"$tmp/err" &
+    job=$!
+}
+options=()
+
+# rank N: its process, into $pid, once stderr has the line.
+rank() {
+    local n number=$1 p
+    pid=
+    for ((n = 0; n < 600; n++)); do
+        grep -qE "$2" "$tmp/err" && break
+        sleep 0.1
+    done
+    for p in $(pgrep -P "$(pgrep -P $job | head -1)"); do
+        tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$number" && pid=$p
+    done
+    [ -n "$pid" ] || fail "no rank $number: $(tail -c 300 "$tmp/err")"
+}
+# ended CODE: mpiexec ends with it, and no rank lives on. (A rank that is stopped is killed by mpiexec.)
+ended() {
+    local code=0 p n
+    local ranks
+    ranks=$(pgrep -P "$(pgrep -P $job | head -1)" 2>/dev/null)
+    wait $job || code=$?
+    [ $code = "$1" ] || fail "exit $code, expected $1: $(tail -c 900 "$tmp/err")"
+    for p in $ranks; do
+        for ((n = 0; n < 100; n++)); do
+            [ -e /proc/$p ] && ! grep -q '^State:.Z' /proc/$p/status 2>/dev/null || break
+            sleep 0.1
+        done
+        [ $n -lt 100 ] || fail "process $p lives on"
+    done
+}
+
+test_a_rank_that_is_stopped_while_it_loads() {
+    need_mpi
+    begin 1 run configs/demo.gguf -p Once -n 2
+    rank 1 '^rank 1: .*plan'
+    sleep 1
+    kill -STOP $pid
+    ended 5
+    said 'stator run: rank 1 was not heard of for 3.0 s while it loaded'
+}
+test_rank_0_stopped_while_it_loads() {
+    need_mpi
+    begin 0 run configs/demo.gguf -p Once -n 2
+    rank 0 '^stator .*plan'
+    sleep 1
+    kill -STOP $pid
+    ended 5
+    said 'stator \(rank 1\): rank 0 was not heard of for 3.0 s while it loaded'
+}
+# With recovery mpiexec leaves the others alone: they end by themselves. Its exit code is then 0.
+test_a_rank_that_is_killed_while_it_loads() {
+    need_mpi
+    options=(--enable-recovery)
+    begin 1 run configs/demo.gguf -p Once -n 2
+    rank 1 '^rank 1: .*plan'
+    sleep 1
+    kill -KILL $pid
+    wait $job
+    [ $? != 124 ] || fail "it did not end"
+    said 'stator run: rank 1 was not heard of for 3.0 s while it loaded'
+}
+
+# A load that takes longer than the deadline is no lost rank.
+test_slow_is_not_lost() {
+    need_mpi
+    begin 1 run configs/demo.gguf -p Once -n 2
+    ended 0
+    [ "$(sed -n 's/^rank 1: sealed after \([0-9]*\)\..*/\1/p' "$tmp/err")" -gt 3 ] || fail "it was not slow: $(grep sealed "$tmp/err")"
+}
+
+test_a_rank_that_is_stopped_while_all_idle() {
+    need_mpi
+    begin - serve configs/demo.gguf --set server.port=0
+    rank 1 '^sealed'
+    sleep 4 # longer than the deadline: they hear of each other
+    [ -e /proc/$pid ] || fail "it has ended: $(tail -c 300 "$tmp/err")"
+    kill -STOP $pid
+    ended 5
+    said 'b/cpu:0: its rank 1 has not answered for [3-9]'
+}
+test_rank_0_lost_while_all_idle() {
+    need_mpi
+    begin - serve configs/demo.gguf --set server.port=0
+    rank 0 '^sealed'
+    kill -STOP $pid
+    ended 5
+    said 'stator \(rank 1\): rank 0 was not heard of for 3.0 s'
+}
+
+# Ctrl-C: mpiexec tells the ranks; rank 0 ends the run, with the one report.
+test_mpiexec_interrupted() {
+    need_mpi
+    begin - run configs/demo.gguf -p Once -n 1000 --ignore-eos --set cpu.tier=scalar --report "$tmp/report"
+    rank 0 '^sealed'
+    kill -INT "$(pgrep -P $job | head -1)"
+    wait $job
+    [ $? != 124 ] || fail "it did not end"
+    [ -s "$tmp/report" ] || fail "no report: $(tail -c 600 "$tmp/err")"
+    [ "$(sed -n 's/^ *"generated_tokens": \([0-9]*\).*/\1/p' "$tmp/report" | head -1)" != 1000 ] || fail "it was not ended"
+    [ "$(grep -c 'audit of host memory' "$tmp/err")" = 1 ] || fail "$(grep -c audit "$tmp/err") audits"
+}
+run_tests
