@@ -319,7 +319,7 @@ static stator_status deliver(struct stator *s, struct engine_step *st, bool *sta
     pipeline_finish(s, st); /* nothing begins before we return, so the rows hold */
     for (uint32_t i = 0; i < st->n_rows;)
         i += take_rows(s, st->of_row[i], logits + (size_t)i * s->planning.shape->vocab, &picks[i]);
-    return STATOR_OK;
+    return speculation_follow(s, st, e);
 }
 
 /* One round over all devices. False: nothing has changed. */

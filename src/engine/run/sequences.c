@@ -228,7 +228,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     q->failed = false;
     CHECK(q->flights == 0);
     q->began_ns = q->prompt_done_ns = 0;
-    speculation_begin(q);
+    speculation_begin(s, q);
     checkpoints_begin(q);
     /* Who reads all logits computes all tokens. */
     q->shares = s->reuses && r->kind == STATOR_GENERATE && !r->measured;
@@ -301,6 +301,6 @@ void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) 
     bool can = sequences_can_rewind(s, q, to);
     q->done = can ? to : 0;
     q->reached = can ? q->reached : 0;
-    speculation_begin(q);
+    speculation_begin(s, q);
     q->fresh = q->fresh || !can;
 }

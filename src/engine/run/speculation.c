@@ -32,11 +32,41 @@ void speculation_pace_step(struct speculation_pace *p, uint32_t tokens, uint32_t
     }
 }
 
-void speculation_begin(struct engine_sequence *q) {
+static void begin_ngram(struct engine_sequence *q) {
+    ngram_clear(&q->speculation.ngram);
+}
+
+static uint32_t guess_ngram(struct stator *s, struct engine_sequence *q, int32_t *out, uint32_t most) {
+    (void)s;
+    return ngram_guess(&q->speculation.ngram, q->request->tokens, q->request->n_tokens, out, most);
+}
+
+static const struct speculation_guesser guessers[] = {
+    [CONFIG_SPECULATION_NGRAM] = {.begin = begin_ngram, .guess = guess_ngram},
+};
+
+/* NULL: nobody guesses. */
+static const struct speculation_guesser *guesser_of(const struct stator *s) {
+    const enum config_speculation mode = s->planning.config.speculation.mode;
+    if (s->planning.want.guesses == 0)
+        return NULL;
+    CHECK((uint32_t)mode < sizeof guessers / sizeof guessers[0] && guessers[mode].guess != NULL);
+    return &guessers[mode];
+}
+
+void speculation_begin(const struct stator *s, struct engine_sequence *q) {
+    const struct speculation_guesser *g = guesser_of(s);
     q->speculation.n = 0;
     q->speculation.pace = (struct speculation_pace){0};
-    if (q->speculation.ngram.newest != NULL)
-        ngram_clear(&q->speculation.ngram);
+    if (g != NULL)
+        speculation_pace_begin(&q->speculation.pace, s->planning.want.guesses);
+    if (g != NULL && g->begin != NULL)
+        g->begin(q);
+}
+
+stator_status speculation_follow(struct stator *s, struct engine_step *st, stator_error *e) {
+    const struct speculation_guesser *g = guesser_of(s);
+    return g != NULL && g->follow != NULL ? g->follow(s, st, e) : STATOR_OK;
 }
 
 /* What a lap of a benchmark had before, for a share of the guesses. */
@@ -51,21 +81,26 @@ static uint32_t replay(const struct stator *s, const struct engine_request *r, i
     return n;
 }
 
+uint32_t speculation_most(const struct stator *s, const struct engine_sequence *q) {
+    const struct engine_request *r = q->request;
+    const struct speculation_pace *p = &q->speculation.pace;
+    if (s->planning.want.guesses == 0 || p->rest > 0 || r->guesses == STATOR_BENCH_NO_GUESSES)
+        return 0;
+    /* Of n + 1 tokens that may come the last is not computed with. */
+    const uint32_t left = r->n_prompt + r->max_new - r->n_tokens;
+    return ARITH_MIN(p->most, ARITH_MIN(left - 1, q->capacity - r->n_tokens));
+}
+
 uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t most) {
     const struct engine_request *r = q->request;
     struct speculation *g = &q->speculation;
-    g->n = 0;
-    if (g->pace.most == 0)
-        speculation_pace_begin(&g->pace, s->planning.want.guesses);
-    /* Of n + 1 tokens that may come the last is not computed with. */
-    const uint32_t left = r->n_prompt + r->max_new - r->n_tokens;
-    most = ARITH_MIN(ARITH_MIN(most, g->pace.most), ARITH_MIN(left - 1, q->capacity - r->n_tokens));
-    if (g->pace.rest > 0 || r->guesses == STATOR_BENCH_NO_GUESSES)
-        return 0;
-    if (r->guesses == STATOR_BENCH_REPLAY)
+    most = ARITH_MIN(most, speculation_most(s, q));
+    if (most == 0)
+        g->n = 0;
+    else if (r->guesses == STATOR_BENCH_REPLAY)
         g->n = replay(s, r, g->tokens, most);
     else
-        g->n = ngram_guess(&g->ngram, r->tokens, r->n_tokens, g->tokens, most);
+        g->n = guesser_of(s)->guess(s, q, g->tokens, most);
     return g->n;
 }
 

@@ -9,6 +9,7 @@
 #define STATOR_ENGINE_SPECULATION_H
 
 #include "base/carve.h"
+#include "base/error.h"
 #include "config/config.h"
 #include "engine/run/ngram.h"
 
@@ -17,7 +18,20 @@
 
 struct stator;
 struct engine_sequence;
+struct engine_step;
 struct planning_want;
+
+/* How guesses are made: one per speculation.mode, in speculation.c's table. */
+struct speculation_guesser {
+    /* A sequence begins, or goes back. */
+    void (*begin)(struct engine_sequence *q);
+    /* The tokens of a step's rows were taken, and nothing begins on its devices before this returns: passes
+     * of a model, for the sequences of the rows that go on, at most speculation_most for each. NULL: none. An
+     * error is a device's failure. */
+    stator_status (*follow)(struct stator *s, struct engine_step *st, stator_error *e);
+    /* At most `most` guesses of what follows q's tokens; returns how many. */
+    uint32_t (*guess)(struct stator *s, struct engine_sequence *q, int32_t *out, uint32_t most);
+};
 
 /* How much a sequence guesses: less after guesses that all failed, then not at all for a while, twice as long
  * each time. */
@@ -44,7 +58,11 @@ struct speculation_shown {
 
 void speculation_lay_out(struct stator *s, const struct planning_want *want, struct carve *c);
 /* A sequence begins, or goes back. */
-void speculation_begin(struct engine_sequence *q);
+void speculation_begin(const struct stator *s, struct engine_sequence *q);
+/* The most that q may guess in its next step, as far as its own end and pace say. */
+uint32_t speculation_most(const struct stator *s, const struct engine_sequence *q);
+/* A step of sequences that generate was delivered. */
+stator_status speculation_follow(struct stator *s, struct engine_step *st, stator_error *e);
 /* Guesses for q's next step into q->speculation, at most `most`; returns how many. */
 uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t most);
 /* Its step has ended: its guesses are counted, */
