@@ -55,7 +55,7 @@ static void build(struct graph *g, const struct shape *s) {
     const uint32_t local = s->window > 0 ? graph_add_angles(g, &base) : angles;
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
-        bool far = s->window == 0 || (i + 1) % s->window_pattern == 0;
+        const bool far = !shape_has_window(s, i);
         p.kv = far ? all : window;
         p.angles = far ? angles : local;
         uint32_t normed = parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v));

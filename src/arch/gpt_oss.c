@@ -39,7 +39,7 @@ static void build(struct graph *g, const struct shape *s) {
     const uint32_t all = p.kv, window = s->window > 0 ? parts_window(&p, s->window) : all;
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
-        p.kv = s->window == 0 || (i + 1) % s->window_pattern == 0 ? all : window;
+        p.kv = shape_has_window(s, i) ? window : all;
         parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
         parts_experts(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(s, i)));
     }

@@ -21,6 +21,7 @@ enum {
     HEAD_DIM_STEP = 32,
     MAX_EXPERTS = 1024, /* EXPERTS_MAX */
     MAX_USED = 64,      /* EXPERTS_MAX_USED */
+    MAX_SCALE = 1000000,
     MAX_CONTEXT = INT32_MAX
 };
 
@@ -197,8 +198,9 @@ static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_
         return rc;
     /* 0, like a missing key, means the usual scale. */
     rc = gguf_read_f32_or(g, key_of(s, "attention.scale", key), 0, &s->attention_scale, e);
-    if (rc == STATOR_OK && s->attention_scale < 0)
-        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)s->attention_scale);
+    if (rc == STATOR_OK && !(s->attention_scale >= 0 && s->attention_scale <= MAX_SCALE))
+        rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0, at most %d", key,
+                        (double)s->attention_scale, MAX_SCALE);
     if (rc == STATOR_OK && s->attention_scale == 0)
         s->attention_scale = (float)(1 / sqrt((double)s->head_dim_k));
     return rc;
@@ -225,6 +227,8 @@ static stator_status read_routing(const struct gguf *g, struct shape *s, stator_
     x->norm = x->norm || function == SOFTMAX_OF_CHOSEN;
     float scale = 0; /* which, like a missing key, means none */
     rc = gguf_read_f32_or(g, key_of(s, "expert_weights_scale", key), 0, &scale, e);
+    if (rc == STATOR_OK && !(scale >= 0 && scale <= MAX_SCALE))
+        rc = gguf_error(g, e, "key '%s' is %g, expected 0 (none) to %d", key, (double)scale, MAX_SCALE);
     if (scale != 0 || x->scale == 0)
         x->scale = scale != 0 ? scale : 1;
     uint32_t groups = 1;
@@ -424,10 +428,32 @@ static bool layer_has(const struct shape *s, const struct shape_place *p, uint32
     return false;
 }
 
+/* What makes a layer have a tensor, where that is not all layers. */
+static stator_status missing(const struct gguf *g, const struct shape *s, const struct shape_place *p,
+                             const char *prefix, uint32_t layer, stator_error *e) {
+    const bool mixed = s->experts.count > 0 || (layer < s->n_layers && s->layers[layer].experts.gate != NULL);
+    if (p->layers >= SHAPE_DENSE_LAYERS && mixed)
+        return gguf_error(
+            g, e,
+            "tensor '%s%s' is missing: %s.expert_count is %" PRIu32 ", leading_dense_block_count %" PRIu32
+            ", and the shared expert has %" PRIu32 " rows, so this layer has %s",
+            prefix, p->name, s->arch_name, s->experts.count, s->experts.leading_dense, s->experts.shared_ff,
+            p->layers == SHAPE_DENSE_LAYERS ? "a dense feed-forward" : "experts");
+    if (p->layers == SHAPE_DELTA_LAYERS || p->layers == SHAPE_FULL_LAYERS)
+        return gguf_error(g, e,
+                          "tensor '%s%s' is missing: by %s.full_attention_interval, %" PRIu32
+                          ", this layer is a %s one",
+                          prefix, p->name, s->arch_name, s->delta.interval,
+                          p->layers == SHAPE_DELTA_LAYERS ? "delta-net" : "full attention");
+    return gguf_error(g, e, "tensor '%s%s' is missing", prefix, p->name);
+}
+
+/* layer: UINT32_MAX outside of layers. */
 static stator_status check_place(const struct gguf *g, const struct shape *s, const struct shape_place *p,
-                                 const char *prefix, const struct gguf_tensor *t, stator_error *e) {
+                                 const char *prefix, uint32_t layer, const struct gguf_tensor *t,
+                                 stator_error *e) {
     if (t == NULL)
-        return p->optional ? STATOR_OK : gguf_error(g, e, "tensor '%s%s' is missing", prefix, p->name);
+        return p->optional ? STATOR_OK : missing(g, s, p, prefix, layer, e);
     uint64_t cols = extent_of(s, p->cols), rows = extent_of(s, p->rows), matrices = extent_of(s, p->matrices);
     if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != matrices || t->ne[3] != 1)
         return gguf_error(g, e,
@@ -463,6 +489,20 @@ static stator_status check_absent(const struct gguf *g, const struct shape *s, c
                       ", this layer is a %s one",
                       prefix, p->name, s->arch_name, s->delta.interval,
                       p->layers == SHAPE_DELTA_LAYERS ? "full attention" : "delta-net");
+}
+
+/* A key that promises one to an architecture without. */
+static stator_status check_shared(const struct gguf *g, const struct shape_tensors *tensors,
+                                  const struct shape *s, stator_error *e) {
+    for (size_t i = 0; i < tensors->n_layer; i++)
+        if (tensors->layer[i].layers == SHAPE_SHARED_LAYERS)
+            return STATOR_OK;
+    if (s->experts.shared_ff == 0)
+        return STATOR_OK;
+    return gguf_error(g, e,
+                      "keys '%s.expert_shared_count' and '%s.expert_shared_feed_forward_length' say that a "
+                      "shared expert has %" PRIu32 " rows, but the architecture has none",
+                      s->arch_name, s->arch_name, s->experts.shared_ff);
 }
 
 /* The vocabulary's size is the number of rows of token_embd; the metadata may repeat it in two places. */
@@ -503,14 +543,17 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
         rc = place_tensor(g, tensors, gguf_tensor(g, i), s, e);
     if (rc == STATOR_OK)
         rc = check_vocab(g, s, e);
+    if (rc == STATOR_OK)
+        rc = check_shared(g, tensors, s, e);
     for (size_t i = 0; i < tensors->n_global && rc == STATOR_OK; i++)
-        rc = check_place(g, s, &tensors->global[i], "", *slot(s, &tensors->global[i]), e);
+        rc = check_place(g, s, &tensors->global[i], "", UINT32_MAX, *slot(s, &tensors->global[i]), e);
     for (uint32_t l = 0; l < s->n_layers && rc == STATOR_OK; l++) {
         snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", l);
         for (size_t i = 0; i < tensors->n_layer && rc == STATOR_OK; i++) {
             const struct shape_place *p = &tensors->layer[i];
-            rc = (layer_has(s, p, l) ? check_place : check_absent)(g, s, p, prefix, *slot(&s->layers[l], p),
-                                                                   e);
+            const struct gguf_tensor *t = *slot(&s->layers[l], p);
+            rc = layer_has(s, p, l) ? check_place(g, s, p, prefix, l, t, e)
+                                    : check_absent(g, s, p, prefix, t, e);
         }
         if (rc == STATOR_OK && (s->layers[l].q_norm == NULL) != (s->layers[l].k_norm == NULL))
             rc = gguf_error(

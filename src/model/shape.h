@@ -139,18 +139,18 @@ struct shape {
     float rope_base;
     float rope_scale; /* angle = position / rope_scale * ...; 1 = none */
     struct shape_yarn rope_yarn;
-    float rope_magnitude;    /* cos and sin times this */
-    uint32_t rope_original;  /* context before it was stretched */
-    bool rope_needs_freqs;   /* llama3: its scaling is in rope_freqs */
-    bool rope_long;          /* divisors are rope_factors_short, or _long where a sequence may be longer than
-                                rope_original */
-    uint32_t window;         /* tokens that a query of windowed layers sees; 0: the model has none */
-    uint32_t window_pattern; /* of so many layers the last one has none */
-    float rope_local_base;   /* of the windowed layers, where they have a base of their own */
-    float embed_scale;       /* embedding times this; 0: as it is */
-    float residual_scale;    /* what layers add to the residual stream times this; 0: as it is */
-    float logit_scale;       /* logits divided by this; 0: as they are */
-    bool no_rope;            /* heads are not rotated */
+    float rope_magnitude;   /* cos and sin times this */
+    uint32_t rope_original; /* context before it was stretched */
+    bool rope_needs_freqs;  /* llama3: its scaling is in rope_freqs */
+    bool rope_long;         /* divisors are rope_factors_short, or _long where a sequence may be longer than
+                               rope_original */
+    uint32_t window;        /* tokens that a query of windowed layers sees; 0: the model has none */
+    bool windowed[SHAPE_MAX_LAYERS]; /* shape_has_window */
+    float rope_local_base;           /* of the windowed layers, where they have a base of their own */
+    float embed_scale;               /* embedding times this; 0: as it is */
+    float residual_scale;            /* what layers add to the residual stream times this; 0: as it is */
+    float logit_scale;               /* logits divided by this; 0: as they are */
+    bool no_rope;                    /* heads are not rotated */
     float norm_eps;
     float attention_scale; /* 1 / sqrt(head_dim_k), or what the metadata says */
     uint32_t vocab;        /* rows of token_embd */
@@ -177,10 +177,13 @@ struct shape {
 stator_status shape_read_name(const struct gguf *g, struct shape *s, stator_error *e);
 /* n_rot, base and scaling; the latter needs context_trained. */
 stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_error *e);
-/* The window, after those: a width of 0 is an error, or says that there is none; pattern: if the file does
- * not say, or 0: all layers have the window. */
+/* The window, after those: a width of 0 is an error, or says that there is none; of `pattern` layers the last
+ * one has none, if the file does not say otherwise; 0: all layers have the window. */
 stator_status shape_read_window(const struct gguf *g, struct shape *s, bool zero_is_none, uint32_t pattern,
                                 stator_error *e);
+static inline bool shape_has_window(const struct shape *s, uint32_t layer) {
+    return s->window > 0 && s->windowed[layer];
+}
 stator_status shape_read_local_base(const struct gguf *g, struct shape *s, float fallback, stator_error *e);
 /* The keys of decoders with RMS norm, RoPE and grouped-query attention. */
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e);

@@ -6,6 +6,12 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Far beyond what models have, and so that no product of angles, queries and keys leaves the floats. */
+#define MOST_MAGNITUDE 100.0f
+#define LEAST_FACTOR   1e-3f
+#define MOST_FACTOR    1e6f
+#define MOST           1e30f
+
 struct reader {
     const struct gguf *g;
     const struct shape *s;
@@ -23,15 +29,16 @@ static bool has(const struct reader *r, const char *name) {
     return gguf_find(r->g, key_of(r, name, key), NULL);
 }
 
-/* A number that is at least `least`, or above it; the fallback where the file has none. */
-static float number(struct reader *r, const char *name, float fallback, float least, bool above) {
+/* A number that is at least `least`, or above it, and at most `most`; the fallback where the file has none.
+ */
+static float number(struct reader *r, const char *name, float fallback, float least, bool above, float most) {
     char key[96];
     float v = fallback;
     if (r->rc == STATOR_OK)
         r->rc = gguf_read_f32_or(r->g, key_of(r, name, key), fallback, &v, r->e);
-    if (r->rc == STATOR_OK && !(isfinite(v) && (above ? v > least : v >= least)))
-        r->rc = gguf_error(r->g, r->e, "key '%s' is %g, expected a number %s %g", key, (double)v,
-                           above ? "above" : "of at least", (double)least);
+    if (r->rc == STATOR_OK && !(v <= most && (above ? v > least : v >= least)))
+        r->rc = gguf_error(r->g, r->e, "key '%s' is %g, expected a number %s %g, at most %g", key, (double)v,
+                           above ? "above" : "of at least", (double)least, (double)most);
     return r->rc == STATOR_OK ? v : fallback;
 }
 
@@ -53,11 +60,11 @@ static double pair_of(const struct shape *s, double turns) {
 /* Pairs below `low` keep their frequency, those above `high` are scaled, between it is mixed. */
 static void read_yarn(struct reader *r, struct shape *s) {
     struct shape_yarn *y = &s->rope_yarn;
-    float fast = number(r, "scaling.yarn_beta_fast", 32, 0, true);
-    float slow = number(r, "scaling.yarn_beta_slow", 1, 0, true);
-    float multiplier = number(r, "scaling.yarn_log_multiplier", 0, 0, false);
-    y->share = number(r, "scaling.yarn_ext_factor", 1, 0, false);
-    s->rope_magnitude *= number(r, "scaling.yarn_attn_factor", 1, 0, true);
+    float fast = number(r, "scaling.yarn_beta_fast", 32, 0, true, MOST);
+    float slow = number(r, "scaling.yarn_beta_slow", 1, 0, true, MOST);
+    float multiplier = number(r, "scaling.yarn_log_multiplier", 0, 0, false, MOST);
+    y->share = number(r, "scaling.yarn_ext_factor", 1, 0, false, 1);
+    s->rope_magnitude *= number(r, "scaling.yarn_attn_factor", 1, 0, true, MOST_MAGNITUDE);
     if (r->rc == STATOR_OK && multiplier != 0)
         r->rc = gguf_error(
             r->g, r->e,
@@ -79,8 +86,13 @@ static void read_yarn(struct reader *r, struct shape *s) {
 
 /* A missing factor, or 0, means none; the older key rope.scale_linear is a factor too. */
 static void read_factor(struct reader *r, struct shape *s) {
-    float factor = number(r, has(r, "scaling.factor") ? "scaling.factor" : "scale_linear", 0, 0, false);
-    if (factor > 0)
+    const char *name = has(r, "scaling.factor") ? "scaling.factor" : "scale_linear";
+    char key[96];
+    float factor = number(r, name, 0, 0, false, MOST_FACTOR);
+    if (factor > 0 && factor < LEAST_FACTOR)
+        r->rc = gguf_error(r->g, r->e, "key '%s' is %g, expected 0 (none), or %g to %g", key_of(r, name, key),
+                           (double)factor, (double)LEAST_FACTOR, (double)MOST_FACTOR);
+    else if (factor > 0)
         s->rope_scale = factor;
 }
 
@@ -113,7 +125,7 @@ static void read_scaling(struct reader *r, struct shape *s) {
             gguf_show(type, shown));
         return;
     }
-    s->rope_magnitude = number(r, "scaling.attn_factor", 1, 0, true);
+    s->rope_magnitude = number(r, "scaling.attn_factor", 1, 0, true, MOST_MAGNITUDE);
     if (!longrope && !s->rope_needs_freqs)
         read_factor(r, s);
     read_original(r, s);
@@ -135,7 +147,7 @@ stator_status shape_read_rope(const struct gguf *g, struct shape *s, stator_erro
         rc = gguf_error(g, e, "key '%s' is %" PRIu64 ", expected an even number", key, n);
     if (rc != STATOR_OK)
         return rc;
-    s->rope_base = number(&r, "freq_base", 10000, 0, true);
+    s->rope_base = number(&r, "freq_base", 10000, 0, true, MOST);
     if (r.rc == STATOR_OK)
         read_scaling(&r, s);
     return r.rc;

@@ -2,8 +2,37 @@
  * sliding_window_pattern, ARCH.rope.freq_base_swa). */
 #include "model/shape.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+
+/* A truth, or a number that is not 0, for each layer. */
+static stator_status read_layers(const struct gguf *g, struct shape *s, const char *key,
+                                 const struct gguf_value *v, stator_error *e) {
+    if (v->item == GGUF_STRING || v->item == GGUF_F32 || v->item == GGUF_F64)
+        return gguf_error(g, e, "key '%s' has type array of %s, expected an integer, or bools or integers",
+                          key, gguf_kind_name(v->item));
+    if (v->count != s->n_layers)
+        return gguf_error(g, e,
+                          "key '%s' has %" PRIu64 " items, expected one for each of the %" PRIu32 " layers",
+                          key, v->count, s->n_layers);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->windowed[i] = gguf_item_i64(v, i) != 0;
+    return STATOR_OK;
+}
+
+static stator_status read_pattern(const struct gguf *g, struct shape *s, uint32_t pattern, stator_error *e) {
+    char key[96];
+    struct gguf_value v;
+    uint64_t n = 0;
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", s->arch_name);
+    if (gguf_find(g, key, &v) && v.kind == GGUF_ARRAY)
+        return read_layers(g, s, key, &v, e);
+    stator_status rc = gguf_read_u64_or(g, key, 1, SHAPE_MAX_LAYERS, pattern, &n, e);
+    for (uint32_t i = 0; i < s->n_layers && rc == STATOR_OK; i++)
+        s->windowed[i] = (i + 1) % n != 0;
+    return rc;
+}
 
 stator_status shape_read_window(const struct gguf *g, struct shape *s, bool zero_is_none, uint32_t pattern,
                                 stator_error *e) {
@@ -12,12 +41,9 @@ stator_status shape_read_window(const struct gguf *g, struct shape *s, bool zero
     snprintf(key, sizeof key, "%s.attention.sliding_window", s->arch_name);
     stator_status rc = gguf_read_u64_or(g, key, zero_is_none ? 0 : 1, INT32_MAX, 0, &n, e);
     s->window = (uint32_t)n;
-    if (rc != STATOR_OK || s->window == 0 || pattern == 0)
-        return rc;
-    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", s->arch_name);
-    rc = gguf_read_u64_or(g, key, 1, SHAPE_MAX_LAYERS, pattern, &n, e);
-    s->window_pattern = (uint32_t)n;
-    return rc;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->windowed[i] = true;
+    return rc == STATOR_OK && s->window > 0 && pattern > 0 ? read_pattern(g, s, pattern, e) : rc;
 }
 
 stator_status shape_read_local_base(const struct gguf *g, struct shape *s, float fallback, stator_error *e) {

@@ -226,6 +226,21 @@ static void windows(void **state) {
     refused(&w, "key 'gemma3.rope.freq_base_swa' is -1");
 }
 
+/* The other way round than the pattern that gemma3 has without the key. */
+static void windows_by_layer(void **state) {
+    (void)state;
+    struct gguf_writer w = tiny("gemma3", NULL);
+    gguf_writer_u32(&w, "gemma3.attention.sliding_window", 16);
+    gguf_writer_array(&w, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, 2, (uint8_t[]){0, 1}, 2);
+    stator_error e = {0};
+    assert_int_equal(read_model(&w, &e), STATOR_BAD_MODEL); /* the keys come before the tensors */
+    assert_true(!shape_has_window(&shape, 0) && shape_has_window(&shape, 1));
+    w = tiny("gemma3", NULL);
+    gguf_writer_u32(&w, "gemma3.attention.sliding_window", 16);
+    gguf_writer_array(&w, "gemma3.attention.sliding_window_pattern", GGUF_F32, 2, (float[]){0, 1}, 8);
+    refused(&w, "key 'gemma3.attention.sliding_window_pattern' has type array of f32");
+}
+
 static void missing_keys(void **state) {
     (void)state;
     static const char *const keys[] = {"general.architecture",
@@ -563,6 +578,7 @@ int main(void) {
         cmocka_unit_test(defaults),
         cmocka_unit_test(rope_stretched),
         cmocka_unit_test(windows),
+        cmocka_unit_test(windows_by_layer),
         cmocka_unit_test(later_architectures),
         cmocka_unit_test(rope_scaling),
         cmocka_unit_test(missing_keys),
