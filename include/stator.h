@@ -74,6 +74,8 @@ typedef struct stator_options {
     uint32_t stage;    /* with cluster.stages, and no ranks of MPI: the host whose memory is planned */
     int serve; /* 1: the plan has memory for a server around the engine (stator_edge_memory), as it has
                   if the config's section `server` is not all defaults */
+    int reuse; /* 1: requests go on from one another, as in a chat, so that server.checkpoints = "auto" plans
+                  copies of windows and states for it, as it does where there is memory for a server */
 } stator_options;
 
 /* Reads the config and the model's directory; no weights, no devices. *out is NULL on failure. */

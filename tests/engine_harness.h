@@ -14,7 +14,7 @@ static inline stator *harness_start(const char *model, const char *const *sets) 
     size_t n = 0;
     while (sets != NULL && sets[n] != NULL)
         n++;
-    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = n};
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = n, .reuse = 1};
     stator *s = NULL;
     stator_error e = {0};
     if (stator_open(&o, &s, &e) != STATOR_OK || stator_start(s, &e) != STATOR_OK)

@@ -101,8 +101,9 @@ stator_status session_look(const char *config, const struct options_list *set, s
     return st;
 }
 
-stator_status session_open_serve(const char *config, const struct options_list *set, const char *expect_plan,
-                                 stator **s, stator_error *e) {
+stator_status session_open_as(enum session_purpose purpose, const char *config,
+                              const struct options_list *set, const char *expect_plan, stator **s,
+                              stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -110,13 +111,14 @@ stator_status session_open_serve(const char *config, const struct options_list *
                         .log = print_log,
                         .progress = on_progress,
                         .expect_plan = expect_plan,
-                        .serve = 1};
+                        .serve = purpose == SESSION_SERVE,
+                        .reuse = purpose == SESSION_CHAT};
     return open_to_run(&o, s, e);
 }
 
 stator_status session_open_for(const char *config, const struct options_list *set,
-                               const struct options_list *devices, uint32_t stage, bool serve, stator **s,
-                               stator_error *e) {
+                               const struct options_list *devices, uint32_t stage,
+                               enum session_purpose purpose, stator **s, stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -126,7 +128,8 @@ stator_status session_open_for(const char *config, const struct options_list *se
                         .n_devices = devices->n,
                         .described = 1,
                         .stage = stage,
-                        .serve = serve};
+                        .serve = purpose == SESSION_SERVE,
+                        .reuse = purpose == SESSION_CHAT};
     return stator_open(&o, s, e);
 }
 

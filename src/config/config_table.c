@@ -272,8 +272,10 @@ const struct config_row config_table[CONFIG_KEYS] = {
              "Copies of what a model with windows or recurrent states remembers beside its KV cache, taken "
              "near a prompt's end, where prompts part, and in an answer: a later request goes on from the "
              "longest that is its beginning. Each is planned memory (`stator plan` says how much). \"auto\": "
-             "2 for each of memory.sequences and 2 more, at most 16, as far as they fit; 0: none, so such a "
-             "model computes every prompt again. Models with a KV cache alone need none."},
+             "for `stator chat` and a server 2 for each of memory.sequences and 2 more, at most 16, as far "
+             "as "
+             "they fit, else none; 0: none, so such a model computes every prompt again. Models with a KV "
+             "cache alone need none."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},

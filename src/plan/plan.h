@@ -12,6 +12,7 @@
  *   model     the model's name (not an input)
  *   hash      32 hex digits over all of `inputs`
  *   fits      true or false
+ *   for       "run" (and bench, logits, perplexity), "chat" or "serve" (not an input)
  *   inputs    object: name -> number or text; everything that the plan follows from, and nothing else
  *   devices   array of places, in the order of the layers:
  *     name, budget, total
@@ -134,7 +135,12 @@ struct plan_short {
     uint64_t largest_sequences;
 };
 
+/* What kind of requests a plan is for: "auto" choices follow from it, in its JSON it is "for". A run's have
+ * nothing in common; those of a chat and a server go on from one another. */
+enum plan_purpose { PLAN_TO_RUN, PLAN_TO_CHAT, PLAN_TO_SERVE };
+
 struct plan {
+    enum plan_purpose purpose;
     char hash[HASH_TEXT];
     char model[128];
     bool fits;

@@ -93,6 +93,9 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
     json_put_string(j, "model", p->model);
     json_put_string(j, "hash", p->hash);
     json_put_bool(j, "fits", p->fits);
+    static const char *const purposes[] = {
+        [PLAN_TO_RUN] = "run", [PLAN_TO_CHAT] = "chat", [PLAN_TO_SERVE] = "serve"};
+    json_put_string(j, "for", purposes[p->purpose]);
     json_open_object(j, "inputs");
     for (uint32_t i = 0; i < p->n_inputs; i++) {
         if (p->inputs[i].is_number)

@@ -152,6 +152,7 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
             e, STATOR_USAGE,
             "memory.staging is %llu bytes; this model needs at least %llu (16 rows of its widest matrix)",
             (unsigned long long)s->load_window, (unsigned long long)least);
+    p->purpose = s->purpose;
     p->checkpoints = want->checkpoints;
     p->kv_tokens = arith_round_up(want->context, KERNELS_KV_BLOCK) * want->sequences;
     for (uint32_t i = 0; i + 1 < s->n_devices; i++) {

@@ -489,10 +489,12 @@ static bool takes_checkpoints(struct planning *s) {
     return paged && other;
 }
 
-/* "auto": an answer's and its prompt's for each sequence, and two more, as far as they fit; a context that is
- * "max" then takes what they leave. */
+/* "auto" of a chat or a server: an answer's and its prompt's for each sequence, and two more, as far as they
+ * fit; a context that is "auto" then takes what they leave. A run has no use for any. */
 static void resolve_checkpoints(struct planning *s) {
     const uint64_t said = s->config.server.checkpoints;
+    if (said == CONFIG_CHECKPOINTS_AUTO && s->purpose == PLAN_TO_RUN)
+        return;
     uint64_t n = said == CONFIG_CHECKPOINTS_AUTO
                      ? ARITH_MIN(2 * (uint64_t)s->want.sequences + 2, (uint64_t)AUTO_CHECKPOINTS)
                      : said;
@@ -549,7 +551,8 @@ stator_status planning_make(struct planning *s, stator_error *e) {
         return st;
     s->planned = true;
     config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
-    config_derive(&s->config, CONFIG_SERVER_CHECKPOINTS, s->want.checkpoints);
+    if (s->purpose != PLAN_TO_RUN || s->config.server.checkpoints != CONFIG_CHECKPOINTS_AUTO)
+        config_derive(&s->config, CONFIG_SERVER_CHECKPOINTS, s->want.checkpoints); /* else it stays "auto" */
     config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);
     return STATOR_OK;
 }

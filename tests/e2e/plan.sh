@@ -205,4 +205,49 @@ test_edge() {
     printed '"arena":"edge","planned":5242880,"allocated":5242880,'
 }
 
+# Copies of windows and states are planned for who goes on from them: chat and serve. Each command's plan has the hash that `plan`
+# prints for it; a number in the config is for all.
+test_checkpoints() {
+    need_shared oracles/models/qwen35.gguf
+    local model=$shared/oracles/models/qwen35.gguf hash chat all
+    expect 0 "$stator" plan "$model"
+    printed '^checkpoints: none for `run`, .* each takes '
+    printed '^this is the plan of `stator run`, '
+    hash=$(sed -n 's/^plan //p' "$tmp/out")
+    expect 0 "$stator" run "$model" --tokens '1 2' -n 1 --expect-plan "$hash"
+    expect 0 "$stator" plan "$model" --chat
+    printed '^checkpoints: 4 of '
+    printed '^this is the plan of `stator chat`$'
+    chat=$(sed -n 's/^plan //p' "$tmp/out")
+    [ "$hash" != "$chat" ] || fail "a chat's plan is a run's"
+    expect 3 "$stator" run "$model" --tokens '1 2' -n 1 --expect-plan "$chat"
+    expect 0 "$stator" plan "$model" --serve
+    printed '^checkpoints: 4 of '
+    printed '^this is the plan of `stator serve`'
+    expect 2 "$stator" plan "$model" --serve --chat
+    expect 0 "$stator" plan "$model" --json
+    printed '^  "for": "run",$'
+    cp "$tmp/out" "$tmp/old.json"
+    expect 0 "$stator" plan "$model" --chat --diff "$tmp/old.json"
+    printed 'checkpoints'
+    expect 0 "$stator" plan "$model" --set server.checkpoints=3
+    printed '^checkpoints: 3 of '
+    all=$(sed -n 's/^plan //p' "$tmp/out")
+    expect 0 "$stator" plan "$model" --chat --set server.checkpoints=3
+    printed "^plan $all$"
+    # What `config` prints is still for all commands.
+    expect 0 "$stator" config "$model"
+    printed '^ *checkpoints = "auto"; '
+    cp "$tmp/out" "$tmp/all.cfg"
+    expect 0 "$stator" plan "$tmp/all.cfg" --chat
+    printed "^plan $chat$"
+    expect 0 "$stator" plan "$tmp/all.cfg"
+    printed "^plan $hash$"
+    # A model with a KV cache alone has one plan for both.
+    expect 0 "$stator" plan $cfg
+    hash=$(sed -n 's/^plan //p' "$tmp/out")
+    expect 0 "$stator" plan $cfg --chat
+    printed "^plan $hash$"
+}
+
 run_tests

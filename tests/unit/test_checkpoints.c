@@ -199,6 +199,20 @@ static void planned(void **state) {
         stator_close(s);
         gguf_writer_free(&w);
     }
+    /* Who has requests with nothing in common has none, unless told so. */
+    for (uint32_t said = 0; said <= 5; said += 5) {
+        char path[GGUF_WRITER_PATH];
+        struct gguf_writer w = hybrid(4, 4, path);
+        const char *sets[] = {"memory.context=256",
+                              said == 0 ? "server.checkpoints=auto" : "server.checkpoints=5"};
+        stator_options o = {.size = sizeof o, .config = path, .set = sets, .n_set = 2};
+        stator *s = NULL;
+        assert_int_equal(stator_open(&o, &s, NULL), STATOR_OK);
+        assert_int_equal(stator_start(s, NULL), STATOR_OK);
+        assert_int_equal(stats_of(s).checkpoints, said);
+        stator_close(s);
+        gguf_writer_free(&w);
+    }
     /* Of 3 layers: states of 4 heads of 32 x 32, and 3 rows of 256 values before. */
     const uint64_t one = 3 * (4 * 32 * 32 + 3 * 256) * sizeof(float);
     assert_in_range(kv[0] - kv[2], 4 * one - 4096, 4 * one + 4096); /* slices are whole pages */

@@ -259,7 +259,7 @@ static void greet(const struct chat *c) {
 static stator_status chat_with_engine(struct chat *c, stator_error *e) {
     stator_status st = chat_line_open(&c->line, e); /* first: its memory is the audit's "before the engine" */
     if (st == STATOR_OK)
-        st = session_open(c->config, &c->set, c->expect_plan, NULL, &c->engine, e);
+        st = session_open_as(SESSION_CHAT, c->config, &c->set, c->expect_plan, &c->engine, e);
     if (st != STATOR_OK)
         return st;
     c->terminal = chat_line_is_terminal(c->line);
@@ -320,7 +320,8 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
                    "recalled; from a pipe every line is a message, and the first error ends the chat. "
                    "Answers go to standard output, the report and everything else to standard error. A line "
                    "that ends with a backslash goes on in the next one. /help lists the commands: /clear, "
-                   "/save FILE, /memory, /exit. Ctrl-C ends an answer, a second one or Ctrl-D the chat.",
+                   "/save FILE, /memory, /exit. Ctrl-C ends an answer, a second one or Ctrl-D the chat. "
+                   "`stator plan --chat` prints the plan and its hash.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],
         .min_arguments = 1,

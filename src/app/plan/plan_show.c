@@ -15,11 +15,28 @@
 struct asked {
     struct options_list set;
     struct options_list devices;
-    bool json, ascii, verbose, serve;
+    bool json, ascii, verbose, serve, chat;
     bool svg_only; /* on standard output */
     const char *svg;
     const char *diff;
 };
+
+static enum session_purpose purpose_of(const struct asked *o) {
+    return o->serve ? SESSION_SERVE : o->chat ? SESSION_CHAT : SESSION_RUN;
+}
+
+/* Whose plan it is. A chat's differs from a run's by checkpoints alone. */
+static const char *purpose_text(const struct plan *p) {
+    bool asks = false;
+    for (uint32_t i = 0; i + 1 < p->n_places; i++)
+        asks = asks || p->places[i].kv_per_checkpoint > 0;
+    if (p->purpose == PLAN_TO_SERVE)
+        return "`stator serve` (and of every command, if the config's section server is not all defaults)";
+    if (p->purpose == PLAN_TO_RUN && asks && p->checkpoints == 0)
+        return "`stator run`, `bench`, `logits` and `perplexity`";
+    return p->purpose == PLAN_TO_CHAT ? "`stator chat`"
+                                      : "`stator run`, `bench`, `logits`, `perplexity` and `chat`";
+}
 
 static void print_table(const stator *s, const struct plan *p, bool verbose) {
     stator_info info = {.size = sizeof info};
@@ -28,7 +45,7 @@ static void print_table(const stator *s, const struct plan *p, bool verbose) {
     printf("model %s (%s), context %u, sequences %u, batch %u, logits rows %u\n", info.model_name,
            info.architecture, info.context, info.sequences, info.batch, info.logits_rows);
     plan_table_print(p, stdout, verbose);
-    printf("plan %s\n", info.plan_hash);
+    printf("this is the plan of %s\nplan %s\n", purpose_text(p), info.plan_hash);
 }
 
 static void print_json(const struct plan *p) {
@@ -60,7 +77,7 @@ static stator_status print_hosts(const char *config, const struct asked *o, stat
     for (uint32_t stage = 1; st == STATOR_OK && (host = plan_view_host(first, stage)) != NULL; stage++) {
         stator *s = NULL;
         stator_info there = {.size = sizeof there};
-        st = session_open_for(config, &o->set, &o->devices, stage, o->serve, &s, e);
+        st = session_open_for(config, &o->set, &o->devices, stage, purpose_of(o), &s, e);
         if (st == STATOR_OK)
             st = stator_plan(s, e);
         if (st == STATOR_OK)
@@ -124,8 +141,12 @@ int plan_command(int argc, char **argv) {
          .kind = OPTIONS_FLAG,
          .target = &o.serve,
          .help =
-             "with the server's memory, as `stator serve` plans (also without this if the config's section "
-             "server says anything but the defaults)"},
+             "as `stator serve` plans: with the server's memory and checkpoints (also without this if the "
+             "config's section server says anything but the defaults)"},
+        {.name = "chat",
+         .kind = OPTIONS_FLAG,
+         .target = &o.chat,
+         .help = "as `stator chat` plans: with checkpoints, if the model has windows or recurrent states"},
         {.name = "verbose",
          .letter = 'v',
          .kind = OPTIONS_FLAG,
@@ -139,7 +160,8 @@ int plan_command(int argc, char **argv) {
             "Prints the memory plan: every arena of every device and of the host, in bytes. CONFIG is a "
             "config file or\n"
             "a .gguf file. Exit 3 when the plan does not fit.\n\n"
-            "--json: {format: 1, model, hash, fits, inputs: {name: value}, devices: [{name, budget, total, "
+            "--json: {format: 1, model, hash, fits, for, inputs: {name: value}, devices: [{name, budget, "
+            "total, "
             "layers {first, count},\n"
             "weights {in_file, packed, padding}, kv_bytes_per_token, kv_bytes_per_sequence (of windows and "
             "states), spill {bytes,\n"
@@ -165,9 +187,11 @@ int plan_command(int argc, char **argv) {
     if (o.json + o.ascii + o.svg_only > 1)
         return out_fail("plan", STATOR_USAGE,
                         "--json, --ascii and --svg - print to standard output: give one of them");
+    if (o.serve && o.chat)
+        return out_fail("plan", STATOR_USAGE, "--serve and --chat are two plans: give one of them");
     stator *s = NULL;
     stator_error e;
-    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, 0, o.serve, &s, &e);
+    stator_status st = session_open_for(options.arguments[0], &o.set, &o.devices, 0, purpose_of(&o), &s, &e);
     if (st != STATOR_OK)
         return out_error("plan", &e);
     st = stator_plan(s, &e);

@@ -123,6 +123,12 @@ static void print_kv(const struct plan *p, FILE *out) {
         fprintf(out, "checkpoints: %" PRIu64 " of %s, %s in all (server.checkpoints)\n", p->checkpoints,
                 units_format_size(per_checkpoint, size),
                 units_format_size(p->checkpoints * per_checkpoint, all));
+    else if (per_checkpoint > 0 && p->purpose == PLAN_TO_RUN)
+        fprintf(
+            out,
+            "checkpoints: none for `run`, `bench`, `logits` and `perplexity`; what `chat` and `serve` plan, "
+            "--chat and --serve show: each takes %s\n",
+            units_format_size(per_checkpoint, size));
     else if (per_checkpoint > 0)
         fprintf(out, "checkpoints: none, so no prompt is shared; one would take %s (server.checkpoints)\n",
                 units_format_size(per_checkpoint, size));
