@@ -298,6 +298,15 @@ static void print_devices(const stator *s, FILE *out) {
     }
 }
 
+/* MPI, which is there before the engine. */
+static void print_library(FILE *out) {
+    const struct device_cluster c = device_cluster();
+    char name[128];
+    snprintf(name, sizeof name, "of that: MPI_Init (%s)", c.library);
+    if (c.size > 0)
+        print_figure(out, " ", c.library_bytes, name);
+}
+
 stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     stator_audit a = {.size = sizeof a};
     stator_status st = stator_get_audit(s, &a, e);
@@ -307,6 +316,7 @@ stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     print_figure(out, " ", a.planned, "planned");
     print_figure(out, "-", a.not_in_ram, "of it not in RAM: never written, or swapped out");
     print_figure(out, "+", a.before, "the process before the engine");
+    print_library(out);
     print_figure(out, a.others < 0 ? "-" : "+", (uint64_t)(a.others < 0 ? -a.others : a.others),
                  "libraries, drivers, the program around the engine");
     print_figure(out, "=", a.kernel, "private by the kernel (RssAnon + RssShmem)");

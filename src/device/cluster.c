@@ -58,6 +58,19 @@ stator_status device_cluster_watch(uint64_t deadline_ns, stator_error *e) {
     return STATOR_OK;
 }
 
+stator_status device_cluster_probe(const struct device_link *in, const struct device_link *out,
+                                   uint64_t bytes, bool verify, uint64_t deadline_ns, struct device_route *r,
+                                   stator_error *e) {
+    (void)in;
+    (void)out;
+    (void)bytes;
+    (void)verify;
+    (void)deadline_ns;
+    (void)r;
+    (void)e;
+    return STATOR_OK;
+}
+
 bool device_cluster_lost(void) {
     return false;
 }

@@ -257,8 +257,10 @@ stator_status device_open(const struct device_choice *c, const struct device_mod
 /* A run over several hosts (config: cluster.stages), each with a process of its own, a rank of MPI. Without
  * MPI, as stator is built by default, size is 0 and the rest does nothing. */
 struct device_cluster {
-    uint32_t size; /* ranks; 0: this is no such run */
-    uint32_t rank; /* of this process: its stage */
+    uint32_t size;          /* ranks; 0: this is no such run */
+    uint32_t rank;          /* of this process: its stage */
+    uint64_t library_bytes; /* private memory that MPI_Init took */
+    char library[64];       /* what it is: "Open MPI v4.1.4" */
 };
 struct device_cluster device_cluster(void);
 /* At the program's start and end, by its main thread. end: may not return, when a rank is lost. */
@@ -269,6 +271,11 @@ void device_cluster_end(int code);
 stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e);
 /* Instead of that, by a rank that comes no further: tells the others why. Once; nothing after meet. */
 void device_cluster_refuse(const stator_error *why);
+/* When all have loaded: copies over the boundaries to the stages before and behind this one (NULL: none), of
+ * `bytes` at most, compared (verify) and timed into *r, which is that of the boundary behind. */
+stator_status device_cluster_probe(const struct device_link *in, const struct device_link *out,
+                                   uint64_t bytes, bool verify, uint64_t deadline_ns, struct device_route *r,
+                                   stator_error *e);
 /* A device of this host's stage, prepared, and its links. */
 struct device_stage {
     struct device *device;

@@ -329,8 +329,20 @@ stator_status stator_start(stator *s, stator_error *e) {
     return log_sink_result(&s->sink, &s->planning.config, e);
 }
 
+/* Until rank 0 has ended, which a stage above it serves. */
+static void await_served(struct stator *s) {
+    struct engine_event ev = {.kind = ENGINE_STARTED};
+    while (ev.kind != ENGINE_SERVED) {
+        ring_wait(s->start.events, UINT64_MAX);
+        (void)ring_pop(s->start.events, &ev);
+    }
+    audit_log(s);
+}
+
 stator_status stator_stop(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
+    if (s->start.thread_runs && s->planning.stage > 0 && atomic_load(&s->started))
+        await_served(s);
     if (s->start.thread_runs) {
         atomic_store(&s->stop, 1);
         ring_wake(s->commands);

@@ -195,7 +195,7 @@ struct engine_command {
 };
 
 /* What the engine thread tells of its start. */
-enum engine_event_kind { ENGINE_PROGRESS, ENGINE_STARTED, ENGINE_START_FAILED };
+enum engine_event_kind { ENGINE_PROGRESS, ENGINE_STARTED, ENGINE_START_FAILED, ENGINE_SERVED };
 struct engine_event {
     enum engine_event_kind kind;
     stator_status status;

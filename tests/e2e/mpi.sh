@@ -98,6 +98,21 @@ test_bench_and_perplexity_need_no_context() {
     cmp -s "$tmp/one" "$tmp/many" || fail "other figures over two ranks: $(diff "$tmp/one" "$tmp/many")"
 }
 
+# Every boundary is tried before the first step; what the MPI library takes has a name on every rank, and grows no more with more tokens.
+test_boundaries_and_memory_are_told() {
+    need_mpi
+    local rank0 rank1 n
+    for n in 50 900; do
+        expect 0 ranks 3 "$mpi" run configs/demo.gguf -p Once -n $n --ignore-eos --set 'cluster.stages=a = cpu:0; b = cpu:0; c = cpu:0' --report "$tmp/report"
+        said '^a/cpu:0 to b/cpu:0: .*over the network, [0-9.]+ [KMG]iB/s, [0-9.]+ us'
+        said '^rank 1: b/cpu:0 to c/cpu:0: .*over the network, [0-9.]+ [KMG]iB/s, [0-9.]+ us'
+        said 'of that: MPI_Init \(Open MPI v'
+        [ "$(sed -n 's/^ *"mpi_bytes": \([0-9]*\).*/\1/p' "$tmp/report" | tail -1)" -gt 100000 ] || fail "no figure of MPI's memory"
+        [ "$(grep -cE '^rank [12]: host memory: .*of that MPI_Init, Open MPI v' "$tmp/err")" = 2 ] || fail "not a line of each rank: $(grep -c 'host memory' "$tmp/err")"
+        [ "$(sed -n 's/^ *"grown_since_seal_bytes": \([0-9]*\).*/\1/p' "$tmp/report" | tail -1)" -lt 400000 ] || fail "grown after $n tokens"
+    done
+}
+
 test_another_plan_on_another_host() {
     need_mpi
     expect 3 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" --set memory.context=256

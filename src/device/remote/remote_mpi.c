@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "device/remote/remote_watch.h"
+#include "os/host_memory.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -44,17 +45,32 @@ static void nobody_came(int number) {
     _exit(STATOR_DEVICE);
 }
 
+/* The first words of what it says: "Open MPI v4.1.4, package: .." */
+static void name_library(void) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0;
+    if (MPI_Get_library_version(text, &n) == MPI_SUCCESS)
+        text[strcspn(text, ",\n")] = '\0';
+    for (char *c = text; *c != '\0'; c++)
+        *c = *c == '\t' ? ' ' : *c;
+    snprintf(here.library, sizeof here.library, "%.63s", text);
+}
+
 stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e) {
     int provided = 0, size = 0, rank = 0;
+    const uint64_t before = host_memory_private();
     signal(SIGALRM, nobody_came);
     alarm(INIT_SECONDS);
     CALL(MPI_Init_thread, argc, argv, MPI_THREAD_SERIALIZED, &provided);
     alarm(0);
     signal(SIGALRM, SIG_DFL);
+    const uint64_t after = host_memory_private();
     CALL(MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     CALL(MPI_Comm_size, MPI_COMM_WORLD, &size);
     CALL(MPI_Comm_rank, MPI_COMM_WORLD, &rank);
-    here = (struct device_cluster){.size = (uint32_t)size, .rank = (uint32_t)rank};
+    here = (struct device_cluster){
+        .size = (uint32_t)size, .rank = (uint32_t)rank, .library_bytes = after > before ? after - before : 0};
+    name_library();
     if (provided < MPI_THREAD_SERIALIZED)
         return error_set(
             e, STATOR_FAILED,

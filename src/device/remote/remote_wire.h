@@ -13,6 +13,7 @@
 
 #define REMOTE_TAG_COMMAND  1
 #define REMOTE_TAG_READY    2
+#define REMOTE_TAG_PROBE    3
 #define REMOTE_TAG_RESIDUAL 4  /* and 5 */
 #define REMOTE_TAG_LOGITS   6  /* and 7 */
 #define REMOTE_TAG_DONE     16 /* + index of the device */

@@ -178,6 +178,28 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
                  units_format_size(audit_host(now), a), units_format_size(s->planning.host_limit, b));
 }
 
+void audit_log(struct stator *s) {
+    const struct device_cluster c = device_cluster();
+    char planned[UNITS_TEXT], absent[UNITS_TEXT], before[UNITS_TEXT], library[UNITS_TEXT], others[UNITS_TEXT],
+        kernel[UNITS_TEXT], grown[UNITS_TEXT], text[AUDIT_TEXT];
+    struct audit now;
+    audit_take(s, &now);
+    const int64_t growth = audit_growth(s, &now);
+    log_write(
+        &s->log, STATOR_LOG_INFO,
+        "host memory: %s planned, %s of it not in RAM, %s before the engine (%s of that MPI_Init, %s), %s "
+        "libraries and drivers; grown by %s outside the plan since the engine was sealed; %s private by the "
+        "kernel",
+        units_format_size(now.planned, planned), units_format_size(now.not_in_ram, absent),
+        units_format_size(now.before, before), units_format_size(c.library_bytes, library), c.library,
+        units_format_size((uint64_t)ARITH_MAX(now.others, (int64_t)0), others),
+        units_format_size((uint64_t)ARITH_MAX(growth, (int64_t)0), grown),
+        units_format_size(now.kernel, kernel));
+    audit_judge(s, &now, text, sizeof text);
+    if (text[0] != '\0')
+        log_write(&s->log, STATOR_LOG_WARN, "%s", text);
+}
+
 static void device_to_json(const struct stator *s, const struct audit *now, uint32_t i, struct json *j) {
     const struct audit_device *d = &now->devices[i];
     json_open_object(j, NULL);
@@ -197,6 +219,7 @@ void audit_to_json(const struct stator *s, const struct audit *now, struct json 
     json_put_u64(j, "planned_bytes", now->planned);
     json_put_u64(j, "not_in_ram_bytes", now->not_in_ram);
     json_put_u64(j, "before_bytes", now->before);
+    json_put_u64(j, "mpi_bytes", device_cluster().library_bytes); /* of those */
     json_put_i64(j, "libraries_and_drivers_bytes", now->others);
     json_put_u64(j, "kernel_bytes", now->kernel);
     json_put_u64(j, "pinned_bytes", now->pinned);

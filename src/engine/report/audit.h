@@ -16,6 +16,8 @@ int64_t audit_device_growth(const struct stator *s, const struct audit *now, uin
 #define AUDIT_TEXT 256
 /* What is wrong with the figures: "" or a sentence; at the seal (now is s->report.sealed) or later. */
 void audit_judge(const struct stator *s, const struct audit *now, char *text, size_t n);
+/* A line of it, and what is wrong, for the log: of a host whose command runs on another one. */
+void audit_log(struct stator *s);
 void audit_to_json(const struct stator *s, const struct audit *now, struct json *j, const char *name);
 
 #endif

@@ -70,6 +70,9 @@ void routes_log(const struct stator *s) {
                       units_format_size(r->bytes_per_second, rate), (double)r->latency_ns * 1e-3);
         else if (r->direct)
             log_write(&s->log, STATOR_LOG_INFO, "%s to %s: direct", from, to);
+        else if (r->bytes_per_second != 0)
+            log_write(&s->log, STATOR_LOG_INFO, "%s to %s: staged through the host: %s, %s/s, %.1f us", from,
+                      to, r->why, units_format_size(r->bytes_per_second, rate), (double)r->latency_ns * 1e-3);
         else /* a pair that should have been direct is a warning */
             log_write(&s->log,
                       planned_route_same_kind(&s->planning, i) && !planned_route_crosses(&s->planning, i) &&

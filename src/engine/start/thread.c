@@ -4,6 +4,7 @@
 #include "engine/run/loop.h"
 #include "engine/start/enforce.h"
 #include "engine/start/start.h"
+#include "plan/planned_route.h"
 
 #include <time.h>
 
@@ -29,6 +30,29 @@ static void serve_stage(struct stator *s) {
     }
     s->broken = device_cluster_serve(stages, first, end, s->planning.n_devices, s->deadline_ns,
                                      s->serve_memory, s->serve_bytes, &s->broken_why) != STATOR_OK;
+    struct engine_event ev = {.kind = ENGINE_SERVED};
+    emit(s, &ev);
+    while (atomic_load_explicit(&s->stop, memory_order_acquire) == 0)
+        ring_wait(s->commands, UINT64_MAX); /* stator_stop audits what is there */
+}
+
+/* The ways to the stages before and behind this one. */
+static stator_status probe_boundaries(struct stator *s, stator_error *e) {
+    const struct device_link *in = NULL, *out = NULL;
+    const struct planning *p = &s->planning;
+    uint32_t last = 0;
+    uint64_t bytes = (uint64_t)p->want.batch * p->devices[0].graph.width * sizeof(float);
+    for (uint32_t i = 0; i < p->n_devices; i++) {
+        if (p->devices[i].facts.remote)
+            continue;
+        if (i > 0 && planned_route_crosses(p, i - 1))
+            in = &s->devices[i].in;
+        if (planned_route_crosses(p, i))
+            out = &s->devices[i].out;
+        last = i;
+    }
+    return device_cluster_probe(in, out, bytes, p->config.transfer.verify, s->deadline_ns,
+                                &s->devices[last].route, e);
 }
 
 void *thread_main(void *context) {
@@ -42,6 +66,8 @@ void *thread_main(void *context) {
         s->start.start_error = lost;
         st = others;
     }
+    if (st == STATOR_OK && s->planning.config.cluster.n > 1)
+        st = probe_boundaries(s, &s->start.start_error);
     struct engine_event ev = {.kind = st == STATOR_OK ? ENGINE_STARTED : ENGINE_START_FAILED, .status = st};
     if (st == STATOR_OK) {
         s->start.load_ns = clock_ns() - began;
