@@ -29,6 +29,14 @@ static void lay_out_steps(struct stator *s, const struct planning_want *want, st
     }
 }
 
+/* Whether any layer of the model has something in the cache. */
+static bool has_layers(const struct stator *s, uint32_t cache) {
+    bool has = false;
+    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+        has = has || s->planning.devices[i].graph.caches[cache].n_layers > 0;
+    return has;
+}
+
 /* All PAGED caches have as many blocks, and a sequence has the same ones of each. */
 static void lay_out_pool(struct stator *s, const struct planning_want *want, struct carve *c) {
     const struct device_model *m = &s->planning.devices[0].model;
@@ -39,7 +47,7 @@ static void lay_out_pool(struct stator *s, const struct planning_want *want, str
         bool paged = m->graph->caches[i].kind == GRAPH_PAGED;
         CHECK(!paged || per_sequence == 0 || per_sequence == m->caches[i].per_sequence);
         per_sequence = paged ? m->caches[i].per_sequence : per_sequence;
-        s->reuses = s->reuses && (paged || s->n_checkpoints > 0);
+        s->reuses = s->reuses && (paged || s->n_checkpoints > 0 || !has_layers(s, i));
         s->has_states = s->has_states || m->graph->caches[i].kind == GRAPH_STATE;
     }
     kv_pool_lay_out(&s->pool, c, want->sequences * per_sequence);
