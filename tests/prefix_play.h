@@ -7,6 +7,10 @@
 
 enum { PREFIX_PLAY_TOKENS = 256, PREFIX_PLAY_MOST = 160, PREFIX_PLAY_TEXTS = 12, PREFIX_PLAY_TOP = 3 };
 
+/* Texts that are remembered; if there are fewer than usual, each is a long one from the begin, so that a
+ * short play has something in common too, and answers are short. */
+static uint32_t prefix_play_texts = PREFIX_PLAY_TEXTS;
+
 struct prefix_play_token {
     int32_t token;
     float logprob;
@@ -89,9 +93,9 @@ static inline void prefix_play_collect(stator *s, struct prefix_play_request *r,
 
 /* Of a text there is, or none, and a few tokens more. */
 static inline void prefix_play_prompt(struct prefix_play *p, struct prefix_play_request *r) {
-    uint32_t from = (uint32_t)testing_below(&p->random, PREFIX_PLAY_TEXTS + 2);
+    uint32_t from = (uint32_t)testing_below(&p->random, prefix_play_texts + 2);
     uint32_t n = 0;
-    if (from < PREFIX_PLAY_TEXTS && p->texts[from].n > 0) {
+    if (from < prefix_play_texts && p->texts[from].n > 0) {
         n = p->texts[from].n;
         if (testing_below(&p->random, 3) == 0)
             n = (uint32_t)testing_below(&p->random, n + 1); /* a branch */
@@ -115,7 +119,8 @@ static inline void prefix_play_round(stator *s, struct prefix_play *p) {
         } else {
             prefix_play_prompt(p, &r[i]);
         }
-        r[i].max_new = 1 + (uint32_t)testing_below(&p->random, 36);
+        r[i].max_new =
+            1 + (uint32_t)testing_below(&p->random, prefix_play_texts < PREFIX_PLAY_TEXTS ? 9 : 36);
         r[i].seed = testing_below(&p->random, 4);
         r[i].cancel_at =
             testing_below(&p->random, 5) == 0 ? 1 + (uint32_t)testing_below(&p->random, r[i].max_new) : 0;
@@ -125,7 +130,7 @@ static inline void prefix_play_round(stator *s, struct prefix_play *p) {
     }
     prefix_play_collect(s, r, n);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t to = (uint32_t)testing_below(&p->random, PREFIX_PLAY_TEXTS);
+        uint32_t to = (uint32_t)testing_below(&p->random, prefix_play_texts);
         memcpy(p->texts[to].tokens, r[i].prompt, r[i].n_prompt * sizeof(int32_t));
         for (uint32_t k = 0; k < r[i].n; k++)
             p->texts[to].tokens[r[i].n_prompt + k] = r[i].told[k].token;
@@ -144,6 +149,9 @@ static inline uint64_t prefix_play(const char *what, const char *model, const ch
     p->vocab = harness_vocab(s);
     p->requests = calloc(5 * (size_t)rounds, sizeof *p->requests);
     assert_non_null(p->requests);
+    for (uint32_t i = 0; prefix_play_texts < PREFIX_PLAY_TEXTS && i < prefix_play_texts; i++)
+        while (p->texts[i].n < 110)
+            p->texts[i].tokens[p->texts[i].n++] = (int32_t)testing_below(&p->random, p->vocab);
     while (rounds-- > 0)
         prefix_play_round(s, p);
     p->stats = (stator_stats){.size = sizeof p->stats};
