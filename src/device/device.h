@@ -141,6 +141,7 @@ struct device_counters {
     uint64_t kernels_executed; /* ops run; on a GPU: kernels launched */
     uint64_t direct_bytes;     /* pushed straight into the next device's landing */
     uint64_t staged_bytes;     /* sent through a staged window */
+    uint64_t away_ns;          /* of steps on another host: on the way, and behind others there */
     uint64_t copied_bytes;     /* between host and device memory since prepare: descriptors, results */
 };
 
@@ -259,6 +260,7 @@ stator_status device_open(const struct device_choice *c, const struct device_mod
 struct device_cluster {
     uint32_t size;          /* ranks; 0: this is no such run */
     uint32_t rank;          /* of this process: its stage */
+    bool crowded;           /* ranks of this host may run on the same processors */
     uint64_t library_bytes; /* private memory that MPI_Init took */
     char library[64];       /* what it is: "Open MPI v4.1.4" */
 };

@@ -187,6 +187,7 @@ struct engine_device {
     _Atomic uint64_t direct_bytes;
     _Atomic uint64_t staged_bytes;
     _Atomic uint64_t copied_bytes;
+    _Atomic uint64_t away_ns;
     _Atomic uint64_t driver_bytes;
 };
 

@@ -301,6 +301,8 @@ static struct device_options options_of(const struct config *c, uint32_t stage) 
     uint32_t end = c->cluster.n > 0 ? first + c->cluster.stage[stage].n : c->devices.n;
     for (uint32_t i = first; i < end; i++)
         o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
+    o.cpu_devices +=
+        device_cluster().crowded; /* another rank's: two on one processor must not be pinned there */
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
     return o;
 }

@@ -108,6 +108,7 @@ test_boundaries_and_memory_are_told() {
         said '^rank 1: b/cpu:0 to c/cpu:0: .*over the network, [0-9.]+ [KMG]iB/s, [0-9.]+ us'
         said 'of that: MPI_Init \(Open MPI v'
         [ "$(sed -n 's/^ *"mpi_bytes": \([0-9]*\).*/\1/p' "$tmp/report" | tail -1)" -gt 100000 ] || fail "no figure of MPI's memory"
+        [ "$(grep -cE '"away_ns": [1-9]' "$tmp/report")" = 2 ] || fail "no time on the way to both ranks: $(grep away_ns "$tmp/report")"
         [ "$(grep -cE '^rank [12]: host memory: .*of that MPI_Init, Open MPI v' "$tmp/err")" = 2 ] || fail "not a line of each rank: $(grep -c 'host memory' "$tmp/err")"
         [ "$(sed -n 's/^ *"grown_since_seal_bytes": \([0-9]*\).*/\1/p' "$tmp/report" | tail -1)" -lt 400000 ] || fail "grown after $n tokens"
     done

@@ -98,6 +98,23 @@ test_slow_is_not_lost() {
     [ "$(sed -n 's/^rank 1: sealed after \([0-9]*\)\..*/\1/p' "$tmp/err")" -gt 3 ] || fail "it was not slow: $(grep sealed "$tmp/err")"
 }
 
+# Ranks that may run on the same processors are not pinned to them: they would wait for each other. Each on its own is.
+test_ranks_of_one_host_are_not_pinned_on_one_another() {
+    need_mpi
+    [ "$(nproc)" -ge 2 ] || { echo "one processor" >"$tmp/.skip" && exit 0; }
+    options=(--bind-to none)
+    begin - serve configs/demo.gguf --set server.port=0 --set cpu.threads=1
+    rank 1 '^sealed'
+    local all=$(sed -n 's/^Cpus_allowed_list:.//p' /proc/$pid/status) t n=0
+    for t in /proc/$pid/task/*/status; do
+        n=$((n + 1))
+        [ "$(sed -n 's/^Cpus_allowed_list:.//p' $t)" = "$all" ] || fail "a thread of rank 1 is pinned to $(sed -n 's/^Cpus_allowed_list:.//p' $t)"
+    done
+    kill -TERM "$(pgrep -P $job | head -1)"
+    wait $job
+    [ $n -ge 2 ] || fail "$n threads"
+}
+
 test_a_rank_that_is_stopped_while_all_idle() {
     need_mpi
     begin - serve configs/demo.gguf --set server.port=0

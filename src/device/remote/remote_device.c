@@ -32,6 +32,7 @@ struct remote_device {
     struct remote_receive receive[DONES];
     uint32_t next; /* receive */
     bool ended[2]; /* by slot */
+    uint64_t submitted_ns[2];
     struct step_pick *picks[2];
     float *logits[2];
     MPI_Request coming[2]; /* logits */
@@ -125,6 +126,7 @@ static stator_status submit(struct device *d, uint32_t slot, stator_error *e) {
         return st;
     CHECK(sent && flowed && r->coming[slot] == MPI_REQUEST_NULL); /* its end was seen */
     r->ended[slot] = false;
+    r->submitted_ns[slot] = clock_ns();
     r->counters.submits++;
     if (h->run_body && r->after_us) {
         uint64_t bytes = (uint64_t)h->n_tokens * r->model.graph->width * sizeof(float);
@@ -144,6 +146,12 @@ static stator_status submit(struct device *d, uint32_t slot, stator_error *e) {
 static stator_status lose(struct remote_device *r, stator_error *e, const char *what) {
     r->lost = true;
     return error_set(e, STATOR_DEVICE, "%s (rank %u): %s", r->name, r->rank, what);
+}
+
+static void end_step(struct remote_device *r, const struct remote_done *done) {
+    const uint64_t passed = clock_ns() - r->submitted_ns[done->slot];
+    r->ended[done->slot] = true;
+    r->counters.away_ns += passed - ARITH_MIN(done->step_ns, passed);
 }
 
 /* Takes what came. */
@@ -166,7 +174,7 @@ static stator_status take(struct remote_device *r, bool *moved, stator_error *e)
     if (slot == REMOTE_NO_SLOT)
         r->pinged = false;
     else
-        r->ended[slot] = true;
+        end_step(r, done);
     r->counters.kernels_executed = done->kernels;
     r->counters.copied_bytes += bytes;
     if (slot != REMOTE_NO_SLOT)

@@ -5,6 +5,7 @@
 #include "device/remote/remote_watch.h"
 #include "os/host_memory.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,27 @@ static void name_library(void) {
     snprintf(here.library, sizeof here.library, "%.63s", text);
 }
 
+/* Whether another rank of this host has a processor of ours. */
+static stator_status find_crowd(stator_error *e) {
+    static cpu_set_t sets[DEVICE_MAX];
+    cpu_set_t own, both;
+    MPI_Comm host;
+    int n = 0, me = 0;
+    CPU_ZERO(&own);
+    (void)sched_getaffinity(0, sizeof own, &own);
+    CALL(MPI_Comm_split_type, MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    CALL(MPI_Comm_size, host, &n);
+    CALL(MPI_Comm_rank, host, &me);
+    if (n <= DEVICE_MAX) /* more have no stages */
+        CALL(MPI_Allgather, &own, sizeof own, MPI_BYTE, sets, sizeof own, MPI_BYTE, host);
+    for (int i = 0; i < n && n <= DEVICE_MAX; i++) {
+        CPU_AND(&both, &own, &sets[i]);
+        here.crowded = here.crowded || (i != me && CPU_COUNT(&both) > 0);
+    }
+    CALL(MPI_Comm_free, &host);
+    return STATOR_OK;
+}
+
 stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e) {
     int provided = 0, size = 0, rank = 0;
     const uint64_t before = host_memory_private();
@@ -77,7 +99,7 @@ stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e) {
             "this MPI library was built without threads (MPI_THREAD_SERIALIZED is needed, level %d "
             "is there)",
             provided);
-    return STATOR_OK;
+    return here.size > 1 ? find_crowd(e) : STATOR_OK;
 }
 
 static void nap(void) {

@@ -22,6 +22,7 @@
 struct order {
     uint32_t slot;
     bool submitted;
+    uint64_t began_ns;
 };
 
 struct stage_device {
@@ -185,6 +186,7 @@ static stator_status begin(struct stage *s, uint32_t i, struct order *o, bool *m
     stator_status st = settle(&d->residual[o->slot], s, e);
     if (st == STATOR_OK)
         st = settle(&d->logits[o->slot], s, e);
+    o->began_ns = clock_ns();
     if (st == STATOR_OK)
         st = d->of->device->vtable->submit(d->of->device, o->slot, e);
     o->submitted = true;
@@ -193,7 +195,7 @@ static stator_status begin(struct stage *s, uint32_t i, struct order *o, bool *m
 }
 
 /* The step of the slot has ended: on with it. */
-static stator_status pass_on(struct stage *s, uint32_t i, uint32_t slot, stator_error *e) {
+static stator_status pass_on(struct stage *s, uint32_t i, uint32_t slot, uint64_t step_ns, stator_error *e) {
     struct stage_device *d = &s->devices[i];
     struct device *device = d->of->device;
     const struct step_header *h = step_of(d, slot);
@@ -218,6 +220,7 @@ static stator_status pass_on(struct stage *s, uint32_t i, uint32_t slot, stator_
                                  .slot = slot,
                                  .n_rows = tail ? h->n_rows : 0,
                                  .has_logits = tail && h->want_logits,
+                                 .step_ns = step_ns,
                                  .kernels = (uint32_t)counters.kernels_executed};
     if (tail)
         memcpy(done + 1, device->vtable->picks(device, slot), h->n_rows * sizeof(struct step_pick));
@@ -246,10 +249,11 @@ static stator_status run_device(struct stage *s, uint32_t i, bool *moved, stator
     st = d->of->device->vtable->wait(d->of->device, slot, 0, &ended, e);
     if (st != STATOR_OK || !ended)
         return st;
+    const uint64_t step_ns = clock_ns() - d->orders[0].began_ns;
     d->orders[0] = d->orders[1];
     d->n_orders--;
     *moved = true;
-    return pass_on(s, i, slot, e);
+    return pass_on(s, i, slot, step_ns, e);
 }
 
 /* A fault is told to rank 0 as the end of whatever it waits for. */

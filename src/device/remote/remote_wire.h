@@ -35,6 +35,7 @@ struct remote_done {
     uint32_t status; /* stator_status */
     uint32_t n_rows; /* of picks behind this; 0 on a device without a tail */
     uint32_t has_logits;
+    uint64_t step_ns; /* from when it had all that it needs to its end */
     uint32_t kernels; /* executed so far, modulo 2^32 */
     char text[320];   /* why, with another status than STATOR_OK */
 };

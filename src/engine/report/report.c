@@ -249,6 +249,7 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_put_u64(j, "direct_bytes", atomic_load(&d->direct_bytes));
     json_put_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
     json_put_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
+    json_put_u64(j, "away_ns", atomic_load(&d->away_ns));
     json_put_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
     json_put_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */

@@ -62,6 +62,7 @@ static void publish_counters(struct stator *s) {
         atomic_store(&d->direct_bytes, c.direct_bytes);
         atomic_store(&d->staged_bytes, c.staged_bytes);
         atomic_store(&d->copied_bytes, c.copied_bytes);
+        atomic_store(&d->away_ns, c.away_ns);
     }
 }
 
