@@ -114,6 +114,15 @@ test_boundaries_and_memory_are_told() {
     done
 }
 
+test_the_readme_has_the_model_of_hosts() {
+    expect 0 tools/bench_hosts --table
+    [ "$(grep -c '^| [0-9]' "$tmp/out")" = 8 ] || fail "no eight rows: $(head -c 300 "$tmp/out")"
+    local line
+    while IFS= read -r line; do
+        [ -z "$line" ] || grep -qxF -- "$line" src/device/remote/README.md || fail "not in src/device/remote/README.md: $line"
+    done <"$tmp/out"
+}
+
 test_another_plan_on_another_host() {
     need_mpi
     expect 3 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" --set memory.context=256
