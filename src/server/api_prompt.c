@@ -12,7 +12,7 @@
 
 static stator_status render(const struct api_model *m, const json_t *variables, size_t bytes,
                             struct api_text *out, stator_error *e) {
-    char *memory = edge_pool_alloc(bytes);
+    char *memory = edge_pool_lend(bytes);
     if (memory == NULL)
         return error_set(e, STATOR_BUSY, "no memory");
     const time_t seconds = time(NULL);
@@ -27,7 +27,7 @@ static stator_status render(const struct api_model *m, const json_t *variables, 
     stator_status st = jinja_render(&in, memory, bytes, &text, &n, e);
     if (st == STATOR_OK)
         api_text_put(out, text, n);
-    edge_pool_free(memory);
+    edge_pool_take_back(memory);
     return st == STATOR_OK && out->failed ? error_set(e, STATOR_BUSY, "no memory") : st;
 }
 

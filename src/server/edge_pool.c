@@ -33,6 +33,7 @@ static struct {
     unsigned char *begin;
     size_t bytes;
     size_t used, peak;
+    size_t lent; /* of what is used */
     uint64_t failures;
     uint64_t levels; /* a bit for each that has free blocks, */
     uint8_t eighths[LEVELS];
@@ -111,7 +112,7 @@ static struct block *find(size_t n) {
 }
 
 static void note_use(void) {
-    pool.peak = ARITH_MAX(pool.peak, pool.used);
+    pool.peak = ARITH_MAX(pool.peak, pool.used - pool.lent);
 }
 
 /* Gives back what of b is behind its first n bytes, if that is a block. */
@@ -152,7 +153,7 @@ static size_t rounded(size_t n) {
     return n < UNIT ? UNIT : (n + UNIT - 1) / UNIT * UNIT;
 }
 
-void *edge_pool_alloc(size_t n) {
+static struct block *take(size_t n) {
     struct block *b = n < pool.bytes ? find(rounded(n)) : NULL;
     if (b == NULL) {
         pool.failures++;
@@ -161,7 +162,23 @@ void *edge_pool_alloc(size_t n) {
     remove_free(b);
     cut(b, rounded(n));
     pool.used += size_of(b) + HEADER;
+    return b;
+}
+
+void *edge_pool_alloc(size_t n) {
+    struct block *b = take(n);
+    if (b == NULL)
+        return NULL;
     note_use();
+    return (void *)((uintptr_t)b + HEADER);
+}
+
+void *edge_pool_lend(size_t n) {
+    CHECK(pool.lent == 0);
+    struct block *b = take(n);
+    if (b == NULL)
+        return NULL;
+    pool.lent = size_of(b) + HEADER;
     return (void *)((uintptr_t)b + HEADER);
 }
 
@@ -205,6 +222,12 @@ void edge_pool_free(void *p) {
     }
     behind(b)->before = b;
     add_free(b);
+}
+
+void edge_pool_take_back(void *p) {
+    CHECK(p != NULL && pool.lent == size_of(block_of(p)) + HEADER);
+    pool.lent = 0;
+    edge_pool_free(p);
 }
 
 void *edge_pool_resize(void *p, size_t n) {

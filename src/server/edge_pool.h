@@ -22,6 +22,10 @@ void *edge_pool_alloc(size_t n);               /* NULL: exhausted. Aligned to 16
 void *edge_pool_zeroed(size_t n, size_t size); /* NULL: exhausted, or n * size overflows */
 void *edge_pool_resize(void *p, size_t n);     /* NULL: exhausted, and p is as it was; p may be NULL */
 void edge_pool_free(void *p);                  /* NULL is allowed */
+/* Room to work in that comes back within the same call. It may be most of what is free, so the figures' peak
+ * does not count it. One at a time. NULL: exhausted. */
+void *edge_pool_lend(size_t n);
+void edge_pool_take_back(void *p);
 /* The largest block that edge_pool_alloc gives for sure now; 0: none. */
 size_t edge_pool_largest(void);
 
@@ -33,7 +37,7 @@ bool edge_pool_try_json(void (*f)(void *context), void *context);
 struct edge_pool_figures {
     size_t bytes;      /* of the region */
     size_t used;       /* by what is given out, with headers */
-    size_t peak;       /* the most that ever was */
+    size_t peak;       /* the most that ever was, besides what was lent */
     uint64_t failures; /* calls that found no memory */
 };
 void edge_pool_get_figures(struct edge_pool_figures *out);

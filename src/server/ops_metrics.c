@@ -119,7 +119,9 @@ static void write_metrics(const void *from, struct ops_text *t) {
     put_http(t, &m->http);
     put_u64(t, "edge_pool_bytes", "gauge", "The server's memory", m->pool.bytes);
     put_u64(t, "edge_pool_used_bytes", "gauge", "Of that, in use", m->pool.used);
-    put_u64(t, "edge_pool_peak_bytes", "gauge", "The most that was in use", m->pool.peak);
+    put_u64(t, "edge_pool_peak_bytes", "gauge",
+            "The most that was in use, besides the room lent to a chat template while it renders",
+            m->pool.peak);
     put_u64(t, "edge_pool_failures_total", "counter", "Times that it was exhausted", m->pool.failures);
     put_u64(t, "log_lost_total", "counter", "Log lines of requests that could not be written", m->log_lost);
     if (m->has_audit) {

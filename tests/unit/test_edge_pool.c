@@ -102,6 +102,29 @@ static void sizes_beyond_it_are_refused(void **state) {
     edge_pool_free(p);
 }
 
+/* What is lent is in use, but no part of the peak; what is taken meanwhile is. */
+static void what_is_lent_is_no_peak(void **state) {
+    (void)state;
+    struct edge_pool_figures before, f;
+    edge_pool_get_figures(&before);
+    assert_int_equal(before.peak, before.used);
+    void *room = edge_pool_lend(edge_pool_largest() / 2);
+    assert_non_null(room);
+    edge_pool_get_figures(&f);
+    assert_true(f.used > before.used + BYTES / 3);
+    assert_int_equal(f.peak, before.peak);
+    void *p = edge_pool_alloc(1000);
+    edge_pool_get_figures(&f);
+    assert_in_range(f.peak, before.peak + 1000, before.peak + 1100);
+    edge_pool_free(p);
+    edge_pool_take_back(room);
+    edge_pool_get_figures(&f);
+    assert_int_equal(f.used, before.used);
+    assert_null(edge_pool_lend(BYTES));
+    room = edge_pool_lend(16);
+    edge_pool_take_back(room);
+}
+
 static void load_deep(void *context) {
     char *text = malloc(400000);
     assert_non_null(text);
@@ -139,6 +162,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(random_use_keeps_every_byte, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(sizes_beyond_it_are_refused, open_pool, close_pool),
+        cmocka_unit_test_setup_teardown(what_is_lent_is_no_peak, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(json_that_does_not_fit_leaves_nothing, open_pool, close_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
