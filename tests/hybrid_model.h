@@ -12,6 +12,8 @@
 
 struct hybrid_model {
     uint32_t blocks, interval, nextn; /* blocks: of nextn too */
+    int no_pair;                      /* these without eh_proj */
+    int echoes; /* layers add little, and blocks of nextn go by the token: both mostly say it again */
     uint32_t embd, ff, heads, kv_heads, head_dim, n_rot, vocab;
     uint32_t key_heads, value_heads, dim_k, inner, taps;
     uint32_t type; /* of the matrices: BLOCK_F32 or BLOCK_F16 */
@@ -50,6 +52,10 @@ static inline void hybrid_model_tensor(struct gguf_writer *w, struct hybrid_mode
     for (uint64_t i = 0; values != NULL && i < n; i++) {
         float x = rows == 0 ? at + 0.5f * hybrid_model_random(&m->seed)
                             : 1.5f * hybrid_model_random(&m->seed) * (cols > 16 ? 0.125f : 0.5f);
+        if (m->echoes && (strstr(name, "attn_output") || strstr(name, "ssm_out") || strstr(name, "ffn_down")))
+            x *= 0.1f;
+        if (m->echoes && strstr(name, "eh_proj"))
+            x = x * 0.1f + (i % cols == i / cols ? 1 : 0);
         uint16_t half = block_to_f16(x);
         memcpy(values + i * (type == BLOCK_F16 ? 2 : 4), type == BLOCK_F16 ? (void *)&half : (void *)&x,
                type == BLOCK_F16 ? 2 : 4);
@@ -92,7 +98,7 @@ static inline void hybrid_model_keys(struct gguf_writer *w, const struct hybrid_
 static inline void hybrid_model_layer(struct gguf_writer *w, struct hybrid_model *m, uint32_t layer) {
     const uint64_t q = (uint64_t)m->heads * m->head_dim, kv = (uint64_t)m->kv_heads * m->head_dim;
     const uint64_t channels = (uint64_t)2 * m->key_heads * m->dim_k + m->inner;
-    const int full = (layer + 1) % m->interval == 0;
+    const int full = (layer + 1) % m->interval == 0 || layer + m->nextn >= m->blocks;
     const struct {
         const char *name;
         uint64_t cols, rows;
@@ -135,9 +141,16 @@ static inline void hybrid_model_write(struct gguf_writer *w, struct hybrid_model
     for (uint32_t i = 0; i + m.nextn < m.blocks; i++)
         hybrid_model_layer(w, &m, i);
     for (uint32_t i = m.blocks - m.nextn; i < m.blocks; i++) {
+        static const char *const norms[] = {"enorm", "hnorm", "shared_head_norm"};
         char name[96];
         snprintf(name, sizeof name, "blk.%u.nextn.eh_proj.weight", i);
-        hybrid_model_tensor(w, &m, name, m.type, 2 * m.embd, m.embd, 0);
+        if (!m.no_pair)
+            hybrid_model_tensor(w, &m, name, m.type, 2 * m.embd, m.embd, 0);
+        for (uint32_t k = 0; k < 3; k++) {
+            snprintf(name, sizeof name, "blk.%u.nextn.%s.weight", i, norms[k]);
+            hybrid_model_tensor(w, &m, name, BLOCK_F32, m.embd, 0, 1);
+        }
+        hybrid_model_layer(w, &m, i);
     }
 }
 

@@ -28,7 +28,8 @@ enum {
     PEER_LONGROPE = 2048,
     PEER_ROPE_FREQS = 4096,
     PEER_NO_PRE_NORMS = 8192,
-    PEER_WIDE_NORMS = 16384 /* of all heads of q together, of all of k */
+    PEER_WIDE_NORMS = 16384, /* of all heads of q together, of all of k */
+    PEER_NEXTN = 32768       /* a block of nextn behind the layers */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -77,6 +78,12 @@ static const struct peer_model peer_models[] = {
     {"qwen35moe-odd", "qwen35moe", 5, 160, 0, 5, 1, 64, 300, .rot = 32,
      .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER, .experts = 10, .used = 3,
      .expert_ff = 96, .shared_ff = 64, .key_heads = 1, .value_heads = 5, .state = 32, .taps = 4},
+    {"qwen35-nextn", "qwen35", 4, 96, 160, 4, 2, 32, 200, .rot = 16,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_UNTIED | PEER_NEXTN, .key_heads = 2,
+     .value_heads = 4, .state = 32, .taps = 4},
+    {"qwen35moe-nextn", "qwen35moe", 4, 160, 0, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_NEXTN, .experts = 10,
+     .used = 3, .expert_ff = 96, .shared_ff = 64, .key_heads = 1, .value_heads = 5, .state = 32, .taps = 4},
     {"gemma3-odd", "gemma3", 8, 160, 224, 5, 1, 32, 300, .flags = PEER_HEAD_NORMS | PEER_POST_NORMS,
      .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
     {"phi3-odd", "phi3", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_FUSED | PEER_LONGROPE | PEER_UNTIED,
@@ -190,7 +197,7 @@ static inline void peer_matrix(struct peer_writer *p, const char *name, uint64_t
 }
 
 static inline int peer_is_delta(const struct peer_model *m, uint32_t layer) {
-    return m->key_heads > 0 && (layer + 1) % 4 != 0;
+    return m->key_heads > 0 && layer < m->layers && (layer + 1) % 4 != 0;
 }
 
 static inline void peer_attention(struct peer_writer *p) {
@@ -305,18 +312,27 @@ static inline void peer_own_keys(struct peer_writer *p) {
     }
 }
 
+static inline uint32_t peer_nextn(const struct peer_model *m) {
+    return (m->flags & PEER_NEXTN) != 0;
+}
+
 static inline void peer_keys(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const struct {
         const char *name;
         uint32_t v;
-    } always[] =
-        {{"block_count", m->layers},         {"embedding_length", m->embd},
-         {"feed_forward_length", m->ff},     {"context_length", 1024},
-         {"attention.head_count", m->heads}, {"attention.head_count_kv", m->kv_heads},
-         {"attention.key_length", m->dim},   {"attention.value_length", m->dim},
-         {"vocab_size", m->vocab},           {"rope.dimension_count", m->rot != 0 ? m->rot : m->dim}},
-      sometimes[] = {{"expert_count", m->experts},
+    } always[] = {{"block_count", m->layers + peer_nextn(m)},
+                  {"embedding_length", m->embd},
+                  {"feed_forward_length", m->ff},
+                  {"context_length", 1024},
+                  {"attention.head_count", m->heads},
+                  {"attention.head_count_kv", m->kv_heads},
+                  {"attention.key_length", m->dim},
+                  {"attention.value_length", m->dim},
+                  {"vocab_size", m->vocab},
+                  {"rope.dimension_count", m->rot != 0 ? m->rot : m->dim}},
+      sometimes[] = {{"nextn_predict_layers", peer_nextn(m)},
+                     {"expert_count", m->experts},
                      {"expert_used_count", m->used},
                      {"expert_feed_forward_length", m->expert_ff},
                      {"expert_shared_feed_forward_length", m->shared_ff},
@@ -365,6 +381,13 @@ static inline void peer_model_write(struct gguf_writer *w, const struct peer_mod
     }
     for (p.layer = 0; p.layer < m->layers; p.layer++)
         peer_layer(&p);
+    if (!peer_nextn(m))
+        return;
+    peer_matrix(&p, "nextn.eh_proj.weight", 2 * m->embd, m->embd);
+    peer_vector(&p, "nextn.enorm.weight", m->embd, 1);
+    peer_vector(&p, "nextn.hnorm.weight", m->embd, 1);
+    peer_vector(&p, "nextn.shared_head_norm.weight", m->embd, 1);
+    peer_layer(&p);
 }
 
 static inline int32_t peer_token(const struct peer_model *m, uint32_t position) {

@@ -221,19 +221,52 @@ class Model:
         gate, up = (self.product(h, 'ffn_gate'), up) if self.has('ffn_gate.weight') else np.split(up, 2, axis=1)
         return self.product((gelu if self.arch == 'gemma3' else silu)(gate) * up, 'ffn_down')
 
-    def logits(self, ids):
+    def layer_of(self, x, i, residual):
+        self.layer = 'blk.%d' % i
+        h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
+        out = self.delta(h) if self.has('ssm_a') else self.attention(h, i)
+        x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)
+        late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
+        out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
+        return x + residual * (self.norm(out, self.w('post_ffw_norm.weight')) if self.arch in POST_NORMS else out)
+
+    def states(self, ids):
+        """Behind the final norm."""
         scale = np.sqrt(self.key('embedding_length')) if self.arch == 'gemma3' else self.key('embedding_scale', 1.0)
         x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
         for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
-            self.layer = 'blk.%d' % i
-            h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
-            out = self.delta(h) if self.has('ssm_a') else self.attention(h, i)
-            x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)
-            late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
-            out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
-            x = x + residual * (self.norm(out, self.w('post_ffw_norm.weight')) if self.arch in POST_NORMS else out)
+            x = self.layer_of(x, i, residual)
+        return self.norm(x, self.tensors['output_norm.weight'])
+
+    def head(self, states):
         out = self.tensors.get('output.weight', self.tensors['token_embd.weight'])
-        return self.norm(x, self.tensors['output_norm.weight']) @ out.T / self.key('logit_scale', 1.0)
+        return states @ out.T / self.key('logit_scale', 1.0)
+
+    def logits(self, ids):
+        return self.head(self.states(ids))
+
+    def guess(self, ids, n):
+        """n tokens that the block of nextn guesses behind ids. Its input at place i: the trunk's state there, and the
+        embedding of the token at i + 1; a guess is fed back with the block's own state behind its norm."""
+        block = 'blk.%d' % (self.key('block_count') - 1)
+        t = lambda name: self.tensors['%s.nextn.%s.weight' % (block, name)]
+        states, ids = self.states(ids), list(ids)
+        for _ in range(n):
+            embedding = self.tensors['token_embd.weight'][ids[1:]]
+            pairs = np.hstack([self.norm(embedding, t('enorm')), self.norm(states[:len(ids) - 1], t('hnorm'))])
+            x = self.layer_of(pairs @ t('eh_proj').T, self.key('block_count') - 1, 1.0)
+            out = self.norm(x, t('shared_head_norm'))
+            states = np.vstack([states[:len(ids) - 1], out[-1:]])
+            ids.append(int(self.head(out[-1]).argmax()))
+        return ids[-n:]
+
+    def guesses(self, ids, new, n):
+        """What greedy generation appends to ids, each new token followed by n guesses behind it."""
+        ids, rows = list(ids), []
+        for _ in range(new):
+            ids.append(int(self.logits(ids)[-1].argmax()))
+            rows.append([ids[-1]] + self.guess(ids, n))
+        return rows
 
 
 def reference(path, ids, context):

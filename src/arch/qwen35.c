@@ -12,6 +12,8 @@ static const struct shape_place layer[] = {
     {SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD},
 };
 
+static const struct shape_place nextn[] = {PARTS_NEXTN};
+
 static const struct shape_place global[] = {PARTS_ENDS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
@@ -19,8 +21,9 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc == STATOR_OK ? parts_read_hybrid(g, s, e) : rc;
 }
 
-const struct arch arch_qwen35 = {.name = "qwen35",
-                                 .tensors = {SHAPE_TABLE(layer, global)},
-                                 .read = read,
-                                 .build = parts_hybrid,
-                                 .layer = PARTS_HYBRID_BOUNDS};
+const struct arch arch_qwen35 = {
+    .name = "qwen35",
+    .tensors = {SHAPE_TABLE(layer, global), .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
+    .read = read,
+    .build = parts_hybrid,
+    .layer = PARTS_HYBRID_BOUNDS};

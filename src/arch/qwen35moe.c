@@ -13,6 +13,8 @@ static const struct shape_place layer[] = {
     PARTS_SHARED_ROUTER,
 };
 
+static const struct shape_place nextn[] = {PARTS_NEXTN};
+
 static const struct shape_place global[] = {PARTS_ENDS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
@@ -21,8 +23,9 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc == STATOR_OK ? parts_read_hybrid(g, s, e) : rc;
 }
 
-const struct arch arch_qwen35moe = {.name = "qwen35moe",
-                                    .tensors = {SHAPE_TABLE(layer, global)},
-                                    .read = read,
-                                    .build = parts_hybrid,
-                                    .layer = PARTS_HYBRID_BOUNDS};
+const struct arch arch_qwen35moe = {
+    .name = "qwen35moe",
+    .tensors = {SHAPE_TABLE(layer, global), .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
+    .read = read,
+    .build = parts_hybrid,
+    .layer = PARTS_HYBRID_BOUNDS};

@@ -201,11 +201,10 @@ static stator_status check_speculation(const struct check *p) {
     const uint64_t rows = c->speculation.tokens + 1;
     if (c->speculation.mode == CONFIG_SPECULATION_OFF)
         return STATOR_OK;
-    if (c->speculation.mode == CONFIG_SPECULATION_MTP)
-        return problem(
-            p, CONFIG_SPECULATION_MODE,
-            "is \"mtp\": this build does not compute the nextn block of a model yet; take \"ngram\" "
-            "or \"off\"");
+    if (c->speculation.mode == CONFIG_SPECULATION_MTP && c->cluster.n > 0)
+        return problem(p, CONFIG_SPECULATION_MODE,
+                       "is \"mtp\": a run over several hosts (cluster.stages) does not compute the block of "
+                       "nextn; take \"ngram\" or \"off\"");
     if (c->speculation.mode == CONFIG_SPECULATION_DRAFT)
         return problem(p, CONFIG_SPECULATION_MODE,
                        "is \"draft\": this build can't plan a second model yet; take \"ngram\" or \"off\"");

@@ -172,8 +172,9 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .default_text = "off", .unit = "",
          .help = "Guesses the next tokens and tests them in the step that would compute one. \"ngram\" "
                  "continues as the text did after the longest ending that it had before. A guess "
-                 "is kept if it is the token that is sampled anyway, so no byte depends on this. \"mtp\" and "
-                 "\"draft\" are refused: this build does not have them yet."},
+                 "is kept if it is the token that is sampled anyway, so no byte depends on this. \"mtp\" asks "
+                 "the block of nextn of a qwen35 or qwen35moe file. "
+                 "\"draft\" is refused: this build does not have it yet."},
     [CONFIG_SPECULATION_TOKENS] =
         {KEY(speculation, tokens), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_GUESSES,
          .default_text = "4", .unit = "tokens",

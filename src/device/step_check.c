@@ -7,6 +7,8 @@ static const char *header_flaw(const struct device_model *m, const struct step_h
     const struct graph *g = m->graph;
     if (h->n_tokens == 0 || h->n_tokens > g->want.batch)
         return "tokens are not 1 to batch";
+    if (h->run_body == STEP_GUESS && (g->guess == g->n_ops || h->n_rows == 0 || h->n_tokens != h->n_chunks))
+        return "guesses where no block makes them, or of no single tokens";
     if (h->n_rows > g->want.logits_rows)
         return "more rows of logits than planned";
     if (h->n_chunks == 0 || h->n_chunks > m->sequences || h->n_chunks > h->n_tokens)
@@ -41,6 +43,9 @@ const char *device_step_flaw(const struct device_model *m, const void *slot) {
             return "chunks do not follow one another";
         if (chunks[i].tested >= chunks[i].n)
             return "a chunk of guesses only";
+        const uint32_t kept = m->graph->want.guess_rows;
+        if (chunks[i].hidden > kept || (kept > 0 && chunks[i].tested >= kept))
+            return "a chunk goes on from a row that it does not keep, or has more guesses";
         tokens += chunks[i].n;
     }
     if (tokens != h->n_tokens)

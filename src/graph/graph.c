@@ -15,6 +15,10 @@
 #define WEIGHTS_PER_LAYER 16
 #define WEIGHTS_OUTSIDE   8
 #define CACHES_PER_LAYER  2
+/* Of the block of nextn, besides a layer's. */
+#define NEXTN_OPS     9
+#define NEXTN_VALUES  7
+#define NEXTN_WEIGHTS 8
 /* More in a layer with experts. */
 #define EXPERTS_OPS     6
 #define EXPERTS_VALUES  6
@@ -31,13 +35,14 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
     CHECK(parts > 0);
     memset(g, 0, sizeof *g);
     const uint32_t experts = s->experts.count > 0;
-    g->max_ops =
-        (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS) * s->n_layers + OPS_OUTSIDE * parts;
-    g->max_values = (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES) * s->n_layers +
-                    VALUES_OUTSIDE * parts;
-    g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * s->n_layers +
-                     WEIGHTS_OUTSIDE * parts;
-    g->max_cached = CACHES_PER_LAYER * s->n_layers;
+    const uint32_t nextn = s->n_nextn > 0, layers = s->n_layers + nextn;
+    g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS) * layers + OPS_OUTSIDE * parts +
+                 nextn * NEXTN_OPS;
+    g->max_values = (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES) * layers +
+                    VALUES_OUTSIDE * parts + nextn * NEXTN_VALUES;
+    g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
+                     WEIGHTS_OUTSIDE * parts + nextn * NEXTN_WEIGHTS;
+    g->max_cached = CACHES_PER_LAYER * layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
     g->weights = carve_take(c, g->max_weights, sizeof *g->weights);
@@ -280,7 +285,10 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
     g->logits = g->picks = g->landing = g->outgoing = GRAPH_NONE;
     g->n_ops = g->n_values = g->n_weights = g->n_angles = g->n_caches = g->n_cached = 0;
     g->width = s->n_embd;
+    g->nextn = g->nextn_end = g->guess = 0;
     build(g, s);
+    if (g->guess == 0)
+        g->guess = g->n_ops;
     find_lives(g);
     return STATOR_OK;
 }

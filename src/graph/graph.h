@@ -37,9 +37,15 @@ enum graph_kind {
     GRAPH_EXPERTS, /* like MATMUL, each row with the experts that experts.routes names for it */
     GRAPH_GATHER_NORM, /* like NORM, for the rows that the step wants logits of; int8 rows in pairs: 2r as in
                           NORM, 2r + 1 what quantising row 2r left, quantised again */
-    GRAPH_ARGMAX,      /* per row: index of the largest logit, and whether all are finite */
-    GRAPH_LAND,        /* out = the slot's half of the landing zone `in` */
-    GRAPH_SEND,        /* the slot's half of `out` = in, which then goes to the next device's landing zone */
+    GRAPH_PAIR, /* per token: norms of its embedding (weight[0] by its id, weight[1]) and of the hidden state
+                   before it (weight[2]) side by side, in the forms of out. That is the row before it in `in`,
+                   and before a chunk's first what step_chunk.hidden says: the op's cache, or a row of `work`
+                 */
+    GRAPH_KEEP, /* the rows of `in` of a chunk's last known token and of its guesses to those of its sequence
+                   in out, [sequences][rows]; the first of them to the op's cache too, if it has one */
+    GRAPH_ARGMAX, /* per row: index of the largest logit, and whether all are finite */
+    GRAPH_LAND,   /* out = the slot's half of the landing zone `in` */
+    GRAPH_SEND,   /* the slot's half of `out` = in, which then goes to the next device's landing zone */
     GRAPH_KINDS
 };
 
@@ -130,6 +136,7 @@ struct graph_attention {
     uint32_t heads, kv_heads;
     uint32_t dim_k, dim_v;
     float scale;
+    uint32_t skip;     /* the first tokens, of which a query sees none but its own; 0 or 1 */
     uint32_t arrivals; /* value: u32 [batch][kv_heads], exchange: splits of a query that are done; 0 before
                           and after every op. GRAPH_NONE without cells */
 };
@@ -200,7 +207,8 @@ struct graph_op {
     enum graph_epilogue epilogue; /* MATMUL, NORM */
     union {                       /* by kind */
         float scale;              /* EMBED: of the rows */
-        struct graph_norm norm;   /* NORM, GATHER_NORM */
+        uint32_t kept;            /* KEEP: rows of a sequence in out */
+        struct graph_norm norm;   /* NORM, GATHER_NORM, PAIR */
         struct graph_rope rope;
         struct graph_attention attention;
         struct graph_delta delta;
@@ -268,6 +276,9 @@ struct graph_want {
     /* What a token's experts give is kept apart (work of EXPERTS) and added afterwards: a device that
      * computes experts side by side. */
     bool experts_apart;
+    /* The block of nextn (of `guess_sequences`), behind the trunk, and the tail of its guesses: rows of
+     * hidden states that a sequence keeps, one more than it may guess. 0: the graph has none. */
+    uint32_t guess_rows, guess_sequences;
 };
 
 /* Angles of RoPE: of pair j at a position p, p * base^(-2j / n_rot) / scale (shape.h: of YaRN, as far as that
@@ -291,6 +302,9 @@ struct graph {
     uint32_t n_ops, n_values, n_weights;
     uint32_t tail; /* first op of the tail (logits), n_ops without one; the tail may run several times on one
                       body */
+    /* Of the last part with the block of nextn: its ops [nextn, nextn_end), inside of the body, and the tail
+     * of guesses [guess, n_ops), which a step of STEP_GUESS runs. Else nextn == nextn_end, guess == n_ops. */
+    uint32_t nextn, nextn_end, guess;
     uint32_t logits;  /* value: f32 [logits_rows][vocab], exchange; GRAPH_NONE without a tail */
     uint32_t picks;   /* value: [logits_rows] of struct step_pick, exchange; width 2, f32-sized; GRAPH_NONE
                          without a tail */

@@ -95,6 +95,7 @@ struct kernels_attention {
     uint32_t n_queries;      /* >= 1 */
     uint32_t first_position; /* of query 0; query i is at first_position + i */
     uint32_t window;         /* tokens that a query sees, the last of them its own; 0: all */
+    uint32_t skip;           /* the first tokens, of which a query sees none but its own; 0 or 1 */
     uint32_t group;          /* query heads, 1..KERNELS_MAX_GROUP */
     uint32_t head_dim_k;
     uint32_t head_dim_v;
@@ -119,6 +120,12 @@ struct kernels_attention {
     uint32_t end_split;
 };
 
+/* The first token that a query at this position sees. */
+static inline uint32_t kernels_attention_start(const struct kernels_attention *a, uint32_t position) {
+    const uint32_t before = position < a->skip ? position : a->skip;
+    const uint32_t hidden = a->window != 0 && position >= a->window ? position + 1 - a->window : 0;
+    return hidden > before ? hidden : before;
+}
 /* The first split that a query at this position sees; the last is position / KERNELS_SPLIT. */
 static inline uint32_t kernels_attention_first(uint32_t position, uint32_t window) {
     return window == 0 || position < window ? 0 : (position + 1 - window) / KERNELS_SPLIT;

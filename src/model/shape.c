@@ -316,6 +316,24 @@ static bool is_redundant(const struct shape_tensors *tensors, struct gguf_text n
     return false;
 }
 
+static bool place_in(const struct shape_place *places, size_t n, struct gguf_text name,
+                     const struct gguf_tensor *t, void *base) {
+    for (size_t i = 0; i < n; i++) {
+        if (!gguf_text_is(name, places[i].name))
+            continue;
+        *slot(base, &places[i]) = t;
+        return true;
+    }
+    return false;
+}
+
+/* They are checked when somebody wants them (shape_check_nextn). */
+static void place_nextn(const struct shape_tensors *tensors, struct gguf_text name,
+                        const struct gguf_tensor *t, struct shape_layer *l) {
+    if (tensors->n_nextn > 0 && !place_in(tensors->nextn, tensors->n_nextn, name, t, l))
+        place_in(tensors->layer, tensors->n_layer, name, t, l);
+}
+
 /* Every tensor of the file goes to its place, or is refused by name. */
 static stator_status place_tensor(const struct gguf *g, const struct shape_tensors *tensors,
                                   const struct gguf_tensor *t, struct shape *s, stator_error *e) {
@@ -330,6 +348,7 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
         if (layer >= s->n_layers && layer - s->n_layers < s->n_nextn) {
             s->nextn_tensors++;
             s->nextn_bytes = arith_must_add(s->nextn_bytes, t->bytes);
+            place_nextn(tensors, name, t, &s->layers[layer]);
             return STATOR_OK;
         }
         if (layer >= s->n_layers)
@@ -343,12 +362,8 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
     /* Bounded: tensors lie side by side in files. */
     s->tensor_bytes = arith_must_add(s->tensor_bytes, t->bytes);
     s->parameters = arith_must_add(s->parameters, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
-    for (size_t i = 0; i < n; i++) {
-        if (!gguf_text_is(name, places[i].name))
-            continue;
-        *slot(base, &places[i]) = t;
+    if (place_in(places, n, name, t, base))
         return STATOR_OK;
-    }
     if (is_redundant(tensors, name, in_layer))
         return STATOR_OK;
     return gguf_error(
@@ -362,6 +377,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
         return 1;
     case SHAPE_EMBD:
         return s->n_embd;
+    case SHAPE_TWO_EMBD:
+        return 2 * (uint64_t)s->n_embd;
     case SHAPE_FF:
         return s->n_ff;
     case SHAPE_HEADS_K:
@@ -439,7 +456,7 @@ static stator_status missing(const struct gguf *g, const struct shape *s, const 
             ", and the shared expert has %" PRIu32 " rows, so this layer has %s",
             prefix, p->name, s->arch_name, s->experts.count, s->experts.leading_dense, s->experts.shared_ff,
             p->layers == SHAPE_DENSE_LAYERS ? "a dense feed-forward" : "experts");
-    if (p->layers == SHAPE_DELTA_LAYERS || p->layers == SHAPE_FULL_LAYERS)
+    if (layer < s->n_layers && (p->layers == SHAPE_DELTA_LAYERS || p->layers == SHAPE_FULL_LAYERS))
         return gguf_error(g, e,
                           "tensor '%s%s' is missing: by %s.full_attention_interval, %" PRIu32
                           ", this layer is a %s one",
@@ -574,5 +591,37 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
     s->tied = s->output == NULL;
     if (s->tied)
         s->output = s->token_embd;
+    return rc;
+}
+
+stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
+                                const struct shape_tensors *tensors, stator_error *e) {
+    const char *model = s->model_name;
+    const struct shape_layer *l = &s->layers[s->n_layers];
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "blk.%" PRIu32 ".", s->n_layers);
+    if (s->n_nextn == 0)
+        return error_set(
+            e, STATOR_USAGE,
+            "speculation.mode is \"mtp\", but model '%s' has no block of nextn that guesses (key "
+            "'%s.nextn_predict_layers' is missing or 0): take \"ngram\" or \"off\"",
+            model, s->arch_name);
+    if (tensors->n_nextn == 0 || s->nextn_tensors == 0)
+        return error_set(e, STATOR_USAGE,
+                         "speculation.mode is \"mtp\", but %s of model '%s' (key "
+                         "'%s.nextn_predict_layers' is %" PRIu32 "): take \"ngram\" or \"off\"",
+                         s->nextn_tensors == 0 ? "the file leaves out the block of nextn"
+                                               : "this build does not compute the block of nextn",
+                         model, s->arch_name, s->n_nextn);
+    stator_status rc = STATOR_OK;
+    for (size_t i = 0; i < tensors->n_layer && rc == STATOR_OK; i++) {
+        const struct shape_place *p = &tensors->layer[i];
+        const struct gguf_tensor *t = *slot((void *)l, p);
+        rc = layer_has(s, p, s->n_layers) ? check_place(g, s, p, prefix, s->n_layers, t, e)
+                                          : check_absent(g, s, p, prefix, t, e);
+    }
+    for (size_t i = 0; i < tensors->n_nextn && rc == STATOR_OK; i++)
+        rc = check_place(g, s, &tensors->nextn[i], prefix, s->n_layers, *slot((void *)l, &tensors->nextn[i]),
+                         e);
     return rc;
 }

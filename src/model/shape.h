@@ -14,6 +14,7 @@ struct arch; /* arch/arch.h */
 enum shape_extent {
     SHAPE_NONE, /* 1; of rows: a vector, F32 */
     SHAPE_EMBD,
+    SHAPE_TWO_EMBD,
     SHAPE_FF,
     SHAPE_HEADS_K,
     SHAPE_HEADS_V,
@@ -60,6 +61,8 @@ struct shape_place {
 struct shape_tensors {
     const struct shape_place *layer, *global;
     size_t n_layer, n_global;
+    const struct shape_place *nextn; /* what a block of nextn has besides an attention layer's; or NULL */
+    size_t n_nextn;
     const char *const *redundant; /* names that may be there and are not read ("blk.N." for those of layers);
                                      NULL at the end; or NULL */
 };
@@ -91,6 +94,12 @@ struct shape_layer {
         const struct gguf_tensor *shared_router;                   /* [n_embd] */
         const struct gguf_tensor *shared_gate, *shared_up, *shared_down;
     } experts;
+    struct shape_nextn_tensors {                 /* of a block of nextn */
+        const struct gguf_tensor *pair;          /* [2 n_embd, n_embd]: of an embedding and a hidden state, */
+        const struct gguf_tensor *enorm, *hnorm; /* normed with these */
+        const struct gguf_tensor *norm;          /* before the output matrix; NULL: output_norm */
+        const struct gguf_tensor *embed, *head;  /* NULL: token_embd, output */
+    } nextn;
     const struct gguf_tensor *own[SHAPE_OWN];
 };
 
@@ -163,7 +172,7 @@ struct shape {
     const struct gguf_tensor *rope_factors_long, *rope_factors_short; /* likewise; both or none */
     uint64_t parameters;
     uint64_t tensor_bytes;
-    uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: not loaded */
+    uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: layers[n_layers] .. */
     uint32_t nextn_tensors; /* of them */
     uint64_t nextn_bytes;
     bool gated; /* heads of q have gates: attention's output is multiplied by their sigmoid */
@@ -191,8 +200,12 @@ stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_err
 stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e);
 /* Blocks of nextn (ARCH.nextn_predict_layers), which block_count includes; after those. */
 stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e);
+/* The first of them has all tensors that it needs. STATOR_USAGE: the model has none, or its architecture's
+ * are not computed; STATOR_BAD_MODEL. */
+stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
+                                const struct shape_tensors *tensors, stator_error *e);
 static inline bool shape_is_delta(const struct shape *s, uint32_t layer) {
-    return s->delta.key_heads > 0 && (layer + 1) % s->delta.interval != 0;
+    return s->delta.key_heads > 0 && layer < s->n_layers && (layer + 1) % s->delta.interval != 0;
 }
 /* "ARCH.name", min to max; or, if the file has none, the fallback. */
 stator_status shape_read_u32(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,

@@ -173,6 +173,11 @@ static void add_exchange(const struct graph *g, const struct device_facts *f, co
     add_values(g, GRAPH_EXCHANGE, p);
 }
 
+/* struct graph_want.guess_rows. */
+static uint32_t guess_rows(const struct planning_want *want) {
+    return want->nextn ? want->guesses + 1 : 0;
+}
+
 stator_status plan_device_add(struct planning *s, const struct planning_want *want, uint32_t index,
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
     const struct device_facts *f = &s->devices[index].facts;
@@ -191,8 +196,11 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                             .end_layer = end,
                             .kv_type_k = want->kv_type_k,
                             .kv_type_v = want->kv_type_v,
+                            .guess_rows = guess_rows(want),
+                            .guess_sequences = want->sequences,
                             .result_halves = f->host_memory ? m->slots : 1,
-                            .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
+                            .cells =
+                                device_cells(f, want->context, want->sequences, want->guesses, want->batch),
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
     stator_status st = arch_build(g, s->shape, &gw, e);
@@ -257,7 +265,10 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
                             .end_layer = 1,
                             .kv_type_k = want->kv_type_k,
                             .kv_type_v = want->kv_type_v,
-                            .cells = device_cells(f, want->context, want->sequences, want->guesses, want->batch),
+                            .guess_rows = guess_rows(want),
+                            .guess_sequences = want->sequences,
+                            .cells =
+                                device_cells(f, want->context, want->sequences, want->guesses, want->batch),
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
     uint64_t slices[GRAPH_MAX_SLICES];
@@ -277,7 +288,8 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
     if (f->host_memory && s->n_devices > 1)
         *bytes += step_bytes;
     if (last)
-        *bytes += arith_must_mul((uint64_t)want->logits_rows * s->shape->vocab, 4);
+        *bytes += arith_must_mul((uint64_t)want->logits_rows * s->shape->vocab, 4) +
+                  arith_must_mul((uint64_t)guess_rows(want) * want->sequences * s->shape->n_embd, 4);
     if (!f->host_memory)
         *bytes = arith_must_add(*bytes, s->config.memory.driver_reserve);
     return STATOR_OK;
@@ -318,7 +330,9 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .kv_type_k = want->kv_type_k,
-                            .kv_type_v = want->kv_type_v};
+                            .kv_type_v = want->kv_type_v,
+                            .guess_rows = guess_rows(want),
+                            .guess_sequences = want->sequences};
     stator_status st = arch_build(&s->devices[0].graph, s->shape, &gw, e);
     if (st != STATOR_OK)
         return st;
@@ -332,6 +346,7 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
         const struct graph_cached *l = &m.graph->cached[i];
         layers[l->layer] += m.graph->caches[l->cache].units * m.caches[l->cache].unit_bytes;
     }
+    devices[n - 1].output += want->nextn ? layers[n_layers] : 0;
     *fit = layer_split_auto(devices, n, layers, n_layers, ends);
     for (uint32_t i = 0, l = 0; i < n; i++)
         for (guess[i] += devices[i].held + devices[i].output; l < ends[i]; l++)

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#define PLANNER_VERSION 10
+#define PLANNER_VERSION 11
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
     if (bytes == 0)
@@ -236,6 +236,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_number(p, "logits_rows", want->logits_rows);
     if (want->guesses > 0)
         plan_add_number(p, "speculation", want->guesses);
+    if (want->nextn)
+        plan_add_number(p, "nextn", 1);
     if (want->checkpoints > 0)
         plan_add_number(p, "checkpoints", want->checkpoints);
     plan_add_number(p, "max_queue", s->config.server.max_queue);

@@ -21,6 +21,7 @@ struct planning_want {
     uint32_t batch;
     uint32_t logits_rows;
     uint32_t guesses;     /* of a sequence in a step (speculation); 0: off */
+    bool nextn;           /* they are those of the model's block of nextn */
     uint32_t checkpoints; /* copies of windows and states; 0 for a model that has none */
     uint32_t kv_type_k;   /* enum kernels_kv */
     uint32_t kv_type_v;

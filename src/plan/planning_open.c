@@ -26,6 +26,8 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
         return st;
     shape = memory;
     st = arch_read(s->gguf, shape, e);
+    if (st == STATOR_OK && s->config.speculation.mode == CONFIG_SPECULATION_MTP)
+        st = shape_check_nextn(s->gguf, shape, &shape->arch->tensors, e);
     if (st == STATOR_OK) {
         struct carve c = carve_count();
         carve_take(&c, 1, sizeof *shape);
@@ -369,6 +371,7 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
     w->sequences = (uint32_t)c->memory.sequences;
     w->batch = (uint32_t)c->memory.batch;
     w->checkpoints = c->server.checkpoints != CONFIG_CHECKPOINTS_AUTO ? (uint32_t)c->server.checkpoints : 0;
+    w->nextn = c->speculation.mode == CONFIG_SPECULATION_MTP;
     w->guesses = c->speculation.mode != CONFIG_SPECULATION_OFF ? (uint32_t)c->speculation.tokens : 0;
     w->logits_rows =
         c->memory.logits_rows != 0 ? (uint32_t)c->memory.logits_rows : w->sequences * (w->guesses + 1);

@@ -144,7 +144,7 @@ test_broken_pipe() {
     done
 }
 
-# Blocks of nextn are named and left: a file of one layer and one such block, without the rest.
+# Blocks of nextn are named: a file of one layer and one such block, without the rest.
 test_inspect_nextn() {
     python3 - "$tmp/nextn.gguf" <<'PY'
 import struct, sys
@@ -162,7 +162,7 @@ out += b"\0" * (-len(out) % 32) + b"\0" * 256
 open(sys.argv[1], "wb").write(out)
 PY
     expect 4 "$stator" inspect "$tmp/nextn.gguf"
-    printed '^not loaded: 1 block of nextn \(guesses of further tokens\), 1 tensor, 256 B$'
+    printed '^only for speculation\.mode "mtp": 1 block of nextn, 1 tensor, 256 B$'
     expect 4 "$stator" inspect "$tmp/nextn.gguf" --json
     printed '"nextn"'
 }

@@ -11,7 +11,8 @@
 
 #include <unistd.h>
 
-#define DEMO "configs/demo.gguf"
+#define DEMO  "configs/demo.gguf"
+#define NGRAM "speculation.mode=ngram"
 
 enum { MOST = 250, CASES = 6 };
 
@@ -125,7 +126,7 @@ static void compare(const struct answer *a, const struct answer *want, const cha
 }
 
 /* What a model answers, without; then with guesses, alone and together, with room for them or little. */
-static void same_bytes(const char *model) {
+static void same_bytes(const char *model, const char *mode) {
     static const char *const sizes[][3] = {
         {"speculation.tokens=4", "memory.batch=64", "memory.logits_rows=auto"},
         {"speculation.tokens=16", "memory.batch=17", "memory.logits_rows=auto"},
@@ -144,15 +145,8 @@ static void same_bytes(const char *model) {
     for (size_t p = 0; p < sizeof plays / sizeof plays[0]; p++) {
         const uint32_t d = plays[p].d, c = plays[p].c, together = plays[p].together;
         char what[96];
-        const char *sets[] = {plain[0],
-                              plain[1],
-                              "speculation.mode=ngram",
-                              "memory.sequences=3",
-                              sizes[c][0],
-                              sizes[c][1],
-                              sizes[c][2],
-                              devices[d],
-                              NULL};
+        const char *sets[] = {plain[0],    plain[1],   mode, "memory.sequences=3", sizes[c][0], sizes[c][1],
+                              sizes[c][2], devices[d], NULL};
         snprintf(what, sizeof what, "%s, %s, %u together", sizes[c][0], devices[d], together);
         for (uint32_t i = 0; i < CASES; i++)
             a[i].cancel_at = c == 0 && i == 1 ? 37 : 0;
@@ -177,7 +171,7 @@ static void same_bytes(const char *model) {
 
 static void dense(void **state) {
     (void)state;
-    same_bytes(DEMO);
+    same_bytes(DEMO, NGRAM);
 }
 
 static void with_experts(void **state) {
@@ -186,7 +180,7 @@ static void with_experts(void **state) {
     char path[GGUF_WRITER_PATH];
     experts_model_write(&w, experts_model_small());
     gguf_writer_finish(&w);
-    same_bytes(gguf_writer_memory_path(&w, path));
+    same_bytes(gguf_writer_memory_path(&w, path), NGRAM);
     gguf_writer_free(&w);
 }
 
@@ -202,9 +196,23 @@ static void with_states(void **state) {
         m.taps = shapes[i].taps;
         hybrid_model_write(&w, m);
         gguf_writer_finish(&w);
-        same_bytes(gguf_writer_memory_path(&w, path));
+        same_bytes(gguf_writer_memory_path(&w, path), NGRAM);
         gguf_writer_free(&w);
     }
+}
+
+/* The block of nextn of a model that mostly says the last token again. */
+static void by_the_model(void **state) {
+    (void)state;
+    struct hybrid_model m = hybrid_model_usual();
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    m.nextn = m.echoes = 1;
+    m.blocks++;
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    same_bytes(gguf_writer_memory_path(&w, path), "speculation.mode=mtp");
+    gguf_writer_free(&w);
 }
 
 /* Rings that have gone round keep what the next token sees, whatever wrong guesses wrote. */
@@ -231,7 +239,7 @@ static void with_windows(void **state) {
         stator_error e = {0};
         if (selftest_model_make(&m, &fd, path, &e) != STATOR_OK)
             fail_msg("%s", e.text);
-        same_bytes(path);
+        same_bytes(path, NGRAM);
         close(fd);
     }
 }
@@ -312,7 +320,7 @@ static void pace(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(ngrams),       cmocka_unit_test(pace),
                                        cmocka_unit_test(dense),        cmocka_unit_test(with_experts),
-                                       cmocka_unit_test(with_states),  cmocka_unit_test(with_windows),
-                                       cmocka_unit_test(conversations)};
+                                       cmocka_unit_test(with_states),  cmocka_unit_test(by_the_model),
+                                       cmocka_unit_test(with_windows), cmocka_unit_test(conversations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

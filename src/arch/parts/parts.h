@@ -15,6 +15,11 @@ struct parts {
     uint32_t kv;       /* its cache */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
     uint32_t state;    /* cache of all delta-net layers */
+    uint32_t
+        hidden; /* cache of the block of nextn: the state behind the final norm of a sequence's last token */
+    uint32_t kept;    /* value: rows of such states of all sequences */
+    uint32_t guesses; /* value: the block's residual stream */
+    bool nextn;       /* what is built is that block */
 };
 
 /* Caches, angles, the residual stream, and what it begins with: the embedding, or the device before. Caches
@@ -53,6 +58,13 @@ void parts_attention(struct parts *p, uint32_t layer, uint32_t normed);
 uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates,
                     const struct graph_gate *gate, const struct gguf_tensor *norm,
                     const struct gguf_tensor *next);
+
+/* The block of nextn, where it is asked for: right after parts_begin; before the tail; behind it. */
+void parts_nextn_begin(struct parts *p);
+void parts_nextn_block(struct parts *p);
+void parts_nextn_tail(struct parts *p);
+/* Norm of the wanted rows, output matrix, picks. */
+void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gguf_tensor *output);
 
 /* Gated delta-net layers: their tensors in own[], their cache, and p->x += the layer's output for `normed`,
  * in the forms that are asked for. */
@@ -175,6 +187,20 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         PARTS_FULL_ROW(q_norm, "attn_q_norm.weight", SHAPE_HEAD_K, SHAPE_NONE),                              \
         PARTS_FULL_ROW(k_norm, "attn_k_norm.weight", SHAPE_HEAD_K, SHAPE_NONE),                              \
         PARTS_FULL_ROW(attn_output, "attn_output.weight", SHAPE_HEADS_V, SHAPE_EMBD)
+
+/* Of a block of nextn, besides an attention layer's. */
+#define PARTS_NEXTN                                                                                          \
+    {SHAPE_LAYER(nextn.pair), .name = "nextn.eh_proj.weight", .cols = SHAPE_TWO_EMBD, .rows = SHAPE_EMBD},   \
+        {SHAPE_LAYER(nextn.enorm), .name = "nextn.enorm.weight", .cols = SHAPE_EMBD},                        \
+        {SHAPE_LAYER(nextn.hnorm), .name = "nextn.hnorm.weight", .cols = SHAPE_EMBD},                        \
+        {SHAPE_LAYER(nextn.norm), .name = "nextn.shared_head_norm.weight", .cols = SHAPE_EMBD,               \
+         .optional = true},                                                                                  \
+        {SHAPE_LAYER(nextn.embed), .name = "nextn.embed_tokens.weight", .cols = SHAPE_EMBD,                  \
+         .rows = SHAPE_VOCAB, .optional = true},                                                             \
+    {                                                                                                        \
+        SHAPE_LAYER(nextn.head), .name = "nextn.shared_head_head.weight", .cols = SHAPE_EMBD,                \
+                                 .rows = SHAPE_VOCAB, .optional = true                                       \
+    }
 
 #define PARTS_ENDS                                                                                           \
     {SHAPE_GLOBAL(token_embd), .name = "token_embd.weight", .cols = SHAPE_EMBD, .rows = SHAPE_VOCAB},        \

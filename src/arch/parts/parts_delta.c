@@ -95,6 +95,7 @@ void parts_hybrid(struct graph *g, const struct shape *s) {
     struct parts p;
     parts_begin(&p, g, s);
     parts_delta_begin(&p);
+    parts_nextn_begin(&p);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         if (shape_is_delta(s, i))

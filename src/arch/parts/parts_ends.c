@@ -108,7 +108,7 @@ static bool has_attention(const struct graph_want *w, const struct shape *s) {
     for (uint32_t i = w->first_layer; i < w->end_layer; i++)
         if (!shape_is_delta(s, i))
             return true;
-    return false;
+    return w->guess_rows > 0 && w->end_layer == s->n_layers;
 }
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
@@ -138,23 +138,26 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     }
 }
 
-static void add_tail(struct parts *p) {
+void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gguf_tensor *output) {
     struct graph *g = p->g;
     const struct shape *s = p->s;
+    const bool first = g->logits == GRAPH_NONE;
     /* The output matrix sees its activations at twice the bits: this one rounding would weigh as much as any
      * in the layers, and a second row of a memory-bound product is almost free. */
     uint32_t rows = g->want.logits_rows;
-    uint32_t form = graph_form_for(s->output);
-    uint32_t normed = graph_add_value(g, "output_norm", GRAPH_SCRATCH, form == GRAPH_F32 ? rows : 2 * rows,
-                                      s->n_embd, form);
-    add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, normed, s->output_norm);
-    g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
-    graph_value_halves(g, g->logits, g->want.result_halves);
+    uint32_t form = graph_form_for(output);
+    uint32_t normed = graph_add_value(g, first ? "output_norm" : "guess_norm", GRAPH_SCRATCH,
+                                      form == GRAPH_F32 ? rows : 2 * rows, s->n_embd, form);
+    add_norm(p, GRAPH_GATHER_NORM, GRAPH_NONE, normed, norm);
+    if (first) {
+        g->logits = graph_add_value(g, "logits", GRAPH_EXCHANGE, rows, s->vocab, GRAPH_F32);
+        graph_value_halves(g, g->logits, g->want.result_halves);
+        g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
+        graph_value_halves(g, g->picks, g->want.result_halves);
+    }
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
     op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
-    graph_op_weight(g, op, s->output, NULL, 0);
-    g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, rows, 2, GRAPH_F32);
-    graph_value_halves(g, g->picks, g->want.result_halves);
+    graph_op_weight(g, op, output, NULL, 0);
     graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
 }
 
@@ -165,9 +168,13 @@ void parts_end(struct parts *p) {
         g->outgoing = boundary_value(g, "outgoing");
         graph_add_op(g, GRAPH_SEND, GRAPH_NONE, p->x, g->outgoing);
     }
+    if (last && g->want.guess_rows > 0)
+        parts_nextn_block(p);
     g->tail = g->n_ops;
     if (last)
-        add_tail(p);
+        parts_tail(p, p->s->output_norm, p->s->output);
+    if (last && g->want.guess_rows > 0)
+        parts_nextn_tail(p);
 }
 
 void parts_dense(struct graph *g, const struct shape *s) {

@@ -114,7 +114,7 @@ static size_t norm_stride(const struct device_model *m) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < m->graph->n_ops; i++) {
         const struct graph_op *op = &m->graph->ops[i];
-        if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM)
+        if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM || op->kind == GRAPH_PAIR)
             most = ARITH_MAX(most, m->graph->values[op->out].width);
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));
@@ -270,8 +270,8 @@ static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e
     CHECK(device_step_flaw(&c->model, h) == NULL);
     DCHECK(device_tables_flaw(&c->model, h) == NULL);
     c->counters.submits++;
-    c->counters.kernels_executed += (h->run_body ? g->tail : 0) + (h->n_rows > 0 ? g->n_ops - g->tail : 0);
-    if (h->run_body && c->out != NULL) {
+    c->counters.kernels_executed += cpu_step_ops(g, h);
+    if (h->run_body == STEP_BODY && c->out != NULL) {
         uint64_t sent = (uint64_t)h->n_tokens * g->width * sizeof(float);
         *(c->out->direct ? &c->counters.direct_bytes : &c->counters.staged_bytes) += sent;
     }

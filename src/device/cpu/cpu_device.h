@@ -59,6 +59,8 @@ struct cpu_device {
 };
 
 /* Runs the step of a slot on the calling member; all members call it together (cpu_step.c). */
+/* Ops that a step runs. */
+uint32_t cpu_step_ops(const struct graph *g, const struct step_header *h);
 void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n);
 uint8_t *cpu_step_slot(const struct cpu_device *d, uint32_t slot); /* its descriptor */
 /* The slot's half of a value with floats, [rows][width]. */

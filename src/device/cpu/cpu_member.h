@@ -1,6 +1,5 @@
-/* What the functions that run ops share (cpu_step.c, cpu_delta.c, cpu_experts.c): a member of the team in a
- * step, and
- * where things are. */
+/* What the functions that run ops share (cpu_step.c, cpu_delta.c, cpu_experts.c, cpu_nextn.c): a member of
+ * the team in a step, and where things are. */
 #ifndef STATOR_DEVICE_CPU_MEMBER_H
 #define STATOR_DEVICE_CPU_MEMBER_H
 
@@ -139,6 +138,10 @@ static inline uint32_t panels_in_piece(const struct graph_weight *w, uint32_t pa
         p++;
     return p->first_panel + p->panels - panel;
 }
+
+/* cpu_nextn.c */
+void cpu_nextn_pair(const struct member *m, const struct graph_op *op);
+void cpu_nextn_keep(const struct member *m, const struct graph_op *op);
 
 /* cpu_experts.c */
 void cpu_experts_route(const struct member *m, const struct graph_op *op);

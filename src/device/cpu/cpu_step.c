@@ -333,6 +333,7 @@ static struct kernels_attention attention_of(const struct member *m, const struc
         .n_queries = n,
         .first_position = c->position + first,
         .window = kv->window,
+        .skip = g->skip,
         .sinks = op->n_weights > 0 ? plain_weight(m, op->weight[0]) + (size_t)head * group : NULL,
         .group = group,
         .head_dim_k = g->dim_k,
@@ -512,6 +513,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_GATHER_NORM] = run_norm, [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
     [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
     [GRAPH_GATE] = cpu_delta_gate,  [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
+    [GRAPH_PAIR] = cpu_nextn_pair,  [GRAPH_KEEP] = cpu_nextn_keep,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */
@@ -524,6 +526,23 @@ static void note_span(struct cpu_device *d, uint32_t slot, uint32_t op, uint64_t
     *began = now;
 }
 
+/* What a step runs: two runs of ops, one after the other. */
+struct ranges {
+    uint32_t begin[2], end[2];
+};
+
+static struct ranges ranges_of(const struct graph *g, const struct step_header *h) {
+    if (h->run_body == STEP_GUESS)
+        return (struct ranges){{g->nextn, g->guess}, {g->nextn_end, g->n_ops}};
+    const uint32_t tail = h->n_rows > 0 ? g->guess : g->tail;
+    return (struct ranges){{h->run_body ? 0 : g->tail, tail}, {tail, tail}};
+}
+
+uint32_t cpu_step_ops(const struct graph *g, const struct step_header *h) {
+    const struct ranges r = ranges_of(g, h);
+    return r.end[0] - r.begin[0] + r.end[1] - r.begin[1];
+}
+
 void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n) {
     const uint8_t *step = cpu_step_slot(d, slot);
     struct member m = {.d = d,
@@ -533,15 +552,17 @@ void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t
                        .half = slot,
                        .id = member,
                        .n = n};
-    uint32_t begin = m.h->run_body ? 0 : m.g->tail;
-    uint32_t end = m.h->n_rows > 0 ? m.g->n_ops : m.g->tail;
+    const struct ranges r = ranges_of(m.g, m.h);
+    const uint32_t last = r.end[1] > r.begin[1] ? r.end[1] : r.end[0];
     uint64_t began = d->spans != NULL ? clock_ns() : 0;
-    for (uint32_t i = begin; i < end; i++) {
+    for (uint32_t i = r.begin[0]; i < last; i++) {
+        if (i == r.end[0])
+            i = r.begin[1];
         const struct graph_op *op = &m.g->ops[i];
         if (op->kind == GRAPH_FILL && !fills(&m))
             continue;
         run_op[op->kind](&m, op);
-        if (i + 1 < end) /* the run's own end is the last meeting */
+        if (i + 1 < last) /* the run's own end is the last meeting */
             team_barrier(d->team, member);
         if (member == 0)
             note_span(d, slot, i, &began);

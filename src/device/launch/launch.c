@@ -394,7 +394,7 @@ stator_status launch_build(const struct device_model *m, const struct launch_tra
                          OPENCL_GROUP, t->max_group);
     struct launch_list b = {.m = m, .g = m->graph, .traits = t, .rows = rows, .out = out, .e = e};
     uint32_t op = part == LAUNCH_BODY ? 0 : b.g->tail;
-    uint32_t end = part == LAUNCH_BODY ? b.g->tail : b.g->n_ops;
+    uint32_t end = part == LAUNCH_BODY ? b.g->tail : b.g->guess;
     for (; op < end; op++) {
         enum graph_kind kind = m->graph->ops[op].kind;
         if (kind == GRAPH_LAND || kind == GRAPH_SEND)

@@ -367,7 +367,7 @@ static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bu
     r.list->first_event = first_event;
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
     if (st == STATOR_OK)
-        st = append_ops(&r, LAUNCH_TAIL, g->tail, g->n_ops);
+        st = append_ops(&r, LAUNCH_TAIL, g->tail, g->guess);
     if (st == STATOR_OK)
         st = append_results(&r);
     return st == STATOR_OK ? close_list(&r) : st;

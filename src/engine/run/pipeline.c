@@ -161,7 +161,7 @@ stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t 
     for (uint32_t i = 0; i < rows; i++)
         wanted[i] = first + i;
     h->n_rows = rows;
-    h->run_body = 0;
+    h->run_body = STEP_TAIL;
     st->n_rows = rows;
     atomic_store(&s->shown.moved_ns, clock_ns());
     return submit(s, st, st->at, e);

@@ -1,13 +1,17 @@
 #include "engine/run/speculation.h"
 
 #include "engine/engine.h"
+#include "engine/run/nextn.h"
 #include "stator_bench.h"
+
+#include <string.h>
 
 #define PATIENCE    2 /* misses in a row without a rest */
 #define LAST_DOUBLE 6 /* a rest has at most 2^6 steps */
 
 void speculation_lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
-    for (uint32_t i = 0; i < want->sequences && want->guesses > 0; i++) {
+    const bool ngram = s->planning.config.speculation.mode == CONFIG_SPECULATION_NGRAM;
+    for (uint32_t i = 0; i < want->sequences && want->guesses > 0 && ngram; i++) {
         struct ngram g;
         ngram_lay_out(&g, c, want->context);
         if (c->base != NULL)
@@ -41,8 +45,21 @@ static uint32_t guess_ngram(struct stator *s, struct engine_sequence *q, int32_t
     return ngram_guess(&q->speculation.ngram, q->request->tokens, q->request->n_tokens, out, most);
 }
 
+static void begin_ahead(struct engine_sequence *q) {
+    q->speculation.n_ahead = 0;
+}
+
+static uint32_t guess_ahead(struct stator *s, struct engine_sequence *q, int32_t *out, uint32_t most) {
+    (void)s;
+    const struct speculation *g = &q->speculation;
+    const uint32_t n = g->ahead_of == q->request->n_tokens ? ARITH_MIN(g->n_ahead, most) : 0;
+    memcpy(out, g->ahead, n * sizeof *out);
+    return n;
+}
+
 static const struct speculation_guesser guessers[] = {
     [CONFIG_SPECULATION_NGRAM] = {.begin = begin_ngram, .guess = guess_ngram},
+    [CONFIG_SPECULATION_MTP] = {.begin = begin_ahead, .follow = nextn_follow, .guess = guess_ahead},
 };
 
 /* NULL: nobody guesses. */
@@ -56,7 +73,7 @@ static const struct speculation_guesser *guesser_of(const struct stator *s) {
 
 void speculation_begin(const struct stator *s, struct engine_sequence *q) {
     const struct speculation_guesser *g = guesser_of(s);
-    q->speculation.n = 0;
+    q->speculation.n = q->speculation.kept = 0;
     q->speculation.pace = (struct speculation_pace){0};
     if (g != NULL)
         speculation_pace_begin(&q->speculation.pace, s->planning.want.guesses);
@@ -120,5 +137,6 @@ void speculation_keep(struct stator *s, struct engine_sequence *q, uint32_t k) {
 
 void speculation_learn(struct stator *s, struct engine_sequence *q, uint32_t n, uint32_t kept) {
     CHECK(kept <= n);
+    q->speculation.kept = kept;
     speculation_pace_step(&q->speculation.pace, s->planning.want.guesses, n, kept);
 }

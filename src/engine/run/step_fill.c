@@ -152,6 +152,12 @@ static uint32_t spare_of(const struct stator *s, uint32_t *n_guessing) {
     return (uint32_t)ARITH_MIN(batch - ARITH_MIN(batch, tokens), most - ARITH_MIN(most, rows));
 }
 
+uint32_t step_fill_share(const struct stator *s) {
+    uint32_t n_guessing = 0;
+    const uint32_t spare = spare_of(s, &n_guessing);
+    return n_guessing > 0 ? spare / n_guessing : 0;
+}
+
 /* Generating sequences first, one token each, then prompts. Starting at another sequence each time gives all
  * a turn when the batch or the logits rows do not hold everybody. */
 static void fill_generation(struct stator *s, struct filling *f) {
@@ -239,7 +245,7 @@ static struct engine_sequence *find_reader(struct stator *s) {
 
 bool step_fill(struct stator *s, struct engine_step *st, uint8_t *slot) {
     struct filling f = {.h = (struct step_header *)slot, .slot = slot, .st = st};
-    f.h->run_body = 1;
+    f.h->run_body = STEP_BODY;
     f.h->n_tokens = f.h->n_chunks = f.h->n_rows = f.h->want_logits = 0;
     for (uint32_t i = 0; i < f.h->n_caches; i++)
         f.h->cache[i].n_fill = 0;

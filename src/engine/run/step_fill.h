@@ -13,6 +13,9 @@ bool step_fill_others(const struct stator *s, const struct engine_sequence *q);
 /* Rows of logits that q's reader has room for. */
 uint32_t step_fill_reader_room(const struct engine_sequence *q);
 
+/* The guesses that the next step has room for, of each sequence that may have some. */
+uint32_t step_fill_share(const struct stator *s);
+
 /* Whether somebody wants the request ended. */
 static inline bool step_fill_cancelled(const struct engine_request *r) {
     return atomic_load(&r->cancelled) == atomic_load_explicit(&r->id, memory_order_relaxed);

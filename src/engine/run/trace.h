@@ -16,6 +16,9 @@ void trace_lay_out(struct stator *s, struct carve *c);
 stator_status trace_open(struct stator *s, stator_error *e);
 /* The step has just ended on the device where it is. */
 void trace_step(struct stator *s, const struct engine_step *st);
+/* Guess `number` (from 1 on) of sequences, one for each chunk of the ended pass in st's slot. */
+void trace_guess(struct stator *s, const struct engine_step *st, uint32_t number, const struct step_header *h,
+                 const struct step_pick *picks);
 void trace_close(struct stator *s);
 /* After trace_close, on any thread. STATOR_FAILED: the file is not whole. */
 stator_status trace_result(const struct stator *s, stator_error *e);

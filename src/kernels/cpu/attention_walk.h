@@ -192,8 +192,7 @@ static inline uint32_t attention_walk_seen(const struct attention_pass *p, uint3
 
 /* The first token that row r sees. */
 static inline uint32_t attention_walk_start(const struct attention_pass *p, uint32_t r) {
-    uint32_t end = p->end[r], window = p->a->window;
-    return window != 0 && end > window ? end - window : 0;
+    return kernels_attention_start(p->a, p->end[r] - 1);
 }
 
 /* Tokens from `token` on, at most `most`, that are before what row r sees. */

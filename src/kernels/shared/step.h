@@ -25,6 +25,8 @@ struct step_chunk {
     step_u32 position;
     step_u32 tested; /* of the n, the last ones are guesses: states stay what the others left, and a
                         sequence goes on there */
+    step_u32 hidden; /* of a block of nextn: the state before the chunk's first token is the hidden-th of the
+                        rows that the sequence keeps; 0: that of its cache */
     /* How a GPU cuts its attention (launch.h), written by the device. The host writes 0. */
     step_u32 item;    /* first work item, of n_items */
     step_u32 queries; /* of a tile */
@@ -53,8 +55,13 @@ struct step_cache {
 
 #define STEP_CACHES 4
 
+/* What a step runs. */
+#define STEP_TAIL  0 /* only the tail, on the residual stream of the last body */
+#define STEP_BODY  1 /* and the tail, if rows are wanted */
+#define STEP_GUESS 2 /* the block of nextn and its own tail, on the last device, a token of each chunk */
+
 struct step_header {
-    step_u32 run_body; /* 0: only the tail, on the residual stream of the last body */
+    step_u32 run_body;
     step_u32 n_tokens;
     step_u32 n_chunks;
     step_u32 n_rows;      /* of logits; 0: no tail */

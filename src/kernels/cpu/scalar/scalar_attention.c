@@ -106,7 +106,7 @@ static void attend_split(const struct kernels_attention *a, const struct query *
                          uint32_t position, struct split *s) {
     const uint32_t begin = split * KERNELS_SPLIT;
     uint32_t n = position + 1 - begin < KERNELS_SPLIT ? position + 1 - begin : KERNELS_SPLIT;
-    uint32_t hidden = a->window != 0 && position >= a->window ? position + 1 - a->window : 0;
+    const uint32_t hidden = kernels_attention_start(a, position);
     const uint32_t from = hidden > begin ? hidden - begin : 0;
     float score[KERNELS_SPLIT];
     float lane[128] = {0};

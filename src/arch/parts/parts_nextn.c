@@ -1,0 +1,75 @@
+/* The block of nextn: a layer with attention behind the trunk, which guesses the token after the next one
+ * from the state behind the final norm at one place and the token of the next.
+ *
+ * Here the two meet at the token's place: the block has at place i what follows of token i and the state of
+ * i - 1, so a sequence's blocks of K and V follow from their own tokens, as everywhere, and can be shared.
+ * Place 0, which has no state before it, nobody else looks at (graph_attention.skip). What it guesses at i is
+ * token i + 1; the next guess takes that, and the block's own state behind its norm for the trunk's. */
+#include "arch/parts/parts.h"
+
+void parts_nextn_begin(struct parts *p) {
+    if (p->g->want.guess_rows == 0)
+        return;
+    struct graph_cache c = {.name = "hidden",
+                            .kind = GRAPH_STATE,
+                            .units = 1,
+                            .bytes = arith_round_up(p->s->n_embd * sizeof(float), GRAPH_CACHE_ALIGN)};
+    p->hidden = graph_add_cache(p->g, &c);
+}
+
+/* The rows that sequences keep, after the body and after a guess; the first of them also for the next body.
+ */
+static void keep(struct parts *p, uint32_t states, bool body) {
+    const uint32_t layer = p->s->n_layers;
+    struct graph_op *op = graph_add_op(p->g, GRAPH_KEEP, body ? layer : GRAPH_NONE, states, p->kept);
+    op->kept = p->g->want.guess_rows;
+    if (body)
+        graph_op_cache(p->g, op, p->hidden);
+}
+
+void parts_nextn_block(struct parts *p) {
+    struct graph *g = p->g;
+    const struct shape *s = p->s;
+    const uint32_t i = s->n_layers;
+    const struct shape_layer *l = &s->layers[i];
+    p->kept = graph_add_value(g, "guess_states", GRAPH_EXCHANGE, g->want.guess_rows * g->want.guess_sequences,
+                              s->n_embd, GRAPH_F32);
+    const uint32_t states = parts_norm(p, i, "states", s->output_norm, GRAPH_F32);
+    g->nextn = g->n_ops;
+    const uint32_t pair = parts_value(p, i, "pair", 2 * s->n_embd, graph_form_for(l->nextn.pair));
+    struct graph_op *op = graph_add_op(g, GRAPH_PAIR, i, states, pair);
+    op->work = p->kept;
+    op->norm = parts_norm_of(s, s->n_embd);
+    graph_op_weight(g, op, l->nextn.embed != NULL ? l->nextn.embed : s->token_embd, NULL, 0);
+    graph_op_weight(g, op, l->nextn.enorm, NULL, 0);
+    graph_op_weight(g, op, l->nextn.hnorm, NULL, s->n_embd);
+    graph_op_cache(g, op, p->hidden);
+
+    const uint32_t trunk = p->x;
+    p->nextn = true;
+    p->x = p->guesses = parts_product(p, i, "stream", pair, l->nextn.pair);
+    parts_attention(p, i, parts_norm(p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
+    parts_feed_forward(p, i);
+    p->nextn = false;
+    p->x = trunk;
+    g->nextn_end = g->n_ops;
+    keep(p, states, true);
+}
+
+void parts_nextn_tail(struct parts *p) {
+    struct graph *g = p->g;
+    const struct shape *s = p->s;
+    const struct shape_nextn_tensors *t = &s->layers[s->n_layers].nextn;
+    const struct gguf_tensor *norm = t->norm != NULL ? t->norm : s->output_norm;
+    const uint32_t trunk = p->x;
+    g->guess = g->n_ops;
+    p->x = p->guesses;
+    const uint32_t states =
+        graph_add_value(g, "guess_state", GRAPH_SCRATCH, g->want.logits_rows, s->n_embd, GRAPH_F32);
+    struct graph_op *op = graph_add_op(g, GRAPH_GATHER_NORM, GRAPH_NONE, p->x, states);
+    op->norm = parts_norm_of(s, s->n_embd);
+    graph_op_weight(g, op, norm, NULL, 0);
+    keep(p, states, false);
+    parts_tail(p, norm, t->head != NULL ? t->head : s->output);
+    p->x = trunk;
+}

@@ -1,0 +1,11 @@
+/* Guesses by the model's block of nextn: passes of it, one token of each sequence after the other, on the
+ * last device and in the slot of the step that was just delivered. Thread: the engine's. */
+#ifndef STATOR_ENGINE_NEXTN_H
+#define STATOR_ENGINE_NEXTN_H
+
+#include "engine/engine.h"
+
+/* struct speculation_guesser. */
+stator_status nextn_follow(struct stator *s, struct engine_step *st, stator_error *e);
+
+#endif
