@@ -252,6 +252,7 @@ test_signal_in_a_pipe() {
     local pid one
     for one in INT TERM; do
         mkfifo "$tmp/in.$one"
+        rm -f "$tmp/out" "$tmp/err" # those of the one before must not be taken for its own
         # shellcheck disable=SC2086
         "$stator" chat $cfg --template "$tmp/t.jinja" --temp 0 $slow <"$tmp/in.$one" >"$tmp/out" 2>"$tmp/err" &
         pid=$!
@@ -264,10 +265,11 @@ test_signal_in_a_pipe() {
         said '^turns +1$'
     done
     mkfifo "$tmp/in"
+    rm -f "$tmp/out" "$tmp/err"
     "$stator" chat $cfg --template "$tmp/t.jinja" <"$tmp/in" >"$tmp/out" 2>"$tmp/err" &
     pid=$!
     exec 7>"$tmp/in"
-    for ((n = 0; n < 3000; n++)); do ! grep -q sealed "$tmp/err" || break; sleep 0.02; done
+    for ((n = 0; n < 3000; n++)); do ! grep -qs sealed "$tmp/err" || break; sleep 0.02; done
     kill -INT "$pid" # while it waits for a line
     wait || fail "waiting: exit $?"
     exec 7>&-

@@ -203,12 +203,12 @@ while True:
         break
 ' "$tmp/socket" >"$tmp/told" &
     local reader=$! n
-    for ((n = 0; n < 100; n++)); do [ -S "$tmp/socket" ] && break; sleep 0.1; done
+    for ((n = 0; n < 600; n++)); do [ -S "$tmp/socket" ] && break; sleep 0.1; done
     export NOTIFY_SOCKET=$tmp/socket WATCHDOG_USEC=1000000
     serve
     unset NOTIFY_SOCKET WATCHDOG_USEC
     ready
-    for ((n = 0; n < 100; n++)); do sed '1,/^READY=1/d' "$tmp/told" | grep -q '^WATCHDOG=1' && break; sleep 0.1; done
+    for ((n = 0; n < 600; n++)); do sed '1,/^READY=1/d' "$tmp/told" | grep -q '^WATCHDOG=1' && break; sleep 0.1; done
     kill -TERM $pid
     ends 0
     wait $reader

@@ -13,7 +13,7 @@ begin_long() {
     local body='{"prompt":"Once upon a time","max_tokens":'"$(sanitized && echo 40 || echo 500)"',"ignore_eos":true,"stream":true}' n
     exec 6<>"/dev/tcp/127.0.0.1/$port"
     printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
-    for ((n = 0; n < 100; n++)); do
+    for ((n = 0; n < 600; n++)); do
         get /slots
         ! grep -q '"running":1' "$tmp/answer" || return 0
     done
@@ -52,7 +52,7 @@ test_vanished_client() {
     ready
     begin_long
     exec 6>&-
-    for ((n = 0; n < 100; n++)); do
+    for ((n = 0; n < 600; n++)); do
         get /slots
         ! grep -q '"running":0' "$tmp/answer" || break
         sleep 0.05
@@ -112,7 +112,7 @@ while True:
 ' "$tmp/socket" >"$tmp/told" &
     reader=$!
     local n
-    for ((n = 0; n < 100; n++)); do [ -S "$tmp/socket" ] && break; sleep 0.1; done
+    for ((n = 0; n < 600; n++)); do [ -S "$tmp/socket" ] && break; sleep 0.1; done
 }
 
 # A step that takes longer than devices.deadline: /health says so, the watchdog gets no sign of life, and afterwards all is well.
