@@ -20,8 +20,10 @@ void device_cluster_end(int code) {
     (void)code;
 }
 
-stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e) {
+stator_status device_cluster_meet(const char *hash, const char *weights, uint64_t timeout_ns,
+                                  stator_error *e) {
     (void)hash;
+    (void)weights;
     (void)timeout_ns;
     (void)e;
     return STATOR_OK;

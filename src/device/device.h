@@ -268,9 +268,10 @@ struct device_cluster device_cluster(void);
 /* At the program's start and end, by its main thread. end: may not return, when a rank is lost. */
 stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e);
 void device_cluster_end(int code);
-/* Before a weight is read: all ranks have this plan. STATOR_DOES_NOT_FIT, or the error of a rank that
- * refuses. */
-stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e);
+/* Before a weight is loaded: all ranks have this plan (or STATOR_DOES_NOT_FIT) and these weights (a hash;
+ * STATOR_BAD_MODEL), or the error of a rank that refuses. */
+stator_status device_cluster_meet(const char *hash, const char *weights, uint64_t timeout_ns,
+                                  stator_error *e);
 /* Instead of that, by a rank that comes no further: tells the others why. Once; nothing after meet. */
 void device_cluster_refuse(const stator_error *why);
 /* When all have loaded: copies over the boundaries to the stages before and behind this one (NULL: none), of

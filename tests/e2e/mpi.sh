@@ -129,6 +129,41 @@ test_another_plan_on_another_host() {
     said 'rank 1 has plan'
 }
 
+test_another_file_on_another_host() {
+    need_mpi
+    local size middle
+    size=$(stat -c %s configs/demo.gguf)
+    # The same header, and half of the weights are others.
+    middle=$((size / 2))
+    { head -c $middle configs/demo.gguf; tail -c $((size - middle)) configs/demo.gguf | tr '\001-\376' '\002-\377'; } >"$tmp/other.gguf"
+    expect 4 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/other.gguf" -p x -n 2 --set "$two"
+    said 'stator run: the model file of rank 1 has other weights'
+    said 'stator \(rank 1\): the model file of rank 1 has other weights'
+    need_shared oracles/models/qwen3.gguf
+    expect 3 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$shared/oracles/models/qwen3.gguf" -p x -n 2 --set "$two"
+    said 'rank 1 has plan'
+}
+
+# once PATTERN NUMBER: so many lines.
+once() { [ "$(grep -cE "$1" "$tmp/err")" = "$2" ] || fail "$(grep -cE "$1" "$tmp/err") lines of $1: $(grep -E "$1" "$tmp/err")"; }
+
+test_bad_launches() {
+    need_mpi
+    expect 2 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" # no mpiexec
+    said 'mpiexec -n 2'
+    expect 0 "$mpi" run configs/demo.gguf -p x -n 2
+    expect 2 ranks 2 "$mpi" run configs/demo.gguf -p x -n 2 --set 'cluster.stages=a = cpu:0; b = cpu:0; c = cpu:0'
+    said 'cluster.stages has 3 stages, mpiexec has started 2 ranks'
+    once 'has started 2 ranks' 2
+    expect 2 ranks 2 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" --set devices.split=6,0
+    said 'devices.split'
+    # An MPI library without threads: one that says so.
+    printf '#include <mpi.h>\nint MPI_Init_thread(int *c, char ***v, int wanted, int *got) { int rc = PMPI_Init_thread(c, v, wanted, got); *got = MPI_THREAD_FUNNELED; return rc; }\n' >"$tmp/single.c"
+    mpicc.openmpi -shared -fPIC -o "$tmp/single.so" "$tmp/single.c" || fail "no library"
+    expect 1 ranks 2 -x LD_PRELOAD="$tmp/single.so" "$mpi" run configs/demo.gguf -p x -n 2 --set "$two"
+    once 'this MPI library was built without threads' 2
+}
+
 test_a_rank_that_refuses_tells_why() {
     need_mpi
     timeout 60 mpiexec.openmpi --oversubscribe -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/none.gguf" -p x -n 2 --set "$two" \

@@ -1,5 +1,6 @@
 #include "engine/start/start.h"
 
+#include "base/hash.h"
 #include "os/pages.h"
 #include "engine/start/enforce.h"
 #include "engine/start/loader.h"
@@ -125,6 +126,22 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     return st;
 }
 
+/* Of every tensor a piece from its middle, so that files of one shape with other weights differ. */
+static stator_status sample_weights(const struct gguf *g, char out[HASH_TEXT], stator_error *e) {
+    uint8_t piece[512];
+    struct hash h;
+    stator_status st = STATOR_OK;
+    hash_init(&h);
+    for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK; i++) {
+        const struct gguf_tensor *t = gguf_tensor(g, i);
+        uint64_t n = ARITH_MIN(t->bytes, (uint64_t)sizeof piece);
+        st = gguf_load(g, t, (t->bytes - n) / 2, n, piece, e);
+        hash_bytes(&h, piece, n);
+    }
+    hash_final(&h, out);
+    return st;
+}
+
 /* All hosts have the same plan: its hash, and what lies where. */
 static stator_status meet(const struct stator *s, stator_error *e) {
     const struct plan *p = &s->planning.plan;
@@ -135,7 +152,10 @@ static stator_status meet(const struct stator *s, stator_error *e) {
     for (uint32_t i = 0; i < s->planning.n_devices; i++)
         ends = ends * 131 + p->places[i].n_layers + (uint32_t)(p->places[i].total / 64);
     snprintf(text, sizeof text, "%.40s/%08x", p->hash, ends);
-    stator_status st = device_cluster_meet(text, s->deadline_ns, e);
+    char weights[HASH_TEXT];
+    stator_status st = sample_weights(s->planning.gguf, weights, e);
+    if (st == STATOR_OK)
+        st = device_cluster_meet(text, weights, s->deadline_ns, e);
     return st == STATOR_OK ? device_cluster_watch(s->deadline_ns, e) : st;
 }
 
