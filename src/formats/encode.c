@@ -100,8 +100,8 @@ static void from_least(bool five, const float *x, uint8_t *block) {
 }
 
 /* weights: NULL, or the caller gave some. */
-static void encode_block(uint32_t type, const float *x, const float *weights, const float *ones,
-                         uint8_t *block) {
+static void encode_block(enum encode_tier tier, uint32_t type, const float *x, const float *weights,
+                         const float *ones, uint8_t *block) {
     const float *w = weights != NULL ? weights : ones;
     switch (type) {
     case BLOCK_Q8_0:
@@ -110,21 +110,21 @@ static void encode_block(uint32_t type, const float *x, const float *weights, co
     case BLOCK_Q4_0:
     case BLOCK_Q5_0:
         if (weights != NULL)
-            encode_scaled(type, x, w, block);
+            encode_scaled(tier, type, x, w, block);
         else
             around_zero(type == BLOCK_Q5_0, x, block);
         break;
     case BLOCK_Q4_1:
     case BLOCK_Q5_1:
         if (weights != NULL)
-            encode_offset(type, x, w, block);
+            encode_offset(tier, type, x, w, block);
         else
             from_least(type == BLOCK_Q5_1, x, block);
         break;
     case BLOCK_Q2_K:
     case BLOCK_Q4_K:
     case BLOCK_Q5_K:
-        encode_minimum(type, x, w, block);
+        encode_minimum(tier, type, x, w, block);
         break;
     case BLOCK_TQ1_0:
     case BLOCK_TQ2_0:
@@ -134,7 +134,7 @@ static void encode_block(uint32_t type, const float *x, const float *weights, co
         encode_mxfp4(x, w, block);
         break;
     default:
-        encode_scaled(type, x, w, block);
+        encode_scaled(tier, type, x, w, block);
     }
 }
 
@@ -146,7 +146,20 @@ static const float *weights_of(const float *weights, uint32_t n, const float *on
     return sum > 0 ? weights : ones;
 }
 
+enum encode_tier encode_best_tier(void) {
+#if defined __x86_64__
+    if (__builtin_cpu_supports("avx2"))
+        return ENCODE_AVX2;
+#endif
+    return ENCODE_ANY;
+}
+
 void encode_row(uint32_t type, const float *x, const float *weights, void *row, uint64_t n) {
+    encode_row_by(encode_best_tier(), type, x, weights, row, n);
+}
+
+void encode_row_by(enum encode_tier tier, uint32_t type, const float *x, const float *weights, void *row,
+                   uint64_t n) {
     const struct block_info *info = block_info(type);
     CHECK(encode_can(type) && n % info->values == 0);
     uint8_t *to = row;
@@ -166,6 +179,6 @@ void encode_row(uint32_t type, const float *x, const float *weights, void *row, 
         ones[i] = 1;
     for (uint64_t i = 0; i < n; i += info->values, to += info->bytes) {
         const float *w = weights != NULL ? weights_of(weights + i, info->values, ones) : NULL;
-        encode_block(type, x + i, w, ones, to);
+        encode_block(tier, type, x + i, w, ones, to);
     }
 }

@@ -18,4 +18,12 @@ bool encode_can(uint32_t type);
  * A scale beyond the type's range becomes its largest; F16 has infinities. */
 void encode_row(uint32_t type, const float *x, const float *weights, void *row, uint64_t n);
 
+/* The instructions that the searches use. encode_row takes the best that this processor has; the bytes are
+ * the same with all. */
+enum encode_tier { ENCODE_ANY, ENCODE_AVX2 };
+
+enum encode_tier encode_best_tier(void);
+void encode_row_by(enum encode_tier tier, uint32_t type, const float *x, const float *weights, void *row,
+                   uint64_t n);
+
 #endif

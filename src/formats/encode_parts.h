@@ -8,10 +8,12 @@
 #include <string.h>
 
 /* One block of 256 (or 32) values x with weights w (never NULL). */
-void encode_minimum(uint32_t type, const float *x, const float *w, uint8_t *block); /* Q2_K, Q4_K, Q5_K */
-void encode_offset(uint32_t type, const float *x, const float *w, uint8_t *block);  /* Q4_1, Q5_1 */
+/* Q2_K, Q4_K, Q5_K */
+void encode_minimum(enum encode_tier tier, uint32_t type, const float *x, const float *w, uint8_t *block);
+/* Q4_1, Q5_1 */
+void encode_offset(enum encode_tier tier, uint32_t type, const float *x, const float *w, uint8_t *block);
 /* Q3_K, Q6_K, IQ4_NL, IQ4_XS, Q4_0, Q5_0 */
-void encode_scaled(uint32_t type, const float *x, const float *w, uint8_t *block);
+void encode_scaled(enum encode_tier tier, uint32_t type, const float *x, const float *w, uint8_t *block);
 void encode_ternary(uint32_t type, const float *x, uint8_t *block); /* TQ1_0, TQ2_0 */
 void encode_mxfp4(const float *x, const float *w, uint8_t *block);
 
@@ -40,11 +42,6 @@ static inline void encode_put_f16(uint8_t *at, float v) {
 /* The float that the scale v is once it is stored. */
 static inline float encode_as_f16(float v) {
     return block_from_f16(encode_scale(v));
-}
-
-/* Sums of rows of blocks have four lanes, lane = index mod 4, which compilers put into one register. */
-static inline float encode_total(const float lanes[4]) {
-    return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
 /* Inverse of block.c's take_nibbles: q[0..n) become low nibbles, q[n..2n) high ones. */

@@ -5,7 +5,7 @@
  * the v of a given scale and the scale of least error for given v. Then all together: for several d, each
  * sub-block tries the integers around its own scale / d, and for the l and v that are there d follows again
  * by least squares. What had the least error in the end, counted with d as it is stored, stays. */
-#include "formats/encode_parts.h"
+#include "formats/encode_lanes.h"
 
 #include "base/check.h"
 
@@ -45,103 +45,18 @@ static const uint8_t iq4_codes[512] = {
     [247 ... 269] = 8,  [270 ... 293] = 9,  [294 ... 318] = 10, [319 ... 346] = 11,
     [347 ... 377] = 12, [378 ... 413] = 13, [414 ... 457] = 14, [458 ... 511] = 15};
 
-/* v for a scale, and their error. */
-static float quantise(const struct shape *f, const float *x, const float *w, float s, float *v) {
-    const float inverse = s != 0 ? 1 / s : 0;
-    float error[4] = {0};
-    if (f->type == BLOCK_IQ4_NL || f->type == BLOCK_IQ4_XS)
-        for (uint32_t i = 0; i < f->n; i++)
-            v[i] = (float)block_iq4_values[iq4_codes[(
-                uint32_t)(2 * encode_clamp(x[i] * inverse, -127.5f, 127.5f) + 256)]];
-    else
-        for (uint32_t i = 0; i < f->n; i++)
-            v[i] = encode_nearest(encode_clamp(x[i] * inverse, -f->below, f->above));
-    for (uint32_t i = 0; i < f->n; i += 4)
-        for (uint32_t k = i; k < i + 4; k++) {
-            const float off = x[k] - s * v[k];
-            error[k - i] += w[k] * off * off;
-        }
-    return encode_total(error);
-}
-
-/* The scale of one sub-block without regard to the others: that of the largest (sum w x v)^2 / (sum w v^2),
- * which is what the error lacks of sum w x^2. */
-static float search_sub(const struct shape *f, const float *x, const float *w) {
-    float far = 0, best = 0, best_gain = 0;
-    float v[MAX_N];
-    for (uint32_t i = 0; i < f->n; i++)
-        far = fabsf(x[i]) > fabsf(far) ? x[i] : far;
-    if (far == 0)
-        return 0;
-    for (int k = 0; k < 2 * f->ratios + 2; k++) {
-        /* What fits exactly comes first, and is not given up for what is better by rounding errors. */
-        const float ratio = k < 2 ? 1 : f->ratio - f->ratio_step * (float)(k / 2 - 1);
-        float s = far / ((k & 1) != 0 ? ratio * f->above : -ratio * f->below);
-        for (int round = 0; round < 2; round++) {
-            float lxv[4] = {0}, lvv[4] = {0};
-            (void)quantise(f, x, w, s, v);
-            for (uint32_t i = 0; i < f->n; i += 4)
-                for (uint32_t at = i; at < i + 4; at++) {
-                    lxv[at - i] += w[at] * x[at] * v[at];
-                    lvv[at - i] += w[at] * v[at] * v[at];
-                }
-            const float xv = encode_total(lxv), vv = encode_total(lvv);
-            if (!(vv > 0))
-                break;
-            s = xv / vv;
-            if (xv * s > best_gain * 1.000001f) {
-                best_gain = xv * s;
-                best = s;
-            }
-        }
-    }
-    return best;
-}
-
-static void choose(const struct shape *f, const float *x, const float *w, float d, struct sub *b) {
-    const float l0 = d != 0 ? encode_nearest(encode_clamp(b->s / d, f->l_least, f->l_most)) : f->l_least;
-    b->error = INFINITY;
-    for (int k = -1; k <= 1; k++) {
-        const float l = l0 + (float)k;
-        if (l < f->l_least || l > f->l_most)
-            continue;
-        float v[MAX_N];
-        const float error = quantise(f, x, w, d * l, v);
-        if (error < b->error) {
-            b->error = error;
-            b->l = l;
-            memcpy(b->v, v, sizeof v);
-        }
-    }
-}
-
-/* From d: integers and values, then d again, a few times. The best of it goes to *best. */
-static void settle(const struct shape *f, const float *x, const float *w, const struct sub *free_subs,
-                   float d, struct trial *best) {
-    struct trial t;
-    memcpy(t.subs, free_subs, sizeof t.subs);
-    for (int round = 0; round < 3; round++) {
-        double xv = 0, vv = 0;
-        t.d = encode_as_f16(d);
-        t.error = 0;
-        for (uint32_t j = 0; j < f->subs; j++) {
-            struct sub *b = &t.subs[j];
-            choose(f, x + f->n * j, w + f->n * j, t.d, b);
-            t.error += b->error;
-            for (uint32_t i = 0; i < f->n; i++) {
-                const float value = b->l * b->v[i];
-                xv += (double)(w[f->n * j + i] * x[f->n * j + i] * value);
-                vv += (double)(w[f->n * j + i] * value * value);
-            }
-        }
-        if (!(t.error < best->error))
-            return;
-        *best = t;
-        if (!(vv > 0))
-            return;
-        d = (float)(xv / vv);
-    }
-}
+#define TIER(name) name##_plain
+#define ENCODE_TARGET
+#include "formats/encode_scaled_tmpl.h"
+#undef TIER
+#undef ENCODE_TARGET
+#if defined ENCODE_TARGET_AVX2
+#define TIER(name)    name##_avx2
+#define ENCODE_TARGET ENCODE_TARGET_AVX2
+#include "formats/encode_scaled_tmpl.h"
+#undef TIER
+#undef ENCODE_TARGET
+#endif
 
 /* The 16 scales of Q3_K, 6 bits each: four low bits in 8 bytes, two high ones in 4. */
 static void put_scales_q3(const struct trial *t, uint8_t *to) {
@@ -244,19 +159,10 @@ static struct shape shape_of(uint32_t type) {
     }
 }
 
-void encode_scaled(uint32_t type, const float *x, const float *w, uint8_t *block) {
+void encode_scaled(enum encode_tier tier, uint32_t type, const float *x, const float *w, uint8_t *block) {
     const struct shape f = shape_of(type);
-    struct sub subs[MAX_SUBS];
-    float far = 0;
-    for (uint32_t j = 0; j < MAX_SUBS; j++) {
-        subs[j] = (struct sub){.s = j < f.subs ? search_sub(&f, x + f.n * j, w + f.n * j) : 0};
-        far = fabsf(subs[j].s) > fabsf(far) ? subs[j].s : far;
-    }
     struct trial best = {.error = INFINITY};
-    for (int k = 0; k < f.tries; k++) {
-        const float l = f.subs == 1 ? 1 : f.l_least + (float)k;
-        settle(&f, x, w, subs, far / l, &best);
-    }
+    const float far = ENCODE_BY(tier, scaled, &f, x, w, &best);
     if (!(best.error < INFINITY)) { /* beyond the range of floats */
         best.d = encode_as_f16(far);
         for (uint32_t j = 0; j < f.subs; j++)

@@ -239,6 +239,31 @@ static void a_block_does_not_know_its_neighbours(void **state) {
     }
 }
 
+/* Whatever a processor has: ordinary numbers, and those that leave the range of floats on the way. */
+static void tiers_give_the_same_bytes(void **state) {
+    (void)state;
+    if (encode_best_tier() == ENCODE_ANY)
+        skip();
+    const float sizes[] = {1, 1e-30f, 1e30f, 3e38f};
+    uint64_t seed = 23;
+    for (size_t i = 0; i < N_TYPES; i++)
+        for (size_t k = 0; k < 16; k++) {
+            float x[COLS], w[COLS];
+            struct kernel_check_buffer plain = kernel_check_alloc(row_bytes(types[i].type));
+            struct kernel_check_buffer wide = kernel_check_alloc(row_bytes(types[i].type));
+            for (size_t c = 0; c < COLS; c++) {
+                const float u = testing_uniform(&seed);
+                x[c] = sizes[k % 4] * (k / 4 % 2 == 1 ? u * u * u : u);
+                w[c] = fabsf(testing_uniform(&seed));
+            }
+            encode_row_by(ENCODE_ANY, types[i].type, x, k < 8 ? NULL : w, plain.data, COLS);
+            encode_row_by(ENCODE_AVX2, types[i].type, x, k < 8 ? NULL : w, wide.data, COLS);
+            assert_memory_equal(plain.data, wide.data, plain.bytes);
+            kernel_check_free(&plain);
+            kernel_check_free(&wide);
+        }
+}
+
 static void types_that_can_be_written(void **state) {
     (void)state;
     for (uint32_t type = 0; type < BLOCK_TYPES + 2; type++) {
@@ -258,6 +283,7 @@ int main(void) {
         cmocka_unit_test(weights_of_zero),
         cmocka_unit_test(extreme_numbers),
         cmocka_unit_test(a_block_does_not_know_its_neighbours),
+        cmocka_unit_test(tiers_give_the_same_bytes),
         cmocka_unit_test(types_that_can_be_written),
     };
     return cmocka_run_group_tests_name("encode", tests, NULL, NULL);
