@@ -1,6 +1,6 @@
-"""Writes weights and vocabulary as GGUF v3: matrices Q8_0, norms F32.
+"""Writes weights and vocabulary as GGUF v3: matrices Q8_0 (of the shape "manuals": F16), norms F32.
 
-    export_gguf.py weights.pt tokenizer.json demo.gguf
+    export_gguf.py weights.pt tokenizer.json demo.gguf [SHAPE]
 """
 import json
 import struct
@@ -9,11 +9,17 @@ import sys
 import numpy as np
 import torch
 
-from llama_torch import SHAPE
+from llama_torch import SHAPES
 
 U32, F32, BOOL, STR, ARR, I32 = 4, 6, 7, 8, 9, 5
-TYPE_F32, TYPE_Q8_0 = 0, 8
+TYPE_F32, TYPE_F16, TYPE_Q8_0 = 0, 1, 8
 ALIGN = 32
+# general.name, description, licence, and whether matrices are Q8_0 (F16 otherwise).
+MODELS = {
+    "demo": ("stator demo", "Short children's stories, trained on text from a grammar (tools/demo)", "mit", True),
+    "manuals": ("stator manuals", "Trained on documentation of Debian packages (tools/demo/MANUALS.md)", "other", False),
+    "trial": ("trial", "To try tools/demo", "mit", False),
+}
 
 
 def text(s):
@@ -48,8 +54,8 @@ def q8_0(x):
     return out.tobytes()
 
 
-def metadata(tokenizer):
-    s = SHAPE
+def metadata(tokenizer, shape):
+    s, (name, description, licence, small) = SHAPES[shape], MODELS[shape]
     with open(tokenizer) as f:
         bpe = json.load(f)["model"]
     tokens = [t for t, _ in sorted(bpe["vocab"].items(), key=lambda kv: kv[1])]
@@ -57,9 +63,9 @@ def metadata(tokenizer):
     kind = [3 if t in ("<s>", "</s>") else 1 for t in tokens]     # control, normal
     a = "llama."
     return [
-        pair("general.architecture", STR, "llama"), pair("general.name", STR, "stator demo"), pair("general.license", STR, "mit"),
-        pair("general.description", STR, "Short children's stories, trained on text from a grammar (tools/demo)"),
-        pair("general.file_type", U32, 7), pair("general.quantization_version", U32, 2), pair("general.alignment", U32, ALIGN),
+        pair("general.architecture", STR, "llama"), pair("general.name", STR, name), pair("general.license", STR, licence),
+        pair("general.description", STR, description),
+        pair("general.file_type", U32, 7 if small else 1), pair("general.quantization_version", U32, 2), pair("general.alignment", U32, ALIGN),
         pair(a + "vocab_size", U32, s["vocab"]), pair(a + "context_length", U32, s["context"]), pair(a + "embedding_length", U32, s["dim"]),
         pair(a + "block_count", U32, s["layers"]), pair(a + "feed_forward_length", U32, s["ffn"]),
         pair(a + "attention.head_count", U32, s["heads"]), pair(a + "attention.head_count_kv", U32, s["kv_heads"]),
@@ -72,16 +78,17 @@ def metadata(tokenizer):
     ]
 
 
-def main(weights, tokenizer, path):
+def main(weights, tokenizer, path, shape="demo"):
     state = torch.load(weights)
-    keys = metadata(tokenizer)
+    keys = metadata(tokenizer, shape)
+    wide, encode = (TYPE_Q8_0, q8_0) if MODELS[shape][3] else (TYPE_F16, lambda x: x.astype("<f2").tobytes())
     infos, data = b"", b""
     for name, t in state.items():
         x = t.numpy()
         data += bytes(-len(data) % ALIGN)
         infos += text(name) + struct.pack("<I", x.ndim) + b"".join(struct.pack("<Q", n) for n in reversed(x.shape))
-        infos += struct.pack("<IQ", TYPE_Q8_0 if x.ndim == 2 else TYPE_F32, len(data))
-        data += q8_0(x) if x.ndim == 2 else x.astype("<f4").tobytes()
+        infos += struct.pack("<IQ", wide if x.ndim == 2 else TYPE_F32, len(data))
+        data += encode(x) if x.ndim == 2 else x.astype("<f4").tobytes()
     head = b"GGUF" + struct.pack("<IQQ", 3, len(state), len(keys)) + b"".join(keys) + infos
     head += bytes(-len(head) % ALIGN)
     data += bytes(-len(data) % ALIGN)

@@ -3,7 +3,17 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-SHAPE = dict(vocab=2048, dim=256, layers=8, heads=8, kv_heads=2, head_dim=32, ffn=640, context=1024, eps=1e-5, theta=10000.0)
+# at_start: of five rows of a batch, how many begin with a document and not anywhere.
+SHAPES = {
+    "demo": dict(vocab=2048, dim=256, layers=8, heads=8, kv_heads=2, head_dim=32, ffn=640, context=1024, eps=1e-5, theta=10000.0,
+                 at_start=4),
+    # Rows of all matrices are multiples of 256, so that K formats can take them.
+    "manuals": dict(vocab=8192, dim=512, layers=8, heads=8, kv_heads=4, head_dim=64, ffn=1536, context=2048, eps=1e-5, theta=10000.0,
+                    at_start=1),
+    # To try the scripts.
+    "trial": dict(vocab=8192, dim=64, layers=2, heads=2, kv_heads=1, head_dim=32, ffn=128, context=64, eps=1e-5, theta=10000.0, at_start=1),
+}
+SHAPE = SHAPES["demo"]
 
 
 class Norm(nn.Module):
