@@ -220,6 +220,15 @@ EOF
     said 'is the importance matrix itself'
 }
 
+# On a terminal one line that is written over, up to its end; elsewhere lines without a bar.
+test_progress() {
+    expect 0 python3 tests/pty_drive.py "$stator" quantize $model "$tmp/x.gguf" Q4_0 -- \
+        'expect=\rquantizing \[[#.]{30}\] +[0-9]+%' 'expect=\rquantizing \[#{30}\] 100%  [^\r]*\r\n' 'absent=quantizing' 'expect=bits per weight'
+    rm "$tmp/x.gguf"
+    expect 0 "$stator" quantize $model "$tmp/x.gguf" Q4_0
+    ! grep -q '\[#' "$tmp/err" || fail "a bar where there is no terminal"
+}
+
 # The table of what formats cost: more bits, less divergence.
 test_compare_formats() {
     expect 0 tools/compare_formats $model -f $text --formats Q8_0,Q4_0 --kv f16,q4_0 --context 256 -n 0 --stator "$stator" --svg "$tmp/x.svg"
