@@ -61,6 +61,10 @@ static stator_status scale(struct imatrix_entry *entry, float *values, uint64_t 
             return error_set(e, STATOR_USAGE, "'%s': value %" PRIu64 " is %g, expected a sum of squares",
                              gguf_show(entry->name, shown), i, (double)values[i]);
         values[i] = count > 0 ? values[i] / count : 1;
+        if (!isfinite(values[i]))
+            return error_set(e, STATOR_USAGE,
+                             "'%s': value %" PRIu64 " is beyond the range of floats for a count of %g",
+                             gguf_show(entry->name, shown), i, (double)count);
     }
     return STATOR_OK;
 }
