@@ -484,7 +484,7 @@ static inline void gpu_model_ignore(const struct gpu_model *m, uint8_t *ignored)
 /* Scratch first: a difference there is nearer to the cause than its consequences. */
 static inline void gpu_model_compare(const struct gpu_model *m, const char *what) {
     static const int order[] = {DEVICE_SCRATCH, DEVICE_KV, DEVICE_EXCHANGE, DEVICE_WEIGHTS};
-    for (int i = 0; i < DEVICE_ARENAS; i++) {
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         int a = order[i];
         for (int s = 0; s < GRAPH_MAX_SLICES; s++) {
             uint64_t n = m->bytes[a][s];

@@ -5,7 +5,7 @@
 #include "kernels/shared/opencl.h"
 
 const char *device_arena_name(enum device_arena a) {
-    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange"};
+    static const char *const names[DEVICE_ARENAS] = {"weights", "kv", "scratch", "exchange", "window"};
     CHECK(a < DEVICE_ARENAS);
     return names[a];
 }

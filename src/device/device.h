@@ -36,8 +36,16 @@
 
 struct device;
 
-enum device_arena { DEVICE_WEIGHTS, DEVICE_KV, DEVICE_SCRATCH, DEVICE_EXCHANGE, DEVICE_ARENAS };
-const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch", "exchange" */
+/* DEVICE_WINDOW: where spilled experts are copied to; only with model->stream. */
+enum device_arena {
+    DEVICE_WEIGHTS,
+    DEVICE_KV,
+    DEVICE_SCRATCH,
+    DEVICE_EXCHANGE,
+    DEVICE_WINDOW,
+    DEVICE_ARENAS
+};
+const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch", "exchange", "window" */
 
 /* A slice is at most this, or less where the device's largest allocation is smaller. */
 #define DEVICE_SLICE_LIMIT ((4ull << 30) - (64 << 10))
@@ -78,6 +86,14 @@ struct device_cache {
     uint32_t spilled_layers; /* 0 on a device in host memory */
 };
 
+/* Experts that are spilled: a step of at least `tokens` tokens copies them to the window, one half of which
+ * is filled while the kernels read the other; shorter ones read them where they lie. tokens 0: all do, and
+ * there is no window. */
+struct device_stream {
+    uint32_t tokens;
+    uint64_t half_bytes;
+};
+
 /* The part of the model that one device runs: a graph with all its places. */
 struct device_model {
     const struct graph *graph;
@@ -86,6 +102,7 @@ struct device_model {
     struct step_header step; /* the offsets in the step descriptor; its counts are 0 */
     uint64_t step_bytes;     /* of one descriptor */
     uint32_t slots;          /* of steps: 1 (one CPU device alone) or 2 */
+    struct device_stream stream;
 };
 
 /* Invariants of a step descriptor that a device gets: NULL, or what is wrong. A bug of ours in any case. The
@@ -143,6 +160,7 @@ struct device_counters {
     uint64_t staged_bytes;     /* sent through a staged window */
     uint64_t away_ns;          /* of steps on another host: on the way, and behind others there */
     uint64_t copied_bytes;     /* between host and device memory since prepare: descriptors, results */
+    uint64_t streamed_bytes;   /* of spilled experts, copied to the window */
 };
 
 /* One op of an ended step, on base/clock's time. */

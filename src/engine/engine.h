@@ -188,6 +188,7 @@ struct engine_device {
     _Atomic uint64_t staged_bytes;
     _Atomic uint64_t copied_bytes;
     _Atomic uint64_t away_ns;
+    _Atomic uint64_t streamed_bytes;
     _Atomic uint64_t driver_bytes;
 };
 

@@ -74,6 +74,10 @@ struct plan_spill {
     uint64_t per_token;       /* of weights, over the bus for every token of a step: of experts as many as are
                                  to be expected; */
     uint64_t per_token_most;  /* if it chose as many as it can of those in host memory */
+    uint64_t per_batch;       /* of weights, over the bus in a step of memory.batch tokens: as many experts as
+                                 are to be expected, or copied: */
+    uint32_t stream_tokens;   /* a step of at least so many copies experts to the device's arena "window"
+                                 (device.h); 0: none does */
     uint64_t kv_per_token;    /* over the bus in every step of a sequence, for every token of its context */
     uint64_t kv_per_sequence; /* likewise whatever its context: windows read, states read and written */
     /* For a token that one sequence of full length generates: over the bus, and from the device's memory. */

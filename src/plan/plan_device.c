@@ -231,6 +231,11 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     plan_add_arena(place, "scratch", slices_rounded(f, g->scratch_bytes), g->scratch_bound);
     add_values(g, GRAPH_SCRATCH, p);
     add_exchange(g, f, m, p);
+    if (m->stream.tokens > 0) {
+        const uint64_t window = 2 * m->stream.half_bytes;
+        plan_add_arena(place, "window", slices_rounded(f, window), window);
+        plan_add_block(p, "spilled experts, two halves", 27, 0, 0, window, 0, 0);
+    }
     if (!f->host_memory) {
         plan_add_arena(place, "driver", s->config.memory.driver_reserve, s->config.memory.driver_reserve);
         plan_add_block(p, "reserved for the driver", 23, 0, 0, s->config.memory.driver_reserve, 0, 0);

@@ -43,6 +43,9 @@ static void spill_to_json(const struct plan_spill *x, struct json *j) {
     json_put_u64(j, "bus_bytes_per_step", x->per_step);
     json_put_u64(j, "bus_bytes_per_token", x->per_token);
     json_put_u64(j, "bus_bytes_per_token_most", x->per_token_most);
+    json_put_u64(j, "bus_bytes_per_batch", x->per_batch);
+    if (x->stream_tokens > 0)
+        json_put_u64(j, "stream_from_tokens", x->stream_tokens);
     json_put_u64(j, "bus_bytes_per_token_of_context", x->kv_per_token);
     if (x->kv_per_sequence > 0)
         json_put_u64(j, "bus_bytes_per_sequence", x->kv_per_sequence);

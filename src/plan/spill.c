@@ -1,6 +1,7 @@
 #include "plan/spill.h"
 
 #include "base/units.h"
+#include "plan/expert_stream.h"
 #include "plan/slices.h"
 #include "kernels/kernels.h"
 
@@ -33,6 +34,8 @@ static uint64_t own_bytes(const struct spilling *x) {
     uint64_t sum = x->s->config.memory.driver_reserve;
     sum = arith_must_add(sum, slices_rounded(x->facts, x->graph->scratch_bytes));
     sum = arith_must_add(sum, slices_rounded(x->facts, x->graph->exchange_bytes));
+    if (x->model->stream.tokens > 0)
+        sum = arith_must_add(sum, slices_rounded(x->facts, 2 * x->model->stream.half_bytes));
     for (uint32_t i = 0; i < x->graph->n_caches; i++)
         sum = arith_must_add(sum, cache_bytes(x, i));
     for (uint32_t i = 0; i < x->graph->weight_slices - x->graph->spilled_slices; i++)
@@ -148,6 +151,51 @@ static void token_bytes(const struct device_model *m, bool spilled, uint64_t *pe
     }
 }
 
+/* As little as brings it inside, beginning with nothing. */
+static stator_status choose(const struct spilling *x) {
+    for (uint32_t i = 0; i < x->graph->n_weights; i++)
+        x->graph->weights[i].spilled = 0;
+    for (uint32_t i = 0; i < x->graph->n_caches; i++)
+        x->model->caches[i].spilled_layers = 0;
+    stator_status st = graph_place_weights(x->graph, x->slice_limit, x->slices, x->e);
+    for (uint32_t i = 0; i < x->graph->n_weights && st == STATOR_OK && !inside(x); i++)
+        if (x->graph->weights[i].packed && only_looked_up(x->graph, i))
+            st = spill_matrix(x, &x->graph->weights[i]);
+    if (st == STATOR_OK)
+        st = spill_matrices(x, true);
+    while (st == STATOR_OK && !inside(x) && spill_last_layer(x))
+        ;
+    return st == STATOR_OK ? spill_matrices(x, false) : st;
+}
+
+/* What is spilled besides experts. */
+static double others(const struct spilling *x) {
+    uint64_t sum = slices_cache_bytes(x->model, true);
+    for (uint32_t i = 0; i < x->graph->n_weights; i++)
+        sum += x->graph->weights[i].spilled * x->graph->weights[i].layout.panel_bytes;
+    return (double)(sum - expert_stream_spilled(x->graph));
+}
+
+/* With a window, which takes room for more spill, if all of that is less than what a step of the largest
+ * batch reads without one; else as it was. */
+static stator_status choose_window(const struct spilling *x) {
+    const uint32_t batch = x->graph->want.batch;
+    const double reads = expert_stream_reads(x->graph, batch) + others(x);
+    struct device_stream *stream = &x->model->stream;
+    *stream = (struct device_stream){.tokens = expert_stream_least(x->graph, batch),
+                                     .half_bytes = expert_stream_half(x->graph)};
+    if (stream->tokens == 0)
+        return STATOR_OK;
+    stator_status st = choose(x);
+    if (st == STATOR_OK)
+        stream->tokens = expert_stream_least(x->graph, batch);
+    if (st == STATOR_OK && inside(x) && stream->tokens > 0 &&
+        (double)expert_stream_spilled(x->graph) + others(x) < reads)
+        return STATOR_OK;
+    stream->tokens = 0;
+    return choose(x);
+}
+
 stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_limit, uint64_t *slices,
                            stator_error *e) {
     struct planning_device *d = &s->devices[index];
@@ -159,19 +207,28 @@ stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_li
                          .slices = slices,
                          .e = e};
     CHECK(!d->facts.host_memory);
-    stator_status st = STATOR_OK;
-    for (uint32_t i = 0; i < x.graph->n_weights && st == STATOR_OK && !inside(&x); i++)
-        if (x.graph->weights[i].packed && only_looked_up(x.graph, i))
-            st = spill_matrix(&x, &x.graph->weights[i]);
-    if (st == STATOR_OK)
-        st = spill_matrices(&x, true);
-    while (st == STATOR_OK && !inside(&x) && spill_last_layer(&x))
-        ;
-    if (st == STATOR_OK)
-        st = spill_matrices(&x, false);
+    stator_status st = choose(&x);
+    if (st == STATOR_OK && inside(&x))
+        st = choose_window(&x);
     for (uint32_t i = 0; i < x.graph->spilled_slices && st == STATOR_OK; i++)
         d->spilled_weights[i] = slices[x.graph->weight_slices - x.graph->spilled_slices + i];
     return st;
+}
+
+/* What a step of the largest batch brings of weights that are not read whole: rows of the embedding, experts.
+ */
+static uint64_t batch_bytes(const struct planning_device *d) {
+    const struct graph *g = &d->graph;
+    const uint32_t batch = g->want.batch, stream = d->model.stream.tokens;
+    uint64_t sum =
+        stream > 0 && batch >= stream ? expert_stream_spilled(g) : (uint64_t)expert_stream_reads(g, batch);
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        if (graph_kind_info(g->ops[i].kind)->use != GRAPH_LOOKUP)
+            continue;
+        const struct graph_weight *w = &g->weights[g->ops[i].weight[0]];
+        sum += w->spilled > 0 ? batch * (w->layout.panel_bytes / PANEL_ROWS) : 0;
+    }
+    return sum;
 }
 
 void spill_fill(const struct planning *s, const struct planning_want *want, uint32_t index,
@@ -209,6 +266,8 @@ void spill_fill(const struct planning *s, const struct planning_want *want, uint
     token_bytes(&d->model, false, &near_token, &near_sequence);
     token_bytes(&d->model, true, &out->kv_per_token, &out->kv_per_sequence);
     out->kv_layers = spilled_layers(&d->model);
+    out->stream_tokens = d->model.stream.tokens;
+    out->per_batch = out->per_step + batch_bytes(d);
     out->kv = slices_cache_bytes(&d->model, true);
     out->far = out->per_step + out->per_token + want->context * out->kv_per_token + out->kv_per_sequence;
     out->near = near + want->context * near_token + near_sequence;

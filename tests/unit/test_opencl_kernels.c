@@ -445,7 +445,7 @@ static void launches_per_layer(void **state) {
         w.kv_slices = 1;
         struct gpu_model *m = gpu_model_new(&w, &seed);
         uint32_t bounds[LAUNCH_BUCKETS];
-        uint32_t buckets = launch_buckets(w.batch, bounds);
+        uint32_t buckets = launch_buckets(w.batch, 0, bounds);
         assert_int_equal(buckets, 5);
         for (uint32_t b = 0; b < buckets; b++) {
             for (int dpas = 0; dpas < 2; dpas++) {
@@ -517,13 +517,13 @@ static void context_and_groups(void **state) {
 static void buckets(void **state) {
     (void)state;
     uint32_t b[LAUNCH_BUCKETS];
-    assert_int_equal(launch_buckets(1, b), 1);
+    assert_int_equal(launch_buckets(1, 0, b), 1);
     assert_int_equal(b[0], 1);
-    assert_int_equal(launch_buckets(4, b), 2);
+    assert_int_equal(launch_buckets(4, 0, b), 2);
     assert_int_equal(b[1], 4);
-    assert_int_equal(launch_buckets(17, b), 4);
+    assert_int_equal(launch_buckets(17, 0, b), 4);
     assert_int_equal(b[3], 17);
-    assert_int_equal(launch_buckets(512, b), 5);
+    assert_int_equal(launch_buckets(512, 0, b), 5);
     assert_int_equal(b[4], 512);
 }
 

@@ -152,6 +152,22 @@ static void print_routes(const struct plan *p, FILE *out) {
                     p->places[i].route, p->places[i].route_why);
 }
 
+/* What a step of the largest batch brings over the bus, and how. */
+static void print_prompt(const struct plan *p, const struct plan_place *place, FILE *out) {
+    const struct plan_spill *x = &place->spill;
+    char bytes[UNITS_TEXT];
+    if (x->per_batch == 0)
+        return;
+    fprintf(out, "spill of %s: a step of %" PRIu64 " tokens of a prompt brings weights of %s over the bus",
+            place->name, input(p, "batch"), units_format_size(x->per_batch, bytes));
+    if (x->stream_tokens > 0)
+        fprintf(out,
+                ": from %u tokens on a step copies the experts to the window ahead of use, a shorter one "
+                "reads them where they lie",
+                x->stream_tokens);
+    fputc('\n', out);
+}
+
 /* What lies in host memory because a device is too small, and what that costs a generated token. */
 static void print_spill(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
@@ -174,6 +190,7 @@ static void print_spill(const struct plan *p, FILE *out) {
                 "spill of %s: of experts these are as many as are to be expected; with the choice that is "
                 "worst a token brings %s more\n",
                 p->places[i].name, units_format_size(x->per_token_most - x->per_token, far));
+        print_prompt(p, &p->places[i], out);
     }
     if (spills(p) && p->slowdown > 0)
         fprintf(out,

@@ -13,12 +13,18 @@ _Static_assert(OPENCL_QUANTISE_WORDS(OPENCL_ATTENTION_ROWS *OPENCL_SPLIT) <=
                    OPENCL_ATTENTION_ROWS * (128 + 4),
                "attention's local memory");
 
-uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]) {
+uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_BUCKETS]) {
     CHECK(most > 0);
     static const uint32_t fixed[] = {1, 4, 16, 64};
     uint32_t n = 0;
-    for (uint32_t i = 0; i < sizeof fixed / sizeof fixed[0] && fixed[i] < most; i++)
+    const uint32_t shorter = stream > 1 && stream <= most ? stream - 1 : 0;
+    for (uint32_t i = 0; i < sizeof fixed / sizeof fixed[0] && fixed[i] < most; i++) {
+        if (shorter != 0 && shorter < fixed[i] && (n == 0 || bounds[n - 1] < shorter))
+            bounds[n++] = shorter;
         bounds[n++] = fixed[i];
+    }
+    if (shorter != 0 && (n == 0 || bounds[n - 1] < shorter))
+        bounds[n++] = shorter;
     bounds[n++] = most;
     return n;
 }
@@ -38,7 +44,7 @@ struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, u
     l->op = op;
     l->group = group;
     l->groups = (uint32_t)ARITH_MAX(ARITH_MIN(items, most), (uint64_t)1);
-    l->n_args = 0;
+    l->n_args = l->n_copies = 0;
     launch_put_step(b, l);
     return l;
 }

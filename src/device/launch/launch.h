@@ -44,11 +44,27 @@ struct launch_arg {
 
 #define LAUNCH_MAX_ARGS 64
 
+/* Bytes of spilled experts that a launch wants in the window before it runs. */
+struct launch_copy {
+    struct {
+        enum device_arena arena;
+        uint32_t slice;
+        uint64_t offset;
+    } from;
+    uint64_t to; /* in the window */
+    uint64_t bytes;
+};
+
 struct launch {
     uint32_t kernel; /* of launch_kernels */
     uint32_t op;     /* of the graph */
     uint32_t group;  /* work items in a group, in x */
     uint32_t groups; /* in x */
+    /* A launch with copies is the list's only one that reads its half of the window; halves take turns, so
+     * that the next but one has the same. */
+    uint32_t half;
+    uint32_t n_copies;
+    struct launch_copy copies[GRAPH_OP_WEIGHTS];
     uint32_t n_args;
     struct launch_arg args[LAUNCH_MAX_ARGS];
 };
@@ -68,10 +84,12 @@ enum launch_part {
 };
 
 /* Buckets of a dimension of at most `most` tokens (or rows): lists are made for 1, 4, 16, 64 and `most`, as
- * far as these are not above it. bounds[n - 1] == most. A step of t takes the first bucket with t <= bound.
- */
-#define LAUNCH_BUCKETS 5
-uint32_t launch_buckets(uint32_t most, uint32_t bounds[LAUNCH_BUCKETS]);
+ * far as these are not above it, and for one less than `stream`, the tokens from which on experts are copied
+ * (0: none). bounds[n - 1] == most. A step of t takes the first bucket with t <= bound. */
+#define LAUNCH_BUCKETS 6
+uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_BUCKETS]);
+/* Launches of a list that have copies, at most. */
+uint32_t launch_streamed(const struct device_model *m);
 
 /* How the step's chunks are cut for attention, in its descriptor: for a list of at most `rows` tokens. An
  * item is a (tile of queries, KV head), and a split of 256 tokens where splits are computed side by side: of

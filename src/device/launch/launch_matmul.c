@@ -573,17 +573,72 @@ static void mix_launch(struct launch_list *b, uint32_t op) {
                    });
 }
 
-/* Experts from `expert` on whose matrices lie, for each weight, in at most two pieces one after the other. */
-static uint32_t experts_run(const struct launch_list *b, const struct graph_op *o, uint32_t expert,
-                            uint32_t piece[GRAPH_OP_WEIGHTS]) {
-    uint32_t end = UINT32_MAX;
+/* Experts from `expert` to *end that a launch takes: whose matrices lie, for each weight, in at most two
+ * pieces one after the other; or where experts are copied, each weight's in one piece, and those that are
+ * spilled of so few experts that half of the window holds them. bytes: of an expert's spilled matrices; 0:
+ * none are copied. False: a matrix is cut more than once. */
+struct experts_run {
+    uint32_t first, end;
+    uint32_t piece[GRAPH_OP_WEIGHTS];
+    bool copied[GRAPH_OP_WEIGHTS];
+    uint64_t bytes;
+};
+
+static uint64_t expert_bytes(const struct graph_weight *w) {
+    return w->layout.panels * w->layout.panel_bytes;
+}
+
+static bool find_experts(const struct graph *g, const struct graph_op *o, uint64_t half_bytes,
+                         struct experts_run *r) {
+    r->end = UINT32_MAX;
+    r->bytes = 0;
     for (uint32_t i = 0; i < o->n_weights; i++) {
-        const struct graph_weight *w = &b->g->weights[o->weight[i]];
-        piece[i] = piece_of(w, expert * w->layout.panels);
-        const struct graph_piece *p = &w->pieces[ARITH_MIN(piece[i] + 1, w->n_pieces - 1)];
-        end = ARITH_MIN(end, (p->first_panel + p->panels) / w->layout.panels);
+        const struct graph_weight *w = &g->weights[o->weight[i]];
+        r->piece[i] = piece_of(w, r->first * w->layout.panels);
+        const struct graph_piece *p = &w->pieces[r->piece[i]];
+        r->copied[i] = half_bytes > 0 && p->slice >= g->weight_slices - g->spilled_slices;
+        if (half_bytes == 0)
+            p = &w->pieces[ARITH_MIN(r->piece[i] + 1, w->n_pieces - 1)];
+        r->end = ARITH_MIN(r->end, (p->first_panel + p->panels) / w->layout.panels);
+        r->bytes += r->copied[i] ? expert_bytes(w) : 0;
     }
-    return end;
+    CHECK(r->bytes <= half_bytes);
+    if (r->bytes > 0)
+        r->end = (uint32_t)ARITH_MIN(r->end, r->first + half_bytes / r->bytes);
+    return r->end > r->first;
+}
+
+uint32_t launch_streamed(const struct device_model *m) {
+    const struct graph *g = m->graph;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_ops && m->stream.tokens > 0; i++)
+        for (struct experts_run r = {0};
+             g->ops[i].kind == GRAPH_EXPERTS && r.first < g->ops[i].experts.experts; r.first = r.end) {
+            CHECK(find_experts(g, &g->ops[i], m->stream.half_bytes, &r));
+            n++;
+        }
+    return n;
+}
+
+/* The weight as a launch of the run finds it: where it lies, or in the window from *at on. */
+static struct launch_weight run_weight(struct launch_list *b, struct launch *l, const struct graph_op *o,
+                                       uint32_t i, const struct experts_run *r, uint64_t *at) {
+    struct launch_weight to = weight_of(b, o->weight[i], r->piece[i]);
+    const struct graph_weight *w = &b->g->weights[o->weight[i]];
+    if (!r->copied[i])
+        return to;
+    const struct graph_piece *p = &w->pieces[r->piece[i]];
+    const uint32_t first = r->first * w->layout.panels;
+    struct launch_copy *c = &l->copies[l->n_copies++];
+    *c = (struct launch_copy){
+        .from = {DEVICE_WEIGHTS, p->slice, p->offset + (first - p->first_panel) * w->layout.panel_bytes},
+        .to = *at,
+        .bytes = (r->end - r->first) * expert_bytes(w)};
+    *at += c->bytes;
+    to.a = to.b = (struct launch_at){DEVICE_WINDOW, 0, c->to};
+    to.first = first;
+    to.cut = r->end * w->layout.panels;
+    return to;
 }
 
 stator_status launch_experts(struct launch_list *b, uint32_t op) {
@@ -605,18 +660,23 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
         unit = (uint32_t)arith_round_up(unit, 2);
     choose_group(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit);
-    uint32_t piece[GRAPH_OP_WEIGHTS] = {0};
-    for (uint32_t expert = 0, end = 0; expert < x->experts; expert = end) {
-        end = experts_run(b, o, expert, piece);
-        if (end <= expert)
+    const struct device_stream *stream = &b->m->stream;
+    const uint64_t half = stream->tokens > 0 && b->rows >= stream->tokens ? stream->half_bytes : 0;
+    for (struct experts_run r = {0}; r.first < x->experts; r.first = r.end) {
+        if (!find_experts(b->g, o, half, &r))
             return cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, experts_items(b, x) * units);
+        l->half = b->streamed % 2;
+        uint64_t at = l->half * half;
+        const struct launch_weight w0 = run_weight(b, l, o, 0, &r, &at);
+        const struct launch_weight w1 = gated ? run_weight(b, l, o, 1, &r, &at) : w0;
+        b->streamed += l->n_copies > 0;
         launch_put_experts(
             b, l,
             &(struct launch_experts_arguments){
                 .in = launch_source_of(b, o),
-                .w0 = weight_of(b, o->weight[0], piece[0]),
-                .w1 = weight_of(b, o->weight[gated], piece[gated]),
+                .w0 = w0,
+                .w1 = w1,
                 .rows = layout->rows,
                 .unit = unit,
                 .split = w.split,
@@ -624,8 +684,8 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                 .gather = gated, /* rows of `in` are tokens */
                 .routes = launch_floats(b, x->routes),
                 .slots = (uint64_t)b->g->want.batch * x->used,
-                .first = expert,
-                .end = end,
+                .first = r.first,
+                .end = r.end,
                 .out = launch_forms_of(b, to, forms_wanted(out)),
                 .bias0 = launch_plain_weight(b, o->bias[0]),
                 .bias1 = launch_plain_weight(b, o->n_weights > 1 ? o->bias[1] : GRAPH_NONE),

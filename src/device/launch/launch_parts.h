@@ -40,6 +40,7 @@ struct launch_list {
     uint32_t rows;      /* of the bucket */
     struct launch *out; /* or NULL: only counts */
     uint32_t n;
+    uint32_t streamed;     /* launches with copies so far */
     uint64_t local_needed; /* by the launch that needs most */
     struct launch dropped;
     stator_error *e;

@@ -33,6 +33,7 @@
     X(zeCommandListReset)                                                                                    \
     X(zeCommandListClose)                                                                                    \
     X(zeCommandListAppendBarrier)                                                                            \
+    X(zeCommandListAppendEventReset)                                                                         \
     X(zeCommandListAppendMemoryCopy)                                                                         \
     X(zeCommandListAppendMemoryFill)                                                                         \
     X(zeCommandListAppendLaunchKernel)                                                                       \

@@ -5,6 +5,7 @@
 #include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_peer.h"
 #include "device/level_zero/lz_steps.h"
+#include "device/level_zero/lz_stream.h"
 #include "kernels/shared/opencl.h"
 
 #include <inttypes.h>
@@ -74,7 +75,8 @@ stator_status lz_device_takes(const struct device_choice *c, const struct device
     const struct graph *g = m->graph;
     uint32_t bounds[LAUNCH_BUCKETS];
     for (int part = LAUNCH_BODY; part <= LAUNCH_TAIL; part++) {
-        uint32_t n = launch_buckets(part == LAUNCH_BODY ? g->want.batch : g->want.logits_rows, bounds);
+        uint32_t n = part == LAUNCH_BODY ? launch_buckets(g->want.batch, m->stream.tokens, bounds)
+                                         : launch_buckets(g->want.logits_rows, 0, bounds);
         for (uint32_t i = 0, launches = 0; i < n && st == STATOR_OK; i++)
             st = launch_build(m, &t, (enum launch_part)part, bounds[i], NULL, &launches, e);
     }
@@ -288,6 +290,8 @@ static stator_status lz_prepare(struct device *device, const struct device_setup
                step_header_bytes(d->model->graph->n_caches));
     stator_status st = lz_queue_wait(&d->queue, e);
     if (st == STATOR_OK)
+        st = lz_stream_open(d, e);
+    if (st == STATOR_OK)
         st = lz_steps_record(d, e);
     return st;
 }
@@ -330,6 +334,7 @@ static uint64_t lz_taken_bytes(const struct device *device) {
 static void lz_settle(struct device *device) {
     struct lz_device *d = self(device);
     lz_steps_settle(d);
+    lz_stream_settle(d);
     lz_queue_settle_transfers(&d->queue);
     if (d->queue.hangs)
         d->system->hangs = true;
@@ -340,6 +345,7 @@ static void lz_close(struct device *device) {
     const struct lz_calls *ze = &d->system->ze;
     lz_settle(device);
     lz_steps_close(d);
+    lz_stream_close(d);
     lz_queue_close(&d->queue);
     if (d->system->hangs)
         return;

@@ -12,7 +12,7 @@ struct lz_list {
     uint32_t launches;
     uint32_t first_event; /* with trace: of the slot's events, one per launch, */
     uint32_t *ops;        /* and the launches' ops */
-    uint64_t direct_bytes, staged_bytes, copied_bytes;
+    uint64_t direct_bytes, staged_bytes, copied_bytes, streamed_bytes;
 };
 
 /* All that is recorded, by slot (lz_steps.c). */
@@ -36,6 +36,21 @@ struct lz_steps {
     const struct lz_list *last[2][2]; /* the lists of the slot's last step */
 };
 
+/* Of one slot (lz_stream.h). */
+struct lz_stream_events {
+    ze_event_handle_t begin, copied[2], read[2];
+};
+
+/* Copies of spilled experts; all 0 where a step makes none, or they are in its body. */
+struct lz_stream {
+    struct lz_queue queue;
+    ze_fence_handle_t fence[2];
+    bool running[2];
+    ze_event_pool_handle_t pool;
+    struct lz_stream_events events[2];
+    ze_command_list_handle_t list[2][LAUNCH_BUCKETS];
+};
+
 struct lz_slice {
     uint8_t *memory;
     uint64_t bytes;
@@ -56,6 +71,7 @@ struct lz_device {
     struct device_setup setup;
     struct device_pinned pinned;
     struct lz_steps steps;
+    struct lz_stream stream;
     struct device_counters counters;
     uint64_t free_before; /* device memory, before the first slice; 0: not known */
     uint64_t slice_bytes;

@@ -43,7 +43,7 @@ void lz_queue_settle_transfers(struct lz_queue *q) {
 
 stator_status lz_queue_list(struct lz_queue *q, ze_command_list_handle_t *out, stator_error *e) {
     ze_command_list_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC,
-                                   .commandQueueGroupOrdinal = q->gpu->compute_queue};
+                                   .commandQueueGroupOrdinal = q->ordinal};
     ze_result_t r = q->ze->zeCommandListCreate(q->context, q->gpu->handle, &desc, out);
     return r == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(q, "zeCommandListCreate", r, e);
 }
@@ -54,24 +54,37 @@ stator_status lz_queue_fence(struct lz_queue *q, ze_fence_handle_t *out, stator_
     return r == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(q, "zeFenceCreate", r, e);
 }
 
-stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
-                            ze_context_handle_t context, uint64_t deadline_ns, stator_error *e) {
-    *q = (struct lz_queue){.ze = ze, .gpu = g, .context = context, .deadline_ns = deadline_ns};
+static stator_status create(struct lz_queue *q, stator_error *e) {
     ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
-                                    .ordinal = g->compute_queue,
+                                    .ordinal = q->ordinal,
                                     .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
                                     .priority = ZE_COMMAND_QUEUE_PRIORITY_NORMAL};
-    ze_result_t r = ze->zeCommandQueueCreate(context, g->handle, &desc, &q->handle);
-    if (r != ZE_RESULT_SUCCESS)
-        return lz_queue_error(q, "zeCommandQueueCreate", r, e);
-    for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS; i++) {
-        stator_status st = lz_queue_list(q, &q->transfers[i].list, e);
+    ze_result_t r = q->ze->zeCommandQueueCreate(q->context, q->gpu->handle, &desc, &q->handle);
+    if (r == ZE_RESULT_SUCCESS)
+        return STATOR_OK;
+    q->handle = NULL;
+    return lz_queue_error(q, "zeCommandQueueCreate", r, e);
+}
+
+stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
+                            ze_context_handle_t context, uint64_t deadline_ns, stator_error *e) {
+    *q = (struct lz_queue){
+        .ze = ze, .gpu = g, .context = context, .ordinal = g->compute_queue, .deadline_ns = deadline_ns};
+    stator_status st = create(q, e);
+    for (uint32_t i = 0; i < LZ_QUEUE_TRANSFERS && st == STATOR_OK; i++) {
+        st = lz_queue_list(q, &q->transfers[i].list, e);
         if (st == STATOR_OK)
             st = lz_queue_fence(q, &q->transfers[i].fence, e);
-        if (st != STATOR_OK)
-            return st;
     }
-    return STATOR_OK;
+    return st;
+}
+
+stator_status lz_queue_open_copies(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
+                                   ze_context_handle_t context, uint64_t deadline_ns, stator_error *e) {
+    CHECK(g->copy_queue != LZ_NO_QUEUE);
+    *q = (struct lz_queue){
+        .ze = ze, .gpu = g, .context = context, .ordinal = g->copy_queue, .deadline_ns = deadline_ns};
+    return create(q, e);
 }
 
 void lz_queue_close(struct lz_queue *q) {

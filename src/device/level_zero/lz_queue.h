@@ -21,6 +21,7 @@ struct lz_queue {
     const struct lz_calls *ze;
     const struct lz_gpu *gpu;
     ze_context_handle_t context;
+    uint32_t ordinal; /* of its group */
     ze_command_queue_handle_t handle;
     struct lz_transfer transfers[LZ_QUEUE_TRANSFERS];
     uint32_t next;
@@ -30,9 +31,12 @@ struct lz_queue {
     stator_error why;
 };
 
-/* *q is cleared first; after an error lz_queue_close frees what there is. */
+/* A queue that computes, with its transfers; or one of the GPU's copy engine, without. *q is cleared first;
+ * after an error lz_queue_close frees what there is. */
 stator_status lz_queue_open(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
                             ze_context_handle_t context, uint64_t deadline_ns, stator_error *e);
+stator_status lz_queue_open_copies(struct lz_queue *q, const struct lz_calls *ze, const struct lz_gpu *g,
+                                   ze_context_handle_t context, uint64_t deadline_ns, stator_error *e);
 /* Waits for what runs and destroys all, unless it hangs. */
 void lz_queue_close(struct lz_queue *q);
 /* Waits until what the fence was submitted with no longer runs; else q->hangs is set. */

@@ -4,6 +4,7 @@
 #include "os/pages.h"
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_facts.h"
+#include "device/level_zero/lz_stream.h"
 #include "kernels/shared/opencl.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ struct recording {
 };
 
 static uint32_t most_launches(const struct device_model *m) {
-    return m->graph->n_ops * LAUNCHES_PER_OP + LAUNCHES_BESIDE;
+    return m->graph->n_ops * LAUNCHES_PER_OP + LAUNCHES_BESIDE + launch_streamed(m);
 }
 
 void lz_steps_lay_out(struct lz_steps *s, struct carve *c, const struct device_model *m, bool trace) {
@@ -231,7 +232,7 @@ static stator_status append_launch(struct recording *r, const struct launch *l) 
     if (z != ZE_RESULT_SUCCESS)
         return lz_queue_error(&d->queue, what, z, r->e);
     r->list->launches++;
-    return append_barrier(r);
+    return STATOR_OK;
 }
 
 /* Bytes of the descriptor including the angles of this many tokens; the angles are its last part. */
@@ -318,11 +319,27 @@ static stator_status build(struct recording *r, enum launch_part part, uint32_t 
     return launch_build(d->model, &t, part, r->rows, d->steps.launches, n, r->e);
 }
 
+/* With the copies that it wants, and what comes behind after it. */
+static stator_status append_after(struct recording *r, struct lz_streaming *copies, const struct launch *l) {
+    stator_status st = l->n_copies > 0 ? lz_stream_before(copies, l, r->e) : STATOR_OK;
+    if (st == STATOR_OK)
+        st = append_launch(r, l);
+    if (st != STATOR_OK)
+        return st;
+    return l->n_copies > 0 ? lz_stream_after(copies, l, r->e) : append_barrier(r);
+}
+
 /* The ops [begin, end) with their launches, which come in the ops' order. */
-static stator_status append_ops(struct recording *r, enum launch_part part, uint32_t begin, uint32_t end) {
+static stator_status append_ops(struct recording *r, enum launch_part part, uint32_t bucket, uint32_t begin,
+                                uint32_t end) {
     uint32_t n = 0;
+    struct lz_streaming copies;
     stator_status st = build(r, part, &n);
-    uint32_t at = 0;
+    uint32_t at = 0, streamed = 0;
+    for (uint32_t i = 0; i < n && st == STATOR_OK; i++)
+        streamed += r->d->steps.launches[i].n_copies > 0;
+    if (st == STATOR_OK)
+        st = lz_stream_begin(&copies, r->d, r->slot, bucket, r->list, streamed, r->e);
     for (uint32_t i = begin; i < end && st == STATOR_OK; i++) {
         const struct graph_op *op = &r->d->model->graph->ops[i];
         if (op->kind == GRAPH_LAND)
@@ -330,10 +347,10 @@ static stator_status append_ops(struct recording *r, enum launch_part part, uint
         else if (op->kind == GRAPH_SEND)
             st = append_send(r, op);
         while (st == STATOR_OK && at < n && r->d->steps.launches[at].op == i)
-            st = append_launch(r, &r->d->steps.launches[at++]);
+            st = append_after(r, &copies, &r->d->steps.launches[at++]);
     }
     CHECK(st != STATOR_OK || at == n);
-    return st;
+    return st == STATOR_OK ? lz_stream_end(&copies, r->e) : st;
 }
 
 static stator_status close_list(struct recording *r) {
@@ -351,7 +368,7 @@ static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bu
     if (st == STATOR_OK)
         st = append_descriptor(&r, r.rows);
     if (st == STATOR_OK)
-        st = append_ops(&r, LAUNCH_BODY, 0, d->model->graph->tail);
+        st = append_ops(&r, LAUNCH_BODY, bucket, 0, d->model->graph->tail);
     return st == STATOR_OK ? close_list(&r) : st;
 }
 
@@ -367,7 +384,7 @@ static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bu
     r.list->first_event = first_event;
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
     if (st == STATOR_OK)
-        st = append_ops(&r, LAUNCH_TAIL, g->tail, g->guess);
+        st = append_ops(&r, LAUNCH_TAIL, bucket, g->tail, g->guess);
     if (st == STATOR_OK)
         st = append_results(&r);
     return st == STATOR_OK ? close_list(&r) : st;
@@ -422,8 +439,8 @@ static stator_status record_slot(struct lz_device *d, uint32_t slot, stator_erro
 stator_status lz_steps_record(struct lz_device *d, stator_error *e) {
     struct lz_steps *s = &d->steps;
     const struct graph *g = d->model->graph;
-    s->n_bodies = launch_buckets(g->want.batch, s->body_bounds);
-    s->n_tails = g->tail < g->n_ops ? launch_buckets(g->want.logits_rows, s->tail_bounds) : 0;
+    s->n_bodies = launch_buckets(g->want.batch, d->model->stream.tokens, s->body_bounds);
+    s->n_tails = g->tail < g->n_ops ? launch_buckets(g->want.logits_rows, 0, s->tail_bounds) : 0;
     s->launches_bytes = arith_must_mul(most_launches(d->model), sizeof *s->launches);
     void *memory = NULL;
     stator_status st = pages_map(s->launches_bytes, "the list of a GPU's launches", &memory, e);
@@ -466,13 +483,13 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
     CHECK(device_step_flaw(d->model, h) == NULL);
     DCHECK(device_tables_flaw(d->model, h) == NULL);
     const struct lz_list *lists[2] = {NULL, NULL};
-    uint32_t n = 0;
+    uint32_t n = 0, body = LAUNCH_BUCKETS;
     bool tail = h->n_rows > 0 && s->n_tails > 0;
     if (h->run_body) {
-        uint32_t bucket = bucket_of(s->body_bounds, s->n_bodies, h->n_tokens);
+        body = bucket_of(s->body_bounds, s->n_bodies, h->n_tokens);
         struct launch_traits t = lz_facts_traits(d->gpu);
-        launch_cut(d->model, &t, s->body_bounds[bucket], h);
-        lists[n++] = &s->body[slot][bucket];
+        launch_cut(d->model, &t, s->body_bounds[body], h);
+        lists[n++] = &s->body[slot][body];
     } else if (tail)
         lists[n++] = &s->head[slot];
     if (tail)
@@ -495,9 +512,12 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
         d->counters.direct_bytes += lists[i]->direct_bytes;
         d->counters.staged_bytes += lists[i]->staged_bytes;
         d->counters.copied_bytes += lists[i]->copied_bytes;
+        d->counters.streamed_bytes += lists[i]->streamed_bytes;
     }
     d->counters.submits++;
-    stator_status st = lz_queue_submit(&d->queue, handles, n, s->fence[slot], e);
+    stator_status st = body < LAUNCH_BUCKETS ? lz_stream_submit(d, slot, body, e) : STATOR_OK;
+    if (st == STATOR_OK)
+        st = lz_queue_submit(&d->queue, handles, n, s->fence[slot], e);
     s->running[slot] = st == STATOR_OK;
     return st;
 }
@@ -509,6 +529,8 @@ stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout
     if (*ended)
         return STATOR_OK;
     stator_status st = lz_queue_fence_wait(&d->queue, s->fence[slot], timeout_ns, ended, e);
+    if (st == STATOR_OK && *ended)
+        st = lz_stream_wait(d, slot, timeout_ns, ended, e);
     if (st == STATOR_OK && *ended)
         s->running[slot] = false;
     return st;

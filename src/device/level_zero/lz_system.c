@@ -51,13 +51,19 @@ static stator_status read_queues(const struct lz_calls *ze, struct lz_gpu *g, st
         r = ze->zeDeviceGetCommandQueueGroupProperties(g->handle, &n, groups);
     if (r != ZE_RESULT_SUCCESS)
         return lz_calls_error(e, g->name, "zeDeviceGetCommandQueueGroupProperties", r);
+    g->compute_queue = g->copy_queue = LZ_NO_QUEUE;
     for (uint32_t i = 0; i < n; i++) {
-        if (!(groups[i].flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE))
-            continue;
-        g->compute_queue = i;
-        g->fill_pattern = groups[i].maxMemoryFillPatternSize;
-        return STATOR_OK;
+        const bool computes = groups[i].flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE;
+        if (computes && g->compute_queue == LZ_NO_QUEUE) {
+            g->compute_queue = i;
+            g->fill_pattern = groups[i].maxMemoryFillPatternSize;
+        } else if (!computes && groups[i].flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY &&
+                   groups[i].numQueues > 0 && g->copy_queue == LZ_NO_QUEUE) {
+            g->copy_queue = i;
+        }
     }
+    if (g->compute_queue != LZ_NO_QUEUE)
+        return STATOR_OK;
     return error_set(e, STATOR_DEVICE, "%s: it has no queue for compute", g->name);
 }
 

@@ -13,6 +13,7 @@
 #define LZ_SYSTEM_MAX_DRIVERS  8
 #define LZ_SYSTEM_MAX_GPUS     16
 #define LZ_SYSTEM_MAX_SUBGROUP 8
+#define LZ_NO_QUEUE            UINT32_MAX
 
 struct lz_driver {
     ze_driver_handle_t handle;
@@ -47,7 +48,8 @@ struct lz_gpu {
     bool dp4a, dpas;
     double tick_ns;          /* of its timestamps */
     uint64_t timestamp_mask; /* the bits of a kernel timestamp */
-    uint32_t compute_queue;  /* ordinal of the first queue group that computes */
+    uint32_t compute_queue;  /* ordinal of the first queue group that computes, */
+    uint32_t copy_queue;     /* and of the first that only copies; LZ_NO_QUEUE */
     uint64_t fill_pattern;   /* bytes of the largest pattern that this group fills with */
 };
 

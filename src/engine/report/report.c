@@ -127,6 +127,8 @@ static uint64_t used_in_device(const struct stator *s, uint32_t device, const st
         return stepped ? d->graph.scratch_bytes : 0;
     if (strcmp(a->name, "exchange") == 0)
         return stepped ? d->graph.exchange_bytes : d->model.step_bytes;
+    if (strcmp(a->name, "window") == 0)
+        return atomic_load(&s->devices[device].streamed_bytes) > 0 ? a->lower_bound : 0;
     return atomic_load(&s->devices[device].driver_bytes);
 }
 
@@ -250,6 +252,7 @@ static void device_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_put_u64(j, "staged_bytes", atomic_load(&d->staged_bytes));
     json_put_u64(j, "copied_bytes", atomic_load(&d->copied_bytes));
     json_put_u64(j, "away_ns", atomic_load(&d->away_ns));
+    json_put_u64(j, "streamed_bytes", atomic_load(&d->streamed_bytes));
     json_put_u64(j, "driver_bytes", atomic_load(&d->driver_bytes));
     json_put_u64(j, "spilled_bytes", spill_allocated(&s->planning.plan, i));
     /* Host memory that this device has: all of it, or what is pinned for it. */

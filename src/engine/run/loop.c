@@ -63,6 +63,7 @@ static void publish_counters(struct stator *s) {
         atomic_store(&d->staged_bytes, c.staged_bytes);
         atomic_store(&d->copied_bytes, c.copied_bytes);
         atomic_store(&d->away_ns, c.away_ns);
+        atomic_store(&d->streamed_bytes, c.streamed_bytes);
     }
 }
 

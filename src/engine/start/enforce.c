@@ -47,6 +47,8 @@ static bool walk(struct stator *s, uint32_t place, bool (*visit)(struct stator *
     for (int i = 0; i < DEVICE_ARENAS; i++) {
         struct gap g = {.place = s->planning.plan.places[place].name};
         g.arena = plan_arena_find(&s->planning.plan.places[place], device_arena_name((enum device_arena)i));
+        if (g.arena == NULL)
+            continue;
         uint32_t arena = (uint32_t)(g.arena - s->planning.plan.places[place].arenas);
         for (g.slice = 0; g.slice < g.arena->n_slices; g.slice++) {
             g.memory = d->vtable->map(d, (enum device_arena)i, g.slice);
