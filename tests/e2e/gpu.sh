@@ -100,9 +100,17 @@ test_pieces_of_experts() {
     pieces mixtral
     expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, experts, KV f16'
 }
-# Experts are what goes to host memory first.
+test_shared_experts() {
+    need_driver
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, experts by sigmoids, a shared one, KV f16'
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, states, experts, a gated one, KV f16'
+}
+# Experts are what goes to host memory first; the few are then copied to the GPU for each step of a prompt.
 test_spilled_experts() {
     need_driver
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, few experts, KV q8_0, spilled'
+    [ "$(total zeCommandListAppendEventReset)" -gt 8 ] || fail "no experts were copied"
+    clean
     expect_gpu 0 devices=1 "$stator" selftest --only 'q4_k, experts, KV f16, spilled'
 }
 test_oracle_blocks() { for t in q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl; do oracle quant-$t; done; }
@@ -466,6 +474,8 @@ test_selftest() {
     clean
     expect_gpu 0 '' "$stator" selftest --only 'f16, states of odd sizes'
     printed '^ok +f16, states of odd sizes, KV f16'
+    expect 0 "$stator" selftest --device cpu:0 --only 'q4_k, states, experts, a gated one, KV f32'
+    printed '^ok +q4_k, states, experts, a gated one, KV f32'
     expect_gpu 5 devices=1 "$stator" selftest --device level_zero:7
     expect 5 "$stator" selftest
     expect_gpu 5 fault=exec.kernel@300:lost "$stator" selftest --only 'q8_0, even'

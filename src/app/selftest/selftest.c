@@ -1,6 +1,7 @@
 /* stator selftest [--device D] [--report FILE]: small models with random weights of every type and of several
  * shapes run on the device and, with scalar kernels, on the CPU; every logit must have the same bits. Then a
- * hundred replayed steps, then copies to and from the other GPUs. The text on stdout and the report are what
+ * hundred replayed steps, then copies to and from the other GPUs. The device may be the CPU, with its best
+ * kernels. The text on stdout and the report are what
  * a user attaches to a bug. */
 #include "app/commands.h"
 #include "app/options.h"
@@ -51,6 +52,9 @@ static const struct shape_class shapes[] = {
     {"states of odd sizes", "qwen35", 256, 256, 5, 1, 256, 301, true, 0, 1, 16, 150, 48, 6, 0, 0},
     {"experts", "qwen3moe", 256, 256, 4, 2, 64, 310, false, 0, 0, 0, 0, 0, 0, 10, 3},
     {"windows, sinks, experts", "gpt-oss", 256, 256, 8, 2, 64, 310, true, 40, 0, 0, 0, 0, 0, 6, 3},
+    {"few experts", "llama", 256, 256, 4, 2, 64, 310, false, 0, 0, 0, 0, 0, 0, 3, 2},
+    {"experts by sigmoids, a shared one", "glm4moe", 256, 256, 4, 2, 64, 310, true, 0, 0, 0, 0, 0, 0, 7, 2},
+    {"states, experts, a gated one", "qwen35moe", 256, 256, 4, 2, 64, 320, false, 0, 2, 4, 64, 64, 4, 9, 4},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -75,7 +79,7 @@ struct selftest {
     struct device_info list[DEVICE_INFO_MAX];
     uint32_t n;
     struct device_info_stack stack;
-    uint32_t index; /* of the tested GPU */
+    uint32_t index; /* of the tested device; the last is the CPU */
     struct result results[MAX_CASES];
     uint32_t n_results;
     uint32_t failed;
@@ -244,7 +248,8 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
     char text[700] = "";
     snprintf(name, sizeof name, "%s, %s, KV %s%s", block_info(type)->name, c->name, kv,
              spill ? ", spilled" : "");
-    if (t->only != NULL && strstr(name, t->only) == NULL)
+    const struct device_facts *gpu = &t->list[t->index].facts;
+    if ((t->only != NULL && strstr(name, t->only) == NULL) || (spill && gpu->host_memory))
         return;
     struct selftest_model m = {.architecture = c->architecture,
                                .type = type,
@@ -283,7 +288,6 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
     snprintf(model, sizeof model, "model.path=%s", path);
     snprintf(kv_type, sizeof kv_type, "memory.kv_type=%s", kv);
     char reserve[64] = "";
-    const struct device_facts *gpu = &t->list[t->index].facts;
     const char *const on_cpu[] = {model, kv_type, "cpu.tier=scalar"};
     const char *const on_gpu[] = {model, kv_type, reserve, "memory.on_oom=spill"};
     if (st == STATOR_OK)
@@ -338,7 +342,7 @@ static void run_models(struct selftest *t) {
 
 static void run_probes(struct selftest *t) {
     for (uint32_t i = 0; i + 1 < t->n; i++) {
-        if (i == t->index)
+        if (i == t->index || t->index + 1 == t->n)
             continue;
         probe_one(t, t->index, i);
         probe_one(t, i, t->index);
@@ -377,15 +381,15 @@ static stator_status write_report(const struct selftest *t, stator_error *e) {
 
 static stator_status find_device(struct selftest *t, stator_error *e) {
     t->n = device_info_list(t->list, &t->stack);
-    if (t->n == 1) {
-        *e = t->stack.no_gpus;
-        return STATOR_DEVICE;
-    }
-    for (uint32_t i = 0; i + 1 < t->n; i++) {
+    for (uint32_t i = 0; i < t->n; i++) {
         t->index = i;
         if (strcmp(t->device, t->list[i].facts.name) == 0 ||
             (t->list[i].pci[0] != '\0' && strcmp(t->device, t->list[i].pci) == 0))
             return STATOR_OK;
+    }
+    if (t->n == 1) {
+        *e = t->stack.no_gpus;
+        return STATOR_DEVICE;
     }
     return error_set(e, STATOR_DEVICE, "--device %.60s: no such GPU here; `stator devices` lists them",
                      t->device);
@@ -399,7 +403,8 @@ int selftest_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &t.device,
          .value = "D",
-         .help = "the GPU, by name (level_zero:1) or PCI address (default: level_zero:0)"},
+         .help = "the GPU, by name (level_zero:1) or PCI address (default: level_zero:0); or cpu:0, whose "
+                 "kernels are then compared with the scalar ones"},
         {.name = "only",
          .kind = OPTIONS_TEXT,
          .target = &t.only,

@@ -90,6 +90,41 @@ static void add_parts(struct making *w, uint32_t layer, const struct part *parts
     }
 }
 
+/* Has an expert that every token uses. */
+static bool shares(const struct selftest_model *m) {
+    return strcmp(m->architecture, "glm4moe") == 0 || strcmp(m->architecture, "qwen35moe") == 0;
+}
+
+static void add_experts(struct making *w, uint32_t layer) {
+    const struct selftest_model *m = w->m;
+    const bool biases = strcmp(m->architecture, "gpt-oss") == 0;
+    const bool sigmoid = strcmp(m->architecture, "glm4moe") == 0, shared = shares(m);
+    const struct {
+        const char *name;
+        uint32_t type;
+        uint64_t cols, rows, matrices;
+        bool there;
+    } parts[] = {{"ffn_gate_inp.weight", BLOCK_F32, m->n_embd, m->experts, 0, true},
+                 {"ffn_gate_inp.bias", BLOCK_F32, m->experts, 0, 0, biases},
+                 {"ffn_gate_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
+                 {"ffn_gate_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
+                 {"ffn_up_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
+                 {"ffn_up_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
+                 {"ffn_down_exps.weight", m->type, m->n_ff, m->n_embd, m->experts, true},
+                 {"ffn_down_exps.bias", BLOCK_F32, m->n_embd, m->experts, 0, biases},
+                 {"exp_probs_b.bias", BLOCK_F32, m->experts, 0, 0, sigmoid},
+                 {"ffn_gate_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
+                 {"ffn_up_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
+                 {"ffn_down_shexp.weight", m->type, m->n_ff, m->n_embd, 0, shared},
+                 {"ffn_gate_inp_shexp.weight", BLOCK_F32, m->n_embd, 0, 0, shared && !sigmoid}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i].name);
+        if (parts[i].there)
+            add_matrices(w, name, parts[i].type, parts[i].cols, parts[i].rows, parts[i].matrices);
+    }
+}
+
 static void add_hybrid_layer(struct making *w, uint32_t layer) {
     const struct selftest_model *m = w->m;
     const uint64_t q = (uint64_t)m->n_heads * m->head_dim, kv = (uint64_t)m->n_kv_heads * m->head_dim;
@@ -113,34 +148,12 @@ static void add_hybrid_layer(struct making *w, uint32_t layer) {
                                  {"ssm_norm.weight", m->dim_v, 0, !full},
                                  {"ssm_out.weight", inner, m->n_embd, !full},
                                  {"post_attention_norm.weight", m->n_embd, 0, true},
-                                 {"ffn_gate.weight", m->n_embd, m->n_ff, true},
-                                 {"ffn_up.weight", m->n_embd, m->n_ff, true},
-                                 {"ffn_down.weight", m->n_ff, m->n_embd, true}};
+                                 {"ffn_gate.weight", m->n_embd, m->n_ff, m->experts == 0},
+                                 {"ffn_up.weight", m->n_embd, m->n_ff, m->experts == 0},
+                                 {"ffn_down.weight", m->n_ff, m->n_embd, m->experts == 0}};
     add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
-}
-
-static void add_experts(struct making *w, uint32_t layer) {
-    const struct selftest_model *m = w->m;
-    const bool biases = strcmp(m->architecture, "gpt-oss") == 0;
-    const struct {
-        const char *name;
-        uint32_t type;
-        uint64_t cols, rows, matrices;
-        bool there;
-    } parts[] = {{"gate_inp.weight", BLOCK_F32, m->n_embd, m->experts, 0, true},
-                 {"gate_inp.bias", BLOCK_F32, m->experts, 0, 0, biases},
-                 {"gate_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
-                 {"gate_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
-                 {"up_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
-                 {"up_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
-                 {"down_exps.weight", m->type, m->n_ff, m->n_embd, m->experts, true},
-                 {"down_exps.bias", BLOCK_F32, m->n_embd, m->experts, 0, biases}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "blk.%u.ffn_%s", layer, parts[i].name);
-        if (parts[i].there)
-            add_matrices(w, name, parts[i].type, parts[i].cols, parts[i].rows, parts[i].matrices);
-    }
+    if (m->experts > 0)
+        add_experts(w, layer);
 }
 
 static void add_layer(struct making *w, uint32_t layer) {
@@ -149,7 +162,8 @@ static void add_layer(struct making *w, uint32_t layer) {
     uint64_t kv = (uint64_t)m->n_kv_heads * m->head_dim;
     bool experts = m->experts > 0, oss = strcmp(m->architecture, "gpt-oss") == 0;
     bool biases = oss || strcmp(m->architecture, "qwen2") == 0;
-    bool gemma = strcmp(m->architecture, "gemma3") == 0, post = gemma || oss;
+    bool glm = strcmp(m->architecture, "glm4moe") == 0;
+    bool gemma = strcmp(m->architecture, "gemma3") == 0, post = gemma || oss || glm;
     bool norms = gemma || strncmp(m->architecture, "qwen3", 5) == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
@@ -166,7 +180,7 @@ static void add_layer(struct making *w, uint32_t layer) {
                                  {"attn_output.bias", m->n_embd, 0, oss},
                                  {"attn_sinks.weight", m->n_heads, 0, oss},
                                  {"post_attention_norm.weight", m->n_embd, 0, post},
-                                 {"ffn_norm.weight", m->n_embd, 0, !oss},
+                                 {"ffn_norm.weight", m->n_embd, 0, !oss && !glm},
                                  {"ffn_gate.weight", m->n_embd, m->n_ff, !fused && !experts},
                                  {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, !experts},
                                  {"post_ffw_norm.weight", m->n_embd, 0, gemma},
@@ -234,7 +248,8 @@ static void add_keys(struct making *w) {
         uint32_t v;
     } experts[] = {{"expert_count", m->experts},
                    {"expert_used_count", m->used},
-                   {"expert_feed_forward_length", m->n_ff}};
+                   {"expert_feed_forward_length", m->n_ff},
+                   {"expert_shared_count", shares(m)}};
     for (size_t i = 0; m->experts > 0 && i < sizeof experts / sizeof experts[0]; i++) {
         snprintf(key, sizeof key, "%s.%s", m->architecture, experts[i].name);
         gguf_writer_u32(w->w, key, experts[i].v);

@@ -12,7 +12,8 @@
 struct selftest_model {
     /* "llama", "qwen2" (biases), "qwen3" (norms of q and k), "gemma3" (windows, norms also behind attention
      * and feed-forward), "phi3" (fused tensors, windows), "qwen35" (every other layer has a state),
-     * "gpt-oss" (windows, sinks, YaRN, experts with biases) */
+     * "qwen35moe" (experts too, a shared one with a gate), "glm4moe" (experts by sigmoids, chosen with a
+     * bias, a shared one), "gpt-oss" (windows, sinks, YaRN, experts with biases) */
     const char *architecture;
     uint32_t type; /* of the matrices: enum block_type, computable */
     uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab, context;
@@ -21,7 +22,7 @@ struct selftest_model {
     float rope_factor;                                   /* RoPE scaled linearly; 0: not */
     bool longrope; /* of phi3: divisors of 1, or of 2 where the context is above 512 */
     uint32_t experts,
-        used;    /* of n_ff each, in place of the feed-forward ("qwen3moe", "llama", "gpt-oss"); 0: none */
+        used;    /* of n_ff each, in place of the feed-forward ("qwen3moe", "llama", ..); 0: none */
     bool untied; /* an output matrix of its own */
     uint64_t seed;
 };
