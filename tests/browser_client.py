@@ -471,6 +471,48 @@ def memory(p):
     p.fair()
 
 
+def caches(p, *places):
+    """A model with more caches than the KV cache, on these devices: each cache's blocks by who holds them, while a request
+    runs and after it, and a row for each arena of each device."""
+    p.start()
+    p.until("!document.getElementById('map-body').hidden", "the map")
+    prompt = [10 + i % 400 for i in range(100)]
+    c = socket.create_connection(("127.0.0.1", p.port), timeout=WAIT)
+    body = json.dumps({"prompt": prompt, "max_tokens": 60, "ignore_eos": True, "stream": True})
+    c.sendall(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)).encode())
+    check(c.recv(1), "no answer begins")
+    slots = p.ask("/slots")[1]["requests"]
+    if slots: # on a GPU in software it takes long enough to be seen
+        p.until("[...document.querySelectorAll('#caches .cache')].every((c) => [...c.querySelectorAll('[data-blocks]')].some((e) =>"
+                " e.innerText.includes(%s) && Number(e.dataset.count) > 0))" % json.dumps(slots[0]["id"]), "the request in every cache")
+    else:
+        check(not any(x.startswith("level_zero") for x in places), "the request is over at once")
+    answer = b""
+    while b"[DONE]" not in answer:
+        more = c.recv(65536)
+        check(more, "the answer is cut off: %s" % answer[-200:])
+        answer += more
+    c.close()
+    slots, m = p.ask("/slots")[1], p.ask("/memory")[1]
+    check(len(m["caches"]) > 1 and slots["checkpoints"]["used"] > 0, "no checkpoint, or no second cache: %s" % slots)
+    for cache in m["caches"]:
+        check(cache["cached"] > 0 and cache["held"] == 0 and cache["free"] + cache["cached"] == cache["blocks"], "a cache: %s" % cache)
+        shown = "[...document.querySelectorAll('[data-cache=%s] [data-blocks]')].map((e) => e.dataset.blocks + e.dataset.count).join()" % cache["name"]
+        p.until(shown + " === 'cached%d,free%d'" % (cache["cached"], cache["free"]), "of %s the map shows %s" % (cache, p.js(shown)))
+        check(("%d blocks of" % cache["blocks"]) in p.js("document.querySelector('[data-cache=%s] p').innerText" % cache["name"]), "no count of blocks")
+    check(m["caches"][0]["cached"] == slots["kv"]["cached"], "/slots has another number of cached blocks: %s" % slots)
+    check(sum(x["blocks"] for x in m["caches"][1:] if x["kind"] == "state") in (0, 2 + slots["checkpoints"]["all"]), "states: %s" % m["caches"])
+    arenas = p.js("[...document.querySelectorAll('#places [data-arena]')].map((e) => [e.closest('[data-place]').dataset.place, e.dataset.arena, Number(e.dataset.bytes)])")
+    check(arenas == [[a["place"], a["arena"], a["planned"]] for a in m["arenas"]], "arenas: %s" % arenas)
+    for place in places:
+        check({"weights", "kv", "scratch", "exchange"} <= {x[1] for x in arenas if x[0] == place}, "no arenas of %s: %s" % (place, arenas))
+        if place.startswith("level_zero"):
+            check(place in p.js("document.getElementById('audit').innerText"), "no audit of " + place)
+    if os.environ.get("STATOR_SHOTS"):
+        p.shot("caches-" + "-".join(places).replace(":", ""))
+    p.fair()
+
+
 def access(p):
     """Everything that can be used has a name, and a keyboard reaches it; narrow windows; the files are checked with their tag."""
     p.start()
@@ -553,7 +595,7 @@ def main():
     port, name, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     p = Page(port)
     try:
-        {"chat": chat, "texts": texts, "memory": memory, "access": access, "key": key, "plain": plain}[name](p, *arguments)
+        {"chat": chat, "texts": texts, "memory": memory, "caches": caches, "access": access, "key": key, "plain": plain}[name](p, *arguments)
     except Wrong as e:
         print("%s: %s; logged: %s" % (name, e, p.logged[-5:]))
         sys.exit(1)

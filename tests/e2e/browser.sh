@@ -1,6 +1,7 @@
 # The web page in a headless Chromium (tests/browser_client.py).
 . tests/lib.sh
 . tests/lib_serve.sh
+. tests/lib_gpu.sh
 
 # Not skip: Chromium is in no group that the other tests need.
 page() {
@@ -35,6 +36,26 @@ over() {
 test_chat() { begin --set "$(template)"; page chat; over; }
 test_texts() { begin --set "$(template)"; page texts; over; }
 test_memory() { begin; page memory; over; }
+test_states() {
+    need_shared oracles/models/qwen35.gguf
+    serve_config=$shared/oracles/models/qwen35.gguf begin
+    page caches cpu:0
+    over
+}
+test_windows() {
+    need_shared oracles/models/gemma3.gguf
+    serve_config=$shared/oracles/models/gemma3.gguf begin --set memory.context=256 --set memory.batch=32
+    page caches cpu:0
+    over
+}
+test_gpus() {
+    need_shared oracles/models/qwen35.gguf
+    need_driver
+    export ZE_ENABLE_ALT_DRIVERS=$driver ZESIM=devices=2,$small
+    serve_config=$shared/oracles/models/qwen35.gguf begin --set devices.use='"level_zero:0, level_zero:1"' --set memory.context=256
+    page caches level_zero:0 level_zero:1
+    over
+}
 test_access() { begin; page access; over; }
 test_plain() { begin; page plain; over; }
 test_key() {
