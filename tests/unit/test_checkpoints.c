@@ -1,5 +1,6 @@
 /* Prefixes of models with windows and recurrent states are not computed again, through checkpoints: the bytes
- * of every answer are those of a fresh computation. */
+ * of every answer are those of a fresh computation. Few plays, as they compute: who takes what when is played
+ * at length in test_prefix_model.c. */
 #include "app/selftest/selftest_model.h"
 #include "hybrid_model.h"
 #include "prefix_play.h"
@@ -15,6 +16,7 @@ static stator_stats stats_of(stator *s) {
 
 /* Few and many checkpoints, split devices, chunks that are no whole blocks. */
 static void play_model(const char *what, const char *model, uint32_t rounds) {
+    prefix_play_texts = 3;
     static const char *const cases[][4] = {
         {"devices.use=cpu:0", "memory.batch=512", "memory.sequences=3", "server.checkpoints=auto"},
         {"devices.use=cpu:0", "memory.batch=40", "memory.sequences=4", "server.checkpoints=1"},
@@ -48,7 +50,7 @@ static void hybrids(void **state) {
     (void)state;
     char path[GGUF_WRITER_PATH];
     struct gguf_writer w = hybrid(4, 4, path);
-    play_model("hybrid", path, 30);
+    play_model("hybrid", path, 12);
     gguf_writer_free(&w);
 }
 
@@ -79,7 +81,7 @@ static void windows(void **state) {
         stator_error e = {0};
         if (selftest_model_make(&m, &fd, path, &e) != STATOR_OK)
             fail_msg("%s", e.text);
-        play_model(cases[i].architecture, path, 14);
+        play_model(cases[i].architecture, path, 8);
         close(fd);
     }
 }
