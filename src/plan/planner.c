@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#define PLANNER_VERSION 11
+#define PLANNER_VERSION 12
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
     if (bytes == 0)

@@ -175,15 +175,18 @@ static void print_spill(const struct plan *p, FILE *out) {
         char kv[UNITS_TEXT], weights[UNITS_TEXT], far[UNITS_TEXT], near[UNITS_TEXT];
         if (x->weights + x->kv == 0)
             continue;
-        fprintf(out, "spill of %s: in host memory lie weights of %s, and KV of %s: of the last %u layers\n",
-                p->places[i].name, units_format_size(x->weights, weights), units_format_size(x->kv, kv),
-                x->kv_layers);
-        fprintf(out,
-                "spill of %s: a token brings %s over the bus, %" PRIu64
-                " bytes more for each token of its context: %s at the full one, beside %s from the device\n",
-                p->places[i].name,
-                units_format_size(x->per_step + x->per_token + x->kv_per_sequence, weights), x->kv_per_token,
-                units_format_size(x->far, far), units_format_size(x->near, near));
+        fprintf(out, "spill of %s: in host memory lie weights of %s, and ", p->places[i].name,
+                units_format_size(x->weights, weights));
+        if (x->kv > 0)
+            fprintf(out, "KV of %s: of the last %u layers\n", units_format_size(x->kv, kv), x->kv_layers);
+        else
+            fprintf(out, "no KV\n");
+        fprintf(out, "spill of %s: a token brings %s over the bus", p->places[i].name,
+                units_format_size(x->per_step + x->per_token + x->kv_per_sequence, weights));
+        if (x->kv_per_token > 0)
+            fprintf(out, ", %" PRIu64 " bytes more for each token of its context: %s at the full one",
+                    x->kv_per_token, units_format_size(x->far, far));
+        fprintf(out, ", beside %s from the device at the full context\n", units_format_size(x->near, near));
         if (x->per_token_most > x->per_token)
             fprintf(
                 out,
