@@ -190,11 +190,11 @@ ENCODE_INLINE void TIER(search)(const struct shape *f, uint32_t n, const float *
     for (uint32_t j = f->subs; j < MAX_SUBS; j++)
         subs[j] = (struct sub){.s = 0};
     /* Coarse integers want more than one try: where the largest is not the largest integer. */
-    const uint32_t tries = f->subs == 16 ? 3 : 1; /* Q2_K */
-    const float wider[] = {1, 0.92f, 1.08f};
-    for (uint32_t a = 0; a < tries; a++)
-        for (uint32_t b = 0; b < tries; b++)
-            TIER(settle)(f, n, x, w, subs, wider[a] * s / f->scale_most, wider[b] * m / f->scale_most, best);
+    const float wider[][2] = {{1, 1}, {1, 0.92f}, {1, 1.08f}, {0.92f, 0.92f}, {1.08f, 1.08f}};
+    const uint32_t tries = f->subs == 16 ? 5 : 1; /* Q2_K */
+    for (uint32_t k = 0; k < tries; k++)
+        TIER(settle)
+        (f, n, x, w, subs, wider[k][0] * s / f->scale_most, wider[k][1] * m / f->scale_most, best);
     *s_most = s;
     *m_most = m;
 }

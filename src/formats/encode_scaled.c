@@ -144,9 +144,9 @@ static void put(const struct shape *f, const struct trial *t, uint8_t *block) {
 static struct shape shape_of(uint32_t type) {
     switch (type) {
     case BLOCK_Q3_K:
-        return (struct shape){type, 16, 16, 4, 3, -32, 31, 1.15f, 0.05f, 11, 4};
+        return (struct shape){type, 16, 16, 4, 3, -32, 31, 1.12f, 0.06f, 8, 4};
     case BLOCK_Q6_K:
-        return (struct shape){type, 16, 16, 32, 31, -128, 127, 1.02f, 0.012f, 8, 2};
+        return (struct shape){type, 16, 16, 32, 31, -128, 127, 1.012f, 0.02f, 4, 1};
     case BLOCK_IQ4_XS:
         return (struct shape){type, 8, 32, 127, 113, -32, 31, 1.06f, 0.03f, 9, 4};
     case BLOCK_Q4_0:
