@@ -29,7 +29,8 @@ enum {
     PEER_ROPE_FREQS = 4096,
     PEER_NO_PRE_NORMS = 8192,
     PEER_WIDE_NORMS = 16384, /* of all heads of q together, of all of k */
-    PEER_NEXTN = 32768       /* a block of nextn behind the layers */
+    PEER_NEXTN = 32768,      /* a block of nextn behind the layers */
+    PEER_ONE_FACTORS = 65536 /* beta and alpha are one tensor */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -64,6 +65,16 @@ static const struct peer_model peer_models[] = {
               {"rope.scaling.original_context_length", 64}}},
     {"llama-experts", "llama", 3, 160, 96, 5, 1, 32, 300, .flags = PEER_UNTIED, .experts = 10, .used = 3,
      .expert_ff = 96},
+    {"mistral3-odd", "mistral3", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_UNTIED,
+     .keys = {{"rope.scaling.type", .text = "yarn"},
+              {"rope.scaling.factor", .fraction = 16},
+              {"rope.scaling.original_context_length", 24},
+              {"rope.scaling.yarn_log_multiplier", .fraction = 1},
+              {"attention.temperature_scale", .fraction = 0.1f}}},
+    {"mistral3-experts", "mistral3", 2, 96, 96, 6, 2, 64, 300, .experts = 4, .used = 2, .expert_ff = 96,
+     .keys = {{"rope.scaling.type", .text = "yarn"},
+              {"rope.scaling.factor", .fraction = 4},
+              {"rope.scaling.original_context_length", 64}}},
     {"qwen2-odd", "qwen2", 2, 160, 288, 5, 5, 32, 300, .flags = PEER_BIAS},
     {"qwen3-odd", "qwen3", 3, 96, 160, 7, 1, 96, 300, .flags = PEER_HEAD_NORMS},
     {"qwen3moe-odd", "qwen3moe", 3, 160, 96, 5, 1, 64, 300, .flags = PEER_HEAD_NORMS | PEER_UNTIED,
@@ -84,6 +95,13 @@ static const struct peer_model peer_models[] = {
     {"qwen35moe-nextn", "qwen35moe", 4, 160, 0, 5, 1, 64, 300, .rot = 32,
      .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_NEXTN, .experts = 10,
      .used = 3, .expert_ff = 96, .shared_ff = 64, .key_heads = 1, .value_heads = 5, .state = 32, .taps = 4},
+    {"qwen3next-odd", "qwen3next", 5, 160, 0, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_ONE_FACTORS | PEER_UNTIED,
+     .experts = 10, .used = 3, .expert_ff = 96, .shared_ff = 64, .key_heads = 2, .value_heads = 6,
+     .state = 32, .taps = 4},
+    {"qwen3next-equal", "qwen3next", 4, 96, 0, 3, 3, 32, 200, .rot = 16,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_ONE_FACTORS, .experts = 4,
+     .used = 2, .expert_ff = 32, .shared_ff = 32, .key_heads = 3, .value_heads = 3, .state = 64, .taps = 4},
     {"gemma3-odd", "gemma3", 8, 160, 224, 5, 1, 32, 300, .flags = PEER_HEAD_NORMS | PEER_POST_NORMS,
      .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
     {"phi3-odd", "phi3", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_FUSED | PEER_LONGROPE | PEER_UNTIED,
@@ -233,8 +251,12 @@ static inline void peer_delta(struct peer_writer *p) {
     const uint64_t channels = (uint64_t)2 * m->key_heads * m->state + inner;
     peer_matrix(p, "attn_qkv.weight", m->embd, channels);
     peer_matrix(p, "attn_gate.weight", m->embd, inner);
-    peer_matrix(p, "ssm_beta.weight", m->embd, m->value_heads);
-    peer_matrix(p, "ssm_alpha.weight", m->embd, m->value_heads);
+    if (m->flags & PEER_ONE_FACTORS) {
+        peer_matrix(p, "ssm_ba.weight", m->embd, 2 * m->value_heads);
+    } else {
+        peer_matrix(p, "ssm_beta.weight", m->embd, m->value_heads);
+        peer_matrix(p, "ssm_alpha.weight", m->embd, m->value_heads);
+    }
     peer_floats(p, "ssm_conv1d.weight", 2, (uint64_t[]){m->taps, channels, 1}, 0, 1);
     peer_vector(p, "ssm_dt.bias", m->value_heads, 0);
     peer_vector(p, "ssm_a", m->value_heads, -0.7f);

@@ -149,7 +149,7 @@ class Model:
         if self.arch == 'olmo2':
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         q, k, v = (x.reshape(n, -1, self.dim) for x in (q, k, v))
-        if self.arch.startswith('qwen35'):
+        if self.arch.startswith('qwen35') or self.arch == 'qwen3next':
             q = q.reshape(n, self.heads, 2 * self.dim)
             q, gate = q[..., :self.dim], q[..., self.dim:]
         if self.arch != 'olmo2' and self.has('attn_q_norm.weight'):
@@ -172,15 +172,21 @@ class Model:
         return 1 + scale * np.log(1 + np.floor(np.arange(n) / original))
 
     def delta(self, h):
-        """The gated delta rule, token by token; value head v has the key of head v mod their number."""
+        """The gated delta rule, token by token; value head v has the key of head v mod their number, or they lie together."""
         n, dim, keys, values, taps = len(h), *(self.key('ssm.' + x) for x in ('state_size', 'group_count', 'time_step_rank', 'conv_kernel'))
         rows = np.vstack([np.zeros((taps - 1, self.w('attn_qkv.weight').shape[0])), self.product(h, 'attn_qkv')])
         y = silu(sum(rows[t:t + n] * self.w('ssm_conv1d.weight')[:, t] for t in range(taps)))
         q, k, v = (x.reshape(n, -1, dim) for x in np.split(y, [keys * dim, 2 * keys * dim], axis=1))
         q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + self.eps) for x in (q, k))
-        beta = sigmoid(self.product(h, 'ssm_beta'))
-        decay = np.exp(self.w('ssm_a') * np.log1p(np.exp(h @ self.w('ssm_alpha.weight').T + self.w('ssm_dt.bias'))))
-        state, out, of = np.zeros((values, dim, dim)), np.zeros((n, values, dim)), np.arange(values) % keys
+        of, group = np.arange(values) % keys, values // keys
+        if self.has('ssm_ba.weight'):
+            of = np.arange(values) // group
+            beta, alpha = (x.reshape(n, values) for x in np.split(self.product(h, 'ssm_ba').reshape(n, keys, 2 * group), 2, axis=2))
+        else:
+            beta, alpha = self.product(h, 'ssm_beta'), self.product(h, 'ssm_alpha')
+        beta = sigmoid(beta)
+        decay = np.exp(self.w('ssm_a') * np.log1p(np.exp(alpha + self.w('ssm_dt.bias'))))
+        state, out = np.zeros((values, dim, dim)), np.zeros((n, values, dim))
         for t in range(n):
             state *= decay[t][:, None, None]
             new = (v[t] - np.einsum('hk,hkv->hv', k[t][of], state)) * beta[t][:, None]

@@ -5,6 +5,7 @@
 static const struct shape_place layer[] = {
     {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
     PARTS_DELTA,
+    PARTS_DELTA_FACTORS,
     PARTS_GATED_ATTENTION,
     {SHAPE_LAYER(ffn_norm), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD},
     PARTS_DENSE(SHAPE_DENSE_LAYERS),

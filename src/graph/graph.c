@@ -206,8 +206,9 @@ void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tenso
 static bool same_angles(const struct graph_angles *a, const struct graph_angles *b) {
     const struct shape_yarn *x = &a->yarn, *y = &b->yarn;
     return a->n_rot == b->n_rot && a->base == b->base && a->scale == b->scale &&
-           a->magnitude == b->magnitude && x->share == y->share && x->low == y->low && x->width == y->width &&
-           a->divisors == b->divisors && a->divisors_long == b->divisors_long && a->original == b->original;
+           a->magnitude == b->magnitude && a->growth == b->growth && x->share == y->share &&
+           x->low == y->low && x->width == y->width && a->divisors == b->divisors &&
+           a->divisors_long == b->divisors_long && a->original == b->original;
 }
 
 uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a) {

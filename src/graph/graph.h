@@ -129,6 +129,7 @@ struct graph_rope {
     uint32_t n_rot;         /* dimensions that are rotated */
     bool neox;              /* pairs are (j, j + n_rot / 2); else (2j, 2j + 1) */
     uint32_t angles;        /* of graph.angles */
+    uint32_t angles_q;      /* those of q, where they are others; GRAPH_NONE */
     struct graph_norm norm; /* of a head, where the op has weights: those of q and k */
 };
 
@@ -141,15 +142,16 @@ struct graph_attention {
                           and after every op. GRAPH_NONE without cells */
 };
 
-/* Of CONV and DELTA. Columns of `in` of CONV: heads of q, of k, dim_k wide each, then of v, dim_v wide. Value
- * head h has the q and k of key head h % key_heads. A state is f32 [value_heads][dim_v / 32, rounded
- * up][dim_k][32], then the last taps - 1 rows of what CONV reads. */
+/* Of CONV and DELTA. Columns of `in` of CONV: heads of q, of k, dim_k wide each, then of v, dim_v wide. A
+ * state is f32 [value_heads][dim_v / 32, rounded up][dim_k][32], then the last taps - 1 rows of what CONV
+ * reads. */
 struct graph_delta {
     uint32_t key_heads, value_heads;
     uint32_t dim_k, dim_v;
     uint32_t taps;
     uint32_t channels;    /* q, k, v together */
-    uint32_t beta, alpha; /* columns of `in` of DELTA */
+    uint32_t beta, alpha; /* columns of `in` of DELTA: of value head 0 */
+    uint32_t grouped;     /* kernels/shared/delta.h */
     float eps, scale;     /* of heads' lengths; of queries */
     uint64_t window;      /* bytes of a state before its rows */
 };
@@ -282,10 +284,10 @@ struct graph_want {
 };
 
 /* Angles of RoPE: of pair j at a position p, p * base^(-2j / n_rot) / scale (shape.h: of YaRN, as far as that
- * says) / divisor[j]; their cos and sin times magnitude. */
+ * says) / divisor[j]; their cos and sin times magnitude * (1 + growth * log(1 + floor(p / original))). */
 struct graph_angles {
     uint32_t n_rot;
-    float base, scale, magnitude;
+    float base, scale, magnitude, growth;
     struct shape_yarn yarn;
     const struct gguf_tensor *divisors; /* F32 [n_rot / 2], or NULL */
     const struct gguf_tensor

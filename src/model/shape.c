@@ -404,6 +404,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
         return (uint64_t)s->delta.value_heads * s->delta.dim_v;
     case SHAPE_DELTA_HEADS:
         return s->delta.value_heads;
+    case SHAPE_DELTA_TWO_HEADS:
+        return 2 * (uint64_t)s->delta.value_heads;
     case SHAPE_DELTA_HEAD_V:
         return s->delta.dim_v;
     case SHAPE_DELTA_TAPS:

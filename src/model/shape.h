@@ -30,6 +30,7 @@ enum shape_extent {
     SHAPE_DELTA_QKV,
     SHAPE_DELTA_V,
     SHAPE_DELTA_HEADS, /* of values */
+    SHAPE_DELTA_TWO_HEADS,
     SHAPE_DELTA_HEAD_V,
     SHAPE_DELTA_TAPS,
     SHAPE_EXPERTS,
@@ -109,6 +110,7 @@ struct shape_delta {
     uint32_t dim_k, dim_v;
     uint32_t taps;     /* of the convolution, its own token included */
     uint32_t interval; /* every so many layers the last one has attention */
+    bool grouped;      /* value heads of one key head lie together, and so do their betas and alphas */
 };
 
 /* Pair j of YaRN: its frequency is what it was, times 1 - m + m / rope_scale; m = share less 1 at `low` and
@@ -150,6 +152,8 @@ struct shape {
     struct shape_yarn rope_yarn;
     float rope_magnitude;   /* cos and sin times this */
     uint32_t rope_original; /* context before it was stretched */
+    bool rope_multiplied;   /* yarn_log_multiplier is known to the architecture */
+    float query_growth;     /* queries times 1 + this * log(1 + floor(position / rope_original)); 0: not */
     bool rope_needs_freqs;  /* llama3: its scaling is in rope_freqs */
     bool rope_long;         /* divisors are rope_factors_short, or _long where a sequence may be longer than
                                rope_original */

@@ -65,10 +65,10 @@ static void read_yarn(struct reader *r, struct shape *s) {
     float multiplier = number(r, "scaling.yarn_log_multiplier", 0, 0, false, MOST);
     y->share = number(r, "scaling.yarn_ext_factor", 1, 0, false, 1);
     s->rope_magnitude *= number(r, "scaling.yarn_attn_factor", 1, 0, true, MOST_MAGNITUDE);
-    if (r->rc == STATOR_OK && multiplier != 0)
+    if (r->rc == STATOR_OK && multiplier != 0 && !s->rope_multiplied)
         r->rc = gguf_error(
             r->g, r->e,
-            "key '%s.rope.scaling.yarn_log_multiplier' is %g: no known architecture computes with it",
+            "key '%s.rope.scaling.yarn_log_multiplier' is %g: this architecture does not compute with it",
             s->arch_name, (double)multiplier);
     if (r->rc == STATOR_OK && !(s->rope_base > 1))
         r->rc = gguf_error(r->g, r->e, "key '%s.rope.freq_base' is %g, expected more than 1 with yarn",
@@ -80,8 +80,11 @@ static void read_yarn(struct reader *r, struct shape *s) {
     high = fmin(ceil(high), s->n_rot - 1);
     y->low = (float)low;
     y->width = (float)fmax(high - low, 0.001);
+    const double growth = 0.1 * log((double)s->rope_scale);
     if (y->share != 0)
-        s->rope_magnitude *= (float)(1 + 0.1 * log((double)s->rope_scale));
+        s->rope_magnitude *= (float)(1 + growth);
+    if (growth > 0 && multiplier != 0)
+        s->rope_magnitude /= (float)(1 + (double)multiplier * growth);
 }
 
 /* A missing factor, or 0, means none; the older key rope.scale_linear is a factor too. */

@@ -12,6 +12,7 @@ struct parts {
     uint32_t x;        /* value: the residual stream */
     uint32_t arrivals; /* value of all attention, or GRAPH_NONE */
     uint32_t angles;   /* of attention from here on */
+    uint32_t angles_q; /* of its queries, where they are others; GRAPH_NONE */
     uint32_t kv;       /* its cache */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
     uint32_t state;    /* cache of all delta-net layers */
@@ -71,7 +72,7 @@ void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gg
 enum {
     PARTS_QKV,
     PARTS_Z,
-    PARTS_BETA,
+    PARTS_BETA, /* or, if the shape says grouped, beta and alpha, and no PARTS_ALPHA */
     PARTS_ALPHA,
     PARTS_CONV,
     PARTS_DT,
@@ -166,11 +167,12 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
 
 #define PARTS_DELTA_ROW(at, text, ...)                                                                       \
     { SHAPE_LAYER(own[at]), .name = (text), .layers = SHAPE_DELTA_LAYERS, __VA_ARGS__ }
+#define PARTS_DELTA_FACTORS                                                                                  \
+    PARTS_DELTA_ROW(PARTS_BETA, "ssm_beta.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_HEADS),           \
+        PARTS_DELTA_ROW(PARTS_ALPHA, "ssm_alpha.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_HEADS)
 #define PARTS_DELTA                                                                                          \
     PARTS_DELTA_ROW(PARTS_QKV, "attn_qkv.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_QKV),              \
         PARTS_DELTA_ROW(PARTS_Z, "attn_gate.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_V),             \
-        PARTS_DELTA_ROW(PARTS_BETA, "ssm_beta.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_HEADS),       \
-        PARTS_DELTA_ROW(PARTS_ALPHA, "ssm_alpha.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_HEADS),     \
         PARTS_DELTA_ROW(PARTS_CONV, "ssm_conv1d.weight", .cols = SHAPE_DELTA_TAPS, .rows = SHAPE_DELTA_QKV,  \
                         .f32 = true),                                                                        \
         PARTS_DELTA_ROW(PARTS_DT, "ssm_dt.bias", .cols = SHAPE_DELTA_HEADS),                                 \

@@ -17,7 +17,8 @@ static struct graph_delta delta_of(const struct shape *s) {
                             .eps = s->norm_eps,
                             .scale = (float)(1 / sqrt((double)d->dim_k))};
     g.beta = g.channels + d->value_heads * d->dim_v;
-    g.alpha = g.beta + d->value_heads;
+    g.grouped = d->grouped ? d->value_heads / d->key_heads : 0;
+    g.alpha = g.beta + (d->grouped ? g.grouped : d->value_heads);
     g.window = d->value_heads * blocks * d->dim_k * DELTA_BLOCK * sizeof(float);
     return g;
 }
@@ -33,8 +34,8 @@ void parts_delta_begin(struct parts *p) {
 }
 
 uint32_t parts_delta_forms(const struct shape_layer *l) {
-    return parts_forms(l->own[PARTS_QKV], l->own[PARTS_Z], l->own[PARTS_BETA]) |
-           graph_form_for(l->own[PARTS_ALPHA]);
+    const uint32_t forms = parts_forms(l->own[PARTS_QKV], l->own[PARTS_Z], l->own[PARTS_BETA]);
+    return l->own[PARTS_ALPHA] != NULL ? forms | graph_form_for(l->own[PARTS_ALPHA]) : forms;
 }
 
 /* Each its own op: GPU kernels multiply one matrix at a time. */
@@ -53,10 +54,11 @@ void parts_delta(struct parts *p, uint32_t i, uint32_t normed) {
     add_product(p, i, normed, qkv, PARTS_QKV, 0);
 
     /* q, k, v after the convolution; gates of the output; beta, alpha */
-    uint32_t heads = parts_value(p, i, "heads", d.alpha + d.value_heads, GRAPH_F32);
+    uint32_t heads = parts_value(p, i, "heads", d.beta + 2 * d.value_heads, GRAPH_F32);
     add_product(p, i, normed, heads, PARTS_Z, d.channels);
     add_product(p, i, normed, heads, PARTS_BETA, d.beta);
-    add_product(p, i, normed, heads, PARTS_ALPHA, d.alpha);
+    if (own[PARTS_ALPHA] != NULL)
+        add_product(p, i, normed, heads, PARTS_ALPHA, d.alpha);
     struct graph_op *op = graph_add_op(g, GRAPH_CONV, i, qkv, heads);
     op->delta = d;
     graph_op_weight(g, op, own[PARTS_CONV], NULL, 0);

@@ -113,15 +113,17 @@ static bool has_attention(const struct graph_want *w, const struct shape *s) {
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE};
-    p->angles = graph_add_angles(
-        g, &(struct graph_angles){.n_rot = s->n_rot,
+    struct graph_angles angles = {.n_rot = s->n_rot,
                                   .base = s->rope_base,
                                   .scale = s->rope_scale,
                                   .magnitude = s->rope_magnitude,
                                   .yarn = s->rope_yarn,
                                   .divisors = s->rope_long ? s->rope_factors_short : s->rope_freqs,
                                   .divisors_long = s->rope_long ? s->rope_factors_long : NULL,
-                                  .original = s->rope_original});
+                                  .original = s->rope_original};
+    p->angles = graph_add_angles(g, &angles);
+    angles.growth = s->query_growth;
+    p->angles_q = s->query_growth != 0 ? graph_add_angles(g, &angles) : GRAPH_NONE;
     p->kv = add_kv_cache(g, s, 0);
     p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
     if (g->want.cells != 0 && has_attention(&g->want, s))

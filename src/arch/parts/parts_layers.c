@@ -33,6 +33,7 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
                                    .n_rot = s->no_rope || p->no_rope ? 0 : s->n_rot,
                                    .neox = s->rope_neox,
                                    .angles = p->angles,
+                                   .angles_q = p->angles_q,
                                    .norm = parts_norm_of(s, s->head_dim_k)};
     graph_op_cache(p->g, op, p->kv);
     if (l->q_norm != NULL) {

@@ -107,14 +107,16 @@ static void delta_block(const struct member *m, const struct graph_op *op, const
     const uint32_t blocks = (uint32_t)arith_ceil_div(d->dim_v, KERNELS_COLUMNS);
     const uint32_t column = head * d->dim_v + block * KERNELS_COLUMNS;
     const float *row = value_f32(m, op->in) + c->first * width;
-    const size_t key = (size_t)(head % d->key_heads) * d->dim_k, keys = (size_t)d->key_heads * d->dim_k;
+    const size_t key = (size_t)delta_key(head, d->key_heads, d->grouped) * d->dim_k;
+    const size_t keys = (size_t)d->key_heads * d->dim_k;
+    const uint32_t factor = delta_column(head, d->grouped);
     struct kernels_delta work = {
         .state = state_of(m, op, c) + ((size_t)head * blocks + block) * d->dim_k * KERNELS_COLUMNS,
         .q = row + key,
         .k = row + keys + key,
         .v = row + 2 * keys + column,
-        .beta = row + d->beta + head,
-        .alpha = row + d->alpha + head,
+        .beta = row + d->beta + factor,
+        .alpha = row + d->alpha + factor,
         .stride = width,
         .out = value_f32(m, op->out) + c->first * out_width + column,
         .out_stride = out_width,

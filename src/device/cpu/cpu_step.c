@@ -290,11 +290,13 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
     uint32_t heads = r->heads + r->kv_heads;
     const float *q_norm = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : NULL;
     const float *k_norm = op->n_weights > 0 ? plain_weight(m, op->weight[1]) : NULL;
-    const uint32_t angles = m->g->angles[r->angles].first;
+    const struct graph_angles *all = m->g->angles;
+    const uint32_t of_k = all[r->angles].first;
+    const uint32_t of_q = r->angles_q != GRAPH_NONE ? all[r->angles_q].first : of_k;
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         float *row = value_f32(m, op->in) + (size_t)t * width;
-        const float *cos_sin =
-            (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride + angles;
+        const float *angles =
+            (const float *)(const void *)(m->slot + m->h->at_rope) + (size_t)t * m->h->rope_stride;
         const struct step_chunk *c = chunk_of(m, t);
         uint32_t position = c->position + (t - c->first);
         uint32_t block = block_table(
@@ -304,7 +306,7 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
             const float *norm = i < r->heads ? q_norm : k_norm;
             if (norm != NULL)
                 k->rms_norm(x, x, norm, r->dim_k, r->norm.inv_width, r->norm.eps);
-            k->rope(x, cos_sin, r->n_rot / 2, r->neox);
+            k->rope(x, angles + (i < r->heads ? of_q : of_k), r->n_rot / 2, r->neox);
         }
         for (uint32_t i = 0; i < r->kv_heads; i++) {
             uint8_t *at = cache_block(m, op->cache, op->cache_layer, i, block);

@@ -84,6 +84,7 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
         .a = launch_plain_weight(b, o->weight[1]),
         .beta_at = d->beta,
         .alpha_at = d->alpha,
+        .grouped = d->grouped,
         .scale = d->scale,
         .memory = (2 * d->dim_k + 4ull * group) * sizeof(float),
     };

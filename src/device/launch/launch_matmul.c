@@ -445,8 +445,12 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     uint32_t panels = s.heads * widest / PANEL_ROWS;
     choose_group(b, o, &w, panels);
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
+    /* Where q has angles of its own, no launch has both q and k. */
+    const uint32_t of_q = of->angles_q != GRAPH_NONE ? units_of(&s, 0) : 0;
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
-        if (!find_run(b, o, heads_panels, &s, units, &r))
+        const bool q_alone = r.first_unit < of_q;
+        const uint32_t angles = q_alone ? of->angles_q : of->angles;
+        if (!find_run(b, o, heads_panels, &s, q_alone ? of_q : units, &r))
             return cut_too_often(b, o);
         struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
         struct launch_heads_arguments args = {
@@ -465,7 +469,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .head_k = of->dim_k,
             .head_v = of->dim_v,
             .n_rot = of->n_rot,
-            .rotation = 2 * (uint64_t)b->g->angles[of->angles].first + of->neox,
+            .rotation = 2 * (uint64_t)b->g->angles[angles].first + of->neox,
             .biased = biased_bits(o, 3),
             .bias0 = launch_plain_weight(b, o->bias[0]),
             .bias1 = launch_plain_weight(b, o->bias[1]),

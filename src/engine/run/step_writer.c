@@ -10,10 +10,13 @@ void step_writer_rope(const struct stator *s, const struct step_header *h, uint8
     const struct graph *g = &s->planning.devices[0].graph; /* all have the same angles */
     for (uint32_t i = 0; i < g->n_angles; i++) {
         const struct graph_angles *a = &g->angles[i];
+        double magnitude = (double)a->magnitude;
+        if (a->growth != 0)
+            magnitude *= 1 + (double)a->growth * log(1 + floor((double)position / a->original));
         for (uint32_t j = a->first / 2; j < (a->first + a->n_rot) / 2; j++) {
             double angle = (double)position * s->rope_frequency[j];
-            out[2 * j] = (float)(cos(angle) * (double)a->magnitude);
-            out[2 * j + 1] = (float)(sin(angle) * (double)a->magnitude);
+            out[2 * j] = (float)(cos(angle) * magnitude);
+            out[2 * j + 1] = (float)(sin(angle) * magnitude);
         }
     }
 }

@@ -112,7 +112,8 @@ static inline float sum4(local const float *part, uint column) {
             }                                                                                                \
             uint head = at / blocks, block = at % blocks, columns = dim_v - block * DELTA_BLOCK;             \
             global float *rows = all + at * dim_k * DELTA_BLOCK + column;                                    \
-            uint key = head % key_heads * dim_k, to = head * dim_v + block * DELTA_BLOCK + column;           \
+            uint key = delta_key(head, key_heads, grouped) * dim_k;                                          \
+            uint to = head * dim_v + block * DELTA_BLOCK + column, factor = delta_column(head, grouped);     \
             float s[MOST];                                                                                   \
             uint most = cl_ceil_div(dim_k, (uint)LANES);                                                     \
             _Pragma("unroll") for (uint i = 0; i < (KEPT ? MOST : most); i++) {                              \
@@ -125,8 +126,8 @@ static inline float sum4(local const float *part, uint column) {
                 if (t % ITEMS == 0 && t + me < tokens) {                                                     \
                     global const float *mine = x + me * in_width;                                            \
                     decays[me] =                                                                             \
-                        delta_factor(num_exp(num_softplus(mine[alpha_at + head] + bias[head]) * a[head]));   \
-                    betas[me] = delta_factor(num_sigmoid(mine[beta_at + head]));                             \
+                        delta_factor(num_exp(num_softplus(mine[alpha_at + factor] + bias[head]) * a[head]));   \
+                    betas[me] = delta_factor(num_sigmoid(mine[beta_at + factor]));                             \
                 }                                                                                            \
                 for (uint i = me; i < dim_k; i += ITEMS) {                                                   \
                     q[i] = x[key + i];                                                                       \

@@ -45,7 +45,7 @@
     X(U32, out_width)                                                                                        \
     X(BUFFER, const float, bias)                                                                             \
     X(BUFFER, const float, a)                                                                                \
-    X(STATES, state) X(U32, beta_at) X(U32, alpha_at) X(F32, scale) X(LOCAL, float, memory)
+    X(STATES, state) X(U32, beta_at) X(U32, alpha_at) X(U32, grouped) X(F32, scale) X(LOCAL, float, memory)
 
 #define KERNEL_ARGUMENTS_GATE(X)                                                                             \
     X(BUFFER, const float, in)                                                                               \
