@@ -23,6 +23,11 @@ MATMUL_INLINE void dot_steps(uint32_t type, uint32_t n, const struct panel_layou
                              const uint8_t *high, int from, int to, const int8_t *q, size_t row, __m256i *i) {
     __m256i p[MATMUL_TILE];
     const int group = avx2_steps_in_int16(type);
+#ifdef __SANITIZE_THREAD__ /* gcc does not see there that all are written before they are read */
+    UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        p[t] = i[t] = _mm256_setzero_si256();
+#endif
     UNROLL
     for (int s = from; s < to; s++) {
         __m256i w = avx2_load_step(type, l, quants, high, s);
