@@ -316,6 +316,17 @@ static bool is_redundant(const struct shape_tensors *tensors, struct gguf_text n
     return false;
 }
 
+/* A factor of a whole matrix, or of what it is multiplied with: converters of NVFP4 write them. */
+static bool is_nvfp4_scale(struct gguf_text name) {
+    static const char *const ends[] = {".scale", ".input_scale"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        const size_t n = strlen(ends[i]);
+        if (name.length > n && memcmp(name.data + name.length - n, ends[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool place_in(const struct shape_place *places, size_t n, struct gguf_text name,
                      const struct gguf_tensor *t, void *base) {
     for (size_t i = 0; i < n; i++) {
@@ -366,6 +377,11 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
         return STATOR_OK;
     if (is_redundant(tensors, name, in_layer))
         return STATOR_OK;
+    if (is_nvfp4_scale(name))
+        return gguf_error(g, e,
+                          "tensor '%s' scales a matrix of NVFP4, which is not supported; expected a model "
+                          "whose matrices have their scales inside, such as one of MXFP4 or Q4_K_M",
+                          gguf_show(t->name, shown));
     return gguf_error(
         g, e, "tensor '%s' is not known for the architecture %s; leaving it out would give wrong results",
         gguf_show(t->name, shown), s->arch_name);

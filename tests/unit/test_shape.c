@@ -386,6 +386,15 @@ static void bad_tensors(void **state) {
                  unknown[i].arch);
         refused(&w, part);
     }
+    static const char *const scales[] = {"blk.0.attn_q.scale", "blk.1.ffn_down.input_scale", "output.scale"};
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+        char part[128];
+        struct gguf_writer w = tiny("llama", NULL);
+        gguf_writer_tensor(&w, scales[i], BLOCK_F32, 1, (uint64_t[]){1}, NULL);
+        snprintf(part, sizeof part, "tensor '%s' scales a matrix of NVFP4, which is not supported",
+                 scales[i]);
+        refused(&w, part);
+    }
     struct gguf_writer w = tiny("llama", NULL);
     gguf_writer_tensor(&w, "blk.4294967296.attn_q.weight", BLOCK_F32, 1, (uint64_t[]){8}, NULL);
     refused(&w, "tensor 'blk.4294967296.attn_q.weight' is not known");
