@@ -47,7 +47,11 @@ static void load_body(void *context) {
     json_error_t error;
     l->kept = json_array();
     json_t *body = json_loadb(l->text, l->n, JSON_REJECT_DUPLICATES, &error);
-    if (body == NULL)
+    if (body == NULL && json_error_code(&error) == json_error_null_character)
+        l->ok = api_failure_set(l->why, 400, NULL,
+                                "line %d, column %d: a text with the character \\u0000 can't be read",
+                                error.line, error.column);
+    else if (body == NULL)
         l->ok = api_failure_set(l->why, 400, NULL, "the body is no JSON: line %d, column %d: %s", error.line,
                                 error.column, error.text);
     else if (json_array_append_new(l->kept, body) != 0)

@@ -146,7 +146,7 @@ static const struct refused bodies[] = {
     {API_CHAT, "", 400, "", "the body is empty"},
     {API_CHAT, "[]", 400, "", "a JSON object"},
     {API_CHAT, "{} x", 400, "", "no JSON"},
-    {API_CHAT, "{\"a\": \"\\u0000\"}", 400, "", "no JSON"},
+    {API_CHAT, "{\"a\": \"\\u0000\"}", 400, "", "the character \\u0000 can't be read"},
     {API_CHAT, "{\"a\": \"\xFF\"}", 400, "", "no JSON"},
     {API_CHAT, "{}", 400, "messages", "missing"},
     {API_COMPLETION, "{}", 400, "prompt", "missing"},
