@@ -36,7 +36,7 @@ void parts_nextn_block(struct parts *p) {
                               s->n_embd, GRAPH_F32);
     const uint32_t states = parts_norm(p, i, "states", s->output_norm, GRAPH_F32);
     g->nextn = g->n_ops;
-    const uint32_t pair = parts_value(p, i, "pair", 2 * s->n_embd, graph_form_for(l->nextn.pair));
+    const uint32_t pair = parts_value(p, i, "pair", 2 * s->n_embd, GRAPH_F32 | graph_form_for(l->nextn.pair));
     struct graph_op *op = graph_add_op(g, GRAPH_PAIR, i, states, pair);
     op->work = p->kept;
     op->norm = parts_norm_of(s, s->n_embd);

@@ -151,7 +151,7 @@ static stator_status add_fill(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
-static stator_status add_embed(struct launch_list *b, uint32_t op) {
+void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_weight *w = &b->g->weights[o->weight[0]];
     for (uint32_t i = 0; i < w->n_pieces; i++) {
@@ -160,15 +160,21 @@ static stator_status add_embed(struct launch_list *b, uint32_t op) {
         launch_put_embed(b, l,
                          &(struct launch_embed_arguments){
                              .piece = {DEVICE_WEIGHTS, p->slice, p->offset},
-                             .x = launch_floats(b, o->out),
+                             .x = x,
                              .type = w->layout.type,
                              .file = w->layout.file,
                              .width = w->layout.cols,
+                             .stride = stride,
                              .first_panel = p->first_panel,
                              .panels = p->panels,
-                             .scale = o->scale,
+                             .scale = scale,
                          });
     }
+}
+
+static stator_status add_embed(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    launch_rows(b, op, launch_floats(b, o->out), b->g->values[o->out].width, o->scale);
     return STATOR_OK;
 }
 
@@ -320,6 +326,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .n_kv_heads = a->kv_heads,
         .heads = heads,
         .window = kv->window,
+        .skip = a->skip,
         .sinks = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
         .has_sinks = o->n_weights > 0,
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
@@ -389,8 +396,17 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_MATMUL] = add_matmul,      [GRAPH_ROPE_STORE] = add_rope_store, [GRAPH_ATTENTION] = add_attention,
     [GRAPH_GATHER_NORM] = add_norm,   [GRAPH_ARGMAX] = add_argmax,         [GRAPH_CONV] = launch_conv,
     [GRAPH_DELTA] = launch_delta,     [GRAPH_GATE] = launch_gate,          [GRAPH_ROUTE] = launch_route,
-    [GRAPH_EXPERTS] = launch_experts,
+    [GRAPH_EXPERTS] = launch_experts, [GRAPH_PAIR] = launch_pair,          [GRAPH_KEEP] = launch_keep,
 };
+
+void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin, uint32_t *end) {
+    const uint32_t ranges[][2] = {[LAUNCH_BODY] = {0, g->tail},
+                                  [LAUNCH_TAIL] = {g->tail, g->guess},
+                                  [LAUNCH_BLOCK] = {g->nextn, g->nextn_end},
+                                  [LAUNCH_GUESS] = {g->guess, g->n_ops}};
+    *begin = ranges[part][0];
+    *end = ranges[part][1];
+}
 
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,
                            uint32_t rows, struct launch *out, uint32_t *n, stator_error *e) {
@@ -398,9 +414,16 @@ stator_status launch_build(const struct device_model *m, const struct launch_tra
     if (t->max_group < OPENCL_GROUP)
         return error_set(e, STATOR_DEVICE, "the kernels need groups of %d work items, the device has %u",
                          OPENCL_GROUP, t->max_group);
-    struct launch_list b = {.m = m, .g = m->graph, .traits = t, .rows = rows, .out = out, .e = e};
-    uint32_t op = part == LAUNCH_BODY ? 0 : b.g->tail;
-    uint32_t end = part == LAUNCH_BODY ? b.g->tail : b.g->guess;
+    struct launch_list b = {.m = m,
+                            .g = m->graph,
+                            .traits = t,
+                            .rows = rows,
+                            .reads_spilled = part >= LAUNCH_BLOCK,
+                            .out = out,
+                            .e = e};
+    uint32_t op = 0;
+    uint32_t end = 0;
+    launch_range(b.g, part, &op, &end);
     for (; op < end; op++) {
         enum graph_kind kind = m->graph->ops[op].kind;
         if (kind == GRAPH_LAND || kind == GRAPH_SEND)

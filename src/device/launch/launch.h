@@ -79,8 +79,10 @@ extern const struct launch_kernel launch_kernels[];
 extern const uint32_t launch_n_kernels;
 
 enum launch_part {
-    LAUNCH_BODY, /* ops before graph.tail */
-    LAUNCH_TAIL
+    LAUNCH_BODY,  /* ops before graph.tail */
+    LAUNCH_TAIL,  /* those from there to graph.guess */
+    LAUNCH_BLOCK, /* of STEP_GUESS: [graph.nextn, graph.nextn_end), */
+    LAUNCH_GUESS  /* and those from graph.guess on */
 };
 
 /* Buckets of a dimension of at most `most` tokens (or rows): lists are made for 1, 4, 16, 64 and `most`, as
@@ -97,6 +99,7 @@ uint32_t launch_streamed(const struct device_model *m);
 void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
                 struct step_header *h);
 
+void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin, uint32_t *end);
 /* The launches of one part of the model for at most `rows` tokens (tail: rows of logits); the descriptor lies
  * at the start of exchange, whatever the step's slot. *n is how many; writes them to out if that is not NULL.
  * STATOR_DEVICE: the model's shape, its cut into slices or the device's traits are beyond what the kernels

@@ -4,8 +4,7 @@
 #include "kernels/shared/delta.h"
 #include "kernels/shared/opencl.h"
 
-/* Where the layer's states lie, and the shape of what they are of. */
-static stator_status states_of(struct launch_list *b, const struct graph_op *o, struct launch_states *out) {
+stator_status launch_states_of(struct launch_list *b, const struct graph_op *o, struct launch_states *out) {
     const struct graph_cache *g = &b->g->caches[o->cache];
     const struct device_cache *c = &b->m->caches[o->cache];
     const struct graph_delta *d = &o->delta;
@@ -57,7 +56,7 @@ stator_status launch_conv(struct launch_list *b, uint32_t op) {
         .tile = d->dim_k * sizeof(float),
         .lane = 128 * sizeof(float),
     };
-    stator_status st = states_of(b, o, &args.state);
+    stator_status st = launch_states_of(b, o, &args.state);
     if (st != STATOR_OK)
         return st;
     launch_put_conv(b, l, &args);
@@ -88,7 +87,7 @@ stator_status launch_delta(struct launch_list *b, uint32_t op) {
         .scale = d->scale,
         .memory = (2 * d->dim_k + 4ull * group) * sizeof(float),
     };
-    stator_status st = states_of(b, o, &args.state);
+    stator_status st = launch_states_of(b, o, &args.state);
     if (st != STATOR_OK)
         return st;
     launch_put_delta(b, l, &args);

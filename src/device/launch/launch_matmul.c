@@ -61,6 +61,8 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_EMBED] = {"embed", "ends", 0},
     [LAUNCH_ARGMAX] = {"argmax", "ends", 0},
     [LAUNCH_NORM] = {"norm", "norm", 16},
+    [LAUNCH_PAIR] = {"norm_pair", "norm", 16},
+    [LAUNCH_KEEP] = {"keep", "ends", 0},
     [LAUNCH_CONV] = {"delta_conv", "delta", 16},
     [LAUNCH_DELTA] = {"delta_rule", "delta", 16},
     [LAUNCH_DELTA_WIDE] = {"delta_rule_wide", "delta", 16},
@@ -665,7 +667,8 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
     choose_group(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit);
     const struct device_stream *stream = &b->m->stream;
-    const uint64_t half = stream->tokens > 0 && b->rows >= stream->tokens ? stream->half_bytes : 0;
+    const uint64_t half =
+        stream->tokens > 0 && b->rows >= stream->tokens && !b->reads_spilled ? stream->half_bytes : 0;
     for (struct experts_run r = {0}; r.first < x->experts; r.first = r.end) {
         if (!find_experts(b->g, o, half, &r))
             return cut_too_often(b, o);

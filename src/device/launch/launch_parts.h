@@ -18,6 +18,8 @@ enum {
     LAUNCH_EMBED,
     LAUNCH_ARGMAX,
     LAUNCH_NORM,
+    LAUNCH_PAIR,
+    LAUNCH_KEEP,
     LAUNCH_CONV,
     LAUNCH_DELTA,
     LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
@@ -38,6 +40,7 @@ struct launch_list {
     const struct graph *g;
     const struct launch_traits *traits;
     uint32_t rows;      /* of the bucket */
+    bool reads_spilled; /* experts where they lie, whatever the window: it is the bodies' */
     struct launch *out; /* or NULL: only counts */
     uint32_t n;
     uint32_t streamed;     /* launches with copies so far */
@@ -63,10 +66,18 @@ struct launch_source launch_source_of(const struct launch_list *b, const struct 
 stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, struct launch_cache *out);
 
 /* launch_delta.c */
+/* Where the op's layer has its states, and the shape of what they are of (CONV, DELTA). */
+stator_status launch_states_of(struct launch_list *b, const struct graph_op *o, struct launch_states *out);
 stator_status launch_conv(struct launch_list *b, uint32_t op);
 stator_status launch_delta(struct launch_list *b, uint32_t op);
 stator_status launch_gate(struct launch_list *b, uint32_t op);
 
+/* launch_nextn.c */
+stator_status launch_pair(struct launch_list *b, uint32_t op);
+stator_status launch_keep(struct launch_list *b, uint32_t op);
+
+/* Rows of an embedding by token to rows at x, `stride` floats apart. */
+void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale);
 /* The op `op`; with launch_heads, together with the op `rope` that rotates and stores what it gives. */
 stator_status launch_matmul(struct launch_list *b, uint32_t op);
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope);

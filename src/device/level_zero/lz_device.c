@@ -74,7 +74,7 @@ stator_status lz_device_takes(const struct device_choice *c, const struct device
     struct launch_traits t = lz_facts_traits(&s->gpus[c->where[0]]);
     const struct graph *g = m->graph;
     uint32_t bounds[LAUNCH_BUCKETS];
-    for (int part = LAUNCH_BODY; part <= LAUNCH_TAIL; part++) {
+    for (int part = LAUNCH_BODY; part <= LAUNCH_GUESS; part++) {
         uint32_t n = part == LAUNCH_BODY ? launch_buckets(g->want.batch, m->stream.tokens, bounds)
                                          : launch_buckets(g->want.logits_rows, 0, bounds);
         for (uint32_t i = 0, launches = 0; i < n && st == STATOR_OK; i++)

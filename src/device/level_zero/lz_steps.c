@@ -40,6 +40,8 @@ void lz_steps_lay_out(struct lz_steps *s, struct carve *c, const struct device_m
         for (int b = 0; b < LAUNCH_BUCKETS; b++) {
             s->body[k][b].ops = carve_take(c, s->max_events, sizeof(uint32_t));
             s->tail[k][b].ops = carve_take(c, s->max_events, sizeof(uint32_t));
+            if (m->graph->guess < m->graph->n_ops)
+                s->guess[k][b].ops = carve_take(c, s->max_events, sizeof(uint32_t));
         }
     }
 }
@@ -329,10 +331,10 @@ static stator_status append_after(struct recording *r, struct lz_streaming *copi
     return l->n_copies > 0 ? lz_stream_after(copies, l, r->e) : append_barrier(r);
 }
 
-/* The ops [begin, end) with their launches, which come in the ops' order. */
-static stator_status append_ops(struct recording *r, enum launch_part part, uint32_t bucket, uint32_t begin,
-                                uint32_t end) {
-    uint32_t n = 0;
+/* The part's ops with their launches, which come in the ops' order. */
+static stator_status append_ops(struct recording *r, enum launch_part part, uint32_t bucket) {
+    uint32_t n = 0, begin = 0, end = 0;
+    launch_range(r->d->model->graph, part, &begin, &end);
     struct lz_streaming copies;
     stator_status st = build(r, part, &n);
     uint32_t at = 0, streamed = 0;
@@ -368,14 +370,13 @@ static stator_status record_body(struct lz_device *d, uint32_t slot, uint32_t bu
     if (st == STATOR_OK)
         st = append_descriptor(&r, r.rows);
     if (st == STATOR_OK)
-        st = append_ops(&r, LAUNCH_BODY, bucket, 0, d->model->graph->tail);
+        st = append_ops(&r, LAUNCH_BODY, bucket);
     return st == STATOR_OK ? close_list(&r) : st;
 }
 
 /* first_event: after those of the longest body. */
 static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bucket, uint32_t first_event,
                                  stator_error *e) {
-    const struct graph *g = d->model->graph;
     struct recording r = {.d = d,
                           .slot = slot,
                           .rows = d->steps.tail_bounds[bucket],
@@ -384,7 +385,26 @@ static stator_status record_tail(struct lz_device *d, uint32_t slot, uint32_t bu
     r.list->first_event = first_event;
     stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
     if (st == STATOR_OK)
-        st = append_ops(&r, LAUNCH_TAIL, bucket, g->tail, g->guess);
+        st = append_ops(&r, LAUNCH_TAIL, bucket);
+    if (st == STATOR_OK)
+        st = append_results(&r);
+    return st == STATOR_OK ? close_list(&r) : st;
+}
+
+/* A pass of the block of nextn: a token of each row. */
+static stator_status record_guess(struct lz_device *d, uint32_t slot, uint32_t bucket, stator_error *e) {
+    struct recording r = {.d = d,
+                          .slot = slot,
+                          .rows = d->steps.tail_bounds[bucket],
+                          .list = &d->steps.guess[slot][bucket],
+                          .e = e};
+    stator_status st = lz_queue_list(&d->queue, &r.list->handle, e);
+    if (st == STATOR_OK)
+        st = append_descriptor(&r, r.rows);
+    if (st == STATOR_OK)
+        st = append_ops(&r, LAUNCH_BLOCK, bucket);
+    if (st == STATOR_OK)
+        st = append_ops(&r, LAUNCH_GUESS, bucket);
     if (st == STATOR_OK)
         st = append_results(&r);
     return st == STATOR_OK ? close_list(&r) : st;
@@ -431,6 +451,9 @@ static stator_status record_slot(struct lz_device *d, uint32_t slot, stator_erro
     }
     for (uint32_t b = 0; b < s->n_tails && st == STATOR_OK; b++)
         st = record_tail(d, slot, b, longest, e);
+    const bool guesses = d->model->graph->guess < d->model->graph->n_ops;
+    for (uint32_t b = 0; guesses && b < s->n_tails && st == STATOR_OK; b++)
+        st = record_guess(d, slot, b, e);
     if (st == STATOR_OK && s->n_tails > 0)
         st = record_head(d, slot, e);
     return st;
@@ -485,7 +508,13 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
     const struct lz_list *lists[2] = {NULL, NULL};
     uint32_t n = 0, body = LAUNCH_BUCKETS;
     bool tail = h->n_rows > 0 && s->n_tails > 0;
-    if (h->run_body) {
+    if (h->run_body == STEP_GUESS) {
+        uint32_t bucket = bucket_of(s->tail_bounds, s->n_tails, h->n_rows);
+        struct launch_traits t = lz_facts_traits(d->gpu);
+        launch_cut(d->model, &t, s->tail_bounds[bucket], h);
+        lists[n++] = &s->guess[slot][bucket];
+        tail = false;
+    } else if (h->run_body) {
         body = bucket_of(s->body_bounds, s->n_bodies, h->n_tokens);
         struct launch_traits t = lz_facts_traits(d->gpu);
         launch_cut(d->model, &t, s->body_bounds[body], h);
@@ -587,6 +616,7 @@ void lz_steps_close(struct lz_device *d) {
         for (uint32_t b = 0; b < LAUNCH_BUCKETS; b++) {
             destroy_list(ze, &s->body[k][b]);
             destroy_list(ze, &s->tail[k][b]);
+            destroy_list(ze, &s->guess[k][b]);
         }
         destroy_list(ze, &s->head[k]);
         if (s->fence[k] != NULL)

@@ -1,5 +1,5 @@
 /* The ends of a step: setting blocks of caches, rows of the embedding, the largest logit. */
-#include "kernels/opencl/cl_panel.h"
+#include "kernels/opencl/cl_kv.h"
 
 /* Sets the blocks of a cache that the step names in `units` units of one slice, beginning at kv: to zeros, or
  * to another block's content. A group has a part of a block, of OPENCL_FILL_PART bytes. */
@@ -38,7 +38,30 @@ kernel void embed(CL_ARGUMENTS(EMBED)) {
             continue;
         cl_bytes at = piece + panel * p.panel_bytes;
         for (uint c = get_local_id(0); c < width; c += get_local_size(0))
-            x[t * width + c] = cl_decode(type, &p, at, row % 16, c) * scale;
+            x[t * stride + c] = cl_decode(type, &p, at, row % 16, c) * scale;
+    }
+}
+
+/* States of the last known token of each chunk and of its guesses to the rows that the sequence keeps; of the
+ * known one to its cache, too. */
+kernel void keep(CL_ARGUMENTS(KEEP)) {
+    global const struct step_chunk *chunks =
+        (global const struct step_chunk *)(step + CL_STEP(step)->at_chunks);
+    uint n = CL_STEP(step)->n_chunks * kept_rows;
+    for (uint item = get_group_id(0); item < n; item += get_num_groups(0)) {
+        global const struct step_chunk *c = &chunks[item / kept_rows];
+        uint row = item % kept_rows;
+        if (row > c->tested)
+            continue;
+        global const float *from = in + (c->first + c->n - c->tested - 1 + row) * width;
+        global float *to = kept + (c->slot * kept_rows + row) * width;
+        for (uint i = get_local_id(0); i < width; i += get_local_size(0))
+            to[i] = from[i];
+        if (row > 0 || !has_state)
+            continue;
+        to = (global float *)(state + cl_table(step, cache, c->slot)[0] * block_bytes);
+        for (uint i = get_local_id(0); i < width; i += get_local_size(0))
+            to[i] = from[i];
     }
 }
 

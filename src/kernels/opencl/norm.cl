@@ -1,5 +1,30 @@
 /* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row. */
-#include "kernels/opencl/cl_common.h"
+#include "kernels/opencl/cl_kv.h"
+
+/* Group: what a row's values are multiplied by, before their weights. */
+static inline float norm_factor(global const float *from, uint width, local float *lane, float inv_n,
+                                float eps) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    for (uint j = me; j < 128; j += items) {
+        float sum = 0.0f;
+        uint i = j;
+        for (; i + 7 * 128 < width; i += 8 * 128) { /* eight loads under way at once */
+            float v[8];
+#pragma unroll
+            for (uint m = 0; m < 8; m++)
+                v[m] = from[i + 128 * m];
+#pragma unroll
+            for (uint m = 0; m < 8; m++)
+                sum = fma(v[m], v[m], sum);
+        }
+        for (; i < width; i += 128)
+            sum = fma(from[i], from[i], sum);
+        lane[j] = sum;
+    }
+    cl_sum128(lane, 1);
+    float mean = lane[0] * inv_n;
+    return num_rsqrt(mean + eps);
+}
 
 /* x: rows as wide as out. gather: the rows that the step wants logits of, else all tokens. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
@@ -14,25 +39,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
     struct cl_forms o = CL_FORMS(out);
     for (uint row = get_group_id(0); row < n; row += get_num_groups(0)) {
         global const float *from = x + (gather ? rows[row] : row) * width;
-        for (uint j = me; j < 128; j += items) {
-            float sum = 0.0f;
-            uint i = j;
-            for (; i + 7 * 128 < width; i += 8 * 128) { /* eight loads under way at once */
-                float v[8];
-#pragma unroll
-                for (uint m = 0; m < 8; m++)
-                    v[m] = from[i + 128 * m];
-#pragma unroll
-                for (uint m = 0; m < 8; m++)
-                    sum = fma(v[m], v[m], sum);
-            }
-            for (; i < width; i += 128)
-                sum = fma(from[i], from[i], sum);
-            lane[j] = sum;
-        }
-        cl_sum128(lane, 1);
-        float mean = lane[0] * inv_n;
-        float r = num_rsqrt(mean + eps);
+        float r = norm_factor(from, width, lane, inv_n, eps);
         for (uint at = 0; at < width; at += OPENCL_NORM_CHUNK) {
             uint here = min(width - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -49,6 +56,42 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
                 barrier(CLK_LOCAL_MEM_FENCE);
                 cl_quantise_forms(&o, 2 * row + 1, at, tile, here, false, work);
             }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Pairs of a token's embedding, which is in the floats of out already, and the state before it, both normed.
+ * A group per half of a row. Local memory as above. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_pair(CL_ARGUMENTS(PAIR)) {
+    uint width = out_width / 2;
+    uint me = get_local_id(0), items = get_local_size(0);
+    struct cl_forms o = CL_FORMS(out);
+    for (uint item = get_group_id(0); item < 2 * CL_STEP(step)->n_tokens; item += get_num_groups(0)) {
+        uint t = item / 2, first = item % 2 * width;
+        global const struct step_chunk *c = cl_chunk_of(step, false, t);
+        global float *to = (global float *)(out + out_f32) + t * out_width + first;
+        global const float *from = to, *weight = embedding_weight;
+        if (first > 0) {
+            weight = state_weight;
+            if (t > c->first)
+                from = states + (t - 1) * width;
+            else if (c->hidden == 0)
+                from = (global const float *)(state + cl_table(step, cache, c->slot)[0] * block_bytes);
+            else
+                from = kept + (c->slot * kept_rows + c->hidden - 1) * width;
+        }
+        float r = norm_factor(from, width, lane, inv_n, eps);
+        for (uint at = 0; at < width; at += OPENCL_NORM_CHUNK) {
+            uint here = min(width - at, (uint)OPENCL_NORM_CHUNK);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = me; i < here; i += items) {
+                float y = from[at + i] * r * weight[at + i];
+                tile[i] = y;
+                to[at + i] = y;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            cl_quantise_forms(&o, t, first + at, tile, here, false, work);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

@@ -16,7 +16,7 @@
 #define KERNEL_ARGUMENTS_EMBED(X)                                                                            \
     X(BUFFER, const uchar, piece)                                                                            \
     X(BUFFER, float, x)                                                                                      \
-    X(U32, type) X(U32, file) X(U32, width) X(U32, first_panel) X(U32, panels) X(F32, scale)
+    X(U32, type) X(U32, file) X(U32, width) X(U32, stride) X(U32, first_panel) X(U32, panels) X(F32, scale)
 
 #define KERNEL_ARGUMENTS_ARGMAX(X)                                                                           \
     X(BUFFER, const float, logits) X(BUFFER, struct step_pick, picks) X(U32, vocab)
@@ -28,6 +28,21 @@
     X(U32, gather)                                                                                           \
     X(U32, pairs)                                                                                            \
     X(U32, adds) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_PAIR(X)                                                                             \
+    X(BUFFER, const float, states)                                                                           \
+    X(BUFFER, const float, kept)                                                                             \
+    X(U32, kept_rows)                                                                                        \
+    X(BUFFER, uchar, state)                                                                                  \
+    X(U32, block_bytes) X(U32, cache) X(BUFFER, const float, embedding_weight)                               \
+        X(BUFFER, const float, state_weight) X(FORMS, out) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile)   \
+            X(LOCAL, float, lane) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_KEEP(X)                                                                             \
+    X(BUFFER, const float, in)                                                                               \
+    X(U32, width)                                                                                            \
+    X(BUFFER, float, kept) X(U32, kept_rows) X(U32, has_state) X(BUFFER, uchar, state) X(U32, block_bytes)   \
+        X(U32, cache)
 
 #define KERNEL_ARGUMENTS_CONV(X)                                                                             \
     X(BUFFER, const float, in)                                                                               \
@@ -72,6 +87,7 @@
     X(U32, n_kv_heads)                                                                                       \
     X(U32, heads)                                                                                            \
     X(U32, window)                                                                                           \
+    X(U32, skip)                                                                                             \
     X(BUFFER, const float, sinks)                                                                            \
     X(U32, has_sinks)                                                                                        \
     X(BUFFER, float, cells) X(BUFFER, uint, arrivals) X(U32, n_cells) X(LOCAL, float4, whole)
