@@ -286,6 +286,13 @@ struct device_cluster device_cluster(void);
 /* At the program's start and end, by its main thread. end: may not return, when a rank is lost. */
 stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e);
 void device_cluster_end(int code);
+/* Who is there, for people; all ranks call it. */
+struct device_cluster_member {
+    char host[64], version[32], library[64];
+    uint32_t crowded;
+};
+/* Rank r's into out[r]; out has room for DEVICE_MAX. STATOR_USAGE: there are more ranks. */
+stator_status device_cluster_roll(struct device_cluster_member *out, stator_error *e);
 /* Before a weight is loaded: all ranks have this plan (or STATOR_DOES_NOT_FIT) and these weights (a hash;
  * STATOR_BAD_MODEL), or the error of a rank that refuses. */
 stator_status device_cluster_meet(const char *hash, const char *weights, uint64_t timeout_ns,

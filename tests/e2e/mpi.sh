@@ -147,6 +147,23 @@ test_another_file_on_another_host() {
 # once PATTERN NUMBER: so many lines.
 once() { [ "$(grep -cE "$1" "$tmp/err")" = "$2" ] || fail "$(grep -cE "$1" "$tmp/err") lines of $1: $(grep -E "$1" "$tmp/err")"; }
 
+# Every rank's host, by the rank that asks; what is not the same everywhere, or not where it should be, is a problem.
+test_doctor_looks_at_the_launch() {
+    need_mpi
+    local host
+    host=$(hostname)
+    ranks 2 --bind-to none "$mpi" doctor >"$tmp/out" 2>"$tmp/err" # exit 5 where there is no GPU
+    printed "^rank 0: ok +rank 1: host $host, stator [0-9.]+, Open MPI v"
+    printed '^rank 0: note +rank 1: another rank of host .* may run on the same processors'
+    printed '^rank 1: .*memlock'
+    ! grep -q MPI_ABORT "$tmp/err" || fail "it has aborted"
+    ranks 2 "$mpi" doctor --hosts "$host,elsewhere" >"$tmp/out" 2>"$tmp/err" && fail "it finds nothing"
+    printed "^rank 0: ok +rank 0: host $host"
+    printed "^rank 0: problem +rank 1: it runs on host $host, elsewhere is expected"
+    ranks 2 "$mpi" doctor --json >"$tmp/out" 2>"$tmp/err"
+    [ "$(grep -c '"problems"' "$tmp/out")" = 1 ] || fail "not one document"
+}
+
 test_bad_launches() {
     need_mpi
     expect 2 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" # no mpiexec

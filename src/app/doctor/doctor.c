@@ -11,6 +11,7 @@
 #include "app/out.h"
 
 #include "base/json_writer.h"
+#include "device/device.h"
 #include "device/device_info.h"
 
 #include <errno.h>
@@ -115,8 +116,11 @@ static void print_json(const struct doctor *d, uint32_t problems) {
 }
 
 static void print_lines(const struct doctor *d, uint32_t problems) {
+    const struct device_cluster ranks = device_cluster();
     for (uint32_t i = 0; i < d->n; i++) {
         const struct doctor_finding *f = &d->findings[i];
+        if (ranks.size > 1) /* lines of all come together */
+            printf("rank %u: ", ranks.rank);
         printf("%-8s %s: %s\n", state_name(f->state), f->subject, f->text);
         if (f->state != DOCTOR_OK && f->advice[0] != '\0')
             printf("         -> %s\n", f->advice);
@@ -128,6 +132,7 @@ static void print_lines(const struct doctor *d, uint32_t problems) {
 int doctor_command(int argc, char **argv) {
     static struct doctor d;
     bool json = false;
+    const char *hosts = "";
     d.root = "";
     const struct options_row rows[] = {
         {.name = "root",
@@ -135,6 +140,11 @@ int doctor_command(int argc, char **argv) {
          .target = &d.root,
          .value = "DIR",
          .help = "read /sys, /proc and /dev below this folder (of another machine, or of a test)"},
+        {.name = "hosts",
+         .kind = OPTIONS_TEXT,
+         .target = &hosts,
+         .value = "A,B",
+         .help = "under mpiexec: the host names that the ranks should have, in the order of cluster.stages"},
         OPTIONS_JSON(&json)};
     struct options o = {.command = "doctor",
                         .usage = "",
@@ -150,15 +160,17 @@ int doctor_command(int argc, char **argv) {
     errno = ENOTDIR;
     if (stat(d.root[0] != '\0' ? d.root : "/", &st) == 0 ? !S_ISDIR(st.st_mode) : errno != ENOENT)
         return out_fail("doctor", STATOR_USAGE, "--root %.300s: %s", d.root, strerror(errno));
+    const struct device_cluster ranks = device_cluster();
+    doctor_launch(&d, hosts);
     doctor_machine(&d);
     check_level_zero(&d);
     doctor_limits(&d);
     uint32_t problems = 0;
     for (uint32_t i = 0; i < d.n; i++)
         problems += d.findings[i].state == DOCTOR_PROBLEM;
-    if (json)
+    if (json && ranks.rank == 0)
         print_json(&d, problems);
-    else
+    else if (!json)
         print_lines(&d, problems);
     return out_finish("doctor", problems == 0 ? STATOR_OK : STATOR_DEVICE);
 }

@@ -29,6 +29,9 @@ __attribute__((format(printf, 5, 6))) void doctor_add(struct doctor *d, enum doc
 /* doctor_machine.c: the kernel, the GPUs on the PCI bus, their drivers, nodes, memory windows, links, IOMMU.
  */
 void doctor_machine(struct doctor *d);
+/* doctor_launch.c: the ranks that mpiexec has started, by rank 0. Every rank calls it;
+ * hosts: "a,b", the names that are expected, or "". */
+void doctor_launch(struct doctor *d, const char *hosts);
 /* memlock and the cgroup's memory. */
 void doctor_limits(struct doctor *d);
 

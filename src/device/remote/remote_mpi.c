@@ -17,6 +17,7 @@
 
 static struct device_cluster here; /* of this process; written by begin */
 static bool met;                   /* device_cluster_meet was there */
+static bool rolled;                /* device_cluster_roll was: no run, all are there to the end */
 
 struct device_cluster device_cluster(void) {
     return here;
@@ -100,6 +101,20 @@ stator_status device_cluster_begin(int *argc, char ***argv, stator_error *e) {
             "is there)",
             provided);
     return here.size > 1 ? find_crowd(e) : STATOR_OK;
+}
+
+stator_status device_cluster_roll(struct device_cluster_member *out, stator_error *e) {
+    struct device_cluster_member own = {.crowded = here.crowded};
+    if (here.size > DEVICE_MAX)
+        return error_set(e, STATOR_USAGE, "mpiexec has started %u ranks; at most %d have stages", here.size,
+                         DEVICE_MAX);
+    if (gethostname(own.host, sizeof own.host - 1) != 0)
+        snprintf(own.host, sizeof own.host, "?");
+    snprintf(own.version, sizeof own.version, "%s", STATOR_VERSION);
+    snprintf(own.library, sizeof own.library, "%s", here.library);
+    CALL(MPI_Allgather, &own, sizeof own, MPI_BYTE, out, sizeof own, MPI_BYTE, MPI_COMM_WORLD);
+    rolled = true;
+    return STATOR_OK;
 }
 
 static void nap(void) {
@@ -202,8 +217,9 @@ void device_cluster_end(int code) {
     fflush(NULL);
     end_code = code;
     signal(SIGALRM, gone);
-    alarm(code == STATOR_DEVICE ? 2 : 10);
-    if (code == STATOR_DEVICE && here.size > 1)
+    const bool aborts = code == STATOR_DEVICE && here.size > 1 && !rolled;
+    alarm(aborts ? 2 : 10);
+    if (aborts)
         MPI_Abort(MPI_COMM_WORLD, code);
     MPI_Finalize();
 }
