@@ -20,10 +20,8 @@ void device_cluster_end(int code) {
     (void)code;
 }
 
-stator_status device_cluster_meet(const char *hash, const char *weights, uint64_t timeout_ns,
-                                  stator_error *e) {
+stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e) {
     (void)hash;
-    (void)weights;
     (void)timeout_ns;
     (void)e;
     return STATOR_OK;
@@ -77,6 +75,10 @@ stator_status device_cluster_probe(const struct device_link *in, const struct de
     (void)r;
     (void)e;
     return STATOR_OK;
+}
+
+void device_cluster_weights(const char *hash) {
+    (void)hash;
 }
 
 bool device_cluster_lost(void) {

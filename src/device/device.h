@@ -293,10 +293,9 @@ struct device_cluster_member {
 };
 /* Rank r's into out[r]; out has room for DEVICE_MAX. STATOR_USAGE: there are more ranks. */
 stator_status device_cluster_roll(struct device_cluster_member *out, stator_error *e);
-/* Before a weight is loaded: all ranks have this plan (or STATOR_DOES_NOT_FIT) and these weights (a hash;
- * STATOR_BAD_MODEL), or the error of a rank that refuses. */
-stator_status device_cluster_meet(const char *hash, const char *weights, uint64_t timeout_ns,
-                                  stator_error *e);
+/* Before a weight is read: all ranks have this plan. STATOR_DOES_NOT_FIT, or the error of a rank that
+ * refuses. */
+stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e);
 /* Instead of that, by a rank that comes no further: tells the others why. Once; nothing after meet. */
 void device_cluster_refuse(const stator_error *why);
 /* When all have loaded: copies over the boundaries to the stages before and behind this one (NULL: none), of
@@ -321,6 +320,9 @@ stator_status device_cluster_serve(const struct device_stage *stages, uint32_t f
 uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n);
 /* After meet: from now on a rank that is silent for deadline_ns is lost, and all end. */
 stator_status device_cluster_watch(uint64_t deadline_ns, stator_error *e);
+/* Under that watch: a hash of this rank's weights (32 digits). A rank with others fails all
+ * (STATOR_BAD_MODEL). */
+void device_cluster_weights(const char *hash);
 /* Whether one is, or has failed: loading is of no use then. */
 bool device_cluster_lost(void);
 /* Ends that: tells the others whether this rank has loaded, and waits until all have. An error: another

@@ -138,7 +138,7 @@ test_another_file_on_another_host() {
     { head -c $middle configs/demo.gguf; tail -c $((size - middle)) configs/demo.gguf | tr '\001-\376' '\002-\377'; } >"$tmp/other.gguf"
     expect 4 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/other.gguf" -p x -n 2 --set "$two"
     said 'stator run: the model file of rank 1 has other weights'
-    said 'stator \(rank 1\): the model file of rank 1 has other weights'
+    said 'stator \(rank 1\): rank 0: the model file of rank 1 has other weights'
     need_shared oracles/models/qwen3.gguf
     expect 3 ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$shared/oracles/models/qwen3.gguf" -p x -n 2 --set "$two"
     said 'rank 1 has plan'

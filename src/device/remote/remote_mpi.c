@@ -127,7 +127,6 @@ struct meeting {
     uint32_t status;
     char version[32];
     char hash[64];
-    char weights[64];
     char text[256];
 };
 
@@ -163,12 +162,6 @@ static stator_status compare(const struct meeting *all, stator_error *e) {
                 "rank %u has plan %.40s, rank 0 has %.40s: the model files, the configs or the devices "
                 "of the hosts differ (`stator plan --json` on both shows where)",
                 i, all[i].hash, all[0].hash);
-        if (strcmp(all[i].weights, all[0].weights) != 0)
-            return error_set(
-                e, STATOR_BAD_MODEL,
-                "the model file of rank %u has other weights than that of rank 0, in tensors of the "
-                "same names and shapes (compare their checksums: sha256sum)",
-                i);
     }
     return STATOR_OK;
 }
@@ -185,12 +178,10 @@ static stator_status meet(const struct meeting *mine, uint64_t timeout_ns, stato
     return st;
 }
 
-stator_status device_cluster_meet(const char *hash, const char *weights, uint64_t timeout_ns,
-                                  stator_error *e) {
+stator_status device_cluster_meet(const char *hash, uint64_t timeout_ns, stator_error *e) {
     struct meeting mine = {.status = STATOR_OK};
     snprintf(mine.version, sizeof mine.version, "%s", STATOR_VERSION);
     snprintf(mine.hash, sizeof mine.hash, "%s", hash);
-    snprintf(mine.weights, sizeof mine.weights, "%s", weights);
     return meet(&mine, timeout_ns, e);
 }
 

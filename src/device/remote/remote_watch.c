@@ -26,6 +26,7 @@ enum word_kind {
 struct word {
     uint32_t kind;
     uint32_t status;
+    char weights[36]; /* "": not known yet */
     char text[320];
 };
 
@@ -33,6 +34,7 @@ struct peer {
     uint32_t rank;
     struct remote_receive receive;
     struct word came, goes;
+    char weights[36];
     MPI_Request sending;
     uint64_t heard_ns, told_ns;
     bool ready; /* of rank 0's: it has loaded; of the others': rank 0 says go */
@@ -45,6 +47,8 @@ static struct watch {
     struct peer peers[DEVICE_MAX];
     uint32_t n;
     uint64_t deadline_ns;
+    _Atomic int sampled; /* `weights` holds */
+    char weights[36];
     _Atomic int loaded; /* `own` holds */
     stator_error own;   /* code STATOR_OK: loaded */
     _Atomic int lost;
@@ -65,12 +69,19 @@ bool remote_watch_going(void) {
     return watch.going;
 }
 
+void device_cluster_weights(const char *hash) {
+    snprintf(watch.weights, sizeof watch.weights, "%s", hash);
+    atomic_store(&watch.sampled, 1);
+}
+
 bool device_cluster_lost(void) {
     return atomic_load_explicit(&watch.lost, memory_order_relaxed) != 0;
 }
 
 static stator_status say(struct peer *p, enum word_kind kind, const stator_error *what, stator_error *e) {
     p->goes = (struct word){.kind = kind, .status = what != NULL ? (uint32_t)what->code : 0};
+    if (atomic_load(&watch.sampled) != 0)
+        memcpy(p->goes.weights, watch.weights, sizeof watch.weights);
     if (what != NULL && what->code != STATOR_OK)
         snprintf(p->goes.text, sizeof p->goes.text, "%.319s", what->text);
     p->told_ns = clock_ns();
@@ -92,6 +103,8 @@ static stator_status hear(struct peer *p, uint64_t bytes, stator_error *e) {
     if (bytes != sizeof *w || w->kind > WORD_GO)
         return error_set(e, STATOR_DEVICE, "rank %u says what can't be understood", p->rank);
     w->text[sizeof w->text - 1] = '\0';
+    if (w->weights[0] != '\0')
+        memcpy(p->weights, w->weights, sizeof p->weights);
     char from[16] = "";
     if (strncmp(w->text, "rank ", 5) != 0) /* else it was passed on */
         snprintf(from, sizeof from, "rank %u: ", p->rank);
@@ -124,10 +137,19 @@ static stator_status look_at(struct peer *p, stator_error *e) {
 /* One look at all. *over: there is nothing more to wait for. */
 static stator_status look(bool *over, bool *told, stator_error *e) {
     const bool loaded = atomic_load(&watch.loaded) != 0, first = device_cluster().rank == 0;
+    const bool sampled = atomic_load(&watch.sampled) != 0;
     bool all = true;
     stator_status st = STATOR_OK;
     for (uint32_t i = 0; i < watch.n && st == STATOR_OK; i++) {
+        const struct peer *p = &watch.peers[i];
         st = look_at(&watch.peers[i], e);
+        if (st == STATOR_OK && first && sampled && p->weights[0] != '\0' &&
+            memcmp(p->weights, watch.weights, sizeof p->weights) != 0)
+            st = error_set(
+                e, STATOR_BAD_MODEL,
+                "the model file of rank %u has other weights than that of rank 0, in tensors of the same "
+                "names and shapes (compare their checksums: sha256sum)",
+                p->rank);
         all = all && watch.peers[i].ready;
     }
     if (st != STATOR_OK || !loaded)

@@ -132,7 +132,7 @@ static stator_status sample_weights(const struct gguf *g, char out[HASH_TEXT], s
     struct hash h;
     stator_status st = STATOR_OK;
     hash_init(&h);
-    for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK; i++) {
+    for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK && !device_cluster_lost(); i++) {
         const struct gguf_tensor *t = gguf_tensor(g, i);
         uint64_t n = ARITH_MIN(t->bytes, (uint64_t)sizeof piece);
         st = gguf_load(g, t, (t->bytes - n) / 2, n, piece, e);
@@ -153,10 +153,14 @@ static stator_status meet(const struct stator *s, stator_error *e) {
         ends = ends * 131 + p->places[i].n_layers + (uint32_t)(p->places[i].total / 64);
     snprintf(text, sizeof text, "%.40s/%08x", p->hash, ends);
     char weights[HASH_TEXT];
-    stator_status st = sample_weights(s->planning.gguf, weights, e);
+    stator_status st = device_cluster_meet(text, s->deadline_ns, e);
     if (st == STATOR_OK)
-        st = device_cluster_meet(text, weights, s->deadline_ns, e);
-    return st == STATOR_OK ? device_cluster_watch(s->deadline_ns, e) : st;
+        st = device_cluster_watch(s->deadline_ns, e);
+    if (st == STATOR_OK)
+        st = sample_weights(s->planning.gguf, weights, e);
+    if (st == STATOR_OK)
+        device_cluster_weights(weights);
+    return st;
 }
 
 stator_status start_devices(struct stator *s, stator_error *e) {
