@@ -61,6 +61,8 @@ enum config_key {
     CONFIG_SAMPLING_SEED,
     CONFIG_SPECULATION_MODE,
     CONFIG_SPECULATION_TOKENS,
+    CONFIG_SPECULATION_MODEL,
+    CONFIG_SPECULATION_DEVICE,
     CONFIG_CACHE_DIR,
     CONFIG_CHAT_TEMPLATE,
     CONFIG_SERVER_HOST,
@@ -175,7 +177,9 @@ struct config {
     } sampling;
     struct {
         enum config_speculation mode;
-        uint64_t tokens; /* guessed per step and sequence, at most */
+        uint64_t tokens;          /* guessed per step and sequence, at most */
+        char model[CONFIG_PATH];  /* "draft": the second model */
+        char device[CONFIG_NAME]; /* that runs it; empty: the model's first */
     } speculation;
     struct {
         char dir[CONFIG_PATH]; /* empty: no cache */

@@ -197,7 +197,7 @@ static stator_status check_kv(struct check *p) {
 }
 
 static stator_status check_speculation(const struct check *p) {
-    const struct config *c = p->c;
+    struct config *c = p->c;
     const uint64_t rows = c->speculation.tokens + 1;
     if (c->speculation.mode == CONFIG_SPECULATION_OFF)
         return STATOR_OK;
@@ -205,9 +205,18 @@ static stator_status check_speculation(const struct check *p) {
         return problem(p, CONFIG_SPECULATION_MODE,
                        "is \"mtp\": a run over several hosts (cluster.stages) does not compute the block of "
                        "nextn; take \"ngram\" or \"off\"");
-    if (c->speculation.mode == CONFIG_SPECULATION_DRAFT)
+    if (c->speculation.mode == CONFIG_SPECULATION_DRAFT && c->speculation.model[0] == '\0')
         return problem(p, CONFIG_SPECULATION_MODE,
-                       "is \"draft\": this build can't plan a second model yet; take \"ngram\" or \"off\"");
+                       "is \"draft\": that needs speculation.model, the file of the model that guesses");
+    if (c->speculation.mode == CONFIG_SPECULATION_DRAFT && c->cluster.n > 0)
+        return problem(p, CONFIG_SPECULATION_MODE,
+                       "is \"draft\": a run over several hosts (cluster.stages) has no draft model; take "
+                       "\"ngram\" or \"off\"");
+    char device[CONFIG_NAME] = "";
+    if (c->speculation.device[0] != '\0' && !device_name(c->speculation.device, device))
+        return problem(p, CONFIG_SPECULATION_DEVICE,
+                       "is not the name of a device; expected one such as \"level_zero:0\" or \"cpu\"");
+    memcpy(c->speculation.device, device, sizeof device);
     if (rows > c->memory.batch)
         return problem(p, CONFIG_SPECULATION_TOKENS,
                        "and the token before them are more than memory.batch: raise batch or lower it");

@@ -170,15 +170,24 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_SPECULATION_MODE] =
         {KEY(speculation, mode), .kind = CONFIG_KIND_ENUM, .names = {"off", "ngram", "mtp", "draft"},
          .default_text = "off", .unit = "",
-         .help = "Guesses the next tokens and tests them in the step that would compute one. \"ngram\" "
-                 "continues as the text did after the longest ending that it had before. A guess "
-                 "is kept if it is the token that is sampled anyway, so no byte depends on this. \"mtp\" asks "
-                 "the block of nextn of a qwen35 or qwen35moe file. "
-                 "\"draft\" is refused: this build does not have it yet."},
+         .help =
+             "Guesses the next tokens and tests them in the step that would compute one. \"ngram\" "
+             "continues as the text did after the longest ending that it had before. A guess "
+             "is kept if it is the token that is sampled anyway, so no byte depends on this. \"mtp\" asks "
+             "the block of nextn of a qwen35 or qwen35moe file. "
+             "\"draft\" lets a small second model guess, `speculation.model`."},
     [CONFIG_SPECULATION_TOKENS] =
         {KEY(speculation, tokens), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_GUESSES,
          .default_text = "4", .unit = "tokens",
          .help = "The most guesses of a sequence in one step. Each is a planned row of logits."},
+    [CONFIG_SPECULATION_MODEL] =
+        {TEXT(speculation, model), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+         .help = "The GGUF file of the model that guesses with mode \"draft\": small, with the vocabulary of "
+                 "`model.path` (what differs is named), and planned with it."},
+    [CONFIG_SPECULATION_DEVICE] =
+        {TEXT(speculation, device), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help = "The device of that model, as in `devices.use`: one name. Empty: the first device of the "
+                 "model. On a device of the model it takes its part of the memory first."},
     [CONFIG_CACHE_DIR] =
         {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
          .help = "Folder in which compiled GPU kernels are kept; empty: they are compiled at each start."},

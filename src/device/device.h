@@ -251,8 +251,11 @@ struct device_choice {
         about[160]; /* for people: model, driver, versions; or why "auto" took it; "" when there is nothing */
     int cpus[256];  /* processors that the threads are pinned to */
     bool pinned;
-    bool alone;           /* no other device of the run has threads on its processors */
-    char pci[16];         /* "0000:03:00.0"; "" where it has none or does not say */
+    bool alone; /* no other device of the run has threads on its processors */
+    bool joins; /* it has no threads of its own: it works in turn with `with`, and with its threads */
+    struct device
+        *with;    /* joins: a device of this back end, open as long as this one; set before device_open */
+    char pci[16]; /* "0000:03:00.0"; "" where it has none or does not say */
     uint64_t deadline_ns; /* of one copy at the start */
     uint32_t where[8];    /* the back end's own: how it finds the device again */
 };

@@ -246,7 +246,8 @@ struct stator {
     struct planning planning;
     struct engine_start start;
     struct engine_report report;
-    struct engine_device devices[DEVICE_MAX]; /* on a stage above 0 those of other hosts have no device */
+    struct engine_device devices[DEVICE_MAX + 1]; /* with the draft's; on a stage above 0 those of other hosts
+                                                     have no device */
     void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */
     uint64_t serve_bytes;
     const char *root; /* "": where /sys and /proc are; a test's folder */
@@ -293,7 +294,8 @@ struct stator {
     stator_error broken_why;
     double *rope_frequency; /* radians per position, of every pair of the step's angles */
     struct sampler sampler;
-    uint32_t *waiting; /* slots submitted and not yet admitted, oldest first */
+    struct draft draft; /* the model that guesses, if there is one */
+    uint32_t *waiting;  /* slots submitted and not yet admitted, oldest first */
     uint32_t n_waiting;
     uint64_t step_ns; /* when the last step ended */
 

@@ -57,7 +57,7 @@ static uint64_t tokens_in_room(const struct planning *s, const struct plan *p) {
     uint64_t most = UINT64_MAX;
     uint64_t in_host = 0;
     const struct plan_place *host = &p->places[p->n_places - 1];
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(s); i++) {
         const struct plan_place *place = &p->places[i];
         if (place->kv_per_token > 0) /* else it has no layer whose cache grows */
             most = ARITH_MIN(most, (place->budget - place->total) / place->kv_per_token);

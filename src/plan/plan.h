@@ -16,6 +16,7 @@
  *   inputs    object: name -> number or text; everything that the plan follows from, and nothing else
  *   devices   array of places, in the order of the layers:
  *     name, budget, total
+ *     draft               true: the device of the model that guesses (speculation.mode "draft"), the last
  *     layers              {first, count}
  *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
  *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
@@ -50,8 +51,8 @@
 #define PLAN_FORMAT     1
 #define PLAN_MAX_SLICES 64
 #define PLAN_MAX_ARENAS 12
-#define PLAN_MAX_PLACES 9
-#define PLAN_MAX_INPUTS 64
+#define PLAN_MAX_PLACES 10
+#define PLAN_MAX_INPUTS 72
 
 struct plan_arena {
     char name[32];
@@ -88,6 +89,7 @@ struct plan_spill {
 struct plan_place {
     char name[32]; /* "cpu:0", "host" */
     bool is_host;
+    bool is_draft; /* of the model that guesses */
     uint64_t budget;
     uint64_t total;
     uint32_t n_arenas;

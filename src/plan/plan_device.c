@@ -181,15 +181,16 @@ static uint32_t guess_rows(const struct planning_want *want) {
 stator_status plan_device_add(struct planning *s, const struct planning_want *want, uint32_t index,
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
     const struct device_facts *f = &s->devices[index].facts;
+    const bool draft = index == s->n_devices;
     struct graph *g = &s->devices[index].graph;
     struct device_model *m = &s->devices[index].model;
-    if (index > 0)
+    if (index > 0 && !draft)
         graph_layout_rest(g, &s->devices[index - 1].graph);
     memset(m, 0, sizeof *m);
     m->graph = g;
     m->sequences = want->sequences;
     /* One CPU device alone runs a step inside submit, and its results are read before the next. */
-    m->slots = s->n_devices == 1 && f->host_memory ? 1 : 2;
+    m->slots = (s->n_devices == 1 || draft) && f->host_memory ? 1 : 2;
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .first_layer = first,
@@ -203,24 +204,28 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                                 device_cells(f, want->context, want->sequences, want->guesses, want->batch),
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
-    stator_status st = arch_build(g, s->shape, &gw, e);
+    stator_status st = arch_build(g, planning_shape(s, index), &gw, e);
     if (st == STATOR_OK)
         st = lay_out_caches(want, f, m, &p->missing, e);
     if (st != STATOR_OK)
         return st;
-    CHECK(g->n_caches == s->devices[0].graph.n_caches); /* sequences hold the same blocks everywhere */
+    /* Sequences hold the same blocks everywhere. */
+    CHECK(draft || g->n_caches == s->devices[0].graph.n_caches);
     step_layout(m, want, &m->step, &m->step_bytes);
     uint64_t slices[GRAPH_MAX_SLICES];
     /* In host memory the slots are in exchange; other devices copy the one that they run to there. */
     uint64_t steps = arith_must_mul(m->step_bytes, f->host_memory ? m->slots : 1);
-    st = graph_place(g, slice_limit(want, f), steps, s->place_work, s->place_work_bytes, slices, e);
+    st = graph_place(g, slice_limit(want, f), steps, draft ? s->draft.place_work : s->place_work,
+                     draft ? s->draft.place_work_bytes : s->place_work_bytes, slices, e);
     if (st == STATOR_OK && want->spill && !f->host_memory)
         st = spill_choose(s, index, slice_limit(want, f), slices, e);
     if (st == STATOR_DOES_NOT_FIT)
         set_slice_short(&p->missing, f, g->short_arena, g->short_bytes, g->short_limit);
     if (st != STATOR_OK)
         return st;
-    struct plan_place *place = plan_add_place(p, f->name, false, f->memory != 0 ? f->memory : s->host_limit);
+    struct plan_place *place =
+        plan_add_place(p, f->name, false, f->memory != 0 ? planning_memory(s, index) : s->host_limit);
+    place->is_draft = draft;
     place->first_layer = first;
     place->n_layers = end - first;
     add_weights(g, f, slices, p);
@@ -236,7 +241,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
         plan_add_arena(place, "window", slices_rounded(f, window), window);
         plan_add_block(p, "spilled experts, two halves", 27, 0, 0, window, 0, 0);
     }
-    if (!f->host_memory) {
+    if (!f->host_memory && !(draft && s->draft.beside != PLANNING_NONE)) { /* there is one reserve of a GPU */
         plan_add_arena(place, "driver", s->config.memory.driver_reserve, s->config.memory.driver_reserve);
         plan_add_block(p, "reserved for the driver", 23, 0, 0, s->config.memory.driver_reserve, 0, 0);
     }
@@ -320,10 +325,10 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
     uint64_t slowest = (uint64_t)1 << 40;
     for (uint32_t i = 0; i < n; i++)
         if (s->devices[i].facts.memory != 0)
-            slowest = ARITH_MIN(slowest, timed ? s->devices[i].facts.bandwidth : s->devices[i].facts.memory);
+            slowest = ARITH_MIN(slowest, timed ? s->devices[i].facts.bandwidth : planning_memory(s, i));
     for (uint32_t i = 0; i < n; i++) {
         const struct device_facts *f = &s->devices[i].facts;
-        uint64_t memory = f->memory != 0 ? f->memory : ANY_MEMORY;
+        uint64_t memory = f->memory != 0 ? planning_memory(s, i) : ANY_MEMORY;
         uint64_t speed = f->memory == 0 ? slowest / HOST_SPEED : timed ? f->bandwidth : memory;
         stator_status st = overheads(s, want, f, i + 1 == n, &guess[i], missing, e);
         if (st != STATOR_OK)

@@ -7,6 +7,7 @@
 #include "os/pages.h"
 #include "plan/load_window.h"
 #include "plan/plan_device.h"
+#include "plan/planning_draft.h"
 #include "plan/planned_route.h"
 #include "plan/spill.h"
 #include "plan/staging.h"
@@ -38,12 +39,16 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
     add_engine_slice(p, a, "engine's struct", s->engine.bytes);
     add_engine_slice(p, a, "model's directory", gguf_host_bytes(s->gguf));
     add_engine_slice(p, a, "shape, graph, plan", s->tables_bytes);
+    if (s->draft.gguf != NULL) {
+        add_engine_slice(p, a, "draft model's directory", gguf_host_bytes(s->draft.gguf));
+        add_engine_slice(p, a, "draft model's shape, graph", s->draft.tables_bytes);
+    }
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
     add_engine_slice(p, a, "run's state", s->engine.run_bytes(s->engine.context, want));
     a->lower_bound = a->bytes;
     if (s->edge_bytes > 0)
         plan_add_arena(host, "edge", s->edge_bytes, s->edge_bytes);
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(s); i++)
         if (s->devices[i].facts.host_memory && !s->devices[i].facts.remote)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
     return spill_add_arenas(s, p, e);
@@ -77,6 +82,25 @@ static void find_short(const struct planning *s, struct plan *p) {
     }
 }
 
+static stator_status add_draft(struct planning *s, const struct planning_want *want, struct plan *p,
+                               stator_error *e) {
+    const struct planning_want own = planning_draft_want(s, want);
+    return plan_device_add(s, &own, s->n_devices, 0, s->draft.shape->n_layers, p, e);
+}
+
+/* What it takes of a GPU that the model has too, which then has that much less for it. */
+static stator_status measure_draft(struct planning *s, const struct planning_want *want, struct plan *p,
+                                   stator_error *e) {
+    s->draft.bytes = 0;
+    if (s->draft.gguf == NULL || s->draft.beside == PLANNING_NONE)
+        return STATOR_OK;
+    plan_init(p);
+    stator_status st = add_draft(s, want, p, e);
+    if (st == STATOR_OK)
+        s->draft.bytes = p->places[0].total;
+    return st;
+}
+
 /* The devices' places on these ends of layers. */
 static stator_status add_devices(struct planning *s, const struct planning_want *want, const uint32_t *ends,
                                  struct plan *p, stator_error *e) {
@@ -88,7 +112,7 @@ static stator_status add_devices(struct planning *s, const struct planning_want 
         if (st != STATOR_OK)
             return st;
     }
-    return STATOR_OK;
+    return s->draft.gguf != NULL ? add_draft(s, want, p, e) : STATOR_OK;
 }
 
 /* A first look decides the split; where it was too kind to a device, it is told by how much, and the plan is
@@ -139,11 +163,13 @@ static stator_status add_places(struct planning *s, const struct planning_want *
 
 stator_status planner_make(struct planning *s, const struct planning_want *want, struct plan *p,
                            stator_error *e) {
-    stator_status st = add_places(s, want, p, e);
+    stator_status st = measure_draft(s, want, p, e);
+    if (st == STATOR_OK)
+        st = add_places(s, want, p, e);
     if (st != STATOR_OK)
         return st;
     uint64_t least = 0;
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(s); i++)
         if (!s->devices[i].facts.remote)
             least =
                 ARITH_MAX(least, load_window_least(&s->devices[i].graph, s->devices[i].facts.host_memory));
@@ -230,6 +256,10 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     p->n_inputs = 0;
     plan_add_number(p, "planner", PLANNER_VERSION);
     plan_add_text(p, "model", directory);
+    if (s->draft.gguf != NULL) {
+        directory_hash(s->draft.gguf, directory);
+        plan_add_text(p, "draft", directory);
+    }
     plan_add_number(p, "context", want->context);
     plan_add_number(p, "sequences", want->sequences);
     plan_add_number(p, "batch", want->batch);
@@ -250,7 +280,7 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_text(p, "kv_type", kv_type); /* "f16", or K/V: "q8_0/f16" */
     plan_add_number(p, "staging", s->load_window);
     bool gpu = false;
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(s); i++)
         gpu = gpu || !s->devices[i].facts.host_memory;
     if (gpu)
         plan_add_number(p, "driver_reserve", s->config.memory.driver_reserve);
@@ -264,7 +294,7 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_text(p, "split", split);
         plan_add_text(p, "transfer", config_enum_name(CONFIG_TRANSFER_MODE, (int)s->config.transfer.mode));
     }
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(s); i++)
         add_facts(p, &s->devices[i].facts);
     plan_hash_inputs(p);
 }

@@ -62,6 +62,23 @@ struct planning_engine {
     void *context;
 };
 
+#define PLANNING_NONE UINT32_MAX
+
+/* A second model, which guesses (speculation.mode = "draft"). Its one device stands behind those of the
+ * model, in struct planning and in the plan's places. */
+struct planning_draft {
+    struct gguf *gguf; /* NULL: there is none */
+    struct shape *shape;
+    void *tables; /* as the model's */
+    uint64_t tables_bytes;
+    void *place_work;
+    uint64_t place_work_bytes;
+    struct graph graph;          /* its tables, for that of its device */
+    struct device_choice choice; /* of speculation.device; unless that is empty: the model's first device */
+    uint32_t beside;             /* the GPU of the model whose memory it shares, or PLANNING_NONE */
+    uint64_t bytes;              /* what it takes of that */
+};
+
 struct planning {
     const struct log *log;
     struct planning_engine engine;
@@ -72,8 +89,9 @@ struct planning {
     uint64_t tables_bytes;
     void *place_work;
     uint64_t place_work_bytes;
-    struct planning_device devices[DEVICE_MAX];
-    uint32_t n_devices;
+    struct planning_device devices[DEVICE_MAX + 1];
+    uint32_t n_devices; /* of the model; one more, the draft's, is in planning_parts */
+    struct planning_draft draft;
     uint32_t stage;  /* of this host, in a run over several; devices of others have facts.remote */
     bool only_plans; /* options.described: devices of devices.facts need not be here */
     bool imagined;   /* the devices are those that a person described: they can be planned for, not run */
@@ -91,5 +109,36 @@ struct planning {
     uint32_t max_plan_blocks;
     bool planned;
 };
+
+/* Devices with the draft's, which is the last. */
+static inline uint32_t planning_parts(const struct planning *s) {
+    return s->n_devices + (s->draft.gguf != NULL);
+}
+
+/* Whose layers device i has. */
+static inline const struct shape *planning_shape(const struct planning *s, uint32_t i) {
+    return i < s->n_devices ? s->shape : s->draft.shape;
+}
+
+static inline const struct gguf *planning_gguf(const struct planning *s, uint32_t i) {
+    return i < s->n_devices ? s->gguf : s->draft.gguf;
+}
+
+/* Bytes that all of the run have allocated in the memory of GPU i. */
+static inline uint64_t planning_allocated(const struct planning *s, uint32_t i) {
+    const uint32_t other = s->draft.gguf == NULL  ? PLANNING_NONE
+                           : s->draft.beside == i ? s->n_devices
+                           : i == s->n_devices    ? s->draft.beside
+                                                  : PLANNING_NONE;
+    return plan_allocated(&s->plan.places[i]) +
+           (other != PLANNING_NONE ? plan_allocated(&s->plan.places[other]) : 0);
+}
+
+/* Memory of device i, without what a draft has of it; 0: the host's. */
+static inline uint64_t planning_memory(const struct planning *s, uint32_t i) {
+    const uint64_t all = s->devices[i].facts.memory;
+    const uint64_t taken = s->draft.gguf != NULL && s->draft.beside == i ? s->draft.bytes : 0;
+    return all == 0 ? 0 : all > taken ? all - taken : 1;
+}
 
 #endif

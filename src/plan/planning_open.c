@@ -8,6 +8,7 @@
 #include "plan/device_spec.h"
 #include "plan/fit.h"
 #include "plan/planner.h"
+#include "plan/planning_draft.h"
 #include "plan/shortage.h"
 #include "plan/spill.h"
 
@@ -35,7 +36,7 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
         arch_layout(g, &c, shape, s->n_devices);
         s->place_work_bytes = graph_place_work_bytes(g);
         carve_take(&c, s->place_work_bytes, 1);
-        s->max_plan_blocks = planner_max_blocks(g, s->n_devices);
+        s->max_plan_blocks = planner_max_blocks(g, s->n_devices) + planning_draft_blocks(s);
         carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
         s->tables_bytes = c.used;
         st = pages_map(s->tables_bytes, "the model's graph", &s->tables, e);
@@ -309,7 +310,7 @@ static struct device_options options_of(const struct config *c, uint32_t stage) 
     return o;
 }
 
-static stator_status resolve_devices(struct planning *s, stator_error *e) {
+static stator_status resolve_devices(struct planning *s, struct device_options *o, stator_error *e) {
     const bool stages = s->config.cluster.n > 0 && !s->imagined;
     if (device_cluster().size > 1 && !stages)
         return error_set(
@@ -318,11 +319,10 @@ static stator_status resolve_devices(struct planning *s, stator_error *e) {
             device_cluster().size);
     if (stages && device_cluster().size > 1)
         s->stage = ARITH_MIN(device_cluster().rank, s->config.cluster.n - 1);
-    struct device_options o =
-        options_of(&s->config, stages ? ARITH_MIN(s->stage, s->config.cluster.n - 1) : 0);
-    stator_status st = s->imagined ? choose_described(s, &o, e)
-                       : stages    ? choose_stages(s, &o, e)
-                                   : choose_devices(s, &o, e);
+    *o = options_of(&s->config, stages ? ARITH_MIN(s->stage, s->config.cluster.n - 1) : 0);
+    stator_status st = s->imagined ? choose_described(s, o, e)
+                       : stages    ? choose_stages(s, o, e)
+                                   : choose_devices(s, o, e);
     if (st == STATOR_OK && !s->imagined && !stages)
         st = compare_facts(s, e);
     if (st == STATOR_OK)
@@ -389,29 +389,47 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
 }
 
 stator_status planning_open(struct planning *s, stator_error *e) {
+    struct device_options o;
     stator_status st = gguf_open(s->config.model.path, &s->gguf, e);
     if (st == STATOR_OK)
-        st = resolve_devices(s, e);
+        st = resolve_devices(s, &o, e);
+    if (st == STATOR_OK)
+        st = planning_draft_open(s, &o, e);
     if (st == STATOR_OK)
         st = map_tables(s, e);
+    if (st == STATOR_OK && s->draft.gguf != NULL && s->draft.shape->vocab != s->shape->vocab)
+        st = error_set(
+            e, STATOR_USAGE, "%.120s and %.120s have different vocabularies: token_embd has %u and %u rows",
+            gguf_path(s->gguf, 0), gguf_path(s->draft.gguf, 0), s->shape->vocab, s->draft.shape->vocab);
     return st == STATOR_OK ? resolve_want(s, e) : st;
 }
 
 void planning_close(struct planning *s) {
+    planning_draft_close(s);
     pages_unmap(s->tables, s->tables_bytes);
     gguf_close(s->gguf);
 }
 
 #define NO_DEVICE UINT32_MAX
 
-/* Whether the model with these sizes fits on the first n devices. *refuses: the device whose kernels do not
- * take it, *why; or NO_DEVICE. */
-static bool fits_on(struct planning *s, uint32_t n, bool spill, uint32_t *refuses, stator_error *why) {
+static void use_first(struct planning *s, const struct device_choice *found, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        s->devices[i].choice = found[i];
+        s->devices[i].facts = found[i].facts;
+    }
+    s->n_devices = n;
+    planning_draft_place(s);
+}
+
+/* Whether the model with these sizes fits on the first n devices of `found`. *refuses: the device whose
+ * kernels do not take it, *why; or NO_DEVICE. */
+static bool fits_on(struct planning *s, const struct device_choice *found, uint32_t n, bool spill,
+                    uint32_t *refuses, stator_error *why) {
     struct planning_want want = s->want;
     struct plan made;
     *refuses = NO_DEVICE;
     want.spill = spill;
-    s->n_devices = n;
+    use_first(s, found, n);
     if (s->config.memory.context == CONFIG_CONTEXT_AUTO)
         want.context = fit_largest_context(s, &want);
     if (want.context == 0 || planner_make(s, &want, &made, NULL) != STATOR_OK || !made.fits)
@@ -423,13 +441,12 @@ static bool fits_on(struct planning *s, uint32_t n, bool spill, uint32_t *refuse
 }
 
 /* Leaves a device of "auto" out. */
-static void leave_out(struct planning *s, uint32_t device, uint32_t all, const stator_error *why) {
-    log_write(s->log, STATOR_LOG_WARN, "devices.use = \"auto\": %s is left out: %s",
-              s->devices[device].facts.name, why->text);
-    for (uint32_t i = device; i + 1 < all; i++) {
-        s->devices[i].choice = s->devices[i + 1].choice;
-        s->devices[i].facts = s->devices[i + 1].facts;
-    }
+static void leave_out(struct planning *s, struct device_choice *found, uint32_t device, uint32_t all,
+                      const stator_error *why) {
+    log_write(s->log, STATOR_LOG_WARN, "devices.use = \"auto\": %s is left out: %s", found[device].facts.name,
+              why->text);
+    for (uint32_t i = device; i + 1 < all; i++)
+        found[i] = found[i + 1];
 }
 
 /* "auto" with GPUs: as few of them as hold the model (each boundary costs time), all of them for the largest
@@ -438,18 +455,21 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
     uint32_t all = s->n_devices;
     if (s->config.devices.n != 0 || s->imagined || s->devices[0].facts.host_memory || s->planned)
         return STATOR_OK;
+    struct device_choice found[DEVICE_MAX];
+    for (uint32_t i = 0; i < all; i++)
+        found[i] = s->devices[i].choice;
     bool longest = s->config.memory.context == CONFIG_CONTEXT_AUTO;
     for (bool spill = false;; spill = true) {
         bool whole = longest || spill;
         for (uint32_t n = whole ? all : 1; n > 0 && n <= all;) {
             uint32_t refuses = NO_DEVICE;
             stator_error why;
-            if (fits_on(s, n, spill, &refuses, &why))
+            if (fits_on(s, found, n, spill, &refuses, &why))
                 return STATOR_OK;
             if (refuses == NO_DEVICE) {
                 n++;
             } else {
-                leave_out(s, refuses, all--, &why);
+                leave_out(s, found, refuses, all--, &why);
                 n = whole ? all : 1;
             }
         }
@@ -470,9 +490,7 @@ stator_status planning_narrow(struct planning *s, stator_error *e) {
     stator_status st = device_choose("cpu:0", &o, &choice, 1, &one, e);
     if (st != STATOR_OK)
         return st;
-    s->n_devices = 1;
-    s->devices[0].choice = choice;
-    s->devices[0].facts = choice.facts;
+    use_first(s, &choice, 1);
     return STATOR_OK;
 }
 

@@ -12,7 +12,7 @@
 #define LEAST_SLICE (1 << 20) /* bytes: no smaller ones are tried */
 
 static struct planning_device *refused(const struct planning *s) {
-    for (uint32_t i = 0; i < s->n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(s); i++)
         if (s->devices[i].refused.bytes > 0)
             return (struct planning_device *)&s->devices[i];
     return NULL;
@@ -35,7 +35,9 @@ static stator_status make(struct planning *s, const struct planning_want *want, 
 /* Its driver counts less than the plan's slices still need, so smaller ones would not do. */
 static bool is_full(const struct planning *s, const struct planning_device *d,
                     const struct planning_refusal *r) {
-    uint64_t own = s->plan.places[d - s->devices].total - s->config.memory.driver_reserve;
+    struct plan_place *place = (struct plan_place *)&s->plan.places[d - s->devices];
+    const struct plan_arena *reserve = plan_arena_find(place, "driver");
+    uint64_t own = place->total - (reserve != NULL ? reserve->bytes : 0);
     return r->left != 0 && own > r->given + r->left;
 }
 

@@ -58,7 +58,7 @@ static const char *others_short(const struct planning *s, const struct plan_plac
     for (uint32_t i = 0; i < s->plan.n_places; i++) {
         const struct plan_place *other = &s->plan.places[i];
         bool counted = other == place ||
-                       (i < s->n_devices && s->devices[i].facts.host_memory); /* in the host's figure */
+                       (i < planning_parts(s) && s->devices[i].facts.host_memory); /* in the host's figure */
         char over[UNITS_TEXT];
         char item[64];
         if (counted || other->total <= other->budget)

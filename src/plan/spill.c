@@ -13,6 +13,7 @@
 /* The device whose spill is being chosen. */
 struct spilling {
     const struct planning *s;
+    uint32_t index;
     const struct device_facts *facts;
     struct graph *graph;
     struct device_model *model;
@@ -44,7 +45,7 @@ static uint64_t own_bytes(const struct spilling *x) {
 }
 
 static bool inside(const struct spilling *x) {
-    return own_bytes(x) <= x->facts->memory;
+    return own_bytes(x) <= planning_memory(x->s, x->index);
 }
 
 static stator_status spill_panels(const struct spilling *x, struct graph_weight *w, uint32_t panels) {
@@ -200,6 +201,7 @@ stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_li
                            stator_error *e) {
     struct planning_device *d = &s->devices[index];
     struct spilling x = {.s = s,
+                         .index = index,
                          .facts = &d->facts,
                          .graph = &d->graph,
                          .model = &d->model,

@@ -35,7 +35,7 @@ void staging_lay_out(struct planning *s) {
             at = arith_must_add(at, 2 * d->window_bytes);
     }
     at = pages_rounded(ARITH_MAX(at, s->load_window));
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(s); i++) {
         struct planning_device *d = &s->devices[i];
         d->pinned = (struct device_pinned){0};
         if (!d->facts.remote)
@@ -60,7 +60,7 @@ void staging_add_blocks(const struct planning *s, struct plan *p) {
         }
     }
     plan_add_block(p, "load window", 11, 0, 0, s->load_window, 0, windows ? 1 : 0);
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(s); i++) {
         const struct planning_device *d = &s->devices[i];
         int n = snprintf(name, sizeof name, "steps and results of %.20s", d->facts.name);
         plan_add_block(p, name, (size_t)n, 0, d->at_pinned, d->pinned.bytes, 0, 0);

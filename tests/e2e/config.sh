@@ -87,14 +87,14 @@ test_help_config() {
         memory.kv_type_k memory.kv_type_v memory.logits_rows memory.staging memory.host_limit memory.driver_reserve \
         memory.on_oom memory.strict transfer.mode transfer.verify cpu.threads cpu.tier cpu.numa sampling.temperature \
         sampling.top_k sampling.top_p sampling.min_p sampling.repeat_penalty sampling.presence_penalty \
-        sampling.frequency_penalty sampling.seed speculation.mode speculation.tokens cache.dir chat.template \
+        sampling.frequency_penalty sampling.seed speculation.mode speculation.tokens speculation.model speculation.device cache.dir chat.template \
         server.host server.port server.api_key_file server.open server.hosts server.cors server.max_connections \
         server.max_body server.max_queue server.memory server.request_timeout server.default_max_tokens \
         server.on_fault server.log_requests server.prefix_cache server.page server.checkpoints log.level log.format log.file; do
         printed "^$key  \(.*\)  default "
     done
     expect 0 "$stator" help config --json
-    [ "$(grep -c '"key":' "$tmp/out")" = 55 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 55"
+    [ "$(grep -c '"key":' "$tmp/out")" = 57 ] || fail "the JSON has $(grep -c '"key":' "$tmp/out") keys, not 57"
 }
 
 test_example() {

@@ -86,6 +86,41 @@ test_guesses() { guesses llama-untied; }
 test_guesses_of_states() { guesses qwen35 && guesses qwen35moe; }
 test_guesses_of_windows() { guesses gemma3 && guesses gpt-oss; }
 
+# drafts MODEL DRAFT DEVICES DRAFTS_DEVICE: guesses of a second model, on the same GPU or another device.
+drafts() {
+    need_driver
+    local model=$1 draft=$2
+    local text=(--tokens "5 9 7 5 9 7 5 9 7 5 9" -n 40 --temp 0 --json)
+    expect 0 "$stator" run "$model" --set devices.use=cpu:0 "${text[@]}"
+    tr -d ' \n' <"$tmp/out" | grep -o '"ids":\[[^]]*\]' >"$tmp/cpu"
+    expect_gpu 0 devices=2 "$stator" run "$model" --set "devices.use=$3" --set speculation.mode=draft --set memory.batch=16 \
+        --set speculation.tokens=3 --set "speculation.model=$draft" --set "speculation.device=$4" --report "$tmp/report" "${text[@]}"
+    tr -d ' \n' <"$tmp/out" | grep -o '"ids":\[[^]]*\]' >"$tmp/gpu"
+    cmp "$tmp/cpu" "$tmp/gpu" || fail "$model, $draft on $4: guesses change the tokens"
+    tr -d ' \n' <"$tmp/report" | grep -qE '"guessed":[1-9][0-9]*,"kept":[0-9]' || fail "nothing was guessed"
+    [ "$model" != "$draft" ] || tr -d ' \n' <"$tmp/report" | grep -qE '"guessed":([0-9]+),"kept":\1,' || fail "a model guesses itself wrong"
+    clean
+}
+test_drafts() {
+    need_driver
+    local m=$shared/oracles/models
+    need_shared oracles/models/llama-untied.gguf
+    drafts "$m/llama-untied.gguf" "$m/llama-untied.gguf" level_zero:0 ""
+    drafts "$m/llama-untied.gguf" "$m/llama-untied.gguf" level_zero:0,cpu:0 level_zero:1
+    drafts "$m/llama-untied.gguf" "$m/llama-untied.gguf" level_zero:1 cpu:0
+    drafts "$m/gemma3.gguf" "$m/gemma3.gguf" level_zero:0 level_zero:0
+}
+test_drafts_of_experts() {
+    need_driver
+    need_shared oracles/models/qwen3moe.gguf
+    drafts "$shared/oracles/models/qwen3moe.gguf" "$shared/oracles/models/qwen3moe.gguf" cpu:0 level_zero:0
+}
+test_drafts_for_states() {
+    need_driver
+    need_shared oracles/models/qwen35.gguf
+    drafts "$shared/oracles/models/qwen35.gguf" "$shared/oracles/models/qwen3.gguf" level_zero:0 ""
+}
+
 test_pieces_of_states() { pieces qwen35 && pieces qwen35moe; }
 test_pieces_of_windows() {
     pieces gemma3

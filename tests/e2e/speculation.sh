@@ -22,6 +22,65 @@ END
     tr -d ' \n' <"$tmp/r.json" | grep -qE '"speculation":\{"mode":"ngram","tokens":16,"turns":[1-9][0-9]*,"guessed":[1-9][0-9]*,"kept":[0-9]+,"tokens_per_turn":1[0-9.e-]*,"rate_by_place":\[([0-9.]+,){15}[0-9.]+\]\}' || fail "the report"
 }
 
+# A model with coarser weights guesses for the one that it was made of; the model itself guesses all right.
+test_draft() {
+    expect 0 "$stator" quantize configs/demo.gguf "$tmp/small.gguf" Q4_0
+    local draft options
+    for draft in "$tmp/small.gguf" configs/demo.gguf; do
+        while read -r options; do
+            expect 0 "$stator" run $cfg -p "Once upon a time, a time" -n 300 $options
+            mv "$tmp/out" "$tmp/plain.txt"
+            expect 0 "$stator" run $cfg -p "Once upon a time, a time" -n 300 $options --set speculation.mode=draft \
+                --set speculation.model="$draft" --report "$tmp/r.json"
+            cmp "$tmp/out" "$tmp/plain.txt" || fail "$draft, $options: another text"
+            tr -d ' \n' <"$tmp/r.json" | grep -qE '"mode":"draft","tokens":4,"turns":[0-9]+,"guessed":[1-9][0-9]*,"kept":[1-9].*"draft_steps":[1-9]' || fail "the report"
+        done <<'END'
+--temp 0.7 --seed 9 --repeat-penalty 1.2
+--temp 0
+END
+    done
+    tr -d ' \n' <"$tmp/r.json" | grep -qE '"guessed":([0-9]+),"kept":\1,' || fail "the model itself guesses wrong: $(grep -A5 '"speculation"' "$tmp/r.json")"
+    tr -d ' \n' <"$tmp/r.json" | grep -qE '"name":"draft/cpu:0".*"submits":[1-9]' || fail "no device of the draft in the report"
+}
+
+# The draft's arenas, its file and its device are in the plan.
+test_draft_plan() {
+    local draft="--set speculation.mode=draft --set speculation.model=configs/demo.gguf"
+    expect 0 "$stator" plan $cfg --json
+    mv "$tmp/out" "$tmp/old.json"
+    expect 0 "$stator" plan $cfg $draft --diff "$tmp/old.json"
+    printed '^  draft none -> [0-9a-f]{32}$'
+    printed '^  draft/cpu:0 weights  .*draft none -> .*, draft/cpu:0 \(new\)$'
+    expect 0 "$stator" plan $cfg $draft --device level_zero:0=20MiB --set memory.driver_reserve=1MiB
+    printed '^draft/level_zero:0 weights '
+    printed '^ +total .* of 11\.75 MiB$' # what the draft leaves
+    printed '^ +total .* of 20\.00 MiB$'
+    expect 3 "$stator" plan $cfg $draft --device level_zero:0=12MiB --set memory.driver_reserve=1MiB
+    said 'does not fit'
+    expect 0 "$stator" plan $cfg --device level_zero:0=12MiB --set memory.driver_reserve=1MiB
+    expect 0 "$stator" config $cfg $draft --set speculation.device=cpu
+    printed 'device = "cpu:0";'
+}
+
+test_draft_refused() {
+    local draft="--set speculation.mode=draft --set speculation.model="
+    expect 2 "$stator" plan $cfg --set speculation.mode=draft
+    said 'that needs speculation.model'
+    expect 2 "$stator" plan $cfg $draft/nowhere.gguf
+    expect 4 "$stator" plan $cfg ${draft}Makefile
+    expect 2 "$stator" plan $cfg ${draft}configs/demo.gguf --set speculation.device=gpu:0
+    said 'speculation\.device.*gpu:0'
+    expect 2 "$stator" plan $cfg ${draft}configs/demo.gguf --set "speculation.device=a b"
+    said 'speculation\.device .*not the name of a device'
+    expect 2 "$stator" plan $cfg ${draft}configs/demo.gguf --set "cluster.stages=a = cpu:0; b = cpu:0"
+    said 'speculation\.mode .*several hosts'
+    need_shared oracles/models/qwen35.gguf
+    expect 2 "$stator" plan $cfg $draft"$shared/oracles/models/qwen3.gguf"
+    said 'demo\.gguf and .*qwen3\.gguf have different vocabularies: 2048 and 512 tokens'
+    expect 2 "$stator" plan "$shared/oracles/models/qwen3.gguf" $draft"$shared/oracles/models/qwen35.gguf"
+    said 'qwen35\.gguf: speculation\.model keeps states'
+}
+
 # Rows of logits are planned for the guesses; the plan's hash says so.
 test_plan() {
     expect 0 "$stator" plan $cfg --json
@@ -37,8 +96,8 @@ test_plan() {
 
 test_server() {
     local body='{"prompt": "one two three one two three one", "max_tokens": 60, "temperature": 0, "stop": ["the end"]}' mode text
-    for mode in off ngram; do
-        serve --set speculation.mode=$mode
+    for mode in off ngram draft; do
+        serve --set speculation.mode=$mode --set speculation.model=configs/demo.gguf
         ready
         raw '%s\r\n' 'POST /v1/completions HTTP/1.1' "Host: localhost:$port" 'Connection: close' 'Content-Type: application/json' \
             "Content-Length: ${#body}" '' "$body"
@@ -51,6 +110,8 @@ test_server() {
         ends 0
     done
     cmp "$tmp/off.text" "$tmp/ngram.text" || fail "another answer"
+    cmp "$tmp/off.text" "$tmp/draft.text" || fail "another answer of draft"
+    grep -qE '"draft_n":([1-9][0-9]*),"draft_n_accepted":\1' "$tmp/draft.answer" || fail "the model itself guesses wrong"
     grep -qE '"draft_n":[1-9][0-9]*,"draft_n_accepted":[0-9]+' "$tmp/ngram.answer" || fail "no draft_n"
     grep -q draft_n "$tmp/off.answer" && fail "draft_n without guesses"
     grep -qE '^stator_speculation_guessed_total\{place="1"\} [1-9]' "$tmp/ngram.metrics" || fail "no guesses in /metrics"

@@ -210,7 +210,7 @@ static void errors_say_where_and_what(void **state) {
          {"speculation.tokens", "memory.logits_rows"}},
         {MODEL "speculation = { mode = \"mtp\" }\ncluster = { stages = \"a = cpu:0; b = cpu:0\" }",
          {"speculation.mode", "nextn", "cluster.stages"}},
-        {MODEL "speculation = { mode = \"draft\" }", {"speculation.mode", "x.cfg:2", "second model"}},
+        {MODEL "speculation = { mode = \"draft\" }", {"speculation.mode", "x.cfg:2", "speculation.model"}},
         {MODEL "devices = { split = \"1,2\" }", {"devices.split", "devices.use"}},
         {MODEL "devices = { use = \"cpu\"; split = \"1,2\" }", {"devices.split", "one number per device"}},
         {MODEL "devices = { use = \"cpu:0,cpu:1\"; split = \"1,x\" }", {"devices.split", "whole number"}},

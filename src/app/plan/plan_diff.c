@@ -177,14 +177,15 @@ static const char *reasons_of(const char *arena) {
         const char *arena;
         const char *inputs;
     } table[] = {
-        {"weights", "planner model split devices context sequences batch kv_type on_oom"},
-        {"kv", "planner model context sequences kv_type split devices on_oom speculation nextn checkpoints"},
-        {"scratch", "planner model batch logits_rows split devices"},
-        {"exchange", "planner model batch logits_rows context sequences split devices"},
+        {"weights", "planner model draft split devices context sequences batch kv_type on_oom"},
+        {"kv",
+         "planner model draft context sequences kv_type split devices on_oom speculation nextn checkpoints"},
+        {"scratch", "planner model draft batch logits_rows split devices"},
+        {"exchange", "planner model draft batch logits_rows context sequences split devices"},
         {"driver", "driver_reserve devices"},
         {"staging", "planner model staging batch split devices"},
         {"engine",
-         "planner model context sequences batch logits_rows max_queue devices split speculation nextn "
+         "planner model draft context sequences batch logits_rows max_queue devices split speculation nextn "
          "checkpoints"},
         {"edge", "edge"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)

@@ -148,7 +148,7 @@ static struct parts lay_out(struct carve *c, const struct device_choice *choice,
     p.norm_rows = carve_take(c, choice->threads, norm_stride(m) * sizeof(float));
     p.experts_work = carve_take(c, choice->threads, cpu_experts_bytes(m->graph));
     p.spans = carve_take(c, trace ? (uint64_t)m->slots * m->graph->n_ops : 0, sizeof *p.spans);
-    p.team = carve_take(c, team_bytes(choice->threads), 1);
+    p.team = carve_take(c, choice->joins ? 0 : team_bytes(choice->threads), 1);
     return p;
 }
 
@@ -318,7 +318,8 @@ static uint64_t cpu_taken_bytes(const struct device *d) {
 
 static void cpu_close(struct device *d) {
     struct cpu_device *c = self(d);
-    team_destroy(c->team);
+    if (!c->joins)
+        team_destroy(c->team);
     for (int a = 0; a < DEVICE_ARENAS; a++)
         for (int s = 0; s < GRAPH_MAX_SLICES; s++)
             if (c->slices[a][s].memory != NULL)
@@ -377,6 +378,13 @@ stator_status cpu_device_open(const struct device_choice *c, const struct device
     p.device->experts_stride = cpu_experts_bytes(m->graph);
     p.device->spans = trace ? p.spans : NULL;
     kernels_init(&p.device->kernels, tier_by_name(c->tier));
+    p.device->joins = c->joins;
+    if (c->joins) {
+        CHECK(c->with != NULL && c->with->vtable == &vtable && self(c->with)->threads == c->threads);
+        p.device->team = self(c->with)->team;
+        *out = &p.device->device;
+        return STATOR_OK;
+    }
     stator_status st = team_create(c->threads, c->pinned ? c->cpus : NULL, c->alone, phase, p.team,
                                    team_bytes(c->threads), &p.device->team, e);
     if (st != STATOR_OK)

@@ -35,6 +35,7 @@ struct cpu_device {
     uint32_t threads;
     struct kernels kernels;
     struct team *team;
+    bool joins; /* the team is another device's */
     struct device_model model;
     const struct device_link *in; /* NULL on the first device */
     const struct device_link *out;

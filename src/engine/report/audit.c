@@ -72,12 +72,12 @@ static void take_devices(const struct stator *s, struct audit *a) {
     drm_fdinfo_read(s->root, &drm);
     a->drm = drm.all;
     bool owned = s->start.staging_is_pages;
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         const struct engine_device *d = &s->devices[i];
         struct audit_device *of = &a->devices[i];
         if (s->planning.devices[i].facts.host_memory)
             continue;
-        of->planned = plan_allocated(&s->planning.plan.places[i]);
+        of->planned = planning_allocated(&s->planning, i);
         if (d->device != NULL)
             of->driver = d->device->vtable->taken_bytes(d->device);
         const struct drm_figures *f = drm_fdinfo_of(&drm, s->planning.devices[i].choice.pci);
@@ -97,7 +97,7 @@ void audit_take(const struct stator *s, struct audit *a) {
     if (!s->start.staging_is_pages)
         a->pinned =
             s->planning.staging_bytes - host_memory_resident(s->start.staging, s->planning.staging_bytes);
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         a->pinned += spill_allocated(&s->planning.plan, i) - resident_spill(s, i);
     a->planned = s->planning.plan.places[s->planning.plan.n_places - 1].total - a->pinned;
     if (s->start.staging_is_pages)
@@ -107,7 +107,7 @@ void audit_take(const struct stator *s, struct audit *a) {
     a->not_in_ram += absent_bytes(s->start.edge, s->planning.edge_bytes);
     a->not_in_ram += absent_bytes(s->planning.tables, s->planning.tables_bytes);
     a->not_in_ram += absent_bytes(s, sizeof *s);
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         a->not_in_ram += absent_in_device(s, i);
     a->kernel = host_memory_private();
     a->others = (int64_t)a->kernel - (int64_t)(a->planned - a->not_in_ram) - (int64_t)a->before;
@@ -129,7 +129,7 @@ int64_t audit_device_growth(const struct stator *s, const struct audit *now, uin
 
 static bool has_gpu(const struct stator *s) {
     bool gpu = false;
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         gpu = gpu || !s->planning.devices[i].facts.host_memory;
     return gpu;
 }
@@ -159,7 +159,7 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
     char b[UNITS_TEXT];
     char c[UNITS_TEXT];
     text[0] = '\0';
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         if (!s->planning.devices[i].facts.host_memory)
             judge_device(s, now, i, text, n);
     int64_t growth = audit_growth(s, now);
@@ -230,7 +230,7 @@ void audit_to_json(const struct stator *s, const struct audit *now, struct json 
     json_put_u64(j, "drm_vram_bytes", now->drm.local_bytes);
     json_put_u64(j, "drm_gtt_bytes", now->drm.system_bytes);
     json_open_array(j, "devices");
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         if (!s->planning.devices[i].facts.host_memory)
             device_to_json(s, now, i, j);
     json_close(j);

@@ -31,7 +31,7 @@ struct audit {
     uint64_t spilled;    /* what GPUs are too small for */
     uint64_t heap;       /* handed out by malloc, whose growth is a part of that of `others` */
     struct drm_figures drm;
-    struct audit_device devices[DEVICE_MAX]; /* of those in host memory nothing */
+    struct audit_device devices[DEVICE_MAX + 1]; /* of those in host memory nothing */
 };
 
 #endif

@@ -121,6 +121,8 @@ static uint64_t used_in_device(const struct stator *s, uint32_t device, const st
     bool stepped = atomic_load(&s->devices[device].submits) > 0;
     if (strcmp(a->name, "weights") == 0)
         return a->lower_bound;
+    if (strcmp(a->name, "kv") == 0 && device == s->planning.n_devices)
+        return stepped ? a->lower_bound : 0; /* of a draft: each sequence has its own blocks */
     if (strcmp(a->name, "kv") == 0)
         return used_kv(s, device, false);
     if (strcmp(a->name, "scratch") == 0)
@@ -135,7 +137,7 @@ static uint64_t used_in_device(const struct stator *s, uint32_t device, const st
 /* An arena of the host with a device's name is that device's place. */
 static const struct plan_place *place_in_host(const struct stator *s, const struct plan_place *place,
                                               const struct plan_arena *a) {
-    for (uint32_t i = 0; i < s->planning.n_devices && place->is_host; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning) && place->is_host; i++)
         if (strcmp(s->planning.plan.places[i].name, a->name) == 0)
             return &s->planning.plan.places[i];
     return NULL;
@@ -297,7 +299,7 @@ stator_status stator_get_device_audit(const stator *s, size_t index, stator_devi
     ARGUMENTS_SIZED(audit, size);
     if (!s->started)
         return error_set(e, STATOR_USAGE, "stator_get_device_audit: call stator_start first");
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         if (s->planning.devices[i].facts.host_memory || index-- > 0)
             continue;
         struct audit a;
@@ -355,6 +357,12 @@ static void speculation_to_json(const struct stator *s, struct json *j) {
     json_put_u64(j, "guessed", guessed);
     json_put_u64(j, "kept", kept);
     json_put_double(j, "tokens_per_turn", turns > 0 ? 1 + (double)kept / (double)turns : 0);
+    if (s->planning.draft.gguf != NULL) {
+        json_put_string(j, "model", s->planning.draft.shape->model_name);
+        json_put_u64(j, "draft_steps", atomic_load(&shown->draft_steps));
+        json_put_u64(j, "draft_tokens", atomic_load(&shown->draft_tokens));
+        json_put_double(j, "draft_s", (double)atomic_load(&shown->draft_ns) * 1e-9);
+    }
     json_open_array(j, "rate_by_place");
     for (uint32_t i = 0; i < s->planning.want.guesses; i++) {
         const uint64_t n = atomic_load(&shown->guessed[i]);

@@ -53,7 +53,7 @@ static struct outbox_event figures(struct stator *s, const struct engine_request
 
 /* For the report. */
 static void publish_counters(struct stator *s) {
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         struct engine_device *d = &s->devices[i];
         struct device_counters c;
         d->device->vtable->counters(d->device, &c);
@@ -335,6 +335,9 @@ static bool work(struct stator *s, stator_error *e, stator_status *rc) {
         moved = moved || !stalls;
     }
     if (*rc != STATOR_OK || stopping(s) || !pipeline_has_room(s))
+        return moved;
+    *rc = speculation_ready(s, e);
+    if (*rc != STATOR_OK || stopping(s))
         return moved;
     uint8_t *slot = NULL;
     struct engine_step *next = pipeline_next(s, &slot);

@@ -10,8 +10,11 @@
 #define LAST_DOUBLE 6 /* a rest has at most 2^6 steps */
 
 void speculation_lay_out(struct stator *s, const struct planning_want *want, struct carve *c) {
-    const bool ngram = s->planning.config.speculation.mode == CONFIG_SPECULATION_NGRAM;
-    for (uint32_t i = 0; i < want->sequences && want->guesses > 0 && ngram; i++) {
+    const enum config_speculation mode = s->planning.config.speculation.mode;
+    if (want->guesses > 0 && mode == CONFIG_SPECULATION_DRAFT)
+        draft_lay_out(s, want, c);
+    const bool ngrams = want->guesses > 0 && mode == CONFIG_SPECULATION_NGRAM;
+    for (uint32_t i = 0; i < want->sequences && ngrams; i++) {
         struct ngram g;
         ngram_lay_out(&g, c, want->context);
         if (c->base != NULL)
@@ -57,9 +60,22 @@ static uint32_t guess_ahead(struct stator *s, struct engine_sequence *q, int32_t
     return n;
 }
 
+static void begin_draft(struct engine_sequence *q) {
+    draft_begin(&q->speculation.draft);
+}
+
+static uint32_t guess_draft(struct stator *s, struct engine_sequence *q, int32_t *out, uint32_t most) {
+    (void)s;
+    return draft_guess(&q->speculation.draft, q->request->n_tokens, out, most);
+}
+
 static const struct speculation_guesser guessers[] = {
     [CONFIG_SPECULATION_NGRAM] = {.begin = begin_ngram, .guess = guess_ngram},
     [CONFIG_SPECULATION_MTP] = {.begin = begin_ahead, .follow = nextn_follow, .guess = guess_ahead},
+    [CONFIG_SPECULATION_DRAFT] = {.begin = begin_draft,
+                                  .ready = draft_run,
+                                  .replays = true,
+                                  .guess = guess_draft},
 };
 
 /* NULL: nobody guesses. */
@@ -86,8 +102,13 @@ stator_status speculation_follow(struct stator *s, struct engine_step *st, stato
     return g != NULL && g->follow != NULL ? g->follow(s, st, e) : STATOR_OK;
 }
 
-/* What a lap of a benchmark had before, for a share of the guesses. */
-static uint32_t replay(const struct stator *s, const struct engine_request *r, int32_t *out, uint32_t most) {
+stator_status speculation_ready(struct stator *s, stator_error *e) {
+    const struct speculation_guesser *g = guesser_of(s);
+    return g != NULL && g->ready != NULL ? g->ready(s, e) : STATOR_OK;
+}
+
+uint32_t speculation_replay(const struct stator *s, const struct engine_request *r, int32_t *out,
+                            uint32_t most) {
     const uint32_t known = r->n_replayed > r->n_tokens ? r->n_replayed - r->n_tokens : 0;
     const uint32_t n = ARITH_MIN(most, known);
     for (uint32_t i = 0; i < n; i++) {
@@ -114,8 +135,8 @@ uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t
     most = ARITH_MIN(most, speculation_most(s, q));
     if (most == 0)
         g->n = 0;
-    else if (r->guesses == STATOR_BENCH_REPLAY)
-        g->n = replay(s, r, g->tokens, most);
+    else if (r->guesses == STATOR_BENCH_REPLAY && !guesser_of(s)->replays)
+        g->n = speculation_replay(s, r, g->tokens, most);
     else
         g->n = guesser_of(s)->guess(s, q, g->tokens, most);
     return g->n;

@@ -11,12 +11,14 @@
 #include "base/carve.h"
 #include "base/error.h"
 #include "config/config.h"
+#include "engine/run/draft.h"
 #include "engine/run/ngram.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 struct stator;
+struct engine_request;
 struct engine_sequence;
 struct engine_step;
 struct planning_want;
@@ -29,6 +31,9 @@ struct speculation_guesser {
      * of a model, for the sequences of the rows that go on, at most speculation_most for each. NULL: none. An
      * error is a device's failure. */
     stator_status (*follow)(struct stator *s, struct engine_step *st, stator_error *e);
+    /* A step is about to be filled: as follow, for those whose next token it is to compute. NULL: none. */
+    stator_status (*ready)(struct stator *s, stator_error *e);
+    bool replays; /* a benchmark's guesses too, at their cost */
     /* At most `most` guesses of what follows q's tokens; returns how many. */
     uint32_t (*guess)(struct stator *s, struct engine_sequence *q, int32_t *out, uint32_t most);
 };
@@ -44,6 +49,7 @@ struct speculation_pace {
 /* Of a sequence. */
 struct speculation {
     struct ngram ngram;
+    struct draft_cache draft;
     struct speculation_pace pace;
     uint32_t n; /* guesses of its step that is under way */
     int32_t tokens[CONFIG_MOST_GUESSES];
@@ -58,6 +64,7 @@ struct speculation_shown {
     _Atomic uint64_t turns; /* times that a sequence that generates had a token in a step */
     _Atomic uint64_t guessed[CONFIG_MOST_GUESSES]; /* by place among a step's guesses */
     _Atomic uint64_t kept[CONFIG_MOST_GUESSES];
+    _Atomic uint64_t draft_steps, draft_tokens, draft_ns; /* of the draft model */
 };
 
 void speculation_lay_out(struct stator *s, const struct planning_want *want, struct carve *c);
@@ -67,6 +74,12 @@ void speculation_begin(const struct stator *s, struct engine_sequence *q);
 uint32_t speculation_most(const struct stator *s, const struct engine_sequence *q);
 /* A step of sequences that generate was delivered. */
 stator_status speculation_follow(struct stator *s, struct engine_step *st, stator_error *e);
+/* The next step is about to be filled. */
+stator_status speculation_ready(struct stator *s, stator_error *e);
+/* What a lap of a benchmark had before, for a share of the guesses: those that come next; returns how many.
+ */
+uint32_t speculation_replay(const struct stator *s, const struct engine_request *r, int32_t *out,
+                            uint32_t most);
 /* Guesses for q's next step into q->speculation, at most `most`; returns how many. */
 uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t most);
 /* Its step has ended: its guesses are counted, */

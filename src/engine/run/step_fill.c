@@ -132,8 +132,7 @@ static bool groups_are_under_way(const struct stator *s) {
     return n >= s->planning.n_devices;
 }
 
-/* Tokens and rows that guesses may have: those that nobody else's next token needs. */
-static uint32_t spare_of(const struct stator *s, uint32_t *n_guessing) {
+uint32_t step_fill_spare(const struct stator *s, uint32_t *n_guessing) {
     uint64_t tokens = 0;
     uint64_t rows = 0;
     *n_guessing = 0;
@@ -154,7 +153,7 @@ static uint32_t spare_of(const struct stator *s, uint32_t *n_guessing) {
 
 uint32_t step_fill_share(const struct stator *s) {
     uint32_t n_guessing = 0;
-    const uint32_t spare = spare_of(s, &n_guessing);
+    const uint32_t spare = step_fill_spare(s, &n_guessing);
     return n_guessing > 0 ? spare / n_guessing : 0;
 }
 
@@ -164,7 +163,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
     uint32_t group = largest_group(s);
     bool grouped = groups_are_under_way(s);
     uint32_t n_guessing = 0;
-    uint32_t spare = spare_of(s, &n_guessing);
+    uint32_t spare = step_fill_spare(s, &n_guessing);
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
             struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->planning.want.sequences];

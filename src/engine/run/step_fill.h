@@ -15,6 +15,9 @@ uint32_t step_fill_reader_room(const struct engine_sequence *q);
 
 /* The guesses that the next step has room for, of each sequence that may have some. */
 uint32_t step_fill_share(const struct stator *s);
+/* Tokens and rows that guesses may have in the next step: those that nobody else's next token needs. Of
+ * *n_guessing sequences, the k-th from next_sequence on has the (n_guessing - k)-th part of what is left. */
+uint32_t step_fill_spare(const struct stator *s, uint32_t *n_guessing);
 
 /* Whether somebody wants the request ended. */
 static inline bool step_fill_cancelled(const struct engine_request *r) {

@@ -4,21 +4,26 @@
 #include <string.h>
 
 /* Angles in double precision, so that far positions keep their digits; the device never computes one. */
-void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
-                      uint32_t position) {
+void step_writer_angles(const struct graph *g, const double *frequency, const struct step_header *h,
+                        uint8_t *slot, uint32_t token, uint32_t position) {
     float *out = (float *)(void *)(slot + h->at_rope) + (size_t)token * h->rope_stride;
-    const struct graph *g = &s->planning.devices[0].graph; /* all have the same angles */
     for (uint32_t i = 0; i < g->n_angles; i++) {
         const struct graph_angles *a = &g->angles[i];
         double magnitude = (double)a->magnitude;
         if (a->growth != 0)
             magnitude *= 1 + (double)a->growth * log(1 + floor((double)position / a->original));
         for (uint32_t j = a->first / 2; j < (a->first + a->n_rot) / 2; j++) {
-            double angle = (double)position * s->rope_frequency[j];
+            double angle = (double)position * frequency[j];
             out[2 * j] = (float)(cos(angle) * magnitude);
             out[2 * j + 1] = (float)(sin(angle) * magnitude);
         }
     }
+}
+
+void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
+                      uint32_t position) {
+    /* All devices of the model have the same angles. */
+    step_writer_angles(&s->planning.devices[0].graph, s->rope_frequency, h, slot, token, position);
 }
 
 void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint32_t block, uint32_t from) {

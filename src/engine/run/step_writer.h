@@ -7,6 +7,9 @@
 /* The angles of the step's token `token`, which has this position in its sequence. */
 void step_writer_rope(const struct stator *s, const struct step_header *h, uint8_t *slot, uint32_t token,
                       uint32_t position);
+/* The same of any model's graph, whose pairs have these frequencies. */
+void step_writer_angles(const struct graph *g, const double *frequency, const struct step_header *h,
+                        uint8_t *slot, uint32_t token, uint32_t position);
 /* The step sets a block of a cache before anything else, to the content of block `from` (which the step does
  * not set), or STEP_ZEROS. */
 void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint32_t block, uint32_t from);

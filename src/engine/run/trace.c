@@ -26,7 +26,7 @@ void trace_lay_out(struct stator *s, struct carve *c) {
     if (!s->start.traces)
         return;
     uint32_t most = 0;
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         most = ARITH_MAX(most, s->planning.devices[i].graph.n_ops);
     struct trace *t = carve_take(c, 1, sizeof *t);
     struct device_span *spans = carve_take(c, most, sizeof *spans);
@@ -70,7 +70,7 @@ stator_status trace_open(struct stator *s, stator_error *e) {
         return error_set(e, errno == ENAMETOOLONG ? STATOR_USAGE : STATOR_FAILED,
                          "the trace can't be written to %s: %s", s->start.trace_path, strerror(errno));
     put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         put(t,
             "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"%s, layers %u to "
             "%u\"}}",

@@ -82,13 +82,13 @@ static bool intact(struct stator *s, const struct gap *g) {
 }
 
 void enforce_poison(struct stator *s) {
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         (void)walk(s, i, poison);
 }
 
 bool enforce_check(struct stator *s) {
     bool ok = true;
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         ok = walk(s, i, intact) && ok;
 #ifdef STATOR_DEBUG
     CHECK(ok);

@@ -18,6 +18,7 @@
 struct loading {
     struct stator *s;
     struct device *device;
+    const struct gguf *gguf;
     const struct graph *graph;
     bool mapped;
     uint32_t members;       /* that have a part of the window */
@@ -35,7 +36,7 @@ static void fail(struct loading *l, const stator_error *e) {
 
 static bool read_all(struct loading *l, const struct gguf_tensor *t, uint64_t from, uint64_t n,
                      uint8_t *out) {
-    const struct gguf *g = l->s->planning.gguf;
+    const struct gguf *g = l->gguf;
     stator_error e;
     if (gguf_load(g, t, from, n, out, &e) != STATOR_OK) {
         fail(l, &e);
@@ -129,8 +130,10 @@ static bool load_job(struct loading *l, struct job *j) {
 }
 
 static void report_progress(struct stator *s, uint64_t done) {
-    struct engine_event ev = {
-        .kind = ENGINE_PROGRESS, .done = done, .total = s->planning.shape->tensor_bytes};
+    uint64_t total = s->planning.shape->tensor_bytes;
+    if (s->planning.draft.gguf != NULL)
+        total += s->planning.draft.shape->tensor_bytes;
+    struct engine_event ev = {.kind = ENGINE_PROGRESS, .done = ARITH_MIN(done, total), .total = total};
     (void)ring_push(s->start.events, &ev); /* a lost one is no harm */
 }
 
@@ -169,7 +172,7 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
             uint64_t bytes = j.w->packed ? j.n * load_window_file_panel(j.w) : j.w->tensor->bytes;
             uint64_t done = atomic_fetch_add(&s->start.loaded_bytes, bytes) + bytes;
             if (member == 0) /* the engine thread is the ring's producer */
-                report_progress(s, ARITH_MIN(done, s->planning.shape->tensor_bytes));
+                report_progress(s, done);
         }
     }
 }
@@ -178,6 +181,7 @@ stator_status loader_run(struct stator *s, uint32_t device, stator_error *e) {
     const struct planning_device *p = &s->planning.devices[device];
     struct device *d = s->devices[device].device;
     struct loading l = {.s = s, .device = d, .graph = &p->graph};
+    l.gguf = planning_gguf(&s->planning, device);
     l.mapped = d->vtable->map(d, DEVICE_WEIGHTS, 0) != NULL;
     uint64_t least = arith_round_up(load_window_least(&p->graph, l.mapped), CARVE_ALIGN);
     CHECK(least > 0 && s->planning.load_window >= least); /* the planner has refused less */

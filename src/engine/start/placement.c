@@ -11,9 +11,9 @@ static uint32_t count(uint64_t set) {
 
 /* The node of most GPUs, of the first of them where it is a draw; -1: none is known. */
 static int node_of_gpus(const struct planning *s, const char *root, uint32_t *n_known) {
-    int nodes[DEVICE_MAX];
+    int nodes[DEVICE_MAX + 1];
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(s); i++) {
         int node = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(root, s->devices[i].choice.pci);
         if (node >= 0)
             nodes[n++] = node;
@@ -35,7 +35,7 @@ static int node_of_gpus(const struct planning *s, const char *root, uint32_t *n_
 
 static uint32_t far_gpus(const struct planning *s, const char *root, int node) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_devices && node >= 0; i++) {
+    for (uint32_t i = 0; i < planning_parts(s) && node >= 0; i++) {
         int own = s->devices[i].facts.host_memory ? -1 : numa_node_of_pci(root, s->devices[i].choice.pci);
         n += own >= 0 && own != node;
     }

@@ -110,7 +110,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     uint64_t events = ring_bytes(ENGINE_EVENTS, sizeof(struct engine_event));
     void *command_memory = carve_take(c, commands, 1);
     void *event_memory = carve_take(c, events, 1);
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         struct engine_device *d = &s->devices[i];
         d->memory_bytes = host_bytes(s, i);
         d->memory = carve_take(c, d->memory_bytes, 1);
@@ -201,6 +201,9 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     lay_out(s, &s->planning.want, &c);
     uint64_t engine = pages_rounded(sizeof *s) + pages_rounded(gguf_host_bytes(s->planning.gguf)) +
                       pages_rounded(s->planning.tables_bytes) + pages_rounded(s->start.run_bytes);
+    if (s->planning.draft.gguf != NULL)
+        engine += pages_rounded(gguf_host_bytes(s->planning.draft.gguf)) +
+                  pages_rounded(s->planning.draft.tables_bytes);
     if (s->planning.tokenizer_bytes > 0) {
         st = pages_map(s->planning.tokenizer_bytes, "the tokenizer", &s->start.tokenizer_memory, e);
         if (st != STATOR_OK)
@@ -228,8 +231,8 @@ static double scale_of(const struct graph_angles *a, uint32_t j) {
     return scaled * (1 - kept) + kept;
 }
 
-static stator_status fill_angles(struct stator *s, const struct graph_angles *a, double *frequency,
-                                 stator_error *e) {
+static stator_status fill_angles(struct stator *s, const struct gguf *g, const struct graph_angles *a,
+                                 double *frequency, stator_error *e) {
     const bool is_long = a->divisors_long != NULL && s->planning.want.context > a->original;
     const struct gguf_tensor *t = is_long ? a->divisors_long : a->divisors;
     for (uint32_t j = 0; j < a->n_rot / 2; j++)
@@ -239,14 +242,14 @@ static stator_status fill_angles(struct stator *s, const struct graph_angles *a,
     float divisor[KERNELS_MAX_HEAD / 2];
     uint64_t bytes = a->n_rot / 2 * sizeof(float);
     CHECK(t->bytes == bytes && bytes <= sizeof divisor);
-    stator_status st = gguf_load(s->planning.gguf, t, 0, bytes, divisor, e);
+    stator_status st = gguf_load(g, t, 0, bytes, divisor, e);
     if (st != STATOR_OK)
         return st;
     for (uint32_t j = 0; j < a->n_rot / 2; j++) {
         if (!isfinite(divisor[j]) || divisor[j] <= 0)
             return error_set(
                 e, STATOR_BAD_MODEL, "%s: tensor '%.*s': value %u is %g, a positive number is expected",
-                s->planning.config.model.path, (int)t->name.length, t->name.data, j, (double)divisor[j]);
+                gguf_path(g, t->shard), (int)t->name.length, t->name.data, j, (double)divisor[j]);
         frequency[j] /= (double)divisor[j];
     }
     return STATOR_OK;
@@ -256,6 +259,10 @@ stator_status run_state_fill_angles(struct stator *s, stator_error *e) {
     const struct graph *g = &s->planning.devices[0].graph; /* all have the same angles */
     stator_status st = STATOR_OK;
     for (uint32_t i = 0; i < g->n_angles && st == STATOR_OK; i++)
-        st = fill_angles(s, &g->angles[i], s->rope_frequency + g->angles[i].first / 2, e);
+        st = fill_angles(s, s->planning.gguf, &g->angles[i], s->rope_frequency + g->angles[i].first / 2, e);
+    g = s->planning.draft.gguf != NULL ? &s->planning.devices[s->planning.n_devices].graph : NULL;
+    for (uint32_t i = 0; g != NULL && i < g->n_angles && st == STATOR_OK; i++)
+        st = fill_angles(s, s->planning.draft.gguf, &g->angles[i],
+                         s->draft.rope_frequency + g->angles[i].first / 2, e);
     return st;
 }

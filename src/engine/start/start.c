@@ -11,12 +11,15 @@
 #include <stdio.h>
 
 static stator_status open_devices(struct stator *s, stator_error *e) {
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         struct engine_device *d = &s->devices[i];
         if (s->planning.devices[i].facts.remote && s->planning.stage > 0)
             continue; /* rank 0 drives it */
-        stator_status st = device_open(&s->planning.devices[i].choice, &s->planning.devices[i].model,
-                                       s->start.traces, &s->phase, d->memory, d->memory_bytes, &d->device, e);
+        struct device_choice choice = s->planning.devices[i].choice;
+        for (uint32_t k = 0; k < i && choice.joins && choice.with == NULL; k++)
+            choice.with = s->planning.devices[k].facts.host_memory ? s->devices[k].device : NULL;
+        stator_status st = device_open(&choice, &s->planning.devices[i].model, s->start.traces, &s->phase,
+                                       d->memory, d->memory_bytes, &d->device, e);
         if (st != STATOR_OK)
             return st;
     }
@@ -26,7 +29,7 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
 /* Pinned by the first device that wants that. */
 static stator_status create_staging(struct stator *s, stator_error *e) {
     struct device *owner = NULL;
-    for (uint32_t i = 0; i < s->planning.n_devices && owner == NULL; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning) && owner == NULL; i++)
         if (s->devices[i].device != NULL && s->devices[i].device->vtable->host_create != NULL)
             owner = s->devices[i].device;
     s->start.staging_is_pages = owner == NULL;
@@ -105,7 +108,7 @@ static stator_status create_arenas(struct stator *s, uint32_t device, stator_err
 static uint64_t driver_bytes(const struct stator *s, uint32_t i) {
     const struct device *d = s->devices[i].device;
     uint64_t taken = d->vtable->taken_bytes(d);
-    uint64_t ours = plan_allocated(&s->planning.plan.places[i]);
+    uint64_t ours = planning_allocated(&s->planning, i);
     return taken > ours ? taken - ours : 0;
 }
 
@@ -114,7 +117,8 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     const struct planning_device *p = &s->planning.devices[i];
     if (d->device == NULL)
         return STATOR_OK;
-    struct device_setup setup = {.in = i > 0 ? &d->in : NULL,
+    const bool draft = i == s->planning.n_devices;
+    struct device_setup setup = {.in = i > 0 && !draft ? &d->in : NULL,
                                  .out = i + 1 < s->planning.n_devices ? &d->out : NULL,
                                  .pinned =
                                      p->pinned.bytes > 0 ? (uint8_t *)s->start.staging + p->at_pinned : NULL,
@@ -149,7 +153,7 @@ static stator_status meet(const struct stator *s, stator_error *e) {
     uint32_t ends = 0;
     if (s->planning.config.cluster.n == 0)
         return STATOR_OK;
-    for (uint32_t i = 0; i < s->planning.n_devices; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++)
         ends = ends * 131 + p->places[i].n_layers + (uint32_t)(p->places[i].total / 64);
     snprintf(text, sizeof text, "%.40s/%08x", p->hash, ends);
     char weights[HASH_TEXT];
@@ -172,29 +176,31 @@ stator_status start_devices(struct stator *s, stator_error *e) {
         st = open_devices(s, e);
     if (st == STATOR_OK)
         st = create_staging(s, e);
-    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning) && st == STATOR_OK; i++)
         st = create_arenas(s, i, e);
     if (st == STATOR_OK)
         enforce_poison(s);
-    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning) && st == STATOR_OK; i++)
         st = s->planning.devices[i].facts.remote ? STATOR_OK : loader_run(s, i, e);
     if (st == STATOR_OK)
         st = gguf_unchanged(s->planning.gguf, e);
+    if (st == STATOR_OK && s->planning.draft.gguf != NULL)
+        st = gguf_unchanged(s->planning.draft.gguf, e);
     if (st == STATOR_OK)
         st = routes_decide(s, e);
-    for (uint32_t i = 0; i < s->planning.n_devices && st == STATOR_OK; i++)
+    for (uint32_t i = 0; i < planning_parts(&s->planning) && st == STATOR_OK; i++)
         st = prepare(s, i, e);
     return st;
 }
 
 void start_close_devices(struct stator *s) {
     trace_close(s);
-    for (uint32_t i = 0; i < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         struct device *d = s->devices[i].device;
         if (d != NULL && d->vtable->settle != NULL)
             d->vtable->settle(d);
     }
-    for (uint32_t i = s->planning.n_devices; i-- > 0;) {
+    for (uint32_t i = planning_parts(&s->planning); i-- > 0;) {
         struct engine_device *d = &s->devices[i];
         if (d->device != NULL)
             d->device->vtable->close(d->device);

@@ -1,0 +1,12 @@
+/* Whether two files have the same tokens: what one calls token n is token n of the other. No state. */
+#ifndef STATOR_MODEL_SAME_VOCABULARY_H
+#define STATOR_MODEL_SAME_VOCABULARY_H
+
+#include "model/gguf.h"
+
+/* STATOR_USAGE: the first difference, with both files: how many tokens, their texts and kinds, the ids of
+ * special ones (begin, end, end of turn and message, unknown). Files that have no tokens at all are the same.
+ */
+stator_status same_vocabulary(const struct gguf *a, const struct gguf *b, stator_error *e);
+
+#endif

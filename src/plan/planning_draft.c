@@ -1,0 +1,155 @@
+#include "plan/planning_draft.h"
+
+#include "arch/arch.h"
+#include "kernels/kernels.h"
+#include "model/same_vocabulary.h"
+#include "os/pages.h"
+#include "plan/device_spec.h"
+#include "plan/planner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static stator_status map_tables(struct planning_draft *d, const struct shape *shape, stator_error *e) {
+    for (int pass = 0; pass < 2; pass++) {
+        struct carve c = pass == 0 ? carve_count() : carve_in(d->tables, d->tables_bytes);
+        d->shape = carve_take(&c, 1, sizeof *shape);
+        if (pass == 1)
+            *d->shape = *shape;
+        arch_layout(&d->graph, &c, pass == 1 ? d->shape : shape, 1);
+        d->place_work_bytes = graph_place_work_bytes(&d->graph);
+        d->place_work = carve_take(&c, d->place_work_bytes, 1);
+        d->tables_bytes = c.used;
+        stator_status st =
+            pass == 0 ? pages_map(d->tables_bytes, "the draft model's graph", &d->tables, e) : STATOR_OK;
+        if (st != STATOR_OK)
+            return st;
+    }
+    return STATOR_OK;
+}
+
+/* What it has guessed wrong is taken back by going on before it; a state can't. */
+static stator_status refuse_states(struct planning *s, stator_error *e) {
+    struct graph *g = &s->draft.graph;
+    struct graph_want want = {.batch = 1, .logits_rows = 1};
+    stator_status st = arch_build(g, s->draft.shape, &want, e);
+    for (uint32_t i = 0; st == STATOR_OK && i < g->n_caches; i++)
+        if (g->caches[i].kind == GRAPH_STATE && g->caches[i].n_layers > 0)
+            return error_set(e, STATOR_USAGE,
+                             "%s: speculation.model keeps states ('%s'), which can't go back behind a wrong "
+                             "guess; take a model with attention only",
+                             s->config.speculation.model, g->caches[i].name);
+    return st;
+}
+
+static stator_status read_model(struct planning *s, stator_error *e) {
+    struct planning_draft *d = &s->draft;
+    void *memory = NULL;
+    stator_status st = gguf_open(s->config.speculation.model, &d->gguf, e);
+    if (st == STATOR_OK)
+        st = pages_map(sizeof(struct shape), "the draft model's shape", &memory, e);
+    if (st != STATOR_OK)
+        return st;
+    struct shape *shape = memory;
+    st = arch_read(d->gguf, shape, e);
+    if (st == STATOR_OK)
+        st = same_vocabulary(s->gguf, d->gguf, e);
+    if (st == STATOR_OK)
+        st = map_tables(d, shape, e);
+    pages_unmap(shape, sizeof *shape);
+    return st == STATOR_OK ? refuse_states(s, e) : st;
+}
+
+/* A described device has its facts from devices.facts or the list of --device, and runs as our processor. */
+static stator_status choose_described(struct planning *s, const struct device_options *o, const char *name,
+                                      stator_error *e) {
+    struct device_facts facts[DEVICE_SPEC_MAX];
+    uint32_t n = 0, one = 0;
+    const struct device_facts *said = NULL;
+    stator_status st = device_choose("cpu:0", o, &s->draft.choice, 1, &one, e);
+    if (st == STATOR_OK)
+        st = device_spec_parse_list(s->config.devices.facts, "devices.facts:", facts, &n, e);
+    if (st != STATOR_OK)
+        return st;
+    said = device_spec_find(facts, n, name);
+    for (uint32_t i = 0; i < s->n_devices && said == NULL; i++)
+        if (strcmp(s->devices[i].facts.name, name) == 0)
+            said = &s->devices[i].facts;
+    if (said == NULL)
+        return error_set(e, STATOR_USAGE, "speculation.device names %s, which nothing describes", name);
+    s->draft.choice.facts = *said;
+    if (said->host_memory)
+        s->draft.choice.facts.memory = 0;
+    return STATOR_OK;
+}
+
+/* The key's name in what device_choose says of devices.use. */
+static void name_key(stator_error *e) {
+    static const char other[] = "devices.use";
+    char rest[sizeof e->text];
+    if (e == NULL || strncmp(e->text, other, sizeof other - 1) != 0)
+        return;
+    snprintf(rest, sizeof rest, "%s", e->text + sizeof other - 1);
+    snprintf(e->text, sizeof e->text, "speculation.device%.480s", rest);
+}
+
+stator_status planning_draft_open(struct planning *s, const struct device_options *o, stator_error *e) {
+    const struct config *c = &s->config;
+    const char *name = c->speculation.device;
+    uint32_t one = 0;
+    s->draft.beside = PLANNING_NONE;
+    if (c->speculation.mode != CONFIG_SPECULATION_DRAFT)
+        return STATOR_OK;
+    stator_status st = read_model(s, e);
+    if (st == STATOR_OK && name[0] != '\0') {
+        st = s->imagined ? choose_described(s, o, name, e)
+                         : device_choose(name, o, &s->draft.choice, 1, &one, e);
+        if (st != STATOR_OK)
+            name_key(e);
+    }
+    if (st == STATOR_OK)
+        planning_draft_place(s);
+    return st;
+}
+
+void planning_draft_close(struct planning *s) {
+    pages_unmap(s->draft.tables, s->draft.tables_bytes);
+    gguf_close(s->draft.gguf);
+}
+
+void planning_draft_place(struct planning *s) {
+    struct planning_device *d = &s->devices[s->n_devices];
+    char name[sizeof d->facts.name];
+    if (s->draft.gguf == NULL)
+        return;
+    const bool follows = s->config.speculation.device[0] == '\0';
+    d->choice = follows ? s->devices[0].choice : s->draft.choice;
+    d->facts = follows ? s->devices[0].facts : s->draft.choice.facts;
+    d->graph = s->draft.graph;
+    d->refused = (struct planning_refusal){0};
+    d->halved = d->reduced = 0;
+    s->draft.beside = PLANNING_NONE;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct planning_device *of = &s->devices[i];
+        if (d->facts.host_memory && of->facts.host_memory)
+            d->choice.joins = true;
+        if (!d->facts.host_memory && strcmp(d->facts.name, of->facts.name) == 0)
+            s->draft.beside = i;
+    }
+    snprintf(name, sizeof name, "draft/%.25s", d->facts.name);
+    memcpy(d->facts.name, name, sizeof name);
+}
+
+struct planning_want planning_draft_want(const struct planning *s, const struct planning_want *want) {
+    struct planning_want own = *want;
+    own.context = ARITH_MIN(want->context, s->draft.shape->context_trained);
+    own.logits_rows = want->sequences;
+    own.guesses = own.checkpoints = 0;
+    own.nextn = false;
+    own.spill = false;
+    return own;
+}
+
+uint32_t planning_draft_blocks(const struct planning *s) {
+    return s->draft.gguf != NULL ? planner_max_blocks(&s->draft.graph, 1) : 0;
+}
