@@ -94,6 +94,33 @@ test_plan() {
     printed 'logits_rows = 8;'
 }
 
+# The block of nextn through the binary: text, report, plan, what is refused, and what it costs.
+test_mtp() {
+    local model=$tmp/qwen35-nextn.gguf mtp="--set speculation.mode=mtp"
+    "${BUILD:-$(dirname "$stator")}/tests/test_peer_models" --write "$tmp" >"$tmp/names" || fail "no models"
+    grep -qx qwen35-nextn "$tmp/names" || fail "no model with a block of nextn"
+    local text=(--tokens "5 9 7 5 9 7 5 9 7 5 9" -n 40 --json)
+    for options in "--temp 0" "--temp 0.8 --seed 4"; do
+        expect 0 "$stator" run "$model" $options "${text[@]}"
+        tr -d ' \n' <"$tmp/out" | grep -o '"ids":\[[^]]*\]' >"$tmp/off"
+        expect 0 "$stator" run "$model" $options $mtp --report "$tmp/r.json" "${text[@]}"
+        tr -d ' \n' <"$tmp/out" | grep -o '"ids":\[[^]]*\]' >"$tmp/on"
+        cmp "$tmp/on" "$tmp/off" || fail "$options: another text"
+        tr -d ' \n' <"$tmp/r.json" | grep -qE '"speculation":\{"mode":"mtp","tokens":4,"turns":[1-9][0-9]*,"guessed":[1-9]' || fail "the report"
+    done
+    expect 0 "$stator" plan "$model" --json
+    grep -q 'blk\.4\.' "$tmp/out" && fail "off, and in the plan"
+    mv "$tmp/out" "$tmp/old.json"
+    expect 0 "$stator" plan "$model" --json $mtp
+    grep -q 'blk.4.nextn.eh_proj.weight' "$tmp/out" || fail "its weights are not in the plan"
+    grep -q '"guess_states"' "$tmp/out" || fail "its states are not in the plan"
+    expect 0 "$stator" plan "$model" $mtp --diff "$tmp/old.json"
+    printed 'nextn'
+    expect 2 "$stator" run $cfg $mtp -p x
+    said "speculation\.mode is \"mtp\", but model 'stator demo' has no block of nextn .*key 'llama\.nextn_predict_layers' is missing"
+    expect 0 "$stator" bench "$model" -p 0 -n 20 -r 1 --speculate 3 --accept 0.5 $mtp -o json
+}
+
 test_server() {
     local body='{"prompt": "one two three one two three one", "max_tokens": 60, "temperature": 0, "stop": ["the end"]}' mode text
     for mode in off ngram draft; do

@@ -56,7 +56,8 @@ static uint64_t block_at(const struct kernels_attention *a, uint32_t t) {
 
 /* The first token that the query at `position` sees. */
 static uint32_t window_begin(const struct kernels_attention *a, uint32_t position) {
-    return a->window != 0 && position + 1 > a->window ? position + 1 - a->window : 0;
+    const uint32_t begin = a->window != 0 && position + 1 > a->window ? position + 1 - a->window : 0;
+    return begin == 0 && position > 0 ? a->skip : begin;
 }
 
 /* Writes the first n tokens, as far as the query at `oldest` and later ones see them, into a cache that is
@@ -153,12 +154,14 @@ static void problem_fill(struct problem *p, uint64_t *seed, uint32_t group, uint
     read_cache(p);
 }
 
-/* Of three problems one has a window, of two of those it is in a ring; of two problems one has sinks. */
+/* Of three problems one has a window, of two of those it is in a ring; of two problems one has sinks, of four
+ * one skips the first token. */
 static void random_view(struct problem *p, uint32_t tokens, uint64_t *seed) {
     static const uint32_t windows[] = {1, 2, 16, 31, 32, 33, 64, 128, 255, 256, 257, 300};
     if (testing_below(seed, 3) == 0)
         p->a.window = testing_below(seed, 3) == 0 ? windows[testing_below(seed, 12)]
                                                   : 1 + (uint32_t)testing_below(seed, tokens + 3);
+    p->a.skip = testing_below(seed, 4) == 0;
     p->a.ring = p->a.window != 0 && testing_below(seed, 2) == 0;
     for (uint32_t i = 0; i < KERNELS_MAX_GROUP; i++)
         p->sinks[i] = testing_uniform(seed) * (i % 2 == 0 ? 1.0f : 40.0f);
