@@ -62,6 +62,17 @@ test_draft_plan() {
     printed 'device = "cpu:0";'
 }
 
+# bench lets the guesser of the config work, so that its cost counts.
+test_draft_bench() {
+    printf 'model = { path = "%s" };\nspeculation = { mode = "draft"; tokens = 3; model = "%s" };\n' "$PWD/configs/demo.gguf" "$PWD/configs/demo.gguf" >"$tmp/b.cfg"
+    expect 0 "$stator" bench "$tmp/b.cfg" -p 0 -n 20 -r 1 --speculate 3 --accept 0,1
+    said '^15 of 15 guesses kept'
+    sed -i 's/mode = "draft"; tokens = 3; model = "[^"]*"/mode = "draft"; model = "nowhere.gguf"/' "$tmp/b.cfg"
+    expect 2 "$stator" bench "$tmp/b.cfg" -p 0 -n 20 -r 1 --speculate 3
+    said 'nowhere\.gguf'
+    expect 0 "$stator" bench "$tmp/b.cfg" -p 0 -n 20 -r 1 --speculate 3 --accept 1 --set speculation.mode=off
+}
+
 test_draft_refused() {
     local draft="--set speculation.mode=draft --set speculation.model="
     expect 2 "$stator" plan $cfg --set speculation.mode=draft

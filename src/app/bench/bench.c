@@ -8,6 +8,7 @@
 #include "app/session.h"
 
 #include "base/error.h"
+#include "config/config.h"
 #include "os/pages.h"
 
 #include <inttypes.h>
@@ -160,13 +161,33 @@ static uint32_t most_sequences(const struct bench *b) {
     return most;
 }
 
+static stator_status too_many_sets(stator_error *e) {
+    return error_set(e, STATOR_USAGE, "--set is given more than %d times", OPTIONS_MAX_LIST - 4);
+}
+
 static stator_status add_set(struct bench *b, char out[MAX_SET], const char *key, uint64_t value,
                              stator_error *e) {
     if (b->set.n == OPTIONS_MAX_LIST)
-        return error_set(e, STATOR_USAGE, "--set is given more than %d times", OPTIONS_MAX_LIST - 2);
+        return too_many_sets(e);
     snprintf(out, MAX_SET, "%s=%" PRIu64, key, value);
     b->set.items[b->set.n++] = out;
     return STATOR_OK;
+}
+
+/* The guesser that the config names costs what it costs (passes of a block of nextn, steps of a draft model),
+ * whatever is kept of its guesses. Where there is none, the one that costs nothing stands in for the rows. */
+static stator_status choose_guesser(struct bench *b, stator_error *e) {
+    struct config *c = malloc(sizeof *c);
+    stator_status st = c != NULL ? config_load(b->config, b->set.items, b->set.n, c, e)
+                                 : error_set(e, STATOR_FAILED, "no memory for the config");
+    if (st == STATOR_OK && c->speculation.mode == CONFIG_SPECULATION_OFF) {
+        if (b->set.n == OPTIONS_MAX_LIST)
+            st = too_many_sets(e);
+        else
+            b->set.items[b->set.n++] = "speculation.mode=ngram";
+    }
+    free(c);
+    return st;
 }
 
 /* Opens the engine with a context and sequences that hold every test: the config's own context stays, and
@@ -177,11 +198,8 @@ static stator_status open_for_tests(struct bench *b, stator_error *e) {
     stator_status st = STATOR_OK;
     if (b->speculate > 0)
         st = add_set(b, b->set_tokens, "speculation.tokens", b->speculate, e);
-    bool said = false; /* passes of a block of nextn are run, and cost what they cost */
-    for (size_t i = 0; i < b->set.n; i++)
-        said = said || strcmp(b->set.items[i], "speculation.mode=mtp") == 0;
-    if (st == STATOR_OK && b->speculate > 0 && !said && b->set.n < OPTIONS_MAX_LIST)
-        b->set.items[b->set.n++] = "speculation.mode=ngram"; /* rows for guesses; which, the tests say */
+    if (st == STATOR_OK && b->speculate > 0)
+        st = choose_guesser(b, e);
     if (st == STATOR_OK)
         st = session_look(b->config, &b->set, &info, e);
     if (st != STATOR_OK)
