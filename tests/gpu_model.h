@@ -281,6 +281,7 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
                             .kv_type_k = want->type_k,
                             .kv_type_v = want->type_v,
                             .cells = ARITH_MIN(want->cells, cells),
+                            .counted = true,
                             .experts_apart = true};
     assert_int_equal(arch_build(&m->graph, &m->shape, &gw, NULL), STATOR_OK);
     assert_int_equal(m->graph.n_caches, 1);

@@ -138,8 +138,8 @@ struct graph_attention {
     uint32_t dim_k, dim_v;
     float scale;
     uint32_t skip;     /* the first tokens, of which a query sees none but its own; 0 or 1 */
-    uint32_t arrivals; /* value: u32 [batch][kv_heads], exchange: splits of a query that are done; 0 before
-                          and after every op. GRAPH_NONE without cells */
+    uint32_t arrivals; /* value: u32 [batch][at least kv_heads], exchange: splits of a query that are done, or
+                          groups of a product; 0 before and after every op. GRAPH_NONE if not counted */
 };
 
 /* Of CONV and DELTA. Columns of `in` of CONV: heads of q, of k, dim_k wide each, then of v, dim_v wide. A
@@ -273,6 +273,8 @@ struct graph_want {
     /* Cells for partial results of attention, a (query, split of 256 tokens) each: the workspace of a device
      * that computes splits side by side. 0: none. */
     uint32_t cells;
+    /* There are counts of groups that share an output: a device whose groups run side by side. */
+    bool counted;
     /* Quants of values that have the rows for it are tiles (act_tiles.h), as the CPU's kernels like them. */
     bool tiled;
     /* What a token's experts give is kept apart (work of EXPERTS) and added afterwards: a device that

@@ -202,6 +202,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                             .result_halves = f->host_memory ? m->slots : 1,
                             .cells =
                                 device_cells(f, want->context, want->sequences, want->guesses, want->batch),
+                            .counted = !f->host_memory,
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
     stator_status st = arch_build(g, planning_shape(s, index), &gw, e);
@@ -279,6 +280,7 @@ static stator_status overheads(struct planning *s, const struct planning_want *w
                             .guess_sequences = want->sequences,
                             .cells =
                                 device_cells(f, want->context, want->sequences, want->guesses, want->batch),
+                            .counted = !f->host_memory,
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
     uint64_t slices[GRAPH_MAX_SLICES];

@@ -15,6 +15,10 @@ static const uint32_t k_types[] = {BLOCK_Q4_K, BLOCK_Q5_K,  BLOCK_Q6_K,   BLOCK_
 static const struct launch_traits plain_traits = {
     .max_group = 512, .local_bytes = 65536, .threads = 64, .sub_group_sizes = 1u << 3 | 1u << 4 | 1u << 5};
 
+/* So many that groups share units. */
+static const struct launch_traits busy_traits = {
+    .max_group = 512, .local_bytes = 65536, .threads = 8192, .sub_group_sizes = 1u << 3 | 1u << 4 | 1u << 5};
+
 static uint32_t pick(uint64_t *seed, const uint32_t *from, uint32_t n) {
     return from[testing_below(seed, n)];
 }
@@ -388,17 +392,18 @@ static void experts(void **state) {
 static void decode_one(void **state) {
     (void)state;
     each_set("decode_one", &plain_traits, N_TYPES + 3, 1, 1);
+    each_set("decode_one, many threads", &busy_traits, N_TYPES + 3, 1, 1);
 }
 
 static void decode_few(void **state) {
     (void)state;
-    each_set("decode_few", &plain_traits, N_TYPES + 3, 1, 9);
+    each_set("decode_few", &busy_traits, N_TYPES + 3, 1, 9);
 }
 
 static void prefill(void **state) {
     (void)state;
     struct launch_traits t = plain_traits;
-    each_set("prefill8", &t, N_TYPES + 3, 10, 37);
+    each_set("prefill8", &busy_traits, N_TYPES + 3, 10, 37);
     t.sub_group_sizes = 1u << 4 | 1u << 5;
     each_set("prefill", &t, N_TYPES + 3, 10, 21);
 }

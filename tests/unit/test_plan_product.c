@@ -477,11 +477,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"a2e27aea149c6c172cf436d394e82236", {NULL}, 0, {NULL}, 0},
-        {"62fcb1b5d4600f8cf9ee6b9e17c86dba", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"ff9baa5809c26f5a2106898f01614c28", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"a2eef6d8f01b8a844e4343fe7b0995a6", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"7657cc24c355ddc1bc0c43b51c26a291", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"d6f10be11b918beadb58b16be3a47e98", {NULL}, 0, {NULL}, 0},
+        {"e8d5f116759de3038b0c2b5e9fbd19dc", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"7ba716e606595be36e643592eb278bda", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"a1ac1898e47a51c952c5878e2831a017", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"cc056db40787180107d6152347b2cfe2", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

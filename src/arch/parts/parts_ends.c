@@ -111,6 +111,13 @@ static bool has_attention(const struct graph_want *w, const struct shape *s) {
     return w->guess_rows > 0 && w->end_layer == s->n_layers;
 }
 
+/* Counts for each of `batch` tokens: its KV heads; and in all one for each 256 values of the feed forward,
+ * which groups of a product for few tokens share (kernels/opencl/cl_matmul.h). */
+static uint32_t counts_each(uint32_t batch, const struct shape *s) {
+    uint64_t units = arith_ceil_div(s->n_ff, 256);
+    return (uint32_t)ARITH_MAX((uint64_t)s->n_kv_heads, arith_ceil_div(units, batch));
+}
+
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE};
     struct graph_angles angles = {.n_rot = s->n_rot,
@@ -126,9 +133,9 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     p->angles_q = s->query_growth != 0 ? graph_add_angles(g, &angles) : GRAPH_NONE;
     p->kv = add_kv_cache(g, s, 0);
     p->x = graph_add_value(g, "residual", GRAPH_SCRATCH, g->want.batch, s->n_embd, GRAPH_F32);
-    if (g->want.cells != 0 && has_attention(&g->want, s))
-        p->arrivals =
-            graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch, s->n_kv_heads, GRAPH_F32);
+    if (g->want.counted && has_attention(&g->want, s))
+        p->arrivals = graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch,
+                                      counts_each(g->want.batch, s), GRAPH_F32);
     graph_add_op(g, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     if (g->want.first_layer == 0) {
         struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, p->x);

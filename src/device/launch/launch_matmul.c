@@ -97,6 +97,9 @@ const struct launch_kernel launch_kernels[] = {
 };
 const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[0];
 
+/* Segments of k that a group of a decode family has under way at a time. */
+#define DECODE_SPLIT 16u
+
 enum family { DECODE1, DECODE4, PREFILL, PREFILL8, DPAS8, DPAS16 }; /* from PREFILL8 on for integers */
 
 static uint32_t set_of_type(uint32_t type) {
@@ -159,7 +162,7 @@ static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
 struct scheme {
     enum family family;
     uint32_t kernel;
-    uint32_t tokens;   /* in a pass (of a prefill family: choose_group) */
+    uint32_t tokens;   /* in a pass (of a prefill family: choose_tokens) */
     uint32_t segments; /* of k */
     uint32_t split;    /* segments at once; of a prefill family: tokens */
     uint32_t group;    /* work items */
@@ -220,25 +223,32 @@ static uint64_t staged_bytes(const struct tile *tile, uint32_t set) {
                                : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t));
 }
 
-/* Work items of a group for units of so many panels, and for the prefill families the tokens of a tile, so
- * many that it fits. A group is at most 64 hardware threads, and the compiler may choose 8 items per thread,
- * hence 512. */
+/* Tokens of a prefill family's tile: so many that it fits beside what is staged, for `panels` of a group. */
+static void choose_tokens(const struct launch_list *b, const struct graph_op *o, struct scheme *w,
+                          uint32_t panels) {
+    if (w->family < PREFILL)
+        return;
+    const uint32_t set = set_of(b->g, o);
+    const struct tile tile = tile_of(w->family, set);
+    w->tokens = tile.tokens;
+    while (w->tokens > tile.each &&
+           w->tokens * 16ull * panels * sizeof(float) + staged_bytes(&tile, set) > b->traits->local_bytes)
+        w->tokens /= 2;
+    w->split = w->tokens;
+}
+
+/* Work items of a group that has so many panels. A group is at most 64 hardware threads, and the compiler may
+ * choose 8 items per thread, hence 512. */
 static void choose_group(const struct launch_list *b, const struct graph_op *o, struct scheme *w,
                          uint32_t panels) {
     uint32_t most = ARITH_MIN(b->traits->max_group, 512u) / 16;
     if (w->family >= PREFILL) {
-        const uint32_t set = set_of(b->g, o);
-        const struct tile tile = tile_of(w->family, set);
-        w->tokens = tile.tokens;
-        while (w->tokens > tile.each &&
-               w->tokens * 16ull * panels * sizeof(float) + staged_bytes(&tile, set) > b->traits->local_bytes)
-            w->tokens /= 2;
-        w->split = w->tokens;
+        const struct tile tile = tile_of(w->family, set_of(b->g, o));
         uint32_t slots = (uint32_t)arith_ceil_div(panels, tile.rows) * (w->tokens / tile.each);
         w->group = 16 * ARITH_MIN((uint32_t)arith_round_up(slots, 2), most / 2 * 2);
         return;
     }
-    w->split = ARITH_MIN(w->segments, 8u);
+    w->split = ARITH_MIN(w->segments, DECODE_SPLIT);
     w->group = 16 * w->split * ARITH_MAX(ARITH_MIN(panels, most / w->split), 1u);
 }
 
@@ -328,10 +338,26 @@ static uint32_t forms_wanted(const struct graph_value *v) {
     return v->forms == GRAPH_F32 ? GRAPH_F32 : v->forms & ~(uint32_t)GRAPH_F32;
 }
 
-static uint64_t groups_of(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
-                          uint32_t units) {
+/* Tiles of tokens that are dealt out to groups. */
+static uint64_t tiles_of(const struct launch_list *b, const struct graph_op *o, const struct scheme *w) {
     uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
-    return w->family >= PREFILL ? units * arith_ceil_div(rows, w->tokens) : units;
+    return w->family >= PREFILL ? arith_ceil_div(rows, w->tokens) : 1;
+}
+
+/* Where groups that share a unit are counted, if there is room for n counts; else GRAPH_NONE. */
+static uint32_t arrivals_of(const struct launch_list *b, uint64_t n) {
+    for (uint32_t i = 0; i < b->g->n_ops; i++) {
+        const struct graph_op *o = &b->g->ops[i];
+        if (o->kind != GRAPH_ATTENTION || o->attention.arrivals == GRAPH_NONE)
+            continue;
+        const struct graph_value *v = &b->g->values[o->attention.arrivals];
+        return n <= (uint64_t)v->rows * v->width ? o->attention.arrivals : GRAPH_NONE;
+    }
+    return GRAPH_NONE;
+}
+
+static struct launch_at counts_at(const struct launch_list *b, uint32_t arrivals) {
+    return arrivals == GRAPH_NONE ? launch_nowhere() : launch_floats(b, arrivals);
 }
 
 struct plain_shape {
@@ -347,17 +373,33 @@ static bool plain_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t 
     return true;
 }
 
-/* Panels of a unit: whole groups of the int8 forms that the epilogue makes, else enough for a group. */
-static uint32_t plain_unit(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
-                           uint32_t panels) {
-    uint32_t forms = b->g->values[o->out].forms;
-    uint32_t unit = w->family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
-    if (graph_op_gated(o) && forms & GRAPH_I8_256)
-        return 16;
-    unit = ARITH_MIN(unit, panels);
+/* How a plain product's rows are cut: a unit's panels, and how many groups share a unit. */
+struct cut {
+    uint32_t unit, together;
+};
+
+/* Panels that a group should have: enough for its items. */
+static uint32_t panels_each(const struct scheme *w) {
+    return w->family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
+}
+
+/* A unit has whole groups of the int8 forms that the epilogue makes. */
+static struct cut plain_cut(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
+                            uint32_t panels, uint32_t *arrivals) {
+    uint32_t forms = b->g->values[o->out].forms, each = panels_each(w);
+    *arrivals = GRAPH_NONE;
+    if (graph_op_gated(o) && forms & GRAPH_I8_256) {
+        struct cut c = {16, 1};
+        while (w->family < PREFILL && 16 / (c.together * 2) >= each)
+            c.together *= 2;
+        if (c.together > 1)
+            *arrivals = arrivals_of(b, arith_ceil_div(panels, 16));
+        return *arrivals == GRAPH_NONE ? (struct cut){16, 1} : c;
+    }
+    each = ARITH_MIN(each, panels);
     if (graph_op_gated(o) && forms & GRAPH_I8_32)
-        unit = (uint32_t)arith_round_up(unit, 2);
-    return unit;
+        each = (uint32_t)arith_round_up(each, 2);
+    return (struct cut){each, 1};
 }
 
 stator_status launch_matmul(struct launch_list *b, uint32_t op) {
@@ -369,15 +411,17 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
                          o->n_weights);
     struct scheme w = choose_scheme(b, o, false);
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
-    struct plain_shape s = {.panels = layout->panels};
-    s.unit = plain_unit(b, o, &w, layout->panels);
-    choose_group(b, o, &w, two && w.family < PREFILL ? 2 * s.unit : s.unit);
+    uint32_t arrivals;
+    choose_tokens(b, o, &w, 16);
+    const struct cut cut = plain_cut(b, o, &w, layout->panels, &arrivals);
+    const struct plain_shape s = {.unit = cut.unit, .panels = layout->panels};
+    const uint32_t mine = (two && w.family < PREFILL ? 2 : 1) * (cut.unit / cut.together);
+    choose_group(b, o, &w, mine);
     uint32_t units = (uint32_t)arith_ceil_div(layout->panels, s.unit);
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
         if (!find_run(b, o, plain_panels, &s, units, &r))
             return cut_too_often(b, o);
-        struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
-        uint64_t tile_rows = 16 * (uint64_t)(two && w.family < PREFILL ? 2 * s.unit : s.unit);
+        struct launch *l = launch_add(b, w.kernel, op, w.group, r.units * cut.together * tiles_of(b, o, &w));
         launch_put_matmul(b, l,
                           &(struct launch_matmul_arguments){
                               .in = launch_source_of(b, o),
@@ -394,7 +438,9 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
                               .column = o->column[0],
                               .bias = launch_plain_weight(b, o->bias[0]),
                               .biased = o->bias[0] != GRAPH_NONE,
-                              .tile = w.tokens * tile_rows * sizeof(float),
+                              .together = cut.together,
+                              .arrivals = counts_at(b, arrivals),
+                              .tile = ARITH_MAX(w.tokens * 16 * mine, 256u) * sizeof(float),
                               .work = work_bytes(b, o, &w, s.unit, 0),
                           });
     }
@@ -445,6 +491,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     uint32_t widest = ARITH_MAX(of->dim_k, of->dim_v);
     s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(256 / widest, of->kv_heads), 1u) : 1;
     uint32_t panels = s.heads * widest / PANEL_ROWS;
+    choose_tokens(b, o, &w, panels);
     choose_group(b, o, &w, panels);
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
     /* Where q has angles of its own, no launch has both q and k. */
@@ -454,7 +501,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         const uint32_t angles = q_alone ? of->angles_q : of->angles;
         if (!find_run(b, o, heads_panels, &s, q_alone ? of_q : units, &r))
             return cut_too_often(b, o);
-        struct launch *l = launch_add(b, w.kernel, op, w.group, groups_of(b, o, &w, r.units));
+        struct launch *l = launch_add(b, w.kernel, op, w.group, r.units * tiles_of(b, o, &w));
         struct launch_heads_arguments args = {
             .in = launch_source_of(b, o),
             .w0 = weight_of(b, o->weight[0], r.piece[0]),
@@ -664,6 +711,7 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
         unit = 16;
     else if (gated && out->forms & GRAPH_I8_32)
         unit = (uint32_t)arith_round_up(unit, 2);
+    choose_tokens(b, o, &w, unit);
     choose_group(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit);
     const struct device_stream *stream = &b->m->stream;

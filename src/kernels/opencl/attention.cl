@@ -527,25 +527,6 @@ static inline void keep_rows(const struct look *l, const struct scratch *m, cons
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* Group: whether it is the last of `all` to come here with its cells written; it then sees the others' cells,
- * and the count is zero again. */
-static inline bool last_of_all(const struct scratch *m, global uint *arrivals, uint all) {
-    local uint *last = (local uint *)m->now;
-    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_release, memory_scope_device);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (get_local_id(0) == 0) {
-        volatile global atomic_uint *count = (volatile global atomic_uint *)arrivals;
-        *last = atomic_fetch_add_explicit(count, 1u, memory_order_acq_rel, memory_scope_device) + 1 == all;
-        if (*last)
-            atomic_store_explicit(count, 0u, memory_order_relaxed, memory_scope_device);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    bool mine = *last;
-    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acquire, memory_scope_device);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return mine;
-}
-
 /* Splits that a row merges at a time, and loads of one item under way at a time. */
 #define MERGED  (SPLIT / 2)
 #define IN_HAND 8
@@ -731,7 +712,7 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
         }
         if (parallel) {
             uint all = cl_ceil_div(position + n_queries, SPLIT) * heads;
-            if (!last_of_all(&m, arrivals + token * units + unit, all))
+            if (!cl_last_of_all(arrivals + token * units + unit, all, (local uint *)m.now))
                 continue;
             for (uint h = unit * heads; h < (unit + 1) * heads; h++) {
                 for (uint first = 0; first < n_queries * group; first += ROWS) {

@@ -38,6 +38,24 @@ static inline void cl_sum128(local float *lane, uint sums) {
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
+/* Group: whether it is the last of `all` to come here with what they wrote to global memory; it then sees
+ * what the others wrote, and the count is zero again. flag: a word of local memory. */
+static inline bool cl_last_of_all(global uint *arrivals, uint all, local uint *flag) {
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_release, memory_scope_device);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (get_local_id(0) == 0) {
+        volatile global atomic_uint *count = (volatile global atomic_uint *)arrivals;
+        *flag = atomic_fetch_add_explicit(count, 1u, memory_order_acq_rel, memory_scope_device) + 1 == all;
+        if (*flag)
+            atomic_store_explicit(count, 0u, memory_order_relaxed, memory_scope_device);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    bool last = *flag;
+    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acquire, memory_scope_device);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return last;
+}
+
 static inline int cl_rounded(float x, float inverse) {
     float r = x * inverse + NUM_ROUND;
     int v = (int)(NUM_BITS(r) & 0x7fffffffu) - (int)NUM_ROUND_BITS;

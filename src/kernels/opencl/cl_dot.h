@@ -204,31 +204,29 @@ static inline void cl_words(uint type, const struct cl_planes *p, cl_bytes panel
 #endif
 }
 
-/* What a 32-block of the rows is: its words, and of 32-value types scale and minimum. */
-struct cl_blocks {
-    uint w[8 * CL_ROWS];
-    float d[CL_ROWS], m[CL_ROWS];
-};
-
-/* acc of rows t .. t + CL_PART of activations, block number `here` of the segment. */
-static inline void cl_add32(uint type, const struct cl_blocks *b, uint here, uint t, const struct cl_act *a,
-                            float *acc) {
+/* acc of rows t .. t + CL_PART of activations, block `block`, which is number `here` of the segment. */
+static inline void cl_add32(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r, uint block,
+                            const uint *w, uint here, uint t, const struct cl_act *a, float *acc) {
     int i[CL_ROWS * CL_PART], s[CL_PART];
     float d[CL_PART];
-    cl_dots(i, b->w, a, a->q + here * 32, t, 0, 8);
+    cl_dots(i, w, a, a->q + here * 32, t, 0, 8);
     cl_scales(a, here, t, d);
     cl_totals(a, here, t, s);
 #pragma unroll
-    for (uint n = 0; n < CL_ROWS * CL_PART; n++) {
-        uint row = n / CL_PART, k = n % CL_PART;
-        float *to = acc + row * CL_TOKENS + t + k;
-        float by = CL_D(d, a, here, t, k);
-        int sum = CL_S(s, a, here, t, k);
-        float scale = b->d[row] * by;
-        *to = fma((float)(i[n] - cl_offset(type) * sum), scale, *to);
-        if (cl_has_m(type)) {
-            float least = b->m[row] * by;
-            *to = fma((float)sum, least, *to);
+    for (uint row = 0; row < CL_ROWS; row++) {
+        float dw = cl_scale32(type, panel[row] + p->d, block, r);
+        float mw = cl_has_m(type) ? cl_half(panel[row] + p->m + (block * 16 + r) * 2) : 0.0f;
+#pragma unroll
+        for (uint k = 0; k < CL_PART; k++) {
+            float *to = acc + row * CL_TOKENS + t + k;
+            float by = CL_D(d, a, here, t, k);
+            int sum = CL_S(s, a, here, t, k);
+            float scale = dw * by;
+            *to = fma((float)(i[row * CL_PART + k] - cl_offset(type) * sum), scale, *to);
+            if (cl_has_m(type)) {
+                float least = mw * by;
+                *to = fma((float)sum, least, *to);
+            }
         }
     }
 }
@@ -237,14 +235,11 @@ static inline void cl_add32(uint type, const struct cl_blocks *b, uint here, uin
 static inline void cl_segment32(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
                                 uint first, uint end, const struct cl_act *a, float *acc) {
     for (uint block = first; block < end; block++) {
-        struct cl_blocks b;
+        uint w[8 * CL_ROWS];
 #pragma unroll
-        for (uint row = 0; row < CL_ROWS; row++) {
-            cl_words(type, p, panel[row], r, block, b.w + 8 * row);
-            b.d[row] = cl_scale32(type, panel[row] + p->d, block, r);
-            b.m[row] = cl_has_m(type) ? cl_half(panel[row] + p->m + (block * 16 + r) * 2) : 0.0f;
-        }
-#define CL_ADD(t) cl_add32(type, &b, block - first, t, a, acc);
+        for (uint row = 0; row < CL_ROWS; row++)
+            cl_words(type, p, panel[row], r, block, w + 8 * row);
+#define CL_ADD(t) cl_add32(type, p, panel, r, block, w, block - first, t, a, acc);
         CL_EACH_PART(CL_ADD)
 #undef CL_ADD
     }

@@ -14,11 +14,11 @@ struct cl_plain {
     bool biased;
 };
 
-/* Rows row .. row + rows of tokens t0 .. t0 + nt. Of two sums of one output the gate is at tile[t][0..], the
- * other at tile[t][up..], unless they are one already (CL_TILES). work: cl_quantise_rows. */
-static inline void cl_finish_gated(const struct cl_forms *out, const struct cl_gate *gate, uint column,
-                                   local float *tile, uint R, uint up, uint row, uint rows, uint t0, uint nt,
-                                   local uint *work) {
+/* Rows row .. row + rows of tokens t0 .. t0 + nt, of two sums of one output: the gate is at tile[t][0..], the
+ * other at tile[t][up..], unless they are one already (CL_TILES). To tile[t][0..], and to the floats that out
+ * has. */
+static inline void cl_gate_rows(const struct cl_forms *out, const struct cl_gate *gate, uint column,
+                                local float *tile, uint R, uint up, uint row, uint rows, uint t0, uint nt) {
     uint me = get_local_id(0), items = get_local_size(0);
     global float *y = (global float *)(out->base + out->f32) + column + row;
     bool floats = out->has & OPENCL_F32;
@@ -33,12 +33,20 @@ static inline void cl_finish_gated(const struct cl_forms *out, const struct cl_g
                 y[(t0 + t) * out->width + i] = h;
         }
     }
+}
+
+/* The same, and to the int8 forms. work: cl_quantise_rows. */
+static inline void cl_finish_gated(const struct cl_forms *out, const struct cl_gate *gate, uint column,
+                                   local float *tile, uint R, uint up, uint row, uint rows, uint t0, uint nt,
+                                   local uint *work) {
+    cl_gate_rows(out, gate, column, tile, R, up, row, rows, t0, nt);
     if ((out->has & ~OPENCL_F32) == 0)
         return;
     barrier(CLK_LOCAL_MEM_FENCE);
     cl_quantise_rows(out, t0, nt, column + row, tile, R, rows, false, work);
 }
 
+/* Without CL_TILES the int8 forms are the caller's. */
 static inline void cl_finish_plain(const struct cl_plain *p, const struct cl_gate *gate, local float *tile,
                                    uint R, uint up, uint row, uint rows, uint t0, uint nt, local uint *work) {
     uint me = get_local_id(0), items = get_local_size(0);
@@ -50,7 +58,12 @@ static inline void cl_finish_plain(const struct cl_plain *p, const struct cl_gat
         return;
     }
     if (OPENCL_GATED(p->epilogue)) {
+#if CL_TILES
         cl_finish_gated(&p->out, gate, p->column, tile, R, up, row, rows, t0, nt, work);
+#else
+        cl_gate_rows(&p->out, gate, p->column, tile, R, up, row, rows, t0, nt);
+        (void)work;
+#endif
         return;
     }
     for (uint j = me; j < nt * rows; j += items) {

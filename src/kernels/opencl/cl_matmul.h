@@ -34,31 +34,67 @@
 #define CL_KERNEL kernel
 #endif
 
-/* Units first_unit .. + units of the work, each of `unit` panels; split: how many segments of k are under way
- * at once (decode), or tokens of a tile. rows: of the weight (of both). Local: tile CL_AT_ONCE x R floats, R
- * = 16 * unit, without CL_TILES twice that for SWIGLU and GEGLU; work as the family says. */
+/* Units first_unit .. + units of the work, each of `unit` panels, which `together` groups share: if there are
+ * several (decode), outputs are 256 of int8 forms, and the last group makes these; arrivals: for each unit, 0
+ * before and after. split: how many segments of k are under way at once (decode), or tokens of a tile. rows:
+ * of the weight (of both). Local: tile CL_AT_ONCE x R floats, R = 16 * panels of a group, without CL_TILES
+ * twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased};
+#if !CL_TILES
+    struct cl_forms forms = plain.out;
+    plain.out.has = together > 1 ? OPENCL_F32 : plain.out.has & OPENCL_F32;
+    bool quantised = OPENCL_GATED(epilogue) && (forms.has & ~OPENCL_F32) != 0;
+#endif
     bool two = OPENCL_GATED(epilogue);
+    uint mine = unit / together;
     struct cl_gate gate = {epilogue, 0, {0, 0}, false, 0, 0};
     struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1),         0,    cl_ceil_div(rows, 16),
-                        unit,          two ? 2 * unit : unit, &gate};
-    uint R = 16 * (CL_TILES ? unit : u.all);
+                        mine,          two ? 2 * mine : mine, &gate};
+    uint R = 16 * (CL_TILES ? mine : u.all);
     uint tokens = tail ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
     if (epilogue == OPENCL_PAIRS)
         tokens *= 2;
-    uint tiles = cl_ceil_div(tokens, CL_AT_ONCE);
-    for (uint item = get_group_id(0); item < units * (CL_TILES ? tiles : 1); item += get_num_groups(0)) {
-        uint i = first_unit + (CL_TILES ? item / tiles : item);
-        u.panel = i * unit;
-        uint row = 16 * u.panel, here = min(16 * unit, rows - row);
-        for (uint tile_at = CL_TILES ? item % tiles : 0; tile_at < tiles; tile_at += CL_TILES ? tiles : 1) {
+    uint tiles = cl_ceil_div(tokens, CL_AT_ONCE), dealt = CL_TILES ? tiles : 1;
+    for (uint item = get_group_id(0); item < units * together * dealt; item += get_num_groups(0)) {
+        uint i = first_unit * together + item / dealt;
+        u.panel = i * mine;
+        uint row = 16 * u.panel, here = min(16 * mine, rows - row);
+        for (uint tile_at = item % dealt; tile_at < tiles; tile_at += dealt) {
             uint t0 = tile_at * CL_AT_ONCE, nt = min(tokens - t0, (uint)CL_AT_ONCE);
             cl_sums(&src, &u, split, t0, nt, tile, R, work);
             barrier(CLK_LOCAL_MEM_FENCE);
-            cl_finish_plain(&plain, &gate, tile, R, 16 * unit, row, here, t0, nt, (local uint *)work);
+            cl_finish_plain(&plain, &gate, tile, R, 16 * mine, row, here, t0, nt, (local uint *)work);
             barrier(CLK_LOCAL_MEM_FENCE);
+#if !CL_TILES
+            /* Rows that are ready: the tile's, or in the end all, out of the floats, 256 values of one at a
+             * time. */
+            uint n = quantised ? 1 : 0;
+            if (together > 1) {
+                n = tile_at + 1 == tiles &&
+                            cl_last_of_all(arrivals + i / together, together, (local uint *)work)
+                        ? tokens
+                        : 0;
+                t0 = 0;
+                nt = 1;
+            }
+            uint wide = together > 1 ? 256 : here, stride = together > 1 ? 256 : R;
+            uint at = column + (together > 1 ? row / 256 * 256 : row);
+            for (uint t = t0; t < t0 + n; t++) {
+                if (together > 1) {
+                    global const float *y =
+                        (global const float *)(forms.base + forms.f32) + t * forms.width + at;
+                    for (uint k = get_local_id(0); k < wide; k += get_local_size(0))
+                        tile[k] = y[k];
+                    barrier(CLK_LOCAL_MEM_FENCE);
+                }
+                cl_quantise_rows(&forms, t, nt, at, tile, stride, wide, false, (local uint *)work);
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
+#else
+            (void)arrivals;
+#endif
         }
     }
 }

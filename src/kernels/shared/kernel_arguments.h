@@ -132,7 +132,8 @@
     X(U32, epilogue)                                                                                         \
     X(FORMS, out)                                                                                            \
     X(U32, column)                                                                                           \
-    X(BUFFER, const float, bias) X(U32, biased) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+    X(BUFFER, const float, bias)                                                                             \
+    X(U32, biased) X(U32, together) X(BUFFER, uint, arrivals) X(LOCAL, float, tile) X(LOCAL, uchar, work)
 
 #define KERNEL_ARGUMENTS_HEADS(X)                                                                            \
     X(SOURCE, in)                                                                                            \
