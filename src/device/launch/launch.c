@@ -15,7 +15,7 @@ _Static_assert(OPENCL_QUANTISE_WORDS(OPENCL_ATTENTION_ROWS *OPENCL_SPLIT) <=
 
 uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_BUCKETS]) {
     CHECK(most > 0);
-    static const uint32_t fixed[] = {1, 4, 16, 64};
+    static const uint32_t fixed[] = {1, 4, 16, 32, 64};
     uint32_t n = 0;
     const uint32_t shorter = stream > 1 && stream <= most ? stream - 1 : 0;
     for (uint32_t i = 0; i < sizeof fixed / sizeof fixed[0] && fixed[i] < most; i++) {
@@ -178,11 +178,24 @@ static stator_status add_embed(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+/* Values of a row that a group of the norm kernel writes: few enough that there are groups for the whole
+ * device, but each has to make the row's sum. */
+static uint32_t norm_part(const struct launch_list *b, uint32_t width) {
+    const uint32_t row = (uint32_t)arith_round_up(width, 256);
+    uint32_t part = 256;
+    while (part < row && b->rows * arith_ceil_div(row, part) > groups_at_once(b->traits, OPENCL_GROUP))
+        part *= 2;
+    return ARITH_MIN(part, row);
+}
+
 static stator_status add_norm(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *out = &b->g->values[o->out];
     bool gather = o->kind == GRAPH_GATHER_NORM;
-    struct launch *l = launch_add(b, LAUNCH_NORM, op, OPENCL_GROUP, b->rows);
+    CHECK(o->in != o->out);
+    const uint32_t part = norm_part(b, out->width);
+    struct launch *l =
+        launch_add(b, LAUNCH_NORM, op, OPENCL_GROUP, b->rows * arith_ceil_div(out->width, part));
     launch_put_norm(b, l,
                     &(struct launch_norm_arguments){
                         .x = launch_floats(b, o->in),
@@ -191,6 +204,7 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
                         .gather = gather,
                         .pairs = gather && !(out->forms & GRAPH_F32),
                         .adds = o->epilogue == GRAPH_RESIDUAL,
+                        .part = part,
                         .inv_n = o->norm.inv_width,
                         .eps = o->norm.eps,
                         .tile = OPENCL_NORM_CHUNK * sizeof(float),

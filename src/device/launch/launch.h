@@ -85,10 +85,10 @@ enum launch_part {
     LAUNCH_GUESS  /* and those from graph.guess on */
 };
 
-/* Buckets of a dimension of at most `most` tokens (or rows): lists are made for 1, 4, 16, 64 and `most`, as
- * far as these are not above it, and for one less than `stream`, the tokens from which on experts are copied
- * (0: none). bounds[n - 1] == most. A step of t takes the first bucket with t <= bound. */
-#define LAUNCH_BUCKETS 6
+/* Buckets of a dimension of at most `most` tokens (or rows): lists are made for 1, 4, 16, 32, 64 and `most`,
+ * as far as these are not above it, and for one less than `stream`, the tokens from which on experts are
+ * copied (0: none). bounds[n - 1] == most. A step of t takes the first bucket with t <= bound. */
+#define LAUNCH_BUCKETS 7
 uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_BUCKETS]);
 /* Launches of a list that have copies, at most. */
 uint32_t launch_streamed(const struct device_model *m);

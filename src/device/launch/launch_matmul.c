@@ -194,23 +194,35 @@ static struct tile tile_of(enum family family, uint32_t set) {
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }
 
+/* Whether the weights had better be read once for each eight tokens: for up to LAUNCH_FEW, and for twice as
+ * many where tiles of many tokens would leave most of the device idle. */
+static bool for_few(const struct launch_list *b, const struct graph_op *o, enum family many, uint32_t set,
+                    uint32_t rows) {
+    if (rows <= LAUNCH_FEW || many >= DPAS8)
+        return rows <= LAUNCH_FEW;
+    const struct tile tile = tile_of(many, set);
+    uint64_t panels = 0;
+    for (uint32_t i = 0; i < (graph_op_gated(o) ? 1 : o->n_weights); i++)
+        panels += b->g->weights[o->weight[i]].layout.panels;
+    const uint64_t threads = arith_ceil_div(panels, tile.rows) * arith_ceil_div(rows, tile.each);
+    return rows <= 2 * LAUNCH_FEW && 2 * threads < b->traits->threads;
+}
+
 static struct scheme choose_scheme(const struct launch_list *b, const struct graph_op *o, bool heads) {
     struct scheme w = {0};
     uint32_t set = set_of(b->g, o);
     uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
+    w.family = prefill_family(b, set);
     if (rows == 1)
         w.family = DECODE1;
-    else if (rows <= LAUNCH_FEW)
+    else if (for_few(b, o, w.family, set, rows))
         w.family = DECODE4;
-    else
-        w.family = prefill_family(b, set);
     uint32_t at = w.family <= PREFILL ? SETS * (uint32_t)w.family
                                       : SETS * 3 + SETS_INTEGERS * ((uint32_t)w.family - PREFILL8);
     w.kernel = LAUNCH_MATMUL + 2 * (at + set) + heads;
-    w.tokens = w.family == DECODE1                  ? 1
-               : w.family != DECODE4                ? 0
-               : set == SET_K_ALL || set == SET_ANY ? OPENCL_DECODE_MIXED
-                                                    : OPENCL_DECODE_TOKENS;
+    if (w.family <= DECODE4)
+        w.tokens =
+            ARITH_MIN(rows, set == SET_K_ALL || set == SET_ANY ? OPENCL_DECODE_MIXED : OPENCL_DECODE_TOKENS);
     uint32_t cols = b->g->weights[o->weight[0]].layout.cols;
     w.segments = (uint32_t)arith_ceil_div(cols, KERNELS_SEGMENT);
     return w;

@@ -50,6 +50,17 @@ __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, 
 #if CL_SUB_GROUP && CL_TOKENS == 16
 #define CL_PART         8
 #define CL_EACH_PART(F) F(0) F(8)
+#elif !CL_TILES && CL_TOKENS == 8
+/* Of few tokens, those that are not there are left out. */
+#define CL_PART 2
+#define CL_EACH_PART(F)                                                                                      \
+    F(0)                                                                                                     \
+    if (a->last > 1) {                                                                                       \
+        F(2)                                                                                                 \
+    }                                                                                                        \
+    if (a->last > 3) {                                                                                       \
+        F(4) F(6)                                                                                            \
+    }
 #else
 #define CL_PART         CL_TOKENS
 #define CL_EACH_PART(F) F(0)
@@ -368,6 +379,17 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, const cl_
     }
 }
 
+/* acc of rows t .. t + CL_PART of activations: of four columns, the first of which is `at` of the segment. */
+static inline void cl_add_floats(const float *w, uint at, uint t, const struct cl_act *a, float *acc) {
+#pragma unroll
+    for (uint k = 0; k < CL_PART; k++) {
+        CL_ACT const float *x = (CL_ACT const float *)a->q + CL_ROW(a, t + k) * a->stride + at;
+#pragma unroll
+        for (uint c = 0; c < 4; c++)
+            acc[t + k] = fma(w[c], x[c], acc[t + k]);
+    }
+}
+
 /* acc[t] of columns first .. end (CL_ROWS is 1). Four at a time where there are four: fewer and wider loads.
  */
 static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint first, uint end,
@@ -387,13 +409,9 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
             for (uint c = 0; c < 4; c++)
                 w[c] = cl_weight(type, panel, r, col + c);
         }
-#pragma unroll
-        for (uint t = 0; t < CL_TOKENS; t++) {
-            CL_ACT const float *x = (CL_ACT const float *)a->q + CL_ROW(a, t) * a->stride + (col - first);
-#pragma unroll
-            for (uint c = 0; c < 4; c++)
-                acc[t] = fma(w[c], x[c], acc[t]);
-        }
+#define CL_ADD(t) cl_add_floats(w, col - first, t, a, acc);
+        CL_EACH_PART(CL_ADD)
+#undef CL_ADD
     }
     for (; col < end; col++) {
         float w = cl_weight(type, panel, r, col);

@@ -17,7 +17,7 @@
 #endif
 #include "kernels/opencl/cl_source.h"
 
-/* Local work: CL_TOKENS floats per item. */
+/* Local work: a float per item for each of nt tokens. */
 static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u, uint split, uint t0, uint nt,
                            local float *tile, uint R, local uchar *work) {
     local float *totals = (local float *)work;
@@ -29,10 +29,6 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
         uint v = v0 + slot / split;
         uint panel = u->panel + v % u->half_of;
         bool there = v < u->all && panel < u->panels;
-        float total[CL_TOKENS];
-#pragma unroll
-        for (uint t = 0; t < CL_TOKENS; t++)
-            total[t] = 0.0f;
         for (uint first = 0; first < segments; first += split) {
             uint segment = first + slot % split;
             float acc[CL_TOKENS];
@@ -58,20 +54,21 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
                 cl_segment(w.type, w.file, &from, cols, r, segment, &a, acc);
 #pragma unroll
                 for (uint t = 0; t < CL_TOKENS; t++)
-                    totals[t * items + me] = acc[t];
+                    if (CL_TOKENS == 1 || t < nt)
+                        totals[t * items + me] = acc[t];
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (slot % split == 0)
-                for (uint j = 0; j < min(split, segments - first); j++)
-#pragma unroll
-                    for (uint t = 0; t < CL_TOKENS; t++)
-                        total[t] += totals[t * items + me + 16 * j];
+            /* The slots that have the panel's segments share the tokens. */
+            uint together = min(split, segments - first), base = 16 * (slot / split * split) + r;
+            for (uint t = slot % split; there && t < nt; t += split) {
+                local float *to = tile + t * R + 16 * v + r;
+                float total = first == 0 ? 0.0f : *to;
+                for (uint j = 0; j < together; j++)
+                    total += totals[t * items + base + 16 * j];
+                *to = total;
+            }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        if (there && slot % split == 0)
-#pragma unroll
-            for (uint t = 0; t < CL_TOKENS; t++)
-                tile[t * R + 16 * v + r] = total[t];
     }
 }
 

@@ -1,4 +1,5 @@
-/* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row. */
+/* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row, or,
+ * where rows are few, for each part of a row, all of which make the row's sum. */
 #include "kernels/opencl/cl_kv.h"
 
 /* Group: what a row's values are multiplied by, before their weights. */
@@ -8,13 +9,13 @@ static inline float norm_factor(global const float *from, uint width, local floa
     for (uint j = me; j < 128; j += items) {
         float sum = 0.0f;
         uint i = j;
-        for (; i + 7 * 128 < width; i += 8 * 128) { /* eight loads under way at once */
-            float v[8];
+        for (; i + 15 * 128 < width; i += 16 * 128) { /* 16 loads under way at once */
+            float v[16];
 #pragma unroll
-            for (uint m = 0; m < 8; m++)
+            for (uint m = 0; m < 16; m++)
                 v[m] = from[i + 128 * m];
 #pragma unroll
-            for (uint m = 0; m < 8; m++)
+            for (uint m = 0; m < 16; m++)
                 sum = fma(v[m], v[m], sum);
         }
         for (; i < width; i += 128)
@@ -28,7 +29,8 @@ static inline float norm_factor(global const float *from, uint width, local floa
 
 /* x: rows as wide as out. gather: the rows that the step wants logits of, else all tokens. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
- * there.
+ * there. part: values of a row that a group writes, a multiple of 256; fewer than the row only if x is
+ * elsewhere than out.
  * Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, work OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
  */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NORM)) {
@@ -37,11 +39,13 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
     global const uint *rows = (global const uint *)(step + CL_STEP(step)->at_rows);
     uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
     struct cl_forms o = CL_FORMS(out);
-    for (uint row = get_group_id(0); row < n; row += get_num_groups(0)) {
+    uint parts = cl_ceil_div(width, part);
+    for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {
+        uint row = item / parts, begin = item % parts * part, end = min(begin + part, width);
         global const float *from = x + (gather ? rows[row] : row) * width;
         float r = norm_factor(from, width, lane, inv_n, eps);
-        for (uint at = 0; at < width; at += OPENCL_NORM_CHUNK) {
-            uint here = min(width - at, (uint)OPENCL_NORM_CHUNK);
+        for (uint at = begin; at < end; at += OPENCL_NORM_CHUNK) {
+            uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint i = me; i < here; i += items) {
                 float y = from[at + i] * r * weight[at + i];

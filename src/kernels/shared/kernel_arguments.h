@@ -27,7 +27,9 @@
     X(FORMS, out)                                                                                            \
     X(U32, gather)                                                                                           \
     X(U32, pairs)                                                                                            \
-    X(U32, adds) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
+    X(U32, adds)                                                                                             \
+    X(U32, part)                                                                                             \
+    X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
 
 #define KERNEL_ARGUMENTS_PAIR(X)                                                                             \
     X(BUFFER, const float, states)                                                                           \
