@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-#define PLANNER_VERSION 12
+#define PLANNER_VERSION 13
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
     if (bytes == 0)

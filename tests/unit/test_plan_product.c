@@ -477,11 +477,11 @@ static void test_pinned_hashes(void **state) {
         const char *devices[2];
         size_t n_devices;
     } pinned[] = {
-        {"d6f10be11b918beadb58b16be3a47e98", {NULL}, 0, {NULL}, 0},
-        {"e8d5f116759de3038b0c2b5e9fbd19dc", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
-        {"7ba716e606595be36e643592eb278bda", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
-        {"a1ac1898e47a51c952c5878e2831a017", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
-        {"cc056db40787180107d6152347b2cfe2", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"d8faf0f856d87a5010ba8f0c076abaa3", {NULL}, 0, {NULL}, 0},
+        {"e7420ff41a5108277ce1badd93573fc3", {"memory.context=512", "memory.kv_type=f32"}, 2, {NULL}, 0},
+        {"bd0fc897c2dadb51a1749ba4a8005fcf", {NULL}, 0, {"gpu0=24GiB,max_alloc=19GiB,bandwidth=456GB/s"}, 1},
+        {"34b73faf1fe34fbba0d1a7882bcc4fd9", {NULL}, 0, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
+        {"02a6299e436267f9d6c0725b8522d3eb", {"devices.split=3,1"}, 1, {"gpu0=24GiB", "gpu1=16GiB"}, 2},
     };
     for (size_t i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
         char hash[HASH_TEXT];

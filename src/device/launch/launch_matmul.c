@@ -402,7 +402,7 @@ static struct cut plain_cut(const struct launch_list *b, const struct graph_op *
     *arrivals = GRAPH_NONE;
     if (graph_op_gated(o) && forms & GRAPH_I8_256) {
         struct cut c = {16, 1};
-        while (w->family < PREFILL && 16 / (c.together * 2) >= each)
+        while (w->family < PREFILL && set_of(b->g, o) != SET_ANY && 16 / (c.together * 2) >= each)
             c.together *= 2;
         if (c.together > 1)
             *arrivals = arrivals_of(b, arith_ceil_div(panels, 16));

@@ -43,6 +43,9 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased};
 #if !CL_TILES
+#if (CL_TYPES & 5ul) == 5ul
+    together = 1; /* of all types: sharing takes registers that acm-g10 has not */
+#endif
     struct cl_forms forms = plain.out;
     plain.out.has = together > 1 ? OPENCL_F32 : plain.out.has & OPENCL_F32;
     bool quantised = OPENCL_GATED(epilogue) && (forms.has & ~OPENCL_F32) != 0;
