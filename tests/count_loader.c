@@ -55,6 +55,7 @@ uint64_t count_loader_since; /* by the trampolines below */
     Y(zeCommandListReset)                                                                                    \
     Y(zeCommandListClose)                                                                                    \
     Y(zeCommandListAppendBarrier)                                                                            \
+    Y(zeCommandListAppendEventReset)                                                                         \
     Y(zeCommandListAppendMemoryCopy)                                                                         \
     Y(zeCommandListAppendMemoryFill)                                                                         \
     Y(zeCommandListAppendLaunchKernel)                                                                       \
