@@ -70,6 +70,10 @@ int smaller_int(int a, int b) __asm__("_Z3minii");
 INLINE int smaller_int(int a, int b) {
     return a < b ? a : b;
 }
+int larger_int(int a, int b) __asm__("_Z3maxii");
+INLINE int larger_int(int a, int b) {
+    return a > b ? a : b;
+}
 int clamp(int v, int least, int most) __asm__("_Z5clampiii");
 INLINE int clamp(int v, int least, int most) {
     int raised = v > least ? v : least;

@@ -304,10 +304,11 @@ struct column {
     uint d, row, step, n;
 };
 
-/* o[i] += e * x over tokens t .. t + 4 of the split, the last `window` of those before sees[i], and of these
- * from `low` on, or sees[i] - 1; scaled: e * scale for e. whole: all rows see all four. */
+/* o[i] += e * x over tokens t .. t + 4 of the split, the last `window` of those before sees[i]; scaled: e *
+ * scale for e. whole: all rows see all four. Of a first token that is skipped (look.skip) the score is 0, and
+ * so is the sum before it: no look at it is needed, nor are there registers for one. */
 static inline void add_four(bool whole, bool scaled, local const float *score, const struct column *c, uint t,
-                            const int *sees, int window, int low, float4 x, float4 scale, float *o) {
+                            const int *sees, int window, float4 x, float4 scale, float *o) {
 #pragma unroll
     for (uint i = 0; i < ROWS; i++) {
         if (i >= c->n)
@@ -315,7 +316,7 @@ static inline void add_four(bool whole, bool scaled, local const float *score, c
         float4 e = *(local const float4 *)(score + (c->row + i * c->step) * SPLIT + t);
         if (scaled)
             e *= scale;
-        int end = sees[i] - (int)t, begin = max(end - window, min(low - (int)t, end - 1)); /* from t on */
+        int end = sees[i] - (int)t, begin = end - window; /* from t on */
         float sum = fma(e.x, x.x, o[i]);
         o[i] = whole || (0 < end && 0 >= begin) ? sum : o[i];
         sum = fma(e.y, x.y, o[i]);
@@ -329,20 +330,19 @@ static inline void add_four(bool whole, bool scaled, local const float *score, c
 
 /* AHEAD tokens of the split from t on, which lie in one block; v: of its slot 0. */
 static inline void weigh(bool whole, bool f16, const struct look *l, local const float *score,
-                         global const uchar *v, const struct column *c, uint t, const int *sees, int low,
-                         float *o) {
+                         global const uchar *v, const struct column *c, uint t, const int *sees, float *o) {
     float x[AHEAD];
     load_floats(f16, v, t % KV_LAYOUT_BLOCK * l->head_v + c->d, l->head_v, x);
 #pragma unroll
     for (uint j = 0; j < AHEAD; j += 4)
-        add_four(whole, false, score, c, t + j, sees, l->window, low,
-                 (float4)(x[j], x[j + 1], x[j + 2], x[j + 3]), 0.0f, o);
+        add_four(whole, false, score, c, t + j, sees, l->window, (float4)(x[j], x[j + 1], x[j + 2], x[j + 3]),
+                 0.0f, o);
 }
 
 /* The same with quantised V: four tokens lie in a word. */
 static inline void weigh_quantised(bool whole, bool eight, const struct look *l, local const float *score,
                                    global const uchar *v, const struct column *c, uint t, const int *sees,
-                                   int low, float *o) {
+                                   float *o) {
     uint type = eight ? KV_LAYOUT_Q8_0 : KV_LAYOUT_Q4_0;
     uint line = l->head_v / 32 * kv_layout_group(type); /* bytes of a token */
     uint four = t % KV_LAYOUT_BLOCK / 4;
@@ -367,8 +367,7 @@ static inline void weigh_quantised(bool whole, bool eight, const struct look *l,
             x[k] = eight ? (float)(char)(bits & 255u) : (float)((int)(bits >> shift & 15u) - 8);
         }
         float4 by = {(float)scale[j].x, (float)scale[j].y, (float)scale[j].z, (float)scale[j].w};
-        add_four(whole, true, score, c, t + 4 * j, sees, l->window, low, (float4)(x[0], x[1], x[2], x[3]), by,
-                 o);
+        add_four(whole, true, score, c, t + 4 * j, sees, l->window, (float4)(x[0], x[1], x[2], x[3]), by, o);
     }
 }
 
@@ -384,20 +383,19 @@ static inline void weigh_split(const struct look *l, const struct scratch *m, co
         sees[i] = seen(l, r, c->row + i * c->step, begin);
     int latest = hidden(l, r, c->row + (c->n - 1) * c->step, begin);
     int before = hidden(l, r, 0, begin);
-    int low = l->skip - (int)begin;
     for (uint t = before > 0 ? (uint)before / AHEAD * AHEAD : 0; t < n; t += AHEAD) {
         global const uchar *v = unit + block_of(l, table, begin + t);
         bool whole = (int)(t + AHEAD) <= sees[0] && (int)t >= latest;
         if (kv_layout_quantised(TYPE_V(l))) {
             if (whole)
-                weigh_quantised(true, TYPE_V(l) == KV_LAYOUT_Q8_0, l, m->score, v, c, t, sees, low, o);
+                weigh_quantised(true, TYPE_V(l) == KV_LAYOUT_Q8_0, l, m->score, v, c, t, sees, o);
             else
-                weigh_quantised(false, TYPE_V(l) == KV_LAYOUT_Q8_0, l, m->score, v, c, t, sees, low, o);
+                weigh_quantised(false, TYPE_V(l) == KV_LAYOUT_Q8_0, l, m->score, v, c, t, sees, o);
         } else {
             if (whole)
-                weigh(true, TYPE_V(l) == KV_LAYOUT_F16, l, m->score, v, c, t, sees, low, o);
+                weigh(true, TYPE_V(l) == KV_LAYOUT_F16, l, m->score, v, c, t, sees, o);
             else
-                weigh(false, TYPE_V(l) == KV_LAYOUT_F16, l, m->score, v, c, t, sees, low, o);
+                weigh(false, TYPE_V(l) == KV_LAYOUT_F16, l, m->score, v, c, t, sees, o);
         }
     }
 }
