@@ -222,19 +222,22 @@ static bool take_buffers(struct worker *me) {
     return me->x != NULL && me->w != NULL && me->in != NULL && me->out != NULL;
 }
 
-/* Until no worker runs. */
+/* Until no worker runs. That all is done is told once, at the end. */
 static void watch(struct work *w, uint64_t total, quantize_progress progress, void *context) {
+    bool ended = false;
     pthread_mutex_lock(&w->lock);
-    while (w->running > 0) {
+    while (!ended) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 200 * 1000 * 1000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&w->ended, &w->lock, &until);
+        if (w->running > 0)
+            pthread_cond_timedwait(&w->ended, &w->lock, &until);
+        ended = w->running == 0;
         const uint64_t done = w->done;
         pthread_mutex_unlock(&w->lock);
-        if (progress != NULL)
+        if (progress != NULL && (done == total) == ended)
             progress(context, done, total);
         pthread_mutex_lock(&w->lock);
     }
