@@ -28,9 +28,10 @@ enum {
     PEER_LONGROPE = 2048,
     PEER_ROPE_FREQS = 4096,
     PEER_NO_PRE_NORMS = 8192,
-    PEER_WIDE_NORMS = 16384, /* of all heads of q together, of all of k */
-    PEER_NEXTN = 32768,      /* a block of nextn behind the layers */
-    PEER_ONE_FACTORS = 65536 /* beta and alpha are one tensor */
+    PEER_WIDE_NORMS = 16384,  /* of all heads of q together, of all of k */
+    PEER_NEXTN = 32768,       /* a block of nextn behind the layers */
+    PEER_ONE_FACTORS = 65536, /* beta and alpha are one tensor */
+    PEER_ONE_IN = 131072      /* q, k, v and gates of delta-net layers, too */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -102,6 +103,10 @@ static const struct peer_model peer_models[] = {
     {"qwen3next-equal", "qwen3next", 4, 96, 0, 3, 3, 32, 200, .rot = 16,
      .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_ONE_FACTORS, .experts = 4,
      .used = 2, .expert_ff = 32, .shared_ff = 32, .key_heads = 3, .value_heads = 3, .state = 64, .taps = 4},
+    {"qwen3next-fused", "qwen3next", 4, 160, 0, 5, 1, 32, 300, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_ONE_FACTORS | PEER_ONE_IN,
+     .experts = 4, .used = 2, .expert_ff = 32, .shared_ff = 32, .key_heads = 3, .value_heads = 6, .state = 32,
+     .taps = 4},
     {"gemma3-odd", "gemma3", 8, 160, 224, 5, 1, 32, 300, .flags = PEER_HEAD_NORMS | PEER_POST_NORMS,
      .keys = {{"attention.sliding_window", 24}, {"rope.freq_base", .fraction = 1e6f}}},
     {"phi3-odd", "phi3", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_FUSED | PEER_LONGROPE | PEER_UNTIED,
@@ -249,8 +254,12 @@ static inline void peer_delta(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const uint64_t inner = (uint64_t)m->value_heads * m->state;
     const uint64_t channels = (uint64_t)2 * m->key_heads * m->state + inner;
-    peer_matrix(p, "attn_qkv.weight", m->embd, channels);
-    peer_matrix(p, "attn_gate.weight", m->embd, inner);
+    if (m->flags & PEER_ONE_IN) {
+        peer_matrix(p, "ssm_in.weight", m->embd, channels + inner);
+    } else {
+        peer_matrix(p, "attn_qkv.weight", m->embd, channels);
+        peer_matrix(p, "attn_gate.weight", m->embd, inner);
+    }
     if (m->flags & PEER_ONE_FACTORS) {
         peer_matrix(p, "ssm_ba.weight", m->embd, 2 * m->value_heads);
     } else {

@@ -174,7 +174,14 @@ class Model:
     def delta(self, h):
         """The gated delta rule, token by token; value head v has the key of head v mod their number, or they lie together."""
         n, dim, keys, values, taps = len(h), *(self.key('ssm.' + x) for x in ('state_size', 'group_count', 'time_step_rank', 'conv_kernel'))
-        rows = np.vstack([np.zeros((taps - 1, self.w('attn_qkv.weight').shape[0])), self.product(h, 'attn_qkv')])
+        if self.has('ssm_in.weight'):
+            parts = self.product(h, 'ssm_in').reshape(n, keys, -1)
+            cuts = np.cumsum([dim, dim, values // keys * dim])
+            *qkv, z = (x.reshape(n, -1) for x in np.split(parts, cuts, axis=2))
+            qkv = np.hstack(qkv)
+        else:
+            qkv, z = self.product(h, 'attn_qkv'), self.product(h, 'attn_gate')
+        rows = np.vstack([np.zeros((taps - 1, qkv.shape[1])), qkv])
         y = silu(sum(rows[t:t + n] * self.w('ssm_conv1d.weight')[:, t] for t in range(taps)))
         q, k, v = (x.reshape(n, -1, dim) for x in np.split(y, [keys * dim, 2 * keys * dim], axis=1))
         q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + self.eps) for x in (q, k))
@@ -192,8 +199,7 @@ class Model:
             new = (v[t] - np.einsum('hk,hkv->hv', k[t][of], state)) * beta[t][:, None]
             state += k[t][of][:, :, None] * new[:, None]
             out[t] = np.einsum('hk,hkv->hv', q[t][of] / np.sqrt(dim), state)
-        z = self.product(h, 'attn_gate').reshape(n, values, dim)
-        return self.product((self.norm(out, self.w('ssm_norm.weight')) * silu(z)).reshape(n, -1), 'ssm_out')
+        return self.product((self.norm(out, self.w('ssm_norm.weight')) * silu(z.reshape(n, values, dim))).reshape(n, -1), 'ssm_out')
 
     def expert(self, e, x):
         bias = lambda name: self.w(name + '.bias')[e] if self.has(name + '.bias') else 0

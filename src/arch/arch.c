@@ -36,7 +36,9 @@ stator_status arch_read(const struct gguf *g, struct shape *s, stator_error *e) 
     rc = shape_read_name(g, s, e);
     if (rc == STATOR_OK)
         rc = s->arch->read(g, s, e);
-    return rc == STATOR_OK ? shape_read_tensors(g, &s->arch->tensors, s, e) : rc;
+    if (rc == STATOR_OK)
+        rc = shape_read_tensors(g, &s->arch->tensors, s, e);
+    return rc == STATOR_OK && s->arch->check != NULL ? s->arch->check(g, s, e) : rc;
 }
 
 void arch_layout(struct graph *g, struct carve *c, const struct shape *s, uint32_t parts) {

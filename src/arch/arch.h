@@ -12,6 +12,8 @@ struct arch {
     struct shape_tensors tensors;
     /* The keys, into s; shape_read_dense reads what most have. */
     stator_status (*read)(const struct gguf *g, struct shape *s, stator_error *e);
+    /* What tensors must be besides their rows of the table, once they are placed; or NULL. */
+    stator_status (*check)(const struct gguf *g, const struct shape *s, stator_error *e);
     graph_builder *build;
     struct graph_bounds
         layer; /* of a layer's ops, values and weights, where they are more than a dense one's */

@@ -416,6 +416,9 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
     case SHAPE_DELTA_QKV:
         return (uint64_t)2 * s->delta.key_heads * s->delta.dim_k +
                (uint64_t)s->delta.value_heads * s->delta.dim_v;
+    case SHAPE_DELTA_QKVZ:
+        return 2 * ((uint64_t)s->delta.key_heads * s->delta.dim_k +
+                    (uint64_t)s->delta.value_heads * s->delta.dim_v);
     case SHAPE_DELTA_V:
         return (uint64_t)s->delta.value_heads * s->delta.dim_v;
     case SHAPE_DELTA_HEADS:

@@ -28,6 +28,7 @@ enum shape_extent {
     SHAPE_TWO_FF,        /* gate, then up */
     SHAPE_GATED_HEADS_K, /* heads of q, each with its gate behind it */
     SHAPE_DELTA_QKV,
+    SHAPE_DELTA_QKVZ, /* and the gates of the output */
     SHAPE_DELTA_V,
     SHAPE_DELTA_HEADS, /* of values */
     SHAPE_DELTA_TWO_HEADS,

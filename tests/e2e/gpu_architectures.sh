@@ -21,7 +21,7 @@ same() {
 test_no_rope() { same smollm3-odd; }
 test_scales() { same granite-odd granitemoe-odd; }
 test_growing_queries() { same mistral3-odd; }
-test_grouped_heads() { same qwen3next-odd qwen3next-equal; }
+test_grouped_heads() { same qwen3next-odd qwen3next-equal qwen3next-fused; }
 test_choice_bias() { same glm4moe-odd glm4moe-norms; }
 
 run_tests

@@ -360,6 +360,17 @@ static const struct change changes[] = {
      .refusal = "tensor 'blk.1.ssm_ba.weight' is missing: by"},
     {"qwen3next-odd", "blk.1.ssm_beta.weight", SHAPE, .ne = {160, 6},
      .refusal = "tensor 'blk.1.ssm_beta.weight' is not known for the architecture qwen3next"},
+    {"qwen3next-odd", "blk.1.attn_gate.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.attn_gate.weight' is missing, and there is no 'blk.1.ssm_in.weight' either"},
+    {"qwen3next-odd", "blk.1.ssm_in.weight", SHAPE, .ne = {160, 512},
+     .refusal = "tensors 'blk.1.attn_qkv.weight' and 'blk.1.ssm_in.weight' are both there, expected one"},
+    {"qwen3next-odd", "blk.3.ssm_in.weight", SHAPE, .ne = {160, 512},
+     .refusal = "tensor 'blk.3.ssm_in.weight' is not expected: by qwen3next.full_attention_interval"},
+    {"qwen3next-fused", "blk.1.ssm_in.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.attn_qkv.weight' is missing, and there is no 'blk.1.ssm_in.weight' either"},
+    {"qwen3next-fused", "blk.1.ssm_in.weight", SHAPE, .ne = {160, 384},
+     .refusal =
+         "tensor 'blk.1.ssm_in.weight' has shape [160, 384, 1, 1], but the metadata says [160, 576, 1, 1]"},
     {"qwen3next-odd", "ssm.group_count", NUMBER, 4,
      .refusal = "6 value heads (qwen3next.ssm.time_step_rank) do not"},
     /* windows, sinks, biases */
@@ -513,7 +524,38 @@ static void every_change(void **state) {
         check(&changes[i]);
 }
 
+/* One tensor for all of a key head is cut into panels; a key head that is alone need not be whole ones. */
+static void fused_widths(void **state) {
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        struct peer_model m = *find("qwen3next-fused");
+        struct gguf_writer w = gguf_writer_new();
+        char path[GGUF_WRITER_PATH];
+        m.state = 24;
+        m.value_heads = alone ? 4 : 6;
+        m.key_heads = alone ? 1 : 3;
+        peer_model_write(&w, &m, BLOCK_F32);
+        assert_true(gguf_writer_finish(&w));
+        const char *sets[] = {"memory.kv_type=f32", "memory.context=64", "memory.batch=16"};
+        stator_options o = {
+            .size = sizeof o, .config = gguf_writer_memory_path(&w, path), .set = sets, .n_set = 3};
+        stator *s = NULL;
+        stator_error e = {0};
+        stator_status st = stator_open(&o, &s, &e);
+        if (st == STATOR_OK)
+            st = stator_start(s, &e);
+        if (st != (alone ? STATOR_OK : STATOR_BAD_MODEL))
+            fail_msg("%d: %s", (int)st, e.text);
+        if (!alone)
+            assert_non_null(strstr(e.text,
+                                   "'blk.0.ssm_in.weight' has 24 rows of q and k and 48 of values for each "
+                                   "of 3 key heads: only multiples of 16"));
+        stator_close(s);
+        gguf_writer_free(&w);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_change)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_change), cmocka_unit_test(fused_widths)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,9 @@ enum {
     PARTS_DT,
     PARTS_A,
     PARTS_HEAD_NORM,
-    PARTS_OUT
+    PARTS_OUT,
+    PARTS_QKVZ /* in place of PARTS_QKV and PARTS_Z: of each key head q, k, and v and gates of its value heads
+                */
 };
 void parts_delta_begin(struct parts *p); /* right after parts_begin */
 uint32_t parts_delta_forms(const struct shape_layer *l);
@@ -173,8 +175,10 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
 #define PARTS_DELTA                                                                                          \
     PARTS_DELTA_ROW(PARTS_QKV, "attn_qkv.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_QKV),              \
         PARTS_DELTA_ROW(PARTS_Z, "attn_gate.weight", .cols = SHAPE_EMBD, .rows = SHAPE_DELTA_V),             \
-        PARTS_DELTA_ROW(PARTS_CONV, "ssm_conv1d.weight", .cols = SHAPE_DELTA_TAPS, .rows = SHAPE_DELTA_QKV,  \
-                        .f32 = true),                                                                        \
+        PARTS_DELTA_REST
+#define PARTS_DELTA_REST                                                                                     \
+    PARTS_DELTA_ROW(PARTS_CONV, "ssm_conv1d.weight", .cols = SHAPE_DELTA_TAPS, .rows = SHAPE_DELTA_QKV,      \
+                    .f32 = true),                                                                            \
         PARTS_DELTA_ROW(PARTS_DT, "ssm_dt.bias", .cols = SHAPE_DELTA_HEADS),                                 \
         PARTS_DELTA_ROW(PARTS_A, "ssm_a", .cols = SHAPE_DELTA_HEADS),                                        \
         PARTS_DELTA_ROW(PARTS_HEAD_NORM, "ssm_norm.weight", .cols = SHAPE_DELTA_HEAD_V),                     \

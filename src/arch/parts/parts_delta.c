@@ -34,8 +34,8 @@ void parts_delta_begin(struct parts *p) {
 }
 
 uint32_t parts_delta_forms(const struct shape_layer *l) {
-    const uint32_t forms = parts_forms(l->own[PARTS_QKV], l->own[PARTS_Z], l->own[PARTS_BETA]);
-    return l->own[PARTS_ALPHA] != NULL ? forms | graph_form_for(l->own[PARTS_ALPHA]) : forms;
+    const uint32_t forms = parts_forms(l->own[PARTS_BETA], l->own[PARTS_ALPHA], l->own[PARTS_QKVZ]);
+    return l->own[PARTS_QKV] != NULL ? forms | parts_forms(l->own[PARTS_QKV], l->own[PARTS_Z], NULL) : forms;
 }
 
 /* Each its own op: GPU kernels multiply one matrix at a time. */
@@ -45,17 +45,38 @@ static void add_product(struct parts *p, uint32_t i, uint32_t in, uint32_t out, 
     graph_op_weight(p->g, op, p->s->layers[i].own[own], NULL, column);
 }
 
+/* The same with `run` rows of each key head's of PARTS_QKVZ, from its row `first` on. */
+static void add_runs(struct parts *p, uint32_t i, uint32_t in, uint32_t out, uint32_t first, uint32_t run,
+                     uint32_t column) {
+    const struct gguf_tensor *t = p->s->layers[i].own[PARTS_QKVZ];
+    const struct graph_runs runs = {first, run, (uint32_t)(t->ne[1] / p->s->delta.key_heads)};
+    graph_op_runs(p->g, graph_add_op(p->g, GRAPH_MATMUL, i, in, out), t, runs, column);
+}
+
+/* q, k and v to qkv, the output's gates behind the channels of heads. */
+static void add_qkvz(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv, uint32_t heads,
+                     const struct graph_delta *d) {
+    const uint32_t k = d->dim_k, v = d->value_heads / d->key_heads * d->dim_v;
+    add_runs(p, i, normed, qkv, 0, k, 0);
+    add_runs(p, i, normed, qkv, k, k, d->key_heads * k);
+    add_runs(p, i, normed, qkv, 2 * k, v, 2 * d->key_heads * k);
+    add_runs(p, i, normed, heads, 2 * k + v, v, d->channels);
+}
+
 void parts_delta(struct parts *p, uint32_t i, uint32_t normed) {
     struct graph *g = p->g;
     const struct gguf_tensor *const *own = p->s->layers[i].own;
     const struct graph_delta d = delta_of(p->s);
     const uint32_t width = d.value_heads * d.dim_v;
     uint32_t qkv = parts_value(p, i, "qkv", d.channels, GRAPH_F32);
-    add_product(p, i, normed, qkv, PARTS_QKV, 0);
-
     /* q, k, v after the convolution; gates of the output; beta, alpha */
     uint32_t heads = parts_value(p, i, "heads", d.beta + 2 * d.value_heads, GRAPH_F32);
-    add_product(p, i, normed, heads, PARTS_Z, d.channels);
+    if (own[PARTS_QKVZ] != NULL) {
+        add_qkvz(p, i, normed, qkv, heads, &d);
+    } else {
+        add_product(p, i, normed, qkv, PARTS_QKV, 0);
+        add_product(p, i, normed, heads, PARTS_Z, d.channels);
+    }
     add_product(p, i, normed, heads, PARTS_BETA, d.beta);
     if (own[PARTS_ALPHA] != NULL)
         add_product(p, i, normed, heads, PARTS_ALPHA, d.alpha);
