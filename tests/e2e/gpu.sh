@@ -500,6 +500,16 @@ test_doctor() {
     printed '^(ok|problem) +level_zero:0: Simulated GPU 0, driver '
 }
 
+# Matrices of two types in one product; a block that guesses, whose right guesses are counted.
+test_selftest_variants() {
+    need_driver
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q4_0 and f16, even, KV f16'
+    printed '^ok +q4_0 and f16, even, KV f16'
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q4_k, guesses of a block, KV f32'
+    printed '^ok +q4_k, guesses of a block, KV f32'
+    clean
+}
+
 test_selftest() {
     need_driver
     expect_gpu 0 devices=2,peer=ok "$stator" selftest --only 'q4_k, even' --report "$tmp/report"
@@ -511,6 +521,7 @@ test_selftest() {
     printed '^ok +f16, states of odd sizes, KV f16'
     expect 0 "$stator" selftest --device cpu:0 --only 'q4_k, states, experts, a gated one, KV f32'
     printed '^ok +q4_k, states, experts, a gated one, KV f32'
+    expect 0 "$stator" selftest --device cpu:0 --only 'q4_k, grouped states of one tensor, KV f32'
     expect_gpu 5 devices=1 "$stator" selftest --device level_zero:7
     expect 5 "$stator" selftest
     expect_gpu 5 fault=exec.kernel@300:lost "$stator" selftest --only 'q8_0, even'

@@ -24,7 +24,7 @@
 #define ROWS        70
 #define STEPS       100
 #define PROBE_BYTES (1u << 20)
-#define MAX_CASES   128
+#define MAX_CASES   192
 
 /* Prompt lengths: all buckets of token counts, chunks that do not fill a batch, more than one attention
  * split. */
@@ -33,28 +33,45 @@ static const uint32_t lengths[] = {1, 2, 4, 7, 16, 33, 64, 90, 310};
 
 struct shape_class {
     const char *name;
-    const char *architecture;
-    uint32_t n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab;
-    bool untied;
-    uint32_t window;
-    uint32_t key_heads, value_heads, dim_k, dim_v, taps;
-    uint32_t experts, used;
+    struct selftest_model m;
 };
+
+#define MODEL(architecture_, embd, ff, heads, kv_heads, dim, vocab_, ...)                                    \
+    {                                                                                                        \
+        .architecture = (architecture_), .n_embd = (embd), .n_ff = (ff), .n_heads = (heads),                 \
+        .n_kv_heads = (kv_heads), .head_dim = (dim), .vocab = (vocab_), __VA_ARGS__                          \
+    }
 
 /* The first is for every type; sizes are multiples of 256, as the K types need. */
 static const struct shape_class shapes[] = {
-    {"even", "llama", 256, 512, 4, 2, 64, 320, false, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"biases, tails of panels", "qwen2", 256, 768, 8, 1, 32, 301, true, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"norms of heads, wide heads", "qwen3", 512, 256, 4, 4, 128, 333, false, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"a window, GELU, norms behind", "gemma3", 256, 512, 4, 1, 64, 310, false, 50, 0, 0, 0, 0, 0, 0, 0},
-    {"a window, fused tensors", "phi3", 256, 256, 8, 2, 96, 290, true, 277, 0, 0, 0, 0, 0, 0, 0},
-    {"states, gates", "qwen35", 256, 512, 4, 2, 64, 320, false, 0, 2, 4, 128, 128, 4, 0, 0},
-    {"states of odd sizes", "qwen35", 256, 256, 5, 1, 256, 301, true, 0, 1, 16, 150, 48, 6, 0, 0},
-    {"experts", "qwen3moe", 256, 256, 4, 2, 64, 310, false, 0, 0, 0, 0, 0, 0, 10, 3},
-    {"windows, sinks, experts", "gpt-oss", 256, 256, 8, 2, 64, 310, true, 40, 0, 0, 0, 0, 0, 6, 3},
-    {"few experts", "llama", 256, 256, 4, 2, 64, 310, false, 0, 0, 0, 0, 0, 0, 3, 2},
-    {"experts by sigmoids, a shared one", "glm4moe", 256, 256, 4, 2, 64, 310, true, 0, 0, 0, 0, 0, 0, 7, 2},
-    {"states, experts, a gated one", "qwen35moe", 256, 256, 4, 2, 64, 320, false, 0, 2, 4, 64, 64, 4, 9, 4},
+    {"even", MODEL("llama", 256, 512, 4, 2, 64, 320, .n_layers = 2)},
+    {"biases, tails of panels", MODEL("qwen2", 256, 768, 8, 1, 32, 301, .untied = true)},
+    {"norms of heads, wide heads", MODEL("qwen3", 512, 256, 4, 4, 128, 333, .n_layers = 2)},
+    {"a window, GELU, norms behind", MODEL("gemma3", 256, 512, 4, 1, 64, 310, .window = 50)},
+    {"a window, fused tensors", MODEL("phi3", 256, 256, 8, 2, 96, 290, .untied = true, .window = 277)},
+    {"states, gates", MODEL("qwen35", 256, 512, 4, 2, 64, 320, .key_heads = 2, .value_heads = 4, .dim_k = 128,
+                            .dim_v = 128, .taps = 4)},
+    {"states of odd sizes", MODEL("qwen35", 256, 256, 5, 1, 256, 301, .n_rot = 64, .untied = true,
+                                  .key_heads = 1, .value_heads = 16, .dim_k = 150, .dim_v = 48, .taps = 6)},
+    {"experts", MODEL("qwen3moe", 256, 256, 4, 2, 64, 310, .experts = 10, .used = 3)},
+    {"windows, sinks, experts",
+     MODEL("gpt-oss", 256, 256, 8, 2, 64, 310, .untied = true, .window = 40, .experts = 6, .used = 3)},
+    {"few experts", MODEL("llama", 256, 256, 4, 2, 64, 310, .experts = 3, .used = 2)},
+    {"experts by sigmoids, a shared one",
+     MODEL("glm4moe", 256, 256, 4, 2, 64, 310, .n_rot = 32, .untied = true, .experts = 7, .used = 2)},
+    {"states, experts, a gated one",
+     MODEL("qwen35moe", 256, 256, 4, 2, 64, 320, .key_heads = 2, .value_heads = 4, .dim_k = 64, .dim_v = 64,
+           .taps = 4, .experts = 9, .used = 4)},
+    {"grouped states", MODEL("qwen3next", 256, 256, 4, 2, 64, 320, .n_rot = 32, .key_heads = 2,
+                             .value_heads = 8, .dim_k = 64, .dim_v = 32, .taps = 4, .experts = 5, .used = 2)},
+    {"grouped states of one tensor",
+     MODEL("qwen3next", 256, 512, 4, 2, 64, 320, .key_heads = 3, .value_heads = 6, .dim_k = 48, .dim_v = 128,
+           .taps = 4, .one_in = true)},
+    {"queries with angles of their own", MODEL("mistral3", 256, 512, 8, 2, 64, 320, .n_layers = 2)},
+    {"layers without RoPE", MODEL("smollm3", 256, 256, 4, 4, 64, 320, .n_layers = 4)},
+    {"narrow values, a part rotated", MODEL("llama", 256, 512, 8, 4, 96, 320, .value_dim = 64, .n_rot = 32)},
+    {"guesses of a block", MODEL("qwen35", 256, 256, 4, 2, 64, 320, .n_rot = 32, .key_heads = 2,
+                                 .value_heads = 4, .dim_k = 64, .dim_v = 64, .taps = 4, .nextn = true)},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -64,6 +81,15 @@ static const uint32_t types[] = {
     BLOCK_Q3_K,  BLOCK_IQ4_XS, BLOCK_IQ3_S, BLOCK_IQ3_XXS, BLOCK_IQ2_S,  BLOCK_IQ2_XS, BLOCK_IQ2_XXS,
     BLOCK_IQ1_S, BLOCK_IQ1_M,  BLOCK_TQ1_0, BLOCK_TQ2_0,   BLOCK_NVFP4,  BLOCK_Q1_0,   BLOCK_Q2_0};
 #define TYPES (sizeof types / sizeof types[0])
+
+/* Of matrices that are multiplied together: each pair has kernels for sets of types. */
+static const struct {
+    uint32_t shape; /* of shapes[] */
+    uint32_t type, other;
+} mixed[] = {{0, BLOCK_Q4_K, BLOCK_Q6_K},   {0, BLOCK_Q3_K, BLOCK_Q5_K}, {0, BLOCK_Q4_0, BLOCK_F16},
+             {0, BLOCK_IQ2_XS, BLOCK_Q4_K}, {7, BLOCK_Q4_K, BLOCK_Q6_K}, {7, BLOCK_Q2_K, BLOCK_Q3_K},
+             {7, BLOCK_Q8_0, BLOCK_MXFP4}};
+#define MIXED (sizeof mixed / sizeof mixed[0])
 
 struct result {
     char name[64];
@@ -144,8 +170,15 @@ static stator_status small_gpu(const char *path, const struct device_facts *f, c
     return st;
 }
 
-/* Polls until the request is done. out: logits of all positions or tokens, in order. */
-static stator_status collect(stator *s, uint32_t vocab, float *logits, int32_t *tokens, size_t *n,
+struct outcome {
+    float *logits; /* [sum of lengths][vocab] */
+    int32_t tokens[STEPS];
+    size_t n_tokens;
+    uint32_t guessed, kept;
+};
+
+/* Polls until the request is done. Logits of all positions, or out->tokens, in order. */
+static stator_status collect(stator *s, uint32_t vocab, float *logits, size_t *n, struct outcome *out,
                              stator_error *e) {
     *n = 0;
     for (;;) {
@@ -159,9 +192,12 @@ static stator_status collect(stator *s, uint32_t vocab, float *logits, int32_t *
         if (ev.kind == STATOR_EVENT_LOGITS)
             memcpy(logits + (*n)++ * vocab, ev.logits, vocab * sizeof *logits);
         else if (ev.kind == STATOR_EVENT_TOKEN)
-            tokens[(*n)++] = ev.token;
-        else if (ev.kind == STATOR_EVENT_DONE)
+            out->tokens[(*n)++] = ev.token;
+        else if (ev.kind == STATOR_EVENT_DONE) {
+            out->guessed = ev.n_guessed;
+            out->kept = ev.n_kept;
             return ev.reason == STATOR_REASON_FAILED ? error_set(e, ev.status, "%s", ev.text) : STATOR_OK;
+        }
     }
 }
 
@@ -172,12 +208,6 @@ static void prompt(int32_t *ids, uint32_t n, uint32_t vocab) {
         ids[i] = (int32_t)((x >> 8) % vocab);
     }
 }
-
-struct outcome {
-    float *logits; /* [sum of lengths][vocab] */
-    int32_t tokens[STEPS];
-    size_t n_tokens;
-};
 
 static stator_status run_one(const char *path, const char *device, const char *const *more, size_t n_more,
                              uint32_t vocab, struct outcome *out, stator_error *e) {
@@ -195,7 +225,7 @@ static stator_status run_one(const char *path, const char *device, const char *c
         size_t n = 0;
         st = stator_submit(s, &r, &id, e);
         if (st == STATOR_OK)
-            st = collect(s, vocab, out->logits + at * vocab, out->tokens, &n, e);
+            st = collect(s, vocab, out->logits + at * vocab, &n, out, e);
         at += n;
     }
     if (st == STATOR_OK) {
@@ -209,7 +239,7 @@ static stator_status run_one(const char *path, const char *device, const char *c
         uint64_t id = 0;
         st = stator_submit(s, &r, &id, e);
         if (st == STATOR_OK)
-            st = collect(s, vocab, out->logits, out->tokens, &out->n_tokens, e);
+            st = collect(s, vocab, out->logits, &out->n_tokens, out, e);
     }
     stator_close(s);
     return st;
@@ -239,44 +269,34 @@ static void compare(const struct outcome *a, const struct outcome *b, uint32_t v
                  a->tokens[i], b->tokens[i], a->n_tokens, b->n_tokens, STEPS);
         return;
     }
+    if (a->guessed != b->guessed || a->kept != b->kept)
+        snprintf(text, 256, "%u of %u guesses are right on the device, %u of %u on the CPU", a->kept,
+                 a->guessed, b->kept, b->guessed);
 }
 
-/* spill: on a GPU that has room for half of the weights and no KV. */
-static void run_case(struct selftest *t, const struct shape_class *c, uint32_t type, const char *kv,
-                     bool spill) {
+/* other: of matrices that are multiplied with another, or 0. spill: on a GPU that has room for half of the
+ * weights and no KV. */
+static void run_case(struct selftest *t, const struct shape_class *c, uint32_t type, uint32_t other,
+                     const char *kv, bool spill) {
     char name[64];
     char text[700] = "";
-    snprintf(name, sizeof name, "%s, %s, KV %s%s", block_info(type)->name, c->name, kv,
-             spill ? ", spilled" : "");
+    snprintf(name, sizeof name, "%s%s%s, %s, KV %s%s", block_info(type)->name, other != 0 ? " and " : "",
+             other != 0 ? block_info(other)->name : "", c->name, kv, spill ? ", spilled" : "");
     const struct device_facts *gpu = &t->list[t->index].facts;
     if ((t->only != NULL && strstr(name, t->only) == NULL) || (spill && gpu->host_memory))
         return;
-    struct selftest_model m = {.architecture = c->architecture,
-                               .type = type,
-                               .n_layers = 2,
-                               .n_embd = c->n_embd,
-                               .n_ff = c->n_ff,
-                               .n_heads = c->n_heads,
-                               .n_kv_heads = c->n_kv_heads,
-                               .head_dim = c->head_dim,
-                               .vocab = c->vocab,
-                               .context = CONTEXT,
-                               .window = c->window,
-                               .experts = c->experts,
-                               .used = c->used,
-                               .key_heads = c->key_heads,
-                               .value_heads = c->value_heads,
-                               .dim_k = c->dim_k,
-                               .dim_v = c->dim_v,
-                               .taps = c->taps,
-                               .untied = c->untied,
-                               .seed = type + 1};
+    struct selftest_model m = c->m;
+    m.type = type;
+    m.other = other;
+    m.n_layers = m.n_layers != 0 ? m.n_layers : 2;
+    m.context = CONTEXT;
+    m.seed = type + 1;
     uint64_t began = clock_ns();
     size_t rows = 0;
     for (size_t i = 0; i < LENGTHS; i++)
         rows += lengths[i];
-    struct outcome device = {.logits = calloc(rows * c->vocab, sizeof(float))};
-    struct outcome host = {.logits = calloc(rows * c->vocab, sizeof(float))};
+    struct outcome device = {.logits = calloc(rows * c->m.vocab, sizeof(float))};
+    struct outcome host = {.logits = calloc(rows * c->m.vocab, sizeof(float))};
     int fd = -1;
     char path[SELFTEST_MODEL_PATH] = "";
     char model[SELFTEST_MODEL_PATH + 16];
@@ -288,16 +308,17 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
     snprintf(model, sizeof model, "model.path=%s", path);
     snprintf(kv_type, sizeof kv_type, "memory.kv_type=%s", kv);
     char reserve[64] = "";
-    const char *const on_cpu[] = {model, kv_type, "cpu.tier=scalar"};
-    const char *const on_gpu[] = {model, kv_type, reserve, "memory.on_oom=spill"};
+    const char *const mode = c->m.nextn ? "speculation.mode=mtp" : "speculation.mode=off";
+    const char *const on_cpu[] = {model, kv_type, mode, "cpu.tier=scalar"};
+    const char *const on_gpu[] = {model, kv_type, mode, reserve, "memory.on_oom=spill"};
     if (st == STATOR_OK)
-        st = run_one(path, "cpu:0", on_cpu, 3, c->vocab, &host, &e);
+        st = run_one(path, "cpu:0", on_cpu, 4, c->m.vocab, &host, &e);
     if (st == STATOR_OK && spill)
-        st = small_gpu(path, gpu, on_gpu, 2, reserve, &e);
+        st = small_gpu(path, gpu, on_gpu, 3, reserve, &e);
     if (st == STATOR_OK)
-        st = run_one(path, gpu->name, on_gpu, spill ? 4 : 2, c->vocab, &device, &e);
+        st = run_one(path, gpu->name, on_gpu, spill ? 5 : 3, c->m.vocab, &device, &e);
     if (st == STATOR_OK)
-        compare(&device, &host, c->vocab, text);
+        compare(&device, &host, c->m.vocab, text);
     else
         snprintf(text, sizeof text, "%s", e.text);
     add_result(t, name, text[0] == '\0', (double)(clock_ns() - began) * 1e-9, text);
@@ -328,15 +349,17 @@ static void probe_one(struct selftest *t, uint32_t from, uint32_t to) {
 
 static void run_models(struct selftest *t) {
     for (size_t i = 0; i < TYPES; i++)
-        run_case(t, &shapes[0], types[i], "f16", false);
+        run_case(t, &shapes[0], types[i], 0, "f16", false);
+    for (size_t i = 0; i < MIXED; i++)
+        run_case(t, &shapes[mixed[i].shape], mixed[i].type, mixed[i].other, "f16", false);
     for (size_t k = 1; k < SHAPES; k++) {
-        run_case(t, &shapes[k], BLOCK_Q8_0, "f16", false);
-        run_case(t, &shapes[k], BLOCK_Q4_K, "f32", false);
-        run_case(t, &shapes[k], BLOCK_F16, "f16", false);
-        run_case(t, &shapes[k], BLOCK_Q8_0, "q8_0", false);
-        run_case(t, &shapes[k], BLOCK_Q8_0, "q4_0", false);
-        run_case(t, &shapes[k], BLOCK_Q4_K, "f16", true);
-        run_case(t, &shapes[k], BLOCK_Q8_0, "q8_0", true);
+        run_case(t, &shapes[k], BLOCK_Q8_0, 0, "f16", false);
+        run_case(t, &shapes[k], BLOCK_Q4_K, 0, "f32", false);
+        run_case(t, &shapes[k], BLOCK_F16, 0, "f16", false);
+        run_case(t, &shapes[k], BLOCK_Q8_0, 0, "q8_0", false);
+        run_case(t, &shapes[k], BLOCK_Q8_0, 0, "q4_0", false);
+        run_case(t, &shapes[k], BLOCK_Q4_K, 0, "f16", true);
+        run_case(t, &shapes[k], BLOCK_Q8_0, 0, "q8_0", true);
     }
 }
 

@@ -80,19 +80,37 @@ struct part {
     bool there;
 };
 
+/* Another type than that of what is multiplied with it. */
+static bool is_second(const char *name) {
+    static const char *const names[] = {"attn_v.weight", "ffn_up.weight", "ffn_up_exps.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static uint32_t type_of(const struct selftest_model *m, const char *name) {
+    return m->other != 0 && is_second(name) ? m->other : m->type;
+}
+
 static void add_parts(struct making *w, uint32_t layer, const struct part *parts, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char name[48];
         snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i].name);
         bool plain = parts[i].rows == 0 || strstr(name, "conv1d") != NULL;
         if (parts[i].there)
-            add(w, name, plain ? (uint32_t)BLOCK_F32 : w->m->type, parts[i].cols, parts[i].rows);
+            add(w, name, plain ? (uint32_t)BLOCK_F32 : type_of(w->m, parts[i].name), parts[i].cols,
+                parts[i].rows);
     }
 }
 
 /* Has an expert that every token uses. */
 static bool shares(const struct selftest_model *m) {
-    return strcmp(m->architecture, "glm4moe") == 0 || strcmp(m->architecture, "qwen35moe") == 0;
+    static const char *const names[] = {"glm4moe", "qwen35moe", "qwen3next"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(m->architecture, names[i]) == 0)
+            return true;
+    return false;
 }
 
 static void add_experts(struct making *w, uint32_t layer) {
@@ -104,19 +122,20 @@ static void add_experts(struct making *w, uint32_t layer) {
         uint32_t type;
         uint64_t cols, rows, matrices;
         bool there;
-    } parts[] = {{"ffn_gate_inp.weight", BLOCK_F32, m->n_embd, m->experts, 0, true},
-                 {"ffn_gate_inp.bias", BLOCK_F32, m->experts, 0, 0, biases},
-                 {"ffn_gate_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
-                 {"ffn_gate_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
-                 {"ffn_up_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
-                 {"ffn_up_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
-                 {"ffn_down_exps.weight", m->type, m->n_ff, m->n_embd, m->experts, true},
-                 {"ffn_down_exps.bias", BLOCK_F32, m->n_embd, m->experts, 0, biases},
-                 {"exp_probs_b.bias", BLOCK_F32, m->experts, 0, 0, sigmoid},
-                 {"ffn_gate_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
-                 {"ffn_up_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
-                 {"ffn_down_shexp.weight", m->type, m->n_ff, m->n_embd, 0, shared},
-                 {"ffn_gate_inp_shexp.weight", BLOCK_F32, m->n_embd, 0, 0, shared && !sigmoid}};
+    } parts[] = {
+        {"ffn_gate_inp.weight", BLOCK_F32, m->n_embd, m->experts, 0, true},
+        {"ffn_gate_inp.bias", BLOCK_F32, m->experts, 0, 0, biases},
+        {"ffn_gate_exps.weight", m->type, m->n_embd, m->n_ff, m->experts, true},
+        {"ffn_gate_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
+        {"ffn_up_exps.weight", type_of(m, "ffn_up_exps.weight"), m->n_embd, m->n_ff, m->experts, true},
+        {"ffn_up_exps.bias", BLOCK_F32, m->n_ff, m->experts, 0, biases},
+        {"ffn_down_exps.weight", m->type, m->n_ff, m->n_embd, m->experts, true},
+        {"ffn_down_exps.bias", BLOCK_F32, m->n_embd, m->experts, 0, biases},
+        {"exp_probs_b.bias", BLOCK_F32, m->experts, 0, 0, sigmoid},
+        {"ffn_gate_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
+        {"ffn_up_shexp.weight", m->type, m->n_embd, m->n_ff, 0, shared},
+        {"ffn_down_shexp.weight", m->type, m->n_ff, m->n_embd, 0, shared},
+        {"ffn_gate_inp_shexp.weight", BLOCK_F32, m->n_embd, 0, 0, shared && !sigmoid}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         char name[48];
         snprintf(name, sizeof name, "blk.%u.%s", layer, parts[i].name);
@@ -125,12 +144,24 @@ static void add_experts(struct making *w, uint32_t layer) {
     }
 }
 
+/* What a block of nextn begins with: nearly the sum of an embedding and a hidden state, so that some of its
+ * guesses are right. */
+static void add_pair(struct making *w, uint32_t layer) {
+    const uint64_t n = w->m->n_embd;
+    char name[48];
+    snprintf(name, sizeof name, "blk.%u.nextn.eh_proj.weight", layer);
+    uint8_t *to = gguf_writer_tensor(w->w, name, BLOCK_F16, 2, (uint64_t[]){2 * n, n}, NULL);
+    for (uint64_t i = 0; to != NULL && i < 2 * n * n; i++)
+        to = put_value(to, BLOCK_F16, (i % n == i / (2 * n) ? 1.0f : 0.0f) + 0.01f * next_float(w));
+}
+
 static void add_hybrid_layer(struct making *w, uint32_t layer) {
     const struct selftest_model *m = w->m;
     const uint64_t q = (uint64_t)m->n_heads * m->head_dim, kv = (uint64_t)m->n_kv_heads * m->head_dim;
     const uint64_t inner = (uint64_t)m->value_heads * m->dim_v;
     const uint64_t channels = (uint64_t)2 * m->key_heads * m->dim_k + inner;
-    const bool full = layer % 2 == 1;
+    const bool nextn = layer == m->n_layers, full = nextn || layer % 2 == 1;
+    const bool grouped = strcmp(m->architecture, "qwen3next") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
                                  {"attn_q.weight", m->n_embd, 2 * q, full},
                                  {"attn_k.weight", m->n_embd, kv, full},
@@ -138,10 +169,12 @@ static void add_hybrid_layer(struct making *w, uint32_t layer) {
                                  {"attn_q_norm.weight", m->head_dim, 0, full},
                                  {"attn_k_norm.weight", m->head_dim, 0, full},
                                  {"attn_output.weight", q, m->n_embd, full},
-                                 {"attn_qkv.weight", m->n_embd, channels, !full},
-                                 {"attn_gate.weight", m->n_embd, inner, !full},
-                                 {"ssm_beta.weight", m->n_embd, m->value_heads, !full},
-                                 {"ssm_alpha.weight", m->n_embd, m->value_heads, !full},
+                                 {"attn_qkv.weight", m->n_embd, channels, !full && !m->one_in},
+                                 {"attn_gate.weight", m->n_embd, inner, !full && !m->one_in},
+                                 {"ssm_in.weight", m->n_embd, channels + inner, !full && m->one_in},
+                                 {"ssm_ba.weight", m->n_embd, 2 * m->value_heads, !full && grouped},
+                                 {"ssm_beta.weight", m->n_embd, m->value_heads, !full && !grouped},
+                                 {"ssm_alpha.weight", m->n_embd, m->value_heads, !full && !grouped},
                                  {"ssm_conv1d.weight", m->taps, channels, !full},
                                  {"ssm_dt.bias", m->value_heads, 0, !full},
                                  {"ssm_a", m->value_heads, 0, !full},
@@ -150,8 +183,13 @@ static void add_hybrid_layer(struct making *w, uint32_t layer) {
                                  {"post_attention_norm.weight", m->n_embd, 0, true},
                                  {"ffn_gate.weight", m->n_embd, m->n_ff, m->experts == 0},
                                  {"ffn_up.weight", m->n_embd, m->n_ff, m->experts == 0},
-                                 {"ffn_down.weight", m->n_ff, m->n_embd, m->experts == 0}};
+                                 {"ffn_down.weight", m->n_ff, m->n_embd, m->experts == 0},
+                                 {"nextn.enorm.weight", m->n_embd, 0, nextn},
+                                 {"nextn.hnorm.weight", m->n_embd, 0, nextn},
+                                 {"nextn.shared_head_norm.weight", m->n_embd, 0, nextn}};
     add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
+    if (nextn)
+        add_pair(w, layer);
     if (m->experts > 0)
         add_experts(w, layer);
 }
@@ -160,6 +198,8 @@ static void add_layer(struct making *w, uint32_t layer) {
     const struct selftest_model *m = w->m;
     uint64_t q = (uint64_t)m->n_heads * m->head_dim;
     uint64_t kv = (uint64_t)m->n_kv_heads * m->head_dim;
+    uint64_t values = m->value_dim != 0 ? m->value_dim : m->head_dim;
+    uint64_t v = m->n_kv_heads * values, heads = m->n_heads * values;
     bool experts = m->experts > 0, oss = strcmp(m->architecture, "gpt-oss") == 0;
     bool biases = oss || strcmp(m->architecture, "qwen2") == 0;
     bool glm = strcmp(m->architecture, "glm4moe") == 0;
@@ -167,16 +207,16 @@ static void add_layer(struct making *w, uint32_t layer) {
     bool norms = gemma || strncmp(m->architecture, "qwen3", 5) == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
-                                 {"attn_qkv.weight", m->n_embd, q + 2 * kv, fused},
+                                 {"attn_qkv.weight", m->n_embd, q + kv + v, fused},
                                  {"attn_q.weight", m->n_embd, q, !fused},
                                  {"attn_q.bias", q, 0, biases},
                                  {"attn_k.weight", m->n_embd, kv, !fused},
                                  {"attn_k.bias", kv, 0, biases},
-                                 {"attn_v.weight", m->n_embd, kv, !fused},
-                                 {"attn_v.bias", kv, 0, biases},
+                                 {"attn_v.weight", m->n_embd, v, !fused},
+                                 {"attn_v.bias", v, 0, biases},
                                  {"attn_q_norm.weight", m->head_dim, 0, norms},
                                  {"attn_k_norm.weight", m->head_dim, 0, norms},
-                                 {"attn_output.weight", q, m->n_embd, true},
+                                 {"attn_output.weight", heads, m->n_embd, true},
                                  {"attn_output.bias", m->n_embd, 0, oss},
                                  {"attn_sinks.weight", m->n_heads, 0, oss},
                                  {"post_attention_norm.weight", m->n_embd, 0, post},
@@ -195,15 +235,15 @@ static void add_keys(struct making *w) {
     const struct {
         const char *name;
         uint32_t v;
-    } numbers[] = {{"block_count", m->n_layers},
+    } numbers[] = {{"block_count", m->n_layers + m->nextn},
                    {"embedding_length", m->n_embd},
                    {"feed_forward_length", m->n_ff},
                    {"context_length", m->context},
                    {"attention.head_count", m->n_heads},
                    {"attention.head_count_kv", m->n_kv_heads},
                    {"attention.key_length", m->head_dim},
-                   {"attention.value_length", m->head_dim},
-                   {"rope.dimension_count", m->head_dim},
+                   {"attention.value_length", m->value_dim != 0 ? m->value_dim : m->head_dim},
+                   {"rope.dimension_count", m->n_rot != 0 ? m->n_rot : m->head_dim},
                    {"vocab_size", m->vocab},
                    {"attention.sliding_window", m->window},
                    {"attention.sliding_window_pattern", 2}};
@@ -233,11 +273,20 @@ static void add_keys(struct making *w) {
         snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", m->architecture);
         gguf_writer_f32(w->w, key, 1);
     }
-    if (strcmp(m->architecture, "gpt-oss") == 0) {
+    const bool mistral = strcmp(m->architecture, "mistral3") == 0;
+    if (mistral || strcmp(m->architecture, "gpt-oss") == 0) {
         snprintf(key, sizeof key, "%s.rope.scaling.type", m->architecture);
         gguf_writer_text(w->w, key, "yarn");
         snprintf(key, sizeof key, "%s.rope.scaling.factor", m->architecture);
         gguf_writer_f32(w->w, key, 4);
+    }
+    if (mistral) {
+        gguf_writer_u32(w->w, "mistral3.rope.scaling.original_context_length", 24);
+        gguf_writer_f32(w->w, "mistral3.attention.temperature_scale", 0.1f);
+    }
+    if (m->nextn) {
+        snprintf(key, sizeof key, "%s.nextn_predict_layers", m->architecture);
+        gguf_writer_u32(w->w, key, 1);
     }
     for (size_t i = 0; m->key_heads > 0 && i < sizeof states / sizeof states[0]; i++) {
         snprintf(key, sizeof key, "%s.%s", m->architecture, states[i].name);
@@ -282,7 +331,7 @@ stator_status selftest_model_make(const struct selftest_model *m, int *fd, char 
         add(&w, "output.weight", m->type, m->n_embd, m->vocab);
     if (m->longrope)
         add_divisors(&w);
-    for (uint32_t i = 0; i < m->n_layers; i++)
+    for (uint32_t i = 0; i < m->n_layers + m->nextn; i++)
         (m->key_heads > 0 ? add_hybrid_layer : add_layer)(&w, i);
     stator_status st = STATOR_OK;
     errno = ENOMEM;
