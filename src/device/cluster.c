@@ -52,6 +52,9 @@ stator_status device_cluster_serve(const struct device_stage *stages, uint32_t f
     return STATOR_FAILED;
 }
 
+void device_cluster_tend(void) {
+}
+
 uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n) {
     (void)m;
     (void)n;

@@ -319,6 +319,9 @@ struct device_stage {
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
                                    uint32_t all, uint64_t deadline_ns, void *memory, uint64_t bytes,
                                    stator_error *e);
+/* By a device that computes inside submit, every now and then: what is on the way to and from other hosts goes
+ * on. MPI moves large messages only while it is called, so the next stage would wait for the whole step. */
+void device_cluster_tend(void);
 /* Host bytes that this takes. */
 uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n);
 /* After meet: from now on a rank that is silent for deadline_ns is lost, and all end. */

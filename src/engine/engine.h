@@ -188,6 +188,8 @@ struct engine_device {
     _Atomic uint64_t staged_bytes;
     _Atomic uint64_t copied_bytes;
     _Atomic uint64_t away_ns;
+    _Atomic uint64_t overlapped; /* steps that it took up while the next device had one under way */
+    _Atomic uint32_t most_ahead; /* the most that were under way there at a time */
     _Atomic uint64_t streamed_bytes;
     _Atomic uint64_t driver_bytes;
 };

@@ -1,18 +1,8 @@
 #!/bin/bash
 # Runs over several hosts: ranks of MPI on this machine. Results have the bits of one process; what is wrong ends all ranks.
 . "$(dirname "$0")/../lib.sh"
-mpi=${BUILD:-}/stator-mpi-openmpi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../lib_mpi.sh"
 ids="1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 44 17 22"
-
-# Not skip: MPI is in no group that the other tests need.
-need_mpi() {
-    [ -x "$mpi" ] && command -v mpiexec.openmpi >/dev/null && return
-    echo "no Open MPI here: run make setup-mpi" >"$tmp/.skip"
-    exit 0
-}
-ranks() { timeout 120 mpiexec.openmpi --oversubscribe -n "$@"; }
-two='cluster.stages=a = cpu:0; b = cpu:0'
 
 # same MODEL: logits of the ids, in chunks, over 2 and 3 ranks, and with two devices of one host.
 same() {
@@ -106,11 +96,11 @@ test_boundaries_and_memory_are_told() {
         expect 0 ranks 3 "$mpi" run configs/demo.gguf -p Once -n $n --ignore-eos --set 'cluster.stages=a = cpu:0; b = cpu:0; c = cpu:0' --report "$tmp/report"
         said '^a/cpu:0 to b/cpu:0: .*over the network, [0-9.]+ [KMG]iB/s, [0-9.]+ us'
         said '^rank 1: b/cpu:0 to c/cpu:0: .*over the network, [0-9.]+ [KMG]iB/s, [0-9.]+ us'
-        said 'of that: MPI_Init \(Open MPI v'
+        said 'of that: MPI_Init \('"$mpi_name"
         [ "$(sed -n 's/^ *"mpi_bytes": \([0-9]*\).*/\1/p' "$tmp/report" | tail -1)" -gt 100000 ] || fail "no figure of MPI's memory"
         [ "$(grep -cE '"away_ns": [1-9]' "$tmp/report")" = 2 ] || fail "no time on the way to both ranks: $(grep away_ns "$tmp/report")"
-        [ "$(grep -cE '^rank [12]: host memory: .*of that MPI_Init, Open MPI v' "$tmp/err")" = 2 ] || fail "not a line of each rank: $(grep -c 'host memory' "$tmp/err")"
-        [ "$(sed -n 's/^ *"grown_since_seal_bytes": \([0-9]*\).*/\1/p' "$tmp/report" | tail -1)" -lt 400000 ] || fail "grown after $n tokens"
+        [ "$(grep -cE '^rank [12]: host memory: .*of that MPI_Init, '"$mpi_name" "$tmp/err")" = 2 ] || fail "not a line of each rank: $(grep -c 'host memory' "$tmp/err")"
+        [ "$(sed -n 's/^ *"grown_since_seal_bytes": \([0-9]*\).*/\1/p' "$tmp/report" | tail -1)" -lt $mpi_grows ] || fail "grown after $n tokens"
     done
 }
 
@@ -153,7 +143,7 @@ test_doctor_looks_at_the_launch() {
     local host
     host=$(hostname)
     ranks 2 --bind-to none "$mpi" doctor >"$tmp/out" 2>"$tmp/err" # exit 5 where there is no GPU
-    printed "^rank 0: ok +rank 1: host $host, stator [0-9.]+, Open MPI v"
+    printed "^rank 0: ok +rank 1: host $host, stator [0-9.]+, $mpi_name"
     printed '^rank 0: note +rank 1: another rank of host .* may run on the same processors'
     printed '^rank 1: .*memlock'
     ! grep -q MPI_ABORT "$tmp/err" || fail "it has aborted"
@@ -176,31 +166,28 @@ test_bad_launches() {
     said 'devices.split'
     # An MPI library without threads: one that says so.
     printf '#include <mpi.h>\nint MPI_Init_thread(int *c, char ***v, int wanted, int *got) { int rc = PMPI_Init_thread(c, v, wanted, got); *got = MPI_THREAD_FUNNELED; return rc; }\n' >"$tmp/single.c"
-    mpicc.openmpi -shared -fPIC -o "$tmp/single.so" "$tmp/single.c" || fail "no library"
-    expect 1 ranks 2 -x LD_PRELOAD="$tmp/single.so" "$mpi" run configs/demo.gguf -p x -n 2 --set "$two"
+    "mpicc.$mpi_kind" -shared -fPIC -o "$tmp/single.so" "$tmp/single.c" || fail "no library"
+    expect 1 ranks 2 env LD_PRELOAD="$tmp/single.so" "$mpi" run configs/demo.gguf -p x -n 2 --set "$two"
     once 'this MPI library was built without threads' 2
 }
 
 test_a_rank_that_refuses_tells_why() {
     need_mpi
-    timeout 60 mpiexec.openmpi --oversubscribe -n 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/none.gguf" -p x -n 2 --set "$two" \
+    ranks 1 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" : -n 1 "$mpi" run "$tmp/none.gguf" -p x -n 2 --set "$two" \
         >"$tmp/out" 2>"$tmp/err"
     [ $? -ne 0 ] && [ $? -ne 124 ] || fail "it did not end"
     said 'none.gguf'
 }
 
-# lose SIGNAL [MPIEXEC-OPTION...]: a rank gets it in the middle of a run; code is that of mpiexec.
+# lose SIGNAL [MPIEXEC-OPTION...]: rank 1 gets it in the middle of a run; code is that of mpiexec.
 lose() {
-    local signal=$1 job n pid=
+    local signal=$1 job pid
     shift
-    timeout 90 mpiexec.openmpi "$@" --oversubscribe -n 2 "$mpi" run configs/demo.gguf -p "Once" -n 1000 --ignore-eos --set "$two" \
-        --set devices.deadline=3 >"$tmp/out" 2>"$tmp/err" &
+    mpi_exec "$@" -n 2 "$mpi" bench configs/demo.gguf -p 0 -n 512 -r 1000 --set "$two" --set devices.deadline=3 >"$tmp/out" 2>"$tmp/err" &
     job=$!
-    for ((n = 0; n < 300 && ${#pid} == 0; n++)); do
-        sleep 0.1
-        [ -s "$tmp/out" ] && pid=$(pgrep -P "$(pgrep -P $job | head -1)" | tail -1)
-    done
-    [ -n "$pid" ] || fail "no rank was found: $(tail -c 300 "$tmp/err")"
+    mpi_told '^model ' # it runs
+    pid=$(mpi_rank $job 1)
+    [ -n "$pid" ] || fail "no rank 1: $(tail -c 300 "$tmp/err")"
     kill -$signal "$pid"
     wait $job
     code=$?
@@ -213,10 +200,10 @@ test_a_stopped_rank_is_lost_after_the_deadline() {
     [ $code = 5 ] || fail "exit $code: $(tail -c 600 "$tmp/err")"
 }
 
-# With --enable-recovery Open MPI leaves the others alone when a rank is killed: then the deadline says which one it was.
+# By default mpiexec ends all when a rank is killed. Told not to, it leaves the others alone: then the deadline says which one it was.
 test_a_killed_rank_is_lost_after_the_deadline() {
     need_mpi
-    lose KILL --enable-recovery
+    lose KILL $mpi_recovers
     [ $code != 124 ] || fail "it did not end"
 }
 run_tests

@@ -3,16 +3,13 @@
 # CPU, whatever is where.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../lib_gpu.sh"
-mpi=${BUILD:-}/stator-mpi-openmpi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../lib_mpi.sh"
 facts='devices.facts=a/level_zero:0=1GiB; a/level_zero:1=1GiB; b/level_zero:0=1GiB; b/level_zero:1=1GiB; c/level_zero:0=1GiB'
 ids="1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 44 17 22 100 200 3 7 11 1 5 9 30 44 17 22"
 
-need_both() { # as need_mpi in mpi.sh
+need_both() {
     need_driver
-    [ -x "$mpi" ] && command -v mpiexec.openmpi >/dev/null && return
-    echo "no Open MPI here: run make setup-mpi" >"$tmp/.skip"
-    exit 0
+    need_mpi
 }
 
 # ranks STAGES COMMAND...: a rank for each stage; the driver of rank r writes $tmp/log.r. $faults: of rank $at.
@@ -25,7 +22,7 @@ ranks() {
         job+=(-n 1 env "ZESIM=$small,devices=2,log=$tmp/log.$n$([ $n != "${at:--1}" ] || echo ",$faults")" "$mpi" "$@" --set "cluster.stages=$stages" --set "${described:-$facts}")
     done
     ZE_ENABLE_ALT_DRIVERS="$driver" ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 \
-        timeout -k 5 120 mpiexec.openmpi --oversubscribe "${job[@]}"
+        mpi_exec "${job[@]}"
 }
 # Of a rank's driver, over the run.
 count() { sed -n '/^ "total"/,/^ "sections"/p' "$tmp/log.$1" | sed -n "s/^ *\"$2\": \([0-9]*\).*/\1/p" | grep . || echo 0; }

@@ -2,11 +2,9 @@
 # Two hosts with a network between them: two network namespaces of this machine, each with a name and an address of its own,
 # and mpiexec that starts its daemon in the other one. Needs root, iproute2 and Open MPI.
 . "$(dirname "$0")/../lib.sh"
-mpi=${BUILD:-}/stator-mpi-openmpi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. "$(dirname "$0")/../lib_mpi.sh"
 id=$$
 left=st${id}a right=st${id}b
-two='cluster.stages=a = cpu:0; b = cpu:0'
 
 away() {
     ip netns del $left
@@ -14,10 +12,10 @@ away() {
     rm -rf /etc/netns/$left /etc/netns/$right
 } 2>/dev/null
 
-# As in mpi.sh: not skip, MPI and root are no needs of the other tests.
+# As need_mpi.
 need_hosts() {
+    need_openmpi "the daemon's options are Open MPI's"
     local why=
-    [ -x "$mpi" ] && command -v mpiexec.openmpi >/dev/null || why="no Open MPI here: run make setup-mpi"
     [ -n "$why" ] || { [ "$(id -u)" = 0 ] && ip netns add $left 2>"$tmp/.why" && ip netns add $right && ip link add ${left}v type veth peer name ${right}v; } 2>>"$tmp/.why" ||
         why="no network namespaces here (root and iproute2): $(head -c 100 "$tmp/.why")"
     if [ -n "$why" ]; then

@@ -1,15 +1,8 @@
 #!/bin/bash
 # Ranks that are lost when nothing runs: while they load, while they idle; and mpiexec that is told to end.
 . "$(dirname "$0")/../lib.sh"
-mpi=${BUILD:-}/stator-mpi-openmpi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-two='cluster.stages=a = cpu:0; b = cpu:0'
-
-need_mpi() { # as in mpi.sh
-    [ -x "$mpi" ] && command -v mpiexec.openmpi >/dev/null && return
-    echo "no Open MPI here: run make setup-mpi" >"$tmp/.skip"
-    exit 0
-}
+. "$(dirname "$0")/../lib_mpi.sh"
+mpi_limit=90
 
 # begin SLOW COMMAND...: two ranks in the background, $job; reads of rank SLOW (none: -) take 0.2 s each.
 begin() {
@@ -25,29 +18,21 @@ begin() {
         [ "$slow" != $r ] || job_of+=(env "LD_PRELOAD=$tmp/slow.so")
         job_of+=("$mpi" "$@" --set "$two" --set devices.deadline=3)
     done
-    timeout -k 5 90 mpiexec.openmpi "${options[@]}" --oversubscribe "${job_of[@]}" >"$tmp/out" 2>"$tmp/err" &
+    mpi_exec "${options[@]}" "${job_of[@]}" >"$tmp/out" 2>"$tmp/err" &
     job=$!
 }
 options=()
 
-# rank N: its process, into $pid, once stderr has the line.
+# rank N PATTERN: its process, into $pid, once stderr has the line.
 rank() {
-    local n number=$1 p
-    pid=
-    for ((n = 0; n < 600; n++)); do
-        grep -qE "$2" "$tmp/err" && break
-        sleep 0.1
-    done
-    for p in $(pgrep -P "$(pgrep -P $job | head -1)"); do
-        tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$number" && pid=$p
-    done
-    [ -n "$pid" ] || fail "no rank $number: $(tail -c 300 "$tmp/err")"
+    mpi_told "$2"
+    pid=$(mpi_rank $job $1)
+    [ -n "$pid" ] || fail "no rank $1: $(tail -c 300 "$tmp/err")"
 }
 # ended CODE: mpiexec ends with it, and no rank lives on. (A rank that is stopped is killed by mpiexec.)
 ended() {
-    local code=0 p n
-    local ranks
-    ranks=$(pgrep -P "$(pgrep -P $job | head -1)" 2>/dev/null)
+    local code=0 p n ranks
+    ranks=$(mpi_processes $job)
     wait $job || code=$?
     [ $code = "$1" ] || fail "exit $code, expected $1: $(tail -c 900 "$tmp/err")"
     for p in $ranks; do
@@ -80,7 +65,7 @@ test_rank_0_stopped_while_it_loads() {
 # With recovery mpiexec leaves the others alone: they end by themselves. Its exit code is then 0.
 test_a_rank_that_is_killed_while_it_loads() {
     need_mpi
-    options=(--enable-recovery)
+    options=($mpi_recovers)
     begin 1 run configs/demo.gguf -p Once -n 2
     rank 1 '^rank 1: .*plan'
     sleep 1
@@ -110,7 +95,7 @@ test_ranks_of_one_host_are_not_pinned_on_one_another() {
         n=$((n + 1))
         [ "$(sed -n 's/^Cpus_allowed_list:.//p' $t)" = "$all" ] || fail "a thread of rank 1 is pinned to $(sed -n 's/^Cpus_allowed_list:.//p' $t)"
     done
-    kill -TERM "$(pgrep -P $job | head -1)"
+    mpi_signal TERM $job
     wait $job
     [ $n -ge 2 ] || fail "$n threads"
 }
@@ -139,7 +124,7 @@ test_mpiexec_interrupted() {
     need_mpi
     begin - run configs/demo.gguf -p Once -n 1000 --ignore-eos --set cpu.tier=scalar --report "$tmp/report"
     rank 0 '^sealed'
-    kill -INT "$(pgrep -P $job | head -1)"
+    mpi_signal INT $job
     wait $job
     [ $? != 124 ] || fail "it did not end"
     [ -s "$tmp/report" ] || fail "no report: $(tail -c 600 "$tmp/err")"

@@ -564,6 +564,8 @@ void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t
         if (op->kind == GRAPH_FILL && !fills(&m))
             continue;
         run_op[op->kind](&m, op);
+        if (member == 0)
+            device_cluster_tend();
         if (i + 1 < last) /* the run's own end is the last meeting */
             team_barrier(d->team, member);
         if (member == 0)

@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #define INIT_SECONDS 120
+#define TEND_NS      100000 /* between two looks at messages while a step is computed */
+#define TEND_PART    50     /* of that time, what they may take, */
+#define TEND_MOST_NS 1000000ull
 
 static struct device_cluster here; /* of this process; written by begin */
 static bool met;                   /* device_cluster_meet was there */
@@ -213,6 +216,21 @@ void device_cluster_end(int code) {
     if (aborts)
         MPI_Abort(MPI_COMM_WORLD, code);
     MPI_Finalize();
+}
+
+void device_cluster_tend(void) {
+    static uint64_t last_ns; /* the engine's thread alone calls */
+    uint64_t now = clock_ns();
+    const uint64_t passed = now - last_ns;
+    if (!remote_watch_going() || passed < TEND_NS)
+        return;
+    const uint64_t end = now + ARITH_MIN(passed / TEND_PART, TEND_MOST_NS);
+    do {
+        int some = 0;
+        (void)MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &some, MPI_STATUS_IGNORE);
+        now = clock_ns();
+    } while (now < end);
+    last_ns = now;
 }
 
 stator_status remote_mpi_receive(struct remote_receive *r, void *memory, uint64_t bytes, uint32_t from,

@@ -232,6 +232,8 @@ static void route_to_json(const struct stator *s, uint32_t i, struct json *j) {
     json_put_string(j, "why", r->why);
     json_put_u64(j, "bytes_per_second", r->bytes_per_second);
     json_put_u64(j, "latency_ns", r->latency_ns);
+    json_put_u64(j, "overlapped_steps", atomic_load(&s->devices[i].overlapped));
+    json_put_u64(j, "most_steps_ahead", atomic_load(&s->devices[i].most_ahead));
     json_close(j);
 }
 

@@ -66,9 +66,24 @@ struct engine_step *pipeline_next(struct stator *s, uint8_t **slot) {
     return st;
 }
 
+/* Whether steps run on it while we do something else. */
+static bool works_aside(const struct stator *s, uint32_t device) {
+    return s->planning.devices[device].facts.remote || s->devices[device].device->vtable->settle != NULL;
+}
+
+/* A step begins on the device: what the ones before and behind it have to do meanwhile. */
+static void note_overlap(struct stator *s, uint32_t device) {
+    const uint32_t now = s->devices[device].n_running + 1;
+    if (!is_last(s, device) && works_aside(s, device + 1) && s->devices[device + 1].n_running > 0)
+        atomic_fetch_add_explicit(&s->devices[device].overlapped, 1, memory_order_relaxed);
+    if (device > 0 && works_aside(s, device) && now > atomic_load(&s->devices[device - 1].most_ahead))
+        atomic_store(&s->devices[device - 1].most_ahead, now);
+}
+
 static stator_status submit(struct stator *s, struct engine_step *st, uint32_t device, stator_error *e) {
     struct engine_device *d = &s->devices[device];
     st->at = device;
+    note_overlap(s, device);
     if (d->n_running == 0)
         d->busy_since_ns = clock_ns();
     stator_status rc = d->device->vtable->submit(d->device, slot_of(s, st->number), e);
