@@ -60,9 +60,13 @@ static bool read_u32(struct api_reader *r, const struct field *f, const json_t *
     return true;
 }
 
+/* Any number of 64 bits, as OpenAI has it; -1 asks for a random one, as llama.cpp has it. */
 static bool read_seed(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!json_is_integer(v))
+        return wrong(r, f, v, "a whole number of 64 bits, or -1 for a random one,");
+    *(uint64_t *)place(r, f) = (uint64_t)json_integer_value(v);
     r->out->sampling.has |= f->has;
-    return whole(r, f, v, place(r, f));
+    return true;
 }
 
 static bool read_number(struct api_reader *r, const struct field *f, const json_t *v) {
@@ -339,12 +343,7 @@ static const struct field fields[] = {
      AT(sampling.frequency_penalty),
      .key = CONFIG_SAMPLING_FREQUENCY_PENALTY,
      .has = STATOR_HAS_FREQUENCY_PENALTY},
-    {.name = "seed",
-     .where = BOTH,
-     .read = read_seed,
-     AT(sampling.seed),
-     .max = INT64_MAX,
-     .has = STATOR_HAS_SEED},
+    {.name = "seed", .where = BOTH, .read = read_seed, AT(sampling.seed), .has = STATOR_HAS_SEED},
     {.name = "stop", .where = BOTH, .read = read_stop},
     {.name = "logprobs", .where = BOTH, .read = read_logprobs, AT(logprobs), .max = STATOR_TOP_LOGPROBS},
     {.name = "top_logprobs",

@@ -46,17 +46,19 @@ static bool take_prompt(struct api *api, const struct api_request *r, uint32_t p
     return true;
 }
 
-/* The seed of answer `i` to a prompt. Without one in the request the config's counts: several answers to a
- * prompt must have different ones. */
+/* The seed of answer `i` to a prompt. Without one in the request the config's counts; several answers to a
+ * prompt must have different ones. A request's -1 is a random one, whatever the config has. */
 static void set_seed(struct api *api, const struct api_job_state *job, stator_sampling *s, uint32_t i) {
-    if (s->has & STATOR_HAS_SEED) {
-        s->seed += i;
-    } else if (job->n > 1) {
-        const uint64_t config = api->server->settings.seed;
-        const uint64_t random[2] = {api->salt + job->started_ns, api->n_made};
-        s->seed = (config != CONFIG_SEED_RANDOM ? config : hash_of(random, sizeof random)) + i;
+    const uint64_t random[2] = {api->salt + job->started_ns, api->n_made};
+    if (!(s->has & STATOR_HAS_SEED)) {
+        if (job->n == 1)
+            return;
+        s->seed = api->server->settings.seed;
         s->has |= STATOR_HAS_SEED;
     }
+    if (s->seed == CONFIG_SEED_RANDOM)
+        s->seed = hash_of(random, sizeof random);
+    s->seed += i;
 }
 
 static bool submit(struct api *api, struct api_choice *c, const struct api_request *r, size_t n,

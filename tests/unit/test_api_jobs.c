@@ -299,6 +299,27 @@ static void several_answers(void **state) {
     close_api();
 }
 
+/* -1 is another seed each time, whatever the config's; other negative numbers are seeds. */
+static void negative_seeds(void **state) {
+    (void)state;
+    char expected[4096], first[4096] = "";
+    struct harness_text t;
+    open_api(demo);
+    reference(PROMPT, 1, 60, 1, UINT64_MAX - 1, expected, sizeof expected, &t);
+    json_t *json = whole("\"max_tokens\": 60, \"temperature\": 1, \"seed\": -2");
+    assert_string_equal(json_string_value(json_object_get(choice(json, 0), "text")), expected);
+    json_decref(json);
+    for (int i = 0; i < 3; i++) {
+        json = whole("\"max_tokens\": 60, \"temperature\": 1, \"seed\": -1, \"n\": 2");
+        const char *text = json_string_value(json_object_get(choice(json, 0), "text"));
+        const char *other = json_string_value(json_object_get(choice(json, 1), "text"));
+        assert_true(strcmp(text, first) != 0 && strcmp(text, other) != 0);
+        snprintf(first, sizeof first, "%s", text);
+        json_decref(json);
+    }
+    close_api();
+}
+
 static void logprobs_are_the_engines(void **state) {
     (void)state;
     int32_t ids[64];
@@ -624,6 +645,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_the_engines),
         cmocka_unit_test(stop_strings),
+        cmocka_unit_test(negative_seeds),
         cmocka_unit_test(several_answers),
         cmocka_unit_test(logprobs_are_the_engines),
         cmocka_unit_test(slow_readers),
