@@ -77,6 +77,7 @@ struct planning_draft {
     struct device_choice choice; /* of speculation.device; unless that is empty: the model's first device */
     uint32_t beside;             /* the GPU of the model whose memory it shares, or PLANNING_NONE */
     uint64_t bytes;              /* what it takes of that */
+    bool has_states;             /* a cache is one */
 };
 
 struct planning {

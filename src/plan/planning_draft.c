@@ -28,17 +28,13 @@ static stator_status map_tables(struct planning_draft *d, const struct shape *sh
     return STATOR_OK;
 }
 
-/* What it has guessed wrong is taken back by going on before it; a state can't. */
-static stator_status refuse_states(struct planning *s, stator_error *e) {
-    struct graph *g = &s->draft.graph;
+/* Whether its model keeps states, which its built graph says. */
+static stator_status find_states(struct planning_draft *d, stator_error *e) {
     struct graph_want want = {.batch = 1, .logits_rows = 1};
-    stator_status st = arch_build(g, s->draft.shape, &want, e);
-    for (uint32_t i = 0; st == STATOR_OK && i < g->n_caches; i++)
-        if (g->caches[i].kind == GRAPH_STATE && g->caches[i].n_layers > 0)
-            return error_set(e, STATOR_USAGE,
-                             "%s: speculation.model keeps states ('%s'), which can't go back behind a wrong "
-                             "guess; take a model with attention only",
-                             s->config.speculation.model, g->caches[i].name);
+    stator_status st = arch_build(&d->graph, d->shape, &want, e);
+    for (uint32_t i = 0; st == STATOR_OK && i < d->graph.n_caches; i++)
+        d->has_states =
+            d->has_states || (d->graph.caches[i].kind == GRAPH_STATE && d->graph.caches[i].n_layers > 0);
     return st;
 }
 
@@ -57,7 +53,7 @@ static stator_status read_model(struct planning *s, stator_error *e) {
     if (st == STATOR_OK)
         st = map_tables(d, shape, e);
     pages_unmap(shape, sizeof *shape);
-    return st == STATOR_OK ? refuse_states(s, e) : st;
+    return st == STATOR_OK ? find_states(d, e) : st;
 }
 
 /* A described device has its facts from devices.facts or the list of --device, and runs as our processor. */
@@ -144,7 +140,9 @@ struct planning_want planning_draft_want(const struct planning *s, const struct 
     struct planning_want own = *want;
     own.context = ARITH_MIN(want->context, s->draft.shape->context_trained);
     own.logits_rows = want->sequences;
-    own.guesses = own.checkpoints = 0;
+    own.guesses = 0;
+    /* Of each sequence's states a copy, which its guesses go on with. */
+    own.checkpoints = s->draft.has_states ? want->sequences : 0;
     own.nextn = false;
     own.spill = false;
     return own;

@@ -6,8 +6,7 @@
 #include "plan/planning.h"
 
 /* With mode "draft", after the model's file and devices, before its tables; nothing otherwise. STATOR_USAGE:
- * its vocabulary is another, or it keeps states, which can't be taken back. planning_draft_close also after
- * an error. */
+ * its vocabulary is another. planning_draft_close also after an error. */
 stator_status planning_draft_open(struct planning *s, const struct device_options *o, stator_error *e);
 void planning_draft_close(struct planning *s);
 /* Its device behind those of the model, whenever these have changed. */

@@ -119,6 +119,8 @@ test_drafts_for_states() {
     need_driver
     need_shared oracles/models/qwen35.gguf
     drafts "$shared/oracles/models/qwen35.gguf" "$shared/oracles/models/qwen3.gguf" level_zero:0 ""
+    drafts "$shared/oracles/models/qwen35.gguf" "$shared/oracles/models/qwen35.gguf" level_zero:0 ""
+    drafts "$shared/oracles/models/qwen35.gguf" "$shared/oracles/models/qwen35.gguf" cpu:0 level_zero:1
 }
 
 test_pieces_of_states() { pieces qwen35 && pieces qwen35moe; }

@@ -14,7 +14,7 @@
 
 #define DEMO "configs/demo.gguf"
 
-enum { MOST = 250, CASES = 6 };
+enum { MOST = 250, CASES = 8 };
 
 struct told {
     int32_t token;
@@ -154,7 +154,7 @@ static void same_bytes(const char *model, const char *by, const char *draft) {
         snprintf(file, sizeof file, "speculation.model=%s", draft);
     static const struct {
         uint32_t d, c, together;
-    } plays[] = {{0, 0, 1}, {0, 0, 3}, {0, 1, 1}, {0, 2, 3}, {1, 0, 3}, {1, 1, 1}};
+    } plays[] = {{0, 0, 1}, {0, 0, 8}, {0, 1, 1}, {0, 2, 3}, {1, 0, 8}, {1, 1, 1}};
     for (size_t p = draft != NULL; p + (draft != NULL) < sizeof plays / sizeof plays[0]; p++) {
         const uint32_t d = plays[p].d, c = plays[p].c, together = plays[p].together;
         char what[96];
@@ -162,7 +162,7 @@ static void same_bytes(const char *model, const char *by, const char *draft) {
                               plain[1],
                               mode,
                               file,
-                              "memory.sequences=3",
+                              together == 8 ? "memory.sequences=8" : "memory.sequences=3",
                               sizes[c][0],
                               sizes[c][1],
                               c == 2 && draft != NULL ? "memory.logits_rows=4" : sizes[c][2],
@@ -243,7 +243,8 @@ static void with_experts(void **state) {
     gguf_writer_free(&w);
 }
 
-/* States keep no guess: those that were right are computed again by the next step. */
+/* States keep no guess: those that were right are computed again by the next step. A draft that keeps states
+ * goes on with a copy of them. */
 static void with_states(void **state) {
     (void)state;
     static const struct { uint32_t dim_k, taps; } shapes[] = {{32, 4}, {40, 2}};
@@ -257,7 +258,9 @@ static void with_states(void **state) {
         m.taps = shapes[i].taps;
         hybrid_model_write(&w, m);
         gguf_writer_finish(&w);
-        same_bytes(gguf_writer_memory_path(&w, path), i == 0 ? "ngram" : "draft", i == 0 ? NULL : other.path);
+        gguf_writer_memory_path(&w, path);
+        same_bytes(path, i == 0 ? "ngram" : "draft", i == 0 ? NULL : other.path);
+        same_bytes(i == 0 ? path : other.path, "draft", path);
         gguf_writer_free(&w);
     }
     close(other.fd);

@@ -16,6 +16,7 @@ struct draft_turn {
     uint32_t n;    /* tokens */
     uint32_t want; /* guesses in all */
     bool row;      /* the last of them gives one */
+    bool guess;    /* its one token is a guess, not of the text */
 };
 
 static const struct planning_device *part_of(const struct stator *s) {
@@ -59,7 +60,8 @@ static uint32_t wanted(const struct stator *s, struct engine_sequence *q, uint32
     const struct draft_cache *d = &q->speculation.draft;
     const uint32_t n_tokens = q->request->n_tokens;
     const uint32_t context = context_of(s, &s->planning.want);
-    if ((d->at == n_tokens && d->n > 0) || n_tokens > context)
+    const bool tried = d->at == n_tokens && (d->n > 0 || d->n_held >= n_tokens);
+    if (tried || n_tokens > context)
         return 0;
     uint32_t most = ARITH_MIN(share, speculation_most(s, q));
     most = ARITH_MIN(most, outbox_spare(&q->request->out));
@@ -81,10 +83,14 @@ static uint32_t go_back(const struct stator *s, struct engine_sequence *q) {
     while (d->agreed < most && d->held[d->agreed] == r->tokens[d->agreed])
         d->agreed++;
     uint32_t from = ARITH_MIN(ARITH_MIN(d->agreed, most), r->n_tokens - 1);
-    for (uint32_t i = 0; i < m->graph->n_caches; i++)
-        if (!graph_cache_rewinds(&m->graph->caches[i], m->caches[i].per_sequence, d->reached, from))
+    if (s->planning.draft.has_states)
+        from = d->known <= from ? d->known : 0;
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        const struct graph_cache *c = &m->graph->caches[i];
+        if (c->kind != GRAPH_STATE && !graph_cache_rewinds(c, m->caches[i].per_sequence, d->reached, from))
             from = d->reached = 0;
-    d->n_held = d->agreed = from;
+    }
+    d->n_held = d->agreed = d->known = from;
     d->at = r->n_tokens;
     d->n = 0;
     return r->n_tokens - from;
@@ -123,8 +129,24 @@ static uint32_t choose(struct stator *s) {
     return taken;
 }
 
-static void add_tables(const struct stator *s, const struct step_header *h, uint8_t *slot,
-                       uint32_t sequence) {
+/* A sequence's states, as its turn needs them: none behind the begin of a text, and a copy for guesses, which
+ * the first of them makes. Returns the block. */
+static uint32_t take_state(const struct stator *s, struct step_header *h, uint8_t *slot, uint32_t cache,
+                           const struct draft_turn *t) {
+    const struct draft_cache *d = &t->q->speculation.draft;
+    const uint32_t own = (uint32_t)(t->q - s->sequences);
+    const uint32_t copy = part_of(s)->model.caches[cache].of_sequences + own;
+    CHECK(copy < part_of(s)->model.caches[cache].n_blocks);
+    if (d->n_held == 0)
+        step_writer_fill(h, slot, cache, own, STEP_ZEROS);
+    else if (t->guess && d->n == 1)
+        step_writer_fill(h, slot, cache, copy, own);
+    return t->guess ? copy : own;
+}
+
+static void add_tables(const struct stator *s, struct step_header *h, uint8_t *slot,
+                       const struct draft_turn *t) {
+    const uint32_t sequence = (uint32_t)(t->q - s->sequences);
     for (uint32_t i = 0; i < h->n_caches; i++) {
         const uint32_t per_sequence = part_of(s)->model.caches[i].per_sequence;
         uint32_t *table =
@@ -132,6 +154,8 @@ static void add_tables(const struct stator *s, const struct step_header *h, uint
         CHECK(h->cache[i].table_stride == per_sequence);
         for (uint32_t k = 0; k < per_sequence; k++)
             table[k] = sequence * per_sequence + k;
+        if (s->planning.draft.has_states && part_of(s)->graph.caches[i].kind == GRAPH_STATE)
+            table[0] = take_state(s, h, slot, i, t);
     }
 }
 
@@ -144,6 +168,7 @@ static void add_turn(const struct stator *s, struct step_header *h, uint8_t *slo
     struct step_chunk *chunks = (struct step_chunk *)(void *)(slot + h->at_chunks);
     CHECK(h->n_tokens + t->n <= s->planning.want.batch);
     CHECK(d->n_held + t->n <= context_of(s, &s->planning.want));
+    CHECK(t->guess == (d->n > 0) && (!t->guess || t->n == 1));
     chunks[h->n_chunks++] =
         (struct step_chunk){.slot = sequence, .first = h->n_tokens, .n = t->n, .position = d->n_held};
     for (uint32_t i = 0; i < t->n; i++) {
@@ -152,9 +177,10 @@ static void add_turn(const struct stator *s, struct step_header *h, uint8_t *slo
         d->held[place] = tokens[i];
         step_writer_angles(&part_of(s)->graph, s->draft.rope_frequency, h, slot, h->n_tokens + i, place);
     }
-    add_tables(s, h, slot, sequence);
+    add_tables(s, h, slot, t);
     h->n_tokens += t->n;
     d->n_held += t->n;
+    d->known += t->guess ? 0 : t->n;
     d->reached = ARITH_MAX(d->reached, d->n_held);
     if (t->row)
         ((uint32_t *)(void *)(slot + h->at_rows))[h->n_rows++] = h->n_tokens - 1;
@@ -236,6 +262,7 @@ stator_status draft_run(struct stator *s, stator_error *e) {
             if (!t.row || !take(s, &t, picks++))
                 continue;
             t.n = 1;
+            t.guess = true;
             s->draft.turns[kept++] = t;
         }
         n = kept;

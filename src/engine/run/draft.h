@@ -3,7 +3,8 @@
  *
  * Its caches have blocks of their own for each sequence, and remember which tokens they hold: what a text has
  * alike from its begin on is gone on from, whether it was a wrong guess that ended that, a lap or another
- * request. What is missing is computed when a sequence first guesses, at most a batch in a turn.
+ * request. What is missing is computed when a sequence first guesses, at most a batch in a turn. States can't
+ * go back: a sequence has two of each, one behind tokens of its text, and a copy that its guesses go on with.
  *
  * Invariants: the caches of a sequence hold K and V of held[0 .. n_held); nobody else's bytes depend on them.
  * Thread: the engine's. */
@@ -26,6 +27,7 @@ struct draft_cache {
     uint32_t n_held;
     uint32_t agreed;  /* of them, the first ones that are known to be the request's */
     uint32_t reached; /* the most that the caches were written to since they were empty */
+    uint32_t known;   /* tokens that the sequence's states stand behind */
     uint32_t at;      /* tokens of the request that the guesses come after; 0: there are none */
     uint32_t n;
     int32_t tokens[CONFIG_MOST_GUESSES];
