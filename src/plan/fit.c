@@ -59,8 +59,11 @@ static uint64_t tokens_in_room(const struct planning *s, const struct plan *p) {
     const struct plan_place *host = &p->places[p->n_places - 1];
     for (uint32_t i = 0; i < planning_parts(s); i++) {
         const struct plan_place *place = &p->places[i];
-        if (place->kv_per_token > 0) /* else it has no layer whose cache grows */
-            most = ARITH_MIN(most, (place->budget - place->total) / place->kv_per_token);
+        const bool shared = s->draft.gguf != NULL && s->draft.beside == i; /* the draft's is taken off */
+        const uint64_t each = place->kv_per_token + (shared ? p->places[s->n_devices].kv_per_token : 0);
+        const bool draft = i == s->n_devices && s->draft.beside != PLANNING_NONE;
+        if (each > 0 && !draft) /* else it has no layer whose cache grows */
+            most = ARITH_MIN(most, (place->budget - place->total) / each);
         if (s->devices[i].facts.host_memory)
             in_host += place->kv_per_token;
     }

@@ -101,7 +101,7 @@ struct plan_place {
     uint64_t weights_packed;
     uint64_t weights_padding; /* in weights_packed */
     uint64_t kv_per_token;
-    uint64_t kv_per_sequence; /* windows and states */
+    uint64_t kv_per_sequence; /* windows and states; of a draft also its copies of states */
     uint64_t kv_per_checkpoint;
     struct plan_spill spill;
     /* Copies to the next place: "direct", "staged", "by probe" (decided at the start); "" on the last. */

@@ -233,6 +233,10 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     st = add_caches(f, m, p, e);
     if (st != STATOR_OK)
         return st;
+    if (draft) { /* its copies are its sequences' */
+        place->kv_per_sequence += want->checkpoints > 0 ? place->kv_per_checkpoint : 0;
+        place->kv_per_checkpoint = 0;
+    }
     spill_fill(s, want, index, place);
     plan_add_arena(place, "scratch", slices_rounded(f, g->scratch_bytes), g->scratch_bound);
     add_values(g, GRAPH_SCRATCH, p);

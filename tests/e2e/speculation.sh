@@ -57,7 +57,12 @@ test_draft_with_states() {
     done
     tr -d ' \n' <"$tmp/r.json" | grep -qE '"guessed":([1-9][0-9]*),"kept":\1,' || fail "the model itself guesses wrong: $(grep -A5 '"speculation"' "$tmp/r.json")"
     expect 0 "$stator" plan "$m/qwen35.gguf" --json --set speculation.mode=draft --set speculation.model="$m/qwen35.gguf"
-    grep -A400 '"name": "draft/' "$tmp/out" | grep -q '"kv_bytes_per_checkpoint": [1-9]' || fail "no copies of states in the plan"
+    grep '"kv_bytes_per_sequence"' "$tmp/out" | grep -oE '[0-9]+' >"$tmp/states"
+    [ $(($(sed -n 1p "$tmp/states") * 2)) = "$(sed -n 2p "$tmp/states")" ] || fail "states of the model and of the draft: $(cat "$tmp/states")"
+    expect 0 "$stator" plan "$m/qwen3.gguf" --set speculation.mode=draft --set speculation.model="$m/qwen35.gguf"
+    printed '^KV of the draft model: [0-9.]+ K?i?B a token, windows and states of [0-9.]+ KiB a sequence, on draft/cpu:0$'
+    printed '^this is the plan of .* and `chat`$'
+    ! grep -qE '^(checkpoints|windows and states):' "$tmp/out" || fail "the draft's states as those of the model"
 }
 
 # The draft's arenas, its file and its device are in the plan.
@@ -70,11 +75,21 @@ test_draft_plan() {
     printed '^  draft/cpu:0 weights  .*draft none -> .*, draft/cpu:0 \(new\)$'
     expect 0 "$stator" plan $cfg $draft --device level_zero:0=20MiB --set memory.driver_reserve=1MiB
     printed '^draft/level_zero:0 weights '
+    printed '^    draft/level_zero:0 token_embd\.weight  '
+    printed '^    level_zero:0       token_embd\.weight  '
+    printed '^KV: 2\.00 KiB a token; '
+    printed '^KV of the draft model: 2\.00 KiB a token, on draft/level_zero:0$'
     printed '^ +total .* of 11\.75 MiB$' # what the draft leaves
     printed '^ +total .* of 20\.00 MiB$'
     expect 3 "$stator" plan $cfg $draft --device level_zero:0=12MiB --set memory.driver_reserve=1MiB
     said 'does not fit'
     expect 0 "$stator" plan $cfg --device level_zero:0=12MiB --set memory.driver_reserve=1MiB
+    # What is free is shared with the draft.
+    local gpu="--device level_zero:0=17MiB --set memory.driver_reserve=1MiB"
+    expect 0 "$stator" plan $cfg $draft $gpu --set memory.context=256
+    printed '^KV: what is free would hold 640 tokens more'
+    expect 0 "$stator" plan $cfg $draft $gpu --set memory.context=896
+    expect 3 "$stator" plan $cfg $draft $gpu --set memory.context=928
     expect 0 "$stator" config $cfg $draft --set speculation.device=cpu
     printed 'device = "cpu:0";'
 }
@@ -169,6 +184,38 @@ test_server() {
     grep -q draft_n "$tmp/off.answer" && fail "draft_n without guesses"
     grep -qE '^stator_speculation_guessed_total\{place="1"\} [1-9]' "$tmp/ngram.metrics" || fail "no guesses in /metrics"
     grep -qE '^stator_speculation_turns_total [1-9]' "$tmp/ngram.metrics" || fail "no turns in /metrics"
+}
+
+# post BODY: to /v1/completions; the answer's choices and usage, without times, in $tmp/told.
+post() {
+    raw '%s\r\n' 'POST /v1/completions HTTP/1.1' "Host: localhost:$port" 'Connection: close' 'Content-Type: application/json' \
+        "Content-Length: ${#1}" '' "$1"
+    answered 200 '"text"'
+    tail -n 1 "$tmp/answer" | tr -d '\r\n' | grep -oE '"(choices|usage)":.*' | sed 's/"timings":.*//' >>"$tmp/told"
+}
+
+# A stop string that ends in a guess that was kept, at every place: text, usage and log probabilities are those without guesses. All
+# guesses are right, so a string ends among them unless it is the first of a turn.
+test_stop_strings() {
+    local words="upon a time there was little who lived in the forest one day found said to old" mode stop
+    for mode in off draft ngram; do
+        serve --set speculation.mode=$mode --set speculation.model=configs/demo.gguf --set speculation.tokens=7
+        ready
+        : >"$tmp/told"
+        for stop in $words; do
+            post '{"prompt": "Once", "max_tokens": 90, "temperature": 0, "logprobs": 2, "stop": ["'$stop'", "'${stop#?}' "]}'
+        done
+        post '{"prompt": "Once", "max_tokens": 60, "temperature": 0.8, "seed": 3, "n": 3, "repeat_penalty": 1.1, "logprobs": 1, "stop": [". ", "ing"]}'
+        mv "$tmp/told" "$tmp/$mode.told"
+        get /metrics
+        cp "$tmp/answer" "$tmp/$mode.metrics"
+        kill -TERM $pid
+        ends 0
+    done
+    grep -c '"finish_reason":"stop"' "$tmp/off.told" | grep -qE '^1[0-9]$' || fail "few answers end at a stop string: $(cut -c1-300 "$tmp/off.told")"
+    cmp "$tmp/off.told" "$tmp/draft.told" || fail "draft: another answer"
+    cmp "$tmp/off.told" "$tmp/ngram.told" || fail "ngram: another answer"
+    grep -qE '^stator_speculation_kept_total\{place="7"\} [1-9]' "$tmp/draft.metrics" || fail "not all places have guesses that were kept"
 }
 
 run_tests

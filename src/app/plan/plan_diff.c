@@ -257,6 +257,17 @@ static const char *change(uint64_t before, uint64_t after, char *out, size_t n) 
     return out;
 }
 
+/* Of the names of both plans' places. */
+static int place_width(const struct plan *old, const struct plan *now) {
+    int width = 8;
+    for (int pass = 0; pass < 2; pass++) {
+        const struct plan *p = pass == 0 ? old : now;
+        for (uint32_t i = 0; i < p->n_places; i++)
+            width = ARITH_MAX(width, (int)strlen(p->places[i].name));
+    }
+    return width;
+}
+
 /* One arena; before or after is 0 where a plan does not have it. */
 static bool print_arena(FILE *out, const struct plan *old, const struct plan *now, const char *place,
                         const char *arena) {
@@ -267,8 +278,9 @@ static bool print_arena(FILE *out, const struct plan *old, const struct plan *no
     char a[UNITS_TEXT];
     char b[UNITS_TEXT];
     char delta[UNITS_TEXT + 1];
-    fprintf(out, "  %-8s %-10s %13s -> %13s %13s", place, arena, units_format_size(before, a),
-            units_format_size(after, b), change(before, after, delta, sizeof delta));
+    fprintf(out, "  %-*s %-10s %13s -> %13s %13s", place_width(old, now), place, arena,
+            units_format_size(before, a), units_format_size(after, b),
+            change(before, after, delta, sizeof delta));
     print_changed_inputs(out, old, now, reasons_of(arena), "   from ");
     fputc('\n', out);
     return true;
@@ -302,7 +314,7 @@ static void print_totals(FILE *out, const struct plan *old, const struct plan *n
         char b[UNITS_TEXT];
         if (before == NULL || (before->total == after->total && before->n_layers == after->n_layers))
             continue;
-        fprintf(out, "  %-8s %-10s %13s -> %13s %13s", after->name, "total",
+        fprintf(out, "  %-*s %-10s %13s -> %13s %13s", place_width(old, now), after->name, "total",
                 units_format_size(before->total, a), units_format_size(after->total, b),
                 change(before->total, after->total, delta, sizeof delta));
         if (before->n_layers != after->n_layers)

@@ -105,11 +105,29 @@ static const char *sequences_note(const struct plan *p) {
     return "";
 }
 
+/* Of a second model, whose caches have room for every sequence. */
+static void print_draft_kv(const struct plan *p, FILE *out) {
+    for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        const struct plan_place *place = &p->places[i];
+        char token[UNITS_TEXT];
+        char sequence[UNITS_TEXT];
+        if (!place->is_draft)
+            continue;
+        fprintf(out, "KV of the draft model: %s a token", units_format_size(place->kv_per_token, token));
+        if (place->kv_per_sequence > 0)
+            fprintf(out, ", windows and states of %s a sequence",
+                    units_format_size(place->kv_per_sequence, sequence));
+        fprintf(out, ", on %s\n", place->name);
+    }
+}
+
 static void print_kv(const struct plan *p, FILE *out) {
     uint64_t per_token = 0;
     uint64_t per_sequence = 0;
     uint64_t per_checkpoint = 0;
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
+        if (p->places[i].is_draft)
+            continue;
         per_token += p->places[i].kv_per_token;
         per_sequence += p->places[i].kv_per_sequence;
         per_checkpoint += p->places[i].kv_per_checkpoint;
@@ -136,6 +154,7 @@ static void print_kv(const struct plan *p, FILE *out) {
     fprintf(out, "KV: %s a token; planned are %" PRIu64 " tokens, %" PRIu64 " sequence%s of %" PRIu64 "\n",
             units_format_size(per_token, size), p->kv_tokens, sequences, sequences == 1 ? "" : "s",
             input(p, "context"));
+    print_draft_kv(p, out);
     if (p->room_known && spills(p))
         fprintf(out, "KV: nothing is free: more of it would be spilled\n");
     else if (p->room_known)
@@ -266,6 +285,7 @@ static int by_size(const void *a, const void *b) {
 /* The largest blocks of the places and arenas that fit the mask (UINT32_MAX: any). */
 static void print_largest(const struct plan *p, FILE *out, uint32_t place, uint32_t arena, size_t count) {
     const struct plan_block **list = malloc((p->n_blocks + 1) * sizeof *list);
+    const struct widths w = measure(p);
     size_t n = 0;
     if (list == NULL)
         return;
@@ -280,7 +300,7 @@ static void print_largest(const struct plan *p, FILE *out, uint32_t place, uint3
     for (size_t i = 0; i < n && i < count; i++) {
         const struct plan_place *where = &p->places[list[i]->place];
         char size[UNITS_TEXT];
-        fprintf(out, "    %-8s %-32s %13s %9.2f%%\n", where->name, list[i]->name,
+        fprintf(out, "    %-*s %-32s %13s %9.2f%%\n", w.place, where->name, list[i]->name,
                 units_format_size(list[i]->bytes, size), percent(list[i]->bytes, where->budget));
     }
     if (n > count)
