@@ -21,6 +21,7 @@ struct gpu_model_want {
     uint32_t n_embd, n_ff, n_heads, n_kv_heads, head_k, head_v, vocab;
     uint32_t batch, rows, sequences, blocks; /* blocks: of KV per sequence */
     bool bias, norms, neox;
+    bool factors; /* of two in three matrices */
     uint32_t n_rot;
     uint32_t type_k, type_v;
     uint32_t kv_slices;
@@ -102,6 +103,17 @@ static inline void gpu_model_experts(struct gpu_model *m, struct shape *s) {
     t->shared_down = gpu_model_tensor(m, "shared_down", w->type[6], w->shared_ff, w->n_embd);
     if (w->norm)
         t->shared_router = gpu_model_tensor(m, "shared_router", BLOCK_F32, w->n_embd, 0);
+}
+
+static inline void gpu_model_factors(struct gpu_model *m) {
+    const uint32_t n = m->n_tensors;
+    for (uint32_t i = 0; i < n; i++) {
+        if (m->tensors[i].n_dims == 1 || i % 3 == 1)
+            continue;
+        gpu_model_tensor(m, "factor", BLOCK_F32, (uint32_t)m->tensors[i].ne[2], 0);
+        m->tensors[i].factor = (int32_t)(m->n_tensors - 1 - i);
+        m->shape.n_factors++;
+    }
 }
 
 static inline void gpu_model_shape(struct gpu_model *m) {
@@ -267,6 +279,8 @@ static inline struct gpu_model *gpu_model_new(const struct gpu_model_want *want,
     assert_non_null(m);
     m->want = *want;
     gpu_model_shape(m);
+    if (want->factors)
+        gpu_model_factors(m);
     struct carve c = carve_count();
     struct graph none;
     arch_layout(&none, &c, &m->shape, 1);

@@ -31,7 +31,9 @@ enum {
     PEER_WIDE_NORMS = 16384,  /* of all heads of q together, of all of k */
     PEER_NEXTN = 32768,       /* a block of nextn behind the layers */
     PEER_ONE_FACTORS = 65536, /* beta and alpha are one tensor */
-    PEER_ONE_IN = 131072      /* q, k, v and gates of delta-net layers, too */
+    PEER_ONE_IN = 131072,     /* q, k, v and gates of delta-net layers, too */
+    PEER_SCALES = 262144,     /* three in four matrices have a tensor "scale" beside them */
+    PEER_NVFP4 = 524288       /* matrices are NVFP4, with scales, if rows are whole blocks */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -147,7 +149,34 @@ static const struct peer_model peer_models[] = {
               {"expert_gating_func", 2},
               {"expert_shared_count", 2},
               {"expert_weights_norm", .yes = true}}},
+    {"llama-scales", "llama", 3, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_UNTIED | PEER_SCALES | PEER_BIAS | PEER_OUT_BIAS},
+    {"phi3-scales", "phi3", 3, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_FUSED | PEER_LONGROPE | PEER_UNTIED | PEER_SCALES, .original = 64,
+     .keys = {{"rope.scaling.attn_factor", .fraction = 1.19f}}},
+    {"gemma3-scales", "gemma3", 7, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_SCALES, .keys = {{"attention.sliding_window", 24}}},
+    {"gpt-oss-scales", "gpt-oss", 4, 160, 96, 5, 1, 32, 300,
+     .flags = PEER_BIAS | PEER_OUT_BIAS | PEER_SINKS | PEER_EXPERT_BIAS | PEER_LATE_FFN_NORM | PEER_UNTIED |
+              PEER_SCALES,
+     .experts = 10, .used = 3, .expert_ff = 96,
+     .keys = {{"attention.sliding_window", 24},
+              {"rope.scaling.type", .text = "yarn"},
+              {"rope.scaling.factor", .fraction = 32},
+              {"rope.scaling.original_context_length", 64}}},
+    {"qwen35moe-scales", "qwen35moe", 5, 160, 0, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_SCALES, .experts = 10,
+     .used = 3, .expert_ff = 96, .shared_ff = 64, .key_heads = 1, .value_heads = 5, .state = 32, .taps = 4},
+    {"qwen35-scales-nextn", "qwen35", 4, 96, 160, 4, 2, 32, 200, .rot = 16,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_UNTIED | PEER_NEXTN | PEER_SCALES, .key_heads = 2,
+     .value_heads = 4, .state = 32, .taps = 4},
+    {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
+    {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
+     .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
 };
+
+/* Matrices that have no scale. */
+static const char *const peer_unscaled[] = {"token_embd.weight", "ffn_gate_inp.weight", "ssm_ba.weight"};
 
 enum { PEER_MODELS = sizeof peer_models / sizeof peer_models[0] };
 
@@ -189,10 +218,44 @@ static inline void peer_vector(struct peer_writer *p, const char *name, uint64_t
     peer_floats(p, name, 1, (uint64_t[]){n, 1, 1}, at, 0.5f);
 }
 
+/* "NAME.scale" of "NAME.weight", and sometimes the "NAME.input_scale" that nobody needs. */
+static inline void peer_scales(struct peer_writer *p, const char *weight, uint64_t n, float at) {
+    char name[64];
+    const int stem = (int)(strlen(weight) - strlen(".weight"));
+    snprintf(name, sizeof name, "%.*s.scale", stem, weight);
+    peer_floats(p, name, 1, (uint64_t[]){n, 1, 1}, at, at / 2);
+    snprintf(name, sizeof name, "%.*s.input_scale", stem, weight);
+    if (peer_random(p) % 2)
+        peer_floats(p, name, 1, (uint64_t[]){n, 1, 1}, 3, 1);
+}
+
+static inline int peer_may_scale(const struct peer_writer *p, const char *name) {
+    for (size_t i = 0; i < sizeof peer_unscaled / sizeof peer_unscaled[0]; i++)
+        if (strcmp(name, peer_unscaled[i]) == 0)
+            return 0;
+    return (p->m->flags & (PEER_SCALES | PEER_NVFP4)) != 0;
+}
+
+/* The same as others in size, by their scales. */
+static inline void peer_nvfp4(struct peer_writer *p, const char *name, uint64_t cols, uint64_t rows,
+                              uint64_t n, float gain) {
+    const size_t all = (size_t)(cols / 64 * rows * n);
+    uint8_t *blocks = malloc(all * 36);
+    for (size_t i = 0; blocks != NULL && i < all * 36; i++) /* scales of 0.5 to 1.9 */
+        blocks[i] = (uint8_t)(i % 36 < 4 ? 48 + peer_random(p) % 16 : peer_random(p));
+    peer_put(p, name, BLOCK_NVFP4, n > 1 ? 3 : 2, (uint64_t[]){cols, rows, n}, blocks);
+    free(blocks);
+    peer_scales(p, name, n, gain / (3 * sqrtf((float)cols)));
+}
+
 /* Their standard deviation is about gain / sqrt(columns). */
 static inline void peer_matrices(struct peer_writer *p, const char *name, uint64_t cols, uint64_t rows,
                                  uint64_t n, float gain) {
     const struct block_info *info = block_info(p->type);
+    if (peer_may_scale(p, name) && p->m->flags & PEER_NVFP4 && cols % 64 == 0) {
+        peer_nvfp4(p, name, cols, rows, n, gain);
+        return;
+    }
     const int power = (int)lrintf(log2f(gain / (73 * sqrtf((float)cols))));
     uint8_t *bytes = malloc((size_t)(cols / info->values * info->bytes * rows * n));
     if (bytes == NULL)
@@ -213,6 +276,9 @@ static inline void peer_matrices(struct peer_writer *p, const char *name, uint64
     }
     peer_put(p, name, p->type, n > 1 ? 3 : 2, (uint64_t[]){cols, rows, n}, bytes);
     free(bytes);
+    /* An output matrix may have one if it is NVFP4. */
+    if (peer_may_scale(p, name) && strcmp(name, "output.weight") != 0 && peer_random(p) % 4 != 0)
+        peer_scales(p, name, n, 1);
 }
 
 static inline void peer_matrix(struct peer_writer *p, const char *name, uint64_t cols, uint64_t rows) {

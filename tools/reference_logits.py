@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Logits of small models of the architectures that stator knows, in float64, from their published formulas alone:
 what tools/check_peer compares with, and where tests/data/peer_logits.txt comes from. Needs numpy; reads GGUF files
-whose tensors are all F32.
+whose tensors are all F32 or NVFP4.
 
     tools/reference_logits.py MODEL.gguf IDS OUTPUT    IDS: a file of numbers; OUTPUT: float32 [positions][vocab]"""
 import struct, sys
 import numpy as np
 
+F32, NVFP4 = 0, 40
 SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
@@ -49,12 +50,24 @@ def read_model(path):
     for _ in range(tensors):
         name, dims = r.text(), r.take('I')
         shape = [r.take('Q') for _ in range(dims)][::-1]
-        if r.take('I') != 0:
-            sys.exit('%s: tensor %s is not F32' % (path, name))
-        directory.append((name, shape, r.take('Q')))
+        kind = r.take('I')
+        if kind not in (F32, NVFP4):
+            sys.exit('%s: tensor %s is neither F32 nor NVFP4' % (path, name))
+        directory.append((name, shape, kind, r.take('Q')))
     base = (r.at + 31) // 32 * 32
-    return meta, {name: np.frombuffer(r.data, '<f4', int(np.prod(shape)), base + offset).reshape(shape).astype(np.float64)
-                  for name, shape, offset in directory}
+    values = lambda kind, n, at: np.frombuffer(r.data, '<f4', n, at) if kind == F32 else nvfp4(r.data, n, at)
+    return meta, {name: values(kind, int(np.prod(shape)), base + offset).reshape(shape).astype(np.float64)
+                  for name, shape, kind, offset in directory}
+
+
+def nvfp4(data, n, at):
+    """Blocks of 64 numbers of 4 bits (E2M1), 16 of which share a scale of 8 bits (E4M3, without a sign)."""
+    blocks = np.frombuffer(data, np.uint8, n // 64 * 36, at).reshape(-1, 36)
+    exponent, mantissa = blocks[:, :4] >> 3, (blocks[:, :4] & 7) / 8
+    scale = np.where(exponent == 0, mantissa * 2.0 ** -6, (1 + mantissa) * 2.0 ** (exponent.astype(int) - 7))
+    nibbles = np.stack([blocks[:, 4:] & 15, blocks[:, 4:] >> 4], 1).reshape(-1, 2, 4, 8).transpose(0, 2, 1, 3).reshape(-1, 4, 16)
+    size = np.array([0, .5, 1, 1.5, 2, 3, 4, 6])[nibbles & 7]
+    return (np.where(nibbles & 8, -size, size) * scale[:, :, None]).reshape(-1)
 
 
 def sigmoid(x):
@@ -92,8 +105,12 @@ class Model:
     def w(self, name):
         return self.tensors['%s.%s' % (self.layer, name)]
 
+    def scale(self, name):
+        """What the products with a matrix, or with each of several, are multiplied with, before their biases."""
+        return self.w(name + '.scale') if self.has(name + '.scale') else np.ones(1024)
+
     def product(self, x, name):
-        y = x @ self.w(name + '.weight').T
+        y = x @ self.w(name + '.weight').T * self.scale(name)[0]
         return y + self.w(name + '.bias') if self.has(name + '.bias') else y
 
     def norm(self, x, weight):
@@ -203,13 +220,13 @@ class Model:
 
     def expert(self, e, x):
         bias = lambda name: self.w(name + '.bias')[e] if self.has(name + '.bias') else 0
-        gate, up = (self.w(n + '.weight')[e] @ x + bias(n) for n in ('ffn_gate_exps', 'ffn_up_exps'))
+        gate, up = (self.w(n + '.weight')[e] @ x * self.scale(n)[e] + bias(n) for n in ('ffn_gate_exps', 'ffn_up_exps'))
         if self.arch == 'gpt-oss':
             gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
             inner = gate * sigmoid(1.702 * gate) * (up + 1)
         else:
             inner = silu(gate) * up
-        return self.w('ffn_down_exps.weight')[e] @ inner + bias('ffn_down_exps')
+        return self.w('ffn_down_exps.weight')[e] @ inner * self.scale('ffn_down_exps')[e] + bias('ffn_down_exps')
 
     def experts(self, h):
         used, out = self.key('expert_used_count'), np.zeros_like(h)
@@ -252,7 +269,7 @@ class Model:
 
     def head(self, states):
         out = self.tensors.get('output.weight', self.tensors['token_embd.weight'])
-        return states @ out.T / self.key('logit_scale', 1.0)
+        return states @ out.T * self.tensors.get('output.scale', np.ones(1))[0] / self.key('logit_scale', 1.0)
 
     def logits(self, ids):
         return self.head(self.states(ids))
@@ -266,7 +283,7 @@ class Model:
         for _ in range(n):
             embedding = self.tensors['token_embd.weight'][ids[1:]]
             pairs = np.hstack([self.norm(embedding, t('enorm')), self.norm(states[:len(ids) - 1], t('hnorm'))])
-            x = self.layer_of(pairs @ t('eh_proj').T, self.key('block_count') - 1, 1.0)
+            x = self.layer_of(pairs @ t('eh_proj').T * self.tensors.get(block + '.nextn.eh_proj.scale', [1])[0], self.key('block_count') - 1, 1.0)
             out = self.norm(x, t('shared_head_norm'))
             states = np.vstack([states[:len(ids) - 1], out[-1:]])
             ids.append(int(self.head(out[-1]).argmax()))

@@ -41,7 +41,7 @@ void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const
     g->max_values = (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES) * layers +
                     VALUES_OUTSIDE * parts + nextn * NEXTN_VALUES;
     g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
-                     WEIGHTS_OUTSIDE * parts + nextn * NEXTN_WEIGHTS;
+                     WEIGHTS_OUTSIDE * parts + nextn * NEXTN_WEIGHTS + s->n_factors;
     g->max_cached = CACHES_PER_LAYER * layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
@@ -181,8 +181,16 @@ struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t la
     if (kind == GRAPH_EXPERTS)
         op->experts.routes = op->experts.shared = op->experts.gate = GRAPH_NONE;
     for (int i = 0; i < GRAPH_OP_WEIGHTS; i++)
-        op->weight[i] = op->bias[i] = GRAPH_NONE;
+        op->weight[i] = op->bias[i] = op->factor[i] = GRAPH_NONE;
     return op;
+}
+
+static void add_factor(struct graph *g, struct graph_op *op, uint32_t i, const struct gguf_tensor *t) {
+    const struct gguf_tensor *factor = gguf_factor(t);
+    if (factor == NULL || !graph_kind_info(op->kind)->multiplies)
+        return;
+    op->factor[i] = graph_add_plain(g, factor);
+    g->weights[op->factor[i]].factor = true;
 }
 
 void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,
@@ -193,6 +201,7 @@ void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_ten
     op->weight[i] = add_weight(g, t, (struct graph_runs){0}, t->n_dims > 1 || info->multiplies);
     op->bias[i] = bias != NULL ? graph_add_plain(g, bias) : GRAPH_NONE;
     op->column[i] = column;
+    add_factor(g, op, i, t);
 }
 
 void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tensor *t, struct graph_runs runs,
@@ -201,6 +210,7 @@ void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tenso
     uint32_t i = op->n_weights++;
     op->weight[i] = add_weight(g, t, runs, true);
     op->column[i] = column;
+    add_factor(g, op, i, t);
 }
 
 static bool same_angles(const struct graph_angles *a, const struct graph_angles *b) {

@@ -104,6 +104,7 @@ struct graph_weight {
     const struct gguf_tensor *tensor;
     struct graph_runs runs;     /* packed only */
     bool packed;                /* panels; else plain float32 */
+    bool factor;                /* of an op's sums: finite */
     struct panel_layout layout; /* packed only; of one matrix */
     uint32_t matrices; /* of a 3-D tensor, one behind the other, layout.bytes apart in a piece; else 1 */
     uint64_t bytes;    /* on the device, of all */
@@ -226,6 +227,8 @@ struct graph_op {
     uint32_t n_weights;
     uint32_t weight[GRAPH_OP_WEIGHTS];
     uint32_t bias[GRAPH_OP_WEIGHTS];   /* weight, or GRAPH_NONE */
+    uint32_t factor[GRAPH_OP_WEIGHTS]; /* weight: sums times the float (of experts each its own), before the
+                                          bias; or GRAPH_NONE */
     uint32_t column[GRAPH_OP_WEIGHTS]; /* of out */
 };
 
@@ -404,6 +407,7 @@ uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t); /* pane
 uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t);  /* F32 as it lies in the file */
 struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,
                               uint32_t out);
+/* With the tensor's factor, if it has one. */
 void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,
                      const struct gguf_tensor *bias, uint32_t column);
 /* The same with a part of a tensor's rows. */

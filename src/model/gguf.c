@@ -5,6 +5,7 @@
 #include "model/gguf_file.h"
 
 #include "base/carve.h"
+#include "formats/block.h"
 #include "os/pages.h"
 
 #include <fcntl.h>
@@ -121,6 +122,48 @@ static stator_status order_tensors(struct gguf *g, stator_error *e) {
         return STATOR_BAD_MODEL;
     }
     return STATOR_OK;
+}
+
+static struct gguf_tensor *find_tensor(const struct gguf *g, struct gguf_text wanted) {
+    uint64_t low = 0, high = g->n_tensors;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        struct gguf_tensor *t = &g->tensors[g->tensor_order[middle]];
+        int c = compare_text(t->name, wanted);
+        if (c == 0)
+            return t;
+        if (c < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+bool gguf_text_ends(struct gguf_text t, const char *end, struct gguf_text *rest) {
+    const size_t n = strlen(end);
+    if (t.length <= n || memcmp(t.data + t.length - n, end, n) != 0)
+        return false;
+    *rest = (struct gguf_text){t.data, t.length - n};
+    return true;
+}
+
+/* After the order by name. */
+static void find_factors(struct gguf *g) {
+    static const char weight[] = ".weight";
+    char name[256];
+    struct gguf_text stem;
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *f = &g->tensors[i];
+        if (f->type != BLOCK_F32 || !gguf_text_ends(f->name, ".scale", &stem) ||
+            stem.length + sizeof weight > sizeof name)
+            continue;
+        memcpy(name, stem.data, stem.length);
+        memcpy(name + stem.length, weight, sizeof weight - 1);
+        struct gguf_tensor *t = find_tensor(g, (struct gguf_text){name, stem.length + sizeof weight - 1});
+        if (t != NULL && f->ne[0] == t->ne[2] && f->ne[1] == 1 && f->ne[2] == 1 && f->ne[3] == 1)
+            t->factor = (int32_t)(f - t);
+    }
 }
 
 /* "-00001-of-00003.gguf" */
@@ -276,7 +319,11 @@ static stator_status make_index(struct gguf *g, stator_error *e) {
             rc = order_keys(f, i == 0 ? g->keys : other, i == 0 ? g->key_order : other_order, e);
         tensors += f->n_tensors;
     }
-    return rc == STATOR_OK ? order_tensors(g, e) : rc;
+    if (rc == STATOR_OK)
+        rc = order_tensors(g, e);
+    if (rc == STATOR_OK)
+        find_factors(g);
+    return rc;
 }
 
 stator_status gguf_open(const char *path, struct gguf **out, stator_error *e) {
@@ -400,18 +447,5 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, uint64_t i) {
 }
 
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name) {
-    struct gguf_text wanted = {name, strlen(name)};
-    uint64_t low = 0, high = g->n_tensors;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        const struct gguf_tensor *t = &g->tensors[g->tensor_order[middle]];
-        int c = compare_text(t->name, wanted);
-        if (c == 0)
-            return t;
-        if (c < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    return find_tensor(g, (struct gguf_text){name, strlen(name)});
 }

@@ -55,7 +55,14 @@ struct gguf_tensor {
     uint64_t offset; /* in the file of its shard */
     uint64_t bytes;
     uint32_t shard;
+    int32_t factor; /* gguf_factor */
 };
+
+/* "NAME.scale" beside this "NAME.weight": a float for each of its matrices, which that is multiplied with.
+ * Tensors of another shape or type have other meanings. NULL: none. */
+static inline const struct gguf_tensor *gguf_factor(const struct gguf_tensor *t) {
+    return t->factor != 0 ? t + t->factor : NULL;
+}
 
 /* Opens path and, when the file says split.count > 1, its sibling shards (path is then the first).
  * STATOR_BAD_MODEL for a bad file (the text names the file and the key or tensor), STATOR_USAGE for a path
@@ -113,6 +120,7 @@ int64_t gguf_item_i64(const struct gguf_value *v, uint64_t i);
 const char *gguf_kind_name(enum gguf_kind k);
 
 bool gguf_text_is(struct gguf_text t, const char *s);
+bool gguf_text_ends(struct gguf_text t, const char *end, struct gguf_text *rest); /* with something before */
 #define GGUF_SHOWN 96
 /* t for an error text, in out[GGUF_SHOWN]: what is not printable ASCII becomes '?', a long text ends with
  * "...". */

@@ -316,17 +316,6 @@ static bool is_redundant(const struct shape_tensors *tensors, struct gguf_text n
     return false;
 }
 
-/* A factor of a whole matrix, or of what it is multiplied with: converters of NVFP4 write them. */
-static bool is_nvfp4_scale(struct gguf_text name) {
-    static const char *const ends[] = {".scale", ".input_scale"};
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        const size_t n = strlen(ends[i]);
-        if (name.length > n && memcmp(name.data + name.length - n, ends[i], n) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool place_in(const struct shape_place *places, size_t n, struct gguf_text name,
                      const struct gguf_tensor *t, void *base) {
     for (size_t i = 0; i < n; i++) {
@@ -354,11 +343,13 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
     uint64_t layer = 0;
     char shown[GGUF_SHOWN];
     void *base = s;
+    bool of_input = false;
     bool in_layer = split_layer_name(t->name, &layer, &name);
     if (in_layer) {
         if (layer >= s->n_layers && layer - s->n_layers < s->n_nextn) {
             s->nextn_tensors++;
             s->nextn_bytes = arith_must_add(s->nextn_bytes, t->bytes);
+            s->n_factors += shape_is_factor(name, &of_input) && !of_input;
             place_nextn(tensors, name, t, &s->layers[layer]);
             return STATOR_OK;
         }
@@ -377,11 +368,10 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
         return STATOR_OK;
     if (is_redundant(tensors, name, in_layer))
         return STATOR_OK;
-    if (is_nvfp4_scale(name))
-        return gguf_error(g, e,
-                          "tensor '%s' scales a matrix of NVFP4, which is not supported; expected a model "
-                          "whose matrices have their scales inside, such as one of MXFP4 or Q4_K_M",
-                          gguf_show(t->name, shown));
+    if (shape_is_factor(name, &of_input)) {
+        s->n_factors += !of_input;
+        return shape_check_factor(g, s, t, name, e);
+    }
     return gguf_error(
         g, e, "tensor '%s' is not known for the architecture %s; leaving it out would give wrong results",
         gguf_show(t->name, shown), s->arch_name);
@@ -644,5 +634,14 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
     for (size_t i = 0; i < tensors->n_nextn && rc == STATOR_OK; i++)
         rc = check_place(g, s, &tensors->nextn[i], prefix, s->n_layers, *slot((void *)l, &tensors->nextn[i]),
                          e);
+    for (uint64_t i = 0; i < gguf_tensors(g) && rc == STATOR_OK; i++) {
+        const struct gguf_tensor *t = gguf_tensor(g, i);
+        struct gguf_text name = t->name;
+        uint64_t layer = 0;
+        bool of_input;
+        if (split_layer_name(t->name, &layer, &name) && layer == s->n_layers &&
+            shape_is_factor(name, &of_input))
+            rc = shape_check_factor(g, s, t, name, e);
+    }
     return rc;
 }

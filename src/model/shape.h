@@ -169,7 +169,8 @@ struct shape {
     float attention_scale; /* 1 / sqrt(head_dim_k), or what the metadata says */
     uint32_t vocab;        /* rows of token_embd */
     uint32_t context_trained;
-    bool tied; /* no output.weight: token_embd is the output matrix too */
+    bool tied;          /* no output.weight: token_embd is the output matrix too */
+    uint32_t n_factors; /* tensors that matrices are multiplied with (gguf_factor) */
     const struct gguf_tensor *token_embd;
     const struct gguf_tensor *output; /* == token_embd when tied */
     const struct gguf_tensor *output_norm;
@@ -226,5 +227,11 @@ static inline bool shape_has_experts(const struct shape *s, uint32_t layer) {
 /* Every tensor of the file to its place, and every place checked; a tensor without a place is refused. */
 stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensors *tensors, struct shape *s,
                                  stator_error *e);
+
+/* "blk.N." left out of name: whether it is one of these ("NAME.scale", or "NAME.input_scale"); what is wrong
+ * with it. */
+bool shape_is_factor(struct gguf_text name, bool *of_input);
+stator_status shape_check_factor(const struct gguf *g, const struct shape *s, const struct gguf_tensor *t,
+                                 struct gguf_text name, stator_error *e);
 
 #endif

@@ -263,6 +263,8 @@ static void sum_weights(const struct graph *g, uint64_t *layers, uint64_t *head,
             *sum += g->weights[op->weight[k]].bytes;
             if (op->bias[k] != GRAPH_NONE)
                 *sum += g->weights[op->bias[k]].bytes;
+            if (op->factor[k] != GRAPH_NONE)
+                *sum += g->weights[op->factor[k]].bytes;
         }
     }
 }

@@ -81,6 +81,26 @@ test_types() {
     said "there is no type 'Q4_K_XXL', expected one of .*Q4_K_M"
 }
 
+# Tensors that scale a matrix stay as they are and go with any type of it. F16 has all that NVFP4 has: the same bits.
+test_factors() {
+    "$(dirname "$stator")/tests/test_peer_models" --write "$tmp" >/dev/null || fail "no models"
+    local name
+    for name in llama-nvfp4 qwen3moe-nvfp4; do
+        expect 0 "$stator" quantize "$tmp/$name.gguf" "$tmp/f16.gguf" F16
+        expect 0 "$stator" inspect "$tmp/f16.gguf" --json
+        tr -d ' \n' <"$tmp/out" | grep -q '"name":"output.weight","type":"nvfp4"' || fail "$name: output.weight has another type"
+        ! tr -d ' \n' <"$tmp/out" | grep -q '"name":"blk[^"]*","type":"nvfp4"' || fail "$name: a matrix of a layer is still nvfp4"
+        set -- --tokens-file "$tmp/$name.ids" --set memory.kv_type=f32 --set memory.context=256
+        expect 0 "$stator" logits "$tmp/$name.gguf" -o "$tmp/before" "$@"
+        expect 0 "$stator" logits "$tmp/f16.gguf" -o "$tmp/after" "$@"
+        cmp "$tmp/before" "$tmp/after" || fail "$name: other logits as F16"
+        expect 0 "$stator" quantize "$tmp/$name.gguf" "$tmp/q8.gguf" Q8_0
+        expect 0 "$stator" logits "$tmp/q8.gguf" -o "$tmp/after" "$@"
+        expect 2 "$stator" quantize "$tmp/$name.gguf" "$tmp/q8.gguf" Q8_0 --tensor '[o]utput.weight=q4_0'
+        said "output matrix of nvfp4 that has a scale beside it"
+    done
+}
+
 test_never_onto_its_input() {
     cp $model "$tmp/m.gguf"
     ln -s m.gguf "$tmp/soft.gguf"

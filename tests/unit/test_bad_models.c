@@ -11,7 +11,7 @@ struct change {
     const char *model;
     const char *name; /* of a key behind the architecture's, or (SHAPE, HALVES) of a tensor */
     enum how how;
-    double number; /* also: the length of arrays */
+    double number; /* also: the length of arrays; of SHAPE: the first value, where it is not 0 */
     const char *text;
     uint32_t ne[3];
     const char *refusal; /* a part of the message; NULL: the model runs */
@@ -39,6 +39,8 @@ static void add_array(struct gguf_writer *w, const char *key, const struct chang
 static void add_change(struct gguf_writer *w, const char *key, const struct change *c) {
     const uint64_t ne[3] = {c->ne[0], c->ne[1] != 0 ? c->ne[1] : 1, c->ne[2] != 0 ? c->ne[2] : 1};
     const uint32_t dims = c->ne[2] != 0 ? 3 : c->ne[1] != 0 ? 2 : 1;
+    const float values[16] = {(float)c->number, 1};
+    assert_true(c->how != SHAPE || c->number == 0 || ne[0] * ne[1] * ne[2] <= 16);
     switch (c->how) {
     case LEFT_OUT:
         break;
@@ -60,7 +62,8 @@ static void add_change(struct gguf_writer *w, const char *key, const struct chan
         break;
     case SHAPE:
     case HALVES:
-        gguf_writer_tensor(w, key, c->how == SHAPE ? BLOCK_F32 : BLOCK_F16, dims, ne, NULL);
+        gguf_writer_tensor(w, key, c->how == SHAPE ? BLOCK_F32 : BLOCK_F16, dims, ne,
+                           c->number != 0 ? values : NULL);
         break;
     }
 }
@@ -116,6 +119,39 @@ static void check(const struct change *c) {
 }
 
 static const struct change changes[] = {
+    /* factors of matrices */
+    {"llama-scales", "blk.1.attn_q.scale", SHAPE, .ne = {2},
+     .refusal =
+         "tensor 'blk.1.attn_q.scale' has shape [2, 1, 1, 1], expected [1]: one number for each matrix "
+         "of 'blk.1.attn_q.weight'"},
+    {"qwen3moe-nvfp4", "blk.1.ffn_up_exps.scale", SHAPE, .ne = {9},
+     .refusal = "tensor 'blk.1.ffn_up_exps.scale' has shape [9, 1, 1, 1], expected [10]: one number"},
+    {"qwen3moe-nvfp4", "blk.1.ffn_up_exps.input_scale", SHAPE, .ne = {1},
+     .refusal = "tensor 'blk.1.ffn_up_exps.input_scale' has shape [1, 1, 1, 1], expected [10]: one number"},
+    {"llama-scales", "blk.2.ffn_down.scale", HALVES, .ne = {1},
+     .refusal = "tensor 'blk.2.ffn_down.scale' has type f16, expected f32"},
+    {"llama-mqa", "blk.0.attn_qkv.scale", SHAPE, .ne = {1},
+     .refusal =
+         "tensor 'blk.0.attn_qkv.scale' is there, but 'blk.0.attn_qkv.weight', which it belongs to, is not"},
+    {"llama-mqa", "blk.0.attn_norm.scale", SHAPE, .ne = {1},
+     .refusal =
+         "tensor 'blk.0.attn_norm.scale' is not known for the architecture llama: 'blk.0.attn_norm' is "
+         "no matrix that may have one"},
+    {"llama-experts", "blk.0.ffn_gate_inp.scale", SHAPE, .ne = {1},
+     .refusal = "tensor 'blk.0.ffn_gate_inp.scale' is not known for the architecture llama"},
+    {"llama-mqa", "token_embd.scale", SHAPE, .ne = {1},
+     .refusal = "tensor 'token_embd.scale' is not known for the architecture llama"},
+    {"llama-mqa", "output.scale", SHAPE, .ne = {1},
+     .refusal = "tensor 'output.scale' is there, but 'output.weight' has type f32: only an output matrix of "
+                "nvfp4 may have one"},
+    {"llama-freqs", "output.scale", SHAPE, .ne = {1},
+     .refusal = "tensor 'output.scale' is there, but 'output.weight', which it belongs to, is not"},
+    {"llama-mqa", "blk.0.attn_k.scale", SHAPE, NAN, .ne = {1},
+     .refusal = "nan at place 0, expected a finite number"},
+    {"llama-experts", "blk.2.ffn_down_exps.scale", SHAPE, INFINITY, .ne = {10},
+     .refusal = "tensor 'blk.2.ffn_down_exps.scale' has inf at place 0, expected a finite number"},
+    {"llama-mqa", "blk.0.attn_k.scale", SHAPE, 0.5, .ne = {1}, .refusal = NULL},
+    {"llama-mqa", "blk.0.attn_k.input_scale", SHAPE, NAN, .ne = {1}, .refusal = NULL},
     /* experts */
     {"qwen3moe-odd", "expert_count", NUMBER, 9,
      .refusal = "tensor 'blk.0.ffn_gate_inp.weight' has shape [160, 10, 1, 1], but the metadata says [160, "

@@ -63,6 +63,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         {"qwen35", right, NULL, NULL, (void *)(uintptr_t) "qwen35-nextn"},
         {"qwen35moe", right, NULL, NULL, (void *)(uintptr_t) "qwen35moe-nextn"},
+        {"with factors", right, NULL, NULL, (void *)(uintptr_t) "qwen35-scales-nextn"},
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,8 @@ static uint32_t pick(uint64_t *seed, const uint32_t *from, uint32_t n) {
     return from[testing_below(seed, n)];
 }
 
+static bool with_factors;
+
 /* A random shape whose widths are multiples of what the types need. */
 static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7], uint32_t batch) {
     struct gpu_model_want w = {.batch = batch, .rows = 1 + (uint32_t)testing_below(seed, 3), .sequences = 3};
@@ -58,6 +60,7 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     w.kv_slices = 1 + (uint32_t)testing_below(seed, ARITH_MIN(w.n_kv_heads, 4u));
     w.blocks = (uint32_t)arith_ceil_div(batch, KERNELS_KV_BLOCK) + (testing_below(seed, 3) == 0 ? 18 : 2);
     w.cells = testing_below(seed, 3) == 0 ? (uint32_t)testing_below(seed, 40) : UINT32_MAX;
+    w.factors = testing_below(seed, 4) == 0 || with_factors;
     w.sinks = testing_below(seed, 2);
     uint32_t spare = (w.blocks - 1) * KERNELS_KV_BLOCK - batch + 2; /* the widest window of a ring of these */
     w.window = testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, spare) : 0;
@@ -389,6 +392,26 @@ static void experts(void **state) {
     }
 }
 
+/* What multiplies the sums of matrices, in the kernels of every family. */
+static void factors(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    static const uint32_t buckets[] = {1, 4, 16, 21}, of[] = {BLOCK_F16, BLOCK_Q8_0, BLOCK_Q4_K};
+    uint64_t seed = testing_seed("factors");
+    with_factors = true;
+    for (uint32_t i = 0; i < 24; i++) {
+        const uint32_t bucket = buckets[i % 4], t = of[i / 4 % 3];
+        const uint32_t type[7] = {t, t, t, t, t, t, t};
+        struct launch_traits traits = i % 2 ? busy_traits : plain_traits;
+        traits.dpas = i >= 12;
+        traits.sub_group_sizes = i % 8 > 3 ? 1u << 4 : traits.sub_group_sizes;
+        check(&seed, &traits, type, bucket, bucket, 0, 0);
+        check_experts(&seed, &traits, type, bucket, bucket);
+    }
+    with_factors = false;
+}
+
 static void decode_one(void **state) {
     (void)state;
     each_set("decode_one", &plain_traits, N_TYPES + 3, 1, 1);
@@ -431,6 +454,8 @@ static void nothing(void **state) {
 #define decode_one    nothing
 #define decode_few    nothing
 #define prefill       nothing
+#define experts       nothing
+#define factors       nothing
 #define matrix_engine nothing
 #define wide_heads    nothing
 #define deep_contexts nothing
@@ -535,17 +560,12 @@ static void buckets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets),
-        cmocka_unit_test(launches_per_layer),
-        cmocka_unit_test(decode_one),
-        cmocka_unit_test(decode_few),
-        cmocka_unit_test(prefill),
-        cmocka_unit_test(experts),
-        cmocka_unit_test(matrix_engine),
-        cmocka_unit_test(wide_heads),
-        cmocka_unit_test(deep_contexts),
-        cmocka_unit_test(tiles),
-        cmocka_unit_test(context_and_groups),
+        cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(decode_one), cmocka_unit_test(decode_few),
+        cmocka_unit_test(prefill),    cmocka_unit_test(experts),
+        cmocka_unit_test(factors),    cmocka_unit_test(matrix_engine),
+        cmocka_unit_test(wide_heads), cmocka_unit_test(deep_contexts),
+        cmocka_unit_test(tiles),      cmocka_unit_test(context_and_groups),
     };
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, set_up, NULL);

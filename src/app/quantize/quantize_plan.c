@@ -61,6 +61,12 @@ static int by_layer(const void *a, const void *b) {
     return c != 0 ? c : (x.length > y.length) - (x.length < y.length);
 }
 
+/* A factor of the output matrix goes with NVFP4 alone (shape_factor.c); those of others with any type. */
+static bool has_factor(const struct gguf *g, const struct gguf_tensor *t) {
+    return gguf_text_is(t->name, "output.weight") &&
+           (gguf_find_tensor(g, "output.scale") != NULL || gguf_find_tensor(g, "output.input_scale") != NULL);
+}
+
 static stator_status rank(struct quantize_plan *p, stator_error *e) {
     const bool tied = gguf_find_tensor(p->from, "output.weight") == NULL;
     struct quantize_tensor **order = malloc((p->n_tensors + 1) * sizeof(struct quantize_tensor *));
@@ -69,7 +75,9 @@ static stator_status rank(struct quantize_plan *p, stator_error *e) {
         return error_set(e, STATOR_DOES_NOT_FIT, "no memory for %" PRIu64 " tensors", p->n_tensors);
     for (uint64_t i = 0; i < p->n_tensors; i++) {
         p->tensors[i].from = gguf_tensor(p->from, i);
-        p->tensors[i].kind = mixture_kind_of(p->tensors[i].from, tied);
+        p->tensors[i].kind = has_factor(p->from, p->tensors[i].from)
+                                 ? MIXTURE_KEPT
+                                 : mixture_kind_of(p->tensors[i].from, tied);
         order[i] = &p->tensors[i];
     }
     qsort(order, p->n_tensors, sizeof(struct quantize_tensor *), by_layer);
@@ -138,7 +146,8 @@ static stator_status apply_overrides(struct quantize_plan *p, const struct optio
         if (o.matched == o.kept)
             return error_set(e, STATOR_USAGE,
                              "--tensor %.200s: the %" PRIu64 " tensor%s of such a name stay%s as they are "
-                             "(norms, biases, routers and the like are never quantised)",
+                             "(norms, biases, routers and the like are never quantised; nor is an "
+                             "output matrix of nvfp4 that has a scale beside it)",
                              list->items[i], o.matched, o.matched == 1 ? "" : "s", o.matched == 1 ? "s" : "");
     }
     return STATOR_OK;

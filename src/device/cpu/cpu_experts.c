@@ -173,11 +173,12 @@ static void gather(const struct member *m, const struct graph_op *op, const stru
         copy_row(&to->act, j, &from, r->token[row + j], k);
 }
 
-/* Panels of one expert's matrix times rows first .. first + tokens of a, into sums. Where there are several
- * experts a matrix lies in one piece. */
-static void multiply(const struct member *m, const struct graph_weight *w, uint32_t expert, uint32_t panel,
-                     uint32_t n_panels, const struct kernels_act *a, uint32_t first, uint32_t tokens,
-                     float *sums) {
+/* Panels of one expert's matrix of op's weight i times rows first .. first + tokens of a, into sums. Where
+ * there are several experts a matrix lies in one piece. */
+static void multiply(const struct member *m, const struct graph_op *op, uint32_t i, uint32_t expert,
+                     uint32_t panel, uint32_t n_panels, const struct kernels_act *a, uint32_t first,
+                     uint32_t tokens, float *sums) {
+    const struct graph_weight *w = &m->g->weights[op->weight[i]];
     float *begin = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
     panel += expert * w->layout.panels;
     while (n_panels > 0) {
@@ -194,6 +195,7 @@ static void multiply(const struct member *m, const struct graph_weight *w, uint3
             .work = begin + 2 * CPU_TILE_PANELS * m->d->sums_panel,
         };
         m->d->kernels.matmul[w->layout.type](&product);
+        scale_sums(m, op, i, expert, n, tokens, sums);
         panel += n;
         n_panels -= n;
         sums += n * m->d->sums_panel;
@@ -221,7 +223,7 @@ static void run_gated(const struct member *m, const struct graph_op *op, const s
                       struct gathered *rows) {
     const struct kernels *k = &m->d->kernels;
     const struct graph_value *out = &m->g->values[op->out];
-    const struct graph_weight *gate = &m->g->weights[op->weight[0]], *up = &m->g->weights[op->weight[1]];
+    const struct graph_weight *gate = &m->g->weights[op->weight[0]];
     const struct kernels_act forms = value_act(m, op->out);
     float *sums = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
     float *other = sums + CPU_TILE_PANELS * m->d->sums_panel;
@@ -234,8 +236,8 @@ static void run_gated(const struct member *m, const struct graph_op *op, const s
     for (uint32_t first = 0; first < item[EXPERTS_ROWS]; first += most) {
         const uint32_t here = ARITH_MIN(item[EXPERTS_ROWS] - first, most);
         gather(m, op, r, item[EXPERTS_ROW] + first, here, rows);
-        multiply(m, gate, item[EXPERTS_EXPERT], panel, n_panels, &rows->act, 0, here, sums);
-        multiply(m, up, item[EXPERTS_EXPERT], panel, n_panels, &rows->act, 0, here, other);
+        multiply(m, op, 0, item[EXPERTS_EXPERT], panel, n_panels, &rows->act, 0, here, sums);
+        multiply(m, op, 1, item[EXPERTS_EXPERT], panel, n_panels, &rows->act, 0, here, other);
         for (uint32_t j = 0; j < here; j++) {
             const uint32_t row = item[EXPERTS_ROW] + first + j;
             take_sums(m, sums, j, n, g);
@@ -311,7 +313,7 @@ static void add_item(const struct member *m, const struct graph_op *op, const st
     for (uint32_t first = 0; first < item[EXPERTS_ROWS]; first += CPU_TILE_TOKENS) {
         const uint32_t here = ARITH_MIN(item[EXPERTS_ROWS] - first, (uint32_t)CPU_TILE_TOKENS);
         const uint32_t row = item[EXPERTS_ROW] + first;
-        multiply(m, w, item[EXPERTS_EXPERT], panel, n_panels, &a, row, here, sums);
+        multiply(m, op, 0, item[EXPERTS_EXPERT], panel, n_panels, &a, row, here, sums);
         for (uint32_t j = 0; j < here; j++) {
             take_sums(m, sums, j, n, y);
             if (bias != NULL)

@@ -131,6 +131,17 @@ static inline void take_sums(const struct member *m, const float *sums, uint32_t
         memcpy(to + r, sums, (n - r) * sizeof *to);
 }
 
+/* Sums of so many panels and tokens times what op's weight i has for that matrix, if anything. */
+static inline void scale_sums(const struct member *m, const struct graph_op *op, uint32_t i, uint32_t matrix,
+                              uint32_t n_panels, uint32_t tokens, float *sums) {
+    if (op->factor[i] == GRAPH_NONE)
+        return;
+    const float factor = plain_weight(m, op->factor[i])[matrix];
+    for (uint32_t p = 0; p < n_panels; p++, sums += m->d->sums_panel)
+        for (uint32_t j = 0; j < tokens * PANEL_ROWS; j++)
+            sums[j] = sums[j] * factor;
+}
+
 /* Panels from `panel` on that lie one after the other. */
 static inline uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
     const struct graph_piece *p = w->pieces;

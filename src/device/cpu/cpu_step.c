@@ -214,12 +214,14 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             .work = other + CPU_TILE_PANELS * apart,
         };
         k->matmul[w->layout.type](&product);
+        scale_sums(m, op, i, 0, n_panels, tile.tokens, sums);
         if (graph_op_gated(op)) {
             const struct graph_weight *up = &m->g->weights[op->weight[1]];
             product.out = other;
             product.l = &up->layout;
             product.panels = panel_at(m, up, panel);
             k->matmul[up->layout.type](&product);
+            scale_sums(m, op, 1, 0, n_panels, tile.tokens, other);
             void (*const multiply)(float *, const float *, const float *, uint32_t) =
                 op->epilogue == GRAPH_GEGLU ? k->gelu_mul : k->silu_mul;
             for (uint32_t p = 0; p < n_panels; p++)

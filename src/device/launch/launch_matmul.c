@@ -330,6 +330,16 @@ static stator_status cut_too_often(const struct launch_list *b, const struct gra
                      (int)t->name.length, t->name.data);
 }
 
+/* What weights of the op have: OPENCL_BIAS, OPENCL_FACTOR. */
+static uint32_t biased_bits(const struct graph_op *o) {
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < o->n_weights; i++) {
+        bits |= o->bias[i] != GRAPH_NONE ? OPENCL_BIAS(i) : 0;
+        bits |= o->factor[i] != GRAPH_NONE ? OPENCL_FACTOR(i) : 0;
+    }
+    return bits;
+}
+
 /* A weight from its piece on. */
 static struct launch_weight weight_of(const struct launch_list *b, uint32_t weight, uint32_t piece) {
     const struct graph_weight *w = &b->g->weights[weight];
@@ -449,7 +459,9 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
                               .out = launch_forms_of(b, o->out, forms_wanted(out)),
                               .column = o->column[0],
                               .bias = launch_plain_weight(b, o->bias[0]),
-                              .biased = o->bias[0] != GRAPH_NONE,
+                              .biased = biased_bits(o),
+                              .factor0 = launch_plain_weight(b, o->factor[0]),
+                              .factor1 = launch_plain_weight(b, o->factor[1]),
                               .together = cut.together,
                               .arrivals = counts_at(b, arrivals),
                               .tile = ARITH_MAX(w.tokens * 16 * mine, 256u) * sizeof(float),
@@ -481,14 +493,6 @@ static bool heads_panels(const void *shape, uint32_t unit, uint32_t i, uint32_t 
     *first = unit * s->heads * s->dim[i] / PANEL_ROWS;
     *end = ARITH_MIN((unit + 1) * s->heads, s->n_heads[i]) * s->dim[i] / PANEL_ROWS;
     return true;
-}
-
-/* Bit i: weight i of the first n has a bias. */
-static uint32_t biased_bits(const struct graph_op *o, uint32_t n) {
-    uint32_t bits = 0;
-    for (uint32_t i = 0; i < n; i++)
-        bits |= i < o->n_weights && o->bias[i] != GRAPH_NONE ? 1u << i : 0;
-    return bits;
 }
 
 stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
@@ -531,10 +535,13 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .head_v = of->dim_v,
             .n_rot = of->n_rot,
             .rotation = 2 * (uint64_t)b->g->angles[angles].first + of->neox,
-            .biased = biased_bits(o, 3),
+            .biased = biased_bits(o),
             .bias0 = launch_plain_weight(b, o->bias[0]),
             .bias1 = launch_plain_weight(b, o->bias[1]),
             .bias2 = launch_plain_weight(b, o->bias[2]),
+            .factor0 = launch_plain_weight(b, o->factor[0]),
+            .factor1 = launch_plain_weight(b, o->factor[1]),
+            .factor2 = launch_plain_weight(b, o->factor[2]),
             .normed = normed,
             .q_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[0] : GRAPH_NONE),
             .k_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[1] : GRAPH_NONE),
@@ -755,8 +762,10 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
                 .end = r.end,
                 .out = launch_forms_of(b, to, forms_wanted(out)),
                 .bias0 = launch_plain_weight(b, o->bias[0]),
-                .bias1 = launch_plain_weight(b, o->n_weights > 1 ? o->bias[1] : GRAPH_NONE),
-                .biased = biased_bits(o, 2),
+                .bias1 = launch_plain_weight(b, o->bias[1]),
+                .biased = biased_bits(o),
+                .factor0 = launch_plain_weight(b, o->factor[0]),
+                .factor1 = launch_plain_weight(b, o->factor[1]),
                 .clamped = x->clamped,
                 .alpha = x->alpha,
                 .limit = x->limit,

@@ -12,6 +12,7 @@
 #include "plan/load_window.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -71,11 +72,30 @@ struct job {
     uint32_t half; /* not mapped: of the packed ones, whose turn it is */
 };
 
+static bool all_finite(struct loading *l, const struct gguf_tensor *t, const uint8_t *bytes) {
+    char shown[GGUF_SHOWN];
+    stator_error e;
+    for (uint64_t i = 0; i < t->bytes / sizeof(float); i++) {
+        float x;
+        memcpy(&x, bytes + i * sizeof x, sizeof x);
+        if (isfinite(x))
+            continue;
+        gguf_error(l->gguf, &e, "tensor '%s' has %g at place %" PRIu64 ", expected a finite number",
+                   gguf_show(t->name, shown), (double)x, i);
+        fail(l, &e);
+        return false;
+    }
+    return true;
+}
+
 /* Reads into `window`, and packs panel by panel to where `to` says; NULL: into the slice. */
 static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
     const struct graph_weight *w = j->w;
-    if (!w->packed) /* no other order of its bytes: what is behind it in the slice stays zero */
-        return read_all(l, w->tensor, 0, w->tensor->bytes, to != NULL ? to : destination(l->device, w, 0));
+    if (!w->packed) { /* no other order of its bytes: what is behind it in the slice stays zero */
+        to = to != NULL ? to : destination(l->device, w, 0);
+        return read_all(l, w->tensor, 0, w->tensor->bytes, to) &&
+               (!w->factor || all_finite(l, w->tensor, to));
+    }
     uint64_t panel_bytes = load_window_file_panel(w);
     uint64_t row_bytes = panel_bytes / PANEL_ROWS;
     uint64_t matrix = j->first / w->layout.panels;

@@ -31,11 +31,17 @@ static inline cl_bytes cl_panel_at(const struct cl_weight *w, uint panel, uint p
     return panel < w->cut ? w->a + (panel - w->first) * panel_bytes : w->b + (panel - w->cut) * panel_bytes;
 }
 
+/* What sums of weight i are multiplied with; from: its place in the factors. */
+static inline float cl_factor_of(uint biased, uint i, global const float *factor, uint from) {
+    return biased & OPENCL_FACTOR(i) ? factor[from] : 1.0f;
+}
+
 /* What two finished sums of one output become: OPENCL_SWIGLU or OPENCL_GEGLU; of experts biases, of the
  * unit's first row, and perhaps the clamped SwiGLU. */
 struct cl_gate {
     uint epilogue;
-    uint biased; /* bits 0, 1 */
+    float factor[2]; /* before the biases */
+    uint biased;
     global const float *bias[2];
     bool clamped;
     float alpha, limit;
@@ -43,9 +49,11 @@ struct cl_gate {
 
 /* Of row i of the unit. */
 static inline float cl_gated(const struct cl_gate *g, uint i, float gate, float up) {
-    if (g->biased & 1)
+    gate = gate * g->factor[0];
+    up = up * g->factor[1];
+    if (g->biased & OPENCL_BIAS(0))
         gate = gate + g->bias[0][i];
-    if (g->biased & 2)
+    if (g->biased & OPENCL_BIAS(1))
         up = up + g->bias[1][i];
     if (g->clamped) {
         float least = gate < g->limit ? gate : g->limit;

@@ -36,15 +36,16 @@
     X(BUFFER, const float, kept)                                                                             \
     X(U32, kept_rows)                                                                                        \
     X(BUFFER, uchar, state)                                                                                  \
-    X(U32, block_bytes) X(U32, cache) X(BUFFER, const float, embedding_weight)                               \
-        X(BUFFER, const float, state_weight) X(FORMS, out) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile)   \
-            X(LOCAL, float, lane) X(LOCAL, uint, work)
+    X(U32, block_bytes)                                                                                      \
+    X(U32, cache) X(BUFFER, const float, embedding_weight) X(BUFFER, const float, state_weight)              \
+        X(FORMS, out) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane)                  \
+            X(LOCAL, uint, work)
 
 #define KERNEL_ARGUMENTS_KEEP(X)                                                                             \
     X(BUFFER, const float, in)                                                                               \
     X(U32, width)                                                                                            \
-    X(BUFFER, float, kept) X(U32, kept_rows) X(U32, has_state) X(BUFFER, uchar, state) X(U32, block_bytes)   \
-        X(U32, cache)
+    X(BUFFER, float, kept)                                                                                   \
+    X(U32, kept_rows) X(U32, has_state) X(BUFFER, uchar, state) X(U32, block_bytes) X(U32, cache)
 
 #define KERNEL_ARGUMENTS_CONV(X)                                                                             \
     X(BUFFER, const float, in)                                                                               \
@@ -135,7 +136,9 @@
     X(FORMS, out)                                                                                            \
     X(U32, column)                                                                                           \
     X(BUFFER, const float, bias)                                                                             \
-    X(U32, biased) X(U32, together) X(BUFFER, uint, arrivals) X(LOCAL, float, tile) X(LOCAL, uchar, work)
+    X(U32, biased)                                                                                           \
+    X(BUFFER, const float, factor0) X(BUFFER, const float, factor1) X(U32, together)                         \
+        X(BUFFER, uint, arrivals) X(LOCAL, float, tile) X(LOCAL, uchar, work)
 
 #define KERNEL_ARGUMENTS_HEADS(X)                                                                            \
     X(SOURCE, in)                                                                                            \
@@ -158,6 +161,9 @@
     X(BUFFER, const float, bias0)                                                                            \
     X(BUFFER, const float, bias1)                                                                            \
     X(BUFFER, const float, bias2)                                                                            \
+    X(BUFFER, const float, factor0)                                                                          \
+    X(BUFFER, const float, factor1)                                                                          \
+    X(BUFFER, const float, factor2)                                                                          \
     X(U32, normed)                                                                                           \
     X(BUFFER, const float, q_norm)                                                                           \
     X(BUFFER, const float, k_norm)                                                                           \
@@ -179,6 +185,8 @@
     X(FORMS, out)                                                                                            \
     X(BUFFER, const float, bias0)                                                                            \
     X(BUFFER, const float, bias1)                                                                            \
+    X(BUFFER, const float, factor0)                                                                          \
+    X(BUFFER, const float, factor1)                                                                          \
     X(U32, biased) X(U32, clamped) X(F32, alpha) X(F32, limit) X(LOCAL, float, tile) X(LOCAL, uchar, work)
 
 #endif

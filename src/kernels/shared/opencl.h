@@ -56,6 +56,10 @@
 /* Of two matrices for one output. */
 #define OPENCL_GATED(epilogue) ((epilogue) == OPENCL_SWIGLU || (epilogue) == OPENCL_GEGLU)
 
+/* Bits of the argument `biased`: weight i has a bias; a factor. */
+#define OPENCL_BIAS(i)   (1u << (i))
+#define OPENCL_FACTOR(i) (16u << (i))
+
 /* Forms of a value (graph.h). */
 #define OPENCL_F32    1
 #define OPENCL_I8_32  2
