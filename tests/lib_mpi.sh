@@ -4,9 +4,9 @@ mpi=${BUILD:-}/stator-mpi-$mpi_kind
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 two='cluster.stages=a = cpu:0; b = cpu:0'
 if [ "$mpi_kind" = mpich ]; then
-    mpi_name='MPICH Version: ' mpi_grows=1000000 mpi_own=() mpi_recovers=-disable-auto-cleanup
+    mpi_name='MPICH Version: ' mpi_grows=1000000 mpi_own=()
 else
-    mpi_name='Open MPI v' mpi_grows=400000 mpi_own=(--oversubscribe) mpi_recovers=--enable-recovery
+    mpi_name='Open MPI v' mpi_grows=400000 mpi_own=(--oversubscribe)
 fi
 
 # Not skip: MPI is in no group that the other tests need.

@@ -64,8 +64,8 @@ test_rank_0_stopped_while_it_loads() {
 }
 # With recovery mpiexec leaves the others alone: they end by themselves. Its exit code is then 0.
 test_a_rank_that_is_killed_while_it_loads() {
-    need_mpi
-    options=($mpi_recovers)
+    need_openmpi "MPICH's mpiexec ends all whatever it is told"
+    options=(--enable-recovery)
     begin 1 run configs/demo.gguf -p Once -n 2
     rank 1 '^rank 1: .*plan'
     sleep 1
