@@ -62,6 +62,10 @@ int main(int argc, char **argv) {
         device_cluster_end(e.code);
         return (int)e.code;
     }
+    if (device_cluster().size > 1) { /* mpiexec mixes what the ranks write: whole lines */
+        static char line[4096];
+        setvbuf(stderr, line, _IOLBF, sizeof line);
+    }
     int code = limits_call(command, argc, argv);
     if (code != STATOR_OK) {
         error_set(&e, (stator_status)code, "it has ended with exit code %d", code);

@@ -85,7 +85,7 @@ stator_status session_open(const char *config, const struct options_list *set, c
                         .log = print_log,
                         .progress = on_progress,
                         .expect_plan = expect_plan,
-                        .trace = trace};
+                        .trace = device_cluster().rank == 0 ? trace : NULL}; /* one file, of rank 0 */
     return open_to_run(&o, s, e);
 }
 

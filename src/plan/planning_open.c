@@ -189,12 +189,16 @@ static stator_status describe(const struct planning *s, uint32_t i, struct devic
 }
 
 stator_status planning_need_ranks(const struct config *c, stator_error *e) {
-    return c->cluster.n <= 1 || device_cluster().size == c->cluster.n
+    const struct device_cluster here = device_cluster();
+    char of[128] = ""; /* under another library's mpiexec every process is alone */
+    if (here.size > 0)
+        snprintf(of, sizeof of, ", with the mpiexec of %s, which it is built with", here.library);
+    return c->cluster.n <= 1 || here.size == c->cluster.n
                ? STATOR_OK
                : error_set(e, STATOR_USAGE,
                            "cluster.stages has %u stages, and this is one process: start it with `mpiexec -n "
-                           "%u stator-mpi` (`stator help hosts`)",
-                           c->cluster.n, c->cluster.n);
+                           "%u stator-mpi`%s (`stator help hosts`)",
+                           c->cluster.n, c->cluster.n, of);
 }
 
 /* A device of this host. To plan, what devices.facts describes need not be here. */

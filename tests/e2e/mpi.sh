@@ -178,6 +178,7 @@ test_bad_launches() {
     need_mpi
     expect 2 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" # no mpiexec
     said 'mpiexec -n 2'
+    said "the mpiexec of $mpi_name"
     expect 0 "$mpi" run configs/demo.gguf -p x -n 2
     expect 2 ranks 2 "$mpi" run configs/demo.gguf -p x -n 2 --set 'cluster.stages=a = cpu:0; b = cpu:0; c = cpu:0'
     said 'cluster.stages has 3 stages, mpiexec has started 2 ranks'

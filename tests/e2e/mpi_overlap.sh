@@ -39,6 +39,21 @@ test_two_steps_are_ahead() {
     [ "$(figure most_steps_ahead)" = 2 ] || fail "at most $(figure most_steps_ahead) steps on the way"
 }
 
+# One file, of rank 0, with the steps of all.
+test_the_trace_has_all_hosts() {
+    need_mpi
+    expect 0 ranks 2 "$mpi" run configs/demo.gguf -p Once -n 5 --set "$two" --trace "$tmp/trace"
+    python3 - "$tmp/trace" <<'E' || fail "not this trace: $(head -c 300 "$tmp/trace")"
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+steps = [[e["name"] for e in events if e["ph"] == "X" and e["pid"] == pid and e["tid"] == 0] for pid in (0, 1)]
+assert len(steps[0]) >= 5 and steps[0] == steps[1], steps
+assert not [e for e in events if e["ph"] == "X" and e["pid"] == 1 and e["tid"] == 1]
+E
+    expect 1 ranks 2 "$mpi" run configs/demo.gguf -p x -n 2 --set "$two" --trace /dev/full
+    [ "$(grep -c 'the trace in /dev/full is not whole' "$tmp/err")" = 1 ] || fail "told by each rank"
+}
+
 # Of three: rank 0 hears of the steps between the other two. One sequence is never at two places.
 test_every_boundary_is_counted() {
     need_mpi

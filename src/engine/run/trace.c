@@ -113,7 +113,7 @@ static void put_spans(struct stator *s, const struct engine_step *st, const char
     const struct planning_device *d = &s->planning.devices[st->at];
     char name[64];
     put_event(t, what, st->at, 0, t->spans[0].begin_ns, t->spans[n - 1].end_ns);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !d->facts.remote; i++) { /* another host tells of whole steps */
         const struct graph_op *op = &d->graph.ops[t->spans[i].op];
         if (op->layer == GRAPH_NONE)
             snprintf(name, sizeof name, "%s", graph_op_name(op));
