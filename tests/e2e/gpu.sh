@@ -510,6 +510,8 @@ test_selftest_variants() {
     expect_gpu 0 devices=1 "$stator" selftest --only 'q4_k, guesses of a block, KV f32'
     printed '^ok +q4_k, guesses of a block, KV f32'
     clean
+    expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, biases, tails of panels, KV q4_0/f32'
+    printed '^ok +q8_0, biases, tails of panels, KV q4_0/f32'
 }
 
 test_selftest() {

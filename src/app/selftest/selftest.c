@@ -12,6 +12,7 @@
 #include "base/json_writer.h"
 #include "device/device_info.h"
 #include "formats/block.h"
+#include "formats/panel.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@
 #define ROWS        70
 #define STEPS       100
 #define PROBE_BYTES (1u << 20)
-#define MAX_CASES   192
+#define MAX_CASES   256
 
 /* Prompt lengths: all buckets of token counts, chunks that do not fill a batch, more than one attention
  * split. */
@@ -82,14 +83,21 @@ static const uint32_t types[] = {
     BLOCK_IQ1_S, BLOCK_IQ1_M,  BLOCK_TQ1_0, BLOCK_TQ2_0,   BLOCK_NVFP4,  BLOCK_Q1_0,   BLOCK_Q2_0};
 #define TYPES (sizeof types / sizeof types[0])
 
+enum { EXPERTS = 7 }; /* of shapes[] */
+
 /* Of matrices that are multiplied together: each pair has kernels for sets of types. */
 static const struct {
     uint32_t shape; /* of shapes[] */
     uint32_t type, other;
-} mixed[] = {{0, BLOCK_Q4_K, BLOCK_Q6_K},   {0, BLOCK_Q3_K, BLOCK_Q5_K}, {0, BLOCK_Q4_0, BLOCK_F16},
-             {0, BLOCK_IQ2_XS, BLOCK_Q4_K}, {7, BLOCK_Q4_K, BLOCK_Q6_K}, {7, BLOCK_Q2_K, BLOCK_Q3_K},
-             {7, BLOCK_Q8_0, BLOCK_MXFP4}};
+} mixed[] = {{0, BLOCK_Q4_K, BLOCK_Q6_K},       {0, BLOCK_Q3_K, BLOCK_Q5_K},
+             {0, BLOCK_Q4_0, BLOCK_F16},        {0, BLOCK_IQ2_XS, BLOCK_Q4_K},
+             {EXPERTS, BLOCK_Q4_K, BLOCK_Q6_K}, {EXPERTS, BLOCK_Q2_K, BLOCK_Q3_K},
+             {EXPERTS, BLOCK_Q8_0, BLOCK_MXFP4}};
 #define MIXED (sizeof mixed / sizeof mixed[0])
+
+/* Of K and of V. */
+static const char *const kv_pairs[] = {"f16/q8_0", "q8_0/q4_0", "q4_0/f32"};
+#define KV_PAIRS (sizeof kv_pairs / sizeof kv_pairs[0])
 
 struct result {
     char name[64];
@@ -274,8 +282,8 @@ static void compare(const struct outcome *a, const struct outcome *b, uint32_t v
                  a->guessed, b->kept, b->guessed);
 }
 
-/* other: of matrices that are multiplied with another, or 0. spill: on a GPU that has room for half of the
- * weights and no KV. */
+/* other: of matrices that are multiplied with another, or 0. kv: a type, or "K/V". spill: on a GPU that has
+ * room for half of the weights and no KV. */
 static void run_case(struct selftest *t, const struct shape_class *c, uint32_t type, uint32_t other,
                      const char *kv, bool spill) {
     char name[64];
@@ -300,23 +308,26 @@ static void run_case(struct selftest *t, const struct shape_class *c, uint32_t t
     int fd = -1;
     char path[SELFTEST_MODEL_PATH] = "";
     char model[SELFTEST_MODEL_PATH + 16];
-    char kv_type[48];
+    char kv_k[48];
+    char kv_v[48];
     stator_error e = {.code = STATOR_FAILED, .text = "no memory"};
     stator_status st = device.logits != NULL && host.logits != NULL ? STATOR_OK : STATOR_FAILED;
     if (st == STATOR_OK)
         st = selftest_model_make(&m, &fd, path, &e);
     snprintf(model, sizeof model, "model.path=%s", path);
-    snprintf(kv_type, sizeof kv_type, "memory.kv_type=%s", kv);
+    const char *slash = strchr(kv, '/');
+    snprintf(kv_k, sizeof kv_k, "memory.kv_type_k=%.*s", (int)(slash != NULL ? slash - kv : 8), kv);
+    snprintf(kv_v, sizeof kv_v, "memory.kv_type_v=%s", slash != NULL ? slash + 1 : kv);
     char reserve[64] = "";
     const char *const mode = c->m.nextn ? "speculation.mode=mtp" : "speculation.mode=off";
-    const char *const on_cpu[] = {model, kv_type, mode, "cpu.tier=scalar"};
-    const char *const on_gpu[] = {model, kv_type, mode, reserve, "memory.on_oom=spill"};
+    const char *const on_cpu[] = {model, kv_k, kv_v, mode, "cpu.tier=scalar"};
+    const char *const on_gpu[] = {model, kv_k, kv_v, mode, reserve, "memory.on_oom=spill"};
     if (st == STATOR_OK)
-        st = run_one(path, "cpu:0", on_cpu, 4, c->m.vocab, &host, &e);
+        st = run_one(path, "cpu:0", on_cpu, 5, c->m.vocab, &host, &e);
     if (st == STATOR_OK && spill)
-        st = small_gpu(path, gpu, on_gpu, 3, reserve, &e);
+        st = small_gpu(path, gpu, on_gpu, 4, reserve, &e);
     if (st == STATOR_OK)
-        st = run_one(path, gpu->name, on_gpu, spill ? 5 : 3, c->m.vocab, &device, &e);
+        st = run_one(path, gpu->name, on_gpu, spill ? 6 : 4, c->m.vocab, &device, &e);
     if (st == STATOR_OK)
         compare(&device, &host, c->m.vocab, text);
     else
@@ -347,11 +358,21 @@ static void probe_one(struct selftest *t, uint32_t from, uint32_t to) {
     add_result(t, name, st == STATOR_OK, (double)(clock_ns() - began) * 1e-9, text);
 }
 
+/* It has kernels of its own, and shapes[EXPERTS] is not run with it anyhow. */
+static bool has_panels(uint32_t type) {
+    return panel_type(type) == type && type != BLOCK_Q8_0 && type != BLOCK_Q4_K && type != BLOCK_F16;
+}
+
 static void run_models(struct selftest *t) {
     for (size_t i = 0; i < TYPES; i++)
         run_case(t, &shapes[0], types[i], 0, "f16", false);
     for (size_t i = 0; i < MIXED; i++)
         run_case(t, &shapes[mixed[i].shape], mixed[i].type, mixed[i].other, "f16", false);
+    for (size_t i = 0; i < TYPES; i++)
+        if (has_panels(types[i]))
+            run_case(t, &shapes[EXPERTS], types[i], 0, "f16", false);
+    for (size_t i = 0; i < KV_PAIRS; i++)
+        run_case(t, &shapes[1], BLOCK_Q8_0, 0, kv_pairs[i], false);
     for (size_t k = 1; k < SHAPES; k++) {
         run_case(t, &shapes[k], BLOCK_Q8_0, 0, "f16", false);
         run_case(t, &shapes[k], BLOCK_Q4_K, 0, "f32", false);
