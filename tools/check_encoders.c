@@ -2,11 +2,10 @@
  * takes on one thread. ggml comes from a prebuilt library:
  *
  *     gcc -D_GNU_SOURCE -O2 -Isrc -Iinclude -o check_encoders tools/check_encoders.c BUILD/libstator.a
- * -lxxhash -lm check_encoders LIBGGML_BASE [ROWS]
+ * -lxxhash -lm check_encoders LIBGGML_BASE [ROWS [TYPE]]
  *
  * BUILD is what `make print-build` says, LIBGGML_BASE the libggml-base.so of the npm package node-llama-cpp.
  * Exit 1: an encoder has more error than ggml's, or (where the bytes are to be equal) other bytes. */
-#include "base/clock.h"
 #include "formats/encode.h"
 
 #include <dlfcn.h>
@@ -14,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define COLS 1024
 
@@ -27,6 +27,13 @@ static double uniform(void) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return ((double)((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-53;
+}
+
+/* Of this thread: others may use the machine. */
+static uint64_t cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static double normal(void) {
@@ -72,6 +79,11 @@ static bool same_bytes_wanted(uint32_t type) {
            type == BLOCK_Q5_1 || type == BLOCK_TQ1_0 || type == BLOCK_TQ2_0;
 }
 
+static bool is_grid(uint32_t type) {
+    return type == BLOCK_IQ3_S || type == BLOCK_IQ3_XXS || type == BLOCK_IQ2_S || type == BLOCK_IQ2_XS ||
+           type == BLOCK_IQ2_XXS || type == BLOCK_IQ1_S || type == BLOCK_IQ1_M;
+}
+
 static int check(uint32_t type, int kind, bool weighted, const float *x, const float *w, size_t n_rows,
                  quantize_chunk ggml) {
     uint64_t bytes = 0;
@@ -79,12 +91,17 @@ static int check(uint32_t type, int kind, bool weighted, const float *x, const f
     uint8_t *ours = calloc(n_rows, bytes);
     uint8_t *theirs = calloc(n_rows, bytes);
     const float *use = weighted ? w : NULL;
-    uint64_t t0 = clock_ns();
+    float ones[COLS]; /* ggml refuses some types without weights */
+    for (size_t i = 0; i < COLS; i++)
+        ones[i] = 1;
+    if (is_grid(type)) /* its tables are made once */
+        ggml((int)type, x, theirs, 0, 1, COLS, ones);
+    uint64_t t0 = cpu_ns();
     for (size_t r = 0; r < n_rows; r++)
         encode_row(type, x + r * COLS, use, ours + r * bytes, COLS);
-    uint64_t t1 = clock_ns();
-    ggml((int)type, x, theirs, 0, (int64_t)n_rows, COLS, use);
-    uint64_t t2 = clock_ns();
+    uint64_t t1 = cpu_ns();
+    ggml((int)type, x, theirs, 0, (int64_t)n_rows, COLS, use == NULL && is_grid(type) ? ones : use);
+    uint64_t t2 = cpu_ns();
     const double a = error_of(type, ours, x, use, n_rows), b = error_of(type, theirs, x, use, n_rows);
     const bool same = memcmp(ours, theirs, n_rows * bytes) == 0;
     const bool good = same_bytes_wanted(type) && !weighted ? same : a <= b;
@@ -106,7 +123,7 @@ int main(int argc, char **argv) {
     if (library != NULL)
         *(void **)&ggml = dlsym(library, "ggml_quantize_chunk");
     if (ggml == NULL) {
-        fprintf(stderr, "usage: check_encoders LIBGGML_BASE [ROWS]: %s\n", argc > 1 ? dlerror() : "");
+        fprintf(stderr, "usage: check_encoders LIBGGML_BASE [ROWS [TYPE]]: %s\n", argc > 1 ? dlerror() : "");
         return 2;
     }
     const size_t n_rows = argc > 2 ? strtoul(argv[2], NULL, 10) : 32;
@@ -121,6 +138,8 @@ int main(int argc, char **argv) {
         for (int kind = 0; kind < KINDS && type != BLOCK_F32 && encode_can(type); kind++) {
             for (size_t i = 0; i < n_rows * COLS; i++)
                 x[i] = value(kind, i);
+            if (argc > 3 && strcmp(argv[3], block_info(type)->name) != 0)
+                continue;
             bad += check(type, kind, false, x, w, n_rows, ggml);
             if (type != BLOCK_Q8_0 && block_info(type)->values > 1)
                 bad += check(type, kind, true, x, w, n_rows, ggml);

@@ -22,8 +22,15 @@ bool encode_can(uint32_t type) {
     case BLOCK_Q4_K:
     case BLOCK_Q5_K:
     case BLOCK_Q6_K:
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ3_XXS:
+    case BLOCK_IQ1_S:
     case BLOCK_IQ4_NL:
+    case BLOCK_IQ3_S:
+    case BLOCK_IQ2_S:
     case BLOCK_IQ4_XS:
+    case BLOCK_IQ1_M:
     case BLOCK_MXFP4:
     case BLOCK_TQ1_0:
     case BLOCK_TQ2_0:
@@ -129,6 +136,15 @@ static void encode_block(enum encode_tier tier, uint32_t type, const float *x, c
     case BLOCK_TQ1_0:
     case BLOCK_TQ2_0:
         encode_ternary(type, x, block);
+        break;
+    case BLOCK_IQ3_S:
+    case BLOCK_IQ3_XXS:
+    case BLOCK_IQ2_S:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ1_S:
+    case BLOCK_IQ1_M:
+        encode_grid(type, x, w, block);
         break;
     case BLOCK_MXFP4:
         encode_mxfp4(x, w, block);

@@ -15,6 +15,8 @@ void encode_offset(enum encode_tier tier, uint32_t type, const float *x, const f
 /* Q3_K, Q6_K, IQ4_NL, IQ4_XS, Q4_0, Q5_0 */
 void encode_scaled(enum encode_tier tier, uint32_t type, const float *x, const float *w, uint8_t *block);
 void encode_ternary(uint32_t type, const float *x, uint8_t *block); /* TQ1_0, TQ2_0 */
+/* IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_S, IQ1_M */
+void encode_grid(uint32_t type, const float *x, const float *w, uint8_t *block);
 void encode_mxfp4(const float *x, const float *w, uint8_t *block);
 
 /* To nearest, ties to even, for |v| < 2^22; as rintf, but inlined by every compiler. */

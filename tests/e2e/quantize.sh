@@ -17,7 +17,7 @@ test_results_predict() {
     local t most value
     mkdir "$tmp/d"
     for t in BF16:1.2112 Q8_0:1.2112 Q6_K:1.2113 Q5_1:1.2114 Q4_0:1.2130 Q4_K_M:1.2120 \
-        IQ4_XS:1.2120 Q3_K_M:1.2125 Q2_K:1.2185; do
+        IQ4_XS:1.2120 Q3_K_M:1.2125 IQ3_M:1.2125 IQ3_S:1.2125 Q2_K:1.2185; do
         most=${t#*:}
         expect 0 "$stator" quantize $model "$tmp/d/x.gguf" "${t%:*}"
         said '^memory: [0-9.]+ MiB, with [0-9]+ thread'
@@ -29,6 +29,61 @@ test_results_predict() {
         expect 0 "$stator" inspect "$tmp/d/x.gguf" --json
         printed '"general.quantization_version"'
     done
+}
+
+# importance FILE [VALUE]: all of the demo's columns, in the older form: those of each fifth count 4 times as much, or all VALUE.
+importance() {
+    python3 - $model "$@" <<'EOF' || fail "no importance matrix"
+import struct, sys
+names = [('blk.%d.%s.weight' % (i, n), 640 if n == 'ffn_down' else 256)
+         for i in range(8) for n in ('attn_q', 'attn_k', 'attn_v', 'attn_output', 'ffn_gate', 'ffn_up', 'ffn_down')]
+data = struct.pack('<i', len(names))
+for name, n in names:
+    v = [float(sys.argv[3]) if len(sys.argv) > 3 else 4.0 if k % 5 == 0 else 1.0 for k in range(n)]
+    data += struct.pack('<i', len(name)) + name.encode() + struct.pack('<ii', 1, n) + struct.pack('<%df' % n, *v)
+open(sys.argv[2], 'wb').write(data)
+EOF
+}
+
+# Types of so few bits want an importance matrix, as llama.cpp says too.
+test_few_bits() {
+    local t most value
+    importance "$tmp/all"
+    for t in IQ3_XXS:1.2145 IQ2_M:1.2190 IQ2_XS:1.24 IQ2_XXS:1.30 IQ1_M:1.8 IQ1_S:2.5; do
+        most=${t#*:}
+        t=${t%:*}
+        expect 2 "$stator" quantize $model "$tmp/x.gguf" $t
+        said "tensor 'blk.0.[a-z_]*.weight' becomes iq[123]_[a-z]*, which is not written without an importance matrix, and there is none: give --imatrix"
+        [ ! -e "$tmp/x.gguf" ] || fail "a file was written"
+        expect 0 "$stator" quantize $model "$tmp/x.gguf" $t --dry-run
+        said "tensors? \(the first: 'blk.0.[a-z_]*.weight', iq[123]_[a-z]*\) can't be written without an importance matrix"
+        expect 0 "$stator" quantize $model "$tmp/x.gguf" $t --imatrix "$tmp/all"
+        expect 0 "$stator" perplexity "$tmp/x.gguf" -f $text --json
+        value=$(awk '/"value"/ { print $2 + 0; exit }' "$tmp/out")
+        echo "# $t $value"
+        awk -v v="$value" -v most="$most" 'BEGIN { exit v > 1.2 && v <= most ? 0 : 1 }' || fail "$t: perplexity $value"
+        expect 0 "$stator" quantize $model "$tmp/y.gguf" $t --imatrix "$tmp/all" --threads 1
+        cmp "$tmp/x.gguf" "$tmp/y.gguf" || fail "$t: one thread gives other bytes"
+        rm "$tmp/x.gguf"
+    done
+    expect 2 "$stator" quantize $model "$tmp/x.gguf" Q4_K_M --tensor attn_q=iq2_s
+    said "tensor 'blk.0.attn_q.weight' becomes iq2_s, which is not written without"
+    expect 2 "$stator" quantize $model "$tmp/x.gguf" Q2_K_S
+    # Importance of 0 everywhere says nothing; a matrix below 0, or of another tensor, is none.
+    importance "$tmp/zero" 0
+    importance "$tmp/one" 1
+    expect 0 "$stator" quantize $model "$tmp/x.gguf" IQ2_M --imatrix "$tmp/zero"
+    expect 0 "$stator" quantize $model "$tmp/y.gguf" IQ2_M --imatrix "$tmp/one"
+    [ "$(tail -c 1000000 "$tmp/x.gguf" | cksum)" = "$(tail -c 1000000 "$tmp/y.gguf" | cksum)" ] || fail "zeros are not as ones"
+    importance "$tmp/below" -1
+    expect 2 "$stator" quantize $model "$tmp/x.gguf" IQ2_M --imatrix "$tmp/below"
+    said "value 0 is -1, expected a sum of squares"
+    python3 -c "import sys; d = open(sys.argv[1], 'rb').read(); open(sys.argv[2], 'wb').write(d.replace(b'blk.0.attn_q', b'blk.9.attn_q'))" "$tmp/all" "$tmp/lacks"
+    expect 2 "$stator" quantize $model "$tmp/x.gguf" IQ2_XS --imatrix "$tmp/lacks"
+    said "tensor 'blk.0.attn_q.weight' becomes iq2_xs, .*lacks does not have that tensor"
+    # Rows of 640 are no whole blocks of 256.
+    expect 0 "$stator" quantize $model "$tmp/x.gguf" IQ3_S --dry-run
+    said "tensor 'blk.1.ffn_down.weight' becomes iq4_nl: its rows of 640 are no multiple of the 256 values of a block of iq3_s"
 }
 
 test_threads_and_files_change_no_byte() {

@@ -356,6 +356,22 @@ uint32_t mixture_choose(const struct mixture *m, const struct mixture_model *mod
     return type;
 }
 
+bool mixture_needs_imatrix(const struct mixture *m, enum mixture_kind kind, uint32_t type) {
+    if (kind == MIXTURE_OUTPUT || kind == MIXTURE_EMBEDDING)
+        return false;
+    switch (type) {
+    case BLOCK_IQ3_XXS:
+    case BLOCK_IQ2_S:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_XXS:
+    case BLOCK_IQ1_M:
+    case BLOCK_IQ1_S:
+        return true;
+    default:
+        return type == BLOCK_Q2_K && m->file_type == Q2_K_S;
+    }
+}
+
 uint32_t mixture_fallback(uint32_t type, uint64_t row) {
     if (row % block_info(type)->values == 0)
         return type;

@@ -56,6 +56,9 @@ int64_t mixture_layer_of(struct gguf_text name);
 uint32_t mixture_choose(const struct mixture *m, const struct mixture_model *model,
                         const struct gguf_tensor *t, enum mixture_kind kind, uint32_t rank);
 
+/* A type of so few bits that llama.cpp refuses to write it without an importance matrix of that tensor. */
+bool mixture_needs_imatrix(const struct mixture *m, enum mixture_kind kind, uint32_t type);
+
 /* What a tensor gets whose rows are not whole blocks of `type`: a type of smaller blocks, in the end F16; or
  * `type` itself where they are. */
 uint32_t mixture_fallback(uint32_t type, uint64_t row);

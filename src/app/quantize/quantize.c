@@ -246,6 +246,29 @@ static void warn(const struct quantize *q) {
             q->threads, q->threads == 1 ? "" : "s");
 }
 
+/* Types of which nothing good comes without an importance matrix. --dry-run only says so. */
+static stator_status refuse_blind(const struct quantize *q, stator_error *e) {
+    const struct quantize_plan *p = &q->plan;
+    char shown[GGUF_SHOWN];
+    if (p->refused == 0)
+        return STATOR_OK;
+    (void)gguf_show(p->first_refused->from->name, shown);
+    const char *type = block_info(p->first_refused->type)->name;
+    if (q->dry_run) {
+        fprintf(stderr,
+                "%" PRIu64 " tensor%s (the first: '%s', %s) can't be written without an importance matrix\n",
+                p->refused, p->refused == 1 ? "" : "s", shown, type);
+        return STATOR_OK;
+    }
+    return error_set(
+        e, STATOR_USAGE,
+        "tensor '%s' becomes %s, which is not written without an importance matrix, and %s%.200s%s: "
+        "give --imatrix FILE of llama-imatrix for this model, or a type of more bits (IQ3_S, Q3_K_M)",
+        shown, type, q->imatrix_path != NULL ? "" : "there is none",
+        q->imatrix_path != NULL ? q->imatrix_path : "",
+        q->imatrix_path != NULL ? " does not have that tensor" : "");
+}
+
 static void show_progress(void *context, uint64_t done, uint64_t total) {
     struct quantize *q = context;
     const uint64_t now = clock_ns();
@@ -310,6 +333,9 @@ static stator_status write_files(struct quantize *q, stator_error *e) {
 
 static stator_status run(struct quantize *q, stator_error *e) {
     stator_status st = prepare(q, e);
+    if (st != STATOR_OK)
+        return st;
+    st = refuse_blind(q, e);
     if (st != STATOR_OK)
         return st;
     warn(q);

@@ -209,6 +209,9 @@ static stator_status choose(struct quantize_plan *p, const struct options_list *
             st = weigh(p, t, imatrix_path, e);
             weighted += t->weights != NULL;
         }
+        if (changes && t->weights == NULL && mixture_needs_imatrix(p->mixture, t->kind, t->type) &&
+            p->refused++ == 0)
+            p->first_refused = t;
     }
     if (st == STATOR_OK && quantised > 0 && p->imatrix != NULL && weighted == 0)
         return error_set(e, STATOR_USAGE,

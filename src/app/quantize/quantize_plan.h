@@ -42,7 +42,9 @@ struct quantize_plan {
     uint64_t header_bytes; /* of all shards */
     uint64_t fallbacks;    /* tensors that get another type than wanted */
     uint64_t unweighted;   /* quantised tensors of which the importance matrix knows nothing */
-    bool from_quantised;   /* a tensor that is quantised has lost something before */
+    uint64_t refused;      /* tensors that llama.cpp would not write so without an importance matrix */
+    const struct quantize_tensor *first_refused;
+    bool from_quantised; /* a tensor that is quantised has lost something before */
 };
 
 /* overrides: PATTERN=TYPE each, of which the last one that matches counts. n_shards: of the output. imatrix:

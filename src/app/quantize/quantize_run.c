@@ -67,6 +67,10 @@ static uint64_t cost_of(const struct quantize_tensor *t) {
     case BLOCK_Q4_1:
     case BLOCK_Q5_1:
         return t->weights != NULL ? 800 : 5;
+    case BLOCK_IQ2_S:
+    case BLOCK_IQ2_XS:
+    case BLOCK_IQ2_XXS:
+        return 130;
     case BLOCK_Q2_K:
         return 420;
     case BLOCK_Q3_K:
