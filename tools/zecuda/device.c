@@ -1,5 +1,5 @@
 /* The driver, its devices, contexts and memory. */
-#include "zecuda.h"
+#include "times.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -71,6 +71,7 @@ static void open_peers(void) {
 
 static void open_all(void) {
     int n = 0;
+    times_begin();
     if (!cuda_open() || !CUDA(cuInit, 0) || !CUDA(cuDeviceGetCount, &n))
         return;
     for (int i = 0; i < n && i < MAX_DEVICES && open_device(&driver.device[i], (uint32_t)i); i++)

@@ -1,7 +1,7 @@
 /* Command lists, queues, fences and events. A closed list with kernels becomes a CUDA graph, so that running
  * it again costs one call, as on a real Level Zero driver; lists run in a queue's stream, in order. All
  * commands of a list run one after the other, whether or not a barrier stands between them. */
-#include "zecuda.h"
+#include "times.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -171,14 +171,18 @@ ze_result_t ZE_APICALL zeCommandQueueCreate(ze_context_handle_t c, ze_device_han
         free(q);
         return ZE_RESULT_ERROR_DEVICE_LOST;
     }
+    q->times = times_open();
     *out = (ze_command_queue_handle_t)q;
     return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t ZE_APICALL zeCommandQueueDestroy(ze_command_queue_handle_t h) {
     struct queue *q = (struct queue *)h;
-    if (device_enter(q->device))
+    if (device_enter(q->device)) {
+        (void)CUDA(cuStreamSynchronize, q->stream);
+        times_close(q->times, q->device);
         (void)CUDA(cuStreamDestroy_v2, q->stream);
+    }
     free(q);
     return ZE_RESULT_SUCCESS;
 }
@@ -189,10 +193,14 @@ ze_result_t ZE_APICALL zeCommandQueueExecuteCommandLists(ze_command_queue_handle
     struct queue *q = (struct queue *)h;
     struct fence *f = (struct fence *)fence;
     bool good = device_enter(q->device);
+    uint32_t kernels = 0;
+    times_before(q->times, q->stream);
     for (uint32_t i = 0; i < n && good; i++) {
         const struct list *l = (const struct list *)lists[i];
+        kernels += l->kernels;
         good = l->graph != NULL ? CUDA(cuGraphLaunch, l->graph, q->stream) : play(l, q->stream);
     }
+    times_after(q->times, q->stream, kernels);
     if (good && f != NULL) {
         good = CUDA(cuEventRecord, f->event, q->stream);
         f->submitted = good;
@@ -245,6 +253,8 @@ ze_result_t ZE_APICALL zeFenceHostSynchronize(ze_fence_handle_t h, uint64_t time
         return ZE_RESULT_ERROR_DEVICE_LOST;
     for (;;) {
         cuda_result r = f->submitted ? cuda.cuEventQuery(f->event) : CUDA_NOT_READY;
+        if (r != CUDA_NOT_READY)
+            times_waited(f->queue->times, device_clock_ns() - began);
         if (r != CUDA_NOT_READY)
             return cuda_good("cuEventQuery", r) ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_DEVICE_LOST;
         if (device_clock_ns() - began >= timeout)

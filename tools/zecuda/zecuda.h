@@ -87,6 +87,7 @@ struct list {
 struct queue {
     struct device *device;
     cuda_stream stream;
+    struct times *times; /* of its submits, if asked for */
 };
 
 struct fence {
