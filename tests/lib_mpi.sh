@@ -4,6 +4,7 @@ mpi=${BUILD:-}/stator-mpi-$mpi_kind
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Stacks through MPI's plugins, for lsan.supp; and libraries of tests between MPI and us.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:fast_unwind_on_malloc=0:verify_asan_link_order=0
+sanitized && export HWLOC_COMPONENTS=-opencl,-levelzero # which MPI_Init would open in a way that they refuse
 two='cluster.stages=a = cpu:0; b = cpu:0'
 if [ "$mpi_kind" = mpich ]; then
     mpi_name='MPICH Version: ' mpi_grows=1000000 mpi_own=()

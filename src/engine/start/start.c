@@ -130,13 +130,19 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     return st;
 }
 
+/* The loader ends such a start, and says why. */
+static bool is_stopped(const struct stator *s) {
+    return atomic_load(&s->start.cancel_start) != 0 || device_cluster_lost();
+}
+
 /* Of every tensor a piece from its middle, so that files of one shape with other weights differ. */
-static stator_status sample_weights(const struct gguf *g, char out[HASH_TEXT], stator_error *e) {
+static stator_status sample_weights(const struct stator *s, char out[HASH_TEXT], stator_error *e) {
+    const struct gguf *g = s->planning.gguf;
     uint8_t piece[512];
     struct hash h;
     stator_status st = STATOR_OK;
     hash_init(&h);
-    for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK && !device_cluster_lost(); i++) {
+    for (uint64_t i = 0; i < gguf_tensors(g) && st == STATOR_OK && !is_stopped(s); i++) {
         const struct gguf_tensor *t = gguf_tensor(g, i);
         uint64_t n = ARITH_MIN(t->bytes, (uint64_t)sizeof piece);
         st = gguf_load(g, t, (t->bytes - n) / 2, n, piece, e);
@@ -161,8 +167,8 @@ static stator_status meet(const struct stator *s, stator_error *e) {
     if (st == STATOR_OK)
         st = device_cluster_watch(s->deadline_ns, e);
     if (st == STATOR_OK)
-        st = sample_weights(s->planning.gguf, weights, e);
-    if (st == STATOR_OK)
+        st = sample_weights(s, weights, e);
+    if (st == STATOR_OK && !is_stopped(s))
         device_cluster_weights(weights);
     return st;
 }
