@@ -442,6 +442,11 @@ typedef struct stator_audit {
 /* STATOR_DOES_NOT_FIT: something is wrong (audit->text) and the config says memory.strict = true. */
 stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e);
 
+/* Over several hosts, of rank 0: asks the others for theirs, for the report (`other_ranks` of its audit);
+ * waits at most 10 s. STATOR_DOES_NOT_FIT: something is wrong on one of them, and the config says
+ * memory.strict = true. Nothing to do otherwise. */
+stator_status stator_audit_ranks(stator *s, stator_error *e);
+
 /* The same for one GPU, in bytes: planned + the driver's own = driver; driver + what only the kernel counts =
  * kernel. */
 typedef struct stator_device_audit {

@@ -57,5 +57,8 @@ mpi_told() {
     done
     fail "no /$1/ from $job: $(tail -c 300 "$tmp/err")"
 }
-# mpi_signal SIGNAL JOB: to mpiexec itself.
-mpi_signal() { kill "-$1" "$(pgrep -P "$2" | head -1)"; }
+# mpi_signal SIGNAL JOB: to mpiexec itself, not to timeout, which would kill it 5 s later.
+mpi_signal() {
+    local p
+    for p in $(mpi_children "$2"); do grep -q '^mpiexec' "/proc/$p/comm" && kill "-$1" "$p"; done
+}

@@ -356,7 +356,9 @@ static stator_status write_report(const stator *s, const char *path, stator_erro
 
 stator_status session_finish(stator *s, FILE *audit, const char *report, stator_status st, stator_error *e) {
     stator_error why;
-    const stator_status audited = session_audit(s, audit, &why);
+    stator_status audited = session_audit(s, audit, &why);
+    if (audited == STATOR_OK)
+        audited = stator_audit_ranks(s, &why);
     if (audited != STATOR_OK && st == STATOR_OK) {
         *e = why;
         st = audited;

@@ -38,8 +38,9 @@ void device_cluster_refuse(const stator_error *why) {
 }
 
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, uint64_t deadline_ns, void *memory, uint64_t bytes,
-                                   stator_error *e) {
+                                   uint32_t all, uint64_t deadline_ns, const struct device_notes *notes,
+                                   void *memory, uint64_t bytes, stator_error *e) {
+    (void)notes;
     (void)stages;
     (void)first;
     (void)end;
@@ -52,8 +53,7 @@ stator_status device_cluster_serve(const struct device_stage *stages, uint32_t f
     return STATOR_FAILED;
 }
 
-void device_cluster_tend(void) {
-}
+void device_cluster_tend(void) {}
 
 uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n) {
     (void)m;

@@ -170,6 +170,14 @@ struct device_span {
     uint64_t end_ns;
 };
 
+/* What a rank tells of its process when it is asked: what the engine makes of it. */
+#define DEVICE_NOTE_FIGURES 9
+struct device_note {
+    uint32_t rank;
+    int64_t figures[DEVICE_NOTE_FIGURES];
+    char text[232];
+};
+
 /* What prepare gets. */
 struct device_setup {
     const struct device_link *in;  /* NULL on the first device */
@@ -225,8 +233,10 @@ struct device_vtable {
     uint32_t (*spans)(struct device *d, uint32_t slot, struct device_span *out, uint32_t max);
     void (*counters)(const struct device *d, struct device_counters *c);
     /* Once in a while, when nothing runs: hears whether a device of another host is still there, and lets it
-     * hear us; it is lost when it does not answer within deadline_ns. NULL: the device is here. */
-    stator_status (*alive)(struct device *d, uint64_t deadline_ns, stator_error *e);
+     * hear us; it is lost when it does not answer within deadline_ns. note: not NULL, to ask what its rank
+     * has to tell; *noted: it has told, once per rank. NULL: the device is here. */
+    stator_status (*alive)(struct device *d, uint64_t deadline_ns, struct device_note *note, bool *noted,
+                           stator_error *e);
     /* Device memory taken since open, by the driver's count: free then less free now, whoever took it; 0:
      * none or not known. After open on any thread. */
     uint64_t (*taken_bytes)(const struct device *d);
@@ -315,12 +325,17 @@ struct device_stage {
 /* The life of a rank above 0 between its start and rank 0's end: runs the steps that rank 0 sends, on devices
  * first
  * .. end - 1 of `all`; stages: by device. Rank 0 is lost when it is silent for deadline_ns. memory: of
- * device_cluster_serve_bytes. */
+ * device_cluster_serve_bytes. notes: called when rank 0 asks, to fill figures and text. */
+struct device_notes {
+    void (*take)(void *context, struct device_note *out);
+    void *context;
+};
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, uint64_t deadline_ns, void *memory, uint64_t bytes,
-                                   stator_error *e);
-/* By a device that computes inside submit, every now and then: what is on the way to and from other hosts goes
- * on. MPI moves large messages only while it is called, so the next stage would wait for the whole step. */
+                                   uint32_t all, uint64_t deadline_ns, const struct device_notes *notes,
+                                   void *memory, uint64_t bytes, stator_error *e);
+/* By a device that computes inside submit, every now and then: what is on the way to and from other hosts
+ * goes on. MPI moves large messages only while it is called, so the next stage would wait for the whole step.
+ */
 void device_cluster_tend(void);
 /* Host bytes that this takes. */
 uint64_t device_cluster_serve_bytes(const struct device_model *m, uint32_t n);

@@ -182,7 +182,7 @@ static stator_status audit_verdict(struct stator *s, const struct audit *a, stat
     audit_judge(s, a, text, sizeof text);
     if (text[0] == '\0')
         return STATOR_OK;
-    if (s->planning.config.memory.strict)
+    if (s->planning.config.memory.strict && s->planning.stage == 0) /* rank 0 asks the others */
         return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", text);
     log_write(&s->log, STATOR_LOG_WARN, "%s", text);
     return STATOR_OK;
@@ -294,6 +294,7 @@ stator_status stator_start(stator *s, stator_error *e) {
     ARGUMENTS_NEED(s);
     if (s->start.start_tried)
         return error_set(e, STATOR_USAGE, "stator_start: this engine was started before");
+    s->report.take_note = audit_to_note;
     atomic_store(&s->start.cancel_start, 0); /* what came before this call had nothing to end */
     stator_status st = stator_prepare(s, e);
     if (st != STATOR_OK)
@@ -319,6 +320,8 @@ stator_status stator_start(stator *s, stator_error *e) {
     atomic_store(&s->started, 1);
     audit_take(s, &s->report.sealed);
     st = audit_verdict(s, &s->report.sealed, e);
+    if (st == STATOR_OK && s->planning.config.memory.strict)
+        st = stator_audit_ranks(s, e);
     if (st != STATOR_OK)
         return st;
     routes_log(s);

@@ -181,6 +181,7 @@ struct engine_device {
     uint64_t busy_since_ns;    /* when it last took up a step */
     uint32_t n_running;        /* steps submitted and not seen to have ended */
     bool hangs;                /* it is over its deadline */
+    uint32_t noted;            /* the last question (engine_report.asked) that its rank has answered */
     /* Written by the engine thread, read by the driver at any time. */
     _Atomic uint64_t submits;
     _Atomic uint64_t kernels_executed;
@@ -239,6 +240,13 @@ struct engine_start {
 struct engine_report {
     uint64_t private_before; /* bytes of the process before the engine */
     struct audit sealed;     /* taken when the engine was */
+    void (*take_note)(const struct stator *s, struct device_note *out); /* audit_to_note */
+    /* Of the other ranks: asked for by the driver, collected by the engine's thread until it has all. */
+    _Atomic uint32_t asked, told; /* numbers of questions */
+    struct device_note notes[DEVICE_MAX];
+    uint32_t collecting; /* the question that they answer */
+    uint32_t n_notes;
+    bool knows_ranks; /* the driver's: all notes hold */
 };
 
 struct stator {

@@ -104,6 +104,34 @@ test_boundaries_and_memory_are_told() {
     done
 }
 
+# The report has the audit of every rank, and memory.strict looks at each. Rank 1 takes 3 MiB when its 20th step has ended.
+test_the_audit_of_every_rank() {
+    need_mpi
+    printf '#include <mpi.h>\n#include <stdlib.h>\n#include <string.h>\nint MPI_Isend(const void *s, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *q) { static int sent; static char *more; sent += tag >= 16; if (sent == 20 && more == NULL) memset(more = malloc(3 << 20), 1, 3 << 20); return PMPI_Isend(s, n, t, to, tag, c, q); }\n' >"$tmp/grows.c"
+    "mpicc.$mpi_kind" -shared -fPIC -o "$tmp/grows.so" "$tmp/grows.c" || fail "no library"
+    local what=("$mpi" run configs/demo.gguf -p Once -n 50 --ignore-eos --set "$two" --report "$tmp/report" --set memory.strict)
+    expect 0 ranks 2 "${what[@]}=true"
+    told_by_rank_1 '' 1000000
+    expect 3 ranks 1 "${what[@]}=true" : -n 1 env LD_PRELOAD="$tmp/grows.so" "${what[@]}=true"
+    once '^stator run: rank 1: host: the process has grown by .*; memory.strict is set' 1
+    told_by_rank_1 'host: the process has grown by' 9000000
+    expect 0 ranks 1 "${what[@]}=false" : -n 1 env LD_PRELOAD="$tmp/grows.so" "${what[@]}=false"
+    once '^rank 1: host: the process has grown by ' 1
+    told_by_rank_1 'host: the process has grown by' 9000000
+}
+# told_by_rank_1 WRONG MOST: what the report has of it.
+told_by_rank_1() {
+    python3 - "$tmp/report" "$@" <<'E' || fail "not rank 1's audit: $(grep -A14 other_ranks "$tmp/report")"
+import json, sys
+ranks = json.load(open(sys.argv[1]))["audit"]["other_ranks"]
+assert [r["rank"] for r in ranks] == [1], ranks
+r = ranks[0]
+assert r["wrong"].startswith(sys.argv[2]) and (r["wrong"] == "") == (sys.argv[2] == ""), r
+assert 0 <= r["grown_since_seal_bytes"] < int(sys.argv[3]) and r["mpi_bytes"] > 100000 and r["planned_bytes"] > 1000000, r
+assert r["planned_bytes"] - r["not_in_ram_bytes"] + r["before_bytes"] + r["libraries_and_drivers_bytes"] == r["kernel_bytes"], r
+E
+}
+
 test_the_readme_has_the_model_of_hosts() {
     expect 0 tools/bench_hosts --table
     [ "$(grep -c '^| [0-9]' "$tmp/out")" = 8 ] || fail "no eight rows: $(head -c 300 "$tmp/out")"

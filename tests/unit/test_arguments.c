@@ -87,6 +87,7 @@ static void missing(void **state) {
     REFUSED(stator_get_memory, "have is NULL", (s, 0, &row, NULL, &e));
     REFUSED(stator_get_audit, "s is NULL", (NULL, &audit, &e));
     REFUSED(stator_get_audit, "audit is NULL", (s, NULL, &e));
+    REFUSED(stator_audit_ranks, "s is NULL", (NULL, &e));
     REFUSED(stator_get_device_audit, "s is NULL", (NULL, 0, &device, &have, &e));
     REFUSED(stator_get_device_audit, "audit is NULL", (s, 0, NULL, &have, &e));
     REFUSED(stator_get_device_audit, "have is NULL", (s, 0, &device, NULL, &e));

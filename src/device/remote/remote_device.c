@@ -40,6 +40,9 @@ struct remote_device {
     bool prepared, lost;
     MPI_Request ping;
     bool pinged; /* and not answered */
+    bool asked;  /* for a note */
+    bool noted;  /* it came */
+    struct device_note note;
     uint64_t pinged_ns;
     struct device_counters counters;
 };
@@ -159,6 +162,18 @@ static void end_step(struct remote_device *r, const struct remote_done *done) {
     r->counters.away_ns += passed - there;
 }
 
+/* A ping. */
+static void answered(struct remote_device *r, const struct remote_done *done) {
+    r->pinged = false;
+    if (done->has_note == 0)
+        return;
+    memcpy(&r->note, done->text, sizeof r->note);
+    r->note.text[sizeof r->note.text - 1] = '\0';
+    r->note.rank = r->rank;
+    r->asked = false;
+    r->noted = true;
+}
+
 /* Takes what came. */
 static stator_status take(struct remote_device *r, bool *moved, stator_error *e) {
     struct remote_done *done = r->done[r->next];
@@ -177,7 +192,7 @@ static stator_status take(struct remote_device *r, bool *moved, stator_error *e)
     }
     uint32_t slot = done->slot;
     if (slot == REMOTE_NO_SLOT)
-        r->pinged = false;
+        answered(r, done);
     else
         end_step(r, done);
     r->counters.kernels_executed = done->kernels;
@@ -257,8 +272,9 @@ static void *map(struct device *d, enum device_arena a, uint32_t slice) {
     return NULL;
 }
 
-static stator_status alive(struct device *d, uint64_t deadline_ns, stator_error *e) {
-    static const struct remote_command ping = {.kind = REMOTE_PING};
+static stator_status alive(struct device *d, uint64_t deadline_ns, struct device_note *note, bool *noted,
+                           stator_error *e) {
+    static const struct remote_command ping = {.kind = REMOTE_PING}, ask = {.kind = REMOTE_PING, .slot = 1};
     struct remote_device *r = self(d);
     uint64_t now = clock_ns();
     bool moved = true, sent = false;
@@ -279,11 +295,19 @@ static stator_status alive(struct device *d, uint64_t deadline_ns, stator_error 
             "to it is cut",
             r->name, r->rank, (double)(now - r->pinged_ns) * 1e-9);
     }
-    if (r->pinged || !sent || now - r->pinged_ns < ARITH_MIN(deadline_ns / 4, PULSE_NS))
+    if (note != NULL && r->noted) {
+        *note = r->note;
+        *noted = true;
+        r->noted = false;
+        return STATOR_OK;
+    }
+    const bool asks = note != NULL && !r->asked;
+    if (r->pinged || !sent || (!asks && now - r->pinged_ns < ARITH_MIN(deadline_ns / 4, PULSE_NS)))
         return STATOR_OK;
     r->pinged = true;
+    r->asked = r->asked || asks;
     r->pinged_ns = now;
-    return remote_mpi_send(&r->ping, &ping, sizeof ping, r->rank, REMOTE_TAG_COMMAND, e);
+    return remote_mpi_send(&r->ping, asks ? &ask : &ping, sizeof ping, r->rank, REMOTE_TAG_COMMAND, e);
 }
 
 static void close_device(struct device *d) {

@@ -45,6 +45,7 @@ struct stage {
     struct remote_done pong;
     MPI_Request ponging;
     uint64_t heard_ns; /* of rank 0 */
+    const struct device_notes *notes;
 };
 
 static uint64_t command_bytes(const struct device_model *m) {
@@ -107,12 +108,17 @@ static stator_status listen(struct stage *s, stator_error *e) {
     return st;
 }
 
-static stator_status pong(struct stage *s, stator_error *e) {
+static stator_status pong(struct stage *s, bool notes, stator_error *e) {
+    struct device_note note = {.rank = s->rank};
     bool sent = false;
     stator_status st = remote_mpi_sent(&s->ponging, &sent, e);
     if (st != STATOR_OK || !sent) /* the one before has not gone: rank 0 will have that */
         return st;
-    s->pong = (struct remote_done){.device = s->first, .slot = REMOTE_NO_SLOT};
+    s->pong = (struct remote_done){.device = s->first, .slot = REMOTE_NO_SLOT, .has_note = notes};
+    if (notes) {
+        s->notes->take(s->notes->context, &note);
+        memcpy(s->pong.text, &note, sizeof note);
+    }
     return remote_mpi_send(&s->ponging, &s->pong, sizeof s->pong, 0, REMOTE_TAG_DONE + (int)s->first, e);
 }
 
@@ -124,7 +130,7 @@ static stator_status obey(struct stage *s, const struct remote_command *c, uint6
     if (s->stop)
         return STATOR_OK;
     if (c->kind == REMOTE_PING)
-        return pong(s, e);
+        return pong(s, c->slot == 1, e);
     uint32_t i = c->device - s->first;
     if (c->device < s->first || i >= s->n || c->slot > 1 || s->devices[i].n_orders == 2)
         return error_set(e, STATOR_DEVICE,
@@ -296,12 +302,13 @@ static void let_go(struct stage *s) {
 }
 
 stator_status device_cluster_serve(const struct device_stage *stages, uint32_t first, uint32_t end,
-                                   uint32_t all, uint64_t deadline_ns, void *memory, uint64_t bytes,
-                                   stator_error *e) {
+                                   uint32_t all, uint64_t deadline_ns, const struct device_notes *notes,
+                                   void *memory, uint64_t bytes, stator_error *e) {
     struct carve carve = carve_in(memory, bytes);
     struct stage *s = lay_out(&carve, stages[first].model, end - first);
     s->first = first;
     s->all = all;
+    s->notes = notes;
     s->rank = device_cluster().rank;
     for (uint32_t i = 0; i < s->n; i++)
         s->devices[i].of = &stages[first + i];

@@ -18,7 +18,8 @@
 #define REMOTE_TAG_LOGITS   6  /* and 7 */
 #define REMOTE_TAG_DONE     16 /* + index of the device */
 
-/* A ping is answered by the first device of a stage as by the end of a step in no slot. */
+/* A ping is answered by the first device of a stage as by the end of a step in no slot. In slot 1 it asks for
+ * a note, which stands where the text of an error would. */
 enum remote_kind { REMOTE_STEP, REMOTE_STOP, REMOTE_PING };
 #define REMOTE_NO_SLOT 2
 
@@ -35,10 +36,12 @@ struct remote_done {
     uint32_t status; /* stator_status */
     uint32_t n_rows; /* of picks behind this; 0 on a device without a tail */
     uint32_t has_logits;
-    uint64_t step_ns; /* from when it had all that it needs to its end */
-    uint32_t kernels; /* executed so far, modulo 2^32 */
-    char text[320];   /* why, with another status than STATOR_OK */
+    uint64_t step_ns;  /* from when it had all that it needs to its end */
+    uint32_t kernels;  /* executed so far, modulo 2^32 */
+    uint32_t has_note; /* what was asked for, in place of the text */
+    char text[320];    /* why, with another status than STATOR_OK */
 };
+_Static_assert(sizeof(struct device_note) <= 320, "a note stands in the text's place");
 
 /* The most bytes of a packed step of the model. */
 uint64_t remote_wire_most(const struct device_model *m);

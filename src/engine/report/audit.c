@@ -200,6 +200,47 @@ void audit_log(struct stator *s) {
         log_write(&s->log, STATOR_LOG_WARN, "%s", text);
 }
 
+static const char *const note_names[DEVICE_NOTE_FIGURES] = {
+    "planned_bytes",
+    "not_in_ram_bytes",
+    "before_bytes",
+    "mpi_bytes",
+    "libraries_and_drivers_bytes",
+    "kernel_bytes",
+    "pinned_bytes",
+    "malloc_bytes",
+    "grown_since_seal_bytes",
+};
+
+void audit_to_note(const struct stator *s, struct device_note *out) {
+    char text[AUDIT_TEXT];
+    struct audit now;
+    audit_take(s, &now);
+    audit_judge(s, &now, text, sizeof text);
+    const int64_t figures[DEVICE_NOTE_FIGURES] = {
+        (int64_t)now.planned,
+        (int64_t)now.not_in_ram,
+        (int64_t)now.before,
+        (int64_t)device_cluster().library_bytes,
+        now.others,
+        (int64_t)now.kernel,
+        (int64_t)now.pinned,
+        (int64_t)now.heap,
+        audit_growth(s, &now),
+    };
+    memcpy(out->figures, figures, sizeof figures);
+    snprintf(out->text, sizeof out->text, "%.231s", text);
+}
+
+void audit_note_to_json(const struct device_note *n, struct json *j) {
+    json_open_object(j, NULL);
+    json_put_u64(j, "rank", n->rank);
+    for (int i = 0; i < DEVICE_NOTE_FIGURES; i++)
+        json_put_i64(j, note_names[i], n->figures[i]);
+    json_put_string(j, "wrong", n->text);
+    json_close(j);
+}
+
 static void device_to_json(const struct stator *s, const struct audit *now, uint32_t i, struct json *j) {
     const struct audit_device *d = &now->devices[i];
     json_open_object(j, NULL);

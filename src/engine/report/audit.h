@@ -18,6 +18,9 @@ int64_t audit_device_growth(const struct stator *s, const struct audit *now, uin
 void audit_judge(const struct stator *s, const struct audit *now, char *text, size_t n);
 /* A line of it, and what is wrong, for the log: of a host whose command runs on another one. */
 void audit_log(struct stator *s);
+/* What rank 0 is told of another rank, and how it stands in the report. */
+void audit_to_note(const struct stator *s, struct device_note *out);
+void audit_note_to_json(const struct device_note *n, struct json *j);
 void audit_to_json(const struct stator *s, const struct audit *now, struct json *j, const char *name);
 
 #endif

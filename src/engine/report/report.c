@@ -2,12 +2,16 @@
  */
 #include "engine/report/audit.h"
 
+#include "base/clock.h"
 #include "engine/arguments.h"
 #include "os/host_memory.h"
 #include "plan/spill.h"
 #include "kernels/kernels.h"
 
 #include <string.h>
+#include <time.h>
+
+#define ASK_MOST_NS 10000000000ull /* that other ranks have to answer; the deadline if that is less */
 
 /* What a step reads of a weight; experts: it is of those. */
 static void add_weight(const struct graph_weight *w, const struct graph_experts *experts, stator_info *info) {
@@ -293,6 +297,28 @@ stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_erro
     return STATOR_OK;
 }
 
+stator_status stator_audit_ranks(stator *s, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    if (!s->started || s->planning.config.cluster.n < 2 || s->planning.stage > 0)
+        return STATOR_OK;
+    const uint64_t end = clock_ns() + ARITH_MIN(s->deadline_ns, ASK_MOST_NS);
+    const uint32_t asked = atomic_load(&s->report.asked) + 1;
+    s->report.knows_ranks = false;
+    atomic_store(&s->report.asked, asked);
+    ring_wake(s->commands);
+    while (atomic_load(&s->report.told) != asked && clock_ns() < end && atomic_load(&s->shown.fault) == 0) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
+    s->report.knows_ranks = atomic_load(&s->report.told) == asked;
+    for (uint32_t i = 0; s->report.knows_ranks && i < s->report.n_notes; i++) {
+        const struct device_note *n = &s->report.notes[i];
+        if (n->text[0] != '\0' && s->planning.config.memory.strict)
+            return error_set(e, STATOR_DOES_NOT_FIT, "rank %u: %s; memory.strict is set", n->rank, n->text);
+    }
+    return STATOR_OK;
+}
+
 stator_status stator_get_device_audit(const stator *s, size_t index, stator_device_audit *audit, int *have,
                                       stator_error *e) {
     ARGUMENTS_NEED(s);
@@ -397,6 +423,10 @@ static void report_to_json(const struct stator *s, struct json *j) {
         json_open_object(j, "audit");
         audit_to_json(s, &s->report.sealed, j, "sealed");
         audit_to_json(s, &now, j, "end");
+        json_open_array(j, "other_ranks");
+        for (uint32_t i = 0; s->report.knows_ranks && i < s->report.n_notes; i++)
+            audit_note_to_json(&s->report.notes[i], j);
+        json_close(j);
         json_close(j);
     }
     json_open_object(j, "process");

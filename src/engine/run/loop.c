@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ASK_NS   1000000ull   /* while the other ranks are asked for their audits */
 #define PULSE_NS 500000000ull /* of an idle run over several hosts */
 
 static bool stopping(const struct stator *s) {
@@ -350,13 +351,27 @@ static bool work(struct stator *s, stator_error *e, stator_status *rc) {
 /* Until there is a command; the ranks of other hosts hear of us meanwhile. */
 static stator_status idle(struct stator *s, stator_error *e) {
     const bool others = s->planning.config.cluster.n > 1 && !s->broken;
+    const uint32_t asked = atomic_load(&s->report.asked);
+    const bool asks = others && asked != atomic_load(&s->report.told);
     stator_status st = STATOR_OK;
-    ring_wait(s->commands, others ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS) : UINT64_MAX);
+    if (asks && s->report.collecting != asked)
+        s->report.n_notes = 0;
+    s->report.collecting = asked;
+    ring_wait(s->commands, asks ? ASK_NS : others ? ARITH_MIN(s->deadline_ns / 8, PULSE_NS) : UINT64_MAX);
     for (uint32_t i = 0; i < s->planning.n_devices && others && st == STATOR_OK; i++) {
-        struct device *d = s->devices[i].device;
-        if (d->vtable->alive != NULL)
-            st = d->vtable->alive(d, s->deadline_ns, e);
+        struct engine_device *d = &s->devices[i];
+        struct device_note note;
+        bool noted = false;
+        if (d->device->vtable->alive != NULL)
+            st = d->device->vtable->alive(d->device, s->deadline_ns, asks && d->noted != asked ? &note : NULL,
+                                          &noted, e);
+        if (!noted)
+            continue;
+        d->noted = asked;
+        s->report.notes[s->report.n_notes++] = note;
     }
+    if (asks && s->report.n_notes + 1 == s->planning.config.cluster.n)
+        atomic_store(&s->report.told, asked);
     return st;
 }
 

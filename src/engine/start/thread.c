@@ -16,6 +16,12 @@ static void emit(struct stator *s, const struct engine_event *ev) {
     }
 }
 
+/* The audit, for rank 0. */
+static void take_note(void *context, struct device_note *out) {
+    const struct stator *s = context;
+    s->report.take_note(s, out);
+}
+
 /* What a host of a stage above 0 does in place of the loop: what rank 0 says. */
 static void serve_stage(struct stator *s) {
     struct device_stage stages[DEVICE_MAX] = {0};
@@ -28,7 +34,8 @@ static void serve_stage(struct stator *s) {
         first = ARITH_MIN(first, i);
         end = i + 1;
     }
-    s->broken = device_cluster_serve(stages, first, end, s->planning.n_devices, s->deadline_ns,
+    const struct device_notes notes = {take_note, s};
+    s->broken = device_cluster_serve(stages, first, end, s->planning.n_devices, s->deadline_ns, &notes,
                                      s->serve_memory, s->serve_bytes, &s->broken_why) != STATOR_OK;
     struct engine_event ev = {.kind = ENGINE_SERVED};
     emit(s, &ev);
