@@ -24,6 +24,9 @@ def check(ok, what):
         raise Wrong(what)
 
 
+PATIENCE = 650  # seconds; more than the server takes (serve_api.sh), whatever else the machine does
+
+
 class Reply:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body
@@ -48,7 +51,7 @@ class Server:
     def __init__(self, port, pid, stator):
         self.port, self.pid, self.stator = int(port), int(pid), stator
 
-    def ask(self, path, body=None, method=None, timeout=120):
+    def ask(self, path, body=None, method=None, timeout=PATIENCE):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             if body is not None and not isinstance(body, (bytes, str)):
@@ -255,7 +258,7 @@ class Chaos:
         c = socket.socket()
         if window:
             c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
-        c.settimeout(150)  # more than the server takes
+        c.settimeout(PATIENCE)
         c.connect(("127.0.0.1", self.s.port))
         body = self.body(case, stream).encode()
         c.sendall(b"POST /v1/completions HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -7,7 +7,7 @@
 serve() {
     local n sets=()
     for n in "$@"; do sets+=(--set "$n"); done
-    "$stator" serve configs/demo.cfg --set server.port=0 --set server.request_timeout=120 "${sets[@]}" >"$tmp/serve.out" 2>"$tmp/serve.err" &
+    "$stator" serve configs/demo.cfg --set server.port=0 --set server.request_timeout=600 "${sets[@]}" >"$tmp/serve.out" 2>"$tmp/serve.err" &
     pid=$!
     trap 'kill "$pid" 2>/dev/null; wait "$pid"' EXIT
     for ((n = 0; n < 600; n++)); do
