@@ -132,6 +132,22 @@ assert r["planned_bytes"] - r["not_in_ram_bytes"] + r["before_bytes"] + r["libra
 E
 }
 
+# The guide's service is one to systemd.
+test_the_service_of_the_guide() {
+    need_mpi
+    if ! command -v systemd-analyze >/dev/null || [ ! -x /usr/bin/mpiexec ]; then
+        echo "no systemd-analyze here" >"$tmp/.skip"
+        exit 0
+    fi
+    expect 0 "$stator" help hosts
+    sed -n '/^ *\[Service\]/,/^$/s/^    //p' "$tmp/out" >"$tmp/stator.service"
+    grep -q '^ExecStart=/usr/bin/mpiexec -n 2 ' "$tmp/stator.service" || fail "no service in the guide: $(cat "$tmp/stator.service")"
+    expect 0 systemd-analyze verify "$tmp/stator.service"
+    [ ! -s "$tmp/err" ] || fail "systemd says: $(cat "$tmp/err")"
+    echo Restrat=never >>"$tmp/stator.service" # what it says of a typo
+    systemd-analyze verify "$tmp/stator.service" 2>&1 | grep -q 'Unknown key' || fail "systemd-analyze looks at nothing"
+}
+
 test_the_readme_has_the_model_of_hosts() {
     expect 0 tools/bench_hosts --table
     [ "$(grep -c '^| [0-9]' "$tmp/out")" = 8 ] || fail "no eight rows: $(head -c 300 "$tmp/out")"

@@ -103,6 +103,7 @@ static stator_status prepare(struct device *d, const struct device_setup *s, sta
     struct remote_device *r = self(d);
     r->in = s->in;
     CHECK(r->in != NULL); /* rank 0 has the first stage */
+    remote_mpi_light_sleeper();
     for (int k = 0; k < 2; k++)
         memcpy(r->step[k], &r->model.step, step_header_bytes(r->model.graph->n_caches));
     for (int k = 0; k < DONES; k++) {

@@ -16,6 +16,8 @@ struct remote_receive {
     void *memory;
 };
 
+/* Of the calling thread: short naps between looks are as short as they are asked for (else 50 us longer). */
+void remote_mpi_light_sleeper(void);
 /* Sets it up and starts it. bytes: the most that may come. */
 stator_status remote_mpi_receive(struct remote_receive *r, void *memory, uint64_t bytes, uint32_t from,
                                  int tag, stator_error *e);

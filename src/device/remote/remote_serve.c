@@ -312,6 +312,7 @@ stator_status device_cluster_serve(const struct device_stage *stages, uint32_t f
     s->rank = device_cluster().rank;
     for (uint32_t i = 0; i < s->n; i++)
         s->devices[i].of = &stages[first + i];
+    remote_mpi_light_sleeper();
     stator_status st = listen(s, e);
     uint64_t since = s->heard_ns = clock_ns();
     while (st == STATOR_OK && !s->stop) {
