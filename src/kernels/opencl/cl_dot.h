@@ -51,7 +51,8 @@ __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, 
 #define CL_PART         8
 #define CL_EACH_PART(F) F(0) F(8)
 #elif !CL_TILES && CL_TOKENS == 8
-/* Of few tokens, those that are not there are left out. */
+/* Of few tokens, those that are not there are left out, in pairs: a step that tests 4 guesses has 5 of one
+ * sequence. */
 #define CL_PART 2
 #define CL_EACH_PART(F)                                                                                      \
     F(0)                                                                                                     \
@@ -59,7 +60,10 @@ __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, 
         F(2)                                                                                                 \
     }                                                                                                        \
     if (a->last > 3) {                                                                                       \
-        F(4) F(6)                                                                                            \
+        F(4)                                                                                                 \
+        if (a->last > 5) {                                                                                   \
+            F(6)                                                                                             \
+        }                                                                                                    \
     }
 #else
 #define CL_PART         CL_TOKENS
