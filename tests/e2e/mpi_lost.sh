@@ -122,7 +122,7 @@ test_rank_0_lost_while_all_idle() {
 # Ctrl-C: mpiexec tells the ranks; rank 0 ends the run, with the one report. Open MPI's kills them 1 s later: too soon on a busy machine.
 test_mpiexec_interrupted() {
     need_mpi
-    [ "$mpi_kind" != openmpi ] || options=(--mca odls_base_sigkill_timeout 3)
+    [ "$mpi_kind" != openmpi ] || options=(--mca odls_base_sigkill_timeout 8)
     begin - run configs/demo.gguf -p Once -n 1000 --ignore-eos --set cpu.tier=scalar --report "$tmp/report"
     rank 0 '^sealed'
     mpi_signal INT $job
