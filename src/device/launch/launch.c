@@ -247,10 +247,10 @@ static uint64_t attention_local(const struct graph_attention *a) {
 static uint32_t tile_rows(const struct graph *g, const struct launch_traits *t, const struct graph_op *o) {
     const struct graph_attention *a = &o->attention;
     const struct graph_cache *kv = &g->caches[o->cache];
-    if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_F16 || a->dim_v % 4 != 0 ||
+    if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_F16 || a->dim_k % 2 != 0 || a->dim_v % 4 != 0 ||
         !(t->sub_group_sizes & (1u << 3 | 1u << 4)))
         return 0;
-    for (uint32_t rows = a->dim_v <= 64 ? 64 : 32; rows >= 32 && a->dim_v <= 128; rows /= 2)
+    for (uint32_t rows = 64; rows >= 32 && a->dim_v <= 128; rows /= 2)
         if (OPENCL_TILE_FLOATS((uint64_t)rows, a->dim_k) * sizeof(float) <= t->local_bytes)
             return rows;
     return 0;

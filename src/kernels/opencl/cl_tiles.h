@@ -1,126 +1,244 @@
 /* Attention of many queries, for K and V of F32 or F16: a tile of TILE_ROWS rows against a split of 256
  * tokens, both products as tiles of registers, so that a key or value that is loaded meets several rows and a
- * row that is read several tokens.
+ * row that is read several tokens. What one pass needs next is loaded before the one before it is computed:
+ * few threads run at once with so many registers, and each would wait for memory.
  *
- * Scores: item (g, c), c < 32, has rows TILE_EACH * g .. and the tokens c, c + 32, .. of the split, one of
- * each KV block. It keeps what becomes of them, e, in registers; blocks of 32 tokens go to local memory one
- * after the other, where all items find them. Output: item (slot, lane) has rows 4 * slot .. and columns 4 *
- * lane ... Includer: attention.cl, after what both ways share. */
+ * Scores: item (g, c), c < 32, has rows TILE_EACH * g .. and eight tokens, four in a row in each of two
+ * blocks, 4 and more apart by half a split (struct place). It keeps what becomes of them, e, in registers;
+ * blocks of 32 tokens go to local memory one after the other, where all items find them. Output: item (slot,
+ * lane) has TILE_EACH (V of up to 64 values: TILE_EACH / 2) rows and columns 4 * lane ..; what is merged so
+ * far is in the output itself. Includer: attention.cl, after what both ways share. */
 #ifndef STATOR_KERNELS_OPENCL_CL_TILES_H
 #define STATOR_KERNELS_OPENCL_CL_TILES_H
 
 #define TILE_EACH   (TILE_ROWS / 8)
+#define TILE_HALF   (TILE_EACH / 2)
+#define TILE_TOKENS 8 /* of an item */
 #define TILE_BLOCKS (SPLIT / KV_LAYOUT_BLOCK)
 #define TILE_STRIDE OPENCL_TILE_STRIDE(TILE_ROWS)
 #define TILE_LANES  (KV_LAYOUT_BLOCK + 1)
+#define TILE_QUADS  (KV_LAYOUT_BLOCK / 4)
+
+/* Four numbers as they are stored, and of how many dims of K, tokens of V an item has them under way. */
+#if CL_KV == KV_LAYOUT_F16
+typedef half4 tile_four;
+#define TILE_DIMS 2
+#else
+typedef float4 tile_four;
+#define TILE_DIMS 1
+#endif
+#define TILE_AHEAD 4
 
 struct tile_memory {
     local float *q;    /* [head_k][TILE_STRIDE] */
-    local float *e;    /* two blocks in turn, [32][TILE_STRIDE]; partial results of rows */
+    local float *e;    /* two blocks in turn, [32][TILE_ROWS], see tile_weight; partial results of rows */
+    local float *sums; /* [TILE_ROWS][8][4] */
     local float *part; /* [TILE_ROWS][4] */
     local float *max, *sum, *before, *now; /* [TILE_ROWS] each, as in struct scratch */
+    /* Of each row, here because compilers would keep what is theirs of all rows in registers: the first
+     * position that it doesn't see, and where in the output it is. */
+    local int *end;
+    local uint *out;
 };
 
 static inline struct tile_memory tile_memory_in(local float *memory) {
     struct tile_memory m;
     m.e = memory;
-    m.part = m.e + 2 * KV_LAYOUT_BLOCK * TILE_STRIDE;
+    m.sums = m.e + 2 * KV_LAYOUT_BLOCK * TILE_ROWS;
+    m.part = m.sums + 32 * TILE_ROWS;
     m.max = m.part + 4 * TILE_ROWS;
     m.sum = m.max + TILE_ROWS;
     m.before = m.sum + TILE_ROWS;
     m.now = m.before + TILE_ROWS;
-    m.q = m.now + TILE_ROWS;
+    m.end = (local int *)(m.now + TILE_ROWS);
+    m.out = (local uint *)(m.end + TILE_ROWS);
+    m.q = (local float *)(m.out + TILE_ROWS);
     return m;
 }
 
-/* One number of F16 or F32. */
-static inline float tile_number(global const uchar *at, uint i) {
-    return TYPE_K(0) == KV_LAYOUT_F16 ? (float)((global const half *)at)[i] : ((global const float *)at)[i];
+/* What an item has of the scores: rows row .. + TILE_EACH, tokens 4 * quad .. + 4 of blocks block and block +
+ * 4, as scores k < 4 and k >= 4. A sub-group's items share rows. */
+struct place {
+    uint row, block, quad;
+};
+
+static inline struct place place_of(uint me) {
+    struct place p = {(me / 8 % 4 + me / 128 * 4) * TILE_EACH, me / 32 % 4, me % 8};
+    return p;
 }
 
-static inline void tile_numbers(global const uchar *at, uint four, float *x) {
-    if (TYPE_V(0) == KV_LAYOUT_F16) {
-        half4 v = ((global const half4 *)at)[four];
-        x[0] = (float)v.x, x[1] = (float)v.y, x[2] = (float)v.z, x[3] = (float)v.w;
-    } else {
-        float4 v = ((global const float4 *)at)[four];
-        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-    }
+static inline int place_token(const struct place *p, uint k) {
+    return (int)((p->block + k / 4 * (TILE_BLOCKS / 2)) * KV_LAYOUT_BLOCK + 4 * p->quad + k % 4);
 }
 
-/* Group: the rows' q; rows that are not there are zero. */
+static inline void tile_floats(tile_four v, float *x) {
+    x[0] = (float)v.x, x[1] = (float)v.y, x[2] = (float)v.z, x[3] = (float)v.w;
+}
+
+/* Where the weights of rows row .. + 4 (a multiple of 4) and a token lie in a block of e: shifted so that
+ * items which write rows of several tokens at once meet different banks. */
+static inline uint tile_weight(uint token, uint row) {
+    return token * TILE_ROWS + (row ^ (token / 4 % 8 * 4));
+}
+
+/* Of tokens from `begin` on, where what a row sees begins, `end` being where it ends. */
+static inline int tile_hidden(const struct look *l, int end, uint begin) {
+    return max(end - l->window, min(l->skip - (int)begin, end - 1));
+}
+
+/* Whether a row sees something of the split, and whether it is the first such. */
+static inline bool tile_sees(const struct look *l, int end, uint begin) {
+    return end > (int)begin && tile_hidden(l, end - (int)begin, begin) < SPLIT;
+}
+
+static inline bool tile_is_first(const struct look *l, int end, uint begin) {
+    return begin == (uint)max(tile_hidden(l, end, 0), 0) / SPLIT * SPLIT;
+}
+
+/* Group: what is known of rows, and their q; rows that are not there are zero. */
 static inline void tile_queries(const struct look *l, const struct tile_memory *m, const struct rows *r) {
-    for (uint i = get_local_id(0); i < TILE_ROWS * l->head_k; i += ITEMS) {
+    uint me = get_local_id(0);
+    if (me < TILE_ROWS) {
+        m->end[me] = seen(l, r, me, 0);
+        m->out[me] = (uint)(out_of(l, r, me) - (global float *)(l->out.base + l->out.f32));
+    }
+    for (uint i = me; i < TILE_ROWS * l->head_k; i += ITEMS) {
         uint row = i / l->head_k, d = i % l->head_k;
         m->q[d * TILE_STRIDE + row] = row < r->n ? query_of(l, r, row)[d] : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* s[i][b] = the product of row i of the item and its token of block b, scaled; -INFINITY where the row does
- * not see it. Blocks of which no row sees anything may not exist: the nearest that does is read. */
+/* s[i][k] = the product of row i of the item and its token k, scaled; -INFINITY where the row does not see
+ * it. Blocks of which no row sees anything may not exist: the nearest that does is read. Sums that are -0 are
+ * left so, which the definition's are not: no e changes by that. Loads go past a block's K, into its V. */
 static inline void tile_scores(const struct look *l, const struct tile_memory *m, const struct rows *r,
-                               global const uint *table, uint begin, float s[TILE_EACH][TILE_BLOCKS]) {
-    uint me = get_local_id(0), c = me % KV_LAYOUT_BLOCK, row = me / KV_LAYOUT_BLOCK * TILE_EACH;
-    int most = min(seen(l, r, r->n - 1, begin), SPLIT) - 1, least = hidden(l, r, 0, begin);
+                               global const uint *table, uint begin, float s[TILE_EACH][TILE_TOKENS]) {
+    struct place p = place_of(get_local_id(0));
+    int most = min(seen(l, r, r->n - 1, begin), SPLIT) - 1, least = max(hidden(l, r, 0, begin), 0);
     global const uchar *unit = cl_unit_at(&l->cache, r->head);
-    uint at[TILE_BLOCKS];
+    global const tile_four *k[2];
+    tile_four next[TILE_DIMS][2];
 #pragma unroll
-    for (uint b = 0; b < TILE_BLOCKS; b++) {
-        int first = least > 0 ? least / KV_LAYOUT_BLOCK : 0;
-        uint block = (uint)clamp((int)b, first, most / KV_LAYOUT_BLOCK);
-        at[b] = block_of(l, table, begin + block * KV_LAYOUT_BLOCK);
+    for (uint h = 0; h < 2; h++) {
+        int block =
+            clamp((int)(p.block + h * (TILE_BLOCKS / 2)), least / KV_LAYOUT_BLOCK, most / KV_LAYOUT_BLOCK);
+        uint at = block_of(l, table, begin + (uint)block * KV_LAYOUT_BLOCK);
+        k[h] = (global const tile_four *)(unit + at) + p.quad;
 #pragma unroll
-        for (uint i = 0; i < TILE_EACH; i++)
-            s[i][b] = 0.0f;
+        for (uint a = 0; a < TILE_DIMS; a++)
+            next[a][h] = k[h][a * TILE_QUADS];
     }
-    local const float *q = m->q + row;
-#pragma unroll 2
-    for (uint d = 0; d < l->head_k; d++) {
-        float x[TILE_BLOCKS], y[TILE_EACH];
 #pragma unroll
-        for (uint b = 0; b < TILE_BLOCKS; b++)
-            x[b] = tile_number(unit + at[b], d * KV_LAYOUT_BLOCK + c);
+    for (uint i = 0; i < TILE_EACH; i++)
 #pragma unroll
-        for (uint i = 0; i < TILE_EACH; i += 4) {
-            float4 four = *(local const float4 *)(q + d * TILE_STRIDE + i);
-            y[i] = four.x, y[i + 1] = four.y, y[i + 2] = four.z, y[i + 3] = four.w;
+        for (uint j = 0; j < TILE_TOKENS; j++)
+            s[i][j] = 0.0f;
+    local const float *q = m->q + p.row;
+#pragma unroll 1
+    for (uint d = 0; d < l->head_k; d += TILE_DIMS) {
+        tile_four now[TILE_DIMS][2];
+#pragma unroll
+        for (uint a = 0; a < TILE_DIMS; a++) {
+#pragma unroll
+            for (uint h = 0; h < 2; h++) {
+                now[a][h] = next[a][h];
+                next[a][h] = k[h][(d + TILE_DIMS + a) * TILE_QUADS];
+            }
         }
 #pragma unroll
-        for (uint i = 0; i < TILE_EACH; i++)
+        for (uint a = 0; a < TILE_DIMS; a++) {
+            float x[TILE_TOKENS];
+            tile_floats(now[a][0], x);
+            tile_floats(now[a][1], x + 4);
 #pragma unroll
-            for (uint b = 0; b < TILE_BLOCKS; b++)
-                s[i][b] = fma(y[i], x[b], s[i][b]);
+            for (uint i = 0; i < TILE_EACH; i += 4) {
+                float4 four = *(local const float4 *)(q + (d + a) * TILE_STRIDE + i);
+                float y[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+                for (uint j = 0; j < 4; j++)
+#pragma unroll
+                    for (uint t = 0; t < TILE_TOKENS; t++)
+                        s[i + j][t] = fma(y[j], x[t], s[i + j][t]);
+            }
+        }
     }
     bool whole = seen(l, r, 0, begin) >= SPLIT && hidden(l, r, r->n - 1, begin) <= 0;
 #pragma unroll
-    for (uint i = 0; i < TILE_EACH; i++) {
-        int end = seen(l, r, row + i, begin), first = hidden(l, r, row + i, begin);
+    for (uint i = 0; i < TILE_EACH; i++)
 #pragma unroll
-        for (uint b = 0; b < TILE_BLOCKS; b++) {
-            int t = (int)(b * KV_LAYOUT_BLOCK + c);
-            float x = (0.0f + s[i][b]) * l->scale;
-            s[i][b] = whole || (t < end && t >= first) ? x : -INFINITY;
+        for (uint j = 0; j < TILE_TOKENS; j++)
+            s[i][j] *= l->scale;
+    if (whole)
+        return;
+#pragma unroll
+    for (uint i = 0; i < TILE_EACH; i++) {
+        int end = m->end[p.row + i] - (int)begin, first = tile_hidden(l, end, begin);
+#pragma unroll
+        for (uint j = 0; j < TILE_TOKENS; j++) {
+            int t = place_token(&p, j);
+            s[i][j] = t < end && t >= first ? s[i][j] : -INFINITY;
         }
+    }
+}
+
+static inline float4 tile_sum4(float4 a, float4 b, float4 c, float4 d) {
+    float4 even = a + c, odd = b + d;
+    return even + odd;
+}
+
+/* Group: the sums of e of every row to before (sum128: lane = token mod 128). A half of each item's rows at a
+ * time goes through local memory, where an item adds what is 64 and 32 tokens apart. */
+static inline void tile_sums(const struct tile_memory *m, float s[TILE_EACH][TILE_TOKENS]) {
+    uint me = get_local_id(0);
+    struct place p = place_of(me);
+    local float4 *all = (local float4 *)m->e, *sums = (local float4 *)m->sums;
+#pragma unroll
+    for (uint half_of = 0; half_of < TILE_EACH; half_of += TILE_HALF) {
+#pragma unroll
+        for (uint i = 0; i < TILE_HALF; i++) {
+            float v[4];
+#pragma unroll
+            for (uint j = 0; j < 4; j++)
+                v[j] = s[half_of + i][j] + s[half_of + i][j + 4];
+            all[(p.row / 2 + i) * 32 + p.block * 8 + p.quad] = (float4)(v[0], v[1], v[2], v[3]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        uint at = me / 8, row = at / TILE_HALF * TILE_EACH + half_of + at % TILE_HALF;
+        if (at < TILE_ROWS / 2) {
+            local const float4 *x = all + at * 32 + me % 8;
+            sums[row * 8 + (me % 8 ^ row % 8)] = tile_sum4(x[0], x[8], x[16], x[24]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (me < TILE_ROWS) {
+        float4 x[8];
+#pragma unroll
+        for (uint j = 0; j < 8; j++)
+            x[j] = sums[me * 8 + (j ^ me % 8)];
+        float4 even = tile_sum4(x[0], x[2], x[4], x[6]), odd = tile_sum4(x[1], x[3], x[5], x[7]);
+        float4 of = even + odd;
+        m->before[me] = (of.x + of.z) + (of.y + of.w);
     }
 }
 
 /* Group: scores to e; the next merge of every row to before and now. */
 static inline void tile_weights(const struct look *l, const struct tile_memory *m, const struct rows *r,
-                                uint begin, float s[TILE_EACH][TILE_BLOCKS]) {
-    uint me = get_local_id(0), c = me % KV_LAYOUT_BLOCK, row = me / KV_LAYOUT_BLOCK * TILE_EACH;
+                                uint begin, float s[TILE_EACH][TILE_TOKENS]) {
+    uint me = get_local_id(0);
+    struct place p = place_of(me);
     local float *lane = m->e; /* [TILE_ROWS][TILE_LANES] */
-    local const float *quarter = lane + me / 4 * TILE_LANES + me % 4;
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
         float most = s[i][0];
 #pragma unroll
-        for (uint b = 1; b < TILE_BLOCKS; b++)
-            most = s[i][b] > most ? s[i][b] : most;
-        lane[(row + i) * TILE_LANES + c] = most;
+        for (uint j = 1; j < TILE_TOKENS; j++)
+            most = s[i][j] > most ? s[i][j] : most;
+        lane[(p.row + i) * TILE_LANES + p.block * 8 + p.quad] = most;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (me < 4 * TILE_ROWS) {
+        local const float *quarter = lane + me / 4 * TILE_LANES + me % 4;
         float most = quarter[0];
 #pragma unroll
         for (uint j = 1; j < 8; j++)
@@ -130,130 +248,181 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
     barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
-        float4 four = *(local const float4 *)(m->part + 4 * (row + i));
+        float4 four = *(local const float4 *)(m->part + 4 * (p.row + i));
         float low = four.x > four.y ? four.x : four.y, high = four.z > four.w ? four.z : four.w;
         float most = low > high ? low : high;
-        if (c == 0)
-            m->now[row + i] = most;
-        float sum[TILE_BLOCKS]; /* the lanes c, c + 32, .. of sum128, then its first levels */
+        if (p.block == 0 && p.quad == 0)
+            m->now[p.row + i] = most;
+        most = most == -INFINITY ? 0.0f : most; /* of a row that sees nothing: -INFINITY less itself is NaN */
 #pragma unroll
-        for (uint b = 0; b < TILE_BLOCKS; b++) {
-            float e = s[i][b] == -INFINITY ? 0.0f : num_exp(s[i][b] - most);
-            s[i][b] = e;
-            sum[b] = e;
+        for (uint j = 0; j < TILE_TOKENS; j++) {
+            float x = s[i][j] - most, e = num_exp_within(x);
+            s[i][j] = x < NUM_EXP_MIN ? 0.0f : e;
         }
-#pragma unroll
-        for (uint half_way = TILE_BLOCKS / 2; half_way > 0; half_way /= 2)
-#pragma unroll
-            for (uint b = 0; b < half_way; b++)
-                sum[b] += sum[b + half_way];
-        lane[(row + i) * TILE_LANES + c] = sum[0];
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (me < 4 * TILE_ROWS) {
-        float even = (quarter[0] + quarter[16]) + (quarter[8] + quarter[24]);
-        float odd = (quarter[4] + quarter[20]) + (quarter[12] + quarter[28]);
-        m->part[me] = even + odd;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (me < r->n && sees_some(l, r, me, begin)) {
-        local const float *part = m->part + 4 * me;
+    tile_sums(m, s);
+    if (me < r->n && tile_sees(l, m->end[me], begin)) {
         struct scratch of = {0, 0, 0, 0, m->max, m->sum, m->before, m->now};
-        m->before[me] = (part[0] + part[2]) + (part[1] + part[3]);
-        plan_merge(&of, me, begin == first_split(l, r, me) * SPLIT);
+        plan_merge(&of, me, tile_is_first(l, m->end[me], begin));
     }
 }
 
-/* o += e * v over a block of tokens; v: the columns of its slot 0; whole: the rows see all of it. */
-static inline void tile_block(bool whole, local const float *e, global const uchar *v, uint four, uint stride,
-                              int t, const int *end, const int *first, float o[4][4]) {
-#pragma unroll 4
-    for (uint j = 0; j < KV_LAYOUT_BLOCK; j++) {
-        float x[4];
-        tile_numbers(v, j * stride + four, x);
-        float4 rows = *(local const float4 *)(e + j * TILE_STRIDE);
-        float y[4] = {rows.x, rows.y, rows.z, rows.w};
+/* Item: its e of a block to local memory, if it has some: four tokens, of the scores from `from` on. */
+static inline void tile_share_four(local float *e, const struct place *p, const uint from,
+                                   const float s[TILE_EACH][TILE_TOKENS]) {
 #pragma unroll
-        for (uint i = 0; i < 4; i++) {
-            bool sees = whole || (t + (int)j < end[i] && t + (int)j >= first[i]);
+    for (uint j = 0; j < 4; j++)
 #pragma unroll
-            for (uint k = 0; k < 4; k++) {
-                float sum = fma(y[i], x[k], o[i][k]);
-                o[i][k] = sees ? sum : o[i][k];
+        for (uint i = 0; i < TILE_EACH; i += 4)
+            *(local float4 *)(e + tile_weight(4 * p->quad + j, p->row + i)) =
+                (float4)(s[i][from + j], s[i + 1][from + j], s[i + 2][from + j], s[i + 3][from + j]);
+}
+
+static inline void tile_share(const struct tile_memory *m, uint block,
+                              const float s[TILE_EACH][TILE_TOKENS]) {
+    struct place p = place_of(get_local_id(0));
+    local float *e = m->e + block % 2 * KV_LAYOUT_BLOCK * TILE_ROWS;
+    if (p.block == block)
+        tile_share_four(e, &p, 0, s);
+    else if (p.block + TILE_BLOCKS / 2 == block)
+        tile_share_four(e, &p, 4, s);
+}
+
+/* What an item has of the output: rows of TILE_EACH or half as many, from row on; columns 4 * lane .. + 4. */
+struct output {
+    uint row, lane, lanes;
+    bool mine; /* it has something */
+};
+
+static inline struct output output_of(const struct look *l, uint each) {
+    uint me = get_local_id(0), lanes = l->head_v / 4, slot = me / lanes;
+    struct output o = {min(slot * each, TILE_ROWS - each), me % lanes, lanes, slot < TILE_ROWS / each};
+    return o;
+}
+
+static inline global float4 *tile_out(const struct look *l, const struct tile_memory *m, uint row) {
+    return (global float4 *)((global float *)(l->out.base + l->out.f32) + m->out[row]);
+}
+
+/* o += e * v over a block of tokens from t on; v, after: the item's columns of token 0 of this block and of
+ * the next, whose first are left in next; whole: the rows see all of it. */
+static inline void tile_block(const uint each, bool whole, const struct look *l, const struct tile_memory *m,
+                              local const float *e, const struct output *at, global const tile_four *v,
+                              global const tile_four *after, uint t, tile_four *next, float o[TILE_EACH][4]) {
+    int end[TILE_EACH], first[TILE_EACH];
+#pragma unroll
+    for (uint i = 0; i < TILE_EACH; i++) {
+        end[i] = whole ? 0 : m->end[at->row + i] - (int)t;
+        first[i] = whole ? 0 : tile_hidden(l, end[i], t);
+    }
+#pragma unroll 1
+    for (uint j = 0; j < KV_LAYOUT_BLOCK; j += TILE_AHEAD) {
+        tile_four now[TILE_AHEAD];
+        v = j + TILE_AHEAD == KV_LAYOUT_BLOCK ? after : v + TILE_AHEAD * at->lanes;
+#pragma unroll
+        for (uint a = 0; a < TILE_AHEAD; a++) {
+            now[a] = next[a];
+            next[a] = v[a * at->lanes];
+        }
+#pragma unroll
+        for (uint a = 0; a < TILE_AHEAD; a++) {
+            float x[4];
+            tile_floats(now[a], x);
+#pragma unroll
+            for (uint i = 0; i < TILE_EACH; i += 4) {
+                if (i >= each)
+                    break;
+                float4 rows = *(local const float4 *)(e + tile_weight(j + a, at->row + i));
+                float y[4] = {rows.x, rows.y, rows.z, rows.w};
+#pragma unroll
+                for (uint n = 0; n < 4; n++) {
+                    bool sees = whole || ((int)(j + a) < end[i + n] && (int)(j + a) >= first[i + n]);
+#pragma unroll
+                    for (uint k = 0; k < 4; k++) {
+                        float sum = fma(y[n], x[k], o[i + n][k]);
+                        o[i + n][k] = sees ? sum : o[i + n][k];
+                    }
+                }
             }
         }
     }
 }
 
-/* Group: the split's values, weighed by e, merged into `merged`. */
-static inline void tile_values(const struct look *l, const struct tile_memory *m, const struct rows *r,
-                               global const uint *table, uint begin, float s[TILE_EACH][TILE_BLOCKS],
-                               float merged[4][4]) {
-    uint me = get_local_id(0), c = me % KV_LAYOUT_BLOCK, own = me / KV_LAYOUT_BLOCK * TILE_EACH;
-    uint lanes = l->head_v / 4, slot = me / lanes, lane = me % lanes, row = 4 * slot;
-    bool mine = slot < TILE_ROWS / 4;
+/* Group: the split's values, weighed by e, merged into the output. */
+static inline void tile_values(const uint each, const struct look *l, const struct tile_memory *m,
+                               const struct rows *r, global const uint *table, uint begin,
+                               const float s[TILE_EACH][TILE_TOKENS]) {
+    struct output at = output_of(l, each);
     global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
-    int end[4], first[4];
-    float o[4][4];
+    float o[TILE_EACH][4];
 #pragma unroll
-    for (uint i = 0; i < 4; i++) {
-        end[i] = seen(l, r, row + i, begin);
-        first[i] = hidden(l, r, row + i, begin);
+    for (uint i = 0; i < TILE_EACH; i++)
 #pragma unroll
         for (uint k = 0; k < 4; k++)
             o[i][k] = 0.0f;
-    }
     int all_from = hidden(l, r, r->n - 1, begin), all_to = seen(l, r, 0, begin);
-    int some_from = hidden(l, r, 0, begin), some_to = seen(l, r, r->n - 1, begin);
+    uint some = (uint)max(hidden(l, r, 0, begin), 0) / KV_LAYOUT_BLOCK;
+    uint until = cl_ceil_div((uint)min(seen(l, r, r->n - 1, begin), SPLIT), KV_LAYOUT_BLOCK);
+    global const tile_four *v =
+        (global const tile_four *)(unit + block_of(l, table, begin + some * KV_LAYOUT_BLOCK)) + at.lane;
+    tile_four next[TILE_AHEAD];
 #pragma unroll
-    for (uint b = 0; b < TILE_BLOCKS; b++) {
+    for (uint a = 0; a < TILE_AHEAD; a++)
+        next[a] = v[a * at.lanes];
+    tile_share(m, some, s);
+#pragma unroll 1
+    for (uint b = some; b < until; b++) {
         int t = (int)(b * KV_LAYOUT_BLOCK);
-        local float *e = m->e + b % 2 * KV_LAYOUT_BLOCK * TILE_STRIDE;
-#pragma unroll
-        for (uint i = 0; i < TILE_EACH; i += 4)
-            *(local float4 *)(e + c * TILE_STRIDE + own + i) =
-                (float4)(s[i][b], s[i + 1][b], s[i + 2][b], s[i + 3][b]);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (!mine || t >= some_to || t + KV_LAYOUT_BLOCK <= some_from)
-            continue;
-        global const uchar *v = unit + block_of(l, table, begin + (uint)t);
-        if (t >= all_from && t + KV_LAYOUT_BLOCK <= all_to)
-            tile_block(true, e + row, v, lane, lanes, t, end, first, o);
-        else
-            tile_block(false, e + row, v, lane, lanes, t, end, first, o);
+        if (b + 1 < until)
+            tile_share(m, b + 1, s);
+        uint then = block_of(l, table, begin + min(b + 1, until - 1) * KV_LAYOUT_BLOCK);
+        global const tile_four *after = (global const tile_four *)(unit + then) + at.lane;
+        local const float *e = m->e + b % 2 * KV_LAYOUT_BLOCK * TILE_ROWS;
+        if (at.mine) {
+            if (t >= all_from && t + KV_LAYOUT_BLOCK <= all_to)
+                tile_block(each, true, l, m, e, &at, v, after, begin + (uint)t, next, o);
+            else
+                tile_block(each, false, l, m, e, &at, v, after, begin + (uint)t, next, o);
+        }
+        v = after;
     }
 #pragma unroll
-    for (uint i = 0; i < 4; i++) {
-        uint at = min(row + i, (uint)TILE_ROWS - 1);
-        bool alone = begin == first_split(l, r, at) * SPLIT, some = at < r->n && sees_some(l, r, at, begin);
-        float before = m->before[at], now = m->now[at];
-#pragma unroll
-        for (uint k = 0; k < 4; k++) {
-            float scaled = merged[i][k] * before;
-            float both = fma(o[i][k], now, scaled);
-            merged[i][k] = !some ? merged[i][k] : alone ? o[i][k] : both;
+    for (uint i = 0; i < TILE_EACH; i++) {
+        uint row = at.row + i;
+        if (i >= each || !at.mine || row >= r->n || !tile_sees(l, m->end[row], begin))
+            continue;
+        global float4 *out = tile_out(l, m, row) + at.lane;
+        float4 sum = {o[i][0], o[i][1], o[i][2], o[i][3]};
+        if (!tile_is_first(l, m->end[row], begin)) {
+            float4 scaled = *out * m->before[row];
+            float now = m->now[row];
+            sum = (float4)(fma(sum.x, now, scaled.x), fma(sum.y, now, scaled.y), fma(sum.z, now, scaled.z),
+                           fma(sum.w, now, scaled.w));
         }
+        *out = sum;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* Group: the finished output of the rows. */
-static inline void tile_put(const struct look *l, const struct tile_memory *m, const struct rows *r,
-                            float merged[4][4]) {
-    uint me = get_local_id(0), lanes = l->head_v / 4, row = 4 * (me / lanes);
+static inline void tile_put(const uint each, const struct look *l, const struct tile_memory *m,
+                            const struct rows *r) {
+    uint me = get_local_id(0);
+    struct output at = output_of(l, each);
     if (l->has_sinks && me < r->n) {
         struct scratch of = {0, 0, 0, 0, m->max, m->sum, m->before, m->now};
         plan_sink(l, &of, r, me);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-    for (uint i = 0; i < 4; i++) {
-        if (row + i < r->n) {
-            float by = num_rcp(m->sum[row + i]), before = m->before[row + i];
-            float4 o = {merged[i][0], merged[i][1], merged[i][2], merged[i][3]};
+    for (uint i = 0; i < each; i++) {
+        uint row = at.row + i;
+        if (at.mine && row < r->n) {
+            global float4 *out = tile_out(l, m, row) + at.lane;
+            float4 o = *out;
             if (l->has_sinks)
-                o = o * before;
-            *((global float4 *)out_of(l, r, row + i) + me % lanes) = o * by;
+                o = o * m->before[row];
+            *out = o * num_rcp(m->sum[row]);
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -263,20 +432,18 @@ static inline void tile_put(const struct look *l, const struct tile_memory *m, c
 static inline void tile_rows(const struct look *l, local float *memory, const struct rows *r,
                              global const uint *table) {
     struct tile_memory m = tile_memory_in(memory);
-    float merged[4][4];
-#pragma unroll
-    for (uint i = 0; i < 4; i++)
-#pragma unroll
-        for (uint k = 0; k < 4; k++)
-            merged[i][k] = 0.0f;
+    bool narrow = TILE_HALF >= 4 && l->head_v <= 64;
     tile_queries(l, &m, r);
     for (uint begin = first_split(l, r, 0) * SPLIT; seen(l, r, r->n - 1, begin) > 0; begin += SPLIT) {
-        float s[TILE_EACH][TILE_BLOCKS];
+        float s[TILE_EACH][TILE_TOKENS];
         tile_scores(l, &m, r, table, begin, s);
         tile_weights(l, &m, r, begin, s);
-        tile_values(l, &m, r, table, begin, s, merged);
+        if (narrow)
+            tile_values(TILE_HALF, l, &m, r, table, begin, s);
+        else
+            tile_values(TILE_EACH, l, &m, r, table, begin, s);
     }
-    tile_put(l, &m, r, merged);
+    tile_put(narrow ? TILE_HALF : TILE_EACH, l, &m, r);
 }
 
 #endif

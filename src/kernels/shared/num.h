@@ -90,15 +90,11 @@ static inline float num_rsqrt(float x) {
     return NUM_FMA(0.5f * y, rest, y);
 }
 
-/* exp(x) on [-87, 88], error <= 0.95 ulp; +0 below, exp(88) above; NaN stays NaN, so that a broken value is
- * seen at the end. */
-static inline float num_exp(float x) {
-    if (x < NUM_EXP_MIN)
-        return 0.0f;
-    float c = x > NUM_EXP_MAX ? NUM_EXP_MAX : x;
-    float t = NUM_FMA(c, NUM_LOG2E, NUM_ROUND);
+/* exp(x) for x on [-87, 88], error <= 0.95 ulp; some number for others, NaN for NaN. */
+static inline float num_exp_within(float x) {
+    float t = NUM_FMA(x, NUM_LOG2E, NUM_ROUND);
     float n = t - NUM_ROUND;
-    float r = NUM_FMA(n, -NUM_LN2_LOW, NUM_FMA(n, -NUM_LN2_HIGH, c));
+    float r = NUM_FMA(n, -NUM_LN2_LOW, NUM_FMA(n, -NUM_LN2_HIGH, x));
     float p = NUM_FMA(NUM_EXP_C6, r, NUM_EXP_C5);
     p = NUM_FMA(p, r, NUM_EXP_C4);
     p = NUM_FMA(p, r, NUM_EXP_C3);
@@ -106,6 +102,13 @@ static inline float num_exp(float x) {
     p = NUM_FMA(p, r, 1.0f);
     p = NUM_FMA(p, r, 1.0f);
     return p * NUM_FLOAT((NUM_BITS(t) - NUM_ROUND_BITS + 127u) << 23);
+}
+
+/* exp(x), all x: +0 below -87, exp(88) above 88; NaN stays NaN, so that a broken value is seen at the end. */
+static inline float num_exp(float x) {
+    if (x < NUM_EXP_MIN)
+        return 0.0f;
+    return num_exp_within(x > NUM_EXP_MAX ? NUM_EXP_MAX : x);
 }
 
 /* 1 / (1 + exp(-x)), all x (+0 below -87). Error <= 3 ulp. */

@@ -27,10 +27,10 @@
 #define OPENCL_DPAS_ROWS    1
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
-/* A tile of many queries has 64 rows, of heads whose V is wider than 64 values 32, of those wider than 128
- * there is none; floats of local memory that it takes. */
+/* A tile of many queries has 64 rows, or 32 where local memory has no room for more; for heads whose V is
+ * wider than 128 values there is none. Floats of local memory that it takes. */
 #define OPENCL_TILE_STRIDE(rows)         ((rows) + 4)
-#define OPENCL_TILE_FLOATS(rows, head_k) ((64 + (head_k)) * OPENCL_TILE_STRIDE(rows) + 8 * (rows))
+#define OPENCL_TILE_FLOATS(rows, head_k) ((head_k)*OPENCL_TILE_STRIDE(rows) + 106 * (rows))
 /* Tokens of a split (KERNELS_SPLIT), and queries of one sequence that are few: their splits are computed side
  * by side where there are cells. */
 #define OPENCL_SPLIT         256
