@@ -19,7 +19,8 @@ struct shape {
     uint32_t subs, n; /* sub-blocks, values in one */
     float most;       /* the largest q */
     float scale_most; /* the largest integer of scales and minima */
-    bool any;         /* minima may be below 0 */
+    float give_up; /* a range's first error is so many times the best that its further rounds are left out */
+    bool any;      /* minima may be below 0 */
 };
 
 struct sub {
@@ -85,7 +86,8 @@ void encode_minimum(enum encode_tier tier, uint32_t type, const float *x, const 
                             .most = type == BLOCK_Q2_K   ? 3
                                     : type == BLOCK_Q4_K ? 15
                                                          : 31,
-                            .scale_most = type == BLOCK_Q2_K ? 15 : 63};
+                            .scale_most = type == BLOCK_Q2_K ? 15 : 63,
+                            .give_up = type == BLOCK_Q2_K ? 1.2f : INFINITY};
     struct trial best = {.error = INFINITY};
     float s, m;
     ENCODE_BY(tier, minimum, &f, x, w, &s, &m, &best);

@@ -91,6 +91,8 @@ ENCODE_INLINE void TIER(search_sub)(const struct shape *f, uint32_t n, const flo
                 out->error = error;
                 out->s = s;
                 out->m = m;
+            } else if (error > f->give_up * out->error) {
+                break;
             }
             if (!TIER(fit)(x, w, n, &fixed, q, f->any, &s, &m))
                 break;
@@ -161,7 +163,7 @@ ENCODE_INLINE bool TIER(refit)(const struct shape *f, uint32_t n, const float *x
 ENCODE_INLINE void TIER(settle)(const struct shape *f, uint32_t n, const float *x, const float *w,
                                 const struct sub *free_subs, float d, float dmin, struct trial *best) {
     struct trial t;
-    memcpy(t.subs, free_subs, sizeof t.subs);
+    memcpy(t.subs, free_subs, f->subs * sizeof *t.subs);
     for (int round = 0; round < 3; round++) {
         t.d = encode_as_f16(d);
         t.dmin = encode_as_f16(dmin);
@@ -189,12 +191,7 @@ ENCODE_INLINE void TIER(search)(const struct shape *f, uint32_t n, const float *
     }
     for (uint32_t j = f->subs; j < MAX_SUBS; j++)
         subs[j] = (struct sub){.s = 0};
-    /* Coarse integers want more than one try: where the largest is not the largest integer. */
-    const float wider[][2] = {{1, 1}, {1, 0.92f}, {1, 1.08f}, {0.92f, 0.92f}, {1.08f, 1.08f}};
-    const uint32_t tries = f->subs == 16 ? 5 : 1; /* Q2_K */
-    for (uint32_t k = 0; k < tries; k++)
-        TIER(settle)
-        (f, n, x, w, subs, wider[k][0] * s / f->scale_most, wider[k][1] * m / f->scale_most, best);
+    TIER(settle)(f, n, x, w, subs, s / f->scale_most, m / f->scale_most, best);
     *s_most = s;
     *m_most = m;
 }
@@ -208,7 +205,8 @@ ENCODE_TARGET static void TIER(minimum)(const struct shape *f, const float *x, c
 }
 
 ENCODE_TARGET static void TIER(offset)(uint32_t type, const float *x, const float *w, uint8_t *block) {
-    const struct shape f = {.subs = 1, .n = 32, .most = type == BLOCK_Q4_1 ? 15 : 31, .any = true};
+    const struct shape f = {
+        .subs = 1, .n = 32, .most = type == BLOCK_Q4_1 ? 15 : 31, .any = true, .give_up = 4.0f};
     struct sub b;
     float q[MAX_N], best = INFINITY;
     uint8_t codes[MAX_N];

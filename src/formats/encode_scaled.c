@@ -2,9 +2,10 @@
  * sub-block and v one of the type's values for each weight.
  *
  * The search, per sub-block first: from several ratios of its farthest value to the farthest v, alternately
- * the v of a given scale and the scale of least error for given v. Then all together: for several d, each
- * sub-block tries the integers around its own scale / d, and for the l and v that are there d follows again
- * by least squares. What had the least error in the end, counted with d as it is stored, stays. */
+ * the v of a given scale and the scale of least error for given v. Then all together: with the d of which the
+ * sub-blocks' scales lose least by becoming multiples, each sub-block tries the integers around its own
+ * scale / d, and for the l and v that are there d follows again by least squares. What had the least error in
+ * the end, counted with d as it is stored, stays. */
 #include "formats/encode_lanes.h"
 
 #include "base/check.h"
@@ -21,7 +22,7 @@ struct shape {
     float l_least, l_most;   /* integers of sub-blocks */
     float ratio, ratio_step; /* of scales that are tried: from below times ratio on, in steps */
     int ratios;
-    int tries; /* of d */
+    int tries; /* of d, half an integer of the farthest scale apart */
 };
 
 struct sub {
@@ -144,11 +145,11 @@ static void put(const struct shape *f, const struct trial *t, uint8_t *block) {
 static struct shape shape_of(uint32_t type) {
     switch (type) {
     case BLOCK_Q3_K:
-        return (struct shape){type, 16, 16, 4, 3, -32, 31, 1.12f, 0.06f, 8, 4};
+        return (struct shape){type, 16, 16, 4, 3, -32, 31, 1.12f, 0.06f, 8, 16};
     case BLOCK_Q6_K:
         return (struct shape){type, 16, 16, 32, 31, -128, 127, 1.012f, 0.02f, 4, 1};
     case BLOCK_IQ4_XS:
-        return (struct shape){type, 8, 32, 127, 113, -32, 31, 1.06f, 0.03f, 9, 4};
+        return (struct shape){type, 8, 32, 127, 113, -32, 31, 1.06f, 0.03f, 9, 16};
     case BLOCK_Q4_0:
         return (struct shape){type, 1, 32, 8, 7, 1, 1, 1.1f, 0.03f, 13, 1};
     case BLOCK_Q5_0:

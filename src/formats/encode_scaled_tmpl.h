@@ -40,8 +40,9 @@ ENCODE_INLINE struct TIER(sums) TIER(sums_of)(uint32_t n, const float *x, const 
 }
 
 /* The scale of one sub-block without regard to the others: that of the largest (sum w x v)^2 / (sum w v^2),
- * which is what the error lacks of sum w x^2. */
-ENCODE_INLINE float TIER(search_sub)(const struct shape *f, uint32_t n, const float *x, const float *w) {
+ * which is what the error lacks of sum w x^2. *best_vv: that sum w v^2. */
+ENCODE_INLINE float TIER(search_sub)(const struct shape *f, uint32_t n, const float *x, const float *w,
+                                     float *best_vv) {
     float far = 0, best = 0, best_gain = 0;
     float v[MAX_N];
     for (uint32_t i = 0; i < n; i++)
@@ -61,6 +62,9 @@ ENCODE_INLINE float TIER(search_sub)(const struct shape *f, uint32_t n, const fl
             if (t.xv * s > best_gain * 1.000001f) {
                 best_gain = t.xv * s;
                 best = s;
+                *best_vv = t.vv;
+            } else if (t.xv * s < 0.99f * best_gain) {
+                break; /* a second round gains little */
             }
         }
     }
@@ -90,7 +94,7 @@ ENCODE_INLINE void TIER(choose)(const struct shape *f, uint32_t n, const float *
 ENCODE_INLINE void TIER(settle)(const struct shape *f, uint32_t n, const float *x, const float *w,
                                 const struct sub *free_subs, float d, struct trial *best) {
     struct trial t;
-    memcpy(t.subs, free_subs, sizeof t.subs);
+    memcpy(t.subs, free_subs, f->subs * sizeof *t.subs);
     for (int round = 0; round < 3; round++) {
         double xv = 0, vv = 0;
         t.d = encode_as_f16(d);
@@ -112,19 +116,38 @@ ENCODE_INLINE void TIER(settle)(const struct shape *f, uint32_t n, const float *
     }
 }
 
+/* The d whose multiples are nearest to the sub-blocks' own scales, of some that come close to the largest. */
+ENCODE_INLINE float TIER(choose_d)(const struct shape *f, const float *s, const float *vv, float far) {
+    float best = 0, least = INFINITY;
+    for (int k = 0; k < f->tries; k++) {
+        const float d = far / (f->l_least + (float)k * 0.5f), inverse = 1 / d;
+        encode_lanes loss = {0};
+        for (uint32_t j = 0; j < f->subs; j += 8) {
+            float l[8];
+            const encode_lanes own = TIER(at)(s + j), scaled = own * inverse;
+            const encode_lanes off = own - TIER(put_nearest)(l, &scaled, f->l_least, f->l_most) * d;
+            loss += TIER(at)(vv + j) * off * off;
+        }
+        const float sum = TIER(sum)(&loss);
+        if (sum < least) {
+            least = sum;
+            best = d;
+        }
+    }
+    return best;
+}
+
 /* What is largest of the sub-blocks' own scales; the best of all tries goes to *best. */
 ENCODE_INLINE float TIER(search)(const struct shape *f, uint32_t n, const float *x, const float *w,
                                  struct trial *best) {
     struct sub subs[MAX_SUBS];
-    float far = 0;
-    for (uint32_t j = 0; j < MAX_SUBS; j++) {
-        subs[j] = (struct sub){.s = j < f->subs ? TIER(search_sub)(f, n, x + n * j, w + n * j) : 0};
-        far = fabsf(subs[j].s) > fabsf(far) ? subs[j].s : far;
+    float far = 0, s[MAX_SUBS] = {0}, vv[MAX_SUBS] = {0};
+    for (uint32_t j = 0; j < f->subs; j++) {
+        s[j] = TIER(search_sub)(f, n, x + n * j, w + n * j, &vv[j]);
+        subs[j].s = s[j];
+        far = fabsf(s[j]) > fabsf(far) ? s[j] : far;
     }
-    for (int k = 0; k < f->tries; k++) {
-        const float l = f->subs == 1 ? 1 : f->l_least + (float)k;
-        TIER(settle)(f, n, x, w, subs, far / l, best);
-    }
+    TIER(settle)(f, n, x, w, subs, f->subs == 1 ? far : TIER(choose_d)(f, s, vv, far), best);
     return far;
 }
 
