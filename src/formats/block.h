@@ -70,5 +70,7 @@ float block_from_bf16(uint16_t h);
 /* The scale of a block of MXFP4 (OCP Microscaling Formats v1.0, E8M0), halved: 2^(e - 128), since its table
  * is doubled. Exact, subnormals too. */
 float block_from_e8m0_half(uint8_t e);
+/* A scale of NVFP4 (E4M3 without a sign), halved as its table is doubled. 0x7F is no number: 0. */
+float block_from_e4m3_half(uint8_t v);
 
 #endif

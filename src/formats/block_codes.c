@@ -224,8 +224,7 @@ void block_take_codes(uint32_t type, const uint8_t *b, struct block_parts *p) {
     }
 }
 
-/* Of NVFP4: 4 bits of exponent, 3 of mantissa, halved as its table is doubled. 0x7F is no number: 0. */
-static float half_e4m3(uint8_t v) {
+float block_from_e4m3_half(uint8_t v) {
     const uint32_t exponent = v >> 3 & 15, mantissa = v & 7;
     if (v == 0x7F)
         return 0;
@@ -236,7 +235,7 @@ static float half_e4m3(uint8_t v) {
 
 void block_take_nvfp4(const uint8_t *block, float *out) {
     for (uint32_t s = 0; s < 4; s++) {
-        const float d = half_e4m3(block[s]);
+        const float d = block_from_e4m3_half(block[s]);
         for (uint32_t j = 0; j < 8; j++) {
             const uint8_t both = block[4 + 8 * s + j];
             out[16 * s + j] = (float)block_mxfp4_values[both & 15] * d;

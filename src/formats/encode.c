@@ -32,8 +32,11 @@ bool encode_can(uint32_t type) {
     case BLOCK_IQ4_XS:
     case BLOCK_IQ1_M:
     case BLOCK_MXFP4:
+    case BLOCK_NVFP4:
     case BLOCK_TQ1_0:
     case BLOCK_TQ2_0:
+    case BLOCK_Q1_0:
+    case BLOCK_Q2_0:
         return true;
     default:
         return false;
@@ -148,6 +151,13 @@ static void encode_block(enum encode_tier tier, uint32_t type, const float *x, c
         break;
     case BLOCK_MXFP4:
         encode_mxfp4(x, w, block);
+        break;
+    case BLOCK_NVFP4:
+        encode_nvfp4(x, w, block);
+        break;
+    case BLOCK_Q1_0:
+    case BLOCK_Q2_0:
+        encode_bits(type, x, w, block);
         break;
     default:
         encode_scaled(tier, type, x, w, block);

@@ -2,8 +2,8 @@
  *
  * Q8_0, TQ1_0, TQ2_0, and without weights Q4_0, Q4_1, Q5_0 and Q5_1, give the bytes of ggml's reference
  * quantiser; F16 and BF16 round to nearest even. The others look for the least sum of w * (x - decoded x)^2,
- * by searches of our own (encode_scaled.c, encode_minimum.c, encode_grid.c): on ggml's vectors that sum is not above that of
- * its quantiser. Source of the layouts: block.h.
+ * by searches of our own (encode_scaled.c, encode_minimum.c, encode_grid.c): on ggml's vectors that sum is
+ * not above that of its quantiser. Source of the layouts: block.h.
  *
  * Pure functions on the caller's memory, for any thread: a row's bytes depend on the row alone. */
 #ifndef STATOR_FORMATS_ENCODE_H

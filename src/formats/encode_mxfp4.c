@@ -1,5 +1,5 @@
-/* MXFP4: 32 values of E2M1 and a scale that is a power of two. The nearest values for each of the few scales
- * that can be best; the least error stays. */
+/* MXFP4: 32 values of E2M1 and a scale that is a power of two; NVFP4: 16 and a scale of E4M3. The nearest
+ * values for each of the few scales that can be best; the least error stays. */
 #include "formats/encode_parts.h"
 
 #include <math.h>
@@ -39,6 +39,43 @@ void encode_mxfp4(const float *x, const float *w, uint8_t *block) {
             best = error;
             block[0] = (uint8_t)e;
             encode_put_nibbles(q, 16, block + 1);
+        }
+    }
+}
+
+/* The scales of one sub-block lie in a byte each; their values rise with it. */
+static uint8_t first_scale(float at_least) {
+    uint8_t v = 0;
+    for (uint8_t step = 64; step > 0; step /= 2)
+        if (v + step < 127 && block_from_e4m3_half((uint8_t)(v + step)) < at_least)
+            v = (uint8_t)(v + step);
+    return (uint8_t)(v + 1);
+}
+
+void encode_nvfp4(const float *x, const float *w, uint8_t *block) {
+    memset(block, 0, 36);
+    for (uint32_t s = 0; s < 4; s++, x += 16, w += 16) {
+        float most = 0, best = INFINITY;
+        for (uint32_t i = 0; i < 16; i++)
+            most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        /* From where most is clipped to where it gets the value 8 of at most 12. */
+        uint8_t v = first_scale(most * (0.6f / 12));
+        for (v = v < 126 ? v : 126; v < 127 && most > 0; v++) {
+            const float d = block_from_e4m3_half(v);
+            uint8_t q[16];
+            float error = 0;
+            for (uint32_t i = 0; i < 16 && error < best; i++) {
+                q[i] = nearest_code(x[i] / d);
+                const float off = x[i] - d * (float)block_mxfp4_values[q[i]];
+                error += w[i] * off * off;
+            }
+            if (error < best) {
+                best = error;
+                block[s] = v;
+                encode_put_nibbles(q, 8, block + 4 + 8 * s);
+            }
+            if (d * 12 > 1.6f * most)
+                break;
         }
     }
 }

@@ -18,6 +18,8 @@ void encode_ternary(uint32_t type, const float *x, uint8_t *block); /* TQ1_0, TQ
 /* IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_S, IQ1_M */
 void encode_grid(uint32_t type, const float *x, const float *w, uint8_t *block);
 void encode_mxfp4(const float *x, const float *w, uint8_t *block);
+void encode_nvfp4(const float *x, const float *w, uint8_t *block);
+void encode_bits(uint32_t type, const float *x, const float *w, uint8_t *block); /* Q1_0, Q2_0 */
 
 /* To nearest, ties to even, for |v| < 2^22; as rintf, but inlined by every compiler. */
 static inline float encode_nearest(float v) {

@@ -124,6 +124,15 @@ test_types() {
     printed '^ +blk.3.ffn_down.weight +q4_0 '
     printed '^ +blk.3.ffn_up.weight +q5_1 '
     printed '^ +blk.3.attn_q.weight +q4_k '
+    expect 0 "$stator" quantize $model "$tmp/x.gguf" F16 --tensor ffn_up=nvfp4
+    expect 0 "$stator" inspect "$tmp/x.gguf"
+    printed '^ +blk.3.ffn_up.weight +nvfp4 '
+    expect 0 "$stator" run "$tmp/x.gguf" --tokens "1 2 3" -n 4 --temp 0
+    expect 0 "$stator" quantize $model "$tmp/x.gguf" Q1_0 --dry-run
+    printed '^token_embd.weight +256 x 2048 +q8_0 +q6_k '
+    printed '^blk.0.ffn_down.weight +640 x 256 +q8_0 +q1_0 '
+    expect 0 "$stator" quantize $model "$tmp/x.gguf" Q2_0 --dry-run
+    printed '^blk.0.attn_v.weight +256 x 64 +q8_0 +q2_0 '
     expect 2 "$stator" quantize $model "$tmp/x.gguf" Q4_K_M --tensor ffn_dawn=q6_k
     said 'no tensor has such a name'
     expect 2 "$stator" quantize $model "$tmp/x.gguf" Q4_K_M --tensor norm=q6_k

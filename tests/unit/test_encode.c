@@ -40,6 +40,9 @@ static const struct type {
     {BLOCK_IQ2_XXS, 1.07e-1, 0},
     {BLOCK_IQ1_M, 1.37e-1, 0},
     {BLOCK_IQ1_S, 1.54e-1, 0},
+    {BLOCK_NVFP4, 6.22e-3, 0},
+    {BLOCK_Q1_0, 2.53e-1, 0},
+    {BLOCK_Q2_0, 9.62e-2, 0},
     {BLOCK_TQ1_0, 2.59e-1, 0x6cd20d18a2fbeba0},
     {BLOCK_TQ2_0, 2.59e-1, 0x45ef5c9384d39a08},
 };
@@ -66,7 +69,13 @@ static bool has_no_zero(uint32_t type) {
     for (size_t i = 0; i < N_GRID_TYPES; i++)
         if (grid_types[i].type == type)
             return true;
-    return false;
+    return type == BLOCK_Q1_0;
+}
+
+/* None among ../shared's. */
+static bool has_vectors(uint32_t type) {
+    return type != BLOCK_F32 && !is_ternary(type) && type != BLOCK_NVFP4 && type != BLOCK_Q1_0 &&
+           type != BLOCK_Q2_0;
 }
 
 static double error_of(uint32_t type, const uint8_t *row, const float *x, const float *w, uint64_t n) {
@@ -126,8 +135,8 @@ static void vectors_of_ggml(void **state) {
         const uint32_t type = types[i].type;
         const uint64_t bytes = row_bytes(type);
         char name[64];
-        if (type == BLOCK_F32 || is_ternary(type))
-            continue; /* no vectors */
+        if (!has_vectors(type))
+            continue;
         snprintf(name, sizeof name, "oracles/quants/%s.bin", block_info(type)->name);
         assert_non_null(testing_shared(name));
         uint8_t *theirs = testing_read_file(testing_shared(name), NULL);
@@ -371,6 +380,34 @@ static void points_of_grids_come_back(void **state) {
     }
 }
 
+/* What a format can hold comes back as it was. */
+static void few_bits_are_exact(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t type;
+        int least, most;
+        float d;
+    } cases[] = {{BLOCK_Q1_0, 0, 1, 0.375f},  {BLOCK_Q2_0, -1, 1, 0.375f},  {BLOCK_Q2_0, -1, 2, 0.375f},
+                 {BLOCK_Q2_0, 0, 2, -0.125f}, {BLOCK_NVFP4, 0, 15, 0.375f}, {BLOCK_NVFP4, 0, 15, 104}};
+    uint64_t seed = 41;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint32_t type = cases[i].type;
+        struct kernel_check_buffer row = kernel_check_alloc(row_bytes(type));
+        float x[COLS];
+        for (size_t c = 0; c < COLS; c++) {
+            const int span = cases[i].most - cases[i].least + 1;
+            const int v = cases[i].least + (int)((testing_uniform(&seed) + 1) * 0.4999f * (float)span);
+            x[c] = cases[i].d * (type == BLOCK_Q1_0    ? v == 0 ? -1 : 1
+                                 : type == BLOCK_NVFP4 ? (float)block_mxfp4_values[v]
+                                                       : (float)v);
+        }
+        encode_row(type, x, NULL, row.data, COLS);
+        if (error_of(type, row.data, x, NULL, COLS) != 0)
+            fail_msg("%s: case %zu is not exact", block_info(type)->name, i);
+        kernel_check_free(&row);
+    }
+}
+
 static void types_that_can_be_written(void **state) {
     (void)state;
     for (uint32_t type = 0; type < BLOCK_TYPES + 2; type++) {
@@ -393,6 +430,7 @@ int main(void) {
         cmocka_unit_test(tiers_give_the_same_bytes),
         cmocka_unit_test(the_nearest_points_are_found),
         cmocka_unit_test(points_of_grids_come_back),
+        cmocka_unit_test(few_bits_are_exact),
         cmocka_unit_test(types_that_can_be_written),
     };
     return cmocka_run_group_tests_name("encode", tests, NULL, NULL);

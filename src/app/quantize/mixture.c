@@ -40,15 +40,19 @@ enum file_type {
     BF16 = 32,
     TQ1_0 = 36,
     TQ2_0 = 37,
-    MXFP4_MOE = 38
+    MXFP4_MOE = 38,
+    Q1_0 = 40,
+    Q2_0 = 41
 };
 
 static const struct mixture mixtures[] = {
+    {"Q1_0", Q1_0, BLOCK_Q1_0, "1.1 bits, for models of 1 and -1"},
     {"IQ1_S", IQ1_S, BLOCK_IQ1_S, "1.6 bits"},
     {"TQ1_0", TQ1_0, BLOCK_TQ1_0, "1.7 bits, for ternary models"},
     {"IQ1_M", IQ1_M, BLOCK_IQ1_M, "1.8 bits"},
     {"IQ2_XXS", IQ2_XXS, BLOCK_IQ2_XXS, "2.1 bits"},
     {"TQ2_0", TQ2_0, BLOCK_TQ2_0, "2.1 bits, for ternary models"},
+    {"Q2_0", Q2_0, BLOCK_Q2_0, "2.3 bits, for models of -1, 0, 1 and 2"},
     {"IQ2_XS", IQ2_XS, BLOCK_IQ2_XS, "2.3 bits"},
     {"IQ2_S", IQ2_S, BLOCK_IQ2_XS, "2.5 bits"},
     {"IQ2_M", IQ2_M, BLOCK_IQ2_S, "2.7 bits"},
@@ -216,7 +220,7 @@ static const struct rule {
 } rules[] = {
     {IQ1_IQ2 & ~IQ2_UPPER, MIXTURE_EMBEDDING, ALWAYS, BLOCK_Q2_K},
     {IQ2_UPPER | BIT(IQ3_XXS), MIXTURE_EMBEDDING, ALWAYS, BLOCK_IQ3_S},
-    {BIT(TQ1_0) | BIT(TQ2_0), MIXTURE_EMBEDDING, ALWAYS, BLOCK_Q4_K},
+    {BIT(TQ1_0) | BIT(TQ2_0) | BIT(Q2_0), MIXTURE_EMBEDDING, ALWAYS, BLOCK_Q4_K},
 
     {IQ1_IQ2, MIXTURE_V, GQA_4_EXPERTS, BLOCK_Q4_K},
     {IQ2_UPPER, MIXTURE_V, ALWAYS, BLOCK_IQ3_S},
@@ -391,6 +395,8 @@ uint32_t mixture_fallback(uint32_t type, uint64_t row) {
     case BLOCK_Q3_K:
     case BLOCK_TQ1_0:
     case BLOCK_TQ2_0:
+    case BLOCK_Q1_0: /* here llama.cpp gives up */
+    case BLOCK_Q2_0:
         smaller = BLOCK_Q4_0;
         break;
     case BLOCK_Q4_K:

@@ -60,21 +60,22 @@ static uint64_t cost_of(const struct quantize_tensor *t) {
     case BLOCK_TQ2_0:
         return 5;
     case BLOCK_MXFP4:
+    case BLOCK_Q1_0:
         return 20;
     case BLOCK_Q4_0:
     case BLOCK_Q5_0:
         return t->weights != NULL ? 165 : 5;
     case BLOCK_Q4_1:
     case BLOCK_Q5_1:
-        return t->weights != NULL ? 800 : 5;
+        return t->weights != NULL ? 550 : 5;
     case BLOCK_IQ2_S:
     case BLOCK_IQ2_XS:
     case BLOCK_IQ2_XXS:
         return 130;
     case BLOCK_Q2_K:
-        return 420;
+        return 190;
     case BLOCK_Q3_K:
-        return 290;
+        return 200;
     case BLOCK_Q4_K:
     case BLOCK_Q5_K:
         return 130;
