@@ -403,6 +403,25 @@ static stator_status parse_alignment(struct gguf_file *f, stator_error *e) {
     return STATOR_OK;
 }
 
+/* Of a type that is none of ours. */
+static const char *what_type(uint32_t type) {
+    switch (type) {
+    case 4:
+    case 5:
+        return "q4_2 or q4_3, which ggml gave up in 2023; make the file again, with q4_0 or a later format";
+    case 31:
+    case 32:
+    case 33:
+    case 36:
+    case 37:
+    case 38:
+        return "q4_0 or iq4_nl rearranged for one kind of processor, which ggml no longer reads; make the "
+               "file again, with q4_0 or iq4_nl";
+    default:
+        return "it is of another program than llama.cpp, or of a later version";
+    }
+}
+
 /* Dimensions and type of one tensor: bytes fit the shape, nothing wraps. */
 static stator_status parse_extent(struct cursor *c, const char *name, struct gguf_tensor *t,
                                   stator_error *e) {
@@ -432,7 +451,8 @@ static stator_status parse_extent(struct cursor *c, const char *name, struct ggu
         return truncated(c, text, e);
     const struct block_info *b = block_info(t->type);
     if (b == NULL)
-        return error_set(e, STATOR_BAD_MODEL, "tensor '%s' has an unknown type, %" PRIu32, name, t->type);
+        return error_set(e, STATOR_BAD_MODEL, "tensor '%s' has an unknown type, %" PRIu32 ": %s", name,
+                         t->type, what_type(t->type));
     uint64_t row = 0;
     if (t->ne[0] % b->values != 0)
         return error_set(e, STATOR_BAD_MODEL,

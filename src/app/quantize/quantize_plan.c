@@ -145,10 +145,11 @@ static stator_status apply_overrides(struct quantize_plan *p, const struct optio
             return error_set(e, STATOR_USAGE, "--tensor %.200s: no tensor has such a name", list->items[i]);
         if (o.matched == o.kept)
             return error_set(e, STATOR_USAGE,
-                             "--tensor %.200s: the %" PRIu64 " tensor%s of such a name stay%s as they are "
+                             "--tensor %.200s: the %" PRIu64 " tensor%s of such a name stay%s as %s "
                              "(norms, biases, routers and the like are never quantised; nor is an "
                              "output matrix of nvfp4 that has a scale beside it)",
-                             list->items[i], o.matched, o.matched == 1 ? "" : "s", o.matched == 1 ? "s" : "");
+                             list->items[i], o.matched, o.matched == 1 ? "" : "s", o.matched == 1 ? "s" : "",
+                             o.matched == 1 ? "it is" : "they are");
     }
     return STATOR_OK;
 }
