@@ -28,12 +28,15 @@ enum {
     PEER_LONGROPE = 2048,
     PEER_ROPE_FREQS = 4096,
     PEER_NO_PRE_NORMS = 8192,
-    PEER_WIDE_NORMS = 16384,  /* of all heads of q together, of all of k */
-    PEER_NEXTN = 32768,       /* a block of nextn behind the layers */
-    PEER_ONE_FACTORS = 65536, /* beta and alpha are one tensor */
-    PEER_ONE_IN = 131072,     /* q, k, v and gates of delta-net layers, too */
-    PEER_SCALES = 262144,     /* three in four matrices have a tensor "scale" beside them */
-    PEER_NVFP4 = 524288       /* matrices are NVFP4, with scales, if rows are whole blocks */
+    PEER_WIDE_NORMS = 16384,   /* of all heads of q together, of all of k */
+    PEER_NEXTN = 32768,        /* a block of nextn behind the layers */
+    PEER_ONE_FACTORS = 65536,  /* beta and alpha are one tensor */
+    PEER_ONE_IN = 131072,      /* q, k, v and gates of delta-net layers, too */
+    PEER_SCALES = 262144,      /* three in four matrices have a tensor "scale" beside them */
+    PEER_NVFP4 = 524288,       /* matrices are NVFP4, with scales, if rows are whole blocks */
+    PEER_ONE_QKV = 1048576,    /* q, k and v are one tensor; so are their biases in every other layer */
+    PEER_THREE_QKV = 2097152,  /* they are not, though the architecture's are */
+    PEER_ONE_GATE_UP = 4194304 /* gate and up of experts are one tensor */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -170,6 +173,21 @@ static const struct peer_model peer_models[] = {
     {"qwen35-scales-nextn", "qwen35", 4, 96, 160, 4, 2, 32, 200, .rot = 16,
      .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_UNTIED | PEER_NEXTN | PEER_SCALES, .key_heads = 2,
      .value_heads = 4, .state = 32, .taps = 4},
+    {"qwen2-fused", "qwen2", 3, 160, 288, 5, 1, 32, 300, .flags = PEER_BIAS | PEER_ONE_QKV},
+    {"qwen2-plain", "qwen2", 2, 96, 96, 3, 1, 32, 200, .flags = PEER_UNTIED},
+    {"qwen3-fused", "qwen3", 3, 96, 160, 7, 1, 32, 300,
+     .flags = PEER_HEAD_NORMS | PEER_ONE_QKV | PEER_BIAS | PEER_SCALES},
+    {"phi3-apart", "phi3", 2, 160, 224, 5, 5, 32, 300,
+     .flags = PEER_FUSED | PEER_THREE_QKV | PEER_LONGROPE | PEER_BIAS, .original = 64,
+     .keys = {{"rope.scaling.attn_factor", .fraction = 1.19f}}},
+    {"granite-biases", "granite", 2, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_BIAS | PEER_OUT_BIAS | PEER_ROPE_FREQS,
+     .keys = {{"residual_scale", .fraction = 0.22f}, {"logit_scale", .fraction = 3}}},
+    {"llama-long", "llama", 2, 96, 160, 6, 2, 64, 257, .flags = PEER_LONGROPE, .original = 64,
+     .keys = {{"rope.scaling.type", .text = "longrope"}, {"rope.scaling.attn_factor", .fraction = 1.19f}}},
+    {"qwen35moe-fused", "qwen35moe", 5, 160, 0, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_ONE_GATE_UP, .experts = 10,
+     .used = 3, .expert_ff = 96, .shared_ff = 64, .key_heads = 1, .value_heads = 5, .state = 32, .taps = 4},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -292,14 +310,17 @@ static inline int peer_is_delta(const struct peer_model *m, uint32_t layer) {
 static inline void peer_attention(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const uint64_t q = (uint64_t)m->heads * m->dim, kv = (uint64_t)m->kv_heads * m->dim;
-    if (m->flags & PEER_FUSED) {
+    const int fused = m->flags & (PEER_FUSED | PEER_ONE_QKV) && !(m->flags & PEER_THREE_QKV);
+    if (fused) {
         peer_matrix(p, "attn_qkv.weight", m->embd, q + 2 * kv);
     } else {
         peer_matrices(p, "attn_q.weight", m->embd, m->key_heads > 0 ? 2 * q : q, 1, 2);
         peer_matrices(p, "attn_k.weight", m->embd, kv, 1, 2);
         peer_matrix(p, "attn_v.weight", m->embd, kv);
     }
-    if (m->flags & PEER_BIAS) {
+    if (m->flags & PEER_BIAS && fused && p->layer % 2 == 0) {
+        peer_vector(p, "attn_qkv.bias", q + 2 * kv, 0);
+    } else if (m->flags & PEER_BIAS) {
         peer_vector(p, "attn_q.bias", q, 0);
         peer_vector(p, "attn_k.bias", kv, 0);
         peer_vector(p, "attn_v.bias", kv, 0);
@@ -343,8 +364,12 @@ static inline void peer_experts(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const uint64_t e = m->embd, ff = m->expert_ff;
     peer_floats(p, "ffn_gate_inp.weight", 2, (uint64_t[]){e, m->experts, 1}, 0, 4 / sqrtf((float)e));
-    peer_matrices(p, "ffn_gate_exps.weight", e, ff, m->experts, 1);
-    peer_matrices(p, "ffn_up_exps.weight", e, ff, m->experts, 1);
+    if (m->flags & PEER_ONE_GATE_UP) {
+        peer_matrices(p, "ffn_gate_up_exps.weight", e, 2 * ff, m->experts, 1);
+    } else {
+        peer_matrices(p, "ffn_gate_exps.weight", e, ff, m->experts, 1);
+        peer_matrices(p, "ffn_up_exps.weight", e, ff, m->experts, 1);
+    }
     peer_matrices(p, "ffn_down_exps.weight", ff, e, m->experts, 1);
     if (m->flags & PEER_EXPERT_BIAS) {
         peer_vector(p, "ffn_gate_inp.bias", m->experts, 0);

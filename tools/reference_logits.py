@@ -161,6 +161,8 @@ class Model:
         q_width, kv_width = self.heads * self.dim, self.kv_heads * self.dim
         if self.has('attn_qkv.weight'):
             q, k, v = np.split(self.product(h, 'attn_qkv'), [q_width, q_width + kv_width], axis=1)
+            if self.has('attn_q.bias'):
+                q, k, v = q + self.w('attn_q.bias'), k + self.w('attn_k.bias'), v + self.w('attn_v.bias')
         else:
             q, k, v = (self.product(h, 'attn_' + x) for x in 'qkv')
         if self.arch == 'olmo2':
@@ -220,7 +222,10 @@ class Model:
 
     def expert(self, e, x):
         bias = lambda name: self.w(name + '.bias')[e] if self.has(name + '.bias') else 0
-        gate, up = (self.w(n + '.weight')[e] @ x * self.scale(n)[e] + bias(n) for n in ('ffn_gate_exps', 'ffn_up_exps'))
+        if self.has('ffn_gate_up_exps.weight'):
+            gate, up = np.split(self.w('ffn_gate_up_exps.weight')[e] @ x, 2)
+        else:
+            gate, up = (self.w(n + '.weight')[e] @ x * self.scale(n)[e] + bias(n) for n in ('ffn_gate_exps', 'ffn_up_exps'))
         if self.arch == 'gpt-oss':
             gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
             inner = gate * sigmoid(1.702 * gate) * (up + 1)

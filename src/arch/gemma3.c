@@ -58,7 +58,7 @@ static void build(struct graph *g, const struct shape *s) {
         const bool far = !shape_has_window(s, i);
         p.kv = far ? all : window;
         p.angles = far ? angles : local;
-        uint32_t normed = parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v));
+        uint32_t normed = parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l));
         uint32_t out = parts_product(&p, i, "attn_out", parts_heads(&p, i, normed), l->attn_output);
         parts_add_norm(&p, i, out, l->own[POST_ATTENTION_NORM]);
         normed = parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL));

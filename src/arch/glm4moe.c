@@ -5,9 +5,6 @@
 
 static const struct shape_place layer[] = {
     PARTS_PROJECTIONS,
-    {SHAPE_LAYER(q_bias), .name = "attn_q.bias", .cols = SHAPE_HEADS_K, .optional = true},
-    {SHAPE_LAYER(k_bias), .name = "attn_k.bias", .cols = SHAPE_KV_K, .optional = true},
-    {SHAPE_LAYER(v_bias), .name = "attn_v.bias", .cols = SHAPE_KV_V, .optional = true},
     {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEAD_K, .optional = true},
     {SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_HEAD_K, .optional = true},
     {SHAPE_LAYER(ffn_norm), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD},

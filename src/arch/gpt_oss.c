@@ -4,14 +4,7 @@
 #include "arch/parts/parts.h"
 
 static const struct shape_place layer[] = {
-    {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
-    {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_HEADS_K},
-    {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K},
-    {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V},
-    {SHAPE_LAYER(q_bias), .name = "attn_q.bias", .cols = SHAPE_HEADS_K},
-    {SHAPE_LAYER(k_bias), .name = "attn_k.bias", .cols = SHAPE_KV_K},
-    {SHAPE_LAYER(v_bias), .name = "attn_v.bias", .cols = SHAPE_KV_V},
-    {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD},
+    PARTS_PROJECTIONS,
     {SHAPE_LAYER(attn_output_bias), .name = "attn_output.bias", .cols = SHAPE_EMBD},
     {SHAPE_LAYER(sinks), .name = "attn_sinks.weight", .cols = SHAPE_HEADS},
     {SHAPE_LAYER(ffn_norm), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD},
@@ -40,7 +33,7 @@ static void build(struct graph *g, const struct shape *s) {
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         p.kv = shape_has_window(s, i) ? window : all;
-        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
+        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
         parts_experts(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(s, i)));
     }
     parts_end(&p);

@@ -5,13 +5,10 @@
 #include <stdio.h>
 
 static const struct shape_place layer[] = {
-    PARTS_ATTENTION,
-    PARTS_DENSE(SHAPE_DENSE_LAYERS),
-    PARTS_EXPERTS,
-    PARTS_SHARED_EXPERT,
+    PARTS_ATTENTION, PARTS_DENSE(SHAPE_DENSE_LAYERS), PARTS_EXPERTS, PARTS_SHARED_EXPERT, PARTS_OUTPUT_BIAS,
 };
 
-static const struct shape_place global[] = {PARTS_ENDS};
+static const struct shape_place global[] = {PARTS_ENDS, PARTS_ROPE_FREQS, PARTS_LONGROPE};
 
 /* What squares of are far from the ends of float. */
 #define LEAST 1e-6f

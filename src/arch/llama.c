@@ -7,15 +7,13 @@ static const struct shape_place layer[] = {
     PARTS_ATTENTION,
     PARTS_DENSE(SHAPE_DENSE_LAYERS),
     PARTS_EXPERTS,
-    {SHAPE_LAYER(q_bias), .name = "attn_q.bias", .cols = SHAPE_HEADS_K, .optional = true},
-    {SHAPE_LAYER(k_bias), .name = "attn_k.bias", .cols = SHAPE_KV_K, .optional = true},
-    {SHAPE_LAYER(v_bias), .name = "attn_v.bias", .cols = SHAPE_KV_V, .optional = true},
-    {SHAPE_LAYER(attn_output_bias), .name = "attn_output.bias", .cols = SHAPE_EMBD, .optional = true},
+    PARTS_OUTPUT_BIAS,
 };
 
 static const struct shape_place global[] = {
     PARTS_ENDS,
-    {SHAPE_GLOBAL(rope_freqs), .name = "rope_freqs.weight", .cols = SHAPE_HALF_ROT, .optional = true},
+    PARTS_ROPE_FREQS,
+    PARTS_LONGROPE,
 };
 
 /* Old files carry the plain inverse frequencies, which rope.freq_base says again: nothing to compute from. */

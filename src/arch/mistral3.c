@@ -6,9 +6,10 @@ static const struct shape_place layer[] = {
     PARTS_ATTENTION,
     PARTS_DENSE(SHAPE_DENSE_LAYERS),
     PARTS_EXPERTS,
+    PARTS_OUTPUT_BIAS,
 };
 
-static const struct shape_place global[] = {PARTS_ENDS};
+static const struct shape_place global[] = {PARTS_ENDS, PARTS_ROPE_FREQS, PARTS_LONGROPE};
 
 /* The growth is in the angles of q, so all of its dimensions must have one. */
 static stator_status read_growth(const struct gguf *g, struct shape *s, stator_error *e) {

@@ -3,20 +3,14 @@
 #include "arch/parts/parts.h"
 
 static const struct shape_place layer[] = {
-    {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
-    {SHAPE_LAYER(qkv), .name = "attn_qkv.weight", .cols = SHAPE_EMBD, .rows = SHAPE_QKV},
-    {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD},
-    {SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD},
+    PARTS_ATTENTION,
     {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_TWO_FF},
     {SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD},
 };
 
 static const struct shape_place global[] = {
     PARTS_ENDS,
-    {SHAPE_GLOBAL(rope_factors_long), .name = "rope_factors_long.weight", .cols = SHAPE_HALF_ROT,
-     .optional = true},
-    {SHAPE_GLOBAL(rope_factors_short), .name = "rope_factors_short.weight", .cols = SHAPE_HALF_ROT,
-     .optional = true},
+    PARTS_LONGROPE,
 };
 
 /* A window of 0 tells Phi-4 from Phi-3: it has none. */
@@ -32,7 +26,7 @@ static void build(struct graph *g, const struct shape *s) {
         p.kv = parts_window(&p, s->window);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
-        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->qkv, NULL, NULL)));
+        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
         parts_swiglu(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->up, NULL, NULL)));
     }
     parts_end(&p);

@@ -13,7 +13,7 @@ static void build(struct graph *g, const struct shape *s) {
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         p.no_rope = (i + 1) % ROPE_PERIOD == 0;
-        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
+        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
         parts_feed_forward(&p, i);
     }
     parts_end(&p);

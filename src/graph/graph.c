@@ -123,8 +123,8 @@ static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct 
     w->runs = runs;
     w->packed = packed;
     uint64_t rows = t->ne[1];
-    if (runs.run > 0) {
-        CHECK(w->packed && t->ne[2] == 1 && (runs.run % PANEL_ROWS == 0 || rows == runs.stride) &&
+    if (runs.run > 0 && packed) {
+        CHECK((t->ne[2] == 1 || rows == runs.stride) && (runs.run % PANEL_ROWS == 0 || rows == runs.stride) &&
               runs.first + runs.run <= runs.stride && rows % runs.stride == 0);
         rows = rows / runs.stride * runs.run;
     }
@@ -138,7 +138,7 @@ static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct 
     } else {
         CHECK(t->type == BLOCK_F32 && t->ne[2] == 1);
         w->matrices = 1;
-        w->bytes = arith_round_up(arith_must_mul(arith_must_mul(t->ne[0], t->ne[1]), 4), PANEL_ALIGN);
+        w->bytes = arith_round_up(graph_weight_file_bytes(w), PANEL_ALIGN);
     }
     return g->n_weights++;
 }
@@ -154,11 +154,18 @@ uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *
 }
 
 uint64_t graph_weight_file_bytes(const struct graph_weight *w) {
+    if (!w->packed)
+        return w->runs.run == 0 ? w->tensor->bytes : w->runs.run * sizeof(float);
     return w->runs.run == 0 ? w->tensor->bytes : w->tensor->bytes / w->runs.stride * w->runs.run;
 }
 
 uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t) {
     return add_weight(g, t, (struct graph_runs){0}, false);
+}
+
+uint32_t graph_add_plain_run(struct graph *g, const struct gguf_tensor *t, uint32_t first, uint32_t n) {
+    CHECK(t->ne[1] == 1 && first + n <= t->ne[0]);
+    return add_weight(g, t, (struct graph_runs){first, n, (uint32_t)t->ne[0]}, false);
 }
 
 uint32_t graph_weight_panels(const struct graph_weight *w) {

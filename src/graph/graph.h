@@ -102,7 +102,7 @@ struct graph_piece {
 
 struct graph_weight {
     const struct gguf_tensor *tensor;
-    struct graph_runs runs;     /* packed only */
+    struct graph_runs runs;     /* of each matrix; plain: `run` values from `first` on */
     bool packed;                /* panels; else plain float32 */
     bool factor;                /* of an op's sums: finite */
     struct panel_layout layout; /* packed only; of one matrix */
@@ -405,6 +405,7 @@ void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves);
 /* The same tensor twice is one weight. */
 uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t); /* panels */
 uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t);  /* F32 as it lies in the file */
+uint32_t graph_add_plain_run(struct graph *g, const struct gguf_tensor *t, uint32_t first, uint32_t n);
 struct graph_op *graph_add_op(struct graph *g, enum graph_kind kind, uint32_t layer, uint32_t in,
                               uint32_t out);
 /* With the tensor's factor, if it has one. */

@@ -430,6 +430,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
         return s->experts.count;
     case SHAPE_EXPERT_FF:
         return s->experts.ff;
+    case SHAPE_TWO_EXPERT_FF:
+        return 2 * (uint64_t)s->experts.ff;
     case SHAPE_SHARED_FF:
         return s->experts.shared_ff;
     }
@@ -459,7 +461,8 @@ static bool layer_has(const struct shape *s, const struct shape_place *p, uint32
 /* What makes a layer have a tensor, where that is not all layers. */
 static stator_status missing(const struct gguf *g, const struct shape *s, const struct shape_place *p,
                              const char *prefix, uint32_t layer, stator_error *e) {
-    const bool mixed = s->experts.count > 0 || (layer < s->n_layers && s->layers[layer].experts.gate != NULL);
+    const bool mixed =
+        s->experts.count > 0 || (layer < s->n_layers && s->layers[layer].experts.router != NULL);
     if (p->layers >= SHAPE_DENSE_LAYERS && mixed)
         return gguf_error(
             g, e,
@@ -476,12 +479,25 @@ static stator_status missing(const struct gguf *g, const struct shape *s, const 
     return gguf_error(g, e, "tensor '%s%s' is missing", prefix, p->name);
 }
 
+static const struct gguf_tensor *fused_of(const struct shape *s, const struct shape_place *p,
+                                          uint32_t layer) {
+    if (p->fused == 0 || layer == UINT32_MAX)
+        return NULL;
+    const uint8_t *l = (const uint8_t *)&s->layers[layer];
+    return *(const struct gguf_tensor *const *)(const void *)(l + p->fused);
+}
+
 /* layer: UINT32_MAX outside of layers. */
 static stator_status check_place(const struct gguf *g, const struct shape *s, const struct shape_place *p,
                                  const char *prefix, uint32_t layer, const struct gguf_tensor *t,
                                  stator_error *e) {
+    const struct gguf_tensor *fused = fused_of(s, p, layer);
+    char shown[GGUF_SHOWN];
     if (t == NULL)
-        return p->optional ? STATOR_OK : missing(g, s, p, prefix, layer, e);
+        return p->optional || fused != NULL ? STATOR_OK : missing(g, s, p, prefix, layer, e);
+    if (fused != NULL)
+        return gguf_error(g, e, "tensor '%s%s' is there, but its rows are in '%s' too", prefix, p->name,
+                          gguf_show(fused->name, shown));
     uint64_t cols = extent_of(s, p->cols), rows = extent_of(s, p->rows), matrices = extent_of(s, p->matrices);
     if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != matrices || t->ne[3] != 1)
         return gguf_error(g, e,
@@ -583,6 +599,8 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
             rc = layer_has(s, p, l) ? check_place(g, s, p, prefix, l, t, e)
                                     : check_absent(g, s, p, prefix, t, e);
         }
+        if (rc == STATOR_OK && s->layers[l].qkv_bias != NULL && s->layers[l].qkv == NULL)
+            rc = gguf_error(g, e, "tensor '%sattn_qkv.bias' is there, but 'attn_qkv.weight' is not", prefix);
         if (rc == STATOR_OK && (s->layers[l].q_norm == NULL) != (s->layers[l].k_norm == NULL))
             rc = gguf_error(
                 g, e, "tensor '%sattn_%c_norm.weight' is missing, but attn_%c_norm.weight is there", prefix,

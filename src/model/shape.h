@@ -36,6 +36,7 @@ enum shape_extent {
     SHAPE_DELTA_TAPS,
     SHAPE_EXPERTS,
     SHAPE_EXPERT_FF,
+    SHAPE_TWO_EXPERT_FF, /* gate, then up */
     SHAPE_SHARED_FF
 };
 
@@ -56,7 +57,9 @@ struct shape_place {
     enum shape_extent cols, rows;
     enum shape_extent matrices; /* of a 3-D tensor: its last dimension */
     bool optional;
-    bool f32; /* other types are refused; vectors are F32 anyhow */
+    size_t
+        fused; /* field of struct shape_layer: its rows are in that tensor instead, if it is there; 0: not */
+    bool f32;  /* other types are refused; vectors are F32 anyhow */
     enum shape_layers layers;
 };
 
@@ -79,6 +82,7 @@ struct shape_layer {
     const struct gguf_tensor *attn_norm; /* [n_embd] F32 */
     const struct gguf_tensor *q, *k, *v; /* rows = heads * head_dim, cols = n_embd */
     const struct gguf_tensor *qkv;       /* in place of these three: one after the other */
+    const struct gguf_tensor *qkv_bias;  /* likewise */
     const struct gguf_tensor *q_bias, *k_bias, *v_bias;
     const struct gguf_tensor *q_norm, *k_norm; /* [head_dim_k] */
     const struct gguf_tensor *attn_output;     /* rows = n_embd, cols = n_head * head_dim_v */
@@ -88,10 +92,11 @@ struct shape_layer {
     const struct gguf_tensor *gate, *up; /* rows = n_ff; without gate: up has both, gate first */
     const struct gguf_tensor *down;      /* rows = n_embd */
     struct shape_experts_tensors {
-        const struct gguf_tensor *router;                          /* [n_embd, experts] */
-        const struct gguf_tensor *router_bias;                     /* [experts] */
-        const struct gguf_tensor *choice_bias;                     /* [experts], of what chooses alone */
-        const struct gguf_tensor *gate, *up, *down;                /* 3-D, a matrix per expert */
+        const struct gguf_tensor *router;           /* [n_embd, experts] */
+        const struct gguf_tensor *router_bias;      /* [experts] */
+        const struct gguf_tensor *choice_bias;      /* [experts], of what chooses alone */
+        const struct gguf_tensor *gate, *up, *down; /* 3-D, a matrix per expert */
+        const struct gguf_tensor *gate_up;          /* in place of two: gate's rows, then up's */
         const struct gguf_tensor *gate_bias, *up_bias, *down_bias; /* [rows, experts] F32 */
         const struct gguf_tensor *shared_router;                   /* [n_embd] */
         const struct gguf_tensor *shared_gate, *shared_up, *shared_down;

@@ -128,7 +128,7 @@ static void add_weights(const struct graph *g, const struct device_facts *f, con
                                       (w->layout.panels * PANEL_ROWS - w->layout.rows) *
                                       (w->layout.panel_bytes / PANEL_ROWS);
         else
-            place->weights_padding += w->bytes - w->tensor->bytes;
+            place->weights_padding += w->bytes - graph_weight_file_bytes(w);
     }
     slices_weight_blocks(g, 0, own, 0, p);
 }

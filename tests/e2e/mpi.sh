@@ -18,6 +18,12 @@ same() {
 test_demo_has_the_bits_of_one_host() { need_mpi; same configs/demo.gguf; }
 test_hybrid_with_experts_has_them_too() { need_mpi; need_shared oracles/models/qwen35moe.gguf; same "$shared/oracles/models/qwen35moe.gguf"; }
 
+test_factors_go_with_their_layers() {
+    need_mpi
+    "$(dirname "$stator")/tests/test_peer_models" --write "$tmp" >/dev/null || fail "no models"
+    same "$tmp/qwen3moe-nvfp4.gguf"
+}
+
 test_sampled_text_is_the_same() {
     need_mpi
     local what=(run configs/demo.gguf -p "Once upon a time" -n 40 --temp 0.9 --seed 7 --repeat-penalty 1.1 --json)

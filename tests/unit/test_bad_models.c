@@ -217,8 +217,20 @@ static const struct change changes[] = {
      .refusal = "tensor 'blk.1.ffn_up_exps.weight' has shape [160, 960, 1, 1], but the metadata says [160, "
                 "96, 10, 1]"},
     {"qwen3moe-odd", "blk.1.ffn_gate_up_exps.weight", SHAPE, .ne = {160, 192, 10},
-     .refusal = "tensor 'blk.1.ffn_gate_up_exps.weight' is not known for the architecture qwen3moe; leaving "
-                "it out would give wrong results"},
+     .refusal = "tensor 'blk.1.ffn_gate_exps.weight' is there, but its rows are in "
+                "'blk.1.ffn_gate_up_exps.weight' too"},
+    {"qwen35moe-fused", "blk.1.ffn_gate_up_exps.weight", SHAPE, .ne = {160, 80, 10},
+     .refusal = "tensor 'blk.1.ffn_gate_up_exps.weight' has shape [160, 80, 10, 1], but the metadata says "
+                "[160, 192, 10, 1]"},
+    {"qwen35moe-fused", "blk.1.ffn_gate_up_exps.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.ffn_gate_exps.weight' is missing"},
+    {"qwen3-fused", "blk.1.attn_k.weight", SHAPE, .ne = {96, 32},
+     .refusal = "tensor 'blk.1.attn_k.weight' is there, but its rows are in 'blk.1.attn_qkv.weight' too"},
+    {"qwen3-fused", "blk.0.attn_k.bias", SHAPE, .ne = {32},
+     .refusal = "tensor 'blk.0.attn_k.bias' is there, but its rows are in 'blk.0.attn_qkv.bias' too"},
+    {"qwen2-fused", "blk.1.attn_qkv.weight", LEFT_OUT, .refusal = "tensor 'blk.1.attn_q.weight' is missing"},
+    {"llama-mqa", "blk.1.attn_qkv.bias", SHAPE, .ne = {224},
+     .refusal = "tensor 'blk.1.attn_qkv.bias' is there, but 'attn_qkv.weight' is not"},
     {"qwen3moe-odd", "blk.1.ffn_gate_exps.weight", LEFT_OUT,
      .refusal = "tensor 'blk.1.ffn_gate_exps.weight' is missing: qwen3moe.expert_count is 10, "
                 "leading_dense_block_count 0, and the shared expe"},
@@ -459,7 +471,7 @@ static const struct change changes[] = {
     {"gpt-oss-odd", "blk.1.attn_output.bias", SHAPE, .ne = {161},
      .refusal =
          "tensor 'blk.1.attn_output.bias' has shape [161, 1, 1, 1], but the metadata says [160, 1, 1, 1]"},
-    {"gpt-oss-odd", "blk.1.attn_q.bias", LEFT_OUT, .refusal = "tensor 'blk.1.attn_q.bias' is missing"},
+    {"gpt-oss-odd", "blk.1.attn_q.bias", LEFT_OUT, .refusal = NULL},
     {"phi3-odd", "blk.1.attn_qkv.weight", SHAPE, .ne = {160, 223},
      .refusal =
          "tensor 'blk.1.attn_qkv.weight' has shape [160, 223, 1, 1], but the metadata says [160, 224, 1, 1]"},

@@ -357,7 +357,7 @@ static void bad_tensors(void **state) {
         const char *arch, *name;
     } required[] = {{"llama", "token_embd.weight"},        {"llama", "output_norm.weight"},
                     {"llama", "blk.1.attn_v.weight"},      {"llama", "blk.0.ffn_norm.weight"},
-                    {"llama", "blk.0.attn_output.weight"}, {"qwen2", "blk.0.attn_k.bias"},
+                    {"llama", "blk.0.attn_output.weight"}, {"qwen2", "blk.0.attn_k.weight"},
                     {"qwen3", "blk.1.attn_q_norm.weight"}, {"qwen3", "blk.1.attn_k_norm.weight"}};
     for (size_t i = 0; i < sizeof required / sizeof required[0]; i++) {
         char part[96];
@@ -370,7 +370,7 @@ static void bad_tensors(void **state) {
     } unknown[] = {{"llama", "output.bias"},
                    {"llama", "blk.0.attn_q_norm.weight"},
                    {"llama", "blk.0.ffn_gate.bias"},
-                   {"qwen3", "blk.0.attn_q.bias"},
+                   {"qwen3", "blk.1.attn_output.bias"},
                    {"qwen2", "blk.1.attn_output.bias"},
                    {"llama", "blk.00.attn_output.bias"},
                    {"llama", "blk.attn_q.weight"},

@@ -31,6 +31,8 @@ void parts_end(struct parts *p);
 
 /* A value "blk.N.name" of the batch's rows, in scratch. */
 uint32_t parts_value(struct parts *p, uint32_t layer, const char *name, uint32_t width, uint32_t forms);
+/* The forms that q, k and v of the layer multiply, which may be one tensor. */
+uint32_t parts_qkv_forms(const struct shape_layer *l);
 /* The forms that products with these matrices want; NULL: none. */
 uint32_t parts_forms(const struct gguf_tensor *a, const struct gguf_tensor *b, const struct gguf_tensor *c);
 struct graph_norm parts_norm_of(const struct shape *s, uint32_t width);
@@ -108,13 +110,28 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
 
 /* Rows of the tables of tensors. */
 #define PARTS_DENSE_LAYER PARTS_ATTENTION, PARTS_DENSE(SHAPE_ALL_LAYERS)
+/* Biases are those of files that have some. */
 #define PARTS_PROJECTIONS                                                                                    \
     {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},                                \
-        {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_HEADS_K},                \
-        {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K},                   \
-        {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V}, {                 \
+        PARTS_QKV_ROW(q, "attn_q.weight", SHAPE_EMBD, SHAPE_HEADS_K, qkv),                                   \
+        PARTS_QKV_ROW(k, "attn_k.weight", SHAPE_EMBD, SHAPE_KV_K, qkv),                                      \
+        PARTS_QKV_ROW(v, "attn_v.weight", SHAPE_EMBD, SHAPE_KV_V, qkv),                                      \
+        {SHAPE_LAYER(qkv), .name = "attn_qkv.weight", .cols = SHAPE_EMBD, .rows = SHAPE_QKV,                 \
+         .optional = true},                                                                                  \
+        PARTS_BIAS(q_bias, "attn_q.bias", SHAPE_HEADS_K, .fused = offsetof(struct shape_layer, qkv_bias)),   \
+        PARTS_BIAS(k_bias, "attn_k.bias", SHAPE_KV_K, .fused = offsetof(struct shape_layer, qkv_bias)),      \
+        PARTS_BIAS(v_bias, "attn_v.bias", SHAPE_KV_V, .fused = offsetof(struct shape_layer, qkv_bias)),      \
+        PARTS_BIAS(qkv_bias, "attn_qkv.bias", SHAPE_QKV, ), {                                                \
         SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD    \
     }
+#define PARTS_QKV_ROW(field, text, c, r, whole)                                                              \
+    {                                                                                                        \
+        SHAPE_LAYER(field), .name = (text), .cols = (c), .rows = (r),                                        \
+                            .fused = offsetof(struct shape_layer, whole)                                     \
+    }
+#define PARTS_BIAS(field, text, c, ...)                                                                      \
+    { SHAPE_LAYER(field), .name = (text), .cols = (c), .optional = true, __VA_ARGS__ }
+#define PARTS_OUTPUT_BIAS PARTS_BIAS(attn_output_bias, "attn_output.bias", SHAPE_EMBD, )
 #define PARTS_ATTENTION                                                                                      \
     PARTS_PROJECTIONS, {                                                                                     \
         SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD                                 \
@@ -125,17 +142,21 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD, .layers = (of)   \
     }
 /* Router and experts; biases and the shared expert are rows of their own. */
-#define PARTS_EXPERTS_MATRIX(field, text, c, r)                                                              \
+#define PARTS_EXPERTS_MATRIX(field, text, c, r, ...)                                                         \
     {                                                                                                        \
         SHAPE_LAYER(experts.field), .name = text, .cols = (c), .rows = (r), .matrices = SHAPE_EXPERTS,       \
-                                    .layers = SHAPE_EXPERT_LAYERS                                            \
+                                    .layers = SHAPE_EXPERT_LAYERS, __VA_ARGS__                               \
     }
+#define PARTS_EXPERTS_FUSED .fused = offsetof(struct shape_layer, experts.gate_up)
 #define PARTS_EXPERTS                                                                                        \
     {SHAPE_LAYER(experts.router), .name = "ffn_gate_inp.weight", .cols = SHAPE_EMBD, .rows = SHAPE_EXPERTS,  \
      .layers = SHAPE_EXPERT_LAYERS},                                                                         \
-        PARTS_EXPERTS_MATRIX(gate, "ffn_gate_exps.weight", SHAPE_EMBD, SHAPE_EXPERT_FF),                     \
-        PARTS_EXPERTS_MATRIX(up, "ffn_up_exps.weight", SHAPE_EMBD, SHAPE_EXPERT_FF),                         \
-        PARTS_EXPERTS_MATRIX(down, "ffn_down_exps.weight", SHAPE_EXPERT_FF, SHAPE_EMBD)
+        PARTS_EXPERTS_MATRIX(gate, "ffn_gate_exps.weight", SHAPE_EMBD, SHAPE_EXPERT_FF,                      \
+                             PARTS_EXPERTS_FUSED),                                                           \
+        PARTS_EXPERTS_MATRIX(up, "ffn_up_exps.weight", SHAPE_EMBD, SHAPE_EXPERT_FF, PARTS_EXPERTS_FUSED),    \
+        PARTS_EXPERTS_MATRIX(gate_up, "ffn_gate_up_exps.weight", SHAPE_EMBD, SHAPE_TWO_EXPERT_FF,            \
+                             .optional = true),                                                              \
+        PARTS_EXPERTS_MATRIX(down, "ffn_down_exps.weight", SHAPE_EXPERT_FF, SHAPE_EMBD, )
 #define PARTS_EXPERTS_BIAS(field, text, c)                                                                   \
     {                                                                                                        \
         SHAPE_LAYER(experts.field), .name = text, .cols = (c), .rows = SHAPE_EXPERTS, .f32 = true,           \
@@ -208,6 +229,15 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
                                  .rows = SHAPE_VOCAB, .optional = true                                       \
     }
 
+#define PARTS_ROPE_FREQS                                                                                     \
+    { SHAPE_GLOBAL(rope_freqs), .name = "rope_freqs.weight", .cols = SHAPE_HALF_ROT, .optional = true }
+#define PARTS_LONGROPE                                                                                       \
+    {SHAPE_GLOBAL(rope_factors_long), .name = "rope_factors_long.weight", .cols = SHAPE_HALF_ROT,            \
+     .optional = true},                                                                                      \
+    {                                                                                                        \
+        SHAPE_GLOBAL(rope_factors_short), .name = "rope_factors_short.weight", .cols = SHAPE_HALF_ROT,       \
+                                          .optional = true                                                   \
+    }
 #define PARTS_ENDS                                                                                           \
     {SHAPE_GLOBAL(token_embd), .name = "token_embd.weight", .cols = SHAPE_EMBD, .rows = SHAPE_VOCAB},        \
         {SHAPE_GLOBAL(output_norm), .name = "output_norm.weight", .cols = SHAPE_EMBD}, {                     \

@@ -124,8 +124,7 @@ void parts_hybrid(struct graph *g, const struct shape *s) {
         if (shape_is_delta(s, i))
             parts_delta(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_delta_forms(l)));
         else
-            parts_attention(&p, i,
-                            parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
+            parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
         parts_feed_forward(&p, i);
     }
     parts_end(&p);

@@ -14,6 +14,10 @@ uint32_t parts_forms(const struct gguf_tensor *a, const struct gguf_tensor *b, c
     return forms;
 }
 
+uint32_t parts_qkv_forms(const struct shape_layer *l) {
+    return l->qkv != NULL ? graph_form_for(l->qkv) : parts_forms(l->q, l->k, l->v);
+}
+
 uint32_t parts_value(struct parts *p, uint32_t layer, const char *name, uint32_t width, uint32_t forms) {
     char text[32];
     snprintf(text, sizeof text, "blk.%u.%s", layer, name);
@@ -191,7 +195,7 @@ void parts_dense(struct graph *g, const struct shape *s) {
     parts_begin(&p, g, s);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
-        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_forms(l->q, l->k, l->v)));
+        parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
         parts_feed_forward(&p, i);
     }
     parts_end(&p);

@@ -37,7 +37,8 @@ static uint32_t value_of_rows(struct parts *p, uint32_t layer, const char *name,
 
 uint32_t parts_experts_forms(const struct shape *s, uint32_t layer) {
     const struct shape_experts_tensors *t = &s->layers[layer].experts;
-    uint32_t forms = parts_forms(t->router, t->gate, t->up);
+    uint32_t forms = graph_form_for(t->router);
+    forms |= t->gate_up != NULL ? graph_form_for(t->gate_up) : parts_forms(t->gate, t->up, NULL);
     if (t->shared_router != NULL)
         forms |= graph_form_for(t->shared_router);
     return t->shared_gate != NULL ? forms | parts_forms(t->shared_gate, t->shared_up, NULL) : forms;
@@ -72,6 +73,21 @@ static uint32_t add_shared(struct parts *p, uint32_t i, uint32_t normed) {
     return out;
 }
 
+static void add_gate_up(struct graph *g, struct graph_op *op, const struct shape_experts_tensors *t,
+                        uint32_t ff) {
+    if (t->gate_up == NULL) {
+        graph_op_weight(g, op, t->gate, t->gate_bias, 0);
+        graph_op_weight(g, op, t->up, t->up_bias, 0);
+        return;
+    }
+    const struct gguf_tensor *biases[] = {t->gate_bias, t->up_bias};
+    for (uint32_t k = 0; k < 2; k++) {
+        graph_op_runs(g, op, t->gate_up, (struct graph_runs){k * ff, ff, 2 * ff}, 0);
+        if (biases[k] != NULL)
+            op->bias[k] = graph_add_plain(g, biases[k]);
+    }
+}
+
 void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
     struct graph *g = p->g;
     const struct shape_experts_tensors *t = &p->s->layers[i].experts;
@@ -89,8 +105,7 @@ void parts_experts(struct parts *p, uint32_t i, uint32_t normed) {
     op = graph_add_op(g, GRAPH_EXPERTS, i, normed, h);
     op->epilogue = GRAPH_SWIGLU;
     op->experts = x;
-    graph_op_weight(g, op, t->gate, t->gate_bias, 0);
-    graph_op_weight(g, op, t->up, t->up_bias, 0);
+    add_gate_up(g, op, t, p->s->experts.ff);
 
     if (t->shared_gate != NULL)
         x.shared = add_shared(p, i, normed);

@@ -11,10 +11,16 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
     uint32_t v_width = s->n_kv_heads * s->head_dim_v, all = q_width + k_width + v_width;
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, qkv);
     if (l->qkv != NULL) {
-        graph_op_runs(p->g, op, l->qkv, (struct graph_runs){0, q_width, all}, 0);
-        graph_op_runs(p->g, op, l->qkv, (struct graph_runs){q_width, k_width, all}, q_width);
-        graph_op_runs(p->g, op, l->qkv, (struct graph_runs){q_width + k_width, v_width, all},
-                      q_width + k_width);
+        const struct gguf_tensor *biases[] = {l->q_bias, l->k_bias, l->v_bias};
+        const struct graph_runs runs[] = {
+            {0, q_width, all}, {q_width, k_width, all}, {q_width + k_width, v_width, all}};
+        for (uint32_t k = 0; k < 3; k++) {
+            graph_op_runs(p->g, op, l->qkv, runs[k], runs[k].first);
+            if (l->qkv_bias != NULL)
+                op->bias[k] = graph_add_plain_run(p->g, l->qkv_bias, runs[k].first, runs[k].run);
+            else if (biases[k] != NULL)
+                op->bias[k] = graph_add_plain(p->g, biases[k]);
+        }
     } else {
         const struct graph_runs q = {.run = s->head_dim_k, .stride = 2 * s->head_dim_k};
         if (s->gated)

@@ -93,7 +93,7 @@ static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
     const struct graph_weight *w = j->w;
     if (!w->packed) { /* no other order of its bytes: what is behind it in the slice stays zero */
         to = to != NULL ? to : destination(l->device, w, 0);
-        return read_all(l, w->tensor, 0, w->tensor->bytes, to) &&
+        return read_all(l, w->tensor, w->runs.first * sizeof(float), graph_weight_file_bytes(w), to) &&
                (!w->factor || all_finite(l, w->tensor, to));
     }
     uint64_t panel_bytes = load_window_file_panel(w);
@@ -103,7 +103,8 @@ static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
     uint32_t rows = ARITH_MIN(j->n * PANEL_ROWS, w->layout.rows - first * PANEL_ROWS);
     uint64_t together = 0;
     uint64_t from =
-        (matrix * w->layout.rows + graph_weight_row(w, (uint64_t)first * PANEL_ROWS, &together)) * row_bytes;
+        (matrix * w->tensor->ne[1] + graph_weight_row(w, (uint64_t)first * PANEL_ROWS, &together)) *
+        row_bytes;
     CHECK(rows <= together);
     if (!read_all(l, w->tensor, from, rows * row_bytes, j->window))
         return false;
@@ -189,7 +190,7 @@ static void load_member(void *context, uint32_t member, uint32_t n_members) {
             j.n = n;
             if (!load_job(l, &j))
                 return;
-            uint64_t bytes = j.w->packed ? j.n * load_window_file_panel(j.w) : j.w->tensor->bytes;
+            uint64_t bytes = j.w->packed ? j.n * load_window_file_panel(j.w) : graph_weight_file_bytes(j.w);
             uint64_t done = atomic_fetch_add(&s->start.loaded_bytes, bytes) + bytes;
             if (member == 0) /* the engine thread is the ring's producer */
                 report_progress(s, done);
