@@ -200,4 +200,9 @@ static inline void cl_quantise_forms(const struct cl_forms *o, uint row, uint at
     cl_quantise_rows(o, row, 1, at, x, n, n, rest, work);
 }
 
+/* A finished sum of weight i times its factor, if it has one. */
+static inline float cl_scaled(uint biased, uint i, global const float *factor, float sum) {
+    return biased & OPENCL_FACTOR(i) ? sum * *factor : sum;
+}
+
 #endif

@@ -30,14 +30,13 @@ CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
 #if !CL_TILES
             cl_sums(&src, &u, split, gather ? token[0] : t0, 1, tile, R, work);
 #endif
-            struct cl_gate gate = {
-                OPENCL_SWIGLU,
-                {cl_factor_of(biased, 0, factor0, expert), cl_factor_of(biased, 1, factor1, expert)},
-                biased,
-                {bias0 + expert * rows + row, bias1 + expert * rows + row},
-                clamped != 0,
-                alpha,
-                limit};
+            struct cl_gate gate = {OPENCL_SWIGLU,
+                                   biased,
+                                   {factor0 + expert, factor1 + expert},
+                                   {bias0 + expert * rows + row, bias1 + expert * rows + row},
+                                   clamped != 0,
+                                   alpha,
+                                   limit};
 #if CL_TILES
             u.gate = &gate;
             src.row = gather ? token : 0;
@@ -49,7 +48,7 @@ CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
             } else {
                 global float *y = (global float *)(forms.base + forms.f32) + row;
                 for (uint j = get_local_id(0); j < nt * here; j += get_local_size(0)) {
-                    float sum = tile[j / here * R + j % here] * gate.factor[0];
+                    float sum = cl_scaled(biased, 0, gate.factor[0], tile[j / here * R + j % here]);
                     y[(t0 + j / here) * forms.width + j % here] =
                         biased & OPENCL_BIAS(0) ? sum + gate.bias[0][j % here] : sum;
                 }

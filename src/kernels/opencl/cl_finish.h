@@ -12,7 +12,7 @@ struct cl_plain {
     uint column; /* of out, where the weight's row 0 goes */
     global const float *bias;
     uint biased;
-    float factor; /* of sums, before the bias */
+    global const float *factor; /* before the bias */
 };
 
 /* Rows row .. row + rows of tokens t0 .. t0 + nt, of two sums of one output: the gate is at tile[t][0..], the
@@ -56,7 +56,8 @@ static inline void cl_finish_plain(const struct cl_plain *p, const struct cl_gat
         for (uint t = 0; t < nt; t += 2)
             for (uint i = me; i < rows; i += items)
                 y[(t0 + t) / 2 * p->out.width + i] =
-                    tile[t * R + i] * p->factor + tile[(t + 1) * R + i] * p->factor;
+                    cl_scaled(p->biased, 0, p->factor, tile[t * R + i]) +
+                    cl_scaled(p->biased, 0, p->factor, tile[(t + 1) * R + i]);
         return;
     }
     if (OPENCL_GATED(p->epilogue)) {
@@ -71,7 +72,7 @@ static inline void cl_finish_plain(const struct cl_plain *p, const struct cl_gat
     for (uint j = me; j < nt * rows; j += items) {
         uint t = j / rows, i = j % rows;
         global float *at = y + (t0 + t) * p->out.width + i;
-        float sum = tile[t * R + i] * p->factor;
+        float sum = cl_scaled(p->biased, 0, p->factor, tile[t * R + i]);
         if (p->biased & OPENCL_BIAS(0))
             sum = sum + p->bias[row + i];
         *at = p->epilogue == OPENCL_RESIDUAL ? *at + sum : sum;

@@ -49,8 +49,8 @@ static inline void cl_norm_heads(local float *x, uint heads, uint dim, global co
 
 /* Heads first .. first + heads of q, k or v, of tokens t0 .. t0 + nt. biased: bits of weight 0. */
 static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint first, uint heads,
-                                   global const float *bias, uint biased, float factor, local float *tile,
-                                   uint R, uint t0, uint nt, local float *lane) {
+                                   global const float *bias, uint biased, global const float *factor,
+                                   local float *tile, uint R, uint t0, uint nt, local float *lane) {
     uint me = get_local_id(0), items = get_local_size(0);
     uint dim = which == CL_V ? h->head_v : h->head_k;
     uint rows = heads * dim;
@@ -61,7 +61,7 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
         local float *x = tile + t * R;
         if (biased & (OPENCL_BIAS(0) | OPENCL_FACTOR(0))) {
             for (uint i = me; i < rows; i += items) {
-                float sum = x[i] * factor;
+                float sum = cl_scaled(biased, 0, factor, x[i]);
                 x[i] = biased & OPENCL_BIAS(0) ? sum + bias[first * dim + i] : sum;
             }
             barrier(CLK_LOCAL_MEM_FENCE);

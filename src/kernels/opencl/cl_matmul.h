@@ -41,8 +41,7 @@
  * twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
-    float own = cl_factor_of(biased, 0, factor0, 0);
-    struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased, own};
+    struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased, factor0};
 #if !CL_TILES
 #if (CL_TYPES & 5ul) == 5ul
     together = 1; /* of all types: sharing takes registers that acm-g10 has not */
@@ -53,7 +52,8 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
 #endif
     bool two = OPENCL_GATED(epilogue);
     uint mine = unit / together;
-    struct cl_gate gate = {epilogue, {own, cl_factor_of(biased, 1, factor1, 0)}, 0, {0, 0}, false, 0, 0};
+    struct cl_gate gate = {
+        epilogue, biased & (OPENCL_FACTOR(0) | OPENCL_FACTOR(1)), {factor0, factor1}, {0, 0}, false, 0, 0};
     struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1),         0,    cl_ceil_div(rows, 16),
                         mine,          two ? 2 * mine : mine, &gate};
     uint R = 16 * (CL_TILES ? mine : u.all);
@@ -135,11 +135,9 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
                             : which == CL_K ? bias1
                                             : bias2,
                             biased >> which,
-                            cl_factor_of(biased, which,
-                                         which == CL_Q   ? factor0
-                                         : which == CL_K ? factor1
-                                                         : factor2,
-                                         0),
+                            which == CL_Q   ? factor0
+                            : which == CL_K ? factor1
+                                            : factor2,
                             tile, R, t0, nt, (local float *)work);
             barrier(CLK_LOCAL_MEM_FENCE);
         }

@@ -31,17 +31,12 @@ static inline cl_bytes cl_panel_at(const struct cl_weight *w, uint panel, uint p
     return panel < w->cut ? w->a + (panel - w->first) * panel_bytes : w->b + (panel - w->cut) * panel_bytes;
 }
 
-/* What sums of weight i are multiplied with; from: its place in the factors. */
-static inline float cl_factor_of(uint biased, uint i, global const float *factor, uint from) {
-    return biased & OPENCL_FACTOR(i) ? factor[from] : 1.0f;
-}
-
 /* What two finished sums of one output become: OPENCL_SWIGLU or OPENCL_GEGLU; of experts biases, of the
  * unit's first row, and perhaps the clamped SwiGLU. */
 struct cl_gate {
     uint epilogue;
-    float factor[2]; /* before the biases */
     uint biased;
+    global const float *factor[2]; /* before the biases */
     global const float *bias[2];
     bool clamped;
     float alpha, limit;
@@ -49,8 +44,8 @@ struct cl_gate {
 
 /* Of row i of the unit. */
 static inline float cl_gated(const struct cl_gate *g, uint i, float gate, float up) {
-    gate = gate * g->factor[0];
-    up = up * g->factor[1];
+    gate = cl_scaled(g->biased, 0, g->factor[0], gate);
+    up = cl_scaled(g->biased, 1, g->factor[1], up);
     if (g->biased & OPENCL_BIAS(0))
         gate = gate + g->bias[0][i];
     if (g->biased & OPENCL_BIAS(1))
