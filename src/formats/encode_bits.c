@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#define MAX_N 128
-
 /* Of Q1_0 the least error has d = the mean of the sizes. */
 static void q1_0(const float *x, const float *w, uint8_t *block) {
     double all = 0, sizes = 0;

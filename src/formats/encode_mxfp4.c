@@ -52,12 +52,14 @@ static uint8_t first_scale(float at_least) {
     return (uint8_t)(v + 1);
 }
 
-void encode_nvfp4(const float *x, const float *w, uint8_t *block) {
+void encode_nvfp4(const float *values, const float *w, uint8_t *block) {
     memset(block, 0, 36);
-    for (uint32_t s = 0; s < 4; s++, x += 16, w += 16) {
-        float most = 0, best = INFINITY;
-        for (uint32_t i = 0; i < 16; i++)
+    for (uint32_t s = 0; s < 4; s++, values += 16, w += 16) {
+        float x[16], most = 0, best = INFINITY;
+        for (uint32_t i = 0; i < 16; i++) {
+            x[i] = encode_clamp(values[i], -1e9f, 1e9f); /* 2688 is the largest there is */
             most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        }
         /* From where most is clipped to where it gets the value 8 of at most 12. */
         uint8_t v = first_scale(most * (0.6f / 12));
         for (v = v < 126 ? v : 126; v < 127 && most > 0; v++) {
