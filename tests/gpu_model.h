@@ -22,6 +22,7 @@ struct gpu_model_want {
     uint32_t batch, rows, sequences, blocks; /* blocks: of KV per sequence */
     bool bias, norms, neox;
     bool factors; /* of two in three matrices */
+    bool wide; /* olmo2: norms of all heads together, none before the products */
     uint32_t n_rot;
     uint32_t type_k, type_v;
     uint32_t kv_slices;
@@ -120,7 +121,7 @@ static inline void gpu_model_shape(struct gpu_model *m) {
     const struct gpu_model_want *w = &m->want;
     struct shape *s = &m->shape;
     uint32_t q = w->n_heads * w->head_k, k = w->n_kv_heads * w->head_k, v = w->n_kv_heads * w->head_v;
-    s->arch = arch_find("llama");
+    s->arch = arch_find(w->wide ? "olmo2" : "llama");
     s->n_layers = 1;
     s->n_embd = w->n_embd;
     s->n_ff = w->n_ff;
@@ -147,7 +148,12 @@ static inline void gpu_model_shape(struct gpu_model *m) {
         l->v_bias = gpu_model_tensor(m, "v_bias", BLOCK_F32, v, 0);
         l->attn_output_bias = gpu_model_tensor(m, "o_bias", BLOCK_F32, w->n_embd, 0);
     }
-    if (w->norms) {
+    if (w->wide) {
+        l->q_norm = gpu_model_tensor(m, "q_norm", BLOCK_F32, q, 0);
+        l->k_norm = gpu_model_tensor(m, "k_norm", BLOCK_F32, k, 0);
+        for (int i = 0; i < 2; i++)
+            l->own[i] = gpu_model_tensor(m, i == 0 ? "attn_post" : "ffn_post", BLOCK_F32, w->n_embd, 0);
+    } else if (w->norms) {
         l->q_norm = gpu_model_tensor(m, "q_norm", BLOCK_F32, w->head_k, 0);
         l->k_norm = gpu_model_tensor(m, "k_norm", BLOCK_F32, w->head_k, 0);
     }

@@ -116,8 +116,10 @@ class Model:
     def norm(self, x, weight):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * weight
 
-    def angles(self, base):
+    def angles(self, base, scaled):
         """Frequencies of the pairs, and what cos and sin are multiplied by."""
+        if not scaled:
+            return base ** (-np.arange(0, self.rot, 2) / self.rot), 1
         f, factor = base ** (-np.arange(0, self.rot, 2) / self.rot), self.key('rope.scaling.factor', 1.0)
         kind, original = self.key('rope.scaling.type'), self.key('rope.scaling.original_context_length', 0)
         if 'rope_freqs.weight' in self.tensors:
@@ -137,8 +139,8 @@ class Model:
             magnitude = 1
         return f * (1 - ramp) + f / factor * ramp, magnitude
 
-    def rotate(self, x, base):
-        f, magnitude = self.angles(base)
+    def rotate(self, x, base, scaled):
+        f, magnitude = self.angles(base, scaled)
         a = (np.arange(len(x))[:, None] * f)[:, None]
         cos, sin, y, n = np.cos(a) * magnitude, np.sin(a) * magnitude, x.copy(), self.rot
         one, two = (slice(0, n, 2), slice(1, n, 2)) if self.arch in ADJACENT else (slice(0, n // 2), slice(n // 2, n))
@@ -150,6 +152,8 @@ class Model:
         base, window = self.key('rope.freq_base', 10000.0), self.key('attention.sliding_window')
         if self.arch == 'gemma3':
             return (window, 10000.0) if (i + 1) % 6 else (None, base)
+        if self.arch == 'olmo2' and window:
+            return (window if (i + 1) % 4 else None), base
         if self.arch == 'gpt-oss':
             return (window if i % 2 == 0 else None), base
         if self.arch == 'smollm3':
@@ -175,7 +179,8 @@ class Model:
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         window, base = self.window_of(i)
         if base is not None:
-            q, k = self.rotate(q, base), self.rotate(k, base)
+            scaled = self.arch != 'olmo2' or window is None
+            q, k = self.rotate(q, base, scaled), self.rotate(k, base, scaled)
         q = q * self.temperature(n)[:, None, None]
         k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))
         scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or self.dim ** -0.5)

@@ -21,9 +21,10 @@ enum graph_kind {
     GRAPH_FILL,       /* sets the blocks of caches that the step names: to zeros, or another's content */
     GRAPH_EMBED,      /* out = rows of weight[0] by token id, scaled */
     GRAPH_NORM,       /* out = rms_norm(in) * weight[0], in the forms of out; RESIDUAL: out += that */
+    GRAPH_FORMS,      /* out = in, in the forms of out */
     GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]), in the forms of out */
-    GRAPH_ROPE_STORE, /* per head: q and k of `in` normed (optional), rotated in place; k and v stored to the
-                         cache */
+    GRAPH_ROPE_STORE, /* per head: q and k of `in` normed (optional; rope.wide: all heads together), rotated
+                         in place; k and v stored to the cache */
     GRAPH_ATTENTION, /* out = attention of the q in `in` over the cache, as far as its window, in the forms of
                         out; weight[0] if there: a sink per head; work: f32 [cells][heads * (dim_v + 2)] */
     GRAPH_CONV,    /* q, k, v of delta-net layers: out[:, ..] = convolved `in` through silu, heads of q and k
@@ -132,6 +133,8 @@ struct graph_rope {
     uint32_t angles;        /* of graph.angles */
     uint32_t angles_q;      /* those of q, where they are others; GRAPH_NONE */
     struct graph_norm norm; /* of a head, where the op has weights: those of q and k */
+    bool wide;              /* these norm all heads of q together, and those of k by norm_k */
+    struct graph_norm norm_k;
 };
 
 struct graph_attention {

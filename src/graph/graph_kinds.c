@@ -5,6 +5,7 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_FILL] = {.name = "fill", .rows = GRAPH_FILLED},
     [GRAPH_EMBED] = {.name = "embed", .writes = GRAPH_OUT, .use = GRAPH_LOOKUP},
     [GRAPH_NORM] = {.name = "norm", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_FORMS] = {.name = "quantise", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_MATMUL] = {.name = "matmul", .reads = GRAPH_IN, .writes = GRAPH_OUT, .multiplies = true},
     [GRAPH_ROPE_STORE] = {.name = "rope, kv store", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_ATTENTION] = {.name = "attention",

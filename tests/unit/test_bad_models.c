@@ -450,6 +450,16 @@ static const struct change changes[] = {
     {"gemma3-odd", "blk.1.post_ffw_norm.weight", SHAPE, .ne = {161},
      .refusal = "tensor 'blk.1.post_ffw_norm.weight' has shape [161, 1, 1, 1], but the metadata says [160, "
                 "1, 1, 1]"},
+    {"olmo2-odd", "blk.1.attn_k_norm.weight", SHAPE, .ne = {160},
+     .refusal =
+         "tensor 'blk.1.attn_k_norm.weight' has shape [160, 1, 1, 1], but the metadata says [32, 1, 1, 1]"},
+    {"olmo2-odd", "blk.1.attn_norm.weight", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.1.attn_norm.weight' is not known for the architecture olmo2"},
+    {"olmo2-odd", "blk.1.post_attention_norm.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.post_attention_norm.weight' is missing"},
+    {"olmo2-windows", "attention.sliding_window", NUMBER, 0, .refusal = NULL},
+    {"olmo2-windows", "rope.freq_base_swa", FRACTION, -1,
+     .refusal = "key 'olmo2.rope.freq_base_swa' is -1, expected a number above 0"},
     {"gpt-oss-odd", "attention.sliding_window", NUMBER, 0,
      .refusal = "key 'gpt-oss.attention.sliding_window' is 0, expected 1 to 2147483647"},
     {"gpt-oss-odd", "blk.1.attn_sinks.weight", SHAPE, .ne = {4},

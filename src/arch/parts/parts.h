@@ -14,6 +14,7 @@ struct parts {
     uint32_t angles;   /* of attention from here on */
     uint32_t angles_q; /* of its queries, where they are others; GRAPH_NONE */
     uint32_t kv;       /* its cache */
+    bool wide_norms;   /* q_norm and k_norm are of all heads together */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
     uint32_t state;    /* cache of all delta-net layers */
     uint32_t
@@ -40,6 +41,8 @@ struct graph_norm parts_norm_of(const struct shape *s, uint32_t width);
 /* The residual stream normed, as the value "blk.N.name" in these forms. */
 uint32_t parts_norm(struct parts *p, uint32_t layer, const char *name, const struct gguf_tensor *weight,
                     uint32_t forms);
+/* The residual stream as it is, in these forms. */
+uint32_t parts_stream(struct parts *p, uint32_t layer, const char *name, uint32_t forms);
 /* out += matrix x in (+ bias); out: mostly p->x. */
 void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
                        const struct gguf_tensor *matrix, const struct gguf_tensor *bias);

@@ -60,6 +60,14 @@ uint32_t parts_norm(struct parts *p, uint32_t layer, const char *name, const str
     return out;
 }
 
+uint32_t parts_stream(struct parts *p, uint32_t layer, const char *name, uint32_t forms) {
+    if (forms == GRAPH_F32)
+        return p->x;
+    uint32_t out = parts_value(p, layer, name, p->s->n_embd, forms);
+    graph_add_op(p->g, GRAPH_FORMS, layer, p->x, out);
+    return out;
+}
+
 void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,
                        const struct gguf_tensor *matrix, const struct gguf_tensor *bias) {
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, layer, in, out);

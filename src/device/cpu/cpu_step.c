@@ -113,6 +113,18 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     }
 }
 
+static void run_forms(const struct member *m, const struct graph_op *op) {
+    const struct graph_value *out = &m->g->values[op->out];
+    const struct kernels_act a = value_act(m, op->out);
+    const float *in = value_f32(m, op->in);
+    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
+        const float *x = in + (size_t)t * out->width;
+        if (a.f32 != NULL)
+            memcpy(a.f32 + (size_t)t * out->width, x, out->width * sizeof *x);
+        quantise_row(m, out, &a, t, x);
+    }
+}
+
 /* Panels of a matmul that stay together on a member: pairs, on which the kernels work, or what int8 takes
  * together, if the op's tiles become int8 where they are made. */
 static uint32_t panels_together(const struct member *m, const struct graph_op *op) {
@@ -303,10 +315,15 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
         uint32_t position = c->position + (t - c->first);
         uint32_t block = block_table(
             m, op->cache, c->slot)[position / KERNELS_KV_BLOCK % m->h->cache[op->cache].table_stride];
+        if (r->wide) {
+            float *key = row + (size_t)r->heads * r->dim_k;
+            k->rms_norm(row, row, q_norm, r->heads * r->dim_k, r->norm.inv_width, r->norm.eps);
+            k->rms_norm(key, key, k_norm, r->kv_heads * r->dim_k, r->norm_k.inv_width, r->norm_k.eps);
+        }
         for (uint32_t i = 0; i < heads; i++) {
             float *x = row + (size_t)i * r->dim_k;
             const float *norm = i < r->heads ? q_norm : k_norm;
-            if (norm != NULL)
+            if (norm != NULL && !r->wide)
                 k->rms_norm(x, x, norm, r->dim_k, r->norm.inv_width, r->norm.eps);
             k->rope(x, angles + (i < r->heads ? of_q : of_k), r->n_rot / 2, r->neox);
         }
@@ -517,7 +534,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_GATHER_NORM] = run_norm, [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
     [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
     [GRAPH_GATE] = cpu_delta_gate,  [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
-    [GRAPH_PAIR] = cpu_nextn_pair,  [GRAPH_KEEP] = cpu_nextn_keep,
+    [GRAPH_PAIR] = cpu_nextn_pair,  [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

@@ -214,6 +214,24 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+static stator_status add_forms(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_value *out = &b->g->values[o->out];
+    CHECK(o->in != o->out);
+    const uint32_t part = norm_part(b, out->width);
+    struct launch *l =
+        launch_add(b, LAUNCH_FORMS, op, OPENCL_GROUP, b->rows * arith_ceil_div(out->width, part));
+    launch_put_forms(b, l,
+                     &(struct launch_forms_arguments){
+                         .x = launch_floats(b, o->in),
+                         .out = launch_forms_of(b, o->out, out->forms),
+                         .part = part,
+                         .tile = OPENCL_NORM_CHUNK * sizeof(float),
+                         .work = OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) * sizeof(uint32_t),
+                     });
+    return STATOR_OK;
+}
+
 /* KV heads whose outputs one group writes: so many that the int8 groups of 256 are whole. */
 static uint32_t heads_together(const struct graph_attention *a, uint32_t forms) {
     uint32_t heads = 1;
@@ -380,7 +398,8 @@ static uint32_t next_touch(const struct graph *g, uint32_t op, uint32_t value) {
  * the op that does it, or n_ops. What is rotated and stored earlier for it, no op in between looks at. */
 static uint32_t rope_of(const struct graph *g, uint32_t matmul) {
     uint32_t rope = next_touch(g, matmul, g->ops[matmul].out);
-    if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].in != g->ops[matmul].out)
+    if (rope == g->n_ops || g->ops[rope].kind != GRAPH_ROPE_STORE || g->ops[rope].rope.wide ||
+        g->ops[rope].in != g->ops[matmul].out)
         return g->n_ops;
     for (uint32_t i = matmul + 1; i < rope; i++)
         if (g->ops[i].cache == g->ops[rope].cache && g->ops[i].layer == g->ops[rope].layer)
@@ -393,9 +412,40 @@ static stator_status add_matmul(struct launch_list *b, uint32_t op) {
     return rope < b->g->n_ops ? launch_heads(b, op, rope) : launch_matmul(b, op);
 }
 
+/* Norms of all heads together need all heads. */
+static stator_status add_wide(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_rope *r = &o->rope;
+    CHECK(r->angles_q == GRAPH_NONE && r->dim_k <= OPENCL_NORM_CHUNK && r->dim_v <= OPENCL_NORM_CHUNK);
+    struct launch *l = launch_add(b, LAUNCH_WIDE, op, OPENCL_GROUP, 3 * (uint64_t)b->rows);
+    struct launch_wide_arguments args = {
+        .x = launch_floats(b, o->in),
+        .width = b->g->values[o->in].width,
+        .n_heads = r->heads,
+        .n_kv_heads = r->kv_heads,
+        .head_k = r->dim_k,
+        .head_v = r->dim_v,
+        .n_rot = r->n_rot,
+        .rotation = 2 * (uint64_t)b->g->angles[r->angles].first + r->neox,
+        .q_norm = launch_plain_weight(b, o->weight[0]),
+        .k_norm = launch_plain_weight(b, o->weight[1]),
+        .inv_q = r->norm.inv_width,
+        .inv_k = r->norm_k.inv_width,
+        .eps = r->norm.eps,
+        .tile = OPENCL_NORM_CHUNK * sizeof(float),
+        .lane = 128 * sizeof(float),
+    };
+    stator_status st = launch_cache_of(b, o, &args.kv);
+    if (st == STATOR_OK)
+        launch_put_wide(b, l, &args);
+    return st;
+}
+
 /* It was launched with its product. */
 static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
     const struct graph *g = b->g;
+    if (g->ops[op].rope.wide)
+        return add_wide(b, op);
     for (uint32_t i = 0; i < op; i++)
         if (g->ops[i].kind == GRAPH_MATMUL && g->ops[i].out == g->ops[op].in && rope_of(g, i) == op)
             return STATOR_OK;
@@ -411,6 +461,7 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_GATHER_NORM] = add_norm,   [GRAPH_ARGMAX] = add_argmax,         [GRAPH_CONV] = launch_conv,
     [GRAPH_DELTA] = launch_delta,     [GRAPH_GATE] = launch_gate,          [GRAPH_ROUTE] = launch_route,
     [GRAPH_EXPERTS] = launch_experts, [GRAPH_PAIR] = launch_pair,          [GRAPH_KEEP] = launch_keep,
+    [GRAPH_FORMS] = add_forms,
 };
 
 void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin, uint32_t *end) {

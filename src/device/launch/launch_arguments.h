@@ -66,6 +66,8 @@ struct launch_states {
     F(embed, EMBED)                                                                                          \
     F(argmax, ARGMAX)                                                                                        \
     F(norm, NORM)                                                                                            \
+    F(forms, FORMS)                                                                                          \
+    F(wide, WIDE)                                                                                            \
     F(pair, PAIR)                                                                                            \
     F(keep, KEEP)                                                                                            \
     F(conv, CONV)                                                                                            \

@@ -61,6 +61,8 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_EMBED] = {"embed", "ends", 0},
     [LAUNCH_ARGMAX] = {"argmax", "ends", 0},
     [LAUNCH_NORM] = {"norm", "norm", 16},
+    [LAUNCH_FORMS] = {"forms", "norm", 16},
+    [LAUNCH_WIDE] = {"norm_wide", "norm", 16},
     [LAUNCH_PAIR] = {"norm_pair", "norm", 16},
     [LAUNCH_KEEP] = {"keep", "ends", 0},
     [LAUNCH_CONV] = {"delta_conv", "delta", 16},
@@ -424,13 +426,11 @@ static struct cut plain_cut(const struct launch_list *b, const struct graph_op *
     return (struct cut){each, 1};
 }
 
-stator_status launch_matmul(struct launch_list *b, uint32_t op) {
-    const struct graph_op *o = &b->g->ops[op];
+/* o: the op, or what it does with one of its weights. */
+static stator_status launch_product(struct launch_list *b, uint32_t op, const struct graph_op *o) {
     const struct graph_value *out = &b->g->values[o->out];
     bool two = graph_op_gated(o);
-    if (o->n_weights != (two ? 2 : 1))
-        return error_set(b->e, STATOR_DEVICE, "there is no GPU kernel for a product with %u matrices",
-                         o->n_weights);
+    CHECK(o->n_weights == (two ? 2 : 1));
     struct scheme w = choose_scheme(b, o, false);
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
     uint32_t arrivals;
@@ -467,6 +467,26 @@ stator_status launch_matmul(struct launch_list *b, uint32_t op) {
                               .tile = ARITH_MAX(w.tokens * 16 * mine, 256u) * sizeof(float),
                               .work = work_bytes(b, o, &w, s.unit, 0),
                           });
+    }
+    return STATOR_OK;
+}
+
+stator_status launch_matmul(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    if (graph_op_gated(o))
+        return launch_product(b, op, o);
+    for (uint32_t i = 0; i < o->n_weights; i++) {
+        struct graph_op one = *o;
+        one.n_weights = 1;
+        for (uint32_t k = 1; k < GRAPH_OP_WEIGHTS; k++)
+            one.weight[k] = one.bias[k] = one.factor[k] = GRAPH_NONE;
+        one.weight[0] = o->weight[i];
+        one.bias[0] = o->bias[i];
+        one.factor[0] = o->factor[i];
+        one.column[0] = o->column[i];
+        stator_status st = launch_product(b, op, &one);
+        if (st != STATOR_OK)
+            return st;
     }
     return STATOR_OK;
 }

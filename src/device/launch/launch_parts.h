@@ -18,6 +18,8 @@ enum {
     LAUNCH_EMBED,
     LAUNCH_ARGMAX,
     LAUNCH_NORM,
+    LAUNCH_FORMS,
+    LAUNCH_WIDE, /* heads normed together, rotated and stored */
     LAUNCH_PAIR,
     LAUNCH_KEEP,
     LAUNCH_CONV,

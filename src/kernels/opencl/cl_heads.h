@@ -47,6 +47,22 @@ static inline void cl_norm_heads(local float *x, uint heads, uint dim, global co
     }
 }
 
+/* Rotates `heads` heads of one token, x[head][dim]; rotation: as in struct cl_heads. */
+static inline void cl_rotate_heads(local float *x, uint heads, uint dim, uint n_rot, uint rotation,
+                                   global const float *cos_sin) {
+    uint pairs = n_rot / 2;
+    for (uint i = get_local_id(0); i < heads * pairs; i += get_local_size(0)) {
+        uint j = i % pairs;
+        local float *a = x + i / pairs * dim + (rotation & 1 ? j : 2 * j);
+        local float *b = a + (rotation & 1 ? pairs : 1);
+        float va = *a, vb = *b, c = cos_sin[2 * j], s = cos_sin[2 * j + 1];
+        float bs = vb * s, bc = vb * c;
+        *a = fma(va, c, -bs);
+        *b = fma(va, s, bc);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
 /* Heads first .. first + heads of q, k or v, of tokens t0 .. t0 + nt. biased: bits of weight 0. */
 static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint first, uint heads,
                                    global const float *bias, uint biased, global const float *factor,
@@ -68,20 +84,8 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
         }
         if (which != CL_V && h->normed)
             cl_norm_heads(x, heads, dim, which == CL_Q ? h->q_norm : h->k_norm, h->inv_head, h->eps, lane);
-        if (which != CL_V) {
-            uint pairs = h->n_rot / 2;
-            global const float *cos_sin = angles + (t0 + t) * angles_stride;
-            for (uint i = me; i < heads * pairs; i += items) {
-                uint j = i % pairs;
-                local float *a = x + i / pairs * dim + (h->rotation & 1 ? j : 2 * j);
-                local float *b = a + (h->rotation & 1 ? pairs : 1);
-                float va = *a, vb = *b, c = cos_sin[2 * j], s = cos_sin[2 * j + 1];
-                float bs = vb * s, bc = vb * c;
-                *a = fma(va, c, -bs);
-                *b = fma(va, s, bc);
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        if (which != CL_V)
+            cl_rotate_heads(x, heads, dim, h->n_rot, h->rotation, angles + (t0 + t) * angles_stride);
         if (which == CL_Q) {
             for (uint i = me; i < rows; i += items)
                 h->q[(t0 + t) * h->width + first * dim + i] = x[i];

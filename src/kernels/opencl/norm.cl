@@ -1,6 +1,6 @@
 /* RMS norm of rows, and the norm's rows to the int8 forms that their readers want: one group per row, or,
  * where rows are few, for each part of a row, all of which make the row's sum. */
-#include "kernels/opencl/cl_kv.h"
+#include "kernels/opencl/cl_heads.h"
 
 /* Group: what a row's values are multiplied by, before their weights. */
 static inline float norm_factor(global const float *from, uint width, local float *lane, float inv_n,
@@ -96,6 +96,66 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_pair(CL_ARGUMENT
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             cl_quantise_forms(&o, t, first + at, tile, here, false, work);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* Rows as they are, in the forms of out. part: as above. Local: tile OPENCL_NORM_CHUNK floats, work
+ * OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void forms(CL_ARGUMENTS(FORMS)) {
+    uint width = out_width;
+    struct cl_forms o = CL_FORMS(out);
+    uint parts = cl_ceil_div(width, part);
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * parts; item += get_num_groups(0)) {
+        uint row = item / parts, begin = item % parts * part, end = min(begin + part, width);
+        for (uint at = begin; at < end; at += OPENCL_NORM_CHUNK) {
+            uint here = min(end - at, (uint)OPENCL_NORM_CHUNK);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = get_local_id(0); i < here; i += get_local_size(0)) {
+                float y = x[row * width + at + i];
+                tile[i] = y;
+                if (out_has & OPENCL_F32)
+                    ((global float *)(out + out_f32))[row * width + at + i] = y;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            cl_quantise_forms(&o, row, at, tile, here, false, work);
+        }
+    }
+}
+
+/* Rows of q, k and v: all heads of q normed together, and all of k, then rotated; k and v go to the cache. A
+ * group has q, k or v of a token. Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_wide(CL_ARGUMENTS(WIDE)) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    struct cl_cache cache = CL_CACHE(kv);
+    global const float *angles = (global const float *)(step + CL_STEP(step)->at_rope) + rotation / 2;
+    for (uint item = get_group_id(0); item < 3 * CL_STEP(step)->n_tokens; item += get_num_groups(0)) {
+        uint t = item / 3, which = item % 3; /* CL_Q .. */
+        uint heads = which == CL_Q ? n_heads : n_kv_heads, dim = which == CL_V ? head_v : head_k;
+        uint column = which == CL_Q ? 0 : (which == CL_K ? n_heads : n_heads + n_kv_heads) * head_k;
+        global float *row = x + t * width + column;
+        global const float *weight = which == CL_Q ? q_norm : k_norm;
+        float r = 1.0f;
+        if (which != CL_V)
+            r = norm_factor(row, heads * dim, lane, which == CL_Q ? inv_q : inv_k, eps);
+        uint most = OPENCL_NORM_CHUNK / dim;
+        for (uint first = 0; first < heads; first += most) {
+            uint here = min(heads - first, most);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = me; i < here * dim; i += items) {
+                float v = row[first * dim + i];
+                tile[i] = which == CL_V ? v : v * r * weight[first * dim + i];
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (which != CL_V)
+                cl_rotate_heads(tile, here, dim, n_rot, rotation, angles + t * CL_STEP(step)->rope_stride);
+            if (which == CL_Q) {
+                for (uint i = me; i < here * dim; i += items)
+                    row[first * dim + i] = tile[i];
+            } else {
+                cl_store(&cache, step, t, which == CL_K, first, here, dim, tile);
+            }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }

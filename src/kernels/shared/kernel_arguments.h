@@ -31,6 +31,23 @@
     X(U32, part)                                                                                             \
     X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
 
+#define KERNEL_ARGUMENTS_FORMS(X)                                                                            \
+    X(BUFFER, const float, x)                                                                                \
+    X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)
+
+#define KERNEL_ARGUMENTS_WIDE(X)                                                                             \
+    X(BUFFER, float, x)                                                                                      \
+    X(U32, width)                                                                                            \
+    X(U32, n_heads)                                                                                          \
+    X(U32, n_kv_heads)                                                                                       \
+    X(U32, head_k)                                                                                           \
+    X(U32, head_v)                                                                                           \
+    X(U32, n_rot)                                                                                            \
+    X(U32, rotation)                                                                                         \
+    X(BUFFER, const float, q_norm)                                                                           \
+    X(BUFFER, const float, k_norm)                                                                           \
+    X(F32, inv_q) X(F32, inv_k) X(F32, eps) X(CACHE, kv) X(LOCAL, float, tile) X(LOCAL, float, lane)
+
 #define KERNEL_ARGUMENTS_PAIR(X)                                                                             \
     X(BUFFER, const float, states)                                                                           \
     X(BUFFER, const float, kept)                                                                             \
