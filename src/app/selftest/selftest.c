@@ -70,6 +70,7 @@ static const struct shape_class shapes[] = {
            .taps = 4, .one_in = true)},
     {"queries with angles of their own", MODEL("mistral3", 256, 512, 8, 2, 64, 320, .n_layers = 2)},
     {"layers without RoPE", MODEL("smollm3", 256, 256, 4, 4, 64, 320, .n_layers = 4)},
+    {"norms of all heads", MODEL("olmo2", 256, 512, 4, 2, 64, 320, .untied = true, .window = 50)},
     {"narrow values, a part rotated", MODEL("llama", 256, 512, 8, 4, 96, 320, .value_dim = 64, .n_rot = 32)},
     {"guesses of a block", MODEL("qwen35", 256, 256, 4, 2, 64, 320, .n_rot = 32, .key_heads = 2,
                                  .value_heads = 4, .dim_k = 64, .dim_v = 64, .taps = 4, .nextn = true)},

@@ -203,10 +203,11 @@ static void add_layer(struct making *w, uint32_t layer) {
     bool experts = m->experts > 0, oss = strcmp(m->architecture, "gpt-oss") == 0;
     bool biases = oss || strcmp(m->architecture, "qwen2") == 0;
     bool glm = strcmp(m->architecture, "glm4moe") == 0;
-    bool gemma = strcmp(m->architecture, "gemma3") == 0, post = gemma || oss || glm;
-    bool norms = gemma || strncmp(m->architecture, "qwen3", 5) == 0;
+    bool wide = strcmp(m->architecture, "olmo2") == 0;
+    bool behind = wide || strcmp(m->architecture, "gemma3") == 0, post = behind || oss || glm;
+    bool norms = behind || strncmp(m->architecture, "qwen3", 5) == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
-    const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, true},
+    const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, !wide},
                                  {"attn_qkv.weight", m->n_embd, q + kv + v, fused},
                                  {"attn_q.weight", m->n_embd, q, !fused},
                                  {"attn_q.bias", q, 0, biases},
@@ -214,16 +215,16 @@ static void add_layer(struct making *w, uint32_t layer) {
                                  {"attn_k.bias", kv, 0, biases},
                                  {"attn_v.weight", m->n_embd, v, !fused},
                                  {"attn_v.bias", v, 0, biases},
-                                 {"attn_q_norm.weight", m->head_dim, 0, norms},
-                                 {"attn_k_norm.weight", m->head_dim, 0, norms},
+                                 {"attn_q_norm.weight", wide ? q : m->head_dim, 0, norms},
+                                 {"attn_k_norm.weight", wide ? kv : m->head_dim, 0, norms},
                                  {"attn_output.weight", heads, m->n_embd, true},
                                  {"attn_output.bias", m->n_embd, 0, oss},
                                  {"attn_sinks.weight", m->n_heads, 0, oss},
                                  {"post_attention_norm.weight", m->n_embd, 0, post},
-                                 {"ffn_norm.weight", m->n_embd, 0, !oss && !glm},
+                                 {"ffn_norm.weight", m->n_embd, 0, !oss && !glm && !wide},
                                  {"ffn_gate.weight", m->n_embd, m->n_ff, !fused && !experts},
                                  {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, !experts},
-                                 {"post_ffw_norm.weight", m->n_embd, 0, gemma},
+                                 {"post_ffw_norm.weight", m->n_embd, 0, behind},
                                  {"ffn_down.weight", m->n_ff, m->n_embd, !experts}};
     add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
     if (experts)
