@@ -28,6 +28,7 @@ struct gpu_model_want {
     uint32_t kv_slices;
     uint32_t window; /* not 0: blocks are a ring, for at least this many tokens and a step */
     bool sinks;
+    float cap; /* of attention and logits; 0: none */
     /* Of the types of gate, up, down; 0: dense. */
     uint32_t experts, used, shared_ff;
     bool expert_bias, sigmoid, norm, clamped;
@@ -133,6 +134,7 @@ static inline void gpu_model_shape(struct gpu_model *m) {
     s->rope_neox = w->neox;
     s->norm_eps = 1e-5f;
     s->attention_scale = 0.125f;
+    s->attention_cap = s->logit_cap = w->cap;
     s->vocab = w->vocab;
     s->token_embd = gpu_model_tensor(m, "token_embd", w->embd_type, w->n_embd, w->vocab);
     s->output = gpu_model_tensor(m, "output", w->output_type, w->n_embd, w->vocab);

@@ -12,7 +12,7 @@ SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: '
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
 ADJACENT = ('llama', 'granite', 'granitemoe', 'smollm3', 'mistral3')
-POST_NORMS = ('gemma3', 'olmo2')
+POST_NORMS = ('gemma2', 'gemma3', 'olmo2')
 
 
 class Reader:
@@ -152,6 +152,8 @@ class Model:
         base, window = self.key('rope.freq_base', 10000.0), self.key('attention.sliding_window')
         if self.arch == 'gemma3':
             return (window, 10000.0) if (i + 1) % 6 else (None, base)
+        if self.arch == 'gemma2':
+            return (None if i % 2 else window), base
         if self.arch == 'olmo2' and window:
             return (window if (i + 1) % 4 else None), base
         if self.arch == 'gpt-oss':
@@ -184,11 +186,16 @@ class Model:
         q = q * self.temperature(n)[:, None, None]
         k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))
         scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or self.dim ** -0.5)
+        scores = self.capped(scores, 'attn_logit_softcapping', 50)
         behind = np.arange(n)[:, None] - np.arange(n)
         scores = np.where((behind < 0) | (behind >= (window or n)), -np.inf, scores)
         p = softmax(scores, self.w('attn_sinks.weight')[:, None, None] if self.has('attn_sinks.weight') else None)
         out = np.einsum('hij,jhd->ihd', p, v)
         return self.product((out if gate is None else out * sigmoid(gate)).reshape(n, -1), 'attn_output')
+
+    def capped(self, x, key, default):
+        cap = self.key(key, default if self.arch == 'gemma2' else 0)
+        return cap * np.tanh(x / cap) if cap else x
 
     def temperature(self, n):
         """What queries are multiplied by, by position."""
@@ -258,7 +265,7 @@ class Model:
             return self.experts(h)
         up = self.product(h, 'ffn_up')
         gate, up = (self.product(h, 'ffn_gate'), up) if self.has('ffn_gate.weight') else np.split(up, 2, axis=1)
-        return self.product((gelu if self.arch == 'gemma3' else silu)(gate) * up, 'ffn_down')
+        return self.product((gelu if self.arch in ('gemma2', 'gemma3') else silu)(gate) * up, 'ffn_down')
 
     def layer_of(self, x, i, residual):
         self.layer = 'blk.%d' % i
@@ -271,7 +278,7 @@ class Model:
 
     def states(self, ids):
         """Behind the final norm."""
-        scale = np.sqrt(self.key('embedding_length')) if self.arch == 'gemma3' else self.key('embedding_scale', 1.0)
+        scale = np.sqrt(self.key('embedding_length')) if self.arch in ('gemma2', 'gemma3') else self.key('embedding_scale', 1.0)
         x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
         for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
             x = self.layer_of(x, i, residual)
@@ -279,7 +286,8 @@ class Model:
 
     def head(self, states):
         out = self.tensors.get('output.weight', self.tensors['token_embd.weight'])
-        return states @ out.T * self.tensors.get('output.scale', np.ones(1))[0] / self.key('logit_scale', 1.0)
+        logits = states @ out.T * self.tensors.get('output.scale', np.ones(1))[0] / self.key('logit_scale', 1.0)
+        return self.capped(logits, 'final_logit_softcapping', 30)
 
     def logits(self, ids):
         return self.head(self.states(ids))

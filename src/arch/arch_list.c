@@ -3,22 +3,9 @@
 
 extern const struct arch arch_llama, arch_qwen2, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_gemma3,
     arch_phi3, arch_qwen3moe, arch_gpt_oss, arch_smollm3, arch_granite, arch_granitemoe, arch_glm4moe,
-    arch_qwen3next, arch_mistral3, arch_olmo2;
+    arch_qwen3next, arch_mistral3, arch_olmo2, arch_gemma2;
 
-const struct arch *const arch_list[] = {&arch_llama,
-                                        &arch_qwen2,
-                                        &arch_qwen3,
-                                        &arch_qwen35,
-                                        &arch_qwen35moe,
-                                        &arch_gemma3,
-                                        &arch_phi3,
-                                        &arch_qwen3moe,
-                                        &arch_gpt_oss,
-                                        &arch_smollm3,
-                                        &arch_granite,
-                                        &arch_granitemoe,
-                                        &arch_glm4moe,
-                                        &arch_qwen3next,
-                                        &arch_mistral3,
-                                        &arch_olmo2,
-                                        NULL};
+const struct arch *const arch_list[] = {
+    &arch_llama,   &arch_qwen2,     &arch_qwen3,    &arch_qwen35,  &arch_qwen35moe, &arch_gemma3,
+    &arch_phi3,    &arch_qwen3moe,  &arch_gpt_oss,  &arch_smollm3, &arch_granite,   &arch_granitemoe,
+    &arch_glm4moe, &arch_qwen3next, &arch_mistral3, &arch_olmo2,   &arch_gemma2,    NULL};

@@ -1,33 +1,53 @@
-/* gemma3: norms also behind attention and feed-forward, GELU, a scaled embedding; of every six layers the
+/* gemma2 and gemma3: norms also behind attention and feed-forward, GELU, a scaled embedding; windows. gemma2
+ * caps scores and logits, and every second layer sees all tokens. gemma3 norms heads; of every six layers the
  * last sees all tokens, the others a window, with a base of RoPE of their own and no scaling. */
 #include "arch/parts/parts.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { POST_ATTENTION_NORM, POST_FFN_NORM }; /* of own[] */
 
+#define LAYER                                                                                                \
+    PARTS_DENSE_LAYER,                                                                                       \
+        {SHAPE_LAYER(own[POST_ATTENTION_NORM]), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD}, { \
+        SHAPE_LAYER(own[POST_FFN_NORM]), .name = "post_ffw_norm.weight", .cols = SHAPE_EMBD                  \
+    }
+
+static const struct shape_place layer2[] = {LAYER};
+
 static const struct shape_place layer[] = {
-    PARTS_DENSE_LAYER,
+    LAYER,
     {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEAD_K},
     {SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_HEAD_K},
-    {SHAPE_LAYER(own[POST_ATTENTION_NORM]), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD},
-    {SHAPE_LAYER(own[POST_FFN_NORM]), .name = "post_ffw_norm.weight", .cols = SHAPE_EMBD},
 };
 
 static const struct shape_place global[] = {PARTS_ENDS};
 
-/* Files of gemma2 have it. */
-static stator_status refuse_softcap(const struct gguf *g, stator_error *e) {
-    static const char *const keys[] = {"gemma3.attn_logit_softcapping", "gemma3.final_logit_softcapping"};
-    for (int i = 0; i < 2; i++) {
-        float cap = 0;
-        stator_status rc = gguf_read_f32_or(g, keys[i], 0, &cap, e);
-        if (rc != STATOR_OK)
-            return rc;
-        if (cap != 0)
-            return gguf_error(g, e, "key '%s' is %g: capped logits are not supported", keys[i], (double)cap);
-    }
-    return STATOR_OK;
+/* The largest scales by another width than its heads'; no key says so. */
+static void set_scales(const struct gguf *g, struct shape *s, uint32_t layers_of_largest) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.attention.scale", s->arch_name);
+    s->embed_scale = (float)sqrt((double)s->n_embd);
+    if (s->n_layers == layers_of_largest && !gguf_find(g, key, NULL))
+        s->attention_scale = (float)(1 / sqrt((double)s->n_embd / s->n_heads));
+}
+
+static stator_status read2(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc = parts_read_neox(g, s, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_window(g, s, false, 2, e);
+    for (uint32_t i = 0; rc == STATOR_OK && s->window == 0 && i < s->n_layers; i++)
+        s->windowed[i] = i % 2 == 0;
+    if (s->window == 0) /* the first files don't say */
+        s->window = 4096;
+    if (rc == STATOR_OK && gguf_find(g, "gemma2.rope.freq_base_swa", NULL))
+        rc = shape_read_local_base(g, s, s->rope_base, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_caps(g, s, 50, 30, e);
+    if (rc == STATOR_OK)
+        set_scales(g, s, 46);
+    return rc;
 }
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
@@ -36,13 +56,11 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
         rc = shape_read_window(g, s, false, 6, e);
     if (rc == STATOR_OK)
         rc = shape_read_local_base(g, s, 10000, e);
-    if (rc != STATOR_OK)
-        return rc;
-    s->embed_scale = (float)sqrt((double)s->n_embd);
-    /* The largest, of 62 layers, scales by another width than its heads'; no key says so. */
-    if (s->n_layers == 62 && !gguf_find(g, "gemma3.attention.scale", NULL))
-        s->attention_scale = (float)(1 / sqrt((double)s->n_embd / s->n_heads));
-    return refuse_softcap(g, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_caps(g, s, 0, 0, e);
+    if (rc == STATOR_OK)
+        set_scales(g, s, 62);
+    return rc;
 }
 
 static void build(struct graph *g, const struct shape *s) {
@@ -52,7 +70,7 @@ static void build(struct graph *g, const struct shape *s) {
     const uint32_t window = s->window > 0 ? parts_window(&p, s->window) : all;
     const struct graph_angles base = {
         .n_rot = s->n_rot, .base = s->rope_local_base, .scale = 1, .magnitude = 1};
-    const uint32_t local = s->window > 0 ? graph_add_angles(g, &base) : angles;
+    const uint32_t local = s->window > 0 && s->rope_local_base > 0 ? graph_add_angles(g, &base) : angles;
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         const bool far = !shape_has_window(s, i);
@@ -71,5 +89,11 @@ static void build(struct graph *g, const struct shape *s) {
 const struct arch arch_gemma3 = {.name = "gemma3",
                                  .tensors = {SHAPE_TABLE(layer, global)},
                                  .read = read,
+                                 .build = build,
+                                 .layer = {.ops = 10, .values = 10, .weights = 16}};
+
+const struct arch arch_gemma2 = {.name = "gemma2",
+                                 .tensors = {SHAPE_TABLE(layer2, global)},
+                                 .read = read2,
                                  .build = build,
                                  .layer = {.ops = 10, .values = 10, .weights = 16}};

@@ -44,9 +44,10 @@ enum graph_kind {
                  */
     GRAPH_KEEP, /* the rows of `in` of a chunk's last known token and of its guesses to those of its sequence
                    in out, [sequences][rows]; the first of them to the op's cache too, if it has one */
-    GRAPH_ARGMAX, /* per row: index of the largest logit, and whether all are finite */
-    GRAPH_LAND,   /* out = the slot's half of the landing zone `in` */
-    GRAPH_SEND,   /* the slot's half of `out` = in, which then goes to the next device's landing zone */
+    GRAPH_SOFTCAP, /* out = in (they are one value), each number through num_softcap with op.cap */
+    GRAPH_ARGMAX,  /* per row: index of the largest logit, and whether all are finite */
+    GRAPH_LAND,    /* out = the slot's half of the landing zone `in` */
+    GRAPH_SEND,    /* the slot's half of `out` = in, which then goes to the next device's landing zone */
     GRAPH_KINDS
 };
 
@@ -141,6 +142,7 @@ struct graph_attention {
     uint32_t heads, kv_heads;
     uint32_t dim_k, dim_v;
     float scale;
+    float cap;         /* of scores: num_softcap; 0: none */
     uint32_t skip;     /* the first tokens, of which a query sees none but its own; 0 or 1 */
     uint32_t arrivals; /* value: u32 [batch][at least kv_heads], exchange: splits of a query that are done, or
                           groups of a product; 0 before and after every op. GRAPH_NONE if not counted */
@@ -213,6 +215,7 @@ struct graph_op {
     enum graph_epilogue epilogue; /* MATMUL, NORM */
     union {                       /* by kind */
         float scale;              /* EMBED: of the rows */
+        float cap;                /* SOFTCAP */
         uint32_t kept;            /* KEEP: rows of a sequence in out */
         struct graph_norm norm;   /* NORM, GATHER_NORM, PAIR */
         struct graph_rope rope;

@@ -100,6 +100,7 @@ struct kernels_attention {
     uint32_t head_dim_k;
     uint32_t head_dim_v;
     float scale;
+    float cap, cap_inverse; /* of scores: num_softcap; cap 0: none */
     enum kernels_kv type_k;
     enum kernels_kv type_v;
     const float *sinks; /* NULL, or a logit per head of the group that stands for a token without a value */
@@ -223,6 +224,8 @@ struct kernels {
     /* g = the smaller of gate[i] and limit, u = up[i] clamped to +-limit: y[i] = (num_sigmoid(g * alpha) * g)
      * * (u + 1); y may be gate. */
     void (*clamped_glu)(float *y, const float *gate, const float *up, uint32_t n, float alpha, float limit);
+    /* y[i] = num_softcap(x[i], cap, inverse); y may be x. */
+    void (*softcap)(float *y, const float *x, uint32_t n, float cap, float inverse);
     /* y[i] = a[i] + b[i]; y may be a. */
     void (*add)(float *y, const float *a, const float *b, uint32_t n);
     /* y[i] = fmaf(x[i], by, y[i]). */
@@ -257,7 +260,8 @@ struct kernels {
     void (*store_v[KERNELS_KV_TYPES])(void *v, const float *x, uint32_t dim, uint32_t slot);
 
     /* Per query and head, over splits of 256 tokens aligned to absolute position (the last one partial):
-     *   s_t = dot * scale, dot = fmaf in dim order (segments of 512 as above); m = max s_t; e_t = num_exp(s_t
+     *   s_t = dot * scale, with a cap then its num_softcap, dot = fmaf in dim order (segments of 512 as
+     * above); m = max s_t; e_t = num_exp(s_t
      * - m); l = sum128 of e_t by t % 128 inside the split (plain adds from +0, then the tree); o_d =
      * fmaf(e_t, v_t[d], o_d) in token order from +0. Merge: first split M = m, L = l, O = o; then with M' =
      * max(M, m), a = num_exp(M - M'), b = num_exp(m - M'): L = fmaf(l, b, L * a), O = fmaf(o, b, O * a)

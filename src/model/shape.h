@@ -169,6 +169,7 @@ struct shape {
     float embed_scale;               /* embedding times this; 0: as it is */
     float residual_scale;            /* what layers add to the residual stream times this; 0: as it is */
     float logit_scale;               /* logits divided by this; 0: as they are */
+    float attention_cap, logit_cap;  /* softcaps of scores and of logits; 0: none */
     bool no_rope;                    /* heads are not rotated */
     float norm_eps;
     float attention_scale; /* 1 / sqrt(head_dim_k), or what the metadata says */
@@ -204,6 +205,9 @@ stator_status shape_read_window(const struct gguf *g, struct shape *s, bool zero
 static inline bool shape_has_window(const struct shape *s, uint32_t layer) {
     return s->window > 0 && s->windowed[layer];
 }
+/* ARCH.attn_logit_softcapping, final_logit_softcapping, or, if the file has none, these. */
+stator_status shape_read_caps(const struct gguf *g, struct shape *s, float attention, float logits,
+                              stator_error *e);
 stator_status shape_read_local_base(const struct gguf *g, struct shape *s, float fallback, stator_error *e);
 /* The keys of decoders with RMS norm, RoPE and grouped-query attention. */
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e);

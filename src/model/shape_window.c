@@ -1,5 +1,5 @@
 /* Layers whose queries see a window of tokens only: which, and how wide (keys ARCH.attention.sliding_window,
- * sliding_window_pattern, ARCH.rope.freq_base_swa). */
+ * sliding_window_pattern, ARCH.rope.freq_base_swa); softcaps. */
 #include "model/shape.h"
 
 #include <inttypes.h>
@@ -53,4 +53,25 @@ stator_status shape_read_local_base(const struct gguf *g, struct shape *s, float
     if (rc == STATOR_OK && !(isfinite(s->rope_local_base) && s->rope_local_base > 0))
         rc = gguf_error(g, e, "key '%s' is %g, expected a number above 0", key, (double)s->rope_local_base);
     return rc;
+}
+
+/* Numbers whose reciprocals are far from the ends of float. */
+#define LEAST_CAP 1e-6f
+#define MOST_CAP  1e6f
+
+static stator_status read_cap(const struct gguf *g, const struct shape *s, const char *name, float fallback,
+                              float *cap, stator_error *e) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->arch_name, name);
+    stator_status rc = gguf_read_f32_or(g, key, fallback, cap, e);
+    if (rc == STATOR_OK && *cap != 0 && !(*cap >= LEAST_CAP && *cap <= MOST_CAP))
+        rc = gguf_error(g, e, "key '%s' is %g, expected 0 (none), or %g to %g", key, (double)*cap,
+                        (double)LEAST_CAP, (double)MOST_CAP);
+    return rc;
+}
+
+stator_status shape_read_caps(const struct gguf *g, struct shape *s, float attention, float logits,
+                              stator_error *e) {
+    stator_status rc = read_cap(g, s, "attn_logit_softcapping", attention, &s->attention_cap, e);
+    return rc == STATOR_OK ? read_cap(g, s, "final_logit_softcapping", logits, &s->logit_cap, e) : rc;
 }

@@ -24,6 +24,7 @@ test_growing_queries() { same mistral3-odd; }
 test_grouped_heads() { same qwen3next-odd qwen3next-equal qwen3next-fused; }
 test_factors() { same llama-nvfp4 qwen3moe-nvfp4 gpt-oss-scales qwen35moe-scales; }
 test_fused() { same qwen3-fused phi3-apart qwen35moe-fused; }
+test_softcaps() { same gemma2-odd gemma2-wide; }
 test_wide_norms() { same olmo2-odd olmo2-windows; }
 test_choice_bias() { same glm4moe-odd glm4moe-norms; }
 

@@ -154,14 +154,16 @@ static void problem_fill(struct problem *p, uint64_t *seed, uint32_t group, uint
     read_cache(p);
 }
 
-/* Of three problems one has a window, of two of those it is in a ring; of two problems one has sinks, of four
- * one skips the first token. */
+/* Of three problems one has a window, of two of those it is in a ring; of two problems one has sinks, of
+ * three one a cap of scores, of four one skips the first token. */
 static void random_view(struct problem *p, uint32_t tokens, uint64_t *seed) {
     static const uint32_t windows[] = {1, 2, 16, 31, 32, 33, 64, 128, 255, 256, 257, 300};
     if (testing_below(seed, 3) == 0)
         p->a.window = testing_below(seed, 3) == 0 ? windows[testing_below(seed, 12)]
                                                   : 1 + (uint32_t)testing_below(seed, tokens + 3);
     p->a.skip = testing_below(seed, 4) == 0;
+    p->a.cap = testing_below(seed, 3) == 0 ? 2.0f + testing_uniform(seed) : 0;
+    p->a.cap_inverse = p->a.cap != 0 ? 1.0f / p->a.cap : 0;
     p->a.ring = p->a.window != 0 && testing_below(seed, 2) == 0;
     for (uint32_t i = 0; i < KERNELS_MAX_GROUP; i++)
         p->sinks[i] = testing_uniform(seed) * (i % 2 == 0 ? 1.0f : 40.0f);
@@ -209,6 +211,8 @@ static void check_against_double(const struct problem *p) {
                 }
                 slack = fmax(slack, keys * largest_query / 32512 * (double)a->scale);
                 score[t] = dot * (double)a->scale;
+                if (a->cap != 0)
+                    score[t] = (double)a->cap * tanh(score[t] / (double)a->cap);
                 max = score[t] > max ? score[t] : max;
                 size = terms * (double)a->scale > size ? terms * (double)a->scale : size;
             }

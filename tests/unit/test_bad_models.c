@@ -450,6 +450,16 @@ static const struct change changes[] = {
     {"gemma3-odd", "blk.1.post_ffw_norm.weight", SHAPE, .ne = {161},
      .refusal = "tensor 'blk.1.post_ffw_norm.weight' has shape [161, 1, 1, 1], but the metadata says [160, "
                 "1, 1, 1]"},
+    {"gemma2-odd", "attn_logit_softcapping", FRACTION, -1,
+     .refusal = "key 'gemma2.attn_logit_softcapping' is -1, expected 0 (none), or 1e-06 to 1e+06"},
+    {"gemma2-odd", "final_logit_softcapping", FRACTION, 1e30,
+     .refusal = "key 'gemma2.final_logit_softcapping' is 1e+30, expected 0 (none), or 1e-06 to 1e+06"},
+    {"gemma2-odd", "final_logit_softcapping", FRACTION, 0, .refusal = NULL},
+    {"gemma2-odd", "attention.sliding_window", LEFT_OUT, .refusal = NULL},
+    {"gemma2-odd", "rope.freq_base_swa", FRACTION, -1,
+     .refusal = "key 'gemma2.rope.freq_base_swa' is -1, expected a number above 0"},
+    {"gemma2-odd", "blk.1.attn_q_norm.weight", SHAPE, .ne = {32},
+     .refusal = "tensor 'blk.1.attn_q_norm.weight' is not known for the architecture gemma2"},
     {"olmo2-odd", "blk.1.attn_k_norm.weight", SHAPE, .ne = {160},
      .refusal =
          "tensor 'blk.1.attn_k_norm.weight' has shape [160, 1, 1, 1], but the metadata says [32, 1, 1, 1]"},

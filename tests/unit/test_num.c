@@ -112,6 +112,21 @@ static void gelu(void **state) {
     assert_true(num_gelu(1e30f) == 1e30f && num_gelu(-1e30f) == 0.0f && num_gelu(0.0f) == 0.0f);
 }
 
+static float cap_of_30(float x) {
+    return num_softcap(x, 30.0f, 1.0f / 30.0f);
+}
+
+static void softcap(void **state) {
+    (void)state;
+    for (float x = 0x1p-20f; x < 1e30f; x *= 1.0001f) {
+        const double want = 30 * tanh((double)x / 30);
+        assert_true(fabs((double)cap_of_30(x) - want) <= 3e-7 * 30);
+        assert_true(cap_of_30(-x) == -cap_of_30(x) && cap_of_30(x) <= 30.0f);
+    }
+    assert_true(cap_of_30(1e30f) == 30.0f && cap_of_30(0.0f) == 0.0f && cap_of_30(-0.0f) == 0.0f);
+    assert_true(isnan(cap_of_30(NAN)) && !isfinite(cap_of_30(INFINITY)) && !isfinite(cap_of_30(-INFINITY)));
+}
+
 /* The order of the tree shows in sums that round. */
 static void sum_tree(void **state) {
     (void)state;
@@ -136,7 +151,7 @@ int main(void) {
         cmocka_unit_test(reciprocal),  cmocka_unit_test(reciprocal_root),
         cmocka_unit_test(exponential), cmocka_unit_test(sigmoid_and_silu),
         cmocka_unit_test(gelu),        cmocka_unit_test(sum_tree),
-        cmocka_unit_test(softplus),
+        cmocka_unit_test(softplus),    cmocka_unit_test(softcap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,8 +218,8 @@ static void windows(void **state) {
     gguf_writer_u32(&w, "gpt-oss.attention.sliding_window", 16);
     refused(&w, "key 'gpt-oss.expert_count' is 0 or missing");
     w = tiny("gemma3", NULL);
-    gguf_writer_f32(&w, "gemma3.final_logit_softcapping", 30);
-    refused(&w, "key 'gemma3.final_logit_softcapping' is 30: capped logits are not supported");
+    gguf_writer_f32(&w, "gemma3.final_logit_softcapping", -30);
+    refused(&w, "key 'gemma3.final_logit_softcapping' is -30, expected 0 (none), or 1e-06 to 1e+06");
     w = tiny("gemma3", NULL);
     gguf_writer_f32(&w, "gemma3.rope.freq_base_swa", -1);
     gguf_writer_u32(&w, "gemma3.attention.sliding_window", 16);

@@ -49,6 +49,7 @@ static const struct shape_class shapes[] = {
     {"biases, tails of panels", MODEL("qwen2", 256, 768, 8, 1, 32, 301, .untied = true)},
     {"norms of heads, wide heads", MODEL("qwen3", 512, 256, 4, 4, 128, 333, .n_layers = 2)},
     {"a window, GELU, norms behind", MODEL("gemma3", 256, 512, 4, 1, 64, 310, .window = 50)},
+    {"softcaps", MODEL("gemma2", 256, 512, 4, 2, 128, 310, .window = 50)},
     {"a window, fused tensors", MODEL("phi3", 256, 256, 8, 2, 96, 290, .untied = true, .window = 277)},
     {"states, gates", MODEL("qwen35", 256, 512, 4, 2, 64, 320, .key_heads = 2, .value_heads = 4, .dim_k = 128,
                             .dim_v = 128, .taps = 4)},

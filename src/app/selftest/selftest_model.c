@@ -204,8 +204,9 @@ static void add_layer(struct making *w, uint32_t layer) {
     bool biases = oss || strcmp(m->architecture, "qwen2") == 0;
     bool glm = strcmp(m->architecture, "glm4moe") == 0;
     bool wide = strcmp(m->architecture, "olmo2") == 0;
-    bool behind = wide || strcmp(m->architecture, "gemma3") == 0, post = behind || oss || glm;
-    bool norms = behind || strncmp(m->architecture, "qwen3", 5) == 0;
+    bool two = strcmp(m->architecture, "gemma2") == 0;
+    bool behind = two || wide || strcmp(m->architecture, "gemma3") == 0, post = behind || oss || glm;
+    bool norms = (behind && !two) || strncmp(m->architecture, "qwen3", 5) == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, !wide},
                                  {"attn_qkv.weight", m->n_embd, q + kv + v, fused},

@@ -10,19 +10,20 @@
 #include <stdint.h>
 
 struct selftest_model {
-    /* "llama", "qwen2" (biases), "qwen3" (norms of q and k), "gemma3" (windows, norms also behind attention
-     * and feed-forward), "phi3" (fused tensors, windows), "qwen35" (every other layer has a state),
-     * "qwen35moe" (experts too, a shared one with a gate), "qwen3next" (that, value heads grouped by their
-     * keys), "glm4moe" (experts by sigmoids, chosen with a bias, a shared one), "gpt-oss" (windows, sinks,
-     * YaRN, experts with biases), "mistral3" (YaRN, queries with angles of their own), "smollm3" (every
-     * fourth layer without RoPE), "olmo2" (norms of all heads together, none before products, windows) */
+    /* "llama", "qwen2" (biases), "qwen3" (norms of q and k), "gemma2" and "gemma3" (windows, norms also
+     * behind attention and feed-forward), "phi3" (fused tensors, windows), "qwen35" (every other layer has a
+     * state), "qwen35moe" (experts too, a shared one with a gate), "qwen3next" (that, value heads grouped by
+     * their keys), "glm4moe" (experts by sigmoids, chosen with a bias, a shared one), "gpt-oss" (windows,
+     * sinks, YaRN, experts with biases), "mistral3" (YaRN, queries with angles of their own), "smollm3"
+     * (every fourth layer without RoPE), "olmo2" (norms of all heads together, none before products, windows)
+     */
     const char *architecture;
     uint32_t type;  /* of the matrices: enum block_type, computable */
     uint32_t other; /* of those that are multiplied together with another and come second; 0: the same */
     uint32_t n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, vocab, context;
     uint32_t value_dim; /* of a head of V; 0: head_dim */
     uint32_t n_rot;     /* dimensions that are rotated; 0: head_dim */
-    uint32_t window;    /* 0: none; of gemma3 and olmo2 every second layer has none */
+    uint32_t window;    /* 0: none; of gemma2, gemma3 and olmo2 every second layer has none */
     uint32_t key_heads, value_heads, dim_k, dim_v, taps; /* of a state; 0: none */
     bool one_in;       /* of qwen3next: q, k, v and gates of a state in one tensor */
     bool nextn;        /* of qwen35: a block behind the layers that guesses */

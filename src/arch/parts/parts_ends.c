@@ -179,6 +179,8 @@ void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gg
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, GRAPH_NONE, normed, g->logits);
     op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
     graph_op_weight(g, op, output, NULL, 0);
+    if (s->logit_cap != 0)
+        graph_add_op(g, GRAPH_SOFTCAP, GRAPH_NONE, g->logits, g->logits)->cap = s->logit_cap;
     graph_add_op(g, GRAPH_ARGMAX, GRAPH_NONE, g->logits, g->picks);
 }
 

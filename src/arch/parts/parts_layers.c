@@ -91,6 +91,7 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
                                              .dim_k = s->head_dim_k,
                                              .dim_v = s->head_dim_v,
                                              .scale = s->attention_scale,
+                                             .cap = s->attention_cap,
                                              .skip = p->nextn,
                                              .arrivals = p->arrivals};
     graph_op_cache(g, op, p->kv);

@@ -360,6 +360,8 @@ static struct kernels_attention attention_of(const struct member *m, const struc
         .head_dim_k = g->dim_k,
         .head_dim_v = g->dim_v,
         .scale = g->scale,
+        .cap = g->cap,
+        .cap_inverse = g->cap != 0 ? 1.0f / g->cap : 0,
         .type_k = kv->type_k,
         .type_v = kv->type_v,
         .k = base,
@@ -490,6 +492,20 @@ static void run_attention(const struct member *m, const struct graph_op *op) {
         quantise_later(m, op);
 }
 
+/* Numbers of a row of logits that a member takes at a time. */
+#define CAPPED_TOGETHER 4096u
+
+static void run_softcap(const struct member *m, const struct graph_op *op) {
+    const uint32_t width = m->g->values[op->out].width;
+    const uint32_t parts = (width + CAPPED_TOGETHER - 1) / CAPPED_TOGETHER;
+    const uint64_t items = (uint64_t)m->h->n_rows * parts;
+    for (uint64_t i = share_begin(m, items); i < share_end(m, items); i++) {
+        const uint32_t at = (uint32_t)(i % parts) * CAPPED_TOGETHER;
+        float *x = value_f32(m, op->out) + i / parts * width + at;
+        m->d->kernels.softcap(x, x, ARITH_MIN(width - at, CAPPED_TOGETHER), op->cap, 1.0f / op->cap);
+    }
+}
+
 static void run_argmax(const struct member *m, const struct graph_op *op) {
     const float *logits = value_f32(m, op->in);
     uint32_t vocab = m->g->values[op->in].width;
@@ -535,6 +551,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
     [GRAPH_GATE] = cpu_delta_gate,  [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
     [GRAPH_PAIR] = cpu_nextn_pair,  [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
+    [GRAPH_SOFTCAP] = run_softcap,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

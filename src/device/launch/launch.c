@@ -265,6 +265,8 @@ static uint64_t attention_local(const struct graph_attention *a) {
 static uint32_t tile_rows(const struct graph *g, const struct launch_traits *t, const struct graph_op *o) {
     const struct graph_attention *a = &o->attention;
     const struct graph_cache *kv = &g->caches[o->cache];
+    if (a->cap != 0) /* tiles need all registers: they know no cap */
+        return 0;
     if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_F16 || a->dim_k % 2 != 0 || a->dim_v % 4 != 0 ||
         !(t->sub_group_sizes & (1u << 3 | 1u << 4)))
         return 0;
@@ -355,6 +357,8 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .head_k = a->dim_k,
         .head_v = a->dim_v,
         .scale = a->scale,
+        .cap = a->cap,
+        .cap_inverse = a->cap != 0 ? 1.0f / a->cap : 0,
         .n_kv_heads = a->kv_heads,
         .heads = heads,
         .window = kv->window,
@@ -371,6 +375,21 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     if (st != STATOR_OK)
         return st;
     launch_put_attention(b, l, &args);
+    return STATOR_OK;
+}
+
+static stator_status add_softcap(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const uint32_t vocab = b->g->values[o->out].width;
+    struct launch *l = launch_add(b, LAUNCH_SOFTCAP, op, OPENCL_GROUP,
+                                  arith_ceil_div((uint64_t)b->rows * vocab, OPENCL_GROUP));
+    launch_put_softcap(b, l,
+                       &(struct launch_softcap_arguments){
+                           .logits = launch_floats(b, o->out),
+                           .vocab = vocab,
+                           .cap = o->cap,
+                           .inverse = 1.0f / o->cap,
+                       });
     return STATOR_OK;
 }
 
@@ -461,7 +480,7 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_GATHER_NORM] = add_norm,   [GRAPH_ARGMAX] = add_argmax,         [GRAPH_CONV] = launch_conv,
     [GRAPH_DELTA] = launch_delta,     [GRAPH_GATE] = launch_gate,          [GRAPH_ROUTE] = launch_route,
     [GRAPH_EXPERTS] = launch_experts, [GRAPH_PAIR] = launch_pair,          [GRAPH_KEEP] = launch_keep,
-    [GRAPH_FORMS] = add_forms,
+    [GRAPH_FORMS] = add_forms,        [GRAPH_SOFTCAP] = add_softcap,
 };
 
 void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin, uint32_t *end) {

@@ -64,6 +64,7 @@ struct launch_states {
 #define LAUNCH_KERNELS(F)                                                                                    \
     F(fill, FILL)                                                                                            \
     F(embed, EMBED)                                                                                          \
+    F(softcap, SOFTCAP)                                                                                      \
     F(argmax, ARGMAX)                                                                                        \
     F(norm, NORM)                                                                                            \
     F(forms, FORMS)                                                                                          \

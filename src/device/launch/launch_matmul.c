@@ -59,6 +59,7 @@ enum {
 const struct launch_kernel launch_kernels[] = {
     [LAUNCH_FILL] = {"fill", "ends", 0},
     [LAUNCH_EMBED] = {"embed", "ends", 0},
+    [LAUNCH_SOFTCAP] = {"softcap", "ends", 0},
     [LAUNCH_ARGMAX] = {"argmax", "ends", 0},
     [LAUNCH_NORM] = {"norm", "norm", 16},
     [LAUNCH_FORMS] = {"forms", "norm", 16},

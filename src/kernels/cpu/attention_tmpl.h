@@ -194,6 +194,13 @@ static void attention_scale(float *out, const float *o, uint32_t dim, float fact
         vec_store_n(out + d, dim - d, vec_mul(vec_load_n(o + d, dim - d), by));
 }
 
+/* n: a multiple of KERNELS_KV_BLOCK. */
+static void attention_cap(float *score, uint32_t n, float cap, float inverse) {
+    const vec most = vec_set(cap), by = vec_set(inverse);
+    for (uint32_t i = 0; i < n; i += VEC)
+        vec_store(score + i, vec_softcap(vec_load(score + i), most, by));
+}
+
 static const struct attention_tier attention_tier = {
     .tile = ATTENTION_TILE,
     .qk = {attention_qk_f32, attention_qk_f16, TIER(qk_q8_0), TIER(qk_q4_0)},
@@ -205,6 +212,7 @@ static const struct attention_tier attention_tier = {
     .pv_small = {[KERNELS_KV_Q8_0] = TIER(pv_q8_0), [KERNELS_KV_Q4_0] = TIER(pv_q4_0)},
     .tile_small = TIER_KV_TILE,
     .exp = attention_exp_all,
+    .cap = attention_cap,
     .softmax = attention_softmax,
     .merge = attention_merge_rows,
     .scale = attention_scale};

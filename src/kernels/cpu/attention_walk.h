@@ -99,6 +99,7 @@ struct attention_tier {
      * `scales`, those of the next `stride` on. */
     void (*weigh)(uint32_t rows, uint32_t blocks, const float *e, const float *scales, size_t stride,
                   float *w);
+    void (*cap)(float *score, uint32_t n, float cap, float inverse); /* of whole blocks of tokens */
     void (*exp)(float *x, uint32_t n); /* of each; n is a multiple of ATTENTION_WALK_LANE */
     /* Of each row the scores of its first n[row] >= 1 tokens of a split become e, what lies behind them
      * anything; the maximum and the sum are returned. */
@@ -418,6 +419,10 @@ static inline void attention_walk_scores(struct attention_pass *p, const struct 
                                    p->score + (size_t)r * KERNELS_SPLIT + (size_t)b * KERNELS_KV_BLOCK);
         attention_walk_fetch(p);
     }
+    const uint32_t blocks = (end - from + KERNELS_KV_BLOCK - 1) / KERNELS_KV_BLOCK;
+    for (uint32_t r = 0; r < n && a->cap != 0; r++)
+        p->tier->cap(p->score + (size_t)r * KERNELS_SPLIT + (from - s->begin), blocks * KERNELS_KV_BLOCK,
+                     a->cap, a->cap_inverse);
 }
 
 /* The first token of the block where row r's view of the split begins. */

@@ -113,6 +113,15 @@ static void ops_gelu_mul(float *y, const float *gate, const float *up, uint32_t 
         ops_gelu_part(y + i, gate + i, up + i, n - i);
 }
 
+static void ops_softcap(float *y, const float *x, uint32_t n, float cap, float inverse) {
+    const vec most = vec_set(cap), by = vec_set(inverse);
+    uint32_t i = 0;
+    for (; n - i >= VEC; i += VEC)
+        vec_store(y + i, vec_softcap(vec_load(x + i), most, by));
+    if (i < n)
+        vec_store_n(y + i, n - i, vec_softcap(vec_load_n(x + i, n - i), most, by));
+}
+
 VEC_INLINE void ops_add_part(float *y, const float *a, const float *b, const uint32_t n) {
     vec_store_n(y, n, vec_add(vec_load_n(a, n), vec_load_n(b, n)));
 }
@@ -222,6 +231,7 @@ void TIER(init)(struct kernels *k) {
     k->silu_mul = ops_silu_mul;
     k->sigmoid_mul = ops_sigmoid_mul;
     k->gelu_mul = ops_gelu_mul;
+    k->softcap = ops_softcap;
     k->add = ops_add;
     k->add_scaled = ops_add_scaled;
     k->rope = ops_rope;

@@ -42,9 +42,10 @@ struct look {
     struct cl_forms out;
     uint group, head_k, head_v;
     float scale;
-    int window; /* tokens that a query sees, or ALL */
-    int skip;   /* the first tokens, of which a query sees none but its own */
-    uint ring;  /* blocks of a table that goes round; 0: it does not */
+    float cap, cap_inverse; /* of scores; 0: none */
+    int window;             /* tokens that a query sees, or ALL */
+    int skip;               /* the first tokens, of which a query sees none but its own */
+    uint ring;              /* blocks of a table that goes round; 0: it does not */
     bool has_sinks;
     global const float *sinks; /* of all heads */
 };
@@ -250,9 +251,17 @@ static inline void score_split(const struct look *l, const struct scratch *m, co
     }
     bool exact = kv_layout_quantised(TYPE_K(l));
 #pragma unroll
+    for (uint i = 0; i < ROWS; i++)
+        acc[i] = (exact ? acc[i] : 0.0f + acc[i]) * l->scale;
+    if (l->cap != 0.0f) {
+#pragma unroll
+        for (uint i = 0; i < ROWS; i++)
+            acc[i] = num_softcap(acc[i], l->cap, l->cap_inverse);
+    }
+#pragma unroll
     for (uint i = 0; i < ROWS; i++) {
-        float s = (exact ? acc[i] : 0.0f + acc[i]) * l->scale;
-        acc[i] = (int)me < seen(l, r, i, begin) && (int)me >= hidden(l, r, i, begin) ? s : -INFINITY;
+        bool sees = (int)me < seen(l, r, i, begin) && (int)me >= hidden(l, r, i, begin);
+        acc[i] = sees ? acc[i] : -INFINITY;
         m->score[i * SPLIT + me] = acc[i];
     }
     for (uint bits = 8; bits-- > 0;) { /* SPLIT / 2 = 2^7 */
@@ -641,7 +650,7 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
 
 #define LOOK                                                                                                 \
     {                                                                                                        \
-        CL_CACHE(kv), q, q_width, CL_FORMS(out), group, head_k, head_v, scale,                               \
+        CL_CACHE(kv), q, q_width, CL_FORMS(out), group, head_k, head_v, scale, cap, cap_inverse,             \
             window != 0 ? (int)window : ALL, (int)skip,                                                      \
             window != 0 ? CL_STEP(step)->cache[OPENCL_CACHE_NUMBER(kv_what)].table_stride : 0, has_sinks,    \
             sinks                                                                                            \
@@ -657,6 +666,9 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
  * struct cells; arrivals: per token of the step and unit of `heads` KV heads, 0 before and after. */
 ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
     struct look l = LOOK;
+#ifdef TILE_ROWS /* all registers are taken: attention with a cap does without tiles (launch.c) */
+    l.cap = 0.0f;
+#endif
     local float *memory = (local float *)whole;
     struct scratch m = scratch_in(memory, head_k);
     uint units = n_kv_heads / heads;

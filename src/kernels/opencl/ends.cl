@@ -65,6 +65,13 @@ kernel void keep(CL_ARGUMENTS(KEEP)) {
     }
 }
 
+/* Rows of logits through num_softcap. */
+kernel void softcap(CL_ARGUMENTS(SOFTCAP)) {
+    uint n = CL_STEP(step)->n_rows * vocab;
+    for (uint i = get_global_id(0); i < n; i += get_global_size(0))
+        logits[i] = num_softcap(logits[i], cap, inverse);
+}
+
 /* Loads of an item that are under way at once. */
 #define AHEAD 16
 

@@ -21,6 +21,8 @@
 #define KERNEL_ARGUMENTS_ARGMAX(X)                                                                           \
     X(BUFFER, const float, logits) X(BUFFER, struct step_pick, picks) X(U32, vocab)
 
+#define KERNEL_ARGUMENTS_SOFTCAP(X) X(BUFFER, float, logits) X(U32, vocab) X(F32, cap) X(F32, inverse)
+
 #define KERNEL_ARGUMENTS_NORM(X)                                                                             \
     X(BUFFER, const float, x)                                                                                \
     X(BUFFER, const float, weight)                                                                           \
@@ -103,6 +105,8 @@
     X(U32, head_k)                                                                                           \
     X(U32, head_v)                                                                                           \
     X(F32, scale)                                                                                            \
+    X(F32, cap)                                                                                              \
+    X(F32, cap_inverse)                                                                                      \
     X(CACHE, kv)                                                                                             \
     X(U32, n_kv_heads)                                                                                       \
     X(U32, heads)                                                                                            \

@@ -150,6 +150,15 @@ static inline float num_gelu(float x) {
     return x * num_sigmoid(x * inner);
 }
 
+/* cap * tanh(x / cap) with inverse = 1 / cap rounded, all x: tanh as (1 - e) / (1 + e) of e = exp(-2 |x /
+ * cap|), with the argument's sign. Error <= 3e-7 * cap. What is not finite stays so. */
+static inline float num_softcap(float x, float cap, float inverse) {
+    float t = x * inverse;
+    float e = num_exp(-2.0f * NUM_FABS(t));
+    float h = (1.0f - e) * num_rcp(1.0f + e);
+    return NUM_FMA(cap, NUM_FLOAT(NUM_BITS(h) | (NUM_BITS(t) & 0x80000000u)), x - x);
+}
+
 /* The tree of sum128; the lanes are overwritten. */
 static inline float num_sum128(float *lane) {
     for (int reach = 64; reach > 0; reach >>= 1)

@@ -49,6 +49,14 @@ static inline __m256 avx2_abs(__m256 x) {
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
 }
 
+static inline __m256 avx2_softcap(__m256 x, __m256 cap, __m256 inverse) {
+    const __m256 one = _mm256_set1_ps(1.0f), sign = _mm256_set1_ps(-0.0f);
+    const __m256 t = _mm256_mul_ps(x, inverse);
+    const __m256 e = avx2_exp(_mm256_mul_ps(_mm256_set1_ps(-2.0f), avx2_abs(t)));
+    const __m256 h = _mm256_mul_ps(_mm256_sub_ps(one, e), avx2_rcp(_mm256_add_ps(one, e)));
+    return _mm256_fmadd_ps(cap, _mm256_or_ps(h, _mm256_and_ps(t, sign)), _mm256_sub_ps(x, x));
+}
+
 /* The largest lane, in all lanes. */
 static inline __m256 avx2_largest(__m256 x) {
     x = _mm256_max_ps(x, _mm256_permute2f128_ps(x, x, 1));

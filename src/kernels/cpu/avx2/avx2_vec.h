@@ -111,6 +111,10 @@ VEC_INLINE vec vec_sigmoid(vec x) {
     return avx2_sigmoid(x);
 }
 
+VEC_INLINE vec vec_softcap(vec x, vec cap, vec inverse) {
+    return avx2_softcap(x, cap, inverse);
+}
+
 VEC_INLINE vec vec_silu(vec x) {
     return avx2_silu(x);
 }

@@ -55,6 +55,15 @@ static inline __m512 avx512_sigmoid(__m512 x) {
     return _mm512_mask_mul_ps(r, below, e, r);
 }
 
+static inline __m512 avx512_softcap(__m512 x, __m512 cap, __m512 inverse) {
+    const __m512 one = _mm512_set1_ps(1.0f), sign = _mm512_set1_ps(-0.0f);
+    const __m512 t = _mm512_mul_ps(x, inverse);
+    __m512 e = _mm512_mul_ps(_mm512_set1_ps(-2.0f), _mm512_abs_ps(t));
+    avx512_exp_below(1, &e);
+    const __m512 h = _mm512_mul_ps(_mm512_sub_ps(one, e), avx512_rcp(_mm512_add_ps(one, e)));
+    return _mm512_fmadd_ps(cap, _mm512_or_ps(h, _mm512_and_ps(t, sign)), _mm512_sub_ps(x, x));
+}
+
 static inline __m512 avx512_silu(__m512 x) {
     return _mm512_mul_ps(x, avx512_sigmoid(x));
 }

@@ -105,6 +105,10 @@ VEC_INLINE vec vec_sigmoid(vec x) {
     return avx512_sigmoid(x);
 }
 
+VEC_INLINE vec vec_softcap(vec x, vec cap, vec inverse) {
+    return avx512_softcap(x, cap, inverse);
+}
+
 VEC_INLINE vec vec_silu(vec x) {
     return avx512_silu(x);
 }

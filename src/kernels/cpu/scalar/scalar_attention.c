@@ -113,6 +113,8 @@ static void attend_split(const struct kernels_attention *a, const struct query *
     s->max = -INFINITY;
     for (uint32_t i = from; i < n; i++) {
         score[i] = dot(a, q, a->k + block_of(a, begin + i), i % KERNELS_KV_BLOCK) * a->scale;
+        if (a->cap != 0)
+            score[i] = num_softcap(score[i], a->cap, a->cap_inverse);
         s->max = score[i] > s->max ? score[i] : s->max;
     }
     for (uint32_t d = 0; d < a->head_dim_v; d++)

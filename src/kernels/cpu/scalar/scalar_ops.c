@@ -103,6 +103,11 @@ static void sigmoid_mul(float *y, const float *gate, const float *x, uint32_t n)
         y[i] = num_sigmoid(gate[i]) * x[i];
 }
 
+static void softcap(float *y, const float *x, uint32_t n, float cap, float inverse) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = num_softcap(x[i], cap, inverse);
+}
+
 static void add(float *y, const float *a, const float *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         y[i] = a[i] + b[i];
@@ -146,6 +151,7 @@ void scalar_init(struct kernels *k) {
     k->silu_mul = silu_mul;
     k->sigmoid_mul = sigmoid_mul;
     k->gelu_mul = gelu_mul;
+    k->softcap = softcap;
     k->add = add;
     k->rope = rope;
     k->argmax = argmax;
