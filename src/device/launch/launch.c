@@ -267,7 +267,7 @@ static uint32_t tile_rows(const struct graph *g, const struct launch_traits *t, 
     const struct graph_cache *kv = &g->caches[o->cache];
     if (a->cap != 0) /* tiles need all registers: they know no cap */
         return 0;
-    if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_F16 || a->dim_k % 2 != 0 || a->dim_v % 4 != 0 ||
+    if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_F16 || a->dim_k % 4 != 0 || a->dim_v % 4 != 0 ||
         !(t->sub_group_sizes & (1u << 3 | 1u << 4)))
         return 0;
     for (uint32_t rows = 64; rows >= 32 && a->dim_v <= 128; rows /= 2)

@@ -22,12 +22,12 @@
 /* Four numbers as they are stored, and of how many dims of K, tokens of V an item has them under way. */
 #if CL_KV == KV_LAYOUT_F16
 typedef half4 tile_four;
-#define TILE_DIMS 2
+#define TILE_DIMS 4
 #else
 typedef float4 tile_four;
 #define TILE_DIMS 1
 #endif
-#define TILE_AHEAD 4
+#define TILE_AHEAD 8
 
 struct tile_memory {
     local float *q;    /* [head_k][TILE_STRIDE] */
