@@ -61,6 +61,7 @@ static inline const struct gguf_tensor *gpu_model_tensor(struct gpu_model *m, co
     t->ne[0] = cols;
     t->ne[1] = rows > 0 ? rows : 1;
     t->ne[2] = t->ne[3] = 1;
+    t->bytes = type == BLOCK_F32 ? t->ne[0] * t->ne[1] * sizeof(float) : 0;
     m->n_tensors++;
     return t;
 }

@@ -17,6 +17,15 @@ BY_DIMENSION(get_local_id, "_Z12get_local_idj", tid)
 BY_DIMENSION(get_local_size, "_Z14get_local_sizej", ntid)
 BY_DIMENSION(get_num_groups, "_Z14get_num_groupsj", nctaid)
 
+ulong get_global_id(uint d) __asm__("_Z13get_global_idj");
+INLINE ulong get_global_id(uint d) {
+    return get_group_id(d) * get_local_size(d) + get_local_id(d);
+}
+ulong get_global_size(uint d) __asm__("_Z15get_global_sizej");
+INLINE ulong get_global_size(uint d) {
+    return get_num_groups(d) * get_local_size(d);
+}
+
 /* Convergent, or clang gives each side of a branch a barrier of its own, and a warp that takes both sides
  * hangs. */
 void work_group_barrier(uint flags, uint scope) __asm__("_Z18work_group_barrierj12memory_scope");
