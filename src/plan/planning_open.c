@@ -401,10 +401,6 @@ stator_status planning_open(struct planning *s, stator_error *e) {
         st = planning_draft_open(s, &o, e);
     if (st == STATOR_OK)
         st = map_tables(s, e);
-    if (st == STATOR_OK && s->draft.gguf != NULL && s->draft.shape->vocab != s->shape->vocab)
-        st = error_set(
-            e, STATOR_USAGE, "%.120s and %.120s have different vocabularies: token_embd has %u and %u rows",
-            gguf_path(s->gguf, 0), gguf_path(s->draft.gguf, 0), s->shape->vocab, s->draft.shape->vocab);
     return st == STATOR_OK ? resolve_want(s, e) : st;
 }
 

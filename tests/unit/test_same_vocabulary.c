@@ -42,15 +42,16 @@ static struct gguf *file_of(struct gguf_writer *w, char path[GGUF_WRITER_PATH], 
 static void differences(void **state) {
     (void)state;
     struct vocabulary v[9];
-    const char *words[] = {NULL,
-                           "4 and 5 tokens",
-                           "token 2 is \"b\" and \"B\"",
-                           "token 3 has the type 1 and 6",
-                           "bos_token_id is 0 and 1",
-                           "only the first has tokenizer.ggml.bos_token_id",
-                           "only the second has tokenizer.ggml.eot_token_id",
-                           "only the first has tokenizer.ggml.token_type",
-                           "only the first has tokenizer.ggml.tokens"};
+    const char *words[] = {
+        NULL,
+        "4 and 5 tokens, and those beyond are not all unused ones: token 4 has another type",
+        "token 2 is \"b\" and \"B\"",
+        "token 3 has the type 1 and 6",
+        "bos_token_id is 0 and 1",
+        "only the first has tokenizer.ggml.bos_token_id",
+        "only the second has tokenizer.ggml.eot_token_id",
+        "only the first has tokenizer.ggml.token_type",
+        "only the first has tokenizer.ggml.tokens"};
     for (size_t i = 0; i < 9; i++)
         v[i] = usual;
     v[1].n = 5;
@@ -79,7 +80,40 @@ static void differences(void **state) {
     gguf_writer_free(&wa);
 }
 
+/* A vocabulary that another one continues with padding is the same, whichever is first. */
+static void padding(void **state) {
+    (void)state;
+    struct vocabulary padded = usual, untyped = usual;
+    padded.n = untyped.n = 5;
+    padded.types[4] = 5;
+    untyped.no_types = true;
+    struct vocabulary short_untyped = usual;
+    short_untyped.no_types = true;
+    const struct {
+        const struct vocabulary *a, *b;
+        const char *words;
+    } pairs[] = {{&usual, &padded, NULL},
+                 {&padded, &usual, NULL},
+                 {&short_untyped, &untyped,
+                  "4 and 5 tokens, and those beyond are not all unused ones: token 4 "
+                  "has no type"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        struct gguf_writer wa, wb;
+        char path_a[GGUF_WRITER_PATH], path_b[GGUF_WRITER_PATH];
+        struct gguf *a = file_of(&wa, path_a, pairs[i].a), *b = file_of(&wb, path_b, pairs[i].b);
+        stator_error e = {0};
+        const stator_status st = same_vocabulary(a, b, &e);
+        assert_int_equal(st, pairs[i].words == NULL ? STATOR_OK : STATOR_USAGE);
+        if (pairs[i].words != NULL && strstr(e.text, pairs[i].words) == NULL)
+            fail_msg("no \"%s\" in: %s", pairs[i].words, e.text);
+        gguf_close(a);
+        gguf_close(b);
+        gguf_writer_free(&wa);
+        gguf_writer_free(&wb);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(differences)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(differences), cmocka_unit_test(padding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

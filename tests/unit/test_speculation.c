@@ -246,6 +246,19 @@ static void with_experts(void **state) {
     gguf_writer_free(&w);
 }
 
+/* A draft that lacks some of the model's tokens gives no guesses once they stand in the text; one with more
+ * ends its guesses where it has such a one. */
+static void other_vocabularies(void **state) {
+    (void)state;
+    struct made model, less, more;
+    make_selftest(&model, "llama", 96, 5);
+    same_bytes(model.path, "draft", make_selftest(&less, "llama", 70, 5));
+    same_bytes(model.path, "draft", make_selftest(&more, "llama", 130, 5));
+    close(model.fd);
+    close(less.fd);
+    close(more.fd);
+}
+
 /* States keep no guess: those that were right are computed again by the next step. A draft that keeps states
  * goes on with a copy of them. */
 static void with_states(void **state) {
@@ -483,6 +496,7 @@ int main(void) {
                                        cmocka_unit_test(pace),
                                        cmocka_unit_test(dense),
                                        cmocka_unit_test(with_experts),
+                                       cmocka_unit_test(other_vocabularies),
                                        cmocka_unit_test(with_states),
                                        cmocka_unit_test(by_the_model),
                                        cmocka_unit_test(with_windows),

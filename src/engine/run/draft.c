@@ -55,13 +55,23 @@ static bool generates(const struct engine_sequence *q) {
            q->done != q->request->n_tokens;
 }
 
+/* Whether the draft model has all tokens of the text that it is yet to see: its vocabulary may have less
+ * padding than the model's. */
+static bool knows_text(const struct stator *s, const struct engine_sequence *q) {
+    const struct engine_request *r = q->request;
+    for (uint32_t i = q->speculation.draft.agreed; i < r->n_tokens; i++)
+        if ((uint32_t)r->tokens[i] >= s->planning.draft.shape->vocab)
+            return false;
+    return true;
+}
+
 /* Guesses that q is to have now; 0: none. */
 static uint32_t wanted(const struct stator *s, struct engine_sequence *q, uint32_t share) {
     const struct draft_cache *d = &q->speculation.draft;
     const uint32_t n_tokens = q->request->n_tokens;
     const uint32_t context = context_of(s, &s->planning.want);
     const bool tried = d->at == n_tokens && (d->n > 0 || d->n_held >= n_tokens);
-    if (tried || n_tokens > context)
+    if (tried || n_tokens > context || !knows_text(s, q))
         return 0;
     uint32_t most = ARITH_MIN(share, speculation_most(s, q));
     most = ARITH_MIN(most, outbox_spare(&q->request->out));
@@ -244,8 +254,11 @@ static bool take(const struct stator *s, const struct draft_turn *t, const struc
         CHECK(n == d->n + 1);
         token = known[d->n];
     }
+    if ((uint32_t)token >= s->planning.shape->vocab)
+        return false;
     d->tokens[d->n++] = token;
-    const bool ends = !r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token);
+    const bool ends = (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token)) ||
+                      (uint32_t)token >= s->planning.draft.shape->vocab;
     return d->n < t->want && !ends;
 }
 
