@@ -108,7 +108,33 @@ INLINE int dot(char4 a, char4 b) {
  * rounds, in each of which every lane gives one word to one lane: 8 rounds for A, 2 + 4 for B, 8 for the
  * sums, of both sub-groups together. Intel's engine needs none of them. */
 typedef short short8 __attribute__((ext_vector_type(8)));
+typedef unsigned short ushort;
+typedef ushort ushort8 __attribute__((ext_vector_type(8)));
+typedef uint uint2 __attribute__((ext_vector_type(2)));
+typedef uint uint4 __attribute__((ext_vector_type(4)));
+typedef uint uint8 __attribute__((ext_vector_type(8)));
 typedef int int8 __attribute__((ext_vector_type(8)));
+typedef float float8 __attribute__((ext_vector_type(8)));
+
+/* What the matrix engine's kernels do with vectors of sums. */
+float8 fma8(float8 a, float8 b, float8 c) __asm__("_Z3fmaDv8_fS_S_");
+INLINE float8 fma8(float8 a, float8 b, float8 c) {
+    for (uint j = 0; j < 8; j++)
+        a[j] = __nvvm_fma_rn_f(a[j], b[j], c[j]);
+    return a;
+}
+float8 floats_of_ints(int8 a) __asm__("_Z14convert_float8Dv8_i");
+INLINE float8 floats_of_ints(int8 a) {
+    return __builtin_convertvector(a, float8);
+}
+float8 floats_of_shorts(short8 a) __asm__("_Z14convert_float8Dv8_s");
+INLINE float8 floats_of_shorts(short8 a) {
+    return __builtin_convertvector(a, float8);
+}
+int8 ints_of_shorts(short8 a) __asm__("_Z12convert_int8Dv8_s");
+INLINE int8 ints_of_shorts(short8 a) {
+    return __builtin_convertvector(a, int8);
+}
 
 INLINE static uint lane_id(void) {
     return (uint)__nvvm_read_ptx_sreg_tid_x() & 31u;
@@ -117,6 +143,33 @@ INLINE static uint lane_id(void) {
 uint sub_group_item(void) __asm__("_Z22get_sub_group_local_idv");
 INLINE uint sub_group_item(void) {
     return (uint)__nvvm_read_ptx_sreg_tid_x() & 15u;
+}
+uint sub_group_number(void) __asm__("_Z16get_sub_group_idv");
+INLINE uint sub_group_number(void) {
+    return (uint)__nvvm_read_ptx_sreg_tid_x() >> 4;
+}
+
+/* Blocks: element j of a lane is p[j * lanes + lane]; all lanes give the same pointer. */
+#define BLOCK_READ(name, symbol, space, T, V, n)                                                             \
+    V name(const __attribute__((address_space(space))) T *p) __asm__(symbol);                                \
+    INLINE V name(const __attribute__((address_space(space))) T *p) {                                        \
+        V r;                                                                                                 \
+        for (uint j = 0; j < n; j++)                                                                         \
+            r[j] = p[j * 16 + sub_group_item()];                                                             \
+        return r;                                                                                            \
+    }
+BLOCK_READ(read2, "_Z27intel_sub_group_block_read2PU3AS1Kj", 1, uint, uint2, 2)
+BLOCK_READ(read4, "_Z27intel_sub_group_block_read4PU3AS1Kj", 1, uint, uint4, 4)
+BLOCK_READ(read8, "_Z27intel_sub_group_block_read8PU3AS1Kj", 1, uint, uint8, 8)
+BLOCK_READ(read_us8, "_Z30intel_sub_group_block_read_us8PU3AS3Kt", 3, ushort, ushort8, 8)
+uint read1(const __attribute__((address_space(1))) uint *p) __asm__("_Z26intel_sub_group_block_readPU3AS1Kj");
+INLINE uint read1(const __attribute__((address_space(1))) uint *p) {
+    return p[sub_group_item()];
+}
+ushort read_us(const __attribute__((address_space(1)))
+               ushort *p) __asm__("_Z29intel_sub_group_block_read_usPU3AS1Kt");
+INLINE ushort read_us(const __attribute__((address_space(1))) ushort *p) {
+    return p[sub_group_item()];
 }
 
 /* Not volatile: what is moved twice in the same way is moved once. All lanes of the warp are here. */

@@ -191,8 +191,8 @@ static struct tile tile_of(enum family family, uint32_t set) {
         return (struct tile){OPENCL_PREFILL_TOKENS,
                              set == SET_ANY ? OPENCL_PREFILL_MIXED : OPENCL_PREFILL_TOKENS, 1};
     if (family >= DPAS8) {
-        const bool few = family == DPAS8 ? set >= SET_Q4_K : set == SET_K_ALL;
-        return (struct tile){OPENCL_DPAS_TILE, few ? 8 : OPENCL_DPAS_EACH, OPENCL_DPAS_ROWS};
+        const bool few = family == DPAS16 && set == SET_K_ALL;
+        return (struct tile){OPENCL_DPAS_TILE, OPENCL_DPAS_EACH / (few ? 2 : 1), OPENCL_DPAS_ROWS};
     }
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
 }

@@ -10,7 +10,18 @@
 
 #include "kernels/opencl/cl_panel.h"
 
-#define CL_SUMS       (CL_ROWS * CL_TOKENS)
+#define CL_SUMS (CL_ROWS * CL_TOKENS)
+#if CL_SUB_GROUP
+#define CL_ACCS (CL_TOKENS * 2 / CL_SUB_GROUP)
+typedef float8 cl_acc;
+#else
+#define CL_ACCS CL_SUMS
+typedef float cl_acc;
+#define CL_EACH(F)                                                                                           \
+    _Pragma("unroll") for (uint n = 0; n < CL_ACCS; n++) {                                                   \
+        F(n)                                                                                                 \
+    }
+#endif
 #define CL_HAS(type)  ((CL_TYPES >> (type)&1ul) != 0)
 #define CL_SEGMENT    512
 #define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
@@ -35,22 +46,21 @@ struct cl_act {
     uint last; /* rows after this one are not there: it is read in their place */
 };
 
+/* Bytes between 32-blocks of a row; tiles lie block by block. */
+#define CL_ACT_BLOCK (CL_TILES ? 32 * CL_TILE_TOKENS : 32)
+#if !CL_TILES
+#define CL_TILE_TOKENS 1
+#endif
+
 #define CL_ROW(a, t) (CL_TOKENS == 1 ? 0 : min((uint)(t), (a)->last))
 
-#if CL_SUB_GROUP == 8
-typedef int8 cl_rows8; /* 8 rows of 32 bytes over the sub-group: item i has bytes 4i .. 4i + 3 of each */
-__attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(int8, int8, int8);
-#elif CL_SUB_GROUP == 16
-typedef short8 cl_rows8; /* item i has bytes 2i, 2i + 1 of each */
-__attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, int8, int8);
-#endif
+#if CL_SUB_GROUP
+#include "kernels/opencl/cl_dpas.h"
+#else
 
 /* Rows that go together through what is made of a block's integer sums, and F(first row) for each such part,
  * with constants: left to the compiler, the loop may stay one. */
-#if CL_SUB_GROUP && CL_TOKENS == 16
-#define CL_PART         8
-#define CL_EACH_PART(F) F(0) F(8)
-#elif !CL_TILES && CL_TOKENS == 8
+#if !CL_TILES && CL_TOKENS == 8
 /* Of few tokens, those that are not there are left out, in pairs: a step that tests 4 guesses has 5 of one
  * sequence. */
 #define CL_PART 2
@@ -79,7 +89,7 @@ __attribute__((overloadable)) int8 intel_sub_group_i8_i8_matrix_mad_k32(short8, 
 #define CL_SCALE(a, here, t) (a)->d[(here) * (a)->d_stride + (t)]
 #define CL_TOTAL(a, here, t) (a)->s[(here) * (a)->s_stride + (t)]
 #endif
-#define CL_MANY_AT_ONCE (CL_TILES && CL_PART % 8 == 0 && (CL_SUB_GROUP || CL_TYPES != 1ul << CL_Q5_0))
+#define CL_MANY_AT_ONCE (CL_TILES && CL_PART % 8 == 0 && CL_TYPES != 1ul << CL_Q5_0)
 #if CL_MANY_AT_ONCE
 #define CL_D(d, a, here, t, k) d[k]
 #define CL_S(s, a, here, t, k) s[k]
@@ -114,28 +124,6 @@ static inline void cl_totals(const struct cl_act *a, uint here, uint t, int *s) 
  * first + k at q; w: eight words of each row of weights. */
 static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_ACT const uchar *q, uint first,
                            uint begin, uint end) {
-#if CL_SUB_GROUP
-    uint lane = get_sub_group_local_id();
-    cl_rows8 a;
-#pragma unroll
-    for (uint t = 0; t < 8; t++)
-#if CL_SUB_GROUP == 8
-        a[t] = ((CL_ACT const int *)(q + (first + t) * act->stride))[lane];
-#else
-        a[t] = ((CL_ACT const short *)(q + (first + t) * act->stride))[lane];
-#endif
-#pragma unroll
-    for (uint row = 0; row < CL_ROWS; row++) {
-        int8 b;
-#pragma unroll
-        for (uint s = 0; s < 8; s++)
-            b[s] = s >= begin && s < end ? (int)w[8 * row + s] : 0;
-        int8 sums = intel_sub_group_i8_i8_matrix_mad_k32(a, b, (int8)(0));
-#pragma unroll
-        for (uint t = 0; t < 8; t++)
-            i[row * 8 + t] = sums[t];
-    }
-#else
 #pragma unroll
     for (uint t = 0; t < CL_PART; t++) {
         CL_ACT const uint4 *a = (CL_ACT const uint4 *)(q + CL_ROW(act, first + t) * act->stride);
@@ -157,7 +145,6 @@ static inline void cl_dots(int *i, const uint *w, const struct cl_act *act, CL_A
             i[row * CL_PART + t] = sum;
         }
     }
-#endif
 }
 
 static inline float cl_weight(uint type, cl_bytes panel, uint r, uint col) {
@@ -224,7 +211,7 @@ static inline void cl_add32(uint type, const struct cl_planes *p, const cl_bytes
                             const uint *w, uint here, uint t, const struct cl_act *a, float *acc) {
     int i[CL_ROWS * CL_PART], s[CL_PART];
     float d[CL_PART];
-    cl_dots(i, w, a, a->q + here * 32, t, 0, 8);
+    cl_dots(i, w, a, a->q + here * CL_ACT_BLOCK, t, 0, 8);
     cl_scales(a, here, t, d);
     cl_totals(a, here, t, s);
 #pragma unroll
@@ -267,7 +254,7 @@ static inline void cl_add256(uint type, const struct cl_planes *p, const cl_byte
 #pragma unroll
     for (uint h = 0; h < halves; h++) {
         int part[CL_ROWS * CL_PART], s[CL_PART];
-        cl_dots(part, w, a, a->q + here * 32, t, 4 * h, halves == 2 ? 4 * h + 4 : 8);
+        cl_dots(part, w, a, a->q + here * CL_ACT_BLOCK, t, 4 * h, halves == 2 ? 4 * h + 4 : 8);
         if (cl_offset(type) != 0)
             cl_totals(a, here * 2 + h, t, s);
 #pragma unroll
@@ -426,8 +413,9 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
 }
 
 #endif
+#endif
 
-#if CL_AHEAD > 1 /* one row */
+#if CL_AHEAD > 1 || CL_SUB_GROUP /* one row */
 #define CL_PANEL(panel) (panel)[0]
 #else
 #define CL_PANEL(panel) (panel)
@@ -449,7 +437,7 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
 
 /* acc = the sums of segment number `segment` of row r of the panels (cols columns). */
 static inline void cl_segment(uint type, uint file, const cl_bytes *panel, uint cols, uint r, uint segment,
-                              const struct cl_act *a, float *acc) {
+                              const struct cl_act *a, cl_acc *acc) {
     uint first = segment * CL_SEGMENT;
     uint end = min(first + CL_SEGMENT, cols);
 #if CL_TILES && (CL_TYPES & 5ul) == 5ul
@@ -457,9 +445,9 @@ static inline void cl_segment(uint type, uint file, const cl_bytes *panel, uint 
      * before the first segment, and spill them. */
     cols = segment < 1u << 21 ? cols : 0;
 #endif
-#pragma unroll
-    for (uint t = 0; t < CL_SUMS; t++)
-        acc[t] = 0.0f;
+#define CL_ZERO(n) acc[n] = 0.0f;
+    CL_EACH(CL_ZERO)
+#undef CL_ZERO
     CL_CASE32(CL_Q4_0)
     CL_CASE32(CL_Q4_1)
     CL_CASE32(CL_Q5_0)
@@ -474,9 +462,11 @@ static inline void cl_segment(uint type, uint file, const cl_bytes *panel, uint 
     CL_CASE256(CL_Q4_K)
     CL_CASE256(CL_Q5_K)
     CL_CASE256(CL_Q6_K)
+#if !CL_SUB_GROUP
     CL_CASE_FLOAT(CL_F32)
     CL_CASE_FLOAT(CL_F16)
     CL_CASE_FLOAT(CL_BF16)
+#endif
 }
 
 #endif

@@ -17,9 +17,10 @@
 #define CL_ROWS        1
 #elif CL_SUB_GROUP
 #define CL_TILE_TOKENS OPENCL_DPAS_TILE
-/* Of K types, or of all of them mixed, more would not fit into registers. */
-#if (CL_SUB_GROUP == 8 && (CL_TYPES & 0xC07C00ul) != 0) || CL_TYPES == 0xC07C00ul
-#define CL_TOKENS 8
+/* A sub-group has all 16 rows of a panel: sub-groups of 8 half as many tokens. Of all K types mixed more
+ * would not fit into registers. */
+#if CL_SUB_GROUP == 8 || CL_TYPES == 0xC07C00ul
+#define CL_TOKENS (OPENCL_DPAS_EACH / 2)
 #else
 #define CL_TOKENS OPENCL_DPAS_EACH
 #endif
@@ -31,15 +32,13 @@
 #endif
 #include "kernels/opencl/cl_source.h"
 
-#define CL_WORDS (CL_SEGMENT / 4)
-
-/* Group: columns at .. at + n (a multiple of 32) of nt rows of bytes, [CL_TILE_TOKENS][512]; rows that are
- * not there become zero. */
-static inline void cl_stage_bytes(local uint *to, cl_bytes from, global const uint *row, uint cols, uint at,
+/* Group: columns at .. at + n (a multiple of 32) of nt rows of bytes, [16 blocks][CL_TILE_TOKENS][32]; rows
+ * that are not there become zero. */
+static inline void cl_stage_bytes(local uint4 *to, cl_bytes from, global const uint *row, uint cols, uint at,
                                   uint n, uint nt) {
-    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * CL_WORDS; i += get_local_size(0)) {
-        uint t = i / CL_WORDS, c = i % CL_WORDS;
-        to[i] = t < nt && 4 * c < n ? cl_word(from + (row ? row[t] : t) * cols + at + 4 * c) : 0;
+    for (uint i = get_local_id(0); i < CL_TILE_TOKENS * CL_SEGMENT / 16; i += get_local_size(0)) {
+        uint t = i / 2 % CL_TILE_TOKENS, c = i / 2 / CL_TILE_TOKENS * 32 + i % 2 * 16;
+        to[i] = t < nt && c < n ? *(global const uint4 *)(from + (row ? row[t] : t) * cols + at + c) : 0;
     }
 }
 
@@ -84,8 +83,8 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
     uint scales = k ? 256 : 32, sums = k ? 16 : 32;
     local float *d = (local float *)(work + CL_TILE_TOKENS * CL_SEGMENT);
     local short *s = (local short *)(d + CL_TILE_TOKENS * 16);
-    cl_stage_bytes((local uint *)work, src->base + (k ? src->q256 : src->q32) + t0 * cols, src->row, cols, at,
-                   n, nt);
+    cl_stage_bytes((local uint4 *)work, src->base + (k ? src->q256 : src->q32) + t0 * cols, src->row, cols,
+                   at, n, nt);
     cl_stage_scales(d, (cl_floats)(src->base + (k ? src->d256 : src->d32)) + t0 * (cols / scales), src->row,
                     cols / scales, at / scales, n / scales, k ? 2 : 16, nt);
     cl_stage_shorts(s, (cl_shorts)(src->base + (k ? src->s256 : src->s32)) + t0 * (cols / sums), src->row,
@@ -95,7 +94,25 @@ static inline void cl_stage(const struct cl_source *src, uint type, uint t0, uin
 /* Item's tokens `token` .. + CL_TOKENS, rows r of panels v, v + 1, .. of the unit's half: their sums over all
  * segments to the tile; `up`: they are the second of two, what the first left in the tile goes with them. */
 static inline void cl_put_sums(const struct cl_unit *u, bool up, uint v, uint r, uint token,
-                               const float *total, local float *tile, uint R) {
+                               const cl_acc *total, local float *tile, uint R) {
+#if CL_SUB_GROUP
+#define CL_PUT_ONE(n, t)                                                                                     \
+    {                                                                                                        \
+        uint i = 16 * v + r + 8 * CL_HALF(n);                                                                \
+        local float *to = tile + (token + 8 * CL_PART(n) + t) * R + i;                                       \
+        *to = up ? cl_gated(u->gate, i, *to, total[n].s##t) : total[n].s##t;                                 \
+    }
+#define CL_PUT(n)                                                                                            \
+    CL_PUT_ONE(n, 0)                                                                                         \
+    CL_PUT_ONE(n, 1)                                                                                         \
+    CL_PUT_ONE(n, 2)                                                                                         \
+    CL_PUT_ONE(n, 3)                                                                                         \
+    CL_PUT_ONE(n, 4)                                                                                         \
+    CL_PUT_ONE(n, 5)                                                                                         \
+    CL_PUT_ONE(n, 6)                                                                                         \
+    CL_PUT_ONE(n, 7)
+    CL_EACH(CL_PUT)
+#else
 #pragma unroll
     for (uint row = 0; row < CL_ROWS; row++) {
         uint i = 16 * (v + row) + r;
@@ -108,14 +125,19 @@ static inline void cl_put_sums(const struct cl_unit *u, bool up, uint v, uint r,
             *to = up ? cl_gated(u->gate, i, *to, sum) : sum;
         }
     }
+#endif
 }
 
 /* split: tokens of the tile, a multiple of CL_TOKENS. Local work: CL_TILE_TOKENS x 512 bytes, 16 floats and
  * 32 shorts; for weights of floats CL_TILE_TOKENS x 512 floats. */
 static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u, uint split, uint t0, uint nt,
                            local float *tile, uint R, local uchar *work) {
-    uint me = get_local_id(0);
-    uint r = me % 16, slot = me / 16, at_once = get_local_size(0) / 16;
+#if CL_SUB_GROUP
+    /* What the whole sub-group has in common compilers must see: it is loaded once for all its items. */
+    uint r = get_sub_group_local_id(), slot = get_sub_group_id(), at_once = get_local_size(0) / CL_SUB_GROUP;
+#else
+    uint me = get_local_id(0), r = me % 16, slot = me / 16, at_once = get_local_size(0) / 16;
+#endif
     uint cols = src->cols, segments = cl_ceil_div(cols, CL_SEGMENT);
     uint wide = cl_ceil_div(u->half_of, CL_ROWS), places = wide * (split / CL_TOKENS);
     for (uint half_at = 0; half_at < u->all; half_at += u->half_of) {
@@ -138,16 +160,17 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
                 from[row] =
                     cl_panel_at(&w, min(u->panel + min(v + row, u->half_of - 1), u->panels - 1), panel_bytes);
             struct cl_act a;
-            a.q = work + token * CL_SEGMENT * (CL_ANY_FLOAT && cl_is_float(w.type) ? 4 : 1);
+            bool f = CL_ANY_FLOAT && cl_is_float(w.type);
+            a.q = work + token * (f ? CL_SEGMENT * 4 : 32);
             a.d = (local float *)(work + CL_TILE_TOKENS * CL_SEGMENT) + token;
             a.s = (local short *)(work + CL_TILE_TOKENS * (CL_SEGMENT + 64)) + token;
-            a.stride = CL_SEGMENT;
+            a.stride = f ? CL_SEGMENT : 32;
             a.d_stride = a.s_stride = CL_TILE_TOKENS;
             a.last = CL_TOKENS - 1;
-            float total[CL_SUMS];
-#pragma unroll
-            for (uint t = 0; t < CL_SUMS; t++)
-                total[t] = 0.0f;
+            cl_acc total[CL_ACCS];
+#define CL_ZERO(n) total[n] = 0.0f;
+            CL_EACH(CL_ZERO)
+#undef CL_ZERO
             for (uint segment = 0; segment < segments; segment++) {
                 uint at = segment * CL_SEGMENT;
                 barrier(CLK_LOCAL_MEM_FENCE);
@@ -155,11 +178,11 @@ static inline void cl_sums(const struct cl_source *src, const struct cl_unit *u,
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (!active)
                     continue;
-                float acc[CL_SUMS];
+                cl_acc acc[CL_ACCS];
                 cl_segment(w.type, w.file, from, cols, r, segment, &a, acc);
-#pragma unroll
-                for (uint t = 0; t < CL_SUMS; t++)
-                    total[t] += acc[t];
+#define CL_ADD(n) total[n] += acc[n];
+                CL_EACH(CL_ADD)
+#undef CL_ADD
             }
             if (mine)
                 cl_put_sums(u, half_at > 0, v, r, token, total, tile, R);

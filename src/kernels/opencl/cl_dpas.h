@@ -1,0 +1,422 @@
+/* cl_dot.h's segments for the matrix engine (dpas): integer sums of 8 rows of activations by the rows of a
+ * panel, which a sub-group has together: item i row i, in sub-groups of 8 also row i + 8 (its half 1). What
+ * the engine multiplies is loaded by the sub-group as one block (cl_intel_subgroups), so that it lies in
+ * registers as the engine reads it: activations are staged 32-block by 32-block, in each row by row, and the
+ * words of a panel lie that way anyway. An item has two vectors of 8 sums: of 16 rows of activations, or of 8
+ * by two rows of weights. They are named one by one, as compilers make memory of what loops go through. */
+#ifndef STATOR_KERNELS_OPENCL_CL_DPAS_H
+#define STATOR_KERNELS_OPENCL_CL_DPAS_H
+
+#define CL_GIVEN __attribute__((overloadable))
+CL_GIVEN uint intel_sub_group_block_read(const global uint *);
+CL_GIVEN uint2 intel_sub_group_block_read2(const global uint *);
+CL_GIVEN uint4 intel_sub_group_block_read4(const global uint *);
+CL_GIVEN uint8 intel_sub_group_block_read8(const global uint *);
+
+/* F(n) for each vector of sums, 8 rows of activations (part), half of the weights' rows; which those of
+ * vector n are. */
+#define CL_TWICE(F) F(0) F(1)
+#define CL_ONCE(F)  F(0)
+#if CL_ACCS == 2
+#define CL_EACH CL_TWICE
+#else
+#define CL_EACH CL_ONCE
+#endif
+#if CL_SUB_GROUP == 8
+typedef int8 cl_rows8; /* 8 rows of 32 bytes over the sub-group: item i has bytes 4i .. 4i + 3 of each */
+CL_GIVEN uint8 intel_sub_group_block_read8(const local uint *);
+CL_GIVEN ushort2 intel_sub_group_block_read_us2(const global ushort *);
+#define CL_ROWS8(q)  as_int8(intel_sub_group_block_read8((local const uint *)(q)))
+#define CL_PART(n)   0
+#define CL_EACH_PART CL_ONCE
+#define CL_HALF(n)   n
+#define CL_EACH_HALF CL_TWICE
+/* Of words that lie half by half in turn those of half h. */
+#define CL_WORDS(x, h) ((h) ? (x).odd : (x).even)
+#else
+typedef short8 cl_rows8; /* item i has bytes 2i, 2i + 1 of each */
+CL_GIVEN ushort8 intel_sub_group_block_read_us8(const local ushort *);
+CL_GIVEN ushort intel_sub_group_block_read_us(const global ushort *);
+#define CL_ROWS8(q)    as_short8(intel_sub_group_block_read_us8((local const ushort *)(q)))
+#define CL_PART(n)     n
+#define CL_EACH_PART   CL_EACH
+#define CL_HALF(n)     0
+#define CL_EACH_HALF   CL_ONCE
+#define CL_WORDS(x, h) ((x).lo)
+#endif
+CL_GIVEN int8 intel_sub_group_i8_i8_matrix_mad_k32(cl_rows8, int8, int8);
+
+/* 0 that compilers don't know to be 0. */
+#define CL_ZERO_OF(p) ((p)->file & 0xffff8000u)
+
+/* Words of a 32-block as they lie: of low bits (Q8_0 all), of high bits; those of two halves in turn. */
+struct cl_raw {
+    uint8 low, more;
+    uint4 high;
+};
+
+static inline struct cl_raw cl_load(uint type, const struct cl_planes *p, cl_bytes panel, uint block) {
+    struct cl_raw w;
+    global const uint *low = (global const uint *)(panel + block * (64 * cl_low_bits(type)));
+    global const uint *high = (global const uint *)(panel + p->high + block * (64 * cl_high_bits(type)));
+    if (type == CL_Q8_0) {
+        w.low = intel_sub_group_block_read8(low);
+#if CL_SUB_GROUP == 8
+        w.more = intel_sub_group_block_read8(low + 64);
+#endif
+        return w;
+    }
+#if CL_SUB_GROUP == 8
+    if (cl_low_bits(type) == 2)
+        w.low.lo = intel_sub_group_block_read4(low);
+    else
+        w.low = intel_sub_group_block_read8(low);
+    if (cl_high_bits(type) == 1)
+        w.high.lo = intel_sub_group_block_read2(high);
+    else if (cl_high_bits(type) == 2)
+        w.high = intel_sub_group_block_read4(high);
+#else
+    if (cl_low_bits(type) == 2)
+        w.low.s01 = intel_sub_group_block_read2(low);
+    else
+        w.low.lo = intel_sub_group_block_read4(low);
+    if (cl_high_bits(type) == 1)
+        w.high.x = intel_sub_group_block_read(high);
+    else if (cl_high_bits(type) == 2)
+        w.high.lo = intel_sub_group_block_read2(high);
+#endif
+    return w;
+}
+
+/* Of K types whose integers are bytes less an offset, the bytes multiplied here are the integers times a
+ * power of 2, by which their sums are divided: no sum of activations is needed then. */
+static inline uint cl_shift(uint type) {
+    return type == CL_Q6_K ? 2 : type == CL_Q3_K ? 5 : 0;
+}
+
+/* Byte `at` of a word, four times; of four pairs of them the bytes that bit 0 of the indices says. */
+static inline uint cl_same(uint word, uint at) {
+    return (word >> 8 * at & 255) * 0x01010101u;
+}
+static inline uint cl_choose(uint a, uint b, uint second) {
+    return a ^ ((a ^ b) & second);
+}
+
+/* cl_look_up, four bytes at once: bit by bit of the indices, of which masks are made. */
+static inline uint cl_look_up4(uint type, uint4 table, uint w) {
+    if (type == CL_MXFP4)
+        return cl_look_up(type, table, w);
+    uint m0 = (w & 0x01010101u) * 255, m1 = (w >> 1 & 0x01010101u) * 255, m2 = (w >> 2 & 0x01010101u) * 255;
+#define CL_PAIR(word, at) cl_choose(cl_same(word, at), cl_same(word, (at) + 1), m0)
+#define CL_FOUR(word)     cl_choose(CL_PAIR(word, 0), CL_PAIR(word, 2), m1)
+    uint low = cl_choose(CL_FOUR(table.x), CL_FOUR(table.y), m2);
+    if (type == CL_IQ2_S)
+        return low;
+    uint high = cl_choose(CL_FOUR(table.z), CL_FOUR(table.w), m2);
+    return cl_choose(low, high, (w >> 3 & 0x01010101u) * 255);
+#undef CL_PAIR
+#undef CL_FOUR
+}
+
+/* The bytes of half h's row that are multiplied. */
+static inline int8 cl_words(uint type, uint file, const struct cl_raw *raw, uint h) {
+    (void)file, (void)h;
+#if CL_SUB_GROUP == 8
+    if (type == CL_Q8_0)
+        return h ? (int8)(raw->low.s1, raw->low.s3, raw->low.s5, raw->low.s7, raw->more.s1, raw->more.s3,
+                          raw->more.s5, raw->more.s7)
+                 : (int8)(raw->low.s0, raw->low.s2, raw->low.s4, raw->low.s6, raw->more.s0, raw->more.s2,
+                          raw->more.s4, raw->more.s6);
+#else
+    if (type == CL_Q8_0)
+        return as_int8(raw->low);
+#endif
+    uint8 w;
+    if (type == CL_Q6_K) {
+        uint4 x = CL_WORDS(raw->low, h);
+        uint2 y = CL_WORDS(raw->high, h) ^ 0xAAAAAAAAu;
+        w.lo = x << 2 & 0x3C3C3C3Cu;
+        w.hi = x >> 2 & 0x3C3C3C3Cu;
+        w.s0 |= y.x << 6 & 0xC0C0C0C0u, w.s4 |= y.y << 6 & 0xC0C0C0C0u;
+        w.s1 |= y.x << 4 & 0xC0C0C0C0u, w.s5 |= y.y << 4 & 0xC0C0C0C0u;
+        w.s2 |= y.x << 2 & 0xC0C0C0C0u, w.s6 |= y.y << 2 & 0xC0C0C0C0u;
+        w.s3 |= y.x & 0xC0C0C0C0u, w.s7 |= y.y & 0xC0C0C0C0u;
+        return as_int8(w);
+    }
+    if (type == CL_Q3_K) {
+        uint2 x = CL_WORDS(raw->low.lo, h);
+        uint y = ~(CL_WORDS(raw->high.lo, h));
+        w.s0 = (x.x << 5 & 0x60606060u) | (y << 7 & 0x80808080u);
+        w.s1 = (x.x << 3 & 0x60606060u) | (y << 6 & 0x80808080u);
+        w.s2 = (x.x << 1 & 0x60606060u) | (y << 5 & 0x80808080u);
+        w.s3 = (x.x >> 1 & 0x60606060u) | (y << 4 & 0x80808080u);
+        w.s4 = (x.y << 5 & 0x60606060u) | (y << 3 & 0x80808080u);
+        w.s5 = (x.y << 3 & 0x60606060u) | (y << 2 & 0x80808080u);
+        w.s6 = (x.y << 1 & 0x60606060u) | (y << 1 & 0x80808080u);
+        w.s7 = (x.y >> 1 & 0x60606060u) | (y & 0x80808080u);
+        return as_int8(w);
+    }
+    if (cl_low_bits(type) == 2) {
+        uint2 x = CL_WORDS(raw->low.lo, h);
+        w.lo = (uint4)(x.x) >> (uint4)(0, 2, 4, 6) & 0x03030303u;
+        w.hi = (uint4)(x.y) >> (uint4)(0, 2, 4, 6) & 0x03030303u;
+    } else {
+        uint4 x = CL_WORDS(raw->low, h);
+        w.lo = x & 0x0F0F0F0Fu;
+        w.hi = x >> 4 & 0x0F0F0F0Fu;
+    }
+    if (cl_high_bits(type) == 1) {
+        uint x = CL_WORDS(raw->high.lo, h);
+        w |= ((uint8)(x) >> (uint8)(0, 1, 2, 3, 4, 5, 6, 7) & 0x01010101u) << cl_low_bits(type);
+    }
+    if (cl_high_bits(type) == 2) {
+        uint2 x = CL_WORDS(raw->high, h);
+        w.lo |= ((uint4)(x.x) >> (uint4)(0, 2, 4, 6) & 0x03030303u) << 4;
+        w.hi |= ((uint4)(x.y) >> (uint4)(0, 2, 4, 6) & 0x03030303u) << 4;
+    }
+#if CL_ANY_TABLE
+    if (cl_is_table(type)) {
+        uint4 table = cl_integers(type, file);
+        w.s0 = cl_look_up4(type, table, w.s0), w.s1 = cl_look_up4(type, table, w.s1);
+        w.s2 = cl_look_up4(type, table, w.s2), w.s3 = cl_look_up4(type, table, w.s3);
+        w.s4 = cl_look_up4(type, table, w.s4), w.s5 = cl_look_up4(type, table, w.s5);
+        w.s6 = cl_look_up4(type, table, w.s6), w.s7 = cl_look_up4(type, table, w.s7);
+    }
+#endif
+    return as_int8(w);
+}
+
+/* Numbers `here` of the 8 rows `part`. */
+static inline float8 cl_scales(const struct cl_act *a, uint here, uint part) {
+    return *(local const float8 *)(a->d + here * a->d_stride + 8 * part);
+}
+
+static inline short8 cl_totals(const struct cl_act *a, uint here, uint part) {
+    return *(local const short8 *)(a->s + here * a->s_stride + 8 * part);
+}
+
+/* Number `at` of a plane of floats of 16 bits, of half h's row. */
+static inline float cl_number(cl_bytes plane, uint at, uint h) {
+#if CL_SUB_GROUP == 8
+    ushort2 both = intel_sub_group_block_read_us2((global const ushort *)(plane + at * 32));
+    return (float)as_half((ushort)(h ? both.y : both.x));
+#else
+    (void)h;
+    return (float)as_half(intel_sub_group_block_read_us((global const ushort *)(plane + at * 32)));
+#endif
+}
+
+/* Of a 32-block: 8 rows of activations, and a row of weights of a 32-value type. */
+struct cl_part32 {
+    cl_rows8 rows;
+    float8 d;
+    int8 less; /* the sums of their bytes * -cl_offset, by the engine too: no number of theirs is needed */
+    short8 s;
+};
+struct cl_row32 {
+    int8 w;
+    float d, m;
+};
+
+static inline struct cl_part32 cl_part32(uint type, const struct cl_act *a, uint here, uint part,
+                                         int8 minus) {
+    struct cl_part32 x;
+    x.rows = CL_ROWS8(a->q + here * CL_ACT_BLOCK + part * 256);
+    x.d = cl_scales(a, here, part);
+    x.less = 0;
+    if (cl_offset(type) != 0)
+        x.less = intel_sub_group_i8_i8_matrix_mad_k32(x.rows, minus, x.less);
+    x.s = 0;
+    if (cl_has_m(type))
+        x.s = cl_totals(a, here, part);
+    return x;
+}
+
+static inline struct cl_row32 cl_row32(uint type, const struct cl_planes *p, cl_bytes panel, uint r,
+                                       uint block, const struct cl_raw *raw, uint h) {
+    struct cl_row32 x;
+    x.w = cl_words(type, p->file, raw, h);
+    x.d = type == CL_MXFP4 ? cl_scale32(type, panel + p->d, block, r + 8 * h)
+                           : cl_number(panel + p->d, block, h);
+    x.m = cl_has_m(type) ? cl_number(panel + p->m, block, h) : 0.0f;
+    return x;
+}
+
+static inline float8 cl_add32(uint type, const struct cl_part32 *part, const struct cl_row32 *row,
+                              float8 acc) {
+    float8 scale = row->d * part->d;
+    int8 i = intel_sub_group_i8_i8_matrix_mad_k32(part->rows, row->w, part->less);
+    acc = fma(convert_float8(i), scale, acc);
+    if (cl_has_m(type)) {
+        float8 least = row->m * part->d;
+        acc = fma(convert_float8(part->s), least, acc);
+    }
+    return acc;
+}
+
+/* acc of blocks first .. end of a 32-value type. */
+static inline void cl_segment32(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
+                                uint end, const struct cl_act *a, float8 *acc) {
+    /* For sub-groups of 16 a vector that stays in registers, which a constant would not; those of 8 have too
+     * few. */
+    int8 minus = as_int((256u - (uint)cl_offset(type)) * 0x01010101u) ^
+                 (CL_SUB_GROUP == 8 ? 0 : (int)(r * CL_ZERO_OF(p)));
+    for (uint block = first; block < end; block++) {
+        struct cl_raw raw = cl_load(type, p, panel, block);
+        struct cl_row32 row[2];
+        struct cl_part32 part[2];
+#define CL_MINE(h) row[h] = cl_row32(type, p, panel, r, block, &raw, h);
+        CL_EACH_HALF(CL_MINE)
+#undef CL_MINE
+#define CL_THEIRS(n) part[n] = cl_part32(type, a, block - first, n, minus);
+        CL_EACH_PART(CL_THEIRS)
+#undef CL_THEIRS
+#define CL_ADD(n) acc[n] = cl_add32(type, &part[CL_PART(n)], &row[CL_HALF(n)], acc[n]);
+        CL_EACH(CL_ADD)
+#undef CL_ADD
+    }
+}
+
+/* Byte r of 16, as a number of 16 bits, of which compilers don't know that it has 8: IGC then multiplies by
+ * it in one instruction, not two, and on acm-g10 adds in the same. */
+static inline short cl_byte(const struct cl_planes *p, cl_bytes at, uint r, bool is_signed) {
+#if CL_SUB_GROUP == 8
+    int x = is_signed ? (int)(char)at[r] : (int)at[r];
+    return (short)(x | (int)CL_ZERO_OF(p));
+#else
+    (void)p;
+    short x = (short)(*(global const ushort *)(at + (r & 14)) << (ushort)(8 - r % 2 * 8));
+    return is_signed ? (short)(x >> 8) : (short)((ushort)x >> 8);
+#endif
+}
+
+/* cl_sub */
+static inline short cl_sub16(uint type, const struct cl_planes *p, cl_bytes panel, uint at, uint r) {
+    if (type == CL_IQ2_S) {
+        short both = cl_byte(p, panel + p->sub + at / 2 * 16, r, false);
+        return (short)(((at % 2 == 0 ? both << 1 : both >> 3) & 30) | 1);
+    }
+    short sub = cl_byte(p, panel + p->sub + at * 16, r, !cl_has_m(type));
+    return type == CL_Q2_K ? (short)(sub & 15) : sub;
+}
+
+/* Of a 32-block a row of weights of a K type: two scales where each is of 16 values. */
+struct cl_row256 {
+    int8 w;
+    short scale, more;
+};
+
+static inline struct cl_row256 cl_row256(uint type, const struct cl_planes *p, cl_bytes panel, uint r,
+                                         uint block, const struct cl_raw *raw, uint h) {
+    const uint scales = cl_subs(type) / 8;
+    struct cl_row256 x;
+    x.w = cl_words(type, p->file, raw, h);
+    x.scale = cl_sub16(type, p, panel, block * scales, r + 8 * h);
+    x.more = scales == 2 ? cl_sub16(type, p, panel, block * 2 + 1, r + 8 * h) : (short)0;
+    return x;
+}
+
+static inline int8 cl_add256(uint type, cl_rows8 rows, const struct cl_row256 *row, int8 i) {
+    int8 sum;
+    if (cl_subs(type) == 8) {
+        sum = intel_sub_group_i8_i8_matrix_mad_k32(rows, row->w, (int8)(0));
+        return i + sum * (int)row->scale;
+    }
+    sum = intel_sub_group_i8_i8_matrix_mad_k32(rows, (int8)(row->w.lo, (int4)(0)), (int8)(0));
+    i += sum * (int)row->scale;
+    sum = intel_sub_group_i8_i8_matrix_mad_k32(rows, (int8)((int4)(0), row->w.hi), (int8)(0));
+    return i + sum * (int)row->more;
+}
+
+/* i of the blocks of a super block: of both halves of the weights' rows, or of one. */
+static inline void cl_super256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint super,
+                               uint at, uint blocks, bool first, bool second, const struct cl_act *a,
+                               int8 *i) {
+    for (uint j = 0; j < blocks; j++) {
+        uint block = super * 8 + j;
+        struct cl_raw raw = cl_load(type, p, panel, block);
+        struct cl_row256 row[2];
+        cl_rows8 rows[2];
+#define CL_MINE(h)                                                                                           \
+    if ((h) ? second : first)                                                                                \
+        row[h] = cl_row256(type, p, panel, r, block, &raw, h);
+        CL_EACH_HALF(CL_MINE)
+#undef CL_MINE
+#define CL_THEIRS(part) rows[part] = CL_ROWS8(a->q + (at + j) * CL_ACT_BLOCK + (part)*256);
+        CL_EACH_PART(CL_THEIRS)
+#undef CL_THEIRS
+#define CL_ADD(n)                                                                                            \
+    if (CL_HALF(n) ? second : first)                                                                         \
+        i[n] = cl_add256(type, rows[CL_PART(n)], &row[CL_HALF(n)], i[n]);
+        CL_EACH(CL_ADD)
+#undef CL_ADD
+    }
+}
+
+/* acc = fma(i, w * d, acc); minus: -i. */
+static inline float8 cl_add_scaled(int8 i, float w, bool minus, float8 d, float8 acc) {
+    float8 scale = w * d;
+    return fma(minus ? -convert_float8(i) : convert_float8(i), scale, acc);
+}
+
+/* acc of super blocks first .. end of a K type. */
+static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes panel, uint r, uint first,
+                                 uint end, const struct cl_act *a, float8 *acc) {
+    const uint blocks = CL_ZERO_OF(p) == 0 ? 8 : 0; /* if IGC knew, it would unroll the loop and spill */
+    const uint mins = type == CL_Q2_K ? 2 * blocks : blocks;
+    const float factor = cl_is_table(type) ? cl_factor(type, p->file) : 1.0f;
+#define CL_NONE(n) i[n] = 0;
+#define CL_D(part) d[part] = cl_scales(a, super - first, part);
+    for (uint super = first; super < end; super++) {
+        int8 i[2];
+        float8 d[2];
+        float w[2];
+        CL_EACH(CL_NONE)
+        /* Where each block has two products for each row there are too few registers for both halves. */
+        bool apart = CL_SUB_GROUP == 8 && cl_subs(type) == 16;
+        cl_super256(type, p, panel, r, super, (super - first) * 8, blocks, true, !apart, a, i);
+        if (apart)
+            cl_super256(type, p, panel, r, super, (super - first) * 8, blocks, false, true, a, i);
+        CL_EACH_PART(CL_D)
+#define CL_W(h) w[h] = cl_number(panel + p->d, super, h) * factor;
+        CL_EACH_HALF(CL_W)
+#undef CL_W
+#define CL_ADD(n) acc[n] = cl_add_scaled(i[n] >> cl_shift(type), w[CL_HALF(n)], false, d[CL_PART(n)], acc[n]);
+        CL_EACH(CL_ADD)
+#undef CL_ADD
+        if (!cl_has_m(type))
+            continue;
+        CL_EACH(CL_NONE)
+        for (uint j = 0; j < mins; j++) {
+            uint at = (super - first) * 16 + (type == CL_Q2_K ? j : 2 * j);
+            short8 s[2];
+            short by[2];
+#define CL_THEIRS(part)                                                                                      \
+    s[part] = cl_totals(a, at, part);                                                                        \
+    if (type != CL_Q2_K)                                                                                     \
+        s[part] += cl_totals(a, at + 1, part);
+            CL_EACH_PART(CL_THEIRS)
+#undef CL_THEIRS
+#define CL_BY(h)                                                                                             \
+    by[h] = type == CL_Q2_K                                                                                  \
+                ? (short)(cl_byte(p, panel + p->sub + (super * 16 + j) * 16, r + 8 * h, false) >> 4)         \
+                : cl_byte(p, panel + p->submin + (super * 8 + j) * 16, r + 8 * h, false);
+            CL_EACH_HALF(CL_BY)
+#undef CL_BY
+#define CL_ADD(n) i[n] += convert_int8(s[CL_PART(n)]) * (int)by[CL_HALF(n)];
+            CL_EACH(CL_ADD)
+#undef CL_ADD
+        }
+        CL_EACH_PART(CL_D)
+#define CL_W(h) w[h] = cl_number(panel + p->m, super, h);
+        CL_EACH_HALF(CL_W)
+#undef CL_W
+#define CL_ADD(n) acc[n] = cl_add_scaled(i[n], w[CL_HALF(n)], true, d[CL_PART(n)], acc[n]);
+        CL_EACH(CL_ADD)
+#undef CL_ADD
+    }
+#undef CL_NONE
+#undef CL_D
+}
+
+#endif
