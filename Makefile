@@ -98,6 +98,7 @@ CL_TYPES_bf16 := 1ul<<30
 CL_TYPES_any := 0x8040D07DCFul
 CL_MODULES += experts
 CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach s,$(CL_INTEGER),prefill8_$s dpas8_$s dpas16_$s)
+CL_MODULES += $(patsubst %,few_%,$(filter-out k_all,$(CL_INTEGER)))
 SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
 # The texts of `stator help TOPIC`.
 HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md \
@@ -187,6 +188,8 @@ $(CL_BUILD)/decode1_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=decode1_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=1)
 $(CL_BUILD)/decode4_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=decode4_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=$(if $(filter any k_all,$*),OPENCL_DECODE_MIXED,OPENCL_DECODE_TOKENS))
+$(CL_BUILD)/few_%.spv: src/kernels/opencl/matmul_few.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=few_$* '-DCL_TYPES=($(CL_TYPES_$*))')
 $(CL_BUILD)/prefill_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=prefill_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=0)
 $(CL_BUILD)/prefill8_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile

@@ -22,7 +22,7 @@ exact() {
 
 test_kernels_round_each_operation_once() {
     need_clang
-    local modules="norm ends delta attention_f16 attention_any tiles64x16_f16 decode1_q8_0 decode1_any decode4_q4_k prefill_k prefill_f16" m f n=0
+    local modules="norm ends delta attention_f16 attention_any tiles64x16_f16 decode1_q8_0 decode1_any few_q4_k prefill_k prefill_f16" m f n=0
     [ "${STATOR_TEST_PTX:-}" != all ] || modules=$(cd build/spirv && ls ./*.spv | grep -v dpas | sed 's/^..//; s/\.spv$//')
     for m in $modules; do
         f=build/ptx/$m.ptx
@@ -30,7 +30,7 @@ test_kernels_round_each_operation_once() {
         exact "$f"
         n=$((n + $(grep -c 'add\.rn\.f32' "$f")))
         case $m in
-        decode1_q* | decode4_q* | prefill_q* | *_k | *_any) grep -q 'dp4a\.s32\.s32' "$f" || fail "$m has no dp4a" ;;
+        decode1_q* | few_q* | prefill_q* | *_k | *_any) grep -q 'dp4a\.s32\.s32' "$f" || fail "$m has no dp4a" ;;
         esac
     done
     [ "$n" -gt 100 ] || fail "only $n sums were seen"

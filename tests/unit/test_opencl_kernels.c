@@ -434,6 +434,9 @@ static void decode_one(void **state) {
 static void decode_few(void **state) {
     (void)state;
     each_set("decode_few", &busy_traits, N_TYPES + 3, 1, 24);
+    struct launch_traits t = busy_traits;
+    t.sub_group_sizes = 1u << 4 | 1u << 5;
+    each_set("few", &t, N_TYPES + 3, 1, 33);
 }
 
 static void prefill(void **state) {

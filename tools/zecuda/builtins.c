@@ -99,6 +99,16 @@ INLINE int dot(char4 a, char4 b) {
     return sum;
 }
 
+/* The same, added to c; what the kernels add never saturates. */
+int dot_add(char4 a, char4 b, int c) __asm__("_Z26__spirv_SDotAccSatKHR_RintDv4_cS_i");
+INLINE int dot_add(char4 a, char4 b, int c) {
+    int x, y, sum;
+    __builtin_memcpy(&x, &a, sizeof x);
+    __builtin_memcpy(&y, &b, sizeof y);
+    __asm__("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(c));
+    return sum;
+}
+
 /* ---- Intel's matrix engine, sub-groups of 16, two of which are a warp: mma.m16n8k32, one for each.
  *
  * The sub-group's b (32 x 16: item i has column i, four values of k in a word) is mma's A, its a (8 x 32:

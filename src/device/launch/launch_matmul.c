@@ -6,8 +6,9 @@
 #include "kernels/shared/experts.h"
 #include "kernels/shared/opencl.h"
 
-/* Sets of weight types that have kernels; the integer ones first, which the matrix engine takes. */
-#define SETS_INTEGER(F, family, size)                                                                        \
+/* Sets of weight types that have kernels; the integer ones first, which the matrix engine takes. Of the last
+ * of these two rows an item would not fit into registers. */
+#define SETS_FEW(F, family, size)                                                                            \
     F(family, q4_0, size)                                                                                    \
     F(family, q4_1, size)                                                                                    \
     F(family, q5_0, size)                                                                                    \
@@ -22,8 +23,8 @@
     F(family, q2_k, size)                                                                                    \
     F(family, q3_k, size)                                                                                    \
     F(family, iq2_s, size)                                                                                   \
-    F(family, iq4_xs, size)                                                                                  \
-    F(family, k_all, size)
+    F(family, iq4_xs, size)
+#define SETS_INTEGER(F, family, size) SETS_FEW(F, family, size) F(family, k_all, size)
 #define SETS_OTHER(F, family, size)                                                                          \
     F(family, f32, size) F(family, f16, size) F(family, bf16, size) F(family, any, size)
 
@@ -91,6 +92,7 @@ const struct launch_kernel launch_kernels[] = {
     SETS_INTEGER(KERNEL, prefill8, 8)
     SETS_INTEGER(KERNEL, dpas8, 8)
     SETS_INTEGER(KERNEL, dpas16, 16)
+    SETS_FEW(KERNEL, few, 16)
     SETS_INTEGER(EXPERTS_KERNEL, decode1, 16) SETS_OTHER(EXPERTS_KERNEL, decode1, 16)
     SETS_INTEGER(EXPERTS_KERNEL, prefill, 16) SETS_OTHER(EXPERTS_KERNEL, prefill, 16)
     SETS_INTEGER(EXPERTS_KERNEL, prefill8, 8)
@@ -103,7 +105,18 @@ const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[
 /* Segments of k that a group of a decode family has under way at a time. */
 #define DECODE_SPLIT 16u
 
-enum family { DECODE1, DECODE4, PREFILL, PREFILL8, DPAS8, DPAS16 }; /* from PREFILL8 on for integers */
+enum family { DECODE1, DECODE4, FEW, PREFILL, PREFILL8, DPAS8, DPAS16 }; /* FEW, from PREFILL8 on: integers */
+/* Sets before a family's first in launch_kernels. */
+static const uint32_t first_set[] = {
+    [DECODE1] = 0,
+    [DECODE4] = SETS,
+    [PREFILL] = 2 * SETS,
+    [PREFILL8] = 3 * SETS,
+    [DPAS8] = 3 * SETS + SETS_INTEGERS,
+    [DPAS16] = 3 * SETS + 2 * SETS_INTEGERS,
+    [FEW] = 3 * SETS + 3 * SETS_INTEGERS,
+};
+#define SETS_EXPERTS (3 * SETS + 4 * SETS_INTEGERS - 1)
 
 static uint32_t set_of_type(uint32_t type) {
     switch (type) {
@@ -165,9 +178,9 @@ static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
 struct scheme {
     enum family family;
     uint32_t kernel;
-    uint32_t tokens;   /* in a pass (of a prefill family: choose_tokens) */
+    uint32_t tokens;   /* in a pass (choose_tokens) */
     uint32_t segments; /* of k */
-    uint32_t split;    /* segments at once; of a prefill family: tokens */
+    uint32_t split;    /* of the decode families segments at once, else tokens */
     uint32_t group;    /* work items */
 };
 
@@ -180,13 +193,15 @@ static enum family prefill_family(const struct launch_list *b, uint32_t set) {
     return eight ? PREFILL8 : PREFILL;
 }
 
-/* How a tile of many tokens is dealt out (matmul_prefill.cl). */
+/* How a tile of many tokens (matmul_prefill.cl) or a pass of few (matmul_few.cl) is dealt out. */
 struct tile {
-    uint32_t tokens; /* whose activations local memory has room for */
+    uint32_t tokens; /* whose activations, or sums, local memory has room for */
     uint32_t each, rows;
 };
 
 static struct tile tile_of(enum family family, uint32_t set) {
+    if (family == FEW)
+        return (struct tile){OPENCL_FEW_TOKENS, OPENCL_FEW_EACH, OPENCL_FEW_ROWS};
     if (set >= SETS_INTEGERS)
         return (struct tile){OPENCL_PREFILL_TOKENS,
                              set == SET_ANY ? OPENCL_PREFILL_MIXED : OPENCL_PREFILL_TOKENS, 1};
@@ -211,18 +226,20 @@ static bool for_few(const struct launch_list *b, const struct graph_op *o, enum 
     return rows <= 2 * LAUNCH_FEW && 2 * threads < b->traits->threads;
 }
 
+/* Rows of activations. */
+static uint32_t rows_of(const struct launch_list *b, const struct graph_op *o) {
+    return o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
+}
+
 static struct scheme choose_scheme(const struct launch_list *b, const struct graph_op *o, bool heads) {
     struct scheme w = {0};
-    uint32_t set = set_of(b->g, o);
-    uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
+    uint32_t set = set_of(b->g, o), rows = rows_of(b, o);
     w.family = prefill_family(b, set);
     if (rows == 1)
         w.family = DECODE1;
     else if (for_few(b, o, w.family, set, rows))
-        w.family = DECODE4;
-    uint32_t at = w.family <= PREFILL ? SETS * (uint32_t)w.family
-                                      : SETS * 3 + SETS_INTEGERS * ((uint32_t)w.family - PREFILL8);
-    w.kernel = LAUNCH_MATMUL + 2 * (at + set) + heads;
+        w.family = w.family == PREFILL8 || w.family == DPAS8 || set >= SET_K_ALL ? DECODE4 : FEW;
+    w.kernel = LAUNCH_MATMUL + 2 * (first_set[w.family] + set) + heads;
     if (w.family <= DECODE4)
         w.tokens =
             ARITH_MIN(rows, set == SET_K_ALL || set == SET_ANY ? OPENCL_DECODE_MIXED : OPENCL_DECODE_TOKENS);
@@ -231,34 +248,54 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
     return w;
 }
 
-/* Bytes of local memory that cl_sums of a prefill family needs beside the tile. */
-static uint64_t staged_bytes(const struct tile *tile, uint32_t set) {
+/* Bytes of local memory that cl_sums of FEW (totals of a group's items) or a prefill family (what is staged)
+ * needs beside the tile. */
+static uint64_t staged_bytes(const struct tile *tile, enum family family, uint32_t set, uint32_t group) {
+    if (family == FEW)
+        return tile->each * tile->rows * (uint64_t)group * sizeof(float);
     return tile->tokens * (set >= SETS_INTEGERS
                                ? KERNELS_SEGMENT * sizeof(float)
                                : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t));
 }
 
-/* Tokens of a prefill family's tile: so many that it fits beside what is staged, for `panels` of a group. */
+/* A group is at most 64 hardware threads, and the compiler may choose 8 items per thread. */
+#define MOST_ITEMS 512u
+
+/* Tokens of a tile or a pass of FEW: so many that it fits beside what else is in local memory, for `panels`
+ * of a group; of a pass so few that, if passes are dealt out to groups, `units` of these fill half of the
+ * device. */
 static void choose_tokens(const struct launch_list *b, const struct graph_op *o, struct scheme *w,
-                          uint32_t panels) {
-    if (w->family < PREFILL)
+                          uint32_t panels, uint32_t units) {
+    if (w->family < FEW)
         return;
-    const uint32_t set = set_of(b->g, o);
+    const uint32_t set = set_of(b->g, o), rows = rows_of(b, o);
     const struct tile tile = tile_of(w->family, set);
     w->tokens = tile.tokens;
+    if (w->family == FEW) {
+        w->tokens = (uint32_t)ARITH_MIN(arith_round_up(rows, tile.each), tile.tokens);
+        while (w->tokens > tile.each && 64 * arith_ceil_div(rows, w->tokens) * units <= b->traits->threads)
+            w->tokens = (uint32_t)arith_round_up(w->tokens / 2, tile.each);
+    }
     while (w->tokens > tile.each &&
-           w->tokens * 16ull * panels * sizeof(float) + staged_bytes(&tile, set) > b->traits->local_bytes)
-        w->tokens /= 2;
+           w->tokens * 16ull * panels * sizeof(float) + staged_bytes(&tile, w->family, set, MOST_ITEMS) >
+               b->traits->local_bytes)
+        w->tokens = (uint32_t)arith_round_up(w->tokens / 2, tile.each);
     w->split = w->tokens;
 }
 
-/* Work items of a group that has so many panels. A group is at most 64 hardware threads, and the compiler may
- * choose 8 items per thread, hence 512. */
+/* Work items of a group that has so many panels. */
 static void choose_group(const struct launch_list *b, const struct graph_op *o, struct scheme *w,
                          uint32_t panels) {
-    uint32_t most = ARITH_MIN(b->traits->max_group, 512u) / 16;
+    const uint32_t most = ARITH_MIN(b->traits->max_group, MOST_ITEMS) / 16;
+    const struct tile tile = tile_of(w->family, set_of(b->g, o));
+    if (w->family == FEW) {
+        const uint64_t places = arith_ceil_div(panels, tile.rows) * (w->tokens / tile.each);
+        /* Two groups where one would fit: while one adds its totals, the other multiplies. */
+        w->group =
+            16 * (uint32_t)ARITH_MIN(places * ARITH_MIN(w->segments, DECODE_SPLIT), ARITH_MAX(most / 2, 1u));
+        return;
+    }
     if (w->family >= PREFILL) {
-        const struct tile tile = tile_of(w->family, set_of(b->g, o));
         uint32_t slots = (uint32_t)arith_ceil_div(panels, tile.rows) * (w->tokens / tile.each);
         w->group = 16 * ARITH_MIN((uint32_t)arith_round_up(slots, 2), most / 2 * 2);
         return;
@@ -271,14 +308,12 @@ static void choose_group(const struct launch_list *b, const struct graph_op *o, 
  * has eight values. */
 static uint64_t work_bytes(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
                            uint32_t panels, uint64_t epilogue) {
-    uint64_t bytes = (uint64_t)w->tokens * w->group * sizeof(float);
+    const uint32_t set = set_of(b->g, o);
+    const struct tile tile = tile_of(w->family, set);
+    const uint64_t bytes = w->family < FEW ? (uint64_t)w->tokens * w->group * sizeof(float)
+                                           : staged_bytes(&tile, w->family, set, w->group);
     uint64_t words =
         ARITH_MIN(3 * (uint64_t)w->group, (uint64_t)w->tokens * OPENCL_QUANTISE_WORDS(16 * panels));
-    if (w->family >= PREFILL) {
-        const uint32_t set = set_of(b->g, o);
-        const struct tile tile = tile_of(w->family, set);
-        bytes = staged_bytes(&tile, set);
-    }
     return ARITH_MAX(ARITH_MAX(bytes, words * sizeof(uint32_t)), epilogue);
 }
 
@@ -363,10 +398,10 @@ static uint32_t forms_wanted(const struct graph_value *v) {
     return v->forms == GRAPH_F32 ? GRAPH_F32 : v->forms & ~(uint32_t)GRAPH_F32;
 }
 
-/* Tiles of tokens that are dealt out to groups. */
-static uint64_t tiles_of(const struct launch_list *b, const struct graph_op *o, const struct scheme *w) {
-    uint32_t rows = o->epilogue == GRAPH_PAIRS ? 2 * b->rows : b->rows;
-    return w->family >= PREFILL ? arith_ceil_div(rows, w->tokens) : 1;
+/* Tiles or passes that are dealt out to groups, `together` of which share a unit. */
+static uint64_t tiles_of(const struct launch_list *b, const struct graph_op *o, const struct scheme *w,
+                         uint32_t together) {
+    return w->family >= FEW && together == 1 ? arith_ceil_div(rows_of(b, o), w->tokens) : 1;
 }
 
 /* Where groups that share a unit are counted, if there is room for n counts; else GRAPH_NONE. */
@@ -405,7 +440,9 @@ struct cut {
 
 /* Panels that a group should have: enough for its items. */
 static uint32_t panels_each(const struct scheme *w) {
-    return w->family >= PREFILL ? 16 : (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
+    if (w->family >= PREFILL)
+        return 16;
+    return (w->family == FEW ? OPENCL_FEW_ROWS : 1) * (uint32_t)arith_ceil_div(8, ARITH_MIN(w->segments, 8u));
 }
 
 /* A unit has whole groups of the int8 forms that the epilogue makes. */
@@ -435,16 +472,17 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
     struct scheme w = choose_scheme(b, o, false);
     const struct panel_layout *layout = &b->g->weights[o->weight[0]].layout;
     uint32_t arrivals;
-    choose_tokens(b, o, &w, 16);
     const struct cut cut = plain_cut(b, o, &w, layout->panels, &arrivals);
     const struct plain_shape s = {.unit = cut.unit, .panels = layout->panels};
     const uint32_t mine = (two && w.family < PREFILL ? 2 : 1) * (cut.unit / cut.together);
-    choose_group(b, o, &w, mine);
     uint32_t units = (uint32_t)arith_ceil_div(layout->panels, s.unit);
+    choose_tokens(b, o, &w, w.family < PREFILL ? mine : 16, cut.together == 1 ? units : UINT32_MAX);
+    choose_group(b, o, &w, mine);
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
         if (!find_run(b, o, plain_panels, &s, units, &r))
             return cut_too_often(b, o);
-        struct launch *l = launch_add(b, w.kernel, op, w.group, r.units * cut.together * tiles_of(b, o, &w));
+        struct launch *l =
+            launch_add(b, w.kernel, op, w.group, r.units * cut.together * tiles_of(b, o, &w, cut.together));
         launch_put_matmul(b, l,
                           &(struct launch_matmul_arguments){
                               .in = launch_source_of(b, o),
@@ -528,9 +566,9 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     uint32_t widest = ARITH_MAX(of->dim_k, of->dim_v);
     s.heads = w.family >= PREFILL ? ARITH_MAX(ARITH_MIN(256 / widest, of->kv_heads), 1u) : 1;
     uint32_t panels = s.heads * widest / PANEL_ROWS;
-    choose_tokens(b, o, &w, panels);
-    choose_group(b, o, &w, panels);
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
+    choose_tokens(b, o, &w, panels, units);
+    choose_group(b, o, &w, panels);
     /* Where q has angles of its own, no launch has both q and k. */
     const uint32_t of_q = of->angles_q != GRAPH_NONE ? units_of(&s, 0) : 0;
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
@@ -538,7 +576,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         const uint32_t angles = q_alone ? of->angles_q : of->angles;
         if (!find_run(b, o, heads_panels, &s, q_alone ? of_q : units, &r))
             return cut_too_often(b, o);
-        struct launch *l = launch_add(b, w.kernel, op, w.group, r.units * tiles_of(b, o, &w));
+        struct launch *l = launch_add(b, w.kernel, op, w.group, r.units * tiles_of(b, o, &w, 1));
         struct launch_heads_arguments args = {
             .in = launch_source_of(b, o),
             .w0 = weight_of(b, o->weight[0], r.piece[0]),
@@ -600,7 +638,7 @@ static struct scheme experts_scheme(const struct launch_list *b, const struct gr
         [DPAS8] = 2 * SETS + SETS_INTEGERS,
         [DPAS16] = 2 * SETS + 2 * SETS_INTEGERS,
     };
-    w.kernel = LAUNCH_MATMUL + 2 * (3 * SETS + 3 * SETS_INTEGERS) + first[w.family] + set;
+    w.kernel = LAUNCH_MATMUL + 2 * SETS_EXPERTS + first[w.family] + set;
     w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
     return w;
 }
@@ -751,7 +789,7 @@ stator_status launch_experts(struct launch_list *b, uint32_t op) {
         unit = 16;
     else if (gated && out->forms & GRAPH_I8_32)
         unit = (uint32_t)arith_round_up(unit, 2);
-    choose_tokens(b, o, &w, unit);
+    choose_tokens(b, o, &w, unit, UINT32_MAX);
     choose_group(b, o, &w, gated && w.family < PREFILL ? 2 * unit : unit);
     const uint64_t units = arith_ceil_div(layout->panels, unit);
     const struct device_stream *stream = &b->m->stream;

@@ -1,10 +1,12 @@
 /* One segment of a sum over k: a row of CL_ROWS panels times up to CL_TOKENS rows of activations. The
- * includer sets, before this file: CL_TOKENS      rows of activations that a work item has sums for CL_ROWS
- * rows of weights, each of another panel, that it has them for: sum [row * CL_TOKENS + token] CL_ACT global
- * or local: where the activations are CL_SUB_GROUP   0, or the sub-group size of the matrix engine's
- * instructions (8 or 16; CL_TOKENS: n * 8) CL_AHEAD       1; or 2 or 4: how many 32-blocks of a row are
- * loaded at once (CL_TOKENS is 1) CL_TYPES       which weight types: a mask, bit enum block_type Types become
- * constants in a switch, so that each has its own loop; a kernel for one type has no switch. */
+ * includer sets, before this file:
+ *   CL_TOKENS      rows of activations that a work item has sums for
+ *   CL_ROWS        rows of weights, each of another panel, that it has them for: sum [row * CL_TOKENS +
+ * token] CL_ACT         global or local: where the activations are CL_SUB_GROUP   0, or the sub-group size of
+ * the matrix engine's instructions (8 or 16; CL_TOKENS: n * 8) CL_FEW         1: as cl_few.h does it CL_AHEAD
+ * 1; or 2 or 4: how many 32-blocks of a row are loaded at once (CL_TOKENS is 1) CL_TYPES       which weight
+ * types: a mask, bit enum block_type Types become constants in a switch, so that each has its own loop; a
+ * kernel for one type has no switch. */
 #ifndef STATOR_KERNELS_OPENCL_CL_DOT_H
 #define STATOR_KERNELS_OPENCL_CL_DOT_H
 
@@ -152,7 +154,9 @@ static inline float cl_weight(uint type, cl_bytes panel, uint r, uint col) {
     return cl_decode(type, &none, panel, r, col);
 }
 
-#if CL_AHEAD > 1
+#ifdef CL_FEW
+#include "kernels/opencl/cl_few.h"
+#elif CL_AHEAD > 1
 #include "kernels/opencl/cl_ahead.h"
 #else
 
@@ -415,7 +419,7 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
 #endif
 #endif
 
-#if CL_AHEAD > 1 || CL_SUB_GROUP /* one row */
+#if !defined CL_FEW && (CL_AHEAD > 1 || CL_SUB_GROUP) /* one row */
 #define CL_PANEL(panel) (panel)[0]
 #else
 #define CL_PANEL(panel) (panel)
@@ -431,9 +435,13 @@ static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint firs
         struct cl_planes p = cl_planes(T, file, cols);                                                       \
         cl_segment256(T, &p, CL_PANEL(panel), r, first / 256, end / 256, a, acc);                            \
     }
+#ifdef CL_FEW /* no floats */
+#define CL_CASE_FLOAT(T)
+#else
 #define CL_CASE_FLOAT(T)                                                                                     \
     if (CL_HAS(T) && (CL_TYPES == 1ul << (T) || type == (T)))                                                \
         cl_segment_float(T, panel[0], r, first, end, a, acc);
+#endif
 
 /* acc = the sums of segment number `segment` of row r of the panels (cols columns). */
 static inline void cl_segment(uint type, uint file, const cl_bytes *panel, uint cols, uint r, uint segment,

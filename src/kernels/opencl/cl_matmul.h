@@ -3,15 +3,22 @@
  *   void cl_sums(const struct cl_source *src, const struct cl_unit *u, uint split, uint t0, uint nt,
  *                local float *tile, uint R, local uchar *work)
  * group: tile[t][16 * v + row] for all virtual panels v of the unit; ends without a barrier.
- *   CL_TILES: tiles of tokens are dealt out to groups (1) or walked by the group that has the unit (0); 1:
- * `split` is how many tokens a tile has, and two sums of one output have become one (struct cl_gate). */
+ *   CL_TILES: `split` is how many tokens a tile has, and two sums of one output have become one (struct
+ * cl_gate). Tiles of tokens are dealt out to groups, and so are passes of CL_FEW, unless several groups share
+ * a unit: then each walks all, as in decode. */
 #ifndef STATOR_KERNELS_OPENCL_CL_MATMUL_H
 #define STATOR_KERNELS_OPENCL_CL_MATMUL_H
 
 #include "kernels/opencl/cl_finish.h"
 #include "kernels/opencl/cl_heads.h"
 
-#if CL_TILES /* tokens of a tile */
+#ifdef CL_FEW
+#define CL_DEALT 1
+#else
+#define CL_DEALT CL_TILES
+#endif
+
+#if CL_DEALT /* tokens of a tile, or of a pass */
 #define CL_AT_ONCE split
 #else
 #define CL_AT_ONCE CL_TOKENS
@@ -36,9 +43,9 @@
 
 /* Units first_unit .. + units of the work, each of `unit` panels, which `together` groups share: if there are
  * several (decode), outputs are 256 of int8 forms, and the last group makes these; arrivals: for each unit, 0
- * before and after. split: how many segments of k are under way at once (decode), or tokens of a tile. rows:
- * of the weight (of both). Local: tile CL_AT_ONCE x R floats, R = 16 * panels of a group, without CL_TILES
- * twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
+ * before and after. split: how many segments of k are under way at once (decode), or tokens of a pass or
+ * tile. rows: of the weight (of both). Local: tile CL_AT_ONCE x R floats, R = 16 * panels of a group, without
+ * CL_TILES twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased, factor0};
@@ -60,7 +67,10 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     uint tokens = tail ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
     if (epilogue == OPENCL_PAIRS)
         tokens *= 2;
-    uint tiles = cl_ceil_div(tokens, CL_AT_ONCE), dealt = CL_TILES ? tiles : 1;
+    uint tiles = cl_ceil_div(tokens, CL_AT_ONCE), dealt = CL_DEALT ? tiles : 1;
+#ifdef CL_FEW
+    dealt = together == 1 ? tiles : 1;
+#endif
     for (uint item = get_group_id(0); item < units * together * dealt; item += get_num_groups(0)) {
         uint i = first_unit * together + item / dealt;
         u.panel = i * mine;
@@ -112,8 +122,8 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
     uint q_units = cl_ceil_div(n_heads, heads), kv_units = cl_ceil_div(n_kv_heads, heads);
     uint tokens = CL_STEP(step)->n_tokens;
     uint tiles = cl_ceil_div(tokens, CL_AT_ONCE);
-    for (uint item = get_group_id(0); item < units * (CL_TILES ? tiles : 1); item += get_num_groups(0)) {
-        uint i = first_unit + (CL_TILES ? item / tiles : item);
+    for (uint item = get_group_id(0); item < units * (CL_DEALT ? tiles : 1); item += get_num_groups(0)) {
+        uint i = first_unit + (CL_DEALT ? item / tiles : item);
         uint which = i < q_units ? CL_Q : i < q_units + kv_units ? CL_K : CL_V;
         uint head = (which == CL_Q ? i : i - q_units - (which == CL_V ? kv_units : 0)) * heads;
         uint all = which == CL_Q ? n_heads : n_kv_heads;
@@ -125,7 +135,7 @@ CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
         u.panel = head * dim / 16;
         u.panels = all * dim / 16;
         u.half_of = u.all = heads * dim / 16;
-        for (uint tile_at = CL_TILES ? item % tiles : 0; tile_at < tiles; tile_at += CL_TILES ? tiles : 1) {
+        for (uint tile_at = CL_DEALT ? item % tiles : 0; tile_at < tiles; tile_at += CL_DEALT ? tiles : 1) {
             uint t0 = tile_at * CL_AT_ONCE, nt = min(tokens - t0, (uint)CL_AT_ONCE);
             uint R = heads * dim;
             cl_sums(&src, &u, split, t0, nt, tile, R, work);
