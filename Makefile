@@ -72,7 +72,8 @@ CL_KV_f32 := -DCL_KV=0
 CL_KV_f16 := -DCL_KV=1
 CL_KV_q8_0 := -DCL_KV=2
 CL_KV_q4_0 := -DCL_KV=3
-CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t) $(foreach t,f32 f16,$(foreach n,64 32,tiles$nx8_$t tiles$nx16_$t))
+CL_KV_q8_0_dpas := -DCL_KV=2 -DTILE_DPAS
+CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t) $(foreach t,f32 f16,$(foreach n,64 32,tiles$nx8_$t tiles$nx16_$t)) $(foreach t,q8_0 q8_0_dpas,tiles32x8_$t tiles32x16_$t)
 # Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
 CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 q4_k q5_k q6_k k q2_k q3_k iq2_s iq4_xs k_all
 CL_SETS := $(CL_INTEGER) f32 f16 bf16 any

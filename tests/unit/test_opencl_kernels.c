@@ -340,46 +340,70 @@ static void deep_contexts(void **state) {
 
 /* Tiles of many queries: beside chunks that are not tiled, at the edges of splits and blocks, of windows and
  * rings, with groups that do not fill a tile or fill several, of 32 and of 64 rows. */
+static const struct deep tile_cases[] = {
+    {40, 2, 4, 64, 8, UINT32_MAX, 0, {{40, 0}}},
+    {70, 1, 3, 64, 24, UINT32_MAX, 0, {{37, 240}, {1, 600}, {32, 511}}},
+    {40, 2, 2, 128, 24, UINT32_MAX, 0, {{24, 500}, {16, 250}}},
+    {33, 1, 12, 96, 24, UINT32_MAX, 0, {{30, 255}, {2, 256}, {1, 0}}},
+    {80, 1, 1, 32, 24, 40, 0, {{80, 441}}},
+    {20, 1, 64, 32, 24, UINT32_MAX, 0, {{3, 300}, {17, 80}}},
+    /* windows: less than a block, of some blocks, of more than a split, in rings */
+    {64, 1, 2, 64, 6, UINT32_MAX, 5, {{64, 700}}},
+    {64, 2, 1, 128, 10, UINT32_MAX, 100, {{40, 1003}, {24, 0}}},
+    {100, 1, 3, 64, 14, UINT32_MAX, 300, {{100, 1000}}},
+    {34, 1, 2, 32, 13, UINT32_MAX, 257, {{34, 766}}},
+};
+#define TILE_CASES (sizeof tile_cases / sizeof tile_cases[0])
+static const uint32_t all_q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
+                                   BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
+
 static void tiles(void **state) {
     (void)state;
     if (!have_runner)
         skip();
-    const uint32_t all = UINT32_MAX;
-    const struct deep deep[] = {
-        {40, 2, 4, 64, 8, all, 0, {{40, 0}}},
-        {70, 1, 3, 64, 24, all, 0, {{37, 240}, {1, 600}, {32, 511}}},
-        {40, 2, 2, 128, 24, all, 0, {{24, 500}, {16, 250}}},
-        {33, 1, 12, 96, 24, all, 0, {{30, 255}, {2, 256}, {1, 0}}},
-        {80, 1, 1, 32, 24, 40, 0, {{80, 441}}},
-        {20, 1, 64, 32, 24, all, 0, {{3, 300}, {17, 80}}},
-        /* windows: less than a block, of some blocks, of more than a split, in rings */
-        {64, 1, 2, 64, 6, all, 5, {{64, 700}}},
-        {64, 2, 1, 128, 10, all, 100, {{40, 1003}, {24, 0}}},
-        {100, 1, 3, 64, 14, all, 300, {{100, 1000}}},
-        {34, 1, 2, 32, 13, all, 257, {{34, 766}}},
-    };
-    static const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
-                                   BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
     uint64_t seed = testing_seed("tiles");
     tiled_chunks = 0;
     struct launch_traits sixteen = plain_traits;
     sixteen.sub_group_sizes = 1u << 4;
-    for (size_t i = 0; i < 2 * sizeof deep / sizeof deep[0]; i++)
-        check_deep(&seed, (i + i / 2) % 2 ? &sixteen : &plain_traits, q8,
-                   i % 2 ? KERNELS_KV_F16 : KERNELS_KV_F32, &deep[i / 2]);
+    for (size_t i = 0; i < 2 * TILE_CASES; i++)
+        check_deep(&seed, (i + i / 2) % 2 ? &sixteen : &plain_traits, all_q8,
+                   i % 2 ? KERNELS_KV_F16 : KERNELS_KV_F32, &tile_cases[i / 2]);
     static const uint32_t k[7] = {BLOCK_Q4_K, BLOCK_Q5_K, BLOCK_Q6_K, BLOCK_Q4_K,
                                   BLOCK_Q4_K, BLOCK_Q6_K, BLOCK_Q4_K};
-    const struct deep together = {40, 8, 1, 32, 48, all, 0, {{40, 700}}};
+    const struct deep together = {40, 8, 1, 32, 48, UINT32_MAX, 0, {{40, 700}}};
     check_deep(&seed, &plain_traits, k, KERNELS_KV_F16, &together);
     assert_int_equal(tiled_chunks, 27);
     /* no room for 64 rows of such heads */
     struct launch_traits small = plain_traits;
     small.local_bytes = 48 << 10;
     for (size_t i = 2; i < 4; i++)
-        check_deep(&seed, &small, q8, i % 2 ? KERNELS_KV_F16 : KERNELS_KV_F32, &deep[i]);
+        check_deep(&seed, &small, all_q8, i % 2 ? KERNELS_KV_F16 : KERNELS_KV_F32, &tile_cases[i]);
     small.sub_group_sizes = 1u << 4;
-    check_deep(&seed, &small, q8, KERNELS_KV_F16, &deep[7]);
+    check_deep(&seed, &small, all_q8, KERNELS_KV_F16, &tile_cases[7]);
     assert_int_equal(tiled_chunks, 33);
+}
+
+/* The same of Q8_0, with the matrix engine and without, and of heads that other types have no tiles for. */
+static void tiles_q8(void **state) {
+    (void)state;
+    if (!have_runner)
+        skip();
+    uint64_t seed = testing_seed("tiles_q8");
+    const struct deep wide = {40, 2, 2, 256, 24, UINT32_MAX, 0, {{24, 500}, {16, 250}}};
+    tiled_chunks = 0;
+    for (uint32_t how = 0; how < 4; how++) {
+        struct launch_traits t = plain_traits;
+        t.dpas = how & 1;
+        t.sub_group_sizes = how & 2 ? 1u << 4 : t.sub_group_sizes;
+        for (size_t i = 0; i < TILE_CASES; i++)
+            check_deep(&seed, &t, all_q8, KERNELS_KV_Q8_0, &tile_cases[i]);
+        check_deep(&seed, &t, all_q8, KERNELS_KV_Q8_0, &wide);
+    }
+    assert_int_equal(tiled_chunks, 68);
+    struct launch_traits small = plain_traits; /* no room */
+    small.local_bytes = 48 << 10;
+    check_deep(&seed, &small, all_q8, KERNELS_KV_Q8_0, &wide);
+    assert_int_equal(tiled_chunks, 68);
 }
 
 /* Every type, in lists for one token, few and many, and on the matrix engine. */
@@ -476,6 +500,7 @@ static void nothing(void **state) {
 #define wide_heads    nothing
 #define deep_contexts nothing
 #define tiles         nothing
+#define tiles_q8      nothing
 
 #endif
 
@@ -581,7 +606,8 @@ int main(void) {
         cmocka_unit_test(prefill),    cmocka_unit_test(experts),
         cmocka_unit_test(factors),    cmocka_unit_test(matrix_engine),
         cmocka_unit_test(wide_heads), cmocka_unit_test(deep_contexts),
-        cmocka_unit_test(tiles),      cmocka_unit_test(context_and_groups),
+        cmocka_unit_test(tiles),      cmocka_unit_test(tiles_q8),
+        cmocka_unit_test(context_and_groups),
     };
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -261,17 +261,23 @@ static uint64_t attention_local(const struct graph_attention *a) {
     return (uint64_t)OPENCL_ATTENTION_ROWS * (256 + 128 + 4 + a->dim_k + a->dim_v) * sizeof(float);
 }
 
+static uint64_t tile_local(const struct graph_attention *a, const struct graph_cache *kv, uint64_t rows) {
+    return sizeof(float) * (kv->type_k == KERNELS_KV_Q8_0 ? OPENCL_TILE_Q8_FLOATS(a->dim_k)
+                                                          : OPENCL_TILE_FLOATS(rows, a->dim_k));
+}
+
 /* Rows of a tile of many queries; 0: the op has no kernel for them. */
 static uint32_t tile_rows(const struct graph *g, const struct launch_traits *t, const struct graph_op *o) {
     const struct graph_attention *a = &o->attention;
     const struct graph_cache *kv = &g->caches[o->cache];
     if (a->cap != 0) /* tiles need all registers: they know no cap */
         return 0;
-    if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_F16 || a->dim_k % 4 != 0 || a->dim_v % 4 != 0 ||
+    if (kv->type_k != kv->type_v || kv->type_k > KERNELS_KV_Q8_0 || a->dim_k % 4 != 0 || a->dim_v % 4 != 0 ||
         !(t->sub_group_sizes & (1u << 3 | 1u << 4)))
         return 0;
-    for (uint32_t rows = 64; rows >= 32 && a->dim_v <= 128; rows /= 2)
-        if (OPENCL_TILE_FLOATS((uint64_t)rows, a->dim_k) * sizeof(float) <= t->local_bytes)
+    const bool q8 = kv->type_k == KERNELS_KV_Q8_0;
+    for (uint32_t rows = q8 ? OPENCL_TILE_Q8 : 64; rows >= 32 && (a->dim_v <= 128 || q8); rows /= 2)
+        if (tile_local(a, kv, rows) <= t->local_bytes)
             return rows;
     return 0;
 }
@@ -343,8 +349,10 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     uint64_t parallel = cells > 0 ? items * splits : 0;
     uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
     uint32_t tile = b->rows > LAUNCH_FEW ? tile_rows(b->g, b->traits, o) : 0;
+    const bool eight = b->traits->sub_group_sizes & 1u << 3;
     if (tile > 0)
-        kernel = LAUNCH_TILES_OF(tile == 32, kv->type_k, (b->traits->sub_group_sizes & 1u << 3) != 0);
+        kernel = kv->type_k == KERNELS_KV_Q8_0 ? (uint32_t)LAUNCH_TILES_Q8(b->traits->dpas, eight)
+                                               : (uint32_t)LAUNCH_TILES_OF(tile == 32, kv->type_k, eight);
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
      * once, which go round for the rest. A group without work costs its launch. */
     uint64_t enough = groups_at_once(b->traits, OPENCL_GROUP);
@@ -368,8 +376,7 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
         .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
         .n_cells = cells,
-        .whole = ARITH_MAX(attention_local(a),
-                           tile > 0 ? OPENCL_TILE_FLOATS((uint64_t)tile, a->dim_k) * sizeof(float) : 0),
+        .whole = ARITH_MAX(attention_local(a), tile > 0 ? tile_local(a, kv, tile) : 0),
     };
     stator_status st = launch_cache_of(b, o, &args.kv);
     if (st != STATOR_OK)

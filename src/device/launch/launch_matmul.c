@@ -76,13 +76,19 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_ATTENTION + KERNELS_KV_Q8_0] = {"attention_q8_0", "attention_q8_0", 16},
     [LAUNCH_ATTENTION + KERNELS_KV_Q4_0] = {"attention_q4_0", "attention_q4_0", 16},
     [LAUNCH_ATTENTION + KERNELS_KV_TYPES] = {"attention_any", "attention_any", 16},
-#define TILES(small, rows, type, name)                                                                       \
-    [LAUNCH_TILES_OF(small, type, 0)] = {"tiles" #rows "x16_" name, "tiles" #rows "x16_" name, 16},          \
-                                  [LAUNCH_TILES_OF(small, type, 1)] = {"tiles" #rows "x8_" name,             \
-                                                                       "tiles" #rows "x8_" name, 8},
-    TILES(0, 64, KERNELS_KV_F32, "f32") TILES(0, 64, KERNELS_KV_F16, "f16")
-        TILES(1, 32, KERNELS_KV_F32, "f32")
-            TILES(1, 32, KERNELS_KV_F16, "f16")[LAUNCH_ROUTE] = {"route", "experts", 0},
+    [LAUNCH_TILES_OF(0, KERNELS_KV_F32, 0)] = {"tiles64x16_f32", "tiles64x16_f32", 16},
+    [LAUNCH_TILES_OF(0, KERNELS_KV_F32, 1)] = {"tiles64x8_f32", "tiles64x8_f32", 8},
+    [LAUNCH_TILES_OF(0, KERNELS_KV_F16, 0)] = {"tiles64x16_f16", "tiles64x16_f16", 16},
+    [LAUNCH_TILES_OF(0, KERNELS_KV_F16, 1)] = {"tiles64x8_f16", "tiles64x8_f16", 8},
+    [LAUNCH_TILES_OF(1, KERNELS_KV_F32, 0)] = {"tiles32x16_f32", "tiles32x16_f32", 16},
+    [LAUNCH_TILES_OF(1, KERNELS_KV_F32, 1)] = {"tiles32x8_f32", "tiles32x8_f32", 8},
+    [LAUNCH_TILES_OF(1, KERNELS_KV_F16, 0)] = {"tiles32x16_f16", "tiles32x16_f16", 16},
+    [LAUNCH_TILES_OF(1, KERNELS_KV_F16, 1)] = {"tiles32x8_f16", "tiles32x8_f16", 8},
+    [LAUNCH_TILES_Q8(0, 0)] = {"tiles32x16_q8_0", "tiles32x16_q8_0", 16},
+    [LAUNCH_TILES_Q8(0, 1)] = {"tiles32x8_q8_0", "tiles32x8_q8_0", 8},
+    [LAUNCH_TILES_Q8(1, 0)] = {"tiles32x16_q8_0_dpas", "tiles32x16_q8_0_dpas", 16},
+    [LAUNCH_TILES_Q8(1, 1)] = {"tiles32x8_q8_0_dpas", "tiles32x8_q8_0_dpas", 8},
+    [LAUNCH_ROUTE] = {"route", "experts", 0},
     [LAUNCH_GROUP_SLOTS] = {"group_slots", "experts", 0},
     [LAUNCH_MIX] = {"mix", "experts", 0},
     /* clang-format off */

@@ -211,22 +211,34 @@ static inline void dots_quantised(bool eight, global const uchar *k, uint slot, 
     }
 }
 
-/* 32 values of a query to words and their scale. */
-static inline void quantise_query(global const float *x, local uint *high, local uint *low, local float *d) {
+/* The scale of 32 values of a query. */
+static inline float query_scale(global const float *x) {
     float amax = 0.0f;
     for (uint i = 0; i < 32; i++)
         amax = fabs(x[i]) > amax ? fabs(x[i]) : amax;
-    *d = cl_scale(amax, NUM_QUANT_QUERY_INVERSE);
+    return cl_scale(amax, NUM_QUANT_QUERY_INVERSE);
+}
+
+/* Four of them as words. */
+static inline void query_word(global const float *x, float inverse, uint *high, uint *low) {
+    uint h = 0, l = 0;
+    for (uint b = 0; b < 4; b++) {
+        float v = cl_between(x[b] * inverse, -NUM_QUANT_QUERY, NUM_QUANT_QUERY) + NUM_ROUND;
+        int q = (int)(NUM_BITS(v) - NUM_ROUND_BITS);
+        int top = (q + 64) >> 7;
+        h |= ((uint)top & 255u) << (8 * b);
+        l |= ((uint)(q - 128 * top) & 255u) << (8 * b);
+    }
+    *high = h;
+    *low = l;
+}
+
+static inline void quantise_query(global const float *x, local uint *high, local uint *low, local float *d) {
+    *d = query_scale(x);
     float inverse = cl_inverse(*d);
     for (uint s = 0; s < 8; s++) {
-        uint h = 0, l = 0;
-        for (uint b = 0; b < 4; b++) {
-            float v = cl_between(x[4 * s + b] * inverse, -NUM_QUANT_QUERY, NUM_QUANT_QUERY) + NUM_ROUND;
-            int q = (int)(NUM_BITS(v) - NUM_ROUND_BITS);
-            int top = (q + 64) >> 7;
-            h |= ((uint)top & 255u) << (8 * b);
-            l |= ((uint)(q - 128 * top) & 255u) << (8 * b);
-        }
+        uint h, l;
+        query_word(x + 4 * s, inverse, &h, &l);
         high[s] = h;
         low[s] = l;
     }
@@ -645,7 +657,11 @@ static inline void quantise_out(const struct look *l, local float *memory, uint 
 }
 
 #ifdef TILE_ROWS
+#if CL_KV == KV_LAYOUT_Q8_0
+#include "kernels/opencl/cl_tiles_q8.h"
+#else
 #include "kernels/opencl/cl_tiles.h"
+#endif
 #endif
 
 #define LOOK                                                                                                 \

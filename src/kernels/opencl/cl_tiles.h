@@ -11,6 +11,8 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_TILES_H
 #define STATOR_KERNELS_OPENCL_CL_TILES_H
 
+#include "kernels/opencl/cl_tile_rows.h"
+
 #define TILE_EACH   (TILE_ROWS / 8)
 #define TILE_HALF   (TILE_EACH / 2)
 #define TILE_TOKENS 8 /* of an item */
@@ -34,11 +36,7 @@ struct tile_memory {
     local float *e;    /* two blocks in turn, [32][TILE_ROWS], see tile_weight; partial results of rows */
     local float *sums; /* [TILE_ROWS][8][4] */
     local float *part; /* [TILE_ROWS][4] */
-    local float *max, *sum, *before, *now; /* [TILE_ROWS] each, as in struct scratch */
-    /* Of each row, here because compilers would keep what is theirs of all rows in registers: the first
-     * position that it doesn't see, and where in the output it is. */
-    local int *end;
-    local uint *out;
+    struct tile_rows_of of;
 };
 
 static inline struct tile_memory tile_memory_in(local float *memory) {
@@ -46,13 +44,8 @@ static inline struct tile_memory tile_memory_in(local float *memory) {
     m.e = memory;
     m.sums = m.e + 2 * KV_LAYOUT_BLOCK * TILE_ROWS;
     m.part = m.sums + 32 * TILE_ROWS;
-    m.max = m.part + 4 * TILE_ROWS;
-    m.sum = m.max + TILE_ROWS;
-    m.before = m.sum + TILE_ROWS;
-    m.now = m.before + TILE_ROWS;
-    m.end = (local int *)(m.now + TILE_ROWS);
-    m.out = (local uint *)(m.end + TILE_ROWS);
-    m.q = (local float *)(m.out + TILE_ROWS);
+    m.of = tile_rows_in(m.part + 4 * TILE_ROWS);
+    m.q = m.part + 4 * TILE_ROWS + TILE_ROWS_WORDS;
     return m;
 }
 
@@ -81,27 +74,10 @@ static inline uint tile_weight(uint token, uint row) {
     return token * TILE_ROWS + (row ^ (token / 4 % 8 * 4));
 }
 
-/* Of tokens from `begin` on, where what a row sees begins, `end` being where it ends. */
-static inline int tile_hidden(const struct look *l, int end, uint begin) {
-    return max(end - l->window, min(l->skip - (int)begin, end - 1));
-}
-
-/* Whether a row sees something of the split, and whether it is the first such. */
-static inline bool tile_sees(const struct look *l, int end, uint begin) {
-    return end > (int)begin && tile_hidden(l, end - (int)begin, begin) < SPLIT;
-}
-
-static inline bool tile_is_first(const struct look *l, int end, uint begin) {
-    return begin == (uint)max(tile_hidden(l, end, 0), 0) / SPLIT * SPLIT;
-}
-
 /* Group: what is known of rows, and their q; rows that are not there are zero. */
 static inline void tile_queries(const struct look *l, const struct tile_memory *m, const struct rows *r) {
     uint me = get_local_id(0);
-    if (me < TILE_ROWS) {
-        m->end[me] = seen(l, r, me, 0);
-        m->out[me] = (uint)(out_of(l, r, me) - (global float *)(l->out.base + l->out.f32));
-    }
+    tile_rows_put(l, &m->of, r);
     for (uint i = me; i < TILE_ROWS * l->head_k; i += ITEMS) {
         uint row = i / l->head_k, d = i % l->head_k;
         m->q[d * TILE_STRIDE + row] = row < r->n ? query_of(l, r, row)[d] : 0.0f;
@@ -173,7 +149,7 @@ static inline void tile_scores(const struct look *l, const struct tile_memory *m
         return;
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
-        int end = m->end[p.row + i] - (int)begin, first = tile_hidden(l, end, begin);
+        int end = m->of.end[p.row + i] - (int)begin, first = tile_hidden(l, end, begin);
 #pragma unroll
         for (uint j = 0; j < TILE_TOKENS; j++) {
             int t = place_token(&p, j);
@@ -218,7 +194,7 @@ static inline void tile_sums(const struct tile_memory *m, float s[TILE_EACH][TIL
             x[j] = sums[me * 8 + (j ^ me % 8)];
         float4 even = tile_sum4(x[0], x[2], x[4], x[6]), odd = tile_sum4(x[1], x[3], x[5], x[7]);
         float4 of = even + odd;
-        m->before[me] = (of.x + of.z) + (of.y + of.w);
+        m->of.before[me] = (of.x + of.z) + (of.y + of.w);
     }
 }
 
@@ -252,7 +228,7 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
         float low = four.x > four.y ? four.x : four.y, high = four.z > four.w ? four.z : four.w;
         float most = low > high ? low : high;
         if (p.block == 0 && p.quad == 0)
-            m->now[p.row + i] = most;
+            m->of.now[p.row + i] = most;
         most = most == -INFINITY ? 0.0f : most; /* of a row that sees nothing: -INFINITY less itself is NaN */
 #pragma unroll
         for (uint j = 0; j < TILE_TOKENS; j++) {
@@ -261,10 +237,7 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
         }
     }
     tile_sums(m, s);
-    if (me < r->n && tile_sees(l, m->end[me], begin)) {
-        struct scratch of = {0, 0, 0, 0, m->max, m->sum, m->before, m->now};
-        plan_merge(&of, me, tile_is_first(l, m->end[me], begin));
-    }
+    tile_plan(l, &m->of, r, begin);
 }
 
 /* Item: its e of a block to local memory, if it has some: four tokens, of the scores from `from` on. */
@@ -300,10 +273,6 @@ static inline struct output output_of(const struct look *l, uint each) {
     return o;
 }
 
-static inline global float4 *tile_out(const struct look *l, const struct tile_memory *m, uint row) {
-    return (global float4 *)((global float *)(l->out.base + l->out.f32) + m->out[row]);
-}
-
 /* o += e * v over a block of tokens from t on; v, after: the item's columns of token 0 of this block and of
  * the next, whose first are left in next; whole: the rows see all of it. */
 static inline void tile_block(const uint each, bool whole, const struct look *l, const struct tile_memory *m,
@@ -312,7 +281,7 @@ static inline void tile_block(const uint each, bool whole, const struct look *l,
     int end[TILE_EACH], first[TILE_EACH];
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
-        end[i] = whole ? 0 : m->end[at->row + i] - (int)t;
+        end[i] = whole ? 0 : m->of.end[at->row + i] - (int)t;
         first[i] = whole ? 0 : tile_hidden(l, end[i], t);
     }
 #pragma unroll 1
@@ -390,17 +359,10 @@ static inline void tile_values(const uint each, const struct look *l, const stru
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
         uint row = at.row + i;
-        if (i >= each || !at.mine || row >= r->n || !tile_sees(l, m->end[row], begin))
+        if (i >= each || !at.mine || row >= r->n || !tile_sees(l, m->of.end[row], begin))
             continue;
-        global float4 *out = tile_out(l, m, row) + at.lane;
-        float4 sum = {o[i][0], o[i][1], o[i][2], o[i][3]};
-        if (!tile_is_first(l, m->end[row], begin)) {
-            float4 scaled = *out * m->before[row];
-            float now = m->now[row];
-            sum = (float4)(fma(sum.x, now, scaled.x), fma(sum.y, now, scaled.y), fma(sum.z, now, scaled.z),
-                           fma(sum.w, now, scaled.w));
-        }
-        *out = sum;
+        tile_merge(l, &m->of, row, begin, (float4)(o[i][0], o[i][1], o[i][2], o[i][3]),
+                   tile_out(l, &m->of, row) + at.lane);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
@@ -408,23 +370,11 @@ static inline void tile_values(const uint each, const struct look *l, const stru
 /* Group: the finished output of the rows. */
 static inline void tile_put(const uint each, const struct look *l, const struct tile_memory *m,
                             const struct rows *r) {
-    uint me = get_local_id(0);
     struct output at = output_of(l, each);
-    if (l->has_sinks && me < r->n) {
-        struct scratch of = {0, 0, 0, 0, m->max, m->sum, m->before, m->now};
-        plan_sink(l, &of, r, me);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint i = 0; i < each; i++) {
-        uint row = at.row + i;
-        if (at.mine && row < r->n) {
-            global float4 *out = tile_out(l, m, row) + at.lane;
-            float4 o = *out;
-            if (l->has_sinks)
-                o = o * m->before[row];
-            *out = o * num_rcp(m->sum[row]);
-        }
-    }
+    tile_sinks(l, &m->of, r);
+    for (uint i = 0; i < each; i++)
+        if (at.mine && at.row + i < r->n)
+            tile_finish(l, &m->of, at.row + i, tile_out(l, &m->of, at.row + i) + at.lane);
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 

@@ -32,9 +32,13 @@
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
 /* A tile of many queries has 64 rows, or 32 where local memory has no room for more; for heads whose V is
- * wider than 128 values there is none. Floats of local memory that it takes. */
+ * wider than 128 values there is none. Of K and V of Q8_0 it has OPENCL_TILE_Q8, for all heads. Floats of local
+ * memory that it takes. */
 #define OPENCL_TILE_STRIDE(rows)         ((rows) + 4)
 #define OPENCL_TILE_FLOATS(rows, head_k) ((head_k)*OPENCL_TILE_STRIDE(rows) + 106 * (rows))
+#define OPENCL_TILE_Q8                   32
+#define OPENCL_TILE_Q8_FLOATS(head_k)                                                                        \
+    (OPENCL_TILE_Q8 * (OPENCL_SPLIT + (head_k) / 2 + (head_k) / 32 + 6) + OPENCL_GROUP)
 /* Tokens of a split (KERNELS_SPLIT), and queries of one sequence that are few: their splits are computed side
  * by side where there are cells. */
 #define OPENCL_SPLIT         256
