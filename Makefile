@@ -73,7 +73,7 @@ CL_KV_f16 := -DCL_KV=1
 CL_KV_q8_0 := -DCL_KV=2
 CL_KV_q4_0 := -DCL_KV=3
 CL_KV_q8_0_dpas := -DCL_KV=2 -DTILE_DPAS
-CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t) $(foreach t,f32 f16,$(foreach n,64 32,tiles$nx8_$t tiles$nx16_$t)) $(foreach t,q8_0 q8_0_dpas,tiles32x8_$t tiles32x16_$t)
+CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t attention8_$t) $(foreach t,f32 f16,$(foreach n,64 32,tiles$nx8_$t tiles$nx16_$t)) $(foreach t,q8_0 q8_0_dpas,tiles32x8_$t tiles32x16_$t)
 # Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
 CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 q4_k q5_k q6_k k q2_k q3_k iq2_s iq4_xs k_all
 CL_SETS := $(CL_INTEGER) f32 f16 bf16 any
@@ -180,6 +180,8 @@ $(CL_BUILD)/%.spv: src/kernels/opencl/%.cl Makefile
 	$(call CL_COMPILE,)
 $(CL_BUILD)/attention_%.spv: src/kernels/opencl/attention.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=attention_$* $(CL_KV_$*))
+$(CL_BUILD)/attention8_%.spv: src/kernels/opencl/attention.cl Makefile
+	$(call CL_COMPILE,-DCL_NAME=attention8_$* $(CL_KV_$*) -DCL_SUB_GROUP=8)
 define TILES_RULE
 $$(CL_BUILD)/tiles$(1)x$(2)_%.spv: src/kernels/opencl/attention.cl Makefile
 	$$(call CL_COMPILE,-DCL_NAME=tiles$(1)x$(2)_$$* $$(CL_KV_$$*) -DTILE_ROWS=$(1) -DCL_SUB_GROUP=$(2))

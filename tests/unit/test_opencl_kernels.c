@@ -504,7 +504,12 @@ static void nothing(void **state) {
 
 #endif
 
-/* A dense layer is at most seven launches, in every bucket, for all kinds of weights. */
+static bool is_tiles(const struct launch *l) {
+    return strncmp(launch_kernels[l->kernel].name, "tiles", 5) == 0;
+}
+
+/* A dense layer is seven launches, in every bucket, for all kinds of weights; lists of many tokens may have
+ * an eighth, of attention's tiles. */
 static void launches_per_layer(void **state) {
     (void)state;
     uint64_t seed = testing_seed("launches_per_layer");
@@ -529,14 +534,16 @@ static void launches_per_layer(void **state) {
                 struct launch *l = calloc(n, sizeof *l);
                 assert_non_null(l);
                 assert_int_equal(launch_build(&m->model, &t, LAUNCH_BODY, bounds[b], l, &n, &e), STATOR_OK);
-                uint32_t in_layer = 0;
+                uint32_t in_layer = 0, tiles = 0;
                 for (uint32_t i = 0; i < n; i++) {
                     in_layer += m->graph.ops[l[i].op].layer == 0;
+                    tiles += m->graph.ops[l[i].op].layer == 0 && is_tiles(&l[i]);
                     assert_true(l[i].kernel < launch_n_kernels && l[i].groups > 0 &&
                                 l[i].group <= t.max_group);
                 }
                 /* Weights cut over two slices cost nothing: a launch takes both parts. */
-                assert_int_equal(in_layer, 7);
+                assert_int_equal(in_layer, 7 + tiles);
+                assert_true(tiles <= (bounds[b] > 16));
                 free(l);
             }
         }
@@ -553,7 +560,7 @@ static uint32_t attention_groups(struct gpu_model *m, const struct launch_traits
     assert_non_null(l);
     assert_int_equal(launch_build(&m->model, t, LAUNCH_BODY, rows, l, &n, &e), STATOR_OK);
     for (uint32_t i = 0; i < n; i++)
-        if (m->graph.ops[l[i].op].kind == GRAPH_ATTENTION)
+        if (m->graph.ops[l[i].op].kind == GRAPH_ATTENTION && !is_tiles(&l[i]))
             groups = l[i].groups;
     free(l);
     return groups;
@@ -565,13 +572,14 @@ static void context_and_groups(void **state) {
     (void)state;
     static const struct {
         uint32_t blocks, groups[3]; /* lists for 1, 4 and 20 tokens */
-    } cases[] = {{8, {2, 8, 40}}, {80, {20, 64, 64}}, {800, {64, 64, 64}}};
+    } cases[] = {{8, {2, 8, 40}}, {80, {20, 80, 128}}, {800, {128, 128, 128}}};
     uint64_t seed = testing_seed("context_and_groups");
     const uint32_t q8[7] = {BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0,
                             BLOCK_Q8_0, BLOCK_Q8_0, BLOCK_Q8_0};
     struct gpu_model_want w = random_want(&seed, q8, 20);
     struct launch_traits t = plain_traits;
-    t.threads = 1024; /* 64 groups */
+    t.threads = 1024; /* 128 groups */
+    w.type_k = w.type_v = KERNELS_KV_Q8_0;
     w.n_heads = w.n_kv_heads = 2;
     w.kv_slices = 1;
     w.cells = UINT32_MAX;
@@ -601,12 +609,18 @@ static void buckets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets),    cmocka_unit_test(launches_per_layer),
-        cmocka_unit_test(decode_one), cmocka_unit_test(decode_few),
-        cmocka_unit_test(prefill),    cmocka_unit_test(experts),
-        cmocka_unit_test(factors),    cmocka_unit_test(matrix_engine),
-        cmocka_unit_test(wide_heads), cmocka_unit_test(deep_contexts),
-        cmocka_unit_test(tiles),      cmocka_unit_test(tiles_q8),
+        cmocka_unit_test(buckets),
+        cmocka_unit_test(launches_per_layer),
+        cmocka_unit_test(decode_one),
+        cmocka_unit_test(decode_few),
+        cmocka_unit_test(prefill),
+        cmocka_unit_test(experts),
+        cmocka_unit_test(factors),
+        cmocka_unit_test(matrix_engine),
+        cmocka_unit_test(wide_heads),
+        cmocka_unit_test(deep_contexts),
+        cmocka_unit_test(tiles),
+        cmocka_unit_test(tiles_q8),
         cmocka_unit_test(context_and_groups),
     };
     cmocka_set_test_filter(getenv("STATOR_TEST_ONLY")); /* one test */

@@ -292,7 +292,7 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
     const uint32_t group = a->heads / a->kv_heads;
     uint32_t tile = rows > LAUNCH_FEW ? tile_rows(m->graph, t, o) : 0;
     uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
-    uint32_t enough = groups_at_once(t, OPENCL_GROUP);
+    uint32_t enough = groups_at_once(t, tile > 0 ? OPENCL_GROUP : OPENCL_ATTENTION_GROUP);
     struct step_chunk *chunks = (struct step_chunk *)((uint8_t *)h + h->at_chunks);
     uint64_t cells = m->graph->want.cells, taken = 0;
     uint64_t spare = cells; /* what the chunks of few queries leave to the others */
@@ -347,16 +347,17 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         arith_ceil_div((uint64_t)b->m->caches[o->cache].per_sequence * KERNELS_KV_BLOCK, KERNELS_SPLIT);
     uint64_t items = (uint64_t)b->rows * a->kv_heads;
     uint64_t parallel = cells > 0 ? items * splits : 0;
-    uint32_t kernel = LAUNCH_ATTENTION + (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
-    uint32_t tile = b->rows > LAUNCH_FEW ? tile_rows(b->g, b->traits, o) : 0;
-    const bool eight = b->traits->sub_group_sizes & 1u << 3;
-    if (tile > 0)
-        kernel = kv->type_k == KERNELS_KV_Q8_0 ? (uint32_t)LAUNCH_TILES_Q8(b->traits->dpas, eight)
-                                               : (uint32_t)LAUNCH_TILES_OF(tile == 32, kv->type_k, eight);
+    const bool eight = (b->traits->sub_group_sizes & 1u << 3) != 0;
+    const uint32_t kernel = (eight ? LAUNCH_ATTENTION8 : LAUNCH_ATTENTION) +
+                            (kv->type_k == kv->type_v ? kv->type_k : (uint32_t)KERNELS_KV_TYPES);
+    const uint32_t tile = b->rows > LAUNCH_FEW ? tile_rows(b->g, b->traits, o) : 0;
     /* Of the splits that a context may have, a step mostly sees few: for them no more groups than run at
-     * once, which go round for the rest. A group without work costs its launch. */
-    uint64_t enough = groups_at_once(b->traits, OPENCL_GROUP);
-    struct launch *l = launch_add(b, kernel, op, OPENCL_GROUP, ARITH_MAX(items, ARITH_MIN(parallel, enough)));
+     * once, which go round for the rest. A group without work costs its launch; so where most chunks have
+     * tiles. */
+    const uint64_t enough = groups_at_once(b->traits, OPENCL_ATTENTION_GROUP);
+    const uint64_t groups = tile > 0 ? ARITH_MIN(ARITH_MAX(items, parallel), enough)
+                                     : ARITH_MAX(items, ARITH_MIN(parallel, enough));
+    struct launch *l = launch_add(b, kernel, op, OPENCL_ATTENTION_GROUP, groups);
     struct launch_attention_arguments args = {
         .q = launch_floats(b, o->in),
         .q_width = in->width,
@@ -376,12 +377,19 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
         .cells = cells > 0 ? launch_floats(b, o->work) : launch_nowhere(),
         .arrivals = cells > 0 ? launch_floats(b, a->arrivals) : launch_nowhere(),
         .n_cells = cells,
-        .whole = ARITH_MAX(attention_local(a), tile > 0 ? tile_local(a, kv, tile) : 0),
+        .whole = attention_local(a),
     };
     stator_status st = launch_cache_of(b, o, &args.kv);
     if (st != STATOR_OK)
         return st;
     launch_put_attention(b, l, &args);
+    if (tile == 0)
+        return STATOR_OK;
+    const uint32_t tiles = kv->type_k == KERNELS_KV_Q8_0
+                               ? (uint32_t)LAUNCH_TILES_Q8(b->traits->dpas, eight)
+                               : (uint32_t)LAUNCH_TILES_OF(tile == 32, kv->type_k, eight);
+    args.whole = ARITH_MAX(args.whole, tile_local(a, kv, tile)); /* the int8 forms take the former */
+    launch_put_attention(b, launch_add(b, tiles, op, OPENCL_GROUP, items), &args);
     return STATOR_OK;
 }
 

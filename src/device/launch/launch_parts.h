@@ -28,15 +28,16 @@ enum {
     LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
     LAUNCH_GATE,
     LAUNCH_ATTENTION, /* by enum kernels_kv of K and V, then for two different types */
-    LAUNCH_TILES = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1, /* LAUNCH_TILES_OF */
+    LAUNCH_ATTENTION8 = LAUNCH_ATTENTION + KERNELS_KV_TYPES + 1, /* for sub-groups of 8 */
+    LAUNCH_TILES = LAUNCH_ATTENTION8 + KERNELS_KV_TYPES + 1,     /* LAUNCH_TILES_OF */
     LAUNCH_ROUTE = LAUNCH_TILES + 12,
     LAUNCH_GROUP_SLOTS,
     LAUNCH_MIX,
     LAUNCH_MATMUL
 };
 
-/* Attention with tiles of 32 or 64 rows (small, !small), K and V of F32 or F16, for sub-groups of 8 or 16; K and V of
- * Q8_0, with the matrix engine or without. */
+/* Attention with tiles of 32 or 64 rows (small, !small), K and V of F32 or F16, for sub-groups of 8 or 16; K
+ * and V of Q8_0, with the matrix engine or without. */
 #define LAUNCH_TILES_OF(small, type, eight) (LAUNCH_TILES + 4 * (small) + 2 * (type) + (eight))
 #define LAUNCH_TILES_Q8(dpas, eight)        (LAUNCH_TILES + 8 + 2 * (dpas) + (eight))
 

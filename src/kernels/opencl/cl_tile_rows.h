@@ -1,5 +1,5 @@
-/* What both kinds of tiles (cl_tiles.h, cl_tiles_q8.h) know of a tile's rows, in local memory: compilers would keep
- * what is theirs of all rows in registers. Includer: those, in attention.cl. */
+/* What both kinds of tiles (cl_tiles.h, cl_tiles_q8.h) know of a tile's rows, in local memory: compilers
+ * would keep what is theirs of all rows in registers. Includer: those, in attention.cl. */
 #ifndef STATOR_KERNELS_OPENCL_CL_TILE_ROWS_H
 #define STATOR_KERNELS_OPENCL_CL_TILE_ROWS_H
 
@@ -50,7 +50,7 @@ static inline void tile_plan(const struct look *l, const struct tile_rows_of *m,
                              uint begin) {
     uint me = get_local_id(0);
     if (me < r->n && tile_sees(l, m->end[me], begin)) {
-        struct scratch of = {0, 0, 0, 0, m->max, m->sum, m->before, m->now};
+        struct scratch of = {.max = m->max, .sum = m->sum, .before = m->before, .now = m->now};
         plan_merge(&of, me, tile_is_first(l, m->end[me], begin));
     }
 }
@@ -85,7 +85,7 @@ static inline void tile_merge_two(const struct look *l, const struct tile_rows_o
 static inline void tile_sinks(const struct look *l, const struct tile_rows_of *m, const struct rows *r) {
     uint me = get_local_id(0);
     if (l->has_sinks && me < r->n) {
-        struct scratch of = {0, 0, 0, 0, m->max, m->sum, m->before, m->now};
+        struct scratch of = {.max = m->max, .sum = m->sum, .before = m->before, .now = m->now};
         plan_sink(l, &of, r, me);
     }
     barrier(CLK_LOCAL_MEM_FENCE);

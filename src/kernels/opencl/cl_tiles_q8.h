@@ -1,26 +1,27 @@
-/* Attention of many queries, for K and V of Q8_0: a tile of 32 rows against a split of 256 tokens. The integers of
- * the query meet those of K in the matrix engine (TILE_DPAS) or by dot; the values are weighed by f32 fma, as the
- * definition asks.
+/* Attention of many queries, for K and V of Q8_0: a tile of 32 rows against a split of 256 tokens. The
+ * integers of the query meet those of K in the matrix engine (TILE_DPAS) or by dot; the values are weighed by
+ * f32 fma, as the definition asks.
  *
- * Scores: item (g, slot) has rows 8 * g .. + 8 and the tokens slot, slot + 64, ..: a sub-group's items share rows and
- * a block, so that what is stored of K is the engine's second operand. The weights e of the whole split then lie in
- * local memory. Output: item (slot, lane) has 4 rows by 4 columns (2 where all columns have an item then, too) of up
- * to TILE_WIDTH; what is merged so far is in the output itself. No row is asked which tokens it sees there: e is 0 of
- * those that it does not, and integers times finite scales are finite, so such products are +-0 and change no sum (it
- * begins at +0, and multiples of what is subnormal don't round to -0).
+ * Scores: item (g, slot) has rows 8 * g .. + 8 and the tokens slot, slot + 64, ..: a sub-group's items share
+ * rows and a block, so that what is stored of K is the engine's second operand. The weights e of the whole
+ * split then lie in local memory. Output: item (slot, lane) has 4 rows by 4 columns (2 where all columns have
+ * an item then, too) of up to TILE_WIDTH; what is merged so far is in the output itself. No row is asked
+ * which tokens it sees there: e is 0 of those that it does not, and integers times finite scales are finite,
+ * so such products are +-0 and change no sum (it begins at +0, and multiples of what is subnormal don't round
+ * to -0).
  *
- * Loops of constant length are written out: left to the compiler they may stay loops, and what they go through is in
- * memory then. Includer: attention.cl, after what both ways share. */
+ * Loops of constant length are written out: left to the compiler they may stay loops, and what they go
+ * through is in memory then. Includer: attention.cl, after what both ways share. */
 #ifndef STATOR_KERNELS_OPENCL_CL_TILES_Q8_H
 #define STATOR_KERNELS_OPENCL_CL_TILES_Q8_H
 
 #include "kernels/opencl/cl_tile_rows.h"
 
-#define TILE_SLOTS  (8 * ITEMS / TILE_ROWS) /* items that share rows */
-#define TILE_TEAM   (ITEMS / TILE_ROWS)     /* items that reduce a row's scores */
-#define TILE_LANES  (TILE_SLOTS + 1)
-#define TILE_WIDTH  128
-#define TILE_PLANE  64 /* words of 8 rows' integers of 32 dims, high or low */
+#define TILE_SLOTS (8 * ITEMS / TILE_ROWS) /* items that share rows */
+#define TILE_TEAM  (ITEMS / TILE_ROWS)     /* items that reduce a row's scores */
+#define TILE_LANES (TILE_SLOTS + 1)
+#define TILE_WIDTH 128
+#define TILE_PLANE 64 /* words of 8 rows' integers of 32 dims, high or low */
 
 #define TILE_EACH_ROW(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 
@@ -45,8 +46,8 @@ struct tile_memory {
     local float *e;    /* [SPLIT][TILE_ROWS], see tile_weight; partial results of rows */
     local float *part; /* [TILE_ROWS][TILE_TEAM] */
     struct tile_rows_of of;
-    /* Of 32 dims each: for each 8 rows the planes high and low, word by word (with sub-groups of 16 in the engine
-     * half by half) those of all rows; and the scales, [TILE_ROWS]. */
+    /* Of 32 dims each: for each 8 rows the planes high and low, word by word (with sub-groups of 16 in the
+     * engine half by half) those of all rows; and the scales, [TILE_ROWS]. */
     local uint *q;
     local float *d;
 };
@@ -70,8 +71,8 @@ static inline struct place place_of(uint me) {
     return p;
 }
 
-/* Where the weights of rows row .. + 4 (a multiple of 4) and a token lie in e: shifted so that items which write
- * the same rows of several tokens meet different banks. */
+/* Where the weights of rows row .. + 4 (a multiple of 4) and a token lie in e: shifted so that items which
+ * write the same rows of several tokens meet different banks. */
 static inline uint tile_weight(uint token, uint row) {
     return token * TILE_ROWS + (row ^ (token % 8 * 4));
 }
@@ -108,13 +109,13 @@ static inline void tile_queries(const struct look *l, const struct tile_memory *
 struct tile_dims {
 #ifdef TILE_OFFSETS
     global const uchar *unit;
-    uint k[4];               /* where in it its tokens' words are */
+    uint k[4]; /* where in it its tokens' words are */
 #else
     global const uint *k[4]; /* its tokens' words */
 #endif
-    int scale;               /* bytes from there to the token's scale */
-    local const uint *q;     /* of 8 rows, planes high and low */
-    local const float8 *d;   /* their scales */
+    int scale;             /* bytes from there to the token's scale */
+    local const uint *q;   /* of 8 rows, planes high and low */
+    local const float8 *d; /* their scales */
 };
 
 /* Word n of token k, from these dims on; its scale, or that of the next dims (1). */
@@ -180,10 +181,10 @@ static inline void tile_dots(struct tile_sums *to, local const uint4 *q, uint wo
     char4 a = as_char4(word);
     uint4 x = q[0], y = q[1], v = q[TILE_PLANE / 4], w = q[TILE_PLANE / 4 + 1];
 #define DOT(t, plane, four, c) to->plane.s##t += dot(as_char4(four.c), a);
-    DOT(0, high, x, x) DOT(1, high, x, y) DOT(2, high, x, z) DOT(3, high, x, w)
-    DOT(4, high, y, x) DOT(5, high, y, y) DOT(6, high, y, z) DOT(7, high, y, w)
-    DOT(0, low, v, x) DOT(1, low, v, y) DOT(2, low, v, z) DOT(3, low, v, w)
-    DOT(4, low, w, x) DOT(5, low, w, y) DOT(6, low, w, z) DOT(7, low, w, w)
+    DOT(0, high, x, x)
+    DOT(1, high, x, y) DOT(2, high, x, z) DOT(3, high, x, w) DOT(4, high, y, x) DOT(5, high, y, y)
+        DOT(6, high, y, z) DOT(7, high, y, w) DOT(0, low, v, x) DOT(1, low, v, y) DOT(2, low, v, z)
+            DOT(3, low, v, w) DOT(4, low, w, x) DOT(5, low, w, y) DOT(6, low, w, z) DOT(7, low, w, w)
 #undef DOT
 }
 
@@ -208,14 +209,13 @@ static inline void tile_products(const struct tile_dims *p, const uint k, uint *
 
 /* Token number k of the item: the scores of rows that don't see it become -INFINITY. */
 static inline void tile_hide(const struct look *l, int8 end, uint begin, int token, float8 *s) {
-#define HIDE(i)                                                                                              \
-    s->s##i = token < end.s##i && token >= tile_hidden(l, end.s##i, begin) ? s->s##i : -INFINITY;
+#define HIDE(i) s->s##i = token < end.s##i && token >= tile_hidden(l, end.s##i, begin) ? s->s##i : -INFINITY;
     TILE_EACH_ROW(HIDE)
 #undef HIDE
 }
 
-/* The products of the item's rows and tokens, scaled. Blocks of which no row sees anything may not exist: the nearest
- * that does is read. Loads go past a block's K, into its V. */
+/* The products of the item's rows and tokens, scaled. Blocks of which no row sees anything may not exist: the
+ * nearest that does is read. Loads go past a block's K, into its V. */
 static inline void tile_score(const struct look *l, const struct tile_memory *m, const struct rows *r,
                               global const uint *table, uint begin, struct tile_scores *s) {
     struct place p = place_of(get_local_id(0));
@@ -237,13 +237,14 @@ static inline void tile_score(const struct look *l, const struct tile_memory *m,
     of.k[i] = unit + block_of(l, table, begin + block * KV_LAYOUT_BLOCK) / step;                             \
     s->of[i] = 0.0f;
     uint block;
-    BEGIN(0) BEGIN(1) BEGIN(2) BEGIN(3)
+    BEGIN(0)
+    BEGIN(1) BEGIN(2) BEGIN(3)
 #undef BEGIN
 #ifdef TILE_DPAS
-    struct tile_key next = tile_key_at(&of, 0, 0);
+        struct tile_key next = tile_key_at(&of, 0, 0);
     uint item = get_sub_group_local_id();
 #else
-    uint next = tile_word(&of, 0, 0);
+        uint next = tile_word(&of, 0, 0);
 #endif
     of.d = (local const float8 *)(m->d + p.row);
 #pragma unroll 1
@@ -264,9 +265,10 @@ static inline void tile_score(const struct look *l, const struct tile_memory *m,
         of.q += TILE_ROWS / 8 * 2 * TILE_PLANE;
         of.d += TILE_ROWS / 8;
 #define NEXT(i) of.k[i] += 8 * KV_LAYOUT_STEP / step;
-        NEXT(0) NEXT(1) NEXT(2) NEXT(3)
+        NEXT(0)
+        NEXT(1) NEXT(2) NEXT(3)
 #undef NEXT
-        of.scale -= (8 * 4 - 2) * KV_LAYOUT_BLOCK;
+            of.scale -= (8 * 4 - 2) * KV_LAYOUT_BLOCK;
     }
     s->of[0] *= l->scale;
     s->of[1] *= l->scale;
@@ -300,13 +302,15 @@ static inline float tile_sum8(local const float *x, const uint apart) {
 }
 
 static inline float tile_exp(float s, float most) {
-    float x = s - (most == -INFINITY ? 0.0f : most); /* of a row that sees nothing: -INFINITY less itself is NaN */
+    float x =
+        s - (most == -INFINITY ? 0.0f : most); /* of a row that sees nothing: -INFINITY less itself is NaN */
     float e = num_exp_within(x);
     return x < NUM_EXP_MIN ? 0.0f : e;
 }
 
-/* Group: scores to e, in local memory; the next merge of every row to before and now. Sums as sum128's tree has them:
- * an item those of tokens 128 and 64 apart, then eight items of a row those of 32, 16, 8, then one. */
+/* Group: scores to e, in local memory; the next merge of every row to before and now. Sums as sum128's tree
+ * has them: an item those of tokens 128 and 64 apart, then eight items of a row those of 32, 16, 8, then one.
+ */
 static inline void tile_weights(const struct look *l, const struct tile_memory *m, const struct rows *r,
                                 uint begin, struct tile_scores *s) {
     uint me = get_local_id(0);
@@ -314,8 +318,8 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
     local float *lane = m->e + p.row * TILE_LANES + p.slot; /* [TILE_ROWS][TILE_LANES] */
     local const float *mine = m->e + me / TILE_TEAM * TILE_LANES + me % TILE_TEAM;
 #define MOST(i)                                                                                              \
-    lane[i * TILE_LANES] = tile_larger(tile_larger(s->of[0].s##i, s->of[1].s##i),                            \
-                                       tile_larger(s->of[2].s##i, s->of[3].s##i));
+    lane[i * TILE_LANES] =                                                                                   \
+        tile_larger(tile_larger(s->of[0].s##i, s->of[1].s##i), tile_larger(s->of[2].s##i, s->of[3].s##i));
     TILE_EACH_ROW(MOST)
 #undef MOST
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -341,16 +345,18 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
 #define SHARE(k)                                                                                             \
     *(local float4 *)(m->e + tile_weight(p.slot + k * TILE_SLOTS, p.row)) = s->of[k].lo;                     \
     *(local float4 *)(m->e + tile_weight(p.slot + k * TILE_SLOTS, p.row + 4)) = s->of[k].hi;
-    SHARE(0) SHARE(1) SHARE(2) SHARE(3)
+    SHARE(0)
+    SHARE(1) SHARE(2) SHARE(3)
 #undef SHARE
-    if (me < TILE_ROWS) {
+        if (me < TILE_ROWS) {
         m->of.before[me] = tile_sum8(m->part + me * TILE_TEAM, 1);
         tile_plan(l, &m->of, r, begin);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* What an item has of the output: rows row .. + 4, four columns from 4 * lane on (wide), or two from 2 * lane on. */
+/* What an item has of the output: rows row .. + 4, four columns from 4 * lane on (wide), or two from 2 * lane
+ * on. */
 struct output {
     uint row, column;
     bool mine; /* it has something */
@@ -431,7 +437,8 @@ static inline void tile_merge_row(const bool wide, const struct look *l, const s
     if (wide)
         tile_merge(l, &m->of, row, begin, sum, tile_out(l, &m->of, row) + at->column / 4);
     else
-        tile_merge_two(l, &m->of, row, begin, sum.lo, (global float2 *)tile_out(l, &m->of, row) + at->column / 2);
+        tile_merge_two(l, &m->of, row, begin, sum.lo,
+                       (global float2 *)tile_out(l, &m->of, row) + at->column / 2);
 }
 
 /* Group: the split's values of columns from on, weighed by e, merged into the output. */
@@ -466,8 +473,9 @@ static inline void tile_values(const bool wide, const struct look *l, const stru
             local const float *e = m->e + t * TILE_ROWS;
 #define TOKEN(a, c, scale, words)                                                                            \
     tile_add_token(wide, e + tile_weight(a, at.row), (float)now.scale.c, now.words, a % 4, &o);
-            TOKEN(0, x, d, first) TOKEN(1, y, d, first) TOKEN(2, z, d, first) TOKEN(3, w, d, first)
-            TOKEN(4, x, e, second) TOKEN(5, y, e, second) TOKEN(6, z, e, second) TOKEN(7, w, e, second)
+            TOKEN(0, x, d, first)
+            TOKEN(1, y, d, first) TOKEN(2, z, d, first) TOKEN(3, w, d, first) TOKEN(4, x, e, second)
+                TOKEN(5, y, e, second) TOKEN(6, z, e, second) TOKEN(7, w, e, second)
 #undef TOKEN
         }
         v = after;

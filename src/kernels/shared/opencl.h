@@ -31,9 +31,11 @@
 #define OPENCL_DPAS_ROWS    1
 /* Rows of q, of all heads and queries of a tile, that an attention group handles at a time. */
 #define OPENCL_ATTENTION_ROWS 8
+/* Work items of a group of attention without tiles: an item has two tokens of a split. */
+#define OPENCL_ATTENTION_GROUP 128
 /* A tile of many queries has 64 rows, or 32 where local memory has no room for more; for heads whose V is
- * wider than 128 values there is none. Of K and V of Q8_0 it has OPENCL_TILE_Q8, for all heads. Floats of local
- * memory that it takes. */
+ * wider than 128 values there is none. Of K and V of Q8_0 it has OPENCL_TILE_Q8, for all heads. Floats of
+ * local memory that it takes. */
 #define OPENCL_TILE_STRIDE(rows)         ((rows) + 4)
 #define OPENCL_TILE_FLOATS(rows, head_k) ((head_k)*OPENCL_TILE_STRIDE(rows) + 106 * (rows))
 #define OPENCL_TILE_Q8                   32

@@ -1,0 +1,163 @@
+/* What all ways of attention share: what they look at, who sees what, and the merge of splits. Includer:
+ * attention.cl. */
+#ifndef STATOR_KERNELS_OPENCL_CL_LOOK_H
+#define STATOR_KERNELS_OPENCL_CL_LOOK_H
+
+#define ALL 0x7fffff00 /* more than any difference of positions; and a split less stays in an int */
+
+/* What all rows of a group's work share. */
+struct look {
+    struct cl_cache cache;
+    global const float *q;
+    uint q_width;
+    struct cl_forms out;
+    uint group, head_k, head_v;
+    float scale;
+    float cap, cap_inverse; /* of scores; 0: none */
+    int window;             /* tokens that a query sees, or ALL */
+    int skip;               /* the first tokens, of which a query sees none but its own */
+    uint ring;              /* blocks of a table that goes round; 0: it does not */
+    bool has_sinks;
+    global const float *sinks; /* of all heads */
+};
+
+#define PARTS 16 /* in which maxima and sums of a row's scores are made */
+
+/* Local memory. */
+struct scratch {
+    local float *q;                        /* [ROWS][head_k] */
+    local float *o;                        /* [ROWS][head_v], merged so far */
+    local float *score;                    /* [ROWS][SPLIT] */
+    local float *part;                     /* [ROWS][PARTS]: of a row's maximum or sum */
+    local uint *block;                     /* [SPLIT / KV_LAYOUT_BLOCK]: where they begin in a unit */
+    local int *end;                        /* [ROWS]: tokens of the split that a row sees */
+    local uint *to;                        /* [ROWS]: plan_row */
+    local float *max, *sum, *before, *now; /* [ROWS] each: of the splits so far; factors of the next merge */
+};
+
+/* Rows `first` .. first + rows of (query, head) pairs. */
+struct rows {
+    uint first, n;
+    uint position; /* of query 0 */
+    uint token;    /* of query 0, in the step */
+    uint head;     /* KV head */
+};
+
+/* Tokens of the split at `begin` that row i sees; 0 or less: none. */
+static inline int seen(const struct look *l, const struct rows *r, uint i, uint begin) {
+    return (int)(r->position + (r->first + i) / l->group + 1) - (int)begin;
+}
+
+/* Tokens of the split at `begin` that are before what row i sees; 0 or less: none. */
+static inline int hidden(const struct look *l, const struct rows *r, uint i, uint begin) {
+    int end = seen(l, r, i, begin);
+    return max(end - l->window, min(l->skip - (int)begin, end - 1));
+}
+
+static inline bool sees_some(const struct look *l, const struct rows *r, uint i, uint begin) {
+    return seen(l, r, i, begin) > 0 && hidden(l, r, i, begin) < SPLIT;
+}
+
+/* The same of any row. */
+static inline bool any_sees(const struct look *l, const struct rows *r, uint begin) {
+    return seen(l, r, r->n - 1, begin) > 0 && hidden(l, r, 0, begin) < SPLIT;
+}
+
+/* The first split of which row i sees something. */
+static inline uint first_split(const struct look *l, const struct rows *r, uint i) {
+    int before = hidden(l, r, i, 0);
+    return before > 0 ? (uint)before / SPLIT : 0;
+}
+
+/* Where the token's block begins in a unit. */
+static inline uint block_of(const struct look *l, global const uint *table, uint token) {
+    uint block = token / KV_LAYOUT_BLOCK;
+    return table[l->ring != 0 ? block % l->ring : block] * l->cache.block_stride;
+}
+
+/* The scale of 32 values of a query. */
+static inline float query_scale(global const float *x) {
+    float amax = 0.0f;
+    for (uint i = 0; i < 32; i++)
+        amax = fabs(x[i]) > amax ? fabs(x[i]) : amax;
+    return cl_scale(amax, NUM_QUANT_QUERY_INVERSE);
+}
+
+/* Four of them as words. */
+static inline void query_word(global const float *x, float inverse, uint *high, uint *low) {
+    uint h = 0, l = 0;
+    for (uint b = 0; b < 4; b++) {
+        float v = cl_between(x[b] * inverse, -NUM_QUANT_QUERY, NUM_QUANT_QUERY) + NUM_ROUND;
+        int q = (int)(NUM_BITS(v) - NUM_ROUND_BITS);
+        int top = (q + 64) >> 7;
+        h |= ((uint)top & 255u) << (8 * b);
+        l |= ((uint)(q - 128 * top) & 255u) << (8 * b);
+    }
+    *high = h;
+    *low = l;
+}
+
+static inline global const float *query_of(const struct look *l, const struct rows *r, uint row) {
+    uint at = r->first + row;
+    return l->q + (r->token + at / l->group) * l->q_width + (r->head * l->group + at % l->group) * l->head_k;
+}
+
+/* Item me < n: row me's next merge: max and sum of all splits so far, the factors of what was and what is
+ * new. */
+static inline void plan_merge(const struct scratch *m, uint me, bool first) {
+    float max_new = m->now[me], sum_new = m->before[me];
+    if (first) {
+        m->max[me] = max_new;
+        m->sum[me] = sum_new;
+        return;
+    }
+    float all = max_new > m->max[me] ? max_new : m->max[me];
+    float a = num_exp(m->max[me] - all), b = num_exp(max_new - all);
+    float scaled = m->sum[me] * a;
+    m->sum[me] = fma(sum_new, b, scaled);
+    m->max[me] = all;
+    m->before[me] = a;
+    m->now[me] = b;
+}
+
+static inline global float *out_of(const struct look *l, const struct rows *r, uint i) {
+    uint at = r->first + i;
+    return (global float *)(l->out.base + l->out.f32) + (r->token + at / l->group) * l->out.width +
+           (r->head * l->group + at % l->group) * l->head_v;
+}
+
+/* Item me < n: a sink is one more split, without a value: what that makes of the sum, and of o in `before`.
+ */
+static inline void plan_sink(const struct look *l, const struct scratch *m, const struct rows *r, uint me) {
+    float sink = l->sinks[r->head * l->group + (r->first + me) % l->group];
+    float all = sink > m->max[me] ? sink : m->max[me];
+    float a = num_exp(m->max[me] - all), scaled = m->sum[me] * a;
+    m->sum[me] = scaled + num_exp(sink - all);
+    m->before[me] = a;
+}
+
+/* Group: the int8 forms of columns column .. + n of the output of tokens token .. + tokens, whose floats this
+ * group has written. */
+static inline void quantise_out(const struct look *l, local float *memory, uint token, uint tokens,
+                                uint column, uint n) {
+    if (l->out.has == OPENCL_F32)
+        return;
+    local uint *part = (local uint *)(memory + ROWS * SPLIT);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    uint width = min(n, (uint)(ROWS * SPLIT)), rows = ROWS * SPLIT / width;
+    for (uint t = token; t < token + tokens; t += rows) {
+        uint some = min(rows, token + tokens - t);
+        for (uint at = 0; at < n; at += width) {
+            uint here = min(n - at, width);
+            global const float *from =
+                (global const float *)(l->out.base + l->out.f32) + t * l->out.width + column + at;
+            for (uint i = get_local_id(0); i < some * here; i += ITEMS)
+                memory[i] = from[i / here * l->out.width + i % here];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            cl_quantise_rows(&l->out, t, some, column + at, memory, here, here, false, part);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+    }
+}
+
+#endif

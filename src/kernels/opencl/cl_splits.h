@@ -1,0 +1,841 @@
+/* Attention of few queries: up to ROWS rows against a split, whose K and V are read once. Includer:
+ * attention.cl. */
+#ifndef STATOR_KERNELS_OPENCL_CL_SPLITS_H
+#define STATOR_KERNELS_OPENCL_CL_SPLITS_H
+
+/* What an item has under way: four dims of its two tokens of K, so many times; four tokens of its two columns
+ * of V. Lists, not loops: IGC keeps an array that a loop goes through in memory. More would spill, on dg1 and
+ * acm-g10 with sub-groups of 8, on pvc with 16. With all types in one kernel nothing is loaded ahead: LATE.
+ */
+#ifdef CL_KV
+#define EARLY(...) __VA_ARGS__
+#define LATE(...)
+#else
+#define EARLY(...)
+#define LATE(...) __VA_ARGS__
+#endif
+#if !defined(CL_KV)
+#define KEYS(X)   X(0)
+#define VALUES(X) X(0)
+#elif CL_KV == KV_LAYOUT_F32
+#define KEYS(X)   X(0) X(1)
+#define VALUES(X) X(0) X(1)
+#elif CL_SUB_GROUP == 8 || CL_KV == KV_LAYOUT_F16
+#define KEYS(X)   X(0) X(1)
+#define VALUES(X) X(0) X(1) X(2) X(3)
+#else
+#define KEYS(X)   X(0) X(1) X(2) X(3)
+#define VALUES(X) X(0) X(1) X(2) X(3)
+#endif
+#define ONE(i)       +1
+#define DIMS_AHEAD   (4 * (0 KEYS(ONE)))
+#define TOKENS_AHEAD (4 * (0 VALUES(ONE)))
+
+static inline struct scratch scratch_in(local float *memory, uint head_k) {
+    struct scratch m;
+    m.score = memory;
+    m.part = m.score + ROWS * SPLIT;
+    m.block = (local uint *)(m.part + ROWS * PARTS);
+    m.end = (local int *)(m.block + SPLIT / KV_LAYOUT_BLOCK);
+    m.to = (local uint *)(m.end + ROWS);
+    m.max = m.score + ROWS * (SPLIT + 128);
+    m.sum = m.max + ROWS;
+    m.before = m.sum + ROWS;
+    m.now = m.before + ROWS;
+    m.q = m.now + ROWS;
+    m.o = m.q + ROWS * head_k;
+    return m;
+}
+
+/* Two neighbouring numbers, as stored where the type is known. */
+#if defined(CL_KV) && CL_KV == KV_LAYOUT_F16
+typedef half2 two;
+#else
+typedef float2 two;
+#endif
+
+/* Numbers 2 * at and 2 * at + 1. */
+static inline two load_two(bool f16, global const uchar *from, uint at) {
+#if defined(CL_KV) && CL_KV == KV_LAYOUT_F16
+    (void)f16;
+    return ((global const half2 *)from)[at];
+#else
+    if (!f16)
+        return ((global const float2 *)from)[at];
+    half2 x = ((global const half2 *)from)[at];
+    return (float2)((float)x.x, (float)x.y);
+#endif
+}
+
+struct twos {
+    two a, b, c, d;
+};
+
+static inline struct twos load_twos(bool f16, global const uchar *from, uint at, uint stride) {
+    struct twos r;
+    r.a = load_two(f16, from, at);
+    r.b = load_two(f16, from, at + stride);
+    r.c = load_two(f16, from, at + 2 * stride);
+    r.d = load_two(f16, from, at + 3 * stride);
+    return r;
+}
+
+static inline float4 first_of(const struct twos *x) {
+    return (float4)((float)x->a.x, (float)x->b.x, (float)x->c.x, (float)x->d.x);
+}
+
+static inline float4 second_of(const struct twos *x) {
+    return (float4)((float)x->a.y, (float)x->b.y, (float)x->c.y, (float)x->d.y);
+}
+
+/* What is under way of K: numbers, or words and scales of 32 quantised dims. */
+#define TWOS(i) struct twos of##i;
+struct keys {
+    KEYS(TWOS)
+    uint2 word0, word1, word2, word3, word4, word5, word6, word7;
+    half2 scale;
+};
+
+#define KEYS_OF_DIM(d)                                                                                       \
+    load_twos(type == KV_LAYOUT_F16, k, ((d)*KV_LAYOUT_BLOCK + slot) / 2, KV_LAYOUT_BLOCK / 2)
+
+static inline void load_words(uint type, global const uchar *k, uint slot, uint dim, uint g, struct keys *x) {
+    uint stride = KV_LAYOUT_BLOCK / 2;
+    global const uint2 *at = (global const uint2 *)k + g * kv_layout_group(type) / 4 * stride + slot / 2;
+    x->word0 = at[0], x->word1 = at[stride], x->word2 = at[2 * stride], x->word3 = at[3 * stride];
+    if (type == KV_LAYOUT_Q8_0) {
+        x->word4 = at[4 * stride], x->word5 = at[5 * stride];
+        x->word6 = at[6 * stride], x->word7 = at[7 * stride];
+    }
+    x->scale = ((global const half2 *)(k + kv_layout_scales(type, dim)))[g * stride + slot / 2];
+}
+
+#ifdef CL_KV
+static inline void load_keys(uint type, global const uchar *k, uint slot, uint dim, struct keys *x) {
+    if (kv_layout_quantised(type)) {
+        load_words(type, k, slot, dim, 0, x);
+    } else {
+#define START(i) x->of##i = KEYS_OF_DIM(4 * i);
+        KEYS(START)
+    }
+}
+#endif
+
+#define FEW 4 /* rows whose sums an item has at a time; some may not be there */
+
+static inline float add_products(float4 q, float4 x, float sum) {
+    sum = fma(q.x, x.x, sum);
+    sum = fma(q.y, x.y, sum);
+    sum = fma(q.z, x.z, sum);
+    return fma(q.w, x.w, sum);
+}
+
+/* Four dims of four rows, the first at q, with two tokens. */
+static inline void four_dots(local const float *q, uint dim, float4 x, float4 y, float4 *first,
+                             float4 *second) {
+    float4 a = *(local const float4 *)q, b = *(local const float4 *)(q + dim);
+    float4 c = *(local const float4 *)(q + 2 * dim), d = *(local const float4 *)(q + 3 * dim);
+    first->x = add_products(a, x, first->x);
+    second->x = add_products(a, y, second->x);
+    first->y = add_products(b, x, first->y);
+    second->y = add_products(b, y, second->y);
+    first->z = add_products(c, x, first->z);
+    second->z = add_products(c, y, second->z);
+    first->w = add_products(d, x, first->w);
+    second->w = add_products(d, y, second->w);
+}
+
+/* first and second += q of FEW rows times the item's two tokens, dim by dim. What is loaded is replaced at
+ * once by what comes DIMS_AHEAD dims later; after the last by the first, which further rows need. */
+static inline void dots(uint type, global const uchar *k, uint slot, uint dim, local const float *q,
+                        struct keys *x, float4 *first, float4 *second) {
+    for (uint d = 0; d < dim; d += DIMS_AHEAD) {
+        EARLY(uint then = d + DIMS_AHEAD < dim ? d + DIMS_AHEAD : 0;)
+#define DOTS(i)                                                                                              \
+    {                                                                                                        \
+        LATE(x->of##i = KEYS_OF_DIM(d + 4 * i);)                                                             \
+        float4 a = first_of(&x->of##i), b = second_of(&x->of##i);                                            \
+        EARLY(x->of##i = KEYS_OF_DIM(then + 4 * i);)                                                         \
+        four_dots(q + d + 4 * i, dim, a, b, first, second);                                                  \
+    }
+        KEYS(DOTS)
+    }
+}
+
+/* The integers of quantised keys meet those of the query (15 bits, q = 128 h + l): word s of row i at
+ * high[i * dim / 4 + s] and low[..], the scales at d[i * dim / 32 + group]. */
+struct query_words {
+    local uint *high, *low;
+    local float *d;
+};
+
+static inline struct query_words words_of(const struct scratch *m, uint dim) {
+    struct query_words w;
+    w.high = (local uint *)m->q;
+    w.low = w.high + ROWS * (dim / 4);
+    w.d = (local float *)(w.low + ROWS * (dim / 4));
+    return w;
+}
+
+/* Four values of q4_0, each + 8 in a byte, as signed bytes. */
+static inline uint less_eight(uint word) {
+    return ((word | 0x80808080u) - 0x08080808u) ^ 0x80808080u;
+}
+
+static inline int dot_words(uint4 a, uint4 b, int sum) {
+    return sum + dot(as_char4(a.x), as_char4(b.x)) + dot(as_char4(a.y), as_char4(b.y)) +
+           dot(as_char4(a.z), as_char4(b.z)) + dot(as_char4(a.w), as_char4(b.w));
+}
+
+/* 32 dims of a row and a token. */
+static inline float add_integers(const struct query_words *q, uint row, uint dim, uint g, uint4 a, uint4 b,
+                                 float d, float sum) {
+    local const uint4 *high = (local const uint4 *)(q->high + row * (dim / 4) + g * 8);
+    local const uint4 *low = (local const uint4 *)(q->low + row * (dim / 4) + g * 8);
+    int i = dot_words(high[1], b, dot_words(high[0], a, 0)) * 128;
+    float scale = q->d[row * (dim / 32) + g] * d;
+    return fma((float)dot_words(low[1], b, dot_words(low[0], a, i)), scale, sum);
+}
+
+static inline float4 four_integers(const struct query_words *q, uint row, uint dim, uint g, uint4 a, uint4 b,
+                                   float d, float4 sum) {
+    return (float4)(add_integers(q, row, dim, g, a, b, d, sum.x),
+                    add_integers(q, row + 1, dim, g, a, b, d, sum.y),
+                    add_integers(q, row + 2, dim, g, a, b, d, sum.z),
+                    add_integers(q, row + 3, dim, g, a, b, d, sum.w));
+}
+
+static inline uint4 low_codes(uint4 x) {
+    x &= 0x0F0F0F0Fu;
+    return (uint4)(less_eight(x.x), less_eight(x.y), less_eight(x.z), less_eight(x.w));
+}
+
+static inline void dots_quantised(uint type, global const uchar *k, uint slot, uint dim, uint row,
+                                  const struct scratch *m, struct keys *x, float4 *first, float4 *second) {
+    struct query_words q = words_of(m, dim);
+    for (uint g = 0; g < dim / 32; g++) {
+        LATE(load_words(type, k, slot, dim, g, x);)
+        uint4 a0 = {x->word0.x, x->word1.x, x->word2.x, x->word3.x};
+        uint4 b0 = {x->word0.y, x->word1.y, x->word2.y, x->word3.y};
+        uint4 a1, b1;
+        if (type == KV_LAYOUT_Q8_0) {
+            a1 = (uint4)(x->word4.x, x->word5.x, x->word6.x, x->word7.x);
+            b1 = (uint4)(x->word4.y, x->word5.y, x->word6.y, x->word7.y);
+        } else {
+            a1 = low_codes(a0 >> 4), b1 = low_codes(b0 >> 4);
+            a0 = low_codes(a0), b0 = low_codes(b0);
+        }
+        float da = (float)x->scale.x, db = (float)x->scale.y;
+        EARLY(load_words(type, k, slot, dim, g + 1 < dim / 32 ? g + 1 : 0, x);)
+        *first = four_integers(&q, row, dim, g, a0, a1, da, *first);
+        *second = four_integers(&q, row, dim, g, b0, b1, db, *second);
+    }
+}
+
+static inline void quantise_query(global const float *x, local uint *high, local uint *low, local float *d) {
+    *d = query_scale(x);
+    float inverse = cl_inverse(*d);
+    for (uint s = 0; s < 8; s++) {
+        uint h, l;
+        query_word(x + 4 * s, inverse, &h, &l);
+        high[s] = h;
+        low[s] = l;
+    }
+}
+
+/* What splits side by side leave: a cell per (query, split), with the output of all heads before it is
+ * divided, and with their maxima and sums. */
+struct cells {
+    global float *o;    /* [cells][heads][head_v] */
+    global float *ends; /* [cells][heads][2] */
+    uint n_heads;
+    uint first;  /* of the tile's query 0 and split 0 */
+    uint splits; /* cells of a query */
+};
+
+/* The first split's cell of row i, times heads, plus the row's head; a split further: + n_heads. */
+static inline uint cell_of(const struct look *l, const struct cells *c, const struct rows *r, uint i) {
+    uint at = r->first + i;
+    return (c->first + at / l->group * c->splits) * c->n_heads + r->head * l->group + at % l->group;
+}
+
+/* What becomes of a row's sums over the split: it sees nothing; they are the first, or merged into what is
+ * there; else the index in cells of their first. */
+#define ROW_NONE  0xffffffffu
+#define ROW_FIRST 0xfffffffeu
+#define ROW_MERGE 0xfffffffdu
+
+/* Item row < ROWS: m->end and m->to of the row; cells: splits are side by side. */
+static inline void plan_row(const struct look *l, const struct scratch *m, const struct rows *r, uint row,
+                            uint begin, const struct cells *cells) {
+    m->end[row] = seen(l, r, row, begin);
+    uint to = ROW_NONE;
+    if (row < r->n && sees_some(l, r, row, begin)) {
+        to = begin == first_split(l, r, row) * SPLIT ? ROW_FIRST : ROW_MERGE;
+        if (cells->splits != 0)
+            to = (cell_of(l, cells, r, row) + begin / SPLIT * cells->n_heads) * l->head_v;
+    }
+    m->to[row] = to;
+}
+
+/* Group: the rows' q to local memory, as what the keys are. */
+static inline void load_q(const struct look *l, const struct scratch *m, const struct rows *r) {
+    uint dim = l->head_k;
+    if (kv_layout_quantised(TYPE_K(l))) {
+        struct query_words w = words_of(m, dim);
+        for (uint i = get_local_id(0); i < r->n * (dim / 32); i += ITEMS)
+            quantise_query(query_of(l, r, i / (dim / 32)) + i % (dim / 32) * 32, w.high + 8 * i,
+                           w.low + 8 * i, w.d + i);
+    } else {
+        for (uint i = get_local_id(0); i < r->n * dim; i += ITEMS)
+            m->q[i] = query_of(l, r, i / dim)[i % dim];
+    }
+}
+
+/* Of the split at `begin`, where what a row sees begins, end being where it ends. */
+static inline int hidden_of(const struct look *l, int end, uint begin) {
+    return max(end - l->window, min(l->skip - (int)begin, end - 1));
+}
+
+static inline float finished(const struct look *l, float dot) {
+    float s = (kv_layout_quantised(TYPE_K(l)) ? dot : 0.0f + dot) * l->scale;
+    return l->cap != 0.0f ? num_softcap(s, l->cap, l->cap_inverse) : s;
+}
+
+/* The item's two scores of a row. */
+static inline void put_scores(const struct look *l, const struct scratch *m, const struct rows *r, uint row,
+                              uint begin, float first, float second) {
+    if (row >= r->n)
+        return;
+    int t = (int)(2 * get_local_id(0)), end = m->end[row], before = hidden_of(l, end, begin);
+    float a = t < end && t >= before ? finished(l, first) : -INFINITY;
+    float b = t + 1 < end && t + 1 >= before ? finished(l, second) : -INFINITY;
+    *(local float2 *)(m->score + row * SPLIT + t) = (float2)(a, b);
+}
+
+/* Group: the scores of each row and token to score, what V's sums need to block and end; fresh: q first. An
+ * item has tokens 2 * me and 2 * me + 1. */
+static inline void score_split(const struct look *l, const struct scratch *m, const struct rows *r,
+                               global const uint *table, uint begin, bool fresh, const struct cells *cells) {
+    uint me = get_local_id(0);
+    int from = max(hidden(l, r, 0, begin), 0), to = min(seen(l, r, r->n - 1, begin), SPLIT);
+    uint slot = 2 * me % KV_LAYOUT_BLOCK;
+    bool some = (int)(2 * me) < to && (int)(2 * me + 1) >= from;
+    global const uchar *k = cl_unit_at(&l->cache, r->head);
+    struct keys x;
+    if (some) {
+        k += block_of(l, table, begin + 2 * me);
+        EARLY(load_keys(TYPE_K(l), k, slot, l->head_k, &x);)
+    }
+    if (me < SPLIT / KV_LAYOUT_BLOCK)
+        m->block[me] = block_of(l, table, begin + (uint)clamp((int)(me * KV_LAYOUT_BLOCK), from, to - 1));
+    if (me < ROWS)
+        plan_row(l, m, r, me, begin, cells);
+    if (fresh)
+        load_q(l, m, r);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint row = 0; row < r->n && me < SPLIT / 2; row += FEW) {
+        float4 first = 0.0f, second = 0.0f;
+        if (some && kv_layout_quantised(TYPE_K(l)))
+            dots_quantised(TYPE_K(l), k, slot, l->head_k, row, m, &x, &first, &second);
+        else if (some)
+            dots(TYPE_K(l), k, slot, l->head_k, m->q + row * l->head_k, &x, &first, &second);
+        put_scores(l, m, r, row, begin, first.x, second.x);
+        put_scores(l, m, r, row + 1, begin, first.y, second.y);
+        put_scores(l, m, r, row + 2, begin, first.z, second.z);
+        put_scores(l, m, r, row + 3, begin, first.w, second.w);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+static inline float larger(float a, float b) {
+    return b > a ? b : a;
+}
+
+static inline float largest(local const float4 *x, uint stride) {
+    float most = -INFINITY;
+#pragma unroll
+    for (uint k = 0; k < 4; k++) {
+        float4 v = x[k * stride];
+        most = larger(most, larger(larger(v.x, v.y), larger(v.z, v.w)));
+    }
+    return most;
+}
+
+/* Of 16 numbers, `stride` apart, what the tree makes: x[i] += x[i + 8], + 4, + 2, + 1. */
+static inline float tree16(local const float *x, uint stride) {
+    float v[4];
+#pragma unroll
+    for (uint k = 0; k < 4; k++) {
+        float even = x[k * stride] + x[(k + 8) * stride], odd = x[(k + 4) * stride] + x[(k + 12) * stride];
+        v[k] = even + odd;
+    }
+    float even = v[0] + v[2], odd = v[1] + v[3];
+    return even + odd;
+}
+
+/* Group: scores become e; each row's next merge to before and now. */
+static inline void weigh_scores(const struct look *l, const struct scratch *m, const struct rows *r,
+                                const struct cells *cells) {
+    uint me = get_local_id(0);
+    for (uint i = me; i < r->n * PARTS; i += ITEMS)
+        m->part[i] = largest((local const float4 *)(m->score + i / PARTS * SPLIT) + i % PARTS, PARTS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < r->n)
+        m->now[me] = largest((local const float4 *)(m->part + me * PARTS), 1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = me; i < r->n * (SPLIT / 2); i += ITEMS) {
+        local float2 *at = (local float2 *)m->score + i;
+        float most = m->now[i / (SPLIT / 2)];
+        float2 x = *at;
+        *at = (float2)(x.x == -INFINITY ? 0.0f : num_exp(x.x - most),
+                       x.y == -INFINITY ? 0.0f : num_exp(x.y - most));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = me; i < r->n * PARTS; i += ITEMS)
+        m->part[i] = tree16(m->score + i / PARTS * SPLIT + i % PARTS, PARTS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < r->n) {
+        uint to = m->to[me];
+        m->before[me] = tree16(m->part + me * PARTS, 1);
+        if (to != ROW_NONE)
+            plan_merge(m, me, to != ROW_MERGE);
+        if (to < ROW_MERGE) {
+            cells->ends[to / l->head_v * 2] = m->max[me];
+            cells->ends[to / l->head_v * 2 + 1] = m->sum[me];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* What an item sums: columns d and d + 1 of rows row, row + 1, .., up to FEW. */
+struct column {
+    uint d, row, n;
+};
+
+/* Four tokens of the two columns; and the item's next four, from pointers that go on: offsets from a block's
+ * begin, which do not change, compilers would keep in registers. */
+#if defined(CL_KV) && CL_KV <= KV_LAYOUT_F16
+struct values {
+    struct twos x;
+};
+struct source {
+    global const two *at;
+};
+#else
+struct values {
+    uint2 word;
+    half4 scale;
+#ifndef CL_KV
+    struct twos x;
+#endif
+};
+struct source {
+    global const uint2 *word;
+    global const half4 *scale;
+#ifndef CL_KV
+    global const uchar *at;
+#endif
+};
+
+/* Quantised: words of four tokens, in pairs. */
+static inline uint value_line(const struct look *l) {
+    return l->head_v / 32 * kv_layout_group(TYPE_V(l)) / 2;
+}
+#endif
+
+static inline struct source source_at(const struct look *l, global const uchar *v, uint d, uint slot) {
+    struct source r;
+#if defined(CL_KV) && CL_KV <= KV_LAYOUT_F16
+    r.at = (global const two *)v + (slot * l->head_v + d) / 2;
+#else
+    r.word = (global const uint2 *)v + slot / 4 * value_line(l) +
+             (TYPE_V(l) == KV_LAYOUT_Q8_0 ? d : d / 32 * 16 + d % 16) / 2;
+    r.scale = (global const half4 *)(v + kv_layout_scales(TYPE_V(l), l->head_v)) +
+              d / 32 * (KV_LAYOUT_BLOCK / 4) + slot / 4;
+#ifndef CL_KV
+    r.at = v + (slot * l->head_v + d) * (TYPE_V(l) == KV_LAYOUT_F16 ? 2 : 4);
+#endif
+#endif
+    return r;
+}
+
+static inline struct values load_values(const struct look *l, struct source *from) {
+    struct values r;
+#if defined(CL_KV) && CL_KV <= KV_LAYOUT_F16
+    uint stride = l->head_v / 2;
+    r.x.a = *from->at, from->at += stride;
+    r.x.b = *from->at, from->at += stride;
+    r.x.c = *from->at, from->at += stride;
+    r.x.d = *from->at, from->at += stride;
+#else
+#ifndef CL_KV
+    if (!kv_layout_quantised(TYPE_V(l))) {
+        bool f16 = TYPE_V(l) == KV_LAYOUT_F16;
+        r.x = load_twos(f16, from->at, 0, l->head_v / 2);
+        from->at += l->head_v * (f16 ? 8 : 16);
+        return r;
+    }
+#endif
+    r.word = *from->word, from->word += value_line(l);
+    r.scale = *from->scale++;
+#endif
+    return r;
+}
+
+#if !defined(CL_KV) || CL_KV > KV_LAYOUT_F16
+static inline float4 word_values(uint type, uint word, uint d) {
+    if (type == KV_LAYOUT_Q8_0) {
+        char4 x = as_char4(word);
+        return (float4)((float)x.x, (float)x.y, (float)x.z, (float)x.w);
+    }
+    word >>= d % 32 >= 16 ? 4 : 0;
+    return (float4)((float)((int)(word & 15u) - 8), (float)((int)(word >> 8 & 15u) - 8),
+                    (float)((int)(word >> 16 & 15u) - 8), (float)((int)(word >> 24 & 15u) - 8));
+}
+#endif
+
+/* What an item sums, of its first column and its second. */
+struct sums {
+    float a0, a1, a2, a3, b0, b1, b2, b3;
+};
+
+/* The item's columns of four tokens, and what their e are multiplied by. */
+struct operands {
+    float4 x, y, scale;
+};
+
+static inline struct operands operands_of(const struct look *l, const struct column *c,
+                                          const struct values *v) {
+    struct operands r = {0.0f, 0.0f, 1.0f};
+#if !defined(CL_KV) || CL_KV <= KV_LAYOUT_F16
+    r.x = first_of(&v->x), r.y = second_of(&v->x);
+#endif
+#if !defined(CL_KV) || CL_KV > KV_LAYOUT_F16
+    if (kv_layout_quantised(TYPE_V(l))) {
+        r.x = word_values(TYPE_V(l), v->word.x, c->d), r.y = word_values(TYPE_V(l), v->word.y, c->d);
+        r.scale = (float4)((float)v->scale.x, (float)v->scale.y, (float)v->scale.z, (float)v->scale.w);
+    }
+#else
+    (void)l, (void)c;
+#endif
+    return r;
+}
+
+/* o += e * x over tokens t .. t + 4 of the split, token by token. */
+static inline void add_row(const struct look *l, const struct scratch *m, uint row, uint t,
+                           const struct operands *v, float *first, float *second) {
+    float4 e = *(local const float4 *)(m->score + row * SPLIT + t);
+    if (kv_layout_quantised(TYPE_V(l)))
+        e *= v->scale;
+    *first = add_products(e, v->x, *first);
+    *second = add_products(e, v->y, *second);
+}
+
+static inline void add_values(const struct look *l, const struct scratch *m, const struct column *c, uint t,
+                              const struct operands *v, struct sums *o) {
+    add_row(l, m, c->row, t, v, &o->a0, &o->b0);
+    add_row(l, m, c->row + 1, t, v, &o->a1, &o->b1);
+    add_row(l, m, c->row + 2, t, v, &o->a2, &o->b2);
+    add_row(l, m, c->row + 3, t, v, &o->a3, &o->b3);
+}
+
+static inline float4 between(float4 x, int first, int end, float other) {
+    return (float4)(0 >= first && 0 < end ? x.x : other, 1 >= first && 1 < end ? x.y : other,
+                    2 >= first && 2 < end ? x.z : other, 3 >= first && 3 < end ? x.w : other);
+}
+
+/* Of tokens that no row sees e is 0, and what is there may be anything: -0 for it changes no sum, not even
+ * one that is -0. */
+static inline void mask(const struct look *l, struct operands *v, int first, int end) {
+    v->x = between(v->x, first, end, -0.0f), v->y = between(v->y, first, end, -0.0f);
+    if (kv_layout_quantised(TYPE_V(l)))
+        v->scale = between(v->scale, first, end, 0.0f);
+}
+
+/* What is under way of V. */
+#define VALUES_OF(i) struct values of##i;
+struct all_values {
+    VALUES(VALUES_OF)
+};
+
+/* The tokens of the split from t on, TOKENS_AHEAD of them, which x has; it gets those of `from`. part: all
+ * rows see the same of them, those of the split from first on and before end. */
+static inline void weigh(bool part, const struct look *l, const struct scratch *m, const struct column *c,
+                         int first, int end, uint t, struct source from, struct all_values *x,
+                         struct sums *o) {
+#define WEIGH(i)                                                                                             \
+    {                                                                                                        \
+        LATE(x->of##i = load_values(l, &from);)                                                              \
+        struct operands now = operands_of(l, c, &x->of##i);                                                  \
+        EARLY(x->of##i = load_values(l, &from);)                                                             \
+        if (part)                                                                                            \
+            mask(l, &now, first - (int)t - 4 * i, end - (int)t - 4 * i);                                     \
+        add_values(l, m, c, t + 4 * i, &now, o);                                                             \
+    }
+    VALUES(WEIGH)
+}
+
+static inline void add_seen(const struct look *l, const struct scratch *m, uint row, int t,
+                            const struct operands *v, float *first, float *second) {
+    int end = m->end[row] - t, begin = end - l->window;
+    float4 e = *(local const float4 *)(m->score + row * SPLIT + t);
+    if (kv_layout_quantised(TYPE_V(l)))
+        e *= v->scale;
+    float x[4] = {v->x.x, v->x.y, v->x.z, v->x.w}, y[4] = {v->y.x, v->y.y, v->y.z, v->y.w};
+    float by[4] = {e.x, e.y, e.z, e.w};
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float a = fma(by[k], x[k], *first), b = fma(by[k], y[k], *second);
+        bool sees = k < end && k >= begin;
+        *first = sees ? a : *first, *second = sees ? b : *second;
+    }
+}
+
+/* Where rows see different tokens: rare, so slow. Of a first token that is skipped (look.skip) e is 0, and so
+ * is the sum before it: no look at it is needed. */
+static inline void weigh_apart(const struct look *l, const struct scratch *m, const struct column *c, uint t,
+                               struct source from, struct sums *o) {
+#pragma unroll 1
+    for (uint j = 0; j < TOKENS_AHEAD; j += 4) {
+        struct values v = load_values(l, &from);
+        struct operands now = operands_of(l, c, &v);
+        add_seen(l, m, c->row, (int)(t + j), &now, &o->a0, &o->b0);
+        add_seen(l, m, c->row + 1, (int)(t + j), &now, &o->a1, &o->b1);
+        add_seen(l, m, c->row + 2, (int)(t + j), &now, &o->a2, &o->b2);
+        add_seen(l, m, c->row + 3, (int)(t + j), &now, &o->a3, &o->b3);
+    }
+}
+
+/* Where the tokens begin of which some row sees something, a multiple of TOKENS_AHEAD. */
+static inline uint first_token(const struct look *l, const struct rows *r, uint begin) {
+    return (uint)max(hidden(l, r, 0, begin), 0) / TOKENS_AHEAD * TOKENS_AHEAD;
+}
+
+/* The item's column of token t. */
+static inline struct source column_at(const struct look *l, const struct scratch *m, const struct rows *r,
+                                      const struct column *c, uint t) {
+    global const uchar *v = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
+    return source_at(l, v + m->block[t / KV_LAYOUT_BLOCK], c->d, t % KV_LAYOUT_BLOCK);
+}
+
+#define START_VALUES(i) x->of##i = load_values(l, &from);
+static inline void start_column(const struct look *l, const struct scratch *m, const struct rows *r,
+                                uint begin, const struct column *c, struct all_values *x) {
+    EARLY(struct source from = column_at(l, m, r, c, first_token(l, r, begin)); VALUES(START_VALUES))
+    LATE((void)l, (void)m, (void)r, (void)begin, (void)c, (void)x;)
+}
+
+/* o += e * v over the tokens of the split that the rows see; x: start_column. All bytes of a block exist,
+ * whether the row sees them or not. */
+static inline void weigh_split(const struct look *l, const struct scratch *m, const struct rows *r,
+                               uint begin, const struct column *c, struct all_values *x, struct sums *o) {
+    int all_from = hidden(l, r, r->n - 1, begin), all_to = seen(l, r, 0, begin);
+    uint n = min((uint)seen(l, r, r->n - 1, begin), (uint)SPLIT);
+    bool alike = all_to == seen(l, r, r->n - 1, begin);
+    for (uint t = first_token(l, r, begin); t < n; t += TOKENS_AHEAD) {
+        EARLY(struct source from = column_at(l, m, r, c, t + TOKENS_AHEAD < n ? t + TOKENS_AHEAD : t);)
+        LATE(struct source from = column_at(l, m, r, c, t);)
+        if ((int)t >= all_from && (int)(t + TOKENS_AHEAD) <= all_to) {
+            weigh(false, l, m, c, 0, 0, t, from, x, o);
+        } else if (alike) {
+            weigh(true, l, m, c, all_from, all_to, t, from, x, o);
+        } else {
+            weigh_apart(l, m, c, t, column_at(l, m, r, c, t), o);
+            EARLY(VALUES(START_VALUES))
+        }
+    }
+}
+
+/* What an item has summed, its row i. */
+static inline void put_sums(const struct look *l, const struct scratch *m, const struct cells *cells,
+                            const struct column *c, uint i, float a, float b) {
+    uint row = c->row + i, to = i < c->n ? m->to[row] : ROW_NONE;
+    if (to == ROW_NONE)
+        return;
+    float2 sum = {a, b};
+    if (to < ROW_MERGE) {
+        *(global float2 *)(cells->o + to + c->d) = sum;
+        return;
+    }
+    local float2 *merged = (local float2 *)(m->o + row * l->head_v + c->d);
+    if (to == ROW_MERGE) {
+        float2 scaled = *merged * m->before[row];
+        sum = (float2)(fma(a, m->now[row], scaled.x), fma(b, m->now[row], scaled.y));
+    }
+    *merged = sum;
+}
+
+/* Group: one split of the rows: side by side, to its cell, or merged into max, sum and o, of which nothing is
+ * there at a row's first split. fresh: q is not in local memory yet. */
+static inline void add_split(const struct look *l, const struct scratch *m, const struct rows *r,
+                             global const uint *table, uint begin, bool fresh, const struct cells *cells) {
+    uint me = get_local_id(0);
+    score_split(l, m, r, table, begin, fresh, cells);
+    uint pairs = l->head_v / 2, all = cl_ceil_div(r->n, FEW) * pairs;
+    uint at = me;
+    struct column c = {at % pairs * 2, at / pairs * FEW, r->n - min(at / pairs * FEW, r->n)};
+    struct all_values x;
+    if (at < all) /* on the way while the scores are weighed */
+        start_column(l, m, r, begin, &c, &x);
+    weigh_scores(l, m, r, cells);
+    while (at < all) {
+        struct sums o = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        weigh_split(l, m, r, begin, &c, &x, &o);
+        put_sums(l, m, cells, &c, 0, o.a0, o.b0);
+        put_sums(l, m, cells, &c, 1, o.a1, o.b1);
+        put_sums(l, m, cells, &c, 2, o.a2, o.b2);
+        put_sums(l, m, cells, &c, 3, o.a3, o.b3);
+        at += ITEMS;
+        if (at < all) {
+            c = (struct column){at % pairs * 2, at / pairs * FEW, r->n - at / pairs * FEW};
+            start_column(l, m, r, begin, &c, &x);
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+static inline void add_sinks(const struct look *l, const struct scratch *m, const struct rows *r) {
+    uint me = get_local_id(0);
+    if (me < r->n)
+        plan_sink(l, m, r, me);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = me; i < r->n * l->head_v; i += ITEMS)
+        m->o[i] = m->o[i] * m->before[i / l->head_v];
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Group: the rows' finished output, which stays in m->o. */
+static inline void put_rows(const struct look *l, const struct scratch *m, const struct rows *r) {
+    if (l->has_sinks)
+        add_sinks(l, m, r);
+    for (uint i = get_local_id(0); i < r->n * l->head_v; i += ITEMS) {
+        float o = m->o[i] * num_rcp(m->sum[i / l->head_v]);
+        m->o[i] = o;
+        out_of(l, r, i / l->head_v)[i % l->head_v] = o;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Splits that a row merges at a time, and loads of one item under way at a time. */
+#define MERGED  128
+#define IN_HAND 4
+
+/* A row's factors of merging splits, ROWS apart: of what is before each, and of it; and its sum. */
+struct factors {
+    local float *before, *now, *sum; /* [MERGED][ROWS] */
+};
+
+static inline struct factors factors_in(const struct scratch *m) {
+    struct factors f = {m->score, m->score + MERGED * ROWS, m->score + 2 * MERGED * ROWS};
+    return f;
+}
+
+/* Group: the factors of merging splits from .. from + n. m's max is that of the splits before, if these are
+ * not the first, then of these too; a split that a row doesn't see has a maximum of -INFINITY. */
+static inline void plan_merges(const struct look *l, const struct scratch *m, const struct rows *r,
+                               const struct cells *c, uint from, uint n, bool first) {
+    uint me = get_local_id(0);
+    struct factors f = factors_in(m);
+    for (uint i = me; i < n * r->n; i += ITEMS) {
+        uint row = i % r->n, split = from + i / r->n, at = i / r->n * ROWS + row;
+        bool is = sees_some(l, r, row, split * SPLIT);
+        global const float2 *ends = (global const float2 *)c->ends;
+        float2 x = ends[is ? cell_of(l, c, r, row) + split * c->n_heads : 0];
+        f.now[at] = is ? x.x : -INFINITY;
+        f.sum[at] = x.y;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (me < r->n) { /* what is before each */
+        float max = first ? -INFINITY : m->max[me];
+        for (uint i = 0; i < n; i += IN_HAND) {
+            float x[IN_HAND];
+#pragma unroll
+            for (uint k = 0; k < IN_HAND; k++)
+                x[k] = f.now[min(i + k, n - 1) * ROWS + me];
+#pragma unroll
+            for (uint k = 0; k < IN_HAND; k++) {
+                if (i + k < n)
+                    f.before[(i + k) * ROWS + me] = max;
+                max = x[k] > max ? x[k] : max;
+            }
+        }
+        m->max[me] = max;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = me; i < n * r->n; i += ITEMS) {
+        uint at = i / r->n * ROWS + i % r->n;
+        float before = f.before[at], now = f.now[at];
+        float all = now > before ? now : before;
+        f.before[at] = num_exp(before - all);
+        f.now[at] = num_exp(now - all);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* Item me < n: merged, or the first split of all, and then the sums of the n splits that follow. */
+static inline float merge_sums(float merged, bool first, uint n, const struct factors *f, uint at) {
+    for (uint s = 0; s < n; s++, at += ROWS) {
+        float scaled = merged * f->before[at];
+        float sum = fma(f->sum[at], f->now[at], scaled);
+        merged = first && s == 0 ? f->sum[at] : sum;
+    }
+    return merged;
+}
+
+/* The same of four columns; the first split's at `at`, `stride` from split to split. */
+static inline float4 merge_columns(float4 merged, bool first, global const float4 *at, uint stride, uint n,
+                                   const struct factors *f, uint factor) {
+    float4 x[IN_HAND];
+#pragma unroll
+    for (uint k = 0; k < IN_HAND; k++)
+        x[k] = at[min(k, n - 1) * stride];
+    for (uint s = 0; s < n; s += IN_HAND) {
+#pragma unroll
+        for (uint k = 0; k < IN_HAND; k++) {
+            float4 v = x[k];
+            x[k] = at[min(s + IN_HAND + k, n - 1) * stride];
+            if (s + k < n) {
+                float before = f->before[factor + (s + k) * ROWS], now = f->now[factor + (s + k) * ROWS];
+                float4 scaled = merged * before;
+                float4 sum = {fma(v.x, now, scaled.x), fma(v.y, now, scaled.y), fma(v.z, now, scaled.z),
+                              fma(v.w, now, scaled.w)};
+                merged = first && s + k == 0 ? v : sum;
+            }
+        }
+    }
+    return merged;
+}
+
+/* Group: the rows' output out of all their cells. */
+static inline void merge_rows(const struct look *l, const struct scratch *m, const struct rows *r,
+                              const struct cells *c) {
+    uint me = get_local_id(0);
+    struct factors f = factors_in(m);
+    uint splits = cl_ceil_div((uint)seen(l, r, r->n - 1, 0), SPLIT);
+    uint begin = first_split(l, r, 0), fours = l->head_v / 4;
+    for (uint from = begin; from < splits; from += MERGED) {
+        uint n = min(splits - from, (uint)MERGED);
+        plan_merges(l, m, r, c, from, n, from == begin);
+        for (uint i = me; i < r->n * (fours + 1); i += ITEMS) {
+            bool is_sum = i >= r->n * fours;
+            uint row = is_sum ? i - r->n * fours : i / fours, four = i % fours;
+            int here = min((int)n, (int)cl_ceil_div((uint)seen(l, r, row, 0), SPLIT) - (int)from);
+            uint own = first_split(l, r, row);
+            uint skip = own > from ? own - from : 0; /* splits that are before what the row sees */
+            if (here <= (int)skip)
+                continue;
+            uint at = cell_of(l, c, r, row) + (from + skip) * c->n_heads;
+            if (is_sum) {
+                m->sum[row] = merge_sums(m->sum[row], own >= from, (uint)here - skip, &f, skip * ROWS + row);
+            } else {
+                local float4 *o = (local float4 *)(m->o + row * l->head_v) + four;
+                *o = merge_columns(*o, own >= from, (global const float4 *)(c->o + at * l->head_v) + four,
+                                   c->n_heads * fours, (uint)here - skip, &f, skip * ROWS + row);
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#endif
