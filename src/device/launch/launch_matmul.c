@@ -687,6 +687,10 @@ stator_status launch_route(struct launch_list *b, uint32_t op) {
                                .align = x->align,
                                .tile = experts_tile(b, x),
                                .count = x->experts * sizeof(uint32_t),
+                               .taken = x->experts * sizeof(uint32_t),
+                               .items = x->experts * sizeof(uint32_t),
+                               .begin = x->experts * sizeof(uint32_t),
+                               .some = OPENCL_GROUP * sizeof(uint32_t),
                            });
     return STATOR_OK;
 }

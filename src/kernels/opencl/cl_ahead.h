@@ -120,8 +120,13 @@ static inline void cl_segment256(uint type, const struct cl_planes *p, cl_bytes 
     }
 }
 
-/* Columns whose weights are loaded before the first is used. */
+/* Columns whose weights are loaded before the first is used. A small matrix, such as a router, is all
+ * waiting. */
+#if (CL_TYPES & (CL_TYPES - 1ul)) == 0
+#define CL_COLUMNS 32
+#else
 #define CL_COLUMNS 16
+#endif
 
 /* acc[t] of columns first .. end. */
 static inline void cl_segment_float(uint type, cl_bytes panel, uint r, uint first, uint end,

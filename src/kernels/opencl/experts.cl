@@ -61,42 +61,63 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_A
     }
 }
 
-/* One group: rows and items of the step's slots. Local: a word per expert. */
+/* One group: rows and items of the step's slots. Local: four words per expert, and one per item of the group.
+ * An item has a slot, not an expert, which would wait for memory at each of its slots. */
 kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void group_slots(CL_ARGUMENTS(GROUP_SLOTS)) {
     uint me = get_local_id(0), n = CL_STEP(step)->n_tokens * used;
     global const uint *chosen = routes + EXPERTS_CHOSEN(slots);
+    global uint *place = routes + EXPERTS_PLACE(slots);
     if (get_group_id(0) > 0)
         return;
+    for (uint e = me; e < experts; e += OPENCL_GROUP)
+        count[e] = 0;
+    /* place: which of its expert's slots it is, until the expert's row is known. */
+    for (uint first = 0; first < n; first += OPENCL_GROUP) {
+        uint here = min(n - first, (uint)OPENCL_GROUP), expert = me < here ? chosen[first + me] : 0;
+        uint before = 0, after = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        some[me] = expert;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = 0; i < here; i++) {
+            before += some[i] == expert && i < me;
+            after += some[i] == expert && i > me;
+        }
+        uint at = count[expert] + before;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (me < here) {
+            place[first + me] = at;
+            if (after == 0)
+                count[expert] = at + 1;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (uint e = me; e < experts; e += OPENCL_GROUP) {
-        uint c = 0;
-        for (uint s = 0; s < n; s++)
-            c += chosen[s] == e;
-        count[e] = c;
+        taken[e] = cl_ceil_div(count[e], align) * align;
+        items[e] = cl_ceil_div(count[e], tile);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint e = me; e < experts; e += OPENCL_GROUP) {
         uint row = 0, item = 0, left = count[e];
         for (uint o = 0; o < e; o++) {
-            row += cl_ceil_div(count[o], align) * align;
-            item += cl_ceil_div(count[o], tile);
+            row += taken[o];
+            item += items[o];
         }
+        begin[e] = row;
         if (e + 1 == experts)
-            routes[0] = item + cl_ceil_div(left, tile);
+            routes[0] = item + items[e];
         global uint *to = routes + EXPERTS_ITEMS(slots) + EXPERTS_ITEM * item;
         for (uint first = 0; first < left; first += tile, to += EXPERTS_ITEM) {
             to[EXPERTS_EXPERT] = e;
             to[EXPERTS_ROW] = row + first;
             to[EXPERTS_ROWS] = min(left - first, tile);
         }
-        for (uint s = 0; left > 0 && s < n; s++) {
-            if (chosen[s] != e)
-                continue;
-            routes[EXPERTS_PLACE(slots) + s] = row;
-            routes[EXPERTS_TOKEN(slots) + row] = s / used;
-            routes[EXPERTS_FACTOR(slots, rows) + row] = routes[EXPERTS_WEIGHT(slots) + s];
-            row++;
-            left--;
-        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint s = me; s < n; s += OPENCL_GROUP) {
+        uint row = begin[chosen[s]] + place[s];
+        place[s] = row;
+        routes[EXPERTS_TOKEN(slots) + row] = s / used;
+        routes[EXPERTS_FACTOR(slots, rows) + row] = routes[EXPERTS_WEIGHT(slots) + s];
     }
 }
 
