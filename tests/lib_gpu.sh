@@ -19,7 +19,7 @@ gpu() {
     local config=$1
     shift
     env ZE_ENABLE_ALT_DRIVERS="$driver" ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 \
-        ZESIM="$small,log=$tmp/log.json${config:+,$config}" timeout -k 5 120 "$@"
+        ZESIM="$small,log=$tmp/log.json${config:+,$config}" timeout -k 5 600 "$@"
 }
 expect_gpu() { # CODE ZESIM COMMAND...
     local code=$1

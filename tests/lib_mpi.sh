@@ -26,7 +26,7 @@ need_openmpi() {
 }
 
 # mpi_exec OPTION...: mpiexec, which a test that hangs does not outlive.
-mpi_exec() { timeout -k 5 "${mpi_limit:-120}" "mpiexec.$mpi_kind" "${mpi_own[@]}" "$@"; }
+mpi_exec() { timeout -k 5 "${mpi_limit:-600}" "mpiexec.$mpi_kind" "${mpi_own[@]}" "$@"; }
 ranks() { mpi_exec -n "$@"; }
 
 # mpi_children PID: it and all that it has started, one a line.

@@ -21,7 +21,7 @@ capture() {
     # shellcheck disable=SC2086
     env -u ZE_ENABLE_ALT_DRIVERS NEOReadDebugKeys=1 SetCommandStreamReceiver=1 AUBDumpSubCaptureMode=2 \
         CreateMultipleRootDevices="$gpus" $product ZE_ENABLE_VALIDATION_LAYER=1 ZE_ENABLE_PARAMETER_VALIDATION=1 \
-        LD_LIBRARY_PATH="$count" COUNT_LOADER="$tmp/counts" timeout -k 5 240 "$@"
+        LD_LIBRARY_PATH="$count" COUNT_LOADER="$tmp/counts" timeout -k 5 600 "$@"
 }
 calls() { sed -n "s/^$1 //p" "$tmp/counts"; }
 
