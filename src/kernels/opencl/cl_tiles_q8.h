@@ -182,9 +182,10 @@ static inline void tile_dots(struct tile_sums *to, local const uint4 *q, uint wo
     uint4 x = q[0], y = q[1], v = q[TILE_PLANE / 4], w = q[TILE_PLANE / 4 + 1];
 #define DOT(t, plane, four, c) to->plane.s##t += dot(as_char4(four.c), a);
     DOT(0, high, x, x)
-    DOT(1, high, x, y) DOT(2, high, x, z) DOT(3, high, x, w) DOT(4, high, y, x) DOT(5, high, y, y)
-        DOT(6, high, y, z) DOT(7, high, y, w) DOT(0, low, v, x) DOT(1, low, v, y) DOT(2, low, v, z)
-            DOT(3, low, v, w) DOT(4, low, w, x) DOT(5, low, w, y) DOT(6, low, w, z) DOT(7, low, w, w)
+    DOT(1, high, x, y)
+    DOT(2, high, x, z) DOT(3, high, x, w) DOT(4, high, y, x) DOT(5, high, y, y) DOT(6, high, y, z)
+        DOT(7, high, y, w) DOT(0, low, v, x) DOT(1, low, v, y) DOT(2, low, v, z) DOT(3, low, v, w)
+            DOT(4, low, w, x) DOT(5, low, w, y) DOT(6, low, w, z) DOT(7, low, w, w)
 #undef DOT
 }
 
@@ -238,7 +239,8 @@ static inline void tile_score(const struct look *l, const struct tile_memory *m,
     s->of[i] = 0.0f;
     uint block;
     BEGIN(0)
-    BEGIN(1) BEGIN(2) BEGIN(3)
+    BEGIN(1)
+    BEGIN(2) BEGIN(3)
 #undef BEGIN
 #ifdef TILE_DPAS
         struct tile_key next = tile_key_at(&of, 0, 0);
@@ -266,7 +268,8 @@ static inline void tile_score(const struct look *l, const struct tile_memory *m,
         of.d += TILE_ROWS / 8;
 #define NEXT(i) of.k[i] += 8 * KV_LAYOUT_STEP / step;
         NEXT(0)
-        NEXT(1) NEXT(2) NEXT(3)
+        NEXT(1)
+        NEXT(2) NEXT(3)
 #undef NEXT
             of.scale -= (8 * 4 - 2) * KV_LAYOUT_BLOCK;
     }
@@ -346,7 +349,8 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
     *(local float4 *)(m->e + tile_weight(p.slot + k * TILE_SLOTS, p.row)) = s->of[k].lo;                     \
     *(local float4 *)(m->e + tile_weight(p.slot + k * TILE_SLOTS, p.row + 4)) = s->of[k].hi;
     SHARE(0)
-    SHARE(1) SHARE(2) SHARE(3)
+    SHARE(1)
+    SHARE(2) SHARE(3)
 #undef SHARE
         if (me < TILE_ROWS) {
         m->of.before[me] = tile_sum8(m->part + me * TILE_TEAM, 1);
@@ -474,8 +478,9 @@ static inline void tile_values(const bool wide, const struct look *l, const stru
 #define TOKEN(a, c, scale, words)                                                                            \
     tile_add_token(wide, e + tile_weight(a, at.row), (float)now.scale.c, now.words, a % 4, &o);
             TOKEN(0, x, d, first)
-            TOKEN(1, y, d, first) TOKEN(2, z, d, first) TOKEN(3, w, d, first) TOKEN(4, x, e, second)
-                TOKEN(5, y, e, second) TOKEN(6, z, e, second) TOKEN(7, w, e, second)
+            TOKEN(1, y, d, first)
+            TOKEN(2, z, d, first) TOKEN(3, w, d, first) TOKEN(4, x, e, second) TOKEN(5, y, e, second)
+                TOKEN(6, z, e, second) TOKEN(7, w, e, second)
 #undef TOKEN
         }
         v = after;

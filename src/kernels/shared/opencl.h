@@ -13,12 +13,12 @@
 /* Bytes of a block that a group sets at a time. */
 #define OPENCL_FILL_PART 65536
 /* Tokens that one pass of a matmul kernel handles. */
-#define OPENCL_DECODE_TOKENS  8
-#define OPENCL_DECODE_MIXED   2 /* of all types, or all K types */
+#define OPENCL_DECODE_TOKENS 8
+#define OPENCL_DECODE_MIXED  2 /* of all types, or all K types */
 /* Where registers are wide: at most, and what an item has of them: tokens, and rows of weights. */
-#define OPENCL_FEW_TOKENS 32
-#define OPENCL_FEW_EACH   4
-#define OPENCL_FEW_ROWS   2
+#define OPENCL_FEW_TOKENS     32
+#define OPENCL_FEW_EACH       4
+#define OPENCL_FEW_ROWS       2
 #define OPENCL_PREFILL_TOKENS 8 /* of weights with floats */
 #define OPENCL_PREFILL_MIXED  2 /* what an item has of those where types of all kinds are mixed */
 /* Tokens whose activations a group of a prefill kernel has in local memory, without and with the matrix
