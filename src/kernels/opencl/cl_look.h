@@ -48,10 +48,14 @@ static inline int seen(const struct look *l, const struct rows *r, uint i, uint 
     return (int)(r->position + (r->first + i) / l->group + 1) - (int)begin;
 }
 
+/* Of the split at `begin`, where what a row sees begins, `end` being where it ends. */
+static inline int hidden_of(const struct look *l, int end, uint begin) {
+    return max(end - l->window, min(l->skip - (int)begin, end - 1));
+}
+
 /* Tokens of the split at `begin` that are before what row i sees; 0 or less: none. */
 static inline int hidden(const struct look *l, const struct rows *r, uint i, uint begin) {
-    int end = seen(l, r, i, begin);
-    return max(end - l->window, min(l->skip - (int)begin, end - 1));
+    return hidden_of(l, seen(l, r, i, begin), begin);
 }
 
 static inline bool sees_some(const struct look *l, const struct rows *r, uint i, uint begin) {

@@ -3,6 +3,10 @@
 #ifndef STATOR_KERNELS_OPENCL_CL_SPLITS_H
 #define STATOR_KERNELS_OPENCL_CL_SPLITS_H
 
+#if 2 * ITEMS != SPLIT
+#error "an item has two tokens of a split"
+#endif
+
 /* What an item has under way: four dims of its two tokens of K, so many times; four tokens of its two columns
  * of V. Lists, not loops: IGC keeps an array that a loop goes through in memory. More would spill, on dg1 and
  * acm-g10 with sub-groups of 8, on pvc with 16. With all types in one kernel nothing is loaded ahead: LATE.
@@ -292,11 +296,6 @@ static inline void load_q(const struct look *l, const struct scratch *m, const s
     }
 }
 
-/* Of the split at `begin`, where what a row sees begins, end being where it ends. */
-static inline int hidden_of(const struct look *l, int end, uint begin) {
-    return max(end - l->window, min(l->skip - (int)begin, end - 1));
-}
-
 static inline float finished(const struct look *l, float dot) {
     float s = (kv_layout_quantised(TYPE_K(l)) ? dot : 0.0f + dot) * l->scale;
     return l->cap != 0.0f ? num_softcap(s, l->cap, l->cap_inverse) : s;
@@ -334,7 +333,7 @@ static inline void score_split(const struct look *l, const struct scratch *m, co
     if (fresh)
         load_q(l, m, r);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint row = 0; row < r->n && me < SPLIT / 2; row += FEW) {
+    for (uint row = 0; row < r->n; row += FEW) {
         float4 first = 0.0f, second = 0.0f;
         if (some && kv_layout_quantised(TYPE_K(l)))
             dots_quantised(TYPE_K(l), k, slot, l->head_k, row, m, &x, &first, &second);

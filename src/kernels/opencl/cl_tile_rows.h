@@ -31,18 +31,13 @@ static inline void tile_rows_put(const struct look *l, const struct tile_rows_of
     }
 }
 
-/* Of tokens from `begin` on, where what a row sees begins, `end` being where it ends. */
-static inline int tile_hidden(const struct look *l, int end, uint begin) {
-    return max(end - l->window, min(l->skip - (int)begin, end - 1));
-}
-
 /* Whether a row sees something of the split, and whether it is the first such. */
 static inline bool tile_sees(const struct look *l, int end, uint begin) {
-    return end > (int)begin && tile_hidden(l, end - (int)begin, begin) < SPLIT;
+    return end > (int)begin && hidden_of(l, end - (int)begin, begin) < SPLIT;
 }
 
 static inline bool tile_is_first(const struct look *l, int end, uint begin) {
-    return begin == (uint)max(tile_hidden(l, end, 0), 0) / SPLIT * SPLIT;
+    return begin == (uint)max(hidden_of(l, end, 0), 0) / SPLIT * SPLIT;
 }
 
 /* Item me < TILE_ROWS: the next merge of a row whose maximum and sum are in now and before. */

@@ -149,7 +149,7 @@ static inline void tile_scores(const struct look *l, const struct tile_memory *m
         return;
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
-        int end = m->of.end[p.row + i] - (int)begin, first = tile_hidden(l, end, begin);
+        int end = m->of.end[p.row + i] - (int)begin, first = hidden_of(l, end, begin);
 #pragma unroll
         for (uint j = 0; j < TILE_TOKENS; j++) {
             int t = place_token(&p, j);
@@ -282,7 +282,7 @@ static inline void tile_block(const uint each, bool whole, const struct look *l,
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
         end[i] = whole ? 0 : m->of.end[at->row + i] - (int)t;
-        first[i] = whole ? 0 : tile_hidden(l, end[i], t);
+        first[i] = whole ? 0 : hidden_of(l, end[i], t);
     }
 #pragma unroll 1
     for (uint j = 0; j < KV_LAYOUT_BLOCK; j += TILE_AHEAD) {

@@ -183,9 +183,16 @@ static inline void tile_dots(struct tile_sums *to, local const uint4 *q, uint wo
 #define DOT(t, plane, four, c) to->plane.s##t += dot(as_char4(four.c), a);
     DOT(0, high, x, x)
     DOT(1, high, x, y)
-    DOT(2, high, x, z) DOT(3, high, x, w) DOT(4, high, y, x) DOT(5, high, y, y) DOT(6, high, y, z)
-        DOT(7, high, y, w) DOT(0, low, v, x) DOT(1, low, v, y) DOT(2, low, v, z) DOT(3, low, v, w)
-            DOT(4, low, w, x) DOT(5, low, w, y) DOT(6, low, w, z) DOT(7, low, w, w)
+    DOT(2, high, x, z)
+    DOT(3, high, x, w)
+    DOT(4, high, y, x)
+    DOT(5, high, y, y)
+    DOT(6, high, y, z)
+    DOT(7, high, y, w)
+    DOT(0, low, v, x)
+    DOT(1, low, v, y)
+    DOT(2, low, v, z)
+    DOT(3, low, v, w) DOT(4, low, w, x) DOT(5, low, w, y) DOT(6, low, w, z) DOT(7, low, w, w)
 #undef DOT
 }
 
@@ -210,7 +217,7 @@ static inline void tile_products(const struct tile_dims *p, const uint k, uint *
 
 /* Token number k of the item: the scores of rows that don't see it become -INFINITY. */
 static inline void tile_hide(const struct look *l, int8 end, uint begin, int token, float8 *s) {
-#define HIDE(i) s->s##i = token < end.s##i && token >= tile_hidden(l, end.s##i, begin) ? s->s##i : -INFINITY;
+#define HIDE(i) s->s##i = token < end.s##i && token >= hidden_of(l, end.s##i, begin) ? s->s##i : -INFINITY;
     TILE_EACH_ROW(HIDE)
 #undef HIDE
 }
@@ -240,13 +247,14 @@ static inline void tile_score(const struct look *l, const struct tile_memory *m,
     uint block;
     BEGIN(0)
     BEGIN(1)
-    BEGIN(2) BEGIN(3)
+    BEGIN(2)
+    BEGIN(3)
 #undef BEGIN
 #ifdef TILE_DPAS
-        struct tile_key next = tile_key_at(&of, 0, 0);
+    struct tile_key next = tile_key_at(&of, 0, 0);
     uint item = get_sub_group_local_id();
 #else
-        uint next = tile_word(&of, 0, 0);
+    uint next = tile_word(&of, 0, 0);
 #endif
     of.d = (local const float8 *)(m->d + p.row);
 #pragma unroll 1
@@ -269,9 +277,10 @@ static inline void tile_score(const struct look *l, const struct tile_memory *m,
 #define NEXT(i) of.k[i] += 8 * KV_LAYOUT_STEP / step;
         NEXT(0)
         NEXT(1)
-        NEXT(2) NEXT(3)
+        NEXT(2)
+        NEXT(3)
 #undef NEXT
-            of.scale -= (8 * 4 - 2) * KV_LAYOUT_BLOCK;
+        of.scale -= (8 * 4 - 2) * KV_LAYOUT_BLOCK;
     }
     s->of[0] *= l->scale;
     s->of[1] *= l->scale;
@@ -350,9 +359,10 @@ static inline void tile_weights(const struct look *l, const struct tile_memory *
     *(local float4 *)(m->e + tile_weight(p.slot + k * TILE_SLOTS, p.row + 4)) = s->of[k].hi;
     SHARE(0)
     SHARE(1)
-    SHARE(2) SHARE(3)
+    SHARE(2)
+    SHARE(3)
 #undef SHARE
-        if (me < TILE_ROWS) {
+    if (me < TILE_ROWS) {
         m->of.before[me] = tile_sum8(m->part + me * TILE_TEAM, 1);
         tile_plan(l, &m->of, r, begin);
     }
@@ -479,8 +489,9 @@ static inline void tile_values(const bool wide, const struct look *l, const stru
     tile_add_token(wide, e + tile_weight(a, at.row), (float)now.scale.c, now.words, a % 4, &o);
             TOKEN(0, x, d, first)
             TOKEN(1, y, d, first)
-            TOKEN(2, z, d, first) TOKEN(3, w, d, first) TOKEN(4, x, e, second) TOKEN(5, y, e, second)
-                TOKEN(6, z, e, second) TOKEN(7, w, e, second)
+            TOKEN(2, z, d, first)
+            TOKEN(3, w, d, first)
+            TOKEN(4, x, e, second) TOKEN(5, y, e, second) TOKEN(6, z, e, second) TOKEN(7, w, e, second)
 #undef TOKEN
         }
         v = after;

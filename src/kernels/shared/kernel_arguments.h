@@ -58,8 +58,8 @@
     X(U32, block_bytes)                                                                                      \
     X(U32, cache)                                                                                            \
     X(BUFFER, const float, embedding_weight)                                                                 \
-    X(BUFFER, const float, state_weight) X(FORMS, out) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile)       \
-        X(LOCAL, float, lane) X(LOCAL, uint, work)
+    X(BUFFER, const float, state_weight)                                                                     \
+    X(FORMS, out) X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
 
 #define KERNEL_ARGUMENTS_KEEP(X)                                                                             \
     X(BUFFER, const float, in)                                                                               \
@@ -134,8 +134,11 @@
     X(U32, experts)                                                                                          \
     X(U32, used)                                                                                             \
     X(U32, slots)                                                                                            \
-    X(U32, rows) X(U32, align) X(U32, tile) X(LOCAL, uint, count) X(LOCAL, uint, taken)                      \
-        X(LOCAL, uint, items) X(LOCAL, uint, begin) X(LOCAL, uint, some)
+    X(U32, rows)                                                                                             \
+    X(U32, align)                                                                                            \
+    X(U32, tile)                                                                                             \
+    X(LOCAL, uint, count)                                                                                    \
+    X(LOCAL, uint, taken) X(LOCAL, uint, items) X(LOCAL, uint, begin) X(LOCAL, uint, some)
 
 #define KERNEL_ARGUMENTS_MIX(X)                                                                              \
     X(BUFFER, const uint, routes)                                                                            \
