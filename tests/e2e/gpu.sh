@@ -458,10 +458,11 @@ test_probe_matrix() {
 }
 
 # A row of switches: from one end to the other there are only the host, which is slow, and the GPU in the middle. Large copies that
-# damage data are found too, and a GPU with little memory is probed with less.
+# damage data are found too, and a GPU with little memory is probed with less. The hints are what follows from the measured times,
+# which a loaded machine changes.
 test_probe_hints() {
     need_driver
-    expect_gpu 0 devices=3,host_rate=500MB,peer.0.2=none,peer.2.0=corrupt:60MiB "$stator" devices --probe --json
+    expect_gpu 0 devices=3,host_rate=200MB,peer.0.2=none,peer.2.0=corrupt:60MiB "$stator" devices --probe --json
     clean
     python3 - "$tmp/out" <<'PY' || fail "the JSON: $(cat "$tmp/out")"
 import json, sys
@@ -473,7 +474,16 @@ for pair, r in routes.items():
     assert all(c["staged_ns"] > 0 for c in r["copies"])
     assert all((c["direct_ns"] > 0) == r["direct"] for c in r["copies"]), pair
     assert r["direct"] == (pair not in (("0", "2"), ("2", "0"))), pair
-    assert ("two direct copies over level_zero:1 would be faster: 64.00 MiB" in r["hint"]) == (not r["direct"]), r
+    largest = {p: x["copies"][-1]["direct_ns"] for p, x in routes.items()}
+    now = r["copies"][-1]["direct_ns" if r["direct"] else "staged_ns"]
+    best, hint = now - now // 10, ""
+    if r["direct"] and r["copies"][-1]["staged_ns"] < best:
+        best, hint = r["copies"][-1]["staged_ns"], "staged is faster: 64.00 MiB"
+    via = next(x for x in "012" if x not in pair)
+    hops = largest[pair[0], via], largest[via, pair[1]]
+    if min(hops) > 0 and sum(hops) < best:
+        hint = "two direct copies over level_zero:%s would be faster: 64.00 MiB" % via
+    assert r["hint"].startswith(hint) and (hint != "") == (r["hint"] != ""), (hint, r)
 assert "arrived damaged: byte %d of %d bytes" % (32 << 20, 64 << 20) in routes["2", "0"]["why"], routes["2", "0"]
 PY
     expect_gpu 0 devices=2,gpu1.memory=64MiB,gpu1.taken=20MiB "$stator" devices --probe
