@@ -255,22 +255,23 @@ BLOCKS(LOCAL)
 
 /* The matrix engine: c[m] on lane n += sum over k < 32 of A[m][k] * B[k][n]. Lane l shows bytes of A's rows:
  * with 8 lanes 4 of them (an int), with 16 lanes 2 (a short); b[i] on lane n is B[4i..4i+3][n]. */
-#define MATRIX(name, A, TA, TB)                                                                              \
+#define SIGNED_BYTE(A, x, at)   ((x) << (A)(8 * sizeof(A) - 8 - (at)) >> (A)(8 * sizeof(A) - 8))
+#define UNSIGNED_BYTE(A, x, at) ((x) >> (A)(at) & (A)255)
+#define MATRIX(name, A, BYTE, TB)                                                                            \
     int8 O name(A##8 a, int8 b, int8 c) {                                                                    \
         SHOW(a, #name);                                                                                      \
         for (int k = 0; k < 32; k++) {                                                                       \
             A##8 row = SEE(A##8, (uint)(k / (int)sizeof(A)));                                                \
-            int y = (TB)(b[k / 4] >> k % 4 * 8);                                                             \
-            for (int m = 0; m < 8; m++)                                                                      \
-                c[m] += (TA)(row[m] >> k % (int)sizeof(A) * 8) * y;                                          \
+            A##8 column = BYTE(A, row, k % (int)sizeof(A) * 8);                                              \
+            c += __builtin_convertvector(column, int8) * (TB)(b[k / 4] >> k % 4 * 8);                        \
         }                                                                                                    \
         return c;                                                                                            \
     }
 #define MATRICES(A)                                                                                          \
-    MATRIX(intel_sub_group_i8_i8_matrix_mad_k32, A, signed char, signed char)                                \
-    MATRIX(intel_sub_group_i8_u8_matrix_mad_k32, A, signed char, uchar)                                      \
-    MATRIX(intel_sub_group_u8_i8_matrix_mad_k32, A, uchar, signed char)                                      \
-    MATRIX(intel_sub_group_u8_u8_matrix_mad_k32, A, uchar, uchar)
+    MATRIX(intel_sub_group_i8_i8_matrix_mad_k32, A, SIGNED_BYTE, signed char)                                \
+    MATRIX(intel_sub_group_i8_u8_matrix_mad_k32, A, SIGNED_BYTE, uchar)                                      \
+    MATRIX(intel_sub_group_u8_i8_matrix_mad_k32, A, UNSIGNED_BYTE, signed char)                              \
+    MATRIX(intel_sub_group_u8_u8_matrix_mad_k32, A, UNSIGNED_BYTE, uchar)
 MATRICES(int)
 MATRICES(short)
 

@@ -41,7 +41,7 @@ __asm__(".text\n"
         "  mov %rsp, (%rdi)\n"
         "  mov %rsi, %rsp\n"
         "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n"
-        "  ret\n"
+        "  pop %rcx\n  jmp *%rcx\n" /* no ret: processors would expect the caller's address */
         ".size fibers_switch, .-fibers_switch\n");
 
 static void fiber_main(void) {
@@ -114,6 +114,11 @@ static void resume(unsigned i) {
     fibers_switch(&scheduler, current->stack_pointer);
 }
 
+/* Names of operations: mostly the same literal. */
+static bool same(const char *a, const char *b) {
+    return a == b || strcmp(a, b) == 0;
+}
+
 static bool diverged(const char *kernel, unsigned first, unsigned end, enum state at) {
     const char *one = NULL, *other = NULL;
     unsigned n = 0;
@@ -124,7 +129,7 @@ static bool diverged(const char *kernel, unsigned first, unsigned end, enum stat
         n += fibers[i].state == at;
     }
     for (unsigned i = first; i < end && other == NULL; i++)
-        if (fibers[i].state != at || strcmp(fibers[i].operation, one) != 0)
+        if (fibers[i].state != at || !same(fibers[i].operation, one))
             other = fibers[i].state == DONE ? "the end" : fibers[i].operation;
     sim_lock();
     violation("kernel %s, group %lu,%lu,%lu: %u of %u work-items from %u on are at %s, others at %s", kernel,
@@ -136,7 +141,7 @@ static bool diverged(const char *kernel, unsigned first, unsigned end, enum stat
 /* True: all of [first, end) in state `at` are at the same operation and are made ready. */
 static bool release(unsigned first, unsigned end, enum state at) {
     for (unsigned i = first; i < end; i++)
-        if (fibers[i].state != at || strcmp(fibers[i].operation, fibers[first].operation) != 0)
+        if (fibers[i].state != at || !same(fibers[i].operation, fibers[first].operation))
             return false;
     for (unsigned i = first; i < end; i++)
         fibers[i].state = READY;

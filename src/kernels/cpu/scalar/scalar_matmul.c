@@ -56,33 +56,34 @@ static void panel_float(float *out, const struct panel_layout *l, const uint8_t 
     }
 }
 
-/* Sum of q_w * q_a over n values from j on. */
-static int32_t dot(uint32_t type, const struct block_parts *w, const int8_t *q, uint32_t j, uint32_t n) {
+/* Sum of products of n integers. */
+static int32_t dot(const int8_t *w, const int8_t *q, uint32_t n) {
     int32_t i = 0;
-    for (uint32_t e = j; e < j + n; e++)
-        i += block_integer(type, w->q[e]) * q[e];
+    for (uint32_t e = 0; e < n; e++)
+        i += w[e] * q[e];
     return i;
 }
 
-/* One block of 32 times a token's values there: quants q, the other forms at `at`. */
-static float add_block32(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
-                         const int8_t *q, float acc) {
+/* One block of 32, whose integers are `integers`, times a token's values there: quants q, the other forms at
+ * `at`. */
+static float add_block32(uint32_t type, const struct block_parts *w, const int8_t *integers,
+                         const struct kernels_act *a, size_t at, const int8_t *q, float acc) {
     float d = a->d32[at / 32];
-    acc = fmaf((float)dot(type, w, q, 0, 32), w->d * d, acc);
+    acc = fmaf((float)dot(integers, q, 32), w->d * d, acc);
     if (type == BLOCK_Q4_1 || type == BLOCK_Q5_1)
         acc = fmaf((float)a->s32[at / 32], w->m * d, acc);
     return acc;
 }
 
 /* One block of 256. type: the file's. */
-static float add_block256(uint32_t type, const struct block_parts *w, const struct kernels_act *a, size_t at,
-                          const int8_t *q, float acc) {
+static float add_block256(uint32_t type, const struct block_parts *w, const int8_t *integers,
+                          const struct kernels_act *a, size_t at, const int8_t *q, float acc) {
     const float d = a->d256[at / 256];
     const int16_t *s = a->s256 + at / 16;
     const uint32_t subs = block_subs(type), n = 256 / subs;
     int32_t i = 0, least = 0;
     for (uint32_t j = 0; j < subs; j++) {
-        i += (int8_t)w->sub[j] * dot(type, w, q, n * j, n);
+        i += (int8_t)w->sub[j] * dot(integers + n * j, q + n * j, n);
         for (uint32_t e = 0; e < n / 16 && block_has_m(type); e++)
             least += w->submin[j] * s[n / 16 * j + e];
     }
@@ -103,7 +104,10 @@ static void panel_blocks(float *out, const struct panel_layout *l, const uint8_t
             struct sum s[TILE] = {{0, 0}};
             for (uint32_t k = 0; k < l->cols; k += values) {
                 struct block_parts w;
+                int8_t integers[BLOCK_MAX_VALUES];
                 panel_take_apart(l, panel, r, k / values, &w);
+                for (uint32_t e = 0; e < values; e++)
+                    integers[e] = (int8_t)block_integer(type, w.q[e]);
                 for (uint32_t t = 0; t < tile; t++) {
                     size_t row = (size_t)first + done + t;
                     size_t at = row * l->cols + k;
@@ -111,8 +115,8 @@ static void panel_blocks(float *out, const struct panel_layout *l, const uint8_t
                     act_tiles_get(q, values == 32 ? a->q32 : a->q256, a->tile_rows,
                                   values == 32 ? ACT_TILE_32 : ACT_TILE_256, l->cols, row, k, values);
                     sum_at(&s[t], k);
-                    s[t].segment = values == 32 ? add_block32(type, &w, a, at, q, s[t].segment)
-                                                : add_block256(type, &w, a, at, q, s[t].segment);
+                    s[t].segment = values == 32 ? add_block32(type, &w, integers, a, at, q, s[t].segment)
+                                                : add_block256(type, &w, integers, a, at, q, s[t].segment);
                 }
             }
             for (uint32_t t = 0; t < tile; t++)
