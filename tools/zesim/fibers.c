@@ -129,7 +129,7 @@ static bool diverged(const char *kernel, unsigned first, unsigned end, enum stat
         n += fibers[i].state == at;
     }
     for (unsigned i = first; i < end && other == NULL; i++)
-        if (fibers[i].state != at || !same(fibers[i].operation, one))
+        if (fibers[i].state != at || one == NULL || !same(fibers[i].operation, one))
             other = fibers[i].state == DONE ? "the end" : fibers[i].operation;
     sim_lock();
     violation("kernel %s, group %lu,%lu,%lu: %u of %u work-items from %u on are at %s, others at %s", kernel,

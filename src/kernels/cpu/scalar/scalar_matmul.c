@@ -104,7 +104,7 @@ static void panel_blocks(float *out, const struct panel_layout *l, const uint8_t
             struct sum s[TILE] = {{0, 0}};
             for (uint32_t k = 0; k < l->cols; k += values) {
                 struct block_parts w;
-                int8_t integers[BLOCK_MAX_VALUES];
+                int8_t integers[BLOCK_MAX_VALUES] = {0};
                 panel_take_apart(l, panel, r, k / values, &w);
                 for (uint32_t e = 0; e < values; e++)
                     integers[e] = (int8_t)block_integer(type, w.q[e]);
