@@ -139,6 +139,22 @@ static inline void prefix_play_round(stator *s, struct prefix_play *p) {
     p->n += n;
 }
 
+/* One prompt twice, each alone: a hit however the rounds went, whose hits depend on what is in flight with
+ * what. The answer ends in its prompt's last block, so that a single checkpoint stays where the prompt has it. */
+static inline void prefix_play_again(stator *s, struct prefix_play *p) {
+    struct prefix_play_request *r = &p->requests[p->n];
+    for (uint32_t i = 0; i < PREFIX_PLAY_MOST - 10; i++)
+        r->prompt[r->n_prompt++] = (int32_t)testing_below(&p->random, p->vocab);
+    r->max_new = 3;
+    r[1] = r[0];
+    for (uint32_t i = 0; i < 2; i++) {
+        prefix_play_submit(s, &r[i]);
+        prefix_play_collect(s, &r[i], 1);
+    }
+    assert_true(r[1].n_cached > 0);
+    p->n += 2;
+}
+
 /* The play on an engine with `sets`, the same alone on one with `plain`, which must say the same. Returns
  * the tokens that were not computed. */
 static inline uint64_t prefix_play(const char *what, const char *model, const char *const *sets,
@@ -147,13 +163,14 @@ static inline uint64_t prefix_play(const char *what, const char *model, const ch
     memset(p, 0, sizeof *p);
     p->random = 11;
     p->vocab = harness_vocab(s);
-    p->requests = calloc(5 * (size_t)rounds, sizeof *p->requests);
+    p->requests = calloc(5 * (size_t)rounds + 2, sizeof *p->requests);
     assert_non_null(p->requests);
     for (uint32_t i = 0; prefix_play_texts < PREFIX_PLAY_TEXTS && i < prefix_play_texts; i++)
         while (p->texts[i].n < 110)
             p->texts[i].tokens[p->texts[i].n++] = (int32_t)testing_below(&p->random, p->vocab);
     while (rounds-- > 0)
         prefix_play_round(s, p);
+    prefix_play_again(s, p);
     p->stats = (stator_stats){.size = sizeof p->stats};
     assert_int_equal(stator_get_stats(s, &p->stats, NULL), STATOR_OK);
     assert_int_equal(p->stats.blocks_free, p->stats.blocks);
