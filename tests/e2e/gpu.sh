@@ -59,7 +59,7 @@ pieces() {
     ids=$(sed -n 's/.*"prompt": *\[\([^]]*\)\].*/\1/p' <(tr -d '\n' <"$shared/oracles/models/$1.json"))
     for kv in f32 f16; do
         expect 0 "$stator" logits "$model" --set devices.use=cpu:0 --tokens "$ids" -o "$tmp/cpu" --set memory.kv_type=$kv
-        for batch in 1 7 64; do
+        for batch in $([ $kv = f32 ] && echo 1 64 || echo 7 64); do
             expect_gpu 0 'devices=2,order=shuffle' "$stator" logits "$model" --set 'devices.use="level_zero:0,level_zero:1"' \
                 --tokens "$ids" -o "$tmp/gpu" --set memory.kv_type=$kv --set memory.batch=$batch
             cmp "$tmp/gpu" "$tmp/cpu" || fail "$1, KV $kv, steps of $batch: other logits than the CPU's"
@@ -454,7 +454,12 @@ test_probe_matrix() {
     [ "$(grep -cE '^ +direct( +-){5}$' "$tmp/out")" = 9 ] || fail "not 9 rows that are not direct"
     printed '^ +4.00 KiB +64.00 KiB +1.00 MiB +16.00 MiB +64.00 MiB$'
     printed '^    level_zero:2 -> level_zero:3  staged: a pushed copy arrived damaged: byte 32 of 64 bytes at offset 0$'
-    grep -A3 -- 'level_zero:3 -> level_zero:2' "$tmp/out" | grep -q 'staged is faster: 64.00 MiB in' || fail "nothing says that the slow pair is slow"
+    # That the slow pair is slow is said, if it was: on a loaded machine copies through the host may take as long.
+    grep -A3 -- 'level_zero:3 -> level_zero:2' "$tmp/out" >"$tmp/slow"
+    awk '$1 == "direct" { direct = $(NF - 3) } $1 == "staged" && $3 == "us" { staged = $(NF - 3) } /staged is faster: 64.00 MiB in/ { said = 1 }
+        END { print "# staged", staged, "us, direct", direct, "us"
+            exit !(staged > 0 && direct > 670000 && (staged < 0.899 * direct ? said : staged < 0.901 * direct || !said)) }' "$tmp/slow" ||
+        fail "what is said of the slow pair does not follow: $(cat "$tmp/slow")"
 }
 
 # A row of switches: from one end to the other there are only the host, which is slow, and the GPU in the middle. Large copies that

@@ -42,13 +42,22 @@ static uint64_t hash(uint64_t h, const void *data, size_t n) {
     return h;
 }
 
-static void cache_path(char *path, size_t capacity, const uint8_t *spirv, size_t size) {
-    uint64_t h[2] = {0xCBF29CE484222325ull, 0x9AE16A3B2F90404Full};
+/* Of what is the same for every module. */
+static uint64_t common[2] = {0xCBF29CE484222325ull, 0x9AE16A3B2F90404Full};
+
+static void hash_common(void) {
     for (int i = 0; i < 2; i++) {
-        h[i] = hash(h[i], FORMAT, sizeof FORMAT);
-        h[i] = hash(h[i], builtins_begin, (size_t)(builtins_end - builtins_begin));
-        h[i] = hash(h[i], spirv, size);
+        common[i] = hash(common[i], FORMAT, sizeof FORMAT);
+        common[i] = hash(common[i], builtins_begin, (size_t)(builtins_end - builtins_begin));
     }
+}
+
+static void cache_path(char *path, size_t capacity, const uint8_t *spirv, size_t size) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, hash_common);
+    uint64_t h[2];
+    for (int i = 0; i < 2; i++)
+        h[i] = hash(common[i], spirv, size);
     snprintf(path, capacity, "%s/%016llx%016llx.so", sim.cache, (unsigned long long)h[0],
              (unsigned long long)h[1]);
 }

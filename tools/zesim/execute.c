@@ -147,6 +147,12 @@ static bool moves_data(const struct command *c) {
     return c->op != OP_BARRIER && c->op != OP_RESET && c->op != OP_NONE;
 }
 
+static void open_ends(const struct command *c, const struct allocation *target,
+                      const struct allocation *source, bool open) {
+    memory_range(target, c->target, c->size, open);
+    memory_range(source, c->source, c->op == OP_COPY ? c->size : 0, open);
+}
+
 static bool run_data(struct queue *q, const struct command *c) {
     char doing[160];
     struct allocation *target = NULL, *source = NULL;
@@ -165,7 +171,11 @@ static bool run_data(struct queue *q, const struct command *c) {
     sim_lock();
     done = prepare(d, c, &target, &source);
     sim.executing = done;
-    if (done)
+    const bool ends = done && (c->op == OP_FILL || (c->op == OP_COPY && c->to.depth == 0)) &&
+                      memory_reaches(d, target) && memory_reaches(d, source);
+    if (ends)
+        open_ends(c, target, source, true);
+    else if (done)
         memory_open(d);
     sim_unlock();
     const struct peer *out = c->op == OP_COPY ? route(d, target) : NULL;
@@ -178,6 +188,8 @@ static bool run_data(struct queue *q, const struct command *c) {
         memory_executing = NULL, memory_doing = NULL;
     }
     sim_lock();
+    if (ends)
+        open_ends(c, target, source, false);
     sim.executing = false;
     sim_unlock();
     pthread_mutex_unlock(&sim.execute_token);
@@ -220,8 +232,10 @@ static bool run_one(struct queue *q, const struct command *c, struct ending *las
     uint64_t start = sim_now();
     done = done && (!moves_data(c) || run_data(q, c));
     sim_lock();
-    if (!done && !q->stop)
+    if (!done && !q->stop) {
         q->device->lost = true;
+        pthread_cond_broadcast(&sim.changed);
+    }
     if (done && c->op == OP_RESET)
         c->signal->signalled = false;
     else if (done && c->signal != NULL) {
@@ -232,7 +246,6 @@ static bool run_one(struct queue *q, const struct command *c, struct ending *las
         else
             event_signal(signal.event, q->device, signal.start, signal.end);
     }
-    pthread_cond_broadcast(&sim.changed);
     sim_unlock();
     return done;
 }

@@ -52,13 +52,8 @@ static void fiber_main(void) {
     }
 }
 
-/* The i-th of n in the configured order. Shuffled: multiplication by a number coprime to n, no table. */
-size_t fibers_order(size_t i, size_t n) {
-    if (sim.order == ORDER_FORWARD || n < 2)
-        return i;
-    if (sim.order == ORDER_REVERSE)
-        return n - 1 - i;
-    size_t step = (size_t)(sim.seed * 0x9E3779B97F4A7C15ull >> 33) % n;
+/* The first number from `step` on that has no divisor in common with n. */
+static size_t coprime(size_t step, size_t n) {
     for (;; step++) {
         size_t a = step, b = n;
         while (b != 0) {
@@ -66,7 +61,20 @@ size_t fibers_order(size_t i, size_t n) {
             a = b, b = r;
         }
         if (a == 1)
-            break;
+            return step;
+    }
+}
+
+/* The i-th of n in the configured order. Shuffled: multiplication by a number coprime to n, no table. */
+size_t fibers_order(size_t i, size_t n) {
+    if (sim.order == ORDER_FORWARD || n < 2)
+        return i;
+    if (sim.order == ORDER_REVERSE)
+        return n - 1 - i;
+    static __thread size_t known, step; /* asked for every i of one n */
+    if (n != known) {
+        step = coprime((size_t)(sim.seed * 0x9E3779B97F4A7C15ull >> 33) % n, n);
+        known = n;
     }
     return (size_t)(((unsigned __int128)i * step + sim.seed) % n);
 }

@@ -88,6 +88,20 @@ void memory_close(void) {
     protect_all(NULL);
 }
 
+bool memory_reaches(const struct device *d, const struct allocation *a) {
+    return a == NULL || a->type != ZE_MEMORY_TYPE_DEVICE || may_access(d, a);
+}
+
+/* A program's start has hundreds of copies: to open and close whole allocations took half of its time. */
+void memory_range(const struct allocation *a, const void *p, size_t n, bool open) {
+    if (a == NULL || a->type != ZE_MEMORY_TYPE_DEVICE || a->open || a->freed || n == 0)
+        return;
+    uintptr_t from = (uintptr_t)p / SIM_PAGE * SIM_PAGE;
+    uintptr_t to = ((uintptr_t)p + n + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
+    if (mprotect((void *)from, to - from, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+        fatal("mprotect failed");
+}
+
 static struct sigaction before;
 
 /* Explains a crash, then lets it happen as without us. Looks at the table without the lock: the thread that
