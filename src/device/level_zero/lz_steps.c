@@ -565,17 +565,37 @@ stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout
     return st;
 }
 
+#define CLOCKS_NS 20000 /* a reading of two clocks that took longer was interrupted between them */
+
+/* The device's clock together with the host's. */
+static bool read_clocks(struct lz_device *d, uint64_t *host, uint64_t *device) {
+    const struct lz_calls *ze = &d->system->ze;
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; i < 8 && best > CLOCKS_NS; i++) {
+        uint64_t driver_host = 0;
+        uint64_t ticks = 0;
+        const uint64_t before = clock_ns();
+        if (ze->zeDeviceGetGlobalTimestamps(d->gpu->handle, &driver_host, &ticks) != ZE_RESULT_SUCCESS)
+            return false;
+        const uint64_t after = clock_ns();
+        if (after - before >= best)
+            continue;
+        best = after - before;
+        *host = after;
+        *device = ticks;
+    }
+    return true;
+}
+
 /* Kernel times are counters of few bits. The device's clock, read now together with the host's, places them
  * in time. */
 uint32_t lz_steps_spans(struct lz_device *d, uint32_t slot, struct device_span *out, uint32_t max) {
     const struct lz_calls *ze = &d->system->ze;
-    uint64_t driver_host = 0;
+    uint64_t now = 0;
     uint64_t device_now = 0;
     uint32_t n = 0;
-    if (d->steps.max_events == 0 || d->queue.broken ||
-        ze->zeDeviceGetGlobalTimestamps(d->gpu->handle, &driver_host, &device_now) != ZE_RESULT_SUCCESS)
+    if (d->steps.max_events == 0 || d->queue.broken || !read_clocks(d, &now, &device_now))
         return 0;
-    uint64_t now = clock_ns();
     uint64_t mask = d->gpu->timestamp_mask;
     for (int i = 0; i < 2; i++) {
         const struct lz_list *l = d->steps.last[slot][i];

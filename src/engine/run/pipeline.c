@@ -111,12 +111,12 @@ stator_status pipeline_begin(struct stator *s, stator_error *e) {
 static stator_status look(struct stator *s, struct engine_step *st, uint64_t timeout_ns, stator_error *e) {
     struct engine_device *d = &s->devices[st->at];
     bool ended = false;
+    const uint64_t asked = clock_ns(); /* before: whatever holds us up after the wait is not the device */
     stator_status rc = d->device->vtable->wait(d->device, slot_of(s, st->number), timeout_ns, &ended, e);
     if (rc != STATOR_OK)
         return rc;
-    uint64_t now = clock_ns();
     if (!ended) {
-        d->hangs = now - d->busy_since_ns > s->deadline_ns;
+        d->hangs = asked - d->busy_since_ns > s->deadline_ns;
         if (!d->hangs)
             return STATOR_OK;
         return error_set(e, STATOR_DEVICE, "%s: wait: a step of %u tokens has not ended after %.1f s: %s",
@@ -127,7 +127,7 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
     }
     st->running = false;
     d->n_running--;
-    d->busy_since_ns = now; /* of the next one, which has waited behind this one */
+    d->busy_since_ns = clock_ns(); /* of the next one, which has waited behind this one */
     trace_step(s, st);
     return STATOR_OK;
 }
