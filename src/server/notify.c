@@ -1,6 +1,7 @@
 #include "server/notify.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static uint64_t number(const char *text) {
 void notify_open(struct notify *n) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     const char *path = getenv("NOTIFY_SOCKET");
-    *n = (struct notify){.fd = -1};
+    *n = (struct notify){.fd = -1, .patience_ms = 2000};
     const size_t length = path != NULL ? strlen(path) : 0;
     if (length < 2 || length >= sizeof a.sun_path || (*path != '/' && *path != '@'))
         return;
@@ -42,8 +43,13 @@ void notify_open(struct notify *n) {
 }
 
 void notify_send(const struct notify *n, const char *lines) {
-    if (n->fd >= 0)
+    if (n->fd < 0 || send(n->fd, lines, strlen(lines), MSG_NOSIGNAL) >= 0)
+        return;
+    /* Who reads late has a full queue (net.unix.max_dgram_qlen: ten signs of life). A state is said once. */
+    if ((errno == EAGAIN || errno == ENOBUFS) && strcmp(lines, "WATCHDOG=1") != 0) {
+        poll(&(struct pollfd){.fd = n->fd, .events = POLLOUT}, 1, n->patience_ms);
         (void)!send(n->fd, lines, strlen(lines), MSG_NOSIGNAL);
+    }
 }
 
 void notify_close(struct notify *n) {
