@@ -29,9 +29,10 @@ void gguf_writer_put(struct gguf_writer_buffer *b, const void *bytes, size_t n) 
     if (b->capacity - b->n < n) {
         size_t capacity = 2 * (b->n + n) + 64;
         uint8_t *data = realloc(b->data, capacity);
-        b->failed = data == NULL;
-        if (b->failed)
+        if (data == NULL) {
+            b->failed = true;
             return;
+        }
         b->data = data;
         b->capacity = capacity;
     }

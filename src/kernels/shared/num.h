@@ -156,6 +156,7 @@ static inline float num_softcap(float x, float cap, float inverse) {
     float t = x * inverse;
     float e = num_exp(-2.0f * NUM_FABS(t));
     float h = (1.0f - e) * num_rcp(1.0f + e);
+    // cppcheck-suppress unknownEvaluationOrder ; unions of their own
     return NUM_FMA(cap, NUM_FLOAT(NUM_BITS(h) | (NUM_BITS(t) & 0x80000000u)), x - x);
 }
 
