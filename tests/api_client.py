@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import random
+import select
 import socket
 import struct
 import subprocess
@@ -25,6 +26,7 @@ def check(ok, what):
 
 
 PATIENCE = 650  # seconds; more than the server takes (serve_api.sh), whatever else the machine does
+ENOUGH = 20  # right answers in the chaos
 
 
 class Reply:
@@ -68,14 +70,19 @@ class Server:
         check(r.status == 200, "%s %s: %d %s" % (path, fields, r.status, r.body[:300]))
         return r
 
-    def idle(self, seconds=20):
+    def idle(self):
         """Waits until no request is in the engine."""
-        end = time.time() + seconds
+        end = time.time() + PATIENCE
         while time.time() < end:
             if not self.ask("/slots").json()["requests"]:
                 return
             time.sleep(0.02)
         raise Wrong("requests are left: %s" % self.ask("/slots").body)
+
+    def figures(self):
+        """The lines of /metrics."""
+        lines = [line.rsplit(" ", 1) for line in self.ask("/metrics").body.decode().splitlines() if line and line[0] != "#"]
+        return {name: float(value) for name, value in lines}
 
     def grown(self):
         """Bytes of private memory outside the plan since the engine was sealed (what of the plan was first touched does not count)."""
@@ -222,17 +229,22 @@ def test_chats(s, template):
 
 
 def test_disconnects(s):
-    """A client that goes away is no longer in the engine soon, streamed or not."""
+    """A request whose client goes away is cancelled, streamed or not."""
     for stream in (True, False):
         body = json.dumps(dict(prompt=PROMPTS[0], max_tokens=900, stream=stream, ignore_eos=True, temperature=0)).encode()
-        c = socket.create_connection(("127.0.0.1", s.port))
-        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        end = time.time() + 10
-        while not s.ask("/slots").json()["requests"]:
-            check(time.time() < end, "the request does not come in")
-        c.close()
-        s.idle(5)
+        cancelled = s.figures()["stator_requests_cancelled_total"]
+        for _ in range(50):  # on a busy machine one may be complete before anybody looks, or leaves
+            c = socket.create_connection(("127.0.0.1", s.port))
+            c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            while not s.ask("/slots").json()["requests"] and not select.select([c], [], [], 0)[0]:
+                pass
+            c.close()
+            s.idle()
+            if s.figures()["stator_requests_cancelled_total"] > cancelled:
+                break
+        else:
+            raise Wrong("none was cancelled")
 
 
 class Chaos:
@@ -337,7 +349,8 @@ class Chaos:
 
     def client(self, number):
         r = random.Random(number)
-        while time.time() < self.end:
+        # A slow machine has longer for as many right answers as are wanted.
+        while time.time() < self.end or (self.counts.get("right", 0) <= ENOUGH and time.time() < self.end + PATIENCE):
             act = r.choices((self.good, self.slow, self.vanish, self.garbage), (6, 1, 2, 2))[0]
             try:
                 act(r)
@@ -357,13 +370,10 @@ def test_chaos(s, seconds, growth):
             f.result()
     s.idle()
     after = s.grown()
-    figures = {}
-    for line in s.ask("/metrics").body.decode().splitlines():
-        if line and line[0] != "#":
-            figures[line.rsplit(" ", 1)[0]] = float(line.rsplit(" ", 1)[1])
+    figures = s.figures()
     edge = {k: v for k, v in figures.items() if "edge" in k}
     print("chaos: %s; grown outside the plan %d -> %d bytes; %s" % (chaos.counts, before, after, edge))
-    check(chaos.counts.get("right", 0) > 20, "hardly any answer: %s" % chaos.counts)
+    check(chaos.counts.get("right", 0) > ENOUGH, "hardly any answer: %s" % chaos.counts)
     check(growth == "any" or after == 0, "memory outside the plan has grown: %d bytes before, %d after" % (before, after))
     check(figures["stator_edge_pool_failures_total"] == 0, "the edge pool was exhausted")
     check(s.ask("/health").status == 200, "it is no longer healthy")

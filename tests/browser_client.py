@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-WAIT = 60  # seconds, for anything
+WAIT = 180  # seconds, for anything
 
 
 class Wrong(Exception):
@@ -364,11 +364,15 @@ def texts(p):
     p.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=p.folder)
     p.click("#list .current button[aria-label^=Export]")
     end = time.time() + WAIT
-    while not os.path.exists(p.folder + "/Renamed.json"):
+    exported = None
+    while exported is None:
         check(time.time() < end, "no file comes of the export")
         time.sleep(0.05)
-    time.sleep(0.2)
-    check(json.load(open(p.folder + "/Renamed.json"))["messages"][0]["content"] == "<i>hello</i>", "what is exported")
+        try:
+            exported = json.load(open(p.folder + "/Renamed.json"))
+        except (OSError, ValueError):
+            pass # it is not there, or not all of it
+    check(exported["messages"][0]["content"] == "<i>hello</i>", "what is exported")
     p.click("#new")
     check(p.js("document.querySelectorAll('#log > li').length") == 0, "a new conversation has messages")
     p.click("#list li:not(.current) button.open")
@@ -476,23 +480,26 @@ def caches(p, *places):
     runs and after it, and a row for each arena of each device."""
     p.start()
     p.until("!document.getElementById('map-body').hidden", "the map")
-    prompt = [10 + i % 400 for i in range(100)]
-    c = socket.create_connection(("127.0.0.1", p.port), timeout=WAIT)
-    body = json.dumps({"prompt": prompt, "max_tokens": 60, "ignore_eos": True, "stream": True})
-    c.sendall(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)).encode())
-    check(c.recv(1), "no answer begins")
-    slots = p.ask("/slots")[1]["requests"]
-    if slots: # on a GPU in software it takes long enough to be seen
-        p.until("[...document.querySelectorAll('#caches .cache')].every((c) => [...c.querySelectorAll('[data-blocks]')].some((e) =>"
-                " e.innerText.includes(%s) && Number(e.dataset.count) > 0))" % json.dumps(slots[0]["id"]), "the request in every cache")
-    else:
-        check(not any(x.startswith("level_zero") for x in places), "the request is over at once")
-    answer = b""
-    while b"[DONE]" not in answer:
-        more = c.recv(65536)
-        check(more, "the answer is cut off: %s" % answer[-200:])
-        answer += more
-    c.close()
+    # One map is asked for every second, and a request may be over before: several, until one is seen.
+    for k in range(20):
+        c = socket.create_connection(("127.0.0.1", p.port), timeout=WAIT)
+        body = json.dumps({"prompt": [10 + (7 * k + i) % 400 for i in range(100)], "max_tokens": 60, "ignore_eos": True, "stream": True})
+        c.sendall(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)).encode())
+        check(c.recv(1), "no answer begins")
+        slots = p.ask("/slots")[1]["requests"]
+        seen = slots and p.js("""(async () => { for (let i = 0; i < 100; i++) {
+            if ([...document.querySelectorAll("#caches .cache")].every((c) => [...c.querySelectorAll("[data-blocks]")].some((e) =>
+                e.innerText.includes(%s) && Number(e.dataset.count) > 0))) return true;
+            await new Promise((f) => setTimeout(f, 20)); } return false; })()""" % json.dumps(slots[0]["id"]))
+        answer = b""
+        while b"[DONE]" not in answer:
+            more = c.recv(65536)
+            check(more, "the answer is cut off: %s" % answer[-200:])
+            answer += more
+        c.close()
+        if seen:
+            break
+    check(seen, "no request in every cache of the map: %s" % slots)
     slots, m = p.ask("/slots")[1], p.ask("/memory")[1]
     check(len(m["caches"]) > 1 and slots["checkpoints"]["used"] > 0, "no checkpoint, or no second cache: %s" % slots)
     for cache in m["caches"]:

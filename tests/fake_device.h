@@ -412,11 +412,15 @@ static stator_status fake_wait(struct device *d, uint32_t slot, uint64_t timeout
     uint64_t ns = (uint64_t)until.tv_nsec + timeout_ns % 1000000000;
     until.tv_sec += (time_t)(timeout_ns / 1000000000 + ns / 1000000000);
     until.tv_nsec = (long)(ns % 1000000000);
+    /* Where one hangs, the others' steps are waited for: none of them runs into the deadline, however slow
+     * the machine is. */
+    const bool patient = fake.fault == FAKE_HANG && fake.device != f->index;
     pthread_mutex_lock(&f->lock);
     CHECK(f->state[slot] != FAKE_FREE);
     int rc = 0;
-    while (f->state[slot] == FAKE_QUEUED && !f->lost && timeout_ns > 0 && rc == 0)
-        rc = pthread_cond_timedwait(&f->changed, &f->lock, &until);
+    while (f->state[slot] == FAKE_QUEUED && !f->lost && (patient || timeout_ns > 0) && rc == 0)
+        rc = patient ? pthread_cond_wait(&f->changed, &f->lock)
+                     : pthread_cond_timedwait(&f->changed, &f->lock, &until);
     *ended = f->state[slot] == FAKE_ENDED && (slot != 0 || f->looks++ >= fake.late);
     bool lost = f->lost;
     pthread_mutex_unlock(&f->lock);

@@ -29,12 +29,12 @@ ready() {
     fail "it does not get ready: $(cat "$tmp/answer" "$tmp/serve.err")"
 }
 
-# raw_file FILE: its bytes go to the server as they are; the answer, until the server closes (or for 10 s), is in $tmp/answer, and
-# status is that of its first line.
+# raw_file FILE: its bytes go to the server as they are; the answer, until the server closes (which a busy machine may take minutes
+# for), is in $tmp/answer, and status is that of its first line.
 raw_file() {
     exec 3<>"/dev/tcp/${address:-127.0.0.1}/$port" || fail "no connection to port $port"
     cat "$1" >&3
-    timeout "${patience:-10}" cat <&3 >"$tmp/answer"
+    timeout "${patience:-300}" cat <&3 >"$tmp/answer"
     exec 3<&- 3>&-
     status=$(head -1 "$tmp/answer" | sed -n 's,^HTTP/1\.1 \([0-9]*\) .*,\1,p')
 }

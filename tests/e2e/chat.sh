@@ -260,7 +260,7 @@ test_signal_in_a_pipe() {
         echo 'Once upon a time' >&7
         for ((n = 0; n < 3000; n++)); do [ ! -s "$tmp/out" ] || break; sleep 0.02; done
         kill -$one "$pid"
-        wait || fail "$one: exit $?"
+        wait "$pid" || fail "$one: exit $?"
         exec 7>&-
         said '^turns +1$'
     done
@@ -271,7 +271,7 @@ test_signal_in_a_pipe() {
     exec 7>"$tmp/in"
     for ((n = 0; n < 3000; n++)); do ! grep -qs sealed "$tmp/err" || break; sleep 0.02; done
     kill -INT "$pid" # while it waits for a line
-    wait || fail "waiting: exit $?"
+    wait "$pid" || fail "waiting: exit $?"
     exec 7>&-
     said '^turns +0$'
 }

@@ -4,13 +4,14 @@
 . "$(dirname "$0")/../lib_mpi.sh"
 mpi_limit=90
 
-# begin SLOW COMMAND...: two ranks in the background, $job; reads of rank SLOW (none: -) take 0.2 s each.
+# begin SLOW COMMAND...: two ranks in the background, $job; reads of rank SLOW (none: -) take 0.2 s each, and do not end while there is
+# a file $tmp/hold.
 begin() {
     local slow=$1 r job_of=()
     shift
     if [ "$slow" != - ]; then
-        printf '#include <sys/syscall.h>\n#include <unistd.h>\nssize_t pread(int f, void *b, size_t n, off_t o) { usleep(200000); return syscall(SYS_pread64, f, b, n, o); }\n' >"$tmp/slow.c"
-        cc -shared -fPIC -o "$tmp/slow.so" "$tmp/slow.c" 2>"$tmp/err" || fail "no slow reads: $(head -c 300 "$tmp/err")"
+        printf '#include <sys/syscall.h>\n#include <unistd.h>\nssize_t pread(int f, void *b, size_t n, off_t o) { do usleep(200000); while (access(HOLD, F_OK) == 0); return syscall(SYS_pread64, f, b, n, o); }\n' >"$tmp/slow.c"
+        cc -shared -fPIC -DHOLD="\"$tmp/hold\"" -o "$tmp/slow.so" "$tmp/slow.c" 2>"$tmp/err" || fail "no slow reads: $(head -c 300 "$tmp/err")"
     fi
     for r in 0 1; do
         [ $r = 0 ] || job_of+=(:)
@@ -28,6 +29,13 @@ rank() {
     mpi_told "$2"
     pid=$(mpi_rank $job $1)
     [ -n "$pid" ] || fail "no rank $1: $(tail -c 300 "$tmp/err")"
+}
+# loading N PATTERN: the same, and the slow rank goes on loading.
+loading() {
+    mpi_told "$2"
+    : >"$tmp/hold"
+    rank "$1" "$2"
+    sleep 1
 }
 # ended CODE: mpiexec ends with it, and no rank lives on. (A rank that is stopped is killed by mpiexec.)
 ended() {
@@ -47,8 +55,7 @@ ended() {
 test_a_rank_that_is_stopped_while_it_loads() {
     need_mpi
     begin 1 run configs/demo.gguf -p Once -n 2
-    rank 1 '^rank 1: .*plan'
-    sleep 1
+    loading 1 '^rank 1: .*plan'
     kill -STOP $pid
     ended 5
     said 'stator run: rank 1 was not heard of for 3.0 s while it loaded'
@@ -56,8 +63,7 @@ test_a_rank_that_is_stopped_while_it_loads() {
 test_rank_0_stopped_while_it_loads() {
     need_mpi
     begin 0 run configs/demo.gguf -p Once -n 2
-    rank 0 '^stator .*plan'
-    sleep 1
+    loading 0 '^stator .*plan'
     kill -STOP $pid
     ended 5
     said 'stator \(rank 1\): rank 0 was not heard of for 3.0 s while it loaded'
@@ -67,8 +73,7 @@ test_a_rank_that_is_killed_while_it_loads() {
     need_openmpi "MPICH's mpiexec ends all whatever it is told"
     options=(--enable-recovery)
     begin 1 run configs/demo.gguf -p Once -n 2
-    rank 1 '^rank 1: .*plan'
-    sleep 1
+    loading 1 '^rank 1: .*plan'
     kill -KILL $pid
     wait $job
     [ $? != 124 ] || fail "it did not end"

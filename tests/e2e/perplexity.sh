@@ -77,14 +77,15 @@ test_refusals() {
 
 # What is known is printed; what can't be complete is not there.
 test_signal() {
-    local args pid got
+    local args pid got n
     for args in "" "--save-logits $tmp/saved"; do
+        rm -f "$tmp/err"
         # shellcheck disable=SC2086
         env --default-signal=INT "$stator" perplexity $model -f - --set memory.context=64 $args >"$tmp/out" 2>"$tmp/err" \
             < <(for _ in $(seq 60); do cat $text; done) &
         pid=$!
-        catches INT $pid
-        sleep 2
+        for ((n = 0; n < 3000; n++)); do ! grep -qs '^sealed' "$tmp/err" || break; sleep 0.1; done # while it loads it says something else
+        sleep 1
         kill -INT $pid
         got=0
         wait $pid || got=$?

@@ -34,9 +34,12 @@ test_sigterm_lets_requests_end() {
 
 # Not longer than request_timeout.
 test_sigterm_cuts_what_takes_too_long() {
+    local body='{"prompt":"Once upon a time","max_tokens":1000,"ignore_eos":true,"stream":true}'
     serve --set cpu.tier=scalar --set cpu.threads=1 --set server.request_timeout=1 --set memory.batch=1
     ready
-    begin_long
+    exec 6<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
+    read -r -t 60 <&6 || fail "no answer begins" # it runs, or its second is over
     kill -TERM $pid
     timeout 120 cat <&6 >"$tmp/long"
     exec 6>&-
@@ -97,16 +100,19 @@ test_a_server_that_stays() {
     ends 5
 }
 
-# told: reads what systemd would be told into $tmp/told, a line with the time before each; its pid is in $reader.
+# told: reads what systemd would be told into $tmp/told, before each line the time when it was sent (by the kernel, whenever we read
+# it); its pid is in $reader.
 told() {
     python3 -c '
-import socket, sys, time
+import socket, struct, sys, time
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, 35, 1) # SO_TIMESTAMPNS
 s.bind(sys.argv[1])
 s.settimeout(60)
 while True:
-    text = s.recv(4096).decode()
-    print("%.3f" % time.time(), text, flush=True)
+    text, more = s.recvmsg(4096, 256)[:2]
+    text = text.decode()
+    print("%d.%09d" % struct.unpack("ll", more[0][2]) if more else time.time(), text, flush=True)
     if "STOPPING=1" in text:
         break
 ' "$tmp/socket" >"$tmp/told" &
@@ -123,17 +129,18 @@ test_stuck() {
     serve --set cpu.tier=scalar --set cpu.threads=1 --set memory.batch=1024 --set devices.deadline=0.1
     unset NOTIFY_SOCKET WATCHDOG_USEC
     ready
-    local body n stuck ok asked
-    body="{\"prompt\":\"$(printf 'word %.0s' $(seq "$(sanitized && echo 8 || echo 150)"))\",\"max_tokens\":1}"
-    exec 6<>"/dev/tcp/127.0.0.1/$port"
-    printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
-    for ((n = 0; n < 200; n++)); do
+    local body k stuck ok asked
+    for k in 1 2 3 4 5; do # until its step is seen before it ends
+        body="{\"prompt\":\"$k $(printf 'word %.0s' $(seq "$(sanitized && echo 8 || echo 150)"))\",\"max_tokens\":1}"
+        exec 6<>"/dev/tcp/127.0.0.1/$port"
+        printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
         get /health
+        while [ "$status" = 200 ] && ! read -r -t 0 <&6; do get /health; done
         [ "$status" = 200 ] || break
     done
     answered 503 '"status":"stuck","message":"a step is under way for [0-9.]+ s \(devices.deadline is 0.1 s\)","running":1'
-    stuck=$(date +%s.%N)
-    for ((n = 0; n < 2000; n++)); do
+    stuck=$(date +%s.%N) ok=0
+    while :; do # tests/run ends what never ends
         asked=$(date +%s.%N) # after the answer, on a busy machine, the step may have ended
         get /health
         [ "$status" != 503 ] || ok=$asked
@@ -152,16 +159,18 @@ test_stuck() {
     grep -q 'WATCHDOG=1' "$tmp/told" || fail "no sign of life at all"
 }
 
-# Loading: 503 with the reason, from /health and for requests; what needs no weights answers. (The driver copies slowly.)
+# slow RATE: the driver copies no more bytes a second; there are 6 million.
 slow() {
     serve_config=configs/demo-gpu.cfg
-    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small,host_rate=2MB")
-    serve "$@"
+    serve_under=(env ZE_ENABLE_ALT_DRIVERS="$driver" ZESIM="$small,host_rate=$1")
+    serve
 }
 
+# Loading: 503 with the reason, from /health and for requests; what needs no weights answers. SIGTERM meanwhile is an orderly end.
 test_loading() {
     need_driver
-    slow
+    local n
+    slow 300KB
     get /health
     answered 503 '"status":"loading","message":"the model is being loaded"'
     grep -q '^Retry-After: 1' "$tmp/answer" || fail "no Retry-After"
@@ -173,15 +182,18 @@ test_loading() {
     answered 200 '"id":"stator demo"'
     get /metrics
     answered 200 '^stator_ready 0$'
-    ready
-    get /metrics
-    answered 200 '^stator_ready 1$'
     kill -TERM $pid
     ends 0
-    # SIGTERM while it loads: an orderly end too.
-    slow
-    get /health
-    answered 503 loading
+    # In the end it is ready, and until then it says so each time.
+    slow 3MB
+    for ((n = 0; n < 3000; n++)); do
+        get /health
+        [ "$status" != 200 ] || break
+        answered 503 '"status":"loading"'
+    done
+    answered 200 '"status":"ok"'
+    get /metrics
+    answered 200 '^stator_ready 1$'
     kill -TERM $pid
     ends 0
 }

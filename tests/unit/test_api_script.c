@@ -2,6 +2,7 @@
  * of any size, streamed and whole. Nothing of the real engine is linked. */
 #include "fake_http.h"
 
+#include "base/clock.h"
 #include "server/api.h"
 #include "server/edge_pool.h"
 
@@ -20,6 +21,7 @@ static struct {
     bool raw; /* the bytes of token i are byte i of the text, which may be a part of a character */
     stator_reason reason; /* at the end */
     uint64_t id;
+    const stator_request_stats *tells; /* of the request; NULL: nothing */
 } engine;
 
 /* Where token number `id` begins: between characters, as the engine's decoder gives whole ones. */
@@ -94,9 +96,11 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
 stator_status stator_get_request(stator *s, uint64_t id, stator_request_stats *stats, stator_error *e) {
     (void)s;
     (void)id;
-    (void)stats;
     (void)e;
-    return STATOR_USAGE;
+    if (engine.tells == NULL)
+        return STATOR_USAGE;
+    *stats = *engine.tells;
+    return STATOR_OK;
 }
 
 stator_status stator_tokenize(const stator *s, const char *text, size_t length, int add_special,
@@ -401,12 +405,42 @@ static void failures_are_told(void **state) {
     free(x.text);
 }
 
+/* Before a token a stream says what it waits for, and with tokens that it lives. */
+static void a_stream_says_what_it_waits_for(void **state) {
+    (void)state;
+    static const struct {
+        stator_request_stats is;
+        const char *says;
+    } told[] = {{{.state = STATOR_WAITING, .n_prompt = 5}, ": waiting for a free place\n\n"},
+                {{.state = STATOR_RUNNING, .n_prompt = 5, .n_computed = 3}, ": prompt 3 of 5 tokens\n\n"},
+                {{.state = STATOR_RUNNING, .n_prompt = 5, .n_computed = 5, .n_generated = 1}, ": ping\n\n"}};
+    open_api(qwen);
+    engine.text = "text";
+    engine.step = 1;
+    engine.reason = STATOR_REASON_EOS;
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        struct http_exchange x;
+        engine.tells = &told[i].is;
+        fake_start(&x, "/v1/completions", "{\"prompt\": \"x\", \"stream\": true}");
+        api_tick(&server, clock_ns() + 2000000000u);
+        assert_string_equal(x.text, told[i].says);
+        engine.tells = NULL;
+        for (int k = 0; k < 100 && !x.over; k++) {
+            api_poll(&server);
+            fake_read(&x, SIZE_MAX);
+        }
+        assert_true(x.over);
+        free(x.text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_in_tokens_of_any_size),
         cmocka_unit_test(long_arguments),
         cmocka_unit_test(tokens_have_one_name),
         cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(a_stream_says_what_it_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

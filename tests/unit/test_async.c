@@ -81,8 +81,9 @@ static void texts(void **state) {
         memset(got, 0, sizeof got);
         stator *s = harness_start(MODEL, sets);
         for (uint32_t i = 0; i < REQUESTS; i++)
-            got[i].id = harness_submit(s, ids + i, 3 + 20 * i, 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
-        stator_cancel(s, got[3].id);
+            got[i].id =
+                harness_submit(s, ids + i, 3 + 20 * i, i == 3 ? 100 : 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
+        stator_cancel(s, got[3].id); /* more tokens than may wait: it has not ended before */
         harness_collect(s, got, REQUESTS);
         stator_close(s);
         for (uint32_t i = 0; i < REQUESTS; i++) {

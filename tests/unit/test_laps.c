@@ -104,22 +104,23 @@ static void steps_counted(void **state) {
     stator_close(s);
 }
 
-/* A neighbour that runs beside laps says what it says alone; tokens of one step have one time. The laps are
- * more events than a request may have waiting, so they are not over before the neighbour has come. */
+/* A neighbour that runs beside laps says what it says alone; tokens of one step have one time. Both have more
+ * events than a request may have waiting, so neither is over before the other has come and both are polled.
+ */
 static void neighbour(void **state) {
     (void)state;
-    enum { LAPS = 30, MOST = LAPS * N_NEW };
-    static uint64_t times[MOST], own[30];
+    enum { LAPS = 30, MOST = LAPS * N_NEW, TOKENS = 100 };
+    static uint64_t times[MOST], own[TOKENS];
     int32_t ids[N_IDS];
     fill(ids);
     stator *s = harness_start(DEMO, small);
-    struct harness_text alone = {.id = harness_submit(s, ids + 5, 20, 30, 0, 0)};
+    struct harness_text alone = {.id = harness_submit(s, ids + 5, 20, TOKENS, 0, 0)};
     harness_collect(s, &alone, 1);
     stator_request q = request_of(ids);
     stator_bench b = {.size = sizeof b, .n_depth = 30, .laps = LAPS};
     uint64_t laps_id = 0;
     assert_int_equal(stator_bench_submit(s, &q, &b, &laps_id, NULL), STATOR_OK);
-    uint64_t id = harness_submit(s, ids + 5, 20, 30, 0, 0);
+    uint64_t id = harness_submit(s, ids + 5, 20, TOKENS, 0, 0);
     uint32_t n = 0, n_laps = 0, together = 0;
     for (int left = 2; left > 0;) {
         stator_event ev = next(s);
@@ -127,7 +128,7 @@ static void neighbour(void **state) {
         if (ev.kind != STATOR_EVENT_TOKEN)
             continue;
         if (ev.request == id) {
-            assert_true(n < 30);
+            assert_true(n < TOKENS);
             assert_int_equal(ev.token, alone.ids[n]);
             own[n++] = ev.time_ns;
         } else {
@@ -135,7 +136,7 @@ static void neighbour(void **state) {
             times[n_laps++] = ev.time_ns;
         }
     }
-    assert_int_equal(n, 30);
+    assert_int_equal(n, TOKENS);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < n_laps; k++)
             together += own[i] == times[k];

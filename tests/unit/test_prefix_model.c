@@ -176,6 +176,7 @@ struct play {
     struct request r[RUNNING];
     uint32_t running, ended, cancelled, failed;
     uint64_t cached;
+    bool twice; /* it begins with one prompt twice */
 };
 
 static uint32_t below(struct play *p, uint32_t n) {
@@ -204,12 +205,7 @@ static void make_prompt(struct play *p, struct request *r) {
     r->n_prompt = r->n = n;
 }
 
-static void submit(stator *s, struct play *p) {
-    struct request *r = p->r;
-    while (r->id != 0)
-        r++;
-    make_prompt(p, r);
-    r->max_new = 1 + below(p, below(p, 4) ? 40 : CONTEXT);
+static void begin(stator *s, struct play *p, struct request *r) {
     r->hash = NO_TEXT;
     for (uint32_t i = 0; i < r->n; i++)
         r->hash = mix(r->hash, r->tokens[i]);
@@ -220,6 +216,15 @@ static void submit(stator *s, struct play *p) {
     if (stator_submit(s, &q, &r->id, &e) != STATOR_OK)
         fail_msg("submit: %s", e.text);
     p->running++;
+}
+
+static void submit(stator *s, struct play *p) {
+    struct request *r = p->r;
+    while (r->id != 0)
+        r++;
+    make_prompt(p, r);
+    r->max_new = 1 + below(p, below(p, 4) ? 40 : CONTEXT);
+    begin(s, p, r);
     if (below(p, 12) == 0)
         stator_cancel(s, r->id);
 }
@@ -283,13 +288,30 @@ static void check_rest(stator *s) {
             assert_int_equal(s->caches[c].n_free, s->planning.devices[0].model.caches[c].of_sequences);
 }
 
+/* One prompt twice, each alone: a hit, whoever meets whom in the rest of the play. */
+static void ask_twice(stator *s, struct play *p) {
+    struct request *r = p->r;
+    for (uint32_t i = 0; i < 150; i++)
+        r->tokens[i] = (int32_t)below(p, 4);
+    for (uint32_t i = 0; i < 2 && p->failed == 0; i++) {
+        r->n = r->n_prompt = 150;
+        r->max_new = 3;
+        begin(s, p, r);
+        while (p->running > 0)
+            take_event(s, p);
+    }
+}
+
 /* `requests` of them, at most RUNNING at a time. */
 static stator_stats play(const char *model, const char *const *sets, uint32_t requests, uint64_t seed,
                          struct play *p) {
+    const bool twice = p->twice;
     memset(p, 0, sizeof *p);
     p->random = seed;
     fake.play = play_step;
     stator *s = harness_start(model, sets);
+    if (twice)
+        ask_twice(s, p);
     for (uint32_t begun = 0; p->ended < requests && p->failed == 0;)
         if (begun < requests && p->running < RUNNING && below(p, 3) == 0) {
             submit(s, p);
@@ -327,7 +349,7 @@ static void play_all(const char *what, const char *model, uint32_t requests, boo
         {"memory.batch=33", "memory.sequences=1", "server.checkpoints=3", "speculation.mode=ngram"},
         {"memory.batch=90", "memory.sequences=4", "server.checkpoints=7", "speculation.mode=ngram"},
         {"memory.batch=64", "memory.sequences=5", "server.checkpoints=40", "speculation.mode=ngram"}};
-    struct play *p = malloc(sizeof *p);
+    struct play *p = calloc(1, sizeof *p);
     uint64_t hits = 0, taken = 0, resumed = 0, evicted = 0, cancelled = 0;
     assert_non_null(p);
     for (size_t i = 0; i < 15; i++) {
@@ -436,6 +458,7 @@ static void lost(void **state) {
         fake.fault = FAKE_LOST;
         fake.device = i % 3;
         fake.nth = 6 * i + 1;
+        p->twice = true;
         const stator_stats t = play(path, sets, 100000, 5, p);
         assert_true(p->failed > 0);
         resumed += t.checkpoints_resumed;

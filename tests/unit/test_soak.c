@@ -264,7 +264,7 @@ static void run(bool two_devices, double seconds, uint64_t seed) {
     uint64_t last = now_ns();
     bool joined = false;
     while (!joined || k.done < atomic_load(&k.submitted)) {
-        if (!joined && now_ns() >= end) {
+        if (!joined && now_ns() >= end && k.done > 0) {
             atomic_store(&k.stop, true);
             joined = true; /* they end by themselves: none waits for an event */
             for (uint32_t i = 0; i < THREADS; i++)
