@@ -140,7 +140,8 @@ static inline void prefix_play_round(stator *s, struct prefix_play *p) {
 }
 
 /* One prompt twice, each alone: a hit however the rounds went, whose hits depend on what is in flight with
- * what. The answer ends in its prompt's last block, so that a single checkpoint stays where the prompt has it. */
+ * what. The answer ends in its prompt's last block, so that a single checkpoint stays where the prompt has
+ * it. */
 static inline void prefix_play_again(stator *s, struct prefix_play *p) {
     struct prefix_play_request *r = &p->requests[p->n];
     for (uint32_t i = 0; i < PREFIX_PLAY_MOST - 10; i++)
