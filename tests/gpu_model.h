@@ -22,7 +22,7 @@ struct gpu_model_want {
     uint32_t batch, rows, sequences, blocks; /* blocks: of KV per sequence */
     bool bias, norms, neox;
     bool factors; /* of two in three matrices */
-    bool wide; /* olmo2: norms of all heads together, none before the products */
+    bool wide;    /* olmo2: norms of all heads together, none before the products */
     uint32_t n_rot;
     uint32_t type_k, type_v;
     uint32_t kv_slices;

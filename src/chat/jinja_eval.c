@@ -387,6 +387,7 @@ static struct jinja_value dig(struct jinja *j, struct jinja_scope *s, const stru
 /* A filter's operand: of a block's filters the captured text stands innermost. */
 static struct jinja_value filter(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n,
                                  const struct jinja_value *innermost) {
+    // cppcheck-suppress nullPointer ; without an operand it is a block's
     struct jinja_value v = n->a == NULL                                        ? *innermost
                            : innermost != NULL && n->a->kind == JINJA_N_FILTER ? filter(j, s, n->a, innermost)
                                                                                : evaluate(j, s, n->a);
@@ -623,7 +624,7 @@ stator_status jinja_render(const struct jinja_input *in, void *memory, size_t by
                            size_t *length, stator_error *e) {
     CHECK(json_is_object(in->variables) && (uintptr_t)memory % 16 == 0);
     struct jinja_text out = {0};
-    stator_error own;
+    stator_error own = {0};
     struct jinja j = {.in = in,
                       .memory = memory,
                       .bytes = bytes,

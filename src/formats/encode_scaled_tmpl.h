@@ -94,6 +94,7 @@ ENCODE_INLINE void TIER(choose)(const struct shape *f, uint32_t n, const float *
 ENCODE_INLINE void TIER(settle)(const struct shape *f, uint32_t n, const float *x, const float *w,
                                 const struct sub *free_subs, float d, struct trial *best) {
     struct trial t;
+    // cppcheck-suppress uninitvar ; of a sub-block only its free scale is known yet
     memcpy(t.subs, free_subs, f->subs * sizeof *t.subs);
     for (int round = 0; round < 3; round++) {
         double xv = 0, vv = 0;

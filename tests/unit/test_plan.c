@@ -40,7 +40,8 @@ static void arithmetic(void **state) {
     assert_true(json_end(&j));
     assert_string_equal(
         text,
-        "{\"format\":1,\"model\":\"\",\"hash\":\"0123456789abcdef0123456789abcdef\",\"fits\":true,\"for\":\"run\",\"inputs\":"
+        "{\"format\":1,\"model\":\"\",\"hash\":\"0123456789abcdef0123456789abcdef\",\"fits\":true,\"for\":"
+        "\"run\",\"inputs\":"
         "{"
         "\"context\":32,\"split\":\"auto\"},\"devices\":[{\"name\":\"cpu:0\",\"budget\":1000,\"total\":350,"
         "\"layers\":{\"first\":0,\"count\":0},\"weights\":{\"in_file\":0,\"packed\":0,\"padding\":0},"

@@ -16,6 +16,7 @@ bool perplexity_log_softmax(const float *logits, uint32_t n, float *log_p) {
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += (double)expf(logits[i] - most);
+    // cppcheck-suppress invalidFunctionArg ; the largest logit has exp(0)
     const double log_sum = log(sum);
     for (uint32_t i = 0; i < n; i++)
         log_p[i] = (float)((double)logits[i] - (double)most - log_sum);

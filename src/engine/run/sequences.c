@@ -128,7 +128,8 @@ static uint32_t last_shared(const struct engine_request *r) {
  * and its end; or what q has. Those are not all q's yet. */
 static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uint32_t *slot) {
     const struct engine_request *r = q->request;
-    uint32_t k = q->n_kept, best = q->n_kept;
+    uint32_t k = q->n_kept;
+    uint32_t best = k;
     for (uint32_t at = before(q, k); k < last_shared(r); k++) {
         at = kv_pool_find(&s->pool, at, r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
         if (at == KV_POOL_NONE)

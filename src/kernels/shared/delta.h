@@ -12,9 +12,9 @@
  * that is hardly written would fill with subnormals, which take CPUs a hundred times as long. */
 #define DELTA_LEAST 0x1p-40f
 
-/* The key head of value head `head`, and how far its beta and its alpha lie behind the first of them. grouped:
- * so many value heads that lie together have one key, and before their alphas lie their betas; 0: value heads
- * take key heads in turn, betas lie together, and alphas. */
+/* The key head of value head `head`, and how far its beta and its alpha lie behind the first of them.
+ * grouped: so many value heads that lie together have one key, and before their alphas lie their betas; 0:
+ * value heads take key heads in turn, betas lie together, and alphas. */
 static inline unsigned delta_key(unsigned head, unsigned key_heads, unsigned grouped) {
     return grouped > 0 ? head / grouped : head % key_heads;
 }
