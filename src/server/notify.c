@@ -47,7 +47,9 @@ void notify_send(const struct notify *n, const char *lines) {
         return;
     /* Who reads late has a full queue (net.unix.max_dgram_qlen: ten signs of life). A state is said once. */
     if ((errno == EAGAIN || errno == ENOBUFS) && strcmp(lines, "WATCHDOG=1") != 0) {
-        poll(&(struct pollfd){.fd = n->fd, .events = POLLOUT}, 1, n->patience_ms);
+        while (poll(&(struct pollfd){.fd = n->fd, .events = POLLOUT}, 1, n->patience_ms) < 0 &&
+               errno == EINTR)
+            ;
         (void)!send(n->fd, lines, strlen(lines), MSG_NOSIGNAL);
     }
 }
