@@ -34,7 +34,7 @@ ready() {
 raw_file() {
     exec 3<>"/dev/tcp/${address:-127.0.0.1}/$port" || fail "no connection to port $port"
     cat "$1" >&3
-    timeout "${patience:-300}" cat <&3 >"$tmp/answer"
+    timeout 300 cat <&3 >"$tmp/answer"
     exec 3<&- 3>&-
     status=$(head -1 "$tmp/answer" | sed -n 's,^HTTP/1\.1 \([0-9]*\) .*,\1,p')
 }

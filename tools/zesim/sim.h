@@ -206,8 +206,8 @@ struct allocation *memory_find(const void *p, size_t n);
 bool memory_check(const struct device *d, const void *p, size_t n, const char *what, struct allocation **a);
 void memory_open(const struct device *d); /* page protections: as d may access */
 void memory_close(void);
-void memory_range(const struct allocation *a, const void *p, size_t n,
-                  bool open); /* pages, of a closed one */
+/* The pages of n bytes of an allocation that is closed. */
+void memory_range(const struct allocation *a, const void *p, size_t n, bool open);
 bool memory_reaches(const struct device *d, const struct allocation *a);
 void memory_watch(void); /* installs the handler that explains crashes */
 uint64_t memory_free_bytes(const struct device *d);

@@ -176,7 +176,7 @@ stator_status saved_logits_read(struct saved_logits *s, uint64_t index, float *l
         log_p[i] = front[0] - (float)c * front[1];
         sum += (double)expf(log_p[i]);
     }
-    // cppcheck-suppress invalidFunctionArg ; a vocabulary has tokens
+    // cppcheck-suppress invalidFunctionArg ; each is above exp(-48)
     const float log_sum = (float)log(sum);
     for (uint32_t i = 0; i < s->key.vocab; i++)
         log_p[i] -= log_sum;
