@@ -20,6 +20,7 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     s->experts.alpha = 1.702f;
     s->experts.limit = 7;
     s->rope_neox = true;
+    s->rope_exact_bounds = true;
     stator_status rc = shape_read_experts(g, s, e);
     if (rc == STATOR_OK && s->experts.count == 0)
         rc = gguf_error(g, e, "key 'gpt-oss.expert_count' is 0 or missing: the architecture has experts");

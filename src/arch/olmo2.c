@@ -20,6 +20,7 @@ static const struct shape_place layer[] = {
 static const struct shape_place global[] = {PARTS_ENDS};
 
 static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
+    s->rope_attn_factor_whole = true;
     stator_status rc = parts_read_neox(g, s, e);
     if (rc == STATOR_OK)
         rc = shape_read_window(g, s, true, 4, e);

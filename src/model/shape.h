@@ -159,11 +159,14 @@ struct shape {
     float rope_magnitude;   /* cos and sin times this */
     uint32_t rope_original; /* context before it was stretched */
     bool rope_multiplied;   /* yarn_log_multiplier is known to the architecture */
-    float query_growth;     /* queries times 1 + this * log(1 + floor(position / rope_original)); 0: not */
-    bool rope_needs_freqs;  /* llama3: its scaling is in rope_freqs */
-    bool rope_long;         /* divisors are rope_factors_short, or _long where a sequence may be longer than
-                               rope_original */
-    uint32_t window;        /* tokens that a query of windowed layers sees; 0: the model has none */
+    bool rope_exact_bounds; /* yarn's bounds are not rounded: the published gpt-oss has truncate = false, and
+                               no key says so */
+    bool rope_attn_factor_whole; /* attn_factor equal to 1 + 0.1 ln(factor) is the whole magnitude (OLMo 3) */
+    float query_growth;    /* queries times 1 + this * log(1 + floor(position / rope_original)); 0: not */
+    bool rope_needs_freqs; /* llama3: its scaling is in rope_freqs */
+    bool rope_long;        /* divisors are rope_factors_short, or _long where a sequence may be longer than
+                              rope_original */
+    uint32_t window;       /* tokens that a query of windowed layers sees; 0: the model has none */
     bool windowed[SHAPE_MAX_LAYERS]; /* shape_has_window */
     float rope_local_base;           /* of the windowed layers, where they have a base of their own */
     float embed_scale;               /* embedding times this; 0: as it is */

@@ -57,14 +57,31 @@ static double pair_of(const struct shape *s, double turns) {
            (2 * log((double)s->rope_base));
 }
 
-/* Pairs below `low` keep their frequency, those above `high` are scaled, between it is mixed. */
+/* How much larger cos and sin become. A file states the whole magnitude as yarn_attn_factor (attention_factor
+ * of Hugging Face's rope_parameters), which replaces 1 + 0.1 ln(factor). Older converters wrote the same
+ * number of OLMo 3 as attn_factor, which multiplies the computed magnitude for every other model. */
+static void yarn_magnitude(struct reader *r, struct shape *s, float multiplier) {
+    const double growth = 0.1 * log((double)s->rope_scale);
+    const double computed = s->rope_yarn.share != 0 ? 1 + growth : 1;
+    if (has(r, "scaling.yarn_attn_factor")) {
+        s->rope_magnitude *= number(r, "scaling.yarn_attn_factor", 1, 0, true, MOST_MAGNITUDE);
+        return;
+    }
+    if (s->rope_attn_factor_whole && fabs((double)s->rope_magnitude - computed) <= 1e-5 * computed)
+        return;
+    s->rope_magnitude *= (float)computed;
+    if (growth > 0 && multiplier != 0)
+        s->rope_magnitude /= (float)(1 + (double)multiplier * growth);
+}
+
+/* Pairs below `low` keep their frequency, those above `high` are scaled, and those between are mixed. The
+ * bounds are rounded outwards unless the architecture keeps them exact. */
 static void read_yarn(struct reader *r, struct shape *s) {
     struct shape_yarn *y = &s->rope_yarn;
     float fast = number(r, "scaling.yarn_beta_fast", 32, 0, true, MOST);
     float slow = number(r, "scaling.yarn_beta_slow", 1, 0, true, MOST);
     float multiplier = number(r, "scaling.yarn_log_multiplier", 0, 0, false, MOST);
     y->share = number(r, "scaling.yarn_ext_factor", 1, 0, false, 1);
-    s->rope_magnitude *= number(r, "scaling.yarn_attn_factor", 1, 0, true, MOST_MAGNITUDE);
     if (r->rc == STATOR_OK && multiplier != 0 && !s->rope_multiplied)
         r->rc = gguf_error(
             r->g, r->e,
@@ -76,15 +93,15 @@ static void read_yarn(struct reader *r, struct shape *s) {
     if (r->rc != STATOR_OK)
         return;
     double low = pair_of(s, fast), high = pair_of(s, slow);
-    low = fmax(floor(low), 0);
-    high = fmin(ceil(high), s->n_rot - 1);
+    if (!s->rope_exact_bounds) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, s->n_rot - 1);
     y->low = (float)low;
     y->width = (float)fmax(high - low, 0.001);
-    const double growth = 0.1 * log((double)s->rope_scale);
-    if (y->share != 0)
-        s->rope_magnitude *= (float)(1 + growth);
-    if (growth > 0 && multiplier != 0)
-        s->rope_magnitude /= (float)(1 + (double)multiplier * growth);
+    yarn_magnitude(r, s, multiplier);
 }
 
 /* A missing factor, or 0, means none; the older key rope.scale_linear is a factor too. */

@@ -180,6 +180,18 @@ static void rope_stretched(void **state) {
     gguf_writer_f32(&w, "llama.rope.scaling.yarn_ext_factor", 0);
     accepted(&w);
     assert_true(shape.rope_yarn.share == 0 && shape.rope_magnitude == 2 && shape.rope_original == 64);
+    w = tiny("llama", NULL); /* the whole magnitude, in place of 1 + ln 4 / 10 */
+    gguf_writer_text(&w, "llama.rope.scaling.type", "yarn");
+    gguf_writer_f32(&w, "llama.rope.scaling.factor", 4);
+    gguf_writer_f32(&w, "llama.rope.scaling.yarn_attn_factor", 0.75f);
+    accepted(&w);
+    assert_true(shape.rope_magnitude == 0.75f);
+    w = tiny("llama", NULL); /* only OLMo's older files have it as attn_factor */
+    gguf_writer_text(&w, "llama.rope.scaling.type", "yarn");
+    gguf_writer_f32(&w, "llama.rope.scaling.factor", 4);
+    gguf_writer_f32(&w, "llama.rope.scaling.attn_factor", 1.1386294f);
+    accepted(&w);
+    assert_true(shape.rope_magnitude > 1.296f && shape.rope_magnitude < 1.297f);
     w = tiny("llama", NULL);
     gguf_writer_text(&w, "llama.rope.scaling.type", "yarn");
     gguf_writer_f32(&w, "llama.rope.scaling.yarn_log_multiplier", 0.1f);
