@@ -132,7 +132,10 @@ class Model:
         if kind != 'yarn':
             return f, 1
         pair = lambda turns: self.rot * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(base))
-        low, high = max(np.floor(pair(32)), 0), min(np.ceil(pair(1)), self.rot - 1)
+        low, high = pair(32), pair(1)
+        if self.arch != 'gpt-oss':  # its published rope_parameters have truncate = false
+            low, high = np.floor(low), np.ceil(high)
+        low, high = max(low, 0), min(high, self.rot - 1)
         ramp = np.clip((np.arange(self.rot // 2) - low) / max(high - low, 0.001), 0, 1)
         magnitude = 1 + 0.1 * np.log(factor)
         if self.key('rope.scaling.yarn_log_multiplier', 0):

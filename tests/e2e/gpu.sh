@@ -49,7 +49,7 @@ oracle() {
 test_oracle_llama() { oracle llama-tied && oracle llama-untied; }
 test_oracle_qwen() { oracle qwen2 && oracle qwen3; }
 test_oracle_qwen35() { oracle qwen35 && oracle qwen35moe; }
-test_oracle_windows() { oracle gemma3 && oracle phi3 && oracle gpt-oss; }
+test_oracle_windows() { oracle gemma3 && oracle phi3 && oracle gpt-oss-rope-published; }
 
 # Caches in one piece and split, in steps of other sizes, in other orders of work items.
 pieces() {
@@ -84,7 +84,7 @@ guesses() {
 }
 test_guesses() { guesses llama-untied; }
 test_guesses_of_states() { guesses qwen35 && guesses qwen35moe; }
-test_guesses_of_windows() { guesses gemma3 && guesses gpt-oss; }
+test_guesses_of_windows() { guesses gemma3 && guesses gpt-oss-rope-published; }
 
 # drafts MODEL DRAFT DEVICES DRAFTS_DEVICE: guesses of a second model, on the same GPU or another device.
 drafts() {
@@ -127,7 +127,7 @@ test_pieces_of_states() { pieces qwen35 && pieces qwen35moe; }
 test_pieces_of_windows() {
     pieces gemma3
     pieces phi3
-    pieces gpt-oss
+    pieces gpt-oss-rope-published
     expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, a window, GELU, norms behind, KV f16'
     expect_gpu 0 devices=1 "$stator" selftest --only 'q8_0, windows, sinks, experts, KV f16'
 }
