@@ -8,7 +8,7 @@
  *
  * An exchange's life. It begins with the call of its route's function, which answers now or keeps `x` and
  * answers later. It ends, and `x` must not be used any more, with
- *   http_reply, http_reply_error, http_stream_end or http_abort, which the function or a later event calls;
+ *   http_reply, http_reply_error or http_stream_end, which the function or a later event calls;
  * or watcher->gone: the client has disappeared, or was cut off because it does not read. Nothing else is
  * called for this exchange then. It is never called from inside a call of this header. */
 #ifndef STATOR_SERVER_HTTP_H
@@ -45,9 +45,7 @@ struct http_route {
 void http_add_routes(struct http *h, const struct http_route *routes, size_t n, void *context);
 
 /* The request. Texts are valid as long as the exchange. */
-const char *http_method(const struct http_exchange *x);
-const char *http_path(const struct http_exchange *x);  /* without the query, %XX decoded */
-const char *http_query(const struct http_exchange *x); /* behind the '?', as it came; or "" */
+const char *http_path(const struct http_exchange *x);                     /* without the query, %XX decoded */
 const char *http_header(const struct http_exchange *x, const char *name); /* in any case; NULL: not there */
 const char *http_body(const struct http_exchange *x, size_t *n); /* a NUL behind the n bytes; never NULL */
 /* Gives the body's memory back before the exchange ends: http_body is "" then. */
@@ -80,13 +78,9 @@ size_t http_stream_pending(const struct http_exchange *x); /* bytes that wait fo
 size_t http_stream_room(const struct http_exchange *x);    /* bytes that http_stream_write takes now */
 void http_stream_end(struct http_exchange *x);
 
-/* Closes the connection, with what is answered so far. */
-void http_abort(struct http_exchange *x);
-
 /* Callbacks of an exchange that is answered later; each may be NULL. */
 struct http_watcher {
-    void (*drained)(void *context,
-                    struct http_exchange *x); /* pending has fallen to 0; may write, end, abort */
+    void (*drained)(void *context, struct http_exchange *x); /* pending has fallen to 0; may write or end */
     void (*gone)(void *context, struct http_exchange *x);
 };
 void http_watch(struct http_exchange *x, const struct http_watcher *watcher, void *context);

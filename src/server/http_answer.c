@@ -413,14 +413,6 @@ void http_stream_end(struct http_exchange *x) {
     wake(c);
 }
 
-void http_abort(struct http_exchange *x) {
-    struct http_connection *c = x->connection;
-    CHECK(c->state == HTTP_IN_ANSWER);
-    c->state = HTTP_IN_FLUSH;
-    c->abort = true;
-    wake(c);
-}
-
 /* --- the rest of an exchange */
 
 void http_watch(struct http_exchange *x, const struct http_watcher *watcher, void *context) {

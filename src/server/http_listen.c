@@ -200,16 +200,8 @@ void http_close(struct http *h) {
 
 /* --- the request */
 
-const char *http_method(const struct http_exchange *x) {
-    return x->connection->head.method;
-}
-
 const char *http_path(const struct http_exchange *x) {
     return x->connection->head.path;
-}
-
-const char *http_query(const struct http_exchange *x) {
-    return x->connection->head.query;
 }
 
 const char *http_header(const struct http_exchange *x, const char *name) {

@@ -110,8 +110,7 @@ static bool parse_first(char *line, struct http_head *out, const char **authorit
         return refuse(r, 400, "the URL has no path");
     char *query = strchr(target, '?');
     if (query != NULL)
-        *query++ = '\0';
-    out->query = query != NULL ? query : "";
+        *query = '\0';
     const bool star = strcmp(target, "*") == 0 && strcmp(out->method, "OPTIONS") == 0;
     if ((*target != '/' && !star) || strchr(target, '#') != NULL || !decode(target))
         return refuse(r, 400, "the URL's path is malformed");

@@ -22,7 +22,6 @@ struct http_head {
     size_t bytes; /* of the head, with the empty line */
     const char *method;
     const char *path; /* %XX decoded */
-    const char *query;
     bool http10;
     bool keep_alive;
     bool chunked;

@@ -24,8 +24,7 @@
 struct chat_line {
     EditLine *edit; /* NULL: plain lines */
     History *history;
-    bool pasting; /* between the marks that terminals put around pasted text */
-    bool had_text;
+    bool pasting;   /* between the marks that terminals put around pasted text */
     bool continues; /* for the prompt */
     bool at_end;
     size_t from, n; /* of ahead: what was read and not yet used */
@@ -199,10 +198,6 @@ bool chat_line_is_terminal(const struct chat_line *l) {
     return l->edit != NULL;
 }
 
-bool chat_line_had_text(const struct chat_line *l) {
-    return l->had_text;
-}
-
 /* A message as it grows. */
 struct growing {
     char *out;
@@ -246,7 +241,6 @@ static enum chat_line_end read_edited(struct chat_line *l, struct growing *g) {
     const int why = errno;
     fputs(paste_off, stderr);
     if (text == NULL || n <= 0) {
-        l->had_text = l->had_text || el_line(l->edit)->lastchar > el_line(l->edit)->buffer;
         if (session_signal() != 0 || n == 0)
             fputc('\n', stderr);
         if (session_signal() != 0)
@@ -255,7 +249,6 @@ static enum chat_line_end read_edited(struct chat_line *l, struct growing *g) {
         return n == 0 ? CHAT_LINE_EOF : CHAT_LINE_FAILED;
     }
     const size_t length = (size_t)n - (text[n - 1] == '\n');
-    l->had_text = l->had_text || length > 0;
     if (length > 0)
         history(l->history, &event, H_ENTER, text);
     add_edited(g, text, length);
@@ -286,7 +279,7 @@ static enum chat_line_end read_plain(struct chat_line *l, struct growing *g) {
 
 enum chat_line_end chat_line_read(struct chat_line *l, char *out, size_t capacity, size_t *length) {
     struct growing g = {.out = out, .capacity = capacity};
-    l->had_text = l->continues = false;
+    l->continues = false;
     enum chat_line_end end;
     for (;;) {
         end = l->edit != NULL ? read_edited(l, &g) : read_plain(l, &g);

@@ -30,7 +30,5 @@ bool chat_line_is_terminal(const struct chat_line *l);
 /* One message into out, with a NUL behind: lines joined by newlines, at most capacity - 1 bytes; bytes 0
  * become U+FFFD. A last line without a newline counts; the end of the input comes after it. */
 enum chat_line_end chat_line_read(struct chat_line *l, char *out, size_t capacity, size_t *length);
-/* Something was typed when a signal ended the line. */
-bool chat_line_had_text(const struct chat_line *l);
 
 #endif
