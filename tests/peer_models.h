@@ -246,8 +246,11 @@ static inline void peer_floats(struct peer_writer *p, const char *name, uint32_t
     free(values);
 }
 
+/* As how many dimensions vectors are stored: files may give them trailing dimensions of 1. */
+static uint32_t peer_vector_dims = 1;
+
 static inline void peer_vector(struct peer_writer *p, const char *name, uint64_t n, float at) {
-    peer_floats(p, name, 1, (uint64_t[]){n, 1, 1}, at, 0.5f);
+    peer_floats(p, name, peer_vector_dims, (uint64_t[]){n, 1, 1}, at, 0.5f);
 }
 
 /* "NAME.scale" of "NAME.weight", and sometimes the "NAME.input_scale" that nobody needs. */
@@ -255,7 +258,7 @@ static inline void peer_scales(struct peer_writer *p, const char *weight, uint64
     char name[64];
     const int stem = (int)(strlen(weight) - strlen(".weight"));
     snprintf(name, sizeof name, "%.*s.scale", stem, weight);
-    peer_floats(p, name, 1, (uint64_t[]){n, 1, 1}, at, at / 2);
+    peer_floats(p, name, peer_vector_dims, (uint64_t[]){n, 1, 1}, at, at / 2);
     snprintf(name, sizeof name, "%.*s.input_scale", stem, weight);
     if (peer_random(p) % 2)
         peer_floats(p, name, 1, (uint64_t[]){n, 1, 1}, 3, 1);

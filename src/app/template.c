@@ -44,22 +44,13 @@ struct source {
     size_t n_tokens;
 };
 
+/* A model without the key, or without tokens, leaves the variable undefined. */
 static stator_status add_token(struct source *s, const char *key, const char *name, stator_error *e) {
-    struct gguf_value tokens;
-    uint64_t id = 0;
-    if (!gguf_find(s->gguf, key, &tokens))
-        return STATOR_OK;
-    stator_status st = gguf_read_array(s->gguf, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, e);
-    if (st == STATOR_OK)
-        st = gguf_read_u64(s->gguf, key, 0, tokens.count - 1, &id, e);
-    if (st != STATOR_OK)
-        return st;
-    const uint8_t *cursor = tokens.data;
-    struct gguf_text token = gguf_next_text(&cursor);
-    for (; id > 0; id--)
-        token = gguf_next_text(&cursor);
-    s->tokens[s->n_tokens++] = (struct chat_render_default){name, token.data, token.length};
-    return STATOR_OK;
+    struct gguf_text token;
+    stator_status st = gguf_read_token_text(s->gguf, key, &token, e);
+    if (st == STATOR_OK && token.length > 0)
+        s->tokens[s->n_tokens++] = (struct chat_render_default){name, token.data, token.length};
+    return st;
 }
 
 static stator_status read_model(const char *path, struct source *s, stator_error *e) {

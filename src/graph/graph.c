@@ -200,12 +200,18 @@ static void add_factor(struct graph *g, struct graph_op *op, uint32_t i, const s
     g->weights[op->factor[i]].factor = true;
 }
 
+/* Only matrices become panels. The extents decide, not the number of dimensions: a file may store a vector
+ * with trailing dimensions of 1. Rows that are multiplied with or looked up are a matrix even if there is
+ * only one. */
+static bool is_matrix(enum graph_kind kind, const struct gguf_tensor *t) {
+    return graph_kind_info(kind)->multiplies || kind == GRAPH_EMBED || t->ne[1] > 1 || t->ne[2] > 1;
+}
+
 void graph_op_weight(struct graph *g, struct graph_op *op, const struct gguf_tensor *t,
                      const struct gguf_tensor *bias, uint32_t column) {
     CHECK(op->n_weights < GRAPH_OP_WEIGHTS && t != NULL);
     uint32_t i = op->n_weights++;
-    const struct graph_kind_info *info = graph_kind_info(op->kind);
-    op->weight[i] = add_weight(g, t, (struct graph_runs){0}, t->n_dims > 1 || info->multiplies);
+    op->weight[i] = add_weight(g, t, (struct graph_runs){0}, is_matrix(op->kind, t));
     op->bias[i] = bias != NULL ? graph_add_plain(g, bias) : GRAPH_NONE;
     op->column[i] = column;
     add_factor(g, op, i, t);

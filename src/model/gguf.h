@@ -113,6 +113,11 @@ stator_status gguf_read_array(const struct gguf *g, const char *key, enum gguf_k
 
 /* The next string of a string array: *cursor starts at v->data. (Strings have no index; walk them once.) */
 struct gguf_text gguf_next_text(const uint8_t **cursor);
+
+/* The text of the token whose id is the value of `key` (tokenizer.ggml.bos_token_id, say); empty, with data
+ * "", if the file has no such key or no tokens. An id that is not below the number of tokens is an error. */
+stator_status gguf_read_token_text(const struct gguf *g, const char *key, struct gguf_text *text,
+                                   stator_error *e);
 /* Item i of a fixed-size array, as the kind's C value. */
 float gguf_item_f32(const struct gguf_value *v, uint64_t i);
 int64_t gguf_item_i64(const struct gguf_value *v, uint64_t i);

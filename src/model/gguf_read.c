@@ -205,3 +205,24 @@ int64_t gguf_item_i64(const struct gguf_value *v, uint64_t i) {
         return 0;
     }
 }
+
+stator_status gguf_read_token_text(const struct gguf *g, const char *key, struct gguf_text *text,
+                                   stator_error *e) {
+    static const char tokens_key[] = "tokenizer.ggml.tokens";
+    struct gguf_value tokens;
+    uint64_t id = 0;
+    *text = (struct gguf_text){.data = "", .length = 0};
+    if (!gguf_find(g, key, &tokens) || !gguf_find(g, tokens_key, &tokens))
+        return STATOR_OK;
+    stator_status rc = gguf_read_array(g, tokens_key, GGUF_STRING, &tokens, e);
+    if (rc != STATOR_OK || tokens.count == 0)
+        return rc;
+    rc = gguf_read_u64(g, key, 0, tokens.count - 1, &id, e);
+    if (rc != STATOR_OK)
+        return rc;
+    const uint8_t *cursor = tokens.data;
+    *text = gguf_next_text(&cursor);
+    for (; id > 0; id--)
+        *text = gguf_next_text(&cursor);
+    return STATOR_OK;
+}

@@ -22,6 +22,11 @@ test_a_model() {
     printed 'Hi é'
 }
 
+test_no_tokens() { # A bos id without a token to it.
+    need_shared faults
+    expect 0 "$stator" template "$shared/faults/empty_tokens_5.gguf" -f "$shared/faults/in2.json"
+}
+
 test_what_it_refuses() {
     echo '{{ messages[0].nothing.x }}' >"$tmp/t"
     expect 2 sh -c "echo '$input' | $stator template $tmp/t"

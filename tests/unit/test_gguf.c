@@ -185,6 +185,34 @@ static void typed_reads_say_what_is_wrong(void **state) {
     gguf_writer_free(&w);
 }
 
+/* The text of a special token; a file without tokens has none, whatever its id says. */
+static void token_texts(void **state) {
+    (void)state;
+    static const char *const words[] = {"one", "two"};
+    for (uint32_t n = 0; n <= 2; n += 2) {
+        char path[GGUF_WRITER_PATH];
+        struct gguf_writer w = gguf_writer_new();
+        struct gguf *g = NULL;
+        struct gguf_text text = {0};
+        stator_error e = {0};
+        if (n > 0)
+            gguf_writer_texts(&w, "tokenizer.ggml.tokens", n, words);
+        else
+            gguf_writer_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, 0, NULL, 0);
+        gguf_writer_u32(&w, "last", 1);
+        gguf_writer_u32(&w, "behind", 2);
+        gguf_writer_finish(&w);
+        assert_int_equal(gguf_open(gguf_writer_memory_path(&w, path), &g, &e), STATOR_OK);
+        assert_int_equal(gguf_read_token_text(g, "last", &text, &e), STATOR_OK);
+        assert_true(gguf_text_is(text, n > 0 ? "two" : ""));
+        assert_int_equal(gguf_read_token_text(g, "absent", &text, &e), STATOR_OK);
+        assert_true(gguf_text_is(text, ""));
+        assert_int_equal(gguf_read_token_text(g, "behind", &text, &e), n > 0 ? STATOR_BAD_MODEL : STATOR_OK);
+        gguf_close(g);
+        gguf_writer_free(&w);
+    }
+}
+
 /* Bytes of mappings of this process whose line in maps has `part`. */
 static uint64_t mapped_bytes(const char *part) {
     char line[512];
@@ -763,6 +791,7 @@ int main(void) {
     if (!SANITIZED && setrlimit(RLIMIT_AS, &limit) != 0 && getrlimit(RLIMIT_AS, &limit) != 0)
         return 1;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(token_texts),
         cmocka_unit_test(a_good_file_reads_back),
         cmocka_unit_test(typed_reads_say_what_is_wrong),
         cmocka_unit_test(nothing_stays_mapped),

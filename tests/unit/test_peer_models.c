@@ -73,7 +73,7 @@ static void check(const struct peer_model *m, uint32_t type, const char *set, do
 
 /* Every model on the best tier, and on one of the others, each in its turn: that all tiers have the same bits
  * is shown by test_kernels.c and its like. Q8_0 rounds what it multiplies with, and a router may choose
- * another expert then. */
+ * another expert then. The split run has its vectors stored with trailing dimensions of 1. */
 static void one(void **state) {
     const struct peer_model *m = *state;
     const int best = (int)kernels_best_tier(), other = (int)(m - peer_models) % (best + 1);
@@ -86,7 +86,9 @@ static void one(void **state) {
             check(m, BLOCK_Q8_0, set, 2, .25);
     }
     check(m, BLOCK_F16, "memory.kv_type=f32", 1e-3, 2e-4);
+    peer_vector_dims = 3;
     check(m, BLOCK_F32, "devices.use=cpu:0,cpu:1", 1e-3, 2e-4);
+    peer_vector_dims = 1;
 }
 
 /* The part of a text from behind `begin` to `end`, line breaks as spaces; malloced. */
