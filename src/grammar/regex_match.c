@@ -1,0 +1,100 @@
+/* Derivatives of expressions by bytes, and the table of transitions that remembers them. */
+#include "base/check.h"
+#include "grammar/regex_nodes.h"
+
+static uint32_t derive(struct regex *r, uint32_t node, uint32_t class);
+
+static uint32_t derive_or(struct regex *r, const struct regex_node *x, uint32_t class) {
+    uint32_t mark = r->n_stack;
+    for (uint32_t i = 0; i < x->b && r->result == REGEX_OK; i++)
+        regex_push(r, derive(r, r->members[x->a + i], class));
+    return regex_take_or(r, mark);
+}
+
+static uint32_t derive_concat(struct regex *r, const struct regex_node *x, uint32_t class) {
+    uint32_t first = regex_make_concat(r, derive(r, x->a, class), x->b);
+    if (!r->nodes[x->a].accepts)
+        return first;
+    uint32_t mark = r->n_stack;
+    regex_push(r, first);
+    regex_push(r, derive(r, x->b, class));
+    return regex_take_or(r, mark);
+}
+
+static uint32_t derive_repeat(struct regex *r, const struct regex_node *x, uint32_t class) {
+    uint32_t lo = x->lo == 0 ? 0 : x->lo - 1;
+    uint32_t hi = x->hi == REGEX_FOREVER ? REGEX_FOREVER : x->hi - 1;
+    uint32_t first = derive(r, x->a, class);
+    return first == REGEX_DEAD ? REGEX_DEAD : regex_make_concat(r, first, regex_make_repeat(r, x->a, lo, hi));
+}
+
+/* The depth of nodes bounds that of these calls. A node stays where it is while others are made. */
+static uint32_t derive(struct regex *r, uint32_t node, uint32_t class) {
+    const struct regex_node *x = &r->nodes[node];
+    uint8_t byte = r->first_of[class];
+    if (!regex_spend(r, 1) || x->kind == REGEX_KIND_NONE || x->kind == REGEX_KIND_EMPTY)
+        return REGEX_DEAD;
+    if (x->kind == REGEX_KIND_BYTES)
+        return r->sets[x->a].bits[byte / 64] >> byte % 64 & 1 ? REGEX_EMPTY : REGEX_DEAD;
+    struct regex_memo *memo = &r->memo[(node * 0x9E3779B1u + class * 0x85EBCA6Bu) >> 7 & r->memo_mask];
+    if (memo->node == node && memo->class_plus_1 == class + 1)
+        return memo->derivative;
+    CHECK(!x->anchored);
+    uint32_t made = x->kind == REGEX_KIND_OR       ? derive_or(r, x, class)
+                    : x->kind == REGEX_KIND_CONCAT ? derive_concat(r, x, class)
+                                                   : derive_repeat(r, x, class);
+    if (r->result == REGEX_OK)
+        *memo = (struct regex_memo){.node = node, .class_plus_1 = class + 1, .derivative = made};
+    return made;
+}
+
+static void forget_rows(struct regex *r) {
+    for (uint32_t i = 0; i < r->n_nodes; i++)
+        r->nodes[i].row = 0;
+    r->n_rows = 1;
+}
+
+static uint32_t *row_of(struct regex *r, uint32_t state) {
+    struct regex_node *x = &r->nodes[state];
+    if (x->row == 0) {
+        if (r->n_rows == r->max_rows)
+            forget_rows(r);
+        x->row = r->n_rows++;
+        for (uint32_t c = 0; c < r->n_classes; c++)
+            r->cells[x->row * r->n_classes + c] = 0;
+    }
+    return r->cells + x->row * r->n_classes;
+}
+
+enum regex_result regex_step(struct regex *r, uint32_t state, uint8_t byte, uint32_t *next) {
+    CHECK(state < r->n_nodes);
+    uint32_t class = r->class_of[byte];
+    uint32_t *cell = row_of(r, state) + class;
+    if (*cell == 0) {
+        r->steps = 0;
+        r->result = REGEX_OK;
+        uint32_t made = derive(r, state, class);
+        r->n_stack = 0;
+        if (r->result != REGEX_OK)
+            return r->result;
+        *cell = made + 1;
+    }
+    *next = *cell - 1;
+    return REGEX_OK;
+}
+
+enum regex_result regex_matches(struct regex *r, const void *text, size_t length, bool *matches) {
+    const uint8_t *bytes = text;
+    uint32_t state = r->start;
+    for (size_t i = 0; i < length && state != REGEX_DEAD; i++) {
+        enum regex_result result = regex_step(r, state, bytes[i], &state);
+        if (result == REGEX_FULL) {
+            regex_collect(r, &state, 1);
+            result = regex_step(r, state, bytes[i], &state);
+        }
+        if (result != REGEX_OK)
+            return result;
+    }
+    *matches = regex_accepts(r, state);
+    return REGEX_OK;
+}
