@@ -292,8 +292,7 @@ static const struct gguf_tensor **slot(void *base, const struct shape_place *p) 
     return (const struct gguf_tensor **)((uint8_t *)base + p->field);
 }
 
-/* "blk.N.rest": N without leading zeros. False: not of that form. */
-static bool split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf_text *rest) {
+bool shape_split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf_text *rest) {
     uint64_t at = 4, n = 0, digits = 0;
     if (name.length < 4 || memcmp(name.data, "blk.", 4) != 0)
         return false;
@@ -344,7 +343,7 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
     char shown[GGUF_SHOWN];
     void *base = s;
     bool of_input = false;
-    bool in_layer = split_layer_name(t->name, &layer, &name);
+    bool in_layer = shape_split_layer_name(t->name, &layer, &name);
     if (in_layer) {
         if (layer >= s->n_layers && layer - s->n_layers < s->n_nextn) {
             s->nextn_tensors++;
@@ -633,7 +632,8 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
         return error_set(
             e, STATOR_USAGE,
             "speculation.mode is \"mtp\", but model '%s' has no block of nextn that guesses (key "
-            "'%s.nextn_predict_layers' is missing or 0): take \"ngram\" or \"off\"",
+            "'%s.nextn_predict_layers' is missing or 0, or the file has no nextn tensors): take \"ngram\" or "
+            "\"off\"",
             model, s->arch_name);
     if (tensors->n_nextn == 0 || s->nextn_tensors == 0)
         return error_set(e, STATOR_USAGE,
@@ -657,7 +657,7 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
         struct gguf_text name = t->name;
         uint64_t layer = 0;
         bool of_input;
-        if (split_layer_name(t->name, &layer, &name) && layer == s->n_layers &&
+        if (shape_split_layer_name(t->name, &layer, &name) && layer == s->n_layers &&
             shape_is_factor(name, &of_input))
             rc = shape_check_factor(g, s, t, name, e);
     }

@@ -216,7 +216,13 @@ stator_status shape_read_local_base(const struct gguf *g, struct shape *s, float
 stator_status shape_read_dense(const struct gguf *g, struct shape *s, stator_error *e);
 /* The keys of hybrids of gated delta-net and attention layers, after those. */
 stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_error *e);
-/* Blocks of nextn (ARCH.nextn_predict_layers), which block_count includes; after those. */
+/* Splits a tensor's name "blk.N.rest" (N without leading zeros); false if it has another form. */
+bool shape_split_layer_name(struct gguf_text name, uint64_t *layer, struct gguf_text *rest);
+
+/* Blocks of nextn (ARCH.nextn_predict_layers). block_count includes them, and n_layers is then lowered by
+ * their number. Such a block has nextn.* tensors, or no tensors at all where the file leaves it out. If the
+ * last blocks have other tensors alone, block_count counts real layers only, and the file has no block of
+ * nextn. */
 stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e);
 /* The first of them has all tensors that it needs. STATOR_USAGE: the model has none, or its architecture's
  * are not computed; STATOR_BAD_MODEL. */

@@ -2,7 +2,10 @@
  * layers; and blocks of nextn. */
 #include "model/shape.h"
 
+#include "base/check.h"
+
 #include <inttypes.h>
+#include <string.h>
 
 enum {
     MAX_WIDTH = 1 << 20, /* as in shape.c */
@@ -51,6 +54,32 @@ stator_status shape_read_delta(const struct gguf *g, struct shape *s, stator_err
     return rc == STATOR_OK ? check_heads(g, s, inner, e) : rc;
 }
 
+/* What the blocks that count as nextn have: any tensors, and tensors named nextn.*. */
+struct nextn_blocks {
+    uint32_t filled, real; /* how many have nextn.* tensors; how many have others alone */
+    uint32_t first_real;
+};
+
+static struct nextn_blocks look_at_nextn(const struct gguf *g, uint32_t first, uint32_t end) {
+    bool any[SHAPE_MAX_LAYERS] = {false}, nextn[SHAPE_MAX_LAYERS] = {false};
+    struct nextn_blocks b = {0};
+    CHECK(first <= end && end <= SHAPE_MAX_LAYERS);
+    for (uint64_t i = 0; i < gguf_tensors(g); i++) {
+        struct gguf_text rest;
+        uint64_t layer = 0;
+        if (!shape_split_layer_name(gguf_tensor(g, i)->name, &layer, &rest) || layer < first || layer >= end)
+            continue;
+        any[layer] = true;
+        nextn[layer] |= rest.length > 6 && memcmp(rest.data, "nextn.", 6) == 0;
+    }
+    for (uint32_t l = first; l < end; l++) {
+        b.filled += nextn[l];
+        if (any[l] && !nextn[l] && b.real++ == 0)
+            b.first_real = l;
+    }
+    return b;
+}
+
 stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_error *e) {
     stator_status rc = shape_read_u32_or(g, s, "nextn_predict_layers", 0, UINT32_MAX, 0, &s->n_nextn, e);
     if (rc == STATOR_OK && s->n_nextn >= s->n_layers)
@@ -58,6 +87,16 @@ stator_status shape_read_nextn(const struct gguf *g, struct shape *s, stator_err
                         "key '%s.nextn_predict_layers' is %" PRIu32
                         ", but %s.block_count, which includes them, is %" PRIu32,
                         s->arch_name, s->n_nextn, s->arch_name, s->n_layers);
-    s->n_layers -= rc == STATOR_OK ? s->n_nextn : 0;
-    return rc;
+    if (rc != STATOR_OK || s->n_nextn == 0)
+        return rc;
+    const struct nextn_blocks b = look_at_nextn(g, s->n_layers - s->n_nextn, s->n_layers);
+    if (b.real > 0 && b.filled > 0)
+        return gguf_error(g, e,
+                          "key '%s.nextn_predict_layers' is %" PRIu32 ", so layer %" PRIu32
+                          " is a block of nextn, but it has tensors and none named blk.%" PRIu32 ".nextn.*",
+                          s->arch_name, s->n_nextn, b.first_real, b.first_real);
+    if (b.real > 0)
+        s->n_nextn = 0;
+    s->n_layers -= s->n_nextn;
+    return STATOR_OK;
 }

@@ -179,6 +179,40 @@ static void bad_models(void **state) {
     refused(good, "blk.3.attn_q_norm.weight", "tensor 'blk.3.attn_q_norm.weight' is missing");
 }
 
+/* Reads the model with another number of blocks of nextn in its key than it has. */
+static stator_status read_nextn(struct hybrid_model m, uint32_t key, stator_error *e) {
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    struct gguf *g = NULL;
+    w.drop[0] = "qwen35.nextn_predict_layers";
+    hybrid_model_write(&w, m);
+    w.drop[0] = NULL;
+    gguf_writer_u32(&w, "qwen35.nextn_predict_layers", key);
+    gguf_writer_finish(&w);
+    assert_int_equal(gguf_open(gguf_writer_memory_path(&w, path), &g, e), STATOR_OK);
+    stator_status st = arch_read(g, &shape, e);
+    gguf_close(g);
+    gguf_writer_free(&w);
+    return st;
+}
+
+/* The last layer is a block of nextn only if it has nextn tensors, or no tensors at all. */
+static void nextn_counts(void **state) {
+    (void)state;
+    struct hybrid_model m = hybrid_model_usual();
+    stator_error e = {0};
+    m.nextn = 0;
+    const uint32_t blocks = m.blocks;
+    assert_int_equal(read_nextn(m, 1, &e), STATOR_OK);
+    assert_true(shape.n_layers == blocks && shape.n_nextn == 0);
+    m.nextn = 1;
+    assert_int_equal(read_nextn(m, 1, &e), STATOR_OK);
+    assert_true(shape.n_layers == blocks - 1 && shape.n_nextn == 1 && shape.nextn_tensors > 0);
+    assert_int_equal(read_nextn(m, 2, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "key 'qwen35.nextn_predict_layers' is 2, so layer"));
+    assert_non_null(strstr(e.text, "has tensors and none named blk."));
+}
+
 /* A layer that is of the other kind than the keys say. */
 static void other_kind(void **state) {
     (void)state;
@@ -258,8 +292,9 @@ static void readers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(odd_shapes), cmocka_unit_test(neighbours),
-                                       cmocka_unit_test(readers),    cmocka_unit_test(bad_models),
-                                       cmocka_unit_test(other_kind), cmocka_unit_test(nextn)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nextn_counts), cmocka_unit_test(odd_shapes),
+                                       cmocka_unit_test(neighbours),   cmocka_unit_test(readers),
+                                       cmocka_unit_test(bad_models),   cmocka_unit_test(other_kind),
+                                       cmocka_unit_test(nextn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
