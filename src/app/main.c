@@ -4,6 +4,7 @@
 #include "app/out.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "device/cluster.h"
 #include "device/device.h"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include "base/arith.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "device/cluster.h"
 #include "device/device.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* The build without MPI: a process is a run of its own. */
-#include "device/device.h"
+#include "device/cluster.h"
 
 #include "base/check.h"
 

@@ -1,6 +1,7 @@
 #include "plan/planning_open.h"
 
 #include "arch/arch.h"
+#include "device/cluster.h"
 #include "kernels/kernels.h"
 #include "kernels/shared/delta.h"
 #include "os/host_memory.h"

@@ -31,7 +31,8 @@ good_tree() {
     echo '#include "device/device.h"' >src/device/cpu/device_cpu.h
     printf '#include "device/cpu/device_cpu.h"\n' >src/device/device_list.c
     echo '#include <level_zero/ze_api.h>' >src/device/level_zero/ze.c
-    printf '#include "device/device.h"\n#include "config/config.h"\n' >src/engine/engine.h
+    echo '#include "device/device.h"' >src/device/cluster.h
+    printf '#include "device/cluster.h"\n#include "device/device.h"\n#include "config/config.h"\n' >src/engine/engine.h
     printf '#include "engine/engine.h"\n' >src/engine/run/loop.h
     printf '#include "engine/run/loop.h"\n' >src/engine/start/start.h
     printf '#include "engine/start/start.h"\n#include "engine/run/loop.h"\n' >src/engine/report/report.h

@@ -11,6 +11,7 @@
 #include "app/out.h"
 
 #include "base/json_writer.h"
+#include "device/cluster.h"
 #include "device/device.h"
 #include "device/device_info.h"
 

@@ -1,6 +1,7 @@
 /* How mpiexec has started this: the ranks' hosts, versions and processors (stator-mpi only). */
 #include "app/doctor/doctor.h"
 
+#include "device/cluster.h"
 #include "device/device.h"
 
 #include <string.h>

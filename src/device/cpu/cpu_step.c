@@ -4,6 +4,7 @@
 #include "device/cpu/cpu_member.h"
 
 #include "base/clock.h"
+#include "device/cluster.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "base/arith.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "device/cluster.h"
 #include "device/remote/remote_mpi.h"
 #include "device/remote/remote_wire.h"
 

@@ -8,6 +8,7 @@
 #include "base/carve.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "device/cluster.h"
 #include "device/remote/remote_mpi.h"
 #include "device/remote/remote_wire.h"
 

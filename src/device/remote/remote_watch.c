@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "device/cluster.h"
 #include "device/remote/remote_mpi.h"
 #include "device/remote/remote_wire.h"
 

@@ -1,5 +1,6 @@
 #include "engine/report/audit.h"
 
+#include "device/cluster.h"
 #include "os/host_memory.h"
 #include "os/pages.h"
 #include "base/units.h"

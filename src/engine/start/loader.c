@@ -9,6 +9,7 @@
  * once. A packed half is written only after an upload_wait that followed its upload. */
 #include "engine/start/loader.h"
 
+#include "device/cluster.h"
 #include "plan/load_window.h"
 
 #include <inttypes.h>

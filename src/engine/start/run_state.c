@@ -1,5 +1,6 @@
 #include "engine/start/run_state.h"
 
+#include "device/cluster.h"
 #include "engine/run/checkpoints.h"
 #include "engine/run/trace.h"
 #include "kernels/kernels.h"

@@ -1,6 +1,7 @@
 #include "engine/start/start.h"
 
 #include "base/hash.h"
+#include "device/cluster.h"
 #include "os/pages.h"
 #include "engine/start/enforce.h"
 #include "engine/start/loader.h"

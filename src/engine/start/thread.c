@@ -1,6 +1,7 @@
 #include "engine/start/thread.h"
 
 #include "base/clock.h"
+#include "device/cluster.h"
 #include "engine/run/loop.h"
 #include "engine/start/enforce.h"
 #include "engine/start/start.h"
