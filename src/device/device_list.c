@@ -70,45 +70,83 @@ stator_status device_choose(const char *name, const struct device_options *o, st
                      name, DEVICE_MAX - 1);
 }
 
-stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
+/* What a back end does with a device that was chosen. */
+struct device_backend {
+    bool (*owns)(const struct device_facts *f);
+    /* NULL: it takes every model that the engine can run. */
+    stator_status (*takes)(const struct device_choice *c, const struct device_model *m, stator_error *e);
+    uint64_t (*host_bytes)(const struct device_choice *c, const struct device_model *m, bool trace);
+    stator_status (*open)(const struct device_choice *c, const struct device_model *m, bool trace,
+                          const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                          stator_error *e);
+};
+
+/* The last row's: what no row above owns. A build without Level Zero plans described GPUs as if they were
+ * this. */
+static bool is_here(const struct device_facts *f) {
+    return !f->remote;
+}
+
 #ifdef STATOR_LEVEL_ZERO
-    if (!c->facts.host_memory && !c->facts.remote)
-        return lz_device_takes(c, m, e);
+static bool is_level_zero(const struct device_facts *f) {
+    return !f->remote && !f->host_memory;
+}
 #endif
+
+#ifdef STATOR_MPI
+static bool is_remote(const struct device_facts *f) {
+    return f->remote;
+}
+
+static uint64_t remote_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
     (void)c;
-    (void)m;
-    (void)e;
-    return STATOR_OK;
+    (void)trace;
+    return remote_device_host_bytes(m);
+}
+
+static stator_status remote_open(const struct device_choice *c, const struct device_model *m, bool trace,
+                                 const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                                 stator_error *e) {
+    (void)trace;
+    (void)phase;
+    return remote_device_open(c, m, memory, bytes, out, e);
+}
+#endif
+
+static const struct device_backend backends[] = {
+#ifdef STATOR_MPI
+    {is_remote, NULL, remote_bytes, remote_open},
+#endif
+#ifdef STATOR_LEVEL_ZERO
+    {is_level_zero, lz_device_takes, lz_device_host_bytes, lz_device_open},
+#endif
+    {is_here, NULL, cpu_device_host_bytes, cpu_device_open},
+};
+
+/* NULL: this build has none for the device, which is one of another host in a build without MPI. */
+static const struct device_backend *backend_of(const struct device_choice *c) {
+    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)
+        if (backends[i].owns(&c->facts))
+            return &backends[i];
+    return NULL;
+}
+
+stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
+    const struct device_backend *b = backend_of(c);
+    return b != NULL && b->takes != NULL ? b->takes(c, m, e) : STATOR_OK;
 }
 
 uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
-#ifdef STATOR_MPI
-    if (c->facts.remote)
-        return remote_device_host_bytes(m);
-#endif
-    if (c->facts.remote)
-        return 0;
-#ifdef STATOR_LEVEL_ZERO
-    if (!c->facts.host_memory)
-        return lz_device_host_bytes(c, m, trace);
-#endif
-    return cpu_device_host_bytes(c, m, trace);
+    const struct device_backend *b = backend_of(c);
+    return b != NULL ? b->host_bytes(c, m, trace) : 0;
 }
 
 stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
                           const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
                           stator_error *e) {
-#ifdef STATOR_MPI
-    if (c->facts.remote)
-        return remote_device_open(c, m, memory, bytes, out, e);
-#endif
-    CHECK(!c->facts.remote);
-#ifdef STATOR_LEVEL_ZERO
-    if (!c->facts.host_memory)
-        return lz_device_open(c, m, trace, phase, memory, bytes, out, e);
-#endif
-    CHECK(strcmp(c->facts.kind, "cpu") == 0);
-    return cpu_device_open(c, m, trace, phase, memory, bytes, out, e);
+    const struct device_backend *b = backend_of(c);
+    CHECK(b != NULL && (b->open != cpu_device_open || strcmp(c->facts.kind, "cpu") == 0));
+    return b->open(c, m, trace, phase, memory, bytes, out, e);
 }
 
 static void cpu_info(struct device_info *i) {
