@@ -1,5 +1,6 @@
 #include "app/options.h"
 
+#include "app/foreign_options.h"
 #include "app/out.h"
 #include "base/arith.h"
 #include "base/nearest.h"
@@ -141,7 +142,38 @@ static bool is_help(const char *text) {
     return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
 }
 
-static bool unknown(const struct options *o, const char *text) {
+static bool has_row(const struct options *o, const char *name) {
+    for (size_t i = 0; i < o->n_rows; i++)
+        if (o->rows[i].name != NULL && strcmp(o->rows[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Says what stator has in place of another program's option; `next` is the argument behind it, or NULL.
+ * False: it is none. */
+static bool told_foreign(const struct options *o, const char *text, const char *next) {
+    const struct foreign_option *f = foreign_option_find(text);
+    if (f == NULL || (f->key != NULL && !has_row(o, "set")))
+        return false;
+    const char *value = strchr(text, '=');
+    value = value != NULL ? value + 1 : next != NULL && next[0] != '-' ? next : "VALUE";
+    const char *more = f->hint != NULL ? f->hint : "";
+    if (f->own != NULL && has_row(o, f->own))
+        out_fail(o->command, STATOR_USAGE, "unknown option %.100s; stator has --%s", text, f->own);
+    else if (f->key != NULL && f->hint != NULL)
+        out_fail(o->command, STATOR_USAGE, "unknown option %.100s; stator has the key %s, %s: --set %s=VALUE",
+                 text, f->key, more, f->key);
+    else if (f->key != NULL)
+        out_fail(o->command, STATOR_USAGE, "unknown option %.100s; stator has the key %s: --set %s=%.100s",
+                 text, f->key, f->key, value);
+    else
+        out_fail(o->command, STATOR_USAGE, "unknown option %.100s: %s", text, more);
+    return true;
+}
+
+static bool unknown(const struct options *o, const char *text, const char *next) {
+    if (told_foreign(o, text, next))
+        return false;
     const char *names[MAX_ROWS + 1];
     char typed[MAX_NAME];
     size_t n = 0;
@@ -249,8 +281,8 @@ static bool take_option(const struct options *o, int argc, char **argv, int *i) 
     const char *ignored = NULL;
     char name[MAX_NAME];
     const struct options_row *row = find(o, argv[*i], &value);
-    if (row == NULL)
-        return unknown(o, argv[*i]);
+    if (row == NULL || foreign_option_is_word(argv[*i]))
+        return unknown(o, argv[*i], *i + 1 < argc ? argv[*i + 1] : NULL);
     if (row->kind == OPTIONS_FLAG) {
         if (value == NULL)
             return take_value(o, row, NULL);

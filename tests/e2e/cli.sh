@@ -167,4 +167,30 @@ PY
     printed '"nextn"'
 }
 
+test_other_programs_options() { # What users of llama.cpp and ollama type gets the key that stator has.
+    local c=configs/demo.cfg
+    expect 2 "$stator" serve $c --port 9000
+    said 'unknown option --port; stator has the key server.port: --set server.port=9000'
+    expect 2 "$stator" serve $c --host=0.0.0.0
+    said '--set server.host=0.0.0.0'
+    expect 2 "$stator" run $c -c 4096
+    said 'unknown option -c; stator has the key memory.context: --set memory.context=4096'
+    expect 2 "$stator" run $c -t 4
+    said '--set cpu.threads=4'
+    expect 2 "$stator" run $c -ngl 99
+    said 'unknown option -ngl: stator places the layers itself'
+    expect 2 "$stator" run $c --temperature 1
+    said 'unknown option --temperature; stator has --temp$'
+    expect 2 "$stator" serve $c --temperature 1
+    said '--set sampling.temperature=1'
+    expect 2 "$stator" run -m configs/demo.gguf
+    said 'unknown option -m: .* is an argument'
+    expect 2 "$stator" run -hf Qwen/Qwen3-0.6B-GGUF
+    said 'downloads nothing'
+    expect 2 "$stator" version --port 9000
+    said 'unknown option --port'
+    ! grep -q -e '--set' "$tmp/err" || fail 'version has no config, but the hint names a key'
+    expect 0 "$stator" run $c -p x -n3
+}
+
 run_tests
