@@ -559,6 +559,16 @@ static bool is_model(const char *path, const char *text, size_t n) {
            (length > 5 && strcmp(path + length - 5, ".gguf") == 0);
 }
 
+/* Files that people take for models: the start of JSON, and of safetensors (8 bytes of length, then JSON). */
+static const char *other_format(const char *path, const char *text, size_t n) {
+    const size_t length = strlen(path);
+    if (n > 9 && text[8] == '{' && memchr(text, 0, 8) != NULL)
+        return "a safetensors file";
+    if (length > 5 && strcmp(path + length - 5, ".json") == 0)
+        return "a JSON file";
+    return NULL;
+}
+
 static stator_status load(const char *path, int fd, char *buffer, const char *const *set, size_t n_set,
                           struct config *out, stator_error *e) {
     char name[WHERE];
@@ -576,6 +586,12 @@ static stator_status load(const char *path, int fd, char *buffer, const char *co
         if (n > CONFIG_MAX_FILE)
             return error_set(e, STATOR_USAGE, "%s is larger than 1 MiB and no GGUF file: not a config file",
                              name);
+        const char *other = other_format(path, buffer, n);
+        if (other != NULL)
+            return error_set(e, STATOR_USAGE,
+                             "%s is %s, not GGUF; expected a config file or a .gguf file (llama.cpp's "
+                             "convert_hf_to_gguf.py makes one of a model's folder)",
+                             name, other);
         return config_parse(buffer, n, path, folder, set, n_set, out, e);
     }
     memset(out, 0, sizeof *out);
@@ -583,6 +599,20 @@ static stator_status load(const char *path, int fd, char *buffer, const char *co
     struct parse p = {.c = out, .e = e, .name = name, .folder = folder};
     const char *slash = strrchr(path, '/');
     return resolve(&p, NULL, 0, slash != NULL ? slash + 1 : path, set, n_set);
+}
+
+/* What a name that is no file may have meant, for the end of an error. */
+static const char *meant(const char *path) {
+    const char *slash = strchr(path, '/');
+    const bool tag = slash == NULL && strchr(path, ':') != NULL;
+    const bool hub = slash != NULL && slash != path && path[0] != '.' && strchr(slash + 1, '/') == NULL;
+    const size_t n = strlen(path);
+    if ((n > 4 && strcmp(path + n - 4, ".cfg") == 0) || (n > 5 && strcmp(path + n - 5, ".gguf") == 0))
+        return "";
+    return tag || hub ? ". If this is a name on Hugging Face or ollama: stator downloads nothing; get the "
+                        "model's .gguf "
+                        "file and give its path"
+                      : "";
 }
 
 stator_status config_load(const char *path, const char *const *set, size_t n_set, struct config *out,
@@ -594,8 +624,8 @@ stator_status config_load(const char *path, const char *const *set, size_t n_set
                          name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return error_set(e, STATOR_USAGE, "can't open %s: %s; expected a config file or a .gguf file", name,
-                         strerror(errno));
+        return error_set(e, STATOR_USAGE, "can't open %s: %s; expected a config file or a .gguf file%s", name,
+                         strerror(errno), errno == ENOENT ? meant(path) : "");
     char *buffer = malloc(CONFIG_MAX_FILE + 1);
     stator_status st = buffer == NULL
                            ? error_set(e, STATOR_DOES_NOT_FIT, "%s: no memory to read the config file", name)

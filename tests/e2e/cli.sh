@@ -193,4 +193,19 @@ test_other_programs_options() { # What users of llama.cpp and ollama type gets t
     expect 0 "$stator" run $c -p x -n3
 }
 
+test_no_gguf() { # What is not GGUF, and names of models that are somewhere else.
+    echo '{"architectures": ["Qwen3ForCausalLM"]}' >"$tmp/config.json"
+    expect 2 "$stator" run "$tmp/config.json" -p x
+    said 'config.json is a JSON file, not GGUF'
+    printf '\x10\0\0\0\0\0\0\0{"__metadata__":{}}' >"$tmp/model.safetensors"
+    expect 2 "$stator" plan "$tmp/model.safetensors"
+    said 'model.safetensors is a safetensors file, not GGUF'
+    expect 2 "$stator" run Qwen/Qwen3-0.6B-GGUF -p x
+    said 'stator downloads nothing'
+    expect 2 "$stator" run qwen3:8b -p x
+    said 'stator downloads nothing'
+    expect 2 "$stator" run absent/box.cfg -p x
+    ! grep -q downloads "$tmp/err" || fail 'a missing config file is taken for a name'
+}
+
 run_tests
