@@ -92,4 +92,42 @@ test_picture_of_the_plan() {
     grep -o '>cpu:0, [^<]*' $then | diff "$tmp/now" - >"$tmp/diff" || fail "$then is of another plan: $(cat "$tmp/diff")"
 }
 
+# Programs that draw SVG without a browser see the colours of the arenas, too. Prints how many of the legend's colours a picture has.
+colours_of() {
+    rsvg-convert -w 400 "$1" -o "$tmp/picture.png" || fail "rsvg-convert refuses $1"
+    python3 - "$tmp/picture.png" <<'END'
+import struct, sys, zlib
+data, at, packed = open(sys.argv[1], 'rb').read(), 8, b''
+while at < len(data):
+    n, kind = struct.unpack_from('>I4s', data, at)
+    body = data[at + 8:at + 8 + n]
+    if kind == b'IHDR':
+        width, height, depth, form = struct.unpack_from('>IIBB', body)
+    if kind == b'IDAT':
+        packed += body
+    at += n + 12
+step = {2: 3, 6: 4}[form]
+raw, line, before, seen = zlib.decompress(packed), width * step, bytearray(width * step), set()
+for y in range(height):
+    way, row = raw[y * (line + 1)], bytearray(raw[y * (line + 1) + 1:(y + 1) * (line + 1)])
+    for x in range(line):
+        a, b, c = (row[x - step] if x >= step else 0), before[x], (before[x - step] if x >= step else 0)
+        p = a + b - c
+        near = min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2]
+        row[x] = (row[x] + (0, a, b, (a + b) // 2, near)[way]) & 255
+    seen.update(bytes(row[x:x + 3]).hex() for x in range(0, line, step))
+    before = row
+print(len(seen & {'8ab8f0', 'f2b880', 'c9b2ec', '8fd3a6', 'f3a0ac', '8ed5dc', 'c3cad2'}))
+END
+}
+
+test_picture_without_a_browser() {
+    command -v rsvg-convert >/dev/null || { skip 'no rsvg-convert here (package librsvg2-bin)'; return; }
+    expect 0 "$stator" plan configs/demo.cfg --set memory.host_limit=32MiB --svg "$tmp/plan.svg"
+    local picture
+    for picture in "$tmp/plan.svg" src/plan/demo_plan.svg; do
+        [ "$(colours_of "$picture")" = 7 ] || fail "$picture is drawn without the colours of its legend"
+    done
+}
+
 run_tests

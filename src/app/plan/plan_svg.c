@@ -45,31 +45,44 @@ static void text_at(const struct svg *g, double x, double y, const char *class, 
     fputs("</text>\n", g->f);
 }
 
+struct palette {
+    const char *background, *text, *soft, *free;
+    const char *role[PLAN_ROLES];
+};
+
+/* Literal colours: librsvg and Inkscape know no CSS variables and would draw everything black. */
+static void put_colours(FILE *f, const struct palette *c) {
+    fprintf(f,
+            ".bg{fill:%s}.free{fill:%s}text{fill:%s}.soft,.right{fill:%s}\n"
+            ".bound{stroke:%s}.b{stroke:%s}.b:hover{stroke:%s;stroke-width:2}\n",
+            c->background, c->free, c->text, c->soft, c->text, c->background, c->text);
+    for (int r = 0; r < PLAN_ROLES; r++)
+        fprintf(f, ".r%d{fill:%s}", r, c->role[r]);
+}
+
 static void put_style(FILE *f) {
-    static const char *const light[PLAN_ROLES] = {"#8ab8f0", "#f2b880", "#c9b2ec", "#8fd3a6",
-                                                  "#f3a0ac", "#8ed5dc", "#c3cad2"};
-    static const char *const dark[PLAN_ROLES] = {"#2a5d9c", "#96561a", "#69489c", "#2c7346",
-                                                 "#9a3848", "#23717a", "#59636e"};
-    fputs("<style>\nsvg{color-scheme:light dark;--bg:#ffffff;--fg:#1f2328;--soft:#59636e;--free:#eef1f4;", f);
-    for (int r = 0; r < PLAN_ROLES; r++)
-        fprintf(f, "--r%d:%s;", r, light[r]);
-    fputs(
-        "}\n@media (prefers-color-scheme:dark){svg{--bg:#0d1117;--fg:#e6edf3;--soft:#9198a1;--free:#1c232b;",
-        f);
-    for (int r = 0; r < PLAN_ROLES; r++)
-        fprintf(f, "--r%d:%s;", r, dark[r]);
-    fputs("}}\n.bg{fill:var(--bg)}.free{fill:var(--free)}\n"
-          "text{font:12px "
-          "system-ui,sans-serif;fill:var(--fg)}.soft{fill:var(--soft)}.right{text-anchor:end;fill:var(--soft)"
-          "}\n"
+    static const struct palette light = {
+        "#ffffff",
+        "#1f2328",
+        "#59636e",
+        "#eef1f4",
+        {"#8ab8f0", "#f2b880", "#c9b2ec", "#8fd3a6", "#f3a0ac", "#8ed5dc", "#c3cad2"}};
+    static const struct palette dark = {
+        "#0d1117",
+        "#e6edf3",
+        "#9198a1",
+        "#1c232b",
+        {"#2a5d9c", "#96561a", "#69489c", "#2c7346", "#9a3848", "#23717a", "#59636e"}};
+    fputs("<style>\nsvg{color-scheme:light dark}\n"
+          "text{font-family:system-ui,sans-serif;font-size:12px}.right{text-anchor:end}\n"
           ".h1{font-size:18px;font-weight:600}.h2{font-size:15px;font-weight:600}.in{pointer-events:none;"
           "font-size:11px}\n"
-          ".bound{stroke:var(--fg);stroke-width:1;stroke-dasharray:5 4;fill:none}\n"
-          ".b{stroke:var(--bg);stroke-width:.6}.b:hover{stroke:var(--fg);stroke-width:2}\n",
+          ".bound{stroke-width:1;stroke-dasharray:5 4;fill:none}.b{stroke-width:.6}\n",
           f);
-    for (int r = 0; r < PLAN_ROLES; r++)
-        fprintf(f, ".r%d{fill:var(--r%d)}", r, r);
-    fputs("\n</style>\n", f);
+    put_colours(f, &light);
+    fputs("\n@media (prefers-color-scheme:dark){\n", f);
+    put_colours(f, &dark);
+    fputs("}\n</style>\n", f);
 }
 
 static void put_legend(struct svg *g) {
