@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -235,7 +236,37 @@ static stator_status too_small(const char *what, stator_error *e) {
     return error_set(e, STATOR_DOES_NOT_FIT, "server.memory is too small for %s: raise it", what);
 }
 
+/* What a server opens after this: libevent's epoll and signal pipe, the engine's event, the socket that
+ * listens, a file of /proc, a datagram to systemd, and a few clients. libevent ends the process where it
+ * finds no room for its own. */
+#define OPEN_FILES 12
+
+static stator_status need_open_files(stator_error *e) {
+    int fds[OPEN_FILES];
+    int n = 0;
+    while (n < OPEN_FILES && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        n++;
+    const int why = errno;
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    if (n == OPEN_FILES)
+        return STATOR_OK;
+    struct rlimit limit = {0};
+    if (why == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return error_set(
+            e, STATOR_FAILED,
+            "a server opens %d files and sockets more, and only %d are left (ulimit -n is %llu): raise it to "
+            "at least %llu, and by one for each client",
+            OPEN_FILES, n, (unsigned long long)limit.rlim_cur,
+            (unsigned long long)limit.rlim_cur + (unsigned)(OPEN_FILES - n));
+    return error_set(e, STATOR_FAILED, "a server opens %d files and sockets more, but after %d: %s",
+                     OPEN_FILES, n, strerror(why));
+}
+
 static stator_status open_base(struct server_loop *l, stator_error *e) {
+    stator_status rc = need_open_files(e);
+    if (rc != STATOR_OK)
+        return rc;
     struct event_config *c = event_config_new();
     if (c == NULL)
         return too_small("libevent", e);

@@ -155,4 +155,13 @@ test_processes() {
     said "can't be started: "
 }
 
+test_few_open_files() { # A server that has no room for its sockets says so, where libevent would end the process.
+    local n
+    for n in 6 7 8 9 10; do
+        expect 1 sh -c "ulimit -n $n; exec $stator serve configs/demo.cfg --set server.port=0"
+        said "only [0-9]+ are left \(ulimit -n is $n\): raise it to at least [0-9]+"
+        ! grep -qE '^\[(warn|err)\]' "$tmp/err" || fail "libevent speaks to the user: $(cat "$tmp/err")"
+    done
+}
+
 run_tests
