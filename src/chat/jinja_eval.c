@@ -387,13 +387,16 @@ static struct jinja_value dig(struct jinja *j, struct jinja_scope *s, const stru
 /* A filter's operand: of a block's filters the captured text stands innermost. */
 static struct jinja_value filter(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n,
                                  const struct jinja_value *innermost) {
+    jinja_deeper(j); /* a chain of a block's filters */
     // cppcheck-suppress nullPointer ; without an operand it is a block's
     struct jinja_value v = n->a == NULL                                        ? *innermost
                            : innermost != NULL && n->a->kind == JINJA_N_FILTER ? filter(j, s, n->a, innermost)
                                                                                : evaluate(j, s, n->a);
     struct jinja_args args = arguments(j, s, n->args);
     j->line = n->line;
-    return jinja_filter(j, n->name, v, &args);
+    v = jinja_filter(j, n->name, v, &args);
+    j->depth--;
+    return v;
 }
 
 static struct jinja_value evaluate(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {

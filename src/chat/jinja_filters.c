@@ -92,8 +92,10 @@ static struct jinja_value f_safe(struct jinja *j, struct jinja_value v, const st
 
 static struct jinja_value f_length(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     (void)a;
-    if (v.kind == JINJA_STRING)
+    if (v.kind == JINJA_STRING) {
+        jinja_step(j, 1 + v.s.n / 16);
         return jinja_int((int64_t)jinja_length_of(v.s));
+    }
     if (v.kind == JINJA_DICT)
         return jinja_int((int64_t)v.dict->n);
     return jinja_int((int64_t)jinja_items(j, &v)->n);
@@ -528,7 +530,11 @@ struct jinja_value jinja_filter(struct jinja *j, struct jinja_string name, struc
     if (i == sizeof filters / sizeof filters[0])
         jinja_fail(j, "the filter '%.*s' is not supported", (int)(name.n < 60 ? name.n : 60), name.p);
     jinja_args_check(j, a, name, filters[i].places, filters[i].names);
-    return filters[i].run(j, v, a);
+    jinja_step(j, 1);
+    jinja_deeper(j); /* map and select call filters and tests */
+    v = filters[i].run(j, v, a);
+    j->depth--;
+    return v;
 }
 
 /* --- tests */
@@ -630,6 +636,7 @@ bool jinja_test(struct jinja *j, struct jinja_string name, const struct jinja_va
     if (a->n != tests[i].arguments || a->named->n > 0)
         jinja_fail(j, "the test '%s' takes %zu arguments, found %zu", tests[i].name, tests[i].arguments,
                    a->n + a->named->n);
+    jinja_step(j, 1 + (v->kind == JINJA_STRING ? v->s.n / 64 : 0));
     const bool whole = v->kind == JINJA_INT;
     switch (tests[i].number) {
     case TEST_BOOLEAN:

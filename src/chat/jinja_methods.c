@@ -124,8 +124,10 @@ static size_t among(const char *p, size_t n, struct jinja_string chars) {
 
 static struct jinja_string stripped(struct jinja *j, struct jinja_string s, struct jinja_string chars,
                                     bool left, bool right) {
+    const uint64_t cost = chars.n / 16; /* of a look through chars, for every character */
     jinja_step(j, 1 + s.n / 32);
     for (size_t k = 1; left && s.n > 0 && (k = among(s.p, s.n, chars)) > 0;) {
+        jinja_step(j, cost);
         s.p += k;
         s.n -= k;
     }
@@ -133,6 +135,7 @@ static struct jinja_string stripped(struct jinja *j, struct jinja_string s, stru
         size_t back = 1;
         while (back < s.n && back < 4 && ((unsigned char)s.p[s.n - back] & 0xC0) == 0x80)
             back++;
+        jinja_step(j, cost);
         if (among(s.p + s.n - back, back, chars) != back)
             break;
         s.n -= back;
@@ -262,15 +265,19 @@ static struct jinja_value change_case(struct jinja *j, struct jinja_string s, st
 
 static bool has_end(struct jinja *j, struct jinja_string s, const struct jinja_value *v,
                     struct jinja_string how) {
+    jinja_step(j, 1);
     if (v != NULL && v->kind == JINJA_LIST && v->list->tuple) {
-        for (size_t i = 0; i < v->list->n; i++)
-            if (has_end(j, s, &v->list->items[i], how))
-                return true;
-        return false;
+        bool found = false;
+        jinja_deeper(j);
+        for (size_t i = 0; i < v->list->n && !found; i++)
+            found = has_end(j, s, &v->list->items[i], how);
+        j->depth--;
+        return found;
     }
     struct jinja_string end = need_string(j, v, how);
     if (end.n > s.n)
         return false;
+    jinja_step(j, end.n / 64);
     return end.n == 0 || memcmp(how.p[0] == 's' || jinja_is(how, "removeprefix") ? s.p : s.p + s.n - end.n,
                                 end.p, end.n) == 0;
 }
@@ -309,6 +316,7 @@ static struct jinja_value string_method(struct jinja *j, struct jinja_string s, 
     static const char *const named[] = {"sep", "maxsplit", "old", "new", "count", NULL};
     jinja_args_check(j, a, name, 3, named);
     const struct jinja_value *first = jinja_arg(j, a, 0, NULL);
+    jinja_step(j, 1 + s.n / 64);
     if (jinja_is(name, "strip") || jinja_is(name, "lstrip") || jinja_is(name, "rstrip")) {
         struct jinja_string chars = {0};
         if (first != NULL && first->kind != JINJA_NONE)
@@ -326,7 +334,8 @@ static struct jinja_value string_method(struct jinja *j, struct jinja_string s, 
     if (jinja_is(name, "startswith") || jinja_is(name, "endswith"))
         return jinja_bool(has_end(j, s, first, name));
     if (jinja_is(name, "removeprefix") || jinja_is(name, "removesuffix")) {
-        size_t n = has_end(j, s, first, name) ? first->s.n : 0;
+        const struct jinja_string end = need_string(j, first, name); /* no tuple of them, as in Python */
+        size_t n = has_end(j, s, first, name) ? end.n : 0;
         return jinja_of_string(s.p + (jinja_is(name, "removeprefix") ? n : 0), s.n - n);
     }
     if (jinja_is(name, "replace"))

@@ -252,6 +252,7 @@ bool jinja_equal(struct jinja *j, const struct jinja_value *a, const struct jinj
     case JINJA_NONE:
         return true;
     case JINJA_STRING:
+        jinja_step(j, a->s.n == b->s.n ? a->s.n / 64 : 0);
         return a->s.n == b->s.n && (a->s.n == 0 || memcmp(a->s.p, b->s.p, a->s.n) == 0);
     case JINJA_LIST:
         jinja_step(j, a->list->n + 1);
@@ -269,6 +270,7 @@ bool jinja_equal(struct jinja *j, const struct jinja_value *a, const struct jinj
     case JINJA_NAMESPACE:
         if (a->dict == b->dict || a->dict->n != b->dict->n)
             return a->dict == b->dict;
+        jinja_step(j, a->dict->n + 1);
         jinja_deeper(j);
         for (size_t i = 0; i < a->dict->n; i++) {
             const struct jinja_value *other = jinja_dict_find(j, b->dict, a->dict->entries[i].key);
@@ -305,6 +307,7 @@ int jinja_order(struct jinja *j, const struct jinja_value *a, const struct jinja
     if (a->kind == JINJA_STRING && b->kind == JINJA_STRING) {
         /* The order of UTF-8's bytes is that of the characters. */
         size_t n = a->s.n < b->s.n ? a->s.n : b->s.n;
+        jinja_step(j, n / 64);
         int c = n > 0 ? memcmp(a->s.p, b->s.p, n) : 0;
         return c != 0 ? c : (a->s.n > b->s.n) - (a->s.n < b->s.n);
     }

@@ -27,6 +27,26 @@ test_no_tokens() { # A bos id without a token to it.
     expect 0 "$stator" template "$shared/faults/empty_tokens_5.gguf" -f "$shared/faults/in2.json"
 }
 
+# Work and recursion that a template could hide from the limits.
+test_hidden_work() {
+    local endless="it takes more than 20000000 steps" nested="it is nested more than 400 deep"
+    printf '%s' '{% set ns = namespace(t=("a",)) %}{% for i in range(60) %}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{{ "x".startswith(ns.t) }}' >"$tmp/double"
+    expect 2 sh -c "echo '{}' | timeout 60 $stator template $tmp/double"
+    said "$endless"
+    printf '%s' '{% set ns = namespace(t=("a",)) %}{% for i in range(5000) %}{% set ns.t = (ns.t,) %}{% endfor %}{{ "x".endswith(ns.t) }}' >"$tmp/deep"
+    expect 2 sh -c "echo '{}' | timeout 60 $stator template $tmp/deep"
+    said "$nested"
+    printf '%s' '{% set s = "a" * 1000000 %}{% set c = "b" * 1000000 ~ "a" %}{{ s.strip(c) }}' >"$tmp/strip"
+    expect 2 sh -c "echo '{}' | timeout 60 $stator template $tmp/strip"
+    said "$endless"
+    printf '%s' '{% set s = "a" * 4000000 %}{% for i in range(100000) %}{% if s|length == 0 %}x{% endif %}{% endfor %}' >"$tmp/length"
+    expect 2 sh -c "echo '{}' | timeout 60 $stator template $tmp/length"
+    said "$endless"
+    printf '%s' '{{ "abc".removeprefix(("a", "b")) }}' >"$tmp/prefix"
+    expect 2 sh -c "echo '{}' | $stator template $tmp/prefix"
+    said 'removeprefix: a string is expected, found a list'
+}
+
 test_what_it_refuses() {
     echo '{{ messages[0].nothing.x }}' >"$tmp/t"
     expect 2 sh -c "echo '$input' | $stator template $tmp/t"
