@@ -105,10 +105,13 @@ SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
 HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md \
                speed=src/kernels/cpu/README.md hosts=src/device/remote/README.md
 # The files of the web page.
-PAGE_FILES := html=src/server/page.html css=src/server/page.css js=src/server/page.js text=src/server/page_text.js \
-              store=src/server/page_store.js map=src/server/page_map.js icon=src/server/page.svg
+PAGE_FILES := html=src/server/page/page.html css=src/server/page/page.css js=src/server/page/page.js text=src/server/page/page_text.js \
+              store=src/server/page/page_store.js map=src/server/page/page_map.js icon=src/server/page/page.svg
 CARRIED := $(BUILD)/opencl_modules.o $(BUILD)/help_topics.o $(BUILD)/page_files.o
-TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/test_*.c)))
+# A unit test lies in the folder of the room that it tests; its program is $(BUILD)/tests/NAME.
+UNIT_TESTS := $(sort $(wildcard tests/unit/*/test_*.c))
+TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_TESTS)))
+vpath test_%.c $(sort $(dir $(UNIT_TESTS)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
@@ -213,9 +216,9 @@ $(BUILD)/help_topics.o: $(foreach t,$(HELP_TOPICS),$(lastword $(subst =, ,$t))) 
 	$(Q)tools/embed_text help topic app/help_topics.h $(HELP_TOPICS) >$(@:.o=.c)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
-$(BUILD)/page_files.o: $(foreach t,$(PAGE_FILES),$(lastword $(subst =, ,$t))) tools/embed_text src/server/page_files.h Makefile
+$(BUILD)/page_files.o: $(foreach t,$(PAGE_FILES),$(lastword $(subst =, ,$t))) tools/embed_text src/server/page/page_files.h Makefile
 	@mkdir -p $(@D)
-	$(Q)tools/embed_text page file server/page_files.h $(PAGE_FILES) >$(@:.o=.c)
+	$(Q)tools/embed_text page file server/page/page_files.h $(PAGE_FILES) >$(@:.o=.c)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 # The instruction sets of the kernel tiers; every other file is plain x86-64.
@@ -274,7 +277,7 @@ include tools/zecuda/zecuda.mk
 tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1 $(BUILD)/sysman/libze_loader.so.1 $(BUILD)/abort/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
              $(BUILD)/bench_pack $(if $(SANITIZE),,$(BUILD)/stator-static) $(if $(shell command -v mpicc.$(MPI)),$(BUILD)/stator-mpi-$(MPI))
 
-$(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
+$(BUILD)/tests/test_%: test_%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)

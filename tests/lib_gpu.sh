@@ -6,7 +6,7 @@ prompt=' autumn, a wise old toad gave Bibi a tiny seed.'
 small=slices=1,subslices=1,eus=8,threads=8
 
 need_driver() {
-    if grep -qE '__(asan|tsan)_init' "$stator"; then # tests/unit/test_level_zero.c runs there
+    if grep -qE '__(asan|tsan)_init' "$stator"; then # tests/unit/device/test_level_zero.c runs there
         echo "the loader opens drivers with RTLD_DEEPBIND, which sanitizers refuse" >"$tmp/.skip"
         exit 0
     fi

@@ -1,6 +1,6 @@
 /* Block formats of weights as they lie in GGUF files: rows of blocks, each block `values` weights in `bytes`
  * bytes. Source of the layouts: the ggml project's public block structures; checked bit for bit against
- * ggml's own vectors (tests/unit/test_block.c). */
+ * ggml's own vectors (tests/unit/formats/test_block.c). */
 #ifndef STATOR_FORMATS_BLOCK_H
 #define STATOR_FORMATS_BLOCK_H
 

@@ -4,7 +4,7 @@
 #ifndef STATOR_SERVER_REQUEST_LOG_H
 #define STATOR_SERVER_REQUEST_LOG_H
 
-#include "server/http.h"
+#include "server/http/http.h"
 
 struct request_log {
     int fd; /* -1: requests are not logged */

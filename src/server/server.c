@@ -3,12 +3,12 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "server/api.h"
-#include "server/edge_pool.h"
-#include "server/http.h"
-#include "server/notify.h"
-#include "server/ops.h"
-#include "server/page.h"
+#include "server/openai/api.h"
+#include "server/http/edge_pool.h"
+#include "server/http/http.h"
+#include "server/http/notify.h"
+#include "server/ops/ops.h"
+#include "server/page/page.h"
 #include "server/request_log.h"
 
 #include <errno.h>

@@ -30,7 +30,7 @@ struct server_loop;
 
 #define SERVER_GPUS 16 /* whose audits are shown */
 
-/* The last audit, of ops_memory.c: to look at every page of the plan is not for free. */
+/* The last audit, of ops/ops_memory.c: to look at every page of the plan is not for free. */
 struct server_audit {
     stator_audit host;
     stator_device_audit gpus[SERVER_GPUS];

@@ -1,5 +1,5 @@
 # Bad model files through the binary: exit code 4 and an error that names the file and what is wrong in it. (Truncation at
-# every byte is in tests/unit/test_gguf.c.)
+# every byte is in tests/unit/model/test_gguf.c.)
 . tests/lib.sh
 corpus=tests/fuzz/corpus_gguf
 

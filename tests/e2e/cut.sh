@@ -1,5 +1,5 @@
 # A model file that is truncated while commands have it open: exit 4 with its name, or 0 when they no longer need it;
-# never a signal. (Every place between the calls of the library is in tests/unit/test_cut.c.)
+# never a signal. (Every place between the calls of the library is in tests/unit/engine/test_cut.c.)
 . tests/lib.sh
 
 # cut_under COMMAND...: runs it on $tmp/model.gguf, 40 times, and cuts the file somewhere meanwhile.

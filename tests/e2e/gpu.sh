@@ -567,7 +567,7 @@ PY
 }
 
 # Chunks of a prompt overlap: the first GPU begins chunk i + 1 before the second has ended chunk i. (That it always can is shown
-# without a clock in tests/unit/test_async.c, overlap.) And the picture of it in tools/zesim.
+# without a clock in tests/unit/engine/test_async.c, overlap.) And the picture of it in tools/zesim.
 test_prefill_overlap() {
     need_driver
     expect_gpu 0 devices=2,peer=ok "$stator" run $cfg --tokens "$(seq -s ' ' 10 89)" --temp 0 -n 1 --set memory.batch=16 \

@@ -6,7 +6,7 @@ count=${BUILD:-$(dirname "$stator")}/count
 prompt='Once upon a time, there was a little fox named Pip. One day he went out to find the sea. He ran and ran.'
 
 need_driver() {
-    if grep -qE '__(asan|tsan)_init' "$stator"; then # tests/unit/test_level_zero.c runs there
+    if grep -qE '__(asan|tsan)_init' "$stator"; then # tests/unit/device/test_level_zero.c runs there
         echo "the loader opens drivers with RTLD_DEEPBIND, which sanitizers refuse" >"$tmp/.skip"
         exit 0
     fi

@@ -43,7 +43,7 @@ test_page() {
     local path tag
     echo a-key >"$tmp/keys"
     serve --set server.api_key_file="$tmp/keys"
-    for path in / $(grep -oE '"/page[a-z_.]*"' src/server/page.html | tr -d '"' | sort -u) /page_map.js /page_store.js /page_text.js; do
+    for path in / $(grep -oE '"/page[a-z_.]*"' src/server/page/page.html | tr -d '"' | sort -u) /page_map.js /page_store.js /page_text.js; do
         get $path
         answered 200 "^Content-Security-Policy: default-src 'none'; script-src 'self'; .*frame-ancestors 'none'"
         answered 200 '^X-Content-Type-Options: nosniff'
@@ -57,7 +57,7 @@ test_page() {
         get $path 'If-None-Match: "0123456789abcdef"'
         answered 200
     done
-    ! grep -qE 'style=|<style|onclick|https?://' src/server/page.html || fail "the page has what its policy forbids"
+    ! grep -qE 'style=|<style|onclick|https?://' src/server/page/page.html || fail "the page has what its policy forbids"
     get /memory
     answered 401
     kill -TERM $pid

@@ -1,8 +1,8 @@
 /* Any bytes as the body of a request, and as an answer to be taken apart: an error with a reason or a struct,
  * within the pool, and all of it given back. The first byte chooses. */
-#include "server/api_request.h"
-#include "server/api_split.h"
-#include "server/edge_pool.h"
+#include "server/openai/api_request.h"
+#include "server/openai/api_split.h"
+#include "server/http/edge_pool.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Any bytes as what a client sends: the head is parsed, or refused, or wants more; what is parsed has the
  * shape that its users rely on, and comes out the same however the bytes were cut into pieces. What is behind
  * the head is read as chunks, whole and byte by byte. The Host and Origin are judged. */
-#include "server/http_guard.h"
-#include "server/http_parse.h"
+#include "server/http/http_guard.h"
+#include "server/http/http_parse.h"
 
 #include "base/check.h"
 

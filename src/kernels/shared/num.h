@@ -3,7 +3,7 @@
  * every device gives the same bits. Nothing here converts a float to an integer with a cast: no input, NaN
  * included, is undefined behaviour; the bits are defined for finite inputs. Needs round to nearest even,
  * subnormals kept, no contraction. The error bounds are measured against double over the domains given
- * (tests/unit/test_num.c). */
+ * (tests/unit/kernels/test_num.c). */
 #ifndef STATOR_KERNELS_SHARED_NUM_H
 #define STATOR_KERNELS_SHARED_NUM_H
 

@@ -1,0 +1,436 @@
+/* The fields of a body: one row each. A field that is in no row is refused by name. */
+#include "server/openai/api_request.h"
+
+#include "base/arith.h"
+#include "config/config_table.h"
+#include "server/http/edge_pool.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct field {
+    const char *name;
+    unsigned where; /* enum api_endpoint */
+    bool (*read)(struct api_reader *r, const struct field *f, const json_t *v);
+    size_t offset;       /* in struct api_request */
+    uint64_t min, max;   /* of whole numbers */
+    enum config_key key; /* of numbers: whose bounds are its own */
+    uint32_t has;        /* STATOR_HAS_ bit */
+    const char *note;    /* why it is refused */
+};
+
+static void *place(struct api_reader *r, const struct field *f) {
+    return (char *)r->out + f->offset;
+}
+
+static bool wrong(struct api_reader *r, const struct field *f, const json_t *v, const char *expected) {
+    return api_failure_set(r->why, 400, f->name, "%s is %s: %s is expected", f->name, api_request_kind(v),
+                           expected);
+}
+
+static bool read_bool(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!json_is_boolean(v))
+        return wrong(r, f, v, "true or false");
+    *(bool *)place(r, f) = json_is_true(v);
+    return true;
+}
+
+static bool whole(struct api_reader *r, const struct field *f, const json_t *v, uint64_t *out) {
+    char expected[96];
+    snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)f->min,
+             (unsigned long long)f->max);
+    if (!json_is_integer(v))
+        return wrong(r, f, v, expected);
+    const json_int_t i = json_integer_value(v);
+    if (i < 0 || (uint64_t)i < f->min || (uint64_t)i > f->max)
+        return api_failure_set(r->why, 400, f->name, "%s is %lld: %s is expected", f->name, (long long)i,
+                               expected);
+    *out = (uint64_t)i;
+    return true;
+}
+
+static bool read_u32(struct api_reader *r, const struct field *f, const json_t *v) {
+    uint64_t n = 0;
+    if (!whole(r, f, v, &n))
+        return false;
+    *(uint32_t *)place(r, f) = (uint32_t)n;
+    r->out->sampling.has |= f->has;
+    return true;
+}
+
+/* Any number of 64 bits, as OpenAI has it; -1 asks for a random one, as llama.cpp has it. */
+static bool read_seed(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!json_is_integer(v))
+        return wrong(r, f, v, "a whole number of 64 bits, or -1 for a random one,");
+    *(uint64_t *)place(r, f) = (uint64_t)json_integer_value(v);
+    r->out->sampling.has |= f->has;
+    return true;
+}
+
+static bool read_number(struct api_reader *r, const struct field *f, const json_t *v) {
+    const struct config_row *row = &config_table[f->key];
+    if (!json_is_number(v))
+        return wrong(r, f, v, "a number");
+    const double d = json_number_value(v);
+    if (!(d >= row->number_min && d <= row->number_max))
+        return api_failure_set(r->why, 400, f->name, "%s is %g: a number from %g to %g is expected", f->name,
+                               d, row->number_min, row->number_max);
+    *(float *)place(r, f) = (float)d + 0.0f; /* -0 is 0 */
+    r->out->sampling.has |= f->has;
+    return true;
+}
+
+static bool read_ignored(struct api_reader *r, const struct field *f, const json_t *v) {
+    (void)r;
+    (void)f;
+    (void)v;
+    return true;
+}
+
+/* Fields that are not honoured: only values that ask for nothing are taken. */
+static bool read_refused(struct api_reader *r, const struct field *f, const json_t *v) {
+    const bool nothing = json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+                         (json_is_array(v) && json_array_size(v) == 0) ||
+                         (json_is_object(v) && json_object_size(v) == 0);
+    return nothing || api_failure_set(r->why, 400, f->name, "%s can't be honoured: %s", f->name, f->note);
+}
+
+static bool read_one(struct api_reader *r, const struct field *f, const json_t *v) {
+    return (json_is_integer(v) && json_integer_value(v) == 1) || read_refused(r, f, v);
+}
+
+static bool read_model(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!json_is_string(v))
+        return wrong(r, f, v, "a text");
+    const char *name = json_string_value(v);
+    if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, r->model->name) == 0)
+        return true;
+    return api_failure_set(
+        r->why, 404, f->name,
+        "there is no model \"%.100s\" here: this server runs \"%s\" (\"default\", or leave the "
+        "field out)",
+        name, r->model->name);
+}
+
+static bool read_response_format(struct api_reader *r, const struct field *f, const json_t *v) {
+    const char *type = json_string_value(json_object_get(v, "type"));
+    if (json_is_object(v) && type != NULL && strcmp(type, "text") == 0 && json_object_size(v) == 1)
+        return true;
+    return api_failure_set(
+        r->why, 400, f->name,
+        "response_format can't be honoured unless it is {\"type\": \"text\"}: answers are not "
+        "constrained to a grammar");
+}
+
+static bool read_modalities(struct api_reader *r, const struct field *f, const json_t *v) {
+    const char *only = json_array_size(v) == 1 ? json_string_value(json_array_get(v, 0)) : NULL;
+    if (only != NULL && strcmp(only, "text") == 0)
+        return true;
+    return api_failure_set(r->why, 400, f->name, "modalities can't be honoured unless it is [\"text\"]");
+}
+
+static bool read_stream_options(struct api_reader *r, const struct field *f, const json_t *v) {
+    const char *name;
+    json_t *value;
+    if (!json_is_object(v))
+        return wrong(r, f, v, "an object");
+    if (!json_is_true(json_object_get(r->out->body, "stream")))
+        return api_failure_set(r->why, 400, f->name, "stream_options is only for requests with stream: true");
+    json_object_foreach((json_t *)v, name, value) {
+        if (strcmp(name, "include_obfuscation") == 0 && json_is_false(value))
+            continue;
+        if (strcmp(name, "include_usage") != 0 || !json_is_boolean(value))
+            return api_failure_set(r->why, 400, f->name,
+                                   "stream_options.%.64s is %s: only include_usage (true or false) is known",
+                                   name, api_request_kind(value));
+        r->out->include_usage = json_is_true(value);
+    }
+    return true;
+}
+
+static bool read_stop(struct api_reader *r, const struct field *f, const json_t *v) {
+    const size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    if (n > API_STOPS)
+        return api_failure_set(r->why, 400, f->name, "stop has %zu texts, at most %d are possible", n,
+                               API_STOPS);
+    if (n == 0)
+        return true;
+    r->out->stops = edge_pool_zeroed(1, sizeof *r->out->stops + n * sizeof r->out->stops->at[0]);
+    if (r->out->stops == NULL)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the stop strings now");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(v) ? json_array_get(v, i) : v;
+        if (!json_is_string(one))
+            return wrong(r, f, one, "a text, or an array of texts,");
+        const size_t length = json_string_length(one);
+        if (length == 0 || length > API_STOP_BYTES)
+            return api_failure_set(r->why, 400, f->name,
+                                   "stop string %zu has %zu bytes, 1 to %d are possible", i, length,
+                                   API_STOP_BYTES);
+        struct api_stop_text *to = &r->out->stops->at[r->out->stops->n++];
+        to->n = (uint16_t)length;
+        memcpy(to->p, json_string_value(one), length);
+    }
+    return true;
+}
+
+/* In chats true or false, with top_logprobs beside it; in completions a number. */
+static bool read_logprobs(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (r->out->endpoint == API_CHAT)
+        return read_bool(r, f, v);
+    uint64_t n = 0;
+    if (!whole(r, f, v, &n))
+        return false;
+    r->out->logprobs = true;
+    r->out->top_logprobs = (uint32_t)n;
+    return true;
+}
+
+static bool read_bias(struct api_reader *r, const struct field *f, const json_t *v) {
+    const char *name;
+    json_t *value;
+    if (!json_is_object(v))
+        return wrong(r, f, v, "an object {\"token id\": bias, ..}");
+    const size_t n = json_object_size(v);
+    if (n == 0)
+        return true;
+    if (n > STATOR_LOGIT_BIASES)
+        return api_failure_set(r->why, 400, f->name, "logit_bias has %zu tokens, at most %d are possible", n,
+                               STATOR_LOGIT_BIASES);
+    r->out->bias = edge_pool_zeroed(n, sizeof *r->out->bias);
+    if (r->out->bias == NULL)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for logit_bias now");
+    json_object_foreach((json_t *)v, name, value) {
+        char *end = NULL;
+        const unsigned long id = strtoul(name, &end, 10);
+        if (name[0] < '0' || name[0] > '9' || strlen(name) > 10 || *end != '\0' || id >= r->model->vocab)
+            return api_failure_set(r->why, 400, f->name,
+                                   "logit_bias has the key \"%.32s\": a token id from 0 to %u is expected",
+                                   name, r->model->vocab - 1);
+        const double bias = json_number_value(value);
+        if (!json_is_number(value) || !(bias >= -100 && bias <= 100))
+            return api_failure_set(r->why, 400, f->name,
+                                   "logit_bias of token %lu is %s: a number from -100 to 100 is expected", id,
+                                   json_is_number(value) ? "out of range" : api_request_kind(value));
+        r->out->bias[r->out->sampling.n_logit_bias++] =
+            (stator_logit_bias){.token = (int32_t)id, .bias = (float)bias};
+    }
+    r->out->sampling.logit_bias = r->out->bias;
+    return true;
+}
+
+static bool check_ids(struct api_reader *r, const char *param, const json_t *array) {
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *v = json_array_get(array, i);
+        const json_int_t id = json_integer_value(v);
+        if (!json_is_integer(v) || id < 0 || id >= (json_int_t)r->model->vocab)
+            return api_failure_set(
+                r->why, 400, "prompt", "%s[%zu] is %s: token ids from 0 to %u are expected", param, i,
+                json_is_integer(v) ? "outside of the vocabulary" : api_request_kind(v), r->model->vocab - 1);
+    }
+    return true;
+}
+
+static bool read_prompt(struct api_reader *r, const struct field *f, const json_t *v) {
+    static const char expected[] = "a text, or an array of texts, of token ids, or of arrays of token ids,";
+    const json_t *first = json_array_get(v, 0);
+    r->out->prompt = v;
+    if (json_is_string(v))
+        return true;
+    if (!json_is_array(v))
+        return wrong(r, f, v, expected);
+    if (first == NULL)
+        return api_failure_set(r->why, 400, f->name, "prompt is empty: %s is expected", expected);
+    if (json_is_integer(first))
+        return check_ids(r, "prompt", v);
+    if (json_array_size(v) > API_PROMPTS)
+        return api_failure_set(r->why, 400, f->name, "prompt has %zu prompts, at most %d are possible",
+                               json_array_size(v), API_PROMPTS);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *one = json_array_get(v, i);
+        char param[32];
+        snprintf(param, sizeof param, "prompt[%zu]", i);
+        if (json_typeof(one) != json_typeof(first) || (!json_is_string(one) && !json_is_array(one)))
+            return api_failure_set(r->why, 400, f->name, "%s is %s: %s is expected", param,
+                                   api_request_kind(one), expected);
+        if (json_is_array(one) && json_array_size(one) == 0)
+            return api_failure_set(r->why, 400, f->name, "%s is empty", param);
+        if (json_is_array(one) && !check_ids(r, param, one))
+            return false;
+    }
+    return true;
+}
+
+static bool read_tool_choice(struct api_reader *r, const struct field *f, const json_t *v) {
+    const char *choice = json_string_value(v);
+    if (choice != NULL && (strcmp(choice, "auto") == 0 || strcmp(choice, "none") == 0))
+        return true; /* api_messages.c has looked at it */
+    return api_failure_set(
+        r->why, 400, f->name,
+        "tool_choice can't be honoured unless it is \"auto\" or \"none\": the model decides what "
+        "it calls");
+}
+
+static bool read_parallel(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!json_is_boolean(v))
+        return wrong(r, f, v, "true or false");
+    r->out->one_call = json_is_false(v);
+    return true;
+}
+
+#define AT(member) .offset = offsetof(struct api_request, member)
+#define BOTH       (API_CHAT | API_COMPLETION)
+#define REFUSED(n, why)                                                                                      \
+    { .name = n, .where = BOTH, .read = read_refused, .note = why }
+#define IGNORED(n)                                                                                           \
+    { .name = n, .where = BOTH | API_TEMPLATE, .read = read_ignored }
+#define NO_GRAMMAR "answers are not constrained to a grammar"
+#define NO_SUCH    "the engine has no such sampler"
+
+static const struct field fields[] = {
+    {.name = "model", .where = BOTH | API_TEMPLATE, .read = read_model},
+    {.name = "prompt", .where = API_COMPLETION, .read = read_prompt},
+    {.name = "stream", .where = BOTH, .read = read_bool, AT(stream)},
+    {.name = "stream_options", .where = BOTH, .read = read_stream_options},
+    {.name = "max_tokens", .where = BOTH, .read = read_u32, AT(max_tokens), .min = 1, .max = INT32_MAX},
+    {.name = "max_completion_tokens",
+     .where = API_CHAT,
+     .read = read_u32,
+     AT(max_completion_tokens),
+     .min = 1,
+     .max = INT32_MAX},
+    {.name = "temperature",
+     .where = BOTH,
+     .read = read_number,
+     AT(sampling.temperature),
+     .key = CONFIG_SAMPLING_TEMPERATURE,
+     .has = STATOR_HAS_TEMPERATURE},
+    {.name = "top_k",
+     .where = BOTH,
+     .read = read_u32,
+     AT(sampling.top_k),
+     .max = INT32_MAX,
+     .has = STATOR_HAS_TOP_K},
+    {.name = "top_p",
+     .where = BOTH,
+     .read = read_number,
+     AT(sampling.top_p),
+     .key = CONFIG_SAMPLING_TOP_P,
+     .has = STATOR_HAS_TOP_P},
+    {.name = "min_p",
+     .where = BOTH,
+     .read = read_number,
+     AT(sampling.min_p),
+     .key = CONFIG_SAMPLING_MIN_P,
+     .has = STATOR_HAS_MIN_P},
+    {.name = "repeat_penalty",
+     .where = BOTH,
+     .read = read_number,
+     AT(sampling.repeat_penalty),
+     .key = CONFIG_SAMPLING_REPEAT_PENALTY,
+     .has = STATOR_HAS_REPEAT_PENALTY},
+    {.name = "presence_penalty",
+     .where = BOTH,
+     .read = read_number,
+     AT(sampling.presence_penalty),
+     .key = CONFIG_SAMPLING_PRESENCE_PENALTY,
+     .has = STATOR_HAS_PRESENCE_PENALTY},
+    {.name = "frequency_penalty",
+     .where = BOTH,
+     .read = read_number,
+     AT(sampling.frequency_penalty),
+     .key = CONFIG_SAMPLING_FREQUENCY_PENALTY,
+     .has = STATOR_HAS_FREQUENCY_PENALTY},
+    {.name = "seed", .where = BOTH, .read = read_seed, AT(sampling.seed), .has = STATOR_HAS_SEED},
+    {.name = "stop", .where = BOTH, .read = read_stop},
+    {.name = "logprobs", .where = BOTH, .read = read_logprobs, AT(logprobs), .max = STATOR_TOP_LOGPROBS},
+    {.name = "top_logprobs",
+     .where = API_CHAT,
+     .read = read_u32,
+     AT(top_logprobs),
+     .max = STATOR_TOP_LOGPROBS},
+    {.name = "n", .where = BOTH, .read = read_u32, AT(n), .min = 1, .max = API_PROMPTS},
+    {.name = "logit_bias", .where = BOTH, .read = read_bias},
+    {.name = "ignore_eos", .where = BOTH, .read = read_bool, AT(ignore_eos)},
+    {.name = "echo", .where = API_COMPLETION, .read = read_bool, AT(echo)},
+    {.name = "tool_choice", .where = API_CHAT | API_TEMPLATE, .read = read_tool_choice},
+    {.name = "parallel_tool_calls", .where = API_CHAT, .read = read_parallel},
+    {.name = "response_format", .where = BOTH, .read = read_response_format},
+    {.name = "modalities", .where = API_CHAT, .read = read_modalities},
+    {.name = "best_of",
+     .where = API_COMPLETION,
+     .read = read_one,
+     .note = "every answer is given, none is chosen"},
+    /* api_messages.c has read these. */
+    {.name = "messages", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
+    {.name = "tools", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
+    {.name = "chat_template_kwargs", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
+    {.name = "enable_thinking", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
+    {.name = "reasoning_effort", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
+    {.name = "add_generation_prompt", .where = API_TEMPLATE, .read = read_ignored},
+    /* These cannot change an answer. */
+    IGNORED("user"),
+    IGNORED("metadata"),
+    IGNORED("store"),
+    IGNORED("service_tier"),
+    IGNORED("safety_identifier"),
+    IGNORED("prompt_cache_key"),
+    IGNORED("prompt_cache_retention"),
+    IGNORED("cache_prompt"),
+    IGNORED("prediction"),
+    /* These would. */
+    REFUSED("functions", "it has been replaced by tools"),
+    REFUSED("function_call", "it has been replaced by tool_choice"),
+    REFUSED("audio", "the model answers in text"),
+    REFUSED("web_search_options", "this server searches nothing"),
+    REFUSED("verbosity", "ask for it in a message"),
+    REFUSED("suffix", "text is only written at the end of the prompt"),
+    REFUSED("timings_per_token", "timings come with the end of an answer"),
+    REFUSED("grammar", NO_GRAMMAR),
+    REFUSED("json_schema", NO_GRAMMAR),
+    REFUSED("guided_json", NO_GRAMMAR),
+    REFUSED("typical_p", NO_SUCH),
+    REFUSED("mirostat", NO_SUCH),
+    REFUSED("dry_multiplier", NO_SUCH),
+    REFUSED("xtc_probability", NO_SUCH),
+};
+
+static bool read_field(struct api_reader *r, const char *name, const json_t *v) {
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (strcmp(fields[i].name, name) == 0 && (fields[i].where & r->out->endpoint) != 0)
+            return json_is_null(v) || fields[i].read(r, &fields[i], v);
+    char param[sizeof r->why->param];
+    snprintf(param, sizeof param, "%s", name);
+    return api_failure_set(r->why, 400, param, "the field \"%s\" is not known here", param);
+}
+
+static bool check_together(struct api_reader *r) {
+    struct api_request *q = r->out;
+    if (q->endpoint == API_COMPLETION && q->prompt == NULL)
+        return api_failure_set(r->why, 400, "prompt", "prompt is missing");
+    if (q->top_logprobs > 0 && !q->logprobs)
+        return api_failure_set(r->why, 400, "top_logprobs",
+                               "top_logprobs is only for requests with logprobs: true");
+    if (q->echo && q->logprobs)
+        return api_failure_set(
+            r->why, 400, "echo",
+            "echo can't be honoured together with logprobs: those of the prompt are not computed");
+    if (q->max_tokens != 0 && q->max_completion_tokens != 0 && q->max_tokens != q->max_completion_tokens)
+        return api_failure_set(r->why, 400, "max_tokens",
+                               "max_tokens is %u and max_completion_tokens %u: give one", q->max_tokens,
+                               q->max_completion_tokens);
+    q->max_tokens = ARITH_MAX(q->max_tokens, q->max_completion_tokens);
+    return true;
+}
+
+bool api_fields_read(struct api_reader *r) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)r->out->body, name, value) {
+        if (!read_field(r, name, value))
+            return false;
+    }
+    return check_together(r);
+}

@@ -1,0 +1,456 @@
+#include "server/openai/api_jobs.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "server/openai/api_reply.h"
+#include "server/http/edge_pool.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SECOND      1000000000ull
+#define PING_FIRST  SECOND       /* a stream without a token says how far its prompt is, this often */
+#define PING_LATER  (5 * SECOND) /* and with tokens of which nothing could be told yet, that it lives */
+#define PIECE_BYTES 4096         /* of text in an event */
+
+static void put_call(void *context, const struct api_call *call);
+static void put_content(void *context, const char *p, size_t n);
+static void put_reasoning(void *context, const char *p, size_t n);
+
+static struct api_split_sink sink_of(struct api_choice *c) {
+    return (struct api_split_sink){put_content, put_reasoning, put_call, c};
+}
+
+static struct api_choice **bucket(struct api *api, uint64_t request) {
+    return &api->buckets[request % API_BUCKETS];
+}
+
+void api_jobs_submitted(struct api_choice *c, uint64_t request) {
+    struct api_choice **b = bucket(c->job->api, request);
+    c->request = request;
+    c->next = *b;
+    *b = c;
+}
+
+static struct api_choice *find(struct api *api, uint64_t request) {
+    struct api_choice *c = *bucket(api, request);
+    while (c != NULL && c->request != request)
+        c = c->next;
+    return c;
+}
+
+static void forget(struct api_choice *c) {
+    struct api_choice **b = bucket(c->job->api, c->request);
+    while (*b != c)
+        b = &(*b)->next;
+    *b = c->next;
+    c->request = 0;
+}
+
+struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, struct api_request *r,
+                                    uint32_t n_choices) {
+    struct api_job_state *job = edge_pool_zeroed(1, sizeof *job + n_choices * sizeof job->choices[0]);
+    if (job == NULL)
+        return NULL;
+    job->api = api;
+    job->x = x;
+    job->endpoint = r->endpoint;
+    job->path = r->endpoint == API_CHAT ? "/v1/chat/completions" : "/v1/completions";
+    job->created = time(NULL);
+    job->started_ns = job->wrote_ns = clock_ns();
+    job->stream = r->stream;
+    job->include_usage = r->include_usage;
+    job->one_call = r->one_call;
+    job->tools = r->tools;
+    job->stops = r->stops;
+    job->strings.names = r->strings;
+    r->stops = NULL;
+    r->strings = (struct api_text){0};
+    job->n = r->n;
+    job->n_choices = n_choices;
+    const uint64_t seeds[2] = {api->salt, ++api->n_made};
+    snprintf(job->id, sizeof job->id, "%s-%016llx", r->endpoint == API_CHAT ? "chatcmpl" : "cmpl",
+             (unsigned long long)hash_of(seeds, sizeof seeds));
+    for (uint32_t i = 0; i < n_choices; i++) {
+        struct api_choice *c = &job->choices[i];
+        *c = (struct api_choice){.job = job, .index = i, .prompt = i / r->n};
+        c->answer.logprobs = r->logprobs;
+    }
+    job->previous = api->last;
+    *(api->last != NULL ? &api->last->next : &api->first) = job;
+    api->last = job;
+    snprintf(http_account(x)->id, sizeof http_account(x)->id, "%s", job->id);
+    return job;
+}
+
+void api_jobs_begin(struct api_choice *c) {
+    const struct api_job_state *job = c->job;
+    api_answer_begin(&c->answer, job->endpoint == API_CHAT ? &job->api->model.style : NULL, job->thinks,
+                     job->tools, &job->strings, c->answer.logprobs);
+}
+
+static void free_choice(struct api_choice *c) {
+    api_answer_free(&c->answer);
+    api_text_free(&c->content);
+    api_text_free(&c->reasoning);
+    api_text_free(&c->calls);
+}
+
+void api_jobs_settle(struct api_job_state *job) {
+    if (job->x != NULL)
+        return;
+    for (uint32_t i = 0; i < job->n_choices; i++)
+        if (job->choices[i].request != 0)
+            return;
+    struct api *api = job->api;
+    *(job->previous != NULL ? &job->previous->next : &api->first) = job->next;
+    *(job->next != NULL ? &job->next->previous : &api->last) = job->previous;
+    for (uint32_t i = 0; i < job->n_choices; i++)
+        free_choice(&job->choices[i]);
+    edge_pool_free(job->stops);
+    api_text_free(&job->strings.names);
+    api_text_free(&job->out);
+    edge_pool_free(job);
+}
+
+/* The exchange is over: what is still running for it ends. */
+static void leave(struct api_job_state *job) {
+    job->x = NULL;
+    for (uint32_t i = 0; i < job->n_choices; i++)
+        if (job->choices[i].request != 0)
+            stator_cancel(job->api->engine, job->choices[i].request);
+}
+
+/* How far an answer is that ends before its time. */
+static void note_unfinished(struct api_choice *c) {
+    stator_request_stats r = {.size = sizeof r};
+    if (c->request == 0 || stator_get_request(c->job->api->engine, c->request, &r, NULL) != STATOR_OK)
+        return;
+    c->end.n_prompt = r.n_prompt;
+    c->end.n_cached = r.n_cached;
+    c->end.queue_ns = r.queue_ns;
+    c->end.prompt_ns = r.prompt_ns;
+    c->end.generate_ns = r.generate_ns;
+}
+
+static void account(struct api_job_state *job, const char *reason) {
+    struct http_account *a = http_account(job->x);
+    uint64_t prompt, cached, generated;
+    for (uint32_t i = 0; i < job->n_choices; i++)
+        if (!job->choices[i].done)
+            note_unfinished(&job->choices[i]);
+    api_reply_count(job, &prompt, &cached, &generated);
+    a->n_prompt = (uint32_t)prompt;
+    a->n_cached = (uint32_t)cached;
+    a->n_generated = (uint32_t)generated;
+    for (uint32_t i = 0; i < job->n_choices; i++) {
+        const stator_event *e = &job->choices[i].end;
+        a->queue_ns = e->queue_ns > a->queue_ns ? e->queue_ns : a->queue_ns;
+        a->prompt_ns = e->prompt_ns > a->prompt_ns ? e->prompt_ns : a->prompt_ns;
+        a->generate_ns = e->generate_ns > a->generate_ns ? e->generate_ns : a->generate_ns;
+    }
+    snprintf(a->reason, sizeof a->reason, "%s", reason);
+}
+
+void api_jobs_fail(struct api_job_state *job, int status, const char *param, const char *fmt, ...) {
+    char text[600];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (job->x == NULL)
+        return;
+    account(job, status == 504 ? "timeout" : "error");
+    if (job->begun) {
+        /* The status is out already: the stream says it, as far as there is room, and ends without [DONE]. */
+        job->out.n = 0;
+        job->out.failed = false;
+        api_reply_error_event(&job->out, status, text);
+        if (!job->out.failed)
+            (void)http_stream_write(job->x, job->out.p, job->out.n);
+        http_stream_end(job->x);
+    } else {
+        http_reply_error(job->x, status, NULL, param, "%s", text);
+    }
+    leave(job);
+}
+
+static void hold(struct api_job_state *job, bool on) {
+    if (job->held == on)
+        return;
+    job->held = on;
+    for (uint32_t i = 0; i < job->n_choices; i++)
+        if (job->choices[i].request != 0)
+            (void)stator_hold(job->api->engine, job->choices[i].request, on, NULL);
+}
+
+/* Bytes of out that go now: whole events, unless one is longer than the whole room. */
+static size_t portion(const struct api_job_state *job) {
+    const size_t room = http_stream_room(job->x);
+    if (job->out.n <= room)
+        return job->out.n;
+    for (size_t n = room; n >= 2; n--)
+        if (job->out.p[n - 1] == '\n' && job->out.p[n - 2] == '\n')
+            return n;
+    return http_stream_pending(job->x) == 0 ? room : 0;
+}
+
+static void flush(struct api_job_state *job) {
+    if (job->x == NULL || (job->out.n == 0 && !job->complete))
+        return;
+    if (!job->begun) {
+        job->begun = true;
+        if (!http_stream_begin(job->x, "text/event-stream")) {
+            leave(job);
+            return;
+        }
+    }
+    const size_t n = portion(job);
+    if (n > 0 && http_stream_write(job->x, job->out.p, n)) {
+        api_text_drop(&job->out, n);
+        job->wrote_ns = clock_ns();
+    }
+    hold(job, job->out.n > 0);
+    if (job->complete && job->out.n == 0) {
+        http_stream_end(job->x);
+        job->x = NULL;
+    }
+}
+
+/* No memory for an answer: the job ends. Otherwise the stream goes on. */
+static void carry_on(struct api_job_state *job, const struct api_choice *c) {
+    if (job->x == NULL)
+        return;
+    if (job->out.failed || api_answer_failed(&c->answer) || c->content.failed || c->reasoning.failed ||
+        c->calls.failed)
+        api_jobs_fail(job, 503, NULL, "the server's memory (server.memory) has no room for the answer");
+    else
+        flush(job);
+}
+
+/* Pieces of an answer: into the stream as events, or kept for the whole answer. */
+static void put_piece(struct api_choice *c, enum api_piece piece, const char *p, size_t n) {
+    struct api_job_state *job = c->job;
+    if (!job->stream) {
+        api_text_put(piece == API_PIECE_REASONING ? &c->reasoning : &c->content, p, n);
+        return;
+    }
+    while (n > 0) {
+        size_t part = n < PIECE_BYTES ? n : PIECE_BYTES;
+        while (part < n && part > 0 && ((unsigned char)p[part] & 0xC0) == 0x80)
+            part--; /* between characters */
+        part = part == 0 ? n : part;
+        api_reply_event(&job->out, c, piece, p, part, NULL, 0);
+        p += part;
+        n -= part;
+    }
+}
+
+static void put_content(void *context, const char *p, size_t n) {
+    put_piece(context, API_PIECE_CONTENT, p, n);
+}
+
+static void put_reasoning(void *context, const char *p, size_t n) {
+    put_piece(context, API_PIECE_REASONING, p, n);
+}
+
+static void put_call(void *context, const struct api_call *call) {
+    struct api_choice *c = context;
+    if (c->job->one_call && c->n_calls > 0)
+        return;
+    if (c->job->stream) {
+        size_t n = call->arguments.n < PIECE_BYTES ? call->arguments.n : 0;
+        api_reply_event(&c->job->out, c, API_PIECE_CALL, call->arguments.p, n, call->name.p, call->name.n);
+        while (n < call->arguments.n) {
+            size_t part = call->arguments.n - n < PIECE_BYTES ? call->arguments.n - n : PIECE_BYTES;
+            while (n + part < call->arguments.n &&
+                   ((unsigned char)call->arguments.p[n + part] & 0xC0) == 0x80)
+                part--;
+            api_reply_event(&c->job->out, c, API_PIECE_CALL, call->arguments.p + n, part, NULL, 0);
+            n += part;
+        }
+    } else {
+        api_text_put(&c->calls, call->name.p, call->name.n);
+        api_text_put(&c->calls, "", 1);
+        api_text_put(&c->calls, call->arguments.p, call->arguments.n);
+        api_text_put(&c->calls, "", 1);
+    }
+    c->n_calls++;
+}
+
+void api_jobs_put(struct api_choice *c, const char *p, size_t n) {
+    if (n > 0)
+        put_content(c, p, n);
+}
+
+/* The text is complete; the request ends in its own time. */
+static void stop(struct api_choice *c) {
+    c->stopped = true;
+    stator_cancel(c->job->api->engine, c->request);
+}
+
+static void on_token(struct api_choice *c, const stator_event *ev) {
+    struct api_job_state *job = c->job;
+    if (job->x == NULL || c->stopped)
+        return;
+    if (job->stream && job->endpoint == API_CHAT && c->answer.n_tokens == 0)
+        api_reply_event(&job->out, c, API_PIECE_ROLE, NULL, 0, NULL, 0);
+    const struct api_split_sink sink = sink_of(c);
+    if (!api_answer_token(&c->answer, &job->api->tokens, job->stops, ev, &sink) ||
+        (job->one_call && c->n_calls > 0))
+        stop(c);
+    carry_on(job, c);
+}
+
+static void complete(struct api_job_state *job) {
+    account(job, api_reply_finish(job->choices[0].finish));
+    if (job->stream) {
+        if (job->include_usage)
+            api_reply_usage_event(&job->out, job);
+        api_text_puts(&job->out, "data: [DONE]\n\n");
+        job->complete = true;
+        carry_on(job, &job->choices[0]);
+        return;
+    }
+    struct api_text whole = {0};
+    api_reply_whole(&whole, job);
+    if (whole.failed) {
+        api_jobs_fail(job, 503, NULL, "the server's memory (server.memory) has no room for the answer");
+    } else {
+        http_reply(job->x, 200, "application/json", whole.p, whole.n);
+        leave(job);
+    }
+    api_text_free(&whole);
+}
+
+static void finish(struct api_choice *c, const stator_event *ev) {
+    struct api_job_state *job = c->job;
+    const struct api_split_sink sink = sink_of(c);
+    if (!c->stopped) {
+        if (job->stream && job->endpoint == API_CHAT && c->answer.n_tokens == 0)
+            api_reply_event(&job->out, c, API_PIECE_ROLE, NULL, 0, NULL, 0);
+        api_answer_end(&c->answer, &job->api->tokens, job->stops, &sink);
+    }
+    c->finish = ev->reason == STATOR_REASON_LENGTH && !c->stopped && !c->answer.stop.hit ? API_FINISH_LENGTH
+                                                                                         : API_FINISH_STOP;
+    if (c->n_calls > 0 && c->finish == API_FINISH_STOP)
+        c->finish = API_FINISH_CALLS;
+    if (job->stream)
+        api_reply_event(&job->out, c, API_PIECE_END, NULL, 0, NULL, 0);
+    job->n_done++;
+    if (job->n_done == job->n_choices && !job->out.failed && !api_answer_failed(&c->answer))
+        complete(job);
+    else
+        carry_on(job, c);
+}
+
+static void on_done(struct api_choice *c, const stator_event *ev) {
+    struct api_job_state *job = c->job;
+    forget(c);
+    c->done = true;
+    c->end = *ev;
+    if (ev->reason == STATOR_REASON_FAILED) {
+        if (ev->status == STATOR_DEVICE)
+            server_look_for_fault(job->api->server);
+        api_jobs_fail(job, 500, NULL, "%s", ev->text);
+    } else if (ev->reason == STATOR_REASON_CANCELLED && !c->stopped) {
+        api_jobs_fail(job, 503, NULL, "the request was cancelled");
+    } else if (job->x != NULL) {
+        finish(c, ev);
+    }
+    api_jobs_settle(job);
+}
+
+void api_poll(struct server *s) {
+    struct api *api = s->api;
+    for (;;) {
+        stator_event ev = {.size = sizeof ev};
+        int have = 0;
+        if (stator_poll(api->engine, 0, &ev, &have, NULL) != STATOR_OK || !have)
+            return;
+        struct api_choice *c = find(api, ev.request);
+        if (c == NULL)
+            continue;
+        if (ev.kind == STATOR_EVENT_TOKEN)
+            on_token(c, &ev);
+        else if (ev.kind == STATOR_EVENT_DONE)
+            on_done(c, &ev);
+    }
+}
+
+/* A comment for a client that waits. */
+static void ping(struct api_job_state *job) {
+    stator_request_stats r = {.size = sizeof r};
+    char text[96] = ": ping\n\n";
+    const struct api_choice *c = &job->choices[0];
+    if (c->request != 0 && stator_get_request(job->api->engine, c->request, &r, NULL) == STATOR_OK) {
+        if (r.state == STATOR_WAITING)
+            snprintf(text, sizeof text, ": waiting for a free place\n\n");
+        else if (r.n_generated == 0)
+            snprintf(text, sizeof text, ": prompt %u of %u tokens\n\n", r.n_computed, r.n_prompt);
+    }
+    api_text_puts(&job->out, text);
+    carry_on(job, c);
+}
+
+void api_tick(struct server *s, uint64_t now_ns) {
+    const uint64_t longest = s->settings.request_timeout_ns;
+    for (struct api_job_state *job = s->api->first, *next; job != NULL; job = next) {
+        next = job->next;
+        if (job->x == NULL)
+            continue;
+        const uint64_t pause = job->choices[0].answer.n_tokens == 0 ? PING_FIRST : PING_LATER;
+        if (longest > 0 && now_ns - job->started_ns > longest && now_ns > job->started_ns)
+            api_jobs_fail(job, 504, NULL,
+                          "the request took longer than %.0f seconds (server.request_timeout)",
+                          (double)longest / SECOND);
+        else if (job->stream && job->out.n == 0 && now_ns > job->wrote_ns + pause)
+            ping(job);
+        api_jobs_settle(job);
+    }
+}
+
+void api_cancel_all(struct server *s, const char *why) {
+    for (struct api_job_state *job = s->api->first, *next; job != NULL; job = next) {
+        next = job->next;
+        api_jobs_fail(job, 503, NULL, "%s", why);
+        api_jobs_settle(job);
+    }
+}
+
+uint32_t api_jobs(const struct server *s) {
+    uint32_t n = 0;
+    for (const struct api_job_state *job = s->api->first; job != NULL; job = job->next)
+        n += job->x != NULL;
+    return n;
+}
+
+bool api_get_job(const struct server *s, uint32_t index, struct api_job *out) {
+    for (const struct api_job_state *job = s->api->first; job != NULL; job = job->next)
+        for (uint32_t i = 0; i < job->n_choices; i++)
+            if (job->choices[i].request != 0 && index-- == 0) {
+                *out = (struct api_job){.request = job->choices[i].request,
+                                        .id = job->id,
+                                        .path = job->path,
+                                        .stream = job->stream};
+                return true;
+            }
+    return false;
+}
+
+void api_jobs_drained(void *context, struct http_exchange *x) {
+    struct api_job_state *job = context;
+    (void)x;
+    flush(job);
+    api_jobs_settle(job);
+}
+
+void api_jobs_gone(void *context, struct http_exchange *x) {
+    struct api_job_state *job = context;
+    (void)x;
+    account(job, "cancelled");
+    leave(job);
+    api_jobs_settle(job);
+}

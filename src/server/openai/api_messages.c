@@ -1,0 +1,365 @@
+/* Messages and tools: checked, and brought into the form that templates expect. All of it runs where jansson
+ * may allocate (api_request_load); texts of the pool are the reader's, so that nothing is lost where that
+ * ends. */
+#include "server/openai/api_request.h"
+
+#include "server/openai/api_json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PARAM 96
+
+/* "messages[2].content": what is wrong; a long one is cut. */
+__attribute__((format(printf, 2, 3))) static void name_place(char out[PARAM], const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(out, PARAM, fmt, ap);
+    va_end(ap);
+}
+
+static bool fail(struct api_reader *r, const char *param, const json_t *v, const char *expected) {
+    return api_failure_set(r->why, 400, param, "%s is %s: %s is expected", param,
+                           v != NULL ? api_request_kind(v) : "missing", expected);
+}
+
+static bool given(const json_t *v) {
+    return v != NULL && !json_is_null(v);
+}
+
+static bool is_one_of(const char *text, const char *const *names) {
+    for (; *names != NULL; names++)
+        if (strcmp(text, *names) == 0)
+            return true;
+    return false;
+}
+
+/* Refuses members of `object` that are not among the names. */
+static bool only(struct api_reader *r, const char *param, const json_t *object, const char *const *names) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) {
+        if (is_one_of(name, names))
+            continue;
+        char at[PARAM];
+        name_place(at, "%s.%s", param, name);
+        return api_failure_set(r->why, 400, at, "the field %s is not known here", at);
+    }
+    return true;
+}
+
+/* One text of an array of parts: they stand behind each other, as templates that know parts write them. */
+static bool join_parts(struct api_reader *r, const char *param, const json_t *parts) {
+    static const char *const names[] = {"type", "text", NULL};
+    r->scratch.n = 0;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        char at[PARAM];
+        name_place(at, "%s[%zu]", param, i);
+        if (!json_is_object(part) || type == NULL)
+            return fail(r, at, part, "an object {\"type\": \"text\", \"text\": ..}");
+        if (strcmp(type, "text") != 0)
+            return api_failure_set(r->why, 400, at, "%s is of the type \"%.32s\": only \"text\" can be read",
+                                   at, type);
+        if (!json_is_string(text))
+            return fail(r, at, text, "a member \"text\"");
+        if (!only(r, at, part, names))
+            return false;
+        api_text_put(&r->scratch, json_string_value(text), json_string_length(text));
+    }
+    return true;
+}
+
+/* The message's content for templates: a text, or null. */
+static bool read_content(struct api_reader *r, const char *param, const json_t *message, bool needed,
+                         json_t *to) {
+    const json_t *content = json_object_get(message, "content");
+    char at[PARAM];
+    name_place(at, "%s.content", param);
+    if (json_is_array(content)) {
+        if (!join_parts(r, at, content))
+            return false;
+        if (r->scratch.failed)
+            return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the messages now");
+        json_object_set_new(to, "content", json_stringn(r->scratch.n > 0 ? r->scratch.p : "", r->scratch.n));
+        return true;
+    }
+    if (json_is_string(content)) {
+        json_object_set(to, "content", (json_t *)content);
+        return true;
+    }
+    if (given(content) || needed)
+        return fail(r, at, content, "a text, or an array of parts of the type text,");
+    json_object_set_new(to, "content", json_null());
+    return true;
+}
+
+/* A call of an assistant's message: {id, type, function {name, arguments}}, arguments as an object in
+ * `as_object` and as text in `as_text`. */
+static bool read_call(struct api_reader *r, const char *param, const json_t *call, json_t *as_object,
+                      json_t *as_text) {
+    static const char *const names[] = {"id", "type", "function", "index", NULL};
+    static const char *const inner[] = {"name", "arguments", NULL};
+    const json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name");
+    json_t *arguments = json_object_get(function, "arguments");
+    if (!json_is_object(call) || !json_is_object(function) || !json_is_string(name))
+        return fail(r, param, json_is_object(call) ? function : call,
+                    "{\"id\": .., \"type\": \"function\", \"function\": {\"name\": .., \"arguments\": ..}}");
+    if (!only(r, param, call, names) || !only(r, param, function, inner))
+        return false;
+    if (!json_is_string(arguments) && !json_is_object(arguments))
+        return fail(r, param, arguments, "a text of JSON as function.arguments");
+    json_t *object = json_is_object(arguments)
+                         ? json_incref(arguments)
+                         : json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return api_failure_set(r->why, 400, param, "%s: function.arguments is no JSON object", param);
+    }
+    const struct {
+        json_t *to;
+        json_t *arguments;
+    } both[] = {{as_object, json_incref(object)},
+                {as_text, json_is_string(arguments) ? json_incref(arguments) : json_incref(object)}};
+    json_decref(object);
+    for (int i = 0; i < 2; i++) {
+        json_t *one = json_object(), *f = json_object();
+        if (given(json_object_get(call, "id")))
+            json_object_set(one, "id", json_object_get(call, "id"));
+        json_object_set_new(one, "type", json_string("function"));
+        json_object_set(f, "name", (json_t *)name);
+        json_object_set_new(f, "arguments", both[i].arguments);
+        json_object_set_new(one, "function", f);
+        json_array_append_new(both[i].to, one);
+    }
+    return true;
+}
+
+/* The messages as templates may want them. */
+struct lists {
+    json_t *at[API_VARIANTS];
+    bool calls; /* there are some: the lists differ */
+};
+
+static bool read_calls(struct api_reader *r, const char *param, const json_t *calls,
+                       json_t *const to[API_VARIANTS]) {
+    json_t *objects = json_array(), *texts = json_array();
+    json_object_set_new(to[0], "tool_calls", objects);
+    json_object_set_new(to[1], "tool_calls", texts);
+    json_object_set(to[2], "tool_calls", objects);
+    if (json_is_null(json_object_get(to[2], "content")))
+        json_object_set_new(to[2], "content", json_string(""));
+    if (json_array_size(calls) > API_TOOLS)
+        return api_failure_set(r->why, 400, param, "%s.tool_calls has %zu calls, at most %d are read", param,
+                               json_array_size(calls), API_TOOLS);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        char at[PARAM];
+        name_place(at, "%.40s.tool_calls[%zu]", param, i);
+        if (!read_call(r, at, json_array_get(calls, i), objects, texts))
+            return false;
+    }
+    return true;
+}
+
+/* One message into all lists. */
+static bool read_message(struct api_reader *r, size_t index, const json_t *message, struct lists *l) {
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
+    /* Clients send back what they got, with members that are empty. */
+    static const char *const names[] = {"role",         "content",           "name",        "tool_calls",
+                                        "tool_call_id", "refusal",           "annotations", "function_call",
+                                        "audio",        "reasoning_content", NULL};
+    static const char *const texts[] = {"name", "tool_call_id", "reasoning_content"};
+    static const char *const empty[] = {"refusal", "annotations", "function_call", "audio"};
+    char param[PARAM];
+    name_place(param, "messages[%zu]", index);
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if (!json_is_object(message))
+        return fail(r, param, message, "an object {\"role\": .., \"content\": ..}");
+    if (role == NULL || !is_one_of(role, roles))
+        return api_failure_set(
+            r->why, 400, param,
+            "%s.role is %s%.32s: \"system\", \"developer\", \"user\", \"assistant\" or \"tool\" is "
+            "expected",
+            param, role != NULL ? "" : "no text", role != NULL ? role : "");
+    if (!only(r, param, message, names))
+        return false;
+    const json_t *calls = json_object_get(message, "tool_calls");
+    const bool assistant = strcmp(role, "assistant") == 0, has_calls = json_array_size(calls) > 0;
+    if (given(calls) && (!json_is_array(calls) || (has_calls && !assistant)))
+        return api_failure_set(r->why, 400, param,
+                               "%s.tool_calls: an array is expected, in messages of the assistant", param);
+    json_t *one = json_object();
+    json_array_append_new(l->at[0], one);
+    json_object_set_new(one, "role", json_string(strcmp(role, "developer") == 0 ? "system" : role));
+    if (!read_content(r, param, message, !has_calls, one))
+        return false;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        json_t *v = json_object_get(message, texts[i]);
+        if (!given(v))
+            continue;
+        if (!json_is_string(v))
+            return api_failure_set(r->why, 400, param, "%s.%s is %s: a text is expected", param, texts[i],
+                                   api_request_kind(v));
+        json_object_set(one, texts[i], v);
+    }
+    for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) {
+        const json_t *v = json_object_get(message, empty[i]);
+        if (given(v) && !(json_is_array(v) && json_array_size(v) == 0))
+            return api_failure_set(r->why, 400, param, "%s.%s can't be honoured", param, empty[i]);
+    }
+    json_t *all[API_VARIANTS] = {one};
+    for (int i = 1; i < API_VARIANTS; i++) {
+        all[i] = json_copy(one);
+        json_array_append_new(l->at[i], all[i]);
+    }
+    l->calls = l->calls || has_calls;
+    return !has_calls || read_calls(r, param, calls, all);
+}
+
+static bool read_messages(struct api_reader *r, const json_t *messages, struct lists *l) {
+    if (!json_is_array(messages))
+        return fail(r, "messages", messages, "an array of messages");
+    const size_t n = json_array_size(messages);
+    if (n == 0 || n > API_MESSAGES)
+        return api_failure_set(r->why, 400, "messages", "messages has %zu messages: 1 to %d are possible", n,
+                               API_MESSAGES);
+    for (size_t i = 0; i < n; i++)
+        if (!read_message(r, i, json_array_get(messages, i), l))
+            return false;
+    return true;
+}
+
+/* The parameters that are texts: calls in XML don't tell texts from numbers. */
+static void note_strings(struct api_reader *r, const char *function, const json_t *parameters) {
+    const char *name;
+    json_t *schema;
+    json_object_foreach(json_object_get(parameters, "properties"), name, schema) {
+        const char *type = json_string_value(json_object_get(schema, "type"));
+        if (type == NULL || strcmp(type, "string") != 0)
+            continue;
+        api_text_put(&r->out->strings, function, strlen(function) + 1);
+        api_text_put(&r->out->strings, name, strlen(name) + 1);
+    }
+}
+
+static bool read_tool(struct api_reader *r, size_t index, const json_t *tool) {
+    static const char *const inner[] = {"name", "description", "parameters", "strict", NULL};
+    char param[PARAM];
+    name_place(param, "tools[%zu]", index);
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    const json_t *function = json_object_get(tool, "function"),
+                 *parameters = json_object_get(function, "parameters");
+    const char *name = json_string_value(json_object_get(function, "name"));
+    if (type == NULL || strcmp(type, "function") != 0 || !json_is_object(function))
+        return fail(r, param, tool,
+                    "{\"type\": \"function\", \"function\": {\"name\": .., \"parameters\": ..}}");
+    if (name == NULL || name[0] == '\0' || strlen(name) > 128)
+        return api_failure_set(r->why, 400, param, "%s.function.name: a text of 1 to 128 bytes is expected",
+                               param);
+    if (!only(r, param, function, inner))
+        return false;
+    if (given(parameters) && !json_is_object(parameters))
+        return api_failure_set(r->why, 400, param, "%s.function.parameters is %s: a JSON schema is expected",
+                               param, api_request_kind(parameters));
+    if (json_is_true(json_object_get(function, "strict")))
+        return api_failure_set(
+            r->why, 400, param,
+            "%s.function.strict can't be honoured: answers are not constrained to a grammar", param);
+    note_strings(r, name, parameters);
+    return !r->out->strings.failed ||
+           api_failure_set(r->why, 503, NULL, "the server's memory has no room for the tools now");
+}
+
+/* Tools for the template; *use: there are some, and the model may call them. */
+static bool read_tools(struct api_reader *r, const json_t *body, const json_t *tools, bool *use) {
+    const char *choice = json_string_value(json_object_get(body, "tool_choice"));
+    *use = false;
+    if (!given(tools))
+        return true;
+    if (!json_is_array(tools))
+        return fail(r, "tools", tools, "an array");
+    if (json_array_size(tools) > API_TOOLS)
+        return api_failure_set(r->why, 400, "tools", "tools has %zu tools, at most %d are read",
+                               json_array_size(tools), API_TOOLS);
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (!read_tool(r, i, json_array_get(tools, i)))
+            return false;
+    *use = json_array_size(tools) > 0 && (choice == NULL || strcmp(choice, "none") != 0);
+    if (*use && !r->model->style.uses_tools)
+        return api_failure_set(r->why, 400, "tools",
+                               "tools can't be honoured: the model's chat template has none");
+    if (*use && r->out->endpoint == API_CHAT && r->model->style.calls == API_CALLS_UNKNOWN)
+        return api_failure_set(
+            r->why, 400, "tools",
+            "tools can't be honoured: how the model's chat template writes calls is not known here");
+    return true;
+}
+
+static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variables) {
+    static const char *const ours[] = {"messages",  "tools",     "documents", "add_generation_prompt",
+                                       "bos_token", "eos_token", NULL};
+    const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
+    json_t *thinking = json_object_get(body, "enable_thinking"),
+           *effort = json_object_get(body, "reasoning_effort");
+    if (given(kwargs) && !json_is_object(kwargs))
+        return fail(r, "chat_template_kwargs", kwargs, "an object");
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)kwargs, name, value) {
+        if (is_one_of(name, ours))
+            return api_failure_set(r->why, 400, "chat_template_kwargs",
+                                   "chat_template_kwargs has \"%s\", which is not for it to say", name);
+        json_object_set(variables, name, value);
+    }
+    if (given(thinking)) {
+        if (!json_is_boolean(thinking))
+            return fail(r, "enable_thinking", thinking, "true or false");
+        json_object_set(variables, "enable_thinking", thinking);
+    }
+    if (given(effort)) {
+        if (!json_is_string(effort))
+            return fail(r, "reasoning_effort", effort, "a text");
+        if (!r->model->style.uses_effort)
+            return api_failure_set(
+                r->why, 400, "reasoning_effort",
+                "reasoning_effort can't be honoured: the model's chat template does not know it");
+        json_object_set(variables, "reasoning_effort", effort);
+    }
+    return true;
+}
+
+bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept) {
+    const struct api_model *m = r->model;
+    json_t *variables = json_object();
+    json_t *tools = json_object_get(body, "tools"), *prompt = json_object_get(body, "add_generation_prompt");
+    struct lists l = {.calls = false};
+    bool use = false;
+    json_array_append_new(kept, variables);
+    for (int i = 0; i < API_VARIANTS; i++) {
+        l.at[i] = json_array();
+        json_array_append_new(kept, l.at[i]);
+    }
+    if (given(prompt) && !json_is_boolean(prompt) && r->out->endpoint == API_TEMPLATE)
+        return fail(r, "add_generation_prompt", prompt, "true or false");
+    json_object_set_new(variables, "add_generation_prompt",
+                        json_boolean(r->out->endpoint != API_TEMPLATE || !json_is_false(prompt)));
+    if (m->bos != NULL)
+        json_object_set_new(variables, "bos_token", json_stringn(m->bos, m->bos_length));
+    if (m->eos != NULL)
+        json_object_set_new(variables, "eos_token", json_stringn(m->eos, m->eos_length));
+    if (!read_messages(r, json_object_get(body, "messages"), &l) || !read_tools(r, body, tools, &use) ||
+        !read_kwargs(r, body, variables))
+        return false;
+    if (use)
+        json_object_set(variables, "tools", tools);
+    r->out->tools = use;
+    for (int i = 0; i < (l.calls ? API_VARIANTS : 1); i++) {
+        json_t *one = json_copy(variables);
+        json_array_append_new(kept, one);
+        json_object_set(one, "messages", l.at[i]);
+        r->out->variables[i] = one;
+    }
+    return true;
+}

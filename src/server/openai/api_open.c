@@ -1,0 +1,89 @@
+#include "server/openai/api_jobs.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "server/http/edge_pool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEMPLATE_MOST (1u << 20) /* bytes of a template's file */
+
+/* The template that the config names, in place of the model's. */
+static stator_status read_file(struct api *api, const char *path, stator_error *e) {
+    FILE *f = fopen(path, "rb");
+    if (f == NULL)
+        return error_set(e, STATOR_USAGE, "chat.template: %s can't be opened: %s", path, strerror(errno));
+    stator_status st = STATOR_OK;
+    api->file = edge_pool_alloc(TEMPLATE_MOST);
+    size_t n = api->file != NULL ? fread(api->file, 1, TEMPLATE_MOST, f) : 0;
+    if (api->file == NULL)
+        st = error_set(e, STATOR_DOES_NOT_FIT, "server.memory has no room for chat.template: raise it");
+    else if (ferror(f))
+        st = error_set(e, STATOR_USAGE, "chat.template: %s can't be read: %s", path, strerror(errno));
+    else if (n == TEMPLATE_MOST)
+        st = error_set(e, STATOR_USAGE, "chat.template: %s is longer than %u bytes", path, TEMPLATE_MOST - 1);
+    (void)fclose(f);
+    if (st != STATOR_OK)
+        return st;
+    char *smaller = edge_pool_resize(api->file, n + 1);
+    api->file = smaller != NULL ? smaller : api->file;
+    api->model.source = api->file;
+    api->model.source_length = n;
+    return STATOR_OK;
+}
+
+static stator_status read_model(struct api *api, stator_error *e) {
+    stator_chat_template t = {.size = sizeof t};
+    struct api_model *m = &api->model;
+    stator_status st = stator_get_chat_template(api->engine, &t, e);
+    if (st != STATOR_OK)
+        return st;
+    *m = (struct api_model){.name = api->server->info.model_name,
+                            .source = t.length > 0 ? t.text : NULL,
+                            .source_length = t.length,
+                            .bos = t.bos_length > 0 ? t.bos : NULL,
+                            .bos_length = t.bos_length,
+                            .eos = t.eos_length > 0 ? t.eos : NULL,
+                            .eos_length = t.eos_length,
+                            .context = api->server->info.context,
+                            .vocab = api->server->info.vocab,
+                            .default_max_tokens = api->server->settings.default_max_tokens};
+    if (t.file[0] != '\0')
+        st = read_file(api, t.file, e);
+    if (st == STATOR_OK && m->source != NULL)
+        api_style_find(m->source, m->source_length, &m->style);
+    return st;
+}
+
+const char *api_template(const struct server *s, size_t *n) {
+    *n = s->api->model.source_length;
+    return s->api->model.source;
+}
+
+stator_status api_open(struct server *s, stator_error *e) {
+    struct api *api = edge_pool_zeroed(1, sizeof *api);
+    if (api == NULL)
+        return error_set(e, STATOR_DOES_NOT_FIT, "server.memory is too small for the server: raise it");
+    s->api = api;
+    api->server = s;
+    api->engine = s->engine;
+    const uint64_t now[3] = {clock_ns(), (uint64_t)time(NULL), (uint64_t)getpid()};
+    api->salt = now[0] ^ now[1] << 32 ^ now[2] << 16;
+    /* Reads the time zone's file now, which allocates. */
+    const time_t seconds = time(NULL);
+    struct tm local;
+    (void)localtime_r(&seconds, &local);
+    stator_status st = read_model(api, e);
+    if (st == STATOR_OK)
+        st = api_token_open(&api->tokens, s->engine, &api->model.style, e);
+    api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
+    if (st == STATOR_OK && api->ids == NULL)
+        st = error_set(e, STATOR_DOES_NOT_FIT, "server.memory has no room for the ids of a prompt: raise it");
+    if (st == STATOR_OK)
+        api_routes_add(api);
+    return st;
+}

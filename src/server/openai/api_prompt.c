@@ -1,0 +1,81 @@
+#include "server/openai/api_prompt.h"
+
+#include "base/arith.h"
+#include "chat/jinja.h"
+#include "server/http/edge_pool.h"
+
+#include <string.h>
+#include <time.h>
+
+#define STEPS 4000000u /* of a template: seconds at most, while nobody else is served */
+#define ALIGN 16
+
+static stator_status render(const struct api_model *m, const json_t *variables, size_t bytes,
+                            struct api_text *out, stator_error *e) {
+    char *memory = edge_pool_lend(bytes);
+    if (memory == NULL)
+        return error_set(e, STATOR_BUSY, "no memory");
+    const time_t seconds = time(NULL);
+    struct tm now;
+    const struct jinja_input in = {.source = m->source,
+                                   .length = m->source_length,
+                                   .variables = variables,
+                                   .now = localtime_r(&seconds, &now),
+                                   .max_steps = STEPS};
+    const char *text = NULL;
+    size_t n = 0;
+    stator_status st = jinja_render(&in, memory, bytes, &text, &n, e);
+    if (st == STATOR_OK)
+        api_text_put(out, text, n);
+    edge_pool_take_back(memory);
+    return st == STATOR_OK && out->failed ? error_set(e, STATOR_BUSY, "no memory") : st;
+}
+
+bool api_prompt_render(const struct api_model *model, const struct api_request *r, struct api_text *out,
+                       struct api_failure *why) {
+    stator_error first = {0}, e;
+    /* All that is free now, but for room for the text: it is given back at once. */
+    const size_t bytes = edge_pool_largest() / 4 * 3 / ALIGN * ALIGN;
+    for (int i = 0; i < API_VARIANTS && r->variables[i] != NULL; i++) {
+        stator_status st = render(model, r->variables[i], bytes, out, &e);
+        if (st == STATOR_OK)
+            return true;
+        if (st == STATOR_BUSY)
+            return api_failure_set(why, 503, NULL, "the server's memory has no room for the prompt now");
+        if (i == 0)
+            first = e;
+    }
+    return api_failure_set(why, 400, "messages", "the model's chat template refuses the request: %s",
+                           first.text);
+}
+
+bool api_prompt_ids(stator *engine, const char *text, size_t length, bool add_special, int32_t *ids,
+                    size_t capacity, size_t *n, struct api_failure *why) {
+    stator_error e = {0};
+    stator_status st = stator_tokenize(engine, text, length, add_special, 1, ids, capacity, n, &e);
+    if (st == STATOR_OK || *n > capacity) /* too many: whoever counts says so */
+        return true;
+    return api_failure_set(why, 400, NULL, "%s", e.text);
+}
+
+bool api_prompt_fits(const struct api_model *model, size_t n, uint32_t wanted, uint32_t *max_new,
+                     struct api_failure *why) {
+    const uint32_t context = model->context;
+    if (n == 0)
+        return api_failure_set(why, 400, NULL, "the prompt is empty: at least one token is needed");
+    if (n > context)
+        return api_failure_set(
+            why, 400, NULL,
+            "the prompt has %zu tokens, but a sequence holds %u (memory.context): shorten it, or "
+            "start the server with more",
+            n, context);
+    const uint32_t most = context - (uint32_t)n + 1; /* the last token is told, not computed with */
+    if (wanted > most)
+        return api_failure_set(
+            why, 400, "max_tokens",
+            "the prompt has %zu tokens and max_tokens asks for %u more, together %llu, but a "
+            "sequence holds %u (memory.context): at most %u more are possible",
+            n, wanted, (unsigned long long)n + wanted, context, most);
+    *max_new = wanted != 0 ? wanted : ARITH_MIN(model->default_max_tokens, most);
+    return true;
+}

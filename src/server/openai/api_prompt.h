@@ -1,0 +1,18 @@
+/* From a request to the ids of its prompts. */
+#ifndef STATOR_SERVER_API_PROMPT_H
+#define STATOR_SERVER_API_PROMPT_H
+
+#include "server/openai/api_request.h"
+
+/* A chat's prompt: what the template makes of the request, appended to out (in the pool). */
+bool api_prompt_render(const struct api_model *model, const struct api_request *r, struct api_text *out,
+                       struct api_failure *why);
+/* The ids of a text, as `stator run` has them (add_special), or of a rendered template. At most capacity. */
+bool api_prompt_ids(stator *engine, const char *text, size_t length, bool add_special, int32_t *ids,
+                    size_t capacity, size_t *n, struct api_failure *why);
+/* Whether n tokens and as many new ones as wanted fit; *max_new: how many are generated at most. wanted 0:
+ * the default, as far as there is room. */
+bool api_prompt_fits(const struct api_model *model, size_t n, uint32_t wanted, uint32_t *max_new,
+                     struct api_failure *why);
+
+#endif

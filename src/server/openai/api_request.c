@@ -1,0 +1,154 @@
+#include "server/openai/api_request.h"
+
+#include "base/check.h"
+#include "server/openai/api_json.h"
+#include "server/http/edge_pool.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VALUES 16384 /* of a body, beside two for each token of the context */
+
+bool api_failure_set(struct api_failure *why, int status, const char *param, const char *fmt, ...) {
+    va_list ap;
+    why->status = status;
+    snprintf(why->param, sizeof why->param, "%s", param != NULL ? param : "");
+    va_start(ap, fmt);
+    vsnprintf(why->text, sizeof why->text, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+const char *api_request_kind(const json_t *v) {
+    static const char *const names[] = {[JSON_OBJECT] = "an object",
+                                        [JSON_ARRAY] = "an array",
+                                        [JSON_STRING] = "a text",
+                                        [JSON_INTEGER] = "a number",
+                                        [JSON_REAL] = "a number with a fraction or exponent",
+                                        [JSON_TRUE] = "true",
+                                        [JSON_FALSE] = "false",
+                                        [JSON_NULL] = "null"};
+    return names[json_typeof(v)];
+}
+
+struct load {
+    const char *text;
+    size_t n;
+    bool (*build)(void *context, const json_t *body, json_t *kept);
+    void *context;
+    json_t *kept;
+    struct api_failure *why;
+    bool ok;
+};
+
+static void load_body(void *context) {
+    struct load *l = context;
+    json_error_t error;
+    l->kept = json_array();
+    json_t *body = json_loadb(l->text, l->n, JSON_REJECT_DUPLICATES, &error);
+    if (body == NULL && json_error_code(&error) == json_error_null_character)
+        l->ok = api_failure_set(l->why, 400, NULL,
+                                "line %d, column %d: a text with the character \\u0000 can't be read",
+                                error.line, error.column);
+    else if (body == NULL)
+        l->ok = api_failure_set(l->why, 400, NULL, "the body is no JSON: line %d, column %d: %s", error.line,
+                                error.column, error.text);
+    else if (json_array_append_new(l->kept, body) != 0)
+        l->ok = api_failure_set(l->why, 503, NULL, "no memory");
+    else if (!json_is_object(body))
+        l->ok = api_failure_set(l->why, 400, NULL, "the body is %s: a JSON object is expected",
+                                api_request_kind(body));
+    else
+        l->ok = l->build == NULL || l->build(l->context, body, l->kept);
+}
+
+bool api_request_load(const char *body, size_t n, const struct api_model *model,
+                      bool (*build)(void *context, const json_t *body, json_t *kept), void *context,
+                      json_t **kept, struct api_failure *why) {
+    uint32_t depth = 0;
+    uint64_t values = 0;
+    const uint64_t most = VALUES + 2 * (uint64_t)model->context;
+    *kept = NULL;
+    if (n == 0)
+        return api_failure_set(why, 400, NULL, "the body is empty: a JSON object is expected");
+    api_json_measure(body, n, &depth, &values);
+    if (depth > API_JSON_DEPTH)
+        return api_failure_set(why, 400, NULL, "the body is nested %u levels deep, at most %d are read",
+                               depth, API_JSON_DEPTH);
+    if (values > most)
+        return api_failure_set(
+            why, 400, NULL,
+            "the body has about %llu values, at most %llu are read (with a context of %u tokens)",
+            (unsigned long long)values, (unsigned long long)most, model->context);
+    struct load l = {.text = body, .n = n, .build = build, .context = context, .why = why};
+    if (!edge_pool_try_json(load_body, &l))
+        return api_failure_set(why, 503, NULL,
+                               "the server's memory (server.memory) has no room for this request now");
+    if (!l.ok) {
+        json_decref(l.kept);
+        return false;
+    }
+    *kept = l.kept;
+    return true;
+}
+
+static bool build_messages(void *context, const json_t *body, json_t *kept) {
+    return api_messages_build(context, body, kept);
+}
+
+bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, const struct api_model *model,
+                      struct api_request *out, struct api_failure *why) {
+    *out = (struct api_request){.endpoint = endpoint, .n = 1};
+    *why = (struct api_failure){0};
+    if (endpoint != API_COMPLETION && model->source == NULL)
+        return api_failure_set(
+            why, 400, NULL,
+            "the model has no chat template: use /v1/completions, or name a template in the "
+            "config (chat.template)");
+    struct api_reader r = {.model = model, .out = out, .why = why};
+    bool ok = api_request_load(body, n, model, endpoint != API_COMPLETION ? build_messages : NULL, &r,
+                               &out->kept, why);
+    api_text_free(&r.scratch);
+    if (ok) {
+        out->body = json_array_get(out->kept, 0);
+        ok = api_fields_read(&r);
+    }
+    if (!ok)
+        api_request_free(out);
+    return ok;
+}
+
+void api_request_drop_json(struct api_request *r) {
+    json_decref(r->kept);
+    r->kept = NULL;
+    r->body = r->prompt = NULL;
+    memset(r->variables, 0, sizeof r->variables);
+}
+
+void api_request_free(struct api_request *r) {
+    api_request_drop_json(r);
+    edge_pool_free(r->stops);
+    edge_pool_free(r->bias);
+    api_text_free(&r->strings);
+    *r = (struct api_request){0};
+}
+
+/* An array of ids, not of prompts. */
+static bool is_ids(const json_t *array) {
+    return json_is_integer(json_array_get(array, 0));
+}
+
+uint32_t api_request_prompts(const struct api_request *r) {
+    return r->endpoint == API_COMPLETION && json_is_array(r->prompt) && !is_ids(r->prompt)
+               ? (uint32_t)json_array_size(r->prompt)
+               : 1;
+}
+
+const json_t *api_request_prompt(const struct api_request *r, uint32_t i, const char **text, size_t *n) {
+    const json_t *one =
+        json_is_array(r->prompt) && !is_ids(r->prompt) ? json_array_get(r->prompt, i) : r->prompt;
+    *text = json_string_value(one); /* NULL: an array */
+    *n = json_is_string(one) ? json_string_length(one) : json_array_size(one);
+    return one;
+}

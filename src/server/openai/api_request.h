@@ -1,0 +1,98 @@
+/* The body of a request of OpenAI's API as a checked struct. What can't be honoured is refused with the name
+ * of the field; nothing is ignored but what cannot change the answer (the table in api_fields.c).
+ *
+ * Memory: the pool. jansson's allocations happen in one place (edge_pool_try_json): reading builds all that
+ * the template will see, so that nothing has to be built later. */
+#ifndef STATOR_SERVER_API_REQUEST_H
+#define STATOR_SERVER_API_REQUEST_H
+
+#include "server/openai/api_stop.h"
+#include "server/openai/api_style.h"
+#include "stator.h"
+
+#include <jansson.h>
+
+#define API_PROMPTS  128 /* of a request, and answers (n) to each */
+#define API_MESSAGES 4096
+#define API_VARIANTS 3
+#define API_TOOLS    128
+
+enum api_endpoint { API_CHAT = 1, API_COMPLETION = 2, API_TEMPLATE = 4 };
+
+/* What reading depends on; of the server, the same for all requests. */
+struct api_model {
+    const char *name;
+    const char *source; /* the chat template; NULL: there is none */
+    size_t source_length;
+    const char *bos, *eos; /* texts of these tokens; NULL: the model has none */
+    size_t bos_length, eos_length;
+    struct api_style style;
+    uint32_t context, vocab;
+    uint32_t default_max_tokens;
+};
+
+/* Why a request is refused. */
+struct api_failure {
+    int status;     /* of HTTP */
+    char param[96]; /* "": none */
+    char text[600];
+};
+/* Fills *why and returns false. */
+__attribute__((format(printf, 4, 5))) bool api_failure_set(struct api_failure *why, int status,
+                                                           const char *param, const char *fmt, ...);
+
+struct api_request {
+    enum api_endpoint endpoint;
+    bool stream, include_usage, echo, ignore_eos, one_call;
+    bool tools; /* calls are looked for in the answer */
+    bool logprobs;
+    uint32_t top_logprobs;
+    uint32_t n;
+    uint32_t max_tokens, max_completion_tokens; /* 0: not given */
+    stator_sampling sampling;                   /* logit_bias points to bias */
+    stator_logit_bias *bias;
+    struct api_stops *stops; /* NULL: none */
+    struct api_text strings; /* parameters of tools that are texts (api_calls.h) */
+    json_t *kept;            /* owns all JSON that follows */
+    const json_t *body;
+    const json_t *prompt; /* COMPLETION: a text, an array of texts, of ids, or of arrays of ids */
+    /* CHAT: the variables of the template, in several forms where messages have calls: arguments as objects,
+     * as the client's texts, as objects beside "" in place of a content of null. The first one that the
+     * template takes counts; NULL: there is none. */
+    const json_t *variables[API_VARIANTS];
+};
+
+/* False: *why says it, and nothing needs freeing. */
+bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, const struct api_model *model,
+                      struct api_request *out, struct api_failure *why);
+void api_request_free(struct api_request *r);
+/* Only the JSON, when the prompt has been taken. */
+void api_request_drop_json(struct api_request *r);
+
+/* COMPLETION: prompts, and one of them: its text, or (*text == NULL) an array of ids. */
+uint32_t api_request_prompts(const struct api_request *r);
+const json_t *api_request_prompt(const struct api_request *r, uint32_t i, const char **text, size_t *n);
+
+/* The body as JSON within the bounds of depth and number: the first item of *kept, which is the caller's to
+ * json_decref. `build` may be NULL; it runs where jansson may allocate, appends to kept what it builds, and
+ * returns false with *why. */
+bool api_request_load(const char *body, size_t n, const struct api_model *model,
+                      bool (*build)(void *context, const json_t *body, json_t *kept), void *context,
+                      json_t **kept, struct api_failure *why);
+
+/* What api_request.c's parts are to each other. */
+struct api_reader {
+    const struct api_model *model;
+    struct api_request *out;
+    struct api_failure *why;
+    struct api_text scratch;
+};
+/* api_fields.c: every field of the body but messages and tools is known, of its type and range. Allocates
+ * nothing with jansson. */
+bool api_fields_read(struct api_reader *r);
+/* api_messages.c: checks messages, tools and kwargs, and builds the variables. */
+bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept);
+/* "a text", "an object", ..: for people. */
+const char *api_request_kind(const json_t *v);
+
+#endif

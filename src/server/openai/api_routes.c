@@ -1,0 +1,182 @@
+/* /v1/chat/completions and /v1/completions: from a body to requests of the engine. */
+#include "server/openai/api_jobs.h"
+#include "server/openai/api_prompt.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "server/http/edge_pool.h"
+
+#include <string.h>
+
+static void refuse(struct http_exchange *x, const struct api_failure *why) {
+    http_reply_error(x, why->status, NULL, why->param[0] != '\0' ? why->param : NULL, "%s", why->text);
+}
+
+/* The prompt's ids into api->ids; *n may be more than fits. Its text, where that is to be echoed, into echo.
+ */
+static bool take_prompt(struct api *api, const struct api_request *r, uint32_t prompt, bool *thinks,
+                        struct api_text *echo, size_t *n, struct api_failure *why) {
+    struct api_text rendered = {0};
+    const char *text = NULL;
+    size_t length = 0;
+    bool ok = true;
+    if (r->endpoint == API_CHAT) {
+        ok = api_prompt_render(&api->model, r, &rendered, why);
+        *thinks = ok && api_style_thinks(&api->model.style, rendered.p, rendered.n);
+        ok = ok &&
+             api_prompt_ids(api->engine, rendered.p, rendered.n, false, api->ids, api->model.context, n, why);
+        api_text_free(&rendered);
+        return ok;
+    }
+    const json_t *one = api_request_prompt(r, prompt, &text, &length);
+    if (text != NULL) {
+        if (r->echo)
+            api_text_put(echo, text, length);
+        return api_prompt_ids(api->engine, text, length, true, api->ids, api->model.context, n, why);
+    }
+    *n = length;
+    for (size_t i = 0; i < length && length <= api->model.context; i++)
+        api->ids[i] = (int32_t)json_integer_value(json_array_get(one, i));
+    stator_decoder decoder = {.size = sizeof decoder};
+    for (size_t i = 0; r->echo && i <= length && length <= api->model.context; i++) {
+        size_t bytes = 0;
+        const char *piece = api_token_next(&api->tokens, &decoder, i < length ? api->ids[i] : -1, &bytes);
+        api_text_put(echo, piece, bytes);
+    }
+    return true;
+}
+
+/* The seed of answer `i` to a prompt. Without one in the request the config's counts; several answers to a
+ * prompt must have different ones. A request's -1 is a random one, whatever the config has. */
+static void set_seed(struct api *api, const struct api_job_state *job, stator_sampling *s, uint32_t i) {
+    const uint64_t random[2] = {api->salt + job->started_ns, api->n_made};
+    if (!(s->has & STATOR_HAS_SEED)) {
+        if (job->n == 1)
+            return;
+        s->seed = api->server->settings.seed;
+        s->has |= STATOR_HAS_SEED;
+    }
+    if (s->seed == CONFIG_SEED_RANDOM)
+        s->seed = hash_of(random, sizeof random);
+    s->seed += i;
+}
+
+static bool submit(struct api *api, struct api_choice *c, const struct api_request *r, size_t n,
+                   uint32_t max_new, const struct api_text *echo) {
+    stator_request q = {.size = sizeof q,
+                        .kind = STATOR_GENERATE,
+                        .tokens = api->ids,
+                        .n_tokens = n,
+                        .max_new = max_new,
+                        .ignore_eos = r->ignore_eos,
+                        .logprobs = r->logprobs,
+                        .top_logprobs = r->top_logprobs,
+                        .sampling = r->sampling};
+    uint64_t id = 0;
+    stator_error e = {0};
+    set_seed(api, c->job, &q.sampling, c->index % r->n);
+    stator_status st = stator_submit(api->engine, &q, &id, &e);
+    if (st == STATOR_OK) {
+        api_jobs_begin(c);
+        api_jobs_submitted(c, id);
+        api_jobs_put(c, echo->p, echo->n);
+        return true;
+    }
+    if (st == STATOR_DEVICE)
+        server_look_for_fault(api->server);
+    api_jobs_fail(c->job, st == STATOR_BUSY ? 429 : st == STATOR_USAGE ? 400 : 500, NULL, "%s", e.text);
+    return false;
+}
+
+/* All requests of the job, or none that goes on and an error for the client. */
+static void submit_all(struct api *api, struct api_job_state *job, const struct api_request *r) {
+    struct api_failure why = {0};
+    for (uint32_t p = 0; p < job->n_choices / job->n; p++) {
+        struct api_text echo = {0};
+        uint32_t max_new = 0;
+        size_t n = 0;
+        bool ok = take_prompt(api, r, p, &job->thinks, &echo, &n, &why) &&
+                  api_prompt_fits(&api->model, n, r->max_tokens, &max_new, &why);
+        if (ok && echo.failed)
+            ok =
+                api_failure_set(&why, 503, NULL, "the server's memory has no room for the prompt's text now");
+        if (!ok)
+            api_jobs_fail(job, why.status, why.param[0] != '\0' ? why.param : NULL, "%s", why.text);
+        for (uint32_t i = 0; i < job->n && ok; i++)
+            ok = submit(api, &job->choices[p * job->n + i], r, n, max_new, &echo);
+        api_text_free(&echo);
+        if (!ok)
+            return;
+    }
+}
+
+/* Room in the queue for so many; false: the client was told. */
+static bool has_room(struct api *api, struct http_exchange *x, uint64_t n) {
+    stator_stats stats = {.size = sizeof stats};
+    if (stator_get_stats(api->engine, &stats, NULL) != STATOR_OK)
+        return true; /* the submit will say what is wrong */
+    const uint32_t there = stats.running + stats.waiting + stats.ended;
+    if (n > stats.capacity)
+        http_reply_error(
+            x, 400, NULL, "n",
+            "%llu answers are asked for (n for each prompt), but %u requests can be there at a time "
+            "(memory.sequences and server.max_queue)",
+            (unsigned long long)n, stats.capacity);
+    else if (there + n > stats.capacity)
+        http_reply_error(
+            x, 429, NULL, NULL,
+            "the queue is full: %u of %u requests run or wait (memory.sequences and server.max_queue), "
+            "this one has %llu",
+            there, stats.capacity, (unsigned long long)n);
+    else
+        return true;
+    return false;
+}
+
+static void answer(struct api *api, struct http_exchange *x, enum api_endpoint endpoint) {
+    static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
+    struct api_request r;
+    struct api_failure why;
+    size_t n = 0;
+    if (!server_takes(api->server, x))
+        return;
+    const char *body = http_body(x, &n);
+    if (!api_request_read(endpoint, body, n, &api->model, &r, &why)) {
+        refuse(x, &why);
+        return;
+    }
+    http_drop_body(x);
+    const uint64_t choices = (uint64_t)api_request_prompts(&r) * r.n;
+    if (has_room(api, x, choices)) {
+        struct api_job_state *job = api_jobs_make(api, x, &r, (uint32_t)choices);
+        if (job == NULL) {
+            http_reply_error(x, 503, NULL, NULL,
+                             "the server's memory (server.memory) has no room for the request now");
+        } else {
+            http_watch(x, &watcher, job);
+            submit_all(api, job, &r);
+            api_jobs_settle(job);
+        }
+    }
+    api_request_free(&r);
+}
+
+static void chat(void *context, struct http_exchange *x) {
+    answer(context, x, API_CHAT);
+}
+
+static void completion(void *context, struct http_exchange *x) {
+    answer(context, x, API_COMPLETION);
+}
+
+void api_routes_add(struct api *api) {
+    static const struct http_route routes[] = {
+        {"POST", "/v1/chat/completions", chat, 0},
+        {"POST", "/v1/completions", completion, 0},
+        {"POST", "/v1/embeddings", api_texts_embeddings, 0},
+        {"POST", "/tokenize", api_texts_tokenize, 0},
+        {"POST", "/detokenize", api_texts_detokenize, 0},
+        {"POST", "/apply-template", api_texts_template, 0},
+    };
+    http_add_routes(api->server->http, routes, sizeof routes / sizeof routes[0], api);
+}

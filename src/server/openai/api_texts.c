@@ -1,0 +1,207 @@
+/* /tokenize, /detokenize, /apply-template, /v1/embeddings: answered at once. */
+#include "server/openai/api_jobs.h"
+#include "server/openai/api_prompt.h"
+
+#include "base/json_writer.h"
+#include "server/http/edge_pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct ids {
+    struct api *api;
+    const int32_t *at;
+    size_t n;
+    bool pieces;
+};
+
+static void build_ids(struct json *j, const void *of) {
+    const struct ids *ids = of;
+    json_open_object(j, NULL);
+    json_open_array(j, "tokens");
+    for (size_t i = 0; i < ids->n; i++) {
+        if (!ids->pieces) {
+            json_put_i64(j, NULL, ids->at[i]);
+            continue;
+        }
+        size_t n = 0;
+        json_open_object(j, NULL);
+        json_put_i64(j, "id", ids->at[i]);
+        const char *bytes = (const char *)api_token_bytes(&ids->api->tokens, ids->at[i], &n);
+        json_put_string_n(j, "piece", bytes, n);
+        json_close(j);
+    }
+    json_close(j);
+    json_close(j);
+}
+
+struct text {
+    const char *name;
+    const struct api_text *text;
+};
+
+static void build_text(struct json *j, const void *of) {
+    const struct text *t = of;
+    json_open_object(j, NULL);
+    json_put_string_n(j, t->name, t->text->n > 0 ? t->text->p : "", t->text->n);
+    json_close(j);
+}
+
+static void reply(struct http_exchange *x, void (*build)(struct json *j, const void *of), const void *of) {
+    struct api_text out = {0};
+    api_text_json(&out, build, of);
+    if (out.failed)
+        http_reply_error(x, 503, NULL, NULL,
+                         "the server's memory (server.memory) has no room for the answer now");
+    else
+        http_reply(x, 200, "application/json", out.p, out.n);
+    api_text_free(&out);
+}
+
+static void refuse(struct http_exchange *x, const struct api_failure *why) {
+    http_reply_error(x, why->status, NULL, why->param[0] != '\0' ? why->param : NULL, "%s", why->text);
+}
+
+/* The body, with no members but these; NULL: the client was told. */
+static json_t *load(struct api *api, struct http_exchange *x, const char *const *names) {
+    struct api_failure why = {0};
+    json_t *kept = NULL;
+    size_t n = 0;
+    if (!server_takes(api->server, x))
+        return NULL;
+    const char *body = http_body(x, &n), *name;
+    json_t *value;
+    if (!api_request_load(body, n, &api->model, NULL, NULL, &kept, &why)) {
+        refuse(x, &why);
+        return NULL;
+    }
+    json_object_foreach(json_array_get(kept, 0), name, value) {
+        bool known = false;
+        for (const char *const *at = names; *at != NULL; at++)
+            known = known || strcmp(*at, name) == 0;
+        if (known)
+            continue;
+        http_reply_error(x, 400, NULL, name, "the field \"%.64s\" is not known here", name);
+        json_decref(kept);
+        return NULL;
+    }
+    return kept;
+}
+
+/* True or false, or what it is where it is not there; *ok: it is neither. */
+static bool flag(const json_t *body, const char *name, bool otherwise, struct api_failure *why, bool *ok) {
+    const json_t *v = json_object_get(body, name);
+    if (v == NULL || json_is_null(v))
+        return otherwise;
+    if (!json_is_boolean(v))
+        *ok =
+            api_failure_set(why, 400, name, "%s is %s: true or false is expected", name, api_request_kind(v));
+    return json_is_true(v);
+}
+
+static void tokenize(struct api *api, struct http_exchange *x, const json_t *body) {
+    struct api_failure why = {0};
+    bool ok = true;
+    const json_t *content = json_object_get(body, "content");
+    const bool add = flag(body, "add_special", false, &why, &ok),
+               parse = flag(body, "parse_special", true, &why, &ok);
+    struct ids ids = {.api = api, .pieces = flag(body, "with_pieces", false, &why, &ok)};
+    if (ok && !json_is_string(content))
+        ok = api_failure_set(&why, 400, "content", "content is %s: a text is expected",
+                             content != NULL ? api_request_kind(content) : "missing");
+    int32_t *own = NULL;
+    size_t capacity = api->model.context;
+    ids.at = api->ids;
+    for (int again = 0; ok && again < 2; again++) {
+        stator_error e = {0};
+        stator_status st =
+            stator_tokenize(api->engine, json_string_value(content), json_string_length(content), add, parse,
+                            own != NULL ? own : api->ids, capacity, &ids.n, &e);
+        if (st == STATOR_OK)
+            break;
+        if (ids.n <= capacity)
+            ok = api_failure_set(&why, 400, "content", "%s", e.text);
+        else if ((own = edge_pool_alloc(ids.n * sizeof *own)) == NULL)
+            ok = api_failure_set(&why, 503, NULL, "the server's memory has no room for %zu ids now", ids.n);
+        capacity = ids.n;
+        ids.at = own;
+    }
+    if (ok)
+        reply(x, build_ids, &ids);
+    else
+        refuse(x, &why);
+    edge_pool_free(own);
+}
+
+void api_texts_tokenize(void *context, struct http_exchange *x) {
+    static const char *const names[] = {"content",     "add_special", "parse_special",
+                                        "with_pieces", "model",       NULL};
+    json_t *kept = load(context, x, names);
+    if (kept != NULL)
+        tokenize(context, x, json_array_get(kept, 0));
+    json_decref(kept);
+}
+
+static void detokenize(struct api *api, struct http_exchange *x, const json_t *body) {
+    struct api_failure why = {0};
+    struct api_text text = {0};
+    const json_t *ids = json_object_get(body, "tokens");
+    bool ok = json_is_array(ids) ||
+              api_failure_set(&why, 400, "tokens", "tokens: an array of token ids is expected");
+    stator_decoder decoder = {.size = sizeof decoder};
+    for (size_t i = 0; ok && i <= json_array_size(ids); i++) {
+        const json_t *v = json_array_get(ids, i);
+        const bool last = i == json_array_size(ids);
+        const json_int_t id = last ? -1 : json_integer_value(v);
+        size_t n = 0;
+        if (!last && (!json_is_integer(v) || id < 0 || id >= (json_int_t)api->model.vocab))
+            ok = api_failure_set(&why, 400, "tokens", "tokens[%zu]: a token id from 0 to %u is expected", i,
+                                 api->model.vocab - 1);
+        else if (stator_decode(api->engine, &decoder, (int32_t)id, 1, api->tokens.piece,
+                               api->tokens.piece_capacity, &n, NULL) == STATOR_OK)
+            api_text_put(&text, api->tokens.piece, n);
+    }
+    if (ok && text.failed)
+        ok = api_failure_set(&why, 503, NULL, "the server's memory has no room for the text now");
+    if (ok)
+        reply(x, build_text, &(struct text){"content", &text});
+    else
+        refuse(x, &why);
+    api_text_free(&text);
+}
+
+void api_texts_detokenize(void *context, struct http_exchange *x) {
+    static const char *const names[] = {"tokens", "model", NULL};
+    json_t *kept = load(context, x, names);
+    if (kept != NULL)
+        detokenize(context, x, json_array_get(kept, 0));
+    json_decref(kept);
+}
+
+void api_texts_template(void *context, struct http_exchange *x) {
+    struct api *api = context;
+    struct api_request r;
+    struct api_failure why;
+    struct api_text text = {0};
+    size_t n = 0;
+    if (!server_takes(api->server, x))
+        return;
+    const char *body = http_body(x, &n);
+    if (!api_request_read(API_TEMPLATE, body, n, &api->model, &r, &why)) {
+        refuse(x, &why);
+        return;
+    }
+    if (api_prompt_render(&api->model, &r, &text, &why))
+        reply(x, build_text, &(struct text){"prompt", &text});
+    else
+        refuse(x, &why);
+    api_text_free(&text);
+    api_request_free(&r);
+}
+
+void api_texts_embeddings(void *context, struct http_exchange *x) {
+    (void)context;
+    http_reply_error(
+        x, 501, NULL, NULL,
+        "this server gives no embeddings: the engine computes the logits of language models only");
+}
