@@ -48,7 +48,7 @@ static struct seconds solve(struct pack_block *b, size_t n, uint64_t capacity, u
                             struct pack_result *r) {
     uint64_t bytes = pack_work_bytes(n);
     void *work = take(bytes);
-    struct pack_options o = {.capacity = capacity, .steps = steps > 0 ? steps : pack_interactive_steps(n)};
+    struct pack_options o = {.capacity = capacity, .steps = steps > 0 ? steps : PACK_INTERACTIVE_STEPS};
     stator_error e = {0};
     const double start = user_seconds();
     const uint64_t start_ns = clock_ns();

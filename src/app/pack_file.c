@@ -101,7 +101,7 @@ static stator_status solve(struct job *job, stator_error *e) {
         return s;
     uint64_t start = clock_ns();
     struct pack_options o = {
-        .capacity = job->capacity, .steps = pack_interactive_steps(job->n), .stop = session_note_signals()};
+        .capacity = job->capacity, .steps = PACK_INTERACTIVE_STEPS, .stop = session_note_signals()};
     if (job->has_time_limit) {
         o.steps = UINT64_MAX;
         o.deadline = start + (uint64_t)(job->time_limit * 1e9);

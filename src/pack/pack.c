@@ -6,65 +6,15 @@
 #include <string.h>
 
 /* Searches go in rounds, each with twice the steps of the one before. */
-#define FIRST_ROUND  4000000
-#define LAST_ROUND   30         /* ... up to this one */
-#define VALLEY       3          /* times as many for pack_valley.c: a straight search and bisection */
-#define TILED        2          /* ... and for pack_tiling.c where its last guess came close */
-#define LARGE_TILING 600000000  /* for its one guess in a part too large for pack_valley.c */
-#define REPAIR_ROUND 1000000000 /* for pack_repair.c and pack_overlap.c in such a part */
-#define REPAIR_ITEM  600000     /* ... for each item of another, once searches have failed: a wide beam */
-#define REPAIR_LATER 3          /* ... from this round on */
-#define REPAIR_LAST  5          /* ... or this one, with few items: searches are better for most of them */
-#define FEW          512
+#define FIRST_ROUND 12000000
+#define LAST_ROUND  30 /* ... up to this one */
 
-static uint64_t round_steps(uint32_t round) {
-    return (uint64_t)FIRST_ROUND << ARITH_MIN(round, (uint32_t)LAST_ROUND);
-}
-
-static uint64_t all_steps(const struct pack_part *p) {
-    (void)p;
-    return UINT64_MAX;
-}
-
-static uint64_t tiling_steps(const struct pack_part *p) {
-    if (p->n > PACK_VALLEY_LARGEST)
-        return p->round == 0 ? LARGE_TILING : 0;
-    return p->looks_tiled ? TILED * round_steps(p->round) : round_steps(p->round);
-}
-
-static uint64_t valley_steps(const struct pack_part *p) {
-    return VALLEY * round_steps(p->round);
-}
-
-static uint64_t exact_steps(const struct pack_part *p) {
-    return round_steps(p->round);
-}
-
-/* Few items are a matter of search, many one of repair, and those between of both. */
-static uint64_t repair_steps(const struct pack_part *p) {
-    if (!pack_valley_can(p))
-        return REPAIR_ROUND;
-    if (p->round >= (p->n <= FEW ? REPAIR_LAST : REPAIR_LATER))
-        return REPAIR_ITEM * (uint64_t)p->n;
-    return p->n <= FEW ? 0 : 4 * round_steps(p->round);
-}
-
-/* The strategies in the order in which a round tries them. Fast ones run once, before all rounds. */
-static const struct entry {
-    struct pack_strategy strategy;
-    uint64_t (*steps)(const struct pack_part *p); /* at most so many in this round; 0: not in this one */
-    bool fast;
-    bool uniform; /* works on uniform parts only */
-} strategies[] = {
-    {{"greedy", pack_greedy_can, pack_greedy_bytes, pack_greedy_run}, all_steps, true, false},
-    {{"skyline", pack_skyline_can, pack_skyline_bytes, pack_skyline_run}, all_steps, true, false},
-    {{"exact", pack_exact_can, pack_exact_bytes, pack_exact_run}, exact_steps, false, false},
-    {{"tiling", pack_tiling_can, pack_tiling_bytes, pack_tiling_run}, tiling_steps, false, true},
-    {{"repair", pack_repair_can, pack_repair_bytes, pack_repair_run}, repair_steps, false, false},
-    {{"valley", pack_valley_can, pack_valley_bytes, pack_valley_run}, valley_steps, false, true},
-    {{"overlap", pack_overlap_can, pack_overlap_bytes, pack_overlap_run}, repair_steps, false, false},
+static const struct pack_strategy fast[] = {
+    {"greedy", pack_greedy_can, pack_greedy_bytes, pack_greedy_run},
+    {"skyline", pack_skyline_can, pack_skyline_bytes, pack_skyline_run},
 };
-enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+enum { FAST = sizeof fast / sizeof fast[0] };
+static const struct pack_strategy searcher = {"valley", pack_valley_can, pack_valley_bytes, pack_valley_run};
 
 struct state {
     struct pack_item *items; /* [n] sorted by first step */
@@ -92,8 +42,9 @@ static struct state layout(struct carve *c, size_t n) {
     s.parts = carve_take(c, n, sizeof *s.parts);
     s.rounded = carve_take(c, ARITH_MIN(n, (size_t)PACK_VALLEY_LARGEST), sizeof *s.rounded);
     uint64_t bytes = pack_compact_bytes((uint32_t)n);
-    for (size_t k = 0; k < STRATEGIES; k++)
-        bytes = ARITH_MAX(bytes, strategies[k].strategy.bytes((uint32_t)n));
+    bytes = ARITH_MAX(bytes, searcher.bytes((uint32_t)n));
+    for (size_t k = 0; k < FAST; k++)
+        bytes = ARITH_MAX(bytes, fast[k].bytes((uint32_t)n));
     uint8_t *rest = carve_take(c, 1, ARITH_MAX(bytes, 1));
     s.rest = rest == NULL ? carve_count() : carve_in(rest, bytes);
     return s;
@@ -103,12 +54,6 @@ uint64_t pack_work_bytes(size_t n) {
     struct carve c = carve_count();
     layout(&c, n);
     return c.used;
-}
-
-uint64_t pack_interactive_steps(size_t n) {
-    if (n <= PACK_VALLEY_LARGEST)
-        return n <= FEW ? 1000000000 : 1300000000;
-    return n <= 4096 ? 1200000000 : 1500000000;
 }
 
 static bool is_live(const struct pack_block *b) {
@@ -259,8 +204,7 @@ static uint64_t proven_peak(const struct state *s) {
 
 /* On sizes rounded up to the largest alignment: a packing of those is one of the part, but they prove nothing
  * about it. */
-static void run_rounded(const struct state *s, const struct pack_strategy *x, struct pack_part *p,
-                        struct pack_budget *budget) {
+static void search_rounded(const struct state *s, struct pack_part *p, struct pack_budget *budget) {
     struct pack_part q = *p;
     for (uint32_t i = 0; i < p->n; i++) {
         s->rounded[i] = p->items[i];
@@ -269,31 +213,31 @@ static void run_rounded(const struct state *s, const struct pack_strategy *x, st
     }
     q.items = s->rounded;
     q.uniform = true;
-    x->run(&q, budget, s->rest);
-    const uint64_t peak = q.peak, proven = p->proven, before = p->peak;
-    q.items = p->items;
-    q.uniform = false;
-    q.proven = proven;
-    *p = q;
-    if (peak < before)
-        pack_part_measure(p);
+    q.peak = pack_part_align(p->peak, p->max_align); /* a lower one is a lower multiple */
+    const uint64_t before = q.peak;
+    searcher.run(&q, budget, s->rest);
+    p->exhausted = pack_part_align(q.proven, q.max_align) >= q.peak;
+    p->seed = q.seed;
+    if (q.peak < before)
+        pack_part_measure(p); /* q has put the better packing into the offsets that they share */
 }
 
-/* One strategy in one part. Whatever it does, it costs steps, so that rounds come to an end. */
-static void run(const struct state *s, const struct entry *x, struct pack_part *p,
+/* One strategy in one part, with at most so many steps. Whatever it does, it costs steps, so that rounds come
+ * to an end. */
+static void run(const struct state *s, const struct pack_strategy *x, struct pack_part *p, uint64_t steps,
                 struct pack_budget *budget) {
-    struct pack_budget share = pack_budget_share(budget, x->steps(p));
+    struct pack_budget share = pack_budget_share(budget, steps);
     const uint64_t before = share.steps, peak = p->peak;
-    if (x->uniform && !p->uniform)
-        run_rounded(s, &x->strategy, p, &share);
+    if (x == &searcher && !p->uniform)
+        search_rounded(s, p, &share);
     else
-        x->strategy.run(p, &share, s->rest);
+        x->run(p, &share, s->rest);
     const uint64_t least = (uint64_t)p->n + 1, spent = before - share.steps;
     uint64_t rest = spent < least ? least - spent : 0;
     pack_budget_spend(&share, &rest);
     pack_budget_return(budget, &share);
     if (p->peak < peak)
-        p->found_by = x->strategy.name;
+        p->found_by = x->name;
     p->target = ARITH_MAX(p->target, p->proven);
 }
 
@@ -306,14 +250,11 @@ static void search(const struct state *s, uint64_t capacity, struct pack_budget 
             struct pack_part *p = &s->parts[k];
             p->target = ARITH_MAX(proven_peak(s), capacity);
             p->round = round;
-            for (const struct entry *x = strategies; x < strategies + STRATEGIES && p->peak > p->target;
-                 x++) {
-                if (x->fast || x->steps(p) == 0 || !x->strategy.can(p))
-                    continue;
-                any = true;
-                if (budget->steps > 0 && !budget->expired)
-                    run(s, x, p, budget);
-            }
+            if (p->peak <= p->target || p->exhausted || !searcher.can(p))
+                continue;
+            any = true;
+            if (budget->steps > 0 && !budget->expired)
+                run(s, &searcher, p, (uint64_t)FIRST_ROUND << ARITH_MIN(round, (uint32_t)LAST_ROUND), budget);
         }
     }
 }
@@ -324,16 +265,17 @@ static void solve_parts(const struct state *s, const struct pack_options *o, str
     for (uint32_t k = 0; k < s->n_parts; k++) {
         struct pack_part *p = &s->parts[k];
         p->target = ARITH_MAX(proven_peak(s), capacity);
-        for (const struct entry *x = strategies; x < strategies + STRATEGIES; x++)
-            if (x->fast && p->peak > p->target && x->strategy.can(p))
-                run(s, x, p, &budget);
+        for (const struct pack_strategy *x = fast; x < fast + FAST; x++)
+            if (p->peak > p->target && x->can(p))
+                run(s, x, p, UINT64_MAX, &budget);
     }
     search(s, capacity, &budget);
     r->peak = 0;
     uint64_t reached = 0; /* before compaction: with more steps, searches might do better than that */
     for (uint32_t k = 0; k < s->n_parts; k++) {
         struct pack_part *p = &s->parts[k];
-        reached = ARITH_MAX(reached, p->peak);
+        if (!p->exhausted)
+            reached = ARITH_MAX(reached, p->peak);
         if (!p->uniform)
             pack_compact(p, s->rest);
         if (p->peak > r->peak)

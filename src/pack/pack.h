@@ -5,14 +5,13 @@
  * same as without one.
  *
  * How: the time line is split where no block is live on both sides. Each part first gets fast packings
- * (pack_greedy.c for few blocks, pack_skyline.c for any number). Where these miss the lower bound, the table
- * in pack.c says which searches spend the steps, in rounds: pack_tiling.c undoes random cuts of a rectangle,
- * pack_valley.c and pack_exact.c are tree searches that can also prove that no lower peak exists,
- * pack_repair.c and pack_overlap.c improve the packing there is. Where alignments differ, pack_compact.c
- * finally lowers every block as far as its own alignment allows.
+ * (pack_greedy.c for few blocks, pack_skyline.c for any number). Where these miss the lower bound,
+ * pack_valley.c searches in rounds; it can also prove that no lower peak exists. Where alignments differ,
+ * pack_compact.c finally lowers every block as far as its own alignment allows.
  *
- * What serves whom: greedy alone reaches the lower bound on the engine's graphs, greedy and valley do on the
- * eleven public instances. Random families of up to 10,000 blocks (tools/bench_pack) need the others. */
+ * Greedy and skyline reach the lower bound on the engine's graphs. The search packs the eleven public
+ * instances of MiniMalloc into their capacity, each within a second (src/plan/README.md has the figures).
+ */
 #ifndef STATOR_PACK_PACK_H
 #define STATOR_PACK_PACK_H
 
@@ -25,6 +24,8 @@
 
 /* The default number of inner steps (a few nanoseconds each) of all searches together. */
 #define PACK_STEPS 50000000
+/* ... for a command that a person waits for: at most two seconds. */
+#define PACK_INTERACTIVE_STEPS 400000000
 
 struct pack_block {
     uint64_t bytes; /* 0 is legal: it gets offset 0 */
@@ -54,8 +55,6 @@ struct pack_result {
 
 /* Bytes of work memory for n blocks (at most 2^31); the memory must be aligned to 64. */
 uint64_t pack_work_bytes(size_t n);
-/* Steps for a command that a person waits for: one to two seconds where all of them are needed. */
-uint64_t pack_interactive_steps(size_t n);
 /* Fills the offsets and *r. STATOR_DOES_NOT_FIT when all sizes, each with its alignment, add up to 2^63 or
  * more; then nothing is filled. options: NULL means PACK_STEPS and nothing else. */
 stator_status pack_solve_with(struct pack_block *blocks, size_t n, const struct pack_options *options,

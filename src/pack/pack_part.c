@@ -37,15 +37,6 @@ void pack_budget_return(struct pack_budget *all, const struct pack_budget *share
     all->expired = share->expired;
 }
 
-bool pack_part_is_aligned(const struct pack_part *p) {
-    if (p->max_align == 0 || p->peak == UINT64_MAX)
-        return false;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->offsets[i] % p->max_align != 0)
-            return false;
-    return true;
-}
-
 void pack_part_measure(struct pack_part *p) {
     p->peak = 0;
     for (uint32_t i = 0; i < p->n; i++)

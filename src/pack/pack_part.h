@@ -32,14 +32,11 @@ struct pack_part {
     uint64_t peak;        /* of it */
     uint64_t proven;      /* no packing has a lower peak */
     bool uniform;         /* one alignment, and all sizes are multiples of it */
+    bool exhausted;       /* the search has shown that it can't lower the peak any more */
     uint64_t max_align;   /* the largest alignment; 0: sizes rounded up to it add up to 2^63 or more */
     uint32_t round;       /* of the searches, from 0 */
     const char *found_by; /* the strategy whose packing this is */
     uint64_t seed;        /* of the next attempt: no two attempts are alike */
-    /* What pack_tiling.c remembers from round to round. */
-    uint32_t fast_guesses;
-    uint32_t slow_guesses;
-    bool looks_tiled;
 };
 
 /* What a strategy may still spend: inner steps (a few nanoseconds each), and time where the caller set a
@@ -69,8 +66,6 @@ static inline uint64_t pack_part_align(uint64_t v, uint64_t align) {
     return (v + align - 1) & ~(align - 1);
 }
 
-/* Whether the packing that there is has every block at a multiple of the largest alignment. */
-bool pack_part_is_aligned(const struct pack_part *p);
 /* Sets the peak to that of the offsets. */
 void pack_part_measure(struct pack_part *p);
 /* live[sections + 1]: the sum of sizes, each rounded up to `align`, per section; the last one is 0. */

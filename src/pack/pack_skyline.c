@@ -10,7 +10,7 @@
  * Attempts differ in how they weigh slack, size and walls, and sections in which one attempt ended too high
  * count more in the next. An attempt takes n log n steps and a few for each section of a valley that is
  * lifted. */
-#include "pack/pack_skyline.h"
+#include "pack/pack_strategy.h"
 
 #include <float.h>
 #include <math.h>
@@ -27,6 +27,50 @@
 #define LEAST_GROUP 5      /* log2 of the sections in a group with prefix sums of its own, at least */
 #define MOST_GROUP  8      /* ... at most */
 
+/* Invariant: offsets and heights are multiples of the largest alignment. */
+struct skyline {
+    const struct pack_item *items; /* sorted by lo */
+    uint32_t n;
+    uint32_t sections;
+    uint32_t leaves;     /* of the tree of unplaced items: a power of two */
+    uint32_t group_log2; /* of the sections in a group */
+    uint64_t max_align;  /* the largest alignment */
+    uint64_t limit;      /* slack is counted below it */
+    uint64_t steps;      /* taken since the budget was asked */
+    struct pack_budget *budget;
+    bool out_of_steps; /* then the first block that fits is taken, to finish soon */
+
+    double *value;        /* [n] factor in an item's score: its size, and noise */
+    uint32_t *first_item; /* [sections + 1] the first item that begins there or later */
+    uint64_t *live;       /* [sections + 1] */
+    double *penalty;      /* [sections] */
+    double *weight;       /* [sections] */
+    double *inner;        /* [sections + 1] prefix sum of weights within a group of sections */
+    double *outer;        /* [groups + 1] ... over all groups before */
+    double *group;        /* [groups] of one group */
+
+    /* The attempt. */
+    uint32_t left;     /* items that are not placed yet */
+    uint64_t *offsets; /* [n] of those that are */
+    uint32_t *least;   /* [2 * leaves] the smallest hi of unplaced items below a node; leaf i is item i */
+    uint64_t *wasted;  /* [sections] */
+    /* Segments of equal height cover all sections; described where they begin. */
+    uint64_t *height;   /* [sections] */
+    uint32_t *end;      /* [sections] */
+    uint32_t *begin_of; /* [sections + 1] of the segment that ends here */
+};
+
+/* What an attempt prefers. */
+struct skyline_style {
+    double softness; /* slack, as a share of the limit, that halves a section's weight */
+    bool squared;
+    double size;       /* 0: size does not matter, 1: its square root, 0.5: the root of that */
+    double wall;       /* factor for a block that lies against a wall */
+    double fit;        /* ... and is level with its top */
+    double waste_cost; /* of what can no longer be filled beside a block */
+    double noise;      /* share of randomness in a score */
+};
+
 static uint32_t leaves_for(uint32_t n) {
     uint32_t leaves = 1;
     while (leaves < n)
@@ -34,18 +78,7 @@ static uint32_t leaves_for(uint32_t n) {
     return leaves;
 }
 
-struct skyline_state pack_skyline_state(struct carve *c, uint32_t n, uint32_t sections) {
-    struct skyline_state s = {0};
-    s.offsets = carve_take(c, n, sizeof *s.offsets);
-    s.least = carve_take(c, 2 * (uint64_t)leaves_for(n), sizeof *s.least);
-    s.wasted = carve_take(c, sections, sizeof *s.wasted);
-    s.height = carve_take(c, sections, sizeof *s.height);
-    s.end = carve_take(c, sections, sizeof *s.end);
-    s.begin_of = carve_take(c, (uint64_t)sections + 1, sizeof *s.begin_of);
-    return s;
-}
-
-struct skyline pack_skyline_layout(struct carve *c, uint32_t n, uint32_t sections) {
+static struct skyline layout(struct carve *c, uint32_t n, uint32_t sections) {
     struct skyline s = {.n = n, .sections = sections};
     s.value = carve_take(c, n, sizeof *s.value);
     s.first_item = carve_take(c, (uint64_t)sections + 1, sizeof *s.first_item);
@@ -55,28 +88,23 @@ struct skyline pack_skyline_layout(struct carve *c, uint32_t n, uint32_t section
     s.inner = carve_take(c, (uint64_t)sections + 1, sizeof *s.inner);
     s.outer = carve_take(c, ((uint64_t)sections >> LEAST_GROUP) + 2, sizeof *s.outer);
     s.group = carve_take(c, ((uint64_t)sections >> LEAST_GROUP) + 1, sizeof *s.group);
-    s.now = pack_skyline_state(c, n, sections);
+    s.offsets = carve_take(c, n, sizeof *s.offsets);
+    s.least = carve_take(c, 2 * (uint64_t)leaves_for(n), sizeof *s.least);
+    s.wasted = carve_take(c, sections, sizeof *s.wasted);
+    s.height = carve_take(c, sections, sizeof *s.height);
+    s.end = carve_take(c, sections, sizeof *s.end);
+    s.begin_of = carve_take(c, (uint64_t)sections + 1, sizeof *s.begin_of);
     return s;
-}
-
-void pack_skyline_copy(const struct skyline *s, struct skyline_state *to, const struct skyline_state *from) {
-    to->left = from->left;
-    memcpy(to->offsets, from->offsets, s->n * sizeof *to->offsets);
-    memcpy(to->least, from->least, 2 * (uint64_t)s->leaves * sizeof *to->least);
-    memcpy(to->wasted, from->wasted, s->sections * sizeof *to->wasted);
-    memcpy(to->height, from->height, s->sections * sizeof *to->height);
-    memcpy(to->end, from->end, s->sections * sizeof *to->end);
-    memcpy(to->begin_of, from->begin_of, (s->sections + 1) * sizeof *to->begin_of);
 }
 
 uint64_t pack_skyline_bytes(uint32_t n) {
     struct carve c = carve_count();
-    pack_skyline_layout(&c, n, n);
+    layout(&c, n, n);
     return c.used;
 }
 
 static void tree_fill(struct skyline *s) {
-    uint32_t *least = s->now.least, leaves = s->leaves;
+    uint32_t *least = s->least, leaves = s->leaves;
     for (uint32_t i = 0; i < leaves; i++)
         least[leaves + i] = i < s->n ? s->items[i].hi : UINT32_MAX;
     for (uint32_t k = leaves; k-- > 1;)
@@ -84,7 +112,7 @@ static void tree_fill(struct skyline *s) {
 }
 
 static void tree_remove(struct skyline *s, uint32_t i) {
-    uint32_t *least = s->now.least, k = s->leaves + i;
+    uint32_t *least = s->least, k = s->leaves + i;
     least[k] = UINT32_MAX;
     for (k /= 2; k > 0; k /= 2)
         least[k] = ARITH_MIN(least[2 * k], least[2 * k + 1]);
@@ -92,7 +120,7 @@ static void tree_remove(struct skyline *s, uint32_t i) {
 
 /* The first unplaced item from `from` on that ends at `hi` or before; UINT32_MAX if there is none. */
 static uint32_t tree_next(const struct skyline *s, uint32_t from, uint32_t hi) {
-    const uint32_t *least = s->now.least;
+    const uint32_t *least = s->least;
     if (from >= s->leaves)
         return UINT32_MAX;
     uint32_t k = s->leaves + from;
@@ -119,7 +147,7 @@ static double weight_before(const struct skyline *s, uint32_t k) {
 static void weigh(struct skyline *s, const struct skyline_style *t, uint32_t begin, uint32_t end) {
     double limit = (double)s->limit;
     for (uint32_t k = begin; k < end; k++) {
-        uint64_t used = s->live[k] + s->now.wasted[k];
+        uint64_t used = s->live[k] + s->wasted[k];
         double slack = used < s->limit ? (double)(s->limit - used) / limit : 0;
         double w = 1 / (t->softness + slack);
         s->weight[k] = (t->squared ? w * w : w) * (1 + s->penalty[k]);
@@ -141,19 +169,19 @@ static void weigh(struct skyline *s, const struct skyline_style *t, uint32_t beg
 }
 
 static void set_segment(struct skyline *s, uint32_t begin, uint32_t end, uint64_t height) {
-    s->now.height[begin] = height;
-    s->now.end[begin] = end;
-    s->now.begin_of[end] = begin;
+    s->height[begin] = height;
+    s->end[begin] = end;
+    s->begin_of[end] = begin;
 }
 
-void pack_skyline_begin(struct skyline *s) {
-    s->now.left = s->n;
-    memset(s->now.wasted, 0, s->sections * sizeof *s->now.wasted);
+static void begin(struct skyline *s) {
+    s->left = s->n;
+    memset(s->wasted, 0, s->sections * sizeof *s->wasted);
     tree_fill(s);
     set_segment(s, 0, s->sections, 0);
 }
 
-void pack_skyline_set_style(struct skyline *s, const struct skyline_style *t, uint64_t seed) {
+static void set_style(struct skyline *s, const struct skyline_style *t, uint64_t seed) {
     for (uint32_t i = 0; i < s->n; i++) {
         double value = 1;
         if (t->size > 0)
@@ -169,59 +197,23 @@ void pack_skyline_set_style(struct skyline *s, const struct skyline_style *t, ui
 
 /* Merges a segment with neighbours of the same height; returns where the result begins. */
 static uint32_t join(struct skyline *s, uint32_t begin) {
-    uint64_t h = s->now.height[begin];
-    uint32_t end = s->now.end[begin];
-    if (end < s->sections && s->now.height[end] == h)
-        end = s->now.end[end];
-    if (begin > 0 && s->now.height[s->now.begin_of[begin]] == h)
-        begin = s->now.begin_of[begin];
+    uint64_t h = s->height[begin];
+    uint32_t end = s->end[begin];
+    if (end < s->sections && s->height[end] == h)
+        end = s->end[end];
+    if (begin > 0 && s->height[s->begin_of[begin]] == h)
+        begin = s->begin_of[begin];
     set_segment(s, begin, end, h);
     return begin;
 }
 
-/* The lowest of sorted obstacles with a bottom in [from, below) that shares a section with [lo, hi); NULL if
- * there is none. */
-static const struct pack_obstacle *obstacle_in(struct skyline *s, const struct pack_obstacle *o, uint32_t n,
-                                               uint32_t at, uint64_t below, uint32_t lo, uint32_t hi) {
-    for (; at < n && o[at].bottom < below; at++) {
-        s->steps += 2;
-        if (o[at].lo < hi && lo < o[at].hi)
-            return &o[at];
-    }
-    return NULL;
-}
-
-/* The first of obstacles sorted by bottom that lies at `height` or above. */
-static uint32_t obstacles_from(const struct pack_obstacle *o, uint32_t n, uint64_t height) {
-    uint32_t low = 0, high = n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (o[middle].bottom < height)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* The valley that is being filled. */
 struct valley {
     uint32_t begin;
     uint32_t end;
     uint64_t floor;
     uint64_t left; /* heights of its walls */
     uint64_t right;
-    uint32_t left_from; /* the first obstacles at its floor or above */
-    uint32_t right_from;
 };
-
-static const struct pack_obstacle *obstacle_above(struct skyline *s, const struct valley *v, uint64_t below,
-                                                  uint32_t lo, uint32_t hi) {
-    const struct pack_obstacle *l = obstacle_in(s, s->left, s->n_left, v->left_from, below, lo, hi);
-    const struct pack_obstacle *r =
-        obstacle_in(s, s->right, s->n_right, v->right_from, l != NULL ? l->bottom : below, lo, hi);
-    return r != NULL ? r : l;
-}
 
 /* What would be lost beside an item in its valley because no unplaced one fits there. */
 static double loss(struct skyline *s, const struct skyline_style *t, const struct valley *v, uint32_t i) {
@@ -243,20 +235,19 @@ static uint32_t choose(struct skyline *s, const struct skyline_style *t, const s
     uint32_t best = UINT32_MAX, stop = s->first_item[v->end];
     double most = -DBL_MAX;
     uint32_t i = tree_next(s, s->first_item[v->begin], v->end);
-    for (uint32_t tries = 0; i < stop && tries < s->candidates; tries++) {
+    for (uint32_t tries = 0; i < stop && tries < CANDIDATES; tries++) {
         const struct pack_item *it = &s->items[i];
         uint64_t top = v->floor + rounded(s, i);
-        bool is_free = obstacle_above(s, v, top, it->lo, it->hi) == NULL;
-        if (is_free && s->out_of_steps)
+        if (s->out_of_steps)
             return i;
         double score = (weight_before(s, it->hi) - weight_before(s, it->lo)) * s->value[i];
         if (it->lo == v->begin)
             score *= top == v->left ? t->fit : t->wall;
         if (it->hi == v->end)
             score *= top == v->right ? t->fit : t->wall;
-        if (is_free && score > most)
+        if (score > most)
             score -= loss(s, t, v, i);
-        if (is_free && score > most) {
+        if (score > most) {
             most = score;
             best = i;
         }
@@ -278,18 +269,15 @@ static uint32_t raise(struct skyline *s, const struct valley *v, uint32_t lo, ui
     return lo > v->begin ? v->begin : hi < v->end ? hi : on;
 }
 
-/* Nothing fits: the floor rises to the lower wall or to an obstacle; returns the segment to continue from. */
+/* Nothing fits: the floor rises to the lower wall; returns the segment to continue from. */
 static uint32_t lift(struct skyline *s, const struct skyline_style *t, const struct valley *v) {
-    uint64_t wall = ARITH_MIN(v->left, v->right);
-    const struct pack_obstacle *o = obstacle_above(s, v, wall, v->begin, v->end);
-    if (o != NULL)
-        wall = o->bottom;
+    const uint64_t wall = ARITH_MIN(v->left, v->right);
     CHECK(wall != WALL); /* a flat skyline has room for everything */
     for (uint32_t k = v->begin; k < v->end; k++)
-        s->now.wasted[k] += wall - v->floor;
+        s->wasted[k] += wall - v->floor;
     if (!s->out_of_steps)
         weigh(s, t, v->begin, v->end);
-    s->now.height[v->begin] = wall;
+    s->height[v->begin] = wall;
     return join(s, v->begin);
 }
 
@@ -297,39 +285,33 @@ static bool is_valley(const struct valley *v) {
     return v->left >= v->floor && v->right >= v->floor;
 }
 
-/* Places one block or obstacle on the floor of a valley; returns the segment to continue from. */
-static uint32_t fill_valley(struct skyline *s, const struct skyline_style *t, struct valley *v) {
-    v->left_from = obstacles_from(s->left, s->n_left, v->floor);
-    v->right_from = obstacles_from(s->right, s->n_right, v->floor);
-    const struct pack_obstacle *o = obstacle_above(s, v, v->floor + 1, v->begin, v->end);
-    if (o != NULL)
-        return raise(s, v, ARITH_MAX(o->lo, v->begin), ARITH_MIN(o->hi, v->end), o->top);
+/* Places one block on the floor of a valley; returns the segment to continue from. */
+static uint32_t fill_valley(struct skyline *s, const struct skyline_style *t, const struct valley *v) {
     uint32_t i = choose(s, t, v);
     if (i == UINT32_MAX)
         return lift(s, t, v);
-    s->now.offsets[i] = v->floor;
+    s->offsets[i] = v->floor;
     tree_remove(s, i);
-    s->now.left--;
+    s->left--;
     return raise(s, v, s->items[i].lo, s->items[i].hi, v->floor + rounded(s, i));
 }
 
-void pack_skyline_fill(struct skyline *s, const struct skyline_style *t, uint64_t level) {
-    struct skyline_state *now = &s->now;
-    /* There is no valley below the level to the left of `at`: heights below it descend towards `at`. */
-    for (uint32_t at = 0; now->left > 0 && at < s->sections;) {
-        struct valley v = {.begin = at, .end = now->end[at], .floor = now->height[at]};
-        v.left = at > 0 ? now->height[now->begin_of[at]] : WALL;
-        v.right = v.end < s->sections ? now->height[v.end] : WALL;
+static void fill(struct skyline *s, const struct skyline_style *t) {
+    /* There is no valley to the left of `at`: heights descend towards `at`. */
+    for (uint32_t at = 0; s->left > 0 && at < s->sections;) {
+        struct valley v = {.begin = at, .end = s->end[at], .floor = s->height[at]};
+        v.left = at > 0 ? s->height[s->begin_of[at]] : WALL;
+        v.right = v.end < s->sections ? s->height[v.end] : WALL;
         s->steps += 4;
-        if (v.floor >= level || !is_valley(&v)) {
+        if (!is_valley(&v)) {
             at = v.end;
             continue;
         }
         at = fill_valley(s, t, &v);
         if (s->steps >= ASK_AFTER && !pack_budget_spend(s->budget, &s->steps))
             s->out_of_steps = true;
-        while (at > 0 && now->height[now->begin_of[at]] < ARITH_MIN(now->height[at], level))
-            at = now->begin_of[at];
+        while (at > 0 && s->height[s->begin_of[at]] < s->height[at])
+            at = s->begin_of[at];
     }
 }
 
@@ -339,7 +321,7 @@ static void penalty(struct skyline *s, uint64_t peak) {
     double *change = s->inner; /* computed anew before its next use */
     memset(change, 0, (s->sections + 1) * sizeof *change);
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->now.offsets[i] + s->items[i].size > high) {
+        if (s->offsets[i] + s->items[i].size > high) {
             change[s->items[i].lo] += 1;
             change[s->items[i].hi] -= 1;
         }
@@ -350,7 +332,7 @@ static void penalty(struct skyline *s, uint64_t peak) {
     }
 }
 
-void pack_skyline_prepare(struct skyline *s) {
+static void prepare(struct skyline *s) {
     s->leaves = leaves_for(s->n);
     s->group_log2 = LEAST_GROUP; /* about as many groups as sections per group: the fewest sums */
     while (s->group_log2 < MOST_GROUP && s->sections >> (2 * s->group_log2) > 1)
@@ -377,15 +359,14 @@ bool pack_skyline_can(const struct pack_part *p) {
 
 void pack_skyline_run(struct pack_part *p, struct pack_budget *budget, struct carve work) {
     const uint32_t attempts = p->n > MANY ? 1 : ATTEMPTS;
-    struct skyline s = pack_skyline_layout(&work, p->n, p->n);
+    struct skyline s = layout(&work, p->n, p->n);
     s.items = p->items;
-    s.candidates = CANDIDATES;
     s.budget = budget;
     s.sections = p->sections;
     s.limit = p->target;
     s.max_align = p->max_align;
     CHECK(s.penalty != NULL); /* carved, not counted */
-    pack_skyline_prepare(&s);
+    prepare(&s);
     pack_part_live(p, p->max_align, s.live);
     uint64_t least = UINT64_MAX;
     uint32_t best = 0; /* style of the best attempt: used every other time after the first round */
@@ -396,19 +377,19 @@ void pack_skyline_run(struct pack_part *p, struct pack_budget *budget, struct ca
             t.noise = NOISE;
         if (p->peak != UINT64_MAX)
             s.limit = p->target + (p->peak - p->target) / 2;
-        pack_skyline_begin(&s);
-        pack_skyline_set_style(&s, &t, k);
-        pack_skyline_fill(&s, &t, WALL);
+        begin(&s);
+        set_style(&s, &t, k);
+        fill(&s, &t);
         uint64_t peak = 0;
         for (uint32_t i = 0; i < p->n; i++)
-            peak = ARITH_MAX(peak, s.now.offsets[i] + p->items[i].size);
+            peak = ARITH_MAX(peak, s.offsets[i] + p->items[i].size);
         if (peak < least) {
             least = peak;
             best = which;
         }
         if (peak < p->peak) {
             p->peak = peak;
-            memcpy(p->offsets, s.now.offsets, p->n * sizeof *p->offsets);
+            memcpy(p->offsets, s.offsets, p->n * sizeof *p->offsets);
         }
         penalty(&s, peak);
         if (s.out_of_steps || !pack_budget_spend(budget, &s.steps))

@@ -22,33 +22,13 @@ bool pack_skyline_can(const struct pack_part *p);
 uint64_t pack_skyline_bytes(uint32_t n);
 void pack_skyline_run(struct pack_part *p, struct pack_budget *budget, struct carve work);
 
-/* Searches for a packing from scratch. Those two see only uniform parts: of any other, pack.c shows them a
- * copy with sizes rounded up to the largest alignment. */
-bool pack_tiling_can(const struct pack_part *p);
-uint64_t pack_tiling_bytes(uint32_t n);
-void pack_tiling_run(struct pack_part *p, struct pack_budget *budget, struct carve work);
+/* A tree search, which can also prove that no lower peak exists. It sees only uniform parts of at most
+ * PACK_VALLEY_LARGEST items, because its lists of sections may be quadratic: of any other part, pack.c shows
+ * it a copy with sizes rounded up to the largest alignment. */
+#define PACK_VALLEY_LARGEST 1024
 bool pack_valley_can(const struct pack_part *p);
 uint64_t pack_valley_bytes(uint32_t n);
 void pack_valley_run(struct pack_part *p, struct pack_budget *budget, struct carve work);
-/* ... and for any alignments. */
-bool pack_exact_can(const struct pack_part *p);
-uint64_t pack_exact_bytes(uint32_t n);
-void pack_exact_run(struct pack_part *p, struct pack_budget *budget, struct carve work);
-
-/* Lower the peak of the packing that there is. */
-bool pack_repair_can(const struct pack_part *p);
-uint64_t pack_repair_bytes(uint32_t n);
-void pack_repair_run(struct pack_part *p, struct pack_budget *budget, struct carve work);
-bool pack_overlap_can(const struct pack_part *p);
-uint64_t pack_overlap_bytes(uint32_t n);
-void pack_overlap_run(struct pack_part *p, struct pack_budget *budget, struct carve work);
-
-/* pack_valley.c for others: looks for a packing of a uniform part of at most PACK_VALLEY_LARGEST items with
- * no end above the limit. */
-#define PACK_VALLEY_LARGEST 1024 /* items: the lists of sections may be quadratic */
-enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_GAVE_UP };
-enum pack_outcome pack_valley_search(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
-                                     struct carve work);
 
 /* Last of all, for parts with several alignments: lowers every block as far as its own alignment allows. */
 uint64_t pack_compact_bytes(uint32_t n);

@@ -52,6 +52,8 @@ struct change {
     uint64_t old;
 };
 
+enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_GAVE_UP };
+
 /* What candidates are ordered by. */
 enum order { BY_AREA, BY_LENGTH, BY_SIZE, BY_PRESSURE, ORDERS };
 
@@ -520,8 +522,9 @@ static uint64_t luby(uint64_t k) {
     }
 }
 
-enum pack_outcome pack_valley_search(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
-                                     struct carve work) {
+/* Looks for a packing of a part with no end above the limit. */
+static enum pack_outcome search_for(struct pack_part *p, uint64_t limit, struct pack_budget *budget,
+                                    struct carve work) {
     uint64_t length = 0;
     for (uint32_t i = 0; i < p->n; i++)
         length += p->items[i].hi - p->items[i].lo;
@@ -553,7 +556,7 @@ bool pack_valley_can(const struct pack_part *p) {
 static enum pack_outcome try_limit(struct pack_part *p, uint64_t limit, uint64_t steps,
                                    struct pack_budget *budget, struct carve work) {
     struct pack_budget share = pack_budget_share(budget, steps);
-    enum pack_outcome o = pack_valley_search(p, limit, &share, work);
+    enum pack_outcome o = search_for(p, limit, &share, work);
     pack_budget_return(budget, &share);
     if (o == PACK_IMPOSSIBLE)
         p->proven = ARITH_MAX(p->proven, limit / p->max_align * p->max_align + p->max_align);

@@ -35,77 +35,6 @@ static uint64_t pile(struct pack_item *items, uint64_t *offsets, uint32_t n, uin
     return largest_live_sum(items, n, sections, grain);
 }
 
-/* The search that lets blocks overlap, alone: from piles to good packings, whole and in windows (many blocks,
- * many pairs), on a grain, with lives longer than any window and sizes for which it is no use; the same
- * twice. */
-static void overlaps_are_resolved(void **state) {
-    (void)state;
-    static const struct {
-        uint32_t n, sections, life;
-        uint64_t grain, unit, steps;
-        double most; /* times the bound */
-    } cases[] = {
-        {16, 8, 4, 1, 1, 10000000, 1.1},          {300, 300, 40, 1, 1, 100000000, 1.02},
-        {300, 300, 40, 4096, 1, 100000000, 1.02}, {1500, 1500, 8, 64, 1, 100000000, 1.02},
-        {6000, 6000, 20, 1, 1, 400000000, 1.02},  {2000, 2000, 2000, 1, 1, 100000000, 2.5},
-        {40, 20, 10, 1, 1ull << 36, 100000, 1.2}, {5000, 5000, 5000, 1, 1, 50000000, 4},
-    };
-    uint64_t rng = 11;
-    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        uint32_t n = cases[c].n;
-        struct pack_item *items = calloc(n, sizeof *items);
-        uint64_t *offsets = calloc(n, sizeof *offsets), *first = calloc(n, sizeof *first);
-        struct pack_block *b = calloc(n, sizeof *b);
-        uint64_t grain = cases[c].grain * cases[c].unit, pile_peak = 0;
-        uint64_t bound = pile(items, offsets, n, cases[c].sections, cases[c].life, cases[c].grain, &rng);
-        for (uint32_t i = 0; i < n; i++) {
-            items[i].size *= cases[c].unit;
-            offsets[i] *= cases[c].unit;
-            pile_peak = offsets[i] + items[i].size; /* the last one's is the highest */
-        }
-        bound *= cases[c].unit;
-        memcpy(first, offsets, n * sizeof *first);
-        uint64_t bytes = pack_overlap_bytes(n);
-        void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
-        assert_non_null(work);
-        uint64_t peaks[2];
-        for (int again = 0; again < 2; again++) {
-            memset(work, 0xA5 + again, bytes);
-            memcpy(offsets, first, n * sizeof *first);
-            struct pack_part p = {.items = items,
-                                  .n = n,
-                                  .sections = cases[c].sections,
-                                  .target = bound,
-                                  .offsets = offsets,
-                                  .peak = pile_peak,
-                                  .proven = bound,
-                                  .max_align = grain};
-            struct pack_budget budget = {.steps = cases[c].steps};
-            pack_overlap_run(&p, &budget, carve_in(work, bytes));
-            peaks[again] = p.peak;
-            assert_true(budget.steps <= cases[c].steps);
-            assert_true(p.peak <= pile_peak && p.peak >= bound / 100 * 99);
-            assert_true((double)p.peak <= cases[c].most * (double)bound);
-            for (uint32_t i = 0; i < n; i++) {
-                assert_int_equal(offsets[i] % grain, 0);
-                b[i] = (struct pack_block){.bytes = items[i].size,
-                                           .align = 1,
-                                           .first = items[i].lo,
-                                           .end = items[i].hi,
-                                           .offset = offsets[i]};
-            }
-            assert_null(pack_instances_check(b, n, p.peak));
-        }
-        assert_int_equal(peaks[0], peaks[1]);
-        print_message("# %u blocks: %.3f of the bound\n", n, (double)peaks[0] / (double)bound);
-        free(work);
-        free(items);
-        free(offsets);
-        free(first);
-        free(b);
-    }
-}
-
 /* What a strategy takes beyond its share is charged to the whole, and no more than there is. */
 static void overspending_is_charged(void **state) {
     (void)state;
@@ -134,11 +63,7 @@ static void overspending_is_charged(void **state) {
 static const struct pack_strategy strategies[] = {
     {"greedy", pack_greedy_can, pack_greedy_bytes, pack_greedy_run},
     {"skyline", pack_skyline_can, pack_skyline_bytes, pack_skyline_run},
-    {"tiling", pack_tiling_can, pack_tiling_bytes, pack_tiling_run},
-    {"repair", pack_repair_can, pack_repair_bytes, pack_repair_run},
     {"valley", pack_valley_can, pack_valley_bytes, pack_valley_run},
-    {"overlap", pack_overlap_can, pack_overlap_bytes, pack_overlap_run},
-    {"exact", pack_exact_can, pack_exact_bytes, pack_exact_run},
 };
 
 /* Each with few steps for a target that can't be reached: it ends soon, in memory of the size that it said,
@@ -156,8 +81,7 @@ static void strategies_keep_their_budget(void **state) {
             const uint32_t n = sizes[c];
             const struct pack_strategy *x = &strategies[k];
             uint64_t bound = pile(items, offsets, n, n, 1 + n / 10, 64, &rng), pile_peak = 0;
-            bool uniform = strcmp(x->name, "exact") != 0; /* the only one that wants others */
-            for (uint32_t i = 0; i < n && uniform; i++)
+            for (uint32_t i = 0; i < n; i++)
                 items[i].size = (items[i].size + 63) / 64 * 64;
             pile_peak = offsets[n - 1] + items[n - 1].size;
             memcpy(first, offsets, sizeof first);
@@ -173,7 +97,7 @@ static void strategies_keep_their_budget(void **state) {
                                       .target = bound / 2,
                                       .offsets = offsets,
                                       .peak = pile_peak,
-                                      .uniform = uniform,
+                                      .uniform = true,
                                       .max_align = 64};
                 struct pack_budget budget = {.steps = 200000};
                 if (x->can(&p))
@@ -192,30 +116,6 @@ static void strategies_keep_their_budget(void **state) {
             assert_int_equal(peaks[0], peaks[1]);
             free(work);
         }
-}
-
-/* What no window can move is given up: a block that lives longer than any, above all others. */
-static void overlap_gives_up(void **state) {
-    (void)state;
-    enum { N = 6000 };
-    static struct pack_item items[N];
-    static uint64_t offsets[N];
-    for (uint32_t i = 0; i < N; i++) {
-        items[i] = (struct pack_item){.size = 50, .align = 1, .lo = i, .hi = i + 1, .length = 1};
-        offsets[i] = 0;
-    }
-    items[0] = (struct pack_item){.size = 10, .align = 1, .lo = 0, .hi = N, .length = N};
-    offsets[0] = 100;
-    struct pack_part p = {
-        .items = items, .n = N, .sections = N, .target = 60, .offsets = offsets, .peak = 110, .max_align = 1};
-    uint64_t bytes = pack_overlap_bytes(N);
-    void *work = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    assert_non_null(work);
-    struct pack_budget budget = {.steps = 100000000};
-    pack_overlap_run(&p, &budget, carve_in(work, bytes)); /* had gone on for good */
-    free(work);
-    assert_int_equal(p.peak, 110);
-    assert_int_equal(offsets[0], 100);
 }
 
 /* A pile on a grain sinks: no block rises, all lie where their own alignment lets them, on something. */
@@ -259,8 +159,8 @@ static void blocks_are_lowered(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overspending_is_charged), cmocka_unit_test(strategies_keep_their_budget),
-        cmocka_unit_test(overlaps_are_resolved),   cmocka_unit_test(overlap_gives_up),
+        cmocka_unit_test(overspending_is_charged),
+        cmocka_unit_test(strategies_keep_their_budget),
         cmocka_unit_test(blocks_are_lowered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
