@@ -166,6 +166,10 @@ const atomic_int *session_note_signals(void) {
     return &signal_seen;
 }
 
+const atomic_int *session_signal_flag(void) {
+    return &signal_seen;
+}
+
 int session_signal(void) {
     return signal_seen;
 }

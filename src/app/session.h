@@ -35,7 +35,8 @@ void session_catch_signals(stator *s);
 /* The same without an engine: the first signal is only stored in the variable that is returned (0: none
  * yet). */
 const atomic_int *session_note_signals(void);
-int session_signal(void); /* the signal that came, or 0 */
+int session_signal(void);                    /* the signal that came, or 0 */
+const atomic_int *session_signal_flag(void); /* the variable that session_signal reads */
 /* The signal was heard: the next one is a first one again. */
 void session_forget_signal(void);
 /* A descriptor that is readable when a signal has come, until it is forgotten; -1: there is none. */

@@ -28,7 +28,7 @@ stator_status chat_render(const struct chat_render_input *in, void *memory, size
     if (st == STATOR_OK)
         st = add_defaults(in, variables, e);
     const struct jinja_input jinja = {
-        .source = in->source, .length = in->length, .variables = variables, .now = in->now};
+        .source = in->source, .length = in->length, .variables = variables, .now = in->now, .stop = in->stop};
     if (st == STATOR_OK)
         st = jinja_render(&jinja, memory, bytes, text, length, e);
     json_decref(variables);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -23,10 +24,12 @@ struct chat_render_input {
     const struct chat_render_default *defaults;
     size_t n_defaults;
     const struct tm *now;
+    const atomic_int *stop; /* as in struct jinja_input */
 };
 
 /* Renders into memory (bytes, aligned to 16), with the limits of chat/jinja.h. The input's own values lie on
- * the heap while it runs. STATOR_USAGE: the input is no JSON object, or the template refuses it. */
+ * the heap while it runs. STATOR_USAGE: the input is no JSON object. Other errors are those of jinja_render.
+ */
 stator_status chat_render(const struct chat_render_input *in, void *memory, size_t bytes, const char **text,
                           size_t *length, stator_error *e);
 

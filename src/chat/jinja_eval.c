@@ -2,35 +2,20 @@
 #include "chat/jinja_parse.h"
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "chat/jinja_memory.h"
 
 #include <math.h>
 #include <string.h>
 
-struct variable {
-    struct variable *next;
-    struct jinja_string name;
-    struct jinja_value v;
-};
-
-/* Names are looked for here, then outside. */
-struct jinja_scope {
-    struct jinja_scope *outer;
-    struct variable *first;
-};
-
-struct jinja_macro {
-    const struct jinja_node *node; /* MACRO or CALL: args and body */
-    struct jinja_scope *scope;     /* where it was made */
-};
-
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
-static struct jinja_value evaluate(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n);
-static enum flow run(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n);
+static struct jinja_value evaluate(struct jinja *j, struct jinja_place *s, const struct jinja_node *n);
+static enum flow run(struct jinja *j, struct jinja_place *s, const struct jinja_node *n);
 
 static struct jinja_value *find(struct jinja *j, struct jinja_scope *s, struct jinja_string name) {
     for (; s != NULL; s = s->outer)
-        for (struct variable *v = s->first; v != NULL; v = v->next) {
+        for (struct jinja_variable *v = s->first; v != NULL; v = v->next) {
             jinja_step(j, 1);
             if (v->name.n == name.n && memcmp(v->name.p, name.p, name.n) == 0)
                 return &v->v;
@@ -38,26 +23,44 @@ static struct jinja_value *find(struct jinja *j, struct jinja_scope *s, struct j
     return NULL;
 }
 
-static void set(struct jinja *j, struct jinja_scope *s, struct jinja_string name, struct jinja_value value) {
-    struct jinja_scope here = {.first = s->first};
+static void set(struct jinja *j, struct jinja_place *s, struct jinja_string name, struct jinja_value value) {
+    struct jinja_scope here = {.first = s->scope->first};
     struct jinja_value *old = find(j, &here, name);
     if (old != NULL) {
         *old = value;
         return;
     }
-    struct variable *v = jinja_take(j, 1, sizeof *v);
-    *v = (struct variable){s->first, name, value};
-    s->first = v;
+    struct jinja_variable *v = jinja_take(j, 1, sizeof *v);
+    *v = (struct jinja_variable){s->scope->first, name, value};
+    s->scope->first = v;
 }
 
-static struct jinja_scope *inside(struct jinja *j, struct jinja_scope *outer) {
-    struct jinja_scope *s = jinja_take(j, 1, sizeof *s);
-    s->outer = outer;
-    return s;
+/* A new scope, in use until leave(). */
+static void enter(struct jinja *j, struct jinja_place *s, struct jinja_scope *outer) {
+    struct jinja_scope *scope = jinja_take(j, 1, sizeof *scope);
+    scope->object.kind = JINJA_OF_SCOPE;
+    scope->outer = outer;
+    *s = (struct jinja_place){j->places, scope};
+    j->places = s;
 }
 
-static struct jinja_value look_up(struct jinja *j, struct jinja_scope *s, struct jinja_string name) {
-    const struct jinja_value *v = find(j, s, name);
+static void leave(struct jinja *j, struct jinja_place *s) {
+    CHECK(j->places == s);
+    j->places = s->outer;
+}
+
+static void hold(struct jinja *j, struct jinja_held *h, struct jinja_list *list) {
+    *h = (struct jinja_held){j->held, list};
+    j->held = h;
+}
+
+static void let_go(struct jinja *j, struct jinja_held *h) {
+    CHECK(j->held == h);
+    j->held = h->outer;
+}
+
+static struct jinja_value look_up(struct jinja *j, const struct jinja_place *s, struct jinja_string name) {
+    const struct jinja_value *v = find(j, s->scope, name);
     if (v != NULL)
         return *v;
     if (jinja_has_function(name) && !(jinja_is(name, "strftime_now") && j->in->now == NULL))
@@ -67,7 +70,7 @@ static struct jinja_value look_up(struct jinja *j, struct jinja_scope *s, struct
 
 /* --- calls */
 
-static struct jinja_args arguments(struct jinja *j, struct jinja_scope *s, const struct jinja_arg *a) {
+static struct jinja_args arguments(struct jinja *j, struct jinja_place *s, const struct jinja_arg *a) {
     struct jinja_list *list = jinja_new_list(j, 0).list;
     struct jinja_args args = {.named = jinja_new_dict(j, 0).dict};
     for (; a != NULL; a = a->next) {
@@ -82,18 +85,28 @@ static struct jinja_args arguments(struct jinja *j, struct jinja_scope *s, const
     return args;
 }
 
-static struct jinja_value capture(struct jinja *j, struct jinja_scope *s, const struct jinja_node *body) {
-    struct jinja_text text = {0};
-    struct jinja_text *outer = j->out;
+static struct jinja_value capture(struct jinja *j, struct jinja_place *s, const struct jinja_node *body) {
+    struct jinja_text text = {.outer = j->out};
     j->out = &text;
     (void)run(j, s, body);
-    j->out = outer;
+    CHECK(j->out == &text);
+    j->out = text.outer;
     return jinja_text_value(&text);
+}
+
+static struct jinja_value capture_inside(struct jinja *j, const struct jinja_place *s,
+                                         const struct jinja_node *body) {
+    struct jinja_place own;
+    enter(j, &own, s->scope);
+    struct jinja_value v = capture(j, &own, body);
+    leave(j, &own);
+    return v;
 }
 
 static struct jinja_value call_macro(struct jinja *j, const struct jinja_macro *m,
                                      const struct jinja_args *args, const struct jinja_value *caller) {
-    struct jinja_scope *s = inside(j, m->scope);
+    struct jinja_place own, *s = &own;
+    enter(j, s, m->scope);
     size_t place = 0, named = 0;
     for (const struct jinja_arg *a = m->node->args; a != NULL; a = a->next, place++) {
         const struct jinja_value *given =
@@ -114,10 +127,17 @@ static struct jinja_value call_macro(struct jinja *j, const struct jinja_macro *
         set(j, s, (struct jinja_string){"caller", 6}, *caller);
     else if (named < args->named->n)
         jinja_fail(j, "a macro gets an argument that it has no parameter for");
-    return capture(j, s, m->node->body);
+    /* The expression that calls has older values on C's stack. */
+    const size_t keep = j->keep, due = j->collect_at;
+    j->keep = j->used;
+    struct jinja_value v = capture(j, s, m->node->body);
+    j->keep = keep;
+    j->collect_at = due; /* what the macro has left behind goes when the expression ends */
+    leave(j, s);
+    return v;
 }
 
-static struct jinja_value invoke(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n,
+static struct jinja_value invoke(struct jinja *j, struct jinja_place *s, const struct jinja_node *n,
                                  const struct jinja_value *caller) {
     struct jinja_value f = evaluate(j, s, n->a);
     struct jinja_args args = arguments(j, s, n->args);
@@ -243,7 +263,7 @@ static struct jinja_value concatenate(struct jinja *j, const struct jinja_value 
     return jinja_text_value(&t);
 }
 
-static struct jinja_value binary(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_value binary(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
     if (jinja_is(n->name, "and") || jinja_is(n->name, "or"))
         return jinja_true(j, &a) == jinja_is(n->name, "or") ? a : evaluate(j, s, n->b);
@@ -269,7 +289,7 @@ static struct jinja_value binary(struct jinja *j, struct jinja_scope *s, const s
     no_operator(j, n->name, &a, &b);
 }
 
-static struct jinja_value unary(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_value unary(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
     double f = 0;
     j->line = n->line;
@@ -298,7 +318,7 @@ static bool holds(struct jinja *j, struct jinja_string op, const struct jinja_va
     return jinja_is(op, "<") ? c < 0 : jinja_is(op, "<=") ? c <= 0 : jinja_is(op, ">") ? c > 0 : c >= 0;
 }
 
-static struct jinja_value compare(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_value compare(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
     for (const struct jinja_arg *arg = n->args; arg != NULL; arg = arg->next) {
         struct jinja_value b = evaluate(j, s, arg->value);
@@ -311,7 +331,7 @@ static struct jinja_value compare(struct jinja *j, struct jinja_scope *s, const 
 }
 
 /* A bound of a slice, as Python resolves it. */
-static int64_t bound(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n, int64_t otherwise,
+static int64_t bound(struct jinja *j, struct jinja_place *s, const struct jinja_node *n, int64_t otherwise,
                      int64_t least, int64_t length) {
     if (n == NULL)
         return otherwise;
@@ -324,7 +344,18 @@ static int64_t bound(struct jinja *j, struct jinja_scope *s, const struct jinja_
     return at < least ? least : at > length + least ? length + least : at;
 }
 
-static struct jinja_value slice(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+/* Characters [from, to) of a string. */
+static struct jinja_value part_of(const struct jinja_string *s, int64_t from, int64_t to) {
+    size_t begin = 0, end;
+    for (int64_t k = 0; k < from; k++)
+        begin += jinja_char(s->p + begin, s->n - begin);
+    end = begin;
+    for (int64_t k = from; k < to; k++)
+        end += jinja_char(s->p + end, s->n - end);
+    return jinja_of_string(s->p + begin, end - begin);
+}
+
+static struct jinja_value slice(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
     struct jinja_value step = n->d != NULL ? evaluate(j, s, n->d) : jinja_int(1);
     j->line = n->line;
@@ -334,11 +365,15 @@ static struct jinja_value slice(struct jinja *j, struct jinja_scope *s, const st
         step = jinja_int(1);
     if (step.kind != JINJA_INT || step.i == 0 || step.i == INT64_MIN)
         jinja_fail(j, "a slice's step must be an integer other than 0");
-    const struct jinja_list *items = jinja_items(j, &a);
-    const int64_t length = (int64_t)items->n;
+    if (a.kind == JINJA_STRING)
+        jinja_step(j, 1 + a.s.n / 8);
+    const int64_t length = (int64_t)(a.kind == JINJA_STRING ? jinja_length_of(a.s) : a.list->n);
     const bool back = step.i < 0;
     int64_t from = bound(j, s, n->b, back ? length - 1 : 0, back ? -1 : 0, length);
     int64_t to = bound(j, s, n->c, back ? -1 : length, back ? -1 : 0, length);
+    if (a.kind == JINJA_STRING && step.i == 1)
+        return part_of(&a.s, from, to);
+    const struct jinja_list *items = jinja_items(j, &a);
     struct jinja_value out = jinja_new_list(j, 0);
     out.list->tuple = a.kind == JINJA_LIST && a.list->tuple;
     struct jinja_text text = {0};
@@ -354,7 +389,7 @@ static struct jinja_value slice(struct jinja *j, struct jinja_scope *s, const st
     return a.kind == JINJA_STRING ? jinja_text_value(&text) : out;
 }
 
-static struct jinja_value list_of(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_value list_of(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value v = jinja_new_list(j, 0);
     v.list->tuple = n->kind == JINJA_N_TUPLE;
     for (const struct jinja_arg *a = n->args; a != NULL; a = a->next)
@@ -362,7 +397,7 @@ static struct jinja_value list_of(struct jinja *j, struct jinja_scope *s, const 
     return v;
 }
 
-static struct jinja_value dict_of(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_value dict_of(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value v = jinja_new_dict(j, 0);
     for (const struct jinja_arg *a = n->args; a != NULL; a = a->next) {
         struct jinja_value key = evaluate(j, s, a->key);
@@ -373,7 +408,7 @@ static struct jinja_value dict_of(struct jinja *j, struct jinja_scope *s, const 
     return v;
 }
 
-static struct jinja_value dig(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_value dig(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
     struct jinja_value key = {0};
     if (n->kind == JINJA_N_ITEM)
@@ -385,7 +420,7 @@ static struct jinja_value dig(struct jinja *j, struct jinja_scope *s, const stru
 }
 
 /* A filter's operand: of a block's filters the captured text stands innermost. */
-static struct jinja_value filter(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n,
+static struct jinja_value filter(struct jinja *j, struct jinja_place *s, const struct jinja_node *n,
                                  const struct jinja_value *innermost) {
     jinja_deeper(j); /* a chain of a block's filters */
     // cppcheck-suppress nullPointer ; without an operand it is a block's
@@ -399,7 +434,7 @@ static struct jinja_value filter(struct jinja *j, struct jinja_scope *s, const s
     return v;
 }
 
-static struct jinja_value evaluate(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_value evaluate(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value v = {0};
     struct jinja_args args;
     jinja_step(j, 1);
@@ -463,7 +498,7 @@ static struct jinja_value evaluate(struct jinja *j, struct jinja_scope *s, const
 
 /* --- statements */
 
-static void assign(struct jinja *j, struct jinja_scope *s, const struct jinja_node *target,
+static void assign(struct jinja *j, struct jinja_place *s, const struct jinja_node *target,
                    struct jinja_value v) {
     if (target->kind == JINJA_N_NAME) {
         set(j, s, target->name, v);
@@ -475,6 +510,11 @@ static void assign(struct jinja *j, struct jinja_scope *s, const struct jinja_no
             jinja_fail(j, "'%.*s' is a %s: attributes are set on namespaces only", (int)target->a->name.n,
                        target->a->name.p, jinja_kind_name(&space));
         jinja_dict_put(j, space.dict, jinja_of_string(target->name.p, target->name.n), v);
+        if (!space.dict->changed) {
+            space.dict->changed = true;
+            space.dict->next_changed = j->changed;
+            j->changed = space.dict;
+        }
         return;
     }
     const struct jinja_list *items = jinja_items(j, &v);
@@ -487,70 +527,81 @@ static void assign(struct jinja *j, struct jinja_scope *s, const struct jinja_no
         set(j, s, a->value->name, items->items[n++]);
 }
 
-static void put(struct jinja *j, struct jinja_dict *d, const char *key, struct jinja_value v) {
-    jinja_dict_put(j, d, jinja_of_text(key), v);
-}
-
 /* The variable `loop`. */
-static struct jinja_value loop_of(struct jinja *j, const struct jinja_list *items, size_t i,
-                                  struct jinja_value cycle) {
-    struct jinja_value v = jinja_new_dict(j, 12);
-    const struct jinja_string nothing = {"loop", 4};
-    v.kind = JINJA_NAMESPACE;
-    put(j, v.dict, "index", jinja_int((int64_t)i + 1));
-    put(j, v.dict, "index0", jinja_int((int64_t)i));
-    put(j, v.dict, "revindex", jinja_int((int64_t)(items->n - i)));
-    put(j, v.dict, "revindex0", jinja_int((int64_t)(items->n - i - 1)));
-    put(j, v.dict, "first", jinja_bool(i == 0));
-    put(j, v.dict, "last", jinja_bool(i + 1 == items->n));
-    put(j, v.dict, "length", jinja_int((int64_t)items->n));
-    put(j, v.dict, "previtem", i > 0 ? items->items[i - 1] : jinja_undefined(nothing));
-    put(j, v.dict, "nextitem", i + 1 < items->n ? items->items[i + 1] : jinja_undefined(nothing));
-    put(j, v.dict, "cycle", cycle);
-    return v;
+static struct jinja_value loop_of(struct jinja *j, struct jinja_list *items, size_t i) {
+    struct jinja_loop *l = jinja_take(j, 1, sizeof *l);
+    l->object.kind = JINJA_OF_LOOP;
+    l->items = items;
+    l->i = i;
+    return (struct jinja_value){.kind = JINJA_LOOP, .loop = l};
 }
 
-static enum flow run_for(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+/* Those of the items that the loop's condition takes. */
+static struct jinja_list *filtered(struct jinja *j, const struct jinja_place *s, const struct jinja_node *n,
+                                   struct jinja_list *items) {
+    struct jinja_held all, kept;
+    hold(j, &all, items);
+    hold(j, &kept, jinja_new_list(j, 0).list);
+    for (size_t i = 0; i < all.list->n; i++) {
+        struct jinja_place trial;
+        enter(j, &trial, s->scope);
+        assign(j, &trial, n->target, all.list->items[i]);
+        struct jinja_value take = evaluate(j, &trial, n->b);
+        if (jinja_true(j, &take))
+            jinja_list_add(j, kept.list, all.list->items[i]);
+        leave(j, &trial);
+        jinja_memory_tidy(j);
+    }
+    let_go(j, &kept);
+    let_go(j, &all);
+    return kept.list;
+}
+
+static enum flow run_for(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value over = evaluate(j, s, n->a);
     j->line = n->line;
-    const struct jinja_list *items = jinja_items(j, &over);
-    if (n->b != NULL) {
-        struct jinja_list *kept = jinja_new_list(j, 0).list;
-        for (size_t i = 0; i < items->n; i++) {
-            struct jinja_scope *trial = inside(j, s);
-            assign(j, trial, n->target, items->items[i]);
-            struct jinja_value take = evaluate(j, trial, n->b);
-            if (jinja_true(j, &take))
-                jinja_list_add(j, kept, items->items[i]);
-        }
-        items = kept;
-    }
-    for (size_t i = 0; i < items->n; i++) {
-        struct jinja_scope *body = inside(j, s);
-        struct jinja_bound *index = jinja_take(j, 1, sizeof *index);
-        index->self = jinja_int((int64_t)i);
-        struct jinja_value cycle = {.kind = JINJA_METHOD, .bound = index, .s = {"cycle", 5}};
+    struct jinja_list *list = jinja_items(j, &over);
+    struct jinja_held items;
+    struct jinja_place body;
+    enum flow flow = FLOW_ON;
+    hold(j, &items, n->b != NULL ? filtered(j, s, n, list) : list);
+    for (size_t i = 0; i < items.list->n && flow != FLOW_BREAK; i++) {
+        enter(j, &body, s->scope);
         jinja_step(j, 1);
-        set(j, body, (struct jinja_string){"loop", 4}, loop_of(j, items, i, cycle));
-        assign(j, body, n->target, items->items[i]);
-        if (run(j, body, n->body) == FLOW_BREAK)
-            break;
+        set(j, &body, (struct jinja_string){"loop", 4}, loop_of(j, items.list, i));
+        assign(j, &body, n->target, items.list->items[i]);
+        flow = run(j, &body, n->body);
+        leave(j, &body);
+        jinja_memory_tidy(j);
     }
-    return items->n == 0 && n->other != NULL ? run(j, inside(j, s), n->other) : FLOW_ON;
+    const bool none = items.list->n == 0;
+    let_go(j, &items);
+    if (!none || n->other == NULL)
+        return FLOW_ON;
+    enter(j, &body, s->scope);
+    flow = run(j, &body, n->other);
+    leave(j, &body);
+    return flow;
 }
 
-static void run_call(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static struct jinja_macro *new_macro(struct jinja *j, const struct jinja_place *s,
+                                     const struct jinja_node *n) {
     struct jinja_macro *m = jinja_take(j, 1, sizeof *m);
-    *m = (struct jinja_macro){n, s};
+    *m = (struct jinja_macro){.object.kind = JINJA_OF_MACRO, .node = n, .scope = s->scope};
+    return m;
+}
+
+static void run_call(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
+    struct jinja_macro *m = new_macro(j, s, n);
     struct jinja_value caller = {.kind = JINJA_MACRO, .macro = m};
     struct jinja_value v = invoke(j, s, n->a, &caller);
     jinja_print(j, j->out, &v, false);
 }
 
-static enum flow run_one(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static enum flow run_one(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value v;
-    struct jinja_scope *scope = s;
-    struct jinja_macro *m = NULL;
+    struct jinja_place own;
+    enum flow flow = FLOW_ON;
     switch (n->kind) {
     case JINJA_N_TEXT:
         jinja_text_put(j, j->out, n->v.s.p, n->v.s.n);
@@ -571,27 +622,27 @@ static enum flow run_one(struct jinja *j, struct jinja_scope *s, const struct ji
         assign(j, s, n->target, v);
         return FLOW_ON;
     case JINJA_N_CAPTURE:
-        v = capture(j, inside(j, s), n->body);
+        v = capture_inside(j, s, n->body);
         assign(j, s, n->target, n->a != NULL ? filter(j, s, n->a, &v) : v);
         return FLOW_ON;
     case JINJA_N_FILTERED:
-        v = capture(j, inside(j, s), n->body);
+        v = capture_inside(j, s, n->body);
         v = filter(j, s, n->a, &v);
         jinja_print(j, j->out, &v, false);
         return FLOW_ON;
     case JINJA_N_MACRO:
-        m = jinja_take(j, 1, sizeof *m);
-        *m = (struct jinja_macro){n, s};
-        set(j, s, n->name, (struct jinja_value){.kind = JINJA_MACRO, .macro = m});
+        set(j, s, n->name, (struct jinja_value){.kind = JINJA_MACRO, .macro = new_macro(j, s, n)});
         return FLOW_ON;
     case JINJA_N_CALL:
         run_call(j, s, n);
         return FLOW_ON;
     case JINJA_N_WITH:
-        scope = inside(j, s);
+        enter(j, &own, s->scope);
         for (const struct jinja_arg *a = n->args; a != NULL; a = a->next)
-            set(j, scope, a->name, evaluate(j, s, a->value));
-        return run(j, scope, n->body);
+            set(j, &own, a->name, evaluate(j, s, a->value));
+        flow = run(j, &own, n->body);
+        leave(j, &own);
+        return flow;
     case JINJA_N_GROUP:
         return run(j, s, n->body);
     case JINJA_N_BREAK:
@@ -602,43 +653,53 @@ static enum flow run_one(struct jinja *j, struct jinja_scope *s, const struct ji
     }
 }
 
-static enum flow run(struct jinja *j, struct jinja_scope *s, const struct jinja_node *n) {
+static enum flow run(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     enum flow flow = FLOW_ON;
     jinja_deeper(j);
     for (; n != NULL && flow == FLOW_ON; n = n->next) {
         jinja_step(j, 1);
         j->line = n->line;
         flow = run_one(j, s, n);
+        jinja_memory_tidy(j);
     }
     j->depth--;
     return flow;
 }
 
 static void render(struct jinja *j) {
-    struct jinja_scope *globals = inside(j, NULL);
+    struct jinja_place globals, template;
+    enter(j, &globals, NULL);
     struct jinja_value given = jinja_from_json(j, j->in->variables);
     for (size_t i = 0; i < given.dict->n; i++)
-        set(j, globals, given.dict->entries[i].key.s, given.dict->entries[i].value);
-    const struct jinja_node *template = jinja_parse(j);
-    (void)run(j, inside(j, globals), template);
+        set(j, &globals, given.dict->entries[i].key.s, given.dict->entries[i].value);
+    if (j->in->max_steps == 0)
+        j->max_steps += JINJA_STEPS_PER_BYTE * j->given;
+    const struct jinja_node *statements = jinja_parse(j);
+    enter(j, &template, globals.scope);
+    jinja_memory_begin(j);
+    (void)run(j, &template, statements);
+    leave(j, &template);
+    leave(j, &globals);
 }
 
 stator_status jinja_render(const struct jinja_input *in, void *memory, size_t bytes, const char **text,
                            size_t *length, stator_error *e) {
     CHECK(json_is_object(in->variables) && (uintptr_t)memory % 16 == 0);
-    struct jinja_text out = {0};
     stator_error own = {0};
     struct jinja j = {.in = in,
                       .memory = memory,
                       .bytes = bytes,
+                      .top = bytes / 16 * 16,
                       .max_steps = in->max_steps != 0 ? in->max_steps : JINJA_STEPS,
+                      .deadline = clock_ns() + JINJA_SECONDS * (uint64_t)1000000000,
                       .line = 1,
-                      .out = &out,
                       .e = e != NULL ? e : &own};
+    j.out = &j.rendered;
     if (setjmp(j.failed) != 0)
-        return STATOR_USAGE;
+        return j.e->code;
     render(&j);
-    *text = out.n > 0 ? out.p : "";
+    const struct jinja_string out = jinja_memory_end(&j);
+    *text = out.p;
     *length = out.n;
     return STATOR_OK;
 }

@@ -2,6 +2,8 @@
  */
 #include "chat/jinja_parse.h"
 
+#include "base/check.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -30,12 +32,48 @@ bool jinja_has_method(const struct jinja_value *self, struct jinja_string name) 
            (self->kind == JINJA_STRING || self->kind == JINJA_DICT || self->kind == JINJA_LIST);
 }
 
+static struct jinja_value method_of(struct jinja *j, const struct jinja_value *v, struct jinja_string name) {
+    struct jinja_bound *b = jinja_take(j, 1, sizeof *b);
+    b->object.kind = JINJA_OF_BOUND;
+    b->self = *v;
+    return (struct jinja_value){.kind = JINJA_METHOD, .bound = b, .s = name};
+}
+
+static struct jinja_value loop_attribute(struct jinja *j, const struct jinja_value *v,
+                                         struct jinja_string name) {
+    const struct jinja_list *items = v->loop->items;
+    const size_t i = v->loop->i;
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {
+        {"index", (int64_t)i + 1},
+        {"index0", (int64_t)i},
+        {"length", (int64_t)items->n},
+        {"revindex", (int64_t)(items->n - i)},
+        {"revindex0", (int64_t)(items->n - i - 1)},
+        {"depth", 1},
+        {"depth0", 0},
+    };
+    for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
+        if (jinja_is(name, numbers[k].name))
+            return jinja_int(numbers[k].value);
+    if (jinja_is(name, "first"))
+        return jinja_bool(i == 0);
+    if (jinja_is(name, "last"))
+        return jinja_bool(i + 1 == items->n);
+    if (jinja_is(name, "previtem") && i > 0)
+        return items->items[i - 1];
+    if (jinja_is(name, "nextitem") && i + 1 < items->n)
+        return items->items[i + 1];
+    return jinja_is(name, "cycle") ? method_of(j, v, name) : jinja_undefined(name);
+}
+
 struct jinja_value jinja_attribute(struct jinja *j, const struct jinja_value *v, struct jinja_string name) {
-    if (jinja_has_method(v, name)) {
-        struct jinja_bound *b = jinja_take(j, 1, sizeof *b);
-        b->self = *v;
-        return (struct jinja_value){.kind = JINJA_METHOD, .bound = b, .s = name};
-    }
+    if (v->kind == JINJA_LOOP)
+        return loop_attribute(j, v, name);
+    if (jinja_has_method(v, name))
+        return method_of(j, v, name);
     if ((v->kind == JINJA_LIST || v->kind == JINJA_DICT) && listed(changing, name) &&
         (v->kind == JINJA_LIST || jinja_dict_find(j, v->dict, jinja_of_string(name.p, name.n)) == NULL))
         jinja_fail(j, "'%.*s' would change a %s, which templates may not", (int)name.n, name.p,
@@ -53,11 +91,20 @@ struct jinja_value jinja_item(struct jinja *j, const struct jinja_value *v, cons
         const struct jinja_value *found = jinja_dict_find(j, v->dict, *key);
         if (found != NULL)
             return *found;
-    } else if ((v->kind == JINJA_LIST || v->kind == JINJA_STRING) && key->kind == JINJA_INT) {
-        const struct jinja_list *items = jinja_items(j, v);
+    } else if (v->kind == JINJA_LIST && key->kind == JINJA_INT) {
+        const struct jinja_list *items = v->list;
         int64_t at = key->i < 0 ? key->i + (int64_t)items->n : key->i;
         if (at >= 0 && at < (int64_t)items->n)
             return items->items[at];
+        return jinja_undefined((struct jinja_string){"an item beyond the last", 23});
+    } else if (v->kind == JINJA_STRING && key->kind == JINJA_INT) {
+        jinja_step(j, 1 + v->s.n / 8);
+        int64_t at = key->i < 0 ? key->i + (int64_t)jinja_length_of(v->s) : key->i;
+        size_t from = 0;
+        for (; at > 0 && from < v->s.n; at--)
+            from += jinja_char(v->s.p + from, v->s.n - from);
+        if (at == 0 && from < v->s.n)
+            return jinja_of_string(v->s.p + from, jinja_char(v->s.p + from, v->s.n - from));
         return jinja_undefined((struct jinja_string){"an item beyond the last", 23});
     }
     if (key->kind == JINJA_STRING)
@@ -431,7 +478,8 @@ struct jinja_value jinja_method(struct jinja *j, const struct jinja_value *self,
         return dict_method(j, self->dict, name, a);
     if (self->kind == JINJA_LIST)
         return list_method(j, self, name, a);
-    if (a->n == 0) /* loop.cycle(..), whose self is the index */
+    CHECK(self->kind == JINJA_LOOP); /* loop.cycle(..) */
+    if (a->n == 0)
         jinja_fail(j, "cycle: values are expected");
-    return a->at[(uint64_t)self->i % a->n];
+    return a->at[self->loop->i % a->n];
 }

@@ -1,7 +1,10 @@
 /* Values of the Jinja: making, comparing and printing them as Python does. */
 #include "chat/jinja_value.h"
 
+#include "base/arith.h"
 #include "base/check.h"
+#include "base/clock.h"
+#include "chat/jinja_memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LOOK_EVERY 100000 /* steps */
 
 void jinja_fail(struct jinja *j, const char *format, ...) {
     char what[400];
@@ -20,10 +25,32 @@ void jinja_fail(struct jinja *j, const char *format, ...) {
     longjmp(j->failed, 1);
 }
 
-void jinja_step(struct jinja *j, uint64_t n) {
-    j->steps += n;
+void jinja_fail_memory(struct jinja *j) {
+    (void)error_set(j->e, STATOR_DOES_NOT_FIT,
+                    "chat template, line %u: it needs more than the %zu bytes that there are for it", j->line,
+                    j->bytes);
+    longjmp(j->failed, 1);
+}
+
+static _Noreturn void fail_stopped(struct jinja *j) {
+    (void)error_set(j->e, STATOR_BUSY, "chat template, line %u: it was stopped", j->line);
+    longjmp(j->failed, 1);
+}
+
+static void look_at_limits(struct jinja *j) {
     if (j->steps > j->max_steps)
         jinja_fail(j, "it takes more than %" PRIu64 " steps", j->max_steps);
+    if (j->in->stop != NULL && atomic_load_explicit(j->in->stop, memory_order_relaxed) != 0)
+        fail_stopped(j);
+    if (clock_ns() > j->deadline)
+        jinja_fail(j, "it takes more than %d s", JINJA_SECONDS);
+    j->look_at = ARITH_MIN(j->steps + LOOK_EVERY, j->max_steps);
+}
+
+void jinja_step(struct jinja *j, uint64_t n) {
+    j->steps += n;
+    if (j->steps > j->look_at)
+        look_at_limits(j);
 }
 
 void jinja_deeper(struct jinja *j) {
@@ -31,21 +58,12 @@ void jinja_deeper(struct jinja *j) {
         jinja_fail(j, "it is nested more than %d deep", JINJA_DEPTH);
 }
 
-void *jinja_take(struct jinja *j, size_t count, size_t size) {
-    size_t left = j->bytes - j->used;
-    if (size != 0 && count > left / size)
-        jinja_fail(j, "it needs more than the %zu bytes that there are for it", j->bytes);
-    size_t bytes = (count * size + 15) & ~(size_t)15;
-    if (bytes > left)
-        jinja_fail(j, "it needs more than the %zu bytes that there are for it", j->bytes);
-    void *p = j->memory + j->used;
-    j->used += bytes;
-    memset(p, 0, bytes);
-    return p;
-}
-
 void jinja_text_put(struct jinja *j, struct jinja_text *t, const char *p, size_t n) {
     jinja_step(j, 1 + n / 64);
+    if (t == &j->rendered) {
+        jinja_memory_write(j, p, n);
+        return;
+    }
     if (n > t->capacity - t->n) {
         size_t capacity = 2 * t->capacity + n + 64;
         char *wider = jinja_take(j, capacity, 1);
@@ -97,6 +115,7 @@ struct jinja_value jinja_undefined(struct jinja_string name) {
 
 struct jinja_value jinja_new_list(struct jinja *j, size_t capacity) {
     struct jinja_list *l = jinja_take(j, 1, sizeof *l);
+    l->object.kind = JINJA_OF_LIST;
     l->items = jinja_take(j, capacity, sizeof *l->items);
     l->capacity = capacity;
     return (struct jinja_value){.kind = JINJA_LIST, .list = l};
@@ -104,6 +123,7 @@ struct jinja_value jinja_new_list(struct jinja *j, size_t capacity) {
 
 struct jinja_value jinja_new_dict(struct jinja *j, size_t capacity) {
     struct jinja_dict *d = jinja_take(j, 1, sizeof *d);
+    d->object.kind = JINJA_OF_DICT;
     d->entries = jinja_take(j, capacity, sizeof *d->entries);
     d->capacity = capacity;
     return (struct jinja_value){.kind = JINJA_DICT, .dict = d};
@@ -151,6 +171,7 @@ void jinja_dict_put(struct jinja *j, struct jinja_dict *d, struct jinja_value ke
 
 struct jinja_value jinja_from_json(struct jinja *j, const json_t *json) {
     jinja_step(j, 1);
+    j->given += 16 + (json_is_string(json) ? json_string_length(json) : 0);
     switch (json_typeof(json)) {
     case JSON_NULL:
         return jinja_none();
@@ -285,15 +306,17 @@ bool jinja_equal(struct jinja *j, const struct jinja_value *a, const struct jinj
         return a->macro == b->macro;
     case JINJA_METHOD:
         return a->bound == b->bound;
+    case JINJA_LOOP:
+        return a->loop == b->loop;
     default:
         return a->s.n == b->s.n && memcmp(a->s.p, b->s.p, a->s.n) == 0;
     }
 }
 
 const char *jinja_kind_name(const struct jinja_value *v) {
-    static const char *const names[] = {"undefined value", "none",     "boolean", "integer",
-                                        "float",           "string",   "list",    "dict",
-                                        "namespace",       "function", "method",  "macro"};
+    static const char *const names[] = {"undefined value", "none",  "boolean", "integer",   "float",
+                                        "string",          "list",  "dict",    "namespace", "function",
+                                        "method",          "macro", "loop"};
     return names[v->kind];
 }
 

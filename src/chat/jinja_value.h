@@ -1,8 +1,9 @@
 /* Inside the Jinja: values, the memory they lie in, and how errors leave.
  *
- * Everything lives in one piece of the caller's memory that is only ever taken from, never given back, until
- * the rendering ends. An error jumps out of the rendering (jinja_fail), so no function returns one. Values
- * are passed by copy; lists and dicts are shared. */
+ * Everything lives in one piece of the caller's memory. Values are taken from its lower end; what no value
+ * reaches any more is given back between statements (jinja_memory.h). The rendered text lies at the upper
+ * end. An error jumps out of the rendering (jinja_fail), so no function returns one. Values are passed by
+ * copy; lists and dicts are shared. */
 #ifndef STATOR_CHAT_JINJA_VALUE_H
 #define STATOR_CHAT_JINJA_VALUE_H
 
@@ -24,7 +25,8 @@ enum jinja_kind {
     JINJA_NAMESPACE, /* dict, whose entries `set` may change */
     JINJA_FUNCTION,  /* one of the globals; s: its name */
     JINJA_METHOD,    /* of bound->self; s: its name */
-    JINJA_MACRO
+    JINJA_MACRO,
+    JINJA_LOOP /* the variable `loop` */
 };
 
 struct jinja_string {
@@ -36,6 +38,7 @@ struct jinja_list;
 struct jinja_dict;
 struct jinja_macro;
 struct jinja_bound;
+struct jinja_loop;
 
 struct jinja_value {
     enum jinja_kind kind;
@@ -47,11 +50,27 @@ struct jinja_value {
         struct jinja_dict *dict;
         const struct jinja_macro *macro;
         const struct jinja_bound *bound;
+        struct jinja_loop *loop;
     };
     struct jinja_string s; /* STRING; UNDEFINED, FUNCTION, METHOD: a name */
 };
 
+/* The head of everything that values share and a collection may move. */
+struct jinja_object {
+    enum jinja_object_kind {
+        JINJA_OF_LIST,
+        JINJA_OF_DICT,
+        JINJA_OF_BOUND,
+        JINJA_OF_LOOP,
+        JINJA_OF_MACRO,
+        JINJA_OF_SCOPE
+    } kind;
+    struct jinja_object *moved; /* during a collection: where it will lie; else NULL */
+    struct jinja_object *next;  /* during a collection: the next copy whose contents are not moved yet */
+};
+
 struct jinja_list {
+    struct jinja_object object;
     struct jinja_value *items;
     size_t n, capacity;
     bool tuple; /* prints with parentheses */
@@ -62,37 +81,89 @@ struct jinja_entry {
 };
 
 struct jinja_dict {
+    struct jinja_object object;
+    struct jinja_dict *next_changed; /* a namespace that was assigned to: the next of these */
+    bool changed;
     struct jinja_entry *entries; /* in the order of their arrival */
     size_t n, capacity;
 };
 
 struct jinja_bound {
+    struct jinja_object object;
     struct jinja_value self;
 };
 
-/* Text under way. */
+struct jinja_loop {
+    struct jinja_object object;
+    struct jinja_list *items;
+    size_t i; /* the present item, from 0 */
+};
+
+struct jinja_variable {
+    struct jinja_variable *next;
+    struct jinja_string name; /* of the template's text, or of the input */
+    struct jinja_value v;
+};
+
+/* Names are looked for here, then outside. */
+struct jinja_scope {
+    struct jinja_object object;
+    struct jinja_scope *outer;
+    struct jinja_variable *first;
+};
+
+struct jinja_macro {
+    struct jinja_object object;
+    const struct jinja_node *node; /* MACRO or CALL: args and body */
+    struct jinja_scope *scope;     /* where it was made */
+};
+
+/* Text that grows. The rendered one is not contiguous until the end (jinja_memory.h) and has no p. */
 struct jinja_text {
     char *p;
     size_t n, capacity;
+    struct jinja_text *outer; /* what a captured text interrupts; else NULL */
 };
 
-struct jinja_scope;
+/* What the evaluation holds on C's stack while statements run. A collection finds and changes these. */
+struct jinja_place { /* a scope in use */
+    struct jinja_place *outer;
+    struct jinja_scope *scope;
+};
+struct jinja_held { /* a list that a loop goes through or makes */
+    struct jinja_held *outer;
+    struct jinja_list *list;
+};
 
 struct jinja {
     const struct jinja_input *in;
     uint8_t *memory;
-    size_t bytes, used;
+    size_t bytes;      /* of it */
+    size_t used;       /* values: [0, used) */
+    size_t top;        /* rendered text: [top, bytes) */
+    size_t keep;       /* a collection leaves [0, keep) as it is */
+    size_t collect_at; /* `used` from which a collection is due */
     uint64_t steps, max_steps;
+    uint64_t look_at;  /* steps at which limits are looked at next */
+    uint64_t deadline; /* clock_ns */
+    uint64_t given;    /* bytes that the variables hold */
     uint32_t depth;
     uint32_t line; /* of what is being parsed or done */
-    struct jinja_text *out;
-    struct jinja_scope *globals;
+    struct jinja_text rendered;
+    struct jinja_text *out; /* what statements write to: rendered, or a captured text */
+    struct jinja_place *places;
+    struct jinja_held *held;
+    struct jinja_dict *changed; /* all namespaces that were assigned to */
     jmp_buf failed;
     stator_error *e;
 };
 
+/* With STATOR_USAGE. */
 _Noreturn void jinja_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void jinja_step(struct jinja *j, uint64_t n); /* fails beyond max_steps */
+_Noreturn void jinja_fail_memory(struct jinja *j);
+/* Pays for n steps, each the work of about 20 ns. Fails beyond max_steps, after JINJA_SECONDS, or when told
+ * to stop. */
+void jinja_step(struct jinja *j, uint64_t n);
 void jinja_deeper(struct jinja *j); /* fails beyond JINJA_DEPTH; the caller takes it back with j->depth-- */
 
 void *jinja_take(struct jinja *j, size_t count, size_t size); /* zeroed, aligned to 16 */

@@ -42,7 +42,6 @@ struct server_loop {
     struct server server;
     pthread_t thread;
     void *stack; /* the pool's */
-    const atomic_int *signal;
     atomic_int main_says;
     int wake_fd; /* the main thread has said something */
     struct event wake, engine, tick;
@@ -165,7 +164,7 @@ static void on_wake(evutil_socket_t fd, short what, void *context) {
 /* A signal: while loading it ends the start (whose failure ends the server), afterwards it drains. */
 static void look_for_signal(struct server_loop *l) {
     struct server *s = &l->server;
-    if (atomic_load(l->signal) == 0)
+    if (atomic_load(l->server.signal) == 0)
         return;
     if (s->phase == SERVER_LOADING) {
         if (atomic_load(&l->main_says) == SAYS_LOADING)
@@ -348,7 +347,7 @@ stator_status server_open(stator *engine, const struct server_settings *settings
     s->settings = *settings;
     s->own = l;
     s->created = time(NULL);
-    l->signal = signal;
+    s->signal = signal;
     l->wake_fd = -1;
     l->log.fd = -1;
     l->extended_ns = clock_ns();

@@ -47,9 +47,10 @@ struct server {
     struct api *api; /* of api_*.c */
     struct server_audit audit;
     enum server_phase phase;
-    char fault[256];         /* FAULTY: what the engine says */
-    int64_t created;         /* seconds since 1970 */
-    struct server_loop *own; /* of server.c */
+    char fault[256];          /* FAULTY: what the engine says */
+    int64_t created;          /* seconds since 1970 */
+    const atomic_int *signal; /* not 0 once the process is asked to end; NULL: never */
+    struct server_loop *own;  /* of server.c */
 };
 
 /* --- for the rest of the room, on the loop's thread */

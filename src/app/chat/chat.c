@@ -229,6 +229,8 @@ static stator_status converse(struct chat *c, stator_error *e) {
                           c->typed_capacity - 1);
         else
             st = take_line(c, length, e);
+        if (st == STATOR_BUSY && session_signal() != 0)
+            st = STATOR_OK; /* the template was stopped */
         if (st != STATOR_OK && !goes_on(c, st))
             return st;
         if (st != STATOR_OK)

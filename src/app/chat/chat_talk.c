@@ -177,7 +177,8 @@ stator_status chat_talk_prompt(struct chat_talk *t, stator_error *e) {
                                              .json_name = "the conversation",
                                              .defaults = defaults,
                                              .n_defaults = 2,
-                                             .now = localtime_r(&seconds, &now)};
+                                             .now = localtime_r(&seconds, &now),
+                                             .stop = session_signal_flag()};
         st = chat_render(&in, (char *)t->scratch + from, t->scratch_bytes - from, &text, &n, e);
     }
     if (st == STATOR_OK) {

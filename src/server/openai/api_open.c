@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "server/http/edge_pool.h"
+#include "server/openai/api_prompt.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,6 +52,7 @@ static stator_status read_model(struct api *api, stator_error *e) {
                             .eos_length = t.eos_length,
                             .context = api->server->info.context,
                             .vocab = api->server->info.vocab,
+                            .stop = api->server->signal,
                             .default_max_tokens = api->server->settings.default_max_tokens};
     if (t.file[0] != '\0')
         st = read_file(api, t.file, e);
@@ -83,6 +85,7 @@ stator_status api_open(struct server *s, stator_error *e) {
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)
         st = error_set(e, STATOR_DOES_NOT_FIT, "server.memory has no room for the ids of a prompt: raise it");
+    api->model.idle = api_prompt_room();
     if (st == STATOR_OK)
         api_routes_add(api);
     return st;

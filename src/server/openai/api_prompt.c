@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#define STEPS 4000000u /* of a template: seconds at most, while nobody else is served */
 #define ALIGN 16
 
 static stator_status render(const struct api_model *m, const json_t *variables, size_t bytes,
@@ -21,7 +20,7 @@ static stator_status render(const struct api_model *m, const json_t *variables, 
                                    .length = m->source_length,
                                    .variables = variables,
                                    .now = localtime_r(&seconds, &now),
-                                   .max_steps = STEPS};
+                                   .stop = m->stop};
     const char *text = NULL;
     size_t n = 0;
     stator_status st = jinja_render(&in, memory, bytes, &text, &n, e);
@@ -31,17 +30,33 @@ static stator_status render(const struct api_model *m, const json_t *variables, 
     return st == STATOR_OK && out->failed ? error_set(e, STATOR_BUSY, "no memory") : st;
 }
 
-bool api_prompt_render(const struct api_model *model, const struct api_request *r, struct api_text *out,
-                       struct api_failure *why) {
+/* The server's memory was too small for the template's values. */
+static bool fail_memory(const struct api_model *model, bool alone, size_t bytes, struct api_failure *why) {
+    if (alone && bytes >= model->idle / 3)
+        return api_failure_set(
+            why, 413, "messages",
+            "the conversation needs more memory than the server has for it: shorten it, or start "
+            "the server with a larger server.max_body or server.memory");
+    return api_failure_set(why, 503, NULL, "the server's memory has no room for the prompt now");
+}
+
+size_t api_prompt_room(void) {
+    return edge_pool_largest() / 4 * 3 / ALIGN * ALIGN;
+}
+
+bool api_prompt_render(const struct api_model *model, const struct api_request *r, bool alone,
+                       struct api_text *out, struct api_failure *why) {
     stator_error first = {0}, e;
     /* All that is free now, but for room for the text: it is given back at once. */
-    const size_t bytes = edge_pool_largest() / 4 * 3 / ALIGN * ALIGN;
+    const size_t bytes = api_prompt_room();
     for (int i = 0; i < API_VARIANTS && r->variables[i] != NULL; i++) {
         stator_status st = render(model, r->variables[i], bytes, out, &e);
         if (st == STATOR_OK)
             return true;
-        if (st == STATOR_BUSY)
-            return api_failure_set(why, 503, NULL, "the server's memory has no room for the prompt now");
+        if (model->stop != NULL && atomic_load(model->stop) != 0)
+            return api_failure_set(why, 503, NULL, "the server is asked to end");
+        if (st == STATOR_BUSY || st == STATOR_DOES_NOT_FIT)
+            return fail_memory(model, alone, bytes, why);
         if (i == 0)
             first = e;
     }

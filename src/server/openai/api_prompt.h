@@ -4,9 +4,12 @@
 
 #include "server/openai/api_request.h"
 
-/* A chat's prompt: what the template makes of the request, appended to out (in the pool). */
-bool api_prompt_render(const struct api_model *model, const struct api_request *r, struct api_text *out,
-                       struct api_failure *why);
+/* A chat's prompt: what the template makes of the request, appended to out (in the pool). alone: no other
+ * request is served, so that memory that lacks now will lack later too. */
+bool api_prompt_render(const struct api_model *model, const struct api_request *r, bool alone,
+                       struct api_text *out, struct api_failure *why);
+/* Bytes that a template can have now. */
+size_t api_prompt_room(void);
 /* The ids of a text, as `stator run` has them (add_special), or of a rendered template. At most capacity. */
 bool api_prompt_ids(stator *engine, const char *text, size_t length, bool add_special, int32_t *ids,
                     size_t capacity, size_t *n, struct api_failure *why);

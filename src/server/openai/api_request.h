@@ -10,6 +10,7 @@
 #include "server/openai/api_style.h"
 #include "stator.h"
 
+#include <stdatomic.h>
 #include <jansson.h>
 
 #define API_PROMPTS  128 /* of a request, and answers (n) to each */
@@ -29,6 +30,8 @@ struct api_model {
     struct api_style style;
     uint32_t context, vocab;
     uint32_t default_max_tokens;
+    size_t idle;            /* bytes that a template can have while nobody else is served */
+    const atomic_int *stop; /* not 0 once the process is asked to end */
 };
 
 /* Why a request is refused. */

@@ -191,7 +191,7 @@ void api_texts_template(void *context, struct http_exchange *x) {
         refuse(x, &why);
         return;
     }
-    if (api_prompt_render(&api->model, &r, &text, &why))
+    if (api_prompt_render(&api->model, &r, api->first == NULL, &text, &why))
         reply(x, build_text, &(struct text){"prompt", &text});
     else
         refuse(x, &why);
