@@ -12,6 +12,8 @@ enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 static struct jinja_value evaluate(struct jinja *j, struct jinja_place *s, const struct jinja_node *n);
 static enum flow run(struct jinja *j, struct jinja_place *s, const struct jinja_node *n);
+static enum flow run_items(struct jinja *j, struct jinja_place *s, const struct jinja_node *n,
+                           struct jinja_list *list, uint32_t depth);
 
 static struct jinja_value *find(struct jinja *j, struct jinja_scope *s, struct jinja_string name) {
     for (; s != NULL; s = s->outer)
@@ -85,13 +87,39 @@ static struct jinja_args arguments(struct jinja *j, struct jinja_place *s, const
     return args;
 }
 
+/* What is written in between goes into a text of its own. */
+static void begin_capture(struct jinja *j, struct jinja_text *text) {
+    *text = (struct jinja_text){.outer = j->out};
+    j->out = text;
+}
+
+static struct jinja_value end_capture(struct jinja *j, struct jinja_text *text) {
+    CHECK(j->out == text);
+    j->out = text->outer;
+    return jinja_text_value(text);
+}
+
 static struct jinja_value capture(struct jinja *j, struct jinja_place *s, const struct jinja_node *body) {
-    struct jinja_text text = {.outer = j->out};
-    j->out = &text;
+    struct jinja_text text;
+    begin_capture(j, &text);
     (void)run(j, s, body);
-    CHECK(j->out == &text);
-    j->out = text.outer;
-    return jinja_text_value(&text);
+    return end_capture(j, &text);
+}
+
+/* Statements inside of an expression, which has older values on C's stack: collections leave these alone. */
+struct isolation {
+    size_t keep, due;
+};
+
+static struct isolation begin_isolation(struct jinja *j) {
+    const struct isolation before = {j->keep, j->collect_at};
+    j->keep = j->used;
+    return before;
+}
+
+static void end_isolation(struct jinja *j, struct isolation before) {
+    j->keep = before.keep;
+    j->collect_at = before.due; /* what was left behind goes when the expression ends */
 }
 
 static struct jinja_value capture_inside(struct jinja *j, const struct jinja_place *s,
@@ -127,13 +155,33 @@ static struct jinja_value call_macro(struct jinja *j, const struct jinja_macro *
         set(j, s, (struct jinja_string){"caller", 6}, *caller);
     else if (named < args->named->n)
         jinja_fail(j, "a macro gets an argument that it has no parameter for");
-    /* The expression that calls has older values on C's stack. */
-    const size_t keep = j->keep, due = j->collect_at;
-    j->keep = j->used;
+    const struct isolation before = begin_isolation(j);
     struct jinja_value v = capture(j, s, m->node->body);
-    j->keep = keep;
-    j->collect_at = due; /* what the macro has left behind goes when the expression ends */
+    end_isolation(j, before);
     leave(j, s);
+    return v;
+}
+
+/* loop(items) in a recursive loop. */
+static struct jinja_value call_loop(struct jinja *j, const struct jinja_loop *l,
+                                    const struct jinja_args *args) {
+    struct jinja_place own;
+    struct jinja_text text;
+    if (!l->node->recursive)
+        jinja_fail(j, "loop is called, but the loop is not recursive");
+    if (args->n != 1 || args->named->n > 0)
+        jinja_fail(j, "loop takes the items to go through");
+    struct jinja_list *items = jinja_items(j, &args->at[0]);
+    const uint32_t depth = l->depth + 1;
+    jinja_deeper(j);
+    enter(j, &own, l->scope);
+    const struct isolation before = begin_isolation(j);
+    begin_capture(j, &text);
+    (void)run_items(j, &own, l->node, items, depth);
+    struct jinja_value v = end_capture(j, &text);
+    end_isolation(j, before);
+    leave(j, &own);
+    j->depth--;
     return v;
 }
 
@@ -148,7 +196,14 @@ static struct jinja_value invoke(struct jinja *j, struct jinja_place *s, const s
     case JINJA_FUNCTION:
         return jinja_function(j, f.s, &args);
     case JINJA_METHOD:
+        if (jinja_is(f.s, "joiner")) {
+            const bool first = !f.bound->called;
+            ((struct jinja_bound *)(uintptr_t)f.bound)->called = true;
+            return first ? jinja_of_text("") : f.bound->self;
+        }
         return jinja_method(j, &f.bound->self, f.s, &args);
+    case JINJA_LOOP:
+        return call_loop(j, f.loop, &args);
     case JINJA_UNDEFINED:
         jinja_fail(j, "'%.*s' is called, but is undefined", (int)(f.s.n < 80 ? f.s.n : 80), f.s.p);
     default:
@@ -273,6 +328,8 @@ static struct jinja_value binary(struct jinja *j, struct jinja_place *s, const s
     j->line = n->line;
     if (jinja_is(n->name, "~"))
         return concatenate(j, &a, &b);
+    if (jinja_is(n->name, "%") && a.kind == JINJA_STRING)
+        return jinja_percent(j, a.s, &b);
     if (whole_pair(&a, &b, &x, &y))
         return calculate_whole(j, n->name, x, y);
     if (jinja_number(&a, &f) && jinja_number(&b, &g))
@@ -528,11 +585,11 @@ static void assign(struct jinja *j, struct jinja_place *s, const struct jinja_no
 }
 
 /* The variable `loop`. */
-static struct jinja_value loop_of(struct jinja *j, struct jinja_list *items, size_t i) {
+static struct jinja_value loop_of(struct jinja *j, const struct jinja_place *s, const struct jinja_node *n,
+                                  struct jinja_list *items, size_t i, uint32_t depth) {
     struct jinja_loop *l = jinja_take(j, 1, sizeof *l);
-    l->object.kind = JINJA_OF_LOOP;
-    l->items = items;
-    l->i = i;
+    *l = (struct jinja_loop){
+        .object.kind = JINJA_OF_LOOP, .items = items, .i = i, .node = n, .scope = s->scope, .depth = depth};
     return (struct jinja_value){.kind = JINJA_LOOP, .loop = l};
 }
 
@@ -557,10 +614,8 @@ static struct jinja_list *filtered(struct jinja *j, const struct jinja_place *s,
     return kept.list;
 }
 
-static enum flow run_for(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
-    struct jinja_value over = evaluate(j, s, n->a);
-    j->line = n->line;
-    struct jinja_list *list = jinja_items(j, &over);
+static enum flow run_items(struct jinja *j, struct jinja_place *s, const struct jinja_node *n,
+                           struct jinja_list *list, uint32_t depth) {
     struct jinja_held items;
     struct jinja_place body;
     enum flow flow = FLOW_ON;
@@ -568,7 +623,7 @@ static enum flow run_for(struct jinja *j, struct jinja_place *s, const struct ji
     for (size_t i = 0; i < items.list->n && flow != FLOW_BREAK; i++) {
         enter(j, &body, s->scope);
         jinja_step(j, 1);
-        set(j, &body, (struct jinja_string){"loop", 4}, loop_of(j, items.list, i));
+        set(j, &body, (struct jinja_string){"loop", 4}, loop_of(j, s, n, items.list, i, depth));
         assign(j, &body, n->target, items.list->items[i]);
         flow = run(j, &body, n->body);
         leave(j, &body);
@@ -582,6 +637,12 @@ static enum flow run_for(struct jinja *j, struct jinja_place *s, const struct ji
     flow = run(j, &body, n->other);
     leave(j, &body);
     return flow;
+}
+
+static enum flow run_for(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
+    struct jinja_value over = evaluate(j, s, n->a);
+    j->line = n->line;
+    return run_items(j, s, n, jinja_items(j, &over), 0);
 }
 
 static struct jinja_macro *new_macro(struct jinja *j, const struct jinja_place *s,

@@ -1,9 +1,10 @@
-/* The filters and tests of the Jinja, each a function in a table, and its global functions. */
+/* The filters of the Jinja, each a function in a table. */
 #include "chat/jinja_parse.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,21 +104,29 @@ static struct jinja_value f_length(struct jinja *j, struct jinja_value v, const 
 
 static struct jinja_value f_tojson(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     const struct jinja_value *indent = jinja_arg(j, a, SIZE_MAX, "indent");
-    const struct jinja_value *ascii = jinja_arg(j, a, SIZE_MAX, "ensure_ascii");
     const struct jinja_value *separators = jinja_arg(j, a, SIZE_MAX, "separators");
+    struct jinja_json_style style = {.indent = -1,
+                                     .sort_keys = flag(j, a, SIZE_MAX, "sort_keys", false),
+                                     .ensure_ascii = flag(j, a, SIZE_MAX, "ensure_ascii", false),
+                                     .between = {", ", 2},
+                                     .behind_key = {": ", 2}};
     if (a->n > 0)
         indent = &a->at[0];
-    if ((ascii != NULL && jinja_true(j, ascii)) || (separators != NULL && separators->kind != JINJA_NONE))
-        jinja_fail(j, "tojson: ensure_ascii and separators are not supported");
-    int by = -1;
     if (indent != NULL && indent->kind != JINJA_NONE) {
         int64_t n = need_int(j, indent, "tojson: indent");
         if (n < 0 || n > 64)
             jinja_fail(j, "tojson: an indent of 0 to 64 is expected");
-        by = (int)n;
+        style.indent = (int)n;
+        style.between.n = 1;
+    }
+    if (separators != NULL && separators->kind != JINJA_NONE) {
+        if (separators->kind != JINJA_LIST || separators->list->n != 2)
+            jinja_fail(j, "tojson: separators are two texts");
+        style.between = need_string(j, &separators->list->items[0], "tojson: separators");
+        style.behind_key = need_string(j, &separators->list->items[1], "tojson: separators");
     }
     struct jinja_text t = {0};
-    jinja_json(j, &t, &v, by, flag(j, a, SIZE_MAX, "sort_keys", false), 0);
+    jinja_json(j, &t, &v, &style, 0);
     return jinja_text_value(&t);
 }
 
@@ -202,13 +211,23 @@ static struct jinja_value f_reverse(struct jinja *j, struct jinja_value v, const
     return f_join(j, out, &none);
 }
 
+/* Python's int(f): exact, also beyond 64 bits. */
+static struct jinja_value whole_of(struct jinja *j, double f) {
+    if (fabs(f) < 9e18)
+        return jinja_int((int64_t)f);
+    const int n = snprintf(NULL, 0, "%.0f", f);
+    char *text = jinja_take(j, (size_t)n + 1, 1);
+    snprintf(text, (size_t)n + 1, "%.0f", f);
+    return (struct jinja_value){.kind = JINJA_FLOAT, .f = f, .s = {text, (size_t)n}};
+}
+
 static struct jinja_value f_int(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     const struct jinja_value *otherwise = jinja_arg(j, a, 0, "default");
     double f = 0;
     if (v.kind == JINJA_INT)
         return v;
-    if (jinja_number(&v, &f) && fabs(f) < 9e18)
-        return jinja_int((int64_t)f);
+    if (jinja_number(&v, &f) && isfinite(f))
+        return whole_of(j, f);
     if (v.kind == JINJA_STRING && v.s.n > 0 && v.s.n < 40) {
         char text[40], *end = NULL;
         memcpy(text, v.s.p, v.s.n);
@@ -217,8 +236,9 @@ static struct jinja_value f_int(struct jinja *j, struct jinja_value v, const str
         f = strtod(text, &end);
         while (isspace((unsigned char)*end))
             end++;
-        if (end != text && *end == '\0' && errno == 0 && fabs(f) < 9e18)
-            return jinja_int(strpbrk(text, ".eEnN") == NULL ? strtoll(text, NULL, 10) : (int64_t)f);
+        const bool digits = strpbrk(text, ".eEnNxXpP") == NULL;
+        if (end != text && *end == '\0' && errno == 0 && isfinite(f) && (!digits || fabs(f) < 9e18))
+            return digits ? jinja_int(strtoll(text, NULL, 10)) : whole_of(j, f);
     }
     return otherwise != NULL ? *otherwise : jinja_int(0);
 }
@@ -242,6 +262,8 @@ static struct jinja_value f_float(struct jinja *j, struct jinja_value v, const s
 static struct jinja_value f_abs(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     (void)a;
     double f = 0;
+    if (v.kind == JINJA_BOOL)
+        return jinja_int(v.b);
     if (v.kind == JINJA_INT && v.i != INT64_MIN)
         return jinja_int(v.i < 0 ? -v.i : v.i);
     if (!jinja_number(&v, &f))
@@ -249,17 +271,36 @@ static struct jinja_value f_abs(struct jinja *j, struct jinja_value v, const str
     return jinja_float(fabs(f));
 }
 
+/* Python's round(): to the nearest number with so many digits, of two equally near ones the even one. */
+static double round_to(double f, int64_t digits) {
+    char text[400 + 20];
+    if (!isfinite(f) || digits > 17 + 308)
+        return f;
+    if (digits < -308)
+        return 0;
+    if (digits < 0)
+        return rint(f / pow(10, (double)-digits)) * pow(10, (double)-digits);
+    const int n = snprintf(text, sizeof text, "%.*f", digits > 60 ? 60 : (int)digits, f);
+    return digits > 60 || n < 0 || (size_t)n >= sizeof text ? f : strtod(text, NULL);
+}
+
 static struct jinja_value f_round(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     const struct jinja_value *digits = jinja_arg(j, a, 0, "precision"), *how = jinja_arg(j, a, 1, "method");
+    const int64_t n = digits != NULL ? need_int(j, digits, "round") : 0;
     double f = 0;
     if (!jinja_number(&v, &f))
         jinja_fail(j, "round: a number is expected, found a %s", jinja_kind_name(&v));
-    double by = pow(10, digits != NULL ? (double)need_int(j, digits, "round") : 0);
-    if (how != NULL && jinja_is_string(how, "ceil"))
-        return jinja_float(ceil(f * by) / by);
-    if (how != NULL && jinja_is_string(how, "floor"))
-        return jinja_float(floor(f * by) / by);
-    return jinja_float(rint(f * by) / by);
+    if (how == NULL || jinja_is_string(how, "common")) {
+        if (v.kind != JINJA_FLOAT && n >= 0)
+            return jinja_int(v.kind == JINJA_INT ? v.i : (int64_t)v.b);
+        return v.kind != JINJA_FLOAT ? whole_of(j, round_to(f, n)) : jinja_float(round_to(f, n));
+    }
+    const double by = pow(10, (double)n);
+    if (!jinja_is_string(how, "ceil") && !jinja_is_string(how, "floor"))
+        jinja_fail(j, "round: the method is 'common', 'ceil' or 'floor'");
+    if (!isfinite(f * by) || by == 0)
+        jinja_fail(j, "round: a number is too large");
+    return jinja_float((jinja_is_string(how, "ceil") ? ceil(f * by) : floor(f * by)) / by);
 }
 
 /* Merge sort: stable, and its comparisons may fail. */
@@ -401,6 +442,8 @@ static struct jinja_args rest_of(const struct jinja_args *a, size_t skip) {
 static struct jinja_value f_map(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     const struct jinja_value *attribute = jinja_arg(j, a, SIZE_MAX, "attribute");
     const struct jinja_value *otherwise = jinja_arg(j, a, SIZE_MAX, "default");
+    if (!jinja_true(j, &v)) /* also none and 0, as in Jinja2 */
+        return jinja_new_list(j, 0);
     const struct jinja_list *items = jinja_items(j, &v);
     struct jinja_value out = jinja_new_list(j, items->n);
     if (attribute == NULL && a->n == 0)
@@ -423,6 +466,8 @@ static struct jinja_value f_map(struct jinja *j, struct jinja_value v, const str
 /* select, reject and their kin: items for which a test holds, or does not. */
 static struct jinja_value pick(struct jinja *j, struct jinja_value v, const struct jinja_args *a,
                                bool attribute, bool wanted) {
+    if (!jinja_true(j, &v)) /* also none and 0, as in Jinja2 */
+        return jinja_new_list(j, 0);
     const struct jinja_list *items = jinja_items(j, &v);
     struct jinja_value out = jinja_new_list(j, 0);
     size_t skip = attribute ? 1 : 0;
@@ -468,6 +513,87 @@ static struct jinja_value f_escape(struct jinja *j, struct jinja_value v, const 
     return jinja_text_value(&t);
 }
 
+static struct jinja_value f_format(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
+    struct jinja_value with = {.kind = JINJA_DICT, .dict = a->named};
+    if (a->named->n == 0 || a->n > 0) {
+        with = jinja_new_list(j, a->n);
+        with.list->tuple = true;
+        for (size_t i = 0; i < a->n; i++)
+            jinja_list_add(j, with.list, a->at[i]);
+    }
+    return jinja_percent(j, jinja_str(j, &v).s, &with);
+}
+
+/* Runs of so many items; fill: what the last one is filled up with, or NULL. */
+static struct jinja_value f_batch(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
+    const struct jinja_value *count = jinja_arg(j, a, 0, "linecount"),
+                             *fill = jinja_arg(j, a, 1, "fill_with");
+    const struct jinja_list *items = jinja_items(j, &v);
+    struct jinja_value out = jinja_new_list(j, 0), line = {0};
+    const int64_t n = count != NULL ? need_int(j, count, "batch") : 0;
+    if (n <= 0)
+        jinja_fail(j, "batch: a number of items is expected");
+    for (size_t i = 0; i < items->n; i++) {
+        if (i % (uint64_t)n == 0)
+            jinja_list_add(j, out.list, line = jinja_new_list(j, 0));
+        jinja_list_add(j, line.list, items->items[i]);
+    }
+    while (items->n > 0 && fill != NULL && fill->kind != JINJA_NONE && line.list->n < (uint64_t)n)
+        jinja_list_add(j, line.list, *fill);
+    return out;
+}
+
+static struct jinja_value f_groupby(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
+    const struct jinja_value *attribute = jinja_arg(j, a, 0, "attribute");
+    const struct jinja_value *otherwise = jinja_arg(j, a, 1, "default");
+    const bool exact = flag(j, a, 2, "case_sensitive", false);
+    const struct jinja_list *items = jinja_items(j, &v);
+    struct jinja_value keys = jinja_new_list(j, items->n), out = jinja_new_list(j, 0), last = {0};
+    if (attribute == NULL)
+        jinja_fail(j, "groupby: an attribute is expected");
+    for (size_t i = 0; i < items->n; i++) { /* (key, place) */
+        struct jinja_value key = attribute_of(j, items->items[i], attribute), pair = jinja_new_list(j, 2);
+        if (key.kind == JINJA_UNDEFINED && otherwise != NULL)
+            key = *otherwise;
+        jinja_list_add(j, pair.list, exact ? key : lowered(j, key));
+        jinja_list_add(j, pair.list, jinja_int((int64_t)i));
+        jinja_list_add(j, keys.list, pair);
+    }
+    const struct jinja_value first = jinja_int(0);
+    struct jinja_value order = sorted(j, keys.list, &first, false, true);
+    for (size_t i = 0; i < order.list->n; i++) {
+        const struct jinja_list *pair = order.list->items[i].list;
+        const struct jinja_value item = items->items[pair->items[1].i];
+        if (i == 0 || !jinja_equal(j, &last, &pair->items[0])) {
+            struct jinja_value group = jinja_new_list(j, 2), key = attribute_of(j, item, attribute);
+            group.list->tuple = group.list->group = true;
+            jinja_list_add(j, group.list,
+                           key.kind == JINJA_UNDEFINED && otherwise != NULL ? *otherwise : key);
+            jinja_list_add(j, group.list, jinja_new_list(j, 0));
+            jinja_list_add(j, out.list, group);
+        }
+        last = pair->items[0];
+        jinja_list_add(j, out.list->items[out.list->n - 1].list->items[1].list, item);
+    }
+    return out;
+}
+
+/* Runs of letters, digits and underscores; what is not ASCII counts as letters. */
+static struct jinja_value f_wordcount(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
+    (void)a;
+    const struct jinja_string s = jinja_str(j, &v).s;
+    int64_t n = 0;
+    bool inside = false;
+    jinja_step(j, 1 + s.n / 16);
+    for (size_t i = 0; i < s.n; i++) {
+        const unsigned char c = (unsigned char)s.p[i];
+        const bool word = c == '_' || c >= 0x80 || isalnum(c);
+        n += word && !inside;
+        inside = word;
+    }
+    return jinja_int(n);
+}
+
 static const struct {
     const char *name;
     filter_function *run;
@@ -475,6 +601,7 @@ static const struct {
     const char *const names[5]; /* that may be given by name */
 } filters[] = {
     {"abs", f_abs, 0, {NULL}},
+    {"batch", f_batch, 2, {"linecount", "fill_with", NULL}},
     {"capitalize", f_capitalize, 0, {NULL}},
     {"count", f_length, 0, {NULL}},
     {"d", f_default, 2, {"default_value", "boolean", NULL}},
@@ -484,6 +611,8 @@ static const struct {
     {"escape", f_escape, 0, {NULL}},
     {"first", f_first, 0, {NULL}},
     {"float", f_float, 1, {"default", NULL}},
+    {"format", f_format, SIZE_MAX, {NULL}},
+    {"groupby", f_groupby, 3, {"attribute", "default", "case_sensitive", NULL}},
     {"indent", f_indent, 3, {"width", "first", "blank", NULL}},
     {"int", f_int, 1, {"default", NULL}},
     {"items", f_items, 0, {NULL}},
@@ -511,6 +640,7 @@ static const struct {
     {"trim", f_trim, 1, {NULL}},
     {"unique", f_unique, 2, {"case_sensitive", "attribute", NULL}},
     {"upper", f_upper, 0, {NULL}},
+    {"wordcount", f_wordcount, 0, {NULL}},
 };
 
 static size_t filter_number(struct jinja_string name) {
@@ -520,245 +650,16 @@ static size_t filter_number(struct jinja_string name) {
     return i;
 }
 
-bool jinja_has_filter(struct jinja_string name) {
-    return filter_number(name) < sizeof filters / sizeof filters[0];
-}
-
 struct jinja_value jinja_filter(struct jinja *j, struct jinja_string name, struct jinja_value v,
                                 const struct jinja_args *a) {
     size_t i = filter_number(name);
     if (i == sizeof filters / sizeof filters[0])
         jinja_fail(j, "the filter '%.*s' is not supported", (int)(name.n < 60 ? name.n : 60), name.p);
-    jinja_args_check(j, a, name, filters[i].places, filters[i].names);
+    if (filters[i].run != f_format) /* it names its arguments itself */
+        jinja_args_check(j, a, name, filters[i].places, filters[i].names);
     jinja_step(j, 1);
     jinja_deeper(j); /* map and select call filters and tests */
     v = filters[i].run(j, v, a);
     j->depth--;
     return v;
-}
-
-/* --- tests */
-
-enum test_number {
-    TEST_BOOLEAN,
-    TEST_CALLABLE,
-    TEST_DEFINED,
-    TEST_DIVISIBLEBY,
-    TEST_EQ,
-    TEST_EVEN,
-    TEST_FALSE,
-    TEST_FLOAT,
-    TEST_GE,
-    TEST_GT,
-    TEST_IN,
-    TEST_INTEGER,
-    TEST_ITERABLE,
-    TEST_LE,
-    TEST_LOWER,
-    TEST_LT,
-    TEST_MAPPING,
-    TEST_NE,
-    TEST_NONE,
-    TEST_NUMBER,
-    TEST_ODD,
-    TEST_SEQUENCE,
-    TEST_STRING,
-    TEST_TRUE,
-    TEST_UNDEFINED,
-    TEST_UPPER
-};
-static const struct {
-    const char *name;
-    enum test_number number;
-    size_t arguments;
-} tests[] = {{"!=", TEST_NE, 1},
-             {"<", TEST_LT, 1},
-             {"<=", TEST_LE, 1},
-             {"==", TEST_EQ, 1},
-             {">", TEST_GT, 1},
-             {">=", TEST_GE, 1},
-             {"boolean", TEST_BOOLEAN, 0},
-             {"callable", TEST_CALLABLE, 0},
-             {"defined", TEST_DEFINED, 0},
-             {"divisibleby", TEST_DIVISIBLEBY, 1},
-             {"eq", TEST_EQ, 1},
-             {"equalto", TEST_EQ, 1},
-             {"even", TEST_EVEN, 0},
-             {"false", TEST_FALSE, 0},
-             {"float", TEST_FLOAT, 0},
-             {"ge", TEST_GE, 1},
-             {"greaterthan", TEST_GT, 1},
-             {"gt", TEST_GT, 1},
-             {"in", TEST_IN, 1},
-             {"integer", TEST_INTEGER, 0},
-             {"iterable", TEST_ITERABLE, 0},
-             {"le", TEST_LE, 1},
-             {"lessthan", TEST_LT, 1},
-             {"lower", TEST_LOWER, 0},
-             {"lt", TEST_LT, 1},
-             {"mapping", TEST_MAPPING, 0},
-             {"ne", TEST_NE, 1},
-             {"none", TEST_NONE, 0},
-             {"number", TEST_NUMBER, 0},
-             {"odd", TEST_ODD, 0},
-             {"sameas", TEST_EQ, 1},
-             {"sequence", TEST_SEQUENCE, 0},
-             {"string", TEST_STRING, 0},
-             {"true", TEST_TRUE, 0},
-             {"undefined", TEST_UNDEFINED, 0},
-             {"upper", TEST_UPPER, 0}};
-
-static size_t test_number_of(struct jinja_string name) {
-    size_t i = 0;
-    while (i < sizeof tests / sizeof tests[0] && !jinja_is(name, tests[i].name))
-        i++;
-    return i;
-}
-
-bool jinja_has_test(struct jinja_string name) {
-    return test_number_of(name) < sizeof tests / sizeof tests[0];
-}
-
-static bool letters_are(struct jinja *j, const struct jinja_value *v, const char *other) {
-    const struct jinja_args none = {.named = jinja_new_dict(j, 0).dict};
-    struct jinja_value s = jinja_str(j, v), changed = jinja_method(j, &s, jinja_of_text(other).s, &none);
-    bool any = false;
-    for (size_t i = 0; i < s.s.n; i++)
-        any = any || isalpha((unsigned char)s.s.p[i]);
-    return any && jinja_equal(j, &s, &changed);
-}
-
-bool jinja_test(struct jinja *j, struct jinja_string name, const struct jinja_value *v,
-                const struct jinja_args *a) {
-    size_t i = test_number_of(name);
-    if (i == sizeof tests / sizeof tests[0])
-        jinja_fail(j, "the test '%.*s' is not supported", (int)(name.n < 60 ? name.n : 60), name.p);
-    if (a->n != tests[i].arguments || a->named->n > 0)
-        jinja_fail(j, "the test '%s' takes %zu arguments, found %zu", tests[i].name, tests[i].arguments,
-                   a->n + a->named->n);
-    jinja_step(j, 1 + (v->kind == JINJA_STRING ? v->s.n / 64 : 0));
-    const bool whole = v->kind == JINJA_INT;
-    switch (tests[i].number) {
-    case TEST_BOOLEAN:
-        return v->kind == JINJA_BOOL;
-    case TEST_CALLABLE:
-        return v->kind >= JINJA_FUNCTION;
-    case TEST_DEFINED:
-        return v->kind != JINJA_UNDEFINED;
-    case TEST_UNDEFINED:
-        return v->kind == JINJA_UNDEFINED;
-    case TEST_DIVISIBLEBY:
-    case TEST_EVEN:
-    case TEST_ODD: {
-        int64_t by = tests[i].number == TEST_DIVISIBLEBY ? need_int(j, &a->at[0], "divisibleby") : 2;
-        if (!whole || by == 0)
-            jinja_fail(j, "the test '%s' is for integers, and not for 0 as divisor", tests[i].name);
-        return (by == -1 || v->i % by == 0) == (tests[i].number != TEST_ODD);
-    }
-    case TEST_EQ:
-        return jinja_equal(j, v, &a->at[0]);
-    case TEST_NE:
-        return !jinja_equal(j, v, &a->at[0]);
-    case TEST_FALSE:
-        return v->kind == JINJA_BOOL && !v->b;
-    case TEST_TRUE:
-        return v->kind == JINJA_BOOL && v->b;
-    case TEST_FLOAT:
-        return v->kind == JINJA_FLOAT;
-    case TEST_INTEGER:
-        return whole;
-    case TEST_NUMBER:
-        return whole || v->kind == JINJA_FLOAT || v->kind == JINJA_BOOL;
-    case TEST_GE:
-        return jinja_order(j, v, &a->at[0]) >= 0;
-    case TEST_GT:
-        return jinja_order(j, v, &a->at[0]) > 0;
-    case TEST_LE:
-        return jinja_order(j, v, &a->at[0]) <= 0;
-    case TEST_LT:
-        return jinja_order(j, v, &a->at[0]) < 0;
-    case TEST_IN:
-        return jinja_in(j, v, &a->at[0]);
-    case TEST_ITERABLE:
-    case TEST_SEQUENCE:
-        return v->kind == JINJA_LIST || v->kind == JINJA_STRING || v->kind == JINJA_DICT ||
-               v->kind == JINJA_UNDEFINED;
-    case TEST_LOWER:
-        return letters_are(j, v, "lower");
-    case TEST_UPPER:
-        return letters_are(j, v, "upper");
-    case TEST_MAPPING:
-        return v->kind == JINJA_DICT;
-    case TEST_NONE:
-        return v->kind == JINJA_NONE;
-    default:
-        return v->kind == JINJA_STRING;
-    }
-}
-
-/* --- functions */
-
-static struct jinja_value range(struct jinja *j, const struct jinja_args *a) {
-    int64_t at[3] = {0, 0, 1};
-    if (a->n == 0 || a->n > 3)
-        jinja_fail(j, "range takes one to three integers");
-    for (size_t i = 0; i < a->n; i++)
-        at[a->n == 1 ? 1 : i] = need_int(j, &a->at[i], "range");
-    if (at[2] == 0)
-        jinja_fail(j, "range: the step is 0");
-    struct jinja_value v = jinja_new_list(j, 0);
-    for (int64_t i = at[0]; at[2] > 0 ? i < at[1] : i > at[1];) {
-        jinja_list_add(j, v.list, jinja_int(i));
-        if (__builtin_add_overflow(i, at[2], &i))
-            break;
-    }
-    return v;
-}
-
-static struct jinja_value make_dict(struct jinja *j, const struct jinja_args *a) {
-    struct jinja_value v = jinja_new_dict(j, 0);
-    if (a->n > 1 || (a->n == 1 && a->at[0].kind != JINJA_DICT))
-        jinja_fail(j, "namespace and dict take one dict, and named values");
-    for (size_t i = 0; a->n == 1 && i < a->at[0].dict->n; i++)
-        jinja_dict_put(j, v.dict, a->at[0].dict->entries[i].key, a->at[0].dict->entries[i].value);
-    for (size_t i = 0; i < a->named->n; i++)
-        jinja_dict_put(j, v.dict, a->named->entries[i].key, a->named->entries[i].value);
-    return v;
-}
-
-static struct jinja_value now(struct jinja *j, const struct jinja_args *a) {
-    char format[100], out[400];
-    if (a->n != 1 || a->at[0].kind != JINJA_STRING || a->at[0].s.n >= sizeof format)
-        jinja_fail(j, "strftime_now takes one format of less than %zu bytes", sizeof format);
-    memcpy(format, a->at[0].s.p, a->at[0].s.n);
-    format[a->at[0].s.n] = '\0';
-    size_t n = strftime(out, sizeof out, format, j->in->now);
-    char *copy = jinja_take(j, n + 1, 1);
-    memcpy(copy, out, n);
-    return jinja_of_string(copy, n);
-}
-
-static const char *const functions[] = {"range", "namespace", "dict", "raise_exception", "strftime_now"};
-
-bool jinja_has_function(struct jinja_string name) {
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
-        if (jinja_is(name, functions[i]))
-            return true;
-    return false;
-}
-
-struct jinja_value jinja_function(struct jinja *j, struct jinja_string name, const struct jinja_args *a) {
-    if (jinja_is(name, "range"))
-        return range(j, a);
-    if (jinja_is(name, "dict"))
-        return make_dict(j, a);
-    if (jinja_is(name, "namespace")) {
-        struct jinja_value v = make_dict(j, a);
-        v.kind = JINJA_NAMESPACE;
-        return v;
-    }
-    if (jinja_is(name, "strftime_now"))
-        return now(j, a);
-    struct jinja_value what = a->n > 0 ? jinja_str(j, &a->at[0]) : jinja_of_text("(without a reason)");
-    jinja_fail(j, "it refuses this conversation: %.*s", (int)(what.s.n < 300 ? what.s.n : 300), what.s.p);
 }

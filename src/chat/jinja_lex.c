@@ -113,7 +113,10 @@ static uint32_t hex_digits(struct lexer *x, const char *p, const char *end, int 
     return v;
 }
 
+/* Texts hold no NUL: what comes of them is written as C strings too. */
 static void put_character(struct jinja *j, struct jinja_text *t, uint32_t c) {
+    if (c == 0)
+        jinja_fail(j, "a string has a NUL in it");
     char out[4];
     size_t n = 0;
     if (c < 0x80) {

@@ -205,6 +205,7 @@ static void move_contents(struct collection *c, struct jinja_object *o) {
     case JINJA_OF_LOOP: {
         struct jinja_loop *l = (struct jinja_loop *)(void *)o;
         l->items = move_object(c, &l->items->object);
+        l->scope = move_object(c, &l->scope->object);
         break;
     }
     case JINJA_OF_MACRO: {

@@ -10,7 +10,8 @@
 static const char *const string_methods[] = {
     "strip",      "lstrip",       "rstrip",       "split",   "rsplit",  "upper",   "lower",   "title",
     "capitalize", "startswith",   "endswith",     "replace", "join",    "find",    "count",   "isdigit",
-    "splitlines", "removeprefix", "removesuffix", "isspace", "isalpha", "isupper", "islower", NULL};
+    "splitlines", "removeprefix", "removesuffix", "isspace", "isalpha", "isupper", "islower", "format",
+    NULL};
 static const char *const dict_methods[] = {"get", "items", "keys", "values", "copy", NULL};
 static const char *const list_methods[] = {"index", "count", "copy", NULL};
 /* They would change what others see. */
@@ -52,8 +53,8 @@ static struct jinja_value loop_attribute(struct jinja *j, const struct jinja_val
         {"length", (int64_t)items->n},
         {"revindex", (int64_t)(items->n - i)},
         {"revindex0", (int64_t)(items->n - i - 1)},
-        {"depth", 1},
-        {"depth0", 0},
+        {"depth", (int64_t)v->loop->depth + 1},
+        {"depth0", v->loop->depth},
     };
     for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
         if (jinja_is(name, numbers[k].name))
@@ -72,6 +73,8 @@ static struct jinja_value loop_attribute(struct jinja *j, const struct jinja_val
 struct jinja_value jinja_attribute(struct jinja *j, const struct jinja_value *v, struct jinja_string name) {
     if (v->kind == JINJA_LOOP)
         return loop_attribute(j, v, name);
+    if (v->kind == JINJA_LIST && v->list->group && (jinja_is(name, "grouper") || jinja_is(name, "list")))
+        return v->list->items[jinja_is(name, "list")];
     if (jinja_has_method(v, name))
         return method_of(j, v, name);
     if ((v->kind == JINJA_LIST || v->kind == JINJA_DICT) && listed(changing, name) &&
@@ -360,6 +363,8 @@ static int64_t count(struct jinja *j, struct jinja_string s, struct jinja_string
 
 static struct jinja_value string_method(struct jinja *j, struct jinja_string s, struct jinja_string name,
                                         const struct jinja_args *a) {
+    if (jinja_is(name, "format"))
+        return jinja_format(j, s, a);
     static const char *const named[] = {"sep", "maxsplit", "old", "new", "count", NULL};
     jinja_args_check(j, a, name, 3, named);
     const struct jinja_value *first = jinja_arg(j, a, 0, NULL);

@@ -244,10 +244,6 @@ static struct jinja_node *parse_postfix(struct parser *p, struct jinja_node *a) 
 static struct jinja_node *parse_filter(struct parser *p, struct jinja_node *a) {
     struct jinja_node *n = make(p, JINJA_N_FILTER);
     n->name = need_word(p, "the name of a filter");
-    if (!jinja_has_filter(n->name)) {
-        p->j->line = n->line;
-        jinja_fail(p->j, "the filter '%.*s' is not supported", (int)n->name.n, n->name.p);
-    }
     n->a = a;
     if (take_operator(p, "("))
         n->args = parse_arguments(p);
@@ -267,10 +263,6 @@ static struct jinja_node *parse_test(struct parser *p, struct jinja_node *a) {
     struct jinja_node *n = make(p, JINJA_N_TEST);
     n->negated = take_name(p, "not");
     n->name = need_word(p, "the name of a test");
-    if (!jinja_has_test(n->name)) {
-        p->j->line = n->line;
-        jinja_fail(p->j, "the test '%.*s' is not supported", (int)n->name.n, n->name.p);
-    }
     n->a = a;
     if (take_operator(p, "(")) {
         n->args = parse_arguments(p);
@@ -507,10 +499,7 @@ static struct jinja_node *parse_for(struct parser *p) {
     }
     if (take_name(p, "if"))
         n->b = parse_expression(p);
-    if (at_name(p, "recursive")) {
-        p->j->line = n->line;
-        jinja_fail(p->j, "recursive loops are not supported");
-    }
+    n->recursive = take_name(p, "recursive");
     p->loops++;
     n->body = parse_body(p, ends);
     p->loops--;

@@ -34,7 +34,7 @@ enum jinja_node_kind {
     JINJA_N_TEXT,     /* v */
     JINJA_N_OUTPUT,   /* a */
     JINJA_N_IF,       /* a: condition, body, other: statements of else or a further if */
-    JINJA_N_FOR,      /* target, a: items, b: condition or NULL, body, other: else */
+    JINJA_N_FOR,      /* target, a: items, b: condition or NULL, body, other: else, recursive */
     JINJA_N_SET,      /* target, a */
     JINJA_N_CAPTURE,  /* target, body; a: filters on it (a chain of FILTER whose innermost operand is NULL) or
                          NULL */
@@ -76,7 +76,8 @@ struct jinja_arg {
 struct jinja_node {
     enum jinja_node_kind kind;
     uint32_t line;
-    bool negated;
+    bool negated;   /* of a TEST */
+    bool recursive; /* of a FOR: its variable loop may be called */
     struct jinja_string name;
     struct jinja_value v;
     struct jinja_node *a, *b, *c, *d;
@@ -88,7 +89,7 @@ struct jinja_node {
 /* The template's statements. */
 struct jinja_node *jinja_parse(struct jinja *j);
 
-/* jinja_filters.c, jinja_methods.c: arguments that a call was given. */
+/* jinja_filters.c, jinja_tests.c, jinja_methods.c: arguments that a call was given. */
 struct jinja_args {
     struct jinja_value *at; /* by place */
     size_t n;
@@ -105,8 +106,6 @@ struct jinja_value jinja_filter(struct jinja *j, struct jinja_string name, struc
                                 const struct jinja_args *a);
 bool jinja_test(struct jinja *j, struct jinja_string name, const struct jinja_value *v,
                 const struct jinja_args *a);
-bool jinja_has_filter(struct jinja_string name);
-bool jinja_has_test(struct jinja_string name);
 bool jinja_in(struct jinja *j, const struct jinja_value *item, const struct jinja_value *in);
 /* v.name, as the template sees it (methods too); UNDEFINED: there is none. */
 struct jinja_value jinja_attribute(struct jinja *j, const struct jinja_value *v, struct jinja_string name);
@@ -114,7 +113,10 @@ struct jinja_value jinja_item(struct jinja *j, const struct jinja_value *v, cons
 struct jinja_value jinja_method(struct jinja *j, const struct jinja_value *self, struct jinja_string name,
                                 const struct jinja_args *a);
 bool jinja_has_method(const struct jinja_value *self, struct jinja_string name);
-/* The globals: range, namespace, dict, raise_exception, strftime_now. */
+/* jinja_format.c: s.format(..), and s % with. */
+struct jinja_value jinja_format(struct jinja *j, struct jinja_string s, const struct jinja_args *a);
+struct jinja_value jinja_percent(struct jinja *j, struct jinja_string s, const struct jinja_value *with);
+/* The globals: joiner, range, namespace, dict, raise_exception, strftime_now. */
 bool jinja_has_function(struct jinja_string name);
 struct jinja_value jinja_function(struct jinja *j, struct jinja_string name, const struct jinja_args *a);
 

@@ -427,7 +427,10 @@ void jinja_print(struct jinja *j, struct jinja_text *t, const struct jinja_value
         print_int(j, t, v->i);
         break;
     case JINJA_FLOAT:
-        print_float(j, t, v->f, false);
+        if (v->s.n > 0)
+            jinja_text_put(j, t, v->s.p, v->s.n);
+        else
+            print_float(j, t, v->f, false);
         break;
     case JINJA_STRING:
         if (repr)
@@ -463,14 +466,37 @@ struct jinja_value jinja_str(struct jinja *j, const struct jinja_value *v) {
     return jinja_text_value(&t);
 }
 
-static void json_quoted(struct jinja *j, struct jinja_text *t, struct jinja_string s) {
+/* The character at p as ASCII escapes; returns its bytes. */
+static size_t json_escaped(struct jinja *j, struct jinja_text *t, const char *p, size_t n) {
+    const size_t bytes = jinja_char(p, n);
+    uint32_t c = (unsigned char)p[0];
+    if (bytes > 1)
+        c &= 0x7Fu >> bytes;
+    for (size_t i = 1; i < bytes; i++)
+        c = c << 6 | ((unsigned char)p[i] & 63);
+    char out[16];
+    if (c >= 0x10000)
+        snprintf(out, sizeof out, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
+                 0xDC00 + ((c - 0x10000) & 0x3FF));
+    else
+        snprintf(out, sizeof out, "\\u%04x", c);
+    jinja_text_puts(j, t, out);
+    return bytes;
+}
+
+static void json_quoted(struct jinja *j, struct jinja_text *t, struct jinja_string s, bool ascii) {
     jinja_text_puts(j, t, "\"");
     size_t done = 0;
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
-        if (c >= 32 && c != '"' && c != '\\')
+        if (c >= 32 && c != '"' && c != '\\' && !(ascii && c >= 127))
             continue;
         jinja_text_put(j, t, s.p + done, i - done);
+        if (c >= 127) {
+            i += json_escaped(j, t, s.p + i, s.n - i) - 1;
+            done = i + 1;
+            continue;
+        }
         done = i + 1;
         static const char named[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
         const char *known = c != 0 ? strchr(named, c) : NULL;
@@ -500,8 +526,8 @@ static int compare_entries(const void *a, const void *b) {
     return c != 0 ? c : (x->key.s.n > y->key.s.n) - (x->key.s.n < y->key.s.n);
 }
 
-static void json_dict(struct jinja *j, struct jinja_text *t, const struct jinja_dict *d, int indent,
-                      bool sorted, int level) {
+static void json_dict(struct jinja *j, struct jinja_text *t, const struct jinja_dict *d,
+                      const struct jinja_json_style *style, int level) {
     struct jinja_entry *entries = jinja_take(j, d->n, sizeof *entries);
     for (size_t i = 0; i < d->n; i++) {
         entries[i] = d->entries[i];
@@ -510,24 +536,24 @@ static void json_dict(struct jinja *j, struct jinja_text *t, const struct jinja_
             jinja_fail(j, "tojson: a key is a %s, a string is expected", jinja_kind_name(key));
         entries[i].key = jinja_str(j, key);
     }
-    if (sorted && d->n > 1)
+    if (style->sort_keys && d->n > 1)
         qsort(entries, d->n, sizeof *entries, compare_entries);
     jinja_text_puts(j, t, "{");
     for (size_t i = 0; i < d->n; i++) {
         if (i > 0)
-            jinja_text_puts(j, t, indent < 0 ? ", " : ",");
-        json_line(j, t, indent, level + 1);
-        json_quoted(j, t, entries[i].key.s);
-        jinja_text_puts(j, t, ": ");
-        jinja_json(j, t, &entries[i].value, indent, sorted, level + 1);
+            jinja_text_put(j, t, style->between.p, style->between.n);
+        json_line(j, t, style->indent, level + 1);
+        json_quoted(j, t, entries[i].key.s, style->ensure_ascii);
+        jinja_text_put(j, t, style->behind_key.p, style->behind_key.n);
+        jinja_json(j, t, &entries[i].value, style, level + 1);
     }
     if (d->n > 0)
-        json_line(j, t, indent, level);
+        json_line(j, t, style->indent, level);
     jinja_text_puts(j, t, "}");
 }
 
-void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value *v, int indent, bool sorted,
-                int level) {
+void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value *v,
+                const struct jinja_json_style *style, int level) {
     jinja_deeper(j);
     switch (v->kind) {
     case JINJA_NONE:
@@ -540,25 +566,28 @@ void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value 
         print_int(j, t, v->i);
         break;
     case JINJA_FLOAT:
-        print_float(j, t, v->f, true);
+        if (v->s.n > 0)
+            jinja_text_put(j, t, v->s.p, v->s.n);
+        else
+            print_float(j, t, v->f, true);
         break;
     case JINJA_STRING:
-        json_quoted(j, t, v->s);
+        json_quoted(j, t, v->s, style->ensure_ascii);
         break;
     case JINJA_LIST:
         jinja_text_puts(j, t, "[");
         for (size_t i = 0; i < v->list->n; i++) {
             if (i > 0)
-                jinja_text_puts(j, t, indent < 0 ? ", " : ",");
-            json_line(j, t, indent, level + 1);
-            jinja_json(j, t, &v->list->items[i], indent, sorted, level + 1);
+                jinja_text_put(j, t, style->between.p, style->between.n);
+            json_line(j, t, style->indent, level + 1);
+            jinja_json(j, t, &v->list->items[i], style, level + 1);
         }
         if (v->list->n > 0)
-            json_line(j, t, indent, level);
+            json_line(j, t, style->indent, level);
         jinja_text_puts(j, t, "]");
         break;
     case JINJA_DICT:
-        json_dict(j, t, v->dict, indent, sorted, level);
+        json_dict(j, t, v->dict, style, level);
         break;
     case JINJA_UNDEFINED:
         jinja_fail(j, "tojson: '%.*s' is undefined", (int)v->s.n, v->s.p);

@@ -39,7 +39,10 @@ struct jinja_dict;
 struct jinja_macro;
 struct jinja_bound;
 struct jinja_loop;
+struct jinja_node;
 
+/* A FLOAT with an s is a number that is written like that: an integer beyond 64 bits, or one that a double
+ * can't hold. */
 struct jinja_value {
     enum jinja_kind kind;
     union {
@@ -52,7 +55,7 @@ struct jinja_value {
         const struct jinja_bound *bound;
         struct jinja_loop *loop;
     };
-    struct jinja_string s; /* STRING; UNDEFINED, FUNCTION, METHOD: a name */
+    struct jinja_string s; /* STRING; UNDEFINED, FUNCTION, METHOD: a name; FLOAT: see above */
 };
 
 /* The head of everything that values share and a collection may move. */
@@ -74,6 +77,7 @@ struct jinja_list {
     struct jinja_value *items;
     size_t n, capacity;
     bool tuple; /* prints with parentheses */
+    bool group; /* of groupby: its two items are also called grouper and list */
 };
 
 struct jinja_entry {
@@ -91,12 +95,16 @@ struct jinja_dict {
 struct jinja_bound {
     struct jinja_object object;
     struct jinja_value self;
+    bool called; /* of a joiner */
 };
 
 struct jinja_loop {
     struct jinja_object object;
     struct jinja_list *items;
     size_t i; /* the present item, from 0 */
+    const struct jinja_node *node;
+    struct jinja_scope *scope; /* around the loop */
+    uint32_t depth;            /* of calls of a recursive loop, from 0 */
 };
 
 struct jinja_variable {
@@ -199,9 +207,14 @@ const char *jinja_kind_name(const struct jinja_value *v);  /* for people */
 /* How Python prints it: str(v), or repr(v). */
 void jinja_print(struct jinja *j, struct jinja_text *t, const struct jinja_value *v, bool repr);
 struct jinja_value jinja_str(struct jinja *j, const struct jinja_value *v);
-/* json.dumps(v, ensure_ascii=False): indent < 0: one line. */
-void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value *v, int indent, bool sorted,
-                int level);
+/* json.dumps(v, ..) with its arguments of the same names. */
+struct jinja_json_style {
+    int indent; /* < 0: one line */
+    bool sort_keys, ensure_ascii;
+    struct jinja_string between, behind_key; /* separators */
+};
+void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value *v,
+                const struct jinja_json_style *style, int level);
 /* Values that a loop, list() or join() goes through: list, dict's keys, string's characters. */
 struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *v);
 

@@ -2,6 +2,7 @@
  * and steps. */
 #include "chat/jinja.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,13 +32,30 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const struct tm now = {.tm_year = 126, .tm_mday = 1};
     const struct jinja_input in = {
         .source = (const char *)data, .length = size, .variables = given, .now = &now, .max_steps = 200000};
-    const char *text = NULL;
-    size_t n = 0;
-    stator_error e = {0};
-    stator_status st = jinja_render(&in, memory, MEMORY, &text, &n, &e);
-    if (st == STATOR_OK ? n > MEMORY : e.code != STATOR_USAGE || e.text[0] == '\0') {
-        fprintf(stderr, "fuzz_jinja: %d \"%s\"\n", (int)st, e.text);
-        abort();
+    static char first[MEMORY];
+    size_t n_first = 0;
+    bool rendered = false;
+    /* In plenty of memory, and in so little that collections come often: the same text. */
+    for (size_t bytes = MEMORY; bytes >= 1 << 14;
+         bytes = bytes == MEMORY ? (1 << 14) + size % 61 * 1024 : 0) {
+        const char *text = NULL;
+        size_t n = 0;
+        stator_error e = {0};
+        stator_status st = jinja_render(&in, memory, bytes, &text, &n, &e);
+        bool good = st == STATOR_OK
+                        ? n <= bytes
+                        : (e.code == STATOR_USAGE || e.code == STATOR_DOES_NOT_FIT) && e.text[0] != '\0';
+        if (st == STATOR_OK && bytes < MEMORY && rendered)
+            good = n == n_first && memcmp(text, first, n) == 0;
+        if (!good) {
+            fprintf(stderr, "fuzz_jinja: %d \"%s\" in %zu bytes\n", (int)st, e.text, bytes);
+            abort();
+        }
+        if (st == STATOR_OK && bytes == MEMORY) {
+            rendered = true;
+            n_first = n;
+            memcpy(first, text, n);
+        }
     }
     return 0;
 }
