@@ -25,12 +25,12 @@ static const struct foreign_option rows[] = {
     {" api-key ", NULL, "server.api_key_file", "which names a file with the key"},
     {" timeout ", NULL, "server.request_timeout", NULL},
     {" chat-template chat-template-file ", "template", "chat.template", "which names a file"},
-    {" temperature temp ", "temp", "sampling.temperature", NULL},
-    {" top-k ", "top-k", "sampling.top_k", NULL},
-    {" top-p ", "top-p", "sampling.top_p", NULL},
-    {" min-p ", "min-p", "sampling.min_p", NULL},
-    {" seed ", "seed", "sampling.seed", NULL},
-    {" repeat-penalty repetition-penalty ", "repeat-penalty", "sampling.repeat_penalty", NULL},
+    {" temperature ", "temp", "sampling.temperature", NULL},
+    {" repetition-penalty ", "repeat-penalty", "sampling.repeat_penalty", NULL},
+#define SAMPLING_NUMBER(name, NAME, option, ...) {" " option " ", option, "sampling." #name, NULL},
+#define SAMPLING_COUNT                           SAMPLING_NUMBER
+#define SAMPLING_SEED                            SAMPLING_NUMBER
+#include "config/sampling.def"
     {" num-predict predict max-tokens ", "n-predict", "server.default_max_tokens", NULL},
     {" md model-draft ", NULL, "speculation.model", "with speculation.mode=draft"},
     {" fa flash-attn jinja no-mmap mlock ", NULL, NULL, "stator always works so; leave it out"},

@@ -328,7 +328,8 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .value = "N",
          .max = INT32_MAX,
          .help = "most tokens to generate (0: until the end token or a full context)"},
-        SAMPLING_ROWS(&r->sampling),
+#define SAMPLING_TARGET r->sampling
+#include "app/sampling_rows.def"
         {.name = "ignore-eos",
          .kind = OPTIONS_FLAG,
          .target = &r->ignore_eos,

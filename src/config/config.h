@@ -51,14 +51,10 @@ enum config_key {
     CONFIG_CPU_THREADS,
     CONFIG_CPU_TIER,
     CONFIG_CPU_NUMA,
-    CONFIG_SAMPLING_TEMPERATURE,
-    CONFIG_SAMPLING_TOP_K,
-    CONFIG_SAMPLING_TOP_P,
-    CONFIG_SAMPLING_MIN_P,
-    CONFIG_SAMPLING_REPEAT_PENALTY,
-    CONFIG_SAMPLING_PRESENCE_PENALTY,
-    CONFIG_SAMPLING_FREQUENCY_PENALTY,
-    CONFIG_SAMPLING_SEED,
+#define SAMPLING_NUMBER(name, NAME, ...) CONFIG_SAMPLING_##NAME,
+#define SAMPLING_COUNT                   SAMPLING_NUMBER
+#define SAMPLING_SEED                    SAMPLING_NUMBER
+#include "config/sampling.def"
     CONFIG_SPECULATION_MODE,
     CONFIG_SPECULATION_TOKENS,
     CONFIG_SPECULATION_MODEL,
@@ -166,14 +162,10 @@ struct config {
         enum config_numa numa;
     } cpu;
     struct {
-        double temperature; /* 0: greedy */
-        uint64_t top_k;     /* 0: off */
-        double top_p;       /* 1: off */
-        double min_p;       /* 0: off */
-        double repeat_penalty;
-        double presence_penalty;  /* 0: off */
-        double frequency_penalty; /* 0: off */
-        uint64_t seed;            /* or CONFIG_SEED_RANDOM */
+#define SAMPLING_NUMBER(name, ...) double name;
+#define SAMPLING_COUNT(name, ...)  uint64_t name;
+#define SAMPLING_SEED(name, ...)   uint64_t name; /* or CONFIG_SEED_RANDOM */
+#include "config/sampling.def"
     } sampling;
     struct {
         enum config_speculation mode;

@@ -136,37 +136,23 @@ const struct config_row config_table[CONFIG_KEYS] = {
              "On machines with several NUMA nodes \"auto\" puts staging on the node of the GPUs (of most of "
              "them) and a CPU device's memory on the nodes of its threads; \"off\" leaves it to "
              "the kernel. A policy set by numactl is kept. The log and the report say what was done."},
-    [CONFIG_SAMPLING_TEMPERATURE] = {KEY(sampling, temperature), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
-                                     .number_max = 100, .default_text = "0.8", .unit = "",
-                                     .help = "Higher is more random; 0 always takes the most likely token."},
-    [CONFIG_SAMPLING_TOP_K] = {KEY(sampling, top_k), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = INT32_MAX,
-                               .default_text = "40", .unit = "tokens",
-                               .help = "Only the K most likely tokens are candidates; 0 turns this off."},
-    [CONFIG_SAMPLING_TOP_P] = {KEY(sampling, top_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
-                               .number_max = 1, .default_text = "0.95", .unit = "",
-                               .help = "Only the most likely tokens that together reach this probability are "
-                                       "candidates; 1 turns this off, 0 leaves only the most likely one."},
-    [CONFIG_SAMPLING_MIN_P] = {KEY(sampling, min_p), .kind = CONFIG_KIND_NUMBER, .number_min = 0,
-                               .number_max = 1, .default_text = "0.05", .unit = "",
-                               .help = "Only tokens at least this probable, relative to the most likely one, "
-                                       "are candidates; 0 turns this off."},
-    [CONFIG_SAMPLING_REPEAT_PENALTY] =
-        {KEY(sampling, repeat_penalty), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 10,
-         .default_text = "1.0", .unit = "",
-         .help = "Makes the last 64 tokens less likely to be repeated; 1 turns this off."},
-    [CONFIG_SAMPLING_PRESENCE_PENALTY] =
-        {KEY(sampling, presence_penalty), .kind = CONFIG_KIND_NUMBER, .number_min = -10, .number_max = 10,
-         .default_text = "0.0", .unit = "",
-         .help = "Makes tokens that were generated already less likely, however often they were; 0 turns "
-                 "this off. Tokens of the prompt do not count."},
-    [CONFIG_SAMPLING_FREQUENCY_PENALTY] =
-        {KEY(sampling, frequency_penalty), .kind = CONFIG_KIND_NUMBER, .number_min = -10, .number_max = 10,
-         .default_text = "0.0", .unit = "", .help = "The same for every time that a token was generated."},
-    [CONFIG_SAMPLING_SEED] =
-        {KEY(sampling, seed), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = CONFIG_SEED_RANDOM - 1,
-         .words = {{"random", CONFIG_SEED_RANDOM}}, .default_text = "random", .unit = "",
-         .help = "The same seed gives the same text. \"random\" takes a seed from the clock and prints it. "
-                 "Numbers above 2^63-1 must be written as text, in quotes."},
+#define SAMPLING_NUMBER(name_, NAME_, option_, value_, min_, max_, default_, help_)                          \
+    [CONFIG_SAMPLING_##NAME_] = {KEY(sampling, name_), .kind = CONFIG_KIND_NUMBER, .number_min = (min_),     \
+                                 .number_max = (max_), .default_text = default_,   .unit = "",               \
+                                 .help = help_},
+#define SAMPLING_COUNT(name_, NAME_, option_, value_, max_, default_, unit_, help_)                          \
+    [CONFIG_SAMPLING_##NAME_] = {KEY(sampling, name_), .kind = CONFIG_KIND_INTEGER,                          \
+                                 .max = (max_),        .default_text = default_,                             \
+                                 .unit = unit_,        .help = help_},
+#define SAMPLING_SEED(name_, NAME_, option_, value_, help_)                                                  \
+    [CONFIG_SAMPLING_##NAME_] = {KEY(sampling, name_),                                                       \
+                                 .kind = CONFIG_KIND_INTEGER,                                                \
+                                 .max = CONFIG_SEED_RANDOM - 1,                                              \
+                                 .words = {{"random", CONFIG_SEED_RANDOM}},                                  \
+                                 .default_text = "random",                                                   \
+                                 .unit = "",                                                                 \
+                                 .help = help_},
+#include "config/sampling.def"
     [CONFIG_SPECULATION_MODE] =
         {KEY(speculation, mode), .kind = CONFIG_KIND_ENUM, .names = {"off", "ngram", "mtp", "draft"},
          .default_text = "off", .unit = "",

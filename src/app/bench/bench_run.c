@@ -139,10 +139,7 @@ static stator_status submit(struct measuring *m, const int32_t *ids, uint64_t n_
         .n_tokens = n_ids,
         .max_new = max_new,
         .ignore_eos = 1,
-        .sampling = {.has = STATOR_HAS_TEMPERATURE | STATOR_HAS_REPEAT_PENALTY | STATOR_HAS_PRESENCE_PENALTY |
-                            STATOR_HAS_FREQUENCY_PENALTY,
-                     .temperature = 0,
-                     .repeat_penalty = 1},
+        .sampling = {.has = UINT32_MAX, .repeat_penalty = 1}, /* greedy, whatever the config says */
     };
     stator_bench b = {.size = sizeof b,
                       .n_depth = depth,

@@ -310,7 +310,8 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
          .value = "N",
          .max = INT32_MAX,
          .help = "most tokens of an answer (0: until it ends or the context is full)"},
-        SAMPLING_ROWS(&c->sampling),
+#define SAMPLING_TARGET c->sampling
+#include "app/sampling_rows.def"
         OPTIONS_EXPECT_PLAN(&c->expect_plan),
         OPTIONS_REPORT(&c->report),
         OPTIONS_SET(&c->set),

@@ -176,35 +176,22 @@ static stator_status check_biases(const struct stator *s, const stator_sampling 
 static stator_status resolve_sampling(const struct stator *s, const stator_sampling *w,
                                       struct sampler_settings *out, stator_error *e) {
     const struct config *c = &s->planning.config;
-    out->temperature = w->has & STATOR_HAS_TEMPERATURE ? w->temperature : (float)c->sampling.temperature;
-    out->top_k = w->has & STATOR_HAS_TOP_K ? w->top_k : (uint32_t)c->sampling.top_k;
-    out->top_p = w->has & STATOR_HAS_TOP_P ? w->top_p : (float)c->sampling.top_p;
-    out->min_p = w->has & STATOR_HAS_MIN_P ? w->min_p : (float)c->sampling.min_p;
-    out->repeat_penalty =
-        w->has & STATOR_HAS_REPEAT_PENALTY ? w->repeat_penalty : (float)c->sampling.repeat_penalty;
-    out->presence_penalty =
-        w->has & STATOR_HAS_PRESENCE_PENALTY ? w->presence_penalty : (float)c->sampling.presence_penalty;
-    out->frequency_penalty =
-        w->has & STATOR_HAS_FREQUENCY_PENALTY ? w->frequency_penalty : (float)c->sampling.frequency_penalty;
+    stator_status st = STATOR_OK;
+#define SAMPLING_NUMBER(name, NAME, ...)                                                                     \
+    out->name = w->has & STATOR_HAS_##NAME ? w->name : (float)c->sampling.name;                              \
+    if (st == STATOR_OK)                                                                                     \
+        st = config_table_check_number(CONFIG_SAMPLING_##NAME, (double)out->name, e);
+#define SAMPLING_COUNT(name, NAME, ...)                                                                      \
+    out->name = w->has & STATOR_HAS_##NAME ? w->name : (uint32_t)c->sampling.name;
+#define SAMPLING_SEED(name, NAME, ...)                                                                       \
+    out->name = w->has & STATOR_HAS_##NAME ? w->name : c->sampling.name;                                     \
+    if (!(w->has & STATOR_HAS_##NAME) && out->name == CONFIG_SEED_RANDOM)                                    \
+        out->name = clock_seed();
+#include "config/sampling.def"
+    if (st != STATOR_OK)
+        return st;
     out->n_bias = w->n_logit_bias;
     out->bias = w->logit_bias;
-    out->seed = w->has & STATOR_HAS_SEED ? w->seed : c->sampling.seed;
-    if (!(w->has & STATOR_HAS_SEED) && out->seed == CONFIG_SEED_RANDOM)
-        out->seed = clock_seed();
-    const struct {
-        enum config_key key;
-        float v;
-    } numbers[] = {{CONFIG_SAMPLING_TEMPERATURE, out->temperature},
-                   {CONFIG_SAMPLING_TOP_P, out->top_p},
-                   {CONFIG_SAMPLING_MIN_P, out->min_p},
-                   {CONFIG_SAMPLING_REPEAT_PENALTY, out->repeat_penalty},
-                   {CONFIG_SAMPLING_PRESENCE_PENALTY, out->presence_penalty},
-                   {CONFIG_SAMPLING_FREQUENCY_PENALTY, out->frequency_penalty}};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        stator_status st = config_table_check_number(numbers[i].key, (double)numbers[i].v, e);
-        if (st != STATOR_OK)
-            return st;
-    }
     if (out->temperature > 0 && out->temperature < 1e-6f)
         out->temperature = 0; /* its reciprocal would overflow; the limit is greedy */
     return check_biases(s, w, e);

@@ -143,6 +143,11 @@ static uint32_t filter(struct sampler *s, const struct sampler_settings *set) {
     return kept;
 }
 
+bool sampler_is_plain(const struct sampler_settings *set) {
+    return set->temperature <= 0 && set->repeat_penalty == 1.0f && set->presence_penalty == 0 &&
+           set->frequency_penalty == 0 && set->n_bias == 0;
+}
+
 int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
                      const int32_t *tokens, uint32_t n, uint32_t n_generated, uint32_t position) {
     for (uint32_t i = 0; i < s->vocab; i++)

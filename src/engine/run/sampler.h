@@ -14,16 +14,12 @@
 #define SAMPLER_LAST 64 /* tokens that the repeat penalty looks back at */
 
 struct sampler_settings {
-    float temperature;    /* 0: greedy */
-    uint32_t top_k;       /* 0: off */
-    float top_p;          /* 1: off */
-    float min_p;          /* 0: off */
-    float repeat_penalty; /* 1: off */
-    float presence_penalty;
-    float frequency_penalty;
+#define SAMPLING_NUMBER(name, ...) float name;
+#define SAMPLING_COUNT(name, ...)  uint32_t name;
+#define SAMPLING_SEED(name, ...)   uint64_t name;
+#include "config/sampling.def"
     uint32_t n_bias;
     const stator_logit_bias *bias; /* tokens of the vocabulary */
-    uint64_t seed;
 };
 
 struct sampler_candidate {
@@ -42,10 +38,7 @@ struct sampler {
 void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab);
 
 /* Whether the likeliest token by the logits as they are is the one that sampler_pick takes. */
-static inline bool sampler_is_plain(const struct sampler_settings *set) {
-    return set->temperature <= 0 && set->repeat_penalty == 1.0f && set->presence_penalty == 0 &&
-           set->frequency_penalty == 0 && set->n_bias == 0;
-}
+bool sampler_is_plain(const struct sampler_settings *set);
 
 /* logits: [vocab], all finite. tokens: the n tokens of the sequence so far, of which the last n_generated
  * were generated. position: of the token to choose. */

@@ -301,49 +301,23 @@ static const struct field fields[] = {
      AT(max_completion_tokens),
      .min = 1,
      .max = INT32_MAX},
-    {.name = "temperature",
-     .where = BOTH,
-     .read = read_number,
-     AT(sampling.temperature),
-     .key = CONFIG_SAMPLING_TEMPERATURE,
-     .has = STATOR_HAS_TEMPERATURE},
-    {.name = "top_k",
-     .where = BOTH,
-     .read = read_u32,
-     AT(sampling.top_k),
-     .max = INT32_MAX,
-     .has = STATOR_HAS_TOP_K},
-    {.name = "top_p",
-     .where = BOTH,
-     .read = read_number,
-     AT(sampling.top_p),
-     .key = CONFIG_SAMPLING_TOP_P,
-     .has = STATOR_HAS_TOP_P},
-    {.name = "min_p",
-     .where = BOTH,
-     .read = read_number,
-     AT(sampling.min_p),
-     .key = CONFIG_SAMPLING_MIN_P,
-     .has = STATOR_HAS_MIN_P},
-    {.name = "repeat_penalty",
-     .where = BOTH,
-     .read = read_number,
-     AT(sampling.repeat_penalty),
-     .key = CONFIG_SAMPLING_REPEAT_PENALTY,
-     .has = STATOR_HAS_REPEAT_PENALTY},
-    {.name = "presence_penalty",
-     .where = BOTH,
-     .read = read_number,
-     AT(sampling.presence_penalty),
-     .key = CONFIG_SAMPLING_PRESENCE_PENALTY,
-     .has = STATOR_HAS_PRESENCE_PENALTY},
-    {.name = "frequency_penalty",
-     .where = BOTH,
-     .read = read_number,
-     AT(sampling.frequency_penalty),
-     .key = CONFIG_SAMPLING_FREQUENCY_PENALTY,
-     .has = STATOR_HAS_FREQUENCY_PENALTY},
-    {.name = "seed", .where = BOTH, .read = read_seed, AT(sampling.seed), .has = STATOR_HAS_SEED},
+#define SAMPLING_NUMBER(name_, NAME_, ...)                                                                   \
+    {.name = #name_,                                                                                         \
+     .where = BOTH,                                                                                          \
+     .read = read_number,                                                                                    \
+     AT(sampling.name_),                                                                                     \
+     .key = CONFIG_SAMPLING_##NAME_,                                                                         \
+     .has = STATOR_HAS_##NAME_},
+#define SAMPLING_COUNT(name_, NAME_, option_, value_, max_, ...)                                             \
+    {.name = #name_,                                                                                         \
+     .where = BOTH,                                                                                          \
+     .read = read_u32,                                                                                       \
+     AT(sampling.name_),                                                                                     \
+     .max = (max_),                                                                                          \
+     .has = STATOR_HAS_##NAME_},
+#define SAMPLING_SEED(name_, NAME_, ...)                                                                     \
+    {.name = #name_, .where = BOTH, .read = read_seed, AT(sampling.name_), .has = STATOR_HAS_##NAME_},
+#include "config/sampling.def"
     {.name = "stop", .where = BOTH, .read = read_stop},
     {.name = "logprobs", .where = BOTH, .read = read_logprobs, AT(logprobs), .max = STATOR_TOP_LOGPROBS},
     {.name = "top_logprobs",
