@@ -1,5 +1,6 @@
 #include "chat/chat_render.h"
 
+#include "chat/chat_json.h"
 #include "chat/jinja.h"
 
 static stator_status add_defaults(const struct chat_render_input *in, json_t *variables, stator_error *e) {
@@ -17,7 +18,7 @@ static stator_status add_defaults(const struct chat_render_input *in, json_t *va
 stator_status chat_render(const struct chat_render_input *in, void *memory, size_t bytes, const char **text,
                           size_t *length, stator_error *e) {
     json_error_t why;
-    json_t *variables = json_loadb(in->json, in->json_length, JSON_REJECT_DUPLICATES, &why);
+    json_t *variables = chat_json_load(in->json, in->json_length, JSON_REJECT_DUPLICATES, &why);
     if (variables == NULL)
         return error_set(e, STATOR_USAGE, "%s, line %d, column %d: %s", in->json_name, why.line, why.column,
                          why.text);

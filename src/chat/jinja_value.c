@@ -4,6 +4,7 @@
 #include "base/arith.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "chat/chat_json.h"
 #include "chat/jinja_memory.h"
 
 #include <inttypes.h>
@@ -171,6 +172,8 @@ void jinja_dict_put(struct jinja *j, struct jinja_dict *d, struct jinja_value ke
 
 struct jinja_value jinja_from_json(struct jinja *j, const json_t *json) {
     jinja_step(j, 1);
+    size_t length = 0;
+    const char *number = NULL;
     j->given += 16 + (json_is_string(json) ? json_string_length(json) : 0);
     switch (json_typeof(json)) {
     case JSON_NULL:
@@ -183,6 +186,10 @@ struct jinja_value jinja_from_json(struct jinja *j, const json_t *json) {
     case JSON_REAL:
         return jinja_float(json_real_value(json));
     case JSON_STRING:
+        number = chat_json_long_number(json, &length);
+        if (number != NULL)
+            return (struct jinja_value){
+                .kind = JINJA_FLOAT, .f = strtod(number, NULL), .s = {number, length}};
         return jinja_of_string(json_string_value(json), json_string_length(json));
     case JSON_ARRAY: {
         size_t n = json_array_size(json);

@@ -2,9 +2,11 @@
 #include "server/openai/api_request.h"
 
 #include "base/arith.h"
+#include "chat/chat_json.h"
 #include "config/config_table.h"
 #include "server/http/edge_pool.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,9 +64,15 @@ static bool read_u32(struct api_reader *r, const struct field *f, const json_t *
 
 /* Any number of 64 bits, as OpenAI has it; -1 asks for a random one, as llama.cpp has it. */
 static bool read_seed(struct api_reader *r, const struct field *f, const json_t *v) {
-    if (!json_is_integer(v))
+    size_t n = 0;
+    const char *digits = chat_json_long_number(v, &n);
+    char *end = NULL;
+    errno = 0;
+    const uint64_t beyond = digits != NULL && digits[0] != '-' ? strtoull(digits, &end, 10) : 0;
+    const bool fits = end != NULL && *end == '\0' && errno == 0;
+    if (!json_is_integer(v) && !fits)
         return wrong(r, f, v, "a whole number of 64 bits, or -1 for a random one,");
-    *(uint64_t *)place(r, f) = (uint64_t)json_integer_value(v);
+    *(uint64_t *)place(r, f) = fits ? beyond : (uint64_t)json_integer_value(v);
     r->out->sampling.has |= f->has;
     return true;
 }
@@ -91,7 +99,7 @@ static bool read_ignored(struct api_reader *r, const struct field *f, const json
 
 /* Fields that are not honoured: only values that ask for nothing are taken. */
 static bool read_refused(struct api_reader *r, const struct field *f, const json_t *v) {
-    const bool nothing = json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+    const bool nothing = json_is_false(v) || (chat_json_is_text(v) && json_string_length(v) == 0) ||
                          (json_is_array(v) && json_array_size(v) == 0) ||
                          (json_is_object(v) && json_object_size(v) == 0);
     return nothing || api_failure_set(r->why, 400, f->name, "%s can't be honoured: %s", f->name, f->note);
@@ -102,7 +110,7 @@ static bool read_one(struct api_reader *r, const struct field *f, const json_t *
 }
 
 static bool read_model(struct api_reader *r, const struct field *f, const json_t *v) {
-    if (!json_is_string(v))
+    if (!chat_json_is_text(v))
         return wrong(r, f, v, "a text");
     const char *name = json_string_value(v);
     if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, r->model->name) == 0)
@@ -162,7 +170,7 @@ static bool read_stop(struct api_reader *r, const struct field *f, const json_t 
         return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the stop strings now");
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(v) ? json_array_get(v, i) : v;
-        if (!json_is_string(one))
+        if (!chat_json_is_text(one))
             return wrong(r, f, one, "a text, or an array of texts,");
         const size_t length = json_string_length(one);
         if (length == 0 || length > API_STOP_BYTES)
@@ -237,7 +245,7 @@ static bool read_prompt(struct api_reader *r, const struct field *f, const json_
     static const char expected[] = "a text, or an array of texts, of token ids, or of arrays of token ids,";
     const json_t *first = json_array_get(v, 0);
     r->out->prompt = v;
-    if (json_is_string(v))
+    if (chat_json_is_text(v))
         return true;
     if (!json_is_array(v))
         return wrong(r, f, v, expected);
@@ -252,7 +260,7 @@ static bool read_prompt(struct api_reader *r, const struct field *f, const json_
         const json_t *one = json_array_get(v, i);
         char param[32];
         snprintf(param, sizeof param, "prompt[%zu]", i);
-        if (json_typeof(one) != json_typeof(first) || (!json_is_string(one) && !json_is_array(one)))
+        if (json_typeof(one) != json_typeof(first) || (!chat_json_is_text(one) && !json_is_array(one)))
             return api_failure_set(r->why, 400, f->name, "%s is %s: %s is expected", param,
                                    api_request_kind(one), expected);
         if (json_is_array(one) && json_array_size(one) == 0)

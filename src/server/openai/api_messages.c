@@ -3,6 +3,7 @@
  * ends. */
 #include "server/openai/api_request.h"
 
+#include "chat/chat_json.h"
 #include "server/openai/api_json.h"
 
 #include <stdarg.h>
@@ -63,7 +64,7 @@ static bool join_parts(struct api_reader *r, const char *param, const json_t *pa
         if (strcmp(type, "text") != 0)
             return api_failure_set(r->why, 400, at, "%s is of the type \"%.32s\": only \"text\" can be read",
                                    at, type);
-        if (!json_is_string(text))
+        if (!chat_json_is_text(text))
             return fail(r, at, text, "a member \"text\"");
         if (!only(r, at, part, names))
             return false;
@@ -86,7 +87,7 @@ static bool read_content(struct api_reader *r, const char *param, const json_t *
         json_object_set_new(to, "content", json_stringn(r->scratch.n > 0 ? r->scratch.p : "", r->scratch.n));
         return true;
     }
-    if (json_is_string(content)) {
+    if (chat_json_is_text(content)) {
         json_object_set(to, "content", (json_t *)content);
         return true;
     }
@@ -104,16 +105,19 @@ static bool read_call(struct api_reader *r, const char *param, const json_t *cal
     static const char *const inner[] = {"name", "arguments", NULL};
     const json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name");
     json_t *arguments = json_object_get(function, "arguments");
-    if (!json_is_object(call) || !json_is_object(function) || !json_is_string(name))
+    if (!json_is_object(call) || !json_is_object(function) || !chat_json_is_text(name))
         return fail(r, param, json_is_object(call) ? function : call,
                     "{\"id\": .., \"type\": \"function\", \"function\": {\"name\": .., \"arguments\": ..}}");
-    if (!only(r, param, call, names) || !only(r, param, function, inner))
+    char inside[PARAM];
+    name_place(inside, "%s.function", param);
+    if (!only(r, param, call, names) || !only(r, inside, function, inner))
         return false;
-    if (!json_is_string(arguments) && !json_is_object(arguments))
+    if (!chat_json_is_text(arguments) && !json_is_object(arguments))
         return fail(r, param, arguments, "a text of JSON as function.arguments");
-    json_t *object = json_is_object(arguments)
-                         ? json_incref(arguments)
-                         : json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL);
+    json_error_t ignored;
+    json_t *object = json_is_object(arguments) ? json_incref(arguments)
+                                               : chat_json_load(json_string_value(arguments),
+                                                                json_string_length(arguments), 0, &ignored);
     if (!json_is_object(object)) {
         json_decref(object);
         return api_failure_set(r->why, 400, param, "%s: function.arguments is no JSON object", param);
@@ -122,7 +126,7 @@ static bool read_call(struct api_reader *r, const char *param, const json_t *cal
         json_t *to;
         json_t *arguments;
     } both[] = {{as_object, json_incref(object)},
-                {as_text, json_is_string(arguments) ? json_incref(arguments) : json_incref(object)}};
+                {as_text, chat_json_is_text(arguments) ? json_incref(arguments) : json_incref(object)}};
     json_decref(object);
     for (int i = 0; i < 2; i++) {
         json_t *one = json_object(), *f = json_object();
@@ -199,7 +203,7 @@ static bool read_message(struct api_reader *r, size_t index, const json_t *messa
         json_t *v = json_object_get(message, texts[i]);
         if (!given(v))
             continue;
-        if (!json_is_string(v))
+        if (!chat_json_is_text(v))
             return api_failure_set(r->why, 400, param, "%s.%s is %s: a text is expected", param, texts[i],
                                    api_request_kind(v));
         json_object_set(one, texts[i], v);
@@ -258,7 +262,9 @@ static bool read_tool(struct api_reader *r, size_t index, const json_t *tool) {
     if (name == NULL || name[0] == '\0' || strlen(name) > 128)
         return api_failure_set(r->why, 400, param, "%s.function.name: a text of 1 to 128 bytes is expected",
                                param);
-    if (!only(r, param, function, inner))
+    char inside[PARAM];
+    name_place(inside, "%s.function", param);
+    if (!only(r, inside, function, inner))
         return false;
     if (given(parameters) && !json_is_object(parameters))
         return api_failure_set(r->why, 400, param, "%s.function.parameters is %s: a JSON schema is expected",
@@ -319,7 +325,7 @@ static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variab
         json_object_set(variables, "enable_thinking", thinking);
     }
     if (given(effort)) {
-        if (!json_is_string(effort))
+        if (!chat_json_is_text(effort))
             return fail(r, "reasoning_effort", effort, "a text");
         if (!r->model->style.uses_effort)
             return api_failure_set(

@@ -1,6 +1,7 @@
 #include "server/openai/api_request.h"
 
 #include "base/check.h"
+#include "chat/chat_json.h"
 #include "server/openai/api_json.h"
 #include "server/http/edge_pool.h"
 
@@ -29,7 +30,7 @@ const char *api_request_kind(const json_t *v) {
                                         [JSON_TRUE] = "true",
                                         [JSON_FALSE] = "false",
                                         [JSON_NULL] = "null"};
-    return names[json_typeof(v)];
+    return json_is_string(v) && !chat_json_is_text(v) ? "a number beyond 64 bits" : names[json_typeof(v)];
 }
 
 struct load {
@@ -46,12 +47,8 @@ static void load_body(void *context) {
     struct load *l = context;
     json_error_t error;
     l->kept = json_array();
-    json_t *body = json_loadb(l->text, l->n, JSON_REJECT_DUPLICATES, &error);
-    if (body == NULL && json_error_code(&error) == json_error_null_character)
-        l->ok = api_failure_set(l->why, 400, NULL,
-                                "line %d, column %d: a text with the character \\u0000 can't be read",
-                                error.line, error.column);
-    else if (body == NULL)
+    json_t *body = chat_json_load(l->text, l->n, JSON_REJECT_DUPLICATES, &error);
+    if (body == NULL)
         l->ok = api_failure_set(l->why, 400, NULL, "the body is no JSON: line %d, column %d: %s", error.line,
                                 error.column, error.text);
     else if (json_array_append_new(l->kept, body) != 0)
@@ -149,6 +146,6 @@ const json_t *api_request_prompt(const struct api_request *r, uint32_t i, const 
     const json_t *one =
         json_is_array(r->prompt) && !is_ids(r->prompt) ? json_array_get(r->prompt, i) : r->prompt;
     *text = json_string_value(one); /* NULL: an array */
-    *n = json_is_string(one) ? json_string_length(one) : json_array_size(one);
+    *n = chat_json_is_text(one) ? json_string_length(one) : json_array_size(one);
     return one;
 }

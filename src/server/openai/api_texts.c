@@ -1,5 +1,6 @@
 /* /tokenize, /detokenize, /apply-template, /v1/embeddings: answered at once. */
 #include "server/openai/api_jobs.h"
+#include "chat/chat_json.h"
 #include "server/openai/api_prompt.h"
 
 #include "base/json_writer.h"
@@ -106,7 +107,7 @@ static void tokenize(struct api *api, struct http_exchange *x, const json_t *bod
     const bool add = flag(body, "add_special", false, &why, &ok),
                parse = flag(body, "parse_special", true, &why, &ok);
     struct ids ids = {.api = api, .pieces = flag(body, "with_pieces", false, &why, &ok)};
-    if (ok && !json_is_string(content))
+    if (ok && !chat_json_is_text(content))
         ok = api_failure_set(&why, 400, "content", "content is %s: a text is expected",
                              content != NULL ? api_request_kind(content) : "missing");
     int32_t *own = NULL;

@@ -1,6 +1,7 @@
 /* Bodies of requests: what is taken, what is refused and by which name, and that nothing is left behind. */
 #include "testing.h"
 
+#include "chat/chat_json.h"
 #include "server/openai/api_request.h"
 #include "server/http/edge_pool.h"
 
@@ -68,12 +69,18 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"max_tokens\": -1", 400, "max_tokens", "-1"},
     {API_CHAT, "\"max_tokens\": 1.5", 400, "max_tokens", "whole number"},
     {API_CHAT, "\"max_tokens\": 9007199254740993", 400, "max_tokens", "2147483647"},
-    {API_CHAT, "\"max_tokens\": 99999999999999999999", 400, "", "too big"},
+    {API_CHAT, "\"max_tokens\": 99999999999999999999", 400, "max_tokens", "a number beyond 64 bits"},
+    {API_CHAT, "\"seed\": 18446744073709551616", 400, "seed", "64 bits"},
+    {API_CHAT, "\"seed\": -9223372036854775809", 400, "seed", "64 bits"},
+    {API_CHAT, "\"reasoning_effort\": 1e999", 400, "reasoning_effort", "a number beyond 64 bits"},
+    {API_CHAT, "\"stop\": 12345678901234567890", 400, "stop", "a number beyond 64 bits"},
+    {API_CHAT, "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"returns\": {}}}]", 400,
+     "tools[0].function.returns", "tools[0].function.returns"},
     {API_CHAT, "\"max_tokens\": \"7\"", 400, "max_tokens", "a text"},
     {API_CHAT, "\"max_tokens\": 1, \"max_completion_tokens\": 2", 400, "max_tokens", "give one"},
     {API_COMPLETION, "\"max_completion_tokens\": 2", 400, "max_completion_tokens", "not known"},
     {API_CHAT, "\"temperature\": NaN", 400, "", "no JSON"},
-    {API_CHAT, "\"temperature\": 1e999", 400, "", "overflow"},
+    {API_CHAT, "\"temperature\": 1e999", 400, "temperature", "beyond 64 bits"},
     {API_CHAT, "\"temperature\": -0.1", 400, "temperature", "from 0 to"},
     {API_CHAT, "\"temperature\": 1e300", 400, "temperature", "from 0 to"},
     {API_CHAT, "\"temperature\": true", 400, "temperature", "a number"},
@@ -147,7 +154,8 @@ static const struct refused bodies[] = {
     {API_CHAT, "", 400, "", "the body is empty"},
     {API_CHAT, "[]", 400, "", "a JSON object"},
     {API_CHAT, "{} x", 400, "", "no JSON"},
-    {API_CHAT, "{\"a\": \"\\u0000\"}", 400, "", "the character \\u0000 can't be read"},
+    {API_CHAT, "{\"a\": \"\\u0000\"}", 400, "messages", "missing"},
+    {API_COMPLETION, "{\"prompt\": 12345678901234567890}", 400, "prompt", "a number beyond 64 bits"},
     {API_CHAT, "{\"a\": \"\xFF\"}", 400, "", "no JSON"},
     {API_CHAT, "{}", 400, "messages", "missing"},
     {API_COMPLETION, "{}", 400, "prompt", "missing"},
@@ -395,8 +403,40 @@ static void templates_get_what_they_expect(void **state) {
     assert_int_equal(used(), before);
 }
 
+/* What the server writes, or a JSON schema may hold, is taken: numbers beyond 64 bits, halves of surrogate
+ * pairs, \u0000. */
+static void what_answers_hold_is_taken(void **state) {
+    (void)state;
+    static const char body[] =
+        "{\"seed\": 9223372036854775808, \"messages\": [{\"role\": \"user\", \"content\": "
+        "\"a\\u0000\\ud800\"}, "
+        "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\", \"type\": "
+        "\"function\", "
+        "\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 12345678901234567890, \\\"y\\\": "
+        "1e400, "
+        "\\\"z\\\": \\\"\\\\ud800\\\\u0000\\\"}\"}}]}], \"tools\": [{\"type\": \"function\", \"function\": "
+        "{\"name\": \"f\", \"parameters\": {\"properties\": {\"s\": {\"maximum\": "
+        "18446744073709551615}}}}}]}";
+    struct api_request r;
+    struct api_failure why;
+    if (!api_request_read(API_CHAT, body, sizeof body - 1, &model, &r, &why))
+        fail_msg("%s: %s", why.param, why.text);
+    assert_true(r.sampling.seed == (uint64_t)1 << 63);
+    const json_t *messages = json_object_get(r.variables[0], "messages");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(messages, 0), "content")),
+                        "a\xEF\xBF\xBD\xEF\xBF\xBD");
+    const json_t *call = json_array_get(json_object_get(json_array_get(messages, 1), "tool_calls"), 0);
+    const json_t *arguments = json_object_get(json_object_get(call, "function"), "arguments");
+    size_t n = 0;
+    assert_string_equal(chat_json_long_number(json_object_get(arguments, "x"), &n), "12345678901234567890");
+    assert_string_equal(chat_json_long_number(json_object_get(arguments, "y"), &n), "1e400");
+    assert_string_equal(json_string_value(json_object_get(arguments, "z")), "\xEF\xBF\xBD\xEF\xBF\xBD");
+    api_request_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_answers_hold_is_taken),
         cmocka_unit_test(fields_are_refused_by_name),
         cmocka_unit_test(bodies_are_refused_by_place),
         cmocka_unit_test(bounds),
