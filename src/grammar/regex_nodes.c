@@ -11,12 +11,16 @@ static struct regex *lay_out(struct carve *c, uint32_t nodes, struct regex *made
     struct regex *r = carve_take(c, 1, sizeof *r);
     made->max_nodes = nodes;
     made->max_members = 4 * nodes;
-    made->max_stack = 4 * nodes;
+    made->max_stack = 2 * nodes;
+    made->max_texts = 8 * nodes;
+    made->max_rules = nodes / 4;
     made->index_mask = 2 * nodes - 1;
     made->memo_mask = nodes - 1;
     made->nodes = carve_take(c, nodes, sizeof *made->nodes);
     made->members = carve_take(c, made->max_members, sizeof *made->members);
     made->stack = carve_take(c, made->max_stack, sizeof *made->stack);
+    made->texts = carve_take(c, made->max_texts, 1);
+    made->rules = carve_take(c, made->max_rules, sizeof *made->rules);
     made->index = carve_take(c, 2 * (uint64_t)nodes, sizeof *made->index);
     made->memo = carve_take(c, nodes, sizeof *made->memo);
     made->cells = carve_take(c, 4 * (uint64_t)nodes, sizeof *made->cells);
@@ -37,10 +41,11 @@ struct regex *regex_lay_out(void *memory, uint32_t nodes) {
     struct carve c = carve_in(memory, bytes);
     struct regex made = {0};
     struct regex *r = lay_out(&c, nodes, &made);
-    memset(memory, 0, bytes);
     *r = made;
-    r->nodes[REGEX_EMPTY] = (struct regex_node){.kind = REGEX_KIND_EMPTY, .accepts = true, .depth = 1};
-    r->nodes[REGEX_DEAD].depth = 1;
+    memset(r->index, 0, (r->index_mask + (size_t)1) * sizeof *r->index);
+    memset(r->memo, 0, (r->memo_mask + (size_t)1) * sizeof *r->memo);
+    r->nodes[REGEX_DEAD] = (struct regex_node){.kind = REGEX_KIND_NONE};
+    r->nodes[REGEX_EMPTY] = (struct regex_node){.kind = REGEX_KIND_EMPTY, .accepts = true};
     r->n_nodes = r->kept_nodes = 2;
     r->max_steps = 64 * (uint64_t)nodes;
     return r;
@@ -65,6 +70,11 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 
 static uint64_t hash_node(const struct regex *r, const struct regex_node *n) {
     uint64_t h = mix(n->kind, n->b);
+    if (n->kind == REGEX_KIND_TEXT) {
+        for (uint32_t i = 0; i < n->b; i++)
+            h = mix(h, r->texts[n->a + i]);
+        return h;
+    }
     h = mix(mix(h, n->lo), n->hi);
     if (n->kind != REGEX_KIND_OR)
         return mix(h, n->a);
@@ -76,6 +86,8 @@ static uint64_t hash_node(const struct regex *r, const struct regex_node *n) {
 static bool equal(const struct regex *r, const struct regex_node *x, const struct regex_node *y) {
     if (x->kind != y->kind || x->b != y->b || x->lo != y->lo || x->hi != y->hi)
         return false;
+    if (x->kind == REGEX_KIND_TEXT)
+        return x->a == y->a || memcmp(r->texts + x->a, r->texts + y->a, x->b) == 0;
     if (x->kind != REGEX_KIND_OR)
         return x->a == y->a;
     return memcmp(r->members + x->a, r->members + y->a, x->b * sizeof *r->members) == 0;
@@ -95,20 +107,31 @@ static uint32_t intern(struct regex *r, struct regex_node n) {
     uint32_t *place = find(r, &n);
     if (*place != 0)
         return *place;
-    if (n.depth > REGEX_MAX_DEPTH)
-        fail(r, REGEX_DEPTH);
-    else if (r->n_nodes == r->max_nodes)
+    if (r->n_nodes == r->max_nodes) {
         fail(r, REGEX_FULL);
-    if (r->result != REGEX_OK)
         return REGEX_DEAD;
+    }
     r->nodes[r->n_nodes] = n;
     *place = r->n_nodes;
     return r->n_nodes++;
 }
 
+static bool single(const struct regex_set *set, uint8_t *byte) {
+    int n = 0;
+    for (int i = 0; i < 4; i++) {
+        n += __builtin_popcountll(set->bits[i]);
+        if (set->bits[i] != 0)
+            *byte = (uint8_t)(64 * i + __builtin_ctzll(set->bits[i]));
+    }
+    return n == 1;
+}
+
 uint32_t regex_make_bytes(struct regex *r, const struct regex_set *set) {
+    uint8_t byte = 0;
     if ((set->bits[0] | set->bits[1] | set->bits[2] | set->bits[3]) == 0)
         return REGEX_DEAD;
+    if (single(set, &byte))
+        return regex_make_text(r, &byte, 1);
     uint32_t i = 0;
     while (i < r->n_sets && memcmp(&r->sets[i], set, sizeof *set) != 0)
         i++;
@@ -120,27 +143,66 @@ uint32_t regex_make_bytes(struct regex *r, const struct regex_set *set) {
     }
     if (i == r->n_sets)
         r->sets[r->n_sets++] = *set;
-    return intern(r, (struct regex_node){.kind = REGEX_KIND_BYTES, .a = i, .depth = 1});
+    return intern(r, (struct regex_node){.kind = REGEX_KIND_BYTES, .a = i});
 }
 
-uint32_t regex_make_anchor(struct regex *r, enum regex_kind kind) {
+uint32_t regex_make_text(struct regex *r, const void *bytes, uint32_t n) {
+    CHECK(!r->sealed);
+    if (n == 0)
+        return REGEX_EMPTY;
+    if (r->max_texts - r->n_texts < n) {
+        fail(r, REGEX_FULL);
+        return REGEX_DEAD;
+    }
+    memcpy(r->texts + r->n_texts, bytes, n);
+    uint32_t before = r->n_nodes;
+    uint32_t node = intern(r, (struct regex_node){.kind = REGEX_KIND_TEXT, .a = r->n_texts, .b = n});
+    if (r->n_nodes > before)
+        r->n_texts += n;
+    regex_spend(r, n / 16);
+    return node;
+}
+
+uint32_t regex_make_tail(struct regex *r, const struct regex_node *text) {
+    if (text->b == 1)
+        return REGEX_EMPTY;
+    regex_spend(r, text->b / 16);
+    return intern(r, (struct regex_node){.kind = REGEX_KIND_TEXT, .a = text->a + 1, .b = text->b - 1});
+}
+
+uint32_t regex_make_anchor(struct regex *r, enum regex_kind kind, uint32_t at) {
     CHECK(kind == REGEX_KIND_BEGIN || kind == REGEX_KIND_END);
-    return intern(r, (struct regex_node){.kind = (uint8_t)kind, .anchored = true, .depth = 1});
+    return intern(r, (struct regex_node){.kind = (uint8_t)kind, .anchored = true, .a = at});
 }
 
-uint32_t regex_make_concat(struct regex *r, uint32_t a, uint32_t b) {
+/* a is no CONCAT. */
+static uint32_t join(struct regex *r, uint32_t a, uint32_t b) {
     if (a == REGEX_DEAD || b == REGEX_DEAD)
         return REGEX_DEAD;
     if (a == REGEX_EMPTY || b == REGEX_EMPTY)
         return a == REGEX_EMPTY ? b : a;
     const struct regex_node *x = &r->nodes[a], *y = &r->nodes[b];
-    uint32_t depth = x->accepts && y->depth > x->depth ? y->depth : x->depth;
     return intern(r, (struct regex_node){.kind = REGEX_KIND_CONCAT,
                                          .accepts = x->accepts && y->accepts,
                                          .anchored = x->anchored || y->anchored,
-                                         .depth = depth + 1,
+                                         .boolean = x->boolean || y->boolean,
                                          .a = a,
                                          .b = b});
+}
+
+/* A list to the right, so that the rest of a text is one node however it was reached. */
+uint32_t regex_make_concat(struct regex *r, uint32_t a, uint32_t b) {
+    if (a == REGEX_DEAD || b == REGEX_DEAD)
+        return REGEX_DEAD;
+    if (b == REGEX_EMPTY)
+        return a;
+    uint32_t mark = r->n_stack;
+    for (; r->nodes[a].kind == REGEX_KIND_CONCAT; a = r->nodes[a].b)
+        regex_push(r, r->nodes[a].a);
+    uint32_t made = join(r, a, b);
+    while (r->n_stack > mark)
+        made = join(r, r->stack[--r->n_stack], made);
+    return made;
 }
 
 uint32_t regex_make_repeat(struct regex *r, uint32_t a, uint32_t lo, uint32_t hi) {
@@ -158,10 +220,74 @@ uint32_t regex_make_repeat(struct regex *r, uint32_t a, uint32_t lo, uint32_t hi
     return intern(r, (struct regex_node){.kind = REGEX_KIND_REPEAT,
                                          .accepts = lo == 0,
                                          .anchored = x->anchored,
-                                         .depth = x->depth + 1,
+                                         .boolean = x->boolean,
                                          .a = a,
                                          .lo = lo,
                                          .hi = hi});
+}
+
+uint32_t regex_make_not(struct regex *r, uint32_t a) {
+    const struct regex_node *x = &r->nodes[a];
+    if (x->kind == REGEX_KIND_NOT)
+        return x->a;
+    return intern(
+        r, (struct regex_node){.kind = REGEX_KIND_NOT, .accepts = !x->accepts, .boolean = true, .a = a});
+}
+
+static bool is_everything(const struct regex *r, uint32_t a) {
+    return r->nodes[a].kind == REGEX_KIND_NOT && r->nodes[a].a == REGEX_DEAD;
+}
+
+uint32_t regex_make_and(struct regex *r, uint32_t a, uint32_t b) {
+    if (a == REGEX_DEAD || b == REGEX_DEAD)
+        return REGEX_DEAD;
+    if (a == b || is_everything(r, b))
+        return a;
+    if (is_everything(r, a))
+        return b;
+    if (a == REGEX_EMPTY || b == REGEX_EMPTY)
+        return r->nodes[a].accepts && r->nodes[b].accepts ? REGEX_EMPTY : REGEX_DEAD;
+    uint32_t made = intern(r, (struct regex_node){.kind = REGEX_KIND_AND,
+                                                  .accepts = r->nodes[a].accepts && r->nodes[b].accepts,
+                                                  .boolean = true,
+                                                  .a = ARITH_MIN(a, b),
+                                                  .b = ARITH_MAX(a, b)});
+    return !r->sealed || r->searching || regex_is_alive(r, made) ? made : REGEX_DEAD;
+}
+
+uint32_t regex_make_rule(struct regex *r, uint32_t *rule) {
+    CHECK(!r->sealed);
+    if (r->n_rules == r->max_rules) {
+        fail(r, REGEX_FULL);
+        return REGEX_DEAD;
+    }
+    *rule = r->n_rules;
+    r->rules[r->n_rules] = (struct regex_rule){.body = REGEX_DEAD};
+    return intern(r, (struct regex_node){.kind = REGEX_KIND_RULE, .boolean = true, .a = r->n_rules++});
+}
+
+void regex_set_rule(struct regex *r, uint32_t rule, uint32_t body) {
+    if (r->result == REGEX_OK)
+        r->rules[rule].body = body;
+}
+
+uint32_t regex_make_like(struct regex *r, const struct regex_node *n, uint32_t a, uint32_t b, uint32_t mark) {
+    switch ((enum regex_kind)n->kind) {
+    case REGEX_KIND_CONCAT:
+        return regex_make_concat(r, a, b);
+    case REGEX_KIND_OR:
+        return regex_take_or(r, mark);
+    case REGEX_KIND_REPEAT:
+        return regex_make_repeat(r, a, n->lo, n->hi);
+    case REGEX_KIND_AND:
+        return regex_make_and(r, a, b);
+    case REGEX_KIND_NOT:
+        return regex_make_not(r, a);
+    default:
+        break;
+    }
+    CHECK(!"a node with parts");
+    return REGEX_DEAD;
 }
 
 void regex_push(struct regex *r, uint32_t node) {
@@ -203,13 +329,13 @@ static uint32_t intern_or(struct regex *r, const uint32_t *list, uint32_t n) {
         fail(r, REGEX_FULL);
         return REGEX_DEAD;
     }
-    struct regex_node made = {.kind = REGEX_KIND_OR, .a = r->n_members, .b = n, .depth = 1};
+    struct regex_node made = {.kind = REGEX_KIND_OR, .a = r->n_members, .b = n};
     memcpy(r->members + r->n_members, list, n * sizeof *list);
     for (uint32_t i = 0; i < n; i++) {
         const struct regex_node *m = &r->nodes[list[i]];
         made.accepts |= m->accepts;
         made.anchored |= m->anchored;
-        made.depth = ARITH_MAX(made.depth, m->depth + 1);
+        made.boolean |= m->boolean;
     }
     uint32_t before = r->n_nodes, node = intern(r, made);
     if (r->n_nodes > before)
@@ -234,51 +360,34 @@ uint32_t regex_take_or(struct regex *r, uint32_t mark) {
     return kept == 0 ? REGEX_DEAD : kept == 1 ? list[0] : intern_or(r, list, kept);
 }
 
-/* Balanced, so that the depth is the logarithm of the length. */
-static uint32_t concat_range(struct regex *r, const uint32_t *list, uint32_t n) {
-    if (n <= 1)
-        return n == 0 ? REGEX_EMPTY : list[0];
-    uint32_t a = concat_range(r, list, n / 2);
-    return regex_make_concat(r, a, concat_range(r, list + n / 2, n - n / 2));
+/* Texts that follow each other become one. */
+static void merge_texts(struct regex *r, uint32_t mark) {
+    uint32_t kept = mark;
+    for (uint32_t i = mark; i < r->n_stack;) {
+        uint8_t bytes[256];
+        uint32_t first = r->stack[i], n = 0, count = 0;
+        for (; i < r->n_stack && r->nodes[r->stack[i]].kind == REGEX_KIND_TEXT &&
+               r->nodes[r->stack[i]].b <= sizeof bytes - n;
+             i++, count++) {
+            memcpy(bytes + n, r->texts + r->nodes[r->stack[i]].a, r->nodes[r->stack[i]].b);
+            n += r->nodes[r->stack[i]].b;
+        }
+        if (count == 0)
+            i++;
+        r->stack[kept++] = count <= 1 ? first : regex_make_text(r, bytes, n);
+    }
+    r->n_stack = kept;
 }
 
 uint32_t regex_take_concat(struct regex *r, uint32_t mark) {
-    uint32_t node = concat_range(r, r->stack + mark, r->n_stack - mark);
-    r->n_stack = mark;
-    return node;
-}
-
-static void find_classes(struct regex *r) {
-    r->n_classes = 0;
-    for (int byte = 0; byte < 256; byte++) {
-        uint32_t c = 0;
-        for (; c < r->n_classes; c++) {
-            int other = r->first_of[c];
-            uint32_t i = 0;
-            while (i < r->n_sets && (r->sets[i].bits[byte / 64] >> byte % 64 & 1) ==
-                                        (r->sets[i].bits[other / 64] >> other % 64 & 1))
-                i++;
-            if (i == r->n_sets)
-                break;
-        }
-        if (c == r->n_classes)
-            r->first_of[r->n_classes++] = (uint8_t)byte;
-        r->class_of[byte] = (uint8_t)c;
+    if (!r->sealed)
+        merge_texts(r, mark);
+    uint32_t node = REGEX_EMPTY;
+    while (r->n_stack > mark) {
+        uint32_t a = r->stack[--r->n_stack];
+        node = regex_make_concat(r, a, node);
     }
-}
-
-void regex_seal(struct regex *r, uint32_t start) {
-    CHECK(r->result == REGEX_OK && !r->nodes[start].anchored);
-    r->start = start;
-    find_classes(r);
-    r->max_rows = 4 * r->max_nodes / r->n_classes;
-    r->n_rows = 1;
-    CHECK(r->max_rows >= 2);
-    r->kept_nodes = 2;
-    r->kept_members = 0;
-    regex_collect(r, NULL, 0);
-    r->kept_nodes = r->n_nodes;
-    r->kept_members = r->n_members;
+    return node;
 }
 
 uint32_t regex_start(const struct regex *r) {
@@ -300,12 +409,22 @@ static void forget_transitions(struct regex *r) {
     r->n_rows = 1;
 }
 
+static bool has_b(const struct regex_node *x) {
+    return x->kind == REGEX_KIND_CONCAT || x->kind == REGEX_KIND_AND;
+}
+
+static bool has_a(const struct regex_node *x) {
+    return has_b(x) || x->kind == REGEX_KIND_REPEAT || x->kind == REGEX_KIND_NOT;
+}
+
 /* Nodes are made after what they consist of, so one pass downwards marks all, and moving them down in order
  * keeps the order of numbers, which alternatives are sorted by. */
 static void mark_needed(struct regex *r, const uint32_t *states, size_t n) {
     for (uint32_t i = 0; i < r->n_nodes; i++)
         r->nodes[i].needed = i < r->kept_nodes;
-    r->nodes[r->start].needed = true;
+    r->nodes[r->start].needed = r->nodes[r->plain_char].needed = true;
+    for (uint32_t i = 0; i < r->n_rules; i++)
+        r->nodes[r->rules[i].body].needed = true;
     for (size_t i = 0; i < n; i++) {
         CHECK(states[i] < r->n_nodes);
         r->nodes[states[i]].needed = true;
@@ -314,9 +433,9 @@ static void mark_needed(struct regex *r, const uint32_t *states, size_t n) {
         const struct regex_node *x = &r->nodes[i];
         if (!x->needed)
             continue;
-        if (x->kind == REGEX_KIND_CONCAT)
-            r->nodes[x->a].needed = r->nodes[x->b].needed = true;
-        else if (x->kind == REGEX_KIND_REPEAT)
+        if (has_b(x))
+            r->nodes[x->b].needed = true;
+        if (has_a(x))
             r->nodes[x->a].needed = true;
         for (uint32_t k = 0; x->kind == REGEX_KIND_OR && k < x->b; k++)
             r->nodes[r->members[x->a + k]].needed = true;
@@ -335,9 +454,9 @@ void regex_collect(struct regex *r, uint32_t *states, size_t n) {
         struct regex_node x = r->nodes[i];
         if (!x.needed)
             continue;
-        if (x.kind == REGEX_KIND_CONCAT)
+        if (has_b(&x))
             x.b = moved[x.b];
-        if (x.kind == REGEX_KIND_CONCAT || x.kind == REGEX_KIND_REPEAT)
+        if (has_a(&x))
             x.a = moved[x.a];
         if (x.kind == REGEX_KIND_OR) {
             for (uint32_t k = 0; k < x.b; k++)
@@ -354,6 +473,9 @@ void regex_collect(struct regex *r, uint32_t *states, size_t n) {
     r->n_nodes = n_nodes;
     r->n_members = n_members;
     r->start = moved[r->start];
+    r->plain_char = moved[r->plain_char];
+    for (uint32_t i = 0; i < r->n_rules; i++)
+        r->rules[i].body = moved[r->rules[i].body];
     for (size_t i = 0; i < n; i++)
         states[i] = moved[states[i]];
     r->result = REGEX_OK;

@@ -29,6 +29,7 @@ struct parser {
     size_t length, at;
     uint32_t groups;
     struct points *points;
+    enum regex_spelling spelling;
     stator_error *e;
     stator_status status;
 };
@@ -193,7 +194,28 @@ static void push_utf8(struct parser *p, uint32_t first, uint32_t last, uint32_t 
     regex_push(p->r, node);
 }
 
-/* One of p->points, in UTF-8. Surrogates are no characters. */
+/* Pushes the escape that a JSON string needs for c. */
+static void push_escaped(struct regex *r, uint32_t c) {
+    static const char digits[] = "0123456789abcdef";
+    static const char letters[32] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+    char text[6] = {'\\', 'u', '0', '0', digits[c >> 4 & 15], digits[c & 15]};
+    char letter = c >= ' ' ? (char)c : letters[c];
+    if (letter != '\0')
+        text[1] = letter;
+    uint32_t node = regex_make_text(r, text, letter != '\0' ? 2 : 6);
+    regex_push(r, node);
+}
+
+static void push_ascii(struct parser *p, const struct range *x, struct regex_set *raw) {
+    for (uint32_t b = x->first; b <= x->last && b < 0x80; b++) {
+        if (p->spelling == REGEX_QUOTED && (b < ' ' || b == '"' || b == '\\'))
+            push_escaped(p->r, b);
+        else
+            raw->bits[b / 64] |= 1ull << b % 64;
+    }
+}
+
+/* One of p->points. Surrogates are no characters. */
 static uint32_t make_class(struct parser *p) {
     static const struct {
         uint32_t first, last, bytes;
@@ -203,8 +225,7 @@ static uint32_t make_class(struct parser *p) {
     tidy(p->points);
     for (uint32_t i = 0; i < p->points->n && going(p); i++) {
         struct range x = p->points->ranges[i];
-        for (uint32_t b = x.first; b <= x.last && b < 0x80; b++)
-            ascii.bits[b / 64] |= 1ull << b % 64;
+        push_ascii(p, &x, &ascii);
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             uint32_t first = ARITH_MAX(x.first, parts[k].first), last = ARITH_MIN(x.last, parts[k].last);
             if (first <= last)
@@ -213,6 +234,16 @@ static uint32_t make_class(struct parser *p) {
     }
     regex_push(p->r, regex_make_bytes(p->r, &ascii));
     return regex_take_or(p->r, mark);
+}
+
+uint32_t regex_make_points(struct regex *r, const uint32_t *ranges, uint32_t n,
+                           enum regex_spelling spelling) {
+    struct points points = {.n = n};
+    struct parser p = {.r = r, .points = &points, .spelling = spelling, .status = STATOR_OK};
+    CHECK(n <= MAX_RANGES);
+    for (uint32_t i = 0; i < n; i++)
+        points.ranges[i] = (struct range){ranges[2 * i], ranges[2 * i + 1]};
+    return make_class(&p);
 }
 
 static int hex_digit(int c) {
@@ -399,9 +430,9 @@ static uint32_t parse_atom(struct parser *p) {
     if (eat(p, "["))
         return parse_class(p);
     if (eat(p, "^"))
-        return regex_make_anchor(p->r, REGEX_KIND_BEGIN);
+        return regex_make_anchor(p->r, REGEX_KIND_BEGIN, (uint32_t)p->at - 1);
     if (eat(p, "$"))
-        return regex_make_anchor(p->r, REGEX_KIND_END);
+        return regex_make_anchor(p->r, REGEX_KIND_END, (uint32_t)p->at - 1);
     if (eat(p, ".")) {
         p->points->n = 0;
         add_others(p, line_ends, 3);
@@ -498,7 +529,7 @@ static uint32_t anchor(struct parser *p, uint32_t node, uint32_t any, bool begin
     if (!regex_spend(r, 1))
         return REGEX_DEAD;
     if ((x->kind == REGEX_KIND_BEGIN && !begins) || (x->kind == REGEX_KIND_END && !ends)) {
-        wrong(p, 0, "%s is not supported",
+        wrong(p, x->a, "%s is not supported",
               x->kind == REGEX_KIND_BEGIN ? "^ behind something else" : "$ before something else");
         return REGEX_DEAD;
     }
@@ -515,8 +546,14 @@ static uint32_t anchor(struct parser *p, uint32_t node, uint32_t any, bool begin
     }
     if (x->anchored) {
         CHECK(x->kind == REGEX_KIND_CONCAT);
-        uint32_t a = anchor(p, x->a, any, begins, false);
-        return regex_make_concat(r, a, anchor(p, x->b, any, false, ends));
+        for (; r->nodes[node].kind == REGEX_KIND_CONCAT && going(p);
+             node = r->nodes[node].b, begins = false) {
+            uint32_t part = anchor(p, r->nodes[node].a, any, begins, false);
+            regex_push(r, part);
+        }
+        uint32_t last = anchor(p, node, any, false, ends);
+        regex_push(r, last);
+        return regex_take_concat(r, mark);
     }
     regex_push(r, begins ? any : REGEX_EMPTY);
     regex_push(r, node);
@@ -524,33 +561,33 @@ static uint32_t anchor(struct parser *p, uint32_t node, uint32_t any, bool begin
     return regex_take_concat(r, mark);
 }
 
-static stator_status finish(struct parser *p, uint32_t nodes) {
-    if (p->status != STATOR_OK)
-        return p->status;
-    switch (p->r->result) {
-    case REGEX_OK:
-        return STATOR_OK;
+stator_status regex_ran_out(const struct regex *r, const char *what, stator_error *e) {
+    switch (r->result) {
     case REGEX_FULL:
-        return error_set(p->e, STATOR_DOES_NOT_FIT,
-                         "regular expression: it needs more than %u nodes or %u sets of bytes", nodes,
-                         REGEX_MAX_SETS);
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s: it needs more than %u nodes or %u sets of bytes", what,
+                         r->max_nodes, REGEX_MAX_SETS);
     case REGEX_STEPS:
-        return error_set(p->e, STATOR_DOES_NOT_FIT,
-                         "regular expression: it needs more than %llu steps to compile",
-                         (unsigned long long)p->r->max_steps);
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s: it needs more than %llu steps to compile", what,
+                         (unsigned long long)r->max_steps);
     case REGEX_DEPTH:
+        return error_set(e, STATOR_DOES_NOT_FIT, "%s: it is nested deeper than %u", what, REGEX_MAX_DEPTH);
+    case REGEX_OK:
         break;
     }
-    return error_set(p->e, STATOR_DOES_NOT_FIT, "regular expression: it is nested deeper than %u",
-                     REGEX_MAX_DEPTH);
+    CHECK(!"something has run out");
+    return STATOR_USAGE;
 }
 
-stator_status regex_compile(void *memory, uint32_t nodes, const char *text, size_t length,
-                            enum regex_anchoring anchoring, struct regex **r, stator_error *e) {
+stator_status regex_parse(struct regex *r, const char *text, size_t length, enum regex_anchoring anchoring,
+                          enum regex_spelling spelling, uint32_t *node, stator_error *e) {
     struct points points = {.n = 0};
-    struct parser p = {
-        .text = (const uint8_t *)text, .length = length, .points = &points, .e = e, .status = STATOR_OK};
-    p.r = regex_lay_out(memory, nodes);
+    struct parser p = {.r = r,
+                       .text = (const uint8_t *)text,
+                       .length = length,
+                       .points = &points,
+                       .spelling = spelling,
+                       .e = e,
+                       .status = STATOR_OK};
     if (length > REGEX_TEXT_LIMIT)
         return error_set(e, STATOR_USAGE, "regular expression: %zu bytes, at most %u are allowed", length,
                          REGEX_TEXT_LIMIT);
@@ -559,15 +596,23 @@ stator_status regex_compile(void *memory, uint32_t nodes, const char *text, size
         add(&p, 0, LAST_POINT);
         any = regex_make_repeat(p.r, make_class(&p), 0, REGEX_FOREVER);
     }
-    uint32_t node = parse_alternatives(&p);
+    *node = parse_alternatives(&p);
     if (going(&p) && p.at < length)
         wrong(&p, p.at, ") without (");
     if (going(&p))
-        node = anchor(&p, node, any, true, true);
-    stator_status st = finish(&p, nodes);
+        *node = anchor(&p, *node, any, true, true);
+    return p.status;
+}
+
+stator_status regex_compile(void *memory, uint32_t nodes, const char *text, size_t length,
+                            enum regex_anchoring anchoring, struct regex **r, stator_error *e) {
+    struct regex *made = regex_lay_out(memory, nodes);
+    uint32_t node = REGEX_DEAD, left;
+    stator_status st = regex_parse(made, text, length, anchoring, REGEX_RAW, &node, e);
     if (st != STATOR_OK)
         return st;
-    regex_seal(p.r, node);
-    *r = p.r;
+    if (!regex_seal(made, node, &left))
+        return regex_ran_out(made, "regular expression", e);
+    *r = made;
     return STATOR_OK;
 }

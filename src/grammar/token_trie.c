@@ -1,44 +1,97 @@
-/* The tree as an array in the order of a walk: a node is followed by what begins with it. */
+/* A tree is an array in the order of a walk: a node is followed by what begins with it. */
 #include "grammar/token_trie.h"
 
 #include "base/arith.h"
 #include "base/carve.h"
+#include "grammar/plain_text.h"
 #include "grammar/regex_nodes.h"
 
 #include <string.h>
 
 #define NONE UINT32_MAX
+#define LIST 0x80000000u /* of a node: the rest is a place in `lists`; in a list: the last token */
 
 struct trie_node {
-    uint32_t end;   /* the first node that does not begin with this one */
-    uint32_t token; /* the first token that ends here, or NONE */
-    uint16_t depth; /* from 1 */
-    uint8_t byte;
+    uint32_t end_byte; /* the first node that does not begin with this one, << 8, and the byte */
+    uint32_t token;    /* that ends here; LIST and a place if there are several; or NONE */
+};
+
+struct tree {
+    struct trie_node *nodes;
+    uint32_t *lists; /* tokens with the same bytes */
+    uint32_t n_nodes, n_lists;
+};
+
+/* What a tree has of a vocabulary. */
+enum part {
+    PART_ALL,      /* every token */
+    PART_REST,     /* those that are not plain */
+    PART_NO_SHORT, /* those that are not plain, or longer than PLAIN_TEXT_SHORT characters */
+    PART_BEHIND,   /* of those that are not plain: what is behind the plain beginning */
+    N_PARTS,
 };
 
 struct token_trie {
-    struct trie_node *nodes;
-    uint32_t *same; /* of a token: the next one with the same bytes, or NONE */
-    uint32_t n_nodes, n_tokens, longest;
+    struct tree trees[N_PARTS];
+    uint64_t *plain, *shorts; /* masks */
+    uint32_t n_tokens, n_words, longest;
 };
 
-static int compare(const struct token_bytes *tokens, uint32_t a, uint32_t b) {
-    uint32_t n = ARITH_MIN(tokens[a].n, tokens[b].n);
-    int c = n == 0 ? 0 : memcmp(tokens[a].bytes, tokens[b].bytes, n);
-    if (c == 0 && tokens[a].n != tokens[b].n)
-        c = tokens[a].n < tokens[b].n ? -1 : 1;
+/* Tokens in an order, as a part sees them. */
+struct view {
+    const struct token_bytes *tokens;
+    const uint32_t *order;
+    uint32_t n;
+    enum part part;
+};
+
+/* False: the part does not have the token. */
+static bool see(const struct token_bytes *token, enum part part, struct token_bytes *seen) {
+    uint32_t characters, plain;
+    *seen = *token;
+    if (token->n == 0 || part == PART_ALL)
+        return token->n > 0;
+    plain = plain_text_length(token->bytes, token->n, &characters);
+    if (part == PART_BEHIND) {
+        seen->bytes += plain;
+        seen->n -= plain;
+    }
+    return plain < token->n || (part == PART_NO_SHORT && characters > PLAIN_TEXT_SHORT);
+}
+
+static int compare(const struct token_bytes *tokens, enum part part, uint32_t a, uint32_t b) {
+    struct token_bytes x, y;
+    bool has_a = see(&tokens[a], part, &x), has_b = see(&tokens[b], part, &y);
+    if (has_a != has_b)
+        return has_a ? -1 : 1;
+    uint32_t n = ARITH_MIN(x.n, y.n);
+    int c = n == 0 ? 0 : memcmp(x.bytes, y.bytes, n);
+    if (c == 0 && x.n != y.n)
+        c = x.n < y.n ? -1 : 1;
     return c != 0 ? c : a < b ? -1 : a > b;
 }
 
-static void sift(const struct token_bytes *tokens, uint32_t *order, uint32_t at, uint32_t n) {
+static void sift(const struct token_bytes *tokens, enum part part, uint32_t *order, uint32_t at, uint32_t n) {
     for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && compare(tokens, order[child], order[child + 1]) < 0)
+        if (child + 1 < n && compare(tokens, part, order[child], order[child + 1]) < 0)
             child++;
-        if (compare(tokens, order[at], order[child]) >= 0)
+        if (compare(tokens, part, order[at], order[child]) >= 0)
             return;
         uint32_t x = order[at];
         order[at] = order[child];
         order[child] = x;
+    }
+}
+
+/* In place and without a call of libc, which may allocate. */
+static void sort(const struct token_bytes *tokens, enum part part, uint32_t *order, uint32_t n) {
+    for (uint32_t i = n / 2; i-- > 0;)
+        sift(tokens, part, order, i, n);
+    for (uint32_t end = n; end > 1;) {
+        uint32_t x = order[--end];
+        order[end] = order[0];
+        order[0] = x;
+        sift(tokens, part, order, 0, end);
     }
 }
 
@@ -49,25 +102,58 @@ static uint32_t common(const struct token_bytes *a, const struct token_bytes *b)
     return n;
 }
 
-static uint32_t count_nodes(const struct token_bytes *tokens, uint32_t n, const uint32_t *order) {
-    uint32_t nodes = 0; /* at most 2^24 x 4096: checked in 64 bits by the caller */
-    for (uint32_t i = 0; i < n; i++)
-        nodes += tokens[order[i]].n - (i == 0 ? 0 : common(&tokens[order[i - 1]], &tokens[order[i]]));
-    return nodes;
+/* Nodes and places in lists of a tree. */
+static void count(const struct view *v, uint64_t *n_nodes, uint64_t *n_lists) {
+    struct token_bytes last = {NULL, 0}, x;
+    bool doubled = false;
+    *n_nodes = *n_lists = 0;
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (!see(&v->tokens[v->order[i]], v->part, &x))
+            continue;
+        uint32_t shared = common(&last, &x);
+        bool same = shared == x.n && shared == last.n;
+        *n_nodes += x.n - shared;
+        *n_lists += same ? doubled ? 1 : 2 : 0;
+        doubled = same;
+        last = x;
+    }
 }
 
-static struct token_trie *lay_out(struct carve *c, uint32_t nodes, uint32_t tokens, struct token_trie *made) {
+static struct view view_of(const struct token_bytes *tokens, uint32_t n, const uint32_t *order,
+                           enum part part) {
+    return (struct view){tokens, part == PART_BEHIND ? order + n : order, n, part};
+}
+
+static struct token_trie *lay_out(struct carve *c, struct token_trie *made) {
     struct token_trie *t = carve_take(c, 1, sizeof *t);
-    made->n_nodes = nodes;
-    made->n_tokens = tokens;
-    made->nodes = carve_take(c, nodes, sizeof *made->nodes);
-    made->same = carve_take(c, tokens, sizeof *made->same);
+    made->n_words = (made->n_tokens + 63) / 64;
+    for (int i = 0; i < N_PARTS; i++) {
+        made->trees[i].nodes = carve_take(c, made->trees[i].n_nodes, sizeof *made->trees[i].nodes);
+        made->trees[i].lists = carve_take(c, made->trees[i].n_lists, sizeof *made->trees[i].lists);
+    }
+    made->plain = carve_take(c, made->n_words, sizeof *made->plain);
+    made->shorts = carve_take(c, made->n_words, sizeof *made->shorts);
     return t;
+}
+
+/* The sizes of all parts in *made. False: too many nodes. */
+static bool measure(const struct token_bytes *tokens, uint32_t n, const uint32_t *order,
+                    struct token_trie *made) {
+    *made = (struct token_trie){.n_tokens = n};
+    for (enum part part = 0; part < N_PARTS; part++) {
+        uint64_t n_nodes, n_lists;
+        struct view v = view_of(tokens, n, order, part);
+        count(&v, &n_nodes, &n_lists);
+        if (n_nodes >= TOKEN_TRIE_MAX_NODES)
+            return false;
+        made->trees[part].n_nodes = (uint32_t)n_nodes;
+        made->trees[part].n_lists = (uint32_t)n_lists;
+    }
+    return true;
 }
 
 stator_status token_trie_order(const struct token_bytes *tokens, uint32_t n, uint32_t *order, uint64_t *bytes,
                                stator_error *e) {
-    uint64_t all = 0;
     if (n > TOKEN_TRIE_MAX_TOKENS)
         return error_set(e, STATOR_DOES_NOT_FIT, "vocabulary: %u tokens, at most %u are supported", n,
                          TOKEN_TRIE_MAX_TOKENS);
@@ -76,62 +162,82 @@ stator_status token_trie_order(const struct token_bytes *tokens, uint32_t n, uin
             return error_set(e, STATOR_DOES_NOT_FIT,
                              "vocabulary: token %u has %u bytes, at most %u are supported", i, tokens[i].n,
                              TOKEN_TRIE_MAX_LENGTH);
-        all += tokens[i].n;
-        order[i] = i;
+        order[i] = order[n + i] = i;
     }
-    if (all >= NONE)
-        return error_set(e, STATOR_DOES_NOT_FIT,
-                         "vocabulary: %llu bytes of tokens, fewer than %u are supported",
-                         (unsigned long long)all, NONE);
-    for (uint32_t i = n / 2; i-- > 0;)
-        sift(tokens, order, i, n);
-    for (uint32_t end = n; end > 1;) {
-        uint32_t x = order[--end];
-        order[end] = order[0];
-        order[0] = x;
-        sift(tokens, order, 0, end);
-    }
+    sort(tokens, PART_ALL, order, n);
+    sort(tokens, PART_BEHIND, order + n, n);
     struct carve c = carve_count();
-    struct token_trie made = {0};
-    lay_out(&c, count_nodes(tokens, n, order), n, &made);
+    struct token_trie made;
+    if (!measure(tokens, n, order, &made))
+        return error_set(e, STATOR_DOES_NOT_FIT,
+                         "vocabulary: its tokens differ in too many bytes, fewer than %u are supported",
+                         TOKEN_TRIE_MAX_NODES);
+    lay_out(&c, &made);
     *bytes = c.used;
     return STATOR_OK;
 }
 
-/* Ends all nodes that are open and deeper than depth. path: the open node of each depth. */
-static void close_nodes(struct token_trie *t, const uint32_t *path, uint32_t from, uint32_t depth,
-                        uint32_t end) {
-    for (uint32_t d = from; d > depth; d--)
-        t->nodes[path[d]].end = end;
+static void add_token(struct tree *tree, struct trie_node *node, uint32_t token, uint32_t *n_lists) {
+    if (node->token == NONE) {
+        node->token = token;
+        return;
+    }
+    if ((node->token & LIST) == 0) {
+        tree->lists[*n_lists] = node->token;
+        node->token = LIST | *n_lists;
+        ++*n_lists;
+    } else {
+        tree->lists[*n_lists - 1] &= ~LIST;
+    }
+    tree->lists[*n_lists] = LIST | token;
+    ++*n_lists;
+}
+
+static void build(struct tree *tree, const struct view *v, uint32_t *longest) {
+    uint32_t path[TOKEN_TRIE_MAX_LENGTH + 1], at = 0, open = 0,
+                                              n_lists = 0; /* path: the open node of each depth */
+    struct token_bytes last = {NULL, 0}, x;
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (!see(&v->tokens[v->order[i]], v->part, &x))
+            continue;
+        uint32_t shared = common(&last, &x);
+        for (; open > shared; open--)
+            tree->nodes[path[open]].end_byte |= at << 8;
+        for (; open < x.n; at++) {
+            tree->nodes[at] = (struct trie_node){.token = NONE, .end_byte = x.bytes[open]};
+            path[++open] = at;
+        }
+        add_token(tree, &tree->nodes[path[open]], v->order[i], &n_lists);
+        *longest = ARITH_MAX(*longest, x.n);
+        last = x;
+    }
+    for (; open > 0; open--)
+        tree->nodes[path[open]].end_byte |= at << 8;
+    CHECK(at == tree->n_nodes && n_lists == tree->n_lists);
 }
 
 const struct token_trie *token_trie_build(void *memory, const struct token_bytes *tokens, uint32_t n,
                                           const uint32_t *order) {
-    uint32_t path[TOKEN_TRIE_MAX_LENGTH + 1], at = 0, open = 0, nodes = count_nodes(tokens, n, order);
-    struct token_trie made = {0};
+    struct token_trie made;
+    CHECK(measure(tokens, n, order, &made));
     struct carve counted = carve_count();
-    lay_out(&counted, nodes, n, &made);
+    lay_out(&counted, &made);
     struct carve c = carve_in(memory, counted.used);
-    struct token_trie *t = lay_out(&c, nodes, n, &made);
+    struct token_trie *t = lay_out(&c, &made);
     *t = made;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct token_bytes *x = &tokens[order[i]];
-        uint32_t shared = i == 0 ? 0 : common(&tokens[order[i - 1]], x);
-        t->same[order[i]] = NONE;
-        close_nodes(t, path, open, shared, at);
-        for (open = shared; open < x->n; at++) {
-            t->nodes[at] = (struct trie_node){.token = NONE, .byte = x->bytes[open]};
-            path[++open] = at;
-            t->nodes[at].depth = (uint16_t)open;
-        }
-        t->longest = ARITH_MAX(t->longest, x->n);
-        if (x->n == 0)
-            continue;
-        t->same[order[i]] = t->nodes[path[open]].token;
-        t->nodes[path[open]].token = order[i];
+    for (enum part part = 0; part < N_PARTS; part++) {
+        struct view v = view_of(tokens, n, order, part);
+        build(&t->trees[part], &v, &t->longest);
     }
-    close_nodes(t, path, open, 0, at);
-    CHECK(at == nodes);
+    memset(t->plain, 0, t->n_words * sizeof *t->plain);
+    memset(t->shorts, 0, t->n_words * sizeof *t->shorts);
+    for (uint32_t i = 0; i < n; i++) {
+        struct token_bytes x;
+        if (tokens[i].n > 0 && !see(&tokens[i], PART_REST, &x))
+            t->plain[i / 64] |= 1ull << i % 64;
+        if (tokens[i].n > 0 && !see(&tokens[i], PART_NO_SHORT, &x))
+            t->shorts[i / 64] |= 1ull << i % 64;
+    }
     return t;
 }
 
@@ -139,35 +245,88 @@ uint32_t token_trie_tokens(const struct token_trie *t) {
     return t->n_tokens;
 }
 
-uint32_t token_trie_depth(const struct token_trie *t) {
-    return t->longest + 1;
+uint32_t token_trie_places(const struct token_trie *t) {
+    return 2 * (t->longest + 1);
 }
 
-enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, uint32_t *state,
-                                  uint32_t *states, uint64_t max_steps, uint64_t *mask) {
+static void allow(const struct tree *tree, uint32_t token, uint64_t *mask) {
+    if ((token & LIST) == 0) {
+        mask[token / 64] |= 1ull << token % 64;
+        return;
+    }
+    for (const uint32_t *x = tree->lists + (token & ~LIST);; x++) {
+        mask[(*x & ~LIST) / 64] |= 1ull << *x % 64;
+        if (*x & LIST)
+            return;
+    }
+}
+
+/* places: pairs of the state at a depth and the first node that is not below it. */
+static enum regex_result walk(const struct tree *tree, struct regex *r, uint32_t *state, uint32_t *places,
+                              uint64_t max_steps, uint64_t *mask) {
     uint64_t steps = 0;
-    memset(mask, 0, (t->n_tokens + 63) / 64 * sizeof *mask);
+    uint32_t n = tree->n_nodes, *states = places, *ends = places + 1;
     states[0] = *state;
-    for (uint32_t i = 0; i < t->n_nodes;) {
-        const struct trie_node *x = &t->nodes[i];
+    ends[0] = n;
+    for (uint32_t i = 0, depth = 0; i < n;) {
+        const struct trie_node *x = &tree->nodes[i];
         uint32_t next = REGEX_DEAD;
+        while (i == ends[2 * depth])
+            depth--;
         r->steps = 0;
-        enum regex_result result = regex_step(r, states[x->depth - 1], x->byte, &next);
+        enum regex_result result = regex_step(r, states[2 * depth], (uint8_t)x->end_byte, &next);
         if (result == REGEX_FULL) {
-            regex_collect(r, states, x->depth);
+            uint32_t held[TOKEN_TRIE_MAX_LENGTH + 1];
+            for (uint32_t k = 0; k <= depth; k++)
+                held[k] = states[2 * k];
+            regex_collect(r, held, depth + 1);
+            for (uint32_t k = 0; k <= depth; k++)
+                states[2 * k] = held[k];
             *state = states[0];
             steps += regex_nodes_used(r);
-            result = regex_step(r, states[x->depth - 1], x->byte, &next);
+            result = regex_step(r, states[2 * depth], (uint8_t)x->end_byte, &next);
         }
         steps += r->steps;
         if (result != REGEX_OK)
             return result;
         if (steps > max_steps)
             return REGEX_STEPS;
-        states[x->depth] = next;
-        for (uint32_t k = x->token; next != REGEX_DEAD && k != NONE; k = t->same[k])
-            mask[k / 64] |= 1ull << k % 64;
-        i = next == REGEX_DEAD ? x->end : i + 1;
+        if (next == REGEX_DEAD) {
+            i = x->end_byte >> 8;
+            continue;
+        }
+        if (x->token != NONE)
+            allow(tree, x->token, mask);
+        states[2 * ++depth] = next;
+        ends[2 * depth] = x->end_byte >> 8;
+        i++;
     }
     return REGEX_OK;
+}
+
+enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, uint32_t *state,
+                                  uint32_t *places, uint64_t max_steps, uint64_t *mask) {
+    enum part part = PART_ALL;
+    const uint64_t *known = NULL;
+    switch (plain_text_of(r, *state)) {
+    case PLAIN_TEXT_UNKNOWN:
+        break;
+    case PLAIN_TEXT_SHORTS:
+        part = PART_NO_SHORT;
+        known = t->shorts;
+        break;
+    case PLAIN_TEXT_ALL:
+        part = PART_REST;
+        known = t->plain;
+        break;
+    case PLAIN_TEXT_SELF:
+        part = PART_BEHIND;
+        known = t->plain;
+        break;
+    }
+    if (known != NULL)
+        memcpy(mask, known, t->n_words * sizeof *mask);
+    else
+        memset(mask, 0, t->n_words * sizeof *mask);
+    return walk(&t->trees[part], r, state, places, max_steps, mask);
 }

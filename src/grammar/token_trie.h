@@ -1,6 +1,9 @@
-/* A vocabulary as a tree of bytes, so that a mask tries each common beginning of tokens once, and skips all
+/* A vocabulary as trees of bytes, so that a mask tries each common beginning of tokens once, and skips all
  * tokens with a beginning that is forbidden. It knows tokens as bytes only. Ids that have no bytes (end
  * tokens, say) are never allowed by a mask; the caller allows them where the text may end.
+ *
+ * Tokens of plain text (plain_text.h) are also kept as ready masks, and the others in trees of their own.
+ * Inside of a free string a mask is a copy of one and a walk of the other.
  *
  * Memory is one block of the caller, whose size is known once the tokens are in order. A built tree does not
  * change and may be read by any number of threads. */
@@ -10,7 +13,8 @@
 #include "grammar/regex.h"
 
 #define TOKEN_TRIE_MAX_LENGTH 4096u /* bytes of a token */
-#define TOKEN_TRIE_MAX_TOKENS (1u << 24)
+#define TOKEN_TRIE_MAX_TOKENS (1u << 22)
+#define TOKEN_TRIE_MAX_NODES  (1u << 24)
 
 struct token_bytes {
     const uint8_t *bytes;
@@ -19,8 +23,8 @@ struct token_bytes {
 
 struct token_trie;
 
-/* Fills order, which has n places, with the tokens in the order of their bytes, and *bytes with the size of
- * the tree. STATOR_DOES_NOT_FIT: too many tokens, or one is too long. */
+/* Fills order, which has 2 n places, with what token_trie_build needs, and *bytes with the size of the trees.
+ * STATOR_DOES_NOT_FIT: too many tokens or bytes, or a token is too long. */
 stator_status token_trie_order(const struct token_bytes *tokens, uint32_t n, uint32_t *order, uint64_t *bytes,
                                stator_error *e);
 /* memory: of that size, aligned to 64. It keeps no pointer to tokens and order. */
@@ -28,14 +32,14 @@ const struct token_trie *token_trie_build(void *memory, const struct token_bytes
                                           const uint32_t *order);
 
 uint32_t token_trie_tokens(const struct token_trie *t);
-/* States that token_trie_mask needs: one more than the longest token has bytes. */
-uint32_t token_trie_depth(const struct token_trie *t);
+/* Places for states that token_trie_mask needs: 2 for each byte of the longest token, and 2 more. */
+uint32_t token_trie_places(const struct token_trie *t);
 
 /* Sets in mask (a bit per token, (tokens + 63) / 64 words) exactly the tokens after which a match can still
  * be reached from *state. It may collect, which gives *state its new number; other states of r are then no
- * longer valid. states: room for token_trie_depth. max_steps: of all bytes together; beyond it REGEX_STEPS.
+ * longer valid. places: token_trie_places of them. max_steps: of all bytes together; beyond it REGEX_STEPS.
  * On an error *state is still valid, and the mask is not. */
 enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, uint32_t *state,
-                                  uint32_t *states, uint64_t max_steps, uint64_t *mask);
+                                  uint32_t *places, uint64_t max_steps, uint64_t *mask);
 
 #endif

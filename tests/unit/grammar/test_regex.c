@@ -130,8 +130,8 @@ static void refused(void **state) {
         {"\\u{110000}", "10FFFF"},
         {"\\uD800", "surrogate"},
         {"\\uD800\\u0041", "surrogate"},
-        {"a^b", "^ behind something else"},
-        {"a$b", "$ before something else"},
+        {"a^b", "byte 1: ^ behind something else"},
+        {"(a$)b", "byte 2: $ before something else"},
         {"(^a)*", "repeated"},
         {"\xC3", "not UTF-8"},
         {"\xC0\x80", "not UTF-8"},
@@ -327,6 +327,12 @@ static void hostile(void **state) {
     c = compile_n(deep, 60000, REGEX_WHOLE, REGEX_MIN_NODES);
     assert_int_equal(c.status, STATOR_DOES_NOT_FIT);
     assert_non_null(strstr(c.e.text, "needs more than"));
+    free(c.memory);
+    deep[59999] = '$'; /* a long list with an anchor is no deep nesting */
+    for (size_t i = 0; i < 59999; i++)
+        deep[i] = ".a"[i % 2];
+    c = compile_n(deep, 60000, REGEX_SEARCH, 1 << 17);
+    assert_int_equal(c.status, STATOR_OK);
     free(c.memory);
     free(deep);
 }

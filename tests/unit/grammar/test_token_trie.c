@@ -6,14 +6,14 @@
 #define TOKENS 300
 
 struct vocabulary {
-    uint8_t bytes[TOKENS][12];
+    uint8_t bytes[TOKENS][40];
     struct token_bytes tokens[TOKENS];
     void *memory;
     const struct token_trie *trie;
 };
 
 static void build(struct vocabulary *v, uint32_t n) {
-    uint32_t order[TOKENS];
+    uint32_t order[2 * TOKENS];
     uint64_t bytes = 0;
     stator_error e = {0};
     assert_int_equal(token_trie_order(v->tokens, n, order, &bytes, &e), STATOR_OK);
@@ -27,9 +27,11 @@ static void build(struct vocabulary *v, uint32_t n) {
 static void random_vocabulary(struct vocabulary *v, uint64_t *seed) {
     for (uint32_t i = 0; i < TOKENS; i++) {
         v->tokens[i] = (struct token_bytes){v->bytes[i], (uint32_t)testing_below(seed, 7)};
+        if (testing_below(seed, 16) == 0)
+            v->tokens[i].n = (uint32_t)testing_below(seed, 40);
         for (uint32_t k = 0; k < v->tokens[i].n; k++)
-            v->bytes[i][k] =
-                (uint8_t) "abc\xC3\xA9"[testing_below(seed, testing_below(seed, 4) == 0 ? 5 : 3)];
+            v->bytes[i][k] = (uint8_t) "abc\"\\,\n\xC3\xA9\xF0\x9F"[testing_below(
+                seed, testing_below(seed, 4) == 0 ? 11 : 3)];
     }
     build(v, TOKENS);
 }
@@ -51,8 +53,19 @@ static bool goes_on(struct regex *r, uint32_t state, const struct token_bytes *t
 }
 
 static const char *const expressions[] = {
-    "(ab|ca)*c", "a{2,5}b{3}[^a]*", ".*abc.{2,9}", "[^b]{3}(b|\xC3\xA9)+", "(a|b\xC3\xA9|c){1,40}",
-    "abcabcabc", "(a{1,9}b){4}",    "[^]*",        "[abc]*a[abc]{8}",      "([abc]{2,9}a){1,9}",
+    "(ab|ca)*c",
+    "a{2,5}b{3}[^a]*",
+    ".*abc.{2,9}",
+    "[^b]{3}(b|\xC3\xA9)+",
+    "(a|b\xC3\xA9|c){1,40}",
+    "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"n])*\"(,a*)?",
+    "[^\"]{0,30}\"",
+    "([^a][^])*|[^]*b",
+    "abcabcabc",
+    "(a{1,9}b){4}",
+    "[^]*",
+    "[abc]*a[abc]{8}",
+    "([abc]{2,9}a){1,9}",
 };
 
 /* Walks along random allowed tokens, and compares the masks of two expressions with trying. */
@@ -67,13 +80,13 @@ static void masks(void **state) {
         const char *text = expressions[round % (sizeof expressions / sizeof *expressions)];
         struct regex *big = compile(text, 65536, &big_memory),
                      *small = compile(text, REGEX_MIN_NODES, &small_memory);
-        uint32_t at = regex_start(big), small_at = regex_start(small), states[16];
+        uint32_t at = regex_start(big), small_at = regex_start(small), places[82];
         uint64_t mask[(TOKENS + 63) / 64], small_mask[(TOKENS + 63) / 64];
-        assert_true(token_trie_depth(v.trie) <= 16);
+        assert_true(token_trie_places(v.trie) <= 82);
         for (int step = 0; step < 12; step++) {
             uint32_t pick = UINT32_MAX, from = (uint32_t)testing_below(&seed, TOKENS);
-            assert_int_equal(token_trie_mask(v.trie, big, &at, states, UINT64_MAX, mask), REGEX_OK);
-            assert_int_equal(token_trie_mask(v.trie, small, &small_at, states, UINT64_MAX, small_mask),
+            assert_int_equal(token_trie_mask(v.trie, big, &at, places, UINT64_MAX, mask), REGEX_OK);
+            assert_int_equal(token_trie_mask(v.trie, small, &small_at, places, UINT64_MAX, small_mask),
                              REGEX_OK);
             assert_memory_equal(mask, small_mask, sizeof mask);
             for (uint32_t k = 0; k < TOKENS; k++) {
@@ -109,10 +122,10 @@ static void limits(void **state) {
     (void)state;
     static uint8_t bytes[TOKEN_TRIE_MAX_LENGTH + 1];
     struct token_bytes tokens[2] = {{bytes, TOKEN_TRIE_MAX_LENGTH}, {bytes, TOKEN_TRIE_MAX_LENGTH + 1}};
-    uint32_t order[2], *states = malloc((TOKEN_TRIE_MAX_LENGTH + 1) * sizeof *states);
+    uint32_t order[4], *places = malloc(2 * (TOKEN_TRIE_MAX_LENGTH + 1) * sizeof *places);
     uint64_t size = 0, mask = 0;
     stator_error e = {0};
-    assert_non_null(states);
+    assert_non_null(places);
     memset(bytes, 'a', sizeof bytes);
     assert_int_equal(token_trie_order(tokens, 2, order, &size, &e), STATOR_DOES_NOT_FIT);
     assert_non_null(strstr(e.text, "token 1 has 4097 bytes"));
@@ -121,16 +134,16 @@ static void limits(void **state) {
     void *memory;
     struct regex *r = compile("a{1,4096}", 65536, &memory);
     uint32_t at = regex_start(r);
-    assert_int_equal(token_trie_mask(v.trie, r, &at, states, 1000, &mask), REGEX_STEPS);
+    assert_int_equal(token_trie_mask(v.trie, r, &at, places, 1000, &mask), REGEX_STEPS);
     assert_int_equal(at, regex_start(r));
-    assert_int_equal(token_trie_mask(v.trie, r, &at, states, UINT64_MAX, &mask), REGEX_OK);
+    assert_int_equal(token_trie_mask(v.trie, r, &at, places, UINT64_MAX, &mask), REGEX_OK);
     assert_true(mask == 1);
     free(v.memory);
     free(memory);
     build(&v, 0);
-    assert_int_equal(token_trie_depth(v.trie), 1);
+    assert_int_equal(token_trie_places(v.trie), 2);
     free(v.memory);
-    free(states);
+    free(places);
 }
 
 int main(void) {
