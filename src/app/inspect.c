@@ -195,6 +195,9 @@ static void print_report(const struct report *r) {
                " tensor%s, %s\n",
                s->n_nextn, s->n_nextn == 1 ? "" : "s", s->nextn_tensors, s->nextn_tensors == 1 ? "" : "s",
                units_format_size(s->nextn_bytes, size));
+    if (s->vision_tensors > 0)
+        printf("\nnot read: a vision tower, %" PRIu32 " tensor%s, %s\n", s->vision_tensors,
+               s->vision_tensors == 1 ? "" : "s", units_format_size(s->vision_bytes, size));
     printf("\nruns in stator: %s%s\n",
            r->why_not == NULL ? "yes" : "no: ", r->why_not == NULL ? "" : r->why_not);
 }
@@ -266,6 +269,12 @@ static void json_report(const struct report *r) {
         json_put_u64(&j, "blocks", r->shape->n_nextn);
         json_put_u64(&j, "tensors", r->shape->nextn_tensors);
         json_put_u64(&j, "bytes", r->shape->nextn_bytes);
+        json_close(&j);
+    }
+    if (r->shape->vision_tensors > 0) {
+        json_open_object(&j, "vision");
+        json_put_u64(&j, "tensors", r->shape->vision_tensors);
+        json_put_u64(&j, "bytes", r->shape->vision_bytes);
         json_close(&j);
     }
     json_open_array(&j, "metadata");

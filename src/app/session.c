@@ -35,8 +35,11 @@ static void print_progress(uint64_t done, uint64_t total) {
     memset(bar, '.', 30);
     memset(bar, '#', (size_t)(percent * 30 / 100));
     bar[30] = '\0';
-    fprintf(stderr, "\rloading [%s] %3d%%  %s of %s   %s", bar, percent, units_format_size(done, a),
-            units_format_size(total, b), done >= total ? "\n" : "");
+    if (done >= total)
+        fprintf(stderr, "\r\033[K"); /* cleared: what follows is the command's own */
+    else
+        fprintf(stderr, "\rloading [%s] %3d%%  %s of %s   ", bar, percent, units_format_size(done, a),
+                units_format_size(total, b));
 }
 
 /* A signal handler has nothing but globals to reach its engine by. */

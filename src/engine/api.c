@@ -121,6 +121,10 @@ stator_status stator_plan(stator *s, stator_error *e) {
         st = planning_make(p, e);
     if (st != STATOR_OK)
         return st;
+    const struct shape *shape = s->planning.shape;
+    if (shape->vision_tensors > 0)
+        log_write(&s->log, STATOR_LOG_INFO,
+                  "%u tensors of a vision tower are skipped: the model runs as text", shape->vision_tensors);
     log_write(&s->log, STATOR_LOG_INFO, "stator %s, plan %s", STATOR_VERSION, s->planning.plan.hash);
     for (uint32_t i = 0; i < s->planning.n_devices && !s->planning.imagined; i++)
         if (s->planning.devices[i].choice.about[0] != '\0')

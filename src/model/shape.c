@@ -333,7 +333,14 @@ static void place_nextn(const struct shape_tensors *tensors, struct gguf_text na
         place_in(tensors->layer, tensors->n_layer, name, t, l);
 }
 
-/* Every tensor of the file goes to its place, or is refused by name. */
+/* Names of a vision tower and its projector, as llama.cpp's converter writes them. No text depends on them.
+ */
+static bool is_vision(struct gguf_text name) {
+    return (name.length > 2 && memcmp(name.data, "v.", 2) == 0) ||
+           (name.length > 3 && memcmp(name.data, "mm.", 3) == 0);
+}
+
+/* Every tensor of the file goes to its place, is of a vision tower, or is refused by name. */
 static stator_status place_tensor(const struct gguf *g, const struct shape_tensors *tensors,
                                   const struct gguf_tensor *t, struct shape *s, stator_error *e) {
     const struct shape_place *places = tensors->global;
@@ -361,6 +368,11 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
         n = tensors->n_layer;
     }
     /* Bounded: tensors lie side by side in files. */
+    if (!in_layer && is_vision(name)) {
+        s->vision_tensors++;
+        s->vision_bytes = arith_must_add(s->vision_bytes, t->bytes);
+        return STATOR_OK;
+    }
     s->tensor_bytes = arith_must_add(s->tensor_bytes, t->bytes);
     s->parameters = arith_must_add(s->parameters, t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
     if (place_in(places, n, name, t, base))

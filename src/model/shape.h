@@ -190,6 +190,8 @@ struct shape {
     uint32_t n_nextn;       /* blocks behind the layers that guess further tokens: layers[n_layers] .. */
     uint32_t nextn_tensors; /* of them */
     uint64_t nextn_bytes;
+    uint32_t vision_tensors; /* of a vision tower in the same file: not read */
+    uint64_t vision_bytes;
     bool gated; /* heads of q have gates: attention's output is multiplied by their sigmoid */
     struct shape_delta delta;
     struct shape_experts experts;

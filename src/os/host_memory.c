@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define PATH 1024
@@ -91,6 +92,15 @@ uint64_t host_memory_available_below(const char *root) {
     if (available == 0)
         return limit == UINT64_MAX ? 0 : limit;
     return available < limit ? available : limit;
+}
+
+uint64_t host_memory_available(void) {
+    const uint64_t available = host_memory_available_below("");
+    struct sysinfo s;
+    if (available != 0 || sysinfo(&s) != 0)
+        return available;
+    uint64_t bytes = 0;
+    return arith_mul(sum_of(s.freeram, s.bufferram), s.mem_unit, &bytes) ? bytes : UINT64_MAX;
 }
 
 uint64_t host_memory_private_below(const char *root) {

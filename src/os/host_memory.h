@@ -15,9 +15,9 @@ uint64_t host_memory_peak(void);
  * mapped without being in any Rss. 0 when not known. */
 uint64_t host_memory_resident_below(const char *root, const void *memory, uint64_t bytes);
 
-static inline uint64_t host_memory_available(void) {
-    return host_memory_available_below("");
-}
+/* Of this machine. Where neither /proc nor the cgroup can be read (an empty root), what sysinfo(2) says is
+ * free, which does not count what the kernel could give back of its caches. */
+uint64_t host_memory_available(void);
 static inline uint64_t host_memory_private(void) {
     return host_memory_private_below("");
 }

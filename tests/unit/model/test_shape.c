@@ -44,6 +44,36 @@ static struct gguf_writer tiny(const char *arch, const char *without) {
     return w;
 }
 
+/* A vision tower in a text model's file is left out; names that only look like one are not. */
+static void vision_towers(void **state) {
+    (void)state;
+    static const char *const names[] = {"v.blk.0.attn_q.weight", "v.patch_embd.weight", "mm.0.weight"};
+    char path[GGUF_WRITER_PATH];
+    struct gguf *g = NULL;
+    stator_error e = {0};
+    struct gguf_writer w = tiny("llama", NULL);
+    for (size_t i = 0; i < 3; i++)
+        gguf_writer_tensor(&w, names[i], BLOCK_F32, 2, (const uint64_t[]){8, 2}, NULL);
+    gguf_writer_finish(&w);
+    assert_int_equal(gguf_open(gguf_writer_memory_path(&w, path), &g, &e), STATOR_OK);
+    assert_int_equal(arch_read(g, &shape, &e), STATOR_OK);
+    assert_int_equal(shape.vision_tensors, 3);
+    assert_int_equal(shape.vision_bytes, 3 * 16 * 4);
+    const uint64_t bytes = shape.tensor_bytes;
+    gguf_close(g);
+    gguf_writer_free(&w);
+    w = tiny("llama", NULL);
+    gguf_writer_finish(&w);
+    assert_int_equal(gguf_open(gguf_writer_memory_path(&w, path), &g, &e), STATOR_OK);
+    assert_int_equal(arch_read(g, &shape, &e), STATOR_OK);
+    assert_true(shape.tensor_bytes == bytes && shape.vision_tensors == 0);
+    gguf_close(g);
+    gguf_writer_free(&w);
+    w = tiny("llama", NULL);
+    gguf_writer_tensor(&w, "blk.0.v.weight", BLOCK_F32, 2, (const uint64_t[]){8, 2}, NULL);
+    refused(&w, "tensor 'blk.0.v.weight' is not known");
+}
+
 static void every_architecture(void **state) {
     (void)state;
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
@@ -586,13 +616,21 @@ static void experts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_architecture), cmocka_unit_test(defaults),
-        cmocka_unit_test(rope_stretched),     cmocka_unit_test(windows),
-        cmocka_unit_test(windows_by_layer),   cmocka_unit_test(later_architectures),
-        cmocka_unit_test(rope_scaling),       cmocka_unit_test(missing_keys),
-        cmocka_unit_test(bad_numbers),        cmocka_unit_test(numbers_per_layer),
-        cmocka_unit_test(bad_tensors),        cmocka_unit_test(architectures),
-        cmocka_unit_test(reference_models),   cmocka_unit_test(experts),
+        cmocka_unit_test(every_architecture),
+        cmocka_unit_test(vision_towers),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(rope_stretched),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(windows_by_layer),
+        cmocka_unit_test(later_architectures),
+        cmocka_unit_test(rope_scaling),
+        cmocka_unit_test(missing_keys),
+        cmocka_unit_test(bad_numbers),
+        cmocka_unit_test(numbers_per_layer),
+        cmocka_unit_test(bad_tensors),
+        cmocka_unit_test(architectures),
+        cmocka_unit_test(reference_models),
+        cmocka_unit_test(experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
