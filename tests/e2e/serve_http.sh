@@ -220,11 +220,39 @@ test_slow() {
     answered 200 '^stator_http_clients_cut_total 2'
 }
 
+# A client that ends its own side right behind the request gets its answer.
+test_half_close() {
+    command -v python3 >/dev/null || skip "no python3"
+    serve --set memory.context=256
+    ready
+    local body='{"prompt": "Once", "max_tokens": 8, "temperature": 0}'
+    printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s' ${#body} "$body" >"$tmp/request"
+    python3 - "$port" "$tmp/request" >"$tmp/answer" <<'END' || fail "no answer"
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(open(sys.argv[2], "rb").read())
+s.shutdown(socket.SHUT_WR)
+while data := s.recv(65536):
+    sys.stdout.buffer.write(data)
+END
+    grep -q '^HTTP/1.1 200' "$tmp/answer" || fail "it got $(head -c 300 "$tmp/answer")"
+    grep -q '"finish_reason":"' "$tmp/answer" || fail "the answer is $(tail -c 300 "$tmp/answer")"
+}
+
 # A pool that is nearly nothing beside its connections: 503, and the server goes on.
 test_no_memory() {
     serve --set server.max_connections=2 --set server.max_body=16MiB --set server.memory=7MiB
     ready
     printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000000\r\n\r\n' >"$tmp/request"
+    raw_file "$tmp/request"
+    answered 413 'all of the server.s memory has 7340032'
+    # What is announced takes no memory: 1 of 2 connections waits for its body, and the other is served.
+    exec 4<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 7000000\r\n\r\n' >&4
+    get /health
+    answered 200
+    exec 4>&-
+    { printf 'GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6000000\r\n\r\n'; head -c 6000000 /dev/zero; } >"$tmp/request"
     raw_file "$tmp/request"
     answered 503 'no memory for this request'
     grep -q '^Retry-After: 1' "$tmp/answer" || fail "no Retry-After"

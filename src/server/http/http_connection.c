@@ -75,6 +75,8 @@ static bool wait_for(struct http_connection *c, short events) {
     if (c->io_events != 0)
         event_del(&c->io);
     c->io_events = 0;
+    if (events == 0)
+        return true; /* until something is to be written */
     if (event_assign(&c->io, c->http->base, c->fd, (short)(events | EV_PERSIST), on_io, c) != 0 ||
         event_add(&c->io, NULL) != 0)
         return false;
@@ -87,7 +89,7 @@ void http_connection_begin(struct http_connection *c, int fd) {
     CHECK(c->state == HTTP_FREE);
     c->fd = fd;
     c->io_events = 0;
-    c->inside = c->broken = c->at_end = c->closes = c->abort = false;
+    c->inside = c->broken = c->at_end = c->half = c->closes = c->abort = false;
     c->have = 0;
     reset_exchange(c);
     enter(c, HTTP_IN_HEAD);
@@ -208,6 +210,14 @@ static bool admit(struct http_connection *c) {
                            (unsigned long long)c->head.length, (unsigned long long)s->max_body);
         return false;
     }
+    struct edge_pool_figures pool;
+    edge_pool_get_figures(&pool);
+    if (c->head.length >= pool.bytes) {
+        http_answer_refuse(c, 413, true,
+                           "the body has %llu bytes, but all of the server's memory has %zu (server.memory)",
+                           (unsigned long long)c->head.length, pool.bytes);
+        return false;
+    }
     return true;
 }
 
@@ -235,7 +245,8 @@ static void begin_body(struct http_connection *c) {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (!has_body(c))
         return;
-    if (!grow_body(c, c->head.chunked ? HTTP_ROOM : c->head.length))
+    /* Memory is taken as the body arrives, not as it is announced. */
+    if (!grow_body(c, c->head.chunked ? HTTP_ROOM : ARITH_MIN(c->head.length, (uint64_t)HTTP_ROOM)))
         return;
     if (c->head.expects && c->at == c->have)
         (void)send(c->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL); /* it fits an empty socket's buffer */
@@ -316,11 +327,14 @@ static enum moved read_body(struct http_connection *c) {
     if (c->head.chunked)
         return take_chunks(c);
     size_t n = ARITH_MIN(c->have - c->at, c->head.length - c->body_have);
+    if (!grow_body(c, ARITH_MIN(c->head.length, c->body_have + ARITH_MAX(n, (size_t)1))))
+        return MOVES;
     memcpy(c->body + c->body_have, c->buffer + c->at, n);
     c->at += n;
     c->body_have += n;
     if (c->body_have < c->head.length) {
-        n = receive(c, c->body + c->body_have, c->head.length - c->body_have);
+        n = receive(c, c->body + c->body_have,
+                    ARITH_MIN(c->head.length, c->body_capacity - 1) - c->body_have);
         c->body_have += n;
         if (n == 0)
             return c->at_end || c->broken ? ENDS : STAYS;
@@ -331,6 +345,23 @@ static enum moved read_body(struct http_connection *c) {
 }
 
 /* --- the answer */
+
+/* The client has ended its side. One that has left answers whatever it is sent with a reset, which the next
+ * tick sees; one that only sends no more waits for its answer, and has to pass over an interim response. */
+static void probe(struct http_connection *c) {
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    c->half = true;
+    if (c->x.status == 0 && !c->head.http10 && send(c->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL) < 0 &&
+        errno != EAGAIN && errno != EWOULDBLOCK)
+        c->broken = true;
+}
+
+/* After probe(): the reset has come. */
+static bool has_left(const struct http_connection *c) {
+    int why = 0;
+    socklen_t n = sizeof why;
+    return c->half && (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &why, &n) != 0 || why != 0);
+}
 
 static enum moved answer(struct http_connection *c) {
     if (c->run != NULL) {
@@ -351,8 +382,12 @@ static enum moved answer(struct http_connection *c) {
     }
     /* What the client sends meanwhile is its next request; and its end is seen here. */
     const size_t room = HTTP_HEAD + HTTP_ROOM - c->have;
-    c->have += receive(c, c->buffer + c->have, room);
-    return c->broken || c->at_end ? ENDS : STAYS;
+    if (!c->at_end) {
+        c->have += receive(c, c->buffer + c->have, room);
+        if (c->at_end)
+            probe(c);
+    }
+    return c->broken ? ENDS : STAYS;
 }
 
 static enum moved flush(struct http_connection *c) {
@@ -390,6 +425,8 @@ static short events_of(const struct http_connection *c) {
     switch (c->state) {
     case HTTP_IN_ANSWER: {
         const bool room = HTTP_HEAD + HTTP_ROOM > c->have;
+        if (c->half)
+            return (short)(waits ? EV_WRITE : 0);
         return (short)((room ? EV_READ : EV_CLOSED) | (waits ? EV_WRITE : 0));
     }
     case HTTP_IN_FLUSH:
@@ -467,7 +504,9 @@ void http_connection_tick(struct http_connection *c, uint64_t now_ns) {
             time_out(c);
         return;
     case HTTP_IN_ANSWER:
-        if (waits && now_ns > c->out_since_ns && now_ns - c->out_since_ns > ARITH_MIN(STALL_NS, limit))
+        if (has_left(c))
+            lose(c);
+        else if (waits && now_ns > c->out_since_ns && now_ns - c->out_since_ns > ARITH_MIN(STALL_NS, limit))
             cut(c);
         return;
     case HTTP_IN_FLUSH:

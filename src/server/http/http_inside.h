@@ -49,6 +49,7 @@ struct http_connection {
     bool inside;     /* http_connection_go is running */
     bool broken;     /* the socket gave an error: the client is gone */
     bool at_end;     /* the client sends no more */
+    bool half;       /* ... but may still wait for the answer */
     bool closes;     /* after this answer */
     bool abort;
     uint64_t since_ns; /* the state began, or (output) bytes were taken last */

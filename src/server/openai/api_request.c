@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define VALUES 16384 /* of a body, beside two for each token of the context */
+#define BESIDE 65536 /* bytes of a connection and of what else comes and goes */
 
 bool api_failure_set(struct api_failure *why, int status, const char *param, const char *fmt, ...) {
     va_list ap;
@@ -79,9 +80,15 @@ bool api_request_load(const char *body, size_t n, const struct api_model *model,
             "the body has about %llu values, at most %llu are read (with a context of %u tokens)",
             (unsigned long long)values, (unsigned long long)most, model->context);
     struct load l = {.text = body, .n = n, .build = build, .context = context, .why = why};
-    if (!edge_pool_try_json(load_body, &l))
+    if (!edge_pool_try_json(load_body, &l)) {
+        /* Nothing but the body itself was there beside what a server without requests has. */
+        if (model->idle > 0 && edge_pool_largest() + 3 * n + BESIDE >= model->idle / 3 * 4)
+            return api_failure_set(
+                why, 413, NULL,
+                "the values of the body need more memory than the server has (server.memory)");
         return api_failure_set(why, 503, NULL,
                                "the server's memory (server.memory) has no room for this request now");
+    }
     if (!l.ok) {
         json_decref(l.kept);
         return false;
