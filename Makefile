@@ -45,7 +45,7 @@ ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(HERE)
 , := ,
 ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl$(,)-z$(,)now) $(LDFLAGS)
 # Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
-STATIC_LIBS := -lconfig -ljansson -lpcre2-8 -lxxhash -lck -levent -ledit -lbsd -lmd -ltinfo
+STATIC_LIBS := -lconfig -ljansson -lpcre2-8 -lxxhash -lck -levent -ledit -lbsd -lmd -ltinfo -lzstd
 LIBS := -Wl,-Bstatic $(STATIC_LIBS) -Wl,-Bdynamic -lm
 
 # `make V=1` shows whole commands.
@@ -107,11 +107,15 @@ HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/
 # The files of the web page.
 PAGE_FILES := html=src/server/page/page.html css=src/server/page/page.css js=src/server/page/page.js text=src/server/page/page_text.js \
               store=src/server/page/page_store.js map=src/server/page/page_map.js icon=src/server/page/page.svg
-CARRIED := $(BUILD)/opencl_modules.o $(BUILD)/help_topics.o $(BUILD)/page_files.o
+CARRIED := $(BUILD)/help_topics.o $(BUILD)/page_files.o
+# The GPU kernels, linked into the programs that run them; every other program says that it has none.
+MODULES := $(BUILD)/opencl_modules.o
+NO_MODULES := $(BUILD)/without/opencl_modules.o
 # A unit test lies in the folder of the room that it tests; its program is $(BUILD)/tests/NAME.
 UNIT_TESTS := $(sort $(wildcard tests/unit/*/test_*.c))
 TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_TESTS)))
 vpath test_%.c $(sort $(dir $(UNIT_TESTS)))
+GPU_TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(wildcard tests/unit/gpu/test_*.c tests/unit/device/test_l*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
@@ -121,9 +125,9 @@ all: stator ## build ./stator
 stator: $(BUILD)/stator FORCE
 	@cmp -s $< $@ || cp $< $@
 
-$(BUILD)/stator: $(BUILD)/src/app/main.o $(LIBRARY)
+$(BUILD)/stator: $(BUILD)/src/app/main.o $(MODULES) $(LIBRARY)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(MODULES) $(LIBRARY) $(LIBS)
 
 $(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS)) $(CARRIED)
 	@rm -f $@
@@ -132,7 +136,7 @@ $(LIBRARY): $(filter-out $(BUILD)/src/app/main.o,$(OBJECTS)) $(CARRIED)
 # The fully static binary: the same objects without the Level Zero back end, whose loader a static program can't open.
 LZ_USERS := $(if $(CL_MISSING),,$(sort $(shell grep -rl --include='*.c' STATOR_LEVEL_ZERO src)))
 STATIC_OBJECTS := $(filter-out $(BUILD)/src/device/level_zero/lz_% $(LZ_USERS:src/%.c=$(BUILD)/src/%.o),$(OBJECTS)) \
-    $(LZ_USERS:src/%.c=$(BUILD)/static/%.o) $(BUILD)/static/server/static_resolver.o $(BUILD)/static/opencl_modules.o $(filter-out $(BUILD)/opencl_modules.o,$(CARRIED))
+    $(LZ_USERS:src/%.c=$(BUILD)/static/%.o) $(BUILD)/static/server/static_resolver.o $(NO_MODULES) $(CARRIED)
 .PHONY: static
 static: stator-static ## build ./stator-static, which needs no library at run time: for the CPU only
 stator-static: $(BUILD)/stator-static FORCE
@@ -157,9 +161,9 @@ MPI_OBJECTS := $(MPI_USERS:src/%.c=$(BUILD)/mpi-$(MPI)/%.o) $(patsubst src/%.c,$
 stator-mpi: $(BUILD)/stator-mpi-$(MPI) ## build ./stator-mpi, for runs over several hosts (MPI=openmpi or mpich; make setup-mpi)
 	@cmp -s $< $@ || cp $< $@
 
-$(BUILD)/stator-mpi-$(MPI): $(BUILD)/src/app/main.o $(MPI_OBJECTS) $(LIBRARY)
+$(BUILD)/stator-mpi-$(MPI): $(BUILD)/src/app/main.o $(MPI_OBJECTS) $(MODULES) $(LIBRARY)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(MPI_OBJECTS) $(LIBRARY) $(LIBS) $(filter -L% -l%,$(MPI_FLAGS))
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(BUILD)/src/app/main.o $(MPI_OBJECTS) $(MODULES) $(LIBRARY) $(LIBS) $(filter -L% -l%,$(MPI_FLAGS))
 
 $(BUILD)/mpi-$(MPI)/%.o: src/%.c
 	@mkdir -p $(@D)
@@ -167,9 +171,9 @@ $(BUILD)/mpi-$(MPI)/%.o: src/%.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) -DSTATOR_MPI $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_FLAGS))) -MMD -MP -c -o $@ $<
 
-$(BUILD)/static/opencl_modules.o: tools/embed_spirv
+$(NO_MODULES): $(BUILD)/embed_modules
 	@mkdir -p $(@D)
-	$(Q)tools/embed_spirv "a static binary: CPU only" >$(@:.o=.c)
+	$(Q)$(BUILD)/embed_modules $(@:.o=.c) "this program is for the CPU only"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 define CL_COMPILE
@@ -205,10 +209,15 @@ $(CL_BUILD)/dpas8_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
 $(CL_BUILD)/dpas16_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
 	$(call CL_COMPILE,-DCL_NAME=dpas16_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=16)
 
-$(BUILD)/opencl_modules.o: $(SPIRV) tools/embed_spirv
+$(BUILD)/embed_modules: tools/embed_modules.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC $@")
+	$(Q)$(CC) -std=c11 $(WARNINGS) -O2 -o $@ $< -Wl,-Bstatic -lzstd -Wl,-Bdynamic
+
+$(MODULES): $(SPIRV) $(BUILD)/embed_modules
 	@mkdir -p $(@D)
 	$(if $(CL_MISSING),@echo "  GPU kernels are left out ($(CL_MISSING)): CPU only")
-	$(Q)tools/embed_spirv "$(CL_MISSING)" $(sort $(SPIRV)) >$(@:.o=.c)
+	$(Q)$(BUILD)/embed_modules $(@:.o=.c) "$(CL_MISSING)" $(sort $(SPIRV))
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
 $(BUILD)/help_topics.o: $(foreach t,$(HELP_TOPICS),$(lastword $(subst =, ,$t))) tools/embed_text src/app/help_topics.h Makefile
@@ -277,10 +286,13 @@ include tools/zecuda/zecuda.mk
 tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loader.so.1 $(BUILD)/sysman/libze_loader.so.1 $(BUILD)/abort/libze_loader.so.1) $(TESTS) $(REPLAYS) $(BUILD)/bench_kernels \
              $(BUILD)/bench_pack $(if $(SANITIZE),,$(BUILD)/stator-static) $(if $(shell command -v mpicc.$(MPI)),$(BUILD)/stator-mpi-$(MPI))
 
-$(BUILD)/tests/test_%: test_%.c $(LIBRARY)
+$(TESTS): CARRIES = $(NO_MODULES)
+$(GPU_TESTS): CARRIES = $(MODULES)
+$(GPU_TESTS): $(MODULES)
+$(BUILD)/tests/test_%: test_%.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(CARRIES) $(LIBRARY) -lcmocka $(LIBS)
 
 # A loader that counts calls, in front of the real one (tests/e2e/gpu_capture.sh).
 $(BUILD)/count/libze_loader.so.1: tests/count_loader.c
@@ -301,15 +313,15 @@ $(BUILD)/abort/libze_loader.so.1: src/device/level_zero/lz_calls.h
 	$(Q)sed -n 's/^ *[XY](\(ze[A-Za-z]*\)).*/void \1(void) { __builtin_abort(); }/p' $< | $(CC) -std=c11 -O1 -shared -fPIC -o $@ -x c -
 
 # Each fuzz target is also built as a plain program that replays its corpus.
-$(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(LIBRARY)
+$(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(NO_MODULES) $(LIBRARY) $(LIBS)
 
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(LIBRARY)
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $< $(NO_MODULES) $(LIBRARY) $(LIBS)
 
 .PHONY: fuzz
 fuzz: ## build the libFuzzer targets (clang, ASan and UBSan)
@@ -351,19 +363,19 @@ lint: ## clang-format, clang-tidy, cppcheck, room table
 bench-kernels: $(BUILD)/bench_kernels ## measure every kernel in every tier; options: ARGS="--kernel q4 --tokens 1,64"
 	$(BUILD)/bench_kernels $(ARGS)
 
-$(BUILD)/bench_kernels: tools/bench_kernels.c $(LIBRARY)
+$(BUILD)/bench_kernels: tools/bench_kernels.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(NO_MODULES) $(LIBRARY) $(LIBS)
 
 .PHONY: bench-pack
 bench-pack: $(BUILD)/bench_pack ## random families of packing instances: how near to the bound, how many seconds
 	$(BUILD)/bench_pack $(ARGS)
 
-$(BUILD)/bench_pack: tools/bench_pack.c $(LIBRARY)
+$(BUILD)/bench_pack: tools/bench_pack.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(NO_MODULES) $(LIBRARY) $(LIBS)
 
 include tools/package/package.mk
 

@@ -7,6 +7,7 @@
 #include "testing.h"
 
 #include "device/launch/launch.h"
+#include "device/launch/launch_modules.h"
 #include "kernels/shared/opencl.h"
 
 #if __has_include(<level_zero/ze_api.h>)
@@ -137,21 +138,23 @@ static inline void ze_runner_free_slices(struct ze_runner *r) {
 }
 
 static inline ze_module_handle_t ze_runner_module(struct ze_runner *r, const char *name) {
-    uint32_t i = 0;
-    while (i < opencl_n_modules && strcmp(opencl_modules[i].name, name) != 0)
-        i++;
+    const uint32_t i = launch_modules_find(name);
     if (i == opencl_n_modules)
         fail_msg("no module %s in the binary", name);
     assert_true(i < ZE_RUNNER_MAX);
     if (r->modules[i] != NULL)
         return r->modules[i];
+    const size_t room_bytes = (launch_modules_room() + 63) / 64 * 64;
+    void *room = aligned_alloc(64, room_bytes);
+    assert_non_null(room);
     ze_module_desc_t d = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
                           .format = ZE_MODULE_FORMAT_IL_SPIRV,
                           .inputSize = opencl_modules[i].bytes,
-                          .pInputModule = (const uint8_t *)opencl_modules[i].words};
+                          .pInputModule = (const uint8_t *)launch_modules_inflate(&opencl_modules[i], room)};
     ze_module_build_log_handle_t log = NULL;
     ze_result_t result = ((__typeof__(&zeModuleCreate))ze_runner_symbol(r, "zeModuleCreate"))(
         r->context, r->device, &d, &r->modules[i], &log);
+    free(room);
     if (result != ZE_RESULT_SUCCESS)
         fail_msg("module %s: 0x%x", name, (unsigned)result);
     return r->modules[i];

@@ -129,6 +129,7 @@ test_each_violation_is_found() {
     violates base/x.c '#include <ck_ring.h>' '<ck_ring\.h> may be included only'
     violates kernels/x.c '#include <ck/ck_pr.h>' '<ck/ck_pr\.h> may be included only'
     violates model/x.c '#include <xxhash.h>' 'xxhash'
+    violates model/x.c '#include <zstd.h>' 'zstd'
     violates app/x.c '#include <libconfig.h>' 'libconfig'
     violates model/x.c '#include <pcre2.h>' 'pcre2'
     violates app/x.c '#include <jansson.h>' 'jansson'

@@ -18,9 +18,17 @@ test_only_libc_and_libm() {
 test_ldd_agrees() {
     ldd "$stator" >"$tmp/ldd" || fail "ldd can't load $stator"
     ! grep -q 'not found' "$tmp/ldd" || fail "missing: $(cat "$tmp/ldd")"
-    for name in config pcre2 xxhash ck jansson event ze_loader; do
+    for name in config pcre2 xxhash zstd ck jansson event ze_loader; do
         ! grep -q "lib$name" "$tmp/ldd" || fail "lib$name is linked dynamically"
     done
+}
+
+# The GPU kernels are carried compressed.
+test_binary_is_small() {
+    ! nm -a "$stator" 2>/dev/null | grep -qE '__(asan|ubsan|tsan)_' || return 0 # sanitizers add code
+    strip -o "$tmp/stripped" "$stator" || fail "strip fails"
+    bytes=$(stat -c %s "$tmp/stripped")
+    [ "$bytes" -le 15000000 ] || fail "the stripped binary has $bytes bytes, more than 15,000,000"
 }
 
 run_tests

@@ -87,8 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct lz_driver driver = {.version = 1 << 24};
     static struct lz_gpu gpu = {.driver = &driver, .name = "level_zero:0", .model = "GPU", .vendor = 0x8086};
     static const struct log log = {.write = ignore, .level = STATOR_LOG_DEBUG};
-    static const uint32_t words[4] = {0x07230203, 0x10200, 1, 2};
-    const struct opencl_module module = {"norm", words, sizeof words};
+    static const uint8_t packed[16] = {0x28, 0xb5, 0x2f, 0xfd, 1, 2}; /* only hashed here */
+    const struct opencl_module module = {"norm", packed, sizeof packed, 16};
     const struct lz_cache cache = {.folder = folder, .log = &log, .gpu = &gpu, .options = "-cl-std"};
     begin(&cache, &module);
     if (size == 0)

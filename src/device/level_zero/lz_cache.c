@@ -33,7 +33,7 @@ static void key_of(const struct lz_cache *c, const struct opencl_module *m, char
     hash_text(&h, c->gpu->model);
     hash_text(&h, c->options);
     hash_u64(&h, m->bytes);
-    hash_bytes(&h, m->words, m->bytes);
+    hash_bytes(&h, m->packed, m->packed_bytes);
     hash_final(&h, key);
 }
 

@@ -19,6 +19,7 @@ struct lz_list {
 struct lz_steps {
     ze_module_handle_t *modules; /* [opencl_n_modules], NULL where no launch needs it */
     ze_kernel_handle_t *kernels; /* [launch_n_kernels], likewise */
+    void *room;                  /* a module is inflated into it (launch_modules.h), before the seal */
     struct launch *launches;     /* of the list that is being recorded; mapped while recording */
     uint64_t launches_bytes;
     uint32_t n_bodies, n_tails; /* buckets */

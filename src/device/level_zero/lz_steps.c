@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "os/pages.h"
+#include "device/launch/launch_modules.h"
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_facts.h"
 #include "device/level_zero/lz_stream.h"
@@ -32,6 +33,7 @@ void lz_steps_lay_out(struct lz_steps *s, struct carve *c, const struct device_m
     memset(s, 0, sizeof *s);
     s->modules = carve_take(c, opencl_n_modules, sizeof *s->modules);
     s->kernels = carve_take(c, launch_n_kernels, sizeof *s->kernels);
+    s->room = carve_take(c, 1, launch_modules_room());
     if (!trace)
         return;
     s->max_events = most_launches(m);
@@ -110,7 +112,8 @@ static stator_status build_module(struct lz_device *d, const struct opencl_modul
     if (keeps && kept_module(d, &cache, m, module))
         return STATOR_OK;
     ze_module_build_log_handle_t log = NULL;
-    ze_result_t r = create_module(d, ZE_MODULE_FORMAT_IL_SPIRV, m->words, m->bytes, module, &log);
+    ze_result_t r = create_module(d, ZE_MODULE_FORMAT_IL_SPIRV, launch_modules_inflate(m, d->steps.room),
+                                  m->bytes, module, &log);
     stator_status st = r == ZE_RESULT_SUCCESS ? STATOR_OK : module_error(d, m, r, log, e);
     if (log != NULL)
         (void)d->system->ze.zeModuleBuildLogDestroy(log);
@@ -121,9 +124,7 @@ static stator_status build_module(struct lz_device *d, const struct opencl_modul
 
 static stator_status make_module(struct lz_device *d, const char *name, ze_module_handle_t *out,
                                  stator_error *e) {
-    uint32_t i = 0;
-    while (i < opencl_n_modules && strcmp(opencl_modules[i].name, name) != 0)
-        i++;
+    const uint32_t i = launch_modules_find(name);
     CHECK(i < opencl_n_modules); /* a launch names a module of the binary */
     if (d->steps.modules[i] == NULL) {
         stator_status st = build_module(d, &opencl_modules[i], &d->steps.modules[i], e);

@@ -80,14 +80,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A SPIR-V module of the binary. */
+/* A SPIR-V module of the program, compressed (device/launch/launch_modules.h inflates it). */
 struct opencl_module {
     const char *name; /* the file's name without ending, e.g. "decode_q4_k" */
-    const uint32_t *words;
-    size_t bytes;
+    const uint8_t *packed; /* a zstd frame */
+    uint64_t packed_bytes;
+    uint64_t bytes; /* of the module itself */
 };
 
-/* Sorted by name; none when the binary was built without GPU kernels. */
+/* Sorted by name; none in a program that carries no GPU kernels. */
 extern const struct opencl_module opencl_modules[];
 extern const uint32_t opencl_n_modules;
 /* Why there are none: "" when there are some. */

@@ -1,0 +1,46 @@
+#include "device/launch/launch_modules.h"
+
+#include "base/carve.h"
+
+#include <string.h>
+
+#define ZSTD_STATIC_LINKING_ONLY /* contexts in given memory; the library is linked statically */
+#include <zstd.h>
+
+uint32_t launch_modules_find(const char *name) {
+    uint32_t i = 0;
+    while (i < opencl_n_modules && strcmp(opencl_modules[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+struct room {
+    void *context, *words;
+};
+
+static struct room lay_out(struct carve *c) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < opencl_n_modules; i++)
+        most = ARITH_MAX(most, opencl_modules[i].bytes);
+    struct room r = {0};
+    if (most > 0) {
+        r.context = carve_take(c, 1, ZSTD_estimateDCtxSize());
+        r.words = carve_take(c, 1, most);
+    }
+    return r;
+}
+
+uint64_t launch_modules_room(void) {
+    struct carve count = carve_count();
+    (void)lay_out(&count);
+    return count.used;
+}
+
+const uint32_t *launch_modules_inflate(const struct opencl_module *m, void *room) {
+    struct carve c = carve_in(room, launch_modules_room());
+    const struct room r = lay_out(&c);
+    ZSTD_DCtx *context = ZSTD_initStaticDCtx(r.context, ZSTD_estimateDCtxSize());
+    CHECK(context != NULL);
+    CHECK(ZSTD_decompressDCtx(context, r.words, m->bytes, m->packed, m->packed_bytes) == m->bytes);
+    return r.words;
+}
