@@ -115,7 +115,9 @@ NO_MODULES := $(BUILD)/without/opencl_modules.o
 UNIT_TESTS := $(sort $(wildcard tests/unit/*/test_*.c))
 TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_TESTS)))
 vpath test_%.c $(sort $(dir $(UNIT_TESTS)))
-GPU_TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(wildcard tests/unit/gpu/test_*.c tests/unit/device/test_l*.c)))
+GPU_TESTS := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(shell grep -lE '"(zesim|ze_runner|gpu_model)\.h"|launch_modules\.h' $(UNIT_TESTS))))
+# Their debug information is compressed: it is most of a test program.
+TEST_LDFLAGS := -Wl,--compress-debug-sections=zlib
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/replay_%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
@@ -292,7 +294,7 @@ $(GPU_TESTS): $(MODULES)
 $(BUILD)/tests/test_%: test_%.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(CARRIES) $(LIBRARY) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP $(ALL_LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(CARRIES) $(LIBRARY) -lcmocka $(LIBS)
 
 # A loader that counts calls, in front of the real one (tests/e2e/gpu_capture.sh).
 $(BUILD)/count/libze_loader.so.1: tests/count_loader.c
@@ -316,7 +318,7 @@ $(BUILD)/abort/libze_loader.so.1: src/device/level_zero/lz_calls.h
 $(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(NO_MODULES) $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) $(TEST_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(NO_MODULES) $(LIBRARY) $(LIBS)
 
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
