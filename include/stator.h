@@ -142,7 +142,16 @@ enum {
     STATOR_HAS_REPEAT_PENALTY = 16,
     STATOR_HAS_SEED = 32,
     STATOR_HAS_PRESENCE_PENALTY = 64,
-    STATOR_HAS_FREQUENCY_PENALTY = 128
+    STATOR_HAS_FREQUENCY_PENALTY = 128,
+    STATOR_HAS_MIN_TOKENS = 256,
+    STATOR_HAS_DRY_MULTIPLIER = 512,
+    STATOR_HAS_DRY_BASE = 1024,
+    STATOR_HAS_DRY_ALLOWED_LENGTH = 2048,
+    STATOR_HAS_DRY_PENALTY_LAST_N = 4096,
+    STATOR_HAS_TOP_N_SIGMA = 8192,
+    STATOR_HAS_TYPICAL_P = 16384,
+    STATOR_HAS_XTC_PROBABILITY = 32768,
+    STATOR_HAS_XTC_THRESHOLD = 65536
 };
 /* Added to the logit of a token: a finite number, at most 1e6 either way. 100 makes most tokens certain, -100
  * impossible. */
@@ -151,7 +160,8 @@ typedef struct stator_logit_bias {
     float bias;
 } stator_logit_bias;
 #define STATOR_LOGIT_BIASES 300 /* of a request at most */
-/* In the order of their work: logit_bias, the penalties, top_k, top_p, min_p, temperature. */
+/* In the order of their work: logit_bias, the penalties, DRY, min_tokens, top_n_sigma, top_k, typical_p,
+ * top_p, min_p, XTC, temperature. With a temperature of 0 nothing behind min_tokens has an effect. */
 typedef struct stator_sampling {
     uint32_t has;
     float temperature;    /* 0: greedy */
@@ -166,6 +176,17 @@ typedef struct stator_sampling {
     float frequency_penalty;
     const stator_logit_bias *logit_bias; /* copied by submit; those of one token add up */
     uint32_t n_logit_bias;               /* 0: none */
+    uint32_t min_tokens;                 /* no end token comes before so many tokens were generated */
+    /* DRY: a token that would continue a repetition of `length` tokens, at least dry_allowed_length, loses
+     * dry_multiplier * dry_base ^ (length - dry_allowed_length) of its logit, at most 1e6. */
+    float dry_multiplier; /* 0: off */
+    float dry_base;       /* below 1: off */
+    uint32_t dry_allowed_length;
+    uint32_t dry_penalty_last_n; /* tokens that are searched, the prompt's among them; UINT32_MAX: all */
+    float top_n_sigma;           /* 0 or less: off */
+    float typical_p;             /* 1: off */
+    float xtc_probability;       /* 0: off */
+    float xtc_threshold;         /* above 0.5: off */
 } stator_sampling;
 
 typedef enum stator_request_kind {

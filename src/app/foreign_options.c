@@ -29,6 +29,7 @@ static const struct foreign_option rows[] = {
     {" repetition-penalty ", "repeat-penalty", "sampling.repeat_penalty", NULL},
 #define SAMPLING_NUMBER(name, NAME, option, ...) {" " option " ", option, "sampling." #name, NULL},
 #define SAMPLING_COUNT                           SAMPLING_NUMBER
+#define SAMPLING_WINDOW                          SAMPLING_NUMBER
 #define SAMPLING_SEED                            SAMPLING_NUMBER
 #include "config/sampling.def"
     {" num-predict predict max-tokens ", "n-predict", "server.default_max_tokens", NULL},

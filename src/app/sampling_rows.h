@@ -13,7 +13,8 @@ struct sampling_rows { /* what was given */
 #define SAMPLING_COUNT(name, ...)                                                                            \
     uint64_t name;                                                                                           \
     bool has_##name;
-#define SAMPLING_SEED SAMPLING_COUNT
+#define SAMPLING_WINDOW SAMPLING_COUNT
+#define SAMPLING_SEED   SAMPLING_COUNT
 #include "config/sampling.def"
 };
 

@@ -53,6 +53,7 @@ enum config_key {
     CONFIG_CPU_NUMA,
 #define SAMPLING_NUMBER(name, NAME, ...) CONFIG_SAMPLING_##NAME,
 #define SAMPLING_COUNT                   SAMPLING_NUMBER
+#define SAMPLING_WINDOW                  SAMPLING_NUMBER
 #define SAMPLING_SEED                    SAMPLING_NUMBER
 #include "config/sampling.def"
     CONFIG_SPECULATION_MODE,
@@ -164,6 +165,7 @@ struct config {
     struct {
 #define SAMPLING_NUMBER(name, ...) double name;
 #define SAMPLING_COUNT(name, ...)  uint64_t name;
+#define SAMPLING_WINDOW            SAMPLING_COUNT /* or UINT32_MAX: all */
 #define SAMPLING_SEED(name, ...)   uint64_t name; /* or CONFIG_SEED_RANDOM */
 #include "config/sampling.def"
     } sampling;

@@ -144,6 +144,14 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_SAMPLING_##NAME_] = {KEY(sampling, name_), .kind = CONFIG_KIND_INTEGER,                          \
                                  .max = (max_),        .default_text = default_,                             \
                                  .unit = unit_,        .help = help_},
+#define SAMPLING_WINDOW(name_, NAME_, option_, value_, default_, unit_, help_)                               \
+    [CONFIG_SAMPLING_##NAME_] = {KEY(sampling, name_),                                                       \
+                                 .kind = CONFIG_KIND_INTEGER,                                                \
+                                 .max = INT32_MAX,                                                           \
+                                 .words = {{"all", UINT32_MAX}},                                             \
+                                 .default_text = default_,                                                   \
+                                 .unit = unit_,                                                              \
+                                 .help = help_},
 #define SAMPLING_SEED(name_, NAME_, option_, value_, help_)                                                  \
     [CONFIG_SAMPLING_##NAME_] = {KEY(sampling, name_),                                                       \
                                  .kind = CONFIG_KIND_INTEGER,                                                \

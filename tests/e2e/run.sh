@@ -141,7 +141,8 @@ test_options_out_of_range() {
     local bad
     # The config and the options have one set of bounds.
     for one in top_p=0 top_p=1 min_p=0 temperature=100 repeat_penalty=0.1 repeat_penalty=10 presence_penalty=-10 presence_penalty=10 \
-        frequency_penalty=-10 frequency_penalty=10 top_k=0; do
+        frequency_penalty=-10 frequency_penalty=10 top_k=0 min_tokens=1 dry_multiplier=100 dry_base=0 dry_allowed_length=0 \
+        dry_penalty_last_n=0 top_n_sigma=-1 typical_p=0 xtc_probability=1 xtc_threshold=0; do
         expect 0 "$stator" config $cfg --set sampling.$one
         option=${one%%=*}
         [ $option != temperature ] || option=temp
@@ -149,7 +150,7 @@ test_options_out_of_range() {
         expect 0 "$stator" run $cfg -p a -n 1 --set sampling.$one
     done
     for bad in '--temp -1' '--temp nan' '--temp 1000' '--temp warm' '--top-p 1.5' '--top-p -0.1' '--min-p 2' '--min-p -1' \
-        '--repeat-penalty 0' '--repeat-penalty 11' '--presence-penalty 11' '--frequency-penalty -11' '--top-k -1' '--top-k 99999999999' '--top-k 1.5' '-n -1' '-n 99999999999999999999' \
+        '--typical-p 2' '--xtc-probability -1' '--min-tokens -1' '--dry-penalty-last-n all' '--repeat-penalty 0' '--repeat-penalty 11' '--presence-penalty 11' '--frequency-penalty -11' '--top-k -1' '--top-k 99999999999' '--top-k 1.5' '-n -1' '-n 99999999999999999999' \
         '-n x' '--seed -1' '--seed 18446744073709551616' '--set memory.context=2000000000' \
         '--set memory.context=1025' '--set memory.batch=0' '--set memory.sequences=9999999' '--set cpu.threads=100000' \
         '--set memory.staging=1' '--set memory.kv_type=q9_9' '--set devices.use=toaster' \

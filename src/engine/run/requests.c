@@ -183,6 +183,7 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
         st = config_table_check_number(CONFIG_SAMPLING_##NAME, (double)out->name, e);
 #define SAMPLING_COUNT(name, NAME, ...)                                                                      \
     out->name = w->has & STATOR_HAS_##NAME ? w->name : (uint32_t)c->sampling.name;
+#define SAMPLING_WINDOW SAMPLING_COUNT
 #define SAMPLING_SEED(name, NAME, ...)                                                                       \
     out->name = w->has & STATOR_HAS_##NAME ? w->name : c->sampling.name;                                     \
     if (!(w->has & STATOR_HAS_##NAME) && out->name == CONFIG_SEED_RANDOM)                                    \

@@ -1,6 +1,7 @@
 /* From a row of logits to a token. Random numbers are counter-based on (seed, position), so a request's text
  * depends on nothing but its own logits, settings and seed. Order: logit biases, repeat penalty, presence and
- * frequency penalty, top-k, top-p, min-p, temperature.
+ * frequency penalty, DRY, min_tokens, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. At
+ * temperature 0 the likeliest of the tokens that min_tokens leaves is taken.
  *
  * Thread: the engine's. Works in memory given once; allocates nothing. */
 #ifndef STATOR_ENGINE_SAMPLER_H
@@ -11,11 +12,14 @@
 
 #include <stdint.h>
 
-#define SAMPLER_LAST 64 /* tokens that the repeat penalty looks back at */
+#define SAMPLER_ENDS   1  /* the token ends an answer */
+#define SAMPLER_BREAKS 2  /* repetitions end before the token (DRY) */
+#define SAMPLER_LAST   64 /* tokens that the repeat penalty looks back at */
 
 struct sampler_settings {
 #define SAMPLING_NUMBER(name, ...) float name;
 #define SAMPLING_COUNT(name, ...)  uint32_t name;
+#define SAMPLING_WINDOW            SAMPLING_COUNT
 #define SAMPLING_SEED(name, ...)   uint64_t name;
 #include "config/sampling.def"
     uint32_t n_bias;
@@ -33,9 +37,15 @@ struct sampler {
     struct sampler_candidate *chosen; /* vocab, best first */
     float *weight;                    /* vocab */
     uint32_t *count;                  /* vocab: all 0 between calls */
+    uint8_t *marks;                   /* vocab: SAMPLER_ENDS and SAMPLER_BREAKS; all 0 after sampler_layout */
+    uint32_t most;                    /* tokens of a sequence */
+    uint32_t *repeats;                /* most: of DRY */
 };
 
-void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab);
+/* most: tokens that a sequence can have. */
+void sampler_layout(struct sampler *s, struct carve *c, uint32_t vocab, uint32_t most);
+/* Marks a token: whether it ends an answer, and by its text (n bytes) whether repetitions end before it. */
+void sampler_mark(struct sampler *s, int32_t token, bool ends, const char *text, uint64_t n);
 
 /* Whether the likeliest token by the logits as they are is the one that sampler_pick takes. */
 bool sampler_is_plain(const struct sampler_settings *set);

@@ -96,7 +96,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
     s->rope_frequency =
         carve_take(c, graph_angles_stride(&s->planning.devices[0].graph) / 2, sizeof *s->rope_frequency);
-    sampler_layout(&s->sampler, c, s->planning.shape->vocab);
+    sampler_layout(&s->sampler, c, s->planning.shape->vocab, want->context + 1);
     struct outbox_event *told =
         carve_take(c, (uint64_t)s->n_requests * OUTBOX_EVENTS, sizeof(struct outbox_event));
     s->n_rows = ARITH_MIN(want->sequences, want->logits_rows);
@@ -179,6 +179,16 @@ stator_status run_state_try_tokenizer(struct stator *s, stator_error *e) {
     return STATOR_OK;
 }
 
+static void mark_tokens(struct stator *s) {
+    const uint32_t n = ARITH_MIN(s->planning.shape->vocab, tokenizer_vocab(s->tokenizer));
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t id = (int32_t)i;
+        const uint64_t bytes = tokenizer_piece(s->tokenizer, id, true, s->edge_work, s->edge_work_bytes);
+        sampler_mark(&s->sampler, id, tokenizer_is_end(s->tokenizer, id), s->edge_work,
+                     ARITH_MIN(bytes, s->edge_work_bytes));
+    }
+}
+
 /* It stays as it is when a start is planned again. */
 static stator_status make_edge(struct stator *s, stator_error *e) {
     const uint64_t bytes = s->planning.edge_bytes;
@@ -216,6 +226,8 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     }
     if (s->tokenizer == NULL)
         warn_of_tokenizer(s);
+    else
+        mark_tokens(s);
     struct plan_arena *a = plan_arena_find(plan_find(&s->planning.plan, "host"), "engine");
     a->allocated = engine;
     CHECK(a->allocated == a->bytes);

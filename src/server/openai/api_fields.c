@@ -62,6 +62,32 @@ static bool read_u32(struct api_reader *r, const struct field *f, const json_t *
     return true;
 }
 
+/* -1 stands for all, as llama.cpp has it. */
+static bool read_window(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!json_is_integer(v) || json_integer_value(v) != -1)
+        return read_u32(r, f, v);
+    *(uint32_t *)place(r, f) = UINT32_MAX;
+    r->out->sampling.has |= f->has;
+    return true;
+}
+
+/* The engine has llama.cpp's default ones. */
+static bool read_breakers(struct api_reader *r, const struct field *f, const json_t *v) {
+    static const char breakers[] = "\n:\"*";
+    bool seen[sizeof breakers] = {false};
+    bool ok = json_is_array(v) && json_array_size(v) == sizeof breakers - 1;
+    for (size_t i = 0; ok && i < json_array_size(v); i++) {
+        const char *text = json_string_value(json_array_get(v, i));
+        const char *at = text != NULL && strlen(text) == 1 ? strchr(breakers, text[0]) : NULL;
+        ok = at != NULL && !seen[at - breakers];
+        if (ok)
+            seen[at - breakers] = true;
+    }
+    return ok || api_failure_set(r->why, 400, f->name,
+                                 "dry_sequence_breakers can't be honoured: they are always [\"\\n\", \":\", "
+                                 "\"\\\"\", \"*\"]; leave the field out");
+}
+
 /* Any number of 64 bits, as OpenAI has it; -1 asks for a random one, as llama.cpp has it. */
 static bool read_seed(struct api_reader *r, const struct field *f, const json_t *v) {
     size_t n = 0;
@@ -295,7 +321,6 @@ static bool read_parallel(struct api_reader *r, const struct field *f, const jso
 #define IGNORED(n)                                                                                           \
     { .name = n, .where = BOTH | API_TEMPLATE, .read = read_ignored }
 #define NO_GRAMMAR "answers are not constrained to a grammar"
-#define NO_SUCH    "the engine has no such sampler"
 
 static const struct field fields[] = {
     {.name = "model", .where = BOTH | API_TEMPLATE, .read = read_model},
@@ -323,9 +348,17 @@ static const struct field fields[] = {
      AT(sampling.name_),                                                                                     \
      .max = (max_),                                                                                          \
      .has = STATOR_HAS_##NAME_},
+#define SAMPLING_WINDOW(name_, NAME_, ...)                                                                   \
+    {.name = #name_,                                                                                         \
+     .where = BOTH,                                                                                          \
+     .read = read_window,                                                                                    \
+     AT(sampling.name_),                                                                                     \
+     .max = INT32_MAX,                                                                                       \
+     .has = STATOR_HAS_##NAME_},
 #define SAMPLING_SEED(name_, NAME_, ...)                                                                     \
     {.name = #name_, .where = BOTH, .read = read_seed, AT(sampling.name_), .has = STATOR_HAS_##NAME_},
 #include "config/sampling.def"
+    {.name = "dry_sequence_breakers", .where = BOTH, .read = read_breakers},
     {.name = "stop", .where = BOTH, .read = read_stop},
     {.name = "logprobs", .where = BOTH, .read = read_logprobs, AT(logprobs), .max = STATOR_TOP_LOGPROBS},
     {.name = "top_logprobs",
@@ -373,10 +406,7 @@ static const struct field fields[] = {
     REFUSED("grammar", NO_GRAMMAR),
     REFUSED("json_schema", NO_GRAMMAR),
     REFUSED("guided_json", NO_GRAMMAR),
-    REFUSED("typical_p", NO_SUCH),
-    REFUSED("mirostat", NO_SUCH),
-    REFUSED("dry_multiplier", NO_SUCH),
-    REFUSED("xtc_probability", NO_SUCH),
+    REFUSED("mirostat", "the engine has no such sampler"),
 };
 
 static bool read_field(struct api_reader *r, const char *name, const json_t *v) {

@@ -4,22 +4,24 @@
 #include "engine/run/sampler.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define VOCAB 250
+#define MOST  300 /* tokens of a sequence */
 
 static struct sampler sampler_of(uint32_t vocab, void **memory) {
     struct sampler s;
     struct carve count = carve_count();
-    sampler_layout(&s, &count, vocab);
+    sampler_layout(&s, &count, vocab, MOST);
     *memory = aligned_alloc(64, count.used);
     assert_non_null(*memory);
     struct carve c = carve_in(*memory, count.used);
-    sampler_layout(&s, &c, vocab);
+    sampler_layout(&s, &c, vocab, MOST);
     return s;
 }
 
 static const struct sampler_settings plain = {
-    .temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1, .seed = 1};
+    .temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .repeat_penalty = 1, .typical_p = 1, .seed = 1};
 
 /* How often each of the first n tokens comes at `draws` positions. */
 static void count_picks(const struct sampler_settings *set, const float *row, uint32_t n, uint32_t draws,
@@ -354,6 +356,276 @@ static void extremes(void **state) {
     check_support(&set, wide, 4, "1");
 }
 
+/* A plain reference of the samplers that follow llama.cpp, in double: lists are sorted whole, repetitions are
+ * counted place by place. It shares the random numbers with the sampler, and nothing else. */
+#define REFERENCE_VOCAB 24
+struct reference_token {
+    double logit, key;
+    int32_t token;
+};
+struct reference {
+    const struct sampler_settings *set;
+    const uint8_t *marks;
+    struct reference_token list[REFERENCE_VOCAB];
+    uint32_t n;
+};
+
+static int by_key(const void *a, const void *b) {
+    const struct reference_token *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key ? -1 : 1) : x->token - y->token;
+}
+
+static void reference_sort(struct reference *r) {
+    for (uint32_t i = 0; i < r->n; i++)
+        r->list[i].key = r->list[i].logit;
+    qsort(r->list, r->n, sizeof *r->list, by_key);
+}
+
+static double reference_total(const struct reference *r) {
+    double total = 0;
+    for (uint32_t i = 0; i < r->n; i++)
+        total += exp(r->list[i].logit);
+    return total;
+}
+
+static void reference_dry(struct reference *r, const int32_t *tokens, uint32_t n) {
+    const struct sampler_settings *set = r->set;
+    const uint32_t first = n > set->dry_penalty_last_n ? n - set->dry_penalty_last_n : 0;
+    if (set->dry_multiplier <= 0 || set->dry_base < 1)
+        return;
+    for (int32_t token = 0; token < REFERENCE_VOCAB; token++) {
+        int64_t longest = -1;
+        for (uint32_t at = first + 1; at < n; at++) { /* token stood here before */
+            uint32_t length = 0;
+            if (tokens[at] != token)
+                continue;
+            while (length < at - first && tokens[at - 1 - length] == tokens[n - 1 - length] &&
+                   (r->marks[tokens[n - 1 - length]] & SAMPLER_BREAKS) == 0)
+                length++;
+            longest = length >= set->dry_allowed_length && length > longest ? length : longest;
+        }
+        if (longest >= 0 && n - first > set->dry_allowed_length && (r->marks[token] & SAMPLER_BREAKS) == 0) {
+            const double penalty = (double)set->dry_multiplier *
+                                   pow((double)set->dry_base, (double)(longest - set->dry_allowed_length));
+            r->list[token].logit -= penalty < 1e6 ? penalty : 1e6;
+        }
+    }
+}
+
+static void reference_sigma(struct reference *r) {
+    double mean = 0, variance = 0, top = -INFINITY;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        mean += r->list[i].logit / r->n;
+        top = fmax(top, r->list[i].logit);
+    }
+    for (uint32_t i = 0; i < r->n; i++)
+        variance += pow(r->list[i].logit - mean, 2) / r->n;
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->list[i].logit >= top - (double)r->set->top_n_sigma * sqrt(variance))
+            r->list[kept++] = r->list[i];
+    r->n = kept;
+}
+
+static void reference_typical(struct reference *r) {
+    struct reference_token sorted[REFERENCE_VOCAB];
+    const double total = reference_total(r);
+    double entropy = 0, sum = 0;
+    uint32_t n = 0, kept = 0;
+    bool stays[REFERENCE_VOCAB] = {false};
+    for (uint32_t i = 0; i < r->n; i++) {
+        const double log_p = r->list[i].logit - log(total);
+        entropy -= exp(log_p) * log_p;
+    }
+    for (uint32_t i = 0; i < r->n; i++) {
+        sorted[i] = r->list[i];
+        sorted[i].key = -fabs(log(total) - r->list[i].logit - entropy);
+    }
+    qsort(sorted, r->n, sizeof *sorted, by_key);
+    while (n < r->n && sum <= (double)r->set->typical_p) {
+        sum += exp(sorted[n].logit) / total;
+        stays[sorted[n++].token] = true;
+    }
+    for (uint32_t i = 0; i < r->n; i++)
+        if (stays[r->list[i].token])
+            r->list[kept++] = r->list[i];
+    r->n = kept;
+}
+
+static void reference_nucleus(struct reference *r) {
+    const double total = reference_total(r), top = r->list[0].logit;
+    double sum = 0;
+    uint32_t kept = 0;
+    while (kept < r->n) {
+        if (kept > 0 && exp(r->list[kept].logit - top) < (double)r->set->min_p)
+            break;
+        sum += exp(r->list[kept++].logit) / total;
+        if (r->set->top_p < 1 && sum >= (double)r->set->top_p)
+            break;
+    }
+    r->n = kept;
+}
+
+/* The list must be sorted for this alone, so a sorted copy says which tokens go. */
+static void reference_xtc(struct reference *r, double chance) {
+    struct reference sorted = *r;
+    const double total = reference_total(r);
+    uint32_t above = 0, kept = 0;
+    bool goes[REFERENCE_VOCAB] = {false};
+    if (!(chance < (double)r->set->xtc_probability) || r->set->xtc_threshold > 0.5f)
+        return;
+    reference_sort(&sorted);
+    while (above < r->n && exp(sorted.list[above].logit) / total >= (double)r->set->xtc_threshold)
+        above++;
+    for (uint32_t i = 0; i + 1 < above; i++)
+        goes[sorted.list[i].token] = true;
+    for (uint32_t i = 0; i < r->n; i++)
+        if (!goes[r->list[i].token])
+            r->list[kept++] = r->list[i];
+    r->n = kept;
+}
+
+static int32_t reference_pick(const struct sampler_settings *set, const uint8_t *marks, const float *row,
+                              const int32_t *tokens, uint32_t n, uint32_t n_generated, uint32_t position) {
+    struct reference r = {.set = set, .marks = marks, .n = REFERENCE_VOCAB};
+    for (int32_t i = 0; i < REFERENCE_VOCAB; i++)
+        r.list[i] = (struct reference_token){.logit = (double)row[i], .token = i};
+    reference_dry(&r, tokens, n);
+    if (n_generated < set->min_tokens) {
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < r.n; i++)
+            if ((marks[r.list[i].token] & SAMPLER_ENDS) == 0)
+                r.list[kept++] = r.list[i];
+        r.n = kept;
+    }
+    if (set->temperature <= 0) {
+        reference_sort(&r);
+        return r.list[0].token;
+    }
+    if (set->top_n_sigma > 0)
+        reference_sigma(&r);
+    const bool few = set->top_k > 0 && set->top_k < r.n;
+    if (few) {
+        reference_sort(&r);
+        r.n = set->top_k;
+    }
+    if (set->typical_p < 1)
+        reference_typical(&r);
+    if (few || set->top_p < 1 || set->min_p > 0) {
+        reference_sort(&r);
+        reference_nucleus(&r);
+    }
+    reference_xtc(&r, (double)sampler_random(set->seed ^ 0x5854435F64726177ull, position));
+    double total = 0, top = -INFINITY;
+    for (uint32_t i = 0; i < r.n; i++)
+        top = fmax(top, r.list[i].logit);
+    for (uint32_t i = 0; i < r.n; i++)
+        total += exp((r.list[i].logit - top) / (double)set->temperature);
+    double at = (double)sampler_random(set->seed, position) * total;
+    for (uint32_t i = 0; i < r.n; i++) {
+        at -= exp((r.list[i].logit - top) / (double)set->temperature);
+        if (at < 0)
+            return r.list[i].token;
+    }
+    fail_msg("the reference has drawn nothing of %u tokens", r.n);
+    return -1;
+}
+
+/* Settings of all kinds together, each off in half of the cases; texts of few tokens, which repeat
+ * themselves. */
+static void by_reference(void **state) {
+    (void)state;
+    void *memory;
+    struct sampler s = sampler_of(REFERENCE_VOCAB, &memory);
+    uint64_t seed = 43;
+    uint32_t other = 0; /* than without the samplers under test */
+    sampler_mark(&s, 0, true, "", 0);
+    sampler_mark(&s, 1, true, "<end>", 5);
+    sampler_mark(&s, 2, false, "a:", 2);
+    sampler_mark(&s, 3, false, "\n", 1);
+    sampler_mark(&s, 4, false, "b\0\"", 3);
+    sampler_mark(&s, 5, false, "a\0b", 3);
+    assert_int_equal(s.marks[0], SAMPLER_ENDS);
+    assert_int_equal(s.marks[4], SAMPLER_BREAKS);
+    assert_int_equal(s.marks[5], 0);
+    for (uint32_t round = 0; round < 30000; round++) {
+        float row[REFERENCE_VOCAB];
+        int32_t tokens[MOST];
+        const uint32_t n = (uint32_t)testing_below(&seed, MOST + 1);
+        const uint32_t few = 1 + (uint32_t)testing_below(&seed, 5);
+        for (uint32_t i = 0; i < REFERENCE_VOCAB; i++)
+            row[i] = 4 * testing_uniform(&seed);
+        for (uint32_t i = 0; i < n; i++)
+            tokens[i] = (int32_t)(testing_below(&seed, 12) == 0 ? testing_below(&seed, REFERENCE_VOCAB)
+                                                                : 6 + i % few);
+#define SOMETIMES(value, off) (testing_random(&seed) % 2 == 0 ? (value) : (off))
+        struct sampler_settings set = plain;
+        set.temperature = SOMETIMES(0.3f + 2 * fabsf(testing_uniform(&seed)), SOMETIMES(0.0f, 1.0f));
+        set.top_k = SOMETIMES((uint32_t)testing_below(&seed, 30), 0);
+        set.top_p = SOMETIMES(fabsf(testing_uniform(&seed)), 1);
+        set.min_p = SOMETIMES(0.3f * fabsf(testing_uniform(&seed)), 0);
+        set.repeat_penalty = 1;
+        set.seed = testing_random(&seed);
+        set.min_tokens = SOMETIMES(20, 0);
+        set.dry_multiplier = SOMETIMES(fabsf(testing_uniform(&seed)), 0);
+        set.dry_base = SOMETIMES(1.75f, SOMETIMES(1.0f, 0.5f));
+        set.dry_allowed_length = (uint32_t)testing_below(&seed, 5);
+        set.dry_penalty_last_n = SOMETIMES((uint32_t)testing_below(&seed, MOST), UINT32_MAX);
+        set.top_n_sigma = SOMETIMES(2 * fabsf(testing_uniform(&seed)), SOMETIMES(-1.0f, 0.0f));
+        set.typical_p = SOMETIMES(fabsf(testing_uniform(&seed)), 1);
+        set.xtc_probability = SOMETIMES(0.5f, SOMETIMES(1.0f, 0.0f));
+        set.xtc_threshold = SOMETIMES(0.1f, testing_uniform(&seed));
+        struct sampler_settings without = plain;
+        without.temperature = set.temperature;
+        without.top_k = set.top_k;
+        without.top_p = set.top_p;
+        without.min_p = set.min_p;
+        without.seed = set.seed;
+        const uint32_t generated = n < 30 ? n : 30 - n % 20;
+        const int32_t got = sampler_pick(&s, &set, row, tokens, n, generated, n);
+        const int32_t want = reference_pick(&set, s.marks, row, tokens, n, generated, n);
+        if (got != want)
+            fail_msg("round %u: token %d, of the reference %d", round, got, want);
+        other += got != sampler_pick(&s, &without, row, tokens, n, generated, n);
+        for (uint32_t i = 0; i < REFERENCE_VOCAB; i++)
+            assert_int_equal(s.count[i], 0);
+    }
+    assert_in_range(other, 5000, 29000);
+    free(memory);
+}
+
+/* A penalty beyond all bounds stays finite, and a vocabulary of end tokens alone keeps them. */
+static void sampler_limits(void **state) {
+    (void)state;
+    void *memory;
+    struct sampler s = sampler_of(4, &memory);
+    int32_t tokens[MOST];
+    struct sampler_settings set = plain;
+    const float row[] = {0, 2, 1, -1};
+    for (uint32_t i = 0; i < MOST; i++)
+        tokens[i] = 1;
+    set.dry_multiplier = 100;
+    set.dry_base = 100;
+    set.dry_penalty_last_n = UINT32_MAX;
+    set.temperature = 0;
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, MOST, MOST, 0), 2);
+    assert_true(s.heap[1].logit == 2 - 1e6f);
+    set.dry_penalty_last_n = 0;
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, MOST, MOST, 0), 1);
+    set = plain;
+    set.min_tokens = 1;
+    assert_false(sampler_is_plain(&set));
+    for (int32_t i = 0; i < 4; i++)
+        sampler_mark(&s, i, true, "", 0);
+    set.temperature = 0;
+    assert_false(sampler_is_plain(&set));
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 1);
+    sampler_mark(&s, 3, false, "", 0);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 3);
+    assert_int_equal(sampler_pick(&s, &set, row, tokens, 1, 1, 0), 1);
+    free(memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(greedy),
                                        cmocka_unit_test(filters),
@@ -364,6 +636,8 @@ int main(void) {
                                        cmocka_unit_test(distribution),
                                        cmocka_unit_test(top_k_of_equals),
                                        cmocka_unit_test(counters),
-                                       cmocka_unit_test(extremes)};
+                                       cmocka_unit_test(extremes),
+                                       cmocka_unit_test(by_reference),
+                                       cmocka_unit_test(sampler_limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,18 @@ static stator_request request_of(uint32_t i, int32_t *ids, uint32_t context) {
                           .n_logit_bias = i == 0   ? 0
                                           : i == 3 ? 5
                                                    : 4};
+    if (i == 1 || i == 5) {
+        q.sampling.has |= STATOR_HAS_DRY_MULTIPLIER | STATOR_HAS_XTC_PROBABILITY | STATOR_HAS_TYPICAL_P |
+                          STATOR_HAS_TOP_N_SIGMA;
+        q.sampling.dry_multiplier = 0.1f;
+        q.sampling.xtc_probability = 0.3f;
+        q.sampling.typical_p = 0.9f;
+        q.sampling.top_n_sigma = 3;
+    }
+    if (i == 3) {
+        q.sampling.has |= STATOR_HAS_MIN_TOKENS;
+        q.sampling.min_tokens = 20;
+    }
     return q;
 }
 

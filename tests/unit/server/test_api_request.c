@@ -88,6 +88,13 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"top_p\": 1.01", 400, "top_p", "from 0 to 1"},
     {API_CHAT, "\"top_k\": -1", 400, "top_k", "from 0"},
     {API_CHAT, "\"repeat_penalty\": 0", 400, "repeat_penalty", "from 0.1"},
+    {API_CHAT, "\"typical_p\": 1.5", 400, "typical_p", "from 0 to 1"},
+    {API_CHAT, "\"dry_penalty_last_n\": -2", 400, "dry_penalty_last_n", "from 0"},
+    {API_CHAT, "\"min_tokens\": -1", 400, "min_tokens", "from 0"},
+    {API_CHAT, "\"dry_sequence_breakers\": []", 400, "dry_sequence_breakers", "leave the field out"},
+    {API_CHAT, "\"dry_sequence_breakers\": [\"\\n\", \":\", \"*\", \"*\"]", 400, "dry_sequence_breakers",
+     "they are always"},
+    {API_CHAT, "\"mirostat\": 2", 400, "mirostat", "no such sampler"},
     {API_CHAT, "\"presence_penalty\": 11", 400, "presence_penalty", "from -10 to 10"},
     {API_CHAT, "\"seed\": 1.5", 400, "seed", "whole number of 64 bits"},
     {API_CHAT, "\"seed\": \"7\"", 400, "seed", "-1 for a random one"},
@@ -284,7 +291,8 @@ static void fields_are_read(void **state) {
             "-100}, "
             "\"ignore_eos\": true, \"user\": \"u\", \"metadata\": {\"a\": 1}, \"store\": false, "
             "\"response_format\": {\"type\": \"text\"}, \"parallel_tool_calls\": false, \"tool_choice\": "
-            "\"none\"",
+            "\"none\", \"min_tokens\": 4, \"dry_penalty_last_n\": -1, \"typical_p\": 0.5, "
+            "\"dry_sequence_breakers\": [\"\\n\", \"*\", \":\", \"\\\"\"]",
             &r, &why))
         fail_msg("%s: %s", why.param, why.text);
     assert_true(r.stream && r.include_usage && r.logprobs && r.ignore_eos && r.one_call && !r.tools &&
@@ -292,7 +300,10 @@ static void fields_are_read(void **state) {
     assert_int_equal(r.max_tokens, 7);
     assert_int_equal(r.n, 3);
     assert_int_equal(r.top_logprobs, 2);
-    assert_int_equal(r.sampling.has, 255);
+    assert_int_equal(r.sampling.has,
+                     255 | STATOR_HAS_MIN_TOKENS | STATOR_HAS_DRY_PENALTY_LAST_N | STATOR_HAS_TYPICAL_P);
+    assert_true(r.sampling.min_tokens == 4 && r.sampling.dry_penalty_last_n == UINT32_MAX &&
+                r.sampling.typical_p == 0.5f);
     assert_true(r.sampling.temperature == 0 && !__builtin_signbit(r.sampling.temperature));
     assert_true(r.sampling.top_p == 0.5f && r.sampling.frequency_penalty == -2 &&
                 r.sampling.repeat_penalty == 1.5f);
