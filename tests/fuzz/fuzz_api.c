@@ -1,5 +1,7 @@
 /* Any bytes as the body of a request, and as an answer to be taken apart: an error with a reason or a struct,
  * within the pool, and all of it given back. The first byte chooses. */
+#include "fuzz.h"
+
 #include "server/openai/api_request.h"
 #include "server/openai/api_split.h"
 #include "server/http/edge_pool.h"
@@ -7,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const fuzz_kinds[] = {"chat", "completion", "template", NULL};
 
 #define BYTES (4u << 20)
 
@@ -63,7 +67,6 @@ static void split(const uint8_t *data, size_t size, bool thinks, const char *sty
         fail("the cut changes the answer");
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static void *memory;
     if (memory == NULL) {
@@ -96,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             }
         else if (r.variables[0] == NULL)
             fail("no variables");
+        fuzz_accepted(data[0] == 'p' ? "completion" : data[0] == 'a' ? "template" : "chat");
         api_request_free(&r);
     } else if ((why.status != 400 && why.status != 404 && why.status != 503) || why.text[0] == '\0') {
         fail("refused without a reason");

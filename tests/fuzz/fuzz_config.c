@@ -1,5 +1,7 @@
 /* Fuzzes the config parser: the text of a file, followed, after the first byte 1 if there is one, by a --set.
  * What was accepted must be written and read back equal. devices.facts is parsed too. */
+#include "fuzz.h"
+
 #include "base/check.h"
 #include "config/config.h"
 #include "config/config_table.h"
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"config", "with --set", "facts", NULL};
 
 static void round_trip(const struct config *c) {
     static char value[CONFIG_VALUE];
@@ -43,6 +45,8 @@ static void parse_facts(const struct config *c) {
     stator_error e = {0};
     stator_status st = device_spec_parse_list(c->devices.facts, "devices.facts:", facts, &n, &e);
     CHECK(st == STATOR_OK || (st == STATOR_USAGE && strlen(e.text) > 0));
+    if (st == STATOR_OK && n > 0)
+        fuzz_accepted("facts");
     for (uint32_t i = 0; st == STATOR_OK && i < n; i++)
         CHECK(facts[i].memory >= 1 << 20 && device_spec_find(facts, n, facts[i].name) == &facts[i]);
 }
@@ -68,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                  (const char *)one + 1);
     const char *sets[] = {set};
     if (config_parse((const char *)data, n, "fuzz", "/folder", sets, one != NULL, &c, &e) == STATOR_OK) {
+        fuzz_accepted(one != NULL ? "with --set" : "config");
         CHECK(c.model.path[0] == '/' && c.memory.sequences <= c.memory.batch);
         round_trip(&c);
         parse_facts(&c);

@@ -1,5 +1,7 @@
 /* Any bytes as a GGUF file: open, walk every key, value and tensor, read the shape. What opens must lie
  * inside the file. */
+#include "fuzz.h"
+
 #include "base/check.h"
 #include "arch/arch.h"
 
@@ -8,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"file", "dense model", "experts", NULL};
 
 /* Touches the whole value through the public reads; returns a sum so that nothing is left out. */
 static uint64_t walk_value(const struct gguf_value *v, size_t size) {
@@ -59,8 +61,11 @@ static void walk(const struct gguf *g, size_t size) {
     }
     CHECK(sum != UINT64_MAX); /* used, so that no read is left out */
     if (arch_read(g, &shape, &e) == STATOR_OK) {
-        CHECK(shape.tensor_bytes <= size && shape.n_layers >= 1 &&
-              shape.layers[shape.n_layers - 1].down != NULL);
+        const struct shape_layer *last = &shape.layers[shape.n_layers - 1];
+        const bool experts = shape_has_experts(&shape, shape.n_layers - 1);
+        CHECK(shape.tensor_bytes <= size && shape.n_layers >= 1);
+        CHECK(experts ? last->experts.router != NULL && last->experts.down != NULL : last->down != NULL);
+        fuzz_accepted(experts ? "experts" : "dense model");
         CHECK(shape.output != NULL && shape.n_heads % shape.n_kv_heads == 0 &&
               shape.n_rot <= shape.head_dim_k);
     } else {
@@ -78,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     stator_status rc = gguf_open(path, &g, &e);
     CHECK((rc == STATOR_OK) == (g != NULL));
     if (rc == STATOR_OK) {
+        fuzz_accepted("file");
         CHECK(gguf_host_bytes(g) <= 64 * (uint64_t)size + 20480);
         walk(g, size);
         gguf_close(g);

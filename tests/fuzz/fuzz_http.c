@@ -1,6 +1,8 @@
 /* Any bytes as what a client sends: the head is parsed, or refused, or wants more; what is parsed has the
  * shape that its users rely on, and comes out the same however the bytes were cut into pieces. What is behind
  * the head is read as chunks, whole and byte by byte. The Host and Origin are judged. */
+#include "fuzz.h"
+
 #include "server/http/http_guard.h"
 #include "server/http/http_parse.h"
 
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"head", "body in chunks", NULL};
 
 #define CAPACITY 16384
 
@@ -84,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(came == complete && s.status == r.status);
     if (!complete)
         return 0;
+    fuzz_accepted("head");
     CHECK(again.bytes == head.bytes && again.n_fields == head.n_fields && again.length == head.length);
     CHECK(strcmp(again.path, head.path) == 0 && again.keep_alive == head.keep_alive);
     check_head(&head);
@@ -95,5 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
           decode(body, size - head.bytes, 1, &other, &second));
     CHECK(sum == second && (one == HTTP_CHUNK_BAD) == (other == HTTP_CHUNK_BAD) &&
           (one == HTTP_CHUNK_END) == (other == HTTP_CHUNK_END));
+    if (head.chunked && one == HTTP_CHUNK_END)
+        fuzz_accepted("body in chunks");
     return 0;
 }

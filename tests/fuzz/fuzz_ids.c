@@ -1,5 +1,7 @@
 /* Any bytes as the file of --tokens-file: read whole, then either a list of ids, which written again is the
  * same list, or an error that names the file. */
+#include "fuzz.h"
+
 #include "app/session.h"
 #include "base/check.h"
 
@@ -9,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"ids", NULL};
 
 static void again(const int32_t *ids, size_t n) {
     char *text = malloc(12 * n + 1);
@@ -39,6 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(length == size && memcmp(text, data, size) == 0 && text[size] == '\0');
     stator_status st = session_parse_ids(text, "ids.txt", &ids, &n, &e);
     if (st == STATOR_OK) {
+        if (n > 0)
+            fuzz_accepted("ids");
         for (size_t i = 0; i < n; i++)
             CHECK(ids[i] >= 0);
         again(ids, n);

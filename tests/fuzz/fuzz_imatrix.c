@@ -1,5 +1,7 @@
 /* Any bytes as an importance matrix: it is refused with a text, or each of its entries has a name and numbers
  * that can be weights. */
+#include "fuzz.h"
+
 #include "app/quantize/imatrix.h"
 
 #include "base/check.h"
@@ -8,10 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"GGUF", "older", NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static int fd = -1;
@@ -30,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     CHECK(m.n_entries > 0);
+    fuzz_accepted(size > 4 && memcmp(data, "GGUF", 4) == 0 ? "GGUF" : "older");
     for (uint64_t i = 0; i < m.n_entries; i++) {
         const struct imatrix_entry *entry = &m.entries[i];
         CHECK(entry->n > 0 && imatrix_find(&m, entry->name) == entry);

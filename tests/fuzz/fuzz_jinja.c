@@ -1,5 +1,7 @@
 /* Any bytes as a chat template, with the variables of a conversation: an error or a text, within its memory
  * and steps. */
+#include "fuzz.h"
+
 #include "chat/jinja.h"
 
 #include <stdbool.h>
@@ -7,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const fuzz_kinds[] = {"template", NULL};
 
 #define MEMORY (1u << 20)
 
@@ -18,7 +22,6 @@ static const char variables[] = "{\"messages\": [{\"role\": \"system\", \"conten
                                 "\"add_generation_prompt\": true, "
                                 "\"bos_token\": \"<s>\", \"n\": 3}";
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static json_t *given;
     static void *memory;
@@ -52,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             abort();
         }
         if (st == STATOR_OK && bytes == MEMORY) {
+            fuzz_accepted("template");
             rendered = true;
             n_first = n;
             memcpy(first, text, n);

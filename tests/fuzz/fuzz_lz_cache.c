@@ -3,12 +3,14 @@
  *
  * Input: a byte of FIX_ bits, which put right what no fuzzer finds (the header's magic and key, its hash of
  * the contents, its length), and the file. */
+#include "fuzz.h"
+
 #include "base/check.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"module", NULL};
 
 #ifdef STATOR_LEVEL_ZERO
 #include "base/hash.h"
@@ -100,6 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool whole = (fix & 7) == 7 && size - 1 > HEADER;
     CHECK(!whole || binary != NULL);
     if (binary != NULL) {
+        fuzz_accepted("module");
         CHECK(bytes == size - 1 - HEADER && memcmp(binary, data + 1 + HEADER, bytes) == 0);
         lz_cache_free(binary, bytes);
     }
@@ -109,6 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 /* A build for the CPU alone has no such files. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(data != NULL || size == 0);
+    fuzz_accepted("module");
     return 0;
 }
 #endif

@@ -1,12 +1,14 @@
 /* Fuzzes `stator pack`'s reader and, on what is small enough, the packer: an accepted text gives blocks with
  * sane numbers, and a packing without overlaps. */
+#include "fuzz.h"
+
 #include "base/check.h"
 #include "pack/pack_csv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"blocks", NULL};
 
 static bool lives(const struct pack_block *b) {
     return b->bytes > 0 && b->first < b->end;
@@ -59,6 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     stator_error e = {0};
     if (pack_csv_parse(text, size, "fuzz", rows, &n, &e) == STATOR_OK) {
         CHECK(n < most);
+        if (n > 1)
+            fuzz_accepted("blocks");
         check_ids(rows, n);
         pack_csv_blocks(rows, n, blocks, spare);
         for (size_t i = 0; i < n; i++) {

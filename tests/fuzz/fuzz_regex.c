@@ -1,12 +1,14 @@
 /* Any bytes as a regular expression and, behind the first line end, as a text: an answer or a refusal, and
  * never two answers that differ, however few nodes there are. */
+#include "fuzz.h"
+
 #include "base/check.h"
 #include "grammar/regex.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char *const fuzz_kinds[] = {"whole", "search", NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const uint32_t nodes[] = {4096, REGEX_MIN_NODES};
@@ -27,6 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             regex_compile(memory, nodes[i], (const char *)expression, length, anchoring, &r, &e);
         CHECK(st == STATOR_OK || ((st == STATOR_USAGE || st == STATOR_DOES_NOT_FIT) && e.text[0] != '\0'));
         known[i] = st == STATOR_OK && regex_matches(r, text, text_length, &answers[i]) == REGEX_OK;
+        if (known[i])
+            fuzz_accepted(anchoring == REGEX_SEARCH ? "search" : "whole");
         if (known[i]) { /* once more, with what the first time has left behind */
             bool again = false;
             CHECK(regex_matches(r, text, text_length, &again) != REGEX_OK || again == answers[i]);

@@ -1,9 +1,13 @@
 /* Any bytes as text, for a small SentencePiece and small byte-level vocabularies: no crash, ids in range,
  * whole characters out, and the text back. The first byte chooses vocabulary and flags. */
+#include "fuzz.h"
+
 #include "tiny_vocab.h"
 
 #include "base/arith.h"
 #include "tokenizer/tokenizer.h"
+
+const char *const fuzz_kinds[] = {"text", NULL};
 
 #define TEXT_MAX 4096
 
@@ -84,7 +88,6 @@ static uint64_t repair(const uint8_t *text, uint64_t n, char *out) {
     return at;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static int32_t ids[3 * TEXT_MAX + 8];
     static char back[65536 * 4], expected[3 * TEXT_MAX];
@@ -102,6 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         tokenizer_encode(x->t, exact, size, flags, x->work, x->work_bytes, ids, 3 * TEXT_MAX + 8, &n, &e);
     free(exact);
     require(s == STATOR_OK, "encode");
+    if (n > 0)
+        fuzz_accepted("text");
     struct tokenizer_stream stream = {0};
     uint64_t most = 3 * (tokenizer_longest_piece(x->t) + 4);
     bool bos = (flags & TOKENIZER_ADD_SPECIAL) != 0 && tokenizer_adds_bos(x->t);

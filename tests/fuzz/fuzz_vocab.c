@@ -5,11 +5,15 @@
  * Input: four bytes (tokenizer and pre-tokenizer; FLAG_ bits; bos; eos) and three parts with the byte 0x1D
  * between: tokens, one a line (its kind as a digit, its score as a character, its text); merges, one a line;
  * a text to be tokenized. With FLAG_RAW everything after the first two bytes is a GGUF file of its own. */
+#include "fuzz.h"
+
 #include "tiny_vocab.h"
 
 #include "base/arith.h"
 #include "base/check.h"
 #include "tokenizer/tokenizer.h"
+
+const char *const fuzz_kinds[] = {"vocabulary", "file", NULL};
 
 #define TOKENS_MAX 1000
 #define TEXT_MAX   2000
@@ -179,7 +183,6 @@ static void use(const struct tokenizer *t, const char *text, uint64_t n) {
     free(work);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input in = {data, data + size};
     uint8_t kind = take_byte(&in), flags = take_byte(&in);
@@ -204,6 +207,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     void *memory = st == STATOR_OK ? exact(bytes) : NULL;
     if (st == STATOR_OK)
         st = tokenizer_create(g, memory, bytes, &t, &e);
+    if (st == STATOR_OK)
+        fuzz_accepted((flags & FLAG_RAW) != 0 ? "file" : "vocabulary");
     if (st == STATOR_OK)
         use(t, (const char *)in.at, ARITH_MIN((uint64_t)(in.end - in.at), (uint64_t)TEXT_MAX));
     else

@@ -2,7 +2,7 @@
  * on. By hand, when the corpus should grow, in the checkout's root: gcc -D_GNU_SOURCE -Iinclude -Isrc -Itests
  * tests/fuzz/make_corpus_gguf.c LIBSTATOR.a -lxxhash -o /tmp/make_corpus /tmp/make_corpus
  * tests/fuzz/corpus_gguf */
-#include "tiny_model.h"
+#include "experts_model.h"
 
 static const char *folder;
 
@@ -55,6 +55,21 @@ static void good_files(void) {
     gguf_writer_tensor(&w, "rope_freqs.weight", BLOCK_F32, 1, (uint64_t[]){16}, NULL);
     gguf_writer_texts(&w, "tokenizer.ggml.tokens", 5, (const char *const[]){"a", "b", "c", "d", ""});
     save(&w, "good_v2_rope_tokens");
+    w = gguf_writer_new();
+    experts_model_write(&w, (struct experts_model){.arch = "qwen3moe",
+                                                   .n_layers = 1,
+                                                   .n_embd = 2,
+                                                   .n_ff = 3,
+                                                   .expert_ff = 2,
+                                                   .experts = 3,
+                                                   .used = 2,
+                                                   .n_heads = 1,
+                                                   .n_kv_heads = 1,
+                                                   .head_dim = 32,
+                                                   .vocab = 5,
+                                                   .type = BLOCK_F16,
+                                                   .down = BLOCK_F16});
+    save(&w, "good_experts");
     w = gguf_writer_new();
     uint64_t v = UINT64_MAX;
     for (uint32_t kind = 0; kind < GGUF_KINDS; kind++) {
