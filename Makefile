@@ -281,7 +281,14 @@ test: stator tests-build ## run all tests
 check-browser: stator ## the web page of `stator serve` in a headless Chromium (make setup-browser)
 	@MAKEFLAGS= BUILD=$(BUILD) STATOR_BROWSER_REQUIRE=1 tests/run browser.sh
 
+.PHONY: check-mpi
+check-mpi: stator stator-mpi check-mpi-needs ## runs over several hosts, as ranks of this one (make setup-mpi; MPI=openmpi or mpich)
+	@MAKEFLAGS= BUILD=$(BUILD) STATOR_TEST_MPI=$(MPI) STATOR_MPI_REQUIRE=1 tests/run mpi
+
 include tools/zesim/zesim.mk
+
+.PHONY: check-mpi-needs
+check-mpi-needs: $(ZESIM_IF_POSSIBLE)
 include tools/zecuda/zecuda.mk
 
 .PHONY: tests-build

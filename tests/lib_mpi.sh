@@ -15,6 +15,7 @@ fi
 # Not skip: MPI is in no group that the other tests need.
 need_mpi() {
     [ -x "$mpi" ] && command -v "mpiexec.$mpi_kind" >/dev/null && return
+    [ -z "${STATOR_MPI_REQUIRE:-}" ] || fail "no $mpi_kind here: run make setup-mpi stator-mpi"
     echo "no $mpi_kind here: run make setup-mpi stator-mpi" >"$tmp/.skip"
     exit 0
 }

@@ -67,4 +67,14 @@ slowest:
     done
 }
 
+# Chromium and MPI are not in the packages of the tests, so their tests would skip on a new machine.
+test_what_has_a_goal_of_its_own_is_not_in_the_suite() {
+    env -u STATOR_BROWSER_REQUIRE -u STATOR_MPI_REQUIRE tests/run --list >"$tmp/all" || fail "tests/run --list fails"
+    grep -qx 'run\.sh' "$tmp/all" || fail "the suite has no run.sh"
+    ! grep -E '^(browser|mpi.*)\.sh$' "$tmp/all" || fail "the suite has tests that setup-test installs nothing for"
+    [ "$(tests/run --list browser.sh)" = browser.sh ] || fail "browser.sh can't be asked for"
+    STATOR_BROWSER_REQUIRE=1 STATOR_MPI_REQUIRE=1 tests/run --list >"$tmp/all"
+    [ "$(grep -cE '^(browser|mpi)\.sh$' "$tmp/all")" = 2 ] || fail "required tests are left out"
+}
+
 run_tests
