@@ -160,6 +160,22 @@ typedef struct stator_logit_bias {
     float bias;
 } stator_logit_bias;
 #define STATOR_LOGIT_BIASES 300 /* of a request at most */
+/* The most tokens that a part of an answer may have, such as reasoning, and the tokens that come then,
+ * whatever the logits say: a message and the tokens that close the part. Sampling continues behind them. A
+ * part that opens again has what is left of the budget. */
+#define STATOR_FORCED 256 /* tokens of open, close and queue together, at most */
+typedef struct stator_budget {
+    size_t size;
+    uint32_t tokens;      /* inside the part, without those that open it */
+    uint32_t begun;       /* 1: the prompt ends inside the part */
+    const int32_t *open;  /* the part begins behind these tokens of the answer */
+    size_t n_open;        /* 0: it never does */
+    const int32_t *close; /* the part ends with these */
+    size_t n_close;       /* 0: it never does */
+    const int32_t *queue; /* the tokens that are forced */
+    size_t n_queue;       /* >= 1 */
+} stator_budget;
+
 /* In the order of their work: logit_bias, the penalties, DRY, min_tokens, top_n_sigma, top_k, typical_p,
  * top_p, min_p, XTC, temperature. With a temperature of 0 nothing behind min_tokens has an effect. */
 typedef struct stator_sampling {
@@ -187,6 +203,7 @@ typedef struct stator_sampling {
     float typical_p;             /* 1: off */
     float xtc_probability;       /* 0: off */
     float xtc_threshold;         /* above 0.5: off */
+    const stator_budget *budget; /* copied by submit; NULL: none */
 } stator_sampling;
 
 typedef enum stator_request_kind {

@@ -23,6 +23,7 @@
 #include "engine/start/log_sink.h"
 #include "engine/start/placement.h"
 #include "engine/run/bell.h"
+#include "engine/run/forced.h"
 #include "engine/run/kv_pool.h"
 #include "engine/run/outbox.h"
 #include "engine/run/sampler.h"
@@ -84,6 +85,7 @@ struct engine_request {
     uint32_t n_replayed; /* tokens that the lap before had */
     struct sampler_settings sampling;
     stator_logit_bias *bias; /* [STATOR_LOGIT_BIASES], of sampling */
+    struct forced forced;
     bool logprobs;
     uint32_t top_logprobs;
     int32_t *tokens; /* [context + 1]: the prompt, then what was generated */

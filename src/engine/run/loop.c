@@ -195,9 +195,13 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
         return false;
     }
     const struct sampler_settings *set = &r->sampling;
-    int32_t token = sampler_is_plain(set) ? pick->token
-                                          : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens,
-                                                         r->n_tokens - r->n_prompt, r->n_tokens);
+    if (r->n_tokens == r->n_prompt)
+        forced_begin(&r->forced);
+    const int32_t forced = forced_next(&r->forced);
+    int32_t token = forced >= 0             ? forced
+                    : sampler_is_plain(set) ? pick->token
+                                            : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens,
+                                                           r->n_tokens - r->n_prompt, r->n_tokens);
     if (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token)) {
         end_lap(s, q, STATOR_REASON_EOS);
         return false;
@@ -207,6 +211,7 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
     if (r->logprobs)
         ev.n_top = sampler_logprobs(&s->sampler, logits, token, r->top_logprobs, &ev.logprob, ev.top);
     r->tokens[r->n_tokens++] = *taken = token;
+    forced_took(&r->forced, r->tokens + r->n_prompt, r->n_tokens - r->n_prompt);
     atomic_store(&r->shown.n_tokens, r->n_tokens);
     atomic_fetch_add(&s->shown.tokens_out, 1);
     tell(s, r, &ev);

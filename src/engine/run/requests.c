@@ -173,6 +173,43 @@ static stator_status check_biases(const struct stator *s, const stator_sampling 
     return STATOR_OK;
 }
 
+static stator_status check_forced(const struct stator *s, const char *name, const int32_t *tokens, size_t n,
+                                  stator_error *e) {
+    if (n > STATOR_FORCED)
+        return error_set(e, STATOR_USAGE, "budget.%s has %zu tokens: at most %d are taken", name, n,
+                         STATOR_FORCED);
+    if (n > 0 && tokens == NULL)
+        return error_set(e, STATOR_USAGE, "stator_submit: request.sampling.budget.%s is NULL", name);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= s->planning.shape->vocab)
+            return error_set(e, STATOR_USAGE, "budget.%s names token %d: the model's vocabulary is 0 .. %u",
+                             name, tokens[i], s->planning.shape->vocab - 1);
+    return STATOR_OK;
+}
+
+static stator_status check_budget(const struct stator *s, const stator_budget *b, stator_error *e) {
+    if (b == NULL)
+        return STATOR_OK;
+    if (b->size != sizeof *b)
+        return error_set(e, STATOR_USAGE,
+                         "stator_submit: budget.size is %zu: sizeof the struct is expected (%zu)", b->size,
+                         sizeof *b);
+    stator_status st = check_forced(s, "open", b->open, b->n_open, e);
+    if (st == STATOR_OK)
+        st = check_forced(s, "close", b->close, b->n_close, e);
+    if (st == STATOR_OK)
+        st = check_forced(s, "queue", b->queue, b->n_queue, e);
+    if (st != STATOR_OK)
+        return st;
+    if (b->n_queue == 0)
+        return error_set(e, STATOR_USAGE, "budget.queue is empty: the tokens that end the part are expected");
+    if (b->n_open + b->n_close + b->n_queue > STATOR_FORCED)
+        return error_set(e, STATOR_USAGE,
+                         "budget has %zu tokens in open, close and queue: at most %d are taken",
+                         b->n_open + b->n_close + b->n_queue, STATOR_FORCED);
+    return STATOR_OK;
+}
+
 static stator_status resolve_sampling(const struct stator *s, const stator_sampling *w,
                                       struct sampler_settings *out, stator_error *e) {
     const struct config *c = &s->planning.config;
@@ -195,7 +232,8 @@ static stator_status resolve_sampling(const struct stator *s, const stator_sampl
     out->bias = w->logit_bias;
     if (out->temperature > 0 && out->temperature < 1e-6f)
         out->temperature = 0; /* its reciprocal would overflow; the limit is greedy */
-    return check_biases(s, w, e);
+    st = check_biases(s, w, e);
+    return st == STATOR_OK ? check_budget(s, w->budget, e) : st;
 }
 
 stator_status stator_check(const stator *s, const stator_request *request, stator_error *e) {
@@ -229,6 +267,7 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
     if (sampling->n_bias > 0)
         memcpy(q->bias, sampling->bias, sampling->n_bias * sizeof *q->bias);
     q->sampling.bias = q->bias;
+    forced_set(&q->forced, r->sampling.budget);
     memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
     q->logprobs = r->logprobs != 0;
     q->top_logprobs = r->top_logprobs;

@@ -83,6 +83,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     s->requests = carve_take(c, s->n_requests, sizeof *s->requests);
     int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
     stator_logit_bias *biases = carve_take(c, (uint64_t)s->n_requests * STATOR_LOGIT_BIASES, sizeof *biases);
+    int32_t *forced = carve_take(c, (uint64_t)s->n_requests * STATOR_FORCED, sizeof *forced);
     s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
     uint32_t n_caches = m->graph->n_caches;
     uint32_t *tables[GRAPH_MAX_CACHES];
@@ -130,6 +131,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     for (uint32_t i = 0; i < s->n_requests; i++) {
         s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
         s->requests[i].bias = biases + (size_t)i * STATOR_LOGIT_BIASES;
+        s->requests[i].forced.tokens = forced + (size_t)i * STATOR_FORCED;
         s->requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
     }
     for (uint32_t i = 0; i < s->n_rows * ENGINE_READER_ROWS; i++)

@@ -166,24 +166,38 @@ static void invalid_requests(void **state) {
     const struct {
         stator_sampling sampling;
         const char *part;
-    } bad[] = {{{.has = STATOR_HAS_TEMPERATURE, .temperature = -0.1f}, "temperature"},
-               {{.has = STATOR_HAS_TEMPERATURE, .temperature = NAN}, "temperature"},
-               {{.has = STATOR_HAS_TEMPERATURE, .temperature = INFINITY}, "temperature"},
-               {{.has = STATOR_HAS_TOP_P, .top_p = -0.01f}, "top_p"},
-               {{.has = STATOR_HAS_TOP_P, .top_p = 1.01f}, "top_p"},
-               {{.has = STATOR_HAS_MIN_P, .min_p = -1}, "min_p"},
-               {{.has = STATOR_HAS_MIN_P, .min_p = NAN}, "min_p"},
-               {{.has = STATOR_HAS_REPEAT_PENALTY, .repeat_penalty = 0}, "repeat_penalty"},
-               {{.has = STATOR_HAS_PRESENCE_PENALTY, .presence_penalty = 11}, "presence_penalty"},
-               {{.has = STATOR_HAS_PRESENCE_PENALTY, .presence_penalty = NAN}, "presence_penalty"},
-               {{.has = STATOR_HAS_FREQUENCY_PENALTY, .frequency_penalty = -11}, "frequency_penalty"},
-               {{.n_logit_bias = 1}, "logit_bias is NULL"},
-               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){2048, 1}}, "token 2048"},
-               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){-1, 1}}, "token -1"},
-               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){5, INFINITY}}, "token 5 is inf"},
-               {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){5, NAN}}, "token 5 is"},
-               {{.n_logit_bias = STATOR_LOGIT_BIASES + 1, .logit_bias = &(stator_logit_bias){5, 1}},
-                "has 301 tokens"}};
+    } bad[] = {
+        {{.has = STATOR_HAS_TEMPERATURE, .temperature = -0.1f}, "temperature"},
+        {{.has = STATOR_HAS_TEMPERATURE, .temperature = NAN}, "temperature"},
+        {{.has = STATOR_HAS_TEMPERATURE, .temperature = INFINITY}, "temperature"},
+        {{.has = STATOR_HAS_TOP_P, .top_p = -0.01f}, "top_p"},
+        {{.has = STATOR_HAS_TOP_P, .top_p = 1.01f}, "top_p"},
+        {{.has = STATOR_HAS_MIN_P, .min_p = -1}, "min_p"},
+        {{.has = STATOR_HAS_MIN_P, .min_p = NAN}, "min_p"},
+        {{.has = STATOR_HAS_REPEAT_PENALTY, .repeat_penalty = 0}, "repeat_penalty"},
+        {{.has = STATOR_HAS_PRESENCE_PENALTY, .presence_penalty = 11}, "presence_penalty"},
+        {{.has = STATOR_HAS_PRESENCE_PENALTY, .presence_penalty = NAN}, "presence_penalty"},
+        {{.has = STATOR_HAS_FREQUENCY_PENALTY, .frequency_penalty = -11}, "frequency_penalty"},
+        {{.budget = &(stator_budget){.size = 8}}, "budget.size is 8"},
+        {{.budget = &(stator_budget){.size = sizeof(stator_budget)}}, "budget.queue is empty"},
+        {{.budget = &(stator_budget){.size = sizeof(stator_budget), .n_queue = 1}}, "budget.queue is NULL"},
+        {{.budget = &(stator_budget){.size = sizeof(stator_budget), .n_open = 257}}, "budget.open has 257"},
+        {{.budget =
+              &(stator_budget){.size = sizeof(stator_budget), .close = (int32_t[]){2048}, .n_close = 1}},
+         "budget.close names token 2048"},
+        {{.budget = &(stator_budget){.size = sizeof(stator_budget),
+                                     .close = many,
+                                     .n_close = 200,
+                                     .queue = many,
+                                     .n_queue = 57}},
+         "budget has 257 tokens"},
+        {{.n_logit_bias = 1}, "logit_bias is NULL"},
+        {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){2048, 1}}, "token 2048"},
+        {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){-1, 1}}, "token -1"},
+        {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){5, INFINITY}}, "token 5 is inf"},
+        {{.n_logit_bias = 1, .logit_bias = &(stator_logit_bias){5, NAN}}, "token 5 is"},
+        {{.n_logit_bias = STATOR_LOGIT_BIASES + 1, .logit_bias = &(stator_logit_bias){5, 1}},
+         "has 301 tokens"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         q = generate_of(prompt, N_PROMPT, 1);
         q.sampling = bad[i].sampling;

@@ -59,6 +59,23 @@ static stator_request request_of(uint32_t i, int32_t *ids, uint32_t context) {
         q.sampling.typical_p = 0.9f;
         q.sampling.top_n_sigma = 3;
     }
+    /* A budget of 15 tokens from the prompt on, and one that opens with the model's own token. */
+    static const int32_t opens[] = {22}, closes[] = {1, 1}, queued[] = {30, 31, 32};
+    static const stator_budget budgets[] = {{.size = sizeof budgets[0],
+                                             .tokens = 15,
+                                             .begun = 1,
+                                             .close = closes,
+                                             .n_close = 2,
+                                             .queue = queued,
+                                             .n_queue = 3},
+                                            {.size = sizeof budgets[0],
+                                             .tokens = 2,
+                                             .open = opens,
+                                             .n_open = 1,
+                                             .queue = queued + 1,
+                                             .n_queue = 2}};
+    if (i == 1 || i == 2)
+        q.sampling.budget = &budgets[i - 1];
     if (i == 3) {
         q.sampling.has |= STATOR_HAS_MIN_TOKENS;
         q.sampling.min_tokens = 20;
@@ -159,6 +176,9 @@ static uint64_t same_bytes(const char *model, const char *by, const char *draft)
     const char *plain[] = {"memory.context=128", "cpu.threads=2", NULL};
     play(model, plain, 1, want);
     assert_int_equal(want[4].n, 128 - 32 + 1); /* to the context's end */
+    assert_int_equal(want[1].n, 91);
+    for (uint32_t k = 0; k < 3; k++)
+        assert_int_equal(want[1].told[15 + k].token, 30 + k);
     uint64_t kept = 0;
     uint64_t wrong = 0;
     const bool itself = draft != NULL && strcmp(draft, model) == 0;
