@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "chat/jinja_memory.h"
 
-#include <math.h>
 #include <string.h>
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
@@ -243,7 +242,7 @@ static struct jinja_value calculate_whole(struct jinja *j, struct jinja_string o
     else if (jinja_is(op, "**") && y >= 0)
         return power_whole(j, x, y);
     else if (jinja_is(op, "**"))
-        return jinja_float(pow((double)x, (double)y));
+        return jinja_power(j, (double)x, (double)y);
     else if (y == 0)
         jinja_fail(j, "a division by zero");
     else if (jinja_is(op, "/"))
@@ -259,23 +258,6 @@ static struct jinja_value calculate_whole(struct jinja *j, struct jinja_string o
     return jinja_int(out);
 }
 
-static struct jinja_value calculate(struct jinja *j, struct jinja_string op, double x, double y) {
-    if (jinja_is(op, "+"))
-        return jinja_float(x + y);
-    if (jinja_is(op, "-"))
-        return jinja_float(x - y);
-    if (jinja_is(op, "*"))
-        return jinja_float(x * y);
-    if (jinja_is(op, "**"))
-        return jinja_float(pow(x, y));
-    if (y == 0)
-        jinja_fail(j, "a division by zero");
-    if (jinja_is(op, "/"))
-        return jinja_float(x / y);
-    double whole = floor(x / y);
-    return jinja_float(jinja_is(op, "//") ? whole : x - whole * y);
-}
-
 static struct jinja_value join_lists(struct jinja *j, const struct jinja_list *a,
                                      const struct jinja_list *b) {
     struct jinja_value v = jinja_new_list(j, a->n + b->n);
@@ -287,11 +269,19 @@ static struct jinja_value join_lists(struct jinja *j, const struct jinja_list *a
     return v;
 }
 
+static bool may_repeat(const struct jinja_value *v, const struct jinja_value *by, int64_t *times) {
+    *times = by->kind == JINJA_BOOL ? (int64_t)by->b : by->i;
+    return (by->kind == JINJA_INT || by->kind == JINJA_BOOL) &&
+           (v->kind == JINJA_STRING || jinja_is_view(v, JINJA_NO_VIEW));
+}
+
 static struct jinja_value repeat(struct jinja *j, const struct jinja_value *v, int64_t times) {
     struct jinja_text text = {0};
     struct jinja_value list = {0};
-    if (v->kind == JINJA_LIST)
+    if (v->kind == JINJA_LIST) {
         list = jinja_new_list(j, 0);
+        list.list->tuple = v->list->tuple;
+    }
     for (; times > 0; times--) {
         jinja_step(j, 1);
         if (v->kind == JINJA_STRING)
@@ -318,6 +308,10 @@ static struct jinja_value concatenate(struct jinja *j, const struct jinja_value 
     return jinja_text_value(&t);
 }
 
+static bool is_long(const struct jinja_value *v) {
+    return v->kind == JINJA_FLOAT && v->s.n > 0;
+}
+
 static struct jinja_value binary(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
     if (jinja_is(n->name, "and") || jinja_is(n->name, "or"))
@@ -332,17 +326,19 @@ static struct jinja_value binary(struct jinja *j, struct jinja_place *s, const s
         return jinja_percent(j, a.s, &b);
     if (whole_pair(&a, &b, &x, &y))
         return calculate_whole(j, n->name, x, y);
+    if (jinja_number(&a, &f) && jinja_number(&b, &g) && (is_long(&a) || is_long(&b)))
+        jinja_fail(j, "a number is too large to calculate with");
     if (jinja_number(&a, &f) && jinja_number(&b, &g))
-        return calculate(j, n->name, f, g);
+        return jinja_calculate(j, n->name, f, g);
     if (jinja_is(n->name, "+") && a.kind == JINJA_STRING && b.kind == JINJA_STRING)
         return concatenate(j, &a, &b);
     if (jinja_is(n->name, "+") && a.kind == JINJA_LIST && b.kind == JINJA_LIST &&
-        a.list->tuple == b.list->tuple)
+        a.list->tuple == b.list->tuple && a.list->view == JINJA_NO_VIEW && b.list->view == JINJA_NO_VIEW)
         return join_lists(j, a.list, b.list);
-    if (jinja_is(n->name, "*") && b.kind == JINJA_INT && (a.kind == JINJA_STRING || a.kind == JINJA_LIST))
-        return repeat(j, &a, b.i);
-    if (jinja_is(n->name, "*") && a.kind == JINJA_INT && (b.kind == JINJA_STRING || b.kind == JINJA_LIST))
-        return repeat(j, &b, a.i);
+    if (jinja_is(n->name, "*") && may_repeat(&a, &b, &x))
+        return repeat(j, &a, x);
+    if (jinja_is(n->name, "*") && may_repeat(&b, &a, &x))
+        return repeat(j, &b, x);
     no_operator(j, n->name, &a, &b);
 }
 
@@ -356,6 +352,14 @@ static struct jinja_value unary(struct jinja *j, struct jinja_place *s, const st
         return calculate_whole(j, n->name, 0, a.kind == JINJA_INT ? a.i : (int64_t)a.b);
     if (!jinja_number(&a, &f))
         no_operator(j, n->name, &a, &a);
+    if (is_long(&a)) {
+        struct jinja_text t = {0};
+        struct jinja_value v = {0};
+        jinja_text_puts(j, &t, "-");
+        jinja_text_put(j, &t, a.s.p, a.s.n);
+        if (jinja_is(n->name, "-") && a.s.p[0] != '-' && jinja_read_int(j, jinja_text_value(&t).s, 10, &v))
+            return v;
+    }
     return jinja_float(jinja_is(n->name, "-") ? -f : f);
 }
 
@@ -416,7 +420,7 @@ static struct jinja_value slice(struct jinja *j, struct jinja_place *s, const st
     struct jinja_value a = evaluate(j, s, n->a);
     struct jinja_value step = n->d != NULL ? evaluate(j, s, n->d) : jinja_int(1);
     j->line = n->line;
-    if (a.kind != JINJA_LIST && a.kind != JINJA_STRING)
+    if (a.kind != JINJA_STRING && !jinja_is_view(&a, JINJA_NO_VIEW) && !jinja_is_view(&a, JINJA_RANGE))
         jinja_fail(j, "a %s can't be sliced", jinja_kind_name(&a));
     if (step.kind == JINJA_NONE)
         step = jinja_int(1);
@@ -432,7 +436,10 @@ static struct jinja_value slice(struct jinja *j, struct jinja_place *s, const st
         return part_of(&a.s, from, to);
     const struct jinja_list *items = jinja_items(j, &a);
     struct jinja_value out = jinja_new_list(j, 0);
-    out.list->tuple = a.kind == JINJA_LIST && a.list->tuple;
+    if (a.kind == JINJA_LIST) {
+        out.list->tuple = a.list->tuple;
+        out.list->view = a.list->view;
+    }
     struct jinja_text text = {0};
     while (back ? from > to : from < to) {
         const struct jinja_value *item = &items->items[from];
@@ -458,8 +465,7 @@ static struct jinja_value dict_of(struct jinja *j, struct jinja_place *s, const 
     struct jinja_value v = jinja_new_dict(j, 0);
     for (const struct jinja_arg *a = n->args; a != NULL; a = a->next) {
         struct jinja_value key = evaluate(j, s, a->key);
-        if (key.kind == JINJA_LIST || key.kind == JINJA_DICT)
-            jinja_fail(j, "a %s can't be the key of a dict", jinja_kind_name(&key));
+        jinja_need_key(j, &key);
         jinja_dict_put(j, v.dict, key, evaluate(j, s, a->value));
     }
     return v;

@@ -2,7 +2,6 @@
 #include "chat/jinja_parse.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +39,8 @@ static struct jinja_string need_string(struct jinja *j, const struct jinja_value
 }
 
 static int64_t need_int(struct jinja *j, const struct jinja_value *v, const char *who) {
+    if (v->kind == JINJA_BOOL)
+        return v->b;
     if (v->kind != JINJA_INT)
         jinja_fail(j, "%s: an integer is expected, found a %s", who, jinja_kind_name(v));
     return v->i;
@@ -49,10 +50,6 @@ static bool flag(struct jinja *j, const struct jinja_args *a, size_t place, cons
                  bool otherwise) {
     const struct jinja_value *v = jinja_arg(j, a, place, name);
     return v != NULL ? jinja_true(j, v) : otherwise;
-}
-
-static struct jinja_value no_arguments(struct jinja *j) {
-    return jinja_new_list(j, 0);
 }
 
 /* --- filters */
@@ -66,7 +63,10 @@ static struct jinja_value method(struct jinja *j, struct jinja_value v, const ch
 }
 
 static struct jinja_value f_trim(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
-    return method(j, v, "strip", a);
+    const struct jinja_value *chars = jinja_arg(j, a, 0, "chars");
+    struct jinja_value by = chars != NULL ? *chars : jinja_none();
+    const struct jinja_args one = {&by, 1, jinja_new_dict(j, 0).dict};
+    return method(j, v, "strip", &one);
 }
 static struct jinja_value f_upper(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     return method(j, v, "upper", a);
@@ -75,7 +75,22 @@ static struct jinja_value f_lower(struct jinja *j, struct jinja_value v, const s
     return method(j, v, "lower", a);
 }
 static struct jinja_value f_title(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
-    return method(j, v, "title", a);
+    (void)a;
+    const struct jinja_string s = jinja_str(j, &v).s;
+    const struct jinja_args none = {.named = jinja_new_dict(j, 0).dict};
+    struct jinja_text t = {0};
+    for (size_t at = 0; at < s.n;) { /* Words begin behind what stands here, and behind white space. */
+        size_t end = at;
+        while (end < s.n && strchr("-({[<", s.p[end]) == NULL && jinja_space(s.p + end, s.n - end) == 0)
+            end++;
+        struct jinja_value word = jinja_of_string(s.p + at, end - at);
+        word = jinja_method(j, &word, jinja_of_text("capitalize").s, &none);
+        jinja_text_put(j, &t, word.s.p, word.s.n);
+        if (end < s.n)
+            jinja_text_put(j, &t, s.p + end, 1);
+        at = end + 1;
+    }
+    return jinja_text_value(&t);
 }
 static struct jinja_value f_capitalize(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     return method(j, v, "capitalize", a);
@@ -99,24 +114,30 @@ static struct jinja_value f_length(struct jinja *j, struct jinja_value v, const 
     }
     if (v.kind == JINJA_DICT)
         return jinja_int((int64_t)v.dict->n);
+    if (jinja_is_view(&v, JINJA_GENERATOR))
+        jinja_fail(j,
+                   "length: a generator (of map, select or their kin) has none; its items have, after |list");
     return jinja_int((int64_t)jinja_items(j, &v)->n);
 }
 
+/* The arguments in the order of Hugging Face transformers. */
 static struct jinja_value f_tojson(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
-    const struct jinja_value *indent = jinja_arg(j, a, SIZE_MAX, "indent");
-    const struct jinja_value *separators = jinja_arg(j, a, SIZE_MAX, "separators");
-    struct jinja_json_style style = {.indent = -1,
-                                     .sort_keys = flag(j, a, SIZE_MAX, "sort_keys", false),
-                                     .ensure_ascii = flag(j, a, SIZE_MAX, "ensure_ascii", false),
+    const struct jinja_value *indent = jinja_arg(j, a, 1, "indent");
+    const struct jinja_value *separators = jinja_arg(j, a, 2, "separators");
+    struct jinja_json_style style = {.sort_keys = flag(j, a, 3, "sort_keys", false),
+                                     .ensure_ascii = flag(j, a, 0, "ensure_ascii", false),
                                      .between = {", ", 2},
                                      .behind_key = {": ", 2}};
-    if (a->n > 0)
-        indent = &a->at[0];
     if (indent != NULL && indent->kind != JINJA_NONE) {
-        int64_t n = need_int(j, indent, "tojson: indent");
-        if (n < 0 || n > 64)
-            jinja_fail(j, "tojson: an indent of 0 to 64 is expected");
-        style.indent = (int)n;
+        static const char blanks[] = "                                                                ";
+        int64_t n = 0;
+        if (indent->kind == JINJA_STRING)
+            style.indent = indent->s;
+        else if ((n = need_int(j, indent, "tojson: indent")) > (int64_t)sizeof blanks - 1)
+            jinja_fail(j, "tojson: an indent of at most %zu is expected", sizeof blanks - 1);
+        else
+            style.indent = (struct jinja_string){blanks, n > 0 ? (size_t)n : 0};
+        style.lines = true;
         style.between.n = 1;
     }
     if (separators != NULL && separators->kind != JINJA_NONE) {
@@ -130,22 +151,37 @@ static struct jinja_value f_tojson(struct jinja *j, struct jinja_value v, const 
     return jinja_text_value(&t);
 }
 
-/* v.a.b or v[0] for "a.b" or 0, as filters with attribute= look it up. */
-static struct jinja_value attribute_of(struct jinja *j, struct jinja_value v,
-                                       const struct jinja_value *name) {
-    if (name->kind == JINJA_INT)
-        return jinja_item(j, &v, name);
-    struct jinja_string s = need_string(j, name, "attribute");
+/* v.a.0.b or v[0] for "a.0.b" or 0, as filters with attribute= look it up. otherwise: what stands for an
+ * undefined value, or NULL. */
+static struct jinja_value attribute_or(struct jinja *j, struct jinja_value v, const struct jinja_value *name,
+                                       const struct jinja_value *otherwise) {
+    struct jinja_string s = {NULL, 0};
+    if (name->kind != JINJA_INT)
+        s = need_string(j, name, "attribute");
     for (size_t at = 0; at <= s.n;) {
         const char *dot = at < s.n ? memchr(s.p + at, '.', s.n - at) : NULL;
         size_t end = dot != NULL ? (size_t)(dot - s.p) : s.n;
-        struct jinja_value key = jinja_of_string(s.p + at, end - at);
+        struct jinja_value key = jinja_of_string(s.p + at, end - at), number = {0};
+        size_t digits = at;
+        while (digits < end && isdigit((unsigned char)s.p[digits]))
+            digits++;
+        if (name->kind == JINJA_INT)
+            key = *name;
+        else if (digits == end && end > at && jinja_read_int(j, key.s, 10, &number))
+            key = number;
         if (v.kind == JINJA_UNDEFINED)
-            return v;
+            jinja_fail(j, "'%.*s' is undefined", (int)(v.s.n < 80 ? v.s.n : 80), v.s.p);
         v = jinja_item(j, &v, &key);
+        if (v.kind == JINJA_UNDEFINED && otherwise != NULL)
+            v = *otherwise;
         at = end + 1;
     }
     return v;
+}
+
+static struct jinja_value attribute_of(struct jinja *j, struct jinja_value v,
+                                       const struct jinja_value *name) {
+    return attribute_or(j, v, name, NULL);
 }
 
 static struct jinja_value f_join(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
@@ -175,10 +211,10 @@ static struct jinja_value f_items(struct jinja *j, struct jinja_value v, const s
     (void)a;
     const struct jinja_args none = {.named = jinja_new_dict(j, 0).dict};
     if (v.kind == JINJA_UNDEFINED)
-        return no_arguments(j);
+        return jinja_generator(jinja_new_list(j, 0));
     if (v.kind != JINJA_DICT)
         jinja_fail(j, "items: a dict is expected, found a %s", jinja_kind_name(&v));
-    return jinja_method(j, &v, (struct jinja_string){"items", 5}, &none);
+    return jinja_generator(jinja_method(j, &v, (struct jinja_string){"items", 5}, &none));
 }
 
 static struct jinja_value f_default(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
@@ -189,12 +225,20 @@ static struct jinja_value f_default(struct jinja *j, struct jinja_value v, const
 
 static struct jinja_value f_first(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     (void)a;
+    if (jinja_is_view(&v, JINJA_GENERATOR) && v.list->n > 0) { /* the others are still to come */
+        v.list->n--;
+        v.list->capacity--;
+        return *v.list->items++;
+    }
     const struct jinja_list *items = jinja_items(j, &v);
     return items->n > 0 ? items->items[0] : jinja_undefined((struct jinja_string){"first", 5});
 }
 
 static struct jinja_value f_last(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     (void)a;
+    if (jinja_is_view(&v, JINJA_GENERATOR))
+        jinja_fail(
+            j, "last: a generator (of map, select or their kin) has no last item; a list has, after |list");
     const struct jinja_list *items = jinja_items(j, &v);
     return items->n > 0 ? items->items[items->n - 1] : jinja_undefined((struct jinja_string){"last", 4});
 }
@@ -206,56 +250,41 @@ static struct jinja_value f_reverse(struct jinja *j, struct jinja_value v, const
     for (size_t i = items->n; i > 0; i--)
         jinja_list_add(j, out.list, items->items[i - 1]);
     if (v.kind != JINJA_STRING)
-        return out;
+        return jinja_is_view(&v, JINJA_GENERATOR) ? out : jinja_generator(out);
     const struct jinja_args none = {.named = jinja_new_dict(j, 0).dict};
     return f_join(j, out, &none);
 }
 
-/* Python's int(f): exact, also beyond 64 bits. */
-static struct jinja_value whole_of(struct jinja *j, double f) {
-    if (fabs(f) < 9e18)
-        return jinja_int((int64_t)f);
-    const int n = snprintf(NULL, 0, "%.0f", f);
-    char *text = jinja_take(j, (size_t)n + 1, 1);
-    snprintf(text, (size_t)n + 1, "%.0f", f);
-    return (struct jinja_value){.kind = JINJA_FLOAT, .f = f, .s = {text, (size_t)n}};
-}
-
 static struct jinja_value f_int(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
-    const struct jinja_value *otherwise = jinja_arg(j, a, 0, "default");
+    const struct jinja_value *otherwise = jinja_arg(j, a, 0, "default"), *base = jinja_arg(j, a, 1, "base");
+    const int64_t n = base != NULL ? need_int(j, base, "int: base") : 10;
     double f = 0;
+    if (n != 0 && (n < 2 || n > 36))
+        jinja_fail(j, "int: a base of 2 to 36, or 0, is expected");
     if (v.kind == JINJA_INT)
         return v;
-    if (jinja_number(&v, &f) && isfinite(f))
-        return whole_of(j, f);
-    if (v.kind == JINJA_STRING && v.s.n > 0 && v.s.n < 40) {
-        char text[40], *end = NULL;
-        memcpy(text, v.s.p, v.s.n);
-        text[v.s.n] = '\0';
-        errno = 0;
-        f = strtod(text, &end);
-        while (isspace((unsigned char)*end))
-            end++;
-        const bool digits = strpbrk(text, ".eEnNxXpP") == NULL;
-        if (end != text && *end == '\0' && errno == 0 && isfinite(f) && (!digits || fabs(f) < 9e18))
-            return digits ? jinja_int(strtoll(text, NULL, 10)) : whole_of(j, f);
+    if (jinja_number(&v, &f)) {
+        if (v.kind == JINJA_FLOAT && v.s.n > 0)
+            return v;
+        if (isinf(f))
+            jinja_fail(j, "int: infinity is no integer");
+    } else if (v.kind == JINJA_UNDEFINED) {
+        jinja_fail(j, "int: '%.*s' is undefined", (int)(v.s.n < 80 ? v.s.n : 80), v.s.p);
+    } else if (v.kind == JINJA_STRING && jinja_read_int(j, v.s, (unsigned)n, &v)) {
+        return v;
+    } else if (v.kind != JINJA_STRING || !jinja_read_float(j, v.s, &f)) {
+        f = NAN;
     }
-    return otherwise != NULL ? *otherwise : jinja_int(0);
+    return isfinite(f) ? jinja_whole(j, f) : otherwise != NULL ? *otherwise : jinja_int(0);
 }
 
 static struct jinja_value f_float(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     const struct jinja_value *otherwise = jinja_arg(j, a, 0, "default");
     double f = 0;
-    if (jinja_number(&v, &f))
+    if (v.kind == JINJA_UNDEFINED)
+        jinja_fail(j, "float: '%.*s' is undefined", (int)(v.s.n < 80 ? v.s.n : 80), v.s.p);
+    if (jinja_number(&v, &f) || (v.kind == JINJA_STRING && jinja_read_float(j, v.s, &f)))
         return jinja_float(f);
-    if (v.kind == JINJA_STRING && v.s.n > 0 && v.s.n < 60) {
-        char text[60], *end = NULL;
-        memcpy(text, v.s.p, v.s.n);
-        text[v.s.n] = '\0';
-        f = strtod(text, &end);
-        if (end != text && *end == '\0')
-            return jinja_float(f);
-    }
     return otherwise != NULL ? *otherwise : jinja_float(0);
 }
 
@@ -271,19 +300,6 @@ static struct jinja_value f_abs(struct jinja *j, struct jinja_value v, const str
     return jinja_float(fabs(f));
 }
 
-/* Python's round(): to the nearest number with so many digits, of two equally near ones the even one. */
-static double round_to(double f, int64_t digits) {
-    char text[400 + 20];
-    if (!isfinite(f) || digits > 17 + 308)
-        return f;
-    if (digits < -308)
-        return 0;
-    if (digits < 0)
-        return rint(f / pow(10, (double)-digits)) * pow(10, (double)-digits);
-    const int n = snprintf(text, sizeof text, "%.*f", digits > 60 ? 60 : (int)digits, f);
-    return digits > 60 || n < 0 || (size_t)n >= sizeof text ? f : strtod(text, NULL);
-}
-
 static struct jinja_value f_round(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     const struct jinja_value *digits = jinja_arg(j, a, 0, "precision"), *how = jinja_arg(j, a, 1, "method");
     const int64_t n = digits != NULL ? need_int(j, digits, "round") : 0;
@@ -291,9 +307,11 @@ static struct jinja_value f_round(struct jinja *j, struct jinja_value v, const s
     if (!jinja_number(&v, &f))
         jinja_fail(j, "round: a number is expected, found a %s", jinja_kind_name(&v));
     if (how == NULL || jinja_is_string(how, "common")) {
-        if (v.kind != JINJA_FLOAT && n >= 0)
-            return jinja_int(v.kind == JINJA_INT ? v.i : (int64_t)v.b);
-        return v.kind != JINJA_FLOAT ? whole_of(j, round_to(f, n)) : jinja_float(round_to(f, n));
+        if (v.kind != JINJA_FLOAT)
+            return jinja_round_int(j, v.kind == JINJA_INT ? v.i : (int64_t)v.b, n);
+        if (n <= 308 + 17 && isfinite(f) && !isfinite(jinja_round(f, n)))
+            jinja_fail(j, "round: a number is too large");
+        return jinja_float(jinja_round(f, n));
     }
     const double by = pow(10, (double)n);
     if (!jinja_is_string(how, "ceil") && !jinja_is_string(how, "floor"))
@@ -329,15 +347,33 @@ static struct jinja_value lowered(struct jinja *j, struct jinja_value v) {
     return v.kind == JINJA_STRING ? f_lower(j, v, &none) : v;
 }
 
+/* Of "a,b" a list of both. */
+static struct jinja_value sort_key(struct jinja *j, struct jinja_value v, const struct jinja_value *attribute,
+                                   bool exact) {
+    if (attribute == NULL || attribute->kind != JINJA_STRING ||
+        (attribute->s.n > 0 && memchr(attribute->s.p, ',', attribute->s.n) == NULL)) {
+        v = attribute != NULL ? attribute_of(j, v, attribute) : v;
+        return exact ? v : lowered(j, v);
+    }
+    struct jinja_value keys = jinja_new_list(j, 0);
+    const struct jinja_string s = attribute->s;
+    for (size_t at = 0; at <= s.n;) {
+        const char *comma = at < s.n ? memchr(s.p + at, ',', s.n - at) : NULL;
+        const size_t end = comma != NULL ? (size_t)(comma - s.p) : s.n;
+        const struct jinja_value part = jinja_of_string(s.p + at, end - at);
+        jinja_list_add(j, keys.list, sort_key(j, v, &part, exact));
+        at = end + 1;
+    }
+    return keys;
+}
+
 static struct jinja_value sorted(struct jinja *j, const struct jinja_list *items,
                                  const struct jinja_value *attribute, bool back, bool exact) {
     struct jinja_value *keys = jinja_take(j, items->n, sizeof *keys);
     size_t *order = jinja_take(j, items->n, sizeof *order), *spare = jinja_take(j, items->n, sizeof *spare);
     for (size_t i = 0; i < items->n; i++) {
         order[i] = i;
-        keys[i] = attribute != NULL ? attribute_of(j, items->items[i], attribute) : items->items[i];
-        if (!exact)
-            keys[i] = lowered(j, keys[i]);
+        keys[i] = sort_key(j, items->items[i], attribute, exact);
     }
     sort_values(j, items->items, keys, order, spare, items->n, back);
     struct jinja_value out = jinja_new_list(j, items->n);
@@ -354,6 +390,10 @@ static struct jinja_value f_sort(struct jinja *j, struct jinja_value v, const st
 static struct jinja_value f_dictsort(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     const struct jinja_value *by = jinja_arg(j, a, 1, "by");
     const struct jinja_value at = jinja_int(by != NULL && jinja_is_string(by, "value"));
+    if (by != NULL && at.i == 0 && !jinja_is_string(by, "key"))
+        jinja_fail(j, "dictsort: by is 'key' or 'value'");
+    if (v.kind == JINJA_UNDEFINED)
+        jinja_fail(j, "dictsort: '%.*s' is undefined", (int)(v.s.n < 80 ? v.s.n : 80), v.s.p);
     struct jinja_value pairs = f_items(j, v, a);
     return sorted(j, pairs.list, &at, flag(j, a, 2, "reverse", false),
                   flag(j, a, 0, "case_sensitive", false));
@@ -369,12 +409,13 @@ static struct jinja_value f_unique(struct jinja *j, struct jinja_value v, const 
             attribute != NULL ? attribute_of(j, items->items[i], attribute) : items->items[i];
         if (!exact)
             key = lowered(j, key);
+        jinja_need_key(j, &key);
         if (jinja_in(j, &key, &seen))
             continue;
         jinja_list_add(j, seen.list, key);
         jinja_list_add(j, out.list, items->items[i]);
     }
-    return out;
+    return jinja_generator(out);
 }
 
 static struct jinja_value extreme(struct jinja *j, struct jinja_value v, const struct jinja_args *a,
@@ -420,15 +461,17 @@ static struct jinja_value f_indent(struct jinja *j, struct jinja_value v, const 
     else
         for (int64_t n = width != NULL ? need_int(j, width, "indent") : 4; n > 0; n--)
             jinja_text_puts(j, &by, " ");
-    for (size_t at = 0, line = 0; at <= s.n; line++) {
-        const char *newline = at < s.n ? memchr(s.p + at, '\n', s.n - at) : NULL;
-        size_t end = newline != NULL ? (size_t)(newline - s.p) : s.n;
-        if ((line > 0 || first) && (end > at || blank))
-            jinja_text_put(j, &t, by.p, by.n);
-        jinja_text_put(j, &t, s.p + at, end - at);
-        if (newline != NULL)
+    /* The last line ends too, as in Jinja2. */
+    struct jinja_text whole = {0};
+    jinja_text_put(j, &whole, s.p, s.n);
+    jinja_text_puts(j, &whole, "\n");
+    const struct jinja_list *lines = jinja_split_lines(j, jinja_text_value(&whole).s, false).list;
+    for (size_t i = 0; i < lines->n; i++) {
+        if (i > 0)
             jinja_text_puts(j, &t, "\n");
-        at = end + 1;
+        if (i == 0 ? first : blank || lines->items[i].s.n > 0)
+            jinja_text_put(j, &t, by.p, by.n);
+        jinja_text_put(j, &t, lines->items[i].s.p, lines->items[i].s.n);
     }
     return jinja_text_value(&t);
 }
@@ -443,7 +486,7 @@ static struct jinja_value f_map(struct jinja *j, struct jinja_value v, const str
     const struct jinja_value *attribute = jinja_arg(j, a, SIZE_MAX, "attribute");
     const struct jinja_value *otherwise = jinja_arg(j, a, SIZE_MAX, "default");
     if (!jinja_true(j, &v)) /* also none and 0, as in Jinja2 */
-        return jinja_new_list(j, 0);
+        return jinja_generator(jinja_new_list(j, 0));
     const struct jinja_list *items = jinja_items(j, &v);
     struct jinja_value out = jinja_new_list(j, items->n);
     if (attribute == NULL && a->n == 0)
@@ -452,22 +495,20 @@ static struct jinja_value f_map(struct jinja *j, struct jinja_value v, const str
     for (size_t i = 0; i < items->n; i++) {
         struct jinja_value item = items->items[i];
         if (attribute != NULL) {
-            item = attribute_of(j, item, attribute);
-            if (item.kind == JINJA_UNDEFINED && otherwise != NULL)
-                item = *otherwise;
+            item = attribute_or(j, item, attribute, otherwise);
         } else {
             item = jinja_filter(j, need_string(j, &a->at[0], "map"), item, &rest);
         }
         jinja_list_add(j, out.list, item);
     }
-    return out;
+    return jinja_generator(out);
 }
 
 /* select, reject and their kin: items for which a test holds, or does not. */
 static struct jinja_value pick(struct jinja *j, struct jinja_value v, const struct jinja_args *a,
                                bool attribute, bool wanted) {
     if (!jinja_true(j, &v)) /* also none and 0, as in Jinja2 */
-        return jinja_new_list(j, 0);
+        return jinja_generator(jinja_new_list(j, 0));
     const struct jinja_list *items = jinja_items(j, &v);
     struct jinja_value out = jinja_new_list(j, 0);
     size_t skip = attribute ? 1 : 0;
@@ -482,7 +523,7 @@ static struct jinja_value pick(struct jinja *j, struct jinja_value v, const stru
         if (holds == wanted)
             jinja_list_add(j, out.list, items->items[i]);
     }
-    return out;
+    return jinja_generator(out);
 }
 static struct jinja_value f_select(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
     return pick(j, v, a, false, true);
@@ -540,7 +581,16 @@ static struct jinja_value f_batch(struct jinja *j, struct jinja_value v, const s
     }
     while (items->n > 0 && fill != NULL && fill->kind != JINJA_NONE && line.list->n < (uint64_t)n)
         jinja_list_add(j, line.list, *fill);
-    return out;
+    return jinja_generator(out);
+}
+
+/* What stands behind a dot, never an item. */
+static struct jinja_value f_attr(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
+    const struct jinja_value *name = jinja_arg(j, a, 0, "name");
+    if (name == NULL)
+        jinja_fail(j, "attr: the name of an attribute is expected");
+    const struct jinja_string s = need_string(j, name, "attr");
+    return v.kind == JINJA_DICT && !jinja_has_method(&v, s) ? jinja_undefined(s) : jinja_attribute(j, &v, s);
 }
 
 static struct jinja_value f_groupby(struct jinja *j, struct jinja_value v, const struct jinja_args *a) {
@@ -601,6 +651,7 @@ static const struct {
     const char *const names[5]; /* that may be given by name */
 } filters[] = {
     {"abs", f_abs, 0, {NULL}},
+    {"attr", f_attr, 1, {"name", NULL}},
     {"batch", f_batch, 2, {"linecount", "fill_with", NULL}},
     {"capitalize", f_capitalize, 0, {NULL}},
     {"count", f_length, 0, {NULL}},
@@ -614,7 +665,7 @@ static const struct {
     {"format", f_format, SIZE_MAX, {NULL}},
     {"groupby", f_groupby, 3, {"attribute", "default", "case_sensitive", NULL}},
     {"indent", f_indent, 3, {"width", "first", "blank", NULL}},
-    {"int", f_int, 1, {"default", NULL}},
+    {"int", f_int, 2, {"default", "base", NULL}},
     {"items", f_items, 0, {NULL}},
     {"join", f_join, 2, {"d", "attribute", NULL}},
     {"last", f_last, 0, {NULL}},
@@ -626,7 +677,7 @@ static const struct {
     {"min", f_min, 2, {"case_sensitive", "attribute", NULL}},
     {"reject", f_reject, SIZE_MAX, {NULL}},
     {"rejectattr", f_rejectattr, SIZE_MAX, {NULL}},
-    {"replace", f_replace, 3, {NULL}},
+    {"replace", f_replace, 3, {"old", "new", "count", NULL}},
     {"reverse", f_reverse, 0, {NULL}},
     {"round", f_round, 2, {"precision", "method", NULL}},
     {"safe", f_safe, 0, {NULL}},
@@ -636,8 +687,8 @@ static const struct {
     {"string", f_string, 0, {NULL}},
     {"sum", f_sum, 2, {"attribute", "start", NULL}},
     {"title", f_title, 0, {NULL}},
-    {"tojson", f_tojson, 1, {"indent", "ensure_ascii", "separators", "sort_keys", NULL}},
-    {"trim", f_trim, 1, {NULL}},
+    {"tojson", f_tojson, 4, {"ensure_ascii", "indent", "separators", "sort_keys", NULL}},
+    {"trim", f_trim, 1, {"chars", NULL}},
     {"unique", f_unique, 2, {"case_sensitive", "attribute", NULL}},
     {"upper", f_upper, 0, {NULL}},
     {"wordcount", f_wordcount, 0, {NULL}},

@@ -16,6 +16,7 @@ struct spec {
     char align; /* < > ^ =, or 0 */
     char sign;  /* + - or a blank, or 0 */
     bool alternate, commas;
+    bool plain; /* nothing was specified */
     size_t width;
     int precision; /* -1: none */
     char type;     /* 0: none */
@@ -44,7 +45,7 @@ static bool take(struct jinja_string *s, const char *of, char *found) {
 
 /* [[fill]align][sign][#][0][width][,][.precision][type] */
 static struct spec read_spec(struct jinja *j, struct jinja_string s) {
-    struct spec f = {.fill = " ", .fill_n = 1, .precision = -1};
+    struct spec f = {.fill = " ", .fill_n = 1, .plain = s.n == 0, .precision = -1};
     char c = 0;
     size_t first = s.n > 0 ? jinja_char(s.p, s.n) : 0;
     if (first > 0 && s.n > first && strchr("<>^=", s.p[first]) != NULL && s.p[first] != '\0') {
@@ -169,7 +170,10 @@ static void put_field(struct jinja *j, struct jinja_text *t, const struct jinja_
     const bool real = f->type != 0 && strchr("eEfFgG%", f->type) != NULL;
     if (v->kind == JINJA_STRING && (f->type == 0 || f->type == 's')) {
         put_string(j, t, f, v->s);
-    } else if (!jinja_number(v, &x) || (v->kind == JINJA_BOOL && f->type == 0) || f->type == 's') {
+    } else if (!jinja_number(v, &x) || (v->kind == JINJA_BOOL && f->type == 0 && f->plain) ||
+               f->type == 's') {
+        if (!f->plain)
+            jinja_fail(j, "format: a %s takes no specification", jinja_kind_name(v));
         if (f->type != 0 && f->type != 's')
             jinja_fail(j, "format: '%c' is for numbers, found a %s", f->type, jinja_kind_name(v));
         put_string(j, t, f, jinja_str(j, v).s);

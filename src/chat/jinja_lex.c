@@ -193,33 +193,38 @@ static void lex_string(struct lexer *x) {
     x->p = to + 1;
 }
 
+static bool exponent_at(const struct lexer *x, const char *p) {
+    if (p + 1 >= x->end || (*p | 32) != 'e')
+        return false;
+    p += 1 + (p[1] == '-' || p[1] == '+');
+    return p < x->end && isdigit((unsigned char)*p);
+}
+
 static void lex_number(struct lexer *x) {
-    char text[64];
-    size_t n = 0;
-    bool real = false;
     const char *p = x->p;
-    for (; p < x->end && n + 2 < sizeof text; p++) {
-        if (isdigit((unsigned char)*p)) {
-            text[n++] = *p;
-        } else if (*p == '.' && !real && p + 1 < x->end && isdigit((unsigned char)p[1])) {
+    const bool item = p > x->j->in->source && p[-1] == '.'; /* a.0.0: two items */
+    const bool based = *p == '0' && p + 1 < x->end && strchr("bBoOxX", p[1]) != NULL && p[1] != '\0';
+    bool real = false, power = false;
+    if (based)
+        for (p += 2; p < x->end && (isalnum((unsigned char)*p) || *p == '_');)
+            p++;
+    for (; !based && p < x->end; p++) {
+        if (!item && !real && *p == '.' && p + 1 < x->end && isdigit((unsigned char)p[1])) {
             real = true;
-            text[n++] = *p;
-        } else if ((*p == 'e' || *p == 'E') && p + 1 < x->end &&
-                   (isdigit((unsigned char)p[1]) ||
-                    ((p[1] == '-' || p[1] == '+') && p + 2 < x->end && isdigit((unsigned char)p[2])))) {
-            real = true;
-            text[n++] = *p++;
-            text[n++] = *p;
-        } else if (*p != '_') {
+        } else if (!item && !power && exponent_at(x, p)) {
+            real = power = true;
+            p++; /* a sign, or a digit */
+        } else if (!isdigit((unsigned char)*p) && *p != '_') {
             break;
         }
     }
-    text[n] = '\0';
     struct jinja_token token = {.kind = real ? JINJA_T_FLOAT : JINJA_T_INT, .s = {x->p, (size_t)(p - x->p)}};
-    errno = 0;
-    token.v = real ? jinja_float(strtod(text, NULL)) : jinja_int(strtoll(text, NULL, 10));
-    if (errno == ERANGE || n + 2 >= sizeof text)
-        jinja_fail(x->j, "the number %.40s is too large", text);
+    double f = 0;
+    if (real ? !jinja_read_float(x->j, token.s, &f)
+             : !jinja_read_int(x->j, token.s, based ? 0 : 10, &token.v))
+        jinja_fail(x->j, "'%.*s' is no number", (int)(token.s.n < 60 ? token.s.n : 60), token.s.p);
+    if (real)
+        token.v = jinja_float(f);
     add(x, token);
     x->p = p;
 }

@@ -26,6 +26,9 @@ static bool listed(const char *const *names, struct jinja_string name) {
 }
 
 bool jinja_has_method(const struct jinja_value *self, struct jinja_string name) {
+    if (self->kind == JINJA_LIST &&
+        (self->list->view != JINJA_NO_VIEW || (self->list->tuple && jinja_is(name, "copy"))))
+        return false;
     return listed(self->kind == JINJA_STRING ? string_methods
                   : self->kind == JINJA_DICT ? dict_methods
                                              : list_methods,
@@ -77,7 +80,8 @@ struct jinja_value jinja_attribute(struct jinja *j, const struct jinja_value *v,
         return v->list->items[jinja_is(name, "list")];
     if (jinja_has_method(v, name))
         return method_of(j, v, name);
-    if ((v->kind == JINJA_LIST || v->kind == JINJA_DICT) && listed(changing, name) &&
+    if (((jinja_is_view(v, JINJA_NO_VIEW) && !v->list->tuple) || v->kind == JINJA_DICT) &&
+        listed(changing, name) &&
         (v->kind == JINJA_LIST || jinja_dict_find(j, v->dict, jinja_of_string(name.p, name.n)) == NULL))
         jinja_fail(j, "'%.*s' would change a %s, which templates may not", (int)name.n, name.p,
                    jinja_kind_name(v));
@@ -94,15 +98,18 @@ struct jinja_value jinja_item(struct jinja *j, const struct jinja_value *v, cons
         const struct jinja_value *found = jinja_dict_find(j, v->dict, *key);
         if (found != NULL)
             return *found;
-    } else if (v->kind == JINJA_LIST && key->kind == JINJA_INT) {
+    } else if ((jinja_is_view(v, JINJA_NO_VIEW) || jinja_is_view(v, JINJA_RANGE)) &&
+               (key->kind == JINJA_INT || key->kind == JINJA_BOOL)) {
         const struct jinja_list *items = v->list;
-        int64_t at = key->i < 0 ? key->i + (int64_t)items->n : key->i;
+        const int64_t k = key->kind == JINJA_INT ? key->i : (int64_t)key->b;
+        int64_t at = k < 0 ? k + (int64_t)items->n : k;
         if (at >= 0 && at < (int64_t)items->n)
             return items->items[at];
         return jinja_undefined((struct jinja_string){"an item beyond the last", 23});
-    } else if (v->kind == JINJA_STRING && key->kind == JINJA_INT) {
+    } else if (v->kind == JINJA_STRING && (key->kind == JINJA_INT || key->kind == JINJA_BOOL)) {
+        const int64_t k = key->kind == JINJA_INT ? key->i : (int64_t)key->b;
         jinja_step(j, 1 + v->s.n / 8);
-        int64_t at = key->i < 0 ? key->i + (int64_t)jinja_length_of(v->s) : key->i;
+        int64_t at = k < 0 ? k + (int64_t)jinja_length_of(v->s) : k;
         size_t from = 0;
         for (; at > 0 && from < v->s.n; at--)
             from += jinja_char(v->s.p + from, v->s.n - from);
@@ -128,8 +135,21 @@ bool jinja_in(struct jinja *j, const struct jinja_value *item, const struct jinj
             jinja_fail(j, "'in' a string: a string is expected before it, found a %s", jinja_kind_name(item));
         return search(j, in->s, 0, item->s) != NULL;
     }
-    if (in->kind == JINJA_DICT)
+    if (in->kind == JINJA_DICT) {
+        jinja_need_key(j, item);
         return jinja_dict_find(j, in->dict, *item) != NULL;
+    }
+    if (jinja_is_view(in, JINJA_GENERATOR)) { /* what was looked at is gone */
+        for (bool found = false; in->list->n > 0;) {
+            found = jinja_equal(j, &in->list->items[0], item);
+            in->list->items++;
+            in->list->n--;
+            in->list->capacity--;
+            if (found)
+                return true;
+        }
+        return false;
+    }
     const struct jinja_list *items = jinja_items(j, in);
     for (size_t i = 0; i < items->n; i++)
         if (jinja_equal(j, &items->items[i], item))
@@ -147,22 +167,26 @@ static struct jinja_string need_string(struct jinja *j, const struct jinja_value
     return v->s;
 }
 
-/* Python's white space, as far as it is ASCII, and the no-break and ideographic spaces. */
-static size_t space_at(const char *p, size_t n) {
-    static const char *const wide[] = {"\xC2\x85", "\xC2\xA0", "\xE3\x80\x80"};
+/* Bytes of the character at p if it is white space to Python. */
+size_t jinja_space(const char *p, size_t n) {
+    static const char *const wide[] = {"\xC2\x85",     "\xC2\xA0",     "\xE1\x9A\x80", "\xE2\x80\xA8",
+                                       "\xE2\x80\xA9", "\xE2\x80\xAF", "\xE2\x81\x9F", "\xE3\x80\x80"};
     unsigned char c = (unsigned char)p[0];
     if ((c >= 9 && c <= 13) || (c >= 28 && c <= 32))
         return 1;
+    if (c < 0x80 || n < 2)
+        return 0;
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
         if (n >= strlen(wide[i]) && memcmp(p, wide[i], strlen(wide[i])) == 0)
             return strlen(wide[i]);
-    return 0;
+    /* U+2000 to U+200A */
+    return n > 2 && memcmp(p, "\xE2\x80", 2) == 0 && (unsigned char)p[2] <= 0x8A ? 3 : 0;
 }
 
 /* Bytes of the character at p if it is one of chars (p NULL: white space). */
 static size_t among(const char *p, size_t n, struct jinja_string chars) {
     if (chars.p == NULL)
-        return space_at(p, n);
+        return jinja_space(p, n);
     size_t length = jinja_char(p, n);
     for (size_t at = 0, k; at < chars.n; at += k) {
         k = jinja_char(chars.p + at, chars.n - at);
@@ -193,6 +217,10 @@ static struct jinja_string stripped(struct jinja *j, struct jinja_string s, stru
     return s;
 }
 
+struct jinja_string jinja_strip(struct jinja *j, struct jinja_string s) {
+    return stripped(j, s, (struct jinja_string){0}, true, true);
+}
+
 static struct jinja_value split_spaces(struct jinja *j, struct jinja_string s, int64_t most) {
     struct jinja_value v = jinja_new_list(j, 0);
     for (;;) {
@@ -200,7 +228,7 @@ static struct jinja_value split_spaces(struct jinja *j, struct jinja_string s, i
         if (s.n == 0)
             return v;
         size_t at = 0;
-        while (at < s.n && space_at(s.p + at, s.n - at) == 0)
+        while (at < s.n && jinja_space(s.p + at, s.n - at) == 0)
             at++;
         if (most == 0) {
             struct jinja_string rest = stripped(j, s, (struct jinja_string){0}, false, true);
@@ -252,14 +280,27 @@ static struct jinja_value split(struct jinja *j, struct jinja_string s, const st
     return v;
 }
 
-static struct jinja_value split_lines(struct jinja *j, struct jinja_string s) {
+/* Bytes of the end of a line at p, or 0. */
+static size_t line_end(const char *p, size_t n) {
+    const unsigned char c = (unsigned char)p[0];
+    if (c == '\r')
+        return n > 1 && p[1] == '\n' ? 2 : 1;
+    if ((c >= 10 && c <= 12) || (c >= 28 && c <= 30))
+        return 1;
+    if (n > 1 && memcmp(p, "\xC2\x85", 2) == 0)
+        return 2;
+    return n > 2 && (memcmp(p, "\xE2\x80\xA8", 3) == 0 || memcmp(p, "\xE2\x80\xA9", 3) == 0) ? 3 : 0;
+}
+
+struct jinja_value jinja_split_lines(struct jinja *j, struct jinja_string s, bool keep_ends) {
     struct jinja_value v = jinja_new_list(j, 0);
+    jinja_step(j, 1 + s.n / 16);
     for (size_t at = 0; at < s.n;) {
-        const char *newline = memchr(s.p + at, '\n', s.n - at);
-        size_t end = newline != NULL ? (size_t)(newline - s.p) : s.n;
-        size_t shown = end > at && newline != NULL && s.p[end - 1] == '\r' ? end - 1 : end;
-        jinja_list_add(j, v.list, jinja_of_string(s.p + at, shown - at));
-        at = end + 1;
+        size_t end = at, mark = 0;
+        while (end < s.n && (mark = line_end(s.p + end, s.n - end)) == 0)
+            end++;
+        jinja_list_add(j, v.list, jinja_of_string(s.p + at, end - at + (keep_ends ? mark : 0)));
+        at = end + mark;
     }
     return v;
 }
@@ -361,14 +402,59 @@ static int64_t count(struct jinja *j, struct jinja_string s, struct jinja_string
     return n;
 }
 
+/* Narrows s to the characters between a method's arguments start and end; before: how many lie in front of
+ * it. false: it begins behind the end of s, where not even an empty text is. */
+static bool part_of(struct jinja *j, struct jinja_string *s, const struct jinja_args *a, size_t *before) {
+    const int64_t length = (int64_t)jinja_length_of(*s);
+    int64_t at[2] = {0, length};
+    jinja_step(j, 1 + s->n / 8);
+    for (size_t i = 0; i < 2 && i + 1 < a->n; i++) {
+        const struct jinja_value *v = &a->at[i + 1];
+        if (v->kind == JINJA_NONE)
+            continue;
+        if (v->kind != JINJA_INT)
+            jinja_fail(j, "a start or end is a %s, an integer is expected", jinja_kind_name(v));
+        at[i] = v->i < 0 ? v->i + length : v->i;
+        at[i] = at[i] < 0 ? 0 : at[i];
+    }
+    if (at[0] > length || at[1] < at[0])
+        return false;
+    size_t from = 0, to;
+    for (int64_t k = 0; k < at[0]; k++)
+        from += jinja_char(s->p + from, s->n - from);
+    to = from;
+    for (int64_t k = at[0]; k < at[1] && to < s->n; k++)
+        to += jinja_char(s->p + to, s->n - to);
+    *s = (struct jinja_string){s->p + from, to - from};
+    *before = (size_t)at[0];
+    return true;
+}
+
 static struct jinja_value string_method(struct jinja *j, struct jinja_string s, struct jinja_string name,
                                         const struct jinja_args *a) {
     if (jinja_is(name, "format"))
         return jinja_format(j, s, a);
-    static const char *const named[] = {"sep", "maxsplit", "old", "new", "count", NULL};
-    jinja_args_check(j, a, name, 3, named);
+    static const char *const splits[] = {"sep", "maxsplit", NULL}, *const lines[] = {"keepends", NULL},
+                             *const replaces[] = {"old", "new", "count", NULL};
+    const bool ranged = jinja_is(name, "startswith") || jinja_is(name, "endswith") ||
+                        jinja_is(name, "find") || jinja_is(name, "count");
+    const bool splitting = jinja_is(name, "split") || jinja_is(name, "rsplit");
+    const bool replacing = jinja_is(name, "replace"), by_line = jinja_is(name, "splitlines");
+    jinja_args_check(j, a, name,
+                     ranged || replacing ? 3
+                     : splitting         ? 2
+                                         : 1,
+                     splitting   ? splits
+                     : replacing ? replaces /* by place in Python; the filter's names */
+                     : by_line   ? lines
+                                 : NULL);
     const struct jinja_value *first = jinja_arg(j, a, 0, NULL);
     jinja_step(j, 1 + s.n / 64);
+    size_t before = 0;
+    if (ranged && a->n > 1 && !part_of(j, &s, a, &before))
+        return jinja_is(name, "find")    ? jinja_int(-1)
+               : jinja_is(name, "count") ? jinja_int(0)
+                                         : jinja_bool(false);
     if (jinja_is(name, "strip") || jinja_is(name, "lstrip") || jinja_is(name, "rstrip")) {
         struct jinja_string chars = {0};
         if (first != NULL && first->kind != JINJA_NONE)
@@ -379,7 +465,8 @@ static struct jinja_value string_method(struct jinja *j, struct jinja_string s, 
     if (jinja_is(name, "split") || jinja_is(name, "rsplit"))
         return split(j, s, a, name.p[0] == 'r');
     if (jinja_is(name, "splitlines"))
-        return split_lines(j, s);
+        return jinja_split_lines(j, s,
+                                 (first = jinja_arg(j, a, 0, "keepends")) != NULL && jinja_true(j, first));
     if (jinja_is(name, "upper") || jinja_is(name, "lower") || jinja_is(name, "title") ||
         jinja_is(name, "capitalize"))
         return change_case(j, s, name);
@@ -394,8 +481,9 @@ static struct jinja_value string_method(struct jinja *j, struct jinja_string s, 
         return replace(j, s, a);
     if (jinja_is(name, "find")) {
         const char *p = search(j, s, 0, need_string(j, first, name));
-        return jinja_int(p == NULL ? -1
-                                   : (int64_t)jinja_length_of((struct jinja_string){s.p, (size_t)(p - s.p)}));
+        return jinja_int(
+            p == NULL ? -1
+                      : (int64_t)(before + jinja_length_of((struct jinja_string){s.p, (size_t)(p - s.p)})));
     }
     if (jinja_is(name, "count"))
         return jinja_int(count(j, s, need_string(j, first, name)));
@@ -423,6 +511,7 @@ static struct jinja_value dict_method(struct jinja *j, const struct jinja_dict *
     if (jinja_is(name, "get")) {
         if (a->n == 0)
             jinja_fail(j, "get: a key is expected");
+        jinja_need_key(j, &a->at[0]);
         const struct jinja_value *found = jinja_dict_find(j, d, a->at[0]);
         return found != NULL ? *found : a->n > 1 ? a->at[1] : jinja_none();
     }
@@ -433,6 +522,9 @@ static struct jinja_value dict_method(struct jinja *j, const struct jinja_dict *
         return v;
     }
     struct jinja_value v = jinja_new_list(j, d->n);
+    v.list->view = jinja_is(name, "keys")     ? JINJA_KEYS
+                   : jinja_is(name, "values") ? JINJA_VALUES
+                                              : JINJA_ITEMS;
     for (size_t i = 0; i < d->n; i++) {
         if (jinja_is(name, "keys")) {
             jinja_list_add(j, v.list, d->entries[i].key);

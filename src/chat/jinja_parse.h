@@ -113,6 +113,22 @@ struct jinja_value jinja_item(struct jinja *j, const struct jinja_value *v, cons
 struct jinja_value jinja_method(struct jinja *j, const struct jinja_value *self, struct jinja_string name,
                                 const struct jinja_args *a);
 bool jinja_has_method(const struct jinja_value *self, struct jinja_string name);
+/* Bytes of the character at p if it is white space to Python, else 0. */
+size_t jinja_space(const char *p, size_t n);
+/* s without white space at its ends; its lines, as Python's splitlines. */
+struct jinja_string jinja_strip(struct jinja *j, struct jinja_string s);
+struct jinja_value jinja_split_lines(struct jinja *j, struct jinja_string s, bool keep_ends);
+/* jinja_numbers.c. Python's int(s, base) and float(s); false: s is no such number. */
+bool jinja_read_int(struct jinja *j, struct jinja_string s, unsigned base, struct jinja_value *v);
+bool jinja_read_float(struct jinja *j, struct jinja_string s, double *f);
+/* Python's int(f): exact, also beyond 64 bits; f is finite. */
+struct jinja_value jinja_whole(struct jinja *j, double f);
+/* Python's round(): to the nearest number with so many digits, of two equally near ones the even one. */
+double jinja_round(double f, int64_t digits);
+struct jinja_value jinja_round_int(struct jinja *j, int64_t i, int64_t digits);
+/* x op y, as Python has it for floats: + - * / // % ** */
+struct jinja_value jinja_calculate(struct jinja *j, struct jinja_string op, double x, double y);
+struct jinja_value jinja_power(struct jinja *j, double x, double y);
 /* jinja_format.c: s.format(..), and s % with. */
 struct jinja_value jinja_format(struct jinja *j, struct jinja_string s, const struct jinja_args *a);
 struct jinja_value jinja_percent(struct jinja *j, struct jinja_string s, const struct jinja_value *with);

@@ -2,9 +2,12 @@
 #include "chat/jinja_parse.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 static int64_t need_int(struct jinja *j, const struct jinja_value *v, const char *who) {
+    if (v->kind == JINJA_BOOL)
+        return v->b;
     if (v->kind != JINJA_INT)
         jinja_fail(j, "%s: an integer is expected, found a %s", who, jinja_kind_name(v));
     return v->i;
@@ -34,6 +37,7 @@ enum test_number {
     TEST_NONE,
     TEST_NUMBER,
     TEST_ODD,
+    TEST_SAMEAS,
     TEST_SEQUENCE,
     TEST_STRING,
     TEST_TRUE,
@@ -74,7 +78,7 @@ static const struct {
              {"none", TEST_NONE, 0},
              {"number", TEST_NUMBER, 0},
              {"odd", TEST_ODD, 0},
-             {"sameas", TEST_EQ, 1},
+             {"sameas", TEST_SAMEAS, 1},
              {"sequence", TEST_SEQUENCE, 0},
              {"string", TEST_STRING, 0},
              {"true", TEST_TRUE, 0},
@@ -105,6 +109,29 @@ static bool is_long_integer(const struct jinja_value *v) {
     return v->kind == JINJA_FLOAT && v->s.n > 0;
 }
 
+/* v % by == rest, as Python has it for integers, booleans and floats; by NULL: 2. */
+static bool divisible(struct jinja *j, const struct jinja_value *v, const struct jinja_value *by, bool rest,
+                      const char *name) {
+    double x = 0, y = 2;
+    if (!jinja_number(v, &x) || (by != NULL && !jinja_number(by, &y)) || y == 0)
+        jinja_fail(j, "the test '%s' is for numbers, and not for 0 as divisor", name);
+    if (v->kind == JINJA_INT && (by == NULL || by->kind == JINJA_INT)) {
+        const int64_t i = by == NULL ? 2 : by->i;
+        return (i == -1 || v->i % i == 0) != rest;
+    }
+    const double left = fabs(fmod(x, y));
+    return rest ? left == 1 : left == 0;
+}
+
+/* Python's `is`, as far as a template can rely on it: what is shared, and small values of the same type. */
+static bool same(struct jinja *j, const struct jinja_value *a, const struct jinja_value *b) {
+    if (a->kind != b->kind)
+        return false;
+    return a->kind == JINJA_LIST                                 ? a->list == b->list
+           : a->kind == JINJA_DICT || a->kind == JINJA_NAMESPACE ? a->dict == b->dict
+                                                                 : jinja_equal(j, a, b);
+}
+
 bool jinja_test(struct jinja *j, struct jinja_string name, const struct jinja_value *v,
                 const struct jinja_args *a) {
     size_t i = test_number_of(name);
@@ -118,20 +145,17 @@ bool jinja_test(struct jinja *j, struct jinja_string name, const struct jinja_va
     switch (tests[i].number) {
     case TEST_BOOLEAN:
         return v->kind == JINJA_BOOL;
-    case TEST_CALLABLE:
-        return v->kind >= JINJA_FUNCTION;
+    case TEST_CALLABLE: /* of an undefined value too: calling it is what fails */
+        return v->kind >= JINJA_FUNCTION || v->kind == JINJA_UNDEFINED;
     case TEST_DEFINED:
         return v->kind != JINJA_UNDEFINED;
     case TEST_UNDEFINED:
         return v->kind == JINJA_UNDEFINED;
     case TEST_DIVISIBLEBY:
     case TEST_EVEN:
-    case TEST_ODD: {
-        int64_t by = tests[i].number == TEST_DIVISIBLEBY ? need_int(j, &a->at[0], "divisibleby") : 2;
-        if (!whole || by == 0)
-            jinja_fail(j, "the test '%s' is for integers, and not for 0 as divisor", tests[i].name);
-        return (by == -1 || v->i % by == 0) == (tests[i].number != TEST_ODD);
-    }
+    case TEST_ODD:
+        return divisible(j, v, tests[i].number == TEST_DIVISIBLEBY ? &a->at[0] : NULL,
+                         tests[i].number == TEST_ODD, tests[i].name);
     case TEST_EQ:
         return jinja_equal(j, v, &a->at[0]);
     case TEST_NE:
@@ -156,8 +180,13 @@ bool jinja_test(struct jinja *j, struct jinja_string name, const struct jinja_va
         return jinja_order(j, v, &a->at[0]) < 0;
     case TEST_IN:
         return jinja_in(j, v, &a->at[0]);
-    case TEST_ITERABLE:
+    case TEST_SAMEAS:
+        return same(j, v, &a->at[0]);
     case TEST_SEQUENCE:
+        if (v->kind == JINJA_LIST)
+            return v->list->view == JINJA_NO_VIEW || v->list->view == JINJA_RANGE;
+        return v->kind == JINJA_STRING || v->kind == JINJA_DICT || v->kind == JINJA_UNDEFINED;
+    case TEST_ITERABLE:
         return v->kind == JINJA_LIST || v->kind == JINJA_STRING || v->kind == JINJA_DICT ||
                v->kind == JINJA_UNDEFINED;
     case TEST_LOWER:
@@ -184,6 +213,7 @@ static struct jinja_value range(struct jinja *j, const struct jinja_args *a) {
     if (at[2] == 0)
         jinja_fail(j, "range: the step is 0");
     struct jinja_value v = jinja_new_list(j, 0);
+    v.list->view = JINJA_RANGE;
     for (int64_t i = at[0]; at[2] > 0 ? i < at[1] : i > at[1];) {
         jinja_list_add(j, v.list, jinja_int(i));
         if (__builtin_add_overflow(i, at[2], &i))

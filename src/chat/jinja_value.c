@@ -241,7 +241,7 @@ bool jinja_true(struct jinja *j, const struct jinja_value *v) {
     case JINJA_STRING:
         return v->s.n > 0;
     case JINJA_LIST:
-        return v->list->n > 0;
+        return v->list->n > 0 || v->list->view == JINJA_GENERATOR;
     case JINJA_DICT:
         return v->dict->n > 0;
     default:
@@ -284,7 +284,10 @@ bool jinja_equal(struct jinja *j, const struct jinja_value *a, const struct jinj
         return a->s.n == b->s.n && (a->s.n == 0 || memcmp(a->s.p, b->s.p, a->s.n) == 0);
     case JINJA_LIST:
         jinja_step(j, a->list->n + 1);
-        if (a->list->n != b->list->n)
+        if (a->list == b->list)
+            return true;
+        if (a->list->n != b->list->n || a->list->tuple != b->list->tuple || a->list->view != b->list->view ||
+            a->list->view == JINJA_GENERATOR || a->list->view == JINJA_VALUES)
             return false;
         jinja_deeper(j);
         for (size_t i = 0; i < a->list->n; i++)
@@ -324,6 +327,10 @@ const char *jinja_kind_name(const struct jinja_value *v) {
     static const char *const names[] = {"undefined value", "none",  "boolean", "integer",   "float",
                                         "string",          "list",  "dict",    "namespace", "function",
                                         "method",          "macro", "loop"};
+    static const char *const views[] = {"list",           "view of a dict", "view of a dict",
+                                        "view of a dict", "range",          "generator"};
+    if (v->kind == JINJA_LIST)
+        return v->list->tuple ? "tuple" : views[v->list->view];
     return names[v->kind];
 }
 
@@ -341,7 +348,8 @@ int jinja_order(struct jinja *j, const struct jinja_value *a, const struct jinja
         int c = n > 0 ? memcmp(a->s.p, b->s.p, n) : 0;
         return c != 0 ? c : (a->s.n > b->s.n) - (a->s.n < b->s.n);
     }
-    if (a->kind == JINJA_LIST && b->kind == JINJA_LIST) {
+    if (a->kind == JINJA_LIST && b->kind == JINJA_LIST && a->list->tuple == b->list->tuple &&
+        a->list->view == JINJA_NO_VIEW && b->list->view == JINJA_NO_VIEW) {
         for (size_t i = 0; i < a->list->n && i < b->list->n; i++) {
             jinja_step(j, 1);
             if (!jinja_equal(j, &a->list->items[i], &b->list->items[i])) {
@@ -410,6 +418,11 @@ static void print_int(struct jinja *j, struct jinja_text *t, int64_t i) {
 }
 
 static void print_list(struct jinja *j, struct jinja_text *t, const struct jinja_list *l) {
+    static const char *const names[] = {"", "dict_keys(", "dict_values(", "dict_items("};
+    if (l->view == JINJA_RANGE || l->view == JINJA_GENERATOR)
+        jinja_fail(j, "a %s can't be printed; its items can, after |list",
+                   l->view == JINJA_RANGE ? "range" : "generator (of map, select or their kin)");
+    jinja_text_puts(j, t, names[l->view]);
     jinja_text_puts(j, t, l->tuple ? "(" : "[");
     for (size_t i = 0; i < l->n; i++) {
         if (i > 0)
@@ -417,12 +430,15 @@ static void print_list(struct jinja *j, struct jinja_text *t, const struct jinja
         jinja_print(j, t, &l->items[i], true);
     }
     jinja_text_puts(j, t, !l->tuple ? "]" : l->n == 1 ? ",)" : ")");
+    if (l->view != JINJA_NO_VIEW)
+        jinja_text_puts(j, t, ")");
 }
 
 void jinja_print(struct jinja *j, struct jinja_text *t, const struct jinja_value *v, bool repr) {
     jinja_deeper(j);
     switch (v->kind) {
     case JINJA_UNDEFINED:
+        jinja_text_puts(j, t, repr ? "Undefined" : "");
         break;
     case JINJA_NONE:
         jinja_text_puts(j, t, "None");
@@ -518,12 +534,13 @@ static void json_quoted(struct jinja *j, struct jinja_text *t, struct jinja_stri
     jinja_text_puts(j, t, "\"");
 }
 
-static void json_line(struct jinja *j, struct jinja_text *t, int indent, int level) {
-    if (indent < 0)
+static void json_line(struct jinja *j, struct jinja_text *t, const struct jinja_json_style *style,
+                      int level) {
+    if (!style->lines)
         return;
     jinja_text_puts(j, t, "\n");
-    for (int i = 0; i < indent * level; i++)
-        jinja_text_puts(j, t, " ");
+    for (int i = 0; i < level; i++)
+        jinja_text_put(j, t, style->indent.p, style->indent.n);
 }
 
 static int compare_entries(const void *a, const void *b) {
@@ -538,10 +555,17 @@ static void json_dict(struct jinja *j, struct jinja_text *t, const struct jinja_
     struct jinja_entry *entries = jinja_take(j, d->n, sizeof *entries);
     for (size_t i = 0; i < d->n; i++) {
         entries[i] = d->entries[i];
-        const struct jinja_value *key = &entries[i].key;
-        if (key->kind != JINJA_STRING && key->kind != JINJA_INT)
+        struct jinja_value *key = &entries[i].key;
+        if (key->kind == JINJA_STRING)
+            continue;
+        if (key->kind != JINJA_NONE && key->kind != JINJA_BOOL && key->kind != JINJA_INT &&
+            key->kind != JINJA_FLOAT)
             jinja_fail(j, "tojson: a key is a %s, a string is expected", jinja_kind_name(key));
-        entries[i].key = jinja_str(j, key);
+        if (style->sort_keys && d->n > 1)
+            jinja_fail(j, "tojson: only strings are sorted as keys, found a %s", jinja_kind_name(key));
+        struct jinja_text name = {0};
+        jinja_json(j, &name, key, style, 0);
+        *key = jinja_text_value(&name);
     }
     if (style->sort_keys && d->n > 1)
         qsort(entries, d->n, sizeof *entries, compare_entries);
@@ -549,13 +573,13 @@ static void json_dict(struct jinja *j, struct jinja_text *t, const struct jinja_
     for (size_t i = 0; i < d->n; i++) {
         if (i > 0)
             jinja_text_put(j, t, style->between.p, style->between.n);
-        json_line(j, t, style->indent, level + 1);
+        json_line(j, t, style, level + 1);
         json_quoted(j, t, entries[i].key.s, style->ensure_ascii);
         jinja_text_put(j, t, style->behind_key.p, style->behind_key.n);
         jinja_json(j, t, &entries[i].value, style, level + 1);
     }
     if (d->n > 0)
-        json_line(j, t, style->indent, level);
+        json_line(j, t, style, level);
     jinja_text_puts(j, t, "}");
 }
 
@@ -582,15 +606,18 @@ void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value 
         json_quoted(j, t, v->s, style->ensure_ascii);
         break;
     case JINJA_LIST:
+        if (v->list->view != JINJA_NO_VIEW)
+            jinja_fail(j, "tojson: a %s can't be written as JSON; its items can, after |list",
+                       jinja_kind_name(v));
         jinja_text_puts(j, t, "[");
         for (size_t i = 0; i < v->list->n; i++) {
             if (i > 0)
                 jinja_text_put(j, t, style->between.p, style->between.n);
-            json_line(j, t, style->indent, level + 1);
+            json_line(j, t, style, level + 1);
             jinja_json(j, t, &v->list->items[i], style, level + 1);
         }
         if (v->list->n > 0)
-            json_line(j, t, style->indent, level);
+            json_line(j, t, style, level);
         jinja_text_puts(j, t, "]");
         break;
     case JINJA_DICT:
@@ -621,9 +648,15 @@ size_t jinja_length_of(struct jinja_string s) {
 }
 
 struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *v) {
-    if (v->kind == JINJA_LIST)
+    if (v->kind == JINJA_LIST && v->list->view != JINJA_GENERATOR)
         return v->list;
     struct jinja_list *l = jinja_new_list(j, 0).list;
+    if (v->kind == JINJA_LIST) { /* nothing is left in it */
+        for (size_t i = 0; i < v->list->n; i++)
+            jinja_list_add(j, l, v->list->items[i]);
+        v->list->n = 0;
+        return l;
+    }
     if (v->kind == JINJA_DICT) {
         for (size_t i = 0; i < v->dict->n; i++)
             jinja_list_add(j, l, v->dict->entries[i].key);
@@ -636,4 +669,26 @@ struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *v) {
         jinja_fail(j, "a %s has no items to go through", jinja_kind_name(v));
     }
     return l;
+}
+
+struct jinja_value jinja_generator(struct jinja_value list) {
+    list.list->view = JINJA_GENERATOR;
+    return list;
+}
+
+bool jinja_is_view(const struct jinja_value *v, enum jinja_view view) {
+    return v->kind == JINJA_LIST && v->list->view == view;
+}
+
+void jinja_need_key(struct jinja *j, const struct jinja_value *v) {
+    if (v->kind == JINJA_DICT || (v->kind == JINJA_LIST && !v->list->tuple))
+        jinja_fail(j, "a %s can't be the key of a dict", jinja_kind_name(v));
+    if (v->kind != JINJA_LIST)
+        return;
+    jinja_deeper(j);
+    for (size_t i = 0; i < v->list->n; i++) {
+        jinja_step(j, 1);
+        jinja_need_key(j, &v->list->items[i]);
+    }
+    j->depth--;
 }

@@ -78,6 +78,15 @@ struct jinja_list {
     size_t n, capacity;
     bool tuple; /* prints with parentheses */
     bool group; /* of groupby: its two items are also called grouper and list */
+    enum jinja_view {
+        JINJA_NO_VIEW,
+        JINJA_KEYS, /* what dicts give out: no index, no JSON */
+        JINJA_VALUES,
+        JINJA_ITEMS,
+        JINJA_RANGE,
+        JINJA_GENERATOR /* what map, select and others give out: is true, has no length, is gone through once
+                         */
+    } view;
 };
 
 struct jinja_entry {
@@ -209,7 +218,8 @@ void jinja_print(struct jinja *j, struct jinja_text *t, const struct jinja_value
 struct jinja_value jinja_str(struct jinja *j, const struct jinja_value *v);
 /* json.dumps(v, ..) with its arguments of the same names. */
 struct jinja_json_style {
-    int indent; /* < 0: one line */
+    bool lines;                 /* each value on a line of its own */
+    struct jinja_string indent; /* of these, per level */
     bool sort_keys, ensure_ascii;
     struct jinja_string between, behind_key; /* separators */
 };
@@ -217,6 +227,11 @@ void jinja_json(struct jinja *j, struct jinja_text *t, const struct jinja_value 
                 const struct jinja_json_style *style, int level);
 /* Values that a loop, list() or join() goes through: list, dict's keys, string's characters. */
 struct jinja_list *jinja_items(struct jinja *j, const struct jinja_value *v);
+/* The items as what map, select and others give out. */
+struct jinja_value jinja_generator(struct jinja_value list);
+bool jinja_is_view(const struct jinja_value *v, enum jinja_view view);
+/* Fails for values that can't be a dict's key. */
+void jinja_need_key(struct jinja *j, const struct jinja_value *v);
 
 /* Bytes of the UTF-8 character at p (n > 0 bytes are there); a stray byte counts as one. */
 size_t jinja_char(const char *p, size_t n);

@@ -44,7 +44,7 @@ test_hidden_work() {
     said "$endless"
     printf '%s' '{{ "abc".removeprefix(("a", "b")) }}' >"$tmp/prefix"
     expect 2 sh -c "echo '{}' | $stator template $tmp/prefix"
-    said 'removeprefix: a string is expected, found a list'
+    said 'removeprefix: a string is expected, found a tuple'
 }
 
 test_what_it_refuses() {

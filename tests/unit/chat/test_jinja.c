@@ -1,4 +1,4 @@
-/* The Jinja of chat templates against Jinja2 itself: tests/data/jinja.json was rendered by it (3.1.2, with
+/* The Jinja of chat templates against Jinja2 itself: tests/data/jinja.json was rendered by it (3.1.2 and 3.1.6, with
  * the settings of Hugging Face transformers), ../shared/templates are real templates. And its bounds. */
 #include "testing.h"
 
@@ -258,7 +258,7 @@ static void bounds_hold(void **state) {
         {"abc", "bytes", 256, 0},
         {"{{ 9223372036854775807 + 1 }}", "too large", MEMORY, 0},
         {"{{ 3 ** 99 }}", "too large", MEMORY, 0},
-        {"{{ 99999999999999999999 }}", "too large", MEMORY, 0},
+        {"{{ 99999999999999999999 + 1 }}", "too large", MEMORY, 0},
     };
     json_t *nothing = json_object();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
