@@ -17,6 +17,8 @@ const struct command commands_table[] = {
     {"config", config_command, "every key of a config with its resolved value and where it came from"},
     {"inspect", inspect_command, "metadata, tensors, types and sizes of a GGUF file"},
     {"template", template_command, "a chat template on an input, as a model's prompt"},
+    {"grammar", grammar_command,
+     "whether a JSON Schema or regular expression is supported, and texts against it"},
     {"pack", pack_command, "the packer alone: offsets for the blocks of a CSV file"},
     {"devices", devices_command, "GPUs and CPU of this machine, their properties, copies between them"},
     {"doctor", doctor_command, "what stands in the way of a run on a GPU, and what to do"},

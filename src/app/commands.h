@@ -28,6 +28,7 @@ int quantize_command(int argc, char **argv);
 int tokenize_command(int argc, char **argv);
 int inspect_command(int argc, char **argv);
 int template_command(int argc, char **argv);
+int grammar_command(int argc, char **argv);
 int config_command(int argc, char **argv);
 int pack_command(int argc, char **argv);
 int devices_command(int argc, char **argv);

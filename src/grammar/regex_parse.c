@@ -551,6 +551,8 @@ static uint32_t anchor(struct parser *p, uint32_t node, uint32_t any, bool begin
             uint32_t part = anchor(p, r->nodes[node].a, any, begins, false);
             regex_push(r, part);
         }
+        if (!going(p))
+            return REGEX_DEAD;
         uint32_t last = anchor(p, node, any, false, ends);
         regex_push(r, last);
         return regex_take_concat(r, mark);

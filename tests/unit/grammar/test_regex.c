@@ -132,6 +132,7 @@ static void refused(void **state) {
         {"\\uD800\\u0041", "surrogate"},
         {"a^b", "byte 1: ^ behind something else"},
         {"(a$)b", "byte 2: $ before something else"},
+        {"/^[0-9]{4}$/", "byte 1: ^ behind something else"},
         {"(^a)*", "repeated"},
         {"\xC3", "not UTF-8"},
         {"\xC0\x80", "not UTF-8"},
