@@ -292,6 +292,7 @@ static stator_status start_thread(struct server_loop *l, stator_error *e) {
     l->stack = edge_pool_alloc(STACK + 2 * PAGE);
     if (l->stack == NULL)
         return too_small("the stack of its thread", e);
+    http_measure_pool(l->server.http);
     char *stack = (char *)(((uintptr_t)l->stack + PAGE - 1) / PAGE * PAGE);
     int rc = pthread_attr_init(&attr);
     CHECK(rc == 0);

@@ -239,6 +239,66 @@ END
     grep -q '"finish_reason":"' "$tmp/answer" || fail "the answer is $(tail -c 300 "$tmp/answer")"
 }
 
+# A client that closes its side after the request gets its answer, and that of a second request behind it.
+test_half_close_behind_two() {
+    command -v python3 >/dev/null || skip 'no python3'
+    serve
+    ready
+    cat >"$tmp/half.py" <<'END'
+import json, socket, sys
+def ask(*requests):
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    for path, body in requests:
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    s.shutdown(socket.SHUT_WR)
+    got = b""
+    while True:
+        piece = s.recv(65536)
+        if not piece:
+            return got
+        got += piece
+for stream in (False, True):
+    body = json.dumps({"prompt": "a", "max_tokens": 64, "ignore_eos": True, "temperature": 0, "stream": stream})
+    got = ask(("/v1/completions", body), ("/tokenize", '{"content": "a"}'))
+    if got.count(b"HTTP/1.1 200 OK") != 2 or b'"length"' not in got or b'"tokens"' not in got:
+        sys.exit(f"stream {stream}: {got!r}")
+END
+    python3 "$tmp/half.py" $port 2>"$tmp/err" || fail "$(tail -c 600 "$tmp/err")"
+}
+
+# Bodies that are announced and do not come take nothing; bodies that come leave room for small requests.
+test_announced() {
+    command -v python3 >/dev/null || skip 'no python3'
+    serve --set server.max_body=1MiB --set server.request_timeout=600
+    ready
+    cat >"$tmp/announced.py" <<'END'
+import http.client, json, socket, sys
+port = int(sys.argv[1])
+head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048000\r\n\r\n"
+def small():
+    c = http.client.HTTPConnection("127.0.0.1", port)
+    c.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 2}))
+    return c.getresponse().status
+for sent in (b"", b" " * 1047000):
+    others = []
+    for _ in range(18):
+        s = socket.create_connection(("127.0.0.1", port))
+        try:
+            s.sendall(head + sent)
+        except OSError:
+            pass # refused meanwhile
+        others.append(s)
+    for _ in range(3):
+        if (status := small()) != 200:
+            sys.exit(f"{len(sent)} bytes of each have come: a small request gets {status}")
+    s = socket.create_connection(("127.0.0.1", port))
+    s.sendall(head.replace(b"1048000", b"1048577"))
+    if not s.recv(64).startswith(b"HTTP/1.1 413"):
+        sys.exit("a body beyond server.max_body is not 413")
+END
+    python3 "$tmp/announced.py" $port 2>"$tmp/err" || fail "$(tail -c 600 "$tmp/err")"
+}
+
 # A pool that is nearly nothing beside its connections: 503, and the server goes on.
 test_no_memory() {
     serve --set server.max_connections=2 --set server.max_body=16MiB --set server.memory=7MiB

@@ -123,6 +123,8 @@ struct event_base;
  * the pool's. */
 stator_status http_open(struct event_base *base, const struct server_settings *settings, struct http **out,
                         stator_error *e);
+/* When all that stays has been taken from the pool: long bodies leave a quarter of what is free now. */
+void http_measure_pool(struct http *h);
 uint16_t http_port(const struct http *h); /* that it really listens on */
 void http_get_figures(const struct http *h, struct http_figures *out);
 void http_tick(struct http *h);                /* a few times a second: cuts what is too slow */

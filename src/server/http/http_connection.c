@@ -27,6 +27,8 @@
 /* without taking a byte of an answer that waits: */
 #define STALL_NS  (30 * SECOND)
 #define LINGER_NS (2 * SECOND)
+/* Bytes of a body that may have all of the pool; longer ones leave some of it (http_measure_pool). */
+#define SMALL_BODY 65536
 
 enum moved { STAYS, MOVES, ENDS };
 
@@ -233,6 +235,10 @@ static bool grow_body(struct http_connection *c, size_t n) {
         return true;
     const size_t capacity =
         ARITH_MIN(ARITH_MAX(2 * c->body_capacity, n + 1), c->http->settings->max_body + 1);
+    struct edge_pool_figures pool;
+    edge_pool_get_figures(&pool);
+    if (capacity > SMALL_BODY && pool.bytes - pool.used < c->http->spare + (capacity - c->body_capacity))
+        return no_memory(c);
     char *more = edge_pool_resize(c->body, capacity);
     if (more == NULL)
         return no_memory(c);
@@ -399,7 +405,7 @@ static enum moved flush(struct http_connection *c) {
     if (c->out_have > c->out_at)
         return STAYS;
     http_answer_over(&c->x, false);
-    if (c->closes || c->http->closing || c->at_end) {
+    if (c->closes || c->http->closing || (c->at_end && c->have == c->at)) {
         shutdown(c->fd, SHUT_WR);
         enter(c, HTTP_IN_LINGER);
         return MOVES;

@@ -88,6 +88,7 @@ struct http {
     struct http_table tables[HTTP_TABLES];
     uint32_t n_tables;
     struct http_figures figures;
+    size_t spare; /* bytes of the pool that long bodies leave to small requests */
     void (*log)(void *context, const struct http_log_line *line);
     void *log_context;
     uint32_t n_connections;

@@ -143,6 +143,10 @@ stator_status http_open(struct event_base *base, const struct server_settings *s
     return st;
 }
 
+void http_measure_pool(struct http *h) {
+    h->spare = edge_pool_largest() / 4;
+}
+
 uint16_t http_port(const struct http *h) {
     return h->port;
 }
