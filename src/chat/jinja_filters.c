@@ -350,8 +350,8 @@ static struct jinja_value lowered(struct jinja *j, struct jinja_value v) {
 /* Of "a,b" a list of both. */
 static struct jinja_value sort_key(struct jinja *j, struct jinja_value v, const struct jinja_value *attribute,
                                    bool exact) {
-    if (attribute == NULL || attribute->kind != JINJA_STRING ||
-        (attribute->s.n > 0 && memchr(attribute->s.p, ',', attribute->s.n) == NULL)) {
+    if (attribute == NULL || attribute->kind != JINJA_STRING || attribute->s.n == 0 ||
+        memchr(attribute->s.p, ',', attribute->s.n) == NULL) {
         v = attribute != NULL ? attribute_of(j, v, attribute) : v;
         return exact ? v : lowered(j, v);
     }
