@@ -50,7 +50,7 @@ test_page() {
         answered 200 '^Referrer-Policy: no-referrer'
         answered 200 '^Cache-Control: no-cache'
         tag=$(sed -n 's/^ETag: \(.*\)\r$/\1/p' "$tmp/answer")
-        sed '1,/^\r$/d' "$tmp/answer" | cmp - "src/server/$([ $path = / ] && echo page.html || echo ${path#/})" || fail "$path is another file"
+        sed '1,/^\r$/d' "$tmp/answer" | cmp - "src/server/page/$([ $path = / ] && echo page.html || echo ${path#/})" || fail "$path is another file"
         get $path "If-None-Match: $tag"
         answered 304
         [ -z "$(sed '1,/^\r$/d' "$tmp/answer")" ] || fail "304 has a body"

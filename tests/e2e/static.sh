@@ -19,7 +19,7 @@ test_needs_no_library() {
     grep -q 'not a dynamic executable' "$tmp/ldd" || fail "ldd: $(cat "$tmp/ldd")"
     ! nm "$static" | grep -qE ' [tTwW] (lz_|getgrgid$)' || fail "there is something of Level Zero or of NSS in it"
     expect 0 "$static" version
-    printed 'level_zero: no kernels \(a static binary: CPU only\)'
+    printed 'level_zero: no kernels \(this program is for the CPU only\)'
 }
 
 test_demo_in_an_empty_root() {

@@ -21,9 +21,10 @@ install-program: $(BUILD)/stator $(BUILD)/stator.1
 	$(Q)install -d "$(DESTDIR)$(unitdir)"
 	$(Q)sed 's,/usr/bin/,$(bindir)/,; s,/etc/stator/,$(sysconfdir)/stator/,' configs/stator.service >"$(DESTDIR)$(unitdir)/stator.service"
 	$(Q)chmod 644 "$(DESTDIR)$(unitdir)/stator.service"
-install-library: $(LIBRARY) FORCE
+install-library: $(LIBRARY) $(MODULES) FORCE
 	$(Q)install -D -m 644 include/stator.h "$(DESTDIR)$(includedir)/stator.h"
 	$(Q)install -D -m 644 $(LIBRARY) "$(DESTDIR)$(libdir)/libstator.a"
+	$(Q)ar rD "$(DESTDIR)$(libdir)/libstator.a" $(MODULES)
 	$(Q)install -d "$(DESTDIR)$(libdir)/pkgconfig"
 	$(Q)printf '%s\n' 'libdir=$(libdir)' 'includedir=$(includedir)' '' 'Name: stator' \
 	    'Description: large language models in memory that is planned to the byte' 'Version: $(VERSION)' \
