@@ -4,6 +4,7 @@
 #define STATOR_CHAT_CHAT_INSIDE_H
 
 #include "chat/chat_parse.h"
+#include "chat/json_scan.h"
 
 #define CHAT_NAME_MOST  256  /* bytes of a name of a function or parameter in tags */
 #define CHAT_BLANK_MOST 4096 /* blanks that are looked through for what follows a tag */
@@ -20,7 +21,6 @@ static inline bool chat_is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-size_t chat_blank(const char *p, size_t n); /* blanks that p begins with */
 /* The tag stands at p, of n bytes, behind which nothing comes any more if `ended`. "" never does. */
 enum chat_is chat_tag_at(const char *p, size_t n, const char *tag, bool ended);
 /* Where one of the tags stands in p, from `from` on; n: nowhere. */
@@ -46,7 +46,10 @@ void chat_scan_close(struct chat_parse *s);
 /* The bytes between the quotes of a JSON string become text, in place; returns its length. */
 size_t chat_unescape(char *p, size_t n);
 /* All of p is one JSON value, with blanks around. */
-bool chat_is_json(const char *p, size_t n);
+static inline bool chat_is_json(const char *p, size_t n) {
+    const size_t blank = json_scan_blank(p, n), value = json_scan_value(p + blank, n - blank);
+    return value > 0 && blank + value + json_scan_blank(p + blank + value, n - blank - value) == n;
+}
 
 bool chat_json_head(struct chat_parse *s, bool ended), chat_json_call(struct chat_parse *s, bool ended),
     chat_json_between(struct chat_parse *s, bool ended);

@@ -1,6 +1,8 @@
 /* See chat_json.h. */
 #include "chat/chat_json.h"
 
+#include "chat/json_scan.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdint.h>
@@ -78,38 +80,12 @@ static bool has_place(const char *p, size_t n) {
     return !(errno == ERANGE && fabs(d) == HUGE_VAL);
 }
 
-/* By JSON's grammar. */
-static bool is_number(const char *p, size_t n) {
-    size_t i = n > 0 && p[0] == '-', from = i;
-    while (i < n && p[i] >= '0' && p[i] <= '9')
-        i++;
-    if (i == from || (p[from] == '0' && i > from + 1))
-        return false;
-    if (i < n && p[i] == '.') {
-        from = ++i;
-        while (i < n && p[i] >= '0' && p[i] <= '9')
-            i++;
-        if (i == from)
-            return false;
-    }
-    if (i < n && (p[i] == 'e' || p[i] == 'E')) {
-        i++;
-        i += i < n && (p[i] == '+' || p[i] == '-');
-        from = i;
-        while (i < n && p[i] >= '0' && p[i] <= '9')
-            i++;
-        if (i == from)
-            return false;
-    }
-    return i == n;
-}
-
 static void take_number(struct rewriter *w) {
     const char *p = w->p;
     while (p < w->end && *p != '\0' && strchr("0123456789+-.eE", *p) != NULL)
         p++;
     const size_t n = (size_t)(p - w->p);
-    const bool marks = is_number(w->p, n) && !has_place(w->p, n);
+    const bool marks = json_scan_number(w->p, n) == n && !has_place(w->p, n);
     if (marks)
         put(w, mark, sizeof mark - 1);
     put(w, w->p, n);

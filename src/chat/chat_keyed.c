@@ -42,7 +42,7 @@ static size_t name_end(const char *p, size_t n, size_t from, const char *end) {
 bool chat_keyed_head(struct chat_parse *s, bool ended) {
     const struct chat_tags *t = &s->form->tags;
     const char *p = chat_held(s);
-    const size_t n = chat_left(s), at = s->look + chat_blank(p + s->look, n - s->look);
+    const size_t n = chat_left(s), at = s->look + json_scan_blank(p + s->look, n - s->look);
     const bool bare = s->quote == 'b';
     const enum chat_is is = bare ? CHAT_YES : chat_tag_at(p + at, n - at, t->call_open, ended);
     if (at == n || is == CHAT_MAYBE)
@@ -104,7 +104,7 @@ static bool take_key(struct chat_parse *s, bool ended) {
 
 static bool in_keys(struct chat_parse *s, bool ended) {
     const struct chat_tags *t = &s->form->tags;
-    chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+    chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
     if (n == 0)
@@ -129,7 +129,7 @@ static bool in_keys(struct chat_parse *s, bool ended) {
 
 /* Whether one of the tags, or the end, follows behind blanks. */
 static enum chat_is followed(const char *p, size_t n, const char *const *tags, size_t n_tags, bool ended) {
-    const size_t blank = chat_blank(p, ARITH_MIN(n, CHAT_BLANK_MOST));
+    const size_t blank = json_scan_blank(p, ARITH_MIN(n, CHAT_BLANK_MOST));
     if (blank == CHAT_BLANK_MOST)
         return CHAT_NO;
     if (blank == n)
@@ -218,7 +218,7 @@ static unsigned type_of_text(char c) {
 
 /* A whole value that is not known to be a text. */
 static void tell_value(struct chat_parse *s, const char *p, size_t n) {
-    const size_t types = s->mark[0], blank = chat_blank(p, n);
+    const size_t types = s->mark[0], blank = json_scan_blank(p, n);
     const char *v = p + blank;
     size_t length = n - blank;
     while (length > 0 && chat_is_blank(v[length - 1]))
@@ -262,7 +262,7 @@ static bool before_value(struct chat_parse *s, bool ended) {
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
     if (t->value_open[0] != '\0') {
-        const size_t blank = chat_blank(p, n);
+        const size_t blank = json_scan_blank(p, n);
         const enum chat_is is = chat_tag_at(p + blank, n - blank, t->value_open, ended);
         if (is == CHAT_MAYBE || (blank == n && !ended))
             return false;

@@ -27,13 +27,13 @@ static bool head(struct chat_parse *s, bool ended, const char *prefix, char brac
     const struct chat_tags *t = &s->form->tags;
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
-    size_t at = s->look + chat_blank(p + s->look, n - s->look);
+    size_t at = s->look + json_scan_blank(p + s->look, n - s->look);
     const enum chat_is open = chat_tag_at(p + at, n - at, t->call_open, ended);
     if (open == CHAT_YES)
         at += strlen(t->call_open);
-    at += chat_blank(p + at, n - at);
+    at += json_scan_blank(p + at, n - at);
     if (bracket == '(' && at < n && p[at] == '[')
-        at += 1 + chat_blank(p + at + 1, n - at - 1);
+        at += 1 + json_scan_blank(p + at + 1, n - at - 1);
     const enum chat_is is = prefix[0] == '\0' ? CHAT_YES : chat_tag_at(p + at, n - at, prefix, ended);
     if (at == n || open == CHAT_MAYBE || is == CHAT_MAYBE)
         return ended && chat_no_call(s);
@@ -108,7 +108,7 @@ static void tell_word(struct chat_parse *s, const char *p, size_t n) {
 
 /* The next piece of structure; `assign` stands between key and value. *waits: more text is needed. */
 static bool structure(struct chat_parse *s, bool ended, char assign, bool *waits) {
-    chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+    chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
     *waits = n == 0;
@@ -142,7 +142,7 @@ static bool structure(struct chat_parse *s, bool ended, char assign, bool *waits
         s->phase = NEXT;
         return true;
     }
-    const size_t blank = chat_blank(p + length, n - length);
+    const size_t blank = json_scan_blank(p + length, n - length);
     const char is = length + blank < n ? p[length + blank] : '\0';
     if (is == '\0' && !ended) {
         *waits = true;
@@ -162,7 +162,7 @@ static bool structure(struct chat_parse *s, bool ended, char assign, bool *waits
 static bool behind_text(struct chat_parse *s) {
     chat_tell(s, "\"", 1);
     if (s->list) { /* it was a key */
-        chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+        chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
         if (chat_left(s) > 0 && (*chat_held(s) == ':' || *chat_held(s) == '='))
             chat_drop(s, 1);
         chat_tell(s, ": ", 2);
@@ -199,7 +199,7 @@ bool chat_gemma_call(struct chat_parse *s, bool ended) {
         chat_drop(s, at < n ? at + strlen(tags[0]) : take);
         return at < n ? behind_text(s) : ended && end_call(s);
     }
-    const size_t blank = chat_blank(p, n);
+    const size_t blank = json_scan_blank(p, n);
     const enum chat_is text = chat_tag_at(p + blank, n - blank, GEMMA_QUOTE, ended);
     if (text == CHAT_MAYBE && blank < n)
         return false;
@@ -269,7 +269,7 @@ bool chat_python_call(struct chat_parse *s, bool ended) {
     if (s->phase == IN_TEXT)
         return python_text(s, ended);
     const char *p = chat_held(s);
-    const size_t n = chat_left(s), blank = chat_blank(p, n);
+    const size_t n = chat_left(s), blank = json_scan_blank(p, n);
     if (blank < n && (p[blank] == '"' || p[blank] == '\'') && s->phase != NEXT) {
         s->quote = p[blank];
         begin_text(s, blank + 1);

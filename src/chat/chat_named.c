@@ -11,7 +11,7 @@ enum phase { BEFORE, ARGUMENTS, AFTER };
 /* functions.NAME:0 and NAME[CALL_ID]id: NAME. */
 static void strip_name(const char **p, size_t *n) {
     static const char prefix[] = "functions.", id[] = "[CALL_ID]";
-    size_t blank = chat_blank(*p, *n);
+    size_t blank = json_scan_blank(*p, *n);
     *p += blank;
     *n -= blank;
     if (*n > sizeof prefix - 1 && memcmp(*p, prefix, sizeof prefix - 1) == 0) {
@@ -33,7 +33,7 @@ static void strip_name(const char **p, size_t *n) {
 bool chat_named_head(struct chat_parse *s, bool ended) {
     const struct chat_tags *t = &s->form->tags;
     const char *p = chat_held(s);
-    const size_t n = chat_left(s), at = s->look + chat_blank(p + s->look, n - s->look);
+    const size_t n = chat_left(s), at = s->look + json_scan_blank(p + s->look, n - s->look);
     const char *const ends[] = {t->name_end, t->call_close};
     const enum chat_is is = s->quote == 'b' ? CHAT_YES : chat_tag_at(p + at, n - at, t->call_open, ended);
     if (at == n || is == CHAT_MAYBE)
@@ -73,7 +73,7 @@ bool chat_named_head(struct chat_parse *s, bool ended) {
 /* Blanks and the fence of a code block, up to the arguments. */
 static bool before_arguments(struct chat_parse *s, bool ended) {
     const struct chat_tags *t = &s->form->tags;
-    chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+    chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
     const enum chat_is fence = chat_tag_at(p, n, "```json", ended),
@@ -120,7 +120,7 @@ static bool pass_arguments(struct chat_parse *s, bool ended) {
 
 static bool after_arguments(struct chat_parse *s, bool ended) {
     const struct chat_tags *t = &s->form->tags;
-    chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+    chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
     const enum chat_is fence = chat_tag_at(p, n, "```", ended),
@@ -208,7 +208,7 @@ static void pass(struct chat_parse *s, size_t n) {
         s->said[1] = s->said[1] || n > 0;
         chat_think(s, n);
     } else {
-        const size_t blank = s->any ? 0 : chat_blank(chat_held(s), n);
+        const size_t blank = s->any ? 0 : json_scan_blank(chat_held(s), n);
         for (size_t i = blank; i < n; i++)
             (void)chat_scan_byte(&s->scan, chat_held(s)[i]);
         s->any = s->any || blank < n;
@@ -223,7 +223,7 @@ bool chat_channels_header(struct chat_parse *s, bool ended) {
     static const char message[] = "<|message|>";
     static const char *const tags[] = {message};
     const char *p = chat_held(s);
-    const size_t n = chat_left(s), blank = chat_blank(p, n);
+    const size_t n = chat_left(s), blank = json_scan_blank(p, n);
     size_t which = 0;
     enum chat_is is = blank == n && !ended ? CHAT_MAYBE : CHAT_NO;
     for (size_t i = 0; i < sizeof begins / sizeof begins[0] && is != CHAT_YES; i++) {

@@ -126,7 +126,7 @@ static enum phase phase_of_key(const struct chat_parse *s) {
 /* The text of a string that held arguments: they are told if they are an object. */
 static void tell_text(struct chat_parse *s, size_t from, size_t to) {
     char *p = s->p + s->at + from;
-    const size_t n = chat_unescape(p, to - from), blank = chat_blank(p, n);
+    const size_t n = chat_unescape(p, to - from), blank = json_scan_blank(p, n);
     if (blank < n)
         chat_tell(s, p + blank, n - blank);
 }
@@ -319,7 +319,7 @@ static bool pass_arguments(struct chat_parse *s, bool ended, bool *waits) {
         done = end != 0;
         i -= end == 2;
     }
-    const size_t blank = s->any ? 0 : chat_blank(p, i);
+    const size_t blank = s->any ? 0 : json_scan_blank(p, i);
     if (i > blank && !(s->scan.scalar && !done)) {
         if (!s->scan.scalar || memcmp(p + blank, "null", ARITH_MIN(i - blank, 4)) != 0)
             chat_tell(s, p + blank, i - blank);
@@ -405,7 +405,7 @@ bool chat_json_call(struct chat_parse *s, bool ended) {
 bool chat_json_between(struct chat_parse *s, bool ended) {
     const struct chat_tags *t = &s->form->tags;
     const bool tagged = t->section_close[0] != '\0';
-    chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+    chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
     if (n == 0)

@@ -5,13 +5,6 @@
 
 #include <string.h>
 
-size_t chat_blank(const char *p, size_t n) {
-    size_t i = 0;
-    while (i < n && chat_is_blank(p[i]))
-        i++;
-    return i;
-}
-
 enum chat_is chat_tag_at(const char *p, size_t n, const char *tag, bool ended) {
     const size_t length = strlen(tag);
     if (length == 0 || memcmp(p, tag, ARITH_MIN(n, length)) != 0)
@@ -176,21 +169,21 @@ static enum chat_is begins_bare(const struct chat_parse *s, const char *p, size_
     if (!s->tools || n == 0)
         return CHAT_NO;
     if (t->syntax == CHAT_JSON)
-        return *p == '{' || (n > 1 && *p == '[' && p[1 + chat_blank(p + 1, n - 1)] == '{') ? CHAT_YES
-                                                                                           : CHAT_NO;
+        return *p == '{' || (n > 1 && *p == '[' && p[1 + json_scan_blank(p + 1, n - 1)] == '{') ? CHAT_YES
+                                                                                                : CHAT_NO;
     if (t->syntax != CHAT_NAMED && (t->syntax != CHAT_KEYED || t->name_end[0] != '\0'))
         return CHAT_NO;
     if (!chat_types_begins(s->types, p, n, &whole))
         return CHAT_NO;
     if (whole == 0 || whole + CHAT_BLANK_MOST < n)
         return whole == 0 && !ended ? CHAT_MAYBE : CHAT_NO;
-    whole += chat_blank(p + whole, n - whole);
+    whole += json_scan_blank(p + whole, n - whole);
     return whole == n ? (ended ? CHAT_NO : CHAT_MAYBE) : chat_tag_at(p + whole, n - whole, separator, ended);
 }
 
 static bool at_start(struct chat_parse *s, bool ended) {
     const char *p = chat_held(s);
-    const size_t blank = chat_blank(p, chat_left(s)), n = chat_left(s) - blank;
+    const size_t blank = json_scan_blank(p, chat_left(s)), n = chat_left(s) - blank;
     p += blank;
     const char *tag = s->trims ? "" : s->form->think_open;
     const enum chat_is thinks = chat_tag_at(p, n, tag, ended), bare = begins_bare(s, p, n, ended);
@@ -212,7 +205,7 @@ static bool at_start(struct chat_parse *s, bool ended) {
 static bool in_reasoning(struct chat_parse *s, bool ended) {
     const char *const tags[1] = {s->form->think_close};
     if (s->trims)
-        chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+        chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     if (chat_left(s) == 0)
         return false;
     s->trims = false;
@@ -243,7 +236,7 @@ static bool in_content(struct chat_parse *s, bool ended) {
     const char *tags[3];
     const size_t n_tags = openers(s, tags);
     if (s->trims) {
-        chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+        chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
         if (chat_left(s) == 0)
             return false;
     }
@@ -268,7 +261,7 @@ static bool between(struct chat_parse *s, bool ended) {
     const struct chat_tags *t = &s->form->tags;
     if (t->syntax == CHAT_JSON)
         return chat_json_between(s, ended);
-    chat_drop(s, chat_blank(chat_held(s), chat_left(s)));
+    chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     const char *p = chat_held(s);
     const size_t n = chat_left(s);
     if (n == 0)

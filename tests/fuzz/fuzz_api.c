@@ -42,7 +42,7 @@ static void ignore(void *context, const char *p, size_t n) {
 
 static void call(void *context, const struct api_call *c) {
     (void)context;
-    if (c->name.n == 0 || api_json_value(c->arguments.p, c->arguments.n) != c->arguments.n)
+    if (c->name.n == 0 || json_scan_value(c->arguments.p, c->arguments.n) != c->arguments.n)
         fail("arguments that are no JSON");
 }
 

@@ -23,9 +23,9 @@ void api_calls_free(struct api_call *call) {
 }
 
 size_t api_calls_json(const char *p, size_t n, struct api_call *call) {
-    const size_t blank = api_json_blank(p, n);
+    const size_t blank = json_scan_blank(p, n);
     const char *object = p + blank;
-    const size_t bytes = blank < n && *object == '{' ? api_json_value(object, n - blank) : 0;
+    const size_t bytes = blank < n && *object == '{' ? json_scan_value(object, n - blank) : 0;
     struct api_slice name, arguments;
     if (bytes == 0 || !api_json_member(object, bytes, "name", &name) ||
         (!api_json_member(object, bytes, "arguments", &arguments) &&
@@ -35,7 +35,7 @@ size_t api_calls_json(const char *p, size_t n, struct api_call *call) {
         api_text_put(&call->arguments, arguments.p, arguments.n);
     else if (!api_json_string(arguments.p, arguments.n, &call->arguments) || call->arguments.n == 0 ||
              call->arguments.p[0] != '{' ||
-             api_json_value(call->arguments.p, call->arguments.n) != call->arguments.n)
+             json_scan_value(call->arguments.p, call->arguments.n) != call->arguments.n)
         call->arguments.n = 0;
     if (!call->arguments.failed &&
         (call->arguments.n == 0 || !api_json_string(name.p, name.n, &call->name) || call->name.n == 0)) {
@@ -68,10 +68,10 @@ static void put_value(struct api_text *out, struct api_slice v, bool is_string) 
         v = (struct api_slice){v.p + 1, v.n - 1};
     if (v.n > 0 && v.p[v.n - 1] == '\n')
         v.n--;
-    const size_t blank = api_json_blank(v.p, v.n);
-    const size_t bytes = is_string || blank == v.n ? 0 : api_json_value(v.p + blank, v.n - blank);
+    const size_t blank = json_scan_blank(v.p, v.n);
+    const size_t bytes = is_string || blank == v.n ? 0 : json_scan_value(v.p + blank, v.n - blank);
     if (bytes > 0 && v.p[blank] != '"' &&
-        blank + bytes + api_json_blank(v.p + blank + bytes, v.n - blank - bytes) == v.n)
+        blank + bytes + json_scan_blank(v.p + blank + bytes, v.n - blank - bytes) == v.n)
         api_text_put(out, v.p + blank, bytes);
     else
         api_text_json(out, quote, &v);
@@ -79,14 +79,14 @@ static void put_value(struct api_text *out, struct api_slice v, bool is_string) 
 
 bool api_calls_xml(const char *p, size_t n, const struct api_string_params *strings, struct api_call *call) {
     struct api_slice function, key;
-    size_t i = api_json_blank(p, n);
+    size_t i = json_scan_blank(p, n);
     size_t tag = opening(p + i, n - i, "<function=", &function);
     if (tag == 0)
         return false;
     i += tag;
     api_text_puts(&call->arguments, "{");
     for (;;) {
-        i += api_json_blank(p + i, n - i);
+        i += json_scan_blank(p + i, n - i);
         tag = opening(p + i, n - i, "<parameter=", &key);
         const char *end = tag > 0 ? memmem(p + i + tag, n - i - tag, "</parameter>", 12) : NULL;
         if (end == NULL)
@@ -102,7 +102,7 @@ bool api_calls_xml(const char *p, size_t n, const struct api_string_params *stri
     static const char close[] = "</function>";
     const bool closed = n - i >= sizeof close - 1 && memcmp(p + i, close, sizeof close - 1) == 0;
     i += closed ? sizeof close - 1 : 0;
-    if (!closed || i + api_json_blank(p + i, n - i) != n) {
+    if (!closed || i + json_scan_blank(p + i, n - i) != n) {
         api_calls_free(call);
         return false;
     }

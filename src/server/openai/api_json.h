@@ -1,13 +1,12 @@
-/* A strict look at JSON text (RFC 8259) without building it: where values end, what a string says. For what a
- * model writes, whose bytes are to be kept as they are, and for bounds on what clients send. Pure. */
+/* A strict look at JSON text (RFC 8259) without building it: members of objects, what a string says. For what
+ * a model writes, whose bytes are to be kept as they are, and for bounds on what clients send. Pure. */
 #ifndef STATOR_SERVER_API_JSON_H
 #define STATOR_SERVER_API_JSON_H
 
+#include "chat/json_scan.h"
 #include "server/openai/api_text.h"
 
 #include <stdint.h>
-
-#define API_JSON_DEPTH 64 /* of objects and arrays in each other */
 
 /* n bytes at p, of somebody else. */
 struct api_slice {
@@ -16,10 +15,6 @@ struct api_slice {
 };
 
 bool api_slice_is(struct api_slice s, const char *text);
-/* Bytes of blanks, tabs and line ends at p. */
-size_t api_json_blank(const char *p, size_t n);
-/* Bytes of the value at p, no blank in front; 0: it is none, is cut off or is nested too deeply. */
-size_t api_json_value(const char *p, size_t n);
 /* The member `name` of the object that is a value at p; false: there is none (the last one, if several). */
 bool api_json_member(const char *p, size_t n, const char *name, struct api_slice *value);
 /* What the string, a value at p, says: appended to out; false: it is no string, or \u0000 or half a surrogate

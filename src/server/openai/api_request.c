@@ -71,9 +71,9 @@ bool api_request_load(const char *body, size_t n, const struct api_model *model,
     if (n == 0)
         return api_failure_set(why, 400, NULL, "the body is empty: a JSON object is expected");
     api_json_measure(body, n, &depth, &values);
-    if (depth > API_JSON_DEPTH)
+    if (depth > JSON_SCAN_DEPTH)
         return api_failure_set(why, 400, NULL, "the body is nested %u levels deep, at most %d are read",
-                               depth, API_JSON_DEPTH);
+                               depth, JSON_SCAN_DEPTH);
     if (values > most)
         return api_failure_set(
             why, 400, NULL,

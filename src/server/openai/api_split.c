@@ -27,7 +27,7 @@ static void emit(struct api_split *s, void (*to)(void *, const char *, size_t), 
 }
 
 static void drop_blank(struct api_split *s) {
-    api_text_drop(&s->pending, api_json_blank(s->pending.p, s->pending.n));
+    api_text_drop(&s->pending, json_scan_blank(s->pending.p, s->pending.n));
 }
 
 /* Bytes at the end of p that may be the beginning of the tag, with the blanks in front of it. */
@@ -36,7 +36,7 @@ static size_t tag_beginning(const char *p, size_t n, const char *tag) {
     size_t keep = ARITH_MIN(n, length - 1);
     while (keep > 0 && memcmp(p + n - keep, tag, keep) != 0)
         keep--;
-    while (keep < n && api_json_blank(p + n - keep - 1, 1) == 1)
+    while (keep < n && json_scan_blank(p + n - keep - 1, 1) == 1)
         keep++;
     return keep;
 }
@@ -46,7 +46,7 @@ static size_t tag_beginning(const char *p, size_t n, const char *tag) {
 /* At the start, or behind the reasoning, when no more than blanks came: tells what this is going to be. */
 static bool at_start(struct api_split *s, bool ended) {
     const struct api_style *y = s->style;
-    const size_t blank = api_json_blank(s->pending.p, s->pending.n);
+    const size_t blank = json_scan_blank(s->pending.p, s->pending.n);
     const char *p = s->pending.p + blank;
     const size_t n = s->pending.n - blank;
     const char *const tags[] = {s->trims ? "" : y->think_open,
@@ -95,7 +95,7 @@ static bool in_reasoning(struct api_split *s, const struct api_split_sink *sink,
         return false;
     }
     size_t n = (size_t)(end - s->pending.p);
-    while (n > 0 && api_json_blank(s->pending.p + n - 1, 1) == 1)
+    while (n > 0 && json_scan_blank(s->pending.p + n - 1, 1) == 1)
         n--;
     const size_t all = (size_t)(end - s->pending.p) + strlen(tag);
     if (n > 0)
@@ -124,7 +124,7 @@ static bool in_content(struct api_split *s, const struct api_split_sink *sink, b
     }
     size_t n = (size_t)(at - s->pending.p);
     const size_t all = n;
-    while (n > 0 && api_json_blank(s->pending.p + n - 1, 1) == 1)
+    while (n > 0 && json_scan_blank(s->pending.p + n - 1, 1) == 1)
         n--;
     emit(s, sink->content, sink->context, n);
     s->blank = all - n;
@@ -137,7 +137,7 @@ static bool in_content(struct api_split *s, const struct api_split_sink *sink, b
 static bool parse(struct api_split *s, const struct api_split_sink *sink, const char *p, size_t n) {
     /* First only whether it is right: nothing is told of a list whose end is broken. */
     for (int tell = 0; tell < 2; tell++) {
-        size_t i = api_json_blank(p, n);
+        size_t i = json_scan_blank(p, n);
         const bool list = i < n && p[i] == '[';
         uint32_t calls = 0;
         i += list;
@@ -154,14 +154,14 @@ static bool parse(struct api_split *s, const struct api_split_sink *sink, const 
                 return false;
             calls++;
             i += bytes;
-            i += api_json_blank(p + i, n - i);
+            i += json_scan_blank(p + i, n - i);
             const bool separated = i < n && p[i] == (list ? ',' : ';');
             more = separated || (!list && i < n && p[i] == '{');
             i += separated;
         }
         if (list && (i == n || p[i++] != ']'))
             return false;
-        if (i + api_json_blank(p + i, n - i) != n)
+        if (i + json_scan_blank(p + i, n - i) != n)
             return false;
         s->n_calls += tell == 1 ? calls : 0;
     }
@@ -216,7 +216,7 @@ static bool closes(struct api_split *s) {
 
 /* Held until the end, unless the first object turns out to be no call. */
 static bool in_json(struct api_split *s, const struct api_split_sink *sink, bool ended) {
-    const size_t blank = api_json_blank(s->pending.p, s->pending.n);
+    const size_t blank = json_scan_blank(s->pending.p, s->pending.n);
     const char *tag = s->style->calls_open;
     const size_t skip = strlen(tag) > 0 && s->pending.n - blank >= strlen(tag) &&
                                 memcmp(s->pending.p + blank, tag, strlen(tag)) == 0

@@ -337,21 +337,21 @@ static void json_values(void **state) {
                                       "1.",  "-",   "\"\n\"", "\"\\x\"",  "\"\\u12\"", "[1 2]",  "{\"a\":1,}",
                                       "nul", "'a'", "]",      "[}",       "{]"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_int_equal(api_json_value(good[i], strlen(good[i])), strlen(good[i]));
+        assert_int_equal(json_scan_value(good[i], strlen(good[i])), strlen(good[i]));
         if (good[i][0] == '{' || good[i][0] == '[' || good[i][0] == '"')
             for (size_t n = 0; n < strlen(good[i]); n++)
-                assert_int_equal(api_json_value(good[i], n), 0);
+                assert_int_equal(json_scan_value(good[i], n), 0);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        if (bad[i][0] != '\0' && api_json_value(bad[i], strlen(bad[i])) == strlen(bad[i]))
+        if (bad[i][0] != '\0' && json_scan_value(bad[i], strlen(bad[i])) == strlen(bad[i]))
             fail_msg("taken for JSON: %s", bad[i]);
-    char deep[2 * API_JSON_DEPTH + 4];
+    char deep[2 * JSON_SCAN_DEPTH + 4];
     memset(deep, '[', sizeof deep);
-    memset(deep + API_JSON_DEPTH, ']', API_JSON_DEPTH);
-    assert_int_equal(api_json_value(deep, 2 * API_JSON_DEPTH), 2 * API_JSON_DEPTH);
-    memset(deep, '[', API_JSON_DEPTH + 1);
-    memset(deep + API_JSON_DEPTH + 1, ']', API_JSON_DEPTH + 1);
-    assert_int_equal(api_json_value(deep, 2 * API_JSON_DEPTH + 2), 0);
+    memset(deep + JSON_SCAN_DEPTH, ']', JSON_SCAN_DEPTH);
+    assert_int_equal(json_scan_value(deep, 2 * JSON_SCAN_DEPTH), 2 * JSON_SCAN_DEPTH);
+    memset(deep, '[', JSON_SCAN_DEPTH + 1);
+    memset(deep + JSON_SCAN_DEPTH + 1, ']', JSON_SCAN_DEPTH + 1);
+    assert_int_equal(json_scan_value(deep, 2 * JSON_SCAN_DEPTH + 2), 0);
     struct api_slice v;
     static const char object[] = "{\"a\": {\"b\": 1}, \"b\": \"x,\\\"y\", \"c\": [2]}";
     assert_true(api_json_member(object, sizeof object - 1, "b", &v));
