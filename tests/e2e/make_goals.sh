@@ -61,7 +61,7 @@ slowest:
     expect 1 tools/check_fresh --judge <<<"${good/7 passed/0 passed}"
     expect 1 tools/check_fresh --judge <<<"${good%7 passed*}"
     for reason in 's/^skipped a.sh: .*/skipped a.sh: test_x: no ocloc: run make setup-test/' \
-        's/^    skipped: .*/    skipped: one NUMA node/' '/^    skipped/d'; do
+        's/^skipped a.sh: .*/skipped a.sh: test_x: no mpicc: run make setup-mpi/' 's/^    skipped: .*/    skipped: one NUMA node/' '/^    skipped/d'; do
         expect 1 tools/check_fresh --judge <<<"$(sed "$reason" <<<"$good")"
         printed '^not allowed: '
     done
