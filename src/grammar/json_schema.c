@@ -9,6 +9,13 @@
 #define SCRATCH_NODES 2048u
 #define SPACE_MAX     16u
 
+/* A text of json_dumps: jansson's allocator may be another one than malloc. */
+static void give_back(char *text) {
+    json_free_t give;
+    json_get_alloc_funcs(NULL, &give);
+    give(text);
+}
+
 uint32_t json_schema_refuse(struct json_schema *c, const json_t *s, const char *keyword, const char *fmt,
                             ...) {
     if (c->status != STATOR_OK)
@@ -20,7 +27,7 @@ uint32_t json_schema_refuse(struct json_schema *c, const json_t *s, const char *
     char *place = json_dumps(s, JSON_COMPACT | JSON_ENCODE_ANY);
     error_prefix(c->e, "JSON Schema: keyword \"%s\" of %.120s%s", keyword, place != NULL ? place : "",
                  place != NULL && strlen(place) > 120 ? ".." : "");
-    free(place);
+    give_back(place);
     return REGEX_DEAD;
 }
 
@@ -324,7 +331,7 @@ uint32_t json_schema_node(struct json_schema *c, json_t *s) {
         return json_is_true(s) ? json_schema_any(c) : REGEX_DEAD;
     char *key = json_dumps(s, JSON_COMPACT | JSON_ENCODE_ANY);
     if (key == NULL || c->depth == JSON_SCHEMA_DEPTH || !regex_spend(c->r, 1 + strlen(key) / 64)) {
-        free(key);
+        give_back(key);
         return c->r->result != REGEX_OK
                    ? REGEX_DEAD
                    : json_schema_refuse(c, s, "schema", "schemas are nested deeper than %u",
@@ -333,7 +340,7 @@ uint32_t json_schema_node(struct json_schema *c, json_t *s) {
     json_t *known = json_object_get(c->nodes, key);
     uint32_t node, rule = 0, body;
     if (known != NULL) {
-        free(key);
+        give_back(key);
         return (uint32_t)json_integer_value(known);
     }
     node = regex_make_rule(c->r, &rule);
@@ -347,7 +354,7 @@ uint32_t json_schema_node(struct json_schema *c, json_t *s) {
     if (body == REGEX_DEAD || x->kind == REGEX_KIND_TEXT || x->kind == REGEX_KIND_RULE)
         node = body;
     json_object_set_new(c->nodes, key, json_integer(node));
-    free(key);
+    give_back(key);
     return node;
 }
 

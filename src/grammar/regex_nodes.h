@@ -36,7 +36,7 @@ struct regex_node {
     bool boolean;    /* has AND, NOT or RULE in it */
     bool needed;     /* while collecting */
     uint8_t alive;   /* regex_known: some text matches; asked of boolean nodes only */
-    uint8_t plain;   /* regex_known: every plain text (token_slices.h) can go on to a match */
+    uint8_t plain;   /* regex_known: every plain text (plain_text.h) can go on to a match */
     bool plain_self; /* and every plain character leads here again */
     uint32_t a, b;
     uint32_t lo, hi;
