@@ -178,8 +178,8 @@ struct jinja {
 /* With STATOR_USAGE. */
 _Noreturn void jinja_fail(struct jinja *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void jinja_fail_memory(struct jinja *j);
-/* Pays for n steps, each the work of about 20 ns. Fails beyond max_steps, after JINJA_SECONDS, or when told
- * to stop. */
+/* Pays for n steps, each the work of some tens of nanoseconds. Fails beyond max_steps, after JINJA_SECONDS,
+ * or when told to stop. */
 void jinja_step(struct jinja *j, uint64_t n);
 void jinja_deeper(struct jinja *j); /* fails beyond JINJA_DEPTH; the caller takes it back with j->depth-- */
 
