@@ -1,5 +1,5 @@
-/* A stand-in for server/http/http.h's functions and the rest of the server, for tests of what works on them: an
- * exchange is a struct of the test, so that its reader can be as slow, and go away, at any step. */
+/* A stand-in for server/http/http.h's functions and the rest of the server, for tests of what works on them:
+ * an exchange is a struct of the test, so that its reader can be as slow, and go away, at any step. */
 #ifndef STATOR_TESTS_FAKE_HTTP_H
 #define STATOR_TESTS_FAKE_HTTP_H
 

@@ -25,8 +25,7 @@ struct jinja_input {
 };
 
 /* Templates look for a call's answer among all later messages, so long conversations take more steps for each
- * of their bytes than short ones. A step took 20 to 60 ns on a
- * Zen 3 processor. */
+ * of their bytes than short ones. A step took 20 to 60 ns on a Zen 3 processor. */
 #define JINJA_STEPS          20000000u
 #define JINJA_STEPS_PER_BYTE 200u
 #define JINJA_SECONDS        10  /* a rendering fails when it takes longer */

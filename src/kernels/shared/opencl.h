@@ -82,7 +82,7 @@
 
 /* A SPIR-V module of the program, compressed (device/launch/launch_modules.h inflates it). */
 struct opencl_module {
-    const char *name; /* the file's name without ending, e.g. "decode_q4_k" */
+    const char *name;      /* the file's name without ending, e.g. "decode_q4_k" */
     const uint8_t *packed; /* a zstd frame */
     uint64_t packed_bytes;
     uint64_t bytes; /* of the module itself */

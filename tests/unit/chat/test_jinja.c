@@ -1,5 +1,6 @@
-/* The Jinja of chat templates against Jinja2 itself: tests/data/jinja.json was rendered by it (3.1.2 and 3.1.6, with
- * the settings of Hugging Face transformers), ../shared/templates are real templates. And its bounds. */
+/* The Jinja of chat templates against Jinja2 itself: tests/data/jinja.json was rendered by it (3.1.2
+ * and 3.1.6, with the settings of Hugging Face transformers), ../shared/templates are real templates. And its
+ * bounds. */
 #include "testing.h"
 
 #include "chat/jinja.h"
