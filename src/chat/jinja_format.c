@@ -358,7 +358,7 @@ struct jinja_value jinja_percent(struct jinja *j, struct jinja_string s, const s
             jinja_text_puts(j, &t, "%");
             continue;
         }
-        struct jinja_value v = {0};
+        struct jinja_value v;
         if (take(&s, "(", &c)) {
             const char *end = s.n > 0 ? memchr(s.p, ')', s.n) : NULL;
             if (end == NULL || with->kind != JINJA_DICT)

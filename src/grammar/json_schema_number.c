@@ -155,14 +155,17 @@ static uint32_t bounded(struct json_schema *c, const struct decimal *low, const 
 
 /* Whole numbers that m divides, without a sign: a rule for each remainder of what came before. */
 static uint32_t multiples(struct json_schema *c, json_int_t m) {
-    uint32_t rules[MAX_DIVISOR], nodes[MAX_DIVISOR];
+    uint32_t rules[MAX_DIVISOR], nodes[MAX_DIVISOR] = {0};
+    CHECK(m > 0 && m <= MAX_DIVISOR);
     for (json_int_t i = 0; i < m; i++)
         nodes[i] = regex_make_rule(c->r, &rules[i]);
     for (json_int_t i = 0; i < m && json_schema_going(c); i++) {
         uint32_t mark = c->r->n_stack;
-        for (char digit = '0'; digit <= '9'; digit++)
-            regex_push(c->r, regex_make_concat(c->r, digits(c, digit, digit, 1, 1),
-                                               nodes[(i * 10 + digit - '0') % m]));
+        for (int digit = 0; digit <= 9; digit++) {
+            const char text = (char)('0' + digit);
+            regex_push(c->r,
+                       regex_make_concat(c->r, digits(c, text, text, 1, 1), nodes[(i * 10 + digit) % m]));
+        }
         if (i == 0)
             regex_push(c->r, json_schema_or(c, json_schema_text(c, ".0"), REGEX_EMPTY));
         regex_set_rule(c->r, rules[i], regex_take_or(c->r, mark));

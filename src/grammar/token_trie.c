@@ -194,8 +194,8 @@ static void add_token(struct tree *tree, struct trie_node *node, uint32_t token,
 }
 
 static void build(struct tree *tree, const struct view *v, uint32_t *longest) {
-    uint32_t path[TOKEN_TRIE_MAX_LENGTH + 1], at = 0, open = 0,
-                                              n_lists = 0; /* path: the open node of each depth */
+    uint32_t path[TOKEN_TRIE_MAX_LENGTH + 1] = {0}; /* the open node of each depth */
+    uint32_t at = 0, open = 0, n_lists = 0;
     struct token_bytes last = {NULL, 0}, x;
     for (uint32_t i = 0; i < v->n; i++) {
         if (!see(&v->tokens[v->order[i]], v->part, &x))
@@ -207,6 +207,7 @@ static void build(struct tree *tree, const struct view *v, uint32_t *longest) {
             tree->nodes[at] = (struct trie_node){.token = NONE, .end_byte = x.bytes[open]};
             path[++open] = at;
         }
+        CHECK(open > 0); /* a token has bytes */
         add_token(tree, &tree->nodes[path[open]], v->order[i], &n_lists);
         *longest = ARITH_MAX(*longest, x.n);
         last = x;
