@@ -66,6 +66,32 @@ test_vanished_client() {
     answered 200 '^stator_http_clients_gone_total 1$'
 }
 
+# So is one that has sent so much behind its request that the server reads no more of it.
+test_vanished_behind_a_full_buffer() {
+    command -v python3 >/dev/null || skip "no python3"
+    local n
+    serve --set cpu.tier=scalar --set cpu.threads=1
+    ready
+    python3 - "$port" <<'END' || fail "the client failed"
+import json, socket, sys, urllib.request
+port = int(sys.argv[1])
+body = json.dumps({"prompt": "Once", "max_tokens": 1000, "ignore_eos": True}).encode()
+s = socket.create_connection(("127.0.0.1", port))
+s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+while not json.load(urllib.request.urlopen("http://127.0.0.1:%d/slots" % port))["requests"]:
+    pass
+s.close()
+END
+    for ((n = 0; n < 600; n++)); do
+        get /slots
+        ! grep -q '"running":0' "$tmp/answer" || break
+        sleep 0.05
+    done
+    get /metrics
+    answered 200 '^stator_requests_cancelled_total 1$'
+}
+
 # faulty ARGUMENT...: a server on the software driver whose GPU is lost in a kernel of a request.
 faulty() {
     expect_gpu 0 '' "$stator" run configs/demo-gpu.cfg -p "$prompt" --temp 0 -n 2

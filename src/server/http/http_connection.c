@@ -388,11 +388,9 @@ static enum moved answer(struct http_connection *c) {
     }
     /* What the client sends meanwhile is its next request; and its end is seen here. */
     const size_t room = HTTP_HEAD + HTTP_ROOM - c->have;
-    if (!c->at_end) {
-        c->have += receive(c, c->buffer + c->have, room);
-        if (c->at_end)
-            probe(c);
-    }
+    c->have += receive(c, c->buffer + c->have, room);
+    if (c->at_end && !c->half)
+        probe(c);
     return c->broken ? ENDS : STAYS;
 }
 
