@@ -16,6 +16,7 @@ static struct regex *compile(const char *schema, void **memory, stator_error *e)
 }
 
 /* A row: schema, then instances that are valid, NULL, instances that are not, NULL. */
+// NOLINTBEGIN(bugprone-suspicious-missing-comma): schemas are longer than lines
 static const char *const rows[][14] = {
     {"true", "1", "null", "\"a\\u00e9\\ud83d\\ude00\"", "[1,{\"a\":[]}]", "-0.5e+3", NULL, "01", "[1,]",
      "{a:1}", "\"\\ud83d\"", NULL},
@@ -67,6 +68,7 @@ static const char *const rows[][14] = {
     {"{\"dependentRequired\":{\"a\":[\"b\"]},\"properties\":{\"a\":true,\"b\":true},\"type\":\"object\"}",
      "{}", "{\"b\":1}", "{\"a\":1,\"b\":1}", NULL, "{\"a\":1}", "{\"a\":1,\"c\":1}", NULL},
 };
+// NOLINTEND(bugprone-suspicious-missing-comma)
 
 static void verdicts(void **state) {
     (void)state;
