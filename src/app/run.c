@@ -57,6 +57,24 @@ static stator_status read_prompt(struct run *r, stator_error *e) {
                              e);
 }
 
+/* A prompt that is no text is computed all the same, but it is most likely the wrong file. */
+static void warn_of_binary(const struct run *r) {
+    const bool text = r->text == NULL || json_is_utf8(r->text, r->text_length);
+    const char *nul = r->text != NULL ? memchr(r->text, 0, r->text_length) : NULL;
+    const char *source = r->file == NULL || strcmp(r->file, "-") == 0 ? "standard input" : r->file;
+    if (r->prompt != NULL)
+        source = "-p";
+    if (!text)
+        fprintf(stderr,
+                "stator run: warning: the prompt (%.300s) is not UTF-8 text: bytes that are none are read as "
+                "U+FFFD\n",
+                source);
+    else if (nul != NULL)
+        fprintf(stderr,
+                "stator run: warning: the prompt (%.300s) has a NUL in byte %zu: is it a binary file?\n",
+                source, (size_t)(nul - r->text));
+}
+
 static stator_status tokenize_prompt(struct run *r, stator_error *e) {
     if (r->ids != NULL)
         return STATOR_OK;
@@ -378,6 +396,8 @@ int run_command(int argc, char **argv) {
     stator_status st = check_trace(r.trace, &e);
     if (st == STATOR_OK)
         st = read_prompt(&r, &e);
+    if (st == STATOR_OK)
+        warn_of_binary(&r);
     if (st == STATOR_OK)
         st = run_engine(&r, &e);
     session_close(r.engine);

@@ -1,5 +1,6 @@
 #include "plan/fit.h"
 
+#include "kernels/kernels.h"
 #include "plan/planner.h"
 #include "plan/spill.h"
 
@@ -103,6 +104,21 @@ void fit_room(struct planning *s, const struct planning_want *want, struct plan 
     p->sequences_fit = good;
 }
 
+/* The largest type for K and V, smaller than the wanted ones, with which everything fits; NULL: none.
+ * KERNELS_KV_* are in the order of their sizes, the largest first. */
+static const char *smaller_kv_type(struct planning *s, const struct planning_want *want) {
+    for (uint32_t type = 0; type < KERNELS_KV_TYPES; type++) {
+        struct planning_want w = *want;
+        struct plan plan;
+        w.kv_type_k = w.kv_type_v = type;
+        const bool smaller = type >= want->kv_type_k && type >= want->kv_type_v &&
+                             (type > want->kv_type_k || type > want->kv_type_v);
+        if (smaller && planner_make(s, &w, &plan, NULL) == STATOR_OK && plan.fits)
+            return kernels_kv_name((enum kernels_kv)type);
+    }
+    return NULL;
+}
+
 void fit_search(struct planning *s, const struct planning_want *want, struct plan *p) {
     p->missing.largest_context = largest(s, want, offsetof(struct planning_want, context), 32, want->context);
     p->missing.largest_batch = largest(s, want, offsetof(struct planning_want, batch), 1, want->batch);
@@ -112,4 +128,5 @@ void fit_search(struct planning *s, const struct planning_want *want, struct pla
         p->missing.largest_batch = 0;
     p->missing.largest_sequences =
         largest(s, want, offsetof(struct planning_want, sequences), 1, want->sequences);
+    p->missing.kv_type = smaller_kv_type(s, want);
 }

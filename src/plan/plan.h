@@ -37,7 +37,8 @@
  *   checkpoints     how many copies of windows and states are planned for (server.checkpoints)
  *   spill_slowdown  struct plan's slowdown, where it is known
  *   short     if it does not fit: {where, bytes: over the budget, largest_context, largest_batch,
- *             largest_sequences} */
+ *             largest_sequences, kv_type: the largest smaller type for K and V that would fit (absent: none)}
+ */
 #ifndef STATOR_PLAN_PLAN_H
 #define STATOR_PLAN_PLAN_H
 
@@ -139,6 +140,8 @@ struct plan_short {
     uint64_t largest_context;
     uint64_t largest_batch;
     uint64_t largest_sequences;
+    const char
+        *kv_type; /* memory.kv_type = "q8_0": the largest type that would fit; NULL: none, or not searched */
 };
 
 /* What kind of requests a plan is for: "auto" choices follow from it, in its JSON it is "for". A run's have

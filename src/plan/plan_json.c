@@ -136,6 +136,8 @@ void plan_to_json(const struct plan *p, struct json *j, const char *name) {
         json_put_u64(j, "largest_context", p->missing.largest_context);
         json_put_u64(j, "largest_batch", p->missing.largest_batch);
         json_put_u64(j, "largest_sequences", p->missing.largest_sequences);
+        if (p->missing.kv_type != NULL)
+            json_put_string(j, "kv_type", p->missing.kv_type);
         json_close(j);
     }
     json_close(j);

@@ -34,7 +34,7 @@ static const char *spill_hint(struct planning *s, char *out, size_t n) {
     return out;
 }
 
-/* What would fit instead, a sentence. */
+/* What would fit instead, in one or two sentences. */
 static const char *offer(const struct planning *s, char *out, size_t n) {
     const struct plan_short *m = &s->plan.missing;
     if (m->largest_context == 0 && m->largest_batch == 0 && m->largest_sequences == 0)
@@ -47,6 +47,21 @@ static const char *offer(const struct planning *s, char *out, size_t n) {
                  " or sequences %" PRIu64 " (0: none would); wanted %u, %u, %u.",
                  m->largest_context, m->largest_batch, m->largest_sequences, s->want.context, s->want.batch,
                  s->want.sequences);
+    const size_t used = strlen(out);
+    if (m->kv_type != NULL)
+        snprintf(out + used, n - used, " It fits with memory.kv_type = \"%s\".", m->kv_type);
+    return out;
+}
+
+/* The figure to change where a person has set the limit of the host's memory; else "". */
+static const char *limit_hint(const struct planning *s, const struct plan_place *place, char *out, size_t n) {
+    const enum config_source source = s->config.origin[CONFIG_MEMORY_HOST_LIMIT].source;
+    char where[96];
+    out[0] = '\0';
+    if (place == &s->plan.places[s->plan.n_places - 1] &&
+        (source == CONFIG_FROM_FILE || source == CONFIG_FROM_SET))
+        snprintf(out, n, " memory.host_limit (%.60s) would have to be at least %" PRIu64 " bytes.",
+                 config_origin_text(&s->config, CONFIG_MEMORY_HOST_LIMIT, where, sizeof where), place->total);
     return out;
 }
 
@@ -87,16 +102,17 @@ stator_status shortage_refuse(struct planning *s, stator_error *e) {
             break;
         }
     char others[128];
-    char instead[160];
+    char instead[208];
+    char limit[128];
     char hint[160];
     char total[UNITS_TEXT];
     char budget[UNITS_TEXT];
     return error_set(e, STATOR_DOES_NOT_FIT,
-                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. %s%s",
+                     "does not fit: %s needs %s of %s, %s too much (largest arena there: %s)%s. %s%s%s",
                      place->name, units_format_size(place->total, total),
                      units_format_size(place->budget, budget), units_format_size(m->bytes, missing), m->where,
                      others_short(s, place, others, sizeof others), offer(s, instead, sizeof instead),
-                     spill_hint(s, hint, sizeof hint));
+                     limit_hint(s, place, limit, sizeof limit), spill_hint(s, hint, sizeof hint));
 }
 
 stator_status shortage_refuse_unmade(struct planning *s, const stator_error *why, stator_error *e) {
@@ -115,7 +131,7 @@ stator_status shortage_refuse_unmade(struct planning *s, const stator_error *why
     const struct plan_short *m = &p->missing;
     if (m->slice_limit == 0)
         return error_set(e, STATOR_DOES_NOT_FIT, "does not fit: %s", why->text);
-    char needs[UNITS_TEXT], limit[UNITS_TEXT], over[UNITS_TEXT], instead[160];
+    char needs[UNITS_TEXT], limit[UNITS_TEXT], over[UNITS_TEXT], instead[208];
     return error_set(
         e, STATOR_DOES_NOT_FIT,
         "does not fit: %s needs %s that can't be cut, slices there hold %s, %s too much: %.200s. %s",

@@ -75,6 +75,16 @@ test_short() {
     expect 3 "$stator" plan $cfg --set memory.host_limit=$limit
     printed '^host +staging '
     said 'does not fit: host needs .* too much .*context [0-9]+, batch [0-9]+ or sequences [0-9]+'
+    said " memory.host_limit \\(--set\\) would have to be at least [0-9]+ bytes\\."
+    # The figure that it names is right, and so is the type of keys and values that it offers.
+    local need
+    need=$(sed -n 's/.*would have to be at least \([0-9]*\) bytes.*/\1/p' "$tmp/err")
+    expect 3 "$stator" plan $cfg --set memory.host_limit=$((need - 4096))
+    said 'It fits with memory.kv_type = "q8_0"'
+    expect 0 "$stator" plan $cfg --set memory.host_limit=$((need - 4096)) --set memory.kv_type=q8_0
+    expect 0 "$stator" plan $cfg --set memory.host_limit="$need"
+    expect 3 "$stator" plan $cfg --set memory.host_limit=$((need - 4096)) --json
+    printed '"kv_type": "q8_0"'
 }
 
 # Names are from files and go to terminals.

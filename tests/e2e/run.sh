@@ -55,6 +55,13 @@ test_prompt_of_bytes() {
     head -c 100 /dev/zero | tr '\0' '\377' >"$tmp/bytes"
     expect 0 "$stator" run $cfg -f "$tmp/bytes" -n 2
     said '^prompt +301 tokens'
+    said 'warning: the prompt \(.*bytes\) is not UTF-8 text'
+    printf 'ab\0cd' >"$tmp/nul"
+    expect 0 "$stator" run $cfg -n 2 <"$tmp/nul"
+    said 'warning: the prompt \(standard input\) has a NUL in byte 2'
+    printf 'gr\303\274n' >"$tmp/text"
+    expect 0 "$stator" run $cfg -f "$tmp/text" -n 2
+    ! grep -q 'warning' "$tmp/err" || fail "a warning for a text"
     head -c 400 /dev/zero | tr '\0' '\377' >"$tmp/bytes"
     expect 2 "$stator" run $cfg -f "$tmp/bytes" -n 2
     said 'the prompt has 1201 tokens, memory.context is 1024'

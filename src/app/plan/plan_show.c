@@ -176,7 +176,9 @@ int plan_command(int argc, char **argv) {
             "kv {tokens, room_tokens, sequences_fit (both where it fits)}, spill_slowdown (where it is "
             "known),\n"
             "short {where, bytes, slice_bytes, slice_limit (both only where a slice is too small),\n"
-            "largest_context, largest_batch, largest_sequences} (where it does not fit)}.\n"
+            "largest_context, largest_batch, largest_sequences, kv_type (if a smaller type would fit)} "
+            "(where it does "
+            "not fit)}.\n"
             "An arena \"spill NAME\" of the host is what the device NAME is too small for (memory.on_oom).\n"
             "A block lives in steps first to end - 1 (0, 0: always). Members may be added, these stay.",
         .rows = rows,
