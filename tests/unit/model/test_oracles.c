@@ -130,8 +130,7 @@ static void gpt_oss(void **state) {
     check_everywhere("gpt-oss-rope-published", .023);
 }
 
-/* The older converter's spelling: the same number as attn_factor, by which OLMo 3 means the whole magnitude.
- */
+/* yarn_attn_factor is the whole magnitude. Its older spelling, attn_factor, is tested in test_shape.c. */
 static void olmo3(void **state) {
     (void)state;
     check_everywhere("olmo3-attnfactor", 1.1e-3);

@@ -532,6 +532,53 @@ static void later_architectures(void **state) {
     assert_true(shape.no_rope && shape.logit_scale == 3 && shape.embed_scale == 12);
 }
 
+/* rope.scaling.attn_factor of YaRN multiplies 1 + ln(factor) / 10, but a file of OLMo 3 by an older converter
+ * means the whole magnitude by that very number. */
+static void whole_attn_factor(void **state) {
+    (void)state;
+    const float whole = 1.13862944f; /* 1 + ln(4) / 10 */
+    static const struct {
+        const char *model;
+        float factor, magnitude;
+    } cases[] = {{"olmo2-windows", 1.13862944f, 1.13862944f},
+                 {"olmo2-windows", 1.5f, 1.5f * 1.13862944f},
+                 {"llama-yarn", 1.13862944f, 1.13862944f * 1.13862944f}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct gguf_writer w = of_peer(cases[i].model, NULL);
+        gguf_writer_f32(&w, i < 2 ? "olmo2.rope.scaling.attn_factor" : "llama.rope.scaling.attn_factor",
+                        cases[i].factor);
+        accepted(&w);
+        assert_true(fabsf(shape.rope_magnitude - cases[i].magnitude) < 1e-5f * whole);
+    }
+}
+
+/* The last block is the MTP head only if it has nextn tensors, or no tensors at all: qwen3next and glm4moe
+ * (test_hybrid.c has qwen35). */
+static void nextn_blocks(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *arch;
+        uint32_t blocks; /* that have tensors; none of nextn */
+    } cases[] = {{"qwen3next-odd", "qwen3next", 5}, {"glm4moe-odd", "glm4moe", 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char nextn[64], count[64];
+        snprintf(nextn, sizeof nextn, "%s.nextn_predict_layers", cases[i].arch);
+        snprintf(count, sizeof count, "%s.block_count", cases[i].arch);
+        struct gguf_writer w = of_peer(cases[i].model, nextn);
+        gguf_writer_u32(&w, nextn, 1);
+        accepted(&w);
+        assert_true(shape.n_layers == cases[i].blocks && shape.n_nextn == 0);
+        w = of_peer(cases[i].model, count);
+        gguf_writer_u32(&w, count, cases[i].blocks + 1);
+        gguf_writer_u32(&w, nextn, 1);
+        accepted(&w);
+        assert_true(shape.n_layers == cases[i].blocks && shape.n_nextn == 1 && shape.nextn_tensors == 0);
+        w = of_peer(cases[i].model, count);
+        gguf_writer_u32(&w, count, cases[i].blocks + 1);
+        refused(&w, "is missing");
+    }
+}
+
 /* A model with experts without the named key or tensor. */
 static struct gguf_writer with_experts(const char *without, struct experts_model m) {
     struct gguf_writer w = gguf_writer_new();
@@ -623,6 +670,8 @@ int main(void) {
         cmocka_unit_test(windows),
         cmocka_unit_test(windows_by_layer),
         cmocka_unit_test(later_architectures),
+        cmocka_unit_test(whole_attn_factor),
+        cmocka_unit_test(nextn_blocks),
         cmocka_unit_test(rope_scaling),
         cmocka_unit_test(missing_keys),
         cmocka_unit_test(bad_numbers),
