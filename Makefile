@@ -66,41 +66,11 @@ CL_FLAGS := -x cl -cl-std=CL3.0 --target=spir64-unknown-unknown -O2 -Xclang -dis
     -Wall -Wextra -Werror -Isrc
 # The modules do not depend on the compiler and flags of the rest.
 CL_BUILD := build/spirv
-CL_MODULES := norm ends delta
-# Attention: a module per type of K and V (enum kernels_kv), and one for two types.
-CL_KV_f32 := -DCL_KV=0
-CL_KV_f16 := -DCL_KV=1
-CL_KV_q8_0 := -DCL_KV=2
-CL_KV_q4_0 := -DCL_KV=3
-CL_KV_q8_0_dpas := -DCL_KV=2 -DTILE_DPAS
-CL_MODULES += $(foreach t,f32 f16 q8_0 q4_0 any,attention_$t attention8_$t) $(foreach t,f32 f16,$(foreach n,64 32,tiles$nx8_$t tiles$nx16_$t)) $(foreach t,q8_0 q8_0_dpas,tiles32x8_$t tiles32x16_$t)
-# Matmul kernels: a module per family and set of weight types (bits of CL_TYPES: enum block_type).
-CL_INTEGER := q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 q4_k q5_k q6_k k q2_k q3_k iq2_s iq4_xs k_all
-CL_SETS := $(CL_INTEGER) f32 f16 bf16 any
-CL_TYPES_q4_0 := 1ul<<2
-CL_TYPES_q4_1 := 1ul<<3
-CL_TYPES_q5_0 := 1ul<<6
-CL_TYPES_q5_1 := 1ul<<7
-CL_TYPES_q8_0 := 1ul<<8
-CL_TYPES_iq4_nl := 1ul<<20
-CL_TYPES_mxfp4 := 1ul<<39
-CL_TYPES_q4_k := 1ul<<12
-CL_TYPES_q5_k := 1ul<<13
-CL_TYPES_q6_k := 1ul<<14
-CL_TYPES_k := 7ul<<12
-CL_TYPES_q2_k := 1ul<<10
-CL_TYPES_q3_k := 1ul<<11
-CL_TYPES_iq2_s := 1ul<<22
-CL_TYPES_iq4_xs := 1ul<<23
-CL_TYPES_k_all := 0xC07C00ul
-CL_TYPES_f32 := 1ul<<0
-CL_TYPES_f16 := 1ul<<1
-CL_TYPES_bf16 := 1ul<<30
-CL_TYPES_any := 0x8040D07DCFul
-CL_MODULES += experts
-CL_MODULES += $(foreach s,$(CL_SETS),decode1_$s decode4_$s prefill_$s) $(foreach s,$(CL_INTEGER),prefill8_$s dpas8_$s dpas16_$s)
-CL_MODULES += $(patsubst %,few_%,$(filter-out k_all,$(CL_INTEGER)))
-SPIRV := $(if $(CL_MISSING),,$(CL_MODULES:%=$(CL_BUILD)/%.spv))
+# src/kernels/opencl/modules.def has a row per module: NAME:SOURCE:SUB_GROUP:MACRO,MACRO..
+CL_LIST := $(if $(CL_MISSING),,$(shell $(CC) -E -P -x c -DOPENCL_LIST src/kernels/opencl/modules.def | tr -d ' \n' | tr @ ' '))
+CL_FIELD = $(word $(1),$(subst :, ,$(2)))
+CL_MODULES := $(foreach r,$(CL_LIST),$(call CL_FIELD,1,$r))
+SPIRV := $(CL_MODULES:%=$(CL_BUILD)/%.spv)
 # The texts of `stator help TOPIC`.
 HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md \
                speed=src/kernels/cpu/README.md hosts=src/device/remote/README.md
@@ -178,38 +148,23 @@ $(NO_MODULES): $(BUILD)/embed_modules
 	$(Q)$(BUILD)/embed_modules $(@:.o=.c) "this program is for the CPU only"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $(@:.o=.c)
 
-define CL_COMPILE
-	@mkdir -p $(@D)
+# A module is compiled again when what the compiler reads has changed: its command and its preprocessed text (NAME.sum), which other
+# comments in a header or other rows of the table leave as they are.
+CL_COMMAND = $(CLANG_CL) -c $(CL_FLAGS) -DCL_NAME=$(1) $(patsubst %,'-D%',$(subst $(,), ,$(CL_MACROS_$(1)))) $(CL_SOURCE_$(1))
+$(foreach r,$(CL_LIST),$(eval CL_MACROS_$(call CL_FIELD,1,$r) := $(call CL_FIELD,4,$r)) \
+    $(eval CL_SOURCE_$(call CL_FIELD,1,$r) := src/kernels/opencl/$(call CL_FIELD,2,$r).cl))
+$(SPIRV): %.spv: %.sum
 	$(if $(V),,@echo "  CL $@")
-	$(Q)$(CLANG_CL) -c $(CL_FLAGS) $(1) -MMD -MT $@ -MF $@.d -emit-llvm -o $@.bc $<
+	$(Q)$(call CL_COMMAND,$(*F)) -emit-llvm -o $@.bc
 	$(Q)$(LLVM_SPIRV) --spirv-max-version=1.2 --spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_integer_dot_product -o $@ $@.bc
 	@rm -f $@.bc
-endef
-$(CL_BUILD)/%.spv: src/kernels/opencl/%.cl Makefile
-	$(call CL_COMPILE,)
-$(CL_BUILD)/attention_%.spv: src/kernels/opencl/attention.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=attention_$* $(CL_KV_$*))
-$(CL_BUILD)/attention8_%.spv: src/kernels/opencl/attention.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=attention8_$* $(CL_KV_$*) -DCL_SUB_GROUP=8)
-define TILES_RULE
-$$(CL_BUILD)/tiles$(1)x$(2)_%.spv: src/kernels/opencl/attention.cl Makefile
-	$$(call CL_COMPILE,-DCL_NAME=tiles$(1)x$(2)_$$* $$(CL_KV_$$*) -DTILE_ROWS=$(1) -DCL_SUB_GROUP=$(2))
-endef
-$(foreach n,64 32,$(foreach s,8 16,$(eval $(call TILES_RULE,$n,$s))))
-$(CL_BUILD)/decode1_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=decode1_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=1)
-$(CL_BUILD)/decode4_%.spv: src/kernels/opencl/matmul_decode.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=decode4_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_TOKENS=$(if $(filter any k_all,$*),OPENCL_DECODE_MIXED,OPENCL_DECODE_TOKENS))
-$(CL_BUILD)/few_%.spv: src/kernels/opencl/matmul_few.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=few_$* '-DCL_TYPES=($(CL_TYPES_$*))')
-$(CL_BUILD)/prefill_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=prefill_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=0)
-$(CL_BUILD)/prefill8_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=prefill8_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=0 -DCL_ASKED=8)
-$(CL_BUILD)/dpas8_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=dpas8_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=8)
-$(CL_BUILD)/dpas16_%.spv: src/kernels/opencl/matmul_prefill.cl Makefile
-	$(call CL_COMPILE,-DCL_NAME=dpas16_$* '-DCL_TYPES=($(CL_TYPES_$*))' -DCL_SUB_GROUP=16)
+$(SPIRV:.spv=.sum): %.sum: %.seen ;
+$(SPIRV:.spv=.seen): %.seen: src/kernels/opencl/modules.def Makefile
+	@mkdir -p $(@D)
+	$(Q)$(call CL_COMMAND,$(*F)) -E -P -MMD -MT $@ -MF $*.d -o $@.text
+	@{ echo "$(call CL_COMMAND,$(*F))"; cat $@.text; } | cksum >$@.sum && rm $@.text
+	@cmp -s $@.sum $*.sum && rm $@.sum || mv $@.sum $*.sum
+	@touch $@
 
 $(BUILD)/embed_modules: tools/embed_modules.c
 	@mkdir -p $(@D)
@@ -396,6 +351,6 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-19s %s\n", $$1, $$2 }' Makefile tools/package/package.mk tools/zesim/zesim.mk tools/zecuda/zecuda.mk
 
--include $(OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
+-include $(OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:.spv=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
 
 endif # one goal

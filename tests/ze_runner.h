@@ -165,7 +165,7 @@ static inline ze_kernel_handle_t ze_runner_kernel(struct ze_runner *r, uint32_t 
     if (r->kernels[kernel] != NULL)
         return r->kernels[kernel];
     ze_kernel_desc_t d = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = launch_kernels[kernel].name};
-    ze_module_handle_t module = ze_runner_module(r, launch_kernels[kernel].module);
+    ze_module_handle_t module = ze_runner_module(r, launch_kernels[kernel].module->name);
     ze_result_t result =
         ((__typeof__(&zeKernelCreate))ze_runner_symbol(r, "zeKernelCreate"))(module, &d, &r->kernels[kernel]);
     if (result != ZE_RESULT_SUCCESS)

@@ -5,7 +5,7 @@ ZECUDA_OBJECTS := $(patsubst tools/zecuda/%.c,$(ZECUDA_BUILD)/%.o,$(filter-out t
 ZECUDA_FLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -pthread $(WARNINGS) \
                '-DZE_APIEXPORT=__attribute__((visibility("hidden")))' '-DZE_DLLEXPORT=__attribute__((visibility("default")))'
 # Sub-groups are of 16 here.
-ZECUDA_MODULES := $(filter-out attention8_% dpas8_% prefill8_% tiles32x8_% tiles64x8_%,$(CL_MODULES))
+ZECUDA_MODULES := $(foreach r,$(CL_LIST),$(if $(filter 8,$(call CL_FIELD,3,$r)),,$(call CL_FIELD,1,$r)))
 PTX := $(patsubst %,build/ptx/%.ptx,$(ZECUDA_MODULES))
 
 .PHONY: zecuda ptx

@@ -11,6 +11,7 @@
 #ifndef STATOR_DEVICE_LAUNCH_H
 #define STATOR_DEVICE_LAUNCH_H
 
+#include "device/launch/launch_modules.h"
 #include "device/device.h"
 
 /* What a device can do; from its properties. */
@@ -70,9 +71,8 @@ struct launch {
 };
 
 struct launch_kernel {
-    const char *name;   /* of the function */
-    const char *module; /* of opencl_modules; only modules that some launch names need to be built */
-    uint32_t sub_group; /* its required sub-group size; 0: any */
+    const char *name;                   /* of the function */
+    const struct launch_module *module; /* only modules that some launch names need to be built */
 };
 
 extern const struct launch_kernel launch_kernels[];

@@ -6,182 +6,100 @@
 #include "kernels/shared/experts.h"
 #include "kernels/shared/opencl.h"
 
-/* Sets of weight types that have kernels; the integer ones first, which the matrix engine takes. Of the last
- * of these two rows an item would not fit into registers. */
-#define SETS_FEW(F, family, size)                                                                            \
-    F(family, q4_0, size)                                                                                    \
-    F(family, q4_1, size)                                                                                    \
-    F(family, q5_0, size)                                                                                    \
-    F(family, q5_1, size)                                                                                    \
-    F(family, q8_0, size)                                                                                    \
-    F(family, iq4_nl, size)                                                                                  \
-    F(family, mxfp4, size)                                                                                   \
-    F(family, q4_k, size)                                                                                    \
-    F(family, q5_k, size)                                                                                    \
-    F(family, q6_k, size)                                                                                    \
-    F(family, k, size)                                                                                       \
-    F(family, q2_k, size)                                                                                    \
-    F(family, q3_k, size)                                                                                    \
-    F(family, iq2_s, size)                                                                                   \
-    F(family, iq4_xs, size)
-#define SETS_INTEGER(F, family, size) SETS_FEW(F, family, size) F(family, k_all, size)
-#define SETS_OTHER(F, family, size)                                                                          \
-    F(family, f32, size) F(family, f16, size) F(family, bf16, size) F(family, any, size)
-
+/* The sets of weight types that have kernels (modules.def); the first SETS_INTEGER are of integers. */
 enum {
-    SET_Q4_0,
-    SET_Q4_1,
-    SET_Q5_0,
-    SET_Q5_1,
-    SET_Q8_0,
-    SET_IQ4_NL,
-    SET_MXFP4,
-    SET_Q4_K,
-    SET_Q5_K,
-    SET_Q6_K,
-    SET_K, /* these three mixed */
-    SET_Q2_K,
-    SET_Q3_K,
-    SET_IQ2_S,
-    SET_IQ4_XS,
-    SET_K_ALL, /* all K types mixed */
-    SETS_INTEGERS,
-    SET_F32 = SETS_INTEGERS,
-    SET_F16,
-    SET_BF16,
-    SET_ANY,
-    SETS
+#define SET(set, types, ...) SET_##set,
+    OPENCL_SETS_FEW(SET, ) SETS_FEW,
+    SET_k_all = SETS_FEW,
+    SETS_INTEGER,
+    SET_LAST_INTEGER = SETS_INTEGER - 1,
+    OPENCL_SETS_OTHER(SET, ) SETS_ALL
+#undef SET
 };
 
-#define EXPERTS_KERNEL(family, set, size) {#family "_" #set "_experts", #family "_" #set, size},
-#define KERNEL(family, set, size)                                                                            \
-    {#family "_" #set, #family "_" #set, size}, {#family "_" #set "_heads", #family "_" #set, size},
+/* The types of a set: bits 1 << enum block_type. */
+#define OPENCL_TYPE(T) 1ull << BLOCK_##T
+static const uint64_t set_types[] = {
+#define SET(set, types, ...) [SET_##set] = types,
+    OPENCL_SETS_ALL(SET, )
+#undef SET
+};
+
+/* The families of products, in the order of modules.def. FEW, and from PREFILL8 on: of integers. */
+enum family { DECODE1, DECODE4, FEW, PREFILL, PREFILL8, DPAS8, DPAS16 };
+/* The kernels of a product's module; a family has them up to HEADS or EXPERTS. */
+enum kernel { PLAIN, HEADS, EXPERTS };
+
+/* Kernels of the families, from LAUNCH_MATMUL on: FIRST_family is PLAIN of the first set. */
+enum {
+    BEFORE_FAMILIES = LAUNCH_MATMUL - 1,
+#define FAMILY(M, family, sets, kernels, ...)                                                                \
+    FIRST_##family, LAST_##family = FIRST_##family + (kernels + 1) * SETS_##sets - 1,
+    OPENCL_FAMILIES(FAMILY, )
+#undef FAMILY
+};
+
+static const struct {
+    uint32_t first, each;
+} families[] = {
+#define FAMILY(M, family, sets, kernels, ...) {FIRST_##family, kernels + 1},
+    OPENCL_FAMILIES(FAMILY, )
+#undef FAMILY
+};
+_Static_assert(sizeof families / sizeof families[0] == DPAS16 + 1, "enum family is what modules.def has");
+
+#define MODULE(name)                          &launch_modules[LAUNCH_MODULE_##name]
+#define OWN_NAME(name, ...)                   {#name, MODULE(name)},
+#define PLAIN_OF(module)                      {#module, MODULE(module)},
+#define HEADS_OF(module)                      PLAIN_OF(module){#module "_heads", MODULE(module)},
+#define EXPERTS_OF(module)                    HEADS_OF(module){#module "_experts", MODULE(module)},
+#define SET(set, types, kernels, family)      kernels##_OF(family##_##set)
+#define FAMILY(M, family, sets, kernels, ...) OPENCL_SETS_##sets(SET, kernels, family)
 
 const struct launch_kernel launch_kernels[] = {
-    [LAUNCH_FILL] = {"fill", "ends", 0},
-    [LAUNCH_EMBED] = {"embed", "ends", 0},
-    [LAUNCH_SOFTCAP] = {"softcap", "ends", 0},
-    [LAUNCH_ARGMAX] = {"argmax", "ends", 0},
-    [LAUNCH_NORM] = {"norm", "norm", 16},
-    [LAUNCH_FORMS] = {"forms", "norm", 16},
-    [LAUNCH_WIDE] = {"norm_wide", "norm", 16},
-    [LAUNCH_PAIR] = {"norm_pair", "norm", 16},
-    [LAUNCH_KEEP] = {"keep", "ends", 0},
-    [LAUNCH_CONV] = {"delta_conv", "delta", 16},
-    [LAUNCH_DELTA] = {"delta_rule", "delta", 16},
-    [LAUNCH_DELTA_WIDE] = {"delta_rule_wide", "delta", 16},
-    [LAUNCH_GATE] = {"gate", "delta", 16},
-    [LAUNCH_ATTENTION + KERNELS_KV_F32] = {"attention_f32", "attention_f32", 16},
-    [LAUNCH_ATTENTION8 + KERNELS_KV_F32] = {"attention8_f32", "attention8_f32", 8},
-    [LAUNCH_ATTENTION + KERNELS_KV_F16] = {"attention_f16", "attention_f16", 16},
-    [LAUNCH_ATTENTION8 + KERNELS_KV_F16] = {"attention8_f16", "attention8_f16", 8},
-    [LAUNCH_ATTENTION + KERNELS_KV_Q8_0] = {"attention_q8_0", "attention_q8_0", 16},
-    [LAUNCH_ATTENTION8 + KERNELS_KV_Q8_0] = {"attention8_q8_0", "attention8_q8_0", 8},
-    [LAUNCH_ATTENTION + KERNELS_KV_Q4_0] = {"attention_q4_0", "attention_q4_0", 16},
-    [LAUNCH_ATTENTION8 + KERNELS_KV_Q4_0] = {"attention8_q4_0", "attention8_q4_0", 8},
-    [LAUNCH_ATTENTION + KERNELS_KV_TYPES] = {"attention_any", "attention_any", 16},
-    [LAUNCH_ATTENTION8 + KERNELS_KV_TYPES] = {"attention8_any", "attention8_any", 8},
-    [LAUNCH_TILES_OF(0, KERNELS_KV_F32, 0)] = {"tiles64x16_f32", "tiles64x16_f32", 16},
-    [LAUNCH_TILES_OF(0, KERNELS_KV_F32, 1)] = {"tiles64x8_f32", "tiles64x8_f32", 8},
-    [LAUNCH_TILES_OF(0, KERNELS_KV_F16, 0)] = {"tiles64x16_f16", "tiles64x16_f16", 16},
-    [LAUNCH_TILES_OF(0, KERNELS_KV_F16, 1)] = {"tiles64x8_f16", "tiles64x8_f16", 8},
-    [LAUNCH_TILES_OF(1, KERNELS_KV_F32, 0)] = {"tiles32x16_f32", "tiles32x16_f32", 16},
-    [LAUNCH_TILES_OF(1, KERNELS_KV_F32, 1)] = {"tiles32x8_f32", "tiles32x8_f32", 8},
-    [LAUNCH_TILES_OF(1, KERNELS_KV_F16, 0)] = {"tiles32x16_f16", "tiles32x16_f16", 16},
-    [LAUNCH_TILES_OF(1, KERNELS_KV_F16, 1)] = {"tiles32x8_f16", "tiles32x8_f16", 8},
-    [LAUNCH_TILES_Q8(0, 0)] = {"tiles32x16_q8_0", "tiles32x16_q8_0", 16},
-    [LAUNCH_TILES_Q8(0, 1)] = {"tiles32x8_q8_0", "tiles32x8_q8_0", 8},
-    [LAUNCH_TILES_Q8(1, 0)] = {"tiles32x16_q8_0_dpas", "tiles32x16_q8_0_dpas", 16},
-    [LAUNCH_TILES_Q8(1, 1)] = {"tiles32x8_q8_0_dpas", "tiles32x8_q8_0_dpas", 8},
-    [LAUNCH_ROUTE] = {"route", "experts", 0},
-    [LAUNCH_GROUP_SLOTS] = {"group_slots", "experts", 0},
-    [LAUNCH_MIX] = {"mix", "experts", 0},
+    [LAUNCH_FILL] = {"fill", MODULE(ends)},
+    [LAUNCH_EMBED] = {"embed", MODULE(ends)},
+    [LAUNCH_SOFTCAP] = {"softcap", MODULE(ends)},
+    [LAUNCH_ARGMAX] = {"argmax", MODULE(ends)},
+    [LAUNCH_NORM] = {"norm", MODULE(norm)},
+    [LAUNCH_FORMS] = {"forms", MODULE(norm)},
+    [LAUNCH_WIDE] = {"norm_wide", MODULE(norm)},
+    [LAUNCH_PAIR] = {"norm_pair", MODULE(norm)},
+    [LAUNCH_KEEP] = {"keep", MODULE(ends)},
+    [LAUNCH_CONV] = {"delta_conv", MODULE(delta)},
+    [LAUNCH_DELTA] = {"delta_rule", MODULE(delta)},
+    [LAUNCH_DELTA_WIDE] = {"delta_rule_wide", MODULE(delta)},
+    [LAUNCH_GATE] = {"gate", MODULE(delta)},
+    [LAUNCH_ROUTE] = {"route", MODULE(experts)},
+    [LAUNCH_GROUP_SLOTS] = {"group_slots", MODULE(experts)},
+    [LAUNCH_MIX] = {"mix", MODULE(experts)},
     /* clang-format off */
-    SETS_INTEGER(KERNEL, decode1, 16) SETS_OTHER(KERNEL, decode1, 16)
-    SETS_INTEGER(KERNEL, decode4, 0) SETS_OTHER(KERNEL, decode4, 0)
-    SETS_INTEGER(KERNEL, prefill, 16) SETS_OTHER(KERNEL, prefill, 16)
-    SETS_INTEGER(KERNEL, prefill8, 8)
-    SETS_INTEGER(KERNEL, dpas8, 8)
-    SETS_INTEGER(KERNEL, dpas16, 16)
-    SETS_FEW(KERNEL, few, 16)
-    SETS_INTEGER(EXPERTS_KERNEL, decode1, 16) SETS_OTHER(EXPERTS_KERNEL, decode1, 16)
-    SETS_INTEGER(EXPERTS_KERNEL, prefill, 16) SETS_OTHER(EXPERTS_KERNEL, prefill, 16)
-    SETS_INTEGER(EXPERTS_KERNEL, prefill8, 8)
-    SETS_INTEGER(EXPERTS_KERNEL, dpas8, 8)
-    SETS_INTEGER(EXPERTS_KERNEL, dpas16, 16)
+    [LAUNCH_ATTENTION] = OPENCL_ATTENTION_MODULES(OWN_NAME)
+    [LAUNCH_TILES] = OPENCL_TILES_MODULES(OWN_NAME)
+    [LAUNCH_MATMUL] = OPENCL_FAMILIES(FAMILY, )
     /* clang-format on */
 };
+#undef SET
+#undef FAMILY
 const uint32_t launch_n_kernels = sizeof launch_kernels / sizeof launch_kernels[0];
+
+static uint32_t kernel_of(enum family family, uint32_t set, enum kernel kernel) {
+    CHECK(kernel < families[family].each);
+    return families[family].first + set * families[family].each + kernel;
+}
 
 /* Segments of k that a group of a decode family has under way at a time. */
 #define DECODE_SPLIT 16u
 
-enum family { DECODE1, DECODE4, FEW, PREFILL, PREFILL8, DPAS8, DPAS16 }; /* FEW, from PREFILL8 on: integers */
-/* Sets before a family's first in launch_kernels. */
-static const uint32_t first_set[] = {
-    [DECODE1] = 0,
-    [DECODE4] = SETS,
-    [PREFILL] = 2 * SETS,
-    [PREFILL8] = 3 * SETS,
-    [DPAS8] = 3 * SETS + SETS_INTEGERS,
-    [DPAS16] = 3 * SETS + 2 * SETS_INTEGERS,
-    [FEW] = 3 * SETS + 3 * SETS_INTEGERS,
-};
-#define SETS_EXPERTS (3 * SETS + 4 * SETS_INTEGERS - 1)
-
-static uint32_t set_of_type(uint32_t type) {
-    switch (type) {
-    case BLOCK_F32:
-        return SET_F32;
-    case BLOCK_F16:
-        return SET_F16;
-    case BLOCK_BF16:
-        return SET_BF16;
-    case BLOCK_Q4_0:
-        return SET_Q4_0;
-    case BLOCK_Q4_1:
-        return SET_Q4_1;
-    case BLOCK_Q5_0:
-        return SET_Q5_0;
-    case BLOCK_Q5_1:
-        return SET_Q5_1;
-    case BLOCK_Q8_0:
-        return SET_Q8_0;
-    case BLOCK_IQ4_NL:
-        return SET_IQ4_NL;
-    case BLOCK_MXFP4:
-        return SET_MXFP4;
-    case BLOCK_Q4_K:
-        return SET_Q4_K;
-    case BLOCK_Q5_K:
-        return SET_Q5_K;
-    case BLOCK_Q2_K:
-        return SET_Q2_K;
-    case BLOCK_Q3_K:
-        return SET_Q3_K;
-    case BLOCK_IQ2_S:
-        return SET_IQ2_S;
-    case BLOCK_IQ4_XS:
-        return SET_IQ4_XS;
-    default:
-        CHECK(type == BLOCK_Q6_K);
-        return SET_Q6_K;
-    }
-}
-
-/* The smallest set with all types of both. */
-static uint32_t joined_sets(uint32_t a, uint32_t b) {
-    if (a == b)
-        return a;
-    if (a >= SET_Q4_K && a <= SET_K && b >= SET_Q4_K && b <= SET_K)
-        return SET_K;
-    return a >= SET_Q4_K && a <= SET_K_ALL && b >= SET_Q4_K && b <= SET_K_ALL ? SET_K_ALL : SET_ANY;
-}
-
+/* The first set with all types of the product's weights. */
 static uint32_t set_of(const struct graph *g, const struct graph_op *o) {
-    uint32_t set = set_of_type(g->weights[o->weight[0]].layout.type);
-    for (uint32_t i = 1; i < o->n_weights; i++)
-        set = joined_sets(set, set_of_type(g->weights[o->weight[i]].layout.type));
+    uint64_t types = 0;
+    for (uint32_t i = 0; i < o->n_weights; i++)
+        types |= 1ull << g->weights[o->weight[i]].layout.type;
+    uint32_t set = 0;
+    while (set < SETS_ALL && (types & ~set_types[set]) != 0)
+        set++;
+    CHECK(set < SETS_ALL);
     return set;
 }
 
@@ -197,7 +115,7 @@ struct scheme {
 
 static enum family prefill_family(const struct launch_list *b, uint32_t set) {
     const bool eight = b->traits->sub_group_sizes & 1u << 3;
-    if (set >= SETS_INTEGERS)
+    if (set >= SETS_INTEGER)
         return PREFILL;
     if (b->traits->dpas)
         return eight ? DPAS8 : DPAS16;
@@ -213,11 +131,11 @@ struct tile {
 static struct tile tile_of(enum family family, uint32_t set) {
     if (family == FEW)
         return (struct tile){OPENCL_FEW_TOKENS, OPENCL_FEW_EACH, OPENCL_FEW_ROWS};
-    if (set >= SETS_INTEGERS)
+    if (set >= SETS_INTEGER)
         return (struct tile){OPENCL_PREFILL_TOKENS,
-                             set == SET_ANY ? OPENCL_PREFILL_MIXED : OPENCL_PREFILL_TOKENS, 1};
+                             set == SET_any ? OPENCL_PREFILL_MIXED : OPENCL_PREFILL_TOKENS, 1};
     if (family >= DPAS8) {
-        const bool few = family == DPAS16 && set == SET_K_ALL;
+        const bool few = family == DPAS16 && set == SET_k_all;
         return (struct tile){OPENCL_DPAS_TILE, OPENCL_DPAS_EACH / (few ? 2 : 1), OPENCL_DPAS_ROWS};
     }
     return (struct tile){OPENCL_PREFILL_TILE, OPENCL_PREFILL_EACH, OPENCL_PREFILL_ROWS};
@@ -249,11 +167,11 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
     if (rows == 1)
         w.family = DECODE1;
     else if (for_few(b, o, w.family, set, rows))
-        w.family = w.family == PREFILL8 || w.family == DPAS8 || set >= SET_K_ALL ? DECODE4 : FEW;
-    w.kernel = LAUNCH_MATMUL + 2 * (first_set[w.family] + set) + heads;
+        w.family = w.family == PREFILL8 || w.family == DPAS8 || set >= SET_k_all ? DECODE4 : FEW;
+    w.kernel = kernel_of(w.family, set, heads ? HEADS : PLAIN);
     if (w.family <= DECODE4)
         w.tokens =
-            ARITH_MIN(rows, set == SET_K_ALL || set == SET_ANY ? OPENCL_DECODE_MIXED : OPENCL_DECODE_TOKENS);
+            ARITH_MIN(rows, set == SET_k_all || set == SET_any ? OPENCL_DECODE_MIXED : OPENCL_DECODE_TOKENS);
     uint32_t cols = b->g->weights[o->weight[0]].layout.cols;
     w.segments = (uint32_t)arith_ceil_div(cols, KERNELS_SEGMENT);
     return w;
@@ -264,9 +182,8 @@ static struct scheme choose_scheme(const struct launch_list *b, const struct gra
 static uint64_t staged_bytes(const struct tile *tile, enum family family, uint32_t set, uint32_t group) {
     if (family == FEW)
         return tile->each * tile->rows * (uint64_t)group * sizeof(float);
-    return tile->tokens * (set >= SETS_INTEGERS
-                               ? KERNELS_SEGMENT * sizeof(float)
-                               : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t));
+    return tile->tokens * (set >= SETS_INTEGER ? KERNELS_SEGMENT * sizeof(float)
+                                               : KERNELS_SEGMENT + 16 * sizeof(float) + 32 * sizeof(int16_t));
 }
 
 /* A group is at most 64 hardware threads, and the compiler may choose 8 items per thread. */
@@ -463,7 +380,7 @@ static struct cut plain_cut(const struct launch_list *b, const struct graph_op *
     *arrivals = GRAPH_NONE;
     if (graph_op_gated(o) && forms & GRAPH_I8_256) {
         struct cut c = {16, 1};
-        while (w->family < PREFILL && set_of(b->g, o) != SET_ANY && 16 / (c.together * 2) >= each)
+        while (w->family < PREFILL && set_of(b->g, o) != SET_any && 16 / (c.together * 2) >= each)
             c.together *= 2;
         if (c.together > 1)
             *arrivals = arrivals_of(b, arith_ceil_div(panels, 16));
@@ -642,14 +559,7 @@ static struct scheme experts_scheme(const struct launch_list *b, const struct gr
     const uint32_t set = set_of(b->g, o);
     struct scheme w = {.tokens = experts_tile(b, &o->experts)};
     w.family = w.tokens == 1 ? DECODE1 : prefill_family(b, set);
-    static const uint32_t first[] = {
-        [DECODE1] = 0,
-        [PREFILL] = SETS,
-        [PREFILL8] = 2 * SETS,
-        [DPAS8] = 2 * SETS + SETS_INTEGERS,
-        [DPAS16] = 2 * SETS + 2 * SETS_INTEGERS,
-    };
-    w.kernel = LAUNCH_MATMUL + 2 * SETS_EXPERTS + first[w.family] + set;
+    w.kernel = kernel_of(w.family, set, EXPERTS);
     w.segments = (uint32_t)arith_ceil_div(b->g->weights[o->weight[0]].layout.cols, KERNELS_SEGMENT);
     return w;
 }

@@ -7,6 +7,12 @@
 #define ZSTD_STATIC_LINKING_ONLY /* contexts in given memory; the library is linked statically */
 #include <zstd.h>
 
+const struct launch_module launch_modules[LAUNCH_MODULES] = {
+#define ROW(name, source, sub_group, options, ...) {#name, sub_group, options},
+    OPENCL_MODULES(ROW)
+#undef ROW
+};
+
 uint32_t launch_modules_find(const char *name) {
     uint32_t i = 0;
     while (i < opencl_n_modules && strcmp(opencl_modules[i].name, name) != 0)

@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MODULE_OPTIONS  "" /* nothing that changes arithmetic, and no buffers above 4 GiB */
-#define LAUNCHES_PER_OP 4  /* more than any op has whose data is in one slice; checked */
+#define LAUNCHES_PER_OP 4 /* more than any op has whose data is in one slice; checked */
 #define LAUNCHES_BESIDE (16 + 2 * GRAPH_MAX_SLICES) /* one more for each slice of KV and cut of a weight */
 #define BUILD_LOG       400                         /* bytes of a compiler's log in an error */
 
@@ -66,14 +65,14 @@ static stator_status module_error(struct lz_device *d, const struct opencl_modul
     return st;
 }
 
-static ze_result_t create_module(struct lz_device *d, ze_module_format_t format, const void *input,
-                                 uint64_t bytes, ze_module_handle_t *module,
+static ze_result_t create_module(struct lz_device *d, const char *options, ze_module_format_t format,
+                                 const void *input, uint64_t bytes, ze_module_handle_t *module,
                                  ze_module_build_log_handle_t *log) {
     ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
                              .format = format,
                              .inputSize = bytes,
                              .pInputModule = input,
-                             .pBuildFlags = MODULE_OPTIONS};
+                             .pBuildFlags = options};
     return d->system->ze.zeModuleCreate(d->context, d->gpu->handle, &desc, module, log);
 }
 
@@ -84,7 +83,7 @@ static bool kept_module(struct lz_device *d, const struct lz_cache *c, const str
     void *binary = lz_cache_load(c, m, &bytes);
     if (binary == NULL)
         return false;
-    ze_result_t r = create_module(d, ZE_MODULE_FORMAT_NATIVE, binary, bytes, module, NULL);
+    ze_result_t r = create_module(d, c->options, ZE_MODULE_FORMAT_NATIVE, binary, bytes, module, NULL);
     lz_cache_free(binary, bytes);
     if (r != ZE_RESULT_SUCCESS)
         lz_cache_ignored(c, m, "the driver refuses it");
@@ -105,15 +104,15 @@ static void keep_module(struct lz_device *d, const struct lz_cache *c, const str
     lz_cache_free(binary, capacity);
 }
 
-static stator_status build_module(struct lz_device *d, const struct opencl_module *m,
+static stator_status build_module(struct lz_device *d, const struct opencl_module *m, const char *options,
                                   ze_module_handle_t *module, stator_error *e) {
-    struct lz_cache cache = {d->setup.kernel_cache, d->setup.log, d->gpu, MODULE_OPTIONS};
+    struct lz_cache cache = {d->setup.kernel_cache, d->setup.log, d->gpu, options};
     bool keeps = cache.folder != NULL && cache.folder[0] != '\0';
     if (keeps && kept_module(d, &cache, m, module))
         return STATOR_OK;
     ze_module_build_log_handle_t log = NULL;
-    ze_result_t r = create_module(d, ZE_MODULE_FORMAT_IL_SPIRV, launch_modules_inflate(m, d->steps.room),
-                                  m->bytes, module, &log);
+    ze_result_t r = create_module(d, options, ZE_MODULE_FORMAT_IL_SPIRV,
+                                  launch_modules_inflate(m, d->steps.room), m->bytes, module, &log);
     stator_status st = r == ZE_RESULT_SUCCESS ? STATOR_OK : module_error(d, m, r, log, e);
     if (log != NULL)
         (void)d->system->ze.zeModuleBuildLogDestroy(log);
@@ -122,12 +121,12 @@ static stator_status build_module(struct lz_device *d, const struct opencl_modul
     return st;
 }
 
-static stator_status make_module(struct lz_device *d, const char *name, ze_module_handle_t *out,
-                                 stator_error *e) {
-    const uint32_t i = launch_modules_find(name);
+static stator_status make_module(struct lz_device *d, const struct launch_module *module,
+                                 ze_module_handle_t *out, stator_error *e) {
+    const uint32_t i = launch_modules_find(module->name);
     CHECK(i < opencl_n_modules); /* a launch names a module of the binary */
     if (d->steps.modules[i] == NULL) {
-        stator_status st = build_module(d, &opencl_modules[i], &d->steps.modules[i], e);
+        stator_status st = build_module(d, &opencl_modules[i], module->options, &d->steps.modules[i], e);
         if (st != STATOR_OK) {
             d->steps.modules[i] = NULL;
             return st;

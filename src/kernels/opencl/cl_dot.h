@@ -24,7 +24,6 @@ typedef float cl_acc;
         F(n)                                                                                                 \
     }
 #endif
-#define CL_HAS(type)  ((CL_TYPES >> (type)&1ul) != 0)
 #define CL_SEGMENT    512
 #define CL_FLOAT_BITS (1ul << CL_F32 | 1ul << CL_F16 | 1ul << CL_BF16)
 #define CL_K_BITS                                                                                            \
@@ -330,7 +329,7 @@ static inline void cl_super256(uint type, const struct cl_planes *p, const cl_by
 static inline void cl_least256(uint type, const struct cl_planes *p, const cl_bytes *panel, uint r,
                                uint super, uint here, const struct cl_act *a, int *i) {
     /* In a kernel for all types 16 by 16, as Q2_K has them: with both loops it spills on acm-g10. */
-    const uint all_types = (CL_TYPES & 5ul) == 5ul;
+    const uint all_types = CL_OF_ALL;
     bool by_16 = (type == CL_Q2_K) | all_types;
 #pragma unroll
     for (uint t = 0; t < CL_SUMS; t++)
@@ -448,7 +447,7 @@ static inline void cl_segment(uint type, uint file, const cl_bytes *panel, uint 
                               const struct cl_act *a, cl_acc *acc) {
     uint first = segment * CL_SEGMENT;
     uint end = min(first + CL_SEGMENT, cols);
-#if CL_TILES && (CL_TYPES & 5ul) == 5ul
+#if CL_TILES && CL_OF_ALL
     /* Always cols: a panel is below 4 GiB. But if the compiler knew, it would find the planes of all types
      * before the first segment, and spill them. */
     cols = segment < 1u << 21 ? cols : 0;

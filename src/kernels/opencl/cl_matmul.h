@@ -35,7 +35,7 @@
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_SUB_GROUP)))
 #elif defined(CL_ASKED)
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(CL_ASKED)))
-#elif CL_TILES || CL_TOKENS == 1 || !CL_ANY_K || (!CL_ANY_32 && (CL_TYPES & 0x4400ul) != 0x4400ul)
+#elif CL_TILES || CL_TOKENS == 1 || !CL_ANY_K || (!CL_ANY_32 && !CL_OF_ALL_K)
 #define CL_KERNEL kernel __attribute__((intel_reqd_sub_group_size(16)))
 #else
 #define CL_KERNEL kernel
@@ -50,7 +50,7 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased, factor0};
 #if !CL_TILES
-#if (CL_TYPES & 5ul) == 5ul
+#if CL_OF_ALL
     together = 1; /* of all types: sharing takes registers that acm-g10 has not */
 #endif
     struct cl_forms forms = plain.out;

@@ -4,25 +4,7 @@
 #define STATOR_KERNELS_OPENCL_CL_PANEL_H
 
 #include "kernels/opencl/cl_common.h"
-
-/* enum block_type */
-#define CL_F32    0
-#define CL_F16    1
-#define CL_Q4_0   2
-#define CL_Q4_1   3
-#define CL_Q5_0   6
-#define CL_Q5_1   7
-#define CL_Q8_0   8
-#define CL_Q2_K   10
-#define CL_Q3_K   11
-#define CL_Q4_K   12
-#define CL_Q5_K   13
-#define CL_Q6_K   14
-#define CL_IQ4_NL 20
-#define CL_IQ2_S  22
-#define CL_IQ4_XS 23
-#define CL_BF16   30
-#define CL_MXFP4  39
+#include "kernels/opencl/cl_types.h"
 
 static inline bool cl_is_k(uint type) {
     return type == CL_Q2_K || type == CL_Q3_K || type == CL_Q4_K || type == CL_Q5_K || type == CL_Q6_K ||

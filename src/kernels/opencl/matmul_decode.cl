@@ -1,16 +1,23 @@
 /* Products of few tokens, bound by memory: a work item has one row of a panel, so that 16 of them read whole
  * lines; k is split in segments over slots of 16 items, whose totals meet in local memory and are added in
- * order. Compiled once per set of weight types (CL_TYPES, CL_NAME) and CL_TOKENS. */
+ * order. Compiled once per set of weight types (CL_TYPES, CL_NAME), for one token (CL_TOKENS=1) and for a few. */
 #define CL_ACT       global
 #define CL_SUB_GROUP 0
 #define CL_TILES     0
 #define CL_ROWS      1
-#include "kernels/shared/opencl.h" /* OPENCL_DECODE_TOKENS */
+#include "kernels/opencl/cl_types.h"
+#include "kernels/shared/opencl.h"
 /* As many as fit into registers on every GPU without spilling (tools/ocloc_table). */
-/* F32 and Q4_0: all types; Q2_K and Q6_K: all K types. */
-#if CL_TOKENS > 1 || (CL_TYPES & 5ul) == 5ul || (CL_TYPES & 0x4400ul) == 0x4400ul
+#ifndef CL_TOKENS
+#if CL_OF_ALL || CL_OF_ALL_K
+#define CL_TOKENS OPENCL_DECODE_MIXED
+#else
+#define CL_TOKENS OPENCL_DECODE_TOKENS
+#endif
+#endif
+#if CL_TOKENS > 1 || CL_OF_ALL || CL_OF_ALL_K
 #define CL_AHEAD 1
-#elif CL_TYPES == 1ul << 2 || CL_TYPES == 1ul << 8
+#elif CL_TYPES == 1ul << CL_Q4_0 || CL_TYPES == 1ul << CL_Q8_0
 #define CL_AHEAD 4
 #else
 #define CL_AHEAD 2

@@ -2,16 +2,17 @@
  * of k at a time. A work item has CL_TOKENS of them and a row of CL_ROWS panels, so that what is loaded of
  * one is multiplied by all of the other. Compiled once per set of weight types (CL_TYPES, CL_NAME); with
  * CL_SUB_GROUP 8 or 16 the matrix engine does the integer sums (dpas). */
+#include "kernels/opencl/cl_types.h"
 #include "kernels/shared/opencl.h"
 
 #define CL_ACT   local
 #define CL_TILES 1
 #define CL_AHEAD 1
-#if (CL_TYPES & 5ul) == 5ul
+#if CL_OF_ALL
 #define CL_TILE_TOKENS OPENCL_PREFILL_TOKENS
 #define CL_TOKENS      OPENCL_PREFILL_MIXED
 #define CL_ROWS        1
-#elif (CL_TYPES & 0x40000003ul) != 0 /* floats: their activations take four times the memory */
+#elif CL_HAS(CL_F32) || CL_HAS(CL_F16) || CL_HAS(CL_BF16) /* floats: their activations take four times the memory */
 #define CL_TILE_TOKENS OPENCL_PREFILL_TOKENS
 #define CL_TOKENS      OPENCL_PREFILL_TOKENS
 #define CL_ROWS        1
@@ -19,7 +20,7 @@
 #define CL_TILE_TOKENS OPENCL_DPAS_TILE
 /* A sub-group has all 16 rows of a panel: sub-groups of 8 half as many tokens. Of all K types mixed more
  * would not fit into registers. */
-#if CL_SUB_GROUP == 8 || CL_TYPES == 0xC07C00ul
+#if CL_SUB_GROUP == 8 || CL_OF_ALL_K
 #define CL_TOKENS (OPENCL_DPAS_EACH / 2)
 #else
 #define CL_TOKENS OPENCL_DPAS_EACH

@@ -136,8 +136,26 @@ static void table(void **state) {
     gpu_model_free(m);
 }
 
+/* Every row of modules.def is carried and has kernels, which are named after one module each. */
+static void modules(void **state) {
+    (void)state;
+    uint32_t kernels[LAUNCH_MODULES] = {0};
+    for (uint32_t k = 0; k < launch_n_kernels; k++) {
+        assert_non_null(launch_kernels[k].name);
+        kernels[launch_kernels[k].module - launch_modules]++;
+        for (uint32_t other = 0; other < k; other++)
+            assert_string_not_equal(launch_kernels[k].name, launch_kernels[other].name);
+    }
+    for (uint32_t m = 0; m < LAUNCH_MODULES; m++) {
+        assert_true(kernels[m] > 0);
+        assert_non_null(launch_modules[m].options);
+        assert_true(opencl_n_modules == 0 || launch_modules_find(launch_modules[m].name) < opencl_n_modules);
+    }
+    assert_true(opencl_n_modules == 0 || opencl_n_modules == LAUNCH_MODULES);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(fusion), cmocka_unit_test(mixed_heads),
-                                       cmocka_unit_test(table)};
+                                       cmocka_unit_test(table), cmocka_unit_test(modules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
