@@ -34,6 +34,7 @@ void commands_print_list(FILE *f) {
         fprintf(f, "  %-12s%s\n", commands_table[i].name, commands_table[i].help);
     fprintf(f, "\ntopics of `stator help TOPIC`:\n  %-12sEvery key of a config file: bounds, default, unit\n",
             "config");
+    fprintf(f, "  %-12sModels that are supported, and their architectures\n", "models");
     for (size_t i = 0; i < help_n_topics; i++) {
         const char *title = help_topics[i].text + strspn(help_topics[i].text, "# ");
         fprintf(f, "  %-12s%.*s\n", help_topics[i].name, (int)strcspn(title, "\n"), title);

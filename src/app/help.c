@@ -5,6 +5,7 @@
 #include "app/man.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "arch/arch.h"
 #include "base/json_writer.h"
 #include "base/nearest.h"
 #include "config/config_table.h"
@@ -89,6 +90,30 @@ static void print_keys_json(void) {
     (void)json_end(&j); /* out_finish reports what could not be written */
 }
 
+/* Architectures in the order of arch_list. */
+static void print_models(void) {
+    printf("Any GGUF file of one of these architectures runs (general.architecture; `stator inspect FILE` "
+           "shows it):\n");
+    for (size_t i = 0; arch_list[i] != NULL; i++) {
+        printf("\n%s\n", arch_list[i]->name);
+        print_wrapped(arch_list[i]->models);
+    }
+}
+
+static void print_models_json(void) {
+    struct json j;
+    json_to_file(&j, stdout, true);
+    json_open_array(&j, NULL);
+    for (size_t i = 0; arch_list[i] != NULL; i++) {
+        json_open_object(&j, NULL);
+        json_put_string(&j, "architecture", arch_list[i]->name);
+        json_put_string(&j, "models", arch_list[i]->models);
+        json_close(&j);
+    }
+    json_close(&j);
+    (void)json_end(&j);
+}
+
 static void print_commands_json(void) {
     struct json j;
     json_to_file(&j, stdout, true);
@@ -159,7 +184,7 @@ int help_command(int argc, char **argv) {
         .command = "help",
         .usage = "[COMMAND | TOPIC]",
         .summary = "Lists the commands and topics, the options of a command, every key of the config "
-                   "(`config`), or prints a topic.",
+                   "(`config`), the supported models (`models`), or prints a topic.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],
         .max_arguments = 1};
@@ -174,6 +199,10 @@ int help_command(int argc, char **argv) {
         print_commands_json();
     else if (o.n_arguments == 0)
         commands_print_list(stdout);
+    else if (strcmp(o.arguments[0], "models") == 0 && json)
+        print_models_json();
+    else if (strcmp(o.arguments[0], "models") == 0)
+        print_models();
     else if (strcmp(o.arguments[0], "config") != 0)
         return help_of(o.arguments[0], json);
     else if (json)

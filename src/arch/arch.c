@@ -1,5 +1,8 @@
 #include "arch/arch.h"
 
+#include "base/check.h"
+#include "base/nearest.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -10,14 +13,42 @@ const struct arch *arch_find(const char *name) {
     return NULL;
 }
 
+/* The known architecture whose name is most like this one: by edits, else by the longest common beginning of
+ * at least LIKE characters; NULL: none. */
+static const char *relative(const char *name) {
+    enum { LIKE = 4, MOST = 128 };
+    const char *names[MOST], *best;
+    size_t n = 0, common = LIKE - 1;
+    for (; arch_list[n] != NULL; n++) {
+        CHECK(n < MOST);
+        names[n] = arch_list[n]->name;
+    }
+    best = nearest_name(name, names, n);
+    for (size_t i = 0; i < n && (best == NULL || common >= LIKE); i++) {
+        size_t same = 0;
+        while (name[same] != '\0' && name[same] == names[i][same])
+            same++;
+        if (same > common) {
+            common = same;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
 static stator_status unknown(const struct gguf *g, struct gguf_text name, stator_error *e) {
-    char shown[GGUF_SHOWN], known[256] = "";
+    char shown[GGUF_SHOWN], known[512] = "";
     for (uint32_t i = 0; arch_list[i] != NULL; i++) {
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", arch_list[i]->name);
     }
-    return gguf_error(g, e, "the architecture '%s' is not supported; known ones: %s", gguf_show(name, shown),
-                      known);
+    const char *near = relative(gguf_show(name, shown));
+    return gguf_error(
+        g, e,
+        "the architecture '%s' is not supported (%s%s%s`stator help models` names the models that are); "
+        "known ones: %s",
+        shown, near != NULL ? "its nearest relative that is: " : "", near != NULL ? near : "",
+        near != NULL ? "; " : "", known);
 }
 
 stator_status arch_read(const struct gguf *g, struct shape *s, stator_error *e) {

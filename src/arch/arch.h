@@ -8,7 +8,8 @@
 #include "model/shape.h"
 
 struct arch {
-    const char *name; /* general.architecture, and the prefix of its keys */
+    const char *name;   /* general.architecture, and the prefix of its keys */
+    const char *models; /* what people call its models, for README.md and `stator help models` */
     struct shape_tensors tensors;
     /* The keys, into s; shape_read_dense reads what most have. */
     stator_status (*read)(const struct gguf *g, struct shape *s, stator_error *e);

@@ -6,21 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { POST_ATTENTION_NORM, POST_FFN_NORM }; /* of own[] */
+static const struct shape_place layer2[] = {PARTS_DENSE_LAYER, PARTS_NORMS_BEHIND};
 
-#define LAYER                                                                                                \
-    PARTS_DENSE_LAYER,                                                                                       \
-        {SHAPE_LAYER(own[POST_ATTENTION_NORM]), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD}, { \
-        SHAPE_LAYER(own[POST_FFN_NORM]), .name = "post_ffw_norm.weight", .cols = SHAPE_EMBD                  \
-    }
-
-static const struct shape_place layer2[] = {LAYER};
-
-static const struct shape_place layer[] = {
-    LAYER,
-    {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEAD_K},
-    {SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_HEAD_K},
-};
+static const struct shape_place layer[] = {PARTS_DENSE_LAYER, PARTS_NORMS_BEHIND, PARTS_HEAD_NORMS};
 
 static const struct shape_place global[] = {PARTS_ENDS};
 
@@ -72,27 +60,23 @@ static void build(struct graph *g, const struct shape *s) {
         .n_rot = s->n_rot, .base = s->rope_local_base, .scale = 1, .magnitude = 1};
     const uint32_t local = s->window > 0 && s->rope_local_base > 0 ? graph_add_angles(g, &base) : angles;
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
-        const struct shape_layer *l = &s->layers[i];
         const bool far = !shape_has_window(s, i);
         p.kv = far ? all : window;
         p.angles = far ? angles : local;
-        uint32_t normed = parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l));
-        uint32_t out = parts_product(&p, i, "attn_out", parts_heads(&p, i, normed), l->attn_output);
-        parts_add_norm(&p, i, out, l->own[POST_ATTENTION_NORM]);
-        normed = parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL));
-        out = parts_product(&p, i, "ffn_out", parts_gated(&p, i, normed, GRAPH_GEGLU), l->down);
-        parts_add_norm(&p, i, out, l->own[POST_FFN_NORM]);
+        parts_layer_normed_behind(&p, i, GRAPH_GEGLU);
     }
     parts_end(&p);
 }
 
 const struct arch arch_gemma3 = {.name = "gemma3",
+                                 .models = "gemma 3 (1B to 27B; text)",
                                  .tensors = {SHAPE_TABLE(layer, global)},
                                  .read = read,
                                  .build = build,
                                  .layer = {.ops = 10, .values = 10, .weights = 16}};
 
 const struct arch arch_gemma2 = {.name = "gemma2",
+                                 .models = "Gemma 2",
                                  .tensors = {SHAPE_TABLE(layer2, global)},
                                  .read = read2,
                                  .build = build,

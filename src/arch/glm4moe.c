@@ -23,5 +23,8 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc == STATOR_OK ? shape_read_nextn(g, s, e) : rc;
 }
 
-const struct arch arch_glm4moe = {
-    .name = "glm4moe", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = parts_dense};
+const struct arch arch_glm4moe = {.name = "glm4moe",
+                                  .models = "GLM-4.5, GLM-4.5-Air, GLM-4.6",
+                                  .tensors = {SHAPE_TABLE(layer, global)},
+                                  .read = read,
+                                  .build = parts_dense};

@@ -40,5 +40,8 @@ static void build(struct graph *g, const struct shape *s) {
     parts_end(&p);
 }
 
-const struct arch arch_gpt_oss = {
-    .name = "gpt-oss", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = build};
+const struct arch arch_gpt_oss = {.name = "gpt-oss",
+                                  .models = "gpt-oss 20B and 120B",
+                                  .tensors = {SHAPE_TABLE(layer, global)},
+                                  .read = read,
+                                  .build = build};

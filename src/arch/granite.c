@@ -44,8 +44,14 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc;
 }
 
-const struct arch arch_granite = {
-    .name = "granite", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = parts_dense};
+const struct arch arch_granite = {.name = "granite",
+                                  .models = "Granite 3 (dense), Granite 4.0 Micro",
+                                  .tensors = {SHAPE_TABLE(layer, global)},
+                                  .read = read,
+                                  .build = parts_dense};
 
-const struct arch arch_granitemoe = {
-    .name = "granitemoe", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = parts_dense};
+const struct arch arch_granitemoe = {.name = "granitemoe",
+                                     .models = "Granite 3 (1B-A400M, 3B-A800M)",
+                                     .tensors = {SHAPE_TABLE(layer, global)},
+                                     .read = read,
+                                     .build = parts_dense};

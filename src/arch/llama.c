@@ -25,7 +25,10 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return shape_read_experts(g, s, e);
 }
 
-const struct arch arch_llama = {.name = "llama",
-                                .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
-                                .read = read,
-                                .build = parts_dense};
+const struct arch arch_llama = {
+    .name = "llama",
+    .models = "Llama 2, Llama 3.x, Mistral 7B, Mistral Nemo, Mistral Small 3.x, Magistral Small, Devstral "
+              "Small, Mixtral, SmolLM2, Falcon 3, Hermes, DeepSeek-R1-Distill-Llama",
+    .tensors = {SHAPE_TABLE(layer, global), .redundant = redundant},
+    .read = read,
+    .build = parts_dense};

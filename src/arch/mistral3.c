@@ -41,5 +41,8 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc == STATOR_OK ? read_growth(g, s, e) : rc;
 }
 
-const struct arch arch_mistral3 = {
-    .name = "mistral3", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = parts_dense};
+const struct arch arch_mistral3 = {.name = "mistral3",
+                                   .models = "Ministral 3, Devstral 2",
+                                   .tensors = {SHAPE_TABLE(layer, global)},
+                                   .read = read,
+                                   .build = parts_dense};

@@ -3,18 +3,14 @@
  * not scaled. */
 #include "arch/parts/parts.h"
 
-enum { POST_ATTENTION_NORM, POST_FFN_NORM }; /* of own[] */
-
 static const struct shape_place layer[] = {
     {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_HEADS_K},
     {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K},
     {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V},
-    {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEADS_K},
-    {SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_KV_K},
+    PARTS_WIDE_NORMS,
     {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD},
-    {SHAPE_LAYER(own[POST_ATTENTION_NORM]), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD},
     PARTS_DENSE(SHAPE_ALL_LAYERS),
-    {SHAPE_LAYER(own[POST_FFN_NORM]), .name = "post_ffw_norm.weight", .cols = SHAPE_EMBD},
+    PARTS_NORMS_BEHIND,
 };
 
 static const struct shape_place global[] = {PARTS_ENDS};
@@ -37,20 +33,15 @@ static void build(struct graph *g, const struct shape *s) {
         .n_rot = s->n_rot, .base = s->rope_local_base, .scale = 1, .magnitude = 1};
     const uint32_t local = s->window > 0 ? graph_add_angles(g, &plain) : angles;
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
-        const struct shape_layer *l = &s->layers[i];
         p.kv = shape_has_window(s, i) ? window : all;
         p.angles = shape_has_window(s, i) ? local : angles;
-        uint32_t in = parts_stream(&p, i, "attn_in", parts_forms(l->q, l->k, l->v));
-        uint32_t out = parts_product(&p, i, "attn_out", parts_heads(&p, i, in), l->attn_output);
-        parts_add_norm(&p, i, out, l->own[POST_ATTENTION_NORM]);
-        in = parts_stream(&p, i, "ffn_in", parts_forms(l->gate, l->up, NULL));
-        out = parts_product(&p, i, "ffn_out", parts_gated(&p, i, in, GRAPH_SWIGLU), l->down);
-        parts_add_norm(&p, i, out, l->own[POST_FFN_NORM]);
+        parts_layer_normed_behind(&p, i, GRAPH_SWIGLU);
     }
     parts_end(&p);
 }
 
 const struct arch arch_olmo2 = {.name = "olmo2",
+                                .models = "OLMo 2, OLMo 3",
                                 .tensors = {SHAPE_TABLE(layer, global)},
                                 .read = read,
                                 .build = build,

@@ -4,8 +4,7 @@
 
 static const struct shape_place layer[] = {
     PARTS_ATTENTION,
-    {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_TWO_FF},
-    {SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD},
+    PARTS_DENSE_FUSED,
 };
 
 static const struct shape_place global[] = {
@@ -27,10 +26,13 @@ static void build(struct graph *g, const struct shape *s) {
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const struct shape_layer *l = &s->layers[i];
         parts_attention(&p, i, parts_norm(&p, i, "attn_norm", l->attn_norm, parts_qkv_forms(l)));
-        parts_swiglu(&p, i, parts_norm(&p, i, "ffn_norm", l->ffn_norm, parts_forms(l->up, NULL, NULL)));
+        parts_feed_forward(&p, i);
     }
     parts_end(&p);
 }
 
-const struct arch arch_phi3 = {
-    .name = "phi3", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = build};
+const struct arch arch_phi3 = {.name = "phi3",
+                               .models = "Phi-3, Phi-3.5, Phi-4, Phi-4-mini",
+                               .tensors = {SHAPE_TABLE(layer, global)},
+                               .read = read,
+                               .build = build};

@@ -7,5 +7,8 @@ static const struct shape_place layer[] = {
 
 static const struct shape_place global[] = {PARTS_ENDS};
 
-const struct arch arch_qwen2 = {
-    .name = "qwen2", .tensors = {SHAPE_TABLE(layer, global)}, .read = parts_read_neox, .build = parts_dense};
+const struct arch arch_qwen2 = {.name = "qwen2",
+                                .models = "Qwen2, Qwen2.5, Qwen2.5-Coder, QwQ, DeepSeek-R1-Distill-Qwen",
+                                .tensors = {SHAPE_TABLE(layer, global)},
+                                .read = parts_read_neox,
+                                .build = parts_dense};

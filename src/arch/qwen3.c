@@ -9,5 +9,8 @@ static const struct shape_place layer[] = {
 
 static const struct shape_place global[] = {PARTS_ENDS};
 
-const struct arch arch_qwen3 = {
-    .name = "qwen3", .tensors = {SHAPE_TABLE(layer, global)}, .read = parts_read_neox, .build = parts_dense};
+const struct arch arch_qwen3 = {.name = "qwen3",
+                                .models = "Qwen3 (0.6B to 32B)",
+                                .tensors = {SHAPE_TABLE(layer, global)},
+                                .read = parts_read_neox,
+                                .build = parts_dense};

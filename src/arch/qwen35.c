@@ -24,6 +24,7 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
 
 const struct arch arch_qwen35 = {
     .name = "qwen35",
+    .models = "Qwen3.5, Qwen3.6 and Qwen3.8 (dense: 27B and so on)",
     .tensors = {SHAPE_TABLE(layer, global), .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
     .read = read,
     .build = parts_hybrid,

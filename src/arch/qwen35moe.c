@@ -26,6 +26,7 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
 
 const struct arch arch_qwen35moe = {
     .name = "qwen35moe",
+    .models = "Qwen3.5 and Qwen3.6 with experts (35B-A3B and so on)",
     .tensors = {SHAPE_TABLE(layer, global), .nextn = nextn, .n_nextn = sizeof nextn / sizeof nextn[0]},
     .read = read,
     .build = parts_hybrid,

@@ -17,5 +17,8 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return shape_read_experts(g, s, e);
 }
 
-const struct arch arch_qwen3moe = {
-    .name = "qwen3moe", .tensors = {SHAPE_TABLE(layer, global)}, .read = read, .build = parts_dense};
+const struct arch arch_qwen3moe = {.name = "qwen3moe",
+                                   .models = "Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder",
+                                   .tensors = {SHAPE_TABLE(layer, global)},
+                                   .read = read,
+                                   .build = parts_dense};

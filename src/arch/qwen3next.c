@@ -61,6 +61,7 @@ static stator_status check(const struct gguf *g, const struct shape *s, stator_e
 }
 
 const struct arch arch_qwen3next = {.name = "qwen3next",
+                                    .models = "Qwen3-Next, Qwen3-Coder-Next",
                                     .tensors = {SHAPE_TABLE(layer, global)},
                                     .read = read,
                                     .check = check,

@@ -19,5 +19,8 @@ static void build(struct graph *g, const struct shape *s) {
     parts_end(&p);
 }
 
-const struct arch arch_smollm3 = {
-    .name = "smollm3", .tensors = {SHAPE_TABLE(layer, global)}, .read = shape_read_dense, .build = build};
+const struct arch arch_smollm3 = {.name = "smollm3",
+                                  .models = "SmolLM3",
+                                  .tensors = {SHAPE_TABLE(layer, global)},
+                                  .read = shape_read_dense,
+                                  .build = build};

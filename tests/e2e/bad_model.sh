@@ -74,7 +74,7 @@ test_truncated() {
 test_unknown_architecture() {
     rename_architecture lluma
     expect 0 "$stator" inspect "$tmp/odd.gguf"
-    printed "^runs in stator: no: .*'lluma' is not supported; known ones: llama, qwen2, qwen3"
+    printed "^runs in stator: no: .*'lluma' is not supported .its nearest relative that is: llama; .*; known ones: llama, qwen2, qwen3"
 }
 
 # Nothing in a file reaches the terminal as a control character.

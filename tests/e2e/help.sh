@@ -41,6 +41,17 @@ test_json() {
     printed '"text": "# Intel GPUs\\n'
 }
 
+test_models() {
+    expect 0 "$stator" help models
+    printed '^qwen35$'
+    printed '^    Qwen3.5, Qwen3.6 and Qwen3.8'
+    expect 0 "$stator" help models --json
+    printed '"architecture": "gpt-oss"'
+    printed '"models": "gpt-oss 20B and 120B"'
+    expect 0 "$stator" help
+    printed '^  models +Models that are supported'
+}
+
 test_unknown_topic() {
     expect 2 "$stator" help memroy
     said '^stator help: "memroy" is neither a command nor a topic; did you mean "memory"'

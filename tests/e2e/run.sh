@@ -381,7 +381,7 @@ test_signal_with_a_slow_reader() {
 test_bad_models() {
     LC_ALL=C sed 's/\(general.architecture.\{12\}\)llama/\1lluma/' configs/demo.gguf >"$tmp/odd.gguf"
     expect 4 "$stator" run "$tmp/odd.gguf" -p "$story" -n 2
-    said "odd.gguf.*'lluma' is not supported; known ones"
+    said "odd.gguf.*'lluma' is not supported .its nearest relative that is: llama; .*known ones"
     head -c 3000000 configs/demo.gguf >"$tmp/cut.gguf"
     expect 4 "$stator" run "$tmp/cut.gguf" -p "$story" -n 2
     said "cut.gguf: .*tensor '.*truncated"

@@ -56,10 +56,16 @@ void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct g
 uint32_t parts_window(struct parts *p, uint32_t window);
 /* The heads' outputs: grouped-query attention of `normed` with RoPE, over p->kv. */
 uint32_t parts_heads(struct parts *p, uint32_t layer, uint32_t normed);
+/* The forms that gate and up of the layer multiply, which may be one tensor. */
+uint32_t parts_gated_forms(const struct shape_layer *l);
 /* gate x normed through silu or gelu, times up x normed. */
 uint32_t parts_gated(struct parts *p, uint32_t layer, uint32_t normed, enum graph_epilogue gate);
 /* p->x += the product of those heads. */
 void parts_attention(struct parts *p, uint32_t layer, uint32_t normed);
+/* A whole layer whose attention and dense feed-forward are normed before they are added to p->x, with the
+ * tensors of PARTS_NORMS_BEHIND; their inputs are normed where the layer has attn_norm and ffn_norm. */
+enum { PARTS_BEHIND_ATTENTION, PARTS_BEHIND_FFN }; /* of own[] */
+void parts_layer_normed_behind(struct parts *p, uint32_t layer, enum graph_epilogue gate);
 /* Heads of `in`, normed (or NULL) and gated by columns of `gates`, as `next` multiplies them. */
 uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates,
                     const struct graph_gate *gate, const struct gguf_tensor *norm,
@@ -143,6 +149,24 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
     {SHAPE_LAYER(gate), .name = "ffn_gate.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF, .layers = (of)},    \
         {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_FF, .layers = (of)}, {  \
         SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD, .layers = (of)   \
+    }
+/* Fused: gate's rows, then up's. */
+#define PARTS_DENSE_FUSED                                                                                    \
+    {SHAPE_LAYER(up), .name = "ffn_up.weight", .cols = SHAPE_EMBD, .rows = SHAPE_TWO_FF}, {                  \
+        SHAPE_LAYER(down), .name = "ffn_down.weight", .cols = SHAPE_FF, .rows = SHAPE_EMBD                   \
+    }
+#define PARTS_NORMS_BEHIND                                                                                   \
+    {SHAPE_LAYER(own[PARTS_BEHIND_ATTENTION]), .name = "post_attention_norm.weight", .cols = SHAPE_EMBD}, {  \
+        SHAPE_LAYER(own[PARTS_BEHIND_FFN]), .name = "post_ffw_norm.weight", .cols = SHAPE_EMBD               \
+    }
+#define PARTS_HEAD_NORMS                                                                                     \
+    {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEAD_K}, {                             \
+        SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_HEAD_K                              \
+    }
+/* Of all heads of q together, and of all of k. */
+#define PARTS_WIDE_NORMS                                                                                     \
+    {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEADS_K}, {                            \
+        SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_KV_K                                \
     }
 /* Router and experts; biases and the shared expert are rows of their own. */
 #define PARTS_EXPERTS_MATRIX(field, text, c, r, ...)                                                         \

@@ -128,6 +128,26 @@ uint32_t parts_gated(struct parts *p, uint32_t i, uint32_t normed, enum graph_ep
     return h;
 }
 
+uint32_t parts_gated_forms(const struct shape_layer *l) {
+    return l->gate != NULL ? parts_forms(l->gate, l->up, NULL) : graph_form_for(l->up);
+}
+
+/* What a layer's part works on: the residual stream, normed if the layer has a norm for it. */
+static uint32_t input_of(struct parts *p, uint32_t i, const char *name, const struct gguf_tensor *norm,
+                         uint32_t forms) {
+    return norm != NULL ? parts_norm(p, i, name, norm, forms) : parts_stream(p, i, name, forms);
+}
+
+void parts_layer_normed_behind(struct parts *p, uint32_t i, enum graph_epilogue gate) {
+    const struct shape_layer *l = &p->s->layers[i];
+    uint32_t in = input_of(p, i, "attn_in", l->attn_norm, parts_qkv_forms(l));
+    uint32_t out = parts_product(p, i, "attn_out", parts_heads(p, i, in), l->attn_output);
+    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_ATTENTION]);
+    in = input_of(p, i, "ffn_in", l->ffn_norm, parts_gated_forms(l));
+    out = parts_product(p, i, "ffn_out", parts_gated(p, i, in, gate), l->down);
+    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_FFN]);
+}
+
 void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
     parts_add_product(p, i, parts_gated(p, i, normed, GRAPH_SWIGLU), p->x, p->s->layers[i].down, NULL);
 }
@@ -137,5 +157,5 @@ void parts_feed_forward(struct parts *p, uint32_t i) {
     if (shape_has_experts(p->s, i))
         parts_experts(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_experts_forms(p->s, i)));
     else
-        parts_swiglu(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_forms(l->gate, l->up, NULL)));
+        parts_swiglu(p, i, parts_norm(p, i, "ffn_norm", l->ffn_norm, parts_gated_forms(l)));
 }

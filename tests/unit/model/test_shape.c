@@ -449,7 +449,12 @@ static void architectures(void **state) {
     (void)state;
     struct gguf_writer w = tiny("llama", "general.architecture");
     gguf_writer_text(&w, "general.architecture", "mamba");
-    refused(&w, "the architecture 'mamba' is not supported; known ones: llama, qwen2, qwen3");
+    refused(&w, "the architecture 'mamba' is not supported (`stator help models` names the models that are); "
+                "known ones: llama, qwen2, qwen3");
+    w = tiny("llama", "general.architecture");
+    gguf_writer_text(&w, "general.architecture", "granite_with_eyes");
+    refused(&w,
+            "'granite_with_eyes' is not supported (its nearest relative that is: granite; `stator help models`");
     w = tiny("llama", "general.architecture");
     gguf_writer_text(&w, "general.architecture", "llama\033[2J");
     refused(&w, "the architecture 'llama?[2J' is not supported");
