@@ -10,8 +10,11 @@
     "{{ m.content }}{% for c in m.tool_calls or [] %}{% set f = c.function %}" call                          \
     "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
-static const char family_hermes[] = CHAT_FAMILIES_LOOP(
-    "\n<tool_call>\n{\"name\": \"{{ f.name }}\", \"arguments\": {{ f.arguments|tojson }}}\n</tool_call>");
+#define CHAT_FAMILIES_HERMES                                                                                 \
+    CHAT_FAMILIES_LOOP("\n<tool_call>\n{\"name\": \"{{ f.name }}\", \"arguments\": {{ f.arguments|tojson "   \
+                       "}}}\n</tool_call>")
+
+static const char family_hermes[] = CHAT_FAMILIES_HERMES;
 static const char family_qwen[] = CHAT_FAMILIES_LOOP(
     "\n<tool_call>\n<function={{ f.name }}>\n{% for k, v in f.arguments|items %}<parameter={{ k }}>\n"
     "{{ v if v is string else v|tojson }}\n</parameter>\n{% endfor %}</function>\n</tool_call>");

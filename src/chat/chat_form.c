@@ -187,6 +187,10 @@ static void find_thinking(const struct chat_form_input *in, struct chat_form *ou
             return;
         }
     }
+    if (has(in, "<think>")) { /* it is opened in the prompt, and closed by the model alone */
+        snprintf(out->think_open, CHAT_TAG, "<think>");
+        snprintf(out->think_close, CHAT_TAG, "</think>");
+    }
 }
 
 /* --- rendering for trial */

@@ -238,6 +238,10 @@ bool chat_channels_header(struct chat_parse *s, bool ended) {
     }
     if (is != CHAT_NO && !ended && n < HEADER_MOST)
         return false;
+    if (is == CHAT_YES && ended && p[blank] == '<') { /* cut off: no message followed */
+        chat_drop(s, n);
+        return false;
+    }
     /* No header: a model that does not keep to the channels. */
     s->channel = SAYS;
     separate(s);

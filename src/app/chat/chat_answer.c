@@ -10,8 +10,25 @@
 #define DIM        "\033[2m"
 #define NORMAL     "\033[0m"
 
+static void find_marks(struct chat_answer *a) {
+    const char *names[CHAT_FORM_MARKS];
+    const size_t n_names = chat_form_marks(&a->talk->form, names);
+    for (size_t i = 0; i < n_names; i++) {
+        int32_t id = -1;
+        size_t n = 0;
+        if (stator_tokenize(a->engine, names[i], strlen(names[i]), 0, 1, &id, 1, &n, NULL) == STATOR_OK &&
+            n == 1)
+            a->marks[a->n_marks++] = id;
+    }
+}
+
+/* In the channels of gpt-oss only what is said goes into the conversation; else all of the text does. */
+static bool has_channels(const struct chat_answer *a) {
+    return a->talk->form.tags.syntax == CHAT_CHANNELS;
+}
+
 stator_status chat_answer_open(struct chat_answer *a, stator_error *e) {
-    a->style = chat_show_style_of(a->talk->template_text, a->talk->template_length);
+    find_marks(a);
     stator_error why = {0};
     for (size_t capacity = 4096; capacity <= PIECE_MOST; capacity *= 4) {
         char *piece = realloc(a->piece, capacity);
@@ -32,6 +49,7 @@ stator_status chat_answer_open(struct chat_answer *a, stator_error *e) {
 }
 
 void chat_answer_close(struct chat_answer *a) {
+    chat_parse_free(&a->parse);
     free(a->piece);
 }
 
@@ -58,13 +76,10 @@ static bool write_safely(struct chat_answer *a, const char *text, size_t n) {
     return true;
 }
 
-/* chat_show's pieces. */
-static bool put(void *context, const char *text, size_t n, bool thinking) {
-    struct chat_answer *a = context;
+/* The parser's pieces. */
+static bool show(struct chat_answer *a, const char *text, size_t n, bool thinking) {
     if (thinking && a->thinking == CHAT_ANSWER_HIDE)
         return true;
-    if (a->style == CHAT_SHOW_CHANNELS && !thinking && !chat_talk_extend(a->talk, text, n))
-        a->no_room = true;
     if (!a->out_terminal)
         return write_out(a, text, n);
     if (thinking != a->dim) {
@@ -76,25 +91,54 @@ static bool put(void *context, const char *text, size_t n, bool thinking) {
     return write_safely(a, text, n);
 }
 
-/* A piece of the answer, whole characters: shown and kept. */
-static stator_status take(struct chat_answer *a, const char *text, size_t n, stator_error *e) {
-    bool on = true;
-    if (a->style != CHAT_SHOW_CHANNELS && !chat_talk_extend(a->talk, text, n))
+static void put_content(void *context, const char *text, size_t n) {
+    struct chat_answer *a = context;
+    if (has_channels(a) && !chat_talk_extend(a->talk, text, n))
         a->no_room = true;
-    /* Into a pipe everything goes as it comes, where thinking is shown. */
-    const bool raw = !a->out_terminal && a->thinking == CHAT_ANSWER_SHOW && a->style != CHAT_SHOW_CHANNELS;
-    on = raw ? write_out(a, text, n) : chat_show_feed(&a->show, text, n);
-    if (!on || fflush(stdout) != 0)
+    a->broken = a->broken || !show(a, text, n, false);
+}
+
+static void put_reasoning(void *context, const char *text, size_t n) {
+    struct chat_answer *a = context;
+    a->broken = a->broken || !show(a, text, n, true);
+}
+
+static void *resize(void *context, void *p, size_t n) {
+    (void)context;
+    if (n > 0)
+        return realloc(p, n);
+    free(p);
+    return NULL;
+}
+
+static stator_status look(const struct chat_answer *a, stator_error *e) {
+    if (a->broken || fflush(stdout) != 0)
         return error_set(e, STATOR_FAILED, "the text can't be written: standard output is closed or full");
     if (a->no_room)
         return error_set(e, STATOR_USAGE, "the conversation is too long: /clear begins anew");
+    if (a->parse.failed)
+        return error_set(e, STATOR_FAILED, "no memory for the answer's text");
     return STATOR_OK;
+}
+
+/* A piece of the answer, whole characters: shown and kept. */
+static stator_status take(struct chat_answer *a, const char *text, size_t n, stator_error *e) {
+    if (!has_channels(a) && !chat_talk_extend(a->talk, text, n))
+        a->no_room = true;
+    /* Into a pipe everything goes as it comes, where thinking is shown. */
+    if (!a->out_terminal && a->thinking == CHAT_ANSWER_SHOW && !has_channels(a))
+        a->broken = a->broken || !write_out(a, text, n);
+    else
+        chat_parse_feed(&a->parse, text, n);
+    return look(a, e);
 }
 
 static stator_status decode(struct chat_answer *a, int32_t id, stator_error *e) {
     size_t n = 0;
-    stator_status st = stator_decode(a->engine, &a->decoder, id, a->style == CHAT_SHOW_CHANNELS, a->piece,
-                                     a->piece_capacity, &n, e);
+    bool mark = false;
+    for (uint32_t i = 0; i < a->n_marks && id >= 0; i++)
+        mark = mark || a->marks[i] == id;
+    stator_status st = stator_decode(a->engine, &a->decoder, id, mark, a->piece, a->piece_capacity, &n, e);
     return st == STATOR_OK ? take(a, a->piece, n, e) : st;
 }
 
@@ -114,12 +158,14 @@ static stator_status follow(struct chat_answer *a, uint64_t id, stator_error *e)
             continue;
         if (ev.kind == STATOR_EVENT_DONE) {
             a->done = ev;
+            if (a->parse.over && ev.reason == STATOR_REASON_CANCELLED && session_signal() == 0)
+                a->done.reason = STATOR_REASON_EOS;
             return st;
         }
         if (st != STATOR_OK)
             continue; /* cancelled by us: drain */
         st = decode(a, ev.token, e);
-        if (st != STATOR_OK)
+        if (st != STATOR_OK || a->parse.over) /* at the end of the model's turn, in channels */
             stator_cancel(a->engine, id);
     }
 }
@@ -131,11 +177,13 @@ stator_status chat_answer_get(struct chat_answer *a, stator_error *e) {
                               .n_tokens = a->talk->n_ids,
                               .max_new = a->max_new,
                               .sampling = a->sampling};
-    const bool opened = a->talk->opened[0] != '\0' && a->style == CHAT_SHOW_TAGS;
-    a->any = a->nl = a->dim = a->c2 = a->no_room = false;
+    const bool opened = a->talk->opened[0] != '\0';
+    a->any = a->nl = a->dim = a->c2 = a->no_room = a->broken = false;
     a->decoder = (stator_decoder){.size = sizeof a->decoder, .started = 1};
     a->done = (stator_event){.size = sizeof a->done};
-    chat_show_begin(&a->show, a->style, opened, put, a);
+    a->sink = (struct chat_sink){.content = put_content, .reasoning = put_reasoning, .context = a};
+    chat_parse_free(&a->parse);
+    chat_parse_begin(&a->parse, &a->talk->form, opened, false, NULL, &a->sink, resize, NULL);
     if (!chat_talk_add(a->talk, CHAT_TALK_ASSISTANT, "", 0))
         return error_set(e, STATOR_USAGE, "the conversation has too many messages: /clear begins anew");
     uint64_t id = 0;
@@ -151,8 +199,10 @@ stator_status chat_answer_get(struct chat_answer *a, stator_error *e) {
     st = follow(a, id, e);
     if (st == STATOR_OK)
         st = decode(a, -1, e);
-    if (st == STATOR_OK && !chat_show_end(&a->show))
-        st = error_set(e, STATOR_FAILED, "the text can't be written: standard output is closed or full");
+    if (st == STATOR_OK) {
+        chat_parse_end(&a->parse);
+        st = look(a, e);
+    }
     if (a->dim)
         fputs(NORMAL, stdout);
     a->dim = false;

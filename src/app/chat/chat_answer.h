@@ -2,8 +2,8 @@
 #ifndef STATOR_APP_CHAT_CHAT_ANSWER_H
 #define STATOR_APP_CHAT_CHAT_ANSWER_H
 
-#include "app/chat/chat_show.h"
 #include "app/chat/chat_talk.h"
+#include "chat/chat_parse.h"
 
 enum chat_answer_thinking {
     CHAT_ANSWER_SHOW, /* dimmed on a terminal, elsewhere as it comes, with its marks */
@@ -18,8 +18,10 @@ struct chat_answer {
     enum chat_answer_thinking thinking;
     bool out_terminal; /* standard output is one that understands escapes */
 
-    enum chat_show_style style;
-    struct chat_show show;
+    int32_t marks[CHAT_FORM_MARKS]; /* control tokens that the parser looks for, by name */
+    uint32_t n_marks;
+    struct chat_parse parse;
+    struct chat_sink sink;
     stator_decoder decoder;
     char *piece; /* a token's text */
     size_t piece_capacity;
@@ -27,6 +29,7 @@ struct chat_answer {
     bool c2;      /* a first byte that is kept back */
     bool any, nl; /* something was written; it ended with a newline */
     bool no_room; /* the conversation's memory is full */
+    bool broken;  /* standard output takes no more */
     stator_event done;
 };
 

@@ -44,6 +44,23 @@ static stator_status find_template(struct chat_talk *t, const char *file, stator
     return STATOR_OK;
 }
 
+static void find_form(struct chat_talk *t) {
+    const time_t seconds = time(NULL);
+    struct tm now;
+    const struct chat_form_input in = {.source = t->template_text,
+                                       .length = t->template_length,
+                                       .bos = t->model.bos,
+                                       .eos = t->model.eos,
+                                       .bos_length = t->model.bos_length,
+                                       .eos_length = t->model.eos_length,
+                                       .now = localtime_r(&seconds, &now),
+                                       .stop = session_signal_flag(),
+                                       .memory = t->scratch};
+    _Static_assert(SCRATCH_BASE >= CHAT_FORM_BYTES, "scratch has room for trial renderings");
+    chat_form_find(&in, &t->form);
+    (void)madvise(t->scratch, CHAT_FORM_BYTES, MADV_DONTNEED);
+}
+
 stator_status chat_talk_open(struct chat_talk *t, stator *engine, const char *file, stator_error *e) {
     stator_info info = {.size = sizeof info};
     t->engine = engine;
@@ -63,6 +80,7 @@ stator_status chat_talk_open(struct chat_talk *t, stator *engine, const char *fi
         st = pages_map(t->scratch_bytes, "the template's values", &t->scratch, e);
     if (st != STATOR_OK)
         return st;
+    find_form(t);
     memset(t->memory, 0, t->bytes); /* in RAM from now on */
     t->messages = t->memory;
     t->ids = (int32_t *)((char *)t->memory + messages);
@@ -142,13 +160,15 @@ static stator_status write_input(struct chat_talk *t, size_t *length, stator_err
 
 /* Some templates open the model's thinking in the prompt. */
 static void look_for_opened(struct chat_talk *t, const char *text, size_t n) {
-    static const char tag[] = "<think>";
+    const size_t tag = strlen(t->form.think_open);
     size_t end = n;
-    while (end > 0 && strchr(" \t\r\n", text[end - 1]) != NULL)
-        end--;
     t->opened[0] = '\0';
-    const size_t begin = end >= strlen(tag) ? end - strlen(tag) : n;
-    if (begin < n && memcmp(text + begin, tag, strlen(tag)) == 0 && n - begin < sizeof t->opened) {
+    if (!chat_form_thinks(&t->form, text, n))
+        return;
+    while (strchr(" \t\r\n", text[end - 1]) != NULL)
+        end--;
+    const size_t begin = end - tag;
+    if (n - begin < sizeof t->opened) {
         memcpy(t->opened, text + begin, n - begin);
         t->opened[n - begin] = '\0';
     }

@@ -6,6 +6,7 @@
 #ifndef STATOR_APP_CHAT_CHAT_TALK_H
 #define STATOR_APP_CHAT_CHAT_TALK_H
 
+#include "chat/chat_form.h"
 #include "stator.h"
 
 #include <stdbool.h>
@@ -28,7 +29,8 @@ struct chat_talk {
     size_t template_length;
     char *template_file; /* its text when it is a file's: malloced */
     stator_chat_template model;
-    bool no_thinking; /* enable_thinking = false for the template */
+    struct chat_form form; /* how the model's answers are read */
+    bool no_thinking;      /* enable_thinking = false for the template */
 
     void *memory; /* the mapping: messages, text, ids */
     uint64_t bytes;

@@ -4,22 +4,22 @@
 
 #include <string.h>
 
-void api_answer_begin(struct api_answer *a, const struct api_style *style, bool thinks, bool tools,
-                      const struct api_string_params *strings, bool logprobs) {
+void api_answer_begin(struct api_answer *a, const struct chat_form *form, bool thinks, bool tools,
+                      const struct chat_types *types, const struct chat_sink *sink, bool logprobs) {
     *a = (struct api_answer){.logprobs = logprobs};
     a->decoder.size = sizeof a->decoder;
     a->decoder.started = 1; /* it goes on from the prompt: a leading blank belongs to the text */
-    api_split_begin(&a->split, style, thinks, tools, strings);
+    chat_parse_begin(&a->parse, form, thinks, tools, types, sink, api_text_resize, NULL);
 }
 
 void api_answer_free(struct api_answer *a) {
-    api_split_free(&a->split);
+    chat_parse_free(&a->parse);
     api_text_free(&a->stage);
     api_text_free(&a->entries);
 }
 
 bool api_answer_failed(const struct api_answer *a) {
-    return a->split.failed || a->stage.failed || a->entries.failed;
+    return a->parse.failed || a->stage.failed || a->entries.failed;
 }
 
 static void put_entry(struct api_answer *a, const stator_event *ev) {
@@ -32,8 +32,7 @@ static void put_entry(struct api_answer *a, const stator_event *ev) {
 }
 
 /* Text on its way; false: a stop string. */
-static bool feed(struct api_answer *a, const struct api_stops *stops, const char *p, size_t n,
-                 const struct api_split_sink *sink) {
+static bool feed(struct api_answer *a, const struct api_stops *stops, const char *p, size_t n) {
     a->decoded += (uint32_t)n;
     for (size_t i = 0; i < n; i++)
         a->characters += ((unsigned char)p[i] & 0xC0) != 0x80;
@@ -41,35 +40,34 @@ static bool feed(struct api_answer *a, const struct api_stops *stops, const char
     const bool goes = api_stop_feed(&a->stop, stops, p, n, &a->stage);
     a->released += (uint32_t)a->stage.n;
     if (a->stage.n > 0)
-        api_split_feed(&a->split, sink, a->stage.p, a->stage.n);
-    return goes;
+        chat_parse_feed(&a->parse, a->stage.p, a->stage.n);
+    return goes && !a->parse.over;
 }
 
 bool api_answer_token(struct api_answer *a, struct api_tokens *tokens, const struct api_stops *stops,
-                      const stator_event *ev, const struct api_split_sink *sink) {
+                      const stator_event *ev) {
     size_t n = 0;
     a->n_tokens++;
     if (a->logprobs)
         put_entry(a, ev);
     const char *p = api_token_next(tokens, &a->decoder, ev->token, &n);
-    const bool goes = feed(a, stops, p, n, sink);
+    const bool goes = feed(a, stops, p, n);
     if (!goes)
-        api_split_end(&a->split, sink);
+        chat_parse_end(&a->parse);
     return goes;
 }
 
-void api_answer_end(struct api_answer *a, struct api_tokens *tokens, const struct api_stops *stops,
-                    const struct api_split_sink *sink) {
+void api_answer_end(struct api_answer *a, struct api_tokens *tokens, const struct api_stops *stops) {
     size_t n = 0;
     const char *p = api_token_next(tokens, &a->decoder, -1, &n);
-    if (feed(a, stops, p, n, sink)) {
+    if (feed(a, stops, p, n)) {
         a->stage.n = 0;
         api_stop_flush(&a->stop, &a->stage);
         a->released += (uint32_t)a->stage.n;
         if (a->stage.n > 0)
-            api_split_feed(&a->split, sink, a->stage.p, a->stage.n);
+            chat_parse_feed(&a->parse, a->stage.p, a->stage.n);
     }
-    api_split_end(&a->split, sink);
+    chat_parse_end(&a->parse);
 }
 
 struct api_entry api_answer_entry(const char *entries, size_t *at, stator_logprob top[STATOR_TOP_LOGPROBS]) {

@@ -2,7 +2,7 @@
 #ifndef STATOR_SERVER_API_ANSWER_H
 #define STATOR_SERVER_API_ANSWER_H
 
-#include "server/openai/api_split.h"
+#include "chat/chat_parse.h"
 #include "server/openai/api_stop.h"
 #include "server/openai/api_token.h"
 
@@ -17,8 +17,8 @@ struct api_entry {
 struct api_answer {
     stator_decoder decoder;
     struct api_stop stop;
-    struct api_split split;
-    struct api_text stage;        /* let go by stop, on its way to split */
+    struct chat_parse parse;
+    struct api_text stage;        /* let go by stop, on its way to parse */
     uint32_t decoded, characters; /* of the text so far, with what is held back */
     uint32_t released;            /* bytes that passed `stop` */
     struct api_text entries;      /* struct api_entry and its kin, in order */
@@ -26,15 +26,14 @@ struct api_answer {
     bool logprobs;
 };
 
-/* style NULL: text alone. What it points to must stay. */
-void api_answer_begin(struct api_answer *a, const struct api_style *style, bool thinks, bool tools,
-                      const struct api_string_params *strings, bool logprobs);
-/* A token event. False: the text has ended at a stop string. */
+/* form NULL: text alone. What form, types and sink point to must stay. */
+void api_answer_begin(struct api_answer *a, const struct chat_form *form, bool thinks, bool tools,
+                      const struct chat_types *types, const struct chat_sink *sink, bool logprobs);
+/* A token event. False: the text has ended, at a stop string or where the model ends its turn. */
 bool api_answer_token(struct api_answer *a, struct api_tokens *tokens, const struct api_stops *stops,
-                      const stator_event *ev, const struct api_split_sink *sink);
+                      const stator_event *ev);
 /* The model has ended: what was held back comes out. */
-void api_answer_end(struct api_answer *a, struct api_tokens *tokens, const struct api_stops *stops,
-                    const struct api_split_sink *sink);
+void api_answer_end(struct api_answer *a, struct api_tokens *tokens, const struct api_stops *stops);
 /* Bytes of entries whose tokens' text has come out (all of it began in front of a stop string). */
 size_t api_answer_told(const struct api_answer *a, bool ended);
 bool api_answer_failed(const struct api_answer *a); /* no memory */

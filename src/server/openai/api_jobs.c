@@ -15,14 +15,6 @@
 #define PING_LATER  (5 * SECOND) /* and with tokens of which nothing could be told yet, that it lives */
 #define PIECE_BYTES 4096         /* of text in an event */
 
-static void put_call(void *context, const struct api_call *call);
-static void put_content(void *context, const char *p, size_t n);
-static void put_reasoning(void *context, const char *p, size_t n);
-
-static struct api_split_sink sink_of(struct api_choice *c) {
-    return (struct api_split_sink){put_content, put_reasoning, put_call, c};
-}
-
 static struct api_choice **bucket(struct api *api, uint64_t request) {
     return &api->buckets[request % API_BUCKETS];
 }
@@ -65,9 +57,10 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, st
     job->one_call = r->one_call;
     job->tools = r->tools;
     job->stops = r->stops;
-    job->strings.names = r->strings;
+    job->type_rows = r->types;
+    job->types = (struct chat_types){.rows = r->types.p, .n = r->types.n};
     r->stops = NULL;
-    r->strings = (struct api_text){0};
+    r->types = (struct api_text){0};
     job->n = r->n;
     job->n_choices = n_choices;
     const uint64_t seeds[2] = {api->salt, ++api->n_made};
@@ -85,17 +78,13 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, st
     return job;
 }
 
-void api_jobs_begin(struct api_choice *c) {
-    const struct api_job_state *job = c->job;
-    api_answer_begin(&c->answer, job->endpoint == API_CHAT ? &job->api->model.style : NULL, job->thinks,
-                     job->tools, &job->strings, c->answer.logprobs);
-}
-
 static void free_choice(struct api_choice *c) {
     api_answer_free(&c->answer);
     api_text_free(&c->content);
     api_text_free(&c->reasoning);
     api_text_free(&c->calls);
+    api_text_free(&c->call_texts);
+    api_text_free(&c->arguments);
 }
 
 void api_jobs_settle(struct api_job_state *job) {
@@ -110,7 +99,7 @@ void api_jobs_settle(struct api_job_state *job) {
     for (uint32_t i = 0; i < job->n_choices; i++)
         free_choice(&job->choices[i]);
     edge_pool_free(job->stops);
-    api_text_free(&job->strings.names);
+    api_text_free(&job->type_rows);
     api_text_free(&job->out);
     edge_pool_free(job);
 }
@@ -224,28 +213,37 @@ static void carry_on(struct api_job_state *job, const struct api_choice *c) {
     if (job->x == NULL)
         return;
     if (job->out.failed || api_answer_failed(&c->answer) || c->content.failed || c->reasoning.failed ||
-        c->calls.failed)
+        c->calls.failed || c->call_texts.failed || c->arguments.failed)
         api_jobs_fail(job, 503, NULL, "the server's memory (server.memory) has no room for the answer");
     else
         flush(job);
 }
 
-/* Pieces of an answer: into the stream as events, or kept for the whole answer. */
-static void put_piece(struct api_choice *c, enum api_piece piece, const char *p, size_t n) {
-    struct api_job_state *job = c->job;
-    if (!job->stream) {
-        api_text_put(piece == API_PIECE_REASONING ? &c->reasoning : &c->content, p, n);
-        return;
-    }
+/* Text as events, none of which is long. */
+static void put_events(struct api_choice *c, enum api_piece piece, const char *p, size_t n) {
     while (n > 0) {
         size_t part = n < PIECE_BYTES ? n : PIECE_BYTES;
         while (part < n && part > 0 && ((unsigned char)p[part] & 0xC0) == 0x80)
             part--; /* between characters */
         part = part == 0 ? n : part;
-        api_reply_event(&job->out, c, piece, p, part, NULL, 0);
+        api_reply_event(&c->job->out, c, piece, p, part);
         p += part;
         n -= part;
     }
+}
+
+/* What came of a call's arguments, in small pieces, becomes an event. */
+static void tell_arguments(struct api_choice *c) {
+    put_events(c, API_PIECE_ARGUMENTS, c->arguments.p, c->arguments.n);
+    c->arguments.n = 0;
+}
+
+/* Pieces of an answer: into the stream as events, or kept for the whole answer. */
+static void put_piece(struct api_choice *c, enum api_piece piece, const char *p, size_t n) {
+    if (c->job->stream)
+        put_events(c, piece, p, n);
+    else
+        api_text_put(piece == API_PIECE_REASONING ? &c->reasoning : &c->content, p, n);
 }
 
 static void put_content(void *context, const char *p, size_t n) {
@@ -256,28 +254,48 @@ static void put_reasoning(void *context, const char *p, size_t n) {
     put_piece(context, API_PIECE_REASONING, p, n);
 }
 
-static void put_call(void *context, const struct api_call *call) {
+static void put_call(void *context, const char *name, size_t n) {
     struct api_choice *c = context;
-    if (c->job->one_call && c->n_calls > 0)
+    if (c->calls_over)
+        return;
+    c->n_calls++;
+    if (c->job->stream) {
+        api_reply_event(&c->job->out, c, API_PIECE_CALL, name, n);
+        return;
+    }
+    const struct api_call call = {
+        .name = c->call_texts.n, .name_length = n, .arguments = c->call_texts.n + n};
+    api_text_put(&c->call_texts, name, n);
+    api_text_put(&c->calls, (const char *)&call, sizeof call);
+}
+
+static void put_arguments(void *context, const char *p, size_t n) {
+    struct api_choice *c = context;
+    if (!c->calls_over)
+        api_text_put(c->job->stream ? &c->arguments : &c->call_texts, p, n);
+}
+
+static void end_call(void *context) {
+    struct api_choice *c = context;
+    if (c->calls_over)
         return;
     if (c->job->stream) {
-        size_t n = call->arguments.n < PIECE_BYTES ? call->arguments.n : 0;
-        api_reply_event(&c->job->out, c, API_PIECE_CALL, call->arguments.p, n, call->name.p, call->name.n);
-        while (n < call->arguments.n) {
-            size_t part = call->arguments.n - n < PIECE_BYTES ? call->arguments.n - n : PIECE_BYTES;
-            while (n + part < call->arguments.n &&
-                   ((unsigned char)call->arguments.p[n + part] & 0xC0) == 0x80)
-                part--;
-            api_reply_event(&c->job->out, c, API_PIECE_CALL, call->arguments.p + n, part, NULL, 0);
-            n += part;
-        }
-    } else {
-        api_text_put(&c->calls, call->name.p, call->name.n);
-        api_text_put(&c->calls, "", 1);
-        api_text_put(&c->calls, call->arguments.p, call->arguments.n);
-        api_text_put(&c->calls, "", 1);
+        tell_arguments(c);
+    } else if (!c->calls.failed) {
+        char *last = c->calls.p + c->calls.n - sizeof(struct api_call);
+        struct api_call call;
+        memcpy(&call, last, sizeof call);
+        call.arguments_length = c->call_texts.n - call.arguments;
+        memcpy(last, &call, sizeof call);
     }
-    c->n_calls++;
+    c->calls_over = c->job->one_call;
+}
+
+void api_jobs_begin(struct api_choice *c) {
+    const struct api_job_state *job = c->job;
+    c->sink = (struct chat_sink){put_content, put_reasoning, put_call, put_arguments, end_call, c};
+    api_answer_begin(&c->answer, job->endpoint == API_CHAT ? &job->api->model.form : NULL, job->thinks,
+                     job->tools, &job->types, &c->sink, c->answer.logprobs);
 }
 
 void api_jobs_put(struct api_choice *c, const char *p, size_t n) {
@@ -291,16 +309,20 @@ static void stop(struct api_choice *c) {
     stator_cancel(c->job->api->engine, c->request);
 }
 
+/* A chat's stream begins with it. */
+static void tell_role(struct api_choice *c) {
+    if (c->job->stream && c->job->endpoint == API_CHAT && c->answer.n_tokens == 0)
+        api_reply_event(&c->job->out, c, API_PIECE_ROLE, NULL, 0);
+}
+
 static void on_token(struct api_choice *c, const stator_event *ev) {
     struct api_job_state *job = c->job;
     if (job->x == NULL || c->stopped)
         return;
-    if (job->stream && job->endpoint == API_CHAT && c->answer.n_tokens == 0)
-        api_reply_event(&job->out, c, API_PIECE_ROLE, NULL, 0, NULL, 0);
-    const struct api_split_sink sink = sink_of(c);
-    if (!api_answer_token(&c->answer, &job->api->tokens, job->stops, ev, &sink) ||
-        (job->one_call && c->n_calls > 0))
+    tell_role(c);
+    if (!api_answer_token(&c->answer, &job->api->tokens, job->stops, ev) || c->calls_over)
         stop(c);
+    tell_arguments(c);
     carry_on(job, c);
 }
 
@@ -327,18 +349,16 @@ static void complete(struct api_job_state *job) {
 
 static void finish(struct api_choice *c, const stator_event *ev) {
     struct api_job_state *job = c->job;
-    const struct api_split_sink sink = sink_of(c);
     if (!c->stopped) {
-        if (job->stream && job->endpoint == API_CHAT && c->answer.n_tokens == 0)
-            api_reply_event(&job->out, c, API_PIECE_ROLE, NULL, 0, NULL, 0);
-        api_answer_end(&c->answer, &job->api->tokens, job->stops, &sink);
+        tell_role(c);
+        api_answer_end(&c->answer, &job->api->tokens, job->stops);
     }
     c->finish = ev->reason == STATOR_REASON_LENGTH && !c->stopped && !c->answer.stop.hit ? API_FINISH_LENGTH
                                                                                          : API_FINISH_STOP;
     if (c->n_calls > 0 && c->finish == API_FINISH_STOP)
         c->finish = API_FINISH_CALLS;
     if (job->stream)
-        api_reply_event(&job->out, c, API_PIECE_END, NULL, 0, NULL, 0);
+        api_reply_event(&job->out, c, API_PIECE_END, NULL, 0);
     job->n_done++;
     if (job->n_done == job->n_choices && !job->out.failed && !api_answer_failed(&c->answer))
         complete(job);

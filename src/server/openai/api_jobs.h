@@ -19,6 +19,12 @@
 
 enum api_finish { API_FINISH_NONE, API_FINISH_STOP, API_FINISH_LENGTH, API_FINISH_CALLS };
 
+/* A call of a whole answer: bytes of call_texts. */
+struct api_call {
+    size_t name, name_length;
+    size_t arguments, arguments_length; /* JSON, with numbers as the model wrote them */
+};
+
 struct api_choice {
     struct api_job_state *job;
     struct api_choice *next; /* of its bucket */
@@ -28,8 +34,13 @@ struct api_choice {
     bool stopped; /* its text is complete, its request is cancelled */
     bool done;
     enum api_finish finish;
-    uint32_t n_calls;                          /* told */
-    struct api_text content, reasoning, calls; /* of whole answers; calls: id, name and arguments with NULs */
+    struct chat_sink sink;
+    uint32_t n_calls;                   /* begun */
+    bool calls_over;                    /* the only call that the client wants has ended */
+    struct api_text arguments;          /* of a stream: of the call under way, not yet in an event */
+    struct api_text content, reasoning; /* of whole answers, */
+    struct api_text calls;              /* and their struct api_call, */
+    struct api_text call_texts;         /* whose texts these are */
     stator_event end;
 };
 
@@ -46,7 +57,8 @@ struct api_job_state {
     bool complete; /* all of the answer is in out */
     bool held;
     struct api_stops *stops;
-    struct api_string_params strings;
+    struct api_text type_rows; /* that `types` points to */
+    struct chat_types types;
     struct api_text out; /* of the stream: not yet written */
     uint64_t started_ns, wrote_ns;
     uint32_t n, n_choices, n_done;

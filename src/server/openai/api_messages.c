@@ -4,6 +4,7 @@
 #include "server/openai/api_request.h"
 
 #include "chat/chat_json.h"
+#include "chat/chat_types.h"
 #include "server/openai/api_json.h"
 
 #include <stdarg.h>
@@ -235,19 +236,6 @@ static bool read_messages(struct api_reader *r, const json_t *messages, struct l
     return true;
 }
 
-/* The parameters that are texts: calls in XML don't tell texts from numbers. */
-static void note_strings(struct api_reader *r, const char *function, const json_t *parameters) {
-    const char *name;
-    json_t *schema;
-    json_object_foreach(json_object_get(parameters, "properties"), name, schema) {
-        const char *type = json_string_value(json_object_get(schema, "type"));
-        if (type == NULL || strcmp(type, "string") != 0)
-            continue;
-        api_text_put(&r->out->strings, function, strlen(function) + 1);
-        api_text_put(&r->out->strings, name, strlen(name) + 1);
-    }
-}
-
 static bool read_tool(struct api_reader *r, size_t index, const json_t *tool) {
     static const char *const inner[] = {"name", "description", "parameters", "strict", NULL};
     char param[PARAM];
@@ -273,9 +261,11 @@ static bool read_tool(struct api_reader *r, size_t index, const json_t *tool) {
         return api_failure_set(
             r->why, 400, param,
             "%s.function.strict can't be honoured: answers are not constrained to a grammar", param);
-    note_strings(r, name, parameters);
-    return !r->out->strings.failed ||
-           api_failure_set(r->why, 503, NULL, "the server's memory has no room for the tools now");
+    return true;
+}
+
+static void put_types(void *context, const char *p, size_t n) {
+    api_text_put(context, p, n);
 }
 
 /* Tools for the template; *use: there are some, and the model may call them. */
@@ -292,11 +282,14 @@ static bool read_tools(struct api_reader *r, const json_t *body, const json_t *t
     for (size_t i = 0; i < json_array_size(tools); i++)
         if (!read_tool(r, i, json_array_get(tools, i)))
             return false;
+    chat_types_write(tools, put_types, &r->out->types);
+    if (r->out->types.failed)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the tools now");
     *use = json_array_size(tools) > 0 && (choice == NULL || strcmp(choice, "none") != 0);
-    if (*use && !r->model->style.uses_tools)
+    if (*use && !r->model->form.uses_tools)
         return api_failure_set(r->why, 400, "tools",
                                "tools can't be honoured: the model's chat template has none");
-    if (*use && r->out->endpoint == API_CHAT && r->model->style.calls == API_CALLS_UNKNOWN)
+    if (*use && r->out->endpoint == API_CHAT && r->model->form.tags.syntax == CHAT_UNKNOWN)
         return api_failure_set(
             r->why, 400, "tools",
             "tools can't be honoured: how the model's chat template writes calls is not known here");
@@ -304,8 +297,9 @@ static bool read_tools(struct api_reader *r, const json_t *body, const json_t *t
 }
 
 static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variables) {
-    static const char *const ours[] = {"messages",  "tools",     "documents", "add_generation_prompt",
-                                       "bos_token", "eos_token", NULL};
+    static const char *const ours[] = {
+        "messages",  "tools",     "xml_tools", "documents", "add_generation_prompt",
+        "bos_token", "eos_token", NULL};
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     json_t *thinking = json_object_get(body, "enable_thinking"),
            *effort = json_object_get(body, "reasoning_effort");
@@ -327,7 +321,7 @@ static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variab
     if (given(effort)) {
         if (!chat_json_is_text(effort))
             return fail(r, "reasoning_effort", effort, "a text");
-        if (!r->model->style.uses_effort)
+        if (!r->model->form.uses_effort)
             return api_failure_set(
                 r->why, 400, "reasoning_effort",
                 "reasoning_effort can't be honoured: the model's chat template does not know it");
@@ -359,7 +353,7 @@ bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept) 
         !read_kwargs(r, body, variables))
         return false;
     if (use)
-        json_object_set(variables, "tools", tools);
+        json_object_set(variables, m->form.tools_name, tools);
     r->out->tools = use;
     for (int i = 0; i < (l.calls ? API_VARIANTS : 1); i++) {
         json_t *one = json_copy(variables);

@@ -57,7 +57,7 @@ static stator_status read_model(struct api *api, stator_error *e) {
     if (t.file[0] != '\0')
         st = read_file(api, t.file, e);
     if (st == STATOR_OK && m->source != NULL)
-        api_style_find(m->source, m->source_length, &m->style);
+        st = api_form_find(m, e);
     return st;
 }
 
@@ -81,7 +81,7 @@ stator_status api_open(struct server *s, stator_error *e) {
     (void)localtime_r(&seconds, &local);
     stator_status st = read_model(api, e);
     if (st == STATOR_OK)
-        st = api_token_open(&api->tokens, s->engine, &api->model.style, e);
+        st = api_token_open(&api->tokens, s->engine, &api->model.form, e);
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)
         st = error_set(e, STATOR_DOES_NOT_FIT, "server.memory has no room for the ids of a prompt: raise it");

@@ -12,8 +12,6 @@ struct piece {
     enum api_piece kind;
     const char *p;
     size_t n;
-    const char *name; /* of a call's first event */
-    size_t name_length;
     size_t entries; /* bytes of log probabilities that go with it */
 };
 
@@ -199,6 +197,26 @@ static void put_finish(struct json *j, enum api_finish finish) {
         json_put_string(j, "finish_reason", api_reply_finish(finish));
 }
 
+static void put_call_delta(struct json *j, const struct piece *e) {
+    const bool begins = e->kind == API_PIECE_CALL;
+    json_open_array(j, "tool_calls");
+    json_open_object(j, NULL);
+    json_put_u64(j, "index", e->choice->n_calls - 1);
+    if (begins) {
+        char id[48];
+        api_reply_call_id(e->choice, e->choice->n_calls - 1, id);
+        json_put_string(j, "id", id);
+        json_put_string(j, "type", "function");
+    }
+    json_open_object(j, "function");
+    if (begins)
+        json_put_string_n(j, "name", e->p, e->n);
+    json_put_string_n(j, "arguments", begins ? "" : e->p, begins ? 0 : e->n);
+    json_close(j);
+    json_close(j);
+    json_close(j);
+}
+
 static void put_delta(struct json *j, const struct piece *e) {
     json_open_object(j, "delta");
     switch (e->kind) {
@@ -213,22 +231,8 @@ static void put_delta(struct json *j, const struct piece *e) {
         json_put_string_n(j, "reasoning_content", e->p, e->n);
         break;
     case API_PIECE_CALL:
-        json_open_array(j, "tool_calls");
-        json_open_object(j, NULL);
-        json_put_u64(j, "index", e->choice->n_calls);
-        if (e->name != NULL) {
-            char id[48];
-            api_reply_call_id(e->choice, e->choice->n_calls, id);
-            json_put_string(j, "id", id);
-            json_put_string(j, "type", "function");
-        }
-        json_open_object(j, "function");
-        if (e->name != NULL)
-            json_put_string_n(j, "name", e->name, e->name_length);
-        json_put_string_n(j, "arguments", e->p, e->n);
-        json_close(j);
-        json_close(j);
-        json_close(j);
+    case API_PIECE_ARGUMENTS:
+        put_call_delta(j, e);
         break;
     case API_PIECE_END:
         break;
@@ -267,8 +271,8 @@ static void put_event(struct api_text *out, void (*build)(struct json *j, const 
 }
 
 void api_reply_event(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p,
-                     size_t n, const char *name, size_t name_length) {
-    struct piece e = {.choice = c, .kind = piece, .p = p, .n = n, .name = name, .name_length = name_length};
+                     size_t n) {
+    struct piece e = {.choice = c, .kind = piece, .p = p, .n = n};
     if (piece != API_PIECE_ROLE)
         e.entries = api_answer_told(&c->answer, piece == API_PIECE_END);
     put_event(out, build_event, &e);
@@ -321,19 +325,18 @@ static void put_message(struct json *j, const struct api_choice *c) {
         json_put_string_n(j, "reasoning_content", c->reasoning.p, c->reasoning.n);
     json_put_null(j, "refusal");
     if (c->n_calls > 0) {
-        const char *p = c->calls.p;
         json_open_array(j, "tool_calls");
         for (uint32_t i = 0; i < c->n_calls; i++) {
+            struct api_call call;
+            memcpy(&call, c->calls.p + i * sizeof call, sizeof call);
             char id[48];
             api_reply_call_id(c, i, id);
             json_open_object(j, NULL);
             json_put_string(j, "id", id);
             json_put_string(j, "type", "function");
             json_open_object(j, "function");
-            json_put_string(j, "name", p);
-            p += strlen(p) + 1;
-            json_put_string(j, "arguments", p);
-            p += strlen(p) + 1;
+            json_put_string_n(j, "name", c->call_texts.p + call.name, call.name_length);
+            json_put_string_n(j, "arguments", c->call_texts.p + call.arguments, call.arguments_length);
             json_close(j);
             json_close(j);
         }

@@ -4,11 +4,18 @@
 
 #include "server/openai/api_jobs.h"
 
-enum api_piece { API_PIECE_ROLE, API_PIECE_CONTENT, API_PIECE_REASONING, API_PIECE_CALL, API_PIECE_END };
+enum api_piece {
+    API_PIECE_ROLE,
+    API_PIECE_CONTENT,
+    API_PIECE_REASONING,
+    API_PIECE_CALL,      /* the name of the choice's newest call, */
+    API_PIECE_ARGUMENTS, /* and more of its arguments */
+    API_PIECE_END
+};
 
-/* One event of a stream: data: {..}. CALL: the name is there in a call's first event. */
+/* One event of a stream: data: {..}. */
 void api_reply_event(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p,
-                     size_t n, const char *name, size_t name_length);
+                     size_t n);
 void api_reply_usage_event(struct api_text *out, const struct api_job_state *job);
 void api_reply_error_event(struct api_text *out, int status, const char *message);
 /* The whole answer. */

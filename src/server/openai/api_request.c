@@ -134,7 +134,7 @@ void api_request_free(struct api_request *r) {
     api_request_drop_json(r);
     edge_pool_free(r->stops);
     edge_pool_free(r->bias);
-    api_text_free(&r->strings);
+    api_text_free(&r->types);
     *r = (struct api_request){0};
 }
 

@@ -7,7 +7,7 @@
 #define STATOR_SERVER_API_REQUEST_H
 
 #include "server/openai/api_stop.h"
-#include "server/openai/api_style.h"
+#include "chat/chat_form.h"
 #include "stator.h"
 
 #include <stdatomic.h>
@@ -27,7 +27,7 @@ struct api_model {
     size_t source_length;
     const char *bos, *eos; /* texts of these tokens; NULL: the model has none */
     size_t bos_length, eos_length;
-    struct api_style style;
+    struct chat_form form; /* how its answers are read, and its history is written */
     uint32_t context, vocab;
     uint32_t default_max_tokens;
     size_t idle;            /* bytes that a template can have while nobody else is served */
@@ -55,7 +55,7 @@ struct api_request {
     stator_sampling sampling;                   /* logit_bias points to bias */
     stator_logit_bias *bias;
     struct api_stops *stops; /* NULL: none */
-    struct api_text strings; /* parameters of tools that are texts (api_calls.h) */
+    struct api_text types;   /* of the tools' parameters: rows of chat_types.h */
     json_t *kept;            /* owns all JSON that follows */
     const json_t *body;
     const json_t *prompt; /* COMPLETION: a text, an array of texts, of ids, or of arrays of ids */
@@ -64,6 +64,10 @@ struct api_request {
      * template takes counts; NULL: there is none. */
     const json_t *variables[API_VARIANTS];
 };
+
+/* api_form.c: finds model->form by rendering the template. Before the weights are loaded: takes
+ * CHAT_FORM_BYTES from the system and gives them back. */
+stator_status api_form_find(struct api_model *model, stator_error *e);
 
 /* False: *why says it, and nothing needs freeing. */
 bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, const struct api_model *model,

@@ -22,7 +22,7 @@ static bool take_prompt(struct api *api, const struct api_request *r, uint32_t p
     bool ok = true;
     if (r->endpoint == API_CHAT) {
         ok = api_prompt_render(&api->model, r, api->first == api->last, &rendered, why);
-        *thinks = ok && api_style_thinks(&api->model.style, rendered.p, rendered.n);
+        *thinks = ok && chat_form_thinks(&api->model.form, rendered.p, rendered.n);
         ok = ok &&
              api_prompt_ids(api->engine, rendered.p, rendered.n, false, api->ids, api->model.context, n, why);
         api_text_free(&rendered);

@@ -62,6 +62,14 @@ void api_text_drop(struct api_text *t, size_t n) {
     t->n -= n;
 }
 
+void *api_text_resize(void *context, void *p, size_t n) {
+    (void)context;
+    if (n > 0)
+        return edge_pool_resize(p, n);
+    edge_pool_free(p);
+    return NULL;
+}
+
 void api_text_free(struct api_text *t) {
     edge_pool_free(t->p);
     *t = (struct api_text){0};

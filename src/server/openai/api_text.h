@@ -23,5 +23,7 @@ void api_text_json(struct api_text *t, void (*build)(struct json *j, const void 
 /* Removes the first n bytes. */
 void api_text_drop(struct api_text *t, size_t n);
 void api_text_free(struct api_text *t); /* empty afterwards */
+/* The pool as chat_parse.h wants it: n of 0 frees. No context. */
+void *api_text_resize(void *context, void *p, size_t n);
 
 #endif

@@ -24,28 +24,26 @@ static stator_status make_piece(struct api_tokens *t, stator_error *e) {
     }
 }
 
-stator_status api_token_open(struct api_tokens *t, stator *engine, const struct api_style *style,
+stator_status api_token_open(struct api_tokens *t, stator *engine, const struct chat_form *form,
                              stator_error *e) {
-    const char *const names[API_MARKERS] = {style->think_open, style->think_close, style->calls_open,
-                                            style->calls_close};
+    const char *names[CHAT_FORM_MARKS];
+    const size_t n_names = chat_form_marks(form, names);
     *t = (struct api_tokens){.engine = engine};
     stator_status st = make_piece(t, e);
-    for (int i = 0; i < API_MARKERS && st == STATOR_OK; i++) {
-        const size_t length = names[i] != NULL ? strlen(names[i]) : 0;
+    for (size_t i = 0; i < n_names && st == STATOR_OK; i++) {
         int32_t id = -1;
         size_t n = 0;
         /* More than one token: the name is spelt, and needs no help. */
-        if (length == 0 || stator_tokenize(engine, names[i], length, 0, 1, &id, 1, &n, NULL) != STATOR_OK ||
-            n != 1)
-            id = -1;
-        t->markers[i] = id;
+        if (stator_tokenize(engine, names[i], strlen(names[i]), 0, 1, &id, 1, &n, NULL) == STATOR_OK &&
+            n == 1)
+            t->markers[t->n_markers++] = id;
     }
     return st;
 }
 
 const char *api_token_next(struct api_tokens *t, stator_decoder *decoder, int32_t id, size_t *n) {
     bool marker = false;
-    for (int i = 0; i < API_MARKERS && id >= 0; i++)
+    for (uint32_t i = 0; i < t->n_markers && id >= 0; i++)
         marker = marker || t->markers[i] == id;
     stator_status st = stator_decode(t->engine, decoder, id, marker, t->piece, t->piece_capacity, n, NULL);
     CHECK(st == STATOR_OK); /* the engine's own token, and room was measured */

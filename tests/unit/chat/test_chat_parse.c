@@ -286,6 +286,8 @@ static const struct one cases[] = {
      "R(a<b)T(Yes.)"},
     {family_harmony, false, false, "<|channel|>final<|message|>Yes", "T(Yes)"},
     {family_harmony, false, false, "Just text.", "T(Just text.)"},
+    {family_harmony, false, false, "<|channel|>analysis<|message|>a<|end|><|start|>assistant", "R(a)"},
+    {family_harmony, false, false, "to=be or not", "T(to=be or not)"},
     {family_harmony, false, true, "<|channel|>commentary to=functions.f<|message|><|call|>", "C(f {})"},
     {family_harmony, false, true, "<|channel|>commentary to=functions.f<|message|>{\"a\": [1",
      "C(f {\"a\": [1]})"},

@@ -1,14 +1,15 @@
 /* Bodies of requests: what is taken, what is refused and by which name, and that nothing is left behind. */
 #include "testing.h"
 
+#include "chat_families.h"
 #include "chat/chat_json.h"
+#include "chat/chat_types.h"
 #include "server/openai/api_request.h"
 #include "server/http/edge_pool.h"
 
 #define BYTES (8u << 20)
 
-static const char template[] =
-    "{% if tools %}<tool_call></tool_call>{% endif %}{{ messages }} {{ reasoning_effort }}";
+static const char template[] = CHAT_FAMILIES_HERMES "{# reasoning_effort #}";
 static struct api_model model = {.name = "demo",
                                  .source = template,
                                  .source_length = sizeof template - 1,
@@ -26,8 +27,7 @@ static int open_pool(void **state) {
         return -1;
     edge_pool_init(memory, BYTES);
     edge_pool_serve_libraries();
-    api_style_find(model.source, model.source_length, &model.style);
-    return 0;
+    return api_form_find(&model, NULL) == STATOR_OK ? 0 : -1;
 }
 
 static size_t used(void) {
@@ -239,7 +239,7 @@ static void bounds(void **state) {
     assert_false(api_request_read(API_CHAT, "{" USER "}", sizeof "{" USER "}" - 1, &without, &r, &why));
     assert_non_null(strstr(why.text, "chat.template"));
     struct api_model plain = model;
-    api_style_find("{{ messages }}", 14, &plain.style);
+    plain.form = (struct chat_form){.uses_tools = false};
     static const char tools[] =
         "{" USER ", \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}";
     assert_false(api_request_read(API_CHAT, tools, sizeof tools - 1, &plain, &r, &why));
@@ -408,8 +408,8 @@ static void templates_get_what_they_expect(void **state) {
         check_json(json_object_get(v, "k"), "[1]");
         assert_int_equal(json_array_size(json_object_get(v, "tools")), 1);
     }
-    assert_int_equal(r.strings.n, 4);
-    assert_memory_equal(r.strings.p, "f\0s", 4);
+    const struct chat_types types = {r.types.p, r.types.n};
+    assert_int_equal(chat_types_find(&types, "f", "s", 1), CHAT_TYPE_STRING);
     api_request_free(&r);
     assert_int_equal(used(), before);
 }

@@ -1,5 +1,6 @@
 /* OpenAI's API over an engine that says what the test wants: calls of tools, reasoning, failures, in tokens
  * of any size, streamed and whole. Nothing of the real engine is linked. */
+#include "chat_families.h"
 #include "fake_http.h"
 
 #include "base/clock.h"
@@ -241,10 +242,8 @@ static void ask(struct http_exchange *x, const char *fields) {
     assert_true(x->over);
 }
 
-static const char qwen[] =
-    "{% if tools %}<tool_call>..</tool_call>{% endif %}{{ messages[0].content }}{# </think> #}";
-static const char opens[] = "{% if tools %}<tool_call>..</tool_call>{% endif %}{# </think> #}<think>\n";
-static const char llama[] = "{{ tools }}{\"name\": .., \"parameters\": ..}";
+static const char opens[] = "{{ tools }}{{ messages[0].content }}{# <tool_call> </tool_call> \"name\" "
+                            "\"arguments\" </think> #}<think>\n";
 
 struct one {
     const char *template, *fields, *text;
@@ -253,35 +252,44 @@ struct one {
 };
 
 static const struct one cases[] = {
-    {qwen, "", "plain \xC3\xA9\xE4\xB8\xAD text\n", STATOR_REASON_EOS, "plain \xC3\xA9\xE4\xB8\xAD text\n",
-     "", "", "stop"},
-    {qwen, "",
+    {family_hermes, "", "plain \xC3\xA9\xE4\xB8\xAD text\n", STATOR_REASON_EOS,
+     "plain \xC3\xA9\xE4\xB8\xAD text\n", "", "", "stop"},
+    {family_hermes, "",
      "<think>\nhm\n</think>\n\nYes.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": "
      "\"\xC3\xA9\"}}\n</tool_call>",
      STATOR_REASON_EOS, "Yes.", "hm", "|f {\"a\": \"\xC3\xA9\"}", "tool_calls"},
-    {qwen, "",
+    {family_hermes, "",
      "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n<tool_call>{\"name\": \"g\", "
      "\"arguments\": "
      "{\"x\":1}}</tool_call>",
      STATOR_REASON_EOS, "", "", "|f {}|g {\"x\":1}", "tool_calls"},
-    {qwen, ", \"parallel_tool_calls\": false",
+    {family_hermes, ", \"parallel_tool_calls\": false",
      "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n<tool_call>{\"name\": \"g\", "
      "\"arguments\": "
      "{\"x\":1}}</tool_call>",
      STATOR_REASON_EOS, "", "", "|f {}", "tool_calls"},
-    {qwen, ", \"tool_choice\": \"none\"", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
-     STATOR_REASON_EOS, "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", "", "", "stop"},
-    {qwen, "", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\"", STATOR_REASON_LENGTH,
-     "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\"", "", "", "length"},
-    {qwen, "", "<tool_call><function=f><parameter=zip>\n0123\n</parameter></function></tool_call>",
+    {family_hermes, ", \"tool_choice\": \"none\"",
+     "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", STATOR_REASON_EOS,
+     "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", "", "", "stop"},
+    {family_hermes, "", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\"", STATOR_REASON_LENGTH, "", "",
+     "|f {\"a\"}", "length"},
+    {family_qwen, "", "<tool_call><function=f><parameter=zip>\n0123\n</parameter></function></tool_call>",
      STATOR_REASON_EOS, "", "", "|f {\"zip\": \"0123\"}", "tool_calls"},
-    {qwen, ", \"stop\": [\"END\"]", "one ENDless", STATOR_REASON_EOS, "one ", "", "", "stop"},
-    {qwen, ", \"stop\": [\"END\"]", "one EN", STATOR_REASON_LENGTH, "one EN", "", "", "length"},
+    {family_harmony, "",
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>I look."
+     "<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"zip\": "
+     "\"1\"}<|call|>and what a model says after its end",
+     STATOR_REASON_EOS, "I look.", "hm", "|f {\"zip\": \"1\"}", "tool_calls"},
+    {family_harmony, ", \"tool_choice\": \"none\"",
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>",
+     STATOR_REASON_EOS, "Yes.", "hm", "", "stop"},
+    {family_hermes, ", \"stop\": [\"END\"]", "one ENDless", STATOR_REASON_EOS, "one ", "", "", "stop"},
+    {family_hermes, ", \"stop\": [\"END\"]", "one EN", STATOR_REASON_LENGTH, "one EN", "", "", "length"},
     {opens, "", "why\n</think>so", STATOR_REASON_EOS, "so", "why", "", "stop"},
     {opens, ", \"stop\": [\"x\"]", "why x", STATOR_REASON_EOS, "", "why ", "", "stop"},
-    {llama, "", "{\"name\": \"f\", \"parameters\": {\"a\": [1, 2.50]}}", STATOR_REASON_EOS, "", "",
+    {family_llama, "", "{\"name\": \"f\", \"parameters\": {\"a\": [1, 2.50]}}", STATOR_REASON_EOS, "", "",
      "|f {\"a\": [1, 2.50]}", "tool_calls"},
-    {llama, "", "{\"name\": \"f\"}", STATOR_REASON_EOS, "{\"name\": \"f\"}", "", "", "stop"},
+    {family_llama, "", "{\"answer\": 1}", STATOR_REASON_EOS, "{\"answer\": 1}", "", "", "stop"},
 };
 
 static void answers_in_tokens_of_any_size(void **state) {
@@ -324,7 +332,7 @@ static void long_arguments(void **state) {
         n += (size_t)snprintf(expected + n, sizeof expected - n, "%s\"\\u00e9%d\"", i > 0 ? "," : "", i % 10);
     snprintf(text, sizeof text, "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": [%s]}}</tool_call>",
              expected);
-    open_api(qwen);
+    open_api(family_hermes);
     engine.text = text;
     engine.step = 16;
     engine.reason = STATOR_REASON_EOS;
@@ -350,7 +358,7 @@ static void tokens_have_one_name(void **state) {
     static const char *const names[] = {"a", "\"", "bytes:\\xc3", "bytes:\\xa9", "b"};
     struct http_exchange x;
     json_error_t why;
-    open_api(qwen);
+    open_api(family_hermes);
     engine.text = "a\"\xC3\xA9"
                   "b";
     engine.step = 1;
@@ -384,7 +392,7 @@ static void tokens_have_one_name(void **state) {
 static void failures_are_told(void **state) {
     (void)state;
     struct http_exchange x;
-    open_api(qwen);
+    open_api(family_hermes);
     engine.text = "some text";
     engine.step = 2;
     engine.reason = STATOR_REASON_FAILED;
@@ -398,7 +406,8 @@ static void failures_are_told(void **state) {
     assert_null(strstr(x.text, "[DONE]"));
     free(x.text);
     /* A template that refuses. */
-    open_api("{{ raise_exception('no ' ~ messages[0].role) }} tools <tool_call></tool_call>");
+    open_api("{{ raise_exception('no ' ~ messages[0].role) }} tools <tool_call></tool_call> \"name\" "
+             "\"arguments\"");
     ask(&x, "");
     assert_int_equal(x.status, 400);
     assert_non_null(strstr(x.text, "no user"));
@@ -414,7 +423,7 @@ static void a_stream_says_what_it_waits_for(void **state) {
     } told[] = {{{.state = STATOR_WAITING, .n_prompt = 5}, ": waiting for a free place\n\n"},
                 {{.state = STATOR_RUNNING, .n_prompt = 5, .n_computed = 3}, ": prompt 3 of 5 tokens\n\n"},
                 {{.state = STATOR_RUNNING, .n_prompt = 5, .n_computed = 5, .n_generated = 1}, ": ping\n\n"}};
-    open_api(qwen);
+    open_api(family_hermes);
     engine.text = "text";
     engine.step = 1;
     engine.reason = STATOR_REASON_EOS;
