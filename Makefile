@@ -54,6 +54,7 @@ Q := $(if $(V),,@)
 # One build directory per compiler and flag set: switching flags never mixes objects.
 FLAG_SET := $(CC) $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(LDFLAGS) $(FUZZ)
 BUILD ?= build/$(notdir $(CC))-$(shell printf '%s' '$(subst ','"'"',$(FLAG_SET))' | cksum | cut -d' ' -f1)
+BUILD := $(BUILD)
 
 SOURCES := $(sort $(filter-out $(if $(CL_MISSING),src/device/level_zero/lz_%) src/device/remote/%,$(shell find src -name '*.c')))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/src/%.o)
@@ -159,7 +160,10 @@ $(SPIRV): %.spv: %.sum
 	$(Q)$(LLVM_SPIRV) --spirv-max-version=1.2 --spirv-ext=+SPV_INTEL_subgroups,+SPV_KHR_integer_dot_product -o $@ $@.bc
 	@rm -f $@.bc
 $(SPIRV:.spv=.sum): %.sum: %.seen ;
-$(SPIRV:.spv=.seen): %.seen: src/kernels/opencl/modules.def Makefile
+$(CL_BUILD)/command: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CLANG_CL) $(CL_FLAGS)' | cmp -s - $@ || echo '$(CLANG_CL) $(CL_FLAGS)' >$@
+$(SPIRV:.spv=.seen): %.seen: src/kernels/opencl/modules.def $(CL_BUILD)/command
 	@mkdir -p $(@D)
 	$(Q)$(call CL_COMMAND,$(*F)) -E -P -MMD -MT $@ -MF $*.d -o $@.text
 	@{ echo "$(call CL_COMMAND,$(*F))"; cat $@.text; } | cksum >$@.sum && rm $@.text
@@ -253,10 +257,14 @@ tests-build: $(ZESIM_IF_POSSIBLE) $(if $(CL_MISSING),,$(BUILD)/count/libze_loade
 $(TESTS): CARRIES = $(NO_MODULES)
 $(GPU_TESTS): CARRIES = $(MODULES)
 $(GPU_TESTS): $(MODULES)
-$(BUILD)/tests/test_%: test_%.c $(NO_MODULES) $(LIBRARY)
+$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(NO_MODULES) $(LIBRARY)
+	$(if $(V),,@echo "  LD $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(CARRIES) $(LIBRARY) -lcmocka $(LIBS)
+# Apart from linking: a change of the library compiles no test again.
+$(TESTS:=.o): $(BUILD)/tests/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP $(ALL_LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(CARRIES) $(LIBRARY) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -Itools -MMD -MP -c -o $@ $<
 
 # A loader that counts calls, in front of the real one (tests/e2e/gpu_capture.sh).
 $(BUILD)/count/libze_loader.so.1: tests/count_loader.c
@@ -277,10 +285,15 @@ $(BUILD)/abort/libze_loader.so.1: src/device/level_zero/lz_calls.h
 	$(Q)sed -n 's/^ *[XY](\(ze[A-Za-z]*\)).*/void \1(void) { __builtin_abort(); }/p' $< | $(CC) -std=c11 -O1 -shared -fPIC -o $@ -x c -
 
 # Each fuzz target is also built as a plain program that replays its corpus.
-$(BUILD)/fuzz/replay_%: tests/fuzz/%.c tests/fuzz/replay.c $(NO_MODULES) $(LIBRARY)
+$(REPLAYS): $(BUILD)/fuzz/replay_%: $(BUILD)/fuzz/replay_%.o $(BUILD)/fuzz/replay.o $(NO_MODULES) $(LIBRARY)
+	$(if $(V),,@echo "  LD $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(BUILD)/fuzz/replay.o $(NO_MODULES) $(LIBRARY) $(LIBS)
+$(REPLAYS:=.o) $(BUILD)/fuzz/replay.o: $(BUILD)/fuzz/%.o:
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(ALL_LDFLAGS) $(TEST_LDFLAGS) -o $@ $< tests/fuzz/replay.c $(NO_MODULES) $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP -c -o $@ $<
+$(BUILD)/fuzz/replay.o: tests/fuzz/replay.c
+$(foreach r,$(REPLAYS),$(eval $r.o: tests/fuzz/$(patsubst replay_%,%,$(notdir $r)).c))
 
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(NO_MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
@@ -351,6 +364,6 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-19s %s\n", $$1, $$2 }' Makefile tools/package/package.mk tools/zesim/zesim.mk tools/zecuda/zecuda.mk
 
--include $(OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:.spv=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/bench_kernels.d
+-include $(OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(LZ_USERS:src/%.c=$(BUILD)/static/%.d) $(SPIRV:.spv=.d) $(TESTS:=.d) $(REPLAYS:=.d) $(BUILD)/fuzz/replay.d $(BUILD)/bench_kernels.d
 
 endif # one goal
