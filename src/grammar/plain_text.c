@@ -2,7 +2,9 @@
 
 #include "grammar/regex_nodes.h"
 
-#define MAX_STATES 2048u /* that are looked at for one answer */
+#define MAX_STATES 256u   /* that are looked at for one answer */
+#define MAX_STEPS  20000u /* of derivations, for one answer */
+#define MAX_DEPTH  32u    /* of nodes inside each other */
 
 /* The first bytes of characters, and what may be their second byte (Unicode, table 3-7). */
 static const struct {
@@ -38,7 +40,16 @@ struct closure {
     struct regex *r;
     uint32_t mark; /* the states are on r->stack from here on */
     bool self;     /* so far all characters lead to the state itself */
+    uint64_t steps;
 };
+
+/* A step that goes on; false: none does, or the search has taken too long. */
+static bool step(struct closure *c, uint32_t state, uint32_t byte, uint32_t *next) {
+    c->r->steps = 0;
+    enum regex_result result = regex_step(c->r, state, (uint8_t)byte, next);
+    c->steps += c->r->steps;
+    return result == REGEX_OK && *next != REGEX_DEAD && c->steps <= MAX_STEPS;
+}
 
 /* A state after a whole character. */
 static bool add(struct closure *c, uint32_t from, uint32_t state) {
@@ -60,7 +71,7 @@ static bool follow(struct closure *c, uint32_t from, uint32_t state, uint8_t fir
         uint32_t next;
         if (b > first && c->r->class_of[b] == c->r->class_of[b - 1])
             continue;
-        if (regex_step(c->r, state, (uint8_t)b, &next) != REGEX_OK || next == REGEX_DEAD)
+        if (!step(c, state, b, &next))
             return false;
         if (more > 0 ? !follow(c, from, next, 0x80, 0xBF, more - 1) : !add(c, from, next))
             return false;
@@ -74,7 +85,7 @@ static bool follow_all(struct closure *c, uint32_t state) {
             uint32_t next;
             if (b > leads[i].first && c->r->class_of[b] == c->r->class_of[b - 1])
                 continue;
-            if (regex_step(c->r, state, (uint8_t)b, &next) != REGEX_OK || next == REGEX_DEAD)
+            if (!step(c, state, b, &next))
                 return false;
             if (leads[i].length == 1 ? !add(c, state, next)
                                      : !follow(c, state, next, leads[i].second_first, leads[i].second_last,
@@ -103,21 +114,101 @@ static bool find_all(struct regex *r, uint32_t state) {
     return all;
 }
 
-static bool counts_characters(const struct regex *r, uint32_t state) {
+/* Characters of a string that may yet come: *most of them. */
+static bool counts_characters(const struct regex *r, uint32_t state, uint32_t *most) {
     const struct regex_node *x = &r->nodes[state];
     if (x->kind == REGEX_KIND_CONCAT)
         x = &r->nodes[x->a];
-    return x->kind == REGEX_KIND_REPEAT && x->a == r->plain_char && x->hi >= PLAIN_TEXT_SHORT;
+    *most = x->hi;
+    return r->plain_char != REGEX_DEAD && x->kind == REGEX_KIND_REPEAT && x->a == r->plain_char;
 }
 
-enum plain_text plain_text_of(struct regex *r, uint32_t state) {
+/* What follows the repetition begins with a quote. */
+static bool ends_with_quote(const struct regex *r, uint32_t state) {
+    const struct regex_node *x = &r->nodes[r->nodes[state].b];
+    if (r->nodes[state].kind != REGEX_KIND_CONCAT)
+        return false;
+    if (x->kind == REGEX_KIND_CONCAT)
+        x = &r->nodes[x->a];
+    return x->kind == REGEX_KIND_TEXT && r->texts[x->a] == '"';
+}
+
+/* Surely only so many texts match. */
+static bool is_finite(const struct regex *r, uint32_t node, uint32_t depth) {
+    const struct regex_node *x = &r->nodes[node];
+    if (depth == MAX_DEPTH)
+        return false;
+    switch ((enum regex_kind)x->kind) {
+    case REGEX_KIND_NONE:
+    case REGEX_KIND_EMPTY:
+    case REGEX_KIND_BYTES:
+    case REGEX_KIND_TEXT:
+        return true;
+    case REGEX_KIND_CONCAT:
+        return is_finite(r, x->a, depth + 1) && is_finite(r, x->b, depth + 1);
+    case REGEX_KIND_OR:
+        for (uint32_t i = 0; i < x->b; i++)
+            if (!is_finite(r, r->members[x->a + i], depth + 1))
+                return false;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* All texts but so many match. */
+static bool is_cofinite(const struct regex *r, uint32_t node, uint32_t depth) {
+    const struct regex_node *x = &r->nodes[node];
+    if (depth == MAX_DEPTH)
+        return false;
+    if (x->kind == REGEX_KIND_AND)
+        return is_cofinite(r, x->a, depth + 1) && is_cofinite(r, x->b, depth + 1);
+    return x->kind == REGEX_KIND_NOT && is_finite(r, x->a, depth + 1);
+}
+
+/* Every plain text can go on to a match, as the parts show: names other than some, for example. A text that
+ * goes on for longer than the longest of these is none of them. */
+static bool shows_all(struct regex *r, uint32_t node, uint32_t depth) {
+    const struct regex_node *x = &r->nodes[node];
+    if (depth == MAX_DEPTH)
+        return false;
+    switch ((enum regex_kind)x->kind) {
+    case REGEX_KIND_CONCAT:
+        return shows_all(r, x->a, depth + 1);
+    case REGEX_KIND_OR:
+        for (uint32_t i = 0; i < x->b; i++)
+            if (shows_all(r, r->members[x->a + i], depth + 1))
+                return true;
+        return false;
+    case REGEX_KIND_AND:
+        return (is_cofinite(r, x->a, depth + 1) && shows_all(r, x->b, depth + 1)) ||
+               (is_cofinite(r, x->b, depth + 1) && shows_all(r, x->a, depth + 1));
+    case REGEX_KIND_REPEAT:
+        return x->hi == REGEX_FOREVER &&
+               (x->plain == REGEX_YES || (x->plain == REGEX_UNKNOWN && find_all(r, node)));
+    default:
+        return false;
+    }
+}
+
+static bool has_parts(const struct regex *r, uint32_t state) {
+    const struct regex_node *x = &r->nodes[state];
+    if (x->kind == REGEX_KIND_CONCAT)
+        x = &r->nodes[x->a];
+    return x->kind == REGEX_KIND_OR || x->kind == REGEX_KIND_AND;
+}
+
+enum plain_text plain_text_of(struct regex *r, uint32_t state, uint32_t *most) {
     const struct regex_node *x = &r->nodes[state];
     r->result = REGEX_OK;
-    if (r->plain_char != REGEX_DEAD && counts_characters(r, state) && x->plain == REGEX_UNKNOWN) {
-        const struct regex_node *repeat = x->kind == REGEX_KIND_CONCAT ? &r->nodes[x->a] : x;
-        if (repeat->hi != REGEX_FOREVER)
+    if (counts_characters(r, state, most) && *most != REGEX_FOREVER) {
+        if (*most >= PLAIN_TEXT_SHORT)
             return PLAIN_TEXT_SHORTS;
+        if (ends_with_quote(r, state))
+            return PLAIN_TEXT_COUNTED;
     }
+    if (x->plain == REGEX_UNKNOWN && has_parts(r, state) && shows_all(r, state, 0))
+        return PLAIN_TEXT_ALL;
     if (x->plain == REGEX_YES || (x->plain == REGEX_UNKNOWN && find_all(r, state)))
         return x->plain_self ? PLAIN_TEXT_SELF : PLAIN_TEXT_ALL;
     return PLAIN_TEXT_UNKNOWN;

@@ -9,6 +9,7 @@
 
 enum plain_text {
     PLAIN_TEXT_UNKNOWN, /* nothing is known: each token is to be tried */
+    PLAIN_TEXT_COUNTED, /* after every plain text of at most `most` characters, and after no longer one */
     PLAIN_TEXT_SHORTS, /* after every plain text of at most PLAIN_TEXT_SHORT characters a match is possible */
     PLAIN_TEXT_ALL,    /* after every plain text */
     PLAIN_TEXT_SELF,   /* and whole characters lead to the same state again */
@@ -18,7 +19,8 @@ enum plain_text {
  * how many begin there. */
 uint32_t plain_text_length(const uint8_t *text, uint32_t n, uint32_t *characters);
 
-/* What is known of a state. Makes nodes, and never collects: where they run out, nothing is known. */
-enum plain_text plain_text_of(struct regex *r, uint32_t state);
+/* What is known of a state. *most: below PLAIN_TEXT_SHORT, with PLAIN_TEXT_COUNTED. Makes nodes, and never
+ * collects: where they run out, nothing is known. */
+enum plain_text plain_text_of(struct regex *r, uint32_t state, uint32_t *most);
 
 #endif

@@ -33,7 +33,8 @@ enum part {
 
 struct token_trie {
     struct tree trees[N_PARTS];
-    uint64_t *plain, *shorts; /* masks */
+    uint64_t *plain;  /* the mask of plain tokens */
+    uint64_t *shorts; /* PLAIN_TEXT_SHORT masks: those of at most 1, 2, .. characters */
     uint32_t n_tokens, n_words, longest;
 };
 
@@ -132,7 +133,7 @@ static struct token_trie *lay_out(struct carve *c, struct token_trie *made) {
         made->trees[i].lists = carve_take(c, made->trees[i].n_lists, sizeof *made->trees[i].lists);
     }
     made->plain = carve_take(c, made->n_words, sizeof *made->plain);
-    made->shorts = carve_take(c, made->n_words, sizeof *made->shorts);
+    made->shorts = carve_take(c, (uint64_t)made->n_words * PLAIN_TEXT_SHORT, sizeof *made->shorts);
     return t;
 }
 
@@ -217,6 +218,25 @@ static void build(struct tree *tree, const struct view *v, uint32_t *longest) {
     CHECK(at == tree->n_nodes && n_lists == tree->n_lists);
 }
 
+/* The mask of plain tokens of at most `most` characters. */
+static uint64_t *shorts_of(const struct token_trie *t, uint32_t most) {
+    CHECK(most > 0 && most <= PLAIN_TEXT_SHORT);
+    return t->shorts + (size_t)(most - 1) * t->n_words;
+}
+
+static void mark_plain(struct token_trie *t, const struct token_bytes *tokens) {
+    memset(t->plain, 0, t->n_words * sizeof *t->plain);
+    memset(t->shorts, 0, (size_t)t->n_words * PLAIN_TEXT_SHORT * sizeof *t->shorts);
+    for (uint32_t i = 0; i < t->n_tokens; i++) {
+        uint32_t characters;
+        if (tokens[i].n == 0 || plain_text_length(tokens[i].bytes, tokens[i].n, &characters) < tokens[i].n)
+            continue;
+        t->plain[i / 64] |= 1ull << i % 64;
+        for (uint32_t most = characters; most <= PLAIN_TEXT_SHORT; most++)
+            shorts_of(t, most)[i / 64] |= 1ull << i % 64;
+    }
+}
+
 const struct token_trie *token_trie_build(void *memory, const struct token_bytes *tokens, uint32_t n,
                                           const uint32_t *order) {
     struct token_trie made;
@@ -230,15 +250,7 @@ const struct token_trie *token_trie_build(void *memory, const struct token_bytes
         struct view v = view_of(tokens, n, order, part);
         build(&t->trees[part], &v, &t->longest);
     }
-    memset(t->plain, 0, t->n_words * sizeof *t->plain);
-    memset(t->shorts, 0, t->n_words * sizeof *t->shorts);
-    for (uint32_t i = 0; i < n; i++) {
-        struct token_bytes x;
-        if (tokens[i].n > 0 && !see(&tokens[i], PART_REST, &x))
-            t->plain[i / 64] |= 1ull << i % 64;
-        if (tokens[i].n > 0 && !see(&tokens[i], PART_NO_SHORT, &x))
-            t->shorts[i / 64] |= 1ull << i % 64;
-    }
+    mark_plain(t, tokens);
     return t;
 }
 
@@ -309,12 +321,17 @@ enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, u
                                   uint32_t *places, uint64_t max_steps, uint64_t *mask) {
     enum part part = PART_ALL;
     const uint64_t *known = NULL;
-    switch (plain_text_of(r, *state)) {
+    uint32_t most = 0;
+    switch (plain_text_of(r, *state, &most)) {
     case PLAIN_TEXT_UNKNOWN:
+        break;
+    case PLAIN_TEXT_COUNTED:
+        part = PART_REST;
+        known = shorts_of(t, most);
         break;
     case PLAIN_TEXT_SHORTS:
         part = PART_NO_SHORT;
-        known = t->shorts;
+        known = shorts_of(t, PLAIN_TEXT_SHORT);
         break;
     case PLAIN_TEXT_ALL:
         part = PART_REST;

@@ -1,6 +1,7 @@
 /* Masks over a vocabulary: each is the same as trying every token alone, however few nodes there are. */
 #include "testing.h"
 
+#include "grammar/json_schema.h"
 #include "grammar/token_trie.h"
 
 #define TOKENS 300
@@ -118,6 +119,63 @@ static void masks(void **state) {
     assert_true(allowed > 1000 && forbidden > 1000);
 }
 
+/* Strings with few characters left, names that are not those of properties, patterns: masks that are partly
+ * known. */
+static const char *const schemas[] = {
+    "{\"type\":\"string\",\"maxLength\":5}",
+    "{\"type\":\"string\",\"minLength\":3,\"maxLength\":20}",
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":7}}",
+    "{\"properties\":{\"ab\":{},\"abc\":{\"type\":\"string\"},\"\u00e9\":{}}}",
+    "{\"type\":\"object\",\"patternProperties\":{\"^a{2,6}$\":{\"maxLength\":2}},\"properties\":{\"b\":{}}}",
+    "{\"type\":\"object\",\"propertyNames\":{\"maxLength\":4},\"additionalProperties\":{\"type\":\"string\"}"
+    "}",
+    "{\"type\":\"string\",\"pattern\":\"^[ab]*c\",\"maxLength\":9}",
+};
+
+static void schema_masks(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("schema masks");
+    size_t allowed = 0, forbidden = 0;
+    for (size_t round = 0; round < 70; round++) {
+        struct vocabulary v;
+        stator_error e = {0};
+        struct regex *r = NULL;
+        const char *text = schemas[round % (sizeof schemas / sizeof *schemas)], *begin = "{\"";
+        void *memory = aligned_alloc(64, json_schema_bytes(16384));
+        random_vocabulary(&v, &seed);
+        assert_non_null(memory);
+        if (json_schema_compile(memory, 16384, text, strlen(text), JSON_SCHEMA_COMPACT, &r, &e) != STATOR_OK)
+            fail_msg("%s: %s", text, e.text);
+        uint32_t at = regex_start(r), places[82];
+        uint64_t mask[(TOKENS + 63) / 64];
+        for (; *begin != '\0'; begin++) { /* into an object or a string, where there may be one */
+            uint32_t next;
+            assert_int_equal(regex_step(r, at, (uint8_t)*begin, &next), REGEX_OK);
+            at = next != REGEX_DEAD ? next : at;
+        }
+        for (int step = 0; step < 12; step++) {
+            uint32_t pick = UINT32_MAX, from = (uint32_t)testing_below(&seed, TOKENS);
+            assert_int_equal(token_trie_mask(v.trie, r, &at, places, UINT64_MAX, mask), REGEX_OK);
+            for (uint32_t k = 0; k < TOKENS; k++) {
+                uint32_t i = (from + k) % TOKENS;
+                bool is = mask[i / 64] >> i % 64 & 1;
+                if (is != goes_on(r, at, &v.tokens[i]))
+                    fail_msg("%s: token %u, step %d", text, i, step);
+                pick = is && pick == UINT32_MAX ? i : pick;
+                allowed += is;
+                forbidden += !is;
+            }
+            if (pick == UINT32_MAX)
+                break;
+            for (uint32_t i = 0; i < v.tokens[pick].n; i++)
+                assert_int_equal(regex_step(r, at, v.bytes[pick][i], &at), REGEX_OK);
+        }
+        free(v.memory);
+        free(memory);
+    }
+    assert_true(allowed > 1000 && forbidden > 1000);
+}
+
 static void limits(void **state) {
     (void)state;
     static uint8_t bytes[TOKEN_TRIE_MAX_LENGTH + 1];
@@ -147,6 +205,7 @@ static void limits(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(masks), cmocka_unit_test(limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(masks), cmocka_unit_test(schema_masks),
+                                       cmocka_unit_test(limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
