@@ -28,15 +28,16 @@ enum {
     PEER_LONGROPE = 2048,
     PEER_ROPE_FREQS = 4096,
     PEER_NO_PRE_NORMS = 8192,
-    PEER_WIDE_NORMS = 16384,   /* of all heads of q together, of all of k */
-    PEER_NEXTN = 32768,        /* a block of nextn behind the layers */
-    PEER_ONE_FACTORS = 65536,  /* beta and alpha are one tensor */
-    PEER_ONE_IN = 131072,      /* q, k, v and gates of delta-net layers, too */
-    PEER_SCALES = 262144,      /* three in four matrices have a tensor "scale" beside them */
-    PEER_NVFP4 = 524288,       /* matrices are NVFP4, with scales, if rows are whole blocks */
-    PEER_ONE_QKV = 1048576,    /* q, k and v are one tensor; so are their biases in every other layer */
-    PEER_THREE_QKV = 2097152,  /* they are not, though the architecture's are */
-    PEER_ONE_GATE_UP = 4194304 /* gate and up of experts are one tensor */
+    PEER_WIDE_NORMS = 16384,    /* of all heads of q together, of all of k */
+    PEER_NEXTN = 32768,         /* a block of nextn behind the layers */
+    PEER_ONE_FACTORS = 65536,   /* beta and alpha are one tensor */
+    PEER_ONE_IN = 131072,       /* q, k, v and gates of delta-net layers, too */
+    PEER_SCALES = 262144,       /* three in four matrices have a tensor "scale" beside them */
+    PEER_NVFP4 = 524288,        /* matrices are NVFP4, with scales, if rows are whole blocks */
+    PEER_ONE_QKV = 1048576,     /* q, k and v are one tensor; so are their biases in every other layer */
+    PEER_THREE_QKV = 2097152,   /* they are not, though the architecture's are */
+    PEER_ONE_GATE_UP = 4194304, /* gate and up of experts are one tensor */
+    PEER_FUSED_FF = 8388608     /* gate and up are one tensor, q, k and v are not */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -202,6 +203,27 @@ static const struct peer_model peer_models[] = {
     {"qwen35moe-fused", "qwen35moe", 5, 160, 0, 5, 1, 64, 300, .rot = 32,
      .flags = PEER_HEAD_NORMS | PEER_LATE_FFN_NORM | PEER_SHARED_ROUTER | PEER_ONE_GATE_UP, .experts = 10,
      .used = 3, .expert_ff = 96, .shared_ff = 64, .key_heads = 1, .value_heads = 5, .state = 32, .taps = 4},
+    {"seed_oss-odd", "seed_oss", 3, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_BIAS | PEER_LATE_FFN_NORM | PEER_UNTIED},
+    {"exaone4-odd", "exaone4", 3, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_NO_PRE_NORMS | PEER_ROPE_FREQS},
+    {"exaone4-windows", "exaone4", 5, 96, 160, 3, 3, 64, 200,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_NO_PRE_NORMS | PEER_UNTIED,
+     .keys = {{"attention.sliding_window", 24}}},
+    {"ernie4_5-odd", "ernie4_5", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_OUT_BIAS},
+    {"glm4-odd", "glm4", 3, 160, 224, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_BIAS | PEER_POST_NORMS | PEER_FUSED_FF | PEER_UNTIED},
+    {"gemma-odd", "gemma", 3, 160, 224, 5, 1, 32, 300, .rot = 32},
+    {"qwen2moe-odd", "qwen2moe", 3, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_BIAS | PEER_SHARED_ROUTER | PEER_UNTIED, .experts = 10, .used = 3, .expert_ff = 96,
+     .shared_ff = 64},
+    {"minimax-m2-odd", "minimax-m2", 3, 160, 96, 5, 1, 64, 300, .rot = 32,
+     .flags = PEER_WIDE_NORMS | PEER_CHOICE_BIAS | PEER_UNTIED, .experts = 10, .used = 3, .expert_ff = 96,
+     .keys = {{"expert_gating_func", 2}}},
+    {"qwen3vl-odd", "qwen3vl", 3, 96, 160, 7, 1, 96, 300, .flags = PEER_HEAD_NORMS,
+     .keys = {{"n_deepstack_layers", 3}}},
+    {"qwen3vlmoe-odd", "qwen3vlmoe", 3, 160, 96, 5, 1, 64, 300, .flags = PEER_HEAD_NORMS | PEER_UNTIED,
+     .experts = 10, .used = 3, .expert_ff = 96, .keys = {{"n_deepstack_layers", 3}}},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -424,9 +446,10 @@ static inline void peer_layer(struct peer_writer *p) {
         peer_experts(p);
         return;
     }
-    if (!(m->flags & PEER_FUSED))
+    const int fused = (m->flags & (PEER_FUSED | PEER_FUSED_FF)) != 0;
+    if (!fused)
         peer_matrix(p, "ffn_gate.weight", m->embd, m->ff);
-    peer_matrix(p, "ffn_up.weight", m->embd, m->flags & PEER_FUSED ? 2 * m->ff : m->ff);
+    peer_matrix(p, "ffn_up.weight", m->embd, fused ? 2 * m->ff : m->ff);
     peer_matrix(p, "ffn_down.weight", m->ff, m->embd);
 }
 

@@ -11,8 +11,11 @@ F32, NVFP4 = 0, 40
 SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
-ADJACENT = ('llama', 'granite', 'granitemoe', 'smollm3', 'mistral3')
-POST_NORMS = ('gemma2', 'gemma3', 'olmo2')
+ADJACENT = ('llama', 'granite', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
+POST_NORMS = ('gemma2', 'gemma3', 'olmo2', 'exaone4', 'glm4')
+# Those whose norms of q and k are of all heads together.
+WIDE_NORMS = ('olmo2', 'minimax-m2')
+GELU = ('gemma', 'gemma2', 'gemma3')
 
 
 class Reader:
@@ -159,6 +162,8 @@ class Model:
             return (None if i % 2 else window), base
         if self.arch == 'olmo2' and window:
             return (window if (i + 1) % 4 else None), base
+        if self.arch == 'exaone4' and window:  # layers that see all tokens do not rotate
+            return (window, base) if (i + 1) % 4 else (None, None)
         if self.arch == 'gpt-oss':
             return (window if i % 2 == 0 else None), base
         if self.arch == 'smollm3':
@@ -174,13 +179,13 @@ class Model:
                 q, k, v = q + self.w('attn_q.bias'), k + self.w('attn_k.bias'), v + self.w('attn_v.bias')
         else:
             q, k, v = (self.product(h, 'attn_' + x) for x in 'qkv')
-        if self.arch == 'olmo2':
+        if self.arch in WIDE_NORMS:
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         q, k, v = (x.reshape(n, -1, self.dim) for x in (q, k, v))
         if self.arch.startswith('qwen35') or self.arch == 'qwen3next':
             q = q.reshape(n, self.heads, 2 * self.dim)
             q, gate = q[..., :self.dim], q[..., self.dim:]
-        if self.arch != 'olmo2' and self.has('attn_q_norm.weight'):
+        if self.arch not in WIDE_NORMS and self.has('attn_q_norm.weight'):
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         window, base = self.window_of(i)
         if base is not None:
@@ -251,11 +256,11 @@ class Model:
     def experts(self, h):
         used, out = self.key('expert_used_count'), np.zeros_like(h)
         logits = self.product(h, 'ffn_gate_inp')
-        score = sigmoid(logits) if self.arch == 'glm4moe' else softmax(logits)
+        score = sigmoid(logits) if self.arch in ('glm4moe', 'minimax-m2') else softmax(logits)
         choice = score + (self.w('exp_probs_b.bias') if self.has('exp_probs_b.bias') else 0)
         for t, x in enumerate(h):
             top = np.argsort(-choice[t], kind='stable')[:used]
-            weights = score[t, top] / (score[t, top].sum() if self.key('expert_weights_norm', True) else 1)
+            weights = score[t, top] / (score[t, top].sum() if self.key('expert_weights_norm', self.arch != 'qwen2moe') else 1)
             for e, weight in zip(top, weights * (self.key('expert_weights_scale', 0) or 1)):
                 out[t] += weight * self.expert(e, x)
         if self.has('ffn_up_shexp.weight'):
@@ -268,7 +273,7 @@ class Model:
             return self.experts(h)
         up = self.product(h, 'ffn_up')
         gate, up = (self.product(h, 'ffn_gate'), up) if self.has('ffn_gate.weight') else np.split(up, 2, axis=1)
-        return self.product((gelu if self.arch in ('gemma2', 'gemma3') else silu)(gate) * up, 'ffn_down')
+        return self.product((gelu if self.arch in GELU else silu)(gate) * up, 'ffn_down')
 
     def layer_of(self, x, i, residual):
         self.layer = 'blk.%d' % i
@@ -281,7 +286,7 @@ class Model:
 
     def states(self, ids):
         """Behind the final norm."""
-        scale = np.sqrt(self.key('embedding_length')) if self.arch in ('gemma2', 'gemma3') else self.key('embedding_scale', 1.0)
+        scale = np.sqrt(self.key('embedding_length')) if self.arch in GELU else self.key('embedding_scale', 1.0)
         x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
         for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
             x = self.layer_of(x, i, residual)

@@ -1,4 +1,5 @@
-/* qwen3: norms on the heads of q and k, pairs of RoPE as neox has them. */
+/* qwen3, and qwen3vl as a model of text (its three kinds of positions are one): norms on the heads of q and
+ * k, pairs of RoPE as neox has them. */
 #include "arch/parts/parts.h"
 
 static const struct shape_place layer[] = {
@@ -14,3 +15,9 @@ const struct arch arch_qwen3 = {.name = "qwen3",
                                 .tensors = {SHAPE_TABLE(layer, global)},
                                 .read = parts_read_neox,
                                 .build = parts_dense};
+
+const struct arch arch_qwen3vl = {.name = "qwen3vl",
+                                  .models = "Qwen3-VL (2B to 32B; text)",
+                                  .tensors = {SHAPE_TABLE(layer, global)},
+                                  .read = parts_read_neox,
+                                  .build = parts_dense};

@@ -1,4 +1,5 @@
-/* qwen3moe: qwen3 with experts in place of the feed-forward, their weights a softmax over those chosen. */
+/* qwen3moe, and qwen3vlmoe as a model of text (its three kinds of positions are one): qwen3 with experts in
+ * place of the feed-forward, their weights a softmax over those chosen. */
 #include "arch/parts/parts.h"
 
 static const struct shape_place layer[] = {
@@ -22,3 +23,9 @@ const struct arch arch_qwen3moe = {.name = "qwen3moe",
                                    .tensors = {SHAPE_TABLE(layer, global)},
                                    .read = read,
                                    .build = parts_dense};
+
+const struct arch arch_qwen3vlmoe = {.name = "qwen3vlmoe",
+                                     .models = "Qwen3-VL-30B-A3B, Qwen3-VL-235B-A22B (text)",
+                                     .tensors = {SHAPE_TABLE(layer, global)},
+                                     .read = read,
+                                     .build = parts_dense};

@@ -152,6 +152,46 @@ static const struct change changes[] = {
      .refusal = "tensor 'blk.2.ffn_down_exps.scale' has inf at place 0, expected a finite number"},
     {"llama-mqa", "blk.0.attn_k.scale", SHAPE, 0.5, .ne = {1}, .refusal = NULL},
     {"llama-mqa", "blk.0.attn_k.input_scale", SHAPE, NAN, .ne = {1}, .refusal = NULL},
+    /* norms behind, windows, tensors that are one */
+    {"glm4-odd", "blk.1.post_ffw_norm.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.post_ffw_norm.weight' is missing"},
+    {"glm4-odd", "blk.1.ffn_up.weight", SHAPE, .ne = {160, 224},
+     .refusal =
+         "tensor 'blk.1.ffn_up.weight' has shape [160, 224, 1, 1], but the metadata says [160, 448, 1, 1]"},
+    {"glm4-odd", "rope.dimension_sections", NUMBERS, 4,
+     .refusal = "key 'glm4.rope.dimension_sections' is there: only models without it"},
+    {"exaone4-odd", "blk.2.attn_q_norm.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.2.attn_q_norm.weight' is missing"},
+    {"exaone4-odd", "blk.0.attn_norm.weight", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.0.attn_norm.weight' is not known for the architecture exaone4"},
+    {"exaone4-windows", "attention.sliding_window_pattern", TRUTHS, 4,
+     .refusal =
+         "key 'exaone4.attention.sliding_window_pattern' has 4 items, expected one for each of the 5 layers"},
+    {"exaone4-windows", "rope.freq_base_swa", FRACTION, -1,
+     .refusal = "key 'exaone4.rope.freq_base_swa' is -1, expected a number above 0"},
+    {"exaone4-windows", "attention.sliding_window", NUMBER, 0, .refusal = NULL},
+    {"seed_oss-odd", "blk.0.ffn_norm.weight", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.0.ffn_norm.weight' is not known for the architecture seed_oss"},
+    {"ernie4_5-odd", "expert_count", NUMBER, 8,
+     .refusal = "key 'ernie4_5.expert_count' is 8: mixture-of-experts models of this architecture are not"},
+    {"gemma-odd", "blk.0.post_ffw_norm.weight", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.0.post_ffw_norm.weight' is not known for the architecture gemma"},
+    {"qwen2moe-odd", "expert_feed_forward_length", LEFT_OUT,
+     .refusal = "key 'qwen2moe.expert_feed_forward_length' is missing"},
+    {"qwen2moe-odd", "expert_shared_feed_forward_length", LEFT_OUT,
+     .refusal = "tensor 'blk.0.ffn_gate_shexp.weight' has shape [160, 64, 1, 1], but the metadata says [160, "
+                "224, 1, 1]"},
+    {"qwen2moe-odd", "blk.1.ffn_gate_inp_shexp.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.1.ffn_gate_inp_shexp.weight' is missing"},
+    {"minimax-m2-odd", "blk.1.attn_q_norm.weight", SHAPE, .ne = {64},
+     .refusal =
+         "tensor 'blk.1.attn_q_norm.weight' has shape [64, 1, 1, 1], but the metadata says [320, 1, 1, 1]"},
+    {"minimax-m2-odd", "expert_gating_func", NUMBER, 1,
+     .refusal =
+         "tensor 'blk.0.exp_probs_b.bias' is there, but minimax-m2.expert_gating_func is not 2 (sigmoid)"},
+    {"qwen3vl-odd", "rope.dimension_sections", NUMBERS, 4, .refusal = NULL},
+    {"qwen3vlmoe-odd", "expert_used_count", LEFT_OUT,
+     .refusal = "key 'qwen3vlmoe.expert_used_count' is missing"},
     /* experts */
     {"qwen3moe-odd", "expert_count", NUMBER, 9,
      .refusal = "tensor 'blk.0.ffn_gate_inp.weight' has shape [160, 10, 1, 1], but the metadata says [160, "

@@ -149,7 +149,13 @@ static void others(void **state) {
                                         "qwen3next",
                                         "phi4mini-longrope",
                                         "phi3-window",
-                                        "llama-yarn-attnfactor"};
+                                        "llama-yarn-attnfactor",
+                                        "seed-oss",
+                                        "exaone4",
+                                        "ernie4_5",
+                                        "glm4",
+                                        "gemma",
+                                        "qwen2moe"};
     TESTING_NEED_SHARED("oracles/models/olmo2.gguf");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         check_with(names[i], "f32", 1e-3, NULL);

@@ -453,8 +453,9 @@ static void architectures(void **state) {
                 "known ones: llama, qwen2, qwen3");
     w = tiny("llama", "general.architecture");
     gguf_writer_text(&w, "general.architecture", "granite_with_eyes");
-    refused(&w,
-            "'granite_with_eyes' is not supported (its nearest relative that is: granite; `stator help models`");
+    refused(
+        &w,
+        "'granite_with_eyes' is not supported (its nearest relative that is: granite; `stator help models`");
     w = tiny("llama", "general.architecture");
     gguf_writer_text(&w, "general.architecture", "llama\033[2J");
     refused(&w, "the architecture 'llama?[2J' is not supported");
