@@ -3,8 +3,10 @@
 #define STATOR_DEVICE_CPU_CPU_DEVICE_H
 
 #include "device/cpu/team.h"
-#include "device/device.h"
+#include "device/device_backend.h"
 #include "kernels/kernels.h"
+
+extern const struct device_backend cpu_device_backend;
 
 stator_status cpu_device_choose(uint32_t index, const struct device_options *o, struct device_choice *c,
                                 stator_error *e);

@@ -3,6 +3,7 @@
 
 #include "device/level_zero/lz_cache.h"
 #include "device/level_zero/lz_facts.h"
+#include "device/level_zero/lz_info.h"
 #include "device/level_zero/lz_peer.h"
 #include "device/level_zero/lz_steps.h"
 #include "device/level_zero/lz_stream.h"
@@ -25,12 +26,13 @@ static const struct lz_device *const_self(const struct device *d) {
 }
 
 static void fill_choice(const struct lz_system *s, uint32_t index, const struct device_options *o,
-                        struct device_choice *c) {
+                        uint32_t cores, struct device_choice *c) {
     const struct lz_gpu *g = &s->gpus[index];
     char version[24];
     memset(c, 0, sizeof *c);
     lz_facts_of(g, &c->facts);
-    c->threads = ARITH_MIN(ARITH_MAX(o->threads, 1u), (uint32_t)MAX_HELPERS);
+    const uint32_t threads = o->threads != 0 ? o->threads : cores;
+    c->threads = ARITH_MIN(ARITH_MAX(threads, 1u), (uint32_t)MAX_HELPERS);
     snprintf(c->tier, sizeof c->tier, "level_zero");
     snprintf(c->about, sizeof c->about, "%.80s %s, driver %s, loader %s", g->model, g->pci,
              lz_system_driver_version(g->driver, version), s->ze.loader);
@@ -39,9 +41,8 @@ static void fill_choice(const struct lz_system *s, uint32_t index, const struct 
     c->where[0] = index;
 }
 
-stator_status lz_device_choose(const char *name, const struct device_options *o, struct device_choice *c,
-                               uint32_t max, uint32_t *n, stator_error *e) {
-    *n = 0;
+static stator_status choose(const char *name, const struct device_options *o, uint32_t cores,
+                            struct device_choice *c, uint32_t max, uint32_t *n, stator_error *e) {
     struct lz_system *s = NULL;
     bool automatic = strcmp(name, "auto") == 0;
     if (opencl_n_modules == 0)
@@ -61,11 +62,11 @@ stator_status lz_device_choose(const char *name, const struct device_options *o,
         return st;
     for (uint32_t i = 0; i < s->n_gpus && *n < max; i++)
         if (g == NULL ? !s->gpus[i].integrated : g == &s->gpus[i])
-            fill_choice(s, i, o, &c[(*n)++]);
+            fill_choice(s, i, o, cores, &c[(*n)++]);
     return STATOR_OK;
 }
 
-stator_status lz_device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
+static stator_status takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
     struct lz_system *s = NULL;
     stator_status st = lz_system_get(&s, e);
     if (st != STATOR_OK)
@@ -90,7 +91,7 @@ static struct lz_device *lay_out(struct carve *c, const struct device_model *m, 
     return d;
 }
 
-uint64_t lz_device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
+static uint64_t host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
     (void)c;
     struct carve count = carve_count();
     struct lz_steps steps;
@@ -382,9 +383,9 @@ static const struct device_vtable vtable = {
     .close = lz_close,
 };
 
-stator_status lz_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                             const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                             stator_error *e) {
+static stator_status open_gpu(const struct device_choice *c, const struct device_model *m, bool trace,
+                              const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                              stator_error *e) {
     *out = NULL;
     struct lz_system *s = NULL;
     stator_status st = lz_system_get(&s, e);
@@ -416,3 +417,18 @@ stator_status lz_device_open(const struct device_choice *c, const struct device_
     *out = &d->device;
     return STATOR_OK;
 }
+
+static bool owns(const struct device_facts *f) {
+    return !f->remote && !f->host_memory;
+}
+
+const struct device_backend lz_device_backend = {
+    .name = "level_zero",
+    .owns = owns,
+    .choose = choose,
+    .takes = takes,
+    .host_bytes = host_bytes,
+    .open = open_gpu,
+    .info = lz_info_list,
+    .probe = lz_info_probe,
+};

@@ -9,16 +9,8 @@
 #ifndef STATOR_DEVICE_LEVEL_ZERO_LZ_DEVICE_H
 #define STATOR_DEVICE_LEVEL_ZERO_LZ_DEVICE_H
 
-#include "device/device.h"
+#include "device/device_backend.h"
 
-/* As in device.h, but o->threads is a number. "auto" gives n = 0 where there is no GPU,
- * and no error. */
-stator_status lz_device_choose(const char *name, const struct device_options *o, struct device_choice *c,
-                               uint32_t max, uint32_t *n, stator_error *e);
-stator_status lz_device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e);
-uint64_t lz_device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace);
-stator_status lz_device_open(const struct device_choice *c, const struct device_model *m, bool trace,
-                             const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
-                             stator_error *e);
+extern const struct device_backend lz_device_backend;
 
 #endif

@@ -35,6 +35,7 @@ static void fill(struct lz_system *s, const struct lz_gpu *g, struct device_info
 }
 
 uint32_t lz_info_list(struct device_info *out, uint32_t max, struct device_info_stack *s) {
+    s->built_in = true;
     struct lz_system *system = NULL;
     stator_status st = lz_system_get(&system, &s->no_gpus);
     if (st != STATOR_OK) {

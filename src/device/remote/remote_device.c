@@ -93,7 +93,9 @@ static struct remote_device *lay_out(struct carve *c, const struct device_model 
     return r;
 }
 
-uint64_t remote_device_host_bytes(const struct device_model *m) {
+static uint64_t host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
+    (void)c;
+    (void)trace;
     struct carve count = carve_count();
     lay_out(&count, m);
     return count.used;
@@ -337,8 +339,11 @@ static const struct device_vtable vtable = {
     .close = close_device,
 };
 
-stator_status remote_device_open(const struct device_choice *c, const struct device_model *m, void *memory,
-                                 uint64_t bytes, struct device **out, stator_error *e) {
+static stator_status open_remote(const struct device_choice *c, const struct device_model *m, bool trace,
+                                 const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                                 stator_error *e) {
+    (void)trace;
+    (void)phase;
     struct carve carve = carve_in(memory, bytes);
     struct remote_device *r = lay_out(&carve, m);
     (void)e;
@@ -352,3 +357,14 @@ stator_status remote_device_open(const struct device_choice *c, const struct dev
     *out = &r->device;
     return STATOR_OK;
 }
+
+static bool owns(const struct device_facts *f) {
+    return f->remote;
+}
+
+const struct device_backend remote_device_backend = {
+    .name = "remote",
+    .owns = owns,
+    .host_bytes = host_bytes,
+    .open = open_remote,
+};
