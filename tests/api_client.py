@@ -154,11 +154,9 @@ def test_stop(s):
 def test_errors(s):
     cases = [
         ("/v1/completions", b"{", 400, None), ("/v1/completions", b"", 400, None),
-        ("/v1/completions", {"prompt": "x", "nonsense": 1}, 400, "nonsense"),
+        ("/v1/completions", {"prompt": "x", "mirostat": 2}, 400, "mirostat"),
         ("/v1/completions", {"prompt": "x", "temperature": "hot"}, 400, "temperature"),
         ("/v1/completions", {"prompt": "x", "response_format": {"type": "json_object"}}, 400, "response_format"),
-        ("/v1/completions", {"prompt": "x", "model": "other"}, 404, "model"),
-        ("/v1/completions", {"prompt": "x", "max_tokens": 100000}, 400, "max_tokens"),
         ("/v1/completions", {"prompt": "word " * 3000}, 400, None),
         ("/v1/completions", {"prompt": "x", "n": 128}, 400, "n"),
         ("/v1/completions", b'{"prompt": "x", "seed": 1, "seed": 2}', 400, None),
@@ -170,8 +168,6 @@ def test_errors(s):
         check(r.status == status, "%s: %d %s" % (str(body)[:80], r.status, r.body))
         error = r.json()["error"]
         check(error["message"] and error["param"] == param, "%s: %s" % (str(body)[:80], error))
-    check("together" in s.ask("/v1/completions", {"prompt": "x", "max_tokens": 100000}).json()["error"]["message"],
-          "no arithmetic")
 
 
 def test_texts(s):
@@ -388,4 +384,5 @@ def main():
         sys.exit(1)
 
 
-main()
+if __name__ == "__main__":
+    main()

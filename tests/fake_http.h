@@ -120,6 +120,10 @@ bool server_takes(struct server *s, struct http_exchange *x) {
     return true;
 }
 
+const char *server_model(const struct server *s) {
+    return s->info.model_name;
+}
+
 void server_look_for_fault(struct server *s) {
     (void)s;
 }

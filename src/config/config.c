@@ -635,6 +635,14 @@ stator_status config_load(const char *path, const char *const *set, size_t n_set
     return st;
 }
 
+uint64_t config_max_body(uint64_t max_body, uint32_t context) {
+    /* A token of English has about 4 bytes; JSON, ids and calls take the rest. */
+    const uint64_t least = 4u << 20, by_context = (uint64_t)context * 8;
+    if (max_body != 0)
+        return max_body;
+    return by_context > least ? by_context : least;
+}
+
 void config_derive(struct config *c, enum config_key key, uint64_t value) {
     CHECK(key < CONFIG_KEYS);
     const struct config_row *row = &config_table[key];

@@ -74,6 +74,10 @@ enum config_key {
     CONFIG_SERVER_MEMORY,
     CONFIG_SERVER_REQUEST_TIMEOUT,
     CONFIG_SERVER_DEFAULT_MAX_TOKENS,
+    CONFIG_SERVER_MAX_TOKENS,
+    CONFIG_SERVER_UNKNOWN_FIELDS,
+    CONFIG_SERVER_ALIAS,
+    CONFIG_SERVER_STRICT_MODEL,
     CONFIG_SERVER_ON_FAULT,
     CONFIG_SERVER_LOG_REQUESTS,
     CONFIG_SERVER_PREFIX_CACHE,
@@ -103,6 +107,8 @@ enum config_speculation {
     CONFIG_SPECULATION_MTP,
     CONFIG_SPECULATION_DRAFT
 };
+enum config_beyond { CONFIG_BEYOND_CLAMP, CONFIG_BEYOND_REFUSE };
+enum config_unknown { CONFIG_UNKNOWN_IGNORE, CONFIG_UNKNOWN_REFUSE };
 enum config_fault { CONFIG_FAULT_EXIT, CONFIG_FAULT_STAY };
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
@@ -189,11 +195,15 @@ struct config {
         char hosts[CONFIG_LIST]; /* as text: names separated by commas; empty: none */
         char cors[CONFIG_LIST];  /* as text: origins separated by commas, or "*"; empty: none */
         uint64_t max_connections;
-        uint64_t max_body;      /* bytes */
-        uint64_t max_queue;     /* requests that wait, beside memory.sequences that run */
-        uint64_t memory;        /* bytes; 0: what follows from the keys above (plan/edge.h) */
-        double request_timeout; /* seconds */
-        uint64_t default_max_tokens;
+        uint64_t max_body;             /* bytes; 0: what follows from the context (plan/edge.h) */
+        uint64_t max_queue;            /* requests that wait, beside memory.sequences that run */
+        uint64_t memory;               /* bytes; 0: what follows from the keys above (plan/edge.h) */
+        double request_timeout;        /* seconds */
+        uint64_t default_max_tokens;   /* 0: the rest of the context */
+        enum config_beyond max_tokens; /* of a request, beyond the room that is left */
+        enum config_unknown unknown_fields;
+        char alias[CONFIG_LIST]; /* as text: names separated by commas; empty: none */
+        bool strict_model;
         enum config_fault on_fault;
         bool log_requests;
         bool prefix_cache;
@@ -223,6 +233,10 @@ stator_status config_parse(const char *text, size_t n, const char *name, const c
 /* Records what was resolved at run time (context, threads, host_limit, ..): the origin becomes "derived"
  * unless the value is the one that is there. The key must be an integer or a size. */
 void config_derive(struct config *c, enum config_key key, uint64_t value);
+
+/* Bytes of the longest body of a request: server.max_body, or what follows from the tokens of a sequence
+ * where that is 0 (auto). */
+uint64_t config_max_body(uint64_t max_body, uint32_t context);
 
 /* "default", "FILE:LINE", "--set", "derived"; into out, returns out. */
 const char *config_origin_text(const struct config *c, enum config_key key, char *out, size_t n);

@@ -222,11 +222,11 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .default_text = "64", .unit = "connections",
          .help = "Connections at a time; one more is told to come back (503). Each is planned memory."},
     [CONFIG_SERVER_MAX_BODY] =
-        {KEY(server, max_body), .kind = CONFIG_KIND_SIZE, .min = 1024, .max = GIB, .default_text = "1MiB",
-         .unit = "bytes",
-         .help =
-             "The longest body of a request. The server's memory has room for eight times as much, for what "
-             "becomes of it."},
+        {KEY(server, max_body), .kind = CONFIG_KIND_SIZE, .min = 1024, .max = GIB, .words = {{"auto", 0}},
+         .default_text = "auto", .unit = "bytes",
+         .help = "The longest body of a request. \"auto\" is 8 bytes per token of memory.context, at least 4 "
+                 "MiB. "
+                 "The server's memory has room for eight times as much, for what becomes of it."},
     [CONFIG_SERVER_MAX_QUEUE] =
         {KEY(server, max_queue), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65536, .default_text = "16",
          .unit = "requests",
@@ -245,11 +245,34 @@ const struct config_row config_table[CONFIG_KEYS] = {
                                        .help = "The longest that a request may take, waiting included; then "
                                                "it is ended. After SIGTERM the server "
                                                "waits no longer than that for running requests."},
-    [CONFIG_SERVER_DEFAULT_MAX_TOKENS] = {KEY(server, default_max_tokens), .kind = CONFIG_KIND_INTEGER,
-                                          .min = 1, .max = CONFIG_CONTEXT_MOST, .default_text = "1024",
-                                          .unit = "tokens",
-                                          .help = "Tokens that a request without max_tokens may generate, as "
-                                                  "far as the context has room for them."},
+    [CONFIG_SERVER_DEFAULT_MAX_TOKENS] =
+        {KEY(server, default_max_tokens), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_CONTEXT_MOST,
+         .words = {{"auto", 0}}, .default_text = "auto", .unit = "tokens",
+         .help =
+             "Tokens that a request without max_tokens may generate, as far as the context has room. "
+             "\"auto\" is all of that room: the plan has blocks for memory.sequences times the context, so "
+             "such a request takes no room from others."},
+    [CONFIG_SERVER_MAX_TOKENS] =
+        {KEY(server, max_tokens), .kind = CONFIG_KIND_ENUM,
+         .names = {"clamp", "refuse"}, .default_text = "clamp", .unit = "",
+         .help = "A request whose max_tokens asks for more than the room that its prompt leaves: \"clamp\" "
+                 "generates as many tokens as there is room for, \"refuse\" answers 400."},
+    [CONFIG_SERVER_UNKNOWN_FIELDS] =
+        {KEY(server, unknown_fields), .kind = CONFIG_KIND_ENUM, .names = {"ignore", "refuse"},
+         .default_text = "ignore", .unit = "",
+         .help =
+             "Fields of a request that the server does not know: \"ignore\" names them in the header "
+             "X-Stator-Ignored of the answer and in the log, \"refuse\" answers 400. A field that the server "
+             "knows, that would change the answer and that it can't honour is refused either way."},
+    [CONFIG_SERVER_ALIAS] = {TEXT(server, alias), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+                             .help =
+                                 "Further names of the model in the API, separated by commas. The first one "
+                                 "is the name that answers and /v1/models give."},
+    [CONFIG_SERVER_STRICT_MODEL] =
+        {KEY(server, strict_model), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
+         .help =
+             "true: a request must name the model by its name or one of server.alias, or not at all, else it "
+             "gets 404. false: every name means the model that is loaded."},
     [CONFIG_SERVER_ON_FAULT] =
         {KEY(server, on_fault), .kind = CONFIG_KIND_ENUM, .names = {"exit", "stay"}, .default_text = "exit",
          .unit = "",

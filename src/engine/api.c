@@ -39,9 +39,8 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
         st = log_sink_open(&s->sink, &p->config, &s->log, e);
     if (st != STATOR_OK)
         return st;
-    if (o->serve != 0 || edge_is_server(&p->config))
-        p->edge_bytes = edge_bytes(&p->config);
-    p->purpose = p->edge_bytes > 0 ? PLAN_TO_SERVE : o->reuse != 0 ? PLAN_TO_CHAT : PLAN_TO_RUN;
+    const bool serves = o->serve != 0 || edge_is_server(&p->config);
+    p->purpose = serves ? PLAN_TO_SERVE : o->reuse != 0 ? PLAN_TO_CHAT : PLAN_TO_RUN;
     s->deadline_ns = planning_deadline_ns(&p->config);
     st = planning_open(p, e);
     /* A model without a tokenizer of ours still runs on token ids. */

@@ -25,11 +25,12 @@ bool edge_is_server(const struct config *c) {
     return false;
 }
 
-uint64_t edge_bytes(const struct config *c) {
+uint64_t edge_bytes(const struct config *c, uint32_t context) {
     if (c->server.memory != 0)
         return pages_rounded(c->server.memory);
     const uint64_t jobs = arith_must_add(c->memory.sequences, c->server.max_queue);
     uint64_t bytes = arith_must_add(BASE, arith_must_mul(c->server.max_connections, CONNECTION));
     bytes = arith_must_add(bytes, arith_must_mul(jobs, JOB));
-    return pages_rounded(arith_must_add(bytes, arith_must_mul(c->server.max_body, BODIES)));
+    return pages_rounded(
+        arith_must_add(bytes, arith_must_mul(config_max_body(c->server.max_body, context), BODIES)));
 }

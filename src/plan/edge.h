@@ -8,7 +8,7 @@
  * checkpoints do not count: they are the engine's.) */
 bool edge_is_server(const struct config *c);
 
-/* server.memory, or what follows from the other keys; whole pages. */
-uint64_t edge_bytes(const struct config *c);
+/* server.memory, or what follows from the other keys and the tokens of a sequence; whole pages. */
+uint64_t edge_bytes(const struct config *c, uint32_t context);
 
 #endif

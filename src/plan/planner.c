@@ -5,6 +5,7 @@
 
 #include "kernels/kernels.h"
 #include "os/pages.h"
+#include "plan/edge.h"
 #include "plan/load_window.h"
 #include "plan/plan_device.h"
 #include "plan/planning_draft.h"
@@ -46,8 +47,11 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
     add_engine_slice(p, a, "tokenizer", s->tokenizer_bytes);
     add_engine_slice(p, a, "run's state", s->engine.run_bytes(s->engine.context, want));
     a->lower_bound = a->bytes;
-    if (s->edge_bytes > 0)
-        plan_add_arena(host, "edge", s->edge_bytes, s->edge_bytes);
+    const uint64_t edge = s->purpose == PLAN_TO_SERVE ? edge_bytes(&s->config, want->context) : 0;
+    if (edge > 0)
+        plan_add_arena(host, "edge", edge, edge);
+    if (p == &s->plan)
+        s->edge_bytes = edge;
     for (uint32_t i = 0; i < planning_parts(s); i++)
         if (s->devices[i].facts.host_memory && !s->devices[i].facts.remote)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));

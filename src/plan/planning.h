@@ -102,7 +102,7 @@ struct planning {
     uint64_t host_limit;
     uint64_t load_window;   /* bytes of staging that loading has */
     uint64_t staging_bytes; /* of all of it (staging.c) */
-    uint64_t edge_bytes;    /* 0: this engine is no server's (edge.h) */
+    uint64_t edge_bytes;    /* of `plan`; 0: this engine is no server's (edge.h) */
     enum plan_purpose purpose;
     uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used */
     struct plan plan;

@@ -62,6 +62,8 @@ static size_t write_json(const struct http_log_line *line, char out[LINE]) {
         json_put_double(&j, "generate_seconds", seconds(a->generate_ns));
         json_put_string(&j, "reason", a->reason);
     }
+    if (a->ignored[0] != '\0')
+        json_put_string(&j, "ignored", a->ignored);
     json_close(&j);
     return json_end(&j) ? j.length : 0;
 }
@@ -78,6 +80,8 @@ static size_t write_text(const struct http_log_line *line, char out[LINE]) {
                       "%.3f s, %s",
                       a->n_prompt, a->n_cached, a->n_generated, seconds(a->queue_ns), seconds(a->prompt_ns),
                       seconds(a->generate_ns), a->reason);
+    if (n > 0 && n < LINE - 1 && a->ignored[0] != '\0')
+        n += snprintf(out + n, (size_t)(LINE - 1 - n), "; ignored fields: %s", a->ignored);
     return n > 0 && n < LINE - 1 ? (size_t)n : 0;
 }
 

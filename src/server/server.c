@@ -122,6 +122,8 @@ uint64_t server_log_lost(const struct server *s) {
 }
 
 const char *server_model(const struct server *s) {
+    if (s->settings.name[0] != '\0')
+        return s->settings.name;
     return s->info.model_name[0] != '\0' ? s->info.model_name : "model";
 }
 
@@ -314,6 +316,7 @@ static stator_status open_parts(struct server_loop *l, stator_error *e) {
     struct server *s = &l->server;
     s->info = (stator_info){.size = sizeof s->info};
     stator_status st = stator_get_info(s->engine, &s->info, e);
+    s->settings.max_body = config_max_body(s->settings.max_body, s->info.context);
     if (st == STATOR_OK)
         st = request_log_open(&l->log, &s->settings, e);
     if (st == STATOR_OK)

@@ -63,7 +63,7 @@ void server_look_for_fault(struct server *s);
 bool server_is_stuck(const struct server *s);
 /* Log lines of requests that were lost: the log took none. */
 uint64_t server_log_lost(const struct server *s);
-/* The name of the model in the API. */
+/* The name of the model in the API: the first of server.alias, or its own. */
 const char *server_model(const struct server *s);
 
 /* --- for app/serve.c, on the main thread */

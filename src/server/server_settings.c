@@ -104,6 +104,9 @@ stator_status server_settings_read(const struct config *c, struct server_setting
         .max_body = c->server.max_body,
         .request_timeout_ns = (uint64_t)llround(c->server.request_timeout * 1e9),
         .default_max_tokens = (uint32_t)c->server.default_max_tokens,
+        .clamp_tokens = c->server.max_tokens == CONFIG_BEYOND_CLAMP,
+        .refuse_unknown = c->server.unknown_fields == CONFIG_UNKNOWN_REFUSE,
+        .strict_model = c->server.strict_model,
         .seed = c->sampling.seed,
         .stay_on_fault = c->server.on_fault == CONFIG_FAULT_STAY,
         .deadline_ns = (uint64_t)llround(c->devices.deadline * 1e9),
@@ -113,6 +116,11 @@ stator_status server_settings_read(const struct config *c, struct server_setting
     };
     memcpy(out->cors, c->server.cors, sizeof out->cors);
     memcpy(out->hosts, c->server.hosts, sizeof out->hosts);
+    memcpy(out->alias, c->server.alias, sizeof out->alias);
+    const char *first = out->alias + strspn(out->alias, " ,");
+    memcpy(out->name, first, strcspn(first, ","));
+    for (size_t n = strlen(out->name); n > 0 && out->name[n - 1] == ' ';)
+        out->name[--n] = '\0';
     memcpy(out->log_file, c->log.file, sizeof out->log_file);
     stator_status st = read_address(c, out, e);
     if (st == STATOR_OK)

@@ -17,10 +17,15 @@ struct server_settings {
     uint32_t n_keys; /* 0: no key is asked for */
     char keys[SERVER_MAX_KEYS][SERVER_KEY];
     uint32_t max_connections;
-    uint64_t max_body;
+    uint64_t max_body; /* 0: until server_open, which follows the context */
     uint64_t request_timeout_ns;
-    uint32_t default_max_tokens;
-    uint64_t seed; /* sampling.seed, CONFIG_SEED_RANDOM too */
+    uint32_t default_max_tokens; /* 0: the rest of the context */
+    bool clamp_tokens;           /* server.max_tokens */
+    bool refuse_unknown;         /* server.unknown_fields */
+    bool strict_model;
+    char alias[CONFIG_LIST]; /* names separated by commas */
+    char name[CONFIG_LIST];  /* the first of them; "": the model's own counts */
+    uint64_t seed;           /* sampling.seed, CONFIG_SEED_RANDOM too */
     bool stay_on_fault;
     uint64_t deadline_ns;    /* devices.deadline */
     char cors[CONFIG_LIST];  /* origins separated by ", "; "" or "*" */

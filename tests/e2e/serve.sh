@@ -15,7 +15,7 @@ test_views() {
     answered 200 '"caches":\[\{"name":"kv","kind":"paged","blocks":32,"block_tokens":32,"block_bytes":65536,"free":32,"cached":0,"held":0,"runs":\[\[32,"free"\]\]'
     answered 200 '"requests":\[\],"edge_pool":\{"bytes":[0-9]+,.*"audit":\{"age_ms":[0-9]+,"planned":[0-9]+,.*"wrong":"","gpus":\[\]'
     get /props
-    answered 200 '"model":"stator demo".*"context":1024,.*"default_max_tokens":1024'
+    answered 200 '"model":"stator demo".*"context":1024,.*"default_max_tokens":null,"max_body":4194304'
     get /metrics
     answered 200 '^stator_ready 1$'
     answered 200 '^stator_kv_blocks_free 32$'

@@ -29,7 +29,7 @@ test_heads() {
     refused 400 'Host header is missing' 'X: 1'
     refused 400 'is there twice' "$host" "$host"
     refused 417 'Expect' "$host" 'Expect: more'
-    refused 413 'server.max_body' "$host" 'Content-Length: 1048577'
+    refused 413 'server.max_body' "$host" 'Content-Length: 4194305'
     refused 431 'longer than 16 KiB' "$host" "X: $(head -c 17000 /dev/zero | tr '\0' x)"
     refused 431 'more than 64' "$host" $(seq -f 'X%g:1' 70)
     raw 'GET /health HTTP/1.1\nHost: localhost\n\n'

@@ -90,7 +90,8 @@ struct http_account {
     char id[48]; /* "chatcmpl-.." */
     uint32_t n_prompt, n_cached, n_generated;
     uint64_t queue_ns, prompt_ns, generate_ns;
-    char reason[24]; /* "stop", "length", "cancelled", .. */
+    char reason[24];   /* "stop", "length", "cancelled", .. */
+    char ignored[256]; /* fields of the request that were not known; also the header X-Stator-Ignored */
 };
 struct http_account *http_account(struct http_exchange *x);
 

@@ -207,8 +207,13 @@ static size_t write_head(struct http_connection *c, int status, const char *type
         append_allow(c, out, &at);
     if (status == 401)
         append(out, &at, "WWW-Authenticate: Bearer\r\n");
+    if (c->x.account.ignored[0] != '\0')
+        append(out, &at, "X-Stator-Ignored: %s\r\n", c->x.account.ignored);
     if (c->cross_origin != NULL)
-        append(out, &at, "Access-Control-Allow-Origin: %.300s\r\nVary: Origin\r\n", c->cross_origin);
+        append(out, &at,
+               "Access-Control-Allow-Origin: %.300s\r\nVary: Origin\r\n"
+               "Access-Control-Expose-Headers: X-Stator-Ignored\r\n",
+               c->cross_origin);
     return at;
 }
 

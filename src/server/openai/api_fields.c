@@ -1,4 +1,5 @@
-/* The fields of a body: one row each. A field that is in no row is refused by name. */
+/* The fields of a body: one row each. A field that is in no row is noted as ignored, or refused by name
+ * (server.unknown_fields). */
 #include "server/openai/api_request.h"
 
 #include "base/arith.h"
@@ -21,6 +22,7 @@ struct field {
     enum config_key key; /* of numbers: whose bounds are its own */
     uint32_t has;        /* STATOR_HAS_ bit */
     const char *note;    /* why it is refused */
+    double neutral;      /* of refused ones: the number, beside 0, that asks for nothing */
 };
 
 static void *place(struct api_reader *r, const struct field *f) {
@@ -39,13 +41,25 @@ static bool read_bool(struct api_reader *r, const struct field *f, const json_t 
     return true;
 }
 
+/* A number without a fraction, however it is written: 16, 16.0, 1.6e1. */
+static bool read_whole(const json_t *v, json_int_t *out) {
+    const double d = json_number_value(v);
+    *out = json_integer_value(v);
+    if (json_is_integer(v))
+        return true;
+    if (!json_is_real(v) || d != floor(d) || fabs(d) > 9007199254740992.0) /* 2^53 */
+        return false;
+    *out = (json_int_t)d;
+    return true;
+}
+
 static bool whole(struct api_reader *r, const struct field *f, const json_t *v, uint64_t *out) {
+    json_int_t i = 0;
     char expected[96];
     snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)f->min,
              (unsigned long long)f->max);
-    if (!json_is_integer(v))
+    if (!read_whole(v, &i))
         return wrong(r, f, v, expected);
-    const json_int_t i = json_integer_value(v);
     if (i < 0 || (uint64_t)i < f->min || (uint64_t)i > f->max)
         return api_failure_set(r->why, 400, f->name, "%s is %lld: %s is expected", f->name, (long long)i,
                                expected);
@@ -62,9 +76,29 @@ static bool read_u32(struct api_reader *r, const struct field *f, const json_t *
     return true;
 }
 
+/* top_k = -1 turns it off, as vLLM has it. */
+static bool read_count(struct api_reader *r, const struct field *f, const json_t *v) {
+    json_int_t i = 0;
+    if (f->has != STATOR_HAS_TOP_K || !read_whole(v, &i) || i != -1)
+        return read_u32(r, f, v);
+    *(uint32_t *)place(r, f) = 0;
+    r->out->sampling.has |= f->has;
+    return true;
+}
+
+/* Tokens to generate; -1 (no limit) and -2 (until the context is full) are llama.cpp's. */
+static bool read_most(struct api_reader *r, const struct field *f, const json_t *v) {
+    json_int_t i = 0;
+    if (!read_whole(v, &i) || (i != -1 && i != -2))
+        return read_u32(r, f, v);
+    *(uint32_t *)place(r, f) = API_REST;
+    return true;
+}
+
 /* -1 stands for all, as llama.cpp has it. */
 static bool read_window(struct api_reader *r, const struct field *f, const json_t *v) {
-    if (!json_is_integer(v) || json_integer_value(v) != -1)
+    json_int_t i = 0;
+    if (!read_whole(v, &i) || i != -1)
         return read_u32(r, f, v);
     *(uint32_t *)place(r, f) = UINT32_MAX;
     r->out->sampling.has |= f->has;
@@ -96,9 +130,10 @@ static bool read_seed(struct api_reader *r, const struct field *f, const json_t 
     errno = 0;
     const uint64_t beyond = digits != NULL && digits[0] != '-' ? strtoull(digits, &end, 10) : 0;
     const bool fits = end != NULL && *end == '\0' && errno == 0;
-    if (!json_is_integer(v) && !fits)
+    json_int_t i = 0;
+    if (!fits && !read_whole(v, &i))
         return wrong(r, f, v, "a whole number of 64 bits, or -1 for a random one,");
-    *(uint64_t *)place(r, f) = fits ? beyond : (uint64_t)json_integer_value(v);
+    *(uint64_t *)place(r, f) = fits ? beyond : (uint64_t)i;
     r->out->sampling.has |= f->has;
     return true;
 }
@@ -123,23 +158,28 @@ static bool read_ignored(struct api_reader *r, const struct field *f, const json
     return true;
 }
 
+/* It can't be honoured, and a client that sends it does not depend on it: named in X-Stator-Ignored. */
+static bool read_noted(struct api_reader *r, const struct field *f, const json_t *v) {
+    (void)v;
+    api_request_ignore(r->out->ignored, f->name);
+    return true;
+}
+
 /* Fields that are not honoured: only values that ask for nothing are taken. */
 static bool read_refused(struct api_reader *r, const struct field *f, const json_t *v) {
-    const bool nothing = json_is_false(v) || (chat_json_is_text(v) && json_string_length(v) == 0) ||
+    const double d = json_number_value(v);
+    const bool nothing = json_is_false(v) || (json_is_number(v) && (d == 0 || d == f->neutral)) ||
+                         (chat_json_is_text(v) && json_string_length(v) == 0) ||
                          (json_is_array(v) && json_array_size(v) == 0) ||
                          (json_is_object(v) && json_object_size(v) == 0);
     return nothing || api_failure_set(r->why, 400, f->name, "%s can't be honoured: %s", f->name, f->note);
-}
-
-static bool read_one(struct api_reader *r, const struct field *f, const json_t *v) {
-    return (json_is_integer(v) && json_integer_value(v) == 1) || read_refused(r, f, v);
 }
 
 static bool read_model(struct api_reader *r, const struct field *f, const json_t *v) {
     if (!chat_json_is_text(v))
         return wrong(r, f, v, "a text");
     const char *name = json_string_value(v);
-    if (name[0] == '\0' || strcmp(name, "default") == 0 || strcmp(name, r->model->name) == 0)
+    if (!r->model->strict_model || api_request_names_model(r->model, name))
         return true;
     return api_failure_set(
         r->why, 404, f->name,
@@ -170,15 +210,19 @@ static bool read_stream_options(struct api_reader *r, const struct field *f, con
     json_t *value;
     if (!json_is_object(v))
         return wrong(r, f, v, "an object");
-    if (!json_is_true(json_object_get(r->out->body, "stream")))
-        return api_failure_set(r->why, 400, f->name, "stream_options is only for requests with stream: true");
     json_object_foreach((json_t *)v, name, value) {
-        if (strcmp(name, "include_obfuscation") == 0 && json_is_false(value))
+        char param[96];
+        snprintf(param, sizeof param, "%s.%s", f->name, name);
+        if (json_is_null(value) || (strcmp(name, "include_obfuscation") == 0 && json_is_false(value)))
             continue;
-        if (strcmp(name, "include_usage") != 0 || !json_is_boolean(value))
-            return api_failure_set(r->why, 400, f->name,
-                                   "stream_options.%.64s is %s: only include_usage (true or false) is known",
-                                   name, api_request_kind(value));
+        if (strcmp(name, "include_usage") != 0) {
+            if (!api_request_unknown(r, param))
+                return false;
+            continue;
+        }
+        if (!json_is_boolean(value))
+            return api_failure_set(r->why, 400, f->name, "%s is %s: true or false is expected", param,
+                                   api_request_kind(value));
         r->out->include_usage = json_is_true(value);
     }
     return true;
@@ -199,10 +243,12 @@ static bool read_stop(struct api_reader *r, const struct field *f, const json_t 
         if (!chat_json_is_text(one))
             return wrong(r, f, one, "a text, or an array of texts,");
         const size_t length = json_string_length(one);
-        if (length == 0 || length > API_STOP_BYTES)
+        if (length > API_STOP_BYTES)
             return api_failure_set(r->why, 400, f->name,
-                                   "stop string %zu has %zu bytes, 1 to %d are possible", i, length,
+                                   "stop string %zu has %zu bytes, at most %d are possible", i, length,
                                    API_STOP_BYTES);
+        if (length == 0)
+            continue;
         struct api_stop_text *to = &r->out->stops->at[r->out->stops->n++];
         to->n = (uint16_t)length;
         memcpy(to->p, json_string_value(one), length);
@@ -210,9 +256,34 @@ static bool read_stop(struct api_reader *r, const struct field *f, const json_t 
     return true;
 }
 
+/* Tokens at which the answer ends; they are no part of it. */
+static bool read_stop_ids(struct api_reader *r, const struct field *f, const json_t *v) {
+    const size_t n = json_array_size(v);
+    if (!json_is_array(v))
+        return wrong(r, f, v, "an array of token ids");
+    if (n > API_STOPS)
+        return api_failure_set(r->why, 400, f->name, "%s has %zu ids, at most %d are possible", f->name, n,
+                               API_STOPS);
+    if (n == 0)
+        return true;
+    r->out->stop_ids = edge_pool_zeroed(n, sizeof *r->out->stop_ids);
+    if (r->out->stop_ids == NULL)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for %s now", f->name);
+    for (size_t i = 0; i < n; i++) {
+        json_int_t id = 0;
+        const json_t *one = json_array_get(v, i);
+        if (!read_whole(one, &id) || id < 0 || id >= (json_int_t)r->model->vocab)
+            return api_failure_set(r->why, 400, f->name, "%s[%zu] is %s: a token id from 0 to %u is expected",
+                                   f->name, i, json_is_number(one) ? "out of range" : api_request_kind(one),
+                                   r->model->vocab - 1);
+        r->out->stop_ids[r->out->n_stop_ids++] = (int32_t)id;
+    }
+    return true;
+}
+
 /* In chats true or false, with top_logprobs beside it; in completions a number. */
 static bool read_logprobs(struct api_reader *r, const struct field *f, const json_t *v) {
-    if (r->out->endpoint == API_CHAT)
+    if (r->out->endpoint == API_CHAT || json_is_false(v))
         return read_bool(r, f, v);
     uint64_t n = 0;
     if (!whole(r, f, v, &n))
@@ -225,6 +296,8 @@ static bool read_logprobs(struct api_reader *r, const struct field *f, const jso
 static bool read_bias(struct api_reader *r, const struct field *f, const json_t *v) {
     const char *name;
     json_t *value;
+    if (json_is_array(v) && json_array_size(v) == 0)
+        return true;
     if (!json_is_object(v))
         return wrong(r, f, v, "an object {\"token id\": bias, ..}");
     const size_t n = json_object_size(v);
@@ -318,8 +391,12 @@ static bool read_parallel(struct api_reader *r, const struct field *f, const jso
 #define BOTH       (API_CHAT | API_COMPLETION)
 #define REFUSED(n, why)                                                                                      \
     { .name = n, .where = BOTH, .read = read_refused, .note = why }
+#define NEUTRAL(n, number, why)                                                                              \
+    { .name = n, .where = BOTH, .read = read_refused, .neutral = (number), .note = why }
 #define IGNORED(n)                                                                                           \
     { .name = n, .where = BOTH | API_TEMPLATE, .read = read_ignored }
+#define NOTED(n)                                                                                             \
+    { .name = n, .where = BOTH | API_TEMPLATE, .read = read_noted }
 #define NO_GRAMMAR "answers are not constrained to a grammar"
 
 static const struct field fields[] = {
@@ -327,13 +404,11 @@ static const struct field fields[] = {
     {.name = "prompt", .where = API_COMPLETION, .read = read_prompt},
     {.name = "stream", .where = BOTH, .read = read_bool, AT(stream)},
     {.name = "stream_options", .where = BOTH, .read = read_stream_options},
-    {.name = "max_tokens", .where = BOTH, .read = read_u32, AT(max_tokens), .min = 1, .max = INT32_MAX},
-    {.name = "max_completion_tokens",
-     .where = API_CHAT,
-     .read = read_u32,
-     AT(max_completion_tokens),
-     .min = 1,
-     .max = INT32_MAX},
+#define MOST(n, member)                                                                                      \
+    { .name = n, .where = BOTH, .read = read_most, AT(member), .min = 1, .max = INT32_MAX }
+    MOST("max_tokens", max_tokens),
+    MOST("max_completion_tokens", max_completion_tokens),
+    MOST("n_predict", n_predict),
 #define SAMPLING_NUMBER(name_, NAME_, ...)                                                                   \
     {.name = #name_,                                                                                         \
      .where = BOTH,                                                                                          \
@@ -344,7 +419,7 @@ static const struct field fields[] = {
 #define SAMPLING_COUNT(name_, NAME_, option_, value_, max_, ...)                                             \
     {.name = #name_,                                                                                         \
      .where = BOTH,                                                                                          \
-     .read = read_u32,                                                                                       \
+     .read = read_count,                                                                                     \
      AT(sampling.name_),                                                                                     \
      .max = (max_),                                                                                          \
      .has = STATOR_HAS_##NAME_},
@@ -358,8 +433,15 @@ static const struct field fields[] = {
 #define SAMPLING_SEED(name_, NAME_, ...)                                                                     \
     {.name = #name_, .where = BOTH, .read = read_seed, AT(sampling.name_), .has = STATOR_HAS_##NAME_},
 #include "config/sampling.def"
+    {.name = "repetition_penalty", /* vLLM's name */
+     .where = BOTH,
+     .read = read_number,
+     AT(sampling.repeat_penalty),
+     .key = CONFIG_SAMPLING_REPEAT_PENALTY,
+     .has = STATOR_HAS_REPEAT_PENALTY},
     {.name = "dry_sequence_breakers", .where = BOTH, .read = read_breakers},
     {.name = "stop", .where = BOTH, .read = read_stop},
+    {.name = "stop_token_ids", .where = BOTH, .read = read_stop_ids},
     {.name = "logprobs", .where = BOTH, .read = read_logprobs, AT(logprobs), .max = STATOR_TOP_LOGPROBS},
     {.name = "top_logprobs",
      .where = API_CHAT,
@@ -374,10 +456,7 @@ static const struct field fields[] = {
     {.name = "parallel_tool_calls", .where = API_CHAT, .read = read_parallel},
     {.name = "response_format", .where = BOTH, .read = read_response_format},
     {.name = "modalities", .where = API_CHAT, .read = read_modalities},
-    {.name = "best_of",
-     .where = API_COMPLETION,
-     .read = read_one,
-     .note = "every answer is given, none is chosen"},
+    NEUTRAL("best_of", 1, "every answer is given, none is chosen"),
     /* api_messages.c has read these. */
     {.name = "messages", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
     {.name = "tools", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
@@ -395,18 +474,42 @@ static const struct field fields[] = {
     IGNORED("prompt_cache_retention"),
     IGNORED("cache_prompt"),
     IGNORED("prediction"),
-    /* These would. */
+    IGNORED("id_slot"),
+    IGNORED("return_progress"),
+    IGNORED("timings_per_token"),
+    IGNORED("keep_alive"),
+    IGNORED("cache_control"),
+    IGNORED("mirostat_tau"),
+    IGNORED("mirostat_eta"),
+    /* What a server of many models makes of these is its own affair; a client gets an answer without them. */
+    NOTED("include_reasoning"),
+    NOTED("reasoning"),
+    NOTED("thinking"),
+    NOTED("options"),
+    NOTED("verbosity"),
+    /* These would change it. */
     REFUSED("functions", "it has been replaced by tools"),
     REFUSED("function_call", "it has been replaced by tool_choice"),
     REFUSED("audio", "the model answers in text"),
     REFUSED("web_search_options", "this server searches nothing"),
-    REFUSED("verbosity", "ask for it in a message"),
     REFUSED("suffix", "text is only written at the end of the prompt"),
-    REFUSED("timings_per_token", "timings come with the end of an answer"),
     REFUSED("grammar", NO_GRAMMAR),
     REFUSED("json_schema", NO_GRAMMAR),
     REFUSED("guided_json", NO_GRAMMAR),
+    REFUSED("guided_regex", NO_GRAMMAR),
+    REFUSED("guided_choice", NO_GRAMMAR),
+    REFUSED("guided_grammar", NO_GRAMMAR),
+    REFUSED("structured_outputs", NO_GRAMMAR),
+    REFUSED("regex", NO_GRAMMAR),
+    REFUSED("ebnf", NO_GRAMMAR),
     REFUSED("mirostat", "the engine has no such sampler"),
+    REFUSED("n_probs", "ask for logprobs"),
+    REFUSED("prompt_logprobs", "log probabilities of a prompt are not computed"),
+    REFUSED("include_stop_str_in_output", "an answer ends in front of its stop string"),
+    REFUSED("use_beam_search", "the engine samples"),
+    REFUSED("dynatemp_range", "the engine has no such sampler"),
+    NEUTRAL("length_penalty", 1, "the engine samples"),
+    NEUTRAL("tfs_z", 1, "the engine has no such sampler"),
 };
 
 static bool read_field(struct api_reader *r, const char *name, const json_t *v) {
@@ -415,7 +518,20 @@ static bool read_field(struct api_reader *r, const char *name, const json_t *v) 
             return json_is_null(v) || fields[i].read(r, &fields[i], v);
     char param[sizeof r->why->param];
     snprintf(param, sizeof param, "%s", name);
-    return api_failure_set(r->why, 400, param, "the field \"%s\" is not known here", param);
+    return api_request_unknown(r, param);
+}
+
+/* The names of one thing: none contradicts another. */
+static bool check_most(struct api_reader *r) {
+    struct api_request *q = r->out;
+    const uint32_t all[] = {q->max_completion_tokens, q->n_predict};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (q->max_tokens != 0 && all[i] != 0 && q->max_tokens != all[i])
+            return api_failure_set(r->why, 400, "max_tokens",
+                                   "max_tokens, max_completion_tokens and n_predict differ: give one");
+        q->max_tokens = ARITH_MAX(q->max_tokens, all[i]);
+    }
+    return true;
 }
 
 static bool check_together(struct api_reader *r) {
@@ -429,12 +545,7 @@ static bool check_together(struct api_reader *r) {
         return api_failure_set(
             r->why, 400, "echo",
             "echo can't be honoured together with logprobs: those of the prompt are not computed");
-    if (q->max_tokens != 0 && q->max_completion_tokens != 0 && q->max_tokens != q->max_completion_tokens)
-        return api_failure_set(r->why, 400, "max_tokens",
-                               "max_tokens is %u and max_completion_tokens %u: give one", q->max_tokens,
-                               q->max_completion_tokens);
-    q->max_tokens = ARITH_MAX(q->max_tokens, q->max_completion_tokens);
-    return true;
+    return check_most(r);
 }
 
 bool api_fields_read(struct api_reader *r) {

@@ -59,7 +59,10 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, st
     job->stops = r->stops;
     job->type_rows = r->types;
     job->types = (struct chat_types){.rows = r->types.p, .n = r->types.n};
+    job->stop_ids = r->stop_ids;
+    job->n_stop_ids = r->n_stop_ids;
     r->stops = NULL;
+    r->stop_ids = NULL;
     r->types = (struct api_text){0};
     job->n = r->n;
     job->n_choices = n_choices;
@@ -100,6 +103,7 @@ void api_jobs_settle(struct api_job_state *job) {
         free_choice(&job->choices[i]);
     edge_pool_free(job->stops);
     api_text_free(&job->type_rows);
+    edge_pool_free(job->stop_ids);
     api_text_free(&job->out);
     edge_pool_free(job);
 }
@@ -315,12 +319,22 @@ static void tell_role(struct api_choice *c) {
         api_reply_event(&c->job->out, c, API_PIECE_ROLE, NULL, 0);
 }
 
+static bool is_stop_id(const struct api_job_state *job, int32_t token) {
+    for (uint32_t i = 0; i < job->n_stop_ids; i++)
+        if (job->stop_ids[i] == token)
+            return true;
+    return false;
+}
+
 static void on_token(struct api_choice *c, const stator_event *ev) {
     struct api_job_state *job = c->job;
     if (job->x == NULL || c->stopped)
         return;
     tell_role(c);
-    if (!api_answer_token(&c->answer, &job->api->tokens, job->stops, ev) || c->calls_over)
+    if (is_stop_id(job, ev->token)) {
+        api_answer_end(&c->answer, &job->api->tokens, job->stops);
+        stop(c);
+    } else if (!api_answer_token(&c->answer, &job->api->tokens, job->stops, ev) || c->calls_over)
         stop(c);
     tell_arguments(c);
     carry_on(job, c);

@@ -59,6 +59,8 @@ struct api_job_state {
     struct api_stops *stops;
     struct api_text type_rows; /* that `types` points to */
     struct chat_types types;
+    int32_t *stop_ids; /* n_stop_ids */
+    uint32_t n_stop_ids;
     struct api_text out; /* of the stream: not yet written */
     uint64_t started_ns, wrote_ns;
     uint32_t n, n_choices, n_done;

@@ -37,7 +37,7 @@ static bool is_one_of(const char *text, const char *const *names) {
     return false;
 }
 
-/* Refuses members of `object` that are not among the names. */
+/* Members of `object` that are not among the names are noted, or refused. */
 static bool only(struct api_reader *r, const char *param, const json_t *object, const char *const *names) {
     const char *name;
     json_t *value;
@@ -46,14 +46,16 @@ static bool only(struct api_reader *r, const char *param, const json_t *object, 
             continue;
         char at[PARAM];
         name_place(at, "%s.%s", param, name);
-        return api_failure_set(r->why, 400, at, "the field %s is not known here", at);
+        if (!api_request_unknown(r, at))
+            return false;
     }
     return true;
 }
 
 /* One text of an array of parts: they stand behind each other, as templates that know parts write them. */
 static bool join_parts(struct api_reader *r, const char *param, const json_t *parts) {
-    static const char *const names[] = {"type", "text", NULL};
+    static const char *const names[] = {"type", "text", "cache_control", "annotations", NULL};
+    static const char *const types[] = {"text", "input_text", "output_text", NULL};
     r->scratch.n = 0;
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
@@ -62,7 +64,7 @@ static bool join_parts(struct api_reader *r, const char *param, const json_t *pa
         name_place(at, "%s[%zu]", param, i);
         if (!json_is_object(part) || type == NULL)
             return fail(r, at, part, "an object {\"type\": \"text\", \"text\": ..}");
-        if (strcmp(type, "text") != 0)
+        if (!is_one_of(type, types))
             return api_failure_set(r->why, 400, at, "%s is of the type \"%.32s\": only \"text\" can be read",
                                    at, type);
         if (!chat_json_is_text(text))
@@ -74,10 +76,11 @@ static bool join_parts(struct api_reader *r, const char *param, const json_t *pa
     return true;
 }
 
-/* The message's content for templates: a text, or null. */
+/* The message's content for templates: a text, or (of one with calls) null. */
 static bool read_content(struct api_reader *r, const char *param, const json_t *message, bool needed,
                          json_t *to) {
     const json_t *content = json_object_get(message, "content");
+    const bool has_calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
     char at[PARAM];
     name_place(at, "%s.content", param);
     if (json_is_array(content)) {
@@ -94,7 +97,7 @@ static bool read_content(struct api_reader *r, const char *param, const json_t *
     }
     if (given(content) || needed)
         return fail(r, at, content, "a text, or an array of parts of the type text,");
-    json_object_set_new(to, "content", json_null());
+    json_object_set_new(to, "content", has_calls ? json_null() : json_string(""));
     return true;
 }
 
@@ -102,7 +105,7 @@ static bool read_content(struct api_reader *r, const char *param, const json_t *
  * `as_object` and as text in `as_text`. */
 static bool read_call(struct api_reader *r, const char *param, const json_t *call, json_t *as_object,
                       json_t *as_text) {
-    static const char *const names[] = {"id", "type", "function", "index", NULL};
+    static const char *const names[] = {"id", "type", "function", "index", "cache_control", NULL};
     static const char *const inner[] = {"name", "arguments", NULL};
     const json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name");
     json_t *arguments = json_object_get(function, "arguments");
@@ -113,12 +116,16 @@ static bool read_call(struct api_reader *r, const char *param, const json_t *cal
     name_place(inside, "%s.function", param);
     if (!only(r, param, call, names) || !only(r, inside, function, inner))
         return false;
-    if (!chat_json_is_text(arguments) && !json_is_object(arguments))
+    /* A call without arguments: clients send what they got, which may be "". */
+    const bool none =
+        !given(arguments) || (chat_json_is_text(arguments) && json_string_length(arguments) == 0);
+    if (!none && !chat_json_is_text(arguments) && !json_is_object(arguments))
         return fail(r, param, arguments, "a text of JSON as function.arguments");
     json_error_t ignored;
-    json_t *object = json_is_object(arguments) ? json_incref(arguments)
-                                               : chat_json_load(json_string_value(arguments),
-                                                                json_string_length(arguments), 0, &ignored);
+    json_t *object = none                        ? json_object()
+                     : json_is_object(arguments) ? json_incref(arguments)
+                                                 : chat_json_load(json_string_value(arguments),
+                                                                  json_string_length(arguments), 0, &ignored);
     if (!json_is_object(object)) {
         json_decref(object);
         return api_failure_set(r->why, 400, param, "%s: function.arguments is no JSON object", param);
@@ -127,7 +134,9 @@ static bool read_call(struct api_reader *r, const char *param, const json_t *cal
         json_t *to;
         json_t *arguments;
     } both[] = {{as_object, json_incref(object)},
-                {as_text, chat_json_is_text(arguments) ? json_incref(arguments) : json_incref(object)}};
+                {as_text, none                           ? json_string("{}")
+                          : chat_json_is_text(arguments) ? json_incref(arguments)
+                                                         : json_incref(object)}};
     json_decref(object);
     for (int i = 0; i < 2; i++) {
         json_t *one = json_object(), *f = json_object();
@@ -172,11 +181,13 @@ static bool read_calls(struct api_reader *r, const char *param, const json_t *ca
 static bool read_message(struct api_reader *r, size_t index, const json_t *message, struct lists *l) {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
     /* Clients send back what they got, with members that are empty. */
-    static const char *const names[] = {"role",         "content",           "name",        "tool_calls",
-                                        "tool_call_id", "refusal",           "annotations", "function_call",
-                                        "audio",        "reasoning_content", NULL};
+    static const char *const names[] = {"role", "content", "name", "tool_calls", "tool_call_id", "refusal",
+                                        "annotations", "function_call", "audio", "reasoning_content",
+                                        /* for the client itself */
+                                        "id", "reasoning", "reasoning_details", "prefix", "cache_control",
+                                        NULL};
     static const char *const texts[] = {"name", "tool_call_id", "reasoning_content"};
-    static const char *const empty[] = {"refusal", "annotations", "function_call", "audio"};
+    static const char *const empty[] = {"function_call", "audio"};
     char param[PARAM];
     name_place(param, "messages[%zu]", index);
     const char *role = json_string_value(json_object_get(message, "role"));
@@ -198,7 +209,9 @@ static bool read_message(struct api_reader *r, size_t index, const json_t *messa
     json_t *one = json_object();
     json_array_append_new(l->at[0], one);
     json_object_set_new(one, "role", json_string(strcmp(role, "developer") == 0 ? "system" : role));
-    if (!read_content(r, param, message, !has_calls, one))
+    /* An answer without a text may have consisted of reasoning, or a tool's of nothing. */
+    const bool needed = !assistant && strcmp(role, "tool") != 0;
+    if (!read_content(r, param, message, needed, one))
         return false;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         json_t *v = json_object_get(message, texts[i]);
@@ -237,6 +250,7 @@ static bool read_messages(struct api_reader *r, const json_t *messages, struct l
 }
 
 static bool read_tool(struct api_reader *r, size_t index, const json_t *tool) {
+    static const char *const names[] = {"type", "function", "cache_control", NULL};
     static const char *const inner[] = {"name", "description", "parameters", "strict", NULL};
     char param[PARAM];
     name_place(param, "tools[%zu]", index);
@@ -252,15 +266,11 @@ static bool read_tool(struct api_reader *r, size_t index, const json_t *tool) {
                                param);
     char inside[PARAM];
     name_place(inside, "%s.function", param);
-    if (!only(r, inside, function, inner))
+    if (!only(r, param, tool, names) || !only(r, inside, function, inner))
         return false;
     if (given(parameters) && !json_is_object(parameters))
         return api_failure_set(r->why, 400, param, "%s.function.parameters is %s: a JSON schema is expected",
                                param, api_request_kind(parameters));
-    if (json_is_true(json_object_get(function, "strict")))
-        return api_failure_set(
-            r->why, 400, param,
-            "%s.function.strict can't be honoured: answers are not constrained to a grammar", param);
     return true;
 }
 
@@ -321,11 +331,10 @@ static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variab
     if (given(effort)) {
         if (!chat_json_is_text(effort))
             return fail(r, "reasoning_effort", effort, "a text");
-        if (!r->model->form.uses_effort)
-            return api_failure_set(
-                r->why, 400, "reasoning_effort",
-                "reasoning_effort can't be honoured: the model's chat template does not know it");
-        json_object_set(variables, "reasoning_effort", effort);
+        if (r->model->form.uses_effort)
+            json_object_set(variables, "reasoning_effort", effort);
+        else
+            api_request_ignore(r->out->ignored, "reasoning_effort");
     }
     return true;
 }

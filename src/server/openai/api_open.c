@@ -43,7 +43,8 @@ static stator_status read_model(struct api *api, stator_error *e) {
     stator_status st = stator_get_chat_template(api->engine, &t, e);
     if (st != STATOR_OK)
         return st;
-    *m = (struct api_model){.name = api->server->info.model_name,
+    *m = (struct api_model){.name = server_model(api->server),
+                            .own_name = api->server->info.model_name,
                             .source = t.length > 0 ? t.text : NULL,
                             .source_length = t.length,
                             .bos = t.bos_length > 0 ? t.bos : NULL,
@@ -53,7 +54,11 @@ static stator_status read_model(struct api *api, stator_error *e) {
                             .context = api->server->info.context,
                             .vocab = api->server->info.vocab,
                             .stop = api->server->signal,
-                            .default_max_tokens = api->server->settings.default_max_tokens};
+                            .default_max_tokens = api->server->settings.default_max_tokens,
+                            .clamp_tokens = api->server->settings.clamp_tokens,
+                            .refuse_unknown = api->server->settings.refuse_unknown,
+                            .strict_model = api->server->settings.strict_model,
+                            .alias = api->server->settings.alias};
     if (t.file[0] != '\0')
         st = read_file(api, t.file, e);
     if (st == STATOR_OK && m->source != NULL)

@@ -85,12 +85,14 @@ bool api_prompt_fits(const struct api_model *model, size_t n, uint32_t wanted, u
             "start the server with more",
             n, context);
     const uint32_t most = context - (uint32_t)n + 1; /* the last token is told, not computed with */
-    if (wanted > most)
+    if (wanted > most && wanted != API_REST && !model->clamp_tokens)
         return api_failure_set(
             why, 400, "max_tokens",
             "the prompt has %zu tokens and max_tokens asks for %u more, together %llu, but a "
-            "sequence holds %u (memory.context): at most %u more are possible",
+            "sequence holds %u (memory.context): at most %u more are possible, and server.max_tokens is "
+            "\"refuse\"",
             n, wanted, (unsigned long long)n + wanted, context, most);
-    *max_new = wanted != 0 ? wanted : ARITH_MIN(model->default_max_tokens, most);
+    const uint32_t by_default = model->default_max_tokens != 0 ? model->default_max_tokens : API_REST;
+    *max_new = ARITH_MIN(wanted != 0 ? wanted : by_default, most);
     return true;
 }

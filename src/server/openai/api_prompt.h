@@ -13,8 +13,8 @@ size_t api_prompt_room(void);
 /* The ids of a text, as `stator run` has them (add_special), or of a rendered template. At most capacity. */
 bool api_prompt_ids(stator *engine, const char *text, size_t length, bool add_special, int32_t *ids,
                     size_t capacity, size_t *n, struct api_failure *why);
-/* Whether n tokens and as many new ones as wanted fit; *max_new: how many are generated at most. wanted 0:
- * the default, as far as there is room. */
+/* Whether n tokens fit; *max_new: how many are generated at most. wanted 0: the default, as far as there is
+ * room; API_REST: all that there is room for; more than that is cut or refused (model->clamp_tokens). */
 bool api_prompt_fits(const struct api_model *model, size_t n, uint32_t wanted, uint32_t *max_new,
                      struct api_failure *why);
 

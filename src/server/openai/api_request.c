@@ -34,6 +34,54 @@ const char *api_request_kind(const json_t *v) {
     return json_is_string(v) && !chat_json_is_text(v) ? "a number beyond 64 bits" : names[json_typeof(v)];
 }
 
+void api_request_ignore(char list[API_IGNORED], const char *name) {
+    static const char more[] = ", ..";
+    char clean[64];
+    size_t n = 0, have = strlen(list);
+    bool index = false;
+    for (; *name != '\0' && n + 1 < sizeof clean; name++) {
+        index = (index || *name == '[') && *name != ']';
+        if (!index && *name != ']')
+            clean[n++] = (*name >= '0' && *name <= '9') || (*name >= 'A' && *name <= 'Z') ||
+                                 (*name >= 'a' && *name <= 'z') || *name == '_' || *name == '.' ||
+                                 *name == '-'
+                             ? *name
+                             : '?';
+    }
+    clean[n] = '\0';
+    for (const char *at = list; *at != '\0'; at += strcspn(at, " "), at += *at == ' ')
+        if (strcspn(at, ",") == n && memcmp(at, clean, n) == 0)
+            return;
+    if (have + 2 + n + sizeof more <= API_IGNORED)
+        snprintf(list + have, API_IGNORED - have, "%s%s", have > 0 ? ", " : "", clean);
+    else if (have < sizeof more - 1 || strcmp(list + have - (sizeof more - 1), more) != 0)
+        snprintf(list + have, API_IGNORED - have, "%s", more);
+}
+
+bool api_request_unknown(struct api_reader *r, const char *param) {
+    if (r->model->refuse_unknown)
+        return api_failure_set(r->why, 400, param,
+                               "the field \"%.64s\" is not known here (server.unknown_fields = \"refuse\")",
+                               param);
+    api_request_ignore(r->out->ignored, param);
+    return true;
+}
+
+bool api_request_names_model(const struct api_model *m, const char *name) {
+    const size_t n = strlen(name);
+    if (n == 0 || strcmp(name, "default") == 0 || strcmp(name, m->name) == 0 ||
+        (m->own_name != NULL && strcmp(name, m->own_name) == 0))
+        return true;
+    for (const char *at = m->alias != NULL ? m->alias : ""; *at != '\0';) {
+        at += strspn(at, " ,");
+        const size_t length = strcspn(at, ",");
+        if (length >= n && memcmp(at, name, n) == 0 && strspn(at + n, " ") == length - n)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
 struct load {
     const char *text;
     size_t n;
@@ -133,6 +181,7 @@ void api_request_drop_json(struct api_request *r) {
 void api_request_free(struct api_request *r) {
     api_request_drop_json(r);
     edge_pool_free(r->stops);
+    edge_pool_free(r->stop_ids);
     edge_pool_free(r->bias);
     api_text_free(&r->types);
     *r = (struct api_request){0};

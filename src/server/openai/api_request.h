@@ -1,5 +1,6 @@
-/* The body of a request of OpenAI's API as a checked struct. What can't be honoured is refused with the name
- * of the field; nothing is ignored but what cannot change the answer (the table in api_fields.c).
+/* The body of a request of OpenAI's API as a checked struct. What would change the answer and can't be
+ * honoured is refused with the name of the field (the table in api_fields.c). Members that are not known are
+ * noted, for the header X-Stator-Ignored and the log, or refused (server.unknown_fields).
  *
  * Memory: the pool. jansson's allocations happen in one place (edge_pool_try_json): reading builds all that
  * the template will see, so that nothing has to be built later. */
@@ -17,21 +18,28 @@
 #define API_MESSAGES 4096
 #define API_VARIANTS 3
 #define API_TOOLS    128
+#define API_IGNORED  256        /* bytes of the names of what was ignored, with the end */
+#define API_REST     UINT32_MAX /* max_tokens: all that there is room for */
 
 enum api_endpoint { API_CHAT = 1, API_COMPLETION = 2, API_TEMPLATE = 4 };
 
 /* What reading depends on; of the server, the same for all requests. */
 struct api_model {
-    const char *name;
-    const char *source; /* the chat template; NULL: there is none */
+    const char *name;     /* in answers */
+    const char *own_name; /* the file's; NULL: as `name` */
+    const char *source;   /* the chat template; NULL: there is none */
     size_t source_length;
     const char *bos, *eos; /* texts of these tokens; NULL: the model has none */
     size_t bos_length, eos_length;
     struct chat_form form; /* how its answers are read, and its history is written */
     uint32_t context, vocab;
-    uint32_t default_max_tokens;
-    size_t idle;            /* bytes that a template can have while nobody else is served */
-    const atomic_int *stop; /* not 0 once the process is asked to end */
+    uint32_t default_max_tokens; /* 0: all that there is room for */
+    bool clamp_tokens;           /* max_tokens beyond the room is cut, not refused */
+    bool refuse_unknown;         /* members of a body that are not known are refused */
+    bool strict_model;           /* other names of the model are refused */
+    const char *alias;           /* further names, separated by commas; NULL: none */
+    size_t idle;                 /* bytes that a template can have while nobody else is served */
+    const atomic_int *stop;      /* not 0 once the process is asked to end */
 };
 
 /* Why a request is refused. */
@@ -51,12 +59,15 @@ struct api_request {
     bool logprobs;
     uint32_t top_logprobs;
     uint32_t n;
-    uint32_t max_tokens, max_completion_tokens; /* 0: not given */
-    stator_sampling sampling;                   /* logit_bias points to bias */
+    uint32_t max_tokens, max_completion_tokens, n_predict; /* 0: not given; or API_REST */
+    stator_sampling sampling;                              /* logit_bias points to bias */
     stator_logit_bias *bias;
     struct api_stops *stops; /* NULL: none */
-    struct api_text types;   /* of the tools' parameters: rows of chat_types.h */
-    json_t *kept;            /* owns all JSON that follows */
+    int32_t *stop_ids;       /* tokens that end the answer, the pool's; NULL: none */
+    uint32_t n_stop_ids;
+    struct api_text types;     /* of the tools' parameters: rows of chat_types.h */
+    char ignored[API_IGNORED]; /* names of members that were ignored, separated by commas */
+    json_t *kept;              /* owns all JSON that follows */
     const json_t *body;
     const json_t *prompt; /* COMPLETION: a text, an array of texts, of ids, or of arrays of ids */
     /* CHAT: the variables of the template, in several forms where messages have calls: arguments as objects,
@@ -99,6 +110,13 @@ struct api_reader {
 bool api_fields_read(struct api_reader *r);
 /* api_messages.c: checks messages, tools and kwargs, and builds the variables. */
 bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept);
+/* A name is added to a list of API_IGNORED bytes, once: without indices, in characters that a header may
+ * have, and ".." where there is no more room. */
+void api_request_ignore(char list[API_IGNORED], const char *name);
+/* A member that is not known: noted, or refused by this name. */
+bool api_request_unknown(struct api_reader *r, const char *param);
+/* Whether `name` is one of the model's. */
+bool api_request_names_model(const struct api_model *m, const char *name);
 /* "a text", "an object", ..: for people. */
 const char *api_request_kind(const json_t *v);
 

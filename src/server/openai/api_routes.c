@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "server/http/edge_pool.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void refuse(struct http_exchange *x, const struct api_failure *why) {
@@ -146,6 +147,7 @@ static void answer(struct api *api, struct http_exchange *x, enum api_endpoint e
         return;
     }
     http_drop_body(x);
+    snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r.ignored);
     const uint64_t choices = (uint64_t)api_request_prompts(&r) * r.n;
     if (has_room(api, x, choices)) {
         struct api_job_state *job = api_jobs_make(api, x, &r, (uint32_t)choices);

@@ -63,7 +63,7 @@ static void refuse(struct http_exchange *x, const struct api_failure *why) {
     http_reply_error(x, why->status, NULL, why->param[0] != '\0' ? why->param : NULL, "%s", why->text);
 }
 
-/* The body, with no members but these; NULL: the client was told. */
+/* The body; members but these are noted or refused. NULL: the client was told. */
 static json_t *load(struct api *api, struct http_exchange *x, const char *const *names) {
     struct api_failure why = {0};
     json_t *kept = NULL;
@@ -82,6 +82,10 @@ static json_t *load(struct api *api, struct http_exchange *x, const char *const 
             known = known || strcmp(*at, name) == 0;
         if (known)
             continue;
+        if (!api->model.refuse_unknown) {
+            api_request_ignore(http_account(x)->ignored, name);
+            continue;
+        }
         http_reply_error(x, 400, NULL, name, "the field \"%.64s\" is not known here", name);
         json_decref(kept);
         return NULL;
@@ -192,6 +196,7 @@ void api_texts_template(void *context, struct http_exchange *x) {
         refuse(x, &why);
         return;
     }
+    snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r.ignored);
     if (api_prompt_render(&api->model, &r, api->first == NULL, &text, &why))
         reply(x, build_text, &(struct text){"prompt", &text});
     else

@@ -125,7 +125,10 @@ static void write_props(const void *from, struct json *j) {
     json_put_string(j, "weight_type", i->weight_type);
     json_put_u64(j, "parameters", i->parameters);
     json_put_u64(j, "model_bytes", i->model_bytes);
-    json_put_u64(j, "default_max_tokens", o->default_max_tokens);
+    if (o->default_max_tokens != 0)
+        json_put_u64(j, "default_max_tokens", o->default_max_tokens);
+    else
+        json_put_null(j, "default_max_tokens"); /* the rest of the context */
     json_put_u64(j, "max_body", o->max_body);
     json_put_u64(j, "max_connections", o->max_connections);
     json_put_double(j, "request_timeout", (double)o->request_timeout_ns * 1e-9);

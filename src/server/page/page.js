@@ -116,7 +116,7 @@ async function lookAtModel() {
     $("model").title = `${props.model}, ${props.architecture}, ${props.weight_type}, context of ${props.context} tokens; stator ${props.version}`;
     document.title = props.model + " · stator";
     for (const input of document.querySelectorAll("[data-field=max_tokens]"))
-      input.placeholder = props.default_max_tokens;
+      input.placeholder = props.default_max_tokens ?? props.context;
     $("system-hint").hidden = template;
     $("system").disabled = !template;
     $("thinking-label").hidden = !template || !props.chat_template.includes("enable_thinking");

@@ -4,7 +4,7 @@
 #include "chat_families.h"
 #include "chat/chat_json.h"
 #include "chat/chat_types.h"
-#include "server/openai/api_request.h"
+#include "server/openai/api_prompt.h"
 #include "server/http/edge_pool.h"
 
 #define BYTES (8u << 20)
@@ -17,7 +17,10 @@ static struct api_model model = {.name = "demo",
                                  .bos_length = 3,
                                  .context = 128,
                                  .vocab = 1000,
-                                 .default_max_tokens = 64};
+                                 .default_max_tokens = 64,
+                                 .refuse_unknown = true,
+                                 .strict_model = true,
+                                 .alias = "coder, qwen small"};
 static unsigned char *memory;
 
 static int open_pool(void **state) {
@@ -36,15 +39,28 @@ static size_t used(void) {
     return f.used;
 }
 
+static void check_json(const json_t *v, const char *expected) {
+    char text[512];
+    const size_t n = json_dumpb(v, text, sizeof text - 1, JSON_COMPACT | JSON_ENCODE_ANY);
+    assert_true(n < sizeof text);
+    text[n] = '\0';
+    assert_string_equal(text, expected);
+}
+
 #define USER "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]"
 
 /* Reads "{" USER or a prompt ", " fields "}". */
-static bool read_with(enum api_endpoint endpoint, const char *fields, struct api_request *r,
-                      struct api_failure *why) {
+static bool read_by(const struct api_model *m, enum api_endpoint endpoint, const char *fields,
+                    struct api_request *r, struct api_failure *why) {
     char body[4096];
     int n = snprintf(body, sizeof body, "{%s%s%s}", endpoint == API_COMPLETION ? "\"prompt\": \"x\"" : USER,
                      fields[0] != '\0' ? ", " : "", fields);
-    return api_request_read(endpoint, body, (size_t)n, &model, r, why);
+    return api_request_read(endpoint, body, (size_t)n, m, r, why);
+}
+
+static bool read_with(enum api_endpoint endpoint, const char *fields, struct api_request *r,
+                      struct api_failure *why) {
+    return read_by(&model, endpoint, fields, r, why);
 }
 
 struct refused {
@@ -62,11 +78,20 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"model\": \"gpt-9\"", 404, "model", "\"demo\""},
     {API_CHAT, "\"model\": 3", 400, "model", "a text"},
     {API_CHAT, "\"stream\": 1", 400, "stream", "true or false"},
-    {API_CHAT, "\"stream_options\": {\"include_usage\": true}", 400, "stream_options", "stream: true"},
-    {API_CHAT, "\"stream\": true, \"stream_options\": {\"x\": true}", 400, "stream_options",
+    {API_CHAT, "\"stream\": true, \"stream_options\": {\"x\": true}", 400, "stream_options.x",
      "stream_options.x"},
+    {API_CHAT, "\"stream\": true, \"stream_options\": {\"include_usage\": 1}", 400, "stream_options",
+     "true or false"},
+    {API_CHAT, "\"max_tokens\": -3", 400, "max_tokens", "-3"},
+    {API_CHAT, "\"max_tokens\": 3, \"n_predict\": 4", 400, "max_tokens", "give one"},
+    {API_CHAT, "\"repetition_penalty\": 0", 400, "repetition_penalty", "from 0.1"},
+    {API_CHAT, "\"stop_token_ids\": [1000]", 400, "stop_token_ids", "from 0 to 999"},
+    {API_CHAT, "\"stop_token_ids\": 7", 400, "stop_token_ids", "an array"},
+    {API_CHAT, "\"top_k\": -2", 400, "top_k", "from 0"},
+    {API_CHAT, "\"n_probs\": 3", 400, "n_probs", "logprobs"},
+    {API_CHAT, "\"guided_regex\": \"a\"", 400, "guided_regex", "grammar"},
+    {API_CHAT, "\"tfs_z\": 0.5", 400, "tfs_z", "no such sampler"},
     {API_CHAT, "\"max_tokens\": 0", 400, "max_tokens", "from 1"},
-    {API_CHAT, "\"max_tokens\": -1", 400, "max_tokens", "-1"},
     {API_CHAT, "\"max_tokens\": 1.5", 400, "max_tokens", "whole number"},
     {API_CHAT, "\"max_tokens\": 9007199254740993", 400, "max_tokens", "2147483647"},
     {API_CHAT, "\"max_tokens\": 99999999999999999999", 400, "max_tokens", "a number beyond 64 bits"},
@@ -78,7 +103,6 @@ static const struct refused by_field[] = {
      "tools[0].function.returns", "tools[0].function.returns"},
     {API_CHAT, "\"max_tokens\": \"7\"", 400, "max_tokens", "a text"},
     {API_CHAT, "\"max_tokens\": 1, \"max_completion_tokens\": 2", 400, "max_tokens", "give one"},
-    {API_COMPLETION, "\"max_completion_tokens\": 2", 400, "max_completion_tokens", "not known"},
     {API_CHAT, "\"temperature\": NaN", 400, "", "no JSON"},
     {API_CHAT, "\"temperature\": 1e999", 400, "temperature", "beyond 64 bits"},
     {API_CHAT, "\"temperature\": -0.1", 400, "temperature", "from 0 to"},
@@ -86,7 +110,6 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"temperature\": true", 400, "temperature", "a number"},
     {API_CHAT, "\"temperature\": 1, \"temperature\": 1", 400, "", "duplicate"},
     {API_CHAT, "\"top_p\": 1.01", 400, "top_p", "from 0 to 1"},
-    {API_CHAT, "\"top_k\": -1", 400, "top_k", "from 0"},
     {API_CHAT, "\"repeat_penalty\": 0", 400, "repeat_penalty", "from 0.1"},
     {API_CHAT, "\"typical_p\": 1.5", 400, "typical_p", "from 0 to 1"},
     {API_CHAT, "\"dry_penalty_last_n\": -2", 400, "dry_penalty_last_n", "from 0"},
@@ -98,7 +121,6 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"presence_penalty\": 11", 400, "presence_penalty", "from -10 to 10"},
     {API_CHAT, "\"seed\": 1.5", 400, "seed", "whole number of 64 bits"},
     {API_CHAT, "\"seed\": \"7\"", 400, "seed", "-1 for a random one"},
-    {API_CHAT, "\"stop\": \"\"", 400, "stop", "0 bytes"},
     {API_CHAT, "\"stop\": [\"a\", 1]", 400, "stop", "a number"},
     {API_CHAT,
      "\"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\",\"12\",\"13\",\"14\","
@@ -122,14 +144,11 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"tool_choice\": \"required\"", 400, "tool_choice", "auto"},
     {API_CHAT, "\"tool_choice\": {\"type\": \"function\"}", 400, "tool_choice", "auto"},
     {API_CHAT, "\"functions\": [{}]", 400, "functions", "tools"},
-    {API_CHAT, "\"timings_per_token\": true", 400, "timings_per_token", "end"},
     {API_COMPLETION, "\"suffix\": \"x\"", 400, "suffix", "end of the prompt"},
     {API_COMPLETION, "\"best_of\": 2", 400, "best_of", "none is chosen"},
     {API_CHAT, "\"tools\": {}", 400, "tools", "an array"},
     {API_CHAT, "\"tools\": [{\"type\": \"x\"}]", 400, "tools[0]", "function"},
     {API_CHAT, "\"tools\": [{\"type\": \"function\", \"function\": {}}]", 400, "tools[0]", "name"},
-    {API_CHAT, "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": true}}]",
-     400, "tools[0]", "strict"},
     {API_CHAT, "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": 1}}]",
      400, "tools[0]", "schema"},
     {API_CHAT, "\"chat_template_kwargs\": 1", 400, "chat_template_kwargs", "an object"},
@@ -325,6 +344,153 @@ static void fields_are_read(void **state) {
     api_request_free(&r);
 }
 
+/* Fields that real clients send and that cannot change an answer, other spellings of what there is, and names
+ * that nobody knows: what of them the answer's header names. */
+static void a_tolerant_door(void **state) {
+    (void)state;
+    static const struct {
+        enum api_endpoint endpoint;
+        const char *fields, *ignored;
+    } all[] = {
+        {API_CHAT,
+         "\"xtc_probability\": 0, \"dry_multiplier\": 0.0, \"mirostat\": 0, \"mirostat_tau\": 5, "
+         "\"typical_p\": 1",
+         ""},
+        {API_CHAT,
+         "\"top_k\": -1, \"min_tokens\": 0, \"n_probs\": 0, \"suffix\": null, \"stop\": \"\", \"tfs_z\": 1",
+         ""},
+        {API_CHAT,
+         "\"timings_per_token\": true, \"return_progress\": true, \"id_slot\": -1, \"keep_alive\": \"5m\"",
+         ""},
+        {API_CHAT, "\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": true}",
+         "stream_options.continuous_usage_stats"},
+        {API_CHAT, "\"model\": \"gpt-4o\", \"logit_bias\": [], \"best_of\": 1, \"logprobs\": false", ""},
+        {API_CHAT,
+         "\"reasoning\": {\"effort\": \"high\"}, \"thinking\": {\"type\": \"enabled\"}, \"verbosity\": "
+         "\"low\"",
+         "reasoning, thinking, verbosity"},
+        {API_CHAT,
+         "\"frobnicate\": 1, \"x\\u0001\\r\\nSet-Cookie: a\": 2, \"options\": {}, \"cache_control\": {}",
+         "frobnicate, x???Set-Cookie??a, options"},
+        {API_CHAT,
+         "\"tools\": [{\"type\": \"function\", \"cache_control\": {}, \"function\": {\"name\": \"f\", "
+         "\"strict\": true, \"returns\": {}}}, {\"type\": \"function\", \"function\": {\"name\": \"g\", "
+         "\"returns\": 1}}]",
+         "tools.function.returns"},
+        {API_COMPLETION, "\"logprobs\": false, \"messages\": [], \"prompt_logprobs\": 0", "messages"},
+    };
+    struct api_model tolerant = model;
+    tolerant.refuse_unknown = tolerant.strict_model = false;
+    const size_t before = used();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct api_request r;
+        struct api_failure why;
+        if (!read_by(&tolerant, all[i].endpoint, all[i].fields, &r, &why))
+            fail_msg("%s: %s: %s", all[i].fields, why.param, why.text);
+        assert_string_equal(r.ignored, all[i].ignored);
+        api_request_free(&r);
+        assert_int_equal(used(), before);
+    }
+    /* A template without reasoning_effort. */
+    struct api_request r;
+    struct api_failure why;
+    tolerant.form.uses_effort = false;
+    assert_true(read_by(&tolerant, API_CHAT, "\"reasoning_effort\": \"high\"", &r, &why));
+    assert_string_equal(r.ignored, "reasoning_effort");
+    assert_null(json_object_get(r.variables[0], "reasoning_effort"));
+    api_request_free(&r);
+    /* The list ends where there is no more room. */
+    char list[API_IGNORED] = "";
+    for (int i = 0; i < 100; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "unknown_member_%d", i);
+        api_request_ignore(list, name);
+    }
+    assert_true(strlen(list) < API_IGNORED && strcmp(list + strlen(list) - 4, ", ..") == 0);
+    assert_null(strstr(list, ".., .."));
+}
+
+/* Messages as clients keep them: a call without arguments, metadata, an answer or a result of nothing. */
+static void messages_of_clients(void **state) {
+    (void)state;
+    static const char body[] = "{\"messages\": [{\"role\": \"user\", \"id\": \"m1\", \"content\": "
+                               "[{\"type\": \"input_text\", \"text\": \"a\", "
+                               "\"cache_control\": {\"type\": \"ephemeral\"}}]}, "
+                               "{\"role\": \"assistant\", \"content\": null, \"reasoning_details\": [1], "
+                               "\"annotations\": [{}], \"prefix\": false, "
+                               "\"refusal\": \"no\", \"tool_calls\": [{\"id\": \"1\", \"function\": "
+                               "{\"name\": \"f\", \"arguments\": \"\"}}, "
+                               "{\"id\": \"2\", \"function\": {\"name\": \"f\"}}]}, "
+                               "{\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": null}, {\"role\": "
+                               "\"assistant\", \"content\": null}]}";
+    struct api_request r;
+    struct api_failure why;
+    if (!api_request_read(API_CHAT, body, sizeof body - 1, &model, &r, &why))
+        fail_msg("%s: %s", why.param, why.text);
+    static const char *const arguments[] = {"{}", "\"{}\"", "{}"};
+    for (int i = 0; i < API_VARIANTS; i++) {
+        const json_t *m = json_object_get(r.variables[i], "messages");
+        check_json(json_array_get(m, 0), "{\"role\":\"user\",\"content\":\"a\"}");
+        const json_t *calls = json_object_get(json_array_get(m, 1), "tool_calls");
+        for (size_t k = 0; k < 2; k++)
+            check_json(json_object_get(json_object_get(json_array_get(calls, k), "function"), "arguments"),
+                       arguments[i]);
+        check_json(json_object_get(json_array_get(m, 2), "content"), "\"\"");
+        check_json(json_object_get(json_array_get(m, 3), "content"), "\"\"");
+    }
+    assert_string_equal(r.ignored, "");
+    api_request_free(&r);
+}
+
+static void other_spellings(void **state) {
+    (void)state;
+    struct api_request r;
+    struct api_failure why;
+    if (!read_with(
+            API_CHAT,
+            "\"n_predict\": 16.0, \"max_tokens\": 1.6e1, \"seed\": 42.0, \"repetition_penalty\": 1.25, "
+            "\"stop\": [\"\", \"ab\"], \"stop_token_ids\": [3, 7.0], \"top_k\": -1.0, \"model\": \"qwen "
+            "small\"",
+            &r, &why))
+        fail_msg("%s: %s", why.param, why.text);
+    assert_int_equal(r.max_tokens, 16);
+    assert_int_equal(r.sampling.seed, 42);
+    assert_true(r.sampling.repeat_penalty == 1.25f && (r.sampling.has & STATOR_HAS_REPEAT_PENALTY) != 0);
+    assert_true((r.sampling.has & STATOR_HAS_TOP_K) != 0 && r.sampling.top_k == 0);
+    assert_int_equal(r.stops->n, 1);
+    assert_true(r.n_stop_ids == 2 && r.stop_ids[0] == 3 && r.stop_ids[1] == 7);
+    api_request_free(&r);
+    for (int i = 1; i <= 2; i++) {
+        char fields[64];
+        snprintf(fields, sizeof fields, "\"max_tokens\": -%d, \"model\": \"%s\"", i,
+                 i == 1 ? "coder" : "demo");
+        assert_true(read_with(API_CHAT, fields, &r, &why));
+        assert_true(r.max_tokens == API_REST);
+        api_request_free(&r);
+    }
+}
+
+/* How many tokens a request gets: all that it asks for, a default, or as many as there is room for. */
+static void room_for_tokens(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t wanted, by_default;
+        bool clamp;
+        uint32_t gets; /* 0: refused */
+    } all[] = {{5, 64, true, 5},     {0, 64, true, 64},   {0, 0, true, 119},          {119, 64, false, 119},
+               {120, 64, true, 119}, {120, 64, false, 0}, {API_REST, 64, false, 119}, {0, 500, false, 119}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct api_model m = model;
+        struct api_failure why = {0};
+        uint32_t gets = 0;
+        m.clamp_tokens = all[i].clamp;
+        m.default_max_tokens = all[i].by_default;
+        assert_int_equal(api_prompt_fits(&m, 10, all[i].wanted, &gets, &why), all[i].gets != 0);
+        assert_int_equal(gets, all[i].gets);
+        assert_true(all[i].gets != 0 || (why.status == 400 && strcmp(why.param, "max_tokens") == 0));
+    }
+}
+
 static void prompts(void **state) {
     (void)state;
     static const struct {
@@ -355,14 +521,6 @@ static void prompts(void **state) {
         }
         api_request_free(&r);
     }
-}
-
-static void check_json(const json_t *v, const char *expected) {
-    char text[512];
-    const size_t n = json_dumpb(v, text, sizeof text - 1, JSON_COMPACT | JSON_ENCODE_ANY);
-    assert_true(n < sizeof text);
-    text[n] = '\0';
-    assert_string_equal(text, expected);
 }
 
 static void templates_get_what_they_expect(void **state) {
@@ -453,6 +611,10 @@ int main(void) {
         cmocka_unit_test(bounds),
         cmocka_unit_test(memory_ends),
         cmocka_unit_test(fields_are_read),
+        cmocka_unit_test(a_tolerant_door),
+        cmocka_unit_test(messages_of_clients),
+        cmocka_unit_test(other_spellings),
+        cmocka_unit_test(room_for_tokens),
         cmocka_unit_test(prompts),
         cmocka_unit_test(templates_get_what_they_expect),
     };

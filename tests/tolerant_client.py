@@ -1,0 +1,75 @@
+"""What real clients of `stator serve` send beside the fields that it honours, for tests/e2e/serve_tolerant.sh.
+Usage: tolerant_client.py TEST PORT PID STATOR [ARGUMENT...]; exit 1 and a line that says what is wrong."""
+import sys
+
+from api_client import PROMPTS, Server, Wrong, check, text_of
+
+
+def refused(s, fields, status, param, says=""):
+    r = s.ask("/v1/completions", {"prompt": "x", "max_tokens": 1, **fields})
+    check(r.status == status, "%s: %d %s" % (fields, r.status, r.body[:300]))
+    error = r.json()["error"]
+    check(error["param"] == param and says in error["message"], "%s: %s" % (fields, error))
+
+
+def test_fields(s):
+    """Fields that cannot change the answer don't, and those that nobody knows are named in a header."""
+    base = dict(prompt=PROMPTS[0], max_tokens=12, temperature=0.9, seed=42, repeat_penalty=1.25, ignore_eos=True)
+    want = s.post("/v1/completions", **base).json()["choices"][0]["text"]
+    other = dict(prompt=PROMPTS[0], n_predict=12.0, temperature=0.9, seed=42.0, repetition_penalty=1.25, ignore_eos=True,
+                 xtc_probability=0, dry_multiplier=0, mirostat=0, typical_p=1, min_tokens=0, n_probs=0, suffix=None, stop="",
+                 timings_per_token=True, return_progress=True, id_slot=-1, model="gpt-4o", cache_control={}, keep_alive=300)
+    r = s.post("/v1/completions", **other)
+    check(r.json()["choices"][0]["text"] == want, "another text: %s" % r.body)
+    check(r.headers["X-Stator-Ignored"] is None, "ignored: %s" % r.headers["X-Stator-Ignored"])
+    r = s.post("/v1/completions", frobnicate=1, thinking={"type": "enabled"}, **base)
+    check(r.json()["choices"][0]["text"] == want, "another text: %s" % r.body)
+    check(r.headers["X-Stator-Ignored"] == "frobnicate, thinking", "ignored: %s" % r.headers["X-Stator-Ignored"])
+    r = s.post("/v1/completions", stream=True, frobnicate=1, **base)
+    check(r.headers["X-Stator-Ignored"] == "frobnicate", "ignored, streamed: %s" % r.headers["X-Stator-Ignored"])
+    check(s.post("/tokenize", content="x", frobnicate=1).headers["X-Stator-Ignored"] == "frobnicate", "/tokenize")
+    refused(s, {"mirostat": 2}, 400, "mirostat")
+    refused(s, {"guided_regex": "a"}, 400, "guided_regex")
+
+
+def test_stop_ids(s):
+    ids = s.run(PROMPTS[0], 24, 0, 1)["ids"]
+    at = max(ids.index(i) for i in ids)  # the first place of a token that comes late
+    want = s.run(PROMPTS[0], at, 0, 1)["text"]
+    fields = dict(prompt=PROMPTS[0], max_tokens=24, temperature=0, ignore_eos=True, stop_token_ids=[ids[at]])
+    got = s.post("/v1/completions", **fields).json()
+    check(got["choices"][0]["text"] == want, "%r is not %r" % (got["choices"][0]["text"], want))
+    check(got["choices"][0]["finish_reason"] == "stop" and got["usage"]["completion_tokens"] == at, str(got))
+    check(text_of(s.post("/v1/completions", stream=True, **fields).events()) == want, "streamed")
+
+
+def test_max_tokens(s, context):
+    """More than there is room for ends with the context; so does an answer without a limit."""
+    context = int(context)
+    prompt = len(s.run(PROMPTS[0], 1, 0, 1)["prompt_ids"])
+    for fields in ({"max_tokens": 32000}, {"max_tokens": -1}, {"n_predict": -2}, {}):
+        got = s.post("/v1/completions", prompt=PROMPTS[0], temperature=0, ignore_eos=True, **fields).json()
+        check(got["choices"][0]["finish_reason"] == "length", "%s: %s" % (fields, got["choices"][0]["finish_reason"]))
+        check(got["usage"]["completion_tokens"] == context - prompt + 1, "%s: %s" % (fields, got["usage"]))
+
+
+def test_strict(s):
+    """server.max_tokens, unknown_fields = "refuse", strict_model = true."""
+    refused(s, {"frobnicate": 1}, 400, "frobnicate", "not known")
+    refused(s, {"model": "gpt-4o"}, 404, "model", "coder")
+    refused(s, {"max_tokens": 100000}, 400, "max_tokens", "together")
+    for name in ("coder", "big model", "stator demo", "default", ""):
+        got = s.post("/v1/completions", prompt="x", max_tokens=1, model=name).json()
+        check(got["model"] == "coder", "the model is called %s" % got["model"])
+
+
+def main():
+    name, port, pid, stator = sys.argv[1:5]
+    try:
+        globals()["test_" + name](Server(port, pid, stator), *sys.argv[5:])
+    except Wrong as e:
+        print("%s: %s" % (name, e))
+        sys.exit(1)
+
+
+main()
