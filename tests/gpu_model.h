@@ -20,7 +20,7 @@ struct gpu_model_want {
     uint32_t embd_type, output_type;
     uint32_t n_embd, n_ff, n_heads, n_kv_heads, head_k, head_v, vocab;
     uint32_t batch, rows, sequences, blocks; /* blocks: of KV per sequence */
-    bool bias, norms, neox;
+    bool bias, ff_bias, norms, neox;
     bool factors; /* of two in three matrices */
     bool wide;    /* olmo2: norms of all heads together, none before the products */
     uint32_t n_rot;
@@ -171,6 +171,11 @@ static inline void gpu_model_shape(struct gpu_model *m) {
     l->gate = gpu_model_tensor(m, "gate", w->type[4], w->n_embd, w->n_ff);
     l->up = gpu_model_tensor(m, "up", w->type[5], w->n_embd, w->n_ff);
     l->down = gpu_model_tensor(m, "down", w->type[6], w->n_ff, w->n_embd);
+    if (w->ff_bias) {
+        l->gate_bias = gpu_model_tensor(m, "gate_bias", BLOCK_F32, w->n_ff, 0);
+        l->up_bias = gpu_model_tensor(m, "up_bias", BLOCK_F32, w->n_ff, 0);
+        l->down_bias = gpu_model_tensor(m, "down_bias", BLOCK_F32, w->n_embd, 0);
+    }
 }
 
 /* Values one after the other with gaps, weights cut at a random panel over slices 0 and 1. */

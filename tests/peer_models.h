@@ -37,7 +37,8 @@ enum {
     PEER_ONE_QKV = 1048576,     /* q, k and v are one tensor; so are their biases in every other layer */
     PEER_THREE_QKV = 2097152,   /* they are not, though the architecture's are */
     PEER_ONE_GATE_UP = 4194304, /* gate and up of experts are one tensor */
-    PEER_FUSED_FF = 8388608     /* gate and up are one tensor, q, k and v are not */
+    PEER_FUSED_FF = 8388608,    /* gate and up are one tensor, q, k and v are not */
+    PEER_FF_BIAS = 16777216     /* of gate, up and down of the dense feed-forward */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -224,6 +225,8 @@ static const struct peer_model peer_models[] = {
      .keys = {{"n_deepstack_layers", 3}}},
     {"qwen3vlmoe-odd", "qwen3vlmoe", 3, 160, 96, 5, 1, 64, 300, .flags = PEER_HEAD_NORMS | PEER_UNTIED,
      .experts = 10, .used = 3, .expert_ff = 96, .keys = {{"n_deepstack_layers", 3}}},
+    {"llama-mlp-biases", "llama", 3, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_UNTIED | PEER_BIAS | PEER_OUT_BIAS | PEER_FF_BIAS | PEER_SCALES},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -451,6 +454,11 @@ static inline void peer_layer(struct peer_writer *p) {
         peer_matrix(p, "ffn_gate.weight", m->embd, m->ff);
     peer_matrix(p, "ffn_up.weight", m->embd, fused ? 2 * m->ff : m->ff);
     peer_matrix(p, "ffn_down.weight", m->ff, m->embd);
+    if (m->flags & PEER_FF_BIAS) {
+        peer_vector(p, "ffn_gate.bias", m->ff, 0);
+        peer_vector(p, "ffn_up.bias", m->ff, 0);
+        peer_vector(p, "ffn_down.bias", m->embd, 0);
+    }
 }
 
 static inline void peer_number(struct peer_writer *p, const char *name, uint32_t v) {

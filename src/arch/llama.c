@@ -4,9 +4,7 @@
 #include "arch/parts/parts.h"
 
 static const struct shape_place layer[] = {
-    PARTS_ATTENTION,
-    PARTS_DENSE(SHAPE_DENSE_LAYERS),
-    PARTS_EXPERTS,
+    PARTS_ATTENTION,   PARTS_DENSE(SHAPE_DENSE_LAYERS), PARTS_DENSE_BIASES(SHAPE_DENSE_LAYERS), PARTS_EXPERTS,
     PARTS_OUTPUT_BIAS,
 };
 

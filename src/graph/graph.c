@@ -12,7 +12,7 @@
 #define OPS_OUTSIDE       8
 #define VALUES_PER_LAYER  8
 #define VALUES_OUTSIDE    8
-#define WEIGHTS_PER_LAYER 16
+#define WEIGHTS_PER_LAYER 18
 #define WEIGHTS_OUTSIDE   8
 #define CACHES_PER_LAYER  2
 /* Of the block of nextn, besides a layer's. */

@@ -56,7 +56,7 @@ enum graph_epilogue {
     GRAPH_RESIDUAL, /* out += sum + bias */
     GRAPH_PAIRS,    /* out[r] = sum[2r] + sum[2r + 1]: the int8 forms of in hold each row twice, value and
                        remainder */
-    GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up */
+    GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up, each with its bias */
     GRAPH_GEGLU     /* the same with gelu */
     /* Of EXPERTS: SWIGLU, in: a row per token, out: a row per chosen expert; RESIDUAL, in: those rows, out +=
      * the sum of a token's, times their weights (+ shared), added in ascending order of experts. */

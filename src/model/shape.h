@@ -89,8 +89,10 @@ struct shape_layer {
     const struct gguf_tensor *attn_output_bias;
     const struct gguf_tensor *sinks; /* [n_heads] */
     const struct gguf_tensor *ffn_norm;
-    const struct gguf_tensor *gate, *up; /* rows = n_ff; without gate: up has both, gate first */
-    const struct gguf_tensor *down;      /* rows = n_embd */
+    const struct gguf_tensor *gate, *up;           /* rows = n_ff; without gate: up has both, gate first */
+    const struct gguf_tensor *down;                /* rows = n_embd */
+    const struct gguf_tensor *gate_bias, *up_bias; /* [n_ff] */
+    const struct gguf_tensor *down_bias;           /* [n_embd] */
     struct shape_experts_tensors {
         const struct gguf_tensor *router;           /* [n_embd, experts] */
         const struct gguf_tensor *router_bias;      /* [experts] */

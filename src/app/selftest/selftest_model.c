@@ -208,6 +208,7 @@ static void add_layer(struct making *w, uint32_t layer) {
     bool behind = two || wide || strcmp(m->architecture, "gemma3") == 0, post = behind || oss || glm;
     bool norms = (behind && !two) || strncmp(m->architecture, "qwen3", 5) == 0;
     bool fused = strcmp(m->architecture, "phi3") == 0;
+    bool ff_biases = !experts && strcmp(m->architecture, "mistral3") == 0;
     const struct part parts[] = {{"attn_norm.weight", m->n_embd, 0, !wide},
                                  {"attn_qkv.weight", m->n_embd, q + kv + v, fused},
                                  {"attn_q.weight", m->n_embd, q, !fused},
@@ -226,7 +227,10 @@ static void add_layer(struct making *w, uint32_t layer) {
                                  {"ffn_gate.weight", m->n_embd, m->n_ff, !fused && !experts},
                                  {"ffn_up.weight", m->n_embd, fused ? 2 * m->n_ff : m->n_ff, !experts},
                                  {"post_ffw_norm.weight", m->n_embd, 0, behind},
-                                 {"ffn_down.weight", m->n_ff, m->n_embd, !experts}};
+                                 {"ffn_down.weight", m->n_ff, m->n_embd, !experts},
+                                 {"ffn_gate.bias", m->n_ff, 0, ff_biases},
+                                 {"ffn_up.bias", m->n_ff, 0, ff_biases},
+                                 {"ffn_down.bias", m->n_embd, 0, ff_biases}};
     add_parts(w, layer, parts, sizeof parts / sizeof parts[0]);
     if (experts)
         add_experts(w, layer);

@@ -14,8 +14,9 @@ struct selftest_model {
      * behind attention and feed-forward), "phi3" (fused tensors, windows), "qwen35" (every other layer has a
      * state), "qwen35moe" (experts too, a shared one with a gate), "qwen3next" (that, value heads grouped by
      * their keys), "glm4moe" (experts by sigmoids, chosen with a bias, a shared one), "gpt-oss" (windows,
-     * sinks, YaRN, experts with biases), "mistral3" (YaRN, queries with angles of their own), "smollm3"
-     * (every fourth layer without RoPE), "olmo2" (norms of all heads together, none before products, windows)
+     * sinks, YaRN, experts with biases), "mistral3" (YaRN, queries with angles of their own, biases of the
+     * feed-forward), "smollm3" (every fourth layer without RoPE), "olmo2" (norms of all heads together, none
+     * before products, windows)
      */
     const char *architecture;
     uint32_t type;  /* of the matrices: enum block_type, computable */

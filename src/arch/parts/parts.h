@@ -168,6 +168,13 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
     {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEADS_K}, {                            \
         SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_KV_K                                \
     }
+/* Biases of these three products, each of files that have it. */
+#define PARTS_DENSE_BIAS(field, text, c, of)                                                                 \
+    { SHAPE_LAYER(field), .name = (text), .cols = (c), .optional = true, .layers = (of) }
+#define PARTS_DENSE_BIASES(of)                                                                               \
+    PARTS_DENSE_BIAS(gate_bias, "ffn_gate.bias", SHAPE_FF, of),                                              \
+        PARTS_DENSE_BIAS(up_bias, "ffn_up.bias", SHAPE_FF, of),                                              \
+        PARTS_DENSE_BIAS(down_bias, "ffn_down.bias", SHAPE_EMBD, of)
 /* Router and experts; biases and the shared expert are rows of their own. */
 #define PARTS_EXPERTS_MATRIX(field, text, c, r, ...)                                                         \
     {                                                                                                        \

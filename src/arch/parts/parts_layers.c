@@ -119,8 +119,8 @@ uint32_t parts_gated(struct parts *p, uint32_t i, uint32_t normed, enum graph_ep
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, i, normed, h);
     op->epilogue = gate;
     if (l->gate != NULL) {
-        graph_op_weight(g, op, l->gate, NULL, 0);
-        graph_op_weight(g, op, l->up, NULL, 0);
+        graph_op_weight(g, op, l->gate, l->gate_bias, 0);
+        graph_op_weight(g, op, l->up, l->up_bias, 0);
     } else {
         graph_op_runs(g, op, l->up, (struct graph_runs){0, ff, 2 * ff}, 0);
         graph_op_runs(g, op, l->up, (struct graph_runs){ff, ff, 2 * ff}, 0);
@@ -149,7 +149,8 @@ void parts_layer_normed_behind(struct parts *p, uint32_t i, enum graph_epilogue 
 }
 
 void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {
-    parts_add_product(p, i, parts_gated(p, i, normed, GRAPH_SWIGLU), p->x, p->s->layers[i].down, NULL);
+    const struct shape_layer *l = &p->s->layers[i];
+    parts_add_product(p, i, parts_gated(p, i, normed, GRAPH_SWIGLU), p->x, l->down, l->down_bias);
 }
 
 void parts_feed_forward(struct parts *p, uint32_t i) {

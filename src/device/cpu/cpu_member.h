@@ -142,6 +142,20 @@ static inline void scale_sums(const struct member *m, const struct graph_op *op,
             sums[j] = sums[j] * factor;
 }
 
+/* Sums of so many tokens, n rows of op's weight i from `row` on, which lie panel after panel, plus its bias,
+ * if it has one. */
+static inline void bias_sums(const struct member *m, const struct graph_op *op, uint32_t i, uint32_t row,
+                             uint32_t n, uint32_t tokens, float *sums) {
+    if (op->bias[i] == GRAPH_NONE)
+        return;
+    const float *bias = plain_weight(m, op->bias[i]) + row;
+    for (uint32_t r = 0; r < n; r += PANEL_ROWS, sums += m->d->sums_panel)
+        for (uint32_t j = 0; j < tokens; j++) {
+            float *at = sums + (size_t)j * PANEL_ROWS;
+            m->d->kernels.add(at, at, bias + r, ARITH_MIN(n - r, (uint32_t)PANEL_ROWS));
+        }
+}
+
 /* Panels from `panel` on that lie one after the other. */
 static inline uint32_t panels_in_piece(const struct graph_weight *w, uint32_t panel) {
     const struct graph_piece *p = w->pieces;

@@ -154,8 +154,8 @@ static bool quantises_heads(const struct member *m, const struct graph_op *op) {
     return group != 0 && a->heads / a->kv_heads * a->dim_v % group == 0;
 }
 
-/* What becomes of a tile of finished sums: rows row .. row + n of weight i, of tokens first .. first +
- * tokens. */
+/* What becomes of a tile of finished sums (SwiGLU: of values): rows row .. row + n of weight i, of tokens
+ * first .. first + tokens. */
 struct tile {
     uint32_t i; /* the op's weight */
     uint32_t row;
@@ -168,7 +168,8 @@ static void finish_tile(const struct member *m, const struct graph_op *op, const
                         const float *sums) {
     const struct kernels *k = &m->d->kernels;
     const struct graph_value *out = &m->g->values[op->out];
-    const float *bias = op->bias[t->i] != GRAPH_NONE ? plain_weight(m, op->bias[t->i]) + t->row : NULL;
+    const bool biased = op->bias[t->i] != GRAPH_NONE && !graph_op_gated(op);
+    const float *bias = biased ? plain_weight(m, op->bias[t->i]) + t->row : NULL;
     float *values = value_f32(m, op->out) + op->column[t->i] + t->row;
     _Alignas(64) float sum[CPU_TILE_ROWS];
     if (op->epilogue == GRAPH_PAIRS) {
@@ -235,6 +236,8 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
             product.panels = panel_at(m, up, panel);
             k->matmul[up->layout.type](&product);
             scale_sums(m, op, 1, 0, n_panels, tile.tokens, other);
+            bias_sums(m, op, 0, tile.row, tile.n, tile.tokens, sums);
+            bias_sums(m, op, 1, tile.row, tile.n, tile.tokens, other);
             void (*const multiply)(float *, const float *, const float *, uint32_t) =
                 op->epilogue == GRAPH_GEGLU ? k->gelu_mul : k->silu_mul;
             for (uint32_t p = 0; p < n_panels; p++)

@@ -34,6 +34,7 @@ CL_KERNEL void CL_JOIN(CL_NAME, _experts)(CL_ARGUMENTS(EXPERTS)) {
                                    biased,
                                    {factor0 + expert, factor1 + expert},
                                    {bias0 + expert * rows + row, bias1 + expert * rows + row},
+                                   here - 1,
                                    clamped != 0,
                                    alpha,
                                    limit};

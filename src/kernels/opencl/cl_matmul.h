@@ -48,7 +48,7 @@
  * CL_TILES twice that for SWIGLU and GEGLU, and at least 256 for several groups; work as the family says. */
 CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     struct cl_source src = CL_SOURCE(in);
-    struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias, biased, factor0};
+    struct cl_plain plain = {CL_FORMS(out), epilogue, column, bias0, biased, factor0};
 #if !CL_TILES
 #if CL_OF_ALL
     together = 1; /* of all types: sharing takes registers that acm-g10 has not */
@@ -59,8 +59,7 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
 #endif
     bool two = OPENCL_GATED(epilogue);
     uint mine = unit / together;
-    struct cl_gate gate = {
-        epilogue, biased & (OPENCL_FACTOR(0) | OPENCL_FACTOR(1)), {factor0, factor1}, {0, 0}, false, 0, 0};
+    struct cl_gate gate = {epilogue, biased, {factor0, factor1}, {bias0, bias1}, 0, false, 0, 0};
     struct cl_unit u = {CL_WEIGHT(w0), CL_WEIGHT(w1),         0,    cl_ceil_div(rows, 16),
                         mine,          two ? 2 * mine : mine, &gate};
     uint R = 16 * (CL_TILES ? mine : u.all);
@@ -75,6 +74,9 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
         uint i = first_unit * together + item / dealt;
         u.panel = i * mine;
         uint row = 16 * u.panel, here = min(16 * mine, rows - row);
+        gate.bias[0] = bias0 + row;
+        gate.bias[1] = bias1 + row;
+        gate.last = here - 1;
         for (uint tile_at = item % dealt; tile_at < tiles; tile_at += dealt) {
             uint t0 = tile_at * CL_AT_ONCE, nt = min(tokens - t0, (uint)CL_AT_ONCE);
             cl_sums(&src, &u, split, t0, nt, tile, R, work);

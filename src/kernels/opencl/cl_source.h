@@ -31,25 +31,26 @@ static inline cl_bytes cl_panel_at(const struct cl_weight *w, uint panel, uint p
     return panel < w->cut ? w->a + (panel - w->first) * panel_bytes : w->b + (panel - w->cut) * panel_bytes;
 }
 
-/* What two finished sums of one output become: OPENCL_SWIGLU or OPENCL_GEGLU; of experts biases, of the
- * unit's first row, and perhaps the clamped SwiGLU. */
+/* What two finished sums of one output become: OPENCL_SWIGLU or OPENCL_GEGLU, of experts perhaps the clamped
+ * SwiGLU. Biases are those of the unit's rows, 0 to `last`. */
 struct cl_gate {
     uint epilogue;
     uint biased;
     global const float *factor[2]; /* before the biases */
     global const float *bias[2];
+    uint last;
     bool clamped;
     float alpha, limit;
 };
 
-/* Of row i of the unit. */
+/* Of row i of the unit. Rows that do not exist are computed with the last one's biases, and dropped. */
 static inline float cl_gated(const struct cl_gate *g, uint i, float gate, float up) {
     gate = cl_scaled(g->biased, 0, g->factor[0], gate);
     up = cl_scaled(g->biased, 1, g->factor[1], up);
     if (g->biased & OPENCL_BIAS(0))
-        gate = gate + g->bias[0][i];
+        gate = gate + g->bias[0][min(i, g->last)];
     if (g->biased & OPENCL_BIAS(1))
-        up = up + g->bias[1][i];
+        up = up + g->bias[1][min(i, g->last)];
     if (g->clamped) {
         float least = gate < g->limit ? gate : g->limit;
         float below = up < g->limit ? up : g->limit;

@@ -163,7 +163,8 @@
     X(U32, epilogue)                                                                                         \
     X(FORMS, out)                                                                                            \
     X(U32, column)                                                                                           \
-    X(BUFFER, const float, bias)                                                                             \
+    X(BUFFER, const float, bias0)                                                                            \
+    X(BUFFER, const float, bias1)                                                                            \
     X(U32, biased)                                                                                           \
     X(BUFFER, const float, factor0)                                                                          \
     X(BUFFER, const float, factor1)                                                                          \

@@ -64,6 +64,7 @@ static struct gpu_model_want random_want(uint64_t *seed, const uint32_t type[7],
     w.sinks = testing_below(seed, 2);
     uint32_t spare = (w.blocks - 1) * KERNELS_KV_BLOCK - batch + 2; /* the widest window of a ring of these */
     w.window = testing_below(seed, 2) ? 1 + (uint32_t)testing_below(seed, spare) : 0;
+    w.ff_bias = testing_below(seed, 2);
     return w;
 }
 

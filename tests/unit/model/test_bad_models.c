@@ -271,6 +271,17 @@ static const struct change changes[] = {
     {"qwen2-fused", "blk.1.attn_qkv.weight", LEFT_OUT, .refusal = "tensor 'blk.1.attn_q.weight' is missing"},
     {"llama-mqa", "blk.1.attn_qkv.bias", SHAPE, .ne = {224},
      .refusal = "tensor 'blk.1.attn_qkv.bias' is there, but 'attn_qkv.weight' is not"},
+    {"llama-mlp-biases", "blk.1.ffn_gate.bias", SHAPE, .ne = {223},
+     .refusal =
+         "tensor 'blk.1.ffn_gate.bias' has shape [223, 1, 1, 1], but the metadata says [224, 1, 1, 1]"},
+    {"llama-mlp-biases", "blk.2.ffn_down.bias", SHAPE, .ne = {160, 2},
+     .refusal =
+         "tensor 'blk.2.ffn_down.bias' has shape [160, 2, 1, 1], but the metadata says [160, 1, 1, 1]"},
+    {"llama-mlp-biases", "blk.0.ffn_up.bias", HALVES, .ne = {224},
+     .refusal = "tensor 'blk.0.ffn_up.bias' has type f16, expected f32 for a vector"},
+    {"llama-mlp-biases", "blk.1.ffn_up.bias", LEFT_OUT, .refusal = NULL},
+    {"llama-experts", "blk.1.ffn_down.bias", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.1.ffn_down.bias' does not belong to this layer: llama.expert_count is 10, "},
     {"qwen3moe-odd", "blk.1.ffn_gate_exps.weight", LEFT_OUT,
      .refusal = "tensor 'blk.1.ffn_gate_exps.weight' is missing: qwen3moe.expert_count is 10, "
                 "leading_dense_block_count 0, and the shared expe"},

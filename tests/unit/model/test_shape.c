@@ -411,7 +411,7 @@ static void bad_tensors(void **state) {
         const char *arch, *name;
     } unknown[] = {{"llama", "output.bias"},
                    {"llama", "blk.0.attn_q_norm.weight"},
-                   {"llama", "blk.0.ffn_gate.bias"},
+                   {"qwen2", "blk.0.ffn_gate.bias"},
                    {"qwen3", "blk.1.attn_output.bias"},
                    {"qwen2", "blk.1.attn_output.bias"},
                    {"llama", "blk.00.attn_output.bias"},
