@@ -156,6 +156,7 @@ static void others(void **state) {
                                         "glm4",
                                         "gemma",
                                         "qwen2moe",
+                                        "hunyuan-dense",
                                         "llama-mlpbias"};
     TESTING_NEED_SHARED("oracles/models/olmo2.gguf");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
