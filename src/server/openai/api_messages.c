@@ -177,6 +177,40 @@ static bool read_calls(struct api_reader *r, const char *param, const json_t *ca
     return true;
 }
 
+/* What the assistant thought, by the name that the template has for it. gpt-oss's template refuses a message
+ * with calls that has both a thought and a text: the text follows the thought there. */
+static bool read_reasoning(struct api_reader *r, const char *param, const json_t *message, bool has_calls,
+                           json_t *one) {
+    static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
+    const struct chat_form *form = &r->model->form;
+    const char *to = form->reasoning_name[0] != '\0' ? form->reasoning_name : names[0];
+    const json_t *thought = NULL, *content = json_object_get(one, "content");
+    const char *name = names[0];
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !given(thought); i++) {
+        name = names[i];
+        thought = json_object_get(message, name);
+    }
+    if (!given(thought))
+        return true;
+    if (!chat_json_is_text(thought)) /* other members of these names are for the client itself */
+        return strcmp(name, names[0]) != 0 ||
+               api_failure_set(r->why, 400, param, "%s.%s is %s: a text is expected", param, name,
+                               api_request_kind(thought));
+    if (!has_calls || form->tags.syntax != CHAT_CHANNELS || json_string_length(content) == 0) {
+        json_object_set(one, to, (json_t *)thought);
+        return true;
+    }
+    r->scratch.n = 0;
+    api_text_put(&r->scratch, json_string_value(thought), json_string_length(thought));
+    api_text_puts(&r->scratch, "\n\n");
+    api_text_put(&r->scratch, json_string_value(content), json_string_length(content));
+    if (r->scratch.failed)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the messages now");
+    json_object_set_new(one, to, json_stringn(r->scratch.p, r->scratch.n));
+    json_object_set_new(one, "content", json_string(""));
+    return true;
+}
+
 /* One message into all lists. */
 static bool read_message(struct api_reader *r, size_t index, const json_t *message, struct lists *l) {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
@@ -184,9 +218,9 @@ static bool read_message(struct api_reader *r, size_t index, const json_t *messa
     static const char *const names[] = {"role", "content", "name", "tool_calls", "tool_call_id", "refusal",
                                         "annotations", "function_call", "audio", "reasoning_content",
                                         /* for the client itself */
-                                        "id", "reasoning", "reasoning_details", "prefix", "cache_control",
-                                        NULL};
-    static const char *const texts[] = {"name", "tool_call_id", "reasoning_content"};
+                                        "id", "reasoning", "thinking", "reasoning_details", "prefix",
+                                        "cache_control", NULL};
+    static const char *const texts[] = {"name", "tool_call_id"};
     static const char *const empty[] = {"function_call", "audio"};
     char param[PARAM];
     name_place(param, "messages[%zu]", index);
@@ -227,6 +261,8 @@ static bool read_message(struct api_reader *r, size_t index, const json_t *messa
         if (given(v) && !(json_is_array(v) && json_array_size(v) == 0))
             return api_failure_set(r->why, 400, param, "%s.%s can't be honoured", param, empty[i]);
     }
+    if (assistant && !read_reasoning(r, param, message, has_calls, one))
+        return false;
     json_t *all[API_VARIANTS] = {one};
     for (int i = 1; i < API_VARIANTS; i++) {
         all[i] = json_copy(one);
@@ -271,6 +307,9 @@ static bool read_tool(struct api_reader *r, size_t index, const json_t *tool) {
     if (given(parameters) && !json_is_object(parameters))
         return api_failure_set(r->why, 400, param, "%s.function.parameters is %s: a JSON schema is expected",
                                param, api_request_kind(parameters));
+    /* gpt-oss's template reads a description of every tool. */
+    if (r->model->form.tags.syntax == CHAT_CHANNELS && !given(json_object_get(function, "description")))
+        json_object_set_new((json_t *)function, "description", json_string(""));
     return true;
 }
 

@@ -603,6 +603,44 @@ static void what_answers_hold_is_taken(void **state) {
     api_request_free(&r);
 }
 
+/* The history of gpt-oss: the thought has its template's name, and no text beside it in a message with calls.
+ */
+static void thoughts_have_the_name_of_the_template(void **state) {
+    (void)state;
+    static const char *const members[] = {"reasoning_content", "reasoning", "thinking"};
+    struct api_model harmony = model;
+    harmony.source = family_harmony;
+    harmony.source_length = sizeof family_harmony - 1;
+    assert_int_equal(api_form_find(&harmony, NULL), STATOR_OK);
+    assert_string_equal(harmony.form.reasoning_name, "thinking");
+    const size_t before = used();
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        for (int calls = 0; calls < 2; calls++) {
+            char body[1024];
+            struct api_request r;
+            struct api_failure why;
+            const int n = snprintf(
+                body, sizeof body,
+                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", "
+                "\"content\": \"said\", \"%s\": \"thought\"%s}], \"tools\": [{\"type\": \"function\", "
+                "\"function\": {\"name\": \"f\"}}]}",
+                members[i],
+                calls ? ", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": "
+                        "\"f\", \"arguments\": \"{}\"}}]"
+                      : "");
+            if (!api_request_read(API_CHAT, body, (size_t)n, &harmony, &r, &why))
+                fail_msg("%s: %s", members[i], why.text);
+            const json_t *v = r.variables[0], *m = json_array_get(json_object_get(v, "messages"), 1);
+            const json_t *f = json_object_get(json_array_get(json_object_get(v, "tools"), 0), "function");
+            assert_string_equal(json_string_value(json_object_get(m, "thinking")),
+                                calls ? "thought\n\nsaid" : "thought");
+            assert_string_equal(json_string_value(json_object_get(m, "content")), calls ? "" : "said");
+            assert_string_equal(json_string_value(json_object_get(f, "description")), "");
+            api_request_free(&r);
+            assert_int_equal(used(), before);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_answers_hold_is_taken),
@@ -617,6 +655,7 @@ int main(void) {
         cmocka_unit_test(room_for_tokens),
         cmocka_unit_test(prompts),
         cmocka_unit_test(templates_get_what_they_expect),
+        cmocka_unit_test(thoughts_have_the_name_of_the_template),
     };
     return cmocka_run_group_tests(tests, open_pool, NULL);
 }
