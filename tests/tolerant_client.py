@@ -28,6 +28,8 @@ def test_fields(s):
     r = s.post("/v1/completions", stream=True, frobnicate=1, **base)
     check(r.headers["X-Stator-Ignored"] == "frobnicate", "ignored, streamed: %s" % r.headers["X-Stator-Ignored"])
     check(s.post("/tokenize", content="x", frobnicate=1).headers["X-Stator-Ignored"] == "frobnicate", "/tokenize")
+    check(s.post("/completions", **base).json()["choices"][0]["text"] == want, "/completions")
+    check(s.ask("/embedding", {"content": "x"}).status == 501, "/embedding")
     refused(s, {"mirostat": 2}, 400, "mirostat")
     refused(s, {"guided_regex": "a"}, 400, "guided_regex")
 

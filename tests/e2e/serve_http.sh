@@ -153,6 +153,8 @@ test_hosts_and_origins() {
     answered 200 'Access-Control-Allow-Origin: https://chat.example'
     raw 'OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: https://chat.example\r\nAccess-Control-Request-Method: POST\r\nConnection: close\r\n\r\n'
     answered 204 'Access-Control-Allow-Headers: Authorization, Content-Type'
+    raw 'OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: https://chat.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-stainless-os, x-api-key\r\nConnection: close\r\n\r\n'
+    answered 204 'Access-Control-Allow-Headers: x-stainless-os, x-api-key'
 }
 
 test_keys() {
@@ -161,6 +163,9 @@ test_keys() {
     ready # needs none
     get /v1/models
     answered 401 'WWW-Authenticate: Bearer'
+    answered 401 'a key is needed'
+    get /v1/models 'X-Api-Key: sesame'
+    answered 401 'the key is wrong'
     local key
     for key in 'Bearer sesame' 'Bearer sesame-11' 'Bearer ' 'Basic sesame-1' sesame-1 'Bearer # people'; do
         get /v1/models "Authorization: $key"
@@ -168,6 +173,10 @@ test_keys() {
     done
     for key in 'Bearer sesame-1' 'bearer sesame-2'; do
         get /v1/models "Authorization: $key"
+        answered 200
+    done
+    for key in 'X-Api-Key: sesame-1' 'api-key: sesame-2'; do
+        get /v1/models "$key"
         answered 200
     done
     ! grep -q sesame "$tmp/serve.err" || fail "a key is in the log"

@@ -14,7 +14,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define ERROR_TEXT 2048 /* bytes of an error's body */
+#define ERROR_TEXT        2048 /* bytes of an error's body */
+#define PREFLIGHT_HEADERS 900  /* bytes of the headers that a preflight asks for */
 
 static const struct {
     int status;
@@ -330,9 +331,13 @@ void http_answer_preflight(struct http_connection *c) {
     c->state = HTTP_IN_ANSWER;
     count(c, 204);
     size_t at = write_head(c, 204, NULL, 0, head);
+    /* The origin may ask: so it may send what headers it likes. */
+    const char *asked = http_parse_field(&c->head, "Access-Control-Request-Headers");
+    const bool echo = asked != NULL && asked[0] != '\0' && strlen(asked) <= PREFLIGHT_HEADERS;
     append(head, &at,
            "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\n"
-           "Access-Control-Allow-Headers: Authorization, Content-Type\r\nAccess-Control-Max-Age: 600\r\n");
+           "Access-Control-Allow-Headers: %s\r\nAccess-Control-Max-Age: 600\r\n",
+           echo ? asked : "Authorization, Content-Type, X-Api-Key");
     end_head(head, &at);
     answer(c, head, at, NULL, 0);
 }

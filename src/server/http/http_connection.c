@@ -171,6 +171,23 @@ static bool has_body(const struct http_connection *c) {
     return c->head.chunked || c->head.length > 0;
 }
 
+/* One of the headers that clients send a key in has a right one. Else the client is told. */
+static bool has_key(struct http_connection *c, bool closes) {
+    const struct server_settings *s = c->http->settings;
+    const char *bearer = http_parse_field(&c->head, "Authorization");
+    const char *x_api_key = http_parse_field(&c->head, "X-Api-Key");
+    const char *api_key = http_parse_field(&c->head, "api-key");
+    if (http_guard_key(s, bearer) || http_guard_plain_key(s, x_api_key) || http_guard_plain_key(s, api_key))
+        return true;
+    if (bearer == NULL && x_api_key == NULL && api_key == NULL)
+        http_answer_refuse(c, 401, closes,
+                           "a key is needed: \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"");
+    else
+        http_answer_refuse(c, 401, closes,
+                           "the key is wrong: it is none of this server's (server.api_key_file)");
+    return false;
+}
+
 /* True: the request may have its body. Else it is answered. */
 static bool admit(struct http_connection *c) {
     const struct server_settings *s = c->http->settings;
@@ -203,10 +220,8 @@ static bool admit(struct http_connection *c) {
                            c->head.method, c->head.path);
         return false;
     }
-    if ((r->flags & HTTP_OPEN) == 0 && !http_guard_key(s, http_parse_field(&c->head, "Authorization"))) {
-        http_answer_refuse(c, 401, closes, "a key is needed: \"Authorization: Bearer KEY\"");
+    if ((r->flags & HTTP_OPEN) == 0 && !has_key(c, closes))
         return false;
-    }
     if (c->head.length > s->max_body) {
         http_answer_refuse(c, 413, true, "the body has %llu bytes, at most %llu are read (server.max_body)",
                            (unsigned long long)c->head.length, (unsigned long long)s->max_body);

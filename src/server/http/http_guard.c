@@ -75,18 +75,11 @@ static unsigned same_key(const char key[SERVER_KEY], const char given[SERVER_KEY
     return (different - 1) >> 31;
 }
 
-bool http_guard_key(const struct server_settings *s, const char *authorization) {
+bool http_guard_plain_key(const struct server_settings *s, const char *key) {
     char given[SERVER_KEY] = "";
+    const size_t n = key != NULL ? strlen(key) : 0;
     if (s->n_keys == 0)
         return true;
-    if (authorization == NULL || strlen(authorization) < 7)
-        return false;
-    char scheme[8];
-    snprintf(scheme, sizeof scheme, "%.7s", authorization);
-    if (!http_parse_same(scheme, "bearer "))
-        return false;
-    const char *key = authorization + 7 + strspn(authorization + 7, " ");
-    const size_t n = strlen(key);
     if (n == 0 || n >= SERVER_KEY)
         return false;
     memcpy(given, key, n);
@@ -95,4 +88,15 @@ bool http_guard_key(const struct server_settings *s, const char *authorization) 
         right |= same_key(s->keys[i], given);
     explicit_bzero(given, sizeof given);
     return right != 0;
+}
+
+bool http_guard_key(const struct server_settings *s, const char *authorization) {
+    if (s->n_keys == 0)
+        return true;
+    if (authorization == NULL || strlen(authorization) < 7)
+        return false;
+    char scheme[8];
+    snprintf(scheme, sizeof scheme, "%.7s", authorization);
+    return http_parse_same(scheme, "bearer ") &&
+           http_guard_plain_key(s, authorization + 7 + strspn(authorization + 7, " "));
 }

@@ -15,5 +15,7 @@ bool http_guard_origin(const struct server_settings *s, const char *origin, cons
 /* An Authorization header (NULL: there was none) has one of the keys, or there are none. The time that it
  * takes does not depend on how much of a key is right. */
 bool http_guard_key(const struct server_settings *s, const char *authorization);
+/* The same for a header that is the key alone: X-Api-Key, api-key. */
+bool http_guard_plain_key(const struct server_settings *s, const char *key);
 
 #endif

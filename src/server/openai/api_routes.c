@@ -176,6 +176,10 @@ void api_routes_add(struct api *api) {
         {"POST", "/v1/chat/completions", chat, 0},
         {"POST", "/v1/completions", completion, 0},
         {"POST", "/v1/embeddings", api_texts_embeddings, 0},
+        {"POST", "/chat/completions", chat, 0}, /* llama-server has these without /v1 too */
+        {"POST", "/completions", completion, 0},
+        {"POST", "/embedding", api_texts_embeddings, 0},
+        {"POST", "/embeddings", api_texts_embeddings, 0},
         {"POST", "/tokenize", api_texts_tokenize, 0},
         {"POST", "/detokenize", api_texts_detokenize, 0},
         {"POST", "/apply-template", api_texts_template, 0},
