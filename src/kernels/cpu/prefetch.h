@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The line of byte `at` of p, into the second cache: the first waits for few lines at a time (README.md,
- * "Decode"). Nothing needs to lie there. */
+/* Prefetches the line of byte `at` of p into the second-level cache: the first level can wait for few lines
+ * at a time (README.md, "One or a few tokens"). The address need not be mapped. */
 static inline __attribute__((always_inline)) void prefetch_line(const void *p, size_t at) {
     __builtin_prefetch((const void *)((uintptr_t)p + at), 0, 2);
 }
