@@ -131,6 +131,7 @@ function wantKey(words) {
   if (!$("key-form").hidden)
     return;
   $("key-form").hidden = false;
+  showEmpty();
   if (document.activeElement === document.body || document.activeElement === $("prompt"))
     $("key").focus();
 }
@@ -205,7 +206,7 @@ function statsOf(m) {
   if (s.first_ms !== undefined)
     text.push(`first after ${(s.first_ms / 1000).toFixed(2)} s`);
   if (s.prompt > 0)
-    text.push(`prompt of ${s.prompt + s.cached}${s.cached > 0 ? `, ${s.cached} cached` : ""}: ${rate(s.prompt, s.prompt_ms)}`);
+    text.push([`prompt of ${s.prompt + s.cached}${s.cached > 0 ? `, ${s.cached} cached` : ""}`, rate(s.prompt, s.prompt_ms)].filter((t) => t !== "").join(": "));
   return text.filter((t) => t !== "").join(" · ");
 }
 
@@ -256,7 +257,7 @@ function messageOf(m, index) {
 }
 
 function showEmpty() {
-  $("empty").hidden = current.messages.length > 0;
+  $("empty").hidden = current.messages.length > 0 || !$("key-form").hidden;
   $("empty-title").textContent = template ? "What would you like to know?" : "How does the text begin?";
   $("empty-text").textContent = template ? "Answers come from this machine. The map beside them shows every byte that they use."
     : "This model has no chat template: it goes on with what you write.";
@@ -298,6 +299,7 @@ function open(c) {
   showMessages();
   showRunning();
   showList(false);
+  map.watch(c === running?.conversation ? running.id ?? "" : "");
   toEnd();
   $("prompt").focus();
 }
@@ -413,7 +415,10 @@ function take(r, event) {
     throw new Refused(event.error.message, event.error.code);
   if (!r.marked && event.id !== undefined) {
     r.marked = true;
+    r.id = event.id;
     map.mark(event.id);
+    if (r.conversation === current)
+      map.watch(event.id);
   }
   const choice = event.choices?.[0];
   const text = choice?.delta?.content ?? choice?.text ?? "", thought = choice?.delta?.reasoning_content ?? "";

@@ -10,7 +10,8 @@ const $ = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en");
 const history = [];
 let last = null;
-const ours = new Set(); /* ids of answers that this page asks for */
+const ours = new Set();  /* ids of answers that this page asks for */
+let shown = "";          /* of them, the newest of the conversation that is shown; "": none */
 
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -27,6 +28,14 @@ export function mark(id) {
   ours.add(id);
   if (ours.size > 64)
     ours.delete(ours.values().next().value);
+}
+
+/* The blocks of this answer are marked; "": of none. */
+export function watch(id) {
+  if (shown === id)
+    return;
+  shown = id;
+  redraw();
 }
 
 /* Children of `to` in place of those that are there, unless they would look the same. */
@@ -56,12 +65,12 @@ function placeOf(name, rows, scale, places) {
   for (const r of rows) {
     const kind = kindOf(r.arena, places);
     const used = element("i");
-    const part = element("span", { class: "a-" + kind, title: `${r.arena}: ${size(r.planned)} planned, ${size(r.used)} used at most` }, used);
+    const part = element("span", { class: "a-" + kind, title: `${r.arena}: ${size(r.planned)} planned, ${r.used > 0 ? size(r.used) + " used at most" : "not used yet"}` }, used);
     widths.push([part, percent(r.planned, scale)], [used, percent(r.used, r.planned)]);
     bar.append(part);
     body.append(element("tr", { "data-arena": r.arena, "data-bytes": r.planned },
       element("td", {}, element("span", { class: "swatch a-" + kind }), kind === "device" ? r.arena + ", as above" : r.arena),
-      element("td", {}, size(r.planned)), element("td", {}, size(r.allocated)), element("td", {}, size(r.used))));
+      element("td", {}, size(r.planned)), element("td", {}, size(r.allocated)), element("td", {}, r.used > 0 ? size(r.used) : "–")));
   }
   body.append(element("tr", { class: "total" }, element("td", {}, "together"), element("td", {}, size(total)),
     element("td", {}, size(rows.reduce((n, r) => n + r.allocated, 0))), element("td")));
@@ -164,11 +173,13 @@ function holders(cache) {
   return by;
 }
 
+const isShown = (request, requests) => shown !== "" && requests.some((r) => r.request === request && r.id === shown);
+
 function nameOf(request, requests) {
   const r = requests.find((q) => q.request === request);
   if (r === undefined)
     return "request " + request;
-  const who = ours.has(r.id) ? "this page" : r.id;
+  const who = r.id === shown ? "this conversation" : ours.has(r.id) ? "this page" : r.id;
   return `${who}: ${number.format(r.computed_tokens + r.generated_tokens)} of ${number.format(r.prompt_tokens + r.max_tokens)} tokens`;
 }
 
@@ -176,7 +187,7 @@ function cacheOf(c, requests) {
   const by = holders(c);
   const what = c.block_tokens > 0 ? `${c.block_tokens} tokens, ${size(c.block_bytes)} each` : `a state of ${size(c.block_bytes)} each`;
   const { each } = cells(c);
-  const row = (key, swatch, text, n, more) => element("tr", { "data-blocks": key, "data-count": n },
+  const row = (key, swatch, text, n, more) => element("tr", { "data-blocks": key, "data-count": n, class: isShown(key, requests) ? "mine" : null },
     element("td", {}, element("span", { class: "swatch " + swatch }), text), element("td", {}, number.format(n)), element("td", {}, more));
   const bytes = (n) => size(n * c.block_bytes);
   const canvas = element("canvas", { role: "img", "aria-label": `${c.blocks} blocks: ${c.held} held, ${c.cached} cached, ${c.free} free` });
