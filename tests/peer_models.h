@@ -214,7 +214,6 @@ static const struct peer_model peer_models[] = {
     {"ernie4_5-odd", "ernie4_5", 3, 160, 224, 5, 1, 32, 300, .flags = PEER_OUT_BIAS},
     {"glm4-odd", "glm4", 3, 160, 224, 5, 1, 64, 300, .rot = 32,
      .flags = PEER_BIAS | PEER_POST_NORMS | PEER_FUSED_FF | PEER_UNTIED},
-    {"hunyuan-dense-odd", "hunyuan-dense", 3, 160, 224, 5, 1, 64, 300, .rot = 64, .flags = PEER_HEAD_NORMS},
     {"gemma-odd", "gemma", 3, 160, 224, 5, 1, 32, 300, .rot = 32},
     {"qwen2moe-odd", "qwen2moe", 3, 160, 224, 5, 1, 32, 300,
      .flags = PEER_BIAS | PEER_SHARED_ROUTER | PEER_UNTIED, .experts = 10, .used = 3, .expert_ff = 96,

@@ -185,15 +185,12 @@ class Model:
         if self.arch.startswith('qwen35') or self.arch == 'qwen3next':
             q = q.reshape(n, self.heads, 2 * self.dim)
             q, gate = q[..., :self.dim], q[..., self.dim:]
-        late = self.arch == 'hunyuan-dense'  # norms of heads come after RoPE
-        if self.arch not in WIDE_NORMS and not late and self.has('attn_q_norm.weight'):
+        if self.arch not in WIDE_NORMS and self.has('attn_q_norm.weight'):
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         window, base = self.window_of(i)
         if base is not None:
             scaled = self.arch != 'olmo2' or window is None
             q, k = self.rotate(q, base, scaled), self.rotate(k, base, scaled)
-        if late:
-            q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         q = q * self.temperature(n)[:, None, None]
         k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))
         scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or self.dim ** -0.5)

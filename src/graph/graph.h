@@ -136,7 +136,6 @@ struct graph_rope {
     struct graph_norm norm; /* of a head, where the op has weights: those of q and k */
     bool wide;              /* these norm all heads of q together, and those of k by norm_k */
     struct graph_norm norm_k;
-    bool late; /* heads are normed after they are rotated */
 };
 
 struct graph_attention {

@@ -15,7 +15,6 @@ struct parts {
     uint32_t angles_q; /* of its queries, where they are others; GRAPH_NONE */
     uint32_t kv;       /* its cache */
     bool wide_norms;   /* q_norm and k_norm are of all heads together */
-    bool late_norms;   /* q_norm and k_norm come after RoPE */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
     uint32_t state;    /* cache of all delta-net layers */
     uint32_t

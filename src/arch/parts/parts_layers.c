@@ -42,8 +42,7 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
                                    .angles_q = p->angles_q,
                                    .norm = parts_norm_of(s, p->wide_norms ? q_width : s->head_dim_k),
                                    .wide = p->wide_norms,
-                                   .norm_k = parts_norm_of(s, p->wide_norms ? k_width : s->head_dim_k),
-                                   .late = p->late_norms};
+                                   .norm_k = parts_norm_of(s, p->wide_norms ? k_width : s->head_dim_k)};
     graph_op_cache(p->g, op, p->kv);
     if (l->q_norm != NULL) {
         graph_op_weight(p->g, op, l->q_norm, NULL, 0);

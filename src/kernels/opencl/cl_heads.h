@@ -12,7 +12,7 @@ struct cl_heads {
     uint head_k, head_v;
     uint n_rot;
     uint rotation; /* bit 0: pairs as neox has them; above it: the first of a token's angles in its row */
-    uint normed; /* OPENCL_NORM_EARLY, _LATE, or 0 */
+    bool normed;
     global const float *q_norm, *k_norm;
     float inv_head, eps;
     struct cl_cache cache;
@@ -82,13 +82,10 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        global const float *norm = which == CL_Q ? h->q_norm : h->k_norm;
-        if (which != CL_V && h->normed == OPENCL_NORM_EARLY)
-            cl_norm_heads(x, heads, dim, norm, h->inv_head, h->eps, lane);
+        if (which != CL_V && h->normed)
+            cl_norm_heads(x, heads, dim, which == CL_Q ? h->q_norm : h->k_norm, h->inv_head, h->eps, lane);
         if (which != CL_V)
             cl_rotate_heads(x, heads, dim, h->n_rot, h->rotation, angles + (t0 + t) * angles_stride);
-        if (which != CL_V && h->normed == OPENCL_NORM_LATE)
-            cl_norm_heads(x, heads, dim, norm, h->inv_head, h->eps, lane);
         if (which == CL_Q) {
             for (uint i = me; i < rows; i += items)
                 h->q[(t0 + t) * h->width + first * dim + i] = x[i];

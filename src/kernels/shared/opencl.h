@@ -95,8 +95,4 @@ extern const uint32_t opencl_n_modules;
 extern const char opencl_missing[];
 
 #endif
-/* When heads of q and k are normed: before RoPE, behind it; 0: not. */
-#define OPENCL_NORM_EARLY 1
-#define OPENCL_NORM_LATE  2
-
 #endif

@@ -170,8 +170,6 @@ static const struct change changes[] = {
     {"exaone4-windows", "rope.freq_base_swa", FRACTION, -1,
      .refusal = "key 'exaone4.rope.freq_base_swa' is -1, expected a number above 0"},
     {"exaone4-windows", "attention.sliding_window", NUMBER, 0, .refusal = NULL},
-    {"hunyuan-dense-odd", "blk.1.attn_k_norm.weight", LEFT_OUT,
-     .refusal = "tensor 'blk.1.attn_k_norm.weight' is missing"},
     {"seed_oss-odd", "blk.0.ffn_norm.weight", SHAPE, .ne = {160},
      .refusal = "tensor 'blk.0.ffn_norm.weight' is not known for the architecture seed_oss"},
     {"ernie4_5-odd", "expert_count", NUMBER, 8,

@@ -156,7 +156,6 @@ static void others(void **state) {
                                         "glm4",
                                         "gemma",
                                         "qwen2moe",
-                                        "hunyuan-dense",
                                         "llama-mlpbias"};
     TESTING_NEED_SHARED("oracles/models/olmo2.gguf");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
