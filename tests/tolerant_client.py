@@ -30,6 +30,12 @@ def test_fields(s):
     check(s.post("/tokenize", content="x", frobnicate=1).headers["X-Stator-Ignored"] == "frobnicate", "/tokenize")
     check(s.post("/completions", **base).json()["choices"][0]["text"] == want, "/completions")
     check(s.ask("/embedding", {"content": "x"}).status == 501, "/embedding")
+    r = s.post("/v1/completions", repeat_last_n=64, **base)
+    check(r.json()["choices"][0]["text"] == want and r.headers["X-Stator-Ignored"] is None, "repeat_last_n 64: %s" % r.body)
+    r = s.post("/v1/completions", prompt="x", max_tokens=1, repeat_last_n=128)
+    check(r.headers["X-Stator-Ignored"] == "repeat_last_n", "repeat_last_n without a penalty: %s" % r.headers["X-Stator-Ignored"])
+    for penalty in ("repeat_penalty", "repetition_penalty", "presence_penalty", "frequency_penalty"):
+        refused(s, {"repeat_last_n": 128, penalty: 1.5}, 400, "repeat_last_n", "64")
     refused(s, {"mirostat": 2}, 400, "mirostat")
     refused(s, {"guided_regex": "a"}, 400, "guided_regex")
 

@@ -225,8 +225,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(server, max_body), .kind = CONFIG_KIND_SIZE, .min = 1024, .max = GIB, .words = {{"auto", 0}},
          .default_text = "auto", .unit = "bytes",
          .help = "The longest body of a request. \"auto\" is 8 bytes per token of memory.context, at least 4 "
-                 "MiB. "
-                 "The server's memory has room for eight times as much, for what becomes of it."},
+                 "MiB. The server's memory has room for eight times as much, for what becomes of it."},
     [CONFIG_SERVER_MAX_QUEUE] =
         {KEY(server, max_queue), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65536, .default_text = "16",
          .unit = "requests",

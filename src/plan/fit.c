@@ -106,6 +106,9 @@ void fit_room(struct planning *s, const struct planning_want *want, struct plan 
 
 /* The largest type for K and V, smaller than the wanted ones, with which everything fits; NULL: none.
  * KERNELS_KV_* are in the order of their sizes, the largest first. */
+_Static_assert(KERNELS_KV_F32 < KERNELS_KV_F16 && KERNELS_KV_F16 < KERNELS_KV_Q8_0 &&
+                   KERNELS_KV_Q8_0 < KERNELS_KV_Q4_0 && KERNELS_KV_Q4_0 + 1 == KERNELS_KV_TYPES,
+               "types of K and V, the largest first");
 static const char *smaller_kv_type(struct planning *s, const struct planning_want *want) {
     for (uint32_t type = 0; type < KERNELS_KV_TYPES; type++) {
         struct planning_want w = *want;

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REPEAT_LAST 64 /* tokens that the repeat penalty looks back at (SAMPLER_LAST of the engine) */
+
 struct field {
     const char *name;
     unsigned where; /* enum api_endpoint */
@@ -439,6 +441,7 @@ static const struct field fields[] = {
      AT(sampling.repeat_penalty),
      .key = CONFIG_SAMPLING_REPEAT_PENALTY,
      .has = STATOR_HAS_REPEAT_PENALTY},
+    {.name = "repeat_last_n", .where = BOTH, .read = read_ignored}, /* check_repeat_last looks at it */
     {.name = "dry_sequence_breakers", .where = BOTH, .read = read_breakers},
     {.name = "stop", .where = BOTH, .read = read_stop},
     {.name = "stop_token_ids", .where = BOTH, .read = read_stop_ids},
@@ -534,6 +537,27 @@ static bool check_most(struct api_reader *r) {
     return true;
 }
 
+/* The repeat penalty looks back at REPEAT_LAST tokens: where it is asked for, another number would change the
+ * answer. So would one for the other two penalties, which count all generated tokens. */
+static bool check_repeat_last(struct api_reader *r) {
+    const struct api_request *q = r->out;
+    const stator_sampling *s = &q->sampling;
+    const bool penalised = ((s->has & STATOR_HAS_REPEAT_PENALTY) != 0 && s->repeat_penalty != 1) ||
+                           ((s->has & STATOR_HAS_PRESENCE_PENALTY) != 0 && s->presence_penalty != 0) ||
+                           ((s->has & STATOR_HAS_FREQUENCY_PENALTY) != 0 && s->frequency_penalty != 0);
+    const json_t *given = json_object_get(q->body, "repeat_last_n");
+    if (given == NULL || json_is_null(given) || json_number_value(given) == REPEAT_LAST)
+        return true;
+    if (penalised)
+        return api_failure_set(
+            r->why, 400, "repeat_last_n",
+            "repeat_last_n can only be %d together with a penalty: repeat_penalty looks back at "
+            "that many tokens, the other penalties at all that were generated",
+            REPEAT_LAST);
+    api_request_ignore(r->out->ignored, "repeat_last_n");
+    return true;
+}
+
 static bool check_together(struct api_reader *r) {
     struct api_request *q = r->out;
     if (q->endpoint == API_COMPLETION && q->prompt == NULL)
@@ -545,7 +569,7 @@ static bool check_together(struct api_reader *r) {
         return api_failure_set(
             r->why, 400, "echo",
             "echo can't be honoured together with logprobs: those of the prompt are not computed");
-    return check_most(r);
+    return check_repeat_last(r) && check_most(r);
 }
 
 bool api_fields_read(struct api_reader *r) {

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* How deep a JSON text is, and how many values and names it can have. Of texts that are no JSON some numbers
- * come out too. */
+/* How deep a JSON text is, and how many values and names it can have. A text that is no JSON gives some
+ * numbers too. */
 void api_json_measure(const char *p, size_t n, uint32_t *depth, uint64_t *values);
 
 #endif
