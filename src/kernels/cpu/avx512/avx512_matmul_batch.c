@@ -28,16 +28,13 @@ MATMUL_INLINE void put_row(float *out, bool first, __m512 acc) {
     _mm512_storeu_ps(out, _mm512_add_ps(first ? _mm512_setzero_ps() : _mm512_loadu_ps(out), acc));
 }
 
-MATMUL_INLINE void put_pair(const struct place *to, uint32_t t, __m512 acc0, __m512 acc1) {
-    put_row(to->out + t * PANEL_ROWS, to->first, acc0);
-    if (to->second)
-        put_row(to->out + to->next + t * PANEL_ROWS, to->first, acc1);
-}
-
 MATMUL_INLINE void put_tile(uint32_t n, const struct place *to, const __m512 *acc0, const __m512 *acc1) {
     UNROLL
-    for (uint32_t t = 0; t < n; t++)
-        put_pair(to, t, acc0[t], acc1[t]);
+    for (uint32_t t = 0; t < n; t++) {
+        put_row(to->out + t * PANEL_ROWS, to->first, acc0[t]);
+        if (to->second)
+            put_row(to->out + to->next + t * PANEL_ROWS, to->first, acc1[t]);
+    }
 }
 
 MATMUL_INLINE __m512i set_pair(const void *p) {
@@ -58,30 +55,6 @@ MATMUL_INLINE __m512i set_memory(const int32_t *a) {
     return v;
 }
 
-/* DO(t) for each of a tile's 4 to 6 tokens, t a number. A loop's variable in place of it keeps the sums of
- * 32-value types in memory beside the registers: gcc (12) makes registers of an array only if it knows all
- * indices before it unrolls loops. Each product was stored then, too, and half of the speed was lost. */
-#define EACH_TOKEN(n, DO)                                                                                    \
-    DO(0) DO(1) DO(2) DO(3) if ((n) > 4) {                                                                   \
-        DO(4)                                                                                                \
-    }                                                                                                        \
-    if ((n) > 5) {                                                                                           \
-        DO(5)                                                                                                \
-    }
-_Static_assert(TOKENS == 6, "EACH_TOKEN");
-
-/* Token t's step of dot_steps. */
-MATMUL_INLINE void dot_token(uint32_t t, __m512i w0, __m512i w1, const int8_t *at, __m512i *i0, __m512i *i1) {
-    if (t % 2 == 0) {
-        *i0 = dot_memory(*i0, w0, at);
-        *i1 = dot_memory(*i1, w1, at);
-    } else {
-        __m512i a = set_pair(at);
-        *i0 = _mm512_dpbusd_epi32(*i0, w0, a);
-        *i1 = _mm512_dpbusd_epi32(*i1, w1, a);
-    }
-}
-
 /* i += the products of `steps` steps of the two panels with the tile's activations at q. Every other token
  * from memory: neither the loads nor the instructions issued are then what the tile waits for. */
 MATMUL_INLINE void dot_steps(uint32_t n, uint32_t steps, const uint8_t (*w)[2][64], const int8_t *q,
@@ -92,18 +65,17 @@ MATMUL_INLINE void dot_steps(uint32_t n, uint32_t steps, const uint8_t (*w)[2][6
         __m512i w1 = _mm512_load_si512(w[s][1]);
         UNROLL
         for (uint32_t t = 0; t < n; t++) {
-            dot_token(t, w0, w1, q + t * row + 4 * s, &i[0][t], &i[1][t]);
+            const int8_t *at = q + t * row + 4 * s;
+            if (t % 2 == 0) {
+                i[0][t] = dot_memory(i[0][t], w0, at);
+                i[1][t] = dot_memory(i[1][t], w1, at);
+            } else {
+                __m512i a = set_pair(at);
+                i[0][t] = _mm512_dpbusd_epi32(i[0][t], w0, a);
+                i[1][t] = _mm512_dpbusd_epi32(i[1][t], w1, a);
+            }
         }
     }
-}
-
-/* acc + the integer i of block b of panel p, times both scales; and the minimum. */
-MATMUL_INLINE __m512 add_block(uint32_t type, const struct batch_weights32 *w, uint32_t b, uint32_t p,
-                               __m512i i, __m512 d, const float *sum, __m512 acc) {
-    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), _mm512_mul_ps(_mm512_load_ps(w->d[b][p]), d), acc);
-    if (matmul_has_m(type))
-        acc = _mm512_fmadd_ps(_mm512_set1_ps(*sum), _mm512_mul_ps(_mm512_load_ps(w->m[b][p]), d), acc);
-    return acc;
 }
 
 MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *work, uint32_t at,
@@ -111,36 +83,33 @@ MATMUL_INLINE void tile32(uint32_t type, uint32_t n, const struct batch_work *wo
     const struct batch_near32 *x = (const struct batch_near32 *)(const void *)(work + 1) + at;
     const struct batch_weights32 *w = &work->weights32;
     __m512 acc[2][TOKENS];
-#define START(t) acc[0][t] = acc[1][t] = _mm512_setzero_ps();
-    EACH_TOKEN(n, START)
+    UNROLL
+    for (uint32_t t = 0; t < n; t++)
+        acc[0][t] = acc[1][t] = _mm512_setzero_ps();
     for (uint32_t b = 0; b < blocks; b++) {
         matmul_ahead_step(next);
         __m512i i[2][TOKENS];
-#define BEGIN(t)                                                                                             \
-    i[0][t] = unpack_offset(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();                \
-    i[1][t] = unpack_offset(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();
-        EACH_TOKEN(n, BEGIN)
         UNROLL
-        for (uint32_t s = 0; s < 8; s++) {
-            const __m512i w0 = _mm512_load_si512(w->q[b][s][0]), w1 = _mm512_load_si512(w->q[b][s][1]);
-#define DOT(t) dot_token(t, w0, w1, x[t].q + 32 * b + 4 * s, &i[0][t], &i[1][t]);
-            EACH_TOKEN(n, DOT)
+        for (uint32_t t = 0; t < n; t++) {
+            UNROLL
+            for (uint32_t p = 0; p < 2; p++)
+                i[p][t] = unpack_offset(type) != 0 ? set_memory(&x[t].below[b]) : _mm512_setzero_si512();
         }
-#define ADD(t)                                                                                               \
-    {                                                                                                        \
-        const __m512 d = _mm512_set1_ps(x[t].d[b]);                                                          \
-        acc[0][t] = add_block(type, w, b, 0, i[0][t], d, &x[t].sum[b], acc[0][t]);                           \
-        acc[1][t] = add_block(type, w, b, 1, i[1][t], d, &x[t].sum[b], acc[1][t]);                           \
+        dot_steps(n, 8, w->q[b], x->q + 32 * b, sizeof *x, i);
+        UNROLL
+        for (uint32_t t = 0; t < n; t++) {
+            __m512 d = _mm512_set1_ps(x[t].d[b]);
+            UNROLL
+            for (uint32_t p = 0; p < 2; p++) {
+                acc[p][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i[p][t]),
+                                            _mm512_mul_ps(_mm512_load_ps(w->d[b][p]), d), acc[p][t]);
+                if (matmul_has_m(type))
+                    acc[p][t] = _mm512_fmadd_ps(_mm512_set1_ps(x[t].sum[b]),
+                                                _mm512_mul_ps(_mm512_load_ps(w->m[b][p]), d), acc[p][t]);
+            }
+        }
     }
-        EACH_TOKEN(n, ADD)
-    }
-#define PUT(t) put_pair(to, t, acc[0][t], acc[1][t]);
-    EACH_TOKEN(n, PUT)
-#undef START
-#undef BEGIN
-#undef DOT
-#undef ADD
-#undef PUT
+    put_tile(n, to, acc[0], acc[1]);
 }
 
 /* Parts of a super block whose sums are multiplied with a scale: those that have one each, of Q5_K and Q6_K
@@ -526,9 +495,37 @@ MATMUL_INLINE void batch_float(uint32_t type, const struct kernels_matmul *m) {
             segment_float(type, m, t, ARITH_MIN(m->tokens - t, (uint32_t)BATCH_TOKENS_FLOAT), start);
 }
 
-#define CASE(type, batch)                                                                                    \
-    case type:                                                                                               \
-        batch(type, m);                                                                                      \
+/* The types whose tiles are here, and how their tokens go through them. */
+#define EACH_TYPE(DO)                                                                                        \
+    DO(F32, batch_float)                                                                                     \
+    DO(F16, batch_float)                                                                                     \
+    DO(BF16, batch_float)                                                                                    \
+    DO(Q4_0, batch)                                                                                          \
+    DO(Q4_1, batch)                                                                                          \
+    DO(Q5_0, batch)                                                                                          \
+    DO(Q5_1, batch)                                                                                          \
+    DO(Q8_0, batch)                                                                                          \
+    DO(IQ4_NL, batch)                                                                                        \
+    DO(MXFP4, batch)                                                                                         \
+    DO(Q4_K, batch)                                                                                          \
+    DO(Q5_K, batch)                                                                                          \
+    DO(Q6_K, batch)                                                                                          \
+    DO(Q2_K, batch)                                                                                          \
+    DO(Q3_K, batch)                                                                                          \
+    DO(IQ2_S, batch)                                                                                         \
+    DO(IQ4_XS, batch)
+
+/* Each type is compiled as a function of its own. In one function of all types gcc 12 kept the sums of some
+ * of them in memory and stored each product there, which cost half of their speed (tests/e2e/spills.sh). */
+#define FUNCTION(type, way)                                                                                  \
+    static __attribute__((noinline)) void batch_##type(const struct kernels_matmul *m) {                     \
+        way(BLOCK_##type, m);                                                                                \
+    }
+EACH_TYPE(FUNCTION)
+
+#define CASE(type, way)                                                                                      \
+    case BLOCK_##type:                                                                                       \
+        batch_##type(m);                                                                                     \
         return true;
 
 bool avx512_batch(uint32_t type, const struct kernels_matmul *m) {
@@ -536,23 +533,7 @@ bool avx512_batch(uint32_t type, const struct kernels_matmul *m) {
         return false;
     CHECK((uintptr_t)m->work % 64 == 0);
     switch (type) {
-        CASE(BLOCK_F32, batch_float)
-        CASE(BLOCK_F16, batch_float)
-        CASE(BLOCK_BF16, batch_float)
-        CASE(BLOCK_Q4_0, batch)
-        CASE(BLOCK_Q4_1, batch)
-        CASE(BLOCK_Q5_0, batch)
-        CASE(BLOCK_Q5_1, batch)
-        CASE(BLOCK_Q8_0, batch)
-        CASE(BLOCK_IQ4_NL, batch)
-        CASE(BLOCK_MXFP4, batch)
-        CASE(BLOCK_Q4_K, batch)
-        CASE(BLOCK_Q5_K, batch)
-        CASE(BLOCK_Q6_K, batch)
-        CASE(BLOCK_Q2_K, batch)
-        CASE(BLOCK_Q3_K, batch)
-        CASE(BLOCK_IQ2_S, batch)
-        CASE(BLOCK_IQ4_XS, batch)
+        EACH_TYPE(CASE)
     default:
         return false;
     }
