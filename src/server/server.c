@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "server/openai/api.h"
 #include "server/http/edge_pool.h"
+#include "server/http/edge_thread.h"
 #include "server/http/http.h"
 #include "server/http/notify.h"
 #include "server/ops/ops.h"
@@ -14,12 +15,10 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/event_struct.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,22 +27,16 @@
 /* Answers that are complete may take so long to be read when the server ends. */
 #define LAST_ANSWERS_NS (5 * SECOND)
 #define EXTEND_NS       (5 * SECOND) /* how often systemd is told that loading goes on */
-#define PAGE            4096
-#if defined(__SANITIZE_THREAD__) /* whose state is on the stack */
-#define STACK (4096 * 1024)
-#else
-#define STACK (1024 * 1024)
-#endif
+#define WHAT            "the server's thread"
 
 /* What the main thread has said. */
 enum { SAYS_LOADING, SAYS_STARTED, SAYS_FAILED };
 
 struct server_loop {
     struct server server;
-    pthread_t thread;
-    void *stack; /* the pool's */
+    struct edge_thread thread;
     atomic_int main_says;
-    int wake_fd; /* the main thread has said something */
+    int wake_fd; /* the main thread has said something, or api_poll has something to do */
     struct event wake, engine, tick;
     struct notify notify;
     struct request_log log;
@@ -161,6 +154,8 @@ static void on_wake(evutil_socket_t fd, short what, void *context) {
         begin_serving(l);
     else if (says == SAYS_FAILED)
         end_soon(l, "STATUS=the start has failed");
+    if (l->server.phase != SERVER_LOADING)
+        api_poll(&l->server);
 }
 
 /* A signal: while loading it ends the start (whose failure ends the server), afterwards it drains. */
@@ -288,30 +283,6 @@ static stator_status open_base(struct server_loop *l, stator_error *e) {
     return STATOR_OK;
 }
 
-/* On a stack that is the pool's; its lowest page stops what overflows it. */
-static stator_status start_thread(struct server_loop *l, stator_error *e) {
-    pthread_attr_t attr;
-    l->stack = edge_pool_alloc(STACK + 2 * PAGE);
-    if (l->stack == NULL)
-        return too_small("the stack of its thread", e);
-    http_measure_pool(l->server.http);
-    char *stack = (char *)(((uintptr_t)l->stack + PAGE - 1) / PAGE * PAGE);
-    int rc = pthread_attr_init(&attr);
-    CHECK(rc == 0);
-    rc = mprotect(stack, PAGE, PROT_NONE) == 0 ? 0 : errno;
-    if (rc == 0)
-        rc = pthread_attr_setstack(&attr, stack + PAGE, STACK);
-    if (rc == 0)
-        rc = pthread_create(&l->thread, &attr, run_loop, l);
-    pthread_attr_destroy(&attr);
-    if (rc == 0)
-        return STATOR_OK;
-    (void)mprotect(stack, PAGE, PROT_READ | PROT_WRITE);
-    edge_pool_free(l->stack);
-    l->stack = NULL;
-    return error_set(e, STATOR_FAILED, "the server's thread can't be started: %s", strerror(rc));
-}
-
 static stator_status open_parts(struct server_loop *l, stator_error *e) {
     struct server *s = &l->server;
     s->info = (stator_info){.size = sizeof s->info};
@@ -330,7 +301,12 @@ static stator_status open_parts(struct server_loop *l, stator_error *e) {
     if (s->settings.page)
         page_add_routes(s);
     st = api_open(s, e);
-    return st == STATOR_OK ? start_thread(l, e) : st;
+    if (st == STATOR_OK)
+        st = edge_thread_prepare(&l->thread, WHAT, e);
+    if (st != STATOR_OK)
+        return st;
+    http_measure_pool(s->http);
+    return edge_thread_start(&l->thread, WHAT, run_loop, l, e);
 }
 
 stator_status server_open(stator *engine, const struct server_settings *settings, const atomic_int *signal,
@@ -368,16 +344,19 @@ uint16_t server_port(const struct server *s) {
     return http_port(s->http);
 }
 
-void server_started(struct server *s, stator_status st) {
+void server_wake(struct server *s) {
     const uint64_t one = 1;
-    atomic_store(&s->own->main_says, st == STATOR_OK ? SAYS_STARTED : SAYS_FAILED);
     (void)!write(s->own->wake_fd, &one, sizeof one);
+}
+
+void server_started(struct server *s, stator_status st) {
+    atomic_store(&s->own->main_says, st == STATOR_OK ? SAYS_STARTED : SAYS_FAILED);
+    server_wake(s);
 }
 
 stator_status server_wait(struct server *s, stator_error *e) {
     struct server_loop *l = s->own;
-    const int rc = pthread_join(l->thread, NULL);
-    CHECK(rc == 0);
+    edge_thread_join(&l->thread);
     if (l->result == STATOR_DEVICE)
         return error_set(e, STATOR_DEVICE, "%s", s->fault);
     if (l->result != STATOR_OK)
@@ -389,10 +368,9 @@ void server_close(struct server *s) {
     if (s == NULL)
         return;
     struct server_loop *l = s->own;
+    api_close(s);
     http_close(s->http);
-    if (l->stack != NULL) /* its page may be read again: the memory is the engine's to unmap */
-        (void)mprotect((char *)(((uintptr_t)l->stack + PAGE - 1) / PAGE * PAGE), PAGE,
-                       PROT_READ | PROT_WRITE);
+    edge_thread_free(&l->thread);
     if (s->base != NULL)
         event_base_free(s->base);
     if (l->wake_fd >= 0)

@@ -1,7 +1,7 @@
 /* `stator serve`: an event loop on a thread of its own, from before the weights are loaded until the process
- * ends. The main thread drives the engine (open, plan, prepare, start, stop); the loop's thread does
- * everything else: HTTP, and after the start stator_submit, stator_poll and what the engine tells about
- * itself.
+ * ends. (A further one renders chat templates: openai/api_render.h.) The main thread drives the engine (open,
+ * plan, prepare, start, stop); the loop's thread does everything else: HTTP, and after the start
+ * stator_submit, stator_poll and what the engine tells about itself.
  *
  * Memory: the loop's thread takes all of its memory, its stack included, from the edge pool, which is a row
  * of the plan and is in RAM before the engine is sealed. */
@@ -61,6 +61,8 @@ bool server_takes(struct server *s, struct http_exchange *x);
 void server_look_for_fault(struct server *s);
 /* A step is under way for longer than devices.deadline. */
 bool server_is_stuck(const struct server *s);
+/* api_poll is called soon. Any thread. */
+void server_wake(struct server *s);
 /* Log lines of requests that were lost: the log took none. */
 uint64_t server_log_lost(const struct server *s);
 /* The name of the model in the API: the first of server.alias, or its own. */

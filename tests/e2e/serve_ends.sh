@@ -48,6 +48,77 @@ test_sigterm_cuts_what_takes_too_long() {
     ! grep -q 'DONE' "$tmp/long" || fail "it is said to be complete"
 }
 
+# A template that takes as long as it may: about a second of steps.
+slow_template() {
+    printf '%s' '{% for a in range(3000) %}{% for b in range(3000) %}{% if a * b < 0 %}x{% endif %}{% endfor %}{% endfor %}' >"$tmp/slow.jinja"
+    serve --set "chat.template=$tmp/slow.jinja"
+    ready
+}
+
+# begin_chat PATH [TEXT]: its answer is to be read from descriptor 6. A longer text may take more steps.
+begin_chat() {
+    local body='{"messages":[{"role":"user","content":"'${2:-Hello}'"}]}'
+    exec 6<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' "$1" ${#body} "$body" >&6
+}
+
+# While a template runs, others are answered; then its own client, and one that waited behind it. On a busy machine a template may be
+# over too soon, so it has five tries.
+test_others_are_answered_while_a_template_runs() {
+    local n silent=
+    slow_template
+    for ((n = 0; n < 5; n++)); do
+        begin_chat /v1/chat/completions "$(head -c 400000 /dev/zero | tr '\0' a)"
+        exec 5<>"/dev/tcp/127.0.0.1/$port"
+        printf 'POST /apply-template HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 48\r\n\r\n%s' \
+            '{"messages":[{"role":"user","content":"Hello"}]}' >&5
+        get /health
+        answered 200
+        ask '{"prompt":"Once","max_tokens":1}'
+        answered 200
+        read -r -t 0 <&6 || silent=1
+        timeout 120 cat <&6 >"$tmp/answer"
+        grep -q 'takes more than .* steps' "$tmp/answer" || fail "the template's client: $(tail -c 300 "$tmp/answer")"
+        timeout 120 cat <&5 >"$tmp/answer"
+        grep -q 'takes more than .* steps' "$tmp/answer" || fail "the one behind it: $(tail -c 300 "$tmp/answer")"
+        exec 5>&- 6>&-
+        [ -z "$silent" ] || break
+    done
+    [ -n "$silent" ] || fail "/health waited for the template five times"
+    kill -TERM $pid
+    ends 0
+}
+
+# The client of a template that runs leaves, and the one that waits behind it: a third is answered.
+test_clients_leave_while_a_template_runs() {
+    slow_template
+    begin_chat /v1/chat/completions
+    get /health
+    answered 200
+    exec 5>&6 6>&-
+    begin_chat /apply-template
+    exec 5>&- 6>&-
+    begin_chat /apply-template
+    timeout 120 cat <&6 >"$tmp/answer"
+    grep -q 'takes more than .* steps' "$tmp/answer" || fail "the third client: $(tail -c 300 "$tmp/answer")"
+    exec 6>&-
+    kill -TERM $pid
+    ends 0
+}
+
+# SIGTERM ends a template that runs.
+test_sigterm_ends_a_template() {
+    slow_template
+    begin_chat /v1/chat/completions "$(head -c 400000 /dev/zero | tr '\0' a)"
+    get /health
+    answered 200
+    kill -TERM $pid
+    timeout 120 cat <&6 >"$tmp/answer"
+    exec 6>&-
+    grep -q 'the server is asked to end' "$tmp/answer" || fail "the answer is: $(tail -c 300 "$tmp/answer")"
+    ends 0
+}
+
 # A client that leaves is cancelled.
 test_vanished_client() {
     local n

@@ -8,7 +8,9 @@
 /* Before the weights are loaded (after stator_prepare: texts can be tokenized): adds the routes, takes from
  * the pool what it needs for good. */
 stator_status api_open(struct server *s, stator_error *e);
-/* The engine may have events: polls until it has none. */
+/* When the loop has ended: ends the thread that renders. s->api may be NULL. */
+void api_close(struct server *s);
+/* The engine may have events, or a template is rendered: polls until it has none. */
 void api_poll(struct server *s);
 /* A few times a second, in every phase: pings, timeouts. */
 void api_tick(struct server *s, uint64_t now_ns);

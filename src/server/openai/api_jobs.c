@@ -41,15 +41,15 @@ static void forget(struct api_choice *c) {
     c->request = 0;
 }
 
-struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, struct api_request *r,
-                                    uint32_t n_choices) {
+struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, const char *path,
+                                    struct api_request *r, uint32_t n_choices) {
     struct api_job_state *job = edge_pool_zeroed(1, sizeof *job + n_choices * sizeof job->choices[0]);
     if (job == NULL)
         return NULL;
     job->api = api;
     job->x = x;
     job->endpoint = r->endpoint;
-    job->path = r->endpoint == API_CHAT ? "/v1/chat/completions" : "/v1/completions";
+    job->path = path;
     job->created = time(NULL);
     job->started_ns = job->wrote_ns = clock_ns();
     job->stream = r->stream;
@@ -91,8 +91,9 @@ static void free_choice(struct api_choice *c) {
 }
 
 void api_jobs_settle(struct api_job_state *job) {
-    if (job->x != NULL)
+    if (job->x != NULL || job->render == API_RENDER_RUNS)
         return;
+    CHECK(job->render == API_RENDER_NONE);
     for (uint32_t i = 0; i < job->n_choices; i++)
         if (job->choices[i].request != 0)
             return;
@@ -101,6 +102,7 @@ void api_jobs_settle(struct api_job_state *job) {
     *(job->next != NULL ? &job->next->previous : &api->last) = job->previous;
     for (uint32_t i = 0; i < job->n_choices; i++)
         free_choice(&job->choices[i]);
+    api_request_free(&job->request);
     edge_pool_free(job->stops);
     api_text_free(&job->type_rows);
     edge_pool_free(job->stop_ids);
@@ -111,6 +113,7 @@ void api_jobs_settle(struct api_job_state *job) {
 /* The exchange is over: what is still running for it ends. */
 static void leave(struct api_job_state *job) {
     job->x = NULL;
+    api_render_drop(job);
     for (uint32_t i = 0; i < job->n_choices; i++)
         if (job->choices[i].request != 0)
             stator_cancel(job->api->engine, job->choices[i].request);
@@ -168,6 +171,23 @@ void api_jobs_fail(struct api_job_state *job, int status, const char *param, con
         http_reply_error(job->x, status, NULL, param, "%s", text);
     }
     leave(job);
+}
+
+void api_jobs_reply(struct api_job_state *job, const struct api_text *json) {
+    if (json->failed) {
+        api_jobs_fail(job, 503, NULL, "the server's memory (server.memory) has no room for the answer");
+        return;
+    }
+    http_reply(job->x, 200, "application/json", json->p, json->n);
+    leave(job);
+}
+
+void api_jobs_render(struct api_job_state *job, struct api_request *r,
+                     void (*rendered)(struct api_job_state *job, const struct api_text *text)) {
+    job->request = *r;
+    job->rendered = rendered;
+    *r = (struct api_request){0};
+    api_render_begin(job);
 }
 
 static void hold(struct api_job_state *job, bool on) {
@@ -352,12 +372,7 @@ static void complete(struct api_job_state *job) {
     }
     struct api_text whole = {0};
     api_reply_whole(&whole, job);
-    if (whole.failed) {
-        api_jobs_fail(job, 503, NULL, "the server's memory (server.memory) has no room for the answer");
-    } else {
-        http_reply(job->x, 200, "application/json", whole.p, whole.n);
-        leave(job);
-    }
+    api_jobs_reply(job, &whole);
     api_text_free(&whole);
 }
 
@@ -399,6 +414,8 @@ static void on_done(struct api_choice *c, const stator_event *ev) {
 
 void api_poll(struct server *s) {
     struct api *api = s->api;
+    if (api->renderer != NULL)
+        api_render_poll(api);
     for (;;) {
         stator_event ev = {.size = sizeof ev};
         int have = 0;
@@ -431,6 +448,8 @@ static void ping(struct api_job_state *job) {
 
 void api_tick(struct server *s, uint64_t now_ns) {
     const uint64_t longest = s->settings.request_timeout_ns;
+    if (s->api->renderer != NULL && s->signal != NULL && atomic_load(s->signal) != 0)
+        api_render_stop(s->api);
     for (struct api_job_state *job = s->api->first, *next; job != NULL; job = next) {
         next = job->next;
         if (job->x == NULL)
@@ -440,7 +459,8 @@ void api_tick(struct server *s, uint64_t now_ns) {
             api_jobs_fail(job, 504, NULL,
                           "the request took longer than %.0f seconds (server.request_timeout)",
                           (double)longest / SECOND);
-        else if (job->stream && job->out.n == 0 && now_ns > job->wrote_ns + pause)
+        else if (job->stream && job->render == API_RENDER_NONE && job->out.n == 0 &&
+                 now_ns > job->wrote_ns + pause)
             ping(job);
         api_jobs_settle(job);
     }

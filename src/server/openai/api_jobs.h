@@ -10,6 +10,7 @@
 
 #include "server/openai/api.h"
 #include "server/openai/api_answer.h"
+#include "server/openai/api_render.h"
 #include "server/openai/api_request.h"
 #include "server/http/http.h"
 
@@ -44,6 +45,7 @@ struct api_choice {
     stator_event end;
 };
 
+/* Of an exchange; /apply-template is one too, with a choice that is never submitted. */
 struct api_job_state {
     struct api_job_state *next, *previous;
     struct api *api;
@@ -56,6 +58,9 @@ struct api_job_state {
     bool begun;    /* http_stream_begin was called */
     bool complete; /* all of the answer is in out */
     bool held;
+    enum api_rendering render;
+    struct api_request request; /* until the template is rendered */
+    void (*rendered)(struct api_job_state *job, const struct api_text *text);
     struct api_stops *stops;
     struct api_text type_rows; /* that `types` points to */
     struct chat_types types;
@@ -75,14 +80,15 @@ struct api {
     struct api_tokens tokens;
     int32_t *ids; /* room for a prompt: context */
     struct api_job_state *first, *last;
+    struct api_renderer *renderer; /* NULL: the model has no template */
     struct api_choice *buckets[API_BUCKETS];
     uint64_t n_made, salt;
 };
 
 /* api_jobs.c */
-/* Takes over what the request owns besides its JSON. NULL: no memory. */
-struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, struct api_request *r,
-                                    uint32_t n_choices);
+/* Takes over what the request owns besides its JSON. path: of its route; it must stay. NULL: no memory. */
+struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, const char *path,
+                                    struct api_request *r, uint32_t n_choices);
 void api_jobs_submitted(struct api_choice *c, uint64_t request);
 void api_jobs_begin(struct api_choice *c);
 /* The client gets an error, and its requests end. */
@@ -92,6 +98,12 @@ __attribute__((format(printf, 4, 5))) void api_jobs_fail(struct api_job_state *j
 void api_jobs_settle(struct api_job_state *job);
 /* What a text adds to an answer that is no model's: the prompt of `echo`. */
 void api_jobs_put(struct api_choice *c, const char *p, size_t n);
+
+/* The job's template is rendered; `rendered` goes on with its text. Takes over all of the request. */
+void api_jobs_render(struct api_job_state *job, struct api_request *r,
+                     void (*rendered)(struct api_job_state *job, const struct api_text *text));
+/* A whole answer of no model: the exchange is over. */
+void api_jobs_reply(struct api_job_state *job, const struct api_text *json);
 
 /* The job's exchange, as http.h calls them. */
 void api_jobs_drained(void *context, struct http_exchange *x);

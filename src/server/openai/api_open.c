@@ -71,6 +71,11 @@ const char *api_template(const struct server *s, size_t *n) {
     return s->api->model.source;
 }
 
+void api_close(struct server *s) {
+    if (s->api != NULL)
+        api_render_close(s->api);
+}
+
 stator_status api_open(struct server *s, stator_error *e) {
     struct api *api = edge_pool_zeroed(1, sizeof *api);
     if (api == NULL)
@@ -87,6 +92,8 @@ stator_status api_open(struct server *s, stator_error *e) {
     stator_status st = read_model(api, e);
     if (st == STATOR_OK)
         st = api_token_open(&api->tokens, s->engine, &api->model.form, e);
+    if (st == STATOR_OK && api->model.source != NULL)
+        st = api_render_open(api, e);
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)
         st = error_set(e, STATOR_DOES_NOT_FIT, "server.memory has no room for the ids of a prompt: raise it");

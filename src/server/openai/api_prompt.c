@@ -9,27 +9,6 @@
 
 #define ALIGN 16
 
-static stator_status render(const struct api_model *m, const json_t *variables, size_t bytes,
-                            struct api_text *out, stator_error *e) {
-    char *memory = edge_pool_lend(bytes);
-    if (memory == NULL)
-        return error_set(e, STATOR_BUSY, "no memory");
-    const time_t seconds = time(NULL);
-    struct tm now;
-    const struct jinja_input in = {.source = m->source,
-                                   .length = m->source_length,
-                                   .variables = variables,
-                                   .now = localtime_r(&seconds, &now),
-                                   .stop = m->stop};
-    const char *text = NULL;
-    size_t n = 0;
-    stator_status st = jinja_render(&in, memory, bytes, &text, &n, e);
-    if (st == STATOR_OK)
-        api_text_put(out, text, n);
-    edge_pool_take_back(memory);
-    return st == STATOR_OK && out->failed ? error_set(e, STATOR_BUSY, "no memory") : st;
-}
-
 /* The server's memory was too small for the template's values. */
 static bool fail_memory(const struct api_model *model, bool alone, size_t bytes, struct api_failure *why) {
     if (alone && bytes >= model->idle / 3)
@@ -44,18 +23,24 @@ size_t api_prompt_room(void) {
     return edge_pool_largest() / 4 * 3 / ALIGN * ALIGN;
 }
 
-bool api_prompt_render(const struct api_model *model, const struct api_request *r, bool alone,
-                       struct api_text *out, struct api_failure *why) {
+bool api_prompt_render(const struct api_model *model, const struct api_request *r, const atomic_int *stop,
+                       void *memory, size_t bytes, bool alone, const char **text, size_t *length,
+                       struct api_failure *why) {
     stator_error first = {0}, e;
-    /* All that is free now, but for room for the text: it is given back at once. */
-    const size_t bytes = api_prompt_room();
+    const time_t seconds = time(NULL);
+    struct tm now;
     for (int i = 0; i < API_VARIANTS && r->variables[i] != NULL; i++) {
-        stator_status st = render(model, r->variables[i], bytes, out, &e);
+        const struct jinja_input in = {.source = model->source,
+                                       .length = model->source_length,
+                                       .variables = r->variables[i],
+                                       .now = localtime_r(&seconds, &now),
+                                       .stop = stop};
+        const stator_status st = jinja_render(&in, memory, bytes, text, length, &e);
         if (st == STATOR_OK)
             return true;
-        if (model->stop != NULL && atomic_load(model->stop) != 0)
+        if (atomic_load(stop) != 0)
             return api_failure_set(why, 503, NULL, "the server is asked to end");
-        if (st == STATOR_BUSY || st == STATOR_DOES_NOT_FIT)
+        if (st == STATOR_DOES_NOT_FIT)
             return fail_memory(model, alone, bytes, why);
         if (i == 0)
             first = e;

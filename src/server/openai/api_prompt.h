@@ -4,10 +4,12 @@
 
 #include "server/openai/api_request.h"
 
-/* A chat's prompt: what the template makes of the request, appended to out (in the pool). alone: no other
- * request is served, so that memory that lacks now will lack later too. */
-bool api_prompt_render(const struct api_model *model, const struct api_request *r, bool alone,
-                       struct api_text *out, struct api_failure *why);
+/* A chat's prompt: what the template makes of the request. text points into memory, which is aligned to 16;
+ * nothing is taken from the pool. stop: not 0 once it must end. alone: no other request is served, so that
+ * memory that lacks now will lack later too. Any thread (api_render.h's calls it). */
+bool api_prompt_render(const struct api_model *model, const struct api_request *r, const atomic_int *stop,
+                       void *memory, size_t bytes, bool alone, const char **text, size_t *length,
+                       struct api_failure *why);
 /* Bytes that a template can have now. */
 size_t api_prompt_room(void);
 /* The ids of a text, as `stator run` has them (add_special), or of a rendered template. At most capacity. */

@@ -13,22 +13,12 @@ static void refuse(struct http_exchange *x, const struct api_failure *why) {
     http_reply_error(x, why->status, NULL, why->param[0] != '\0' ? why->param : NULL, "%s", why->text);
 }
 
-/* The prompt's ids into api->ids; *n may be more than fits. Its text, where that is to be echoed, into echo.
- */
-static bool take_prompt(struct api *api, const struct api_request *r, uint32_t prompt, bool *thinks,
-                        struct api_text *echo, size_t *n, struct api_failure *why) {
-    struct api_text rendered = {0};
+/* The ids of a completion's prompt into api->ids; *n may be more than fits. Its text, where that is to be
+ * echoed, into echo. */
+static bool take_prompt(struct api *api, const struct api_request *r, uint32_t prompt, struct api_text *echo,
+                        size_t *n, struct api_failure *why) {
     const char *text = NULL;
     size_t length = 0;
-    bool ok = true;
-    if (r->endpoint == API_CHAT) {
-        ok = api_prompt_render(&api->model, r, api->first == api->last, &rendered, why);
-        *thinks = ok && chat_form_thinks(&api->model.form, rendered.p, rendered.n);
-        ok = ok &&
-             api_prompt_ids(api->engine, rendered.p, rendered.n, false, api->ids, api->model.context, n, why);
-        api_text_free(&rendered);
-        return ok;
-    }
     const json_t *one = api_request_prompt(r, prompt, &text, &length);
     if (text != NULL) {
         if (r->echo)
@@ -89,15 +79,19 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
     return false;
 }
 
-/* All requests of the job, or none that goes on and an error for the client. */
-static void submit_all(struct api *api, struct api_job_state *job, const struct api_request *r) {
+/* All requests of the job, or none that goes on and an error for the client. chat: the rendered template;
+ * NULL: of a completion. */
+static void submit_all(struct api_job_state *job, const struct api_request *r, const struct api_text *chat) {
+    struct api *api = job->api;
     struct api_failure why = {0};
     for (uint32_t p = 0; p < job->n_choices / job->n; p++) {
         struct api_text echo = {0};
         uint32_t max_new = 0;
         size_t n = 0;
-        bool ok = take_prompt(api, r, p, &job->thinks, &echo, &n, &why) &&
-                  api_prompt_fits(&api->model, n, r->max_tokens, &max_new, &why);
+        bool ok = chat != NULL ? api_prompt_ids(api->engine, chat->p, chat->n, false, api->ids,
+                                                api->model.context, &n, &why)
+                               : take_prompt(api, r, p, &echo, &n, &why);
+        ok = ok && api_prompt_fits(&api->model, n, r->max_tokens, &max_new, &why);
         if (ok && echo.failed)
             ok =
                 api_failure_set(&why, 503, NULL, "the server's memory has no room for the prompt's text now");
@@ -134,6 +128,11 @@ static bool has_room(struct api *api, struct http_exchange *x, uint64_t n) {
     return false;
 }
 
+static void submit_chat(struct api_job_state *job, const struct api_text *text) {
+    job->thinks = chat_form_thinks(&job->api->model.form, text->p, text->n);
+    submit_all(job, &job->request, text);
+}
+
 static void answer(struct api *api, struct http_exchange *x, enum api_endpoint endpoint) {
     static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
     struct api_request r;
@@ -150,13 +149,17 @@ static void answer(struct api *api, struct http_exchange *x, enum api_endpoint e
     snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r.ignored);
     const uint64_t choices = (uint64_t)api_request_prompts(&r) * r.n;
     if (has_room(api, x, choices)) {
-        struct api_job_state *job = api_jobs_make(api, x, &r, (uint32_t)choices);
+        const char *path = endpoint == API_CHAT ? "/v1/chat/completions" : "/v1/completions";
+        struct api_job_state *job = api_jobs_make(api, x, path, &r, (uint32_t)choices);
         if (job == NULL) {
             http_reply_error(x, 503, NULL, NULL,
                              "the server's memory (server.memory) has no room for the request now");
         } else {
             http_watch(x, &watcher, job);
-            submit_all(api, job, &r);
+            if (endpoint == API_CHAT)
+                api_jobs_render(job, &r, submit_chat);
+            else
+                submit_all(job, &r, NULL);
             api_jobs_settle(job);
         }
     }

@@ -1,4 +1,4 @@
-/* /tokenize, /detokenize, /apply-template, /v1/embeddings: answered at once. */
+/* /tokenize, /detokenize, /apply-template, /v1/embeddings: answered without the engine's steps. */
 #include "server/openai/api_jobs.h"
 #include "chat/chat_json.h"
 #include "server/openai/api_prompt.h"
@@ -183,11 +183,18 @@ void api_texts_detokenize(void *context, struct http_exchange *x) {
     json_decref(kept);
 }
 
+static void reply_prompt(struct api_job_state *job, const struct api_text *text) {
+    struct api_text out = {0};
+    api_text_json(&out, build_text, &(struct text){"prompt", text});
+    api_jobs_reply(job, &out);
+    api_text_free(&out);
+}
+
 void api_texts_template(void *context, struct http_exchange *x) {
+    static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
     struct api *api = context;
     struct api_request r;
     struct api_failure why;
-    struct api_text text = {0};
     size_t n = 0;
     if (!server_takes(api->server, x))
         return;
@@ -197,12 +204,16 @@ void api_texts_template(void *context, struct http_exchange *x) {
         return;
     }
     snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r.ignored);
-    if (api_prompt_render(&api->model, &r, api->first == NULL, &text, &why))
-        reply(x, build_text, &(struct text){"prompt", &text});
-    else
-        refuse(x, &why);
-    api_text_free(&text);
-    api_request_free(&r);
+    struct api_job_state *job = api_jobs_make(api, x, "/apply-template", &r, 1);
+    if (job == NULL) {
+        http_reply_error(x, 503, NULL, NULL,
+                         "the server's memory (server.memory) has no room for the request now");
+        api_request_free(&r);
+        return;
+    }
+    http_watch(x, &watcher, job);
+    api_jobs_render(job, &r, reply_prompt);
+    api_jobs_settle(job);
 }
 
 void api_texts_embeddings(void *context, struct http_exchange *x) {

@@ -40,6 +40,7 @@ static void open_api(const char *const *sets) {
 }
 
 static void close_api(void) {
+    api_close(&server);
     stator_close(server.engine);
     free(memory);
 }

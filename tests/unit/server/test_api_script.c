@@ -154,6 +154,7 @@ static void open_api(const char *template) {
     if (memory == NULL)
         memory = aligned_alloc(4096, POOL);
     assert_non_null(memory);
+    api_close(&server); /* of the template before this one */
     edge_pool_init(memory, POOL);
     edge_pool_serve_libraries();
     source = template;

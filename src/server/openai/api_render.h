@@ -1,0 +1,37 @@
+/* Chat templates are rendered by a thread of their own, because one can take JINJA_SECONDS: the loop answers
+ * /health and others meanwhile. One rendering at a time; further ones wait, first come, first served.
+ *
+ * Thread: all calls on the loop's. The rendering thread takes nothing from the pool but what is lent to it:
+ * most of what is free, so while one takes long, large bodies of others get 503. */
+#ifndef STATOR_SERVER_API_RENDER_H
+#define STATOR_SERVER_API_RENDER_H
+
+#include "base/error.h"
+
+struct api;
+struct api_job_state;
+struct api_renderer;
+
+enum api_rendering {
+    API_RENDER_NONE,  /* it was never asked for, or is over */
+    API_RENDER_WAITS, /* for those before it */
+    API_RENDER_RUNS
+};
+
+/* Takes its stack from the pool and starts the thread. */
+stator_status api_render_open(struct api *api, stator_error *e);
+/* Ends a rendering that is under way, and the thread. */
+void api_render_close(struct api *api);
+
+/* Renders job->request, and then calls job->rendered or fails the job: within this call where it takes no
+ * longer than a tenth of a second, else from api_render_poll. The job may be over, and not yet settled, when
+ * this returns. */
+void api_render_begin(struct api_job_state *job);
+/* A rendering may have ended: goes on with its job, and with the next one. */
+void api_render_poll(struct api *api);
+/* The job's exchange is over: its rendering ends soon. A job whose rendering runs must stay until then. */
+void api_render_drop(struct api_job_state *job);
+/* The server was asked to end: a rendering that is under way fails. */
+void api_render_stop(struct api *api);
+
+#endif
