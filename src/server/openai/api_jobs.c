@@ -41,7 +41,7 @@ static void forget(struct api_choice *c) {
     c->request = 0;
 }
 
-struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, const char *path,
+struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, const struct api_way *way,
                                     struct api_request *r, uint32_t n_choices) {
     struct api_job_state *job = edge_pool_zeroed(1, sizeof *job + n_choices * sizeof job->choices[0]);
     if (job == NULL)
@@ -49,7 +49,8 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     job->api = api;
     job->x = x;
     job->endpoint = r->endpoint;
-    job->path = path;
+    job->voice = way->voice;
+    job->path = way->path;
     job->created = time(NULL);
     job->started_ns = job->wrote_ns = clock_ns();
     job->stream = r->stream;
@@ -67,7 +68,7 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     job->n = r->n;
     job->n_choices = n_choices;
     const uint64_t seeds[2] = {api->salt, ++api->n_made};
-    snprintf(job->id, sizeof job->id, "%s-%016llx", r->endpoint == API_CHAT ? "chatcmpl" : "cmpl",
+    snprintf(job->id, sizeof job->id, "%s%016llx", way->voice->id,
              (unsigned long long)hash_of(seeds, sizeof seeds));
     for (uint32_t i = 0; i < n_choices; i++) {
         struct api_choice *c = &job->choices[i];
@@ -87,6 +88,7 @@ static void free_choice(struct api_choice *c) {
     api_text_free(&c->reasoning);
     api_text_free(&c->calls);
     api_text_free(&c->call_texts);
+    api_text_free(&c->parts);
     api_text_free(&c->arguments);
 }
 
@@ -160,10 +162,10 @@ void api_jobs_fail(struct api_job_state *job, int status, const char *param, con
         return;
     account(job, status == 504 ? "timeout" : "error");
     if (job->begun) {
-        /* The status is out already: the stream says it, as far as there is room, and ends without [DONE]. */
+        /* The status is out already: the stream says it, as far as there is room. */
         job->out.n = 0;
         job->out.failed = false;
-        api_reply_error_event(&job->out, status, text);
+        job->voice->error(&job->out, job, status, text);
         if (!job->out.failed)
             (void)http_stream_write(job->x, job->out.p, job->out.n);
         http_stream_end(job->x);
@@ -237,7 +239,7 @@ static void carry_on(struct api_job_state *job, const struct api_choice *c) {
     if (job->x == NULL)
         return;
     if (job->out.failed || api_answer_failed(&c->answer) || c->content.failed || c->reasoning.failed ||
-        c->calls.failed || c->call_texts.failed || c->arguments.failed)
+        c->calls.failed || c->call_texts.failed || c->parts.failed || c->arguments.failed)
         api_jobs_fail(job, 503, NULL, "the server's memory (server.memory) has no room for the answer");
     else
         flush(job);
@@ -250,7 +252,7 @@ static void put_events(struct api_choice *c, enum api_piece piece, const char *p
         while (part < n && part > 0 && ((unsigned char)p[part] & 0xC0) == 0x80)
             part--; /* between characters */
         part = part == 0 ? n : part;
-        api_reply_event(&c->job->out, c, piece, p, part);
+        c->job->voice->event(&c->job->out, c, piece, p, part);
         p += part;
         n -= part;
     }
@@ -262,12 +264,48 @@ static void tell_arguments(struct api_choice *c) {
     c->arguments.n = 0;
 }
 
-/* Pieces of an answer: into the stream as events, or kept for the whole answer. */
+static bool keeps(const struct api_job_state *job) {
+    return !job->stream || job->voice->keeps;
+}
+
+struct api_part api_jobs_part(const struct api_choice *c, size_t i) {
+    struct api_part part;
+    CHECK((i + 1) * sizeof part <= c->parts.n);
+    memcpy(&part, c->parts.p + i * sizeof part, sizeof part);
+    return part;
+}
+
+struct api_call api_jobs_call(const struct api_choice *c, size_t i) {
+    struct api_call call;
+    CHECK((i + 1) * sizeof call <= c->calls.n);
+    memcpy(&call, c->calls.p + i * sizeof call, sizeof call);
+    return call;
+}
+
+/* What is kept becomes a part of its own, or more of the last one. */
+static void keep_part(struct api_choice *c, enum api_piece kind, size_t at, size_t n) {
+    if (c->last == kind && kind != API_PIECE_CALL && c->parts.n > 0) {
+        char *last = c->parts.p + c->parts.n - sizeof(struct api_part);
+        struct api_part part;
+        memcpy(&part, last, sizeof part);
+        part.n += n;
+        memcpy(last, &part, sizeof part);
+        return;
+    }
+    const struct api_part part = {kind, at, n};
+    api_text_put(&c->parts, (const char *)&part, sizeof part);
+}
+
+/* Pieces of an answer: into the stream as events, and kept. */
 static void put_piece(struct api_choice *c, enum api_piece piece, const char *p, size_t n) {
+    if (keeps(c->job)) {
+        struct api_text *to = piece == API_PIECE_REASONING ? &c->reasoning : &c->content;
+        keep_part(c, piece, to->n, n);
+        api_text_put(to, p, n);
+    }
+    c->last = piece;
     if (c->job->stream)
         put_events(c, piece, p, n);
-    else
-        api_text_put(piece == API_PIECE_REASONING ? &c->reasoning : &c->content, p, n);
 }
 
 static void put_content(void *context, const char *p, size_t n) {
@@ -283,35 +321,40 @@ static void put_call(void *context, const char *name, size_t n) {
     if (c->calls_over)
         return;
     c->n_calls++;
-    if (c->job->stream) {
-        api_reply_event(&c->job->out, c, API_PIECE_CALL, name, n);
-        return;
+    if (keeps(c->job)) {
+        const struct api_call call = {
+            .name = c->call_texts.n, .name_length = n, .arguments = c->call_texts.n + n};
+        keep_part(c, API_PIECE_CALL, c->n_calls - 1, 0);
+        api_text_put(&c->call_texts, name, n);
+        api_text_put(&c->calls, (const char *)&call, sizeof call);
     }
-    const struct api_call call = {
-        .name = c->call_texts.n, .name_length = n, .arguments = c->call_texts.n + n};
-    api_text_put(&c->call_texts, name, n);
-    api_text_put(&c->calls, (const char *)&call, sizeof call);
+    c->last = API_PIECE_CALL;
+    if (c->job->stream)
+        c->job->voice->event(&c->job->out, c, API_PIECE_CALL, name, n);
 }
 
 static void put_arguments(void *context, const char *p, size_t n) {
     struct api_choice *c = context;
-    if (!c->calls_over)
-        api_text_put(c->job->stream ? &c->arguments : &c->call_texts, p, n);
+    if (c->calls_over)
+        return;
+    if (c->job->stream)
+        api_text_put(&c->arguments, p, n);
+    if (!keeps(c->job) || c->calls.failed)
+        return;
+    char *last = c->calls.p + c->calls.n - sizeof(struct api_call);
+    struct api_call call;
+    memcpy(&call, last, sizeof call);
+    call.arguments_length += n;
+    memcpy(last, &call, sizeof call);
+    api_text_put(&c->call_texts, p, n);
 }
 
 static void end_call(void *context) {
     struct api_choice *c = context;
     if (c->calls_over)
         return;
-    if (c->job->stream) {
+    if (c->job->stream)
         tell_arguments(c);
-    } else if (!c->calls.failed) {
-        char *last = c->calls.p + c->calls.n - sizeof(struct api_call);
-        struct api_call call;
-        memcpy(&call, last, sizeof call);
-        call.arguments_length = c->call_texts.n - call.arguments;
-        memcpy(last, &call, sizeof call);
-    }
     c->calls_over = c->job->one_call;
 }
 
@@ -333,10 +376,11 @@ static void stop(struct api_choice *c) {
     stator_cancel(c->job->api->engine, c->request);
 }
 
-/* A chat's stream begins with it. */
-static void tell_role(struct api_choice *c) {
-    if (c->job->stream && c->job->endpoint == API_CHAT && c->answer.n_tokens == 0)
-        api_reply_event(&c->job->out, c, API_PIECE_ROLE, NULL, 0);
+static void tell_begin(struct api_choice *c) {
+    if (!c->job->stream || c->begun)
+        return;
+    c->begun = true;
+    c->job->voice->event(&c->job->out, c, API_PIECE_BEGIN, NULL, 0);
 }
 
 static bool is_stop_id(const struct api_job_state *job, int32_t token) {
@@ -350,12 +394,13 @@ static void on_token(struct api_choice *c, const stator_event *ev) {
     struct api_job_state *job = c->job;
     if (job->x == NULL || c->stopped)
         return;
-    tell_role(c);
+    tell_begin(c);
     if (is_stop_id(job, ev->token)) {
         api_answer_end(&c->answer, &job->api->tokens, job->stops);
         stop(c);
     } else if (!api_answer_token(&c->answer, &job->api->tokens, job->stops, ev) || c->calls_over)
         stop(c);
+    c->n_reasoning += c->last == API_PIECE_REASONING;
     tell_arguments(c);
     carry_on(job, c);
 }
@@ -363,15 +408,14 @@ static void on_token(struct api_choice *c, const stator_event *ev) {
 static void complete(struct api_job_state *job) {
     account(job, api_reply_finish(job->choices[0].finish));
     if (job->stream) {
-        if (job->include_usage)
-            api_reply_usage_event(&job->out, job);
-        api_text_puts(&job->out, "data: [DONE]\n\n");
+        if (job->voice->end != NULL)
+            job->voice->end(&job->out, job);
         job->complete = true;
         carry_on(job, &job->choices[0]);
         return;
     }
     struct api_text whole = {0};
-    api_reply_whole(&whole, job);
+    job->voice->whole(&whole, job);
     api_jobs_reply(job, &whole);
     api_text_free(&whole);
 }
@@ -379,7 +423,7 @@ static void complete(struct api_job_state *job) {
 static void finish(struct api_choice *c, const stator_event *ev) {
     struct api_job_state *job = c->job;
     if (!c->stopped) {
-        tell_role(c);
+        tell_begin(c);
         api_answer_end(&c->answer, &job->api->tokens, job->stops);
     }
     c->finish = ev->reason == STATOR_REASON_LENGTH && !c->stopped && !c->answer.stop.hit ? API_FINISH_LENGTH
@@ -387,7 +431,7 @@ static void finish(struct api_choice *c, const stator_event *ev) {
     if (c->n_calls > 0 && c->finish == API_FINISH_STOP)
         c->finish = API_FINISH_CALLS;
     if (job->stream)
-        api_reply_event(&job->out, c, API_PIECE_END, NULL, 0);
+        job->voice->event(&job->out, c, API_PIECE_END, NULL, 0);
     job->n_done++;
     if (job->n_done == job->n_choices && !job->out.failed && !api_answer_failed(&c->answer))
         complete(job);
@@ -431,18 +475,18 @@ void api_poll(struct server *s) {
     }
 }
 
-/* A comment for a client that waits. */
+/* For a client that waits. */
 static void ping(struct api_job_state *job) {
     stator_request_stats r = {.size = sizeof r};
-    char text[96] = ": ping\n\n";
+    char note[96] = "";
     const struct api_choice *c = &job->choices[0];
     if (c->request != 0 && stator_get_request(job->api->engine, c->request, &r, NULL) == STATOR_OK) {
         if (r.state == STATOR_WAITING)
-            snprintf(text, sizeof text, ": waiting for a free place\n\n");
+            snprintf(note, sizeof note, "waiting for a free place");
         else if (r.n_generated == 0)
-            snprintf(text, sizeof text, ": prompt %u of %u tokens\n\n", r.n_computed, r.n_prompt);
+            snprintf(note, sizeof note, "prompt %u of %u tokens", r.n_computed, r.n_prompt);
     }
-    api_text_puts(&job->out, text);
+    job->voice->ping(&job->out, job, note);
     carry_on(job, c);
 }
 

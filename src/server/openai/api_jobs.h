@@ -18,9 +18,54 @@
 
 #define API_BUCKETS 256 /* of requests by id */
 
+/* What a stream tells about one of its answers. */
+enum api_piece {
+    API_PIECE_BEGIN, /* once, in front of all others */
+    API_PIECE_CONTENT,
+    API_PIECE_REASONING,
+    API_PIECE_CALL,      /* the name of the choice's newest call, */
+    API_PIECE_ARGUMENTS, /* and more of its arguments */
+    API_PIECE_END
+};
+
+struct api_choice;
+struct api_job_state;
+
+/* How an API tells what becomes of a job. The functions append to out; no memory: out->failed. */
+struct api_voice {
+    const char *id, *call_id; /* what ids of answers and calls begin with */
+    bool single;              /* an answer has one choice, and no log probabilities */
+    bool keeps;               /* the events need what was told before: streams keep their texts too */
+    void (*event)(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p, size_t n);
+    /* Behind the last event of all choices; NULL: nothing is. */
+    void (*end)(struct api_text *out, struct api_job_state *job);
+    /* The stream fails here. */
+    void (*error)(struct api_text *out, struct api_job_state *job, int status, const char *message);
+    /* A stream's client waits, and nothing could be told for a while. note: for what; "": not known. */
+    void (*ping)(struct api_text *out, struct api_job_state *job, const char *note);
+    void (*whole)(struct api_text *out, struct api_job_state *job);
+};
+
+/* A route: how its requests are read and their answers told. */
+struct api_way {
+    const char *path;
+    enum api_endpoint endpoint;
+    const struct api_voice *voice;
+    api_translate *translate; /* NULL: the body is OpenAI's */
+    /* Answers with what the template made, nothing is generated; NULL: the model answers. */
+    void (*rendered)(struct api_job_state *job, const struct api_text *text);
+};
+
 enum api_finish { API_FINISH_NONE, API_FINISH_STOP, API_FINISH_LENGTH, API_FINISH_CALLS };
 
-/* A call of a whole answer: bytes of call_texts. */
+/* A run of a kept answer, in the order in which they came: n bytes at `at` of content or reasoning, or (CALL)
+ * call number `at`. */
+struct api_part {
+    enum api_piece kind;
+    size_t at, n;
+};
+
+/* A call of a kept answer: bytes of call_texts. */
 struct api_call {
     size_t name, name_length;
     size_t arguments, arguments_length; /* JSON, with numbers as the model wrote them */
@@ -39,9 +84,15 @@ struct api_choice {
     uint32_t n_calls;                   /* begun */
     bool calls_over;                    /* the only call that the client wants has ended */
     struct api_text arguments;          /* of a stream: of the call under way, not yet in an event */
-    struct api_text content, reasoning; /* of whole answers, */
+    bool begun;                         /* API_PIECE_BEGIN was told */
+    enum api_piece last;                /* piece that came */
+    uint32_t n_reasoning;               /* tokens of reasoning */
+    struct api_text content, reasoning; /* of answers that are kept (whole ones, voice->keeps), */
     struct api_text calls;              /* and their struct api_call, */
-    struct api_text call_texts;         /* whose texts these are */
+    struct api_text call_texts;         /* whose texts these are, */
+    struct api_text parts;              /* and struct api_part of all */
+    uint32_t n_items;                   /* for the voice: items that were told, */
+    enum api_piece open;                /* and what the last of them is while it is not closed */
     stator_event end;
 };
 
@@ -51,6 +102,7 @@ struct api_job_state {
     struct api *api;
     struct http_exchange *x; /* NULL: the exchange is over */
     enum api_endpoint endpoint;
+    const struct api_voice *voice;
     const char *path;
     char id[48];
     time_t created;
@@ -68,6 +120,7 @@ struct api_job_state {
     uint32_t n_stop_ids;
     struct api_text out; /* of the stream: not yet written */
     uint64_t started_ns, wrote_ns;
+    uint64_t n_events; /* for the voice */
     uint32_t n, n_choices, n_done;
     struct api_choice choices[];
 };
@@ -86,8 +139,8 @@ struct api {
 };
 
 /* api_jobs.c */
-/* Takes over what the request owns besides its JSON. path: of its route; it must stay. NULL: no memory. */
-struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, const char *path,
+/* Takes over what the request owns besides its JSON. NULL: no memory. */
+struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, const struct api_way *way,
                                     struct api_request *r, uint32_t n_choices);
 void api_jobs_submitted(struct api_choice *c, uint64_t request);
 void api_jobs_begin(struct api_choice *c);
@@ -109,8 +162,14 @@ void api_jobs_reply(struct api_job_state *job, const struct api_text *json);
 void api_jobs_drained(void *context, struct http_exchange *x);
 void api_jobs_gone(void *context, struct http_exchange *x);
 
-/* api_routes.c: adds the routes. */
+/* Number i of the parts that are kept, or of the calls. */
+struct api_part api_jobs_part(const struct api_choice *c, size_t i);
+struct api_call api_jobs_call(const struct api_choice *c, size_t i);
+
+/* api_routes.c */
 void api_routes_add(struct api *api);
+/* The exchange's body becomes a job, or the client gets an error. */
+void api_routes_answer(struct api *api, struct http_exchange *x, const struct api_way *way);
 /* api_texts.c: their functions that need no job. */
 http_function api_texts_tokenize, api_texts_detokenize, api_texts_template, api_texts_embeddings;
 

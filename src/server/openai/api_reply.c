@@ -21,8 +21,8 @@ const char *api_reply_finish(enum api_finish finish) {
 }
 
 void api_reply_call_id(const struct api_choice *c, uint32_t call, char out[48]) {
-    const char *dash = strchr(c->job->id, '-');
-    snprintf(out, 48, "call_%.20s_%u_%u", dash != NULL ? dash + 1 : "", c->index, call);
+    const struct api_voice *v = c->job->voice;
+    snprintf(out, 48, "%s%.20s_%u_%u", v->call_id, c->job->id + strlen(v->id), c->index, call);
 }
 
 void api_reply_count(const struct api_job_state *job, uint64_t *prompt, uint64_t *cached,
@@ -220,7 +220,7 @@ static void put_call_delta(struct json *j, const struct piece *e) {
 static void put_delta(struct json *j, const struct piece *e) {
     json_open_object(j, "delta");
     switch (e->kind) {
-    case API_PIECE_ROLE:
+    case API_PIECE_BEGIN:
         json_put_string(j, "role", "assistant");
         json_put_string(j, "content", "");
         break;
@@ -270,10 +270,11 @@ static void put_event(struct api_text *out, void (*build)(struct json *j, const 
     api_text_puts(out, "\n\n");
 }
 
-void api_reply_event(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p,
-                     size_t n) {
+static void tell(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p, size_t n) {
+    if (piece == API_PIECE_BEGIN && c->job->endpoint != API_CHAT)
+        return; /* there is no role to tell */
     struct piece e = {.choice = c, .kind = piece, .p = p, .n = n};
-    if (piece != API_PIECE_ROLE)
+    if (piece != API_PIECE_BEGIN)
         e.entries = api_answer_told(&c->answer, piece == API_PIECE_END);
     put_event(out, build_event, &e);
     api_text_drop(&c->answer.entries, e.entries);
@@ -289,8 +290,18 @@ static void build_usage(struct json *j, const void *of) {
     json_close(j);
 }
 
-void api_reply_usage_event(struct api_text *out, const struct api_job_state *job) {
-    put_event(out, build_usage, job);
+static void tell_end(struct api_text *out, struct api_job_state *job) {
+    if (job->include_usage)
+        put_event(out, build_usage, job);
+    api_text_puts(out, "data: [DONE]\n\n");
+}
+
+/* A comment. */
+static void ping(struct api_text *out, struct api_job_state *job, const char *note) {
+    (void)job;
+    api_text_puts(out, ": ");
+    api_text_puts(out, note[0] != '\0' ? note : "ping");
+    api_text_puts(out, "\n\n");
 }
 
 struct error {
@@ -310,7 +321,9 @@ static void build_error(struct json *j, const void *of) {
     json_close(j);
 }
 
-void api_reply_error_event(struct api_text *out, int status, const char *message) {
+/* Without [DONE]. */
+static void tell_error(struct api_text *out, struct api_job_state *job, int status, const char *message) {
+    (void)job;
     put_event(out, build_error, &(struct error){status, message});
 }
 
@@ -327,8 +340,7 @@ static void put_message(struct json *j, const struct api_choice *c) {
     if (c->n_calls > 0) {
         json_open_array(j, "tool_calls");
         for (uint32_t i = 0; i < c->n_calls; i++) {
-            struct api_call call;
-            memcpy(&call, c->calls.p + i * sizeof call, sizeof call);
+            const struct api_call call = api_jobs_call(c, i);
             char id[48];
             api_reply_call_id(c, i, id);
             json_open_object(j, NULL);
@@ -369,6 +381,21 @@ static void build_whole(struct json *j, const void *of) {
     json_close(j);
 }
 
-void api_reply_whole(struct api_text *out, struct api_job_state *job) {
+static void tell_whole(struct api_text *out, struct api_job_state *job) {
     api_text_json(out, build_whole, job);
 }
+
+const struct api_voice api_reply_chat = {.id = "chatcmpl-",
+                                         .call_id = "call_",
+                                         .event = tell,
+                                         .end = tell_end,
+                                         .error = tell_error,
+                                         .ping = ping,
+                                         .whole = tell_whole};
+const struct api_voice api_reply_completion = {.id = "cmpl-",
+                                               .call_id = "call_",
+                                               .event = tell,
+                                               .end = tell_end,
+                                               .error = tell_error,
+                                               .ping = ping,
+                                               .whole = tell_whole};

@@ -146,11 +146,13 @@ bool api_request_load(const char *body, size_t n, const struct api_model *model,
 }
 
 static bool build_messages(void *context, const json_t *body, json_t *kept) {
-    return api_messages_build(context, body, kept);
+    struct api_reader *r = context;
+    r->out->body = r->translate != NULL ? r->translate(r, body, kept) : body;
+    return r->out->body != NULL && api_messages_build(r, r->out->body, kept);
 }
 
-bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, const struct api_model *model,
-                      struct api_request *out, struct api_failure *why) {
+static bool read(enum api_endpoint endpoint, api_translate *translate, const char *body, size_t n,
+                 const struct api_model *model, struct api_request *out, struct api_failure *why) {
     *out = (struct api_request){.endpoint = endpoint, .n = 1};
     *why = (struct api_failure){0};
     if (endpoint != API_COMPLETION && model->source == NULL)
@@ -158,17 +160,27 @@ bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, co
             why, 400, NULL,
             "the model has no chat template: use /v1/completions, or name a template in the "
             "config (chat.template)");
-    struct api_reader r = {.model = model, .out = out, .why = why};
+    struct api_reader r = {.model = model, .out = out, .why = why, .translate = translate};
     bool ok = api_request_load(body, n, model, endpoint != API_COMPLETION ? build_messages : NULL, &r,
                                &out->kept, why);
     api_text_free(&r.scratch);
     if (ok) {
-        out->body = json_array_get(out->kept, 0);
+        out->body = out->body != NULL ? out->body : json_array_get(out->kept, 0);
         ok = api_fields_read(&r);
     }
     if (!ok)
         api_request_free(out);
     return ok;
+}
+
+bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, const struct api_model *model,
+                      struct api_request *out, struct api_failure *why) {
+    return read(endpoint, NULL, body, n, model, out, why);
+}
+
+bool api_request_read_other(api_translate *translate, const char *body, size_t n,
+                            const struct api_model *model, struct api_request *out, struct api_failure *why) {
+    return read(API_CHAT, translate, body, n, model, out, why);
 }
 
 void api_request_drop_json(struct api_request *r) {

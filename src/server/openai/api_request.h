@@ -80,9 +80,16 @@ struct api_request {
  * CHAT_FORM_BYTES from the system and gives them back. */
 stator_status api_form_find(struct api_model *model, stator_error *e);
 
+struct api_reader;
+/* Makes of another API's body the one of chat completions, whose fields are then read: runs where jansson may
+ * allocate, appends it to kept. NULL: *r->why. */
+typedef const json_t *api_translate(struct api_reader *r, const json_t *body, json_t *kept);
+
 /* False: *why says it, and nothing needs freeing. */
 bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, const struct api_model *model,
                       struct api_request *out, struct api_failure *why);
+bool api_request_read_other(api_translate *translate, const char *body, size_t n,
+                            const struct api_model *model, struct api_request *out, struct api_failure *why);
 void api_request_free(struct api_request *r);
 /* Only the JSON, when the prompt has been taken. */
 void api_request_drop_json(struct api_request *r);
@@ -104,6 +111,7 @@ struct api_reader {
     struct api_request *out;
     struct api_failure *why;
     struct api_text scratch;
+    api_translate *translate; /* NULL: the body is OpenAI's */
 };
 /* api_fields.c: every field of the body but messages and tools is known, of its type and range. Allocates
  * nothing with jansson. */

@@ -1,6 +1,7 @@
 /* /v1/chat/completions and /v1/completions: from a body to requests of the engine. */
 #include "server/openai/api_jobs.h"
 #include "server/openai/api_prompt.h"
+#include "server/openai/api_reply.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -133,33 +134,48 @@ static void submit_chat(struct api_job_state *job, const struct api_text *text) 
     submit_all(job, &job->request, text);
 }
 
-static void answer(struct api *api, struct http_exchange *x, enum api_endpoint endpoint) {
-    static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
-    struct api_request r;
+/* The body, read; it is given back. False: the client was told. */
+static bool read_body(struct api *api, struct http_exchange *x, const struct api_way *way,
+                      struct api_request *r) {
     struct api_failure why;
     size_t n = 0;
     if (!server_takes(api->server, x))
-        return;
+        return false;
     const char *body = http_body(x, &n);
-    if (!api_request_read(endpoint, body, n, &api->model, &r, &why)) {
-        refuse(x, &why);
-        return;
+    bool ok = way->translate != NULL ? api_request_read_other(way->translate, body, n, &api->model, r, &why)
+                                     : api_request_read(way->endpoint, body, n, &api->model, r, &why);
+    if (ok && way->voice->single && (r->n != 1 || r->logprobs)) {
+        api_request_free(r);
+        ok = api_failure_set(&why, 400, r->n != 1 ? "n" : "logprobs",
+                             "this API has one answer to a request, without log probabilities");
     }
+    if (!ok) {
+        refuse(x, &why);
+        return false;
+    }
+    r->stream = r->stream && way->rendered == NULL;
     http_drop_body(x);
-    snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r.ignored);
+    snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r->ignored);
+    return true;
+}
+
+void api_routes_answer(struct api *api, struct http_exchange *x, const struct api_way *way) {
+    static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
+    struct api_request r;
+    if (!read_body(api, x, way, &r))
+        return;
     const uint64_t choices = (uint64_t)api_request_prompts(&r) * r.n;
-    if (has_room(api, x, choices)) {
-        const char *path = endpoint == API_CHAT ? "/v1/chat/completions" : "/v1/completions";
-        struct api_job_state *job = api_jobs_make(api, x, path, &r, (uint32_t)choices);
+    if (way->rendered != NULL || has_room(api, x, choices)) {
+        struct api_job_state *job = api_jobs_make(api, x, way, &r, (uint32_t)choices);
         if (job == NULL) {
             http_reply_error(x, 503, NULL, NULL,
                              "the server's memory (server.memory) has no room for the request now");
         } else {
             http_watch(x, &watcher, job);
-            if (endpoint == API_CHAT)
-                api_jobs_render(job, &r, submit_chat);
-            else
+            if (way->endpoint == API_COMPLETION)
                 submit_all(job, &r, NULL);
+            else
+                api_jobs_render(job, &r, way->rendered != NULL ? way->rendered : submit_chat);
             api_jobs_settle(job);
         }
     }
@@ -167,11 +183,13 @@ static void answer(struct api *api, struct http_exchange *x, enum api_endpoint e
 }
 
 static void chat(void *context, struct http_exchange *x) {
-    answer(context, x, API_CHAT);
+    static const struct api_way way = {"/v1/chat/completions", API_CHAT, &api_reply_chat, NULL, NULL};
+    api_routes_answer(context, x, &way);
 }
 
 static void completion(void *context, struct http_exchange *x) {
-    answer(context, x, API_COMPLETION);
+    static const struct api_way way = {"/v1/completions", API_COMPLETION, &api_reply_completion, NULL, NULL};
+    api_routes_answer(context, x, &way);
 }
 
 void api_routes_add(struct api *api) {

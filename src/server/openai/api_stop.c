@@ -4,13 +4,15 @@
 
 #include <string.h>
 
-/* Bytes of the longest stop string that held ends with; 0: none. */
-static uint32_t complete(const struct api_stop *s, const struct api_stops *stops) {
+/* Bytes of the longest stop string that held ends with, and (*which) its number; 0: none. */
+static uint32_t complete(const struct api_stop *s, const struct api_stops *stops, uint32_t *which) {
     uint32_t longest = 0;
     for (uint32_t i = 0; i < stops->n; i++) {
         const struct api_stop_text *t = &stops->at[i];
-        if (t->n > longest && t->n <= s->n_held && memcmp(s->held + s->n_held - t->n, t->p, t->n) == 0)
+        if (t->n > longest && t->n <= s->n_held && memcmp(s->held + s->n_held - t->n, t->p, t->n) == 0) {
             longest = t->n;
+            *which = i;
+        }
     }
     return longest;
 }
@@ -45,7 +47,7 @@ bool api_stop_feed(struct api_stop *s, const struct api_stops *stops, const char
         /* Held is shorter than the longest stop string, so one byte more has room. */
         CHECK(s->n_held < API_STOP_BYTES);
         s->held[s->n_held++] = p[i];
-        const uint32_t found = complete(s, stops);
+        const uint32_t found = complete(s, stops, &s->which);
         if (found > 0) {
             release(s, found, out);
             s->n_held = 0;

@@ -23,6 +23,7 @@ struct api_stop { /* of one text; all zero: nothing came yet */
     char held[API_STOP_BYTES];
     uint32_t n_held;
     bool hit;
+    uint32_t which; /* of api_stops, where hit */
 };
 
 /* n more bytes: what is certain to stay is appended to out. False: a stop string is complete; the text has

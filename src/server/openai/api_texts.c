@@ -2,6 +2,7 @@
 #include "server/openai/api_jobs.h"
 #include "chat/chat_json.h"
 #include "server/openai/api_prompt.h"
+#include "server/openai/api_reply.h"
 
 #include "base/json_writer.h"
 #include "server/http/edge_pool.h"
@@ -191,29 +192,8 @@ static void reply_prompt(struct api_job_state *job, const struct api_text *text)
 }
 
 void api_texts_template(void *context, struct http_exchange *x) {
-    static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
-    struct api *api = context;
-    struct api_request r;
-    struct api_failure why;
-    size_t n = 0;
-    if (!server_takes(api->server, x))
-        return;
-    const char *body = http_body(x, &n);
-    if (!api_request_read(API_TEMPLATE, body, n, &api->model, &r, &why)) {
-        refuse(x, &why);
-        return;
-    }
-    snprintf(http_account(x)->ignored, sizeof http_account(x)->ignored, "%s", r.ignored);
-    struct api_job_state *job = api_jobs_make(api, x, "/apply-template", &r, 1);
-    if (job == NULL) {
-        http_reply_error(x, 503, NULL, NULL,
-                         "the server's memory (server.memory) has no room for the request now");
-        api_request_free(&r);
-        return;
-    }
-    http_watch(x, &watcher, job);
-    api_jobs_render(job, &r, reply_prompt);
-    api_jobs_settle(job);
+    static const struct api_way way = {"/apply-template", API_TEMPLATE, &api_reply_chat, NULL, reply_prompt};
+    api_routes_answer(context, x, &way);
 }
 
 void api_texts_embeddings(void *context, struct http_exchange *x) {
