@@ -2,9 +2,11 @@
  * and multiply-adds per second, beside the machine's limits. Weights and the KV cache are read from memory,
  * as in a step; rows stay in the processor's cache.
  *
- * usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] [--seconds S] [--megabytes
- * M]
- * --kernel takes those whose name has this part ("q4", "attention"). */
+ * usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] [--seconds S]
+ *                      [--megabytes M] [--ratios ROUNDS]
+ * --kernel takes those whose name has this part ("q4", "attention"). --ratios measures only products: each
+ * block format and Q8_0 in turn, so many times, and prints "TIER FORMAT TOKENS RATIO", the median of their
+ * multiply-adds per second over Q8_0's (tools/bench_formats compares these with stored ones). */
 #include "app/bench/bench.h"
 #include "base/arith.h"
 #include "base/clock.h"
@@ -26,11 +28,14 @@
 #define GROUP       4
 #define ROW         2048   /* values of the kernels that work on rows */
 #define HALF_SCALE  0x2400 /* 2^-6 as f16 */
+#define BYTE_SCALE  121    /* and as the exponent of an MXFP4 block */
+#define MAX_ROUNDS  99
 
 struct settings {
     const char *tier, *kernel;
     uint32_t tokens[16], n_tokens;
     uint32_t threads;
+    uint32_t ratios; /* rounds; 0: rates, not ratios */
     double seconds;
     uint64_t bytes; /* that are streamed */
     uint8_t *memory;
@@ -169,6 +174,21 @@ static void call_argmax(struct job *j, uint32_t turn) {
 
 /* --- data */
 
+/* Random scales and minima would be no numbers, or subnormal ones, which processors are slow with. */
+static void set_scales(const struct panel_layout *l, uint8_t *panel) {
+    uint64_t state = 4;
+    if (l->type == BLOCK_MXFP4)
+        memset(panel + l->d, BYTE_SCALE, l->panel_bytes - l->d);
+    else
+        for (uint32_t at = l->d; at + 2 <= l->panel_bytes; at += 2)
+            memcpy(panel + at, &(uint16_t){HALF_SCALE}, 2);
+    if (l->type == BLOCK_F16) /* NVFP4's were multiplied with its random scales already */
+        for (uint32_t at = 0; at + 2 <= l->d; at += 2) {
+            const uint16_t half = block_to_f16(random_value(&state));
+            memcpy(panel + at, &half, 2);
+        }
+}
+
 /* One panel of random weights of a sane size, as often as memory holds it. */
 static void fill_panels(struct job *j) {
     uint64_t state = 1;
@@ -189,9 +209,7 @@ static void fill_panels(struct job *j) {
             memcpy(rows + 2 * i, (uint8_t *)&v + 2, 2);
     }
     panel_pack(&j->layout, rows, PANEL_ROWS, j->memory);
-    for (uint32_t at = j->layout.d; at + 2 <= j->layout.panel_bytes; at += 2)
-        memcpy(j->memory + at, &(uint16_t){HALF_SCALE},
-               2); /* scales and minima: random ones would be no numbers */
+    set_scales(&j->layout, j->memory);
     uint64_t panels = j->memory_bytes / j->layout.panel_bytes;
     for (uint64_t i = 1; i < panels; i++)
         memcpy(j->memory + i * j->layout.panel_bytes, j->memory, j->layout.panel_bytes);
@@ -285,9 +303,12 @@ static void *thread_main(void *context) {
     return NULL;
 }
 
-static void run(struct settings *s, struct job *jobs) {
-    if (s->kernel != NULL && strstr(jobs[0].name, s->kernel) == NULL)
-        return;
+/* Per second, of all threads. */
+struct rates {
+    double bytes, macs;
+};
+
+static struct rates measure(struct settings *s, struct job *jobs) {
     pthread_t threads[MAX_THREADS];
     pthread_barrier_t barrier;
     pthread_barrier_init(&barrier, NULL, s->threads);
@@ -298,14 +319,21 @@ static void run(struct settings *s, struct job *jobs) {
             exit(1);
         }
     }
-    double bytes = 0;
-    double macs = 0;
+    struct rates r = {0, 0};
     for (uint32_t i = 0; i < s->threads; i++) {
         pthread_join(threads[i], NULL);
-        bytes += jobs[i].bytes * (double)jobs[i].calls / jobs[i].elapsed;
-        macs += jobs[i].macs * (double)jobs[i].calls / jobs[i].elapsed;
+        r.bytes += jobs[i].bytes * (double)jobs[i].calls / jobs[i].elapsed;
+        r.macs += jobs[i].macs * (double)jobs[i].calls / jobs[i].elapsed;
     }
     pthread_barrier_destroy(&barrier);
+    return r;
+}
+
+static void run(struct settings *s, struct job *jobs) {
+    if (s->kernel != NULL && strstr(jobs[0].name, s->kernel) == NULL)
+        return;
+    const struct rates r = measure(s, jobs);
+    const double bytes = r.bytes, macs = r.macs;
     const struct job *j = &jobs[0];
     bool streams = j->call == call_matmul || j->call == call_attention;
     bool floats =
@@ -339,26 +367,67 @@ static bool wanted(const struct settings *s, const char *name) {
     return s->kernel == NULL || strstr(name, s->kernel) != NULL;
 }
 
+/* The jobs' weights are of this type; false: the tier has no such product. */
+static bool begin_matmul(struct settings *s, struct job *jobs, const struct kernels *k, uint32_t type,
+                         struct job *m) {
+    const struct block_info *b = block_info(type);
+    *m = (struct job){.call = call_matmul, .batch = 1, .type = type};
+    if (b == NULL || !b->computable || k->matmul[type] == NULL ||
+        !panel_layout_init(&m->layout, type, PANEL_ROWS, COLS))
+        return false;
+    snprintf(m->name, sizeof m->name, "matmul %s", b->name);
+    set_all(s, jobs, m);
+    for (uint32_t i = 0; i < s->threads && wanted(s, m->name); i++)
+        fill_panels(&jobs[i]);
+    return wanted(s, m->name);
+}
+
+static void set_tokens(struct settings *s, struct job *jobs, struct job *m, uint32_t tokens) {
+    m->tokens = tokens;
+    m->bytes = (double)PANELS * m->layout.panel_bytes;
+    m->macs = (double)PANELS * PANEL_ROWS * COLS * tokens;
+    set_all(s, jobs, m);
+}
+
 static void run_matmuls(struct settings *s, struct job *jobs, const struct kernels *k) {
     for (uint32_t type = 0; type < BLOCK_TYPES; type++) {
-        const struct block_info *b = block_info(type);
-        struct job m = {.call = call_matmul, .batch = 1, .type = type};
-        if (b == NULL || !b->computable || k->matmul[type] == NULL ||
-            !panel_layout_init(&m.layout, type, PANEL_ROWS, COLS))
+        struct job m;
+        if (!begin_matmul(s, jobs, k, type, &m))
             continue;
-        snprintf(m.name, sizeof m.name, "matmul %s", b->name);
-        if (!wanted(s, m.name))
-            continue;
-        set_all(s, jobs, &m);
-        for (uint32_t i = 0; i < s->threads; i++)
-            fill_panels(&jobs[i]);
         probe(s);
         for (uint32_t i = 0; i < s->n_tokens; i++) {
-            m.tokens = s->tokens[i];
-            m.bytes = (double)PANELS * m.layout.panel_bytes;
-            m.macs = (double)PANELS * PANEL_ROWS * COLS * m.tokens;
-            set_all(s, jobs, &m);
+            set_tokens(s, jobs, &m, s->tokens[i]);
             run(s, jobs);
+        }
+    }
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* base: further jobs, whose weights become Q8_0. */
+static void run_ratios(struct settings *s, struct job *jobs, struct job *base, const struct kernels *k) {
+    struct job b, m;
+    const char *kernel = s->kernel;
+    s->kernel = NULL;
+    (void)begin_matmul(s, base, k, BLOCK_Q8_0, &b);
+    s->kernel = kernel;
+    for (uint32_t type = 0; type < BLOCK_TYPES; type++) {
+        if (type == BLOCK_Q8_0 || !begin_matmul(s, jobs, k, type, &m))
+            continue;
+        for (uint32_t i = 0; i < s->n_tokens; i++) {
+            double ratios[MAX_ROUNDS];
+            set_tokens(s, base, &b, s->tokens[i]);
+            set_tokens(s, jobs, &m, s->tokens[i]);
+            for (uint32_t round = 0; round < s->ratios; round++) {
+                const double one = measure(s, base).macs;
+                ratios[round] = measure(s, jobs).macs / one;
+            }
+            qsort(ratios, s->ratios, sizeof ratios[0], compare_doubles);
+            printf("%s %s %u %.3f\n", k->tier, block_info(type)->name, m.tokens, ratios[s->ratios / 2]);
+            fflush(stdout);
         }
     }
 }
@@ -434,32 +503,38 @@ static void run_rows(struct settings *s, struct job *jobs) {
     }
 }
 
+/* Two sets of jobs for ratios, which share the memory. */
 static void run_tier(struct settings *s, enum kernels_tier tier) {
     struct kernels k = {.tier = NULL};
-    struct job *jobs = calloc(s->threads, sizeof *jobs);
+    const uint32_t n = s->ratios > 0 ? 2 * s->threads : s->threads;
+    struct job *jobs = calloc(n, sizeof *jobs);
     if (jobs == NULL)
         exit(1);
     kernels_init(&k, tier);
-    for (uint32_t i = 0; i < s->threads; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         jobs[i].set = s;
         jobs[i].k = &k;
-        jobs[i].memory_bytes = s->bytes / s->threads / 4096 * 4096;
+        jobs[i].memory_bytes = s->bytes / n / 4096 * 4096;
         jobs[i].memory = s->memory + i * jobs[i].memory_bytes;
         make_rows(&jobs[i]);
     }
-    run_matmuls(s, jobs, &k);
-    run_attentions(s, jobs);
-    run_rows(s, jobs);
-    if (tier == KERNELS_TIER_SCALAR) /* all tiers load alike */
-        run_packs(s, jobs);
-    for (uint32_t i = 0; i < s->threads; i++)
+    if (s->ratios > 0) {
+        run_ratios(s, jobs, jobs + s->threads, &k);
+    } else {
+        run_matmuls(s, jobs, &k);
+        run_attentions(s, jobs);
+        run_rows(s, jobs);
+        if (tier == KERNELS_TIER_SCALAR) /* all tiers load alike */
+            run_packs(s, jobs);
+    }
+    for (uint32_t i = 0; i < n; i++)
         free_rows(&jobs[i]);
     free(jobs);
 }
 
 static int usage(void) {
     fprintf(stderr, "usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] "
-                    "[--seconds S] [--megabytes M]\n");
+                    "[--seconds S] [--megabytes M] [--ratios ROUNDS]\n");
     return 2;
 }
 
@@ -489,6 +564,8 @@ static bool take_options(struct settings *s, int argc, char **argv) {
             continue;
         else if (strcmp(argv[i], "--threads") == 0 && atoi(value) > 0 && atoi(value) <= MAX_THREADS)
             s->threads = (uint32_t)atoi(value);
+        else if (strcmp(argv[i], "--ratios") == 0 && atoi(value) > 0 && atoi(value) <= MAX_ROUNDS)
+            s->ratios = (uint32_t)atoi(value);
         else if (strcmp(argv[i], "--seconds") == 0 && atof(value) > 0)
             s->seconds = atof(value);
         else if (strcmp(argv[i], "--megabytes") == 0 && atoi(value) >= 16)
@@ -506,7 +583,7 @@ int main(int argc, char **argv) {
     if (!take_options(&s, argc, argv))
         return usage();
     /* Every thread has the panels of one call at least, of the widest type. */
-    s.bytes = ARITH_MAX(s.bytes, (uint64_t)s.threads * PANELS * PANEL_ROWS * COLS * sizeof(float));
+    s.bytes = ARITH_MAX(s.bytes, (uint64_t)s.threads * 2 * PANELS * PANEL_ROWS * COLS * sizeof(float));
     void *memory = NULL;
     stator_error e;
     if (pages_map(s.bytes, "the weights", &memory, &e) != STATOR_OK) {
@@ -516,8 +593,10 @@ int main(int argc, char **argv) {
     (void)madvise(memory, s.bytes, MADV_HUGEPAGE);
     memset(memory, 1, s.bytes);
     s.memory = memory;
-    printf("| tier    | kernel               | tokens |     GB/s | of read |    GMAC/s | of int8 |\n");
-    printf("| ------- | -------------------- | -----: | -------: | ------: | --------: | ------: |\n");
+    if (s.ratios == 0) {
+        printf("| tier    | kernel               | tokens |     GB/s | of read |    GMAC/s | of int8 |\n");
+        printf("| ------- | -------------------- | -----: | -------: | ------: | --------: | ------: |\n");
+    }
     bool any = false;
     for (int t = 0; t <= (int)kernels_best_tier(); t++) {
         if (s.tier != NULL && strcmp(s.tier, kernels_tier_name((enum kernels_tier)t)) != 0)

@@ -165,4 +165,23 @@ test_kernels() {
     expect 2 "$program" --tokens 0
 }
 
+# tools/bench_formats: ratios to Q8_0 are stored, and what falls is named.
+test_formats() {
+    local formats="tools/bench_formats --tier scalar --format q4_0 --rounds 1 --seconds 0.001 --stored $tmp/ratios"
+    [ -x "${BUILD:-}/bench_kernels" ] || skip "no bench_kernels in BUILD"
+    : >"$tmp/ratios"
+    expect 3 $formats
+    said 'no ratios are stored'
+    expect 0 $formats --update
+    [ "$(grep -cE '^[^ ]+ scalar q4_0 (1|16) [0-9.]+$' "$tmp/ratios")" = 2 ] || fail "stored: $(cat "$tmp/ratios")"
+    sed -i 's/ [0-9.]*$/ 0.001/' "$tmp/ratios"
+    expect 0 $formats
+    printed 'nothing fell'
+    sed -i 's/ [0-9.]*$/ 1000/' "$tmp/ratios"
+    expect 1 $formats
+    printed 'FELL scalar q4_0, 16 tokens: [0-9.]+ of Q8_0'
+    expect 2 $formats --tier none
+    expect 2 $formats --rounds
+}
+
 run_tests
