@@ -205,6 +205,11 @@ void json_put_null(struct json *j, const char *name) {
     put_text(j, "null");
 }
 
+void json_put_raw(struct json *j, const char *name, const char *value, size_t n) {
+    begin_value(j, name);
+    put(j, value, n);
+}
+
 bool json_end(struct json *j) {
     CHECK(j->depth == 0);
     if (j->file != NULL) {

@@ -47,6 +47,8 @@ void json_put_double(struct json *j, const char *name,
 void json_put_float(struct json *j, const char *name, float v); /* likewise, as a float */
 void json_put_bool(struct json *j, const char *name, bool v);
 void json_put_null(struct json *j, const char *name);
+/* n bytes that are one value of JSON already. */
+void json_put_raw(struct json *j, const char *name, const char *value, size_t n);
 
 /* Ends the text (a newline for files). True if everything was written: nothing failed and the buffer was
  * enough. */

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "server/adapters/adapters.h"
 #include "server/openai/api.h"
 #include "server/http/edge_pool.h"
 #include "server/http/edge_thread.h"
@@ -301,6 +302,8 @@ static stator_status open_parts(struct server_loop *l, stator_error *e) {
     if (s->settings.page)
         page_add_routes(s);
     st = api_open(s, e);
+    if (st == STATOR_OK)
+        adapters_add_routes(s);
     if (st == STATOR_OK)
         st = edge_thread_prepare(&l->thread, WHAT, e);
     if (st != STATOR_OK)

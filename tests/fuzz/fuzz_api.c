@@ -3,6 +3,7 @@
 #include "chat_families.h"
 #include "fuzz.h"
 
+#include "server/adapters/anthropic.h"
 #include "server/openai/api_request.h"
 #include "server/http/edge_pool.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fuzz_kinds[] = {"chat", "completion", "template", NULL};
+const char *const fuzz_kinds[] = {"chat", "completion", "template", "anthropic", NULL};
 
 #define BYTES (4u << 20)
 
@@ -21,6 +22,23 @@ static struct api_model model = {.name = "m",
                                  .context = 512,
                                  .vocab = 1000,
                                  .default_max_tokens = 16};
+
+static const struct kind {
+    char first;
+    const char *name;
+    enum api_endpoint endpoint;
+    api_translate *translate;
+} kinds[] = {{'c', "chat", API_CHAT, NULL}, /* and every other byte */
+             {'p', "completion", API_COMPLETION, NULL},
+             {'a', "template", API_TEMPLATE, NULL},
+             {'m', "anthropic", API_CHAT, anthropic_translate}};
+
+static const struct kind *kind_of(char first) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].first == first)
+            return &kinds[i];
+    return &kinds[0];
+}
 
 static void fail(const char *what) {
     fprintf(stderr, "fuzz_api: %s\n", what);
@@ -50,11 +68,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct api_request r;
     struct api_failure why;
     const char *body = (const char *)data + 1;
-    if (api_request_read(data[0] == 'p'   ? API_COMPLETION
-                         : data[0] == 'a' ? API_TEMPLATE
-                                          : API_CHAT,
-                         body, size - 1, &model, &r, &why)) {
-        if (data[0] == 'p')
+    const struct kind *k = kind_of((char)data[0]);
+    if (k->translate != NULL ? api_request_read_other(k->translate, body, size - 1, &model, &r, &why)
+                             : api_request_read(k->endpoint, body, size - 1, &model, &r, &why)) {
+        if (k->endpoint == API_COMPLETION)
             for (uint32_t i = 0; i < api_request_prompts(&r); i++) {
                 const char *text;
                 size_t n;
@@ -63,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             }
         else if (r.variables[0] == NULL)
             fail("no variables");
-        fuzz_accepted(data[0] == 'p' ? "completion" : data[0] == 'a' ? "template" : "chat");
+        fuzz_accepted(k->name);
         api_request_free(&r);
     } else if ((why.status != 400 && why.status != 404 && why.status != 503) || why.text[0] == '\0') {
         fail("refused without a reason");

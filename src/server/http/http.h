@@ -69,6 +69,12 @@ __attribute__((format(printf, 5, 6))) void http_reply_error(struct http_exchange
                                                             const char *type, const char *param,
                                                             const char *fmt, ...);
 
+struct json;
+/* Writes an error's body, an object. */
+typedef void http_error_form(struct json *j, int status, const char *message);
+/* Errors of `prefix` and of paths below it have this form. One prefix; it must stay. */
+void http_set_error_form(struct http *h, const char *prefix, http_error_form *form);
+
 /* A streamed answer, status 200 (chunked; for HTTP/1.0 until the connection closes). False: there is no
  * memory for its buffer; the client got 503 and the exchange is over. */
 bool http_stream_begin(struct http_exchange *x, const char *content_type);

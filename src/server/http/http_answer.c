@@ -269,22 +269,43 @@ void http_reply_fixed(struct http_exchange *x, const struct http_fixed *what) {
     x->fixed = NULL;
 }
 
+static void put_error(struct json *j, int status, const char *type, const char *param, const char *message) {
+    json_open_object(j, NULL);
+    json_open_object(j, "error");
+    json_put_string(j, "message", message);
+    json_put_string(j, "type", type != NULL ? type : type_of(status));
+    if (param != NULL)
+        json_put_string(j, "param", param);
+    else
+        json_put_null(j, "param");
+    json_put_u64(j, "code", (uint64_t)status);
+    json_close(j);
+    json_close(j);
+}
+
+void http_set_error_form(struct http *h, const char *prefix, http_error_form *form) {
+    h->form_prefix = prefix;
+    h->form = form;
+}
+
+/* The form of the path's API; NULL: OpenAI's. */
+static http_error_form *form_of(const struct http_connection *c) {
+    const char *prefix = c->http->form_prefix, *path = c->head.path;
+    const size_t n = prefix != NULL ? strlen(prefix) : 0;
+    const bool below = n > 0 && path != NULL && strncmp(path, prefix, n) == 0;
+    return below && (path[n] == '\0' || path[n] == '/') ? c->http->form : NULL;
+}
+
 /* JSON of an error into text; its length. */
-static size_t write_error(char text[ERROR_TEXT], int status, const char *type, const char *param,
-                          const char *message) {
+static size_t write_error(const struct http_connection *c, char text[ERROR_TEXT], int status,
+                          const char *type, const char *param, const char *message) {
+    http_error_form *form = form_of(c);
     struct json j;
     json_to_buffer(&j, text, ERROR_TEXT, false);
-    json_open_object(&j, NULL);
-    json_open_object(&j, "error");
-    json_put_string(&j, "message", message);
-    json_put_string(&j, "type", type != NULL ? type : type_of(status));
-    if (param != NULL)
-        json_put_string(&j, "param", param);
+    if (form != NULL)
+        form(&j, status, message);
     else
-        json_put_null(&j, "param");
-    json_put_u64(&j, "code", (uint64_t)status);
-    json_close(&j);
-    json_close(&j);
+        put_error(&j, status, type, param, message);
     CHECK(json_end(&j));
     return j.length;
 }
@@ -311,7 +332,8 @@ void http_reply_error(struct http_exchange *x, int status, const char *type, con
     }
     if (param != NULL)
         snprintf(cut_param, sizeof cut_param, "%s", param);
-    const size_t n = write_error(text, status, type, param != NULL ? cut_param : NULL, message);
+    const size_t n =
+        write_error(x->connection, text, status, type, param != NULL ? cut_param : NULL, message);
     http_reply(x, status, "application/json", text, n);
 }
 

@@ -87,6 +87,8 @@ struct http {
     bool closing;
     struct http_table tables[HTTP_TABLES];
     uint32_t n_tables;
+    const char *form_prefix; /* NULL: all errors have OpenAI's form */
+    http_error_form *form;
     struct http_figures figures;
     size_t spare; /* bytes of the pool that long bodies leave to small requests */
     void (*log)(void *context, const struct http_log_line *line);

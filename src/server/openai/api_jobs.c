@@ -486,6 +486,8 @@ static void ping(struct api_job_state *job) {
         else if (r.n_generated == 0)
             snprintf(note, sizeof note, "prompt %u of %u tokens", r.n_computed, r.n_prompt);
     }
+    if (job->voice->single)
+        tell_begin(&job->choices[0]);
     job->voice->ping(&job->out, job, note);
     carry_on(job, c);
 }

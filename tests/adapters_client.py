@@ -1,0 +1,207 @@
+"""Clients of Anthropic's Messages and OpenAI's Responses in Python's standard library, for tests/e2e/serve_adapters.sh.
+Usage: adapters_client.py TEST PORT PID STATOR [ARGUMENT...]; exit 1 and a line that says what is wrong."""
+import http.client
+import json
+import sys
+
+from api_client import PATIENCE, PROMPTS, Server, Wrong, check
+
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}}
+ARGUMENTS = '{"city": "Rome", "n": 12345678901234567890}'
+
+
+def events_of(reply):
+    """(name, data) of each event; the name is also data's type."""
+    text = reply.body.decode()
+    check(text.endswith("\n\n"), "the stream ends with %r" % text[-80:])
+    out = []
+    for event in text.split("\n\n")[:-1]:
+        if event.startswith(":"):
+            continue
+        lines = event.split("\n")
+        check(len(lines) == 2 and lines[0].startswith("event: ") and lines[1].startswith("data: "), "an event is %r" % event)
+        data = json.loads(lines[1][6:])
+        check(data["type"] == lines[0][7:], "the event %s has the type %s" % (lines[0], data["type"]))
+        out.append(data)
+    return out
+
+
+def same(got, want, what):
+    check(got == want, "%s:\n%s\nis not\n%s" % (what, json.dumps(got, indent=1), json.dumps(want, indent=1)))
+
+
+def usage_of(prompt, cached, generated):
+    return {"input_tokens": prompt - cached, "cache_creation_input_tokens": 0, "cache_read_input_tokens": cached,
+            "output_tokens": generated}
+
+
+# --- Anthropic
+
+def anthropic_blocks(events):
+    """What a client puts together of a stream's events."""
+    message, blocks, pieces = None, [], []
+    for e in events:
+        kind = e["type"]
+        if kind == "message_start":
+            message = e["message"]
+        elif kind == "content_block_start":
+            check(e["index"] == len(blocks), "index %d of block %d" % (e["index"], len(blocks)))
+            blocks.append(dict(e["content_block"]))
+            pieces.append("")
+        elif kind == "content_block_delta":
+            check(e["index"] == len(blocks) - 1, "a delta of another block")
+            delta = e["delta"]
+            if delta["type"] == "input_json_delta":
+                pieces[-1] += delta["partial_json"]
+            else:
+                name = delta["type"][:-len("_delta")]
+                blocks[-1][name] = blocks[-1].get(name, "") + delta[name]
+        elif kind == "message_delta":
+            message = {**message, **e["delta"], "usage": e["usage"]}
+    for block, text in zip(blocks, pieces):
+        if block["type"] == "tool_use" and text:
+            block["input"] = json.loads(text)
+    return {**message, "content": blocks}
+
+
+def without_ids(message):
+    blocks = [{k: v for k, v in b.items() if k != "id"} for b in message["content"]]
+    return {**{k: v for k, v in message.items() if k not in ("id", "usage")}, "content": blocks}
+
+
+def test_anthropic_text(s):
+    """The bytes of `stator run`, whole and streamed; stop sequences; the end at max_tokens."""
+    for i, prompt in enumerate(PROMPTS):
+        want = s.run(prompt, 30, 0.8, 50 + i)
+        fields = dict(model="any", max_tokens=30, temperature=0.8, seed=50 + i, ignore_eos=True,
+                      messages=[{"role": "user", "content": prompt}])
+        got = s.post("/v1/messages", **fields).json()
+        check(got["id"].startswith("msg_"), got["id"])
+        usage = got["usage"]
+        same({k: v for k, v in got.items() if k not in ("id", "model", "usage")},
+             {"type": "message", "role": "assistant", "content": [{"type": "text", "text": want["text"]}],
+              "stop_reason": "max_tokens", "stop_sequence": None}, "the answer")
+        n = len(want["prompt_ids"])
+        check(usage["input_tokens"] + usage["cache_read_input_tokens"] == n and usage["output_tokens"] == 30, str(usage))
+        events = events_of(s.post("/v1/messages?beta=true", stream=True, **fields))
+        same(without_ids(anthropic_blocks(events)), without_ids(got), "streamed")
+        check(s.post("/v1/messages/count_tokens", messages=fields["messages"]).json() == {"input_tokens": n}, "count_tokens")
+        stop = want["text"][10:14]
+        got = s.post("/v1/messages", **{**fields, "stop_sequences": ["never there", stop]}).json()
+        check(got["stop_reason"] == "stop_sequence" and got["stop_sequence"] == stop, str(got))
+        check(got["content"][0]["text"] == want["text"][:want["text"].index(stop)], str(got))
+
+
+CALL = dict(model="m", max_tokens=200, messages=[{"role": "user", "content": "Hi"}],
+            tools=[{"name": "weather", "description": "d", "input_schema": WEATHER},
+                   {"type": "web_search_20250305", "name": "web_search"}])
+
+
+def test_anthropic_call(s):
+    """Reasoning, text and a call: the blocks, and the exact events."""
+    r = s.post("/v1/messages", **CALL)
+    check(r.headers["X-Stator-Ignored"] == "tools.web_search_20250305", "ignored: %s" % r.headers["X-Stator-Ignored"])
+    check(ARGUMENTS in r.body.decode(), "the arguments are not as the model wrote them: %s" % r.body)
+    whole = r.json()
+    same(without_ids(whole), {
+        "type": "message", "role": "assistant", "model": "script", "stop_reason": "tool_use", "stop_sequence": None,
+        "content": [{"type": "thinking", "thinking": "Let me see.", "signature": "stator"}, {"type": "text", "text": "I will look."},
+                    {"type": "tool_use", "name": "weather", "input": json.loads(ARGUMENTS)}]}, "the answer")
+    check(whole["content"][2]["id"].startswith("toolu_"), whole["content"][2]["id"])
+    prompt = whole["usage"]["input_tokens"]
+    same(whole["usage"], usage_of(prompt, 0, 11), "usage")
+    events = events_of(s.post("/v1/messages", stream=True, **CALL))
+    cached = events[0]["message"]["usage"]["cache_read_input_tokens"]
+    check(cached > 0 and cached % 32 == 0, "%s of the prompt are cached" % cached)
+    message, call = events[0]["message"]["id"], events[10]["content_block"]["id"]
+
+    def delta(index, kind, name, text):
+        return {"type": "content_block_delta", "index": index, "delta": {"type": kind, name: text}}
+    same(events, [
+        {"type": "message_start", "message": {
+            "id": message, "type": "message", "role": "assistant", "model": "script", "content": [], "stop_reason": None,
+            "stop_sequence": None, "usage": usage_of(prompt, cached, 0)}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+        delta(0, "thinking_delta", "thinking", "Let me"), delta(0, "thinking_delta", "thinking", " see."),
+        delta(0, "signature_delta", "signature", "stator"), {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+        delta(1, "text_delta", "text", "I will"), delta(1, "text_delta", "text", " look."), {"type": "content_block_stop", "index": 1},
+        {"type": "content_block_start", "index": 2, "content_block": {"type": "tool_use", "id": call, "name": "weather", "input": {}}},
+        delta(2, "input_json_delta", "partial_json", '{"city": '),
+        delta(2, "input_json_delta", "partial_json", '"Rome", "n": 12345678901234567890}'), {"type": "content_block_stop", "index": 2},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": None}, "usage": usage_of(prompt, cached, 11)},
+        {"type": "message_stop"}], "events")
+    same(without_ids(anthropic_blocks(events)), without_ids(whole), "put together")
+
+
+def test_anthropic_history(s):
+    """What the server said is taken back, and its prompt is the one that was computed."""
+    answer = s.post("/v1/messages", **CALL).json()
+    messages = CALL["messages"] + [
+        {"role": "assistant", "content": answer["content"]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": answer["content"][2]["id"],
+                                      "content": [{"type": "text", "text": "sunny"}]}]}]
+    got = s.post("/v1/messages", **{**CALL, "messages": messages}).json()
+    before = answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"]
+    check(got["usage"]["cache_read_input_tokens"] >= before // 32 * 32, "%s of %s tokens were there: %s" % (
+        got["usage"]["cache_read_input_tokens"], before, got))
+    for choice, status in (({"type": "none"}, 200), ({"type": "any"}, 400), ({"type": "tool", "name": "weather"}, 400)):
+        r = s.ask("/v1/messages", {**CALL, "tool_choice": choice})
+        check(r.status == status, "%s: %d %s" % (choice, r.status, r.body))
+
+
+def test_anthropic_broken(s):
+    """A call that breaks off: its text as the argument, so that input is an object."""
+    fields = {**CALL, "max_tokens": 3}
+    got = s.post("/v1/messages", **fields).json()
+    same(got["content"][0]["input"], {"arguments": '{"a": "b'}, "input")
+    check(got["stop_reason"] == "max_tokens", got["stop_reason"])
+    events = events_of(s.post("/v1/messages", stream=True, **fields))
+    text = "".join(e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta")
+    check(text == '{"a": "b', text)
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": got["content"]}, {"role": "user", "content": "So?"}]
+    s.post("/v1/messages", **{**fields, "messages": messages})
+
+
+def ask_raw(s, path, body, headers):
+    connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=PATIENCE)
+    try:
+        connection.request("POST", path, body, headers)
+        r = connection.getresponse()
+        return r.status, json.loads(r.read())
+    finally:
+        connection.close()
+
+
+def test_anthropic_errors(s):
+    key, good = {"x-api-key": "secret"}, b'{"max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}'
+    for path, headers, body, status, kind, says in (
+            ("/v1/messages", {}, good, 401, "authentication_error", "a key is needed"),
+            ("/v1/messages", {"Authorization": "Bearer no"}, good, 401, "authentication_error", "is wrong"),
+            ("/v1/messages/batches", key, good, 404, "not_found_error", "/v1/messages/batches"),
+            ("/v1/messages", key, b"{" + b" " * 70000 + b"}", 413, "request_too_large", "server.max_body"),
+            ("/v1/messages", key, b"{", 400, "invalid_request_error", "no JSON"),
+            ("/v1/messages", key, b'{"max_tokens": 0, "messages": [{"role": "user", "content": "x"}]}', 400, "invalid_request_error",
+             "max_tokens"),
+            ("/v1/messages", key, b'{"max_tokens": 1, "n": 2, "messages": [{"role": "user", "content": "x"}]}', 400,
+             "invalid_request_error", "one answer")):
+        got, body = ask_raw(s, path, body, headers)
+        check(got == status, "%s: %d %s" % (says, got, body))
+        check(set(body) == {"type", "error"} and body["type"] == "error" and set(body["error"]) == {"type", "message"}, str(body))
+        check(body["error"]["type"] == kind and says in body["error"]["message"], "%s: %s" % (says, body))
+    status, body = ask_raw(s, "/v1/messages", good, key)
+    check(status == 200, str(body))
+    status, body = ask_raw(s, "/v1/messagesx", good, key)
+    check(status == 404 and body["error"]["code"] == 404, "another path: %s" % body)
+
+
+def main():
+    name, port, pid, stator = sys.argv[1:5]
+    try:
+        globals()["test_" + name](Server(port, pid, stator), *sys.argv[5:])
+    except Wrong as e:
+        print("%s: %s" % (name, e))
+        sys.exit(1)
+
+
+main()

@@ -1,0 +1,71 @@
+#!/bin/bash
+# Anthropic's Messages and OpenAI's Responses: exact answers and events (tests/adapters_client.py).
+. tests/lib.sh
+. tests/serving.sh
+client_file=tests/adapters_client.py
+
+# script PIECE...: serves a model that answers with these texts and writes calls as Hermes does.
+script() {
+    cat >"$tmp/template" <<'END'
+{%- if tools %}<|im_start|>system
+{{ tools|tojson }}<|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.reasoning_content %}<think>
+{{ m.reasoning_content }}
+</think>
+
+{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}{% set f = c.function %}
+<tool_call>
+{"name": "{{ f.name }}", "arguments": {{ f.arguments|tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}
+END
+    python3 tests/script_model.py "$tmp/script.gguf" "$tmp/template" "$@" || fail "no model"
+    serve "model.path=$tmp/script.gguf" memory.context=1024 memory.sequences=2
+}
+
+call() {
+    script '<think>' 'Let me ' 'see.' '</think>' 'I will ' 'look.' '<tool_call>' '{"name": "weather", ' '"arguments": {"city": ' \
+        '"Rome", "n": 12345678901234567890}}' '</tool_call>'
+}
+
+# The prompt as it is, so that `stator run` says what comes.
+story() {
+    printf '%s' '{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}' >"$tmp/plain"
+    serve memory.context=512 memory.sequences=2 "chat.template=$tmp/plain" "$@"
+}
+
+test_anthropic_is_run() {
+    need_python
+    story
+    client anthropic_text
+    ends
+}
+
+test_anthropic_calls() {
+    need_python
+    call
+    client anthropic_call
+    client anthropic_history
+    grep -q 'ignored fields: tools.web_search_20250305$' "$tmp/serve.err" || fail "no log line names the tool that was dropped"
+    ends
+}
+
+test_anthropic_broken_call() {
+    need_python
+    script '<tool_call>' '{"name": "f", "arguments": {"a": ' '"b' 'c'
+    client anthropic_broken
+    ends
+}
+
+test_anthropic_errors() {
+    need_python
+    echo secret >"$tmp/keys"
+    chmod 600 "$tmp/keys"
+    story "server.api_key_file=$tmp/keys" server.max_body=65536
+    client anthropic_errors
+    ends
+}
+
+run_tests
