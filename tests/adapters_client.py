@@ -163,6 +163,101 @@ def test_anthropic_broken(s):
     s.post("/v1/messages", **{**fields, "messages": messages})
 
 
+# --- Responses
+
+def test_responses_text(s):
+    """The bytes of `stator run`, whole and streamed; the end at max_output_tokens."""
+    for i, prompt in enumerate(PROMPTS):
+        want = s.run(prompt, 30, 0.8, 50 + i)
+        fields = dict(model="any", max_output_tokens=30, temperature=0.8, seed=50 + i, ignore_eos=True, input=prompt)
+        got = s.post("/v1/responses", **fields).json()
+        check(got["id"].startswith("resp_") and got["object"] == "response", str(got))
+        check(got["status"] == "incomplete" and got["incomplete_details"] == {"reason": "max_output_tokens"}, str(got))
+        item = got["output"][0]
+        same({k: v for k, v in item.items() if k != "id"},
+             {"type": "message", "status": "incomplete", "role": "assistant",
+              "content": [{"type": "output_text", "text": want["text"], "annotations": [], "logprobs": []}]}, "the item")
+        usage, n = got["usage"], len(want["prompt_ids"])
+        check(usage["input_tokens"] == n and usage["output_tokens"] == 30 and usage["total_tokens"] == n + 30, str(usage))
+        events = events_of(s.post("/v1/responses", stream=True, **fields))
+        check([e["sequence_number"] for e in events] == list(range(len(events))), "sequence numbers")
+        text = "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta")
+        check(text == want["text"], "streamed: %r" % text)
+        check(events[-1]["type"] == "response.incomplete", events[-1]["type"])
+        check(events[-1]["response"]["output"][0]["content"] == item["content"], "the last event")
+    check(s.post("/v1/responses", input="", max_output_tokens=1).json()["usage"]["output_tokens"] == 1, "an empty input")
+
+
+RESPONSES_CALL = dict(model="m", input="Hi", tools=[{"type": "function", "name": "weather", "description": "d", "parameters": WEATHER},
+                                                    {"type": "web_search"}])
+
+
+def test_responses_call(s):
+    """Reasoning, a message and a call: the items, and the exact events."""
+    r = s.post("/v1/responses", **RESPONSES_CALL)
+    check(r.headers["X-Stator-Ignored"] == "tools.web_search", "ignored: %s" % r.headers["X-Stator-Ignored"])
+    whole = r.json()
+    answer = whole["id"][len("resp_"):]
+    names = {"rs": "rs_%s_0", "msg": "msg_%s_1", "fc": "fc_%s_2", "call": "call_%s_0_0"}
+
+    def items(status, answer):
+        ids = {k: v % answer for k, v in names.items()}
+        return [
+            {"id": ids["rs"], "type": "reasoning", "status": status, "summary": [],
+             "content": [{"type": "reasoning_text", "text": "Let me see."}]},
+            {"id": ids["msg"], "type": "message", "status": status, "role": "assistant",
+             "content": [{"type": "output_text", "text": "I will look.", "annotations": [], "logprobs": []}]},
+            {"id": ids["fc"], "type": "function_call", "status": status, "call_id": ids["call"], "name": "weather", "arguments": ARGUMENTS}]
+    same(whole["output"], items("completed", answer), "the items")
+    check(whole["status"] == "completed" and whole["error"] is None and whole["incomplete_details"] is None, str(whole))
+    prompt = whole["usage"]["input_tokens"]
+    same(whole["usage"], {"input_tokens": prompt, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 11,
+                          "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": prompt + 11}, "usage")
+    events = events_of(s.post("/v1/responses", stream=True, **RESPONSES_CALL))
+    answer = events[0]["response"]["id"][len("resp_"):]
+    check([e.pop("sequence_number") for e in events] == list(range(len(events))), "sequence numbers")
+    first, last = events[0].pop("response"), events[-1].pop("response")
+    check(events[1].pop("response") == first, "in_progress differs from created")
+    check(first["status"] == "in_progress" and first["output"] == [] and first["usage"] is None, str(first))
+    cached = last["usage"]["input_tokens_details"]["cached_tokens"]
+    check(cached > 0 and last["usage"]["input_tokens"] == prompt, str(last["usage"]))
+    same({**last, "usage": 0, "id": 0, "created_at": 0, "output": 0}, {**whole, "usage": 0, "id": 0, "created_at": 0, "output": 0},
+         "the response")
+    same(last["output"], items("completed", answer), "its items")
+    begun, done = items("in_progress", answer), items("completed", answer)
+    begun[0]["content"], begun[1]["content"], begun[2]["arguments"] = [], [], ""
+    want = [{"type": "response.created"}, {"type": "response.in_progress"}]
+    for i, (kind, parts) in enumerate((("reasoning_text", ["Let me", " see."]), ("output_text", ["I will", " look."]))):
+        place = {"item_id": begun[i]["id"], "output_index": i, "content_index": 0}
+        part, more = done[i]["content"][0], {"logprobs": []} if kind == "output_text" else {}
+        want += [{"type": "response.output_item.added", "output_index": i, "item": begun[i]},
+                 {"type": "response.content_part.added", **place, "part": {**part, "text": ""}}]
+        want += [{"type": "response.%s.delta" % kind, **place, "delta": piece, **more} for piece in parts]
+        want += [{"type": "response.%s.done" % kind, **place, "text": part["text"], **more},
+                 {"type": "response.content_part.done", **place, "part": part},
+                 {"type": "response.output_item.done", "output_index": i, "item": done[i]}]
+    place = {"item_id": begun[2]["id"], "output_index": 2}
+    want += [{"type": "response.output_item.added", "output_index": 2, "item": begun[2]}]
+    want += [{"type": "response.function_call_arguments.delta", **place, "delta": piece}
+             for piece in ('{"city": ', '"Rome", "n": 12345678901234567890}')]
+    want += [{"type": "response.function_call_arguments.done", **place, "name": "weather", "arguments": ARGUMENTS},
+             {"type": "response.output_item.done", "output_index": 2, "item": done[2]}, {"type": "response.completed"}]
+    same(events, want, "events")
+
+
+def test_responses_history(s):
+    """What the server said is taken back, and its prompt is the one that was computed."""
+    answer = s.post("/v1/responses", **RESPONSES_CALL).json()
+    items = [{"role": "user", "content": "Hi"}] + answer["output"] + [
+        {"type": "function_call_output", "call_id": answer["output"][2]["call_id"], "output": "sunny"}]
+    got = s.post("/v1/responses", **{**RESPONSES_CALL, "input": items}).json()
+    before = answer["usage"]["input_tokens"]
+    check(got["usage"]["input_tokens_details"]["cached_tokens"] >= before // 32 * 32, str(got["usage"]))
+    r = s.ask("/v1/responses", {"input": "x", "previous_response_id": "resp_1"})
+    error = r.json()["error"]
+    check(r.status == 400 and error["param"] == "previous_response_id" and error["type"] == "invalid_request_error", str(error))
+
+
 def ask_raw(s, path, body, headers):
     connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=PATIENCE)
     try:

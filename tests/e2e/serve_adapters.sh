@@ -36,10 +36,11 @@ story() {
     serve memory.context=512 memory.sequences=2 "chat.template=$tmp/plain" "$@"
 }
 
-test_anthropic_is_run() {
+test_answers_are_run() {
     need_python
     story
     client anthropic_text
+    client responses_text
     ends
 }
 
@@ -49,6 +50,15 @@ test_anthropic_calls() {
     client anthropic_call
     client anthropic_history
     grep -q 'ignored fields: tools.web_search_20250305$' "$tmp/serve.err" || fail "no log line names the tool that was dropped"
+    ends
+}
+
+test_responses_calls() {
+    need_python
+    call
+    client responses_call
+    client responses_history
+    grep -q 'ignored fields: tools.web_search$' "$tmp/serve.err" || fail "no log line names the tool that was dropped"
     ends
 }
 

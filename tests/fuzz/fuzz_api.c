@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "server/adapters/anthropic.h"
+#include "server/adapters/responses.h"
 #include "server/openai/api_request.h"
 #include "server/http/edge_pool.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fuzz_kinds[] = {"chat", "completion", "template", "anthropic", NULL};
+const char *const fuzz_kinds[] = {"chat", "completion", "template", "anthropic", "responses", NULL};
 
 #define BYTES (4u << 20)
 
@@ -31,7 +32,8 @@ static const struct kind {
 } kinds[] = {{'c', "chat", API_CHAT, NULL}, /* and every other byte */
              {'p', "completion", API_COMPLETION, NULL},
              {'a', "template", API_TEMPLATE, NULL},
-             {'m', "anthropic", API_CHAT, anthropic_translate}};
+             {'m', "anthropic", API_CHAT, anthropic_translate},
+             {'r', "responses", API_CHAT, responses_translate}};
 
 static const struct kind *kind_of(char first) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)

@@ -162,7 +162,7 @@ void adapter_result(struct adapter_chat *c, json_t *id, json_t *content) {
         json_object_set(message, "tool_call_id", id);
 }
 
-void adapter_tool(struct adapter_chat *c, json_t *name, json_t *description, json_t *parameters) {
+json_t *adapter_tool(struct adapter_chat *c, json_t *name, json_t *description, json_t *parameters) {
     json_t *tool = json_object(), *function = json_object();
     json_array_append_new(c->tools, tool);
     json_object_set_new(tool, "type", json_string("function"));
@@ -172,6 +172,15 @@ void adapter_tool(struct adapter_chat *c, json_t *name, json_t *description, jso
         json_object_set(function, "description", description);
     if (adapter_given(parameters))
         json_object_set(function, "parameters", parameters);
+    return function;
+}
+
+void adapter_choose(struct adapter_chat *c, json_t *name) {
+    json_t *choice = json_object(), *function = json_object();
+    json_object_set_new(c->body, "tool_choice", choice);
+    json_object_set_new(choice, "type", json_string("function"));
+    json_object_set_new(choice, "function", function);
+    json_object_set(function, "name", name);
 }
 
 void adapter_drop_tool(struct adapter_chat *c, const char *type) {

@@ -217,11 +217,7 @@ static bool read_choice(struct adapter_chat *c, const json_t *choice) {
     }
     if (text_of(choice, "name") == NULL)
         return adapter_wrong(c->r, "tool_choice.name", json_object_get(choice, "name"), "a tool's name");
-    json_t *named = json_object(), *function = json_object();
-    json_object_set_new(c->body, "tool_choice", named);
-    json_object_set_new(named, "type", json_string("function"));
-    json_object_set_new(named, "function", function);
-    json_object_set(function, "name", json_object_get(choice, "name"));
+    adapter_choose(c, json_object_get(choice, "name"));
     return true;
 }
 

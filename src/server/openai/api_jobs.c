@@ -234,12 +234,16 @@ static void flush(struct api_job_state *job) {
     }
 }
 
+bool api_jobs_lack(const struct api_choice *c) {
+    return api_answer_failed(&c->answer) || c->content.failed || c->reasoning.failed || c->calls.failed ||
+           c->call_texts.failed || c->parts.failed || c->arguments.failed;
+}
+
 /* No memory for an answer: the job ends. Otherwise the stream goes on. */
 static void carry_on(struct api_job_state *job, const struct api_choice *c) {
     if (job->x == NULL)
         return;
-    if (job->out.failed || api_answer_failed(&c->answer) || c->content.failed || c->reasoning.failed ||
-        c->calls.failed || c->call_texts.failed || c->parts.failed || c->arguments.failed)
+    if (job->out.failed || api_jobs_lack(c))
         api_jobs_fail(job, 503, NULL, "the server's memory (server.memory) has no room for the answer");
     else
         flush(job);
@@ -433,7 +437,7 @@ static void finish(struct api_choice *c, const stator_event *ev) {
     if (job->stream)
         job->voice->event(&job->out, c, API_PIECE_END, NULL, 0);
     job->n_done++;
-    if (job->n_done == job->n_choices && !job->out.failed && !api_answer_failed(&c->answer))
+    if (job->n_done == job->n_choices && !job->out.failed && !api_jobs_lack(c))
         complete(job);
     else
         carry_on(job, c);

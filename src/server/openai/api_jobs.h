@@ -162,6 +162,8 @@ void api_jobs_reply(struct api_job_state *job, const struct api_text *json);
 void api_jobs_drained(void *context, struct http_exchange *x);
 void api_jobs_gone(void *context, struct http_exchange *x);
 
+/* Memory has ended for what the answer keeps: the job is about to fail. */
+bool api_jobs_lack(const struct api_choice *c);
 /* Number i of the parts that are kept, or of the calls. */
 struct api_part api_jobs_part(const struct api_choice *c, size_t i);
 struct api_call api_jobs_call(const struct api_choice *c, size_t i);

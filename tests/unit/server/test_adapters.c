@@ -5,6 +5,7 @@
 #include "chat_families.h"
 #include "server/adapters/anthropic.h"
 #include "server/adapters/claude_markers.h"
+#include "server/adapters/responses.h"
 #include "server/http/edge_pool.h"
 
 #define BYTES (8u << 20)
@@ -96,6 +97,58 @@ static const struct same anthropic_same[] = {
      "{\"reasoning_effort\":\"low\"," USER "}", "context_management"},
 };
 
+static const struct same responses_same[] = {
+    {"{\"input\":\"hi\",\"max_output_tokens\":9,\"temperature\":0.5,\"stream\":true,\"store\":false,"
+     "\"previous_response_id\":null}",
+     "{\"max_tokens\":9,\"temperature\":0.5,\"stream\":true," USER "}", ""},
+    {"{\"input\":[],\"max_output_tokens\":1}",
+     "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"\"}]}", ""},
+    {"{\"instructions\":\"be kind\",\"input\":[{\"role\":\"developer\",\"content\":\"really\"},"
+     "{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"h\"},"
+     "{\"type\":\"input_text\",\"text\":\"i\"}]}]}",
+     "{\"messages\":[{\"role\":\"system\",\"content\":\"be "
+     "kind\"},{\"role\":\"system\",\"content\":\"really\"},"
+     "{\"role\":\"user\",\"content\":\"hi\"}]}",
+     ""},
+    /* Reasoning, a message and two calls are one turn. */
+    {"{\"input\":[{\"role\":\"user\",\"content\":\"hi\"},"
+     "{\"type\":\"reasoning\",\"id\":\"rs\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\","
+     "\"text\":\"hm\"}]},"
+     "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"ha\"}]},"
+     "{\"type\":\"message\",\"role\":\"assistant\",\"id\":\"m\",\"content\":[{\"type\":\"output_text\","
+     "\"text\":\"so\",\"annotations\":[]}]},"
+     "{\"type\":\"function_call\",\"id\":\"fc\",\"call_id\":\"c1\",\"name\":\"f\",\"arguments\":\"{\\\"n\\\":"
+     "1e400}\"},"
+     "{\"type\":\"custom_tool_call\",\"call_id\":\"c2\",\"name\":\"g\",\"input\":\"x\"},"
+     "{\"type\":\"web_search_call\",\"id\":\"w\"},"
+     "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"ok\"},"
+     "{\"type\":\"custom_tool_call_output\",\"call_id\":\"c2\",\"output\":[{\"type\":\"input_text\",\"text\":"
+     "\"no\"}]}]}",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},"
+     "{\"role\":\"assistant\",\"reasoning_content\":\"hm\\n\\nha\",\"content\":\"so\",\"tool_calls\":["
+     "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"n\\\":1e400}\"}}"
+     ","
+     "{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"{\\\"input\\\": "
+     "\\\"x\\\"}\"}}]},"
+     "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"ok\"},{\"role\":\"tool\",\"tool_call_id\":"
+     "\"c2\",\"content\":\"no\"}]}",
+     "input.web_search_call"},
+    {"{\"input\":\"hi\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":\"d\","
+     "\"parameters\":{\"type\":\"object\"},"
+     "\"strict\":false},{\"type\":\"local_shell\"},{\"type\":\"custom\",\"name\":\"apply_patch\"}],\"tool_"
+     "choice\":\"auto\","
+     "\"parallel_tool_calls\":false}",
+     "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{"
+     "\"type\":\"object\"},"
+     "\"strict\":false}}],\"tool_choice\":\"auto\",\"parallel_tool_calls\":false," USER "}",
+     "tools.local_shell, tools.custom"},
+    {"{\"input\":\"hi\",\"reasoning\":{\"effort\":\"low\",\"summary\":\"auto\"},\"text\":{\"format\":{"
+     "\"type\":\"text\"},"
+     "\"verbosity\":\"low\"},\"include\":[\"reasoning.encrypted_content\"],\"prompt_cache_key\":\"k\","
+     "\"truncation\":\"disabled\"}",
+     "{\"reasoning_effort\":\"low\"," USER "}", "text.verbosity"},
+};
+
 static void check_same(const struct same *s, api_translate *translate) {
     struct api_request got, want;
     struct api_failure why = {0};
@@ -126,12 +179,16 @@ static void requests_are_those_of_chats(void **state) {
     const size_t before = used();
     for (size_t i = 0; i < sizeof anthropic_same / sizeof anthropic_same[0]; i++)
         check_same(&anthropic_same[i], anthropic_translate);
+    for (size_t i = 0; i < sizeof responses_same / sizeof responses_same[0]; i++)
+        check_same(&responses_same[i], responses_translate);
     assert_int_equal(used(), before);
 }
 
-static const struct {
+struct refused {
     const char *body, *param, *says;
-} anthropic_refused[] = {
+};
+
+static const struct refused anthropic_refused[] = {
     {"{}", "messages", "an array of messages"},
     {"{\"messages\":[]}", "messages", "0 messages"},
     {"{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "messages[0].role", "\"assistant\""},
@@ -154,20 +211,43 @@ static const struct {
     {"{\"tool_choice\":{\"type\":\"tool\"}," USER "}", "tool_choice.name", "a tool's name"},
 };
 
+static const struct refused responses_refused[] = {
+    {"{\"input\":7}", "input", "a number"},
+    {"{\"input\":[7]}", "input[0]", "an item"},
+    {"{\"input\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "input[0].role", "\"developer\""},
+    {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}", "input[0].content[0]",
+     "\"input_image\""},
+    {"{\"input\":[{\"type\":\"function_call\",\"name\":\"f\"}]}", "input[0]", "arguments"},
+    {"{\"input\":[{\"type\":\"function_call_output\",\"call_id\":\"c\"}]}", "input[0].output", "missing"},
+    {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}", "input[0]", "nothing is stored"},
+    {"{\"input\":\"x\",\"previous_response_id\":\"resp_1\"}", "previous_response_id",
+     "no response is stored"},
+    {"{\"input\":\"x\",\"conversation\":\"c\"}", "conversation", "no conversation is stored"},
+    {"{\"input\":\"x\",\"background\":true}", "background", "asked for later"},
+    {"{\"input\":\"x\",\"tools\":[{\"name\":\"f\"}]}", "tools[0]", "a tool"},
+    {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "tools[0]", "name"},
+    {"{\"input\":\"x\",\"tool_choice\":{\"type\":\"allowed_tools\"}}", "tool_choice", "can't be honoured"},
+    {"{\"input\":\"x\",\"reasoning\":\"high\"}", "reasoning", "an object"},
+};
+
+static void check_refused(const struct refused *q, api_translate *translate) {
+    struct api_request r;
+    struct api_failure why = {0};
+    if (api_request_read_other(translate, q->body, strlen(q->body), &model, &r, &why))
+        fail_msg("%s is taken", q->body);
+    assert_int_equal(why.status, 400);
+    assert_string_equal(why.param, q->param);
+    if (strstr(why.text, q->says) == NULL)
+        fail_msg("%s: %s", q->body, why.text);
+}
+
 static void requests_are_refused_by_place(void **state) {
     (void)state;
     const size_t before = used();
-    for (size_t i = 0; i < sizeof anthropic_refused / sizeof anthropic_refused[0]; i++) {
-        const char *body = anthropic_refused[i].body;
-        struct api_request r;
-        struct api_failure why = {0};
-        if (api_request_read_other(anthropic_translate, body, strlen(body), &model, &r, &why))
-            fail_msg("%s is taken", body);
-        assert_int_equal(why.status, 400);
-        assert_string_equal(why.param, anthropic_refused[i].param);
-        if (strstr(why.text, anthropic_refused[i].says) == NULL)
-            fail_msg("%s: %s", body, why.text);
-    }
+    for (size_t i = 0; i < sizeof anthropic_refused / sizeof anthropic_refused[0]; i++)
+        check_refused(&anthropic_refused[i], anthropic_translate);
+    for (size_t i = 0; i < sizeof responses_refused / sizeof responses_refused[0]; i++)
+        check_refused(&responses_refused[i], responses_translate);
     assert_int_equal(used(), before);
 }
 
@@ -202,29 +282,34 @@ static void markers_go(void **state) {
     }
 }
 
-/* Wherever memory ends, the client is told, and nothing is left behind. */
-static void memory_ends(void **state) {
-    (void)state;
-    const char *body = anthropic_same[4].body;
+static void check_memory_ends(const char *body, api_translate *translate) {
     const size_t before = used();
     void *held[4096];
     size_t n = 0;
     while (n < 4096 && (held[n] = edge_pool_alloc(2048)) != NULL)
         n++;
-    for (bool took = false; !took && n > 0;) {
+    bool refused = false;
+    for (bool took = false; !took && n > 0; refused = refused || !took) {
         struct api_request r;
         struct api_failure why = {0};
-        took = api_request_read_other(anthropic_translate, body, strlen(body), &model, &r, &why);
+        took = api_request_read_other(translate, body, strlen(body), &model, &r, &why);
         if (took)
             api_request_free(&r);
         else
             assert_int_equal(why.status, 503);
         edge_pool_free(held[--n]);
     }
-    assert_true(n > 0);
+    assert_true(n > 0 && refused);
     while (n > 0)
         edge_pool_free(held[--n]);
     assert_int_equal(used(), before);
+}
+
+/* Wherever memory ends, the client is told, and nothing is left behind. */
+static void memory_ends(void **state) {
+    (void)state;
+    check_memory_ends(anthropic_same[4].body, anthropic_translate);
+    check_memory_ends(responses_same[3].body, responses_translate);
 }
 
 int main(void) {

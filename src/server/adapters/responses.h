@@ -1,0 +1,18 @@
+/* OpenAI's Responses API, as https://platform.openai.com/docs/api-reference/responses and
+ * /responses-streaming describe it. Nothing is stored: what refers to an earlier response is refused. */
+#ifndef STATOR_SERVER_RESPONSES_H
+#define STATOR_SERVER_RESPONSES_H
+
+#include "server/http/http.h"
+#include "server/openai/api_jobs.h"
+
+/* The route; context: struct api. */
+http_function responses_create;
+
+/* responses_request.c: input, instructions, tools, .. as fields of chat completions. Fields that it does not
+ * know are handed on as they are. */
+api_translate responses_translate;
+/* responses_reply.c */
+extern const struct api_voice responses_voice;
+
+#endif
