@@ -240,6 +240,12 @@ test: stator tests-build ## run all tests
 check-browser: stator ## the web page of `stator serve` in a headless Chromium (make setup-browser)
 	@MAKEFLAGS= BUILD=$(BUILD) STATOR_BROWSER_REQUIRE=1 tests/run browser.sh
 
+.PHONY: setup-clients check-clients
+setup-clients: ## install the npm packages that `make check-clients` needs (into tests/clients; needs node and npm)
+	@npm install --prefix tests/clients --no-package-lock --ignore-scripts --no-audit --no-fund
+check-clients: stator ## `stator serve` with the packages that people use it with (make setup-clients)
+	@MAKEFLAGS= BUILD=$(BUILD) STATOR_CLIENTS_REQUIRE=1 tests/run clients.sh
+
 .PHONY: check-mpi
 check-mpi: stator stator-mpi check-mpi-needs ## runs over several hosts, as ranks of this one (make setup-mpi; MPI=openmpi or mpich)
 	@MAKEFLAGS= BUILD=$(BUILD) STATOR_TEST_MPI=$(MPI) STATOR_MPI_REQUIRE=1 tests/run mpi

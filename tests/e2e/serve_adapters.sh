@@ -4,27 +4,6 @@
 . tests/serving.sh
 client_file=tests/adapters_client.py
 
-# script PIECE...: serves a model that answers with these texts and writes calls as Hermes does.
-script() {
-    cat >"$tmp/template" <<'END'
-{%- if tools %}<|im_start|>system
-{{ tools|tojson }}<|im_end|>
-{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
-{% if m.reasoning_content %}<think>
-{{ m.reasoning_content }}
-</think>
-
-{% endif %}{{ m.content }}{% for c in m.tool_calls or [] %}{% set f = c.function %}
-<tool_call>
-{"name": "{{ f.name }}", "arguments": {{ f.arguments|tojson }}}
-</tool_call>{% endfor %}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}
-END
-    python3 tests/script_model.py "$tmp/script.gguf" "$tmp/template" "$@" || fail "no model"
-    serve "model.path=$tmp/script.gguf" memory.context=1024 memory.sequences=2
-}
-
 call() {
     script '<think>' 'Let me ' 'see.' '</think>' 'I will ' 'look.' '<tool_call>' '{"name": "weather", ' '"arguments": {"city": ' \
         '"Rome", "n": 12345678901234567890}}' '</tool_call>'
