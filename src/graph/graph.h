@@ -46,10 +46,12 @@ enum graph_kind {
     GRAPH_KEEP, /* copies the rows of `in` of a chunk's last known token and of its draft tokens to the rows
                    of its sequence in out, [sequences][rows]; the first of them also to the op's cache, if any
                  */
-    GRAPH_SOFTCAP, /* out = num_softcap(in, op.cap); in and out are one value */
-    GRAPH_ARGMAX,  /* per row: index of the largest logit, and whether all logits are finite */
-    GRAPH_LAND,    /* out = the slot's half of the landing zone `in` */
-    GRAPH_SEND,    /* the slot's half of `out` = in; it then goes to the next device's landing zone */
+    GRAPH_GATED_CONV, /* out = c * (convolution of b * x), per channel; b, c, x are the thirds of `in`.
+                         weight[0]: [taps, channels]. Keeps b * x of the last taps - 1 tokens in the cache */
+    GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
+    GRAPH_ARGMAX,     /* per row: index of the largest logit, and whether all logits are finite */
+    GRAPH_LAND,       /* out = the slot's half of the landing zone `in` */
+    GRAPH_SEND,       /* the slot's half of `out` = in; it then goes to the next device's landing zone */
     GRAPH_KINDS
 };
 
@@ -167,6 +169,11 @@ struct graph_delta {
     uint64_t window;      /* bytes of a state before CONV's rows */
 };
 
+/* Parameters of GATED_CONV. A state is f32 [taps - 1][channels]. */
+struct graph_gated_conv {
+    uint32_t channels, taps;
+};
+
 /* Parameters of GATE. */
 struct graph_gate {
     uint32_t heads, dim;
@@ -226,6 +233,7 @@ struct graph_op {
         struct graph_rope rope;
         struct graph_attention attention;
         struct graph_delta delta;
+        struct graph_gated_conv gated_conv;
         struct graph_gate gate;
         struct graph_experts experts;
     };

@@ -12,6 +12,7 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
                          .reads = GRAPH_IN,
                          .writes = GRAPH_OUT | GRAPH_WORK | GRAPH_ARRIVALS},
     [GRAPH_CONV] = {.name = "convolution", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_GATED_CONV] = {.name = "gated convolution", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_DELTA] = {.name = "delta rule", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_GATE] = {.name = "gate", .reads = GRAPH_IN | GRAPH_WORK, .writes = GRAPH_OUT},
     [GRAPH_ROUTE] = {.name = "route", .reads = GRAPH_IN, .writes = GRAPH_OUT},

@@ -154,6 +154,22 @@ struct kernels_conv {
     uint32_t taps; /* 1..KERNELS_MAX_TAPS */
 };
 
+/* The same of the products p = b * x, without silu, gated by c: y_t = c_t * (sum over j of w[j] *
+ * p[t - taps + 1 + j]), the sum by fmaf in order of j from +0. */
+struct kernels_gated_conv {
+    float *out;
+    size_t out_stride;
+    const float *in; /* of token t: b of channel c at in + t * in_stride + c, its c `width` floats further,
+                        its x two times that */
+    size_t in_stride, width;
+    const float *before; /* the products of the taps - 1 tokens before the first, oldest first; NULL: those
+                            tokens' rows lie before `in` */
+    size_t before_stride;
+    const float *weights; /* as of struct kernels_conv, and so are the others */
+    size_t panel;
+    uint32_t first, channels, tokens, taps;
+};
+
 /* The gated delta rule over consecutive tokens of one sequence, for KERNELS_COLUMNS columns of one head's
  * state. Of token t, with decay = num_exp(num_softplus(alpha + bias) * a) and beta' = num_sigmoid(beta), both
  * 0 below DELTA_LEAST:
@@ -294,6 +310,7 @@ struct kernels {
     void (*attention_merge)(const struct kernels_attention *a);
 
     void (*conv)(const struct kernels_conv *c);
+    void (*gated_conv)(const struct kernels_gated_conv *c);
     void (*delta)(const struct kernels_delta *d);
 
     /* Index of the largest x (the first of equals); *finite = false if any x is not finite (the index is then

@@ -117,6 +117,8 @@ static inline const uint32_t *block_table(const struct member *m, uint32_t cache
     return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
 }
 
+/* cpu_gated_conv.c */
+void cpu_gated_conv(const struct member *m, const struct graph_op *op);
 /* cpu_delta.c */
 void cpu_delta_conv(const struct member *m, const struct graph_op *op);
 void cpu_delta_rule(const struct member *m, const struct graph_op *op);

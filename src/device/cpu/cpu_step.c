@@ -555,7 +555,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
     [GRAPH_GATE] = cpu_delta_gate,  [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
     [GRAPH_PAIR] = cpu_nextn_pair,  [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
-    [GRAPH_SOFTCAP] = run_softcap,
+    [GRAPH_SOFTCAP] = run_softcap,  [GRAPH_GATED_CONV] = cpu_gated_conv,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

@@ -490,12 +490,24 @@ static stator_status add_rope_store(struct launch_list *b, uint32_t op) {
 
 /* By kind. Copies are not launches: the back end makes them. */
 static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_t op) = {
-    [GRAPH_FILL] = add_fill,          [GRAPH_EMBED] = add_embed,           [GRAPH_NORM] = add_norm,
-    [GRAPH_MATMUL] = add_matmul,      [GRAPH_ROPE_STORE] = add_rope_store, [GRAPH_ATTENTION] = add_attention,
-    [GRAPH_GATHER_NORM] = add_norm,   [GRAPH_ARGMAX] = add_argmax,         [GRAPH_CONV] = launch_conv,
-    [GRAPH_DELTA] = launch_delta,     [GRAPH_GATE] = launch_gate,          [GRAPH_ROUTE] = launch_route,
-    [GRAPH_EXPERTS] = launch_experts, [GRAPH_PAIR] = launch_pair,          [GRAPH_KEEP] = launch_keep,
-    [GRAPH_FORMS] = add_forms,        [GRAPH_SOFTCAP] = add_softcap,
+    [GRAPH_FILL] = add_fill,
+    [GRAPH_EMBED] = add_embed,
+    [GRAPH_NORM] = add_norm,
+    [GRAPH_MATMUL] = add_matmul,
+    [GRAPH_ROPE_STORE] = add_rope_store,
+    [GRAPH_ATTENTION] = add_attention,
+    [GRAPH_GATHER_NORM] = add_norm,
+    [GRAPH_ARGMAX] = add_argmax,
+    [GRAPH_CONV] = launch_conv,
+    [GRAPH_DELTA] = launch_delta,
+    [GRAPH_GATE] = launch_gate,
+    [GRAPH_ROUTE] = launch_route,
+    [GRAPH_EXPERTS] = launch_experts,
+    [GRAPH_PAIR] = launch_pair,
+    [GRAPH_KEEP] = launch_keep,
+    [GRAPH_FORMS] = add_forms,
+    [GRAPH_SOFTCAP] = add_softcap,
+    [GRAPH_GATED_CONV] = launch_gated_conv,
 };
 
 void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin, uint32_t *end) {

@@ -72,6 +72,7 @@ struct launch_states {
     F(pair, PAIR)                                                                                            \
     F(keep, KEEP)                                                                                            \
     F(conv, CONV)                                                                                            \
+    F(gated_conv, GATED_CONV)                                                                                \
     F(delta, DELTA)                                                                                          \
     F(gate, GATE)                                                                                            \
     F(attention, ATTENTION)                                                                                  \

@@ -1,4 +1,4 @@
-/* Delta-net layers and gates as launches. No state. */
+/* Delta-net layers, gated convolutions and gates as launches. No state. */
 #include "device/launch/launch_parts.h"
 
 #include "kernels/shared/delta.h"
@@ -34,15 +34,23 @@ stator_status launch_states_of(struct launch_list *b, const struct graph_op *o, 
     return STATOR_OK;
 }
 
-stator_status launch_conv(struct launch_list *b, uint32_t op) {
-    const struct graph_op *o = &b->g->ops[op];
-    const struct graph_delta *d = &o->delta;
+/* The weights of a convolution. */
+static stator_status taps_of(struct launch_list *b, const struct graph_op *o, struct launch_at *at,
+                             uint64_t *panel) {
     const struct graph_weight *w = &b->g->weights[o->weight[0]];
     if (w->n_pieces != 1)
         return error_set(b->e, STATOR_DEVICE,
                          "layer %u: the convolution's weights lie in %u allocations, the "
                          "kernel takes one: allow larger allocations (max_alloc)",
                          o->layer, w->n_pieces);
+    *at = (struct launch_at){DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset};
+    *panel = w->layout.panel_bytes / sizeof(float);
+    return STATOR_OK;
+}
+
+stator_status launch_conv(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_delta *d = &o->delta;
     uint64_t heads = 2ull * d->key_heads + d->value_heads;
     struct launch *l = launch_add(b, LAUNCH_CONV, op, OPENCL_GROUP / 2, b->rows * heads);
     struct launch_conv_arguments args = {
@@ -50,16 +58,41 @@ stator_status launch_conv(struct launch_list *b, uint32_t op) {
         .in_width = b->g->values[o->in].width,
         .out = launch_floats(b, o->out),
         .out_width = b->g->values[o->out].width,
-        .weights = {DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset},
-        .panel = w->layout.panel_bytes / sizeof(float),
         .eps = d->eps,
         .tile = d->dim_k * sizeof(float),
         .lane = 128 * sizeof(float),
     };
-    stator_status st = launch_states_of(b, o, &args.state);
+    stator_status st = taps_of(b, o, &args.weights, &args.panel);
+    if (st == STATOR_OK)
+        st = launch_states_of(b, o, &args.state);
     if (st != STATOR_OK)
         return st;
     launch_put_conv(b, l, &args);
+    return STATOR_OK;
+}
+
+stator_status launch_gated_conv(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    const struct graph_value *out = &b->g->values[o->out];
+    const uint64_t parts = arith_ceil_div(o->gated_conv.channels, OPENCL_CONV_PART);
+    struct launch_states state;
+    struct launch_gated_conv_arguments args = {
+        .in = launch_floats(b, o->in),
+        .out = launch_forms_of(b, o->out, out->forms),
+        .taps = o->gated_conv.taps,
+        .tile = OPENCL_CONV_PART * sizeof(float),
+        .work = OPENCL_QUANTISE_WORDS(OPENCL_CONV_PART) * sizeof(uint32_t),
+    };
+    CHECK(out->forms & GRAPH_F32 && out->width == o->gated_conv.channels);
+    stator_status st = taps_of(b, o, &args.weights, &args.panel);
+    if (st == STATOR_OK)
+        st = launch_states_of(b, o, &state);
+    if (st != STATOR_OK)
+        return st;
+    args.state = state.base;
+    args.block_bytes = state.block_bytes;
+    args.cache = state.cache;
+    launch_put_gated_conv(b, launch_add(b, LAUNCH_GATED_CONV, op, OPENCL_CONV_PART, b->rows * parts), &args);
     return STATOR_OK;
 }
 

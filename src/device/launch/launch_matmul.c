@@ -67,6 +67,7 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_PAIR] = {"norm_pair", MODULE(norm)},
     [LAUNCH_KEEP] = {"keep", MODULE(ends)},
     [LAUNCH_CONV] = {"delta_conv", MODULE(delta)},
+    [LAUNCH_GATED_CONV] = {"gated_conv", MODULE(delta)},
     [LAUNCH_DELTA] = {"delta_rule", MODULE(delta)},
     [LAUNCH_DELTA_WIDE] = {"delta_rule_wide", MODULE(delta)},
     [LAUNCH_GATE] = {"gate", MODULE(delta)},

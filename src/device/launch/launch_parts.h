@@ -24,6 +24,7 @@ enum {
     LAUNCH_PAIR,
     LAUNCH_KEEP,
     LAUNCH_CONV,
+    LAUNCH_GATED_CONV,
     LAUNCH_DELTA,
     LAUNCH_DELTA_WIDE, /* keys of more than 128 values */
     LAUNCH_GATE,
@@ -75,6 +76,7 @@ stator_status launch_cache_of(struct launch_list *b, const struct graph_op *o, s
 /* Where the op's layer has its states, and the shape of what they are of (CONV, DELTA). */
 stator_status launch_states_of(struct launch_list *b, const struct graph_op *o, struct launch_states *out);
 stator_status launch_conv(struct launch_list *b, uint32_t op);
+stator_status launch_gated_conv(struct launch_list *b, uint32_t op);
 stator_status launch_delta(struct launch_list *b, uint32_t op);
 stator_status launch_gate(struct launch_list *b, uint32_t op);
 

@@ -1,4 +1,4 @@
-/* Convolution and delta rule in the vector tiers: a template, included once by a tier's source. Lanes are
+/* Convolutions and delta rule in the vector tiers: a template, included once by a tier's source. Lanes are
  * channels, and columns of the state. No state; any thread.
  *
  * Before it: the tier's vec header, and
@@ -12,13 +12,36 @@ static void delta_conv(const struct kernels_conv *c) {
     for (uint32_t i = 0, n; i < c->channels; i += n) {
         n = VEC - (c->first + i) % VEC; /* side by side */
         n = n < c->channels - i ? n : c->channels - i;
-        const float *w = delta_walk_weights(c, i);
+        const float *w = delta_walk_weights(c->weights, c->panel, c->first + i);
         for (uint32_t t = 0; t < c->tokens; t++) {
             vec sum = vec_zero();
             for (uint32_t j = 0; j < c->taps; j++)
                 sum = vec_fma(vec_load_n(w + (size_t)16 * j, n), vec_load_n(delta_walk_tap(c, t, j, i), n),
                               sum);
             vec_store_n(c->out + t * c->out_stride + i, n, vec_silu(sum));
+        }
+    }
+}
+
+VEC_INLINE vec delta_gated_tap(const struct kernels_gated_conv *c, uint32_t t, uint32_t j, uint32_t channel,
+                               uint32_t n) {
+    const float *row = NULL, *kept = delta_walk_kept(c, t, j, channel, &row);
+    return kept != NULL ? vec_load_n(kept, n)
+                        : vec_mul(vec_load_n(row, n), vec_load_n(row + 2 * c->width, n));
+}
+
+static void delta_gated_conv(const struct kernels_gated_conv *c) {
+    CHECK(c->taps > 0 && c->taps <= KERNELS_MAX_TAPS);
+    for (uint32_t i = 0, n; i < c->channels; i += n) {
+        n = VEC - (c->first + i) % VEC;
+        n = n < c->channels - i ? n : c->channels - i;
+        const float *w = delta_walk_weights(c->weights, c->panel, c->first + i);
+        for (uint32_t t = 0; t < c->tokens; t++) {
+            vec sum = vec_zero();
+            for (uint32_t j = 0; j < c->taps; j++)
+                sum = vec_fma(vec_load_n(w + (size_t)16 * j, n), delta_gated_tap(c, t, j, i, n), sum);
+            const vec gate = vec_load_n(c->in + t * c->in_stride + c->width + i, n);
+            vec_store_n(c->out + t * c->out_stride + i, n, vec_mul(gate, sum));
         }
     }
 }
@@ -152,5 +175,6 @@ static void delta_rule(const struct kernels_delta *d) {
 
 void TIER(delta_init)(struct kernels *k) {
     k->conv = delta_conv;
+    k->gated_conv = delta_gated_conv;
     k->delta = delta_rule;
 }

@@ -14,17 +14,38 @@ static inline const float *delta_walk_tap(const struct kernels_conv *c, uint32_t
 }
 
 /* Weights of tap 0; tap j is 16 * j further. Channels up to the next multiple of 16 lie side by side. */
-static inline const float *delta_walk_weights(const struct kernels_conv *c, uint32_t channel) {
-    const uint32_t at = c->first + channel;
-    return c->weights + at / 16 * c->panel + at % 16;
+static inline const float *delta_walk_weights(const float *weights, size_t panel, uint32_t channel) {
+    return weights + channel / 16 * panel + channel % 16;
 }
 
 static inline float delta_walk_conv(const struct kernels_conv *c, uint32_t t, uint32_t channel) {
-    const float *w = delta_walk_weights(c, channel);
+    const float *w = delta_walk_weights(c->weights, c->panel, c->first + channel);
     float sum = 0.0f;
     for (uint32_t j = 0; j < c->taps; j++)
         sum = fmaf(w[(size_t)16 * j], *delta_walk_tap(c, t, j, channel), sum);
     return num_silu(sum);
+}
+
+/* Likewise of a gated convolution: a product that is kept, or NULL; else *row is where its b is, and its x
+ * 2 * width further. */
+static inline const float *delta_walk_kept(const struct kernels_gated_conv *c, uint32_t t, uint32_t j,
+                                           uint32_t channel, const float **row) {
+    const size_t at = (size_t)t + j;
+    if (at + 1 < c->taps && c->before != NULL)
+        return c->before + at * c->before_stride + channel;
+    *row = c->in + at * c->in_stride + channel - (size_t)(c->taps - 1) * c->in_stride;
+    return NULL;
+}
+
+static inline float delta_walk_gated_conv(const struct kernels_gated_conv *c, uint32_t t, uint32_t channel) {
+    const float *w = delta_walk_weights(c->weights, c->panel, c->first + channel), *row = NULL;
+    float sum = 0.0f;
+    for (uint32_t j = 0; j < c->taps; j++) {
+        const float *kept = delta_walk_kept(c, t, j, channel, &row);
+        const float p = kept != NULL ? *kept : row[0] * row[2 * c->width];
+        sum = fmaf(w[(size_t)16 * j], p, sum);
+    }
+    return c->in[t * c->in_stride + c->width + channel] * sum;
 }
 
 /* The numbers of a token that all columns share. */

@@ -1,4 +1,4 @@
-/* Delta-net layers (kernels.h, struct kernels_conv and kernels_delta): the convolution, a group per (token,
+/* Gated convolutions (kernels.h, struct kernels_gated_conv). Delta-net layers (struct kernels_conv and kernels_delta): the convolution, a group per (token,
  * head); the delta rule, a group per 32 columns of a head's state of one sequence, which stay in registers
  * over all tokens of its chunk; gates of heads. */
 #include "kernels/opencl/cl_heads.h"
@@ -60,6 +60,60 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void delta_conv(CL_ARGUMEN
         for (uint i = me; i < n; i += items)
             out[t * out_width + first + i] = tile[i] * r;
         barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+/* The product that a gated convolution sees of token `t`, channel `channel`. */
+static inline float gated_product(global const float *in, uint width, uint t, uint channel) {
+    global const float *row = in + t * 3 * width + channel;
+    return row[0] * row[2 * width];
+}
+
+/* A group has OPENCL_CONV_PART channels of a token; of a chunk's first tokens, which see what is kept, that of
+ * the first has all, and then keeps what the next step sees. weights: F32 panels. Local: tile
+ * OPENCL_CONV_PART floats, work OPENCL_QUANTISE_WORDS of the tile. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void gated_conv(CL_ARGUMENTS(GATED_CONV)) {
+    struct cl_forms o = CL_FORMS(out);
+    uint width = out_width, parts = cl_ceil_div(width, (uint)OPENCL_CONV_PART);
+    uint me = get_local_id(0), items = get_local_size(0);
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_tokens * parts; item += get_num_groups(0)) {
+        uint t = item / parts, first = item % parts * OPENCL_CONV_PART;
+        uint n = min((uint)OPENCL_CONV_PART, width - first);
+        global const struct step_chunk *chunk = cl_chunk_of(step, false, t);
+        global float *kept = (global float *)(state + cl_table(step, cache, chunk->slot)[0] * block_bytes);
+        bool begins = t == chunk->first; /* the same for the whole group */
+        if (!begins && t - chunk->first + 1 < taps)
+            continue;
+        uint end = begins ? chunk->first + min(chunk->n, max(taps, 2u) - 1) : t + 1;
+        for (; t < end; t++) {
+            uint at = t - chunk->first;
+            for (uint i = me; i < n; i += items) {
+                uint channel = first + i;
+                global const float *w = weights + channel / 16 * panel + channel % 16;
+                float sum = 0.0f;
+                for (uint j = 0; j < taps; j++) {
+                    float p = at + j + 1 < taps ? kept[(at + j) * width + channel]
+                                                : gated_product(in, width, t + j + 1 - taps, channel);
+                    sum = fma(w[16 * j], p, sum);
+                }
+                float y = in[t * 3 * width + width + channel] * sum;
+                tile[i] = y;
+                ((global float *)(out + out_f32))[t * width + channel] = y;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            cl_quantise_forms(&o, t, first, tile, n, false, work);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        if (!begins)
+            continue;
+        uint keep = chunk->n - chunk->tested;
+        for (uint i = me; i < n; i += items)
+            for (uint j = 0; j + 1 < taps; j++) {
+                uint from = j + keep, channel = first + i;
+                kept[j * width + channel] =
+                    from + 1 < taps ? kept[from * width + channel]
+                                    : gated_product(in, width, chunk->first + from + 1 - taps, channel);
+            }
     }
 }
 

@@ -75,6 +75,15 @@
     X(BUFFER, const float, weights)                                                                          \
     X(U32, panel) X(STATES, state) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane)
 
+#define KERNEL_ARGUMENTS_GATED_CONV(X)                                                                       \
+    X(BUFFER, const float, in)                                                                               \
+    X(FORMS, out)                                                                                            \
+    X(BUFFER, const float, weights)                                                                          \
+    X(U32, panel)                                                                                            \
+    X(U32, taps)                                                                                             \
+    X(BUFFER, uchar, state)                                                                                  \
+    X(U32, block_bytes) X(U32, cache) X(LOCAL, float, tile) X(LOCAL, uint, work)
+
 #define KERNEL_ARGUMENTS_DELTA(X)                                                                            \
     X(BUFFER, const float, in)                                                                               \
     X(U32, in_width)                                                                                         \

@@ -12,6 +12,8 @@
 #define OPENCL_QUANTISE_WORDS(n) (3 * (n) / 8)
 /* Bytes of a block that a group sets at a time. */
 #define OPENCL_FILL_PART 65536
+/* Channels that a group of a gated convolution has: whole groups of int8. */
+#define OPENCL_CONV_PART 256
 /* Tokens that one pass of a matmul kernel handles. */
 #define OPENCL_DECODE_TOKENS 8
 #define OPENCL_DECODE_MIXED  2 /* of all types, or all K types */

@@ -1,4 +1,4 @@
-/* Convolution and gated delta rule: scalar against double, every other tier against scalar by bits, in
+/* Convolutions and gated delta rule: scalar against double, every other tier against scalar by bits, in
  * guarded buffers, over random sizes with tails; and a sequence in pieces is the sequence in one. */
 #include "kernel_check.h"
 
@@ -91,6 +91,72 @@ static void conv(void **state) {
             kernel_check_same_floats(z, y, n, tiers[t].tier);
         }
         kernel_check_edge_free(&by), kernel_check_edge_free(&bz), kernel_check_edge_free(&c.b_in),
+            kernel_check_edge_free(&c.b_weights);
+    }
+}
+
+/* Rows of b, c, x of all channels; those of the taps - 1 tokens before the first lie before it. */
+static struct kernels_gated_conv gated_call(const struct convolution *c, const float *before, float *out,
+                                            uint32_t from, uint32_t tokens) {
+    return (struct kernels_gated_conv){.out = out + (size_t)from * c->channels,
+                                       .out_stride = c->channels,
+                                       .in = c->in + (size_t)(from + c->taps - 1) * 3 * c->width + c->first,
+                                       .in_stride = (size_t)3 * c->width,
+                                       .width = c->width,
+                                       .before = from == 0 ? before : NULL,
+                                       .before_stride = c->channels,
+                                       .weights = c->weights,
+                                       .panel = (size_t)16 * c->taps,
+                                       .first = c->first,
+                                       .channels = c->channels,
+                                       .tokens = tokens,
+                                       .taps = c->taps};
+}
+
+static double gated_product(const struct convolution *c, size_t row, size_t channel) {
+    const float *at = c->in + row * 3 * c->width + channel;
+    return (double)at[0] * (double)at[(size_t)2 * c->width];
+}
+
+/* What is kept of the tokens before gives what their rows give. */
+static void gated_conv(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("gated_conv");
+    for (int round = 0; round < ROUNDS; round++) {
+        struct convolution c = convolution_new(&seed);
+        struct kernel_check_edge by, bz, bk, b_in;
+        const size_t n = (size_t)c.tokens * c.channels;
+        c.in = floats(&b_in, (size_t)3 * (c.tokens + c.taps - 1) * c.width, &seed, 2.0f);
+        float *y = kernel_check_edge_alloc(&by, n * sizeof *y);
+        float *z = kernel_check_edge_alloc(&bz, n * sizeof *z);
+        float *kept = floats(&bk, (size_t)c.taps * c.channels, &seed, 1.0f);
+        for (size_t i = 0; i < (size_t)(c.taps - 1) * c.channels; i++)
+            kept[i] = (float)gated_product(&c, i / c.channels, c.first + i % c.channels);
+        struct kernels_gated_conv call = gated_call(&c, kept, y, 0, c.tokens);
+        tiers[0].gated_conv(&call);
+        for (size_t i = 0; i < n; i++) {
+            const size_t t = i / c.channels, channel = c.first + i % c.channels;
+            const double gate = (double)c.in[((t + c.taps - 1) * 3 + 1) * c.width + channel];
+            double sum = 0, size = 0;
+            for (uint32_t j = 0; j < c.taps; j++) {
+                const float w = c.weights[channel / 16 * 16 * c.taps + 16 * j + channel % 16];
+                const double p = gated_product(&c, t + j, channel);
+                sum += (double)w * p;
+                size += fabs((double)w * p);
+            }
+            assert_true(fabs((double)y[i] - gate * sum) <= 1e-6 * (fabs(gate) * size + 1e-6));
+        }
+        for (int t = 0; t < n_tiers; t++) { /* in two pieces */
+            uint32_t cut = (uint32_t)testing_below(&seed, c.tokens);
+            memset(z, 0xA9, n * sizeof *z);
+            for (uint32_t from = 0, to = cut; from < c.tokens; from = to, to = c.tokens) {
+                call = gated_call(&c, kept, z, from, to - from);
+                tiers[t].gated_conv(&call);
+            }
+            kernel_check_same_floats(z, y, n, tiers[t].tier);
+        }
+        kernel_check_edge_free(&by), kernel_check_edge_free(&bz), kernel_check_edge_free(&bk),
+            kernel_check_edge_free(&b_in), kernel_check_edge_free(&c.b_in),
             kernel_check_edge_free(&c.b_weights);
     }
 }
@@ -227,7 +293,7 @@ static void sigmoid_mul(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(delta),
-                                       cmocka_unit_test(sigmoid_mul)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(conv), cmocka_unit_test(gated_conv),
+                                       cmocka_unit_test(delta), cmocka_unit_test(sigmoid_mul)};
     return cmocka_run_group_tests(tests, fill_tiers, NULL);
 }

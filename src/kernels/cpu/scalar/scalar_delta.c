@@ -1,4 +1,4 @@
-/* The definition of the convolution before the delta rule, and of the delta rule. No state; any thread. */
+/* The definition of the convolutions, and of the delta rule. No state; any thread. */
 #include "kernels/cpu/delta_walk.h"
 
 #include "base/check.h"
@@ -8,6 +8,13 @@ static void conv(const struct kernels_conv *c) {
     for (uint32_t t = 0; t < c->tokens; t++)
         for (uint32_t i = 0; i < c->channels; i++)
             c->out[t * c->out_stride + i] = delta_walk_conv(c, t, i);
+}
+
+static void gated_conv(const struct kernels_gated_conv *c) {
+    CHECK(c->taps > 0 && c->taps <= KERNELS_MAX_TAPS);
+    for (uint32_t t = 0; t < c->tokens; t++)
+        for (uint32_t i = 0; i < c->channels; i++)
+            c->out[t * c->out_stride + i] = delta_walk_gated_conv(c, t, i);
 }
 
 static float sum4(const float lane[4]) {
@@ -45,5 +52,6 @@ static void delta(const struct kernels_delta *d) {
 
 void scalar_delta_init(struct kernels *k) {
     k->conv = conv;
+    k->gated_conv = gated_conv;
     k->delta = delta;
 }
