@@ -38,7 +38,8 @@ enum {
     PEER_THREE_QKV = 2097152,   /* they are not, though the architecture's are */
     PEER_ONE_GATE_UP = 4194304, /* gate and up of experts are one tensor */
     PEER_FUSED_FF = 8388608,    /* gate and up are one tensor, q, k and v are not */
-    PEER_FF_BIAS = 16777216     /* of gate, up and down of the dense feed-forward */
+    PEER_FF_BIAS = 16777216,    /* of gate, up and down of the dense feed-forward */
+    PEER_SHORT_CONV = 33554432  /* two of three layers have a gated convolution */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -57,8 +58,9 @@ struct peer_model {
     uint32_t flags;
     uint32_t rot; /* 0: dim */
     uint32_t experts, used, expert_ff, shared_ff, leading;
-    uint32_t key_heads, value_heads, state, taps; /* of delta-net layers, 3 of 4 */
-    uint32_t original;                            /* context before longrope or yarn */
+    uint32_t key_heads, value_heads, state,
+        taps;          /* of delta-net layers, 3 of 4; taps: also of PEER_SHORT_CONV */
+    uint32_t original; /* context before longrope or yarn */
     struct peer_key keys[10];
 };
 
@@ -227,6 +229,14 @@ static const struct peer_model peer_models[] = {
      .experts = 10, .used = 3, .expert_ff = 96, .keys = {{"n_deepstack_layers", 3}}},
     {"llama-mlp-biases", "llama", 3, 160, 224, 5, 1, 32, 300,
      .flags = PEER_UNTIED | PEER_BIAS | PEER_OUT_BIAS | PEER_FF_BIAS | PEER_SCALES},
+    {"lfm2-odd", "lfm2", 5, 160, 224, 5, 1, 32, 300, .flags = PEER_HEAD_NORMS | PEER_SHORT_CONV, .taps = 3},
+    {"lfm2-wide", "lfm2", 4, 288, 160, 3, 3, 64, 200,
+     .flags = PEER_HEAD_NORMS | PEER_SHORT_CONV | PEER_UNTIED | PEER_SCALES, .taps = 16,
+     .keys = {{"attention.sliding_window", 24}}},
+    {"lfm2-one", "lfm2", 3, 96, 96, 3, 1, 32, 200, .flags = PEER_HEAD_NORMS | PEER_SHORT_CONV, .taps = 1},
+    {"lfm2moe-odd", "lfm2moe", 5, 160, 224, 5, 1, 32, 300,
+     .flags = PEER_HEAD_NORMS | PEER_SHORT_CONV | PEER_CHOICE_BIAS, .experts = 10, .used = 3, .expert_ff = 96,
+     .leading = 2, .taps = 4, .keys = {{"expert_gating_func", 2}}},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -236,6 +246,14 @@ static const struct peer_model peer_models[] = {
 static const char *const peer_unscaled[] = {"token_embd.weight", "ffn_gate_inp.weight", "ssm_ba.weight"};
 
 enum { PEER_MODELS = sizeof peer_models / sizeof peer_models[0] };
+
+/* NULL: there is none. */
+static inline const struct peer_model *peer_model_named(const char *name) {
+    for (size_t i = 0; i < PEER_MODELS; i++)
+        if (strcmp(peer_models[i].name, name) == 0)
+            return &peer_models[i];
+    return NULL;
+}
 
 struct peer_writer {
     struct gguf_writer *w;
@@ -349,6 +367,17 @@ static inline int peer_is_delta(const struct peer_model *m, uint32_t layer) {
     return m->key_heads > 0 && layer < m->layers && (layer + 1) % 4 != 0;
 }
 
+static inline int peer_is_conv(const struct peer_model *m, uint32_t layer) {
+    return (m->flags & PEER_SHORT_CONV) != 0 && layer % 3 != 2;
+}
+
+static inline void peer_conv(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    peer_matrix(p, "shortconv.in_proj.weight", m->embd, (uint64_t)3 * m->embd);
+    peer_floats(p, "shortconv.conv.weight", 2, (uint64_t[]){m->taps, m->embd, 1}, 0, 1);
+    peer_matrix(p, "shortconv.out_proj.weight", m->embd, m->embd);
+}
+
 static inline void peer_attention(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const uint64_t q = (uint64_t)m->heads * m->dim, kv = (uint64_t)m->kv_heads * m->dim;
@@ -443,6 +472,8 @@ static inline void peer_layer(struct peer_writer *p) {
     }
     if (peer_is_delta(m, p->layer))
         peer_delta(p);
+    else if (peer_is_conv(m, p->layer))
+        peer_conv(p);
     else
         peer_attention(p);
     if (m->experts > 0 && p->layer >= m->leading) {
@@ -486,6 +517,21 @@ static inline uint32_t peer_nextn(const struct peer_model *m) {
     return (m->flags & PEER_NEXTN) != 0;
 }
 
+/* 0 in layers of convolutions. */
+static inline void peer_kv_heads(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    uint32_t each[16] = {0};
+    char key[96];
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", m->arch);
+    if (!(m->flags & PEER_SHORT_CONV)) {
+        gguf_writer_u32(p->w, key, m->kv_heads);
+        return;
+    }
+    for (uint32_t i = 0; i < m->layers && i < 16; i++)
+        each[i] = peer_is_conv(m, i) ? 0 : m->kv_heads;
+    gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
+}
+
 static inline void peer_keys(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     const struct {
@@ -496,7 +542,6 @@ static inline void peer_keys(struct peer_writer *p) {
                   {"feed_forward_length", m->ff},
                   {"context_length", 1024},
                   {"attention.head_count", m->heads},
-                  {"attention.head_count_kv", m->kv_heads},
                   {"attention.key_length", m->dim},
                   {"attention.value_length", m->dim},
                   {"vocab_size", m->vocab},
@@ -507,7 +552,8 @@ static inline void peer_keys(struct peer_writer *p) {
                      {"expert_feed_forward_length", m->expert_ff},
                      {"expert_shared_feed_forward_length", m->shared_ff},
                      {"leading_dense_block_count", m->leading},
-                     {"ssm.conv_kernel", m->taps},
+                     {"shortconv.l_cache", m->flags & PEER_SHORT_CONV ? m->taps : 0},
+                     {"ssm.conv_kernel", m->flags & PEER_SHORT_CONV ? 0 : m->taps},
                      {"ssm.state_size", m->state},
                      {"ssm.group_count", m->key_heads},
                      {"ssm.time_step_rank", m->value_heads},
@@ -524,6 +570,7 @@ static inline void peer_keys(struct peer_writer *p) {
             peer_number(p, sometimes[i].name, sometimes[i].v);
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->arch);
     gguf_writer_f32(p->w, key, 1e-5f);
+    peer_kv_heads(p);
     peer_own_keys(p);
     if (m->key_heads > 0) { /* three kinds of positions, which are one in text */
         snprintf(key, sizeof key, "%s.rope.dimension_sections", m->arch);
@@ -540,7 +587,7 @@ static inline void peer_model_write(struct gguf_writer *w, const struct peer_mod
     peer_keys(&p);
     peer_matrices(&p, "token_embd.weight", m->embd, m->vocab, 1,
                   m->flags & PEER_UNTIED ? sqrtf((float)m->embd) : 1);
-    peer_vector(&p, "output_norm.weight", m->embd, 1);
+    peer_vector(&p, m->flags & PEER_SHORT_CONV ? "token_embd_norm.weight" : "output_norm.weight", m->embd, 1);
     if (m->flags & PEER_UNTIED)
         peer_matrix(&p, "output.weight", m->embd, m->vocab);
     if (m->flags & PEER_ROPE_FREQS)

@@ -97,6 +97,7 @@ class Model:
         self.arch, self.context = self.meta['general.architecture'], context
         self.eps = self.key('attention.layer_norm_rms_epsilon')
         self.heads, self.kv_heads, self.dim = (self.key('attention.' + n) for n in ('head_count', 'head_count_kv', 'key_length'))
+        self.kv_heads = max(self.kv_heads) if isinstance(self.kv_heads, list) else self.kv_heads  # 0: layers without attention
         self.rot = self.key('rope.dimension_count', self.dim)
 
     def key(self, name, default=None):
@@ -166,6 +167,8 @@ class Model:
             return (window, base) if (i + 1) % 4 else (None, None)
         if self.arch == 'gpt-oss':
             return (window if i % 2 == 0 else None), base
+        if self.arch.startswith('lfm2'):
+            return window, base
         if self.arch == 'smollm3':
             return None, base if (i + 1) % 4 else None
         return None, base
@@ -240,6 +243,13 @@ class Model:
             out[t] = np.einsum('hk,hkv->hv', q[t][of] / np.sqrt(dim), state)
         return self.product((self.norm(out, self.w('ssm_norm.weight')) * silu(z.reshape(n, values, dim))).reshape(n, -1), 'ssm_out')
 
+    def gated_conv(self, h):
+        b, c, x = np.split(self.product(h, 'shortconv.in_proj'), 3, axis=1)
+        taps = self.key('shortconv.l_cache')
+        rows = np.vstack([np.zeros((taps - 1, b.shape[1])), b * x])
+        y = c * sum(rows[t:t + len(h)] * self.w('shortconv.conv.weight')[:, t] for t in range(taps))
+        return self.product(y, 'shortconv.out_proj')
+
     def expert(self, e, x):
         bias = lambda name: self.w(name + '.bias')[e] if self.has(name + '.bias') else 0
         if self.has('ffn_gate_up_exps.weight'):
@@ -256,7 +266,7 @@ class Model:
     def experts(self, h):
         used, out = self.key('expert_used_count'), np.zeros_like(h)
         logits = self.product(h, 'ffn_gate_inp')
-        score = sigmoid(logits) if self.arch in ('glm4moe', 'minimax-m2') else softmax(logits)
+        score = sigmoid(logits) if self.arch in ('glm4moe', 'minimax-m2', 'lfm2moe') else softmax(logits)
         choice = score + (self.w('exp_probs_b.bias') if self.has('exp_probs_b.bias') else 0)
         for t, x in enumerate(h):
             top = np.argsort(-choice[t], kind='stable')[:used]
@@ -278,7 +288,7 @@ class Model:
     def layer_of(self, x, i, residual):
         self.layer = 'blk.%d' % i
         h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
-        out = self.delta(h) if self.has('ssm_a') else self.attention(h, i)
+        out = self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
         x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)
         late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
         out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
@@ -290,7 +300,7 @@ class Model:
         x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
         for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
             x = self.layer_of(x, i, residual)
-        return self.norm(x, self.tensors['output_norm.weight'])
+        return self.norm(x, self.tensors['token_embd_norm.weight' if self.arch.startswith('lfm2') else 'output_norm.weight'])
 
     def head(self, states):
         out = self.tensors.get('output.weight', self.tensors['token_embd.weight'])

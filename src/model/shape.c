@@ -72,9 +72,10 @@ stator_status shape_read_u32_or(const struct gguf *g, const struct shape *s, con
     return gguf_find(g, key_of(s, name, key), NULL) ? shape_read_u32(g, s, name, min, max, v, e) : STATOR_OK;
 }
 
-/* A number, or an array with one item per layer that are all the same number. */
-static stator_status read_per_layer(const struct gguf *g, const struct shape *s, const char *name,
-                                    uint32_t max, uint32_t *v, stator_error *e) {
+/* A number, or an array with one item per layer that are all the same number, or (of attention.head_count_kv,
+ * where `zero` is not NULL) 0, which it notes in zero[layer]. */
+static stator_status read_per_layer_or(const struct gguf *g, const struct shape *s, const char *name,
+                                       uint32_t max, uint32_t *v, bool *zero, stator_error *e) {
     char key[96];
     struct gguf_value value;
     if (!gguf_find(g, key_of(s, name, key), &value) || value.kind != GGUF_ARRAY)
@@ -87,17 +88,30 @@ static stator_status read_per_layer(const struct gguf *g, const struct shape *s,
         return gguf_error(g, e,
                           "key '%s' has %" PRIu64 " items, expected one for each of the %" PRIu32 " layers",
                           key, value.count, s->n_layers);
-    int64_t first = gguf_item_i64(&value, 0);
-    for (uint64_t i = 1; i < value.count; i++)
-        if (gguf_item_i64(&value, i) != first)
+    uint64_t at = 0; /* the layer whose number it is */
+    for (uint64_t i = 0; zero != NULL && i < value.count; i++)
+        zero[i] = gguf_item_i64(&value, i) == 0;
+    while (zero != NULL && at + 1 < value.count && zero[at])
+        at++;
+    int64_t first = gguf_item_i64(&value, at);
+    for (uint64_t i = at + 1; i < value.count; i++)
+        if (gguf_item_i64(&value, i) != first && (zero == NULL || !zero[i]))
             return gguf_error(g, e,
-                              "key '%s' differs between layers (%" PRId64 " in layer 0, %" PRId64
+                              "key '%s' differs between layers (%" PRId64 " in layer %" PRIu64 ", %" PRId64
                               " in layer %" PRIu64 "); only models whose layers are alike are supported",
-                              key, first, gguf_item_i64(&value, i), i);
+                              key, first, at, gguf_item_i64(&value, i), i);
+    if (zero != NULL && zero[at])
+        return gguf_error(g, e, "key '%s' is 0 in every layer, expected at least one layer with attention",
+                          key);
     if (first < 1 || first > max)
         return gguf_error(g, e, "key '%s' is %" PRId64 ", expected 1 to %" PRIu32, key, first, max);
     *v = (uint32_t)first;
     return STATOR_OK;
+}
+
+static stator_status read_per_layer(const struct gguf *g, const struct shape *s, const char *name,
+                                    uint32_t max, uint32_t *v, stator_error *e) {
+    return read_per_layer_or(g, s, name, max, v, NULL, e);
 }
 
 static stator_status check_head_dim(const struct gguf *g, const char *what, uint32_t dim, stator_error *e) {
@@ -115,7 +129,8 @@ static stator_status read_heads(const struct gguf *g, struct shape *s, stator_er
     stator_status rc = read_per_layer(g, s, "attention.head_count", MAX_HEADS, &s->n_heads, e);
     s->n_kv_heads = s->n_heads;
     if (rc == STATOR_OK && gguf_find(g, key_of(s, "attention.head_count_kv", key), NULL))
-        rc = read_per_layer(g, s, "attention.head_count_kv", MAX_HEADS, &s->n_kv_heads, e);
+        rc = read_per_layer_or(g, s, "attention.head_count_kv", MAX_HEADS, &s->n_kv_heads,
+                               s->attention_optional ? s->no_attention : NULL, e);
     if (rc != STATOR_OK)
         return rc;
     if (s->n_heads % s->n_kv_heads != 0 || s->n_heads / s->n_kv_heads > MAX_GROUP)
@@ -396,6 +411,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
         return s->n_embd;
     case SHAPE_TWO_EMBD:
         return 2 * (uint64_t)s->n_embd;
+    case SHAPE_THREE_EMBD:
+        return 3 * (uint64_t)s->n_embd;
     case SHAPE_FF:
         return s->n_ff;
     case SHAPE_HEADS_K:
@@ -430,6 +447,8 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
         return s->delta.dim_v;
     case SHAPE_DELTA_TAPS:
         return s->delta.taps;
+    case SHAPE_CONV_TAPS:
+        return s->conv_taps;
     case SHAPE_HEADS:
         return s->n_heads;
     case SHAPE_QKV:
@@ -457,7 +476,9 @@ static bool layer_has(const struct shape *s, const struct shape_place *p, uint32
     case SHAPE_DELTA_LAYERS:
         return shape_is_delta(s, layer);
     case SHAPE_FULL_LAYERS:
-        return !shape_is_delta(s, layer);
+        return shape_has_attention(s, layer);
+    case SHAPE_CONV_LAYERS:
+        return s->no_attention[layer];
     case SHAPE_DENSE_LAYERS:
         return !shape_has_experts(s, layer);
     case SHAPE_EXPERT_LAYERS:
@@ -467,6 +488,22 @@ static bool layer_has(const struct shape *s, const struct shape_place *p, uint32
     }
     CHECK(!"a kind of layers");
     return false;
+}
+
+/* The key that says which layers have attention, and what such a layer is called. */
+static const char *what_says(const struct shape *s, uint32_t layer, char out[128]) {
+    if (s->attention_optional)
+        snprintf(out, 128, "%s.attention.head_count_kv, %" PRIu32, s->arch_name,
+                 s->no_attention[layer] ? 0 : s->n_kv_heads);
+    else
+        snprintf(out, 128, "%s.full_attention_interval, %" PRIu32, s->arch_name, s->delta.interval);
+    return out;
+}
+
+static const char *kind_of(const struct shape *s, uint32_t layer) {
+    return shape_has_attention(s, layer) ? "full attention"
+           : shape_is_delta(s, layer)    ? "delta-net"
+                                         : "convolution";
 }
 
 /* What makes a layer have a tensor, where that is not all layers. */
@@ -481,12 +518,11 @@ static stator_status missing(const struct gguf *g, const struct shape *s, const 
             ", and the shared expert has %" PRIu32 " rows, so this layer has %s",
             prefix, p->name, s->arch_name, s->experts.count, s->experts.leading_dense, s->experts.shared_ff,
             p->layers == SHAPE_DENSE_LAYERS ? "a dense feed-forward" : "experts");
-    if (layer < s->n_layers && (p->layers == SHAPE_DELTA_LAYERS || p->layers == SHAPE_FULL_LAYERS))
-        return gguf_error(g, e,
-                          "tensor '%s%s' is missing: by %s.full_attention_interval, %" PRIu32
-                          ", this layer is a %s one",
-                          prefix, p->name, s->arch_name, s->delta.interval,
-                          p->layers == SHAPE_DELTA_LAYERS ? "delta-net" : "full attention");
+    if (layer < s->n_layers && p->layers != SHAPE_ALL_LAYERS) {
+        char why[128];
+        return gguf_error(g, e, "tensor '%s%s' is missing: by %s, this layer is a %s one", prefix, p->name,
+                          what_says(s, layer, why), kind_of(s, layer));
+    }
     return gguf_error(g, e, "tensor '%s%s' is missing", prefix, p->name);
 }
 
@@ -530,7 +566,8 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
 }
 
 static stator_status check_absent(const struct gguf *g, const struct shape *s, const struct shape_place *p,
-                                  const char *prefix, const struct gguf_tensor *t, stator_error *e) {
+                                  const char *prefix, uint32_t layer, const struct gguf_tensor *t,
+                                  stator_error *e) {
     if (t == NULL)
         return STATOR_OK;
     if (p->layers >= SHAPE_DENSE_LAYERS)
@@ -539,11 +576,9 @@ static stator_status check_absent(const struct gguf *g, const struct shape *s, c
             "tensor '%s%s' does not belong to this layer: %s.expert_count is %" PRIu32
             ", leading_dense_block_count %" PRIu32 ", and the shared expert has %" PRIu32 " rows",
             prefix, p->name, s->arch_name, s->experts.count, s->experts.leading_dense, s->experts.shared_ff);
-    return gguf_error(g, e,
-                      "tensor '%s%s' is not expected: by %s.full_attention_interval, %" PRIu32
-                      ", this layer is a %s one",
-                      prefix, p->name, s->arch_name, s->delta.interval,
-                      p->layers == SHAPE_DELTA_LAYERS ? "full attention" : "delta-net");
+    char why[128];
+    return gguf_error(g, e, "tensor '%s%s' is not expected: by %s, this layer is a %s one", prefix, p->name,
+                      what_says(s, layer, why), kind_of(s, layer));
 }
 
 /* A key that promises one to an architecture without. */
@@ -608,7 +643,7 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
             const struct shape_place *p = &tensors->layer[i];
             const struct gguf_tensor *t = *slot(&s->layers[l], p);
             rc = layer_has(s, p, l) ? check_place(g, s, p, prefix, l, t, e)
-                                    : check_absent(g, s, p, prefix, t, e);
+                                    : check_absent(g, s, p, prefix, l, t, e);
         }
         if (rc == STATOR_OK && s->layers[l].qkv_bias != NULL && s->layers[l].qkv == NULL)
             rc = gguf_error(g, e, "tensor '%sattn_qkv.bias' is there, but 'attn_qkv.weight' is not", prefix);
@@ -659,7 +694,7 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
         const struct shape_place *p = &tensors->layer[i];
         const struct gguf_tensor *t = *slot((void *)l, p);
         rc = layer_has(s, p, s->n_layers) ? check_place(g, s, p, prefix, s->n_layers, t, e)
-                                          : check_absent(g, s, p, prefix, t, e);
+                                          : check_absent(g, s, p, prefix, s->n_layers, t, e);
     }
     for (size_t i = 0; i < tensors->n_nextn && rc == STATOR_OK; i++)
         rc = check_place(g, s, &tensors->nextn[i], prefix, s->n_layers, *slot((void *)l, &tensors->nextn[i]),

@@ -15,6 +15,7 @@ enum shape_extent {
     SHAPE_NONE, /* 1; of rows: a vector, F32 */
     SHAPE_EMBD,
     SHAPE_TWO_EMBD,
+    SHAPE_THREE_EMBD,
     SHAPE_FF,
     SHAPE_HEADS_K,
     SHAPE_HEADS_V,
@@ -34,6 +35,7 @@ enum shape_extent {
     SHAPE_DELTA_TWO_HEADS,
     SHAPE_DELTA_HEAD_V,
     SHAPE_DELTA_TAPS,
+    SHAPE_CONV_TAPS,
     SHAPE_EXPERTS,
     SHAPE_EXPERT_FF,
     SHAPE_TWO_EXPERT_FF, /* gate, then up */
@@ -44,7 +46,8 @@ enum shape_extent {
 enum shape_layers {
     SHAPE_ALL_LAYERS,
     SHAPE_DELTA_LAYERS,  /* shape_is_delta */
-    SHAPE_FULL_LAYERS,   /* the others: with attention */
+    SHAPE_FULL_LAYERS,   /* shape_has_attention */
+    SHAPE_CONV_LAYERS,   /* shape.no_attention: a gated convolution in its place */
     SHAPE_DENSE_LAYERS,  /* without experts */
     SHAPE_EXPERT_LAYERS, /* shape_has_experts */
     SHAPE_SHARED_LAYERS  /* of those, in models with a shared expert */
@@ -196,6 +199,9 @@ struct shape {
     uint64_t vision_bytes;
     bool gated; /* heads of q have gates: attention's output is multiplied by their sigmoid */
     struct shape_delta delta;
+    bool attention_optional; /* to the architecture attention.head_count_kv 0 is a layer without attention */
+    bool no_attention[SHAPE_MAX_LAYERS]; /* such layers */
+    uint32_t conv_taps;                  /* of gated convolutions, their own token included */
     struct shape_experts experts;
     struct shape_layer layers[SHAPE_MAX_LAYERS];
 };
@@ -234,6 +240,9 @@ stator_status shape_check_nextn(const struct gguf *g, const struct shape *s,
                                 const struct shape_tensors *tensors, stator_error *e);
 static inline bool shape_is_delta(const struct shape *s, uint32_t layer) {
     return s->delta.key_heads > 0 && layer < s->n_layers && (layer + 1) % s->delta.interval != 0;
+}
+static inline bool shape_has_attention(const struct shape *s, uint32_t layer) {
+    return !shape_is_delta(s, layer) && !s->no_attention[layer];
 }
 /* "ARCH.name", min to max; or, if the file has none, the fallback. */
 stator_status shape_read_u32(const struct gguf *g, const struct shape *s, const char *name, uint32_t min,

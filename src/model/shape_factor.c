@@ -11,13 +11,29 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const matrices[] = {"attn_q",         "attn_k",        "attn_v",
-                                       "attn_output",    "attn_qkv",      "attn_gate",
-                                       "ffn_gate",       "ffn_up",        "ffn_down",
-                                       "ffn_gate_exps",  "ffn_up_exps",   "ffn_down_exps",
-                                       "ffn_gate_shexp", "ffn_up_shexp",  "ffn_down_shexp",
-                                       "ssm_in",         "ssm_out",       "ssm_alpha",
-                                       "ssm_beta",       "nextn.eh_proj", "nextn.shared_head_head"};
+static const char *const matrices[] = {"attn_q",
+                                       "attn_k",
+                                       "attn_v",
+                                       "attn_output",
+                                       "attn_qkv",
+                                       "attn_gate",
+                                       "ffn_gate",
+                                       "ffn_up",
+                                       "ffn_down",
+                                       "ffn_gate_exps",
+                                       "ffn_up_exps",
+                                       "ffn_down_exps",
+                                       "ffn_gate_shexp",
+                                       "ffn_up_shexp",
+                                       "ffn_down_shexp",
+                                       "ssm_in",
+                                       "ssm_out",
+                                       "ssm_alpha",
+                                       "ssm_beta",
+                                       "shortconv.in_proj",
+                                       "shortconv.out_proj",
+                                       "nextn.eh_proj",
+                                       "nextn.shared_head_head"};
 
 static bool may_have(struct gguf_text stem, bool in_layer) {
     if (!in_layer)

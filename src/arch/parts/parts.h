@@ -16,7 +16,7 @@ struct parts {
     uint32_t kv;       /* its cache */
     bool wide_norms;   /* q_norm and k_norm are of all heads together */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
-    uint32_t state;    /* cache of all delta-net layers */
+    uint32_t state;    /* cache of all delta-net layers, or of all gated convolutions */
     uint32_t
         hidden; /* cache of the block of nextn: the state behind the final norm of a sequence's last token */
     uint32_t kept;    /* value: rows of such states of all sequences */
@@ -96,6 +96,11 @@ enum {
 void parts_delta_begin(struct parts *p); /* right after parts_begin */
 uint32_t parts_delta_forms(const struct shape_layer *l);
 void parts_delta(struct parts *p, uint32_t layer, uint32_t normed);
+
+/* Layers of a gated convolution in the place of attention, likewise. */
+enum { PARTS_SHORT_IN, PARTS_SHORT_CONV, PARTS_SHORT_OUT };
+void parts_conv_begin(struct parts *p); /* right after parts_begin */
+void parts_conv(struct parts *p, uint32_t layer, uint32_t normed);
 
 /* A whole builder of hybrids, and their keys besides those of decoders. */
 void parts_hybrid(struct graph *g, const struct shape *s);
@@ -238,16 +243,29 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
         PARTS_DELTA_ROW(PARTS_A, "ssm_a", .cols = SHAPE_DELTA_HEADS),                                        \
         PARTS_DELTA_ROW(PARTS_HEAD_NORM, "ssm_norm.weight", .cols = SHAPE_DELTA_HEAD_V),                     \
         PARTS_DELTA_ROW(PARTS_OUT, "ssm_out.weight", .cols = SHAPE_DELTA_V, .rows = SHAPE_EMBD)
-/* Attention whose heads of q have gates, in some layers. */
+/* Attention in some layers: all of it, and what follows q. */
 #define PARTS_FULL_ROW(field, text, c, r)                                                                    \
     { SHAPE_LAYER(field), .name = (text), .cols = (c), .rows = (r), .layers = SHAPE_FULL_LAYERS }
-#define PARTS_GATED_ATTENTION                                                                                \
-    PARTS_FULL_ROW(q, "attn_q.weight", SHAPE_EMBD, SHAPE_GATED_HEADS_K),                                     \
-        PARTS_FULL_ROW(k, "attn_k.weight", SHAPE_EMBD, SHAPE_KV_K),                                          \
+#define PARTS_FULL_ATTENTION PARTS_FULL_ROW(q, "attn_q.weight", SHAPE_EMBD, SHAPE_HEADS_K), PARTS_FULL_REST
+#define PARTS_FULL_REST                                                                                      \
+    PARTS_FULL_ROW(k, "attn_k.weight", SHAPE_EMBD, SHAPE_KV_K),                                              \
         PARTS_FULL_ROW(v, "attn_v.weight", SHAPE_EMBD, SHAPE_KV_V),                                          \
         PARTS_FULL_ROW(q_norm, "attn_q_norm.weight", SHAPE_HEAD_K, SHAPE_NONE),                              \
         PARTS_FULL_ROW(k_norm, "attn_k_norm.weight", SHAPE_HEAD_K, SHAPE_NONE),                              \
         PARTS_FULL_ROW(attn_output, "attn_output.weight", SHAPE_HEADS_V, SHAPE_EMBD)
+/* Attention whose heads of q have gates. */
+#define PARTS_GATED_ATTENTION                                                                                \
+    PARTS_FULL_ROW(q, "attn_q.weight", SHAPE_EMBD, SHAPE_GATED_HEADS_K), PARTS_FULL_REST
+#define PARTS_SHORT_ROW(at, text, c, r, ...)                                                                 \
+    {                                                                                                        \
+        SHAPE_LAYER(own[at]), .name = (text), .cols = (c), .rows = (r), .layers = SHAPE_CONV_LAYERS,         \
+                              __VA_ARGS__                                                                    \
+    }
+#define PARTS_GATED_CONV                                                                                     \
+    PARTS_SHORT_ROW(PARTS_SHORT_IN, "shortconv.in_proj.weight", SHAPE_EMBD, SHAPE_THREE_EMBD, ),             \
+        PARTS_SHORT_ROW(PARTS_SHORT_CONV, "shortconv.conv.weight", SHAPE_CONV_TAPS, SHAPE_EMBD,              \
+                        .f32 = true),                                                                        \
+        PARTS_SHORT_ROW(PARTS_SHORT_OUT, "shortconv.out_proj.weight", SHAPE_EMBD, SHAPE_EMBD, )
 
 /* Of a block of nextn, besides an attention layer's. */
 #define PARTS_NEXTN                                                                                          \

@@ -118,7 +118,7 @@ uint32_t parts_window(struct parts *p, uint32_t window) {
 /* Some layer of the part. */
 static bool has_attention(const struct graph_want *w, const struct shape *s) {
     for (uint32_t i = w->first_layer; i < w->end_layer; i++)
-        if (!shape_is_delta(s, i))
+        if (shape_has_attention(s, i))
             return true;
     return w->guess_rows > 0 && w->end_layer == s->n_layers;
 }

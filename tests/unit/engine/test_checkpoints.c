@@ -3,6 +3,7 @@
  * at length in test_prefix_model.c. */
 #include "app/selftest/selftest_model.h"
 #include "hybrid_model.h"
+#include "peer_models.h"
 #include "prefix_play.h"
 
 static const char *const plain[] = {"server.prefix_cache=false", "memory.context=256", "memory.batch=64",
@@ -52,6 +53,20 @@ static void hybrids(void **state) {
     struct gguf_writer w = hybrid(4, 4, path);
     play_model("hybrid", path, 12);
     gguf_writer_free(&w);
+}
+
+/* Their states are the products of few tokens; one has a window beside them. */
+static void convolutions(void **state) {
+    (void)state;
+    static const char *const names[] = {"lfm2moe-odd", "lfm2-wide"};
+    for (size_t i = 0; i < 2; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        char path[GGUF_WRITER_PATH];
+        peer_model_write(&w, peer_model_named(names[i]), BLOCK_F32);
+        gguf_writer_finish(&w);
+        play_model(names[i], gguf_writer_memory_path(&w, path), 6);
+        gguf_writer_free(&w);
+    }
 }
 
 /* Windows below, at and above a block, and one that is longer than most texts. */
@@ -223,8 +238,8 @@ static void planned(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(planned), cmocka_unit_test(turns),
-                                       cmocka_unit_test(answers), cmocka_unit_test(hybrids),
-                                       cmocka_unit_test(windows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(planned),      cmocka_unit_test(turns),
+                                       cmocka_unit_test(answers),      cmocka_unit_test(hybrids),
+                                       cmocka_unit_test(convolutions), cmocka_unit_test(windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

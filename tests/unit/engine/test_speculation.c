@@ -316,6 +316,22 @@ static void with_states(void **state) {
     close(other.fd);
 }
 
+/* Gated convolutions keep no guess either. */
+static void with_convolutions(void **state) {
+    (void)state;
+    static const char *const names[] = {"lfm2-wide", "lfm2-one"};
+    for (size_t i = 0; i < 2; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        char path[GGUF_WRITER_PATH];
+        peer_model_write(&w, peer_model_named(names[i]), BLOCK_F32);
+        gguf_writer_finish(&w);
+        gguf_writer_memory_path(&w, path);
+        same_bytes(path, "ngram", NULL);
+        assert_true(same_bytes(path, "draft", path) > 10);
+        gguf_writer_free(&w);
+    }
+}
+
 /* A hybrid with a block of nextn, both of which mostly say the last token again. */
 static const char *make_echo(struct gguf_writer *w, char path[GGUF_WRITER_PATH]) {
     struct hybrid_model m = hybrid_model_usual();
@@ -532,6 +548,7 @@ int main(void) {
                                        cmocka_unit_test(with_experts),
                                        cmocka_unit_test(other_vocabularies),
                                        cmocka_unit_test(with_states),
+                                       cmocka_unit_test(with_convolutions),
                                        cmocka_unit_test(by_the_model),
                                        cmocka_unit_test(with_windows),
                                        cmocka_unit_test(conversations),

@@ -192,6 +192,37 @@ static const struct change changes[] = {
     {"qwen3vl-odd", "rope.dimension_sections", NUMBERS, 4, .refusal = NULL},
     {"qwen3vlmoe-odd", "expert_used_count", LEFT_OUT,
      .refusal = "key 'qwen3vlmoe.expert_used_count' is missing"},
+    /* gated convolutions */
+    {"lfm2-odd", "shortconv.l_cache", LEFT_OUT, .refusal = "key 'lfm2.shortconv.l_cache' is missing"},
+    {"lfm2-odd", "shortconv.l_cache", NUMBER, 0,
+     .refusal = "key 'lfm2.shortconv.l_cache' is 0, expected 1 to 16"},
+    {"lfm2-odd", "shortconv.l_cache", NUMBER, 4,
+     .refusal = "tensor 'blk.0.shortconv.conv.weight' has shape [3, 160, 1, 1], but the metadata says [4, "
+                "160, 1, 1]"},
+    {"lfm2-odd", "blk.0.shortconv.conv.weight", HALVES, .ne = {3, 160},
+     .refusal = "tensor 'blk.0.shortconv.conv.weight' has type f16, expected f32"},
+    {"lfm2-odd", "blk.1.shortconv.in_proj.weight", SHAPE, .ne = {160, 160},
+     .refusal = "tensor 'blk.1.shortconv.in_proj.weight' has shape [160, 160, 1, 1], but the metadata says "
+                "[160, 480, 1, 1]"},
+    {"lfm2-odd", "blk.3.shortconv.out_proj.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.3.shortconv.out_proj.weight' is missing: by lfm2.attention.head_count_kv, 0, "
+                "this layer is a convolution one"},
+    {"lfm2-odd", "blk.2.shortconv.out_proj.weight", SHAPE, .ne = {160, 160},
+     .refusal = "tensor 'blk.2.shortconv.out_proj.weight' is not expected: by lfm2.attention.head_count_kv, "
+                "1, this layer is a full attention one"},
+    {"lfm2-odd", "attention.head_count_kv", NUMBER, 1,
+     .refusal = "tensor 'blk.0.shortconv.in_proj.weight' is not expected: by lfm2.attention.head_count_kv, "
+                "1, this layer is a full attention one"},
+    {"lfm2-odd", "attention.head_count_kv", NUMBERS, 4,
+     .refusal = "key 'lfm2.attention.head_count_kv' has 4 items, expected one for each of the 5 layers"},
+    {"lfm2-odd", "attention.head_count_kv", NUMBER, 0,
+     .refusal = "key 'lfm2.attention.head_count_kv' is 0, expected 1 to 4096"},
+    {"lfm2-odd", "expert_count", NUMBER, 8, .refusal = "key 'lfm2.expert_count' is 8: mixture-of-experts"},
+    {"lfm2-odd", "token_embd_norm.weight", SHAPE, .ne = {159},
+     .refusal =
+         "tensor 'token_embd_norm.weight' has shape [159, 1, 1, 1], but the metadata says [160, 1, 1, 1]"},
+    {"lfm2moe-odd", "leading_dense_block_count", NUMBER, 1,
+     .refusal = "tensor 'blk.1.ffn_gate.weight' does not belong to this layer: lfm2moe.expert_count is 10"},
     /* experts */
     {"qwen3moe-odd", "expert_count", NUMBER, 9,
      .refusal = "tensor 'blk.0.ffn_gate_inp.weight' has shape [160, 10, 1, 1], but the metadata says [160, "

@@ -2,6 +2,7 @@
  * neighbours and after ones that were cancelled, also in odd shapes; what can't be is refused by name. */
 #include "engine_harness.h"
 #include "hybrid_model.h"
+#include "peer_models.h"
 
 #include "arch/arch.h"
 #include "kernels/kernels.h"
@@ -15,7 +16,7 @@ static void make_ids(int32_t *ids, size_t n, uint32_t vocab) {
 }
 
 /* The logits with each of the settings are those with none. */
-static void check_shape(struct hybrid_model m, const char *what) {
+static void check_model(const char *model, uint32_t vocab, const char *what) {
     const char *const settings[] = {"memory.batch=1",
                                     "memory.batch=7",
                                     "memory.batch=512",
@@ -25,30 +26,47 @@ static void check_shape(struct hybrid_model m, const char *what) {
                                     "devices.use=cpu:0,cpu:1,cpu:2",
                                     kernels_best_tier() > KERNELS_TIER_AVX2 ? "cpu.tier=avx2"
                                                                             : "cpu.threads=1"};
-    struct gguf_writer w = gguf_writer_new();
-    char path[GGUF_WRITER_PATH];
     int32_t ids[N_IDS];
-    hybrid_model_write(&w, m);
-    gguf_writer_finish(&w);
-    make_ids(ids, N_IDS, m.vocab);
-    const char *model = gguf_writer_memory_path(&w, path);
+    make_ids(ids, N_IDS, vocab);
     const char *plain[] = {"cpu.threads=2", "memory.batch=64", "memory.context=512", NULL};
     stator *s = harness_start(model, plain);
     float *expected = harness_logits(s, ids, N_IDS);
     stator_close(s);
-    for (size_t i = 0; i < N_IDS * m.vocab; i++)
+    for (size_t i = 0; i < N_IDS * vocab; i++)
         assert_true(expected[i] - expected[i] == 0.0f); /* finite */
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         const char *sets[] = {"cpu.threads=2", "memory.batch=64", "memory.context=512", settings[i], NULL};
         s = harness_start(model, sets);
         float *got = harness_logits(s, ids, N_IDS);
         stator_close(s);
-        if (memcmp(got, expected, N_IDS * m.vocab * sizeof *got) != 0)
+        if (memcmp(got, expected, N_IDS * vocab * sizeof *got) != 0)
             fail_msg("%s: logits differ with %s", what, settings[i]);
         free(got);
     }
     free(expected);
+}
+
+static void check_shape(struct hybrid_model m, const char *what) {
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    check_model(gguf_writer_memory_path(&w, path), m.vocab, what);
     gguf_writer_free(&w);
+}
+
+static void gated_convolutions(void **state) {
+    (void)state;
+    static const char *const names[] = {"lfm2-odd", "lfm2-wide", "lfm2-one", "lfm2moe-odd"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct peer_model *m = peer_model_named(names[i]);
+        struct gguf_writer w = gguf_writer_new();
+        char path[GGUF_WRITER_PATH];
+        peer_model_write(&w, m, BLOCK_Q8_0);
+        gguf_writer_finish(&w);
+        check_model(gguf_writer_memory_path(&w, path), m->vocab, names[i]);
+        gguf_writer_free(&w);
+    }
 }
 
 static void odd_shapes(void **state) {
@@ -292,9 +310,9 @@ static void readers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nextn_counts), cmocka_unit_test(odd_shapes),
-                                       cmocka_unit_test(neighbours),   cmocka_unit_test(readers),
-                                       cmocka_unit_test(bad_models),   cmocka_unit_test(other_kind),
-                                       cmocka_unit_test(nextn)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nextn_counts), cmocka_unit_test(odd_shapes), cmocka_unit_test(gated_convolutions),
+        cmocka_unit_test(neighbours),   cmocka_unit_test(readers),    cmocka_unit_test(bad_models),
+        cmocka_unit_test(other_kind),   cmocka_unit_test(nextn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
