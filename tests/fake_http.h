@@ -20,15 +20,32 @@ struct http_exchange {
     struct http_account account;
 };
 
-static const struct http_route *fake_routes;
-static size_t fake_n_routes;
-static void *fake_route_context;
+#define FAKE_TABLES 4
+
+static struct {
+    const struct http_route *routes;
+    size_t n;
+    void *context;
+} fake_tables[FAKE_TABLES];
+static size_t fake_n_tables;
 
 void http_add_routes(struct http *h, const struct http_route *r, size_t n, void *context) {
     (void)h;
-    fake_routes = r;
-    fake_n_routes = n;
-    fake_route_context = context;
+    /* A server that is opened again has the same tables. */
+    size_t i = 0;
+    while (i < fake_n_tables && fake_tables[i].routes != r)
+        i++;
+    assert_true(i < FAKE_TABLES);
+    fake_tables[i].routes = r;
+    fake_tables[i].n = n;
+    fake_tables[i].context = context;
+    fake_n_tables = i == fake_n_tables ? i + 1 : fake_n_tables;
+}
+
+void http_set_error_form(struct http *h, const char *prefix, http_error_form *form) {
+    (void)h;
+    (void)prefix;
+    (void)form;
 }
 
 const char *http_body(const struct http_exchange *x, size_t *n) {
@@ -134,11 +151,12 @@ void server_look_for_fault(struct server *s) {
 
 static inline void fake_start(struct http_exchange *x, const char *path, const char *body) {
     *x = (struct http_exchange){.path = path, .body = body, .window = HTTP_STREAM};
-    for (size_t i = 0; i < fake_n_routes; i++)
-        if (strcmp(fake_routes[i].path, path) == 0) {
-            fake_routes[i].run(fake_route_context, x);
-            return;
-        }
+    for (size_t t = 0; t < fake_n_tables; t++)
+        for (size_t i = 0; i < fake_tables[t].n; i++)
+            if (strcmp(fake_tables[t].routes[i].path, path) == 0) {
+                fake_tables[t].routes[i].run(fake_tables[t].context, x);
+                return;
+            }
     fail_msg("no route %s", path);
 }
 

@@ -4,6 +4,7 @@
 #include "fake_http.h"
 
 #include "base/clock.h"
+#include "server/adapters/adapters.h"
 #include "server/openai/api.h"
 #include "server/http/edge_pool.h"
 
@@ -163,6 +164,7 @@ static void open_api(const char *template) {
     server.settings.default_max_tokens = 1000;
     if (api_open(&server, &e) != STATOR_OK)
         fail_msg("%s", e.text);
+    adapters_add_routes(&server);
 }
 
 /* What an answer says, as one line. */
@@ -444,6 +446,113 @@ static void a_stream_says_what_it_waits_for(void **state) {
     }
 }
 
+/* Until the exchange is over. */
+static void play(struct http_exchange *x) {
+    for (int i = 0; i < 1000 && !x->over; i++) {
+        api_poll(&server);
+        fake_read(x, SIZE_MAX);
+    }
+    assert_true(x->over);
+}
+
+static const struct adapter {
+    const char *path, *body, *whole; /* of a streamed request, and of one that is not */
+    const char *begins, *pings;      /* of the stream, while a prompt is computed */
+    const char *fails;               /* last event, when the device is lost */
+    const char *ends;
+} adapters[] = {
+    {"/v1/messages", "{\"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}",
+     "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}", "event: message_start\n",
+     "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+     "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"the device is "
+     "lost\"}}\n\n",
+     "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"},
+    {"/v1/responses", "{\"stream\": true, \"input\": \"x\"}", "{\"input\": \"x\"}",
+     "event: response.created\n",
+     "event: response.in_progress\ndata: {\"type\":\"response.in_progress\",\"sequence_number\":2,",
+     "event: response.failed\ndata: {\"type\":\"response.failed\",", "event: response.completed\n"},
+};
+
+#define ADAPTERS (sizeof adapters / sizeof adapters[0])
+
+/* A stream begins before its first token, where there is something to wait for, and then goes on. */
+static void adapters_say_that_they_live(void **state) {
+    (void)state;
+    const stator_request_stats is = {.state = STATOR_RUNNING, .n_prompt = 5, .n_computed = 3, .n_cached = 2};
+    open_api(family_hermes);
+    engine.text = "text";
+    engine.step = 1;
+    engine.reason = STATOR_REASON_EOS;
+    for (size_t i = 0; i < ADAPTERS; i++) {
+        struct http_exchange x;
+        engine.tells = &is;
+        fake_start(&x, adapters[i].path, adapters[i].body);
+        api_tick(&server, clock_ns() + 2000000000u);
+        assert_memory_equal(x.text, adapters[i].begins, strlen(adapters[i].begins));
+        assert_non_null(strstr(x.text, adapters[i].pings));
+        engine.tells = NULL;
+        play(&x);
+        assert_null(strstr(x.text + 1, adapters[i].begins)); /* once */
+        assert_non_null(strstr(x.text, adapters[i].ends));
+        free(x.text);
+    }
+}
+
+static void adapters_tell_failures(void **state) {
+    (void)state;
+    open_api(family_hermes);
+    engine.text = "some text";
+    engine.step = 2;
+    engine.reason = STATOR_REASON_FAILED;
+    for (size_t i = 0; i < ADAPTERS; i++) {
+        struct http_exchange x;
+        fake_start(&x, adapters[i].path, adapters[i].body);
+        play(&x);
+        assert_int_equal(x.status, 200);
+        assert_non_null(strstr(x.text, adapters[i].fails));
+        assert_non_null(strstr(x.text, "the device is lost"));
+        assert_null(strstr(x.text, adapters[i].ends));
+        free(x.text);
+    }
+}
+
+/* Wherever memory ends within an answer, it is complete, or the client is told. */
+static void adapters_without_memory(void **state) {
+    (void)state;
+    static char text[24000];
+    static void *held[POOL / 2048];
+    size_t n = (size_t)snprintf(text, sizeof text,
+                                "<think>hm</think>yes<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"");
+    while (n < 20000)
+        text[n++] = 'x';
+    snprintf(text + n, sizeof text - n, "\"}}</tool_call>");
+    open_api(family_hermes);
+    engine.text = text;
+    engine.step = 500;
+    engine.reason = STATOR_REASON_EOS;
+    uint32_t complete = 0, told = 0;
+    for (size_t i = 0; i < 2 * ADAPTERS; i++)
+        for (size_t room = 4; room < 400; room += 3) {
+            const struct adapter *a = &adapters[i / 2];
+            struct http_exchange x;
+            size_t n_held = 0;
+            while (n_held < sizeof held / sizeof held[0] && (held[n_held] = edge_pool_alloc(1500)) != NULL)
+                n_held++;
+            for (size_t k = 0; k < room && n_held > 0; k++)
+                edge_pool_free(held[--n_held]);
+            fake_start(&x, a->path, i % 2 == 0 ? a->body : a->whole);
+            play(&x);
+            const bool ends = x.status == 200 && (i % 2 != 0 || strstr(x.text, a->ends) != NULL);
+            complete += ends;
+            told += !ends;
+            assert_true(ends || x.status == 503 || strstr(x.text, "no room") != NULL);
+            free(x.text);
+            while (n_held > 0)
+                edge_pool_free(held[--n_held]);
+        }
+    assert_true(complete > 0 && told > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_in_tokens_of_any_size),
@@ -451,6 +560,9 @@ int main(void) {
         cmocka_unit_test(tokens_have_one_name),
         cmocka_unit_test(failures_are_told),
         cmocka_unit_test(a_stream_says_what_it_waits_for),
+        cmocka_unit_test(adapters_say_that_they_live),
+        cmocka_unit_test(adapters_tell_failures),
+        cmocka_unit_test(adapters_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
