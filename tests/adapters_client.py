@@ -253,9 +253,39 @@ def test_responses_history(s):
     got = s.post("/v1/responses", **{**RESPONSES_CALL, "input": items}).json()
     before = answer["usage"]["input_tokens"]
     check(got["usage"]["input_tokens_details"]["cached_tokens"] >= before // 32 * 32, str(got["usage"]))
+    # Clients that refer to items, and those that keep of reasoning what is sealed.
+    whole = got["usage"]["input_tokens"]
+    references = [{"type": "item_reference", "id": item["id"]} for item in answer["output"]]
+    for stream in (False, True):
+        r = s.post("/v1/responses", **{**RESPONSES_CALL, "input": items[:1] + references + items[4:], "stream": stream})
+        usage = events_of(r)[-1]["response"]["usage"] if stream else r.json()["usage"]
+        check(usage["input_tokens"] == whole and usage["input_tokens_details"]["cached_tokens"] >= whole // 32 * 32 - 32, str(usage))
+    sealed = s.post("/v1/responses", **{**RESPONSES_CALL, "include": ["reasoning.encrypted_content"]}).json()["output"][0]
+    check(sealed["encrypted_content"] == "stator:Let me see.", str(sealed))
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": sealed["encrypted_content"]}
+    got = s.post("/v1/responses", **{**RESPONSES_CALL, "input": items[:1] + [sealed] + items[2:]}).json()
+    check(got["usage"]["input_tokens"] == whole, str(got["usage"]))
     r = s.ask("/v1/responses", {"input": "x", "previous_response_id": "resp_1"})
     error = r.json()["error"]
     check(r.status == 400 and error["param"] == "previous_response_id" and error["type"] == "invalid_request_error", str(error))
+
+
+def test_chat_arguments(s):
+    """A call comes back with other blanks, another order and numbers as JavaScript has them: the prompt is as the model wrote it."""
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}]
+    user = {"role": "user", "content": "Hi"}
+
+    def prompt(call, arguments):
+        call = {**call, "function": {"name": "weather", "arguments": arguments}}
+        messages = [user, {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "x", "content": "sunny"}]
+        return s.post("/apply-template", messages=messages, tools=tools).json()["prompt"]
+    call = s.post("/v1/chat/completions", messages=[user], tools=tools).json()["choices"][0]["message"]["tool_calls"][0]
+    want = prompt(call, call["function"]["arguments"])
+    check(ARGUMENTS in want, want)
+    again = '{"n":12345678901234567000,"city":"Rome"}'
+    check(prompt(call, again) == want, prompt(call, again))
+    check(prompt({**call, "id": "call_other"}, again) != want, "a call that nobody made is taken for another")
+    check('"Oslo"' in prompt(call, '{"n":1,"city":"Oslo"}'), "what the client changed is lost")
 
 
 def ask_raw(s, path, body, headers):

@@ -68,9 +68,8 @@ bool json_is_utf8(const char *value, size_t n) {
     return true;
 }
 
-static void put_quoted(struct json *j, const char *value, size_t n) {
+static void put_escaped(struct json *j, const char *value, size_t n) {
     const unsigned char *s = (const unsigned char *)value;
-    put_text(j, "\"");
     for (size_t i = 0; i < n;) {
         size_t len = utf8_length(s + i, n - i);
         char escape[8];
@@ -96,6 +95,11 @@ static void put_quoted(struct json *j, const char *value, size_t n) {
         }
         i += len;
     }
+}
+
+static void put_quoted(struct json *j, const char *value, size_t n) {
+    put_text(j, "\"");
+    put_escaped(j, value, n);
     put_text(j, "\"");
 }
 
@@ -143,6 +147,15 @@ void json_close(struct json *j) {
 void json_put_string_n(struct json *j, const char *name, const char *value, size_t n) {
     begin_value(j, name);
     put_quoted(j, value, n);
+}
+
+void json_put_joined(struct json *j, const char *name, const char *first, size_t n_first, const char *second,
+                     size_t n_second) {
+    begin_value(j, name);
+    put_text(j, "\"");
+    put_escaped(j, first, n_first);
+    put_escaped(j, second, n_second);
+    put_text(j, "\"");
 }
 
 void json_put_string(struct json *j, const char *name, const char *value) {

@@ -38,6 +38,9 @@ void json_open_array(struct json *j, const char *name);
 void json_close(struct json *j); /* the innermost object or array */
 void json_put_string(struct json *j, const char *name, const char *value);
 void json_put_string_n(struct json *j, const char *name, const char *value, size_t n);
+/* Two texts behind each other as one string. */
+void json_put_joined(struct json *j, const char *name, const char *first, size_t n_first, const char *second,
+                     size_t n_second);
 /* What a string may have without being repaired. */
 bool json_is_utf8(const char *value, size_t n);
 void json_put_u64(struct json *j, const char *name, uint64_t v);

@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-#define BASE       (3u << 20) /* the stacks of two threads (1 MiB each), libevent, answers about the server */
+/* The stacks of two threads (1 MiB each), texts of answers that are kept (1 MiB), libevent, answers about the
+ * server. */
+#define BASE       (4u << 20)
 #define CONNECTION 24576      /* a request's head (16 KiB) and the rest of a connection */
 #define JOB        98304      /* of a request that runs or waits: 64 KiB of its stream, its own state */
 #define BODIES     8          /* the room for bodies and what becomes of them, in longest bodies */

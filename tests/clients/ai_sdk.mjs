@@ -9,7 +9,8 @@ import { same, run } from "./check.mjs";
 const baseURL = `http://127.0.0.1:${process.argv[2]}/v1`;
 const openai = createOpenAI({ baseURL, apiKey: "none" });
 const models = {
-  responses: openai("any"),
+  responses: openai("any"), // refers to items in its second step
+  stateless: openai("any"), // with store: false it sends them
   chat: openai.chat("any"),
   compatible: createOpenAICompatible({ name: "stator", baseURL })("any"),
   anthropic: createAnthropic({ baseURL, apiKey: "none" })("any"),
@@ -26,7 +27,7 @@ await run(async () => {
         return "sunny";
       },
     });
-    const ask = { model, prompt: "Hi", tools: { weather }, stopWhen: stepCountIs(2), maxRetries: 0, providerOptions: { openai: { store: false } } };
+    const ask = { model, prompt: "Hi", tools: { weather }, stopWhen: stepCountIs(2), maxRetries: 0, providerOptions: { openai: { store: name !== "stateless" } } };
     const whole = await generateText(ask);
     same([whole.text, whole.steps.length, cities], ["I will look.", 2, ["Rome", "Rome"]], name);
     // The provider for Responses knows summaries alone, the one for OpenAI's chats no reasoning.

@@ -37,6 +37,7 @@ test_responses_calls() {
     call
     client responses_call
     client responses_history
+    client chat_arguments
     grep -q 'ignored fields: tools.web_search$' "$tmp/serve.err" || fail "no log line names the tool that was dropped"
     ends
 }

@@ -6,6 +6,10 @@
 #include "server/http/http.h"
 #include "server/openai/api_jobs.h"
 
+/* encrypted_content of an item of reasoning: its text behind this mark. Clients that keep nothing else of
+ * reasoning (Codex, ai) send it back. */
+#define RESPONSES_MARK "stator:"
+
 /* The route; context: struct api. */
 http_function responses_create;
 

@@ -80,6 +80,9 @@ static void put_item(struct json *j, const char *name, const struct api_choice *
     if (!empty)
         put_part(j, NULL, part->kind, adapter_text(c, part), part->n);
     json_close(j);
+    if (reasoning && c->job->returns_reasoning && !empty)
+        json_put_joined(j, "encrypted_content", RESPONSES_MARK, sizeof RESPONSES_MARK - 1,
+                        adapter_text(c, part), part->n);
     json_close(j);
 }
 
@@ -174,8 +177,34 @@ static void build_whole(struct json *j, const void *of) {
     put_response(j, NULL, &job->choices[0], status_of(&job->choices[0]), NULL);
 }
 
+struct numbered {
+    const struct api_choice *c;
+    uint32_t i;
+};
+
+static void build_kept(struct json *j, const void *of) {
+    const struct numbered *item = of;
+    const struct api_part part = api_jobs_part(item->c, item->i);
+    put_item(j, NULL, item->c, item->i, &part, completed, false);
+}
+
+/* The items can be referred to: `ai` does so by default. */
+static void keep_items(const struct api_choice *c) {
+    struct api_text text = {0};
+    for (uint32_t i = 0; i < c->parts.n / sizeof(struct api_part); i++) {
+        char id[48];
+        text.n = 0;
+        api_text_json(&text, build_kept, &(struct numbered){c, i});
+        adapter_id(c, kinds[api_jobs_part(c, i).kind].id, i, id);
+        if (!text.failed)
+            kept_put(&c->job->api->kept, id, text.p, text.n);
+    }
+    api_text_free(&text);
+}
+
 static void tell_whole(struct api_text *out, struct api_job_state *job) {
     api_text_json(out, build_whole, job);
+    keep_items(&job->choices[0]);
 }
 
 /* --- events */
@@ -317,6 +346,7 @@ static void tell(struct api_text *out, struct api_choice *c, enum api_piece piec
         return;
     case API_PIECE_END:
         close_item(out, c, status_of(c));
+        keep_items(c);
         tell_response(out, c, status_of(c) == incomplete ? "response.incomplete" : "response.completed",
                       status_of(c), NULL);
         return;

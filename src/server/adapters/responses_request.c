@@ -108,10 +108,19 @@ static bool read_output(struct adapter_chat *c, const char *param, const json_t 
     return read_parts(c, at, output, parts);
 }
 
-/* Its text, or where there is none its summary. */
+/* Its text, or where there is none what this server gave as encrypted_content, or the summary. */
 static bool read_reasoning(struct adapter_chat *c, const char *param, const json_t *item) {
     json_t *parts = json_object_get(item, "content");
+    const char *sealed = text_of(item, "encrypted_content");
+    const size_t mark = sizeof RESPONSES_MARK - 1;
     (void)param;
+    if (json_array_size(parts) == 0 && sealed != NULL && strncmp(sealed, RESPONSES_MARK, mark) == 0) {
+        json_t *text = json_stringn(sealed + mark,
+                                    json_string_length(json_object_get(item, "encrypted_content")) - mark);
+        adapter_thought(c, text);
+        json_decref(text);
+        return true;
+    }
     if (json_array_size(parts) == 0)
         parts = json_object_get(item, "summary");
     for (size_t i = 0; i < json_array_size(parts); i++) {
@@ -122,11 +131,21 @@ static bool read_reasoning(struct adapter_chat *c, const char *param, const json
     return true;
 }
 
+static bool read_item(struct adapter_chat *c, const char *param, const json_t *item);
+
+/* An item of an earlier response of this server, while it is kept. */
 static bool read_reference(struct adapter_chat *c, const char *param, const json_t *item) {
-    (void)item;
-    return api_failure_set(
-        c->r->why, 400, param,
-        "%s refers to an item of an earlier response, but nothing is stored here: send the item", param);
+    const char *id = text_of(item, "id");
+    size_t n = 0;
+    json_error_t ignored;
+    const char *text = id != NULL ? kept_get(c->r->model->kept, id, &n) : NULL;
+    json_t *kept = text != NULL ? chat_json_load(text, n, 0, &ignored) : NULL;
+    if (kept == NULL)
+        return api_failure_set(c->r->why, 400, param,
+                               "%s refers to an item that is not kept here, or no more: send the item itself",
+                               param);
+    json_array_append_new(c->parked, kept);
+    return read_item(c, param, kept);
 }
 
 static bool read_item(struct adapter_chat *c, const char *param, const json_t *item) {
@@ -257,12 +276,17 @@ static bool refuse_stored(struct api_reader *r, const json_t *body) {
     return true;
 }
 
-/* What would add to an answer, and is left out. */
-static void note_left_out(struct api_reader *r, const json_t *body) {
+static void note_included(struct api_reader *r, const char *name) {
+    r->out->returns_reasoning = r->out->returns_reasoning || is(name, "reasoning.encrypted_content");
+    if (is(name, "message.output_text.logprobs"))
+        api_request_ignore(r->out->ignored, "include.message.output_text.logprobs");
+}
+
+/* What is to be added to the answer; what is left out is noted. */
+static void read_include(struct api_reader *r, const json_t *body) {
     const json_t *include = json_object_get(body, "include");
     for (size_t i = 0; i < json_array_size(include); i++)
-        if (is(json_string_value(json_array_get(include, i)), "message.output_text.logprobs"))
-            api_request_ignore(r->out->ignored, "include.message.output_text.logprobs");
+        note_included(r, json_string_value(json_array_get(include, i)));
     if (is(text_of(body, "truncation"), "auto"))
         api_request_ignore(r->out->ignored, "truncation");
 }
@@ -291,7 +315,7 @@ const json_t *responses_translate(struct api_reader *r, const json_t *body, json
     adapter_hand_on(&c, body, ours);
     if (adapter_given(most))
         json_object_set(c.body, "max_tokens", most);
-    note_left_out(r, body);
+    read_include(r, body);
     read_choice(&c, json_object_get(body, "tool_choice"));
     return refuse_stored(r, body) && read_input(&c, body) && read_tools(&c, json_object_get(body, "tools")) &&
                    read_text(&c, json_object_get(body, "text")) &&

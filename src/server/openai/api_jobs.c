@@ -57,6 +57,7 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     job->include_usage = r->include_usage;
     job->one_call = r->one_call;
     job->tools = r->tools;
+    job->returns_reasoning = r->returns_reasoning;
     job->stops = r->stops;
     job->type_rows = r->types;
     job->types = (struct chat_types){.rows = r->types.p, .n = r->types.n};
@@ -325,13 +326,12 @@ static void put_call(void *context, const char *name, size_t n) {
     if (c->calls_over)
         return;
     c->n_calls++;
-    if (keeps(c->job)) {
-        const struct api_call call = {
-            .name = c->call_texts.n, .name_length = n, .arguments = c->call_texts.n + n};
+    const struct api_call call = {
+        .name = c->call_texts.n, .name_length = n, .arguments = c->call_texts.n + n};
+    if (keeps(c->job))
         keep_part(c, API_PIECE_CALL, c->n_calls - 1, 0);
-        api_text_put(&c->call_texts, name, n);
-        api_text_put(&c->calls, (const char *)&call, sizeof call);
-    }
+    api_text_put(&c->call_texts, name, n);
+    api_text_put(&c->calls, (const char *)&call, sizeof call);
     c->last = API_PIECE_CALL;
     if (c->job->stream)
         c->job->voice->event(&c->job->out, c, API_PIECE_CALL, name, n);
@@ -343,7 +343,7 @@ static void put_arguments(void *context, const char *p, size_t n) {
         return;
     if (c->job->stream)
         api_text_put(&c->arguments, p, n);
-    if (!keeps(c->job) || c->calls.failed)
+    if (c->calls.failed)
         return;
     char *last = c->calls.p + c->calls.n - sizeof(struct api_call);
     struct api_call call;
@@ -424,6 +424,16 @@ static void complete(struct api_job_state *job) {
     api_text_free(&whole);
 }
 
+/* A history that has them can be rendered as the model wrote it (api_messages.c). */
+static void keep_calls(const struct api_choice *c) {
+    for (uint32_t i = 0; i < c->n_calls; i++) {
+        char id[48];
+        const struct api_call call = api_jobs_call(c, i);
+        api_reply_call_id(c, i, id);
+        kept_put(&c->job->api->kept, id, c->call_texts.p + call.arguments, call.arguments_length);
+    }
+}
+
 static void finish(struct api_choice *c, const stator_event *ev) {
     struct api_job_state *job = c->job;
     if (!c->stopped) {
@@ -434,6 +444,8 @@ static void finish(struct api_choice *c, const stator_event *ev) {
                                                                                          : API_FINISH_STOP;
     if (c->n_calls > 0 && c->finish == API_FINISH_STOP)
         c->finish = API_FINISH_CALLS;
+    if (!api_jobs_lack(c))
+        keep_calls(c);
     if (job->stream)
         job->voice->event(&job->out, c, API_PIECE_END, NULL, 0);
     job->n_done++;

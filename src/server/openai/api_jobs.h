@@ -88,9 +88,9 @@ struct api_choice {
     enum api_piece last;                /* piece that came */
     uint32_t n_reasoning;               /* tokens of reasoning */
     struct api_text content, reasoning; /* of answers that are kept (whole ones, voice->keeps), */
-    struct api_text calls;              /* and their struct api_call, */
-    struct api_text call_texts;         /* whose texts these are, */
     struct api_text parts;              /* and struct api_part of all */
+    struct api_text calls;              /* struct api_call, */
+    struct api_text call_texts;         /* whose texts these are */
     uint32_t n_items;                   /* for the voice: items that were told, */
     enum api_piece open;                /* and what the last of them is while it is not closed */
     stator_event end;
@@ -106,7 +106,7 @@ struct api_job_state {
     const char *path;
     char id[48];
     time_t created;
-    bool stream, include_usage, one_call, thinks, tools;
+    bool stream, include_usage, one_call, thinks, tools, returns_reasoning;
     bool begun;    /* http_stream_begin was called */
     bool complete; /* all of the answer is in out */
     bool held;
@@ -131,7 +131,8 @@ struct api {
     struct api_model model;
     char *file; /* the template of the config, if it names one */
     struct api_tokens tokens;
-    int32_t *ids; /* room for a prompt: context */
+    struct kept kept; /* arguments of calls; and what adapters keep */
+    int32_t *ids;     /* room for a prompt: context */
     struct api_job_state *first, *last;
     struct api_renderer *renderer; /* NULL: the model has no template */
     struct api_choice *buckets[API_BUCKETS];

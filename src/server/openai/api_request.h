@@ -7,6 +7,7 @@
 #ifndef STATOR_SERVER_API_REQUEST_H
 #define STATOR_SERVER_API_REQUEST_H
 
+#include "server/kept/kept.h"
 #include "server/openai/api_stop.h"
 #include "chat/chat_form.h"
 #include "stator.h"
@@ -39,6 +40,7 @@ struct api_model {
     bool strict_model;           /* other names of the model are refused */
     const char *alias;           /* further names, separated by commas; NULL: none */
     size_t idle;                 /* bytes that a template can have while nobody else is served */
+    const struct kept *kept;     /* texts of earlier answers by id; NULL: none */
     const atomic_int *stop;      /* not 0 once the process is asked to end */
 };
 
@@ -55,7 +57,8 @@ __attribute__((format(printf, 4, 5))) bool api_failure_set(struct api_failure *w
 struct api_request {
     enum api_endpoint endpoint;
     bool stream, include_usage, echo, ignore_eos, one_call;
-    bool tools; /* calls are looked for in the answer */
+    bool tools;             /* calls are looked for in the answer */
+    bool returns_reasoning; /* Responses: reasoning also as encrypted_content, for clients that keep that */
     bool logprobs;
     uint32_t top_logprobs;
     uint32_t n;

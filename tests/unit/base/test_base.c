@@ -95,11 +95,12 @@ static void json_text(void **state) {
     json_put_float(&j, NULL, NAN);
     json_put_bool(&j, NULL, true);
     json_close(&j);
+    json_put_joined(&j, "d", "x\"", 2, "\xC3\xA9", 2);
     json_put_raw(&j, "c", "{\"d\": 1e400}", 12);
     json_close(&j);
     assert_true(json_end(&j));
     assert_string_equal(out, "{\"a\":\"x\\\"\\n\\u0001\xEF\xBF\xBD\xC3\xA9\",\"b\":[18446744073709551615,-3,"
-                             "0.1,null,0.1,-1.1754944e-38,null,true],\"c\":{\"d\": 1e400}}");
+                             "0.1,null,0.1,-1.1754944e-38,null,true],\"d\":\"x\\\"\xC3\xA9\",\"c\":{\"d\": 1e400}}");
     size_t whole = j.length;
     json_to_buffer(&j, out, 4, false);
     json_open_array(&j, NULL);

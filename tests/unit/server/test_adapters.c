@@ -219,7 +219,7 @@ static const struct refused responses_refused[] = {
      "\"input_image\""},
     {"{\"input\":[{\"type\":\"function_call\",\"name\":\"f\"}]}", "input[0]", "arguments"},
     {"{\"input\":[{\"type\":\"function_call_output\",\"call_id\":\"c\"}]}", "input[0].output", "missing"},
-    {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}", "input[0]", "nothing is stored"},
+    {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}", "input[0]", "not kept here"},
     {"{\"input\":\"x\",\"previous_response_id\":\"resp_1\"}", "previous_response_id",
      "no response is stored"},
     {"{\"input\":\"x\",\"conversation\":\"c\"}", "conversation", "no conversation is stored"},
@@ -305,6 +305,38 @@ static void check_memory_ends(const char *body, api_translate *translate) {
     assert_int_equal(used(), before);
 }
 
+/* What was kept of earlier answers: arguments as the model wrote them, and items that are referred to. */
+static void what_was_kept_counts(void **state) {
+    (void)state;
+    static const char written[] = "{\"b\": 12345678901234567890, \"a\": [1.0, \"x\"]}";
+    static const char item[] =
+        "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\","
+        "\"text\":\"so\"}]}";
+    static const struct same same = {
+        "{\"input\":[{\"role\":\"user\",\"content\":\"hi\"},{\"type\":\"reasoning\",\"summary\":[],"
+        "\"encrypted_content\":\"stator:hm\"},{\"type\":\"item_reference\",\"id\":\"msg_1\"},"
+        "{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"f\",\"arguments\":\"{\\\"a\\\":[1,"
+        "\\\"x\\\"],"
+        "\\\"b\\\":12345678901234567000}\"},"
+        "{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"f\",\"arguments\":\"{\\\"a\\\":2}\"}]}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},"
+        "{\"role\":\"assistant\",\"reasoning_content\":\"hm\",\"content\":\"so\",\"tool_calls\":["
+        "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":"
+        "\"{\\\"b\\\": 12345678901234567890, \\\"a\\\": [1.0, \\\"x\\\"]}\"}},"
+        "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":2}\"}}]"
+        "}]}",
+        ""};
+    static struct kept kept;
+    assert_true(kept_open(&kept, 4096));
+    kept_put(&kept, "c1", written, sizeof written - 1);
+    kept_put(&kept, "msg_1", item, sizeof item - 1);
+    const size_t before = used();
+    model.kept = &kept;
+    check_same(&same, responses_translate);
+    model.kept = NULL;
+    assert_int_equal(used(), before);
+}
+
 /* Wherever memory ends, the client is told, and nothing is left behind. */
 static void memory_ends(void **state) {
     (void)state;
@@ -317,6 +349,7 @@ int main(void) {
         cmocka_unit_test(requests_are_those_of_chats),
         cmocka_unit_test(requests_are_refused_by_place),
         cmocka_unit_test(markers_go),
+        cmocka_unit_test(what_was_kept_counts),
         cmocka_unit_test(memory_ends),
     };
     return cmocka_run_group_tests(tests, open_pool, NULL);
