@@ -73,7 +73,7 @@ CL_FIELD = $(word $(1),$(subst :, ,$(2)))
 CL_MODULES := $(foreach r,$(CL_LIST),$(call CL_FIELD,1,$r))
 SPIRV := $(CL_MODULES:%=$(CL_BUILD)/%.spv)
 # The texts of `stator help TOPIC`.
-HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md \
+HELP_TOPICS := memory=src/plan/README.md devices=src/device/README.md intel=src/device/level_zero/README.md agents=src/server/AGENTS.md \
                speed=src/kernels/cpu/README.md hosts=src/device/remote/README.md
 # The files of the web page.
 PAGE_FILES := html=src/server/page/page.html css=src/server/page/page.css js=src/server/page/page.js text=src/server/page/page_text.js \

@@ -1,15 +1,16 @@
 # `stator help TOPIC`: the README files that are carried in the binary.
 . tests/lib.sh
 
-topics='memory:src/plan devices:src/device intel:src/device/level_zero speed:src/kernels/cpu'
+topics='memory:src/plan/README.md devices:src/device/README.md intel:src/device/level_zero/README.md speed:src/kernels/cpu/README.md
+agents:src/server/AGENTS.md'
 
 test_topics_are_the_files() {
     local t
     for t in $topics; do
         expect 0 "$stator" help "${t%%:*}"
         [ ! -s "$tmp/err" ] || fail "help ${t%%:*} wrote to stderr"
-        head -c "$(wc -c <"${t#*:}/README.md")" "$tmp/out" | cmp -s - "${t#*:}/README.md" ||
-            fail "help ${t%%:*} is not ${t#*:}/README.md"
+        head -c "$(wc -c <"${t#*:}")" "$tmp/out" | cmp -s - "${t#*:}" ||
+            fail "help ${t%%:*} is not ${t#*:}"
     done
 }
 
@@ -20,7 +21,7 @@ test_topics_are_listed() {
     printed '^topics of'
     printed '^  config   +Every key of a config file'
     for t in $topics; do
-        grep -qF "$(printf '  %-12s%s' "${t%%:*}" "$(sed -n '1s/^# //p' "${t#*:}/README.md")")" "$tmp/out" ||
+        grep -qF "$(printf '  %-12s%s' "${t%%:*}" "$(sed -n '1s/^# //p' "${t#*:}")")" "$tmp/out" ||
             fail "stator help does not list ${t%%:*} with its title"
     done
 }
@@ -68,7 +69,7 @@ test_unknown_topic() {
 test_lines_fit_a_terminal() {
     local t long
     for t in $topics; do
-        long=$(awk 'length > 110 { print FILENAME ":" FNR ": " length " columns" }' "${t#*:}/README.md")
+        long=$(awk 'length > 110 { print FILENAME ":" FNR ": " length " columns" }' "${t#*:}")
         [ -z "$long" ] || fail "$long"
     done
 }
