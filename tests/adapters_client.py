@@ -288,6 +288,22 @@ def test_chat_arguments(s):
     check('"Oslo"' in prompt(call, '{"n":1,"city":"Oslo"}'), "what the client changed is lost")
 
 
+def test_budget(s, message):
+    """Reasoning of at most so many tokens: the message and the closing tag come then, and the answer goes on."""
+    ask = dict(CALL, messages=[{"role": "user", "content": "Hi"}])
+    for tokens, thought in ((1, "Let me" + message), (0, message.strip()), (50, "Let me see."), (-1, "Let me see.")):
+        chat = s.post("/v1/chat/completions", messages=ask["messages"], reasoning_budget_tokens=tokens).json()["choices"][0]["message"]
+        check((chat["reasoning_content"], chat["content"][:12]) == (thought, "I will look."), "%d: %s" % (tokens, chat))
+        if tokens > 0:
+            got = s.post("/v1/messages", **ask, thinking={"type": "enabled", "budget_tokens": tokens}).json()
+            check(got["content"][0]["thinking"] == thought, "%d: %s" % (tokens, got))
+    # Where the request says nothing, the config does.
+    got = s.post("/v1/messages", **ask).json()
+    check(got["content"][0]["thinking"] == "Let me" + message, str(got))
+    r = s.ask("/v1/chat/completions", {"messages": ask["messages"], "reasoning_budget_tokens": -2})
+    check(r.status == 400 and r.json()["error"]["param"] == "reasoning_budget_tokens", str(r.body))
+
+
 def ask_raw(s, path, body, headers):
     connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=PATIENCE)
     try:

@@ -1,7 +1,9 @@
 """Writes models that answer with a given text, whatever the prompt is, so that a test can drive `stator serve` through any answer.
 
 One layer without effect: the output maps each token to the next one of the text. A token that occurs once stands for each piece,
-so a piece may be any text. Usage: script_model.py OUT TEMPLATE-FILE PIECE...; a PIECE that is <|..|> is a control token."""
+so a piece may be any text. Usage: script_model.py OUT TEMPLATE-FILE PIECE...; a PIECE that is <|..|> is a control
+token, <..> a token that a tokenizer finds in any text."""
+import re
 import struct
 import sys
 
@@ -41,9 +43,9 @@ def vocabulary(pieces):
             script.append(piece.encode()[0])
             continue
         script.append(len(tokens))
-        control = piece.startswith("<|") and piece.endswith("|>")
-        tokens.append(piece if control else "".join(names[b] for b in piece.encode()))
-        kinds.append(3 if control else 1)
+        kind = 3 if re.fullmatch(r"<\|.*\|>", piece) else 4 if re.fullmatch(r"</?\w+>", piece) else 1
+        tokens.append("".join(names[b] for b in piece.encode()) if kind == 1 else piece)
+        kinds.append(kind)
     if len(set(script)) < len(script) or len(set(tokens)) < len(tokens):
         sys.exit("script_model.py: a piece is there twice")
     return tokens + ["qz"], kinds + [1], script

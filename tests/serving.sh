@@ -42,7 +42,7 @@ ends() {
     [ "$rc" = 0 ] || fail "exit $rc after SIGTERM: $(tail -c 600 "$tmp/serve.err" | tr '\n' ' ')"
 }
 
-# script PIECE...: serves a model that answers with these texts and writes calls as Hermes does.
+# script PIECE...: with the settings of the array `more`, serves a model that answers with these texts and writes calls as Hermes does.
 script() {
     cat >"$tmp/template" <<'END'
 {%- if tools %}<|im_start|>system
@@ -60,5 +60,5 @@ script() {
 {% endif %}
 END
     python3 tests/script_model.py "$tmp/script.gguf" "$tmp/template" "$@" || fail "no model"
-    serve "model.path=$tmp/script.gguf" memory.context=1024 memory.sequences=2
+    serve "model.path=$tmp/script.gguf" memory.context=1024 memory.sequences=2 ${more[@]+"${more[@]}"}
 }

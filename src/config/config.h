@@ -21,6 +21,7 @@
 #define CONFIG_MAX_STAGES       8
 #define CONFIG_MAX_FILE         (1024 * 1024) /* bytes of a config file */
 #define CONFIG_CONTEXT_MOST     (1 << 24)     /* tokens */
+#define CONFIG_BUDGET_NONE      UINT64_MAX    /* server.reasoning_budget = "none" */
 #define CONFIG_CHECKPOINTS_AUTO UINT64_MAX    /* server.checkpoints = "auto" */
 #define CONFIG_CONTEXT_AUTO     UINT64_MAX    /* memory.context = "auto": the largest that fits */
 #define CONFIG_MOST_GUESSES     16            /* speculation.tokens */
@@ -78,6 +79,8 @@ enum config_key {
     CONFIG_SERVER_UNKNOWN_FIELDS,
     CONFIG_SERVER_ALIAS,
     CONFIG_SERVER_STRICT_MODEL,
+    CONFIG_SERVER_REASONING_BUDGET,
+    CONFIG_SERVER_REASONING_MESSAGE,
     CONFIG_SERVER_ON_FAULT,
     CONFIG_SERVER_LOG_REQUESTS,
     CONFIG_SERVER_PREFIX_CACHE,
@@ -204,6 +207,8 @@ struct config {
         enum config_unknown unknown_fields;
         char alias[CONFIG_LIST]; /* as text: names separated by commas; empty: none */
         bool strict_model;
+        uint64_t reasoning_budget; /* tokens, or CONFIG_BUDGET_NONE */
+        char reasoning_message[CONFIG_LIST];
         enum config_fault on_fault;
         bool log_requests;
         bool prefix_cache;

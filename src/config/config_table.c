@@ -272,6 +272,16 @@ const struct config_row config_table[CONFIG_KEYS] = {
          .help =
              "true: a request must name the model by its name or one of server.alias, or not at all, else it "
              "gets 404. false: every name means the model that is loaded."},
+    [CONFIG_SERVER_REASONING_BUDGET] =
+        {KEY(server, reasoning_budget), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = CONFIG_CONTEXT_MOST,
+         .words = {{"none", CONFIG_BUDGET_NONE}}, .default_text = "none", .unit = "tokens",
+         .help =
+             "Tokens of reasoning that an answer to a chat may have, where the request does not say it. When "
+             "they are used up, server.reasoning_message and the tag that ends reasoning come next, and the "
+             "model goes on behind them."},
+    [CONFIG_SERVER_REASONING_MESSAGE] =
+        {TEXT(server, reasoning_message), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help = "What reasoning ends with when its budget is used up. It becomes part of the reasoning."},
     [CONFIG_SERVER_ON_FAULT] =
         {KEY(server, on_fault), .kind = CONFIG_KIND_ENUM, .names = {"exit", "stay"}, .default_text = "exit",
          .unit = "",

@@ -107,6 +107,8 @@ stator_status server_settings_read(const struct config *c, struct server_setting
         .clamp_tokens = c->server.max_tokens == CONFIG_BEYOND_CLAMP,
         .refuse_unknown = c->server.unknown_fields == CONFIG_UNKNOWN_REFUSE,
         .strict_model = c->server.strict_model,
+        .limits_reasoning = c->server.reasoning_budget != CONFIG_BUDGET_NONE,
+        .reasoning_budget = (uint32_t)c->server.reasoning_budget,
         .seed = c->sampling.seed,
         .stay_on_fault = c->server.on_fault == CONFIG_FAULT_STAY,
         .deadline_ns = (uint64_t)llround(c->devices.deadline * 1e9),
@@ -117,6 +119,7 @@ stator_status server_settings_read(const struct config *c, struct server_setting
     memcpy(out->cors, c->server.cors, sizeof out->cors);
     memcpy(out->hosts, c->server.hosts, sizeof out->hosts);
     memcpy(out->alias, c->server.alias, sizeof out->alias);
+    memcpy(out->reasoning_message, c->server.reasoning_message, sizeof out->reasoning_message);
     const char *first = out->alias + strspn(out->alias, " ,");
     memcpy(out->name, first, strcspn(first, ","));
     for (size_t n = strlen(out->name); n > 0 && out->name[n - 1] == ' ';)

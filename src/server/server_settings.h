@@ -23,6 +23,9 @@ struct server_settings {
     bool clamp_tokens;           /* server.max_tokens */
     bool refuse_unknown;         /* server.unknown_fields */
     bool strict_model;
+    bool limits_reasoning;
+    uint32_t reasoning_budget; /* where limits_reasoning */
+    char reasoning_message[CONFIG_LIST];
     char alias[CONFIG_LIST]; /* names separated by commas */
     char name[CONFIG_LIST];  /* the first of them; "": the model's own counts */
     uint64_t seed;           /* sampling.seed, CONFIG_SEED_RANDOM too */

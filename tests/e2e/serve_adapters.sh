@@ -49,6 +49,14 @@ test_anthropic_broken_call() {
     ends
 }
 
+test_reasoning_budget() {
+    need_python
+    more=('server.reasoning_budget=1' 'server.reasoning_message= Enough.')
+    call
+    client budget ' Enough.'
+    ends
+}
+
 test_anthropic_errors() {
     need_python
     echo secret >"$tmp/keys"

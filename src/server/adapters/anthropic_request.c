@@ -233,6 +233,13 @@ static bool read_output(struct adapter_chat *c, const json_t *output) {
     return adapter_format(c, "output_config.format", json_object_get(output, "format"));
 }
 
+/* {"type": "enabled", "budget_tokens": ..} */
+static void read_thinking(struct adapter_chat *c, const json_t *thinking) {
+    json_t *budget = json_object_get(thinking, "budget_tokens");
+    if (is(text_of(thinking, "type"), "enabled") && adapter_given(budget))
+        json_object_set(c->body, "reasoning_budget_tokens", budget);
+}
+
 const json_t *anthropic_translate(struct api_reader *r, const json_t *body, json_t *kept) {
     static const char *const ours[] = {"messages",       "system",        "tools",         "tool_choice",
                                        "stop_sequences", "output_config", "output_format", NULL};
@@ -240,6 +247,7 @@ const json_t *anthropic_translate(struct api_reader *r, const json_t *body, json
     struct adapter_chat c;
     adapter_begin(&c, r, kept);
     adapter_hand_on(&c, body, ours);
+    read_thinking(&c, json_object_get(body, "thinking"));
     if (adapter_given(stop)) {
         if (!json_is_array(stop))
             return adapter_wrong(r, "stop_sequences", stop, "an array of texts"), NULL;

@@ -107,6 +107,16 @@ static bool read_window(struct api_reader *r, const struct field *f, const json_
     return true;
 }
 
+/* Tokens of reasoning; -1: as many as the model likes. */
+static bool read_budget(struct api_reader *r, const struct field *f, const json_t *v) {
+    json_int_t i = 0;
+    const bool none = read_whole(v, &i) && i == -1;
+    if (!none && !read_u32(r, f, v))
+        return false;
+    r->out->limits_reasoning = !none;
+    return true;
+}
+
 /* The engine has llama.cpp's default ones. */
 static bool read_breakers(struct api_reader *r, const struct field *f, const json_t *v) {
     static const char breakers[] = "\n:\"*";
@@ -442,6 +452,11 @@ static const struct field fields[] = {
      .key = CONFIG_SAMPLING_REPEAT_PENALTY,
      .has = STATOR_HAS_REPEAT_PENALTY},
     {.name = "repeat_last_n", .where = BOTH, .read = read_ignored}, /* check_repeat_last looks at it */
+    {.name = "reasoning_budget_tokens",
+     .where = API_CHAT,
+     .read = read_budget,
+     AT(reasoning_budget),
+     .max = INT32_MAX},
     {.name = "dry_sequence_breakers", .where = BOTH, .read = read_breakers},
     {.name = "stop", .where = BOTH, .read = read_stop},
     {.name = "stop_token_ids", .where = BOTH, .read = read_stop_ids},

@@ -10,6 +10,7 @@
 
 #include "server/openai/api.h"
 #include "server/openai/api_answer.h"
+#include "server/openai/api_budget.h"
 #include "server/openai/api_render.h"
 #include "server/openai/api_request.h"
 #include "server/http/http.h"
@@ -131,8 +132,9 @@ struct api {
     struct api_model model;
     char *file; /* the template of the config, if it names one */
     struct api_tokens tokens;
-    struct kept kept; /* arguments of calls; and what adapters keep */
-    int32_t *ids;     /* room for a prompt: context */
+    struct api_budget budget; /* of reasoning */
+    struct kept kept;         /* arguments of calls; and what adapters keep */
+    int32_t *ids;             /* room for a prompt: context */
     struct api_job_state *first, *last;
     struct api_renderer *renderer; /* NULL: the model has no template */
     struct api_choice *buckets[API_BUCKETS];

@@ -59,6 +59,8 @@ static stator_status read_model(struct api *api, stator_error *e) {
                             .clamp_tokens = api->server->settings.clamp_tokens,
                             .refuse_unknown = api->server->settings.refuse_unknown,
                             .strict_model = api->server->settings.strict_model,
+                            .limits_reasoning = api->server->settings.limits_reasoning,
+                            .reasoning_budget = api->server->settings.reasoning_budget,
                             .alias = api->server->settings.alias};
     if (t.file[0] != '\0')
         st = read_file(api, t.file, e);
@@ -93,6 +95,8 @@ stator_status api_open(struct server *s, stator_error *e) {
     stator_status st = read_model(api, e);
     if (st == STATOR_OK)
         st = api_token_open(&api->tokens, s->engine, &api->model.form, e);
+    if (st == STATOR_OK)
+        st = api_budget_open(&api->budget, s->engine, &api->model.form, s->settings.reasoning_message, e);
     if (st == STATOR_OK && api->model.source != NULL)
         st = api_render_open(api, e);
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);

@@ -153,7 +153,10 @@ static bool build_messages(void *context, const json_t *body, json_t *kept) {
 
 static bool read(enum api_endpoint endpoint, api_translate *translate, const char *body, size_t n,
                  const struct api_model *model, struct api_request *out, struct api_failure *why) {
-    *out = (struct api_request){.endpoint = endpoint, .n = 1};
+    *out = (struct api_request){.endpoint = endpoint,
+                                .n = 1,
+                                .limits_reasoning = model->limits_reasoning,
+                                .reasoning_budget = model->reasoning_budget};
     *why = (struct api_failure){0};
     if (endpoint != API_COMPLETION && model->source == NULL)
         return api_failure_set(

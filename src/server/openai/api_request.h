@@ -37,11 +37,13 @@ struct api_model {
     uint32_t default_max_tokens; /* 0: all that there is room for */
     bool clamp_tokens;           /* max_tokens beyond the room is cut, not refused */
     bool refuse_unknown;         /* members of a body that are not known are refused */
-    bool strict_model;           /* other names of the model are refused */
-    const char *alias;           /* further names, separated by commas; NULL: none */
-    size_t idle;                 /* bytes that a template can have while nobody else is served */
-    const struct kept *kept;     /* texts of earlier answers by id; NULL: none */
-    const atomic_int *stop;      /* not 0 once the process is asked to end */
+    bool limits_reasoning;       /* to reasoning_budget tokens, where a request does not say it */
+    uint32_t reasoning_budget;
+    bool strict_model;       /* other names of the model are refused */
+    const char *alias;       /* further names, separated by commas; NULL: none */
+    size_t idle;             /* bytes that a template can have while nobody else is served */
+    const struct kept *kept; /* texts of earlier answers by id; NULL: none */
+    const atomic_int *stop;  /* not 0 once the process is asked to end */
 };
 
 /* Why a request is refused. */
@@ -59,6 +61,8 @@ struct api_request {
     bool stream, include_usage, echo, ignore_eos, one_call;
     bool tools;             /* calls are looked for in the answer */
     bool returns_reasoning; /* Responses: reasoning also as encrypted_content, for clients that keep that */
+    bool limits_reasoning;  /* to reasoning_budget tokens */
+    uint32_t reasoning_budget;
     bool logprobs;
     uint32_t top_logprobs;
     uint32_t n;

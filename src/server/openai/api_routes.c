@@ -66,6 +66,9 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
                         .sampling = r->sampling};
     uint64_t id = 0;
     stator_error e = {0};
+    stator_budget budget;
+    if (r->limits_reasoning && api_budget_of(&api->budget, r->reasoning_budget, c->job->thinks, &budget))
+        q.sampling.budget = &budget;
     set_seed(api, c->job, &q.sampling, c->index % r->n);
     stator_status st = stator_submit(api->engine, &q, &id, &e);
     if (st == STATOR_OK) {

@@ -95,6 +95,8 @@ static const struct same anthropic_same[] = {
      "tools.computer_20250124"},
     {"{\"output_config\":{\"effort\":\"low\"},\"context_management\":{\"edits\":[]}," USER "}",
      "{\"reasoning_effort\":\"low\"," USER "}", "context_management"},
+    {"{\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":5}," USER "}",
+     "{\"reasoning_budget_tokens\":5," USER "}", "thinking"},
 };
 
 static const struct same responses_same[] = {
@@ -169,6 +171,8 @@ static void check_same(const struct same *s, api_translate *translate) {
     assert_int_equal(got.one_call, want.one_call);
     assert_int_equal(got.stream, want.stream);
     assert_int_equal(got.max_tokens, want.max_tokens);
+    assert_int_equal(got.limits_reasoning, want.limits_reasoning);
+    assert_int_equal(got.reasoning_budget, want.reasoning_budget);
     assert_int_equal(got.sampling.has, want.sampling.has);
     api_request_free(&got);
     api_request_free(&want);

@@ -88,6 +88,8 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"stop_token_ids\": [1000]", 400, "stop_token_ids", "from 0 to 999"},
     {API_CHAT, "\"stop_token_ids\": 7", 400, "stop_token_ids", "an array"},
     {API_CHAT, "\"top_k\": -2", 400, "top_k", "from 0"},
+    {API_CHAT, "\"reasoning_budget_tokens\": -2", 400, "reasoning_budget_tokens", "from 0"},
+    {API_COMPLETION, "\"reasoning_budget_tokens\": 2", 400, "reasoning_budget_tokens", "not known"},
     {API_CHAT, "\"n_probs\": 3", 400, "n_probs", "logprobs"},
     {API_CHAT, "\"guided_regex\": \"a\"", 400, "guided_regex", "grammar"},
     {API_CHAT, "\"tfs_z\": 0.5", 400, "tfs_z", "no such sampler"},
