@@ -380,17 +380,28 @@ static stator_status idle(struct stator *s, stator_error *e) {
     return st;
 }
 
+enum loop_next loop_round(struct stator *s) {
+    take_commands(s);
+    drop_ended(s);
+    admit_waiting(s);
+    stator_error e = {0};
+    stator_status rc = STATOR_OK;
+    const bool moved = !s->broken && work(s, &e, &rc);
+    if (rc != STATOR_OK)
+        fail_all(s, &e);
+    if (rc != STATOR_OK || moved)
+        return LOOP_AGAIN;
+    return !s->broken && pipeline_works(s) ? LOOP_DEVICES : LOOP_COMMANDS;
+}
+
 void loop_run(struct stator *s) {
     while (!stopping(s)) {
-        take_commands(s);
-        drop_ended(s);
-        admit_waiting(s);
+        const enum loop_next next = loop_round(s);
         stator_error e = {0};
         stator_status rc = STATOR_OK;
-        bool moved = !s->broken && work(s, &e, &rc);
-        if (rc == STATOR_OK && !moved && !stopping(s) && !s->broken && pipeline_works(s))
+        if (next == LOOP_DEVICES && !stopping(s))
             rc = pipeline_wait(s, &e);
-        else if (rc == STATOR_OK && !moved && !stopping(s))
+        else if (next == LOOP_COMMANDS && !stopping(s))
             rc = idle(s, &e);
         if (rc != STATOR_OK)
             fail_all(s, &e);

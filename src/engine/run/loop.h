@@ -7,4 +7,9 @@
 /* Until s->stop; no device works any more when it returns. */
 void loop_run(struct stator *s);
 
+/* What the engine's thread waits for after a round that changed nothing. */
+enum loop_next { LOOP_AGAIN, LOOP_DEVICES, LOOP_COMMANDS };
+/* One round of loop_run, which never waits. Tests without threads call it themselves. */
+enum loop_next loop_round(struct stator *s);
+
 #endif
