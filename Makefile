@@ -327,6 +327,15 @@ check-soak: ## random requests of several threads for SOAK_SECONDS (600), under 
 .PHONY: soak
 soak: $(BUILD)/tests/test_soak
 	ZE_ENABLE_ALT_DRIVERS=none STATOR_SOAK_SECONDS=$(SOAK_SECONDS) $<
+.PHONY: sim
+SEED ?= 1
+STEPS ?= 1000000
+sim: $(BUILD)/tests/test_sim ## the simulator (tests/sim) from SEED (1) on, until it has played STEPS (1000000) turns
+	STATOR_SIM_SEED=$(SEED) STATOR_SIM_STEPS=$(STEPS) $<
+.PHONY: sim-mutations
+sim-mutations: $(BUILD)/tests/test_sim ## faults in copies of the engine's files, each of which the simulator must find
+	tests/sim/mutate $(BUILD)
+$(BUILD)/tests/test_sim: TEST_LDFLAGS += -Wl,--wrap=ring_wake,--wrap=ring_push
 .PHONY: print-build print-cl-flags stator-only
 print-build:
 	@echo $(BUILD)

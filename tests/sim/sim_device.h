@@ -1,0 +1,544 @@
+/* Simulated devices ("sim:0" ..) on one thread and virtual time, in place of device_list.c and clock.c. Their
+ * blocks hold the hashes of sim_text.h. A step takes as long as the seed says; its work is done, all at once,
+ * when it ends.
+ *
+ * A step is compared with the text that its sequence has by the naive model, so a wrong, stale or foreign
+ * block is noticed in the step that reads it, and a block that was not cleared in the step that begins to
+ * write it. Blocks hold garbage at first. Watched too: a descriptor does not change while its step is under
+ * way, and the order of submissions. */
+#ifndef STATOR_TESTS_SIM_DEVICE_H
+#define STATOR_TESTS_SIM_DEVICE_H
+
+#include "sim_text.h"
+
+#include "base/clock.h"
+#include "device/device.h"
+
+enum { SIM_TOKENS = KV_LAYOUT_BLOCK, SIM_BATCH = 512, SIM_SEQUENCES = 8 };
+
+enum sim_fault { SIM_NONE, SIM_SUBMIT, SIM_LOST, SIM_HANG };
+
+struct sim_cell {
+    uint64_t row; /* 0: cleared */
+    uint64_t id;  /* request that wrote it */
+    bool guessed;
+};
+
+enum sim_slot_state { SIM_FREE, SIM_QUEUED, SIM_ENDED };
+
+struct sim_device {
+    struct device device; /* first */
+    struct device_model model;
+    struct device_facts facts;
+    struct device_pinned at;
+    uint8_t *pinned;
+    struct sim_device *next;
+    uint32_t index;
+    uint64_t bytes; /* of slices */
+    struct sim_cell *cells[GRAPH_MAX_CACHES];
+    uint32_t submits, steps, bodies;
+    bool lost;
+    enum sim_slot_state state[2];
+    uint64_t ends_ns[2], ended_ns;
+    char descriptor[2][HASH_TEXT];
+    uint64_t ids[2][SIM_SEQUENCES]; /* whose the chunks are */
+    uint64_t carry[2][SIM_BATCH];   /* landing: from the device before */
+    uint64_t value[2][SIM_BATCH];   /* of the step's tokens */
+    int32_t token[2][SIM_BATCH];
+    struct device_counters counters;
+};
+
+/* Of the run. */
+static struct {
+    uint64_t seed, random, round;
+    uint64_t now_ns;
+    uint64_t longest_ns; /* of a step */
+    struct stator *s;
+    struct sim_shape shape;
+    struct sim_device *devices[SIM_DEVICES];
+    /* The text that a request has by the naive model; NULL: there is no such request. */
+    const struct sim_text *(*text_of)(uint64_t id);
+    enum sim_fault fault;
+    uint32_t fault_device, fault_nth;
+    bool faulted;
+    uint64_t steps, tokens;
+} sim;
+
+uint64_t clock_ns(void) {
+    return sim.now_ns;
+}
+
+/* A finding: ends the process, as a failed CHECK does. The handler of SIGABRT tells how to play it again. */
+__attribute__((noreturn, format(printf, 1, 2))) static void sim_fail(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    fprintf(stderr, "sim: ");
+    vfprintf(stderr, format, list);
+    fprintf(stderr, "\n");
+    va_end(list);
+    abort();
+}
+
+static uint64_t sim_below(uint64_t n) {
+    return testing_below(&sim.random, n);
+}
+
+static struct sim_device *sim_self(struct device *d) {
+    return (struct sim_device *)d;
+}
+
+static struct step_header *sim_header(const struct sim_device *f, uint32_t slot) {
+    return (struct step_header *)(void *)(f->pinned + f->at.step[slot]);
+}
+
+static void sim_hash(const struct sim_device *f, uint32_t slot, char out[HASH_TEXT]) {
+    struct hash h;
+    hash_init(&h);
+    hash_bytes(&h, f->pinned + f->at.step[slot], f->model.step_bytes);
+    hash_final(&h, out);
+}
+
+static struct sim_cell *sim_block(const struct sim_device *f, uint32_t cache, uint32_t block) {
+    CHECK(block < f->model.caches[cache].n_blocks);
+    return f->cells[cache] + (size_t)block * SIM_TOKENS;
+}
+
+/* Blocks that the step clears or copies. */
+static void sim_fill(struct sim_device *f, const struct step_header *h) {
+    for (uint32_t c = 0; c < h->n_caches; c++) {
+        const struct step_fill *fill =
+            (const struct step_fill *)(const void *)((const uint8_t *)h + h->cache[c].at_fill);
+        for (uint32_t i = 0; i < h->cache[c].n_fill && sim.shape.cache[c].on[f->index]; i++) {
+            for (uint32_t k = 0; k < h->cache[c].n_fill; k++)
+                if (fill[k].from == fill[i].block || (k != i && fill[k].block == fill[i].block))
+                    sim_fail("device %u, cache %u: block %u is set twice, or set and copied", f->index, c,
+                             fill[i].block);
+            struct sim_cell *to = sim_block(f, c, fill[i].block);
+            if (fill[i].from == STEP_ZEROS)
+                memset(to, 0, SIM_TOKENS * sizeof *to);
+            else
+                memcpy(to, sim_block(f, c, fill[i].from), SIM_TOKENS * sizeof *to);
+        }
+    }
+}
+
+/* A cache as a chunk's sequence sees it. */
+struct sim_look {
+    const struct sim_device *f;
+    uint32_t cache, stride;
+    const uint32_t *table;
+};
+
+static struct sim_look sim_look(const struct sim_device *f, const struct step_header *h, uint32_t cache,
+                                uint32_t slot) {
+    const uint32_t stride = h->cache[cache].table_stride;
+    const uint8_t *tables = (const uint8_t *)h + h->cache[cache].at_tables;
+    return (struct sim_look){f, cache, stride,
+                             (const uint32_t *)(const void *)tables + (size_t)slot * stride};
+}
+
+static uint32_t sim_block_at(const struct sim_look *l, uint32_t p) {
+    return l->table[p / SIM_TOKENS % l->stride];
+}
+
+static struct sim_cell *sim_cell(const struct sim_look *l, uint32_t p) {
+    return sim_block(l->f, l->cache, sim_block_at(l, p)) + p % SIM_TOKENS;
+}
+
+/* Whether position p's place may hold what it does before it is written. */
+static bool sim_is_clean(const struct sim_look *l, const struct sim_text *t, uint64_t id, uint32_t p) {
+    const struct sim_cell *cell = sim_cell(l, p);
+    const uint32_t round =
+        sim.shape.cache[l->cache].kind == GRAPH_RING ? l->stride * SIM_TOKENS : SIM_CONTEXT + 1;
+    if (cell->row == 0 || (cell->guessed && cell->id == id))
+        return true;
+    for (uint32_t q = p % round; q <= p && q < t->n_known; q += round)
+        if (cell->row == sim_row(t->v[l->f->index][q], l->cache))
+            return true; /* its own, of this round or one before */
+    return false;
+}
+
+/* All that a chunk writes is taken out first, as a device stores a chunk before its first query reads. */
+static void sim_begin_chunk(const struct sim_device *f, const struct step_header *h,
+                            const struct step_chunk *k, const struct sim_text *t, uint64_t id) {
+    for (uint32_t c = 0; c < h->n_caches; c++) {
+        const struct sim_look l = sim_look(f, h, c, k->slot);
+        if (!sim.shape.cache[c].on[f->index])
+            continue;
+        if (sim.shape.cache[c].kind == GRAPH_STATE) {
+            if (k->position == 0 && sim_cell(&l, 0)->row != 0)
+                sim_fail("device %u: a new sequence's state, block %u, was not cleared", f->index,
+                         l.table[0]);
+            continue;
+        }
+        const uint32_t end = (k->position + k->n + SIM_TOKENS - 1) / SIM_TOKENS * SIM_TOKENS;
+        for (uint32_t p = k->position; p < end; p++)
+            if (!sim_is_clean(&l, t, id, p))
+                sim_fail(
+                    "device %u, cache %u: position %u of request %llu: block %u was not cleared, or is kept",
+                    f->index, c, p, (unsigned long long)id, sim_block_at(&l, p));
+        for (uint32_t p = k->position; p < k->position + k->n; p++)
+            *sim_cell(&l, p) = (struct sim_cell){.row = UINT64_MAX, .id = id, .guessed = true};
+    }
+}
+
+/* What position p reads. state: of a STATE cache, with the chunk's drafts so far, which its block never has.
+ */
+static uint64_t sim_look_at(const struct sim_look *l, uint32_t p, uint64_t state) {
+    if (sim.shape.cache[l->cache].kind == GRAPH_STATE)
+        return state;
+    const uint32_t window =
+        sim.shape.cache[l->cache].kind == GRAPH_RING ? sim.shape.cache[l->cache].window : SIM_CONTEXT + 1;
+    uint64_t sum = 0;
+    for (uint32_t q = p + 1 > window ? p + 1 - window : 0; q < p; q++)
+        sum += sim_read(sim_cell(l, q)->row, q);
+    return sum;
+}
+
+/* The value at p is wrong: which row was it? */
+static void sim_blame(const struct sim_device *f, const struct step_header *h, const struct step_chunk *k,
+                      const struct sim_text *t, uint64_t id, uint32_t p) {
+    for (uint32_t c = 0; c < h->n_caches; c++) {
+        const struct sim_look l = sim_look(f, h, c, k->slot);
+        const bool ring = sim.shape.cache[c].kind == GRAPH_RING;
+        if (!sim.shape.cache[c].on[f->index] || sim.shape.cache[c].kind == GRAPH_STATE)
+            continue;
+        for (uint32_t q = ring && p + 1 > sim.shape.cache[c].window ? p + 1 - sim.shape.cache[c].window : 0;
+             q < p; q++)
+            if (sim_cell(&l, q)->row != sim_row(t->v[f->index][q], c))
+                sim_fail("device %u, cache %u: request %llu at position %u reads block %u for position %u, "
+                         "which holds %s",
+                         f->index, c, (unsigned long long)id, p, sim_block_at(&l, q), q,
+                         sim_cell(&l, q)->row == 0      ? "nothing"
+                         : sim_cell(&l, q)->id == id    ? "another row of this request"
+                         : sim_cell(&l, q)->id == ~0ull ? "garbage"
+                                                        : "another request's row");
+    }
+    sim_fail(
+        "device %u: request %llu at position %u has a wrong state, or a wrong value from the device before",
+        f->index, (unsigned long long)id, p);
+}
+
+static void sim_compute(struct sim_device *f, const struct step_header *h, const struct step_chunk *k,
+                        uint32_t slot, const struct sim_text *t, uint64_t id) {
+    const int32_t *tokens = (const int32_t *)(const void *)((const uint8_t *)h + h->at_tokens);
+    uint64_t state[GRAPH_MAX_CACHES] = {0};
+    for (uint32_t c = 0; c < h->n_caches; c++)
+        if (sim.shape.cache[c].kind == GRAPH_STATE)
+            state[c] = sim_block(f, c, sim_look(f, h, c, k->slot).table[0])->row;
+    for (uint32_t i = 0; i < k->n; i++) {
+        const uint32_t p = k->position + i, at = k->first + i;
+        const bool guessed = i >= k->n - k->tested;
+        uint64_t v = f->index == 0 ? sim_mix((uint32_t)tokens[at], p) : f->carry[slot][at];
+        if (!guessed && (p >= t->n || tokens[at] != t->tokens[p]))
+            sim_fail("device %u: request %llu has token %d at position %u, %d is expected", f->index,
+                     (unsigned long long)id, tokens[at], p, p < t->n ? t->tokens[p] : -1);
+        for (uint32_t c = 0; c < h->n_caches; c++) {
+            const struct sim_look l = sim_look(f, h, c, k->slot);
+            if (sim.shape.cache[c].on[f->index])
+                v = sim_mix(v, sim_look_at(&l, p, state[c]));
+        }
+        if (!guessed && v != t->v[f->index][p])
+            sim_blame(f, h, k, t, id, p);
+        for (uint32_t c = 0; c < h->n_caches; c++) {
+            const struct sim_look l = sim_look(f, h, c, k->slot);
+            if (!sim.shape.cache[c].on[f->index])
+                continue;
+            if (sim.shape.cache[c].kind != GRAPH_STATE)
+                *sim_cell(&l, p) = (struct sim_cell){.row = sim_row(v, c), .id = id, .guessed = guessed};
+            state[c] = sim_mix(state[c], v);
+            if (sim.shape.cache[c].kind == GRAPH_STATE && !guessed)
+                sim_block(f, c, l.table[0])->row = state[c];
+        }
+        f->value[slot][at] = v;
+        f->token[slot][at] = tokens[at];
+        if (f->next != NULL)
+            f->next->carry[slot][at] = v;
+    }
+}
+
+static void sim_body(struct sim_device *f, const struct step_header *h, uint32_t slot) {
+    const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
+    const struct sim_text *t[SIM_SEQUENCES];
+    sim_fill(f, h);
+    for (uint32_t i = 0; i < h->n_chunks; i++) {
+        t[i] = sim.text_of(f->ids[slot][i]);
+        if (t[i] == NULL)
+            sim_fail("device %u: a step carries request %llu, which has ended", f->index,
+                     (unsigned long long)f->ids[slot][i]);
+        sim_begin_chunk(f, h, &k[i], t[i], f->ids[slot][i]);
+    }
+    for (uint32_t i = 0; i < h->n_chunks; i++)
+        sim_compute(f, h, &k[i], slot, t[i], f->ids[slot][i]);
+    sim.steps += f->index == 0;
+    sim.tokens += f->index == 0 ? h->n_tokens : 0;
+}
+
+static void sim_tail(const struct sim_device *f, const struct step_header *h, uint32_t slot) {
+    const uint32_t *rows = (const uint32_t *)(const void *)((const uint8_t *)h + h->at_rows);
+    float *logits = (float *)(void *)(f->pinned + f->at.logits[slot]);
+    struct step_pick *picks = (struct step_pick *)(void *)(f->pinned + f->at.picks[slot]);
+    float unasked[SIM_VOCAB];
+    for (uint32_t i = 0; i < h->n_rows; i++) {
+        float *row = h->want_logits ? logits + (size_t)i * sim.shape.vocab : unasked;
+        sim_logits(f->value[slot][rows[i]], f->token[slot][rows[i]], sim.shape.vocab, row);
+        picks[i] = (struct step_pick){sim_argmax(row, sim.shape.vocab), 1};
+    }
+}
+
+static bool sim_hits(const struct sim_device *f, enum sim_fault fault, uint32_t count) {
+    const bool hits = sim.fault == fault && sim.fault_device == f->index && sim.fault_nth == count;
+    sim.faulted = sim.faulted || hits;
+    return hits;
+}
+
+/* The slot's step has come to its end. */
+static void sim_end(struct sim_device *f, uint32_t slot) {
+    const struct step_header *h = sim_header(f, slot);
+    char now[HASH_TEXT];
+    f->steps++;
+    if (sim_hits(f, SIM_LOST, f->steps)) {
+        f->lost = true;
+        return;
+    }
+    sim_hash(f, slot, now);
+    if (strcmp(now, f->descriptor[slot]) != 0)
+        sim_fail("device %u: the descriptor of a step changed while it was under way", f->index);
+    if (h->run_body == STEP_BODY)
+        sim_body(f, h, slot);
+    if (f->model.graph->logits != GRAPH_NONE)
+        sim_tail(f, h, slot);
+    f->state[slot] = SIM_ENDED;
+}
+
+static stator_status sim_slice_create(struct device *d, enum device_arena a, uint32_t slice, uint64_t bytes,
+                                      stator_error *e) {
+    (void)a;
+    (void)slice;
+    (void)e;
+    sim_self(d)->bytes += bytes;
+    return STATOR_OK;
+}
+
+static void *sim_map(struct device *d, enum device_arena a, uint32_t slice) {
+    (void)d;
+    (void)a;
+    (void)slice;
+    return NULL;
+}
+
+static stator_status sim_upload(struct device *d, enum device_arena a, uint32_t slice, uint64_t offset,
+                                const void *src, uint64_t bytes, stator_error *e) {
+    (void)d;
+    (void)a;
+    (void)slice;
+    (void)offset;
+    (void)src;
+    (void)bytes;
+    (void)e;
+    return STATOR_OK;
+}
+
+static stator_status sim_upload_wait(struct device *d, stator_error *e) {
+    (void)d;
+    (void)e;
+    return STATOR_OK;
+}
+
+static void sim_parallel(struct device *d, void (*f)(void *context, uint32_t member, uint32_t n),
+                         void *context) {
+    (void)d;
+    f(context, 0, 1);
+}
+
+static stator_status sim_peer_probe(struct device *d, struct device *to, bool verify, void *work,
+                                    uint64_t bytes, struct device_route *r, stator_error *e) {
+    (void)d;
+    (void)to;
+    (void)verify;
+    (void)work;
+    (void)bytes;
+    (void)e;
+    memset(r, 0, sizeof *r);
+    r->direct = true;
+    return STATOR_OK;
+}
+
+static stator_status sim_prepare(struct device *d, const struct device_setup *s, stator_error *e) {
+    struct sim_device *f = sim_self(d);
+    (void)e;
+    f->pinned = s->pinned;
+    f->next = s->out != NULL ? sim_self(s->out->peer) : NULL;
+    for (int k = 0; k < 2; k++)
+        memcpy(f->pinned + f->at.step[k], &f->model.step, sizeof f->model.step);
+    return STATOR_OK;
+}
+
+static void *sim_step_slot(struct device *d, uint32_t slot) {
+    struct sim_device *f = sim_self(d);
+    CHECK(slot < f->model.slots && f->state[slot] != SIM_QUEUED);
+    return f->pinned + f->at.step[slot];
+}
+
+static stator_status sim_submit(struct device *d, uint32_t slot, stator_error *e) {
+    struct sim_device *f = sim_self(d);
+    const struct step_header *h = sim_header(f, slot);
+    const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
+    CHECK(slot < f->model.slots && f->state[slot] != SIM_QUEUED && h->n_tokens <= SIM_BATCH &&
+          h->n_chunks <= SIM_SEQUENCES);
+    if (f->lost || sim_hits(f, SIM_SUBMIT, ++f->submits))
+        return error_set(e, STATOR_DEVICE, "%s: submit: the device was lost", f->facts.name);
+    const char *flaw = device_step_flaw(&f->model, h);
+    flaw = flaw == NULL ? device_tables_flaw(&f->model, h) : flaw;
+    if (flaw != NULL)
+        sim_fail("device %u: a step with a flaw: %s", f->index, flaw);
+    if (h->run_body == STEP_BODY && slot != f->bodies++ % f->model.slots)
+        sim_fail("device %u: steps overtake each other", f->index);
+    for (uint32_t i = 0; i < h->n_chunks; i++) {
+        const struct engine_sequence *q = &sim.s->sequences[k[i].slot];
+        f->ids[slot][i] = q->request != NULL ? atomic_load(&q->request->id) : 0;
+    }
+    sim_hash(f, slot, f->descriptor[slot]);
+    if (f->model.graph->logits != GRAPH_NONE) /* NaN, for who reads too early or what it did not ask for */
+        memset(f->pinned + f->at.logits[slot], 0xFF,
+               f->model.graph->values[f->model.graph->logits].half_bytes);
+    f->state[slot] = SIM_QUEUED;
+    f->ended_ns = ARITH_MAX(f->ended_ns, sim.now_ns) + 1 + sim_below(sim.longest_ns);
+    f->ends_ns[slot] = f->ended_ns;
+    f->counters.submits++;
+    return STATOR_OK;
+}
+
+static stator_status sim_wait(struct device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
+                              stator_error *e) {
+    struct sim_device *f = sim_self(d);
+    CHECK(f->state[slot] != SIM_FREE);
+    const uint64_t until = sim.now_ns + timeout_ns;
+    const bool hangs = sim.fault == SIM_HANG && sim.fault_device == f->index && f->steps + 1 >= sim.fault_nth;
+    sim.faulted = sim.faulted || (hangs && f->state[slot] == SIM_QUEUED);
+    sim.now_ns = timeout_ns == 0 ? sim.now_ns
+                 : hangs         ? until
+                                 : ARITH_MIN(until, ARITH_MAX(f->ends_ns[slot], sim.now_ns));
+    if (f->state[slot] == SIM_QUEUED && !hangs && !f->lost && f->ends_ns[slot] <= sim.now_ns) {
+        /* The one before it in the queue comes first. */
+        if (f->state[!slot] == SIM_QUEUED && f->ends_ns[!slot] < f->ends_ns[slot])
+            sim_end(f, !slot);
+        if (!f->lost)
+            sim_end(f, slot);
+    }
+    *ended = f->state[slot] == SIM_ENDED;
+    if (f->lost && !*ended)
+        return error_set(e, STATOR_DEVICE, "%s: wait: the device was lost", f->facts.name);
+    return STATOR_OK;
+}
+
+static const float *sim_logits_of(struct device *d, uint32_t slot) {
+    CHECK(sim_self(d)->state[slot] == SIM_ENDED);
+    return (const float *)(void *)(sim_self(d)->pinned + sim_self(d)->at.logits[slot]);
+}
+
+static const struct step_pick *sim_picks(struct device *d, uint32_t slot) {
+    CHECK(sim_self(d)->state[slot] == SIM_ENDED);
+    return (const struct step_pick *)(void *)(sim_self(d)->pinned + sim_self(d)->at.picks[slot]);
+}
+
+static uint32_t sim_spans(struct device *d, uint32_t slot, struct device_span *out, uint32_t max) {
+    (void)d;
+    (void)slot;
+    (void)out;
+    (void)max;
+    return 0;
+}
+
+static void sim_counters(const struct device *d, struct device_counters *c) {
+    *c = ((const struct sim_device *)d)->counters;
+}
+
+static uint64_t sim_taken_bytes(const struct device *d) {
+    return ((const struct sim_device *)d)->bytes;
+}
+
+static void sim_close(struct device *d) {
+    struct sim_device *f = sim_self(d);
+    for (uint32_t c = 0; c < GRAPH_MAX_CACHES; c++)
+        free(f->cells[c]);
+    sim.devices[f->index] = NULL;
+}
+
+static const struct device_vtable sim_vtable = {.slice_create = sim_slice_create,
+                                                .map = sim_map,
+                                                .upload = sim_upload,
+                                                .upload_wait = sim_upload_wait,
+                                                .parallel = sim_parallel,
+                                                .peer_probe = sim_peer_probe,
+                                                .prepare = sim_prepare,
+                                                .step_slot = sim_step_slot,
+                                                .submit = sim_submit,
+                                                .wait = sim_wait,
+                                                .logits = sim_logits_of,
+                                                .picks = sim_picks,
+                                                .spans = sim_spans,
+                                                .counters = sim_counters,
+                                                .taken_bytes = sim_taken_bytes,
+                                                .close = sim_close};
+
+stator_status device_choose(const char *name, const struct device_options *o, struct device_choice *c,
+                            uint32_t max, uint32_t *n, stator_error *e) {
+    unsigned index = 0;
+    (void)o;
+    (void)max;
+    memset(c, 0, sizeof *c);
+    if (sscanf(name, "sim:%u", &index) != 1 || index >= SIM_DEVICES)
+        return error_set(e, STATOR_USAGE, "%s: sim:0 to sim:%d are expected", name, SIM_DEVICES - 1);
+    *n = 1;
+    snprintf(c->facts.name, sizeof c->facts.name, "sim:%u", index);
+    snprintf(c->facts.kind, sizeof c->facts.kind, "sim");
+    snprintf(c->tier, sizeof c->tier, "sim");
+    c->facts.memory = (uint64_t)1 << 30;
+    c->facts.alignment = 65536;
+    c->threads = 1;
+    c->where[0] = index;
+    return STATOR_OK;
+}
+
+stator_status device_takes(const struct device_choice *c, const struct device_model *m, stator_error *e) {
+    (void)c;
+    (void)m;
+    (void)e;
+    return STATOR_OK;
+}
+
+uint64_t device_host_bytes(const struct device_choice *c, const struct device_model *m, bool trace) {
+    (void)c;
+    (void)m;
+    (void)trace;
+    return arith_round_up(sizeof(struct sim_device), CARVE_ALIGN);
+}
+
+stator_status device_open(const struct device_choice *c, const struct device_model *m, bool trace,
+                          const struct phase *phase, void *memory, uint64_t bytes, struct device **out,
+                          stator_error *e) {
+    struct sim_device *f = memory;
+    (void)trace;
+    (void)phase;
+    (void)e;
+    CHECK(bytes >= sizeof *f);
+    memset(f, 0, sizeof *f);
+    f->device.vtable = &sim_vtable;
+    f->model = *m;
+    f->facts = c->facts;
+    f->index = c->where[0];
+    device_pinned_lay_out(&f->facts, m, &f->at);
+    for (uint32_t i = 0; i < m->graph->n_caches; i++) {
+        const size_t n = (size_t)m->caches[i].n_blocks * SIM_TOKENS;
+        f->cells[i] = calloc(n, sizeof *f->cells[i]);
+        CHECK(f->cells[i] != NULL);
+        for (size_t k = 0; k < n; k++)
+            f->cells[i][k] = (struct sim_cell){.row = sim_mix(k, sim.seed), .id = ~0ull};
+    }
+    sim.devices[f->index] = f;
+    *out = &f->device;
+    return STATOR_OK;
+}
+
+#endif

@@ -1,0 +1,477 @@
+/* One run of the simulator: an engine on simulated devices, and clients whose every choice comes from the
+ * seed. The engine's thread, the devices, the clock and the clients take turns on one thread, in the order
+ * that the seed says. The engine's thread sleeps where the real one would, until something wakes its ring of
+ * commands.
+ *
+ * Checked: each event against the naive model (sim_text.h), bit by bit; who is refused as busy; the
+ * invariants of pool and checkpoints; that every request ends once, in a bounded number of rounds after the
+ * last one came; that nothing is held then; with a device that fails, that every request says so. */
+#ifndef STATOR_TESTS_SIM_PLAY_H
+#define STATOR_TESTS_SIM_PLAY_H
+
+#include "sim_device.h"
+
+#include "hybrid_model.h"
+
+#include "app/selftest/selftest_model.h"
+#include "engine/run/checkpoints.h"
+#include "engine/run/loop.h"
+#include "engine/run/pipeline.h"
+#include "engine/start/enforce.h"
+#include "engine/start/run_state.h"
+#include "engine/start/start.h"
+
+enum { SIM_CLIENTS = 16, SIM_TEXTS = 6, SIM_TOP = 3, SIM_BOUND = 50000 };
+
+struct sim_client {
+    uint64_t id; /* 0: none */
+    bool cancelled, held;
+    stator_request q;
+    struct sampler_settings set;
+    uint32_t n_prompt, n_told;
+    struct sim_text text; /* with its whole answer */
+};
+
+static struct sim_run {
+    struct sim_client clients[SIM_CLIENTS];
+    uint32_t n_live;
+    struct {
+        uint32_t n;
+        int32_t tokens[SIM_CONTEXT + 1];
+    } texts[SIM_TEXTS];
+    struct sampler sampler; /* the naive model's */
+    enum loop_next engine;  /* what its thread waits for */
+    bool woken;
+    bool reuses;
+    uint32_t submits_in, polls_in; /* of a hundred turns */
+    uint64_t ended, cancelled, failed, busy, events, cached, kept;
+} play;
+
+void __real_ring_wake(struct ring *r);
+bool __real_ring_push(struct ring *r, const void *record);
+void __wrap_ring_wake(struct ring *r);
+bool __wrap_ring_push(struct ring *r, const void *record);
+
+/* The test is linked with --wrap: whoever wakes the engine's thread does it here. */
+void __wrap_ring_wake(struct ring *r) {
+    play.woken = play.woken || (sim.s != NULL && r == sim.s->commands);
+    __real_ring_wake(r);
+}
+
+bool __wrap_ring_push(struct ring *r, const void *record) {
+    play.woken = play.woken || (sim.s != NULL && r == sim.s->commands);
+    return __real_ring_push(r, record);
+}
+
+static struct sim_client *sim_client(uint64_t id) {
+    for (uint32_t i = 0; i < SIM_CLIENTS && id != 0; i++)
+        if (play.clients[i].id == id)
+            return &play.clients[i];
+    return NULL;
+}
+
+static const struct sim_text *sim_text_of(uint64_t id) {
+    const struct sim_client *c = sim_client(id);
+    return c != NULL ? &c->text : NULL;
+}
+
+/* Models: attention alone, states, windows. */
+static const char *sim_model(uint32_t kind) {
+    static char paths[5][GGUF_WRITER_PATH];
+    static struct gguf_writer writers[2];
+    static const uint32_t windows[] = {33, 1, 100};
+    CHECK(kind < 5);
+    if (paths[kind][0] != '\0')
+        return paths[kind];
+    if (kind < 2) {
+        struct hybrid_model m = hybrid_model_usual();
+        m.interval = kind + 1;
+        writers[kind] = gguf_writer_new();
+        hybrid_model_write(&writers[kind], m);
+        gguf_writer_finish(&writers[kind]);
+        return gguf_writer_memory_path(&writers[kind], paths[kind]);
+    }
+    const struct selftest_model m = {.architecture = "gemma3",
+                                     .type = BLOCK_F16,
+                                     .n_layers = 7,
+                                     .n_embd = 64,
+                                     .n_ff = 96,
+                                     .n_heads = 2,
+                                     .n_kv_heads = 1,
+                                     .head_dim = 32,
+                                     .vocab = 97,
+                                     .context = 4096,
+                                     .window = windows[kind - 2],
+                                     .seed = 9};
+    int fd = -1; /* open as long as the process runs */
+    stator_error e = {0};
+    if (selftest_model_make(&m, &fd, paths[kind], &e) != STATOR_OK)
+        sim_fail("%s", e.text);
+    return paths[kind];
+}
+
+#define SIM_PICK(list) ((list)[sim_below(sizeof(list) / sizeof *(list))])
+
+static void sim_choose(char sets[12][64], const char *list[13]) {
+    static const uint32_t batches[] = {33, 40, 64, 90, 128, 512}, contexts[] = {128, 192, 256};
+    static const char *const checkpoints[] = {"auto", "0", "1", "3", "7", "40"};
+    const uint32_t devices = 1 + (uint32_t)sim_below(SIM_DEVICES);
+    play.reuses = sim_below(8) != 0;
+    uint32_t n = 0;
+    snprintf(sets[n++], 64, "devices.use=%s",
+             devices == 1   ? "sim:0"
+             : devices == 2 ? "sim:0,sim:1"
+                            : "sim:0,sim:1,sim:2");
+    snprintf(sets[n++], 64, "memory.batch=%u", SIM_PICK(batches));
+    snprintf(sets[n++], 64, "memory.context=%u", SIM_PICK(contexts));
+    snprintf(sets[n++], 64, "memory.sequences=%u", 1 + (uint32_t)sim_below(6));
+    snprintf(sets[n++], 64, "server.max_queue=%u", (uint32_t)sim_below(8));
+    snprintf(sets[n++], 64, "server.checkpoints=%s", SIM_PICK(checkpoints));
+    snprintf(sets[n++], 64, "server.prefix_cache=%s", play.reuses ? "true" : "false");
+    snprintf(sets[n++], 64, "speculation.mode=%s", sim_below(2) ? "ngram" : "off");
+    snprintf(sets[n++], 64, "speculation.tokens=%u", 1 + (uint32_t)sim_below(8));
+    if (sim_below(2))
+        snprintf(sets[n++], 64, "memory.logits_rows=%u", 9 + (uint32_t)sim_below(24));
+    for (uint32_t i = 0; i < n; i++)
+        list[i] = sets[i];
+    list[n] = NULL;
+    static const uint64_t lengths[] = {1, 1000, 100000, 10000000};
+    sim.longest_ns = SIM_PICK(lengths);
+    play.submits_in = 1 + (uint32_t)sim_below(8);
+    play.polls_in = 10 + (uint32_t)sim_below(40);
+    sim.fault = sim_below(4) == 0 ? (enum sim_fault)(1 + sim_below(SIM_HANG)) : SIM_NONE;
+    sim.fault_device = (uint32_t)sim_below(devices);
+    sim.fault_nth = 1 + (uint32_t)sim_below(sim_below(2) ? 10 : 200);
+}
+
+/* What stator_start and its thread do, on this one. */
+static void sim_start(void) {
+    char sets[12][64];
+    const char *list[13];
+    stator_error e = {0};
+    sim_choose(sets, list);
+    size_t n = 0;
+    while (list[n] != NULL)
+        n++;
+    stator_options o = {
+        .size = sizeof o, .config = sim_model((uint32_t)sim_below(5)), .set = list, .n_set = n, .reuse = 1};
+    stator *s = NULL;
+    if (stator_open(&o, &s, &e) != STATOR_OK || stator_prepare(s, &e) != STATOR_OK ||
+        run_state_fill_angles(s, &e) != STATOR_OK)
+        sim_fail("%s", e.text);
+    sim.s = s;
+    phase_thread_set(&s->phase, PHASE_THREAD_ENGINE);
+    if (start_devices(s, &e) != STATOR_OK)
+        sim_fail("%s", e.text);
+    phase_advance(&s->phase, PHASE_SEALED);
+    phase_thread_set(NULL, PHASE_THREAD_EDGE);
+    atomic_store(&s->started, 1);
+    sim.shape = (struct sim_shape){.n_devices = s->planning.n_devices,
+                                   .n_caches = s->planning.devices[0].graph.n_caches,
+                                   .vocab = s->planning.shape->vocab,
+                                   .context = s->planning.want.context};
+    CHECK(sim.shape.vocab <= SIM_VOCAB && sim.shape.context <= SIM_CONTEXT);
+    for (uint32_t c = 0; c < sim.shape.n_caches; c++) {
+        sim.shape.cache[c].kind = s->planning.devices[0].graph.caches[c].kind;
+        sim.shape.cache[c].window = s->planning.devices[0].graph.caches[c].window;
+        for (uint32_t d = 0; d < sim.shape.n_devices; d++)
+            sim.shape.cache[c].on[d] = s->planning.devices[d].graph.caches[c].n_layers > 0;
+    }
+}
+
+/* Of a text there was, and something more; or what another has just asked. */
+static void sim_prompt(struct sim_client *c) {
+    const struct sim_client *other = &play.clients[sim_below(SIM_CLIENTS)];
+    const uint32_t text = (uint32_t)sim_below(SIM_TEXTS + 2);
+    struct sim_text *t = &c->text;
+    const uint32_t most = sim.shape.context - (uint32_t)sim_below(2);
+    if (other->id != 0 && other != c && sim_below(3) == 0) {
+        c->n_prompt = t->n = other->n_prompt;
+        memcpy(t->tokens, other->text.tokens, t->n * sizeof *t->tokens);
+        return;
+    }
+    if (text < SIM_TEXTS) {
+        t->n = play.texts[text].n;
+        t->n = t->n > 0 && sim_below(3) == 0 ? (uint32_t)sim_below(t->n) : t->n;
+        t->n = ARITH_MIN(t->n, most - 1);
+        memcpy(t->tokens, play.texts[text].tokens, t->n * sizeof *t->tokens);
+    }
+    for (uint64_t more = 1 + sim_below(sim_below(2) ? 3 : 90); more > 0 && t->n < most; more--)
+        t->tokens[t->n++] = (int32_t)sim_below(sim_below(8) ? 4 : sim.shape.vocab);
+    c->n_prompt = t->n;
+}
+
+/* All parameters are given, so that the naive model needs no defaults. */
+static void sim_sampling(struct sim_client *c) {
+    stator_sampling w = {.top_p = 1, .repeat_penalty = 1, .typical_p = 1, .xtc_threshold = 0.1f};
+    if (sim_below(2)) {
+        static const float temperatures[] = {0, 0.3f, 0.8f, 1.5f};
+        w.temperature = SIM_PICK(temperatures);
+        w.top_k = sim_below(2) ? 1 + (uint32_t)sim_below(20) : 0;
+        w.top_p = sim_below(3) ? 1 : 0.9f;
+        w.min_p = sim_below(3) ? 0 : 0.1f;
+        w.repeat_penalty = sim_below(3) ? 1 : 1.2f;
+        w.frequency_penalty = sim_below(3) ? 0 : 0.5f;
+        w.seed = sim_below(4);
+    }
+#define SAMPLING_NUMBER(name, NAME, ...)                                                                     \
+    w.has |= STATOR_HAS_##NAME;                                                                              \
+    c->set.name = w.name;
+#define SAMPLING_COUNT  SAMPLING_NUMBER
+#define SAMPLING_WINDOW SAMPLING_NUMBER
+#define SAMPLING_SEED   SAMPLING_NUMBER
+#include "config/sampling.def"
+    c->q.sampling = w;
+}
+
+static void sim_submit_one(void) {
+    struct sim_client *c = play.clients;
+    while (c < play.clients + SIM_CLIENTS && c->id != 0)
+        c++;
+    if (c == play.clients + SIM_CLIENTS)
+        return;
+    memset(c, 0, sizeof *c);
+    sim_prompt(c);
+    sim_sampling(c);
+    c->q.size = sizeof c->q;
+    c->q.kind = sim_below(10) == 0 ? STATOR_LOGITS : STATOR_GENERATE;
+    c->q.tokens = c->text.tokens;
+    c->q.n_tokens = c->n_prompt;
+    c->q.max_new = 1 + (uint32_t)sim_below(sim_below(4) ? 12 : SIM_CONTEXT);
+    c->q.ignore_eos = 1;
+    c->q.logprobs = c->q.kind == STATOR_GENERATE && sim_below(3) == 0;
+    c->q.top_logprobs = c->q.logprobs ? (uint32_t)sim_below(SIM_TOP + 1) : 0;
+    stator_error e = {0};
+    uint64_t id = 0;
+    const stator_status st = stator_submit(sim.s, &c->q, &id, &e);
+    if ((st == STATOR_BUSY) != (play.n_live == sim.s->n_requests))
+        sim_fail("submit with %u of %u requests there: %d %s", play.n_live, sim.s->n_requests, (int)st,
+                 e.text);
+    if (st == STATOR_BUSY) {
+        play.busy++;
+        return;
+    }
+    if (st != STATOR_OK)
+        sim_fail("submit: %s", e.text);
+    c->id = id;
+    play.n_live++;
+    if (c->q.kind == STATOR_GENERATE)
+        sim_text_answer(&sim.shape, &play.sampler, &c->set, c->q.max_new, &c->text);
+    float logits[SIM_VOCAB];
+    sim_text_logits(&sim.shape, &c->text, c->text.n - 1, logits);
+}
+
+static void sim_check_token(struct sim_client *c, const stator_event *ev) {
+    const uint32_t p = c->n_prompt + c->n_told++;
+    if (p >= c->text.n || ev->position != p || ev->token != c->text.tokens[p])
+        sim_fail("request %llu is told token %d at position %u; token %d at position %u is expected",
+                 (unsigned long long)c->id, ev->token, ev->position, p < c->text.n ? c->text.tokens[p] : -1,
+                 p);
+    float logits[SIM_VOCAB], logprob = 0;
+    stator_logprob top[STATOR_TOP_LOGPROBS];
+    uint32_t n = 0;
+    if (c->q.logprobs) {
+        sim_text_logits(&sim.shape, &c->text, p - 1, logits);
+        n = sampler_logprobs(&play.sampler, logits, ev->token, c->q.top_logprobs, &logprob, top);
+    }
+    if (n != ev->n_top || memcmp(&logprob, &ev->logprob, sizeof logprob) != 0 ||
+        memcmp(top, ev->top, n * sizeof *top) != 0)
+        sim_fail("request %llu: other log probabilities at position %u", (unsigned long long)c->id, p);
+}
+
+static void sim_check_row(struct sim_client *c, const stator_event *ev) {
+    float logits[SIM_VOCAB];
+    const uint32_t p = c->n_told++;
+    if (p >= c->n_prompt || ev->position != p)
+        sim_fail("request %llu is told the logits of position %u, those of %u are expected",
+                 (unsigned long long)c->id, ev->position, p);
+    sim_text_logits(&sim.shape, &c->text, p, logits);
+    if (memcmp(logits, ev->logits, sim.shape.vocab * sizeof *logits) != 0)
+        sim_fail("request %llu: other logits at position %u", (unsigned long long)c->id, p);
+}
+
+static void sim_check_end(struct sim_client *c, const stator_event *ev) {
+    const uint32_t all = c->q.kind == STATOR_LOGITS ? c->n_prompt : c->text.n - c->n_prompt;
+    const bool right = ev->reason == STATOR_REASON_LENGTH      ? c->n_told == all
+                       : ev->reason == STATOR_REASON_CANCELLED ? c->cancelled
+                       : ev->reason == STATOR_REASON_FAILED
+                           ? sim.faulted && ev->status == STATOR_DEVICE && strncmp(ev->text, "sim:", 4) == 0
+                           : false;
+    if (!right)
+        sim_fail("request %llu ends with reason %d, status %d, \"%s\" after %u of %u events",
+                 (unsigned long long)c->id, (int)ev->reason, (int)ev->status, ev->text, c->n_told, all);
+    if (ev->n_cached >= c->n_prompt || (ev->n_cached > 0 && (!play.reuses || c->q.kind == STATOR_LOGITS)) ||
+        ev->n_prompt != c->n_prompt || ev->n_kept > ev->n_guessed ||
+        (c->q.kind == STATOR_GENERATE && ev->n_generated != c->n_told))
+        sim_fail("request %llu ends with figures that can't be: %u of %u cached, %u of %u kept, %u generated",
+                 (unsigned long long)c->id, ev->n_cached, ev->n_prompt, ev->n_kept, ev->n_guessed,
+                 ev->n_generated);
+    const uint32_t to = (uint32_t)sim_below(SIM_TEXTS);
+    play.texts[to].n = c->n_prompt + (c->q.kind == STATOR_GENERATE ? c->n_told : 0);
+    memcpy(play.texts[to].tokens, c->text.tokens, sizeof c->text.tokens);
+    play.ended++;
+    play.cancelled += ev->reason == STATOR_REASON_CANCELLED;
+    play.failed += ev->reason == STATOR_REASON_FAILED;
+    play.cached += ev->n_cached;
+    play.kept += ev->n_kept;
+    play.n_live--;
+    c->id = 0;
+}
+
+/* False: there was none. */
+static bool sim_poll(void) {
+    stator_event ev = {.size = sizeof ev};
+    int have = 0;
+    if (stator_poll(sim.s, 0, &ev, &have, NULL) != STATOR_OK)
+        sim_fail("poll is refused");
+    if (!have)
+        return false;
+    struct sim_client *c = sim_client(ev.request);
+    if (c == NULL || (c->held && !c->cancelled))
+        sim_fail("an event of request %llu, which %s", (unsigned long long)ev.request,
+                 c == NULL ? "has ended" : "is held");
+    play.events++;
+    if (ev.kind == STATOR_EVENT_TOKEN)
+        sim_check_token(c, &ev);
+    else if (ev.kind == STATOR_EVENT_LOGITS)
+        sim_check_row(c, &ev);
+    else
+        sim_check_end(c, &ev);
+    return true;
+}
+
+static void sim_engine_round(void) {
+    if (play.engine == LOOP_COMMANDS && !play.woken)
+        return; /* it sleeps */
+    play.woken = false;
+    phase_thread_set(&sim.s->phase, PHASE_THREAD_ENGINE);
+    play.engine = loop_round(sim.s);
+    phase_thread_set(NULL, PHASE_THREAD_EDGE);
+}
+
+static void sim_cancel(void) {
+    struct sim_client *c = &play.clients[sim_below(SIM_CLIENTS)];
+    if (c->id == 0)
+        return;
+    stator_cancel(sim.s, c->id);
+    c->cancelled = true;
+    if (play.engine == LOOP_COMMANDS && !play.woken)
+        sim_fail("the engine's thread sleeps although request %llu was cancelled", (unsigned long long)c->id);
+}
+
+/* One client at most does not read. */
+static void sim_hold(void) {
+    struct sim_client *c = play.clients;
+    while (c < play.clients + SIM_CLIENTS && !(c->id != 0 && c->held))
+        c++;
+    if (c == play.clients + SIM_CLIENTS)
+        c = &play.clients[sim_below(SIM_CLIENTS)];
+    if (c->id == 0)
+        return;
+    c->held = !c->held;
+    if (stator_hold(sim.s, c->id, c->held, NULL) != STATOR_OK)
+        sim_fail("hold of request %llu is refused", (unsigned long long)c->id);
+}
+
+static void sim_pass_time(void) {
+    sim.now_ns += 1 + sim_below(2 * sim.longest_ns);
+    if (sim.fault == SIM_HANG && sim.faulted && sim_below(50) == 0)
+        sim.now_ns += sim.s->deadline_ns / 2;
+}
+
+static void sim_check_whole(void) {
+    if (!kv_pool_is_whole(&sim.s->pool) || !checkpoints_are_whole(sim.s))
+        sim_fail("the pool of blocks or the checkpoints are not whole");
+}
+
+/* Nobody holds or has reserved anything. */
+static void sim_check_rest(void) {
+    struct stator *s = sim.s;
+    uint32_t held = s->reserved;
+    stator_stats t = {.size = sizeof t};
+    sim_check_whole();
+    for (uint32_t i = 0; i < s->pool.n_blocks; i++)
+        held += s->pool.blocks[i].holders;
+    for (uint32_t i = 0; i < s->n_checkpoints; i++)
+        held += s->checkpoints[i].holders;
+    for (uint32_t c = 0; c < sim.shape.n_caches; c++)
+        if (sim.shape.cache[c].kind != GRAPH_PAGED)
+            held += s->planning.devices[0].model.caches[c].of_sequences - s->caches[c].n_free;
+    for (uint32_t i = 0; i < s->n_rows; i++)
+        held += atomic_load(&s->rows[i].taken);
+    if (stator_get_stats(s, &t, NULL) != STATOR_OK || held != 0 ||
+        s->pool.n_free + s->pool.n_cached != s->pool.n_blocks || t.blocks_free != t.blocks ||
+        t.running + t.waiting + t.ended != 0 || t.requests != play.ended || t.cancelled != play.cancelled ||
+        t.failed != play.failed || t.tokens_cached != play.cached || (t.fault != STATOR_OK && !sim.faulted))
+        sim_fail("something is held at the end, or the statistics are wrong");
+}
+
+static void sim_turn(void) {
+    const uint32_t what = (uint32_t)sim_below(100);
+    if (what < play.submits_in)
+        sim_submit_one();
+    else if (what < play.submits_in + 1)
+        sim_below(3) == 0 ? sim_cancel() : sim_hold();
+    else if (what < play.submits_in + 1 + play.polls_in)
+        for (uint64_t n = 1 + sim_below(8); n > 0 && sim_poll(); n--)
+            ;
+    else if (what < 95)
+        sim_pass_time();
+    for (uint64_t n = sim_below(3); n > 0; n--)
+        sim_engine_round();
+    if (++sim.round % 16 == 0)
+        sim_check_whole();
+}
+
+/* All are read, and none comes. */
+static void sim_drain(void) {
+    for (uint32_t i = 0; i < SIM_CLIENTS; i++)
+        if (play.clients[i].id != 0 && play.clients[i].held) {
+            play.clients[i].held = false;
+            (void)stator_hold(sim.s, play.clients[i].id, 0, NULL);
+        }
+    for (uint32_t i = 0; play.n_live > 0; i++, sim.round++) {
+        if (i == SIM_BOUND)
+            sim_fail("%u requests do not end: the engine's thread %s", play.n_live,
+                     play.engine == LOOP_COMMANDS ? "sleeps" : "runs");
+        sim_engine_round();
+        sim_pass_time();
+        while (sim_poll())
+            ;
+    }
+    for (uint32_t i = 0; i < SIM_BOUND && !pipeline_is_empty(sim.s);
+         i++) { /* what was cancelled on its way */
+        sim_engine_round();
+        sim_pass_time();
+    }
+}
+
+/* A run of so many turns. Everything follows from the seed. */
+static void sim_play(uint64_t seed, uint64_t turns) {
+    memset(&sim, 0, sizeof sim);
+    memset(&play, 0, sizeof play);
+    sim.seed = sim.random = seed;
+    sim.now_ns = 1000000000;
+    sim.text_of = sim_text_of;
+    sim_start();
+    struct carve count = carve_count();
+    sampler_layout(&play.sampler, &count, sim.shape.vocab, SIM_CONTEXT + 1);
+    void *memory = aligned_alloc(CARVE_ALIGN, arith_round_up(count.used, CARVE_ALIGN));
+    CHECK(memory != NULL);
+    struct carve c = carve_in(memory, count.used);
+    memset(memory, 0, count.used);
+    sampler_layout(&play.sampler, &c, sim.shape.vocab, SIM_CONTEXT + 1);
+    for (uint64_t i = 0; i < turns && !(sim.faulted && sim_below(200) == 0); i++)
+        sim_turn();
+    sim_drain();
+    sim_check_rest();
+    struct stator *s = sim.s;
+    pipeline_drain(s);
+    phase_advance(&s->phase, PHASE_SHUTDOWN);
+    start_close_devices(s);
+    sim.s = NULL;
+    stator_close(s);
+    free(memory);
+}
+
+#endif
