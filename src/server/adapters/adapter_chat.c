@@ -13,6 +13,15 @@ bool adapter_wrong(struct api_reader *r, const char *param, const json_t *v, con
                            v != NULL ? api_request_kind(v) : "missing", expected);
 }
 
+const char *adapter_text_of(const json_t *object, const char *name) {
+    const json_t *v = json_object_get(object, name);
+    return chat_json_is_text(v) ? json_string_value(v) : NULL;
+}
+
+bool adapter_is(const char *text, const char *name) {
+    return text != NULL && strcmp(text, name) == 0;
+}
+
 bool adapter_given(const json_t *v) {
     return v != NULL && !json_is_null(v);
 }

@@ -24,6 +24,11 @@ void adapter_hand_on(struct adapter_chat *c, const json_t *body, const char *con
 /* {"type": "json_schema", "schema": .., ..} as response_format; others as they are. NULL: nothing. */
 bool adapter_format(struct adapter_chat *c, const char *param, json_t *format);
 
+#define ADAPTER_PARAM 96 /* bytes of the name of a place, "messages[2].content[0]" */
+/* The text of that member; NULL: there is none. */
+const char *adapter_text_of(const json_t *object, const char *name);
+/* text, which may be NULL, is `name`. */
+bool adapter_is(const char *text, const char *name);
 /* Fills *r->why with 400 and returns false: `param` is another kind of value than `expected`. */
 bool adapter_wrong(struct api_reader *r, const char *param, const json_t *v, const char *expected);
 /* There, and not null. */

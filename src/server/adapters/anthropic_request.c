@@ -5,18 +5,6 @@
 #include "server/adapters/adapter_chat.h"
 
 #include <stdio.h>
-#include <string.h>
-
-#define PARAM 96
-
-static const char *text_of(const json_t *object, const char *name) {
-    const json_t *v = json_object_get(object, name);
-    return chat_json_is_text(v) ? json_string_value(v) : NULL;
-}
-
-static bool is(const char *text, const char *name) {
-    return text != NULL && strcmp(text, name) == 0;
-}
 
 static bool cannot(struct api_reader *r, const char *param, const char *type) {
     return api_failure_set(r->why, 400, param, "%s is of the type \"%.40s\", which can't be read here", param,
@@ -34,10 +22,10 @@ static bool read_texts(struct adapter_chat *c, const char *param, json_t *v, jso
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *block = json_array_get(v, i);
         json_t *text = json_object_get(block, "text");
-        char at[PARAM];
+        char at[ADAPTER_PARAM];
         snprintf(at, sizeof at, "%.60s[%zu]", param, i);
-        if (!is(text_of(block, "type"), "text"))
-            return cannot(c->r, at, text_of(block, "type"));
+        if (!adapter_is(adapter_text_of(block, "type"), "text"))
+            return cannot(c->r, at, adapter_text_of(block, "type"));
         if (!chat_json_is_text(text))
             return adapter_wrong(c->r, at, text, "a member \"text\"");
         adapter_block(c, content, text);
@@ -48,7 +36,7 @@ static bool read_texts(struct adapter_chat *c, const char *param, json_t *v, jso
 static bool read_result(struct adapter_chat *c, const char *param, const json_t *block) {
     json_t *content = json_array(), *given = json_object_get(block, "content");
     adapter_result(c, json_object_get(block, "tool_use_id"), content);
-    if (text_of(block, "tool_use_id") == NULL)
+    if (adapter_text_of(block, "tool_use_id") == NULL)
         return adapter_wrong(c->r, param, json_object_get(block, "tool_use_id"), "a member \"tool_use_id\"");
     if (json_is_true(json_object_get(block, "is_error"))) {
         json_t *error = json_string("Error:");
@@ -60,13 +48,13 @@ static bool read_result(struct adapter_chat *c, const char *param, const json_t 
 
 /* A block of the user's turn. *user: the content of the message that texts go to; NULL: none is open. */
 static bool read_user_block(struct adapter_chat *c, const char *param, const json_t *block, json_t **user) {
-    const char *type = text_of(block, "type");
+    const char *type = adapter_text_of(block, "type");
     json_t *text = json_object_get(block, "text");
-    if (is(type, "tool_result")) {
+    if (adapter_is(type, "tool_result")) {
         *user = NULL;
         return read_result(c, param, block);
     }
-    if (!is(type, "text"))
+    if (!adapter_is(type, "text"))
         return cannot(c->r, param, type);
     if (!chat_json_is_text(text))
         return adapter_wrong(c->r, param, text, "a member \"text\"");
@@ -96,19 +84,19 @@ static bool read_call(struct adapter_chat *c, const char *param, const json_t *b
 }
 
 static bool read_assistant_block(struct adapter_chat *c, const char *param, const json_t *block) {
-    const char *type = text_of(block, "type");
-    const char *name = is(type, "thinking") ? "thinking" : "text";
+    const char *type = adapter_text_of(block, "type");
+    const char *name = adapter_is(type, "thinking") ? "thinking" : "text";
     json_t *text = json_object_get(block, name);
-    if (is(type, "redacted_thinking"))
+    if (adapter_is(type, "redacted_thinking"))
         return true;
-    if (is(type, "tool_use"))
+    if (adapter_is(type, "tool_use"))
         return read_call(c, param, block);
-    if (!is(type, "text") && !is(type, "thinking"))
+    if (!adapter_is(type, "text") && !adapter_is(type, "thinking"))
         return cannot(c->r, param, type);
     if (!chat_json_is_text(text))
         return adapter_wrong(c->r, param, text,
-                             is(type, "text") ? "a member \"text\"" : "a member \"thinking\"");
-    if (is(type, "thinking"))
+                             adapter_is(type, "text") ? "a member \"text\"" : "a member \"thinking\"");
+    if (adapter_is(type, "thinking"))
         adapter_thought(c, text);
     else
         adapter_part(adapter_turn(c), text);
@@ -128,12 +116,12 @@ static bool read_plain(struct adapter_chat *c, const char *param, const char *ro
 }
 
 static bool read_message(struct adapter_chat *c, size_t index, const json_t *message) {
-    const char *role = text_of(message, "role");
-    const bool assistant = is(role, "assistant");
+    const char *role = adapter_text_of(message, "role");
+    const bool assistant = adapter_is(role, "assistant");
     json_t *content = json_object_get(message, "content"), *user = NULL;
-    char param[PARAM];
+    char param[ADAPTER_PARAM];
     snprintf(param, sizeof param, "messages[%zu].content", index);
-    if (!assistant && !is(role, "user") && !is(role, "system")) {
+    if (!assistant && !adapter_is(role, "user") && !adapter_is(role, "system")) {
         snprintf(param, sizeof param, "messages[%zu].role", index);
         return adapter_wrong(c->r, param, json_object_get(message, "role"), "\"user\" or \"assistant\"");
     }
@@ -141,14 +129,14 @@ static bool read_message(struct adapter_chat *c, size_t index, const json_t *mes
         adapter_part(adapter_turn(c), content);
         return true;
     }
-    if (is(role, "system") || chat_json_is_text(content))
+    if (adapter_is(role, "system") || chat_json_is_text(content))
         return read_plain(c, param, role, content);
     if (!json_is_array(content))
         return adapter_wrong(c->r, param, content, "a text, or an array of blocks,");
     if (json_array_size(content) == 0 && !assistant)
         return read_plain(c, param, role, content);
     for (size_t i = 0; i < json_array_size(content); i++) {
-        char at[PARAM];
+        char at[ADAPTER_PARAM];
         snprintf(at, sizeof at, "%.60s[%zu]", param, i);
         const json_t *block = json_array_get(content, i);
         if (!json_is_object(block))
@@ -180,15 +168,15 @@ static bool read_tools(struct adapter_chat *c, const json_t *tools) {
         return adapter_wrong(c->r, "tools", tools, "an array");
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *tool = json_array_get(tools, i);
-        const char *type = text_of(tool, "type");
-        char param[PARAM];
+        const char *type = adapter_text_of(tool, "type");
+        char param[ADAPTER_PARAM];
         snprintf(param, sizeof param, "tools[%zu]", i);
-        if (type != NULL && !is(type, "custom")) {
+        if (type != NULL && !adapter_is(type, "custom")) {
             adapter_drop_tool(c, type);
             continue;
         }
         json_t *name = json_object_get(tool, "name"), *schema = json_object_get(tool, "input_schema");
-        if (text_of(tool, "name") == NULL)
+        if (adapter_text_of(tool, "name") == NULL)
             return adapter_wrong(c->r, param, json_is_object(tool) ? name : tool,
                                  "a tool {\"name\": .., \"input_schema\": ..}");
         if (adapter_given(schema) && !json_is_object(schema))
@@ -201,11 +189,11 @@ static bool read_tools(struct adapter_chat *c, const json_t *tools) {
 static bool read_choice(struct adapter_chat *c, const json_t *choice) {
     static const char *const names[][2] = {
         {"auto", "auto"}, {"none", "none"}, {"any", "required"}, {"tool", ""}};
-    const char *type = text_of(choice, "type"), *to = NULL;
+    const char *type = adapter_text_of(choice, "type"), *to = NULL;
     if (!adapter_given(choice))
         return true;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        to = is(type, names[i][0]) ? names[i][1] : to;
+        to = adapter_is(type, names[i][0]) ? names[i][1] : to;
     if (to == NULL)
         return adapter_wrong(c->r, "tool_choice", choice,
                              "{\"type\": ..} with \"auto\", \"any\", \"tool\" or \"none\"");
@@ -215,7 +203,7 @@ static bool read_choice(struct adapter_chat *c, const json_t *choice) {
         json_object_set_new(c->body, "tool_choice", json_string(to));
         return true;
     }
-    if (text_of(choice, "name") == NULL)
+    if (adapter_text_of(choice, "name") == NULL)
         return adapter_wrong(c->r, "tool_choice.name", json_object_get(choice, "name"), "a tool's name");
     adapter_choose(c, json_object_get(choice, "name"));
     return true;
@@ -236,7 +224,7 @@ static bool read_output(struct adapter_chat *c, const json_t *output) {
 /* {"type": "enabled", "budget_tokens": ..} */
 static void read_thinking(struct adapter_chat *c, const json_t *thinking) {
     json_t *budget = json_object_get(thinking, "budget_tokens");
-    if (is(text_of(thinking, "type"), "enabled") && adapter_given(budget))
+    if (adapter_is(adapter_text_of(thinking, "type"), "enabled") && adapter_given(budget))
         json_object_set(c->body, "reasoning_budget_tokens", budget);
 }
 

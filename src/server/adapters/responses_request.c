@@ -8,25 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PARAM 96
-
-static const char *text_of(const json_t *object, const char *name) {
-    const json_t *v = json_object_get(object, name);
-    return chat_json_is_text(v) ? json_string_value(v) : NULL;
-}
-
-static bool is(const char *text, const char *name) {
-    return text != NULL && strcmp(text, name) == 0;
-}
-
 /* The text of a part that has one; NULL: it is of another kind. */
 static json_t *part_text(const json_t *part) {
     static const char *const kinds[][2] = {{"input_text", "text"},   {"output_text", "text"},
                                            {"text", "text"},         {"refusal", "refusal"},
                                            {"summary_text", "text"}, {"reasoning_text", "text"}};
-    const char *type = text_of(part, "type");
+    const char *type = adapter_text_of(part, "type");
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (is(type, kinds[i][0]))
+        if (adapter_is(type, kinds[i][0]))
             return json_object_get(part, kinds[i][1]);
     return NULL;
 }
@@ -41,9 +30,9 @@ static bool read_parts(struct adapter_chat *c, const char *param, json_t *v, jso
         return adapter_wrong(c->r, param, v, "a text, or an array of parts,");
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *part = json_array_get(v, i);
-        const char *type = text_of(part, "type");
+        const char *type = adapter_text_of(part, "type");
         json_t *text = part_text(part);
-        char at[PARAM];
+        char at[ADAPTER_PARAM];
         snprintf(at, sizeof at, "%.60s[%zu]", param, i);
         if (type == NULL)
             return adapter_wrong(c->r, at, part, "a part {\"type\": .., \"text\": ..}");
@@ -58,14 +47,14 @@ static bool read_parts(struct adapter_chat *c, const char *param, json_t *v, jso
 }
 
 static bool read_message(struct adapter_chat *c, const char *param, const json_t *item) {
-    const char *role = text_of(item, "role");
+    const char *role = adapter_text_of(item, "role");
     json_t *content = json_object_get(item, "content");
-    char at[PARAM];
-    if (is(role, "assistant")) {
+    char at[ADAPTER_PARAM];
+    if (adapter_is(role, "assistant")) {
         snprintf(at, sizeof at, "%.60s.content", param);
         return read_parts(c, at, content, adapter_turn(c));
     }
-    if (!is(role, "user") && !is(role, "system") && !is(role, "developer")) {
+    if (!adapter_is(role, "user") && !adapter_is(role, "system") && !adapter_is(role, "developer")) {
         snprintf(at, sizeof at, "%.60s.role", param);
         return adapter_wrong(c->r, at, json_object_get(item, "role"),
                              "\"user\", \"assistant\", \"system\" or \"developer\"");
@@ -102,7 +91,7 @@ static bool read_custom_call(struct adapter_chat *c, const char *param, const js
 
 static bool read_output(struct adapter_chat *c, const char *param, const json_t *item) {
     json_t *parts = json_array(), *output = json_object_get(item, "output");
-    char at[PARAM];
+    char at[ADAPTER_PARAM];
     adapter_result(c, json_object_get(item, "call_id"), parts);
     snprintf(at, sizeof at, "%.60s.output", param);
     return read_parts(c, at, output, parts);
@@ -111,7 +100,7 @@ static bool read_output(struct adapter_chat *c, const char *param, const json_t 
 /* Its text, or where there is none what this server gave as encrypted_content, or the summary. */
 static bool read_reasoning(struct adapter_chat *c, const char *param, const json_t *item) {
     json_t *parts = json_object_get(item, "content");
-    const char *sealed = text_of(item, "encrypted_content");
+    const char *sealed = adapter_text_of(item, "encrypted_content");
     const size_t mark = sizeof RESPONSES_MARK - 1;
     (void)param;
     if (json_array_size(parts) == 0 && sealed != NULL && strncmp(sealed, RESPONSES_MARK, mark) == 0) {
@@ -135,7 +124,7 @@ static bool read_item(struct adapter_chat *c, const char *param, const json_t *i
 
 /* An item of an earlier response of this server, while it is kept. */
 static bool read_reference(struct adapter_chat *c, const char *param, const json_t *item) {
-    const char *id = text_of(item, "id");
+    const char *id = adapter_text_of(item, "id");
     size_t n = 0;
     json_error_t ignored;
     const char *text = id != NULL ? kept_get(c->r->model->kept, id, &n) : NULL;
@@ -159,12 +148,12 @@ static bool read_item(struct adapter_chat *c, const char *param, const json_t *i
                  {"custom_tool_call_output", read_output},
                  {"reasoning", read_reasoning},
                  {"item_reference", read_reference}};
-    const char *type = text_of(item, "type");
+    const char *type = adapter_text_of(item, "type");
     char name[64];
-    if (!json_is_object(item) || (type == NULL && text_of(item, "role") == NULL))
+    if (!json_is_object(item) || (type == NULL && adapter_text_of(item, "role") == NULL))
         return adapter_wrong(c->r, param, item, "an item {\"type\": .., ..}");
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (is(type != NULL ? type : "message", kinds[i].type))
+        if (adapter_is(type != NULL ? type : "message", kinds[i].type))
             return kinds[i].read(c, param, item);
     /* What a hosted tool did, which no local model has asked for. */
     snprintf(name, sizeof name, "input.%s", type);
@@ -190,7 +179,7 @@ static bool read_input(struct adapter_chat *c, const json_t *body) {
     if (!json_is_array(input))
         return adapter_wrong(c->r, "input", input, "a text, or an array of items,");
     for (size_t i = 0; i < json_array_size(input); i++) {
-        char param[PARAM];
+        char param[ADAPTER_PARAM];
         snprintf(param, sizeof param, "input[%zu]", i);
         if (!read_item(c, param, json_array_get(input, i)))
             return false;
@@ -207,17 +196,17 @@ static bool read_tools(struct adapter_chat *c, const json_t *tools) {
         return adapter_wrong(c->r, "tools", tools, "an array");
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *tool = json_array_get(tools, i);
-        const char *type = text_of(tool, "type");
-        char param[PARAM];
+        const char *type = adapter_text_of(tool, "type");
+        char param[ADAPTER_PARAM];
         snprintf(param, sizeof param, "tools[%zu]", i);
         if (type == NULL)
             return adapter_wrong(c->r, param, tool,
                                  "a tool {\"type\": \"function\", \"name\": .., \"parameters\": ..}");
-        if (!is(type, "function")) {
+        if (!adapter_is(type, "function")) {
             adapter_drop_tool(c, type);
             continue;
         }
-        if (text_of(tool, "name") == NULL)
+        if (adapter_text_of(tool, "name") == NULL)
             return adapter_wrong(c->r, param, json_object_get(tool, "name"), "a member \"name\"");
         json_t *function =
             adapter_tool(c, json_object_get(tool, "name"), json_object_get(tool, "description"),
@@ -232,7 +221,7 @@ static bool read_tools(struct adapter_chat *c, const json_t *tools) {
 static void read_choice(struct adapter_chat *c, json_t *choice) {
     if (!adapter_given(choice))
         return;
-    if (!is(text_of(choice, "type"), "function") || text_of(choice, "name") == NULL)
+    if (!adapter_is(adapter_text_of(choice, "type"), "function") || adapter_text_of(choice, "name") == NULL)
         json_object_set(c->body, "tool_choice", choice);
     else
         adapter_choose(c, json_object_get(choice, "name"));
@@ -277,8 +266,8 @@ static bool refuse_stored(struct api_reader *r, const json_t *body) {
 }
 
 static void note_included(struct api_reader *r, const char *name) {
-    r->out->returns_reasoning = r->out->returns_reasoning || is(name, "reasoning.encrypted_content");
-    if (is(name, "message.output_text.logprobs"))
+    r->out->returns_reasoning = r->out->returns_reasoning || adapter_is(name, "reasoning.encrypted_content");
+    if (adapter_is(name, "message.output_text.logprobs"))
         api_request_ignore(r->out->ignored, "include.message.output_text.logprobs");
 }
 
@@ -287,7 +276,7 @@ static void read_include(struct api_reader *r, const json_t *body) {
     const json_t *include = json_object_get(body, "include");
     for (size_t i = 0; i < json_array_size(include); i++)
         note_included(r, json_string_value(json_array_get(include, i)));
-    if (is(text_of(body, "truncation"), "auto"))
+    if (adapter_is(adapter_text_of(body, "truncation"), "auto"))
         api_request_ignore(r->out->ignored, "truncation");
 }
 
