@@ -16,7 +16,8 @@
 
 enum { SIM_TOKENS = KV_LAYOUT_BLOCK, SIM_BATCH = 512, SIM_SEQUENCES = 8 };
 
-enum sim_fault { SIM_NONE, SIM_SUBMIT, SIM_LOST, SIM_HANG };
+/* The device refuses a step, is lost, or hangs; or one row of logits is not finite. */
+enum sim_fault { SIM_NONE, SIM_SUBMIT, SIM_LOST, SIM_HANG, SIM_DAMAGED };
 
 struct sim_cell {
     uint64_t row; /* 0: cleared */
@@ -36,7 +37,7 @@ struct sim_device {
     uint32_t index;
     uint64_t bytes; /* of slices */
     struct sim_cell *cells[GRAPH_MAX_CACHES];
-    uint32_t submits, steps, bodies;
+    uint32_t submits, steps, bodies, tails;
     bool lost;
     enum sim_slot_state state[2];
     uint64_t ends_ns[2], ended_ns;
@@ -60,7 +61,8 @@ static struct {
     const struct sim_text *(*text_of)(uint64_t id);
     enum sim_fault fault;
     uint32_t fault_device, fault_nth;
-    bool faulted;
+    bool faulted;     /* no step comes to an end any more */
+    uint64_t damaged; /* the request that was given a row that is not finite */
     uint64_t steps, tokens;
 } sim;
 
@@ -71,6 +73,7 @@ uint64_t clock_ns(void) {
 /* A finding: ends the process, as a failed CHECK does. The handler of SIGABRT tells how to play it again. */
 __attribute__((noreturn, format(printf, 1, 2))) static void sim_fail(const char *format, ...) {
     va_list list;
+    phase_thread_set(NULL, PHASE_THREAD_EDGE); /* who may allocate */
     va_start(list, format);
     fprintf(stderr, "sim: ");
     vfprintf(stderr, format, list);
@@ -274,7 +277,24 @@ static void sim_body(struct sim_device *f, const struct step_header *h, uint32_t
     sim.tokens += f->index == 0 ? h->n_tokens : 0;
 }
 
-static void sim_tail(const struct sim_device *f, const struct step_header *h, uint32_t slot) {
+static bool sim_hits(const struct sim_device *f, enum sim_fault fault, uint32_t count) {
+    const bool hits = sim.fault == fault && (fault == SIM_DAMAGED || sim.fault_device == f->index) &&
+                      sim.fault_nth == count;
+    sim.faulted = sim.faulted || (hits && fault != SIM_DAMAGED);
+    return hits;
+}
+
+/* Whose the step's token is. */
+static uint64_t sim_owner(const struct sim_device *f, const struct step_header *h, uint32_t slot,
+                          uint32_t token) {
+    const struct step_chunk *k = (const struct step_chunk *)(const void *)((const uint8_t *)h + h->at_chunks);
+    uint32_t i = 0;
+    while (token >= k[i].first + k[i].n)
+        i++;
+    return f->ids[slot][i];
+}
+
+static void sim_tail(struct sim_device *f, const struct step_header *h, uint32_t slot) {
     const uint32_t *rows = (const uint32_t *)(const void *)((const uint8_t *)h + h->at_rows);
     float *logits = (float *)(void *)(f->pinned + f->at.logits[slot]);
     struct step_pick *picks = (struct step_pick *)(void *)(f->pinned + f->at.picks[slot]);
@@ -284,12 +304,11 @@ static void sim_tail(const struct sim_device *f, const struct step_header *h, ui
         sim_logits(f->value[slot][rows[i]], f->token[slot][rows[i]], sim.shape.vocab, row);
         picks[i] = (struct step_pick){sim_argmax(row, sim.shape.vocab), 1};
     }
-}
-
-static bool sim_hits(const struct sim_device *f, enum sim_fault fault, uint32_t count) {
-    const bool hits = sim.fault == fault && sim.fault_device == f->index && sim.fault_nth == count;
-    sim.faulted = sim.faulted || hits;
-    return hits;
+    /* The first row is that of a known token. A reader may not want it any more. */
+    if (h->n_rows > 0 && sim_hits(f, SIM_DAMAGED, ++f->tails)) {
+        picks[0].finite = 0;
+        sim.damaged = sim_owner(f, h, slot, rows[0]);
+    }
 }
 
 /* The slot's step has come to its end. */

@@ -12,6 +12,7 @@
 #include "sim_device.h"
 
 #include "hybrid_model.h"
+#include "interpose.h"
 
 #include "app/selftest/selftest_model.h"
 #include "engine/run/checkpoints.h"
@@ -28,6 +29,8 @@ struct sim_client {
     bool cancelled, held;
     stator_request q;
     struct sampler_settings set;
+    stator_budget budget;
+    int32_t open, close, queue[3];
     uint32_t n_prompt, n_told;
     struct sim_text text; /* with its whole answer */
 };
@@ -139,7 +142,9 @@ static void sim_choose(char sets[12][64], const char *list[13]) {
     sim.longest_ns = SIM_PICK(lengths);
     play.submits_in = 1 + (uint32_t)sim_below(8);
     play.polls_in = 10 + (uint32_t)sim_below(40);
-    sim.fault = sim_below(4) == 0 ? (enum sim_fault)(1 + sim_below(SIM_HANG)) : SIM_NONE;
+    sim.fault = sim_below(4) == 0   ? (enum sim_fault)(1 + sim_below(SIM_HANG))
+                : sim_below(2) == 0 ? SIM_DAMAGED
+                                    : SIM_NONE;
     sim.fault_device = (uint32_t)sim_below(devices);
     sim.fault_nth = 1 + (uint32_t)sim_below(sim_below(2) ? 10 : 200);
 }
@@ -222,6 +227,22 @@ static void sim_sampling(struct sim_client *c) {
 #define SAMPLING_SEED   SAMPLING_NUMBER
 #include "config/sampling.def"
     c->q.sampling = w;
+    if (sim_below(4) != 0)
+        return;
+    c->open = (int32_t)sim_below(7);
+    c->close = (int32_t)sim_below(7);
+    for (uint32_t i = 0; i < 3; i++)
+        c->queue[i] = (int32_t)sim_below(sim.shape.vocab);
+    c->budget = (stator_budget){.size = sizeof c->budget,
+                                .tokens = (uint32_t)sim_below(8),
+                                .begun = (uint32_t)sim_below(2),
+                                .open = &c->open,
+                                .n_open = 1,
+                                .close = &c->close,
+                                .n_close = 1,
+                                .queue = c->queue,
+                                .n_queue = 1 + sim_below(3)};
+    c->q.sampling.budget = &c->budget;
 }
 
 static void sim_submit_one(void) {
@@ -256,7 +277,7 @@ static void sim_submit_one(void) {
     c->id = id;
     play.n_live++;
     if (c->q.kind == STATOR_GENERATE)
-        sim_text_answer(&sim.shape, &play.sampler, &c->set, c->q.max_new, &c->text);
+        sim_text_answer(&sim.shape, &play.sampler, &c->set, c->q.sampling.budget, c->q.max_new, &c->text);
     float logits[SIM_VOCAB];
     sim_text_logits(&sim.shape, &c->text, c->text.n - 1, logits);
 }
@@ -292,11 +313,14 @@ static void sim_check_row(struct sim_client *c, const stator_event *ev) {
 
 static void sim_check_end(struct sim_client *c, const stator_event *ev) {
     const uint32_t all = c->q.kind == STATOR_LOGITS ? c->n_prompt : c->text.n - c->n_prompt;
-    const bool right = ev->reason == STATOR_REASON_LENGTH      ? c->n_told == all
-                       : ev->reason == STATOR_REASON_CANCELLED ? c->cancelled
-                       : ev->reason == STATOR_REASON_FAILED
-                           ? sim.faulted && ev->status == STATOR_DEVICE && strncmp(ev->text, "sim:", 4) == 0
-                           : false;
+    const bool lost = sim.faulted && ev->status == STATOR_DEVICE && strncmp(ev->text, "sim:", 4) == 0;
+    const bool damaged =
+        sim.damaged == c->id && ev->status == STATOR_FAILED && strstr(ev->text, "finite") != NULL;
+    const bool right = ev->reason == STATOR_REASON_LENGTH
+                           ? c->n_told == all && (sim.damaged != c->id || c->q.kind == STATOR_LOGITS)
+                       : ev->reason == STATOR_REASON_CANCELLED
+                           ? c->cancelled
+                           : ev->reason == STATOR_REASON_FAILED && (lost || damaged);
     if (!right)
         sim_fail("request %llu ends with reason %d, status %d, \"%s\" after %u of %u events",
                  (unsigned long long)c->id, (int)ev->reason, (int)ev->status, ev->text, c->n_told, all);
@@ -454,6 +478,7 @@ static void sim_play(uint64_t seed, uint64_t turns) {
     sim.now_ns = 1000000000;
     sim.text_of = sim_text_of;
     sim_start();
+    interpose_reset(INTERPOSE_ABORT);
     struct carve count = carve_count();
     sampler_layout(&play.sampler, &count, sim.shape.vocab, SIM_CONTEXT + 1);
     void *memory = aligned_alloc(CARVE_ALIGN, arith_round_up(count.used, CARVE_ALIGN));

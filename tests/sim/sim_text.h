@@ -103,16 +103,39 @@ static inline void sim_text_logits(const struct sim_shape *s, struct sim_text *t
     sim_logits(t->v[s->n_devices - 1][p], t->tokens[p], s->vocab, logits);
 }
 
+/* The token that a budget forces behind an answer of n tokens; -1: none. It looks at the whole answer each
+ * time. */
+static inline int32_t sim_forced(const stator_budget *b, const int32_t *answer, uint32_t n) {
+    bool inside = b->begun != 0;
+    uint32_t used = 0;
+    for (uint32_t i = 0;; i++) {
+        for (size_t k = 0; inside && used >= b->tokens && k < b->n_queue; k++, i++) {
+            if (i == n)
+                return b->queue[k];
+            if (k + 1 == b->n_queue)
+                inside = false; /* leaves the loop, with i behind the queue */
+        }
+        if (i == n)
+            return -1;
+        used += inside;
+        inside = inside ? answer[i] != b->close[0] : answer[i] == b->open[0];
+    }
+}
+
 /* Appends the answer to a prompt: `most` tokens, or as many as the context allows. */
 static inline void sim_text_answer(const struct sim_shape *s, struct sampler *sampler,
-                                   const struct sampler_settings *set, uint32_t most, struct sim_text *t) {
+                                   const struct sampler_settings *set, const stator_budget *budget,
+                                   uint32_t most, struct sim_text *t) {
     float logits[SIM_VOCAB];
     const uint32_t n_prompt = t->n;
     while (t->n - n_prompt < most && t->n <= s->context) {
         sim_text_logits(s, t, t->n - 1, logits);
-        const int32_t token = sampler_is_plain(set) ? sim_argmax(logits, s->vocab)
-                                                    : sampler_pick(sampler, set, logits, t->tokens, t->n,
-                                                                   t->n - n_prompt, t->n);
+        const int32_t forced =
+            budget != NULL ? sim_forced(budget, t->tokens + n_prompt, t->n - n_prompt) : -1;
+        const int32_t token = forced >= 0             ? forced
+                              : sampler_is_plain(set) ? sim_argmax(logits, s->vocab)
+                                                      : sampler_pick(sampler, set, logits, t->tokens, t->n,
+                                                                     t->n - n_prompt, t->n);
         t->tokens[t->n++] = token;
     }
 }
