@@ -30,7 +30,7 @@ void adapter_begin(struct adapter_chat *c, struct api_reader *r, json_t *kept) {
     *c =
         (struct adapter_chat){.r = r, .body = json_object(), .messages = json_array(), .tools = json_array()};
     json_array_append_new(kept, c->body);
-    json_object_set_new(c->body, "messages", c->messages);
+    json_array_append_new(kept, c->messages);
     json_array_append_new(kept, c->tools);
     c->thoughts = json_array();
     json_array_append_new(kept, c->thoughts);
@@ -45,7 +45,9 @@ void adapter_hand_on(struct adapter_chat *c, const json_t *body, const char *con
         bool ours = false;
         for (const char *const *at = names; *at != NULL; at++)
             ours = ours || strcmp(*at, name) == 0;
-        if (!ours)
+        if (!ours && strcmp(name, "messages") == 0)
+            api_request_ignore(c->r->out->ignored, name); /* of another API */
+        else if (!ours)
             json_object_set(c->body, name, value);
     }
 }
@@ -89,6 +91,7 @@ static bool end_turn(struct adapter_chat *c) {
 }
 
 bool adapter_end(struct adapter_chat *c) {
+    json_object_set(c->body, "messages", c->messages);
     if (json_array_size(c->tools) > 0)
         json_object_set(c->body, "tools", c->tools);
     return end_turn(c);

@@ -100,6 +100,7 @@ static const struct same anthropic_same[] = {
 };
 
 static const struct same responses_same[] = {
+    {"{\"input\":\"hi\",\"messages\":[{\"role\":\"user\",\"content\":\"no\"}]}", "{" USER "}", "messages"},
     {"{\"input\":\"hi\",\"max_output_tokens\":9,\"temperature\":0.5,\"stream\":true,\"store\":false,"
      "\"previous_response_id\":null}",
      "{\"max_tokens\":9,\"temperature\":0.5,\"stream\":true," USER "}", ""},
