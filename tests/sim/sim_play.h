@@ -141,7 +141,7 @@ static void sim_choose(char sets[12][64], const char *list[13]) {
     static const uint64_t lengths[] = {1, 1000, 100000, 10000000};
     sim.longest_ns = SIM_PICK(lengths);
     play.submits_in = 1 + (uint32_t)sim_below(8);
-    play.polls_in = 10 + (uint32_t)sim_below(40);
+    play.polls_in = sim_below(4) == 0 ? 1 : 10 + (uint32_t)sim_below(40); /* slow readers, or not */
     sim.fault = sim_below(4) == 0   ? (enum sim_fault)(1 + sim_below(SIM_HANG))
                 : sim_below(2) == 0 ? SIM_DAMAGED
                                     : SIM_NONE;
@@ -190,7 +190,7 @@ static void sim_prompt(struct sim_client *c) {
     const uint32_t text = (uint32_t)sim_below(SIM_TEXTS + 2);
     struct sim_text *t = &c->text;
     const uint32_t most = sim.shape.context - (uint32_t)sim_below(2);
-    if (other->id != 0 && other != c && sim_below(3) == 0) {
+    if (other->id != 0 && other != c && sim_below(2) == 0) {
         c->n_prompt = t->n = other->n_prompt;
         memcpy(t->tokens, other->text.tokens, t->n * sizeof *t->tokens);
         return;
@@ -433,7 +433,8 @@ static void sim_check_rest(void) {
 static void sim_turn(void) {
     const uint32_t what = (uint32_t)sim_below(100);
     if (what < play.submits_in)
-        sim_submit_one();
+        for (uint64_t n = sim_below(4) == 0 ? 1 + sim_below(6) : 1; n > 0; n--)
+            sim_submit_one();
     else if (what < play.submits_in + 1)
         sim_below(3) == 0 ? sim_cancel() : sim_hold();
     else if (what < play.submits_in + 1 + play.polls_in)
