@@ -48,6 +48,7 @@ enum graph_kind {
                  */
     GRAPH_GATED_CONV, /* out = c * (convolution of b * x), per channel; b, c, x are the thirds of `in`.
                          weight[0]: [taps, channels]. Keeps b * x of the last taps - 1 tokens in the cache */
+    GRAPH_CENTER,     /* out = in minus its row's mean; in and out are one value */
     GRAPH_SOFTCAP,    /* out = num_softcap(in, op.cap); in and out are one value */
     GRAPH_ARGMAX,     /* per row: index of the largest logit, and whether all logits are finite */
     GRAPH_LAND,       /* out = the slot's half of the landing zone `in` */
@@ -229,7 +230,7 @@ struct graph_op {
         float scale;              /* EMBED: of the rows */
         float cap;                /* SOFTCAP */
         uint32_t kept;            /* KEEP: rows of a sequence in out */
-        struct graph_norm norm;   /* NORM, GATHER_NORM, PAIR */
+        struct graph_norm norm;   /* NORM, GATHER_NORM, PAIR, CENTER (inv_width) */
         struct graph_rope rope;
         struct graph_attention attention;
         struct graph_delta delta;

@@ -27,6 +27,7 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
                     .writes = GRAPH_OUT,
                     .use = GRAPH_LOOKUP},
     [GRAPH_KEEP] = {.name = "keep states", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_CENTER] = {.name = "center", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SOFTCAP] = {.name = "softcap", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},

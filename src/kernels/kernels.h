@@ -211,6 +211,9 @@ struct kernels {
      * lane[j] += lane[j + 64], then 32, .., 1. inv_n = 1.0f / n, made on the host. y may be x. */
     void (*rms_norm)(float *y, const float *x, const float *w, uint32_t n, float inv_n, float eps);
 
+    /* x[i] = x[i] - mean, mean = sum128 of x[i] (plain sums) * inv_n, rounded each. */
+    void (*center)(float *x, uint32_t n, float inv_n);
+
     /* Activations to int8 (one row). Per group: amax = max |x|; amax < 2^-100: d = 0, all q = 0; else
      * d = amax * (1/127 as float), q = clamp(rne(x * num_rcp(d)), -127, 127). Also the sums (struct
      * kernels_act). Groups of 32 try a second scale, amax * (1/125 as float), and take it if its squared
@@ -248,7 +251,8 @@ struct kernels {
     void (*add_scaled)(float *y, const float *x, float by, uint32_t n);
 
     /* Chooses the experts with the largest scores, of equals those with the lower numbers; a score is the
-     * logit, with EXPERTS_SIGMOID num_sigmoid(logit) + bias (+0 without one). Weights: softmax: e = num_exp(l
+     * logit, with EXPERTS_SIGMOID num_sigmoid(logit) + bias (+0 without one), else with a bias num_exp(l - m)
+     * * num_rcp(sum of all as sum128) + bias, each rounded. Weights: softmax: e = num_exp(l
      * - m), m the largest logit, times num_rcp(sum of e), the sum with EXPERTS_NORM of those chosen in
      * ascending order from +0, else of all as sum128. Sigmoid: num_sigmoid(l), with EXPERTS_NORM times
      * num_rcp(the larger of their sum, in ascending order, and EXPERTS_LEAST). Then times scale. */

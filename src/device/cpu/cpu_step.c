@@ -114,6 +114,13 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     }
 }
 
+static void run_center(const struct member *m, const struct graph_op *op) {
+    const uint32_t width = m->g->values[op->out].width;
+    float *x = value_f32(m, op->out);
+    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++)
+        m->d->kernels.center(x + (size_t)t * width, width, op->norm.inv_width);
+}
+
 static void run_forms(const struct member *m, const struct graph_op *op) {
     const struct graph_value *out = &m->g->values[op->out];
     const struct kernels_act a = value_act(m, op->out);
@@ -555,7 +562,7 @@ static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct gr
     [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
     [GRAPH_GATE] = cpu_delta_gate,  [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
     [GRAPH_PAIR] = cpu_nextn_pair,  [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
-    [GRAPH_SOFTCAP] = run_softcap,  [GRAPH_GATED_CONV] = cpu_gated_conv,
+    [GRAPH_SOFTCAP] = run_softcap,  [GRAPH_GATED_CONV] = cpu_gated_conv, [GRAPH_CENTER] = run_center,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */

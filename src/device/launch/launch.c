@@ -214,6 +214,17 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
     return STATOR_OK;
 }
 
+static stator_status add_center(struct launch_list *b, uint32_t op) {
+    const struct graph_op *o = &b->g->ops[op];
+    CHECK(o->in == o->out);
+    launch_put_center(b, launch_add(b, LAUNCH_CENTER, op, OPENCL_GROUP, b->rows),
+                      &(struct launch_center_arguments){.x = launch_floats(b, o->out),
+                                                        .width = b->g->values[o->out].width,
+                                                        .inv_n = o->norm.inv_width,
+                                                        .lane = 128 * sizeof(float)});
+    return STATOR_OK;
+}
+
 static stator_status add_forms(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *out = &b->g->values[o->out];
@@ -508,6 +519,7 @@ static stator_status (*const add_op[GRAPH_KINDS])(struct launch_list *b, uint32_
     [GRAPH_FORMS] = add_forms,
     [GRAPH_SOFTCAP] = add_softcap,
     [GRAPH_GATED_CONV] = launch_gated_conv,
+    [GRAPH_CENTER] = add_center,
 };
 
 void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin, uint32_t *end) {

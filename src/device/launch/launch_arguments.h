@@ -66,6 +66,7 @@ struct launch_states {
     F(embed, EMBED)                                                                                          \
     F(softcap, SOFTCAP)                                                                                      \
     F(argmax, ARGMAX)                                                                                        \
+    F(center, CENTER)                                                                                        \
     F(norm, NORM)                                                                                            \
     F(forms, FORMS)                                                                                          \
     F(wide, WIDE)                                                                                            \

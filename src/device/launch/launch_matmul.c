@@ -61,6 +61,7 @@ const struct launch_kernel launch_kernels[] = {
     [LAUNCH_EMBED] = {"embed", MODULE(ends)},
     [LAUNCH_SOFTCAP] = {"softcap", MODULE(ends)},
     [LAUNCH_ARGMAX] = {"argmax", MODULE(ends)},
+    [LAUNCH_CENTER] = {"center", MODULE(norm)},
     [LAUNCH_NORM] = {"norm", MODULE(norm)},
     [LAUNCH_FORMS] = {"forms", MODULE(norm)},
     [LAUNCH_WIDE] = {"norm_wide", MODULE(norm)},

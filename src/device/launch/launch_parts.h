@@ -18,6 +18,7 @@ enum {
     LAUNCH_EMBED,
     LAUNCH_SOFTCAP,
     LAUNCH_ARGMAX,
+    LAUNCH_CENTER,
     LAUNCH_NORM,
     LAUNCH_FORMS,
     LAUNCH_WIDE, /* heads normed together, rotated and stored */

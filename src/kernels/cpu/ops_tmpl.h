@@ -46,6 +46,22 @@ static void ops_rms_norm(float *y, const float *x, const float *w, uint32_t n, f
         ops_norm_part(y + i, x + i, w + i, n - i, r);
 }
 
+static void ops_center(float *x, uint32_t n, float inv_n) {
+    vec lane[128 / VEC];
+    VEC_REPEAT
+    for (int j = 0; j < 128 / VEC; j++)
+        lane[j] = vec_zero();
+    for (uint32_t i = 0; i < n; i += VEC) { /* zeros change no sum */
+        const uint32_t here = n - i < VEC ? n - i : VEC;
+        lane[i % 128 / VEC] = vec_add(lane[i % 128 / VEC], vec_load_n(x + i, here));
+    }
+    const vec mean = vec_set(-(vec_sum128(lane) * inv_n));
+    for (uint32_t i = 0; i < n; i += VEC) {
+        const uint32_t here = n - i < VEC ? n - i : VEC;
+        vec_store_n(x + i, here, vec_add(vec_load_n(x + i, here), mean));
+    }
+}
+
 static void ops_quantise32(const float *x, uint32_t n, int8_t *q, float *d, int16_t *s) {
     quantise_walk(ops_quantise_groups, x, n, q, d, s);
 }
@@ -226,6 +242,7 @@ static uint32_t ops_argmax(const float *x, uint32_t n, bool *finite) {
 void TIER(init)(struct kernels *k) {
     k->tier = TIER_NAME;
     k->rms_norm = ops_rms_norm;
+    k->center = ops_center;
     k->quantise32 = ops_quantise32;
     k->quantise256 = ops_quantise256;
     k->silu_mul = ops_silu_mul;

@@ -3,6 +3,33 @@
 #include "kernels/opencl/cl_common.h"
 #include "kernels/shared/experts.h"
 
+/* Group: the largest logit. */
+static inline float largest_of(global const float *l, uint experts, local float *lane) {
+    for (uint j = get_local_id(0); j < 128; j += get_local_size(0)) {
+        float best = l[j < experts ? j : 0];
+        for (uint e = j; e < experts; e += 128)
+            best = experts_key(l[e]) > experts_key(best) ? l[e] : best;
+        lane[j] = best;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float most = lane[0];
+    for (uint j = 1; j < 128; j++)
+        most = experts_key(lane[j]) > experts_key(most) ? lane[j] : most;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return most;
+}
+
+/* Group: the sum of the softmax of all logits, in lane[0]. */
+static inline void sum_all(global const float *l, uint experts, float most, local float *lane) {
+    for (uint j = get_local_id(0); j < 128; j += get_local_size(0)) {
+        float sum = 0.0f;
+        for (uint e = j; e < experts; e += 128)
+            sum += num_exp(l[e] - most);
+        lane[j] = sum;
+    }
+    cl_sum128(lane, 1);
+}
+
 /* Per token: a group. Local: key and flag a word per expert, weight EXPERTS_MAX_USED floats, lane 128. An
  * expert is chosen if fewer than `used` are better: keys are integers, so that as many as `used` always are.
  */
@@ -11,10 +38,22 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_A
     for (uint t = get_group_id(0); t < n; t += get_num_groups(0)) {
         global const float *l = logits + t * width;
         barrier(CLK_LOCAL_MEM_FENCE);
+        bool shares = biased && !(how & EXPERTS_SIGMOID); /* of the softmax choose, with the bias */
+        float top = 0.0f, by = 0.0f;
+        if (shares) {
+            top = largest_of(l, experts, lane);
+            sum_all(l, experts, top, lane);
+            by = num_rcp(lane[0]);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
         for (uint e = me; e < experts; e += OPENCL_GROUP) {
             float score = l[e];
             if (how & EXPERTS_SIGMOID)
                 score = num_sigmoid(score) + (biased ? bias[e] : 0.0f);
+            if (shares) {
+                float share = num_exp(score - top) * by;
+                score = share + bias[e];
+            }
             key[e] = experts_key(score);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -27,7 +66,7 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_A
                 lane[0] = l[e];
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        float most = how & EXPERTS_SIGMOID ? 0.0f : lane[0];
+        float most = how & EXPERTS_SIGMOID ? 0.0f : shares ? top : lane[0];
         for (uint e = me; e < experts; e += OPENCL_GROUP) {
             if (!flag[e])
                 continue;
@@ -39,16 +78,11 @@ kernel __attribute__((reqd_work_group_size(OPENCL_GROUP, 1, 1))) void route(CL_A
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (!(how & (EXPERTS_SIGMOID | EXPERTS_NORM))) {
-            for (uint j = me; j < 128; j += OPENCL_GROUP) {
-                float sum = 0.0f;
-                for (uint e = j; e < experts; e += 128)
-                    sum += num_exp(l[e] - most);
-                lane[j] = sum;
-            }
-            cl_sum128(lane, 1);
+            sum_all(l, experts, most, lane);
         }
         if (me < used) {
-            float sum = 0.0f, by = 1.0f;
+            float sum = 0.0f;
+            by = 1.0f;
             for (uint i = 0; i < used; i++)
                 sum += weight[i];
             if (how == (EXPERTS_SIGMOID | EXPERTS_NORM))

@@ -65,6 +65,25 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
     }
 }
 
+/* Rows of x minus their means, a group per row. Local: lane 128 floats. */
+kernel __attribute__((intel_reqd_sub_group_size(16))) void center(CL_ARGUMENTS(CENTER)) {
+    uint me = get_local_id(0), items = get_local_size(0);
+    for (uint row = get_group_id(0); row < CL_STEP(step)->n_tokens; row += get_num_groups(0)) {
+        global float *at = x + row * width;
+        for (uint j = me; j < 128; j += items) {
+            float sum = 0.0f;
+            for (uint i = j; i < width; i += 128)
+                sum += at[i];
+            lane[j] = sum;
+        }
+        cl_sum128(lane, 1);
+        float mean = lane[0] * inv_n;
+        for (uint i = me; i < width; i += items)
+            at[i] = at[i] - mean;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
 /* Pairs of a token's embedding, which is in the floats of out already, and the state before it, both normed.
  * A group per half of a row. Local memory as above. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm_pair(CL_ARGUMENTS(PAIR)) {

@@ -33,6 +33,8 @@
     X(U32, part)                                                                                             \
     X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
 
+#define KERNEL_ARGUMENTS_CENTER(X) X(BUFFER, float, x) X(U32, width) X(F32, inv_n) X(LOCAL, float, lane)
+
 #define KERNEL_ARGUMENTS_FORMS(X)                                                                            \
     X(BUFFER, const float, x)                                                                                \
     X(FORMS, out) X(U32, part) X(LOCAL, float, tile) X(LOCAL, uint, work)

@@ -82,6 +82,34 @@ static void rms_norm(void **state) {
     }
 }
 
+static void center(void **state) {
+    (void)state;
+    uint64_t seed = testing_seed("center");
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t n = length(&seed);
+        struct kernel_check_edge bx, by, bz;
+        float *x = values(&bx, n, &seed, 3.0f);
+        float *y = kernel_check_edge_alloc(&by, n * sizeof *y),
+              *z = kernel_check_edge_alloc(&bz, n * sizeof *z);
+        double sum = 0, size = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            sum += (double)x[i];
+            size += fabs((double)x[i]);
+        }
+        memcpy(y, x, n * sizeof *y);
+        tiers[0].center(y, n, 1.0f / (float)n);
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(fabs((double)y[i] - ((double)x[i] - sum / n)) <=
+                        1e-6 * (fabs((double)x[i]) + size / n) + 0x1p-149);
+        for (int t = 1; t < n_tiers; t++) {
+            memcpy(z, x, n * sizeof *z);
+            tiers[t].center(z, n, 1.0f / (float)n);
+            kernel_check_same_floats(z, y, n, tiers[t].tier);
+        }
+        kernel_check_edge_free(&bx), kernel_check_edge_free(&by), kernel_check_edge_free(&bz);
+    }
+}
+
 struct quantised {
     struct kernel_check_edge buffer[3];
     int8_t *q;
@@ -396,11 +424,17 @@ static void argmax(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),           cmocka_unit_test(rms_norm),
-        cmocka_unit_test(quantise_random), cmocka_unit_test(quantise_ties),
-        cmocka_unit_test(quantise_scales), cmocka_unit_test(quantise_thresholds),
-        cmocka_unit_test(silu_and_add),    cmocka_unit_test(rope),
-        cmocka_unit_test(stores),          cmocka_unit_test(stores_round_to_even),
+        cmocka_unit_test(names),
+        cmocka_unit_test(rms_norm),
+        cmocka_unit_test(center),
+        cmocka_unit_test(quantise_random),
+        cmocka_unit_test(quantise_ties),
+        cmocka_unit_test(quantise_scales),
+        cmocka_unit_test(quantise_thresholds),
+        cmocka_unit_test(silu_and_add),
+        cmocka_unit_test(rope),
+        cmocka_unit_test(stores),
+        cmocka_unit_test(stores_round_to_even),
         cmocka_unit_test(argmax),
     };
     return cmocka_run_group_tests(tests, fill_tiers, NULL);

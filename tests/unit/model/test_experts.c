@@ -9,22 +9,44 @@
 
 #include <math.h>
 
-static double score_of(const struct kernels_route *r, uint32_t e) {
-    double l = (double)r->logits[e];
-    return r->how & EXPERTS_SIGMOID ? (double)num_sigmoid(r->logits[e]) + (r->bias ? (double)r->bias[e] : 0)
-                                    : l;
+static float most_of(const struct kernels_route *r) {
+    float most = r->logits[0];
+    for (uint32_t e = 1; e < r->experts; e++)
+        most = r->logits[e] > most ? r->logits[e] : most;
+    return most;
+}
+
+/* Of a softmax with a bias by the kernel's own arithmetic: what rounds alike is alike. */
+static double score_of(const struct kernels_route *r, float sum, uint32_t e) {
+    const float l = r->logits[e];
+    if (r->how & EXPERTS_SIGMOID)
+        return (double)num_sigmoid(l) + (r->bias ? (double)r->bias[e] : 0);
+    if (r->bias == NULL)
+        return (double)l;
+    const float share = num_exp(l - most_of(r)) * num_rcp(sum);
+    return (double)(float)(share + r->bias[e]);
+}
+
+static float sum_of(const struct kernels_route *r) {
+    float lane[128] = {0};
+    for (uint32_t e = 0; e < r->experts; e++)
+        lane[e % 128] += num_exp(r->logits[e] - most_of(r));
+    return num_sum128(lane);
 }
 
 /* Expert e is chosen if fewer than `used` are better, an equal one with a lower number included. */
 static void check_route(const struct kernels_route *r) {
-    double sum = 0, all = 0, most = -INFINITY;
+    double sum = 0, all = 0, most = -INFINITY, score[EXPERTS_MAX];
+    const float total = sum_of(r);
     uint32_t n = 0;
+    for (uint32_t e = 0; e < r->experts; e++)
+        score[e] = score_of(r, total, e);
     for (uint32_t e = 0; e < r->experts; e++)
         most = fmax(most, (double)r->logits[e]);
     for (uint32_t e = 0; e < r->experts; e++) {
         uint32_t better = 0;
         for (uint32_t o = 0; o < r->experts; o++)
-            better += score_of(r, o) > score_of(r, e) || (score_of(r, o) == score_of(r, e) && o < e);
+            better += score[o] > score[e] || (score[o] == score[e] && o < e);
         all += exp((double)r->logits[e] - most);
         if (better >= r->used)
             continue;
@@ -70,8 +92,6 @@ static void routing(void **state) {
                                   .scale = round % 5 == 0 ? 2.5f : 1.0f,
                                   .chosen = chosen,
                                   .weight = weight};
-        if (!(r.how & EXPERTS_SIGMOID))
-            r.bias = NULL;
         k.route(&r);
         check_route(&r);
         logits[testing_below(&seed, experts)] = NAN; /* any experts, but as many, and ascending */

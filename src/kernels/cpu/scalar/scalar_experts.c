@@ -4,17 +4,26 @@
 
 #include "base/check.h"
 
-static float score(const struct kernels_route *r, uint32_t expert) {
-    if (!(r->how & EXPERTS_SIGMOID))
-        return r->logits[expert];
-    return num_sigmoid(r->logits[expert]) + (r->bias != NULL ? r->bias[expert] : 0.0f);
+/* The softmax of all logits: num_exp(l - most) * by. */
+struct softmax {
+    float most, by;
+};
+
+static float score(const struct kernels_route *r, const struct softmax *all, uint32_t expert) {
+    const float l = r->logits[expert];
+    if (r->how & EXPERTS_SIGMOID)
+        return num_sigmoid(l) + (r->bias != NULL ? r->bias[expert] : 0.0f);
+    if (r->bias == NULL)
+        return l;
+    const float share = num_exp(l - all->most) * all->by;
+    return share + r->bias[expert];
 }
 
 /* The best so far in descending order: an equal one comes behind. */
-static void choose(const struct kernels_route *r) {
+static void choose(const struct kernels_route *r, const struct softmax *all) {
     uint32_t best[EXPERTS_MAX_USED], key[EXPERTS_MAX_USED], n = 0;
     for (uint32_t e = 0; e < r->experts; e++) {
-        const uint32_t k = experts_key(score(r, e));
+        const uint32_t k = experts_key(score(r, all, e));
         if (n == r->used && k <= key[n - 1])
             continue;
         uint32_t at = n < r->used ? n++ : n - 1;
@@ -51,8 +60,9 @@ static float largest(const struct kernels_route *r) {
 static void route(const struct kernels_route *r) {
     CHECK(r->used > 0 && r->used <= r->experts && r->used <= EXPERTS_MAX_USED && r->experts <= EXPERTS_MAX);
     const bool sigmoid = (r->how & EXPERTS_SIGMOID) != 0, norm = (r->how & EXPERTS_NORM) != 0;
-    choose(r);
     const float most = sigmoid ? 0.0f : largest(r);
+    const struct softmax all = {most, !sigmoid && r->bias != NULL ? num_rcp(sum_all(r, most)) : 0.0f};
+    choose(r, &all);
     float sum = 0;
     for (uint32_t i = 0; i < r->used; i++) {
         const float l = r->logits[r->chosen[i]];

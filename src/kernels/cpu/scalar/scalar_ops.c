@@ -17,6 +17,15 @@ static void rms_norm(float *y, const float *x, const float *w, uint32_t n, float
         y[i] = (x[i] * r) * w[i];
 }
 
+static void center(float *x, uint32_t n, float inv_n) {
+    float lane[128] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        lane[i % 128] += x[i];
+    const float mean = num_sum128(lane) * inv_n;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] - mean;
+}
+
 static int rounded(float x, float inverse) {
     float r = x * inverse + NUM_ROUND;
     int v = (int)(NUM_BITS(r) & 0x7fffffffu) - (int)NUM_ROUND_BITS;
@@ -145,6 +154,7 @@ static void what_is_left(float *y, const float *x, const int8_t *q, const float 
 void scalar_init(struct kernels *k) {
     k->tier = "scalar";
     k->rms_norm = rms_norm;
+    k->center = center;
     k->quantise32 = quantise32;
     k->quantise256 = quantise256;
     k->remainder = what_is_left;
