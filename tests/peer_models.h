@@ -39,6 +39,7 @@ enum {
     PEER_ONE_GATE_UP = 4194304, /* gate and up of experts are one tensor */
     PEER_FUSED_FF = 8388608,    /* gate and up are one tensor, q, k and v are not */
     PEER_FF_BIAS = 16777216,    /* of gate, up and down of the dense feed-forward */
+    PEER_ONE_NORM = 67108864,   /* of a layer, a LayerNorm */
     PEER_SHORT_CONV = 33554432  /* two of three layers have a gated convolution */
 };
 
@@ -237,6 +238,14 @@ static const struct peer_model peer_models[] = {
     {"lfm2moe-odd", "lfm2moe", 5, 160, 224, 5, 1, 32, 300,
      .flags = PEER_HEAD_NORMS | PEER_SHORT_CONV | PEER_CHOICE_BIAS, .experts = 10, .used = 3, .expert_ff = 96,
      .leading = 2, .taps = 4, .keys = {{"expert_gating_func", 2}}},
+    {"cohere2-odd", "cohere2", 5, 160, 224, 5, 1, 32, 300, .flags = PEER_ONE_NORM,
+     .keys = {{"attention.sliding_window", 24}, {"logit_scale", .fraction = 0.25f}}},
+    {"cohere2-wide", "cohere2", 4, 288, 160, 3, 3, 64, 200, .flags = PEER_ONE_NORM | PEER_BIAS | PEER_SCALES,
+     .keys = {{"attention.sliding_window", 64}, {"logit_scale", .fraction = 2}}},
+    {"ernie4_5-moe-odd", "ernie4_5-moe", 4, 160, 224, 5, 1, 32, 300, .flags = PEER_CHOICE_BIAS, .experts = 10,
+     .used = 3, .expert_ff = 96, .shared_ff = 64, .leading = 1},
+    {"ernie4_5-moe-plain", "ernie4_5-moe", 3, 96, 96, 3, 3, 32, 200, .flags = PEER_UNTIED | PEER_OUT_BIAS,
+     .experts = 4, .used = 2, .expert_ff = 32},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -463,8 +472,9 @@ static inline void peer_layer(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     if (!(m->flags & PEER_NO_PRE_NORMS)) {
         peer_vector(p, "attn_norm.weight", m->embd, 1);
-        peer_vector(p, m->flags & PEER_LATE_FFN_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
-                    m->embd, 1);
+        if (!(m->flags & PEER_ONE_NORM))
+            peer_vector(p, m->flags & PEER_LATE_FFN_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
+                        m->embd, 1);
     }
     if (m->flags & PEER_POST_NORMS) {
         peer_vector(p, "post_attention_norm.weight", m->embd, 1);
@@ -568,7 +578,8 @@ static inline void peer_keys(struct peer_writer *p) {
     for (size_t i = 0; i < sizeof sometimes / sizeof sometimes[0]; i++)
         if (sometimes[i].v != 0)
             peer_number(p, sometimes[i].name, sometimes[i].v);
-    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->arch);
+    snprintf(key, sizeof key, "%s.attention.layer_norm%s_epsilon", m->arch,
+             m->flags & PEER_ONE_NORM ? "" : "_rms");
     gguf_writer_f32(p->w, key, 1e-5f);
     peer_kv_heads(p);
     peer_own_keys(p);

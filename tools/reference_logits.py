@@ -11,7 +11,7 @@ F32, NVFP4 = 0, 40
 SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: 'Q', 11: 'q', 12: 'd'}
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
-ADJACENT = ('llama', 'granite', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
+ADJACENT = ('cohere2', 'ernie4_5-moe', 'llama', 'granite', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
 POST_NORMS = ('gemma2', 'gemma3', 'olmo2', 'exaone4', 'glm4')
 # Those whose norms of q and k are of all heads together.
 WIDE_NORMS = ('olmo2', 'minimax-m2')
@@ -95,7 +95,7 @@ class Model:
     def __init__(self, path, context):
         self.meta, self.tensors = read_model(path)
         self.arch, self.context = self.meta['general.architecture'], context
-        self.eps = self.key('attention.layer_norm_rms_epsilon')
+        self.eps = self.key('attention.layer_norm_rms_epsilon') or self.key('attention.layer_norm_epsilon')
         self.heads, self.kv_heads, self.dim = (self.key('attention.' + n) for n in ('head_count', 'head_count_kv', 'key_length'))
         self.kv_heads = max(self.kv_heads) if isinstance(self.kv_heads, list) else self.kv_heads  # 0: layers without attention
         self.rot = self.key('rope.dimension_count', self.dim)
@@ -118,6 +118,8 @@ class Model:
         return y + self.w(name + '.bias') if self.has(name + '.bias') else y
 
     def norm(self, x, weight):
+        if self.arch == 'cohere2':  # LayerNorm without a bias
+            x = x - x.mean(-1, keepdims=True)
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * weight
 
     def angles(self, base, scaled):
@@ -169,6 +171,8 @@ class Model:
             return (window if i % 2 == 0 else None), base
         if self.arch.startswith('lfm2'):
             return window, base
+        if self.arch == 'cohere2':
+            return (window, base) if (i + 1) % 4 else (None, None)
         if self.arch == 'smollm3':
             return None, base if (i + 1) % 4 else None
         return None, base
@@ -289,6 +293,8 @@ class Model:
         self.layer = 'blk.%d' % i
         h = self.norm(x, self.w('attn_norm.weight')) if self.has('attn_norm.weight') else x
         out = self.delta(h) if self.has('ssm_a') else self.gated_conv(h) if self.has('shortconv.conv.weight') else self.attention(h, i)
+        if self.arch == 'cohere2':  # side by side
+            return x + out + self.feed_forward(h)
         x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)
         late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
         out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
@@ -304,7 +310,8 @@ class Model:
 
     def head(self, states):
         out = self.tensors.get('output.weight', self.tensors['token_embd.weight'])
-        logits = states @ out.T * self.tensors.get('output.scale', np.ones(1))[0] / self.key('logit_scale', 1.0)
+        scale = self.key('logit_scale', 1.0)
+        logits = states @ out.T * self.tensors.get('output.scale', np.ones(1))[0] * (scale if self.arch == 'cohere2' else 1 / scale)
         return self.capped(logits, 'final_logit_softcapping', 30)
 
     def logits(self, ids):

@@ -206,7 +206,11 @@ static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_
     if (rc == STATOR_OK)
         rc = shape_read_rope(g, s, e);
     if (rc == STATOR_OK)
-        rc = gguf_read_f32(g, key_of(s, "attention.layer_norm_rms_epsilon", key), &s->norm_eps, e);
+        rc = gguf_read_f32(
+            g,
+            key_of(s, s->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+                   key),
+            &s->norm_eps, e);
     if (rc == STATOR_OK && !(s->norm_eps > 0 && s->norm_eps < 1))
         rc = gguf_error(g, e, "key '%s' is %g, expected a number between 0 and 1", key, (double)s->norm_eps);
     if (rc != STATOR_OK)
@@ -239,7 +243,8 @@ static stator_status read_routing(const struct gguf *g, struct shape *s, stator_
         return rc;
     if (function != 0)
         x->sigmoid = function == SIGMOID;
-    x->norm = x->norm || function == SOFTMAX_OF_CHOSEN;
+    x->of_chosen = function == SOFTMAX_OF_CHOSEN;
+    x->norm = x->norm || x->of_chosen;
     float scale = 0; /* which, like a missing key, means none */
     rc = gguf_read_f32_or(g, key_of(s, "expert_weights_scale", key), 0, &scale, e);
     if (rc == STATOR_OK && !(scale >= 0 && scale <= MAX_SCALE))
@@ -651,10 +656,12 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
             rc = gguf_error(
                 g, e, "tensor '%sattn_%c_norm.weight' is missing, but attn_%c_norm.weight is there", prefix,
                 s->layers[l].q_norm == NULL ? 'q' : 'k', s->layers[l].q_norm == NULL ? 'k' : 'q');
-        if (rc == STATOR_OK && s->layers[l].experts.choice_bias != NULL && !s->experts.sigmoid)
-            rc = gguf_error(
-                g, e, "tensor '%sexp_probs_b.bias' is there, but %s.expert_gating_func is not 2 (sigmoid)",
-                prefix, s->arch_name);
+        if (rc == STATOR_OK && s->layers[l].experts.choice_bias != NULL && s->experts.of_chosen)
+            rc = gguf_error(g, e,
+                            "tensor '%sexp_probs_b.bias' is there, but %s.expert_gating_func is 3: expected "
+                            "1 (softmax) or 2 (sigmoid) "
+                            "with a bias",
+                            prefix, s->arch_name);
     }
     if (rc == STATOR_OK && s->rope_needs_freqs && s->rope_freqs == NULL)
         rc = gguf_error(g, e,

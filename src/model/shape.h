@@ -137,6 +137,7 @@ struct shape_experts {
     uint32_t ff;            /* rows of an expert's gate and up */
     uint32_t shared_ff;     /* of the shared expert; 0: none */
     uint32_t leading_dense; /* layers that have a dense feed-forward */
+    bool of_chosen;         /* the softmax is of the logits of the chosen alone */
     bool sigmoid;           /* weights are sigmoids of the router's logits; else a softmax */
     bool norm;              /* divided by the sum of those chosen */
     float scale;            /* of weights; 0: 1 */
@@ -178,7 +179,8 @@ struct shape {
     float residual_scale;            /* what layers add to the residual stream times this; 0: as it is */
     float logit_scale;               /* logits divided by this; 0: as they are */
     float attention_cap, logit_cap;  /* softcaps of scores and of logits; 0: none */
-    bool no_rope;                    /* heads are not rotated */
+    bool layer_norm; /* norms subtract the mean first, and eps is called attention.layer_norm_epsilon */
+    bool no_rope;    /* heads are not rotated */
     float norm_eps;
     float attention_scale; /* 1 / sqrt(head_dim_k), or what the metadata says */
     uint32_t vocab;        /* rows of token_embd */

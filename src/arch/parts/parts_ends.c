@@ -53,6 +53,10 @@ static void add_norm(const struct parts *p, enum graph_kind kind, uint32_t layer
     graph_op_weight(p->g, op, weight, NULL, 0);
 }
 
+void parts_center(struct parts *p, uint32_t layer) {
+    graph_add_op(p->g, GRAPH_CENTER, layer, p->x, p->x)->norm = parts_norm_of(p->s, p->s->n_embd);
+}
+
 uint32_t parts_norm(struct parts *p, uint32_t layer, const char *name, const struct gguf_tensor *weight,
                     uint32_t forms) {
     uint32_t out = parts_value(p, layer, name, p->s->n_embd, forms);
@@ -193,6 +197,8 @@ void parts_end(struct parts *p) {
     }
     if (last && g->want.guess_rows > 0)
         parts_nextn_block(p);
+    if (last && p->s->layer_norm)
+        parts_center(p, GRAPH_NONE);
     g->tail = g->n_ops;
     if (last)
         parts_tail(p, p->s->output_norm, p->s->output);

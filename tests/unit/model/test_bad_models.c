@@ -186,9 +186,11 @@ static const struct change changes[] = {
     {"minimax-m2-odd", "blk.1.attn_q_norm.weight", SHAPE, .ne = {64},
      .refusal =
          "tensor 'blk.1.attn_q_norm.weight' has shape [64, 1, 1, 1], but the metadata says [320, 1, 1, 1]"},
-    {"minimax-m2-odd", "expert_gating_func", NUMBER, 1,
+    {"minimax-m2-odd", "expert_gating_func", NUMBER, 1, .refusal = NULL},
+    {"minimax-m2-odd", "expert_gating_func", NUMBER, 3,
      .refusal =
-         "tensor 'blk.0.exp_probs_b.bias' is there, but minimax-m2.expert_gating_func is not 2 (sigmoid)"},
+         "tensor 'blk.0.exp_probs_b.bias' is there, but minimax-m2.expert_gating_func is 3: expected 1 "
+         "(softmax) or 2 (sigmoid) with a bias"},
     {"qwen3vl-odd", "rope.dimension_sections", NUMBERS, 4, .refusal = NULL},
     {"qwen3vlmoe-odd", "expert_used_count", LEFT_OUT,
      .refusal = "key 'qwen3vlmoe.expert_used_count' is missing"},
@@ -223,6 +225,24 @@ static const struct change changes[] = {
          "tensor 'token_embd_norm.weight' has shape [159, 1, 1, 1], but the metadata says [160, 1, 1, 1]"},
     {"lfm2moe-odd", "leading_dense_block_count", NUMBER, 1,
      .refusal = "tensor 'blk.1.ffn_gate.weight' does not belong to this layer: lfm2moe.expert_count is 10"},
+    /* one LayerNorm */
+    {"cohere2-odd", "attention.layer_norm_epsilon", LEFT_OUT,
+     .refusal = "key 'cohere2.attention.layer_norm_epsilon' is missing"},
+    {"cohere2-odd", "attention.sliding_window", LEFT_OUT,
+     .refusal = "key 'cohere2.attention.sliding_window' is missing"},
+    {"cohere2-odd", "attention.sliding_window", NUMBER, 0,
+     .refusal = "key 'cohere2.attention.sliding_window' is 0, expected 1 to 2147483647"},
+    {"cohere2-odd", "logit_scale", LEFT_OUT, .refusal = "key 'cohere2.logit_scale' is missing"},
+    {"cohere2-odd", "logit_scale", FRACTION, -1,
+     .refusal = "key 'cohere2.logit_scale' is -1, expected 0 (none), or 1e-06 to 1e+06"},
+    {"cohere2-odd", "logit_scale", FRACTION, 0, .refusal = NULL},
+    {"cohere2-odd", "blk.1.ffn_norm.weight", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.1.ffn_norm.weight' is not known for the architecture cohere2"},
+    {"ernie4_5-moe-odd", "blk.1.exp_probs_b.bias", SHAPE, .ne = {9},
+     .refusal =
+         "tensor 'blk.1.exp_probs_b.bias' has shape [9, 1, 1, 1], but the metadata says [10, 1, 1, 1]"},
+    {"ernie4_5-moe-odd", "interleave_moe_layer_step", NUMBER, 2,
+     .refusal = "key 'ernie4_5-moe.interleave_moe_layer_step' is 2: only leading layers"},
     /* experts */
     {"qwen3moe-odd", "expert_count", NUMBER, 9,
      .refusal = "tensor 'blk.0.ffn_gate_inp.weight' has shape [160, 10, 1, 1], but the metadata says [160, "
@@ -348,9 +368,9 @@ static const struct change changes[] = {
     {"glm4moe-odd", "expert_shared_feed_forward_length", LEFT_OUT, .refusal = NULL},
     {"glm4moe-odd", "expert_shared_count", NUMBER, 1025,
      .refusal = "key 'glm4moe.expert_shared_count' is 1025, expected 0 to 1024"},
-    {"glm4moe-odd", "expert_gating_func", NUMBER, 1,
-     .refusal =
-         "tensor 'blk.2.exp_probs_b.bias' is there, but glm4moe.expert_gating_func is not 2 (sigmoid)"},
+    {"glm4moe-odd", "expert_gating_func", NUMBER, 3,
+     .refusal = "tensor 'blk.2.exp_probs_b.bias' is there, but glm4moe.expert_gating_func is 3: expected 1 "
+                "(softmax) or 2 (sigmoid) with a bias"},
     {"glm4moe-odd", "nextn_predict_layers", NUMBER, 4,
      .refusal =
          "key 'glm4moe.nextn_predict_layers' is 4, but glm4moe.block_count, which includes them, is 4"},

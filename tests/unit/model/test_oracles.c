@@ -172,6 +172,11 @@ static void lfm2(void **state) {
     check_everywhere("lfm2moe", 2.1e-4);
 }
 
+static void cohere2(void **state) {
+    (void)state;
+    check_everywhere("cohere2", 1.5e-4);
+}
+
 static void log_softmax(const float *logits, double *out) {
     double top = logits[0];
     double sum = 0;
@@ -239,6 +244,7 @@ int main(void) {
         cmocka_unit_test(qwen3),      cmocka_unit_test(qwen35),       cmocka_unit_test(gemma3),
         cmocka_unit_test(phi3),       cmocka_unit_test(qwen3moe),     cmocka_unit_test(qwen35moe),
         cmocka_unit_test(gpt_oss),    cmocka_unit_test(mixtral),      cmocka_unit_test(olmo3),
-        cmocka_unit_test(others),     cmocka_unit_test(lfm2),         cmocka_unit_test(quantised)};
+        cmocka_unit_test(others),     cmocka_unit_test(lfm2),         cmocka_unit_test(cohere2),
+        cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
