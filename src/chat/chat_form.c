@@ -199,6 +199,7 @@ static void find_thinking(const struct chat_form_input *in, struct chat_form *ou
 #define SAID     "stator said"
 #define THOUGHT  "stator thought"
 #define ASKED    "stator asked"
+#define RESULT   "stator result"
 
 /* What a rendering has besides the user's message. */
 struct trial {
@@ -207,17 +208,24 @@ struct trial {
     const char *reasoning_name; /* NULL: no reasoning */
     int calls;
     bool as_text;
+    bool null_content; /* of the assistant, in place of `content` */
+    bool long_ids;
+    bool result; /* a tool's message with the text RESULT follows */
 };
 
-static json_t *make_call(const struct trial *t, int index) {
+static const char *id_of(const struct trial *t, int index) {
     static const char *const ids[] = {"stator001", "stator002"};
+    return t->long_ids ? "call_stator_0001" : ids[index];
+}
+
+static json_t *make_call(const struct trial *t, int index) {
     json_t *arguments = json_loads(t->arguments, 0, NULL);
     if (t->as_text) {
         json_decref(arguments);
         arguments = json_string(t->arguments);
     }
-    return json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", ids[index], "type", "function", "function", "name",
-                     FUNCTION, "arguments", arguments);
+    return json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", id_of(t, index), "type", "function", "function",
+                     "name", FUNCTION, "arguments", arguments);
 }
 
 static json_t *make_variables(const struct chat_form_input *in, const struct chat_form *form,
@@ -225,6 +233,8 @@ static json_t *make_variables(const struct chat_form_input *in, const struct cha
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", ASKED);
     if (t->content != NULL) {
         json_t *one = json_pack("{s:s, s:s}", "role", "assistant", "content", t->content);
+        if (t->null_content)
+            json_object_set_new(one, "content", json_null());
         if (t->reasoning_name != NULL)
             json_object_set_new(one, t->reasoning_name, json_string(THOUGHT));
         if (t->arguments != NULL) {
@@ -234,6 +244,9 @@ static json_t *make_variables(const struct chat_form_input *in, const struct cha
             json_object_set_new(one, "tool_calls", calls);
         }
         json_array_append_new(messages, one);
+        if (t->result)
+            json_array_append_new(messages, json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "tool_call_id",
+                                                      id_of(t, 0), "name", FUNCTION, "content", RESULT));
     }
     json_t *tools = json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s}, s:{s:s}}}}}]", "type", "function",
                               "function", "name", FUNCTION, "description", "d", "parameters", "type",
@@ -512,11 +525,29 @@ static void find_reasoning(const struct chat_form_input *in, struct chat_form *f
     }
 }
 
-/* Calls as the template renders them: the ways in which a history can be written are tried in turn. */
+/* Calls as the template renders them, in the form's way of writing a history. */
 static bool render_call(const struct chat_form_input *in, const struct chat_form *form, const char *arguments,
-                        int calls, bool as_text, struct text *out) {
-    const struct trial t = {.content = "", .arguments = arguments, .calls = calls, .as_text = as_text};
+                        int calls, struct text *out) {
+    const struct trial t = {.content = "",
+                            .arguments = arguments,
+                            .calls = calls,
+                            .as_text = form->arguments == CHAT_ARGUMENTS_TEXT,
+                            .null_content = form->null_content};
     return render(in, form, &t, out) && memmem(out->p, out->n, FUNCTION, strlen(FUNCTION)) != NULL;
+}
+
+/* What the template wants of messages with calls and results beside their arguments. */
+static void find_history(const struct chat_form_input *in, struct chat_form *form, struct text *room) {
+    struct trial t = {.content = form->calls_rendered ? "" : SAID,
+                      .arguments = form->calls_rendered ? "{\"a\": \"va\"}" : NULL,
+                      .calls = 1,
+                      .as_text = form->arguments == CHAT_ARGUMENTS_TEXT,
+                      .null_content = form->null_content,
+                      .result = true};
+    form->results_rendered =
+        render(in, form, &t, room) && memmem(room->p, room->n, RESULT, strlen(RESULT)) != NULL;
+    t.long_ids = true;
+    form->short_ids = form->results_rendered && form->calls_rendered && !render(in, form, &t, room);
 }
 
 static void find_calls(const struct chat_form_input *in, struct chat_form *form, struct text *room) {
@@ -524,22 +555,32 @@ static void find_calls(const struct chat_form_input *in, struct chat_form *form,
     static const char one[] = "{\"a\": \"va\"}", two[] = "{\"a\": \"v<a\", \"b\": 12}";
     const struct trial said = {.content = SAID};
     (void)render(in, form, &said, &room[4]);
-    for (int as_text = 0; as_text < 2; as_text++) {
-        form->arguments = as_text == 0 ? CHAT_ARGUMENTS_OBJECT : CHAT_ARGUMENTS_TEXT;
-        if (!render_call(in, form, one, 1, as_text == 1, r.one))
+    struct chat_form unread = {.calls_rendered =
+                                   false}; /* the first way that is rendered, but not understood */
+    for (int way = 0; way < 4; way++) {
+        form->arguments = way % 2 == 0 ? CHAT_ARGUMENTS_OBJECT : CHAT_ARGUMENTS_TEXT;
+        form->null_content = way >= 2;
+        if (!render_call(in, form, one, 1, r.one))
             continue;
         form->calls_rendered = true;
-        r.has_two = render_call(in, form, two, 1, as_text == 1, r.two);
-        r.has_both = render_call(in, form, one, 2, as_text == 1, r.both);
-        if (!find_rendered(in, form, &r, &room[4]))
+        r.has_two = render_call(in, form, two, 1, r.two);
+        r.has_both = render_call(in, form, one, 2, r.both);
+        form->one_call = !r.has_both;
+        if (!find_rendered(in, form, &r, &room[4])) {
+            if (!unread.calls_rendered)
+                unread = *form;
             continue;
+        }
         static const char twice[] = FUNCTION "{\"a\":\"va\"};" FUNCTION "{\"a\":\"va\"};";
         form->one_call = !r.has_both || !brings_back(in, form, r.both, answer_begin(r.prompt, r.both),
                                                      chat_form_thinks(form, r.prompt->p, r.prompt->n), twice);
         return;
     }
     form->arguments = CHAT_ARGUMENTS_OBJECT;
-    if (!form->calls_rendered)
+    form->null_content = false;
+    if (unread.calls_rendered)
+        *form = unread;
+    else if (form->uses_tools)
         find_hinted(in, form);
 }
 
@@ -559,10 +600,12 @@ void chat_form_find(const struct chat_form_input *in, struct chat_form *out) {
         find_reasoning(in, out, &room[0], &room[5]);
     else
         find_thinking(in, out);
-    if (renders && out->uses_tools)
+    if (renders && (out->uses_tools || has_word(in, "tool_calls")))
         find_calls(in, out, room);
     else if (out->uses_tools)
         find_hinted(in, out);
+    if (renders)
+        find_history(in, out, &room[5]);
     if (out->tags.syntax == CHAT_UNKNOWN && has(in, "<|channel|>analysis") && has(in, "<|message|>") &&
         has(in, "<|start|>assistant"))
         out->tags.syntax = CHAT_CHANNELS; /* a template of gpt-oss without tools */

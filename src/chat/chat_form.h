@@ -14,6 +14,7 @@
 
 #define CHAT_TAG        56 /* bytes of a tag, with the NUL */
 #define CHAT_FORM_MARKS 16
+#define CHAT_SHORT_ID   9
 #define CHAT_FORM_BYTES (8u << 20) /* of memory that chat_form_find needs */
 
 enum chat_syntax {
@@ -48,7 +49,10 @@ struct chat_form {
     char tools_name[24];     /* the variable for the tools */
     char reasoning_name[24]; /* the member of a message for its reasoning; "": the template has none */
     bool calls_rendered;     /* the template writes tool_calls; else they are written into the content */
-    bool one_call;           /* it writes only the first call of a message */
+    bool one_call;           /* it takes one call of a message at most */
+    bool null_content;       /* it writes the calls only of messages whose content is null */
+    bool short_ids;          /* ids of calls must have CHAT_SHORT_ID letters and digits (Mistral) */
+    bool results_rendered;   /* it writes messages of the role "tool"; else their text would be lost */
     enum chat_arguments arguments;
 };
 

@@ -173,9 +173,10 @@ static bool read_call(struct api_reader *r, const char *param, const json_t *cal
                      : json_is_object(arguments) ? json_incref(arguments)
                                                  : chat_json_load(json_string_value(arguments),
                                                                   json_string_length(arguments), 0, &ignored);
-    if (!json_is_object(object)) {
+    if (!json_is_object(object)) { /* an answer that was cut off, sent back: the text as it is */
         json_decref(object);
-        return api_failure_set(r->why, 400, param, "%s: function.arguments is no JSON object", param);
+        object = json_object();
+        json_object_set(object, "arguments", arguments);
     }
     json_t *written = none ? NULL : as_written(r, call, &object);
     const struct {
@@ -212,8 +213,10 @@ static bool read_calls(struct api_reader *r, const char *param, const json_t *ca
     json_object_set_new(to[0], "tool_calls", objects);
     json_object_set_new(to[1], "tool_calls", texts);
     json_object_set(to[2], "tool_calls", objects);
-    if (json_is_null(json_object_get(to[2], "content")))
-        json_object_set_new(to[2], "content", json_string(""));
+    /* Trial renderings of the form had "" beside calls (chat_form.h). */
+    if (!r->model->form.null_content && json_is_null(json_object_get(to[0], "content")))
+        for (int i = 0; i < 2; i++)
+            json_object_set_new(to[i], "content", json_string(""));
     if (json_array_size(calls) > API_TOOLS)
         return api_failure_set(r->why, 400, param, "%s.tool_calls has %zu calls, at most %d are read", param,
                                json_array_size(calls), API_TOOLS);
@@ -452,10 +455,14 @@ bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept) 
     if (use)
         json_object_set(variables, m->form.tools_name, tools);
     r->out->tools = use;
+    if (!api_history_fit(r, l.at))
+        return false;
+    /* Templates that render objects and want texts don't fail: the form's way is the first one. */
+    const int first = m->form.arguments == CHAT_ARGUMENTS_TEXT ? 1 : 0;
     for (int i = 0; i < (l.calls ? API_VARIANTS : 1); i++) {
         json_t *one = json_copy(variables);
         json_array_append_new(kept, one);
-        json_object_set(one, "messages", l.at[i]);
+        json_object_set(one, "messages", l.at[i < 2 ? i ^ first : i]);
         r->out->variables[i] = one;
     }
     return true;

@@ -77,9 +77,9 @@ struct api_request {
     json_t *kept;              /* owns all JSON that follows */
     const json_t *body;
     const json_t *prompt; /* COMPLETION: a text, an array of texts, of ids, or of arrays of ids */
-    /* CHAT: the variables of the template, in several forms where messages have calls: arguments as objects,
-     * as the client's texts, as objects beside "" in place of a content of null. The first one that the
-     * template takes counts; NULL: there is none. */
+    /* CHAT: the variables of the template, in several forms where messages have calls: as the form says it,
+     * then the others of: arguments as objects, as the client's texts, as objects beside a content of null.
+     * The first one that the template takes counts; NULL: there is none. */
     const json_t *variables[API_VARIANTS];
 };
 
@@ -125,6 +125,10 @@ struct api_reader {
 bool api_fields_read(struct api_reader *r);
 /* api_messages.c: checks messages, tools and kwargs, and builds the variables. */
 bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept);
+/* api_history.c: calls and results in the messages of all lists become what the template takes. The lists are
+ * alike but for their calls: arguments as objects in the first and the third, as texts in the second. False:
+ * some would be lost. */
+bool api_history_fit(struct api_reader *r, json_t *const lists[API_VARIANTS]);
 /* A name is added to a list of API_IGNORED bytes, once: without indices, in characters that a header may
  * have, and ".." where there is no more room. */
 void api_request_ignore(char list[API_IGNORED], const char *name);

@@ -358,7 +358,7 @@ static void templates_tell_their_form(void **state) {
                 {"meta-llama-Llama-3.1-8B-Instruct", CHAT_JSON, "", "", true},
                 {"meta-llama-Llama-3.2-3B-Instruct", CHAT_JSON, "", "", true},
                 {"ibm-granite-granite-3.3-2B-Instruct", CHAT_JSON, "<think>", "", false},
-                {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", CHAT_UNKNOWN, "<think>", "", false},
+                {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", CHAT_UNKNOWN, "<think>", "", true},
                 {"HuggingFaceTB-SmolLM3-3B", CHAT_UNKNOWN, "<think>", "", false},
                 {"Mistral-Small-3.2-24B-Instruct-2506", CHAT_NAMED, "", "", true},
                 {"google-gemma-2-2b-it", CHAT_UNKNOWN, "", "", false},

@@ -170,7 +170,7 @@ static void collections_change_nothing(void **state) {
 static json_t *long_chat(size_t turns, bool calls, bool text) {
     json_t *messages = json_array();
     for (size_t i = 0; i < turns; i++) {
-        char words[64], id[16];
+        char words[64], id[32];
         snprintf(words, sizeof words, "What is the weather in city %zu?", i);
         snprintf(id, sizeof id, "call%05zu", i);
         json_array_append_new(messages, json_pack("{ssss}", "role", "user", "content", words));

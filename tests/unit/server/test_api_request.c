@@ -215,9 +215,8 @@ static const struct refused bodies[] = {
      "messages[0].tool_calls[0]", "function"},
     {API_CHAT,
      "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", "
-     "\"arguments\": "
-     "\"[1]\"}}]}]}",
-     400, "messages[0].tool_calls[0]", "no JSON object"},
+     "\"arguments\": [1]}}]}]}",
+     400, "messages[0].tool_calls[0]", "a text of JSON"},
     {API_CHAT, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"audio\": {\"id\": 1}}]}", 400,
      "messages[0]", "audio"},
 };
@@ -549,7 +548,7 @@ static void templates_get_what_they_expect(void **state) {
         fail_msg("%s: %s", why.param, why.text);
     assert_true(r.tools);
     static const char *const arguments[] = {"{\"x\":1}", "\"{\\\"x\\\": 1}\"", "{\"x\":1}"};
-    static const char *const content[] = {"null", "null", "\"\""};
+    static const char *const content[] = {"\"\"", "\"\"", "null"};
     for (int i = 0; i < API_VARIANTS; i++) {
         const json_t *v = r.variables[i], *m = json_object_get(v, "messages"), *call = json_array_get(m, 1);
         assert_non_null(v);

@@ -1,0 +1,205 @@
+/* Calls and results of a conversation, as the model's template takes them: what it would drop is written in
+ * another way, or refused. Runs where jansson may allocate. */
+#include "server/openai/api_request.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "chat/chat_json.h"
+#include "chat/chat_write.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_role(const json_t *message, const char *role) {
+    const char *v = json_string_value(json_object_get(message, "role"));
+    return v != NULL && strcmp(v, role) == 0;
+}
+
+static size_t calls_of(const json_t *message) {
+    return json_array_size(json_object_get(message, "tool_calls"));
+}
+
+static void put(void *context, const char *p, size_t n) {
+    api_text_put(context, p, n);
+}
+
+/* The calls become a part of the content, as the model wrote them. */
+static bool write_calls(struct api_reader *r, json_t *const lists[API_VARIANTS], size_t i) {
+    json_t *as_objects = json_array_get(lists[0], i), *as_texts = json_array_get(lists[1], i);
+    const json_t *content = json_object_get(as_objects, "content");
+    r->scratch.n = 0;
+    if (json_string_length(content) > 0) {
+        api_text_put(&r->scratch, json_string_value(content), json_string_length(content));
+        api_text_puts(&r->scratch, "\n");
+    }
+    chat_write_calls(&r->model->form, json_object_get(as_objects, "tool_calls"),
+                     json_object_get(as_texts, "tool_calls"), put, &r->scratch);
+    if (r->scratch.failed)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the messages now");
+    json_t *text = json_stringn(r->scratch.p, r->scratch.n);
+    for (int k = 0; k < API_VARIANTS; k++) {
+        json_object_set(json_array_get(lists[k], i), "content", text);
+        json_object_del(json_array_get(lists[k], i), "tool_calls");
+    }
+    json_decref(text);
+    return true;
+}
+
+/* Nothing that the template does not render gets lost. */
+static bool keep_all(struct api_reader *r, json_t *const lists[API_VARIANTS]) {
+    const struct chat_form *form = &r->model->form;
+    for (size_t i = 0; i < json_array_size(lists[0]); i++) {
+        const json_t *message = json_array_get(lists[0], i);
+        char at[48];
+        if (calls_of(message) > 0 && !form->calls_rendered) {
+            snprintf(at, sizeof at, "messages[%zu].tool_calls", i);
+            if (!chat_write_can(form))
+                return api_failure_set(
+                    r->why, 400, at,
+                    "%s can't be honoured: the model's chat template writes no calls of tools", at);
+            if (!write_calls(r, lists, i))
+                return false;
+        }
+        if (is_role(message, "tool") && !form->results_rendered) {
+            snprintf(at, sizeof at, "messages[%zu]", i);
+            return api_failure_set(r->why, 400, at,
+                                   "%s.role is \"tool\", which can't be honoured: the model's chat template "
+                                   "writes no results of tools",
+                                   at);
+        }
+    }
+    return true;
+}
+
+/* An id of CHAT_SHORT_ID letters and digits: itself, or what follows from it. */
+static json_t *short_id(const json_t *id) {
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    const char *p = json_string_value(id);
+    const size_t n = json_string_length(id);
+    char out[CHAT_SHORT_ID + 1];
+    bool fits = n == CHAT_SHORT_ID;
+    for (size_t i = 0; i < n && fits; i++)
+        fits = isalnum((unsigned char)p[i]) != 0;
+    uint64_t hash = hash_of(p, n);
+    for (int i = 0; i < CHAT_SHORT_ID; i++, hash /= 36)
+        out[i] = digits[hash % 36];
+    return fits ? json_stringn(p, n) : json_stringn(out, CHAT_SHORT_ID);
+}
+
+static void shorten(json_t *of, const char *member) {
+    const json_t *id = json_object_get(of, member);
+    if (json_is_string(id))
+        json_object_set_new(of, member, short_id(id));
+}
+
+static void shorten_ids(json_t *list) {
+    size_t i, k;
+    json_t *message, *call;
+    json_array_foreach(list, i, message) {
+        shorten(message, "tool_call_id");
+        json_array_foreach(json_object_get(message, "tool_calls"), k, call) shorten(call, "id");
+    }
+}
+
+/* Whether the result is the call's: by id, or, where one has none, by its place behind the message. */
+static bool answers(const json_t *result, const json_t *call, size_t place, size_t index) {
+    const json_t *a = json_object_get(result, "tool_call_id"), *b = json_object_get(call, "id");
+    return a != NULL && b != NULL ? json_equal(a, b) : place == index;
+}
+
+/* Some templates write the name of a result's function, which few clients send. */
+static void name_results(json_t *list) {
+    const json_t *calls = NULL;
+    size_t i, k, place = 0;
+    json_t *message, *call;
+    json_array_foreach(list, i, message) {
+        if (!is_role(message, "tool")) {
+            calls = json_object_get(message, "tool_calls");
+            place = 0;
+            continue;
+        }
+        json_array_foreach(calls, k, call) if (json_object_get(message, "name") == NULL &&
+                                               answers(message, call, place, k))
+            json_object_set(message, "name", json_object_get(json_object_get(call, "function"), "name"));
+        place++;
+    }
+}
+
+/* A message of the assistant with one of its calls. The first one has all that it says. */
+static json_t *part(const json_t *message, size_t k, bool null_content) {
+    json_t *one = json_copy((json_t *)message), *calls = json_array();
+    json_array_append(calls, json_array_get(json_object_get(message, "tool_calls"), k));
+    json_object_set_new(one, "tool_calls", calls);
+    if (k > 0) {
+        json_object_set_new(one, "content", null_content ? json_null() : json_string(""));
+        json_object_del(one, "reasoning_content");
+        json_object_del(one, "reasoning");
+        json_object_del(one, "thinking");
+    }
+    return one;
+}
+
+/* Several calls of one message, for a template that takes one: messages with one each, and its result behind
+ * it. Returns the number of messages that were taken: it and its results. */
+static size_t split(const json_t *list, size_t at, bool null_content, json_t *to) {
+    const json_t *message = json_array_get(list, at), *calls = json_object_get(message, "tool_calls");
+    size_t n = 1;
+    while (is_role(json_array_get(list, at + n), "tool"))
+        n++;
+    uint8_t taken[API_MESSAGES] = {0};
+    for (size_t k = 0; k < json_array_size(calls); k++) {
+        json_array_append_new(to, part(message, k, null_content));
+        for (size_t i = 1; i < n; i++)
+            if (taken[i - 1] == 0 &&
+                answers(json_array_get(list, at + i), json_array_get(calls, k), i - 1, k)) {
+                taken[i - 1] = 1;
+                json_array_append(to, json_array_get(list, at + i));
+            }
+    }
+    for (size_t i = 1; i < n; i++)
+        if (taken[i - 1] == 0)
+            json_array_append(to, json_array_get(list, at + i));
+    return n;
+}
+
+/* What the template writes only for messages of one call, or without a text. */
+static void split_messages(const struct chat_form *form, json_t *list) {
+    json_t *to = json_array();
+    for (size_t i = 0; i < json_array_size(list);) {
+        json_t *message = json_array_get(list, i);
+        const size_t calls = calls_of(message);
+        if (calls > 0 && form->null_content && !json_is_null(json_object_get(message, "content"))) {
+            json_t *said = json_copy(message);
+            json_object_del(said, "tool_calls");
+            if (json_string_length(json_object_get(said, "content")) > 0)
+                json_array_append(to, said);
+            json_decref(said);
+            json_object_set_new(message, "content", json_null());
+        }
+        if (calls > 1 && form->one_call) {
+            i += split(list, i, form->null_content, to);
+            continue;
+        }
+        json_array_append(to, message);
+        i++;
+    }
+    json_array_clear(list);
+    json_array_extend(list, to);
+    json_decref(to);
+}
+
+bool api_history_fit(struct api_reader *r, json_t *const lists[API_VARIANTS]) {
+    const struct chat_form *form = &r->model->form;
+    for (int k = 0; k < API_VARIANTS; k++)
+        name_results(lists[k]); /* as long as the calls are there */
+    if (!keep_all(r, lists))
+        return false;
+    for (int k = 0; k < API_VARIANTS; k++) {
+        if (form->short_ids)
+            shorten_ids(lists[k]);
+        if (form->calls_rendered && (form->one_call || form->null_content))
+            split_messages(form, lists[k]);
+    }
+    return true;
+}
