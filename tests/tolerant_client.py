@@ -69,6 +69,15 @@ def test_strict(s):
     for name in ("coder", "big model", "stator demo", "default", ""):
         got = s.post("/v1/completions", prompt="x", max_tokens=1, model=name).json()
         check(got["model"] == "coder", "the model is called %s" % got["model"])
+    listed = [m["id"] for m in s.ask("/v1/models").json()["data"]]
+    check(listed == ["coder", "big model"], "listed: %s" % listed)
+    for path, name in (("coder", "coder"), ("big%20model", "big model"), ("stator%20demo", "stator demo")):
+        got = s.ask("/v1/models/" + path)
+        check(got.status == 200 and got.json()["id"] == name, "%s: %d %s" % (path, got.status, got.body))
+    for path in ("gpt-4o", "code", "coder/"):
+        got = s.ask("/v1/models/" + path)
+        check(got.status == 404 and got.json()["error"]["param"] == "model", "%s: %d %s" % (path, got.status, got.body))
+    check(s.ask("/v1/models/").status == 404, "a name that is empty")
 
 
 def main():

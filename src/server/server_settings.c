@@ -98,6 +98,15 @@ static stator_status read_keys(const char *path, struct server_settings *out, st
     return st;
 }
 
+bool server_settings_next_name(const char **list, const char **name, size_t *n) {
+    *name = *list + strspn(*list, " ,");
+    *n = strcspn(*name, ",");
+    *list = *name + *n;
+    while (*n > 0 && (*name)[*n - 1] == ' ')
+        --*n;
+    return *n > 0;
+}
+
 stator_status server_settings_read(const struct config *c, struct server_settings *out, stator_error *e) {
     *out = (struct server_settings){
         .max_connections = (uint32_t)c->server.max_connections,
@@ -120,10 +129,10 @@ stator_status server_settings_read(const struct config *c, struct server_setting
     memcpy(out->hosts, c->server.hosts, sizeof out->hosts);
     memcpy(out->alias, c->server.alias, sizeof out->alias);
     memcpy(out->reasoning_message, c->server.reasoning_message, sizeof out->reasoning_message);
-    const char *first = out->alias + strspn(out->alias, " ,");
-    memcpy(out->name, first, strcspn(first, ","));
-    for (size_t n = strlen(out->name); n > 0 && out->name[n - 1] == ' ';)
-        out->name[--n] = '\0';
+    const char *aliases = out->alias, *first = NULL;
+    size_t n = 0;
+    if (server_settings_next_name(&aliases, &first, &n))
+        memcpy(out->name, first, n);
     memcpy(out->log_file, c->log.file, sizeof out->log_file);
     stator_status st = read_address(c, out, e);
     if (st == STATOR_OK)

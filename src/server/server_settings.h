@@ -43,4 +43,8 @@ struct server_settings {
  * either a key or server.open. */
 stator_status server_settings_read(const struct config *c, struct server_settings *out, stator_error *e);
 
+/* The next of names separated by commas: its n bytes, without blanks at its ends. *list moves behind it.
+ * False: no name is left. */
+bool server_settings_next_name(const char **list, const char **name, size_t *n);
+
 #endif

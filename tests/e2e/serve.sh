@@ -8,6 +8,10 @@ test_views() {
     answered 200 '^\{"status":"ok","running":0,"waiting":0\}'
     get /v1/models
     answered 200 '"id":"stator demo","object":"model"'
+    get /v1/models/stator%20demo
+    answered 200 '^\{"id":"stator demo","object":"model"'
+    get /v1/models/another
+    answered 404 'there is no model \\"another\\" here: this server runs \\"stator demo\\"'
     get /slots
     answered 200 '"sequences":1,"running":0,"waiting":0,.*"kv":\{"block_tokens":32,"blocks":32,"free":32'
     get /memory

@@ -36,7 +36,7 @@ typedef void http_function(void *context, struct http_exchange *x);
 
 struct http_route {
     const char *method; /* "GET": HEAD is answered too */
-    const char *path;   /* exact, without query */
+    const char *path;   /* exact, without query; one that ends with '/': all paths below it */
     http_function *run;
     uint32_t flags;
 };

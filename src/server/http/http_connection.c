@@ -148,13 +148,20 @@ static size_t receive(struct http_connection *c, char *to, size_t n) {
 
 /* --- the head */
 
+/* The route is for this path: for just this one, or for what is below it. */
+static bool is_for(const struct http_route *r, const char *path) {
+    const size_t n = strlen(r->path);
+    const bool below = n > 1 && r->path[n - 1] == '/';
+    return below ? strncmp(r->path, path, n) == 0 && path[n] != '\0' : strcmp(r->path, path) == 0;
+}
+
 static const struct http_route *find_route(struct http_connection *c, bool *path_known) {
     const struct http *h = c->http;
     const char *method = c->x.head_only ? "GET" : c->head.method;
     for (uint32_t t = 0; t < h->n_tables; t++)
         for (size_t i = 0; i < h->tables[t].n; i++) {
             const struct http_route *r = &h->tables[t].routes[i];
-            if (strcmp(r->path, c->head.path) != 0)
+            if (!is_for(r, c->head.path))
                 continue;
             *path_known = true;
             if (strcmp(r->method, method) != 0)

@@ -22,6 +22,9 @@ uint32_t api_jobs(const struct server *s);
 /* The chat template that requests are rendered by, the config's or the model's; NULL: there is none. */
 const char *api_template(const struct server *s, size_t *n);
 
+/* `name` is one of the model's. From api_open on. */
+bool api_names_model(const struct server *s, const char *name);
+
 /* A job as /slots shows it. */
 struct api_job {
     uint64_t request; /* stator_get_request tells the rest */

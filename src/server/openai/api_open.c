@@ -74,6 +74,10 @@ const char *api_template(const struct server *s, size_t *n) {
     return s->api->model.source;
 }
 
+bool api_names_model(const struct server *s, const char *name) {
+    return api_request_names_model(&s->api->model, name);
+}
+
 void api_close(struct server *s) {
     if (s->api != NULL)
         api_render_close(s->api);

@@ -4,6 +4,7 @@
 #include "chat/chat_json.h"
 #include "server/openai/api_json.h"
 #include "server/http/edge_pool.h"
+#include "server/server_settings.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,13 +73,11 @@ bool api_request_names_model(const struct api_model *m, const char *name) {
     if (n == 0 || strcmp(name, "default") == 0 || strcmp(name, m->name) == 0 ||
         (m->own_name != NULL && strcmp(name, m->own_name) == 0))
         return true;
-    for (const char *at = m->alias != NULL ? m->alias : ""; *at != '\0';) {
-        at += strspn(at, " ,");
-        const size_t length = strcspn(at, ",");
-        if (length >= n && memcmp(at, name, n) == 0 && strspn(at + n, " ") == length - n)
+    const char *rest = m->alias != NULL ? m->alias : "", *alias = NULL;
+    size_t length = 0;
+    while (server_settings_next_name(&rest, &alias, &length))
+        if (length == n && memcmp(alias, name, n) == 0)
             return true;
-        at += length;
-    }
     return false;
 }
 

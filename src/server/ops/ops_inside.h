@@ -39,5 +39,7 @@ void ops_props(void *context, struct http_exchange *x);
 void ops_plan(void *context, struct http_exchange *x);
 void ops_report(void *context, struct http_exchange *x);
 void ops_models(void *context, struct http_exchange *x);
+void ops_model(void *context, struct http_exchange *x); /* one, by name: OPS_MODEL NAME */
+#define OPS_MODEL "/v1/models/"
 
 #endif

@@ -13,6 +13,7 @@ static const struct http_route routes[] = {
     {"GET", "/slots", ops_slots, 0},           {"GET", "/memory", ops_memory, HTTP_QUIET},
     {"GET", "/props", ops_props, 0},           {"GET", "/plan", ops_plan, 0},
     {"GET", "/report", ops_report, 0},         {"GET", "/v1/models", ops_models, 0},
+    {"GET", OPS_MODEL, ops_model, 0},
 };
 
 void ops_add_routes(struct server *s) {

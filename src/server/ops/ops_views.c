@@ -184,21 +184,50 @@ void ops_report(void *context, struct http_exchange *x) {
 
 /* --- /v1/models */
 
-static void write_models(const void *from, struct json *j) {
-    const struct server *s = from;
+static void write_model(const struct server *s, const char *name, size_t n, struct json *j) {
     json_open_object(j, NULL);
-    json_put_string(j, "object", "list");
-    json_open_array(j, "data");
-    json_open_object(j, NULL);
-    json_put_string(j, "id", server_model(s));
+    json_put_string_n(j, "id", name, n);
     json_put_string(j, "object", "model");
     json_put_i64(j, "created", s->created);
     json_put_string(j, "owned_by", "stator");
     json_close(j);
+}
+
+/* The names of server.alias, or the model's own. */
+static void write_models(const void *from, struct json *j) {
+    const struct server *s = from;
+    const char *rest = s->settings.alias, *name = NULL;
+    size_t n = 0;
+    json_open_object(j, NULL);
+    json_put_string(j, "object", "list");
+    json_open_array(j, "data");
+    if (s->settings.name[0] == '\0')
+        write_model(s, server_model(s), strlen(server_model(s)), j);
+    while (server_settings_next_name(&rest, &name, &n))
+        write_model(s, name, n, j);
     json_close(j);
     json_close(j);
 }
 
 void ops_models(void *context, struct http_exchange *x) {
     ops_reply_json(x, 200, write_models, context);
+}
+
+struct named {
+    const struct server *s;
+    const char *name;
+};
+
+static void write_named(const void *from, struct json *j) {
+    const struct named *m = from;
+    write_model(m->s, m->name, strlen(m->name), j);
+}
+
+void ops_model(void *context, struct http_exchange *x) {
+    const struct named m = {context, http_path(x) + strlen(OPS_MODEL)};
+    if (api_names_model(m.s, m.name))
+        ops_reply_json(x, 200, write_named, &m);
+    else
+        http_reply_error(x, 404, NULL, "model", "there is no model \"%.100s\" here: this server runs \"%s\"",
+                         m.name, server_model(m.s));
 }
