@@ -199,7 +199,7 @@ test_edge() {
     expect 0 "$stator" plan $cfg --set server.port=8080 --set server.max_body=auto # the defaults
     grep -q ' edge ' "$tmp/out" && fail "defaults count as a server's"
     expect 0 "$stator" plan $cfg --serve
-    printed '^ +edge +38895616 '
+    printed '^ +edge +40992768 '
     hash=$(sed -n 's/^plan //p' "$tmp/out")
     expect 0 "$stator" plan $cfg --set server.port=8081
     printed "^plan $hash$"
@@ -210,7 +210,7 @@ test_edge() {
     expect 0 "$stator" plan $cfg --serve --set server.memory=5MiB
     printed '^ +edge +5242880 '
     expect 0 "$stator" plan $cfg --serve --set server.max_connections=65 # 24 KiB more
-    printed '^ +edge +38920192 '
+    printed '^ +edge +41017344 '
     expect 0 "$stator" run $cfg --set server.memory=5MiB --json --tokens '1 2' -n 2 --temp 0
     printed '"arena":"edge","planned":5242880,"allocated":5242880,'
 }

@@ -78,9 +78,9 @@ test_others_are_answered_while_a_template_runs() {
         answered 200
         read -r -t 0 <&6 || silent=1
         timeout 120 cat <&6 >"$tmp/answer"
-        grep -q 'takes more than .* steps' "$tmp/answer" || fail "the template's client: $(tail -c 300 "$tmp/answer")"
+        grep -q 'takes more than' "$tmp/answer" || fail "the template's client: $(tail -c 300 "$tmp/answer")"
         timeout 120 cat <&5 >"$tmp/answer"
-        grep -q 'takes more than .* steps' "$tmp/answer" || fail "the one behind it: $(tail -c 300 "$tmp/answer")"
+        grep -q 'takes more than' "$tmp/answer" || fail "the one behind it: $(tail -c 300 "$tmp/answer")"
         exec 5>&- 6>&-
         [ -z "$silent" ] || break
     done
@@ -100,7 +100,7 @@ test_clients_leave_while_a_template_runs() {
     exec 5>&- 6>&-
     begin_chat /apply-template
     timeout 120 cat <&6 >"$tmp/answer"
-    grep -q 'takes more than .* steps' "$tmp/answer" || fail "the third client: $(tail -c 300 "$tmp/answer")"
+    grep -q 'takes more than' "$tmp/answer" || fail "the third client: $(tail -c 300 "$tmp/answer")"
     exec 6>&-
     kill -TERM $pid
     ends 0

@@ -564,5 +564,7 @@ int main(void) {
         cmocka_unit_test(adapters_tell_failures),
         cmocka_unit_test(adapters_without_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    api_close(&server);
+    return failed;
 }
