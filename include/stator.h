@@ -76,6 +76,8 @@ typedef struct stator_options {
                   if the config's section `server` is not all defaults */
     int reuse; /* 1: requests go on from one another, as in a chat, so that server.checkpoints = "auto" plans
                   copies of windows and states for it, as it does where there is memory for a server */
+    uint32_t grammars; /* compiled grammars that the plan has memory for, at least: server.grammars of them
+                          where there is memory for a server */
 } stator_options;
 
 /* Reads the config and the model's directory; no weights, no devices. *out is NULL on failure. */
@@ -176,8 +178,35 @@ typedef struct stator_budget {
     size_t n_queue;       /* >= 1 */
 } stator_budget;
 
-/* In the order of their work: logit_bias, the penalties, DRY, min_tokens, top_n_sigma, top_k, typical_p,
- * top_p, min_p, XTC, temperature. With a temperature of 0 nothing behind min_tokens has an effect. */
+/* A compiled grammar: which texts an answer may be. It lies in the memory that the plan has for grammars, and
+ * belongs to the engine. */
+typedef struct stator_grammar stator_grammar;
+typedef enum stator_grammar_kind {
+    STATOR_GRAMMAR_JSON_SCHEMA, /* a JSON Schema (2020-12, drafts 4 to 7): JSON without white space between
+                                   tokens, with the properties of objects in the order of the schema */
+    STATOR_GRAMMAR_REGEX        /* a regular expression (ECMA 262), which the whole answer matches */
+} stator_grammar_kind;
+typedef struct stator_grammar_source {
+    size_t size;
+    stator_grammar_kind kind;
+    const char *text; /* UTF-8, `length` bytes */
+    size_t length;
+    uint32_t free_space; /* JSON_SCHEMA: 1: white space is allowed between tokens */
+} stator_grammar_source;
+/* Compiles a text, or finds the grammar that an equal text was compiled to; after stator_prepare, from any
+ * thread. *grammar is the caller's to release. Memory: the plan's, and the heap while compiling.
+ * STATOR_USAGE: the text is wrong, or asks for what is not supported; the error names it and its place.
+ * STATOR_DOES_NOT_FIT: it needs more memory or steps than one grammar may have (server.grammar_bytes).
+ * STATOR_BUSY: all planned grammars are in use. */
+stator_status stator_grammar_compile(stator *s, const stator_grammar_source *source, stator_grammar **grammar,
+                                     stator_error *e);
+/* The caller uses the grammar no longer. Requests that were submitted with it go on. NULL is allowed. */
+void stator_grammar_release(stator *s, stator_grammar *grammar);
+#define STATOR_GRAMMAR_AFTER 64 /* tokens of stator_sampling.grammar_after, at most */
+
+/* In the order of their work: grammar, logit_bias, the penalties, DRY, min_tokens, top_n_sigma, top_k,
+ * typical_p, top_p, min_p, XTC, temperature. With a temperature of 0 nothing behind min_tokens has an effect.
+ */
 typedef struct stator_sampling {
     uint32_t has;
     float temperature;    /* 0: greedy */
@@ -204,6 +233,16 @@ typedef struct stator_sampling {
     float xtc_probability;       /* 0: off */
     float xtc_threshold;         /* above 0.5: off */
     const stator_budget *budget; /* copied by submit; NULL: none */
+    /* The answer matches this grammar: a token that it forbids is no candidate, and end tokens are candidates
+     * exactly where the answer may end. The answer ends where nothing can follow. NULL: any text is allowed.
+     * It may be released after the submit. A token whose text is not known (a control token) is never
+     * allowed. Not with request.ignore_eos. */
+    stator_grammar *grammar;
+    /* The grammar begins behind the first place in the answer with these tokens, which end its reasoning,
+     * say; before it all but end tokens are candidates. Copied by submit. While the queue of a budget is
+     * forced, it waits for its end. A budget has no effect where the grammar has begun. */
+    const int32_t *grammar_after;
+    size_t n_grammar_after; /* 0: it begins with the answer */
 } stator_sampling;
 
 typedef enum stator_request_kind {
@@ -256,9 +295,10 @@ typedef enum stator_reason {
 } stator_reason;
 
 /* The natural logarithm of a token's probability: of the softmax over the model's logits as they are, before
- * penalties, filters and temperature. In one order of operations, so the same bits wherever the logits are:
- * the greatest logit is subtracted in f32 from each, their exponentials (f32) are added up in f64 by token
- * id, and logit - greatest - log(sum) is computed in f64 and rounded once. */
+ * penalties, filters and temperature, of the tokens that the request's grammar allows. In one order of
+ * operations, so the same bits wherever the logits are: the greatest logit is subtracted in f32 from each,
+ * their exponentials (f32) are added up in f64 by token id, and logit - greatest - log(sum) is computed in
+ * f64 and rounded once. */
 typedef struct stator_logprob {
     int32_t token;
     float logprob;

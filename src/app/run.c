@@ -26,9 +26,12 @@ struct run {
     uint64_t max_new;
     struct sampling_rows sampling;
     bool json, ignore_eos;
+    const char *schema; /* a file */
+    const char *regex;  /* an expression */
 
     stator *engine;
-    char *text; /* the prompt's text, malloced, or NULL with --tokens */
+    stator_grammar *grammar; /* the engine's; NULL: any text is allowed */
+    char *text;              /* the prompt's text, malloced, or NULL with --tokens */
     size_t text_length;
     int32_t *ids;
     size_t n_ids;
@@ -161,14 +164,40 @@ static stator_status make_piece(struct run *r, stator_error *e) {
     }
 }
 
+/* What the answer has to match. */
+static stator_status compile_grammar(struct run *r, stator_error *e) {
+    stator_grammar_source source = {.size = sizeof source, .kind = STATOR_GRAMMAR_REGEX, .text = r->regex};
+    char *text = NULL;
+    if (r->schema == NULL && r->regex == NULL)
+        return STATOR_OK;
+    if (r->schema != NULL && r->regex != NULL)
+        return error_set(e, STATOR_USAGE, "give one of --json-schema and --regex");
+    if (r->schema != NULL) {
+        source.kind = STATOR_GRAMMAR_JSON_SCHEMA;
+        stator_status st = session_read_file(r->schema, SESSION_TEXT_LIMIT, &text, &source.length, e);
+        if (st != STATOR_OK)
+            return st;
+        source.text = text;
+    } else {
+        source.length = strlen(r->regex);
+    }
+    stator_status st = stator_grammar_compile(r->engine, &source, &r->grammar, e);
+    free(text);
+    if (st != STATOR_OK)
+        error_prefix(e, "%s", r->schema != NULL ? r->schema : "--regex");
+    return st;
+}
+
 static stator_request request_of(const struct run *r) {
-    return (stator_request){.size = sizeof(stator_request),
-                            .kind = STATOR_GENERATE,
-                            .tokens = r->ids,
-                            .n_tokens = r->n_ids,
-                            .max_new = (uint32_t)r->max_new,
-                            .ignore_eos = r->ignore_eos,
-                            .sampling = sampling_rows_get(&r->sampling)};
+    stator_request q = {.size = sizeof(stator_request),
+                        .kind = STATOR_GENERATE,
+                        .tokens = r->ids,
+                        .n_tokens = r->n_ids,
+                        .max_new = (uint32_t)r->max_new,
+                        .ignore_eos = r->ignore_eos,
+                        .sampling = sampling_rows_get(&r->sampling)};
+    q.sampling.grammar = r->grammar;
+    return q;
 }
 
 /* Everything that can be refused before the weights are loaded. */
@@ -180,6 +209,8 @@ static stator_status prepare(struct run *r, stator_error *e) {
         st = make_piece(r, e);
     if (st == STATOR_OK)
         st = tokenize_prompt(r, e);
+    if (st == STATOR_OK)
+        st = compile_grammar(r, e);
     if (st != STATOR_OK)
         return st;
     stator_request q = request_of(r);
@@ -293,7 +324,8 @@ static void print_json(const struct run *r) {
 }
 
 static stator_status run_engine(struct run *r, stator_error *e) {
-    stator_status st = session_open(r->config, &r->set, r->expect_plan, r->trace, &r->engine, e);
+    stator_status st = session_open_grammars(r->config, &r->set, r->expect_plan, r->trace,
+                                             r->schema != NULL || r->regex != NULL ? 1 : 0, &r->engine, e);
     if (st != STATOR_OK)
         return st;
     session_catch_signals(r->engine);
@@ -352,6 +384,16 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .kind = OPTIONS_FLAG,
          .target = &r->ignore_eos,
          .help = "go on after the end token"},
+        {.name = "json-schema",
+         .kind = OPTIONS_TEXT,
+         .target = &r->schema,
+         .value = "FILE",
+         .help = "the answer is JSON that is valid by this JSON Schema"},
+        {.name = "regex",
+         .kind = OPTIONS_TEXT,
+         .target = &r->regex,
+         .value = "R",
+         .help = "the whole answer matches this regular expression (ECMA 262)"},
         OPTIONS_EXPECT_PLAN(&r->expect_plan),
         OPTIONS_REPORT(&r->report),
         {.name = "trace",

@@ -82,6 +82,12 @@ static stator_status open_to_run(const stator_options *o, stator **s, stator_err
 
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e) {
+    return session_open_grammars(config, set, expect_plan, trace, 0, s, e);
+}
+
+stator_status session_open_grammars(const char *config, const struct options_list *set,
+                                    const char *expect_plan, const char *trace, uint32_t grammars, stator **s,
+                                    stator_error *e) {
     stator_options o = {.size = sizeof o,
                         .config = config,
                         .set = set->items,
@@ -89,7 +95,8 @@ stator_status session_open(const char *config, const struct options_list *set, c
                         .log = print_log,
                         .progress = on_progress,
                         .expect_plan = expect_plan,
-                        .trace = device_cluster().rank == 0 ? trace : NULL}; /* one file, of rank 0 */
+                        .trace = device_cluster().rank == 0 ? trace : NULL, /* one file, of rank 0 */
+                        .grammars = grammars};
     return open_to_run(&o, s, e);
 }
 

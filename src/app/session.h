@@ -12,6 +12,10 @@
 /* Opens an engine on a config; log lines go to stderr. expect_plan and trace may be NULL. */
 stator_status session_open(const char *config, const struct options_list *set, const char *expect_plan,
                            const char *trace, stator **s, stator_error *e);
+/* The same with memory for so many compiled grammars. */
+stator_status session_open_grammars(const char *config, const struct options_list *set,
+                                    const char *expect_plan, const char *trace, uint32_t grammars, stator **s,
+                                    stator_error *e);
 
 /* What an engine opened so would be (info->size is given): for a command that chooses sizes by it and then
  * opens once more. No rank begins to serve here. */

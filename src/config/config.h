@@ -86,6 +86,8 @@ enum config_key {
     CONFIG_SERVER_PREFIX_CACHE,
     CONFIG_SERVER_PAGE,
     CONFIG_SERVER_CHECKPOINTS,
+    CONFIG_SERVER_GRAMMARS,
+    CONFIG_SERVER_GRAMMAR_BYTES,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -213,7 +215,9 @@ struct config {
         bool log_requests;
         bool prefix_cache;
         bool page;
-        uint64_t checkpoints; /* or CONFIG_CHECKPOINTS_AUTO */
+        uint64_t checkpoints;   /* or CONFIG_CHECKPOINTS_AUTO */
+        uint64_t grammars;      /* compiled ones, at a time */
+        uint64_t grammar_bytes; /* of each */
     } server;
     struct {
         stator_log_level level;

@@ -312,6 +312,18 @@ const struct config_row config_table[CONFIG_KEYS] = {
              "as "
              "they fit, else none; 0: none, so such a model computes every prompt again. Models with a KV "
              "cache alone need none."},
+    [CONFIG_SERVER_GRAMMARS] = {KEY(server, grammars), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 4096,
+                                .default_text = "16", .unit = "grammars",
+                                .help = "Compiled JSON Schemas, regular expressions and grammars that a "
+                                        "server holds at a time: those that requests "
+                                        "use, and the latest others. Each takes server.grammar_bytes of the "
+                                        "row \"grammars\" of the memory plan; "
+                                        "0: requests with one are refused."},
+    [CONFIG_SERVER_GRAMMAR_BYTES] = {KEY(server, grammar_bytes), .kind = CONFIG_KIND_SIZE, .min = MIB,
+                                     .max = GIB, .default_text = "2MiB", .unit = "bytes",
+                                     .help = "Memory of one compiled grammar. A grammar that needs more is "
+                                             "refused, and a request ends with an error "
+                                             "where its text needs more."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},

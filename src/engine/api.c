@@ -46,7 +46,8 @@ static stator_status open_parts(struct stator *s, const stator_options *o, stato
     /* A model without a tokenizer of ours still runs on token ids. */
     if (st == STATOR_OK && tokenizer_measure(p->gguf, &p->tokenizer_bytes, &s->tokenizer_error) != STATOR_OK)
         p->tokenizer_bytes = 0;
-    return st;
+    const uint64_t grammars = serves ? p->config.server.grammars : 0;
+    return st == STATOR_OK ? token_trees_measure(s, (uint32_t)ARITH_MAX(grammars, o->grammars), e) : st;
 }
 
 /* No element of a list of texts is NULL. */
@@ -101,6 +102,7 @@ stator_status stator_open(const stator_options *options, stator **out, stator_er
     phase_init(&s->phase);
     pthread_mutex_init(&s->submit_lock, NULL);
     pthread_mutex_init(&s->edge_lock, NULL);
+    pthread_mutex_init(&s->grammars.lock, NULL);
     st = open_parts(s, o, e);
     if (st != STATOR_OK) {
         stator_close(s);
@@ -379,7 +381,10 @@ void stator_close(stator *s) {
         close(s->bell.fd);
     pthread_mutex_destroy(&s->submit_lock);
     pthread_mutex_destroy(&s->edge_lock);
+    pthread_mutex_destroy(&s->grammars.lock);
     pages_unmap(s->start.edge, s->planning.edge_bytes);
+    pages_unmap(s->grammars.memory, s->planning.grammars_bytes);
+    token_trees_drop(&s->start.trees);
     planning_close(&s->planning);
     log_sink_close(&s->sink);
     pages_unmap(s, sizeof *s);

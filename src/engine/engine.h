@@ -7,7 +7,8 @@
  *   in the request slots: a free one (id 0) belongs to who holds submit_lock, then to the engine until it has
  *     put the end into its outbox, then to who polls, who frees it;
  *   in the outboxes and the bell: the engine fills and rings, one thread at a time polls;
- *   in the atomics.
+ *   in the atomics;
+ *   in the grammars, whose references keep callers from compiling into one that a request uses.
  * The engine takes no lock.
  *
  * Memory. Everything lies in mappings listed in the plan: the arenas of the devices, `staging`, and the
@@ -22,7 +23,9 @@
 #include "engine/report/audit_figures.h"
 #include "engine/start/log_sink.h"
 #include "engine/start/placement.h"
+#include "engine/start/token_trees.h"
 #include "engine/run/bell.h"
+#include "engine/run/constraint.h"
 #include "engine/run/forced.h"
 #include "engine/run/kv_pool.h"
 #include "engine/run/outbox.h"
@@ -86,6 +89,7 @@ struct engine_request {
     struct sampler_settings sampling;
     stator_logit_bias *bias; /* [STATOR_LOGIT_BIASES], of sampling */
     struct forced forced;
+    struct constraint constraint;
     bool logprobs;
     uint32_t top_logprobs;
     int32_t *tokens; /* [context + 1]: the prompt, then what was generated */
@@ -227,6 +231,7 @@ struct engine_start {
     void *run;             /* the run's state, run_bytes */
     uint64_t run_bytes;
     void *tokenizer_memory;
+    struct token_trees trees;
     void *edge; /* the program's (stator_edge_memory), planning.edge_bytes */
     void *engine_stack;
     pthread_t thread;
@@ -266,6 +271,7 @@ struct stator {
     struct phase phase;
     struct tokenizer *tokenizer;  /* NULL: this model has none that can be used, */
     stator_error tokenizer_error; /* for this reason */
+    struct grammar_slots grammars;
 
     /* Callers, and between them and the engine's thread. */
     void *edge_work; /* workspace of stator_tokenize, in the run's state */

@@ -259,7 +259,7 @@ uint32_t token_trie_tokens(const struct token_trie *t) {
 }
 
 uint32_t token_trie_places(const struct token_trie *t) {
-    return 2 * (t->longest + 1);
+    return 3 * (t->longest + 1);
 }
 
 static void allow(const struct tree *tree, uint32_t token, uint64_t *mask) {
@@ -274,12 +274,33 @@ static void allow(const struct tree *tree, uint32_t token, uint64_t *mask) {
     }
 }
 
-/* places: pairs of the state at a depth and the first node that is not below it. */
-static enum regex_result walk(const struct tree *tree, struct regex *r, uint32_t *state, uint32_t *places,
-                              uint64_t max_steps, uint64_t *mask) {
+/* The states of a mask: the one that it is of, with those at each depth of the walk, and others. */
+struct walked {
+    struct regex *r;
+    uint32_t *states; /* of the caller, n of them; the mask is of the first */
+    uint32_t n;
+    uint32_t *places; /* pairs of the state at a depth and the first node that is not below it */
+    uint32_t *held;   /* while collecting: room for all of these states */
+};
+
+static void collect(const struct walked *w, uint32_t depth) {
+    const uint32_t n = depth + 1;
+    for (uint32_t k = 0; k < n; k++)
+        w->held[k] = w->places[2 * k];
+    memcpy(w->held + n, w->states + 1, (w->n - 1) * sizeof *w->held);
+    regex_collect(w->r, w->held, n + w->n - 1);
+    for (uint32_t k = 0; k < n; k++)
+        w->places[2 * k] = w->held[k];
+    w->states[0] = w->held[0];
+    memcpy(w->states + 1, w->held + n, (w->n - 1) * sizeof *w->held);
+}
+
+static enum regex_result walk(const struct tree *tree, const struct walked *w, uint64_t max_steps,
+                              uint64_t *mask) {
+    struct regex *r = w->r;
     uint64_t steps = 0;
-    uint32_t n = tree->n_nodes, *states = places, *ends = places + 1;
-    states[0] = *state;
+    uint32_t n = tree->n_nodes, *states = w->places, *ends = w->places + 1;
+    states[0] = w->states[0];
     ends[0] = n;
     for (uint32_t i = 0, depth = 0; i < n;) {
         const struct trie_node *x = &tree->nodes[i];
@@ -289,13 +310,7 @@ static enum regex_result walk(const struct tree *tree, struct regex *r, uint32_t
         r->steps = 0;
         enum regex_result result = regex_step(r, states[2 * depth], (uint8_t)x->end_byte, &next);
         if (result == REGEX_FULL) {
-            uint32_t held[TOKEN_TRIE_MAX_LENGTH + 1];
-            for (uint32_t k = 0; k <= depth; k++)
-                held[k] = states[2 * k];
-            regex_collect(r, held, depth + 1);
-            for (uint32_t k = 0; k <= depth; k++)
-                states[2 * k] = held[k];
-            *state = states[0];
+            collect(w, depth);
             steps += regex_nodes_used(r);
             result = regex_step(r, states[2 * depth], (uint8_t)x->end_byte, &next);
         }
@@ -317,12 +332,12 @@ static enum regex_result walk(const struct tree *tree, struct regex *r, uint32_t
     return REGEX_OK;
 }
 
-enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, uint32_t *state,
+enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, uint32_t *states, uint32_t n,
                                   uint32_t *places, uint64_t max_steps, uint64_t *mask) {
     enum part part = PART_ALL;
     const uint64_t *known = NULL;
     uint32_t most = 0;
-    switch (plain_text_of(r, *state, &most)) {
+    switch (plain_text_of(r, states[0], &most)) {
     case PLAIN_TEXT_UNKNOWN:
         break;
     case PLAIN_TEXT_COUNTED:
@@ -346,5 +361,7 @@ enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, u
         memcpy(mask, known, t->n_words * sizeof *mask);
     else
         memset(mask, 0, t->n_words * sizeof *mask);
-    return walk(&t->trees[part], r, state, places, max_steps, mask);
+    const struct walked w = {r, states, n, places, places + 2 * (t->longest + 1)};
+    CHECK(n > 0);
+    return walk(&t->trees[part], &w, max_steps, mask);
 }

@@ -32,14 +32,15 @@ const struct token_trie *token_trie_build(void *memory, const struct token_bytes
                                           const uint32_t *order);
 
 uint32_t token_trie_tokens(const struct token_trie *t);
-/* Places for states that token_trie_mask needs: 2 for each byte of the longest token, and 2 more. */
+/* Places that token_trie_mask needs for the mask of one state: 3 for each byte of the longest token, and 3
+ * more. Each further state needs another. */
 uint32_t token_trie_places(const struct token_trie *t);
 
 /* Sets in mask (a bit per token, (tokens + 63) / 64 words) exactly the tokens after which a match can still
- * be reached from *state. It may collect, which gives *state its new number; other states of r are then no
- * longer valid. places: token_trie_places of them. max_steps: of all bytes together; beyond it REGEX_STEPS.
- * On an error *state is still valid, and the mask is not. */
-enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, uint32_t *state,
+ * be reached from states[0]. It may collect, which gives the n states (n >= 1) their new numbers; other
+ * states of r are then no longer valid. places: token_trie_places + n - 1 of them. max_steps: of all bytes
+ * together; beyond it REGEX_STEPS. On an error the states are still valid, and the mask is not. */
+enum regex_result token_trie_mask(const struct token_trie *t, struct regex *r, uint32_t *states, uint32_t n,
                                   uint32_t *places, uint64_t max_steps, uint64_t *mask);
 
 #endif

@@ -16,7 +16,8 @@
 /* Keys of the section that are of the engine itself. */
 static bool is_engines(size_t key) {
     return key == CONFIG_SERVER_MAX_QUEUE || key == CONFIG_SERVER_PREFIX_CACHE ||
-           key == CONFIG_SERVER_CHECKPOINTS;
+           key == CONFIG_SERVER_CHECKPOINTS || key == CONFIG_SERVER_GRAMMARS ||
+           key == CONFIG_SERVER_GRAMMAR_BYTES;
 }
 
 bool edge_is_server(const struct config *c) {

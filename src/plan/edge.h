@@ -4,8 +4,8 @@
 
 #include "config/config.h"
 
-/* The config is a server's: its section `server` is not all defaults. (max_queue, prefix_cache and
- * checkpoints do not count: they are the engine's.) */
+/* The config is a server's: its section `server` is not all defaults. (max_queue, prefix_cache,
+ * checkpoints, grammars and grammar_bytes do not count: they are the engine's.) */
 bool edge_is_server(const struct config *c);
 
 /* server.memory, or what follows from the other keys and the tokens of a sequence; whole pages. */

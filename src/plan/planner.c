@@ -52,6 +52,8 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
         plan_add_arena(host, "edge", edge, edge);
     if (p == &s->plan)
         s->edge_bytes = edge;
+    if (s->grammars_bytes > 0)
+        plan_add_arena(host, "grammars", s->grammars_bytes, s->grammars_bytes);
     for (uint32_t i = 0; i < planning_parts(s); i++)
         if (s->devices[i].facts.host_memory && !s->devices[i].facts.remote)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
@@ -277,6 +279,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     plan_add_number(p, "max_queue", s->config.server.max_queue);
     if (s->edge_bytes > 0)
         plan_add_number(p, "edge", s->edge_bytes);
+    if (s->grammars_bytes > 0)
+        plan_add_number(p, "grammars", s->grammars_bytes);
     char kv_type[32];
     bool same = want->kv_type_k == want->kv_type_v;
     snprintf(kv_type, sizeof kv_type, same ? "%s" : "%s/%s", kernels_kv_name(want->kv_type_k),

@@ -100,9 +100,10 @@ struct planning {
     struct planning_want want;
     bool rows_follow_sequences; /* memory.logits_rows is auto */
     uint64_t host_limit;
-    uint64_t load_window;   /* bytes of staging that loading has */
-    uint64_t staging_bytes; /* of all of it (staging.c) */
-    uint64_t edge_bytes;    /* of `plan`; 0: this engine is no server's (edge.h) */
+    uint64_t load_window;    /* bytes of staging that loading has */
+    uint64_t staging_bytes;  /* of all of it (staging.c) */
+    uint64_t edge_bytes;     /* of `plan`; 0: this engine is no server's (edge.h) */
+    uint64_t grammars_bytes; /* of compiled grammars and their vocabulary; 0: none are planned */
     enum plan_purpose purpose;
     uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used */
     struct plan plan;

@@ -19,6 +19,28 @@ test_verdicts() {
     printed '2: invalid'
 }
 
+# Answers of the demo, which has learnt no JSON, match all the same.
+test_run() {
+    echo '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}, "b": {"enum": ["x", "yy"]}},
+           "required": ["a", "b"], "additionalProperties": false}' >"$tmp/s.json"
+    for seed in 1 2 3; do
+        expect 0 "$stator" run configs/demo.gguf -p 'One day' --seed $seed --temp 1.5 --json-schema "$tmp/s.json"
+        tr -d '\n' <"$tmp/out" >"$tmp/answer"
+        expect 0 sh -c "$stator grammar $tmp/s.json <$tmp/answer"
+        printed '^1: valid'
+    done
+    expect 0 "$stator" run configs/demo.gguf -p 'One day' --temp 0 --regex 'yes|no' --json
+    printed '"text":"(yes|no)","reason":"end of text"'
+    printed '"arena":"grammars"'
+    expect 2 "$stator" run configs/demo.gguf -p 'One day' --regex 'yes(' --json
+    said '^stator run: --regex: .*\( without \)'
+    echo '{"type": "array", "uniqueItems": true}' >"$tmp/s.json"
+    expect 2 "$stator" run configs/demo.gguf -p 'One day' --json-schema "$tmp/s.json"
+    said 's.json: .*keyword "uniqueItems"'
+    expect 2 "$stator" run configs/demo.gguf -p 'One day' --regex a --ignore-eos
+    said 'ignore_eos'
+}
+
 test_refusals() {
     echo '{"type": "array", "uniqueItems": true}' >"$tmp/s.json"
     expect 2 sh -c "$stator grammar $tmp/s.json </dev/null"

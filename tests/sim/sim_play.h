@@ -293,7 +293,7 @@ static void sim_check_token(struct sim_client *c, const stator_event *ev) {
     uint32_t n = 0;
     if (c->q.logprobs) {
         sim_text_logits(&sim.shape, &c->text, p - 1, logits);
-        n = sampler_logprobs(&play.sampler, logits, ev->token, c->q.top_logprobs, &logprob, top);
+        n = sampler_logprobs(&play.sampler, logits, NULL, ev->token, c->q.top_logprobs, &logprob, top);
     }
     if (n != ev->n_top || memcmp(&logprob, &ev->logprob, sizeof logprob) != 0 ||
         memcmp(top, ev->top, n * sizeof *top) != 0)

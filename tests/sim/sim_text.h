@@ -134,8 +134,8 @@ static inline void sim_text_answer(const struct sim_shape *s, struct sampler *sa
             budget != NULL ? sim_forced(budget, t->tokens + n_prompt, t->n - n_prompt) : -1;
         const int32_t token = forced >= 0             ? forced
                               : sampler_is_plain(set) ? sim_argmax(logits, s->vocab)
-                                                      : sampler_pick(sampler, set, logits, t->tokens, t->n,
-                                                                     t->n - n_prompt, t->n);
+                                                      : sampler_pick(sampler, set, logits, NULL, t->tokens,
+                                                                     t->n, t->n - n_prompt, t->n);
         t->tokens[t->n++] = token;
     }
 }

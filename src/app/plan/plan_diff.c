@@ -187,7 +187,8 @@ static const char *reasons_of(const char *arena) {
         {"engine",
          "planner model draft context sequences batch logits_rows max_queue devices split speculation nextn "
          "checkpoints"},
-        {"edge", "edge"}};
+        {"edge", "edge"},
+        {"grammars", "grammars"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strcmp(table[i].arena, arena) == 0)
             return table[i].inputs;

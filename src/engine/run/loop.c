@@ -181,6 +181,38 @@ static void fail_all(struct stator *s, const stator_error *e) {
     }
 }
 
+/* *token: what comes next by this row, -1: the end of the answer; *allowed: the tokens that could, NULL: all.
+ * False: q has failed. */
+static bool choose(struct stator *s, struct engine_sequence *q, const float *logits,
+                   const struct step_pick *pick, const uint64_t **allowed, int32_t *token) {
+    struct engine_request *r = q->request;
+    const struct sampler_settings *set = &r->sampling;
+    *allowed = NULL;
+    *token = constraint_leaves_forced(&r->constraint) ? forced_next(&r->forced) : -1;
+    if (*token >= 0)
+        return true;
+    /* The likeliest token, if it is allowed, needs no mask. */
+    const bool plain = sampler_is_plain(set) && constraint_allows(s, r, pick->token);
+    const char *why = plain && !r->logprobs ? NULL : constraint_mask(s, r, allowed);
+    if (why != NULL) {
+        fail(q, why);
+        return false;
+    }
+    if (plain)
+        *token = pick->token;
+    else if (*allowed == NULL || !constraint_is_empty(s, *allowed))
+        *token = sampler_pick(&s->sampler, set, logits, *allowed, r->tokens, r->n_tokens,
+                              r->n_tokens - r->n_prompt, r->n_tokens);
+    return true;
+}
+
+/* What follows from the token that r has now as its last. */
+static const char *follow(struct stator *s, struct engine_request *r) {
+    if (constraint_leaves_forced(&r->constraint))
+        forced_took(&r->forced, r->tokens + r->n_prompt, r->n_tokens - r->n_prompt);
+    return constraint_took(s, r, forced_next(&r->forced) >= 0);
+}
+
 /* *token: what was taken. False: nothing more is to be taken; the sequence may be over. */
 static bool take_row(struct stator *s, struct engine_sequence *q, const float *logits,
                      const struct step_pick *pick, int32_t *taken) {
@@ -194,27 +226,36 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
              "the model's logits are not finite numbers: the file's weights are damaged, or values overflow");
         return false;
     }
-    const struct sampler_settings *set = &r->sampling;
-    if (r->n_tokens == r->n_prompt)
+    if (r->n_tokens == r->n_prompt) {
         forced_begin(&r->forced);
-    const int32_t forced = forced_next(&r->forced);
-    int32_t token = forced >= 0             ? forced
-                    : sampler_is_plain(set) ? pick->token
-                                            : sampler_pick(&s->sampler, set, logits, r->tokens, r->n_tokens,
-                                                           r->n_tokens - r->n_prompt, r->n_tokens);
-    if (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token)) {
+        constraint_begin(&r->constraint);
+    }
+    int32_t token;
+    const uint64_t *allowed;
+    if (!choose(s, q, logits, pick, &allowed, &token))
+        return false;
+    if (token < 0 || (!r->ignore_eos && s->tokenizer != NULL && tokenizer_is_end(s->tokenizer, token))) {
         end_lap(s, q, STATOR_REASON_EOS);
         return false;
     }
     struct outbox_event ev = {
         .kind = STATOR_EVENT_TOKEN, .token = token, .position = r->n_tokens, .time_ns = s->step_ns};
     if (r->logprobs)
-        ev.n_top = sampler_logprobs(&s->sampler, logits, token, r->top_logprobs, &ev.logprob, ev.top);
+        ev.n_top =
+            sampler_logprobs(&s->sampler, logits, allowed, token, r->top_logprobs, &ev.logprob, ev.top);
     r->tokens[r->n_tokens++] = *taken = token;
-    forced_took(&r->forced, r->tokens + r->n_prompt, r->n_tokens - r->n_prompt);
+    const char *why = follow(s, r);
     atomic_store(&r->shown.n_tokens, r->n_tokens);
     atomic_fetch_add(&s->shown.tokens_out, 1);
     tell(s, r, &ev);
+    if (why != NULL) {
+        fail(q, why);
+        return false;
+    }
+    if (constraint_ended(&r->constraint)) {
+        end_lap(s, q, STATOR_REASON_EOS);
+        return false;
+    }
     /* A token at position `context` can be told, but not computed with. */
     if (r->n_tokens - r->n_prompt < r->max_new && r->n_tokens <= s->planning.want.context)
         return true;

@@ -173,18 +173,23 @@ static stator_status check_biases(const struct stator *s, const stator_sampling 
     return STATOR_OK;
 }
 
+/* name: of a member of request.sampling. */
+static stator_status check_tokens(const struct stator *s, const char *name, const int32_t *tokens, size_t n,
+                                  stator_error *e) {
+    if (n > 0 && tokens == NULL)
+        return error_set(e, STATOR_USAGE, "stator_submit: request.sampling.%s is NULL", name);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= s->planning.shape->vocab)
+            return error_set(e, STATOR_USAGE, "%s names token %d: the model's vocabulary is 0 .. %u", name,
+                             tokens[i], s->planning.shape->vocab - 1);
+    return STATOR_OK;
+}
+
 static stator_status check_forced(const struct stator *s, const char *name, const int32_t *tokens, size_t n,
                                   stator_error *e) {
     if (n > STATOR_FORCED)
-        return error_set(e, STATOR_USAGE, "budget.%s has %zu tokens: at most %d are taken", name, n,
-                         STATOR_FORCED);
-    if (n > 0 && tokens == NULL)
-        return error_set(e, STATOR_USAGE, "stator_submit: request.sampling.budget.%s is NULL", name);
-    for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= s->planning.shape->vocab)
-            return error_set(e, STATOR_USAGE, "budget.%s names token %d: the model's vocabulary is 0 .. %u",
-                             name, tokens[i], s->planning.shape->vocab - 1);
-    return STATOR_OK;
+        return error_set(e, STATOR_USAGE, "%s has %zu tokens: at most %d are taken", name, n, STATOR_FORCED);
+    return check_tokens(s, name, tokens, n, e);
 }
 
 static stator_status check_budget(const struct stator *s, const stator_budget *b, stator_error *e) {
@@ -194,11 +199,11 @@ static stator_status check_budget(const struct stator *s, const stator_budget *b
         return error_set(e, STATOR_USAGE,
                          "stator_submit: budget.size is %zu: sizeof the struct is expected (%zu)", b->size,
                          sizeof *b);
-    stator_status st = check_forced(s, "open", b->open, b->n_open, e);
+    stator_status st = check_forced(s, "budget.open", b->open, b->n_open, e);
     if (st == STATOR_OK)
-        st = check_forced(s, "close", b->close, b->n_close, e);
+        st = check_forced(s, "budget.close", b->close, b->n_close, e);
     if (st == STATOR_OK)
-        st = check_forced(s, "queue", b->queue, b->n_queue, e);
+        st = check_forced(s, "budget.queue", b->queue, b->n_queue, e);
     if (st != STATOR_OK)
         return st;
     if (b->n_queue == 0)
@@ -208,6 +213,25 @@ static stator_status check_budget(const struct stator *s, const stator_budget *b
                          "budget has %zu tokens in open, close and queue: at most %d are taken",
                          b->n_open + b->n_close + b->n_queue, STATOR_FORCED);
     return STATOR_OK;
+}
+
+static stator_status check_grammar(struct stator *s, const stator_request *r, stator_error *e) {
+    const stator_sampling *w = &r->sampling;
+    if (w->grammar == NULL && w->n_grammar_after == 0)
+        return STATOR_OK;
+    if (!grammar_slots_have(&s->grammars, w->grammar))
+        return error_set(e, STATOR_USAGE,
+                         "stator_submit: request.sampling.grammar is no grammar of stator_grammar_compile, "
+                         "or was released");
+    if (r->kind != STATOR_GENERATE || r->ignore_eos)
+        return error_set(e, STATOR_USAGE,
+                         "stator_submit: request.sampling.grammar is for STATOR_GENERATE without ignore_eos: "
+                         "the answer ends "
+                         "where its grammar does");
+    if (w->n_grammar_after > STATOR_GRAMMAR_AFTER)
+        return error_set(e, STATOR_USAGE, "grammar_after has %zu tokens: at most %d are taken",
+                         w->n_grammar_after, STATOR_GRAMMAR_AFTER);
+    return check_tokens(s, "grammar_after", w->grammar_after, w->n_grammar_after, e);
 }
 
 static stator_status resolve_sampling(const struct stator *s, const stator_sampling *w,
@@ -245,6 +269,8 @@ stator_status stator_check(const stator *s, const stator_request *request, stato
     stator_status st = need_prepared(s, "stator_check", e);
     if (st == STATOR_OK)
         st = check_request(s, &r, e);
+    if (st == STATOR_OK)
+        st = check_grammar((stator *)s, &r, e); /* its lock is the caller's */
     return st == STATOR_OK ? resolve_sampling(s, &r.sampling, &sampling, e) : st;
 }
 
@@ -268,6 +294,8 @@ static void fill_slot(stator *s, struct engine_request *q, const stator_request 
         memcpy(q->bias, sampling->bias, sampling->n_bias * sizeof *q->bias);
     q->sampling.bias = q->bias;
     forced_set(&q->forced, r->sampling.budget);
+    constraint_set(&q->constraint, &r->sampling);
+    grammar_slots_hold(&s->grammars, r->sampling.grammar);
     memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
     q->logprobs = r->logprobs != 0;
     q->top_logprobs = r->top_logprobs;
@@ -289,6 +317,8 @@ static stator_status submit(stator *s, const stator_request *r, const stator_ben
                             stator_error *e) {
     stator_status st = check_request(s, r, e);
     struct sampler_settings sampling;
+    if (st == STATOR_OK)
+        st = check_grammar(s, r, e);
     if (st == STATOR_OK)
         st = resolve_sampling(s, &r->sampling, &sampling, e);
     if (st != STATOR_OK)
@@ -363,6 +393,8 @@ static void give_row_back(struct stator *s) {
 /* The end was told: the slot is free again. */
 static void free_slot(struct stator *s, struct engine_request *r) {
     struct engine_rows *rows = r->rows;
+    grammar_slots_drop(&s->grammars, r->constraint.grammar);
+    r->constraint.grammar = NULL;
     atomic_store(&r->id, 0);
     if (rows != NULL) {
         atomic_store(&rows->taken, false);

@@ -181,13 +181,24 @@ static void penalise_repeats(struct sampler *s, const struct sampler_settings *s
     }
 }
 
-/* Leaves out the tokens that end an answer, unless all do. Returns how many candidates are left. */
-static uint32_t drop_ends(struct sampler *s) {
+/* Leaves the allowed ones of all tokens, which are in their order. Returns how many those are. */
+static uint32_t keep_allowed(struct sampler *s, const uint64_t *allowed) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->vocab; i++)
-        if ((s->marks[s->heap[i].token] & SAMPLER_ENDS) == 0)
+        if (allowed == NULL || (allowed[i / 64] >> i % 64 & 1) != 0)
             s->heap[n++] = s->heap[i];
-    return n > 0 ? n : s->vocab;
+    CHECK(n > 0);
+    return n;
+}
+
+/* Leaves out the tokens that end an answer, unless all do, which then stay as they are. Returns how many
+ * candidates are left. */
+static uint32_t drop_ends(struct sampler *s, uint32_t n) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if ((s->marks[s->heap[i].token] & SAMPLER_ENDS) == 0)
+            s->heap[kept++] = s->heap[i];
+    return kept > 0 ? kept : n;
 }
 
 /* Top-n-sigma (Tang et al. 2024): leaves the candidates whose logit is at most n standard deviations below
@@ -357,7 +368,8 @@ bool sampler_is_plain(const struct sampler_settings *set) {
 }
 
 int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
-                     const int32_t *tokens, uint32_t n, uint32_t n_generated, uint32_t position) {
+                     const uint64_t *allowed, const int32_t *tokens, uint32_t n, uint32_t n_generated,
+                     uint32_t position) {
     for (uint32_t i = 0; i < s->vocab; i++)
         s->heap[i] = (struct sampler_candidate){logits[i], (int32_t)i};
     for (uint32_t i = 0; i < set->n_bias; i++)
@@ -368,7 +380,9 @@ int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, cons
         penalise_generated(s, set, tokens + (n - n_generated), n_generated);
     if (set->dry_multiplier > 0 && set->dry_base >= 1 && set->dry_penalty_last_n > 0 && n > 0)
         penalise_repeats(s, set, tokens, n);
-    uint32_t left = n_generated < set->min_tokens ? drop_ends(s) : s->vocab;
+    uint32_t left = allowed != NULL ? keep_allowed(s, allowed) : s->vocab;
+    if (n_generated < set->min_tokens)
+        left = drop_ends(s, left);
     if (set->temperature <= 0) {
         struct sampler_candidate best = s->heap[0];
         for (uint32_t i = 1; i < left; i++)
@@ -389,22 +403,23 @@ int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, cons
     return draw(s, set, chosen, kept, position);
 }
 
-uint32_t sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uint32_t n, float *chosen,
-                          stator_logprob *top) {
-    float greatest = logits[0];
-    for (uint32_t i = 1; i < s->vocab; i++)
-        greatest = logits[i] > greatest ? logits[i] : greatest;
-    double sum = 0;
-    for (uint32_t i = 0; i < s->vocab; i++)
-        sum += (double)num_exp(logits[i] - greatest);
-    double log_sum = log_of(sum);
-    *chosen = (float)((double)logits[token] - (double)greatest - log_sum);
-    n = n < s->vocab ? n : s->vocab;
-    if (n == 0)
-        return 0;
+uint32_t sampler_logprobs(struct sampler *s, const float *logits, const uint64_t *allowed, int32_t token,
+                          uint32_t n, float *chosen, stator_logprob *top) {
     for (uint32_t i = 0; i < s->vocab; i++)
         s->heap[i] = (struct sampler_candidate){logits[i], (int32_t)i};
-    choose_best(s, s->vocab, n);
+    const uint32_t all = keep_allowed(s, allowed);
+    float greatest = s->heap[0].logit;
+    for (uint32_t i = 1; i < all; i++)
+        greatest = s->heap[i].logit > greatest ? s->heap[i].logit : greatest;
+    double sum = 0;
+    for (uint32_t i = 0; i < all; i++)
+        sum += (double)num_exp(s->heap[i].logit - greatest);
+    double log_sum = log_of(sum);
+    *chosen = (float)((double)logits[token] - (double)greatest - log_sum);
+    n = ARITH_MIN(n, all);
+    if (n == 0)
+        return 0;
+    choose_best(s, all, n);
     for (uint32_t i = 0; i < n; i++)
         top[i] =
             (stator_logprob){.token = s->chosen[i].token,

@@ -1,7 +1,8 @@
 /* From a row of logits to a token. Random numbers are counter-based on (seed, position), so a request's text
- * depends on nothing but its own logits, settings and seed. Order: logit biases, repeat penalty, presence and
- * frequency penalty, DRY, min_tokens, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature. At
- * temperature 0 the likeliest of the tokens that min_tokens leaves is taken.
+ * depends on nothing but its own logits, settings and seed. Order: what a grammar allows, logit biases,
+ * repeat penalty, presence and frequency penalty, DRY, min_tokens, top-n-sigma, top-k, typical-p, top-p,
+ * min-p, XTC, temperature. At temperature 0 the likeliest of the tokens that the grammar and min_tokens leave
+ * is taken.
  *
  * Thread: the engine's. Works in memory given once; allocates nothing. */
 #ifndef STATOR_ENGINE_SAMPLER_H
@@ -50,15 +51,17 @@ void sampler_mark(struct sampler *s, int32_t token, bool ends, const char *text,
 /* Whether the likeliest token by the logits as they are is the one that sampler_pick takes. */
 bool sampler_is_plain(const struct sampler_settings *set);
 
-/* logits: [vocab], all finite. tokens: the n tokens of the sequence so far, of which the last n_generated
- * were generated. position: of the token to choose. */
+/* logits: [vocab], all finite. allowed: a bit per token, of which at least one is set; others are no
+ * candidates. NULL: all are. tokens: the n tokens of the sequence so far, of which the last n_generated were
+ * generated. position: of the token to choose. */
 int32_t sampler_pick(struct sampler *s, const struct sampler_settings *set, const float *logits,
-                     const int32_t *tokens, uint32_t n, uint32_t n_generated, uint32_t position);
+                     const uint64_t *allowed, const int32_t *tokens, uint32_t n, uint32_t n_generated,
+                     uint32_t position);
 
 /* The log probability of a token by these logits, as stator.h defines it, and of the n likeliest (at most
- * STATOR_TOP_LOGPROBS) into top; returns how many those are. */
-uint32_t sampler_logprobs(struct sampler *s, const float *logits, int32_t token, uint32_t n, float *chosen,
-                          stator_logprob *top);
+ * STATOR_TOP_LOGPROBS) into top; returns how many those are. allowed: as above, with the token. */
+uint32_t sampler_logprobs(struct sampler *s, const float *logits, const uint64_t *allowed, int32_t token,
+                          uint32_t n, float *chosen, stator_logprob *top);
 
 /* In [0, 1), 24 bits, from the counter (seed, position). */
 float sampler_random(uint64_t seed, uint64_t position);

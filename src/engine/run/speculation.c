@@ -139,6 +139,7 @@ uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t
         g->n = speculation_replay(s, r, g->tokens, most);
     else
         g->n = guesser_of(s)->guess(s, q, g->tokens, most);
+    g->n = constraint_drafts(s, r, g->tokens, g->n);
     return g->n;
 }
 

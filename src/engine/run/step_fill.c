@@ -97,7 +97,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
             f->st->of_row[h->n_rows] = q;
             ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + i;
         }
-        h->want_logits |= r->logprobs || !sampler_is_plain(&r->sampling);
+        h->want_logits |= r->logprobs || r->constraint.grammar != NULL || !sampler_is_plain(&r->sampling);
     }
     q->done += n;
     q->reached = ARITH_MAX(q->reached, q->done + guesses);

@@ -84,6 +84,9 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     int32_t *tokens = carve_take(c, (uint64_t)s->n_requests * (want->context + 1), sizeof *tokens);
     stator_logit_bias *biases = carve_take(c, (uint64_t)s->n_requests * STATOR_LOGIT_BIASES, sizeof *biases);
     int32_t *forced = carve_take(c, (uint64_t)s->n_requests * STATOR_FORCED, sizeof *forced);
+    int32_t *after =
+        carve_take(c, s->grammars.n > 0 ? (uint64_t)s->n_requests * STATOR_GRAMMAR_AFTER : 0, sizeof *after);
+    grammar_slots_lay_out_run(&s->grammars, c, want);
     s->sequences = carve_take(c, want->sequences, sizeof *s->sequences);
     uint32_t n_caches = m->graph->n_caches;
     uint32_t *tables[GRAPH_MAX_CACHES];
@@ -132,6 +135,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
         s->requests[i].tokens = tokens + (size_t)i * (want->context + 1);
         s->requests[i].bias = biases + (size_t)i * STATOR_LOGIT_BIASES;
         s->requests[i].forced.tokens = forced + (size_t)i * STATOR_FORCED;
+        s->requests[i].constraint.after = after + (s->grammars.n > 0 ? (size_t)i * STATOR_GRAMMAR_AFTER : 0);
         s->requests[i].out.events = told + (size_t)i * OUTBOX_EVENTS;
     }
     for (uint32_t i = 0; i < s->n_rows * ENGINE_READER_ROWS; i++)
@@ -233,7 +237,8 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     struct plan_arena *a = plan_arena_find(plan_find(&s->planning.plan, "host"), "engine");
     a->allocated = engine;
     CHECK(a->allocated == a->bytes);
-    return make_edge(s, e);
+    st = make_edge(s, e);
+    return st == STATOR_OK ? token_trees_make(s, e) : st;
 }
 
 /* Pair j's share of its frequency. */

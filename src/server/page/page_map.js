@@ -51,7 +51,7 @@ function put(to, ...children) {
 
 /* --- arenas */
 
-const KNOWN = new Set(["weights", "kv", "scratch", "exchange", "staging", "engine", "edge", "driver"]);
+const KNOWN = new Set(["weights", "kv", "scratch", "exchange", "staging", "engine", "edge", "grammars", "driver"]);
 
 function kindOf(arena, places) {
   return KNOWN.has(arena) ? arena : arena.startsWith("spill") ? "spill" : places.has(arena) ? "device" : "other";

@@ -30,7 +30,7 @@ static void count_picks(const struct sampler_settings *set, const float *row, ui
     struct sampler s = sampler_of(n, &memory);
     memset(counts, 0, n * sizeof *counts);
     for (uint32_t p = 0; p < draws; p++) {
-        int32_t t = sampler_pick(&s, set, row, NULL, 0, 0, p);
+        int32_t t = sampler_pick(&s, set, row, NULL, NULL, 0, 0, p);
         assert_in_range(t, 0, n - 1);
         counts[t]++;
     }
@@ -57,15 +57,15 @@ static void greedy(void **state) {
     set.temperature = 0;
     set.top_k = 3;
     const float row[] = {-1, 2, 5, 5, -7, 4.99f};
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 2); /* the first of equals */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 0), 2); /* the first of equals */
     const float equal[] = {3, 3, 3, 3, 3, 3};
-    assert_int_equal(sampler_pick(&s, &set, equal, NULL, 0, 0, 0), 0);
+    assert_int_equal(sampler_pick(&s, &set, equal, NULL, NULL, 0, 0, 0), 0);
     const float low[] = {-3e38f, -3e38f, -2e38f, -3e38f, -3e38f, -2e38f};
-    assert_int_equal(sampler_pick(&s, &set, low, NULL, 0, 0, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, low, NULL, NULL, 0, 0, 0), 2);
     free(memory);
     s = sampler_of(1, &memory);
     set = plain;
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 9), 0);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 9), 0);
     free(memory);
 }
 
@@ -125,21 +125,21 @@ static void penalty(void **state) {
     set.temperature = 0;
     set.repeat_penalty = 2;
     const float row[] = {0, 3, 2, 1.4f, 1, -1};
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 1);
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1}, 1, 0, 0), 2); /* 1.5 < 2 */
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 1}, 3, 0, 0), 2);
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 1, 2}, 3, 0, 0),
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, (const int32_t[]){1}, 1, 0, 0), 2); /* 1.5 < 2 */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, (const int32_t[]){1, 1, 1}, 3, 0, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, (const int32_t[]){1, 1, 2}, 3, 0, 0),
                      1); /* once: 1.5, 1, 1.4 */
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){1, 2, 3, 2}, 4, 0, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, (const int32_t[]){1, 2, 3, 2}, 4, 0, 0), 1);
     const float negative[] = {-1, -1.5f, -4, -5, -6, -7};
-    assert_int_equal(sampler_pick(&s, &set, negative, (const int32_t[]){0}, 1, 0, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, negative, NULL, (const int32_t[]){0}, 1, 0, 0), 1);
     int32_t tokens[65];
     memset(tokens, 0, sizeof tokens);
     tokens[0] = 1;
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 65, 0, 0), 1); /* 65 tokens ago: forgotten */
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 64, 0, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 65, 0, 0), 1); /* 65 tokens ago: forgotten */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 64, 0, 0), 2);
     set.repeat_penalty = 0.5f; /* below 1 it is a reward */
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){2}, 1, 0, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, (const int32_t[]){2}, 1, 0, 0), 2);
     free(memory);
 }
 
@@ -154,27 +154,27 @@ static void generated_penalties(void **state) {
     const float row[] = {5, 4.5f, 3.5f, -1};
     const int32_t tokens[] = {1, 0, 0, 1, 1, 1};
     for (int twice = 0; twice < 2; twice++) { /* a call leaves nothing behind */
-        assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 0, 0), 0);
-        assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 1, 0), 1);
-        assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 3, 0), 0); /* 4, 3.5, 3.5 */
-        assert_int_equal(sampler_pick(&s, &set, row, tokens, 6, 6, 0), 0); /* however often */
+        assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 3, 0, 0), 0);
+        assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 3, 1, 0), 1);
+        assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 3, 3, 0), 0); /* 4, 3.5, 3.5 */
+        assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 6, 6, 0), 0); /* however often */
     }
     set.presence_penalty = 0;
     set.frequency_penalty = 0.5f;
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 2, 1, 0), 0); /* 4.5 twice: the first */
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 3, 2, 0), 1); /* 4, 4.5 */
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 6, 6, 0), 0); /* 4, 2.5 */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 2, 1, 0), 0); /* 4.5 twice: the first */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 3, 2, 0), 1); /* 4, 4.5 */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 6, 6, 0), 0); /* 4, 2.5 */
     set.presence_penalty = 0.25f;
     set.frequency_penalty = -0.375f;
-    assert_int_equal(sampler_pick(&s, &set, row, tokens + 3, 2, 1, 0), 0); /* 5, 4.625 */
-    assert_int_equal(sampler_pick(&s, &set, row, tokens + 3, 3, 2, 0), 0); /* 5, 5: the first */
-    assert_int_equal(sampler_pick(&s, &set, row, tokens + 3, 3, 3, 0), 1); /* 5, 5.375 */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens + 3, 2, 1, 0), 0); /* 5, 4.625 */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens + 3, 3, 2, 0), 0); /* 5, 5: the first */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens + 3, 3, 3, 0), 1); /* 5, 5.375 */
     /* They come before the filters. */
     set = plain;
     set.top_k = 1;
     set.presence_penalty = 2;
     for (uint32_t p = 0; p < 50; p++)
-        assert_int_equal(sampler_pick(&s, &set, row, tokens, 2, 1, p), 1);
+        assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 2, 1, p), 1);
     free(memory);
 }
 
@@ -189,16 +189,16 @@ static void logit_bias(void **state) {
     set.bias = one;
     set.n_bias = 1;
     for (uint32_t p = 0; p < 50; p++)
-        assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, p), 3);
+        assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, p), 3);
     set.temperature = 0;
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 3);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 0), 3);
     set.bias = two;
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 0); /* 4.75 */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 0), 0); /* 4.75 */
     set.n_bias = 3;
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 1); /* 4.25: they add up */
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 0), 1); /* 4.25: they add up */
     /* The repeat penalty sees the biased logits: 4.25 / 2 and 4.5 / 2. */
     set.repeat_penalty = 2;
-    assert_int_equal(sampler_pick(&s, &set, row, (const int32_t[]){0, 1}, 2, 0, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, (const int32_t[]){0, 1}, 2, 0, 0), 1);
     free(memory);
     set = plain;
     set.temperature = 0;
@@ -314,13 +314,13 @@ static void counters(void **state) {
         struct sampler_settings set = plain;
         set.seed = (uint64_t)seed << 40; /* high bits of the seed count */
         for (uint32_t p = 0; p < 200; p++)
-            forward[p] = sampler_pick(&s, &set, row, NULL, 0, 0, p);
+            forward[p] = sampler_pick(&s, &set, row, NULL, NULL, 0, 0, p);
         for (uint32_t p = 200; p-- > 0;)
-            assert_int_equal(sampler_pick(&other, &set, row, NULL, 0, 0, p), forward[p]);
+            assert_int_equal(sampler_pick(&other, &set, row, NULL, NULL, 0, 0, p), forward[p]);
         struct sampler_settings next = set;
         next.seed++;
         for (uint32_t p = 0; p < 200; p++)
-            differ += sampler_pick(&s, &next, row, NULL, 0, 0, p) != forward[p];
+            differ += sampler_pick(&s, &next, row, NULL, NULL, 0, 0, p) != forward[p];
     }
     assert_true(differ > 500);
     /* Neither neighbouring seeds nor positions are in step; 24 bits in [0, 1). */
@@ -582,11 +582,11 @@ static void by_reference(void **state) {
         without.min_p = set.min_p;
         without.seed = set.seed;
         const uint32_t generated = n < 30 ? n : 30 - n % 20;
-        const int32_t got = sampler_pick(&s, &set, row, tokens, n, generated, n);
+        const int32_t got = sampler_pick(&s, &set, row, NULL, tokens, n, generated, n);
         const int32_t want = reference_pick(&set, s.marks, row, tokens, n, generated, n);
         if (got != want)
             fail_msg("round %u: token %d, of the reference %d", round, got, want);
-        other += got != sampler_pick(&s, &without, row, tokens, n, generated, n);
+        other += got != sampler_pick(&s, &without, row, NULL, tokens, n, generated, n);
         for (uint32_t i = 0; i < REFERENCE_VOCAB; i++)
             assert_int_equal(s.count[i], 0);
     }
@@ -608,10 +608,10 @@ static void sampler_limits(void **state) {
     set.dry_base = 100;
     set.dry_penalty_last_n = UINT32_MAX;
     set.temperature = 0;
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, MOST, MOST, 0), 2);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, MOST, MOST, 0), 2);
     assert_true(s.heap[1].logit == 2 - 1e6f);
     set.dry_penalty_last_n = 0;
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, MOST, MOST, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, MOST, MOST, 0), 1);
     set = plain;
     set.min_tokens = 1;
     assert_false(sampler_is_plain(&set));
@@ -619,10 +619,10 @@ static void sampler_limits(void **state) {
         sampler_mark(&s, i, true, "", 0);
     set.temperature = 0;
     assert_false(sampler_is_plain(&set));
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 0), 1);
     sampler_mark(&s, 3, false, "", 0);
-    assert_int_equal(sampler_pick(&s, &set, row, NULL, 0, 0, 0), 3);
-    assert_int_equal(sampler_pick(&s, &set, row, tokens, 1, 1, 0), 1);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, NULL, 0, 0, 0), 3);
+    assert_int_equal(sampler_pick(&s, &set, row, NULL, tokens, 1, 1, 0), 1);
     free(memory);
 }
 

@@ -1,0 +1,189 @@
+#include "engine/run/constraint.h"
+
+#include "engine/engine.h"
+#include "grammar/regex_nodes.h"
+
+#include <string.h>
+
+/* Of a mask; beyond it the request ends, so that nobody else waits (about 5 ms). */
+#define MASK_STEPS 400000u
+
+static const char *const too_many_steps =
+    "the grammar: the next token takes too many steps; a simpler one is needed, with "
+    "shorter patterns and fewer alternatives";
+static const char *const too_small =
+    "the grammar: its memory is too small for this text (server.grammar_bytes)";
+static const char *const no_token = "the grammar: no token of the model's vocabulary can come next";
+
+void constraint_set(struct constraint *c, const stator_sampling *w) {
+    *c = (struct constraint){.after = c->after, .grammar = w->grammar};
+    if (w->grammar == NULL || w->n_grammar_after == 0)
+        return;
+    CHECK(w->n_grammar_after <= STATOR_GRAMMAR_AFTER);
+    c->n_after = (uint32_t)w->n_grammar_after;
+    memcpy(c->after, w->grammar_after, c->n_after * sizeof *c->after);
+}
+
+static void enter(struct constraint *c) {
+    c->phase = CONSTRAINT_BEGUN;
+    c->state = regex_start(c->grammar->regex);
+}
+
+void constraint_begin(struct constraint *c) {
+    c->phase = CONSTRAINT_BEFORE;
+    if (c->grammar != NULL && c->n_after == 0)
+        enter(c);
+}
+
+static bool begun(const struct constraint *c) {
+    return c->grammar != NULL && c->phase == CONSTRAINT_BEGUN;
+}
+
+bool constraint_leaves_forced(const struct constraint *c) {
+    return !begun(c);
+}
+
+bool constraint_ended(const struct constraint *c) {
+    return begun(c) && c->state == REGEX_EMPTY;
+}
+
+/* Into grammars.states: *state, and the states of all requests of its grammar. Returns how many. */
+static uint32_t gather(const struct stator *s, const struct stator_grammar *g, uint32_t state) {
+    uint32_t n = 0;
+    s->grammars.states[n++] = state;
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        const struct engine_request *r = s->sequences[i].request;
+        if (r != NULL && r->constraint.grammar == g && begun(&r->constraint))
+            s->grammars.states[n++] = r->constraint.state;
+    }
+    return n;
+}
+
+/* Gives them their new numbers. */
+static void scatter(struct stator *s, const struct stator_grammar *g, uint32_t *state) {
+    uint32_t n = 0;
+    *state = s->grammars.states[n++];
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        struct engine_request *r = s->sequences[i].request;
+        if (r != NULL && r->constraint.grammar == g && begun(&r->constraint))
+            r->constraint.state = s->grammars.states[n++];
+    }
+}
+
+static const char *why_not(enum regex_result result) {
+    return result == REGEX_OK ? NULL : result == REGEX_FULL ? too_small : too_many_steps;
+}
+
+/* *state: behind the bytes of the token. */
+static enum regex_result advance(struct stator *s, const struct stator_grammar *g, uint32_t *state,
+                                 int32_t token) {
+    char bytes[TOKEN_TRIE_MAX_LENGTH];
+    const uint64_t n = tokenizer_piece(s->tokenizer, token, false, bytes, sizeof bytes);
+    enum regex_result result = REGEX_OK;
+    if (n == 0 || n > sizeof bytes) /* these no mask allows */
+        *state = REGEX_DEAD;
+    for (uint64_t i = 0; i < n && *state != REGEX_DEAD && result == REGEX_OK; i++) {
+        result = regex_step(g->regex, *state, (uint8_t)bytes[i], state);
+        if (result != REGEX_FULL)
+            continue;
+        regex_collect(g->regex, s->grammars.states, gather(s, g, *state));
+        scatter(s, g, state);
+        result = regex_step(g->regex, *state, (uint8_t)bytes[i], state);
+    }
+    return result;
+}
+
+static bool has_bit(const uint64_t *mask, int32_t token) {
+    return (mask[token / 64] >> token % 64 & 1) != 0;
+}
+
+/* *state: behind the token, unless that is an end token, which leaves it. False: it is not allowed, or
+ * something ran out. */
+static bool try_token(struct stator *s, const struct stator_grammar *g, uint32_t *state, int32_t token) {
+    CHECK(token >= 0 && (uint32_t)token < s->planning.shape->vocab);
+    if (has_bit(s->grammars.ends, token))
+        return regex_accepts(g->regex, *state);
+    if ((uint32_t)token >= tokenizer_vocab(s->tokenizer))
+        return false;
+    return advance(s, g, state, token) == REGEX_OK && *state != REGEX_DEAD;
+}
+
+bool constraint_allows(struct stator *s, const struct engine_request *r, int32_t token) {
+    const struct constraint *c = &r->constraint;
+    uint32_t state = c->state;
+    if (c->grammar == NULL)
+        return true;
+    return begun(c) ? try_token(s, c->grammar, &state, token) : !has_bit(s->grammars.ends, token);
+}
+
+bool constraint_is_empty(const struct stator *s, const uint64_t *mask) {
+    for (uint32_t i = 0; i < s->grammars.n_words; i++)
+        if (mask[i] != 0)
+            return false;
+    return true;
+}
+
+/* All but end tokens. */
+static void mask_before(const struct stator *s) {
+    const struct grammar_slots *g = &s->grammars;
+    for (uint32_t i = 0; i < g->n_words; i++)
+        g->mask[i] = ~g->ends[i];
+}
+
+const char *constraint_mask(struct stator *s, const struct engine_request *r, const uint64_t **mask) {
+    const struct constraint *c = &r->constraint;
+    const struct grammar_slots *g = &s->grammars;
+    *mask = c->grammar != NULL ? g->mask : NULL;
+    if (c->grammar == NULL)
+        return NULL;
+    if (!begun(c)) {
+        mask_before(s);
+        return constraint_is_empty(s, g->mask) ? no_token : NULL;
+    }
+    const uint32_t n = gather(s, c->grammar, c->state);
+    const enum regex_result result =
+        token_trie_mask(g->trie, c->grammar->regex, g->states, n, g->places, MASK_STEPS, g->mask);
+    uint32_t state;
+    scatter(s, c->grammar, &state);
+    if (result != REGEX_OK)
+        return why_not(result);
+    const bool ends = regex_accepts(c->grammar->regex, c->state);
+    for (uint32_t i = 0; i < g->n_words && ends; i++)
+        g->mask[i] |= g->ends[i];
+    return !ends && constraint_is_empty(s, g->mask) ? no_token : NULL;
+}
+
+uint32_t constraint_drafts(struct stator *s, const struct engine_request *r, const int32_t *tokens,
+                           uint32_t n) {
+    const struct constraint *c = &r->constraint;
+    uint32_t state = c->state;
+    if (!begun(c))
+        return n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!try_token(s, c->grammar, &state, tokens[i]))
+            return i;
+        if (has_bit(s->grammars.ends, tokens[i]))
+            return i + 1;
+    }
+    return n;
+}
+
+const char *constraint_took(struct stator *s, struct engine_request *r, bool forces) {
+    struct constraint *c = &r->constraint;
+    const int32_t *end = r->tokens + r->n_tokens;
+    if (c->grammar == NULL)
+        return NULL;
+    if (begun(c)) {
+        uint32_t state = c->state;
+        const enum regex_result result = advance(s, c->grammar, &state, end[-1]);
+        CHECK(result != REGEX_OK || state != REGEX_DEAD);
+        c->state = result == REGEX_OK ? state : c->state;
+        return why_not(result);
+    }
+    if (c->phase == CONSTRAINT_BEFORE && r->n_tokens - r->n_prompt >= c->n_after &&
+        memcmp(end - c->n_after, c->after, c->n_after * sizeof *end) == 0)
+        c->phase = CONSTRAINT_DUE;
+    if (c->phase == CONSTRAINT_DUE && !forces)
+        enter(c);
+    return NULL;
+}
