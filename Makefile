@@ -207,13 +207,16 @@ $(BUILD)/src/%.o: src/%.c
 	$(if $(V),,@echo "  CC $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(TIER_FLAGS) -MMD -MP -c -o $@ $<
 
-.PHONY: setup setup-gpu setup-test setup-browser setup-mpi setup-lint setup-fuzz setup-fresh setup-deb
+.PHONY: setup setup-gpu setup-test setup-browser setup-mpi setup-lint setup-fuzz setup-fresh setup-deb setup-ocloc
 setup: ## install what the build needs (Debian packages)
 	@tools/setup core
 setup-gpu: ## install what the GPU kernels need
 	@tools/setup core gpu
 setup-test: ## install what the tests need
 	@tools/setup core test
+setup-ocloc: ## unpack Intel's present offline compiler into build/ocloc, for checks of the GPU kernels
+	@tools/setup core test
+	@tools/setup_ocloc
 setup-browser: ## install what `make check-browser` needs
 	@tools/setup core browser
 setup-mpi: ## install what `make stator-mpi` needs

@@ -1,22 +1,24 @@
-# Intel's own compiler on the GPU kernels, offline: it accepts them for every device, spills nothing, keeps sums in
-# registers, uses the instructions that they are written for, keeps subnormals and fuses nothing. STATOR_TEST_OCLOC=all looks at all modules
-# (minutes, then kept in build/spirv/ocloc), else at some of each family.
+# Intel's own compiler on the GPU kernels, offline: it accepts them for every device, spills nothing, keeps sums in registers, uses the
+# instructions that they are written for, keeps subnormals and fuses nothing. Debian 12's compiler does dg1, acm-g10 and pvc; the present
+# one, after `make setup-ocloc`, bmg-g21 and lnl. STATOR_TEST_OCLOC=all looks at all modules (minutes, then kept in build/spirv/ocloc) and
+# at lnl, else at some of each family.
 . tests/lib.sh
 
 modules=build/spirv
-need_ocloc() {
-    command -v ocloc >/dev/null || skip "no ocloc: run make setup-test"
+need_ocloc() { # DEVICE
+    local why
+    why=$(tools/ocloc --has "$1" 2>&1) || skip "$why"
     [ -e $modules/norm.spv ] || skip "no GPU kernels in this build"
 }
 
+# table DEVICE...: of these.
 table() {
-    need_ocloc
     local some=(norm ends experts delta attention_f16 attention_any attention8_f16 attention8_any decode1_q4_k decode1_any decode4_q4_0 decode4_k decode4_any prefill_k prefill_any prefill8_k prefill8_mxfp4
         decode1_q3_k decode1_k_all decode4_iq4_xs few_k few_q4_0 few_q2_k prefill8_q2_k dpas8_k_all dpas16_k_all dpas16_iq2_s
         tiles64x8_f16 tiles64x16_f16 tiles32x8_f16 tiles32x16_f16 tiles32x8_q8_0_dpas tiles32x16_q8_0_dpas dpas8_q8_0 dpas8_k dpas16_q4_0 dpas16_k)
     [ "${STATOR_TEST_OCLOC:-}" != all ] || some=()
-    tools/ocloc_table "${some[@]}" >"$tmp/table" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
-    [ "$(wc -l <"$tmp/table")" -ge 40 ] || fail "the table has $(wc -l <"$tmp/table") lines"
+    STATOR_OCLOC_DEVICES="$*" tools/ocloc_table "${some[@]}" >"$tmp/table" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
+    [ "$(wc -l <"$tmp/table")" -ge 25 ] || fail "the table has $(wc -l <"$tmp/table") lines"
 }
 
 # Kernels of which CONDITION (awk, on the table's columns) holds.
@@ -26,9 +28,10 @@ none() {
     [ -z "$found" ] || fail "$1: $(echo "$found" | tr '\n' ';')"
 }
 
-test_kernels_compile_without_spills_and_use_integer_products() {
-    table
+check_table() {
     none "registers are spilled" '$6 > 0'
+    # Not yet without: tiles64x16, the epilogue of few_*_heads, and the kernels of all types.
+    none "private memory in a loop" '$2 !~ /^tiles64x16|_any$/ && $3 !~ /^few.*_heads$/ && $16 > 0'
     # What the compiler makes memory of, "no spill" does not tell: bytes of an item. What is left for the matrix engine lies outside the loops.
     none "arrays lie in memory" '$2 ~ /^dpas/ && $14 > 128'
     none "no dp4a" '$2 ~ /^(decode|few|prefill)/ && $2 !~ /_(f32|f16|bf16)$/ && $7 == 0'
@@ -36,13 +39,30 @@ test_kernels_compile_without_spills_and_use_integer_products() {
     none "no dpas" '$2 ~ /^dpas|_dpas$/ && $8 == 0'
     none "dp4a beside dpas" '$2 ~ /^dpas/ && $7 > 0'
     none "a kernel that flushes subnormals" '$3 !~ /^(fill|embed|argmax)$/ && $10 != 1'
+}
+
+test_kernels_compile_without_spills_and_use_integer_products() {
+    need_ocloc dg1
+    table dg1 acm-g10 pvc
+    check_table
     awk '$2 ~ /^dpas8/ && $1 == "acm-g10" { a++ } $2 ~ /^dpas16/ && $1 == "pvc" { b++ } END { exit !(a && b) }' "$tmp/table" ||
         fail "no module with dpas was compiled"
 }
 
+# The same of the compiler that owners of a B60 or B70 have, in the register mode that the module is shipped with.
+test_kernels_compile_without_spills_for_battlemage() {
+    need_ocloc bmg-g21
+    local devices=(bmg-g21)
+    [ "${STATOR_TEST_OCLOC:-}" != all ] || devices+=(lnl)
+    table "${devices[@]}"
+    check_table
+    awk '$2 ~ /^dpas16/ && $15 == 128 { a++ } $2 ~ /^dpas16/ && $15 == 256 { b++ } END { exit !(a && b) }' "$tmp/table" ||
+        fail "no module in one of the two register modes was compiled"
+}
+
 # What clang says (ContractionOff in every module, for every kernel) and what Intel's compiler makes of it.
 test_nothing_is_fused() {
-    need_ocloc
+    need_ocloc dg1
     command -v spirv-dis >/dev/null || skip "no spirv-dis: run make setup-test"
     local f entries off
     for f in "$modules"/*.spv; do
@@ -69,17 +89,22 @@ EOF
     # shellcheck disable=SC2086
     clang-15 -c $flags -emit-llvm -o "$tmp/probe.bc" "$tmp/probe.cl" || fail "clang-15 does not take the probe"
     llvm-spirv-15 --spirv-max-version=1.2 -o "$tmp/probe.spv" "$tmp/probe.bc" || fail "llvm-spirv-15 does not take the probe"
-    ln -s "$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '/libiga64\.so/ { print $NF; exit }')" "$tmp/libiga64.so"
     local device
-    for device in dg1 acm-g10 pvc; do
-        ocloc compile -spirv_input -file "$tmp/probe.spv" -device $device -output $device -out_dir "$tmp/$device" >"$tmp/log" 2>&1 ||
-            fail "$device: $(tail -1 "$tmp/log")"
-        (cd "$tmp/$device" && LD_LIBRARY_PATH=$tmp ocloc disasm -file ./*.bin -dump d -device $device >/dev/null 2>&1)
-        grep -q ' mad .*:f ' "$tmp/$device/d/fused_KernelHeap.asm" || fail "$device: fma is no mad, so this test sees nothing"
-        grep -q ' mad .*:f ' "$tmp/$device/d/apart_KernelHeap.asm" && fail "$device: a product and a sum were fused"
-        grep -q ' mul .*:f ' "$tmp/$device/d/apart_KernelHeap.asm" || fail "$device: no product"
+    for device in dg1 acm-g10 pvc bmg-g21 lnl; do
+        ! tools/ocloc --has $device 2>/dev/null || fuses_nothing $device
     done
-    return 0
+}
+
+fuses_nothing() { # DEVICE: of the probe, fma is fused and nothing else
+    local device=$1 fused apart
+    tools/ocloc compile -spirv_input -file "$tmp/probe.spv" -device "$device" -output "$device" -out_dir "$tmp/$device" >"$tmp/log" 2>&1 ||
+        fail "$device: $(tail -1 "$tmp/log")"
+    tools/ocloc disasm -file "$tmp/$device"/*.bin -dump "$tmp/$device/d" -device "$device" >/dev/null 2>&1
+    fused=$(cat "$tmp/$device"/d/fused_KernelHeap.asm "$tmp/$device"/d/.text.fused.asm 2>/dev/null)
+    apart=$(cat "$tmp/$device"/d/apart_KernelHeap.asm "$tmp/$device"/d/.text.apart.asm 2>/dev/null)
+    echo "$fused" | grep -q ' mad .*:f ' || fail "$device: fma is no mad, so this test sees nothing"
+    ! echo "$apart" | grep -q ' mad .*:f ' || fail "$device: a product and a sum were fused"
+    echo "$apart" | grep -q ' mul .*:f ' || fail "$device: no product"
 }
 
 run_tests

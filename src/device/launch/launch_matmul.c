@@ -48,13 +48,13 @@ static const struct {
 };
 _Static_assert(sizeof families / sizeof families[0] == DPAS16 + 1, "enum family is what modules.def has");
 
-#define MODULE(name)                          &launch_modules[LAUNCH_MODULE_##name]
-#define OWN_NAME(name, ...)                   {#name, MODULE(name)},
-#define PLAIN_OF(module)                      {#module, MODULE(module)},
-#define HEADS_OF(module)                      PLAIN_OF(module){#module "_heads", MODULE(module)},
-#define EXPERTS_OF(module)                    HEADS_OF(module){#module "_experts", MODULE(module)},
-#define SET(set, types, kernels, family)      kernels##_OF(family##_##set)
-#define FAMILY(M, family, sets, kernels, ...) OPENCL_SETS_##sets(SET, kernels, family)
+#define MODULE(name)                                  &launch_modules[LAUNCH_MODULE_##name]
+#define OWN_NAME(name, ...)                           {#name, MODULE(name)},
+#define PLAIN_OF(module)                              {#module, MODULE(module)},
+#define HEADS_OF(module)                              PLAIN_OF(module){#module "_heads", MODULE(module)},
+#define EXPERTS_OF(module)                            HEADS_OF(module){#module "_experts", MODULE(module)},
+#define SET(set, types, few, dpas16, kernels, family) kernels##_OF(family##_##set)
+#define FAMILY(M, family, sets, kernels, ...)         OPENCL_SETS_##sets(SET, kernels, family)
 
 const struct launch_kernel launch_kernels[] = {
     [LAUNCH_FILL] = {"fill", MODULE(ends)},
