@@ -29,7 +29,7 @@ test_no_tokens() { # A bos id without a token to it.
 
 # Work and recursion that a template could hide from the limits.
 test_hidden_work() {
-    local endless="it takes more than \(20003200 steps\|10 s\)" nested="it is nested more than 400 deep"
+    local endless="it takes more than (20003200 steps|10 s)" nested="it is nested more than 400 deep"
     printf '%s' '{% set ns = namespace(t=("a",)) %}{% for i in range(60) %}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{{ "x".startswith(ns.t) }}' >"$tmp/double"
     expect 2 sh -c "echo '{}' | timeout 60 $stator template $tmp/double"
     said "$endless"
