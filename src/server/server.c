@@ -71,7 +71,7 @@ static void end_soon(struct server_loop *l, const char *why) {
     if (l->ends_since_ns != 0)
         return;
     l->ends_since_ns = clock_ns();
-    http_stop_listening(l->server.http);
+    http_close_soon(l->server.http);
     tell(l, "STOPPING=1");
     tell(l, why);
 }

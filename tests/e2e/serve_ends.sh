@@ -32,6 +32,30 @@ test_sigterm_lets_requests_end() {
     ends 0
 }
 
+# Until the last request has ended, others are told that the server ends. One whose body is not there yet keeps it from ending.
+test_clients_of_a_drain_get_503() {
+    serve
+    ready
+    exec 6<>"/dev/tcp/127.0.0.1/$port"
+    printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{"prompt":' >&6
+    get /health # the server has read what came before
+    answered 200
+    kill -TERM $pid
+    while get /health && [ "$status" = 200 ]; do :; done # tests/run ends what never ends
+    answered 503 '"status":"draining","message":"the server is shutting down"'
+    grep -q '^Retry-After: 1' "$tmp/answer" || fail "no Retry-After"
+    ask '{"prompt":"a"}'
+    answered 503 'the server is shutting down \(GET /health says why\)'
+    get /v1/models
+    answered 200 '"id":"stator demo"'
+    printf '"a"}' >&6
+    timeout 60 cat <&6 >"$tmp/long"
+    exec 6>&-
+    grep -q '^HTTP/1.1 503' "$tmp/long" || fail "the one that had begun: $(cat "$tmp/long")"
+    grep -q 'the server is shutting down"' "$tmp/long" || fail "the one that had begun: $(cat "$tmp/long")"
+    ends 0
+}
+
 # Not longer than request_timeout.
 test_sigterm_cuts_what_takes_too_long() {
     local body='{"prompt":"Once upon a time","max_tokens":1000,"ignore_eos":true,"stream":true}'
@@ -218,6 +242,35 @@ while True:
     for ((n = 0; n < 600; n++)); do [ -S "$tmp/socket" ] && break; sleep 0.1; done
 }
 
+# long_step STATUS: a prompt whose only step takes long; back when /health has said that it is so late. Its answer is to be read from
+# descriptor 6. A fast machine may end the step before, so there are five tries.
+long_step() {
+    local body k
+    for k in 1 2 3 4 5; do
+        body="{\"prompt\":\"$k $(printf 'word %.0s' $(seq "$(sanitized && echo 8 || echo 150)"))\",\"max_tokens\":1}"
+        exec 6<>"/dev/tcp/127.0.0.1/$port"
+        printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
+        get /health
+        while ! grep -q "\"status\":\"$1\"" "$tmp/answer" && ! read -r -t 0 <&6; do get /health; done
+        ! grep -q "\"status\":\"$1\"" "$tmp/answer" || break
+    done
+}
+
+# A step that takes longer than a tenth of devices.deadline: /health says so.
+test_late() {
+    serve --set cpu.tier=scalar --set cpu.threads=1 --set memory.batch=1024 --set devices.deadline=1
+    ready
+    long_step late
+    answered 503 '"status":"late","message":"a step is under way for [0-9.]+ s \(devices.deadline is 1.0 s\)","running":1'
+    timeout 60 cat <&6 >"$tmp/long"
+    exec 6>&-
+    grep -q '^HTTP/1.1 200' "$tmp/long" || fail "$(cat "$tmp/long")"
+    get /health
+    answered 200 '"status":"ok"'
+    kill -TERM $pid
+    ends 0
+}
+
 # A step that takes longer than devices.deadline: /health says so, the watchdog gets no sign of life, and afterwards all is well.
 test_stuck() {
     command -v python3 >/dev/null || skip "python3 is missing (make setup-test)"
@@ -226,15 +279,8 @@ test_stuck() {
     serve --set cpu.tier=scalar --set cpu.threads=1 --set memory.batch=1024 --set devices.deadline=0.1
     unset NOTIFY_SOCKET WATCHDOG_USEC
     ready
-    local body k stuck ok asked
-    for k in 1 2 3 4 5; do # until its step is seen before it ends
-        body="{\"prompt\":\"$k $(printf 'word %.0s' $(seq "$(sanitized && echo 8 || echo 150)"))\",\"max_tokens\":1}"
-        exec 6<>"/dev/tcp/127.0.0.1/$port"
-        printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' ${#body} "$body" >&6
-        get /health
-        while [ "$status" = 200 ] && ! read -r -t 0 <&6; do get /health; done
-        [ "$status" = 200 ] || break
-    done
+    local stuck ok asked
+    long_step stuck
     answered 503 '"status":"stuck","message":"a step is under way for [0-9.]+ s \(devices.deadline is 0.1 s\)","running":1'
     stuck=$(date +%s.%N) ok=0
     while :; do # tests/run ends what never ends

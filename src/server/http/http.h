@@ -134,8 +134,10 @@ stator_status http_open(struct event_base *base, const struct server_settings *s
 void http_measure_pool(struct http *h);
 uint16_t http_port(const struct http *h); /* that it really listens on */
 void http_get_figures(const struct http *h, struct http_figures *out);
-void http_tick(struct http *h);                /* a few times a second: cuts what is too slow */
-void http_stop_listening(struct http *h);      /* and every answer closes its connection from now on */
+void http_tick(struct http *h); /* a few times a second: cuts what is too slow */
+/* The server ends soon: every answer closes its connection, and requests with a body get 503 instead of being
+ * read, so that those which have begun can end. */
+void http_close_soon(struct http *h);
 uint32_t http_exchanges(const struct http *h); /* that are not answered completely, or whose bytes wait */
 void http_close(struct http *h);               /* closes all, calls nobody; NULL is allowed */
 

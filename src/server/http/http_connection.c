@@ -20,7 +20,8 @@
 /* How long a client may take. The head of a request, and the first byte of the first one: */
 #define HEAD_NS (10 * SECOND)
 /* between requests: */
-#define IDLE_NS (75 * SECOND)
+#define IDLE_NS        (75 * SECOND)
+#define IDLE_AT_END_NS SECOND /* who has just connected may still send its request */
 /* a body, and an answer that is complete: this and a second per so many bytes: */
 #define TRANSFER_NS   (20 * SECOND)
 #define TRANSFER_RATE 8192
@@ -229,6 +230,10 @@ static bool admit(struct http_connection *c) {
     }
     if ((r->flags & HTTP_OPEN) == 0 && !has_key(c, closes))
         return false;
+    if (c->http->closing && has_body(c)) {
+        http_answer_refuse(c, 503, true, "the server is shutting down (GET /health says why)");
+        return false;
+    }
     if (c->head.length > s->max_body) {
         http_answer_refuse(c, 413, true, "the body has %llu bytes, at most %llu are read (server.max_body)",
                            (unsigned long long)c->head.length, (unsigned long long)s->max_body);
@@ -522,7 +527,7 @@ void http_connection_tick(struct http_connection *c, uint64_t now_ns) {
     case HTTP_IN_HEAD:
         if (c->have > 0 && spent > ARITH_MIN(HEAD_NS, limit))
             time_out(c);
-        else if (c->have == 0 && (spent > IDLE_NS || c->http->closing))
+        else if (c->have == 0 && spent > (c->http->closing ? IDLE_AT_END_NS : IDLE_NS))
             http_connection_close(c);
         return;
     case HTTP_IN_BODY:

@@ -170,13 +170,8 @@ void http_tick(struct http *h) {
         http_connection_tick(&h->connections[i], now);
 }
 
-void http_stop_listening(struct http *h) {
+void http_close_soon(struct http *h) {
     h->closing = true;
-    if (h->fd < 0)
-        return;
-    event_del(&h->listener);
-    close(h->fd);
-    h->fd = -1;
 }
 
 uint32_t http_exchanges(const struct http *h) {
@@ -195,7 +190,8 @@ void http_get_figures(const struct http *h, struct http_figures *out) {
 void http_close(struct http *h) {
     if (h == NULL)
         return;
-    http_stop_listening(h);
+    event_del(&h->listener);
+    close(h->fd);
     for (uint32_t i = 0; i < h->n_connections; i++)
         http_connection_close(&h->connections[i]);
     edge_pool_free(h->connections);

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#define LATE 10 /* a step is late after this part of the deadline, at which its device is taken to be lost   \
+                 */
+
 struct health {
     const char *status;
     const char *message; /* or NULL */
@@ -39,10 +42,10 @@ void ops_health(void *context, struct http_exchange *x) {
     } else if (s->phase == SERVER_DRAINING) {
         h.status = "draining";
         h.message = "the server is shutting down";
-    } else if (h.stats.stuck_ns > s->settings.deadline_ns) {
+    } else if (h.stats.stuck_ns > s->settings.deadline_ns / LATE) {
         snprintf(text, sizeof text, "a step is under way for %.1f s (devices.deadline is %.1f s)",
                  (double)h.stats.stuck_ns * 1e-9, (double)s->settings.deadline_ns * 1e-9);
-        h.status = "stuck";
+        h.status = h.stats.stuck_ns > s->settings.deadline_ns ? "stuck" : "late";
         h.message = text;
     }
     ops_reply_json(x, h.message == NULL ? 200 : 503, write_health, &h);

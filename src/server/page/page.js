@@ -99,7 +99,7 @@ async function lookAtHealth() {
     if (h.status === "ok")
       tellHealth("ok", h.running > 0 ? h.running + " running" + (h.waiting > 0 ? ", " + h.waiting + " waiting" : "") : "ready");
     else
-      tellHealth(h.status === "loading" || h.status === "draining" ? "wait" : "bad", h.message ?? h.error?.message ?? h.status);
+      tellHealth(["loading", "draining", "late"].includes(h.status) ? "wait" : "bad", h.message ?? h.error?.message ?? h.status);
   } catch {
     tellHealth("bad", "not reachable");
   }
