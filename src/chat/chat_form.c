@@ -584,6 +584,15 @@ static void find_calls(const struct chat_form_input *in, struct chat_form *form,
         find_hinted(in, form);
 }
 
+/* The names that families have for the switch of reasoning: Qwen's and GLM's first, Granite's and DeepSeek's.
+ * In gpt-oss's template the second is a member of messages. */
+static void find_switch(const struct chat_form_input *in, struct chat_form *form) {
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    for (int i = 0; i < 2 && form->thinking_name[0] == '\0' && form->tags.syntax != CHAT_CHANNELS; i++)
+        if (has_word(in, names[i]))
+            snprintf(form->thinking_name, sizeof form->thinking_name, "%s", names[i]);
+}
+
 void chat_form_find(const struct chat_form_input *in, struct chat_form *out) {
     static const char *const tools[] = {"tools", "xml_tools"};
     struct text *room = in->memory;
@@ -609,6 +618,7 @@ void chat_form_find(const struct chat_form_input *in, struct chat_form *out) {
     if (out->tags.syntax == CHAT_UNKNOWN && has(in, "<|channel|>analysis") && has(in, "<|message|>") &&
         has(in, "<|start|>assistant"))
         out->tags.syntax = CHAT_CHANNELS; /* a template of gpt-oss without tools */
+    find_switch(in, out);
     if (out->tags.syntax == CHAT_CHANNELS)
         out->think_open[0] = out->think_close[0] = '\0';
 }

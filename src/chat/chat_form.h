@@ -43,8 +43,9 @@ enum chat_arguments { CHAT_ARGUMENTS_OBJECT, CHAT_ARGUMENTS_TEXT };
 struct chat_form {
     char think_open[CHAT_TAG], think_close[CHAT_TAG]; /* "": the model does not think in tags */
     struct chat_tags tags;
-    bool uses_tools;  /* the template looks at tools */
-    bool uses_effort; /* and at reasoning_effort */
+    bool uses_tools;        /* the template looks at tools */
+    bool uses_effort;       /* and at reasoning_effort */
+    char thinking_name[24]; /* the variable that turns reasoning on and off; "": the template has none */
     /* The history: */
     char tools_name[24];     /* the variable for the tools */
     char reasoning_name[24]; /* the member of a message for its reasoning; "": the template has none */

@@ -481,6 +481,7 @@ static const struct field fields[] = {
     {.name = "chat_template_kwargs", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
     {.name = "enable_thinking", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
     {.name = "reasoning_effort", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
+    {.name = "thinking", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
     {.name = "add_generation_prompt", .where = API_TEMPLATE, .read = read_ignored},
     /* These cannot change an answer. */
     IGNORED("user"),
@@ -502,7 +503,7 @@ static const struct field fields[] = {
     /* What a server of many models makes of these is its own affair; a client gets an answer without them. */
     NOTED("include_reasoning"),
     NOTED("reasoning"),
-    NOTED("thinking"),
+    {.name = "thinking", .where = API_COMPLETION, .read = read_noted},
     NOTED("options"),
     NOTED("verbosity"),
     /* These would change it. */

@@ -397,6 +397,24 @@ static bool read_tools(struct api_reader *r, const json_t *body, const json_t *t
     return true;
 }
 
+static bool says(const json_t *text, const char *what) {
+    return json_is_string(text) && strcmp(json_string_value(text), what) == 0;
+}
+
+/* Anthropic's {"type": "enabled" | "disabled" | "adaptive"}, which others took over, and an effort of "none":
+ * the template's own switch. "adaptive" leaves it to the model. What the template has no switch for is noted.
+ */
+static void read_thinking(struct api_reader *r, const json_t *body, json_t *variables) {
+    const json_t *thinking = json_object_get(body, "thinking"), *type = json_object_get(thinking, "type");
+    const char *to = r->model->form.thinking_name;
+    const bool on = says(type, "enabled"), off = says(type, "disabled");
+    const bool none = says(json_object_get(body, "reasoning_effort"), "none") && !r->model->form.uses_effort;
+    if (to[0] != '\0' && (on || off || none))
+        json_object_set_new(variables, to, json_boolean(on));
+    if (given(thinking) && (to[0] == '\0' || !(on || off || says(type, "adaptive"))))
+        api_request_ignore(r->out->ignored, "thinking");
+}
+
 static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variables) {
     static const char *const ours[] = {
         "messages",  "tools",     "xml_tools", "documents", "add_generation_prompt",
@@ -406,6 +424,7 @@ static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variab
            *effort = json_object_get(body, "reasoning_effort");
     if (given(kwargs) && !json_is_object(kwargs))
         return fail(r, "chat_template_kwargs", kwargs, "an object");
+    read_thinking(r, body, variables);
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)kwargs, name, value) {
@@ -424,7 +443,7 @@ static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variab
             return fail(r, "reasoning_effort", effort, "a text");
         if (r->model->form.uses_effort)
             json_object_set(variables, "reasoning_effort", effort);
-        else
+        else if (!says(effort, "none") || r->model->form.thinking_name[0] == '\0')
             api_request_ignore(r->out->ignored, "reasoning_effort");
     }
     return true;

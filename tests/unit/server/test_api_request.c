@@ -369,7 +369,7 @@ static void a_tolerant_door(void **state) {
         {API_CHAT,
          "\"reasoning\": {\"effort\": \"high\"}, \"thinking\": {\"type\": \"enabled\"}, \"verbosity\": "
          "\"low\"",
-         "reasoning, thinking, verbosity"},
+         "thinking, reasoning, verbosity"},
         {API_CHAT,
          "\"frobnicate\": 1, \"x\\u0001\\r\\nSet-Cookie: a\": 2, \"options\": {}, \"cache_control\": {}",
          "frobnicate, x???Set-Cookie??a, options"},
@@ -573,6 +573,52 @@ static void templates_get_what_they_expect(void **state) {
     assert_int_equal(used(), before);
 }
 
+/* The switches of reasoning that clients know, and what the template gets of them. */
+static void reasoning_is_switched(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *fields, *name;
+        int is; /* -1: not given */
+        const char *ignored;
+    } all[] = {
+        {"{{ enable_thinking }}", "\"thinking\": {\"type\": \"disabled\"}", "enable_thinking", 0, ""},
+        {"{{ enable_thinking }}", "\"thinking\": {\"type\": \"enabled\", \"budget_tokens\": 5}",
+         "enable_thinking", 1, ""},
+        {"{{ enable_thinking }}", "\"thinking\": {\"type\": \"adaptive\"}", "enable_thinking", -1, ""},
+        {"{{ enable_thinking }}", "\"thinking\": {\"type\": \"x\"}", "enable_thinking", -1, "thinking"},
+        {"{{ enable_thinking }}", "\"thinking\": 1", "enable_thinking", -1, "thinking"},
+        {"{{ enable_thinking }}", "\"reasoning_effort\": \"none\"", "enable_thinking", 0, ""},
+        {"{{ enable_thinking }}", "\"reasoning_effort\": \"low\"", "enable_thinking", -1, "reasoning_effort"},
+        /* What says more counts. */
+        {"{{ enable_thinking }}", "\"thinking\": {\"type\": \"disabled\"}, \"enable_thinking\": true",
+         "enable_thinking", 1, ""},
+        {"{{ enable_thinking }}",
+         "\"thinking\": {\"type\": \"disabled\"}, \"chat_template_kwargs\": {\"enable_thinking\": true}",
+         "enable_thinking", 1, ""},
+        {"{{ thinking }}", "\"thinking\": {\"type\": \"enabled\"}", "thinking", 1, ""},
+        {"{{ thinking }}{{ enable_thinking }}", "\"thinking\": {\"type\": \"disabled\"}", "thinking", -1, ""},
+        {"{{ reasoning_effort }}", "\"reasoning_effort\": \"none\"", "enable_thinking", -1, ""},
+        {"{{ messages }}", "\"thinking\": {\"type\": \"disabled\"}, \"reasoning_effort\": \"none\"",
+         "thinking", -1, "thinking, reasoning_effort"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct api_model m = model;
+        struct api_request r;
+        struct api_failure why;
+        m.source = all[i].source;
+        m.source_length = strlen(m.source);
+        m.refuse_unknown = false;
+        assert_int_equal(api_form_find(&m, NULL), STATOR_OK);
+        if (!read_by(&m, API_CHAT, all[i].fields, &r, &why))
+            fail_msg("%s: %s: %s", all[i].fields, why.param, why.text);
+        const json_t *v = json_object_get(r.variables[0], all[i].name);
+        const int is = v == NULL ? -1 : json_is_true(v);
+        if (is != all[i].is || strcmp(r.ignored, all[i].ignored) != 0)
+            fail_msg("%s with %s: %d, ignored \"%s\"", all[i].source, all[i].fields, is, r.ignored);
+        api_request_free(&r);
+    }
+}
+
 /* What the server writes, or a JSON schema may hold, is taken: numbers beyond 64 bits, halves of surrogate
  * pairs, \u0000. */
 static void what_answers_hold_is_taken(void **state) {
@@ -651,6 +697,7 @@ int main(void) {
         cmocka_unit_test(memory_ends),
         cmocka_unit_test(fields_are_read),
         cmocka_unit_test(a_tolerant_door),
+        cmocka_unit_test(reasoning_is_switched),
         cmocka_unit_test(messages_of_clients),
         cmocka_unit_test(other_spellings),
         cmocka_unit_test(room_for_tokens),
