@@ -32,7 +32,7 @@ static char *render(const char *source, size_t length, const json_t *variables, 
                                    .variables = variables,
                                    .now = &clock_of_templates,
                                    .max_steps = steps};
-    void *memory = aligned_alloc(64, bytes);
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
     const char *text = NULL;
     char *copy = NULL;
     assert_non_null(memory);

@@ -604,6 +604,7 @@ static void chats(void **state) {
                "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Once "
                "\"}, {\"type\": "
                "\"text\", \"text\": \"upon\"}]}], \"enable_thinking\": true}");
+    finish(&x, 1);
     assert_string_equal(x.text, "{\"prompt\":\"<user>Once upon<assistant><think>\\n\"}");
     free(x.text);
     /* A template writes the tokens in front itself. */
