@@ -15,8 +15,17 @@
  * or no memory; *e says which. */
 json_t *chat_json_load(const char *text, size_t n, size_t flags, json_error_t *e);
 
+/* The value as JSON through `put`: numbers beyond jansson's as they were written, other numbers in the fewest
+ * digits that read back to them (1.0 keeps its fraction), a blank behind ':' and ','. What lies deeper than
+ * JSON_SCAN_DEPTH becomes null; chat_json_load takes more. Takes nothing from jansson but names of members.
+ */
+void chat_json_write(const json_t *v, void (*put)(void *context, const char *p, size_t n), void *context);
+
 /* A string that is no number. */
 bool chat_json_is_text(const json_t *v);
+/* The same value, however a client writes it anew: members in any order, and numbers as doubles (1.0 for 1,
+ * 12345678901234567000 for 12345678901234567890), as JavaScript has no others. */
+bool chat_json_same(const json_t *a, const json_t *b);
 /* A number beyond jansson's, as it was written (ends with NUL, *n bytes); NULL: v is something else. */
 const char *chat_json_long_number(const json_t *v, size_t *n);
 

@@ -15,30 +15,12 @@ static void puts_of(const struct writer *w, const char *text) {
     w->put(w->context, text, strlen(text));
 }
 
-/* A value as JSON, or as text where it is one and stands between tags. */
+/* A value as JSON, or as it is where it is a text between tags. */
 static void put_value(const struct writer *w, const json_t *v, bool bare) {
-    size_t n = 0;
-    const char *number = chat_json_long_number(v, &n);
-    if (number != NULL) {
-        w->put(w->context, number, n);
-        return;
-    }
-    if (bare && json_is_string(v)) {
+    if (bare && chat_json_is_text(v))
         w->put(w->context, json_string_value(v), json_string_length(v));
-        return;
-    }
-    char small[512];
-    const size_t n_text = json_dumpb(v, small, sizeof small, JSON_ENCODE_ANY);
-    if (n_text <= sizeof small) {
-        w->put(w->context, small, n_text);
-        return;
-    }
-    char *text = json_dumps(v, JSON_ENCODE_ANY);
-    json_malloc_t take;
-    json_free_t give;
-    json_get_alloc_funcs(&take, &give);
-    w->put(w->context, text, n_text);
-    give(text);
+    else
+        chat_json_write(v, w->put, w->context);
 }
 
 static void put_keyed(const struct writer *w, const json_t *function) {

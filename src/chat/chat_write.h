@@ -10,7 +10,7 @@
 /* The form's syntax is one that can be written: JSON, KEYED or NAMED. */
 bool chat_write_can(const struct chat_form *form);
 /* objects and texts: the same calls ([{"function": {"name", "arguments"}}]), whose arguments are objects or
- * texts of JSON. Takes memory by jansson. */
+ * texts of JSON. */
 void chat_write_calls(const struct chat_form *form, const json_t *objects, const json_t *texts,
                       void (*put)(void *context, const char *p, size_t n), void *context);
 

@@ -1,6 +1,5 @@
 #include "server/adapters/adapter_chat.h"
 
-#include "base/json_writer.h"
 #include "chat/chat_json.h"
 #include "server/adapters/claude_markers.h"
 #include "server/openai/api_json.h"
@@ -201,65 +200,13 @@ void adapter_drop_tool(struct adapter_chat *c, const char *type) {
     api_request_ignore(c->r->out->ignored, name);
 }
 
-/* --- JSON text */
-
-static void build_scalar(struct json *j, const void *of) {
-    const json_t *v = of;
-    if (json_is_string(v))
-        json_put_string_n(j, NULL, json_string_value(v), json_string_length(v));
-    else if (json_is_integer(v))
-        json_put_i64(j, NULL, json_integer_value(v));
-    else if (json_is_real(v))
-        json_put_double(j, NULL, json_real_value(v));
-    else if (json_is_boolean(v))
-        json_put_bool(j, NULL, json_is_true(v));
-    else
-        json_put_null(j, NULL);
-}
-
-static void put_scalar(struct api_text *out, const json_t *v) {
-    size_t n = 0;
-    const char *number = chat_json_long_number(v, &n);
-    const size_t before = out->n;
-    if (number != NULL) {
-        api_text_put(out, number, n);
-        return;
-    }
-    api_text_json(out, build_scalar, v);
-    /* 1.0 stays a number with a fraction. */
-    if (json_is_real(v) && !out->failed && memchr(out->p + before, '.', out->n - before) == NULL &&
-        memchr(out->p + before, 'e', out->n - before) == NULL)
-        api_text_puts(out, ".0");
-}
-
-/* depth: of the body's, which api_request_load has bounded. */
-static void put_value(struct api_text *out, const json_t *v, int depth) {
-    const char *name;
-    json_t *value;
-    if ((!json_is_object(v) && !json_is_array(v)) || depth == JSON_SCAN_DEPTH) {
-        put_scalar(out, v);
-        return;
-    }
-    const size_t before = out->n;
-    api_text_puts(out, json_is_object(v) ? "{" : "[");
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        api_text_puts(out, i > 0 ? ", " : "");
-        put_value(out, json_array_get(v, i), depth + 1);
-    }
-    json_object_foreach((json_t *)v, name, value) {
-        api_text_puts(out, out->n > before + 1 ? ", " : "");
-        json_t *key = json_string(name);
-        put_scalar(out, key);
-        json_decref(key);
-        api_text_puts(out, ": ");
-        put_value(out, value, depth + 1);
-    }
-    api_text_puts(out, json_is_object(v) ? "}" : "]");
+static void put(void *context, const char *p, size_t n) {
+    api_text_put(context, p, n);
 }
 
 json_t *adapter_json_text(struct api_reader *r, const json_t *v) {
     r->scratch.n = 0;
-    put_value(&r->scratch, v, 0);
+    chat_json_write(v, put, &r->scratch);
     if (r->scratch.failed) {
         api_failure_set(r->why, 503, NULL, "the server's memory has no room for the messages now");
         return NULL;

@@ -134,6 +134,9 @@ static bool read_reference(struct adapter_chat *c, const char *param, const json
                                "%s refers to an item that is not kept here, or no more: send the item itself",
                                param);
     json_array_append_new(c->parked, kept);
+    /* The arguments of a call are kept too, and a model may write anything: no chain of references. */
+    if (adapter_is(adapter_text_of(kept, "type"), "item_reference"))
+        return api_failure_set(c->r->why, 400, param, "%s refers to another reference", param);
     return read_item(c, param, kept);
 }
 

@@ -9,7 +9,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PARAM 96
@@ -102,34 +101,6 @@ static bool read_content(struct api_reader *r, const char *param, const json_t *
     return true;
 }
 
-static bool read_any_number(const json_t *v, double *d) {
-    size_t n = 0;
-    const char *long_one = chat_json_long_number(v, &n);
-    *d = long_one != NULL ? strtod(long_one, NULL) : json_number_value(v);
-    return long_one != NULL || json_is_number(v);
-}
-
-/* The same value, however it is written: in any order of members, and 1.0 for 1. */
-static bool same_value(const json_t *a, const json_t *b) {
-    const char *name;
-    json_t *value;
-    double x = 0, y = 0;
-    if (read_any_number(a, &x) && read_any_number(b, &y))
-        return x == y;
-    if (json_typeof(a) != json_typeof(b) || json_object_size(a) != json_object_size(b) ||
-        json_array_size(a) != json_array_size(b))
-        return false;
-    for (size_t i = 0; i < json_array_size(a); i++)
-        if (!same_value(json_array_get(a, i), json_array_get(b, i)))
-            return false;
-    json_object_foreach((json_t *)a, name, value) {
-        const json_t *other = json_object_get(b, name);
-        if (other == NULL || !same_value(value, other))
-            return false;
-    }
-    return json_is_object(a) || json_is_array(a) || json_equal(a, b);
-}
-
 /* The arguments of a call that this server has told, as the model wrote them, where the client means the
  * same: clients write them anew, and the prompt would begin with other tokens than those that are cached.
  * *object becomes theirs. NULL: the client's count. */
@@ -139,7 +110,7 @@ static json_t *as_written(struct api_reader *r, const json_t *call, json_t **obj
     json_error_t ignored;
     const char *text = id != NULL ? kept_get(r->model->kept, id, &n) : NULL;
     json_t *was = text != NULL ? chat_json_load(text, n, 0, &ignored) : NULL;
-    if (was == NULL || !same_value(*object, was)) {
+    if (was == NULL || !chat_json_same(*object, was)) {
         json_decref(was);
         return NULL;
     }

@@ -116,12 +116,83 @@ static void templates_print_long_numbers(void **state) {
     json_decref(v);
 }
 
+static void collect(void *context, const char *p, size_t n) {
+    strncat(context, p, n);
+}
+
+static void values_are_written(void **state) {
+    (void)state;
+    static const char *const same[] = {
+        "{\"a\": [1, 1.0, 0.1, -2.5e-300, 12345678901234567890, 1e400], \"b\": {}}",
+        "[true, false, null, \"\", [], \"\\n\\u0001\\\"\\\\\"]", "\"x\""};
+    char out[8192];
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        json_t *v = load(same[i]);
+        assert_non_null(v);
+        out[0] = '\0';
+        chat_json_write(v, collect, out);
+        assert_string_equal(out, same[i]);
+        json_decref(v);
+    }
+    /* Long texts of characters of every length, at every offset. */
+    for (size_t offset = 0; offset < 4; offset++) {
+        char text[4096];
+        size_t n = offset;
+        memset(text, 'x', n);
+        while (n < 2000)
+            n += (size_t)sprintf(text + n, "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80");
+        json_t *v = json_stringn(text, n);
+        assert_non_null(v);
+        out[0] = '\0';
+        chat_json_write(v, collect, out);
+        json_t *again = load(out);
+        assert_true(json_equal(v, again));
+        json_decref(again);
+        json_decref(v);
+    }
+    /* Depth is bounded. */
+    memset(out, 0, sizeof out);
+    memset(out, '[', 500);
+    memset(out + 500, ']', 500);
+    json_t *deep = load(out);
+    assert_non_null(deep);
+    out[0] = '\0';
+    chat_json_write(deep, collect, out);
+    assert_non_null(strstr(out, "[null]"));
+    json_decref(deep);
+}
+
+static void values_are_compared(void **state) {
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } all[] = {{"{\"a\": 1, \"b\": [1.0, \"x\"]}", "{\"b\": [1, \"x\"], \"a\": 1}", true},
+               {"12345678901234567890", "12345678901234567000", true},
+               {"1e400", "1e400", true},
+               {"1e400", "1e401", false},
+               {"[1, 2]", "[2, 1]", false},
+               {"{\"a\": 1}", "{\"a\": 1, \"b\": 1}", false},
+               {"{\"a\": 1}", "{\"b\": 1}", false},
+               {"1", "\"1\"", false},
+               {"true", "false", false}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        json_t *a = load(all[i].a), *b = load(all[i].b);
+        assert_int_equal(chat_json_same(a, b), all[i].same);
+        assert_int_equal(chat_json_same(b, a), all[i].same);
+        json_decref(a);
+        json_decref(b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_numbers_stay_as_written),
         cmocka_unit_test(halves_and_nul_become_the_unknown_character),
         cmocka_unit_test(what_is_no_json_stays_none),
         cmocka_unit_test(templates_print_long_numbers),
+        cmocka_unit_test(values_are_written),
+        cmocka_unit_test(values_are_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 /* How a model writes is found by rendering; its answers are taken apart, whole and damaged, in every cut. */
 #include "testing.h"
 
+#include "chat/chat_json.h"
 #include "chat/chat_parse.h"
+#include "chat/chat_write.h"
 #include "chat_families.h"
 
 #include <jansson.h>
@@ -345,6 +347,62 @@ static void calls_come_in_pieces(void **state) {
     }
 }
 
+static void append(void *context, const char *p, size_t n) {
+    strncat(context, p, n);
+}
+
+/* Calls that a template does not render are written as its model would have: they come back. */
+static void written_calls_come_back(void **state) {
+    (void)state;
+    static const char *const all[] = {family_hermes, family_qwen,    family_seed,
+                                      family_glm,    family_minimax, family_deepseek,
+                                      family_kimi,   family_mistral, family_nemotron};
+    static const char arguments[] =
+        "{\"city\": \"Oslo <b>\\n2\", \"n\": 0.1, \"deep\": {\"x\": [12345678901234567890]}}";
+    uint32_t seen[CHAT_CHANNELS + 1] = {0};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct chat_form form;
+        find(all[i], strlen(all[i]), &form);
+        assert_true(chat_write_can(&form));
+        seen[form.tags.syntax]++;
+        json_error_t why;
+        json_t *object = chat_json_load(arguments, sizeof arguments - 1, 0, &why);
+        assert_non_null(object);
+        json_t *objects = json_pack("[{s:{s:s,s:O}},{s:{s:s,s:O}}]", "function", "name", "w", "arguments",
+                                    object, "function", "name", "w", "arguments", object);
+        json_t *texts = json_pack("[{s:{s:s,s:s}},{s:{s:s,s:s}}]", "function", "name", "w", "arguments",
+                                  arguments, "function", "name", "w", "arguments", arguments);
+        char text[4096] = "";
+        chat_write_calls(&form, objects, texts, append, text);
+        static const char rows[] = "w\0\0@w\0city\0A"
+                                   "w\0n\0B"
+                                   "w\0deep\0P";
+        const struct chat_types types = {rows, sizeof rows - 1};
+        struct out o = {.n = 0};
+        const struct chat_sink sink = {on_content, on_reasoning, on_call, on_arguments, on_end, &o};
+        struct chat_parse s;
+        chat_parse_begin(&s, &form, false, true, &types, &sink, resize, NULL);
+        chat_parse_feed(&s, text, strlen(text));
+        chat_parse_end(&s);
+        chat_parse_free(&s);
+        const char *at = o.text;
+        for (int call = 0; call < 2; call++) {
+            at = strstr(at, "C(w ");
+            if (at == NULL)
+                fail_msg("family %zu: \"%s\" from \"%s\"", i, o.text, text);
+            at += 4;
+            json_t *back = chat_json_load(at, strcspn(at, ")"), 0, &why);
+            if (back == NULL || !chat_json_same(back, object) || strstr(at, "12345678901234567890") == NULL)
+                fail_msg("family %zu: \"%s\" from \"%s\"", i, o.text, text);
+            json_decref(back);
+        }
+        json_decref(object);
+        json_decref(objects);
+        json_decref(texts);
+    }
+    assert_true(seen[CHAT_JSON] > 0 && seen[CHAT_KEYED] > 0 && seen[CHAT_NAMED] > 0);
+}
+
 static void templates_tell_their_form(void **state) {
     (void)state;
     static const struct {
@@ -386,8 +444,8 @@ static void templates_tell_their_form(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_cut_gives_the_same),
-                                       cmocka_unit_test(calls_come_in_pieces),
-                                       cmocka_unit_test(templates_tell_their_form)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cut_gives_the_same), cmocka_unit_test(calls_come_in_pieces),
+        cmocka_unit_test(written_calls_come_back), cmocka_unit_test(templates_tell_their_form)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -338,6 +338,15 @@ static void what_was_kept_counts(void **state) {
     const size_t before = used();
     model.kept = &kept;
     check_same(&same, responses_translate);
+    /* Arguments are kept too, and a model can write one reference after the other. */
+    static const char chain[] = "{\"type\":\"item_reference\",\"id\":\"msg_1\"}";
+    static const char refers[] = "{\"input\":[{\"type\":\"item_reference\",\"id\":\"c2\"}]}";
+    struct api_request r;
+    struct api_failure why;
+    kept_put(&kept, "c2", chain, sizeof chain - 1);
+    assert_false(api_request_read_other(responses_translate, refers, sizeof refers - 1, &model, &r, &why));
+    assert_int_equal(why.status, 400);
+    assert_non_null(strstr(why.text, "another reference"));
     model.kept = NULL;
     assert_int_equal(used(), before);
 }
