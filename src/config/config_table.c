@@ -312,13 +312,13 @@ const struct config_row config_table[CONFIG_KEYS] = {
              "as "
              "they fit, else none; 0: none, so such a model computes every prompt again. Models with a KV "
              "cache alone need none."},
-    [CONFIG_SERVER_GRAMMARS] = {KEY(server, grammars), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 4096,
-                                .default_text = "16", .unit = "grammars",
-                                .help = "Compiled JSON Schemas, regular expressions and grammars that a "
-                                        "server holds at a time: those that requests "
-                                        "use, and the latest others. Each takes server.grammar_bytes of the "
-                                        "row \"grammars\" of the memory plan; "
-                                        "0: requests with one are refused."},
+    [CONFIG_SERVER_GRAMMARS] =
+        {KEY(server, grammars), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 4096, .default_text = "0",
+         .unit = "grammars",
+         .help = "Compiled JSON Schemas and regular expressions that a server holds at "
+                 "a time. Each takes server.grammar_bytes of the row \"grammars\" of "
+                 "the memory plan. Requests over HTTP cannot use one yet, so this is "
+                 "for programs that use the C API."},
     [CONFIG_SERVER_GRAMMAR_BYTES] = {KEY(server, grammar_bytes), .kind = CONFIG_KIND_SIZE, .min = MIB,
                                      .max = GIB, .default_text = "2MiB", .unit = "bytes",
                                      .help = "Memory of one compiled grammar. A grammar that needs more is "

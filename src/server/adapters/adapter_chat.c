@@ -25,6 +25,19 @@ bool adapter_given(const json_t *v) {
     return v != NULL && !json_is_null(v);
 }
 
+bool adapter_each(struct adapter_chat *c, const char *param, const json_t *v, const char *expected,
+                  bool (*read)(struct adapter_chat *c, const char *param, const json_t *item)) {
+    if (!json_is_array(v))
+        return adapter_wrong(c->r, param, v, expected);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        char at[ADAPTER_PARAM];
+        snprintf(at, sizeof at, "%.60s[%zu]", param, i);
+        if (!read(c, at, json_array_get(v, i)))
+            return false;
+    }
+    return true;
+}
+
 void adapter_begin(struct adapter_chat *c, struct api_reader *r, json_t *kept) {
     *c =
         (struct adapter_chat){.r = r, .body = json_object(), .messages = json_array(), .tools = json_array()};

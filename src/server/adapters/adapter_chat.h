@@ -13,6 +13,10 @@ struct adapter_chat {
     json_t *parked;   /* owns what may not become a part of the body */
 };
 
+/* Reads each item of an array; param: the array's name, of which `read` gets "param[i]". False: v is no array
+ * (expected says for people what it should be), or an item was refused; *r->why says it. */
+bool adapter_each(struct adapter_chat *c, const char *param, const json_t *v, const char *expected,
+                  bool (*read)(struct adapter_chat *c, const char *param, const json_t *item));
 /* The body belongs to kept. */
 void adapter_begin(struct adapter_chat *c, struct api_reader *r, json_t *kept);
 /* Puts the last messages, and the tools if there are some, into the body. False: *r->why. */

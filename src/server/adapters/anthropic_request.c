@@ -115,14 +115,14 @@ static bool read_plain(struct adapter_chat *c, const char *param, const char *ro
     return true;
 }
 
-static bool read_message(struct adapter_chat *c, size_t index, const json_t *message) {
+static bool read_message(struct adapter_chat *c, const char *place, const json_t *message) {
     const char *role = adapter_text_of(message, "role");
     const bool assistant = adapter_is(role, "assistant");
     json_t *content = json_object_get(message, "content"), *user = NULL;
     char param[ADAPTER_PARAM];
-    snprintf(param, sizeof param, "messages[%zu].content", index);
+    snprintf(param, sizeof param, "%.60s.content", place);
     if (!assistant && !adapter_is(role, "user") && !adapter_is(role, "system")) {
-        snprintf(param, sizeof param, "messages[%zu].role", index);
+        snprintf(param, sizeof param, "%.60s.role", place);
         return adapter_wrong(c->r, param, json_object_get(message, "role"), "\"user\" or \"assistant\"");
     }
     if (assistant && chat_json_is_text(content)) {
@@ -151,39 +151,29 @@ static bool read_messages(struct adapter_chat *c, const json_t *body) {
     json_t *system = json_object_get(body, "system"), *messages = json_object_get(body, "messages");
     if (adapter_given(system) && !read_plain(c, "system", "system", system))
         return false;
-    if (!json_is_array(messages))
-        return adapter_wrong(c->r, "messages", messages, "an array of messages");
-    for (size_t i = 0; i < json_array_size(messages); i++)
-        if (!read_message(c, i, json_array_get(messages, i)))
-            return false;
-    return true;
+    return adapter_each(c, "messages", messages, "an array of messages", read_message);
 }
 
 /* Tools without a type, or of the type "custom", are the client's own; the others ("web_search_20250305", ..)
  * are run by a hosted service. */
-static bool read_tools(struct adapter_chat *c, const json_t *tools) {
-    if (!adapter_given(tools))
+static bool read_tool(struct adapter_chat *c, const char *param, const json_t *tool) {
+    const char *type = adapter_text_of(tool, "type");
+    json_t *name = json_object_get(tool, "name"), *schema = json_object_get(tool, "input_schema");
+    if (type != NULL && !adapter_is(type, "custom")) {
+        adapter_drop_tool(c, type);
         return true;
-    if (!json_is_array(tools))
-        return adapter_wrong(c->r, "tools", tools, "an array");
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i);
-        const char *type = adapter_text_of(tool, "type");
-        char param[ADAPTER_PARAM];
-        snprintf(param, sizeof param, "tools[%zu]", i);
-        if (type != NULL && !adapter_is(type, "custom")) {
-            adapter_drop_tool(c, type);
-            continue;
-        }
-        json_t *name = json_object_get(tool, "name"), *schema = json_object_get(tool, "input_schema");
-        if (adapter_text_of(tool, "name") == NULL)
-            return adapter_wrong(c->r, param, json_is_object(tool) ? name : tool,
-                                 "a tool {\"name\": .., \"input_schema\": ..}");
-        if (adapter_given(schema) && !json_is_object(schema))
-            return adapter_wrong(c->r, param, schema, "a JSON schema as \"input_schema\"");
-        adapter_tool(c, name, json_object_get(tool, "description"), schema);
     }
+    if (adapter_text_of(tool, "name") == NULL)
+        return adapter_wrong(c->r, param, json_is_object(tool) ? name : tool,
+                             "a tool {\"name\": .., \"input_schema\": ..}");
+    if (adapter_given(schema) && !json_is_object(schema))
+        return adapter_wrong(c->r, param, schema, "a JSON schema as \"input_schema\"");
+    adapter_tool(c, name, json_object_get(tool, "description"), schema);
     return true;
+}
+
+static bool read_tools(struct adapter_chat *c, const json_t *tools) {
+    return !adapter_given(tools) || adapter_each(c, "tools", tools, "an array", read_tool);
 }
 
 static bool read_choice(struct adapter_chat *c, const json_t *choice) {

@@ -179,45 +179,32 @@ static bool read_input(struct adapter_chat *c, const json_t *body) {
         adapter_message(c, "user", parts);
         return !chat_json_is_text(input) || read_parts(c, "input", input, parts);
     }
-    if (!json_is_array(input))
-        return adapter_wrong(c->r, "input", input, "a text, or an array of items,");
-    for (size_t i = 0; i < json_array_size(input); i++) {
-        char param[ADAPTER_PARAM];
-        snprintf(param, sizeof param, "input[%zu]", i);
-        if (!read_item(c, param, json_array_get(input, i)))
-            return false;
-    }
-    return true;
+    return adapter_each(c, "input", input, "a text, or an array of items,", read_item);
 }
 
 /* Functions are the client's own; tools of other types are run by a hosted service, or write a grammar of
  * their own ("custom"). */
-static bool read_tools(struct adapter_chat *c, const json_t *tools) {
-    if (!adapter_given(tools))
+static bool read_tool(struct adapter_chat *c, const char *param, const json_t *tool) {
+    const char *type = adapter_text_of(tool, "type");
+    json_t *name = json_object_get(tool, "name"), *strict = json_object_get(tool, "strict");
+    if (type == NULL)
+        return adapter_wrong(c->r, param, tool,
+                             "a tool {\"type\": \"function\", \"name\": .., \"parameters\": ..}");
+    if (!adapter_is(type, "function")) {
+        adapter_drop_tool(c, type);
         return true;
-    if (!json_is_array(tools))
-        return adapter_wrong(c->r, "tools", tools, "an array");
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i);
-        const char *type = adapter_text_of(tool, "type");
-        char param[ADAPTER_PARAM];
-        snprintf(param, sizeof param, "tools[%zu]", i);
-        if (type == NULL)
-            return adapter_wrong(c->r, param, tool,
-                                 "a tool {\"type\": \"function\", \"name\": .., \"parameters\": ..}");
-        if (!adapter_is(type, "function")) {
-            adapter_drop_tool(c, type);
-            continue;
-        }
-        if (adapter_text_of(tool, "name") == NULL)
-            return adapter_wrong(c->r, param, json_object_get(tool, "name"), "a member \"name\"");
-        json_t *function =
-            adapter_tool(c, json_object_get(tool, "name"), json_object_get(tool, "description"),
-                         json_object_get(tool, "parameters"));
-        if (adapter_given(json_object_get(tool, "strict")))
-            json_object_set(function, "strict", json_object_get(tool, "strict"));
     }
+    if (adapter_text_of(tool, "name") == NULL)
+        return adapter_wrong(c->r, param, name, "a member \"name\"");
+    json_t *function =
+        adapter_tool(c, name, json_object_get(tool, "description"), json_object_get(tool, "parameters"));
+    if (adapter_given(strict))
+        json_object_set(function, "strict", strict);
     return true;
+}
+
+static bool read_tools(struct adapter_chat *c, const json_t *tools) {
+    return !adapter_given(tools) || adapter_each(c, "tools", tools, "an array", read_tool);
 }
 
 /* A text as in chat completions; a function's name stands flat. */
