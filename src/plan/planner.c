@@ -1,6 +1,6 @@
-/* The memory plan: shape and config in, arenas out. Touches no device and reads no tensor data.
+/* Makes the memory plan from the model's shape and the config. It touches no device and reads no tensor data.
  *
- * Invariant: planner_make for the same model, sizes and device facts gives the same plan, byte for byte. */
+ * Invariant: the same model, sizes and device facts give the same plan, byte for byte. */
 #include "plan/planner.h"
 
 #include "kernels/kernels.h"
@@ -68,8 +68,8 @@ static const struct plan_arena *largest_arena(const struct plan_place *place) {
     return largest;
 }
 
-/* The place that is over its budget and its largest arena, which says most. A device in host memory is a part
- * of the host, whose figure is the one to act on. */
+/* Names the first place that is over its budget, and its largest arena. A device in host memory is part of
+ * the host, so the host is named instead. */
 static void find_short(const struct planning *s, struct plan *p) {
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
@@ -94,7 +94,8 @@ static stator_status add_draft(struct planning *s, const struct planning_want *w
     return plan_device_add(s, &own, s->n_devices, 0, s->draft.shape->n_layers, p, e);
 }
 
-/* What it takes of a GPU that the model has too, which then has that much less for it. */
+/* Bytes of the draft model on a GPU that the main model also uses. The main model's budget shrinks by them.
+ */
 static stator_status measure_draft(struct planning *s, const struct planning_want *want, struct plan *p,
                                    stator_error *e) {
     s->draft.bytes = 0;
@@ -107,7 +108,7 @@ static stator_status measure_draft(struct planning *s, const struct planning_wan
     return st;
 }
 
-/* The devices' places on these ends of layers. */
+/* Adds the devices' places. Device i gets the layers from ends[i - 1] to ends[i] - 1. */
 static stator_status add_devices(struct planning *s, const struct planning_want *want, const uint32_t *ends,
                                  struct plan *p, stator_error *e) {
     plan_init(p);
@@ -121,8 +122,8 @@ static stator_status add_devices(struct planning *s, const struct planning_want 
     return s->draft.gguf != NULL ? add_draft(s, want, p, e) : STATOR_OK;
 }
 
-/* A first look decides the split; where it was too kind to a device, it is told by how much, and the plan is
- * made again. */
+/* Estimates decide the split. If a device's real total exceeds its budget, the error of its estimate is added
+ * to `spare`, and the split is made again. */
 static stator_status add_split(struct planning *s, const struct planning_want *want, uint32_t *ends,
                                struct plan *p, stator_error *e) {
     uint64_t spare[PLAN_MAX_PLACES] = {0};
@@ -154,7 +155,7 @@ static bool gpu_over(const struct planning *s, const struct plan *p) {
     return false;
 }
 
-/* Nothing is spilled that another split would find room for. */
+/* Plans without spill first, so that nothing is spilled if another split has room for it. */
 static stator_status add_places(struct planning *s, const struct planning_want *want, struct plan *p,
                                 stator_error *e) {
     struct planning_want kept = *want;
@@ -253,8 +254,8 @@ static void add_facts(struct plan *p, const struct device_facts *f) {
     }
 }
 
-/* No paths, thread counts, tiers, live free memory. The host's limit decides whether a plan fits, not what it
- * is. */
+/* The inputs of the hash. Paths, thread counts, tiers and free memory are left out. So is the host's limit:
+ * it decides whether a plan fits, not what the plan is. */
 void planner_inputs(const struct planning *s, const struct planning_want *want, struct plan *p) {
     char directory[HASH_TEXT];
     directory_hash(s->gguf, directory);
@@ -308,8 +309,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
 }
 
 uint32_t planner_max_blocks(const struct graph *g, uint32_t n_devices) {
-    /* Per device: its own residual and boundary values, the tied matrix twice, cuts at the ends of slices of
-     * weights and KV, the cut of what is spilled, and the parts of the step descriptor. */
+    /* Per device: its residual and boundary values, a tied matrix twice, cuts at the ends of weight and KV
+     * slices, the cut of a spilled matrix, and the parts of the step descriptor. */
     return g->max_values + g->max_weights + g->max_cached +
            n_devices * (2 * PLAN_MAX_SLICES + 26 + 4 * (GRAPH_MAX_CACHES - 1)) + 16;
 }

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RETRIES     6         /* for each device: with halved slices, and again with less memory */
-#define LEAST_SLICE (1 << 20) /* bytes: no smaller ones are tried */
+#define RETRIES     6         /* per device: so often with halved slices, and so often with less memory */
+#define LEAST_SLICE (1 << 20) /* bytes; smaller slices are not tried */
 
 static struct planning_device *refused(const struct planning *s) {
     for (uint32_t i = 0; i < planning_parts(s); i++)
@@ -22,7 +22,7 @@ bool refusal_pending(const struct planning *s) {
     return refused(s) != NULL;
 }
 
-/* A plan into *p that fits, or why there is none. */
+/* Makes a plan that fits into *p, or says in *why that there is none. */
 static stator_status make(struct planning *s, const struct planning_want *want, struct plan *p,
                           stator_error *why) {
     stator_status st = planner_make(s, want, p, why);
@@ -32,7 +32,8 @@ static stator_status make(struct planning *s, const struct planning_want *want, 
     return st;
 }
 
-/* Its driver counts less than the plan's slices still need, so smaller ones would not do. */
+/* Whether the driver counts less free memory than the remaining slices need. Smaller slices do not help then.
+ */
 static bool is_full(const struct planning *s, const struct planning_device *d,
                     const struct planning_refusal *r) {
     struct plan_place *place = (struct plan_place *)&s->plan.places[d - s->devices];
@@ -62,8 +63,9 @@ static stator_status halve(struct planning *s, struct planning_device *d, const 
     return STATOR_OK;
 }
 
-/* The device's memory as it has turned out to be: a driver that refuses what it counts as free is not asked
- * for that again. Its reserve has to come out of it too. */
+/* The memory that the device really has: the bytes that it gave, and (full) the bytes that its driver counts
+ * as free. A driver that refuses memory which it counts as free is not asked for that memory again. The
+ * reserve of the driver is a part of the result. */
 static uint64_t real_memory(const struct planning_device *d, const struct planning_refusal *r, bool full) {
     uint64_t pages = ARITH_MAX(d->facts.alignment, (uint64_t)1);
     return (r->given + (full ? r->left : 0)) / pages * pages;
@@ -88,7 +90,7 @@ static stator_status reduce(struct planning *s, struct planning_device *d, uint6
     return st;
 }
 
-/* What memory.on_oom = "spill" would have done. */
+/* Appends to *e the bytes that memory.on_oom = "spill" would put in host memory. */
 static void add_hint(struct planning *s, struct planning_device *d, uint64_t memory, stator_error *e) {
     struct planning_want want = s->want;
     uint64_t before = d->facts.memory;
@@ -110,7 +112,7 @@ stator_status refusal_plan(struct planning *s, stator_error *e) {
     stator_error halved = {0};
     stator_error reduced = {0};
     bool spill = s->want.spill && !r.in_host;
-    bool full = is_full(s, d, &r); /* by this plan, of which nothing is left once another was tried */
+    bool full = is_full(s, d, &r); /* before halve, which replaces the plan */
     uint64_t memory = real_memory(d, &r, full);
     stator_status st = STATOR_DOES_NOT_FIT;
     if (spill && full)

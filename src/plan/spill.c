@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 #define CUT_PANELS                                                                                           \
-    16 /* a matrix is cut at multiples of so many: whole units of most kernels; several, between them */
+    16 /* matrices are cut at multiples of this many panels: a multiple of the unit of most kernels */
 
-/* The device whose spill is being chosen. */
+/* The device that spill_choose works on. */
 struct spilling {
     const struct planning *s;
     uint32_t index;
@@ -30,7 +30,7 @@ static uint64_t cache_bytes(const struct spilling *x, uint32_t cache) {
     return arith_must_add(arith_must_mul(part.units / c->units_per_slice, whole), last);
 }
 
-/* What the device has to hold itself, as the plan counts it. */
+/* Bytes that stay on the device, as the plan counts them. */
 static uint64_t own_bytes(const struct spilling *x) {
     uint64_t sum = x->s->config.memory.driver_reserve;
     sum = arith_must_add(sum, slices_rounded(x->facts, x->graph->scratch_bytes));
@@ -53,15 +53,16 @@ static stator_status spill_panels(const struct spilling *x, struct graph_weight 
     return graph_place_weights(x->graph, x->slice_limit, x->slices, x->e);
 }
 
-/* The whole matrix, and back on the device what of it fits. One that is larger than a slice stays whole: its
- * cuts and this one could come too close for the kernels. */
+/* Spills the smallest part of the matrix that brings the device inside its memory, found by bisection. If the
+ * whole matrix is not enough, it is spilled whole. So is a matrix larger than a slice: its cut at the slice
+ * and this cut could be too close for the kernels. */
 static stator_status spill_matrix(const struct spilling *x, struct graph_weight *w) {
     const uint32_t panels = graph_weight_panels(w);
     const uint32_t cut = w->matrices > 1 ? w->layout.panels : CUT_PANELS;
     stator_status st = spill_panels(x, w, panels);
     if (st != STATOR_OK || !inside(x) || w->bytes > x->slice_limit)
         return st;
-    uint32_t good = 0; /* in cuts, that the device keeps */
+    uint32_t good = 0; /* in units of `cut`: the part that the device keeps */
     uint32_t bad = (uint32_t)arith_ceil_div(panels, cut);
     while (bad - good > 1 && st == STATOR_OK) {
         uint32_t middle = good + (bad - good) / 2;
@@ -74,7 +75,7 @@ static stator_status spill_matrix(const struct spilling *x, struct graph_weight 
     return st == STATOR_OK ? spill_panels(x, w, panels - good * cut) : st;
 }
 
-/* A token reads only a row of it: the embedding, where it is not the output matrix too. */
+/* Whether a token reads only one row of the weight: an embedding that is not also the output matrix. */
 static bool only_looked_up(const struct graph *g, uint32_t weight) {
     bool embeds = false;
     for (uint32_t i = 0; i < g->n_ops; i++)
@@ -88,7 +89,8 @@ static bool only_looked_up(const struct graph *g, uint32_t weight) {
     return embeds;
 }
 
-/* Matrices of experts, of which a token reads few; or all. */
+/* Spills matrices from the end of the model until the device is inside its memory. experts: only those of
+ * experts, because a token reads few of them. */
 static stator_status spill_matrices(const struct spilling *x, bool experts) {
     stator_status st = STATOR_OK;
     for (uint32_t i = x->graph->n_ops; i-- > 0;) {
@@ -108,7 +110,7 @@ static bool is_spilled(const struct device_model *m, const struct graph_cached *
     return l->at >= m->graph->caches[l->cache].n_layers - m->caches[l->cache].spilled_layers;
 }
 
-/* The caches of the last layer that has any on the device. False: there is none. */
+/* Spills all caches of the last layer that has caches on the device. False: no layer has any. */
 static bool spill_last_layer(const struct spilling *x) {
     uint32_t layer = GRAPH_NONE;
     for (uint32_t i = x->graph->n_cached; i-- > 0;) {
@@ -135,7 +137,7 @@ static uint32_t spilled_layers(const struct device_model *m) {
     return n;
 }
 
-/* Bytes of a cache's units that a token of a sequence moves, per token of context, or as a whole. */
+/* Cache bytes that one token of a sequence moves: per token of its context, and as a fixed amount. */
 static void token_bytes(const struct device_model *m, bool spilled, uint64_t *per_token,
                         uint64_t *per_sequence) {
     *per_token = *per_sequence = 0;
@@ -152,7 +154,7 @@ static void token_bytes(const struct device_model *m, bool spilled, uint64_t *pe
     }
 }
 
-/* As little as brings it inside, beginning with nothing. */
+/* Starts with nothing spilled and spills as little as brings the device inside its memory. */
 static stator_status choose(const struct spilling *x) {
     for (uint32_t i = 0; i < x->graph->n_weights; i++)
         x->graph->weights[i].spilled = 0;
@@ -169,7 +171,7 @@ static stator_status choose(const struct spilling *x) {
     return st == STATOR_OK ? spill_matrices(x, false) : st;
 }
 
-/* What is spilled besides experts. */
+/* Spilled bytes that do not belong to experts. */
 static double others(const struct spilling *x) {
     uint64_t sum = slices_cache_bytes(x->model, true);
     for (uint32_t i = 0; i < x->graph->n_weights; i++)
@@ -177,8 +179,8 @@ static double others(const struct spilling *x) {
     return (double)(sum - expert_stream_spilled(x->graph));
 }
 
-/* With a window, which takes room for more spill, if all of that is less than what a step of the largest
- * batch reads without one; else as it was. */
+/* Adds a window if it pays: a step of the largest batch must then bring fewer bytes over the bus than without
+ * one. The window itself takes room, so more is spilled with it. Otherwise there is no window. */
 static stator_status choose_window(const struct spilling *x) {
     const uint32_t batch = x->graph->want.batch;
     const double reads = expert_stream_reads(x->graph, batch) + others(x);
@@ -217,8 +219,8 @@ stator_status spill_choose(struct planning *s, uint32_t index, uint64_t slice_li
     return st;
 }
 
-/* What a step of the largest batch brings of weights that are not read whole: rows of the embedding, experts.
- */
+/* Bytes that a step of the largest batch brings of weights that it does not read whole: rows of the
+ * embedding, and experts. */
 static uint64_t batch_bytes(const struct planning_device *d) {
     const struct graph *g = &d->graph;
     const uint32_t batch = g->want.batch, stream = d->model.stream.tokens;
@@ -251,7 +253,7 @@ void spill_fill(const struct planning *s, const struct planning_want *want, uint
                 continue;
             }
             uint64_t kept = w->bytes - far;
-            if (graph_kind_info(g->ops[i].kind)->use == GRAPH_CHOSEN) { /* expected of a token */
+            if (graph_kind_info(g->ops[i].kind)->use == GRAPH_CHOSEN) { /* expected per token */
                 const struct graph_experts *e = &g->ops[i].experts;
                 const uint64_t one = w->bytes / e->experts;
                 out->per_token += far / e->experts * e->used;

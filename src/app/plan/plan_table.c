@@ -1,4 +1,4 @@
-/* The plan as a table and its arithmetic, for people. */
+/* Prints the plan as a table, with the figures that explain it. */
 #include "app/plan/plan_parts.h"
 
 #include "base/arith.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGEST         5  /* tensors that the table names */
+#define LARGEST         5  /* tensors listed below the table */
 #define LARGEST_VERBOSE 12 /* per arena */
 
 static double percent(uint64_t part, uint64_t whole) {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* Width of the longest names, at least wide enough for the headings. */
+/* Widths of the columns: those of the longest names, at least those of the headings. */
 struct widths {
     int place, arena;
 };
@@ -95,7 +95,7 @@ static bool spills(const struct plan *p) {
     return any;
 }
 
-/* Why it is that many sequences, when the free bytes are not the reason. */
+/* Why so many sequences fit, if the free bytes alone do not explain it. */
 static const char *sequences_note(const struct plan *p) {
     if (p->sequences_fit == input(p, "batch"))
         return " (memory.batch takes no more)";
@@ -105,7 +105,7 @@ static const char *sequences_note(const struct plan *p) {
     return "";
 }
 
-/* Of a second model, whose caches have room for every sequence. */
+/* Prints the KV of the draft model, which has its own caches for every sequence. */
 static void print_draft_kv(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
@@ -171,7 +171,7 @@ static void print_routes(const struct plan *p, FILE *out) {
                     p->places[i].route, p->places[i].route_why);
 }
 
-/* What a step of the largest batch brings over the bus, and how. */
+/* Prints the bytes that a step of the largest batch brings over the bus. */
 static void print_prompt(const struct plan *p, const struct plan_place *place, FILE *out) {
     const struct plan_spill *x = &place->spill;
     char bytes[UNITS_TEXT];
@@ -187,7 +187,7 @@ static void print_prompt(const struct plan *p, const struct plan_place *place, F
     fputc('\n', out);
 }
 
-/* What lies in host memory because a device is too small, and what that costs a generated token. */
+/* Prints what each device spills to host memory, and what this costs a generated token. */
 static void print_spill(const struct plan *p, FILE *out) {
     for (uint32_t i = 0; i + 1 < p->n_places; i++) {
         const struct plan_spill *x = &p->places[i].spill;
@@ -232,7 +232,7 @@ static bool in_arena(const struct plan_block *b, uint32_t place, uint32_t arena)
     return b->place == place && b->arena == arena;
 }
 
-/* The step in which the most bytes of this arena live. */
+/* The step with the most live bytes of this arena. */
 static uint32_t fullest_step(const struct plan *p, uint32_t place, uint32_t arena) {
     uint32_t steps = plan_steps(p, place, arena);
     uint32_t best = 0;
@@ -282,7 +282,7 @@ static int by_size(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The largest blocks of the places and arenas that fit the mask (UINT32_MAX: any). */
+/* Prints the largest blocks of an arena. place UINT32_MAX: of the weights of all devices. */
 static void print_largest(const struct plan *p, FILE *out, uint32_t place, uint32_t arena, size_t count) {
     const struct plan_block **list = malloc((p->n_blocks + 1) * sizeof *list);
     const struct widths w = measure(p);

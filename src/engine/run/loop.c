@@ -1,8 +1,8 @@
-/* Keeps steps under way (pipeline.c) until it is told to stop, and does with their results what the requests
- * want.
+/* The engine's main loop. It keeps the pipeline full (pipeline.c) and hands each step's results to its
+ * requests.
  *
- * Invariants: between seal and shutdown nothing here allocates or waits for a reader; a request slot is
- * touched only between its submit command and its end; a sequence ends only when no step under way carries
+ * Invariants: between seal and shutdown nothing here allocates or waits for a reader. A request slot is
+ * touched only between its submit command and its end. A sequence ends only when no step in flight carries
  * it. */
 #include "engine/run/loop.h"
 
@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ASK_NS   1000000ull   /* while the other ranks are asked for their audits */
-#define PULSE_NS 500000000ull /* of an idle run over several hosts */
+#define ASK_NS   1000000ull   /* longest sleep while the other ranks are asked for their audits */
+#define PULSE_NS 500000000ull /* longest sleep of an idle run over several hosts */
 
 static bool stopping(const struct stator *s) {
-    /* What the driver thread has read of our devices is read before they are closed. */
+    /* acquire: the caller's reads of our devices come before the devices are closed. */
     return atomic_load_explicit(&s->stop, memory_order_acquire) != 0;
 }
 
@@ -29,7 +29,7 @@ static void tell(struct stator *s, struct engine_request *r, const struct outbox
     bell_ring(&s->bell, (uint32_t)(r - s->requests));
 }
 
-/* What LAP and DONE tell alike. */
+/* The fields that the events LAP and DONE share. Also adds to the totals of the report. */
 static struct outbox_event figures(struct stator *s, const struct engine_request *r, stator_event_kind kind,
                                    stator_reason reason, uint64_t prompt_ns, uint64_t generate_ns) {
     uint64_t queued_until = atomic_load(&r->shown.admitted_ns);
@@ -52,7 +52,7 @@ static struct outbox_event figures(struct stator *s, const struct engine_request
     return ev;
 }
 
-/* For the report. */
+/* Copies the devices' counters to where the report reads them. */
 static void publish_counters(struct stator *s) {
     for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
         struct engine_device *d = &s->devices[i];
@@ -92,7 +92,7 @@ static void finish(struct stator *s, struct engine_sequence *q, stator_reason re
     emit_done(s, r, prompt_ns, generate_ns, reason, status, text);
 }
 
-/* The sequence has ended by itself: back to its depth when laps are left. */
+/* The sequence has reached its end. If a benchmark wants more rounds (laps), it goes back to its depth. */
 static void end_lap(struct stator *s, struct engine_sequence *q, stator_reason reason) {
     struct engine_request *r = q->request;
     if (r->laps <= 1) {
@@ -121,7 +121,7 @@ static void take_commands(struct stator *s) {
     }
 }
 
-/* Ends sequences that were cancelled or have failed, as soon as no step carries them. */
+/* Ends sequences that were cancelled or have failed, once no step in flight carries them. */
 static void drop_ended(struct stator *s) {
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         struct engine_sequence *q = &s->sequences[i];
@@ -153,7 +153,7 @@ static void admit_waiting(struct stator *s) {
     bool full = false;
     for (uint32_t i = 0; i < s->n_waiting; i++) {
         uint32_t slot = s->waiting[i];
-        /* First come, first served; but who waits for a reader's rows holds up nobody behind. */
+        /* First come, first served. A request that waits for rows of a reader does not block later ones. */
         bool rows = s->requests[slot].kind != STATOR_LOGITS || sequences_take_rows(s, slot);
         if (!full && rows && sequences_admit(s, slot))
             continue;
@@ -168,7 +168,7 @@ static void fail(struct engine_sequence *q, const char *why) {
     snprintf(q->failure, sizeof q->failure, "%s", why);
 }
 
-/* A device has failed: no step under way comes to an end, and none begins any more. */
+/* A device has failed. Steps in flight never end, no further step begins, and all requests fail. */
 static void fail_all(struct stator *s, const stator_error *e) {
     s->broken = true;
     s->broken_why = *e;
@@ -181,8 +181,8 @@ static void fail_all(struct stator *s, const stator_error *e) {
     }
 }
 
-/* *token: what comes next by this row, -1: the end of the answer; *allowed: the tokens that could, NULL: all.
- * False: q has failed. */
+/* Chooses the next token by this row of logits. *token: -1 is the end of the answer. *allowed: the mask of
+ * allowed tokens; NULL: all are. False: q has failed. */
 static bool choose(struct stator *s, struct engine_sequence *q, const float *logits,
                    const struct step_pick *pick, const uint64_t **allowed, int32_t *token) {
     struct engine_request *r = q->request;
@@ -206,14 +206,15 @@ static bool choose(struct stator *s, struct engine_sequence *q, const float *log
     return true;
 }
 
-/* What follows from the token that r has now as its last. */
+/* Updates forced tokens and grammar for the last token of r. NULL, or why the request fails. */
 static const char *follow(struct stator *s, struct engine_request *r) {
     if (constraint_leaves_forced(&r->constraint))
         forced_took(&r->forced, r->tokens + r->n_prompt, r->n_tokens - r->n_prompt);
     return constraint_took(s, r, forced_next(&r->forced) >= 0);
 }
 
-/* *token: what was taken. False: nothing more is to be taken; the sequence may be over. */
+/* Takes one token by this row and tells it to the request. *taken: the token. False: no further row may be
+ * taken; the sequence may have ended. */
 static bool take_row(struct stator *s, struct engine_sequence *q, const float *logits,
                      const struct step_pick *pick, int32_t *taken) {
     struct engine_request *r = q->request;
@@ -256,15 +257,15 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
         end_lap(s, q, STATOR_REASON_EOS);
         return false;
     }
-    /* A token at position `context` can be told, but not computed with. */
+    /* A token at position `context` can be told, but the caches have no room to continue behind it. */
     if (r->n_tokens - r->n_prompt < r->max_new && r->n_tokens <= s->planning.want.context)
         return true;
     end_lap(s, q, STATOR_REASON_LENGTH);
     return false;
 }
 
-/* The rows of q in a step, as far as its guesses are what is taken: each row is then that of the text.
- * Returns how many rows q has there. */
+/* Takes tokens from the rows of q in a step. The row behind a draft token is valid only if that draft token
+ * was taken, so it stops at the first one that was not. Returns the number of rows that q has in the step. */
 static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const float *logits,
                           const struct step_pick *picks) {
     const uint32_t n = q->speculation.n;
@@ -277,7 +278,7 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
             break;
         }
         kept++;
-        if (!s->has_states) { /* its K and V are there */
+        if (!s->has_states) { /* K and V of the accepted token are stored already */
             q->done++;
             atomic_store(&q->request->shown.done, q->done);
             sequences_keep(s, q);
@@ -287,7 +288,7 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
     return n + 1;
 }
 
-/* Hands out rows of the tail that has ended. False: the reader has no room for the next one. */
+/* Hands the tail's rows of logits to the reader. False: the reader has no room for the next row. */
 static bool hand_out_rows(struct stator *s, struct engine_step *st, const float *logits) {
     struct engine_sequence *q = st->reader;
     struct engine_request *r = q->request;
@@ -317,33 +318,33 @@ static void check_rows(struct engine_step *st, const struct step_pick *picks) {
     }
 }
 
-/* The rows of one tail of a chunk of a logits request; then the next tail, until all its rows were read.
- * Where others have work meanwhile, the rest of the chunk is given up and computed again, so that they wait
- * for no reader; not where a cache can't go back (a state, a ring that has gone round): there they wait.
- * *stalls: the reader has no room, and the step keeps its place. */
+/* Hands out the rows of one tail of a logits request's chunk, then starts the next tail, until all rows of
+ * the chunk were read. If other requests have work meanwhile, the rest of the chunk is discarded and computed
+ * again later, so that they wait for no reader. If a cache can't go back (a state, or a ring that has wrapped
+ * around), they do wait. *stalls: the reader has no room, and the step keeps its slot. */
 static stator_status read_rows(struct stator *s, struct engine_step *st, const float *logits,
                                const struct step_pick *picks, bool *stalls, stator_error *e) {
     struct engine_sequence *q = st->reader;
-    if (st->round != q->round) { /* given up while it was on its way */
+    if (st->round != q->round) { /* discarded while it was in flight */
         pipeline_finish(s, st);
         return STATOR_OK;
     }
     check_rows(st, picks);
     bool ended = q->failed || step_fill_cancelled(q->request);
     bool told = !ended && hand_out_rows(s, st, logits);
-    const uint32_t reached = st->rows_done + st->row; /* with what was handed out just now */
+    const uint32_t reached = st->rows_done + st->row; /* including the rows handed out just now */
     bool others = !ended && step_fill_others(s, q) &&
                   (reached == st->n_tokens || sequences_can_rewind(s, q, st->position + reached));
     *stalls = !ended && !told && !others;
     if (*stalls) {
-        atomic_store(&s->shown.moved_ns, 0); /* a reader that waits is no device that hangs */
+        atomic_store(&s->shown.moved_ns, 0); /* a waiting reader must not count as a device that hangs */
         return STATOR_OK;
     }
     const uint32_t done = reached;
     if (told && !others && done < st->n_tokens)
         return pipeline_again(s, st, done, ARITH_MIN(st->n_tokens - done, s->planning.want.logits_rows), e);
     if (!ended && done < st->n_tokens) {
-        q->done = st->position + done; /* what the cache holds beyond is written again, the same */
+        q->done = st->position + done; /* the cache behind it is written again, with the same bytes */
         q->round++;
     }
     pipeline_finish(s, st);
@@ -354,7 +355,7 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
     return STATOR_OK;
 }
 
-/* What the step found, to those who wanted it. *stalls: as in read_rows. */
+/* Hands the results of a step to its requests. *stalls: as in read_rows. */
 static stator_status deliver(struct stator *s, struct engine_step *st, bool *stalls, stator_error *e) {
     struct device *d = s->devices[st->at].device;
     uint32_t slot = (uint32_t)(st->number % s->planning.devices[st->at].model.slots);
@@ -365,13 +366,13 @@ static stator_status deliver(struct stator *s, struct engine_step *st, bool *sta
     const struct step_pick *picks = d->vtable->picks(d, slot);
     if (st->reader != NULL)
         return read_rows(s, st, logits, picks, stalls, e);
-    pipeline_finish(s, st); /* nothing begins before we return, so the rows hold */
+    pipeline_finish(s, st); /* no step begins before we return, so the rows stay valid */
     for (uint32_t i = 0; i < st->n_rows;)
         i += take_rows(s, st->of_row[i], logits + (size_t)i * s->planning.shape->vocab, &picks[i]);
     return speculation_follow(s, st, e);
 }
 
-/* One round over all devices. False: nothing has changed. */
+/* One round over all devices: delivers steps that have ended and begins the next. False: nothing changed. */
 static bool work(struct stator *s, stator_error *e, stator_status *rc) {
     bool moved = false;
     bool stalls = false;
@@ -394,7 +395,7 @@ static bool work(struct stator *s, stator_error *e, stator_status *rc) {
     return true;
 }
 
-/* Until there is a command; the ranks of other hosts hear of us meanwhile. */
+/* Waits for a command. Over several hosts it also tells the other ranks that this one is alive. */
 static stator_status idle(struct stator *s, stator_error *e) {
     const bool others = s->planning.config.cluster.n > 1 && !s->broken;
     const uint32_t asked = atomic_load(&s->report.asked);
