@@ -1,4 +1,4 @@
-/* The rows, and how values and bounds are written. */
+/* The table of config keys, and the text of values and bounds. */
 #include "config/config_table.h"
 
 #include "base/check.h"
@@ -21,42 +21,44 @@
 const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_MODEL_PATH] =
         {TEXT(model, path), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
-         .help = "The GGUF file, or the first file of a sharded model. Relative paths in a config file "
-                 "are relative to that file, in --set to the current folder. It has no default."},
+         .help = "The GGUF file, or the first file of a sharded model. A relative path in a config file "
+                 "is relative to that file. In --set it is relative to the current folder. There is no "
+                 "default."},
     [CONFIG_DEVICES_USE] =
         {TEXT(devices, use), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
          .help = "The devices to use, in the order of the layers: \"cpu\", \"cpu:0, cpu:1\", "
-                 "\"level_zero:0\". A device named here is used or the run fails; only \"auto\" "
-                 "takes what is there."},
+                 "\"level_zero:0\". The run fails if it cannot use a device named here. \"auto\" takes "
+                 "what is there."},
     [CONFIG_DEVICES_SPLIT] =
         {TEXT(devices, split), .kind = CONFIG_KIND_LIST, .default_text = "auto", .unit = "",
-         .help = "How the layers are divided: \"auto\" by memory and bandwidth, or one number per "
-                 "device of devices.use. \"3,1\" gives the first device three quarters of the "
-                 "layers; numbers that add up to the number of layers are counts. \"auto\" assumes that a "
-                 "CPU of this machine has an eighth of the speed of the slowest GPU."},
+         .help = "How the layers are divided: \"auto\" by memory and bandwidth, or one number per device "
+                 "of devices.use. \"3,1\" gives the first device three quarters of the layers. Numbers "
+                 "that add up to the number of layers are counts. \"auto\" assumes that a CPU of this "
+                 "machine has an eighth of the speed of the slowest GPU."},
     [CONFIG_DEVICES_FACTS] =
         {TEXT(devices, facts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
-         .help =
-             "The devices of a machine as `stator devices --save` writes them: "
-             "\"level_zero:0=24GiB,max_alloc=19GiB,bandwidth=456GB/s; level_zero:1=..\". `stator plan` and "
-             "`stator config` take them instead of what is here; a run warns when they differ."},
+         .help = "The devices of a machine as `stator devices --save` writes them: "
+                 "\"level_zero:0=24GiB,max_alloc=19GiB,bandwidth=456GB/s; level_zero:1=..\". `stator "
+                 "plan` and `stator config` use them instead of the devices of this machine. A run warns "
+                 "if they differ."},
     [CONFIG_DEVICES_DEADLINE] =
         {KEY(devices, deadline), .kind = CONFIG_KIND_NUMBER, .number_min = 0.1, .number_max = 86400,
          .default_text = "60", .unit = "seconds",
-         .help = "A device that has not ended a step or a copy after this time is taken to be lost: requests "
-                 "end with an error that names it. A step of the largest batch must take much less."},
+         .help = "A device counts as lost if a step or a copy takes longer than this. Requests then end "
+                 "with an error that names it. A step of the largest batch must take much less."},
     [CONFIG_CLUSTER_STAGES] =
         {KEY(cluster, stages), .kind = CONFIG_KIND_LIST, .capacity = CONFIG_LIST, .default_text = "none",
          .unit = "",
-         .help = "Hosts that compute the model one after the other, with stator-mpi (`stator help hosts`): "
-                 "( { host = \"a\"; devices = \"cpu:0\" }, .. ), or as text \"a = cpu:0; b = level_zero:0, "
-                 "level_zero:1\". Rank r takes stage r; then devices.use stays \"auto\"."},
+         .help = "Hosts that compute the model one after the other, with stator-mpi (`stator help "
+                 "hosts`): ( { host = \"a\"; devices = \"cpu:0\" }, .. ), or as text \"a = cpu:0; b = "
+                 "level_zero:0, level_zero:1\". Rank r takes stage r. devices.use must then be \"auto\"."},
     [CONFIG_MEMORY_CONTEXT] =
         {KEY(memory, context), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_CONTEXT_MOST,
          .words = {{"default", 0}, {"auto", CONFIG_CONTEXT_AUTO}}, .default_text = "default",
          .unit = "tokens",
-         .help = "Tokens that one sequence can hold, prompt and answer. \"default\" is the smaller of "
-                 "4096 and what the model was trained for, \"auto\" is the largest that fits."},
+         .help = "Tokens that one sequence can hold, prompt and answer together. \"default\" is the "
+                 "smaller of 4096 and the context that the model was trained for. \"auto\" is the "
+                 "largest context that fits."},
     [CONFIG_MEMORY_SEQUENCES] =
         {KEY(memory, sequences), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 1024, .default_text = "1",
          .unit = "sequences",
@@ -65,7 +67,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(memory, batch), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65536, .default_text = "512",
          .unit = "tokens",
          .help = "The most tokens computed in one step, over all sequences. Longer prompts take several "
-                 "steps; the result does not depend on it."},
+                 "steps. The result does not depend on it."},
     [CONFIG_MEMORY_KV_TYPE] =
         {KEY(memory, kv_type), .kind = CONFIG_KIND_ENUM, .names = KV_TYPES, .default_text = "f16", .unit = "",
          .help = "The type in which keys and values of attention are stored. Sets kv_type_k and "
@@ -80,45 +82,44 @@ const struct config_row config_table[CONFIG_KEYS] = {
         {KEY(memory, logits_rows), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 65536,
          .words = {{"auto", 0}}, .default_text = "auto", .unit = "rows",
          .help = "Rows of logits that one step can give, at most `batch`. \"auto\": as many as "
-                 "`sequences`, with speculation times `speculation.tokens` + 1."},
-    [CONFIG_MEMORY_STAGING] =
-        {KEY(memory, staging), .kind = CONFIG_KIND_SIZE, .min = 65536, .max = SLICE, .default_text = "16MiB",
-         .unit = "bytes",
-         .help = "The window of host memory through which weights are loaded and staged copies go."},
+                 "`sequences`, times `speculation.tokens` + 1 with speculation."},
+    [CONFIG_MEMORY_STAGING] = {KEY(memory, staging), .kind = CONFIG_KIND_SIZE, .min = 65536, .max = SLICE,
+                               .default_text = "16MiB", .unit = "bytes",
+                               .help =
+                                   "The window of host memory for loading weights and for staged copies."},
     [CONFIG_MEMORY_HOST_LIMIT] =
         {KEY(memory, host_limit), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = INT64_MAX,
          .words = {{"auto", 0}}, .default_text = "auto", .unit = "bytes",
-         .help = "The ceiling of all host memory, loading included. \"auto\": 90% of the smaller of "
-                 "the cgroup's limit and the memory available at the start."},
-    [CONFIG_MEMORY_DRIVER_RESERVE] = {KEY(memory, driver_reserve), .kind = CONFIG_KIND_SIZE, .min = 0,
-                                      .max = 1024 * GIB, .default_text = "256MiB", .unit = "bytes",
-                                      .help = "Memory of each GPU that is left to its driver for command "
-                                              "lists and code. The report says how much the driver took."},
+         .help = "The limit of all host memory, including loading. \"auto\": 90% of the smaller of the "
+                 "cgroup's limit and the memory available at the start."},
+    [CONFIG_MEMORY_DRIVER_RESERVE] =
+        {KEY(memory, driver_reserve), .kind = CONFIG_KIND_SIZE, .min = 0, .max = 1024 * GIB,
+         .default_text = "256MiB", .unit = "bytes",
+         .help = "Memory of each GPU that stays free for its driver (command lists, code). The report "
+                 "says how much the driver took."},
     [CONFIG_MEMORY_ON_OOM] =
         {KEY(memory, on_oom), .kind = CONFIG_KIND_ENUM, .names = {"fail", "spill"}, .default_text = "fail",
          .unit = "",
-         .help =
-             "When a GPU is too small: \"fail\" refuses and says what is short; \"spill\" places what does "
-             "not fit in host memory that the GPU reads over the bus: the embedding, then experts, then the "
-             "KV of "
-             "the last layers, then other matrices from the end of the model."},
+         .help = "What happens if a GPU is too small: \"fail\" refuses the run and says what is short. "
+                 "\"spill\" places what does not fit in host memory that the GPU reads over the bus: "
+                 "first the embedding, then experts, then the KV of the last layers, then other matrices "
+                 "from the end of the model."},
     [CONFIG_MEMORY_STRICT] =
         {KEY(memory, strict), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
-         .help =
-             "Makes what the audit of memory finds an error (exit 3), not a warning: more host memory than "
-             "host_limit, including what drivers pin; more for a GPU's driver than driver_reserve; at the "
-             "end of a run, growth of the process outside the plan by more than 1 MiB (with a GPU 4 MiB), or "
-             "of its memory on a GPU by more than 4 MiB."},
-    [CONFIG_TRANSFER_MODE] = {KEY(transfer, mode), .kind = CONFIG_KIND_ENUM,
-                              .names = {"auto", "direct", "staged"}, .default_text = "auto", .unit = "",
-                              .help =
-                                  "Copies between devices: \"direct\" fails if a pair cannot do it, "
-                                  "\"staged\" always goes through the host, \"auto\" is direct where a probe "
-                                  "has proven it and staged elsewhere. CPU devices are always direct."},
+         .help = "Makes findings of the memory audit an error (exit 3), not a warning: more host memory "
+                 "than host_limit, including memory that drivers pin; more memory for a GPU's driver "
+                 "than driver_reserve; at the end of a run, growth of the process outside the plan by "
+                 "more than 1 MiB (4 MiB with a GPU), or of its memory on a GPU by more than 4 MiB."},
+    [CONFIG_TRANSFER_MODE] =
+        {KEY(transfer, mode), .kind = CONFIG_KIND_ENUM, .names = {"auto", "direct", "staged"},
+         .default_text = "auto", .unit = "",
+         .help = "Copies between devices: \"direct\" fails if a pair cannot copy directly. \"staged\" "
+                 "always goes through the host. \"auto\" is direct where a probe has proven it, and "
+                 "staged elsewhere. CPU devices are always direct."},
     [CONFIG_TRANSFER_VERIFY] =
         {KEY(transfer, verify), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
-         .help = "Check the data that each device pushes to the next at the start, before copies go "
-                 "direct; false trusts the driver instead."},
+         .help = "Check the data of a direct copy between each pair of devices at the start. false "
+                 "trusts the driver instead."},
     [CONFIG_CPU_THREADS] =
         {KEY(cpu, threads), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 256, .words = {{"auto", 0}},
          .default_text = "auto", .unit = "threads",
@@ -132,10 +133,9 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_CPU_NUMA] =
         {KEY(cpu, numa), .kind = CONFIG_KIND_ENUM, .names = {"auto", "off"}, .default_text = "auto",
          .unit = "",
-         .help =
-             "On machines with several NUMA nodes \"auto\" puts staging on the node of the GPUs (of most of "
-             "them) and a CPU device's memory on the nodes of its threads; \"off\" leaves it to "
-             "the kernel. A policy set by numactl is kept. The log and the report say what was done."},
+         .help = "On machines with several NUMA nodes \"auto\" puts staging on the node of most GPUs, "
+                 "and a CPU device's memory on the nodes of its threads. \"off\" leaves the placement to "
+                 "the kernel. A policy set by numactl is kept. The log and the report say what was done."},
 #define SAMPLING_NUMBER(name_, NAME_, option_, value_, min_, max_, default_, help_)                          \
     [CONFIG_SAMPLING_##NAME_] = {KEY(sampling, name_), .kind = CONFIG_KIND_NUMBER, .number_min = (min_),     \
                                  .number_max = (max_), .default_text = default_,   .unit = "",               \
@@ -164,93 +164,91 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_SPECULATION_MODE] =
         {KEY(speculation, mode), .kind = CONFIG_KIND_ENUM, .names = {"off", "ngram", "mtp", "draft"},
          .default_text = "off", .unit = "",
-         .help =
-             "Guesses the next tokens and tests them in the step that would compute one. \"ngram\" "
-             "continues as the text did after the longest ending that it had before. A guess "
-             "is kept if it is the token that is sampled anyway, so no byte depends on this. \"mtp\" asks "
-             "the block of nextn of a qwen35 or qwen35moe file. "
-             "\"draft\" lets a small second model guess, `speculation.model`."},
+         .help = "Speculative decoding: draft tokens are tested in the step that computes the next "
+                 "token. A draft token is accepted if it is the token that is sampled anyway, so no byte "
+                 "depends on this. \"ngram\" continues as the text did after the longest ending that it "
+                 "had before. \"mtp\" uses the MTP head of a qwen35 or qwen35moe file. \"draft\" uses a "
+                 "small second model, `speculation.model`."},
     [CONFIG_SPECULATION_TOKENS] =
         {KEY(speculation, tokens), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_MOST_GUESSES,
          .default_text = "4", .unit = "tokens",
-         .help = "The most guesses of a sequence in one step. Each is a planned row of logits."},
+         .help = "The most draft tokens of a sequence in one step. Each has a planned row of logits."},
     [CONFIG_SPECULATION_MODEL] =
         {TEXT(speculation, model), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
-         .help = "The GGUF file of the model that guesses with mode \"draft\": small, with the vocabulary of "
-                 "`model.path` (what differs is named), and planned with it."},
+         .help = "The GGUF file of the draft model, for mode \"draft\". It must have the vocabulary of "
+                 "`model.path` (an error names a difference), and is planned with it."},
     [CONFIG_SPECULATION_DEVICE] =
         {TEXT(speculation, device), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
-         .help = "The device of that model, as in `devices.use`: one name. Empty: the first device of the "
-                 "model. On a device of the model it takes its part of the memory first."},
-    [CONFIG_CACHE_DIR] =
-        {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
-         .help = "Folder in which compiled GPU kernels are kept; empty: they are compiled at each start."},
+         .help = "The device of the draft model, as in `devices.use`: one name. Empty: the first device "
+                 "of the model. On a device of the model, the draft model takes its memory first."},
+    [CONFIG_CACHE_DIR] = {TEXT(cache, dir), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
+                          .help = "Folder for compiled GPU kernels. Empty: they are compiled at each start."},
     [CONFIG_CHAT_TEMPLATE] =
         {TEXT(chat, template), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
-         .help = "A file with the chat template (Jinja) that chat and serve use in place of the model's own; "
-                 "`stator template` shows what one renders. Empty: the model's."},
+         .help = "A file with the chat template (Jinja) that chat and serve use in place of the model's "
+                 "own. Empty: the model's. `stator template` shows what a template renders."},
     [CONFIG_SERVER_HOST] =
         {TEXT(server, host), .kind = CONFIG_KIND_TEXT, .default_text = "127.0.0.1", .unit = "",
-         .help = "The address that `stator serve` listens on: a number such as \"127.0.0.1\", \"0.0.0.0\" "
-                 "(all of "
-                 "IPv4) or \"::\" (all of both), or \"localhost\". Others than this machine's own need "
-                 "api_key_file or open."},
+         .help = "The address that `stator serve` listens on: a number such as \"127.0.0.1\", "
+                 "\"0.0.0.0\" (all of IPv4) or \"::\" (all of IPv4 and IPv6), or \"localhost\". An "
+                 "address that other machines reach needs api_key_file or open."},
     [CONFIG_SERVER_PORT] =
         {KEY(server, port), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65535, .default_text = "8080",
          .unit = "",
-         .help = "The TCP port; 0: the system chooses one, which the first line on standard output tells."},
+         .help = "The TCP port. 0: the system chooses one, and the first line on standard output names "
+                 "it."},
     [CONFIG_SERVER_API_KEY_FILE] =
         {TEXT(server, api_key_file), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
-         .help = "A file of keys, one per line (16 at most; lines that begin with # are none). Requests must "
-                 "then "
-                 "have one as `Authorization: Bearer KEY`, except those for / and /health."},
-    [CONFIG_SERVER_OPEN] = {KEY(server, open), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
-                            .help = "true allows an address that other machines reach without a key: whoever "
-                                    "reaches it uses the model."},
-    [CONFIG_SERVER_HOSTS] = {TEXT(server, hosts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
-                             .help = "Further names, separated by commas, by which clients may call the "
-                                     "server (\"box.local\"). Requests "
-                                     "whose Host is neither one of them nor localhost, this machine's name "
-                                     "or an address are refused, "
-                                     "so that no web site can reach the server through a name of its own."},
-    [CONFIG_SERVER_CORS] = {TEXT(server, cors), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
-                            .help = "Origins, separated by commas, whose web pages may use the server "
-                                    "(\"https://chat.example\"); \"*\": "
-                                    "all. Requests from other origins than the server's own are refused."},
+         .help = "A file of at most 16 keys, one per line. Lines that begin with # are comments. "
+                 "Requests must then have a key as `Authorization: Bearer KEY`, except requests for / "
+                 "and /health."},
+    [CONFIG_SERVER_OPEN] =
+        {KEY(server, open), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
+         .help = "true allows an address that other machines reach without a key. Everybody who reaches "
+                 "it can use the model."},
+    [CONFIG_SERVER_HOSTS] =
+        {TEXT(server, hosts), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help = "Further names, separated by commas, by which clients may call the server "
+                 "(\"box.local\"). A request is refused if its Host is neither one of them nor "
+                 "localhost, this machine's name or an address, so that no web site can reach the server "
+                 "through a name of its own."},
+    [CONFIG_SERVER_CORS] =
+        {TEXT(server, cors), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help = "Origins, separated by commas, of web pages that may use the server "
+                 "(\"https://chat.example\"). \"*\": all. Requests from other origins than these and the "
+                 "server's own are refused."},
     [CONFIG_SERVER_MAX_CONNECTIONS] =
         {KEY(server, max_connections), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = 4096,
          .default_text = "64", .unit = "connections",
-         .help = "Connections at a time; one more is told to come back (503). Each is planned memory."},
+         .help = "Connections at a time. A further one gets 503. Each takes planned memory."},
     [CONFIG_SERVER_MAX_BODY] =
         {KEY(server, max_body), .kind = CONFIG_KIND_SIZE, .min = 1024, .max = GIB, .words = {{"auto", 0}},
          .default_text = "auto", .unit = "bytes",
-         .help = "The longest body of a request. \"auto\" is 8 bytes per token of memory.context, at least 4 "
-                 "MiB. The server's memory has room for eight times as much, for what becomes of it."},
+         .help = "The longest body of a request. \"auto\" is 8 bytes per token of memory.context, at "
+                 "least 4 MiB. The server's memory has eight times as much room, because parsed requests "
+                 "take more."},
     [CONFIG_SERVER_MAX_QUEUE] =
         {KEY(server, max_queue), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 65536, .default_text = "16",
          .unit = "requests",
-         .help =
-             "Requests that may wait beside the `memory.sequences` that run; one more is refused as busy. "
-             "The tokens of each are planned memory: 4 bytes per token of `memory.context`."},
-    [CONFIG_SERVER_MEMORY] = {KEY(server, memory), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 64 * GIB,
-                              .words = {{"auto", 0}}, .default_text = "auto", .unit = "bytes",
-                              .help = "The memory of the server and its libraries, the row \"edge\" of the "
-                                      "plan. \"auto\" follows from "
-                                      "max_connections, max_body, max_queue and memory.sequences. A request "
-                                      "that finds none left gets 503."},
-    [CONFIG_SERVER_REQUEST_TIMEOUT] = {KEY(server, request_timeout), .kind = CONFIG_KIND_NUMBER,
-                                       .number_min = 1, .number_max = 86400, .default_text = "600",
-                                       .unit = "seconds",
-                                       .help = "The longest that a request may take, waiting included; then "
-                                               "it is ended. After SIGTERM the server "
-                                               "waits no longer than that for running requests."},
+         .help = "Requests that may wait beside the `memory.sequences` that run. A further request is "
+                 "refused as busy. Each takes planned memory: 4 bytes per token of `memory.context`."},
+    [CONFIG_SERVER_MEMORY] =
+        {KEY(server, memory), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = 64 * GIB, .words = {{"auto", 0}},
+         .default_text = "auto", .unit = "bytes",
+         .help = "The memory of the server and its libraries, the row \"edge\" of the plan. \"auto\" "
+                 "follows from max_connections, max_body, max_queue and memory.sequences. A request that "
+                 "finds no memory gets 503."},
+    [CONFIG_SERVER_REQUEST_TIMEOUT] =
+        {KEY(server, request_timeout), .kind = CONFIG_KIND_NUMBER, .number_min = 1, .number_max = 86400,
+         .default_text = "600", .unit = "seconds",
+         .help = "The longest that a request may take, including its wait. The server then ends it. "
+                 "After SIGTERM the server waits at most this long for running requests."},
     [CONFIG_SERVER_DEFAULT_MAX_TOKENS] =
         {KEY(server, default_max_tokens), .kind = CONFIG_KIND_INTEGER, .min = 1, .max = CONFIG_CONTEXT_MOST,
          .words = {{"auto", 0}}, .default_text = "auto", .unit = "tokens",
-         .help =
-             "Tokens that a request without max_tokens may generate, as far as the context has room. "
-             "\"auto\" is all of that room: the plan has blocks for memory.sequences times the context, so "
-             "such a request takes no room from others."},
+         .help = "Tokens that a request without max_tokens may generate, at most to the end of the "
+                 "context. \"auto\" is to the end of the context: the plan has blocks for "
+                 "memory.sequences full contexts, so such a request takes no room from others."},
     [CONFIG_SERVER_MAX_TOKENS] =
         {KEY(server, max_tokens), .kind = CONFIG_KIND_ENUM,
          .names = {"clamp", "refuse"}, .default_text = "clamp", .unit = "",
@@ -259,71 +257,67 @@ const struct config_row config_table[CONFIG_KEYS] = {
     [CONFIG_SERVER_UNKNOWN_FIELDS] =
         {KEY(server, unknown_fields), .kind = CONFIG_KIND_ENUM, .names = {"ignore", "refuse"},
          .default_text = "ignore", .unit = "",
-         .help =
-             "Fields of a request that the server does not know: \"ignore\" names them in the header "
-             "X-Stator-Ignored of the answer and in the log, \"refuse\" answers 400. A field that the server "
-             "knows, that would change the answer and that it can't honour is refused either way."},
-    [CONFIG_SERVER_ALIAS] = {TEXT(server, alias), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
-                             .help =
-                                 "Further names of the model in the API, separated by commas. The first one "
-                                 "is the name that answers and /v1/models give."},
+         .help = "Fields of a request that the server does not know: \"ignore\" names them in the header "
+                 "X-Stator-Ignored of the answer and in the log. \"refuse\" answers 400. A known field "
+                 "that would change the answer and that the server cannot honour is always refused."},
+    [CONFIG_SERVER_ALIAS] =
+        {TEXT(server, alias), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
+         .help = "Further names of the model in the API, separated by commas. Answers and /v1/models "
+                 "give the first one."},
     [CONFIG_SERVER_STRICT_MODEL] =
         {KEY(server, strict_model), .kind = CONFIG_KIND_BOOL, .default_text = "false", .unit = "",
-         .help =
-             "true: a request must name the model by its name or one of server.alias, or not at all, else it "
-             "gets 404. false: every name means the model that is loaded."},
+         .help = "true: a request that names another model than this one (by its name or one of "
+                 "server.alias) gets 404. A request may name none. false: every name means the model "
+                 "that is loaded."},
     [CONFIG_SERVER_REASONING_BUDGET] =
         {KEY(server, reasoning_budget), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = CONFIG_CONTEXT_MOST,
          .words = {{"none", CONFIG_BUDGET_NONE}}, .default_text = "none", .unit = "tokens",
-         .help =
-             "Tokens of reasoning that an answer to a chat may have, where the request does not say it. When "
-             "they are used up, server.reasoning_message and the tag that ends reasoning come next, and the "
-             "model goes on behind them."},
+         .help = "Tokens of reasoning that an answer to a chat may have, unless the request sets its own "
+                 "budget. When they are used up, server.reasoning_message and the tag that ends "
+                 "reasoning come next, and the model continues with its answer."},
     [CONFIG_SERVER_REASONING_MESSAGE] =
         {TEXT(server, reasoning_message), .kind = CONFIG_KIND_TEXT, .default_text = "", .unit = "",
-         .help = "What reasoning ends with when its budget is used up. It becomes part of the reasoning."},
+         .help = "Text at the end of reasoning that has used up its budget. It becomes part of the "
+                 "reasoning."},
     [CONFIG_SERVER_ON_FAULT] =
         {KEY(server, on_fault), .kind = CONFIG_KIND_ENUM, .names = {"exit", "stay"}, .default_text = "exit",
          .unit = "",
-         .help =
-             "After the failure of a device, when every request has got its error: \"exit\" ends the server "
-             "with "
-             "code 5, so that systemd starts it again; \"stay\" leaves it there to be asked what happened."},
+         .help = "What happens after a device has failed and every request has got its error: \"exit\" "
+                 "ends the server with code 5, so that systemd starts it again. \"stay\" keeps it "
+                 "running, so that it can be asked what happened."},
     [CONFIG_SERVER_LOG_REQUESTS] =
         {KEY(server, log_requests), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
-         .help = "A log line for each request: tokens, times, how it ended. Texts are never logged."},
+         .help = "Write a log line for each request: tokens, times, how it ended. Texts are never "
+                 "logged."},
     [CONFIG_SERVER_PREFIX_CACHE] =
         {KEY(server, prefix_cache), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
-         .help = "Keys and values that a request leaves behind are kept while nobody needs the memory, and a "
-                 "request with the same beginning starts behind them. The answer has the same bytes."},
+         .help = "Keep keys and values of a request until their memory is needed. A later request with "
+                 "the same beginning reuses them. The answer has the same bytes."},
     [CONFIG_SERVER_PAGE] =
         {KEY(server, page), .kind = CONFIG_KIND_BOOL, .default_text = "true", .unit = "",
-         .help =
-             "The web page at /: a chat, and the map of the memory. Its files need no key, what it asks the "
-             "server does."},
+         .help = "Serve the web page at /: a chat, and the map of the memory. Its files need no key, but "
+                 "its requests to the server do."},
     [CONFIG_SERVER_CHECKPOINTS] =
         {KEY(server, checkpoints), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 1024,
          .words = {{"auto", CONFIG_CHECKPOINTS_AUTO}}, .default_text = "auto", .unit = "copies",
-         .help =
-             "Copies of what a model with windows or recurrent states remembers beside its KV cache, taken "
-             "near a prompt's end, where prompts part, and in an answer: a later request goes on from the "
-             "longest that is its beginning. Each is planned memory (`stator plan` says how much). \"auto\": "
-             "for `stator chat` and a server 2 for each of memory.sequences and 2 more, at most 16, as far "
-             "as "
-             "they fit, else none; 0: none, so such a model computes every prompt again. Models with a KV "
-             "cache alone need none."},
+         .help = "Checkpoints of models with windows or recurrent states: copies of what such a model "
+                 "remembers beside its KV cache. They are taken near a prompt's end, where prompts part, "
+                 "and in an answer. A later request continues from the longest one that is its "
+                 "beginning. Each takes planned memory (`stator plan` says how much). \"auto\": for "
+                 "`stator chat` and a server, 2 for each of memory.sequences and 2 more, at most 16, as "
+                 "far as they fit, else none. 0: none, so such a model computes every prompt again. "
+                 "Other models need none."},
     [CONFIG_SERVER_GRAMMARS] =
         {KEY(server, grammars), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 4096, .default_text = "0",
          .unit = "grammars",
-         .help = "Compiled JSON Schemas and regular expressions that a server holds at "
-                 "a time. Each takes server.grammar_bytes of the row \"grammars\" of "
-                 "the memory plan. Requests over HTTP cannot use one yet, so this is "
-                 "for programs that use the C API."},
-    [CONFIG_SERVER_GRAMMAR_BYTES] = {KEY(server, grammar_bytes), .kind = CONFIG_KIND_SIZE, .min = MIB,
-                                     .max = GIB, .default_text = "2MiB", .unit = "bytes",
-                                     .help = "Memory of one compiled grammar. A grammar that needs more is "
-                                             "refused, and a request ends with an error "
-                                             "where its text needs more."},
+         .help = "Compiled JSON Schemas and regular expressions that a server holds at a time. Each takes "
+                 "server.grammar_bytes of the row \"grammars\" of the memory plan. Requests over HTTP cannot "
+                 "use one yet, so this is for programs that use the C API."},
+    [CONFIG_SERVER_GRAMMAR_BYTES] =
+        {KEY(server, grammar_bytes), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = GIB, .default_text = "2MiB",
+         .unit = "bytes",
+         .help = "Memory of one compiled grammar. A grammar that needs more is refused. A request ends "
+                 "with an error if its text needs more."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},
@@ -331,7 +325,7 @@ const struct config_row config_table[CONFIG_KEYS] = {
                            .default_text = "text", .unit = "",
                            .help = "Log lines for people, or one JSON object per line."},
     [CONFIG_LOG_FILE] = {TEXT(log, file), .kind = CONFIG_KIND_PATH, .default_text = "", .unit = "",
-                         .help = "File that log lines are appended to; empty: standard error."},
+                         .help = "File to which log lines are appended. Empty: standard error."},
 };
 
 const char *config_table_kind(const struct config_row *row) {
@@ -371,7 +365,7 @@ static void exact_size(uint64_t bytes, char *out, size_t n) {
     snprintf(out, n, "%" PRIu64, bytes);
 }
 
-/* Shortest text that reads back equal. */
+/* The shortest text that parses to the same number. */
 static void exact_number(double v, char *out, size_t n) {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(out, n, "%.*g", digits, v);

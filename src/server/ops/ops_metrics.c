@@ -1,4 +1,4 @@
-/* /metrics: figures in the text format of Prometheus. */
+/* /metrics: counters and gauges in the text format of Prometheus. */
 #include "server/http/edge_pool.h"
 #include "server/ops/ops_inside.h"
 
@@ -30,7 +30,7 @@ static void put_seconds(struct ops_text *t, const char *name, const char *type, 
     ops_put(t, "stator_%s %.9g\n", name, (double)ns * 1e-9);
 }
 
-/* A name as a label's value. */
+/* Writes the model's name as a label value, with its quotes escaped. */
 static void put_info(struct ops_text *t, const stator_info *info) {
     char name[2 * sizeof info->model_name];
     size_t n = 0;
@@ -40,7 +40,7 @@ static void put_info(struct ops_text *t, const stator_info *info) {
         name[n++] = *c == '\n' ? ' ' : *c;
     }
     name[n] = '\0';
-    put(t, "info", "gauge", "What is served");
+    put(t, "info", "gauge", "Version, plan, model and CPU tier of the server");
     ops_put(t, "stator_info{version=\"%s\",plan=\"%s\",model=\"%s\",tier=\"%s\"} 1\n", STATOR_VERSION,
             info->plan_hash, name, info->tier);
 }
@@ -48,66 +48,71 @@ static void put_info(struct ops_text *t, const stator_info *info) {
 static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "requests_running", "gauge", "Requests with a place in the KV cache", s->running);
     put_u64(t, "requests_waiting", "gauge", "Requests that wait for a place", s->waiting);
-    put_u64(t, "requests_capacity", "gauge", "Requests that may run or wait; one more is refused",
-            s->capacity);
-    put_u64(t, "requests_ended_total", "counter", "Requests of the engine that have ended", s->requests);
-    put_u64(t, "requests_cancelled_total", "counter", "Of these, cancelled", s->cancelled);
-    put_u64(t, "requests_failed_total", "counter", "Of these, failed", s->failed);
-    put_u64(t, "prompt_tokens_total", "counter", "Tokens of prompts that went into steps", s->tokens_in);
+    put_u64(t, "requests_capacity", "gauge",
+            "Requests that may run or wait at a time; further requests are refused", s->capacity);
+    put_u64(t, "requests_ended_total", "counter", "Requests that have ended", s->requests);
+    put_u64(t, "requests_cancelled_total", "counter", "Requests that were cancelled", s->cancelled);
+    put_u64(t, "requests_failed_total", "counter", "Requests that failed", s->failed);
+    put_u64(t, "prompt_tokens_total", "counter", "Prompt tokens that were computed", s->tokens_in);
     put_u64(t, "generated_tokens_total", "counter", "Tokens generated", s->tokens_out);
-    put_seconds(t, "queue_seconds_total", "counter", "Time that admitted requests have waited", s->queue_ns);
+    put_seconds(t, "queue_seconds_total", "counter", "Time that admitted requests waited in the queue",
+                s->queue_ns);
     put_u64(t, "steps_total", "counter", "Steps that have ended", s->steps);
-    put_seconds(t, "step_seconds_total", "counter", "Time of steps, from begin to results", s->step_ns);
+    put_seconds(t, "step_seconds_total", "counter", "Time of all steps, from begin to results", s->step_ns);
     put_seconds(t, "step_last_seconds", "gauge", "Time of the last step", s->last_step_ns);
     put_seconds(t, "step_longest_seconds", "gauge", "Time of the longest step", s->longest_step_ns);
-    put_seconds(t, "step_stuck_seconds", "gauge", "Time since a step ended, while one is under way",
+    put_seconds(t, "step_stuck_seconds", "gauge", "Time since the last step ended, while a step is in flight",
                 s->stuck_ns);
-    put_u64(t, "kv_block_tokens", "gauge", "Tokens of a block of the KV cache", s->block_tokens);
+    put_u64(t, "kv_block_tokens", "gauge", "Tokens per block of the KV cache", s->block_tokens);
     put_u64(t, "kv_blocks", "gauge", "Blocks of the KV cache", s->blocks);
-    put_u64(t, "kv_blocks_free", "gauge", "Of these, free", s->blocks_free);
-    put_u64(t, "kv_blocks_held", "gauge", "Of these, held by running requests", s->blocks_held);
-    put_u64(t, "kv_blocks_peak", "gauge", "The most that were held at a time", s->blocks_peak);
-    put_u64(t, "kv_blocks_cached", "gauge", "Blocks that keep a prefix and that no request holds",
+    put_u64(t, "kv_blocks_free", "gauge", "Blocks that are free", s->blocks_free);
+    put_u64(t, "kv_blocks_held", "gauge", "Blocks held by running requests", s->blocks_held);
+    put_u64(t, "kv_blocks_peak", "gauge", "Largest number of blocks held at a time", s->blocks_peak);
+    put_u64(t, "kv_blocks_cached", "gauge", "Blocks of the prefix cache that no request holds",
             s->blocks_cached);
-    put_u64(t, "kv_blocks_evicted_total", "counter", "Blocks of prefixes that had to go", s->blocks_evicted);
-    put_u64(t, "prefix_hits_total", "counter", "Requests that began behind a prefix", s->prefix_hits);
-    put_u64(t, "prefix_tokens_total", "counter", "Tokens of prompts that were not computed therefore",
+    put_u64(t, "kv_blocks_evicted_total", "counter", "Blocks evicted from the prefix cache",
+            s->blocks_evicted);
+    put_u64(t, "prefix_hits_total", "counter", "Requests that reused a prefix from the prefix cache",
+            s->prefix_hits);
+    put_u64(t, "prefix_tokens_total", "counter", "Prompt tokens taken from the prefix cache",
             s->tokens_cached);
-    put_u64(t, "checkpoints", "gauge", "Planned copies of windows and recurrent states", s->checkpoints);
-    put_u64(t, "checkpoints_used", "gauge", "Of these, taken and not free", s->checkpoints_used);
-    put_u64(t, "checkpoints_taken_total", "counter", "Copies of windows and states that were taken",
-            s->checkpoints_taken);
-    put_u64(t, "checkpoints_resumed_total", "counter", "Times that a request went on from one",
+    put_u64(t, "checkpoints", "gauge", "Checkpoints in the plan (copies of windows and recurrent states)",
+            s->checkpoints);
+    put_u64(t, "checkpoints_used", "gauge", "Checkpoints in use", s->checkpoints_used);
+    put_u64(t, "checkpoints_taken_total", "counter", "Checkpoints taken", s->checkpoints_taken);
+    put_u64(t, "checkpoints_resumed_total", "counter", "Times that a request continued from a checkpoint",
             s->checkpoints_resumed);
     put_u64(t, "speculation_turns_total", "counter",
-            "Times that a generating request had a token in a step, guesses beside it or not", s->turns);
-    put(t, "speculation_guessed_total", "counter",
-        "Guesses by place: of the next token, the one after it, ..");
+            "Times that a generating request took part in a step, with or without draft tokens", s->turns);
+    put(t, "speculation_guessed_total", "counter", "Draft tokens by their place behind the known token");
     for (int i = 0; i < STATOR_GUESSES; i++)
         ops_put(t, "stator_speculation_guessed_total{place=\"%d\"} %" PRIu64 "\n", i + 1, s->guessed[i]);
-    put(t, "speculation_kept_total", "counter", "Of these, the ones that were right");
+    put(t, "speculation_kept_total", "counter", "Draft tokens that were accepted, by place");
     for (int i = 0; i < STATOR_GUESSES; i++)
         ops_put(t, "stator_speculation_kept_total{place=\"%d\"} %" PRIu64 "\n", i + 1, s->kept[i]);
     put_u64(t, "fault", "gauge", "1: a device has failed", s->fault != STATOR_OK);
 }
 
 static void put_http(struct ops_text *t, const struct http_figures *f) {
-    put_u64(t, "http_connections", "gauge", "Connections of clients", f->connections);
-    put_u64(t, "http_connections_peak", "gauge", "The most that there were", f->connections_peak);
-    put_u64(t, "http_connections_max", "gauge", "The most that there may be", f->connections_most);
-    put_u64(t, "http_accepted_total", "counter", "Connections taken", f->accepted);
-    put_u64(t, "http_refused_total", "counter", "Connections turned away, all being in use", f->refused);
-    put_u64(t, "http_requests_total", "counter", "Requests, malformed ones included", f->requests);
+    put_u64(t, "http_connections", "gauge", "Open connections", f->connections);
+    put_u64(t, "http_connections_peak", "gauge", "Largest number of open connections so far",
+            f->connections_peak);
+    put_u64(t, "http_connections_max", "gauge", "Limit of open connections (server.max_connections)",
+            f->connections_most);
+    put_u64(t, "http_accepted_total", "counter", "Connections accepted", f->accepted);
+    put_u64(t, "http_refused_total", "counter", "Connections refused at the limit", f->refused);
+    put_u64(t, "http_requests_total", "counter", "Requests received, including malformed ones", f->requests);
     put(t, "http_answers_total", "counter", "Answers by the class of their status");
     for (int i = 2; i < 6; i++)
         ops_put(t, "stator_http_answers_total{class=\"%dxx\"} %" PRIu64 "\n", i, f->by_class[i]);
     put_u64(t, "http_clients_gone_total", "counter", "Clients that left before their answer was complete",
             f->gone);
-    put_u64(t, "http_clients_cut_total", "counter", "Connections closed for being too slow", f->cut);
-    put_u64(t, "http_no_memory_total", "counter", "Answers that the edge pool had no memory for",
+    put_u64(t, "http_clients_cut_total", "counter", "Connections closed because the client was too slow",
+            f->cut);
+    put_u64(t, "http_no_memory_total", "counter", "Answers that failed because the edge pool was full",
             f->out_of_memory);
-    put_u64(t, "http_received_bytes_total", "counter", "Bytes of requests", f->bytes_in);
-    put_u64(t, "http_sent_bytes_total", "counter", "Bytes of answers", f->bytes_out);
+    put_u64(t, "http_received_bytes_total", "counter", "Bytes received", f->bytes_in);
+    put_u64(t, "http_sent_bytes_total", "counter", "Bytes sent", f->bytes_out);
 }
 
 static void write_metrics(const void *from, struct ops_text *t) {
@@ -117,17 +122,19 @@ static void write_metrics(const void *from, struct ops_text *t) {
     if (m->has_stats)
         put_engine(t, &m->stats);
     put_http(t, &m->http);
-    put_u64(t, "edge_pool_bytes", "gauge", "The server's memory", m->pool.bytes);
-    put_u64(t, "edge_pool_used_bytes", "gauge", "Of that, in use", m->pool.used);
+    put_u64(t, "edge_pool_bytes", "gauge", "Planned memory of the server", m->pool.bytes);
+    put_u64(t, "edge_pool_used_bytes", "gauge", "Memory of the server in use", m->pool.used);
     put_u64(t, "edge_pool_peak_bytes", "gauge",
-            "The most that was in use, besides the room lent to a chat template while it renders",
+            "Largest memory of the server in use so far, without the room lent to a chat template while it "
+            "renders",
             m->pool.peak);
-    put_u64(t, "edge_pool_failures_total", "counter", "Times that it was exhausted", m->pool.failures);
+    put_u64(t, "edge_pool_failures_total", "counter", "Allocations from the server's memory that failed",
+            m->pool.failures);
     put_u64(t, "log_lost_total", "counter", "Log lines of requests that could not be written", m->log_lost);
     if (m->has_audit) {
-        put_u64(t, "host_private_bytes", "gauge", "Private memory of the process by the kernel",
+        put_u64(t, "host_private_bytes", "gauge", "Private memory of the process, as the kernel counts it",
                 m->audit.kernel);
-        put_u64(t, "host_planned_bytes", "gauge", "Host memory by the plan", m->audit.planned);
+        put_u64(t, "host_planned_bytes", "gauge", "Planned host memory", m->audit.planned);
         put(t, "host_grown_bytes", "gauge", "Growth outside the plan since the engine was sealed");
         ops_put(t, "stator_host_grown_bytes %" PRId64 "\n", m->audit.grown);
     }
