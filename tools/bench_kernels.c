@@ -378,7 +378,7 @@ static bool wanted(const struct settings *s, const char *name) {
     return s->kernel == NULL || strstr(name, s->kernel) != NULL;
 }
 
-/* The jobs' weights are of this type; false: the tier has no such product. */
+/* Fills the jobs' weights with this type. False: the tier has no such product, or --kernel leaves it out. */
 static bool begin_matmul(struct settings *s, struct job *jobs, const struct kernels *k, uint32_t type,
                          struct job *m) {
     const struct block_info *b = block_info(type);
@@ -418,7 +418,7 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* base: further jobs, whose weights become Q8_0. */
+/* base: as many further jobs, for Q8_0. */
 static void run_ratios(struct settings *s, struct job *jobs, struct job *base, const struct kernels *k) {
     struct job b, m;
     const char *kernel = s->kernel;

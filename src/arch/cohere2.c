@@ -1,11 +1,11 @@
 /* cohere2: attention and feed-forward both work on one norm of the residual stream, a LayerNorm without a
- * bias. Of every four layers three have a window and RoPE, and the last one sees all tokens without RoPE.
+ * bias. Three of every four layers have a window and RoPE; the fourth sees all tokens and has no RoPE.
  * Logits are multiplied by a constant. */
 #include "arch/parts/parts.h"
 
 enum { PATTERN = 4 };
 
-/* What squares of are far from the ends of float. */
+/* The squares of scales in this range are normal floats. */
 #define LEAST 1e-6f
 #define MOST  1e6f
 

@@ -536,7 +536,7 @@ static bool render_call(const struct chat_form_input *in, const struct chat_form
     return render(in, form, &t, out) && memmem(out->p, out->n, FUNCTION, strlen(FUNCTION)) != NULL;
 }
 
-/* What the template wants of messages with calls and results beside their arguments. */
+/* Finds results_rendered and short_ids by rendering a call with its result. */
 static void find_history(const struct chat_form_input *in, struct chat_form *form, struct text *room) {
     struct trial t = {.content = form->calls_rendered ? "" : SAID,
                       .arguments = form->calls_rendered ? "{\"a\": \"va\"}" : NULL,

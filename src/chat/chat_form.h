@@ -50,10 +50,10 @@ struct chat_form {
     char tools_name[24];     /* the variable for the tools */
     char reasoning_name[24]; /* the member of a message for its reasoning; "": the template has none */
     bool calls_rendered;     /* the template writes tool_calls; else they are written into the content */
-    bool one_call;           /* it takes one call of a message at most */
-    bool null_content;       /* it writes the calls only of messages whose content is null */
+    bool one_call;           /* it takes at most one call per message */
+    bool null_content;       /* it writes calls only if the message's content is null */
     bool short_ids;          /* ids of calls must have CHAT_SHORT_ID letters and digits (Mistral) */
-    bool results_rendered;   /* it writes messages of the role "tool"; else their text would be lost */
+    bool results_rendered;   /* it writes messages of the role "tool" */
     enum chat_arguments arguments;
 };
 

@@ -9,9 +9,9 @@
 /* The stacks of two threads (1 MiB each), texts of answers that are kept (1 MiB), libevent, answers about the
  * server. */
 #define BASE       (4u << 20)
-#define CONNECTION 24576      /* a request's head (16 KiB) and the rest of a connection */
-#define JOB        98304      /* of a request that runs or waits: 64 KiB of its stream, its own state */
-#define BODIES     8          /* the room for bodies and what becomes of them, in longest bodies */
+#define CONNECTION 24576 /* a request's head (16 KiB) and the rest of a connection */
+#define JOB        98304 /* of a request that runs or waits: 64 KiB of its stream, its own state */
+#define BODIES     8     /* the room for bodies and what becomes of them, in longest bodies */
 
 /* Keys of the section that are of the engine itself. */
 static bool is_engines(size_t key) {

@@ -43,8 +43,8 @@ uint32_t parts_norm(struct parts *p, uint32_t layer, const char *name, const str
                     uint32_t forms);
 /* The residual stream as it is, in these forms. */
 uint32_t parts_stream(struct parts *p, uint32_t layer, const char *name, uint32_t forms);
-/* What norms of models with shape.layer_norm need first: the residual stream minus its mean, in place. All
- * that reads the stream norms it, so its mean is nobody's. */
+/* For models with shape.layer_norm, before a norm: subtracts each row's mean from the residual stream, in
+ * place. Every reader of the stream norms it first, so no op needs the mean. */
 void parts_center(struct parts *p, uint32_t layer);
 /* out += matrix x in (+ bias); out: mostly p->x. */
 void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t out,

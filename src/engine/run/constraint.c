@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Of a mask; beyond it the request ends, so that nobody else waits (about 5 ms). */
+/* The limit of one mask. Beyond it the request ends with an error, so that others do not wait. */
 #define MASK_STEPS 400000u
 
 static const char *const too_many_steps =

@@ -10,7 +10,7 @@
 struct stator;
 struct token_bytes;
 
-/* What the plan found out, until the trees are built. */
+/* Facts that the plan has measured, kept until the trees are built. */
 struct token_trees {
     void *memory; /* pages; NULL: there is nothing */
     uint64_t memory_bytes;

@@ -1,4 +1,4 @@
-/* What the answers of adapters share. */
+/* Functions that the replies of all adapters share. */
 #ifndef STATOR_SERVER_ADAPTER_REPLY_H
 #define STATOR_SERVER_ADAPTER_REPLY_H
 

@@ -1,5 +1,5 @@
-/* Calls and results of a conversation, as the model's template takes them: what it would drop is written in
- * another way, or refused. Runs where jansson may allocate. */
+/* Calls and results of a conversation, written as the model's template takes them. A call or result that the
+ * template would drop becomes text, or the request is refused. Runs where jansson may allocate. */
 #include "server/openai/api_request.h"
 
 #include "base/check.h"
@@ -46,7 +46,7 @@ static bool write_calls(struct api_reader *r, json_t *const lists[API_VARIANTS],
     return true;
 }
 
-/* Nothing that the template does not render gets lost. */
+/* Calls that the template does not render become text; false: they, or results, can't be kept. */
 static bool keep_all(struct api_reader *r, json_t *const lists[API_VARIANTS]) {
     const struct chat_form *form = &r->model->form;
     for (size_t i = 0; i < json_array_size(lists[0]); i++) {
@@ -72,7 +72,7 @@ static bool keep_all(struct api_reader *r, json_t *const lists[API_VARIANTS]) {
     return true;
 }
 
-/* An id of CHAT_SHORT_ID letters and digits: itself, or what follows from it. */
+/* An id of CHAT_SHORT_ID letters and digits: the id itself if it is one, else one made from its hash. */
 static json_t *short_id(const json_t *id) {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     const char *p = json_string_value(id);
@@ -126,7 +126,7 @@ static void name_results(json_t *list) {
     }
 }
 
-/* A message of the assistant with one of its calls. The first one has all that it says. */
+/* The assistant's message with call number k alone. Content and reasoning stay with the first call. */
 static json_t *part(const json_t *message, size_t k, bool null_content) {
     json_t *one = json_copy((json_t *)message), *calls = json_array();
     json_array_append(calls, json_array_get(json_object_get(message, "tool_calls"), k));
@@ -140,8 +140,8 @@ static json_t *part(const json_t *message, size_t k, bool null_content) {
     return one;
 }
 
-/* Several calls of one message, for a template that takes one: messages with one each, and its result behind
- * it. Returns the number of messages that were taken: it and its results. */
+/* For a template that takes one call per message: appends a message for each call, and the call's result
+ * behind it. Returns how many messages of the list were used: the message and its results. */
 static size_t split(const json_t *list, size_t at, bool null_content, json_t *to) {
     const json_t *message = json_array_get(list, at), *calls = json_object_get(message, "tool_calls");
     size_t n = 1;
@@ -163,7 +163,7 @@ static size_t split(const json_t *list, size_t at, bool null_content, json_t *to
     return n;
 }
 
-/* What the template writes only for messages of one call, or without a text. */
+/* Splits messages for templates that render only one call of a message, or calls only without content. */
 static void split_messages(const struct chat_form *form, json_t *list) {
     json_t *to = json_array();
     for (size_t i = 0; i < json_array_size(list);) {

@@ -19,7 +19,7 @@
 
 #define API_BUCKETS 256 /* of requests by id */
 
-/* What a stream tells about one of its answers. */
+/* The kinds of events of a stream. */
 enum api_piece {
     API_PIECE_BEGIN, /* once, in front of all others */
     API_PIECE_CONTENT,
@@ -97,7 +97,7 @@ struct api_choice {
     stator_event end;
 };
 
-/* Of an exchange; /apply-template is one too, with a choice that is never submitted. */
+/* A job. /apply-template is a job too, with one choice that is never submitted. */
 struct api_job_state {
     struct api_job_state *next, *previous;
     struct api *api;

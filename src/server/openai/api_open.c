@@ -106,7 +106,7 @@ stator_status api_open(struct server *s, stator_error *e) {
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)
         st = error_set(e, STATOR_DOES_NOT_FIT, "server.memory has no room for the ids of a prompt: raise it");
-    /* What a small pool can spare; without it nothing is kept. */
+    /* A small pool may have no room; then no texts are kept. */
     (void)kept_open(&api->kept, ARITH_MIN((size_t)KEPT_BYTES, edge_pool_largest() / 16));
     api->model.kept = &api->kept;
     api->model.idle = api_prompt_room();

@@ -4,9 +4,9 @@
 
 #include "server/openai/api_request.h"
 
-/* A chat's prompt: what the template makes of the request. text points into memory, which is aligned to 16;
- * nothing is taken from the pool. stop: not 0 once it must end. alone: no other request is served, so that
- * memory that lacks now will lack later too. Any thread (api_render.h's calls it). */
+/* A chat's prompt: what the template makes of the request. text points into memory (aligned to 16); the
+ * pool is not used. stop: the rendering fails once this is not 0. alone: no other request is served, so
+ * waiting would not help if memory is short. Any thread. */
 bool api_prompt_render(const struct api_model *model, const struct api_request *r, const atomic_int *stop,
                        void *memory, size_t bytes, bool alone, const char **text, size_t *length,
                        struct api_failure *why);

@@ -12,7 +12,8 @@
 
 #define WHAT "the thread that renders chat templates"
 #define PATIENCE_NS                                                                                          \
-    100000000 /* the loop waits so long: usual renderings end in it and disturb nobody's memory */
+    100000000 /* the loop waits so long for a rendering. Most take less, and give the lent memory back at    \
+                 once */
 
 enum state { IDLE, BEGUN, ENDED, CLOSED };
 
@@ -169,7 +170,7 @@ void api_render_begin(struct api_job_state *job) {
     r->n_waiting++;
 }
 
-/* The next job begins; what comes after it has another turn of the loop. */
+/* Starts one waiting job. The others wait for further turns of the loop, so that it is not held up. */
 static void start_next(struct api_renderer *r) {
     struct api_job_state *job = r->api->first;
     while (job->render != API_RENDER_WAITS) {

@@ -1,8 +1,8 @@
-/* Chat templates are rendered by a thread of their own, because one can take JINJA_SECONDS: the loop answers
- * /health and others meanwhile. One rendering at a time; further ones wait, first come, first served.
+/* A thread of its own renders chat templates. A rendering can take JINJA_SECONDS, and the event loop answers
+ * /health and other clients meanwhile. One rendering runs at a time; the others wait in order of arrival.
  *
- * Thread: all calls on the loop's. The rendering thread takes nothing from the pool but what is lent to it:
- * most of what is free, so while one takes long, large bodies of others get 503. */
+ * Thread: call these functions on the loop's thread. Memory: each rendering gets most of the pool's free
+ * memory lent. So while a long one runs, large bodies of other clients get 503. */
 #ifndef STATOR_SERVER_API_RENDER_H
 #define STATOR_SERVER_API_RENDER_H
 

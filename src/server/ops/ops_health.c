@@ -3,8 +3,9 @@
 
 #include <stdio.h>
 
-#define LATE 10 /* a step is late after this part of the deadline, at which its device is taken to be lost   \
-                 */
+#define LATE                                                                                                 \
+    10 /* a step is late after this part of the deadline, at which its device is taken to be lost            \
+        */
 
 struct health {
     const char *status;
