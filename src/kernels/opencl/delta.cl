@@ -1,6 +1,9 @@
-/* Gated convolutions (kernels.h, struct kernels_gated_conv). Delta-net layers (struct kernels_conv and kernels_delta): the convolution, a group per (token,
- * head); the delta rule, a group per 32 columns of a head's state of one sequence, which stay in registers
- * over all tokens of its chunk; gates of heads. */
+/* Gated convolutions (kernels.h, struct kernels_gated_conv), and delta-net layers (struct kernels_conv and
+ * kernels_delta):
+ * - the convolution: a work group per (token, head);
+ * - the delta rule: a work group per 32 columns of the state of a head and sequence, which stay in registers
+ *   over all tokens of the sequence's chunk;
+ * - gates of heads. */
 #include "kernels/opencl/cl_heads.h"
 #include "kernels/shared/delta.h"
 
