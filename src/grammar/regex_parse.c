@@ -422,39 +422,6 @@ static uint32_t parse_group(struct parser *p) {
     return node;
 }
 
-static uint32_t parse_atom(struct parser *p) {
-    static const struct range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-    int c = peek(p, 0);
-    if (eat(p, "("))
-        return parse_group(p);
-    if (eat(p, "["))
-        return parse_class(p);
-    if (eat(p, "^"))
-        return regex_make_anchor(p->r, REGEX_KIND_BEGIN, (uint32_t)p->at - 1);
-    if (eat(p, "$"))
-        return regex_make_anchor(p->r, REGEX_KIND_END, (uint32_t)p->at - 1);
-    if (eat(p, ".")) {
-        p->points->n = 0;
-        add_others(p, line_ends, 3);
-        return make_class(p);
-    }
-    if (c == '*' || c == '+' || c == '?') {
-        wrong(p, p->at, "%c repeats nothing", c);
-        return REGEX_DEAD;
-    }
-    if (eat(p, "\\")) {
-        p->points->n = 0;
-        if (peek(p, 0) >= 0 && add_named(p, peek(p, 0))) {
-            p->at++;
-            return make_class(p);
-        }
-        if (peek(p, 0) == 'b' || peek(p, 0) == 'B')
-            wrong(p, p->at - 1, "borders of words (\\%c) are not supported", peek(p, 0));
-        return one_point(p, read_escape(p, false));
-    }
-    return one_point(p, read_point(p));
-}
-
 static bool read_count(struct parser *p, uint32_t *v) {
     size_t from = p->at;
     *v = 0;
@@ -482,6 +449,42 @@ static bool eat_counts(struct parser *p, uint32_t *lo, uint32_t *hi) {
     else if (*lo > *hi)
         wrong(p, from, "the counts are in the wrong order");
     return true;
+}
+
+static uint32_t parse_atom(struct parser *p) {
+    static const struct range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+    const int c = peek(p, 0);
+    const size_t from = p->at;
+    uint32_t lo, hi;
+    if (eat(p, "("))
+        return parse_group(p);
+    if (eat(p, "["))
+        return parse_class(p);
+    if (eat(p, "^"))
+        return regex_make_anchor(p->r, REGEX_KIND_BEGIN, (uint32_t)p->at - 1);
+    if (eat(p, "$"))
+        return regex_make_anchor(p->r, REGEX_KIND_END, (uint32_t)p->at - 1);
+    if (eat(p, ".")) {
+        p->points->n = 0;
+        add_others(p, line_ends, 3);
+        return make_class(p);
+    }
+    /* A brace that is no count is itself. */
+    if (c == '*' || c == '+' || c == '?' || (c == '{' && eat_counts(p, &lo, &hi))) {
+        wrong(p, from, "%c repeats nothing", c);
+        return REGEX_DEAD;
+    }
+    if (eat(p, "\\")) {
+        p->points->n = 0;
+        if (peek(p, 0) >= 0 && add_named(p, peek(p, 0))) {
+            p->at++;
+            return make_class(p);
+        }
+        if (peek(p, 0) == 'b' || peek(p, 0) == 'B')
+            wrong(p, p->at - 1, "borders of words (\\%c) are not supported", peek(p, 0));
+        return one_point(p, read_escape(p, false));
+    }
+    return one_point(p, read_point(p));
 }
 
 static uint32_t parse_term(struct parser *p) {
