@@ -575,7 +575,7 @@ def key(p, right):
     p.shot("light-key")
     p.fill("#key", "wrong")
     p.key("Enter", 13, "\r")
-    p.until("document.getElementById('key-error').textContent.includes('a key is needed')", "what the server says of the key")
+    p.until("document.getElementById('key-error').textContent.includes('the key is wrong')", "what the server says of a wrong key")
     p.fill("#key", right)
     p.key("Enter", 13, "\r")
     p.until("document.getElementById('key-form').hidden && document.getElementById('model').textContent", "the model")
