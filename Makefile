@@ -214,7 +214,7 @@ setup-gpu: ## install what the GPU kernels need
 	@tools/setup core gpu
 setup-test: ## install what the tests need
 	@tools/setup core test
-setup-ocloc: ## unpack Intel's present offline compiler into build/ocloc, for checks of the GPU kernels
+setup-ocloc: ## unpack Intel's present offline compiler into build/ocloc, for `make check-ocloc`
 	@tools/setup core test
 	@tools/setup_ocloc
 setup-browser: ## install what `make check-browser` needs
@@ -248,6 +248,10 @@ setup-clients: ## install the npm packages that `make check-clients` needs (into
 	@npm install --prefix tests/clients --no-package-lock --ignore-scripts --no-audit --no-fund
 check-clients: stator ## `stator serve` with the packages that people use it with (make setup-clients)
 	@MAKEFLAGS= BUILD=$(BUILD) STATOR_CLIENTS_REQUIRE=1 tests/run clients.sh
+
+.PHONY: check-ocloc
+check-ocloc: stator ## Intel's present compiler on the GPU kernels (make setup-ocloc)
+	@MAKEFLAGS= BUILD=$(BUILD) STATOR_OCLOC_REQUIRE=1 tests/run ocloc.sh
 
 .PHONY: check-mpi
 check-mpi: stator stator-mpi check-mpi-needs ## runs over several hosts, as ranks of this one (make setup-mpi; MPI=openmpi or mpich)
