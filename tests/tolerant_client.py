@@ -61,6 +61,51 @@ def test_max_tokens(s, context):
         check(got["usage"]["completion_tokens"] == context - prompt + 1, "%s: %s" % (fields, got["usage"]))
 
 
+def test_goes_on(s):
+    """A last message of the assistant goes on, in every API; the server's model says what the script has, whatever the prompt is."""
+    ask = {"role": "user", "content": "How is it?"}
+    said, thought = {"role": "assistant", "content": "It is mild"}, {"role": "assistant", "content": "", "reasoning_content": "Hm"}
+
+    def answer(messages, **fields):
+        prompt = s.post("/apply-template", messages=messages, **fields).json()["prompt"]
+        got = s.post("/v1/chat/completions", messages=messages, temperature=0, **fields).json()
+        tokens = s.post("/tokenize", content=prompt, add_special=False).json()["tokens"]
+        check(got["usage"]["prompt_tokens"] == len(tokens), "%s: %s, %d tokens" % (messages, got["usage"], len(tokens)))
+        message = got["choices"][0]["message"]
+        return prompt, message["content"], message.get("reasoning_content")
+
+    begin = "<|im_start|>user\nHow is it?<|im_end|>\n<|im_start|>assistant\n"
+    new = (begin + "It is mild<|im_end|>\n<|im_start|>assistant\n", "and</think>warm", None)
+    on = (begin + "It is mild", " and</think>warm", None)
+    check(answer([ask, said]) == on, "goes on: %s" % (answer([ask, said]),))
+    check(answer([ask, said], continue_final_message=True) == on, "continue_final_message: true")
+    check(answer([ask, said], continue_final_message=False)[0] == new[0], "continue_final_message: false")
+    check(answer([ask, said], add_generation_prompt=True)[0] == new[0], "add_generation_prompt: true")
+    check(answer([ask, thought]) == (begin + "<think>\nHm", "warm", " and"), "reasoning: %s" % (answer([ask, thought]),))
+    check(answer([ask, {"role": "assistant", "content": ""}])[0] == begin, "an empty message is not there")
+    events = s.post("/v1/chat/completions", messages=[ask, said], temperature=0, stream=True).events()
+    text = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
+    check(text == on[1], "streamed: %r" % text)
+    got = s.post("/v1/messages", messages=[ask, said], max_tokens=9, temperature=0).json()
+    check([b["text"] for b in got["content"]] == [on[1]], "Messages: %s" % got)
+    refused_chat = s.ask("/v1/chat/completions", {"messages": [ask], "continue_final_message": True})
+    check(refused_chat.status == 400 and refused_chat.json()["error"]["param"] == "continue_final_message", refused_chat.body)
+    both = s.ask("/v1/chat/completions", {"messages": [ask, said], "continue_final_message": True, "add_generation_prompt": True})
+    check(both.status == 400, both.body)
+
+
+def test_system(s, where):
+    """System messages that the template refuses or drops where they stand are merged."""
+    messages = [{"role": "system", "content": "One."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"},
+                {"role": "developer", "content": "Two."}, {"role": "user", "content": "So?"}]
+    want = {"first": "[system]One.\n\nTwo.[user]Hi[assistant]Yes[user]So?", "nowhere": "[user]One.\n\nTwo.\n\nHi[assistant]Yes[user]So?"}
+    got = s.post("/apply-template", messages=messages).json()["prompt"]
+    check(got == want[where] + "[assistant]", got)
+    s.post("/v1/chat/completions", messages=messages, max_tokens=1)
+    alone = s.post("/apply-template", messages=messages[3:4]).json()["prompt"]
+    check(alone == ("[system]Two." if where == "first" else "[user]Two.") + "[assistant]", alone)
+
+
 def test_strict(s):
     """server.max_tokens, unknown_fields = "refuse", strict_model = true."""
     refused(s, {"frobnicate": 1}, 400, "frobnicate", "not known")

@@ -228,8 +228,7 @@ static json_t *make_call(const struct trial *t, int index) {
                      "name", FUNCTION, "arguments", arguments);
 }
 
-static json_t *make_variables(const struct chat_form_input *in, const struct chat_form *form,
-                              const struct trial *t) {
+static json_t *make_messages(const struct trial *t) {
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", ASKED);
     if (t->content != NULL) {
         json_t *one = json_pack("{s:s, s:s}", "role", "assistant", "content", t->content);
@@ -248,11 +247,17 @@ static json_t *make_variables(const struct chat_form_input *in, const struct cha
             json_array_append_new(messages, json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "tool_call_id",
                                                       id_of(t, 0), "name", FUNCTION, "content", RESULT));
     }
+    return messages;
+}
+
+/* Takes over messages. prompt: the answer is to begin behind them. */
+static json_t *make_variables(const struct chat_form_input *in, const struct chat_form *form,
+                              json_t *messages, bool prompt) {
     json_t *tools = json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s}, s:{s:s}}}}}]", "type", "function",
                               "function", "name", FUNCTION, "description", "d", "parameters", "type",
                               "object", "properties", "a", "type", "string", "b", "type", "integer");
     json_t *v = json_pack("{s:o, s:o, s:b}", "messages", messages, form->tools_name, tools,
-                          "add_generation_prompt", t->content == NULL);
+                          "add_generation_prompt", prompt);
     if (in->bos != NULL)
         json_object_set_new(v, "bos_token", json_stringn(in->bos, in->bos_length));
     if (in->eos != NULL)
@@ -267,19 +272,28 @@ struct text {
     size_t n;
 };
 
-/* Behind the user's message; false: the template refuses it. */
-static bool render(const struct chat_form_input *in, const struct chat_form *form, const struct trial *t,
-                   struct text *out) {
-    char *memory = (char *)in->memory + 8 * sizeof *out;
-    json_t *variables = make_variables(in, form, t);
+/* The template's text, which lies in `in->memory` until the next rendering; NULL: the template refuses it.
+ * Takes over messages. */
+static const char *render_messages(const struct chat_form_input *in, const struct chat_form *form,
+                                   json_t *messages, bool prompt, size_t *n) {
+    char *memory = (char *)in->memory + 8 * sizeof(struct text);
+    json_t *variables = make_variables(in, form, messages, prompt);
     const struct jinja_input jinja = {
         .source = in->source, .length = in->length, .variables = variables, .now = in->now, .stop = in->stop};
     const char *text = NULL;
-    size_t n = 0;
     stator_error e = {0};
-    const stator_status st = jinja_render(&jinja, memory, CHAT_FORM_BYTES - 8 * sizeof *out, &text, &n, &e);
+    const stator_status st =
+        jinja_render(&jinja, memory, CHAT_FORM_BYTES - 8 * sizeof(struct text), &text, n, &e);
     json_decref(variables);
-    const char *asked = st == STATOR_OK ? memmem(text, n, ASKED, strlen(ASKED)) : NULL;
+    return st == STATOR_OK ? text : NULL;
+}
+
+/* Behind the user's message; false: the template refuses it. */
+static bool render(const struct chat_form_input *in, const struct chat_form *form, const struct trial *t,
+                   struct text *out) {
+    size_t n = 0;
+    const char *text = render_messages(in, form, make_messages(t), t->content == NULL, &n);
+    const char *asked = text != NULL ? memmem(text, n, ASKED, strlen(ASKED)) : NULL;
     out->n = 0;
     if (asked == NULL)
         return false;
@@ -550,6 +564,37 @@ static void find_history(const struct chat_form_input *in, struct chat_form *for
     form->short_ids = form->results_rendered && form->calls_rendered && !render(in, form, &t, room);
 }
 
+/* The template renders a conversation, given as its roles ("sua": system, user, assistant), with the texts of
+ * all system messages. */
+static bool takes_system(const struct chat_form_input *in, const struct chat_form *form, const char *roles) {
+    json_t *messages = json_array();
+    size_t n = 0;
+    for (const char *at = roles; *at != '\0'; at++) {
+        char text[24];
+        snprintf(text, sizeof text, "stator said %d", (int)(at - roles));
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role",
+                                                  *at == 's'   ? "system"
+                                                  : *at == 'u' ? "user"
+                                                               : "assistant",
+                                                  "content", text));
+    }
+    const char *p = render_messages(in, form, messages, true, &n);
+    for (const char *at = roles; p != NULL && *at != '\0'; at++) {
+        char text[24];
+        const int length = snprintf(text, sizeof text, "stator said %d", (int)(at - roles));
+        if (*at == 's' && memmem(p, n, text, (size_t)length) == NULL)
+            return false;
+    }
+    return p != NULL;
+}
+
+static void find_system(const struct chat_form_input *in, struct chat_form *form) {
+    if (takes_system(in, form, "ssuasu"))
+        form->system = CHAT_SYSTEM_ANYWHERE;
+    else
+        form->system = takes_system(in, form, "su") ? CHAT_SYSTEM_FIRST : CHAT_SYSTEM_NOWHERE;
+}
+
 static void find_calls(const struct chat_form_input *in, struct chat_form *form, struct text *room) {
     struct renderings r = {.prompt = &room[0], .one = &room[1], .two = &room[2], .both = &room[3]};
     static const char one[] = "{\"a\": \"va\"}", two[] = "{\"a\": \"v<a\", \"b\": 12}";
@@ -613,8 +658,10 @@ void chat_form_find(const struct chat_form_input *in, struct chat_form *out) {
         find_calls(in, out, room);
     else if (out->uses_tools)
         find_hinted(in, out);
-    if (renders)
+    if (renders) {
         find_history(in, out, &room[5]);
+        find_system(in, out);
+    }
     if (out->tags.syntax == CHAT_UNKNOWN && has(in, "<|channel|>analysis") && has(in, "<|message|>") &&
         has(in, "<|start|>assistant"))
         out->tags.syntax = CHAT_CHANNELS; /* a template of gpt-oss without tools */

@@ -40,6 +40,9 @@ struct chat_tags {
 /* How the messages of a history are to be written for this template. */
 enum chat_arguments { CHAT_ARGUMENTS_OBJECT, CHAT_ARGUMENTS_TEXT };
 
+/* Where the template renders messages of the role "system". Elsewhere it refuses or drops them. */
+enum chat_system { CHAT_SYSTEM_ANYWHERE, CHAT_SYSTEM_FIRST /* one, at the beginning */, CHAT_SYSTEM_NOWHERE };
+
 struct chat_form {
     char think_open[CHAT_TAG], think_close[CHAT_TAG]; /* "": the model does not think in tags */
     struct chat_tags tags;
@@ -55,6 +58,7 @@ struct chat_form {
     bool short_ids;          /* ids of calls must have CHAT_SHORT_ID letters and digits (Mistral) */
     bool results_rendered;   /* it writes messages of the role "tool" */
     enum chat_arguments arguments;
+    enum chat_system system;
 };
 
 struct chat_form_input {

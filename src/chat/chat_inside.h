@@ -59,5 +59,7 @@ bool chat_gemma_head(struct chat_parse *s, bool ended), chat_gemma_call(struct c
 bool chat_python_head(struct chat_parse *s, bool ended), chat_python_call(struct chat_parse *s, bool ended);
 bool chat_channels_header(struct chat_parse *s, bool ended),
     chat_channels_message(struct chat_parse *s, bool ended);
+/* Inside of a message of content, or of reasoning. */
+void chat_channels_go_on(struct chat_parse *s, bool reasoning);
 
 #endif

@@ -200,6 +200,14 @@ static void begin_message(struct chat_parse *s, size_t n) {
     s->state = CHAT_IN_MESSAGE;
 }
 
+void chat_channels_go_on(struct chat_parse *s, bool reasoning) {
+    s->channel = reasoning ? THINKS : SAYS;
+    s->said[reasoning ? 1 : 0] = true;
+    s->look = 0;
+    s->any = true;
+    s->state = CHAT_IN_MESSAGE;
+}
+
 static void pass(struct chat_parse *s, size_t n) {
     if (s->channel == SAYS) {
         s->said[0] = s->said[0] || n > 0;

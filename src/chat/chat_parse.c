@@ -130,6 +130,14 @@ void chat_parse_begin(struct chat_parse *s, const struct chat_form *form, bool t
     s->trims = thinks && s->state == CHAT_IN_REASONING;
 }
 
+void chat_parse_go_on(struct chat_parse *s, bool reasoning) {
+    s->trims = false;
+    if (s->form != NULL && s->form->tags.syntax == CHAT_CHANNELS)
+        chat_channels_go_on(s, reasoning);
+    else
+        s->state = reasoning && s->form != NULL ? CHAT_IN_REASONING : CHAT_IN_CONTENT;
+}
+
 void chat_parse_free(struct chat_parse *s) {
     if (s->p != NULL)
         (void)s->resize(s->memory, s->p, 0);

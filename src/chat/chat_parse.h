@@ -80,6 +80,9 @@ struct chat_parse {
 void chat_parse_begin(struct chat_parse *s, const struct chat_form *form, bool thinks, bool tools,
                       const struct chat_types *types, const struct chat_sink *sink,
                       void *(*resize)(void *context, void *p, size_t n), void *memory);
+/* After chat_parse_begin: the text that comes goes on with the content, or the reasoning, that the prompt has
+ * begun. */
+void chat_parse_go_on(struct chat_parse *s, bool reasoning);
 void chat_parse_feed(struct chat_parse *s, const char *p, size_t n);
 void chat_parse_end(struct chat_parse *s); /* the text has ended */
 void chat_parse_free(struct chat_parse *s);

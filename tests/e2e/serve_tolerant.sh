@@ -14,6 +14,32 @@ test_fields() {
     ends
 }
 
+test_last_message_goes_on() {
+    need_python
+    script ' and' '</think>' 'warm'
+    client goes_on
+    ends
+}
+
+# system WHERE CONDITION: the template refuses a system message where the condition holds.
+system() {
+    printf '%s' "{% for m in messages %}{% if m.role == 'system' and $2 %}{{ raise_exception('no system message here') }}{% endif %}" \
+        '[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}' >"$tmp/system"
+    serve memory.context=512 memory.sequences=2 "chat.template=$tmp/system"
+    client system "$1"
+    ends
+}
+
+test_late_system_message() {
+    need_python
+    system first 'not loop.first'
+}
+
+test_no_system_message() {
+    need_python
+    system nowhere true
+}
+
 test_strict() {
     need_python
     serve memory.context=256 server.unknown_fields=refuse server.max_tokens=refuse server.strict_model=true \

@@ -482,7 +482,8 @@ static const struct field fields[] = {
     {.name = "enable_thinking", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
     {.name = "reasoning_effort", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
     {.name = "thinking", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
-    {.name = "add_generation_prompt", .where = API_TEMPLATE, .read = read_ignored},
+    {.name = "add_generation_prompt", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
+    {.name = "continue_final_message", .where = API_CHAT | API_TEMPLATE, .read = read_ignored},
     /* These cannot change an answer. */
     IGNORED("user"),
     IGNORED("metadata"),

@@ -1,5 +1,6 @@
-/* Calls and results of a conversation, written as the model's template takes them. A call or result that the
- * template would drop becomes text, or the request is refused. Runs where jansson may allocate. */
+/* A conversation, written as the model's template takes it. What the template would drop or refuse (calls,
+ * results, late system messages) becomes text that it takes, or the request is refused. Runs where jansson
+ * may allocate. */
 #include "server/openai/api_request.h"
 
 #include "base/check.h"
@@ -189,11 +190,153 @@ static void split_messages(const struct chat_form *form, json_t *list) {
     json_decref(to);
 }
 
+/* The texts of all system messages of a list, with blank lines between them, into r->scratch. Returns how
+ * many messages are to be taken out: none if the template takes them where they are. */
+static size_t join_system(struct api_reader *r, const json_t *list) {
+    const enum chat_system form = r->model->form.system;
+    size_t i, n = 0;
+    const json_t *message;
+    r->scratch.n = 0;
+    json_array_foreach(list, i, message) {
+        const json_t *content = json_object_get(message, "content");
+        if (!is_role(message, "system"))
+            continue;
+        if (n++ > 0)
+            api_text_puts(&r->scratch, "\n\n");
+        api_text_put(&r->scratch, json_string_value(content), json_string_length(content));
+    }
+    const bool fits = form == CHAT_SYSTEM_ANYWHERE || n == 0 ||
+                      (form == CHAT_SYSTEM_FIRST && n == 1 && is_role(json_array_get(list, 0), "system"));
+    return fits ? 0 : n;
+}
+
+/* The list with `text` in front: as its system message, or (CHAT_SYSTEM_NOWHERE) as the beginning of the
+ * user's first message, which `text` ends with already. */
+static void put_system(const struct chat_form *form, json_t *list, json_t *text, size_t first_user) {
+    json_t *to = json_array(), *message;
+    size_t i;
+    const bool alone = form->system == CHAT_SYSTEM_FIRST || first_user == json_array_size(list);
+    if (alone)
+        json_array_append_new(to, json_pack("{s:s, s:O}", "role",
+                                            form->system == CHAT_SYSTEM_FIRST ? "system" : "user", "content",
+                                            text));
+    json_array_foreach(list, i, message) {
+        if (is_role(message, "system"))
+            continue;
+        if (!alone && i == first_user)
+            json_object_set(message, "content", text);
+        json_array_append(to, message);
+    }
+    json_array_clear(list);
+    json_array_extend(list, to);
+    json_decref(to);
+}
+
+/* System messages where the template refuses or drops them become one at the beginning. */
+static bool merge_system(struct api_reader *r, json_t *const lists[API_VARIANTS]) {
+    const struct chat_form *form = &r->model->form;
+    if (join_system(r, lists[0]) == 0)
+        return true;
+    size_t first_user = 0;
+    while (first_user < json_array_size(lists[0]) && !is_role(json_array_get(lists[0], first_user), "user"))
+        first_user++;
+    if (form->system == CHAT_SYSTEM_NOWHERE && first_user < json_array_size(lists[0])) {
+        const json_t *content = json_object_get(json_array_get(lists[0], first_user), "content");
+        api_text_puts(&r->scratch, "\n\n");
+        api_text_put(&r->scratch, json_string_value(content), json_string_length(content));
+    }
+    if (r->scratch.failed)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the messages now");
+    json_t *text = json_stringn(r->scratch.n > 0 ? r->scratch.p : "", r->scratch.n);
+    for (int k = 0; k < API_VARIANTS; k++)
+        put_system(form, lists[k], text, first_user);
+    json_decref(text);
+    return true;
+}
+
+/* true, false; -1: the body does not say. False: it is something else. */
+static bool read_choice(struct api_reader *r, const json_t *body, const char *name, int *out) {
+    const json_t *v = json_object_get(body, name);
+    *out = v == NULL || json_is_null(v) ? -1 : json_is_true(v);
+    return *out == -1 || json_is_boolean(v) ||
+           api_failure_set(r->why, 400, name, "%s is %s: true or false is expected", name,
+                           api_request_kind(v));
+}
+
+/* A content has opened the model's reasoning and not closed it. */
+static bool opens_thinking(const struct chat_form *form, const char *p, size_t n) {
+    const char *const tags[2] = {form->think_open, form->think_close};
+    const char *last[2] = {NULL, NULL};
+    for (int i = 0; i < 2 && tags[0][0] != '\0'; i++)
+        for (const char *at = p; (at = memmem(at, n - (size_t)(at - p), tags[i], strlen(tags[i]))) != NULL;
+             at++)
+            last[i] = at;
+    return last[0] != NULL && (last[1] == NULL || last[1] < last[0]);
+}
+
+/* The last message of all lists gets `text`, behind `tag`, and API_PLACE as this member. */
+static bool put_place(struct api_reader *r, json_t *const lists[API_VARIANTS], const char *member,
+                      const char *tag, const json_t *text) {
+    const size_t last = json_array_size(lists[0]) - 1;
+    r->scratch.n = 0;
+    api_text_puts(&r->scratch, tag);
+    api_text_puts(&r->scratch, tag[0] != '\0' ? "\n" : "");
+    api_text_put(&r->scratch, json_string_value(text), json_string_length(text));
+    api_text_puts(&r->scratch, API_PLACE);
+    if (r->scratch.failed)
+        return api_failure_set(r->why, 503, NULL, "the server's memory has no room for the messages now");
+    json_t *with = json_stringn(r->scratch.p, r->scratch.n);
+    for (int k = 0; k < API_VARIANTS; k++)
+        json_object_set(json_array_get(lists[k], last), member, with);
+    json_decref(with);
+    return true;
+}
+
+bool api_history_continue(struct api_reader *r, const json_t *body, json_t *const lists[API_VARIANTS],
+                          bool *prompt) {
+    const struct chat_form *form = &r->model->form;
+    const size_t n = json_array_size(lists[0]);
+    const json_t *last = json_array_get(lists[0], n - 1), *content = json_object_get(last, "content");
+    const bool named = form->reasoning_name[0] != '\0';
+    const json_t *thought = json_object_get(last, named ? form->reasoning_name : "reasoning_content");
+    const bool can = is_role(last, "assistant") && calls_of(last) == 0;
+    int asked, begins;
+    if (!read_choice(r, body, "continue_final_message", &asked) ||
+        !read_choice(r, body, "add_generation_prompt", &begins))
+        return false;
+    if (asked == 1 && (!can || begins == 1))
+        return api_failure_set(r->why, 400, "continue_final_message",
+                               "continue_final_message can't be honoured: %s",
+                               can ? "add_generation_prompt asks for a new message"
+                                   : "the last message is none of the assistant without tool_calls");
+    /* A prompt that is shown and not answered may also end with a whole message. */
+    const bool shown = r->out->endpoint == API_TEMPLATE && begins == 0;
+    *prompt = begins != 0;
+    if (!can || asked == 0 || (asked == -1 && (begins == 1 || shown)))
+        return true;
+    *prompt = false;
+    if (json_string_length(content) > 0) {
+        const bool thinks = opens_thinking(form, json_string_value(content), json_string_length(content));
+        r->out->goes_on = thinks ? API_ON_REASONING : API_ON_CONTENT;
+        return put_place(r, lists, "content", "", content);
+    }
+    if (json_string_length(thought) > 0 && (named || form->think_open[0] != '\0')) {
+        r->out->goes_on = API_ON_REASONING;
+        return put_place(r, lists, named ? form->reasoning_name : "content", named ? "" : form->think_open,
+                         thought);
+    }
+    /* There is nothing to go on with: the answer is that message. */
+    *prompt = true;
+    for (int k = 0; k < API_VARIANTS && n > 1; k++)
+        json_array_remove(lists[k], n - 1);
+    return true;
+}
+
 bool api_history_fit(struct api_reader *r, json_t *const lists[API_VARIANTS]) {
     const struct chat_form *form = &r->model->form;
     for (int k = 0; k < API_VARIANTS; k++)
         name_results(lists[k]); /* as long as the calls are there */
-    if (!keep_all(r, lists))
+    if (!keep_all(r, lists) || !merge_system(r, lists))
         return false;
     for (int k = 0; k < API_VARIANTS; k++) {
         if (form->short_ids)

@@ -58,6 +58,7 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     job->one_call = r->one_call;
     job->tools = r->tools;
     job->returns_reasoning = r->returns_reasoning;
+    job->goes_on = r->goes_on;
     job->stops = r->stops;
     job->type_rows = r->types;
     job->types = (struct chat_types){.rows = r->types.p, .n = r->types.n};
@@ -367,6 +368,8 @@ void api_jobs_begin(struct api_choice *c) {
     c->sink = (struct chat_sink){put_content, put_reasoning, put_call, put_arguments, end_call, c};
     api_answer_begin(&c->answer, job->endpoint == API_CHAT ? &job->api->model.form : NULL, job->thinks,
                      job->tools, &job->types, &c->sink, c->answer.logprobs);
+    if (job->goes_on != API_NEW_MESSAGE)
+        chat_parse_go_on(&c->answer.parse, job->thinks);
 }
 
 void api_jobs_put(struct api_choice *c, const char *p, size_t n) {

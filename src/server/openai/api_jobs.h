@@ -111,6 +111,7 @@ struct api_job_state {
     bool begun;    /* http_stream_begin was called */
     bool complete; /* all of the answer is in out */
     bool held;
+    enum api_goes_on goes_on;
     enum api_rendering render;
     struct api_request request; /* until the template is rendered */
     void (*rendered)(struct api_job_state *job, const struct api_text *text);

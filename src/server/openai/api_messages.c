@@ -423,18 +423,14 @@ static bool read_kwargs(struct api_reader *r, const json_t *body, json_t *variab
 bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept) {
     const struct api_model *m = r->model;
     json_t *variables = json_object();
-    json_t *tools = json_object_get(body, "tools"), *prompt = json_object_get(body, "add_generation_prompt");
+    json_t *tools = json_object_get(body, "tools");
     struct lists l = {.calls = false};
-    bool use = false;
+    bool use = false, prompt = true;
     json_array_append_new(kept, variables);
     for (int i = 0; i < API_VARIANTS; i++) {
         l.at[i] = json_array();
         json_array_append_new(kept, l.at[i]);
     }
-    if (given(prompt) && !json_is_boolean(prompt) && r->out->endpoint == API_TEMPLATE)
-        return fail(r, "add_generation_prompt", prompt, "true or false");
-    json_object_set_new(variables, "add_generation_prompt",
-                        json_boolean(r->out->endpoint != API_TEMPLATE || !json_is_false(prompt)));
     if (m->bos != NULL)
         json_object_set_new(variables, "bos_token", json_stringn(m->bos, m->bos_length));
     if (m->eos != NULL)
@@ -445,8 +441,9 @@ bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept) 
     if (use)
         json_object_set(variables, m->form.tools_name, tools);
     r->out->tools = use;
-    if (!api_history_fit(r, l.at))
+    if (!api_history_fit(r, l.at) || !api_history_continue(r, body, l.at, &prompt))
         return false;
+    json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt));
     /* Templates that render objects and want texts don't fail: the form's way is the first one. */
     const int first = m->form.arguments == CHAT_ARGUMENTS_TEXT ? 1 : 0;
     for (int i = 0; i < (l.calls ? API_VARIANTS : 1); i++) {

@@ -23,6 +23,17 @@ size_t api_prompt_room(void) {
     return edge_pool_largest() / 4 * 3 / ALIGN * ALIGN;
 }
 
+/* Cuts the text where the last message goes on; false: the template does not write it. */
+static bool cut_at_place(const char *text, size_t *length) {
+    const size_t n = sizeof API_PLACE - 1;
+    for (size_t at = *length >= n ? *length - n + 1 : 0; at > 0; at--)
+        if (memcmp(text + at - 1, API_PLACE, n) == 0) {
+            *length = at - 1;
+            return true;
+        }
+    return false;
+}
+
 bool api_prompt_render(const struct api_model *model, const struct api_request *r, const atomic_int *stop,
                        void *memory, size_t bytes, bool alone, const char **text, size_t *length,
                        struct api_failure *why) {
@@ -36,8 +47,12 @@ bool api_prompt_render(const struct api_model *model, const struct api_request *
                                        .now = localtime_r(&seconds, &now),
                                        .stop = stop};
         const stator_status st = jinja_render(&in, memory, bytes, text, length, &e);
-        if (st == STATOR_OK)
+        if (st == STATOR_OK && (r->goes_on == API_NEW_MESSAGE || cut_at_place(*text, length)))
             return true;
+        if (st == STATOR_OK)
+            error_set(&e, STATOR_USAGE,
+                      "it does not write the %s of the last message, which the answer is to go on with",
+                      r->goes_on == API_ON_CONTENT ? "content" : "reasoning");
         if (atomic_load(stop) != 0)
             return api_failure_set(why, 503, NULL, "the server is asked to end");
         if (st == STATOR_DOES_NOT_FIT)

@@ -22,6 +22,13 @@
 #define API_IGNORED  256        /* bytes of the names of what was ignored, with the end */
 #define API_REST     UINT32_MAX /* max_tokens: all that there is room for */
 
+/* Where the prompt ends: in front of a new message of the assistant, or within the last one of the history,
+ * which the answer goes on with. */
+enum api_goes_on { API_NEW_MESSAGE, API_ON_CONTENT, API_ON_REASONING };
+
+/* Stands at that place in the variables, so that it can be found in what the template makes of them. */
+#define API_PLACE "StatorGoesOnHere7261"
+
 enum api_endpoint { API_CHAT = 1, API_COMPLETION = 2, API_TEMPLATE = 4 };
 
 /* What reading depends on; of the server, the same for all requests. */
@@ -59,7 +66,8 @@ __attribute__((format(printf, 4, 5))) bool api_failure_set(struct api_failure *w
 struct api_request {
     enum api_endpoint endpoint;
     bool stream, include_usage, echo, ignore_eos, one_call;
-    bool tools;             /* calls are looked for in the answer */
+    bool tools; /* calls are looked for in the answer */
+    enum api_goes_on goes_on;
     bool returns_reasoning; /* Responses: reasoning also as encrypted_content, for clients that keep that */
     bool limits_reasoning;  /* to reasoning_budget tokens */
     uint32_t reasoning_budget;
@@ -125,10 +133,14 @@ struct api_reader {
 bool api_fields_read(struct api_reader *r);
 /* api_messages.c: checks messages, tools and kwargs, and builds the variables. */
 bool api_messages_build(struct api_reader *r, const json_t *body, json_t *kept);
-/* api_history.c: calls and results in the messages of all lists become what the template takes. The lists are
- * alike but for their calls: arguments as objects in the first and the third, as texts in the second. False:
- * some would be lost. */
+/* api_history.c: calls, results and system messages in all lists become what the template takes. The lists
+ * are alike but for their calls: arguments as objects in the first and the third, as texts in the second.
+ * False: some would be lost. */
 bool api_history_fit(struct api_reader *r, json_t *const lists[API_VARIANTS]);
+/* Decides by the body's fields and the last message whether the answer goes on with it (r->out->goes_on), and
+ * then puts API_PLACE there. *prompt: whether the template is to begin a new message. */
+bool api_history_continue(struct api_reader *r, const json_t *body, json_t *const lists[API_VARIANTS],
+                          bool *prompt);
 /* A name is added to a list of API_IGNORED bytes, once: without indices, in characters that a header may
  * have, and ".." where there is no more room. */
 void api_request_ignore(char list[API_IGNORED], const char *name);

@@ -133,7 +133,8 @@ static bool has_room(struct api *api, struct http_exchange *x, uint64_t n) {
 }
 
 static void submit_chat(struct api_job_state *job, const struct api_text *text) {
-    job->thinks = chat_form_thinks(&job->api->model.form, text->p, text->n);
+    job->thinks = job->goes_on != API_NEW_MESSAGE ? job->goes_on == API_ON_REASONING
+                                                  : chat_form_thinks(&job->api->model.form, text->p, text->n);
     submit_all(job, &job->request, text);
 }
 

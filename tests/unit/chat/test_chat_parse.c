@@ -443,9 +443,42 @@ static void templates_tell_their_form(void **state) {
     assert_int_equal(wrong, 0);
 }
 
+/* An answer that goes on with a message of the prompt: its first byte belongs to that message. */
+static void a_message_goes_on(void **state) {
+    (void)state;
+    static const struct {
+        const char *template;
+        bool reasoning;
+        const char *text, *expected;
+    } all[] = {{family_hermes, false, " {\"a\": 1} <think>b", "T( {\"a\": 1} <think>b)"},
+               {family_hermes, true, " so\n</think>\n\nYes", "R( so)T(Yes)"},
+               {family_hermes, false, " look\n" HCALL, "T( look)" HOUT},
+               {family_harmony, false, " warm<|return|>", "T( warm)"},
+               {family_harmony, true, " so<|end|><|start|>assistant<|channel|>final<|message|>Yes<|return|>",
+                "R( so)T(Yes)"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (size_t step = 1; step < 4; step++) {
+            struct chat_form form;
+            struct chat_parse s;
+            struct out o = {.n = 0};
+            const struct chat_sink sink = {on_content, on_reasoning, on_call, on_arguments, on_end, &o};
+            find(all[i].template, strlen(all[i].template), &form);
+            chat_parse_begin(&s, &form, false, true, NULL, &sink, resize, NULL);
+            chat_parse_go_on(&s, all[i].reasoning);
+            for (const char *at = all[i].text; *at != '\0'; at += strnlen(at, step))
+                chat_parse_feed(&s, at, strnlen(at, step));
+            chat_parse_end(&s);
+            chat_parse_free(&s);
+            if (o.kind != 0)
+                put(&o, o.kind, ")", 1);
+            assert_string_equal(o.text, all[i].expected);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cut_gives_the_same), cmocka_unit_test(calls_come_in_pieces),
-        cmocka_unit_test(written_calls_come_back), cmocka_unit_test(templates_tell_their_form)};
+        cmocka_unit_test(a_message_goes_on), cmocka_unit_test(every_cut_gives_the_same),
+        cmocka_unit_test(calls_come_in_pieces), cmocka_unit_test(written_calls_come_back),
+        cmocka_unit_test(templates_tell_their_form)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

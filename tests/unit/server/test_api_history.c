@@ -1,6 +1,6 @@
 /* Histories with calls: every template of ../shared/templates renders an assistant's call so that it parses
  * back to that call, and takes every message that the server makes of what the model writes, cut anywhere;
- * or the request is refused by name. Nothing is lost silently. */
+ * or the request is refused by name. Nothing is lost silently. A last message of the assistant goes on. */
 #include "testing.h"
 
 #include "chat_families.h"
@@ -51,20 +51,26 @@ static void find_form(struct api_model *m, const char *source, size_t n) {
     "\"" arguments "\"}}"
 #define ARGUMENTS "{\\\"city\\\": \\\"Oslo <b>\\\", \\\"days\\\": 3}"
 
-/* The prompt of a body whose messages are `messages`; NULL: it is refused, *why says it. */
-static const char *render(const struct api_model *m, const char *messages, bool prompt, size_t *n,
-                          struct api_failure *why) {
-    static char body[32768];
+/* The prompt of a body; NULL: it is refused, *why says it. */
+static const char *render_body(const struct api_model *m, const char *body, size_t *n,
+                               struct api_failure *why) {
     struct api_request r;
-    const int length = snprintf(body, sizeof body, "{\"messages\": [%s], \"add_generation_prompt\": %s%s}",
-                                messages, prompt ? "true" : "false", m->form.uses_tools ? ", " TOOLS : "");
-    assert_true(length > 0 && (size_t)length < sizeof body);
-    if (!api_request_read(API_TEMPLATE, body, (size_t)length, m, &r, why))
+    if (!api_request_read(API_TEMPLATE, body, strlen(body), m, &r, why))
         return NULL;
     const char *text = NULL;
     const bool ok = api_prompt_render(m, &r, &stop, room, RENDER, true, &text, n, why);
     api_request_free(&r);
     return ok ? text : NULL;
+}
+
+/* The prompt of a body whose messages are `messages`; NULL: it is refused, *why says it. */
+static const char *render(const struct api_model *m, const char *messages, bool prompt, size_t *n,
+                          struct api_failure *why) {
+    static char body[32768];
+    const int length = snprintf(body, sizeof body, "{\"messages\": [%s], \"add_generation_prompt\": %s%s}",
+                                messages, prompt ? "true" : "false", m->form.uses_tools ? ", " TOOLS : "");
+    assert_true(length > 0 && (size_t)length < sizeof body);
+    return render_body(m, body, n, why);
 }
 
 /* What the server tells of an answer. */
@@ -169,7 +175,49 @@ static bool send_back(const struct api_model *m, const struct said *s, struct ap
     return text != NULL;
 }
 
+/* The prompt of a conversation whose last message goes on ends with its text, and the answer's text is that
+ * message's from its first byte on. */
+static void check_goes_on(const char *name, const struct api_model *m) {
+    static const char began[] = "It is **warm**, and ";
+    struct api_failure why = {0};
+    size_t n = 0;
+    const char *text = render_body(
+        m, "{\"messages\": [" ASK ", {\"role\": \"assistant\", \"content\": \"It is **warm**, and \"}]}", &n,
+        &why);
+    if (text == NULL || n < sizeof began - 1 ||
+        memcmp(text + n - (sizeof began - 1), began, sizeof began - 1) != 0)
+        fail_msg("%s: goes on behind: %.*s (%s)", name, text != NULL ? (int)n : 0, text, why.text);
+    text = render_body(m,
+                       "{\"messages\": [" ASK
+                       ", {\"role\": \"assistant\", \"content\": \"\", \"reasoning_content\": \"Hm, it\"}]}",
+                       &n, &why);
+    const bool thinks = m->form.think_open[0] != '\0' || m->form.reasoning_name[0] != '\0';
+    if (text == NULL || (thinks && (n < 6 || memcmp(text + n - 6, "Hm, it", 6) != 0)))
+        fail_msg("%s: reasoning goes on behind: %.*s (%s)", name, text != NULL ? (int)n : 0, text, why.text);
+}
+
+/* Texts of system messages are in the prompt, wherever they stand. */
+static void check_system(const char *name, const struct api_model *m) {
+    struct api_failure why = {0};
+    size_t n = 0;
+    const char *text = render_body(
+        m,
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"Rule one.\"}, {\"role\": \"developer\", "
+        "\"content\": \"Rule two.\"}, " ASK
+        ", {\"role\": \"assistant\", \"content\": \"Warm.\"}, {\"role\": \"system\", \"content\": "
+        "\"Rule three.\"}, " ASK "]}",
+        &n, &why);
+    if (text == NULL)
+        fail_msg("%s: system messages: %s", name, why.text);
+    static const char *const rules[] = {"Rule one.", "Rule two.", "Rule three."};
+    for (int i = 0; i < 3; i++)
+        if (memmem(text, n, rules[i], strlen(rules[i])) == NULL)
+            fail_msg("%s: %s is lost in: %.*s", name, rules[i], (int)n, text);
+}
+
 static void check_template(const char *name, const struct api_model *m) {
+    check_goes_on(name, m);
+    check_system(name, m);
     struct api_failure why = {0};
     struct said said;
     size_t n = 0, n_prompt = 0;

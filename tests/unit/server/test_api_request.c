@@ -153,6 +153,9 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"tools\": [{\"type\": \"function\", \"function\": {}}]", 400, "tools[0]", "name"},
     {API_CHAT, "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": 1}}]",
      400, "tools[0]", "schema"},
+    {API_CHAT, "\"continue_final_message\": 1", 400, "continue_final_message", "true or false"},
+    {API_CHAT, "\"add_generation_prompt\": \"x\"", 400, "add_generation_prompt", "true or false"},
+    {API_CHAT, "\"continue_final_message\": true", 400, "continue_final_message", "the last message"},
     {API_CHAT, "\"chat_template_kwargs\": 1", 400, "chat_template_kwargs", "an object"},
     {API_CHAT, "\"chat_template_kwargs\": {\"messages\": []}", 400, "chat_template_kwargs", "\"messages\""},
     {API_CHAT, "\"enable_thinking\": \"yes\"", 400, "enable_thinking", "true or false"},
@@ -414,7 +417,8 @@ static void a_tolerant_door(void **state) {
 /* Messages as clients keep them: a call without arguments, metadata, an answer or a result of nothing. */
 static void messages_of_clients(void **state) {
     (void)state;
-    static const char body[] = "{\"messages\": [{\"role\": \"user\", \"id\": \"m1\", \"content\": "
+    static const char body[] = "{\"continue_final_message\": false, \"messages\": [{\"role\": \"user\", "
+                               "\"id\": \"m1\", \"content\": "
                                "[{\"type\": \"input_text\", \"text\": \"a\", "
                                "\"cache_control\": {\"type\": \"ephemeral\"}}]}, "
                                "{\"role\": \"assistant\", \"content\": null, \"reasoning_details\": [1], "
@@ -526,7 +530,8 @@ static void prompts(void **state) {
 
 static void templates_get_what_they_expect(void **state) {
     (void)state;
-    static const char body[] = "{\"messages\": [{\"role\": \"developer\", \"content\": [{\"type\": \"text\", "
+    static const char body[] = "{\"continue_final_message\": false, \"messages\": [{\"role\": \"developer\", "
+                               "\"content\": [{\"type\": \"text\", "
                                "\"text\": \"a\"}, {\"type\": "
                                "\"text\", \"text\": \"b\"}]}, {\"role\": \"assistant\", \"content\": null, "
                                "\"refusal\": null, \"annotations\": "
@@ -668,8 +673,10 @@ static void thoughts_have_the_name_of_the_template(void **state) {
             struct api_failure why;
             const int n = snprintf(
                 body, sizeof body,
-                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", "
-                "\"content\": \"said\", \"%s\": \"thought\"%s}], \"tools\": [{\"type\": \"function\", "
+                "{\"continue_final_message\": false, \"messages\": [{\"role\": \"user\", \"content\": "
+                "\"hi\"}, "
+                "{\"role\": \"assistant\", \"content\": \"said\", \"%s\": \"thought\"%s}], \"tools\": "
+                "[{\"type\": \"function\", "
                 "\"function\": {\"name\": \"f\"}}]}",
                 members[i],
                 calls ? ", \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": {\"name\": "
