@@ -388,6 +388,9 @@ typedef struct stator_stats {
     uint32_t checkpoints, checkpoints_used; /* planned; that are somebody's beginning */
     uint64_t checkpoints_taken;
     uint64_t checkpoints_resumed; /* times that a request went on from one */
+    /* Of blocks_held: blocks that running requests have now, each counted once (as stator_get_blocks shows
+     * them). The others of blocks_held are reserved, and free or cached until they are taken. */
+    uint32_t blocks_taken;
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);
@@ -430,7 +433,7 @@ typedef struct stator_request_stats {
     stator_request_state state; /* ENDED: its DONE is not polled yet */
     uint32_t held;              /* by stator_hold */
     uint32_t events;            /* that wait to be polled */
-    uint32_t blocks;            /* of the KV cache that it holds */
+    uint32_t blocks;            /* of the KV cache, all that it can ever need */
     uint32_t n_prompt;
     uint32_t n_computed; /* tokens of the prompt that have gone into steps */
     uint32_t n_generated;
@@ -441,7 +444,8 @@ typedef struct stator_request_stats {
     uint64_t steps;       /* that carried it and have ended */
     uint64_t step_ns;     /* of them all */
     uint64_t last_step_ns;
-    uint32_t n_cached; /* tokens of the prompt that were there already; n_computed counts them too */
+    uint32_t n_cached;     /* tokens of the prompt that were there already; n_computed counts them too */
+    uint32_t blocks_taken; /* of `blocks`: that it has now; the others are reserved for it */
 } stator_request_stats;
 /* Of a request from its submit until its DONE was polled; STATOR_USAGE: there is none of that id. */
 stator_status stator_get_request(stator *s, uint64_t id, stator_request_stats *stats, stator_error *e);
@@ -516,6 +520,11 @@ typedef struct stator_audit {
     int64_t heap_grown;  /* bytes that malloc has handed out since then */
     uint64_t drm_clients, drm_vram, drm_gtt; /* of all GPUs, by /proc/self/fdinfo */
     char text[256];                          /* what is wrong with the figures, or "" */
+    /* Of the whole machine, by /proc/meminfo; 0: not told. A leak of a GPU's driver may be in no figure of
+     * the process: `available` falls, and memory that belongs to no process and no cache grows. */
+    uint64_t available;        /* MemAvailable */
+    uint64_t available_sealed; /* when the engine was sealed */
+    int64_t unnamed_grown;     /* since then */
 } stator_audit;
 /* STATOR_DOES_NOT_FIT: something is wrong (audit->text) and the config says memory.strict = true. */
 stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_error *e);

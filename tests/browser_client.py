@@ -439,7 +439,7 @@ def memory(p):
         if row:
             break
     check(row, "no request in the map")
-    check(row[0] == str(slots[0]["request"]) and 0 < row[1] <= slots[0]["blocks"], "the map shows %s, /slots says %s" % (row, slots[0]))
+    check(row[0] == str(slots[0]["request"]) and 0 < row[1] <= slots[0]["blocks"] + slots[0]["reserved"] and "reserved" in row[2], "the map shows %s, /slots says %s" % (row, slots[0]))
     if os.environ.get("STATOR_SHOTS"):
         p.js("document.getElementById('map').scrollTop = 450")
         for scheme in ("light", "dark"):

@@ -344,6 +344,10 @@ stator_status session_audit(const stator *s, FILE *out, stator_error *e) {
     print_figure(out, a.heap_grown < 0 ? "-" : "+",
                  (uint64_t)(a.heap_grown < 0 ? -a.heap_grown : a.heap_grown),
                  "handed out by malloc since then, whatever of it is in RAM");
+    print_figure(out, " ", a.available, "available on the machine (MemAvailable)");
+    print_figure(out, a.unnamed_grown < 0 ? "-" : "+",
+                 (uint64_t)(a.unnamed_grown < 0 ? -a.unnamed_grown : a.unnamed_grown),
+                 "growth of memory of the machine that belongs to no process and no cache (drivers)");
     print_devices(s, out);
     if (a.text[0] != '\0')
         fprintf(out, "%s\n", a.text);

@@ -173,7 +173,7 @@ struct config {
         enum config_tier tier;
         enum config_numa numa;
     } cpu;
-    struct {
+    struct config_sampling {
 #define SAMPLING_NUMBER(name, ...) double name;
 #define SAMPLING_COUNT(name, ...)  uint64_t name;
 #define SAMPLING_WINDOW            SAMPLING_COUNT /* or UINT32_MAX: all */

@@ -184,10 +184,10 @@ static stator_status start_thread(struct stator *s, stator_error *e) {
 /* What the audit found is an error or a warning, as memory.strict says. */
 static stator_status audit_verdict(struct stator *s, const struct audit *a, stator_error *e) {
     char text[AUDIT_TEXT];
-    audit_judge(s, a, text, sizeof text);
+    const bool wrong = audit_judge(s, a, text, sizeof text);
     if (text[0] == '\0')
         return STATOR_OK;
-    if (s->planning.config.memory.strict && s->planning.stage == 0) /* rank 0 asks the others */
+    if (wrong && s->planning.config.memory.strict && s->planning.stage == 0) /* rank 0 asks the others */
         return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", text);
     log_write(&s->log, STATOR_LOG_WARN, "%s", text);
     return STATOR_OK;

@@ -59,7 +59,8 @@ struct engine_shown {
     _Atomic uint64_t began_ns;
     _Atomic uint64_t prompt_done_ns;
     _Atomic uint64_t ended_ns;
-    _Atomic uint32_t blocks;
+    _Atomic uint32_t blocks; /* that it can ever need */
+    _Atomic uint32_t taken;  /* of these, that it has now */
     _Atomic uint32_t done; /* tokens gone into steps */
     _Atomic uint32_t n_tokens;
     _Atomic uint32_t n_cached;
@@ -325,6 +326,7 @@ struct stator {
         _Atomic uint32_t free_blocks;
         _Atomic uint32_t peak_blocks;
         _Atomic uint32_t cached_blocks;
+        _Atomic uint32_t taken_blocks; /* that running sequences have now, each counted once */
         _Atomic uint64_t evicted_blocks;
         _Atomic uint64_t hits, tokens_cached;
         _Atomic uint32_t checkpoints_used;

@@ -94,6 +94,19 @@ uint64_t host_memory_available_below(const char *root) {
     return available < limit ? available : limit;
 }
 
+void host_memory_read_machine(const char *root, struct host_memory_machine *m) {
+    static const char *const named[] = {"MemFree",    "Buffers",       "Cached", "SwapCached",
+                                        "AnonPages",  "Slab",          "Percpu", "KernelStack",
+                                        "PageTables", "SecPageTables", "Hugetlb"};
+    const char file[] = "/proc/meminfo";
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+        sum = sum_of(sum, field_kb(root, file, named[i]));
+    const uint64_t total = field_kb(root, file, "MemTotal");
+    m->available = field_kb(root, file, "MemAvailable");
+    m->unnamed = total > sum ? total - sum : 0;
+}
+
 uint64_t host_memory_available(void) {
     const uint64_t available = host_memory_available_below("");
     struct sysinfo s;

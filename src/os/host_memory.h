@@ -8,6 +8,14 @@
 
 /* Bytes that this process may still take: min(cgroup limit, MemAvailable); 0 when unknown. */
 uint64_t host_memory_available_below(const char *root);
+/* What /proc/meminfo says of the machine. Bytes; 0 where it does not say. */
+struct host_memory_machine {
+    uint64_t available; /* MemAvailable */
+    /* MemTotal less all that the kernel names: free, caches, processes, slab, page tables, stacks. Pages of
+     * drivers are here: the buffers of a GPU's driver are in no process's Rss and in no cgroup. */
+    uint64_t unnamed;
+};
+void host_memory_read_machine(const char *root, struct host_memory_machine *m);
 /* RssAnon + RssShmem of this process, and the highest VmRSS so far; 0 when not known. */
 uint64_t host_memory_private_below(const char *root);
 uint64_t host_memory_peak(void);

@@ -118,7 +118,7 @@ stator_status server_settings_read(const struct config *c, struct server_setting
         .strict_model = c->server.strict_model,
         .limits_reasoning = c->server.reasoning_budget != CONFIG_BUDGET_NONE,
         .reasoning_budget = (uint32_t)c->server.reasoning_budget,
-        .seed = c->sampling.seed,
+        .sampling = c->sampling,
         .stay_on_fault = c->server.on_fault == CONFIG_FAULT_STAY,
         .deadline_ns = (uint64_t)llround(c->devices.deadline * 1e9),
         .page = c->server.page,
@@ -133,6 +133,7 @@ stator_status server_settings_read(const struct config *c, struct server_setting
     size_t n = 0;
     if (server_settings_next_name(&aliases, &first, &n))
         memcpy(out->name, first, n);
+    memcpy(out->model, c->model.path, sizeof out->model);
     memcpy(out->log_file, c->log.file, sizeof out->log_file);
     stator_status st = read_address(c, out, e);
     if (st == STATOR_OK)

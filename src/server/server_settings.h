@@ -28,7 +28,8 @@ struct server_settings {
     char reasoning_message[CONFIG_LIST];
     char alias[CONFIG_LIST]; /* names separated by commas */
     char name[CONFIG_LIST];  /* the first of them; "": the model's own counts */
-    uint64_t seed;           /* sampling.seed, CONFIG_SEED_RANDOM too */
+    struct config_sampling sampling;
+    char model[CONFIG_PATH]; /* model.path */
     bool stay_on_fault;
     uint64_t deadline_ns;    /* devices.deadline */
     char cors[CONFIG_LIST];  /* origins separated by ", "; "" or "*" */

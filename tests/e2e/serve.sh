@@ -13,16 +13,19 @@ test_views() {
     get /v1/models/another
     answered 404 'there is no model \\"another\\" here: this server runs \\"stator demo\\"'
     get /slots
-    answered 200 '"sequences":1,"running":0,"waiting":0,.*"kv":\{"block_tokens":32,"blocks":32,"free":32'
+    answered 200 '"sequences":1,"running":0,"waiting":0,.*"kv":\{"block_tokens":32,"blocks":32,"free":32,"held":0,"reserved":0,'
     get /memory
     answered 200 '"arenas":\[\{"place":"cpu:0","arena":"weights","planned":6148096,'
     answered 200 '"caches":\[\{"name":"kv","kind":"paged","blocks":32,"block_tokens":32,"block_bytes":65536,"free":32,"cached":0,"held":0,"runs":\[\[32,"free"\]\]'
     answered 200 '"requests":\[\],"edge_pool":\{"bytes":[0-9]+,.*"audit":\{"age_ms":[0-9]+,"planned":[0-9]+,.*"wrong":"","gpus":\[\]'
     get /props
-    answered 200 '"model":"stator demo".*"context":1024,.*"default_max_tokens":null,"max_body":4194304'
+    answered 200 '"model":"stator demo".*"context":1024,.*"default_max_tokens":null,.*"max_body":4194304'
+    answered 200 '"default_generation_settings":\{"n_ctx":1024,"params":\{"temperature":0.8,"top_k":40,.*"dry_penalty_last_n":-1,.*"n_predict":-1\}\},"total_slots":1,'
+    answered 200 '"model_path":"[^"]*demo.gguf","modalities":\{"vision":false,"audio":false\},"build_info":"stator '
     get /metrics
     answered 200 '^stator_ready 1$'
     answered 200 '^stator_kv_blocks_free 32$'
+    answered 200 '^stator_kv_blocks_reserved 0$'
     answered 200 '^stator_edge_pool_failures_total 0$'
     get /plan
     answered 200 '"hash": "[0-9a-f]{32}"'

@@ -15,7 +15,10 @@
  * process also what its driver keeps of the first submits (zesim: 1.1 MiB; Intel's: not measured). */
 #define GROWTH     (1u << 20)
 #define GROWTH_GPU (4u << 20)
-#define CHUNK      4096 /* pages of one look */
+/* Bytes by which memory that the kernel names nobody for may grow, beside a GPU. Other drivers and the
+ * network use such memory too, so the bound is wide. */
+#define GROWTH_UNNAMED (256u << 20)
+#define CHUNK          4096 /* pages of one look */
 
 /* Pages of our mapping that are not in RAM; where the kernel does not say, all are. */
 static uint64_t absent_bytes(const void *memory, uint64_t bytes) {
@@ -114,6 +117,7 @@ void audit_take(const struct stator *s, struct audit *a) {
     a->kernel = host_memory_private();
     a->others = (int64_t)a->kernel - (int64_t)(a->planned - a->not_in_ram) - (int64_t)a->before;
     a->heap = host_memory_heap();
+    host_memory_read_machine(s->root, &a->machine);
     take_devices(s, a);
 }
 
@@ -156,7 +160,30 @@ static void judge_device(const struct stator *s, const struct audit *now, uint32
             name, units_format_size((uint64_t)growth, a), units_format_size(GROWTH_GPU, b));
 }
 
-void audit_judge(const struct stator *s, const struct audit *now, char *text, size_t n) {
+int64_t audit_unnamed_growth(const struct stator *s, const struct audit *now) {
+    const struct host_memory_machine *was = &s->report.sealed.machine;
+    return s->report.sealed.taken && was->unnamed != 0 && now->machine.unnamed != 0
+               ? (int64_t)now->machine.unnamed - (int64_t)was->unnamed
+               : 0;
+}
+
+/* A driver's leak may be in no figure of this process. Without a GPU nobody here could be the cause. */
+static void judge_machine(const struct stator *s, const struct audit *now, char *text, size_t n) {
+    const struct host_memory_machine *was = &s->report.sealed.machine;
+    char a[UNITS_TEXT];
+    char b[UNITS_TEXT];
+    char c[UNITS_TEXT];
+    const int64_t growth = audit_unnamed_growth(s, now);
+    if (!has_gpu(s) || growth <= (int64_t)GROWTH_UNNAMED || now->machine.available >= was->available)
+        return;
+    snprintf(text, n,
+             "machine: MemAvailable has fallen from %s to %s since the engine was sealed, and %s more belong "
+             "to no process and no cache: a driver may leak",
+             units_format_size(was->available, a), units_format_size(now->machine.available, b),
+             units_format_size((uint64_t)growth, c));
+}
+
+bool audit_judge(const struct stator *s, const struct audit *now, char *text, size_t n) {
     char a[UNITS_TEXT];
     char b[UNITS_TEXT];
     char c[UNITS_TEXT];
@@ -178,6 +205,10 @@ void audit_judge(const struct stator *s, const struct audit *now, char *text, si
                  "host: the process holds %s (RssAnon + RssShmem, and what drivers pin beside them), "
                  "memory.host_limit is %s",
                  units_format_size(audit_host(now), a), units_format_size(s->planning.host_limit, b));
+    if (text[0] != '\0')
+        return true;
+    judge_machine(s, now, text, n);
+    return false;
 }
 
 void audit_log(struct stator *s) {
@@ -197,7 +228,7 @@ void audit_log(struct stator *s) {
         units_format_size((uint64_t)ARITH_MAX(now.others, (int64_t)0), others),
         units_format_size((uint64_t)ARITH_MAX(growth, (int64_t)0), grown),
         units_format_size(now.kernel, kernel));
-    audit_judge(s, &now, text, sizeof text);
+    (void)audit_judge(s, &now, text, sizeof text);
     if (text[0] != '\0')
         log_write(&s->log, STATOR_LOG_WARN, "%s", text);
 }
@@ -218,7 +249,7 @@ void audit_to_note(const struct stator *s, struct device_note *out) {
     char text[AUDIT_TEXT];
     struct audit now;
     audit_take(s, &now);
-    audit_judge(s, &now, text, sizeof text);
+    (void)audit_judge(s, &now, text, sizeof text);
     const int64_t figures[DEVICE_NOTE_FIGURES] = {
         (int64_t)now.planned,
         (int64_t)now.not_in_ram,
@@ -269,6 +300,8 @@ void audit_to_json(const struct stator *s, const struct audit *now, struct json 
     json_put_u64(j, "spilled_bytes", now->spilled);
     json_put_u64(j, "malloc_bytes", now->heap);
     json_put_i64(j, "grown_since_seal_bytes", audit_growth(s, now));
+    json_put_u64(j, "machine_available_bytes", now->machine.available);
+    json_put_u64(j, "machine_unnamed_bytes", now->machine.unnamed);
     json_put_u64(j, "drm_clients", now->drm.clients);
     json_put_u64(j, "drm_vram_bytes", now->drm.local_bytes);
     json_put_u64(j, "drm_gtt_bytes", now->drm.system_bytes);

@@ -13,9 +13,12 @@ void audit_take(const struct stator *s, struct audit *a);
  * where the kernel does not say. */
 int64_t audit_growth(const struct stator *s, const struct audit *now);
 int64_t audit_device_growth(const struct stator *s, const struct audit *now, uint32_t device);
+/* The same for memory of the machine that the kernel names nobody for. */
+int64_t audit_unnamed_growth(const struct stator *s, const struct audit *now);
 #define AUDIT_TEXT 256
-/* What is wrong with the figures: "" or a sentence; at the seal (now is s->report.sealed) or later. */
-void audit_judge(const struct stator *s, const struct audit *now, char *text, size_t n);
+/* What is wrong with the figures: "" or a sentence; at the seal (now is s->report.sealed) or later. True: it
+ * is this process that is wrong. What may be another's fault is only said. */
+bool audit_judge(const struct stator *s, const struct audit *now, char *text, size_t n);
 /* A line of it, and what is wrong, for the log: of a host whose command runs on another one. */
 void audit_log(struct stator *s);
 /* What rank 0 is told of another rank, and how it stands in the report. */

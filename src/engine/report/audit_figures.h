@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "os/drm_fdinfo.h"
+#include "os/host_memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +31,7 @@ struct audit {
     uint64_t pinned;     /* staging and spill as a GPU's driver holds them: planned, and in no Rss */
     uint64_t spilled;    /* what GPUs are too small for */
     uint64_t heap;       /* handed out by malloc, whose growth is a part of that of `others` */
+    struct host_memory_machine machine; /* with all of its processes */
     struct drm_figures drm;
     struct audit_device devices[DEVICE_MAX + 1]; /* of those in host memory nothing */
 };

@@ -289,10 +289,13 @@ stator_status stator_get_audit(const stator *s, stator_audit *audit, stator_erro
                         .heap_grown = (int64_t)a.heap - (int64_t)s->report.sealed.heap,
                         .drm_clients = a.drm.clients,
                         .drm_vram = a.drm.local_bytes,
-                        .drm_gtt = a.drm.system_bytes};
-    audit_judge(s, &a, all.text, sizeof all.text);
+                        .drm_gtt = a.drm.system_bytes,
+                        .available = a.machine.available,
+                        .available_sealed = s->report.sealed.machine.available,
+                        .unnamed_grown = audit_unnamed_growth(s, &a)};
+    const bool wrong = audit_judge(s, &a, all.text, sizeof all.text);
     ARGUMENTS_WRITE(audit, &all);
-    if (all.text[0] != '\0' && s->planning.config.memory.strict)
+    if (wrong && s->planning.config.memory.strict)
         return error_set(e, STATOR_DOES_NOT_FIT, "%s; memory.strict is set", all.text);
     return STATOR_OK;
 }

@@ -51,6 +51,7 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
         all.guessed[i] = atomic_load(&guesses->guessed[i]);
     }
     all.blocks_held = all.blocks - all.blocks_free;
+    all.blocks_taken = atomic_load(&s->shown.taken_blocks);
     all.blocks_peak = atomic_load(&s->shown.peak_blocks);
     pthread_mutex_lock(&s->submit_lock);
     for (uint32_t i = 0; i < s->n_requests; i++) {
@@ -101,7 +102,8 @@ static void stats_of(const struct engine_request *r, uint64_t id, stator_request
                                   .steps = atomic_load(&x->steps),
                                   .step_ns = atomic_load(&x->step_ns),
                                   .last_step_ns = atomic_load(&x->last_step_ns),
-                                  .n_cached = atomic_load(&x->n_cached)};
+                                  .n_cached = atomic_load(&x->n_cached),
+                                  .blocks_taken = atomic_load(&x->taken)};
 }
 
 stator_status stator_get_request(stator *s, uint64_t id, stator_request_stats *stats, stator_error *e) {

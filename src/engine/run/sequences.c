@@ -72,10 +72,29 @@ static void show(struct stator *s, uint32_t cache, uint32_t block, uint64_t what
     atomic_store_explicit(&s->caches[cache].shown[block], what, memory_order_relaxed);
 }
 
+/* Different blocks that running sequences have now, of all caches. */
+static uint32_t taken_blocks(const struct stator *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
+        n += is_paged(s, i) ? s->pool.n_blocks - s->pool.n_free - s->pool.n_cached
+                            : s->planning.devices[0].model.caches[i].of_sequences - s->caches[i].n_free;
+    return n;
+}
+
 static void tell_of_pool(struct stator *s) {
     atomic_store(&s->shown.cached_blocks, s->pool.n_cached);
+    atomic_store(&s->shown.taken_blocks, taken_blocks(s));
     if (atomic_exchange(&s->shown.evicted_blocks, s->pool.evicted) != s->pool.evicted)
         checkpoints_show(s);
+}
+
+/* Blocks of q now; of PAGED caches fewer than it has reserved. */
+static void tell_of_sequence(const struct stator *s, const struct engine_sequence *q) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
+        n += is_paged(s, i) ? q->n_blocks : q->caches[i].n_blocks;
+    CHECK(n <= held_blocks(s, q));
+    atomic_store(&q->request->shown.taken, n);
 }
 
 /* The block before q's k-th. */
@@ -167,6 +186,7 @@ void sequences_reuse(struct stator *s, struct engine_sequence *q) {
         q->done = q->n_kept * KV_LAYOUT_BLOCK;
     }
     tell_of_pool(s);
+    tell_of_sequence(s, q);
     if (q->done == from)
         return;
     if (slot != CHECKPOINTS_NONE)
@@ -182,6 +202,7 @@ void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t
     while (q->n_blocks < q->reserved && q->n_blocks * KV_LAYOUT_BLOCK < tokens)
         q->blocks[q->n_blocks++] = kv_pool_take(&s->pool, atomic_load(&q->request->id));
     tell_of_pool(s);
+    tell_of_sequence(s, q);
 }
 
 static void show_peak(struct stator *s, uint32_t cache, uint32_t blocks) {
@@ -244,6 +265,8 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     atomic_store(&s->shown.free_blocks, left);
     atomic_store(&s->shown.peak_blocks,
                  ARITH_MAX(atomic_load(&s->shown.peak_blocks), s->shown.blocks - left));
+    tell_of_pool(s);
+    tell_of_sequence(s, q);
     sequences_reuse(s, q);
     DCHECK(blocks_are_whole(s));
     return true;
@@ -271,7 +294,6 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
     }
     s->reserved -= q->reserved;
     q->reserved = 0;
-    tell_of_pool(s);
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
         struct engine_cache *c = &s->caches[i];
         for (uint32_t k = q->caches[i].n_blocks; k-- > 0;)
@@ -280,7 +302,9 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
         q->caches[i].n_blocks = 0;
     }
     atomic_store(&q->request->shown.blocks, 0);
+    atomic_store(&q->request->shown.taken, 0);
     atomic_store(&s->shown.free_blocks, free_blocks(s));
+    tell_of_pool(s);
     q->request = NULL;
     q->capacity = 0;
 }

@@ -45,7 +45,7 @@ static void set_seed(struct api *api, const struct api_job_state *job, stator_sa
     if (!(s->has & STATOR_HAS_SEED)) {
         if (job->n == 1)
             return;
-        s->seed = api->server->settings.seed;
+        s->seed = api->server->settings.sampling.seed;
         s->has |= STATOR_HAS_SEED;
     }
     if (s->seed == CONFIG_SEED_RANDOM)

@@ -190,6 +190,9 @@ static void write_audit(const struct memory *m, struct json *j) {
     json_put_u64(j, "pinned", a->host.pinned);
     json_put_u64(j, "spilled", a->host.spilled);
     json_put_i64(j, "grown", a->host.grown);
+    json_put_u64(j, "available", a->host.available);
+    json_put_u64(j, "available_sealed", a->host.available_sealed);
+    json_put_i64(j, "unnamed_grown", a->host.unnamed_grown);
     json_put_string(j, "wrong", a->host.text);
     json_open_array(j, "gpus");
     for (uint32_t i = 0; i < a->n_gpus; i++)

@@ -66,8 +66,12 @@ static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "kv_block_tokens", "gauge", "Tokens per block of the KV cache", s->block_tokens);
     put_u64(t, "kv_blocks", "gauge", "Blocks of the KV cache", s->blocks);
     put_u64(t, "kv_blocks_free", "gauge", "Blocks that are free", s->blocks_free);
-    put_u64(t, "kv_blocks_held", "gauge", "Blocks held by running requests", s->blocks_held);
-    put_u64(t, "kv_blocks_peak", "gauge", "Largest number of blocks held at a time", s->blocks_peak);
+    put_u64(t, "kv_blocks_held", "gauge", "Blocks that running requests have now", s->blocks_taken);
+    put_u64(t, "kv_blocks_reserved", "gauge",
+            "Blocks reserved for running requests that do not have them yet",
+            s->blocks_held > s->blocks_taken ? s->blocks_held - s->blocks_taken : 0);
+    put_u64(t, "kv_blocks_peak", "gauge", "Largest number of blocks held or reserved at a time",
+            s->blocks_peak);
     put_u64(t, "kv_blocks_cached", "gauge", "Blocks of the prefix cache that no request holds",
             s->blocks_cached);
     put_u64(t, "kv_blocks_evicted_total", "counter", "Blocks evicted from the prefix cache",
@@ -137,6 +141,12 @@ static void write_metrics(const void *from, struct ops_text *t) {
         put_u64(t, "host_planned_bytes", "gauge", "Planned host memory", m->audit.planned);
         put(t, "host_grown_bytes", "gauge", "Growth outside the plan since the engine was sealed");
         ops_put(t, "stator_host_grown_bytes %" PRId64 "\n", m->audit.grown);
+        put_u64(t, "machine_available_bytes", "gauge", "Available memory of the machine (MemAvailable)",
+                m->audit.available);
+        put(t, "machine_unnamed_grown_bytes", "gauge",
+            "Growth of the machine's memory that belongs to no process and no cache, since the engine was "
+            "sealed");
+        ops_put(t, "stator_machine_unnamed_grown_bytes %" PRId64 "\n", m->audit.unnamed_grown);
     }
 }
 

@@ -18,6 +18,11 @@ static double milliseconds(uint64_t ns) {
     return (double)(ns / 1000) * 1e-3;
 }
 
+/* The two figures may be of moments a step apart. */
+static uint32_t reserved(uint32_t all, uint32_t taken) {
+    return all > taken ? all - taken : 0;
+}
+
 static void write_slot(const struct ops_slot *s, struct json *j) {
     static const char *const states[] = {"waiting", "running", "ended"};
     const stator_request_stats *r = &s->stats;
@@ -28,7 +33,8 @@ static void write_slot(const struct ops_slot *s, struct json *j) {
     json_put_bool(j, "stream", s->job.stream);
     json_put_string(j, "state", states[r->state <= STATOR_ENDED ? r->state : STATOR_ENDED]);
     json_put_bool(j, "held", r->held != 0);
-    json_put_u64(j, "blocks", r->blocks);
+    json_put_u64(j, "blocks", r->blocks_taken);
+    json_put_u64(j, "reserved", reserved(r->blocks, r->blocks_taken));
     json_put_u64(j, "prompt_tokens", r->n_prompt);
     json_put_u64(j, "cached_tokens", r->n_cached);
     json_put_u64(j, "computed_tokens", r->n_computed);
@@ -74,7 +80,8 @@ static void write_slots(const void *from, struct json *j) {
     json_put_u64(j, "block_tokens", s->stats.block_tokens);
     json_put_u64(j, "blocks", s->stats.blocks);
     json_put_u64(j, "free", s->stats.blocks_free);
-    json_put_u64(j, "held", s->stats.blocks_held);
+    json_put_u64(j, "held", s->stats.blocks_taken);
+    json_put_u64(j, "reserved", reserved(s->stats.blocks_held, s->stats.blocks_taken));
     json_put_u64(j, "peak", s->stats.blocks_peak);
     json_put_u64(j, "cached", s->stats.blocks_cached);
     json_close(j);
@@ -107,6 +114,27 @@ struct props {
     stator_chat_template template;
 };
 
+/* What a request gets that says nothing, under the names that llama-server has for it. */
+static void write_defaults(const struct props *p, struct json *j) {
+    const struct server_settings *o = &p->s->settings;
+    json_open_object(j, "default_generation_settings");
+    json_put_u64(j, "n_ctx", p->s->info.context);
+    json_open_object(j, "params");
+#define SAMPLING_NUMBER(name, ...) json_put_double(j, #name, o->sampling.name);
+#define SAMPLING_COUNT(name, ...)  json_put_u64(j, #name, o->sampling.name);
+#define SAMPLING_WINDOW(name, ...)                                                                           \
+    json_put_i64(j, #name, o->sampling.name == UINT32_MAX ? -1 : (int64_t)o->sampling.name);
+#define SAMPLING_SEED(name, ...)                                                                             \
+    if (o->sampling.name == CONFIG_SEED_RANDOM)                                                              \
+        json_put_i64(j, #name, -1);                                                                          \
+    else                                                                                                     \
+        json_put_u64(j, #name, o->sampling.name);
+#include "config/sampling.def"
+    json_put_i64(j, "n_predict", o->default_max_tokens != 0 ? (int64_t)o->default_max_tokens : -1);
+    json_close(j);
+    json_close(j);
+}
+
 static void write_props(const void *from, struct json *j) {
     const struct props *p = from;
     const struct server_settings *o = &p->s->settings;
@@ -129,6 +157,15 @@ static void write_props(const void *from, struct json *j) {
         json_put_u64(j, "default_max_tokens", o->default_max_tokens);
     else
         json_put_null(j, "default_max_tokens"); /* the rest of the context */
+    write_defaults(p, j);
+    json_put_u64(j, "total_slots", i->sequences);
+    json_put_string(j, "model_alias", server_model(p->s));
+    json_put_string(j, "model_path", o->model);
+    json_open_object(j, "modalities");
+    json_put_bool(j, "vision", false);
+    json_put_bool(j, "audio", false);
+    json_close(j);
+    json_put_string(j, "build_info", "stator " STATOR_VERSION);
     json_put_u64(j, "max_body", o->max_body);
     json_put_u64(j, "max_connections", o->max_connections);
     json_put_double(j, "request_timeout", (double)o->request_timeout_ns * 1e-9);

@@ -107,6 +107,14 @@ async function lookAtHealth() {
 
 let known = false; /* /props was read */
 
+/* What a request gets whose field is empty. */
+function placeholderOf(field, props) {
+  if (field === "max_tokens")
+    return props.default_max_tokens ?? props.context;
+  const value = props.default_generation_settings.params[field];
+  return field === "seed" && value === -1 ? "random" : value;
+}
+
 async function lookAtModel() {
   try {
     const props = await (await ask("/props")).json();
@@ -115,8 +123,8 @@ async function lookAtModel() {
     $("model").textContent = props.model;
     $("model").title = `${props.model}, ${props.architecture}, ${props.weight_type}, context of ${props.context} tokens; stator ${props.version}`;
     document.title = props.model + " · stator";
-    for (const input of document.querySelectorAll("[data-field=max_tokens]"))
-      input.placeholder = props.default_max_tokens ?? props.context;
+    for (const input of document.querySelectorAll("input[data-field]"))
+      input.placeholder = placeholderOf(input.dataset.field, props);
     $("system-hint").hidden = template;
     $("system").disabled = !template;
     $("thinking-label").hidden = !template || !props.chat_template.includes("enable_thinking");

@@ -175,12 +175,13 @@ function holders(cache) {
 
 const isShown = (request, requests) => shown !== "" && requests.some((r) => r.request === request && r.id === shown);
 
-function nameOf(request, requests) {
+function nameOf(request, requests, paged) {
   const r = requests.find((q) => q.request === request);
   if (r === undefined)
     return "request " + request;
   const who = r.id === shown ? "this conversation" : ours.has(r.id) ? "this page" : r.id;
-  return `${who}: ${number.format(r.computed_tokens + r.generated_tokens)} of ${number.format(r.prompt_tokens + r.max_tokens)} tokens`;
+  const more = paged && r.reserved > 0 ? `, ${number.format(r.reserved)} more reserved` : "";
+  return `${who}: ${number.format(r.computed_tokens + r.generated_tokens)} of ${number.format(r.prompt_tokens + r.max_tokens)} tokens${more}`;
 }
 
 function cacheOf(c, requests) {
@@ -190,15 +191,16 @@ function cacheOf(c, requests) {
   const row = (key, swatch, text, n, more) => element("tr", { "data-blocks": key, "data-count": n, class: isShown(key, requests) ? "mine" : null },
     element("td", {}, element("span", { class: "swatch " + swatch }), text), element("td", {}, number.format(n)), element("td", {}, more));
   const bytes = (n) => size(n * c.block_bytes);
+  const paged = c.kind === "paged", reserved = paged ? requests.reduce((n, r) => n + r.reserved, 0) : 0;
   const canvas = element("canvas", { role: "img", "aria-label": `${c.blocks} blocks: ${c.held} held, ${c.cached} cached, ${c.free} free` });
   return { canvas, cache: c, box: element("div", { class: "cache", "data-cache": c.name },
     element("p", {}, element("b", {}, c.name), ` ${number.format(c.blocks)} blocks of ${what}`),
     each > 1 ? element("p", { class: "hint" }, `A cell stands for ${each} blocks.`) : null,
     canvas,
     element("table", {}, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "holder"), element("th", { scope: "col" }, "blocks"), element("th", { scope: "col" }, "bytes"))),
-      element("tbody", {}, ...[...by].map(([request, h]) => row(request, colourOf(request), nameOf(request, requests) + (h.shared > 0 ? ` (${h.shared} shared)` : ""), h.blocks, bytes(h.blocks))),
-        c.kind === "paged" || c.cached > 0 ? row("cached", "cached", c.kind === "paged" ? "cached prefixes" : "cached", c.cached, bytes(c.cached)) : null,
-        row("free", "free", "free", c.free, bytes(c.free))))) };
+      element("tbody", {}, ...[...by].map(([request, h]) => row(request, colourOf(request), nameOf(request, requests, paged) + (h.shared > 0 ? ` (${h.shared} shared)` : ""), h.blocks, bytes(h.blocks))),
+        paged || c.cached > 0 ? row("cached", "cached", paged ? "cached prefixes" : "cached", c.cached, bytes(c.cached)) : null,
+        row("free", "free", reserved > 0 ? `free (${number.format(reserved)} blocks are reserved)` : "free", c.free, bytes(c.free))))) };
 }
 
 function showCaches(m) {

@@ -28,6 +28,21 @@ static stator_request_stats request_of(stator *s, uint64_t id) {
     return t;
 }
 
+/* What the map of the blocks shows as held is what the figures say, once both are of one moment. */
+static void taken_is_what_the_map_shows(stator *s) {
+    static stator_block list[64];
+    stator_stats before, after;
+    size_t n = 0, held = 0;
+    do {
+        before = stats_of(s);
+        assert_int_equal(stator_get_blocks(s, 0, 0, list, 64, &n, NULL), STATOR_OK);
+        after = stats_of(s);
+    } while (before.steps != after.steps || before.blocks_taken != after.blocks_taken);
+    for (size_t i = 0; i < n; i++)
+        held += list[i].state == STATOR_BLOCK_HELD;
+    assert_true(held == after.blocks_taken && held > 0 && held < after.blocks_held);
+}
+
 /* Two run and are held, so that they stand still where they are full; two wait. */
 static void counted(void **state) {
     (void)state;
@@ -61,6 +76,7 @@ static void counted(void **state) {
     t = stats_of(s);
     assert_int_equal(t.waiting, 2);
     assert_int_equal(t.blocks_held, 10);
+    taken_is_what_the_map_shows(s);
     assert_int_equal(t.blocks_free, 6);
     assert_int_equal(t.blocks_peak, 10);
     assert_int_equal(t.tokens_in, 2 * N_PROMPT);
@@ -69,6 +85,7 @@ static void counted(void **state) {
     assert_int_equal(r.kind, STATOR_GENERATE);
     assert_int_equal(r.held, 1);
     assert_int_equal(r.blocks, 5);
+    assert_true(r.blocks_taken >= 2 && r.blocks_taken < 5);
     assert_int_equal(r.n_prompt, N_PROMPT);
     assert_int_equal(r.n_computed, N_PROMPT);
     assert_int_equal(r.n_generated, r.events);
@@ -101,6 +118,7 @@ static void counted(void **state) {
     assert_int_equal(t.ended, 1);
     assert_int_equal(t.running + t.waiting, 0);
     assert_int_equal(t.blocks_free, 16);
+    assert_int_equal(t.blocks_taken, 0);
     do
         must_come(s, &ev);
     while (ev.kind != STATOR_EVENT_DONE);

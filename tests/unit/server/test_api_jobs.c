@@ -34,7 +34,7 @@ static void open_api(const char *const *sets) {
     assert_int_equal(stator_get_info(server.engine, &server.info, NULL), STATOR_OK);
     server.settings.default_max_tokens = 24;
     server.settings.refuse_unknown = true;
-    server.settings.seed = 7;
+    server.settings.sampling.seed = 7;
     if (api_open(&server, &e) != STATOR_OK)
         fail_msg("%s", e.text);
 }
