@@ -26,5 +26,6 @@ test_anthropic_sdk() { with anthropic; }
 test_openai() { with openai; }
 test_ai_sdk() { with ai_sdk; }
 test_langchain() { with langchain; }
+test_ollama() { with ollama; }
 
 run_tests

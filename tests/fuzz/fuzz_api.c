@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "server/adapters/anthropic.h"
+#include "server/adapters/ollama.h"
 #include "server/adapters/responses.h"
 #include "server/openai/api_request.h"
 #include "server/http/edge_pool.h"
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fuzz_kinds[] = {"chat", "completion", "template", "anthropic", "responses", NULL};
+const char *const fuzz_kinds[] = {"chat",      "completion", "template", "anthropic",
+                                  "responses", "ollama",     "generate", NULL};
 
 #define BYTES (4u << 20)
 
@@ -33,7 +35,9 @@ static const struct kind {
              {'p', "completion", API_COMPLETION, NULL},
              {'a', "template", API_TEMPLATE, NULL},
              {'m', "anthropic", API_CHAT, anthropic_translate},
-             {'r', "responses", API_CHAT, responses_translate}};
+             {'r', "responses", API_CHAT, responses_translate},
+             {'o', "ollama", API_CHAT, ollama_translate_chat},
+             {'g', "generate", API_CHAT, ollama_translate_generate}};
 
 static const struct kind *kind_of(char first) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -73,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const struct kind *k = kind_of((char)data[0]);
     if (k->translate != NULL ? api_request_read_other(k->translate, body, size - 1, &model, &r, &why)
                              : api_request_read(k->endpoint, body, size - 1, &model, &r, &why)) {
-        if (k->endpoint == API_COMPLETION)
+        if (r.endpoint == API_COMPLETION)
             for (uint32_t i = 0; i < api_request_prompts(&r); i++) {
                 const char *text;
                 size_t n;

@@ -1,6 +1,7 @@
 #include "server/adapters/adapter_reply.h"
 
 #include "base/json_writer.h"
+#include "chat/json_scan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,19 @@ void adapter_count(const struct api_choice *c, uint64_t *prompt, uint64_t *cache
         return;
     *prompt = r.n_prompt;
     *cached = r.n_cached;
+}
+
+void adapter_put_arguments(struct json *j, const char *name, const char *p, size_t n) {
+    const size_t blank = json_scan_blank(p, n);
+    const size_t length = json_scan_value(p + blank, n - blank);
+    if (length > 0 && p[blank] == '{') {
+        json_put_raw(j, name, p + blank, length);
+        return;
+    }
+    json_open_object(j, name);
+    if (blank < n)
+        json_put_string_n(j, "arguments", p, n);
+    json_close(j);
 }
 
 const char *adapter_text(const struct api_choice *c, const struct api_part *part) {

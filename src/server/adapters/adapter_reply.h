@@ -11,6 +11,8 @@ void adapter_event(struct api_text *out, const char *name, void (*build)(struct 
                    const void *of);
 /* Tokens of the prompt, and of them cached, as far as they are known now. */
 void adapter_count(const struct api_choice *c, uint64_t *prompt, uint64_t *cached);
+/* A call's arguments as an object. Those that broke off are kept as a text in it. */
+void adapter_put_arguments(struct json *j, const char *name, const char *p, size_t n);
 /* The text of a part that is content or reasoning. */
 const char *adapter_text(const struct api_choice *c, const struct api_part *part);
 /* An id that begins with `prefix`, of the job's item number i. */

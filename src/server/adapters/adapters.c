@@ -1,6 +1,7 @@
 #include "server/adapters/adapters.h"
 
 #include "server/adapters/anthropic.h"
+#include "server/adapters/ollama.h"
 #include "server/adapters/responses.h"
 #include "server/http/http.h"
 
@@ -10,7 +11,14 @@ void adapters_add_routes(struct server *s) {
         {"POST", "/v1/messages/count_tokens", anthropic_count, 0},
         {"POST", "/v1/responses", responses_create, 0},
         {"POST", "/responses", responses_create, 0},
+        {"POST", "/api/chat", ollama_chat, 0},
+        {"POST", "/api/generate", ollama_generate, 0},
+        {"GET", "/api/tags", ollama_tags, 0},
+        {"GET", "/api/ps", ollama_ps, 0},
+        {"POST", "/api/show", ollama_show, 0},
+        {"GET", "/api/version", ollama_version, 0},
     };
     http_add_routes(s->http, routes, sizeof routes / sizeof routes[0], s->api);
     http_set_error_form(s->http, "/v1/messages", anthropic_error);
+    http_set_error_form(s->http, "/api", ollama_error);
 }

@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/json_writer.h"
-#include "chat/json_scan.h"
 #include "server/adapters/adapter_reply.h"
 #include "server/openai/api_prompt.h"
 #include "server/openai/api_reply.h"
@@ -48,20 +47,6 @@ static void put_stop(struct json *j, const struct api_choice *c) {
     json_put_string_n(j, "stop_sequence", by->p, by->n);
 }
 
-/* A call's arguments as an object. Those that broke off are kept as a text in it. */
-static void put_input(struct json *j, const char *p, size_t n) {
-    const size_t blank = json_scan_blank(p, n);
-    const size_t length = json_scan_value(p + blank, n - blank);
-    if (length > 0 && p[blank] == '{') {
-        json_put_raw(j, "input", p + blank, length);
-        return;
-    }
-    json_open_object(j, "input");
-    if (blank < n)
-        json_put_string_n(j, "arguments", p, n);
-    json_close(j);
-}
-
 static void put_call(struct json *j, const struct api_choice *c, uint32_t i, const char *name, size_t n) {
     char id[48];
     api_reply_call_id(c, i, id);
@@ -75,7 +60,7 @@ static void put_block(struct json *j, const struct api_choice *c, const struct a
     if (part->kind == API_PIECE_CALL) {
         const struct api_call call = api_jobs_call(c, part->at);
         put_call(j, c, (uint32_t)part->at, c->call_texts.p + call.name, call.name_length);
-        put_input(j, c->call_texts.p + call.arguments, call.arguments_length);
+        adapter_put_arguments(j, "input", c->call_texts.p + call.arguments, call.arguments_length);
     } else {
         const char *type = part->kind == API_PIECE_REASONING ? "thinking" : "text";
         json_put_string(j, "type", type);

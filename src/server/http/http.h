@@ -72,7 +72,8 @@ __attribute__((format(printf, 5, 6))) void http_reply_error(struct http_exchange
 struct json;
 /* Writes an error's body, an object. */
 typedef void http_error_form(struct json *j, int status, const char *message);
-/* Errors of `prefix` and of paths below it have this form. One prefix; it must stay. */
+#define HTTP_FORMS 4
+/* Errors of `prefix` and of paths below it have this form. At most HTTP_FORMS prefixes, which must stay. */
 void http_set_error_form(struct http *h, const char *prefix, http_error_form *form);
 
 /* A streamed answer, status 200 (chunked; for HTTP/1.0 until the connection closes). False: there is no

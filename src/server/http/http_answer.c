@@ -284,16 +284,21 @@ static void put_error(struct json *j, int status, const char *type, const char *
 }
 
 void http_set_error_form(struct http *h, const char *prefix, http_error_form *form) {
-    h->form_prefix = prefix;
-    h->form = form;
+    CHECK(h->n_forms < HTTP_FORMS);
+    h->forms[h->n_forms].prefix = prefix;
+    h->forms[h->n_forms++].form = form;
 }
 
 /* The form of the path's API; NULL: OpenAI's. */
 static http_error_form *form_of(const struct http_connection *c) {
-    const char *prefix = c->http->form_prefix, *path = c->head.path;
-    const size_t n = prefix != NULL ? strlen(prefix) : 0;
-    const bool below = n > 0 && path != NULL && strncmp(path, prefix, n) == 0;
-    return below && (path[n] == '\0' || path[n] == '/') ? c->http->form : NULL;
+    const char *path = c->head.path;
+    for (uint32_t i = 0; i < c->http->n_forms && path != NULL; i++) {
+        const char *prefix = c->http->forms[i].prefix;
+        const size_t n = strlen(prefix);
+        if (strncmp(path, prefix, n) == 0 && (path[n] == '\0' || path[n] == '/'))
+            return c->http->forms[i].form;
+    }
+    return NULL;
 }
 
 /* JSON of an error into text; its length. */

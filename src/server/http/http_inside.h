@@ -87,8 +87,11 @@ struct http {
     bool closing;
     struct http_table tables[HTTP_TABLES];
     uint32_t n_tables;
-    const char *form_prefix; /* NULL: all errors have OpenAI's form */
-    http_error_form *form;
+    struct {
+        const char *prefix;
+        http_error_form *form;
+    } forms[HTTP_FORMS]; /* of errors that have not OpenAI's form */
+    uint32_t n_forms;
     struct http_figures figures;
     size_t spare; /* bytes of the pool that long bodies leave to small requests */
     void (*log)(void *context, const struct http_log_line *line);

@@ -203,13 +203,13 @@ static void hold(struct api_job_state *job, bool on) {
             (void)stator_hold(job->api->engine, job->choices[i].request, on, NULL);
 }
 
-/* Bytes of out that go now: whole events, unless one is longer than the whole room. */
+/* Bytes of out that go now: whole events or lines, unless one is longer than the whole room. */
 static size_t portion(const struct api_job_state *job) {
     const size_t room = http_stream_room(job->x);
     if (job->out.n <= room)
         return job->out.n;
     for (size_t n = room; n >= 2; n--)
-        if (job->out.p[n - 1] == '\n' && job->out.p[n - 2] == '\n')
+        if (job->out.p[n - 1] == '\n' && (job->voice->lines || job->out.p[n - 2] == '\n'))
             return n;
     return http_stream_pending(job->x) == 0 ? room : 0;
 }
@@ -219,7 +219,7 @@ static void flush(struct api_job_state *job) {
         return;
     if (!job->begun) {
         job->begun = true;
-        if (!http_stream_begin(job->x, "text/event-stream")) {
+        if (!http_stream_begin(job->x, job->voice->lines ? "application/x-ndjson" : "text/event-stream")) {
             leave(job);
             return;
         }

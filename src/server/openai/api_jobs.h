@@ -36,6 +36,7 @@ struct api_job_state;
 struct api_voice {
     const char *id, *call_id; /* what ids of answers and calls begin with */
     bool single;              /* an answer has one choice, and no log probabilities */
+    bool lines;               /* a stream is lines of JSON, not events */
     bool keeps;               /* the events need what was told before: streams keep their texts too */
     void (*event)(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p, size_t n);
     /* Behind the last event of all choices; NULL: nothing is. */

@@ -147,7 +147,14 @@ bool api_request_load(const char *body, size_t n, const struct api_model *model,
 static bool build_messages(void *context, const json_t *body, json_t *kept) {
     struct api_reader *r = context;
     r->out->body = r->translate != NULL ? r->translate(r, body, kept) : body;
-    return r->out->body != NULL && api_messages_build(r, r->out->body, kept);
+    if (r->out->body == NULL || r->out->endpoint == API_COMPLETION)
+        return r->out->body != NULL;
+    if (r->model->source == NULL)
+        return api_failure_set(
+            r->why, 400, NULL,
+            "the model has no chat template: use /v1/completions, or name a template in the "
+            "config (chat.template)");
+    return api_messages_build(r, r->out->body, kept);
 }
 
 static bool read(enum api_endpoint endpoint, api_translate *translate, const char *body, size_t n,
@@ -157,11 +164,6 @@ static bool read(enum api_endpoint endpoint, api_translate *translate, const cha
                                 .limits_reasoning = model->limits_reasoning,
                                 .reasoning_budget = model->reasoning_budget};
     *why = (struct api_failure){0};
-    if (endpoint != API_COMPLETION && model->source == NULL)
-        return api_failure_set(
-            why, 400, NULL,
-            "the model has no chat template: use /v1/completions, or name a template in the "
-            "config (chat.template)");
     struct api_reader r = {.model = model, .out = out, .why = why, .translate = translate};
     bool ok = api_request_load(body, n, model, endpoint != API_COMPLETION ? build_messages : NULL, &r,
                                &out->kept, why);

@@ -97,7 +97,8 @@ stator_status api_form_find(struct api_model *model, stator_error *e);
 
 struct api_reader;
 /* Makes of another API's body the one of chat completions, whose fields are then read: runs where jansson may
- * allocate, appends it to kept. NULL: *r->why. */
+ * allocate, appends it to kept. It may set r->out->endpoint to API_COMPLETION: then it is one of completions.
+ * NULL: *r->why. */
 typedef const json_t *api_translate(struct api_reader *r, const json_t *body, json_t *kept);
 
 /* False: *why says it, and nothing needs freeing. */

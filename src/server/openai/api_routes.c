@@ -176,7 +176,7 @@ void api_routes_answer(struct api *api, struct http_exchange *x, const struct ap
                              "the server's memory (server.memory) has no room for the request now");
         } else {
             http_watch(x, &watcher, job);
-            if (way->endpoint == API_COMPLETION)
+            if (r.endpoint == API_COMPLETION)
                 submit_all(job, &r, NULL);
             else
                 api_jobs_render(job, &r, way->rendered != NULL ? way->rendered : submit_chat);

@@ -5,6 +5,7 @@
 #include "chat_families.h"
 #include "server/adapters/anthropic.h"
 #include "server/adapters/claude_markers.h"
+#include "server/adapters/ollama.h"
 #include "server/adapters/responses.h"
 #include "server/http/edge_pool.h"
 
@@ -152,6 +153,33 @@ static const struct same responses_same[] = {
      "{\"reasoning_effort\":\"low\"," USER "}", "text.verbosity"},
 };
 
+static const struct same ollama_same[] = {
+    {"{\"model\":\"demo:latest\",\"options\":{\"num_predict\":9,\"temperature\":0.5,\"num_ctx\":99,\"x\":1},"
+     "\"keep_alive\":\"5m\",\"truncate\":true," USER "}",
+     "{\"max_tokens\":9,\"temperature\":0.5,\"stream\":true," USER "}", "options.x"},
+    {"{\"stream\":false,\"think\":\"low\",\"format\":\"\"," USER "}",
+     "{\"reasoning_effort\":\"low\"," USER "}", ""},
+    {"{\"messages\":[{\"role\":\"user\",\"content\":\"hi\",\"images\":[]},{\"role\":\"assistant\","
+     "\"content\":"
+     "\"\",\"thinking\":\"hm\",\"tool_calls\":[{\"function\":{\"index\":0,\"name\":\"f\",\"arguments\":{"
+     "\"n\":"
+     "12345678901234567890}}}]},{\"role\":\"tool\",\"tool_name\":\"f\",\"content\":\"r\"}]}",
+     "{\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\","
+     "\"content\":"
+     "\"\",\"reasoning_content\":\"hm\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"n\":"
+     "12345678901234567890}}}]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"r\"}]}",
+     ""},
+};
+
+static const struct same generate_same[] = {
+    {"{\"system\":\"be kind\",\"prompt\":\"hi\",\"stream\":false,\"options\":{\"seed\":3}}",
+     "{\"seed\":3,\"messages\":[{\"role\":\"system\",\"content\":\"be kind\"},{\"role\":\"user\",\"content\":"
+     "\"hi\"}]}",
+     ""},
+    {"{\"prompt\":\"hi\",\"think\":false,\"suffix\":\"\",\"context\":[]}",
+     "{\"stream\":true,\"thinking\":{\"type\":\"disabled\"}," USER "}", "thinking"},
+};
+
 static void check_same(const struct same *s, api_translate *translate) {
     struct api_request got, want;
     struct api_failure why = {0};
@@ -186,6 +214,10 @@ static void requests_are_those_of_chats(void **state) {
         check_same(&anthropic_same[i], anthropic_translate);
     for (size_t i = 0; i < sizeof responses_same / sizeof responses_same[0]; i++)
         check_same(&responses_same[i], responses_translate);
+    for (size_t i = 0; i < sizeof ollama_same / sizeof ollama_same[0]; i++)
+        check_same(&ollama_same[i], ollama_translate_chat);
+    for (size_t i = 0; i < sizeof generate_same / sizeof generate_same[0]; i++)
+        check_same(&generate_same[i], ollama_translate_generate);
     assert_int_equal(used(), before);
 }
 
