@@ -237,6 +237,14 @@ def chat(p):
     check("40 tokens" in stats and "tokens/s" in stats and "first after" in stats, "figures: " + stats)
     check(words(p.js("document.getElementById('say').textContent")).startswith(words(text)[:20]), "a screen reader is not told the answer")
 
+    # What was cut goes on, as the server goes on with a last message of the assistant.
+    p.click(".continue")
+    p.until("document.getElementById('stop').hidden")
+    more = p.done()
+    status, rest = p.ask("/v1/chat/completions", dict(fields, messages=messages + [{"role": "assistant", "content": text}]))
+    check(status == 200, rest)
+    check(len(more) == 2 and words(more[1][1]) == words(text + rest["choices"][0]["message"]["content"]), "the rest: %s, the server says %s" % (more, rest))
+
     p.click(".regenerate")
     p.until("document.getElementById('stop').hidden")
     again = p.done()
@@ -334,6 +342,11 @@ NASTY = """# Title
 ```html
 <b onclick="x()">code</b>
 ```
+
+```python
+def f(x): # not "a string"
+    return "<i>\\"#" + 12 if x else None
+```
 """
 
 
@@ -352,6 +365,9 @@ def texts(p):
     for selector in ("h4", ".code pre code", "strong", "em", "blockquote", "table td code", "ol > li > ul > li > strong", "details.reasoning"):
         check(count(selector) >= 1, "no %s" % selector)
     check(p.js("document.querySelector('#log .code code').textContent") == '<b onclick="x()">code</b>', "code")
+    coloured = p.js("[...document.querySelectorAll('#log .code code span')].map((e) => e.className.slice(5) + ' ' + e.textContent)")
+    check(coloured == ["word def", 'comment # not "a string"', "word return", 'string "<i>\\"#"', "number 12", "word if", "word else", "word None"], "colours: %s" % coloured)
+    check(p.js("document.querySelectorAll('#log .code code')[1].textContent") == NASTY.split("```python\n")[1].split("\n```")[0], "coloured code has another text")
     check(p.js("[...document.querySelectorAll('#log a')].map((a) => a.href + ' ' + a.rel)") == ["https://example.org/x noopener noreferrer nofollow"], "links")
     check(p.js("document.querySelector('#log details').open") is False, "the reasoning is not folded")
     check(p.js("document.querySelector('#list .open').textContent") == "<b>First</b>", "the title")

@@ -50,7 +50,7 @@ test_page() {
     local path tag
     echo a-key >"$tmp/keys"
     serve --set server.api_key_file="$tmp/keys"
-    for path in / $(grep -oE '"/page[a-z_.]*"' src/server/page/page.html | tr -d '"' | sort -u) /page_map.js /page_store.js /page_text.js; do
+    for path in / $(grep -oE '"/page[a-z_.]*"' src/server/page/page.html | tr -d '"' | sort -u) /page_code.js /page_map.js /page_store.js /page_text.js; do
         get $path
         answered 200 "^Content-Security-Policy: default-src 'none'; script-src 'self'; .*frame-ancestors 'none'"
         answered 200 '^X-Content-Type-Options: nosniff'

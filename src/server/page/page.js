@@ -92,12 +92,14 @@ function tellHealth(state, text) {
     $("health-text").textContent = text;
 }
 
+const busy = (h) => h.running > 0 ? h.running + " running" + (h.waiting > 0 ? ", " + h.waiting + " waiting" : "") : "ready";
+
 async function lookAtHealth() {
   try {
     const response = await fetch("/health", { cache: "no-store" });
     const h = await response.json();
     if (h.status === "ok")
-      tellHealth("ok", h.running > 0 ? h.running + " running" + (h.waiting > 0 ? ", " + h.waiting + " waiting" : "") : "ready");
+      tellHealth("ok", busy(h));
     else
       tellHealth(["loading", "draining", "late"].includes(h.status) ? "wait" : "bad", h.message ?? h.error?.message ?? h.status);
   } catch {
@@ -163,7 +165,10 @@ async function lookAtMemory() {
     return;
   looking = true;
   try {
-    map.show(await (await ask("/memory")).json());
+    const m = await (await ask("/memory")).json();
+    map.show(m);
+    if (healthy) /* its figures are newer than those of /health, and stand beside the map */
+      tellHealth("ok", busy(m));
   } catch (e) {
     map.fail(e.message);
   }
@@ -238,6 +243,8 @@ function endOf(m, index) {
     const button = element("button", { type: "button", onclick: () => copy(m.content, button) }, "Copy");
     tools.append(button);
   }
+  if (index === current.messages.length - 1 && m.cut && (m.content !== "" || m.reasoning))
+    tools.append(element("button", { type: "button", class: "continue", onclick: () => goOn(m) }, "Continue"));
   if (index === current.messages.length - 1)
     tools.append(element("button", { type: "button", class: "regenerate", onclick: () => regenerate() }, m.error ? "Try again" : "Regenerate"));
   out.push(tools);
@@ -374,12 +381,19 @@ function fieldsOf() {
   return fields;
 }
 
-/* Messages before the answer as a request. Without a template they are one text that goes on. */
-function requestOf(c, messages) {
+/* A message as the server takes it. A last answer that goes on may have come no further than its reasoning. */
+function sentOf(m, goesOn) {
+  return goesOn && m.reasoning ? { role: m.role, content: m.content, reasoning_content: m.reasoning } : { role: m.role, content: m.content };
+}
+
+/* Messages before the answer as a request; the last of them is its beginning if it goes on. Without a template they are
+ * one text that goes on. */
+function requestOf(c, messages, goesOn) {
   const common = { ...fieldsOf(), stream: true, stream_options: { include_usage: true } };
   if (!template)
     return ["/v1/completions", { ...common, prompt: messages.map((m) => m.content).join("") }];
-  const sent = messages.filter((m) => m.role === "user" || m.content !== "").map(({ role, content }) => ({ role, content }));
+  const last = goesOn ? messages[messages.length - 1] : null;
+  const sent = messages.filter((m) => m.role === "user" || m.content !== "" || m === last).map((m) => sentOf(m, m === last));
   return ["/v1/chat/completions", { ...common, messages: c.system.trim() === "" ? sent : [{ role: "system", content: c.system }, ...sent] }];
 }
 
@@ -442,8 +456,10 @@ function take(r, event) {
   }
   for (const call of choice?.delta?.tool_calls ?? [])
     m.content += (call.function?.name ? "\n`" + call.function.name + "` " : "") + (call.function?.arguments ?? "");
-  if (choice?.finish_reason === "length")
+  if (choice?.finish_reason === "length") {
+    m.cut = true;
     m.note = "The answer ends here because it has as many tokens as it may have (Max tokens, or the context).";
+  }
   if (event.timings !== undefined) {
     const t = event.timings;
     Object.assign(m.stats, { tokens: t.predicted_n, ms: t.predicted_ms, prompt: t.prompt_n, prompt_ms: t.prompt_ms, cached: t.cache_n });
@@ -467,10 +483,16 @@ function endMessage(r, index) {
   r.item.append(...endOf(m, index));
 }
 
-async function answer(c) {
-  const m = { role: "assistant", content: "", stats: { tokens: 0, ms: 0 } };
+/* The next answer, or the rest of `begun`, the last one. */
+async function answer(c, begun) {
+  const m = begun ?? { role: "assistant", content: "" };
   const before = c.messages.slice();
-  c.messages.push(m);
+  if (begun === undefined)
+    c.messages.push(m);
+  m.stats = { tokens: 0, ms: 0 };
+  delete m.note;
+  delete m.error;
+  m.cut = false;
   const r = running = { abort: new AbortController(), conversation: c, message: m, item: null, began: performance.now(), progress: "", planned: false };
   showMessages();
   showRunning();
@@ -479,7 +501,7 @@ async function answer(c) {
   const saver = setInterval(() => keep(c), SAVE_MS);
   keep(c);
   try {
-    const [path, body] = requestOf(c, before);
+    const [path, body] = requestOf(c, before, begun !== undefined);
     const response = await ask(path, body, r.abort.signal);
     const ended = await readEvents(response, (event) => {
       take(r, event);
@@ -490,7 +512,9 @@ async function answer(c) {
     });
     if (!ended)
       m.error = "The connection was lost before the answer was complete.";
+    m.cut = m.cut || !ended;
   } catch (e) {
+    m.cut = true;
     if (e.name === "AbortError")
       m.note = "Stopped.";
     else
@@ -527,6 +551,12 @@ function send(text) {
   showConversations();
   answer(c);
   return true;
+}
+
+function goOn(m) {
+  if (running === null && current.messages[current.messages.length - 1] === m)
+    answer(current, m);
+  $("prompt").focus();
 }
 
 function regenerate() {

@@ -1,6 +1,8 @@
 /* A model's text as elements: paragraphs, headings, lists, quotes, tables, code, bold, italic, addresses. All of
  * it goes through text nodes: nothing that a model writes becomes markup of its own. */
 
+import { coloured } from "./page_code.js";
+
 export function element(name, attributes = {}, ...children) {
   const e = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -146,7 +148,7 @@ function code(block) {
   const text = block.lines.slice(1).join("\n");
   const button = element("button", { type: "button", onclick: () => copy(text, button) }, "Copy");
   return element("div", { class: "code" }, element("div", {}, element("span", {}, block.language || "text"), button),
-    element("pre", { tabindex: "0" }, element("code", {}, text)));
+    element("pre", { tabindex: "0" }, element("code", {}, ...coloured(text, block.language).map(([name, part]) => name === null ? part : element("span", { class: name }, part)))));
 }
 
 function table(lines) {
