@@ -2,7 +2,7 @@
 
 One layer without effect: the output maps each token to the next one of the text. A token that occurs once stands for each piece,
 so a piece may be any text. Usage: script_model.py OUT TEMPLATE-FILE PIECE...; a PIECE that is <|..|> is a control
-token, <..> a token that a tokenizer finds in any text."""
+token, <..> a token that a tokenizer finds in any text. +PIECE is in the vocabulary only."""
 import re
 import struct
 import sys
@@ -38,7 +38,7 @@ def vocabulary(pieces):
     """Tokens, their kinds and the ids of the script."""
     names = byte_characters()
     tokens, kinds, script = [names[b] for b in range(256)], [1] * 256, []
-    for piece in pieces + [END]:
+    for piece in [p for p in pieces if not p.startswith("+")] + [END] + [p[1:] for p in pieces if p.startswith("+")]:
         if len(piece.encode()) == 1:
             script.append(piece.encode()[0])
             continue
@@ -48,7 +48,8 @@ def vocabulary(pieces):
         kinds.append(kind)
     if len(set(script)) < len(script) or len(set(tokens)) < len(tokens):
         sys.exit("script_model.py: a piece is there twice")
-    return tokens + ["qz"], kinds + [1], script
+    said = len(script) - sum(p.startswith("+") for p in pieces)
+    return tokens + ["qz"], kinds + [1], script[:said]
 
 
 def matrix(rows, width, at):

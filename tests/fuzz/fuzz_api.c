@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "server/adapters/anthropic.h"
+#include "server/adapters/llama_server.h"
 #include "server/adapters/ollama.h"
 #include "server/adapters/responses.h"
 #include "server/openai/api_request.h"
@@ -13,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fuzz_kinds[] = {"chat",      "completion", "template", "anthropic",
-                                  "responses", "ollama",     "generate", NULL};
+const char *const fuzz_kinds[] = {"chat",   "completion", "template", "anthropic", "responses",
+                                  "ollama", "generate",   "infill",   NULL};
 
 #define BYTES (4u << 20)
 
@@ -24,6 +25,7 @@ static struct api_model model = {.name = "m",
                                  .source_length = sizeof source - 1,
                                  .context = 512,
                                  .vocab = 1000,
+                                 .infills = true,
                                  .default_max_tokens = 16};
 
 static const struct kind {
@@ -37,7 +39,8 @@ static const struct kind {
              {'m', "anthropic", API_CHAT, anthropic_translate},
              {'r', "responses", API_CHAT, responses_translate},
              {'o', "ollama", API_CHAT, ollama_translate_chat},
-             {'g', "generate", API_CHAT, ollama_translate_generate}};
+             {'g', "generate", API_CHAT, ollama_translate_generate},
+             {'i', "infill", API_CHAT, llama_translate_infill}};
 
 static const struct kind *kind_of(char first) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)

@@ -1,6 +1,7 @@
 #include "server/adapters/adapters.h"
 
 #include "server/adapters/anthropic.h"
+#include "server/adapters/llama_server.h"
 #include "server/adapters/ollama.h"
 #include "server/adapters/responses.h"
 #include "server/http/http.h"
@@ -11,6 +12,8 @@ void adapters_add_routes(struct server *s) {
         {"POST", "/v1/messages/count_tokens", anthropic_count, 0},
         {"POST", "/v1/responses", responses_create, 0},
         {"POST", "/responses", responses_create, 0},
+        {"POST", "/completion", llama_completion, 0},
+        {"POST", "/infill", llama_infill, 0},
         {"POST", "/api/chat", ollama_chat, 0},
         {"POST", "/api/generate", ollama_generate, 0},
         {"GET", "/api/tags", ollama_tags, 0},

@@ -101,6 +101,8 @@ static void put_capabilities(struct json *j, const struct api_model *m) {
         json_put_string(j, NULL, "tools");
     if (m->source != NULL && (form->think_open[0] != '\0' || form->tags.syntax == CHAT_CHANNELS))
         json_put_string(j, NULL, "thinking");
+    if (m->infills)
+        json_put_string(j, NULL, "insert");
     json_close(j);
 }
 

@@ -382,6 +382,37 @@ static bool read_prompt(struct api_reader *r, const struct field *f, const json_
     return true;
 }
 
+static const char no_infill[] = "the model has no tokens for filling in";
+
+/* The text behind the answer. */
+static bool read_suffix(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!chat_json_is_text(v))
+        return wrong(r, f, v, "a text");
+    if (json_string_length(v) > 0 && !r->model->infills)
+        return api_failure_set(r->why, 400, f->name, "suffix can't be honoured: %s", no_infill);
+    r->out->suffix = v;
+    r->out->infill = r->out->infill || json_string_length(v) > 0;
+    return true;
+}
+
+/* llama-server's texts of other files. */
+static bool read_extra(struct api_reader *r, const struct field *f, const json_t *v) {
+    if (!json_is_array(v))
+        return wrong(r, f, v, "an array {\"text\": .., \"filename\": ..}");
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *one = json_array_get(v, i), *name = json_object_get(one, "filename");
+        if (!chat_json_is_text(json_object_get(one, "text")) || (name != NULL && !chat_json_is_text(name)))
+            return api_failure_set(
+                r->why, 400, f->name,
+                "input_extra[%zu]: {\"text\": .., \"filename\": ..} with texts is expected", i);
+    }
+    if (json_array_size(v) > 0 && !r->model->infills)
+        return api_failure_set(r->why, 400, f->name, "input_extra can't be honoured: %s", no_infill);
+    r->out->extra = v;
+    r->out->infill = r->out->infill || json_array_size(v) > 0;
+    return true;
+}
+
 static bool read_tool_choice(struct api_reader *r, const struct field *f, const json_t *v) {
     const char *choice = json_string_value(v);
     if (choice != NULL && (strcmp(choice, "auto") == 0 || strcmp(choice, "none") == 0))
@@ -470,6 +501,8 @@ static const struct field fields[] = {
     {.name = "logit_bias", .where = BOTH, .read = read_bias},
     {.name = "ignore_eos", .where = BOTH, .read = read_bool, AT(ignore_eos)},
     {.name = "echo", .where = API_COMPLETION, .read = read_bool, AT(echo)},
+    {.name = "suffix", .where = API_COMPLETION, .read = read_suffix},
+    {.name = "input_extra", .where = API_COMPLETION, .read = read_extra},
     {.name = "tool_choice", .where = API_CHAT | API_TEMPLATE, .read = read_tool_choice},
     {.name = "parallel_tool_calls", .where = API_CHAT, .read = read_parallel},
     {.name = "response_format", .where = BOTH, .read = read_response_format},
@@ -512,7 +545,10 @@ static const struct field fields[] = {
     REFUSED("function_call", "it has been replaced by tool_choice"),
     REFUSED("audio", "the model answers in text"),
     REFUSED("web_search_options", "this server searches nothing"),
-    REFUSED("suffix", "text is only written at the end of the prompt"),
+    {.name = "suffix",
+     .where = API_CHAT,
+     .read = read_refused,
+     .note = "an answer of a chat has nothing behind it; ask /v1/completions"},
     REFUSED("grammar", NO_GRAMMAR),
     REFUSED("json_schema", NO_GRAMMAR),
     REFUSED("guided_json", NO_GRAMMAR),

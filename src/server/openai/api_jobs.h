@@ -11,6 +11,7 @@
 #include "server/openai/api.h"
 #include "server/openai/api_answer.h"
 #include "server/openai/api_budget.h"
+#include "server/openai/api_prompt.h"
 #include "server/openai/api_render.h"
 #include "server/openai/api_request.h"
 #include "server/http/http.h"
@@ -135,6 +136,7 @@ struct api {
     char *file; /* the template of the config, if it names one */
     struct api_tokens tokens;
     struct api_budget budget; /* of reasoning */
+    struct api_infill infill; /* if model.infills */
     struct kept kept;         /* arguments of calls; and what adapters keep */
     int32_t *ids;             /* room for a prompt: context */
     struct api_job_state *first, *last;

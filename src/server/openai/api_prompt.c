@@ -73,6 +73,145 @@ bool api_prompt_ids(stator *engine, const char *text, size_t length, bool add_sp
     return api_failure_set(why, 400, NULL, "%s", e.text);
 }
 
+/* The token of the first of these names that is one; -1: none is. */
+static int32_t find_token(const stator *engine, const char *const *names) {
+    for (; *names != NULL; names++) {
+        int32_t ids[64];
+        size_t n = 0;
+        if (stator_tokenize(engine, *names, strlen(*names), 0, 1, ids, sizeof ids / sizeof ids[0], &n,
+                            NULL) == STATOR_OK &&
+            n == 1)
+            return ids[0];
+    }
+    return -1;
+}
+
+bool api_prompt_find_infill(const stator *engine, struct api_infill *out) {
+    static const char *const prefix[] = {"<|fim_prefix|>",  "<fim-prefix>",    "<fim_prefix>",
+                                         "<PRE>",           "\u2581<PRE>",     "<|prefix|>",
+                                         "<|code_prefix|>", "<｜fim▁begin｜>", NULL};
+    static const char *const suffix[] = {"<|fim_suffix|>",  "<fim-suffix>",   "<fim_suffix>",
+                                         "<SUF>",           "\u2581<SUF>",    "<|suffix|>",
+                                         "<|code_suffix|>", "<｜fim▁hole｜>", NULL};
+    static const char *const middle[] = {"<|fim_middle|>",  "<fim-middle>",  "<fim_middle>",
+                                         "<MID>",           "\u2581<MID>",   "<|middle|>",
+                                         "<|code_middle|>", "<｜fim▁end｜>", NULL};
+    static const char *const repository[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<reponame>",
+                                             NULL};
+    static const char *const file[] = {"<|file_sep|>", "<file_sep>", NULL};
+    *out = (struct api_infill){.prefix = find_token(engine, prefix),
+                               .suffix = find_token(engine, suffix),
+                               .middle = find_token(engine, middle),
+                               .repository = find_token(engine, repository),
+                               .file = find_token(engine, file)};
+    return out->prefix >= 0 && out->suffix >= 0 && out->middle >= 0;
+}
+
+/* Ids behind each other. What does not fit is counted. */
+struct writer {
+    const stator *engine;
+    const struct api_infill *t;
+    int32_t *ids;
+    size_t capacity, n;
+    stator_error e; /* of the first text that is refused */
+    bool failed;
+};
+
+static void put_id(struct writer *w, int32_t id) {
+    if (id < 0)
+        return;
+    if (w->n < w->capacity)
+        w->ids[w->n] = id;
+    w->n++;
+}
+
+static void put_text(struct writer *w, const char *text, size_t length, bool add_special) {
+    const size_t room = w->n < w->capacity ? w->capacity - w->n : 0;
+    size_t more = 0;
+    stator_error e = {0};
+    if (stator_tokenize(w->engine, text, length, add_special, 0, w->ids + (w->capacity - room), room, &more,
+                        &e) != STATOR_OK &&
+        more <= room && !w->failed) {
+        w->failed = true;
+        w->e = e;
+    }
+    w->n += more;
+}
+
+static void put_json(struct writer *w, const json_t *text) {
+    if (json_string_length(text) > 0)
+        put_text(w, json_string_value(text), json_string_length(text), false);
+}
+
+static void put_file(struct writer *w, const json_t *file) {
+    static const char snippet[] = "\n\n--- snippet ---\n\n";
+    const json_t *name = json_object_get(file, "filename");
+    if (w->t->file < 0) {
+        put_text(w, snippet, sizeof snippet - 1, false);
+    } else {
+        put_id(w, w->t->file);
+        put_json(w, name);
+        put_text(w, "\n", 1, false);
+    }
+    put_json(w, json_object_get(file, "text"));
+}
+
+/* What stands around the files: in front of them, and behind. */
+static void put_begin(struct writer *w, bool files) {
+    put_text(w, "", 0, true);
+    if (!files || w->t->repository < 0)
+        return;
+    put_id(w, w->t->repository);
+    put_text(w, "myproject\n", 10, false);
+}
+
+static void put_rest(struct writer *w, const struct api_request *r, uint32_t prompt, bool files) {
+    const char *text = NULL;
+    size_t length = 0;
+    const json_t *one = api_request_prompt(r, prompt, &text, &length);
+    if (files && w->t->file >= 0) {
+        put_id(w, w->t->file);
+        put_text(w, "filename\n", 9, false);
+    }
+    put_id(w, w->t->prefix);
+    if (text != NULL && length > 0)
+        put_text(w, text, length, false);
+    for (size_t i = 0; text == NULL && i < length; i++)
+        put_id(w, (int32_t)json_integer_value(json_array_get(one, i)));
+    put_id(w, w->t->suffix);
+    put_json(w, r->suffix);
+    put_id(w, w->t->middle);
+}
+
+/* The first of the files that are kept. */
+static size_t first_file(struct writer count, const struct api_request *r, uint32_t prompt, size_t capacity) {
+    const size_t wanted = r->max_tokens == API_REST ? 0 : ARITH_MIN(r->max_tokens, capacity);
+    size_t first = json_array_size(r->extra);
+    put_begin(&count, true);
+    put_rest(&count, r, prompt, true);
+    while (first > 0) {
+        put_file(&count, json_array_get(r->extra, first - 1));
+        if (count.n + wanted > capacity)
+            break;
+        first--;
+    }
+    return first;
+}
+
+bool api_prompt_infill(const stator *engine, const struct api_infill *t, const struct api_request *r,
+                       uint32_t prompt, int32_t *ids, size_t capacity, size_t *n, struct api_failure *why) {
+    struct writer w = {.engine = engine, .t = t, .ids = ids, .capacity = capacity};
+    const struct writer count = {.engine = engine, .t = t, .ids = ids};
+    const size_t files = json_array_size(r->extra);
+    const size_t first = files > 0 ? first_file(count, r, prompt, capacity) : 0;
+    put_begin(&w, first < files);
+    for (size_t i = first; i < files; i++)
+        put_file(&w, json_array_get(r->extra, i));
+    put_rest(&w, r, prompt, first < files);
+    *n = w.n;
+    return !w.failed || api_failure_set(why, 400, NULL, "%s", w.e.text);
+}
+
 bool api_prompt_fits(const struct api_model *model, size_t n, uint32_t wanted, uint32_t *max_new,
                      struct api_failure *why) {
     const uint32_t context = model->context;

@@ -49,8 +49,7 @@ static void put_usage(struct json *j, const struct api_job_state *job) {
     json_close(j);
 }
 
-/* Of the answers first .. first + n - 1, added up. */
-static void put_timings(struct json *j, const struct api_choice *first, uint32_t n) {
+void api_reply_timings(struct json *j, const struct api_choice *first, uint32_t n) {
     uint64_t cached = 0, computed = 0, predicted = 0, prompt_ns = 0, predicted_ns = 0;
     uint64_t guessed = 0, kept = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -260,7 +259,7 @@ static void build_event(struct json *j, const void *of) {
     if (job->include_usage)
         json_put_null(j, "usage");
     if (end)
-        put_timings(j, e->choice, 1);
+        api_reply_timings(j, e->choice, 1);
     json_close(j);
 }
 
@@ -377,7 +376,7 @@ static void build_whole(struct json *j, const void *of) {
     }
     json_close(j);
     put_usage(j, job);
-    put_timings(j, job->choices, job->n_choices);
+    api_reply_timings(j, job->choices, job->n_choices);
     json_close(j);
 }
 

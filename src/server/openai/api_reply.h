@@ -4,12 +4,16 @@
 
 #include "server/openai/api_jobs.h"
 
+struct json;
+
 extern const struct api_voice api_reply_chat, api_reply_completion;
 
 const char *api_reply_finish(enum api_finish finish);
 /* Tokens of all prompts, each once; of them cached; of all answers. */
 void api_reply_count(const struct api_job_state *job, uint64_t *prompt, uint64_t *cached,
                      uint64_t *generated);
+/* "timings" of the answers first .. first + n - 1, added up. */
+void api_reply_timings(struct json *j, const struct api_choice *first, uint32_t n);
 /* A call's id: the job's, and its number. */
 void api_reply_call_id(const struct api_choice *c, uint32_t call, char out[48]);
 

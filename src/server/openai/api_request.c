@@ -190,7 +190,7 @@ bool api_request_read_other(api_translate *translate, const char *body, size_t n
 void api_request_drop_json(struct api_request *r) {
     json_decref(r->kept);
     r->kept = NULL;
-    r->body = r->prompt = NULL;
+    r->body = r->prompt = r->suffix = r->extra = NULL;
     memset(r->variables, 0, sizeof r->variables);
 }
 

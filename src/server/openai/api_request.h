@@ -46,6 +46,7 @@ struct api_model {
     bool refuse_unknown;         /* members of a body that are not known are refused */
     bool limits_reasoning;       /* to reasoning_budget tokens, where a request does not say it */
     uint32_t reasoning_budget;
+    bool infills;            /* it has tokens for filling in (struct api_infill) */
     bool strict_model;       /* other names of the model are refused */
     const char *alias;       /* further names, separated by commas; NULL: none */
     size_t idle;             /* bytes that a template can have while nobody else is served */
@@ -85,6 +86,9 @@ struct api_request {
     json_t *kept;              /* owns all JSON that follows */
     const json_t *body;
     const json_t *prompt; /* COMPLETION: a text, an array of texts, of ids, or of arrays of ids */
+    bool infill;          /* COMPLETION: the answer stands between the prompt and suffix */
+    const json_t *suffix; /* a text; NULL: an empty one */
+    const json_t *extra;  /* [{"text", "filename"?}, ..] of other files, in front of the prompt; NULL: none */
     /* CHAT: the variables of the template, in several forms where messages have calls: as the form says it,
      * then the others of: arguments as objects, as the client's texts, as objects beside a content of null.
      * The first one that the template takes counts; NULL: there is none. */

@@ -21,9 +21,11 @@ static bool take_prompt(struct api *api, const struct api_request *r, uint32_t p
     const char *text = NULL;
     size_t length = 0;
     const json_t *one = api_request_prompt(r, prompt, &text, &length);
+    if (text != NULL && r->echo)
+        api_text_put(echo, text, length);
+    if (r->infill)
+        return api_prompt_infill(api->engine, &api->infill, r, prompt, api->ids, api->model.context, n, why);
     if (text != NULL) {
-        if (r->echo)
-            api_text_put(echo, text, length);
         return api_prompt_ids(api->engine, text, length, true, api->ids, api->model.context, n, why);
     }
     *n = length;
