@@ -194,7 +194,9 @@ typedef struct stator_grammar_source {
     uint32_t free_space; /* JSON_SCHEMA: 1: white space is allowed between tokens */
 } stator_grammar_source;
 /* Compiles a text, or finds the grammar that an equal text was compiled to; after stator_prepare, from any
- * thread. *grammar is the caller's to release. Memory: the plan's, and the heap while compiling.
+ * thread. *grammar is the caller's to release. Memory: the plan's, and the heap while compiling. *grammar is
+ * written before anything is allocated: where jansson's allocator leaves the call (longjmp), the caller can
+ * release what was reserved.
  * STATOR_USAGE: the text is wrong, or asks for what is not supported; the error names it and its place.
  * STATOR_DOES_NOT_FIT: it needs more memory or steps than one grammar may have (server.grammar_bytes).
  * STATOR_BUSY: all planned grammars are in use. */

@@ -156,7 +156,7 @@ def test_errors(s):
         ("/v1/completions", b"{", 400, None), ("/v1/completions", b"", 400, None),
         ("/v1/completions", {"prompt": "x", "mirostat": 2}, 400, "mirostat"),
         ("/v1/completions", {"prompt": "x", "temperature": "hot"}, 400, "temperature"),
-        ("/v1/completions", {"prompt": "x", "response_format": {"type": "json_object"}}, 400, "response_format"),
+        ("/v1/completions", {"prompt": "x", "response_format": {"type": "grammar"}}, 400, "response_format"),
         ("/v1/completions", {"prompt": "word " * 3000}, 400, None),
         ("/v1/completions", {"prompt": "x", "n": 128}, 400, "n"),
         ("/v1/completions", b'{"prompt": "x", "seed": 1, "seed": 2}', 400, None),

@@ -88,6 +88,7 @@ enum config_key {
     CONFIG_SERVER_CHECKPOINTS,
     CONFIG_SERVER_GRAMMARS,
     CONFIG_SERVER_GRAMMAR_BYTES,
+    CONFIG_SERVER_JSON_WHITESPACE,
     CONFIG_LOG_LEVEL,
     CONFIG_LOG_FORMAT,
     CONFIG_LOG_FILE,
@@ -114,6 +115,7 @@ enum config_speculation {
 };
 enum config_beyond { CONFIG_BEYOND_CLAMP, CONFIG_BEYOND_REFUSE };
 enum config_unknown { CONFIG_UNKNOWN_IGNORE, CONFIG_UNKNOWN_REFUSE };
+enum config_json { CONFIG_JSON_COMPACT, CONFIG_JSON_FREE };
 enum config_fault { CONFIG_FAULT_EXIT, CONFIG_FAULT_STAY };
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
@@ -218,6 +220,7 @@ struct config {
         uint64_t checkpoints;   /* or CONFIG_CHECKPOINTS_AUTO */
         uint64_t grammars;      /* compiled ones, at a time */
         uint64_t grammar_bytes; /* of each */
+        enum config_json json_whitespace;
     } server;
     struct {
         stator_log_level level;

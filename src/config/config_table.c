@@ -308,16 +308,22 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "far as they fit, else none. 0: none, so such a model computes every prompt again. "
                  "Other models need none."},
     [CONFIG_SERVER_GRAMMARS] =
-        {KEY(server, grammars), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 4096, .default_text = "0",
+        {KEY(server, grammars), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 4096, .default_text = "16",
          .unit = "grammars",
-         .help = "Compiled JSON Schemas and regular expressions that a server holds at a time. Each takes "
-                 "server.grammar_bytes of the row \"grammars\" of the memory plan. Requests over HTTP cannot "
-                 "use one yet, so this is for programs that use the C API."},
+         .help = "Compiled JSON Schemas and regular expressions that a server holds at a time: those that "
+                 "requests use, and the latest others. Each takes server.grammar_bytes of the row "
+                 "\"grammars\" of the memory plan. If all are in use, a request with another one gets 503. "
+                 "0: requests with one get 400."},
     [CONFIG_SERVER_GRAMMAR_BYTES] =
         {KEY(server, grammar_bytes), .kind = CONFIG_KIND_SIZE, .min = MIB, .max = GIB, .default_text = "2MiB",
          .unit = "bytes",
          .help = "Memory of one compiled grammar. A grammar that needs more is refused. A request ends "
                  "with an error if its text needs more."},
+    [CONFIG_SERVER_JSON_WHITESPACE] =
+        {KEY(server, json_whitespace), .kind = CONFIG_KIND_ENUM, .names = {"compact", "free"},
+         .default_text = "compact", .unit = "",
+         .help = "White space in answers that a JSON Schema constrains: \"compact\" allows none between "
+                 "the tokens of JSON, \"free\" allows up to 16 characters wherever JSON allows them."},
     [CONFIG_LOG_LEVEL] = {KEY(log, level), .kind = CONFIG_KIND_ENUM,
                           .names = {"error", "warn", "info", "debug"}, .default_text = "info", .unit = "",
                           .help = "The least important level that is still logged."},

@@ -114,6 +114,7 @@ stator_status server_settings_read(const struct config *c, struct server_setting
         .request_timeout_ns = (uint64_t)llround(c->server.request_timeout * 1e9),
         .default_max_tokens = (uint32_t)c->server.default_max_tokens,
         .clamp_tokens = c->server.max_tokens == CONFIG_BEYOND_CLAMP,
+        .json_spaces = c->server.json_whitespace == CONFIG_JSON_FREE,
         .refuse_unknown = c->server.unknown_fields == CONFIG_UNKNOWN_REFUSE,
         .strict_model = c->server.strict_model,
         .limits_reasoning = c->server.reasoning_budget != CONFIG_BUDGET_NONE,

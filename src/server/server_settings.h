@@ -23,6 +23,7 @@ struct server_settings {
     bool clamp_tokens;           /* server.max_tokens */
     bool refuse_unknown;         /* server.unknown_fields */
     bool strict_model;
+    bool json_spaces; /* server.json_whitespace is "free" */
     bool limits_reasoning;
     uint32_t reasoning_budget; /* where limits_reasoning */
     char reasoning_message[CONFIG_LIST];

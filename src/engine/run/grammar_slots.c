@@ -84,17 +84,17 @@ static uint64_t bytes_of(const stator_grammar_source *source, uint32_t nodes) {
     return source->kind == STATOR_GRAMMAR_REGEX ? regex_bytes(nodes) : json_schema_bytes(nodes);
 }
 
-static stator_status compile(const struct grammar_slots *g, struct stator_grammar *x,
-                             const stator_grammar_source *source, stator_error *e) {
+/* Into memory, which is one grammar's. */
+static stator_status compile(const struct grammar_slots *g, void *memory, const stator_grammar_source *source,
+                             struct regex **regex, stator_error *e) {
     uint32_t nodes = REGEX_MIN_NODES;
     while (nodes < REGEX_MAX_NODES && bytes_of(source, 2 * nodes) <= g->slot_bytes)
         nodes *= 2;
     CHECK(bytes_of(source, nodes) <= g->slot_bytes); /* the least server.grammar_bytes */
-    x->regex = NULL;
     if (source->kind == STATOR_GRAMMAR_REGEX)
-        return regex_compile(x->memory, nodes, source->text, source->length, REGEX_WHOLE, &x->regex, e);
-    return json_schema_compile(x->memory, nodes, source->text, source->length,
-                               source->free_space ? JSON_SCHEMA_FREE : JSON_SCHEMA_COMPACT, &x->regex, e);
+        return regex_compile(memory, nodes, source->text, source->length, REGEX_WHOLE, regex, e);
+    return json_schema_compile(memory, nodes, source->text, source->length,
+                               source->free_space ? JSON_SCHEMA_FREE : JSON_SCHEMA_COMPACT, regex, e);
 }
 
 static stator_status check_source(const struct stator *s, const stator_grammar_source *source,
@@ -118,6 +118,22 @@ static stator_status check_source(const struct stator *s, const stator_grammar_s
     return STATOR_OK;
 }
 
+/* A reference to the grammar of the key; *compiled: it is there. Otherwise its memory is the caller's to
+ * compile into, and nobody else finds it. NULL: all are in use. */
+static struct stator_grammar *reserve(struct grammar_slots *g, const char *key, bool *compiled) {
+    pthread_mutex_lock(&g->lock);
+    struct stator_grammar *x = find(g, key);
+    *compiled = x != NULL && x->regex != NULL && strcmp(x->key, key) == 0;
+    if (x != NULL) {
+        x->references++;
+        x->used = ++g->uses;
+        if (!*compiled)
+            x->regex = NULL;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return x;
+}
+
 stator_status stator_grammar_compile(stator *s, const stator_grammar_source *source, stator_grammar **grammar,
                                      stator_error *e) {
     ARGUMENTS_NEED(s);
@@ -131,25 +147,28 @@ stator_status stator_grammar_compile(stator *s, const stator_grammar_source *sou
         return st;
     struct grammar_slots *g = &s->grammars;
     char key[HASH_TEXT];
+    bool compiled = false;
     key_of(&all, key);
-    pthread_mutex_lock(&g->lock);
-    struct stator_grammar *x = find(g, key);
+    struct stator_grammar *x = *grammar = reserve(g, key, &compiled);
     if (x == NULL)
-        st =
-            error_set(e, STATOR_BUSY,
-                      "all %u grammars that are planned are in use (server.grammars): try again later", g->n);
-    else if (x->regex == NULL || strcmp(x->key, key) != 0)
-        st = compile(g, x, &all, e);
-    if (st == STATOR_OK) {
-        memcpy(x->key, key, sizeof x->key);
-        x->references++;
-        x->used = ++g->uses;
-        *grammar = x;
-    } else if (x != NULL) {
-        x->regex = NULL;
+        return error_set(e, STATOR_BUSY,
+                         "all %u grammars that are planned are in use (server.grammars): try again later",
+                         g->n);
+    if (compiled)
+        return STATOR_OK;
+    /* Without the lock: jansson's allocator may leave this call. */
+    struct regex *regex = NULL;
+    st = compile(g, x->memory, &all, &regex, e);
+    if (st != STATOR_OK) {
+        *grammar = NULL;
+        grammar_slots_drop(g, x);
+        return st;
     }
+    pthread_mutex_lock(&g->lock);
+    memcpy(x->key, key, sizeof x->key);
+    x->regex = regex;
     pthread_mutex_unlock(&g->lock);
-    return st;
+    return STATOR_OK;
 }
 
 void stator_grammar_release(stator *s, stator_grammar *grammar) {

@@ -22,7 +22,7 @@ struct planning_want;
 
 struct stator_grammar {
     void *memory;
-    struct regex *regex; /* NULL: there is none here */
+    struct regex *regex; /* NULL: there is none here, or it is being compiled */
     char key[HASH_TEXT]; /* of its text */
     uint32_t references; /* of callers and requests */
     uint64_t used;       /* when, among all uses */

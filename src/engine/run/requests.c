@@ -219,7 +219,7 @@ static stator_status check_grammar(struct stator *s, const stator_request *r, st
     const stator_sampling *w = &r->sampling;
     if (w->grammar == NULL && w->n_grammar_after == 0)
         return STATOR_OK;
-    if (!grammar_slots_have(&s->grammars, w->grammar))
+    if (!grammar_slots_have(&s->grammars, w->grammar) || w->grammar->regex == NULL)
         return error_set(e, STATOR_USAGE,
                          "stator_submit: request.sampling.grammar is no grammar of stator_grammar_compile, "
                          "or was released");

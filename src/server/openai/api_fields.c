@@ -200,16 +200,6 @@ static bool read_model(struct api_reader *r, const struct field *f, const json_t
         name, r->model->name);
 }
 
-static bool read_response_format(struct api_reader *r, const struct field *f, const json_t *v) {
-    const char *type = json_string_value(json_object_get(v, "type"));
-    if (json_is_object(v) && type != NULL && strcmp(type, "text") == 0 && json_object_size(v) == 1)
-        return true;
-    return api_failure_set(
-        r->why, 400, f->name,
-        "response_format can't be honoured unless it is {\"type\": \"text\"}: answers are not "
-        "constrained to a grammar");
-}
-
 static bool read_modalities(struct api_reader *r, const struct field *f, const json_t *v) {
     const char *only = json_array_size(v) == 1 ? json_string_value(json_array_get(v, 0)) : NULL;
     if (only != NULL && strcmp(only, "text") == 0)
@@ -440,7 +430,7 @@ static bool read_parallel(struct api_reader *r, const struct field *f, const jso
     { .name = n, .where = BOTH | API_TEMPLATE, .read = read_ignored }
 #define NOTED(n)                                                                                             \
     { .name = n, .where = BOTH | API_TEMPLATE, .read = read_noted }
-#define NO_GRAMMAR "answers are not constrained to a grammar"
+#define NO_GRAMMAR "grammars of this kind are not supported; a JSON Schema or a regular expression is"
 
 static const struct field fields[] = {
     {.name = "model", .where = BOTH | API_TEMPLATE, .read = read_model},
@@ -505,7 +495,14 @@ static const struct field fields[] = {
     {.name = "input_extra", .where = API_COMPLETION, .read = read_extra},
     {.name = "tool_choice", .where = API_CHAT | API_TEMPLATE, .read = read_tool_choice},
     {.name = "parallel_tool_calls", .where = API_CHAT, .read = read_parallel},
-    {.name = "response_format", .where = BOTH, .read = read_response_format},
+    /* api_structure.c has read these. */
+    {.name = "response_format", .where = BOTH, .read = read_ignored},
+    {.name = "json_schema", .where = BOTH, .read = read_ignored},
+    {.name = "structured_outputs", .where = BOTH, .read = read_ignored},
+    {.name = "guided_json", .where = BOTH, .read = read_ignored},
+    {.name = "guided_regex", .where = BOTH, .read = read_ignored},
+    {.name = "guided_choice", .where = BOTH, .read = read_ignored},
+    {.name = "regex", .where = BOTH, .read = read_ignored},
     {.name = "modalities", .where = API_CHAT, .read = read_modalities},
     NEUTRAL("best_of", 1, "every answer is given, none is chosen"),
     /* api_messages.c has read these. */
@@ -550,13 +547,7 @@ static const struct field fields[] = {
      .read = read_refused,
      .note = "an answer of a chat has nothing behind it; ask /v1/completions"},
     REFUSED("grammar", NO_GRAMMAR),
-    REFUSED("json_schema", NO_GRAMMAR),
-    REFUSED("guided_json", NO_GRAMMAR),
-    REFUSED("guided_regex", NO_GRAMMAR),
-    REFUSED("guided_choice", NO_GRAMMAR),
     REFUSED("guided_grammar", NO_GRAMMAR),
-    REFUSED("structured_outputs", NO_GRAMMAR),
-    REFUSED("regex", NO_GRAMMAR),
     REFUSED("ebnf", NO_GRAMMAR),
     REFUSED("mirostat", "the engine has no such sampler"),
     REFUSED("n_probs", "ask for logprobs"),
@@ -622,6 +613,10 @@ static bool check_together(struct api_reader *r) {
         return api_failure_set(
             r->why, 400, "echo",
             "echo can't be honoured together with logprobs: those of the prompt are not computed");
+    if (q->ignore_eos && q->structure.field != NULL)
+        return api_failure_set(r->why, 400, "ignore_eos",
+                               "ignore_eos can't be honoured together with %s: the answer ends where it must",
+                               q->structure.field);
     return check_repeat_last(r) && check_most(r);
 }
 

@@ -107,6 +107,7 @@ void api_jobs_settle(struct api_job_state *job) {
     for (uint32_t i = 0; i < job->n_choices; i++)
         free_choice(&job->choices[i]);
     api_request_free(&job->request);
+    stator_grammar_release(api->engine, job->grammar);
     edge_pool_free(job->stops);
     api_text_free(&job->type_rows);
     edge_pool_free(job->stop_ids);

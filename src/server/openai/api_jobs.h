@@ -14,6 +14,7 @@
 #include "server/openai/api_prompt.h"
 #include "server/openai/api_render.h"
 #include "server/openai/api_request.h"
+#include "server/openai/api_structure.h"
 #include "server/http/http.h"
 
 #include <time.h>
@@ -120,7 +121,8 @@ struct api_job_state {
     struct api_stops *stops;
     struct api_text type_rows; /* that `types` points to */
     struct chat_types types;
-    int32_t *stop_ids; /* n_stop_ids */
+    stator_grammar *grammar; /* until the requests are submitted; NULL: any answer is allowed */
+    int32_t *stop_ids;       /* n_stop_ids */
     uint32_t n_stop_ids;
     struct api_text out; /* of the stream: not yet written */
     uint64_t started_ns, wrote_ns;
@@ -137,8 +139,9 @@ struct api {
     struct api_tokens tokens;
     struct api_budget budget; /* of reasoning */
     struct api_infill infill; /* if model.infills */
-    struct kept kept;         /* arguments of calls; and what adapters keep */
-    int32_t *ids;             /* room for a prompt: context */
+    struct api_structure_start structure_start;
+    struct kept kept; /* arguments of calls; and what adapters keep */
+    int32_t *ids;     /* room for a prompt: context */
     struct api_job_state *first, *last;
     struct api_renderer *renderer; /* NULL: the model has no template */
     struct api_choice *buckets[API_BUCKETS];

@@ -144,17 +144,20 @@ bool api_request_load(const char *body, size_t n, const struct api_model *model,
     return true;
 }
 
-static bool build_messages(void *context, const json_t *body, json_t *kept) {
+static bool build(void *context, const json_t *body, json_t *kept) {
     struct api_reader *r = context;
     r->out->body = r->translate != NULL ? r->translate(r, body, kept) : body;
-    if (r->out->body == NULL || r->out->endpoint == API_COMPLETION)
-        return r->out->body != NULL;
+    if (r->out->body == NULL)
+        return false;
+    if (r->out->endpoint == API_COMPLETION)
+        return api_structure_read(r, r->out->body);
     if (r->model->source == NULL)
         return api_failure_set(
             r->why, 400, NULL,
             "the model has no chat template: use /v1/completions, or name a template in the "
             "config (chat.template)");
-    return api_messages_build(r, r->out->body, kept);
+    return api_messages_build(r, r->out->body, kept) &&
+           (r->out->endpoint == API_TEMPLATE || api_structure_read(r, r->out->body));
 }
 
 static bool read(enum api_endpoint endpoint, api_translate *translate, const char *body, size_t n,
@@ -165,16 +168,13 @@ static bool read(enum api_endpoint endpoint, api_translate *translate, const cha
                                 .reasoning_budget = model->reasoning_budget};
     *why = (struct api_failure){0};
     struct api_reader r = {.model = model, .out = out, .why = why, .translate = translate};
-    bool ok = api_request_load(body, n, model, endpoint != API_COMPLETION ? build_messages : NULL, &r,
-                               &out->kept, why);
+    bool ok = api_request_load(body, n, model, build, &r, &out->kept, why);
     api_text_free(&r.scratch);
-    if (ok) {
-        out->body = out->body != NULL ? out->body : json_array_get(out->kept, 0);
-        ok = api_fields_read(&r);
-    }
-    if (!ok)
+    if (!ok || !api_fields_read(&r)) {
         api_request_free(out);
-    return ok;
+        return false;
+    }
+    return true;
 }
 
 bool api_request_read(enum api_endpoint endpoint, const char *body, size_t n, const struct api_model *model,
@@ -199,6 +199,7 @@ void api_request_free(struct api_request *r) {
     edge_pool_free(r->stops);
     edge_pool_free(r->stop_ids);
     edge_pool_free(r->bias);
+    api_text_free(&r->structure.text);
     api_text_free(&r->types);
     *r = (struct api_request){0};
 }

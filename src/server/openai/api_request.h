@@ -9,6 +9,7 @@
 
 #include "server/kept/kept.h"
 #include "server/openai/api_stop.h"
+#include "server/openai/api_structure.h"
 #include "chat/chat_form.h"
 #include "stator.h"
 
@@ -81,6 +82,7 @@ struct api_request {
     struct api_stops *stops; /* NULL: none */
     int32_t *stop_ids;       /* tokens that end the answer, the pool's; NULL: none */
     uint32_t n_stop_ids;
+    struct api_structure structure;
     struct api_text types;     /* of the tools' parameters: rows of chat_types.h */
     char ignored[API_IGNORED]; /* names of members that were ignored, separated by commas */
     json_t *kept;              /* owns all JSON that follows */

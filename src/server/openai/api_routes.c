@@ -56,7 +56,7 @@ static void set_seed(struct api *api, const struct api_job_state *job, stator_sa
 }
 
 static bool submit(struct api *api, struct api_choice *c, const struct api_request *r, size_t n,
-                   uint32_t max_new, const struct api_text *echo) {
+                   uint32_t max_new, const struct api_text *echo, struct api_failure *why) {
     stator_request q = {.size = sizeof q,
                         .kind = STATOR_GENERATE,
                         .tokens = api->ids,
@@ -72,6 +72,8 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
     if (r->limits_reasoning && api_budget_of(&api->budget, r->reasoning_budget, c->job->thinks, &budget))
         q.sampling.budget = &budget;
     set_seed(api, c->job, &q.sampling, c->index % r->n);
+    if (!api_structure_set(&api->structure_start, c->job->grammar, c->job->thinks, &q.sampling, why))
+        return false;
     stator_status st = stator_submit(api->engine, &q, &id, &e);
     if (st == STATOR_OK) {
         api_jobs_begin(c);
@@ -81,13 +83,13 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
     }
     if (st == STATOR_DEVICE)
         server_look_for_fault(api->server);
-    api_jobs_fail(c->job, st == STATOR_BUSY ? 429 : st == STATOR_USAGE ? 400 : 500, NULL, "%s", e.text);
-    return false;
+    return api_failure_set(why, st == STATOR_BUSY ? 429 : st == STATOR_USAGE ? 400 : 500, NULL, "%s", e.text);
 }
 
 /* All requests of the job, or none that goes on and an error for the client. chat: the rendered template;
  * NULL: of a completion. */
-static void submit_all(struct api_job_state *job, const struct api_request *r, const struct api_text *chat) {
+static void submit_prompts(struct api_job_state *job, const struct api_request *r,
+                           const struct api_text *chat) {
     struct api *api = job->api;
     struct api_failure why = {0};
     for (uint32_t p = 0; p < job->n_choices / job->n; p++) {
@@ -101,14 +103,20 @@ static void submit_all(struct api_job_state *job, const struct api_request *r, c
         if (ok && echo.failed)
             ok =
                 api_failure_set(&why, 503, NULL, "the server's memory has no room for the prompt's text now");
-        if (!ok)
-            api_jobs_fail(job, why.status, why.param[0] != '\0' ? why.param : NULL, "%s", why.text);
         for (uint32_t i = 0; i < job->n && ok; i++)
-            ok = submit(api, &job->choices[p * job->n + i], r, n, max_new, &echo);
+            ok = submit(api, &job->choices[p * job->n + i], r, n, max_new, &echo, &why);
         api_text_free(&echo);
-        if (!ok)
+        if (!ok) {
+            api_jobs_fail(job, why.status, why.param[0] != '\0' ? why.param : NULL, "%s", why.text);
             return;
+        }
     }
+}
+
+static void submit_all(struct api_job_state *job, const struct api_request *r, const struct api_text *chat) {
+    submit_prompts(job, r, chat);
+    stator_grammar_release(job->api->engine, job->grammar); /* the requests hold it themselves */
+    job->grammar = NULL;
 }
 
 /* Room in the queue for so many; false: the client was told. */
@@ -165,26 +173,39 @@ static bool read_body(struct api *api, struct http_exchange *x, const struct api
     return true;
 }
 
-void api_routes_answer(struct api *api, struct http_exchange *x, const struct api_way *way) {
+/* A request that was read and that the queue has room for. */
+static void begin(struct api *api, struct http_exchange *x, const struct api_way *way, struct api_request *r,
+                  uint32_t choices) {
     static const struct http_watcher watcher = {api_jobs_drained, api_jobs_gone};
+    struct api_failure why;
+    stator_grammar *grammar = NULL;
+    if (!api_structure_compile(api, r, &grammar, &why)) {
+        refuse(x, &why);
+        return;
+    }
+    struct api_job_state *job = api_jobs_make(api, x, way, r, choices);
+    if (job == NULL) {
+        stator_grammar_release(api->engine, grammar);
+        http_reply_error(x, 503, NULL, NULL,
+                         "the server's memory (server.memory) has no room for the request now");
+        return;
+    }
+    job->grammar = grammar;
+    http_watch(x, &watcher, job);
+    if (r->endpoint == API_COMPLETION)
+        submit_all(job, r, NULL);
+    else
+        api_jobs_render(job, r, way->rendered != NULL ? way->rendered : submit_chat);
+    api_jobs_settle(job);
+}
+
+void api_routes_answer(struct api *api, struct http_exchange *x, const struct api_way *way) {
     struct api_request r;
     if (!read_body(api, x, way, &r))
         return;
     const uint64_t choices = (uint64_t)api_request_prompts(&r) * r.n;
-    if (way->rendered != NULL || has_room(api, x, choices)) {
-        struct api_job_state *job = api_jobs_make(api, x, way, &r, (uint32_t)choices);
-        if (job == NULL) {
-            http_reply_error(x, 503, NULL, NULL,
-                             "the server's memory (server.memory) has no room for the request now");
-        } else {
-            http_watch(x, &watcher, job);
-            if (r.endpoint == API_COMPLETION)
-                submit_all(job, &r, NULL);
-            else
-                api_jobs_render(job, &r, way->rendered != NULL ? way->rendered : submit_chat);
-            api_jobs_settle(job);
-        }
-    }
+    if (way->rendered != NULL || has_room(api, x, choices))
+        begin(api, x, way, &r, (uint32_t)choices);
     api_request_free(&r);
 }
 

@@ -91,7 +91,21 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"reasoning_budget_tokens\": -2", 400, "reasoning_budget_tokens", "from 0"},
     {API_COMPLETION, "\"reasoning_budget_tokens\": 2", 400, "reasoning_budget_tokens", "not known"},
     {API_CHAT, "\"n_probs\": 3", 400, "n_probs", "logprobs"},
-    {API_CHAT, "\"guided_regex\": \"a\"", 400, "guided_regex", "grammar"},
+    {API_CHAT, "\"guided_regex\": 1", 400, "guided_regex", "a regular expression"},
+    {API_CHAT, "\"guided_grammar\": \"root ::= a\"", 400, "guided_grammar", "a JSON Schema"},
+    {API_COMPLETION, "\"guided_choice\": []", 400, "guided_choice", "one or more texts"},
+    {API_CHAT, "\"guided_choice\": [\"a\", 2]", 400, "guided_choice[1]", "a text"},
+    {API_CHAT, "\"guided_json\": [1]", 400, "guided_json", "a JSON Schema"},
+    {API_CHAT, "\"guided_json\": {}, \"regex\": \"a\"", 400, "regex", "give one"},
+    {API_CHAT, "\"structured_outputs\": {\"regex\": \"a\", \"json\": {}}", 400, "structured_outputs",
+     "give one"},
+    {API_CHAT, "\"structured_outputs\": {\"grammar\": \"a\"}", 400, "structured_outputs", "grammar"},
+    {API_CHAT, "\"structured_outputs\": {\"regex\": \"a\", \"x\": 1}", 400, "structured_outputs.x",
+     "not known"},
+    {API_CHAT, "\"structured_outputs\": {\"regex\": null}", 400, "structured_outputs", "must match"},
+    {API_CHAT, "\"json_schema\": {}, \"ignore_eos\": true", 400, "ignore_eos", "json_schema"},
+    {API_CHAT, "\"json_schema\": {}, \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]",
+     400, "json_schema", "together with tools"},
     {API_CHAT, "\"tfs_z\": 0.5", 400, "tfs_z", "no such sampler"},
     {API_CHAT, "\"max_tokens\": 0", 400, "max_tokens", "from 1"},
     {API_CHAT, "\"max_tokens\": 1.5", 400, "max_tokens", "whole number"},
@@ -139,9 +153,9 @@ static const struct refused by_field[] = {
     {API_CHAT, "\"logit_bias\": {\"1000\": 1}", 400, "logit_bias", "0 to 999"},
     {API_CHAT, "\"logit_bias\": {\"3\": 101}", 400, "logit_bias", "-100 to 100"},
     {API_CHAT, "\"logit_bias\": [1]", 400, "logit_bias", "an object"},
-    {API_CHAT, "\"response_format\": {\"type\": \"json_object\"}", 400, "response_format", "grammar"},
+    {API_CHAT, "\"response_format\": {\"type\": \"grammar\"}", 400, "response_format", "json_object"},
     {API_CHAT, "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {}}", 400,
-     "response_format", "text"},
+     "response_format.json_schema.schema", "missing"},
     {API_CHAT, "\"modalities\": [\"text\", \"audio\"]", 400, "modalities", "text"},
     {API_CHAT, "\"tool_choice\": \"required\"", 400, "tool_choice", "auto"},
     {API_CHAT, "\"tool_choice\": {\"type\": \"function\"}", 400, "tool_choice", "auto"},
@@ -302,6 +316,56 @@ static void memory_ends(void **state) {
     }
     assert_true(taken > 10 && refused > 10);
     edge_pool_init(memory, BYTES);
+}
+
+#define SCHEMA "{\"type\": \"string\", \"maxLength\": 5}"
+
+static void structures_are_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *fields;
+        stator_grammar_kind kind;
+        const char *field, *text; /* NULL: any answer is allowed */
+    } all[] = {
+        {"\"response_format\": {\"type\": \"text\"}, \"guided_json\": null, \"regex\": \"\"", 0, NULL, NULL},
+        {"\"response_format\": {\"type\": \"json_object\"}", STATOR_GRAMMAR_JSON_SCHEMA, "response_format",
+         "{\"type\": \"object\"}"},
+        {"\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"n\", \"strict\": "
+         "true, "
+         "\"schema\": " SCHEMA "}}",
+         STATOR_GRAMMAR_JSON_SCHEMA, "response_format", SCHEMA},
+        {"\"response_format\": {\"type\": \"json_object\", \"schema\": " SCHEMA "}",
+         STATOR_GRAMMAR_JSON_SCHEMA, "response_format", SCHEMA},
+        {"\"json_schema\": " SCHEMA, STATOR_GRAMMAR_JSON_SCHEMA, "json_schema", SCHEMA},
+        {"\"guided_json\": \"{\\\"maximum\\\": 1e400}\"", STATOR_GRAMMAR_JSON_SCHEMA, "guided_json",
+         "{\"maximum\": 1e400}"},
+        {"\"guided_json\": {\"b\": 12345678901234567890, \"a\": 1.0}", STATOR_GRAMMAR_JSON_SCHEMA,
+         "guided_json", "{\"b\": 12345678901234567890, \"a\": 1.0}"},
+        {"\"guided_regex\": \"a+\"", STATOR_GRAMMAR_REGEX, "guided_regex", "a+"},
+        {"\"guided_choice\": [\"a.b\", \"\", \"{x|y}\\n\"]", STATOR_GRAMMAR_REGEX, "guided_choice",
+         "a\\.b||\\{x\\|y\\}\n"},
+        {"\"structured_outputs\": {\"json\": null, \"choice\": [\"a\"]}", STATOR_GRAMMAR_REGEX,
+         "structured_outputs", "a"},
+        {"\"structured_outputs\": {\"json_object\": true}", STATOR_GRAMMAR_JSON_SCHEMA, "structured_outputs",
+         "{\"type\": \"object\"}"},
+    };
+    for (size_t i = 0; i < 2 * (sizeof all / sizeof all[0]); i++) {
+        struct api_request r;
+        struct api_failure why;
+        const size_t before = used();
+        if (!read_with(i % 2 ? API_CHAT : API_COMPLETION, all[i / 2].fields, &r, &why))
+            fail_msg("%s: %s", all[i / 2].fields, why.text);
+        const struct api_structure *s = &r.structure;
+        assert_int_equal(s->field != NULL, all[i / 2].field != NULL);
+        if (s->field != NULL) {
+            assert_string_equal(s->field, all[i / 2].field);
+            assert_int_equal(s->kind, all[i / 2].kind);
+            assert_int_equal(s->text.n, strlen(all[i / 2].text));
+            assert_memory_equal(s->text.p, all[i / 2].text, s->text.n);
+        }
+        api_request_free(&r);
+        assert_int_equal(used(), before);
+    }
 }
 
 static void fields_are_read(void **state) {
@@ -707,6 +771,7 @@ int main(void) {
         cmocka_unit_test(bounds),
         cmocka_unit_test(memory_ends),
         cmocka_unit_test(fields_are_read),
+        cmocka_unit_test(structures_are_read),
         cmocka_unit_test(a_tolerant_door),
         cmocka_unit_test(reasoning_is_switched),
         cmocka_unit_test(messages_of_clients),

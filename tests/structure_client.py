@@ -1,0 +1,147 @@
+"""Structured output of `stator serve`, for tests/e2e/serve_structure.sh: every answer of a model that has learnt no JSON is valid.
+Usage: structure_client.py TEST PORT PID STATOR [ARGUMENT...]; exit 1 and a line that says what is wrong."""
+import json
+import re
+import sys
+
+from api_client import Server, Wrong, check, text_of
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                                           "kind": {"enum": ["cat", "dog"]}},
+          "required": ["name", "age", "kind"], "additionalProperties": False}
+LIST = {"type": "array", "items": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/pair"}]}, "minItems": 1, "maxItems": 3,
+        "$defs": {"pair": {"type": "array", "prefixItems": [{"type": "integer", "maximum": 9, "minimum": 0}, {"const": "x"}], "items": False,
+                           "minItems": 2}}}
+BASE = dict(prompt="One day", max_tokens=200, temperature=1.5)
+
+
+def valid(text, schema):
+    value = json.loads(text)
+    if jsonschema is not None:
+        jsonschema.Draft202012Validator(schema).validate(value)
+    return value
+
+
+def test_schemas(s):
+    for schema in (PERSON, LIST):
+        spellings = [{"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}},
+                     {"response_format": {"type": "json_object", "schema": schema}}, {"json_schema": schema}, {"guided_json": schema},
+                     {"guided_json": json.dumps(schema)}, {"structured_outputs": {"json": schema}}]
+        texts = []
+        for fields in spellings:
+            got = s.post("/v1/completions", seed=5, n=3, **BASE, **fields).json()["choices"]
+            for choice in got:
+                check(choice["finish_reason"] == "stop", "%s: %s" % (fields, choice))
+                valid(choice["text"], schema)
+            texts.append([choice["text"] for choice in got])
+        check(all(t == texts[0] for t in texts), "the spellings' answers differ: %s" % texts)
+        check(len(set(texts[0])) > 1, "all seeds have one answer: %s" % texts[0])
+        streamed = s.post("/v1/completions", seed=5, stream=True, **BASE, **spellings[0]).events()
+        check(text_of(streamed) == texts[0][0], "streamed: %s" % text_of(streamed))
+    got = s.post("/v1/completions", seed=2, response_format={"type": "json_object"}, **dict(BASE, max_tokens=400)).json()["choices"][0]
+    check(got["text"].startswith("{"), "json_object: %s" % got)
+    check(got["finish_reason"] == "length" or isinstance(json.loads(got["text"]), dict), "json_object: %s" % got)
+
+
+def test_expressions(s):
+    for seed in range(4):
+        for fields in ({"guided_regex": "[a-c]{3}\\."}, {"regex": "[a-c]{3}\\."}, {"structured_outputs": {"regex": "[a-c]{3}\\."}}):
+            text = s.post("/v1/completions", seed=seed, **BASE, **fields).json()["choices"][0]["text"]
+            check(re.fullmatch("[a-c]{3}\\.", text), "%s: %r" % (fields, text))
+        choices = ["yes (or so)", "no.", "{a|b}", "x\ny"]
+        for fields in ({"guided_choice": choices}, {"structured_outputs": {"choice": choices}}):
+            text = s.post("/v1/completions", seed=seed, **BASE, **fields).json()["choices"][0]["text"]
+            check(text in choices, "%s: %r" % (fields, text))
+
+
+def refused(s, fields, status, param, *says):
+    r = s.ask("/v1/completions", {**BASE, **fields})
+    check(r.status == status, "%s: %d %s" % (fields, r.status, r.body[:300]))
+    error = r.json()["error"]
+    check(error["param"] == param and all(word in error["message"] for word in says), "%s: %s" % (fields, error))
+    return r
+
+
+def test_refusals(s):
+    for field in ("guided_json", "json_schema"):
+        refused(s, {field: {"properties": {"a": {"type": "array", "uniqueItems": True}}}}, 400, field, field, '"uniqueItems"')
+    refused(s, {"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"type": "null"}}}}}, 400, "response_format",
+            '"not"')
+    refused(s, {"guided_regex": "a("}, 400, "guided_regex", "(")
+    refused(s, {"guided_regex": "(?=a)b"}, 400, "guided_regex")
+    refused(s, {"guided_json": "{"}, 400, "guided_json", "JSON")
+    deep = 3000 * "[" + 3000 * "]"
+    refused(s, {"guided_json": '{"const": %s}' % deep}, 400, "guided_json")
+    refused(s, {"guided_regex": 9 * "((((((((((a{1,99}){1,99}){1,99}){1,99}b?){1,99}c){1,99}){1,99}){1,99}){1,99})"}, 400, "guided_regex")
+    check(s.figures()["stator_host_grown_bytes"] == 0, "the server has grown")
+
+
+def test_busy(s, places):
+    """As many grammars as are planned are in use by answers that nobody reads: another one has to wait."""
+    places = int(places)
+    streams = []
+    import http.client
+    for i in range(places):
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=600)
+        c.request("POST", "/v1/completions", json.dumps({**BASE, "max_tokens": 900, "stream": True, "guided_regex": "(long %d )*!{2000}" % i}),
+                  {"Content-Type": "application/json"})
+        r = c.getresponse()
+        check(r.status == 200, "%d: %s" % (i, r.status))
+        streams.append((c, r))
+    r = refused(s, {"guided_regex": "another"}, 503, "guided_regex", "server.grammars")
+    check(r.headers["Retry-After"], "no Retry-After")
+    for c, r in streams:
+        r.close()
+        c.close()
+    s.idle()
+    check(s.post("/v1/completions", guided_regex="another", **BASE).json()["choices"][0]["text"] == "another", "a place is free again")
+
+
+def test_none(s):
+    refused(s, {"guided_regex": "a"}, 400, "guided_regex", "server.grammars")
+
+
+def test_spaces(s):
+    """With server.json_whitespace = "free" some answers have blanks; all are valid."""
+    texts = [s.post("/v1/completions", seed=i, **BASE, json_schema=LIST).json()["choices"][0]["text"] for i in range(8)]
+    for text in texts:
+        valid(text, LIST)
+    check(any(re.search(r"\s", text) for text in texts), "no blank: %s" % texts)
+
+
+def test_reasoning(s):
+    """The server's model thinks first; the grammar begins behind that."""
+    got = s.post("/v1/chat/completions", messages=[{"role": "user", "content": "x"}], temperature=0, max_tokens=200,
+                 response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": PERSON}}).json()["choices"][0]
+    check(got["message"]["reasoning_content"].strip() == "Hm.", "reasoning: %s" % got)
+    valid(got["message"]["content"], PERSON)
+    got = s.post("/v1/responses", input="x", temperature=0, text={"format": {"type": "json_schema", "name": "n", "schema": PERSON}}).json()
+    valid([o for o in got["output"] if o["type"] == "message"][0]["content"][0]["text"], PERSON)
+    got = s.post("/v1/messages", messages=[{"role": "user", "content": "x"}], temperature=0, max_tokens=200,
+                 output_format={"type": "json_schema", "schema": PERSON}).json()
+    check([b["type"] for b in got["content"]] == ["thinking", "text"], str(got))
+    valid(got["content"][1]["text"], PERSON)
+
+
+def main():
+    name, args = sys.argv[1], sys.argv[2:]
+    try:
+        globals()["test_" + name](Server(*args[:3]), *args[3:])
+    except (Wrong, OSError, ValueError) as e:
+        print("%s: %s" % (name, e))
+        return 1
+    except Exception as e:  # of the validator
+        print("%s: %s: %s" % (name, type(e).__name__, e))
+        return 1
+    if jsonschema is None:
+        print("without python3-jsonschema: answers are only read as JSON")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
