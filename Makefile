@@ -45,7 +45,7 @@ ALL_CFLAGS = $(BASE_FLAGS) $(SANITIZE_FLAGS) $(CFLAGS) $(HERE)
 , := ,
 ALL_LDFLAGS = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE),-Wl$(,)-z$(,)now) $(LDFLAGS)
 # Everything but libc and libm is linked statically (tests/e2e/ldd.sh checks it).
-STATIC_LIBS := -lconfig -ljansson -lpcre2-8 -lxxhash -lck -levent -ledit -lbsd -lmd -ltinfo -lzstd
+STATIC_LIBS := -lconfig -ljansson -lpcre2-8 -lxxhash -lck -levent -ledit -lbsd -lmd -ltinfo -lzstd -ljpeg -lpng16 -lz -lwebp
 LIBS := -Wl,-Bstatic $(STATIC_LIBS) -Wl,-Bdynamic -lm
 
 # `make V=1` shows whole commands.
