@@ -124,9 +124,16 @@ typedef uint uint2 __attribute__((ext_vector_type(2)));
 typedef uint uint4 __attribute__((ext_vector_type(4)));
 typedef uint uint8 __attribute__((ext_vector_type(8)));
 typedef int int8 __attribute__((ext_vector_type(8)));
+typedef float float4 __attribute__((ext_vector_type(4)));
 typedef float float8 __attribute__((ext_vector_type(8)));
 
-/* What the matrix engine's kernels do with vectors of sums. */
+/* What the kernels of tiles (4) and of the matrix engine (8) do with vectors of sums. */
+float4 fma4(float4 a, float4 b, float4 c) __asm__("_Z3fmaDv4_fS_S_");
+INLINE float4 fma4(float4 a, float4 b, float4 c) {
+    for (uint j = 0; j < 4; j++)
+        a[j] = __nvvm_fma_rn_f(a[j], b[j], c[j]);
+    return a;
+}
 float8 fma8(float8 a, float8 b, float8 c) __asm__("_Z3fmaDv8_fS_S_");
 INLINE float8 fma8(float8 a, float8 b, float8 c) {
     for (uint j = 0; j < 8; j++)

@@ -273,6 +273,12 @@ static inline struct output output_of(const struct look *l, uint each) {
     return o;
 }
 
+/* With 64 rows in sub-groups of 16 the sums have names: IGC keeps an array of them in memory. Sub-groups of 8
+ * have too few registers for them in any case, and an array of 32 rows stays in registers. */
+#if TILE_ROWS == 64 && CL_SUB_GROUP == 16
+#define TILE_NAMED
+#include "kernels/opencl/cl_tile_named.h"
+#else
 /* o += e * v over a block of tokens from t on; v, after: the item's columns of token 0 of this block and of
  * the next, whose first are left in next; whole: the rows see all of it. */
 static inline void tile_block(const uint each, bool whole, const struct look *l, const struct tile_memory *m,
@@ -316,6 +322,7 @@ static inline void tile_block(const uint each, bool whole, const struct look *l,
         }
     }
 }
+#endif
 
 /* Group: the split's values, weighed by e, merged into the output. */
 static inline void tile_values(const uint each, const struct look *l, const struct tile_memory *m,
@@ -323,21 +330,31 @@ static inline void tile_values(const uint each, const struct look *l, const stru
                                const float s[TILE_EACH][TILE_TOKENS]) {
     struct output at = output_of(l, each);
     global const uchar *unit = cl_unit_at(&l->cache, r->head) + l->cache.k_bytes;
+#ifdef TILE_NAMED
+    tile_output o;
+    tile_output_zero(o);
+#else
     float o[TILE_EACH][4];
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++)
 #pragma unroll
         for (uint k = 0; k < 4; k++)
             o[i][k] = 0.0f;
+#endif
     int all_from = hidden(l, r, r->n - 1, begin), all_to = seen(l, r, 0, begin);
     uint some = (uint)max(hidden(l, r, 0, begin), 0) / KV_LAYOUT_BLOCK;
     uint until = cl_ceil_div((uint)min(seen(l, r, r->n - 1, begin), SPLIT), KV_LAYOUT_BLOCK);
     global const tile_four *v =
         (global const tile_four *)(unit + block_of(l, table, begin + some * KV_LAYOUT_BLOCK)) + at.lane;
+#ifdef TILE_NAMED
+    tile_eight next;
+    tile_eight_at(v, at.lanes, next);
+#else
     tile_four next[TILE_AHEAD];
 #pragma unroll
     for (uint a = 0; a < TILE_AHEAD; a++)
         next[a] = v[a * at.lanes];
+#endif
     tile_share(m, some, s);
 #pragma unroll 1
     for (uint b = some; b < until; b++) {
@@ -356,6 +373,9 @@ static inline void tile_values(const uint each, const struct look *l, const stru
         }
         v = after;
     }
+#ifdef TILE_NAMED
+    tile_output_merge(each, l, m, r, &at, begin, o);
+#else
 #pragma unroll
     for (uint i = 0; i < TILE_EACH; i++) {
         uint row = at.row + i;
@@ -364,6 +384,7 @@ static inline void tile_values(const uint each, const struct look *l, const stru
         tile_merge(l, &m->of, row, begin, (float4)(o[i][0], o[i][1], o[i][2], o[i][3]),
                    tile_out(l, &m->of, row) + at.lane);
     }
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
