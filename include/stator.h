@@ -245,6 +245,9 @@ typedef struct stator_sampling {
      * forced, it waits for its end. A budget has no effect where the grammar has begun. */
     const int32_t *grammar_after;
     size_t n_grammar_after; /* 0: it begins with the answer */
+    /* The answer may begin with this token, whatever the grammar says; only then does the grammar begin
+     * behind grammar_after. NULL: none. */
+    const int32_t *grammar_open;
 } stator_sampling;
 
 typedef enum stator_request_kind {

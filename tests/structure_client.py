@@ -128,6 +128,14 @@ def test_reasoning(s):
     valid(got["content"][1]["text"], PERSON)
 
 
+def test_budget(s):
+    """Reasoning that the model has opened ends at its budget, and the grammar begins."""
+    got = s.post("/v1/chat/completions", messages=[{"role": "user", "content": "x"}], temperature=0, max_tokens=200, reasoning_budget_tokens=1,
+                 json_schema=PERSON).json()["choices"][0]
+    check(got["message"]["reasoning_content"].strip() == "Hm", "reasoning: %s" % got)
+    valid(got["message"]["content"], PERSON)
+
+
 def main():
     name, args = sys.argv[1], sys.argv[2:]
     try:

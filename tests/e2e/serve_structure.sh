@@ -46,4 +46,13 @@ test_reasoning() {
     ends
 }
 
+# The model opens it.
+test_model_opens_reasoning() {
+    need_python
+    script '<think>' 'Hm' '.' '</think>' 'Well'
+    client reasoning
+    client budget
+    ends
+}
+
 run_tests

@@ -16,10 +16,11 @@ static const char *const too_small =
 static const char *const no_token = "the grammar: no token of the model's vocabulary can come next";
 
 void constraint_set(struct constraint *c, const stator_sampling *w) {
-    *c = (struct constraint){.after = c->after, .grammar = w->grammar};
+    *c = (struct constraint){.after = c->after, .grammar = w->grammar, .open = -1};
     if (w->grammar == NULL || w->n_grammar_after == 0)
         return;
     CHECK(w->n_grammar_after <= STATOR_GRAMMAR_AFTER);
+    c->open = w->grammar_open != NULL ? *w->grammar_open : -1;
     c->n_after = (uint32_t)w->n_grammar_after;
     memcpy(c->after, w->grammar_after, c->n_after * sizeof *c->after);
 }
@@ -31,7 +32,8 @@ static void enter(struct constraint *c) {
 
 void constraint_begin(struct constraint *c) {
     c->phase = CONSTRAINT_BEFORE;
-    if (c->grammar != NULL && c->n_after == 0)
+    c->may_open = c->grammar != NULL && c->open >= 0;
+    if (c->grammar != NULL && (c->n_after == 0 || c->may_open))
         enter(c);
 }
 
@@ -41,6 +43,10 @@ static bool begun(const struct constraint *c) {
 
 bool constraint_leaves_forced(const struct constraint *c) {
     return !begun(c);
+}
+
+bool constraint_may_open(const struct constraint *c) {
+    return c->may_open;
 }
 
 bool constraint_ended(const struct constraint *c) {
@@ -113,7 +119,9 @@ bool constraint_allows(struct stator *s, const struct engine_request *r, int32_t
     uint32_t state = c->state;
     if (c->grammar == NULL)
         return true;
-    return begun(c) ? try_token(s, c->grammar, &state, token) : !has_bit(s->grammars.ends, token);
+    if (!begun(c))
+        return !has_bit(s->grammars.ends, token);
+    return (c->may_open && token == c->open) || try_token(s, c->grammar, &state, token);
 }
 
 bool constraint_is_empty(const struct stator *s, const uint64_t *mask) {
@@ -150,6 +158,8 @@ const char *constraint_mask(struct stator *s, const struct engine_request *r, co
     const bool ends = regex_accepts(c->grammar->regex, c->state);
     for (uint32_t i = 0; i < g->n_words && ends; i++)
         g->mask[i] |= g->ends[i];
+    if (c->may_open)
+        g->mask[c->open / 64] |= 1ull << c->open % 64;
     return !ends && constraint_is_empty(s, g->mask) ? no_token : NULL;
 }
 
@@ -157,7 +167,7 @@ uint32_t constraint_drafts(struct stator *s, const struct engine_request *r, con
                            uint32_t n) {
     const struct constraint *c = &r->constraint;
     uint32_t state = c->state;
-    if (!begun(c))
+    if (!begun(c) || (c->may_open && n > 0 && tokens[0] == c->open))
         return n;
     for (uint32_t i = 0; i < n; i++) {
         if (!try_token(s, c->grammar, &state, tokens[i]))
@@ -173,6 +183,10 @@ const char *constraint_took(struct stator *s, struct engine_request *r, bool for
     const int32_t *end = r->tokens + r->n_tokens;
     if (c->grammar == NULL)
         return NULL;
+    const bool opens = c->may_open && end[-1] == c->open;
+    c->may_open = false;
+    if (opens)
+        c->phase = CONSTRAINT_BEFORE;
     if (begun(c)) {
         uint32_t state = c->state;
         const enum regex_result result = advance(s, c->grammar, &state, end[-1]);

@@ -24,6 +24,8 @@ struct constraint {
     struct stator_grammar *grammar; /* NULL: any text is allowed */
     int32_t *after;                 /* [STATOR_GRAMMAR_AFTER], n_after of them */
     uint32_t n_after;
+    int32_t open;                /* -1: none */
+    bool may_open;               /* it may be the next token */
     enum constraint_phase phase; /* of the answer so far, as the next */
     uint32_t state;
 };
@@ -34,6 +36,8 @@ void constraint_set(struct constraint *c, const stator_sampling *w);
 void constraint_begin(struct constraint *c);
 /* The budget has an effect: the grammar has not begun. */
 bool constraint_leaves_forced(const struct constraint *c);
+/* The budget has to know the next token: it may open what has a budget. */
+bool constraint_may_open(const struct constraint *c);
 /* A grammar has begun, and nothing can follow: the answer has ended. */
 bool constraint_ended(const struct constraint *c);
 
@@ -45,7 +49,8 @@ bool constraint_allows(struct stator *s, const struct engine_request *r, int32_t
 const char *constraint_mask(struct stator *s, const struct engine_request *r, const uint64_t **mask);
 bool constraint_is_empty(const struct stator *s, const uint64_t *mask);
 /* How many of n draft tokens are allowed, from the first on. */
-uint32_t constraint_drafts(struct stator *s, const struct engine_request *r, const int32_t *tokens, uint32_t n);
+uint32_t constraint_drafts(struct stator *s, const struct engine_request *r, const int32_t *tokens,
+                           uint32_t n);
 /* An answer's token was taken: the last one of r's. forces: more tokens are forced. Returns as
  * constraint_mask. */
 const char *constraint_took(struct stator *s, struct engine_request *r, bool forces);

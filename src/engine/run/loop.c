@@ -208,7 +208,7 @@ static bool choose(struct stator *s, struct engine_sequence *q, const float *log
 
 /* Updates forced tokens and grammar for the last token of r. NULL, or why the request fails. */
 static const char *follow(struct stator *s, struct engine_request *r) {
-    if (constraint_leaves_forced(&r->constraint))
+    if (constraint_leaves_forced(&r->constraint) || constraint_may_open(&r->constraint))
         forced_took(&r->forced, r->tokens + r->n_prompt, r->n_tokens - r->n_prompt);
     return constraint_took(s, r, forced_next(&r->forced) >= 0);
 }

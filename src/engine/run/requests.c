@@ -217,7 +217,7 @@ static stator_status check_budget(const struct stator *s, const stator_budget *b
 
 static stator_status check_grammar(struct stator *s, const stator_request *r, stator_error *e) {
     const stator_sampling *w = &r->sampling;
-    if (w->grammar == NULL && w->n_grammar_after == 0)
+    if (w->grammar == NULL && w->n_grammar_after == 0 && w->grammar_open == NULL)
         return STATOR_OK;
     if (!grammar_slots_have(&s->grammars, w->grammar) || w->grammar->regex == NULL)
         return error_set(e, STATOR_USAGE,
@@ -231,7 +231,12 @@ static stator_status check_grammar(struct stator *s, const stator_request *r, st
     if (w->n_grammar_after > STATOR_GRAMMAR_AFTER)
         return error_set(e, STATOR_USAGE, "grammar_after has %zu tokens: at most %d are taken",
                          w->n_grammar_after, STATOR_GRAMMAR_AFTER);
-    return check_tokens(s, "grammar_after", w->grammar_after, w->n_grammar_after, e);
+    if (w->grammar_open != NULL && w->n_grammar_after == 0)
+        return error_set(e, STATOR_USAGE,
+                         "grammar_open needs grammar_after, behind which the grammar begins then");
+    stator_status st = check_tokens(s, "grammar_after", w->grammar_after, w->n_grammar_after, e);
+    return st == STATOR_OK ? check_tokens(s, "grammar_open", w->grammar_open, w->grammar_open != NULL, e)
+                           : st;
 }
 
 static stator_status resolve_sampling(const struct stator *s, const stator_sampling *w,

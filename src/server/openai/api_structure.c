@@ -21,6 +21,12 @@ void api_structure_open(struct api_structure_start *s, const stator *engine, con
     if (text[0] != '\0' && stator_tokenize(engine, text, strlen(text), 0, 1, s->after, STATOR_GRAMMAR_AFTER,
                                            &n, NULL) == STATOR_OK)
         s->n = (uint32_t)n;
+    /* Where it is several tokens, models do not reason in constrained answers unless the prompt has begun it.
+     */
+    const char *open = channels ? "" : form->think_open;
+    s->opens = s->n > 0 && open[0] != '\0' &&
+               stator_tokenize(engine, open, strlen(open), 0, 1, &s->open, 1, &n, NULL) == STATOR_OK &&
+               n == 1;
 }
 
 static bool wrong(struct api_reader *r, const char *field, const json_t *v, const char *expected) {
@@ -244,9 +250,11 @@ bool api_structure_compile(const struct api *api, const struct api_request *r, s
 
 bool api_structure_set(const struct api_structure_start *s, stator_grammar *grammar, bool thinks,
                        stator_sampling *out, struct api_failure *why) {
+    const bool behind = thinks || s->always;
     out->grammar = grammar;
-    if (grammar == NULL || !(thinks || s->always))
+    if (grammar == NULL || !(behind || s->opens))
         return true;
+    out->grammar_open = behind ? NULL : &s->open;
     out->grammar_after = s->after;
     out->n_grammar_after = s->n;
     return s->n > 0 || api_failure_set(why, 400, NULL,

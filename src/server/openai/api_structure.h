@@ -26,6 +26,8 @@ struct api_structure_start {
     bool always; /* behind the tokens, whether the prompt has opened reasoning or not */
     uint32_t n;  /* tokens that end reasoning */
     int32_t after[STATOR_GRAMMAR_AFTER];
+    bool opens; /* an answer may begin with `open`, which opens reasoning */
+    int32_t open;
 };
 
 /* After stator_prepare. */

@@ -238,6 +238,49 @@ static void begins_later(void **state) {
     free(a);
 }
 
+/* An answer may open its free text itself: with and without a bias for the token that does. */
+static void may_open(void **state) {
+    (void)state;
+    static const int32_t opens = 32, closes[] = {30};
+    static const stator_logit_bias biases[][2] = {{{32, 1e6f}, {DEMO_END, 1e6f}}, {{32, -1e6f}, {30, 1e6f}}};
+    const int32_t prompt[] = {20, 22, 24};
+    stator *s = start("speculation.mode=ngram", 1, "memory.sequences=1");
+    stator_grammar *g = compile(s, 3);
+    struct answer *a = calloc(1, sizeof *a);
+    assert_non_null(a);
+    for (int i = 0; i < 2; i++) {
+        const stator_budget budget = {.size = sizeof budget,
+                                      .tokens = 3,
+                                      .open = &opens,
+                                      .n_open = 1,
+                                      .close = closes,
+                                      .n_close = 1,
+                                      .queue = closes,
+                                      .n_queue = 1};
+        stator_request q = {.size = sizeof q, .tokens = prompt, .n_tokens = 3, .max_new = MOST};
+        q.sampling = (stator_sampling){.has = STATOR_HAS_TEMPERATURE,
+                                       .budget = &budget,
+                                       .grammar = g,
+                                       .grammar_after = closes,
+                                       .n_grammar_after = 1,
+                                       .grammar_open = &opens,
+                                       .logit_bias = biases[i],
+                                       .n_logit_bias = 2};
+        a->n = 0;
+        assert_int_equal(stator_submit(s, &q, &a->id, NULL), STATOR_OK);
+        collect(s, a, 1);
+        if (i == 0) {
+            assert_true(a->n > 5 && a->told[0].token == opens && a->told[4].token == closes[0]);
+            memmove(a->told, a->told + 5, (a->n - 5) * sizeof *a->told);
+            a->n -= 5;
+        }
+        check_matches(s, 3, a);
+    }
+    stator_grammar_release(s, g);
+    stator_close(s);
+    free(a);
+}
+
 static void expect(stator *s, const stator_request *q, stator_status status, const char *text) {
     stator_error e = {0};
     uint64_t id = 0;
@@ -271,6 +314,9 @@ static void refusals(void **state) {
     q.sampling.n_grammar_after = STATOR_GRAMMAR_AFTER + 1;
     expect(s, &q, STATOR_USAGE, "at most");
     q.sampling.n_grammar_after = 0;
+    q.sampling.grammar_open = prompt;
+    expect(s, &q, STATOR_USAGE, "grammar_open needs");
+    q.sampling.grammar_open = NULL;
     stator_grammar_release(s, g);
     expect(s, &q, STATOR_USAGE, "was released");
     source.text = "(a";
@@ -288,6 +334,6 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(answers_match), cmocka_unit_test(begins_later),
-                                       cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(may_open), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
