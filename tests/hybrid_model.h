@@ -14,7 +14,7 @@ struct hybrid_model {
     uint32_t blocks, interval, nextn; /* blocks: of nextn too */
     int no_pair;                      /* these without eh_proj */
     int echoes; /* layers add little, and blocks of nextn go by the token: both mostly say it again */
-    uint32_t embd, ff, heads, kv_heads, head_dim, n_rot, vocab;
+    uint32_t embd, ff, heads, kv_heads, head_dim, n_rot, vocab, context;
     uint32_t key_heads, value_heads, dim_k, inner, taps;
     uint32_t type; /* of the matrices: BLOCK_F32 or BLOCK_F16 */
     uint64_t seed;
@@ -30,6 +30,7 @@ static inline struct hybrid_model hybrid_model_usual(void) {
                                  .head_dim = 32,
                                  .n_rot = 16,
                                  .vocab = 96,
+                                 .context = 1024,
                                  .key_heads = 2,
                                  .value_heads = 4,
                                  .dim_k = 32,
@@ -71,7 +72,7 @@ static inline void hybrid_model_keys(struct gguf_writer *w, const struct hybrid_
     } numbers[] = {{"block_count", m->blocks},
                    {"embedding_length", m->embd},
                    {"feed_forward_length", m->ff},
-                   {"context_length", 1024},
+                   {"context_length", m->context},
                    {"attention.head_count", m->heads},
                    {"attention.head_count_kv", m->kv_heads},
                    {"attention.key_length", m->head_dim},

@@ -304,8 +304,8 @@ const struct config_row config_table[CONFIG_KEYS] = {
                  "remembers beside its KV cache. They are taken near a prompt's end, where prompts part, "
                  "and in an answer. A later request continues from the longest one that is its "
                  "beginning. Each takes planned memory (`stator plan` says how much). \"auto\": for "
-                 "`stator chat` and a server, 2 for each of memory.sequences and 2 more, at most 16, as "
-                 "far as they fit, else none. 0: none, so such a model computes every prompt again. "
+                 "`stator chat` and a server, 4 for each of memory.sequences, at most 16, as far as "
+                 "they fit, else none. 0: none, so such a model computes every prompt again. "
                  "Other models need none."},
     [CONFIG_SERVER_GRAMMARS] =
         {KEY(server, grammars), .kind = CONFIG_KIND_INTEGER, .min = 0, .max = 4096, .default_text = "16",

@@ -513,14 +513,15 @@ static bool takes_checkpoints(struct planning *s) {
     return paged && other;
 }
 
-/* "auto" of a chat or a server: an answer's and its prompt's for each sequence, and two more, as far as they
- * fit; a context that is "auto" then takes what they leave. A run has no use for any. */
+/* "auto" of a chat or a server: for each sequence those of an answer, of its prompt, and of two places
+ * before, as far as they fit; a context that is "auto" then takes what they leave. A run has no use for any.
+ */
 static void resolve_checkpoints(struct planning *s) {
     const uint64_t said = s->config.server.checkpoints;
     if (said == CONFIG_CHECKPOINTS_AUTO && s->purpose == PLAN_TO_RUN)
         return;
     uint64_t n = said == CONFIG_CHECKPOINTS_AUTO
-                     ? ARITH_MIN(2 * (uint64_t)s->want.sequences + 2, (uint64_t)AUTO_CHECKPOINTS)
+                     ? ARITH_MIN(4 * (uint64_t)s->want.sequences, (uint64_t)AUTO_CHECKPOINTS)
                      : said;
     struct plan plan;
     if (!takes_checkpoints(s))

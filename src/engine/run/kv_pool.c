@@ -117,6 +117,11 @@ void kv_pool_set_mark(struct kv_pool *p, uint32_t block, uint32_t mark) {
     p->blocks[block].mark = mark;
 }
 
+uint32_t kv_pool_before(const struct kv_pool *p, uint32_t block) {
+    CHECK(block < p->n_blocks && p->blocks[block].kept);
+    return p->blocks[block].before;
+}
+
 uint32_t kv_pool_mark(const struct kv_pool *p, uint32_t block) {
     return p->blocks[block].kept ? p->blocks[block].mark : KV_POOL_NONE;
 }

@@ -62,6 +62,8 @@ void kv_pool_keep(struct kv_pool *p, uint32_t block, uint32_t before, const int3
 /* What the caller notes of a kept block, until it goes; KV_POOL_NONE: nothing, or it is not kept. */
 void kv_pool_set_mark(struct kv_pool *p, uint32_t block, uint32_t mark);
 uint32_t kv_pool_mark(const struct kv_pool *p, uint32_t block);
+/* The block before a kept block in its text; KV_POOL_NONE: it is the first. */
+uint32_t kv_pool_before(const struct kv_pool *p, uint32_t block);
 /* One holder less; `other` is the name of one that is left, if there is one. */
 void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other);
 /* The invariants, looked at one by one; for tests and debug builds. */
