@@ -61,7 +61,7 @@ struct engine_shown {
     _Atomic uint64_t ended_ns;
     _Atomic uint32_t blocks; /* that it can ever need */
     _Atomic uint32_t taken;  /* of these, that it has now */
-    _Atomic uint32_t done; /* tokens gone into steps */
+    _Atomic uint32_t done;   /* tokens gone into steps */
     _Atomic uint32_t n_tokens;
     _Atomic uint32_t n_cached;
     _Atomic uint32_t n_guessed;
@@ -174,6 +174,10 @@ struct engine_step {
     uint32_t rows_done;
     uint32_t row;   /* of the rows that the tail has computed, how many were handed out */
     uint32_t round; /* the reader's then: of another, the step is stale */
+    /* Speculation by load: the sequences of a step that does nothing but generate, else 0; and whether it may
+     * have draft tokens. */
+    uint32_t generating;
+    bool drafts;
 };
 
 /* A device of the model as the engine runs it; planning.devices[i] is what was planned for it. */
@@ -303,6 +307,7 @@ struct stator {
     struct engine_checkpoint *checkpoints; /* [n_checkpoints] */
     uint32_t n_checkpoints;
     uint64_t checkpoint_uses;
+    struct speculation_loads loads;
     bool has_states;        /* a cache is a state: guesses that were kept are computed again */
     bool reuses;            /* who begins as another takes its blocks */
     uint32_t next_sequence; /* where the next step begins to collect, so that all get their turn */

@@ -367,8 +367,10 @@ static stator_status deliver(struct stator *s, struct engine_step *st, bool *sta
     if (st->reader != NULL)
         return read_rows(s, st, logits, picks, stalls, e);
     pipeline_finish(s, st); /* no step begins before we return, so the rows stay valid */
+    const uint64_t before = atomic_load(&s->shown.tokens_out);
     for (uint32_t i = 0; i < st->n_rows;)
         i += take_rows(s, st->of_row[i], logits + (size_t)i * s->planning.shape->vocab, &picks[i]);
+    speculation_time(s, st, atomic_load(&s->shown.tokens_out) - before);
     return speculation_follow(s, st, e);
 }
 

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "engine/run/draft.h"
 #include "engine/run/ngram.h"
+#include "engine/run/speculation_load.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -59,6 +60,16 @@ struct speculation {
     int32_t ahead[CONFIG_MOST_GUESSES];
 };
 
+/* Draft tokens by load (speculation_load.h). */
+struct speculation_loads {
+    struct speculation_load of[SPECULATION_LOADS]; /* by sequences of a step, the first of one */
+    uint32_t now;                                  /* sequences that the next step generates for */
+    /* The step that was delivered last: as in struct engine_step, and when. */
+    uint32_t generating;
+    bool drafts;
+    uint64_t at_ns;
+};
+
 /* Figures of use; the engine's thread writes, any reads. */
 struct speculation_shown {
     _Atomic uint64_t turns; /* times that a sequence that generates had a token in a step */
@@ -72,6 +83,10 @@ void speculation_lay_out(struct stator *s, const struct planning_want *want, str
 void speculation_begin(const struct stator *s, struct engine_sequence *q);
 /* The most that q may guess in its next step, as far as its own end and pace say. */
 uint32_t speculation_most(const struct stator *s, const struct engine_sequence *q);
+/* The next step generates for so many sequences: whether it may have draft tokens. */
+bool speculation_may_draft(struct stator *s, uint32_t sequences);
+/* A step was delivered and brought so many tokens. */
+void speculation_time(struct stator *s, const struct engine_step *st, uint64_t tokens);
 /* A step of sequences that generate was delivered. */
 stator_status speculation_follow(struct stator *s, struct engine_step *st, stator_error *e);
 /* The next step is about to be filled. */

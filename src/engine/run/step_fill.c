@@ -164,6 +164,8 @@ static void fill_generation(struct stator *s, struct filling *f) {
     bool grouped = groups_are_under_way(s);
     uint32_t n_guessing = 0;
     uint32_t spare = step_fill_spare(s, &n_guessing);
+    bool alone = true;
+    f->st->drafts = speculation_may_draft(s, n_guessing);
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
             struct engine_sequence *q = &s->sequences[(s->next_sequence + k) % s->planning.want.sequences];
@@ -204,8 +206,10 @@ static void fill_generation(struct stator *s, struct filling *f) {
             }
             add_chunk(s, f, q, n, row);
             group -= generating;
+            alone = alone && generating;
         }
     }
+    f->st->generating = alone ? f->st->n_chunks : 0;
 }
 
 /* Alone, a chunk is as large as the batch, and its tails wait for the reader. Beside others it has no more
@@ -216,6 +220,7 @@ static void fill_reading(struct stator *s, struct filling *f, struct engine_sequ
     if (step_fill_others(s, q))
         n = ARITH_MIN(n, ARITH_MIN(step_fill_reader_room(q), s->planning.want.logits_rows));
     f->st->reader = q;
+    f->st->generating = 0;
     f->st->round = q->round;
     f->st->position = q->done;
     add_chunk(s, f, q, n, false);
