@@ -79,6 +79,11 @@ def test_infill(s, context):
     got = s.post("/api/generate", prompt=plain, suffix=suffix, stream=False).json()
     check([got["response"], got["prompt_eval_count"]] == [answer, len(plain) + len(suffix) + 3], str(got))
     check("insert" in s.post("/api/show", model="m").json()["capabilities"], "capabilities")
+    # No token: the prompt is cached for the next request.
+    for path, fields in (("/infill", dict(input_prefix=plain * 3, input_suffix=suffix)), ("/completion", dict(prompt=plain * 5))):
+        first, then = s.post(path, n_predict=0, **fields).json()["timings"], s.post(path, n_predict=1, **fields).json()["timings"]
+        n = then["cache_n"] + then["prompt_n"]
+        check(first["predicted_n"] == 1 and then["cache_n"] == (n - 1) // 32 * 32, "%s: %s, then %s" % (path, first, then))
     # Other files.
     files = [{"filename": "a.py", "text": "A = 1\n"}, {"text": "B = 2\n"}]
     before = "<|repo_name|>myproject\n<|file_sep|>a.py\nA = 1\n<|file_sep|>\nB = 2\n<|file_sep|>filename\n"

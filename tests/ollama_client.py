@@ -52,6 +52,20 @@ def test_text(s):
     check(got.json()["prompt_eval_count"] == len(s.run("One two", 1, 0, 1)["prompt_ids"]), "system: %s" % got.body)
 
 
+def test_format(s):
+    """`format` constrains the answer, of both routes."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"],
+              "additionalProperties": False}
+    for path, fields, text in (("/api/chat", {"messages": [{"role": "user", "content": "x"}]}, lambda r: r["message"]["content"]),
+                               ("/api/generate", {"prompt": "x"}, lambda r: r["response"]),
+                               ("/api/generate", {"prompt": "x", "raw": True}, lambda r: r["response"])):
+        got = json.loads(text(s.post(path, stream=False, format=schema, options={"temperature": 0, "num_predict": 64}, **fields).json()))
+        check(set(got) == {"n"} and got["n"] in range(1, 10), "%s %s: %s" % (path, fields, got))
+        # A free object may be longer than any bound: its beginning is an object's.
+        got = text(s.post(path, stream=False, format="json", options={"temperature": 0, "num_predict": 16}, **fields).json())
+        check(got.startswith("{"), "%s %s: %r" % (path, fields, got))
+
+
 def test_loads(s):
     for path, fields in (("/api/generate", {}), ("/api/generate", {"prompt": ""}), ("/api/chat", {"messages": []}), ("/api/chat", {})):
         for more, reason in (({}, "load"), ({"keep_alive": 0}, "unload"), ({"keep_alive": 300}, "load")):

@@ -15,6 +15,7 @@ test_answers_are_run() {
     story
     client text
     client loads
+    client format
     client errors
     ends
 }

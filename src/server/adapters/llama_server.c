@@ -94,10 +94,20 @@ static const struct api_voice voice = {.id = "cmpl-",
                                        .ping = ping,
                                        .whole = tell_whole};
 
+/* Editors ask for no token, so that the prompt is cached when they ask again. The engine tells one at least.
+ */
+static void at_least_one(json_t *body) {
+    const json_t *most = json_object_get(body, "n_predict");
+    if (json_is_number(most) && json_number_value(most) == 0)
+        json_object_set_new(body, "n_predict", json_integer(1));
+}
+
 const json_t *llama_translate_completion(struct api_reader *r, const json_t *body, json_t *kept) {
-    (void)kept;
+    json_t *copy = json_copy((json_t *)body);
+    json_array_append_new(kept, copy);
+    at_least_one(copy);
     r->out->endpoint = API_COMPLETION;
-    return body;
+    return copy;
 }
 
 const json_t *llama_translate_infill(struct api_reader *r, const json_t *body, json_t *kept) {
@@ -107,6 +117,7 @@ const json_t *llama_translate_infill(struct api_reader *r, const json_t *body, j
     struct adapter_chat c;
     adapter_begin(&c, r, kept);
     adapter_hand_on(&c, body, ours);
+    at_least_one(c.body);
     r->out->endpoint = API_COMPLETION;
     r->out->infill = true;
     if (!r->model->infills)
