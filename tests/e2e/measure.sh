@@ -1,0 +1,114 @@
+# What tools/zecuda/measure makes of the rows that stator, llama-bench and llama-batched-bench print: medians on both sides, depths, types
+# of K and V, sequences, shares of the limits; and where it keeps these rows. The programs are scripts here, which need no GPU.
+. tests/lib.sh
+
+# script FILE: standard input, as a program.
+script() { cat >"$1" && chmod +x "$1"; }
+
+programs() {
+    mkdir -p "$tmp/root/build/ptx" "$tmp/bin" "$tmp/work"
+    touch "$tmp/root/build/libzecuda.so" "$tmp/work/tiny_q8_0.gguf" # a model that is there is not made
+    script "$tmp/bin/nvidia-smi" <<'SH'
+#!/bin/sh
+case $1 in *driver*) echo "NVIDIA H200, 580.1" ;; *compute*) echo 9.0 ;; *) echo "NVIDIA H200" ;; esac
+SH
+    # Rows of one test each: of five repetitions the first is slow, so the mean is not the median.
+    script "$tmp/rows" <<'SH'
+#!/usr/bin/env python3
+import json, sys
+rate, words = float(sys.argv[1]), sys.argv[2:]
+def numbers(name, default): return [int(x) for x in (words[words.index(name) + 1] if name in words else default).split(",")]
+fast = 2 if "memory.kv_type=q8_0" in words or "-ctk" in words and words[words.index("-ctk") + 1] == "q8_0" else 1
+rows = []
+for depth in numbers("-d", "0"):
+    for p, n in [(p, 0) for p in numbers("-p", "512") if p] + [(0, n) for n in numbers("-n", "128") if n]:
+        for sequences in numbers("--parallel", "1") if n else [1]:
+            at = rate * fast * sequences / (1 + depth / 8192) * (10 if p else 1)
+            rows.append({"n_prompt": p, "n_gen": n, "n_depth": depth, "avg_ts": 0.82 * at, "samples_ts": [0.1 * at, at, at, at, at]})
+            if "bench" in words:
+                rows[-1].update(n_parallel=sequences, token_macs=98950000000)
+                if n:
+                    rows[-1].update(token_read_bytes=1e9)
+print(json.dumps(rows))
+SH
+    script "$tmp/root/stator" <<SH
+#!/bin/sh
+case \$1 in selftest) echo "all 3 cases passed" ;; *) exec "$tmp/rows" 100 "\$@" ;; esac
+SH
+    script "$tmp/bin/llama-bench" <<SH
+#!/bin/sh
+exec "$tmp/rows" 50 "\$@"
+SH
+    script "$tmp/bin/llama-batched-bench" <<SH
+#!/bin/sh
+echo once >>"$tmp/batched"
+rate=40; [ "\$(wc -l <"$tmp/batched")" -gt 1 ] || rate=4
+echo "main: a line that is no row"
+for n in 16 32; do echo "{\"pp\": 16, \"tg\": 64, \"pl\": \$n, \"speed_tg\": \$((rate * n))}"; done
+SH
+}
+
+measure() {
+    PATH=$tmp/bin:$PATH tools/zecuda/measure --llama-bench "$tmp/bin/llama-bench" --root "$tmp/root" --work "$tmp/work" --models tiny:q8_0 \
+        --depth-models tiny:q8_0 --parallel-models tiny:q8_0 --copy-gbs 200 "$@"
+}
+
+test_rates_are_medians_and_shares_of_the_limits() {
+    programs
+    expect 0 measure --tables speed
+    printed '^selftest, dpas: all 3 cases passed'
+    printed 'NVIDIA H200, 580.1; .*medians of 5, .* 200 GB/s .* 1979 int8 TOPS'
+    # 100 tokens/s of 10^9 bytes are half of 200 GB/s; 1,000 of 98.95 * 10^9 products a tenth of 1979 TOPS.
+    printed '^\| tiny:q8_0 \| f16 \| dp4a \| 1,000 / 500 = 2.00, 10% \| 1,000 / 500 = 2.00, 10% \| 100 / 50 = 2.00, 50% \|$'
+    printed '^\| tiny:q8_0 \| f16 \| dpas \| 1,000 / 500 = 2.00, 10% .*\| - \|$' # generates nothing with it
+    expect 0 measure --tables speed --int8-tops 989.5
+    printed '1,000 / 500 = 2.00, 20%'
+}
+
+test_depths_are_measured_with_each_type_of_k_and_v() {
+    programs
+    expect 0 measure --tables depth
+    printed '^\| model \| KV \|  \| pp512 at 8192 \| tg32 at 8192 \| pp512 at 32768 \| tg32 at 32768 \|$'
+    printed '^\| tiny:q8_0 \| f16 \| dp4a \| 500 / 250 = 2.00, 5% \| 50 / 25 = 2.00, 25% \| 200 / 100 = 2.00, 2% \| 20 / 10 = 2.00, 10% \|$'
+    printed '^\| tiny:q8_0 \| q8_0 \| dp4a \| 1,000 / 500 = 2.00, 10% \|'
+}
+
+test_sequences_are_compared_with_llama_batched_bench() {
+    programs
+    expect 0 measure --tables parallel --parallel 16,32
+    printed '^\| tiny:q8_0 \| 1,600 / 640 = 2.50, 800% \| 3,200 / 1,280 = 2.50, 1600% \|$'
+    [ "$(wc -l <"$tmp/batched")" = 5 ] || fail "llama-batched-bench ran $(wc -l <"$tmp/batched") times"
+    rm "$tmp/bin/llama-batched-bench"
+    expect 0 measure --tables parallel --parallel 16,32
+    printed '^\| tiny:q8_0 \| 1,600, 800% \| 3,200, 1600% \|$'
+}
+
+test_what_the_programs_print_is_kept_outside_the_repository() {
+    programs
+    expect 1 measure --tables speed --raw build/raw
+    said '^measure: --raw: .*/build/raw lies in the repository.*name a folder outside'
+    [ ! -e build/raw ] || fail "the folder was made"
+    expect 0 measure --tables speed
+    [ "$(cat "$tmp"/work/raw/*-llama.cpp.json | grep -c '"output": ')" = 1 ] || fail "kept: $(ls "$tmp/work/raw" | tr '\n' ' ')"
+    grep -q '\\"samples_ts\\": \[5.0, 50.0' "$tmp"/work/raw/*-llama.cpp.json || fail "the repetitions are not there: $(head -c 300 "$tmp"/work/raw/*-llama.cpp.json)"
+}
+
+test_a_run_that_fails_is_said_and_its_cells_are_empty() {
+    programs
+    script "$tmp/bin/llama-bench" <<'SH'
+#!/bin/sh
+echo "no memory left" >&2
+exit 3
+SH
+    expect 0 measure --tables speed
+    said 'llama.cpp -m .*: exit 3: no memory left'
+    printed '^\| tiny:q8_0 \| f16 \| dp4a \| 1,000, 10% \|'
+    script "$tmp/root/stator" <<'SH'
+#!/bin/sh
+echo "case 2 differs"; exit 1
+SH
+    expect 1 measure --tables speed
+    said 'selftest failed: nothing is measured'
+}
+
+run_tests
