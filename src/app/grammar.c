@@ -1,11 +1,12 @@
-/* stator grammar FILE: whether a JSON Schema or a regular expression is supported, what it costs, and which
- * lines of standard input match it. */
+/* stator grammar FILE: whether a JSON Schema, a GBNF grammar or a regular expression is supported, what it
+ * costs, and which lines of standard input match it. */
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
 #include "app/session.h"
 
 #include "base/error.h"
+#include "grammar/gbnf.h"
 #include "grammar/json_schema.h"
 #include "os/pages.h"
 
@@ -19,7 +20,7 @@
 
 struct job {
     const char *path;
-    bool regex, free_space;
+    bool regex, gbnf, free_space;
     uint64_t bytes; /* of the compiled grammar */
     uint32_t nodes;
     void *memory;
@@ -27,7 +28,7 @@ struct job {
 };
 
 static uint64_t bytes_for(const struct job *j, uint32_t nodes) {
-    return j->regex ? regex_bytes(nodes) : json_schema_bytes(nodes);
+    return j->regex ? regex_bytes(nodes) : j->gbnf ? gbnf_bytes(nodes) : json_schema_bytes(nodes);
 }
 
 static stator_status compile(struct job *j, const char *text, size_t n, stator_error *e) {
@@ -41,6 +42,8 @@ static stator_status compile(struct job *j, const char *text, size_t n, stator_e
             n--; /* the end of the file's line is no part of the expression */
         return regex_compile(j->memory, j->nodes, text, n, REGEX_WHOLE, &j->r, e);
     }
+    if (j->gbnf)
+        return gbnf_compile(j->memory, j->nodes, text, n, &j->r, e);
     return json_schema_compile(j->memory, j->nodes, text, n,
                                j->free_space ? JSON_SCHEMA_FREE : JSON_SCHEMA_COMPACT, &j->r, e);
 }
@@ -144,7 +147,7 @@ static stator_status check(struct job *j, bool *all, stator_error *e) {
         char *line = text + at, *end = memchr(line, '\n', n - at);
         size_t length = end != NULL ? (size_t)(end - line) : n - at;
         at += length + 1;
-        if (!j->regex && !j->free_space)
+        if (!j->regex && !j->gbnf && !j->free_space)
             length = spell(line, length);
         const char *says = verdict(j, line, length);
         *all = *all && strcmp(says, "valid") == 0;
@@ -154,6 +157,11 @@ static stator_status check(struct job *j, bool *all, stator_error *e) {
     return st;
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
 int grammar_command(int argc, char **argv) {
     struct job j = {.bytes = MEMORY_DEFAULT};
     const struct options_row rows[] = {
@@ -161,6 +169,10 @@ int grammar_command(int argc, char **argv) {
          .kind = OPTIONS_FLAG,
          .target = &j.regex,
          .help = "FILE is a regular expression (ECMA 262), which a whole text must match"},
+        {.name = "gbnf",
+         .kind = OPTIONS_FLAG,
+         .target = &j.gbnf,
+         .help = "FILE is a grammar of llama.cpp, as a FILE.gbnf is without this option"},
         {.name = "free-space",
          .kind = OPTIONS_FLAG,
          .target = &j.free_space,
@@ -175,12 +187,13 @@ int grammar_command(int argc, char **argv) {
     };
     struct options o = {
         .command = "grammar",
-        .usage = "SCHEMA.json",
+        .usage = "SCHEMA.json | FILE.gbnf",
         .summary =
-            "Says whether a JSON Schema is supported and what it costs, then reads JSON documents from "
-            "standard "
-            "input, one per line, and prints for each whether it is valid with the properties of objects in "
-            "the order of the schema. Exit code 0: all are; 1: some is not; 2: the schema is not supported.",
+            "Says whether a JSON Schema, a GBNF grammar or a regular expression is supported and what it "
+            "costs. "
+            "Then it reads texts from standard input, one per line, and prints for each whether it is valid. "
+            "For a JSON Schema these are JSON documents, with the properties of objects in the order of the "
+            "schema. Exit code 0: all are valid; 1: some is not; 2: the grammar is not supported.",
         .rows = rows,
         .n_rows = sizeof rows / sizeof rows[0],
         .min_arguments = 1,
@@ -192,8 +205,13 @@ int grammar_command(int argc, char **argv) {
     char *text = NULL;
     size_t n = 0;
     bool all = true;
+    stator_status st = STATOR_OK;
     j.path = o.arguments[0];
-    stator_status st = session_read_file(j.path, JSON_SCHEMA_TEXT_LIMIT, &text, &n, &e);
+    j.gbnf |= !j.regex && ends_with(j.path, ".gbnf");
+    if (j.gbnf && j.regex)
+        st = error_set(&e, STATOR_USAGE, "give one of --gbnf and --regex");
+    if (st == STATOR_OK)
+        st = session_read_file(j.path, JSON_SCHEMA_TEXT_LIMIT, &text, &n, &e);
     if (st == STATOR_OK) {
         st = compile(&j, text, n, &e);
         if (st != STATOR_OK)

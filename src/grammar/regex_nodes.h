@@ -11,6 +11,9 @@
 #define REGEX_MAX_DEPTH 1000u      /* calls inside each other that a derivative may need */
 #define REGEX_MAX_SETS  1024u
 
+#define REGEX_MAX_RANGES 512u /* of a class of characters */
+#define REGEX_LAST_POINT 0x10FFFFu
+
 enum regex_kind {
     REGEX_KIND_NONE,   /* node 0 */
     REGEX_KIND_EMPTY,  /* node 1 */
@@ -120,8 +123,15 @@ enum regex_spelling {
  * has run out is in r->result. */
 stator_status regex_parse(struct regex *r, const char *text, size_t length, enum regex_anchoring anchoring,
                           enum regex_spelling spelling, uint32_t *node, stator_error *e);
-/* A set of n ranges of code points, first and last of each. */
+/* A set of n ranges of code points, first and last of each; n is below REGEX_MAX_RANGES. */
 uint32_t regex_make_points(struct regex *r, const uint32_t *ranges, uint32_t n, enum regex_spelling spelling);
+/* A set of all code points but these; n is at most REGEX_MAX_RANGES - 1. */
+uint32_t regex_make_other_points(struct regex *r, const uint32_t *ranges, uint32_t n,
+                                 enum regex_spelling spelling);
+/* The code point that a text of n >= 1 bytes begins with. Returns its length, 0: it is not UTF-8. */
+uint32_t regex_read_point(const uint8_t *text, size_t n, uint32_t *point);
+/* Its value; -1: it is none. */
+int regex_hex_digit(int c);
 /* The error for r->result, which is not REGEX_OK; what: the kind of text that was compiled. */
 stator_status regex_ran_out(const struct regex *r, const char *what, stator_error *e);
 

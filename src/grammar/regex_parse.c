@@ -9,9 +9,7 @@
 #include <string.h>
 
 #define MAX_GROUPS 200u /* deep */
-#define MAX_RANGES 512u
 #define MAX_COUNT  1000000u
-#define LAST_POINT 0x10FFFFu
 
 struct range {
     uint32_t first, last;
@@ -19,7 +17,7 @@ struct range {
 
 /* Code points in any order; ranges may overlap until they are tidied. */
 struct points {
-    struct range ranges[MAX_RANGES];
+    struct range ranges[REGEX_MAX_RANGES];
     uint32_t n;
 };
 
@@ -62,32 +60,36 @@ static bool eat(struct parser *p, const char *what) {
     return true;
 }
 
-/* The code point at `at`, which is before the end. */
-static uint32_t read_point(struct parser *p) {
+uint32_t regex_read_point(const uint8_t *text, size_t length, uint32_t *point) {
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    uint8_t c = p->text[p->at];
+    uint8_t c = text[0];
     uint32_t n = c < 0x80                ? 1
                  : c >= 0xC2 && c < 0xE0 ? 2
                  : c >= 0xE0 && c < 0xF0 ? 3
                  : c >= 0xF0 && c < 0xF5 ? 4
                                          : 0;
     uint32_t v = n <= 1 ? c : c & (0x7Fu >> n);
-    bool good = n != 0 && p->length - p->at >= n;
+    bool good = n != 0 && length >= n;
     for (uint32_t i = 1; good && i < n; i++) {
-        good = (p->text[p->at + i] & 0xC0) == 0x80;
-        v = v << 6 | (p->text[p->at + i] & 0x3F);
+        good = (text[i] & 0xC0) == 0x80;
+        v = v << 6 | (text[i] & 0x3F);
     }
-    if (!good || v < smallest[n] || v > LAST_POINT || (v >= 0xD800 && v < 0xE000)) {
+    *point = v;
+    return good && v >= smallest[n] && v <= REGEX_LAST_POINT && (v < 0xD800 || v >= 0xE000) ? n : 0;
+}
+
+/* The code point at `at`, which is before the end. */
+static uint32_t read_point(struct parser *p) {
+    uint32_t v, n = regex_read_point(p->text + p->at, p->length - p->at, &v);
+    if (n == 0)
         wrong(p, p->at, "not UTF-8");
-        n = 1;
-    }
-    p->at += n;
+    p->at += n == 0 ? 1 : n;
     return v;
 }
 
 static void add(struct parser *p, uint32_t first, uint32_t last) {
-    if (p->points->n == MAX_RANGES)
-        wrong(p, p->at, "a character class has more than %u ranges", MAX_RANGES);
+    if (p->points->n == REGEX_MAX_RANGES)
+        wrong(p, p->at, "a character class has more than %u ranges", REGEX_MAX_RANGES);
     else
         p->points->ranges[p->points->n++] = (struct range){first, last};
 }
@@ -119,14 +121,14 @@ static void add_others(struct parser *p, const struct range *ranges, uint32_t n)
             add(p, next, ranges[i].first - 1);
         next = ranges[i].last + 1;
     }
-    if (next <= LAST_POINT)
-        add(p, next, LAST_POINT);
+    if (next <= REGEX_LAST_POINT)
+        add(p, next, REGEX_LAST_POINT);
 }
 
 static void negate(struct parser *p) {
     struct points *s = p->points;
     tidy(s);
-    struct range copy[MAX_RANGES];
+    struct range copy[REGEX_MAX_RANGES];
     uint32_t n = s->n;
     memcpy(copy, s->ranges, n * sizeof *copy);
     s->n = 0;
@@ -219,7 +221,7 @@ static void push_ascii(struct parser *p, const struct range *x, struct regex_set
 static uint32_t make_class(struct parser *p) {
     static const struct {
         uint32_t first, last, bytes;
-    } parts[] = {{0x80, 0x7FF, 2}, {0x800, 0xD7FF, 3}, {0xE000, 0xFFFF, 3}, {0x10000, LAST_POINT, 4}};
+    } parts[] = {{0x80, 0x7FF, 2}, {0x800, 0xD7FF, 3}, {0xE000, 0xFFFF, 3}, {0x10000, REGEX_LAST_POINT, 4}};
     struct regex_set ascii = {{0}};
     uint32_t mark = p->r->n_stack;
     tidy(p->points);
@@ -236,17 +238,29 @@ static uint32_t make_class(struct parser *p) {
     return regex_take_or(p->r, mark);
 }
 
-uint32_t regex_make_points(struct regex *r, const uint32_t *ranges, uint32_t n,
-                           enum regex_spelling spelling) {
+static uint32_t make_points(struct regex *r, const uint32_t *ranges, uint32_t n, bool others,
+                            enum regex_spelling spelling) {
     struct points points = {.n = n};
     struct parser p = {.r = r, .points = &points, .spelling = spelling, .status = STATOR_OK};
-    CHECK(n <= MAX_RANGES);
+    CHECK(n < REGEX_MAX_RANGES);
     for (uint32_t i = 0; i < n; i++)
         points.ranges[i] = (struct range){ranges[2 * i], ranges[2 * i + 1]};
+    if (others)
+        negate(&p);
     return make_class(&p);
 }
 
-static int hex_digit(int c) {
+uint32_t regex_make_points(struct regex *r, const uint32_t *ranges, uint32_t n,
+                           enum regex_spelling spelling) {
+    return make_points(r, ranges, n, false, spelling);
+}
+
+uint32_t regex_make_other_points(struct regex *r, const uint32_t *ranges, uint32_t n,
+                                 enum regex_spelling spelling) {
+    return make_points(r, ranges, n, true, spelling);
+}
+
+int regex_hex_digit(int c) {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
            : c >= 'A' && c <= 'F' ? c - 'A' + 10
@@ -256,7 +270,7 @@ static int hex_digit(int c) {
 static bool read_hex(struct parser *p, uint32_t digits, uint32_t *v) {
     *v = 0;
     for (uint32_t i = 0; i < digits; i++) {
-        int d = hex_digit(peek(p, i));
+        int d = regex_hex_digit(peek(p, i));
         if (d < 0)
             return false;
         *v = *v << 4 | (uint32_t)d;
@@ -271,9 +285,9 @@ static uint32_t read_unicode(struct parser *p, size_t from) {
     if (eat(p, "{")) {
         int d;
         size_t digits = p->at;
-        for (; (d = hex_digit(peek(p, 0))) >= 0 && v <= LAST_POINT; p->at++)
+        for (; (d = regex_hex_digit(peek(p, 0))) >= 0 && v <= REGEX_LAST_POINT; p->at++)
             v = v << 4 | (uint32_t)d;
-        if (p->at == digits || v > LAST_POINT || !eat(p, "}"))
+        if (p->at == digits || v > REGEX_LAST_POINT || !eat(p, "}"))
             wrong(p, from, "\\u{...} needs hexadecimal digits of a number up to 10FFFF");
     } else if (!read_hex(p, 4, &v)) {
         wrong(p, from, "\\u needs four hexadecimal digits");
@@ -598,7 +612,7 @@ stator_status regex_parse(struct regex *r, const char *text, size_t length, enum
                          REGEX_TEXT_LIMIT);
     uint32_t any = REGEX_EMPTY;
     if (anchoring == REGEX_SEARCH) {
-        add(&p, 0, LAST_POINT);
+        add(&p, 0, REGEX_LAST_POINT);
         any = regex_make_repeat(p.r, make_class(&p), 0, REGEX_FOREVER);
     }
     *node = parse_alternatives(&p);

@@ -19,6 +19,20 @@ test_verdicts() {
     printed '2: invalid'
 }
 
+test_gbnf() {
+    printf 'root ::= "a"{2} digit* # c\ndigit ::= [0-9]\n' >"$tmp/g.gbnf"
+    expect 1 sh -c "printf 'aa12\na1\n' | $stator grammar $tmp/g.gbnf"
+    printed '1: valid'
+    printed '2: invalid'
+    cp "$tmp/g.gbnf" "$tmp/g"
+    expect 0 sh -c "printf 'aa\n' | $stator grammar --gbnf $tmp/g"
+    expect 2 sh -c "$stator grammar --gbnf --regex $tmp/g </dev/null"
+    said 'one of --gbnf and --regex'
+    printf 'root ::= "a"\n  b\n' >"$tmp/bad.gbnf"
+    expect 2 sh -c "$stator grammar $tmp/bad.gbnf </dev/null"
+    said 'bad.gbnf: GBNF, line 2, column 4: ::= is expected'
+}
+
 # Answers of the demo, which has learnt no JSON, match all the same.
 test_run() {
     echo '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}, "b": {"enum": ["x", "yy"]}},
