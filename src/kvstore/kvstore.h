@@ -1,0 +1,83 @@
+/* Blocks of caches as files of a folder: what a model remembers of a prefix, over restarts.
+ *
+ * A block is a function of the model, the KV type and the tokens up to its end. Its name is the chain hash of
+ * these: kvstore_root for no tokens, then one link per block. A file also holds the tokens of its block and
+ * the name of the block before it, and a read compares both. Two prefixes that differ in earlier blocks and
+ * have the same name of 128 bits (XXH3, not a cryptographic hash) are not told apart.
+ *
+ * A file is written to a temporary name and renamed. There is no fsync: a read checks the hash of the whole
+ * file, so what a crash of the machine leaves is noticed. A file that is damaged, cut, of another user,
+ * writable by others or no regular file is absent. The hash finds accidents. It is no proof against somebody
+ * who can write as this user.
+ *
+ * The first process that opens a folder writes to it (a lock); later ones only read. The writer keeps the
+ * files within the budget: the one that was used longest ago goes first. When a write fails, it says so in
+ * one line and writes no more.
+ *
+ * The files hold the tokens, so they contain the conversations. Files have mode 0600.
+ *
+ * Nothing calls this yet: cache.kv_dir, which messages name, is no key of the config so far.
+ *
+ * Memory is the caller's. Only kvstore_open uses the heap. Thread: one at a time. */
+#ifndef STATOR_KVSTORE_KVSTORE_H
+#define STATOR_KVSTORE_KVSTORE_H
+
+#include "base/hash.h"
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KVSTORE_TOKENS 256 /* most tokens of a block */
+
+struct kvstore_options {
+    const char *folder; /* made with mode 0700 if absent; must stay valid */
+    uint64_t bytes;     /* the budget of all files together; > 0 */
+    uint32_t files;     /* most files; > 0 */
+    const struct log *log;
+};
+
+struct kvstore_entry {
+    char key[HASH_TEXT];
+    char kind;
+    uint64_t bytes; /* of the file */
+    uint64_t used;  /* larger: later */
+};
+
+struct kvstore {
+    struct kvstore_options options;
+    struct kvstore_entry *entries; /* n_entries of options.files; empty in a reader */
+    uint32_t n_entries;
+    int folder, lock;                     /* file descriptors; lock is -1 in a reader */
+    bool writes;                          /* false in a reader, and after a write has failed */
+    uint64_t held;                        /* bytes of all entries */
+    uint64_t used;                        /* the largest `used` */
+    uint64_t n_hits, n_writes, n_dropped; /* n_dropped: files that went for the budget or for damage */
+};
+
+struct kvstore_block {
+    char kind;              /* 'a' to 'z': what the caller keeps of these tokens */
+    const char *before;     /* key of the block before, or the root */
+    const uint32_t *tokens; /* n_tokens, 1 to KVSTORE_TOKENS */
+    uint32_t n_tokens;
+};
+
+/* Bytes that a store of so many files needs, aligned to 64. */
+uint64_t kvstore_memory(uint32_t files);
+/* STATOR_FAILED with a text if the folder can't be made or read, or other users can write to it. */
+stator_status kvstore_open(struct kvstore *s, const struct kvstore_options *o, void *memory, stator_error *e);
+void kvstore_close(struct kvstore *s);
+
+/* The key in front of a model's first block. `model` tells models apart by everything that K and V depend on.
+ */
+void kvstore_root(const char *model, const char *kv_type, char key[HASH_TEXT]);
+/* The key of a block. */
+void kvstore_key(const struct kvstore_block *b, char key[HASH_TEXT]);
+
+/* Reads a block of exactly `bytes` bytes. false: absent; then *to holds anything. */
+bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, uint64_t bytes);
+/* Keeps a block of bytes > 0, unless it is there, does not fit into the budget or the store does not write.
+ */
+void kvstore_write(struct kvstore *s, const struct kvstore_block *b, const void *from, uint64_t bytes);
+
+#endif

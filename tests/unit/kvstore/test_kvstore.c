@@ -1,0 +1,409 @@
+/* Blocks in files: what was written is read, anything else is absent; the budget, the lock, a full disk, a
+ * writer that was killed. */
+#include "testing.h"
+
+#include "kvstore/kvstore.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { FILES = 8, BYTES = 5000, TOKENS = 32 };
+#define FILE_BYTES 8192 /* that a block of BYTES counts in the budget */
+
+static char folder[64], text[4096];
+static unsigned lines;
+static _Alignas(64) uint8_t memory[2][4096];
+
+static void keep_line(void *context, stator_log_level level, const char *line) {
+    (void)context;
+    assert_true(level == STATOR_LOG_WARN || level == STATOR_LOG_INFO);
+    snprintf(text, sizeof text, "%s", line);
+    lines++;
+}
+
+static const struct log log_lines = {.write = keep_line, .level = STATOR_LOG_DEBUG};
+
+static int make_folder(void **state) {
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/test_kvstore.XXXXXX");
+    lines = 0;
+    return mkdtemp(folder) == NULL;
+}
+
+/* Calls f for every block's file; returns how many there are. */
+static unsigned each_file(void (*f)(const char *path)) {
+    unsigned n = 0;
+    char path[400];
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        size_t length = strlen(e->d_name);
+        if (length < 3 || strcmp(e->d_name + length - 3, ".kv") != 0)
+            continue;
+        n++;
+        if (f != NULL)
+            f(path);
+    }
+    closedir(d);
+    return n;
+}
+
+static int remove_folder(void **state) {
+    char path[400];
+    (void)state;
+    DIR *d = opendir(folder);
+    if (d == NULL)
+        return 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        (void)unlink(path);
+    }
+    closedir(d);
+    return rmdir(folder);
+}
+
+static struct kvstore open_store(unsigned which, uint64_t budget, uint32_t files) {
+    struct kvstore s;
+    stator_error e;
+    const struct kvstore_options o = {folder, budget, files, &log_lines};
+    assert_true(kvstore_memory(files) <= sizeof memory[which]);
+    assert_int_equal(kvstore_open(&s, &o, memory[which], &e), STATOR_OK);
+    return s;
+}
+
+static struct kvstore open_writer(void) {
+    return open_store(0, FILES * FILE_BYTES, FILES);
+}
+
+/* Block i of a text: its tokens and content follow from i. */
+struct play {
+    char root[HASH_TEXT];
+    uint32_t tokens[TOKENS];
+    uint8_t data[BYTES];
+    struct kvstore_block block;
+};
+
+static struct play *play_of(uint32_t i) {
+    static struct play p;
+    kvstore_root("model", "f16", p.root);
+    for (uint32_t t = 0; t < TOKENS; t++)
+        p.tokens[t] = i * 1000 + t;
+    for (uint32_t k = 0; k < BYTES; k++)
+        p.data[k] = (uint8_t)(i * 31 + k * 7 + k / 256);
+    p.block = (struct kvstore_block){'k', p.root, p.tokens, TOKENS};
+    return &p;
+}
+
+static void put(struct kvstore *s, uint32_t i) {
+    struct play *p = play_of(i);
+    kvstore_write(s, &p->block, p->data, BYTES);
+}
+
+/* Whether block i is there; then it has the right content. */
+static bool has(struct kvstore *s, uint32_t i) {
+    static uint8_t to[BYTES];
+    struct play *p = play_of(i);
+    memset(to, 0xA5, sizeof to);
+    if (!kvstore_read(s, &p->block, to, BYTES))
+        return false;
+    assert_memory_equal(to, p->data, BYTES);
+    return true;
+}
+
+static void path_of(uint32_t i, char path[200]) {
+    char key[HASH_TEXT];
+    kvstore_key(&play_of(i)->block, key);
+    snprintf(path, 200, "%s/%s-k.kv", folder, key);
+}
+
+static void is_private(const char *path) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+}
+
+static void test_a_block_comes_back_after_a_restart(void **state) {
+    (void)state;
+    struct kvstore s = open_writer();
+    assert_false(has(&s, 1));
+    put(&s, 1);
+    put(&s, 2);
+    put(&s, 2);
+    assert_int_equal(s.n_writes, 2);
+    assert_true(has(&s, 1) && has(&s, 2) && !has(&s, 3));
+    kvstore_close(&s);
+    assert_int_equal(each_file(is_private), 2);
+    s = open_writer();
+    assert_int_equal(s.held, 2 * FILE_BYTES);
+    assert_true(has(&s, 1) && has(&s, 2));
+    assert_int_equal(s.n_hits, 2);
+    kvstore_close(&s);
+    assert_int_equal(lines, 0);
+}
+
+static void test_every_part_of_a_key_counts(void **state) {
+    static uint8_t to[BYTES];
+    char other[HASH_TEXT], key[HASH_TEXT];
+    (void)state;
+    struct kvstore s = open_writer();
+    put(&s, 1);
+    struct play *p = play_of(1);
+    struct kvstore_block b = p->block;
+    b.kind = 's';
+    assert_false(kvstore_read(&s, &b, to, BYTES));
+    b = p->block;
+    kvstore_root("model", "q8_0", other);
+    b.before = other;
+    assert_false(kvstore_read(&s, &b, to, BYTES));
+    kvstore_root("other", "f16", other);
+    assert_false(kvstore_read(&s, &b, to, BYTES));
+    kvstore_key(&p->block, key);
+    b.before = key; /* the same tokens behind themselves */
+    assert_false(kvstore_read(&s, &b, to, BYTES));
+    b = p->block;
+    b.n_tokens--;
+    assert_false(kvstore_read(&s, &b, to, BYTES));
+    p->tokens[TOKENS - 1]++;
+    assert_false(kvstore_read(&s, &p->block, to, BYTES));
+    assert_true(has(&s, 1));
+    kvstore_close(&s);
+}
+
+static void flip(const char *path, long at) {
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    int c = fgetc(f);
+    assert_true(c != EOF && fseek(f, at, SEEK_SET) == 0 && fputc(c ^ 4, f) != EOF);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The file of block 1 is damaged in some way: the block is absent, its file goes, and it can be written
+ * again. */
+static void assert_absent(struct kvstore *s, const char *path) {
+    struct stat st;
+    assert_false(has(s, 1));
+    assert_int_not_equal(lstat(path, &st), 0);
+    put(s, 1);
+    assert_true(has(s, 1));
+}
+
+static void test_a_damaged_file_is_absent(void **state) {
+    char path[200];
+    (void)state;
+    struct kvstore s = open_writer();
+    path_of(1, path);
+    put(&s, 1);
+    const long size = 136 + 4 * TOKENS + BYTES;
+    for (long at = 0; at < size; at += at < 136 + 4 * TOKENS ? 1 : 331) {
+        flip(path, at);
+        assert_absent(&s, path);
+    }
+    const long cuts[] = {0, 1, 135, 136, 263, 264, size - 1, size + 1};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        assert_int_equal(truncate(path, cuts[i]), 0);
+        assert_absent(&s, path);
+    }
+    kvstore_close(&s);
+    assert_int_equal(lines, 0);
+}
+
+static void test_a_foreign_file_is_absent(void **state) {
+    char path[200], other[200];
+    (void)state;
+    struct kvstore s = open_writer();
+    path_of(1, path);
+    path_of(2, other);
+    put(&s, 1);
+    assert_int_equal(chmod(path, 0666), 0);
+    assert_absent(&s, path);
+    assert_int_equal(rename(path, other), 0); /* a good file under the name of another block */
+    assert_false(has(&s, 2));
+    assert_absent(&s, path);
+    assert_int_equal(rename(path, other), 0);
+    assert_int_equal(symlink(other, path), 0);
+    assert_absent(&s, path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_absent(&s, path);
+    assert_int_equal(unlink(path), 0);
+    assert_false(has(&s, 1));
+    kvstore_close(&s);
+}
+
+static void test_the_least_recently_used_goes_first(void **state) {
+    (void)state;
+    struct kvstore s = open_store(0, 3 * FILE_BYTES + 4095, FILES);
+    for (uint32_t i = 1; i <= 3; i++)
+        put(&s, i);
+    assert_true(has(&s, 1));
+    put(&s, 4);
+    assert_true(has(&s, 1) && !has(&s, 2) && has(&s, 3) && has(&s, 4));
+    assert_int_equal(each_file(NULL), 3);
+    kvstore_close(&s);
+    s = open_store(0, 16 * FILE_BYTES, 2); /* a smaller index */
+    assert_int_equal(s.n_entries, 2);
+    assert_int_equal(each_file(NULL), 2);
+    put(&s, 5);
+    assert_true(has(&s, 5));
+    assert_int_equal(each_file(NULL), 2);
+    kvstore_close(&s);
+    s = open_store(0, 4096, FILES); /* no file fits */
+    put(&s, 6);
+    assert_int_equal(each_file(NULL), 0);
+    assert_int_equal(s.held, 0);
+    kvstore_close(&s);
+}
+
+static void test_files_of_others_stay(void **state) {
+    char path[200];
+    struct stat st;
+    (void)state;
+    snprintf(path, sizeof path, "%s/letter.kv", folder);
+    FILE *f = fopen(path, "w");
+    assert_true(f != NULL && fputs("mine", f) >= 0 && fclose(f) == 0);
+    struct kvstore s = open_store(0, FILE_BYTES, 1);
+    put(&s, 1);
+    put(&s, 2);
+    assert_int_equal(s.n_entries, 1);
+    assert_int_equal(stat(path, &st), 0);
+    kvstore_close(&s);
+}
+
+static void test_a_second_process_only_reads(void **state) {
+    (void)state;
+    struct kvstore s = open_writer();
+    put(&s, 1);
+    struct kvstore r = open_store(1, FILES * FILE_BYTES, FILES);
+    assert_int_equal(lines, 1);
+    assert_non_null(strstr(text, "another process writes to it"));
+    assert_true(has(&r, 1));
+    put(&r, 2);
+    assert_false(has(&r, 2));
+    put(&s, 2);
+    assert_true(has(&r, 2)); /* written after the reader opened */
+    kvstore_close(&s);
+    kvstore_close(&r);
+}
+
+/* A limit for files stands for the full disk: write returns an error after a part of the file. */
+static void test_a_full_disk_ends_the_writing(void **state) {
+    char path[200];
+    struct rlimit old, small;
+    struct stat st;
+    (void)state;
+    struct kvstore s = open_writer();
+    put(&s, 1);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = 3000;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    put(&s, 2);
+    put(&s, 3);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    put(&s, 4);
+    assert_int_equal(lines, 1);
+    assert_non_null(strstr(text, "nothing more is written there"));
+    assert_true(has(&s, 1) && !has(&s, 2) && !has(&s, 3) && !has(&s, 4));
+    snprintf(path, sizeof path, "%s/writing.tmp", folder);
+    assert_int_not_equal(stat(path, &st), 0);
+    kvstore_close(&s);
+}
+
+static void test_a_folder_that_vanishes_ends_the_writing(void **state) {
+    (void)state;
+    struct kvstore s = open_writer();
+    assert_int_equal(remove_folder(NULL), 0);
+    put(&s, 1);
+    put(&s, 2);
+    assert_int_equal(lines, 1);
+    assert_false(has(&s, 1));
+    kvstore_close(&s);
+}
+
+static void test_a_folder_of_others_is_refused(void **state) {
+    struct kvstore s;
+    stator_error e;
+    const struct kvstore_options o = {folder, FILE_BYTES, FILES, &log_lines};
+    (void)state;
+    assert_int_equal(chmod(folder, 0777), 0);
+    assert_int_equal(kvstore_open(&s, &o, memory[0], &e), STATOR_FAILED);
+    assert_non_null(strstr(e.text, "other users can write"));
+    assert_int_equal(rmdir(folder), 0);
+    FILE *f = fopen(folder, "w");
+    assert_true(f != NULL && fclose(f) == 0);
+    assert_int_equal(kvstore_open(&s, &o, memory[0], &e), STATOR_FAILED);
+    assert_non_null(strstr(e.text, folder));
+    assert_int_equal(unlink(folder), 0);
+    const struct kvstore_options deep = {"/tmp/test_kvstore.absent/x", FILE_BYTES, FILES, &log_lines};
+    assert_int_equal(kvstore_open(&s, &deep, memory[0], &e), STATOR_FAILED);
+    assert_non_null(strstr(e.text, "can't make the folder"));
+}
+
+/* The child writes until it is killed, and says so after every block. */
+static void write_on(int pipe_end) {
+    struct kvstore s;
+    const struct kvstore_options o = {folder, FILES * FILE_BYTES, FILES, &log_lines};
+    if (kvstore_open(&s, &o, memory[1], NULL) != STATOR_OK || !s.writes)
+        _exit(1);
+    for (uint32_t i = 0;; i = (i + 1) % 16) {
+        put(&s, i);
+        if (write(pipe_end, "", 1) != 1)
+            _exit(1);
+    }
+}
+
+static void test_a_killed_writer_leaves_whole_blocks(void **state) {
+    uint64_t seed = testing_seed("kvstore");
+    (void)state;
+    for (unsigned round = 0; round < 30; round++) {
+        int ends[2], status;
+        char c;
+        assert_int_equal(pipe(ends), 0);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            write_on(ends[1]);
+        close(ends[1]);
+        for (uint64_t n = 1 + testing_below(&seed, 40); n > 0; n--)
+            assert_int_equal(read(ends[0], &c, 1), 1);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        close(ends[0]);
+        struct kvstore s = open_writer();
+        assert_true(s.writes && s.n_entries > 0 && s.held <= FILES * FILE_BYTES);
+        unsigned found = 0;
+        for (uint32_t i = 0; i < 16; i++)
+            found += has(&s, i);
+        assert_int_equal(found, each_file(NULL));
+        assert_int_equal(s.n_dropped, 0);
+        kvstore_close(&s);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(test_a_block_comes_back_after_a_restart),
+        CASE(test_every_part_of_a_key_counts),
+        CASE(test_a_damaged_file_is_absent),
+        CASE(test_a_foreign_file_is_absent),
+        CASE(test_the_least_recently_used_goes_first),
+        CASE(test_files_of_others_stay),
+        CASE(test_a_second_process_only_reads),
+        CASE(test_a_full_disk_ends_the_writing),
+        CASE(test_a_folder_that_vanishes_ends_the_writing),
+        CASE(test_a_folder_of_others_is_refused),
+        CASE(test_a_killed_writer_leaves_whole_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
