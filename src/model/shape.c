@@ -114,7 +114,7 @@ static stator_status read_per_layer(const struct gguf *g, const struct shape *s,
     return read_per_layer_or(g, s, name, max, v, NULL, e);
 }
 
-static stator_status check_head_dim(const struct gguf *g, const char *what, uint32_t dim, stator_error *e) {
+stator_status shape_check_head_dim(const struct gguf *g, const char *what, uint32_t dim, stator_error *e) {
     if (dim % HEAD_DIM_STEP != 0 || dim == 0 || dim > MAX_HEAD_DIM)
         return gguf_error(g, e,
                           "the head dimension of %s is %" PRIu32
@@ -124,20 +124,30 @@ static stator_status check_head_dim(const struct gguf *g, const char *what, uint
     return STATOR_OK;
 }
 
+stator_status shape_check_groups(const struct gguf *g, const struct shape *s, uint32_t kv_heads,
+                                 stator_error *e) {
+    if (s->n_heads % kv_heads == 0 && s->n_heads / kv_heads <= MAX_GROUP)
+        return STATOR_OK;
+    return gguf_error(g, e,
+                      "%" PRIu32 " attention heads (%s.attention.head_count) do not share %" PRIu32
+                      " KV heads (%s.attention.head_count_kv) evenly, at most %d each",
+                      s->n_heads, s->arch_name, kv_heads, s->arch_name, MAX_GROUP);
+}
+
 static stator_status read_heads(const struct gguf *g, struct shape *s, stator_error *e) {
     char key[96];
     stator_status rc = read_per_layer(g, s, "attention.head_count", MAX_HEADS, &s->n_heads, e);
     s->n_kv_heads = s->n_heads;
+    if (s->heads_by_kind)
+        s->window_heads.n_kv = s->n_kv_heads;
     if (rc == STATOR_OK && gguf_find(g, key_of(s, "attention.head_count_kv", key), NULL))
-        rc = read_per_layer_or(g, s, "attention.head_count_kv", MAX_HEADS, &s->n_kv_heads,
-                               s->attention_optional ? s->no_attention : NULL, e);
+        rc = s->heads_by_kind ? shape_read_kv_heads_by_kind(g, s, e)
+                              : read_per_layer_or(g, s, "attention.head_count_kv", MAX_HEADS, &s->n_kv_heads,
+                                                  s->attention_optional ? s->no_attention : NULL, e);
+    if (rc == STATOR_OK)
+        rc = shape_check_groups(g, s, s->n_kv_heads, e);
     if (rc != STATOR_OK)
         return rc;
-    if (s->n_heads % s->n_kv_heads != 0 || s->n_heads / s->n_kv_heads > MAX_GROUP)
-        return gguf_error(g, e,
-                          "%" PRIu32 " attention heads (%s.attention.head_count) do not share %" PRIu32
-                          " KV heads (%s.attention.head_count_kv) evenly, at most %d each",
-                          s->n_heads, s->arch_name, s->n_kv_heads, s->arch_name, MAX_GROUP);
     uint32_t fallback = s->n_embd / s->n_heads;
     if (!gguf_find(g, key_of(s, "attention.key_length", key), NULL) && s->n_embd % s->n_heads != 0)
         return gguf_error(g, e,
@@ -148,9 +158,9 @@ static stator_status read_heads(const struct gguf *g, struct shape *s, stator_er
     if (rc == STATOR_OK)
         rc = shape_read_u32_or(g, s, "attention.value_length", 1, MAX_WIDTH, fallback, &s->head_dim_v, e);
     if (rc == STATOR_OK)
-        rc = check_head_dim(g, "K (attention.key_length)", s->head_dim_k, e);
+        rc = shape_check_head_dim(g, "K (attention.key_length)", s->head_dim_k, e);
     if (rc == STATOR_OK)
-        rc = check_head_dim(g, "V (attention.value_length)", s->head_dim_v, e);
+        rc = shape_check_head_dim(g, "V (attention.value_length)", s->head_dim_v, e);
     if (rc == STATOR_OK && (uint64_t)s->n_heads * ARITH_MAX(s->head_dim_k, s->head_dim_v) > MAX_WIDTH)
         rc =
             gguf_error(g, e, "%" PRIu32 " heads of %" PRIu32 " dimensions: at most %d together are supported",
@@ -201,10 +211,14 @@ static stator_status read_decoder(const struct gguf *g, struct shape *s, stator_
         rc = read_feed_forward(g, s, e);
     if (rc == STATOR_OK)
         rc = shape_read_u32(g, s, "context_length", 1, MAX_CONTEXT, &s->context_trained, e);
+    if (rc == STATOR_OK && s->heads_by_kind)
+        rc = shape_read_window(g, s, false, s->window_pattern, e);
     if (rc == STATOR_OK)
         rc = read_heads(g, s, e);
     if (rc == STATOR_OK)
         rc = shape_read_rope(g, s, e);
+    if (rc == STATOR_OK && s->heads_by_kind)
+        rc = shape_read_window_heads(g, s, e);
     if (rc == STATOR_OK)
         rc = gguf_read_f32(
             g,
@@ -408,7 +422,9 @@ static stator_status place_tensor(const struct gguf *g, const struct shape_tenso
         gguf_show(t->name, shown), s->arch_name);
 }
 
-static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
+/* layer: UINT32_MAX outside of layers. */
+static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t layer) {
+    const struct shape_heads h = shape_heads_of(s, layer);
     switch (x) {
     case SHAPE_NONE:
         return 1;
@@ -421,21 +437,21 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
     case SHAPE_FF:
         return s->n_ff;
     case SHAPE_HEADS_K:
-        return (uint64_t)s->n_heads * s->head_dim_k;
+        return (uint64_t)s->n_heads * h.dim_k;
     case SHAPE_HEADS_V:
-        return (uint64_t)s->n_heads * s->head_dim_v;
+        return (uint64_t)s->n_heads * h.dim_v;
     case SHAPE_KV_K:
-        return (uint64_t)s->n_kv_heads * s->head_dim_k;
+        return (uint64_t)h.n_kv * h.dim_k;
     case SHAPE_KV_V:
-        return (uint64_t)s->n_kv_heads * s->head_dim_v;
+        return (uint64_t)h.n_kv * h.dim_v;
     case SHAPE_HEAD_K:
-        return s->head_dim_k;
+        return h.dim_k;
     case SHAPE_VOCAB:
         return s->vocab;
     case SHAPE_HALF_ROT:
-        return s->n_rot / 2;
+        return h.n_rot / 2;
     case SHAPE_GATED_HEADS_K:
-        return (uint64_t)2 * s->n_heads * s->head_dim_k;
+        return (uint64_t)2 * s->n_heads * h.dim_k;
     case SHAPE_DELTA_QKV:
         return (uint64_t)2 * s->delta.key_heads * s->delta.dim_k +
                (uint64_t)s->delta.value_heads * s->delta.dim_v;
@@ -457,8 +473,7 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x) {
     case SHAPE_HEADS:
         return s->n_heads;
     case SHAPE_QKV:
-        return (uint64_t)s->n_heads * s->head_dim_k +
-               (uint64_t)s->n_kv_heads * (s->head_dim_k + s->head_dim_v);
+        return (uint64_t)s->n_heads * h.dim_k + (uint64_t)h.n_kv * (h.dim_k + h.dim_v);
     case SHAPE_TWO_FF:
         return 2 * (uint64_t)s->n_ff;
     case SHAPE_EXPERTS:
@@ -550,7 +565,8 @@ static stator_status check_place(const struct gguf *g, const struct shape *s, co
     if (fused != NULL)
         return gguf_error(g, e, "tensor '%s%s' is there, but its rows are in '%s' too", prefix, p->name,
                           gguf_show(fused->name, shown));
-    uint64_t cols = extent_of(s, p->cols), rows = extent_of(s, p->rows), matrices = extent_of(s, p->matrices);
+    uint64_t cols = extent_of(s, p->cols, layer), rows = extent_of(s, p->rows, layer),
+             matrices = extent_of(s, p->matrices, layer);
     if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != matrices || t->ne[3] != 1)
         return gguf_error(g, e,
                           "tensor '%s%s' has shape [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64

@@ -131,6 +131,14 @@ struct shape_yarn {
     float low, width;
 };
 
+/* Heads of K and V, and of q their size. */
+struct shape_heads {
+    uint32_t n_kv;
+    uint32_t dim_k; /* a multiple of 32 */
+    uint32_t dim_v;
+    uint32_t n_rot; /* dimensions that RoPE rotates, even, <= dim_k */
+};
+
 /* Mixture of experts; count 0: none. */
 struct shape_experts {
     uint32_t count, used;
@@ -175,10 +183,14 @@ struct shape {
     uint32_t window;       /* tokens that a query of windowed layers sees; 0: the model has none */
     bool windowed[SHAPE_MAX_LAYERS]; /* shape_has_window */
     float rope_local_base;           /* of the windowed layers, where they have a base of their own */
-    float embed_scale;               /* embedding times this; 0: as it is */
-    float residual_scale;            /* what layers add to the residual stream times this; 0: as it is */
-    float logit_scale;               /* logits divided by this; 0: as they are */
-    float attention_cap, logit_cap;  /* softcaps of scores and of logits; 0: none */
+    bool heads_by_kind; /* to the architecture layers with the window have heads of their own: window_heads;
+                           n_kv_heads, head_dim_k, head_dim_v and n_rot are of the others */
+    struct shape_heads window_heads;
+    uint32_t window_pattern;        /* of such an architecture, for shape_read_window */
+    float embed_scale;              /* embedding times this; 0: as it is */
+    float residual_scale;           /* what layers add to the residual stream times this; 0: as it is */
+    float logit_scale;              /* logits divided by this; 0: as they are */
+    float attention_cap, logit_cap; /* softcaps of scores and of logits; 0: none */
     bool layer_norm; /* norms subtract the mean first, and eps is called attention.layer_norm_epsilon */
     bool no_rope;    /* heads are not rotated */
     float norm_eps;
@@ -220,6 +232,22 @@ stator_status shape_read_window(const struct gguf *g, struct shape *s, bool zero
 static inline bool shape_has_window(const struct shape *s, uint32_t layer) {
     return s->window > 0 && s->windowed[layer];
 }
+/* The heads of a layer; UINT32_MAX: of those without the window. */
+static inline struct shape_heads shape_heads_of(const struct shape *s, uint32_t layer) {
+    if (s->heads_by_kind && layer < SHAPE_MAX_LAYERS && shape_has_window(s, layer))
+        return s->window_heads;
+    return (struct shape_heads){s->n_kv_heads, s->head_dim_k, s->head_dim_v, s->n_rot};
+}
+/* For shapes with heads_by_kind, after the window is known. ARCH.attention.head_count_kv (a number, or one
+ * per layer, equal in all layers of a kind): n_kv_heads and window_heads.n_kv. */
+stator_status shape_read_kv_heads_by_kind(const struct gguf *g, struct shape *s, stator_error *e);
+/* The rest of window_heads, after the other layers' heads: ARCH.attention.key_length_swa, value_length_swa,
+ * ARCH.rope.dimension_count_swa; a missing key means the number of the other layers. */
+stator_status shape_read_window_heads(const struct gguf *g, struct shape *s, stator_error *e);
+/* For both kinds: attention's kernels can work with such heads; `key` says where the number is from. */
+stator_status shape_check_head_dim(const struct gguf *g, const char *what, uint32_t dim, stator_error *e);
+stator_status shape_check_groups(const struct gguf *g, const struct shape *s, uint32_t kv_heads,
+                                 stator_error *e);
 /* ARCH.attn_logit_softcapping, final_logit_softcapping, or, if the file has none, these. */
 stator_status shape_read_caps(const struct gguf *g, struct shape *s, float attention, float logits,
                               stator_error *e);

@@ -104,13 +104,15 @@ void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct g
 /* window 0: all tokens. */
 static uint32_t add_kv_cache(struct graph *g, const struct shape *s, uint32_t window) {
     const struct graph_want *w = &g->want;
+    const struct shape_heads h =
+        window > 0 && s->heads_by_kind ? s->window_heads : shape_heads_of(s, UINT32_MAX);
     struct graph_cache c = {.kind = window > 0 ? GRAPH_RING : GRAPH_PAGED,
                             .window = window,
-                            .units = s->n_kv_heads,
-                            .k_bytes = kv_layout_bytes(w->kv_type_k, s->head_dim_k),
+                            .units = h.n_kv,
+                            .k_bytes = kv_layout_bytes(w->kv_type_k, h.dim_k),
                             .type_k = w->kv_type_k,
                             .type_v = w->kv_type_v};
-    c.bytes = c.k_bytes + kv_layout_bytes(w->kv_type_v, s->head_dim_v);
+    c.bytes = c.k_bytes + kv_layout_bytes(w->kv_type_v, h.dim_v);
     snprintf(c.name, sizeof c.name, "%s", window > 0 ? "window" : "kv");
     return graph_add_cache(g, &c);
 }
@@ -131,7 +133,8 @@ static bool has_attention(const struct graph_want *w, const struct shape *s) {
  * which groups of a product for few tokens share (kernels/opencl/cl_matmul.h). */
 static uint32_t counts_each(uint32_t batch, const struct shape *s) {
     uint64_t units = arith_ceil_div(s->n_ff, 256);
-    return (uint32_t)ARITH_MAX((uint64_t)s->n_kv_heads, arith_ceil_div(units, batch));
+    return (uint32_t)ARITH_MAX((uint64_t)ARITH_MAX(s->n_kv_heads, s->window_heads.n_kv),
+                               arith_ceil_div(units, batch));
 }
 
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {

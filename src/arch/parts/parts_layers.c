@@ -6,9 +6,10 @@
 static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) {
     const struct shape *s = p->s;
     const struct shape_layer *l = &s->layers[i];
-    uint32_t q_width = s->n_heads * s->head_dim_k;
-    uint32_t k_width = s->n_kv_heads * s->head_dim_k;
-    uint32_t v_width = s->n_kv_heads * s->head_dim_v, all = q_width + k_width + v_width;
+    const struct shape_heads h = shape_heads_of(s, i);
+    uint32_t q_width = s->n_heads * h.dim_k;
+    uint32_t k_width = h.n_kv * h.dim_k;
+    uint32_t v_width = h.n_kv * h.dim_v, all = q_width + k_width + v_width;
     struct graph_op *op = graph_add_op(p->g, GRAPH_MATMUL, i, normed, qkv);
     if (l->qkv != NULL) {
         const struct gguf_tensor *biases[] = {l->q_bias, l->k_bias, l->v_bias};
@@ -22,7 +23,7 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
                 op->bias[k] = graph_add_plain(p->g, biases[k]);
         }
     } else {
-        const struct graph_runs q = {.run = s->head_dim_k, .stride = 2 * s->head_dim_k};
+        const struct graph_runs q = {.run = h.dim_k, .stride = 2 * h.dim_k};
         if (s->gated)
             graph_op_runs(p->g, op, l->q, q, 0);
         else
@@ -33,16 +34,16 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
 
     op = graph_add_op(p->g, GRAPH_ROPE_STORE, i, qkv, qkv);
     op->rope = (struct graph_rope){.heads = s->n_heads,
-                                   .kv_heads = s->n_kv_heads,
-                                   .dim_k = s->head_dim_k,
-                                   .dim_v = s->head_dim_v,
-                                   .n_rot = s->no_rope || p->no_rope ? 0 : s->n_rot,
+                                   .kv_heads = h.n_kv,
+                                   .dim_k = h.dim_k,
+                                   .dim_v = h.dim_v,
+                                   .n_rot = s->no_rope || p->no_rope ? 0 : h.n_rot,
                                    .neox = s->rope_neox,
                                    .angles = p->angles,
                                    .angles_q = p->angles_q,
-                                   .norm = parts_norm_of(s, p->wide_norms ? q_width : s->head_dim_k),
+                                   .norm = parts_norm_of(s, p->wide_norms ? q_width : h.dim_k),
                                    .wide = p->wide_norms,
-                                   .norm_k = parts_norm_of(s, p->wide_norms ? k_width : s->head_dim_k)};
+                                   .norm_k = parts_norm_of(s, p->wide_norms ? k_width : h.dim_k)};
     graph_op_cache(p->g, op, p->kv);
     if (l->q_norm != NULL) {
         graph_op_weight(p->g, op, l->q_norm, NULL, 0);
@@ -77,19 +78,19 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
     struct graph *g = p->g;
     const struct shape *s = p->s;
     const struct shape_layer *l = &s->layers[i];
-    uint32_t width =
-        s->n_heads * s->head_dim_k + s->n_kv_heads * s->head_dim_k + s->n_kv_heads * s->head_dim_v;
+    const struct shape_heads h = shape_heads_of(s, i);
+    uint32_t width = s->n_heads * h.dim_k + h.n_kv * (h.dim_k + h.dim_v);
     uint32_t qkv = parts_value(p, i, "qkv", width, GRAPH_F32);
     add_qkv(p, i, normed, qkv);
 
     /* The kernel writes floats first, whatever the consumer wants. */
-    uint32_t heads = parts_value(p, i, "attn", s->n_heads * s->head_dim_v,
+    uint32_t heads = parts_value(p, i, "attn", s->n_heads * h.dim_v,
                                  GRAPH_F32 | (s->gated ? 0 : graph_form_for(l->attn_output)));
     struct graph_op *op = graph_add_op(g, GRAPH_ATTENTION, i, qkv, heads);
     op->attention = (struct graph_attention){.heads = s->n_heads,
-                                             .kv_heads = s->n_kv_heads,
-                                             .dim_k = s->head_dim_k,
-                                             .dim_v = s->head_dim_v,
+                                             .kv_heads = h.n_kv,
+                                             .dim_k = h.dim_k,
+                                             .dim_v = h.dim_v,
                                              .scale = s->attention_scale,
                                              .cap = s->attention_cap,
                                              .skip = p->nextn,
@@ -100,8 +101,8 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
     if (g->want.cells != 0) {
         char text[32];
         snprintf(text, sizeof text, "blk.%u.attn_cells", i);
-        op->work = graph_add_value(g, text, GRAPH_SCRATCH, g->want.cells, s->n_heads * (s->head_dim_v + 2),
-                                   GRAPH_F32);
+        op->work =
+            graph_add_value(g, text, GRAPH_SCRATCH, g->want.cells, s->n_heads * (h.dim_v + 2), GRAPH_F32);
     }
     return s->gated ? add_attention_gate(p, i, normed, heads) : heads;
 }

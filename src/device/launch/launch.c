@@ -260,7 +260,7 @@ static uint64_t cells_of(const struct step_chunk *c) {
     return (uint64_t)c->n * splits_of(c);
 }
 
-/* All have the same heads (add_attention); NULL: there is none. */
+/* The first; NULL: there is none. */
 static const struct graph_op *attention_of(const struct graph *g) {
     for (uint32_t i = 0; i < g->n_ops; i++)
         if (g->ops[i].kind == GRAPH_ATTENTION)
@@ -293,6 +293,19 @@ static uint32_t tile_rows(const struct graph *g, const struct launch_traits *t, 
     return 0;
 }
 
+/* Of all ops together, in queries; 0: some op has no kernel for them. */
+static uint32_t tile_queries(const struct graph *g, const struct launch_traits *t) {
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].kind != GRAPH_ATTENTION)
+            continue;
+        const struct graph_attention *a = &g->ops[i].attention;
+        const uint32_t rows = tile_rows(g, t, &g->ops[i]);
+        least = ARITH_MIN(least, rows > 0 ? ARITH_MAX(rows / (a->heads / a->kv_heads), 1u) : 0);
+    }
+    return least != UINT32_MAX ? least : 0;
+}
+
 void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
                 struct step_header *h) {
     const struct graph_op *o = attention_of(m->graph);
@@ -301,7 +314,8 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
         return;
     const struct graph_attention *a = &o->attention;
     const uint32_t group = a->heads / a->kv_heads;
-    uint32_t tile = rows > LAUNCH_FEW ? tile_rows(m->graph, t, o) : 0;
+    const uint32_t tile_of = rows > LAUNCH_FEW ? tile_queries(m->graph, t) : 0;
+    const uint32_t tile = tile_of > 0 ? tile_rows(m->graph, t, o) : 0;
     uint32_t most = ARITH_MAX(OPENCL_ATTENTION_ROWS / group, 1u);
     uint32_t enough = groups_at_once(t, tile > 0 ? OPENCL_GROUP : OPENCL_ATTENTION_GROUP);
     struct step_chunk *chunks = (struct step_chunk *)((uint8_t *)h + h->at_chunks);
@@ -322,7 +336,7 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
         uint64_t tiles = arith_ceil_div((uint64_t)c->n * group, ARITH_MAX(tile, 1u)) * a->kv_heads;
         if (tile > 0 && 2 * (uint64_t)c->n * group >= tile && 16 * tiles >= enough) {
             c->tiled = 1;
-            c->queries = ARITH_MAX(tile / group, 1u);
+            c->queries = tile_of;
         }
         uint64_t want = cells_of(c);
         bool idle = arith_ceil_div(c->n, c->queries) * a->kv_heads < enough;
@@ -333,7 +347,7 @@ void launch_cut(const struct device_model *m, const struct launch_traits *t, uin
             spare -= few ? 0 : want;
         }
         CHECK(c->queries > 0 && taken <= cells);
-        h->n_items += (uint32_t)arith_ceil_div(c->n, c->queries) * a->kv_heads * ARITH_MAX(c->splits, 1u);
+        h->n_items += (uint32_t)arith_ceil_div(c->n, c->queries) * ARITH_MAX(c->splits, 1u);
     }
 }
 
@@ -341,13 +355,6 @@ static stator_status add_attention(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *in = &b->g->values[o->in], *out = &b->g->values[o->out];
     const struct graph_attention *a = &o->attention;
-    const struct graph_attention *first = &attention_of(b->g)->attention;
-    if (a->heads != first->heads || a->kv_heads != first->kv_heads)
-        return error_set(
-            b->e, STATOR_DEVICE,
-            "layer %u has %u heads on %u KV heads, an earlier one %u on %u: the GPU kernels take "
-            "one kind of attention only",
-            o->layer, a->heads, a->kv_heads, first->heads, first->kv_heads);
     uint32_t group = a->heads / a->kv_heads;
     uint32_t heads = heads_together(a, out->forms);
     CHECK(a->kv_heads % heads == 0);

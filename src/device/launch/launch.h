@@ -94,8 +94,10 @@ uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_B
 uint32_t launch_streamed(const struct device_model *m);
 
 /* How the step's chunks are cut for attention, in its descriptor: for a list of at most `rows` tokens. An
- * item is a (tile of queries, KV head), and a split of 256 tokens where splits are computed side by side: of
- * chunks of few queries, and of others while there are cells and their tiles do not fill the device. */
+ * item is a tile of queries, and a split of 256 tokens where splits are computed side by side: of chunks of
+ * few queries, and of others while there are cells and their tiles do not fill the device. Each KV head of an
+ * op works on every item. One cut serves all attention ops of the model, which may have other heads: it is
+ * made for the first of them, and has tiles of many rows only if all ops have kernels for them. */
 void launch_cut(const struct device_model *m, const struct launch_traits *t, uint32_t rows,
                 struct step_header *h);
 

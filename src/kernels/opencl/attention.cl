@@ -69,8 +69,8 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
     struct scratch m = scratch_in(memory, head_k);
     struct cells c = {cells, cells + n_cells * n_kv_heads * group * head_v, n_kv_heads * group, 0, 0};
 #endif
-    for (uint item = get_group_id(0); item < CL_STEP(step)->n_items; item += get_num_groups(0)) {
-        global const struct step_chunk *chunk = cl_chunk_of(step, true, item);
+    for (uint item = get_group_id(0); item < CL_STEP(step)->n_items * n_kv_heads; item += get_num_groups(0)) {
+        global const struct step_chunk *chunk = cl_chunk_of(step, true, item / n_kv_heads);
 #ifdef TILE_ROWS
         if (!chunk->tiled)
             continue;
@@ -80,7 +80,7 @@ ATTENTION_KERNEL void CL_NAME(CL_ARGUMENTS(ATTENTION)) {
 #endif
         uint tiles = cl_ceil_div(chunk->n, chunk->queries);
         bool parallel = chunk->splits > 0;
-        uint at = item - chunk->item;
+        uint at = item - chunk->item * n_kv_heads;
         uint head = at % n_kv_heads, n_heads = parallel ? 1 : heads;
         uint tile = at / n_kv_heads % tiles, split = at / n_kv_heads / tiles;
         uint query = tile * chunk->queries;

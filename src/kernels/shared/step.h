@@ -28,7 +28,7 @@ struct step_chunk {
     step_u32 hidden; /* MTP head: which row kept for the sequence (GRAPH_KEEP) is the hidden state before the
                         chunk's first token; 0: the one in its cache */
     /* How attention is divided on a GPU (launch.h), written by the device. The host writes 0. */
-    step_u32 item;    /* first entry of the work list, of n_items */
+    step_u32 item;    /* first entry of the work list, of n_items; one serves all KV heads of an op */
     step_u32 queries; /* of a tile */
     step_u32 splits;  /* of every tile, in parallel; 0: one after the other */
     step_u32 cell;    /* first of its n * splits partial results */
