@@ -40,7 +40,9 @@ enum {
     PEER_FUSED_FF = 8388608,    /* gate and up are one tensor, q, k and v are not */
     PEER_FF_BIAS = 16777216,    /* of gate, up and down of the dense feed-forward */
     PEER_ONE_NORM = 67108864,   /* of a layer, a LayerNorm */
-    PEER_SHORT_CONV = 33554432  /* two of three layers have a gated convolution */
+    PEER_SHORT_CONV = 33554432, /* two of three layers have a gated convolution */
+    PEER_LAYER_SCALE = 134217728,
+    PEER_NO_V = 268435456 /* in layers without a window, if these have heads of their own */
 };
 
 enum { PEER_TOKENS = 200, PEER_CONTEXT = 256 };
@@ -62,6 +64,8 @@ struct peer_model {
     uint32_t key_heads, value_heads, state,
         taps;          /* of delta-net layers, 3 of 4; taps: also of PEER_SHORT_CONV */
     uint32_t original; /* context before longrope or yarn */
+    /* Heads of every third layer, which has no window; wide_dim 0: layers are alike. */
+    uint32_t wide_dim, wide_kv_heads;
     struct peer_key keys[10];
 };
 
@@ -246,6 +250,17 @@ static const struct peer_model peer_models[] = {
      .used = 3, .expert_ff = 96, .shared_ff = 64, .leading = 1},
     {"ernie4_5-moe-plain", "ernie4_5-moe", 3, 96, 96, 3, 3, 32, 200, .flags = PEER_UNTIED | PEER_OUT_BIAS,
      .experts = 4, .used = 2, .expert_ff = 32},
+    {"gemma4-odd", "gemma4", 7, 160, 224, 6, 2, 32, 300, .wide_dim = 96, .wide_kv_heads = 1,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_LAYER_SCALE | PEER_NO_V,
+     .keys = {{"attention.sliding_window", 24},
+              {"rope.freq_base", .fraction = 1e6f},
+              {"final_logit_softcapping", .fraction = 2}}},
+    {"gemma4-wide", "gemma4", 4, 288, 160, 4, 1, 256, 200, .wide_dim = 512, .wide_kv_heads = 2,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_UNTIED | PEER_SCALES | PEER_NO_V,
+     .keys = {{"attention.sliding_window", 64}}},
+    {"gemma4-values", "gemma4", 3, 96, 96, 3, 3, 64, 200, .wide_dim = 32, .wide_kv_heads = 3, .rot = 32,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_LAYER_SCALE,
+     .keys = {{"attention.sliding_window", 5}, {"attention.scale", .fraction = 0.25f}}},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
@@ -380,6 +395,10 @@ static inline int peer_is_conv(const struct peer_model *m, uint32_t layer) {
     return (m->flags & PEER_SHORT_CONV) != 0 && layer % 3 != 2;
 }
 
+static inline int peer_is_wide(const struct peer_model *m, uint32_t layer) {
+    return m->wide_dim > 0 && layer % 3 == 2;
+}
+
 static inline void peer_conv(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     peer_matrix(p, "shortconv.in_proj.weight", m->embd, (uint64_t)3 * m->embd);
@@ -389,14 +408,17 @@ static inline void peer_conv(struct peer_writer *p) {
 
 static inline void peer_attention(struct peer_writer *p) {
     const struct peer_model *m = p->m;
-    const uint64_t q = (uint64_t)m->heads * m->dim, kv = (uint64_t)m->kv_heads * m->dim;
+    const int far = peer_is_wide(m, p->layer);
+    const uint64_t dim = far ? m->wide_dim : m->dim;
+    const uint64_t q = m->heads * dim, kv = (far ? m->wide_kv_heads : m->kv_heads) * dim;
     const int fused = m->flags & (PEER_FUSED | PEER_ONE_QKV) && !(m->flags & PEER_THREE_QKV);
     if (fused) {
         peer_matrix(p, "attn_qkv.weight", m->embd, q + 2 * kv);
     } else {
         peer_matrices(p, "attn_q.weight", m->embd, m->key_heads > 0 ? 2 * q : q, 1, 2);
         peer_matrices(p, "attn_k.weight", m->embd, kv, 1, 2);
-        peer_matrix(p, "attn_v.weight", m->embd, kv);
+        if (!far || !(m->flags & PEER_NO_V))
+            peer_matrix(p, "attn_v.weight", m->embd, kv);
     }
     if (m->flags & PEER_BIAS && fused && p->layer % 2 == 0) {
         peer_vector(p, "attn_qkv.bias", q + 2 * kv, 0);
@@ -407,8 +429,8 @@ static inline void peer_attention(struct peer_writer *p) {
     }
     if (m->flags & (PEER_HEAD_NORMS | PEER_WIDE_NORMS)) {
         const int wide = (m->flags & PEER_WIDE_NORMS) != 0;
-        peer_vector(p, "attn_q_norm.weight", wide ? q : m->dim, 1);
-        peer_vector(p, "attn_k_norm.weight", wide ? kv : m->dim, 1);
+        peer_vector(p, "attn_q_norm.weight", wide ? q : dim, 1);
+        peer_vector(p, "attn_k_norm.weight", wide ? kv : dim, 1);
     }
     peer_matrix(p, "attn_output.weight", q, m->embd);
     if (m->flags & PEER_OUT_BIAS)
@@ -480,6 +502,8 @@ static inline void peer_layer(struct peer_writer *p) {
         peer_vector(p, "post_attention_norm.weight", m->embd, 1);
         peer_vector(p, "post_ffw_norm.weight", m->embd, 1);
     }
+    if (m->flags & PEER_LAYER_SCALE)
+        peer_vector(p, "layer_output_scale.weight", 1, 1);
     if (peer_is_delta(m, p->layer))
         peer_delta(p);
     else if (peer_is_conv(m, p->layer))
@@ -527,23 +551,38 @@ static inline uint32_t peer_nextn(const struct peer_model *m) {
     return (m->flags & PEER_NEXTN) != 0;
 }
 
+/* Layers with a window and those without have heads of their own. */
+static inline void peer_kinds(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    uint8_t window[16] = {0};
+    char key[96];
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", m->arch);
+    for (uint32_t i = 0; i < m->layers && i < 16; i++)
+        window[i] = !peer_is_wide(m, i);
+    gguf_writer_array(p->w, key, GGUF_BOOL, m->layers, window, m->layers);
+    peer_number(p, "attention.key_length_swa", m->dim);
+    peer_number(p, "attention.value_length_swa", m->dim);
+    peer_number(p, "rope.dimension_count_swa", m->rot != 0 ? m->rot : m->dim);
+}
+
 /* 0 in layers of convolutions. */
 static inline void peer_kv_heads(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     uint32_t each[16] = {0};
     char key[96];
     snprintf(key, sizeof key, "%s.attention.head_count_kv", m->arch);
-    if (!(m->flags & PEER_SHORT_CONV)) {
+    if (!(m->flags & PEER_SHORT_CONV) && m->wide_dim == 0) {
         gguf_writer_u32(p->w, key, m->kv_heads);
         return;
     }
     for (uint32_t i = 0; i < m->layers && i < 16; i++)
-        each[i] = peer_is_conv(m, i) ? 0 : m->kv_heads;
+        each[i] = peer_is_conv(m, i) ? 0 : peer_is_wide(m, i) ? m->wide_kv_heads : m->kv_heads;
     gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
 }
 
 static inline void peer_keys(struct peer_writer *p) {
     const struct peer_model *m = p->m;
+    const uint32_t dim = m->wide_dim > 0 ? m->wide_dim : m->dim;
     const struct {
         const char *name;
         uint32_t v;
@@ -552,10 +591,10 @@ static inline void peer_keys(struct peer_writer *p) {
                   {"feed_forward_length", m->ff},
                   {"context_length", 1024},
                   {"attention.head_count", m->heads},
-                  {"attention.key_length", m->dim},
-                  {"attention.value_length", m->dim},
+                  {"attention.key_length", dim},
+                  {"attention.value_length", dim},
                   {"vocab_size", m->vocab},
-                  {"rope.dimension_count", m->rot != 0 ? m->rot : m->dim}},
+                  {"rope.dimension_count", m->rot != 0 && m->wide_dim == 0 ? m->rot : dim}},
       sometimes[] = {{"nextn_predict_layers", peer_nextn(m)},
                      {"expert_count", m->experts},
                      {"expert_used_count", m->used},
@@ -582,11 +621,21 @@ static inline void peer_keys(struct peer_writer *p) {
              m->flags & PEER_ONE_NORM ? "" : "_rms");
     gguf_writer_f32(p->w, key, 1e-5f);
     peer_kv_heads(p);
+    if (m->wide_dim > 0)
+        peer_kinds(p);
     peer_own_keys(p);
     if (m->key_heads > 0) { /* three kinds of positions, which are one in text */
         snprintf(key, sizeof key, "%s.rope.dimension_sections", m->arch);
         gguf_writer_array(p->w, key, GGUF_I32, 4, (int32_t[]){4, 2, 2, 0}, 16);
     }
+}
+
+/* Divisors so large that three in four pairs do not turn. */
+static inline void peer_partial_rope(struct peer_writer *p, uint32_t half) {
+    float divisors[256] = {0};
+    for (uint32_t i = 0; i < half && i < 256; i++)
+        divisors[i] = i < half / 4 ? 1 : 1e30f;
+    peer_put(p, "rope_freqs.weight", BLOCK_F32, 1, (uint64_t[]){half, 1, 1}, divisors);
 }
 
 /* Everything; call gguf_writer_finish afterwards. */
@@ -601,7 +650,9 @@ static inline void peer_model_write(struct gguf_writer *w, const struct peer_mod
     peer_vector(&p, m->flags & PEER_SHORT_CONV ? "token_embd_norm.weight" : "output_norm.weight", m->embd, 1);
     if (m->flags & PEER_UNTIED)
         peer_matrix(&p, "output.weight", m->embd, m->vocab);
-    if (m->flags & PEER_ROPE_FREQS)
+    if (m->wide_dim > 0)
+        peer_partial_rope(&p, m->wide_dim / 2);
+    else if (m->flags & PEER_ROPE_FREQS)
         peer_floats(&p, "rope_freqs.weight", 1, (uint64_t[]){half, 1, 1}, 2, 1);
     if (m->flags & PEER_LONGROPE) {
         peer_floats(&p, "rope_factors_long.weight", 1, (uint64_t[]){half, 1, 1}, 3, 2);

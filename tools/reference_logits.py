@@ -12,10 +12,10 @@ SCALARS = {0: 'B', 1: 'b', 2: 'H', 3: 'h', 4: 'I', 5: 'i', 6: 'f', 7: '?', 10: '
 TEXT, ARRAY = 8, 9
 # Architectures whose pairs of RoPE are (2j, 2j + 1); those of the others are (j, j + n / 2).
 ADJACENT = ('cohere2', 'ernie4_5-moe', 'llama', 'granite', 'granitemoe', 'smollm3', 'mistral3', 'ernie4_5', 'glm4')
-POST_NORMS = ('gemma2', 'gemma3', 'olmo2', 'exaone4', 'glm4')
+POST_NORMS = ('gemma2', 'gemma3', 'gemma4', 'olmo2', 'exaone4', 'glm4')
 # Those whose norms of q and k are of all heads together.
 WIDE_NORMS = ('olmo2', 'minimax-m2')
-GELU = ('gemma', 'gemma2', 'gemma3')
+GELU = ('gemma', 'gemma2', 'gemma3', 'gemma4')
 
 
 class Reader:
@@ -161,6 +161,9 @@ class Model:
         base, window = self.key('rope.freq_base', 10000.0), self.key('attention.sliding_window')
         if self.arch == 'gemma3':
             return (window, 10000.0) if (i + 1) % 6 else (None, base)
+        if self.arch == 'gemma4':
+            far = not self.key('attention.sliding_window_pattern')[i]
+            return (None, base) if far else (window, self.key('rope.freq_base_swa', 10000.0))
         if self.arch == 'gemma2':
             return (None if i % 2 else window), base
         if self.arch == 'olmo2' and window:
@@ -179,13 +182,17 @@ class Model:
 
     def attention(self, h, i):
         n, gate = len(h), None
+        if self.arch == 'gemma4':  # layers with a window have heads of their own
+            self.dim = len(self.w('attn_q_norm.weight'))
+            self.kv_heads = len(self.w('attn_k.weight')) // self.dim
+            self.rot = self.key('rope.dimension_count' + ('_swa' if self.window_of(i)[0] else ''))
         q_width, kv_width = self.heads * self.dim, self.kv_heads * self.dim
         if self.has('attn_qkv.weight'):
             q, k, v = np.split(self.product(h, 'attn_qkv'), [q_width, q_width + kv_width], axis=1)
             if self.has('attn_q.bias'):
                 q, k, v = q + self.w('attn_q.bias'), k + self.w('attn_k.bias'), v + self.w('attn_v.bias')
         else:
-            q, k, v = (self.product(h, 'attn_' + x) for x in 'qkv')
+            q, k, v = (self.product(h, 'attn_' + (x if self.has('attn_%s.weight' % x) else 'k')) for x in 'qkv')
         if self.arch in WIDE_NORMS:
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
         q, k, v = (x.reshape(n, -1, self.dim) for x in (q, k, v))
@@ -194,13 +201,15 @@ class Model:
             q, gate = q[..., :self.dim], q[..., self.dim:]
         if self.arch not in WIDE_NORMS and self.has('attn_q_norm.weight'):
             q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
+        if self.arch == 'gemma4':
+            v = self.norm(v, 1)
         window, base = self.window_of(i)
         if base is not None:
-            scaled = self.arch != 'olmo2' or window is None
+            scaled = self.arch not in ('olmo2', 'gemma4') or window is None
             q, k = self.rotate(q, base, scaled), self.rotate(k, base, scaled)
         q = q * self.temperature(n)[:, None, None]
         k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))
-        scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or self.dim ** -0.5)
+        scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or (1 if self.arch == 'gemma4' else self.dim ** -0.5))
         scores = self.capped(scores, 'attn_logit_softcapping', 50)
         behind = np.arange(n)[:, None] - np.arange(n)
         scores = np.where((behind < 0) | (behind >= (window or n)), -np.inf, scores)
@@ -298,7 +307,8 @@ class Model:
         x = x + residual * (self.norm(out, self.w('post_attention_norm.weight')) if self.arch in POST_NORMS else out)
         late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
         out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
-        return x + residual * (self.norm(out, self.w('post_ffw_norm.weight')) if self.arch in POST_NORMS else out)
+        x = x + residual * (self.norm(out, self.w('post_ffw_norm.weight')) if self.arch in POST_NORMS else out)
+        return x * self.w('layer_output_scale.weight')[0] if self.has('layer_output_scale.weight') else x
 
     def states(self, ids):
         """Behind the final norm."""

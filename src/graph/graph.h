@@ -18,13 +18,14 @@
 #include "model/shape.h"
 
 enum graph_kind {
-    GRAPH_FILL,       /* clears cache blocks that the step names, or copies other blocks to them */
-    GRAPH_EMBED,      /* out = rows of weight[0] by token id, scaled */
-    GRAPH_NORM,       /* out = rms_norm(in) * weight[0]; RESIDUAL: out += that */
-    GRAPH_FORMS,      /* out = in, in the number formats of out (graph_value.forms) */
-    GRAPH_MATMUL,     /* out[:, column[i]..] = in x weight[i] (+ bias[i]) */
+    GRAPH_FILL,   /* clears cache blocks that the step names, or copies other blocks to them */
+    GRAPH_EMBED,  /* out = rows of weight[0] by token id, scaled */
+    GRAPH_NORM,   /* out = rms_norm(in) * weight[0]; RESIDUAL: out += that, and then, with a weight[1], the
+                     sum times weight[1][0] */
+    GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
+    GRAPH_MATMUL, /* out[:, column[i]..] = in x weight[i] (+ bias[i]) */
     GRAPH_ROPE_STORE, /* per head: norms q and k of `in` (optional; rope.wide: all heads together), rotates
-                         them in place, and stores k and v to the cache */
+                         them in place, and stores k and v (rope.norm_v: normed) to the cache */
     GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache and inside its window. weight[0]
                          (optional): a sink per head. work: partial results, f32 [cells][heads * (dim_v + 2)]
                        */
@@ -143,6 +144,7 @@ struct graph_rope {
     struct graph_norm norm; /* of a head of q or k; used if the op has weights for it */
     bool wide;              /* `norm` is for all heads of q together, norm_k for all heads of k */
     struct graph_norm norm_k;
+    bool norm_v; /* heads of v are normed by `norm` without weights; dim_v is dim_k, and not `wide` */
 };
 
 struct graph_attention {

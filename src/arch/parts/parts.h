@@ -16,7 +16,8 @@ struct parts {
     uint32_t kv;       /* its cache */
     bool wide_norms;   /* q_norm and k_norm are of all heads together */
     bool no_rope;      /* of attention from here on: its heads are not rotated */
-    uint32_t state;    /* cache of all delta-net layers, or of all gated convolutions */
+    bool norm_v;    /* heads of v are normed without weights; a layer without v has the product of k there */
+    uint32_t state; /* cache of all delta-net layers, or of all gated convolutions */
     uint32_t
         hidden; /* cache of the block of nextn: the state behind the final norm of a sequence's last token */
     uint32_t kept;    /* value: rows of such states of all sequences */
@@ -52,8 +53,9 @@ void parts_add_product(struct parts *p, uint32_t layer, uint32_t in, uint32_t ou
 /* The product as a value of its own, in floats. */
 uint32_t parts_product(struct parts *p, uint32_t layer, const char *name, uint32_t in,
                        const struct gguf_tensor *matrix);
-/* p->x += the norm of `in`. */
-void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct gguf_tensor *weight);
+/* p->x += the norm of `in`; then, if there is a scale, p->x *= scale[0]. */
+void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct gguf_tensor *weight,
+                    const struct gguf_tensor *scale);
 
 /* A cache like p->kv of a window's tokens. */
 uint32_t parts_window(struct parts *p, uint32_t window);
@@ -66,8 +68,9 @@ uint32_t parts_gated(struct parts *p, uint32_t layer, uint32_t normed, enum grap
 /* p->x += the product of those heads. */
 void parts_attention(struct parts *p, uint32_t layer, uint32_t normed);
 /* A whole layer whose attention and dense feed-forward are normed before they are added to p->x, with the
- * tensors of PARTS_NORMS_BEHIND; their inputs are normed where the layer has attn_norm and ffn_norm. */
-enum { PARTS_BEHIND_ATTENTION, PARTS_BEHIND_FFN }; /* of own[] */
+ * tensors of PARTS_NORMS_BEHIND; their inputs are normed where the layer has attn_norm and ffn_norm. With
+ * PARTS_LAYER_SCALE p->x is then multiplied by this number. */
+enum { PARTS_BEHIND_ATTENTION, PARTS_BEHIND_FFN, PARTS_LAYER_SCALE }; /* of own[] */
 void parts_layer_normed_behind(struct parts *p, uint32_t layer, enum graph_epilogue gate);
 /* Heads of `in`, normed (or NULL) and gated by columns of `gates`, as `next` multiplies them. */
 uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates,

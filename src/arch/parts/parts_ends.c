@@ -94,11 +94,14 @@ uint32_t parts_product(struct parts *p, uint32_t layer, const char *name, uint32
     return out;
 }
 
-void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct gguf_tensor *weight) {
+void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct gguf_tensor *weight,
+                    const struct gguf_tensor *scale) {
     struct graph_op *op = graph_add_op(p->g, GRAPH_NORM, layer, in, p->x);
     op->norm = parts_norm_of(p->s, p->s->n_embd);
     op->epilogue = GRAPH_RESIDUAL;
     graph_op_weight(p->g, op, weight, NULL, 0);
+    if (scale != NULL)
+        graph_op_weight(p->g, op, scale, NULL, 0);
 }
 
 /* window 0: all tokens. */

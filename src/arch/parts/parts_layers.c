@@ -29,7 +29,7 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
         else
             graph_op_weight(p->g, op, l->q, l->q_bias, 0);
         graph_op_weight(p->g, op, l->k, l->k_bias, q_width);
-        graph_op_weight(p->g, op, l->v, l->v_bias, q_width + k_width);
+        graph_op_weight(p->g, op, l->v != NULL ? l->v : l->k, l->v_bias, q_width + k_width);
     }
 
     op = graph_add_op(p->g, GRAPH_ROPE_STORE, i, qkv, qkv);
@@ -43,7 +43,8 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
                                    .angles_q = p->angles_q,
                                    .norm = parts_norm_of(s, p->wide_norms ? q_width : h.dim_k),
                                    .wide = p->wide_norms,
-                                   .norm_k = parts_norm_of(s, p->wide_norms ? k_width : h.dim_k)};
+                                   .norm_k = parts_norm_of(s, p->wide_norms ? k_width : h.dim_k),
+                                   .norm_v = p->norm_v};
     graph_op_cache(p->g, op, p->kv);
     if (l->q_norm != NULL) {
         graph_op_weight(p->g, op, l->q_norm, NULL, 0);
@@ -143,10 +144,10 @@ void parts_layer_normed_behind(struct parts *p, uint32_t i, enum graph_epilogue 
     const struct shape_layer *l = &p->s->layers[i];
     uint32_t in = input_of(p, i, "attn_in", l->attn_norm, parts_qkv_forms(l));
     uint32_t out = parts_product(p, i, "attn_out", parts_heads(p, i, in), l->attn_output);
-    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_ATTENTION]);
+    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_ATTENTION], NULL);
     in = input_of(p, i, "ffn_in", l->ffn_norm, parts_gated_forms(l));
     out = parts_product(p, i, "ffn_out", parts_gated(p, i, in, gate), l->down);
-    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_FFN]);
+    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_FFN], l->own[PARTS_LAYER_SCALE]);
 }
 
 void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {

@@ -99,6 +99,8 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     uint32_t n = gather ? m->h->n_rows : m->h->n_tokens;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     bool pairs = gather && a.f32 == NULL, adds = op->epilogue == GRAPH_RESIDUAL;
+    const float *scale = op->n_weights > 1 ? plain_weight(m, op->weight[1]) : NULL;
+    CHECK(scale == NULL || adds);
     CHECK(!adds || (!gather && out->forms == GRAPH_F32));
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
         const float *x = in + (size_t)(gather ? rows[t] : t) * out->width;
@@ -109,6 +111,8 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
             m->d->kernels.add(sum, sum, y, out->width);
         else
             quantise_row(m, out, &a, pairs ? 2 * t : t, y);
+        for (uint32_t i = 0; scale != NULL && i < out->width; i++)
+            sum[i] *= scale[0];
         if (pairs)
             quantise_remainder(m, out, &a, 2 * t, y);
     }
@@ -307,6 +311,12 @@ static void run_matmul(const struct member *m, const struct graph_op *op) {
         quantise_later(m, op);
 }
 
+/* Weights of a norm without weights. */
+#define ONES_8  1, 1, 1, 1, 1, 1, 1, 1
+#define ONES_64 ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8, ONES_8
+static const float ones[] = {ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64};
+_Static_assert(sizeof ones == KERNELS_MAX_HEAD * sizeof ones[0], "a head");
+
 static void run_rope_store(const struct member *m, const struct graph_op *op) {
     const struct graph_rope *r = &op->rope;
     const struct kernels *k = &m->d->kernels;
@@ -341,7 +351,9 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
         for (uint32_t i = 0; i < r->kv_heads; i++) {
             uint8_t *at = cache_block(m, op->cache, op->cache_layer, i, block);
             const float *key = row + (size_t)(r->heads + i) * r->dim_k;
-            const float *value = row + (size_t)heads * r->dim_k + (size_t)i * r->dim_v;
+            float *value = row + (size_t)heads * r->dim_k + (size_t)i * r->dim_v;
+            if (r->norm_v)
+                k->rms_norm(value, value, ones, r->dim_v, r->norm.inv_width, r->norm.eps);
             k->store_k[kv->type_k](at, key, r->dim_k, position % KERNELS_KV_BLOCK);
             k->store_v[kv->type_v](at + kv->k_bytes, value, r->dim_v, position % KERNELS_KV_BLOCK);
         }

@@ -200,6 +200,8 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
                     &(struct launch_norm_arguments){
                         .x = launch_floats(b, o->in),
                         .weight = launch_plain_weight(b, o->weight[0]),
+                        .scale = launch_plain_weight(b, o->n_weights > 1 ? o->weight[1] : GRAPH_NONE),
+                        .scaled = o->n_weights > 1,
                         .out = launch_forms_of(b, o->out, out->forms),
                         .gather = gather,
                         .pairs = gather && !(out->forms & GRAPH_F32),

@@ -532,7 +532,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .factor0 = launch_plain_weight(b, o->factor[0]),
             .factor1 = launch_plain_weight(b, o->factor[1]),
             .factor2 = launch_plain_weight(b, o->factor[2]),
-            .normed = normed,
+            .normed = (normed ? OPENCL_NORMED_QK : 0u) | (of->norm_v ? OPENCL_NORMED_V : 0u),
             .q_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[0] : GRAPH_NONE),
             .k_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[1] : GRAPH_NONE),
             .inv_head = of->norm.inv_width,

@@ -12,7 +12,7 @@ struct cl_heads {
     uint head_k, head_v;
     uint n_rot;
     uint rotation; /* bit 0: pairs as neox has them; above it: the first of a token's angles in its row */
-    bool normed;
+    uint normed;   /* OPENCL_NORMED_QK | OPENCL_NORMED_V */
     global const float *q_norm, *k_norm;
     float inv_head, eps;
     struct cl_cache cache;
@@ -22,7 +22,8 @@ struct cl_heads {
 #define CL_K 1
 #define CL_V 2
 
-/* Norms `heads` heads of one token, x[head][dim]; lane: 128 floats for each of CL_HEADS_AT_ONCE. */
+/* Norms `heads` heads of one token, x[head][dim]; weight 0: without weights; lane: 128 floats for each of
+ * CL_HEADS_AT_ONCE. */
 #define CL_HEADS_AT_ONCE 8
 static inline void cl_norm_heads(local float *x, uint heads, uint dim, global const float *weight,
                                  float inv_n, float eps, local float *lane) {
@@ -41,7 +42,8 @@ static inline void cl_norm_heads(local float *x, uint heads, uint dim, global co
         cl_sum128(lane, here);
         for (uint i = me; i < here * dim; i += items) {
             float mean = lane[i / dim * 128] * inv_n;
-            at[i] = at[i] * num_rsqrt(mean + eps) * weight[i % dim];
+            float y = at[i] * num_rsqrt(mean + eps);
+            at[i] = weight != 0 ? y * weight[i % dim] : y;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -82,8 +84,12 @@ static inline void cl_finish_heads(const struct cl_heads *h, uint which, uint fi
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        if (which != CL_V && h->normed)
-            cl_norm_heads(x, heads, dim, which == CL_Q ? h->q_norm : h->k_norm, h->inv_head, h->eps, lane);
+        if (h->normed & (which == CL_V ? OPENCL_NORMED_V : OPENCL_NORMED_QK))
+            cl_norm_heads(x, heads, dim,
+                          which == CL_V   ? 0
+                          : which == CL_Q ? h->q_norm
+                                          : h->k_norm,
+                          h->inv_head, h->eps, lane);
         if (which != CL_V)
             cl_rotate_heads(x, heads, dim, h->n_rot, h->rotation, angles + (t0 + t) * angles_stride);
         if (which == CL_Q) {

@@ -115,8 +115,8 @@ CL_KERNEL void CL_NAME(CL_ARGUMENTS(MATMUL)) {
     }
 }
 
-/* Units are of `heads` heads: those of q come first, then k's, then v's. normed: q_norm and k_norm are there.
- * Work also holds 128 floats for each of CL_HEADS_AT_ONCE heads. */
+/* Units are of `heads` heads: those of q come first, then k's, then v's. normed: OPENCL_NORMED_QK,
+ * OPENCL_NORMED_V. Work also holds 128 floats for each of CL_HEADS_AT_ONCE heads. */
 CL_KERNEL void CL_JOIN(CL_NAME, _heads)(CL_ARGUMENTS(HEADS)) {
     struct cl_source src = CL_SOURCE(in);
     struct cl_heads h = {step,   q,      width,  head_k,   head_v, n_rot,       rotation,

@@ -29,9 +29,9 @@ static inline float norm_factor(global const float *from, uint width, local floa
 
 /* x: rows as wide as out. gather: the rows that the step wants logits of, else all tokens. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
- * there. part: values of a row that a group writes, a multiple of 256; fewer than the row only if x is
- * elsewhere than out.
- * Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, work OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
+ * there. scaled: the floats are then multiplied by scale[0]. part: values of a row that a group writes, a
+ * multiple of 256; fewer than the row only if x is elsewhere than out. Local: tile OPENCL_NORM_CHUNK floats,
+ * lane 128 floats, work OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
  */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NORM)) {
     uint width = out_width;
@@ -51,8 +51,10 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NOR
                 float y = from[at + i] * r * weight[at + i];
                 tile[i] = y;
                 global float *to = (global float *)(out + out_f32) + row * width + at + i;
-                if (out_has & OPENCL_F32)
-                    *to = adds ? *to + y : y;
+                if (out_has & OPENCL_F32) {
+                    float sum = adds ? *to + y : y;
+                    *to = scaled ? sum * scale[0] : sum;
+                }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             cl_quantise_forms(&o, pairs ? 2 * row : row, at, tile, here, pairs, work);

@@ -26,6 +26,8 @@
 #define KERNEL_ARGUMENTS_NORM(X)                                                                             \
     X(BUFFER, const float, x)                                                                                \
     X(BUFFER, const float, weight)                                                                           \
+    X(BUFFER, const float, scale)                                                                            \
+    X(U32, scaled)                                                                                           \
     X(FORMS, out)                                                                                            \
     X(U32, gather)                                                                                           \
     X(U32, pairs)                                                                                            \

@@ -72,6 +72,10 @@
 #define OPENCL_BIAS(i)   (1u << (i))
 #define OPENCL_FACTOR(i) (16u << (i))
 
+/* Bits of the argument `normed`: heads of q and k, with weights; heads of v, without. */
+#define OPENCL_NORMED_QK 1
+#define OPENCL_NORMED_V  2
+
 /* Forms of a value (graph.h). */
 #define OPENCL_F32    1
 #define OPENCL_I8_32  2

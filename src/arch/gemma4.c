@@ -1,0 +1,99 @@
+/* gemma4: like gemma3, with heads of their own in layers with the window, scores that are not scaled, heads
+ * of V normed without weights, V from K's product in layers without attn_v, and a number that each layer's
+ * output is multiplied by. rope_freqs has the divisors of the layers without a window. Models with experts
+ * and E-models (embeddings per layer, layers that share a cache) are refused. */
+#include "arch/parts/parts.h"
+
+#include <math.h>
+
+enum { PATTERN = 6 };
+
+static const struct shape_place layer[] = {
+    {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
+    {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_HEADS_K},
+    {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K},
+    {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V, .optional = true},
+    {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD},
+    {SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD},
+    {SHAPE_LAYER(own[PARTS_LAYER_SCALE]), .name = "layer_output_scale.weight", .cols = SHAPE_NONE,
+     .optional = true},
+    PARTS_HEAD_NORMS,
+    PARTS_NORMS_BEHIND,
+    PARTS_DENSE(SHAPE_ALL_LAYERS)};
+
+static const struct shape_place global[] = {
+    PARTS_ENDS, {SHAPE_GLOBAL(rope_freqs), .name = "rope_freqs.weight", .cols = SHAPE_HALF_ROT}};
+
+/* What E-models have. */
+static stator_status refuse_e_models(const struct gguf *g, const struct shape *s, stator_error *e) {
+    static const char *const keys[] = {"embedding_length_per_layer_input", "attention.shared_kv_layers"};
+    stator_status rc = STATOR_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && rc == STATOR_OK; i++) {
+        uint32_t n = 0;
+        rc = shape_read_u32_or(g, s, keys[i], 0, INT32_MAX, 0, &n, e);
+        if (rc == STATOR_OK && n > 0)
+            rc = gguf_error(g, e, "key 'gemma4.%s' is %u: E-models of gemma 4 (E2B, E4B) are not supported",
+                            keys[i], n);
+    }
+    return rc;
+}
+
+/* V is normed by the numbers of K's norm. */
+static stator_status check_heads(const struct gguf *g, struct shape_heads h, const char *suffix,
+                                 stator_error *e) {
+    if (h.dim_k == h.dim_v)
+        return STATOR_OK;
+    return gguf_error(g, e,
+                      "key 'gemma4.attention.value_length%s' is %u, expected %u as attention.key_length%s",
+                      suffix, h.dim_v, h.dim_k, suffix);
+}
+
+static stator_status read(const struct gguf *g, struct shape *s, stator_error *e) {
+    uint32_t window = 0;
+    float scale = 0;
+    s->heads_by_kind = true;
+    s->window_pattern = PATTERN;
+    stator_status rc = refuse_e_models(g, s, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
+    if (rc == STATOR_OK)
+        rc = parts_read_neox(g, s, e);
+    if (rc == STATOR_OK)
+        rc = check_heads(g, shape_heads_of(s, UINT32_MAX), "", e);
+    if (rc == STATOR_OK)
+        rc = check_heads(g, s->window_heads, "_swa", e);
+    if (rc == STATOR_OK)
+        rc = shape_read_local_base(g, s, 10000, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_caps(g, s, 0, 0, e);
+    if (rc == STATOR_OK)
+        rc = gguf_read_f32_or(g, "gemma4.attention.scale", 0, &scale, e);
+    if (scale == 0)
+        s->attention_scale = 1;
+    s->embed_scale = (float)sqrt((double)s->n_embd);
+    return rc;
+}
+
+static void build(struct graph *g, const struct shape *s) {
+    struct parts p;
+    parts_begin(&p, g, s);
+    const uint32_t all = p.kv, window = parts_window(&p, s->window), angles = p.angles;
+    const struct graph_angles base = {
+        .n_rot = s->window_heads.n_rot, .base = s->rope_local_base, .scale = 1, .magnitude = 1};
+    const uint32_t local = graph_add_angles(g, &base);
+    p.norm_v = true;
+    for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
+        const bool far = !shape_has_window(s, i);
+        p.kv = far ? all : window;
+        p.angles = far ? angles : local;
+        parts_layer_normed_behind(&p, i, GRAPH_GEGLU);
+    }
+    parts_end(&p);
+}
+
+const struct arch arch_gemma4 = {.name = "gemma4",
+                                 .models = "gemma 4 (12B, 31B; text)",
+                                 .tensors = {SHAPE_TABLE(layer, global)},
+                                 .read = read,
+                                 .build = build,
+                                 .layer = {.ops = 10, .values = 10, .weights = 17}};
