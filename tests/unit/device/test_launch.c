@@ -95,21 +95,22 @@ static void fusion(void **state) {
     }
 }
 
-/* Two kinds of attention in one part are refused by layer, not computed wrong. */
+/* An op whose attention has other heads than the first one has launches of its own, with its own heads. */
 static void mixed_heads(void **state) {
     (void)state;
     uint64_t seed = testing_seed("launch mixed heads");
     struct gpu_model *m = model_new(&seed);
     struct graph *g = &m->graph;
+    uint32_t plain = 0;
     uint32_t n = 0;
     uint32_t heads = 0;
     stator_error e = {0};
+    assert_int_equal(count(m, &plain, &heads, &e), STATOR_OK);
     struct graph_op op = g->ops[op_of(g, GRAPH_ATTENTION)];
     op.attention.heads *= 2;
-    op.layer = 7;
     insert(g, op_of(g, GRAPH_ATTENTION) + 1, &op);
-    assert_int_equal(count(m, &n, &heads, &e), STATOR_DEVICE);
-    assert_non_null(strstr(e.text, "layer 7"));
+    assert_int_equal(count(m, &n, &heads, &e), STATOR_OK);
+    assert_true(n > plain);
     gpu_model_free(m);
 }
 
