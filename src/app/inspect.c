@@ -1,8 +1,9 @@
-/* stator inspect MODEL [--json]: what a GGUF file says (metadata, tensors, types, totals), and whether stator
- * runs it. The listing is data (stdout). A file that is broken, or of a known architecture and yet unusable,
- * ends with the error on stderr and STATOR_BAD_MODEL; a file of an unknown architecture, or with a vocabulary
- * only, can be inspected all the same. */
+/* stator inspect MODEL [--json] [--image FILE]: what a GGUF file says (metadata, tensors, types, totals), and
+ * whether stator runs it. The listing is data (stdout). A file that is broken, or of a known architecture and
+ * yet unusable, ends with the error on stderr and STATOR_BAD_MODEL; a file of an unknown architecture, or
+ * with a vocabulary only, can be inspected all the same. */
 #include "app/commands.h"
+#include "app/inspect_tower.h"
 #include "app/options.h"
 #include "app/out.h"
 
@@ -31,6 +32,9 @@ struct report {
     } types[BLOCK_TYPES];
     const char *why_not; /* NULL: stator can run it */
     const struct shape *shape;
+    const struct tower *tower; /* NULL: the file is none */
+    struct inspect_picture pictures[OPTIONS_MAX_LIST];
+    size_t n_pictures;
 };
 
 static uint64_t weights_of(const struct gguf_tensor *t) {
@@ -198,6 +202,8 @@ static void print_report(const struct report *r) {
     if (s->vision_tensors > 0)
         printf("\nnot read: a vision tower, %" PRIu32 " tensor%s, %s\n", s->vision_tensors,
                s->vision_tensors == 1 ? "" : "s", units_format_size(s->vision_bytes, size));
+    if (r->tower != NULL)
+        inspect_tower_print(r->tower, r->pictures, r->n_pictures);
     printf("\nruns in stator: %s%s\n",
            r->why_not == NULL ? "yes" : "no: ", r->why_not == NULL ? "" : r->why_not);
 }
@@ -277,6 +283,8 @@ static void json_report(const struct report *r) {
         json_put_u64(&j, "bytes", r->shape->vision_bytes);
         json_close(&j);
     }
+    if (r->tower != NULL)
+        inspect_tower_json(&j, r->tower, r->pictures, r->n_pictures);
     json_open_array(&j, "metadata");
     for (uint64_t i = 0; i < gguf_keys(g); i++) {
         struct gguf_value v;
@@ -313,23 +321,55 @@ static void json_report(const struct report *r) {
     json_end(&j); /* out_finish checks that everything was written */
 }
 
-/* Prints the listing and says whether stator can run the model. The shape is large: the caller gives it. */
-static stator_status inspect(const struct gguf *g, struct shape *s, bool as_json, stator_error *e) {
-    struct report r = {.gguf = g, .shape = s};
-    stator_status rc = arch_read(g, s, e);
-    if (rc != STATOR_OK)
-        r.why_not = e->text;
-    sum_up(&r);
+static void report(const struct report *r, bool as_json) {
     if (as_json)
-        json_report(&r);
+        json_report(r);
     else
-        print_report(&r);
-    return s->arch_unknown || gguf_tensors(g) == 0 ? STATOR_OK : rc;
+        print_report(r);
+}
+
+/* Prints the listing and says whether stator can run the model. The shape is large: the caller gives it. */
+static stator_status inspect(struct report *r, struct shape *s, bool as_json, stator_error *e) {
+    stator_status rc = arch_read(r->gguf, s, e);
+    if (rc != STATOR_OK)
+        r->why_not = e->text;
+    r->shape = s;
+    sum_up(r);
+    report(r, as_json);
+    return s->arch_unknown || gguf_tensors(r->gguf) == 0 ? STATOR_OK : rc;
+}
+
+/* The same for an mmproj file, whose tower is read but not computed yet. */
+static stator_status inspect_tower(struct report *r, struct shape *s, const struct options_list *images,
+                                   bool as_json, stator_error *e) {
+    struct tower *t = malloc(sizeof *t);
+    stator_status rc = t != NULL ? tower_read(r->gguf, t, e) : error_set(e, STATOR_DOES_NOT_FIT, "no memory");
+    if (rc == STATOR_OK)
+        rc = inspect_pictures(t, images, r->pictures, e);
+    memset(s, 0, sizeof *s);
+    r->shape = s;
+    r->why_not = rc != STATOR_OK ? e->text : "vision towers are read, but not computed yet";
+    if (rc == STATOR_OK) {
+        r->tower = t;
+        r->n_pictures = images->n;
+    }
+    sum_up(r);
+    report(r, as_json);
+    free(t);
+    return rc;
 }
 
 int inspect_command(int argc, char **argv) {
     bool as_json = false;
-    const struct options_row rows[] = {OPTIONS_JSON(&as_json)};
+    struct options_list images = {.n = 0};
+    const struct options_row rows[] = {{.name = "image",
+                                        .kind = OPTIONS_LIST,
+                                        .target = &images,
+                                        .value = "FILE",
+                                        .help = "of an mmproj file: what it makes of this JPEG, PNG or WebP "
+                                                "picture, and how many tokens (may be "
+                                                "repeated)"},
+                                       OPTIONS_JSON(&as_json)};
     struct options o = {
         .command = "inspect",
         .usage = "MODEL",
@@ -346,8 +386,14 @@ int inspect_command(int argc, char **argv) {
     struct shape *s = malloc(sizeof *s);
     stator_status rc =
         s != NULL ? gguf_open(o.arguments[0], &g, &e) : error_set(&e, STATOR_DOES_NOT_FIT, "no memory");
-    if (rc == STATOR_OK)
-        rc = inspect(g, s, as_json, &e);
+    static struct report r; /* large */
+    r = (struct report){.gguf = g};
+    if (rc == STATOR_OK && tower_is(g))
+        rc = inspect_tower(&r, s, &images, as_json, &e);
+    else if (rc == STATOR_OK && images.n > 0)
+        rc = error_set(&e, STATOR_USAGE, "--image needs an mmproj file, and %s is none", o.arguments[0]);
+    else if (rc == STATOR_OK)
+        rc = inspect(&r, s, as_json, &e);
     gguf_close(g);
     free(s);
     return out_end("inspect", rc, &e);

@@ -100,6 +100,26 @@ test_paths() {
     said 'Permission denied'
 }
 
+# mmproj files: what the tower is, and how many tokens pictures become.
+test_towers() {
+    local image=tests/fuzz/corpus_picture_jpeg/half.jpg
+    expect 0 "$stator" inspect $corpus/good_tower_qwen3vl.gguf --image $image --image tests/fuzz/corpus_picture_png/rgb.png
+    printed '^vision tower: qwen3vl_merger, 2 layers of 8 with 2 heads, feed-forward 6, for a text model of width 4$'
+    printed '^  patches of 2x2 pixels, 2x2 patches are a token, 1 deepstack layers$'
+    printed "^  $image: JPEG of 33x17 pixels, seen as 360x184: 4140 tokens$"
+    printed '^  tests/fuzz/corpus_picture_png/rgb.png: PNG of 13x7 '
+    printed '^runs in stator: no: vision towers are read, but not computed yet$'
+    expect 0 "$stator" inspect $corpus/good_tower_gemma3.gguf --image $image --json
+    printed '"projector": "gemma3"'
+    printed '"tokens": 4'
+    expect 2 "$stator" inspect $corpus/good_tower_gemma3.gguf --image configs/demo.cfg
+    said 'configs/demo.cfg: the picture.s [0-9]* bytes begin as no JPEG, PNG or WebP file does'
+    expect 2 "$stator" inspect $corpus/good_llama.gguf --image $image
+    said -- '--image needs an mmproj file, and tests/fuzz/corpus_gguf/good_llama.gguf is none'
+    LC_ALL=C sed 's/qwen3vl_merger/qwen9vl_merger/' $corpus/good_tower_qwen3vl.gguf >"$tmp/odd.gguf"
+    refused "$tmp/odd.gguf" 'is "qwen9vl_merger"; the projectors qwen3vl_merger and gemma3 are known'
+}
+
 test_json() {
     expect 0 "$stator" inspect $corpus/good_qwen2.gguf --json
     printed '"key": "qwen2.rope.freq_base"'

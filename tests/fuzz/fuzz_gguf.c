@@ -4,13 +4,14 @@
 
 #include "base/check.h"
 #include "arch/arch.h"
+#include "model/tower.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-const char *const fuzz_kinds[] = {"file", "dense model", "experts", NULL};
+const char *const fuzz_kinds[] = {"file", "dense model", "experts", "tower", NULL};
 
 /* Touches the whole value through the public reads; returns a sum so that nothing is left out. */
 static uint64_t walk_value(const struct gguf_value *v, size_t size) {
@@ -73,6 +74,21 @@ static void walk(const struct gguf *g, size_t size) {
     }
 }
 
+static void walk_tower(const struct gguf *g, size_t size) {
+    static struct tower tower;
+    struct tower_size seen;
+    stator_error e;
+    if (tower_read(g, &tower, &e) != STATOR_OK) {
+        CHECK(e.code == STATOR_BAD_MODEL && e.text[0] != '\0');
+        return;
+    }
+    CHECK(tower.tensors == gguf_tensors(g) && tower.tensor_bytes <= size);
+    CHECK(tower.global[TOWER_PATCH].weight != NULL && tower.layer[0][TOWER_NORM_1].bias != NULL);
+    CHECK(tower_size_of(&tower, 640, 480, TOWER_PIXELS, &seen, &e) == STATOR_OK);
+    CHECK(seen.across >= 1 && seen.down >= 1 && seen.across * tower.patch * tower.merge == seen.width);
+    fuzz_accepted("tower");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[64];
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
@@ -86,6 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         fuzz_accepted("file");
         CHECK(gguf_host_bytes(g) <= 64 * (uint64_t)size + 20480);
         walk(g, size);
+        if (tower_is(g))
+            walk_tower(g, size);
         gguf_close(g);
     } else {
         CHECK(rc == STATOR_BAD_MODEL && e.code == rc && strstr(e.text, path) == e.text);

@@ -3,6 +3,7 @@
  * tests/fuzz/make_corpus_gguf.c LIBSTATOR.a -lxxhash -o /tmp/make_corpus /tmp/make_corpus
  * tests/fuzz/corpus_gguf */
 #include "experts_model.h"
+#include "tower_model.h"
 
 static const char *folder;
 
@@ -159,6 +160,15 @@ static void bad_tensors(void) {
     }
 }
 
+static void towers(void) {
+    struct gguf_writer w = gguf_writer_new();
+    tower_model_write(&w, "qwen3vl_merger", false);
+    save(&w, "good_tower_qwen3vl");
+    w = gguf_writer_new();
+    tower_model_write(&w, "gemma3", false);
+    save(&w, "good_tower_gemma3");
+}
+
 int main(int argc, char **argv) {
     if (argc != 2)
         return 2;
@@ -167,5 +177,6 @@ int main(int argc, char **argv) {
     bad_headers();
     bad_keys();
     bad_tensors();
+    towers();
     return 0;
 }

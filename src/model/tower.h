@@ -1,0 +1,95 @@
+/* A vision tower: what an mmproj file (general.architecture "clip") says, checked against its tensors, and
+ * how many tokens a picture becomes. Source of keys, names and shapes: llama.cpp's converter and tools/mtmd;
+ * of the sizes: the image processors of Hugging Face's transformers (Qwen2-VL's smart_resize, Gemma 3's fixed
+ * square).
+ *
+ * Two projectors are known:
+ * - qwen3vl_merger (Qwen3-VL, Qwen3.5 and later): pictures keep their shape; patches are merged side by side
+ * in squares of merge x merge, each of which is one token; some layers have deepstack mergers.
+ * - gemma3: pictures become squares; the outputs are averaged over squares of merge x merge, one token each.
+ * Any other is refused by name.
+ *
+ * Invariants after tower_read: all rows of the table in tower.c that belong to the projector are there with
+ * the shape that they say, and the file has no other tensor. Tensors live as long as the gguf. Thread: any.
+ */
+#ifndef STATOR_MODEL_TOWER_H
+#define STATOR_MODEL_TOWER_H
+
+#include "model/gguf.h"
+
+#define TOWER_MAX_LAYERS 128
+#define TOWER_PIXELS     1500000 /* the most that a picture keeps where nobody says otherwise */
+
+enum tower_projector { TOWER_QWEN3VL, TOWER_GEMMA3, TOWER_PROJECTORS };
+
+/* Tensors: a weight and, where the projector has one, its bias (else NULL). Weights are columns x rows, as a
+ * matrix of a text model is. */
+enum tower_part {
+    TOWER_PATCH,      /* patch x patch x 3 x width */
+    TOWER_PATCH_NEXT, /* qwen3vl: the same for the second picture of a pair; a still counts twice */
+    TOWER_POSITIONS,  /* width x positions: one row per patch of a picture of image_size squared */
+    TOWER_POST_NORM,
+    TOWER_UP,         /* of the projector, qwen3vl: merged patches to merged patches */
+    TOWER_DOWN,       /* .. to the text's width */
+    TOWER_SOFT_NORM,  /* gemma3: an RMS norm without a bias */
+    TOWER_PROJECTION, /* gemma3: stored as text_width columns x width rows */
+    TOWER_GLOBALS
+};
+enum tower_layer_part {
+    TOWER_NORM_1,
+    TOWER_QKV, /* qwen3vl: q, then k, then v */
+    TOWER_Q,
+    TOWER_K,
+    TOWER_V,
+    TOWER_ATTENTION_OUT,
+    TOWER_NORM_2,
+    TOWER_FF_UP,
+    TOWER_FF_DOWN,
+    TOWER_DEEP_NORM, /* qwen3vl, of layers with deepstack: over merged patches */
+    TOWER_DEEP_UP,
+    TOWER_DEEP_DOWN,
+    TOWER_LAYER_PARTS
+};
+
+struct tower_tensor {
+    const struct gguf_tensor *weight, *bias;
+};
+
+struct tower {
+    enum tower_projector projector;
+    uint32_t width, ff, layers, heads, text_width;
+    uint32_t patch;      /* pixels a side */
+    uint32_t merge;      /* patches a side that become one token */
+    uint32_t image_size; /* pixels a side: of every picture (gemma3), or that has a position of its own per
+                            patch (qwen3vl interpolates for others) */
+    uint32_t positions;
+    uint32_t deepstacks; /* layers with deepstack */
+    bool ff_swapped;     /* the file calls ffn_up what others call ffn_down (files of early 2025) */
+    float eps;
+    float mean[3], spread[3];        /* of red, green, blue, in pixels of 0 to 1: (x - mean) / spread */
+    uint64_t min_pixels, max_pixels; /* of a picture after resizing, qwen3vl */
+    uint32_t tensors;
+    uint64_t tensor_bytes;
+    struct tower_tensor global[TOWER_GLOBALS];
+    struct tower_tensor layer[TOWER_MAX_LAYERS][TOWER_LAYER_PARTS];
+};
+
+const char *tower_projector_name(enum tower_projector p); /* as clip.projector_type has it */
+
+/* Whether the file says that it is one: general.architecture is "clip". */
+bool tower_is(const struct gguf *g);
+
+/* STATOR_BAD_MODEL with the key or tensor that is missing, wrong or unknown. *t is large: not for a stack. */
+stator_status tower_read(const struct gguf *g, struct tower *t, stator_error *e);
+
+struct tower_size {
+    uint32_t width, height; /* of the picture that the tower sees */
+    uint32_t across, down;  /* tokens; all of them: across x down */
+};
+
+/* What a picture of width x height (both at least 1) becomes. max_pixels bounds the result of qwen3vl beside
+ * the file's own bound. STATOR_USAGE: the picture is too narrow (one side 200 times the other). */
+stator_status tower_size_of(const struct tower *t, uint32_t width, uint32_t height, uint64_t max_pixels,
+                            struct tower_size *size, stator_error *e);
+
+#endif

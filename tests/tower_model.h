@@ -1,0 +1,95 @@
+/* Vision towers of a few kilobytes as mmproj files, for tests. Leave keys or tensors out with writer.drop. */
+#ifndef STATOR_TESTS_TOWER_MODEL_H
+#define STATOR_TESTS_TOWER_MODEL_H
+
+#include "model/gguf_writer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TOWER_MODEL_WIDTH = 8,
+    TOWER_MODEL_FF = 6,
+    TOWER_MODEL_LAYERS = 2,
+    TOWER_MODEL_TEXT = 4,
+    TOWER_MODEL_PATCH = 2,
+    TOWER_MODEL_MERGED = 4 * TOWER_MODEL_WIDTH
+};
+
+static inline void tower_model_pair(struct gguf_writer *w, const char *prefix, const char *name,
+                                    uint64_t cols, uint64_t rows) {
+    char full[96];
+    snprintf(full, sizeof full, "%s%s.weight", prefix, name);
+    gguf_writer_tensor(w, full, rows != 0 ? BLOCK_F16 : BLOCK_F32, rows != 0 ? 2 : 1,
+                       (uint64_t[]){cols, rows != 0 ? rows : 1}, NULL);
+    snprintf(full, sizeof full, "%s%s.bias", prefix, name);
+    gguf_writer_tensor(w, full, BLOCK_F32, 1, (uint64_t[]){rows != 0 ? rows : cols}, NULL);
+}
+
+static inline void tower_model_keys(struct gguf_writer *w, const char *projector) {
+    static const struct {
+        const char *name;
+        uint32_t v;
+    } numbers[] = {{"embedding_length", TOWER_MODEL_WIDTH},
+                   {"feed_forward_length", TOWER_MODEL_FF},
+                   {"block_count", TOWER_MODEL_LAYERS},
+                   {"attention.head_count", 2},
+                   {"projection_dim", TOWER_MODEL_TEXT},
+                   {"patch_size", TOWER_MODEL_PATCH},
+                   {"image_size", 8}};
+    const float half[3] = {0.5f, 0.5f, 0.5f};
+    gguf_writer_text(w, "general.architecture", "clip");
+    gguf_writer_text(w, "clip.projector_type", projector);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "clip.vision.%s", numbers[i].name);
+        gguf_writer_u32(w, key, numbers[i].v);
+    }
+    gguf_writer_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
+    gguf_writer_array(w, "clip.vision.image_mean", GGUF_F32, 3, half, sizeof half);
+    gguf_writer_array(w, "clip.vision.image_std", GGUF_F32, 3, half, sizeof half);
+}
+
+static inline void tower_model_layer(struct gguf_writer *w, bool qwen, uint32_t i, bool swapped) {
+    const uint64_t width = TOWER_MODEL_WIDTH;
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "v.blk.%u.", i);
+    tower_model_pair(w, prefix, "ln1", width, 0);
+    if (qwen)
+        tower_model_pair(w, prefix, "attn_qkv", width, 3 * width);
+    for (uint32_t k = 0; k < 3 && !qwen; k++)
+        tower_model_pair(w, prefix, (const char *[]){"attn_q", "attn_k", "attn_v"}[k], width, width);
+    tower_model_pair(w, prefix, "attn_out", width, width);
+    tower_model_pair(w, prefix, "ln2", width, 0);
+    tower_model_pair(w, prefix, swapped ? "ffn_down" : "ffn_up", width, TOWER_MODEL_FF);
+    tower_model_pair(w, prefix, swapped ? "ffn_up" : "ffn_down", TOWER_MODEL_FF, width);
+}
+
+/* Everything; call gguf_writer_finish afterwards. "qwen3vl_merger" has deepstack in layer 1. */
+static inline void tower_model_write(struct gguf_writer *w, const char *projector, bool swapped) {
+    const bool qwen = strcmp(projector, "qwen3vl_merger") == 0;
+    const uint64_t patch[4] = {TOWER_MODEL_PATCH, TOWER_MODEL_PATCH, 3, TOWER_MODEL_WIDTH};
+    tower_model_keys(w, projector);
+    gguf_writer_tensor(w, "v.patch_embd.weight", BLOCK_F16, 4, patch, NULL);
+    gguf_writer_tensor(w, "v.patch_embd.bias", BLOCK_F32, 1, (uint64_t[]){TOWER_MODEL_WIDTH}, NULL);
+    gguf_writer_tensor(w, "v.position_embd.weight", BLOCK_F32, 2, (uint64_t[]){TOWER_MODEL_WIDTH, 16}, NULL);
+    tower_model_pair(w, "", "v.post_ln", TOWER_MODEL_WIDTH, 0);
+    for (uint32_t i = 0; i < TOWER_MODEL_LAYERS; i++)
+        tower_model_layer(w, qwen, i, swapped);
+    if (!qwen) {
+        gguf_writer_u32(w, "clip.vision.projector.scale_factor", 2);
+        gguf_writer_tensor(w, "mm.soft_emb_norm.weight", BLOCK_F32, 1, (uint64_t[]){TOWER_MODEL_WIDTH}, NULL);
+        gguf_writer_tensor(w, "mm.input_projection.weight", BLOCK_F16, 2,
+                           (uint64_t[]){TOWER_MODEL_TEXT, TOWER_MODEL_WIDTH}, NULL);
+        return;
+    }
+    gguf_writer_tensor(w, "v.patch_embd.weight.1", BLOCK_F16, 4, patch, NULL);
+    tower_model_pair(w, "", "mm.0", TOWER_MODEL_MERGED, TOWER_MODEL_MERGED);
+    tower_model_pair(w, "", "mm.2", TOWER_MODEL_MERGED, TOWER_MODEL_TEXT);
+    gguf_writer_array(w, "clip.vision.is_deepstack_layers", GGUF_BOOL, 2, "\0\1", 2);
+    tower_model_pair(w, "v.deepstack.1.", "norm", TOWER_MODEL_MERGED, 0);
+    tower_model_pair(w, "v.deepstack.1.", "fc1", TOWER_MODEL_MERGED, TOWER_MODEL_MERGED);
+    tower_model_pair(w, "v.deepstack.1.", "fc2", TOWER_MODEL_MERGED, TOWER_MODEL_TEXT);
+}
+
+#endif

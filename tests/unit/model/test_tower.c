@@ -1,0 +1,202 @@
+/* mmproj files: what is read, what is refused, and how many tokens a picture becomes. */
+#include "testing.h"
+#include "tower_model.h"
+
+#include "model/tower.h"
+
+static struct tower tower; /* large */
+
+/* Opens what was written and reads it; e.text is set in every case. */
+static stator_status read_tower(struct gguf_writer *w, stator_error *e) {
+    char path[GGUF_WRITER_PATH];
+    struct gguf *g = NULL;
+    *e = (stator_error){0};
+    assert_true(gguf_writer_finish(w));
+    assert_non_null(gguf_writer_memory_path(w, path));
+    if (gguf_open(path, &g, e) != STATOR_OK)
+        fail_msg("%s", e->text);
+    assert_true(tower_is(g));
+    stator_status s = tower_read(g, &tower, e);
+    assert_int_equal(s, e->code);
+    gguf_close(g);
+    gguf_writer_free(w);
+    return s;
+}
+
+static void test_qwen3vl(void **state) {
+    (void)state;
+    struct gguf_writer w = gguf_writer_new();
+    stator_error e;
+    tower_model_write(&w, "qwen3vl_merger", false);
+    const uint64_t tensors = w.n_tensors;
+    if (read_tower(&w, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    assert_int_equal(tower.projector, TOWER_QWEN3VL);
+    assert_true(tower.width == 8 && tower.ff == 6 && tower.layers == 2 && tower.heads == 2);
+    assert_true(tower.text_width == 4 && tower.patch == 2 && tower.merge == 2 && tower.positions == 16);
+    assert_true(tower.deepstacks == 1 && tower.tensors == tensors && !tower.ff_swapped);
+    assert_true(tower.min_pixels == 65536 && tower.max_pixels == 16777216);
+    assert_true(tower.mean[1] == 0.5f && tower.spread[2] == 0.5f);
+    assert_null(tower.layer[0][TOWER_DEEP_UP].weight);
+    assert_non_null(tower.layer[1][TOWER_DEEP_UP].bias);
+    assert_null(tower.layer[0][TOWER_Q].weight);
+    assert_null(tower.global[TOWER_PATCH_NEXT].bias);
+}
+
+static void test_gemma3(void **state) {
+    (void)state;
+    for (int swapped = 0; swapped < 2; swapped++) {
+        struct gguf_writer w = gguf_writer_new();
+        stator_error e;
+        tower_model_write(&w, "gemma3", swapped);
+        if (read_tower(&w, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        assert_int_equal(tower.projector, TOWER_GEMMA3);
+        assert_int_equal(tower.ff_swapped, swapped);
+        assert_true(tower.merge == 2 && tower.deepstacks == 0);
+        assert_null(tower.global[TOWER_UP].weight);
+        struct tower_size size;
+        assert_int_equal(tower_size_of(&tower, 5000, 1, TOWER_PIXELS, &size, &e), STATOR_OK);
+        assert_true(size.width == 8 && size.height == 8 && size.across == 2 && size.down == 2);
+    }
+}
+
+static void test_what_is_missing(void **state) {
+    (void)state;
+    static const struct {
+        const char *projector, *drop, *what;
+    } rows[] = {
+        {"qwen3vl_merger", "clip.projector_type", "clip.projector_type"},
+        {"qwen3vl_merger", "clip.vision.block_count", "clip.vision.block_count"},
+        {"qwen3vl_merger", "clip.vision.image_mean", "clip.vision.image_mean"},
+        {"qwen3vl_merger", "v.patch_embd.weight.1", "no tensor 'v.patch_embd.weight.1' (2 x 2 x 3 x 8)"},
+        {"qwen3vl_merger", "mm.2.bias", "no tensor 'mm.2.bias' (4 x 1 x 1 x 1)"},
+        {"qwen3vl_merger", "v.deepstack.1.fc1.weight", "no tensor 'v.deepstack.1.fc1.weight' (32 x 32"},
+        {"qwen3vl_merger", "clip.vision.is_deepstack_layers",
+         "tensor 'v.deepstack.1.norm.weight' is not known"},
+        {"gemma3", "v.blk.1.attn_k.bias", "no tensor 'v.blk.1.attn_k.bias'"},
+        {"gemma3", "mm.soft_emb_norm.weight", "which the projector gemma3 needs"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        stator_error e;
+        w.drop[0] = rows[i].drop;
+        tower_model_write(&w, rows[i].projector, false);
+        assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+        if (strstr(e.text, rows[i].what) == NULL)
+            fail_msg("expected \"%s\" in: %s", rows[i].what, e.text);
+    }
+}
+
+/* A key in place of the good one. */
+static void test_wrong_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        uint32_t v;
+        const char *what;
+    } rows[] = {
+        {"clip.vision.attention.head_count", 3, "8 over 3 heads"},
+        {"clip.vision.attention.head_count", 4, "8 over 4 heads: a head's size must be a multiple of 4"},
+        {"clip.vision.block_count", 0, "clip.vision.block_count"},
+        {"clip.vision.block_count", 129, "clip.vision.block_count"},
+        {"clip.vision.block_count", 3, "is_deepstack_layers has 2 values, expected one per layer (3)"},
+        {"clip.vision.image_size", 9, "image_size 9 is no multiple of 2"},
+        {"clip.vision.image_size", 16, "tensor 'v.position_embd.weight' is 8 x 16 x 1 x 1, expected 8 x 64"},
+        {"clip.vision.feed_forward_length", 7,
+         "tensor 'v.blk.0.ffn_up.weight' is 8 x 6 x 1 x 1, expected 8 x 7"},
+        {"clip.vision.projection_dim", 5, "tensor 'mm.2.weight' is 32 x 4 x 1 x 1, expected 32 x 5"},
+        {"clip.vision.spatial_merge_size", 1, "tensor 'mm.0.weight' is 32 x 32"},
+        {"clip.vision.image_max_pixels", 9, "image_min_pixels 65536 is above image_max_pixels 9"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct gguf_writer w = gguf_writer_new();
+        stator_error e;
+        w.drop[0] = rows[i].key;
+        tower_model_write(&w, "qwen3vl_merger", false);
+        w.drop[0] = NULL;
+        gguf_writer_u32(&w, rows[i].key, rows[i].v);
+        assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+        if (strstr(e.text, rows[i].what) == NULL)
+            fail_msg("expected \"%s\" in: %s", rows[i].what, e.text);
+    }
+}
+
+static void test_others_are_refused_by_name(void **state) {
+    (void)state;
+    struct gguf_writer w = gguf_writer_new();
+    stator_error e;
+    tower_model_keys(&w, "pixtral");
+    assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "is \"pixtral\"; the projectors qwen3vl_merger and gemma3 are known"));
+    w = gguf_writer_new();
+    tower_model_write(&w, "gemma3", false);
+    gguf_writer_tensor(&w, "v.blk.0.ls1.weight", BLOCK_F32, 1, (uint64_t[]){8}, NULL);
+    assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "tensor 'v.blk.0.ls1.weight' is not known for the projector gemma3"));
+    w = gguf_writer_new();
+    w.drop[0] = "v.post_ln.bias";
+    tower_model_write(&w, "gemma3", false);
+    w.drop[0] = NULL;
+    gguf_writer_tensor(&w, "v.post_ln.bias", BLOCK_F16, 1, (uint64_t[]){8}, NULL);
+    assert_int_equal(read_tower(&w, &e), STATOR_BAD_MODEL);
+    assert_non_null(strstr(e.text, "tensor 'v.post_ln.bias' has the type f16, expected F32"));
+}
+
+/* Against a program of the published formula (round half to even, floor, ceil) in Python. */
+static void test_sizes(void **state) {
+    (void)state;
+    static const uint32_t rows[][4] = {
+        {1024, 1024, 1024, 1024}, {1, 1, 256, 256},        {16, 16, 256, 256},       {48, 80, 224, 352},
+        {640, 480, 640, 480},     {641, 479, 640, 480},    {1920, 1080, 1632, 896},  {4000, 3000, 1408, 1056},
+        {3000, 4000, 1056, 1408}, {100, 5000, 96, 4992},   {256, 256, 256, 256},     {255, 257, 256, 256},
+        {333, 777, 320, 768},     {65535, 400, 15648, 64}, {1224, 1224, 1216, 1216}, {1225, 1225, 1216, 1216},
+    };
+    const struct tower t = {
+        .projector = TOWER_QWEN3VL, .patch = 16, .merge = 2, .min_pixels = 65536, .max_pixels = 16777216};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tower_size size;
+        stator_error e = {0};
+        assert_int_equal(tower_size_of(&t, rows[i][0], rows[i][1], TOWER_PIXELS, &size, &e), STATOR_OK);
+        if (size.width != rows[i][2] || size.height != rows[i][3])
+            fail_msg("%ux%u becomes %ux%u, expected %ux%u", rows[i][0], rows[i][1], size.width, size.height,
+                     rows[i][2], rows[i][3]);
+        assert_true(size.across * 32 == size.width && size.down * 32 == size.height);
+    }
+}
+
+/* Whatever the picture, the bound holds. */
+static void test_sizes_stay_below_the_bound(void **state) {
+    (void)state;
+    uint64_t random = testing_seed("sizes");
+    const struct tower t = {
+        .projector = TOWER_QWEN3VL, .patch = 16, .merge = 2, .min_pixels = 65536, .max_pixels = 16777216};
+    struct tower_size size;
+    stator_error e = {0};
+    for (int i = 0; i < 100000; i++) {
+        const uint32_t w = (uint32_t)testing_below(&random, 1u << testing_below(&random, 17)) + 1;
+        const uint32_t h = (uint32_t)testing_below(&random, 1u << testing_below(&random, 17)) + 1;
+        const uint64_t most = testing_below(&random, 1u << testing_below(&random, 24)) + 1;
+        if (tower_size_of(&t, w, h, most, &size, &e) != STATOR_OK) {
+            assert_true(w > 200 * h || h > 200 * w);
+            continue;
+        }
+        assert_true(size.across >= 1 && size.down >= 1);
+        assert_true((uint64_t)size.width * size.height <= (most > 1024 ? most : 1024));
+    }
+    assert_int_equal(tower_size_of(&t, 201, 1, 1 << 20, &size, &e), STATOR_USAGE);
+    assert_non_null(strstr(e.text, "201x1 pixels: one side may be 200 times the other"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_qwen3vl),
+        cmocka_unit_test(test_gemma3),
+        cmocka_unit_test(test_what_is_missing),
+        cmocka_unit_test(test_wrong_numbers),
+        cmocka_unit_test(test_others_are_refused_by_name),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_sizes_stay_below_the_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
