@@ -260,6 +260,39 @@ static void test_the_least_recently_used_goes_first(void **state) {
     kvstore_close(&s);
 }
 
+/* The next writer finds the order in the times of the files. */
+static void test_the_order_outlives_the_writer(void **state) {
+    char path[200];
+    (void)state;
+    struct kvstore s = open_writer();
+    for (uint32_t i = 1; i <= 2; i++) {
+        const struct timespec at[2] = {{.tv_sec = 1000 * i}, {.tv_sec = 1000 * i}};
+        put(&s, i);
+        path_of(i, path);
+        assert_int_equal(utimensat(AT_FDCWD, path, at, 0), 0);
+    }
+    kvstore_close(&s);
+    s = open_writer();
+    assert_true(has(&s, 1));
+    kvstore_close(&s);
+    s = open_store(0, FILES * FILE_BYTES, 1);
+    assert_true(has(&s, 1) && !has(&s, 2));
+    kvstore_close(&s);
+}
+
+static void test_an_unfinished_file_goes(void **state) {
+    char path[200];
+    struct stat st;
+    (void)state;
+    snprintf(path, sizeof path, "%s/writing.tmp", folder);
+    FILE *f = fopen(path, "w");
+    assert_true(f != NULL && fputs("half", f) >= 0 && fclose(f) == 0);
+    struct kvstore s = open_writer();
+    assert_int_not_equal(stat(path, &st), 0);
+    assert_int_equal(s.n_entries, 0);
+    kvstore_close(&s);
+}
+
 static void test_files_of_others_stay(void **state) {
     char path[200];
     struct stat st;
@@ -398,6 +431,8 @@ int main(void) {
         CASE(test_a_damaged_file_is_absent),
         CASE(test_a_foreign_file_is_absent),
         CASE(test_the_least_recently_used_goes_first),
+        CASE(test_the_order_outlives_the_writer),
+        CASE(test_an_unfinished_file_goes),
         CASE(test_files_of_others_stay),
         CASE(test_a_second_process_only_reads),
         CASE(test_a_full_disk_ends_the_writing),
