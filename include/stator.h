@@ -184,14 +184,18 @@ typedef struct stator_grammar stator_grammar;
 typedef enum stator_grammar_kind {
     STATOR_GRAMMAR_JSON_SCHEMA, /* a JSON Schema (2020-12, drafts 4 to 7): JSON without white space between
                                    tokens, with the properties of objects in the order of the schema */
-    STATOR_GRAMMAR_REGEX        /* a regular expression (ECMA 262), which the whole answer matches */
+    STATOR_GRAMMAR_REGEX,       /* a regular expression (ECMA 262), which the whole answer matches */
+    STATOR_GRAMMAR_PARTS /* texts, control tokens and JSON Schemas behind each other, as JSON: an array of
+                            parts, each of them a text, {"token": name of a control token}, {"schema": ..}, an
+                            array,
+                            {"any": [part, ..]} or {"repeat": part} (one or more) */
 } stator_grammar_kind;
 typedef struct stator_grammar_source {
     size_t size;
     stator_grammar_kind kind;
     const char *text; /* UTF-8, `length` bytes */
     size_t length;
-    uint32_t free_space; /* JSON_SCHEMA: 1: white space is allowed between tokens */
+    uint32_t free_space; /* JSON_SCHEMA and PARTS: 1: white space is allowed between tokens */
 } stator_grammar_source;
 /* Compiles a text, or finds the grammar that an equal text was compiled to; after stator_prepare, from any
  * thread. *grammar is the caller's to release. Memory: the plan's, and the heap while compiling. *grammar is
@@ -237,8 +241,8 @@ typedef struct stator_sampling {
     const stator_budget *budget; /* copied by submit; NULL: none */
     /* The answer matches this grammar: a token that it forbids is no candidate, and end tokens are candidates
      * exactly where the answer may end. The answer ends where nothing can follow. NULL: any text is allowed.
-     * It may be released after the submit. A token whose text is not known (a control token) is never
-     * allowed. Not with request.ignore_eos. */
+     * It may be released after the submit. A control token is allowed only where STATOR_GRAMMAR_PARTS
+     * names it. Not with request.ignore_eos. */
     stator_grammar *grammar;
     /* The grammar begins behind the first place in the answer with these tokens, which end its reasoning,
      * say; before it all but end tokens are candidates. Copied by submit. While the queue of a budget is

@@ -136,6 +136,53 @@ def test_budget(s):
     valid(got["message"]["content"], PERSON)
 
 
+TOOLS = [{"type": "function", "function": {"name": "register", "parameters": PERSON}},
+         {"type": "function", "function": {"name": "pair", "parameters": {"properties": {"p": {"$ref": "#/$defs/p"}}, "required": ["p"],
+                                                                        "additionalProperties": False, "$defs": {"p": {"enum": ["one", "two"]}}}}},
+         {"type": "function", "function": {"name": "stop"}}]
+SCHEMAS = {t["function"]["name"]: t["function"].get("parameters", {"type": "object", "maxProperties": 0}) for t in TOOLS}
+
+
+def test_calls(s):
+    """A call that the client demands comes in the model's own syntax, with arguments that its schema allows."""
+    base = dict(messages=[{"role": "user", "content": "x"}], tools=TOOLS, max_tokens=400)
+    for choice in ["required"] + [{"type": "function", "function": {"name": name}} for name in SCHEMAS]:
+        for seed in range(3):
+            got = s.post("/v1/chat/completions", tool_choice=choice, parallel_tool_calls=False, temperature=seed, seed=seed, **base)
+            got = got.json()["choices"][0]
+            calls = got["message"].get("tool_calls") or []
+            check(got["finish_reason"] == "tool_calls" and len(calls) == 1, "%s: %s" % (choice, got))
+            function = calls[0]["function"]
+            check(choice == "required" or function["name"] == choice["function"]["name"], "%s: %s" % (choice, got))
+            valid(function["arguments"], SCHEMAS[function["name"]])
+            check(not (got["message"]["content"] or "").strip(), "text beside the call: %s" % got)
+    got = s.post("/v1/messages", messages=base["messages"], max_tokens=400, temperature=0, tool_choice={"type": "tool", "name": "register"},
+                 tools=[{"name": "register", "input_schema": PERSON}]).json()
+    check(got["content"][-1]["type"] == "tool_use", str(got))
+    valid(json.dumps(got["content"][-1]["input"]), PERSON)
+    got = s.post("/v1/responses", input="x", temperature=0, tool_choice={"type": "function", "name": "register"},
+                 tools=[{"type": "function", "name": "register", "parameters": PERSON}]).json()
+    valid([o for o in got["output"] if o["type"] == "function_call"][0]["arguments"], PERSON)
+
+    def refused_chat(fields, param, *says):
+        r = s.ask("/v1/chat/completions", {**base, **fields})
+        check(r.status == 400, "%s: %d %s" % (fields, r.status, r.body[:300]))
+        error = r.json()["error"]
+        check(error["param"] == param and all(word in error["message"] for word in says), "%s: %s" % (fields, error))
+
+    refused_chat({"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice", "other")
+    refused_chat({"tool_choice": "sometimes"}, "tool_choice", "required")
+    refused_chat({"tool_choice": "required", "tools": []}, "tool_choice", "missing")
+    refused_chat({"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}]}, "tool_choice",
+                 '"not"')
+    refused_chat({"response_format": {"type": "json_object"}}, "response_format", "tools")
+
+
+def test_other_calls(s):
+    r = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "tool_choice": "required"})
+    check(r.status == 400 and r.json()["error"]["param"] == "tool_choice" and "not JSON" in r.json()["error"]["message"], r.body)
+
+
 def main():
     name, args = sys.argv[1], sys.argv[2:]
     try:

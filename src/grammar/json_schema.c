@@ -371,11 +371,8 @@ static uint32_t free_char(struct json_schema *c) {
         REGEX_RAW);
 }
 
-static stator_status compile(struct json_schema *c, struct regex **r) {
-    uint32_t all[2] = {0, 0x10FFFF}, left = 0;
-    c->any_char = regex_make_points(c->r, all, 1, REGEX_QUOTED);
-    c->free_char = free_char(c);
-    uint32_t node = json_schema_node(c, c->root);
+stator_status json_schema_finish(struct json_schema *c, uint32_t node, struct regex **r) {
+    uint32_t left = 0;
     if (c->status != STATOR_OK)
         return c->status;
     c->r->plain_char = c->free_char;
@@ -403,29 +400,51 @@ uint64_t json_schema_bytes(uint32_t nodes) {
     return carve.used;
 }
 
-stator_status json_schema_compile(void *memory, uint32_t nodes, const char *text, size_t length,
-                                  enum json_schema_space space, struct regex **r, stator_error *e) {
-    struct json_schema c = {.e = e, .status = STATOR_OK};
+void json_schema_enter(struct json_schema *c, json_t *root) {
+    c->root = root;
+    c->nodes = json_object();
+    c->lone_ref = old_draft(root);
+}
+
+stator_status json_schema_begin(struct json_schema *c, void *memory, uint32_t nodes, const char *text,
+                                size_t length, enum json_schema_space space, stator_error *e) {
     struct carve carve = carve_in(memory, json_schema_bytes(nodes));
+    const uint32_t all[2] = {0, 0x10FFFF};
     void *main;
     json_error_t wrong;
+    *c = (struct json_schema){.e = e, .status = STATOR_OK};
     if (length > JSON_SCHEMA_TEXT_LIMIT)
         return error_set(e, STATOR_USAGE, "JSON Schema: %zu bytes, at most %u are allowed", length,
                          JSON_SCHEMA_TEXT_LIMIT);
-    lay_out(&carve, nodes, &main, &c.scratch);
-    c.r = regex_lay_out(main, nodes);
-    c.root = json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, &wrong);
-    if (c.root == NULL)
+    lay_out(&carve, nodes, &main, &c->scratch);
+    c->r = regex_lay_out(main, nodes);
+    json_t *root = json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, &wrong);
+    if (root == NULL)
         return error_set(e, STATOR_USAGE, "JSON Schema: line %d: %s", wrong.line, wrong.text);
-    c.kept = json_array();
-    c.nodes = json_object();
-    c.lone_ref = old_draft(c.root);
-    c.space = REGEX_EMPTY;
+    json_schema_enter(c, root);
+    c->kept = json_array();
+    c->space = REGEX_EMPTY;
     if (space == JSON_SCHEMA_FREE)
-        c.space = regex_make_repeat(c.r, json_schema_expression(&c, "[ \\t\\n\\r]", REGEX_RAW), 0, SPACE_MAX);
-    stator_status st = compile(&c, r);
-    json_decref(c.nodes);
-    json_decref(c.kept);
-    json_decref(c.root);
+        c->space =
+            regex_make_repeat(c->r, json_schema_expression(c, "[ \\t\\n\\r]", REGEX_RAW), 0, SPACE_MAX);
+    c->any_char = regex_make_points(c->r, all, 1, REGEX_QUOTED);
+    c->free_char = free_char(c);
+    return STATOR_OK;
+}
+
+void json_schema_end(struct json_schema *c) {
+    json_decref(c->nodes);
+    json_decref(c->kept);
+    json_decref(c->root);
+}
+
+stator_status json_schema_compile(void *memory, uint32_t nodes, const char *text, size_t length,
+                                  enum json_schema_space space, struct regex **r, stator_error *e) {
+    struct json_schema c;
+    stator_status st = json_schema_begin(&c, memory, nodes, text, length, space, e);
+    if (st != STATOR_OK)
+        return st;
+    st = json_schema_finish(&c, json_schema_node(&c, c.root), r);
+    json_schema_end(&c);
     return st;
 }

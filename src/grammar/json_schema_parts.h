@@ -29,6 +29,16 @@ static inline bool json_schema_going(const struct json_schema *c) {
     return c->status == STATOR_OK && c->r->result == REGEX_OK;
 }
 
+/* Begins compiling a JSON text, which becomes the root. STATOR_OK: json_schema_end gives back what it took.
+ */
+stator_status json_schema_begin(struct json_schema *c, void *memory, uint32_t nodes, const char *text,
+                                size_t length, enum json_schema_space space, stator_error *e);
+/* Another schema becomes the root, with rules of its own: c->nodes, which is the caller's to json_decref. */
+void json_schema_enter(struct json_schema *c, json_t *root);
+/* *r: the grammar of a node. Errors: what ended compiling, or what ran out. */
+stator_status json_schema_finish(struct json_schema *c, uint32_t node, struct regex **r);
+void json_schema_end(struct json_schema *c);
+
 /* Ends compiling with an error about a keyword of schema s. Returns REGEX_DEAD. */
 __attribute__((format(printf, 4, 5))) uint32_t json_schema_refuse(struct json_schema *c, const json_t *s,
                                                                   const char *keyword, const char *fmt, ...);

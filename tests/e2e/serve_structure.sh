@@ -55,4 +55,37 @@ test_model_opens_reasoning() {
     ends
 }
 
+test_calls() {
+    need_python
+    script '<think>' 'Hm' '.' '</think>' 'Well' '<tool_call>' '</tool_call>'
+    client calls
+    ends
+}
+
+# Tags that are control tokens, which no text can spell.
+test_calls_between_control_tokens() {
+    need_python
+    printf '%s' '{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}|{{ m.content }}' \
+        '{% for c in m.tool_calls or [] %}<|tool_calls_section_begin|><|tool_call_begin|>functions.{{ c.function.name }}:{{ loop.index0 }}' \
+        '<|tool_call_argument_begin|>{{ c.function.arguments|tojson }}<|tool_call_end|><|tool_calls_section_end|>{% endfor %}<|im_end|>' \
+        '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant|{% endif %}' >"$tmp/kimi"
+    more=("chat.template=$tmp/kimi")
+    script 'Well' '<|tool_calls_section_begin|>' '<|tool_call_begin|>' '<|tool_call_argument_begin|>' '<|tool_call_end|>' '<|tool_calls_section_end|>'
+    client calls
+    ends
+}
+
+# No calls in JSON.
+test_calls_in_tags() {
+    need_python
+    printf '%s' '{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}|{{ m.content }}' \
+        '{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}{% for k, v in c.function.arguments|items %}<arg_key>{{ k }}</arg_key>' \
+        '<arg_value>{{ v if v is string else v|tojson }}</arg_value>{% endfor %}</tool_call>{% endfor %}<|im_end|>' \
+        '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant|{% endif %}' >"$tmp/glm"
+    more=("chat.template=$tmp/glm")
+    script 'Well' '<tool_call>' '</tool_call>'
+    client other_calls
+    ends
+}
+
 run_tests

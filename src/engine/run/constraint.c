@@ -84,7 +84,7 @@ static const char *why_not(enum regex_result result) {
 static enum regex_result advance(struct stator *s, const struct stator_grammar *g, uint32_t *state,
                                  int32_t token) {
     char bytes[TOKEN_TRIE_MAX_LENGTH];
-    const uint64_t n = tokenizer_piece(s->tokenizer, token, false, bytes, sizeof bytes);
+    const uint64_t n = grammar_slots_piece(s->tokenizer, token, bytes, sizeof bytes);
     enum regex_result result = REGEX_OK;
     if (n == 0 || n > sizeof bytes) /* these no mask allows */
         *state = REGEX_DEAD;

@@ -2,7 +2,7 @@
 
 #include "engine/arguments.h"
 #include "engine/engine.h"
-#include "grammar/json_schema.h"
+#include "grammar/json_parts.h"
 
 #include <string.h>
 
@@ -26,6 +26,17 @@ void grammar_slots_lay_out_run(struct grammar_slots *g, struct carve *c, const s
         return;
     g->places = carve_take(c, 3 * (TOKEN_TRIE_MAX_LENGTH + 1) + (uint64_t)want->sequences, sizeof *g->places);
     g->states = carve_take(c, (uint64_t)want->sequences + 2, sizeof *g->states);
+}
+
+uint64_t grammar_slots_piece(const struct tokenizer *t, int32_t id, char *out, uint64_t capacity) {
+    const uint64_t n = tokenizer_piece(t, id, false, out, capacity);
+    if (n > 0)
+        return n;
+    const uint64_t name =
+        tokenizer_piece(t, id, true, capacity > 0 ? out + 1 : out, capacity > 0 ? capacity - 1 : 0);
+    if (name > 0 && capacity > 0)
+        out[0] = (char)JSON_PARTS_MARK;
+    return name > 0 ? name + 1 : 0;
 }
 
 bool grammar_slots_have(struct grammar_slots *g, const struct stator_grammar *grammar) {
@@ -59,7 +70,7 @@ static void key_of(const stator_grammar_source *source, char key[HASH_TEXT]) {
     struct hash h;
     hash_init(&h);
     hash_u64(&h, source->kind);
-    hash_u64(&h, source->kind == STATOR_GRAMMAR_JSON_SCHEMA && source->free_space != 0);
+    hash_u64(&h, source->kind != STATOR_GRAMMAR_REGEX && source->free_space != 0);
     hash_bytes(&h, source->text, source->length);
     hash_final(&h, key);
 }
@@ -93,8 +104,9 @@ static stator_status compile(const struct grammar_slots *g, void *memory, const 
     CHECK(bytes_of(source, nodes) <= g->slot_bytes); /* the least server.grammar_bytes */
     if (source->kind == STATOR_GRAMMAR_REGEX)
         return regex_compile(memory, nodes, source->text, source->length, REGEX_WHOLE, regex, e);
-    return json_schema_compile(memory, nodes, source->text, source->length,
-                               source->free_space ? JSON_SCHEMA_FREE : JSON_SCHEMA_COMPACT, regex, e);
+    return (source->kind == STATOR_GRAMMAR_PARTS ? json_parts_compile : json_schema_compile)(
+        memory, nodes, source->text, source->length,
+        source->free_space ? JSON_SCHEMA_FREE : JSON_SCHEMA_COMPACT, regex, e);
 }
 
 static stator_status check_source(const struct stator *s, const stator_grammar_source *source,
@@ -102,7 +114,8 @@ static stator_status check_source(const struct stator *s, const stator_grammar_s
     if (!s->start.prepared)
         return error_set(e, STATOR_USAGE,
                          "stator_grammar_compile: call stator_prepare or stator_start first");
-    if (source->kind != STATOR_GRAMMAR_JSON_SCHEMA && source->kind != STATOR_GRAMMAR_REGEX)
+    if (source->kind != STATOR_GRAMMAR_JSON_SCHEMA && source->kind != STATOR_GRAMMAR_REGEX &&
+        source->kind != STATOR_GRAMMAR_PARTS)
         return error_set(e, STATOR_USAGE, "stator_grammar_compile: unknown kind of grammar %d",
                          (int)source->kind);
     if (source->length > 0 && source->text == NULL)

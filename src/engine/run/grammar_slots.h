@@ -19,6 +19,7 @@
 #include <pthread.h>
 
 struct planning_want;
+struct tokenizer;
 
 struct stator_grammar {
     void *memory;
@@ -50,6 +51,10 @@ void grammar_slots_lay_out(struct grammar_slots *g, struct carve *c, uint64_t tr
                            void **trie);
 /* What masks need in the run's state. */
 void grammar_slots_lay_out_run(struct grammar_slots *g, struct carve *c, const struct planning_want *want);
+
+/* The bytes of a token as a grammar has them: those of its text; of a control token JSON_PARTS_MARK and its
+ * name. Returns their number; writes at most capacity of them. */
+uint64_t grammar_slots_piece(const struct tokenizer *t, int32_t id, char *out, uint64_t capacity);
 
 /* It is one of these, and in use. */
 bool grammar_slots_have(struct grammar_slots *g, const struct stator_grammar *grammar);

@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-/* The bytes of a token as an answer's text has them; 0: no mask allows it. */
+/* The bytes of a token as a grammar has them; 0: no mask allows it. */
 static uint32_t bytes_of(const struct tokenizer *t, uint32_t id, char *out, uint64_t capacity) {
     if (id >= tokenizer_vocab(t) || tokenizer_is_end(t, (int32_t)id))
         return 0;
-    const uint64_t n = tokenizer_piece(t, (int32_t)id, false, out, capacity);
+    const uint64_t n = grammar_slots_piece(t, (int32_t)id, out, capacity);
     return n <= TOKEN_TRIE_MAX_LENGTH ? (uint32_t)n : 0;
 }
 

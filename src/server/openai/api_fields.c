@@ -403,16 +403,6 @@ static bool read_extra(struct api_reader *r, const struct field *f, const json_t
     return true;
 }
 
-static bool read_tool_choice(struct api_reader *r, const struct field *f, const json_t *v) {
-    const char *choice = json_string_value(v);
-    if (choice != NULL && (strcmp(choice, "auto") == 0 || strcmp(choice, "none") == 0))
-        return true; /* api_messages.c has looked at it */
-    return api_failure_set(
-        r->why, 400, f->name,
-        "tool_choice can't be honoured unless it is \"auto\" or \"none\": the model decides what "
-        "it calls");
-}
-
 static bool read_parallel(struct api_reader *r, const struct field *f, const json_t *v) {
     if (!json_is_boolean(v))
         return wrong(r, f, v, "true or false");
@@ -493,7 +483,9 @@ static const struct field fields[] = {
     {.name = "echo", .where = API_COMPLETION, .read = read_bool, AT(echo)},
     {.name = "suffix", .where = API_COMPLETION, .read = read_suffix},
     {.name = "input_extra", .where = API_COMPLETION, .read = read_extra},
-    {.name = "tool_choice", .where = API_CHAT | API_TEMPLATE, .read = read_tool_choice},
+    {.name = "tool_choice",
+     .where = API_CHAT | API_TEMPLATE,
+     .read = read_ignored}, /* api_calls.c reads it */
     {.name = "parallel_tool_calls", .where = API_CHAT, .read = read_parallel},
     /* api_structure.c has read these. */
     {.name = "response_format", .where = BOTH, .read = read_ignored},

@@ -105,7 +105,7 @@ stator_status api_open(struct server *s, stator_error *e) {
         st = api_render_open(api, e);
     if (st == STATOR_OK)
         api->model.infills = api_prompt_find_infill(s->engine, &api->infill);
-    api_structure_open(&api->structure_start, s->engine, &api->model.form);
+    api_structure_open(&api->structure_start, &api->model.marks, s->engine, &api->model.form);
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)
         st = error_set(e, STATOR_DOES_NOT_FIT, "server.memory has no room for the ids of a prompt: raise it");

@@ -41,6 +41,7 @@ struct api_model {
     const char *bos, *eos; /* texts of these tokens; NULL: the model has none */
     size_t bos_length, eos_length;
     struct chat_form form; /* how its answers are read, and its history is written */
+    struct api_marks marks;
     uint32_t context, vocab;
     uint32_t default_max_tokens; /* 0: all that there is room for */
     bool clamp_tokens;           /* max_tokens beyond the room is cut, not refused */

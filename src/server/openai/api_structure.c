@@ -13,7 +13,31 @@
 
 #define PLACE 96 /* bytes of the name of a member */
 
-void api_structure_open(struct api_structure_start *s, const stator *engine, const struct chat_form *form) {
+const char *api_structure_mark(const struct api_marks *marks, const char *p) {
+    for (size_t i = 0; i < marks->n; i++)
+        if (strncmp(p, marks->at[i], strlen(marks->at[i])) == 0)
+            return marks->at[i];
+    return NULL;
+}
+
+/* The text is one token, and an answer's text has nothing of it. */
+static bool is_control(const stator *engine, const char *text) {
+    stator_decoder decoder = {.size = sizeof decoder, .started = 1};
+    int32_t id = 0;
+    size_t n = 0;
+    char none[1];
+    return stator_tokenize(engine, text, strlen(text), 0, 1, &id, 1, &n, NULL) == STATOR_OK && n == 1 &&
+           stator_decode(engine, &decoder, id, 0, none, 0, &n, NULL) == STATOR_OK && n == 0;
+}
+
+void api_structure_open(struct api_structure_start *s, struct api_marks *marks, const stator *engine,
+                        const struct chat_form *form) {
+    const char *all[CHAT_FORM_MARKS];
+    const size_t n_all = chat_form_marks(form, all);
+    marks->n = 0;
+    for (size_t i = 0; i < n_all; i++)
+        if (is_control(engine, all[i]))
+            marks->at[marks->n++] = all[i];
     const bool channels = form->tags.syntax == CHAT_CHANNELS;
     const char *text = channels ? CHANNEL_FINAL : form->think_close;
     size_t n = 0;
@@ -177,7 +201,7 @@ static const struct row fields[] = {
 static bool check(struct api_reader *r) {
     const struct api_request *q = r->out;
     const char *field = q->structure.field;
-    if (q->tools)
+    if (q->tools && q->structure.kind != STATOR_GRAMMAR_PARTS)
         return api_failure_set(r->why, 400, field,
                                "%s can't be honoured together with tools: leave one of them out, or say "
                                "tool_choice: \"none\"",
@@ -205,7 +229,8 @@ bool api_structure_read(struct api_reader *r, const json_t *body) {
         if (!fields[i].read(r, fields[i].name, v))
             return false;
     }
-    return s->field == NULL || check(r);
+    const bool ok = s->field != NULL || r->out->endpoint != API_CHAT || api_calls_read(r, body);
+    return ok && (s->field == NULL || check(r));
 }
 
 struct compilation {

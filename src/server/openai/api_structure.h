@@ -21,6 +21,15 @@ struct api_structure {
     struct api_text text; /* of the schema or expression; the pool's */
 };
 
+/* Tags of the model's syntax that are control tokens: texts of the form. */
+struct api_marks {
+    const char *at[CHAT_FORM_MARKS];
+    size_t n;
+};
+
+/* The one that p begins with, or NULL. */
+const char *api_structure_mark(const struct api_marks *marks, const char *p);
+
 /* Where a grammar begins, of all answers of a model. All zero: with the answer. */
 struct api_structure_start {
     bool always; /* behind the tokens, whether the prompt has opened reasoning or not */
@@ -31,11 +40,15 @@ struct api_structure_start {
 };
 
 /* After stator_prepare. */
-void api_structure_open(struct api_structure_start *s, const stator *engine, const struct chat_form *form);
+void api_structure_open(struct api_structure_start *s, struct api_marks *marks, const stator *engine,
+                        const struct chat_form *form);
 
 /* Finds in the body what r->out->structure is to be. Runs where jansson may allocate, after the messages were
  * read. False: *r->why. */
 bool api_structure_read(struct api_reader *r, const json_t *body);
+
+/* api_calls.c: the same for tool_choice. */
+bool api_calls_read(struct api_reader *r, const json_t *body);
 
 /* Compiles it: *grammar is the caller's to release, NULL where any answer is allowed. False: *why. */
 bool api_structure_compile(const struct api *api, const struct api_request *r, stator_grammar **grammar,
