@@ -185,10 +185,11 @@ typedef enum stator_grammar_kind {
     STATOR_GRAMMAR_JSON_SCHEMA, /* a JSON Schema (2020-12, drafts 4 to 7): JSON without white space between
                                    tokens, with the properties of objects in the order of the schema */
     STATOR_GRAMMAR_REGEX,       /* a regular expression (ECMA 262), which the whole answer matches */
-    STATOR_GRAMMAR_PARTS /* texts, control tokens and JSON Schemas behind each other, as JSON: an array of
+    STATOR_GRAMMAR_PARTS, /* texts, control tokens and JSON Schemas behind each other, as JSON: an array of
                             parts, each of them a text, {"token": name of a control token}, {"schema": ..}, an
                             array,
                             {"any": [part, ..]} or {"repeat": part} (one or more) */
+    STATOR_GRAMMAR_GBNF /* a grammar of llama.cpp, whose rule `root` the whole answer matches */
 } stator_grammar_kind;
 typedef struct stator_grammar_source {
     size_t size;

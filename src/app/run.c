@@ -27,6 +27,7 @@ struct run {
     struct sampling_rows sampling;
     bool json, ignore_eos;
     const char *schema; /* a file */
+    const char *gbnf;   /* a file */
     const char *regex;  /* an expression */
 
     stator *engine;
@@ -166,15 +167,16 @@ static stator_status make_piece(struct run *r, stator_error *e) {
 
 /* What the answer has to match. */
 static stator_status compile_grammar(struct run *r, stator_error *e) {
+    const char *path = r->schema != NULL ? r->schema : r->gbnf;
     stator_grammar_source source = {.size = sizeof source, .kind = STATOR_GRAMMAR_REGEX, .text = r->regex};
     char *text = NULL;
-    if (r->schema == NULL && r->regex == NULL)
+    if (path == NULL && r->regex == NULL)
         return STATOR_OK;
-    if (r->schema != NULL && r->regex != NULL)
-        return error_set(e, STATOR_USAGE, "give one of --json-schema and --regex");
-    if (r->schema != NULL) {
-        source.kind = STATOR_GRAMMAR_JSON_SCHEMA;
-        stator_status st = session_read_file(r->schema, SESSION_TEXT_LIMIT, &text, &source.length, e);
+    if ((r->schema != NULL) + (r->gbnf != NULL) + (r->regex != NULL) > 1)
+        return error_set(e, STATOR_USAGE, "give one of --json-schema, --grammar and --regex");
+    if (path != NULL) {
+        source.kind = r->schema != NULL ? STATOR_GRAMMAR_JSON_SCHEMA : STATOR_GRAMMAR_GBNF;
+        stator_status st = session_read_file(path, SESSION_TEXT_LIMIT, &text, &source.length, e);
         if (st != STATOR_OK)
             return st;
         source.text = text;
@@ -184,7 +186,7 @@ static stator_status compile_grammar(struct run *r, stator_error *e) {
     stator_status st = stator_grammar_compile(r->engine, &source, &r->grammar, e);
     free(text);
     if (st != STATOR_OK)
-        error_prefix(e, "%s", r->schema != NULL ? r->schema : "--regex");
+        error_prefix(e, "%s", path != NULL ? path : "--regex");
     return st;
 }
 
@@ -325,7 +327,8 @@ static void print_json(const struct run *r) {
 
 static stator_status run_engine(struct run *r, stator_error *e) {
     stator_status st = session_open_grammars(r->config, &r->set, r->expect_plan, r->trace,
-                                             r->schema != NULL || r->regex != NULL ? 1 : 0, &r->engine, e);
+                                             r->schema != NULL || r->gbnf != NULL || r->regex != NULL ? 1 : 0,
+                                             &r->engine, e);
     if (st != STATOR_OK)
         return st;
     session_catch_signals(r->engine);
@@ -389,6 +392,11 @@ static bool parse(struct run *r, int argc, char **argv, int *code) {
          .target = &r->schema,
          .value = "FILE",
          .help = "the answer is JSON that is valid by this JSON Schema"},
+        {.name = "grammar",
+         .kind = OPTIONS_TEXT,
+         .target = &r->gbnf,
+         .value = "FILE",
+         .help = "the whole answer matches this grammar (GBNF, as llama.cpp has it)"},
         {.name = "regex",
          .kind = OPTIONS_TEXT,
          .target = &r->regex,

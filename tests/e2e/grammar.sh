@@ -46,6 +46,13 @@ test_run() {
     expect 0 "$stator" run configs/demo.gguf -p 'One day' --temp 0 --regex 'yes|no' --json
     printed '"text":"(yes|no)","reason":"end of text"'
     printed '"arena":"grammars"'
+    printf 'root ::= "<" item{2} ">"\nitem ::= [a-c]+ ";"\n' >"$tmp/g.gbnf"
+    expect 0 "$stator" run configs/demo.gguf -p 'One day' --seed 1 --temp 1.5 --grammar "$tmp/g.gbnf"
+    tr -d '\n' <"$tmp/out" >"$tmp/answer"
+    expect 0 sh -c "$stator grammar $tmp/g.gbnf <$tmp/answer"
+    printed '^1: valid'
+    expect 2 "$stator" run configs/demo.gguf -p 'One day' --grammar "$tmp/g.gbnf" --regex a
+    said 'one of --json-schema, --grammar and --regex'
     expect 2 "$stator" run configs/demo.gguf -p 'One day' --regex 'yes(' --json
     said '^stator run: --regex: .*\( without \)'
     echo '{"type": "array", "uniqueItems": true}' >"$tmp/s.json"

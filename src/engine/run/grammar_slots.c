@@ -2,6 +2,7 @@
 
 #include "engine/arguments.h"
 #include "engine/engine.h"
+#include "grammar/gbnf.h"
 #include "grammar/json_parts.h"
 
 #include <string.h>
@@ -92,7 +93,9 @@ static struct stator_grammar *find(struct grammar_slots *g, const char *key) {
 }
 
 static uint64_t bytes_of(const stator_grammar_source *source, uint32_t nodes) {
-    return source->kind == STATOR_GRAMMAR_REGEX ? regex_bytes(nodes) : json_schema_bytes(nodes);
+    return source->kind == STATOR_GRAMMAR_REGEX  ? regex_bytes(nodes)
+           : source->kind == STATOR_GRAMMAR_GBNF ? gbnf_bytes(nodes)
+                                                 : json_schema_bytes(nodes);
 }
 
 /* Into memory, which is one grammar's. */
@@ -104,6 +107,8 @@ static stator_status compile(const struct grammar_slots *g, void *memory, const 
     CHECK(bytes_of(source, nodes) <= g->slot_bytes); /* the least server.grammar_bytes */
     if (source->kind == STATOR_GRAMMAR_REGEX)
         return regex_compile(memory, nodes, source->text, source->length, REGEX_WHOLE, regex, e);
+    if (source->kind == STATOR_GRAMMAR_GBNF)
+        return gbnf_compile(memory, nodes, source->text, source->length, regex, e);
     return (source->kind == STATOR_GRAMMAR_PARTS ? json_parts_compile : json_schema_compile)(
         memory, nodes, source->text, source->length,
         source->free_space ? JSON_SCHEMA_FREE : JSON_SCHEMA_COMPACT, regex, e);
@@ -115,7 +120,7 @@ static stator_status check_source(const struct stator *s, const stator_grammar_s
         return error_set(e, STATOR_USAGE,
                          "stator_grammar_compile: call stator_prepare or stator_start first");
     if (source->kind != STATOR_GRAMMAR_JSON_SCHEMA && source->kind != STATOR_GRAMMAR_REGEX &&
-        source->kind != STATOR_GRAMMAR_PARTS)
+        source->kind != STATOR_GRAMMAR_PARTS && source->kind != STATOR_GRAMMAR_GBNF)
         return error_set(e, STATOR_USAGE, "stator_grammar_compile: unknown kind of grammar %d",
                          (int)source->kind);
     if (source->length > 0 && source->text == NULL)
