@@ -59,13 +59,22 @@ static inline int cl_kv_rounded(float x, float inverse, bool eight) {
 static inline float cl_kv_error(local const float *x, float d, bool eight) {
     float inverse = cl_inverse(d);
     float lane[16];
+#ifdef CL_FEW /* there IGC unrolls these loops only if it is told; else it keeps their array in memory */
+#pragma unroll
+#endif
     for (uint j = 0; j < 16; j++) {
         float a = fma(-d, (float)cl_kv_rounded(x[j], inverse, eight), x[j]);
         float b = fma(-d, (float)cl_kv_rounded(x[j + 16], inverse, eight), x[j + 16]);
         float square = a * a;
         lane[j] = fma(b, b, square);
     }
+#ifdef CL_FEW
+#pragma unroll
+#endif
     for (uint half_way = 8; half_way > 0; half_way /= 2)
+#ifdef CL_FEW
+#pragma unroll
+#endif
         for (uint j = 0; j < half_way; j++)
             lane[j] += lane[j + half_way];
     return lane[0];
