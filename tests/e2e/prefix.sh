@@ -27,7 +27,7 @@ served() { # OPTION...
     ask "$ids" 96 # 123 tokens lie before the prompt's last 8
     cmp "$tmp/first" "$tmp/said" || fail "the same prompt, another answer"
     get /slots
-    answered 200 '"checkpoints":\{"all":6,"used":[2-6],'
+    answered 200 '"checkpoints":\{"all":8,"used":[2-8],'
     kill -TERM $pid
     ends 0
     serve_config=$model serve --set memory.context=256 --set server.prefix_cache=false --set devices.use=cpu:0
