@@ -98,12 +98,23 @@ void host_memory_read_machine(const char *root, struct host_memory_machine *m) {
     static const char *const named[] = {"MemFree",    "Buffers",       "Cached", "SwapCached",
                                         "AnonPages",  "Slab",          "Percpu", "KernelStack",
                                         "PageTables", "SecPageTables", "Hugetlb"};
-    const char file[] = "/proc/meminfo";
-    uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
-        sum = sum_of(sum, field_kb(root, file, named[i]));
-    const uint64_t total = field_kb(root, file, "MemTotal");
-    m->available = field_kb(root, file, "MemAvailable");
+    uint64_t total = 0, sum = 0, kb = 0;
+    char name[64];
+    struct lines l;
+    *m = (struct host_memory_machine){0};
+    if (!open_below(&l, root, "/proc/meminfo"))
+        return;
+    for (const char *line; (line = lines_next(&l)) != NULL;) {
+        if (sscanf(line, "%63[^:]: %" SCNu64, name, &kb) != 2)
+            continue;
+        if (strcmp(name, "MemTotal") == 0)
+            total = bytes_of_kb(kb);
+        if (strcmp(name, "MemAvailable") == 0)
+            m->available = bytes_of_kb(kb);
+        for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+            sum = strcmp(name, named[i]) == 0 ? sum_of(sum, bytes_of_kb(kb)) : sum;
+    }
+    lines_close(&l);
     m->unnamed = total > sum ? total - sum : 0;
 }
 

@@ -144,13 +144,13 @@ static uint64_t saved_tokens(const struct stator *s, uint32_t block) {
     return tokens;
 }
 
+/* Uses of checkpoints since the slot's own last one. */
 static uint64_t age(const struct stator *s, uint32_t slot) {
     return s->checkpoint_uses + 1 - s->checkpoints[slot].used;
 }
 
-/* Of two that are used, the one goes that saves fewer tokens for each use of checkpoints since its own last
- * one. So conversations that take turns keep their ends and the places where they branched off, rather than
- * each step. */
+/* Which of two used checkpoints is dropped first: the one with fewer saved tokens per age. Conversations that
+ * take turns thus keep their ends and the places where they branched off, rather than every step. */
 static bool goes_before(const struct stator *s, uint32_t a, uint32_t b) {
     return saved_tokens(s, s->checkpoints[a].block) * age(s, b) <
            saved_tokens(s, s->checkpoints[b].block) * age(s, a);
@@ -161,7 +161,9 @@ static bool goes_before(const struct stator *s, uint32_t a, uint32_t b) {
  * tests/unit/engine/test_agents.c reuses 94% of what can be reused if the factor is 1, and 96% if it is 8.)
  */
 #define UNPROVEN 8
-#define FEW      4 /* of fewer checkpoints than this, the newest counts more than any of this */
+/* With fewer checkpoints than this a new one always replaces the least useful one, so that a prompt that is
+ * asked twice in a row is reused. */
+#define FEW 4
 static bool may_replace(const struct stator *s, const struct engine_sequence *q, uint32_t slot) {
     return saved_tokens(s, q->blocks[q->n_kept - 1]) * age(s, slot) >=
            UNPROVEN * saved_tokens(s, s->checkpoints[slot].block);
@@ -250,7 +252,7 @@ void checkpoints_fill(struct stator *s, struct step_header *h, uint64_t number, 
     const bool generates = q->done >= q->request->n_prompt;
     const uint32_t slot = choose_slot(s, q, number, generates);
     if (slot == CHECKPOINTS_NONE) {
-        s->checkpoint_uses += generates ? 0 : 1; /* what keeps new ones out ages, and so goes in the end */
+        s->checkpoint_uses += generates ? 0 : 1; /* checkpoints that keep new ones out must age too */
         return;
     }
     take(s, h, number, q, slot);

@@ -119,24 +119,28 @@ uint32_t speculation_replay(const struct stator *s, const struct engine_request 
     return n;
 }
 
-/* One sequence alone has its pace. */
-static struct speculation_load *load_of(struct stator *s, uint32_t sequences) {
-    return sequences > 1 ? &s->loads.of[ARITH_MIN(sequences, (uint32_t)SPECULATION_LOADS) - 1] : NULL;
+/* Place of speculation_loads.of. */
+static uint32_t load_at(uint32_t sequences) {
+    return ARITH_MIN(ARITH_MAX(sequences, 1u), (uint32_t)SPECULATION_LOADS) - 1;
+}
+
+/* One sequence alone has its pace instead. */
+static bool load_allows(const struct stator *s, uint32_t sequences) {
+    return sequences <= 1 || speculation_load_drafts(&s->loads.of[load_at(sequences)]);
 }
 
 bool speculation_may_draft(struct stator *s, uint32_t sequences) {
-    const struct speculation_load *l = load_of(s, sequences);
     s->loads.now = sequences;
-    return l == NULL || speculation_load_drafts(l);
+    return load_allows(s, sequences);
 }
 
 /* Time counts from the delivery before, if that step was of the same kind. */
 void speculation_time(struct stator *s, const struct engine_step *st, uint64_t tokens) {
     struct speculation_loads *l = &s->loads;
-    struct speculation_load *load = load_of(s, st->generating);
     const bool same = st->generating == l->generating && st->drafts == l->drafts;
-    if (load != NULL && same && s->planning.want.guesses > 0 && st->drafts == speculation_load_drafts(load))
-        speculation_load_step(load, tokens, s->step_ns - l->at_ns);
+    if (s->planning.want.guesses > 0 && st->generating > 1 && same &&
+        st->drafts == load_allows(s, st->generating))
+        speculation_load_step(&l->of[load_at(st->generating)], tokens, s->step_ns - l->at_ns);
     l->generating = st->generating;
     l->drafts = st->drafts;
     l->at_ns = s->step_ns;
@@ -147,8 +151,7 @@ uint32_t speculation_most(const struct stator *s, const struct engine_sequence *
     const struct speculation_pace *p = &q->speculation.pace;
     if (s->planning.want.guesses == 0 || p->rest > 0 || r->guesses == STATOR_BENCH_NO_GUESSES)
         return 0;
-    if (s->loads.now > 1 && r->guesses != STATOR_BENCH_REPLAY &&
-        !speculation_load_drafts(&s->loads.of[ARITH_MIN(s->loads.now, (uint32_t)SPECULATION_LOADS) - 1]))
+    if (r->guesses != STATOR_BENCH_REPLAY && !load_allows(s, s->loads.now))
         return 0;
     /* Of n + 1 tokens that may come the last is not computed with. */
     const uint32_t left = r->n_prompt + r->max_new - r->n_tokens;
