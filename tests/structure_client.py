@@ -59,6 +59,28 @@ def test_expressions(s):
             check(text in choices, "%s: %r" % (fields, text))
 
 
+def test_grammars(s):
+    """GBNF, in llama-server's field and in vLLM's."""
+    gbnf = 'root ::= item{2} "." # two\nitem ::= "<" name ">" | "(" name ")"\nname ::= [a-c]{1,9}\n'
+    matching = r"(<[a-c]{1,9}>|\([a-c]{1,9}\)){2}\."
+    for seed in range(4):
+        texts = []
+        for fields in ({"grammar": gbnf}, {"guided_grammar": gbnf}, {"ebnf": gbnf}, {"structured_outputs": {"grammar": gbnf}}):
+            text = s.post("/v1/completions", seed=seed, **BASE, **fields).json()["choices"][0]["text"]
+            check(re.fullmatch(matching, text), "%s: %r" % (fields, text))
+            texts.append(text)
+        check(all(t == texts[0] for t in texts), "the spellings' answers differ: %s" % texts)
+    got = s.post("/completion", grammar=gbnf, prompt="One day", n_predict=200, temperature=1.5).json()
+    check(re.fullmatch(matching, got["content"]), "/completion: %s" % got)
+    check(s.post("/v1/completions", grammar="", **dict(BASE, max_tokens=1)).status == 200, "an empty grammar asks for nothing")
+    refused(s, {"grammar": 'root ::= "a"\n  b'}, 400, "grammar", "GBNF, line 2")
+    refused(s, {"grammar": 'root ::= root "a" | "b"'}, 400, "grammar", "root")
+    refused(s, {"structured_outputs": {"grammar": "a"}}, 400, "structured_outputs", "GBNF")
+    refused(s, {"guided_grammar": ["a"]}, 400, "guided_grammar", "GBNF")
+    refused(s, {"grammar": gbnf, "json_schema": PERSON}, 400, "grammar", "json_schema")
+    refused(s, {"structured_outputs": {"structural_tag": "a"}}, 400, "structured_outputs", "structural_tag")
+
+
 def refused(s, fields, status, param, *says):
     r = s.ask("/v1/completions", {**BASE, **fields})
     check(r.status == status, "%s: %d %s" % (fields, r.status, r.body[:300]))
@@ -120,6 +142,9 @@ def test_reasoning(s):
                  response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": PERSON}}).json()["choices"][0]
     check(got["message"]["reasoning_content"].strip() == "Hm.", "reasoning: %s" % got)
     valid(got["message"]["content"], PERSON)
+    got = s.post("/v1/chat/completions", messages=[{"role": "user", "content": "x"}], temperature=0, max_tokens=200,
+                 grammar='root ::= "<" [a-c]{3} ">"').json()["choices"][0]
+    check(got["message"]["reasoning_content"].strip() == "Hm." and re.fullmatch("<[a-c]{3}>", got["message"]["content"]), "GBNF: %s" % got)
     got = s.post("/v1/responses", input="x", temperature=0, text={"format": {"type": "json_schema", "name": "n", "schema": PERSON}}).json()
     valid([o for o in got["output"] if o["type"] == "message"][0]["content"][0]["text"], PERSON)
     got = s.post("/v1/messages", messages=[{"role": "user", "content": "x"}], temperature=0, max_tokens=200,

@@ -37,7 +37,7 @@ def test_fields(s):
     for penalty in ("repeat_penalty", "repetition_penalty", "presence_penalty", "frequency_penalty"):
         refused(s, {"repeat_last_n": 128, penalty: 1.5}, 400, "repeat_last_n", "64")
     refused(s, {"mirostat": 2}, 400, "mirostat")
-    refused(s, {"guided_grammar": "a"}, 400, "guided_grammar")
+    refused(s, {"guided_grammar": "a"}, 400, "guided_grammar")  # a GBNF grammar has rules
 
 
 def test_stop_ids(s):

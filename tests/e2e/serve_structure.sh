@@ -9,6 +9,7 @@ test_structures() {
     serve memory.context=512 memory.sequences=4
     client schemas
     client expressions
+    client grammars
     client refusals
     ends
 }

@@ -420,7 +420,6 @@ static bool read_parallel(struct api_reader *r, const struct field *f, const jso
     { .name = n, .where = BOTH | API_TEMPLATE, .read = read_ignored }
 #define NOTED(n)                                                                                             \
     { .name = n, .where = BOTH | API_TEMPLATE, .read = read_noted }
-#define NO_GRAMMAR "grammars of this kind are not supported; a JSON Schema or a regular expression is"
 
 static const struct field fields[] = {
     {.name = "model", .where = BOTH | API_TEMPLATE, .read = read_model},
@@ -494,7 +493,10 @@ static const struct field fields[] = {
     {.name = "guided_json", .where = BOTH, .read = read_ignored},
     {.name = "guided_regex", .where = BOTH, .read = read_ignored},
     {.name = "guided_choice", .where = BOTH, .read = read_ignored},
+    {.name = "guided_grammar", .where = BOTH, .read = read_ignored},
     {.name = "regex", .where = BOTH, .read = read_ignored},
+    {.name = "grammar", .where = BOTH, .read = read_ignored},
+    {.name = "ebnf", .where = BOTH, .read = read_ignored},
     {.name = "modalities", .where = API_CHAT, .read = read_modalities},
     NEUTRAL("best_of", 1, "every answer is given, none is chosen"),
     /* api_messages.c has read these. */
@@ -538,9 +540,6 @@ static const struct field fields[] = {
      .where = API_CHAT,
      .read = read_refused,
      .note = "an answer of a chat has nothing behind it; ask /v1/completions"},
-    REFUSED("grammar", NO_GRAMMAR),
-    REFUSED("guided_grammar", NO_GRAMMAR),
-    REFUSED("ebnf", NO_GRAMMAR),
     REFUSED("mirostat", "the engine has no such sampler"),
     REFUSED("n_probs", "ask for logprobs"),
     REFUSED("prompt_logprobs", "log probabilities of a prompt are not computed"),

@@ -95,13 +95,24 @@ static bool read_object(struct api_reader *r, const char *place, const json_t *v
     return true;
 }
 
-static bool read_regex(struct api_reader *r, const char *place, const json_t *v) {
+/* A text in a language of its own; what: for messages. */
+static bool read_text(struct api_reader *r, const char *place, const json_t *v, stator_grammar_kind kind,
+                      const char *what) {
     struct api_structure *s = &r->out->structure;
-    s->kind = STATOR_GRAMMAR_REGEX;
+    s->kind = kind;
     if (!chat_json_is_text(v))
-        return wrong(r, place, v, "a regular expression");
+        return wrong(r, place, v, what);
     api_text_put(&s->text, json_string_value(v), json_string_length(v));
     return true;
+}
+
+static bool read_regex(struct api_reader *r, const char *place, const json_t *v) {
+    return read_text(r, place, v, STATOR_GRAMMAR_REGEX, "a regular expression");
+}
+
+/* llama.cpp's GBNF, which vLLM's and SGLang's EBNF is written as too. */
+static bool read_grammar(struct api_reader *r, const char *place, const json_t *v) {
+    return read_text(r, place, v, STATOR_GRAMMAR_GBNF, "a GBNF grammar");
 }
 
 /* One of several texts, as an expression. */
@@ -155,7 +166,7 @@ static bool read_member(struct api_reader *r, const char *place, const json_t *v
         other = rows[i].name;
         if (rows[i].read == NULL)
             return api_failure_set(r->why, 400, place,
-                                   "%s can't be honoured: answers are not constrained to a grammar", at);
+                                   "%s can't be honoured: give a JSON Schema or a grammar instead", at);
         if (!rows[i].read(r, at, value))
             return false;
     }
@@ -164,9 +175,9 @@ static bool read_member(struct api_reader *r, const char *place, const json_t *v
 
 /* vLLM's. */
 static bool read_outputs(struct api_reader *r, const char *place, const json_t *v) {
-    static const struct row rows[] = {{"json", read_schema},   {"regex", read_regex},
-                                      {"choice", read_choice}, {"json_object", read_object},
-                                      {"grammar", NULL},       {"structural_tag", NULL}};
+    static const struct row rows[] = {{"json", read_schema},     {"regex", read_regex},
+                                      {"choice", read_choice},   {"json_object", read_object},
+                                      {"grammar", read_grammar}, {"structural_tag", NULL}};
     return json_is_object(v) ? read_member(r, place, v, rows, sizeof rows / sizeof rows[0])
                              : wrong(r, place, v, "an object");
 }
@@ -188,13 +199,10 @@ static bool read_format(struct api_reader *r, const char *place, const json_t *v
 }
 
 static const struct row fields[] = {
-    {"response_format", read_format},
-    {"json_schema", read_schema},
-    {"structured_outputs", read_outputs},
-    {"guided_json", read_schema},
-    {"guided_regex", read_regex},
-    {"guided_choice", read_choice},
-    {"regex", read_regex},
+    {"response_format", read_format}, {"json_schema", read_schema}, {"structured_outputs", read_outputs},
+    {"guided_json", read_schema},     {"guided_regex", read_regex}, {"guided_choice", read_choice},
+    {"guided_grammar", read_grammar}, {"regex", read_regex},        {"grammar", read_grammar},
+    {"ebnf", read_grammar},
 };
 
 /* What can't be constrained. */
