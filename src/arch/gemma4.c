@@ -1,7 +1,7 @@
 /* gemma4: like gemma3, with heads of their own in layers with the window, scores that are not scaled, heads
- * of V normed without weights, V from K's product in layers without attn_v, and a number that each layer's
- * output is multiplied by. rope_freqs has the divisors of the layers without a window. Models with experts
- * and E-models (embeddings per layer, layers that share a cache) are refused. */
+ * of V normed without weights, V from K's product in layers with neither window nor attn_v, and a number that
+ * each layer's output is multiplied by. rope_freqs has the divisors of the layers without a window. Models
+ * with experts and E-models (embeddings per layer, layers that share a cache) are refused. */
 #include "arch/parts/parts.h"
 
 #include <math.h>
@@ -74,6 +74,17 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc;
 }
 
+/* Only layers without the window may take K's product for V. */
+static stator_status check(const struct gguf *g, const struct shape *s, stator_error *e) {
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (s->layers[i].v == NULL && shape_has_window(s, i))
+            return gguf_error(g, e,
+                              "tensor 'blk.%u.attn_v.weight' is missing: this layer has a window, and only "
+                              "layers without one may take the product of attn_k for V",
+                              i);
+    return STATOR_OK;
+}
+
 static void build(struct graph *g, const struct shape *s) {
     struct parts p;
     parts_begin(&p, g, s);
@@ -95,5 +106,6 @@ const struct arch arch_gemma4 = {.name = "gemma4",
                                  .models = "gemma 4 (12B, 31B; text)",
                                  .tensors = {SHAPE_TABLE(layer, global)},
                                  .read = read,
+                                 .check = check,
                                  .build = build,
                                  .layer = {.ops = 10, .values = 10, .weights = 17}};
