@@ -98,7 +98,7 @@ test_links() {
 # struct of the engine).
 test_picture_of_the_plan() {
     local now=$tmp/now.svg then=src/plan/demo_plan.svg
-    expect 0 "$stator" plan configs/demo.cfg --set memory.host_limit=32MiB --set cpu.threads=2 --svg "$now"
+    expect 0 "$stator" plan configs/demo.cfg --set memory.host_limit=64MiB --set cpu.threads=2 --svg "$now"
     grep -o '>cpu:0, [^<]*' "$now" >"$tmp/now"
     [ "$(wc -l <"$tmp/now")" -ge 4 ] || fail "no arenas in the picture: $(cat "$tmp/now")"
     grep -o '>cpu:0, [^<]*' $then | diff "$tmp/now" - >"$tmp/diff" || fail "$then is of another plan: $(cat "$tmp/diff")"
@@ -135,7 +135,7 @@ END
 
 test_picture_without_a_browser() {
     command -v rsvg-convert >/dev/null || { skip 'no rsvg-convert here (package librsvg2-bin)'; return; }
-    expect 0 "$stator" plan configs/demo.cfg --set memory.host_limit=32MiB --svg "$tmp/plan.svg"
+    expect 0 "$stator" plan configs/demo.cfg --set memory.host_limit=64MiB --svg "$tmp/plan.svg"
     local picture
     for picture in "$tmp/plan.svg" src/plan/demo_plan.svg; do
         [ "$(colours_of "$picture")" = 7 ] || fail "$picture is drawn without the colours of its legend"
