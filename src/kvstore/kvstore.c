@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEY  (HASH_TEXT - 1)        /* hex digits of a key */
+#define KEY  (KVSTORE_KEY_TEXT - 1) /* hex digits of a key */
 #define NAME (KEY + sizeof "-k.kv") /* of a block's file: KEY-KIND.kv */
 #define MADE "writing.tmp"          /* the one file that the writer has not finished */
 #define LOCK "lock"
@@ -20,17 +20,17 @@
 /* A file: this header, the tokens (4 bytes each), the block. */
 struct header {
     char magic[8];
-    char key[HASH_TEXT];
-    char before[HASH_TEXT];
+    struct kvstore_key key;
+    struct kvstore_key before;
     char kind;
-    char pad[5];
+    char pad[7];
     uint64_t bytes; /* of the block */
     uint64_t n_tokens;
     char sum[HASH_TEXT]; /* of the whole file, with zeros here */
     char end[7];
 };
 _Static_assert(sizeof(struct header) == 136, "no padding");
-static const char magic[8] = "statkv\x1a\1";
+static const char magic[8] = "statkv\x1a\2";
 
 uint64_t kvstore_memory(uint32_t files) {
     struct carve c = carve_count();
@@ -38,29 +38,39 @@ uint64_t kvstore_memory(uint32_t files) {
     return c.used;
 }
 
-void kvstore_root(const char *model, const char *kv_type, char key[HASH_TEXT]) {
-    struct hash h;
-    hash_init(&h);
-    hash_text(&h, "stator kvstore");
-    hash_text(&h, model);
-    hash_text(&h, kv_type);
-    hash_final(&h, key);
+void kvstore_root(const char *model, const char *kv_type, struct kvstore_key *key) {
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_text(&h, "stator kvstore");
+    sha256_text(&h, model);
+    sha256_text(&h, kv_type);
+    sha256_final(&h, key->sha256);
 }
 
-void kvstore_key(const struct kvstore_block *b, char key[HASH_TEXT]) {
-    struct hash h;
-    CHECK(b->n_tokens >= 1 && b->n_tokens <= KVSTORE_TOKENS && strlen(b->before) == KEY);
-    hash_init(&h);
-    hash_text(&h, b->before);
-    hash_u64(&h, b->n_tokens);
+void kvstore_key(const struct kvstore_block *b, struct kvstore_key *key) {
+    struct sha256 h;
+    CHECK(b->n_tokens >= 1 && b->n_tokens <= KVSTORE_TOKENS);
+    sha256_init(&h);
+    sha256_bytes(&h, b->before, sizeof *b->before);
+    sha256_u64(&h, b->n_tokens);
     for (uint32_t i = 0; i < b->n_tokens; i++)
-        hash_u64(&h, b->tokens[i]);
-    hash_final(&h, key);
+        sha256_u64(&h, b->tokens[i]);
+    sha256_final(&h, key->sha256);
 }
 
-static void name_of(const char *key, char kind, char name[NAME]) {
+void kvstore_key_text(const struct kvstore_key *key, char text[KVSTORE_KEY_TEXT]) {
+    for (uint32_t i = 0; i < SHA256_BYTES; i++)
+        snprintf(text + 2 * (size_t)i, 3, "%02x", (unsigned)key->sha256[i]);
+}
+
+static void name_of(const struct kvstore_key *key, char kind, char name[NAME]) {
     CHECK(kind >= 'a' && kind <= 'z');
-    snprintf(name, NAME, "%s-%c.kv", key, kind);
+    kvstore_key_text(key, name);
+    snprintf(name + KEY, NAME - KEY, "-%c.kv", kind);
+}
+
+static unsigned digit(char c) {
+    return c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a') + 10;
 }
 
 /* Whether a file of the folder has the name of a block. */
@@ -68,8 +78,8 @@ static bool parse_name(const char *name, struct kvstore_entry *e) {
     if (strlen(name) != NAME - 1 || strspn(name, "0123456789abcdef") != KEY || name[KEY] != '-' ||
         name[KEY + 1] < 'a' || name[KEY + 1] > 'z' || strcmp(name + KEY + 2, ".kv") != 0)
         return false;
-    memcpy(e->key, name, KEY);
-    e->key[KEY] = '\0';
+    for (size_t i = 0; i < SHA256_BYTES; i++)
+        e->key.sha256[i] = (uint8_t)(digit(name[2 * i]) * 16 + digit(name[2 * i + 1]));
     e->kind = name[KEY + 1];
     return true;
 }
@@ -80,9 +90,9 @@ static uint64_t size_on_disk(uint64_t bytes) {
     return arith_align_up(bytes, 4096, &r) ? r : UINT64_MAX;
 }
 
-static struct kvstore_entry *find(struct kvstore *s, const char *key, char kind) {
+static struct kvstore_entry *find(struct kvstore *s, const struct kvstore_key *key, char kind) {
     for (uint32_t i = 0; i < s->n_entries; i++)
-        if (s->entries[i].kind == kind && memcmp(s->entries[i].key, key, KEY) == 0)
+        if (s->entries[i].kind == kind && memcmp(&s->entries[i].key, key, sizeof *key) == 0)
             return &s->entries[i];
     return NULL;
 }
@@ -97,7 +107,7 @@ static void stop_writing(struct kvstore *s, const char *what, int error) {
 /* Removes an entry and its file. */
 static void drop(struct kvstore *s, struct kvstore_entry *e) {
     char name[NAME];
-    name_of(e->key, e->kind, name);
+    name_of(&e->key, e->kind, name);
     if (unlinkat(s->folder, name, 0) != 0 && errno != ENOENT)
         stop_writing(s, "removing a file", errno);
     s->held -= e->bytes;
@@ -251,8 +261,8 @@ static bool write_all(int file, const void *from, uint64_t bytes) {
 static struct header header_of(const struct kvstore_block *b, uint64_t bytes) {
     struct header h = {.kind = b->kind, .bytes = bytes, .n_tokens = b->n_tokens};
     memcpy(h.magic, magic, sizeof magic);
-    kvstore_key(b, h.key);
-    memcpy(h.before, b->before, HASH_TEXT);
+    kvstore_key(b, &h.key);
+    h.before = *b->before;
     return h;
 }
 
@@ -288,10 +298,10 @@ static bool read_file(int file, const struct header *wanted, const uint32_t *tok
 bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, uint64_t bytes) {
     const struct header wanted = header_of(b, bytes);
     char name[NAME];
-    name_of(wanted.key, b->kind, name);
+    name_of(&wanted.key, b->kind, name);
     int file = openat(s->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool good = file >= 0 && read_file(file, &wanted, b->tokens, to);
-    struct kvstore_entry *e = find(s, wanted.key, b->kind);
+    struct kvstore_entry *e = find(s, &wanted.key, b->kind);
     if (good && e != NULL) {
         e->used = ++s->used;
         (void)futimens(file, NULL); /* for the next writer's order */
@@ -330,14 +340,14 @@ void kvstore_write(struct kvstore *s, const struct kvstore_block *b, const void 
     struct header h = header_of(b, bytes);
     struct kvstore_entry e = {.kind = b->kind, .used = s->used + 1};
     e.bytes = size_on_disk(sizeof h + h.n_tokens * sizeof *b->tokens + bytes);
-    if (find(s, h.key, b->kind) != NULL || e.bytes > s->options.bytes)
+    if (find(s, &h.key, b->kind) != NULL || e.bytes > s->options.bytes)
         return;
     make_room(s, e.bytes);
     if (!s->writes)
         return;
     char name[NAME];
-    name_of(h.key, b->kind, name);
-    memcpy(e.key, h.key, HASH_TEXT);
+    name_of(&h.key, b->kind, name);
+    e.key = h.key;
     sum_of(&h, b->tokens, from, h.sum);
     int error = write_file(s, name, &h, b->tokens, from);
     if (error != 0) {

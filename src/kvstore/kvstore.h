@@ -1,9 +1,9 @@
 /* Blocks of caches as files of a folder: what a model remembers of a prefix, over restarts.
  *
  * A block is a function of the model, the KV type and the tokens up to its end. Its name is the chain hash of
- * these: kvstore_root for no tokens, then one link per block. A file also holds the tokens of its block and
- * the name of the block before it, and a read compares both. Two prefixes that differ in earlier blocks and
- * have the same name of 128 bits (XXH3, not a cryptographic hash) are not told apart.
+ * these (SHA-256): kvstore_root for no tokens, then one link per block. A client that chooses its tokens can
+ * therefore make no two prefixes with one name. A file also holds the tokens of its block and the name of the
+ * block before it, and a read compares both.
  *
  * A file is written to a temporary name and renamed. There is no fsync: a read checks the hash of the whole
  * file, so what a crash of the machine leaves is noticed. A file that is damaged, cut, of another user,
@@ -24,11 +24,13 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/sha256.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KVSTORE_TOKENS 256 /* most tokens of a block */
+#define KVSTORE_TOKENS   256 /* most tokens of a block */
+#define KVSTORE_KEY_TEXT (2 * SHA256_BYTES + 1)
 
 struct kvstore_options {
     const char *folder; /* made with mode 0700 if absent; must stay valid */
@@ -37,8 +39,13 @@ struct kvstore_options {
     const struct log *log;
 };
 
+/* The name of a block, or of what comes before a model's first. */
+struct kvstore_key {
+    uint8_t sha256[SHA256_BYTES];
+};
+
 struct kvstore_entry {
-    char key[HASH_TEXT];
+    struct kvstore_key key;
     char kind;
     uint64_t bytes; /* of the file */
     uint64_t used;  /* larger: later */
@@ -56,9 +63,9 @@ struct kvstore {
 };
 
 struct kvstore_block {
-    char kind;              /* 'a' to 'z': what the caller keeps of these tokens */
-    const char *before;     /* key of the block before, or the root */
-    const uint32_t *tokens; /* n_tokens, 1 to KVSTORE_TOKENS */
+    char kind;                        /* 'a' to 'z': what the caller keeps of these tokens */
+    const struct kvstore_key *before; /* of the block before, or the root */
+    const uint32_t *tokens;           /* n_tokens, 1 to KVSTORE_TOKENS */
     uint32_t n_tokens;
 };
 
@@ -70,9 +77,11 @@ void kvstore_close(struct kvstore *s);
 
 /* The key in front of a model's first block. `model` tells models apart by everything that K and V depend on.
  */
-void kvstore_root(const char *model, const char *kv_type, char key[HASH_TEXT]);
+void kvstore_root(const char *model, const char *kv_type, struct kvstore_key *key);
 /* The key of a block. */
-void kvstore_key(const struct kvstore_block *b, char key[HASH_TEXT]);
+void kvstore_key(const struct kvstore_block *b, struct kvstore_key *key);
+/* Its hex digits, as in the name of a file. */
+void kvstore_key_text(const struct kvstore_key *key, char text[KVSTORE_KEY_TEXT]);
 
 /* Reads a block of exactly `bytes` bytes. false: absent; then *to holds anything. */
 bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, uint64_t bytes);

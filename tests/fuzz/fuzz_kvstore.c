@@ -27,9 +27,10 @@ enum {
 enum { WHOLE = FRONT + BYTES };
 
 static char folder[] = "/tmp/fuzz_kvstore.XXXXXX";
-static char path[100], lock[100], root[HASH_TEXT];
+static char path[200], lock[100];
+static struct kvstore_key root;
 static const uint32_t tokens[TOKENS] = {7, 11};
-static const struct kvstore_block block = {'k', root, tokens, TOKENS};
+static const struct kvstore_block block = {'k', &root, tokens, TOKENS};
 static struct kvstore store;
 static uint8_t good[WHOLE]; /* a file that was kept */
 static _Alignas(64) uint8_t memory[64];
@@ -44,12 +45,14 @@ static void clean(void) {
 static void begin(void) {
     static const struct log silent = {.write = NULL};
     const struct kvstore_options o = {folder, 8192, 1, &silent};
-    char key[HASH_TEXT];
+    struct kvstore_key key;
+    char name[KVSTORE_KEY_TEXT];
     uint8_t data[BYTES] = {1, 2, 3};
     CHECK(mkdtemp(folder) != NULL && kvstore_memory(1) <= sizeof memory);
-    kvstore_root("model", "f16", root);
-    kvstore_key(&block, key);
-    snprintf(path, sizeof path, "%s/%s-k.kv", folder, key);
+    kvstore_root("model", "f16", &root);
+    kvstore_key(&block, &key);
+    kvstore_key_text(&key, name);
+    snprintf(path, sizeof path, "%s/%s-k.kv", folder, name);
     snprintf(lock, sizeof lock, "%s/lock", folder);
     CHECK(kvstore_open(&store, &o, memory, NULL) == STATOR_OK && atexit(clean) == 0);
     kvstore_write(&store, &block, data, BYTES);

@@ -82,7 +82,7 @@ static struct kvstore open_writer(void) {
 
 /* Block i of a text: its tokens and content follow from i. */
 struct play {
-    char root[HASH_TEXT];
+    struct kvstore_key root;
     uint32_t tokens[TOKENS];
     uint8_t data[BYTES];
     struct kvstore_block block;
@@ -90,12 +90,12 @@ struct play {
 
 static struct play *play_of(uint32_t i) {
     static struct play p;
-    kvstore_root("model", "f16", p.root);
+    kvstore_root("model", "f16", &p.root);
     for (uint32_t t = 0; t < TOKENS; t++)
         p.tokens[t] = i * 1000 + t;
     for (uint32_t k = 0; k < BYTES; k++)
         p.data[k] = (uint8_t)(i * 31 + k * 7 + k / 256);
-    p.block = (struct kvstore_block){'k', p.root, p.tokens, TOKENS};
+    p.block = (struct kvstore_block){'k', &p.root, p.tokens, TOKENS};
     return &p;
 }
 
@@ -116,9 +116,11 @@ static bool has(struct kvstore *s, uint32_t i) {
 }
 
 static void path_of(uint32_t i, char path[200]) {
-    char key[HASH_TEXT];
-    kvstore_key(&play_of(i)->block, key);
-    snprintf(path, 200, "%s/%s-k.kv", folder, key);
+    struct kvstore_key key;
+    char name[KVSTORE_KEY_TEXT];
+    kvstore_key(&play_of(i)->block, &key);
+    kvstore_key_text(&key, name);
+    snprintf(path, 200, "%s/%s-k.kv", folder, name);
 }
 
 static void is_private(const char *path) {
@@ -148,7 +150,7 @@ static void test_a_block_comes_back_after_a_restart(void **state) {
 
 static void test_every_part_of_a_key_counts(void **state) {
     static uint8_t to[BYTES];
-    char other[HASH_TEXT], key[HASH_TEXT];
+    struct kvstore_key other, key;
     (void)state;
     struct kvstore s = open_writer();
     put(&s, 1);
@@ -157,13 +159,13 @@ static void test_every_part_of_a_key_counts(void **state) {
     b.kind = 's';
     assert_false(kvstore_read(&s, &b, to, BYTES));
     b = p->block;
-    kvstore_root("model", "q8_0", other);
-    b.before = other;
+    kvstore_root("model", "q8_0", &other);
+    b.before = &other;
     assert_false(kvstore_read(&s, &b, to, BYTES));
-    kvstore_root("other", "f16", other);
+    kvstore_root("other", "f16", &other);
     assert_false(kvstore_read(&s, &b, to, BYTES));
-    kvstore_key(&p->block, key);
-    b.before = key; /* the same tokens behind themselves */
+    kvstore_key(&p->block, &key);
+    b.before = &key; /* the same tokens behind themselves */
     assert_false(kvstore_read(&s, &b, to, BYTES));
     b = p->block;
     b.n_tokens--;
