@@ -15,6 +15,7 @@
 #include "interpose.h"
 
 #include "app/selftest/selftest_model.h"
+#include "engine/run/balance.h"
 #include "engine/run/checkpoints.h"
 #include "engine/run/loop.h"
 #include "engine/run/pipeline.h"
@@ -370,6 +371,7 @@ static void sim_engine_round(void) {
     play.woken = false;
     phase_thread_set(&sim.s->phase, PHASE_THREAD_ENGINE);
     play.engine = loop_round(sim.s);
+    balance_check(sim.s);
     phase_thread_set(NULL, PHASE_THREAD_EDGE);
 }
 

@@ -141,6 +141,16 @@ void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other) {
     }
 }
 
+bool kv_pool_is_balanced(const struct kv_pool *p, uint64_t holders) {
+    uint32_t held = 0;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->n_blocks; i++) {
+        held += p->blocks[i].holders > 0;
+        sum += p->blocks[i].holders;
+    }
+    return (uint64_t)held + p->n_cached + p->n_free == p->n_blocks && sum == holders;
+}
+
 /* A kept block: found by its key, behind one that is kept and held by as many at least. */
 static bool kept_is_whole(const struct kv_pool *p, uint32_t i) {
     const struct kv_block *b = &p->blocks[i];

@@ -66,6 +66,8 @@ uint32_t kv_pool_mark(const struct kv_pool *p, uint32_t block);
 uint32_t kv_pool_before(const struct kv_pool *p, uint32_t block);
 /* One holder less; `other` is the name of one that is left, if there is one. */
 void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other);
+/* Every block is free, held or cached, and `holders` is the sum of all blocks' holders. */
+bool kv_pool_is_balanced(const struct kv_pool *p, uint64_t holders);
 /* The invariants, looked at one by one; for tests and debug builds. */
 bool kv_pool_is_whole(const struct kv_pool *p);
 

@@ -7,6 +7,7 @@
 #include "engine/run/loop.h"
 
 #include "base/clock.h"
+#include "engine/run/balance.h"
 #include "engine/run/pipeline.h"
 #include "engine/run/sequences.h"
 #include "engine/run/step_fill.h"
@@ -433,6 +434,9 @@ enum loop_next loop_round(struct stator *s) {
     const bool moved = !s->broken && work(s, &e, &rc);
     if (rc != STATOR_OK)
         fail_all(s, &e);
+#ifdef STATOR_DEBUG
+    balance_check(s);
+#endif
     if (rc != STATOR_OK || moved)
         return LOOP_AGAIN;
     return !s->broken && pipeline_works(s) ? LOOP_DEVICES : LOOP_COMMANDS;

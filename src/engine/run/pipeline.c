@@ -47,6 +47,30 @@ bool pipeline_is_empty(const struct stator *s) {
     return s->next_step == s->first_step;
 }
 
+static uint32_t steps_on(const struct stator *s, uint32_t device) {
+    uint32_t n = 0;
+    for (uint64_t i = s->first_step; i < s->next_step; i++)
+        n += step_of(s, i)->running && step_of(s, i)->at == device;
+    return n;
+}
+
+static uint32_t steps_with(const struct stator *s, const struct engine_sequence *q) {
+    uint32_t n = 0;
+    for (uint64_t i = s->first_step; i < s->next_step; i++)
+        for (uint32_t k = 0; k < step_of(s, i)->n_chunks; k++)
+            n += step_of(s, i)->carried[k] == q;
+    return n;
+}
+
+bool pipeline_is_balanced(const struct stator *s) {
+    bool balanced = s->first_step <= s->next_step && s->next_step - s->first_step <= s->max_steps;
+    for (uint32_t i = 0; i < s->planning.n_devices && balanced; i++)
+        balanced = s->devices[i].n_running == steps_on(s, i);
+    for (uint32_t i = 0; i < s->planning.want.sequences && balanced; i++)
+        balanced = s->sequences[i].flights == steps_with(s, &s->sequences[i]);
+    return balanced;
+}
+
 bool pipeline_works(const struct stator *s) {
     for (uint64_t i = s->first_step; i < s->next_step; i++)
         if (step_of(s, i)->running)

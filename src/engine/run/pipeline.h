@@ -31,6 +31,8 @@ void pipeline_finish(struct stator *s, struct engine_step *st);
 /* Sleeps until a step may have ended, a millisecond at most. STATOR_DEVICE when a device is over its
  * deadline. */
 stator_status pipeline_wait(struct stator *s, stator_error *e);
+/* Each sequence is carried by as many steps in flight as it says, each device runs as many as it says. */
+bool pipeline_is_balanced(const struct stator *s);
 bool pipeline_is_empty(const struct stator *s);
 /* Whether a device works on a step. */
 bool pipeline_works(const struct stator *s);

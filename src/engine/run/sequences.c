@@ -35,37 +35,50 @@ static uint32_t held_blocks(const struct stator *s, const struct engine_sequence
     return n;
 }
 
-/* Every block of the pool has as many holders as there are sequences with it. */
-static bool pool_is_whole(const struct stator *s) {
-    uint64_t holders = 0;
-    for (uint32_t i = 0; i < s->pool.n_blocks; i++)
-        holders += s->pool.blocks[i].holders;
-    for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
-        const struct engine_sequence *q = &s->sequences[k];
-        holders -= q->request != NULL ? q->n_blocks : 0;
-        for (uint32_t i = 0; i < q->n_blocks && q->request != NULL; i++)
-            if (s->pool.blocks[q->blocks[i]].holders == 0)
-                return false;
-    }
-    return holders == 0 && kv_pool_is_whole(&s->pool);
+/* No more is kept than is known to the devices, no more known than held, no more held than reserved. */
+static bool is_in_order(const struct stator *s, const struct engine_sequence *q) {
+    if (q->request == NULL)
+        return q->n_blocks == 0 && q->reserved == 0 && q->flights == 0 && q->capacity == 0;
+    return q->n_kept <= q->n_cleared && q->n_cleared <= q->n_blocks && q->n_blocks <= q->reserved &&
+           q->n_kept * KV_LAYOUT_BLOCK <= q->done && q->done <= q->request->n_tokens &&
+           q->done <= q->capacity && q->capacity <= s->planning.want.context;
 }
 
-/* Of each other cache, the free blocks and those of running sequences are all there are. */
-__attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /* DCHECK */
-    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
-        if (is_paged(s, i))
-            continue;
-        uint32_t n = s->caches[i].n_free;
-        uint32_t n_blocks = s->planning.devices[0].model.caches[i].of_sequences;
-        for (uint32_t k = 0; k < s->caches[i].n_free; k++)
-            if (s->caches[i].free[k] >= n_blocks)
-                return false;
-        for (uint32_t k = 0; k < s->planning.want.sequences; k++)
-            n += s->sequences[k].request != NULL ? s->sequences[k].caches[i].n_blocks : 0;
-        if (n != n_blocks)
+/* Blocks of a cache that is not PAGED: free ones and those of running sequences. */
+static uint32_t counted_blocks(const struct stator *s, uint32_t cache) {
+    uint32_t n = s->caches[cache].n_free;
+    for (uint32_t k = 0; k < s->planning.want.sequences; k++)
+        n += s->sequences[k].request != NULL ? s->sequences[k].caches[cache].n_blocks : 0;
+    return n;
+}
+
+bool sequences_are_balanced(const struct stator *s) {
+    uint64_t holders = 0;
+    uint64_t reserved = 0;
+    for (uint32_t k = 0; k < s->planning.want.sequences; k++) {
+        if (!is_in_order(s, &s->sequences[k]))
             return false;
+        holders += s->sequences[k].n_blocks;
+        reserved += s->sequences[k].reserved;
     }
-    return pool_is_whole(s) && checkpoints_are_whole(s);
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
+        if (!is_paged(s, i) && counted_blocks(s, i) != s->planning.devices[0].model.caches[i].of_sequences)
+            return false;
+    return reserved == s->reserved && reserved <= s->pool.n_blocks &&
+           atomic_load(&s->shown.free_blocks) == free_blocks(s) && kv_pool_is_balanced(&s->pool, holders);
+}
+
+/* The balance, and each block by itself. */
+__attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /* DCHECK */
+    for (uint32_t k = 0; k < s->planning.want.sequences; k++)
+        for (uint32_t i = 0; i < s->sequences[k].n_blocks; i++)
+            if (s->pool.blocks[s->sequences[k].blocks[i]].holders == 0)
+                return false;
+    for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++)
+        for (uint32_t k = 0; k < s->caches[i].n_free && !is_paged(s, i); k++)
+            if (s->caches[i].free[k] >= s->planning.devices[0].model.caches[i].of_sequences)
+                return false;
+    return sequences_are_balanced(s) && kv_pool_is_whole(&s->pool) && checkpoints_are_whole(s);
 }
 
 static void show(struct stator *s, uint32_t cache, uint32_t block, uint64_t what) {

@@ -31,5 +31,7 @@ bool sequences_can_rewind(const struct stator *s, const struct engine_sequence *
 /* Back to its first `to` tokens, of which what lies behind is written again before it is read; or, where a
  * cache can't, to its begin: the tokens before `to` are then computed once more. No step may carry it. */
 void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to);
+/* Blocks and reservations of all caches add up; a sequence's figures are in their order. */
+bool sequences_are_balanced(const struct stator *s);
 
 #endif
