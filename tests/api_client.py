@@ -113,7 +113,8 @@ def test_completions(s):
             check(got["choices"][0]["finish_reason"] == "length", "ended by %s" % got["choices"][0]["finish_reason"])
             usage = got["usage"]
             check(usage["prompt_tokens"] == len(want["prompt_ids"]) and usage["completion_tokens"] == 40, str(usage))
-            check(set(got["timings"]) == {"cache_n", "prompt_n", "prompt_ms", "predicted_n", "predicted_ms"}, "timings")
+            check(set(got["timings"]) == {"cache_n", "prompt_n", "prompt_ms", "prompt_per_second", "predicted_n", "predicted_ms",
+                                          "predicted_per_second"}, "timings")
             check(got["timings"]["cache_n"] + got["timings"]["prompt_n"] == len(want["prompt_ids"]), str(got["timings"]))
             events = s.post("/v1/completions", stream=True, stream_options={"include_usage": True}, **fields).events()
             check(text_of(events) == want["text"], "streamed: %r is not %r" % (text_of(events), want["text"]))

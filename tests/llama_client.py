@@ -17,6 +17,26 @@ def events_of(r):
     return events
 
 
+# The settings of a request, and those that the demo's config and its command line leave open.
+SETTINGS = {"n_ctx": 512, "n_predict": 30, "max_tokens": 30, "ignore_eos": True, "top_k": 40, "min_p": 0.05, "dry_penalty_last_n": -1,
+            "n_keep": 0}
+
+
+def check_probabilities(all, ids, n):
+    """completion_probabilities of these tokens, each with those of the n likeliest."""
+    check([p["id"] for p in all] == ids, "ids: %s" % all)
+    for p in all:
+        top = p["top_logprobs"]
+        check(len(top) == n and all_of(top + [p]), str(p))
+        check(sorted(top, key=lambda t: -t["logprob"]) == top and top[0]["logprob"] >= p["logprob"], "order: %s" % top)
+
+
+def all_of(entries):
+    """Whether each token's bytes are its text (unless that is a part of a character)."""
+    return all(set(e) >= {"id", "token", "bytes", "logprob"} and ("\ufffd" in e["token"] or bytes(e["bytes"]).decode() == e["token"])
+               for e in entries)
+
+
 def test_completion(s):
     """The bytes of `stator run`."""
     for i, prompt in enumerate(PROMPTS):
@@ -31,8 +51,23 @@ def test_completion(s):
         check("".join(e["content"] for e in events) == want["text"], "streamed: %s" % events)
         check(all(e["tokens_evaluated"] == n for e in events), "tokens_evaluated: %s" % events)
         check(END <= set(events[-1]) and events[-1]["tokens_predicted"] == 30, str(events[-1]))
+        # Ids of tokens, which an answer has in streams, or where it is asked for them; log probabilities; settings.
+        check(got["tokens"] == [] and [t for e in events for t in e["tokens"]] == want["ids"], "ids: %s" % events)
+        check("completion_probabilities" not in got, "probabilities: %s" % got)
+        got = s.post("/completion", return_tokens=True, n_probs=3, **fields).json()
+        check(got["content"] == want["text"] and got["tokens"] == want["ids"], "ids: %s" % got)
+        check_probabilities(got["completion_probabilities"], want["ids"], 3)
+        events = events_of(s.post("/completion", stream=True, n_probs=2, **fields))
+        check_probabilities([p for e in events for p in e.get("completion_probabilities", [])], want["ids"], 2)
+        for e in events:
+            check([p["id"] for p in e.get("completion_probabilities", [])] == e["tokens"], "an event: %s" % e)
+        for answer, stream, n in ((got, False, 3), (events[-1], True, 2)):
+            told = answer["generation_settings"]
+            wanted = {**SETTINGS, "seed": 50 + i, "temperature": 0.8, "stream": stream, "n_probs": n, "stop": []}
+            check({k: told.get(k) for k in wanted} == wanted, "settings: %s" % told)
         stop = want["text"][10:14]
-        got = s.post("/completion", stop=[stop], **fields).json()
+        got = s.post("/completion", stop=[stop], return_tokens=True, **fields).json()
+        check(got["tokens"] == want["ids"][:len(got["tokens"])] and got["generation_settings"]["stop"] == [stop], str(got))
         check([got["content"], got["stop_type"], got["stopping_word"]] == [want["text"][:want["text"].index(stop)], "word", stop], str(got))
     got = s.post("/completion", prompt=PROMPTS[:3], n_predict=10, temperature=0, ignore_eos=True).json()
     check([g["content"] for g in got] == [s.run(p, 10, 0, 1)["text"] for p in PROMPTS[:3]], str(got))

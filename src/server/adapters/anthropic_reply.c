@@ -277,6 +277,7 @@ static void tell_error(struct api_text *out, struct api_job_state *job, int stat
 const struct api_voice anthropic_voice = {.id = "msg_",
                                           .call_id = "toolu_",
                                           .single = true,
+                                          .no_logprobs = true,
                                           .event = tell,
                                           .error = tell_error,
                                           .ping = ping,

@@ -6,6 +6,7 @@
 #include "server/adapters/adapter_chat.h"
 #include "server/adapters/adapter_reply.h"
 #include "server/openai/api_reply.h"
+#include "server/openai/api_settings.h"
 
 #include <string.h>
 
@@ -13,8 +14,36 @@ struct piece {
     const struct api_choice *c;
     const char *p;
     size_t n;
+    size_t entries; /* bytes of the choice's entries, whose tokens belong to it */
     bool end;
 };
+
+/* What the answer was generated with. */
+static void put_settings(struct json *j, const struct api_choice *c) {
+    static const char *const samplers[] = {"penalties", "dry",   "top_n_sigma", "top_k",      "typ_p",
+                                           "top_p",     "min_p", "xtc",         "temperature"};
+    const struct api_job_state *job = c->job;
+    const struct api_stops *stops = job->stops;
+    json_open_object(j, "generation_settings");
+    json_put_string(j, "model", job->api->model.name);
+    json_put_u64(j, "n_ctx", job->api->model.context);
+    api_settings_put_sampling(j, &job->api->server->settings.sampling, &job->sampling);
+    json_put_u64(j, "n_predict", c->max_new);
+    json_put_u64(j, "max_tokens", c->max_new);
+    json_put_u64(j, "n_keep", 0);
+    json_open_array(j, "stop");
+    for (uint32_t i = 0; stops != NULL && i < stops->n; i++)
+        json_put_string_n(j, NULL, stops->at[i].p, stops->at[i].n);
+    json_close(j);
+    json_put_bool(j, "ignore_eos", job->ignore_eos);
+    json_put_bool(j, "stream", job->stream);
+    json_put_u64(j, "n_probs", job->top_logprobs);
+    json_open_array(j, "samplers");
+    for (size_t i = 0; i < sizeof samplers / sizeof samplers[0]; i++)
+        json_put_string(j, NULL, samplers[i]);
+    json_close(j);
+    json_close(j);
+}
 
 static void put_end(struct json *j, const struct api_choice *c) {
     const bool hit = c->answer.stop.hit && c->finish == API_FINISH_STOP;
@@ -24,10 +53,17 @@ static void put_end(struct json *j, const struct api_choice *c) {
     json_put_string_n(j, "stopping_word", hit ? by->p : "", hit ? by->n : 0);
     json_put_bool(j, "truncated", false);
     json_put_u64(j, "tokens_cached", c->end.n_prompt + c->answer.n_tokens);
-    json_open_object(j, "generation_settings");
-    json_put_u64(j, "n_ctx", c->job->api->model.context);
-    json_close(j);
+    put_settings(j, c);
     api_reply_timings(j, c, 1);
+}
+
+/* Of a whole answer only if the request asks for them. */
+static void put_tokens(struct json *j, const struct piece *e) {
+    stator_logprob top[STATOR_TOP_LOGPROBS];
+    json_open_array(j, "tokens");
+    for (size_t at = 0; (e->c->job->stream || e->c->job->return_tokens) && at < e->entries;)
+        json_put_i64(j, NULL, api_answer_entry(e->c->answer.entries.p, &at, top).is.token);
+    json_close(j);
 }
 
 static void put_piece(struct json *j, const struct piece *e) {
@@ -37,12 +73,13 @@ static void put_piece(struct json *j, const struct piece *e) {
     json_open_object(j, NULL);
     json_put_u64(j, "index", c->index);
     json_put_string_n(j, "content", e->n > 0 ? e->p : "", e->n);
-    json_open_array(j, "tokens");
-    json_close(j);
+    put_tokens(j, e);
     json_put_bool(j, "stop", e->end);
     json_put_u64(j, "id_slot", 0);
     json_put_u64(j, "tokens_predicted", c->answer.n_tokens);
     json_put_u64(j, "tokens_evaluated", prompt);
+    if (c->job->logprobs && (e->entries > 0 || !c->job->stream))
+        api_reply_logprobs(j, "completion_probabilities", c, e->entries, true);
     if (e->end)
         put_end(j, c);
     json_close(j);
@@ -55,9 +92,12 @@ static void build_piece(struct json *j, const void *of) {
 static void tell(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p, size_t n) {
     if (piece == API_PIECE_BEGIN)
         return;
+    const bool end = piece == API_PIECE_END;
+    const struct piece e = {c, p, n, api_answer_told(&c->answer, end), end};
     api_text_puts(out, "data: ");
-    api_text_json(out, build_piece, &(struct piece){c, p, n, piece == API_PIECE_END});
+    api_text_json(out, build_piece, &e);
     api_text_puts(out, "\n\n");
+    api_text_drop(&c->answer.entries, e.entries);
 }
 
 /* One object, or an array of one for each prompt. */
@@ -67,7 +107,7 @@ static void build_whole(struct json *j, const void *of) {
         json_open_array(j, NULL);
     for (uint32_t i = 0; i < job->n_choices; i++) {
         const struct api_choice *c = &job->choices[i];
-        put_piece(j, &(struct piece){c, c->content.p, c->content.n, true});
+        put_piece(j, &(struct piece){c, c->content.p, c->content.n, api_answer_told(&c->answer, true), true});
     }
     if (job->n_choices > 1)
         json_close(j);
@@ -89,6 +129,7 @@ static void ping(struct api_text *out, struct api_job_state *job, const char *no
 static const struct api_voice voice = {.id = "cmpl-",
                                        .call_id = "call_",
                                        .single = true,
+                                       .streams_tokens = true,
                                        .event = tell,
                                        .error = tell_error,
                                        .ping = ping,

@@ -367,6 +367,7 @@ static void tell_error(struct api_text *out, struct api_job_state *job, int stat
 const struct api_voice responses_voice = {.id = "resp_",
                                           .call_id = "call_",
                                           .single = true,
+                                          .no_logprobs = true,
                                           .keeps = true,
                                           .event = tell,
                                           .error = tell_error,

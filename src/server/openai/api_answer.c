@@ -5,8 +5,8 @@
 #include <string.h>
 
 void api_answer_begin(struct api_answer *a, const struct chat_form *form, bool thinks, bool tools,
-                      const struct chat_types *types, const struct chat_sink *sink, bool logprobs) {
-    *a = (struct api_answer){.logprobs = logprobs};
+                      const struct chat_types *types, const struct chat_sink *sink, bool keeps_tokens) {
+    *a = (struct api_answer){.keeps_tokens = keeps_tokens};
     a->decoder.size = sizeof a->decoder;
     a->decoder.started = 1; /* it goes on from the prompt: a leading blank belongs to the text */
     chat_parse_begin(&a->parse, form, thinks, tools, types, sink, api_text_resize, NULL);
@@ -48,7 +48,7 @@ bool api_answer_token(struct api_answer *a, struct api_tokens *tokens, const str
                       const stator_event *ev) {
     size_t n = 0;
     a->n_tokens++;
-    if (a->logprobs)
+    if (a->keeps_tokens)
         put_entry(a, ev);
     const char *p = api_token_next(tokens, &a->decoder, ev->token, &n);
     const bool goes = feed(a, stops, p, n);

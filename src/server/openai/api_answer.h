@@ -6,7 +6,7 @@
 #include "server/openai/api_stop.h"
 #include "server/openai/api_token.h"
 
-/* A token's log probabilities; n_top of stator_logprob follow. */
+/* A token, and its log probabilities if the request has them; n_top of stator_logprob follow. */
 struct api_entry {
     uint32_t offset; /* bytes of the answer's text in front of the token, */
     uint32_t characters;
@@ -21,14 +21,14 @@ struct api_answer {
     struct api_text stage;        /* let go by stop, on its way to parse */
     uint32_t decoded, characters; /* of the text so far, with what is held back */
     uint32_t released;            /* bytes that passed `stop` */
-    struct api_text entries;      /* struct api_entry and its kin, in order */
+    struct api_text entries;      /* struct api_entry and its kin, in order, if keeps_tokens */
     uint32_t n_tokens;
-    bool logprobs;
+    bool keeps_tokens;
 };
 
 /* form NULL: text alone. What form, types and sink point to must stay. */
 void api_answer_begin(struct api_answer *a, const struct chat_form *form, bool thinks, bool tools,
-                      const struct chat_types *types, const struct chat_sink *sink, bool logprobs);
+                      const struct chat_types *types, const struct chat_sink *sink, bool keeps_tokens);
 /* A token event. False: the text has ended, at a stop string or where the model ends its turn. */
 bool api_answer_token(struct api_answer *a, struct api_tokens *tokens, const struct api_stops *stops,
                       const stator_event *ev);

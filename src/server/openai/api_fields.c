@@ -295,6 +295,16 @@ static bool read_logprobs(struct api_reader *r, const struct field *f, const jso
     return true;
 }
 
+/* llama-server's number of log probabilities; 0: none, not even the token's own. */
+static bool read_probabilities(struct api_reader *r, const struct field *f, const json_t *v) {
+    uint64_t n = 0;
+    if (!whole(r, f, v, &n))
+        return false;
+    r->out->logprobs = r->out->logprobs || n > 0;
+    r->out->top_logprobs = ARITH_MAX(r->out->top_logprobs, (uint32_t)n);
+    return true;
+}
+
 static bool read_bias(struct api_reader *r, const struct field *f, const json_t *v) {
     const char *name;
     json_t *value;
@@ -476,6 +486,8 @@ static const struct field fields[] = {
      .read = read_u32,
      AT(top_logprobs),
      .max = STATOR_TOP_LOGPROBS},
+    {.name = "n_probs", .where = BOTH, .read = read_probabilities, .max = STATOR_TOP_LOGPROBS},
+    {.name = "return_tokens", .where = API_COMPLETION, .read = read_bool, AT(return_tokens)},
     {.name = "n", .where = BOTH, .read = read_u32, AT(n), .min = 1, .max = API_PROMPTS},
     {.name = "logit_bias", .where = BOTH, .read = read_bias},
     {.name = "ignore_eos", .where = BOTH, .read = read_bool, AT(ignore_eos)},
@@ -541,7 +553,7 @@ static const struct field fields[] = {
      .read = read_refused,
      .note = "an answer of a chat has nothing behind it; ask /v1/completions"},
     REFUSED("mirostat", "the engine has no such sampler"),
-    REFUSED("n_probs", "ask for logprobs"),
+    REFUSED("post_sampling_probs", "log probabilities are those of the model, before sampling"),
     REFUSED("prompt_logprobs", "log probabilities of a prompt are not computed"),
     REFUSED("include_stop_str_in_output", "an answer ends in front of its stop string"),
     REFUSED("use_beam_search", "the engine samples"),

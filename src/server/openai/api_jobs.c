@@ -58,6 +58,13 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     job->one_call = r->one_call;
     job->tools = r->tools;
     job->returns_reasoning = r->returns_reasoning;
+    job->ignore_eos = r->ignore_eos;
+    job->logprobs = r->logprobs;
+    job->return_tokens = r->return_tokens;
+    job->top_logprobs = r->top_logprobs;
+    job->sampling = r->sampling;
+    job->sampling.logit_bias = NULL; /* the request's */
+    job->sampling.n_logit_bias = 0;
     job->goes_on = r->goes_on;
     job->stops = r->stops;
     job->type_rows = r->types;
@@ -75,7 +82,7 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     for (uint32_t i = 0; i < n_choices; i++) {
         struct api_choice *c = &job->choices[i];
         *c = (struct api_choice){.job = job, .index = i, .prompt = i / r->n};
-        c->answer.logprobs = r->logprobs;
+        c->answer.keeps_tokens = r->logprobs || r->return_tokens || (r->stream && way->voice->streams_tokens);
     }
     job->previous = api->last;
     *(api->last != NULL ? &api->last->next : &api->first) = job;
@@ -368,7 +375,7 @@ void api_jobs_begin(struct api_choice *c) {
     const struct api_job_state *job = c->job;
     c->sink = (struct chat_sink){put_content, put_reasoning, put_call, put_arguments, end_call, c};
     api_answer_begin(&c->answer, job->endpoint == API_CHAT ? &job->api->model.form : NULL, job->thinks,
-                     job->tools, &job->types, &c->sink, c->answer.logprobs);
+                     job->tools, &job->types, &c->sink, c->answer.keeps_tokens);
     if (job->goes_on != API_NEW_MESSAGE)
         chat_parse_go_on(&c->answer.parse, job->thinks);
 }

@@ -37,7 +37,9 @@ struct api_job_state;
 /* How an API tells what becomes of a job. The functions append to out; no memory: out->failed. */
 struct api_voice {
     const char *id, *call_id; /* what ids of answers and calls begin with */
-    bool single;              /* an answer has one choice, and no log probabilities */
+    bool single;              /* an answer has one choice */
+    bool no_logprobs;         /* and no log probabilities */
+    bool streams_tokens;      /* the events have the ids of their tokens */
     bool lines;               /* a stream is lines of JSON, not events */
     bool keeps;               /* the events need what was told before: streams keep their texts too */
     void (*event)(struct api_text *out, struct api_choice *c, enum api_piece piece, const char *p, size_t n);
@@ -80,6 +82,7 @@ struct api_choice {
     struct api_choice *next; /* of its bucket */
     uint64_t request;        /* 0: it was never submitted, or its end was polled */
     uint32_t index, prompt;
+    uint32_t max_new; /* tokens that it may have */
     struct api_answer answer;
     bool stopped; /* its text is complete, its request is cancelled */
     bool done;
@@ -110,9 +113,12 @@ struct api_job_state {
     const char *path;
     char id[48];
     time_t created;
-    bool stream, include_usage, one_call, thinks, tools, returns_reasoning;
-    bool begun;    /* http_stream_begin was called */
-    bool complete; /* all of the answer is in out */
+    bool stream, include_usage, one_call, thinks, tools, returns_reasoning, ignore_eos, logprobs,
+        return_tokens;
+    uint32_t top_logprobs;
+    stator_sampling sampling; /* as it was asked for; without logit_bias */
+    bool begun;               /* http_stream_begin was called */
+    bool complete;            /* all of the answer is in out */
     bool held;
     enum api_goes_on goes_on;
     enum api_rendering render;

@@ -49,6 +49,10 @@ static void put_usage(struct json *j, const struct api_job_state *job) {
     json_close(j);
 }
 
+static double per_second(uint64_t n, uint64_t ns) {
+    return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
+}
+
 void api_reply_timings(struct json *j, const struct api_choice *first, uint32_t n) {
     uint64_t cached = 0, computed = 0, predicted = 0, prompt_ns = 0, predicted_ns = 0;
     uint64_t guessed = 0, kept = 0;
@@ -66,8 +70,10 @@ void api_reply_timings(struct json *j, const struct api_choice *first, uint32_t 
     json_put_u64(j, "cache_n", cached);
     json_put_u64(j, "prompt_n", computed);
     json_put_double(j, "prompt_ms", (double)prompt_ns / 1e6);
+    json_put_double(j, "prompt_per_second", per_second(computed, prompt_ns));
     json_put_u64(j, "predicted_n", predicted);
     json_put_double(j, "predicted_ms", (double)predicted_ns / 1e6);
+    json_put_double(j, "predicted_per_second", per_second(predicted, predicted_ns));
     if (guessed > 0) {
         json_put_u64(j, "draft_n", guessed);
         json_put_u64(j, "draft_n_accepted", kept);
@@ -83,9 +89,11 @@ static void put_head(struct json *j, const struct api_job_state *job, const char
     json_put_string(j, "system_fingerprint", job->api->server->info.plan_hash);
 }
 
-static void put_chat_logprob(struct json *j, struct api_tokens *t, stator_logprob l) {
+static void put_logprob(struct json *j, struct api_tokens *t, stator_logprob l, bool ids) {
     size_t n = 0;
     const unsigned char *bytes = api_token_bytes(t, l.token, &n);
+    if (ids)
+        json_put_i64(j, "id", l.token);
     json_put_string_n(j, "token", (const char *)bytes, n);
     json_put_float(j, "logprob", l.logprob);
     json_open_array(j, "bytes");
@@ -94,25 +102,30 @@ static void put_chat_logprob(struct json *j, struct api_tokens *t, stator_logpro
     json_close(j);
 }
 
-static void put_chat_logprobs(struct json *j, const struct api_choice *c, size_t entries) {
+void api_reply_logprobs(struct json *j, const char *name, const struct api_choice *c, size_t entries,
+                        bool ids) {
     struct api_tokens *t = &c->job->api->tokens;
     stator_logprob top[STATOR_TOP_LOGPROBS];
-    json_open_object(j, "logprobs");
-    json_open_array(j, "content");
+    json_open_array(j, name);
     for (size_t at = 0; at < entries;) {
         const struct api_entry entry = api_answer_entry(c->answer.entries.p, &at, top);
         json_open_object(j, NULL);
-        put_chat_logprob(j, t, entry.is);
+        put_logprob(j, t, entry.is, ids);
         json_open_array(j, "top_logprobs");
         for (uint32_t i = 0; i < entry.n_top; i++) {
             json_open_object(j, NULL);
-            put_chat_logprob(j, t, top[i]);
+            put_logprob(j, t, top[i], ids);
             json_close(j);
         }
         json_close(j);
         json_close(j);
     }
     json_close(j);
+}
+
+static void put_chat_logprobs(struct json *j, const struct api_choice *c, size_t entries) {
+    json_open_object(j, "logprobs");
+    api_reply_logprobs(j, "content", c, entries, false);
     json_put_null(j, "refusal");
     json_close(j);
 }
@@ -181,7 +194,7 @@ static void put_text_logprobs(struct json *j, const struct api_choice *c, size_t
 }
 
 static void put_logprobs(struct json *j, const struct api_choice *c, size_t entries) {
-    if (!c->answer.logprobs || entries == 0)
+    if (!c->job->logprobs || entries == 0)
         json_put_null(j, "logprobs");
     else if (c->job->endpoint == API_CHAT)
         put_chat_logprobs(j, c, entries);

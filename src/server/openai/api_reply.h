@@ -14,6 +14,10 @@ void api_reply_count(const struct api_job_state *job, uint64_t *prompt, uint64_t
                      uint64_t *generated);
 /* "timings" of the answers first .. first + n - 1, added up. */
 void api_reply_timings(struct json *j, const struct api_choice *first, uint32_t n);
+/* An array of that name: the log probabilities of the tokens in the first bytes of the choice's entries. ids:
+ * also the tokens' ids, as llama-server has them. */
+void api_reply_logprobs(struct json *j, const char *name, const struct api_choice *c, size_t entries,
+                        bool ids);
 /* A call's id: the job's, and its number. */
 void api_reply_call_id(const struct api_choice *c, uint32_t call, char out[48]);
 

@@ -76,6 +76,7 @@ static bool submit(struct api *api, struct api_choice *c, const struct api_reque
         return false;
     stator_status st = stator_submit(api->engine, &q, &id, &e);
     if (st == STATOR_OK) {
+        c->max_new = max_new;
         api_jobs_begin(c);
         api_jobs_submitted(c, id);
         api_jobs_put(c, echo->p, echo->n);
@@ -158,10 +159,12 @@ static bool read_body(struct api *api, struct http_exchange *x, const struct api
     const char *body = http_body(x, &n);
     bool ok = way->translate != NULL ? api_request_read_other(way->translate, body, n, &api->model, r, &why)
                                      : api_request_read(way->endpoint, body, n, &api->model, r, &why);
-    if (ok && way->voice->single && (r->n != 1 || r->logprobs)) {
+    const bool many = ok && way->voice->single && r->n != 1;
+    if (many || (ok && way->voice->no_logprobs && r->logprobs)) {
         api_request_free(r);
-        ok = api_failure_set(&why, 400, r->n != 1 ? "n" : "logprobs",
-                             "this API has one answer to a request, without log probabilities");
+        ok = api_failure_set(&why, 400, many ? "n" : "logprobs", "%s",
+                             many ? "this API has one answer to a request"
+                                  : "this API's answers have no log probabilities");
     }
     if (!ok) {
         refuse(x, &why);

@@ -1,5 +1,6 @@
 /* /slots, /props, /plan, /report, /v1/models: JSON about what runs and what it runs on. */
 #include "server/http/edge_pool.h"
+#include "server/openai/api_settings.h"
 #include "server/ops/ops_inside.h"
 
 #include <stdio.h>
@@ -120,16 +121,7 @@ static void write_defaults(const struct props *p, struct json *j) {
     json_open_object(j, "default_generation_settings");
     json_put_u64(j, "n_ctx", p->s->info.context);
     json_open_object(j, "params");
-#define SAMPLING_NUMBER(name, ...) json_put_double(j, #name, o->sampling.name);
-#define SAMPLING_COUNT(name, ...)  json_put_u64(j, #name, o->sampling.name);
-#define SAMPLING_WINDOW(name, ...)                                                                           \
-    json_put_i64(j, #name, o->sampling.name == UINT32_MAX ? -1 : (int64_t)o->sampling.name);
-#define SAMPLING_SEED(name, ...)                                                                             \
-    if (o->sampling.name == CONFIG_SEED_RANDOM)                                                              \
-        json_put_i64(j, #name, -1);                                                                          \
-    else                                                                                                     \
-        json_put_u64(j, #name, o->sampling.name);
-#include "config/sampling.def"
+    api_settings_put_sampling(j, &o->sampling, NULL);
     json_put_i64(j, "n_predict", o->default_max_tokens != 0 ? (int64_t)o->default_max_tokens : -1);
     json_close(j);
     json_close(j);
