@@ -246,6 +246,25 @@ def test_responses_call(s):
     same(events, want, "events")
 
 
+def test_responses_settings(s):
+    """A response repeats what it was asked for with, but for tools that were left out; the config's values where nothing was said."""
+    nothing = {"instructions": None, "max_output_tokens": None, "max_tool_calls": None, "metadata": {}, "prompt_cache_key": None,
+               "reasoning": {"effort": None, "summary": None}, "safety_identifier": None, "text": {"format": {"type": "text"}},
+               "tool_choice": "auto", "tools": [], "user": None, "temperature": 0.8, "top_p": 0.95, "background": False,
+               "parallel_tool_calls": True, "previous_response_id": None, "store": False, "top_logprobs": 0, "truncation": "disabled"}
+    asked = {"instructions": "Be\n\"brief\" \u00e9.", "max_output_tokens": 40, "metadata": {"a": "b\n"}, "prompt_cache_key": "k",
+             "reasoning": {"effort": "low", "summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "low"},
+             "tool_choice": "auto", "tools": RESPONSES_CALL["tools"][:1], "user": "u", "temperature": 0.25, "top_p": 0.5,
+             "parallel_tool_calls": False}
+    for fields, want in ((dict(input="Hi"), nothing),
+                         (dict(asked, input="Hi", tools=RESPONSES_CALL["tools"], store=True), {**nothing, **asked})):
+        got = s.post("/v1/responses", **fields).json()
+        same({k: got.get(k) for k in want}, want, "whole")
+        events = events_of(s.post("/v1/responses", stream=True, **fields))
+        for e in (events[0], events[1], events[-1]):
+            same({k: e["response"].get(k) for k in want}, want, e["type"])
+
+
 def test_responses_history(s):
     """What the server said is taken back, and its prompt is the one that was computed."""
     answer = s.post("/v1/responses", **RESPONSES_CALL).json()

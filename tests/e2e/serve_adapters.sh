@@ -36,6 +36,7 @@ test_responses_calls() {
     need_python
     call
     client responses_call
+    client responses_settings
     client responses_history
     client chat_arguments
     grep -q 'ignored fields: tools.web_search$' "$tmp/serve.err" || fail "no log line names the tool that was dropped"

@@ -27,7 +27,7 @@ static void put_settings(struct json *j, const struct api_choice *c) {
     json_open_object(j, "generation_settings");
     json_put_string(j, "model", job->api->model.name);
     json_put_u64(j, "n_ctx", job->api->model.context);
-    api_settings_put_sampling(j, &job->api->server->settings.sampling, &job->sampling);
+    api_settings_put_sampling(j, &job->api->server->settings.sampling, &job->sampling, UINT32_MAX);
     json_put_u64(j, "n_predict", c->max_new);
     json_put_u64(j, "max_tokens", c->max_new);
     json_put_u64(j, "n_keep", 0);

@@ -19,4 +19,13 @@ api_translate responses_translate;
 /* responses_reply.c */
 extern const struct api_voice responses_voice;
 
+/* The members of a request that its response repeats, and what stands for one that is not given (JSON). A
+ * request has the values in this order as api_request.repeated: JSON without line ends, or nothing for one
+ * that is not given, and a line end behind each. */
+#define RESPONSES_REPEATED 11
+struct responses_member {
+    const char *name, *otherwise;
+};
+extern const struct responses_member responses_repeated[RESPONSES_REPEATED];
+
 #endif

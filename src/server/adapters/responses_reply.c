@@ -6,6 +6,7 @@
 #include "base/json_writer.h"
 #include "server/adapters/adapter_reply.h"
 #include "server/openai/api_reply.h"
+#include "server/openai/api_settings.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,7 @@ struct event {
     const char *p; /* of a delta, or a name */
     size_t n;
     const char *error; /* of a response that has failed; NULL: it has not */
+    bool brief;        /* the response does not repeat the request */
 };
 
 static void put_nothing(struct json *j, const char *name) {
@@ -113,30 +115,29 @@ static void put_output(struct json *j, const struct api_choice *c, const char *s
     json_close(j);
 }
 
-/* Fields that say how the response was asked for, which no job keeps. */
-static void put_settings(struct json *j, const struct api_job_state *job) {
-    static const char *const nulls[] = {
-        "instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p", "user"};
-    for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
-        json_put_null(j, nulls[i]);
+/* What the response was asked for with. brief: without the request's texts. */
+static void put_settings(struct json *j, const struct api_job_state *job, bool brief) {
+    const char *p = job->repeated.p, *end = p + job->repeated.n;
+    for (size_t i = 0; i < RESPONSES_REPEATED; i++) {
+        const struct responses_member *m = &responses_repeated[i];
+        const char *line = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+        const size_t n = line != NULL && !brief ? (size_t)(line - p) : 0;
+        json_put_raw(j, m->name, n > 0 ? p : m->otherwise, n > 0 ? n : strlen(m->otherwise));
+        p = line != NULL ? line + 1 : end;
+    }
+    api_settings_put_sampling(j, &job->api->server->settings.sampling, &job->sampling,
+                              STATOR_HAS_TEMPERATURE | STATOR_HAS_TOP_P);
     json_put_bool(j, "background", false);
     json_put_bool(j, "parallel_tool_calls", !job->one_call);
+    json_put_null(j, "previous_response_id");
     json_put_bool(j, "store", false);
-    json_put_string(j, "tool_choice", "auto");
+    json_put_u64(j, "top_logprobs", 0);
     json_put_string(j, "truncation", "disabled");
-    put_nothing(j, "tools");
-    json_open_object(j, "text");
-    json_open_object(j, "format");
-    json_put_string(j, "type", "text");
-    json_close(j);
-    json_close(j);
-    json_open_object(j, "metadata");
-    json_close(j);
 }
 
 /* name: NULL at the top. */
 static void put_response(struct json *j, const char *name, const struct api_choice *c, const char *status,
-                         const char *error) {
+                         const char *error, bool brief) {
     const struct api_job_state *job = c->job;
     json_open_object(j, name);
     json_put_string(j, "id", job->id);
@@ -164,7 +165,7 @@ static void put_response(struct json *j, const char *name, const struct api_choi
         json_put_null(j, "usage");
     else
         put_usage(j, c);
-    put_settings(j, job);
+    put_settings(j, job, brief);
     json_close(j);
 }
 
@@ -174,7 +175,7 @@ static const char *status_of(const struct api_choice *c) {
 
 static void build_whole(struct json *j, const void *of) {
     const struct api_job_state *job = of;
-    put_response(j, NULL, &job->choices[0], status_of(&job->choices[0]), NULL);
+    put_response(j, NULL, &job->choices[0], status_of(&job->choices[0]), NULL, false);
 }
 
 struct numbered {
@@ -218,7 +219,7 @@ static void open_event(struct json *j, const struct event *e) {
 static void build_response(struct json *j, const void *of) {
     const struct event *e = of;
     open_event(j, e);
-    put_response(j, "response", e->c, e->status, e->error);
+    put_response(j, "response", e->c, e->status, e->error, e->brief);
     json_close(j);
 }
 
@@ -356,7 +357,10 @@ static void tell(struct api_text *out, struct api_choice *c, enum api_piece piec
 /* Once more: clients that wait only so long for an event go on waiting. */
 static void ping(struct api_text *out, struct api_job_state *job, const char *note) {
     (void)note;
-    tell_response(out, &job->choices[0], "response.in_progress", in_progress, NULL);
+    tell_one(out, job,
+             (struct event){
+                 .type = "response.in_progress", .c = &job->choices[0], .status = in_progress, .brief = true},
+             build_response);
 }
 
 static void tell_error(struct api_text *out, struct api_job_state *job, int status, const char *message) {

@@ -270,6 +270,48 @@ static void read_include(struct api_reader *r, const json_t *body) {
         api_request_ignore(r->out->ignored, "truncation");
 }
 
+const struct responses_member responses_repeated[RESPONSES_REPEATED] = {
+    {"instructions", "null"},
+    {"max_output_tokens", "null"},
+    {"max_tool_calls", "null"},
+    {"metadata", "{}"},
+    {"prompt_cache_key", "null"},
+    {"reasoning", "{\"effort\": null, \"summary\": null}"},
+    {"safety_identifier", "null"},
+    {"text", "{\"format\": {\"type\": \"text\"}}"},
+    {"tool_choice", "\"auto\""},
+    {"tools", "[]"},
+    {"user", "null"},
+};
+
+static void put_repeated(void *context, const char *p, size_t n) {
+    api_text_put(context, p, n);
+}
+
+/* The tools that the model has: those of other types were left out. */
+static json_t *functions_of(const json_t *tools) {
+    json_t *functions = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (adapter_is(adapter_text_of(json_array_get(tools, i), "type"), "function"))
+            json_array_append(functions, json_array_get(tools, i));
+    return functions;
+}
+
+static bool repeat_settings(struct adapter_chat *c, const json_t *body) {
+    struct api_text *to = &c->r->out->repeated;
+    json_t *functions = functions_of(json_object_get(body, "tools"));
+    json_array_append_new(c->parked, functions);
+    for (size_t i = 0; i < RESPONSES_REPEATED; i++) {
+        const char *name = responses_repeated[i].name;
+        const json_t *v = adapter_is(name, "tools") ? functions : json_object_get(body, name);
+        if (adapter_given(v))
+            chat_json_write(v, put_repeated, to);
+        api_text_put(to, "\n", 1);
+    }
+    return !to->failed || api_failure_set(c->r->why, 503, NULL,
+                                          "the server's memory has no room for the request's settings now");
+}
+
 const json_t *responses_translate(struct api_reader *r, const json_t *body, json_t *kept) {
     static const char *const ours[] = {"input",
                                        "instructions",
@@ -298,7 +340,8 @@ const json_t *responses_translate(struct api_reader *r, const json_t *body, json
     read_choice(&c, json_object_get(body, "tool_choice"));
     return refuse_stored(r, body) && read_input(&c, body) && read_tools(&c, json_object_get(body, "tools")) &&
                    read_text(&c, json_object_get(body, "text")) &&
-                   read_thinking(&c, json_object_get(body, "reasoning")) && adapter_end(&c)
+                   read_thinking(&c, json_object_get(body, "reasoning")) && repeat_settings(&c, body) &&
+                   adapter_end(&c)
                ? c.body
                : NULL;
 }

@@ -67,13 +67,14 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     job->sampling.n_logit_bias = 0;
     job->goes_on = r->goes_on;
     job->stops = r->stops;
+    job->repeated = r->repeated;
     job->type_rows = r->types;
     job->types = (struct chat_types){.rows = r->types.p, .n = r->types.n};
     job->stop_ids = r->stop_ids;
     job->n_stop_ids = r->n_stop_ids;
     r->stops = NULL;
     r->stop_ids = NULL;
-    r->types = (struct api_text){0};
+    r->types = r->repeated = (struct api_text){0};
     job->n = r->n;
     job->n_choices = n_choices;
     const uint64_t seeds[2] = {api->salt, ++api->n_made};
@@ -116,6 +117,7 @@ void api_jobs_settle(struct api_job_state *job) {
     api_request_free(&job->request);
     stator_grammar_release(api->engine, job->grammar);
     edge_pool_free(job->stops);
+    api_text_free(&job->repeated);
     api_text_free(&job->type_rows);
     edge_pool_free(job->stop_ids);
     api_text_free(&job->out);

@@ -125,6 +125,7 @@ struct api_job_state {
     struct api_request request; /* until the template is rendered */
     void (*rendered)(struct api_job_state *job, const struct api_text *text);
     struct api_stops *stops;
+    struct api_text repeated;  /* of the request, for the voice */
     struct api_text type_rows; /* that `types` points to */
     struct chat_types types;
     stator_grammar *grammar; /* until the requests are submitted; NULL: any answer is allowed */

@@ -85,6 +85,7 @@ struct api_request {
     int32_t *stop_ids;       /* tokens that end the answer, the pool's; NULL: none */
     uint32_t n_stop_ids;
     struct api_structure structure;
+    struct api_text repeated;  /* settings that the answer repeats, in the adapter's form */
     struct api_text types;     /* of the tools' parameters: rows of chat_types.h */
     char ignored[API_IGNORED]; /* names of members that were ignored, separated by commas */
     json_t *kept;              /* owns all JSON that follows */

@@ -14,14 +14,15 @@ static void put_count(struct json *j, const char *name, uint64_t v, uint64_t spe
 }
 
 void api_settings_put_sampling(struct json *j, const struct config_sampling *config,
-                               const stator_sampling *asked) {
+                               const stator_sampling *asked, uint32_t which) {
 #define SAMPLING_NUMBER(name, NAME, ...)                                                                     \
-    if (has(asked, STATOR_HAS_##NAME))                                                                       \
+    if ((which & STATOR_HAS_##NAME) != 0 && has(asked, STATOR_HAS_##NAME))                                   \
         json_put_float(j, #name, asked->name);                                                               \
-    else                                                                                                     \
+    else if ((which & STATOR_HAS_##NAME) != 0)                                                               \
         json_put_double(j, #name, config->name);
 #define WHOLE(name, NAME, special)                                                                           \
-    put_count(j, #name, has(asked, STATOR_HAS_##NAME) ? asked->name : config->name, special);
+    if ((which & STATOR_HAS_##NAME) != 0)                                                                    \
+        put_count(j, #name, has(asked, STATOR_HAS_##NAME) ? asked->name : config->name, special);
 #define SAMPLING_COUNT(name, NAME, ...)  WHOLE(name, NAME, UINT64_MAX)
 #define SAMPLING_WINDOW(name, NAME, ...) WHOLE(name, NAME, UINT32_MAX)
 #define SAMPLING_SEED(name, NAME, ...)   WHOLE(name, NAME, CONFIG_SEED_RANDOM)

@@ -10,9 +10,9 @@
 
 struct json;
 
-/* The sampling parameters, as members of the open object. asked: NULL if there is no request. A random seed
- * and a window over all tokens are -1. */
+/* Sampling parameters, as members of the open object: those whose bits (STATOR_HAS_..) are in `which`. asked:
+ * NULL if there is no request. A random seed and a window over all tokens are -1. */
 void api_settings_put_sampling(struct json *j, const struct config_sampling *config,
-                               const stator_sampling *asked);
+                               const stator_sampling *asked, uint32_t which);
 
 #endif

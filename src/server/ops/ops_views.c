@@ -121,7 +121,7 @@ static void write_defaults(const struct props *p, struct json *j) {
     json_open_object(j, "default_generation_settings");
     json_put_u64(j, "n_ctx", p->s->info.context);
     json_open_object(j, "params");
-    api_settings_put_sampling(j, &o->sampling, NULL);
+    api_settings_put_sampling(j, &o->sampling, NULL, UINT32_MAX);
     json_put_i64(j, "n_predict", o->default_max_tokens != 0 ? (int64_t)o->default_max_tokens : -1);
     json_close(j);
     json_close(j);
