@@ -529,6 +529,18 @@ test_selftest_variants() {
     printed '^ok +q8_0, biases, tails of panels, KV q4_0/f32'
 }
 
+# Single ops: their kernels against the scalar ones, without an engine.
+test_selftest_ops() {
+    need_driver
+    for op in attention 'experts, q8_0' delta gate 'output matrix, q4_k' 'matmul, added, iq2_xs'; do
+        expect_gpu 0 devices=1 "$stator" selftest --only "op $op"
+        printed "^ok +op $op"
+        clean
+    done
+    expect_gpu 5 fault=exec.kernel@5:lost "$stator" selftest --only 'op norm'
+    printed '^FAILED op norm .*the device is lost'
+}
+
 test_selftest() {
     need_driver
     expect_gpu 0 devices=2,peer=ok "$stator" selftest --only 'q4_k, even' --report "$tmp/report"

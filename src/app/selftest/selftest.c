@@ -1,11 +1,12 @@
-/* stator selftest [--device D] [--report FILE]: small models with random weights of every type and of several
- * shapes run on the device and, with scalar kernels, on the CPU; every logit must have the same bits. Then a
- * hundred replayed steps, then copies to and from the other GPUs. The device may be the CPU, with its best
- * kernels. The text on stdout and the report are what
- * a user attaches to a bug. */
+/* stator selftest [--device D] [--report FILE]: first every op by itself (op_cases.h), then small models with
+ * random weights of every type and of several shapes run on the device and, with scalar kernels, on the CPU;
+ * every output and every logit must have the same bits. Then a hundred replayed steps, then copies to and
+ * from the other GPUs. The device may be the CPU, with its best kernels. The text on stdout and the report
+ * are what a user attaches to a bug. */
 #include "app/commands.h"
 #include "app/options.h"
 #include "app/out.h"
+#include "app/selftest/op_run.h"
 #include "app/selftest/selftest_model.h"
 
 #include "base/clock.h"
@@ -25,7 +26,7 @@
 #define ROWS        70
 #define STEPS       100
 #define PROBE_BYTES (1u << 20)
-#define MAX_CASES   256
+#define MAX_CASES   512
 
 /* Prompt lengths: all buckets of token counts, chunks that do not fill a batch, more than one attention
  * split. */
@@ -386,6 +387,27 @@ static void run_models(struct selftest *t) {
     }
 }
 
+/* A difference here names the op; in a model it may come from any. */
+static stator_status run_ops(struct selftest *t, stator_error *e) {
+    const struct device_options o = {.tier = "auto", .cpu_devices = 1};
+    struct device_choice c;
+    uint32_t n = 0;
+    stator_status st = device_choose(t->list[t->index].facts.name, &o, &c, 1, &n, e);
+    for (uint32_t i = 0; i < op_cases_count() && st == STATOR_OK; i++) {
+        char name[OP_CASES_NAME];
+        char text[256];
+        stator_error why = {0};
+        op_cases_name(i, name);
+        if (t->only != NULL && strstr(name, t->only) == NULL)
+            continue;
+        const uint64_t began = clock_ns();
+        const bool ran = op_run_compare(i, &c, 1, text, &why) == STATOR_OK;
+        add_result(t, name, ran && text[0] == '\0', (double)(clock_ns() - began) * 1e-9,
+                   ran ? text : why.text);
+    }
+    return st;
+}
+
 static void run_probes(struct selftest *t) {
     for (uint32_t i = 0; i + 1 < t->n; i++) {
         if (i == t->index || t->index + 1 == t->n)
@@ -455,7 +477,8 @@ int selftest_command(int argc, char **argv) {
          .kind = OPTIONS_TEXT,
          .target = &t.only,
          .value = "TEXT",
-         .help = "only the models whose names contain this text, such as \"q8_0, even\""},
+         .help = "only the ops and models whose names contain this text, such as \"op matmul\" or \"q8_0, "
+                 "even\""},
         {.name = "report",
          .kind = OPTIONS_TEXT,
          .target = &t.report,
@@ -479,9 +502,13 @@ int selftest_command(int argc, char **argv) {
     const struct device_info *i = &t.list[t.index];
     printf("stator %s, %s: %s (%04x:%04x), driver %s, loader %s\n", STATOR_VERSION, i->facts.name, i->model,
            i->vendor, i->device, i->driver, t.stack.loader);
+    st = run_ops(&t, &e);
+    if (st != STATOR_OK)
+        return out_error("selftest", &e);
     run_models(&t);
     if (t.n_results == 0)
-        return out_fail("selftest", STATOR_USAGE, "--only \"%s\": no model has this in its name", t.only);
+        return out_fail("selftest", STATOR_USAGE, "--only \"%s\": no op and no model has this in its name",
+                        t.only);
     run_probes(&t);
     printf("%u cases, %u failed\n", t.n_results, t.failed);
     if (t.report != NULL && write_report(&t, &e) != STATOR_OK)

@@ -1,5 +1,6 @@
 #include "app/selftest/selftest_model.h"
 
+#include "app/selftest/random_weights.h"
 #include "base/arith.h"
 #include "formats/block.h"
 #include "model/gguf_writer.h"
@@ -14,42 +15,6 @@ struct making {
     uint64_t random;
 };
 
-static uint64_t next_random(struct making *w) {
-    uint64_t z = (w->random += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-}
-
-/* In [-1, 1). */
-static float next_float(struct making *w) {
-    return (float)(int64_t)(next_random(w) >> 40) * 0x1p-23f - 1.0f;
-}
-
-/* Random bits, except for the half-precision scales and minima, which random bits could make infinite. */
-static void fill_block(struct making *w, uint32_t type, uint8_t *block, uint32_t bytes) {
-    for (uint32_t i = 0; i < bytes; i++)
-        block[i] = (uint8_t)(next_random(w) >> 56);
-    const bool k = block_info(type)->values == 256;
-    const float d = (0.75f + 0.25f * next_float(w)) * (k ? 0.0004f : 0.01f);
-    const float m = (k ? 0.0004f : -0.08f) * (0.75f + 0.25f * next_float(w));
-    if (type == BLOCK_MXFP4) /* 2^-8 to 2^-7, halved */
-        block[0] = (uint8_t)(120 + block[0] % 2);
-    else
-        block_put_scales(type, block, d, m);
-}
-
-/* One value; the bytes behind it. */
-static uint8_t *put_value(uint8_t *to, uint32_t type, float v) {
-    uint16_t half = block_to_f16(v);
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    uint16_t high = (uint16_t)(bits >> 16);
-    if (type == BLOCK_F32)
-        return (uint8_t *)memcpy(to, &v, sizeof v) + sizeof v;
-    return (uint8_t *)memcpy(to, type == BLOCK_F16 ? &half : &high, sizeof half) + sizeof half;
-}
-
 /* rows 0: one dimension; matrices 0: two. */
 static void add_matrices(struct making *w, const char *name, uint32_t type, uint64_t cols, uint64_t rows,
                          uint64_t matrices) {
@@ -61,10 +26,10 @@ static void add_matrices(struct making *w, const char *name, uint32_t type, uint
     bool decay = rows == 0 && strstr(name, "ssm_a") != NULL;
     for (uint64_t i = 0; to != NULL && i < values / info->values; i++) {
         if (info->values == 1) {
-            float v = next_float(w);
-            to = put_value(to, type, norm ? 1.0f + 0.25f * v : decay ? 0.4f * v - 0.5f : 0.1f * v);
+            float v = random_weights_float(&w->random);
+            to = random_weights_put(to, type, norm ? 1.0f + 0.25f * v : decay ? 0.4f * v - 0.5f : 0.1f * v);
         } else {
-            fill_block(w, type, to, info->bytes);
+            random_weights_block(&w->random, type, to, info->bytes);
             to += info->bytes;
         }
     }
@@ -152,7 +117,8 @@ static void add_pair(struct making *w, uint32_t layer) {
     snprintf(name, sizeof name, "blk.%u.nextn.eh_proj.weight", layer);
     uint8_t *to = gguf_writer_tensor(w->w, name, BLOCK_F16, 2, (uint64_t[]){2 * n, n}, NULL);
     for (uint64_t i = 0; to != NULL && i < 2 * n * n; i++)
-        to = put_value(to, BLOCK_F16, (i % n == i / (2 * n) ? 1.0f : 0.0f) + 0.01f * next_float(w));
+        to = random_weights_put(
+            to, BLOCK_F16, (i % n == i / (2 * n) ? 1.0f : 0.0f) + 0.01f * random_weights_float(&w->random));
 }
 
 static void add_hybrid_layer(struct making *w, uint32_t layer) {
@@ -322,7 +288,7 @@ static void add_divisors(struct making *w) {
             gguf_writer_tensor(w->w, i == 0 ? "rope_factors_short.weight" : "rope_factors_long.weight",
                                BLOCK_F32, 1, (uint64_t[]){n}, NULL);
         for (uint64_t k = 0; to != NULL && k < n; k++)
-            to = put_value(to, BLOCK_F32, (float)(1 + i));
+            to = random_weights_put(to, BLOCK_F32, (float)(1 + i));
     }
 }
 

@@ -1,0 +1,461 @@
+#include "app/selftest/op_cases.h"
+
+#include "kernels/kernels.h"
+#include "kernels/shared/experts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct gguf_tensor *add_tensor(struct op_graph *b, uint32_t type, uint32_t cols, uint32_t rows,
+                                            uint32_t matrices) {
+    CHECK(b->n_tensors < OP_CASES_TENSOR);
+    const uint32_t i = b->n_tensors++;
+    struct gguf_tensor *t = &b->tensors[i];
+    *t = (struct gguf_tensor){.name = {"case", 4},
+                              .type = type,
+                              .n_dims = matrices > 0 ? 3
+                                        : rows > 0   ? 2
+                                                     : 1,
+                              .ne = {cols, ARITH_MAX(rows, 1u), ARITH_MAX(matrices, 1u), 1}};
+    uint64_t row = 0;
+    bool ok = block_row_bytes(type, cols, &row);
+    CHECK(ok);
+    t->bytes = row * t->ne[1] * t->ne[2];
+    b->spread[i] = 0.1f;
+    return t;
+}
+
+static const struct gguf_tensor *add_matrix(struct op_graph *b, uint32_t cols, uint32_t rows) {
+    return add_tensor(b, b->type, cols, rows, 0);
+}
+
+static const struct gguf_tensor *add_vector(struct op_graph *b, uint32_t n, float middle, float spread) {
+    const struct gguf_tensor *t = add_tensor(b, BLOCK_F32, n, 0, 0);
+    b->middle[b->n_tensors - 1] = middle;
+    b->spread[b->n_tensors - 1] = spread;
+    return t;
+}
+
+static uint32_t add_value(struct op_graph *b, const char *name, uint32_t rows, uint32_t width,
+                          uint32_t forms) {
+    return graph_add_value(&b->graph, name, GRAPH_SCRATCH, rows, width, forms);
+}
+
+static struct graph_op *add_op(struct op_graph *b, enum graph_kind kind, uint32_t in, uint32_t out) {
+    return graph_add_op(&b->graph, kind, 0, in, out);
+}
+
+/* Random rows by the tokens' ids into a value that has floats. */
+static void fill_value(struct op_graph *b, uint32_t value) {
+    const uint32_t width = b->graph.values[value].width;
+    const struct gguf_tensor *t = add_tensor(b, BLOCK_F32, width, OP_CASES_IDS, 0);
+    b->spread[b->n_tensors - 1] = 1.0f;
+    struct graph_op *op = add_op(b, GRAPH_EMBED, GRAPH_NONE, value);
+    op->scale = 1;
+    graph_op_weight(&b->graph, op, t, NULL, 0);
+    b->first_op = b->graph.n_ops;
+}
+
+/* A value of such rows in these number formats. */
+static uint32_t add_input(struct op_graph *b, uint32_t width, uint32_t forms) {
+    char name[32];
+    snprintf(name, sizeof name, "input %u", b->graph.n_values);
+    const uint32_t floats = add_value(b, name, OP_CASES_BATCH, width, GRAPH_F32);
+    fill_value(b, floats);
+    if (forms == GRAPH_F32)
+        return floats;
+    const uint32_t v = add_value(b, "input's forms", OP_CASES_BATCH, width, forms);
+    add_op(b, GRAPH_FORMS, floats, v);
+    b->first_op = b->graph.n_ops;
+    return v;
+}
+
+static uint32_t add_output(struct op_graph *b, uint32_t width) {
+    struct graph *g = &b->graph;
+    g->logits = graph_add_value(g, "output", GRAPH_EXCHANGE, OP_CASES_BATCH, width, GRAPH_F32);
+    graph_value_halves(g, g->logits, g->want.result_halves);
+    return g->logits;
+}
+
+/* An output that the op finds filled: it adds to it, or works in place. */
+static uint32_t add_filled_output(struct op_graph *b, uint32_t width) {
+    const uint32_t v = add_output(b, width);
+    fill_value(b, v);
+    return v;
+}
+
+static struct graph_norm norm_of(uint32_t width) {
+    return (struct graph_norm){.eps = 1e-5f, .inv_width = 1.0f / (float)width};
+}
+
+/* What follows works on the rows whose logits are wanted. */
+static void begin_tail(struct op_graph *b) {
+    b->graph.tail = b->graph.n_ops;
+}
+
+static void build_embedding(struct op_graph *b) {
+    const struct gguf_tensor *t = add_matrix(b, b->sizes->in, OP_CASES_IDS);
+    struct graph_op *op = add_op(b, GRAPH_EMBED, GRAPH_NONE, add_output(b, b->sizes->in));
+    op->scale = 1.25f;
+    graph_op_weight(&b->graph, op, t, NULL, 0);
+}
+
+static void build_norm(struct op_graph *b) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_NORM, in, add_output(b, b->sizes->in));
+    op->norm = norm_of(b->sizes->in);
+    graph_op_weight(&b->graph, op, add_vector(b, b->sizes->in, 1, 0.25f), NULL, 0);
+}
+
+static void build_added_norm(struct op_graph *b) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_NORM, in, add_filled_output(b, b->sizes->in));
+    op->epilogue = GRAPH_RESIDUAL;
+    op->norm = norm_of(b->sizes->in);
+    graph_op_weight(&b->graph, op, add_vector(b, b->sizes->in, 1, 0.25f), NULL, 0);
+    graph_op_weight(&b->graph, op, add_vector(b, 1, 0.75f, 0.1f), NULL, 0);
+}
+
+static void build_center(struct op_graph *b) {
+    const uint32_t v = add_filled_output(b, b->sizes->in);
+    add_op(b, GRAPH_CENTER, v, v)->norm = norm_of(b->sizes->in);
+}
+
+static void build_softcap(struct op_graph *b) {
+    const uint32_t v = add_filled_output(b, b->sizes->in);
+    begin_tail(b);
+    add_op(b, GRAPH_SOFTCAP, v, v)->cap = 0.5f;
+}
+
+/* The output matrix with the norm before it. */
+static void build_tail(struct op_graph *b) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    const struct gguf_tensor *m = add_matrix(b, b->sizes->in, b->sizes->out);
+    const uint32_t form = graph_form_for(m), rows = (form == GRAPH_F32 ? 1 : 2) * OP_CASES_BATCH;
+    const uint32_t normed = add_value(b, "normed", rows, b->sizes->in, form);
+    begin_tail(b);
+    struct graph_op *op = add_op(b, GRAPH_GATHER_NORM, in, normed);
+    op->norm = norm_of(b->sizes->in);
+    graph_op_weight(&b->graph, op, add_vector(b, b->sizes->in, 1, 0.25f), NULL, 0);
+    op = add_op(b, GRAPH_MATMUL, normed, add_output(b, b->sizes->out));
+    op->epilogue = form == GRAPH_F32 ? GRAPH_STORE : GRAPH_PAIRS;
+    graph_op_weight(&b->graph, op, m, NULL, 0);
+}
+
+static void build_matmul(struct op_graph *b) {
+    const struct gguf_tensor *m = add_matrix(b, b->sizes->in, b->sizes->out);
+    const uint32_t in = add_input(b, b->sizes->in, graph_form_for(m));
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, in, add_output(b, b->sizes->out));
+    graph_op_weight(&b->graph, op, m, NULL, 0);
+}
+
+/* Added to what is there, with a bias. */
+static void build_added_matmul(struct op_graph *b) {
+    const struct gguf_tensor *m = add_matrix(b, b->sizes->in, b->sizes->out);
+    const uint32_t in = add_input(b, b->sizes->in, graph_form_for(m));
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, in, add_filled_output(b, b->sizes->out));
+    op->epilogue = GRAPH_RESIDUAL;
+    graph_op_weight(&b->graph, op, m, add_vector(b, b->sizes->out, 0, 1), 0);
+}
+
+static void add_gated(struct op_graph *b, enum graph_epilogue epilogue) {
+    const struct gguf_tensor *gate = add_matrix(b, b->sizes->in, b->sizes->out);
+    const struct gguf_tensor *up = add_matrix(b, b->sizes->in, b->sizes->out);
+    const uint32_t in = add_input(b, b->sizes->in, graph_form_for(gate));
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, in, add_output(b, b->sizes->out));
+    op->epilogue = epilogue;
+    graph_op_weight(&b->graph, op, gate, add_vector(b, b->sizes->out, 0, 1), 0);
+    graph_op_weight(&b->graph, op, up, add_vector(b, b->sizes->out, 0, 1), 0);
+}
+
+static void build_swiglu(struct op_graph *b) {
+    add_gated(b, GRAPH_SWIGLU);
+}
+
+static void build_geglu(struct op_graph *b) {
+    add_gated(b, GRAPH_GEGLU);
+}
+
+static void add_gate(struct op_graph *b, bool normed) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t in = add_input(b, z->heads * z->dim, GRAPH_F32);
+    const uint32_t gates = add_input(b, z->heads * z->dim + 8, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_GATE, in, add_output(b, z->heads * z->dim));
+    op->work = gates;
+    op->gate = (struct graph_gate){.heads = z->heads, .dim = z->dim, .column = 8, .norm = norm_of(z->dim)};
+    if (normed)
+        graph_op_weight(&b->graph, op, add_vector(b, z->dim, 1, 0.25f), NULL, 0);
+}
+
+static void build_gate(struct op_graph *b) {
+    add_gate(b, false);
+}
+
+static void build_normed_gate(struct op_graph *b) {
+    add_gate(b, true);
+}
+
+static uint32_t add_kv_cache(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    struct graph_cache c = {.name = "kv",
+                            .kind = z->window > 0 ? GRAPH_RING : GRAPH_PAGED,
+                            .window = z->window,
+                            .units = z->kv_heads,
+                            .k_bytes = kernels_kv_bytes((enum kernels_kv)b->type, z->dim),
+                            .type_k = b->type,
+                            .type_v = b->type};
+    c.bytes = 2 * c.k_bytes;
+    return graph_add_cache(&b->graph, &c);
+}
+
+static void add_heads(struct op_graph *b, uint32_t cache, uint32_t qkv) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t q = z->heads * z->dim, k = z->kv_heads * z->dim;
+    const uint32_t in = add_input(b, z->in, GRAPH_I8_32), rows[] = {q, k, k};
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, in, qkv);
+    for (uint32_t i = 0, column = 0; i < 3; column += rows[i++])
+        graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_Q8_0, z->in, rows[i], 0), NULL, column);
+    op = add_op(b, GRAPH_ROPE_STORE, qkv, qkv);
+    const struct graph_angles angles = {.n_rot = z->dim, .base = 10000, .scale = 1, .magnitude = 1};
+    op->rope = (struct graph_rope){.heads = z->heads,
+                                   .kv_heads = z->kv_heads,
+                                   .dim_k = z->dim,
+                                   .dim_v = z->dim,
+                                   .n_rot = z->dim,
+                                   .neox = true,
+                                   .angles = graph_add_angles(&b->graph, &angles),
+                                   .angles_q = GRAPH_NONE,
+                                   .norm = norm_of(z->dim)};
+    graph_op_cache(&b->graph, op, cache);
+    for (int i = 0; i < 2; i++)
+        graph_op_weight(&b->graph, op, add_vector(b, z->dim, 1, 0.25f), NULL, 0);
+}
+
+/* Products, norms and rotation of heads, stores and attention: the GPU's kernels store heads where a product
+ * makes them. */
+static void build_attention(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    struct graph *g = &b->graph;
+    const uint32_t cache = add_kv_cache(b);
+    uint32_t arrivals = GRAPH_NONE;
+    if (g->want.counted)
+        arrivals = graph_add_value(g, "arrivals", GRAPH_EXCHANGE, OP_CASES_BATCH, z->kv_heads, GRAPH_F32);
+    add_op(b, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE)->layer = GRAPH_NONE;
+    const uint32_t qkv =
+        add_value(b, "qkv", OP_CASES_BATCH, (z->heads + 2 * z->kv_heads) * z->dim, GRAPH_F32);
+    add_heads(b, cache, qkv);
+    struct graph_op *op = add_op(b, GRAPH_ATTENTION, qkv, add_output(b, z->heads * z->dim));
+    op->attention = (struct graph_attention){.heads = z->heads,
+                                             .kv_heads = z->kv_heads,
+                                             .dim_k = z->dim,
+                                             .dim_v = z->dim,
+                                             .scale = 1.0f / sqrtf((float)z->dim),
+                                             .arrivals = arrivals};
+    graph_op_cache(g, op, cache);
+    graph_op_weight(g, op, add_vector(b, z->heads, 0, 1), NULL, 0);
+    if (g->want.cells > 0)
+        op->work = add_value(b, "cells", g->want.cells, z->heads * (z->dim + 2), GRAPH_F32);
+}
+
+/* Router, and the experts that it chooses. */
+static void build_experts(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    struct graph *g = &b->graph;
+    const uint32_t slots = OP_CASES_BATCH * z->used, align = g->want.tiled ? ACT_TILE_PAIR : 1;
+    struct graph_experts x = {.experts = z->experts,
+                              .used = z->used,
+                              .rows = slots + (align - 1) * ARITH_MIN(slots, z->experts),
+                              .align = align,
+                              .how = EXPERTS_NORM,
+                              .scale = 1.5f,
+                              .shared = GRAPH_NONE,
+                              .gate = GRAPH_NONE};
+    const struct gguf_tensor *gate = add_tensor(b, b->type, z->in, z->out, z->experts);
+    const struct gguf_tensor *up = add_tensor(b, b->type, z->in, z->out, z->experts);
+    const struct gguf_tensor *down = add_tensor(b, b->type, z->out, z->in, z->experts);
+    const uint32_t logits = add_input(b, z->experts, GRAPH_F32);
+    const uint32_t in = add_input(b, z->in, graph_form_for(gate)), out = add_filled_output(b, z->in);
+    x.routes = add_value(b, "routes", 1, EXPERTS_WORDS(slots, x.rows), GRAPH_F32);
+    add_op(b, GRAPH_ROUTE, logits, x.routes)->experts = x;
+    const uint32_t h = add_value(b, "h", x.rows, z->out, GRAPH_F32 | graph_form_for(down));
+    struct graph_op *op = add_op(b, GRAPH_EXPERTS, in, h);
+    op->epilogue = GRAPH_SWIGLU;
+    op->experts = x;
+    graph_op_weight(g, op, gate, NULL, 0);
+    graph_op_weight(g, op, up, NULL, 0);
+    op = add_op(b, GRAPH_EXPERTS, h, out);
+    op->epilogue = GRAPH_RESIDUAL;
+    op->experts = x;
+    graph_op_weight(g, op, down, NULL, 0);
+    if (g->want.experts_apart)
+        op->work = add_value(b, "experts", slots, z->in, GRAPH_F32);
+}
+
+static uint32_t add_state(struct op_graph *b, uint64_t bytes) {
+    const struct graph_cache c = {
+        .name = "state", .kind = GRAPH_STATE, .units = 1, .bytes = arith_round_up(bytes, GRAPH_CACHE_ALIGN)};
+    add_op(b, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE)->layer = GRAPH_NONE;
+    return graph_add_cache(&b->graph, &c);
+}
+
+/* Convolution and gated delta rule. */
+static void build_delta(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    struct graph_delta d = {.key_heads = z->kv_heads,
+                            .value_heads = z->heads,
+                            .dim_k = z->dim,
+                            .dim_v = z->dim,
+                            .taps = z->taps,
+                            .channels = (2 * z->kv_heads + z->heads) * z->dim,
+                            .eps = 1e-5f,
+                            .scale = 1.0f / sqrtf((float)z->dim)};
+    d.beta = d.channels;
+    d.alpha = d.beta + d.value_heads;
+    d.window = d.value_heads * arith_ceil_div(d.dim_v, DELTA_BLOCK) * d.dim_k * DELTA_BLOCK * sizeof(float);
+    const uint32_t cache = add_state(b, d.window + (uint64_t)(d.taps - 1) * d.channels * sizeof(float));
+    const uint32_t qkv = add_input(b, d.channels, GRAPH_F32);
+    const uint32_t heads = add_input(b, d.alpha + d.value_heads, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_CONV, qkv, heads);
+    op->delta = d;
+    graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_F32, d.taps, d.channels, 0), NULL, 0);
+    graph_op_cache(&b->graph, op, cache);
+    op = add_op(b, GRAPH_DELTA, heads, add_output(b, d.value_heads * d.dim_v));
+    op->work = qkv;
+    op->delta = d;
+    graph_op_weight(&b->graph, op, add_vector(b, d.value_heads, 0, 1), NULL, 0);
+    graph_op_weight(&b->graph, op, add_vector(b, d.value_heads, -0.5f, 0.4f), NULL, 0);
+    graph_op_cache(&b->graph, op, cache);
+}
+
+static void build_gated_conv(struct op_graph *b) {
+    const struct op_shape *z = b->sizes;
+    const uint32_t cache = add_state(b, (uint64_t)(z->taps - 1) * z->out * sizeof(float));
+    const uint32_t bcx = add_input(b, 3 * z->out, GRAPH_F32);
+    struct graph_op *op = add_op(b, GRAPH_GATED_CONV, bcx, add_output(b, z->out));
+    op->gated_conv = (struct graph_gated_conv){.channels = z->out, .taps = z->taps};
+    graph_op_weight(&b->graph, op, add_tensor(b, BLOCK_F32, z->taps, z->out, 0), NULL, 0);
+    graph_op_cache(&b->graph, op, cache);
+}
+
+/* K types need widths that are multiples of 256. */
+static const struct op_case cases[] = {
+    {"embedding", build_embedding, OP_CASES_BLOCKS, 1, {.in = 512}, {0}},
+    {"matmul", build_matmul, OP_CASES_BLOCKS, 2, {.in = 768, .out = 301}, {.in = 2048, .out = 8192}},
+    {"matmul, added", build_added_matmul, OP_CASES_BLOCKS, 3, {.in = 256, .out = 40}, {0}},
+    {"swiglu", build_swiglu, OP_CASES_BLOCKS, 4, {.in = 256, .out = 272}, {.in = 2048, .out = 4096}},
+    {"geglu", build_geglu, OP_CASES_ONE, 5, {.in = 96, .out = 77}, {.in = 2048, .out = 4096}},
+    {"output matrix", build_tail, OP_CASES_BLOCKS, 6, {.in = 256, .out = 310}, {.in = 2048, .out = 8192}},
+    {"experts",
+     build_experts,
+     OP_CASES_BLOCKS,
+     7,
+     {.in = 256, .out = 256, .experts = 7, .used = 2},
+     {.in = 1024, .out = 768, .experts = 32, .used = 4}},
+    {"attention",
+     build_attention,
+     OP_CASES_KV,
+     8,
+     {.in = 128, .heads = 4, .kv_heads = 2, .dim = 64},
+     {.in = 1024, .heads = 32, .kv_heads = 8, .dim = 128}},
+    {"attention, one KV head",
+     build_attention,
+     OP_CASES_KV,
+     9,
+     {.in = 64, .heads = 6, .kv_heads = 1, .dim = 32},
+     {0}},
+    {"attention in a window",
+     build_attention,
+     OP_CASES_KV,
+     10,
+     {.in = 128, .heads = 4, .kv_heads = 4, .dim = 96, .window = 50},
+     {.in = 1024, .heads = 32, .kv_heads = 8, .dim = 128, .window = 128}},
+    {"delta rule",
+     build_delta,
+     OP_CASES_ONE,
+     11,
+     {.heads = 4, .kv_heads = 2, .dim = 64, .taps = 4},
+     {.heads = 32, .kv_heads = 16, .dim = 128, .taps = 4}},
+    {"delta rule, odd sizes",
+     build_delta,
+     OP_CASES_ONE,
+     12,
+     {.heads = 3, .kv_heads = 1, .dim = 50, .taps = 6},
+     {0}},
+    {"gated convolution",
+     build_gated_conv,
+     OP_CASES_ONE,
+     13,
+     {.out = 300, .taps = 3},
+     {.out = 2048, .taps = 4}},
+    {"gate", build_gate, OP_CASES_ONE, 14, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
+    {"gate, normed", build_normed_gate, OP_CASES_ONE, 15, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
+    {"norm", build_norm, OP_CASES_ONE, 16, {.in = 701}, {.in = 4096}},
+    {"norm, added", build_added_norm, OP_CASES_ONE, 17, {.in = 333}, {.in = 4096}},
+    {"center", build_center, OP_CASES_ONE, 18, {.in = 333}, {.in = 4096}},
+    {"softcap", build_softcap, OP_CASES_ONE, 19, {.in = 333}, {.in = 4096}},
+};
+#define CASES (sizeof cases / sizeof cases[0])
+
+static bool has_case(const struct op_case *c, uint32_t type) {
+    const struct block_info *b = block_info(type);
+    switch (c->over) {
+    case OP_CASES_BLOCKS:
+        return b != NULL && b->computable;
+    case OP_CASES_KV:
+        return type < KERNELS_KV_TYPES;
+    case OP_CASES_ONE:
+        break;
+    }
+    return type == BLOCK_F32;
+}
+
+/* Case i, if it is one; else how many there are. */
+static uint32_t walk(uint32_t i, const struct op_case **row, uint32_t *type) {
+    uint32_t n = 0;
+    for (size_t k = 0; k < CASES; k++)
+        for (uint32_t t = 0; t < BLOCK_TYPES; t++)
+            if (has_case(&cases[k], t) && n++ == i) {
+                *row = &cases[k];
+                *type = t;
+                return n;
+            }
+    return n;
+}
+
+uint32_t op_cases_count(void) {
+    const struct op_case *row;
+    uint32_t type;
+    return walk(UINT32_MAX, &row, &type);
+}
+
+const struct op_case *op_cases_get(uint32_t i, uint32_t *type) {
+    const struct op_case *row = NULL;
+    (void)walk(i, &row, type);
+    CHECK(row != NULL);
+    return row;
+}
+
+void op_cases_name(uint32_t i, char out[OP_CASES_NAME]) {
+    uint32_t type = 0;
+    const struct op_case *c = op_cases_get(i, &type);
+    const char *of = c->over == OP_CASES_BLOCKS ? block_info(type)->name
+                     : c->over == OP_CASES_KV   ? kernels_kv_name((enum kernels_kv)type)
+                                                : "";
+    snprintf(out, OP_CASES_NAME, "op %s%s%s", c->name, of[0] != '\0' ? ", " : "", of);
+}
+
+void op_cases_build(struct graph *g, const struct shape *s) {
+    struct op_graph *b = (struct op_graph *)(uintptr_t)s; /* its first member; it is ours */
+    CHECK(&b->graph == g);
+    b->n_tensors = 0;
+    b->first_op = 0;
+    g->tail = 0;
+    b->row->build(b);
+    CHECK(g->logits != GRAPH_NONE);
+    if (g->tail == 0)
+        begin_tail(b);
+    g->picks = graph_add_value(g, "picks", GRAPH_EXCHANGE, OP_CASES_BATCH, 2, GRAPH_F32);
+    graph_value_halves(g, g->picks, g->want.result_halves);
+    add_op(b, GRAPH_ARGMAX, g->logits, g->picks)->layer = GRAPH_NONE;
+}

@@ -1,0 +1,57 @@
+/* Every op of the table of op cases: each tier of the CPU against the scalar one, bit by bit, on threads that
+ * share the work; and the table itself. */
+#include "testing.h"
+
+#include "app/selftest/op_run.h"
+#include "kernels/kernels.h"
+
+static void each_tier(void **state) {
+    (void)state;
+    struct device_choice tiers[KERNELS_TIERS];
+    const uint32_t n = (uint32_t)kernels_best_tier();
+    stator_error e = {0};
+    for (uint32_t t = 0; t < n; t++)
+        if (op_run_cpu(kernels_tier_name((enum kernels_tier)(t + 1)), 3, &tiers[t], &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+    for (uint32_t i = 0; i < op_cases_count(); i++) {
+        char name[OP_CASES_NAME], difference[256];
+        op_cases_name(i, name);
+        if (op_run_compare(i, tiers, n, difference, &e) != STATOR_OK)
+            fail_msg("%s: %s", name, e.text);
+        if (difference[0] != '\0')
+            fail_msg("%s: %s", name, difference);
+    }
+}
+
+static void names_are_unique(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < op_cases_count(); i++)
+        for (uint32_t k = 0; k < i; k++) {
+            char a[OP_CASES_NAME], b[OP_CASES_NAME];
+            op_cases_name(i, a);
+            op_cases_name(k, b);
+            assert_string_not_equal(a, b);
+        }
+}
+
+/* But those of MTP heads and of boundaries between devices: a new kind of op needs a row. */
+static void every_kind_has_a_case(void **state) {
+    (void)state;
+    uint32_t all = 1u << GRAPH_PAIR | 1u << GRAPH_KEEP | 1u << GRAPH_LAND | 1u << GRAPH_SEND;
+    for (uint32_t i = 0; i < op_cases_count(); i++) {
+        uint32_t kinds = 0;
+        stator_error e = {0};
+        if (op_run_kinds(i, &kinds, &e) != STATOR_OK)
+            fail_msg("%s", e.text);
+        all |= kinds;
+    }
+    for (uint32_t k = 0; k < GRAPH_KINDS; k++)
+        if ((all & 1u << k) == 0)
+            fail_msg("no case has an op '%s'", graph_kind_info((enum graph_kind)k)->name);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names_are_unique),
+                                       cmocka_unit_test(every_kind_has_a_case), cmocka_unit_test(each_tier)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
