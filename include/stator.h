@@ -189,7 +189,7 @@ typedef enum stator_grammar_kind {
                             parts, each of them a text, {"token": name of a control token}, {"schema": ..}, an
                             array,
                             {"any": [part, ..]} or {"repeat": part} (one or more) */
-    STATOR_GRAMMAR_GBNF /* a grammar of llama.cpp, whose rule `root` the whole answer matches */
+    STATOR_GRAMMAR_GBNF   /* a grammar of llama.cpp, whose rule `root` the whole answer matches */
 } stator_grammar_kind;
 typedef struct stator_grammar_source {
     size_t size;
@@ -483,6 +483,16 @@ stator_status stator_decode(const stator *s, stator_decoder *decoder, int32_t id
  * at most capacity bytes; *n is always how many the token has. */
 stator_status stator_token_bytes(const stator *s, int32_t id, char *out, size_t capacity, size_t *n,
                                  stator_error *e);
+
+/* The tokens around a text that the model fills in, by the keys of its file or by the names that families
+ * have for them; -1: there is none. A model without the first three can't fill in. */
+typedef struct stator_infill_tokens {
+    size_t size;
+    int32_t prefix, suffix, middle;
+    int32_t repository, file; /* in front of other files' texts */
+} stator_infill_tokens;
+/* After stator_prepare. */
+stator_status stator_get_infill_tokens(const stator *s, stator_infill_tokens *tokens, stator_error *e);
 
 /* What the model's file says of conversations: the template (Jinja) that makes a prompt of messages, and the
  * two tokens that templates name. Texts are UTF-8 without a NUL behind them and live until stator_close. */

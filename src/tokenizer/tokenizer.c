@@ -3,6 +3,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include "tokenizer/bpe.h"
+#include "tokenizer/infill.h"
 #include "tokenizer/specials.h"
 #include "tokenizer/spm.h"
 #include "tokenizer/utf8.h"
@@ -23,6 +24,7 @@ struct tokenizer {
     bool adds_blank; /* SentencePiece: a blank in front of the text and after special tokens */
     bool adds_bos, adds_eos;
     int32_t bos, eos;
+    struct infill infill;
     int32_t unknown; /* stands for what has no token; -1: none */
     int32_t spm_byte_ids[256];
     struct bpe bpe;
@@ -161,19 +163,6 @@ stator_status tokenizer_measure(const struct gguf *g, uint64_t *bytes, stator_er
     return STATOR_OK;
 }
 
-static stator_status read_id(const struct gguf *g, const struct vocab *v, const char *key, int32_t fallback,
-                             int32_t *id, stator_error *e) {
-    *id = fallback < (int32_t)v->n ? fallback : -1;
-    struct gguf_value there;
-    if (!gguf_find(g, key, &there))
-        return STATOR_OK;
-    uint64_t value = 0;
-    stator_status s = gguf_read_u64(g, key, 0, v->n - 1, &value, e);
-    if (s == STATOR_OK)
-        *id = (int32_t)value;
-    return s;
-}
-
 static void set_bits(struct vocab *v, const char *name, uint8_t clear, uint8_t set) {
     int32_t id = vocab_find_name(v, name);
     if (id >= 0)
@@ -229,11 +218,16 @@ static stator_status read_specials(struct tokenizer *t, const struct plan *p, co
     struct vocab *v = &t->vocab;
     int32_t eot, eom, unknown;
     stator_status s;
-    if ((s = read_id(g, v, "tokenizer.ggml.bos_token_id", t->is_spm ? 1 : -1, &t->bos, e)) != STATOR_OK ||
-        (s = read_id(g, v, "tokenizer.ggml.eos_token_id", t->is_spm ? 2 : -1, &t->eos, e)) != STATOR_OK ||
-        (s = read_id(g, v, "tokenizer.ggml.eot_token_id", -1, &eot, e)) != STATOR_OK ||
-        (s = read_id(g, v, "tokenizer.ggml.eom_token_id", -1, &eom, e)) != STATOR_OK ||
-        (s = read_id(g, v, "tokenizer.ggml.unknown_token_id", t->is_spm ? 0 : -1, &unknown, e)) != STATOR_OK)
+    if ((s = vocab_read_id(g, v, "tokenizer.ggml.bos_token_id", t->is_spm ? 1 : -1, &t->bos, e)) !=
+            STATOR_OK ||
+        (s = vocab_read_id(g, v, "tokenizer.ggml.eos_token_id", t->is_spm ? 2 : -1, &t->eos, e)) !=
+            STATOR_OK ||
+        (s = vocab_read_id(g, v, "tokenizer.ggml.eot_token_id", -1, &eot, e)) != STATOR_OK ||
+        (s = vocab_read_id(g, v, "tokenizer.ggml.eom_token_id", -1, &eom, e)) != STATOR_OK ||
+        (s = vocab_read_id(g, v, "tokenizer.ggml.unknown_token_id", t->is_spm ? 0 : -1, &unknown, e)) !=
+            STATOR_OK)
+        return s;
+    if ((s = infill_read(g, v, &t->infill, e)) != STATOR_OK)
         return s;
     t->unknown = t->bpe.unknown = unknown;
     bool bos = t->is_spm || p->split->adds_bos;
@@ -486,6 +480,10 @@ int32_t tokenizer_bos(const struct tokenizer *t) {
 
 int32_t tokenizer_eos(const struct tokenizer *t) {
     return t->eos;
+}
+
+const struct infill *tokenizer_infill(const struct tokenizer *t) {
+    return &t->infill;
 }
 
 uint64_t tokenizer_count_unknown(const struct tokenizer *t, const int32_t *ids, uint64_t n) {

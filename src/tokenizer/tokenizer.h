@@ -10,7 +10,7 @@
 #ifndef STATOR_TOKENIZER_TOKENIZER_H
 #define STATOR_TOKENIZER_TOKENIZER_H
 
-#include "model/gguf.h"
+#include "tokenizer/infill.h"
 
 struct tokenizer;
 
@@ -58,6 +58,7 @@ uint64_t tokenizer_stream_next(const struct tokenizer *t, struct tokenizer_strea
 uint32_t tokenizer_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* -1: none */
 int32_t tokenizer_eos(const struct tokenizer *t);
+const struct infill *tokenizer_infill(const struct tokenizer *t);
 /* How many of these ids are the unknown token, which stands for what the vocabulary does not have: those who
  * show texts to models say it. */
 uint64_t tokenizer_count_unknown(const struct tokenizer *t, const int32_t *ids, uint64_t n);

@@ -138,3 +138,16 @@ float vocab_score(const struct vocab *v, int32_t id) {
     return v->scores.item == GGUF_I32 ? (float)gguf_item_i64(&v->scores, (uint64_t)id)
                                       : gguf_item_f32(&v->scores, (uint64_t)id);
 }
+
+stator_status vocab_read_id(const struct gguf *g, const struct vocab *v, const char *key, int32_t fallback,
+                            int32_t *id, stator_error *e) {
+    *id = fallback < (int32_t)v->n ? fallback : -1;
+    struct gguf_value there;
+    if (!gguf_find(g, key, &there))
+        return STATOR_OK;
+    uint64_t value = 0;
+    stator_status s = gguf_read_u64(g, key, 0, v->n - 1, &value, e);
+    if (s == STATOR_OK)
+        *id = (int32_t)value;
+    return s;
+}

@@ -55,6 +55,10 @@ stator_status vocab_fill(struct vocab *v, const struct vocab_file *f, const stru
 
 int32_t vocab_find(const struct vocab *v, const char *text, uint64_t n); /* -1: no token */
 int32_t vocab_find_name(const struct vocab *v, const char *name);
+/* The id of that key, or `fallback` (-1: none) where the file does not have the key. STATOR_BAD_MODEL: it is
+ * no id of the vocabulary. */
+stator_status vocab_read_id(const struct gguf *g, const struct vocab *v, const char *key, int32_t fallback,
+                            int32_t *id, stator_error *e);
 float vocab_score(const struct vocab *v, int32_t id);
 
 static inline struct gguf_text vocab_text(const struct vocab *v, int32_t id) {

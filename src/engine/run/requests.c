@@ -121,6 +121,22 @@ stator_status stator_token_bytes(const stator *s, int32_t id, char *out, size_t 
     return STATOR_OK;
 }
 
+stator_status stator_get_infill_tokens(const stator *s, stator_infill_tokens *tokens, stator_error *e) {
+    ARGUMENTS_NEED(s);
+    ARGUMENTS_SIZED(tokens, file);
+    stator_status st = need_tokenizer(s, "stator_get_infill_tokens", e);
+    if (st != STATOR_OK)
+        return st;
+    const int32_t *ids = tokenizer_infill(s->tokenizer)->ids;
+    stator_infill_tokens all = {.prefix = ids[INFILL_PREFIX],
+                                .suffix = ids[INFILL_SUFFIX],
+                                .middle = ids[INFILL_MIDDLE],
+                                .repository = ids[INFILL_REPOSITORY],
+                                .file = ids[INFILL_FILE]};
+    ARGUMENTS_WRITE(tokens, &all);
+    return STATOR_OK;
+}
+
 static stator_status check_request(const struct stator *s, const stator_request *r, stator_error *e) {
     if (r->kind != STATOR_GENERATE && r->kind != STATOR_LOGITS)
         return error_set(e, STATOR_USAGE, "stator_submit: unknown kind of request %d", (int)r->kind);

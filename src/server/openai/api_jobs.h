@@ -144,8 +144,8 @@ struct api {
     struct api_model model;
     char *file; /* the template of the config, if it names one */
     struct api_tokens tokens;
-    struct api_budget budget; /* of reasoning */
-    struct api_infill infill; /* if model.infills */
+    struct api_budget budget;    /* of reasoning */
+    stator_infill_tokens infill; /* if model.infills */
     struct api_structure_start structure_start;
     struct kept kept; /* arguments of calls; and what adapters keep */
     int32_t *ids;     /* room for a prompt: context */

@@ -69,6 +69,12 @@ static stator_status read_model(struct api *api, stator_error *e) {
     return st;
 }
 
+static void find_infill(struct api *api) {
+    api->infill.size = sizeof api->infill;
+    api->model.infills = stator_get_infill_tokens(api->engine, &api->infill, NULL) == STATOR_OK &&
+                         api->infill.prefix >= 0 && api->infill.suffix >= 0 && api->infill.middle >= 0;
+}
+
 const char *api_template(const struct server *s, size_t *n) {
     *n = s->api->model.source_length;
     return s->api->model.source;
@@ -104,7 +110,7 @@ stator_status api_open(struct server *s, stator_error *e) {
     if (st == STATOR_OK && api->model.source != NULL)
         st = api_render_open(api, e);
     if (st == STATOR_OK)
-        api->model.infills = api_prompt_find_infill(s->engine, &api->infill);
+        find_infill(api);
     api_structure_open(&api->structure_start, &api->model.marks, s->engine, &api->model.form);
     api->ids = edge_pool_zeroed(api->model.context, sizeof *api->ids);
     if (st == STATOR_OK && api->ids == NULL)

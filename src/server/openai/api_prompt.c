@@ -73,44 +73,10 @@ bool api_prompt_ids(stator *engine, const char *text, size_t length, bool add_sp
     return api_failure_set(why, 400, NULL, "%s", e.text);
 }
 
-/* The token of the first of these names that is one; -1: none is. */
-static int32_t find_token(const stator *engine, const char *const *names) {
-    for (; *names != NULL; names++) {
-        int32_t ids[64];
-        size_t n = 0;
-        if (stator_tokenize(engine, *names, strlen(*names), 0, 1, ids, sizeof ids / sizeof ids[0], &n,
-                            NULL) == STATOR_OK &&
-            n == 1)
-            return ids[0];
-    }
-    return -1;
-}
-
-bool api_prompt_find_infill(const stator *engine, struct api_infill *out) {
-    static const char *const prefix[] = {"<|fim_prefix|>",  "<fim-prefix>",    "<fim_prefix>",
-                                         "<PRE>",           "\u2581<PRE>",     "<|prefix|>",
-                                         "<|code_prefix|>", "<｜fim▁begin｜>", NULL};
-    static const char *const suffix[] = {"<|fim_suffix|>",  "<fim-suffix>",   "<fim_suffix>",
-                                         "<SUF>",           "\u2581<SUF>",    "<|suffix|>",
-                                         "<|code_suffix|>", "<｜fim▁hole｜>", NULL};
-    static const char *const middle[] = {"<|fim_middle|>",  "<fim-middle>",  "<fim_middle>",
-                                         "<MID>",           "\u2581<MID>",   "<|middle|>",
-                                         "<|code_middle|>", "<｜fim▁end｜>", NULL};
-    static const char *const repository[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<reponame>",
-                                             NULL};
-    static const char *const file[] = {"<|file_sep|>", "<file_sep>", NULL};
-    *out = (struct api_infill){.prefix = find_token(engine, prefix),
-                               .suffix = find_token(engine, suffix),
-                               .middle = find_token(engine, middle),
-                               .repository = find_token(engine, repository),
-                               .file = find_token(engine, file)};
-    return out->prefix >= 0 && out->suffix >= 0 && out->middle >= 0;
-}
-
 /* Ids behind each other. What does not fit is counted. */
 struct writer {
     const stator *engine;
-    const struct api_infill *t;
+    const stator_infill_tokens *t;
     int32_t *ids;
     size_t capacity, n;
     stator_error e; /* of the first text that is refused */
@@ -198,7 +164,7 @@ static size_t first_file(struct writer count, const struct api_request *r, uint3
     return first;
 }
 
-bool api_prompt_infill(const stator *engine, const struct api_infill *t, const struct api_request *r,
+bool api_prompt_infill(const stator *engine, const stator_infill_tokens *t, const struct api_request *r,
                        uint32_t prompt, int32_t *ids, size_t capacity, size_t *n, struct api_failure *why) {
     struct writer w = {.engine = engine, .t = t, .ids = ids, .capacity = capacity};
     const struct writer count = {.engine = engine, .t = t, .ids = ids};

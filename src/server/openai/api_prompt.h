@@ -15,20 +15,12 @@ size_t api_prompt_room(void);
 /* The ids of a text, as `stator run` has them (add_special), or of a rendered template. At most capacity. */
 bool api_prompt_ids(stator *engine, const char *text, size_t length, bool add_special, int32_t *ids,
                     size_t capacity, size_t *n, struct api_failure *why);
-/* Tokens around a text that the model fills in, by the names that families have for them; -1: there is none.
- */
-struct api_infill {
-    int32_t prefix, suffix, middle;
-    int32_t repository, file; /* in front of other files' texts */
-};
-/* After stator_prepare. False: the model can't fill in: it lacks one of the first three. */
-bool api_prompt_find_infill(const stator *engine, struct api_infill *out);
 /* The ids of prompt number `prompt` of a request that has r->infill:
  * [BOS] (repository "myproject\n", file name "\n" text, .., file "filename\n") prefix PROMPT suffix SUFFIX
  * middle, as llama-server orders them (a file without a token of its own begins with "--- snippet ---");
  * without other files, what stands in the brackets is left out. Of other files the last ones are kept that
  * leave room for max_new tokens. Control tokens in texts are texts. As api_prompt_ids. */
-bool api_prompt_infill(const stator *engine, const struct api_infill *t, const struct api_request *r,
+bool api_prompt_infill(const stator *engine, const stator_infill_tokens *t, const struct api_request *r,
                        uint32_t prompt, int32_t *ids, size_t capacity, size_t *n, struct api_failure *why);
 /* Whether n tokens fit; *max_new: how many are generated at most. wanted 0: the default, as far as there is
  * room; API_REST: all that there is room for; more than that is cut or refused (model->clamp_tokens). */

@@ -48,7 +48,7 @@ struct api_model {
     bool refuse_unknown;         /* members of a body that are not known are refused */
     bool limits_reasoning;       /* to reasoning_budget tokens, where a request does not say it */
     uint32_t reasoning_budget;
-    bool infills;            /* it has tokens for filling in (struct api_infill) */
+    bool infills;            /* it has tokens for filling in (stator_infill_tokens) */
     bool strict_model;       /* other names of the model are refused */
     const char *alias;       /* further names, separated by commas; NULL: none */
     size_t idle;             /* bytes that a template can have while nobody else is served */

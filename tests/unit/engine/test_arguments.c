@@ -36,6 +36,7 @@ static void missing(void **state) {
     stator_stats stats = {.size = sizeof stats};
     stator_request_stats request = {.size = sizeof request};
     stator_chat_template chat = {.size = sizeof chat};
+    stator_infill_tokens infill = {.size = sizeof infill};
     uint64_t id = 0;
     size_t n = 0;
     int have = 0;
@@ -105,6 +106,8 @@ static void missing(void **state) {
     REFUSED(stator_token_bytes, "s is NULL", (NULL, 1, text, 64, &n, &e));
     REFUSED(stator_token_bytes, "out is NULL", (s, 1, NULL, 64, &n, &e));
     REFUSED(stator_token_bytes, "n is NULL", (s, 1, text, 64, NULL, &e));
+    REFUSED(stator_get_infill_tokens, "s is NULL", (NULL, &infill, &e));
+    REFUSED(stator_get_infill_tokens, "tokens is NULL", (s, NULL, &e));
     REFUSED(stator_get_chat_template, "s is NULL", (NULL, &chat, &e));
     REFUSED(stator_get_chat_template, "t is NULL", (s, NULL, &e));
     assert_int_equal(stator_event_fd(NULL), -1);
@@ -138,6 +141,7 @@ static void wrong_sizes(void **state) {
     stator_stats stats = {.size = 0};
     stator_request_stats request = {.size = 0};
     stator_chat_template chat = {.size = 0};
+    stator_infill_tokens infill = {.size = 0};
     uint64_t id = 0;
     size_t n = 0;
     int have = 0;
@@ -168,6 +172,8 @@ static void wrong_sizes(void **state) {
         REFUSED(stator_get_request, "stats.size is", (s, 1, &request, &e));
         chat.size = WRONG(chat);
         REFUSED(stator_get_chat_template, "t.size is", (s, &chat, &e));
+        infill.size = WRONG(infill);
+        REFUSED(stator_get_infill_tokens, "tokens.size is", (s, &infill, &e));
     }
     q.size = sizeof q;
     b.size = sizeof b + 8;

@@ -144,6 +144,13 @@ stator_status stator_token_bytes(const stator *s, int32_t id, char *out, size_t 
     return STATOR_OK;
 }
 
+stator_status stator_get_infill_tokens(const stator *s, stator_infill_tokens *tokens, stator_error *e) {
+    (void)s;
+    (void)e;
+    tokens->prefix = tokens->suffix = tokens->middle = tokens->repository = tokens->file = -1;
+    return STATOR_OK;
+}
+
 stator_status stator_get_chat_template(const stator *s, stator_chat_template *t, stator_error *e) {
     (void)s;
     (void)e;

@@ -272,6 +272,48 @@ static void test_gemma4(void **state) {
     unload(&l);
 }
 
+/* Tokens around a gap: by the file's keys, by the older ones, by their names. */
+static void test_infill(void **state) {
+    (void)state;
+    static const struct {
+        const char *keys[4];  /* of the tokens "a", "b", "c" and "ab" */
+        const char *names[3]; /* of tokens that are added */
+        const char *expected[INFILL_ROLES];
+    } cases[] = {
+        {{NULL}, {NULL}, {NULL}},
+        {{NULL}, {"<fim-suffix>", "<file_sep>", NULL}, {NULL, "<fim-suffix>", NULL, NULL, "<file_sep>"}},
+        {{"fim_pre", "fim_suf", "fim_mid", "fim_sep"}, {"<PRE>"}, {"a", "b", "c", NULL, "ab"}},
+        {{"prefix", "suffix", "middle", "fim_rep"},
+         {"<|fim_pad|>"},
+         {"a", "b", "c", "ab", NULL, "<|fim_pad|>"}},
+        {{"prefix", "fim_pre"}, {"<PRE>", "<|middle|>"}, {"b", NULL, "<|middle|>"}}};
+    static const char *const keyed[] = {"a", "b", "c", "ab"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct loaded l = {.w = gguf_writer_new()};
+        struct gguf_writer unused = gguf_writer_new();
+        struct tiny_vocab v;
+        tiny_vocab_spm(&v, &unused);
+        gguf_writer_free(&unused);
+        for (int k = 0; k < 3 && cases[i].names[k] != NULL; k++)
+            tiny_vocab_add(&v, cases[i].names[k], 3, 0);
+        tiny_vocab_write(&v, &l.w, "llama");
+        for (int k = 0; k < 4 && cases[i].keys[k] != NULL; k++) {
+            char key[64];
+            snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", cases[i].keys[k]);
+            gguf_writer_u32(&l.w, key, (uint32_t)tiny_vocab_id(&v, keyed[k]));
+        }
+        load_writer(&l);
+        for (int role = 0; role < INFILL_ROLES; role++) {
+            const char *name = cases[i].expected[role];
+            const int32_t id = name != NULL ? tiny_vocab_id(&v, name) : -1;
+            assert_int_equal(tokenizer_infill(l.t)->ids[role], id);
+            if (id >= 0 && i >= 2)
+                assert_int_equal(tokenizer_is_end(l.t, id), role >= INFILL_REPOSITORY);
+        }
+        unload(&l);
+    }
+}
+
 static void test_bpe(void **state) {
     (void)state;
     struct loaded l = {.w = gguf_writer_new()};
@@ -724,6 +766,8 @@ static void test_bad_vocabularies(void **state) {
     BAD("tokenizer.ggml.pre", "gpt-2", "\"gpt-2 \"", gguf_writer_text(&w, "tokenizer.ggml.pre", "gpt-2 "));
     BAD("tokenizer.ggml.pre", "gpt-2", "\"\"", gguf_writer_text(&w, "tokenizer.ggml.pre", ""));
     BAD("tokenizer.ggml.pre", "gpt-2", "tokenizer.ggml.pre", gguf_writer_u32(&w, "tokenizer.ggml.pre", 2));
+    BAD(NULL, spm, "tokenizer.ggml.fim_mid_token_id",
+        gguf_writer_u32(&w, "tokenizer.ggml.fim_mid_token_id", TINY_VOCAB_MAX));
     BAD("tokenizer.ggml.tokens", spm, "has 0 tokens",
         gguf_writer_texts(&w, "tokenizer.ggml.tokens", 0, NULL));
     BAD("tokenizer.ggml.tokens", spm, "tokenizer.ggml.tokens",
@@ -803,6 +847,7 @@ int main(void) {
         cmocka_unit_test(test_spm),
         cmocka_unit_test(test_gemma4),
         cmocka_unit_test(test_bpe),
+        cmocka_unit_test(test_infill),
         cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_special_tokens),
         cmocka_unit_test(test_against_naive_merging),
