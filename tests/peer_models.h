@@ -66,6 +66,9 @@ struct peer_model {
     uint32_t original; /* context before longrope or yarn */
     /* Heads of every third layer, which has no window; wide_dim 0: layers are alike. */
     uint32_t wide_dim, wide_kv_heads;
+    uint32_t layer_embd;      /* of an embedding of each layer; 0: none */
+    uint32_t shared_kv;       /* so many last layers have no K and V, */
+    uint32_t shared_ff_width; /* and their feed-forward is so wide; 0: as in others */
     struct peer_key keys[10];
 };
 
@@ -261,13 +264,22 @@ static const struct peer_model peer_models[] = {
     {"gemma4-values", "gemma4", 3, 96, 96, 3, 3, 64, 200, .wide_dim = 32, .wide_kv_heads = 3, .rot = 32,
      .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_LAYER_SCALE,
      .keys = {{"attention.sliding_window", 5}, {"attention.scale", .fraction = 0.25f}}},
+    {"gemma4-embeddings", "gemma4", 9, 160, 96, 6, 2, 32, 300, .wide_dim = 96, .wide_kv_heads = 1,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_LAYER_SCALE, .layer_embd = 32, .shared_kv = 3,
+     .shared_ff_width = 224,
+     .keys = {{"attention.sliding_window", 24}, {"final_logit_softcapping", .fraction = 2}}},
+    {"gemma4-shared", "gemma4", 5, 96, 96, 4, 2, 64, 200, .wide_dim = 32, .wide_kv_heads = 4,
+     .flags = PEER_HEAD_NORMS | PEER_POST_NORMS | PEER_UNTIED | PEER_SCALES | PEER_NO_V, .shared_kv = 2,
+     .keys = {{"attention.sliding_window", 5}}},
     {"llama-nvfp4", "llama", 3, 192, 320, 6, 2, 32, 300, .flags = PEER_UNTIED | PEER_NVFP4},
     {"qwen3moe-nvfp4", "qwen3moe", 3, 192, 96, 3, 1, 64, 300,
      .flags = PEER_HEAD_NORMS | PEER_UNTIED | PEER_NVFP4, .experts = 10, .used = 3, .expert_ff = 128},
 };
 
 /* Matrices that have no scale. */
-static const char *const peer_unscaled[] = {"token_embd.weight", "ffn_gate_inp.weight", "ssm_ba.weight"};
+static const char *const peer_unscaled[] = {
+    "token_embd.weight",           "ffn_gate_inp.weight", "ssm_ba.weight", "per_layer_token_embd.weight",
+    "per_layer_model_proj.weight", "inp_gate.weight",     "proj.weight"};
 
 enum { PEER_MODELS = sizeof peer_models / sizeof peer_models[0] };
 
@@ -399,6 +411,14 @@ static inline int peer_is_wide(const struct peer_model *m, uint32_t layer) {
     return m->wide_dim > 0 && layer % 3 == 2;
 }
 
+static inline int peer_shares(const struct peer_model *m, uint32_t layer) {
+    return layer + m->shared_kv >= m->layers;
+}
+
+static inline uint32_t peer_ff(const struct peer_model *m, uint32_t layer) {
+    return m->shared_ff_width > 0 && peer_shares(m, layer) ? m->shared_ff_width : m->ff;
+}
+
 static inline void peer_conv(struct peer_writer *p) {
     const struct peer_model *m = p->m;
     peer_matrix(p, "shortconv.in_proj.weight", m->embd, (uint64_t)3 * m->embd);
@@ -416,8 +436,9 @@ static inline void peer_attention(struct peer_writer *p) {
         peer_matrix(p, "attn_qkv.weight", m->embd, q + 2 * kv);
     } else {
         peer_matrices(p, "attn_q.weight", m->embd, m->key_heads > 0 ? 2 * q : q, 1, 2);
-        peer_matrices(p, "attn_k.weight", m->embd, kv, 1, 2);
-        if (!far || !(m->flags & PEER_NO_V))
+        if (!peer_shares(m, p->layer))
+            peer_matrices(p, "attn_k.weight", m->embd, kv, 1, 2);
+        if (!peer_shares(m, p->layer) && (!far || !(m->flags & PEER_NO_V)))
             peer_matrix(p, "attn_v.weight", m->embd, kv);
     }
     if (m->flags & PEER_BIAS && fused && p->layer % 2 == 0) {
@@ -430,7 +451,8 @@ static inline void peer_attention(struct peer_writer *p) {
     if (m->flags & (PEER_HEAD_NORMS | PEER_WIDE_NORMS)) {
         const int wide = (m->flags & PEER_WIDE_NORMS) != 0;
         peer_vector(p, "attn_q_norm.weight", wide ? q : dim, 1);
-        peer_vector(p, "attn_k_norm.weight", wide ? kv : dim, 1);
+        if (!peer_shares(m, p->layer))
+            peer_vector(p, "attn_k_norm.weight", wide ? kv : dim, 1);
     }
     peer_matrix(p, "attn_output.weight", q, m->embd);
     if (m->flags & PEER_OUT_BIAS)
@@ -504,6 +526,11 @@ static inline void peer_layer(struct peer_writer *p) {
     }
     if (m->flags & PEER_LAYER_SCALE)
         peer_vector(p, "layer_output_scale.weight", 1, 1);
+    if (m->layer_embd > 0) {
+        peer_matrix(p, "inp_gate.weight", m->embd, m->layer_embd);
+        peer_matrix(p, "proj.weight", m->layer_embd, m->embd);
+        peer_vector(p, "post_norm.weight", m->embd, 1);
+    }
     if (peer_is_delta(m, p->layer))
         peer_delta(p);
     else if (peer_is_conv(m, p->layer))
@@ -515,10 +542,11 @@ static inline void peer_layer(struct peer_writer *p) {
         return;
     }
     const int fused = (m->flags & (PEER_FUSED | PEER_FUSED_FF)) != 0;
+    const uint32_t ff = peer_ff(m, p->layer);
     if (!fused)
-        peer_matrix(p, "ffn_gate.weight", m->embd, m->ff);
-    peer_matrix(p, "ffn_up.weight", m->embd, fused ? 2 * m->ff : m->ff);
-    peer_matrix(p, "ffn_down.weight", m->ff, m->embd);
+        peer_matrix(p, "ffn_gate.weight", m->embd, ff);
+    peer_matrix(p, "ffn_up.weight", m->embd, fused ? 2 * ff : ff);
+    peer_matrix(p, "ffn_down.weight", ff, m->embd);
     if (m->flags & PEER_FF_BIAS) {
         peer_vector(p, "ffn_gate.bias", m->ff, 0);
         peer_vector(p, "ffn_up.bias", m->ff, 0);
@@ -565,6 +593,20 @@ static inline void peer_kinds(struct peer_writer *p) {
     peer_number(p, "rope.dimension_count_swa", m->rot != 0 ? m->rot : m->dim);
 }
 
+static inline void peer_ffs(struct peer_writer *p) {
+    const struct peer_model *m = p->m;
+    uint32_t each[16] = {0};
+    char key[96];
+    if (m->shared_ff_width == 0) {
+        peer_number(p, "feed_forward_length", m->ff);
+        return;
+    }
+    snprintf(key, sizeof key, "%s.feed_forward_length", m->arch);
+    for (uint32_t i = 0; i < m->layers && i < 16; i++)
+        each[i] = peer_ff(m, i);
+    gguf_writer_array(p->w, key, GGUF_U32, m->layers, each, m->layers * sizeof each[0]);
+}
+
 /* 0 in layers of convolutions. */
 static inline void peer_kv_heads(struct peer_writer *p) {
     const struct peer_model *m = p->m;
@@ -588,7 +630,6 @@ static inline void peer_keys(struct peer_writer *p) {
         uint32_t v;
     } always[] = {{"block_count", m->layers + peer_nextn(m)},
                   {"embedding_length", m->embd},
-                  {"feed_forward_length", m->ff},
                   {"context_length", 1024},
                   {"attention.head_count", m->heads},
                   {"attention.key_length", dim},
@@ -607,6 +648,8 @@ static inline void peer_keys(struct peer_writer *p) {
                      {"ssm.group_count", m->key_heads},
                      {"ssm.time_step_rank", m->value_heads},
                      {"ssm.inner_size", m->value_heads * m->state},
+                     {"embedding_length_per_layer_input", m->layer_embd},
+                     {"attention.shared_kv_layers", m->shared_kv},
                      {"full_attention_interval", m->key_heads > 0 ? 4 : 0},
                      {"rope.scaling.original_context_length", m->original}};
     char key[96];
@@ -620,6 +663,7 @@ static inline void peer_keys(struct peer_writer *p) {
     snprintf(key, sizeof key, "%s.attention.layer_norm%s_epsilon", m->arch,
              m->flags & PEER_ONE_NORM ? "" : "_rms");
     gguf_writer_f32(p->w, key, 1e-5f);
+    peer_ffs(p);
     peer_kv_heads(p);
     if (m->wide_dim > 0)
         peer_kinds(p);
@@ -650,6 +694,12 @@ static inline void peer_model_write(struct gguf_writer *w, const struct peer_mod
     peer_vector(&p, m->flags & PEER_SHORT_CONV ? "token_embd_norm.weight" : "output_norm.weight", m->embd, 1);
     if (m->flags & PEER_UNTIED)
         peer_matrix(&p, "output.weight", m->embd, m->vocab);
+    if (m->layer_embd > 0) {
+        const uint64_t all = (uint64_t)m->layer_embd * m->layers;
+        peer_matrices(&p, "per_layer_token_embd.weight", all, m->vocab, 1, sqrtf((float)m->layers));
+        peer_matrix(&p, "per_layer_model_proj.weight", m->embd, all);
+        peer_vector(&p, "per_layer_proj_norm.weight", m->layer_embd, 1);
+    }
     if (m->wide_dim > 0)
         peer_partial_rope(&p, m->wide_dim / 2);
     else if (m->flags & PEER_ROPE_FREQS)

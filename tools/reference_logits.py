@@ -182,15 +182,21 @@ class Model:
 
     def attention(self, h, i):
         n, gate = len(h), None
-        if self.arch == 'gemma4':  # layers with a window have heads of their own
+        source = self.layer
+        if self.arch == 'gemma4':  # layers with a window have heads of their own; the last layers have no K and V
+            windows, owners = self.key('attention.sliding_window_pattern'), self.key('block_count') - self.key('attention.shared_kv_layers', 0)
+            if i >= owners:
+                source = 'blk.%d' % max(j for j in range(owners) if windows[j] == windows[i])
             self.dim = len(self.w('attn_q_norm.weight'))
-            self.kv_heads = len(self.w('attn_k.weight')) // self.dim
+            self.kv_heads = len(self.tensors[source + '.attn_k.weight']) // self.dim
             self.rot = self.key('rope.dimension_count' + ('_swa' if self.window_of(i)[0] else ''))
         q_width, kv_width = self.heads * self.dim, self.kv_heads * self.dim
         if self.has('attn_qkv.weight'):
             q, k, v = np.split(self.product(h, 'attn_qkv'), [q_width, q_width + kv_width], axis=1)
             if self.has('attn_q.bias'):
                 q, k, v = q + self.w('attn_q.bias'), k + self.w('attn_k.bias'), v + self.w('attn_v.bias')
+        elif source != self.layer:
+            q, (k, v) = self.product(h, 'attn_q'), self.kept[source]
         else:
             q, k, v = (self.product(h, 'attn_' + (x if self.has('attn_%s.weight' % x) else 'k')) for x in 'qkv')
         if self.arch in WIDE_NORMS:
@@ -200,13 +206,15 @@ class Model:
             q = q.reshape(n, self.heads, 2 * self.dim)
             q, gate = q[..., :self.dim], q[..., self.dim:]
         if self.arch not in WIDE_NORMS and self.has('attn_q_norm.weight'):
-            q, k = self.norm(q, self.w('attn_q_norm.weight')), self.norm(k, self.w('attn_k_norm.weight'))
-        if self.arch == 'gemma4':
+            q = self.norm(q, self.w('attn_q_norm.weight'))
+            k = self.norm(k, self.w('attn_k_norm.weight')) if source == self.layer else k
+        if self.arch == 'gemma4' and source == self.layer:
             v = self.norm(v, 1)
         window, base = self.window_of(i)
         if base is not None:
             scaled = self.arch not in ('olmo2', 'gemma4') or window is None
-            q, k = self.rotate(q, base, scaled), self.rotate(k, base, scaled)
+            q, k = self.rotate(q, base, scaled), self.rotate(k, base, scaled) if source == self.layer else k
+        self.kept[self.layer] = k, v
         q = q * self.temperature(n)[:, None, None]
         k, v = (np.repeat(x, self.heads // self.kv_heads, axis=1) for x in (k, v))
         scores = np.einsum('ihd,jhd->hij', q, k) * (self.key('attention.scale', 0) or (1 if self.arch == 'gemma4' else self.dim ** -0.5))
@@ -308,12 +316,21 @@ class Model:
         late = 'ffn_norm.weight' if self.arch in POST_NORMS or self.has('ffn_norm.weight') else 'post_attention_norm.weight'
         out = self.feed_forward(self.norm(x, self.w(late)) if self.has(late) else x)
         x = x + residual * (self.norm(out, self.w('post_ffw_norm.weight')) if self.arch in POST_NORMS else out)
+        if self.has('inp_gate.weight'):  # the layer's embedding
+            gated = gelu(self.product(x, 'inp_gate')) * self.layer_in[:, i]
+            x = x + self.norm(self.product(gated, 'proj'), self.w('post_norm.weight'))
         return x * self.w('layer_output_scale.weight')[0] if self.has('layer_output_scale.weight') else x
 
     def states(self, ids):
         """Behind the final norm."""
         scale = np.sqrt(self.key('embedding_length')) if self.arch in GELU else self.key('embedding_scale', 1.0)
         x, residual = self.tensors['token_embd.weight'][ids] * scale, self.key('residual_scale', 1.0)
+        self.kept, width = {}, self.key('embedding_length_per_layer_input', 0)
+        if width:
+            parts = lambda y: y.reshape(len(ids), -1, width)
+            product = parts(x @ self.tensors['per_layer_model_proj.weight'].T / np.sqrt(x.shape[1]))
+            own = parts(self.tensors['per_layer_token_embd.weight'][ids] * np.sqrt(width))
+            self.layer_in = (self.norm(product, self.tensors['per_layer_proj_norm.weight']) + own) / np.sqrt(2)
         for i in range(self.key('block_count') - self.key('nextn_predict_layers', 0)):
             x = self.layer_of(x, i, residual)
         return self.norm(x, self.tensors['token_embd_norm.weight' if self.arch.startswith('lfm2') else 'output_norm.weight'])

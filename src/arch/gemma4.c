@@ -1,7 +1,8 @@
 /* gemma4: like gemma3, with heads of their own in layers with the window, scores that are not scaled, heads
  * of V normed without weights, V from K's product in layers with neither window nor attn_v, and a number that
- * each layer's output is multiplied by. rope_freqs has the divisors of the layers without a window. Models
- * with experts and E-models (embeddings per layer, layers that share a cache) are refused. */
+ * each layer's output is multiplied by. rope_freqs has the divisors of the layers without a window. E-models
+ * have an embedding of each layer, last layers that read the K and V of earlier ones, and a wider
+ * feed-forward in those. Models with experts are refused. */
 #include "arch/parts/parts.h"
 
 #include <math.h>
@@ -11,32 +12,23 @@ enum { PATTERN = 6 };
 static const struct shape_place layer[] = {
     {SHAPE_LAYER(attn_norm), .name = "attn_norm.weight", .cols = SHAPE_EMBD},
     {SHAPE_LAYER(q), .name = "attn_q.weight", .cols = SHAPE_EMBD, .rows = SHAPE_HEADS_K},
-    {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K},
+    {SHAPE_LAYER(k), .name = "attn_k.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_K, .optional = true},
     {SHAPE_LAYER(v), .name = "attn_v.weight", .cols = SHAPE_EMBD, .rows = SHAPE_KV_V, .optional = true},
     {SHAPE_LAYER(attn_output), .name = "attn_output.weight", .cols = SHAPE_HEADS_V, .rows = SHAPE_EMBD},
     {SHAPE_LAYER(ffn_norm), .name = "ffn_norm.weight", .cols = SHAPE_EMBD},
     {SHAPE_LAYER(own[PARTS_LAYER_SCALE]), .name = "layer_output_scale.weight", .cols = SHAPE_NONE,
      .optional = true},
-    PARTS_HEAD_NORMS,
+    {SHAPE_LAYER(q_norm), .name = "attn_q_norm.weight", .cols = SHAPE_HEAD_K},
+    {SHAPE_LAYER(k_norm), .name = "attn_k_norm.weight", .cols = SHAPE_HEAD_K, .optional = true},
+    PARTS_LAYER_EMBD,
     PARTS_NORMS_BEHIND,
     PARTS_DENSE(SHAPE_ALL_LAYERS)};
 
 static const struct shape_place global[] = {
-    PARTS_ENDS, {SHAPE_GLOBAL(rope_freqs), .name = "rope_freqs.weight", .cols = SHAPE_HALF_ROT}};
-
-/* What E-models have. */
-static stator_status refuse_e_models(const struct gguf *g, const struct shape *s, stator_error *e) {
-    static const char *const keys[] = {"embedding_length_per_layer_input", "attention.shared_kv_layers"};
-    stator_status rc = STATOR_OK;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && rc == STATOR_OK; i++) {
-        uint32_t n = 0;
-        rc = shape_read_u32_or(g, s, keys[i], 0, INT32_MAX, 0, &n, e);
-        if (rc == STATOR_OK && n > 0)
-            rc = gguf_error(g, e, "key 'gemma4.%s' is %u: E-models of gemma 4 (E2B, E4B) are not supported",
-                            keys[i], n);
-    }
-    return rc;
-}
+    PARTS_ENDS,
+    PARTS_LAYER_EMBD_GLOBALS,
+    {SHAPE_GLOBAL(rope_freqs), .name = "rope_freqs.weight", .cols = SHAPE_HALF_ROT},
+};
 
 /* V is normed by the numbers of K's norm. */
 static stator_status check_heads(const struct gguf *g, struct shape_heads h, const char *suffix,
@@ -52,12 +44,15 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     uint32_t window = 0;
     float scale = 0;
     s->heads_by_kind = true;
+    s->ff_by_layer = true;
     s->window_pattern = PATTERN;
-    stator_status rc = refuse_e_models(g, s, e);
-    if (rc == STATOR_OK)
-        rc = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
+    stator_status rc = shape_read_u32(g, s, "attention.sliding_window", 1, INT32_MAX, &window, e);
     if (rc == STATOR_OK)
         rc = parts_read_neox(g, s, e);
+    if (rc == STATOR_OK)
+        rc = shape_read_shared_kv(g, s, e);
+    if (rc == STATOR_OK)
+        rc = parts_read_layer_embd(g, s, e);
     if (rc == STATOR_OK)
         rc = check_heads(g, shape_heads_of(s, UINT32_MAX), "", e);
     if (rc == STATOR_OK)
@@ -74,15 +69,21 @@ static stator_status read(const struct gguf *g, struct shape *s, stator_error *e
     return rc;
 }
 
-/* Only layers without the window may take K's product for V. */
+/* Layers that read an earlier layer's cache need no K and V. Of the others only those without the window may
+ * take K's product for V. */
 static stator_status check(const struct gguf *g, const struct shape *s, stator_error *e) {
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        if (s->layers[i].v == NULL && shape_has_window(s, i))
+    for (uint32_t i = 0; i < s->n_layers - s->shared_kv; i++) {
+        const struct shape_layer *l = &s->layers[i];
+        if (l->k == NULL || l->k_norm == NULL)
+            return gguf_error(g, e, "tensor 'blk.%u.attn_k%s.weight' is missing", i,
+                              l->k == NULL ? "" : "_norm");
+        if (l->v == NULL && shape_has_window(s, i))
             return gguf_error(g, e,
                               "tensor 'blk.%u.attn_v.weight' is missing: this layer has a window, and only "
                               "layers without one may take the product of attn_k for V",
                               i);
-    return STATOR_OK;
+    }
+    return parts_check_layer_embd(g, s, e);
 }
 
 static void build(struct graph *g, const struct shape *s) {
@@ -93,6 +94,7 @@ static void build(struct graph *g, const struct shape *s) {
         .n_rot = s->window_heads.n_rot, .base = s->rope_local_base, .scale = 1, .magnitude = 1};
     const uint32_t local = graph_add_angles(g, &base);
     p.norm_v = true;
+    parts_layer_embd_begin(&p);
     for (uint32_t i = g->want.first_layer; i < g->want.end_layer; i++) {
         const bool far = !shape_has_window(s, i);
         p.kv = far ? all : window;
@@ -103,9 +105,9 @@ static void build(struct graph *g, const struct shape *s) {
 }
 
 const struct arch arch_gemma4 = {.name = "gemma4",
-                                 .models = "gemma 4 (12B, 31B; text)",
+                                 .models = "gemma 4 (E2B, E4B, 12B, 31B; text)",
                                  .tensors = {SHAPE_TABLE(layer, global)},
                                  .read = read,
                                  .check = check,
                                  .build = build,
-                                 .layer = {.ops = 10, .values = 10, .weights = 17}};
+                                 .layer = {.ops = 20, .values = 20, .weights = 24}};

@@ -288,6 +288,7 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
     CHECK(want->batch > 0 && want->logits_rows > 0);
     uint64_t widest = ARITH_MAX(ARITH_MAX((uint64_t)s->n_ff, s->vocab),
                                 (uint64_t)s->n_heads * ARITH_MAX(s->head_dim_k, s->window_heads.dim_k) * 3);
+    widest = ARITH_MAX(widest, (uint64_t)s->layer_embd * s->n_layers);
     uint64_t rows = ARITH_MAX(want->batch, want->logits_rows);
     uint64_t all = 0;
     if (s->experts.count > 0) { /* values have a row per token and expert that it uses, and some to align */

@@ -21,11 +21,12 @@ enum graph_kind {
     GRAPH_FILL,   /* clears cache blocks that the step names, or copies other blocks to them */
     GRAPH_EMBED,  /* out = rows of weight[0] by token id, scaled */
     GRAPH_NORM,   /* out = rms_norm(in) * weight[0]; RESIDUAL: out += that, and then, with a weight[1], the
-                     sum times weight[1][0] */
+                     sum times weight[1][0]. norm.parts of a row are normed each for itself (RESIDUAL alone) */
     GRAPH_FORMS,  /* out = in, in the number formats of out (graph_value.forms) */
     GRAPH_MATMUL, /* out[:, column[i]..] = in x weight[i] (+ bias[i]) */
     GRAPH_ROPE_STORE, /* per head: norms q and k of `in` (optional; rope.wide: all heads together), rotates
-                         them in place, and stores k and v (rope.norm_v: normed) to the cache */
+                         them in place, and stores k and v (rope.norm_v: normed) to the cache. Without KV
+                         heads `in` has q alone, and nothing is stored */
     GRAPH_ATTENTION,  /* out = attention of the q in `in` over the cache and inside its window. weight[0]
                          (optional): a sink per head. work: partial results, f32 [cells][heads * (dim_v + 2)]
                        */
@@ -34,7 +35,7 @@ enum graph_kind {
     GRAPH_DELTA,   /* out = gated delta rule on q, k, v, beta, alpha of `in`. Weights: bias of alpha, a. Also
                       keeps the last rows of `work` (the input of CONV) in the cache */
     GRAPH_GATE,    /* out = heads of `in` times sigmoid(columns of `work`); with a weight, normed heads times
-                      silu */
+                      silu; gate.gelu: gelu(heads of `in`) times columns of `work` */
     GRAPH_ROUTE,   /* per row: chooses experts by the logits `in` (score + weight[0]); out: routes, as
                       kernels/shared/experts.h defines them */
     GRAPH_EXPERTS, /* like MATMUL, each row with the experts that experts.routes names for it */
@@ -131,6 +132,7 @@ struct graph_weight {
 struct graph_norm {
     float eps;
     float inv_width; /* 1 / number of values that are normed together: kernels do not divide */
+    uint32_t parts;  /* NORM: of a row, normed apart, each with the same weights; 0: 1 */
 };
 
 /* Rows of `in`: heads of q, then of k, dim_k wide each, then of v, dim_v wide. */
@@ -182,6 +184,7 @@ struct graph_gate {
     uint32_t heads, dim;
     uint32_t column;        /* of work */
     struct graph_norm norm; /* of a head; used if the op has a weight, and then the gate is silu */
+    bool gelu;              /* without a weight */
 };
 
 /* Caches: what the model remembers between steps, in blocks that sequences hold. PAGED has a block for every
@@ -447,6 +450,8 @@ uint32_t graph_form_for(const struct gguf_tensor *t); /* the format of activatio
 uint32_t graph_add_cache(struct graph *g, const struct graph_cache *c);
 /* The op reads or writes its layer's part of the cache; layers come in ascending order. */
 void graph_op_cache(struct graph *g, struct graph_op *op, uint32_t cache);
+/* The op reads the part that an earlier layer of this device has of the cache. */
+void graph_op_cache_of(const struct graph *g, struct graph_op *op, uint32_t cache, uint32_t layer);
 /* Adds angles that ops can name; equal angles are one. */
 uint32_t graph_add_angles(struct graph *g, const struct graph_angles *a);
 

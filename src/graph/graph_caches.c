@@ -27,6 +27,15 @@ void graph_op_cache(struct graph *g, struct graph_op *op, uint32_t cache) {
         (struct graph_cached){.cache = cache, .layer = op->layer, .at = op->cache_layer};
 }
 
+void graph_op_cache_of(const struct graph *g, struct graph_op *op, uint32_t cache, uint32_t layer) {
+    uint32_t i = 0;
+    while (i < g->n_cached && (g->cached[i].cache != cache || g->cached[i].layer != layer))
+        i++;
+    CHECK(i < g->n_cached && layer < op->layer);
+    op->cache = cache;
+    op->cache_layer = g->cached[i].at;
+}
+
 uint32_t graph_cache_blocks(const struct graph_cache *c, uint32_t context, uint32_t batch) {
     uint64_t all = arith_ceil_div(context, KV_LAYOUT_BLOCK);
     if (c->kind == GRAPH_STATE)

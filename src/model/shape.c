@@ -195,6 +195,8 @@ static stator_status read_feed_forward(const struct gguf *g, struct shape *s, st
     char key[96];
     struct gguf_value value;
     const bool there = gguf_find(g, key_of(s, "feed_forward_length", key), &value);
+    if (s->ff_by_layer)
+        return shape_read_ffs(g, s, e);
     if (s->experts.count > 0 && (!there || value.kind != GGUF_ARRAY))
         return shape_read_u32_or(g, s, "feed_forward_length", 0, MAX_WIDTH, 0, &s->n_ff, e);
     return read_per_layer(g, s, "feed_forward_length", MAX_WIDTH, &s->n_ff, e);
@@ -435,7 +437,7 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
     case SHAPE_THREE_EMBD:
         return 3 * (uint64_t)s->n_embd;
     case SHAPE_FF:
-        return s->n_ff;
+        return shape_ff_of(s, layer);
     case SHAPE_HEADS_K:
         return (uint64_t)s->n_heads * h.dim_k;
     case SHAPE_HEADS_V:
@@ -475,7 +477,7 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
     case SHAPE_QKV:
         return (uint64_t)s->n_heads * h.dim_k + (uint64_t)h.n_kv * (h.dim_k + h.dim_v);
     case SHAPE_TWO_FF:
-        return 2 * (uint64_t)s->n_ff;
+        return 2 * (uint64_t)shape_ff_of(s, layer);
     case SHAPE_EXPERTS:
         return s->experts.count;
     case SHAPE_EXPERT_FF:
@@ -484,6 +486,10 @@ static uint64_t extent_of(const struct shape *s, enum shape_extent x, uint32_t l
         return 2 * (uint64_t)s->experts.ff;
     case SHAPE_SHARED_FF:
         return s->experts.shared_ff;
+    case SHAPE_LAYER_EMBD:
+        return s->layer_embd;
+    case SHAPE_ALL_LAYER_EMBD:
+        return (uint64_t)s->layer_embd * s->n_layers;
     }
     CHECK(!"an extent");
     return 0;
@@ -668,7 +674,8 @@ stator_status shape_read_tensors(const struct gguf *g, const struct shape_tensor
         }
         if (rc == STATOR_OK && s->layers[l].qkv_bias != NULL && s->layers[l].qkv == NULL)
             rc = gguf_error(g, e, "tensor '%sattn_qkv.bias' is there, but 'attn_qkv.weight' is not", prefix);
-        if (rc == STATOR_OK && (s->layers[l].q_norm == NULL) != (s->layers[l].k_norm == NULL))
+        if (rc == STATOR_OK && shape_kv_layer(s, l) == l &&
+            (s->layers[l].q_norm == NULL) != (s->layers[l].k_norm == NULL))
             rc = gguf_error(
                 g, e, "tensor '%sattn_%c_norm.weight' is missing, but attn_%c_norm.weight is there", prefix,
                 s->layers[l].q_norm == NULL ? 'q' : 'k', s->layers[l].q_norm == NULL ? 'k' : 'q');

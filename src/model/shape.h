@@ -39,7 +39,9 @@ enum shape_extent {
     SHAPE_EXPERTS,
     SHAPE_EXPERT_FF,
     SHAPE_TWO_EXPERT_FF, /* gate, then up */
-    SHAPE_SHARED_FF
+    SHAPE_SHARED_FF,
+    SHAPE_LAYER_EMBD,
+    SHAPE_ALL_LAYER_EMBD /* of all layers together */
 };
 
 /* Layers that have a tensor. */
@@ -187,9 +189,13 @@ struct shape {
                            n_kv_heads, head_dim_k, head_dim_v and n_rot are of the others */
     struct shape_heads window_heads;
     uint32_t window_pattern;        /* of such an architecture, for shape_read_window */
-    float embed_scale;              /* embedding times this; 0: as it is */
-    float residual_scale;           /* what layers add to the residual stream times this; 0: as it is */
-    float logit_scale;              /* logits divided by this; 0: as they are */
+    bool ff_by_layer;               /* to the architecture the feed-forward is as wide as ffs[layer] says */
+    uint32_t ffs[SHAPE_MAX_LAYERS]; /* n_ff is the widest */
+    uint32_t shared_kv;   /* so many last layers have no K and V: each reads the cache of an earlier layer */
+    uint32_t layer_embd;  /* width of an embedding that each layer has of its own; 0: none */
+    float embed_scale;    /* embedding times this; 0: as it is */
+    float residual_scale; /* what layers add to the residual stream times this; 0: as it is */
+    float logit_scale;    /* logits divided by this; 0: as they are */
     float attention_cap, logit_cap; /* softcaps of scores and of logits; 0: none */
     bool layer_norm; /* norms subtract the mean first, and eps is called attention.layer_norm_epsilon */
     bool no_rope;    /* heads are not rotated */
@@ -202,7 +208,10 @@ struct shape {
     const struct gguf_tensor *token_embd;
     const struct gguf_tensor *output; /* == token_embd when tied */
     const struct gguf_tensor *output_norm;
-    const struct gguf_tensor *rope_freqs; /* [n_rot / 2] F32 divisors of the angles, or NULL */
+    const struct gguf_tensor *layer_token_embd; /* [layer_embd * n_layers, vocab]: those of all layers */
+    const struct gguf_tensor *layer_model_proj; /* [n_embd, layer_embd * n_layers] */
+    const struct gguf_tensor *layer_proj_norm;  /* [layer_embd] */
+    const struct gguf_tensor *rope_freqs;       /* [n_rot / 2] F32 divisors of the angles, or NULL */
     const struct gguf_tensor *rope_factors_long, *rope_factors_short; /* likewise; both or none */
     uint64_t parameters;
     uint64_t tensor_bytes;
@@ -244,6 +253,19 @@ stator_status shape_read_kv_heads_by_kind(const struct gguf *g, struct shape *s,
 /* The rest of window_heads, after the other layers' heads: ARCH.attention.key_length_swa, value_length_swa,
  * ARCH.rope.dimension_count_swa; a missing key means the number of the other layers. */
 stator_status shape_read_window_heads(const struct gguf *g, struct shape *s, stator_error *e);
+/* ARCH.feed_forward_length, a number or one per layer: ffs and n_ff, for shapes with ff_by_layer. */
+stator_status shape_read_ffs(const struct gguf *g, struct shape *s, stator_error *e);
+static inline uint32_t shape_ff_of(const struct shape *s, uint32_t layer) {
+    return s->ff_by_layer && layer < s->n_layers ? s->ffs[layer] : s->n_ff;
+}
+/* ARCH.attention.shared_kv_layers, after the window is known. At least one layer with a window and one
+ * without, where the model has both, must have K and V. */
+stator_status shape_read_shared_kv(const struct gguf *g, struct shape *s, stator_error *e);
+/* The layer whose K and V a layer reads: itself, or the last one of its kind (with a window, or without) that
+ * has K and V. */
+uint32_t shape_kv_layer(const struct shape *s, uint32_t layer);
+/* The first layer of those that must be on one device: no split cuts behind it. n_layers - 1: none must. */
+uint32_t shape_joined_from(const struct shape *s);
 /* For both kinds: attention's kernels can work with such heads; `key` says where the number is from. */
 stator_status shape_check_head_dim(const struct gguf *g, const char *what, uint32_t dim, stator_error *e);
 stator_status shape_check_groups(const struct gguf *g, const struct shape *s, uint32_t kv_heads,

@@ -1,5 +1,7 @@
-/* Models whose layers with a window have heads of their own (keys ARCH.attention.key_length_swa and
- * value_length_swa, ARCH.rope.dimension_count_swa, ARCH.attention.head_count_kv as an array). */
+/* Models whose layers differ. Layers with a window have heads of their own (keys
+ * ARCH.attention.key_length_swa and value_length_swa, ARCH.rope.dimension_count_swa,
+ * ARCH.attention.head_count_kv as an array); the width of the feed-forward differs (ARCH.feed_forward_length
+ * as an array); the last layers have no K and V (ARCH.attention.shared_kv_layers). */
 #include "model/shape.h"
 
 #include "base/arith.h"
@@ -8,6 +10,19 @@
 #include <stdio.h>
 
 enum { MAX_HEADS = 4096, MAX_WIDTH = 1 << 20 };
+
+/* An array of integers, one per layer. */
+static stator_status check_integers(const struct gguf *g, const struct shape *s, const char *key,
+                                    const struct gguf_value *v, stator_error *e) {
+    if (v->item == GGUF_STRING || v->item == GGUF_F32 || v->item == GGUF_F64 || v->item == GGUF_BOOL)
+        return gguf_error(g, e, "key '%s' has type array of %s, expected an integer, or one per layer", key,
+                          gguf_kind_name(v->item));
+    if (v->count != s->n_layers)
+        return gguf_error(g, e,
+                          "key '%s' has %" PRIu64 " items, expected one for each of the %" PRIu32 " layers",
+                          key, v->count, s->n_layers);
+    return STATOR_OK;
+}
 
 /* The number of the layers that have the window, or of those that have not. 0 in *n: there are none. */
 static stator_status read_kind(const struct gguf *g, const struct shape *s, const char *key,
@@ -43,14 +58,9 @@ stator_status shape_read_kv_heads_by_kind(const struct gguf *g, struct shape *s,
         s->window_heads.n_kv = s->n_kv_heads;
         return rc;
     }
-    if (v.item == GGUF_STRING || v.item == GGUF_F32 || v.item == GGUF_F64 || v.item == GGUF_BOOL)
-        return gguf_error(g, e, "key '%s' has type array of %s, expected an integer, or one per layer", key,
-                          gguf_kind_name(v.item));
-    if (v.count != s->n_layers)
-        return gguf_error(g, e,
-                          "key '%s' has %" PRIu64 " items, expected one for each of the %" PRIu32 " layers",
-                          key, v.count, s->n_layers);
-    stator_status rc = read_kind(g, s, key, &v, false, &full, e);
+    stator_status rc = check_integers(g, s, key, &v, e);
+    if (rc == STATOR_OK)
+        rc = read_kind(g, s, key, &v, false, &full, e);
     if (rc == STATOR_OK)
         rc = read_kind(g, s, key, &v, true, &window, e);
     s->n_kv_heads = full != 0 ? full : window;
@@ -80,4 +90,61 @@ stator_status shape_read_window_heads(const struct gguf *g, struct shape *s, sta
         rc = gguf_error(g, e, "key '%s.rope.dimension_count_swa' is %" PRIu32 ", expected an even number",
                         s->arch_name, h->n_rot);
     return rc;
+}
+
+stator_status shape_read_ffs(const struct gguf *g, struct shape *s, stator_error *e) {
+    char key[96];
+    struct gguf_value v;
+    snprintf(key, sizeof key, "%s.feed_forward_length", s->arch_name);
+    if (!gguf_find(g, key, &v) || v.kind != GGUF_ARRAY) {
+        stator_status rc = shape_read_u32(g, s, "feed_forward_length", 1, MAX_WIDTH, &s->n_ff, e);
+        for (uint32_t i = 0; i < s->n_layers; i++)
+            s->ffs[i] = s->n_ff;
+        return rc;
+    }
+    stator_status rc = check_integers(g, s, key, &v, e);
+    for (uint32_t i = 0; rc == STATOR_OK && i < s->n_layers; i++) {
+        const int64_t here = gguf_item_i64(&v, i);
+        if (here < 1 || here > MAX_WIDTH)
+            return gguf_error(g, e, "key '%s' is %" PRId64 " in layer %" PRIu32 ", expected 1 to %d", key,
+                              here, i, MAX_WIDTH);
+        s->ffs[i] = (uint32_t)here;
+        s->n_ff = ARITH_MAX(s->n_ff, s->ffs[i]);
+    }
+    return rc;
+}
+
+/* n_layers: none of the first `owners` layers is of this kind. */
+static uint32_t last_of_kind(const struct shape *s, uint32_t owners, bool window) {
+    while (owners > 0 && shape_has_window(s, owners - 1) != window)
+        owners--;
+    return owners > 0 ? owners - 1 : s->n_layers;
+}
+
+stator_status shape_read_shared_kv(const struct gguf *g, struct shape *s, stator_error *e) {
+    stator_status rc =
+        shape_read_u32_or(g, s, "attention.shared_kv_layers", 0, s->n_layers - 1, 0, &s->shared_kv, e);
+    const uint32_t owners = s->n_layers - s->shared_kv;
+    for (uint32_t i = owners; rc == STATOR_OK && i < s->n_layers; i++)
+        if (last_of_kind(s, owners, shape_has_window(s, i)) == s->n_layers)
+            rc =
+                gguf_error(g, e,
+                           "key '%s.attention.shared_kv_layers' is %" PRIu32 ", but layer %" PRIu32
+                           " %s a window, and none of the first %" PRIu32
+                           " layers, whose K and V it could read, does likewise",
+                           s->arch_name, s->shared_kv, i, shape_has_window(s, i) ? "has" : "has not", owners);
+    return rc;
+}
+
+uint32_t shape_kv_layer(const struct shape *s, uint32_t layer) {
+    const uint32_t owners = s->n_layers - s->shared_kv;
+    return layer < owners || layer >= s->n_layers ? layer
+                                                  : last_of_kind(s, owners, shape_has_window(s, layer));
+}
+
+uint32_t shape_joined_from(const struct shape *s) {
+    uint32_t first = s->n_layers - 1;
+    for (uint32_t i = s->n_layers - s->shared_kv; i < s->n_layers; i++)
+        first = ARITH_MIN(first, shape_kv_layer(s, i));
+    return first;
 }

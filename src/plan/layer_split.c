@@ -55,6 +55,12 @@ bool layer_split_auto(const struct layer_split_device *devices, uint32_t n, cons
     return best[n_layers] < OVER;
 }
 
+void layer_split_join(uint32_t *ends, uint32_t n, uint32_t joined) {
+    CHECK(n <= joined + 1);
+    for (uint32_t i = 0; i + 1 < n; i++)
+        ends[i] = ARITH_MIN(ends[i], joined - (n - 2 - i));
+}
+
 void layer_split_shares(const uint32_t *shares, uint32_t n, uint32_t n_layers, uint32_t *ends) {
     CHECK(n > 0 && n <= n_layers);
     uint64_t all = 0;

@@ -22,6 +22,10 @@ struct layer_split_device {
 bool layer_split_auto(const struct layer_split_device *devices, uint32_t n, const uint64_t *layer_bytes,
                       uint32_t n_layers, uint32_t *ends);
 
+/* Moves ends so that no cut is behind layer `joined`: the last device gets it and all layers after it. n <=
+ * joined + 1. */
+void layer_split_join(uint32_t *ends, uint32_t n, uint32_t joined);
+
 /* In the proportions of shares (all above 0); shares that add up to n_layers are counts. */
 void layer_split_shares(const uint32_t *shares, uint32_t n, uint32_t n_layers, uint32_t *ends);
 

@@ -318,12 +318,19 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
                                 stator_error *e) {
     uint32_t n = s->n_devices;
     uint32_t n_layers = s->shape->n_layers;
+    const uint32_t joined = shape_joined_from(s->shape);
     *fit = false;
     if (n > n_layers)
         return error_set(e, STATOR_USAGE, "%u devices are too many for the %u layers of this model", n,
                          n_layers);
+    if (n > joined + 1)
+        return error_set(e, STATOR_USAGE,
+                         "%u devices are too many for this model: its last %u layers read K and V of layers "
+                         "from layer %u on, so all of these must be on one device: at most %u are possible",
+                         n, s->shape->shared_kv, joined, joined + 1);
     if (s->config.devices.n_shares != 0) {
         layer_split_shares(s->config.devices.share, n, n_layers, ends);
+        layer_split_join(ends, n, joined);
         return STATOR_OK;
     }
     struct layer_split_device devices[LAYER_SPLIT_MAX_DEVICES];
@@ -364,8 +371,17 @@ stator_status plan_device_split(struct planning *s, const struct planning_want *
         const struct graph_cached *l = &m.graph->cached[i];
         layers[l->layer] += m.graph->caches[l->cache].units * m.caches[l->cache].unit_bytes;
     }
+    for (uint32_t i = 1; i < n && s->shape->layer_embd > 0; i++) { /* all look embeddings up */
+        const uint64_t again = i + 1 == n && s->shape->tied ? devices[i].output : 0;
+        devices[i].held = devices[0].held - ARITH_MIN(devices[0].held, again);
+    }
     devices[n - 1].output += want->nextn ? layers[n_layers] : 0;
-    *fit = layer_split_auto(devices, n, layers, n_layers, ends);
+    for (uint32_t l = joined + 1; l < n_layers; l++) { /* they count as one */
+        layers[joined] += layers[l];
+        layers[l] = 0;
+    }
+    *fit = layer_split_auto(devices, n, layers, joined + 1, ends);
+    ends[n - 1] = n_layers;
     for (uint32_t i = 0, l = 0; i < n; i++)
         for (guess[i] += devices[i].held + devices[i].output; l < ends[i]; l++)
             guess[i] += layers[l];

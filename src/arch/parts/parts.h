@@ -20,9 +20,10 @@ struct parts {
     uint32_t state; /* cache of all delta-net layers, or of all gated convolutions */
     uint32_t
         hidden; /* cache of the block of nextn: the state behind the final norm of a sequence's last token */
-    uint32_t kept;    /* value: rows of such states of all sequences */
-    uint32_t guesses; /* value: the block's residual stream */
-    bool nextn;       /* what is built is that block */
+    uint32_t layer_in; /* value: what each layer gets of the token's embeddings; GRAPH_NONE: nothing */
+    uint32_t kept;     /* value: rows of such states of all sequences */
+    uint32_t guesses;  /* value: the block's residual stream */
+    bool nextn;        /* what is built is that block */
 };
 
 /* Caches, angles, the residual stream, and what it begins with: the embedding, or the device before. Caches
@@ -57,9 +58,25 @@ uint32_t parts_product(struct parts *p, uint32_t layer, const char *name, uint32
 void parts_add_norm(struct parts *p, uint32_t layer, uint32_t in, const struct gguf_tensor *weight,
                     const struct gguf_tensor *scale);
 
+/* out = rows of t by token id, times scale. */
+void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint32_t out);
+/* What the residual stream's embedding is multiplied by. */
+float parts_embed_scale(const struct shape *s);
+
+/* Models with an embedding of each layer (shape.layer_embd; rows PARTS_LAYER_EMBD, PARTS_LAYER_EMBD_GLOBALS).
+ * The key; whether all of those tensors are there, or, without shape.layer_embd, none. */
+stator_status parts_read_layer_embd(const struct gguf *g, struct shape *s, stator_error *e);
+stator_status parts_check_layer_embd(const struct gguf *g, const struct shape *s, stator_error *e);
+/* p->layer_in for all layers, right after parts_begin. */
+void parts_layer_embd_begin(struct parts *p);
+/* p->x += a product of that, gated by a product of p->x, normed; then, if there is a scale, p->x *= scale[0].
+ */
+void parts_layer_embd(struct parts *p, uint32_t layer, const struct gguf_tensor *scale);
+
 /* A cache like p->kv of a window's tokens. */
 uint32_t parts_window(struct parts *p, uint32_t window);
-/* The heads' outputs: grouped-query attention of `normed` with RoPE, over p->kv. */
+/* The heads' outputs: grouped-query attention of `normed` with RoPE, over p->kv: the layer's own K and V, or
+ * those of shape_kv_layer. */
 uint32_t parts_heads(struct parts *p, uint32_t layer, uint32_t normed);
 /* The forms that gate and up of the layer multiply, which may be one tensor. */
 uint32_t parts_gated_forms(const struct shape_layer *l);
@@ -68,9 +85,17 @@ uint32_t parts_gated(struct parts *p, uint32_t layer, uint32_t normed, enum grap
 /* p->x += the product of those heads. */
 void parts_attention(struct parts *p, uint32_t layer, uint32_t normed);
 /* A whole layer whose attention and dense feed-forward are normed before they are added to p->x, with the
- * tensors of PARTS_NORMS_BEHIND; their inputs are normed where the layer has attn_norm and ffn_norm. With
- * PARTS_LAYER_SCALE p->x is then multiplied by this number. */
-enum { PARTS_BEHIND_ATTENTION, PARTS_BEHIND_FFN, PARTS_LAYER_SCALE }; /* of own[] */
+ * tensors of PARTS_NORMS_BEHIND; their inputs are normed where the layer has attn_norm and ffn_norm. The
+ * embedding of the layer is added next, if the model has them. With PARTS_LAYER_SCALE p->x is then
+ * multiplied by this number. */
+enum { /* of own[] */
+       PARTS_BEHIND_ATTENTION,
+       PARTS_BEHIND_FFN,
+       PARTS_LAYER_SCALE,
+       PARTS_EMBD_GATE,
+       PARTS_EMBD_OUT,
+       PARTS_EMBD_NORM
+};
 void parts_layer_normed_behind(struct parts *p, uint32_t layer, enum graph_epilogue gate);
 /* Heads of `in`, normed (or NULL) and gated by columns of `gates`, as `next` multiplies them. */
 uint32_t parts_gate(struct parts *p, uint32_t layer, uint32_t in, uint32_t gates,
@@ -285,6 +310,25 @@ stator_status parts_read_neox(const struct gguf *g, struct shape *s, stator_erro
     {                                                                                                        \
         SHAPE_LAYER(nextn.head), .name = "nextn.shared_head_head.weight", .cols = SHAPE_EMBD,                \
                                  .rows = SHAPE_VOCAB, .optional = true                                       \
+    }
+
+/* Optional here: parts_check_layer_embd. */
+#define PARTS_LAYER_EMBD_GLOBALS                                                                             \
+    {SHAPE_GLOBAL(layer_token_embd), .name = "per_layer_token_embd.weight", .cols = SHAPE_ALL_LAYER_EMBD,    \
+     .rows = SHAPE_VOCAB, .optional = true},                                                                 \
+        {SHAPE_GLOBAL(layer_model_proj), .name = "per_layer_model_proj.weight", .cols = SHAPE_EMBD,          \
+         .rows = SHAPE_ALL_LAYER_EMBD, .optional = true},                                                    \
+    {                                                                                                        \
+        SHAPE_GLOBAL(layer_proj_norm), .name = "per_layer_proj_norm.weight", .cols = SHAPE_LAYER_EMBD,       \
+                                       .optional = true                                                      \
+    }
+#define PARTS_LAYER_EMBD                                                                                     \
+    {SHAPE_LAYER(own[PARTS_EMBD_GATE]), .name = "inp_gate.weight", .cols = SHAPE_EMBD,                       \
+     .rows = SHAPE_LAYER_EMBD, .optional = true},                                                            \
+        {SHAPE_LAYER(own[PARTS_EMBD_OUT]), .name = "proj.weight", .cols = SHAPE_LAYER_EMBD,                  \
+         .rows = SHAPE_EMBD, .optional = true},                                                              \
+    {                                                                                                        \
+        SHAPE_LAYER(own[PARTS_EMBD_NORM]), .name = "post_norm.weight", .cols = SHAPE_EMBD, .optional = true  \
     }
 
 #define PARTS_ROPE_FREQS                                                                                     \

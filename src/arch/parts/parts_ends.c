@@ -37,7 +37,7 @@ static struct graph_norm stream_norm(const struct shape *s) {
     return n;
 }
 
-static float embed_scale(const struct shape *s) {
+float parts_embed_scale(const struct shape *s) {
     float scale = s->embed_scale != 0 ? s->embed_scale : 1;
     return s->residual_scale != 0 ? scale / s->residual_scale : scale;
 }
@@ -140,8 +140,14 @@ static uint32_t counts_each(uint32_t batch, const struct shape *s) {
                                arith_ceil_div(units, batch));
 }
 
+void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint32_t out) {
+    struct graph_op *op = graph_add_op(p->g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, out);
+    op->scale = scale;
+    graph_op_weight(p->g, op, t, NULL, 0);
+}
+
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
-    *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE};
+    *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE, .layer_in = GRAPH_NONE};
     struct graph_angles angles = {.n_rot = s->n_rot,
                                   .base = s->rope_base,
                                   .scale = s->rope_scale,
@@ -160,9 +166,7 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
                                       counts_each(g->want.batch, s), GRAPH_F32);
     graph_add_op(g, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
     if (g->want.first_layer == 0) {
-        struct graph_op *op = graph_add_op(g, GRAPH_EMBED, GRAPH_NONE, GRAPH_NONE, p->x);
-        op->scale = embed_scale(s);
-        graph_op_weight(g, op, s->token_embd, NULL, 0);
+        parts_embed(p, s->token_embd, parts_embed_scale(s), p->x);
     } else {
         g->landing = boundary_value(g, "landing");
         graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, p->x);

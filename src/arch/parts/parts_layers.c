@@ -3,10 +3,21 @@
 
 #include <stdio.h>
 
+static void set_cache(struct parts *p, struct graph_op *op, uint32_t from) {
+    if (from == op->layer)
+        graph_op_cache(p->g, op, p->kv);
+    else
+        graph_op_cache_of(p->g, op, p->kv, from);
+}
+
+/* q, k and v; q alone where the layer reads an earlier one's K and V. */
 static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) {
     const struct shape *s = p->s;
     const struct shape_layer *l = &s->layers[i];
-    const struct shape_heads h = shape_heads_of(s, i);
+    const uint32_t from = shape_kv_layer(s, i);
+    struct shape_heads h = shape_heads_of(s, i);
+    if (from != i)
+        h.n_kv = 0;
     uint32_t q_width = s->n_heads * h.dim_k;
     uint32_t k_width = h.n_kv * h.dim_k;
     uint32_t v_width = h.n_kv * h.dim_v, all = q_width + k_width + v_width;
@@ -28,8 +39,10 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
             graph_op_runs(p->g, op, l->q, q, 0);
         else
             graph_op_weight(p->g, op, l->q, l->q_bias, 0);
-        graph_op_weight(p->g, op, l->k, l->k_bias, q_width);
-        graph_op_weight(p->g, op, l->v != NULL ? l->v : l->k, l->v_bias, q_width + k_width);
+        if (from == i) {
+            graph_op_weight(p->g, op, l->k, l->k_bias, q_width);
+            graph_op_weight(p->g, op, l->v != NULL ? l->v : l->k, l->v_bias, q_width + k_width);
+        }
     }
 
     op = graph_add_op(p->g, GRAPH_ROPE_STORE, i, qkv, qkv);
@@ -45,10 +58,11 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
                                    .wide = p->wide_norms,
                                    .norm_k = parts_norm_of(s, p->wide_norms ? k_width : h.dim_k),
                                    .norm_v = p->norm_v};
-    graph_op_cache(p->g, op, p->kv);
+    set_cache(p, op, from);
     if (l->q_norm != NULL) {
         graph_op_weight(p->g, op, l->q_norm, NULL, 0);
-        graph_op_weight(p->g, op, l->k_norm, NULL, q_width);
+        if (from == i)
+            graph_op_weight(p->g, op, l->k_norm, NULL, q_width);
     }
 }
 
@@ -80,7 +94,8 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
     const struct shape *s = p->s;
     const struct shape_layer *l = &s->layers[i];
     const struct shape_heads h = shape_heads_of(s, i);
-    uint32_t width = s->n_heads * h.dim_k + h.n_kv * (h.dim_k + h.dim_v);
+    const uint32_t from = shape_kv_layer(s, i);
+    uint32_t width = s->n_heads * h.dim_k + (from == i ? h.n_kv * (h.dim_k + h.dim_v) : 0);
     uint32_t qkv = parts_value(p, i, "qkv", width, GRAPH_F32);
     add_qkv(p, i, normed, qkv);
 
@@ -96,7 +111,7 @@ uint32_t parts_heads(struct parts *p, uint32_t i, uint32_t normed) {
                                              .cap = s->attention_cap,
                                              .skip = p->nextn,
                                              .arrivals = p->arrivals};
-    graph_op_cache(g, op, p->kv);
+    set_cache(p, op, from);
     if (l->sinks != NULL)
         graph_op_weight(g, op, l->sinks, NULL, 0);
     if (g->want.cells != 0) {
@@ -115,9 +130,9 @@ void parts_attention(struct parts *p, uint32_t i, uint32_t normed) {
 
 uint32_t parts_gated(struct parts *p, uint32_t i, uint32_t normed, enum graph_epilogue gate) {
     struct graph *g = p->g;
-    uint32_t ff = p->s->n_ff;
+    uint32_t ff = shape_ff_of(p->s, i);
     const struct shape_layer *l = &p->s->layers[i];
-    uint32_t h = parts_value(p, i, "ffn_h", p->s->n_ff, GRAPH_F32 | graph_form_for(l->down));
+    uint32_t h = parts_value(p, i, "ffn_h", ff, GRAPH_F32 | graph_form_for(l->down));
     struct graph_op *op = graph_add_op(g, GRAPH_MATMUL, i, normed, h);
     op->epilogue = gate;
     if (l->gate != NULL) {
@@ -147,7 +162,10 @@ void parts_layer_normed_behind(struct parts *p, uint32_t i, enum graph_epilogue 
     parts_add_norm(p, i, out, l->own[PARTS_BEHIND_ATTENTION], NULL);
     in = input_of(p, i, "ffn_in", l->ffn_norm, parts_gated_forms(l));
     out = parts_product(p, i, "ffn_out", parts_gated(p, i, in, gate), l->down);
-    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_FFN], l->own[PARTS_LAYER_SCALE]);
+    const bool embeds = p->layer_in != GRAPH_NONE;
+    parts_add_norm(p, i, out, l->own[PARTS_BEHIND_FFN], embeds ? NULL : l->own[PARTS_LAYER_SCALE]);
+    if (embeds)
+        parts_layer_embd(p, i, l->own[PARTS_LAYER_SCALE]);
 }
 
 void parts_swiglu(struct parts *p, uint32_t i, uint32_t normed) {

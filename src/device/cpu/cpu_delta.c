@@ -168,7 +168,9 @@ void cpu_delta_gate(const struct member *m, const struct graph_op *op) {
         const float *gate =
             value_f32(m, op->work) + (size_t)t * m->g->values[op->work].width + g->column + column;
         float *y = a.f32 + (size_t)t * out->width + column;
-        if (norm == NULL) {
+        if (g->gelu) {
+            k->gelu_mul(y, x, gate, n);
+        } else if (norm == NULL) {
             k->sigmoid_mul(y, gate, x, n);
         } else {
             for (uint32_t h = 0; h < n; h += g->dim)

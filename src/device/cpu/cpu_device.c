@@ -115,7 +115,7 @@ static size_t norm_stride(const struct device_model *m) {
     for (uint32_t i = 0; i < m->graph->n_ops; i++) {
         const struct graph_op *op = &m->graph->ops[i];
         if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM || op->kind == GRAPH_PAIR)
-            most = ARITH_MAX(most, m->graph->values[op->out].width);
+            most = ARITH_MAX(most, m->graph->values[op->out].width / ARITH_MAX(op->norm.parts, 1u));
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));
 }

@@ -96,22 +96,24 @@ static void run_norm(const struct member *m, const struct graph_op *op) {
     const float *in = value_f32(m, op->in);
     const float *weight = plain_weight(m, op->weight[0]);
     struct kernels_act a = value_act(m, op->out);
-    uint32_t n = gather ? m->h->n_rows : m->h->n_tokens;
+    const uint32_t parts = ARITH_MAX(op->norm.parts, 1u), width = out->width / parts;
+    uint32_t n = gather ? m->h->n_rows : m->h->n_tokens * parts;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     bool pairs = gather && a.f32 == NULL, adds = op->epilogue == GRAPH_RESIDUAL;
     const float *scale = op->n_weights > 1 ? plain_weight(m, op->weight[1]) : NULL;
     CHECK(scale == NULL || adds);
     CHECK(!adds || (!gather && out->forms == GRAPH_F32));
+    CHECK((parts == 1 || adds) && out->width % parts == 0);
     for (uint32_t t = share_begin(m, n); t < share_end(m, n); t++) {
-        const float *x = in + (size_t)(gather ? rows[t] : t) * out->width;
-        float *sum = a.f32 != NULL ? a.f32 + (size_t)t * out->width : NULL;
+        const float *x = in + (size_t)(gather ? rows[t] : t) * width;
+        float *sum = a.f32 != NULL ? a.f32 + (size_t)t * width : NULL;
         float *y = sum != NULL && !adds ? sum : temporary;
-        m->d->kernels.rms_norm(y, x, weight, out->width, op->norm.inv_width, op->norm.eps);
+        m->d->kernels.rms_norm(y, x, weight, width, op->norm.inv_width, op->norm.eps);
         if (adds)
-            m->d->kernels.add(sum, sum, y, out->width);
+            m->d->kernels.add(sum, sum, y, width);
         else
             quantise_row(m, out, &a, pairs ? 2 * t : t, y);
-        for (uint32_t i = 0; scale != NULL && i < out->width; i++)
+        for (uint32_t i = 0; scale != NULL && i < width; i++)
             sum[i] *= scale[0];
         if (pairs)
             quantise_remainder(m, out, &a, 2 * t, y);
@@ -324,7 +326,7 @@ static void run_rope_store(const struct member *m, const struct graph_op *op) {
     uint32_t width = m->g->values[op->in].width;
     uint32_t heads = r->heads + r->kv_heads;
     const float *q_norm = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : NULL;
-    const float *k_norm = op->n_weights > 0 ? plain_weight(m, op->weight[1]) : NULL;
+    const float *k_norm = op->n_weights > 1 ? plain_weight(m, op->weight[1]) : NULL;
     const struct graph_angles *all = m->g->angles;
     const uint32_t of_k = all[r->angles].first;
     const uint32_t of_q = r->angles_q != GRAPH_NONE ? all[r->angles_q].first : of_k;

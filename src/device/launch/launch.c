@@ -193,6 +193,8 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
     const struct graph_value *out = &b->g->values[o->out];
     bool gather = o->kind == GRAPH_GATHER_NORM;
     CHECK(o->in != o->out);
+    if (o->norm.parts > 1)
+        return error_set(b->e, STATOR_DEVICE, "there is no GPU kernel for norms of parts of a row");
     const uint32_t part = norm_part(b, out->width);
     struct launch *l =
         launch_add(b, LAUNCH_NORM, op, OPENCL_GROUP, b->rows * arith_ceil_div(out->width, part));

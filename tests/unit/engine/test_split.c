@@ -1,6 +1,9 @@
 /* One model over several CPU devices: the same bytes as on one, whatever the split, the route, the batch and
  * the chunks, for logits and for text. */
 #include "engine_harness.h"
+#include "peer_models.h"
+
+#include "engine/engine.h"
 
 static const char *const models[] = {
     "../shared/oracles/models/llama-tied.gguf", "../shared/oracles/models/qwen3.gguf",
@@ -174,8 +177,40 @@ static void refused(void **state) {
     }
 }
 
+/* Layers that read the K and V of earlier ones stay on the device of these, whatever the shares say. */
+static void joined(void **state) {
+    (void)state;
+    const struct peer_model *m = peer_model_named("gemma4-shared");
+    struct gguf_writer w = gguf_writer_new();
+    char path[GGUF_WRITER_PATH];
+    peer_model_write(&w, m, BLOCK_F32);
+    assert_true(gguf_writer_finish(&w));
+    const char *sets[] = {"memory.context=64", "devices.use=cpu:0,cpu:1", "devices.split=4,1"};
+    stator_options o = {
+        .size = sizeof o, .config = gguf_writer_memory_path(&w, path), .set = sets, .n_set = 3};
+    stator *s = NULL;
+    stator_error e = {0};
+    assert_int_equal(stator_open(&o, &s, &e), STATOR_OK);
+    assert_int_equal(stator_start(s, &e), STATOR_OK);
+    assert_int_equal(s->planning.plan.places[0].n_layers, 1);
+    assert_int_equal(s->planning.plan.places[1].n_layers, 4);
+    stator_close(s);
+    s = NULL;
+    sets[1] = "devices.use=cpu:0,cpu:1,cpu:2";
+    o.n_set = 2;
+    stator_status st = stator_open(&o, &s, &e);
+    if (st == STATOR_OK)
+        st = stator_start(s, &e);
+    assert_int_equal(st, STATOR_USAGE);
+    assert_non_null(strstr(e.text, "3 devices are too many for this model: its last 2 layers read K and V of "
+                                   "layers from layer 1 on"));
+    stator_close(s);
+    gguf_writer_free(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(logits), cmocka_unit_test(splits),
-                                       cmocka_unit_test(texts), cmocka_unit_test(refused)};
+                                       cmocka_unit_test(texts), cmocka_unit_test(refused),
+                                       cmocka_unit_test(joined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -580,10 +580,39 @@ static const struct change changes[] = {
      .refusal = "key 'gemma4.rope.dimension_count_swa' is 34, expected 2 to 32"},
     {"gemma4-odd", "rope_freqs.weight", SHAPE, .ne = {16},
      .refusal = "tensor 'rope_freqs.weight' has shape [16, 1, 1, 1], but the metadata says [48, 1, 1, 1]"},
-    {"gemma4-odd", "attention.shared_kv_layers", NUMBER, 3,
-     .refusal = "key 'gemma4.attention.shared_kv_layers' is 3: E-models of gemma 4"},
+    {"gemma4-odd", "attention.shared_kv_layers", NUMBER, 3, .refusal = NULL},
+    {"gemma4-odd", "attention.shared_kv_layers", NUMBER, 7,
+     .refusal = "key 'gemma4.attention.shared_kv_layers' is 7, expected 0 to 6"},
+    {"gemma4-odd", "attention.shared_kv_layers", NUMBER, 5,
+     .refusal = "key 'gemma4.attention.shared_kv_layers' is 5, but layer 2 has not a window, and none of the "
+                "first 2 layers"},
+    {"gemma4-shared", "attention.shared_kv_layers", NUMBER, 1,
+     .refusal = "tensor 'blk.3.attn_k_norm.weight' is missing"},
+    {"gemma4-shared", "blk.2.attn_k_norm.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.2.attn_k_norm.weight' is missing"},
+    {"gemma4-shared", "blk.3.attn_k.weight", SHAPE, .ne = {96, 127},
+     .refusal =
+         "tensor 'blk.3.attn_k.weight' has shape [96, 127, 1, 1], but the metadata says [96, 128, 1, 1]"},
+    {"gemma4-shared", "blk.3.attn_k.weight", SHAPE, .ne = {96, 128}, .refusal = NULL},
     {"gemma4-odd", "embedding_length_per_layer_input", NUMBER, 32,
-     .refusal = "key 'gemma4.embedding_length_per_layer_input' is 32: E-models of gemma 4"},
+     .refusal = "tensor 'per_layer_token_embd.weight' is missing, but key "
+                "'gemma4.embedding_length_per_layer_input' is 32"},
+    {"gemma4-odd", "embedding_length_per_layer_input", NUMBER, 200000,
+     .refusal = "key 'gemma4.embedding_length_per_layer_input' is 200000: at most 1048576 for all 7 layers"},
+    {"gemma4-embeddings", "embedding_length_per_layer_input", NUMBER, 64,
+     .refusal = "tensor 'per_layer_token_embd.weight' has shape [288, 300, 1, 1], but the metadata says "
+                "[576, 300, 1, 1]"},
+    {"gemma4-embeddings", "blk.4.proj.weight", LEFT_OUT,
+     .refusal = "tensor 'blk.4.proj.weight' is missing, but key "
+                "'gemma4.embedding_length_per_layer_input' is 32"},
+    {"gemma4-odd", "blk.4.post_norm.weight", SHAPE, .ne = {160},
+     .refusal = "tensor 'blk.4.post_norm.weight' is there, but key "
+                "'gemma4.embedding_length_per_layer_input' is 0"},
+    {"gemma4-embeddings", "feed_forward_length", NUMBERS, 8,
+     .refusal = "key 'gemma4.feed_forward_length' has 8 items, expected one for each of the 9 layers"},
+    {"gemma4-embeddings", "feed_forward_length", NUMBER, 96,
+     .refusal =
+         "tensor 'blk.6.ffn_gate.weight' has shape [160, 224, 1, 1], but the metadata says [160, 96, 1, 1]"},
     {"gemma4-odd", "expert_count", NUMBER, 4,
      .refusal = "key 'gemma4.expert_count' is 4: mixture-of-experts models of this architecture are not"},
     {"gemma4-odd", "blk.1.layer_output_scale.weight", SHAPE, .ne = {2},

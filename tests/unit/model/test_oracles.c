@@ -172,6 +172,13 @@ static void lfm2(void **state) {
     check_everywhere("lfm2moe", 2.1e-4);
 }
 
+/* An E-model: embeddings of layers, three layers that read the K and V of others. */
+static void gemma4(void **state) {
+    (void)state;
+    check_everywhere("gemma4", 2e-3);
+    check_with("gemma4", "q8_0", .05, NULL);
+}
+
 static void cohere2(void **state) {
     (void)state;
     check_everywhere("cohere2", 1.5e-4);
@@ -245,6 +252,6 @@ int main(void) {
         cmocka_unit_test(phi3),       cmocka_unit_test(qwen3moe),     cmocka_unit_test(qwen35moe),
         cmocka_unit_test(gpt_oss),    cmocka_unit_test(mixtral),      cmocka_unit_test(olmo3),
         cmocka_unit_test(others),     cmocka_unit_test(lfm2),         cmocka_unit_test(cohere2),
-        cmocka_unit_test(quantised)};
+        cmocka_unit_test(gemma4),     cmocka_unit_test(quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,16 @@ static void test_split_by_shares(void **state) {
     layer_split_shares((const uint32_t[]){1, 1, 999999}, 3, 4, ends);
     assert_int_equal(ends[0], 1);
     assert_int_equal(ends[1], 2);
+    /* Layers from 5 on together. */
+    layer_split_shares((const uint32_t[]){8, 1, 1}, 3, 10, ends);
+    layer_split_join(ends, 3, 5);
+    assert_int_equal(ends[0], 4);
+    assert_int_equal(ends[1], 5);
+    assert_int_equal(ends[2], 10);
+    layer_split_shares((const uint32_t[]){2, 2, 6}, 3, 10, ends);
+    layer_split_join(ends, 3, 5);
+    assert_int_equal(ends[0], 2);
+    assert_int_equal(ends[1], 4);
 }
 
 static void test_device_texts(void **state) {
