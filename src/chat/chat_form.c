@@ -362,8 +362,13 @@ static void *fixed(void *context, void *p, size_t n) {
 
 static const char rows[] = FUNCTION "\0\0@" FUNCTION "\0a\0A" FUNCTION "\0b\0B";
 
-static bool brings_back(const struct chat_form_input *in, const struct chat_form *form, const struct text *t,
-                        size_t from, bool thinks, const char *expected) {
+/* The text is a history's, which may have no reasoning although the prompt opens it. */
+static bool brings_back(const struct chat_form_input *in, const struct chat_form *form,
+                        const struct text *prompt, const struct text *t, const char *expected) {
+    const size_t from = answer_begin(prompt, t);
+    const bool thinks =
+        chat_form_thinks(form, prompt->p, prompt->n) &&
+        memmem(t->p + from, t->n - from, form->think_close, strlen(form->think_close)) != NULL;
     const struct chat_types types = {rows, sizeof rows - 1};
     struct heard h = {.n = 0};
     const struct chat_sink sink = {on_content, on_reasoning, on_call, on_arguments, on_end, &h};
@@ -381,10 +386,9 @@ struct renderings {
 };
 
 static bool fits(const struct chat_form_input *in, const struct chat_form *form, const struct renderings *r) {
-    const bool thinks = chat_form_thinks(form, r->prompt->p, r->prompt->n);
     static const char one[] = FUNCTION "{\"a\":\"va\"};", two[] = FUNCTION "{\"a\":\"v<a\",\"b\":12};";
-    return brings_back(in, form, r->one, answer_begin(r->prompt, r->one), thinks, one) &&
-           (!r->has_two || brings_back(in, form, r->two, answer_begin(r->prompt, r->two), thinks, two));
+    return brings_back(in, form, r->prompt, r->one, one) &&
+           (!r->has_two || brings_back(in, form, r->prompt, r->two, two));
 }
 
 /* The tag that ends at p[n], behind which blanks may stand; "": none. */
@@ -617,8 +621,7 @@ static void find_calls(const struct chat_form_input *in, struct chat_form *form,
             continue;
         }
         static const char twice[] = FUNCTION "{\"a\":\"va\"};" FUNCTION "{\"a\":\"va\"};";
-        form->one_call = !r.has_both || !brings_back(in, form, r.both, answer_begin(r.prompt, r.both),
-                                                     chat_form_thinks(form, r.prompt->p, r.prompt->n), twice);
+        form->one_call = !r.has_both || !brings_back(in, form, r.prompt, r.both, twice);
         return;
     }
     form->arguments = CHAT_ARGUMENTS_OBJECT;

@@ -210,12 +210,30 @@ static bool at_start(struct chat_parse *s, bool ended) {
     return true;
 }
 
+/* Whether the text begins with a tag that begins calls. */
+static enum chat_is begins_call(const struct chat_parse *s, const char *p, size_t n, bool ended) {
+    const char *tags[3];
+    const size_t n_tags = openers(s, tags);
+    enum chat_is is = CHAT_NO;
+    for (size_t i = 0; i < n_tags && is != CHAT_YES; i++) {
+        const enum chat_is one = chat_tag_at(p, n, tags[i], ended);
+        is = one != CHAT_NO ? one : is;
+    }
+    return is;
+}
+
 static bool in_reasoning(struct chat_parse *s, bool ended) {
     const char *const tags[1] = {s->form->think_close};
     if (s->trims)
         chat_drop(s, json_scan_blank(chat_held(s), chat_left(s)));
     if (chat_left(s) == 0)
         return false;
+    /* A call in place of reasoning: the closing tag is lost. */
+    const enum chat_is call = s->trims ? begins_call(s, chat_held(s), chat_left(s), ended) : CHAT_NO;
+    if (call == CHAT_YES)
+        s->state = CHAT_IN_CONTENT;
+    if (call != CHAT_NO)
+        return call == CHAT_YES;
     s->trims = false;
     const char *p = chat_held(s);
     const size_t n = chat_left(s);

@@ -242,6 +242,12 @@ static const struct one cases[] = {
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>w\n```json\n{\"city\": "
      "\"```\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "C(w {\"city\": \"```\"})"},
+    /* The prompt has opened reasoning, and a call stands in its place. */
+    {family_deepseek, true, true,
+     "\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>w<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "C(w {})"},
+    {family_deepseek, true, false, "<｜tool▁calls▁begin｜>", "R(<｜tool▁calls▁begin｜>)"},
+    {family_deepseek, true, true, "<｜tool▁calls", "R(<｜tool▁calls)"},
     {family_kimi, false, true,
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.w:0<|tool_call_argument_begin|>{\"n\": "
      "1}<|tool_call_end|>"
@@ -416,7 +422,7 @@ static void templates_tell_their_form(void **state) {
                 {"meta-llama-Llama-3.1-8B-Instruct", CHAT_JSON, "", "", true},
                 {"meta-llama-Llama-3.2-3B-Instruct", CHAT_JSON, "", "", true},
                 {"ibm-granite-granite-3.3-2B-Instruct", CHAT_JSON, "<think>", "", false},
-                {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", CHAT_UNKNOWN, "<think>", "", true},
+                {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", CHAT_NAMED, "<think>", "", true},
                 {"HuggingFaceTB-SmolLM3-3B", CHAT_UNKNOWN, "<think>", "", false},
                 {"Mistral-Small-3.2-24B-Instruct-2506", CHAT_NAMED, "", "", true},
                 {"google-gemma-2-2b-it", CHAT_UNKNOWN, "", "", false},
