@@ -359,13 +359,13 @@ lint: ## clang-format, clang-tidy, cppcheck, room table
 	@tools/lint
 
 .PHONY: bench-kernels
-bench-kernels: $(BUILD)/bench_kernels ## measure every kernel in every tier; options: ARGS="--kernel q4 --tokens 1,64"
+bench-kernels: $(BUILD)/bench_kernels ## measure products, attention and every op in every tier; options: ARGS="--kernel q4 --tokens 1,64"
 	$(BUILD)/bench_kernels $(ARGS)
 
-$(BUILD)/bench_kernels: tools/bench_kernels.c $(NO_MODULES) $(LIBRARY)
+$(BUILD)/bench_kernels: tools/bench_kernels.c $(MODULES) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC $@")
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(NO_MODULES) $(LIBRARY) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(MODULES) $(LIBRARY) $(LIBS)
 
 .PHONY: bench-pack
 bench-pack: $(BUILD)/bench_pack ## random families of packing instances: how near to the bound, how many seconds

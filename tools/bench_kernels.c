@@ -1,14 +1,18 @@
-/* Speed of every CPU kernel in every tier that this machine has: bytes of weights (or of cache, or of rows)
- * and multiply-adds per second, beside the machine's limits. Weights and the KV cache are read from memory,
- * as in a step; rows stay in the processor's cache.
+/* Speed of the products, of attention and of repacking in every tier that this machine has: bytes of weights
+ * (or of cache) and multiply-adds per second, beside the machine's limits; weights and the KV cache are read
+ * from memory, as in a step. And the time of every op in the table of op cases (src/app/selftest/op_cases.h),
+ * on the CPU in every tier or on another device.
  *
- * usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] [--seconds S]
+ * usage: bench_kernels [--tier NAME] [--device NAME] [--kernel PART] [--tokens N,..] [--threads N] [--seconds
+ * S]
  *                      [--megabytes M] [--ratios ROUNDS]
- * --kernel takes those whose name has this part ("q4", "attention"). --ratios measures only products: each
- * block format and Q8_0 in turn, so many times, and prints "TIER FORMAT TOKENS RATIO", the median of their
- * multiply-adds per second of processor time over Q8_0's (tools/bench_formats compares these with stored
- * ones). */
+ * --device times the ops on it, and nothing else. --kernel takes rows whose name has this part ("q4",
+ * "attention", "op ").
+ * --ratios measures only products: each block format and Q8_0 in turn, so many times, and prints "TIER FORMAT
+ * TOKENS RATIO", the median of their multiply-adds per second of processor time over Q8_0's
+ * (tools/bench_formats compares these with stored ones). */
 #include "app/bench/bench.h"
+#include "app/selftest/op_run.h"
 #include "base/arith.h"
 #include "base/clock.h"
 #include "os/pages.h"
@@ -28,13 +32,12 @@
 #define MAX_THREADS 64
 #define HEAD        64
 #define GROUP       4
-#define ROW         2048   /* values of the kernels that work on rows */
 #define HALF_SCALE  0x2400 /* 2^-6 as f16 */
 #define BYTE_SCALE  121    /* and as the exponent of an MXFP4 block */
 #define MAX_ROUNDS  99
 
 struct settings {
-    const char *tier, *kernel;
+    const char *tier, *device, *kernel;
     uint32_t tokens[16], n_tokens;
     uint32_t threads;
     uint32_t ratios; /* rounds; 0: rates, not ratios */
@@ -63,7 +66,6 @@ struct job {
     struct kernels_act act;
     float *in, *out, *work;
     uint8_t *matmul_work;
-    uint8_t *store;
     uint32_t *blocks;
     uint64_t calls;
     double elapsed;
@@ -133,47 +135,6 @@ static void call_attention(struct job *j, uint32_t turn) {
     j->k->attention(&a);
 }
 
-static void call_norm(struct job *j, uint32_t turn) {
-    (void)turn;
-    j->k->rms_norm(j->out, j->in, j->in, ROW, 1.0f / ROW, 1e-5f);
-}
-static void call_quantise32(struct job *j, uint32_t turn) {
-    (void)turn;
-    j->k->quantise32(j->in, ROW, j->act.q32, j->act.d32, j->act.s32);
-}
-static void call_quantise256(struct job *j, uint32_t turn) {
-    (void)turn;
-    j->k->quantise256(j->in, ROW, j->act.q256, j->act.d256, j->act.s256);
-}
-static void call_remainder(struct job *j, uint32_t turn) {
-    (void)turn;
-    j->k->remainder(j->out, j->in, j->act.q32, j->act.d32, ROW, 32);
-}
-static void call_silu(struct job *j, uint32_t turn) {
-    (void)turn;
-    j->k->silu_mul(j->out, j->in, j->in, ROW);
-}
-static void call_add(struct job *j, uint32_t turn) {
-    (void)turn;
-    j->k->add(j->out, j->in, j->in, ROW);
-}
-static void call_rope(struct job *j, uint32_t turn) {
-    (void)turn;
-    memcpy(j->out, j->in, 2 * HEAD * sizeof(float));
-    j->k->rope(j->out, j->in + HEAD, HEAD / 2, j->type != 0);
-}
-static void call_store(struct job *j, uint32_t turn) {
-    if (j->context == 0)
-        j->k->store_k[j->type](j->store, j->in, HEAD, turn % KERNELS_KV_BLOCK);
-    else
-        j->k->store_v[j->type](j->store, j->in, HEAD, turn % KERNELS_KV_BLOCK);
-}
-static void call_argmax(struct job *j, uint32_t turn) {
-    (void)turn;
-    bool finite = false;
-    j->work[0] = (float)j->k->argmax(j->in, ROW, &finite);
-}
-
 /* --- data */
 
 /* Random scales and minima would be no numbers, or subnormal ones, which processors are slow with. */
@@ -240,7 +201,6 @@ static void make_rows(struct job *j) {
     j->out = take(n * sizeof(float));
     j->work = take((kernels_attention_work(MAX_TOKENS, GROUP, HEAD, HEAD) + 16) * sizeof(float));
     j->matmul_work = take(kernels_matmul_work(MAX_TOKENS));
-    j->store = take((size_t)4 * HEAD * KERNELS_KV_BLOCK);
     j->blocks = take((size_t)4096 * sizeof *j->blocks);
     for (uint32_t i = 0; i < 4096; i++)
         j->blocks[i] = i;
@@ -265,8 +225,8 @@ static void make_rows(struct job *j) {
 }
 
 static void free_rows(struct job *j) {
-    void *all[] = {j->in,      j->out,     j->work,    j->matmul_work, j->store,    j->blocks,
-                   j->act.q32, j->act.d32, j->act.s32, j->act.q256,    j->act.d256, j->act.s256};
+    void *all[] = {j->in,      j->out,     j->work,     j->matmul_work, j->blocks,  j->act.q32,
+                   j->act.d32, j->act.s32, j->act.q256, j->act.d256,    j->act.s256};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
 }
@@ -487,30 +447,54 @@ static void run_attentions(struct settings *s, struct job *jobs) {
     }
 }
 
-static void run_rows(struct settings *s, struct job *jobs) {
-    const double f = sizeof(float);
-    const struct job all[] = {
-        {.name = "rms_norm", .call = call_norm, .bytes = 3 * f * ROW},
-        {.name = "quantise32", .call = call_quantise32, .bytes = (f + 1) * ROW},
-        {.name = "quantise256", .call = call_quantise256, .bytes = (f + 1) * ROW},
-        {.name = "remainder", .call = call_remainder, .bytes = (2 * f + 1) * ROW},
-        {.name = "silu_mul", .call = call_silu, .bytes = 3 * f * ROW},
-        {.name = "add", .call = call_add, .bytes = 3 * f * ROW},
-        {.name = "rope", .call = call_rope, .bytes = 3 * f * HEAD},
-        {.name = "rope neox", .call = call_rope, .bytes = 3 * f * HEAD, .type = 1},
-        {.name = "store_k f16", .call = call_store, .bytes = (f + 2) * HEAD, .type = KERNELS_KV_F16},
-        {.name = "store_v f16",
-         .call = call_store,
-         .bytes = (f + 2) * HEAD,
-         .type = KERNELS_KV_F16,
-         .context = 1},
-        {.name = "argmax", .call = call_argmax, .bytes = f * ROW},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        struct job m = all[i];
-        m.batch = 64;
-        set_all(s, jobs, &m);
-        run(s, jobs);
+static bool is_timed(const struct op_case *c) {
+    static const struct op_shape none;
+    return memcmp(&c->timed, &none, sizeof none) != 0;
+}
+
+static void run_ops(const struct settings *s, const struct device_choice *c) {
+    for (uint32_t op = 0; op < op_cases_count(); op++) {
+        char name[OP_CASES_NAME];
+        uint32_t type;
+        op_cases_name(op, name);
+        if (!is_timed(op_cases_get(op, &type)) || !wanted(s, name))
+            continue;
+        for (uint32_t i = 0; i < s->n_tokens && s->tokens[i] <= OP_CASES_BATCH; i++) {
+            struct op_run_time r;
+            stator_error e;
+            if (op_run_time(op, c, s->tokens[i], s->seconds, &r, &e) != STATOR_OK) {
+                fprintf(stderr, "bench_kernels: %s on %s: %s\n", name, c->facts.name, e.text);
+                exit(1);
+            }
+            const double ns = (double)r.ns;
+            printf("| %-10s | %-28s | %6u | %10.1f | %8.2f | %9.2f |\n", c->tier, name, s->tokens[i],
+                   ns * 1e-3, (double)r.bytes / ns, (double)r.macs / ns);
+            fflush(stdout);
+        }
+    }
+}
+
+/* Ops are in a table of their own: their rows have times. */
+static void run_all_ops(const struct settings *s) {
+    struct device_choice c;
+    stator_error e;
+    printf("\n| kernels    | op                           | tokens |         us |     GB/s |    GMAC/s |\n");
+    printf("| ---------- | ---------------------------- | -----: | ---------: | -------: | --------: |\n");
+    if (s->device != NULL) {
+        const struct device_options o = {.threads = s->threads, .tier = "auto", .cpu_devices = 1};
+        uint32_t n = 0;
+        if (device_choose(s->device, &o, &c, 1, &n, &e) != STATOR_OK) {
+            fprintf(stderr, "bench_kernels: %s\n", e.text);
+            exit(1);
+        }
+        run_ops(s, &c);
+        return;
+    }
+    for (int t = 0; t <= (int)kernels_best_tier(); t++) {
+        const char *tier = kernels_tier_name((enum kernels_tier)t);
+        if ((s->tier == NULL || strcmp(s->tier, tier) == 0) &&
+            op_run_cpu(tier, s->threads, &c, &e) == STATOR_OK)
+            run_ops(s, &c);
     }
 }
 
@@ -534,7 +518,6 @@ static void run_tier(struct settings *s, enum kernels_tier tier) {
     } else {
         run_matmuls(s, jobs, &k);
         run_attentions(s, jobs);
-        run_rows(s, jobs);
         if (tier == KERNELS_TIER_SCALAR) /* all tiers load alike */
             run_packs(s, jobs);
     }
@@ -544,8 +527,10 @@ static void run_tier(struct settings *s, enum kernels_tier tier) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: bench_kernels [--tier NAME] [--kernel PART] [--tokens N,..] [--threads N] "
-                    "[--seconds S] [--megabytes M] [--ratios ROUNDS]\n");
+    fprintf(
+        stderr,
+        "usage: bench_kernels [--tier NAME] [--device NAME] [--kernel PART] [--tokens N,..] [--threads N] "
+        "[--seconds S] [--megabytes M] [--ratios ROUNDS]\n");
     return 2;
 }
 
@@ -569,6 +554,8 @@ static bool take_options(struct settings *s, int argc, char **argv) {
         const char *value = argv[i + 1];
         if (strcmp(argv[i], "--tier") == 0)
             s->tier = value;
+        else if (strcmp(argv[i], "--device") == 0)
+            s->device = value;
         else if (strcmp(argv[i], "--kernel") == 0)
             s->kernel = value;
         else if (strcmp(argv[i], "--tokens") == 0 && take_tokens(s, value))
@@ -593,6 +580,10 @@ int main(int argc, char **argv) {
     s.threads = (uint32_t)ARITH_MIN(processors > 0 ? processors : 1, (long)MAX_THREADS);
     if (!take_options(&s, argc, argv))
         return usage();
+    if (s.device != NULL) {
+        run_all_ops(&s);
+        return 0;
+    }
     /* Every thread has the panels of one call at least, of the widest type. */
     s.bytes = ARITH_MAX(s.bytes, (uint64_t)s.threads * 2 * PANELS * PANEL_ROWS * COLS * sizeof(float));
     void *memory = NULL;
@@ -621,6 +612,8 @@ int main(int argc, char **argv) {
             s.threads, s.least.read_rate * 1e-9, s.most.read_rate * 1e-9, s.least.int8_rate * 1e-9,
             s.most.int8_rate * 1e-9, s.limits.int8_name);
     pages_unmap(memory, s.bytes);
+    if (any && s.ratios == 0)
+        run_all_ops(&s);
     if (!any)
         fprintf(stderr, "bench_kernels: this machine has no tier \"%s\"\n", s.tier);
     return any ? 0 : 2;

@@ -159,8 +159,10 @@ test_kernels() {
     [ "$(grep -c 'matmul q8_0' "$tmp/out")" = "$((2 * $(echo "$tiers" | wc -w)))" ] || fail "rows: $(cat "$tmp/out")"
     printed '^\| scalar  \| matmul q8_0 +\| +2 \| +[0-9.]+ \| +[0-9.]+% \| +[0-9.]+ \| '
     printed 'limits beside the rows: read [0-9.]+ to [0-9.]+ GB/s'
-    expect 0 "$program" --kernel store --seconds 0.001 --megabytes 16 --tier scalar
-    printed 'store_v f16'
+    expect 0 "$program" --kernel norm --tokens 1,3 --seconds 0.001 --megabytes 16 --tier scalar
+    printed '^\| scalar +\| op norm +\| +3 \| +[0-9.]+ \| '
+    expect 0 "$program" --device cpu:0 --kernel 'op attention, q8_0' --tokens 1 --seconds 0.001
+    printed '\| op attention, q8_0 +\| +1 \| +[0-9.]+ \| '
     expect 2 "$program" --tier none
     expect 2 "$program" --tokens 0
 }

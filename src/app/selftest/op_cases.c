@@ -169,6 +169,28 @@ static void add_gated(struct op_graph *b, enum graph_epilogue epilogue) {
     graph_op_weight(&b->graph, op, up, add_vector(b, b->sizes->out, 0, 1), 0);
 }
 
+/* int8 of a row, which a small product reads. */
+static void add_forms(struct op_graph *b, uint32_t type, uint32_t forms) {
+    const uint32_t in = add_input(b, b->sizes->in, GRAPH_F32);
+    const uint32_t v = add_value(b, "forms", OP_CASES_BATCH, b->sizes->in, forms);
+    add_op(b, GRAPH_FORMS, in, v);
+    struct graph_op *op = add_op(b, GRAPH_MATMUL, v, add_output(b, PANEL_ROWS));
+    graph_op_weight(&b->graph, op, add_tensor(b, type, b->sizes->in, PANEL_ROWS, 0), NULL, 0);
+}
+
+static void build_int8_32(struct op_graph *b) {
+    add_forms(b, BLOCK_Q8_0, GRAPH_I8_32);
+}
+
+static void build_int8_256(struct op_graph *b) {
+    add_forms(b, BLOCK_Q4_K, GRAPH_I8_256);
+}
+
+/* Every case ends with it; this one has nothing else. */
+static void build_argmax(struct op_graph *b) {
+    (void)add_filled_output(b, b->sizes->in);
+}
+
 static void build_swiglu(struct op_graph *b) {
     add_gated(b, GRAPH_SWIGLU);
 }
@@ -392,6 +414,9 @@ static const struct op_case cases[] = {
     {"gate, normed", build_normed_gate, OP_CASES_ONE, 15, {.heads = 3, .dim = 70}, {.heads = 32, .dim = 128}},
     {"norm", build_norm, OP_CASES_ONE, 16, {.in = 701}, {.in = 4096}},
     {"norm, added", build_added_norm, OP_CASES_ONE, 17, {.in = 333}, {.in = 4096}},
+    {"int8 per 32", build_int8_32, OP_CASES_ONE, 20, {.in = 352}, {.in = 4096}},
+    {"int8 per 256", build_int8_256, OP_CASES_ONE, 21, {.in = 768}, {.in = 4096}},
+    {"argmax", build_argmax, OP_CASES_ONE, 22, {.in = 1001}, {.in = 32000}},
     {"center", build_center, OP_CASES_ONE, 18, {.in = 333}, {.in = 4096}},
     {"softcap", build_softcap, OP_CASES_ONE, 19, {.in = 333}, {.in = 4096}},
 };

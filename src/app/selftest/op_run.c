@@ -413,9 +413,10 @@ stator_status op_run_kinds(uint32_t op, uint32_t *kinds, stator_error *e) {
 static uint64_t op_time(struct run *r, uint32_t slot) {
     struct device_span spans[64];
     const uint32_t n = r->device->vtable->spans(r->device, slot, spans, 64);
+    const uint32_t argmax = r->b->graph.n_ops - 1;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (spans[i].op >= r->b->first_op && r->b->graph.ops[spans[i].op].kind != GRAPH_ARGMAX)
+        if (spans[i].op >= r->b->first_op && (spans[i].op < argmax || r->b->first_op == argmax))
             sum += spans[i].end_ns - spans[i].begin_ns;
     return sum;
 }
@@ -425,12 +426,18 @@ static int compare_times(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Of experts, the matrices that the step reads at most. */
 static void count_work(const struct run *r, uint32_t tokens, struct op_run_time *out) {
     const struct graph *g = &r->b->graph;
     for (uint32_t i = r->b->first_op; i < g->n_ops; i++) {
-        for (uint32_t k = 0; k < g->ops[i].n_weights; k++)
-            out->bytes += g->weights[g->ops[i].weight[k]].bytes;
-        out->macs += graph_op_macs(g, &g->ops[i]) * tokens;
+        const struct graph_op *op = &g->ops[i];
+        for (uint32_t k = 0; k < op->n_weights; k++) {
+            const struct graph_weight *w = &g->weights[op->weight[k]];
+            const uint32_t read =
+                ARITH_MIN(w->matrices, op->kind == GRAPH_EXPERTS ? op->experts.used * tokens : 1);
+            out->bytes += w->bytes / w->matrices * read;
+        }
+        out->macs += graph_op_macs(g, op) * tokens;
     }
 }
 

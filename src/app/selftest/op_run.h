@@ -15,7 +15,7 @@ stator_status op_run_kinds(uint32_t op, uint32_t *kinds, stator_error *e);
 /* Of one step: the op and those that it can't run without, besides the inputs. */
 struct op_run_time {
     uint64_t ns;    /* the median of all steps */
-    uint64_t bytes; /* of its weights; of experts those of all experts */
+    uint64_t bytes; /* of the weights that it reads; of experts, the most that it may read */
     uint64_t macs;  /* multiply-adds with weights */
     uint64_t steps; /* that were timed */
 };
