@@ -188,7 +188,9 @@ typedef enum stator_grammar_kind {
     STATOR_GRAMMAR_PARTS, /* texts, control tokens and JSON Schemas behind each other, as JSON: an array of
                             parts, each of them a text, {"token": name of a control token}, {"schema": ..}, an
                             array,
-                            {"any": [part, ..]} or {"repeat": part} (one or more) */
+                            {"any": [part, ..]}, {"repeat": part} (one or more), {"regex": ..} or {"until":
+                            {text: part, ..}} (any text up to the first of these texts, which the part
+                            follows; "may_end": true: or without them) */
     STATOR_GRAMMAR_GBNF   /* a grammar of llama.cpp, whose rule `root` the whole answer matches */
 } stator_grammar_kind;
 typedef struct stator_grammar_source {

@@ -200,7 +200,49 @@ def test_calls(s):
     refused_chat({"tool_choice": "required", "tools": []}, "tool_choice", "missing")
     refused_chat({"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}]}, "tool_choice",
                  '"not"')
-    refused_chat({"response_format": {"type": "json_object"}}, "response_format", "tools")
+    refused_chat({"guided_regex": "a"}, "guided_regex", "tools")
+    refused_chat({"tools": strict(TOOLS[:1]) + strict([{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}])}, "tools",
+                 '"not"')
+
+
+def strict(tools):
+    return [{"type": "function", "function": {**t["function"], "strict": True}} for t in tools]
+
+
+def test_strict_calls(s, opener):
+    """With "auto" the model says what it likes until it opens a call, whose arguments then match if the tool is strict."""
+    base = dict(messages=[{"role": "user", "content": "x"}], max_tokens=400, temperature=0)
+    for tools in (strict(TOOLS), strict(TOOLS[1:2]) + TOOLS[2:], strict(TOOLS[:1])):
+        got = s.post("/v1/chat/completions", tools=tools, parallel_tool_calls=False, **base).json()["choices"][0]
+        calls = got["message"].get("tool_calls") or []
+        check(got["finish_reason"] == "tool_calls" and len(calls) == 1, str(got))
+        check(got["message"]["content"].strip() == "Well", "content: %s" % got)
+        name = calls[0]["function"]["name"]
+        check(name in [t["function"]["name"] for t in tools], str(got))
+        valid(calls[0]["function"]["arguments"], SCHEMAS[name])
+    # This model begins one call behind the other, up to max_tokens.
+    got = s.post("/v1/chat/completions", tools=strict(TOOLS[1:2]), **base).json()["choices"][0]
+    calls = got["message"]["tool_calls"]
+    check(len(calls) > 2, str(got))
+    for call in calls[:-1]:
+        valid(call["function"]["arguments"], SCHEMAS["pair"])
+    got = s.post("/v1/chat/completions", tools=TOOLS, **base).json()["choices"][0]
+    check(not got["message"].get("tool_calls"), "no tool is strict: %s" % got)
+    got = s.post("/v1/responses", input="x", temperature=0, tools=[{"type": "function", "name": "register", "parameters": PERSON, "strict": True}])
+    valid([o for o in got.json()["output"] if o["type"] == "function_call"][0]["arguments"], PERSON)
+    # A schema for the answer leaves calls allowed.
+    base.update(tools=TOOLS, response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": LIST}})
+    bias = {}
+    for text in ("[", opener):
+        ids = s.post("/tokenize", content=text, parse_special=True).json()["tokens"]
+        check(len(ids) == 1, "%s is no token: %s" % (text, ids))
+        bias[text] = {str(ids[0]): 50}
+    got = s.post("/v1/chat/completions", logit_bias=bias["["], **base).json()["choices"][0]
+    valid(got["message"]["content"], LIST)
+    got = s.post("/v1/chat/completions", **{**base, "tools": strict(TOOLS[1:2]), "logit_bias": bias[opener], "parallel_tool_calls": False}).json()
+    got = got["choices"][0]
+    check(got["finish_reason"] == "tool_calls" and not got["message"]["content"], str(got))
+    valid(got["message"]["tool_calls"][0]["function"]["arguments"], SCHEMAS["pair"])
 
 
 def test_other_calls(s):

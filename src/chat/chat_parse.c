@@ -174,7 +174,7 @@ static enum chat_is begins_bare(const struct chat_parse *s, const char *p, size_
     const struct chat_tags *t = &s->form->tags;
     const char *separator = t->syntax == CHAT_NAMED ? t->name_end : t->key_open;
     size_t whole = 0;
-    if (!s->tools || n == 0)
+    if (!s->tools || s->tagged || n == 0)
         return CHAT_NO;
     if (t->syntax == CHAT_JSON)
         return *p == '{' || (n > 1 && *p == '[' && p[1 + json_scan_blank(p + 1, n - 1)] == '{') ? CHAT_YES

@@ -49,6 +49,7 @@ struct chat_parse {
     const struct chat_types *types;
     const struct chat_sink *sink;
     bool tools;
+    bool tagged; /* set behind chat_parse_begin: what stands at the beginning without a tag is no call */
     enum chat_state state;
     bool trims;  /* blanks at the beginning are dropped: they stand behind a tag */
     bool failed; /* no memory: what came out is not complete */

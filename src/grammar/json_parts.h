@@ -4,9 +4,12 @@
  *   "text"             this text
  *   {"token": "NAME"}  the control token of this name
  *   {"schema": S}      a JSON value that schema S allows
+ *   {"regex": "R"}     a text that the expression matches
  *   [P, ..]            parts in this order
  *   {"any": [P, ..]}   one of these
  *   {"repeat": P}      one or more of these
+ *   {"until": {"TEXT": P, ..}}  any text up to the first of these texts, and what follows it; null: this text
+ *                      may not come. With "may_end": true, also any text without them
  *
  * A control token stands in the grammar as the byte JSON_PARTS_MARK, which no UTF-8 has, and its name. */
 #ifndef STATOR_GRAMMAR_JSON_PARTS_H

@@ -435,6 +435,7 @@ stator_status json_schema_begin(struct json_schema *c, void *memory, uint32_t no
 void json_schema_end(struct json_schema *c) {
     json_decref(c->nodes);
     json_decref(c->kept);
+    json_decref(c->parts);
     json_decref(c->root);
 }
 

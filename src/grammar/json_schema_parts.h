@@ -14,6 +14,7 @@ struct json_schema {
     void *scratch; /* for expressions that are only asked about one text */
     json_t *root;
     json_t *kept;               /* an array of what was made while merging */
+    json_t *parts;              /* json_parts.c: pairs of a schema and its node; NULL elsewhere */
     json_t *nodes;              /* an object: the text of a schema, and its node */
     bool lone_ref;              /* drafts 4 to 7: what stands beside $ref is ignored */
     uint32_t value_rule, value; /* any JSON value; REGEX_DEAD until it is needed */

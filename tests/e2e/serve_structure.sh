@@ -60,6 +60,7 @@ test_calls() {
     need_python
     script '<think>' 'Hm' '.' '</think>' 'Well' '<tool_call>' '</tool_call>'
     client calls
+    client strict_calls '<tool_call>'
     ends
 }
 
@@ -73,6 +74,7 @@ test_calls_between_control_tokens() {
     more=("chat.template=$tmp/kimi")
     script 'Well' '<|tool_calls_section_begin|>' '<|tool_call_begin|>' '<|tool_call_argument_begin|>' '<|tool_call_end|>' '<|tool_calls_section_end|>'
     client calls
+    client strict_calls '<|tool_calls_section_begin|>'
     ends
 }
 

@@ -1,10 +1,27 @@
-/* tool_choice "required", or a function by its name: the answer is calls in the model's own syntax, around
- * arguments that the function's schema allows. */
+/* Calls of tools as a grammar: in the model's own syntax, around arguments that the function's schema allows.
+ *
+ * tool_choice "required", or a function by its name: the answer is calls. "auto" with strict tools: any text
+ * up to the tag that opens a call, and then calls. "auto" with a schema for the answer: what matches the
+ * schema, or calls. */
 #include "server/openai/api_request.h"
 
 #include "chat/chat_json.h"
 
 #include <string.h>
+
+/* What is asked for. */
+struct calls {
+    const struct api_model *m;
+    const json_t *tools;
+    const char *only; /* the name of the function; NULL: any */
+    bool one;         /* no second call */
+    bool only_strict; /* the others may have any arguments */
+};
+
+/* Calls stand in no tags, at the beginning of an answer; the tag is only another spelling. */
+static bool stands_alone(const struct chat_tags *t) {
+    return t->syntax == CHAT_JSON && strcmp(t->section_open, "<|python_tag|>") == 0;
+}
 
 /* The parts of a grammar (json_parts.h) for a text of the syntax: its control tokens apart. */
 static json_t *tag(const struct api_model *m, const char *text) {
@@ -33,9 +50,15 @@ static json_t *maybe_line(void) {
     return any(json_string("\n"), json_string(""));
 }
 
+static json_t *or_nothing(json_t *a) {
+    return any(a, json_string(""));
+}
+
 /* The schema of a function's arguments, which are always an object. */
-static json_t *arguments(const json_t *function) {
+static json_t *arguments(const struct calls *c, const json_t *function) {
     json_t *parameters = json_object_get(function, "parameters");
+    if (c->only_strict && !json_is_true(json_object_get(function, "strict")))
+        return json_pack("{s:{s:s}}", "schema", "type", "object");
     json_t *schema = json_object_size(parameters) > 0 ? json_copy(parameters)
                                                       : json_pack("{s:b}", "additionalProperties", 0);
     if (json_object_get(schema, "type") == NULL)
@@ -43,101 +66,184 @@ static json_t *arguments(const json_t *function) {
     return json_pack("{s:o}", "schema", schema);
 }
 
-/* {"name": .., "arguments": ..} as models are trained to write it. Llama's calls, which have no tags, may
- * have "parameters". */
-static json_t *object(const struct chat_tags *t, const json_t *function) {
+/* {"name": .., "arguments": ..} as models are trained to write it. Llama's calls, which stand alone, may have
+ * "parameters". */
+static json_t *object(const struct calls *c, const json_t *function) {
     json_t *name = json_object_get(function, "name"), *key = json_string("\", \"arguments\": ");
-    if (t->section_open[0] == '\0')
+    if (stands_alone(&c->m->form.tags))
         key = any(key, json_string("\", \"parameters\": "));
-    return json_pack("[s, O, o, o, s]", "{\"name\": \"", name, key, arguments(function), "}");
+    return json_pack("[s, O, o, o, s]", "{\"name\": \"", name, key, arguments(c, function), "}");
 }
 
-/* Kimi writes functions.NAME:0. */
-static json_t *named(const struct api_model *m, const json_t *function) {
-    const struct chat_tags *t = &m->form.tags;
+/* Behind the tag that opens a call. Kimi writes functions.NAME:0. */
+static json_t *named(const struct calls *c, const json_t *function) {
+    const struct chat_tags *t = &c->m->form.tags;
     json_t *name = json_object_get(function, "name");
-    json_t *names = any(json_incref(name), json_pack("[s, O, s]", "functions.", name, ":0"));
-    return json_pack("[o, o, o, o, o]", tag(m, t->call_open), names, tag(m, t->name_end), arguments(function),
-                     tag(m, t->call_close));
+    json_t *names =
+        any(json_incref(name), json_pack("[s, O, {s:s}]", "functions.", name, "regex", ":[0-9]{1,3}"));
+    return json_pack("[o, o, o, o]", names, tag(c->m, t->name_end), arguments(c, function),
+                     tag(c->m, t->call_close));
 }
 
-/* One call of one of the functions, or more of them. */
-static json_t *calls(const struct api_model *m, json_t *functions, bool one) {
-    const struct chat_tags *t = &m->form.tags;
-    json_t *call = json_pack("{s:o}", "any", functions), *section = tag(m, t->section_open);
-    if (t->syntax == CHAT_NAMED)
-        return json_pack("[o, o, o]", section, one ? call : json_pack("{s:o}", "repeat", call),
-                         tag(m, t->section_close));
-    if (t->section_open[0] == '\0') {
-        json_decref(section);
-        return call;
+/* One call of any of the functions, without the tag that opens a call; NULL: *r->why. */
+static json_t *call(struct api_reader *r, const struct calls *c) {
+    json_t *functions = json_array();
+    for (size_t i = 0; i < json_array_size(c->tools); i++) {
+        const json_t *function = json_object_get(json_array_get(c->tools, i), "function");
+        const char *name = json_string_value(json_object_get(function, "name"));
+        if (strpbrk(name, "\"\\\n") != NULL) {
+            json_decref(functions);
+            api_failure_set(r->why, 400, "tools",
+                            "tools[%zu].function.name has characters that a constrained call can't have", i);
+            return NULL;
+        }
+        if (c->only == NULL || strcmp(name, c->only) == 0)
+            json_array_append_new(functions, c->m->form.tags.syntax == CHAT_NAMED ? named(c, function)
+                                                                                  : object(c, function));
+    }
+    if (json_array_size(functions) > 0)
+        return json_pack("{s:o}", "any", functions);
+    json_decref(functions);
+    if (c->only == NULL)
+        api_failure_set(r->why, 400, "tool_choice", "tool_choice is \"required\", but tools are missing");
+    else
+        api_failure_set(r->why, 400, "tool_choice",
+                        "tool_choice names the function \"%.64s\", which is none of tools", c->only);
+    return NULL;
+}
+
+/* More of the same behind the first; nothing where only one call is wanted. */
+static json_t *more(const struct calls *c, json_t *next) {
+    if (!c->one)
+        return or_nothing(json_pack("{s:o}", "repeat", next));
+    json_decref(next);
+    return json_string("");
+}
+
+/* Calls behind a tag that opens them: the section's, or where there is none, that of a call. */
+static json_t *opened(const struct calls *c, json_t *one) {
+    const struct chat_tags *t = &c->m->form.tags;
+    if (t->syntax == CHAT_NAMED) {
+        const bool section = t->section_open[0] != '\0';
+        json_t *next = json_pack("[o, O]", tag(c->m, t->call_open), one);
+        return json_pack("[o, O, o, o]", section ? tag(c->m, t->call_open) : json_array(), one, more(c, next),
+                         tag(c->m, t->section_close));
     }
     if (t->section_close[0] == '\0') /* one tag, a list behind it */
-        return json_pack("[o, s, o, s]", section, "[", call, "]");
-    json_t *list = json_pack("[s, O, s]", "[", call, "]");
-    json_t *whole = json_pack("[o, o, o, o, o]", section, maybe_line(), any(call, list), maybe_line(),
-                              tag(m, t->section_close));
-    return one ? whole : json_pack("{s:[o, o]}", "repeat", whole, maybe_line());
+        return json_pack("[s, O, o, s]", "[", one, more(c, json_pack("[s, O]", ", ", one)), "]");
+    json_t *list = json_pack("[s, O, s]", "[", one, "]");
+    json_t *whole = json_pack("[o, o, o, o]", maybe_line(), any(json_incref(one), list), maybe_line(),
+                              tag(c->m, t->section_close));
+    json_t *next = json_pack("[o, o, O]", maybe_line(), tag(c->m, t->section_open), whole);
+    return json_pack("[o, o]", whole, more(c, next));
+}
+
+static const char *opener(const struct chat_tags *t) {
+    return t->section_open[0] != '\0' ? t->section_open : t->call_open;
+}
+
+/* The answer is calls. */
+static json_t *calls(const struct calls *c, json_t *one) {
+    const struct chat_tags *t = &c->m->form.tags;
+    return stands_alone(t) ? json_incref(one) : json_pack("[o, o]", tag(c->m, opener(t)), opened(c, one));
+}
+
+/* Any text, and calls behind the tag that opens them. The tag of a single call without that of its section
+ * may not come. An object at the beginning is a call where calls stand alone. */
+static json_t *text_or_calls(const struct calls *c, json_t *one) {
+    const struct chat_tags *t = &c->m->form.tags;
+    if (stands_alone(t)) {
+        json_t *rest = json_pack("{s:{s:n}, s:b}", "until", opener(t), "may_end", 1);
+        json_t *text = json_pack("[{s:s}, o]", "regex", "[ \\t\\n\\r]*[^ \\t\\n\\r{[<]", rest);
+        return any(json_incref(one), or_nothing(text));
+    }
+    json_t *texts = json_pack("{s:o}", opener(t), opened(c, one));
+    if (t->call_open[0] != '\0' && strcmp(opener(t), t->call_open) != 0)
+        json_object_set_new(texts, t->call_open, json_null());
+    return json_pack("{s:o, s:b}", "until", texts, "may_end", 1);
 }
 
 static void put(void *context, const char *p, size_t n) {
     api_text_put(context, p, n);
 }
 
-static bool write_calls(struct api_reader *r, const json_t *tools, const char *only, bool one) {
-    const bool is_named = r->model->form.tags.syntax == CHAT_NAMED;
-    json_t *functions = json_array();
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *function = json_object_get(json_array_get(tools, i), "function");
-        const char *name = json_string_value(json_object_get(function, "name"));
-        if (strpbrk(name, "\"\\\n") != NULL) {
-            json_decref(functions);
-            return api_failure_set(r->why, 400, "tools",
-                                   "tools[%zu].function.name has characters that a forced call "
-                                   "can't have",
-                                   i);
-        }
-        if (only == NULL || strcmp(name, only) == 0)
-            json_array_append_new(functions, is_named ? named(r->model, function)
-                                                      : object(&r->model->form.tags, function));
+/* What matches the schema that the answer was to match, or calls. */
+static json_t *answer_or_calls(const struct api_reader *r, const struct calls *c, json_t *one) {
+    const struct api_text *schema = &r->out->structure.text;
+    json_error_t wrong;
+    json_t *s = chat_json_load(schema->n > 0 ? schema->p : "", schema->n, JSON_DECODE_ANY, &wrong);
+    return s == NULL ? NULL : any(json_pack("{s:o}", "schema", s), calls(c, one));
+}
+
+static bool together(struct api_reader *r) {
+    const char *field = r->out->structure.field;
+    return api_failure_set(r->why, 400, field,
+                           "%s can't be honoured together with tools: leave one of them out, or say "
+                           "tool_choice: \"none\"",
+                           field);
+}
+
+static bool some_strict(const json_t *tools) {
+    bool some = false;
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        some = some ||
+               json_is_true(json_object_get(json_object_get(json_array_get(tools, i), "function"), "strict"));
+    return some;
+}
+
+/* The grammar of calls, and of what else the answer may be. demanded: nothing else. */
+static bool constrain(struct api_reader *r, const struct calls *c, bool demanded) {
+    struct api_structure *s = &r->out->structure;
+    const bool formatted = !demanded && s->field != NULL;
+    if (formatted && (s->kind != STATOR_GRAMMAR_JSON_SCHEMA || stands_alone(&c->m->form.tags)))
+        return together(r);
+    json_t *one = call(r, c);
+    if (one == NULL)
+        return false;
+    json_t *all = demanded ? calls(c, one) : formatted ? answer_or_calls(r, c, one) : text_or_calls(c, one);
+    if (all != NULL) {
+        s->kind = STATOR_GRAMMAR_PARTS;
+        s->field = demanded ? "tool_choice" : formatted ? s->field : "tools";
+        s->text.n = 0;
+        chat_json_write(all, put, &s->text);
+        r->out->tagged_calls = !stands_alone(&c->m->form.tags);
     }
-    const bool found = json_array_size(functions) > 0;
-    json_t *all = calls(r->model, functions, one);
-    if (found)
-        chat_json_write(all, put, &r->out->structure.text);
     json_decref(all);
-    if (found)
-        return true;
-    if (only == NULL)
-        return api_failure_set(r->why, 400, "tool_choice",
-                               "tool_choice is \"required\", but tools are missing");
-    return api_failure_set(r->why, 400, "tool_choice",
-                           "tool_choice names the function \"%.64s\", which is none of "
-                           "tools",
-                           only);
+    json_decref(one);
+    return all != NULL ||
+           api_failure_set(r->why, 400, s->field, "%s can't be honoured: it is not JSON", s->field);
 }
 
 bool api_calls_read(struct api_reader *r, const json_t *body) {
     const json_t *choice = json_object_get(body, "tool_choice"), *tools = json_object_get(body, "tools");
-    const char *text = json_string_value(choice);
+    const char *text = json_string_value(choice), *field = r->out->structure.field;
     const char *only = json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
-    if (choice == NULL || json_is_null(choice) ||
-        (text != NULL && (strcmp(text, "auto") == 0 || strcmp(text, "none") == 0)))
+    const bool is_auto =
+        choice == NULL || json_is_null(choice) || (text != NULL && strcmp(text, "auto") == 0);
+    const enum chat_syntax syntax = r->model->form.tags.syntax;
+    if (text != NULL && strcmp(text, "none") == 0)
         return true;
-    if (only == NULL && (text == NULL || strcmp(text, "required") != 0))
+    if (!is_auto && only == NULL && (text == NULL || strcmp(text, "required") != 0))
         return api_failure_set(
             r->why, 400, "tool_choice",
             "tool_choice can't be honoured unless it is \"auto\", \"none\", \"required\" or {\"type\": "
             "\"function\", \"function\": {\"name\": ..}}");
-    const enum chat_syntax syntax = r->model->form.tags.syntax;
-    if (json_array_size(tools) > 0 && syntax != CHAT_JSON && syntax != CHAT_NAMED)
+    if (is_auto && (!r->out->tools || (field == NULL && !some_strict(tools))))
+        return true;
+    if (json_array_size(tools) > 0 && syntax != CHAT_JSON && syntax != CHAT_NAMED) {
+        if (is_auto)
+            return field != NULL ? together(r) : api_request_unknown(r, "tools.function.strict");
         return api_failure_set(
             r->why, 400, "tool_choice",
             "tool_choice can't be honoured unless it is \"auto\" or \"none\": calls in the way "
             "of this model, whose arguments are not JSON or stand in channels, can't be "
             "constrained");
-    r->out->structure.field = "tool_choice";
-    r->out->structure.kind = STATOR_GRAMMAR_PARTS;
-    return write_calls(r, tools, only,
-                       only != NULL || json_is_false(json_object_get(body, "parallel_tool_calls")));
+    }
+    const struct calls c = {.m = r->model,
+                            .tools = tools,
+                            .only = only,
+                            .one =
+                                only != NULL || json_is_false(json_object_get(body, "parallel_tool_calls")),
+                            .only_strict = is_auto};
+    return constrain(r, &c, !is_auto);
 }

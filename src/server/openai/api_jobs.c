@@ -56,6 +56,7 @@ struct api_job_state *api_jobs_make(struct api *api, struct http_exchange *x, co
     job->stream = r->stream;
     job->include_usage = r->include_usage;
     job->one_call = r->one_call;
+    job->tagged_calls = r->tagged_calls;
     job->tools = r->tools;
     job->returns_reasoning = r->returns_reasoning;
     job->ignore_eos = r->ignore_eos;
@@ -378,6 +379,7 @@ void api_jobs_begin(struct api_choice *c) {
     c->sink = (struct chat_sink){put_content, put_reasoning, put_call, put_arguments, end_call, c};
     api_answer_begin(&c->answer, job->endpoint == API_CHAT ? &job->api->model.form : NULL, job->thinks,
                      job->tools, &job->types, &c->sink, c->answer.keeps_tokens);
+    c->answer.parse.tagged = job->tagged_calls;
     if (job->goes_on != API_NEW_MESSAGE)
         chat_parse_go_on(&c->answer.parse, job->thinks);
 }

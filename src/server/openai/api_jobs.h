@@ -113,8 +113,8 @@ struct api_job_state {
     const char *path;
     char id[48];
     time_t created;
-    bool stream, include_usage, one_call, thinks, tools, returns_reasoning, ignore_eos, logprobs,
-        return_tokens;
+    bool stream, include_usage, one_call, thinks, tools, tagged_calls, returns_reasoning, ignore_eos,
+        logprobs, return_tokens;
     uint32_t top_logprobs;
     stator_sampling sampling; /* as it was asked for; without logit_bias */
     bool begun;               /* http_stream_begin was called */

@@ -69,7 +69,8 @@ __attribute__((format(printf, 4, 5))) bool api_failure_set(struct api_failure *w
 struct api_request {
     enum api_endpoint endpoint;
     bool stream, include_usage, echo, ignore_eos, one_call;
-    bool tools; /* calls are looked for in the answer */
+    bool tools;        /* calls are looked for in the answer */
+    bool tagged_calls; /* and only behind the tags that open them */
     enum api_goes_on goes_on;
     bool returns_reasoning; /* Responses: reasoning also as encrypted_content, for clients that keep that */
     bool limits_reasoning;  /* to reasoning_budget tokens */

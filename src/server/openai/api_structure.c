@@ -209,12 +209,7 @@ static const struct row fields[] = {
 static bool check(struct api_reader *r) {
     const struct api_request *q = r->out;
     const char *field = q->structure.field;
-    if (q->tools && q->structure.kind != STATOR_GRAMMAR_PARTS)
-        return api_failure_set(r->why, 400, field,
-                               "%s can't be honoured together with tools: leave one of them out, or say "
-                               "tool_choice: \"none\"",
-                               field);
-    if (q->goes_on == API_ON_CONTENT)
+    if (q->goes_on == API_ON_CONTENT && strcmp(field, "tools") != 0)
         return api_failure_set(r->why, 400, field,
                                "%s can't be honoured where the answer goes on with the last message", field);
     if (q->structure.text.failed)
@@ -237,8 +232,7 @@ bool api_structure_read(struct api_reader *r, const json_t *body) {
         if (!fields[i].read(r, fields[i].name, v))
             return false;
     }
-    const bool ok = s->field != NULL || r->out->endpoint != API_CHAT || api_calls_read(r, body);
-    return ok && (s->field == NULL || check(r));
+    return (r->out->endpoint != API_CHAT || api_calls_read(r, body)) && (s->field == NULL || check(r));
 }
 
 struct compilation {

@@ -47,7 +47,7 @@ void api_structure_open(struct api_structure_start *s, struct api_marks *marks, 
  * read. False: *r->why. */
 bool api_structure_read(struct api_reader *r, const json_t *body);
 
-/* api_calls.c: the same for tool_choice. */
+/* api_calls.c: the same for calls of tools, beside what structure has already. */
 bool api_calls_read(struct api_reader *r, const json_t *body);
 
 /* Compiles it: *grammar is the caller's to release, NULL where any answer is allowed. False: *why. */

@@ -353,6 +353,33 @@ static void calls_come_in_pieces(void **state) {
     }
 }
 
+/* Where calls need their tags, what looks like one at the beginning is text. */
+static void tagged_calls_need_their_tag(void **state) {
+    (void)state;
+    static const struct {
+        const char *template, *text, *expected;
+    } all[] = {
+        {family_hermes, "{\"name\": \"w\", \"arguments\": {}}", "T({\"name\": \"w\", \"arguments\": {}}"},
+        {family_hermes, "<tool_call>\n{\"name\": \"w\", \"arguments\": {}}\n</tool_call>", "C(w {}"},
+        {family_mistral, "w[ARGS]{\"n\": 1}", "T(w[ARGS]{\"n\": 1}"}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct chat_form form;
+        struct out o = {.n = 0};
+        static const char rows[] = "w\0\0@";
+        const struct chat_types types = {rows, sizeof rows - 1};
+        const struct chat_sink sink = {on_content, on_reasoning, on_call, on_arguments, on_end, &o};
+        struct chat_parse s;
+        find(all[i].template, strlen(all[i].template), &form);
+        chat_parse_begin(&s, &form, false, true, &types, &sink, resize, NULL);
+        s.tagged = true;
+        chat_parse_feed(&s, all[i].text, strlen(all[i].text));
+        chat_parse_end(&s);
+        if (strncmp(o.text, all[i].expected, strlen(all[i].expected)) != 0)
+            fail_msg("%s: %s", all[i].text, o.text);
+        chat_parse_free(&s);
+    }
+}
+
 static void append(void *context, const char *p, size_t n) {
     strncat(context, p, n);
 }
@@ -483,8 +510,8 @@ static void a_message_goes_on(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_goes_on), cmocka_unit_test(every_cut_gives_the_same),
-        cmocka_unit_test(calls_come_in_pieces), cmocka_unit_test(written_calls_come_back),
-        cmocka_unit_test(templates_tell_their_form)};
+        cmocka_unit_test(tagged_calls_need_their_tag), cmocka_unit_test(a_message_goes_on),
+        cmocka_unit_test(every_cut_gives_the_same),    cmocka_unit_test(calls_come_in_pieces),
+        cmocka_unit_test(written_calls_come_back),     cmocka_unit_test(templates_tell_their_form)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

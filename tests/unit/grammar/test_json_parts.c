@@ -41,6 +41,21 @@ static void texts_match(void **state) {
          "{\"$ref\": "
          "\"#/$defs/a\", \"$defs\": {\"a\": {\"const\": 2}}}}]",
          "11", false, JSON_SCHEMA_COMPACT},
+        /* The first place of a text counts, also where a beginning of it stands in front of it. */
+        {"{\"until\": {\"<a>\": \"x\"}}", "so <<a <a>x", true, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"<a>\": \"x\"}}", "\xFF<a>x", true, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"<a>\": \"x\"}}", "so <a>y<a>x", false, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"<a>\": \"x\"}}", "so <a", false, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"<a>\": \"x\"}, \"may_end\": true}", "so <a", true, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"<a>\": \"x\"}, \"may_end\": true}", "", true, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"<a>\": \"x\"}, \"may_end\": true}", "so <a>", false, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"aab\": \"x\", \"ac\": \"y\", \"b\": null}}", "aaaabx", true, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"aab\": \"x\", \"ac\": \"y\", \"bb\": null}}", "aaaabx", true, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"aab\": \"x\", \"ac\": \"y\", \"b\": null}}", "aaaacy", true, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"aab\": \"x\", \"ac\": \"y\", \"b\": null}, \"may_end\": true}", "cb", false,
+         JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"abab\": \"x\"}}", "ababab", false, JSON_SCHEMA_COMPACT},
+        {"{\"until\": {\"abac\": \"x\"}}", "ababacx", true, JSON_SCHEMA_COMPACT},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct regex *r = NULL;
@@ -63,6 +78,10 @@ static void others_are_refused(void **state) {
         {"[{\"token\": \"\"}]", "a name"},
         {"[{\"schema\": {\"not\": {}}}]", "\"not\""},
         {"{\"any\": []}", "no value"},
+        {"{\"until\": {}}", "1 to 8"},
+        {"{\"until\": {\"\": \"a\"}}", "empty or too long"},
+        {"{\"until\": {\"a\": 1}}", "is expected"},
+        {"{\"until\": {\"a\": null}}", "no value"},
         {"[[[[[[[[[[[[[[[[[[[[\"a\"]]]]]]]]]]]]]]]]]]]]", "too deep"},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
