@@ -324,6 +324,20 @@ def test_budget(s, message):
     check(r.status == 400 and r.json()["error"]["param"] == "reasoning_budget_tokens", str(r.body))
 
 
+def test_budget_channels(s, message):
+    """The same for gpt-oss, whose reasoning is a channel."""
+    for tokens, thought in ((1, "One" + message), (2, "One two" + message), (0, message.strip()), (50, "One two three."), (-1, "One two three.")):
+        fields = dict(messages=[{"role": "user", "content": "Hi"}], reasoning_budget_tokens=tokens)
+        got = s.post("/v1/chat/completions", **fields).json()["choices"][0]
+        check((got["message"]["reasoning_content"], got["message"]["content"], got["finish_reason"]) == (thought, "Yes.", "stop"),
+              "%d: %s" % (tokens, got))
+        deltas = [e["choices"][0]["delta"] for e in s.post("/v1/chat/completions", stream=True, **fields).events()]
+        check("".join(d.get("reasoning_content", "") for d in deltas) == thought, "%d, streamed: %s" % (tokens, deltas))
+    ask = dict(max_tokens=100, messages=[{"role": "user", "content": "Hi"}])
+    got = s.post("/v1/messages", **ask, thinking={"type": "enabled", "budget_tokens": 2}).json()["content"]
+    check([b.get("thinking") or b.get("text") for b in got] == ["One two" + message, "Yes."], str(got))
+
+
 def ask_raw(s, path, body, headers):
     connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=PATIENCE)
     try:

@@ -2,7 +2,8 @@
 
 One layer without effect: the output maps each token to the next one of the text. A token that occurs once stands for each piece,
 so a piece may be any text. Usage: script_model.py OUT TEMPLATE-FILE PIECE...; a PIECE that is <|..|> is a control
-token, <..> a token that a tokenizer finds in any text. +PIECE is in the vocabulary only."""
+token, <..> a token that a tokenizer finds in any text. +PIECE is in the vocabulary only. --words in front: a word of a text that
+is a piece is its token (else only the model writes pieces)."""
 import re
 import struct
 import sys
@@ -58,7 +59,7 @@ def matrix(rows, width, at):
                     for row in range(rows))
 
 
-def write(path, pieces, template):
+def write(path, pieces, template, pre):
     tokens, kinds, script = vocabulary(pieces)
     vocab = len(tokens)
     width = -(-vocab // WIDTH_STEP) * WIDTH_STEP
@@ -83,7 +84,7 @@ def write(path, pieces, template):
             ("llama.attention.head_count", U32, heads), ("llama.attention.head_count_kv", U32, heads), ("llama.attention.key_length", U32, head),
             ("llama.attention.value_length", U32, head), ("llama.attention.layer_norm_rms_epsilon", F32, 1e-5),
             ("llama.rope.dimension_count", U32, head), ("llama.rope.freq_base", F32, 10000.0), ("tokenizer.ggml.model", STRING, "gpt2"),
-            ("tokenizer.ggml.pre", STRING, "qwen2"), ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
+            ("tokenizer.ggml.pre", STRING, pre), ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
             ("tokenizer.ggml.token_type", ARRAY, (I32, kinds)), ("tokenizer.ggml.merges", ARRAY, (STRING, ["q z"])),
             ("tokenizer.ggml.eos_token_id", U32, script[-1]), ("tokenizer.ggml.add_bos_token", BOOL, False),
             ("tokenizer.chat_template", STRING, template)]
@@ -102,5 +103,7 @@ def write(path, pieces, template):
 
 
 if __name__ == "__main__":
-    with open(sys.argv[2]) as f:
-        write(sys.argv[1], sys.argv[3:], f.read())
+    words = sys.argv[1] == "--words"
+    out, template, *pieces = sys.argv[1 + words:]
+    with open(template) as f:
+        write(out, pieces, f.read(), "llama-bpe" if words else "qwen2")

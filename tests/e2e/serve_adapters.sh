@@ -58,6 +58,16 @@ test_reasoning_budget() {
     ends
 }
 
+test_reasoning_budget_of_channels() {
+    need_python
+    need_shared templates
+    python3 tests/script_model.py --words "$tmp/script.gguf" "$shared/templates/openai-gpt-oss-120b.jinja" '<|channel|>' analysis '<|message|>' \
+        'One ' 'two ' 'three.' '<|end|>' '<|start|>assistant<|channel|>final<|message|>Yes.' '+<|call|>' '+<|return|>' || fail "no model"
+    serve "model.path=$tmp/script.gguf" memory.context=1024 memory.sequences=2 'server.reasoning_message= Enough.'
+    client budget_channels ' Enough.'
+    ends
+}
+
 test_anthropic_errors() {
     need_python
     echo secret >"$tmp/keys"
