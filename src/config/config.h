@@ -135,12 +135,13 @@ struct config {
         char path[CONFIG_PATH]; /* never empty after config_load */
     } model;
     struct {
-        char use[CONFIG_LIST];                         /* as text: "auto", or names separated by ", " */
-        char split[CONFIG_LIST];                       /* as text: "auto", or numbers separated by "," */
+        char use[CONFIG_LIST];   /* as text: "auto", or names separated by ", " */
+        char split[CONFIG_LIST]; /* as text: "auto", "tensor", or numbers separated by "," */
         struct config_device list[CONFIG_MAX_DEVICES]; /* use, taken apart */
         uint32_t n;                                    /* 0: auto */
         uint32_t share[CONFIG_MAX_DEVICES]; /* split, taken apart: layers go in these proportions */
-        uint32_t n_shares;                  /* 0: auto; else == n */
+        uint32_t n_shares;                  /* 0: auto, or tensor; else == n */
+        bool tensor;                        /* split is "tensor": every device has a share of each layer */
         char facts[CONFIG_FACTS];           /* as text (plan/device_spec.h); empty: none */
         double deadline;                    /* seconds */
     } devices;

@@ -152,12 +152,36 @@ static stator_status check_stages(struct check *p) {
     return STATOR_OK;
 }
 
+static stator_status check_tensor(struct check *p) {
+    const struct config *c = p->c;
+    if (c->cluster.n > 0)
+        return problem(
+            p, CONFIG_DEVICES_SPLIT,
+            "is \"tensor\": that is for the devices of one machine, and cluster.stages has several "
+            "hosts; take \"auto\"");
+    if (c->devices.n < 2)
+        return problem(p, CONFIG_DEVICES_SPLIT,
+                       "is \"tensor\": that needs two devices or more by name: set devices.use");
+    if (c->speculation.mode == CONFIG_SPECULATION_MTP)
+        return problem(p, CONFIG_SPECULATION_MODE,
+                       "is \"mtp\", but devices.split = \"tensor\" does not divide the block of nextn yet; "
+                       "take \"ngram\", \"draft\" or \"off\"");
+    if (c->transfer.mode == CONFIG_TRANSFER_STAGED)
+        return problem(p, CONFIG_TRANSFER_MODE,
+                       "is \"staged\", but the devices of devices.split = \"tensor\" exchange values "
+                       "directly only; take \"auto\"");
+    return STATOR_OK;
+}
+
 static stator_status check_split(struct check *p) {
     struct config *c = p->c;
     const char *at = c->devices.split;
     char item[CONFIG_NAME];
     bool too_long = false;
     c->devices.n_shares = 0;
+    c->devices.tensor = strcmp(c->devices.split, "tensor") == 0;
+    if (c->devices.tensor)
+        return check_tensor(p);
     if (strcmp(c->devices.split, "auto") == 0)
         return STATOR_OK;
     while (next_item(&at, item, sizeof item, &too_long)) {
@@ -165,9 +189,9 @@ static stator_status check_split(struct check *p) {
         unsigned long share =
             !too_long && digits > 0 && digits <= 6 && item[digits] == '\0' ? strtoul(item, NULL, 10) : 0;
         if (share == 0 || c->devices.n_shares == CONFIG_MAX_DEVICES)
-            return problem(
-                p, CONFIG_DEVICES_SPLIT,
-                "is not \"auto\" or one whole number from 1 to 999999 per device, such as \"3,1\"");
+            return problem(p, CONFIG_DEVICES_SPLIT,
+                           "is not \"auto\", \"tensor\" or one whole number from 1 to 999999 per device, "
+                           "such as \"3,1\"");
         c->devices.share[c->devices.n_shares++] = (uint32_t)share;
     }
     if (c->devices.n == 0)

@@ -1,6 +1,7 @@
 /* The contract of a device: where arenas lie and steps run. Only device_list.c names the back ends.
  *
- * The engine opens n devices in the order of the layers. Each device runs its layers. The first also runs the
+ * The engine opens n devices in the order of the layers. Each device runs its layers (in a tensor split: its
+ * share of all layers). The first also runs the
  * embedding, and the last the tail (logits and their argmax). All share one layout of the step descriptor.
  *
  * Life: open -> slices created -> weights written (map or upload, upload_wait) -> peer_probe -> prepare ->
@@ -22,6 +23,11 @@
  *   step s + slots is submitted to device i after device i + 1 has ended step s (half k is free again).
  * This costs one host round trip per boundary and step (on Intel GPUs: not measured), and needs no events
  * across devices.
+ *
+ * Tensor split. The devices of a group have shares of all layers. The engine writes the same descriptor for
+ * each and submits a step with a body to all of them, in the order of their shares; it begins when the last
+ * one has it. It has ended when every device says so. A step without a body is submitted to the last one
+ * alone.
  *
  * Thread: the engine's. Any member of `parallel` may call upload and upload_wait, one at a time (the loader
  * has a lock). */
@@ -48,8 +54,8 @@ const char *device_arena_name(enum device_arena a); /* "weights", "kv", "scratch
 
 /* The largest slice; less where the device's largest allocation is smaller. */
 #define DEVICE_SLICE_LIMIT ((4ull << 30) - (64 << 10))
-#define DEVICE_MAX         8              /* devices of one model */
-#define DEVICE_DEADLINE    60000000000ull /* ns; default of a copy */
+#define DEVICE_MAX         GRAPH_MAX_SHARES /* devices of one model */
+#define DEVICE_DEADLINE    60000000000ull   /* ns; default of a copy */
 
 /* The facts of a device that the plan may use. */
 struct device_facts {
@@ -144,6 +150,12 @@ struct device_link {
     float *window[2];    /* staged: [batch][n_embd] each, pinned, in `staging` */
 };
 
+/* The devices of a tensor split, in the order of their shares. */
+struct device_group {
+    uint32_t count;
+    struct device *devices[DEVICE_MAX];
+};
+
 /* How data is copied from one device to another. */
 struct device_route {
     bool direct;
@@ -155,7 +167,8 @@ struct device_route {
 struct device_counters {
     uint64_t submits;
     uint64_t kernels_executed; /* ops run; on a GPU: kernels launched */
-    uint64_t direct_bytes;     /* written directly into the next device's landing */
+    uint64_t direct_bytes;     /* written directly into the next device's landing, or read from the other
+                                  devices of a tensor split */
     uint64_t staged_bytes;     /* sent through a staged window */
     uint64_t away_ns;          /* steps on another host: time in transit and in its queue */
     uint64_t copied_bytes;     /* between host and device memory since prepare: descriptors, results */
@@ -181,9 +194,11 @@ struct device_note {
 struct device_setup {
     const struct device_link *in;  /* NULL on the first device */
     const struct device_link *out; /* NULL on the last */
-    void *pinned;                  /* device_pinned.bytes, aligned to 4096; NULL if that is 0 */
-    const struct log *log;         /* for what is not worth an error; lives as long as the device */
-    const char *kernel_cache;      /* folder of compiled kernels; NULL or "": none */
+    /* With a tensor split; else NULL. It lives as long as the devices. */
+    const struct device_group *group;
+    void *pinned;             /* device_pinned.bytes, aligned to 4096; NULL if that is 0 */
+    const struct log *log;    /* for what is not worth an error; lives as long as the device */
+    const char *kernel_cache; /* folder of compiled kernels; NULL or "": none */
 };
 
 struct device_vtable {

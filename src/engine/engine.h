@@ -159,8 +159,9 @@ struct engine_cache {
 /* A step under way (pipeline.c). */
 struct engine_step {
     uint64_t number;
-    uint32_t at;  /* the device that has it */
-    bool running; /* there: submitted, and not seen to have ended */
+    uint32_t at;    /* the device that has it */
+    bool running;   /* there: submitted, and not seen to have ended */
+    bool only_tail; /* its tail runs again, on the last device alone */
     uint64_t began_ns;
     uint64_t ended_ns;                /* its results were there; 0: not yet */
     uint32_t n_chunks;                /* sequences that it carries */
@@ -270,6 +271,7 @@ struct stator {
     struct engine_report report;
     struct engine_device devices[DEVICE_MAX + 1]; /* with the draft's; on a stage above 0 those of other hosts
                                                      have no device */
+    struct device_group group;                    /* of a tensor split; else empty */
     void *serve_memory; /* of a stage above 0 (device_cluster_serve), in the run's state */
     uint64_t serve_bytes;
     const char *root; /* "": where /sys and /proc are; a test's folder */

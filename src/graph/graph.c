@@ -1,6 +1,7 @@
 /* Tables of the graph, the forms of values, liveness. */
 #include "graph/graph.h"
 
+#include "graph/share.h"
 #include "kernels/shared/act_tiles.h"
 #include "kernels/shared/experts.h"
 
@@ -31,17 +32,18 @@ static uint32_t bound(uint32_t wanted, uint32_t dense) {
 }
 
 void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const struct graph_bounds *layer,
-                  uint32_t parts) {
+                  uint32_t parts, bool shared) {
     CHECK(parts > 0);
     memset(g, 0, sizeof *g);
     const uint32_t experts = s->experts.count > 0;
-    const uint32_t nextn = s->n_nextn > 0, layers = s->n_layers + nextn;
-    g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS) * layers + OPS_OUTSIDE * parts +
-                 nextn * NEXTN_OPS;
-    g->max_values = (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES) * layers +
-                    VALUES_OUTSIDE * parts + nextn * NEXTN_VALUES;
+    const uint32_t nextn = s->n_nextn > 0, layers = (s->n_layers + nextn) * (shared ? parts : 1);
+    g->max_ops = (bound(layer->ops, OPS_PER_LAYER) + experts * EXPERTS_OPS + shared * SHARE_OPS) * layers +
+                 OPS_OUTSIDE * parts + nextn * NEXTN_OPS;
+    g->max_values =
+        (bound(layer->values, VALUES_PER_LAYER) + experts * EXPERTS_VALUES + shared * SHARE_VALUES) * layers +
+        VALUES_OUTSIDE * parts + nextn * NEXTN_VALUES;
     g->max_weights = (bound(layer->weights, WEIGHTS_PER_LAYER) + experts * EXPERTS_WEIGHTS) * layers +
-                     WEIGHTS_OUTSIDE * parts + nextn * NEXTN_WEIGHTS + s->n_factors;
+                     WEIGHTS_OUTSIDE * parts + nextn * NEXTN_WEIGHTS + s->n_factors * (shared ? parts : 1);
     g->max_cached = CACHES_PER_LAYER * layers;
     g->ops = carve_take(c, g->max_ops, sizeof *g->ops);
     g->values = carve_take(c, g->max_values, sizeof *g->values);
@@ -68,14 +70,9 @@ static uint64_t take_form(uint64_t *at, uint64_t rows, uint64_t per_row, uint64_
     return here;
 }
 
-uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
-                         uint32_t width, uint32_t forms) {
-    CHECK(g->n_values < g->max_values && rows > 0 && width > 0 && forms != 0);
-    struct graph_value *v = &g->values[g->n_values];
-    memset(v, 0, sizeof *v);
-    snprintf(v->name, sizeof v->name, "%s", name);
-    v->arena = arena;
-    v->rows = rows;
+/* Sizes and offsets of a value of one half. */
+static void lay_value(const struct graph *g, struct graph_value *v, uint32_t width, uint32_t forms) {
+    const uint32_t rows = v->rows;
     v->width = width;
     v->forms = forms;
     v->f32 = v->q32 = v->d32 = v->s32 = v->q256 = v->d256 = v->s256 = UINT64_MAX;
@@ -99,8 +96,24 @@ uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena are
     }
     v->halves = 1;
     v->half_bytes = v->bytes = at;
+}
+
+uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
+                         uint32_t width, uint32_t forms) {
+    CHECK(g->n_values < g->max_values && rows > 0 && width > 0 && forms != 0);
+    struct graph_value *v = &g->values[g->n_values];
+    memset(v, 0, sizeof *v);
+    snprintf(v->name, sizeof v->name, "%s", name);
+    v->arena = arena;
+    v->rows = rows;
+    lay_value(g, v, width, forms);
     v->first = GRAPH_NONE;
     return g->n_values++;
+}
+
+void graph_value_resize(struct graph *g, uint32_t value, uint32_t width, uint32_t forms) {
+    CHECK(value < g->n_values && g->values[value].halves == 1 && width > 0 && forms != 0);
+    lay_value(g, &g->values[value], width, forms);
 }
 
 void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves) {
@@ -108,6 +121,42 @@ void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves) {
     struct graph_value *v = &g->values[value];
     v->halves = halves;
     v->bytes = arith_must_mul(v->half_bytes, halves);
+}
+
+/* Sizes of a weight, by its rows. */
+static void lay_weight(struct graph_weight *w) {
+    const struct gguf_tensor *t = w->tensor;
+    const struct graph_runs *runs = &w->runs;
+    uint64_t rows = t->ne[1];
+    if (runs->run > 0 && w->packed) {
+        CHECK((t->ne[2] == 1 || rows == runs->stride) &&
+              (runs->run % PANEL_ROWS == 0 || rows == runs->stride) &&
+              runs->first + runs->run <= runs->stride && rows % runs->stride == 0);
+        rows = rows / runs->stride * runs->run;
+    }
+    if (w->packed) {
+        bool ok = panel_layout_init(&w->layout, t->type, rows, t->ne[0]);
+        CHECK(ok); /* shape_read has bounded it */
+        w->matrices = (uint32_t)t->ne[2];
+        CHECK(w->matrices == t->ne[2] && w->matrices > 0 &&
+              arith_must_mul(w->layout.panels, w->matrices) <= UINT32_MAX);
+        w->bytes = arith_must_mul(w->layout.bytes, w->matrices);
+    } else {
+        CHECK(t->type == BLOCK_F32 && t->ne[2] == 1);
+        w->matrices = 1;
+        w->bytes = arith_round_up(graph_weight_file_bytes(w), PANEL_ALIGN);
+    }
+}
+
+void graph_weight_cut(struct graph *g, uint32_t weight, uint32_t first, uint32_t n) {
+    struct graph_weight *w = &g->weights[weight];
+    const struct gguf_tensor *t = w->tensor;
+    const uint64_t all = w->packed ? t->ne[1] : t->ne[0];
+    struct graph_runs runs = w->runs.run > 0 ? w->runs : (struct graph_runs){0, (uint32_t)all, (uint32_t)all};
+    CHECK(!w->cut && n > 0 && runs.stride == all && first + n <= runs.run);
+    w->cut = true;
+    w->runs = (struct graph_runs){runs.first + first, n, runs.stride};
+    lay_weight(w);
 }
 
 static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct graph_runs runs,
@@ -122,24 +171,7 @@ static uint32_t add_weight(struct graph *g, const struct gguf_tensor *t, struct 
     w->tensor = t;
     w->runs = runs;
     w->packed = packed;
-    uint64_t rows = t->ne[1];
-    if (runs.run > 0 && packed) {
-        CHECK((t->ne[2] == 1 || rows == runs.stride) && (runs.run % PANEL_ROWS == 0 || rows == runs.stride) &&
-              runs.first + runs.run <= runs.stride && rows % runs.stride == 0);
-        rows = rows / runs.stride * runs.run;
-    }
-    if (w->packed) {
-        bool ok = panel_layout_init(&w->layout, t->type, rows, t->ne[0]);
-        CHECK(ok); /* shape_read has bounded it */
-        w->matrices = (uint32_t)t->ne[2];
-        CHECK(w->matrices == t->ne[2] && w->matrices > 0 &&
-              arith_must_mul(w->layout.panels, w->matrices) <= UINT32_MAX);
-        w->bytes = arith_must_mul(w->layout.bytes, w->matrices);
-    } else {
-        CHECK(t->type == BLOCK_F32 && t->ne[2] == 1);
-        w->matrices = 1;
-        w->bytes = arith_round_up(graph_weight_file_bytes(w), PANEL_ALIGN);
-    }
+    lay_weight(w);
     return g->n_weights++;
 }
 
@@ -312,6 +344,11 @@ stator_status graph_build(struct graph *g, const struct shape *s, graph_builder 
     g->width = s->n_embd;
     g->nextn = g->nextn_end = g->guess = 0;
     build(g, s);
+    if (g->want.share.count > 0) {
+        stator_status st = share_divide(g, s->arch_name, e);
+        if (st != STATOR_OK)
+            return st;
+    }
     if (g->guess == 0)
         g->guess = g->n_ops;
     find_lives(g);

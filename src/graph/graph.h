@@ -55,6 +55,8 @@ enum graph_kind {
     GRAPH_ARGMAX,     /* per row: index of the largest logit, and whether all logits are finite */
     GRAPH_LAND,       /* out = the slot's half of the landing zone `in` */
     GRAPH_SEND,       /* the slot's half of `out` = in; it then goes to the next device's landing zone */
+    GRAPH_EXCHANGED,  /* tensor split: row after row, the columns that the devices have in their values `in`,
+                         side by side. out = that row, in the number formats of out; RESIDUAL: out += it */
     GRAPH_KINDS
 };
 
@@ -116,6 +118,7 @@ struct graph_weight {
     struct graph_runs runs;     /* rows of each matrix; plain: `run` values from `first` on */
     bool packed;                /* panels; else plain float32 */
     bool factor;                /* multiplies an op's sums; its values must be finite */
+    bool cut;                   /* graph_weight_cut has run */
     struct panel_layout layout; /* of one matrix; packed only */
     uint32_t matrices;          /* of a 3-D tensor, layout.bytes apart; else 1 */
     uint64_t bytes;             /* on the device, all matrices */
@@ -212,6 +215,20 @@ struct graph_cached {
     uint32_t cache, layer, at;
 };
 
+/* How much of a model a device of a tensor split computes: share `index` of `count`; count 0: all of it. */
+struct graph_share {
+    uint32_t index, count;
+};
+
+#define GRAPH_MAX_SHARES 8
+
+/* Parameters of EXCHANGED: device d has the columns from ends[d - 1] (0: the first) to ends[d] - 1 of the
+ * row. */
+struct graph_exchanged {
+    uint32_t count;
+    uint32_t ends[GRAPH_MAX_SHARES];
+};
+
 /* Parameters of ROUTE and EXPERTS. A slot is a (token, chosen expert). kernels/shared/experts.h defines the
  * value `routes`, for batch * used slots. */
 struct graph_experts {
@@ -230,7 +247,7 @@ struct graph_experts {
 
 struct graph_op {
     enum graph_kind kind;
-    enum graph_epilogue epilogue; /* MATMUL, NORM */
+    enum graph_epilogue epilogue; /* MATMUL, NORM, EXPERTS, EXCHANGED */
     union {                       /* by kind */
         float scale;              /* EMBED: of the rows */
         float cap;                /* SOFTCAP */
@@ -242,6 +259,7 @@ struct graph_op {
         struct graph_gated_conv gated_conv;
         struct graph_gate gate;
         struct graph_experts experts;
+        struct graph_exchanged exchanged;
     };
     uint32_t layer;       /* GRAPH_NONE outside layers */
     uint32_t cache;       /* of graph.caches, or GRAPH_NONE */
@@ -294,6 +312,9 @@ struct graph_want {
      * embeds, and the device of the last layer has the tail. */
     uint32_t first_layer;
     uint32_t end_layer;
+    /* A device of a tensor split has a share of every layer. The first one embeds, and the last one has the
+     * tail. */
+    struct graph_share share;
     uint32_t kv_type_k, kv_type_v; /* KV_LAYOUT_F32 .. */
     /* Copies of the logits and of their argmax: 2 where the host reads a step's results in place while the
      * next step runs. 0: 1. */
@@ -376,15 +397,16 @@ struct graph_bounds {
     uint32_t ops, values, weights;
 };
 
-/* Lays out in c the tables for the graphs of this shape on up to `parts` devices (carve_count() measures). */
+/* Lays out in c the tables for the graphs of this shape on up to `parts` devices (carve_count() measures).
+ * shared: each of them has a share of all layers; else the layers are divided among them. */
 void graph_layout(struct graph *g, struct carve *c, const struct shape *s, const struct graph_bounds *layer,
-                  uint32_t parts);
+                  uint32_t parts, bool shared);
 /* Gives g the unused rest of the tables of the built graph `before`, for the next device. */
 void graph_layout_rest(struct graph *g, const struct graph *before);
 /* Adds the layers of g->want to an empty graph. */
 typedef void graph_builder(struct graph *g, const struct shape *s);
 /* Fills the tables of g, which graph_layout has laid out on real memory. STATOR_DOES_NOT_FIT: sizes beyond
- * 2^63. */
+ * 2^63. STATOR_USAGE: a tensor split of so many devices cannot divide this model. */
 stator_status graph_build(struct graph *g, const struct shape *s, graph_builder *build,
                           const struct graph_want *want, stator_error *e);
 
@@ -430,6 +452,8 @@ bool graph_cache_rewinds(const struct graph_cache *c, uint32_t per_sequence, uin
 uint32_t graph_add_value(struct graph *g, const char *name, enum graph_arena arena, uint32_t rows,
                          uint32_t width, uint32_t forms);
 void graph_value_halves(struct graph *g, uint32_t value, uint32_t halves);
+/* Gives a value another width and other forms. */
+void graph_value_resize(struct graph *g, uint32_t value, uint32_t width, uint32_t forms);
 /* The same tensor twice is one weight. */
 uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t); /* panels */
 uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t);  /* F32 as it lies in the file */
@@ -445,6 +469,9 @@ void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tenso
 /* The row of the tensor that is row `row` of the weight; *n gets how many rows follow it without a gap. */
 uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *n);
 uint64_t graph_weight_file_bytes(const struct graph_weight *w); /* bytes of its rows in the file */
+/* Keeps the rows first .. first + n - 1 of a weight (of each of its matrices), or so many of its values. The
+ * weight has one range of rows. */
+void graph_weight_cut(struct graph *g, uint32_t weight, uint32_t first, uint32_t n);
 uint32_t graph_form_for(const struct gguf_tensor *t); /* the format of activations that it multiplies */
 
 uint32_t graph_add_cache(struct graph *g, const struct graph_cache *c);

@@ -32,6 +32,7 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SEND] = {.name = "send", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_EXCHANGED] = {.name = "exchange", .reads = GRAPH_IN, .writes = GRAPH_OUT},
 };
 
 const struct graph_kind_info *graph_kind_info(enum graph_kind kind) {
@@ -79,7 +80,8 @@ static bool names(const struct graph_op *op, uint32_t bits, uint32_t value) {
 }
 
 bool graph_op_reads(const struct graph_op *op, uint32_t value) {
-    bool adds = (op->kind == GRAPH_MATMUL || op->kind == GRAPH_NORM || op->kind == GRAPH_EXPERTS) &&
+    bool adds = (op->kind == GRAPH_MATMUL || op->kind == GRAPH_NORM || op->kind == GRAPH_EXPERTS ||
+                 op->kind == GRAPH_EXCHANGED) &&
                 op->epilogue == GRAPH_RESIDUAL;
     return names(op, graph_kind_info(op->kind)->reads | (adds ? GRAPH_OUT : 0), value);
 }

@@ -18,6 +18,8 @@
  *     name, budget, total
  *     draft               true: the device of the model that guesses (speculation.mode "draft"), the last
  *     layers              {first, count}
+ *     share               {index, of, received_bytes_per_token: from the other devices}, with a tensor split:
+ *                         the device has a share of each of those layers
  *     to_next             {route: "direct", "staged" or "by probe", why}; not on the last device
  *     weights             {in_file, packed, padding}: packed is in_file in the panel format, padding the
  *                         zero rows in it
@@ -98,6 +100,9 @@ struct plan_place {
     /* The arithmetic, as the planner tells it; 0 for the host. */
     uint32_t first_layer;
     uint32_t n_layers;
+    uint32_t share,
+        n_shares; /* tensor split: the device has share `share` of n_shares of each layer; else 0 */
+    uint64_t received_per_token; /* tensor split: bytes of values from the other devices */
     uint64_t weights_in_file;
     uint64_t weights_packed;
     uint64_t weights_padding; /* in weights_packed */

@@ -1,6 +1,7 @@
 #include "plan/plan_device.h"
 
 #include "arch/arch.h"
+#include "graph/share.h"
 #include "plan/layer_split.h"
 #include "plan/slices.h"
 #include "plan/spill.h"
@@ -189,8 +190,9 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     memset(m, 0, sizeof *m);
     m->graph = g;
     m->sequences = want->sequences;
-    /* One CPU device alone runs a step inside submit, and its results are read before the next. */
-    m->slots = (s->n_devices == 1 || draft) && f->host_memory ? 1 : 2;
+    /* One CPU device alone, or a group of them, runs a step inside submit, and its results are read before
+     * the next. */
+    m->slots = (planning_stages(s) == 1 || draft) && f->host_memory ? 1 : 2;
     struct graph_want gw = {.batch = want->batch,
                             .logits_rows = want->logits_rows,
                             .first_layer = first,
@@ -205,6 +207,8 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                             .counted = !f->host_memory,
                             .tiled = f->host_memory,
                             .experts_apart = !f->host_memory};
+    if (s->config.devices.tensor && !draft)
+        gw.share = (struct graph_share){.index = index, .count = s->n_devices};
     stator_status st = arch_build(g, planning_shape(s, index), &gw, e);
     if (st == STATOR_OK)
         st = lay_out_caches(want, f, m, &p->missing, e);
@@ -229,6 +233,9 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
     place->is_draft = draft;
     place->first_layer = first;
     place->n_layers = end - first;
+    place->share = gw.share.index;
+    place->n_shares = gw.share.count;
+    place->received_per_token = share_received(g);
     add_weights(g, f, slices, p);
     st = add_caches(f, m, p, e);
     if (st != STATOR_OK)

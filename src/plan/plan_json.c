@@ -66,6 +66,13 @@ static void place_to_json(const struct plan *p, uint32_t i, struct json *j, cons
         json_put_u64(j, "first", place->first_layer);
         json_put_u64(j, "count", place->n_layers);
         json_close(j);
+        if (place->n_shares > 0) {
+            json_open_object(j, "share");
+            json_put_u64(j, "index", place->share);
+            json_put_u64(j, "of", place->n_shares);
+            json_put_u64(j, "received_bytes_per_token", place->received_per_token);
+            json_close(j);
+        }
         json_open_object(j, "weights");
         json_put_u64(j, "in_file", place->weights_in_file);
         json_put_u64(j, "packed", place->weights_packed);

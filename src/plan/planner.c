@@ -115,7 +115,9 @@ static stator_status add_devices(struct planning *s, const struct planning_want 
     if (p == &s->plan)
         plan_keep_blocks(p, s->plan_blocks, s->max_plan_blocks);
     for (uint32_t i = 0; i < s->n_devices; i++) {
-        stator_status st = plan_device_add(s, want, i, i == 0 ? 0 : ends[i - 1], ends[i], p, e);
+        const bool shared = s->config.devices.tensor;
+        stator_status st = plan_device_add(s, want, i, i == 0 || shared ? 0 : ends[i - 1],
+                                           shared ? s->shape->n_layers : ends[i], p, e);
         if (st != STATOR_OK)
             return st;
     }
@@ -162,7 +164,7 @@ static stator_status add_places(struct planning *s, const struct planning_want *
     kept.spill = false;
     uint32_t ends[PLAN_MAX_PLACES] = {s->shape->n_layers};
     stator_status st =
-        s->n_devices == 1 ? add_devices(s, &kept, ends, p, e) : add_split(s, &kept, ends, p, e);
+        planning_stages(s) == 1 ? add_devices(s, &kept, ends, p, e) : add_split(s, &kept, ends, p, e);
     if (st == STATOR_OK && want->spill && gpu_over(s, p))
         st = add_devices(s, want, ends, p, e);
     return st;
@@ -188,7 +190,7 @@ stator_status planner_make(struct planning *s, const struct planning_want *want,
     p->purpose = s->purpose;
     p->checkpoints = want->checkpoints;
     p->kv_tokens = arith_round_up(want->context, KERNELS_KV_BLOCK) * want->sequences;
-    for (uint32_t i = 0; i + 1 < s->n_devices; i++) {
+    for (uint32_t i = 0; i + 1 < planning_stages(s); i++) {
         const char *why = "";
         struct plan_place *place = &p->places[i];
         snprintf(place->route, sizeof place->route, "%s", planned_route(s, i, &why));
@@ -296,7 +298,8 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
     if (gpu && want->spill)
         plan_add_text(p, "on_oom", "spill");
     if (s->n_devices > 1) {
-        char split[64] = "auto";
+        char split[64];
+        snprintf(split, sizeof split, "%s", s->config.devices.tensor ? "tensor" : "auto");
         for (uint32_t i = 0, n = 0; i < s->config.devices.n_shares; i++)
             n += (uint32_t)snprintf(split + n, sizeof split - n, "%s%u", i > 0 ? "," : "",
                                     s->config.devices.share[i]);

@@ -117,6 +117,11 @@ static inline uint32_t planning_parts(const struct planning *s) {
     return s->n_devices + (s->draft.gguf != NULL);
 }
 
+/* Devices that a step passes one after the other: those of a tensor split work on it together. */
+static inline uint32_t planning_stages(const struct planning *s) {
+    return s->config.devices.tensor ? 1 : s->n_devices;
+}
+
 /* Whose layers device i has. */
 static inline const struct shape *planning_shape(const struct planning *s, uint32_t i) {
     return i < s->n_devices ? s->shape : s->draft.shape;

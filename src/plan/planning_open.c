@@ -19,6 +19,14 @@
 
 #define AUTO_CHECKPOINTS 16 /* at most, with "auto" */
 
+static void lay_out_graph(struct planning *s, struct carve *c, const struct shape *shape) {
+    struct graph *g = &s->devices[0].graph;
+    if (s->config.devices.tensor)
+        arch_layout_shares(g, c, shape, s->n_devices);
+    else
+        arch_layout(g, c, shape, s->n_devices);
+}
+
 /* Shape, graph tables and the placement's work, in one mapping: first counted, then placed. */
 static stator_status map_tables(struct planning *s, stator_error *e) {
     struct shape *shape = NULL;
@@ -34,7 +42,7 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
         struct carve c = carve_count();
         carve_take(&c, 1, sizeof *shape);
         struct graph *g = &s->devices[0].graph;
-        arch_layout(g, &c, shape, s->n_devices);
+        lay_out_graph(s, &c, shape);
         s->place_work_bytes = graph_place_work_bytes(g);
         carve_take(&c, s->place_work_bytes, 1);
         s->max_plan_blocks = planner_max_blocks(g, s->n_devices) + planning_draft_blocks(s);
@@ -46,7 +54,7 @@ static stator_status map_tables(struct planning *s, stator_error *e) {
         struct carve c = carve_in(s->tables, s->tables_bytes);
         s->shape = carve_take(&c, 1, sizeof *shape);
         *s->shape = *shape;
-        arch_layout(&s->devices[0].graph, &c, s->shape, s->n_devices);
+        lay_out_graph(s, &c, s->shape);
         s->place_work = carve_take(&c, s->place_work_bytes, 1);
         s->plan_blocks = carve_take(&c, s->max_plan_blocks, sizeof *s->plan_blocks);
     }
@@ -309,6 +317,8 @@ static struct device_options options_of(const struct config *c, uint32_t stage) 
     uint32_t end = c->cluster.n > 0 ? first + c->cluster.stage[stage].n : c->devices.n;
     for (uint32_t i = first; i < end; i++)
         o.cpu_devices += strncmp(c->devices.list[i].name, "cpu:", 4) == 0;
+    if (c->devices.tensor) /* they have one team */
+        o.cpu_devices = ARITH_MIN(o.cpu_devices, 1u);
     o.cpu_devices +=
         device_cluster().crowded; /* another rank's: two on one processor must not be pinned there */
     snprintf(o.tier, sizeof o.tier, "%s", config_enum_name(CONFIG_CPU_TIER, (int)c->cpu.tier));
@@ -393,11 +403,28 @@ static stator_status resolve_want(struct planning *s, stator_error *e) {
     return resolve_host_limit(s, e);
 }
 
+/* Devices of a tensor split. On a CPU all of them use the threads of the first one, so none of them waits. */
+static stator_status join_devices(struct planning *s, stator_error *e) {
+    if (!s->config.devices.tensor)
+        return STATOR_OK;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        if (!s->devices[i].facts.host_memory)
+            return error_set(e, STATOR_USAGE,
+                             "devices.split = \"tensor\": %s is a GPU, and so far only CPU devices divide "
+                             "layers among themselves: take \"auto\"",
+                             s->devices[i].facts.name);
+        s->devices[i].choice.joins = i > 0;
+    }
+    return STATOR_OK;
+}
+
 stator_status planning_open(struct planning *s, stator_error *e) {
     struct device_options o;
     stator_status st = gguf_open(s->config.model.path, &s->gguf, e);
     if (st == STATOR_OK)
         st = resolve_devices(s, &o, e);
+    if (st == STATOR_OK)
+        st = join_devices(s, e);
     if (st == STATOR_OK)
         st = planning_draft_open(s, &o, e);
     if (st == STATOR_OK)

@@ -12,7 +12,7 @@ static uint64_t window_bytes(const struct graph *g) {
 
 /* Whether copies to the next device may have to go through the host. Memory of one processor is direct. */
 static bool may_be_staged(const struct planning *s, uint32_t i) {
-    if (i + 1 == s->n_devices)
+    if (i + 1 >= planning_stages(s))
         return false;
     if (s->devices[i].facts.remote && s->devices[i + 1].facts.remote)
         return false;

@@ -72,12 +72,20 @@ static void print_weights(const struct plan *p, FILE *out) {
         char file[UNITS_TEXT];
         char packed[UNITS_TEXT];
         char padding[UNITS_TEXT];
+        char share[64] = "";
+        char received[UNITS_TEXT];
+        if (place->n_shares > 0)
+            snprintf(share, sizeof share, "share %u of %u of ", place->share + 1, place->n_shares);
         fprintf(
-            out, "weights on %s: layers %u to %u, %s in the file, %s in panels (%+.1f%%), %s of it padding\n",
-            place->name, place->first_layer, place->first_layer + place->n_layers - 1,
+            out,
+            "weights on %s: %slayers %u to %u, %s in the file, %s in panels (%+.1f%%), %s of it padding\n",
+            place->name, share, place->first_layer, place->first_layer + place->n_layers - 1,
             units_format_size(place->weights_in_file, file), units_format_size(place->weights_packed, packed),
             percent(place->weights_packed, place->weights_in_file) - 100.0,
             units_format_size(place->weights_padding, padding));
+        if (place->n_shares > 0)
+            fprintf(out, "values from other devices to %s: %s a token\n", place->name,
+                    units_format_size(place->received_per_token, received));
     }
 }
 

@@ -146,6 +146,14 @@ void parts_embed(struct parts *p, const struct gguf_tensor *t, float scale, uint
     graph_op_weight(p->g, op, t, NULL, 0);
 }
 
+/* The first device of a tensor split has all columns, which the others need. */
+static void add_exchange_of_first(struct parts *p) {
+    struct graph_exchanged *x = &graph_add_op(p->g, GRAPH_EXCHANGED, GRAPH_NONE, p->x, p->x)->exchanged;
+    x->count = p->g->want.share.count;
+    for (uint32_t i = 0; i < x->count; i++)
+        x->ends[i] = p->s->n_embd;
+}
+
 void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
     *p = (struct parts){.g = g, .s = s, .arrivals = GRAPH_NONE, .layer_in = GRAPH_NONE};
     struct graph_angles angles = {.n_rot = s->n_rot,
@@ -165,8 +173,12 @@ void parts_begin(struct parts *p, struct graph *g, const struct shape *s) {
         p->arrivals = graph_add_value(g, "attn_arrivals", GRAPH_EXCHANGE, g->want.batch,
                                       counts_each(g->want.batch, s), GRAPH_F32);
     graph_add_op(g, GRAPH_FILL, GRAPH_NONE, GRAPH_NONE, GRAPH_NONE);
+    const struct graph_share *share = &g->want.share;
     if (g->want.first_layer == 0) {
-        parts_embed(p, s->token_embd, parts_embed_scale(s), p->x);
+        if (share->index == 0)
+            parts_embed(p, s->token_embd, parts_embed_scale(s), p->x);
+        if (share->count > 0)
+            add_exchange_of_first(p);
     } else {
         g->landing = boundary_value(g, "landing");
         graph_add_op(g, GRAPH_LAND, GRAPH_NONE, g->landing, p->x);
@@ -200,8 +212,9 @@ void parts_tail(struct parts *p, const struct gguf_tensor *norm, const struct gg
 
 void parts_end(struct parts *p) {
     struct graph *g = p->g;
-    bool last = g->want.end_layer == p->s->n_layers;
-    if (!last) {
+    const bool all = g->want.end_layer == p->s->n_layers;
+    const bool last = all && (g->want.share.count == 0 || g->want.share.index + 1 == g->want.share.count);
+    if (!all) {
         g->outgoing = boundary_value(g, "outgoing");
         graph_add_op(g, GRAPH_SEND, GRAPH_NONE, p->x, g->outgoing);
     }

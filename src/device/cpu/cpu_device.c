@@ -5,6 +5,7 @@
 #include "device/cpu/cpu_device.h"
 
 #include "base/clock.h"
+#include "graph/share.h"
 #include "os/pages.h"
 
 #include <stdio.h>
@@ -116,6 +117,8 @@ static size_t norm_stride(const struct device_model *m) {
         const struct graph_op *op = &m->graph->ops[i];
         if (op->kind == GRAPH_NORM || op->kind == GRAPH_GATHER_NORM || op->kind == GRAPH_PAIR)
             most = ARITH_MAX(most, m->graph->values[op->out].width / ARITH_MAX(op->norm.parts, 1u));
+        if (op->kind == GRAPH_EXCHANGED)
+            most = ARITH_MAX(most, m->graph->values[op->out].width);
     }
     return arith_round_up(most, CARVE_ALIGN / sizeof(float));
 }
@@ -228,6 +231,8 @@ static stator_status cpu_peer_probe(struct device *d, struct device *to, bool ve
     return STATOR_OK;
 }
 
+static const struct device_vtable vtable;
+
 static stator_status cpu_prepare(struct device *d, const struct device_setup *s, stator_error *e) {
     struct cpu_device *c = self(d);
     const struct device_model *m = &c->model;
@@ -235,6 +240,10 @@ static stator_status cpu_prepare(struct device *d, const struct device_setup *s,
     CHECK((s->in == NULL) == (g->landing == GRAPH_NONE) && (s->out == NULL) == (g->outgoing == GRAPH_NONE));
     c->in = s->in;
     c->out = s->out;
+    c->group = s->group;
+    CHECK((c->group != NULL) == (g->want.share.count > 0));
+    for (uint32_t i = 0; c->group != NULL && i < c->group->count; i++)
+        CHECK(c->group->devices[i]->vtable == &vtable && self(c->group->devices[i])->team == c->team);
     for (uint32_t i = 0; i < g->n_weights; i++) {
         const struct graph_weight *w = &g->weights[i];
         if (w->packed && c->kernels.matmul[w->layout.type] == NULL)
@@ -257,9 +266,21 @@ struct cpu_run {
     uint32_t slot;
 };
 
+static bool is_body(const struct cpu_device *d, uint32_t slot) {
+    return ((const struct step_header *)cpu_step_slot(d, slot))->run_body == STEP_BODY;
+}
+
+/* A step of a group runs when its last device gets it. */
+static bool waits_for_others(const struct cpu_device *d, uint32_t slot) {
+    return d->group != NULL && is_body(d, slot) && &d->device != d->group->devices[d->group->count - 1];
+}
+
 static void run_member(void *context, uint32_t member, uint32_t n) {
     const struct cpu_run *r = context;
-    cpu_step_run(r->device, r->slot, member, n);
+    if (r->device->group != NULL && is_body(r->device, r->slot))
+        cpu_step_run_group(r->device->group, r->slot, member, n);
+    else
+        cpu_step_run(r->device, r->slot, member, n);
 }
 
 static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e) {
@@ -275,7 +296,11 @@ static stator_status cpu_submit(struct device *d, uint32_t slot, stator_error *e
         uint64_t sent = (uint64_t)h->n_tokens * g->width * sizeof(float);
         *(c->out->direct ? &c->counters.direct_bytes : &c->counters.staged_bytes) += sent;
     }
+    if (h->run_body == STEP_BODY && c->group != NULL)
+        c->counters.direct_bytes += h->n_tokens * share_received(g);
     c->n_spans[slot] = 0;
+    if (waits_for_others(c, slot))
+        return STATOR_OK;
     struct cpu_run run = {.device = c, .slot = slot};
     team_run(c->team, run_member, &run);
     return STATOR_OK;

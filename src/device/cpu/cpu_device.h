@@ -41,6 +41,7 @@ struct cpu_device {
     struct device_model model;
     const struct device_link *in; /* NULL on the first device */
     const struct device_link *out;
+    const struct device_group *group; /* NULL: no tensor split */
     struct cpu_slice slices[DEVICE_ARENAS][GRAPH_MAX_SLICES];
     uint32_t cache_slice[GRAPH_MAX_CACHES]; /* the first of each cache, of the kv arena */
     float *attention_work;                  /* work_floats per member */
@@ -65,6 +66,8 @@ struct cpu_device {
 /* Ops that a step runs. */
 uint32_t cpu_step_ops(const struct graph *g, const struct step_header *h);
 void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n);
+/* The same for a step of all devices of a group, which have one team. */
+void cpu_step_run_group(const struct device_group *group, uint32_t slot, uint32_t member, uint32_t n);
 uint8_t *cpu_step_slot(const struct cpu_device *d, uint32_t slot); /* its descriptor */
 /* The slot's half of a value with floats, [rows][width]. */
 float *cpu_step_value(const struct cpu_device *d, uint32_t value, uint32_t slot);

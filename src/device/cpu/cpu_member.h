@@ -15,6 +15,9 @@ struct member {
     uint32_t half;       /* the slot's number: of values with two halves */
     uint32_t id;
     uint32_t n;
+    /* EXCHANGED: members like this one of all devices of the group, and the op of each. */
+    const struct member *peers;
+    const struct graph_op *const *peer_ops;
 };
 
 static inline uint8_t *value_base(const struct cpu_device *d, const struct graph_value *v, uint32_t slot) {

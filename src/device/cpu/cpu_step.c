@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "device/cluster.h"
+#include "graph/share.h"
 
 #include <string.h>
 
@@ -568,15 +569,47 @@ static void run_send(const struct member *m, const struct graph_op *op) {
     memcpy(target + first, outgoing, n * sizeof(float));
 }
 
+/* Columns from..: those of each device, from its memory. A device's own value may be the row itself. */
+static void exchanged_row(const struct member *m, const struct graph_op *op, uint32_t t, float *row) {
+    for (uint32_t i = 0; i < op->exchanged.count; i++) {
+        const struct member *peer = &m->peers[i];
+        const uint32_t value = m->peer_ops[i]->in, width = peer->g->values[value].width;
+        uint32_t first = 0, end = 0;
+        share_columns(&op->exchanged, i, &first, &end);
+        CHECK(end == first || width == end - first);
+        const float *own = value_f32(peer, value) + (size_t)t * width;
+        if (end > first && own != row + first)
+            memcpy(row + first, own, (end - first) * sizeof *row);
+    }
+}
+
+static void run_exchanged(const struct member *m, const struct graph_op *op) {
+    const struct graph_value *out = &m->g->values[op->out];
+    const struct kernels_act a = value_act(m, op->out);
+    const bool adds = op->epilogue == GRAPH_RESIDUAL;
+    float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
+    CHECK(!adds || out->forms == GRAPH_F32);
+    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
+        float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : NULL;
+        float *row = y != NULL && !adds ? y : temporary;
+        exchanged_row(m, op, t, row);
+        if (adds)
+            m->d->kernels.add(y, y, row, out->width);
+        else
+            quantise_row(m, out, &a, t, row);
+    }
+}
+
 /* By kind. Other ops are other functions here; what they need of the device is in cpu_device.h. */
 static void (*const run_op[GRAPH_KINDS])(const struct member *m, const struct graph_op *op) = {
-    [GRAPH_FILL] = run_fill,        [GRAPH_EMBED] = run_embed,           [GRAPH_NORM] = run_norm,
-    [GRAPH_MATMUL] = run_matmul,    [GRAPH_ROPE_STORE] = run_rope_store, [GRAPH_ATTENTION] = run_attention,
-    [GRAPH_GATHER_NORM] = run_norm, [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
-    [GRAPH_SEND] = run_send,        [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
-    [GRAPH_GATE] = cpu_delta_gate,  [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
-    [GRAPH_PAIR] = cpu_nextn_pair,  [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
-    [GRAPH_SOFTCAP] = run_softcap,  [GRAPH_GATED_CONV] = cpu_gated_conv, [GRAPH_CENTER] = run_center,
+    [GRAPH_FILL] = run_fill,           [GRAPH_EMBED] = run_embed,           [GRAPH_NORM] = run_norm,
+    [GRAPH_MATMUL] = run_matmul,       [GRAPH_ROPE_STORE] = run_rope_store, [GRAPH_ATTENTION] = run_attention,
+    [GRAPH_GATHER_NORM] = run_norm,    [GRAPH_ARGMAX] = run_argmax,         [GRAPH_LAND] = run_land,
+    [GRAPH_SEND] = run_send,           [GRAPH_CONV] = cpu_delta_conv,       [GRAPH_DELTA] = cpu_delta_rule,
+    [GRAPH_GATE] = cpu_delta_gate,     [GRAPH_ROUTE] = cpu_experts_route,   [GRAPH_EXPERTS] = cpu_experts_run,
+    [GRAPH_PAIR] = cpu_nextn_pair,     [GRAPH_KEEP] = cpu_nextn_keep,       [GRAPH_FORMS] = run_forms,
+    [GRAPH_SOFTCAP] = run_softcap,     [GRAPH_GATED_CONV] = cpu_gated_conv, [GRAPH_CENTER] = run_center,
+    [GRAPH_EXCHANGED] = run_exchanged,
 };
 
 /* By member 0, when all have met: op i began where the one before it ended. */
@@ -606,15 +639,96 @@ uint32_t cpu_step_ops(const struct graph *g, const struct step_header *h) {
     return r.end[0] - r.begin[0] + r.end[1] - r.begin[1];
 }
 
-void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n) {
+static struct member member_of(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n) {
     const uint8_t *step = cpu_step_slot(d, slot);
-    struct member m = {.d = d,
-                       .g = d->model.graph,
-                       .h = (const struct step_header *)step,
-                       .slot = step,
-                       .half = slot,
-                       .id = member,
-                       .n = n};
+    return (struct member){.d = d,
+                           .g = d->model.graph,
+                           .h = (const struct step_header *)step,
+                           .slot = step,
+                           .half = slot,
+                           .id = member,
+                           .n = n};
+}
+
+/* The devices of a group, each with its own place in its ops. All have as many exchanges, so they come to the
+ * same one. */
+struct together {
+    uint32_t count;
+    struct member members[DEVICE_MAX];
+    const struct graph_op *ops[DEVICE_MAX]; /* NULL: the device has ended its ops */
+    uint32_t at[DEVICE_MAX], end[DEVICE_MAX];
+    uint64_t began[DEVICE_MAX];
+    uint32_t slot;
+};
+
+static void find_op(struct together *t, uint32_t i) {
+    while (t->at[i] < t->end[i] && t->members[i].g->ops[t->at[i]].kind == GRAPH_FILL &&
+           !fills(&t->members[i]))
+        t->at[i]++;
+    t->ops[i] = t->at[i] < t->end[i] ? &t->members[i].g->ops[t->at[i]] : NULL;
+}
+
+/* Another op of the device i; the barrier is for its readers. */
+static void end_op(struct together *t, uint32_t i) {
+    const struct member *m = &t->members[i];
+    if (m->id == 0)
+        note_span(m->d, t->slot, t->at[i], &t->began[i]);
+    t->at[i]++;
+    find_op(t, i);
+}
+
+/* Every device's ops up to the next exchange, one op of each in turn; false: all have ended. */
+static bool run_until_exchange(struct together *t) {
+    for (bool any = true; any;) {
+        any = false;
+        for (uint32_t i = 0; i < t->count; i++) {
+            const struct member *m = &t->members[i];
+            if (t->ops[i] == NULL || t->ops[i]->kind == GRAPH_EXCHANGED)
+                continue;
+            if (m->id == 0 && m->d->spans != NULL)
+                t->began[i] = clock_ns();
+            run_op[t->ops[i]->kind](m, t->ops[i]);
+            if (m->id == 0)
+                device_cluster_tend();
+            team_barrier(m->d->team, m->id);
+            end_op(t, i);
+            any = true;
+        }
+    }
+    return t->ops[0] != NULL;
+}
+
+/* Devices read what others have made, and write only what is theirs. */
+static void run_exchange(struct together *t) {
+    const struct member *m = &t->members[0];
+    for (uint32_t i = 0; i < t->count; i++) {
+        CHECK(t->ops[i] != NULL && t->ops[i]->kind == GRAPH_EXCHANGED);
+        if (m->id == 0 && m->d->spans != NULL)
+            t->began[i] = clock_ns();
+        run_exchanged(&t->members[i], t->ops[i]);
+    }
+    team_barrier(m->d->team, m->id);
+    for (uint32_t i = 0; i < t->count; i++)
+        end_op(t, i);
+}
+
+void cpu_step_run_group(const struct device_group *group, uint32_t slot, uint32_t member, uint32_t n) {
+    struct together t = {.count = group->count, .slot = slot};
+    for (uint32_t i = 0; i < t.count; i++) {
+        t.members[i] = member_of((struct cpu_device *)group->devices[i], slot, member, n);
+        t.members[i].peers = t.members;
+        t.members[i].peer_ops = t.ops;
+        const struct ranges r = ranges_of(t.members[i].g, t.members[i].h);
+        t.at[i] = r.begin[0];
+        t.end[i] = r.end[0];
+        find_op(&t, i);
+    }
+    while (run_until_exchange(&t))
+        run_exchange(&t);
+}
+
+void cpu_step_run(struct cpu_device *d, uint32_t slot, uint32_t member, uint32_t n) {
+    struct member m = member_of(d, slot, member, n);
     const struct ranges r = ranges_of(m.g, m.h);
     const uint32_t last = r.end[1] > r.begin[1] ? r.end[1] : r.end[0];
     uint64_t began = d->spans != NULL ? clock_ns() : 0;

@@ -415,7 +415,7 @@ static void report_to_json(const struct stator *s, struct json *j) {
         device_to_json(s, i, j);
     json_close(j);
     json_open_array(j, "routes");
-    for (uint32_t i = 0; s->started && i + 1 < s->planning.n_devices; i++)
+    for (uint32_t i = 0; s->started && i + 1 < planning_stages(&s->planning); i++)
         route_to_json(s, i, j);
     json_close(j);
     memory_to_json(s, j);

@@ -23,6 +23,12 @@ static bool is_last(const struct stator *s, uint32_t device) {
     return device + 1 == s->planning.n_devices;
 }
 
+/* The device that a step begins on. Those of a tensor split work on it together; it is at the last one, which
+ * has the results. */
+static uint32_t entry(const struct stator *s) {
+    return s->planning.n_devices - planning_stages(&s->planning);
+}
+
 /* Whether step `number` finds its slot on the device, and the halves behind it, free. */
 static bool slot_is_free(const struct stator *s, uint64_t number, uint32_t device) {
     uint32_t slots = s->planning.devices[0].model.slots;
@@ -79,7 +85,7 @@ bool pipeline_works(const struct stator *s) {
 }
 
 bool pipeline_has_room(const struct stator *s) {
-    return s->next_step - s->first_step < s->max_steps && may_enter(s, s->next_step, 0);
+    return s->next_step - s->first_step < s->max_steps && may_enter(s, s->next_step, entry(s));
 }
 
 struct engine_step *pipeline_next(struct stator *s, uint8_t **slot) {
@@ -118,6 +124,16 @@ static stator_status submit(struct stator *s, struct engine_step *st, uint32_t d
     return STATOR_OK;
 }
 
+/* A device of a tensor split, not the last one. */
+static stator_status submit_share(struct stator *s, struct engine_step *st, uint32_t device,
+                                  stator_error *e) {
+    struct device *from = s->devices[device].device, *to = s->devices[device + 1].device;
+    const uint32_t slot = slot_of(s, st->number);
+    step_writer_copy(to->vtable->step_slot(to, slot), from->vtable->step_slot(from, slot));
+    st->at = device;
+    return from->vtable->submit(from, slot, e);
+}
+
 stator_status pipeline_begin(struct stator *s, stator_error *e) {
     DCHECK(pipeline_has_room(s));
     struct engine_step *st = &s->steps[s->next_step % s->max_steps];
@@ -128,7 +144,37 @@ stator_status pipeline_begin(struct stator *s, stator_error *e) {
     if (pipeline_is_empty(s))
         atomic_store(&s->shown.moved_ns, st->began_ns);
     s->next_step++;
-    return submit(s, st, 0, e);
+    for (uint32_t i = 0; i < entry(s); i++) {
+        stator_status rc = submit_share(s, st, i, e);
+        if (rc != STATOR_OK)
+            return rc;
+    }
+    return submit(s, st, entry(s), e);
+}
+
+/* The first device that works on the step now; the last one is st->at. */
+static uint32_t first_of(const struct stator *s, const struct engine_step *st) {
+    return entry(s) > 0 && !st->only_tail ? 0 : st->at;
+}
+
+/* Waits at most timeout_ns for each device that works on the step. */
+static stator_status wait_for(struct stator *s, const struct engine_step *st, uint64_t timeout_ns,
+                              bool *ended, stator_error *e) {
+    stator_status rc = STATOR_OK;
+    *ended = true;
+    for (uint32_t i = first_of(s, st); i <= st->at && *ended && rc == STATOR_OK; i++) {
+        struct device *d = s->devices[i].device;
+        rc = d->vtable->wait(d, slot_of(s, st->number), timeout_ns, ended, e);
+    }
+    return rc;
+}
+
+static void trace_all(struct stator *s, const struct engine_step *st) {
+    for (uint32_t i = first_of(s, st); i <= st->at; i++) {
+        struct engine_step of = *st;
+        of.at = i;
+        trace_step(s, &of);
+    }
 }
 
 /* Whether the step has ended where it is, waiting for it at most timeout_ns. */
@@ -136,7 +182,7 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
     struct engine_device *d = &s->devices[st->at];
     bool ended = false;
     const uint64_t asked = clock_ns(); /* before: whatever holds us up after the wait is not the device */
-    stator_status rc = d->device->vtable->wait(d->device, slot_of(s, st->number), timeout_ns, &ended, e);
+    stator_status rc = wait_for(s, st, timeout_ns, &ended, e);
     if (rc != STATOR_OK)
         return rc;
     if (!ended) {
@@ -152,7 +198,7 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
     st->running = false;
     d->n_running--;
     d->busy_since_ns = clock_ns(); /* of the next one, which has waited behind this one */
-    trace_step(s, st);
+    trace_all(s, st);
     return STATOR_OK;
 }
 
@@ -202,6 +248,7 @@ stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t 
     h->n_rows = rows;
     h->run_body = STEP_TAIL;
     st->n_rows = rows;
+    st->only_tail = true;
     atomic_store(&s->shown.moved_ns, clock_ns());
     return submit(s, st, st->at, e);
 }
@@ -242,10 +289,9 @@ void pipeline_drain(struct stator *s) {
     uint64_t end = clock_ns() + s->deadline_ns;
     for (uint64_t i = s->first_step; i < s->next_step; i++) {
         struct engine_step *st = step_of(s, i);
-        struct device *d = s->devices[st->at].device;
         bool ended = !st->running || s->devices[st->at].hangs;
         while (!ended && clock_ns() < end)
-            if (d->vtable->wait(d, slot_of(s, st->number), LOOK_NS, &ended, NULL) != STATOR_OK)
+            if (wait_for(s, st, LOOK_NS, &ended, NULL) != STATOR_OK)
                 break; /* it is lost, and with it what it ran */
         st->running = false;
     }

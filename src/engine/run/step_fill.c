@@ -107,9 +107,9 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
 
 /* The most of a prompt of n tokens that goes into one step. */
 static uint32_t largest_chunk(const struct stator *s, uint32_t n) {
-    if (s->planning.n_devices == 1)
+    if (planning_stages(&s->planning) == 1)
         return s->planning.want.batch;
-    uint32_t part = (uint32_t)arith_ceil_div(n, 2 * s->planning.n_devices);
+    uint32_t part = (uint32_t)arith_ceil_div(n, 2 * planning_stages(&s->planning));
     return ARITH_MIN(ARITH_MAX(part, (uint32_t)LEAST_CHUNK), s->planning.want.batch);
 }
 
@@ -119,7 +119,8 @@ static uint32_t largest_group(const struct stator *s) {
     for (uint32_t i = 0; i < s->planning.want.sequences; i++)
         n += step_fill_runs(&s->sequences[i], STATOR_GENERATE) &&
              s->sequences[i].done >= s->sequences[i].request->n_prompt;
-    return s->planning.n_devices == 1 ? n : (uint32_t)arith_ceil_div(n, s->planning.n_devices);
+    return planning_stages(&s->planning) == 1 ? n
+                                              : (uint32_t)arith_ceil_div(n, planning_stages(&s->planning));
 }
 
 /* Whether every device has a group already: who wants a row joins one of them as soon as that has ended. */
@@ -129,7 +130,7 @@ static bool groups_are_under_way(const struct stator *s) {
         const struct engine_step *st = &s->steps[i % s->max_steps];
         n += st->reader == NULL && st->n_rows > 0;
     }
-    return n >= s->planning.n_devices;
+    return n >= planning_stages(&s->planning);
 }
 
 uint32_t step_fill_spare(const struct stator *s, uint32_t *n_guessing) {

@@ -71,11 +71,14 @@ stator_status trace_open(struct stator *s, stator_error *e) {
                          "the trace can't be written to %s: %s", s->start.trace_path, strerror(errno));
     put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
     for (uint32_t i = 0; i < planning_parts(&s->planning); i++) {
+        const struct graph_want *w = &s->planning.devices[i].graph.want;
+        char share[48] = "";
+        if (w->share.count > 0)
+            snprintf(share, sizeof share, "share %u of %u of ", w->share.index + 1, w->share.count);
         put(t,
-            "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"%s, layers %u to "
+            "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"%s, %slayers %u to "
             "%u\"}}",
-            i > 0 ? "," : "", i, s->planning.devices[i].facts.name,
-            s->planning.devices[i].graph.want.first_layer, s->planning.devices[i].graph.want.end_layer - 1);
+            i > 0 ? "," : "", i, s->planning.devices[i].facts.name, share, w->first_layer, w->end_layer - 1);
         put(t,
             ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"steps\"}}",
             i);

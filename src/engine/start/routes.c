@@ -31,7 +31,7 @@ static float *window(const struct stator *s, uint32_t device, uint32_t half) {
 }
 
 stator_status routes_decide(struct stator *s, stator_error *e) {
-    for (uint32_t i = 0; i + 1 < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i + 1 < planning_stages(&s->planning); i++) {
         struct engine_device *from = &s->devices[i];
         struct engine_device *to = &s->devices[i + 1];
         if (s->planning.devices[i].facts.remote && s->planning.devices[i + 1].facts.remote) {
@@ -58,7 +58,7 @@ stator_status routes_decide(struct stator *s, stator_error *e) {
 }
 
 void routes_log(const struct stator *s) {
-    for (uint32_t i = 0; i + 1 < s->planning.n_devices; i++) {
+    for (uint32_t i = 0; i + 1 < planning_stages(&s->planning); i++) {
         const char *from = s->planning.devices[i].facts.name;
         const struct device_route *r = &s->devices[i].route;
         if (s->planning.devices[i].facts.remote && s->planning.devices[i + 1].facts.remote)

@@ -23,6 +23,8 @@ static stator_status open_devices(struct stator *s, stator_error *e) {
                                        d->memory, d->memory_bytes, &d->device, e);
         if (st != STATOR_OK)
             return st;
+        if (s->planning.config.devices.tensor && i < s->planning.n_devices)
+            s->group.devices[s->group.count++] = d->device;
     }
     return STATOR_OK;
 }
@@ -119,8 +121,10 @@ static stator_status prepare(struct stator *s, uint32_t i, stator_error *e) {
     if (d->device == NULL)
         return STATOR_OK;
     const bool draft = i == s->planning.n_devices;
-    struct device_setup setup = {.in = i > 0 && !draft ? &d->in : NULL,
-                                 .out = i + 1 < s->planning.n_devices ? &d->out : NULL,
+    const bool shared = s->planning.config.devices.tensor && !draft;
+    struct device_setup setup = {.in = i > 0 && !draft && !shared ? &d->in : NULL,
+                                 .out = i + 1 < planning_stages(&s->planning) ? &d->out : NULL,
+                                 .group = shared ? &s->group : NULL,
                                  .pinned =
                                      p->pinned.bytes > 0 ? (uint8_t *)s->start.staging + p->at_pinned : NULL,
                                  .log = &s->log,

@@ -1,0 +1,282 @@
+#include "graph/share.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Rows of a matrix that stay together: a panel. */
+#define ROWS_TOGETHER PANEL_ROWS
+
+struct sharing {
+    struct graph *g;
+    const char *arch;
+    stator_error *e;
+    const struct graph_op *whole; /* the ops of the whole graph, at the end of the table */
+    uint32_t n_whole;
+    bool has_units[GRAPH_MAX_CACHES]; /* the cache has its number of KV heads */
+};
+
+/* Heads [first_q, end_q) and KV heads [first_kv, end_kv). */
+struct heads {
+    uint32_t first_q, end_q;
+    uint32_t first_kv, end_kv;
+};
+
+static stator_status refuse(const struct sharing *s, uint32_t layer, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static stator_status refuse(const struct sharing *s, uint32_t layer, const char *format, ...) {
+    char why[192];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return error_set(
+        s->e, STATOR_USAGE,
+        "devices.split = \"tensor\": layer %u of this model (%s) %s: take \"auto\", which divides "
+        "the layers",
+        layer, s->arch, why);
+}
+
+static uint32_t begin_of(uint32_t units, uint32_t count, uint32_t index) {
+    return (uint32_t)((uint64_t)units * index / count);
+}
+
+/* If there are fewer KV heads than devices, several devices have one KV head, each with some of its heads. */
+static struct heads heads_of(uint32_t heads, uint32_t kv_heads, uint32_t count, uint32_t index) {
+    const uint32_t group = heads / kv_heads;
+    if (kv_heads >= count) {
+        const uint32_t first = begin_of(kv_heads, count, index), end = begin_of(kv_heads, count, index + 1);
+        return (struct heads){first * group, end * group, first, end};
+    }
+    const uint32_t kv = begin_of(kv_heads, count, index);
+    const uint32_t first = (uint32_t)arith_ceil_div((uint64_t)kv * count, kv_heads);
+    const uint32_t end = (uint32_t)arith_ceil_div((uint64_t)(kv + 1) * count, kv_heads);
+    return (struct heads){kv * group + begin_of(group, end - first, index - first),
+                          kv * group + begin_of(group, end - first, index - first + 1), kv, kv + 1};
+}
+
+static struct heads own_heads(const struct sharing *s, uint32_t heads, uint32_t kv_heads) {
+    const struct graph_share *share = &s->g->want.share;
+    return heads_of(heads, kv_heads, share->count, share->index);
+}
+
+/* Rows of a matrix before those of device `index`. */
+static uint32_t row_of(uint32_t rows, uint32_t count, uint32_t index) {
+    const uint32_t units = (uint32_t)arith_ceil_div(rows, ROWS_TOGETHER);
+    return ARITH_MIN(begin_of(units, count, index) * ROWS_TOGETHER, rows);
+}
+
+/* Several ranges of rows are those of a gate beside each head. */
+static bool is_one_range(const struct graph_weight *w) {
+    return w->runs.run == 0 || w->runs.stride == w->tensor->ne[1];
+}
+
+static void cut(const struct sharing *s, const struct graph_op *op, uint32_t k, uint32_t first,
+                uint32_t end) {
+    for (uint32_t before = 0; before < k; before++)
+        if (op->weight[before] == op->weight[k])
+            return; /* V is the product of K */
+    graph_weight_cut(s->g, op->weight[k], first, end - first);
+    if (op->bias[k] != GRAPH_NONE)
+        graph_weight_cut(s->g, op->bias[k], first, end - first);
+}
+
+/* A value for this device's columns of `whole`. */
+static uint32_t own_value(const struct sharing *s, uint32_t whole, uint32_t width) {
+    char name[sizeof s->g->values[whole].name];
+    snprintf(name, sizeof name, "%.27s.own", s->g->values[whole].name);
+    return graph_add_value(s->g, name, GRAPH_SCRATCH, s->g->values[whole].rows, width, GRAPH_F32);
+}
+
+/* The op before it has made this device's columns of `whole`; now come the others'. The floats of a value
+ * with int8 forms are of no use any more. */
+static void add_exchange(const struct sharing *s, uint32_t layer, uint32_t own, uint32_t whole,
+                         enum graph_epilogue epilogue, const struct graph_exchanged *x) {
+    struct graph *g = s->g;
+    const uint32_t forms = g->values[whole].forms;
+    if (epilogue == GRAPH_STORE && forms != GRAPH_F32)
+        graph_value_resize(g, whole, g->values[whole].width, forms & ~(uint32_t)GRAPH_F32);
+    struct graph_op *op = graph_add_op(g, GRAPH_EXCHANGED, layer, own, whole);
+    op->epilogue = epilogue;
+    op->exchanged = *x;
+}
+
+static stator_status check_heads(const struct sharing *s, uint32_t layer, uint32_t heads, uint32_t kv_heads) {
+    const uint32_t count = s->g->want.share.count;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct heads h = heads_of(heads, kv_heads, count, i);
+        if (h.first_q == h.end_q)
+            return refuse(s, layer, "has %u heads with %u heads of K and V, too few for %u devices", heads,
+                          kv_heads, count);
+    }
+    return STATOR_OK;
+}
+
+/* The product that makes heads of q, k and v, or of q alone where the layer reads the K and V of another one.
+ */
+static stator_status divide_qkv(struct sharing *s, struct graph_op *op, const struct graph_rope *r,
+                                uint32_t kv_heads) {
+    stator_status st = check_heads(s, op->layer, r->heads, kv_heads);
+    if (st != STATOR_OK)
+        return st;
+    const struct heads h = own_heads(s, r->heads, kv_heads);
+    const uint32_t first[] = {h.first_q * r->dim_k, h.first_kv * r->dim_k, h.first_kv * r->dim_v};
+    const uint32_t end[] = {h.end_q * r->dim_k, h.end_kv * r->dim_k, h.end_kv * r->dim_v};
+    uint32_t width = 0;
+    CHECK(op->n_weights == (r->kv_heads > 0 ? 3u : 1u));
+    for (uint32_t k = 0; k < op->n_weights; k++) {
+        if (!is_one_range(&s->g->weights[op->weight[k]]))
+            return refuse(s, op->layer, "has gates beside its heads, which are not divided yet");
+        CHECK(k < 2 || op->weight[1] != op->weight[2] || (r->dim_k == r->dim_v && op->bias[2] == GRAPH_NONE));
+    }
+    for (uint32_t k = 0; k < op->n_weights; k++) {
+        cut(s, op, k, first[k], end[k]);
+        op->column[k] = width;
+        width += end[k] - first[k];
+    }
+    graph_value_resize(s->g, op->out, width, GRAPH_F32);
+    return STATOR_OK;
+}
+
+static stator_status divide_rope(struct sharing *s, struct graph_op *op, uint32_t kv_heads) {
+    if (op->rope.wide)
+        return refuse(s, op->layer, "norms all heads together, which is not divided yet");
+    const struct heads h = own_heads(s, op->rope.heads, kv_heads);
+    struct graph_cache *c = &s->g->caches[op->cache];
+    const uint32_t units = h.end_kv - h.first_kv;
+    op->rope.heads = h.end_q - h.first_q;
+    op->rope.kv_heads = op->rope.kv_heads > 0 ? units : 0;
+    CHECK(!s->has_units[op->cache] || c->units == units);
+    s->has_units[op->cache] = true;
+    c->units = units;
+    return STATOR_OK;
+}
+
+static stator_status divide_attention(struct sharing *s, struct graph_op *op) {
+    struct graph_attention *a = &op->attention;
+    const struct heads h = own_heads(s, a->heads, a->kv_heads);
+    const uint32_t whole = op->out;
+    struct graph_exchanged x = {.count = s->g->want.share.count};
+    CHECK(op->work == GRAPH_NONE && a->arrivals == GRAPH_NONE);
+    for (uint32_t i = 0; i < x.count; i++)
+        x.ends[i] = heads_of(a->heads, a->kv_heads, x.count, i).end_q * a->dim_v;
+    if (op->n_weights > 0) /* a sink of each head */
+        graph_weight_cut(s->g, op->weight[0], h.first_q, h.end_q - h.first_q);
+    a->heads = h.end_q - h.first_q;
+    a->kv_heads = h.end_kv - h.first_kv;
+    op->out = own_value(s, whole, a->heads * a->dim_v);
+    add_exchange(s, op->layer, op->out, whole, GRAPH_STORE, &x);
+    return STATOR_OK;
+}
+
+/* Any other product: its outputs are divided by panels. */
+static stator_status divide_product(struct sharing *s, struct graph_op *op) {
+    const bool gated = graph_op_gated(op);
+    const uint32_t rows = s->g->weights[op->weight[0]].layout.rows, whole = op->out;
+    const struct graph_share *share = &s->g->want.share;
+    struct graph_exchanged x = {.count = share->count};
+    if (op->n_weights != (gated ? 2u : 1u) || op->column[0] != 0 || rows != s->g->values[whole].width)
+        return refuse(s, op->layer, "has products side by side in one value, which are not divided yet");
+    if (rows / ROWS_TOGETHER < x.count)
+        return STATOR_OK; /* every device computes it */
+    for (uint32_t i = 0; i < x.count; i++)
+        x.ends[i] = row_of(rows, x.count, i + 1);
+    uint32_t first = 0, end = 0;
+    share_columns(&x, share->index, &first, &end);
+    for (uint32_t k = 0; k < op->n_weights; k++)
+        cut(s, op, k, first, end);
+    op->out = own_value(s, whole, end - first);
+    const enum graph_epilogue epilogue = gated ? GRAPH_STORE : op->epilogue;
+    if (!gated)
+        op->epilogue = GRAPH_STORE;
+    add_exchange(s, op->layer, op->out, whole, epilogue, &x);
+    return STATOR_OK;
+}
+
+/* An op of this kind in the layer that has the product's value as its `in`; NULL: there is none. */
+static const struct graph_op *reader_of(const struct sharing *s, uint32_t at, enum graph_kind kind) {
+    for (uint32_t i = at + 1; i < s->n_whole && s->whole[i].layer == s->whole[at].layer; i++)
+        if (s->whole[i].kind == kind && s->whole[i].in == s->whole[at].out)
+            return &s->whole[i];
+    return NULL;
+}
+
+/* KV heads of the attention behind the op that makes or rotates its heads. */
+static uint32_t kv_heads_of(const struct sharing *s, uint32_t at) {
+    const struct graph_op *attention = reader_of(s, at, GRAPH_ATTENTION);
+    CHECK(attention != NULL);
+    return attention->attention.kv_heads;
+}
+
+/* A router is small: every device computes it. */
+static stator_status divide_matmul(struct sharing *s, uint32_t at, struct graph_op *op) {
+    const struct graph_op *rope = reader_of(s, at, GRAPH_ROPE_STORE);
+    if (rope != NULL)
+        return divide_qkv(s, op, &rope->rope, kv_heads_of(s, at));
+    return reader_of(s, at, GRAPH_ROUTE) != NULL ? STATOR_OK : divide_product(s, op);
+}
+
+static stator_status divide_op(struct sharing *s, uint32_t at) {
+    CHECK(s->g->n_ops < s->g->max_ops && s->g->ops + s->g->n_ops <= s->whole + at);
+    struct graph_op *op = &s->g->ops[s->g->n_ops++];
+    *op = s->whole[at];
+    switch (op->kind) {
+    case GRAPH_FILL:
+    case GRAPH_EMBED:
+    case GRAPH_NORM:
+    case GRAPH_FORMS:
+    case GRAPH_CENTER:
+    case GRAPH_EXCHANGED:
+        return STATOR_OK;
+    case GRAPH_MATMUL:
+        return divide_matmul(s, at, op);
+    case GRAPH_ROPE_STORE:
+        return divide_rope(s, op, kv_heads_of(s, at));
+    case GRAPH_ATTENTION:
+        return divide_attention(s, op);
+    case GRAPH_GATE: /* of whole values */
+        if (op->gate.gelu)
+            return STATOR_OK;
+        /* fall through */
+    default:
+        return refuse(s, op->layer, "has the op '%s', which is not divided yet", graph_op_name(op));
+    }
+}
+
+stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
+    CHECK(g->want.share.count > 1 && g->want.share.count <= GRAPH_MAX_SHARES && g->nextn == g->nextn_end);
+    const uint32_t n = g->n_ops, tail = g->tail;
+    struct graph_op *whole = g->ops + g->max_ops - n;
+    struct sharing s = {.g = g, .arch = arch, .e = e, .whole = whole, .n_whole = n};
+    for (uint32_t i = n; i-- > 0;) /* upwards in the table */
+        whole[i] = g->ops[i];
+    g->n_ops = 0;
+    for (uint32_t i = 0; i < tail; i++) {
+        stator_status st = divide_op(&s, i);
+        if (st != STATOR_OK)
+            return st;
+    }
+    g->tail = g->n_ops;
+    for (uint32_t i = tail; i < n; i++)
+        g->ops[g->n_ops++] = whole[i];
+    if (g->guess != 0)
+        g->guess = g->n_ops;
+    return STATOR_OK;
+}
+
+void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *first, uint32_t *end) {
+    CHECK(index < x->count);
+    *first = index > 0 ? x->ends[index - 1] : 0;
+    *end = x->ends[index];
+}
+
+uint64_t share_received(const struct graph *g) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < g->n_ops; i++) {
+        uint32_t first = 0, end = 0;
+        if (g->ops[i].kind != GRAPH_EXCHANGED)
+            continue;
+        share_columns(&g->ops[i].exchanged, g->want.share.index, &first, &end);
+        bytes += (uint64_t)(g->values[g->ops[i].out].width - (end - first)) * sizeof(float);
+    }
+    return bytes;
+}

@@ -1,0 +1,27 @@
+/* A tensor split: every device has a share of each layer. Of a matrix it has some rows (outputs) with all of
+ * their columns, so no sum over k is cut and no bit depends on the split. Of attention it has some heads,
+ * with the caches of their KV heads. What the next op needs as a whole, the devices exchange
+ * (GRAPH_EXCHANGED).
+ *
+ * Every device keeps the whole residual stream and computes the norms itself. The first device embeds, and
+ * the last one has the tail. Norms and the embedding are not divided. */
+#ifndef STATOR_GRAPH_SHARE_H
+#define STATOR_GRAPH_SHARE_H
+
+#include "graph/graph.h"
+
+/* What a layer of a shared graph needs besides a whole one's. */
+#define SHARE_OPS    8
+#define SHARE_VALUES 8
+
+/* Turns the whole graph that a builder has just made into the share g->want.share of it. STATOR_USAGE: the
+ * model has an op that cannot be divided yet, or too few heads. arch: for the message. */
+stator_status share_divide(struct graph *g, const char *arch, stator_error *e);
+
+/* Columns [*first, *end) of an exchanged row are those of device `index`. */
+void share_columns(const struct graph_exchanged *x, uint32_t index, uint32_t *first, uint32_t *end);
+
+/* Bytes that the device gets from the others for each token. */
+uint64_t share_received(const struct graph *g);
+
+#endif

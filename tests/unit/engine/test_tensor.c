@@ -1,0 +1,178 @@
+/* devices.split = "tensor": every device has a share of each layer, and the results have the bytes of one
+ * device, whatever the number of devices, the batch and the chunks, for logits and for text. What cannot be
+ * divided is refused by name. */
+#include "engine_harness.h"
+
+#define N_IDS 77
+
+static const char *const uses[] = {"devices.use=cpu:0", "devices.use=cpu:0,cpu:1",
+                                   "devices.use=cpu:1,cpu:0,cpu:5", "devices.use=cpu:0,cpu:1,cpu:2,cpu:3"};
+
+static bool here(const char *model) {
+    if (access(model, R_OK) == 0)
+        return true;
+    assert_true(strncmp(model, "../shared", 9) == 0); /* the demo model is always there */
+    assert_null(getenv("STATOR_TEST_REQUIRE"));
+    print_message("skipped %s: absent\n", model);
+    return false;
+}
+
+static void make_ids(int32_t *ids, size_t n) {
+    uint64_t random = 11;
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)testing_below(&random, 512);
+}
+
+/* Logits with the settings, compared with those of one device. */
+static void compare(const char *model, const char *const *sets, const int32_t *ids, const float *expected) {
+    stator *s = harness_start(model, sets);
+    const size_t bytes = N_IDS * harness_vocab(s) * sizeof(float);
+    float *got = harness_logits(s, ids, N_IDS);
+    stator_close(s);
+    if (memcmp(got, expected, bytes) != 0)
+        fail_msg("%s: logits differ with %s %s %s", model, sets[0], sets[1], sets[2]);
+    free(got);
+}
+
+/* Dense models: GQA, biases, norms of heads, norms behind, fused tensors, windows, K types, a tied output. */
+static void logits(void **state) {
+    (void)state;
+#define ORACLE(name) "../shared/oracles/models/" name ".gguf"
+    static const char *const models[] = {
+        "configs/demo.gguf",    ORACLE("llama-tied"),  ORACLE("llama-mlpbias"), ORACLE("qwen2"),
+        ORACLE("qwen3"),        ORACLE("gemma2"),      ORACLE("gemma3"),        ORACLE("gemma4"),
+        ORACLE("phi3"),         ORACLE("phi3-window"), ORACLE("glm4"),          ORACLE("exaone4"),
+        ORACLE("cohere2"),      ORACLE("granite"),     ORACLE("smollm3"),       ORACLE("ministral3"),
+        ORACLE("seed-oss"),     ORACLE("quant-q4_k"),  ORACLE("quant-q6_k"),    ORACLE("quant-q8_0"),
+        ORACLE("quant-iq4_xs"), ORACLE("quant-q5_1")};
+    static const char *const batches[] = {"memory.batch=1", "memory.batch=7", "memory.batch=64",
+                                          "memory.batch=512"};
+    static const char *const rows[] = {"memory.logits_rows=1", "memory.logits_rows=5"};
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        if (!here(models[m]))
+            continue;
+        const char *plain[] = {"cpu.threads=2", "memory.context=128", NULL};
+        stator *s = harness_start(models[m], plain);
+        float *expected = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        for (size_t devices = 2; devices <= 4; devices++) {
+            for (size_t b = (m + devices) % 2; b < 4; b += 2) {
+                const char *sets[] = {uses[devices - 1],
+                                      "devices.split=tensor",
+                                      batches[b],
+                                      rows[b == 0 ? 0 : (b + devices) % 2],
+                                      "cpu.threads=2",
+                                      "memory.context=128",
+                                      NULL};
+                compare(models[m], sets, ids, expected);
+            }
+        }
+        free(expected);
+    }
+}
+
+/* Every type of K and V, as many threads as there are or one, and every instruction set. */
+static void kinds(void **state) {
+    (void)state;
+    static const char *const more[][2] = {{"memory.kv_type=f32", "cpu.threads=1"},
+                                          {"memory.kv_type=q8_0", "cpu.threads=2"},
+                                          {"memory.kv_type=q4_0", "cpu.threads=3"},
+                                          {"cpu.tier=scalar", "cpu.threads=2"}};
+    int32_t ids[N_IDS];
+    make_ids(ids, N_IDS);
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        const char *plain[] = {more[i][0], more[i][1], NULL};
+        const char *sets[] = {"devices.use=cpu:0,cpu:1,cpu:2",
+                              "devices.split=tensor",
+                              more[i][0],
+                              more[i][1],
+                              "memory.batch=16",
+                              NULL};
+        stator *s = harness_start("configs/demo.gguf", plain);
+        float *expected = harness_logits(s, ids, N_IDS);
+        stator_close(s);
+        compare("configs/demo.gguf", sets, ids, expected);
+        free(expected);
+    }
+}
+
+/* Texts of several requests, sampled ones too, with shared beginnings and n-gram speculation. */
+static void texts(void **state) {
+    (void)state;
+    enum { REQUESTS = 6 };
+    int32_t ids[64];
+    make_ids(ids, 64);
+    struct harness_text expected[REQUESTS];
+    memset(expected, 0, sizeof expected);
+    for (size_t devices = 1; devices <= 4; devices++) {
+        const char *sets[] = {uses[devices - 1],
+                              devices > 1 ? "devices.split=tensor" : "devices.split=auto",
+                              "memory.context=256",
+                              "memory.sequences=3",
+                              "memory.batch=16",
+                              "cpu.threads=2",
+                              devices == 3 ? "speculation.mode=ngram" : "speculation.mode=off",
+                              NULL};
+        struct harness_text got[REQUESTS];
+        memset(got, 0, sizeof got);
+        stator *s = harness_start("configs/demo.gguf", sets);
+        for (uint32_t i = 0; i < REQUESTS; i++)
+            got[i].id = harness_submit(s, ids, 3 + 9 * i, 20 + i, i % 2 ? 0.9f : 0.0f, 100 + i);
+        harness_collect(s, got, REQUESTS);
+        stator_close(s);
+        for (uint32_t i = 0; i < REQUESTS; i++) {
+            assert_int_equal(got[i].n, 20 + i);
+            if (devices == 1)
+                expected[i] = got[i];
+            assert_memory_equal(got[i].ids, expected[i].ids, got[i].n * sizeof(int32_t));
+        }
+    }
+}
+
+static void refuse(const char *model, const char *const *sets, size_t n_sets, const char *text) {
+    stator_options o = {.size = sizeof o, .config = model, .set = sets, .n_set = n_sets};
+    stator *s = NULL;
+    stator_error e = {0};
+    stator_status st = stator_open(&o, &s, &e);
+    if (st == STATOR_OK)
+        st = stator_plan(s, &e);
+    if (st != STATOR_USAGE || strstr(e.text, text) == NULL)
+        fail_msg("%s: %s: %d, %s", model, sets[0], (int)st, e.text);
+    stator_close(s);
+}
+
+static void refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *model;
+        const char *sets[2];
+        const char *text;
+    } cases[] = {
+        {"configs/demo.gguf", {"devices.use=cpu:0", "transfer.mode=auto"}, "two devices or more"},
+        {"configs/demo.gguf", {"devices.use=auto", "transfer.mode=auto"}, "two devices or more"},
+        {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "transfer.mode=staged"}, "transfer.mode"},
+        {"configs/demo.gguf", {"devices.use=cpu:0,cpu:1", "speculation.mode=mtp"}, "speculation.mode"},
+        {ORACLE("lfm2"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "'gated convolution'"},
+        {ORACLE("olmo2"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "norms all heads together"},
+        {ORACLE("qwen35"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "not divided yet"},
+        {ORACLE("qwen3next"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "not divided yet"},
+        {ORACLE("mixtral"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "'route'"},
+        {ORACLE("qwen2moe"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "not divided yet"},
+        {ORACLE("glm4"),
+         {"devices.use=cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5,cpu:6,cpu:7", "memory.context=64"},
+         "too few for 8 devices"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *sets[] = {cases[i].sets[0], cases[i].sets[1], "devices.split=tensor"};
+        if (here(cases[i].model))
+            refuse(cases[i].model, sets, 3, cases[i].text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(logits), cmocka_unit_test(kinds),
+                                       cmocka_unit_test(texts), cmocka_unit_test(refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
