@@ -81,10 +81,14 @@ bool json_schema_found(struct json_schema *c, const json_t *s, const char *patte
     struct regex *r = NULL;
     stator_error e = {0};
     bool found = false;
+    if (!regex_spend(c->r, 128)) /* the work before the first step */
+        return false;
     if (regex_compile(c->scratch, SCRATCH_NODES, pattern, strlen(pattern), REGEX_SEARCH, &r, &e) != STATOR_OK)
         json_schema_refuse(c, s, "patternProperties", "\"%s\": %s", pattern, e.text);
     else if (regex_matches(r, text, n, &found) != REGEX_OK)
         json_schema_refuse(c, s, "patternProperties", "\"%s\" takes too many steps", pattern);
+    if (r != NULL)
+        regex_spend(c->r, r->steps);
     return found;
 }
 
@@ -229,7 +233,8 @@ static bool no_common_value(struct json_schema *c, json_t *a, json_t *b, uint32_
     json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum"), *v, *w;
     size_t i, k;
     bool common = false;
-    if (no_common_type(a, b))
+    if (!regex_spend(c->r, 8 + (1 + json_array_size(x)) * (1 + json_array_size(y)) / 4) ||
+        no_common_type(a, b))
         return true;
     if (x != NULL && y != NULL) {
         json_array_foreach(x, i, v) json_array_foreach(y, k, w) common |= json_schema_equal(v, w);
@@ -257,8 +262,8 @@ static void check_exclusive(struct json_schema *c, json_t *s, json_t *options) {
         if (m != NULL)
             json_array_append(merged, m);
     }
-    for (i = 0; i < json_array_size(merged) && c->status == STATOR_OK; i++)
-        for (size_t k = 0; k < i && c->status == STATOR_OK; k++)
+    for (i = 0; i < json_array_size(merged) && json_schema_going(c); i++)
+        for (size_t k = 0; k < i && json_schema_going(c); k++)
             if (!no_common_value(c, json_array_get(merged, i), json_array_get(merged, k), 0))
                 json_schema_refuse(c, s, "oneOf", "alternatives %zu and %zu may both be valid for one value",
                                    k, i);

@@ -91,6 +91,8 @@ static void merge_enum(struct json_schema *c, json_t *into, json_t *s, json_t *v
     size_t i, k;
     if (!json_is_array(v))
         json_schema_refuse(c, s, "enum", "an array is expected");
+    if (!regex_spend(c->r, json_array_size(v) * (1 + json_array_size(had) / 4)))
+        v = NULL;
     json_array_foreach(v, i, x) {
         bool is = had == NULL;
         json_array_foreach(had, k, y) is = is || json_schema_equal(x, y);
@@ -277,6 +279,8 @@ static void merge_keyword(struct json_schema *c, json_t *into, json_t *s, const 
         if (!json_is_array(v) && !json_is_boolean(v))
             json_schema_refuse(c, s, key, "an array of names is expected");
         json_array_foreach(v, i, x) {
+            if (!regex_spend(c->r, 1 + json_array_size(json_object_get(into, key)) / 16))
+                return;
             if (!json_is_string(x))
                 json_schema_refuse(c, s, key, "an array of names is expected");
             else if (!has_type(json_object_get(into, key), json_string_value(x)))
@@ -297,6 +301,10 @@ static bool merge(struct json_schema *c, json_t *into, json_t *s, uint32_t depth
     size_t i;
     if (json_is_boolean(s))
         return json_is_true(s);
+    /* References in several places, or to each other, may be far more than their text. */
+    if (!regex_spend(c->r, 16 + json_object_size(s) + json_object_size(json_object_get(into, "properties")) +
+                               json_object_size(json_object_get(s, "properties"))))
+        return false;
     if (!json_is_object(s) || depth == JSON_SCHEMA_DEPTH) {
         json_schema_refuse(c, s, "schema",
                            !json_is_object(s) ? "an object, true or false is expected"
@@ -321,7 +329,7 @@ static bool merge(struct json_schema *c, json_t *into, json_t *s, uint32_t depth
     merge_items(c, into, s);
     json_object_foreach(s, key, v) merge_keyword(c, into, s, key, v);
     json_array_foreach(json_object_get(s, "allOf"), i, x) if (!merge(c, into, x, depth + 1)) return false;
-    return c->status == STATOR_OK;
+    return json_schema_going(c);
 }
 
 json_t *json_schema_merged(struct json_schema *c, json_t *s) {

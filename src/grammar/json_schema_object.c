@@ -160,6 +160,8 @@ static uint32_t object_members(struct json_schema *c, const struct object *o) {
         key = json_string_value(json_array_get(json_array_get(list, i), 0));
         x = json_array_get(json_array_get(list, i), 1);
         bool required = is_required(o->required, key);
+        if (!regex_spend(c->r, 1 + json_array_size(o->required) / 16))
+            return REGEX_DEAD;
         uint32_t value = json_schema_node(c, x);
         uint32_t first = value == REGEX_DEAD ? REGEX_DEAD : member(c, o, key, value);
         uint32_t next = regex_make_concat(c->r, json_schema_mark(c, ","), first);
