@@ -187,7 +187,7 @@ uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *
 
 uint64_t graph_weight_file_bytes(const struct graph_weight *w) {
     if (!w->packed)
-        return w->runs.run == 0 ? w->tensor->bytes : w->runs.run * sizeof(float);
+        return w->runs.run == 0 ? w->tensor->bytes : w->runs.run * sizeof(float) * w->tensor->ne[1];
     return w->runs.run == 0 ? w->tensor->bytes : w->tensor->bytes / w->runs.stride * w->runs.run;
 }
 

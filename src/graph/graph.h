@@ -67,9 +67,9 @@ enum graph_epilogue {
                        remainder of row r */
     GRAPH_SWIGLU,   /* weight[0] is the gate, weight[1] up: out = silu(gate) * up, each with its bias */
     GRAPH_GEGLU     /* the same with gelu */
-    /* EXPERTS has two of them. SWIGLU: `in` has a row per token, `out` a row per chosen expert. RESIDUAL:
+    /* EXPERTS has three of them. SWIGLU: `in` has a row per token, `out` a row per chosen expert. RESIDUAL:
      * `in` has a row per chosen expert; out += the sum of a token's rows times their weights (+ shared), in
-     * ascending order of experts. */
+     * ascending order of experts. STORE: out = that sum. */
 };
 
 /* Number formats of a value (struct kernels_act); a value may have several. */
@@ -115,7 +115,7 @@ struct graph_piece {
 
 struct graph_weight {
     const struct gguf_tensor *tensor;
-    struct graph_runs runs;     /* rows of each matrix; plain: `run` values from `first` on */
+    struct graph_runs runs;     /* rows of each matrix; plain: of each row `run` values from `first` on */
     bool packed;                /* panels; else plain float32 */
     bool factor;                /* multiplies an op's sums; its values must be finite */
     bool cut;                   /* graph_weight_cut has run */
@@ -227,6 +227,9 @@ struct graph_share {
 struct graph_exchanged {
     uint32_t count;
     uint32_t ends[GRAPH_MAX_SHARES];
+    /* The rows are those of the step's slots (graph_experts); used 0: those of its tokens. */
+    uint32_t used;
+    uint32_t routes; /* value */
 };
 
 /* Parameters of ROUTE and EXPERTS. A slot is a (token, chosen expert). kernels/shared/experts.h defines the

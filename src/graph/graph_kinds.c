@@ -32,7 +32,7 @@ static const struct graph_kind_info kinds[GRAPH_KINDS] = {
     [GRAPH_ARGMAX] = {.name = "argmax", .reads = GRAPH_IN, .writes = GRAPH_OUT, .rows = GRAPH_LOGITS_ROWS},
     [GRAPH_LAND] = {.name = "land", .reads = GRAPH_IN, .writes = GRAPH_OUT},
     [GRAPH_SEND] = {.name = "send", .reads = GRAPH_IN, .writes = GRAPH_OUT},
-    [GRAPH_EXCHANGED] = {.name = "exchange", .reads = GRAPH_IN, .writes = GRAPH_OUT},
+    [GRAPH_EXCHANGED] = {.name = "exchange", .reads = GRAPH_IN | GRAPH_ROUTES, .writes = GRAPH_OUT},
 };
 
 const struct graph_kind_info *graph_kind_info(enum graph_kind kind) {
@@ -64,6 +64,8 @@ uint32_t graph_op_value(const struct graph_op *op, uint32_t bit) {
         return op->kind == GRAPH_ATTENTION ? op->attention.arrivals : GRAPH_NONE;
     default:
         CHECK(bit < GRAPH_VALUES_END);
+        if (op->kind == GRAPH_EXCHANGED && bit == GRAPH_ROUTES && op->exchanged.used > 0)
+            return op->exchanged.routes;
         if (op->kind != GRAPH_EXPERTS)
             return GRAPH_NONE;
         return bit == GRAPH_ROUTES   ? op->experts.routes

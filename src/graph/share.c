@@ -168,28 +168,69 @@ static stator_status divide_attention(struct sharing *s, struct graph_op *op) {
     return STATOR_OK;
 }
 
+/* Where the rows of a matrix are cut; false: it has fewer panels than there are devices. */
+static bool divide_rows(const struct sharing *s, const struct graph_op *op, struct graph_exchanged *x,
+                        uint32_t *first, uint32_t *end) {
+    const uint32_t rows = s->g->weights[op->weight[0]].layout.rows;
+    *x = (struct graph_exchanged){.count = s->g->want.share.count};
+    for (uint32_t i = 0; i < x->count; i++)
+        x->ends[i] = row_of(rows, x->count, i + 1);
+    share_columns(x, s->g->want.share.index, first, end);
+    return rows / ROWS_TOGETHER >= x->count;
+}
+
 /* Any other product: its outputs are divided by panels. */
-static stator_status divide_product(struct sharing *s, struct graph_op *op) {
+static stator_status divide_product(struct sharing *s, struct graph_op *op, bool is_shared) {
     const bool gated = graph_op_gated(op);
     const uint32_t rows = s->g->weights[op->weight[0]].layout.rows, whole = op->out;
-    const struct graph_share *share = &s->g->want.share;
-    struct graph_exchanged x = {.count = share->count};
+    struct graph_exchanged x;
+    uint32_t first = 0, end = 0;
     if (op->n_weights != (gated ? 2u : 1u) || op->column[0] != 0 || rows != s->g->values[whole].width)
         return refuse(s, op->layer, "has products side by side in one value, which are not divided yet");
-    if (rows / ROWS_TOGETHER < x.count)
+    if (!divide_rows(s, op, &x, &first, &end))
         return STATOR_OK; /* every device computes it */
-    for (uint32_t i = 0; i < x.count; i++)
-        x.ends[i] = row_of(rows, x.count, i + 1);
-    uint32_t first = 0, end = 0;
-    share_columns(&x, share->index, &first, &end);
     for (uint32_t k = 0; k < op->n_weights; k++)
         cut(s, op, k, first, end);
+    if (is_shared) { /* only the experts' sums read it, which have the same columns */
+        graph_value_resize(s->g, whole, end - first, GRAPH_F32);
+        return STATOR_OK;
+    }
     op->out = own_value(s, whole, end - first);
     const enum graph_epilogue epilogue = gated ? GRAPH_STORE : op->epilogue;
     if (!gated)
         op->epilogue = GRAPH_STORE;
     add_exchange(s, op->layer, op->out, whole, epilogue, &x);
     return STATOR_OK;
+}
+
+/* The chosen experts' products. Of each expert a device has the same rows. */
+static stator_status divide_experts(struct sharing *s, struct graph_op *op) {
+    const uint32_t whole = op->out;
+    struct graph_exchanged x;
+    uint32_t first = 0, end = 0;
+    CHECK(op->work == GRAPH_NONE);
+    if (!divide_rows(s, op, &x, &first, &end))
+        return STATOR_OK;
+    for (uint32_t k = 0; k < op->n_weights; k++)
+        cut(s, op, k, first, end);
+    op->out = own_value(s, whole, end - first);
+    const bool gated = op->epilogue == GRAPH_SWIGLU;
+    if (gated) {
+        x.used = op->experts.used;
+        x.routes = op->experts.routes;
+    } else {
+        op->epilogue = GRAPH_STORE;
+    }
+    add_exchange(s, op->layer, op->out, whole, gated ? GRAPH_STORE : GRAPH_RESIDUAL, &x);
+    return STATOR_OK;
+}
+
+/* Whether the product's value is that of the layer's shared expert. */
+static bool is_of_shared_expert(const struct sharing *s, uint32_t at) {
+    for (uint32_t i = at + 1; i < s->n_whole && s->whole[i].layer == s->whole[at].layer; i++)
+        if (s->whole[i].kind == GRAPH_EXPERTS && s->whole[i].experts.shared == s->whole[at].out)
+            return true;
+    return false;
 }
 
 /* An op of this kind in the layer that has the product's value as its `in`; NULL: there is none. */
@@ -212,7 +253,9 @@ static stator_status divide_matmul(struct sharing *s, uint32_t at, struct graph_
     const struct graph_op *rope = reader_of(s, at, GRAPH_ROPE_STORE);
     if (rope != NULL)
         return divide_qkv(s, op, &rope->rope, kv_heads_of(s, at));
-    return reader_of(s, at, GRAPH_ROUTE) != NULL ? STATOR_OK : divide_product(s, op);
+    if (reader_of(s, at, GRAPH_ROUTE) != NULL)
+        return STATOR_OK;
+    return divide_product(s, op, is_of_shared_expert(s, at));
 }
 
 static stator_status divide_op(struct sharing *s, uint32_t at) {
@@ -225,8 +268,11 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_NORM:
     case GRAPH_FORMS:
     case GRAPH_CENTER:
+    case GRAPH_ROUTE:
     case GRAPH_EXCHANGED:
         return STATOR_OK;
+    case GRAPH_EXPERTS:
+        return divide_experts(s, op);
     case GRAPH_MATMUL:
         return divide_matmul(s, at, op);
     case GRAPH_ROPE_STORE:
@@ -275,8 +321,10 @@ uint64_t share_received(const struct graph *g) {
         uint32_t first = 0, end = 0;
         if (g->ops[i].kind != GRAPH_EXCHANGED)
             continue;
-        share_columns(&g->ops[i].exchanged, g->want.share.index, &first, &end);
-        bytes += (uint64_t)(g->values[g->ops[i].out].width - (end - first)) * sizeof(float);
+        const struct graph_exchanged *x = &g->ops[i].exchanged;
+        share_columns(x, g->want.share.index, &first, &end);
+        bytes += (uint64_t)(g->values[g->ops[i].out].width - (end - first)) * ARITH_MAX(x->used, 1u) *
+                 sizeof(float);
     }
     return bytes;
 }

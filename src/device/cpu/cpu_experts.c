@@ -52,6 +52,11 @@ static void group_slots(const struct graph_experts *x, const struct routes *r, u
     }
 }
 
+const uint32_t *cpu_experts_rows(const struct member *m, uint32_t routes, uint32_t used) {
+    const struct graph_experts x = {.used = used};
+    return routes_of(m, &x, routes).place;
+}
+
 void cpu_experts_route(const struct member *m, const struct graph_op *op) {
     const struct graph_experts *x = &op->experts;
     const struct routes r = routes_of(m, x, op->out);
@@ -342,7 +347,10 @@ static void run_down(const struct member *m, const struct graph_op *op, const st
             gate = num_sigmoid(value_f32(m, x->gate)[(size_t)t * m->g->values[x->gate].width + x->experts]);
         if (x->shared != GRAPH_NONE)
             m->d->kernels.add_scaled(sum, value_f32(m, x->shared) + (size_t)t * width + column, gate, n);
-        m->d->kernels.add(y, y, sum, n);
+        if (op->epilogue == GRAPH_RESIDUAL)
+            m->d->kernels.add(y, y, sum, n);
+        else
+            memcpy(y, sum, n * sizeof *y);
     }
 }
 

@@ -569,7 +569,7 @@ static void run_send(const struct member *m, const struct graph_op *op) {
     memcpy(target + first, outgoing, n * sizeof(float));
 }
 
-/* Columns from..: those of each device, from its memory. A device's own value may be the row itself. */
+/* A row of the columns of all devices, each from its own memory. A device's value may be the row itself. */
 static void exchanged_row(const struct member *m, const struct graph_op *op, uint32_t t, float *row) {
     for (uint32_t i = 0; i < op->exchanged.count; i++) {
         const struct member *peer = &m->peers[i];
@@ -589,7 +589,11 @@ static void run_exchanged(const struct member *m, const struct graph_op *op) {
     const bool adds = op->epilogue == GRAPH_RESIDUAL;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
     CHECK(!adds || out->forms == GRAPH_F32);
-    for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
+    const struct graph_exchanged *x = &op->exchanged;
+    const uint32_t n = m->h->n_tokens * ARITH_MAX(x->used, 1u);
+    const uint32_t *rows = x->used > 0 ? cpu_experts_rows(m, x->routes, x->used) : NULL;
+    for (uint32_t i = share_begin(m, n); i < share_end(m, n); i++) {
+        const uint32_t t = rows != NULL ? rows[i] : i;
         float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : NULL;
         float *row = y != NULL && !adds ? y : temporary;
         exchanged_row(m, op, t, row);

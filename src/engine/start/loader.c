@@ -89,13 +89,23 @@ static bool all_finite(struct loading *l, const struct gguf_tensor *t, const uin
     return true;
 }
 
+/* Values as they lie in the file: all, or a part of each row. What is behind them in the slice stays zero. */
+static bool read_plain(struct loading *l, const struct graph_weight *w, uint8_t *to) {
+    const uint64_t row = w->tensor->ne[0] * sizeof(float), part = w->runs.run * sizeof(float);
+    if (w->runs.run == 0)
+        return read_all(l, w->tensor, 0, w->tensor->bytes, to);
+    for (uint64_t r = 0; r < w->tensor->ne[1]; r++)
+        if (!read_all(l, w->tensor, r * row + w->runs.first * sizeof(float), part, to + r * part))
+            return false;
+    return true;
+}
+
 /* Reads into `window`, and packs panel by panel to where `to` says; NULL: into the slice. */
 static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
     const struct graph_weight *w = j->w;
-    if (!w->packed) { /* no other order of its bytes: what is behind it in the slice stays zero */
+    if (!w->packed) {
         to = to != NULL ? to : destination(l->device, w, 0);
-        return read_all(l, w->tensor, w->runs.first * sizeof(float), graph_weight_file_bytes(w), to) &&
-               (!w->factor || all_finite(l, w->tensor, to));
+        return read_plain(l, w, to) && (!w->factor || all_finite(l, w->tensor, to));
     }
     uint64_t panel_bytes = load_window_file_panel(w);
     uint64_t row_bytes = panel_bytes / PANEL_ROWS;

@@ -34,17 +34,39 @@ static void compare(const char *model, const char *const *sets, const int32_t *i
     free(got);
 }
 
-/* Dense models: GQA, biases, norms of heads, norms behind, fused tensors, windows, K types, a tied output. */
+/* Dense models: GQA, biases, norms of heads, norms behind, fused tensors, windows, K types, a tied output.
+ * Experts: with biases, shared ones with and without a gate, chosen by softmax or sigmoid. */
 static void logits(void **state) {
     (void)state;
 #define ORACLE(name) "../shared/oracles/models/" name ".gguf"
-    static const char *const models[] = {
-        "configs/demo.gguf",    ORACLE("llama-tied"),  ORACLE("llama-mlpbias"), ORACLE("qwen2"),
-        ORACLE("qwen3"),        ORACLE("gemma2"),      ORACLE("gemma3"),        ORACLE("gemma4"),
-        ORACLE("phi3"),         ORACLE("phi3-window"), ORACLE("glm4"),          ORACLE("exaone4"),
-        ORACLE("cohere2"),      ORACLE("granite"),     ORACLE("smollm3"),       ORACLE("ministral3"),
-        ORACLE("seed-oss"),     ORACLE("quant-q4_k"),  ORACLE("quant-q6_k"),    ORACLE("quant-q8_0"),
-        ORACLE("quant-iq4_xs"), ORACLE("quant-q5_1")};
+    static const char *const models[] = {"configs/demo.gguf",
+                                         ORACLE("llama-tied"),
+                                         ORACLE("llama-mlpbias"),
+                                         ORACLE("qwen2"),
+                                         ORACLE("qwen3"),
+                                         ORACLE("gemma2"),
+                                         ORACLE("gemma3"),
+                                         ORACLE("gemma4"),
+                                         ORACLE("phi3"),
+                                         ORACLE("phi3-window"),
+                                         ORACLE("glm4"),
+                                         ORACLE("exaone4"),
+                                         ORACLE("cohere2"),
+                                         ORACLE("granite"),
+                                         ORACLE("smollm3"),
+                                         ORACLE("ministral3"),
+                                         ORACLE("seed-oss"),
+                                         ORACLE("quant-q4_k"),
+                                         ORACLE("quant-q6_k"),
+                                         ORACLE("quant-q8_0"),
+                                         ORACLE("quant-iq4_xs"),
+                                         ORACLE("quant-q5_1"),
+                                         ORACLE("mixtral"),
+                                         ORACLE("qwen2moe"),
+                                         ORACLE("qwen3moe"),
+                                         ORACLE("gpt-oss"),
+                                         ORACLE("granitemoe-shared"),
+                                         ORACLE("glm4moe-air-nextn")};
     static const char *const batches[] = {"memory.batch=1", "memory.batch=7", "memory.batch=64",
                                           "memory.batch=512"};
     static const char *const rows[] = {"memory.logits_rows=1", "memory.logits_rows=5"};
@@ -158,8 +180,6 @@ static void refused(void **state) {
         {ORACLE("olmo2"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "norms all heads together"},
         {ORACLE("qwen35"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "not divided yet"},
         {ORACLE("qwen3next"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "not divided yet"},
-        {ORACLE("mixtral"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "'route'"},
-        {ORACLE("qwen2moe"), {"devices.use=cpu:0,cpu:1", "memory.context=64"}, "not divided yet"},
         {ORACLE("glm4"),
          {"devices.use=cpu:0,cpu:1,cpu:2,cpu:3,cpu:4,cpu:5,cpu:6,cpu:7", "memory.context=64"},
          "too few for 8 devices"},
