@@ -32,9 +32,20 @@ struct header {
 _Static_assert(sizeof(struct header) == 136, "no padding");
 static const char magic[8] = "statkv\x1a\2";
 
+static void lay_out(struct kvstore *s, struct carve *c, uint32_t files) {
+    s->n_buckets = 1;
+    while (s->n_buckets < files && s->n_buckets < 1u << 31)
+        s->n_buckets *= 2;
+    s->entries = carve_take(c, files, sizeof *s->entries);
+    s->buckets = carve_take(c, s->n_buckets, sizeof *s->buckets);
+    for (uint32_t i = 0; i < s->n_buckets && c->base != NULL; i++)
+        s->buckets[i] = KVSTORE_NONE;
+}
+
 uint64_t kvstore_memory(uint32_t files) {
+    struct kvstore s;
     struct carve c = carve_count();
-    (void)carve_take(&c, files, sizeof(struct kvstore_entry));
+    lay_out(&s, &c, files);
     return c.used;
 }
 
@@ -90,11 +101,27 @@ static uint64_t size_on_disk(uint64_t bytes) {
     return arith_align_up(bytes, 4096, &r) ? r : UINT64_MAX;
 }
 
-static struct kvstore_entry *find(struct kvstore *s, const struct kvstore_key *key, char kind) {
-    for (uint32_t i = 0; i < s->n_entries; i++)
-        if (s->entries[i].kind == kind && memcmp(&s->entries[i].key, key, sizeof *key) == 0)
-            return &s->entries[i];
-    return NULL;
+/* A key is a hash already. */
+static uint32_t *bucket_of(const struct kvstore *s, const struct kvstore_key *key) {
+    uint32_t first;
+    memcpy(&first, key, sizeof first);
+    return &s->buckets[first & (s->n_buckets - 1)];
+}
+
+static struct kvstore_entry *find(const struct kvstore *s, const struct kvstore_key *key, char kind) {
+    uint32_t i = *bucket_of(s, key);
+    while (i != KVSTORE_NONE &&
+           (s->entries[i].kind != kind || memcmp(&s->entries[i].key, key, sizeof *key) != 0))
+        i = s->entries[i].next;
+    return i != KVSTORE_NONE ? &s->entries[i] : NULL;
+}
+
+/* What names the entry in its bucket. */
+static uint32_t *link_to(const struct kvstore *s, const struct kvstore_entry *e) {
+    uint32_t *at = bucket_of(s, &e->key);
+    while (&s->entries[*at] != e)
+        at = &s->entries[*at].next;
+    return at;
 }
 
 static void stop_writing(struct kvstore *s, const char *what, int error) {
@@ -111,7 +138,12 @@ static void drop(struct kvstore *s, struct kvstore_entry *e) {
     if (unlinkat(s->folder, name, 0) != 0 && errno != ENOENT)
         stop_writing(s, "removing a file", errno);
     s->held -= e->bytes;
-    *e = s->entries[--s->n_entries];
+    *link_to(s, e) = e->next;
+    const struct kvstore_entry *last = &s->entries[--s->n_entries];
+    if (last != e) {
+        *link_to(s, last) = (uint32_t)(e - s->entries);
+        *e = *last;
+    }
     s->n_dropped++;
 }
 
@@ -131,7 +163,10 @@ static void make_room(struct kvstore *s, uint64_t bytes) {
 
 static void add(struct kvstore *s, const struct kvstore_entry *e) {
     CHECK(s->n_entries < s->options.files);
-    s->entries[s->n_entries++] = *e;
+    uint32_t *bucket = bucket_of(s, &e->key);
+    s->entries[s->n_entries] = *e;
+    s->entries[s->n_entries].next = *bucket;
+    *bucket = s->n_entries++;
     s->held += e->bytes;
     if (e->used > s->used)
         s->used = e->used;
@@ -200,7 +235,7 @@ stator_status kvstore_open(struct kvstore *s, const struct kvstore_options *o, v
     CHECK(o->bytes > 0 && o->files > 0);
     struct carve c = carve_in(memory, kvstore_memory(o->files));
     *s = (struct kvstore){.options = *o, .folder = -1, .lock = -1};
-    s->entries = carve_take(&c, o->files, sizeof *s->entries);
+    lay_out(s, &c, o->files);
     if (mkdir(o->folder, 0700) != 0 && errno != EEXIST)
         return error_set(e, STATOR_FAILED, "cache.kv_dir: can't make the folder %s: %s", o->folder,
                          strerror(errno));
@@ -295,6 +330,14 @@ static bool read_file(int file, const struct header *wanted, const uint32_t *tok
     return memcmp(sum, stored, HASH_TEXT) == 0;
 }
 
+bool kvstore_has(const struct kvstore *s, const struct kvstore_key *key, char kind) {
+    char name[NAME];
+    if (s->lock >= 0)
+        return find(s, key, kind) != NULL;
+    name_of(key, kind, name);
+    return faccessat(s->folder, name, R_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, uint64_t bytes) {
     const struct header wanted = header_of(b, bytes);
     char name[NAME];
@@ -340,13 +383,19 @@ void kvstore_write(struct kvstore *s, const struct kvstore_block *b, const void 
     struct header h = header_of(b, bytes);
     struct kvstore_entry e = {.kind = b->kind, .used = s->used + 1};
     e.bytes = size_on_disk(sizeof h + h.n_tokens * sizeof *b->tokens + bytes);
-    if (find(s, &h.key, b->kind) != NULL || e.bytes > s->options.bytes)
+    char name[NAME];
+    name_of(&h.key, b->kind, name);
+    struct kvstore_entry *old = find(s, &h.key, b->kind);
+    if (old != NULL) {
+        old->used = ++s->used;
+        (void)utimensat(s->folder, name, NULL, AT_SYMLINK_NOFOLLOW); /* for the next writer's order */
+        return;
+    }
+    if (e.bytes > s->options.bytes)
         return;
     make_room(s, e.bytes);
     if (!s->writes)
         return;
-    char name[NAME];
-    name_of(&h.key, b->kind, name);
     e.key = h.key;
     sum_of(&h, b->tokens, from, h.sum);
     int error = write_file(s, name, &h, b->tokens, from);

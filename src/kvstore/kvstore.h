@@ -16,8 +16,6 @@
  *
  * The files hold the tokens, so they contain the conversations. Files have mode 0600.
  *
- * Nothing calls this yet: cache.kv_dir, which messages name, is no key of the config so far.
- *
  * Memory is the caller's. Only kvstore_open uses the heap. Thread: one at a time. */
 #ifndef STATOR_KVSTORE_KVSTORE_H
 #define STATOR_KVSTORE_KVSTORE_H
@@ -30,6 +28,7 @@
 #include <stdint.h>
 
 #define KVSTORE_TOKENS   256 /* most tokens of a block */
+#define KVSTORE_NONE     UINT32_MAX
 #define KVSTORE_KEY_TEXT (2 * SHA256_BYTES + 1)
 
 struct kvstore_options {
@@ -46,15 +45,18 @@ struct kvstore_key {
 
 struct kvstore_entry {
     struct kvstore_key key;
-    char kind;
     uint64_t bytes; /* of the file */
     uint64_t used;  /* larger: later */
+    uint32_t next;  /* of the same bucket */
+    char kind;
 };
 
 struct kvstore {
     struct kvstore_options options;
     struct kvstore_entry *entries; /* n_entries of options.files; empty in a reader */
     uint32_t n_entries;
+    uint32_t *buckets; /* n_buckets, a power of two: the first entry of each, or KVSTORE_NONE */
+    uint32_t n_buckets;
     int folder, lock;                     /* file descriptors; lock is -1 in a reader */
     bool writes;                          /* false in a reader, and after a write has failed */
     uint64_t held;                        /* bytes of all entries */
@@ -83,10 +85,12 @@ void kvstore_key(const struct kvstore_block *b, struct kvstore_key *key);
 /* Its hex digits, as in the name of a file. */
 void kvstore_key_text(const struct kvstore_key *key, char text[KVSTORE_KEY_TEXT]);
 
+/* Whether there is a file of this name. What it holds is not looked at. */
+bool kvstore_has(const struct kvstore *s, const struct kvstore_key *key, char kind);
 /* Reads a block of exactly `bytes` bytes. false: absent; then *to holds anything. */
 bool kvstore_read(struct kvstore *s, const struct kvstore_block *b, void *to, uint64_t bytes);
-/* Keeps a block of bytes > 0, unless it is there, does not fit into the budget or the store does not write.
- */
+/* Keeps a block of bytes > 0, unless it does not fit into the budget or the store does not write. One that is
+ * there already counts as used. */
 void kvstore_write(struct kvstore *s, const struct kvstore_block *b, const void *from, uint64_t bytes);
 
 #endif

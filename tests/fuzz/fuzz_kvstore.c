@@ -33,7 +33,7 @@ static const uint32_t tokens[TOKENS] = {7, 11};
 static const struct kvstore_block block = {'k', &root, tokens, TOKENS};
 static struct kvstore store;
 static uint8_t good[WHOLE]; /* a file that was kept */
-static _Alignas(64) uint8_t memory[64];
+static _Alignas(64) uint8_t memory[256];
 
 static void clean(void) {
     (void)unlink(path);
@@ -60,6 +60,7 @@ static void begin(void) {
     CHECK(f != NULL && fread(good, 1, WHOLE, f) == WHOLE && fgetc(f) == EOF);
     fclose(f);
     store.n_entries = 0;
+    store.buckets[0] = KVSTORE_NONE;
 }
 
 static void write_file(const uint8_t *file, size_t size) {

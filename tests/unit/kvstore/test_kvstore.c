@@ -137,6 +137,11 @@ static void test_a_block_comes_back_after_a_restart(void **state) {
     put(&s, 2);
     put(&s, 2);
     assert_int_equal(s.n_writes, 2);
+    struct kvstore_key key;
+    kvstore_key(&play_of(1)->block, &key);
+    assert_true(kvstore_has(&s, &key, 'k') && !kvstore_has(&s, &key, 's'));
+    kvstore_key(&play_of(3)->block, &key);
+    assert_false(kvstore_has(&s, &key, 'k'));
     assert_true(has(&s, 1) && has(&s, 2) && !has(&s, 3));
     kvstore_close(&s);
     assert_int_equal(each_file(is_private), 2);
@@ -282,6 +287,32 @@ static void test_the_order_outlives_the_writer(void **state) {
     kvstore_close(&s);
 }
 
+/* Blocks come and go at random in an index that is small for them: what is found is what the folder has. */
+static void test_the_index_agrees_with_the_folder(void **state) {
+    char path[200];
+    struct stat st;
+    struct kvstore_key key;
+    uint64_t seed = testing_seed("kvstore index");
+    (void)state;
+    struct kvstore s = open_store(0, 5 * FILE_BYTES, FILES);
+    for (uint32_t turn = 0; turn < 400; turn++) {
+        put(&s, (uint32_t)testing_below(&seed, 12));
+        if (testing_below(&seed, 4) == 0) { /* somebody removes a file */
+            path_of((uint32_t)testing_below(&seed, 12), path);
+            (void)unlink(path);
+            for (uint32_t i = 0; i < 12; i++)
+                (void)has(&s, i);
+        }
+        for (uint32_t i = 0; i < 12; i++) {
+            path_of(i, path);
+            kvstore_key(&play_of(i)->block, &key);
+            assert_int_equal(kvstore_has(&s, &key, 'k'), lstat(path, &st) == 0);
+        }
+        assert_true(s.n_entries <= 5 && s.held == s.n_entries * (uint64_t)FILE_BYTES);
+    }
+    kvstore_close(&s);
+}
+
 static void test_an_unfinished_file_goes(void **state) {
     char path[200];
     struct stat st;
@@ -322,6 +353,9 @@ static void test_a_second_process_only_reads(void **state) {
     assert_false(has(&r, 2));
     put(&s, 2);
     assert_true(has(&r, 2)); /* written after the reader opened */
+    struct kvstore_key key;
+    kvstore_key(&play_of(2)->block, &key);
+    assert_true(kvstore_has(&r, &key, 'k') && !kvstore_has(&r, &key, 's'));
     kvstore_close(&s);
     kvstore_close(&r);
 }
@@ -434,6 +468,7 @@ int main(void) {
         CASE(test_a_foreign_file_is_absent),
         CASE(test_the_least_recently_used_goes_first),
         CASE(test_the_order_outlives_the_writer),
+        CASE(test_the_index_agrees_with_the_folder),
         CASE(test_an_unfinished_file_goes),
         CASE(test_files_of_others_stay),
         CASE(test_a_second_process_only_reads),
