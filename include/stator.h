@@ -403,6 +403,15 @@ typedef struct stator_stats {
     /* Of blocks_held: blocks that running requests have now, each counted once (as stator_get_blocks shows
      * them). The others of blocks_held are reserved, and free or cached until they are taken. */
     uint32_t blocks_taken;
+    /* cache.kv_dir; all 0 without it. A file has what the caches hold of 32 tokens, or a checkpoint. */
+    uint64_t kv_files; /* in the folder, and their bytes; 0 if another process writes to it */
+    uint64_t kv_file_bytes;
+    uint64_t kv_files_read, kv_bytes_read, kv_read_ns;
+    uint64_t kv_files_written, kv_bytes_written, kv_write_ns;
+    uint64_t kv_files_lost; /* not written, because every buffer was in use */
+    uint64_t kv_hits;       /* requests that went on from files */
+    uint64_t kv_tokens;     /* prompt tokens that these had from files; tokens_cached has them too */
+    uint64_t kv_wait_ns;    /* that requests waited for files, found or not */
 } stator_stats;
 /* After stator_start. */
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e);

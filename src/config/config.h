@@ -62,6 +62,8 @@ enum config_key {
     CONFIG_SPECULATION_MODEL,
     CONFIG_SPECULATION_DEVICE,
     CONFIG_CACHE_DIR,
+    CONFIG_CACHE_KV_DIR,
+    CONFIG_CACHE_KV_BYTES,
     CONFIG_CHAT_TEMPLATE,
     CONFIG_SERVER_HOST,
     CONFIG_SERVER_PORT,
@@ -190,7 +192,9 @@ struct config {
         char device[CONFIG_NAME]; /* that runs it; empty: the model's first */
     } speculation;
     struct {
-        char dir[CONFIG_PATH]; /* empty: no cache */
+        char dir[CONFIG_PATH];    /* empty: no cache */
+        char kv_dir[CONFIG_PATH]; /* empty: KV and states stay in memory */
+        uint64_t kv_bytes;
     } cache;
     struct {
         char template[CONFIG_PATH]; /* empty: the model's own */

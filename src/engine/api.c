@@ -234,7 +234,9 @@ static void undo_start(struct stator *s) {
     pages_unmap(s->start.staging, s->planning.staging_bytes); /* NULL when it was a device's */
     pages_unmap(s->start.tokenizer_memory, s->planning.tokenizer_bytes);
     pages_unmap(s->start.run, s->start.run_bytes);
-    s->start.staging = s->start.tokenizer_memory = s->start.run = NULL;
+    pages_unmap(s->start.kv_buffers, s->planning.kv_disk.bytes);
+    s->start.staging = s->start.tokenizer_memory = s->start.run = s->start.kv_buffers = NULL;
+    s->kv_disk.keys = NULL;
     s->tokenizer = NULL;
     s->trace = NULL;
     s->start.prepared = false;

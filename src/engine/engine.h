@@ -27,6 +27,7 @@
 #include "engine/run/bell.h"
 #include "engine/run/constraint.h"
 #include "engine/run/forced.h"
+#include "engine/run/kv_jobs.h"
 #include "engine/run/kv_pool.h"
 #include "engine/run/outbox.h"
 #include "engine/run/sampler.h"
@@ -108,11 +109,25 @@ struct engine_request {
 /* A copy of a sequence's RING and STATE blocks (run/checkpoints.h). */
 struct engine_checkpoint {
     uint32_t block;         /* of the pool, at whose end it is; KV_POOL_NONE: none was taken yet */
+    uint32_t end;           /* blocks of the text up to there */
     uint32_t holders;       /* sequences that are to go on from it */
     uint64_t used;          /* when, among all uses */
     uint64_t written, read; /* steps that did so last; UINT64_MAX: none */
     const struct engine_sequence *writer; /* in the step `written` */
     bool shown;                           /* as in use */
+};
+
+/* What a sequence gets from files before its first step (run/kv_disk.h). */
+enum engine_restore_state { RESTORE_NOT, RESTORE_FINDS, RESTORE_READS, RESTORE_CHECKPOINT };
+struct engine_restore {
+    enum engine_restore_state state;
+    uint32_t jobs;        /* under way */
+    uint32_t from, until; /* blocks that it had, and is to have */
+    uint32_t asked;       /* blocks that it has, or has asked for */
+    bool failed;          /* one was absent */
+    uint64_t began_ns;
+    struct kv_job *ready;     /* the checkpoint, read; NULL: it is not */
+    struct kvstore_key *keys; /* [blocks of a sequence] */
 };
 
 /* A request that runs: its place in the KV cache. */
@@ -146,6 +161,7 @@ struct engine_sequence {
     uint64_t began_ns;
     uint64_t prompt_done_ns;
     struct speculation speculation;
+    struct engine_restore restore;
 };
 
 /* The blocks of one of the graph's caches, on all devices alike. */
@@ -238,7 +254,8 @@ struct engine_start {
     uint64_t run_bytes;
     void *tokenizer_memory;
     struct token_trees trees;
-    void *edge; /* the program's (stator_edge_memory), planning.edge_bytes */
+    void *kv_buffers; /* planning.kv_disk.bytes */
+    void *edge;       /* the program's (stator_edge_memory), planning.edge_bytes */
     void *engine_stack;
     pthread_t thread;
     bool thread_runs;
@@ -309,6 +326,14 @@ struct stator {
     struct engine_checkpoint *checkpoints; /* [n_checkpoints] */
     uint32_t n_checkpoints;
     uint64_t checkpoint_uses;
+    struct {
+        struct kv_jobs jobs;
+        struct kvstore_key root;
+        struct kvstore_key *keys;      /* [pool.n_blocks]: of the kept ones; NULL: without cache.kv_dir */
+        _Atomic uint64_t hits, tokens; /* requests that went on from files, and what those had */
+        _Atomic uint64_t wait_ns;      /* of all requests */
+        _Atomic uint64_t lost;         /* blocks and checkpoints that left while no buffer was free */
+    } kv_disk;
     struct speculation_loads loads;
     bool has_states;        /* a cache is a state: guesses that were kept are computed again */
     bool reuses;            /* who begins as another takes its blocks */

@@ -49,15 +49,6 @@ uint64_t kvstore_memory(uint32_t files) {
     return c.used;
 }
 
-void kvstore_root(const char *model, const char *kv_type, struct kvstore_key *key) {
-    struct sha256 h;
-    sha256_init(&h);
-    sha256_text(&h, "stator kvstore");
-    sha256_text(&h, model);
-    sha256_text(&h, kv_type);
-    sha256_final(&h, key->sha256);
-}
-
 void kvstore_key(const struct kvstore_block *b, struct kvstore_key *key) {
     struct sha256 h;
     CHECK(b->n_tokens >= 1 && b->n_tokens <= KVSTORE_TOKENS);

@@ -1,7 +1,8 @@
 /* Blocks of caches as files of a folder: what a model remembers of a prefix, over restarts.
  *
  * A block is a function of the model, the KV type and the tokens up to its end. Its name is the chain hash of
- * these (SHA-256): kvstore_root for no tokens, then one link per block. A client that chooses its tokens can
+ * these (SHA-256): the caller's root for no tokens, which tells models and KV types apart, then one link per
+ * block. A client that chooses its tokens can
  * therefore make no two prefixes with one name. A file also holds the tokens of its block and the name of the
  * block before it, and a read compares both.
  *
@@ -77,9 +78,6 @@ uint64_t kvstore_memory(uint32_t files);
 stator_status kvstore_open(struct kvstore *s, const struct kvstore_options *o, void *memory, stator_error *e);
 void kvstore_close(struct kvstore *s);
 
-/* The key in front of a model's first block. `model` tells models apart by everything that K and V depend on.
- */
-void kvstore_root(const char *model, const char *kv_type, struct kvstore_key *key);
 /* The key of a block. */
 void kvstore_key(const struct kvstore_block *b, struct kvstore_key *key);
 /* Its hex digits, as in the name of a file. */

@@ -398,6 +398,13 @@ stator_status gguf_unchanged(const struct gguf *g, stator_error *e) {
     return rc;
 }
 
+void gguf_identity(const struct gguf *g, uint32_t shard, uint64_t *bytes, uint64_t *changed_ns) {
+    CHECK(shard < g->n_files);
+    const struct gguf_file *f = &g->files[shard];
+    *bytes = f->bytes;
+    *changed_ns = (uint64_t)f->changed.tv_sec * 1000000000u + (uint64_t)f->changed.tv_nsec;
+}
+
 uint32_t gguf_shards(const struct gguf *g) {
     return g->n_files;
 }

@@ -83,6 +83,8 @@ void gguf_uncache(const struct gguf *g, const struct gguf_tensor *t, uint64_t fr
 /* STATOR_BAD_MODEL: a file was written to, truncated or extended since gguf_open, so what was loaded may be a
  * mix of two models. */
 stator_status gguf_unchanged(const struct gguf *g, stator_error *e);
+/* Bytes of a shard's file, and when it was written last, as they were when it was opened. */
+void gguf_identity(const struct gguf *g, uint32_t shard, uint64_t *bytes, uint64_t *changed_ns);
 uint32_t gguf_shards(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 

@@ -53,7 +53,7 @@
 
 #define PLAN_FORMAT     1
 #define PLAN_MAX_SLICES 64
-#define PLAN_MAX_ARENAS 12
+#define PLAN_MAX_ARENAS 14
 #define PLAN_MAX_PLACES 10
 #define PLAN_MAX_INPUTS 72
 

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "os/pages.h"
 #include "plan/edge.h"
+#include "plan/kv_disk_plan.h"
 #include "plan/load_window.h"
 #include "plan/plan_device.h"
 #include "plan/planning_draft.h"
@@ -34,6 +35,7 @@ static uint64_t sum_of_bounds(const struct plan_place *place) {
 static stator_status add_host(struct planning *s, const struct planning_want *want, struct plan *p,
                               stator_error *e) {
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
+    kv_disk_plan(s, want);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
     staging_add_blocks(s, p);
     struct plan_arena *a = plan_add_arena(host, "engine", 0, 0);
@@ -54,6 +56,8 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
         s->edge_bytes = edge;
     if (s->grammars_bytes > 0)
         plan_add_arena(host, "grammars", s->grammars_bytes, s->grammars_bytes);
+    if (s->kv_disk.bytes > 0)
+        plan_add_arena(host, "kv_disk", s->kv_disk.bytes, s->kv_disk.bytes);
     for (uint32_t i = 0; i < planning_parts(s); i++)
         if (s->devices[i].facts.host_memory && !s->devices[i].facts.remote)
             plan_add_arena(host, p->places[i].name, p->places[i].total, sum_of_bounds(&p->places[i]));
@@ -232,7 +236,7 @@ static void hash_directory(const struct gguf *g, struct hash *h) {
     }
 }
 
-static void directory_hash(const struct gguf *g, char out[HASH_TEXT]) {
+void planner_directory(const struct gguf *g, char out[HASH_TEXT]) {
     struct hash h;
     hash_init(&h);
     hash_directory(g, &h);
@@ -260,13 +264,13 @@ static void add_facts(struct plan *p, const struct device_facts *f) {
  * it decides whether a plan fits, not what the plan is. */
 void planner_inputs(const struct planning *s, const struct planning_want *want, struct plan *p) {
     char directory[HASH_TEXT];
-    directory_hash(s->gguf, directory);
+    planner_directory(s->gguf, directory);
     snprintf(p->model, sizeof p->model, "%s", s->shape->model_name);
     p->n_inputs = 0;
     plan_add_number(p, "planner", PLANNER_VERSION);
     plan_add_text(p, "model", directory);
     if (s->draft.gguf != NULL) {
-        directory_hash(s->draft.gguf, directory);
+        planner_directory(s->draft.gguf, directory);
         plan_add_text(p, "draft", directory);
     }
     plan_add_number(p, "context", want->context);
@@ -284,6 +288,10 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
         plan_add_number(p, "edge", s->edge_bytes);
     if (s->grammars_bytes > 0)
         plan_add_number(p, "grammars", s->grammars_bytes);
+    if (s->kv_disk.bytes > 0) {
+        plan_add_number(p, "kv_disk", s->kv_disk.bytes);
+        plan_add_number(p, "kv_files", s->kv_disk.files);
+    }
     char kv_type[32];
     bool same = want->kv_type_k == want->kv_type_v;
     snprintf(kv_type, sizeof kv_type, same ? "%s" : "%s/%s", kernels_kv_name(want->kv_type_k),

@@ -62,6 +62,16 @@ struct planning_engine {
     void *context;
 };
 
+/* cache.kv_dir: what goes between the caches and its files (kv_disk_plan.h). All 0: nothing does. */
+struct planning_kv_disk {
+    uint64_t block_bytes;      /* of a block of all PAGED caches, with the layers of all devices */
+    uint64_t checkpoint_bytes; /* of the largest checkpoint, the same way */
+    uint32_t blocks;           /* buffers of block_bytes */
+    uint32_t checkpoints;      /* buffers of checkpoint_bytes */
+    uint32_t files;            /* at most */
+    uint64_t bytes;            /* of all buffers */
+};
+
 #define PLANNING_NONE UINT32_MAX
 
 /* A second model, which guesses (speculation.mode = "draft"). Its one device stands behind those of the
@@ -104,6 +114,7 @@ struct planning {
     uint64_t staging_bytes;  /* of all of it (staging.c) */
     uint64_t edge_bytes;     /* of `plan`; 0: this engine is no server's (edge.h) */
     uint64_t grammars_bytes; /* of compiled grammars and their vocabulary; 0: none are planned */
+    struct planning_kv_disk kv_disk;
     enum plan_purpose purpose;
     uint64_t tokenizer_bytes; /* 0: this file's tokenizer can't be used */
     struct plan plan;

@@ -8,6 +8,7 @@
 #include "os/pages.h"
 #include "plan/device_spec.h"
 #include "plan/fit.h"
+#include "plan/kv_disk_plan.h"
 #include "plan/planner.h"
 #include "plan/planning_draft.h"
 #include "plan/shortage.h"
@@ -540,12 +541,17 @@ static bool takes_checkpoints(struct planning *s) {
     return paged && other;
 }
 
+/* Whether a later request, or a later run, may go on from a prefix. */
+static bool returns(const struct planning *s) {
+    return s->purpose != PLAN_TO_RUN || s->config.cache.kv_dir[0] != '\0';
+}
+
 /* "auto" of a chat or a server: for each sequence those of an answer, of its prompt, and of two places
- * before, as far as they fit; a context that is "auto" then takes what they leave. A run has no use for any.
- */
+ * before, as far as they fit; a context that is "auto" then takes what they leave. A run has no use for any,
+ * unless files keep them. */
 static void resolve_checkpoints(struct planning *s) {
     const uint64_t said = s->config.server.checkpoints;
-    if (said == CONFIG_CHECKPOINTS_AUTO && s->purpose == PLAN_TO_RUN)
+    if (said == CONFIG_CHECKPOINTS_AUTO && !returns(s))
         return;
     uint64_t n = said == CONFIG_CHECKPOINTS_AUTO
                      ? ARITH_MIN(4 * (uint64_t)s->want.sequences, (uint64_t)AUTO_CHECKPOINTS)
@@ -599,11 +605,13 @@ stator_status planning_make(struct planning *s, stator_error *e) {
         return st;
     }
     st = check_guesses(s, e);
+    if (st == STATOR_OK)
+        st = kv_disk_plan_check(s, e);
     if (st != STATOR_OK)
         return st;
     s->planned = true;
     config_derive(&s->config, CONFIG_MEMORY_CONTEXT, s->want.context);
-    if (s->purpose != PLAN_TO_RUN || s->config.server.checkpoints != CONFIG_CHECKPOINTS_AUTO)
+    if (returns(s) || s->config.server.checkpoints != CONFIG_CHECKPOINTS_AUTO)
         config_derive(&s->config, CONFIG_SERVER_CHECKPOINTS, s->want.checkpoints); /* else it stays "auto" */
     config_derive(&s->config, CONFIG_MEMORY_LOGITS_ROWS, s->want.logits_rows);
     return STATOR_OK;

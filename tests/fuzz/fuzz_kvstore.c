@@ -49,7 +49,6 @@ static void begin(void) {
     char name[KVSTORE_KEY_TEXT];
     uint8_t data[BYTES] = {1, 2, 3};
     CHECK(mkdtemp(folder) != NULL && kvstore_memory(1) <= sizeof memory);
-    kvstore_root("model", "f16", &root);
     kvstore_key(&block, &key);
     kvstore_key_text(&key, name);
     snprintf(path, sizeof path, "%s/%s-k.kv", folder, name);

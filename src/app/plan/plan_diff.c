@@ -186,7 +186,8 @@ static const char *reasons_of(const char *arena) {
         {"staging", "planner model staging batch split devices"},
         {"engine",
          "planner model draft context sequences batch logits_rows max_queue devices split speculation nextn "
-         "checkpoints"},
+         "checkpoints kv_files"},
+        {"kv_disk", "kv_disk kv_files"},
         {"edge", "edge"},
         {"grammars", "grammars"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)

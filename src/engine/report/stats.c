@@ -16,6 +16,22 @@ static stator_request_state state_of(const struct engine_request *r) {
     return atomic_load(&r->shown.admitted_ns) != 0 ? STATOR_RUNNING : STATOR_WAITING;
 }
 
+static void add_kv_files(const struct stator *s, stator_stats *all) {
+    const struct kv_jobs *j = &s->kv_disk.jobs;
+    all->kv_files = atomic_load(&j->shown.files);
+    all->kv_file_bytes = atomic_load(&j->shown.bytes_held);
+    all->kv_files_read = atomic_load(&j->shown.files_read);
+    all->kv_bytes_read = atomic_load(&j->shown.bytes_read);
+    all->kv_read_ns = atomic_load(&j->shown.read_ns);
+    all->kv_files_written = atomic_load(&j->shown.files_written);
+    all->kv_bytes_written = atomic_load(&j->shown.bytes_written);
+    all->kv_write_ns = atomic_load(&j->shown.write_ns);
+    all->kv_files_lost = atomic_load(&s->kv_disk.lost);
+    all->kv_hits = atomic_load(&s->kv_disk.hits);
+    all->kv_tokens = atomic_load(&s->kv_disk.tokens);
+    all->kv_wait_ns = atomic_load(&s->kv_disk.wait_ns);
+}
+
 stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) {
     ARGUMENTS_NEED(s);
     ARGUMENTS_SIZED(stats, size);
@@ -43,6 +59,7 @@ stator_status stator_get_stats(stator *s, stator_stats *stats, stator_error *e) 
                         .checkpoints_used = atomic_load(&s->shown.checkpoints_used),
                         .checkpoints_taken = atomic_load(&s->shown.checkpoints_taken),
                         .checkpoints_resumed = atomic_load(&s->shown.checkpoints_resumed)};
+    add_kv_files(s, &all);
     const struct speculation_shown *guesses = &s->shown.speculation;
     _Static_assert(STATOR_GUESSES == CONFIG_MOST_GUESSES, "a figure for each");
     all.turns = atomic_load(&guesses->turns);

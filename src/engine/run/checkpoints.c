@@ -1,5 +1,6 @@
 #include "engine/run/checkpoints.h"
 
+#include "engine/run/kv_disk.h"
 #include "engine/run/step_fill.h"
 #include "engine/run/step_writer.h"
 
@@ -21,8 +22,7 @@ static bool is_used(const struct stator *s, uint32_t slot) {
     return block != KV_POOL_NONE && kv_pool_mark(&s->pool, block) == slot;
 }
 
-/* Blocks that a checkpoint has of a cache, and the first of them. */
-static uint32_t kept_of(const struct stator *s, uint32_t cache, uint32_t slot, uint32_t *first) {
+uint32_t checkpoints_blocks(const struct stator *s, uint32_t cache, uint32_t slot, uint32_t *first) {
     const struct device_model *m = &s->planning.devices[0].model;
     uint32_t n = graph_cache_kept(&m->graph->caches[cache], m->caches[cache].per_sequence);
     *first = m->caches[cache].of_sequences + slot * n;
@@ -41,7 +41,7 @@ static void show_slot(struct stator *s, uint32_t slot) {
     atomic_store(&s->shown.checkpoints_used, atomic_load(&s->shown.checkpoints_used) + (used ? 1u : -1u));
     for (uint32_t i = 0; i < n_caches(s); i++) {
         uint32_t first = 0;
-        uint32_t n = kept_of(s, i, slot, &first);
+        uint32_t n = checkpoints_blocks(s, i, slot, &first);
         for (uint32_t k = 0; k < n; k++)
             atomic_store_explicit(&s->caches[i].shown[first + k], used ? KV_POOL_CACHED : 0,
                                   memory_order_relaxed);
@@ -57,7 +57,8 @@ void checkpoints_lay_out(struct stator *s, struct carve *c) {
     s->n_checkpoints = s->planning.want.checkpoints;
     s->checkpoints = carve_take(c, s->n_checkpoints, sizeof *s->checkpoints);
     for (uint32_t i = 0; i < s->n_checkpoints && c->base != NULL; i++)
-        s->checkpoints[i] = (struct engine_checkpoint){.block = KV_POOL_NONE, .written = UINT64_MAX};
+        s->checkpoints[i] =
+            (struct engine_checkpoint){.block = KV_POOL_NONE, .written = UINT64_MAX, .read = UINT64_MAX};
 }
 
 uint32_t checkpoints_of(const struct stator *s, uint32_t block) {
@@ -169,6 +170,10 @@ static bool may_replace(const struct stator *s, const struct engine_sequence *q,
            UNPROVEN * saved_tokens(s, s->checkpoints[slot].block);
 }
 
+static bool is_before(const struct stator *s, uint32_t a, uint32_t b) {
+    return b == CHECKPOINTS_NONE || (is_used(s, b) && (!is_used(s, a) || goes_before(s, a, b)));
+}
+
 /* A slot to write to in this step: q's own while it generates, else a free one, else the least useful one.
  * CHECKPOINTS_NONE: all are in use, or more useful than a new one. */
 static uint32_t choose_slot(const struct stator *s, const struct engine_sequence *q, uint64_t number,
@@ -180,7 +185,7 @@ static uint32_t choose_slot(const struct stator *s, const struct engine_sequence
             continue;
         if (generates && is_answer_of(s, q, i))
             return i;
-        if (best == CHECKPOINTS_NONE || (is_used(s, best) && (!is_used(s, i) || goes_before(s, i, best))))
+        if (is_before(s, i, best))
             best = i;
     }
     return best == CHECKPOINTS_NONE || !is_used(s, best) || s->n_checkpoints < FEW || may_replace(s, q, best)
@@ -188,20 +193,47 @@ static uint32_t choose_slot(const struct stator *s, const struct engine_sequence
                : CHECKPOINTS_NONE;
 }
 
-static void take(struct stator *s, struct step_header *h, uint64_t number, struct engine_sequence *q,
-                 uint32_t slot) {
+/* The slot gets the checkpoint at the end of q's kept blocks, in step `number` (UINT64_MAX: in none). */
+static void assign(struct stator *s, uint32_t slot, const struct engine_sequence *q, uint64_t number) {
     struct engine_checkpoint *c = slot_of(s, slot);
     if (is_used(s, slot))
         kv_pool_set_mark(&s->pool, c->block, CHECKPOINTS_NONE);
     c->block = q->blocks[q->n_kept - 1];
+    c->end = q->n_kept;
     c->used = ++s->checkpoint_uses;
     c->written = number;
     c->writer = q;
     kv_pool_set_mark(&s->pool, c->block, slot);
+}
+
+uint32_t checkpoints_put(struct stator *s, const struct engine_sequence *q, bool *later) {
+    uint32_t best = CHECKPOINTS_NONE;
+    for (uint32_t i = 0; i < s->n_checkpoints; i++) {
+        const struct engine_checkpoint *c = &s->checkpoints[i];
+        const bool busy = (c->written != UINT64_MAX && c->written >= s->first_step) ||
+                          (c->read != UINT64_MAX && c->read >= s->first_step);
+        *later = *later || busy;
+        if (c->holders == 0 && !busy && is_before(s, i, best))
+            best = i;
+    }
+    if (best == CHECKPOINTS_NONE)
+        return best;
+    if (is_used(s, best))
+        kv_disk_before_replace(s, best);
+    assign(s, best, q, UINT64_MAX);
+    show_slot(s, best);
+    return best;
+}
+
+static void take(struct stator *s, struct step_header *h, uint64_t number, struct engine_sequence *q,
+                 uint32_t slot) {
+    if (is_used(s, slot) && !is_answer_of(s, q, slot))
+        kv_disk_before_replace(s, slot);
+    assign(s, slot, q, number);
     const uint32_t end = q->done / KV_LAYOUT_BLOCK;
     for (uint32_t i = 0; i < n_caches(s); i++) {
         uint32_t first = 0;
-        const uint32_t n = kept_of(s, i, slot, &first);
+        const uint32_t n = checkpoints_blocks(s, i, slot, &first);
         for (uint32_t k = end - ARITH_MIN(end, n); k < end; k++)
             step_writer_fill(h, (uint8_t *)h, i, first + k % n,
                              q->caches[i].table[k % h->cache[i].table_stride]);
@@ -228,7 +260,7 @@ static void resume(struct stator *s, struct step_header *h, uint64_t number, str
         const uint32_t stride = h->cache[i].table_stride;
         const uint32_t *table = q->caches[i].table;
         uint32_t first = 0;
-        const uint32_t n = kept_of(s, i, q->resumes, &first);
+        const uint32_t n = checkpoints_blocks(s, i, q->resumes, &first);
         const uint32_t begin = end - ARITH_MIN(end, n);
         for (uint32_t k = begin; k < end; k++)
             step_writer_fill(h, (uint8_t *)h, i, table[k % stride],

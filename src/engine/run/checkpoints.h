@@ -27,6 +27,11 @@ void checkpoints_begin(struct engine_sequence *q);
 void checkpoints_aim(const struct stator *s, struct engine_sequence *q, uint32_t common);
 /* From here on q goes on from this checkpoint, at q->done; the next step with it copies. */
 void checkpoints_resume(struct stator *s, struct engine_sequence *q, uint32_t slot);
+/* Blocks that a slot has of a cache, and the first of them; block k of a text is in the k-th modulo these. */
+uint32_t checkpoints_blocks(const struct stator *s, uint32_t cache, uint32_t slot, uint32_t *first);
+/* A slot that no step under way uses, for a checkpoint at the end of q's kept blocks, which is to be written
+ * now. CHECKPOINTS_NONE: there is none; *later: there will be one when steps have ended. */
+uint32_t checkpoints_put(struct stator *s, const struct engine_sequence *q, bool *later);
 /* Tokens that may go into a step with q before it is to take a checkpoint. */
 uint32_t checkpoints_room(const struct engine_sequence *q);
 /* Whether q should wait for one that another sequence is about to take. */

@@ -78,6 +78,10 @@ static uint32_t evict(struct kv_pool *p) {
     return block;
 }
 
+uint32_t kv_pool_next(const struct kv_pool *p) {
+    return p->n_free > 0 ? KV_POOL_NONE : p->oldest;
+}
+
 uint32_t kv_pool_take(struct kv_pool *p, uint64_t name) {
     uint32_t block = p->n_free > 0 ? p->free[--p->n_free] : evict(p);
     CHECK(p->blocks[block].holders == 0 && !p->blocks[block].kept);

@@ -53,6 +53,8 @@ struct kv_pool {
 void kv_pool_lay_out(struct kv_pool *p, struct carve *c, uint32_t n_blocks);
 /* A block for one holder, `name`; not one of all may be held. Its content is anything. */
 uint32_t kv_pool_take(struct kv_pool *p, uint64_t name);
+/* The cached block that a take would make free; KV_POOL_NONE: it would not. */
+uint32_t kv_pool_next(const struct kv_pool *p);
 /* The kept block with these 32 tokens behind `before` (KV_POOL_NONE: at the begin); or KV_POOL_NONE. */
 uint32_t kv_pool_find(const struct kv_pool *p, uint32_t before, const int32_t *tokens);
 /* One more holder of a kept block. */

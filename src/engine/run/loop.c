@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "engine/run/balance.h"
+#include "engine/run/kv_disk.h"
 #include "engine/run/pipeline.h"
 #include "engine/run/sequences.h"
 #include "engine/run/step_fill.h"
@@ -126,7 +127,7 @@ static void take_commands(struct stator *s) {
 static void drop_ended(struct stator *s) {
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         struct engine_sequence *q = &s->sequences[i];
-        if (q->request == NULL || q->flights > 0)
+        if (q->request == NULL || q->flights > 0 || kv_disk_holds(q))
             continue;
         if (q->failed)
             finish(s, q, STATOR_REASON_FAILED, STATOR_FAILED, q->failure);
@@ -175,6 +176,7 @@ static void fail_all(struct stator *s, const stator_error *e) {
     s->broken_why = *e;
     atomic_store(&s->shown.fault, 1);
     pipeline_drain(s);
+    kv_disk_settle(s);
     for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
         s->sequences[i].flights = 0;
         if (s->sequences[i].request != NULL)
@@ -427,6 +429,7 @@ static stator_status idle(struct stator *s, stator_error *e) {
 
 enum loop_next loop_round(struct stator *s) {
     take_commands(s);
+    (void)kv_disk_turn(s);
     drop_ended(s);
     admit_waiting(s);
     stator_error e = {0};
@@ -454,5 +457,8 @@ void loop_run(struct stator *s) {
         if (rc != STATOR_OK)
             fail_all(s, &e);
     }
+    const uint64_t whole = s->first_step;
     pipeline_drain(s);
+    if (!s->broken)
+        kv_disk_flush(s, whole);
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "engine/run/checkpoints.h"
+#include "engine/run/kv_disk.h"
 
 static bool is_paged(const struct stator *s, uint32_t cache) {
     return s->planning.devices[0].graph.caches[cache].kind == GRAPH_PAGED;
@@ -132,6 +133,7 @@ void sequences_keep(struct stator *s, struct engine_sequence *q) {
         if (kv_pool_find(&s->pool, before(q, q->n_kept), here) != KV_POOL_NONE)
             return; /* another has computed the same: sequences_reuse */
         kv_pool_keep(&s->pool, q->blocks[q->n_kept], before(q, q->n_kept), here);
+        kv_disk_name(s, q, q->n_kept);
     }
 }
 
@@ -177,43 +179,85 @@ static uint32_t find_checkpoint(struct stator *s, struct engine_sequence *q, uin
     return best;
 }
 
-void sequences_reuse(struct stator *s, struct engine_sequence *q) {
+bool sequences_hold_next(struct stator *s, struct engine_sequence *q) {
+    const struct engine_request *r = q->request;
+    const uint32_t k = q->n_kept;
+    uint32_t kept = kv_pool_find(&s->pool, before(q, k), r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
+    if (kept == KV_POOL_NONE)
+        return false;
+    CHECK(q->n_blocks <= k + 1 && q->n_cleared == q->n_blocks && k < q->reserved);
+    kv_pool_hold(&s->pool, kept, atomic_load(&r->id));
+    if (q->n_blocks > k)
+        kv_pool_drop(&s->pool, q->blocks[k], 0); /* its own, half full */
+    q->blocks[k] = kept;
+    q->n_kept = q->n_cleared = q->n_blocks = k + 1;
+    return true;
+}
+
+uint32_t sequences_take_next(struct stator *s, struct engine_sequence *q) {
+    CHECK(q->n_blocks == q->n_kept && q->n_blocks < q->reserved && q->flights == 0);
+    kv_disk_before_take(s);
+    const uint32_t block = kv_pool_take(&s->pool, atomic_load(&q->request->id));
+    q->blocks[q->n_blocks++] = block;
+    q->n_cleared = q->n_blocks;
+    return block;
+}
+
+void sequences_keep_next(struct stator *s, struct engine_sequence *q) {
+    const uint32_t k = q->n_kept;
+    kv_pool_keep(&s->pool, q->blocks[k], before(q, k), q->request->tokens + (size_t)k * KV_LAYOUT_BLOCK);
+    kv_disk_name(s, q, k);
+    q->n_kept++;
+}
+
+/* q's `done` was `from`, and what it has skipped was computed before. */
+static void tell_of_reuse(struct stator *s, struct engine_sequence *q, uint32_t from) {
     struct engine_request *r = q->request;
-    if (!q->shares)
-        return;
-    swap_equal(s, q);
-    const uint32_t from = q->done;
-    uint32_t slot = CHECKPOINTS_NONE;
-    const uint32_t most = s->n_checkpoints > 0 ? find_checkpoint(s, q, &slot) : last_shared(r);
-    while (q->n_kept < most) {
-        const uint32_t k = q->n_kept;
-        uint32_t kept = kv_pool_find(&s->pool, before(q, k), r->tokens + (size_t)k * KV_LAYOUT_BLOCK);
-        if (kept == KV_POOL_NONE)
-            break;
-        CHECK(q->n_blocks <= k + 1 && q->n_cleared == q->n_blocks && k < q->reserved);
-        kv_pool_hold(&s->pool, kept, atomic_load(&r->id));
-        if (q->n_blocks > k)
-            kv_pool_drop(&s->pool, q->blocks[k], 0); /* its own, half full */
-        q->blocks[k] = kept;
-        q->n_kept = q->n_cleared = q->n_blocks = k + 1;
-        q->done = q->n_kept * KV_LAYOUT_BLOCK;
-    }
     tell_of_pool(s);
     tell_of_sequence(s, q);
     if (q->done == from)
         return;
-    if (slot != CHECKPOINTS_NONE)
-        checkpoints_resume(s, q, slot);
     if (atomic_fetch_add(&r->shown.n_cached, q->done - from) == 0)
         atomic_fetch_add(&s->shown.hits, 1);
     atomic_fetch_add(&s->shown.tokens_cached, q->done - from);
     atomic_store(&r->shown.done, q->done);
 }
 
+void sequences_go_on(struct stator *s, struct engine_sequence *q, uint32_t blocks) {
+    const uint32_t from = q->done;
+    CHECK(q->flights == 0 && q->n_blocks == q->n_kept && blocks <= q->n_kept &&
+          from <= blocks * KV_LAYOUT_BLOCK);
+    while (q->n_blocks > blocks) {
+        const uint32_t k = q->n_blocks - 1, block = q->blocks[k];
+        kv_pool_drop(&s->pool, block, s->pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
+        q->n_blocks--;
+    }
+    q->n_kept = q->n_cleared = blocks;
+    q->done = blocks * KV_LAYOUT_BLOCK;
+    tell_of_reuse(s, q, from);
+}
+
+void sequences_reuse(struct stator *s, struct engine_sequence *q) {
+    const struct engine_request *r = q->request;
+    if (!q->shares)
+        return;
+    swap_equal(s, q);
+    const uint32_t from = q->done;
+    uint32_t slot = CHECKPOINTS_NONE;
+    const uint32_t most = s->n_checkpoints > 0 ? find_checkpoint(s, q, &slot) : last_shared(r);
+    while (q->n_kept < most && sequences_hold_next(s, q))
+        q->done = q->n_kept * KV_LAYOUT_BLOCK;
+    if (q->done != from && slot != CHECKPOINTS_NONE)
+        checkpoints_resume(s, q, slot);
+    tell_of_reuse(s, q, from);
+}
+
 void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t tokens) {
     CHECK(tokens <= q->capacity);
-    while (q->n_blocks < q->reserved && q->n_blocks * KV_LAYOUT_BLOCK < tokens)
+    while (q->n_blocks < q->reserved && q->n_blocks * KV_LAYOUT_BLOCK < tokens) {
+        kv_disk_before_take(s);
         q->blocks[q->n_blocks++] = kv_pool_take(&s->pool, atomic_load(&q->request->id));
+    }
     tell_of_pool(s);
     tell_of_sequence(s, q);
 }
@@ -281,6 +325,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
     tell_of_pool(s);
     tell_of_sequence(s, q);
     sequences_reuse(s, q);
+    kv_disk_begin(s, q);
     DCHECK(blocks_are_whole(s));
     return true;
 }
@@ -299,6 +344,7 @@ bool sequences_take_rows(struct stator *s, uint32_t slot) {
 void sequences_release(struct stator *s, struct engine_sequence *q) {
     CHECK(q->request != NULL && q->flights == 0);
     DCHECK(blocks_are_whole(s));
+    kv_disk_leave(s, q);
     checkpoints_leave(s, q);
     while (q->n_blocks > 0) { /* from the end: the pool's invariant */
         uint32_t k = q->n_blocks - 1, block = q->blocks[k];

@@ -21,6 +21,14 @@ bool sequences_admit(struct stator *s, uint32_t slot); /* false: no room now */
 bool sequences_take_rows(struct stator *s, uint32_t slot);
 /* Where kept blocks go on with its prompt, it goes on behind them. No chunk of it may be half in a step. */
 void sequences_reuse(struct stator *s, struct engine_sequence *q);
+/* Its next block behind those that it has kept, if the pool keeps that: false if not. */
+bool sequences_hold_next(struct stator *s, struct engine_sequence *q);
+/* A block for the next one, whose content the caller writes before it is kept. No step may carry q. */
+uint32_t sequences_take_next(struct stator *s, struct engine_sequence *q);
+void sequences_keep_next(struct stator *s, struct engine_sequence *q);
+/* It goes on behind its first `blocks` kept blocks, of which it has computed none since its `done`, and drops
+ * others. */
+void sequences_go_on(struct stator *s, struct engine_sequence *q, uint32_t blocks);
 /* Blocks for its first `tokens` tokens. */
 void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t tokens);
 /* Its `done` has grown: full blocks are kept. */

@@ -7,6 +7,7 @@
 #include "engine/run/step_fill.h"
 
 #include "engine/run/checkpoints.h"
+#include "engine/run/kv_disk.h"
 #include "engine/run/sequences.h"
 #include "engine/run/step_writer.h"
 
@@ -24,7 +25,8 @@ struct filling {
 };
 
 bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind) {
-    return q->request != NULL && q->request->kind == kind && !q->failed && !step_fill_cancelled(q->request);
+    return q->request != NULL && q->request->kind == kind && !q->failed && !kv_disk_waits(q) &&
+           !step_fill_cancelled(q->request);
 }
 
 uint32_t step_fill_reader_room(const struct engine_sequence *q) {

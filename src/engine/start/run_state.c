@@ -2,6 +2,7 @@
 
 #include "device/cluster.h"
 #include "engine/run/checkpoints.h"
+#include "engine/run/kv_disk.h"
 #include "engine/run/trace.h"
 #include "kernels/kernels.h"
 #include "os/pages.h"
@@ -95,6 +96,7 @@ static void lay_out(struct stator *s, const struct planning_want *want, struct c
     speculation_lay_out(s, want, c);
     lay_out_steps(s, want, c);
     lay_out_pool(s, want, c);
+    kv_disk_lay_out(s, c);
     for (uint32_t i = 0; i < n_caches; i++)
         lay_out_cache(s, i, c);
     s->waiting = carve_take(c, s->n_requests, sizeof *s->waiting);
@@ -207,6 +209,21 @@ static stator_status make_edge(struct stator *s, stator_error *e) {
     return st;
 }
 
+/* Between the caches and the files of cache.kv_dir. */
+static stator_status make_kv_buffers(struct stator *s, stator_error *e) {
+    const struct planning_kv_disk *p = &s->planning.kv_disk;
+    if (p->bytes == 0)
+        return STATOR_OK;
+    stator_status st = pages_map(p->bytes, "kv_disk", &s->start.kv_buffers, e);
+    if (st != STATOR_OK)
+        return st;
+    const uint64_t bytes[KV_JOBS_CLASSES] = {
+        [KV_JOBS_BLOCKS] = p->block_bytes, [KV_JOBS_CHECKPOINTS] = p->checkpoint_bytes};
+    kv_jobs_give_buffers(&s->kv_disk.jobs, s->start.kv_buffers, bytes);
+    plan_arena_find(plan_find(&s->planning.plan, "host"), "kv_disk")->allocated = p->bytes;
+    return STATOR_OK;
+}
+
 stator_status run_state_make(struct stator *s, stator_error *e) {
     struct carve count = carve_count();
     lay_out(s, &s->planning.want, &count);
@@ -238,6 +255,8 @@ stator_status run_state_make(struct stator *s, stator_error *e) {
     a->allocated = engine;
     CHECK(a->allocated == a->bytes);
     st = make_edge(s, e);
+    if (st == STATOR_OK)
+        st = make_kv_buffers(s, e);
     return st == STATOR_OK ? token_trees_make(s, e) : st;
 }
 

@@ -4,6 +4,7 @@
 #include "device/cluster.h"
 #include "engine/run/loop.h"
 #include "engine/start/enforce.h"
+#include "engine/start/kv_open.h"
 #include "engine/start/start.h"
 #include "plan/planned_route.h"
 
@@ -76,6 +77,8 @@ void *thread_main(void *context) {
     }
     if (st == STATOR_OK && s->planning.config.cluster.n > 1)
         st = probe_boundaries(s, &s->start.start_error);
+    if (st == STATOR_OK)
+        st = kv_open(s, &s->start.start_error);
     struct engine_event ev = {.kind = st == STATOR_OK ? ENGINE_STARTED : ENGINE_START_FAILED, .status = st};
     if (st == STATOR_OK) {
         s->start.load_ns = clock_ns() - began;
@@ -91,6 +94,7 @@ void *thread_main(void *context) {
     } else {
         emit(s, &ev);
     }
+    kv_jobs_stop(&s->kv_disk.jobs);
     start_close_devices(s);
     return NULL;
 }

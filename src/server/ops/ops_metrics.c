@@ -45,6 +45,23 @@ static void put_info(struct ops_text *t, const stator_info *info) {
             info->plan_hash, name, info->tier);
 }
 
+/* Of cache.kv_dir. */
+static void put_kv_files(struct ops_text *t, const stator_stats *s) {
+    put_u64(t, "kv_files", "gauge", "Files of cache.kv_dir that this process keeps", s->kv_files);
+    put_u64(t, "kv_file_bytes", "gauge", "Bytes of these files", s->kv_file_bytes);
+    put_u64(t, "kv_files_read_total", "counter", "Files read", s->kv_files_read);
+    put_u64(t, "kv_read_bytes_total", "counter", "Bytes of caches read from files", s->kv_bytes_read);
+    put_seconds(t, "kv_read_seconds_total", "counter", "Time of reading", s->kv_read_ns);
+    put_u64(t, "kv_files_written_total", "counter", "Files written", s->kv_files_written);
+    put_u64(t, "kv_written_bytes_total", "counter", "Bytes of caches written to files", s->kv_bytes_written);
+    put_seconds(t, "kv_write_seconds_total", "counter", "Time of writing", s->kv_write_ns);
+    put_u64(t, "kv_files_lost_total", "counter", "Blocks not written because every buffer was in use",
+            s->kv_files_lost);
+    put_u64(t, "kv_hits_total", "counter", "Requests that continued from files", s->kv_hits);
+    put_u64(t, "kv_tokens_total", "counter", "Prompt tokens taken from files", s->kv_tokens);
+    put_seconds(t, "kv_wait_seconds_total", "counter", "Time that requests waited for files", s->kv_wait_ns);
+}
+
 static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "requests_running", "gauge", "Requests with a place in the KV cache", s->running);
     put_u64(t, "requests_waiting", "gauge", "Requests that wait for a place", s->waiting);
@@ -86,6 +103,7 @@ static void put_engine(struct ops_text *t, const stator_stats *s) {
     put_u64(t, "checkpoints_taken_total", "counter", "Checkpoints taken", s->checkpoints_taken);
     put_u64(t, "checkpoints_resumed_total", "counter", "Times that a request continued from a checkpoint",
             s->checkpoints_resumed);
+    put_kv_files(t, s);
     put_u64(t, "speculation_turns_total", "counter",
             "Times that a generating request took part in a step, with or without draft tokens", s->turns);
     put(t, "speculation_guessed_total", "counter", "Draft tokens by their place behind the known token");

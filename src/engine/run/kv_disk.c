@@ -1,0 +1,419 @@
+#include "engine/run/kv_disk.h"
+
+#include "base/clock.h"
+#include "engine/run/checkpoints.h"
+#include "engine/run/sequences.h"
+#include "engine/run/step_fill.h"
+
+#include <string.h>
+
+static bool is_on(const struct stator *s) {
+    return s->kv_disk.keys != NULL;
+}
+
+void kv_disk_lay_out(struct stator *s, struct carve *c) {
+    const struct planning_kv_disk *p = &s->planning.kv_disk;
+    const uint32_t sequences = s->planning.want.sequences;
+    const uint32_t n[KV_JOBS_CLASSES] = {
+        [KV_JOBS_BLOCKS] = p->blocks, [KV_JOBS_CHECKPOINTS] = p->checkpoints, [KV_JOBS_FINDS] = sequences};
+    if (p->bytes == 0)
+        return;
+    kv_jobs_lay_out(&s->kv_disk.jobs, c, n, p->files);
+    struct kvstore_key *named = carve_take(c, s->pool.n_blocks, sizeof *named);
+    struct kvstore_key *wanted = carve_take(c, s->pool.n_blocks, sizeof *wanted);
+    if (c->base == NULL)
+        return;
+    s->kv_disk.keys = named;
+    for (uint32_t i = 0; i < sequences; i++)
+        s->sequences[i].restore.keys = wanted + (size_t)i * (s->pool.n_blocks / sequences);
+}
+
+/* Copies what a device's layers [first, end) have in a block of a cache, between its arena and a buffer. */
+static void copy_layers(const struct stator *s, uint32_t device, uint32_t cache, uint32_t block,
+                        uint32_t first, uint32_t end, uint8_t **at, bool out) {
+    const struct planning_device *p = &s->planning.devices[device];
+    const struct graph_cache *g = &p->graph.caches[cache];
+    const struct device_cache *c = &p->model.caches[cache];
+    struct device *d = s->devices[device].device;
+    const uint32_t slices = device_cache_part(&p->model, cache, false).first;
+    CHECK(c->spilled_layers == 0 && block < c->n_blocks);
+    for (uint32_t u = first * g->units; u < end * g->units; u++, *at += g->bytes) {
+        uint8_t *slice = d->vtable->map(d, DEVICE_KV, slices + u / c->units_per_slice);
+        uint8_t *here = slice + u % c->units_per_slice * c->unit_bytes + block * g->bytes;
+        memcpy(out ? *at : here, out ? here : *at, g->bytes);
+    }
+}
+
+/* All layers in the model's order, and all heads of each: devices have layers, or heads of every layer. */
+static void copy(const struct stator *s, uint32_t cache, uint32_t block, uint8_t **at, bool out) {
+    const bool heads = s->planning.config.devices.tensor;
+    const uint32_t n = s->planning.n_devices;
+    const uint32_t layers = s->planning.devices[0].graph.caches[cache].n_layers;
+    for (uint32_t i = 0; i < n && !heads; i++)
+        copy_layers(s, i, cache, block, 0, s->planning.devices[i].graph.caches[cache].n_layers, at, out);
+    for (uint32_t l = 0; l < layers && heads; l++)
+        for (uint32_t i = 0; i < n; i++)
+            copy_layers(s, i, cache, block, l, l + 1, at, out);
+}
+
+static uint32_t n_caches(const struct stator *s) {
+    return s->planning.devices[0].graph.n_caches;
+}
+
+/* What all PAGED caches have in a block of the pool. */
+static void copy_block(const struct stator *s, uint32_t block, struct kv_job *job, bool out) {
+    uint8_t *at = job->data;
+    for (uint32_t i = 0; i < n_caches(s); i++)
+        if (s->planning.devices[0].graph.caches[i].kind == GRAPH_PAGED)
+            copy(s, i, block, &at, out);
+    job->bytes = (uint64_t)(at - job->data);
+    CHECK(job->bytes == s->planning.kv_disk.block_bytes);
+}
+
+/* Bytes of the file of a checkpoint. Of windows of one token it has nothing, but some bytes it has. */
+static uint64_t checkpoint_bytes(const struct stator *s, uint32_t end) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < n_caches(s); i++) {
+        uint32_t first = 0;
+        const uint32_t n = ARITH_MIN(end, checkpoints_blocks(s, i, 0, &first));
+        for (uint32_t k = 0; k < s->planning.n_devices; k++) {
+            const struct graph_cache *g = &s->planning.devices[k].graph.caches[i];
+            bytes += (uint64_t)n * g->n_layers * g->units * g->bytes;
+        }
+    }
+    return ARITH_MAX(bytes, (uint64_t)GRAPH_CACHE_ALIGN);
+}
+
+/* What the other caches have in a checkpoint at the end of a text's `end`-th block: their last blocks. */
+static void copy_checkpoint(const struct stator *s, uint32_t slot, uint32_t end, struct kv_job *job,
+                            bool out) {
+    uint8_t *at = job->data;
+    for (uint32_t i = 0; i < n_caches(s); i++) {
+        uint32_t first = 0;
+        const uint32_t n = checkpoints_blocks(s, i, slot, &first);
+        for (uint32_t k = end - ARITH_MIN(end, n); k < end; k++)
+            copy(s, i, first + k % n, &at, out);
+    }
+    job->bytes = checkpoint_bytes(s, end);
+    CHECK(at <= job->data + job->bytes && job->bytes <= s->planning.kv_disk.checkpoint_bytes);
+}
+
+static struct kvstore_key key_before(const struct stator *s, uint32_t block) {
+    return block != KV_POOL_NONE ? s->kv_disk.keys[block] : s->kv_disk.root;
+}
+
+/* A job for a kept block of the pool. */
+static void aim_at(const struct stator *s, struct kv_job *job, enum kv_job_kind kind, char what,
+                   uint32_t block) {
+    job->kind = kind;
+    job->what = what;
+    job->owner = NULL;
+    job->before = key_before(s, kv_pool_before(&s->pool, block));
+    memcpy(job->tokens, s->pool.blocks[block].tokens, sizeof job->tokens);
+}
+
+void kv_disk_name(struct stator *s, const struct engine_sequence *q, uint32_t k) {
+    uint32_t tokens[KV_LAYOUT_BLOCK];
+    if (!is_on(s))
+        return;
+    const struct kvstore_key before = key_before(s, k > 0 ? q->blocks[k - 1] : KV_POOL_NONE);
+    memcpy(tokens, q->request->tokens + (size_t)k * KV_LAYOUT_BLOCK, sizeof tokens);
+    const struct kvstore_block b = {.before = &before, .tokens = tokens, .n_tokens = KV_LAYOUT_BLOCK};
+    kvstore_key(&b, &s->kv_disk.keys[q->blocks[k]]);
+}
+
+static void give_ended(struct stator *s, struct kv_job *job);
+
+/* A buffer to write from. wait: until there is one. */
+static struct kv_job *take_job(struct stator *s, enum kv_job_class class, bool wait) {
+    struct kv_jobs *j = &s->kv_disk.jobs;
+    struct kv_job *job = kv_jobs_take(j, class, 0);
+    while (job == NULL && wait) {
+        give_ended(s, kv_jobs_ended(j, true));
+        job = kv_jobs_take(j, class, 0);
+    }
+    if (job == NULL)
+        atomic_fetch_add(&s->kv_disk.lost, 1);
+    return job;
+}
+
+static void save_block(struct stator *s, uint32_t block, bool wait) {
+    struct kv_job *job = take_job(s, KV_JOBS_BLOCKS, wait);
+    if (job == NULL)
+        return;
+    aim_at(s, job, KV_JOB_WRITE, KV_JOBS_BLOCK, block);
+    copy_block(s, block, job, true);
+    kv_jobs_push(&s->kv_disk.jobs, job);
+}
+
+/* whole: steps below it have ended on every device. */
+static void save_checkpoint(struct stator *s, uint32_t slot, uint64_t whole, bool wait) {
+    const struct engine_checkpoint *c = &s->checkpoints[slot];
+    if (c->written != UINT64_MAX && c->written >= whole)
+        return;
+    struct kv_job *job = take_job(s, KV_JOBS_CHECKPOINTS, wait);
+    if (job == NULL)
+        return;
+    aim_at(s, job, KV_JOB_WRITE, KV_JOBS_CHECKPOINT, c->block);
+    copy_checkpoint(s, slot, c->end, job, true);
+    kv_jobs_push(&s->kv_disk.jobs, job);
+}
+
+void kv_disk_before_take(struct stator *s) {
+    const uint32_t block = is_on(s) ? kv_pool_next(&s->pool) : KV_POOL_NONE;
+    if (block == KV_POOL_NONE)
+        return;
+    const uint32_t slot = checkpoints_of(s, block);
+    save_block(s, block, false);
+    if (slot != CHECKPOINTS_NONE)
+        save_checkpoint(s, slot, s->first_step, false);
+}
+
+void kv_disk_before_replace(struct stator *s, uint32_t slot) {
+    if (is_on(s))
+        save_checkpoint(s, slot, s->first_step, false);
+}
+
+/* Blocks of its prompt that may come from elsewhere. */
+static uint32_t last_of(const struct engine_sequence *q) {
+    return (q->request->n_prompt - 1) / KV_LAYOUT_BLOCK;
+}
+
+void kv_disk_begin(struct stator *s, struct engine_sequence *q) {
+    struct engine_restore *r = &q->restore;
+    const int32_t *tokens = q->request->tokens;
+    if (!is_on(s) || !q->shares || q->n_kept >= last_of(q))
+        return;
+    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_FINDS, 0);
+    CHECK(job != NULL && r->state == RESTORE_NOT && r->jobs == 0); /* there is one for each sequence */
+    uint32_t known = q->n_kept, at = known > 0 ? q->blocks[known - 1] : KV_POOL_NONE;
+    *job = (struct kv_job){.class = KV_JOBS_FINDS,
+                           .kind = KV_JOB_FIND,
+                           .owner = q,
+                           .before = key_before(s, at),
+                           .text = tokens,
+                           .first = known,
+                           .last = last_of(q),
+                           .checkpoints = s->n_checkpoints > 0,
+                           .keys = r->keys};
+    while (known < job->last &&
+           (at = kv_pool_find(&s->pool, at, tokens + (size_t)known * KV_LAYOUT_BLOCK)) != KV_POOL_NONE)
+        known++;
+    job->known = known;
+    if (job->first > 0)
+        r->keys[job->first - 1] = job->before;
+    r->state = RESTORE_FINDS;
+    r->from = r->asked = q->n_kept;
+    r->failed = false;
+    r->began_ns = clock_ns();
+    r->jobs = 1;
+    kv_jobs_push(&s->kv_disk.jobs, job);
+}
+
+/* q takes part in steps again, from `blocks` blocks on; what it has behind them it drops. */
+static void end(struct stator *s, struct engine_sequence *q, uint32_t blocks) {
+    struct engine_restore *r = &q->restore;
+    r->state = RESTORE_NOT;
+    atomic_fetch_add(&s->kv_disk.wait_ns, clock_ns() - r->began_ns);
+    if (blocks > r->from) {
+        atomic_fetch_add(&s->kv_disk.hits, 1);
+        atomic_fetch_add(&s->kv_disk.tokens, (uint64_t)(blocks - r->from) * KV_LAYOUT_BLOCK);
+    }
+    sequences_go_on(s, q, blocks);
+}
+
+/* A block of the sequence that was read, or not, in the order of the text. */
+static void place_block(struct stator *s, struct engine_sequence *q, struct kv_job *job) {
+    struct engine_restore *r = &q->restore;
+    r->failed = r->failed || !job->good || step_fill_cancelled(q->request);
+    if (r->failed)
+        return;
+    CHECK(q->n_kept == job->first);
+    if (sequences_hold_next(s, q))
+        return;
+    copy_block(s, sequences_take_next(s, q), job, false);
+    sequences_keep_next(s, q);
+}
+
+static void ask_for_blocks(struct stator *s, struct engine_sequence *q) {
+    struct engine_restore *r = &q->restore;
+    while (r->asked < r->until && !r->failed) {
+        if (r->jobs == 0 && sequences_hold_next(s, q)) {
+            r->asked = q->n_kept;
+            continue;
+        }
+        struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_BLOCKS, s->planning.kv_disk.blocks / 2);
+        if (job == NULL)
+            return;
+        const uint32_t k = r->asked++;
+        job->kind = KV_JOB_READ;
+        job->what = KV_JOBS_BLOCK;
+        job->owner = q;
+        job->first = k;
+        job->bytes = s->planning.kv_disk.block_bytes;
+        job->before = k > 0 ? r->keys[k - 1] : s->kv_disk.root;
+        memcpy(job->tokens, q->request->tokens + (size_t)k * KV_LAYOUT_BLOCK, sizeof job->tokens);
+        r->jobs++;
+        kv_jobs_push(&s->kv_disk.jobs, job);
+    }
+}
+
+static void ask_for_checkpoint(struct stator *s, struct engine_sequence *q) {
+    struct engine_restore *r = &q->restore;
+    struct kv_job *job = kv_jobs_take(&s->kv_disk.jobs, KV_JOBS_CHECKPOINTS, 0);
+    if (job == NULL)
+        return;
+    aim_at(s, job, KV_JOB_READ, KV_JOBS_CHECKPOINT, q->blocks[r->until - 1]);
+    job->owner = q;
+    job->bytes = checkpoint_bytes(s, r->until);
+    r->jobs++;
+    kv_jobs_push(&s->kv_disk.jobs, job);
+}
+
+/* All blocks are there that will be. */
+static void follow_blocks(struct stator *s, struct engine_sequence *q) {
+    struct engine_restore *r = &q->restore;
+    if (s->n_checkpoints == 0) {
+        end(s, q, q->n_kept);
+        return;
+    }
+    if (r->failed || q->n_kept < r->until) {
+        end(s, q, r->from);
+        return;
+    }
+    const uint32_t slot = checkpoints_of(s, q->blocks[r->until - 1]);
+    if (slot == CHECKPOINTS_NONE) {
+        r->state = RESTORE_CHECKPOINT;
+        return;
+    }
+    end(s, q, r->until);
+    checkpoints_resume(s, q, slot);
+}
+
+/* The checkpoint was read. It waits for a slot that steps under way do not use. */
+static void place_checkpoint(struct stator *s, struct engine_sequence *q) {
+    struct engine_restore *r = &q->restore;
+    bool later = false;
+    uint32_t slot = checkpoints_of(s, q->blocks[r->until - 1]); /* another may have had it read, too */
+    if (slot == CHECKPOINTS_NONE) {
+        slot = checkpoints_put(s, q, &later);
+        if (slot == CHECKPOINTS_NONE && later)
+            return;
+        if (slot != CHECKPOINTS_NONE)
+            copy_checkpoint(s, slot, r->until, r->ready, false);
+    }
+    kv_jobs_give_back(&s->kv_disk.jobs, r->ready);
+    r->ready = NULL;
+    end(s, q, slot != CHECKPOINTS_NONE ? r->until : r->from);
+    if (slot != CHECKPOINTS_NONE)
+        checkpoints_resume(s, q, slot);
+}
+
+static void go_on(struct stator *s, struct engine_sequence *q) {
+    struct engine_restore *r = &q->restore;
+    if (r->state == RESTORE_READS)
+        ask_for_blocks(s, q);
+    if (r->state == RESTORE_READS && r->jobs == 0 && (r->failed || r->asked == r->until))
+        follow_blocks(s, q);
+    if (r->state == RESTORE_CHECKPOINT && r->ready != NULL)
+        place_checkpoint(s, q);
+    else if (r->state == RESTORE_CHECKPOINT && r->jobs == 0)
+        ask_for_checkpoint(s, q);
+}
+
+/* What a job of a sequence brought. True: the sequence keeps it. */
+static bool take_result(struct stator *s, struct engine_sequence *q, struct kv_job *job) {
+    struct engine_restore *r = &q->restore;
+    if (job->kind == KV_JOB_FIND) {
+        r->until = job->found;
+        r->state = RESTORE_READS;
+        if (r->until <= r->from)
+            end(s, q, r->from);
+        return false;
+    }
+    if (job->what == KV_JOBS_BLOCK) {
+        place_block(s, q, job);
+        return false;
+    }
+    if (job->good) {
+        r->ready = job;
+        return true;
+    }
+    end(s, q, r->from);
+    return false;
+}
+
+static void give_ended(struct stator *s, struct kv_job *job) {
+    struct engine_sequence *q = job->owner;
+    if (q != NULL)
+        q->restore.jobs--;
+    if (q == NULL || q->restore.state == RESTORE_NOT || !take_result(s, q, job))
+        kv_jobs_give_back(&s->kv_disk.jobs, job);
+}
+
+bool kv_disk_turn(struct stator *s) {
+    bool moved = false;
+    if (!is_on(s))
+        return false;
+    for (struct kv_job *job; (job = kv_jobs_ended(&s->kv_disk.jobs, false)) != NULL; moved = true)
+        give_ended(s, job);
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        struct engine_sequence *q = &s->sequences[i];
+        if (q->request != NULL && kv_disk_waits(q) && !step_fill_cancelled(q->request))
+            go_on(s, q);
+    }
+    return moved;
+}
+
+void kv_disk_leave(struct stator *s, struct engine_sequence *q) {
+    struct engine_restore *r = &q->restore;
+    CHECK(r->jobs == 0);
+    if (r->ready != NULL)
+        kv_jobs_give_back(&s->kv_disk.jobs, r->ready);
+    r->ready = NULL;
+    r->state = RESTORE_NOT;
+}
+
+void kv_disk_settle(struct stator *s) {
+    if (!is_on(s))
+        return;
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++)
+        s->sequences[i].restore.state = RESTORE_NOT;
+    while (s->kv_disk.jobs.outstanding > 0)
+        give_ended(s, kv_jobs_ended(&s->kv_disk.jobs, true));
+}
+
+/* Whether a step that may not have run everywhere writes q's k-th block. */
+static bool is_under_way(const struct stator *s, const struct engine_sequence *q, uint32_t k) {
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        const struct engine_sequence *other = &s->sequences[i];
+        if (other->request != NULL && other->flights > 0 && other->n_blocks > k &&
+            other->blocks[k] == q->blocks[k])
+            return true;
+    }
+    return false;
+}
+
+static void flush_block(struct stator *s, uint32_t block, uint64_t whole) {
+    const uint32_t slot = checkpoints_of(s, block);
+    save_block(s, block, true);
+    if (slot != CHECKPOINTS_NONE)
+        save_checkpoint(s, slot, whole, true);
+}
+
+/* From what was used longest ago on, and from the ends of texts to their begins: so files go in this order.
+ */
+void kv_disk_flush(struct stator *s, uint64_t whole) {
+    if (!is_on(s))
+        return;
+    kv_disk_settle(s);
+    for (uint32_t i = s->pool.oldest; i != KV_POOL_NONE; i = s->pool.blocks[i].newer)
+        flush_block(s, i, whole);
+    for (uint32_t i = 0; i < s->planning.want.sequences; i++) {
+        const struct engine_sequence *q = &s->sequences[i];
+        for (uint32_t k = q->request != NULL ? q->n_kept : 0; k-- > 0;)
+            if (!is_under_way(s, q, k))
+                flush_block(s, q->blocks[k], whole);
+    }
+    kv_disk_settle(s);
+}

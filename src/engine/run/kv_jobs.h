@@ -1,0 +1,92 @@
+/* The thread that reads and writes the files of cache.kv_dir, and what it is asked for.
+ *
+ * The engine's thread takes a job with its buffer, fills it, pushes it, and gets it back when it has ended.
+ * Jobs run in the order of the pushes, so a block that was written before is found after. Buffers are
+ * planned. The engine's thread never waits for a job while it runs steps.
+ *
+ * Owner of a job: the engine's thread, from push until it has ended this thread. */
+#ifndef STATOR_ENGINE_KV_JOBS_H
+#define STATOR_ENGINE_KV_JOBS_H
+
+#include "base/carve.h"
+#include "base/phase.h"
+#include "base/ring.h"
+#include "kernels/shared/kv_layout.h"
+#include "kvstore/kvstore.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#if defined(__SANITIZE_THREAD__) /* whose state is thread-local */
+#define KV_JOBS_STACK (4096 * 1024)
+#else
+#define KV_JOBS_STACK (256 * 1024)
+#endif
+
+#define KV_JOBS_BLOCK      'k' /* of a file: what the PAGED caches have of 32 tokens */
+#define KV_JOBS_CHECKPOINT 'c' /* what the others have at their end */
+
+enum kv_job_kind { KV_JOB_FIND, KV_JOB_READ, KV_JOB_WRITE };
+enum kv_job_class { KV_JOBS_BLOCKS, KV_JOBS_CHECKPOINTS, KV_JOBS_FINDS, KV_JOBS_CLASSES };
+
+struct kv_job {
+    enum kv_job_class class; /* whose buffer it has */
+    enum kv_job_kind kind;
+    void *owner;               /* the caller's */
+    struct kvstore_key before; /* of the block before */
+    /* READ, WRITE: of one block. */
+    char what;
+    uint32_t tokens[KV_LAYOUT_BLOCK];
+    uint8_t *data;
+    uint64_t bytes;
+    bool good; /* READ: it was there */
+    /* FIND: which blocks of a text there are behind its first `first`. Those below `known` need not be there.
+     * keys[i] becomes the key of block i. */
+    const int32_t *text;
+    uint32_t first, known, last; /* READ: `first` is the caller's */
+    bool checkpoints;            /* only blocks up to a checkpoint count */
+    struct kvstore_key *keys;
+    uint32_t found; /* blocks from the text's begin on; `first`: none */
+};
+
+struct kv_jobs {
+    struct kvstore store; /* the thread's while it runs */
+    void *index;
+    uint32_t files;
+    struct ring *todo, *done, *wake;
+    struct kv_job *jobs;
+    uint32_t n_jobs;
+    uint32_t *free[KV_JOBS_CLASSES];
+    uint32_t n_free[KV_JOBS_CLASSES], n_of[KV_JOBS_CLASSES];
+    uint32_t outstanding;
+    const struct phase *phase;
+    void *stack;
+    pthread_t thread;
+    bool runs;
+    _Atomic int stop;
+    struct {
+        _Atomic uint64_t files_read, bytes_read, read_ns;
+        _Atomic uint64_t files_written, bytes_written, write_ns;
+        _Atomic uint64_t bytes_held, files; /* of the folder; 0 in a reader */
+    } shown;
+};
+
+/* Everything but the buffers. n[class]: jobs of each. */
+void kv_jobs_lay_out(struct kv_jobs *j, struct carve *c, const uint32_t n[KV_JOBS_CLASSES], uint32_t files);
+/* The buffers; memory holds n[class] * bytes[class] for every class. */
+void kv_jobs_give_buffers(struct kv_jobs *j, uint8_t *memory, const uint64_t bytes[KV_JOBS_CLASSES]);
+/* Opens the folder and starts the thread, which wakes the consumer of `wake` when a job has ended.
+ * STATOR_FAILED: the folder can't be used, or there is no thread. */
+stator_status kv_jobs_start(struct kv_jobs *j, const struct kvstore_options *o, const struct phase *phase,
+                            struct ring *wake, stator_error *e);
+/* Ends the thread after the jobs that were pushed. Nothing happens if it does not run. */
+void kv_jobs_stop(struct kv_jobs *j);
+
+/* A job of a class with room for it; NULL: all are in use, or only `spare` are left. */
+struct kv_job *kv_jobs_take(struct kv_jobs *j, enum kv_job_class class, uint32_t spare);
+void kv_jobs_push(struct kv_jobs *j, struct kv_job *job);
+/* The next job that has ended; NULL: none has. wait: until one has; one must be under way. */
+struct kv_job *kv_jobs_ended(struct kv_jobs *j, bool wait);
+void kv_jobs_give_back(struct kv_jobs *j, struct kv_job *job);
+
+#endif

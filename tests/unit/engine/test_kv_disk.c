@@ -1,0 +1,346 @@
+/* cache.kv_dir: what one engine leaves in files another one goes on from, and every answer has the bytes of a
+ * fresh computation: with another split, tier, batch and number of sequences, for models with and without
+ * windows and states. Files that are damaged or gone are computed again. The engine's threads allocate
+ * nothing. */
+#include "interpose.h"
+#include "app/selftest/selftest_model.h"
+#include "hybrid_model.h"
+#include "peer_models.h"
+#include "prefix_play.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static char folder[64], set_folder[96];
+
+static const char *const plain[] = {"server.prefix_cache=false", "memory.context=256", "memory.batch=64",
+                                    "cpu.threads=2", NULL};
+
+static int make_folder(void **state) {
+    (void)state;
+    interpose_reset(INTERPOSE_COUNT);
+    snprintf(folder, sizeof folder, "/tmp/test_kv_disk.XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(set_folder, sizeof set_folder, "cache.kv_dir=%s", folder);
+    return 0;
+}
+
+/* Calls f for every file of a kind ('k', 'c'; 0: of any); returns how many there are. */
+static unsigned each_file(char kind, void (*f)(const char *path)) {
+    unsigned n = 0;
+    char path[400], end[8];
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    snprintf(end, sizeof end, "-%c.kv", kind);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        size_t length = strlen(e->d_name);
+        if (length < 5 || (kind != 0 && strcmp(e->d_name + length - 5, end) != 0))
+            continue;
+        n++;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (f != NULL && strcmp(e->d_name, "lock") != 0)
+            f(path);
+    }
+    closedir(d);
+    return n;
+}
+
+static void remove_file(const char *path) {
+    assert_int_equal(unlink(path), 0);
+}
+
+static int remove_folder(void **state) {
+    char path[100];
+    (void)state;
+    (void)each_file(0, remove_file);
+    snprintf(path, sizeof path, "%s/lock", folder);
+    (void)unlink(path);
+    return rmdir(folder);
+}
+
+static void assert_sealed(void) {
+    if (interpose_violations() > 0) {
+        interpose_print();
+        fail_msg("%llu allocations by a sealed engine", (unsigned long long)interpose_violations());
+    }
+}
+
+/* One after the other, in one folder: every further one finds what those before have left. */
+static const char *const engines[][6] = {
+    {"devices.use=cpu:0", "memory.batch=512", "memory.sequences=3", "server.checkpoints=auto",
+     "cpu.tier=auto", "memory.context=256"},
+    {"devices.use=cpu:0,cpu:1", "memory.batch=70", "memory.sequences=1", "server.checkpoints=3",
+     "cpu.tier=scalar", "memory.context=256"},
+    {"devices.use=cpu:0,cpu:1,cpu:2", "memory.batch=33", "memory.sequences=5", "server.checkpoints=20",
+     "cpu.tier=avx2", "memory.context=288"},
+    {"devices.use=cpu:0", "memory.batch=90", "memory.sequences=1", "server.checkpoints=1", "cpu.tier=auto",
+     "memory.context=256"},
+};
+#define ENGINES (sizeof engines / sizeof engines[0])
+
+static void play_model(const char *what, const char *model, uint32_t rounds, bool checkpoints) {
+    for (size_t i = 0; i < ENGINES; i++) {
+        const char *const *c = engines[i];
+        const char *sets[] = {c[0], c[1], c[2], c[3], c[4], c[5], "cpu.threads=2", set_folder, NULL};
+        struct prefix_play p;
+        (void)prefix_play(what, model, sets, plain, rounds, &p);
+        assert_sealed();
+        if (i > 0)
+            assert_true(p.stats.kv_hits > 0 && p.stats.kv_tokens >= 32 && p.stats.kv_files_read > 0 &&
+                        p.stats.kv_tokens <= p.stats.tokens_cached);
+    }
+    assert_true(each_file('k', NULL) > 0);
+    assert_int_equal(each_file('c', NULL) > 0, checkpoints);
+}
+
+static void dense(void **state) {
+    (void)state;
+    play_model("dense", "configs/demo.gguf", 8, false);
+}
+
+static void hybrid(void **state) {
+    char path[GGUF_WRITER_PATH];
+    (void)state;
+    struct hybrid_model m = hybrid_model_usual();
+    struct gguf_writer w = gguf_writer_new();
+    hybrid_model_write(&w, m);
+    gguf_writer_finish(&w);
+    prefix_play_texts = 3;
+    play_model("hybrid", gguf_writer_memory_path(&w, path), 4, true);
+    gguf_writer_free(&w);
+}
+
+static void convolution_and_window(void **state) {
+    char path[GGUF_WRITER_PATH];
+    (void)state;
+    struct gguf_writer w = gguf_writer_new();
+    peer_model_write(&w, peer_model_named("lfm2moe-odd"), BLOCK_F32);
+    gguf_writer_finish(&w);
+    prefix_play_texts = 3;
+    play_model("lfm2moe-odd", gguf_writer_memory_path(&w, path), 4, true);
+    gguf_writer_free(&w);
+}
+
+/* Windows below, at and above a block; one of a token keeps nothing. */
+static void play_window(const char *architecture, uint32_t window) {
+    struct selftest_model m = {.architecture = architecture,
+                               .type = BLOCK_F16,
+                               .n_layers = 7,
+                               .n_embd = 64,
+                               .n_ff = 96,
+                               .n_heads = 2,
+                               .n_kv_heads = 1,
+                               .head_dim = 32,
+                               .vocab = 97,
+                               .context = 4096,
+                               .window = window,
+                               .experts = strcmp(architecture, "gpt-oss") == 0 ? 5 : 0,
+                               .used = 2,
+                               .seed = 9};
+    int fd = -1;
+    char path[SELFTEST_MODEL_PATH];
+    stator_error e = {0};
+    if (selftest_model_make(&m, &fd, path, &e) != STATOR_OK)
+        fail_msg("%s", e.text);
+    prefix_play_texts = 3;
+    play_model(architecture, path, 3, true);
+    close(fd);
+}
+
+static void window_of_33(void **state) {
+    (void)state;
+    play_window("gemma3", 33);
+}
+
+static void window_of_100(void **state) {
+    (void)state;
+    play_window("gpt-oss", 100);
+}
+
+static void window_of_1(void **state) {
+    (void)state;
+    play_window("gemma3", 1);
+}
+
+/* An answer of the demo to one prompt of `n` tokens. */
+static struct prefix_play_request ask(const char *const *sets, uint32_t n, stator_stats *stats) {
+    struct prefix_play_request r = {.n_prompt = n, .max_new = 8, .seed = 5};
+    uint64_t random = 21;
+    for (uint32_t i = 0; i < n; i++)
+        r.prompt[i] = (int32_t)testing_below(&random, 2048);
+    stator *s = harness_start("configs/demo.gguf", sets);
+    prefix_play_submit(s, &r);
+    prefix_play_collect(s, &r, 1);
+    *stats = (stator_stats){.size = sizeof *stats};
+    assert_int_equal(stator_get_stats(s, stats, NULL), STATOR_OK);
+    stator_close(s);
+    assert_sealed();
+    return r;
+}
+
+static void assert_same(const struct prefix_play_request *a, const struct prefix_play_request *b) {
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->told, b->told, a->n * sizeof *a->told);
+}
+
+/* A split by heads has the files of any other. */
+static void by_heads(void **state) {
+    const char *one[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
+    const char *heads[] = {"memory.context=256",      "cpu.threads=2",        set_folder,
+                           "devices.use=cpu:0,cpu:1", "devices.split=tensor", NULL};
+    stator_stats t;
+    (void)state;
+    const struct prefix_play_request fresh = ask(plain, 200, &t);
+    for (int i = 0; i < 3; i++) {
+        const struct prefix_play_request r = ask(i == 1 ? one : heads, 200, &t);
+        assert_same(&fresh, &r);
+        assert_int_equal(r.n_cached, i == 0 ? 0 : 192);
+    }
+}
+
+static void flip(const char *path) {
+    FILE *f = fopen(path, "r+b");
+    assert_true(f != NULL && fseek(f, 3000, SEEK_SET) == 0);
+    const int c = fgetc(f);
+    assert_true(c != EOF && fseek(f, 3000, SEEK_SET) == 0 && fputc(c ^ 1, f) != EOF && fclose(f) == 0);
+}
+
+static void cut(const char *path) {
+    assert_int_equal(truncate(path, 500), 0);
+}
+
+/* All of a prompt but its last block comes from files, exactly; with damaged files, nothing does. */
+static void damaged(void **state) {
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
+    void (*const harm[])(const char *path) = {flip, cut, remove_file};
+    stator_stats t;
+    (void)state;
+    const struct prefix_play_request fresh = ask(plain, 200, &t);
+    struct prefix_play_request r = ask(sets, 200, &t);
+    assert_same(&fresh, &r);
+    assert_int_equal(r.n_cached, 0);
+    assert_int_equal(each_file('k', NULL), 6);
+    for (size_t i = 0; i < sizeof harm / sizeof *harm; i++) {
+        r = ask(sets, 200, &t);
+        assert_same(&fresh, &r);
+        assert_int_equal(r.n_cached, 192);
+        assert_true(t.kv_hits == 1 && t.kv_tokens == 192 && t.kv_files_read == 6 && t.kv_wait_ns > 0);
+        assert_true(t.kv_files == 6 && t.kv_bytes_read < t.kv_file_bytes);
+        (void)each_file('k', harm[i]);
+        r = ask(sets, 200, &t);
+        assert_same(&fresh, &r);
+        assert_int_equal(r.n_cached, 0);
+        assert_int_equal(t.kv_hits + t.kv_files_read, 0);
+    }
+    r = ask(sets, 193, &t); /* its last token is computed */
+    assert_int_equal(r.n_cached, 192);
+    r = ask(sets, 192, &t);
+    assert_int_equal(r.n_cached, 160);
+}
+
+/* Another KV type, another model and a longer context have files of their own, or the same ones. */
+static void foreign(void **state) {
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
+    const char *q8[] = {"memory.context=256", "cpu.threads=2", set_folder, "memory.kv_type=q8_0", NULL};
+    const char *longer[] = {"memory.context=1024", "cpu.threads=1", set_folder, NULL};
+    stator_stats t;
+    (void)state;
+    (void)ask(sets, 200, &t);
+    assert_int_equal(ask(q8, 200, &t).n_cached, 0);
+    assert_int_equal(ask(q8, 200, &t).n_cached, 192);
+    assert_int_equal(ask(longer, 200, &t).n_cached, 192);
+    assert_int_equal(each_file('k', NULL), 12);
+}
+
+/* A second engine reads what the first one, which still runs, has written. */
+static void two_engines(void **state) {
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
+    stator_stats t;
+    (void)state;
+    (void)ask(sets, 200, &t);
+    stator *first = harness_start("configs/demo.gguf", sets);
+    assert_int_equal(ask(sets, 200, &t).n_cached, 192);
+    assert_int_equal(t.kv_files, 0);
+    assert_int_equal(ask(sets, 100, &t).n_cached, 96);
+    stator_close(first);
+}
+
+/* A limit of files stands for a full disk: the answers are right, and a line says what happened. */
+static void full_disk(void **state) {
+    const char *sets[] = {"memory.context=256", "cpu.threads=2", set_folder, NULL};
+    struct rlimit old, small;
+    stator_stats t;
+    (void)state;
+    const struct prefix_play_request fresh = ask(plain, 200, &t);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = old;
+    small.rlim_cur = 30000;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (int i = 0; i < 2; i++) {
+        const struct prefix_play_request r = ask(sets, 200, &t);
+        assert_same(&fresh, &r);
+        assert_int_equal(r.n_cached, 0);
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(each_file('k', NULL), 0);
+}
+
+/* A budget of a few blocks: the folder stays within it. */
+static void budget(void **state) {
+    const char *sets[] = {"memory.context=512", "cpu.threads=2", set_folder, "cache.kv_bytes=1MiB", NULL};
+    struct prefix_play p;
+    (void)state;
+    prefix_play_texts = PREFIX_PLAY_TEXTS;
+    for (int i = 0; i < 2; i++)
+        (void)prefix_play("budget", "configs/demo.gguf", sets, plain, 20, &p);
+    assert_true(p.stats.kv_file_bytes <= 1u << 20 && p.stats.kv_files_written > 0);
+    assert_true(each_file('k', NULL) <= 15);
+    assert_sealed();
+}
+
+static stator_status refused(const char *const *sets, size_t n, char *text, size_t size) {
+    stator_options o = {.size = sizeof o, .config = "configs/demo.gguf", .set = sets, .n_set = n};
+    stator *s = NULL;
+    stator_error e = {0};
+    stator_status st = stator_open(&o, &s, &e);
+    if (st == STATOR_OK)
+        st = stator_start(s, &e);
+    stator_close(s);
+    snprintf(text, size, "%s", e.text);
+    return st;
+}
+
+static void refusals(void **state) {
+    char text[512];
+    const char *sets[] = {set_folder, "server.prefix_cache=false"};
+    (void)state;
+    assert_int_equal(refused(sets, 2, text, sizeof text), STATOR_USAGE);
+    assert_non_null(strstr(text, "needs server.prefix_cache"));
+    assert_int_equal(chmod(folder, 0777), 0);
+    assert_int_equal(refused(sets, 1, text, sizeof text), STATOR_FAILED);
+    assert_non_null(strstr(text, "other users can write"));
+    assert_int_equal(chmod(folder, 0700), 0);
+    const char *absent[] = {"cache.kv_dir=/nowhere/at/all"};
+    assert_int_equal(refused(absent, 1, text, sizeof text), STATOR_FAILED);
+    assert_non_null(strstr(text, "/nowhere/at/all"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(damaged),       CASE(by_heads),
+        CASE(foreign),       CASE(two_engines),
+        CASE(full_disk),     CASE(refusals),
+        CASE(dense),         CASE(budget),
+        CASE(hybrid),        CASE(convolution_and_window),
+        CASE(window_of_33),  CASE(window_of_1),
+        CASE(window_of_100),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
