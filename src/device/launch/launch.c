@@ -180,10 +180,10 @@ static stator_status add_embed(struct launch_list *b, uint32_t op) {
 
 /* Values of a row that a group of the norm kernel writes: few enough that there are groups for the whole
  * device, but each has to make the row's sum. */
-static uint32_t norm_part(const struct launch_list *b, uint32_t width) {
+static uint32_t norm_part(const struct launch_list *b, uint64_t rows, uint32_t width) {
     const uint32_t row = (uint32_t)arith_round_up(width, 256);
     uint32_t part = 256;
-    while (part < row && b->rows * arith_ceil_div(row, part) > groups_at_once(b->traits, OPENCL_GROUP))
+    while (part < row && rows * arith_ceil_div(row, part) > groups_at_once(b->traits, OPENCL_GROUP))
         part *= 2;
     return ARITH_MIN(part, row);
 }
@@ -193,11 +193,11 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
     const struct graph_value *out = &b->g->values[o->out];
     bool gather = o->kind == GRAPH_GATHER_NORM;
     CHECK(o->in != o->out);
-    if (o->norm.parts > 1)
-        return error_set(b->e, STATOR_DEVICE, "there is no GPU kernel for norms of parts of a row");
-    const uint32_t part = norm_part(b, out->width);
-    struct launch *l =
-        launch_add(b, LAUNCH_NORM, op, OPENCL_GROUP, b->rows * arith_ceil_div(out->width, part));
+    const uint32_t apart = ARITH_MAX(o->norm.parts, 1u), width = out->width / apart;
+    const uint64_t rows = (uint64_t)b->rows * apart;
+    const uint32_t part = norm_part(b, rows, width);
+    struct launch *l = launch_add(b, LAUNCH_NORM, op, OPENCL_GROUP, rows * arith_ceil_div(width, part));
+    CHECK(apart == 1 || out->forms == GRAPH_F32);
     launch_put_norm(b, l,
                     &(struct launch_norm_arguments){
                         .x = launch_floats(b, o->in),
@@ -208,6 +208,7 @@ static stator_status add_norm(struct launch_list *b, uint32_t op) {
                         .gather = gather,
                         .pairs = gather && !(out->forms & GRAPH_F32),
                         .adds = o->epilogue == GRAPH_RESIDUAL,
+                        .apart = apart,
                         .part = part,
                         .inv_n = o->norm.inv_width,
                         .eps = o->norm.eps,
@@ -233,7 +234,7 @@ static stator_status add_forms(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_value *out = &b->g->values[o->out];
     CHECK(o->in != o->out);
-    const uint32_t part = norm_part(b, out->width);
+    const uint32_t part = norm_part(b, b->rows, out->width);
     struct launch *l =
         launch_add(b, LAUNCH_FORMS, op, OPENCL_GROUP, b->rows * arith_ceil_div(out->width, part));
     launch_put_forms(b, l,

@@ -148,6 +148,7 @@ stator_status launch_gate(struct launch_list *b, uint32_t op) {
                         .out = launch_forms_of(b, o->out, out->forms),
                         .weight = launch_plain_weight(b, o->n_weights > 0 ? o->weight[0] : GRAPH_NONE),
                         .normed = o->n_weights > 0,
+                        .gelu = g->gelu,
                         .heads = g->heads,
                         .dim = g->dim,
                         .together = together,

@@ -489,8 +489,11 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_rope *of = &b->g->ops[rope].rope;
     const bool normed = b->g->ops[rope].n_weights > 0;
-    CHECK(o->n_weights == 3 && o->epilogue == GRAPH_STORE && b->g->ops[rope].in == o->out &&
+    const bool q_only = of->kv_heads == 0;
+    CHECK(o->n_weights == (q_only ? 1 : 3) && o->epilogue == GRAPH_STORE && b->g->ops[rope].in == o->out &&
           o->column[0] == 0);
+    /* A kernel looks at no K and V of zero heads: they may be anything. */
+    const uint32_t of_k = o->weight[q_only ? 0 : 1], of_v = o->weight[q_only ? 0 : 2];
     struct scheme w = choose_scheme(b, o, true);
     struct heads_shape s = {.n_heads = {of->heads, of->kv_heads, of->kv_heads},
                             .dim = {of->dim_k, of->dim_k, of->dim_v}};
@@ -511,8 +514,8 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
         struct launch_heads_arguments args = {
             .in = launch_source_of(b, o),
             .w0 = weight_of(b, o->weight[0], r.piece[0]),
-            .w1 = weight_of(b, o->weight[1], r.piece[1]),
-            .w2 = weight_of(b, o->weight[2], r.piece[2]),
+            .w1 = weight_of(b, of_k, r.piece[1]),
+            .w2 = weight_of(b, of_v, r.piece[2]),
             .heads = s.heads,
             .first_unit = r.first_unit,
             .units = r.units,
@@ -534,7 +537,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
             .factor2 = launch_plain_weight(b, o->factor[2]),
             .normed = (normed ? OPENCL_NORMED_QK : 0u) | (of->norm_v ? OPENCL_NORMED_V : 0u),
             .q_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[0] : GRAPH_NONE),
-            .k_norm = launch_plain_weight(b, normed ? b->g->ops[rope].weight[1] : GRAPH_NONE),
+            .k_norm = launch_plain_weight(b, normed && !q_only ? b->g->ops[rope].weight[1] : GRAPH_NONE),
             .inv_head = of->norm.inv_width,
             .eps = of->norm.eps,
             .tile = w.tokens * (uint64_t)panels * PANEL_ROWS * sizeof(float),

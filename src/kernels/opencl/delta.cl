@@ -72,8 +72,8 @@ static inline float gated_product(global const float *in, uint width, uint t, ui
     return row[0] * row[2 * width];
 }
 
-/* A group has OPENCL_CONV_PART channels of a token; of a chunk's first tokens, which see what is kept, that of
- * the first has all, and then keeps what the next step sees. weights: F32 panels. Local: tile
+/* A group has OPENCL_CONV_PART channels of a token; of a chunk's first tokens, which see what is kept, that
+ * of the first has all, and then keeps what the next step sees. weights: F32 panels. Local: tile
  * OPENCL_CONV_PART floats, work OPENCL_QUANTISE_WORDS of the tile. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void gated_conv(CL_ARGUMENTS(GATED_CONV)) {
     struct cl_forms o = CL_FORMS(out);
@@ -183,8 +183,8 @@ static inline float sum4(local const float *part, uint column) {
                 if (t % ITEMS == 0 && t + me < tokens) {                                                     \
                     global const float *mine = x + me * in_width;                                            \
                     decays[me] =                                                                             \
-                        delta_factor(num_exp(num_softplus(mine[alpha_at + factor] + bias[head]) * a[head]));   \
-                    betas[me] = delta_factor(num_sigmoid(mine[beta_at + factor]));                             \
+                        delta_factor(num_exp(num_softplus(mine[alpha_at + factor] + bias[head]) * a[head])); \
+                    betas[me] = delta_factor(num_sigmoid(mine[beta_at + factor]));                           \
                 }                                                                                            \
                 for (uint i = me; i < dim_k; i += ITEMS) {                                                   \
                     q[i] = x[key + i];                                                                       \
@@ -231,8 +231,9 @@ static inline float sum4(local const float *part, uint column) {
 DELTA_RULE(delta_rule, true, 32)
 DELTA_RULE(delta_rule_wide, false, 1)
 
-/* A group has `together` heads of a token, so that groups of int8 are whole. Local: tile together * dim
- * floats, lane 128 for each of CL_HEADS_AT_ONCE, work OPENCL_QUANTISE_WORDS of the tile. */
+/* gelu: of the heads, times the columns as they are. A group has `together` heads of a token, so that groups
+ * of int8 are whole. Local: tile together * dim floats, lane 128 for each of CL_HEADS_AT_ONCE, work
+ * OPENCL_QUANTISE_WORDS of the tile. */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void gate(CL_ARGUMENTS(GATE)) {
     uint width = out_width;
     uint me = get_local_id(0), items = get_local_size(0);
@@ -247,7 +248,7 @@ kernel __attribute__((intel_reqd_sub_group_size(16))) void gate(CL_ARGUMENTS(GAT
             cl_norm_heads(tile, together, dim, weight, inv_n, eps, lane);
         for (uint i = me; i < n; i += items) {
             float g = gates[t * gates_width + column + at + i];
-            float y = (normed ? num_silu(g) : num_sigmoid(g)) * tile[i];
+            float y = gelu ? num_gelu(tile[i]) * g : (normed ? num_silu(g) : num_sigmoid(g)) * tile[i];
             tile[i] = y;
             ((global float *)(out + out_f32))[t * width + at + i] = y;
         }

@@ -29,15 +29,16 @@ static inline float norm_factor(global const float *from, uint width, local floa
 
 /* x: rows as wide as out. gather: the rows that the step wants logits of, else all tokens. pairs: row r
  * goes to row 2r of out, what quantising left to row 2r + 1 (int8 only, one form). adds: to floats that are
- * there. scaled: the floats are then multiplied by scale[0]. part: values of a row that a group writes, a
- * multiple of 256; fewer than the row only if x is elsewhere than out. Local: tile OPENCL_NORM_CHUNK floats,
- * lane 128 floats, work OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
+ * there. scaled: the floats are then multiplied by scale[0]. apart: a token has so many rows (floats alone).
+ * part: values of a row that a group writes, a multiple of 256; fewer than the row only if x is elsewhere
+ * than out. Local: tile OPENCL_NORM_CHUNK floats, lane 128 floats, work
+ * OPENCL_QUANTISE_WORDS(OPENCL_NORM_CHUNK) words.
  */
 kernel __attribute__((intel_reqd_sub_group_size(16))) void norm(CL_ARGUMENTS(NORM)) {
-    uint width = out_width;
+    uint width = out_width / apart;
     uint me = get_local_id(0), items = get_local_size(0);
     global const uint *rows = (global const uint *)(step + CL_STEP(step)->at_rows);
-    uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens;
+    uint n = gather ? CL_STEP(step)->n_rows : CL_STEP(step)->n_tokens * apart;
     struct cl_forms o = CL_FORMS(out);
     uint parts = cl_ceil_div(width, part);
     for (uint item = get_group_id(0); item < n * parts; item += get_num_groups(0)) {

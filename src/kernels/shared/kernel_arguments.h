@@ -32,6 +32,7 @@
     X(U32, gather)                                                                                           \
     X(U32, pairs)                                                                                            \
     X(U32, adds)                                                                                             \
+    X(U32, apart)                                                                                            \
     X(U32, part)                                                                                             \
     X(F32, inv_n) X(F32, eps) X(LOCAL, float, tile) X(LOCAL, float, lane) X(LOCAL, uint, work)
 
@@ -106,6 +107,7 @@
     X(FORMS, out)                                                                                            \
     X(BUFFER, const float, weight)                                                                           \
     X(U32, normed)                                                                                           \
+    X(U32, gelu)                                                                                             \
     X(U32, heads)                                                                                            \
     X(U32, dim)                                                                                              \
     X(U32, together)                                                                                         \
