@@ -6,11 +6,12 @@
 #define MAX_STEPS  20000u /* of derivations, for one answer */
 #define MAX_DEPTH  32u    /* of nodes inside each other */
 
-/* The first bytes of characters, and what may be their second byte (Unicode, table 3-7). */
+/* The first bytes of characters, and what may be their second byte (Unicode, table 3-7). Without DEL, which
+ * llama.cpp's grammars of JSON forbid in strings. */
 static const struct {
     uint8_t first, last, length, second_first, second_last;
 } leads[] = {
-    {0x20, 0x21, 1, 0, 0},       {0x23, 0x5B, 1, 0, 0},       {0x5D, 0x7F, 1, 0, 0},
+    {0x20, 0x21, 1, 0, 0},       {0x23, 0x5B, 1, 0, 0},       {0x5D, 0x7E, 1, 0, 0},
     {0xC2, 0xDF, 2, 0x80, 0xBF}, {0xE0, 0xE0, 3, 0xA0, 0xBF}, {0xE1, 0xEC, 3, 0x80, 0xBF},
     {0xED, 0xED, 3, 0x80, 0x9F}, {0xEE, 0xEF, 3, 0x80, 0xBF}, {0xF0, 0xF0, 4, 0x90, 0xBF},
     {0xF1, 0xF3, 4, 0x80, 0xBF}, {0xF4, 0xF4, 4, 0x80, 0x8F},

@@ -55,6 +55,8 @@ bool regex_accepts(const struct regex *r, uint32_t state);
 enum regex_result regex_step(struct regex *r, uint32_t state, uint8_t byte, uint32_t *next);
 /* Drops what neither the start nor these states need, and gives them their new numbers. */
 void regex_collect(struct regex *r, uint32_t *states, size_t n);
+/* Those that the block has room for. */
+uint32_t regex_nodes_planned(const struct regex *r);
 uint32_t regex_nodes_used(const struct regex *r);
 
 /* The whole of text matches. Collects, so other states of r are no longer valid. */

@@ -399,6 +399,10 @@ bool regex_accepts(const struct regex *r, uint32_t state) {
     return r->nodes[state].accepts;
 }
 
+uint32_t regex_nodes_planned(const struct regex *r) {
+    return r->max_nodes;
+}
+
 uint32_t regex_nodes_used(const struct regex *r) {
     return r->n_nodes;
 }
@@ -445,6 +449,7 @@ static void mark_needed(struct regex *r, const uint32_t *states, size_t n) {
 void regex_collect(struct regex *r, uint32_t *states, size_t n) {
     uint32_t *moved = r->stack; /* the new number of each node */
     CHECK(r->n_stack == 0 && r->max_stack >= r->n_nodes);
+    r->collections++;
     forget_transitions(r);
     mark_needed(r, states, n);
     memset(r->index, 0, (r->index_mask + (size_t)1) * sizeof *r->index);

@@ -81,9 +81,10 @@ struct regex {
     uint8_t class_of[256], first_of[256]; /* bytes that no set tells apart are a class; one byte of each */
     uint32_t n_classes;
     uint32_t start;
-    uint32_t plain_char; /* the node of a character of a JSON string, or REGEX_DEAD */
-    uint32_t depth;      /* of the derivative that is being made */
-    bool searching;      /* AND nodes are made without asking whether some text matches */
+    uint32_t collections; /* so far: each may give states new numbers */
+    uint32_t plain_char;  /* the node of a character of a JSON string, or REGEX_DEAD */
+    uint32_t depth;       /* of the derivative that is being made */
+    bool searching;       /* AND nodes are made without asking whether some text matches */
     bool sealed;
     uint64_t steps, max_steps;
     enum regex_result result;

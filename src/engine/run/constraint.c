@@ -149,8 +149,8 @@ const char *constraint_mask(struct stator *s, const struct engine_request *r, co
         return constraint_is_empty(s, g->mask) ? no_token : NULL;
     }
     const uint32_t n = gather(s, c->grammar, c->state);
-    const enum regex_result result =
-        token_trie_mask(g->trie, c->grammar->regex, g->states, n, g->places, MASK_STEPS, g->mask);
+    const enum regex_result result = mask_cache_mask(&c->grammar->masks, g->trie, c->grammar->regex,
+                                                     g->states, n, g->places, MASK_STEPS, g->mask);
     uint32_t state;
     scatter(s, c->grammar, &state);
     if (result != REGEX_OK)

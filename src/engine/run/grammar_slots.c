@@ -182,6 +182,10 @@ stator_status stator_grammar_compile(stator *s, const stator_grammar_source *sou
         grammar_slots_drop(g, x);
         return st;
     }
+    /* What the front end needs beside the expression is free again. */
+    uint8_t *behind = (uint8_t *)regex + regex_bytes(regex_nodes_planned(regex));
+    mask_cache_open(&x->masks, behind, (uint64_t)((uint8_t *)x->memory + g->slot_bytes - behind),
+                    token_trie_tokens(g->trie));
     pthread_mutex_lock(&g->lock);
     memcpy(x->key, key, sizeof x->key);
     x->regex = regex;

@@ -13,7 +13,7 @@
 
 #include "base/carve.h"
 #include "base/hash.h"
-#include "grammar/token_trie.h"
+#include "grammar/mask_cache.h"
 #include "stator.h"
 
 #include <pthread.h>
@@ -23,10 +23,11 @@ struct tokenizer;
 
 struct stator_grammar {
     void *memory;
-    struct regex *regex; /* NULL: there is none here, or it is being compiled */
-    char key[HASH_TEXT]; /* of its text */
-    uint32_t references; /* of callers and requests */
-    uint64_t used;       /* when, among all uses */
+    struct regex *regex;     /* NULL: there is none here, or it is being compiled */
+    struct mask_cache masks; /* behind the regex in memory */
+    char key[HASH_TEXT];     /* of its text */
+    uint32_t references;     /* of callers and requests */
+    uint64_t used;           /* when, among all uses */
 };
 
 struct grammar_slots {

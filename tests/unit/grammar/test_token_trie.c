@@ -2,7 +2,7 @@
 #include "testing.h"
 
 #include "grammar/json_schema.h"
-#include "grammar/token_trie.h"
+#include "grammar/mask_cache.h"
 
 #define TOKENS 300
 
@@ -83,6 +83,11 @@ static void masks(void **state) {
                      *small = compile(text, REGEX_MIN_NODES, &small_memory);
         uint32_t at = regex_start(big), small_at = regex_start(small), places[123];
         uint64_t mask[(TOKENS + 63) / 64], small_mask[(TOKENS + 63) / 64];
+        struct mask_cache cache, small_cache;
+        uint64_t room[2][3 * ((TOKENS + 63) / 64)];
+        mask_cache_open(&cache, room[0], sizeof room[0], TOKENS);
+        mask_cache_open(&small_cache, room[1], sizeof room[1] - 8, TOKENS);
+        assert_true(cache.n == 3 && small_cache.n == 2);
         assert_true(token_trie_places(v.trie) <= 123);
         for (int step = 0; step < 12; step++) {
             uint32_t pick = UINT32_MAX, from = (uint32_t)testing_below(&seed, TOKENS);
@@ -90,6 +95,16 @@ static void masks(void **state) {
             assert_int_equal(token_trie_mask(v.trie, small, &small_at, 1, places, UINT64_MAX, small_mask),
                              REGEX_OK);
             assert_memory_equal(mask, small_mask, sizeof mask);
+            for (int again = 0; again < 2; again++) {
+                uint64_t kept[(TOKENS + 63) / 64];
+                assert_int_equal(mask_cache_mask(&cache, v.trie, big, &at, 1, places, UINT64_MAX, kept),
+                                 REGEX_OK);
+                assert_memory_equal(mask, kept, sizeof mask);
+                assert_int_equal(
+                    mask_cache_mask(&small_cache, v.trie, small, &small_at, 1, places, UINT64_MAX, kept),
+                    REGEX_OK);
+                assert_memory_equal(mask, kept, sizeof mask);
+            }
             for (uint32_t k = 0; k < TOKENS; k++) {
                 uint32_t i = (from + k) % TOKENS;
                 bool is = mask[i / 64] >> i % 64 & 1;
