@@ -53,6 +53,9 @@ uint32_t regex_start(const struct regex *r);
 bool regex_accepts(const struct regex *r, uint32_t state);
 /* *next: the state after this byte; REGEX_DEAD when no match begins so. On an error *next is not written. */
 enum regex_result regex_step(struct regex *r, uint32_t state, uint8_t byte, uint32_t *next);
+/* *byte, and *next: the only byte that a text may go on with, and the state behind it. *byte is -1 where the
+ * text may end or several bytes may come. */
+enum regex_result regex_only_step(struct regex *r, uint32_t state, int *byte, uint32_t *next);
 /* Drops what neither the start nor these states need, and gives them their new numbers. */
 void regex_collect(struct regex *r, uint32_t *states, size_t n);
 /* Those that the block has room for. */

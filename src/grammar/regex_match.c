@@ -118,6 +118,34 @@ enum regex_result regex_step(struct regex *r, uint32_t state, uint8_t byte, uint
     return REGEX_OK;
 }
 
+static bool stands_alone(const struct regex *r, uint32_t class) {
+    uint32_t n = 0;
+    for (uint32_t byte = 0; byte < 256; byte++)
+        n += r->class_of[byte] == class;
+    return n == 1;
+}
+
+enum regex_result regex_only_step(struct regex *r, uint32_t state, int *byte, uint32_t *next) {
+    *byte = -1;
+    if (regex_accepts(r, state))
+        return REGEX_OK;
+    int only = -1;
+    for (uint32_t class = 0; class < r->n_classes; class ++) {
+        uint32_t to = REGEX_DEAD;
+        const enum regex_result result = regex_step(r, state, r->first_of[class], &to);
+        if (result != REGEX_OK)
+            return result;
+        if (to == REGEX_DEAD)
+            continue;
+        if (only >= 0 || !stands_alone(r, class))
+            return REGEX_OK;
+        only = r->first_of[class];
+        *next = to;
+    }
+    *byte = only;
+    return REGEX_OK;
+}
+
 enum regex_result regex_matches(struct regex *r, const void *text, size_t length, bool *matches) {
     const uint8_t *bytes = text;
     uint32_t state = r->start;

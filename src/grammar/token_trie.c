@@ -262,6 +262,24 @@ uint32_t token_trie_places(const struct token_trie *t) {
     return 3 * (t->longest + 1);
 }
 
+int32_t token_trie_longest(const struct token_trie *t, const uint8_t *text, uint32_t n, bool *beyond) {
+    const struct tree *tree = &t->trees[PART_ALL];
+    uint32_t i = 0, end = tree->n_nodes, token = NONE, at = 0;
+    while (at < n && i < end) {
+        const struct trie_node *x = &tree->nodes[i];
+        if ((uint8_t)x->end_byte != text[at]) {
+            i = x->end_byte >> 8;
+            continue;
+        }
+        token = x->token != NONE ? x->token : token;
+        end = x->end_byte >> 8;
+        i++;
+        at++;
+    }
+    *beyond = at == n && i < end;
+    return token == NONE || (token & LIST) != 0 ? -1 : (int32_t)token;
+}
+
 static void allow(const struct tree *tree, uint32_t token, uint64_t *mask) {
     if ((token & LIST) == 0) {
         mask[token / 64] |= 1ull << token % 64;

@@ -32,6 +32,9 @@ const struct token_trie *token_trie_build(void *memory, const struct token_bytes
                                           const uint32_t *order);
 
 uint32_t token_trie_tokens(const struct token_trie *t);
+/* The longest token that the text begins with, or -1: there is none, or several are spelled so. *beyond: a
+ * token begins with the whole text and goes on. */
+int32_t token_trie_longest(const struct token_trie *t, const uint8_t *text, uint32_t n, bool *beyond);
 /* Places that token_trie_mask needs for the mask of one state: 3 for each byte of the longest token, and 3
  * more. Each further state needs another. */
 uint32_t token_trie_places(const struct token_trie *t);

@@ -124,6 +124,35 @@ bool constraint_allows(struct stator *s, const struct engine_request *r, int32_t
     return (c->may_open && token == c->open) || try_token(s, c->grammar, &state, token);
 }
 
+#define ONLY_TEXT 64 /* bytes that are looked ahead */
+
+/* The only byte that may follow *state, which goes on behind it; -1: there is none. */
+static int only_byte(struct stator *s, const struct stator_grammar *g, uint32_t *state) {
+    int byte = -1;
+    uint32_t next = *state;
+    enum regex_result result = regex_only_step(g->regex, *state, &byte, &next);
+    if (result == REGEX_FULL) {
+        regex_collect(g->regex, s->grammars.states, gather(s, g, *state));
+        scatter(s, g, state);
+        result = regex_only_step(g->regex, *state, &byte, &next);
+    }
+    *state = next;
+    return result == REGEX_OK ? byte : -1;
+}
+
+int32_t constraint_only(struct stator *s, const struct engine_request *r) {
+    const struct constraint *c = &r->constraint;
+    uint8_t text[ONLY_TEXT];
+    uint32_t n = 0, state = c->state;
+    bool beyond = false;
+    if (!begun(c) || c->may_open)
+        return -1;
+    for (int byte; n < ONLY_TEXT && (byte = only_byte(s, c->grammar, &state)) >= 0;)
+        text[n++] = (uint8_t)byte;
+    const int32_t token = n > 0 ? token_trie_longest(s->grammars.trie, text, n, &beyond) : -1;
+    return beyond ? -1 : token;
+}
+
 bool constraint_is_empty(const struct stator *s, const uint64_t *mask) {
     for (uint32_t i = 0; i < s->grammars.n_words; i++)
         if (mask[i] != 0)

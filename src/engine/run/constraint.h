@@ -48,6 +48,10 @@ bool constraint_allows(struct stator *s, const struct engine_request *r, int32_t
  * answer can't go on. */
 const char *constraint_mask(struct stator *s, const struct engine_request *r, const uint64_t **mask);
 bool constraint_is_empty(const struct stator *s, const uint64_t *mask);
+/* The token that comes next, whatever the logits say: the grammar allows one text only, which begins with it
+ * and goes on behind it. It is the longest such token; where a longer one might go on beyond the text, none
+ * is forced. -1: the sampler decides. It follows from the state alone. */
+int32_t constraint_only(struct stator *s, const struct engine_request *r);
 /* How many of n draft tokens are allowed, from the first on. */
 uint32_t constraint_drafts(struct stator *s, const struct engine_request *r, const int32_t *tokens,
                            uint32_t n);

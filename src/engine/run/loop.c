@@ -194,6 +194,11 @@ static bool choose(struct stator *s, struct engine_sequence *q, const float *log
     *token = constraint_leaves_forced(&r->constraint) ? forced_next(&r->forced) : -1;
     if (*token >= 0)
         return true;
+    const int32_t only = constraint_only(s, r);
+    if (only >= 0 && !r->logprobs) {
+        *token = only;
+        return true;
+    }
     /* The likeliest token, if it is allowed, needs no mask. */
     const bool plain = sampler_is_plain(set) && constraint_allows(s, r, pick->token);
     const char *why = plain && !r->logprobs ? NULL : constraint_mask(s, r, allowed);
@@ -201,7 +206,9 @@ static bool choose(struct stator *s, struct engine_sequence *q, const float *log
         fail(q, why);
         return false;
     }
-    if (plain)
+    if (only >= 0)
+        *token = only;
+    else if (plain)
         *token = pick->token;
     else if (*allowed == NULL || !constraint_is_empty(s, *allowed))
         *token = sampler_pick(&s->sampler, set, logits, *allowed, r->tokens, r->n_tokens,
@@ -214,6 +221,29 @@ static const char *follow(struct stator *s, struct engine_request *r) {
     if (constraint_leaves_forced(&r->constraint) || constraint_may_open(&r->constraint))
         forced_took(&r->forced, r->tokens + r->n_prompt, r->n_tokens - r->n_prompt);
     return constraint_took(s, r, forced_next(&r->forced) >= 0);
+}
+
+/* The next token of q, as it is told. False: as take_row. */
+static bool put_token(struct stator *s, struct engine_sequence *q, const struct outbox_event *ev) {
+    struct engine_request *r = q->request;
+    r->tokens[r->n_tokens++] = ev->token;
+    const char *why = follow(s, r);
+    atomic_store(&r->shown.n_tokens, r->n_tokens);
+    atomic_fetch_add(&s->shown.tokens_out, 1);
+    tell(s, r, ev);
+    if (why != NULL) {
+        fail(q, why);
+        return false;
+    }
+    if (constraint_ended(&r->constraint)) {
+        end_lap(s, q, STATOR_REASON_EOS);
+        return false;
+    }
+    /* A token at position `context` can be told, but the caches have no room to continue behind it. */
+    if (r->n_tokens - r->n_prompt < r->max_new && r->n_tokens <= s->planning.want.context)
+        return true;
+    end_lap(s, q, STATOR_REASON_LENGTH);
+    return false;
 }
 
 /* Takes one token by this row and tells it to the request. *taken: the token. False: no further row may be
@@ -247,24 +277,24 @@ static bool take_row(struct stator *s, struct engine_sequence *q, const float *l
     if (r->logprobs)
         ev.n_top =
             sampler_logprobs(&s->sampler, logits, allowed, token, r->top_logprobs, &ev.logprob, ev.top);
-    r->tokens[r->n_tokens++] = *taken = token;
-    const char *why = follow(s, r);
-    atomic_store(&r->shown.n_tokens, r->n_tokens);
-    atomic_fetch_add(&s->shown.tokens_out, 1);
-    tell(s, r, &ev);
-    if (why != NULL) {
-        fail(q, why);
-        return false;
+    *taken = token;
+    return put_token(s, q, &ev);
+}
+
+/* Tokens that need no row, as the grammar allows no other: the next step computes them together. Log
+ * probabilities need rows. */
+static void take_only(struct stator *s, struct engine_sequence *q) {
+    struct engine_request *r = q->request;
+    for (bool goes_on = !r->logprobs; goes_on && outbox_spare(&r->out) > 0;) {
+        const struct outbox_event ev = {.kind = STATOR_EVENT_TOKEN,
+                                        .token = constraint_only(s, r),
+                                        .position = r->n_tokens,
+                                        .time_ns = s->step_ns};
+        if (ev.token < 0)
+            return;
+        q->speculation.unseen++;
+        goes_on = put_token(s, q, &ev);
     }
-    if (constraint_ended(&r->constraint)) {
-        end_lap(s, q, STATOR_REASON_EOS);
-        return false;
-    }
-    /* A token at position `context` can be told, but the caches have no room to continue behind it. */
-    if (r->n_tokens - r->n_prompt < r->max_new && r->n_tokens <= s->planning.want.context)
-        return true;
-    end_lap(s, q, STATOR_REASON_LENGTH);
-    return false;
 }
 
 /* Takes tokens from the rows of q in a step. The row behind a draft token is valid only if that draft token
@@ -274,10 +304,13 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
     const uint32_t n = q->speculation.n;
     uint32_t kept = 0;
     int32_t token = 0;
+    bool goes_on = false;
+    q->speculation.unseen = 0;
     speculation_test(s, q);
     while (take_row(s, q, logits + (size_t)kept * s->planning.shape->vocab, &picks[kept], &token)) {
         if (kept == n || token != q->speculation.tokens[kept]) {
             speculation_learn(s, q, n, kept);
+            goes_on = true;
             break;
         }
         kept++;
@@ -288,6 +321,8 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
         }
         speculation_keep(s, q, kept);
     }
+    if (goes_on)
+        take_only(s, q);
     return n + 1;
 }
 

@@ -66,13 +66,13 @@ static void add_token(struct stator *s, const struct pass *p, struct engine_sequ
 }
 
 /* The i-th of the sequences that a step had rows of; NULL: its rows are those of one before, or it has ended,
- * or does not guess. */
+ * or does not guess. Nobody knows the hidden state of tokens that came without a row. */
 static struct engine_sequence *guessing(const struct stator *s, const struct engine_step *st, uint32_t i) {
     struct engine_sequence *q = st->of_row[i];
     if (i > 0 && st->of_row[i - 1] == q)
         return NULL;
-    const bool goes_on =
-        q->flights == 0 && step_fill_runs(q, STATOR_GENERATE) && q->request->n_tokens > q->done;
+    const bool goes_on = q->flights == 0 && q->speculation.unseen == 0 &&
+                         step_fill_runs(q, STATOR_GENERATE) && q->request->n_tokens > q->done;
     return goes_on && speculation_most(s, q) > 0 ? q : NULL;
 }
 

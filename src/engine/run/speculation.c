@@ -89,7 +89,7 @@ static const struct speculation_guesser *guesser_of(const struct stator *s) {
 
 void speculation_begin(const struct stator *s, struct engine_sequence *q) {
     const struct speculation_guesser *g = guesser_of(s);
-    q->speculation.n = q->speculation.kept = 0;
+    q->speculation.n = q->speculation.kept = q->speculation.unseen = 0;
     q->speculation.pace = (struct speculation_pace){0};
     if (g != NULL)
         speculation_pace_begin(&q->speculation.pace, s->planning.want.guesses);

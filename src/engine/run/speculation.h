@@ -54,7 +54,8 @@ struct speculation {
     struct speculation_pace pace;
     uint32_t n; /* guesses of its step that is under way */
     int32_t tokens[CONFIG_MOST_GUESSES];
-    uint32_t kept; /* of those of its last step that was delivered */
+    uint32_t kept;   /* of those of its last step that was delivered */
+    uint32_t unseen; /* tokens behind those of its last row, which no hidden state is known of */
     /* Of `follow`: guesses that were made ahead, for when it has this many tokens. */
     uint32_t n_ahead, ahead_of;
     int32_t ahead[CONFIG_MOST_GUESSES];

@@ -35,7 +35,8 @@ struct answer {
     uint64_t id;
     bool done;
     stator_reason reason;
-    uint32_t n, n_guessed;
+    uint32_t n, n_guessed, n_steps; /* steps that had tokens */
+    uint64_t time_ns;
     struct told told[MOST];
 };
 
@@ -87,7 +88,7 @@ static void submit(stator *s, uint32_t i, stator_grammar *g, struct answer *a) {
         .n_logit_bias = i % 4 < 2 ? 3 : 0,
         .grammar = g};
     stator_error e = {0};
-    a->n = 0;
+    a->n = a->n_steps = 0;
     a->done = false;
     if (stator_submit(s, &q, &a->id, &e) != STATOR_OK)
         fail_msg("submit %u: %s", i, e.text);
@@ -104,6 +105,8 @@ static void collect(stator *s, struct answer *a, uint32_t n) {
         if (have && ev.kind == STATOR_EVENT_TOKEN) {
             assert_true(x->n < MOST);
             struct told *t = &x->told[x->n++];
+            x->n_steps += x->n == 1 || ev.time_ns != x->time_ns;
+            x->time_ns = ev.time_ns;
             memset(t, 0, sizeof *t);
             t->token = ev.token;
             t->logprob = ev.logprob;
@@ -281,6 +284,42 @@ static void may_open(void **state) {
     free(a);
 }
 
+/* A text that nothing else can stand for takes no step for each of its tokens; with log probabilities it
+ * does, and the tokens are the same. */
+static void only_texts(void **state) {
+    (void)state;
+    static const char *const modes[] = {"speculation.mode=off", "speculation.mode=ngram"};
+    static const char only[] = "the dog and the fox are the best of friends";
+    static const char text[] = "(yes|no): the dog and the fox are the best of friends(\\.|!)";
+    struct answer *a = calloc(3, sizeof *a);
+    const int32_t prompt[] = {20, 22, 24};
+    assert_non_null(a);
+    for (int i = 0; i < 3; i++) {
+        const stator_grammar_source source = {
+            .size = sizeof source, .kind = STATOR_GRAMMAR_REGEX, .text = text, .length = sizeof text - 1};
+        stator *s = start(modes[i % 2], 1, "memory.sequences=1");
+        stator_grammar *g = NULL;
+        char said[512];
+        stator_request q = {
+            .size = sizeof q, .tokens = prompt, .n_tokens = 3, .max_new = MOST, .logprobs = i == 2};
+        assert_int_equal(stator_grammar_compile(s, &source, &g, NULL), STATOR_OK);
+        q.sampling = (stator_sampling){
+            .has = STATOR_HAS_TEMPERATURE | STATOR_HAS_SEED, .temperature = 1, .seed = 3, .grammar = g};
+        assert_int_equal(stator_submit(s, &q, &a[i].id, NULL), STATOR_OK);
+        collect(s, &a[i], 1);
+        (void)text_of(s, &a[i], said, sizeof said);
+        assert_non_null(strstr(said, only));
+        assert_true(a[i].reason == STATOR_REASON_EOS && a[i].n > 8);
+        assert_true(i == 2 ? a[i].n_steps == a[i].n : a[i].n_steps < a[i].n / 2);
+        assert_int_equal(a[i].n, a[0].n);
+        for (uint32_t k = 0; k < a[i].n; k++)
+            assert_int_equal(a[i].told[k].token, a[0].told[k].token);
+        stator_grammar_release(s, g);
+        stator_close(s);
+    }
+    free(a);
+}
+
 static void expect(stator *s, const stator_request *q, stator_status status, const char *text) {
     stator_error e = {0};
     uint64_t id = 0;
@@ -334,6 +373,7 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(answers_match), cmocka_unit_test(begins_later),
-                                       cmocka_unit_test(may_open), cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(may_open), cmocka_unit_test(only_texts),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
