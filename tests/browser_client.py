@@ -234,7 +234,7 @@ def chat(p):
     check(words(got[1][1]) == words(text), "the page shows %r, the server says %r" % (got[1][1], text))
     check("as many tokens as it may have" in got[1][3], "no word of the limit: %s" % got[1])
     stats = p.js("document.querySelector('#log .stats').innerText")
-    check("40 tokens" in stats and "tokens/s" in stats and "first after" in stats, "figures: " + stats)
+    check("40 tokens" in stats and "tokens/s" in stats and "first token after" in stats, "figures: " + stats)
     check(words(p.js("document.getElementById('say').textContent")).startswith(words(text)[:20]), "a screen reader is not told the answer")
 
     # What was cut goes on, as the server goes on with a last message of the assistant.
@@ -298,6 +298,8 @@ def chat(p):
     p.until("document.querySelectorAll('#log > li').length === 6")
     check(p.messages() == before, "after a reload: %s" % p.messages())
     check(p.js("document.querySelector('#list .current .open').innerText").startswith("Tell me a story"), "the title is lost")
+    title = p.js("document.querySelector('#list .current .open').textContent")
+    check(title[-1:] == "\u2026" and question.startswith(title[:-1] + " "), "the title ends within a word: " + title)
 
     # Another tab saves a conversation of its own in the middle of an answer: both are kept.
     p.js("""new MutationObserver((all, o) => { if ((document.querySelector("#log li:nth-child(8) .body")?.innerText ?? "").length > 3) {
@@ -437,6 +439,9 @@ def memory(p):
     for (whole, parts), planned in zip(widths, places):
         for width, n in zip(parts, planned):
             check(abs(width - max(whole * n / scale, 2)) < 1.5, "an arena of %d of %d bytes is %s of %s pixels wide" % (n, scale, width, whole))
+    bare = p.js("""[...document.querySelectorAll("#map .swatch")].filter((e) => { const s = getComputedStyle(e);
+        return s.backgroundColor === "rgba(0, 0, 0, 0)" && s.backgroundImage === "none"; }).map((e) => e.parentElement.innerText)""")
+    check(bare == [], "no colour: %s" % bare)
 
     # One map is asked for every second, and a request may be over before: several, until one is seen.
     row = None
@@ -457,7 +462,6 @@ def memory(p):
     check(row, "no request in the map")
     check(row[0] == str(slots[0]["request"]) and 0 < row[1] <= slots[0]["blocks"] + slots[0]["reserved"] and "reserved" in row[2], "the map shows %s, /slots says %s" % (row, slots[0]))
     if os.environ.get("STATOR_SHOTS"):
-        p.js("document.getElementById('map').scrollTop = 450")
         for scheme in ("light", "dark"):
             p.scheme(scheme)
             held = [begin(p), begin(p)]
@@ -588,6 +592,7 @@ def key(p, right):
     """A server with a key: the page is given, asks for the key, shows what the server says of a wrong one."""
     p.open(p.origin + "/")
     p.until("!document.getElementById('key-form').hidden", "the field for the key")
+    p.until("document.getElementById('map-error').textContent.includes('when the server has the API key')", "the map's word of the key")
     p.shot("light-key")
     p.fill("#key", "wrong")
     p.key("Enter", 13, "\r")

@@ -170,7 +170,7 @@ async function lookAtMemory() {
     if (healthy) /* its figures are newer than those of /health, and stand beside the map */
       tellHealth("ok", busy(m));
   } catch (e) {
-    map.fail(e.message);
+    map.fail(e.status === 401 ? "The memory is shown when the server has the API key." : e.message);
   }
   looking = false;
 }
@@ -217,9 +217,9 @@ function statsOf(m) {
   if (s.tokens > 0)
     text.push(`${s.tokens} tokens`, rate(s.tokens > 1 ? s.tokens - 1 : s.tokens, s.ms));
   if (s.first_ms !== undefined)
-    text.push(`first after ${(s.first_ms / 1000).toFixed(2)} s`);
+    text.push(`first token after ${(s.first_ms / 1000).toFixed(2)} s`);
   if (s.prompt > 0)
-    text.push([`prompt of ${s.prompt + s.cached}${s.cached > 0 ? `, ${s.cached} cached` : ""}`, rate(s.prompt, s.prompt_ms)].filter((t) => t !== "").join(": "));
+    text.push([`prompt ${s.prompt + s.cached} tokens`, s.cached > 0 ? `${s.cached} of them cached` : "", rate(s.prompt, s.prompt_ms)].filter((t) => t !== "").join(", "));
   return text.filter((t) => t !== "").join(" · ");
 }
 
@@ -238,16 +238,16 @@ function endOf(m, index) {
     out.push(element("div", { class: "fault", role: "alert" }, m.error));
   if (m.note)
     out.push(element("p", { class: "note" }, m.note));
-  const tools = element("div", { class: "tools" }, element("span", { class: "stats" }, statsOf(m)));
+  const actions = element("span", { class: "actions" });
   if (m.content !== "") {
     const button = element("button", { type: "button", onclick: () => copy(m.content, button) }, "Copy");
-    tools.append(button);
+    actions.append(button);
   }
   if (index === current.messages.length - 1 && m.cut && (m.content !== "" || m.reasoning))
-    tools.append(element("button", { type: "button", class: "continue", onclick: () => goOn(m) }, "Continue"));
+    actions.append(element("button", { type: "button", class: "continue", onclick: () => goOn(m) }, "Continue"));
   if (index === current.messages.length - 1)
-    tools.append(element("button", { type: "button", class: "regenerate", onclick: () => regenerate() }, m.error ? "Try again" : "Regenerate"));
-  out.push(tools);
+    actions.append(element("button", { type: "button", class: "regenerate", onclick: () => regenerate() }, m.error ? "Try again" : "Regenerate"));
+  out.push(element("div", { class: "tools" }, element("span", { class: "stats" }, statsOf(m)), actions));
   return out;
 }
 
@@ -538,12 +538,21 @@ async function answer(c, begun) {
   lookAtHealth();
 }
 
+/* The beginning of a text, as whole words where it has some. */
+function titleOf(text) {
+  const all = [...text.trim().replace(/\s+/g, " ")];
+  if (all.length <= TITLE)
+    return all.join("");
+  const cut = all.slice(0, TITLE), blank = cut.lastIndexOf(" ");
+  return cut.slice(0, blank > 0 ? blank : TITLE).join("") + "…";
+}
+
 function send(text) {
   if (running !== null || text.trim() === "")
     return false;
   const c = current;
   if (c.title === "")
-    c.title = text.trim().replace(/\s+/g, " ").slice(0, TITLE);
+    c.title = titleOf(text);
   c.messages.push({ role: "user", content: text });
   c.changed = Date.now();
   notice("");

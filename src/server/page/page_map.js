@@ -180,7 +180,7 @@ function nameOf(request, requests, paged) {
   if (r === undefined)
     return "request " + request;
   const who = r.id === shown ? "this conversation" : ours.has(r.id) ? "this page" : r.id;
-  const more = paged && r.reserved > 0 ? `, ${number.format(r.reserved)} more reserved` : "";
+  const more = paged && r.reserved > 0 ? `, ${number.format(r.reserved)} more blocks reserved` : "";
   return `${who}: ${number.format(r.computed_tokens + r.generated_tokens)} of ${number.format(r.prompt_tokens + r.max_tokens)} tokens${more}`;
 }
 
