@@ -70,3 +70,14 @@ ends() {
     wait $pid || got=$?
     [ $got = "$1" ] || fail "exit $got, expected $1: $(tail -5 "$tmp/serve.err")"
 }
+
+# count OFFSET N: ids of tokens
+count() { seq -s, "$1" "$(($1 + $2 - 1))"; }
+# complete IDS N: a completion of N tokens, in $tmp/said; cached is how many tokens of the prompt were there.
+complete() {
+    local body="{\"prompt\": [$1], \"max_tokens\": $2, \"temperature\": 0, \"ignore_eos\": true}"
+    raw '%s\r\n%s\r\n%s\r\n%s\r\n\r\n%s' 'POST /v1/completions HTTP/1.1' 'Host: localhost' 'Connection: close' "Content-Length: ${#body}" "$body"
+    answered 200 '"cached_tokens":[0-9]+'
+    cached=$(sed -n 's/.*"cached_tokens":\([0-9]*\).*/\1/p' "$tmp/answer")
+    sed -n 's/.*"text":"\(\([^"\\]\|\\.\)*\)".*/\1/p' "$tmp/answer" >"$tmp/said"
+}
