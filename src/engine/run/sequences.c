@@ -36,12 +36,13 @@ static uint32_t held_blocks(const struct stator *s, const struct engine_sequence
     return n;
 }
 
-/* No more is kept than is known to the devices, no more known than held, no more held than reserved. */
+/* No more is kept than is known to the devices, no more known than held, no more held than reserved. Nothing
+ * is kept that it has not done, unless files bring it. */
 static bool is_in_order(const struct stator *s, const struct engine_sequence *q) {
     if (q->request == NULL)
         return q->n_blocks == 0 && q->reserved == 0 && q->flights == 0 && q->capacity == 0;
     return q->n_kept <= q->n_cleared && q->n_cleared <= q->n_blocks && q->n_blocks <= q->reserved &&
-           q->n_kept * KV_LAYOUT_BLOCK <= q->done && q->done <= q->request->n_tokens &&
+           (q->n_kept * KV_LAYOUT_BLOCK <= q->done || kv_disk_waits(q)) && q->done <= q->request->n_tokens &&
            q->done <= q->capacity && q->capacity <= s->planning.want.context;
 }
 
