@@ -276,4 +276,30 @@ test_signal_in_a_pipe() {
     said '^turns +0$'
 }
 
+# A conversation in two processes is the one of a single process. Its beginning comes from cache.kv_dir.
+test_resume() {
+    local first='Once there was a little boat on a wide blue lake, and the wind was warm and the sun was high' second='It came home'
+    template
+    expect 0 chat -n 20 --system 'Tell me a story of the sea' <<<"$first"$'\n'"$second"
+    cp "$tmp/out" "$tmp/one"
+    expect 0 chat -n 20 --system 'Tell me a story of the sea' --resume "$tmp/talk.json" --set "cache.kv_dir=\"$tmp/kv\"" <<<"$first"
+    cp "$tmp/out" "$tmp/two"
+    expect 0 chat -n 20 --resume "$tmp/talk.json" --set "cache.kv_dir=\"$tmp/kv\"" <<<"$second"
+    cat "$tmp/out" >>"$tmp/two"
+    cmp "$tmp/one" "$tmp/two" || fail "another conversation: $(cat "$tmp/two")"
+    said '^prompts +[0-9]+ tokens, of them (32|64|96) there already'
+    [ "$(stat -c %a "$tmp/talk.json")" = 600 ] || fail "others may read the conversation"
+    [ "$(grep -c '"role"' "$tmp/talk.json")" = 5 ] || fail "the file has: $(cat "$tmp/talk.json")"
+    expect 0 chat -n 5 --resume "$tmp/talk.json" <<<'/clear'
+    [ "$(grep -c '"role"' "$tmp/talk.json")" = 5 ] || fail "/clear alone changes the file"
+    expect 2 chat --system x --resume "$tmp/talk.json" <<<"$first"
+    said '--system and --resume: .*talk.json has a conversation already'
+    sed -i 's/"user"/"nobody"/' "$tmp/talk.json"
+    expect 2 chat --resume "$tmp/talk.json" <<<"$first"
+    said "--resume $tmp/talk.json: unexpected value at messages/1/role; expected is what /save"
+    head -c 100 /dev/urandom >"$tmp/talk.json"
+    expect 2 chat --resume "$tmp/talk.json" <<<"$first"
+    said "--resume $tmp/talk.json: "
+}
+
 run_tests

@@ -6,6 +6,7 @@
 #include "app/chat/chat_answer.h"
 #include "app/chat/chat_command.h"
 #include "app/chat/chat_line.h"
+#include "app/chat/chat_resume.h"
 #include "app/chat/chat_talk.h"
 #include "app/commands.h"
 #include "app/options.h"
@@ -27,7 +28,7 @@
 #define NEARLY_FULL 4 /* a warning from this on: less than a quarter of the context is left */
 
 struct chat {
-    const char *config, *system, *template_file, *report, *expect_plan, *thinking;
+    const char *config, *system, *template_file, *report, *expect_plan, *thinking, *resume;
     struct options_list set;
     struct sampling_rows sampling;
     uint64_t max_new;
@@ -75,9 +76,22 @@ static stator_status prepare_talk(struct chat *c, stator_error *e) {
     st = stator_prepare(c->engine, e);
     if (st != STATOR_OK)
         return st;
+    if (c->resume != NULL)
+        st = chat_resume_read(&c->talk, c->resume, e);
+    if (st != STATOR_OK)
+        return st;
+    const bool resumes = c->talk.n > 0;
+    if (resumes && c->system != NULL)
+        return error_set(e, STATOR_USAGE,
+                         "--system and --resume: %s has a conversation already, whose system message stays",
+                         c->resume);
     if (c->system != NULL && !chat_talk_add(&c->talk, CHAT_TALK_SYSTEM, c->system, strlen(c->system)))
         return error_set(e, STATOR_USAGE, "--system is longer than what the context can hold");
-    c->place = (struct chat_command_place){.engine = c->engine, .talk = &c->talk, .n_system = c->talk.n};
+    c->place = (struct chat_command_place){.engine = c->engine,
+                                           .talk = &c->talk,
+                                           .n_system = resumes ? c->talk.messages[0].role == CHAT_TALK_SYSTEM
+                                                               : c->talk.n};
+    const uint32_t begun = c->talk.n;
     c->answer = (struct chat_answer){.engine = c->engine,
                                      .talk = &c->talk,
                                      .sampling = sampling_rows_get(&c->sampling),
@@ -104,7 +118,7 @@ static stator_status prepare_talk(struct chat *c, stator_error *e) {
                         .sampling = c->answer.sampling};
     if (st == STATOR_OK)
         st = stator_check(c->engine, &q, e);
-    chat_talk_cut(&c->talk, c->place.n_system);
+    chat_talk_cut(&c->talk, begun);
     return st;
 }
 
@@ -167,6 +181,8 @@ static stator_status take_turn(struct chat *c, size_t length, stator_error *e) {
     if (st != STATOR_OK || c->answer.done.n_generated == 0)
         chat_talk_cut(&c->talk, before);
     c->answer.done.kind = STATOR_EVENT_TOKEN;
+    if (st == STATOR_OK && c->resume != NULL && c->talk.n > before)
+        st = chat_resume_write(&c->talk, c->resume, e);
     return st;
 }
 
@@ -292,6 +308,12 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
          .target = &c->system,
          .value = "TEXT",
          .help = "the system's message, in front of the conversation"},
+        {.name = "resume",
+         .kind = OPTIONS_TEXT,
+         .target = &c->resume,
+         .value = "FILE",
+         .help = "go on with the conversation in this file, and keep it there after every answer; with "
+                 "cache.kv_dir its beginning is read and not computed again"},
         {.name = "template",
          .kind = OPTIONS_TEXT,
          .target = &c->template_file,
@@ -318,7 +340,7 @@ static bool parse(struct chat *c, int argc, char **argv, int *code) {
     };
     struct options o = {
         .command = "chat",
-        .usage = "CONFIG [--system TEXT] [--template FILE]",
+        .usage = "CONFIG [--system TEXT] [--resume FILE] [--template FILE]",
         .summary = "A conversation on the model's own chat template. On a terminal lines can be edited and "
                    "recalled; from a pipe every line is a message, and the first error ends the chat. "
                    "Answers go to standard output, the report and everything else to standard error. A line "

@@ -117,13 +117,17 @@ void chat_talk_cut(struct chat_talk *t, uint32_t n) {
     t->n = n;
 }
 
+const char *chat_talk_role_name(enum chat_talk_role role) {
+    static const char *const names[] = {"system", "user", "assistant"};
+    return names[role];
+}
+
 static void put_messages(const struct chat_talk *t, struct json *j) {
-    static const char *const roles[] = {"system", "user", "assistant"};
     json_open_array(j, "messages");
     for (uint32_t i = 0; i < t->n; i++) {
         const struct chat_talk_message *m = &t->messages[i];
         json_open_object(j, NULL);
-        json_put_string(j, "role", roles[m->role]);
+        json_put_string(j, "role", chat_talk_role_name(m->role));
         json_put_string_n(j, "content", t->text + m->at, m->length);
         json_close(j);
     }

@@ -51,6 +51,8 @@ struct chat_talk {
 stator_status chat_talk_open(struct chat_talk *t, stator *engine, const char *file, stator_error *e);
 void chat_talk_close(struct chat_talk *t); /* all zero is allowed */
 
+const char *chat_talk_role_name(enum chat_talk_role role); /* "user" */
+
 /* False: there is no room for it. */
 bool chat_talk_add(struct chat_talk *t, enum chat_talk_role role, const char *text, size_t n);
 /* The last message grows (the answer as it comes). False: there is no room. */
