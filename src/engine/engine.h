@@ -331,6 +331,7 @@ struct stator {
         struct kvstore_key root;
         struct kvstore_key *keys;      /* [pool.n_blocks]: of the kept ones; NULL: without cache.kv_dir */
         _Atomic uint64_t hits, tokens; /* requests that went on from files, and what those had */
+        uint32_t skipped;              /* times that reading was too slow to be worth it */
         _Atomic uint64_t wait_ns;      /* of all requests */
         _Atomic uint64_t lost;         /* blocks and checkpoints that left while no buffer was free */
     } kv_disk;

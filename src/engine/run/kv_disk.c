@@ -321,13 +321,29 @@ static void go_on(struct stator *s, struct engine_sequence *q) {
         ask_for_checkpoint(s, q);
 }
 
+#define ENOUGH 64 /* files, and blocks of tokens, that a rate is measured from */
+#define RETRY  16 /* where reading was too slow, every so many times it is tried again */
+
+bool kv_disk_is_worth(uint64_t read_ns, uint64_t read, uint64_t computed_ns, uint64_t computed) {
+    if (read < ENOUGH || computed < ENOUGH * KV_LAYOUT_BLOCK)
+        return true;
+    return (double)read_ns / (double)read <= (double)computed_ns / (double)computed * KV_LAYOUT_BLOCK;
+}
+
+static bool is_worth(struct stator *s) {
+    const struct kv_jobs *j = &s->kv_disk.jobs;
+    return kv_disk_is_worth(atomic_load(&j->shown.read_ns), atomic_load(&j->shown.files_read),
+                            atomic_load(&s->served.prompt_ns), atomic_load(&s->served.prompt_tokens)) ||
+           ++s->kv_disk.skipped % RETRY == 0;
+}
+
 /* What a job of a sequence brought. True: the sequence keeps it. */
 static bool take_result(struct stator *s, struct engine_sequence *q, struct kv_job *job) {
     struct engine_restore *r = &q->restore;
     if (job->kind == KV_JOB_FIND) {
         r->until = job->found;
         r->state = RESTORE_READS;
-        if (r->until <= r->from)
+        if (r->until <= r->from || !is_worth(s))
             end(s, q, r->from);
         return false;
     }

@@ -38,6 +38,9 @@ static inline bool kv_disk_waits(const struct engine_sequence *q) {
 static inline bool kv_disk_holds(const struct engine_sequence *q) {
     return q->restore.jobs > 0;
 }
+/* Whether blocks should be read: false if reading has taken longer than computing. read_ns for `read` files,
+ * computed_ns for `computed` tokens; of few of them nothing follows. */
+bool kv_disk_is_worth(uint64_t read_ns, uint64_t read, uint64_t computed_ns, uint64_t computed);
 /* Goes on with everybody's restoring. True: something has changed. */
 bool kv_disk_turn(struct stator *s);
 /* q ends. */

@@ -6,6 +6,7 @@
 #include "app/selftest/selftest_model.h"
 #include "hybrid_model.h"
 #include "peer_models.h"
+#include "engine/run/kv_disk.h"
 #include "prefix_play.h"
 
 #include <dirent.h>
@@ -303,6 +304,15 @@ static void budget(void **state) {
     assert_sealed();
 }
 
+static void rates(void **state) {
+    (void)state;
+    assert_true(kv_disk_is_worth(1000, 63, 1, 1u << 20)); /* too few files, or tokens, to know */
+    assert_true(kv_disk_is_worth(1000000, 64, 1, 2047));
+    assert_true(kv_disk_is_worth(64 * 100, 64, 2048 * 100 / 32, 2048)); /* as long as */
+    assert_false(kv_disk_is_worth(64 * 101, 64, 2048 * 100 / 32, 2048));
+    assert_true(kv_disk_is_worth(64 * 101, 64, 2048 * 200 / 32, 2048));
+}
+
 static stator_status refused(const char *const *sets, size_t n, char *text, size_t size) {
     stator_options o = {.size = sizeof o, .config = "configs/demo.gguf", .set = sets, .n_set = n};
     stator *s = NULL;
@@ -334,12 +344,19 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(damaged),       CASE(by_heads),
-        CASE(foreign),       CASE(two_engines),
-        CASE(full_disk),     CASE(refusals),
-        CASE(dense),         CASE(budget),
-        CASE(hybrid),        CASE(convolution_and_window),
-        CASE(window_of_33),  CASE(window_of_1),
+        CASE(damaged),
+        CASE(by_heads),
+        CASE(rates),
+        CASE(foreign),
+        CASE(two_engines),
+        CASE(full_disk),
+        CASE(refusals),
+        CASE(dense),
+        CASE(budget),
+        CASE(hybrid),
+        CASE(convolution_and_window),
+        CASE(window_of_33),
+        CASE(window_of_1),
         CASE(window_of_100),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
