@@ -132,7 +132,7 @@ static void lay_weight(struct graph_weight *w) {
         CHECK((t->ne[2] == 1 || rows == runs->stride) &&
               (runs->run % PANEL_ROWS == 0 || rows == runs->stride) &&
               runs->first + runs->run <= runs->stride && rows % runs->stride == 0);
-        rows = rows / runs->stride * runs->run;
+        rows = (runs->count > 0 ? runs->count : rows / runs->stride) * runs->run;
     }
     if (w->packed) {
         bool ok = panel_layout_init(&w->layout, t->type, rows, t->ne[0]);
@@ -148,14 +148,28 @@ static void lay_weight(struct graph_weight *w) {
     }
 }
 
+static bool has_several_ranges(const struct graph_weight *w) {
+    return w->packed && w->runs.run > 0 && w->runs.stride < w->tensor->ne[1];
+}
+
+uint32_t graph_weight_together(const struct graph_weight *w) {
+    return has_several_ranges(w) ? w->runs.run : PANEL_ROWS;
+}
+
 void graph_weight_cut(struct graph *g, uint32_t weight, uint32_t first, uint32_t n) {
     struct graph_weight *w = &g->weights[weight];
-    const struct gguf_tensor *t = w->tensor;
-    const uint64_t all = w->packed ? t->ne[1] : t->ne[0];
-    struct graph_runs runs = w->runs.run > 0 ? w->runs : (struct graph_runs){0, (uint32_t)all, (uint32_t)all};
-    CHECK(!w->cut && n > 0 && runs.stride == all && first + n <= runs.run);
+    const uint32_t all = (uint32_t)(w->packed ? w->tensor->ne[1] : w->tensor->ne[0]);
+    CHECK(!w->cut && n > 0 && w->runs.count == 0);
     w->cut = true;
-    w->runs = (struct graph_runs){runs.first + first, n, runs.stride};
+    if (has_several_ranges(w)) {
+        CHECK(first % w->runs.run == 0 && n % w->runs.run == 0);
+        w->runs.skip = first / w->runs.run;
+        w->runs.count = n / w->runs.run;
+        CHECK(w->runs.skip + w->runs.count <= all / w->runs.stride);
+    } else {
+        CHECK(first + n <= (w->runs.run > 0 ? w->runs.run : all));
+        w->runs = (struct graph_runs){.first = w->runs.first + first, .run = n, .stride = all};
+    }
     lay_weight(w);
 }
 
@@ -182,13 +196,13 @@ uint32_t graph_add_weight(struct graph *g, const struct gguf_tensor *t) {
 uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *n) {
     const struct graph_runs *r = &w->runs;
     *n = r->run == 0 ? w->layout.rows - row : r->run - row % r->run;
-    return r->run == 0 ? row : row / r->run * r->stride + r->first + row % r->run;
+    return r->run == 0 ? row : (row / r->run + r->skip) * r->stride + r->first + row % r->run;
 }
 
 uint64_t graph_weight_file_bytes(const struct graph_weight *w) {
     if (!w->packed)
         return w->runs.run == 0 ? w->tensor->bytes : w->runs.run * sizeof(float) * w->tensor->ne[1];
-    return w->runs.run == 0 ? w->tensor->bytes : w->tensor->bytes / w->runs.stride * w->runs.run;
+    return w->runs.run == 0 ? w->tensor->bytes : w->tensor->bytes / w->tensor->ne[1] * w->layout.rows;
 }
 
 uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t) {
@@ -197,7 +211,8 @@ uint32_t graph_add_plain(struct graph *g, const struct gguf_tensor *t) {
 
 uint32_t graph_add_plain_run(struct graph *g, const struct gguf_tensor *t, uint32_t first, uint32_t n) {
     CHECK(t->ne[1] == 1 && first + n <= t->ne[0]);
-    return add_weight(g, t, (struct graph_runs){first, n, (uint32_t)t->ne[0]}, false);
+    return add_weight(g, t, (struct graph_runs){.first = first, .run = n, .stride = (uint32_t)t->ne[0]},
+                      false);
 }
 
 uint32_t graph_weight_panels(const struct graph_weight *w) {

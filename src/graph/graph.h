@@ -98,9 +98,11 @@ struct graph_value {
 #define GRAPH_MAX_PIECES 16
 
 /* The rows of a tensor that a weight uses: `run` rows from `first` on, then `run` rows from first + stride
- * on, and so on. run = 0: all rows. If there are several ranges, each must be whole panels. */
+ * on, and so on. run = 0: all rows. If there are several ranges, each must be whole panels. Of the ranges
+ * the first `skip` are left out, and the next `count` are used (0: all). */
 struct graph_runs {
     uint32_t first, run, stride;
+    uint32_t skip, count;
 };
 
 /* Consecutive panels of a weight (or all bytes of a plain weight) in one slice. A weight of several matrices
@@ -223,10 +225,11 @@ struct graph_share {
 #define GRAPH_MAX_SHARES 8
 
 /* Parameters of EXCHANGED: device d has the columns from ends[d - 1] (0: the first) to ends[d] - 1 of the
- * row. */
+ * row, whose first column is column `column` of out. */
 struct graph_exchanged {
     uint32_t count;
     uint32_t ends[GRAPH_MAX_SHARES];
+    uint32_t column;
     /* The rows are those of the step's slots (graph_experts); used 0: those of its tokens. */
     uint32_t used;
     uint32_t routes; /* value */
@@ -472,8 +475,10 @@ void graph_op_runs(struct graph *g, struct graph_op *op, const struct gguf_tenso
 /* The row of the tensor that is row `row` of the weight; *n gets how many rows follow it without a gap. */
 uint64_t graph_weight_row(const struct graph_weight *w, uint64_t row, uint64_t *n);
 uint64_t graph_weight_file_bytes(const struct graph_weight *w); /* bytes of its rows in the file */
-/* Keeps the rows first .. first + n - 1 of a weight (of each of its matrices), or so many of its values. The
- * weight has one range of rows. */
+/* Keeps the rows first .. first + n - 1 of a weight (of each of its matrices), or so many of each row's
+ * values. If the weight has several ranges of rows, these must be whole ranges. */
+/* The largest number of rows of a weight that are never cut apart: a panel, or one of several ranges. */
+uint32_t graph_weight_together(const struct graph_weight *w);
 void graph_weight_cut(struct graph *g, uint32_t weight, uint32_t first, uint32_t n);
 uint32_t graph_form_for(const struct gguf_tensor *t); /* the format of activations that it multiplies */
 

@@ -1,10 +1,6 @@
 #include "graph/share.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-
-/* Rows of a matrix that stay together: a panel. */
-#define ROWS_TOGETHER PANEL_ROWS
 
 struct sharing {
     struct graph *g;
@@ -13,6 +9,7 @@ struct sharing {
     const struct graph_op *whole; /* the ops of the whole graph, at the end of the table */
     uint32_t n_whole;
     bool has_units[GRAPH_MAX_CACHES]; /* the cache has its number of KV heads */
+    bool whole_heads;                 /* every device computes all heads of this layer */
 };
 
 /* Heads [first_q, end_q) and KV heads [first_kv, end_kv). */
@@ -20,21 +17,6 @@ struct heads {
     uint32_t first_q, end_q;
     uint32_t first_kv, end_kv;
 };
-
-static stator_status refuse(const struct sharing *s, uint32_t layer, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static stator_status refuse(const struct sharing *s, uint32_t layer, const char *format, ...) {
-    char why[192];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
-    va_end(args);
-    return error_set(
-        s->e, STATOR_USAGE,
-        "devices.split = \"tensor\": layer %u of this model (%s) %s: take \"auto\", which divides "
-        "the layers",
-        layer, s->arch, why);
-}
 
 static uint32_t begin_of(uint32_t units, uint32_t count, uint32_t index) {
     return (uint32_t)((uint64_t)units * index / count);
@@ -60,22 +42,19 @@ static struct heads own_heads(const struct sharing *s, uint32_t heads, uint32_t 
 }
 
 /* Rows of a matrix before those of device `index`. */
-static uint32_t row_of(uint32_t rows, uint32_t count, uint32_t index) {
-    const uint32_t units = (uint32_t)arith_ceil_div(rows, ROWS_TOGETHER);
-    return ARITH_MIN(begin_of(units, count, index) * ROWS_TOGETHER, rows);
+static uint32_t row_of(const struct graph_weight *w, uint32_t count, uint32_t index) {
+    const uint32_t together = graph_weight_together(w);
+    const uint32_t units = (uint32_t)arith_ceil_div(w->layout.rows, together);
+    return ARITH_MIN(begin_of(units, count, index) * together, w->layout.rows);
 }
 
-/* Several ranges of rows are those of a gate beside each head. */
-static bool is_one_range(const struct graph_weight *w) {
-    return w->runs.run == 0 || w->runs.stride == w->tensor->ne[1];
-}
-
+/* A weight of two products has the same rows in both: V may be the product of K. */
 static void cut(const struct sharing *s, const struct graph_op *op, uint32_t k, uint32_t first,
                 uint32_t end) {
-    for (uint32_t before = 0; before < k; before++)
-        if (op->weight[before] == op->weight[k])
-            return; /* V is the product of K */
-    graph_weight_cut(s->g, op->weight[k], first, end - first);
+    const struct graph_weight *w = &s->g->weights[op->weight[k]];
+    if (!w->cut)
+        graph_weight_cut(s->g, op->weight[k], first, end - first);
+    CHECK(w->layout.rows == end - first);
     if (op->bias[k] != GRAPH_NONE)
         graph_weight_cut(s->g, op->bias[k], first, end - first);
 }
@@ -87,59 +66,53 @@ static uint32_t own_value(const struct sharing *s, uint32_t whole, uint32_t widt
     return graph_add_value(s->g, name, GRAPH_SCRATCH, s->g->values[whole].rows, width, GRAPH_F32);
 }
 
-/* The op before it has made this device's columns of `whole`; now come the others'. The floats of a value
- * with int8 forms are of no use any more. */
+/* The op before it has made this device's columns of a part of `whole`; now come the others'. The floats of a
+ * value with int8 forms are of no use any more. */
 static void add_exchange(const struct sharing *s, uint32_t layer, uint32_t own, uint32_t whole,
                          enum graph_epilogue epilogue, const struct graph_exchanged *x) {
     struct graph *g = s->g;
-    const uint32_t forms = g->values[whole].forms;
-    if (epilogue == GRAPH_STORE && forms != GRAPH_F32)
-        graph_value_resize(g, whole, g->values[whole].width, forms & ~(uint32_t)GRAPH_F32);
+    const struct graph_value *v = &g->values[whole];
+    CHECK(v->forms == GRAPH_F32 || x->ends[x->count - 1] == v->width);
+    if (epilogue == GRAPH_STORE && v->forms != GRAPH_F32)
+        graph_value_resize(g, whole, v->width, v->forms & ~(uint32_t)GRAPH_F32);
     struct graph_op *op = graph_add_op(g, GRAPH_EXCHANGED, layer, own, whole);
     op->epilogue = epilogue;
     op->exchanged = *x;
 }
 
-static stator_status check_heads(const struct sharing *s, uint32_t layer, uint32_t heads, uint32_t kv_heads) {
+/* Whether every device gets heads of its own. Norms of all heads together need them all, and gates beside
+ * heads are another value's columns. */
+static bool divides_heads(const struct sharing *s, const struct graph_op *product, const struct graph_rope *r,
+                          uint32_t kv_heads) {
     const uint32_t count = s->g->want.share.count;
+    bool divides = !r->wide;
+    for (uint32_t k = 0; k < product->n_weights; k++)
+        divides = divides && graph_weight_together(&s->g->weights[product->weight[k]]) == PANEL_ROWS;
     for (uint32_t i = 0; i < count; i++) {
-        const struct heads h = heads_of(heads, kv_heads, count, i);
-        if (h.first_q == h.end_q)
-            return refuse(s, layer, "has %u heads with %u heads of K and V, too few for %u devices", heads,
-                          kv_heads, count);
+        const struct heads h = heads_of(r->heads, kv_heads, count, i);
+        divides = divides && h.first_q < h.end_q;
     }
-    return STATOR_OK;
+    return divides;
 }
 
 /* The product that makes heads of q, k and v, or of q alone where the layer reads the K and V of another one.
  */
-static stator_status divide_qkv(struct sharing *s, struct graph_op *op, const struct graph_rope *r,
-                                uint32_t kv_heads) {
-    stator_status st = check_heads(s, op->layer, r->heads, kv_heads);
-    if (st != STATOR_OK)
-        return st;
+static void divide_qkv(struct sharing *s, struct graph_op *op, const struct graph_rope *r,
+                       uint32_t kv_heads) {
     const struct heads h = own_heads(s, r->heads, kv_heads);
     const uint32_t first[] = {h.first_q * r->dim_k, h.first_kv * r->dim_k, h.first_kv * r->dim_v};
     const uint32_t end[] = {h.end_q * r->dim_k, h.end_kv * r->dim_k, h.end_kv * r->dim_v};
     uint32_t width = 0;
     CHECK(op->n_weights == (r->kv_heads > 0 ? 3u : 1u));
     for (uint32_t k = 0; k < op->n_weights; k++) {
-        if (!is_one_range(&s->g->weights[op->weight[k]]))
-            return refuse(s, op->layer, "has gates beside its heads, which are not divided yet");
-        CHECK(k < 2 || op->weight[1] != op->weight[2] || (r->dim_k == r->dim_v && op->bias[2] == GRAPH_NONE));
-    }
-    for (uint32_t k = 0; k < op->n_weights; k++) {
         cut(s, op, k, first[k], end[k]);
         op->column[k] = width;
         width += end[k] - first[k];
     }
     graph_value_resize(s->g, op->out, width, GRAPH_F32);
-    return STATOR_OK;
 }
 
-static stator_status divide_rope(struct sharing *s, struct graph_op *op, uint32_t kv_heads) {
-    if (op->rope.wide)
-        return refuse(s, op->layer, "norms all heads together, which is not divided yet");
+static void divide_rope(struct sharing *s, struct graph_op *op, uint32_t kv_heads) {
     const struct heads h = own_heads(s, op->rope.heads, kv_heads);
     struct graph_cache *c = &s->g->caches[op->cache];
     const uint32_t units = h.end_kv - h.first_kv;
@@ -148,10 +121,9 @@ static stator_status divide_rope(struct sharing *s, struct graph_op *op, uint32_
     CHECK(!s->has_units[op->cache] || c->units == units);
     s->has_units[op->cache] = true;
     c->units = units;
-    return STATOR_OK;
 }
 
-static stator_status divide_attention(struct sharing *s, struct graph_op *op) {
+static void divide_attention(struct sharing *s, struct graph_op *op) {
     struct graph_attention *a = &op->attention;
     const struct heads h = own_heads(s, a->heads, a->kv_heads);
     const uint32_t whole = op->out;
@@ -165,64 +137,84 @@ static stator_status divide_attention(struct sharing *s, struct graph_op *op) {
     a->kv_heads = h.end_kv - h.first_kv;
     op->out = own_value(s, whole, a->heads * a->dim_v);
     add_exchange(s, op->layer, op->out, whole, GRAPH_STORE, &x);
-    return STATOR_OK;
 }
 
-/* Where the rows of a matrix are cut; false: it has fewer panels than there are devices. */
-static bool divide_rows(const struct sharing *s, const struct graph_op *op, struct graph_exchanged *x,
-                        uint32_t *first, uint32_t *end) {
-    const uint32_t rows = s->g->weights[op->weight[0]].layout.rows;
-    *x = (struct graph_exchanged){.count = s->g->want.share.count};
-    for (uint32_t i = 0; i < x->count; i++)
-        x->ends[i] = row_of(rows, x->count, i + 1);
-    share_columns(x, s->g->want.share.index, first, end);
-    return rows / ROWS_TOGETHER >= x->count;
-}
-
-/* Any other product: its outputs are divided by panels. */
-static stator_status divide_product(struct sharing *s, struct graph_op *op, bool is_shared) {
-    const bool gated = graph_op_gated(op);
-    const uint32_t rows = s->g->weights[op->weight[0]].layout.rows, whole = op->out;
+/* Where the rows of a matrix are cut. */
+struct rows {
     struct graph_exchanged x;
-    uint32_t first = 0, end = 0;
-    if (op->n_weights != (gated ? 2u : 1u) || op->column[0] != 0 || rows != s->g->values[whole].width)
-        return refuse(s, op->layer, "has products side by side in one value, which are not divided yet");
-    if (!divide_rows(s, op, &x, &first, &end))
-        return STATOR_OK; /* every device computes it */
-    for (uint32_t k = 0; k < op->n_weights; k++)
-        cut(s, op, k, first, end);
-    if (is_shared) { /* only the experts' sums read it, which have the same columns */
-        graph_value_resize(s->g, whole, end - first, GRAPH_F32);
-        return STATOR_OK;
+    uint32_t first, end; /* this device's */
+    bool divided;        /* false: there are too few for all devices, so each computes all */
+};
+
+static struct rows rows_of(const struct sharing *s, const struct graph_op *op, uint32_t k) {
+    const struct graph_weight *w = &s->g->weights[op->weight[k]];
+    struct rows r = {.x = {.count = s->g->want.share.count, .column = op->column[k]}, .divided = true};
+    for (uint32_t i = 0; i < r.x.count; i++) {
+        r.x.ends[i] = row_of(w, r.x.count, i + 1);
+        r.divided = r.divided && r.x.ends[i] > row_of(w, r.x.count, i);
     }
-    op->out = own_value(s, whole, end - first);
+    share_columns(&r.x, s->g->want.share.index, &r.first, &r.end);
+    return r;
+}
+
+/* The product with one matrix, or with gate and up. */
+static void divide_product(struct sharing *s, struct graph_op *op, const struct rows *r, bool is_shared) {
+    const bool gated = graph_op_gated(op);
+    const uint32_t whole = op->out;
+    CHECK(op->n_weights == (gated ? 2u : 1u));
+    if (!r->divided)
+        return;
+    for (uint32_t k = 0; k < op->n_weights; k++)
+        cut(s, op, k, r->first, r->end);
+    op->column[0] = 0;
+    if (is_shared) { /* only the experts' sums read it, which have the same columns */
+        graph_value_resize(s->g, whole, r->end - r->first, GRAPH_F32);
+        return;
+    }
+    op->out = own_value(s, whole, r->end - r->first);
     const enum graph_epilogue epilogue = gated ? GRAPH_STORE : op->epilogue;
     if (!gated)
         op->epilogue = GRAPH_STORE;
-    add_exchange(s, op->layer, op->out, whole, epilogue, &x);
-    return STATOR_OK;
+    add_exchange(s, op->layer, op->out, whole, epilogue, &r->x);
+}
+
+/* Products side by side in one value become one op each. */
+static void divide_products(struct sharing *s, struct graph_op *op) {
+    const struct graph_op all = *op;
+    struct rows rows[GRAPH_OP_WEIGHTS];
+    for (uint32_t k = 0; k < all.n_weights; k++)
+        rows[k] = rows_of(s, &all, k);
+    s->g->n_ops--;
+    for (uint32_t k = 0; k < all.n_weights; k++) {
+        struct graph_op *one = graph_add_op(s->g, GRAPH_MATMUL, all.layer, all.in, all.out);
+        one->epilogue = all.epilogue;
+        one->n_weights = 1;
+        one->weight[0] = all.weight[k];
+        one->bias[0] = all.bias[k];
+        one->factor[0] = all.factor[k];
+        one->column[0] = all.column[k];
+        divide_product(s, one, &rows[k], false);
+    }
 }
 
 /* The chosen experts' products. Of each expert a device has the same rows. */
-static stator_status divide_experts(struct sharing *s, struct graph_op *op) {
+static void divide_experts(struct sharing *s, struct graph_op *op) {
     const uint32_t whole = op->out;
-    struct graph_exchanged x;
-    uint32_t first = 0, end = 0;
+    struct rows r = rows_of(s, op, 0);
     CHECK(op->work == GRAPH_NONE);
-    if (!divide_rows(s, op, &x, &first, &end))
-        return STATOR_OK;
+    if (!r.divided)
+        return;
     for (uint32_t k = 0; k < op->n_weights; k++)
-        cut(s, op, k, first, end);
-    op->out = own_value(s, whole, end - first);
+        cut(s, op, k, r.first, r.end);
+    op->out = own_value(s, whole, r.end - r.first);
     const bool gated = op->epilogue == GRAPH_SWIGLU;
     if (gated) {
-        x.used = op->experts.used;
-        x.routes = op->experts.routes;
+        r.x.used = op->experts.used;
+        r.x.routes = op->experts.routes;
     } else {
         op->epilogue = GRAPH_STORE;
     }
-    add_exchange(s, op->layer, op->out, whole, gated ? GRAPH_STORE : GRAPH_RESIDUAL, &x);
-    return STATOR_OK;
+    add_exchange(s, op->layer, op->out, whole, gated ? GRAPH_STORE : GRAPH_RESIDUAL, &r.x);
 }
 
 /* Whether the product's value is that of the layer's shared expert. */
@@ -248,18 +240,24 @@ static uint32_t kv_heads_of(const struct sharing *s, uint32_t at) {
     return attention->attention.kv_heads;
 }
 
-/* A router is small: every device computes it. */
-static stator_status divide_matmul(struct sharing *s, uint32_t at, struct graph_op *op) {
+static void divide_matmul(struct sharing *s, uint32_t at, struct graph_op *op) {
     const struct graph_op *rope = reader_of(s, at, GRAPH_ROPE_STORE);
     if (rope != NULL)
-        return divide_qkv(s, op, &rope->rope, kv_heads_of(s, at));
+        s->whole_heads = !divides_heads(s, op, &rope->rope, kv_heads_of(s, at));
     if (reader_of(s, at, GRAPH_ROUTE) != NULL)
-        return STATOR_OK;
-    return divide_product(s, op, is_of_shared_expert(s, at));
+        return; /* a router is small: every device computes it */
+    if (rope != NULL && !s->whole_heads) {
+        divide_qkv(s, op, &rope->rope, kv_heads_of(s, at));
+    } else if (op->n_weights > 1 && !graph_op_gated(op)) {
+        divide_products(s, op);
+    } else {
+        const struct rows r = rows_of(s, op, 0);
+        divide_product(s, op, &r, is_of_shared_expert(s, at));
+    }
 }
 
+/* Products are divided, and attention by heads. All other ops are computed by every device. */
 static stator_status divide_op(struct sharing *s, uint32_t at) {
-    CHECK(s->g->n_ops < s->g->max_ops && s->g->ops + s->g->n_ops <= s->whole + at);
     struct graph_op *op = &s->g->ops[s->g->n_ops++];
     *op = s->whole[at];
     switch (op->kind) {
@@ -269,23 +267,34 @@ static stator_status divide_op(struct sharing *s, uint32_t at) {
     case GRAPH_FORMS:
     case GRAPH_CENTER:
     case GRAPH_ROUTE:
+    case GRAPH_CONV:
+    case GRAPH_DELTA:
+    case GRAPH_GATED_CONV:
+    case GRAPH_GATE:
     case GRAPH_EXCHANGED:
-        return STATOR_OK;
+        break;
     case GRAPH_EXPERTS:
-        return divide_experts(s, op);
+        divide_experts(s, op);
+        break;
     case GRAPH_MATMUL:
-        return divide_matmul(s, at, op);
+        divide_matmul(s, at, op);
+        break;
     case GRAPH_ROPE_STORE:
-        return divide_rope(s, op, kv_heads_of(s, at));
+        if (!s->whole_heads)
+            divide_rope(s, op, kv_heads_of(s, at));
+        break;
     case GRAPH_ATTENTION:
-        return divide_attention(s, op);
-    case GRAPH_GATE: /* of whole values */
-        if (op->gate.gelu)
-            return STATOR_OK;
-        /* fall through */
+        if (!s->whole_heads)
+            divide_attention(s, op);
+        break;
     default:
-        return refuse(s, op->layer, "has the op '%s', which is not divided yet", graph_op_name(op));
+        return error_set(
+            s->e, STATOR_USAGE,
+            "devices.split = \"tensor\": this model (%s) has the op '%s', which is not divided yet: "
+            "take \"auto\", which divides the layers",
+            s->arch, graph_op_name(op));
     }
+    return STATOR_OK;
 }
 
 stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
@@ -300,6 +309,7 @@ stator_status share_divide(struct graph *g, const char *arch, stator_error *e) {
         stator_status st = divide_op(&s, i);
         if (st != STATOR_OK)
             return st;
+        CHECK(g->ops + g->n_ops <= whole + i + 1); /* the rest of the whole graph is still there */
     }
     g->tail = g->n_ops;
     for (uint32_t i = tail; i < n; i++)
@@ -323,8 +333,7 @@ uint64_t share_received(const struct graph *g) {
             continue;
         const struct graph_exchanged *x = &g->ops[i].exchanged;
         share_columns(x, g->want.share.index, &first, &end);
-        bytes += (uint64_t)(g->values[g->ops[i].out].width - (end - first)) * ARITH_MAX(x->used, 1u) *
-                 sizeof(float);
+        bytes += (uint64_t)(x->ends[x->count - 1] - (end - first)) * ARITH_MAX(x->used, 1u) * sizeof(float);
     }
     return bytes;
 }

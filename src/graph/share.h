@@ -1,21 +1,21 @@
 /* A tensor split: every device has a share of each layer. Of a matrix it has some rows (outputs) with all of
- * their columns, so no sum over k is cut and no bit depends on the split. Of attention it has some heads,
- * with the caches of their KV heads. What the next op needs as a whole, the devices exchange
- * (GRAPH_EXCHANGED).
+ * their columns, so no sum over k is cut and no bit depends on the split. Of attention it has some heads, with
+ * the caches of their KV heads. What the next op needs as a whole, the devices exchange (GRAPH_EXCHANGED).
  *
- * Every device keeps the whole residual stream and computes the norms itself. The first device embeds, and
- * the last one has the tail. Norms and the embedding are not divided. */
+ * Every device keeps the whole residual stream and computes the norms itself. The first device embeds, and the
+ * last one has the tail. Every device computes what is not divided: norms, routes, delta-net layers behind
+ * their products, and heads that are normed together, have gates beside them, or are fewer than devices. */
 #ifndef STATOR_GRAPH_SHARE_H
 #define STATOR_GRAPH_SHARE_H
 
 #include "graph/graph.h"
 
 /* What a layer of a shared graph needs besides a whole one's. */
-#define SHARE_OPS    8
-#define SHARE_VALUES 8
+#define SHARE_OPS    14
+#define SHARE_VALUES 12
 
 /* Turns the whole graph that a builder has just made into the share g->want.share of it. STATOR_USAGE: the
- * model has an op that cannot be divided yet, or too few heads. arch: for the message. */
+ * model has an op that cannot be divided yet. arch: for the message. */
 stator_status share_divide(struct graph *g, const char *arch, stator_error *e);
 
 /* Columns [*first, *end) of an exchanged row are those of device `index`. */

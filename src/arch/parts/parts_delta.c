@@ -49,7 +49,8 @@ static void add_product(struct parts *p, uint32_t i, uint32_t in, uint32_t out, 
 static void add_runs(struct parts *p, uint32_t i, uint32_t in, uint32_t out, uint32_t first, uint32_t run,
                      uint32_t column) {
     const struct gguf_tensor *t = p->s->layers[i].own[PARTS_QKVZ];
-    const struct graph_runs runs = {first, run, (uint32_t)(t->ne[1] / p->s->delta.key_heads)};
+    const struct graph_runs runs = {
+        .first = first, .run = run, .stride = (uint32_t)(t->ne[1] / p->s->delta.key_heads)};
     graph_op_runs(p->g, graph_add_op(p->g, GRAPH_MATMUL, i, in, out), t, runs, column);
 }
 

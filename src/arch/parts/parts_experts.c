@@ -82,7 +82,8 @@ static void add_gate_up(struct graph *g, struct graph_op *op, const struct shape
     }
     const struct gguf_tensor *biases[] = {t->gate_bias, t->up_bias};
     for (uint32_t k = 0; k < 2; k++) {
-        graph_op_runs(g, op, t->gate_up, (struct graph_runs){k * ff, ff, 2 * ff}, 0);
+        graph_op_runs(g, op, t->gate_up, (struct graph_runs){.first = k * ff, .run = ff, .stride = 2 * ff},
+                      0);
         if (biases[k] != NULL)
             op->bias[k] = graph_add_plain(g, biases[k]);
     }

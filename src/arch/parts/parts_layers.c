@@ -25,7 +25,7 @@ static void add_qkv(struct parts *p, uint32_t i, uint32_t normed, uint32_t qkv) 
     if (l->qkv != NULL) {
         const struct gguf_tensor *biases[] = {l->q_bias, l->k_bias, l->v_bias};
         const struct graph_runs runs[] = {
-            {0, q_width, all}, {q_width, k_width, all}, {q_width + k_width, v_width, all}};
+            {0, q_width, all, 0, 0}, {q_width, k_width, all, 0, 0}, {q_width + k_width, v_width, all, 0, 0}};
         for (uint32_t k = 0; k < 3; k++) {
             graph_op_runs(p->g, op, l->qkv, runs[k], runs[k].first);
             if (l->qkv_bias != NULL)
@@ -139,8 +139,8 @@ uint32_t parts_gated(struct parts *p, uint32_t i, uint32_t normed, enum graph_ep
         graph_op_weight(g, op, l->gate, l->gate_bias, 0);
         graph_op_weight(g, op, l->up, l->up_bias, 0);
     } else {
-        graph_op_runs(g, op, l->up, (struct graph_runs){0, ff, 2 * ff}, 0);
-        graph_op_runs(g, op, l->up, (struct graph_runs){ff, ff, 2 * ff}, 0);
+        graph_op_runs(g, op, l->up, (struct graph_runs){.run = ff, .stride = 2 * ff}, 0);
+        graph_op_runs(g, op, l->up, (struct graph_runs){.first = ff, .run = ff, .stride = 2 * ff}, 0);
     }
     return h;
 }

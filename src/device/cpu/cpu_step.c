@@ -588,18 +588,19 @@ static void run_exchanged(const struct member *m, const struct graph_op *op) {
     const struct kernels_act a = value_act(m, op->out);
     const bool adds = op->epilogue == GRAPH_RESIDUAL;
     float *temporary = m->d->norm_rows + (size_t)m->id * m->d->norm_stride;
-    CHECK(!adds || out->forms == GRAPH_F32);
     const struct graph_exchanged *x = &op->exchanged;
+    const uint32_t width = x->ends[x->count - 1]; /* of what is exchanged */
+    CHECK(out->forms == GRAPH_F32 || (!adds && width == out->width));
     const uint32_t n = m->h->n_tokens * ARITH_MAX(x->used, 1u);
     const uint32_t *rows = x->used > 0 ? cpu_experts_rows(m, x->routes, x->used) : NULL;
     for (uint32_t i = share_begin(m, n); i < share_end(m, n); i++) {
         const uint32_t t = rows != NULL ? rows[i] : i;
-        float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width : NULL;
+        float *y = a.f32 != NULL ? a.f32 + (size_t)t * out->width + x->column : NULL;
         float *row = y != NULL && !adds ? y : temporary;
         exchanged_row(m, op, t, row);
         if (adds)
-            m->d->kernels.add(y, y, row, out->width);
-        else
+            m->d->kernels.add(y, y, row, width);
+        else if (width == out->width)
             quantise_row(m, out, &a, t, row);
     }
 }
