@@ -412,7 +412,7 @@ static inline int peer_is_wide(const struct peer_model *m, uint32_t layer) {
 }
 
 static inline int peer_shares(const struct peer_model *m, uint32_t layer) {
-    return layer + m->shared_kv >= m->layers;
+    return layer < m->layers && layer + m->shared_kv >= m->layers; /* a block of nextn has its own */
 }
 
 static inline uint32_t peer_ff(const struct peer_model *m, uint32_t layer) {

@@ -46,6 +46,7 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
         return;
     const struct graph *g = m->graph;
     struct carve c = carve_count();
+    CHECK((g->logits == GRAPH_NONE) == (g->picks == GRAPH_NONE));
     for (int k = 0; k < 2; k++) {
         p->step[k] = c.used;
         carve_take(&c, m->step_bytes, 1);
@@ -66,6 +67,7 @@ void device_pinned_lay_out(const struct device_facts *f, const struct device_mod
 uint32_t device_cells(const struct device_facts *f, uint32_t context, uint32_t sequences, uint32_t guesses,
                       uint32_t batch) {
     uint64_t splits = arith_ceil_div(context, KERNELS_SPLIT);
+    CHECK(sequences > 0 && batch > 0);
     uint64_t each = ARITH_MIN((uint64_t)guesses + 1, (uint64_t)OPENCL_SPLIT_QUERIES);
     uint64_t least = ARITH_MIN(sequences * each, (uint64_t)batch) * splits;
     uint64_t most = ARITH_MIN((uint64_t)sequences * OPENCL_SPLIT_QUERIES, (uint64_t)batch) * splits;

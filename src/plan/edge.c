@@ -32,6 +32,7 @@ uint64_t edge_bytes(const struct config *c, uint32_t context) {
     if (c->server.memory != 0)
         return pages_rounded(c->server.memory);
     const uint64_t jobs = arith_must_add(c->memory.sequences, c->server.max_queue);
+    CHECK(context > 0 && jobs > 0);
     uint64_t bytes = arith_must_add(BASE, arith_must_mul(c->server.max_connections, CONNECTION));
     bytes = arith_must_add(bytes, arith_must_mul(jobs, JOB));
     return pages_rounded(

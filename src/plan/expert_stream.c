@@ -53,6 +53,7 @@ static struct readings begin(const struct graph *g, const struct graph_op *op) {
     struct readings r = {.tile = tile_of(g, op),
                          .chosen = (double)op->experts.used / (double)op->experts.experts};
     r.at[0] = 1;
+    CHECK(r.tile > 0 && r.tile <= MOST_TILES && op->experts.used <= op->experts.experts);
     return r;
 }
 
@@ -106,5 +107,6 @@ uint64_t expert_stream_half(const struct graph *g) {
         most = ARITH_MAX(most, all);
     }
     uint64_t half = ARITH_MIN(ARITH_MIN(expert_stream_spilled(g) / HALF_PART, HALF_MOST), most);
+    CHECK(least <= most);
     return arith_round_up(ARITH_MAX(half, least), PANEL_ALIGN);
 }

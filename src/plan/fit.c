@@ -14,6 +14,7 @@ struct probe {
 };
 
 static bool fits(struct probe *p, uint64_t v) {
+    CHECK(v > 0 && v <= UINT32_MAX);
     *p->field = (uint32_t)v;
     if (p->s->rows_follow_sequences)
         p->want.logits_rows = p->want.sequences * (p->want.guesses + 1);
@@ -58,6 +59,7 @@ static uint64_t tokens_in_room(const struct planning *s, const struct plan *p) {
     uint64_t most = UINT64_MAX;
     uint64_t in_host = 0;
     const struct plan_place *host = &p->places[p->n_places - 1];
+    CHECK(host->is_host && host->total <= host->budget);
     for (uint32_t i = 0; i < planning_parts(s); i++) {
         const struct plan_place *place = &p->places[i];
         const bool shared = s->draft.gguf != NULL && s->draft.beside == i; /* the draft's is taken off */

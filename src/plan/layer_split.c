@@ -51,7 +51,9 @@ bool layer_split_auto(const struct layer_split_device *devices, uint32_t n, cons
     for (uint32_t i = n; i-- > 0;) {
         ends[i] = l;
         l = begin[i][l];
+        CHECK(l < ends[i]);
     }
+    CHECK(l == 0 && ends[n - 1] == n_layers);
     return best[n_layers] < OVER;
 }
 
@@ -73,5 +75,6 @@ void layer_split_shares(const uint32_t *shares, uint32_t n, uint32_t n_layers, u
         uint32_t least = i == 0 ? 1 : ends[i - 1] + 1;
         uint32_t most = n_layers - (n - 1 - i);
         ends[i] = (uint32_t)ARITH_MIN(ARITH_MAX(end, (uint64_t)least), (uint64_t)most);
+        CHECK(ends[i] >= least && ends[i] <= n_layers);
     }
 }

@@ -12,6 +12,7 @@ void plan_init(struct plan *p) {
 
 struct plan_place *plan_add_place(struct plan *p, const char *name, bool is_host, uint64_t budget) {
     CHECK(p->n_places < PLAN_MAX_PLACES);
+    CHECK(p->n_places == 0 || !p->places[p->n_places - 1].is_host); /* the host is the last */
     struct plan_place *place = &p->places[p->n_places++];
     memset(place, 0, sizeof *place);
     snprintf(place->name, sizeof place->name, "%s", name);
@@ -30,6 +31,7 @@ void plan_add_slice(struct plan_place *place, struct plan_arena *a, uint64_t byt
 struct plan_arena *plan_add_arena(struct plan_place *place, const char *name, uint64_t bytes,
                                   uint64_t lower_bound) {
     CHECK(place->n_arenas < PLAN_MAX_ARENAS && lower_bound <= bytes);
+    CHECK(plan_arena_find(place, name) == NULL);
     struct plan_arena *a = &place->arenas[place->n_arenas++];
     memset(a, 0, sizeof *a);
     snprintf(a->name, sizeof a->name, "%s", name);
@@ -41,6 +43,7 @@ struct plan_arena *plan_add_arena(struct plan_place *place, const char *name, ui
 
 void plan_keep_blocks(struct plan *p, struct plan_block *blocks, uint32_t max) {
     CHECK(p->n_blocks == 0);
+    CHECK(blocks != NULL || max == 0);
     p->blocks = blocks;
     p->max_blocks = max;
 }
@@ -62,6 +65,8 @@ void plan_add_block(struct plan *p, const char *name, size_t name_length, uint32
 }
 
 static struct plan_input *add_input(struct plan *p, const char *name) {
+    for (uint32_t i = 0; i < p->n_inputs; i++)
+        CHECK(strcmp(p->inputs[i].name, name) != 0); /* the hash names each once */
     CHECK(p->n_inputs < PLAN_MAX_INPUTS);
     struct plan_input *in = &p->inputs[p->n_inputs++];
     memset(in, 0, sizeof *in);
@@ -81,6 +86,7 @@ void plan_add_text(struct plan *p, const char *name, const char *text) {
 }
 
 void plan_hash_inputs(struct plan *p) {
+    CHECK(p->n_inputs > 0);
     struct hash h;
     hash_init(&h);
     for (uint32_t i = 0; i < p->n_inputs; i++) {
@@ -121,6 +127,7 @@ void plan_check(const struct plan *p) {
     for (uint32_t i = 0; i < p->n_places; i++) {
         const struct plan_place *place = &p->places[i];
         CHECK(place->is_host == (i + 1 == p->n_places));
+        CHECK(place->n_arenas > 0);
         uint64_t total = 0;
         for (uint32_t k = 0; k < place->n_arenas; k++) {
             const struct plan_arena *a = &place->arenas[k];

@@ -72,6 +72,7 @@ static stator_status lay_out_caches(const struct planning_want *want, const stru
             return cache_too_large(g, want, f, limit, e);
         }
         c->n_blocks = (uint32_t)blocks;
+        CHECK(c->of_sequences <= c->n_blocks && c->per_sequence > 0);
         c->units_per_slice = (uint32_t)ARITH_MIN(limit / c->unit_bytes, (uint64_t)UINT32_MAX);
     }
     return STATOR_OK;
@@ -183,6 +184,7 @@ stator_status plan_device_add(struct planning *s, const struct planning_want *wa
                               uint32_t first, uint32_t end, struct plan *p, stator_error *e) {
     const struct device_facts *f = &s->devices[index].facts;
     const bool draft = index == s->n_devices;
+    CHECK(first < end && index < planning_parts(s));
     struct graph *g = &s->devices[index].graph;
     struct device_model *m = &s->devices[index].model;
     if (index > 0 && !draft)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 bool planned_route_same_kind(const struct planning *s, uint32_t i) {
+    CHECK(i + 1 < s->n_devices);
     return strcmp(s->devices[i].facts.kind, s->devices[i + 1].facts.kind) == 0;
 }
 

@@ -19,6 +19,7 @@
 #define PLANNER_VERSION 13
 
 static void add_engine_slice(struct plan *p, struct plan_arena *a, const char *name, uint64_t bytes) {
+    CHECK(p->n_places > 0 && p->places[p->n_places - 1].is_host);
     if (bytes == 0)
         return;
     plan_add_slice(&p->places[p->n_places - 1], a, pages_rounded(bytes));
@@ -34,6 +35,7 @@ static uint64_t sum_of_bounds(const struct plan_place *place) {
 
 static stator_status add_host(struct planning *s, const struct planning_want *want, struct plan *p,
                               stator_error *e) {
+    CHECK(p->n_places == planning_parts(s));
     struct plan_place *host = plan_add_place(p, "host", true, s->host_limit);
     kv_disk_plan(s, want);
     plan_add_arena(host, "staging", s->staging_bytes, s->staging_bytes);
@@ -65,6 +67,7 @@ static stator_status add_host(struct planning *s, const struct planning_want *wa
 }
 
 static const struct plan_arena *largest_arena(const struct plan_place *place) {
+    CHECK(place->n_arenas > 0);
     const struct plan_arena *largest = &place->arenas[0];
     for (uint32_t k = 1; k < place->n_arenas; k++)
         if (place->arenas[k].bytes > largest->bytes)
@@ -107,6 +110,7 @@ static stator_status measure_draft(struct planning *s, const struct planning_wan
         return STATOR_OK;
     plan_init(p);
     stator_status st = add_draft(s, want, p, e);
+    CHECK(st != STATOR_OK || p->n_places == 1);
     if (st == STATOR_OK)
         s->draft.bytes = p->places[0].total;
     return st;
@@ -125,6 +129,7 @@ static stator_status add_devices(struct planning *s, const struct planning_want 
         if (st != STATOR_OK)
             return st;
     }
+    CHECK(p->n_places == s->n_devices && ends[planning_stages(s) - 1] == s->shape->n_layers);
     return s->draft.gguf != NULL ? add_draft(s, want, p, e) : STATOR_OK;
 }
 
@@ -264,6 +269,7 @@ static void add_facts(struct plan *p, const struct device_facts *f) {
  * it decides whether a plan fits, not what the plan is. */
 void planner_inputs(const struct planning *s, const struct planning_want *want, struct plan *p) {
     char directory[HASH_TEXT];
+    CHECK(want->batch > 0 && want->sequences > 0 && want->context > 0);
     planner_directory(s->gguf, directory);
     snprintf(p->model, sizeof p->model, "%s", s->shape->model_name);
     p->n_inputs = 0;
@@ -320,6 +326,7 @@ void planner_inputs(const struct planning *s, const struct planning_want *want, 
 }
 
 uint32_t planner_max_blocks(const struct graph *g, uint32_t n_devices) {
+    CHECK(n_devices > 0);
     /* Per device: its residual and boundary values, a tied matrix twice, cuts at the ends of weight and KV
      * slices, the cut of a spilled matrix, and the parts of the step descriptor. */
     return g->max_values + g->max_weights + g->max_cached +

@@ -19,6 +19,7 @@ static stator_status map_tables(struct planning_draft *d, const struct shape *sh
         arch_layout(&d->graph, &c, pass == 1 ? d->shape : shape, 1);
         d->place_work_bytes = graph_place_work_bytes(&d->graph);
         d->place_work = carve_take(&c, d->place_work_bytes, 1);
+        CHECK(pass == 0 || c.used == d->tables_bytes); /* both passes lay out the same */
         d->tables_bytes = c.used;
         stator_status st =
             pass == 0 ? pages_map(d->tables_bytes, "the draft model's graph", &d->tables, e) : STATOR_OK;
@@ -137,6 +138,7 @@ void planning_draft_place(struct planning *s) {
 }
 
 struct planning_want planning_draft_want(const struct planning *s, const struct planning_want *want) {
+    CHECK(s->draft.gguf != NULL && want->sequences > 0);
     struct planning_want own = *want;
     own.context = ARITH_MIN(want->context, s->draft.shape->context_trained);
     own.logits_rows = want->sequences;

@@ -49,6 +49,7 @@ static stator_status halve(struct planning *s, struct planning_device *d, const 
     char now[UNITS_TEXT];
     if (d->halved == RETRIES || r->bytes < 2 * LEAST_SLICE)
         return error_set(why, STATOR_DOES_NOT_FIT, "slices below 1 MiB are not tried");
+    CHECK(d->halved < RETRIES);
     d->halved++;
     d->facts.max_alloc = r->bytes / 2;
     stator_status st = make(s, &s->want, &s->plan, why);
@@ -80,6 +81,7 @@ static stator_status reduce(struct planning *s, struct planning_device *d, uint6
         return error_set(why, STATOR_DOES_NOT_FIT, "the GPU gives nothing");
     if (d->reduced == RETRIES || memory >= before)
         return error_set(why, STATOR_DOES_NOT_FIT, "it was tried often enough");
+    CHECK(d->reduced < RETRIES && memory < before);
     d->reduced++;
     d->facts.memory = memory;
     stator_status st = make(s, &s->want, &s->plan, why);

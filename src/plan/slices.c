@@ -19,6 +19,7 @@ static void add_cached_blocks(const struct device_model *m, const struct graph_c
         return;
     uint64_t unit = (uint64_t)(l->at - (spilled ? kept : 0)) * g->units;
     uint64_t last = unit + g->units;
+    CHECK(unit < last && c->units_per_slice > 0);
     at += device_cache_part(m, l->cache, spilled).first - (spilled ? device_cache_slices(m, false) : 0);
     while (unit < last) {
         uint64_t slice = unit / c->units_per_slice;
@@ -42,6 +43,7 @@ void slices_add_caches(const struct device_facts *f, const struct device_model *
         const struct device_cache *c = &m->caches[i];
         for (uint64_t left = device_cache_part(m, i, spilled).units; left > 0;) {
             uint64_t n = ARITH_MIN(left, (uint64_t)c->units_per_slice);
+            CHECK(n > 0);
             plan_add_slice(place, a, slices_rounded(f, n * c->unit_bytes));
             left -= n;
         }

@@ -49,6 +49,7 @@ static bool inside(const struct spilling *x) {
 }
 
 static stator_status spill_panels(const struct spilling *x, struct graph_weight *w, uint32_t panels) {
+    CHECK(w->packed && panels <= graph_weight_panels(w));
     w->spilled = panels;
     return graph_place_weights(x->graph, x->slice_limit, x->slices, x->e);
 }
@@ -121,6 +122,7 @@ static bool spill_last_layer(const struct spilling *x) {
             break;
         layer = l->layer;
         x->model->caches[l->cache].spilled_layers++;
+        CHECK(x->model->caches[l->cache].spilled_layers <= x->graph->caches[l->cache].n_layers);
     }
     return layer != GRAPH_NONE;
 }
@@ -176,6 +178,7 @@ static double others(const struct spilling *x) {
     uint64_t sum = slices_cache_bytes(x->model, true);
     for (uint32_t i = 0; i < x->graph->n_weights; i++)
         sum += x->graph->weights[i].spilled * x->graph->weights[i].layout.panel_bytes;
+    CHECK(sum >= expert_stream_spilled(x->graph));
     return (double)(sum - expert_stream_spilled(x->graph));
 }
 
@@ -292,6 +295,7 @@ stator_status spill_add_arenas(struct planning *s, struct plan *p, stator_error 
                              d->facts.name, PLAN_MAX_SLICES);
         char name[64];
         snprintf(name, sizeof name, "spill %s", d->facts.name);
+        CHECK(host->is_host && host->n_arenas > 0);
         p->places[i].spill.arena = host->n_arenas;
         struct plan_arena *a = plan_add_arena(host, name, 0, 0);
         slices_add_caches(&d->facts, &d->model, true, host, a);

@@ -44,6 +44,7 @@ void staging_lay_out(struct planning *s) {
         at = arith_must_add(at, pages_rounded(d->pinned.bytes));
     }
     s->staging_bytes = at;
+    CHECK(s->staging_bytes >= s->load_window);
 }
 
 void staging_add_blocks(const struct planning *s, struct plan *p) {
@@ -56,6 +57,7 @@ void staging_add_blocks(const struct planning *s, struct plan *p) {
         windows = true;
         for (uint32_t k = 0; k < 2; k++) {
             int n = snprintf(name, sizeof name, "window %u from %.20s", k, d->facts.name);
+            CHECK(d->at_window + (k + 1) * d->window_bytes <= s->staging_bytes);
             plan_add_block(p, name, (size_t)n, 0, d->at_window + k * d->window_bytes, d->window_bytes, 1, 2);
         }
     }
@@ -63,6 +65,7 @@ void staging_add_blocks(const struct planning *s, struct plan *p) {
     for (uint32_t i = 0; i < planning_parts(s); i++) {
         const struct planning_device *d = &s->devices[i];
         int n = snprintf(name, sizeof name, "steps and results of %.20s", d->facts.name);
+        CHECK(d->at_pinned + d->pinned.bytes <= s->staging_bytes);
         plan_add_block(p, name, (size_t)n, 0, d->at_pinned, d->pinned.bytes, 0, 0);
     }
 }

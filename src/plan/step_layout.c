@@ -22,5 +22,6 @@ void step_layout(const struct device_model *m, const struct planning_want *want,
         h->cache[i].at_tables = take(&at, (uint64_t)want->sequences * c->per_sequence, sizeof(uint32_t));
     }
     h->at_rope = take(&at, (uint64_t)want->batch * h->rope_stride, sizeof(float));
+    CHECK(h->at_tokens >= step_header_bytes(g->n_caches) && at >= h->at_rope);
     *bytes = at;
 }

@@ -14,6 +14,7 @@ static const struct step_chunk *chunks_of(const struct member *m) {
 
 static float *state_of(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
     uint32_t block = block_table(m, op->cache, c->slot)[0];
+    CHECK(block < m->d->model.caches[op->cache].n_blocks);
     return (float *)(void *)cache_block(m, op->cache, op->cache_layer, 0, block);
 }
 
@@ -161,6 +162,7 @@ void cpu_delta_gate(const struct member *m, const struct graph_op *op) {
     const float *norm = op->n_weights > 0 ? plain_weight(m, op->weight[0]) : NULL;
     const uint32_t together = heads_together(g, int8_group(out)), parts = g->heads / together;
     const uint32_t n = together * g->dim;
+    CHECK(g->heads % together == 0 && g->heads * g->dim == out->width);
     const uint64_t items = (uint64_t)m->h->n_tokens * parts;
     for (uint64_t i = share_begin(m, items); i < share_end(m, items); i++) {
         const uint32_t t = (uint32_t)(i / parts), column = (uint32_t)(i % parts) * n;

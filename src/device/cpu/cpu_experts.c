@@ -32,8 +32,10 @@ static struct routes routes_of(const struct member *m, const struct graph_expert
 /* Rows and items of the step's slots: an item is all rows of an expert. */
 static void group_slots(const struct graph_experts *x, const struct routes *r, uint32_t n_slots) {
     uint32_t count[EXPERTS_MAX] = {0}, next[EXPERTS_MAX], row = 0, n = 0;
-    for (uint32_t s = 0; s < n_slots; s++)
+    for (uint32_t s = 0; s < n_slots; s++) {
+        CHECK(r->chosen[s] < x->experts);
         count[r->chosen[s]]++;
+    }
     for (uint32_t e = 0; e < x->experts; e++) {
         if (count[e] == 0)
             continue;
@@ -43,6 +45,7 @@ static void group_slots(const struct graph_experts *x, const struct routes *r, u
         item[EXPERTS_ROWS] = count[e];
         row += (uint32_t)arith_round_up(count[e], x->align);
     }
+    CHECK(row <= x->rows && n <= n_slots);
     *r->n_items = n;
     for (uint32_t s = 0; s < n_slots; s++) {
         uint32_t at = next[r->chosen[s]]++;
@@ -169,6 +172,7 @@ static void gather(const struct member *m, const struct graph_op *op, const stru
         return;
     const uint32_t k = m->g->values[op->in].width;
     const struct kernels_act from = value_act(m, op->in);
+    CHECK(n > 0 && n <= gathered_rows(m->g) && row + n <= op->experts.rows);
     uint64_t bytes = 0;
     to->act = carve_act(work_of(m), m->d->experts_stride, forms_of(m->g, op), gathered_rows(m->g), k, &bytes);
     to->act.tile_rows = n < ACT_TILE_ROWS ? 0 : (uint32_t)arith_round_up(n, ACT_TILE_PAIR);
@@ -186,6 +190,7 @@ static void multiply(const struct member *m, const struct graph_op *op, uint32_t
     const struct graph_weight *w = &m->g->weights[op->weight[i]];
     float *begin = (float *)(void *)(m->d->matmul_work + m->id * m->d->matmul_stride);
     panel += expert * w->layout.panels;
+    CHECK(expert < w->matrices && panel + n_panels <= graph_weight_panels(w));
     while (n_panels > 0) {
         const uint32_t n = ARITH_MIN(n_panels, panels_in_piece(w, panel));
         struct kernels_matmul product = {

@@ -22,6 +22,7 @@ struct member {
 
 static inline uint8_t *value_base(const struct cpu_device *d, const struct graph_value *v, uint32_t slot) {
     enum device_arena a = v->arena == GRAPH_SCRATCH ? DEVICE_SCRATCH : DEVICE_EXCHANGE;
+    DCHECK(v->halves == 1 || slot < v->halves);
     return d->slices[a][0].memory + v->offset + (v->halves > 1 ? slot * v->half_bytes : 0);
 }
 
@@ -110,12 +111,14 @@ static inline uint8_t *cache_block(const struct member *m, uint32_t cache, uint3
                                    uint32_t block) {
     const struct graph_cache *g = &m->g->caches[cache];
     const struct device_cache *c = &m->d->model.caches[cache];
+    DCHECK(block < c->n_blocks && unit < g->units && layer < g->n_layers);
     unit += layer * g->units;
     return m->d->slices[DEVICE_KV][m->d->cache_slice[cache] + unit / c->units_per_slice].memory +
            (uint64_t)(unit % c->units_per_slice) * c->unit_bytes + (uint64_t)block * g->bytes;
 }
 
 static inline const uint32_t *block_table(const struct member *m, uint32_t cache, uint32_t slot) {
+    DCHECK(cache < m->h->n_caches && slot < m->d->model.sequences);
     const struct step_cache *c = &m->h->cache[cache];
     return (const uint32_t *)(m->slot + c->at_tables) + (size_t)slot * c->table_stride;
 }

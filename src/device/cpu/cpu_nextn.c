@@ -8,6 +8,7 @@ static const struct step_chunk *chunks_of(const struct member *m) {
 
 static float *state_of(const struct member *m, const struct graph_op *op, const struct step_chunk *c) {
     uint32_t block = block_table(m, op->cache, c->slot)[0];
+    CHECK(block < m->d->model.caches[op->cache].n_blocks);
     return (float *)(void *)cache_block(m, op->cache, op->cache_layer, 0, block);
 }
 

@@ -38,6 +38,7 @@ static void quantise_remainder(const struct member *m, const struct graph_value 
 }
 
 static const struct step_chunk *chunk_of(const struct member *m, uint32_t token) {
+    DCHECK(token < m->h->n_tokens);
     const struct step_chunk *c = (const struct step_chunk *)(m->slot + m->h->at_chunks);
     while (token >= c->first + c->n)
         c++;
@@ -78,6 +79,7 @@ static void run_embed(const struct member *m, const struct graph_op *op) {
     const int32_t *tokens = (const int32_t *)(m->slot + m->h->at_tokens);
     float *x = value_f32(m, op->out);
     uint32_t width = m->g->values[op->out].width;
+    CHECK(width == w->layout.cols);
     for (uint32_t t = share_begin(m, m->h->n_tokens); t < share_end(m, m->h->n_tokens); t++) {
         uint32_t row = (uint32_t)tokens[t];
         CHECK(row < w->layout.rows);
@@ -226,6 +228,7 @@ static void run_matmul_panels(const struct member *m, const struct graph_op *op,
     const struct kernels *k = &m->d->kernels;
     const struct graph_weight *w = &m->g->weights[op->weight[i]];
     struct tile tile = {.i = i, .row = panel * PANEL_ROWS};
+    CHECK(n_panels > 0 && n_panels <= CPU_TILE_PANELS && panel + n_panels <= w->layout.panels);
     tile.n = ARITH_MIN(w->layout.rows - tile.row, n_panels * PANEL_ROWS);
     for (uint32_t t = 0; t < tokens; t += CPU_TILE_TOKENS) {
         tile.first = t;

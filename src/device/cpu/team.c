@@ -98,6 +98,7 @@ static void *member_main(void *argument) {
 
 /* Starts thread i in its stack. */
 static int start_member(struct team *t, uint32_t i, const int *cpus) {
+    CHECK(i > 0 && i < t->n && t->started == i - 1);
     uint8_t *guard = t->stacks + (i - 1) * STACK_STRIDE;
     pthread_attr_t a;
     int rc = pthread_attr_init(&a);
@@ -160,6 +161,7 @@ stator_status team_create(uint32_t n, const int *cpus, bool alone, const struct 
     struct team *t = layout(&c, n);
     t->n = n;
     t->phase = phase;
+    CHECK(c.used <= bytes);
     t->caller_mxcsr = _mm_getcsr();
     uint32_t processors = barrier_processors();
     if (cpus != NULL) {
@@ -201,6 +203,7 @@ void team_destroy(struct team *t) {
 }
 
 void team_run(struct team *t, void (*f)(void *context, uint32_t member, uint32_t n), void *context) {
+    CHECK(f != NULL && !t->stop);
     if (t->n == 1) {
         f(context, 0, 1);
         return;

@@ -31,6 +31,7 @@ uint32_t launch_buckets(uint32_t most, uint32_t stream, uint32_t bounds[LAUNCH_B
 
 /* Groups of `group` items that the device runs at once. */
 static uint32_t groups_at_once(const struct launch_traits *t, uint32_t group) {
+    CHECK(group > 0);
     return (uint32_t)ARITH_MAX((uint64_t)t->threads * 16 / group, (uint64_t)1);
 }
 
@@ -38,6 +39,7 @@ struct launch *launch_add(struct launch_list *b, uint32_t kernel, uint32_t op, u
                           uint64_t items) {
     /* Enough groups for four times what the device runs at once: groups walk the rest of their work. */
     uint64_t most = 4ull * groups_at_once(b->traits, group);
+    CHECK(kernel < launch_n_kernels && op < b->g->n_ops);
     struct launch *l = b->out != NULL ? &b->out[b->n] : &b->dropped;
     b->n++;
     l->kernel = kernel;
@@ -141,6 +143,7 @@ static void fill_part(struct launch_list *b, uint32_t op, uint32_t cache, bool s
                         });
         left -= here;
     }
+    CHECK(left == 0);
 }
 
 static stator_status add_fill(struct launch_list *b, uint32_t op) {
@@ -154,6 +157,7 @@ static stator_status add_fill(struct launch_list *b, uint32_t op) {
 void launch_rows(struct launch_list *b, uint32_t op, struct launch_at x, uint32_t stride, float scale) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_weight *w = &b->g->weights[o->weight[0]];
+    CHECK(w->packed && w->n_pieces > 0);
     for (uint32_t i = 0; i < w->n_pieces; i++) {
         const struct graph_piece *p = &w->pieces[i];
         struct launch *l = launch_add(b, LAUNCH_EMBED, op, OPENCL_GROUP, b->rows);
@@ -541,6 +545,7 @@ void launch_range(const struct graph *g, enum launch_part part, uint32_t *begin,
                                   [LAUNCH_GUESS] = {g->guess, g->n_ops}};
     *begin = ranges[part][0];
     *end = ranges[part][1];
+    CHECK(*begin <= *end && *end <= g->n_ops);
 }
 
 stator_status launch_build(const struct device_model *m, const struct launch_traits *t, enum launch_part part,

@@ -20,6 +20,7 @@ stator_status launch_states_of(struct launch_list *b, const struct graph_op *o, 
             "memory.sequences",
             o->layer, (unsigned long long)c->unit_bytes);
     CHECK(g->bytes <= UINT32_MAX);
+    CHECK(slice < GRAPH_MAX_SLICES);
     *out = (struct launch_states){
         .base = {DEVICE_KV, slice, unit % c->units_per_slice * c->unit_bytes},
         .block_bytes = (uint32_t)g->bytes,
@@ -43,6 +44,7 @@ static stator_status taps_of(struct launch_list *b, const struct graph_op *o, st
                          "layer %u: the convolution's weights lie in %u allocations, the "
                          "kernel takes one: allow larger allocations (max_alloc)",
                          o->layer, w->n_pieces);
+    CHECK(w->packed && w->layout.type == BLOCK_F32);
     *at = (struct launch_at){DEVICE_WEIGHTS, w->pieces[0].slice, w->pieces[0].offset};
     *panel = w->layout.panel_bytes / sizeof(float);
     return STATOR_OK;
@@ -51,6 +53,7 @@ static stator_status taps_of(struct launch_list *b, const struct graph_op *o, st
 stator_status launch_conv(struct launch_list *b, uint32_t op) {
     const struct graph_op *o = &b->g->ops[op];
     const struct graph_delta *d = &o->delta;
+    CHECK(b->g->values[o->in].width == d->channels && b->g->values[o->out].width >= d->channels);
     uint64_t heads = 2ull * d->key_heads + d->value_heads;
     struct launch *l = launch_add(b, LAUNCH_CONV, op, OPENCL_GROUP / 2, b->rows * heads);
     struct launch_conv_arguments args = {

@@ -210,6 +210,7 @@ static void choose_tokens(const struct launch_list *b, const struct graph_op *o,
            w->tokens * 16ull * panels * sizeof(float) + staged_bytes(&tile, w->family, set, MOST_ITEMS) >
                b->traits->local_bytes)
         w->tokens = (uint32_t)arith_round_up(w->tokens / 2, tile.each);
+    CHECK(w->tokens > 0);
     w->split = w->tokens;
 }
 
@@ -269,6 +270,7 @@ static uint32_t piece_of(const struct graph_weight *w, uint32_t panel) {
 static bool find_run(const struct launch_list *b, const struct graph_op *o, panels_of *f, const void *shape,
                      uint32_t end_unit, struct run *r) {
     bool known[GRAPH_OP_WEIGHTS] = {false};
+    CHECK(r->first_unit < end_unit && o->n_weights <= GRAPH_OP_WEIGHTS);
     r->units = 0;
     for (uint32_t i = 0; i < GRAPH_OP_WEIGHTS; i++)
         r->piece[i] = 0;
@@ -313,6 +315,7 @@ static struct launch_weight weight_of(const struct launch_list *b, uint32_t weig
     const struct graph_weight *w = &b->g->weights[weight];
     const struct graph_piece *p = &w->pieces[piece];
     const struct graph_piece *next = piece + 1 < w->n_pieces ? p + 1 : p;
+    CHECK(piece < w->n_pieces);
     return (struct launch_weight){
         .a = {DEVICE_WEIGHTS, p->slice, p->offset},
         .b = {DEVICE_WEIGHTS, next->slice, next->offset},
@@ -408,6 +411,7 @@ static stator_status launch_product(struct launch_list *b, uint32_t op, const st
     uint32_t units = (uint32_t)arith_ceil_div(layout->panels, s.unit);
     choose_tokens(b, o, &w, w.family < PREFILL ? mine : 16, cut.together == 1 ? units : UINT32_MAX);
     choose_group(b, o, &w, mine);
+    CHECK(cut.unit % cut.together == 0 && w.tokens > 0 && w.group > 0 && w.group % 16 == 0);
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
         if (!find_run(b, o, plain_panels, &s, units, &r))
             return cut_too_often(b, o);
@@ -503,6 +507,7 @@ stator_status launch_heads(struct launch_list *b, uint32_t op, uint32_t rope) {
     uint32_t units = units_of(&s, 0) + units_of(&s, 1) + units_of(&s, 2);
     choose_tokens(b, o, &w, panels, units);
     choose_group(b, o, &w, panels);
+    CHECK(panels > 0 && w.tokens > 0 && w.group > 0 && w.group % 16 == 0);
     /* Where q has angles of its own, no launch has both q and k. */
     const uint32_t of_q = of->angles_q != GRAPH_NONE ? units_of(&s, 0) : 0;
     for (struct run r = {0}; r.first_unit < units; r.first_unit += r.units) {
@@ -691,6 +696,7 @@ static struct launch_weight run_weight(struct launch_list *b, struct launch *l, 
         return to;
     const struct graph_piece *p = &w->pieces[r->piece[i]];
     const uint32_t first = r->first * w->layout.panels;
+    CHECK(l->n_copies < GRAPH_OP_WEIGHTS && r->first < r->end && *at % PANEL_ALIGN == 0);
     struct launch_copy *c = &l->copies[l->n_copies++];
     *c = (struct launch_copy){
         .from = {DEVICE_WEIGHTS, p->slice, p->offset + (first - p->first_panel) * w->layout.panel_bytes},

@@ -16,6 +16,7 @@ stator_status launch_pair(struct launch_list *b, uint32_t op) {
         return error_set(b->e, STATOR_DEVICE,
                          "layer %u: the GPU kernels make int8 of pairs of 256 values, embeddings have %u",
                          o->layer, out->width / 2);
+    CHECK(out->width % 2 == 0 && o->n_weights == 3);
     launch_rows(b, op, launch_floats(b, o->out), out->width, 1.0f);
     struct launch *l = launch_add(b, LAUNCH_PAIR, op, OPENCL_GROUP, 2 * (uint64_t)b->rows);
     launch_put_pair(b, l,
@@ -44,6 +45,7 @@ stator_status launch_keep(struct launch_list *b, uint32_t op) {
     stator_status st = o->cache != GRAPH_NONE ? launch_states_of(b, o, &state) : STATOR_OK;
     if (st != STATOR_OK)
         return st;
+    CHECK(o->kept > 0 && b->g->values[o->out].width == b->g->values[o->in].width);
     struct launch *l =
         launch_add(b, LAUNCH_KEEP, op, OPENCL_GROUP, ARITH_MIN(b->rows, (uint64_t)b->m->sequences) * o->kept);
     launch_put_keep(b, l,

@@ -107,6 +107,7 @@ stator_status lz_queue_submit(struct lz_queue *q, ze_command_list_handle_t *list
                               ze_fence_handle_t fence, stator_error *e) {
     if (q->broken)
         return is_broken(q, e);
+    CHECK(n > 0 && q->handle != NULL);
     ze_result_t r = q->ze->zeCommandQueueExecuteCommandLists(q->handle, n, lists, fence);
     return r == ZE_RESULT_SUCCESS ? STATOR_OK : lz_queue_error(q, "zeCommandQueueExecuteCommandLists", r, e);
 }
@@ -116,6 +117,7 @@ stator_status lz_queue_fence_wait(struct lz_queue *q, ze_fence_handle_t fence, u
     *ended = false;
     if (q->broken)
         return is_broken(q, e);
+    CHECK(fence != NULL);
     ze_result_t r = q->ze->zeFenceHostSynchronize(fence, timeout_ns);
     if (r == ZE_RESULT_NOT_READY)
         return STATOR_OK;
@@ -153,6 +155,7 @@ static stator_status begin(struct lz_queue *q, struct lz_transfer **out, stator_
     stator_status st = finish(q, t, e);
     if (st != STATOR_OK)
         return st;
+    CHECK(!t->busy);
     ze_result_t r = q->ze->zeFenceReset(t->fence);
     if (r != ZE_RESULT_SUCCESS)
         return lz_queue_error(q, "zeFenceReset", r, e);

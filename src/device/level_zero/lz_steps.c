@@ -162,6 +162,7 @@ static stator_status append_barrier(struct recording *r) {
 }
 
 static stator_status append_copy(struct recording *r, void *to, const void *from, uint64_t bytes) {
+    CHECK(bytes > 0);
     ze_result_t z =
         r->d->system->ze.zeCommandListAppendMemoryCopy(r->list->handle, to, from, bytes, NULL, 0, NULL);
     return z == ZE_RESULT_SUCCESS ? append_barrier(r)
@@ -170,6 +171,7 @@ static stator_status append_copy(struct recording *r, void *to, const void *from
 
 static stator_status set_argument(struct recording *r, ze_kernel_handle_t kernel, const struct launch *l,
                                   uint32_t i) {
+    CHECK(i < l->n_args);
     const struct launch_arg *a = &l->args[i];
     const void *value = NULL;
     void *pointer = NULL;
@@ -465,6 +467,7 @@ stator_status lz_steps_record(struct lz_device *d, stator_error *e) {
     s->n_bodies = launch_buckets(g->want.batch, d->model->stream.tokens, s->body_bounds);
     s->n_tails = g->tail < g->n_ops ? launch_buckets(g->want.logits_rows, 0, s->tail_bounds) : 0;
     s->launches_bytes = arith_must_mul(most_launches(d->model), sizeof *s->launches);
+    CHECK(s->n_bodies > 0 && s->n_bodies <= LAUNCH_BUCKETS && s->n_tails <= LAUNCH_BUCKETS);
     void *memory = NULL;
     stator_status st = pages_map(s->launches_bytes, "the list of a GPU's launches", &memory, e);
     s->launches = memory;
@@ -553,6 +556,7 @@ stator_status lz_steps_submit(struct lz_device *d, uint32_t slot, stator_error *
 
 stator_status lz_steps_wait(struct lz_device *d, uint32_t slot, uint64_t timeout_ns, bool *ended,
                             stator_error *e) {
+    CHECK(slot < d->model->slots);
     struct lz_steps *s = &d->steps;
     *ended = !s->running[slot];
     if (*ended)
@@ -596,6 +600,7 @@ uint32_t lz_steps_spans(struct lz_device *d, uint32_t slot, struct device_span *
     uint32_t n = 0;
     if (d->steps.max_events == 0 || d->queue.broken || !read_clocks(d, &now, &device_now))
         return 0;
+    CHECK(slot < d->model->slots);
     uint64_t mask = d->gpu->timestamp_mask;
     for (int i = 0; i < 2; i++) {
         const struct lz_list *l = d->steps.last[slot][i];

@@ -81,6 +81,7 @@ static stator_status append_copies(struct lz_streaming *r, ze_command_list_handl
 
 stator_status lz_stream_begin(struct lz_streaming *r, struct lz_device *d, uint32_t slot, uint32_t bucket,
                               struct lz_list *body, uint32_t n, stator_error *e) {
+    CHECK(slot < 2 && bucket < LAUNCH_BUCKETS);
     struct lz_stream *s = &d->stream;
     *r = (struct lz_streaming){.d = d, .slot = slot, .body = body, .n = n};
     if (n == 0 || s->queue.handle == NULL)
@@ -113,6 +114,7 @@ stator_status lz_stream_before(struct lz_streaming *r, const struct launch *l, s
 }
 
 stator_status lz_stream_after(struct lz_streaming *r, const struct launch *l, stator_error *e) {
+    CHECK(r->at < r->n);
     const bool awaited = r->copies != NULL && r->at + 2 < r->n;
     r->at++;
     return barrier(r, r->body->handle, awaited ? r->d->stream.events[r->slot].read[l->half] : NULL, NULL, e);
@@ -130,6 +132,7 @@ stator_status lz_stream_submit(struct lz_device *d, uint32_t slot, uint32_t buck
     struct lz_stream *s = &d->stream;
     if (s->list[slot][bucket] == NULL)
         return STATOR_OK;
+    CHECK(!s->running[slot]);
     ze_result_t r = d->system->ze.zeFenceReset(s->fence[slot]);
     if (r != ZE_RESULT_SUCCESS)
         return lz_queue_error(&d->queue, "zeFenceReset", r, e);

@@ -40,6 +40,7 @@ bool bell_quiet(struct bell *b) {
 }
 
 void bell_keep(struct bell *b, uint32_t i) {
+    CHECK(i < b->n);
     atomic_fetch_or(&b->bits[i / 64], (uint64_t)1 << i % 64);
 }
 
@@ -62,6 +63,7 @@ bool bell_next(struct bell *b, uint32_t *i) {
         uint32_t bit = (uint32_t)__builtin_ctzll(bits);
         atomic_fetch_and(&b->bits[w], ~((uint64_t)1 << bit));
         *i = w * 64 + bit;
+        CHECK(*i < b->n);
         b->next = (*i + 1) % b->n;
         return true;
     }

@@ -17,6 +17,11 @@ static struct engine_checkpoint *slot_of(struct stator *s, uint32_t slot) {
     return &s->checkpoints[slot];
 }
 
+static void let_go(struct engine_checkpoint *c) {
+    CHECK(c->holders > 0);
+    c->holders--;
+}
+
 static bool is_used(const struct stator *s, uint32_t slot) {
     uint32_t block = s->checkpoints[slot].block;
     return block != KV_POOL_NONE && kv_pool_mark(&s->pool, block) == slot;
@@ -38,6 +43,7 @@ static void show_slot(struct stator *s, uint32_t slot) {
     if (used == s->checkpoints[slot].shown)
         return;
     s->checkpoints[slot].shown = used;
+    CHECK(used || atomic_load(&s->shown.checkpoints_used) > 0);
     atomic_store(&s->shown.checkpoints_used, atomic_load(&s->shown.checkpoints_used) + (used ? 1u : -1u));
     for (uint32_t i = 0; i < n_caches(s); i++) {
         uint32_t first = 0;
@@ -83,8 +89,9 @@ void checkpoints_aim(const struct stator *s, struct engine_sequence *q, uint32_t
 }
 
 void checkpoints_resume(struct stator *s, struct engine_sequence *q, uint32_t slot) {
+    CHECK(is_used(s, slot) && q->done > 0);
     if (q->resumes != CHECKPOINTS_NONE)
-        slot_of(s, q->resumes)->holders--;
+        let_go(slot_of(s, q->resumes));
     struct engine_checkpoint *c = slot_of(s, slot);
     c->holders++;
     c->used = ++s->checkpoint_uses;
@@ -147,6 +154,7 @@ static uint64_t saved_tokens(const struct stator *s, uint32_t block) {
 
 /* Uses of checkpoints since the slot's own last one. */
 static uint64_t age(const struct stator *s, uint32_t slot) {
+    CHECK(s->checkpoints[slot].used <= s->checkpoint_uses);
     return s->checkpoint_uses + 1 - s->checkpoints[slot].used;
 }
 
@@ -196,6 +204,7 @@ static uint32_t choose_slot(const struct stator *s, const struct engine_sequence
 /* The slot gets the checkpoint at the end of q's kept blocks, in step `number` (UINT64_MAX: in none). */
 static void assign(struct stator *s, uint32_t slot, const struct engine_sequence *q, uint64_t number) {
     struct engine_checkpoint *c = slot_of(s, slot);
+    CHECK(c->holders == 0 && q->n_kept > 0 && q->n_kept <= q->n_blocks);
     if (is_used(s, slot))
         kv_pool_set_mark(&s->pool, c->block, CHECKPOINTS_NONE);
     c->block = q->blocks[q->n_kept - 1];
@@ -272,7 +281,7 @@ static void resume(struct stator *s, struct step_header *h, uint64_t number, str
     q->fresh = false;
     if (c->written != number)
         c->read = number;
-    c->holders--;
+    let_go(c);
     q->resumes = CHECKPOINTS_NONE;
 }
 
@@ -296,7 +305,7 @@ void checkpoints_fill(struct stator *s, struct step_header *h, uint64_t number, 
 
 void checkpoints_leave(struct stator *s, struct engine_sequence *q) {
     if (q->resumes != CHECKPOINTS_NONE)
-        slot_of(s, q->resumes)->holders--;
+        let_go(slot_of(s, q->resumes));
     q->resumes = CHECKPOINTS_NONE;
 }
 

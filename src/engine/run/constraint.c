@@ -62,6 +62,7 @@ static uint32_t gather(const struct stator *s, const struct stator_grammar *g, u
         if (r != NULL && r->constraint.grammar == g && begun(&r->constraint))
             s->grammars.states[n++] = r->constraint.state;
     }
+    CHECK(n <= s->planning.want.sequences + 1);
     return n;
 }
 

@@ -46,6 +46,7 @@ uint32_t kv_pool_find(const struct kv_pool *p, uint32_t before, const int32_t *t
 
 /* Out of the list of the cached. */
 static void unlist(struct kv_pool *p, uint32_t block) {
+    CHECK(p->n_cached > 0);
     struct kv_block *b = &p->blocks[block];
     *(b->older != KV_POOL_NONE ? &p->blocks[b->older].newer : &p->oldest) = b->newer;
     *(b->newer != KV_POOL_NONE ? &p->blocks[b->newer].older : &p->newest) = b->older;
@@ -53,6 +54,7 @@ static void unlist(struct kv_pool *p, uint32_t block) {
 }
 
 static void enlist(struct kv_pool *p, uint32_t block) {
+    CHECK(p->n_cached < p->n_blocks);
     struct kv_block *b = &p->blocks[block];
     b->older = p->newest;
     b->newer = KV_POOL_NONE;
@@ -71,6 +73,7 @@ static uint32_t evict(struct kv_pool *p) {
     while (*at != block)
         at = &p->blocks[*at].next;
     *at = b->next;
+    CHECK(b->before == KV_POOL_NONE || p->blocks[b->before].behind > 0);
     if (b->before != KV_POOL_NONE)
         p->blocks[b->before].behind--;
     b->kept = false;
@@ -140,6 +143,7 @@ void kv_pool_drop(struct kv_pool *p, uint32_t block, uint64_t other) {
         enlist(p, block);
         show(p, block, UINT64_MAX);
     } else {
+        CHECK(p->n_free < p->n_blocks);
         p->free[p->n_free++] = block;
         show(p, block, 0);
     }

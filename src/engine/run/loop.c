@@ -27,6 +27,7 @@ static bool stopping(const struct stator *s) {
 }
 
 static void tell(struct stator *s, struct engine_request *r, const struct outbox_event *ev) {
+    CHECK(r >= s->requests && r < s->requests + s->n_requests);
     outbox_push(&r->out, ev);
     bell_ring(&s->bell, (uint32_t)(r - s->requests));
 }
@@ -34,6 +35,7 @@ static void tell(struct stator *s, struct engine_request *r, const struct outbox
 /* The fields that the events LAP and DONE share. Also adds to the totals of the report. */
 static struct outbox_event figures(struct stator *s, const struct engine_request *r, stator_event_kind kind,
                                    stator_reason reason, uint64_t prompt_ns, uint64_t generate_ns) {
+    CHECK(r->n_depth <= r->n_prompt && r->n_tokens >= r->n_prompt);
     uint64_t queued_until = atomic_load(&r->shown.admitted_ns);
     if (queued_until == 0)
         queued_until = clock_ns();
@@ -72,6 +74,7 @@ static void publish_counters(struct stator *s) {
 
 static void emit_done(struct stator *s, struct engine_request *r, uint64_t prompt_ns, uint64_t generate_ns,
                       stator_reason reason, stator_status status, const char *text) {
+    CHECK(atomic_load(&r->id) != 0); /* a slot that is free has no end to tell */
     struct outbox_event ev = figures(s, r, STATOR_EVENT_DONE, reason, prompt_ns, generate_ns);
     ev.status = status;
     atomic_fetch_add(&s->served.requests, 1);
@@ -166,12 +169,14 @@ static void admit_waiting(struct stator *s) {
 }
 
 static void fail(struct engine_sequence *q, const char *why) {
+    CHECK(q->request != NULL && why != NULL);
     q->failed = true;
     snprintf(q->failure, sizeof q->failure, "%s", why);
 }
 
 /* A device has failed. Steps in flight never end, no further step begins, and all requests fail. */
 static void fail_all(struct stator *s, const stator_error *e) {
+    CHECK(e->code != STATOR_OK);
     s->broken = true;
     s->broken_why = *e;
     atomic_store(&s->shown.fault, 1);
@@ -226,6 +231,7 @@ static const char *follow(struct stator *s, struct engine_request *r) {
 /* The next token of q, as it is told. False: as take_row. */
 static bool put_token(struct stator *s, struct engine_sequence *q, const struct outbox_event *ev) {
     struct engine_request *r = q->request;
+    CHECK(r->n_tokens <= s->planning.want.context); /* tokens has one place more */
     r->tokens[r->n_tokens++] = ev->token;
     const char *why = follow(s, r);
     atomic_store(&r->shown.n_tokens, r->n_tokens);
@@ -321,6 +327,7 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
         }
         speculation_keep(s, q, kept);
     }
+    CHECK(kept <= n);
     if (goes_on)
         take_only(s, q);
     return n + 1;
@@ -330,6 +337,7 @@ static uint32_t take_rows(struct stator *s, struct engine_sequence *q, const flo
 static bool hand_out_rows(struct stator *s, struct engine_step *st, const float *logits) {
     struct engine_sequence *q = st->reader;
     struct engine_request *r = q->request;
+    CHECK(r->rows != NULL && st->row <= st->n_rows && st->rows_done + st->n_rows <= st->n_tokens);
     for (; st->row < st->n_rows; st->row++) {
         if (step_fill_reader_room(q) == 0)
             return false;
@@ -371,6 +379,7 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
     bool ended = q->failed || step_fill_cancelled(q->request);
     bool told = !ended && hand_out_rows(s, st, logits);
     const uint32_t reached = st->rows_done + st->row; /* including the rows handed out just now */
+    CHECK(reached <= st->n_tokens);
     bool others = !ended && step_fill_others(s, q) &&
                   (reached == st->n_tokens || sequences_can_rewind(s, q, st->position + reached));
     *stalls = !ended && !told && !others;
@@ -395,6 +404,7 @@ static stator_status read_rows(struct stator *s, struct engine_step *st, const f
 
 /* Hands the results of a step to its requests. *stalls: as in read_rows. */
 static stator_status deliver(struct stator *s, struct engine_step *st, bool *stalls, stator_error *e) {
+    CHECK(!st->running && st->at + 1 == s->planning.n_devices);
     struct device *d = s->devices[st->at].device;
     uint32_t slot = (uint32_t)(st->number % s->planning.devices[st->at].model.slots);
     s->step_ns = clock_ns();
@@ -454,6 +464,7 @@ static stator_status idle(struct stator *s, stator_error *e) {
                                           &noted, e);
         if (!noted)
             continue;
+        CHECK(s->report.n_notes < DEVICE_MAX);
         d->noted = asked;
         s->report.notes[s->report.n_notes++] = note;
     }

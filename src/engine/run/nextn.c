@@ -48,6 +48,7 @@ static void add_token(struct stator *s, const struct pass *p, struct engine_sequ
     const struct speculation *g = &q->speculation;
     const uint32_t n = p->h->n_tokens, position = r->n_tokens - 1 + k;
     const uint32_t sequence = (uint32_t)(q - s->sequences);
+    CHECK(n < s->planning.want.batch && (k == 0 || k <= g->n_ahead));
     sequences_take_blocks(s, q, position + 1);
     q->reached = ARITH_MAX(q->reached, position + 1);
     ((struct step_chunk *)(p->at + p->h->at_chunks))[n] = (struct step_chunk){
@@ -106,6 +107,7 @@ stator_status nextn_follow(struct stator *s, struct engine_step *st, stator_erro
             trace_guess(s, st, k + 1, p.h, picks);
         for (uint32_t i = 0; rc == STATOR_OK && i < p.h->n_chunks; i++) {
             struct speculation *g = &s->sequences[chunks[i].slot].speculation;
+            CHECK(g->n_ahead < CONFIG_MOST_GUESSES);
             if (picks[i].finite)
                 g->ahead[g->n_ahead++] = picks[i].token;
         }

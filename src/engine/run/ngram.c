@@ -24,6 +24,7 @@ void ngram_clear(struct ngram *g) {
 
 /* Of the pair that ends before `place`. */
 static uint32_t *bucket_of(const struct ngram *g, const int32_t *tokens, uint32_t place) {
+    CHECK(place >= 2);
     return &g->newest[hash_of(tokens + place - 2, 2 * sizeof *tokens) & (g->n_buckets - 1)];
 }
 
@@ -36,6 +37,7 @@ static uint32_t alike(const int32_t *tokens, uint32_t a, uint32_t b) {
 }
 
 uint32_t ngram_guess(struct ngram *g, const int32_t *tokens, uint32_t n, int32_t *out, uint32_t most) {
+    CHECK(g->n <= n); /* a text that is taken back begins anew */
     /* The pair at the very end comes in at the next call: here it is looked for. */
     for (uint32_t place = g->n < 2 ? 2 : g->n; place < n; place++) {
         uint32_t *newest = bucket_of(g, tokens, place);

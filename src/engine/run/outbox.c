@@ -50,6 +50,7 @@ bool outbox_pop(struct outbox *o, struct outbox_event *ev, bool *last, bool *wak
     bool ended = atomic_load(&o->ended); /* first: all others were pushed before it */
     uint32_t at = atomic_load_explicit(&o->popped, memory_order_relaxed);
     if (at != atomic_load(&o->pushed)) {
+        CHECK(atomic_load(&o->pushed) - at <= OUTBOX_EVENTS);
         *ev = o->events[at % OUTBOX_EVENTS];
         atomic_store(&o->popped, at + 1);
         *wake = atomic_load(&o->stalled) && atomic_exchange(&o->stalled, false);

@@ -89,6 +89,7 @@ bool pipeline_has_room(const struct stator *s) {
 }
 
 struct engine_step *pipeline_next(struct stator *s, uint8_t **slot) {
+    CHECK(s->next_step - s->first_step < s->max_steps);
     struct device *d = s->devices[0].device;
     struct engine_step *st = &s->steps[s->next_step % s->max_steps];
     *st = (struct engine_step){.number = s->next_step, .carried = st->carried, .of_row = st->of_row};
@@ -111,6 +112,7 @@ static void note_overlap(struct stator *s, uint32_t device) {
 }
 
 static stator_status submit(struct stator *s, struct engine_step *st, uint32_t device, stator_error *e) {
+    CHECK(device < s->planning.n_devices && !st->running);
     struct engine_device *d = &s->devices[device];
     st->at = device;
     note_overlap(s, device);
@@ -195,6 +197,7 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
                              ? "the rank of that host was stopped or killed, or the network to it is cut"
                              : "the device or its driver hangs");
     }
+    CHECK(st->running && d->n_running > 0);
     st->running = false;
     d->n_running--;
     d->busy_since_ns = clock_ns(); /* of the next one, which has waited behind this one */
@@ -203,6 +206,7 @@ static stator_status look(struct stator *s, struct engine_step *st, uint64_t tim
 }
 
 static stator_status move_on(struct stator *s, struct engine_step *st, stator_error *e) {
+    CHECK(!st->running && !is_last(s, st->at));
     struct device *from = s->devices[st->at].device;
     struct device *to = s->devices[st->at + 1].device;
     uint32_t slot = slot_of(s, st->number);
@@ -255,6 +259,7 @@ stator_status pipeline_again(struct stator *s, struct engine_step *st, uint32_t 
 
 void pipeline_finish(struct stator *s, struct engine_step *st) {
     CHECK(st == pipeline_ended(s));
+    CHECK(st->ended_ns >= st->began_ns);
     uint64_t ns = st->ended_ns - st->began_ns;
     for (uint32_t i = 0; i < st->n_chunks; i++) {
         CHECK(st->carried[i]->flights > 0);

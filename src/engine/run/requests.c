@@ -414,6 +414,7 @@ static void give_row_back(struct stator *s) {
 /* The end was told: the slot is free again. */
 static void free_slot(struct stator *s, struct engine_request *r) {
     struct engine_rows *rows = r->rows;
+    CHECK(atomic_load(&r->id) != 0 && (rows == NULL || atomic_load(&rows->taken)));
     grammar_slots_drop(&s->grammars, r->constraint.grammar);
     r->constraint.grammar = NULL;
     atomic_store(&r->id, 0);
@@ -428,6 +429,7 @@ static bool is_held(const struct engine_request *r, uint64_t id) {
 }
 
 static void to_public(const struct outbox_event *in, uint64_t id, stator_event *out) {
+    CHECK(id != 0 && in->n_top <= STATOR_TOP_LOGPROBS);
     *out = (stator_event){.request = id,
                           .kind = in->kind,
                           .token = in->token,
@@ -452,6 +454,7 @@ static void to_public(const struct outbox_event *in, uint64_t id, stator_event *
 /* The next event of those who have rung. */
 static bool take(struct stator *s, stator_event *out) {
     for (uint32_t i = 0; bell_next(&s->bell, &i);) {
+        CHECK(i < s->n_requests);
         struct engine_request *r = &s->requests[i];
         uint64_t id = atomic_load(&r->id);
         struct outbox_event ev;

@@ -74,6 +74,7 @@ static void make_heap(struct sampler_candidate *heap, uint32_t n, bool worst) {
 }
 
 static struct sampler_candidate pop(struct sampler_candidate *heap, uint32_t *n) {
+    CHECK(*n > 0);
     struct sampler_candidate best = heap[0];
     heap[0] = heap[--*n];
     if (*n > 0)
@@ -194,6 +195,7 @@ static uint32_t keep_allowed(struct sampler *s, const uint64_t *allowed) {
 /* Leaves out the tokens that end an answer, unless all do, which then stay as they are. Returns how many
  * candidates are left. */
 static uint32_t drop_ends(struct sampler *s, uint32_t n) {
+    CHECK(n > 0 && n <= s->vocab);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++)
         if ((s->marks[s->heap[i].token] & SAMPLER_ENDS) == 0)
@@ -204,6 +206,7 @@ static uint32_t drop_ends(struct sampler *s, uint32_t n) {
 /* Top-n-sigma (Tang et al. 2024): leaves the candidates whose logit is at most n standard deviations below
  * the greatest. Sums are in double, by token. */
 static uint32_t keep_near_top(struct sampler *s, float n_sigma, uint32_t n) {
+    CHECK(n > 0 && n <= s->vocab);
     double sum = 0, squares = 0;
     double greatest = (double)s->heap[0].logit;
     for (uint32_t i = 0; i < n; i++) {
@@ -289,6 +292,7 @@ static uint32_t keep_typical(struct sampler *s, const struct sampler_settings *s
 /* XTC, "exclude top choices": of the candidates that have at least the probability xtc_threshold only the
  * least likely one stays. */
 static uint32_t exclude_top(struct sampler_candidate *c, float threshold, uint32_t n) {
+    CHECK(n > 0);
     float top = c[0].logit;
     for (uint32_t i = 1; i < n; i++)
         top = c[i].logit > top ? c[i].logit : top;

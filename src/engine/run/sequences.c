@@ -84,6 +84,7 @@ __attribute__((unused)) static bool blocks_are_whole(const struct stator *s) { /
 }
 
 static void show(struct stator *s, uint32_t cache, uint32_t block, uint64_t what) {
+    CHECK(block < s->planning.devices[0].model.caches[cache].n_blocks);
     atomic_store_explicit(&s->caches[cache].shown[block], what, memory_order_relaxed);
 }
 
@@ -114,6 +115,7 @@ static void tell_of_sequence(const struct stator *s, const struct engine_sequenc
 
 /* The block before q's k-th. */
 static uint32_t before(const struct engine_sequence *q, uint32_t k) {
+    CHECK(k <= q->n_blocks);
     return k > 0 ? q->blocks[k - 1] : KV_POOL_NONE;
 }
 
@@ -131,6 +133,7 @@ void sequences_keep(struct stator *s, struct engine_sequence *q) {
     const int32_t *tokens = q->request->tokens;
     for (; q->shares && q->n_kept < q->done / KV_LAYOUT_BLOCK; q->n_kept++) {
         const int32_t *here = tokens + (size_t)q->n_kept * KV_LAYOUT_BLOCK;
+        CHECK(q->n_kept < q->n_blocks);
         if (kv_pool_find(&s->pool, before(q, q->n_kept), here) != KV_POOL_NONE)
             return; /* another has computed the same: sequences_reuse */
         kv_pool_keep(&s->pool, q->blocks[q->n_kept], before(q, q->n_kept), here);
@@ -148,6 +151,7 @@ static void swap_equal(struct stator *s, struct engine_sequence *q) {
         if (kept == KV_POOL_NONE)
             continue; /* it is gone again */
         uint32_t own = q->blocks[q->n_kept];
+        CHECK(own != kept);
         kv_pool_hold(&s->pool, kept, name);
         kv_pool_drop(&s->pool, own, 0);
         q->blocks[q->n_kept++] = kept;
@@ -259,6 +263,7 @@ void sequences_take_blocks(struct stator *s, struct engine_sequence *q, uint32_t
         kv_disk_before_take(s);
         q->blocks[q->n_blocks++] = kv_pool_take(&s->pool, atomic_load(&q->request->id));
     }
+    CHECK(q->n_blocks <= q->reserved);
     tell_of_pool(s);
     tell_of_sequence(s, q);
 }
@@ -282,12 +287,14 @@ static void reserve(struct stator *s, struct engine_sequence *q, uint32_t tokens
             show_peak(s, i, s->reserved + need);
             continue;
         }
+        CHECK(need <= c->n_free);
         for (uint32_t k = 0; k < need; k++)
             show(s, i, q->caches[i].table[k] = c->free[--c->n_free], KV_POOL_SHOWN(name, 1));
         q->caches[i].n_blocks = need;
         show_peak(s, i, d->of_sequences - c->n_free);
     }
     s->reserved += q->reserved;
+    CHECK(s->reserved <= s->pool.n_blocks);
 }
 
 bool sequences_admit(struct stator *s, uint32_t slot) {
@@ -333,6 +340,7 @@ bool sequences_admit(struct stator *s, uint32_t slot) {
 
 bool sequences_take_rows(struct stator *s, uint32_t slot) {
     struct engine_request *r = &s->requests[slot];
+    CHECK(r->kind == STATOR_LOGITS);
     for (uint32_t i = 0; i < s->n_rows && r->rows == NULL; i++) {
         if (atomic_load(&s->rows[i].taken))
             continue;
@@ -352,6 +360,7 @@ void sequences_release(struct stator *s, struct engine_sequence *q) {
         kv_pool_drop(&s->pool, block, s->pool.blocks[block].holders > 1 ? other_holder(s, q, k) : 0);
         q->n_blocks--;
     }
+    CHECK(q->reserved <= s->reserved);
     s->reserved -= q->reserved;
     q->reserved = 0;
     for (uint32_t i = 0; i < s->planning.devices[0].graph.n_caches; i++) {
@@ -384,6 +393,7 @@ bool sequences_can_rewind(const struct stator *s, const struct engine_sequence *
 void sequences_rewind(struct stator *s, struct engine_sequence *q, uint32_t to) {
     CHECK(q->flights == 0);
     bool can = sequences_can_rewind(s, q, to);
+    CHECK(q->done <= q->capacity && (!can || to <= q->capacity));
     q->done = can ? to : 0;
     q->reached = can ? q->reached : 0;
     speculation_begin(s, q);

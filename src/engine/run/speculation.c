@@ -27,6 +27,7 @@ void speculation_pace_begin(struct speculation_pace *p, uint32_t tokens) {
 }
 
 void speculation_pace_step(struct speculation_pace *p, uint32_t tokens, uint32_t n, uint32_t kept) {
+    CHECK(kept <= n);
     if (n == 0) {
         p->rest -= p->rest > 0;
     } else if (kept > 0) {
@@ -56,6 +57,7 @@ static uint32_t guess_ahead(struct stator *s, struct engine_sequence *q, int32_t
     (void)s;
     const struct speculation *g = &q->speculation;
     const uint32_t n = g->ahead_of == q->request->n_tokens ? ARITH_MIN(g->n_ahead, most) : 0;
+    CHECK(n <= CONFIG_MOST_GUESSES);
     memcpy(out, g->ahead, n * sizeof *out);
     return n;
 }
@@ -155,6 +157,7 @@ uint32_t speculation_most(const struct stator *s, const struct engine_sequence *
         return 0;
     /* Of n + 1 tokens that may come the last is not computed with. */
     const uint32_t left = r->n_prompt + r->max_new - r->n_tokens;
+    CHECK(left > 0 && q->capacity >= r->n_tokens);
     return ARITH_MIN(p->most, ARITH_MIN(left - 1, q->capacity - r->n_tokens));
 }
 
@@ -168,6 +171,7 @@ uint32_t speculation_guess(struct stator *s, struct engine_sequence *q, uint32_t
         g->n = speculation_replay(s, r, g->tokens, most);
     else
         g->n = guesser_of(s)->guess(s, q, g->tokens, most);
+    CHECK(g->n <= most);
     g->n = constraint_drafts(s, r, g->tokens, g->n);
     return g->n;
 }
@@ -182,6 +186,7 @@ void speculation_test(struct stator *s, struct engine_sequence *q) {
 }
 
 void speculation_keep(struct stator *s, struct engine_sequence *q, uint32_t k) {
+    CHECK(k > 0 && k <= q->speculation.n);
     atomic_fetch_add(&s->shown.speculation.kept[k - 1], 1);
     atomic_fetch_add(&q->request->shown.n_kept, 1);
 }

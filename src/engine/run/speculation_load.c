@@ -1,5 +1,7 @@
 #include "engine/run/speculation_load.h"
 
+#include "base/check.h"
+
 bool speculation_load_drafts(const struct speculation_load *l) {
     return l->phase == SPECULATION_TRY_WITH || (l->phase == SPECULATION_KEEP && l->pays);
 }
@@ -15,6 +17,7 @@ static bool with_is_faster(const struct speculation_load *l) {
 }
 
 void speculation_load_step(struct speculation_load *l, uint64_t tokens, uint64_t ns) {
+    CHECK(l->steps < SPECULATION_LOAD_KEPT);
     l->steps++;
     switch (l->phase) {
     case SPECULATION_TRY_WITH:

@@ -31,7 +31,9 @@ bool step_fill_runs(const struct engine_sequence *q, stator_request_kind kind) {
 
 uint32_t step_fill_reader_room(const struct engine_sequence *q) {
     const struct engine_request *r = q->request;
-    return ENGINE_READER_ROWS - (r->rows_told - atomic_load(&r->rows_read));
+    const uint32_t unread = r->rows_told - atomic_load(&r->rows_read);
+    CHECK(unread <= ENGINE_READER_ROWS);
+    return ENGINE_READER_ROWS - unread;
 }
 
 bool step_fill_others(const struct stator *s, const struct engine_sequence *q) {
@@ -81,6 +83,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     atomic_store(&r->shown.began_ns, q->began_ns);
     if (q->done < r->n_prompt)
         atomic_fetch_add(&s->shown.tokens_in, ARITH_MIN(n, r->n_prompt - q->done));
+    CHECK(h->n_chunks < s->planning.want.sequences && h->n_chunks == f->st->n_chunks);
     uint32_t first = h->n_tokens;
     struct step_chunk *chunks = (struct step_chunk *)(f->slot + h->at_chunks);
     chunks[h->n_chunks++] = (struct step_chunk){
@@ -95,6 +98,7 @@ static void add_chunk(struct stator *s, struct filling *f, struct engine_sequenc
     add_tables(s, f, q);
     h->n_tokens += all;
     if (with_row) {
+        CHECK(n > 0 && h->n_rows + guesses < s->planning.want.logits_rows);
         for (uint32_t i = n - 1; i < all; i++) {
             f->st->of_row[h->n_rows] = q;
             ((uint32_t *)(f->slot + h->at_rows))[h->n_rows++] = first + i;
@@ -208,6 +212,7 @@ static void fill_generation(struct stator *s, struct filling *f) {
                 spare -= speculation_guess(s, q, ARITH_MIN(share, outbox_spare(&q->request->out)));
             }
             add_chunk(s, f, q, n, row);
+            CHECK(!generating || group > 0);
             group -= generating;
             alone = alone && generating;
         }

@@ -27,6 +27,7 @@ void step_writer_rope(const struct stator *s, const struct step_header *h, uint8
 }
 
 void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint32_t block, uint32_t from) {
+    CHECK(cache < h->n_caches && block != from);
     struct step_cache *c = &h->cache[cache];
     struct step_fill *fill = (struct step_fill *)(slot + c->at_fill) + c->n_fill++;
     *fill = (struct step_fill){.block = block, .from = from};
@@ -35,6 +36,7 @@ void step_writer_fill(struct step_header *h, uint8_t *slot, uint32_t cache, uint
 void step_writer_copy(uint8_t *to, const uint8_t *from) {
     const struct step_header *h = (const struct step_header *)from;
     const struct step_chunk *chunks = (const struct step_chunk *)(from + h->at_chunks);
+    CHECK(h->n_chunks > 0 && h->n_chunks <= h->n_tokens && h->n_caches <= STEP_CACHES);
     memcpy(to, from, step_header_bytes(h->n_caches));
     memcpy(to + h->at_tokens, from + h->at_tokens, h->n_tokens * sizeof(int32_t));
     memcpy(to + h->at_chunks, chunks, h->n_chunks * sizeof *chunks);

@@ -63,6 +63,7 @@ static bool walk(struct stator *s, uint32_t place, bool (*visit)(struct stator *
 }
 
 static bool poison(struct stator *s, const struct gap *g) {
+    CHECK(g->begin < g->end && g->end <= g->arena->slices[g->slice]);
     (void)s;
     memset(g->memory + g->begin, PATTERN, g->end - g->begin);
     return true;

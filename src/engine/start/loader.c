@@ -102,6 +102,7 @@ static bool read_plain(struct loading *l, const struct graph_weight *w, uint8_t 
 
 /* Reads into `window`, and packs panel by panel to where `to` says; NULL: into the slice. */
 static bool read_and_pack(struct loading *l, const struct job *j, uint8_t *to) {
+    CHECK(j->n > 0 && j->first + j->n <= graph_weight_panels(j->w));
     const struct graph_weight *w = j->w;
     if (!w->packed) {
         to = to != NULL ? to : destination(l->device, w, 0);

@@ -20,6 +20,7 @@ static uint64_t host_bytes(const struct stator *s, uint32_t device) {
 
 static void lay_out_steps(struct stator *s, const struct planning_want *want, struct carve *c) {
     s->max_steps = planning_stages(&s->planning) * s->planning.devices[0].model.slots;
+    CHECK(s->max_steps > 0);
     s->steps = carve_take(c, s->max_steps, sizeof *s->steps);
     struct engine_sequence **rows =
         carve_take(c, (uint64_t)s->max_steps * want->logits_rows, sizeof(struct engine_sequence *));
