@@ -230,26 +230,26 @@ static struct jinja_value power_whole(struct jinja *j, int64_t x, int64_t y) {
     return jinja_int(out);
 }
 
-static struct jinja_value calculate_whole(struct jinja *j, struct jinja_string op, int64_t x, int64_t y) {
+static struct jinja_value calculate_whole(struct jinja *j, enum jinja_operator op, int64_t x, int64_t y) {
     int64_t out = 0;
     bool wrong = false;
-    if (jinja_is(op, "+"))
+    if (op == JINJA_OP_ADD)
         wrong = __builtin_add_overflow(x, y, &out);
-    else if (jinja_is(op, "-"))
+    else if (op == JINJA_OP_SUBTRACT)
         wrong = __builtin_sub_overflow(x, y, &out);
-    else if (jinja_is(op, "*"))
+    else if (op == JINJA_OP_MULTIPLY)
         wrong = __builtin_mul_overflow(x, y, &out);
-    else if (jinja_is(op, "**") && y >= 0)
+    else if (op == JINJA_OP_POWER && y >= 0)
         return power_whole(j, x, y);
-    else if (jinja_is(op, "**"))
+    else if (op == JINJA_OP_POWER)
         return jinja_power(j, (double)x, (double)y);
     else if (y == 0)
         jinja_fail(j, "a division by zero");
-    else if (jinja_is(op, "/"))
+    else if (op == JINJA_OP_DIVIDE)
         return jinja_float((double)x / (double)y);
     else if (y == -1)
-        wrong = jinja_is(op, "//") && __builtin_sub_overflow((int64_t)0, x, &out);
-    else if (jinja_is(op, "//"))
+        wrong = op == JINJA_OP_FLOOR && __builtin_sub_overflow((int64_t)0, x, &out);
+    else if (op == JINJA_OP_FLOOR)
         out = x / y - (x % y != 0 && (x < 0) != (y < 0)); /* towards minus infinity, as in Python */
     else
         out = x % y + (x % y != 0 && (x < 0) != (y < 0) ? y : 0);
@@ -292,12 +292,13 @@ static struct jinja_value repeat(struct jinja *j, const struct jinja_value *v, i
     return v->kind == JINJA_LIST ? list : jinja_text_value(&text);
 }
 
-static _Noreturn void no_operator(struct jinja *j, struct jinja_string op, const struct jinja_value *a,
+static _Noreturn void no_operator(struct jinja *j, enum jinja_operator op, const struct jinja_value *a,
                                   const struct jinja_value *b) {
     const struct jinja_value *u = a->kind == JINJA_UNDEFINED ? a : b;
     if (u->kind == JINJA_UNDEFINED)
         jinja_fail(j, "'%.*s' is undefined", (int)(u->s.n < 80 ? u->s.n : 80), u->s.p);
-    jinja_fail(j, "%s %.*s %s is not possible", jinja_kind_name(a), (int)op.n, op.p, jinja_kind_name(b));
+    jinja_fail(j, "%s %s %s is not possible", jinja_kind_name(a), jinja_operator_text(op),
+               jinja_kind_name(b));
 }
 
 static struct jinja_value concatenate(struct jinja *j, const struct jinja_value *a,
@@ -314,69 +315,73 @@ static bool is_long(const struct jinja_value *v) {
 
 static struct jinja_value binary(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
-    if (jinja_is(n->name, "and") || jinja_is(n->name, "or"))
-        return jinja_true(j, &a) == jinja_is(n->name, "or") ? a : evaluate(j, s, n->b);
+    if (n->op == JINJA_OP_AND || n->op == JINJA_OP_OR)
+        return jinja_true(j, &a) == (n->op == JINJA_OP_OR) ? a : evaluate(j, s, n->b);
     struct jinja_value b = evaluate(j, s, n->b);
     int64_t x = 0, y = 0;
     double f = 0, g = 0;
     j->line = n->line;
-    if (jinja_is(n->name, "~"))
+    if (n->op == JINJA_OP_CONCATENATE)
         return concatenate(j, &a, &b);
-    if (jinja_is(n->name, "%") && a.kind == JINJA_STRING)
+    if (n->op == JINJA_OP_MODULO && a.kind == JINJA_STRING)
         return jinja_percent(j, a.s, &b);
     if (whole_pair(&a, &b, &x, &y))
-        return calculate_whole(j, n->name, x, y);
+        return calculate_whole(j, n->op, x, y);
     if (jinja_number(&a, &f) && jinja_number(&b, &g) && (is_long(&a) || is_long(&b)))
         jinja_fail(j, "a number is too large to calculate with");
     if (jinja_number(&a, &f) && jinja_number(&b, &g))
-        return jinja_calculate(j, n->name, f, g);
-    if (jinja_is(n->name, "+") && a.kind == JINJA_STRING && b.kind == JINJA_STRING)
+        return jinja_calculate(j, n->op, f, g);
+    if (n->op == JINJA_OP_ADD && a.kind == JINJA_STRING && b.kind == JINJA_STRING)
         return concatenate(j, &a, &b);
-    if (jinja_is(n->name, "+") && a.kind == JINJA_LIST && b.kind == JINJA_LIST &&
+    if (n->op == JINJA_OP_ADD && a.kind == JINJA_LIST && b.kind == JINJA_LIST &&
         a.list->tuple == b.list->tuple && a.list->view == JINJA_NO_VIEW && b.list->view == JINJA_NO_VIEW)
         return join_lists(j, a.list, b.list);
-    if (jinja_is(n->name, "*") && may_repeat(&a, &b, &x))
+    if (n->op == JINJA_OP_MULTIPLY && may_repeat(&a, &b, &x))
         return repeat(j, &a, x);
-    if (jinja_is(n->name, "*") && may_repeat(&b, &a, &x))
+    if (n->op == JINJA_OP_MULTIPLY && may_repeat(&b, &a, &x))
         return repeat(j, &b, x);
-    no_operator(j, n->name, &a, &b);
+    no_operator(j, n->op, &a, &b);
 }
 
 static struct jinja_value unary(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
     struct jinja_value a = evaluate(j, s, n->a);
     double f = 0;
     j->line = n->line;
-    if (jinja_is(n->name, "not"))
+    if (n->op == JINJA_OP_NOT)
         return jinja_bool(!jinja_true(j, &a));
     if (a.kind == JINJA_INT || a.kind == JINJA_BOOL)
-        return calculate_whole(j, n->name, 0, a.kind == JINJA_INT ? a.i : (int64_t)a.b);
+        return calculate_whole(j, n->op, 0, a.kind == JINJA_INT ? a.i : (int64_t)a.b);
     if (!jinja_number(&a, &f))
-        no_operator(j, n->name, &a, &a);
+        no_operator(j, n->op, &a, &a);
     if (is_long(&a)) {
         struct jinja_text t = {0};
         struct jinja_value v = {0};
         jinja_text_puts(j, &t, "-");
         jinja_text_put(j, &t, a.s.p, a.s.n);
-        if (jinja_is(n->name, "-") && a.s.p[0] != '-' && jinja_read_int(j, jinja_text_value(&t).s, 10, &v))
+        if (n->op == JINJA_OP_SUBTRACT && a.s.p[0] != '-' &&
+            jinja_read_int(j, jinja_text_value(&t).s, 10, &v))
             return v;
     }
-    return jinja_float(jinja_is(n->name, "-") ? -f : f);
+    return jinja_float(n->op == JINJA_OP_SUBTRACT ? -f : f);
 }
 
-static bool holds(struct jinja *j, struct jinja_string op, const struct jinja_value *a,
+static bool holds(struct jinja *j, enum jinja_operator op, const struct jinja_value *a,
                   const struct jinja_value *b) {
-    if (jinja_is(op, "=="))
+    if (op == JINJA_OP_EQUAL)
         return jinja_equal(j, a, b);
-    if (jinja_is(op, "!="))
+    if (op == JINJA_OP_UNEQUAL)
         return !jinja_equal(j, a, b);
-    if (jinja_is(op, "in"))
+    if (op == JINJA_OP_IN)
         return jinja_in(j, a, b);
-    if (jinja_is(op, "not"))
+    if (op == JINJA_OP_NOT_IN)
         return !jinja_in(j, a, b);
     if (a->kind == JINJA_UNDEFINED || b->kind == JINJA_UNDEFINED)
         no_operator(j, op, a, b);
     int c = jinja_order(j, a, b);
-    return jinja_is(op, "<") ? c < 0 : jinja_is(op, "<=") ? c <= 0 : jinja_is(op, ">") ? c > 0 : c >= 0;
+    return op == JINJA_OP_LESS      ? c < 0
+           : op == JINJA_OP_AT_MOST ? c <= 0
+           : op == JINJA_OP_GREATER ? c > 0
+                                    : c >= 0;
 }
 
 static struct jinja_value compare(struct jinja *j, struct jinja_place *s, const struct jinja_node *n) {
@@ -384,7 +389,7 @@ static struct jinja_value compare(struct jinja *j, struct jinja_place *s, const 
     for (const struct jinja_arg *arg = n->args; arg != NULL; arg = arg->next) {
         struct jinja_value b = evaluate(j, s, arg->value);
         j->line = n->line;
-        if (!holds(j, arg->name, &a, &b))
+        if (!holds(j, arg->op, &a, &b))
             return jinja_bool(false);
         a = b;
     }

@@ -161,24 +161,24 @@ struct jinja_value jinja_power(struct jinja *j, double x, double y) {
     return jinja_float(f);
 }
 
-struct jinja_value jinja_calculate(struct jinja *j, struct jinja_string op, double x, double y) {
-    if (jinja_is(op, "+"))
+struct jinja_value jinja_calculate(struct jinja *j, enum jinja_operator op, double x, double y) {
+    if (op == JINJA_OP_ADD)
         return jinja_float(x + y);
-    if (jinja_is(op, "-"))
+    if (op == JINJA_OP_SUBTRACT)
         return jinja_float(x - y);
-    if (jinja_is(op, "*"))
+    if (op == JINJA_OP_MULTIPLY)
         return jinja_float(x * y);
-    if (jinja_is(op, "**"))
+    if (op == JINJA_OP_POWER)
         return jinja_power(j, x, y);
     if (y == 0)
         jinja_fail(j, "a division by zero");
-    if (jinja_is(op, "/"))
+    if (op == JINJA_OP_DIVIDE)
         return jinja_float(x / y);
     /* As Python: the rest has the divisor's sign, and the quotient is what belongs to it. */
     double rest = fmod(x, y);
     const double quotient = (x - rest) / y - (rest != 0 && (y < 0) != (rest < 0));
     rest = rest == 0 ? copysign(0, y) : (y < 0) != (rest < 0) ? rest + y : rest;
-    if (jinja_is(op, "%"))
+    if (op == JINJA_OP_MODULO)
         return jinja_float(rest);
     double whole = floor(quotient);
     whole += quotient - whole > 0.5;

@@ -1,6 +1,8 @@
 /* From tokens to a tree, by recursive descent; the grammar's levels are Jinja's own. */
 #include "chat/jinja_parse.h"
 
+#include "base/check.h"
+
 #include <string.h>
 
 struct parser {
@@ -12,6 +14,19 @@ struct parser {
 static struct jinja_node *parse_expression(struct parser *p);
 static struct jinja_node *parse_unary(struct parser *p, bool filters);
 static struct jinja_node *parse_statements(struct parser *p, const char *const *ends);
+
+const char *jinja_operator_text(enum jinja_operator op) {
+    static const char *const texts[JINJA_OPERATORS] = {
+        [JINJA_OP_NONE] = "",      [JINJA_OP_ADD] = "+",         [JINJA_OP_SUBTRACT] = "-",
+        [JINJA_OP_MULTIPLY] = "*", [JINJA_OP_DIVIDE] = "/",      [JINJA_OP_FLOOR] = "//",
+        [JINJA_OP_MODULO] = "%",   [JINJA_OP_POWER] = "**",      [JINJA_OP_CONCATENATE] = "~",
+        [JINJA_OP_EQUAL] = "==",   [JINJA_OP_UNEQUAL] = "!=",    [JINJA_OP_LESS] = "<",
+        [JINJA_OP_AT_MOST] = "<=", [JINJA_OP_GREATER] = ">",     [JINJA_OP_AT_LEAST] = ">=",
+        [JINJA_OP_IN] = "in",      [JINJA_OP_NOT_IN] = "not in", [JINJA_OP_AND] = "and",
+        [JINJA_OP_OR] = "or",      [JINJA_OP_NOT] = "not"};
+    CHECK(op < JINJA_OPERATORS);
+    return texts[op];
+}
 
 static struct jinja_node *make(struct parser *p, enum jinja_node_kind kind) {
     jinja_step(p->j, 1);
@@ -44,6 +59,15 @@ static bool take_operator(struct parser *p, const char *s) {
     bool there = at_operator(p, s);
     p->t += there;
     return there;
+}
+
+/* Operators that bind equally are from `first` to `last` of the enum. */
+static enum jinja_operator take_one_of(struct parser *p, enum jinja_operator first,
+                                       enum jinja_operator last) {
+    for (uint32_t op = first; op <= last; op++)
+        if (take_operator(p, jinja_operator_text((enum jinja_operator)op)))
+            return (enum jinja_operator)op;
+    return JINJA_OP_NONE;
 }
 
 static bool take_name(struct parser *p, const char *s) {
@@ -278,7 +302,7 @@ static struct jinja_node *parse_unary(struct parser *p, bool filters) {
     struct jinja_node *n = NULL;
     if (at_operator(p, "-") || at_operator(p, "+")) {
         n = make(p, JINJA_N_UNARY);
-        n->name = (p->t++)->s;
+        n->op = take_one_of(p, JINJA_OP_ADD, JINJA_OP_SUBTRACT);
         n->a = parse_unary(p, false);
     } else {
         n = parse_postfix(p, parse_primary(p));
@@ -301,10 +325,10 @@ static struct jinja_node *parse_unary(struct parser *p, bool filters) {
     return n;
 }
 
-static struct jinja_node *binary(struct parser *p, struct jinja_node *a, struct jinja_string name,
+static struct jinja_node *binary(struct parser *p, struct jinja_node *a, enum jinja_operator op,
                                  struct jinja_node *b) {
     struct jinja_node *n = make(p, JINJA_N_BINARY);
-    n->name = name;
+    n->op = op;
     n->a = a;
     n->b = b;
     return n;
@@ -312,50 +336,44 @@ static struct jinja_node *binary(struct parser *p, struct jinja_node *a, struct 
 
 /* Operators that bind equally, from the left. levels: the tightest first. */
 static struct jinja_node *parse_binary(struct parser *p, uint32_t level) {
-    static const char *const levels[][5] = {
-        {"**", NULL}, {"*", "/", "//", "%", NULL}, {"~", NULL}, {"+", "-", NULL}};
-    if (level == 0) {
-        struct jinja_node *a = parse_unary(p, true);
-        while (at_operator(p, "**")) {
-            struct jinja_string name = (p->t++)->s;
-            a = binary(p, a, name, parse_unary(p, true));
-        }
-        return a;
-    }
-    struct jinja_node *a = parse_binary(p, level - 1);
+    static const struct {
+        enum jinja_operator first, last;
+    } levels[] = {{JINJA_OP_POWER, JINJA_OP_POWER},
+                  {JINJA_OP_MULTIPLY, JINJA_OP_MODULO},
+                  {JINJA_OP_CONCATENATE, JINJA_OP_CONCATENATE},
+                  {JINJA_OP_ADD, JINJA_OP_SUBTRACT}};
+    struct jinja_node *a = level == 0 ? parse_unary(p, true) : parse_binary(p, level - 1);
     for (;;) {
-        bool found = false;
-        for (uint32_t i = 0; levels[level][i] != NULL && !found; i++)
-            found = at_operator(p, levels[level][i]);
-        if (!found)
+        const enum jinja_operator op = take_one_of(p, levels[level].first, levels[level].last);
+        if (op == JINJA_OP_NONE)
             return a;
-        struct jinja_string name = (p->t++)->s;
-        a = binary(p, a, name, parse_binary(p, level - 1));
+        a = binary(p, a, op, level == 0 ? parse_unary(p, true) : parse_binary(p, level - 1));
     }
 }
 
+static enum jinja_operator take_comparison(struct parser *p) {
+    if (take_name(p, "in"))
+        return JINJA_OP_IN;
+    if (at_name(p, "not") && p->t[1].kind == JINJA_T_NAME && jinja_is(p->t[1].s, "in")) {
+        p->t += 2;
+        return JINJA_OP_NOT_IN;
+    }
+    return take_one_of(p, JINJA_OP_EQUAL, JINJA_OP_AT_LEAST);
+}
+
 static struct jinja_node *parse_compare(struct parser *p) {
-    static const char *const signs[] = {"==", "!=", "<", "<=", ">", ">="};
     struct jinja_node *a = parse_binary(p, 3), *n = NULL;
     struct jinja_arg **last = NULL;
     for (;;) {
-        struct jinja_string name = p->t->s;
-        bool found = false;
-        for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
-            found |= at_operator(p, signs[i]);
-        if (found || at_name(p, "in")) {
-            p->t++;
-        } else if (at_name(p, "not") && p->t[1].kind == JINJA_T_NAME && jinja_is(p->t[1].s, "in")) {
-            p->t += 2; /* its name is "not" */
-        } else {
+        const enum jinja_operator op = take_comparison(p);
+        if (op == JINJA_OP_NONE)
             return n != NULL ? n : a;
-        }
         if (n == NULL) {
             n = make(p, JINJA_N_COMPARE);
             n->a = a;
             last = &n->args;
         }
-        append(p, &last, parse_binary(p, 3))->name = name;
+        append(p, &last, parse_binary(p, 3))->op = op;
     }
 }
 
@@ -363,30 +381,29 @@ static struct jinja_node *parse_not(struct parser *p) {
     if (!at_name(p, "not"))
         return parse_compare(p);
     struct jinja_node *n = make(p, JINJA_N_UNARY);
-    n->name = (p->t++)->s;
+    n->op = JINJA_OP_NOT;
+    p->t++;
     jinja_deeper(p->j);
     n->a = parse_not(p);
     p->j->depth--;
     return n;
 }
 
-static struct jinja_node *parse_logic(struct parser *p, const char *word) {
-    const bool or = strcmp(word, "or") == 0;
-    struct jinja_node *a = or ? parse_logic(p, "and") : parse_not(p);
-    while (at_name(p, word)) {
-        struct jinja_string name = (p->t++)->s;
-        a = binary(p, a, name, or ? parse_logic(p, "and") : parse_not(p));
-    }
+static struct jinja_node *parse_logic(struct parser *p, enum jinja_operator op) {
+    const bool or = op == JINJA_OP_OR;
+    struct jinja_node *a = or ? parse_logic(p, JINJA_OP_AND) : parse_not(p);
+    while (take_name(p, jinja_operator_text(op)))
+        a = binary(p, a, op, or ? parse_logic(p, JINJA_OP_AND) : parse_not(p));
     return a;
 }
 
 static struct jinja_node *parse_expression(struct parser *p) {
     jinja_deeper(p->j);
-    struct jinja_node *a = parse_logic(p, "or");
+    struct jinja_node *a = parse_logic(p, JINJA_OP_OR);
     while (take_name(p, "if")) {
         struct jinja_node *n = make(p, JINJA_N_CHOICE);
         n->a = a;
-        n->b = parse_logic(p, "or");
+        n->b = parse_logic(p, JINJA_OP_OR);
         n->c = take_name(p, "else") ? parse_expression(p) : NULL;
         a = n;
     }
@@ -488,13 +505,13 @@ static struct jinja_node *parse_for(struct parser *p) {
     if (!take_name(p, "in"))
         wrong(p, "'in'");
     /* No conditional expression here: its `if` is the loop's. */
-    n->a = parse_logic(p, "or");
+    n->a = parse_logic(p, JINJA_OP_OR);
     if (at_operator(p, ",")) {
         struct jinja_node *tuple = make(p, JINJA_N_TUPLE);
         struct jinja_arg **end = &tuple->args;
         append(p, &end, n->a);
         while (take_operator(p, ","))
-            append(p, &end, parse_logic(p, "or"));
+            append(p, &end, parse_logic(p, JINJA_OP_OR));
         n->a = tuple;
     }
     if (take_name(p, "if"))

@@ -29,6 +29,32 @@ struct jinja_token {
 /* All tokens of j->in->source, the last one END. Text is already trimmed by its neighbours' signs. */
 struct jinja_token *jinja_lex(struct jinja *j, size_t *n);
 
+enum jinja_operator {
+    JINJA_OP_NONE,
+    JINJA_OP_ADD,
+    JINJA_OP_SUBTRACT,
+    JINJA_OP_MULTIPLY,
+    JINJA_OP_DIVIDE,
+    JINJA_OP_FLOOR,
+    JINJA_OP_MODULO,
+    JINJA_OP_POWER,
+    JINJA_OP_CONCATENATE,
+    JINJA_OP_EQUAL,
+    JINJA_OP_UNEQUAL,
+    JINJA_OP_LESS,
+    JINJA_OP_AT_MOST,
+    JINJA_OP_GREATER,
+    JINJA_OP_AT_LEAST,
+    JINJA_OP_IN,
+    JINJA_OP_NOT_IN,
+    JINJA_OP_AND,
+    JINJA_OP_OR,
+    JINJA_OP_NOT,
+    JINJA_OPERATORS
+};
+/* As a template writes it: "//". */
+const char *jinja_operator_text(enum jinja_operator op);
+
 enum jinja_node_kind {
     /* statements, chained by next */
     JINJA_N_TEXT,     /* v */
@@ -57,9 +83,9 @@ enum jinja_node_kind {
     JINJA_N_INVOKE,    /* a(args) */
     JINJA_N_FILTER,    /* a | name(args) */
     JINJA_N_TEST,      /* a is name(args); negated: is not */
-    JINJA_N_UNARY,     /* name: - + not */
-    JINJA_N_BINARY,    /* a name b: + - * / // % ** ~ and or */
-    JINJA_N_COMPARE,   /* a, then args: name is the operator */
+    JINJA_N_UNARY,     /* op a: - + not */
+    JINJA_N_BINARY,    /* a op b: + - * / // % ** ~ and or */
+    JINJA_N_COMPARE,   /* a, then args, each with its op */
     JINJA_N_CHOICE     /* a if b else c (NULL) */
 };
 
@@ -71,10 +97,12 @@ struct jinja_arg {
     struct jinja_string name; /* p NULL: none */
     struct jinja_node *value; /* NULL: a macro's parameter without default */
     struct jinja_node *key;   /* of a dict */
+    enum jinja_operator op;   /* of a COMPARE */
 };
 
 struct jinja_node {
     enum jinja_node_kind kind;
+    enum jinja_operator op;
     uint32_t line;
     bool negated;   /* of a TEST */
     bool recursive; /* of a FOR: its variable loop may be called */
@@ -127,7 +155,7 @@ struct jinja_value jinja_whole(struct jinja *j, double f);
 double jinja_round(double f, int64_t digits);
 struct jinja_value jinja_round_int(struct jinja *j, int64_t i, int64_t digits);
 /* x op y, as Python has it for floats: + - * / // % ** */
-struct jinja_value jinja_calculate(struct jinja *j, struct jinja_string op, double x, double y);
+struct jinja_value jinja_calculate(struct jinja *j, enum jinja_operator op, double x, double y);
 struct jinja_value jinja_power(struct jinja *j, double x, double y);
 /* jinja_format.c: s.format(..), and s % with. */
 struct jinja_value jinja_format(struct jinja *j, struct jinja_string s, const struct jinja_args *a);
